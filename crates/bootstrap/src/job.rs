@@ -282,6 +282,39 @@ impl Job {
         (0..ranks).map(place).collect()
     }
 
+    /// As [`Job::in_process`], with the node that each rank is on: those of a node share a memory file, and each file
+    /// tells of the ranks of others that they are elsewhere. Where those are reached, [`Job::learn_card`] tells.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn on_nodes(nodes: &[u32]) -> Result<Vec<Job>, BootstrapError> {
+        let mut names = nodes.to_vec();
+        names.sort();
+        names.dedup();
+        let first = Job::on_hosts(nodes)?;
+        let (job_id, secret) = (first[0].job_id, first[0].secret());
+        let mut jobs: Vec<Option<Job>> = first.into_iter().map(|_| None).collect();
+        for &node in &names {
+            for (rank, mut job) in Job::on_hosts(nodes)?.into_iter().enumerate() {
+                if nodes[rank] != node {
+                    continue;
+                }
+                let header = job.header();
+                header.job_id.store(job_id, Ordering::Relaxed);
+                header.set_secret(&secret);
+                header.nodes.store(names.len() as u32, Ordering::Relaxed);
+                let pages = (0..nodes.len()).filter_map(|peer| job.rank_page(peer));
+                for (page, &other) in pages.zip(nodes) {
+                    let elsewhere = u32::from(other != node);
+                    page.elsewhere.store(elsewhere, Ordering::Relaxed);
+                }
+                job.job_id = job_id;
+                jobs[rank] = Some(job);
+            }
+        }
+        Ok(jobs.into_iter().flatten().collect())
+    }
+
     fn begin(&self) {
         let page = self.own_page();
         page.owner_pid.store(std::process::id(), Ordering::Relaxed);

@@ -22,12 +22,10 @@ impl Worker {
         }
     }
 
-    /// A peer, by its rank in the world, that an adapter cannot reach any more, and why.
-    pub fn lost_peer(&self) -> Option<(u32, String)> {
-        self.active.iter().find_map(|&peer| {
-            let why = self.endpoint(peer).lane.failure()?;
-            Some((peer, why.to_string()))
-        })
+    /// Why a peer cannot be reached any more, with its rank, for people.
+    pub fn lost_peer(&self) -> Option<String> {
+        let failure = |&peer: &u32| self.endpoint(peer).lane.failure(peer);
+        self.active.iter().find_map(failure)
     }
 
     /// Whether none of `senders`, ranks in the world, will send anything more. With `blocked` this process itself is
@@ -86,14 +84,12 @@ impl Worker {
 
     /// Says how far this process has come with leaving the job, and wakes who may wait for that.
     pub fn tell_phase(&mut self, phase: Phase) {
-        self.job.set_phase(phase);
-        (0..self.size()).for_each(|peer| self.interfaces.wake_all(peer));
+        self.interfaces.tell_phase(phase);
     }
 
     /// Whether a peer, or this process itself, has come so far with leaving the job.
     fn has_come(&self, peer: u32, phase: Phase) -> bool {
-        let page = self.job.rank_page(peer as usize);
-        page.is_some_and(|page| page.phase() >= phase) || self.peer_has_left(peer)
+        self.interfaces.has_come(peer, phase) || self.peer_has_left(peer)
     }
 
     /// Whether a process, by its rank in the world, begins no message any more.

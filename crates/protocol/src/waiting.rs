@@ -471,7 +471,7 @@ unsafe fn pause_slow(
 impl Worker {
     /// Nanoseconds of looking before a rank that has a processor to itself sleeps.
     fn polls_on_for(&self) -> u64 {
-        match self.interfaces.has_adapter() {
+        match self.interfaces.has_outside() {
             true => self.wait.spin_budget.limit_ns(),
             false => SPIN_NS,
         }

@@ -2,6 +2,7 @@
 
 use crate::lane::Lane;
 use crate::rc::{self, RcIface};
+use crate::tcp;
 use crate::ud::{self, UdIface};
 use crate::upgrade::{self, UpgradeIface};
 use crate::verbs::inline::Overrides;
@@ -300,6 +301,33 @@ impl Counts {
         Counts {
             of: "ud",
             text: c.to_string(),
+            numbers,
+        }
+    }
+
+    /// What connections of the kernel's network have counted.
+    pub(crate) fn of_tcp(c: &tcp::Counters) -> Self {
+        let text = format!(
+            "{} {}, {} made by the peer; {} calls that did not reach a peer; {} strangers",
+            c.connections,
+            if c.connections == 1 {
+                "connection"
+            } else {
+                "connections"
+            },
+            c.accepted,
+            c.failed,
+            c.strangers
+        );
+        let numbers = vec![
+            ("connections", c.connections),
+            ("accepted", c.accepted),
+            ("failed", c.failed),
+            ("strangers", c.strangers),
+        ];
+        Counts {
+            of: "tcp",
+            text,
             numbers,
         }
     }

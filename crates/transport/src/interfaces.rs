@@ -9,6 +9,7 @@ use crate::setup::allowed::Allowed;
 use crate::shm::arena::KEY_ARENA;
 use crate::shm::{Arena, Domain, Iface, ShmEndpoint};
 use crate::sim::{Network, SimIface};
+use crate::tcp::TcpIface;
 use crate::verbs::inline::Overrides;
 use crate::verbs::{PortCounter, open_device};
 use crate::wireup_mailbox::WireupMailbox;
@@ -27,6 +28,10 @@ pub struct Interfaces {
     sim: Option<SimIface>,
     /// An adapter, and how ranks that are reached by it find each other.
     adapter: Option<(Adapter, WireupMailbox)>,
+    /// Connections of the kernel's network.
+    tcp: Option<TcpIface>,
+    /// Why no adapter is used, where one would have been.
+    no_adapter: Option<String>,
     /// What the kernel counts at its port.
     port_counter: Option<PortCounter>,
     /// Whether an interface other than shared memory's wants to be asked for news.
@@ -47,6 +52,8 @@ impl Interfaces {
             allowed,
             sim: None,
             adapter: None,
+            tcp: None,
+            no_adapter: None,
             port_counter: None,
             alive: false,
             arena,
@@ -63,6 +70,8 @@ impl Interfaces {
             allowed: self.allowed,
             sim: None,
             adapter: None,
+            tcp: None,
+            no_adapter: None,
             port_counter: None,
             alive: false,
             arena: Arena::new(domain),
@@ -71,7 +80,7 @@ impl Interfaces {
 
     /// Whether all peers are reached within this host and without a simulated network.
     pub fn is_within_host(&self) -> bool {
-        self.allowed.adapter.is_none() && self.sim.is_none()
+        self.allowed.outside().is_none() && self.sim.is_none()
     }
 
     /// Reaches every peer through a simulated network, with the job's rank as its port.
@@ -116,7 +125,7 @@ impl Interfaces {
         self.domain
     }
 
-    /// Whether `peer` is reached by an adapter.
+    /// Whether `peer` is reached by an adapter or over the network.
     fn is_outside(&self, peer: u32) -> bool {
         self.allowed.leads_outside(self.domain.job, peer as usize)
     }
@@ -147,18 +156,15 @@ impl Interfaces {
         self.allowed.adapter.is_some()
     }
 
-    /// The adapter by which peers are reached, for people.
-    pub fn adapter(&self) -> Option<String> {
-        self.adapter.as_ref().map(|(adapter, _)| adapter.describe())
-    }
-
     /// What the adapter has counted so far; nothing where there is none.
     pub fn adapter_counts(&self) -> Vec<Counts> {
         let of_adapter = self.adapter.as_ref().map(|(adapter, _)| adapter.counts());
+        let of_tcp = self.tcp.as_ref().map(|tcp| Counts::of_tcp(&tcp.counters()));
         let of_port = self.port_counter.as_ref().map(Counts::of_port);
         of_adapter
             .unwrap_or_default()
             .into_iter()
+            .chain(of_tcp)
             .chain(of_port)
             .collect()
     }
@@ -170,8 +176,12 @@ impl Interfaces {
             return sim.nap();
         }
         let state = self.domain.state_word(self.domain.me);
-        let (adapter, _) = self.adapter.as_mut()?;
-        Some(adapter.arm(|| crate::shm::iface::wake(state)))
+        let wake = move || crate::shm::iface::wake(state);
+        match (&mut self.tcp, &mut self.adapter) {
+            (Some(tcp), _) => tcp.arm(wake),
+            (None, Some((adapter, _))) => Some(adapter.arm(wake)),
+            (None, None) => None,
+        }
     }
 
     /// The time by which interfaces measure, in nanoseconds.
@@ -188,7 +198,7 @@ impl Interfaces {
             return Lane::Loopback(Box::new(LoopbackEndpoint::of_rank(state)));
         }
         if self.is_outside(peer) {
-            return self.make_adapter_lane(peer);
+            return self.make_outside_lane(peer);
         }
         match &self.sim {
             Some(sim) => Lane::Sim(Box::new(sim.endpoint(peer))),
@@ -202,7 +212,10 @@ impl Interfaces {
         }
     }
 
-    fn make_adapter_lane(&self, peer: u32) -> Lane {
+    fn make_outside_lane(&self, peer: u32) -> Lane {
+        if let Some(tcp) = &self.tcp {
+            return Lane::Tcp(Box::new(tcp.endpoint(peer)));
+        }
         let page = Some(self.domain.page(peer));
         match self
             .adapter
@@ -240,6 +253,10 @@ impl Interfaces {
                 endpoint.connect();
                 Ok(())
             }
+            Lane::Tcp(endpoint) => {
+                endpoint.connect();
+                Ok(())
+            }
             _ => Ok(()),
         }
     }
@@ -256,9 +273,10 @@ impl Interfaces {
 
     /// Whether `peer` has left the job; for one that has no lane yet.
     pub fn has_left(&self, peer: u32) -> bool {
-        match &self.sim {
-            Some(sim) => sim.has_left(peer),
-            None => self.domain.has_left(peer),
+        match (&self.sim, &self.tcp) {
+            (Some(sim), _) => sim.has_left(peer),
+            (None, Some(tcp)) if self.is_outside(peer) => tcp.has_left(peer),
+            _ => self.domain.has_left(peer),
         }
     }
 
@@ -288,6 +306,9 @@ impl Interfaces {
                 }
             });
         }
+        if let Some(tcp) = &mut self.tcp {
+            tcp.accept(&mut found);
+        }
         if let Some(sim) = &mut self.sim {
             sim.accept(found);
         }
@@ -302,9 +323,10 @@ impl Interfaces {
     pub fn progress_while(&mut self, connecting: bool) -> bool {
         let state = self.domain.state_word(self.domain.me);
         let wake = || crate::shm::iface::wake(state);
-        match &mut self.adapter {
-            Some((adapter, _)) => adapter.progress(connecting, wake),
-            None => self.sim.as_mut().is_some_and(SimIface::progress),
+        match (&mut self.adapter, &mut self.tcp) {
+            (Some((adapter, _)), _) => adapter.progress(connecting, wake),
+            (None, Some(tcp)) => tcp.progress(),
+            (None, None) => self.sim.as_mut().is_some_and(SimIface::progress),
         }
     }
 
@@ -409,7 +431,7 @@ impl Lane {
                 endpoint.return_credits();
                 self.settle_upgrade();
             }
-            Lane::Loopback(_) | Lane::Unconnected => {}
+            Lane::Loopback(_) | Lane::Tcp(_) | Lane::Unconnected => {}
         }
     }
 
@@ -438,6 +460,7 @@ impl Lane {
             Lane::Rc(endpoint) => endpoint.peer_has_left(),
             Lane::Ud(endpoint) => endpoint.peer_has_left(),
             Lane::Upgrade(endpoint) => endpoint.peer_has_left(),
+            Lane::Tcp(endpoint) => endpoint.peer_has_left(),
             Lane::Loopback(_) | Lane::Unconnected => false,
         }
     }
@@ -457,6 +480,7 @@ impl Lane {
             Lane::Rc(endpoint) => endpoint.is_drained(),
             Lane::Ud(endpoint) => endpoint.is_drained(),
             Lane::Upgrade(endpoint) => endpoint.is_drained(),
+            Lane::Tcp(endpoint) => endpoint.is_drained(),
             Lane::Loopback(_) | Lane::Unconnected => true,
         }
     }
@@ -465,6 +489,7 @@ impl Lane {
     pub fn may_leave(&mut self) -> bool {
         match self {
             Lane::Rc(endpoint) => endpoint.peer_has_left() || endpoint.is_drained(),
+            Lane::Tcp(endpoint) => endpoint.has_arrived(),
             Lane::Ud(endpoint) => endpoint.peer_has_left() || endpoint.has_arrived(),
             Lane::Upgrade(endpoint) => endpoint.peer_has_left() || endpoint.has_arrived(),
             Lane::Shm(endpoint) => {
@@ -511,6 +536,7 @@ impl Lane {
     }
 }
 
+mod network;
 #[cfg(all(test, not(loom)))]
 #[allow(non_snake_case)]
 mod tests;

@@ -7,9 +7,9 @@ use crate::rc::RcEndpoint;
 use crate::shm::ShmEndpoint;
 use crate::shm::recall::Recalls;
 use crate::sim::SimEndpoint;
+use crate::tcp::TcpEndpoint;
 use crate::ud::UdEndpoint;
 use crate::upgrade::UpgradeEndpoint;
-use crate::verbs::Failure;
 use fastpath_base::sync::{Ordering, fence};
 
 /// An endpoint of some transport. All bits zero is a valid [`Lane::Unconnected`], so that the
@@ -30,6 +30,8 @@ pub enum Lane {
     Ud(Box<UdEndpoint>) = 5,
     /// Datagrams, until a connection takes their place.
     Upgrade(Box<UpgradeEndpoint>) = 6,
+    /// A connection of the kernel's network.
+    Tcp(Box<TcpEndpoint>) = 7,
 }
 
 impl Lane {
@@ -47,6 +49,7 @@ impl Lane {
             }),
             Lane::Ud(endpoint) => Some(endpoint.capabilities()),
             Lane::Upgrade(endpoint) => Some(endpoint.capabilities()),
+            Lane::Tcp(endpoint) => Some(endpoint.capabilities()),
         }
     }
 
@@ -156,21 +159,27 @@ impl Lane {
         }
     }
 
-    /// Why an adapter carries nothing to this peer any more, where that is so.
-    pub fn failure(&self) -> Option<Failure> {
-        match self {
+    /// Why nothing is carried to the peer of that rank any more, where that is so: for people, with the rank.
+    pub fn failure(&self, peer: u32) -> Option<String> {
+        let failed = match self {
             Lane::Rc(endpoint) => endpoint.failure(),
             Lane::Ud(endpoint) => endpoint.failure(),
             Lane::Upgrade(endpoint) => endpoint.failure(),
+            Lane::Tcp(endpoint) => return endpoint.failure(),
             _ => None,
-        }
+        };
+        failed.map(|why| format!("the adapter has lost rank {peer} of MPI_COMM_WORLD ({why})"))
     }
 
     /// Whether there is nothing to do for this peer, where the progress of its interface has just looked for all of
     /// them.
     #[inline]
     pub fn is_resting(&self) -> bool {
-        matches!(self, Lane::Rc(endpoint) if endpoint.is_resting())
+        match self {
+            Lane::Rc(endpoint) => endpoint.is_resting(),
+            Lane::Tcp(endpoint) => endpoint.is_resting(),
+            _ => false,
+        }
     }
 
     /// Whether [`Lane::look`] would show something.
@@ -220,6 +229,7 @@ impl Lane {
             Lane::Rc(endpoint) => endpoint.has_room(messages, bytes),
             Lane::Ud(endpoint) => endpoint.has_room(messages, bytes),
             Lane::Upgrade(endpoint) => endpoint.has_room(messages, bytes),
+            Lane::Tcp(endpoint) => endpoint.has_room(messages, bytes),
             _ => false,
         }
     }
@@ -240,6 +250,7 @@ impl Lane {
     pub fn max_single(&self) -> usize {
         match self {
             Lane::Rc(_) => crate::rc::MAX_SINGLE,
+            Lane::Tcp(_) => crate::tcp::MAX_SINGLE,
             _ => 0,
         }
     }
@@ -268,7 +279,7 @@ impl Lane {
                 Lane::Rc(endpoint) => endpoint.get(to, len, from),
                 Lane::Ud(endpoint) => endpoint.get(to, len, from),
                 Lane::Upgrade(endpoint) => endpoint.get(to, len, from),
-                Lane::Unconnected => Err(RemoteError::Unsupported),
+                Lane::Tcp(_) | Lane::Unconnected => Err(RemoteError::Unsupported),
             }
         }
     }
@@ -381,7 +392,7 @@ impl Lane {
                 Lane::Rc(endpoint) => endpoint.put(from, len, to),
                 Lane::Ud(endpoint) => endpoint.put(from, len, to),
                 Lane::Upgrade(endpoint) => endpoint.put(from, len, to),
-                Lane::Unconnected => Err(RemoteError::Unsupported),
+                Lane::Tcp(_) | Lane::Unconnected => Err(RemoteError::Unsupported),
             }
         }
     }
@@ -410,6 +421,8 @@ impl Lane {
             // SAFETY: the caller's.
             Lane::Ud(endpoint) => unsafe { endpoint.am_short(header, data, len) },
             // SAFETY: the caller's.
+            Lane::Tcp(endpoint) => unsafe { endpoint.am_short(header, data, len) },
+            // SAFETY: the caller's.
             _ => unsafe { self.am_short_rare(header, data, len) },
         }
     }
@@ -433,6 +446,7 @@ impl Lane {
         match self {
             Lane::Rc(endpoint) => endpoint.am_bcopy(header, len, pack),
             Lane::Ud(endpoint) => endpoint.am_bcopy(header, len, pack),
+            Lane::Tcp(endpoint) => endpoint.am_bcopy(header, len, pack),
             _ => self.am_bcopy_rare(header, len, pack),
         }
     }
@@ -452,6 +466,7 @@ impl Lane {
         match self {
             Lane::Rc(endpoint) => endpoint.look(),
             Lane::Ud(endpoint) => endpoint.look(),
+            Lane::Tcp(endpoint) => endpoint.look(),
             _ => self.look_rare(),
         }
     }
@@ -471,6 +486,7 @@ impl Lane {
         match self {
             Lane::Rc(endpoint) => endpoint.take(),
             Lane::Ud(endpoint) => endpoint.take(),
+            Lane::Tcp(endpoint) => endpoint.take(),
             _ => self.take_rare(),
         }
     }

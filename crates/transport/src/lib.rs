@@ -14,6 +14,10 @@ pub mod contract;
 pub mod interfaces;
 pub mod lane;
 pub mod loopback;
+#[cfg(test)]
+#[allow(dead_code)]
+#[path = "../../../tests/fuzz/mutate.rs"]
+mod mutate;
 pub mod rc;
 pub mod reliable;
 pub mod remote;
@@ -21,6 +25,7 @@ pub mod setup;
 pub mod shm;
 pub mod sim;
 pub mod single_copy;
+pub mod tcp;
 pub mod ud;
 pub mod upgrade;
 pub mod verbs;

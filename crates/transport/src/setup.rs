@@ -9,7 +9,7 @@ use crate::interfaces::Interfaces;
 use crate::rc::registrations::Registrations;
 use crate::shm::idle::Ahead;
 use crate::upgrade::Rule;
-use allowed::{Allowed, choose_transports};
+use allowed::{Allowed, Outside, choose_transports};
 use fastpath_base::config::{Config, Key};
 use fastpath_base::sync::Ordering;
 use inline::StoredInline;
@@ -55,17 +55,64 @@ impl Interfaces {
     pub fn configure(&mut self, config: &Config) -> Result<Vec<String>, ConfigureError> {
         let job = self.shared_domain().job;
         let several = (0..job.size()).any(|rank| job.is_remote(rank));
-        let allowed = choose_transports(config, job.size() as u32, several)?;
+        let allowed = choose_transports(config, job.size() as u32, several, job.nodes())?;
         self.agree_on_transports(config, allowed)?;
         self.allowed = allowed;
-        let diagnostics = match allowed.adapter {
-            Some(by) => self.configure_adapter(config, by)?,
-            None => Vec::new(),
-        };
+        let diagnostics = self.configure_outside(config)?;
         self.set_tx_gate(!config.is_disabled("tx-gate"));
         self.set_repeats(!config.is_disabled("repeat"));
         self.keep_registrations(self.registrations_most(config));
         Ok(diagnostics)
+    }
+
+    /// Opens what leads to peers that share no memory with this rank: an adapter, or, where there is none, the kernel's
+    /// network, if both may be used.
+    fn configure_outside(&mut self, config: &Config) -> Result<Vec<String>, ConfigureError> {
+        let mut diagnostics = Vec::new();
+        if let Some(by) = self.allowed.adapter {
+            match self.configure_adapter(config, by) {
+                Ok(told) => {
+                    (diagnostics, self.allowed.tcp) = (told, false);
+                }
+                Err(error) if !self.allowed.tcp => return Err(error),
+                Err(error) => {
+                    self.allowed.adapter = None;
+                    self.note_no_adapter(error.why);
+                }
+            }
+        }
+        if self.allowed.tcp {
+            self.open_tcp(config)?;
+        }
+        if let Some(outside) = self.allowed.outside() {
+            let page = self.shared_domain().job.own_page();
+            page.by_adapter.store(1, Ordering::Relaxed);
+            self.agree_on_outside(outside)?;
+        }
+        Ok(diagnostics)
+    }
+
+    /// A rank with an adapter and one without would wait for each other for ever.
+    fn agree_on_outside(&self, outside: Outside) -> Result<(), String> {
+        let job = self.shared_domain().job;
+        let choice = match outside {
+            Outside::Adapter(by) => by as u32 + 1,
+            Outside::Tcp => 0,
+        };
+        job.header()
+            .outside
+            .join(job.rank(), choice)
+            .map_err(|other| {
+                let (one, two) = match outside {
+                    Outside::Adapter(_) => (job.rank(), other),
+                    Outside::Tcp => (other, job.rank()),
+                };
+                format!(
+                    "rank {one} has an adapter for ranks of other hosts and rank {two} has none: \
+                 messages between them would never arrive; leave rc and ud out of \
+                 FASTPATH_TRANSPORTS (shm,tcp)"
+                )
+            })
     }
 
     fn configure_adapter(
@@ -81,8 +128,6 @@ impl Interfaces {
             why: refuse_adapter(by, self.allowed.shm, &why),
             advice: Some(EXAMINE),
         })?;
-        let page = self.shared_domain().job.own_page();
-        page.by_adapter.store(1, Ordering::Relaxed);
         self.set_upgrade_rule(choose_rule(config));
         Ok(stored.take_diagnostics())
     }
@@ -128,9 +173,13 @@ pub fn try_transports(
     config: &Config,
     find: impl FnOnce(AdapterTransport) -> Result<(), String>,
 ) -> Result<Allowed, String> {
-    let allowed = choose_transports(config, 2, false)?;
+    let allowed = choose_transports(config, 2, false, 1)?;
     if let Some(by) = allowed.adapter {
-        find(by).map_err(|why| refuse_adapter(by, allowed.shm, &why))?;
+        match find(by) {
+            Ok(()) => {}
+            Err(_) if allowed.tcp => {}
+            Err(why) => return Err(refuse_adapter(by, allowed.shm, &why)),
+        }
     }
     Ok(allowed)
 }

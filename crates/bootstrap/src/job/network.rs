@@ -67,6 +67,14 @@ impl Job {
         NetworkCard::decode(&self.rank_page(rank)?.network.load()?)
     }
 
+    /// Notes where a rank of another node is reached. Whoever makes the node's memory calls it, once, or one of its ranks
+    /// does where it learns of it later.
+    pub fn learn_card(&self, rank: usize, card: &NetworkCard) {
+        if let Some(page) = self.rank_page(rank) {
+            page.network.store(&card.encode());
+        }
+    }
+
     /// What proves on a network that somebody is of this job.
     pub fn secret(&self) -> [u8; 32] {
         self.header().secret()
@@ -104,6 +112,28 @@ mod tests {
         assert_eq!(card.port, port);
         TcpStream::connect((card.addresses[0], card.port)).unwrap();
         assert_eq!(jobs[0].secret(), jobs[1].secret());
+    }
+
+    #[test]
+    fn on_nodes__ranks_share_memory_with_those_of_their_node() {
+        let jobs = Job::on_nodes(&[7, 7, 9]).unwrap();
+        assert_eq!(jobs.iter().map(Job::rank).collect::<Vec<_>>(), [0, 1, 2]);
+        let share = |a: usize, b: usize| jobs[a].is_node_peer(b);
+        assert!(share(0, 1) && share(1, 0) && share(2, 2));
+        assert!(!share(0, 2) && !share(1, 2) && !share(2, 0));
+        jobs[0].own_page().app.store(5, Ordering::Relaxed);
+        let seen = |by: usize| jobs[by].rank_page(0).unwrap().app.load(Ordering::Relaxed);
+        assert_eq!((seen(1), seen(2)), (5, 0));
+        assert!(jobs.iter().all(|job| job.nodes() == 2));
+        assert!(jobs.iter().all(|job| job.secret() == jobs[0].secret()));
+        let card = NetworkCard {
+            host: "b".to_owned(),
+            port: 7,
+            addresses: vec![[10, 0, 0, 1].into()],
+        };
+        jobs[0].learn_card(2, &card);
+        assert_eq!(jobs[1].network_card(2), Some(card));
+        assert_eq!(jobs[2].network_card(2), None);
     }
 
     #[test]

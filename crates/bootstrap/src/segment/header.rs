@@ -53,6 +53,8 @@ pub struct JobHeader {
     /// What proves on a network that somebody is of this job: the same in all memory files of it, and known to nobody
     /// else. Written before any rank starts.
     secret: [AtomicU64; SECRET_WORDS],
+    /// How the ranks reach those that share no memory with them.
+    pub outside: Agreement,
 }
 
 /// Words of a job's secret.
@@ -92,6 +94,7 @@ const _: () = {
     assert!(offset_of!(JobHeader, abort) == 384);
     assert!(offset_of!(JobHeader, transports) == 1408);
     assert!(offset_of!(JobHeader, secret) == 1472);
+    assert!(offset_of!(JobHeader, outside) == 1536);
 };
 
 /// How a rank failed.

@@ -84,7 +84,7 @@ fn explain_silence(peer: i32, tag: i32) -> String {
     }
 }
 
-/// What an adapter has to say to it: who cannot be reached may live.
+/// What an adapter or a connection has to say to it: who cannot be reached may live.
 fn explain_loss() -> String {
     // SAFETY: called inside MPI.
     let p = unsafe { process::get_unlocked() };
@@ -92,11 +92,7 @@ fn explain_loss() -> String {
     let lost = p
         .engine()
         .and_then(|engine| unsafe { (*engine.worker()).lost_peer() });
-    lost.map_or_else(String::new, |(rank, why)| {
-        format!(
-            "; or cannot be reached: the adapter has lost rank {rank} of MPI_COMM_WORLD ({why})"
-        )
-    })
+    lost.map_or_else(String::new, |why| format!("; or cannot be reached: {why}"))
 }
 
 /// Ends the job where this rank has no memory to answer a peer: no call would ever say so.

@@ -6,6 +6,7 @@ use fastpath_base::refusal::Bytes;
 use fastpath_base::sync::AtomicU32;
 use fastpath_base::wait::{self, Wake};
 use fastpath_bootstrap::job::random_job_id;
+use fastpath_bootstrap::network::{self, Reach};
 use fastpath_bootstrap::segment::Segment;
 use fastpath_transport::adapter::{self, AdapterTransport};
 use fastpath_transport::setup;
@@ -47,6 +48,7 @@ pub fn list(config: &Config) -> Vec<Transport> {
         ("cma", try_cma()),
         ("rc", try_adapter(config, AdapterTransport::Rc)),
         ("ud", try_adapter(config, AdapterTransport::Ud)),
+        ("tcp", try_network(config)),
     ];
     tried
         .into_iter()
@@ -73,6 +75,19 @@ fn try_adapter(config: &Config, by: AdapterTransport) -> Result<String, String> 
         text += &format!("; {trouble}");
     }
     Ok(text)
+}
+
+/// Where ranks of other hosts would reach this one; nothing stays open.
+fn try_network(config: &Config) -> Result<String, String> {
+    let (listener, card) = network::open(config, Reach::Network, 1)?;
+    let addresses = card.addresses.iter().map(|address| address.to_string());
+    let addresses: Vec<String> = addresses.collect();
+    Ok(format!(
+        "between hosts where no adapter is used, and within one where tcp alone is listed: by {}, \
+         ports such as {}",
+        addresses.join(", "),
+        listener.port()
+    ))
 }
 
 /// What a job of two ranks here may use.
@@ -212,7 +227,7 @@ mod tests {
     #[test]
     fn default__lists_all() {
         let plain = Config::defaults();
-        for name in ["loopback", "shm", "cma", "rc", "ud"] {
+        for name in ["loopback", "shm", "cma", "rc", "ud", "tcp"] {
             assert_eq!(switched_off(&plain, name), None);
         }
     }

@@ -98,7 +98,7 @@ impl ProtocolLink {
 
     /// What there is to say of the adapter, if one is used.
     pub fn describe_adapter(&self) -> Vec<String> {
-        super::describe_adapter(self.transport(), self.worker().interfaces().adapter())
+        super::describe_adapter(self.transport(), self.worker().interfaces().outside())
     }
 
     /// Leaves the job.

@@ -111,7 +111,7 @@ impl TransportLink {
 
     /// What there is to say of the adapter, if one is used.
     pub fn describe_adapter(&self) -> Vec<String> {
-        super::describe_adapter(self.transport(), self.interfaces.adapter())
+        super::describe_adapter(self.transport(), self.interfaces.outside())
     }
 
     /// Repeats a post until there is room.

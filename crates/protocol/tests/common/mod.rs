@@ -125,6 +125,40 @@ impl World {
         }
     }
 
+    /// Ranks over connections of the kernel's network, on nodes of these numbers: those of a node share memory, unless
+    /// `all` go by the network. The simulated network is not there for them.
+    pub fn over_network(nodes: &[u32], all: bool) -> Self {
+        let several = nodes.iter().any(|node| node != &nodes[0]);
+        let jobs = match several {
+            true => Job::on_nodes(nodes),
+            false => Job::in_process(nodes.len()),
+        };
+        let jobs: &'static [Job] = jobs.unwrap().leak();
+        let listed = if all { "tcp" } else { "shm,tcp" };
+        let pairs = [
+            ("FASTPATH_TRANSPORTS".into(), listed.into()),
+            ("FASTPATH_INTERFACES".into(), "lo".into()),
+        ];
+        let config = Config::from_pairs(pairs).unwrap();
+        let worker = |job| {
+            let mut worker = Worker::new(job, policy()).unwrap();
+            worker.configure(&config).unwrap();
+            worker
+        };
+        let workers = jobs.iter().map(worker).collect();
+        for job in jobs {
+            for other in jobs.iter().filter(|other| !job.is_node_peer(other.rank())) {
+                let card = other.network_card(other.rank()).unwrap();
+                job.learn_card(other.rank(), &card);
+            }
+        }
+        World {
+            network: Network::new(0, Conditions::default()),
+            workers,
+            get: false,
+        }
+    }
+
     pub fn rank(&mut self, rank: u32) -> &mut Worker {
         &mut self.workers[rank as usize]
     }

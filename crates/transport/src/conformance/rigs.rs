@@ -7,6 +7,8 @@ use crate::rc::{RcEndpoint, Settings as RcSettings};
 use crate::reliable::Settings;
 use crate::shm::testing::ShmPair;
 use crate::sim::{Conditions, Hardware, Network, SimEndpoint, SimIface};
+use crate::tcp::testing::TcpPair;
+use crate::tcp::{Settings as TcpSettings, TcpEndpoint};
 use crate::ud::testing::UdPair;
 use crate::ud::{Settings as UdSettings, UdEndpoint};
 use crate::upgrade::UpgradeEndpoint;
@@ -26,6 +28,8 @@ conform!(rc_narrow, RcRig<1>);
 conform!(ud, UdRig<0>);
 conform!(ud_narrow, UdRig<1>);
 conform!(ud_lossy, UdRig<2>);
+conform!(tcp, TcpRig<0>);
+conform!(tcp_narrow, TcpRig<1>);
 conform!(upgrade, UpgradeRig<0>);
 conform!(upgrade_lossy, UpgradeRig<1>);
 conform!(upgraded, UpgradeRig<2>);
@@ -335,5 +339,36 @@ impl<const KIND: u32> Rig for UpgradeRig<KIND> {
     }
     fn observe(&mut self) -> Vec<u8> {
         self.pair.ends[1].fingerprint()
+    }
+}
+
+/// Two ends of a connection over loopback, whose messages wait for progress, so that what finds room does not depend on
+/// the kernel; the number chooses how much room there is.
+struct TcpRig<const ROOM: u32>(TcpPair);
+
+impl<const ROOM: u32> Rig for TcpRig<ROOM> {
+    type End = TcpEndpoint;
+
+    fn new(_: Start) -> Self {
+        TcpRig(TcpPair::new(TcpSettings {
+            gather: true,
+            outbox: [256 * 1024, 1000][ROOM as usize],
+            ..TcpSettings::default()
+        }))
+    }
+    fn tx(&mut self) -> &mut TcpEndpoint {
+        &mut self.0.ends[0]
+    }
+    fn rx(&mut self) -> &mut TcpEndpoint {
+        &mut self.0.ends[1]
+    }
+    fn settle(&mut self) {
+        self.0.settle();
+    }
+    fn return_credits(&mut self) {
+        self.0.progress();
+    }
+    fn observe(&mut self) -> Vec<u8> {
+        self.0.observe()
     }
 }

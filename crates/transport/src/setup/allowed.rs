@@ -20,6 +20,17 @@ pub struct Allowed {
     pub shm: bool,
     /// An adapter, and by which transport: between hosts, and within one where there is no shared memory.
     pub adapter: Option<AdapterTransport>,
+    /// Connections of the kernel's network, for the same peers, where there is no adapter.
+    pub tcp: bool,
+}
+
+/// What leads to peers that share no memory with a rank, as far as that may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outside {
+    /// An adapter.
+    Adapter(AdapterTransport),
+    /// The kernel's network.
+    Tcp,
 }
 
 impl Default for Allowed {
@@ -30,6 +41,7 @@ impl Default for Allowed {
             ahead: Ahead::default(),
             shm: true,
             adapter: None,
+            tcp: false,
         }
     }
 }
@@ -37,12 +49,19 @@ impl Default for Allowed {
 impl Allowed {
     /// What two ranks must have alike to reach each other, as a number.
     pub fn code(&self) -> u32 {
-        self.shm as u32 | self.adapter.map_or(0, |by| (by as u32 + 1) << 1)
+        let adapter = self.adapter.map_or(0, |by| by as u32 + 1);
+        self.shm as u32 | adapter << 1 | (self.tcp as u32) << 3
     }
 
-    /// Whether a job's rank reaches `peer` by an adapter. Both say the same of each other.
+    /// What leads to peers that share no memory; an adapter first, where both may.
+    pub fn outside(&self) -> Option<Outside> {
+        let adapter = self.adapter.map(Outside::Adapter);
+        adapter.or(self.tcp.then_some(Outside::Tcp))
+    }
+
+    /// Whether a job's rank reaches `peer` by an adapter or over the network. Both say the same of each other.
     pub(crate) fn leads_outside(&self, job: &Job, peer: usize) -> bool {
-        self.adapter.is_some() && peer != job.rank() && (!self.shm || job.is_remote(peer))
+        self.outside().is_some() && peer != job.rank() && (!self.shm || job.is_remote(peer))
     }
 }
 
@@ -52,12 +71,18 @@ pub fn is_listed(config: &Config, name: &str) -> bool {
     listed.is_empty() || listed.iter().any(|word| word == "all" || word == name)
 }
 
-/// Which transports a job of `ranks` ranks may use, whose ranks are on `several` hosts or on one.
+/// Which transports a job of `ranks` ranks may use, whose ranks are on `several` hosts or on one, and share `nodes`
+/// memories. Where an adapter and the kernel's network are both allowed, the second is for a host without the first.
 ///
 /// # Errors
 /// `FASTPATH_TRANSPORTS` leaves ranks that cannot reach each other; the text says what to add.
-pub fn choose_transports(config: &Config, ranks: u32, several: bool) -> Result<Allowed, String> {
-    let (loopback, shm) = (is_listed(config, "loopback"), is_listed(config, "shm"));
+pub fn choose_transports(
+    config: &Config,
+    ranks: u32,
+    several: bool,
+    nodes: usize,
+) -> Result<Allowed, String> {
+    let [loopback, shm, tcp] = ["loopback", "shm", "tcp"].map(|name| is_listed(config, name));
     let adapter = match (is_listed(config, "rc"), is_listed(config, "ud")) {
         (true, true) => Some(AdapterTransport::Upgrading),
         (true, false) => Some(AdapterTransport::Rc),
@@ -65,27 +90,36 @@ pub fn choose_transports(config: &Config, ranks: u32, several: bool) -> Result<A
         (false, false) => None,
     };
     let listed = || config.list(Key::Transports).join(",");
-    if !shm && adapter.is_some() {
+    if nodes > 1 && !tcp && adapter.is_some() {
+        return Err(format!(
+            "FASTPATH_TRANSPORTS={} leaves the ranks of {nodes} nodes no way to each other: rc and \
+             ud reach ranks that were started together on one node only, so far; add tcp",
+            listed()
+        ));
+    }
+    let adapter = adapter.filter(|_| nodes == 1);
+    if !shm && (adapter.is_some() || tcp) {
         // A rank reaches itself without an adapter.
         return Ok(Allowed {
             loopback: true,
             cma: false,
             shm: false,
             adapter: adapter.filter(|_| ranks > 1),
+            tcp: tcp && ranks > 1,
             ahead: choose_ahead(config),
         });
     }
-    if several && adapter.is_none() {
+    if several && adapter.is_none() && !tcp {
         return Err(format!(
-            "FASTPATH_TRANSPORTS={} leaves ranks of several hosts no way to each other: add rc or \
-             ud",
+            "FASTPATH_TRANSPORTS={} leaves ranks of several hosts no way to each other: add \
+             tcp, rc or ud",
             listed()
         ));
     }
     if ranks > 1 && !shm {
         return Err(format!(
             "FASTPATH_TRANSPORTS={} leaves {ranks} ranks of one node no way to each other: add \
-             shm, rc or ud",
+             shm, tcp, rc or ud",
             listed()
         ));
     }
@@ -101,6 +135,7 @@ pub fn choose_transports(config: &Config, ranks: u32, several: bool) -> Result<A
         ahead: choose_ahead(config),
         shm: true,
         adapter: adapter.filter(|_| several),
+        tcp: tcp && several,
     })
 }
 
@@ -109,33 +144,35 @@ pub fn choose_transports(config: &Config, ranks: u32, several: bool) -> Result<A
 mod tests {
     use super::*;
 
+    fn choose(listed: &str, ranks: u32, several: bool, nodes: usize) -> Result<Allowed, String> {
+        let config = Config::from_pairs([("FASTPATH_TRANSPORTS".into(), listed.into())]).unwrap();
+        choose_transports(&config, ranks, several, nodes)
+    }
+
     #[test]
     fn transports__lead_to_every_rank_or_are_refused() {
-        let choose = |listed: &str, ranks, several| {
-            let config =
-                Config::from_pairs([("FASTPATH_TRANSPORTS".into(), listed.into())]).unwrap();
-            choose_transports(&config, ranks, several).map(|allowed| (allowed.shm, allowed.adapter))
-        };
+        use AdapterTransport::{Rc, Ud, Upgrading};
         let good = [
-            ("all", 4, false, (true, None)),
-            ("all", 4, true, (true, Some(AdapterTransport::Upgrading))),
-            ("shm,rc", 4, true, (true, Some(AdapterTransport::Rc))),
-            ("shm,cma", 4, false, (true, None)),
-            ("rc", 4, false, (false, Some(AdapterTransport::Rc))),
-            ("rc", 4, true, (false, Some(AdapterTransport::Rc))),
-            ("rc", 1, false, (false, None)),
-            ("shm,ud", 4, true, (true, Some(AdapterTransport::Ud))),
-            ("ud", 2, false, (false, Some(AdapterTransport::Ud))),
-            (
-                "rc,ud",
-                2,
-                false,
-                (false, Some(AdapterTransport::Upgrading)),
-            ),
-            ("loopback", 1, false, (true, None)),
+            ("all", 4, false, (true, None, false)),
+            ("all", 4, true, (true, Some(Upgrading), true)),
+            ("shm,rc", 4, true, (true, Some(Rc), false)),
+            ("shm,cma", 4, false, (true, None, false)),
+            ("rc", 4, false, (false, Some(Rc), false)),
+            ("rc", 4, true, (false, Some(Rc), false)),
+            ("rc", 1, false, (false, None, false)),
+            ("shm,ud", 4, true, (true, Some(Ud), false)),
+            ("ud", 2, false, (false, Some(Ud), false)),
+            ("rc,ud", 2, false, (false, Some(Upgrading), false)),
+            ("loopback", 1, false, (true, None, false)),
+            ("tcp", 4, false, (false, None, true)),
+            ("tcp", 1, false, (false, None, false)),
+            ("shm,tcp", 4, true, (true, None, true)),
+            ("shm,tcp", 4, false, (true, None, false)),
+            ("rc,tcp", 4, true, (false, Some(Rc), true)),
         ];
         for (listed, ranks, several, expected) in good {
-            let chosen = choose(listed, ranks, several);
+            let chosen = choose(listed, ranks, several, 1);
+            let chosen = chosen.map(|allowed| (allowed.shm, allowed.adapter, allowed.tcp));
             assert_eq!(chosen, Ok(expected), "{listed} {ranks} {several}");
         }
         for (listed, ranks, several) in [
@@ -145,9 +182,30 @@ mod tests {
             ("cma", 1, false),
         ] {
             assert!(
-                choose(listed, ranks, several).is_err(),
+                choose(listed, ranks, several, 1).is_err(),
                 "{listed} {ranks} {several}"
             );
         }
+    }
+
+    #[test]
+    fn transports__of_several_nodes_are_shared_memory_and_the_network() {
+        for listed in ["all", "shm,tcp", "shm,rc,tcp"] {
+            let chosen = choose(listed, 4, true, 2).unwrap();
+            assert_eq!(chosen.outside(), Some(Outside::Tcp), "{listed}");
+            assert!(chosen.shm);
+        }
+        assert!(!choose("tcp", 4, true, 2).unwrap().shm);
+        for listed in ["shm,rc", "ud", "shm"] {
+            assert!(choose(listed, 4, true, 2).unwrap_err().contains("tcp"));
+        }
+    }
+
+    #[test]
+    fn code__tells_apart_what_cannot_meet() {
+        let codes = ["all", "shm,rc", "ud", "tcp", "shm,tcp", "rc,tcp"];
+        let mut codes = codes.map(|listed| choose(listed, 4, true, 1).unwrap().code());
+        codes.sort();
+        assert!(codes.windows(2).all(|two| two[0] != two[1]), "{codes:?}");
     }
 }

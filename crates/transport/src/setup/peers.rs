@@ -1,6 +1,6 @@
 //! Classes of peers that are reached alike, and what reaches them can do, for reports.
 
-use super::allowed::choose_transports;
+use super::allowed::{Outside, choose_transports};
 use super::choose_rule;
 use crate::adapter::AdapterTransport;
 use crate::interfaces::Interfaces;
@@ -18,6 +18,8 @@ pub struct PeerClass {
     pub in_process: bool,
     /// The peers share memory with this process.
     pub same_host: bool,
+    /// Messages go through the kernel's network.
+    pub by_kernel: bool,
     /// What copies between private memories, as `FASTPATH_TRANSPORTS` lists it, where something may.
     pub single_copy: Option<&'static str>,
     /// Whether memory that is given out to be shared is reached by load and store.
@@ -26,7 +28,7 @@ pub struct PeerClass {
     pub registered: Result<(), &'static str>,
     /// What [`crate::Lane::max_single`] comes to say of a pair that talks much, in bytes.
     pub max_single: u64,
-    /// The adapter that leads there, for people.
+    /// The adapter or the port that leads there, for people.
     pub adapter: Option<String>,
     /// What makes a pair change from the first transport to the second, where it does.
     pub upgrades: Option<String>,
@@ -38,6 +40,7 @@ const PLAIN: PeerClass = PeerClass {
     transports: &[],
     in_process: false,
     same_host: false,
+    by_kernel: false,
     single_copy: None,
     load_store: false,
     registered: Err("there is no adapter"),
@@ -78,6 +81,23 @@ impl PeerClass {
             .collect()
     }
 
+    /// Those that are reached over the kernel's network. `at`: how, and why by no adapter, for people. `all`: those of
+    /// the node too.
+    fn by_kernel(at: String, all: bool) -> Self {
+        PeerClass {
+            peer: match all {
+                true => "all others",
+                false => "ranks of other hosts",
+            },
+            transports: &["tcp"],
+            by_kernel: true,
+            registered: Err("the kernel's network reaches no memory; adapters do"),
+            max_single: crate::tcp::MAX_SINGLE as u64,
+            adapter: Some(at),
+            ..PLAIN
+        }
+    }
+
     /// Those that an adapter leads to. `all`: those of the node too. `rule`: when pairs get connections, where they
     /// begin without.
     fn outside(by: AdapterTransport, adapter: String, all: bool, rule: Option<Rule>) -> Self {
@@ -106,25 +126,36 @@ impl PeerClass {
     }
 }
 
-/// The peers that an adapter would lead to in a job on several hosts. `find` says which adapter a transport has here,
+/// The peers that an adapter or the network would lead to in a job on several hosts. `find` says which adapter a transport has here,
 /// for people.
 pub fn foresee_outside(
     config: &Config,
     find: impl FnOnce(AdapterTransport) -> Option<String>,
 ) -> Option<PeerClass> {
-    let allowed = choose_transports(config, 2, true).ok()?;
-    let by = allowed.adapter?;
-    let rule = (by == AdapterTransport::Upgrading).then(|| choose_rule(config));
-    Some(PeerClass::outside(by, find(by)?, !allowed.shm, rule))
+    let allowed = choose_transports(config, 2, true, 1).ok()?;
+    let found = allowed.adapter.and_then(|by| Some((by, find(by)?)));
+    match found {
+        Some((by, adapter)) => {
+            let rule = (by == AdapterTransport::Upgrading).then(|| choose_rule(config));
+            Some(PeerClass::outside(by, adapter, !allowed.shm, rule))
+        }
+        None if allowed.tcp => {
+            let at = "a port of the kernel's choice or FASTPATH_PORTS";
+            Some(PeerClass::by_kernel(at.to_owned(), !allowed.shm))
+        }
+        None => None,
+    }
 }
 
 impl Interfaces {
     /// The classes of this process's peers.
     pub fn peer_classes(&self) -> Vec<PeerClass> {
         let (allowed, rule) = (self.allowed, self.rise_rule());
-        let outside = || Some((allowed.adapter?, self.adapter()?));
-        let outside =
-            outside().map(|(by, adapter)| PeerClass::outside(by, adapter, !allowed.shm, rule));
+        let at = || self.outside().unwrap_or_default();
+        let outside = allowed.outside().map(|outside| match outside {
+            Outside::Adapter(by) => PeerClass::outside(by, at(), !allowed.shm, rule),
+            Outside::Tcp => PeerClass::by_kernel(at(), !allowed.shm),
+        });
         PeerClass::list(allowed.loopback, self.neighbour().is_some(), outside)
     }
 
@@ -158,7 +189,11 @@ mod tests {
         assert_eq!(foresee("rc", found), Some((on("rc"), all, false)));
         assert_eq!(foresee("shm,ud", found), Some((on("ud"), others, false)));
         assert_eq!(foresee("shm", found), None);
-        assert_eq!(foresee("all", None), None);
+        assert_eq!(foresee("shm,rc", None), None);
+        // Without an adapter it is the kernel's network.
+        let (at, peer, upgrades) = foresee("all", None).unwrap();
+        assert!(at.contains("FASTPATH_PORTS"));
+        assert_eq!((peer, upgrades), (others, false));
     }
 
     #[test]

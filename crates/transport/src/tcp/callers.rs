@@ -1,0 +1,254 @@
+//! Connections that others have made to this process, until they have said who they are and one is used.
+
+use super::connect::Action;
+use super::greeting::{CONFIRM, HELLO, WELCOME, draw_nonce};
+use super::iface::{CALLER, Core, Counters};
+use super::socket::{Moved, Socket};
+use fastpath_base::clock;
+use std::collections::BTreeMap;
+use std::os::fd::RawFd;
+
+/// Connections at once whose maker has not said who it is; the oldest goes for the next one.
+const STRANGERS_MOST: usize = 64;
+/// Connections accepted in one round, so that a flood of them leaves time for messages.
+const ACCEPTS_MOST: usize = 64;
+
+/// A connection that somebody has made.
+struct Caller {
+    socket: Socket,
+    since_ns: u64,
+    /// Which rank it is, once it has proved that.
+    peer: Option<u32>,
+    hello: [u8; HELLO],
+    /// What was answered.
+    welcome: Option<[u8; WELCOME]>,
+    confirm: [u8; CONFIRM],
+    /// Bytes of the word that is awaited.
+    got: usize,
+}
+
+/// Those connections.
+pub(super) struct Callers {
+    listener: RawFd,
+    all: BTreeMap<u64, Caller>,
+    strangers: usize,
+    next: u64,
+}
+
+impl Callers {
+    pub fn new(listener: RawFd) -> Self {
+        Callers {
+            listener,
+            all: BTreeMap::new(),
+            strangers: 0,
+            next: 0,
+        }
+    }
+
+    /// Whether some have not said who they are.
+    pub fn has_strangers(&self) -> bool {
+        self.strangers != 0
+    }
+
+    /// Closes a connection.
+    pub fn dismiss(&mut self, id: u64) {
+        self.take(id);
+    }
+
+    fn take(&mut self, id: u64) -> Option<Caller> {
+        let caller = self.all.remove(&id)?;
+        self.strangers -= usize::from(caller.peer.is_none());
+        Some(caller)
+    }
+
+    /// Closes those of strangers who have had their time.
+    pub fn expire(&mut self, now_ns: u64, most_ns: u64, counters: &mut Counters) {
+        if self.strangers == 0 {
+            return;
+        }
+        let old = |caller: &Caller| {
+            caller.peer.is_none() && now_ns.saturating_sub(caller.since_ns) >= most_ns
+        };
+        let old: Vec<u64> = self.find(old).collect();
+        counters.strangers += old.len() as u64;
+        old.into_iter().for_each(|id| self.dismiss(id));
+    }
+
+    fn find(&self, is_wanted: impl Fn(&Caller) -> bool) -> impl Iterator<Item = u64> {
+        let found = self.all.iter().filter(move |(_, caller)| is_wanted(caller));
+        found.map(|(&id, _)| id)
+    }
+
+    /// Nobody can connect any more, and who has not been answered is hung up on.
+    pub fn stop(&mut self) {
+        super::socket::stop_listening(self.listener);
+        self.all.clear();
+        self.strangers = 0;
+    }
+}
+
+impl Core {
+    /// Takes the connections that wait at the listening socket.
+    pub fn accept_callers(&mut self) -> bool {
+        let mut any = false;
+        for _ in 0..ACCEPTS_MOST {
+            // Without a descriptor to be had it is tried again in the next round.
+            let Ok(Some(socket)) = Socket::accept(self.callers.listener) else {
+                break;
+            };
+            any = true;
+            self.add_caller(socket);
+        }
+        any
+    }
+
+    fn add_caller(&mut self, socket: Socket) {
+        if self.callers.strangers >= STRANGERS_MOST {
+            let oldest = self.callers.find(|caller| caller.peer.is_none()).next();
+            if let Some(oldest) = oldest {
+                self.callers.dismiss(oldest);
+                self.counters.strangers += 1;
+            }
+        }
+        let id = self.callers.next;
+        if self
+            .domain
+            .epoll
+            .add(socket.fd(), CALLER | id, false)
+            .is_err()
+        {
+            return;
+        }
+        self.callers.next += 1;
+        self.callers.strangers += 1;
+        let caller = Caller {
+            socket,
+            since_ns: clock::now_ns(),
+            peer: None,
+            hello: [0; HELLO],
+            welcome: None,
+            confirm: [0; CONFIRM],
+            got: 0,
+        };
+        self.callers.all.insert(id, caller);
+        // Its first word is there already, most often.
+        self.handle_caller(id);
+    }
+
+    /// Something has come from a caller; says whether it led on.
+    pub fn handle_caller(&mut self, id: u64) -> bool {
+        let Some(caller) = self.callers.all.get_mut(&id) else {
+            return false;
+        };
+        let known = caller.peer;
+        let (word, full) = match (caller.peer, caller.welcome) {
+            (None, _) => (&mut caller.hello[..], HELLO),
+            (Some(_), Some(_)) => (&mut caller.confirm[..], CONFIRM),
+            // Nothing may come before the answer; its end shows so.
+            (Some(_), None) => (&mut caller.confirm[..1], 1),
+        };
+        match caller.socket.read(&mut word[caller.got..]) {
+            Moved::Bytes(bytes) => caller.got += bytes,
+            Moved::Later => return false,
+            Moved::Ended(_) => {
+                self.lose_caller(id, known);
+                return true;
+            }
+        }
+        if caller.got < full {
+            return false;
+        }
+        caller.got = 0;
+        match (known, caller.welcome) {
+            (None, _) => self.greet_caller(id),
+            (Some(peer), Some(_)) => self.check_caller(id, peer),
+            (Some(_), None) => self.lose_caller(id, known),
+        }
+        true
+    }
+
+    /// A caller has said its first word.
+    fn greet_caller(&mut self, id: u64) {
+        let (me, size) = (self.domain.me, self.domain.job.size() as u32);
+        let Some(caller) = self.callers.all.get_mut(&id) else {
+            return;
+        };
+        let said = self.domain.pass.read_hello(&caller.hello);
+        let said = said.filter(|said| said.to == me && said.from < size && said.from != me);
+        let Some(said) = said else {
+            return self.lose_caller(id, None);
+        };
+        caller.peer = Some(said.from);
+        self.callers.strangers -= 1;
+        let mut actions = Vec::new();
+        let now_ns = clock::now_ns();
+        self.peer(said.from)
+            .connect
+            .called(id, now_ns, &mut actions);
+        self.apply(said.from, actions);
+    }
+
+    /// A caller has said its last word before its messages.
+    fn check_caller(&mut self, id: u64, peer: u32) {
+        let Some(caller) = self.callers.all.get(&id) else {
+            return;
+        };
+        let Some(welcome) = &caller.welcome else {
+            return;
+        };
+        let pass = &self.domain.pass;
+        if !pass.is_confirm(&caller.hello, welcome, &caller.confirm) {
+            self.counters.strangers += 1;
+            return self.lose_caller(id, Some(peer));
+        }
+        let mut actions = Vec::new();
+        self.peer(peer).connect.confirmed(id, &mut actions);
+        self.apply(peer, actions);
+    }
+
+    fn lose_caller(&mut self, id: u64, peer: Option<u32>) {
+        self.callers.dismiss(id);
+        match peer {
+            None => self.counters.strangers += 1,
+            Some(peer) => {
+                let mut actions = Vec::new();
+                let now_ns = clock::now_ns();
+                self.peer(peer)
+                    .connect
+                    .caller_gone(id, now_ns, &mut actions);
+                self.apply(peer, actions);
+            }
+        }
+    }
+
+    pub fn welcome_caller(&mut self, id: u64, more: &mut Vec<Action>) {
+        let Some(caller) = self.callers.all.get_mut(&id) else {
+            return;
+        };
+        let me = self.domain.me;
+        let welcome = self.domain.pass.welcome(&caller.hello, me, draw_nonce());
+        let peer = caller.peer;
+        match caller.socket.write(&welcome) {
+            Moved::Bytes(WELCOME) => caller.welcome = Some(welcome),
+            _ => {
+                self.callers.dismiss(id);
+                if let Some(peer) = peer {
+                    let now_ns = clock::now_ns();
+                    self.peer(peer).connect.caller_gone(id, now_ns, more);
+                }
+            }
+        }
+    }
+
+    /// Uses a connection that its caller has confirmed.
+    pub fn adopt(&mut self, peer: u32, id: u64) {
+        let Some(caller) = self.callers.take(id) else {
+            return;
+        };
+        self.counters.accepted += 1;
+        if let Some((_, host)) = self.domain.find_peer(peer) {
+            self.peer(peer).link.borrow_mut().name = format!("rank {peer} on {host}");
+        }
+        self.use_socket(peer, caller.socket, &[]);
+    }
+}

@@ -1,0 +1,333 @@
+use super::*;
+use crate::sim::Random;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// What an address of a peer leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Leads {
+    /// The peer.
+    There,
+    /// Nobody listens, which is said at once.
+    Refused,
+    /// Nowhere: the kernel gives up after a long while.
+    Nowhere,
+    /// Somebody else, who hangs up.
+    Stranger,
+    /// Somebody else, who says nothing for ever.
+    Silent,
+}
+
+const GIVES_UP_NS: u64 = 20_000_000_000;
+
+/// What happens on the wire, in its order.
+#[derive(Debug, Clone, Copy)]
+enum Wire {
+    /// At the dialing side.
+    Failed(usize),
+    Welcome(usize),
+    /// At the other side: a call, named by the number of its address.
+    Call(usize),
+    Confirm(usize),
+    Gone(usize),
+}
+
+struct Side {
+    connect: Connect,
+    leads: Vec<Leads>,
+    /// Calls of ours that are open.
+    open: Vec<usize>,
+    /// The connection in use: who dialled it, and by which address.
+    uses: Option<(usize, usize)>,
+    failed: bool,
+}
+
+/// Two sides, and what is under way between them.
+struct Pair {
+    sides: [Side; 2],
+    wire: BTreeMap<(u64, u64), (usize, Wire)>,
+    now_ns: u64,
+    sent: u64,
+    random: Random,
+    /// When what was sent last by a connection arrives: of one connection, nothing overtakes.
+    last: BTreeMap<(usize, usize, usize), u64>,
+    /// A side that is computing looks at nothing until then.
+    busy_until: [u64; 2],
+}
+
+impl Pair {
+    fn new(leads: [Vec<Leads>; 2], seed: u64) -> Self {
+        let mut ranks = [true, false].into_iter();
+        Pair {
+            sides: leads.map(|leads| Side {
+                connect: Connect::new(ranks.next().unwrap()),
+                leads,
+                open: Vec::new(),
+                uses: None,
+                failed: false,
+            }),
+            wire: BTreeMap::new(),
+            now_ns: 0,
+            sent: 0,
+            random: Random::new(seed),
+            last: BTreeMap::new(),
+            busy_until: [0; 2],
+        }
+    }
+
+    /// `dialler` and `dial` name the connection.
+    fn send(&mut self, to: usize, dialler: usize, dial: usize, what: Wire, delay: u64) {
+        let last = self.last.entry((to, dialler, dial)).or_default();
+        let at = (self.now_ns + delay).max(*last).max(self.busy_until[to]);
+        *last = at;
+        self.sent += 1;
+        self.wire.insert((at, self.sent), (to, what));
+    }
+
+    fn apply(&mut self, me: usize, actions: Vec<Action>) {
+        let peer = 1 - me;
+        for action in actions {
+            let delay = 1 + self.random.below(3_000_000);
+            match action {
+                Action::Dial(dial) => {
+                    self.sides[me].open.push(dial);
+                    match self.sides[me].leads[dial] {
+                        Leads::There => self.send(peer, me, dial, Wire::Call(dial), delay),
+                        Leads::Refused | Leads::Stranger => {
+                            self.send(me, me, dial, Wire::Failed(dial), delay);
+                        }
+                        Leads::Nowhere => {
+                            self.send(me, me, dial, Wire::Failed(dial), GIVES_UP_NS);
+                        }
+                        Leads::Silent => {}
+                    }
+                }
+                Action::HangUp(dial) => {
+                    self.sides[me].open.retain(|&open| open != dial);
+                    if self.sides[me].leads[dial] == Leads::There {
+                        self.send(peer, me, dial, Wire::Gone(dial), delay);
+                    }
+                }
+                Action::Confirm(dial) => {
+                    self.sides[me].open.retain(|&open| open != dial);
+                    self.adopt(me, (me, dial));
+                    self.send(peer, me, dial, Wire::Confirm(dial), delay);
+                }
+                Action::Welcome(id) => {
+                    self.send(peer, peer, id as usize, Wire::Welcome(id as usize), delay);
+                }
+                Action::Dismiss(id) => {
+                    self.send(peer, peer, id as usize, Wire::Failed(id as usize), delay);
+                }
+                Action::Adopt(id) => self.adopt(me, (peer, id as usize)),
+                Action::Fail => self.sides[me].failed = true,
+            }
+        }
+    }
+
+    fn adopt(&mut self, me: usize, connection: (usize, usize)) {
+        assert_eq!(self.sides[me].uses, None, "a second connection");
+        assert!(!self.sides[me].failed, "after it had failed");
+        self.sides[me].uses = Some(connection);
+    }
+
+    fn want(&mut self, me: usize) {
+        let mut out = Vec::new();
+        let side = &mut self.sides[me];
+        side.connect.want(side.leads.len(), self.now_ns, &mut out);
+        self.apply(me, out);
+    }
+
+    fn handle(&mut self, me: usize, what: Wire) {
+        let (mut out, now) = (Vec::new(), self.now_ns);
+        let side = &mut self.sides[me];
+        match what {
+            // A connection in use that ends would be a dead peer.
+            Wire::Failed(dial) => {
+                assert_ne!(
+                    side.uses,
+                    Some((me, dial)),
+                    "the peer has closed what is in use"
+                );
+                side.open.retain(|&open| open != dial);
+                side.connect.fail(dial, now, &mut out);
+            }
+            Wire::Welcome(dial) if side.open.contains(&dial) => {
+                side.connect.welcomed(dial, &mut out);
+            }
+            Wire::Welcome(_) => {}
+            Wire::Call(id) => side.connect.called(id as u64, now, &mut out),
+            Wire::Confirm(id) => side.connect.confirmed(id as u64, &mut out),
+            Wire::Gone(id) => side.connect.caller_gone(id as u64, now, &mut out),
+        }
+        self.apply(me, out);
+    }
+
+    /// Goes on to the next event; false where nothing will happen any more.
+    fn step(&mut self) -> bool {
+        let arrival = self.wire.first_key_value().map(|(at, _)| at.0);
+        let due = |side: usize| {
+            let due = self.sides[side].connect.deadline_ns();
+            due.map(|due| due.max(self.busy_until[side]))
+        };
+        let due = [due(0), due(1)].into_iter().flatten().min();
+        let Some(at) = arrival.into_iter().chain(due).min() else {
+            return false;
+        };
+        self.now_ns = self.now_ns.max(at);
+        while let Some(first) = self.wire.first_entry()
+            && first.key().0 <= self.now_ns
+        {
+            let (to, what) = first.remove();
+            self.handle(to, what);
+        }
+        for me in 0..2 {
+            if self.now_ns >= self.busy_until[me] {
+                let mut out = Vec::new();
+                self.sides[me].connect.tick(self.now_ns, &mut out);
+                self.apply(me, out);
+            }
+        }
+        true
+    }
+
+    fn run(&mut self) {
+        for _ in 0..10_000 {
+            if !self.step() {
+                return;
+            }
+        }
+        panic!("it never comes to rest");
+    }
+}
+
+fn leads() -> impl Strategy<Value = Vec<Leads>> {
+    let one = prop_oneof![
+        3 => Just(Leads::There),
+        1 => Just(Leads::Refused),
+        1 => Just(Leads::Nowhere),
+        1 => Just(Leads::Stranger),
+        1 => Just(Leads::Silent),
+    ];
+    prop::collection::vec(one, 1..6)
+}
+
+proptest! {
+    /// Whoever calls whenever, whatever the addresses lead to and however long a side looks away: where both reach
+    /// each other there is one connection in the end, the same on both sides.
+    #[test]
+    fn pair__ends_with_one_connection(
+        low in leads(),
+        high in leads(),
+        seed: u64,
+        later in 0_u64..2_000_000_000,
+        first in 0_usize..2,
+        busy in prop::array::uniform2(0_u64..3_000_000_000),
+    ) {
+        let (mut low, mut high) = (low, high);
+        for leads in [&mut low, &mut high] {
+            if !leads.contains(&Leads::There) {
+                leads.push(Leads::There);
+            }
+        }
+        let mut pair = Pair::new([low, high], seed);
+        pair.busy_until = busy;
+        pair.want(first);
+        while pair.now_ns < later && pair.step() {}
+        pair.now_ns = pair.now_ns.max(later);
+        pair.want(1 - first);
+        pair.run();
+        prop_assert_eq!(pair.sides[0].uses, pair.sides[1].uses);
+        prop_assert!(pair.sides[0].uses.is_some());
+        prop_assert!(pair.sides.iter().all(|side| side.open.is_empty()));
+    }
+
+    /// Where one side alone reaches the other, and the other wants something too, they meet, unless the other has given
+    /// up before; and never do they use different connections.
+    #[test]
+    fn pair__meets_where_one_way_is_open(low in leads(), high in leads(), seed: u64, both: bool) {
+        let mut pair = Pair::new([low, high], seed);
+        pair.want(0);
+        if both {
+            pair.want(1);
+        }
+        pair.run();
+        let [low, high] = &pair.sides;
+        let one_gave_up = low.failed || high.failed;
+        prop_assert!(one_gave_up || low.uses == high.uses);
+    }
+
+    #[test]
+    fn any_events__are_survived(steps in prop::collection::vec((0_u8..7, 0_usize..4, any::<bool>()), 0..60), lower: bool) {
+        let mut side = Connect::new(lower);
+        let mut out = Vec::new();
+        for (now, (what, number, _)) in steps.into_iter().enumerate() {
+            let now = now as u64 * 100_000_000;
+            match what {
+                0 => side.want(3, now, &mut out),
+                1 => side.fail(number, now, &mut out),
+                2 => side.welcomed(number, &mut out),
+                3 => side.called(number as u64, now, &mut out),
+                4 => side.confirmed(number as u64, &mut out),
+                5 => side.caller_gone(number as u64, now, &mut out),
+                _ => side.tick(now, &mut out),
+            }
+        }
+        let ends = out.iter().filter(|action| {
+            matches!(action, Action::Confirm(_) | Action::Adopt(_) | Action::Fail)
+        });
+        prop_assert!(ends.count() <= 1);
+    }
+}
+
+fn run_alone(leads: &[Leads]) -> (Pair, u64) {
+    let mut pair = Pair::new([leads.to_vec(), vec![Leads::Refused]], 1);
+    pair.want(0);
+    while pair.sides[0].uses.is_none() && !pair.sides[0].failed && pair.step() {}
+    let now = pair.now_ns;
+    (pair, now)
+}
+
+#[test]
+fn dead_addresses__cost_a_quarter_of_a_second_each() {
+    use Leads::*;
+    for (leads, most_ms) in [
+        (&[There][..], 20),
+        (&[Nowhere, There], 270),
+        (&[Silent, Nowhere, There], 520),
+        (&[Refused, Stranger, Refused, There], 40),
+    ] {
+        let (pair, now_ns) = run_alone(leads);
+        assert_eq!(pair.sides[0].uses, Some((0, leads.len() - 1)));
+        assert!(now_ns < most_ms * 1_000_000, "{leads:?}: {now_ns} ns");
+    }
+}
+
+#[test]
+fn peer__that_nothing_leads_to_is_given_up() {
+    use Leads::*;
+    for leads in [&[Refused][..], &[Refused, Stranger], &[Nowhere, Refused]] {
+        assert!(run_alone(leads).0.sides[0].failed, "{leads:?}");
+    }
+}
+
+#[test]
+fn both_at_once__use_the_call_of_the_lower_rank() {
+    let mut pair = Pair::new([vec![Leads::There], vec![Leads::There]], 1);
+    pair.want(1);
+    pair.want(0);
+    pair.run();
+    assert_eq!(pair.sides[0].uses, Some((0, 0)));
+    assert_eq!(pair.sides[1].uses, Some((0, 0)));
+}
+
+#[test]
+fn lower_rank__whose_calls_are_not_answered_takes_the_peers() {
+    let mut pair = Pair::new([vec![Leads::Silent], vec![Leads::There]], 1);
+    pair.want(0);
+    pair.want(1);
+    pair.run();
+    assert_eq!(pair.sides[0].uses, Some((1, 0)));
+    assert_eq!(pair.sides[1].uses, Some((1, 0)));
+    assert!(pair.now_ns < HELD_NS + 100_000_000);
+}

@@ -1,0 +1,77 @@
+//! What the connections of a process have in common: the job, its secret, and the set of sockets.
+
+use super::greeting::Pass;
+use super::socket::Epoll;
+use fastpath_bootstrap::job::Job;
+use fastpath_bootstrap::network::interfaces::list_addresses;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+
+/// How connections behave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Settings {
+    /// Bytes that wait for the kernel at most, for each peer; a message of any length finds room in an empty box.
+    pub outbox: usize,
+    /// Whether messages wait for [`super::TcpIface::progress`], so that several go by one call of the kernel.
+    pub gather: bool,
+    /// Nanoseconds that a stranger has to say who it is.
+    pub stranger_ns: u64,
+    /// Nanoseconds without a sign of a peer that owes one, before it is given up.
+    pub silence_ns: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Settings {
+            outbox: 256 * 1024,
+            gather: false,
+            stranger_ns: 5_000_000_000,
+            silence_ns: 20_000_000_000,
+        }
+    }
+}
+
+/// The job as its connections need it.
+pub struct Domain {
+    pub(super) job: &'static Job,
+    pub(super) me: u32,
+    pub(super) pass: Pass,
+    pub(super) epoll: Rc<Epoll>,
+    pub(super) settings: Settings,
+    /// Addresses of this host.
+    own: Vec<IpAddr>,
+}
+
+impl Domain {
+    /// That of a job's rank.
+    ///
+    /// # Errors
+    /// The process has too many open files.
+    pub fn new(job: &'static Job, settings: Settings) -> io::Result<Self> {
+        let own = list_addresses().unwrap_or_default();
+        Ok(Domain {
+            job,
+            me: job.rank() as u32,
+            pass: Pass {
+                job_id: job.job_id(),
+                secret: job.secret(),
+            },
+            epoll: Rc::new(Epoll::new()?),
+            settings,
+            own: own.into_iter().map(|found| found.address).collect(),
+        })
+    }
+
+    /// Where a peer may be reached, the most likely first, and what its host is called; `None` while it has not said.
+    pub(super) fn find_peer(&self, peer: u32) -> Option<(Vec<SocketAddr>, String)> {
+        let card = self.job.network_card(peer as usize)?;
+        let mut addresses = card.addresses;
+        if !self.job.is_node_peer(peer as usize) {
+            // Bridges of containers have the same address everywhere: there answers this host.
+            addresses.sort_by_key(|address| address.is_loopback() || self.own.contains(address));
+        }
+        let at = |address| SocketAddr::new(address, card.port);
+        Some((addresses.into_iter().map(at).collect(), card.host))
+    }
+}

@@ -1,0 +1,311 @@
+//! One peer: its connection, what has come and what is to go, and what is known of it.
+
+use super::buffers::{Head, Inbox, Outbox};
+use super::socket::{Epoll, Moved, Socket};
+use super::wire::Frame;
+use fastpath_base::sync::Ordering;
+use fastpath_bootstrap::segment::{Phase, RankPage, has_left};
+use std::io;
+use std::rc::Rc;
+
+/// Where a connection stands.
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// It is still to be made.
+    Waiting,
+    Up(Socket),
+    /// It has ended, or will never be.
+    Down,
+}
+
+/// One peer.
+pub(super) struct Link {
+    pub stage: Stage,
+    pub inbox: Inbox,
+    pub outbox: Outbox,
+    /// Bytes that may wait in the outbox, and whether messages wait there for progress.
+    pub limit: usize,
+    pub gather: bool,
+    /// Why nothing goes to this peer any more, for people.
+    pub failure: Option<String>,
+    /// How far the peer says that it has come.
+    pub phase: Option<Phase>,
+    /// Whether something may be under way that the peer's kernel does not have yet.
+    pub unsettled: bool,
+    /// The last read found less than there was room for: the next look need not read again.
+    pub rested: bool,
+    /// Nothing more comes from the peer, by the connection or by its page.
+    over: bool,
+    /// The kernel takes nothing for the peer any more.
+    broken: bool,
+    watches_room: bool,
+    /// The number under which its socket is watched, and where.
+    token: u64,
+    epoll: Rc<Epoll>,
+    page: &'static RankPage,
+    /// Whether the page is the peer's own.
+    is_node_peer: bool,
+    /// Who it is, for people.
+    pub name: String,
+}
+
+impl Link {
+    pub fn new(
+        (peer, token): (u32, u64),
+        (page, is_node_peer): (&'static RankPage, bool),
+        epoll: Rc<Epoll>,
+        (limit, gather): (usize, bool),
+    ) -> Self {
+        Link {
+            stage: Stage::Waiting,
+            inbox: Inbox::default(),
+            outbox: Outbox::default(),
+            limit,
+            gather,
+            failure: None,
+            phase: None,
+            unsettled: false,
+            rested: false,
+            over: false,
+            broken: false,
+            watches_room: false,
+            token,
+            epoll,
+            page,
+            is_node_peer,
+            name: format!("rank {peer}"),
+        }
+    }
+
+    /// Uses a connection that both sides have agreed on, after the bytes that are still to be said.
+    pub fn use_socket(&mut self, socket: Socket, before: &[u8]) {
+        // It is watched already, under the number by which it came about.
+        if let Err(error) = self.epoll.change(socket.fd(), self.token, false) {
+            return self.fail(format!("its connection cannot be watched: {error}"));
+        }
+        self.stage = Stage::Up(socket);
+        self.outbox.push_bytes(before);
+        self.flush();
+    }
+
+    /// Whether the connection is there.
+    #[inline]
+    pub fn is_up(&self) -> bool {
+        matches!(self.stage, Stage::Up(_))
+    }
+
+    /// Nothing goes to or comes from this peer any more, beyond what has come.
+    #[cold]
+    pub fn fail(&mut self, why: String) {
+        if self.failure.is_none() {
+            self.failure = Some(why);
+        }
+        (self.stage, self.over) = (Stage::Down, true);
+        self.outbox.clear();
+    }
+
+    /// Whether the peer's page, where that is its own or somebody has told of it there, says that it has left.
+    #[inline]
+    fn is_told_gone(&self) -> bool {
+        // ORDERING: acquire pairs with the release of a rank that leaves the job (`Job::set_phase`), and of the
+        // launcher that marks it dead.
+        has_left(self.page.state.load(Ordering::Acquire))
+    }
+
+    /// The peer has closed the connection.
+    #[cold]
+    fn end(&mut self, error: Option<io::Error>) {
+        let said = self.phase == Some(Phase::Finalized);
+        if said || self.is_told_gone() {
+            (self.stage, self.over) = (Stage::Down, true);
+            return self.outbox.clear();
+        }
+        let why = match error {
+            Some(error) => format!("the connection has ended: {error}"),
+            None => "its process has ended without MPI_Finalize".to_owned(),
+        };
+        self.fail(format!("{}: {why}", self.name));
+    }
+
+    /// Reads once, where no whole frame lies here; says whether anything has come.
+    pub fn read(&mut self) -> bool {
+        let Stage::Up(socket) = &self.stage else {
+            return false;
+        };
+        if !matches!(self.inbox.head(), Head::Partial) {
+            return false;
+        }
+        let room = self.inbox.room();
+        let most = room.len();
+        match socket.read(room) {
+            Moved::Bytes(bytes) => {
+                self.inbox.fill(bytes);
+                self.rested = bytes < most;
+                true
+            }
+            Moved::Later => {
+                self.rested = true;
+                false
+            }
+            Moved::Ended(error) => {
+                self.end(error);
+                true
+            }
+        }
+    }
+
+    /// Takes what the peer says of itself, up to the next message; that, if it is whole.
+    #[inline]
+    pub fn advance(&mut self) -> Head {
+        loop {
+            let head = self.inbox.head();
+            match head {
+                Head::Whole(frame @ Frame::Phase(phase), _) => {
+                    self.inbox.take(&frame);
+                    self.hear(phase);
+                }
+                Head::Garbage if self.is_up() => {
+                    self.fail(format!("{}: it has sent what is no message", self.name));
+                    return Head::Partial;
+                }
+                Head::Garbage => return Head::Partial,
+                _ => return head,
+            }
+        }
+    }
+
+    #[cold]
+    fn hear(&mut self, phase: Phase) {
+        self.phase = self.phase.max(Some(phase));
+        self.over |= phase == Phase::Finalized;
+    }
+
+    /// Whether a message lies here.
+    pub fn has_message(&mut self) -> bool {
+        matches!(self.advance(), Head::Whole(..))
+    }
+
+    /// Whether the peer takes nothing any more, and all that it has sent is taken.
+    pub fn has_left(&mut self) -> bool {
+        self.advance();
+        if !self.over && self.is_told_gone() {
+            self.over = true;
+            // All that it sent had reached this host's kernel before.
+            while matches!(self.advance(), Head::Partial) && self.read() {}
+        }
+        self.over && !self.has_message() && !(self.is_up() && self.read() && self.has_message())
+    }
+
+    /// How far the peer has come with leaving the job, where its page does not say.
+    pub fn heard_phase(&mut self) -> Option<Phase> {
+        self.advance();
+        match self.is_node_peer {
+            true => Some(self.page.phase()),
+            false => self.phase,
+        }
+    }
+
+    /// Whether the peer will take what is sent to it.
+    #[inline]
+    pub fn takes_messages(&self) -> bool {
+        !self.over && !self.broken && !self.is_told_gone()
+    }
+
+    /// Says how far this process has come, where the peer cannot see it.
+    pub fn tell_phase(&mut self, phase: Phase) {
+        if self.is_up() && !self.is_node_peer {
+            self.outbox.push(&Frame::Phase(phase), |_| ());
+            self.flush();
+        }
+    }
+
+    /// Gives the kernel what it takes.
+    #[inline]
+    pub fn flush(&mut self) {
+        if self.outbox.is_empty() {
+            return;
+        }
+        let Stage::Up(socket) = &self.stage else {
+            return;
+        };
+        let rest = self.outbox.rest();
+        let whole = rest.len();
+        self.unsettled = true;
+        match socket.write(rest) {
+            Moved::Bytes(bytes) => {
+                self.outbox.sent(bytes);
+                if bytes == whole && !self.watches_room {
+                    return;
+                }
+            }
+            Moved::Later => {}
+            // What it has sent before may still be read: that tells of its end.
+            Moved::Ended(_) => {
+                self.broken = true;
+                self.outbox.clear();
+            }
+        }
+        self.watch_room();
+    }
+
+    /// Has the kernel tell when it takes more, where there is more.
+    #[cold]
+    fn watch_room(&mut self) {
+        let wanted = !self.outbox.is_empty();
+        if let Stage::Up(socket) = &self.stage
+            && wanted != self.watches_room
+        {
+            let changed = self.epoll.change(socket.fd(), self.token, wanted);
+            self.watches_room = wanted && changed.is_ok();
+        }
+    }
+
+    /// Whether what was sent may be spoken of elsewhere: the peer finds it before that. Where it sees this process's
+    /// page its kernel must have it; else that comes by the same connection.
+    pub fn has_arrived(&mut self) -> bool {
+        match self.is_node_peer {
+            true => self.is_settled(),
+            false => {
+                self.flush();
+                self.outbox.is_empty() || !self.is_up()
+            }
+        }
+    }
+
+    /// Whether the peer's kernel has all that was sent.
+    pub fn is_settled(&mut self) -> bool {
+        if !self.outbox.is_empty() && self.is_up() {
+            self.flush();
+            if !self.outbox.is_empty() {
+                return false;
+            }
+        }
+        match &self.stage {
+            Stage::Up(socket) if self.unsettled && !self.broken => {
+                self.unsettled = socket.unacknowledged() != 0;
+                !self.unsettled
+            }
+            _ => true,
+        }
+    }
+
+    /// Gives the peer up where its kernel owes an answer and has not been heard for so long; says whether it still
+    /// owes one.
+    pub fn check_silence(&mut self, most_ns: u64) -> bool {
+        if self.is_settled() {
+            return false;
+        }
+        let silent = match &self.stage {
+            Stage::Up(socket) => socket.silent_ns(),
+            _ => return false,
+        };
+        if silent > most_ns {
+            let seconds = most_ns / 1_000_000_000;
+            self.fail(format!(
+                "{}: nothing has been heard of its host for {seconds} s",
+                self.name
+            ));
+        }
+        self.is_up()
+    }
+}

@@ -1,0 +1,244 @@
+//! The system calls: sockets, and the set of those that are watched.
+#![allow(unsafe_code)]
+
+use fastpath_bootstrap::network::ports::{read_option, set_option, write_address};
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// Seconds without anything from the peer before the kernel asks whether it is there, between its questions, and how
+/// many go unanswered before the connection ends.
+const KEEPALIVE: [i32; 3] = [10, 2, 3];
+
+/// What a read or write came to.
+#[derive(Debug)]
+pub(super) enum Moved {
+    /// So many bytes, at least one.
+    Bytes(usize),
+    /// Not now.
+    Later,
+    /// The peer has closed its end, or it was closed for it; why, where the kernel says so.
+    Ended(Option<io::Error>),
+}
+
+/// One connection. It does not block, and closes on exec.
+#[derive(Debug)]
+pub(super) struct Socket(OwnedFd);
+
+fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
+    match answer {
+        0.. => Ok(answer),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+impl Socket {
+    /// Begins to connect to an address.
+    pub fn dial(to: SocketAddr) -> io::Result<Socket> {
+        let family = match to {
+            SocketAddr::V4(_) => libc::AF_INET,
+            SocketAddr::V6(_) => libc::AF_INET6,
+        };
+        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        // SAFETY: plain socket call.
+        let fd = check(unsafe { libc::socket(family, kind, 0) })?;
+        // SAFETY: new, and nobody else's.
+        let socket = Socket(unsafe { OwnedFd::from_raw_fd(fd) });
+        socket.prepare()?;
+        let (bytes, length) = write_address(to);
+        // SAFETY: an address of that length.
+        match check(unsafe { libc::connect(fd, (&raw const bytes).cast(), length) }) {
+            Ok(_) => Ok(socket),
+            Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => Ok(socket),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Takes a connection from a listening socket; `None` where there is none now.
+    pub fn accept(listener: RawFd) -> io::Result<Option<Socket>> {
+        let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+        let null = std::ptr::null_mut();
+        // SAFETY: no address is asked for.
+        let fd = unsafe { libc::accept4(listener, null, std::ptr::null_mut(), flags) };
+        match check(fd) {
+            Ok(fd) => {
+                // SAFETY: new, and nobody else's.
+                let socket = Socket(unsafe { OwnedFd::from_raw_fd(fd) });
+                Ok(socket.prepare().ok().map(|()| socket))
+            }
+            Err(e) if is_later(&e) || e.kind() == ErrorKind::ConnectionAborted => Ok(None),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn prepare(&self) -> io::Result<()> {
+        let fd = self.fd();
+        set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+        set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+        let [idle, interval, count] = KEEPALIVE;
+        set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, idle)?;
+        set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, interval)?;
+        set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, count)
+    }
+
+    pub fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// What has become of the connecting.
+    pub fn take_error(&self) -> io::Result<()> {
+        match read_option(self.fd(), libc::SO_ERROR)? {
+            0 => Ok(()),
+            code => Err(io::Error::from_raw_os_error(code)),
+        }
+    }
+
+    /// Reads into the buffer, which is not empty.
+    #[inline]
+    pub fn read(&self, to: &mut [u8]) -> Moved {
+        // SAFETY: writable for its length.
+        let got = unsafe { libc::recv(self.fd(), to.as_mut_ptr().cast(), to.len(), 0) };
+        match got {
+            1.. => Moved::Bytes(got as usize),
+            0 => Moved::Ended(None),
+            _ => Moved::of_error(io::Error::last_os_error()),
+        }
+    }
+
+    /// Writes of the buffer, which is not empty.
+    #[inline]
+    pub fn write(&self, from: &[u8]) -> Moved {
+        let flags = libc::MSG_NOSIGNAL;
+        // SAFETY: readable for its length.
+        let sent = unsafe { libc::send(self.fd(), from.as_ptr().cast(), from.len(), flags) };
+        match sent {
+            0.. => Moved::Bytes(sent as usize),
+            _ => Moved::of_error(io::Error::last_os_error()),
+        }
+    }
+
+    /// Bytes that were written and that the peer's kernel does not have yet.
+    pub fn unacknowledged(&self) -> usize {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: an integer, as this request wants.
+        let answer = unsafe { libc::ioctl(self.fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        if answer == 0 {
+            bytes.max(0) as usize
+        } else {
+            0
+        }
+    }
+
+    /// Nanoseconds since the peer's kernel was last heard.
+    pub fn silent_ns(&self) -> u64 {
+        // SAFETY: all bits zero is such a structure.
+        let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+        let mut length = size_of::<libc::tcp_info>() as libc::socklen_t;
+        let at = (&raw mut info).cast();
+        // SAFETY: as large as the length says.
+        let answer = unsafe {
+            libc::getsockopt(
+                self.fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                at,
+                &mut length,
+            )
+        };
+        match answer {
+            0 => info.tcpi_last_ack_recv as u64 * 1_000_000,
+            _ => 0,
+        }
+    }
+
+    #[cfg(test)]
+    pub fn limit_buffers(&self, bytes: i32) {
+        set_option(self.fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, bytes).unwrap();
+        set_option(self.fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, bytes).unwrap();
+    }
+}
+
+impl Moved {
+    #[cold]
+    fn of_error(error: io::Error) -> Moved {
+        match is_later(&error) {
+            true => Moved::Later,
+            false => Moved::Ended(Some(error)),
+        }
+    }
+}
+
+fn is_later(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
+}
+
+/// Something has happened at a socket that is watched under this number.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Event {
+    pub token: u64,
+    /// It can be written, or has failed.
+    pub writable: bool,
+}
+
+/// Sockets that are watched.
+#[derive(Debug)]
+pub(super) struct Epoll(OwnedFd);
+
+/// Events taken at once.
+const EVENTS: usize = 64;
+
+impl Epoll {
+    pub fn new() -> io::Result<Epoll> {
+        // SAFETY: plain call.
+        let fd = check(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: new, and nobody else's.
+        Ok(Epoll(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    pub fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    fn control(&self, what: i32, fd: RawFd, token: u64, events: i32) -> io::Result<()> {
+        let mut event = libc::epoll_event {
+            events: events as u32,
+            u64: token,
+        };
+        // SAFETY: an event, which is read.
+        check(unsafe { libc::epoll_ctl(self.fd(), what, fd, &mut event) }).map(|_| ())
+    }
+
+    fn interest(write: bool) -> i32 {
+        match write {
+            true => libc::EPOLLIN | libc::EPOLLOUT,
+            false => libc::EPOLLIN,
+        }
+    }
+
+    /// Watches a descriptor for what can be read, and also for room to write. Closing it ends that.
+    pub fn add(&self, fd: RawFd, token: u64, write: bool) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, token, Self::interest(write))
+    }
+
+    /// Watches it for something else, or under another number.
+    pub fn change(&self, fd: RawFd, token: u64, write: bool) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, token, Self::interest(write))
+    }
+
+    /// What has happened.
+    pub fn poll(&self, found: &mut Vec<Event>) {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+        // SAFETY: room for so many events.
+        let count = unsafe { libc::epoll_wait(self.fd(), events.as_mut_ptr(), EVENTS as i32, 0) };
+        found.extend(events[..count.max(0) as usize].iter().map(|event| Event {
+            token: event.u64,
+            writable: event.events as i32 & !libc::EPOLLIN != 0,
+        }));
+    }
+}
+
+/// Nobody can connect to this socket any more, and who waits there is hung up on.
+pub(super) fn stop_listening(listener: RawFd) {
+    // SAFETY: plain call; on what is no such socket it fails.
+    unsafe { libc::shutdown(listener, libc::SHUT_RDWR) };
+}

@@ -1,0 +1,393 @@
+#![allow(unsafe_code, non_snake_case)]
+
+use super::greeting::{HELLO, Pass, WELCOME, draw_nonce};
+use super::testing::{TcpPair, make_iface, make_jobs};
+use super::*;
+use crate::contract::{Endpoint, Header, Post};
+use fastpath_base::sync::{AtomicBool, Ordering};
+use fastpath_bootstrap::job::Job;
+use fastpath_bootstrap::segment::{Phase, STATE_DEAD, STATE_FINALIZED};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+const ATTEMPTS: u32 = 2_000_000;
+
+fn until(ifaces: &mut [&mut TcpIface], what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..ATTEMPTS {
+        if is_so() {
+            return;
+        }
+        ifaces.iter_mut().for_each(|iface| {
+            iface.progress();
+        });
+    }
+    panic!("waited in vain for {what}");
+}
+
+fn send(end: &mut TcpEndpoint, key: u64, bytes: &[u8]) -> Post {
+    let header = Header::new(1, 0, key);
+    // SAFETY: the box has room for so many bytes.
+    end.am_bcopy(header, bytes.len(), |to| unsafe {
+        to.copy_from_nonoverlapping(bytes.as_ptr(), bytes.len())
+    })
+}
+
+fn receive(end: &mut TcpEndpoint) -> Option<(u64, Vec<u8>)> {
+    let arrival = end.look()?;
+    let key = arrival.header.key;
+    // SAFETY: shown, and not taken.
+    let data = unsafe { std::slice::from_raw_parts(arrival.data(), arrival.len()) }.to_vec();
+    end.take();
+    Some((key, data))
+}
+
+#[test]
+fn pair__carries_much_both_ways_with_room_that_comes_and_goes() {
+    for (limit, messages) in [(None, 600), (Some(32 * 1024), 60)] {
+        let mut pair = TcpPair::new(Settings::default());
+        if let Some(bytes) = limit {
+            pair.limit_buffers(bytes);
+        }
+        let lens = [0, 8, 100, 5000, 65_536, 30_000];
+        let (mut sent, mut seen) = ([0_u64; 2], [0_u64; 2]);
+        while seen != [messages; 2] {
+            for me in 0..2 {
+                let len = lens[sent[me] as usize % lens.len()];
+                let bytes = vec![sent[me] as u8; len];
+                if sent[me] < messages && send(&mut pair.ends[me], sent[me], &bytes) == Post::Done {
+                    sent[me] += 1;
+                }
+                if let Some((key, data)) = receive(&mut pair.ends[1 - me]) {
+                    assert_eq!(key, seen[me]);
+                    assert_eq!(data.len(), lens[key as usize % lens.len()]);
+                    assert!(data.iter().all(|&byte| byte == key as u8));
+                    seen[me] += 1;
+                }
+            }
+            pair.progress();
+        }
+        pair.until("the kernels to have it", |pair| {
+            pair.ends.iter_mut().all(|end| end.is_drained())
+        });
+    }
+}
+
+#[test]
+fn both__that_call_at_once_end_with_one_connection() {
+    for turns in 0..4 {
+        let jobs = make_jobs(2);
+        let mut ifaces = [0, 1].map(|rank| make_iface(jobs[rank], Settings::default()));
+        let mut ends = [ifaces[0].endpoint(1), ifaces[1].endpoint(0)];
+        ends[turns & 1].connect();
+        (0..turns / 2).for_each(|_| _ = ifaces[turns & 1].progress());
+        ends[1 - (turns & 1)].connect();
+        let [low, high] = &mut ifaces;
+        until(&mut [low, high], "both to be connected", || {
+            ends.iter().all(|end| end.link().is_up())
+        });
+        for me in 0..2 {
+            assert_eq!(send(&mut ends[me], 7, b"to you"), Post::Done);
+        }
+        for me in 0..2 {
+            let mut seen = None;
+            let [low, high] = &mut ifaces;
+            until(&mut [low, high], "a message", || {
+                seen = receive(&mut ends[me]);
+                seen.is_some()
+            });
+            assert_eq!(seen, Some((7, b"to you".to_vec())));
+        }
+        let connections = ifaces.iter().map(|iface| iface.counters().connections);
+        assert_eq!(connections.sum::<u64>(), 2);
+    }
+}
+
+#[test]
+fn connect__waits_for_a_peer_that_has_not_said_where_it_is() {
+    let jobs: Vec<&'static Job> = Job::in_process(2)
+        .unwrap()
+        .into_iter()
+        .map(|job| &*Box::leak(Box::new(job)))
+        .collect();
+    let config = fastpath_base::config::Config::defaults();
+    jobs[0].open_network(&config).unwrap();
+    let mut first = make_iface(jobs[0], Settings::default());
+    let mut end = first.endpoint(1);
+    end.connect();
+    (0..100).for_each(|_| _ = first.progress());
+    assert_eq!(send(&mut end, 1, b"early"), Post::NoResource);
+    assert!(!end.peer_has_left());
+    jobs[1].open_network(&config).unwrap();
+    let mut second = make_iface(jobs[1], Settings::default());
+    until(&mut [&mut first, &mut second], "a connection", || {
+        end.link().is_up()
+    });
+    assert_eq!(send(&mut end, 1, b"now"), Post::Done);
+}
+
+#[test]
+fn peer__that_is_gone_before_it_was_called_has_left() {
+    let jobs = make_jobs(2);
+    let mut first = make_iface(jobs[0], Settings::default());
+    let mut second = make_iface(jobs[1], Settings::default());
+    second.tell_phase(Phase::Finalized);
+    let mut end = first.endpoint(1);
+    end.connect();
+    until(&mut [&mut first], "it to be given up", || {
+        end.peer_has_left()
+    });
+    let why = end.failure().unwrap();
+    assert!(
+        why.contains("rank 1 on") && why.contains("cannot be reached"),
+        "{why}"
+    );
+    assert_eq!(send(&mut end, 1, b"never"), Post::PeerGone);
+}
+
+#[test]
+fn peer__that_dies_has_left_once_all_it_sent_is_taken() {
+    let mut pair = TcpPair::new(Settings::default());
+    assert_eq!(send(&mut pair.ends[1], 1, b"the last words"), Post::Done);
+    let TcpPair { ends, ifaces } = pair;
+    let ([mut end, dead], [mut iface, gone]) = (ends, ifaces);
+    drop((dead, gone));
+    // Its connection is closed, and its message lies here.
+    until(&mut [&mut iface], "the message", || end.look().is_some());
+    assert!(!end.peer_has_left());
+    assert_eq!(receive(&mut end).unwrap().1, b"the last words");
+    until(&mut [&mut iface], "the end", || end.peer_has_left());
+    assert!(
+        end.failure()
+            .unwrap()
+            .contains("has ended without MPI_Finalize")
+    );
+    assert_eq!(send(&mut end, 2, b"never"), Post::PeerGone);
+}
+
+#[test]
+fn peer__that_has_finalized_has_left_without_failure() {
+    for state in [STATE_FINALIZED, STATE_DEAD] {
+        let mut pair = TcpPair::new(Settings::default());
+        assert_eq!(send(&mut pair.ends[1], 1, b"bye"), Post::Done);
+        pair.until("it to arrive", |pair| pair.ends[1].is_drained());
+        let job = pair.ifaces[1].core().borrow().domain.job;
+        job.own_page().set_left(state);
+        // By its page alone: the connection is open.
+        assert!(!pair.ends[0].peer_has_left());
+        assert!(receive(&mut pair.ends[0]).is_some());
+        assert!(pair.ends[0].peer_has_left());
+        assert_eq!(send(&mut pair.ends[0], 2, b"never"), Post::PeerGone);
+        assert_eq!(pair.ends[0].failure(), None);
+    }
+}
+
+#[test]
+fn phases__come_by_frames_where_memory_is_not_shared() {
+    let jobs = make_jobs(2);
+    for job in &jobs {
+        let peer = job.rank_page(1 - job.rank()).unwrap();
+        peer.elsewhere.store(1, Ordering::Relaxed);
+    }
+    let [mut first, mut second] = [0, 1].map(|rank| make_iface(jobs[rank], Settings::default()));
+    second.tell_phase(Phase::Silent);
+    // Nobody has connected before: asking does it.
+    assert!(!first.has_come(1, Phase::Silent));
+    let mut came = false;
+    for _ in 0..ATTEMPTS {
+        came = first.has_come(1, Phase::Silent);
+        if came {
+            break;
+        }
+        first.progress();
+        second.progress();
+    }
+    assert!(came && !first.has_come(1, Phase::Settled));
+}
+
+#[test]
+fn finalized__is_no_failure_where_memory_is_not_shared() {
+    let jobs = make_jobs(2);
+    for job in &jobs {
+        let peer = job.rank_page(1 - job.rank()).unwrap();
+        peer.elsewhere.store(1, Ordering::Relaxed);
+    }
+    let [mut first, mut second] = [0, 1].map(|rank| make_iface(jobs[rank], Settings::default()));
+    let mut ends = [first.endpoint(1), second.endpoint(0)];
+    ends[0].connect();
+    until(&mut [&mut first, &mut second], "a connection", || {
+        ends.iter().all(|end| end.link().is_up())
+    });
+    assert_eq!(send(&mut ends[1], 1, b"bye"), Post::Done);
+    second.tell_phase(Phase::Finalized);
+    until(&mut [&mut second], "it to be sent", || ends[1].is_drained());
+    let [mut end, gone] = ends;
+    drop((gone, second));
+    until(&mut [&mut first], "the message", || end.look().is_some());
+    assert!(!end.peer_has_left());
+    assert!(receive(&mut end).is_some());
+    until(&mut [&mut first], "the end", || end.peer_has_left());
+    assert_eq!(end.failure(), None);
+    assert!(first.has_come(1, Phase::Finalized));
+}
+
+#[test]
+fn arm__wakes_for_what_comes_and_for_what_is_there() {
+    let mut pair = TcpPair::new(Settings::default());
+    let woken = Arc::new(AtomicBool::new(false));
+    let wake = || {
+        let woken = woken.clone();
+        move || woken.store(true, Ordering::Relaxed)
+    };
+    let napping = pair.ifaces[0].arm(wake());
+    assert!(napping.is_none_or(|nap| nap >= Duration::from_secs(1)));
+    for _ in 0..2 {
+        assert_eq!(send(&mut pair.ends[1], 1, b"up"), Post::Done);
+        while !woken.load(Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        woken.store(false, Ordering::Relaxed);
+        pair.ifaces[0].arm(wake());
+        while !woken.swap(false, Ordering::Relaxed) {
+            std::thread::yield_now();
+        }
+        pair.until("the message", |pair| receive(&mut pair.ends[0]).is_some());
+        pair.ifaces[0].arm(wake());
+    }
+}
+
+fn dial(job: &Job) -> TcpStream {
+    let card = job.network_card(job.rank()).unwrap();
+    TcpStream::connect((card.addresses[0], card.port)).unwrap()
+}
+
+/// Whether the other side has closed the connection; what it sends before is of no interest.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    stream.set_nonblocking(true).unwrap();
+    let mut bytes = [0; 256];
+    match stream.read(&mut bytes) {
+        Ok(0) => true,
+        Ok(_) => false,
+        Err(e) => e.kind() != std::io::ErrorKind::WouldBlock,
+    }
+}
+
+#[test]
+fn strangers__are_closed_and_others_connect_all_the_same() {
+    let jobs = make_jobs(2);
+    let mut first = make_iface(jobs[0], Settings::default());
+    let mut second = make_iface(jobs[1], Settings::default());
+    let pass = |secret, job_id| Pass { job_id, secret };
+    let right = pass(jobs[0].secret(), jobs[0].job_id());
+    let wrong_secret = pass([7; 32], jobs[0].job_id());
+    let wrong_job = pass(jobs[0].secret(), jobs[0].job_id() ^ 1);
+    let hellos = [
+        [0xff; HELLO].to_vec(),
+        b"GET / HTTP/1.1\r\nHost: a-host-with-a-long-name.example.org\r\n\r\n\r\n\r\n".to_vec(),
+        wrong_secret.hello(0, 1, draw_nonce()).to_vec(),
+        wrong_job.hello(0, 1, draw_nonce()).to_vec(),
+        // Of the job, and for another rank, or of none.
+        right.hello(1, 0, draw_nonce()).to_vec(),
+        right.hello(7, 1, draw_nonce()).to_vec(),
+    ];
+    for hello in &hellos {
+        let mut stranger = dial(jobs[1]);
+        stranger
+            .write_all(&hello[..hello.len().min(HELLO)])
+            .unwrap();
+        until(&mut [&mut second], "it to be closed", || {
+            is_closed(&mut stranger)
+        });
+    }
+    assert_eq!(second.counters().strangers, hellos.len() as u64);
+    // Many who say nothing, and a little garbage.
+    let mut silent: Vec<TcpStream> = (0..200).map(|_| dial(jobs[1])).collect();
+    silent[3].write_all(b"x").unwrap();
+    let mut end = first.endpoint(1);
+    end.connect();
+    until(&mut [&mut first, &mut second], "a connection", || {
+        end.link().is_up()
+    });
+    let closed = silent
+        .iter_mut()
+        .filter_map(|s| is_closed(s).then_some(()))
+        .count();
+    assert!(closed >= 200 - 64, "{closed} closed");
+}
+
+#[test]
+fn stranger__that_says_nothing_is_closed_in_time() {
+    let jobs = make_jobs(1);
+    let settings = Settings {
+        stranger_ns: 1_000_000,
+        ..Settings::default()
+    };
+    let mut iface = make_iface(jobs[0], settings);
+    let mut stranger = dial(jobs[0]);
+    until(&mut [&mut iface], "it to be closed", || {
+        is_closed(&mut stranger)
+    });
+}
+
+#[test]
+fn caller__that_replays_a_greeting_gets_no_further() {
+    let jobs = make_jobs(2);
+    let mut second = make_iface(jobs[1], Settings::default());
+    let pass = Pass {
+        job_id: jobs[0].job_id(),
+        secret: jobs[0].secret(),
+    };
+    let mut stranger = dial(jobs[1]);
+    let hello = pass.hello(0, 1, draw_nonce());
+    stranger.write_all(&hello).unwrap();
+    let mut welcome = [0; WELCOME];
+    stranger.set_nonblocking(true).unwrap();
+    let mut got = 0;
+    until(&mut [&mut second], "the answer", || {
+        got += stranger.read(&mut welcome[got..]).unwrap_or(0);
+        got == WELCOME
+    });
+    // It has no secret, and so no last word.
+    stranger.write_all(&[5; 100]).unwrap();
+    until(&mut [&mut second], "it to be closed", || {
+        is_closed(&mut stranger)
+    });
+    assert!(!second.endpoint(0).link().is_up());
+    let mut first = make_iface(jobs[0], Settings::default());
+    let mut end = first.endpoint(1);
+    end.connect();
+    until(&mut [&mut first, &mut second], "a connection", || {
+        end.link().is_up()
+    });
+}
+
+#[test]
+fn garbage__after_the_greeting_is_a_failure_that_names_the_peer() {
+    let mut pair = TcpPair::new(Settings::default());
+    pair.ends[1].link().outbox.push_bytes(&[0xee; 100]);
+    pair.ends[1].link().flush();
+    pair.until("the failure", |pair| pair.ends[0].peer_has_left());
+    let why = pair.ends[0].failure().unwrap();
+    assert!(
+        why.contains("rank 1") && why.contains("no message"),
+        "{why}"
+    );
+}
+
+#[test]
+fn address__of_somebody_else_is_passed_over() {
+    let jobs = make_jobs(3);
+    // Rank 1 is said to be where rank 2 listens, and that one knows that it is not rank 1.
+    let card = jobs[0].network_card(2).unwrap();
+    jobs[0].rank_page(1).unwrap().network.store(&card.encode());
+    let mut first = make_iface(jobs[0], Settings::default());
+    let mut third = make_iface(jobs[2], Settings::default());
+    let mut end = first.endpoint(1);
+    end.connect();
+    until(&mut [&mut first, &mut third], "it to be given up", || {
+        end.peer_has_left()
+    });
+    let why = end.failure().unwrap();
+    assert!(why.contains("hangs up"), "{why}");
+}

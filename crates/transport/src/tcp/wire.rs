@@ -1,0 +1,126 @@
+//! What travels on a connection after the greeting: frames, one after the other.
+
+use crate::contract::Header;
+use fastpath_bootstrap::segment::Phase;
+
+/// Bytes before each payload.
+pub(super) const HEAD: usize = 24;
+/// Longest payload, in bytes.
+pub(super) const PAYLOAD_MOST: usize = 64 * 1024;
+
+const MESSAGE: u8 = 0;
+const PHASE: u8 = 1;
+
+/// What a head says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Frame {
+    /// An active message, and the length of its payload in bytes.
+    Message(Header, usize),
+    /// How far the sender has come with leaving the job; no payload.
+    Phase(Phase),
+}
+
+impl Frame {
+    /// Bytes of head and payload.
+    pub fn total(&self) -> usize {
+        match self {
+            Frame::Message(_, len) => HEAD + len,
+            Frame::Phase(_) => HEAD,
+        }
+    }
+
+    /// The head, in little endian: length, id, kind, aux, imm, zero, key.
+    pub fn encode(&self) -> [u8; HEAD] {
+        let mut head = [0; HEAD];
+        match *self {
+            Frame::Message(Header { id, imm, key, aux }, len) => {
+                head[..4].copy_from_slice(&(len as u32).to_le_bytes());
+                (head[4], head[5]) = (id, MESSAGE);
+                head[6..8].copy_from_slice(&aux.to_le_bytes());
+                head[8..12].copy_from_slice(&imm.to_le_bytes());
+                head[16..].copy_from_slice(&key.to_le_bytes());
+            }
+            Frame::Phase(phase) => (head[4], head[5]) = (phase as u8, PHASE),
+        }
+        head
+    }
+
+    /// What a head says; `None` for what no peer of this release writes.
+    pub fn decode(head: &[u8; HEAD]) -> Option<Frame> {
+        let [
+            l0,
+            l1,
+            l2,
+            l3,
+            id,
+            kind,
+            a0,
+            a1,
+            i0,
+            i1,
+            i2,
+            i3,
+            0,
+            0,
+            0,
+            0,
+            key @ ..,
+        ] = *head
+        else {
+            return None;
+        };
+        let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
+        let (aux, imm) = (
+            u16::from_le_bytes([a0, a1]),
+            u32::from_le_bytes([i0, i1, i2, i3]),
+        );
+        let key = u64::from_le_bytes(key);
+        match kind {
+            MESSAGE if len <= PAYLOAD_MOST => {
+                Some(Frame::Message(Header { id, imm, key, aux }, len))
+            }
+            PHASE if (len, aux, imm, key) == (0, 0, 0, 0) => {
+                let phases = [Phase::Silent, Phase::Settled, Phase::Finalized];
+                let phase = phases.into_iter().find(|&phase| phase as u8 == id)?;
+                Some(Frame::Phase(phase))
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames__round_trip() {
+        let header = Header {
+            aux: 0xbeef,
+            ..Header::new(0xff, u32::MAX - 1, u64::MAX - 2)
+        };
+        for frame in [
+            Frame::Message(header, PAYLOAD_MOST),
+            Frame::Message(Header::default(), 0),
+            Frame::Phase(Phase::Silent),
+            Frame::Phase(Phase::Finalized),
+        ] {
+            assert_eq!(Frame::decode(&frame.encode()), Some(frame));
+        }
+    }
+
+    #[test]
+    fn decode__refuses_what_no_peer_writes() {
+        let good = Frame::Message(Header::default(), 1).encode();
+        let changed = |at: usize, to: u8| {
+            let mut head = good;
+            head[at] = to;
+            Frame::decode(&head)
+        };
+        assert!(changed(0, 9).is_some());
+        for (at, to) in [(3, 1), (5, 2), (5, PHASE), (12, 1), (15, 1)] {
+            assert_eq!(changed(at, to), None, "byte {at}");
+        }
+    }
+}
