@@ -64,6 +64,14 @@ class Running:
         self.process = subprocess.Popen(
             words, env=whole, stdin=stdin, stdout=self.out, stderr=self.err, cwd=cwd, start_new_session=True)
 
+    def await_end(self, seconds):
+        """Waits for the job, and so long for what it has started: some launchers end before their ranks do."""
+        try:
+            self.process.wait(self.timeout + GRACE)
+        except subprocess.TimeoutExpired:
+            return
+        self.wait_gone(seconds)
+
     def finish(self):
         try:
             code = self.process.wait(self.timeout + GRACE)

@@ -5,13 +5,18 @@
 //! engines speak what, and where they differ, is in docs/decisions/0040-engines-and-nodes.md.
 
 #[cfg(test)]
-mod fake;
+pub(crate) mod fake;
+mod output;
 mod pmi1;
+mod pmix;
 
 pub use pmi1::Pmi1;
+pub use pmix::Pmix;
 
+use crate::job::detect::Protocol;
 use std::fmt;
 use std::io;
+use std::sync::OnceLock;
 
 /// Why an engine cannot be talked to.
 #[derive(Debug)]
@@ -39,6 +44,8 @@ pub enum EngineError {
         /// What it said, cut where it is long.
         said: String,
     },
+    /// The engine's library cannot be used.
+    Library(String),
     /// A value does not fit the engine's limits.
     TooLong {
         /// What was tried.
@@ -68,6 +75,7 @@ impl fmt::Display for EngineError {
             EngineError::Answer { step, said } => {
                 write!(f, "{step}: the launcher answers {said:?}")
             }
+            EngineError::Library(why) => f.write_str(why),
             EngineError::TooLong { step, bytes } => {
                 write!(f, "{step}: {bytes} bytes are too many for the launcher")
             }
@@ -97,13 +105,31 @@ pub struct About {
 pub enum Engine {
     /// By PMI-1: Hydra, Slurm (`--mpi=pmi2`), Flux, gforker.
     Pmi1(Pmi1),
+    /// By PMIx: PRRTE, Slurm (`--mpi=pmix`).
+    Pmix(Pmix),
 }
 
 impl Engine {
+    /// Connects to the engine that started this process.
+    ///
+    /// # Errors
+    /// Its variables or its library are not there, or it does not answer.
+    pub fn connect(protocol: Protocol) -> Result<Engine, EngineError> {
+        let engine = match protocol {
+            Protocol::Pmi1 => Pmi1::connect().map(Engine::Pmi1),
+            Protocol::Pmix => Pmix::connect().map(Engine::Pmix),
+        }?;
+        if let Ok(aborter) = engine.aborter() {
+            let _ = ABORTER.set(aborter);
+        }
+        Ok(engine)
+    }
+
     /// What it tells of this process.
     pub fn about(&self) -> &About {
         match self {
             Engine::Pmi1(pmi) => pmi.about(),
+            Engine::Pmix(pmix) => pmix.about(),
         }
     }
 
@@ -115,6 +141,7 @@ impl Engine {
     pub fn put(&mut self, key: &str, value: &[u8]) -> Result<(), EngineError> {
         match self {
             Engine::Pmi1(pmi) => pmi.put(key, value),
+            Engine::Pmix(pmix) => pmix.put(key, value),
         }
     }
 
@@ -125,6 +152,7 @@ impl Engine {
     pub fn fence(&mut self) -> Result<(), EngineError> {
         match self {
             Engine::Pmi1(pmi) => pmi.fence(),
+            Engine::Pmix(pmix) => pmix.fence(),
         }
     }
 
@@ -135,6 +163,7 @@ impl Engine {
     pub fn get(&mut self, rank: usize, key: &str) -> Result<Option<Vec<u8>>, EngineError> {
         match self {
             Engine::Pmi1(pmi) => pmi.get(rank, key),
+            Engine::Pmix(pmix) => pmix.get(rank, key),
         }
     }
 
@@ -145,6 +174,15 @@ impl Engine {
     pub fn aborter(&self) -> Result<Aborter, EngineError> {
         match self {
             Engine::Pmi1(pmi) => pmi.aborter().map(Aborter::Pmi1),
+            Engine::Pmix(pmix) => Ok(Aborter::Pmix(pmix.aborter())),
+        }
+    }
+
+    /// Threads that the engine's library has started in this process.
+    pub fn threads(&self) -> usize {
+        match self {
+            Engine::Pmi1(_) => 0,
+            Engine::Pmix(pmix) => pmix.threads(),
         }
     }
 
@@ -155,7 +193,19 @@ impl Engine {
     pub fn finalize(&mut self) -> Result<(), EngineError> {
         match self {
             Engine::Pmi1(pmi) => pmi.finalize(),
+            Engine::Pmix(pmix) => pmix.finalize(),
         }
+    }
+}
+
+/// What ends the job of this process, once it has connected to an engine.
+static ABORTER: OnceLock<Aborter> = OnceLock::new();
+
+/// Asks the engine that started this process, where there is one, to end the job with an exit code of 1 to 255. For a
+/// process that ends itself as a failure, also before it has joined its job: the others would wait for it.
+pub fn abort_job(code: i32) {
+    if let Some(aborter) = ABORTER.get() {
+        aborter.abort(code);
     }
 }
 
@@ -164,14 +214,19 @@ impl Engine {
 pub enum Aborter {
     /// By PMI-1.
     Pmi1(pmi1::Aborter),
+    /// By PMIx.
+    Pmix(pmix::Aborter),
 }
 
 impl Aborter {
     /// Asks the engine to end all processes of the job, with an exit code of 1 to 255. It does so a moment later. Some
-    /// (Slurm by PMI-1) end with a code of their own.
+    /// (Slurm by PMI-1) end with a code of their own. What this process has written is taken by its reader before, or
+    /// a message of the end could be lost.
     pub fn abort(&self, code: i32) {
+        output::await_taken();
         match self {
             Aborter::Pmi1(pmi) => pmi.abort(code),
+            Aborter::Pmix(pmix) => pmix.abort(code),
         }
     }
 }

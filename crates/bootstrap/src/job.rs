@@ -3,8 +3,11 @@
 pub mod detect;
 mod environment;
 mod identity;
+mod join;
 mod network;
+mod parents;
 
+use crate::engine::{Engine, EngineError};
 use crate::segment::{
     JobHeader, Mapping, Phase, RankPage, STATE_DEAD, STATE_FINALIZED, Segment, SegmentError,
     WaitNoteRef,
@@ -20,6 +23,7 @@ pub use detect::is_identity;
 use detect::{Claim, Place};
 pub use environment::{describe_copies, find_place};
 pub use identity::{Identity, JOB_VARIABLE, random_job_id};
+pub(crate) use join::send_all;
 use network::NetworkPlace;
 
 /// Why a process could not find its place in a job.
@@ -40,13 +44,19 @@ pub enum BootstrapError {
     },
     /// Another launcher has started several processes, which would each be alone.
     Launched(Claim),
+    /// The launcher is one that can be talked to, and that failed.
+    Engine(Claim, EngineError),
+    /// The ranks of this host, or the hosts, have not found each other.
+    Join(String),
 }
 
 impl BootstrapError {
     /// What to do, where that is more than what the message says.
     pub fn advice(&self) -> Option<String> {
         match self {
-            BootstrapError::Launched(claim) => Some(environment::describe_remedy(claim)),
+            BootstrapError::Launched(claim) | BootstrapError::Engine(claim, _) => {
+                Some(environment::describe_remedy(claim))
+            }
             _ => None,
         }
     }
@@ -58,7 +68,13 @@ impl BootstrapError {
             BootstrapError::Launched(Claim {
                 rank: Some(1..),
                 ..
-            })
+            }) | BootstrapError::Engine(
+                Claim {
+                    rank: Some(1..),
+                    ..
+                },
+                _
+            )
         )
     }
 }
@@ -78,11 +94,16 @@ impl fmt::Display for BootstrapError {
                 "process {owner} has been rank {rank} of this job already: each process that \
                  mpiexec starts may run one MPI program, once"
             ),
+            BootstrapError::Engine(claim, why) => write!(
+                f,
+                "{}={} says that this process is {claim}, which does not let it join: {why}",
+                claim.variable, claim.value
+            ),
+            BootstrapError::Join(why) => write!(f, "the job's ranks do not meet: {why}"),
             BootstrapError::Launched(claim) => write!(
                 f,
-                "{}={} says that {} has started {}, and Fastpath cannot take part in its jobs \
-                 yet: each process would \
-                 be rank 0 of 1",
+                "{}={} says that {} has started {}, and it offers neither PMI-1 nor PMIx, by which \
+                 Fastpath could take part in its job: each process would be rank 0 of 1",
                 claim.variable,
                 claim.value,
                 claim.launcher,
@@ -97,6 +118,12 @@ impl fmt::Display for BootstrapError {
 
 impl std::error::Error for BootstrapError {}
 
+impl From<EngineError> for BootstrapError {
+    fn from(e: EngineError) -> BootstrapError {
+        BootstrapError::Join(e.to_string())
+    }
+}
+
 impl From<SegmentError> for BootstrapError {
     fn from(e: SegmentError) -> BootstrapError {
         BootstrapError::Segment(e)
@@ -107,8 +134,9 @@ impl From<SegmentError> for BootstrapError {
 #[derive(Debug)]
 pub struct Job {
     rank: usize,
-    app: usize,
+    app: Option<usize>,
     app_ranks: usize,
+    universe: Option<usize>,
     processors: usize,
     bound: bool,
     launcher: Option<u32>,
@@ -116,6 +144,8 @@ pub struct Job {
     segment: Segment,
     node_size: usize,
     place: NetworkPlace,
+    /// To the launcher, where it is not ours.
+    link: Option<join::Link>,
 }
 
 impl Job {
@@ -128,7 +158,13 @@ impl Job {
         match find_place() {
             Place::Own => Job::attach_as(std::env::var_os(JOB_VARIABLE).unwrap_or_default()),
             Place::Alone(_) => Job::singleton(),
-            Place::Several(claim) => Err(BootstrapError::Launched(claim)),
+            Place::Several(claim) => match claim.protocol {
+                None => Err(BootstrapError::Launched(claim)),
+                Some(protocol) => match Engine::connect(protocol) {
+                    Ok(engine) => Job::join(engine),
+                    Err(e) => Err(BootstrapError::Engine(claim, e)),
+                },
+            },
         }
     }
 
@@ -155,7 +191,8 @@ impl Job {
         let header = segment.header();
         let job = Job {
             rank: id.rank,
-            app: page.app.load(Ordering::Relaxed) as usize,
+            app: Some(page.app.load(Ordering::Relaxed) as usize),
+            universe: None,
             app_ranks: (page.app_ranks.load(Ordering::Relaxed) as usize).clamp(1, size),
             processors: (header.processors.load(Ordering::Relaxed) as usize).max(1),
             bound: page.bound.load(Ordering::Relaxed) == 1,
@@ -164,6 +201,7 @@ impl Job {
             node_size: count_node_peers(&segment),
             segment,
             place: NetworkPlace::inheriting(id.listener),
+            link: None,
         };
         job.begin();
         Ok(job)
@@ -183,8 +221,9 @@ impl Job {
             .store(processors as u32, Ordering::Relaxed);
         let job = Job {
             rank: 0,
-            app: 0,
+            app: None,
             app_ranks: 1,
+            universe: None,
             processors,
             bound: false,
             launcher: None,
@@ -192,6 +231,7 @@ impl Job {
             segment,
             node_size: 1,
             place: NetworkPlace::default(),
+            link: None,
         };
         job.begin();
         Ok(job)
@@ -228,8 +268,9 @@ impl Job {
             let file = file.map_err(|cause| SegmentError::System { step: "dup", cause })?;
             let job = Job {
                 rank,
-                app: 0,
+                app: None,
                 app_ranks: ranks,
+                universe: None,
                 processors,
                 bound: false,
                 launcher: None,
@@ -237,6 +278,7 @@ impl Job {
                 segment: Segment::attach(file, job_id)?,
                 node_size: ranks,
                 place: NetworkPlace::default(),
+                link: None,
             };
             job.begin();
             Ok(job)
@@ -298,9 +340,9 @@ impl Job {
     }
 
     /// Number of this rank's program in the launcher's command line (`MPI_APPNUM`); None
-    /// without a launcher.
+    /// where it is not told.
     pub fn appnum(&self) -> Option<usize> {
-        self.launcher.map(|_| self.app)
+        self.app
     }
 
     /// How many ranks run this rank's program.
@@ -308,9 +350,37 @@ impl Job {
         self.app_ranks
     }
 
-    /// How many ranks the job can have at most (`MPI_UNIVERSE_SIZE`): no more than it has.
+    /// How many ranks the job can have at most (`MPI_UNIVERSE_SIZE`): no more than it has, where nobody tells more.
     pub fn universe_size(&self) -> usize {
-        self.size()
+        self.universe.unwrap_or(0).max(self.size())
+    }
+
+    /// The ranks whose memory is this one: how many there are, and how many of them are below this rank.
+    pub fn node_place(&self) -> (usize, usize) {
+        let count = |ranks: Range<usize>| ranks.filter(|&rank| self.is_node_peer(rank)).count();
+        (count(0..self.size()), count(0..self.rank))
+    }
+
+    /// Whether somebody ends the job where a rank of it fails: our launcher, or the ranks of a node each other.
+    pub fn is_watched(&self) -> bool {
+        self.launcher.is_some() || self.link.is_some()
+    }
+
+    /// Begins to watch the other ranks of this node where no launcher of ours does: one that ends without having left
+    /// ends the job. To be called once, when the job has its place in memory.
+    ///
+    /// # Errors
+    /// No thread can be had.
+    pub fn watch(&'static self) -> std::io::Result<()> {
+        self.link.as_ref().map_or(Ok(()), |link| link.watch(self))
+    }
+
+    /// This rank has finalized MPI: where the launcher is not ours, its end is no failure from here on. One rank of
+    /// each node waits for the others of it.
+    pub fn leave(&self) {
+        if let Some(link) = &self.link {
+            link.leave();
+        }
     }
 
     /// Number of the host that a rank counts as being on; ranks of one host can share memory.

@@ -4,7 +4,7 @@
 use crate::signals::signal_group;
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::inspect::{End, Member};
-use fastpath_bootstrap::segment::{FURTHER, FailureKind, Phase, STATE_DEAD, Segment, WaitNote};
+use fastpath_bootstrap::segment::{FailureKind, Phase, Segment, WaitNote};
 use std::collections::HashMap;
 
 /// One rank's process.
@@ -128,10 +128,10 @@ impl Ranks {
             segment.header().failure.record(kind, rank, code);
         }
         for &rank in &ended {
-            mark_dead(segment, rank);
+            segment.mark_dead(rank);
         }
         if !ended.is_empty() {
-            wake_sleepers(segment);
+            segment.wake_all();
         }
         (ended, first)
     }
@@ -247,27 +247,6 @@ fn pick_first(failures: Vec<Failure>, segment: &Segment) -> Option<Failure> {
         .find(by_signal)
         .or_else(|| failures.iter().min_by_key(|f| f.rank));
     first.cloned()
-}
-
-fn mark_dead(segment: &Segment, rank: usize) {
-    let Some(page) = segment.page(rank) else {
-        return;
-    };
-    if page.phase() != Phase::Finalized {
-        page.set_left(STATE_DEAD);
-    }
-}
-
-/// Wakes every rank that sleeps, so that it looks who has died.
-fn wake_sleepers(segment: &Segment) {
-    // ORDERING: whoever sees the count sees the states.
-    segment.header().events.fetch_add(1, Ordering::Release);
-    for rank in 0..segment.layout().ranks() {
-        let Some(page) = segment.page(rank) else {
-            break;
-        };
-        (0..=FURTHER).for_each(|place| page.wake(place));
-    }
 }
 
 fn read_status(status: i32) -> End {

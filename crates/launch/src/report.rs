@@ -42,6 +42,7 @@ pub fn describe_failure(
                 " left with exit code 0 but without calling MPI_Finalize"
             )
         }
+        FailureKind::Gone => write!(text, " has ended without calling MPI_Finalize"),
         FailureKind::Abort => write!(text, " aborted the job with code {}", failure.code),
     };
     if failure.kind != FailureKind::Abort

@@ -195,7 +195,7 @@ impl Watch<'_> {
         let code = match failure.kind {
             FailureKind::Signal => 128 + failure.code,
             FailureKind::Exit => failure.code,
-            FailureKind::NoFinalize => 1,
+            FailureKind::NoFinalize | FailureKind::Gone => 1,
             FailureKind::Abort => exit_code(failure.code),
         };
         let now = now_ns();

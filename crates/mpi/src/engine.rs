@@ -145,10 +145,15 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     let serves = config.choice(Key::Progress) == "thread";
     let threads = level == MPI_THREAD_MULTIPLE || serves;
     let release_lock = threads.then_some(release_lock as ReleaseLock);
-    if job.node_size() > job.processors() && !job.is_bound() {
+    job.watch().map_err(|e| {
+        let text = format!("no thread that watches the ranks of this node: {e}");
+        Error::new(MPI_ERR_OTHER, text)
+    })?;
+    let (ranks_here, before) = job.node_place();
+    if ranks_here > job.processors() && !job.is_bound() {
         // They were started by one process, and ranks that yield look busy: the kernel may leave them all where they
         // are.
-        topology::start_on(job.rank());
+        topology::start_on(before);
     }
     let mut policy = WaitPolicy::of(config, job.processors() as u32, release_lock);
     policy.wanted = places::is_wanted;

@@ -111,6 +111,7 @@ pub(crate) fn leave(p: &Process) -> Result {
         (*worker).tell_phase(RankPhase::Finalized);
     }
     p.set_phase(Phase::Finalized);
+    engine.job.leave();
     Ok(())
 }
 

@@ -70,7 +70,9 @@ pub fn collect() -> Info {
         Config::defaults()
     });
     warnings.extend_from_slice(config.warnings());
-    if let Place::Several(claim) = find_place() {
+    if let Place::Several(claim) = find_place()
+        && claim.protocol.is_none()
+    {
         let error = BootstrapError::Launched(claim);
         warnings.push(format!("a program started as this one stops: {error}"));
     }

@@ -65,6 +65,13 @@ impl Server {
         self.shared.0.lock().unwrap().fences
     }
 
+    /// Waits until so many ranks are in a fence.
+    pub fn await_waiting(&self, ranks: usize) {
+        let (state, changed) = &*self.shared;
+        let state = state.lock().unwrap();
+        drop(changed.wait_while(state, |state| state.waiting < ranks));
+    }
+
     /// Gets that were answered.
     pub fn gets(&self) -> usize {
         self.shared.0.lock().unwrap().gets
@@ -132,6 +139,7 @@ impl Server {
             }
             "barrier_in" => {
                 state.waiting += 1;
+                changed.notify_all();
                 let number = state.fences;
                 if state.waiting == self.size {
                     (state.waiting, state.fences) = (0, number + 1);

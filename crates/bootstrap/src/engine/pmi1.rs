@@ -5,12 +5,13 @@
 mod line;
 
 use super::{About, EngineError};
+use crate::job::send_all;
 use fastpath_base::config::shorten;
 use line::{ANSWER_MOST, LINE_MOST, Line, PIECES_MOST, join_value, read_first, split_value};
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read};
 use std::net::TcpStream;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 
 /// A rank's connection.
 #[derive(Debug)]
@@ -235,7 +236,7 @@ impl Pmi1 {
             return Err(EngineError::TooLong { step, bytes });
         }
         let line = format!("{command}\n");
-        let written = self.stream.write_all(line.as_bytes());
+        let written = send_all(self.stream.as_fd(), line.as_bytes());
         written.map_err(|cause| match cause.kind() {
             ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => EngineError::Closed(step),
             _ => EngineError::System { step, cause },
@@ -284,7 +285,7 @@ impl Aborter {
         // One short line, in one piece: it does not mix with one that another thread writes. There is nobody to tell
         // when it fails.
         let line = format!("cmd=abort exitcode={code}\n");
-        let _ = (&self.stream).write_all(line.as_bytes());
+        let _ = send_all(self.stream.as_fd(), line.as_bytes());
     }
 }
 
@@ -330,7 +331,7 @@ fn take_inherited(fd: RawFd) -> Result<OwnedFd, EngineError> {
 mod tests {
     use super::super::fake::{Manner, Server};
     use super::*;
-    use std::io::BufRead;
+    use std::io::{BufRead, Write};
     use std::os::unix::net::UnixStream;
 
     #[test]

@@ -21,7 +21,7 @@ pub enum Activity {
     Running,
     /// All its threads sleep: how many, and the processor time that they have used, in ticks.
     Asleep {
-        /// Number of threads, but for a progress thread.
+        /// Number of threads, but for the library's own.
         threads: usize,
         /// User and system time of all of them.
         ticks: u64,
@@ -29,11 +29,11 @@ pub enum Activity {
 }
 
 impl Activity {
-    /// The same where one thread is a progress thread: one that sleeps makes no MPI call.
-    fn without_one(self) -> Activity {
+    /// The same where some threads are the library's own: one that sleeps makes no MPI call. The first thread is none.
+    fn without(self, own: usize) -> Activity {
         match self {
             Activity::Asleep { threads, ticks } if threads > 1 => {
-                let threads = threads - 1;
+                let threads = threads.saturating_sub(own).max(1);
                 Activity::Asleep { threads, ticks }
             }
             other => other,
@@ -96,8 +96,10 @@ fn look_at_rank(rank: &Member, page: Option<&RankPage>) -> Facts {
     if let Some(pid) = find_process(rank.pid, owner as libc::pid_t) {
         facts.pid = pid;
         facts.activity = look_at_process(pid);
-        if page.is_some_and(|page| page.call.is_answered()) {
-            facts.activity = facts.activity.without_one();
+        if let Some(page) = page {
+            let helpers = page.helpers.load(Ordering::Relaxed) as usize;
+            let progress = usize::from(page.call.is_answered());
+            facts.activity = facts.activity.without(helpers.saturating_add(progress));
         }
     }
     let name = |note: &WaitNote| name_thread(facts.pid, owner, note.thread);
@@ -282,9 +284,10 @@ mod tests {
         let judge = |stats: &[(char, u64)]| judge_threads(stats.iter().map(|&(s, t)| stat(s, t)));
         let asleep = |threads, ticks| Activity::Asleep { threads, ticks };
         assert_eq!(judge(&[('S', 3)]), asleep(1, 3));
-        assert_eq!(asleep(2, 3).without_one(), asleep(1, 3));
-        assert_eq!(asleep(1, 3).without_one(), asleep(1, 3));
-        assert_eq!(Activity::Running.without_one(), Activity::Running);
+        assert_eq!(asleep(3, 3).without(2), asleep(1, 3));
+        assert_eq!(asleep(2, 3).without(1), asleep(1, 3));
+        assert_eq!(asleep(1, 3).without(1), asleep(1, 3));
+        assert_eq!(Activity::Running.without(1), Activity::Running);
         assert_eq!(judge(&[('S', 3), ('Z', 9), ('S', 4)]), asleep(2, 7));
         assert_eq!(judge(&[('S', 3), ('R', 4)]), Activity::Running);
         assert_eq!(judge(&[('D', 3)]), Activity::Running);

@@ -53,8 +53,7 @@ fn open_job(
     descriptor: &Path,
     known: &BTreeMap<(u64, u64), RunningJob>,
 ) -> Option<((u64, u64), RunningJob)> {
-    let target = fs::read_link(descriptor).ok()?;
-    if !may_be_memory(target.to_str()?) {
+    if !is_memory(descriptor) {
         return None;
     }
     let about = fs::metadata(descriptor).ok()?;
@@ -62,7 +61,7 @@ fn open_job(
     if known.contains_key(&key) {
         return None;
     }
-    let segment = Segment::view(File::open(descriptor).ok()?.into()).ok()?;
+    let segment = open_segment(descriptor)?;
     let members = find_members(&segment);
     let launcher = segment.header().launcher.load(Ordering::Relaxed) as libc::pid_t;
     let first = members.iter().map(|m| m.pid).find(|&pid| pid > 0);
@@ -76,6 +75,24 @@ fn open_job(
         number,
     };
     Some((key, job))
+}
+
+/// The memory of jobs that a process holds, for reading alone.
+pub fn find_segments(pid: u32) -> Vec<Segment> {
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd"));
+    let paths = descriptors.into_iter().flatten().flatten();
+    let paths = paths.map(|descriptor| descriptor.path());
+    let memory = paths.filter(|path| is_memory(path));
+    memory.filter_map(|path| open_segment(&path)).collect()
+}
+
+fn is_memory(descriptor: &Path) -> bool {
+    let target = fs::read_link(descriptor);
+    target.is_ok_and(|target| target.to_str().is_some_and(may_be_memory))
+}
+
+fn open_segment(descriptor: &Path) -> Option<Segment> {
+    Segment::view(File::open(descriptor).ok()?.into()).ok()
 }
 
 /// Whether a descriptor's target is what the kernel calls a job's memory: a memory file, or a file without a name where

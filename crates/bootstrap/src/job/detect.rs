@@ -31,6 +31,8 @@ pub enum Alone {
     Unlaunched,
     /// A launcher started one rank.
     OfOne(Claim),
+    /// A rank started this process, and the launcher's variables are that one's.
+    OfRank(Claim),
 }
 
 /// The launchers that are told apart.
@@ -63,6 +65,15 @@ impl fmt::Display for Launcher {
     }
 }
 
+/// What an engine is spoken to by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// PMI-1, over the descriptor `PMI_FD` or the address `PMI_PORT`.
+    Pmi1,
+    /// PMIx, by its library.
+    Pmix,
+}
+
 /// What the variables of one launcher say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
@@ -76,6 +87,8 @@ pub struct Claim {
     pub variable: &'static str,
     /// Its value, cut where it is long.
     pub value: String,
+    /// What the launcher can be spoken to by; None where nothing says that it listens.
+    pub protocol: Option<Protocol>,
     /// Whether the variable is there that the launcher sets for each process that it starts, and that our
     /// `mpiexec` takes away ([`is_identity`]).
     is_marked: bool,
@@ -116,6 +129,7 @@ impl Claim {
             size: count.filter(|&n| n > own.unwrap_or(0)),
             variable,
             value: shorten(&value),
+            protocol: None,
             is_marked,
         })
     }
@@ -187,7 +201,11 @@ fn read_pmi(env: Lookup<'_>, peer: Option<&str>) -> Option<Claim> {
             sizes: &["PMI_SIZE"],
         },
     };
-    Claim::read(env, launcher, &names)
+    let listens = peer.is_some() || env("PMI_PORT").is_some();
+    Some(Claim {
+        protocol: listens.then_some(Protocol::Pmi1),
+        ..Claim::read(env, launcher, &names)?
+    })
 }
 
 /// PMIx itself tells no size in the environment; the launchers that use it do.
@@ -209,7 +227,10 @@ fn read_pmix(env: Lookup<'_>) -> Option<Claim> {
         ranks: "PMIX_RANK",
         sizes,
     };
-    Claim::read(env, launcher, &names)
+    Some(Claim {
+        protocol: Some(Protocol::Pmix),
+        ..Claim::read(env, launcher, &names)?
+    })
 }
 
 /// Whether the variables of Open MPI were set together with those of PMIx. `prterun` sets none of them, and hands on

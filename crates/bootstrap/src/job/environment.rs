@@ -1,8 +1,9 @@
 #![allow(unsafe_code)]
 //! What this process can see of the launcher that started it, and the command that would work instead.
 
-use super::detect::{Claim, Launcher, Place, detect};
+use super::detect::{Alone, Claim, Launcher, Place, detect};
 use super::identity::{JOB_VARIABLE, is_ancestor};
+use super::parents::has_rank_above;
 use fastpath_base::config::{Key, VARIABLES};
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -15,7 +16,13 @@ use std::path::{Path, PathBuf};
 /// Where this process stands ([`detect`]).
 pub fn find_place() -> Place {
     let peer = read_variable("PMI_FD").and_then(|text| find_peer(text.trim().parse().ok()?));
-    detect(&read_variable, peer.as_deref())
+    match detect(&read_variable, peer.as_deref()) {
+        // An open `PMI_FD` was made for this process: a rank keeps its own from what it starts.
+        Place::Several(claim) if peer.is_none() && has_rank_above() => {
+            Place::Alone(Alone::OfRank(claim))
+        }
+        place => place,
+    }
 }
 
 fn read_variable(name: &str) -> Option<String> {

@@ -160,7 +160,7 @@ pub(super) fn is_ancestor(ancestor: u32, process: u32) -> bool {
     false
 }
 
-fn parent_of(process: u32) -> Option<u32> {
+pub(super) fn parent_of(process: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name in parentheses may hold anything, so count from the last one.
     stat.rsplit_once(')')?

@@ -108,9 +108,11 @@ pub enum FailureKind {
     NoFinalize,
     /// Called `MPI_Abort` with this code.
     Abort,
+    /// Ended without finalizing MPI, in a way that its parent alone knows.
+    Gone,
 }
 
-/// The first failure of the job. The launcher alone writes it.
+/// The first failure of the job. The launcher writes it, or, where it is not ours, who sees a rank of the node end.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct FailureRecord {
@@ -122,7 +124,10 @@ pub struct FailureRecord {
 impl FailureRecord {
     /// Notes a failure if it is the first; returns whether it was.
     pub fn record(&self, kind: FailureKind, rank: usize, code: i32) -> bool {
-        if self.kind.load(Ordering::Relaxed) != 0 {
+        let free = self
+            .kind
+            .compare_exchange(0, u32::MAX, Ordering::Relaxed, Ordering::Relaxed);
+        if free.is_err() {
             return false;
         }
         self.rank.store(rank as u32, Ordering::Relaxed);
@@ -132,6 +137,7 @@ impl FailureRecord {
             FailureKind::Exit => 2,
             FailureKind::NoFinalize => 3,
             FailureKind::Abort => 4,
+            FailureKind::Gone => 5,
         };
         // ORDERING: publishes rank and code; partner is the acquire load in `load`.
         self.kind.store(kind, Ordering::Release);
@@ -146,6 +152,7 @@ impl FailureRecord {
             2 => FailureKind::Exit,
             3 => FailureKind::NoFinalize,
             4 => FailureKind::Abort,
+            5 => FailureKind::Gone,
             _ => return None,
         };
         Some((

@@ -167,6 +167,12 @@ pub struct RankPage {
     pub elsewhere: AtomicU32,
     /// Where the rank is reached over the network ([`crate::network::NetworkCard`]).
     pub network: Card<24>,
+    /// Exit code of the rank's process plus 1, once it has begun to exit; 0 where nobody has noted it.
+    pub exit_status: AtomicU32,
+    /// 1 where the rank watches the others of its node, in place of a launcher.
+    pub leads: AtomicU32,
+    /// Threads of the rank that belong to this library and never call MPI.
+    pub helpers: AtomicU32,
 }
 
 /// Threads of a rank that can say at the same time what they wait for.
@@ -368,6 +374,9 @@ impl RankPage {
             offers: word(),
             elsewhere: word(),
             network: Card::fresh(),
+            exit_status: word(),
+            leads: word(),
+            helpers: word(),
         }
     }
 

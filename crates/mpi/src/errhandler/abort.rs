@@ -5,6 +5,7 @@ use super::report;
 use crate::comm::Comm;
 use crate::consts::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED};
 use crate::process::Process;
+use fastpath_bootstrap::engine;
 use fastpath_bootstrap::job::exit_code;
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -34,7 +35,7 @@ pub fn abort_by_program(p: &Process, comm: Option<&Comm>, code: i32) -> ! {
 /// failed first, and ends this rank before it says more.
 pub fn abort_after_error(p: &Process, code: i32, report: &str) -> ! {
     let job = p.engine().map(|engine| engine.job);
-    if let Some(job) = job.filter(|job| job.launcher().is_some()) {
+    if let Some(job) = job.filter(|job| job.is_watched()) {
         if may_follow_a_death(p.codes.class(code)) {
             wait_until(NEWS, || job.has_failed());
         }
@@ -80,6 +81,7 @@ fn end_process(code: i32) -> ! {
     // Not `exit`: handlers that the program registered could call MPI again and wait for ever.
     // SAFETY: flushing all streams has no precondition.
     unsafe { libc::fflush(std::ptr::null_mut()) };
+    engine::abort_job(exit_code(code));
     // SAFETY: ends the process.
     unsafe { libc::_exit(exit_code(code)) }
 }

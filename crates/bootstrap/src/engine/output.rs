@@ -1,0 +1,61 @@
+#![allow(unsafe_code)]
+//! Whether a launcher has taken what this process has written: some end the job at once and forget what is in pipes.
+
+use std::os::fd::RawFd;
+use std::time::{Duration, Instant};
+
+/// How long a reader may take.
+const LIMIT: Duration = Duration::from_millis(250);
+
+/// Waits until whoever reads standard output and standard error has taken all that was written there, for a moment.
+pub fn await_taken() {
+    let since = Instant::now();
+    while [1, 2].into_iter().any(has_untaken) && since.elapsed() < LIMIT {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Whether a pipe or a socket holds bytes that its reader has not taken. What is neither has no reader.
+fn has_untaken(fd: RawFd) -> bool {
+    // SAFETY: zeros are a valid stat, which the kernel fills in.
+    let mut about: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure is writable.
+    if unsafe { libc::fstat(fd, &mut about) } != 0 {
+        return false;
+    }
+    let request = match about.st_mode & libc::S_IFMT {
+        libc::S_IFIFO => libc::FIONREAD,
+        libc::S_IFSOCK => libc::TIOCOUTQ,
+        _ => return false,
+    };
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: both requests write one integer.
+    let rc = unsafe { libc::ioctl(fd, request, &mut bytes) };
+    rc == 0 && bytes > 0
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn bytes__are_untaken_until_they_are_read() {
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        assert!(!has_untaken(writer.as_raw_fd()));
+        writer.write_all(b"last words").unwrap();
+        assert!(has_untaken(writer.as_raw_fd()));
+        reader.read_exact(&mut [0; 10]).unwrap();
+        assert!(!has_untaken(writer.as_raw_fd()));
+        let (mut near, mut far) = UnixStream::pair().unwrap();
+        near.write_all(b"x").unwrap();
+        assert!(has_untaken(near.as_raw_fd()));
+        far.read_exact(&mut [0; 1]).unwrap();
+        assert!(!has_untaken(near.as_raw_fd()));
+        let file = std::fs::File::open("/dev/null").unwrap();
+        assert!(!has_untaken(file.as_raw_fd()) && !has_untaken(1 << 20));
+    }
+}

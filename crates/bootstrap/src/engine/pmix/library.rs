@@ -1,0 +1,288 @@
+#![allow(unsafe_code)]
+//! libpmix, loaded at run time: a machine without it runs everything else. Structures and functions are those of
+//! pmix_common.h and pmix.h (PMIx standard 4, chapters 3 to 5); their sizes have been the same from release 3.2 to 6.
+
+use crate::engine::EngineError;
+use libc::{c_char, c_int, c_void, size_t};
+use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
+use std::ffi::CStr;
+use std::path::{Path, PathBuf};
+
+/// The name under which OpenPMIx installs the library, in all releases since 3.
+const SONAME: &str = "libpmix.so.2";
+
+/// Bytes of a namespace with the zero behind it.
+const NAMESPACE_BYTES: usize = 256;
+
+/// Bytes of a key with the zero behind it.
+const KEY_BYTES: usize = 512;
+
+/// Stands for all ranks.
+pub const WILDCARD: u32 = 0xffff_fffe;
+
+/// Everybody may read it (`PMIX_GLOBAL`).
+pub const GLOBAL: u8 = 3;
+
+/// `pmix_proc_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Proc {
+    namespace: [u8; NAMESPACE_BYTES],
+    /// The rank.
+    pub rank: u32,
+}
+
+impl Proc {
+    /// Room for one.
+    pub const fn empty() -> Proc {
+        Proc {
+            namespace: [0; NAMESPACE_BYTES],
+            rank: 0,
+        }
+    }
+
+    /// Another rank of the same namespace.
+    pub fn with_rank(&self, rank: u32) -> Proc {
+        Proc { rank, ..*self }
+    }
+
+    /// The namespace: what the engine calls the job.
+    pub fn namespace(&self) -> String {
+        let name = CStr::from_bytes_until_nul(&self.namespace).unwrap_or_default();
+        name.to_string_lossy().into_owned()
+    }
+}
+
+/// `pmix_byte_object_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Bytes {
+    pub data: *mut c_void,
+    pub size: size_t,
+}
+
+/// What a value can be, of the types that are used here.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub union Data {
+    pub number: u64,
+    pub bytes: Bytes,
+    room: [u64; 3],
+}
+
+/// `pmix_value_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Value {
+    pub kind: u16,
+    pub data: Data,
+}
+
+/// `pmix_info_t`.
+#[repr(C)]
+pub struct Info {
+    key: [u8; KEY_BYTES],
+    flags: u32,
+    value: Value,
+}
+
+impl Info {
+    /// A flag that is set.
+    pub fn flag(key: &str) -> Info {
+        let mut name = [0; KEY_BYTES];
+        let bytes = key.bytes().take(KEY_BYTES - 1);
+        name.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+        Info {
+            key: name,
+            flags: 0,
+            value: Value {
+                kind: BOOL,
+                data: Data { number: 1 },
+            },
+        }
+    }
+}
+
+const _: () = {
+    assert!(size_of::<Proc>() == 260);
+    assert!(size_of::<Value>() == 32);
+    assert!(size_of::<Info>() == 552);
+};
+
+/// `PMIX_BOOL`.
+const BOOL: u16 = 1;
+/// `PMIX_BYTE_OBJECT`.
+pub const BYTE_OBJECT: u16 = 27;
+/// `PMIX_SUCCESS`.
+pub const SUCCESS: c_int = 0;
+/// `PMIX_ERR_NOT_FOUND`.
+pub const NOT_FOUND: c_int = -46;
+
+impl Value {
+    /// As a number that is not negative, whatever the type: engines differ.
+    pub fn number(&self) -> Option<u64> {
+        // SAFETY: the kind says which member was written; each reading of it is of bytes that are there.
+        let bits = unsafe { self.data.number };
+        let bytes = match self.kind {
+            // PMIX_BYTE, INT8, UINT8
+            2 | 7 | 12 => 1,
+            // PMIX_INT16, UINT16
+            8 | 13 => 2,
+            // PMIX_INT, INT32, UINT, UINT32, PROC_RANK
+            6 | 9 | 11 | 14 | 40 => 4,
+            // PMIX_SIZE, INT64, UINT64
+            4 | 10 | 15 => 8,
+            _ => return None,
+        };
+        let number = bits & (u64::MAX >> (64 - 8 * bytes));
+        let is_signed = matches!(self.kind, 6..=10);
+        let is_negative = is_signed && number >> (8 * bytes - 1) != 0;
+        (!is_negative).then_some(number)
+    }
+}
+
+/// Defines the table of functions and its loading together.
+macro_rules! functions {
+    ($($name:ident $symbol:literal ($($arg:ty),*) -> $ret:ty;)*) => {
+        /// The library's functions.
+        pub struct Library {
+            $(pub $name: unsafe extern "C" fn($($arg),*) -> $ret,)*
+        }
+
+        impl Library {
+            fn resolve(loaded: &Loaded) -> Result<Library, EngineError> {
+                Ok(Library { $($name: find(loaded, $symbol)?,)* })
+            }
+        }
+    };
+}
+
+functions! {
+    init "PMIx_Init" (*mut Proc, *const Info, size_t) -> c_int;
+    put "PMIx_Put" (u8, *const c_char, *mut Value) -> c_int;
+    commit "PMIx_Commit" () -> c_int;
+    fence "PMIx_Fence" (*const Proc, size_t, *const Info, size_t) -> c_int;
+    get "PMIx_Get" (*const Proc, *const c_char, *const Info, size_t, *mut *mut Value) -> c_int;
+    abort "PMIx_Abort" (c_int, *const c_char, *const Proc, size_t) -> c_int;
+    finalize "PMIx_Finalize" (*const Info, size_t) -> c_int;
+    value_destruct "PMIx_Value_destruct" (*mut Value) -> ();
+    error_string "PMIx_Error_string" (c_int) -> *const c_char;
+}
+
+fn find<T: Copy>(loaded: &Loaded, symbol: &str) -> Result<T, EngineError> {
+    // SAFETY: the types of the table are those of the header's declarations, and the library is never unloaded.
+    let found = unsafe { loaded.get::<T>(symbol.as_bytes()) };
+    let missing = |_| EngineError::Library(format!("{SONAME} has no {symbol}"));
+    found.map(|symbol| *symbol).map_err(missing)
+}
+
+impl Library {
+    /// Loads the library: by its name, or from where the launcher has its own.
+    ///
+    /// # Errors
+    /// What the loader said, and what to install.
+    pub fn load() -> Result<Library, EngineError> {
+        let mut said = String::new();
+        for file in list_places() {
+            // SAFETY: the library's initialisers register its own components alone.
+            match unsafe { Loaded::open(Some(&file), RTLD_NOW | RTLD_LOCAL) } {
+                Ok(loaded) => {
+                    let library = Library::resolve(&loaded)?;
+                    // It has threads and handlers of its own: it stays.
+                    std::mem::forget(loaded);
+                    return Ok(library);
+                }
+                Err(error) => {
+                    use std::error::Error;
+                    let source = error.source().map(|source| source.to_string());
+                    said = source.unwrap_or_else(|| error.to_string());
+                }
+            }
+        }
+        Err(EngineError::Library(format!(
+            "PMIx's library cannot be loaded: {said}; install it (Debian: libpmix2) or name its \
+             folder in LD_LIBRARY_PATH"
+        )))
+    }
+
+    /// What the library calls a status.
+    pub fn describe(&self, status: c_int) -> String {
+        // SAFETY: any status may be asked about; the text is the library's own.
+        let text = unsafe { (self.error_string)(status) };
+        if text.is_null() {
+            return status.to_string();
+        }
+        // SAFETY: a C string that lives as long as the library.
+        let text = unsafe { CStr::from_ptr(text) };
+        format!("{} ({status})", text.to_string_lossy())
+    }
+}
+
+/// Where the library may be, in this order: the file that the launcher, this process's parent, uses itself, as releases
+/// do not always understand each other in all they say; where the launcher says that it was moved to; where the loader
+/// finds it.
+fn list_places() -> Vec<PathBuf> {
+    let parent = std::os::unix::process::parent_id();
+    let maps = std::fs::read_to_string(format!("/proc/{parent}/maps")).unwrap_or_default();
+    let prefix = std::env::var_os("PMIX_PREFIX").map(PathBuf::from);
+    let prefix = prefix.filter(|prefix| prefix.is_absolute());
+    let moved = prefix.map(|prefix| prefix.join("lib").join(SONAME));
+    let named = PathBuf::from(SONAME);
+    find_mapped(&maps)
+        .into_iter()
+        .chain(moved)
+        .chain([named])
+        .collect()
+}
+
+/// The library among the files that a process has mapped (proc_pid_maps(5)).
+fn find_mapped(maps: &str) -> Option<PathBuf> {
+    let mut files = maps
+        .lines()
+        .filter_map(|line| line.find('/').map(|at| &line[at..]));
+    let found = files.find(|file| {
+        let name = Path::new(file).file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with(SONAME))
+    });
+    found.map(PathBuf::from)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number__is_read_by_its_type_and_never_negative() {
+        let value = |kind, number| Value {
+            kind,
+            data: Data { number },
+        };
+        assert_eq!(value(14, 0xffff_ffff_0000_0007).number(), Some(7));
+        assert_eq!(value(6, 0xffff_0000_0000_0003).number(), Some(3));
+        assert_eq!(value(6, u64::MAX).number(), None);
+        assert_eq!(value(15, u64::MAX).number(), Some(u64::MAX));
+        assert_eq!(value(13, 0x1_0005).number(), Some(5));
+        assert_eq!(value(3, 5).number(), None);
+    }
+
+    #[test]
+    fn library__is_found_where_the_launcher_has_it() {
+        let maps = "7f00-7f01 r-xp 00000000 08:01 12   /usr/lib/libc.so.6\n\
+                    7f02-7f03 r--p 00000000 08:01 13   /opt/a b/lib/libpmix.so.2.13.4\n";
+        let found = find_mapped(maps);
+        assert_eq!(found, Some("/opt/a b/lib/libpmix.so.2.13.4".into()));
+        assert_eq!(find_mapped("7f00-7f01 rw-p 0 0:0 0 [heap]"), None);
+        assert_eq!(list_places().last().unwrap(), Path::new(SONAME));
+    }
+
+    #[test]
+    fn namespace__ends_at_its_zero() {
+        let mut proc = Proc::empty();
+        assert_eq!(proc.namespace(), "");
+        proc.namespace[..5].copy_from_slice(b"job@1");
+        assert_eq!(proc.with_rank(3).namespace(), "job@1");
+        proc.namespace = [b'x'; NAMESPACE_BYTES];
+        assert_eq!(proc.namespace(), "", "no zero is no text");
+    }
+}

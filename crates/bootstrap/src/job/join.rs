@@ -1,0 +1,333 @@
+//! How the ranks of a node find each other under a launcher that is not ours, and what nodes tell each other.
+//!
+//! Before the first fence each rank takes a name that its host alone knows, or reaches the one who has it: the node's
+//! leader. So after the fence the leader has all ranks that can reach it, and nobody waits for one that cannot: a rank
+//! in a network namespace of its own has taken the name there, and is a node of its own. The leader makes the job's
+//! memory and hands it over. Where that were not all ranks of the job, each rank opens a socket, the node's lowest rank
+//! puts one card for all of them, and after a second fence the leader fills in the pages of the ranks of other nodes.
+//! docs/decisions/0040-engines-and-nodes.md has the reasons.
+
+mod card;
+mod channel;
+mod exit;
+mod gather;
+mod watch;
+
+use super::{BootstrapError, Job, network::NetworkPlace, random_job_id};
+use crate::engine::{About, Engine};
+use crate::network::card::CARD_BYTES;
+use crate::segment::Segment;
+use card::{Hello, NodeCard, Rank, SECRET_BYTES, Welcome};
+use channel::{Frame, Kind, Role, receive, send};
+use fastpath_base::config::Config;
+use fastpath_base::sync::Ordering;
+use fastpath_base::topology::{self, CpuSet};
+use gather::{Gathering, Member};
+use std::fmt;
+use std::io;
+use std::os::unix::net::UnixStream;
+
+pub(crate) use channel::send_all;
+pub(super) use watch::Link;
+
+/// Under which key a node's card is put.
+const NODE_KEY: &str = "node";
+
+impl Job {
+    /// Finds the other ranks of a job that an engine has started.
+    ///
+    /// # Errors
+    /// The engine cannot be talked to, a rank ends meanwhile, or the memory is refused.
+    pub(super) fn join(engine: Engine) -> Result<Job, BootstrapError> {
+        let About { job, size, .. } = engine.about();
+        let name = name_meeting(job, *size);
+        Job::join_at(engine, &name)
+    }
+
+    /// The same, with the name under which the ranks of a node meet.
+    fn join_at(engine: Engine, name: &str) -> Result<Job, BootstrapError> {
+        let about = engine.about().clone();
+        if about.size == 1 {
+            let job = Job::singleton()?;
+            return Ok(job.with_link(Link::alone(engine)?, &about));
+        }
+        let role = channel::meet(name).map_err(|e| failed("meeting on this host", e))?;
+        match role {
+            Role::Leader(listener) => {
+                let gathering = Gathering::begin(listener);
+                let gathering = gathering.map_err(|e| failed("starting a thread", e))?;
+                lead(engine, &about, gathering)
+            }
+            Role::Member(stream) => follow(engine, &about, stream),
+        }
+    }
+
+    /// A rank of a node's memory.
+    fn of_node(segment: Segment, about: &About, job_id: u64) -> Result<Job, BootstrapError> {
+        let header = segment.header();
+        let job = Job {
+            rank: about.rank,
+            app: about.appnum,
+            app_ranks: about.size,
+            universe: about.universe,
+            processors: (header.processors.load(Ordering::Relaxed) as usize).max(1),
+            bound: header.bound.load(Ordering::Relaxed) == 1,
+            launcher: None,
+            job_id,
+            segment,
+            place: NetworkPlace::default(),
+            link: None,
+        };
+        if job.rank_page(about.rank).is_none() {
+            let why = format!("the memory has no rank {}", about.rank);
+            return Err(BootstrapError::Join(why));
+        }
+        let page = job.own_page();
+        page.launched_pid
+            .store(std::process::id(), Ordering::Relaxed);
+        page.app
+            .store(about.appnum.unwrap_or(0) as u32, Ordering::Relaxed);
+        page.app_ranks.store(about.size as u32, Ordering::Relaxed);
+        page.bound.store(u32::from(job.bound), Ordering::Relaxed);
+        job.begin();
+        Ok(job)
+    }
+
+    fn with_link(mut self, link: Link, about: &About) -> Job {
+        (self.app, self.universe) = (about.appnum, about.universe);
+        self.link = Some(link);
+        self
+    }
+
+    /// Has this rank listen on the network, and says so on its page.
+    fn open_to_other_nodes(&self) -> Result<(), BootstrapError> {
+        let config = Config::from_env().map_err(|e| BootstrapError::Join(e.to_string()))?;
+        let opened = self.open_network(&config);
+        opened.map(|_| ()).map_err(BootstrapError::Join)
+    }
+}
+
+/// Makes the node's memory for all who have come.
+fn lead(mut engine: Engine, about: &About, gathering: Gathering) -> Result<Job, BootstrapError> {
+    let fenced = engine.fence();
+    let (listener, streams) = gathering.end();
+    fenced?;
+    let members = gather::greet(streams, about);
+    let segment = make_memory(about, &members)?;
+    let job_id = segment.header().job_id.load(Ordering::Relaxed);
+    let ranks = members.iter().map(|member| member.rank);
+    let welcome = Welcome {
+        job_id,
+        lowest: ranks.min().unwrap_or(about.rank).min(about.rank),
+        members: members.len() + 1,
+    };
+    for member in &members {
+        let file = Some(segment.file());
+        let sent = send(&member.stream, Kind::Welcome, &welcome.encode(), file);
+        sent.map_err(|e| lost(member.rank, e))?;
+    }
+    let mut job = Job::of_node(segment, about, job_id)?;
+    job.own_page().leads.store(1, Ordering::Relaxed);
+    if welcome.members != about.size {
+        job.job_id = meet_nodes(&mut engine, &job, &members, welcome.lowest)?;
+        for member in &members {
+            let sent = send(&member.stream, Kind::Go, &job.job_id.to_le_bytes(), None);
+            sent.map_err(|e| lost(member.rank, e))?;
+        }
+    }
+    let link = Link::leader(engine, listener, members)?;
+    Ok(job.with_link(link, about))
+}
+
+/// The memory, with a page for each rank of the job: those of ranks that are not here say so.
+fn make_memory(about: &About, members: &[Member]) -> Result<Segment, BootstrapError> {
+    let segment = Segment::create(about.size, random_job_id())?;
+    let own = topology::affinity();
+    let masks: Vec<&CpuSet> = members
+        .iter()
+        .map(|m| &m.processors)
+        .chain([&own])
+        .collect();
+    let together: CpuSet = masks.iter().flat_map(|mask| mask.iter()).collect();
+    let apart = masks.iter().map(|mask| mask.len()).sum::<usize>() == together.len();
+    let processors = topology::limit_by_quota(together.len(), topology::cpu_quota());
+    let header = segment.header();
+    header
+        .processors
+        .store(processors as u32, Ordering::Relaxed);
+    header.bound.store(u32::from(apart), Ordering::Relaxed);
+    let is_here = |rank| rank == about.rank || members.iter().any(|m| m.rank == rank);
+    for rank in (0..about.size).filter(|&rank| !is_here(rank)) {
+        if let Some(page) = segment.page(rank) {
+            page.elsewhere.store(1, Ordering::Relaxed);
+        }
+    }
+    // More than one: how many is known once all have told of themselves.
+    let nodes = if members.len() + 1 == about.size {
+        1
+    } else {
+        2
+    };
+    header.nodes.store(nodes, Ordering::Relaxed);
+    Ok(segment)
+}
+
+/// Tells the other nodes how the ranks of this one are reached, and learns the same of theirs; returns the number of
+/// the job.
+fn meet_nodes(
+    engine: &mut Engine,
+    job: &Job,
+    members: &[Member],
+    lowest: usize,
+) -> Result<u64, BootstrapError> {
+    job.open_to_other_nodes()?;
+    for member in members {
+        expect(&member.stream, Kind::Card).map_err(|e| lost(member.rank, e))?;
+    }
+    let own = describe_node(job);
+    let card = own.encode();
+    match members.iter().find(|member| member.rank == lowest) {
+        Some(member) => {
+            let sent = send(&member.stream, Kind::Node, &card, None);
+            sent.map_err(|e| lost(lowest, e))?;
+        }
+        None => engine.put(NODE_KEY, &card)?,
+    }
+    engine.fence()?;
+    fill_pages(engine, job, own)
+}
+
+/// The card of this node.
+fn describe_node(job: &Job) -> NodeCard {
+    let here = (0..job.size()).filter(|&rank| job.is_node_peer(rank));
+    let network = |rank| job.rank_page(rank).and_then(|page| page.network.load());
+    let ranks = here.map(|rank| Rank {
+        rank,
+        network: network(rank).unwrap_or_default(),
+    });
+    let is_first = job.is_node_peer(0);
+    NodeCard {
+        job_id: job.job_id,
+        secret: if is_first {
+            job.secret()
+        } else {
+            [0; SECRET_BYTES]
+        },
+        ranks: ranks.collect(),
+    }
+}
+
+/// Reads the cards of all nodes, each under its lowest rank, and writes into the pages where the ranks of other nodes
+/// are. Returns the number of the job, which is that of the first node.
+fn fill_pages(engine: &mut Engine, job: &Job, own: NodeCard) -> Result<u64, BootstrapError> {
+    let mut known = vec![false; job.size()];
+    let (mut nodes, mut job_id) = (0, job.job_id);
+    while let Some(lowest) = known.iter().position(|&known| !known) {
+        let card = match lowest == own.ranks[0].rank {
+            true => Some(own.clone()),
+            false => engine
+                .get(lowest, NODE_KEY)?
+                .and_then(|value| NodeCard::decode(&value))
+                .filter(|card| card.ranks[0].rank == lowest),
+        };
+        let card = card.ok_or_else(|| unclear(lowest, "has told nothing of its node"))?;
+        if lowest == 0 {
+            job_id = card.job_id;
+            job.header().job_id.store(job_id, Ordering::Relaxed);
+            job.header().set_secret(&card.secret);
+        }
+        let is_here = job.is_node_peer(lowest);
+        for Rank { rank, network } in &card.ranks {
+            let fits = (1..=CARD_BYTES).contains(&network.len());
+            let page = job.rank_page(*rank);
+            let page = page.filter(|_| fits && is_here == job.is_node_peer(*rank) && !known[*rank]);
+            let page = page.ok_or_else(|| unclear(*rank, "is told of in a way that cannot be"))?;
+            page.host.store(nodes, Ordering::Relaxed);
+            if !is_here {
+                page.network.store(network);
+            }
+            known[*rank] = true;
+        }
+        nodes += 1;
+    }
+    job.header().nodes.store(nodes, Ordering::Relaxed);
+    Ok(job_id)
+}
+
+/// Takes part in the memory of the one who has made it.
+fn follow(mut engine: Engine, about: &About, stream: UnixStream) -> Result<Job, BootstrapError> {
+    let hello = Hello {
+        rank: about.rank,
+        size: about.size,
+        process: std::process::id(),
+        processors: topology::affinity(),
+    };
+    let gone = |e| failed("the first process of the job on this host", e);
+    send(&stream, Kind::Hello, &hello.encode(), None).map_err(gone)?;
+    engine.fence()?;
+    let frame = expect(&stream, Kind::Welcome).map_err(gone)?;
+    let (Some(welcome), Some(file)) = (Welcome::decode(&frame.body), frame.file) else {
+        return Err(BootstrapError::Join("the job's memory has not come".into()));
+    };
+    let segment = Segment::attach(file, welcome.job_id)?;
+    let mut job = Job::of_node(segment, about, welcome.job_id)?;
+    if welcome.members != about.size {
+        job.open_to_other_nodes()?;
+        send(&stream, Kind::Card, &[], None).map_err(gone)?;
+        if welcome.lowest == about.rank {
+            let card = expect(&stream, Kind::Node).map_err(gone)?;
+            engine.put(NODE_KEY, &card.body)?;
+        }
+        engine.fence()?;
+        let go = expect(&stream, Kind::Go).map_err(gone)?;
+        let job_id = go.body.try_into().map(u64::from_le_bytes);
+        job.job_id = job_id.map_err(|_| BootstrapError::Join("the job has no number".into()))?;
+    }
+    Ok(job.with_link(Link::member(engine, stream)?, about))
+}
+
+/// The next frame, which must be of this kind.
+fn expect(stream: &UnixStream, kind: Kind) -> io::Result<Frame> {
+    let frame = receive(stream)?;
+    if frame.kind == kind {
+        return Ok(frame);
+    }
+    let why = match frame.kind {
+        Kind::Refusal => String::from_utf8_lossy(&frame.body).into_owned(),
+        other => format!("{other:?} has come instead of {kind:?}"),
+    };
+    Err(io::Error::other(why))
+}
+
+/// The name under which the ranks of a job meet on a host: of the user, of the job's name and its size.
+fn name_meeting(job: &str, size: usize) -> String {
+    let user = channel::own_user();
+    // FNV-1a, 64 bits (Fowler, Noll, Vo): the same in all releases of the compiler.
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    let hash = job.bytes().fold(0xcbf2_9ce4_8422_2325, step);
+    format!("fastpath-{user}-{hash:016x}-{size}")
+}
+
+fn failed(step: &str, cause: impl fmt::Display) -> BootstrapError {
+    BootstrapError::Join(format!("{step}: {cause}"))
+}
+
+/// A rank of this node ended or failed while it joined.
+fn lost(rank: usize, cause: io::Error) -> BootstrapError {
+    let why = match cause.kind() {
+        io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe => {
+            "its process has ended in MPI_Init".to_owned()
+        }
+        _ => cause.to_string(),
+    };
+    BootstrapError::Join(format!("rank {rank} on this host: {why}"))
+}
+
+fn unclear(rank: usize, what: &str) -> BootstrapError {
+    BootstrapError::Join(format!(
+        "rank {rank}, on another host, {what}: is Fastpath there of another release?"
+    ))
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests;

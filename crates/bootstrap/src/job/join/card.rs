@@ -1,0 +1,230 @@
+//! What the ranks of a node tell each other, and what a node tells the others. Pure.
+
+use fastpath_base::topology::CpuSet;
+
+/// A member's first words: which rank it is, of how many, and where it may run.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// Its rank.
+    pub rank: usize,
+    /// How many ranks its engine has told it of.
+    pub size: usize,
+    /// Its process, as it numbers itself.
+    pub process: u32,
+    /// The processors that it may use.
+    pub processors: CpuSet,
+}
+
+impl Hello {
+    /// As it travels: `RANK SIZE PROCESS PROCESSORS`.
+    pub fn encode(&self) -> Vec<u8> {
+        let Hello {
+            rank,
+            size,
+            process,
+            processors,
+        } = self;
+        format!("{rank} {size} {process} {processors}").into_bytes()
+    }
+
+    /// None where it is none.
+    pub fn decode(bytes: &[u8]) -> Option<Hello> {
+        let text = std::str::from_utf8(bytes).ok()?;
+        let mut words = text.splitn(4, ' ');
+        Some(Hello {
+            rank: words.next()?.parse().ok()?,
+            size: words.next()?.parse().ok()?,
+            process: words.next()?.parse().ok()?,
+            processors: CpuSet::parse(words.next()?)?,
+        })
+    }
+}
+
+/// What the leader tells a member with the job's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Welcome {
+    /// The number that the memory has.
+    pub job_id: u64,
+    /// The lowest rank of the node.
+    pub lowest: usize,
+    /// How many ranks it has.
+    pub members: usize,
+}
+
+impl Welcome {
+    /// As it travels.
+    pub fn encode(&self) -> Vec<u8> {
+        let words = [self.job_id, self.lowest as u64, self.members as u64];
+        words.iter().flat_map(|word| word.to_le_bytes()).collect()
+    }
+
+    /// None where it is none.
+    pub fn decode(bytes: &[u8]) -> Option<Welcome> {
+        let mut reader = Reader(bytes);
+        let welcome = Welcome {
+            job_id: reader.long()?,
+            lowest: reader.long()? as usize,
+            members: reader.long()? as usize,
+        };
+        reader.0.is_empty().then_some(welcome)
+    }
+}
+
+/// A rank of a node, and how it is reached over the network.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rank {
+    /// The rank.
+    pub rank: usize,
+    /// What its card says (`RankPage::network`); empty where it cannot be reached.
+    pub network: Vec<u8>,
+}
+
+/// What a node tells all others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeCard {
+    /// The job's number, if this is the first node: all take it.
+    pub job_id: u64,
+    /// What who connects must know, if this is the first node.
+    pub secret: [u8; SECRET_BYTES],
+    /// Its ranks, in order.
+    pub ranks: Vec<Rank>,
+}
+
+/// Bytes of the job's secret.
+pub const SECRET_BYTES: usize = 32;
+
+/// The first byte of a card: another one, another layout.
+const CARD_VERSION: u8 = 1;
+
+impl NodeCard {
+    /// As it travels.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![CARD_VERSION];
+        bytes.extend_from_slice(&self.job_id.to_le_bytes());
+        bytes.extend_from_slice(&self.secret);
+        for rank in &self.ranks {
+            bytes.extend_from_slice(&(rank.rank as u32).to_le_bytes());
+            // A card has at most 192 bytes.
+            let network = rank.network.get(..255).unwrap_or(&rank.network);
+            bytes.push(network.len() as u8);
+            bytes.extend_from_slice(network);
+        }
+        bytes
+    }
+
+    /// None where it is none, or of another release.
+    pub fn decode(bytes: &[u8]) -> Option<NodeCard> {
+        let mut reader = Reader(bytes);
+        if reader.bytes(1)? != [CARD_VERSION] {
+            return None;
+        }
+        let job_id = reader.long()?;
+        let secret = reader.bytes(SECRET_BYTES)?.try_into().ok()?;
+        let mut ranks: Vec<Rank> = Vec::new();
+        while !reader.0.is_empty() {
+            let rank = u32::from_le_bytes(reader.bytes(4)?.try_into().ok()?) as usize;
+            let length = reader.bytes(1)?[0] as usize;
+            let network = reader.bytes(length)?.to_vec();
+            if ranks.last().is_some_and(|last| last.rank >= rank) {
+                return None;
+            }
+            ranks.push(Rank { rank, network });
+        }
+        (!ranks.is_empty()).then_some(NodeCard {
+            job_id,
+            secret,
+            ranks,
+        })
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn long(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.bytes(8)?.try_into().ok()?))
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn card() -> NodeCard {
+        let rank = |rank, network: &[u8]| Rank {
+            rank,
+            network: network.to_vec(),
+        };
+        NodeCard {
+            job_id: 7,
+            secret: [3; SECRET_BYTES],
+            ranks: vec![rank(1, &[9; 192]), rank(4, b"")],
+        }
+    }
+
+    #[test]
+    fn hello__round_trips() {
+        let hello = Hello {
+            rank: 3,
+            size: 8,
+            process: 77,
+            processors: CpuSet::parse("0-3,8").unwrap(),
+        };
+        assert_eq!(Hello::decode(&hello.encode()), Some(hello));
+        for text in ["", "1 2", "1 2 3", "1 2 3 x", "-1 2 3 0", "1 2 3 0 9"] {
+            assert_eq!(Hello::decode(text.as_bytes()), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn welcome__round_trips() {
+        let welcome = Welcome {
+            job_id: u64::MAX,
+            lowest: 2,
+            members: 9,
+        };
+        assert_eq!(Welcome::decode(&welcome.encode()), Some(welcome));
+        assert_eq!(Welcome::decode(&welcome.encode()[1..]), None);
+    }
+
+    #[test]
+    fn card__round_trips_and_is_in_order() {
+        assert_eq!(NodeCard::decode(&card().encode()), Some(card()));
+        let mut twice = card();
+        twice.ranks[1].rank = 1;
+        assert_eq!(NodeCard::decode(&twice.encode()), None);
+        let none = NodeCard {
+            ranks: Vec::new(),
+            ..card()
+        };
+        assert_eq!(NodeCard::decode(&none.encode()), None);
+    }
+
+    #[test]
+    fn fuzz__words_of_a_node_are_understood_or_refused() {
+        let welcome = Welcome {
+            job_id: 1,
+            lowest: 0,
+            members: 2,
+        };
+        let corpus: &[&[u8]] = &[&card().encode(), b"0 2 1 0-3", &welcome.encode()];
+        crate::mutate::run(corpus, |input| {
+            if let Some(card) = NodeCard::decode(input) {
+                assert_eq!(NodeCard::decode(&card.encode()), Some(card));
+            }
+            if let Some(hello) = Hello::decode(input) {
+                assert_eq!(Hello::decode(&hello.encode()), Some(hello));
+            }
+            if let Some(welcome) = Welcome::decode(input) {
+                assert_eq!(welcome.encode(), input);
+            }
+        });
+    }
+}

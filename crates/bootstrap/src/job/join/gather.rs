@@ -1,0 +1,127 @@
+//! The leader's side of the meeting: who has come to it until all ranks of the job were at the first fence.
+
+use super::card::Hello;
+use super::channel::{Kind, check_user, receive, send};
+use crate::engine::About;
+use fastpath_base::thread::without_signals;
+use fastpath_base::topology::CpuSet;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::thread::{Builder, JoinHandle};
+
+/// A rank of this node, as its leader knows it.
+#[derive(Debug)]
+pub struct Member {
+    /// The rank.
+    pub rank: usize,
+    /// Its process, as it numbers itself.
+    pub process: u32,
+    /// The processors that it may use.
+    pub processors: CpuSet,
+    /// The connection to it.
+    pub stream: UnixStream,
+}
+
+/// A thread that takes connections while the leader waits in the fence: more of them may come than the kernel keeps.
+#[derive(Debug)]
+pub struct Gathering {
+    thread: JoinHandle<(UnixListener, Vec<UnixStream>)>,
+    /// Closed when the fence is over.
+    fence: UnixStream,
+}
+
+impl Gathering {
+    /// Begins to take connections.
+    ///
+    /// # Errors
+    /// No descriptor or no thread is left.
+    pub fn begin(listener: UnixListener) -> io::Result<Gathering> {
+        let (fence, over) = UnixStream::pair()?;
+        listener.set_nonblocking(true)?;
+        let thread = without_signals(|| {
+            let builder = Builder::new()
+                .name("fastpath-join".to_owned())
+                .stack_size(1 << 17);
+            builder.spawn(move || take_all(listener, &over))
+        })?;
+        Ok(Gathering { thread, fence })
+    }
+
+    /// The fence is over: whoever could reach this process has connected.
+    pub fn end(self) -> (UnixListener, Vec<UnixStream>) {
+        drop(self.fence);
+        self.thread.join().expect("the thread has no way to panic")
+    }
+}
+
+/// Takes connections until the fence is over, and then what is left.
+fn take_all(listener: UnixListener, over: &UnixStream) -> (UnixListener, Vec<UnixStream>) {
+    let mut streams = Vec::new();
+    loop {
+        let is_over = super::watch::poll_two(listener.as_raw_fd(), over.as_raw_fd());
+        loop {
+            match listener.accept() {
+                Ok((stream, _)) => streams.push(stream),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                // Nobody is left; or no descriptor is, of which its rank will tell.
+                Err(_) => break,
+            }
+        }
+        if is_over {
+            return (listener, streams);
+        }
+    }
+}
+
+/// The ranks among those who have come, in order; whoever is none is told so. What a rank says of itself was sent
+/// before the fence, so it is there.
+pub fn greet(streams: Vec<UnixStream>, about: &About) -> Vec<Member> {
+    let mut members: Vec<Member> = Vec::new();
+    for stream in streams {
+        match read_hello(&stream) {
+            Ok(hello) => match find_fault(&hello, about, &members) {
+                None => members.push(Member {
+                    rank: hello.rank,
+                    process: hello.process,
+                    processors: hello.processors,
+                    stream,
+                }),
+                Some(why) => refuse(&stream, &why),
+            },
+            Err(e) => refuse(&stream, &e.to_string()),
+        }
+    }
+    members.sort_by_key(|member| member.rank);
+    members
+}
+
+fn read_hello(stream: &UnixStream) -> io::Result<Hello> {
+    check_user(stream)?;
+    stream.set_nonblocking(true)?;
+    let frame = receive(stream)?;
+    stream.set_nonblocking(false)?;
+    let hello = Some(frame.body).filter(|_| frame.kind == Kind::Hello);
+    let hello = hello.and_then(|body| Hello::decode(&body));
+    hello.ok_or_else(|| io::Error::other("that is no rank of this job"))
+}
+
+/// Why a process cannot be the rank that it says.
+fn find_fault(hello: &Hello, about: &About, members: &[Member]) -> Option<String> {
+    let Hello { rank, size, .. } = *hello;
+    if size != about.size || rank >= size {
+        return Some(format!("rank {rank} of {size} in a job of {}", about.size));
+    }
+    let own = (about.rank == rank).then(std::process::id);
+    let taken = members.iter().find(|member| member.rank == rank);
+    let owner = own.or(taken.map(|member| member.process))?;
+    Some(format!(
+        "process {owner} is rank {rank} already: each process that the launcher starts may run \
+         one MPI program, once"
+    ))
+}
+
+/// Tells somebody that there is no place for it, where it still listens.
+pub fn refuse(stream: &UnixStream, why: &str) {
+    let _ = send(stream, Kind::Refusal, why.as_bytes(), None);
+}

