@@ -8,8 +8,9 @@ mod message;
 
 use fastpath_base::config::Config;
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::engine::{Aborter, Engine, Pmi1};
-use fastpath_bootstrap::job::random_job_id;
+use fastpath_bootstrap::engine::{Aborter, Engine};
+use fastpath_bootstrap::job::detect::{Alone, Place};
+use fastpath_bootstrap::job::{find_place, random_job_id};
 use fastpath_bootstrap::network::{self, Listener, Reach};
 use fastpath_bootstrap::segment::{STATE_ABSENT, Segment, draw_secret};
 use message::NodeMessage;
@@ -42,7 +43,12 @@ impl Agent {
     /// There is no engine, or it has started another number of agents; no port; an agent of another version.
     pub fn join(counts: &[usize], config: &Config) -> Result<Agent, String> {
         let describe = |e| format!("--agent: the engine that should have started it: {e}");
-        let engine = Pmi1::connect().map(Engine::Pmi1).map_err(describe)?;
+        let protocol = match find_place() {
+            Place::Several(claim) | Place::Alone(Alone::OfOne(claim)) => claim.protocol,
+            _ => None,
+        };
+        let protocol = protocol.ok_or("--agent is for engines: none has started this process")?;
+        let engine = Engine::connect(protocol).map_err(describe)?;
         let about = engine.about();
         if about.size != counts.len() {
             return Err(format!(

@@ -74,6 +74,7 @@ impl Job {
             bound: header.bound.load(Ordering::Relaxed) == 1,
             launcher: None,
             job_id,
+            node_size: super::count_node_peers(&segment),
             segment,
             place: NetworkPlace::default(),
             link: None,
