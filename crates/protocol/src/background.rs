@@ -7,7 +7,7 @@
 
 use crate::request::{Phase, RequestId};
 use crate::unexpected::{Arrived, EntryId};
-use crate::wire::Offer;
+use crate::wire::{self, Offer};
 use crate::worker::Worker;
 use fastpath_base::clock;
 use fastpath_base::sync::{Ordering, spin_loop};
@@ -94,6 +94,14 @@ impl Worker {
     #[inline]
     pub fn call_peer(&self, peer: u32) {
         if self.background.runs {
+            self.ring(peer);
+        }
+    }
+
+    /// Calls a peer's progress thread to a control message. One that only completes an operation is left to the program,
+    /// but where the job has such threads: a collective call may go on with it.
+    pub(crate) fn ring_for(&self, peer: u32, id: u8) {
+        if self.background.runs || !wire::only_completes(id) {
             self.ring(peer);
         }
     }

@@ -5,7 +5,6 @@ use crate::buffer::Buffer;
 use crate::endpoint::Pending;
 use crate::learning::{Arm, LEARN_MIN};
 use crate::request::{Fault, Kind, Phase, RequestId};
-use crate::wire;
 use crate::worker::Worker;
 use fastpath_base::copy::CopyLoop;
 use fastpath_base::trace::{self, Point};
@@ -203,9 +202,7 @@ impl Worker {
                     let (header, bytes, len) = (*header, *bytes, *len);
                     // SAFETY: `len` bytes of the array.
                     let post = unsafe { endpoint.post_short(header, bytes.as_ptr(), len as usize) };
-                    if !wire::only_completes(header.id) {
-                        self.ring(peer);
-                    }
+                    self.ring_for(peer, header.id);
                     post != Post::NoResource
                 }
             };

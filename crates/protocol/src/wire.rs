@@ -68,8 +68,8 @@ pub const CANCELLED: u8 = 19;
 /// The receiver says which way messages of a size should go.
 pub const ADVICE: u8 = 20;
 
-/// Whether a control message does nothing but complete an operation of its receiver, who learns of it soon enough when
-/// the program asks.
+/// Whether a control message does nothing but complete an operation of its receiver: a program learns of it soon enough
+/// when it asks.
 pub fn only_completes(id: u8) -> bool {
     matches!(
         id,

@@ -12,7 +12,7 @@ use crate::selection::Selection;
 pub use crate::selection::Thresholds;
 use crate::unexpected::Buffers;
 use crate::waiting::WaitPolicy;
-use crate::wire::{self, CONTROL_MAX};
+use crate::wire::CONTROL_MAX;
 use crate::wireup::Wireup;
 use fastpath_bootstrap::job::Job;
 use fastpath_transport::{Header, Interfaces, Post};
@@ -255,8 +255,8 @@ impl Worker {
             let mut bytes = [0; CONTROL_MAX];
             bytes[..payload.len()].copy_from_slice(payload);
             self.enqueue(peer, Pending::Control(header, bytes, payload.len() as u8));
-        } else if !wire::only_completes(header.id) {
-            self.ring(peer);
+        } else {
+            self.ring_for(peer, header.id);
         }
     }
 

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::builtin::Builtin;
-use super::kernel::Kernel;
+pub(crate) use super::kernel::Kernel;
 use fastpath_base::sync::{AtomicUsize, Ordering};
 
 /// Predefined operations have the handles 32 to 63, predefined datatypes 512 to 767.

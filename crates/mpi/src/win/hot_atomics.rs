@@ -85,12 +85,17 @@ pub unsafe fn try_fetch_and_op(
     true
 }
 
-/// `MPI_Accumulate` of contiguous elements of one predefined datatype, or nothing.
-///
-/// # Safety
-/// The buffer is readable as count and datatype say.
-#[inline(always)] // `fastpath bench atomics --level mpi` measures it
-pub unsafe fn try_accumulate(sides: &Sides, op: usize) -> bool {
+/// Contiguous elements of one predefined datatype and the same of the target, ready to be combined.
+struct Elements {
+    target: *mut u8,
+    bytes: usize,
+    kernel: cache::Kernel,
+    _held: Held,
+}
+
+/// Those of an accumulate, with the window's lock held, or nothing.
+#[inline(always)] // as `try_accumulate`
+fn find_elements(sides: &Sides, op: usize) -> Option<Elements> {
     let datatype = hot::datatype(sides.datatype);
     let plain = datatype.key == sides.datatype as u64
         && sides.datatype == sides.target_datatype
@@ -98,20 +103,29 @@ pub unsafe fn try_accumulate(sides: &Sides, op: usize) -> bool {
         && (1..=i64::from(u32::MAX)).contains(&sides.count)
         && !sides.origin.is_null();
     if !plain {
-        return false;
+        return None;
     }
     let bytes = sides.count as u64 * datatype.size;
-    let Some(Place { target, lock }) = find(sides.win, sides.rank, sides.disp, bytes) else {
-        return false;
-    };
-    let Some(kernel) = cache::find(op, sides.datatype) else {
-        return false;
-    };
-    let Some(_held) = Held::take(lock) else {
+    let Place { target, lock } = find(sides.win, sides.rank, sides.disp, bytes)?;
+    Some(Elements {
+        target,
+        bytes: bytes as usize,
+        kernel: cache::find(op, sides.datatype)?,
+        _held: Held::take(lock)?,
+    })
+}
+
+/// `MPI_Accumulate` of contiguous elements of one predefined datatype, or nothing.
+///
+/// # Safety
+/// The buffer is readable as count and datatype say.
+#[inline(always)] // `fastpath bench atomics --level mpi` measures it
+pub unsafe fn try_accumulate(sides: &Sides, op: usize) -> bool {
+    let Some(elements) = find_elements(sides, op) else {
         return false;
     };
     // SAFETY: as in `try_fetch_and_op`.
-    unsafe { kernel(sides.origin, target, sides.count as usize) };
+    unsafe { (elements.kernel)(sides.origin, elements.target, sides.count as usize) };
     true
 }
 
@@ -125,32 +139,17 @@ pub unsafe fn try_get_accumulate(
     (result, result_count, result_datatype): (*mut u8, i64, usize),
     op: usize,
 ) -> bool {
-    let datatype = hot::datatype(sides.datatype);
-    let plain = datatype.key == sides.datatype as u64
-        && sides.datatype == sides.target_datatype
-        && sides.datatype == result_datatype
-        && sides.count == sides.target_count
-        && sides.count == result_count
-        && (1..=i64::from(u32::MAX)).contains(&sides.count)
-        && !sides.origin.is_null()
-        && !result.is_null();
-    if !plain {
+    let plain = sides.datatype == result_datatype && sides.count == result_count;
+    if !plain || result.is_null() {
         return false;
     }
-    let bytes = sides.count as u64 * datatype.size;
-    let Some(Place { target, lock }) = find(sides.win, sides.rank, sides.disp, bytes) else {
-        return false;
-    };
-    let Some(kernel) = cache::find(op, sides.datatype) else {
-        return false;
-    };
-    let Some(_held) = Held::take(lock) else {
+    let Some(elements) = find_elements(sides, op) else {
         return false;
     };
     // SAFETY: as in `try_fetch_and_op`.
     unsafe {
-        copy(result, target, bytes as usize);
-        kernel(sides.origin, target, sides.count as usize);
+        copy(result, elements.target, elements.bytes);
+        (elements.kernel)(sides.origin, elements.target, sides.count as usize);
     }
     true
 }
