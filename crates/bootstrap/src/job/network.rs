@@ -82,9 +82,11 @@ impl Job {
 
     /// From where this rank must be reached.
     fn network_reach(&self) -> Reach {
-        match self.nodes() {
-            1 => Reach::Node,
-            _ => Reach::Network,
+        // Hosts that ranks count as being on may have networks of their own.
+        let within = self.nodes() == 1 && !(0..self.size()).any(|rank| self.is_remote(rank));
+        match within {
+            true => Reach::Node,
+            false => Reach::Network,
         }
     }
 }
