@@ -25,6 +25,8 @@ pub struct Opening {
 pub struct Descriptor {
     fd: OwnedFd,
     readable: bool,
+    /// Whether it may be mapped where its file system allows that.
+    maps: bool,
 }
 
 /// A lock on a range of the file, held until it is dropped: by the open file, whichever process and thread has it.
@@ -91,11 +93,22 @@ impl Descriptor {
         Ok(Descriptor {
             fd,
             readable: how.read,
+            maps: true,
         })
     }
 
+    /// Whether it may be mapped to be written, where its file system allows that.
+    pub fn set_mapping(&mut self, maps: bool) {
+        self.maps = maps;
+    }
+
+    /// As [`Descriptor::set_mapping`] has said.
+    pub(crate) fn may_map(&self) -> bool {
+        self.maps
+    }
+
     /// Whether it was opened to be read, too.
-    pub(crate) fn is_readable(&self) -> bool {
+    pub fn is_readable(&self) -> bool {
         self.readable
     }
 
