@@ -27,6 +27,8 @@ pub struct Descriptor {
     readable: bool,
     /// Whether it may be mapped where its file system allows that.
     maps: bool,
+    /// Whether pieces that lie close together are read by one call.
+    sieves: bool,
 }
 
 /// A lock on a range of the file, held until it is dropped: by the open file, whichever process and thread has it.
@@ -94,12 +96,23 @@ impl Descriptor {
             fd,
             readable: how.read,
             maps: true,
+            sieves: true,
         })
     }
 
     /// Whether it may be mapped to be written, where its file system allows that.
     pub fn set_mapping(&mut self, maps: bool) {
         self.maps = maps;
+    }
+
+    /// Whether pieces that lie close together are read by one call, with what is between them.
+    pub fn set_sieving(&mut self, sieves: bool) {
+        self.sieves = sieves;
+    }
+
+    /// As [`Descriptor::set_sieving`] has said.
+    pub(crate) fn may_sieve(&self) -> bool {
+        self.sieves
     }
 
     /// As [`Descriptor::set_mapping`] has said.

@@ -9,8 +9,6 @@ mod guard;
 mod mapping;
 mod plan;
 mod runs;
-mod plan;
-mod runs;
 mod transfer;
 mod view;
 
@@ -19,6 +17,4 @@ pub use error::{Action, IoError};
 pub use plan::{Plan, Share, Switch, Tuning};
 pub use runs::{Coverage, RUN_WORDS, Run};
 pub use transfer::Sieve;
-pub use plan::{Plan, Share, Switch, Tuning};
-pub use runs::{Coverage, RUN_WORDS, Run};
 pub use view::View;

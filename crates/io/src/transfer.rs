@@ -304,7 +304,10 @@ impl Descriptor {
         let mut rest = pieces;
         let mut done = 0;
         while let Some(first) = rest.first() {
-            let together = count_together(rest);
+            let together = match self.may_sieve() {
+                true => count_together(rest),
+                false => 1,
+            };
             let (now, later) = rest.split_at(together);
             // SAFETY: the caller's.
             let read = unsafe {

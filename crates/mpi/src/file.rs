@@ -6,6 +6,7 @@
 //! ([`shared`]): nothing of it lies in a file system.
 
 pub mod access;
+mod collective;
 mod failure;
 pub mod hints;
 pub mod manage;
@@ -13,6 +14,7 @@ pub mod open;
 mod representation;
 pub mod shared;
 pub mod split;
+mod two_phase;
 
 pub use failure::Refused;
 
@@ -38,6 +40,8 @@ pub struct Shown {
     pub filetype: Rc<Datatype>,
     /// The data representation's name: "native", "internal" or "external32".
     pub representation: &'static str,
+    /// Whether later bytes of the view lie behind earlier ones in the file.
+    pub is_ascending: bool,
 }
 
 impl Shown {
@@ -46,9 +50,22 @@ impl Shown {
         self.etype.layout().size().max(1)
     }
 
+    /// Whether bytes of the file are those of memory.
+    pub fn is_native(&self) -> bool {
+        !self.is_portable()
+    }
+
     /// Whether numbers have the portable form in the file.
     pub fn is_portable(&self) -> bool {
         self.representation == "external32"
+    }
+
+    /// Bytes of memory that so many bytes of the file stand for.
+    fn memory_bytes(&self, datatype: &Datatype, bytes: u64) -> Result<u64> {
+        match self.is_portable() {
+            true => representation::memory_bytes(datatype, bytes),
+            false => Ok(bytes),
+        }
     }
 
     /// Etypes of the view before byte `offset` of the file, rounded up.
@@ -80,6 +97,8 @@ pub struct File {
     pointer: RefCell<SharedPointer>,
     /// The split collective access under way, and how it has ended.
     pending: Cell<Option<(split::Which, Status)>>,
+    /// Memory that collective accesses use, kept from one to the next.
+    buffer: RefCell<Vec<u8>>,
 }
 
 /// The file behind a handle.

@@ -125,7 +125,7 @@ pub fn file_set_info(p: &Process, fh: usize, info: usize) -> Result<()> {
 /// # Safety
 /// `info_used` is null or a variable.
 pub unsafe fn file_get_info(p: &Process, fh: usize, info_used: *mut usize) -> Result<()> {
-    let info = find(p, fh)?.info();
+    let info = find(p, fh)?.info(p);
     // SAFETY: by the contract of this function.
     unsafe { store_info(p, info_used, info) }
 }

@@ -102,13 +102,22 @@ impl File {
     /// The same on all ranks.
     pub fn set_info(&self, p: &Process, given: Result<Vec<(String, String)>>) -> Result {
         let given = self.agree(p, given.map_err(Refused::Other))?;
-        self.hints.borrow_mut().merge(given);
+        self.take_hints(given);
         Ok(())
     }
 
+    fn take_hints(&self, given: Vec<(String, String)>) {
+        self.hints.borrow_mut().merge(given);
+        if let Some(descriptor) = &mut *self.descriptor.borrow_mut() {
+            descriptor.set_sieving(self.hints.borrow().reads_between());
+        }
+    }
+
     /// `MPI_File_get_info`.
-    pub fn info(&self) -> Info {
-        self.hints.borrow().describe(&self.name)
+    pub fn info(&self, p: &Process) -> Info {
+        self.hints
+            .borrow()
+            .describe(&self.name, self.aggregators(p))
     }
 
     /// World ranks of the members, and the own one (`MPI_File_get_group`).
@@ -151,7 +160,7 @@ impl File {
         let (shown, given) = self.agree(p, shown.map_err(Refused::Other))?;
         let unit = shown.etype.layout().extent() as u64;
         self.require_same(p, "the extent of the etype", unit)?;
-        self.hints.borrow_mut().merge(given);
+        self.take_hints(given);
         self.shown.replace(Rc::new(shown));
         self.position.set(0);
         self.move_shared(p, 0)
@@ -202,8 +211,10 @@ impl File {
             check_portable(&etype)?;
             check_portable(&filetype)?;
         }
+        let view = View::new(displacement, filetype.layout().clone());
         Ok(Shown {
-            view: View::new(displacement, filetype.layout().clone()),
+            is_ascending: view.is_ascending(),
+            view,
             etype,
             filetype,
             representation,

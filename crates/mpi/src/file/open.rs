@@ -113,7 +113,12 @@ fn open_on(
             return Err(Error::new(MPI_ERR_NOT_SAME, text));
         }
     }
-    let descriptor = open_together(p, &comm, name, &path, amode, hints.mode())?;
+    let mut descriptor = open_together(p, &comm, name, &path, amode, hints.mode())?;
+    descriptor.set_mapping(
+        !p.engine()
+            .is_some_and(|e| e.config.is_disabled("file-mapping")),
+    );
+    descriptor.set_sieving(hints.reads_between());
     let pointer = SharedPointer::make(p, &comm).map_err(Refused::Other);
     let pointer = agree(p, &comm, name, pointer)?;
     let byte = p.datatype(MPI_BYTE)?;
@@ -122,6 +127,7 @@ fn open_on(
         etype: byte.clone(),
         filetype: byte,
         representation: "native",
+        is_ascending: true,
     };
     let file = Rc::new(File {
         handle: Cell::new(MPI_FILE_NULL),
@@ -137,6 +143,7 @@ fn open_on(
         atomic: Cell::new(false),
         pointer: RefCell::new(pointer),
         pending: Cell::new(None),
+        buffer: RefCell::default(),
     });
     if amode & MPI_MODE_APPEND != 0 {
         let size = file.agree(p, file.with_descriptor(|d| Ok(d.size()?)))?;

@@ -2,10 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::Refused;
-use super::access::Access;
+use super::access::{Access, Target};
 use crate::datatype::Datatype;
 use crate::error::Result;
-use fastpath_io::{Descriptor, View};
 
 /// Bytes that are converted at a time, where an element has no more.
 const STAGE_BYTES: u64 = 1 << 20;
@@ -20,18 +19,17 @@ pub(super) fn memory_bytes(datatype: &Datatype, bytes: u64) -> Result<u64> {
     })
 }
 
-/// Moves the elements of an access from byte `start` of the view on; how many bytes of the file.
+/// Moves the elements of an access; how many bytes of the file.
 ///
 /// # Safety
 /// The elements are readable or, to be read into, writable.
 pub(super) unsafe fn move_portable(
-    file: &Descriptor,
-    view: &View,
-    start: u64,
+    to: &Target<'_>,
     access: &Access,
     datatype: &Datatype,
 ) -> std::result::Result<u64, Refused> {
     let other = |error| Refused::Other(crate::Error::from(error));
+    let (file, view, start) = (to.file, to.view, to.start);
     let one = datatype.external_size(1).map_err(other)? as u64;
     if one == 0 {
         return Ok(0);
@@ -53,7 +51,7 @@ pub(super) unsafe fn move_portable(
                 datatype
                     .pack_external(memory, now as i64, stage.as_mut_ptr(), room, 0)
                     .map_err(other)?;
-                file.write_view(view, start + done, stage.as_ptr(), bytes)?;
+                file.write_view(view, start + done, stage.as_ptr(), bytes, to.sieve)?;
                 done += bytes as u64;
             } else {
                 let read = file.read_view(view, start + done, stage.as_mut_ptr(), bytes)? as u64;
