@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::{Action, IoError};
+use std::cell::Cell;
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -26,9 +27,9 @@ pub struct Descriptor {
     fd: OwnedFd,
     readable: bool,
     /// Whether it may be mapped where its file system allows that.
-    maps: bool,
+    maps: Cell<bool>,
     /// Whether pieces that lie close together are read by one call.
-    sieves: bool,
+    sieves: Cell<bool>,
 }
 
 /// A lock on a range of the file, held until it is dropped: by the open file, whichever process and thread has it.
@@ -95,29 +96,29 @@ impl Descriptor {
         Ok(Descriptor {
             fd,
             readable: how.read,
-            maps: true,
-            sieves: true,
+            maps: Cell::new(true),
+            sieves: Cell::new(true),
         })
     }
 
     /// Whether it may be mapped to be written, where its file system allows that.
-    pub fn set_mapping(&mut self, maps: bool) {
-        self.maps = maps;
+    pub fn set_mapping(&self, maps: bool) {
+        self.maps.set(maps);
     }
 
     /// Whether pieces that lie close together are read by one call, with what is between them.
-    pub fn set_sieving(&mut self, sieves: bool) {
-        self.sieves = sieves;
+    pub fn set_sieving(&self, sieves: bool) {
+        self.sieves.set(sieves);
     }
 
     /// As [`Descriptor::set_sieving`] has said.
     pub(crate) fn may_sieve(&self) -> bool {
-        self.sieves
+        self.sieves.get()
     }
 
     /// As [`Descriptor::set_mapping`] has said.
     pub(crate) fn may_map(&self) -> bool {
-        self.maps
+        self.maps.get()
     }
 
     /// Whether it was opened to be read, too.

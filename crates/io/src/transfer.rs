@@ -128,9 +128,9 @@ impl Descriptor {
         let mut outcome = Ok(true);
         for_each_batch(covered, |batch| {
             if matches!(outcome, Ok(true)) {
-                let end = batch.last().map_or(0, |last| last.at + last.bytes);
+                let whole: usize = batch.iter().map(|piece| piece.bytes).sum();
                 // SAFETY: the caller's.
-                outcome = unsafe { self.read_batch(batch, to) }.map(|done| done == end);
+                outcome = unsafe { self.read_batch(batch, to) }.map(|done| done == whole);
             }
         });
         outcome
@@ -270,8 +270,19 @@ impl Descriptor {
             return unsafe { self.read_at(to, len, offset) };
         }
         let mut batch: Vec<Piece> = Vec::new();
-        let (mut at, mut outcome) = (0, Ok(0));
-        let mut is_over = false;
+        // The bytes in batches that have been read, and after the first that was not whole no more.
+        let (mut at, mut done, mut failed, mut is_over) = (0, 0, None, false);
+        let mut read = |batch: &[Piece], at: usize| {
+            if is_over {
+                return;
+            }
+            // SAFETY: the pieces are `len` bytes in all.
+            match unsafe { self.read_batch(batch, to) } {
+                Ok(bytes) => done += bytes,
+                Err(error) => failed = Some(error),
+            }
+            is_over = done < at;
+        };
         view.for_each_piece(from, len as u64, |offset, bytes| {
             batch.push(Piece {
                 offset,
@@ -279,23 +290,16 @@ impl Descriptor {
                 at,
             });
             at += bytes as usize;
-            if batch.len() == BATCH && !is_over {
-                // SAFETY: the pieces are `len` bytes in all.
-                outcome = unsafe { self.read_batch(&batch, to) };
-                is_over = !matches!(outcome, Ok(done) if done == at);
-                batch.clear();
-            } else if is_over {
+            if batch.len() == BATCH {
+                read(&batch, at);
                 batch.clear();
             }
         });
-        if !is_over && !batch.is_empty() {
-            // SAFETY: as above.
-            outcome = unsafe { self.read_batch(&batch, to) };
-        }
-        outcome
+        read(&batch, at);
+        failed.map_or(Ok(done), Err)
     }
 
-    /// Reads pieces in their order; where in memory the bytes end that are there.
+    /// Reads pieces in their order, up to the end of the file; the bytes of them that are there.
     ///
     /// # Safety
     /// Every piece is writable where it belongs.
@@ -303,7 +307,7 @@ impl Descriptor {
         let mut room = Vec::new();
         let mut rest = pieces;
         let mut done = 0;
-        while let Some(first) = rest.first() {
+        while !rest.is_empty() {
             let together = match self.may_sieve() {
                 true => count_together(rest),
                 false => 1,
@@ -316,7 +320,7 @@ impl Descriptor {
                     _ => self.read_sieved(now, to, &mut room)?,
                 }
             };
-            done = first.at + read;
+            done += read;
             let whole: usize = now.iter().map(|piece| piece.bytes).sum();
             if read < whole {
                 break;
@@ -454,7 +458,7 @@ mod tests {
             sieve in prop::sample::select(vec![Sieve::Never, Sieve::Locked, Sieve::Held]),
         ) {
             let (len, gap) = if wide { (len, gap) } else { (1 + len % 20, gap % 60) };
-            let (mut file, path) = scratch("transfer");
+            let (file, path) = scratch("transfer");
             file.set_mapping(maps);
             crate::delete(&path).unwrap();
             let block = Layout::contiguous(len).unwrap().resized(0, (len + gap) as i64).unwrap();
@@ -481,6 +485,52 @@ mod tests {
                 let there = view.bytes_before(model.len() as i64).saturating_sub(from) as usize;
                 prop_assert_eq!(read, there.min(back.len()));
                 prop_assert_eq!(&back[..bytes.min(read)], &data[..bytes.min(read)]);
+            }
+        }
+    }
+
+    #[test]
+    fn covered__bytes_are_written_and_read_at_their_places() {
+        let (file, path) = scratch("covered");
+        crate::delete(&path).unwrap();
+        for (maps, sieve) in [
+            (true, Sieve::Never),
+            (false, Sieve::Never),
+            (false, Sieve::Locked),
+        ] {
+            file.set_mapping(maps);
+            file.set_size(0).unwrap();
+            file.set_size(9000).unwrap();
+            let mut covered = Coverage::new(100..9100);
+            let mut model = vec![0u8; 9100];
+            let window: Vec<u8> = (0..9000).map(|i| (i % 251) as u8 + 1).collect();
+            for run in [(100, 7, 40, 200), (8500, 300, 0, 1), (9000, 100, 0, 1)] {
+                let (offset, len, stride, count) = run;
+                covered.add(&crate::Run {
+                    offset,
+                    len,
+                    stride,
+                    count,
+                });
+                for at in (0..count as i64).flat_map(|i| {
+                    let start = offset + i * stride;
+                    start..start + len as i64
+                }) {
+                    model[at as usize] = window[at as usize - 100];
+                }
+            }
+            // SAFETY: buffers of so many bytes.
+            unsafe {
+                file.write_covered(&covered, window.as_ptr(), sieve)
+                    .unwrap();
+                let mut all = vec![9u8; 9100];
+                assert_eq!(file.read_at(all.as_mut_ptr(), 9100, 0).unwrap(), 9100);
+                assert!(all == model);
+                let mut back = vec![0u8; 9000];
+                assert!(file.read_covered(&covered, back.as_mut_ptr()).unwrap());
+                assert!(back == model[100..]);
+                file.set_size(9050).unwrap();
+                assert!(!file.read_covered(&covered, back.as_mut_ptr()).unwrap());
             }
         }
     }

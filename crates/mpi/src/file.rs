@@ -11,7 +11,7 @@ mod failure;
 pub mod hints;
 pub mod manage;
 pub mod open;
-mod representation;
+pub mod representation;
 pub mod shared;
 pub mod split;
 mod two_phase;
@@ -26,6 +26,7 @@ use crate::process::Process;
 use crate::status::Status;
 use fastpath_io::{Descriptor, View};
 use hints::Hints;
+use representation::Representation;
 use shared::SharedPointer;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -38,8 +39,10 @@ pub struct Shown {
     pub etype: Rc<Datatype>,
     /// What is repeated.
     pub filetype: Rc<Datatype>,
-    /// The data representation's name: "native", "internal" or "external32".
-    pub representation: &'static str,
+    /// How numbers lie in the file.
+    pub representation: Representation,
+    /// Bytes of an etype in the file.
+    pub(crate) unit: u64,
     /// Whether later bytes of the view lie behind earlier ones in the file.
     pub is_ascending: bool,
 }
@@ -47,25 +50,7 @@ pub struct Shown {
 impl Shown {
     /// Bytes of an etype in the file.
     pub fn unit(&self) -> u64 {
-        self.etype.layout().size().max(1)
-    }
-
-    /// Whether bytes of the file are those of memory.
-    pub fn is_native(&self) -> bool {
-        !self.is_portable()
-    }
-
-    /// Whether numbers have the portable form in the file.
-    pub fn is_portable(&self) -> bool {
-        self.representation == "external32"
-    }
-
-    /// Bytes of memory that so many bytes of the file stand for.
-    fn memory_bytes(&self, datatype: &Datatype, bytes: u64) -> Result<u64> {
-        match self.is_portable() {
-            true => representation::memory_bytes(datatype, bytes),
-            false => Ok(bytes),
-        }
+        self.unit.max(1)
     }
 
     /// Etypes of the view before byte `offset` of the file, rounded up.
@@ -88,7 +73,7 @@ pub struct File {
     path: std::ffi::CString,
     /// The access mode.
     pub amode: i32,
-    descriptor: RefCell<Option<Descriptor>>,
+    descriptor: RefCell<Option<Rc<Descriptor>>>,
     hints: RefCell<Hints>,
     shown: RefCell<Rc<Shown>>,
     /// The individual file pointer, in etypes of the view.

@@ -4,12 +4,13 @@
 //! access locks the range of the file that it touches.
 #![allow(unsafe_code)]
 
-use super::{File, Refused, collective, representation};
+use super::representation::move_converted;
+use super::{File, Refused, collective};
 use crate::channel::Channel;
 use crate::coll::fabric::drive;
 use crate::coll::nonblocking::start_status;
 use crate::consts::*;
-use crate::datatype::Datatype;
+use crate::datatype::{Datatype, Kept};
 use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::request::{Operation, make_operation};
@@ -52,12 +53,20 @@ pub struct Access {
 
 /// An access whose arguments have been checked.
 pub(super) struct Checked {
-    pub(super) datatype: Rc<Datatype>,
+    /// With the handle, for a function of the program that converts.
+    datatype: Kept,
     pub(super) count: u64,
     /// Bytes in the file.
     pub(super) bytes: u64,
     /// The same in etypes.
     units: i64,
+}
+
+impl Checked {
+    /// Of the elements in memory.
+    pub(super) fn datatype(&self) -> &Datatype {
+        self.datatype.typed().0
+    }
 }
 
 /// An access that lies within what a file can have.
@@ -101,8 +110,8 @@ impl File {
             return Err(Error::new(MPI_ERR_BUFFER, "the buffer is null"));
         }
         let shown = self.shown();
-        let bytes = match shown.is_portable() {
-            true => datatype.external_size(access.count)? as u64,
+        let bytes = match self.converts(access.writes) {
+            true => shown.representation.file_bytes(&datatype, count)?,
             false => bytes,
         };
         let unit = shown.unit();
@@ -111,7 +120,7 @@ impl File {
             return Err(Error::new(MPI_ERR_ARG, text));
         }
         Ok(Checked {
-            datatype,
+            datatype: Kept::new(datatype, access.datatype),
             count,
             bytes,
             units: (bytes / unit) as i64,
@@ -154,7 +163,8 @@ impl File {
             }
         };
         let located = checked.and_then(|checked| self.locate(checked, from?));
-        let datatype = located.as_ref().ok().map(|l| l.checked.datatype.clone());
+        // The collective way may end after the program has freed the datatype.
+        let datatype = p.datatype(access.datatype).ok();
         let bytes = match access.collective {
             true => {
                 let f = Channel::next(p, &self.comm);
@@ -172,14 +182,21 @@ impl File {
             let units = (bytes / self.shown().unit()) as i64;
             self.position.set(self.position.get() + units);
         }
-        self.status_of(datatype.as_deref(), bytes)
+        self.status_of(access, datatype.as_deref(), bytes)
     }
 
     /// The status of an access that has moved so many bytes of the file; it tells of bytes in memory.
-    pub(super) fn status_of(&self, datatype: Option<&Datatype>, bytes: u64) -> Result<Status> {
+    fn status_of(
+        &self,
+        access: &Access,
+        datatype: Option<&Datatype>,
+        bytes: u64,
+    ) -> Result<Status> {
         let in_memory = match datatype {
-            Some(datatype) => self.shown().memory_bytes(datatype, bytes)?,
-            None => bytes,
+            Some(datatype) if self.converts(access.writes) => {
+                self.shown().representation.memory_bytes(datatype, bytes)?
+            }
+            _ => bytes,
         };
         Ok(Status::new(
             MPI_ANY_SOURCE,
@@ -242,8 +259,11 @@ impl File {
             };
             // SAFETY: the caller's.
             let moved = unsafe {
-                match shown.is_portable() {
-                    true => representation::move_portable(&to, access, &checked.datatype),
+                match self.converts(access.writes) {
+                    true => {
+                        let how = &shown.representation;
+                        move_converted(&to, how, access, checked.datatype())
+                    }
                     false => move_bytes(&to, access, checked),
                 }
             };
@@ -284,7 +304,7 @@ unsafe fn move_bytes(
     checked: &Checked,
 ) -> std::result::Result<u64, Refused> {
     let (file, view, start, sieve) = (to.file, to.view, to.start, to.sieve);
-    let layout = checked.datatype.layout();
+    let layout = checked.datatype().layout();
     let total = checked.bytes;
     if let Some(offset) = layout.dense_offset(checked.count) {
         let memory = access.buf.wrapping_offset(offset as isize);
@@ -357,11 +377,12 @@ impl File {
         }
         let located = checked.and_then(|checked| self.locate(checked, from));
         let (access, comm, handle) = (*access, self.comm.clone(), self.handle.get());
+        let datatype = p.datatype(access.datatype).ok();
         start_status(p, comm, move |f| async move {
-            let datatype = located.as_ref().ok().map(|l| l.checked.datatype.clone());
             // SAFETY: the caller's.
             let moved = unsafe { collective::run(&f, &self, &access, located).await };
-            let status = moved.and_then(|bytes| self.status_of(datatype.as_deref(), bytes));
+            let status =
+                moved.and_then(|bytes| self.status_of(&access, datatype.as_deref(), bytes));
             status.map_err(|error| error.on_file(handle))
         })
     }

@@ -178,7 +178,8 @@ impl File {
     fn tell_share(&self, p: &Process, access: &Access, located: Option<&Located>) -> Told {
         let shown = self.shown();
         let mut share = Share::default();
-        let mut is_able = !self.atomic.get() && shown.is_native() && shown.is_ascending;
+        let mut is_able =
+            !self.atomic.get() && shown.representation.is_native() && shown.is_ascending;
         if let Some(Located { checked, start }) = located
             && checked.bytes > 0
         {
@@ -287,7 +288,7 @@ impl File {
             range = shown.view.positions_in(&(0..size), range);
         }
         let bytes = range.end - range.start;
-        let layout = checked.datatype.layout();
+        let layout = checked.datatype().layout();
         let task = Task {
             writes: access.writes,
             view: &shown.view,
