@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::{Action, IoError};
-use std::cell::Cell;
+use fastpath_base::sync::{StaticBool, StaticOrdering as Ordering};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -27,9 +27,9 @@ pub struct Descriptor {
     fd: OwnedFd,
     readable: bool,
     /// Whether it may be mapped where its file system allows that.
-    maps: Cell<bool>,
+    maps: StaticBool,
     /// Whether pieces that lie close together are read by one call.
-    sieves: Cell<bool>,
+    sieves: StaticBool,
 }
 
 /// A lock on a range of the file, held until it is dropped: by the open file, whichever process and thread has it.
@@ -96,29 +96,29 @@ impl Descriptor {
         Ok(Descriptor {
             fd,
             readable: how.read,
-            maps: Cell::new(true),
-            sieves: Cell::new(true),
+            maps: StaticBool::new(true),
+            sieves: StaticBool::new(true),
         })
     }
 
     /// Whether it may be mapped to be written, where its file system allows that.
     pub fn set_mapping(&self, maps: bool) {
-        self.maps.set(maps);
+        self.maps.store(maps, Ordering::Relaxed);
     }
 
     /// Whether pieces that lie close together are read by one call, with what is between them.
     pub fn set_sieving(&self, sieves: bool) {
-        self.sieves.set(sieves);
+        self.sieves.store(sieves, Ordering::Relaxed);
     }
 
     /// As [`Descriptor::set_sieving`] has said.
     pub(crate) fn may_sieve(&self) -> bool {
-        self.sieves.get()
+        self.sieves.load(Ordering::Relaxed)
     }
 
     /// As [`Descriptor::set_mapping`] has said.
     pub(crate) fn may_map(&self) -> bool {
-        self.maps.get()
+        self.maps.load(Ordering::Relaxed)
     }
 
     /// Whether it was opened to be read, too.

@@ -534,4 +534,47 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn write__survives_a_file_that_is_cut_off_meanwhile() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let (file, path) = scratch("cut");
+        let how = Opening {
+            read: true,
+            write: true,
+            create: false,
+            exclusive: false,
+            mode: 0,
+        };
+        let other = Descriptor::open(&path, how).unwrap();
+        crate::delete(&path).unwrap();
+        let eight = Layout::contiguous(8).unwrap().resized(0, 32).unwrap();
+        let view = View::new(0, Arc::new(eight));
+        let data: Vec<u8> = (0..1 << 16).map(|i| (i % 251) as u8).collect();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    other.set_size(0).unwrap();
+                }
+            });
+            for _ in 0..100 {
+                // SAFETY: data of so many bytes.
+                unsafe {
+                    file.write_view(&view, 0, data.as_ptr(), data.len(), Sieve::Never)
+                        .unwrap()
+                };
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        let mut back = vec![0u8; data.len()];
+        // SAFETY: buffers of so many bytes.
+        unsafe {
+            file.write_view(&view, 0, data.as_ptr(), data.len(), Sieve::Never)
+                .unwrap();
+            let read = file.read_view(&view, 0, back.as_mut_ptr(), back.len());
+            assert_eq!(read.unwrap(), data.len());
+        }
+        assert!(back == data);
+    }
 }
