@@ -132,8 +132,9 @@ static void test_hints(void)
     CHECK(flag && strcmp(value, "2") == 0);
     MPI_Info_get(info, "romio_cb_write", sizeof value - 1, value, &flag);
     CHECK(flag && strcmp(value, "enable") == 0);
+    /* A value that makes no sense is not taken; the one in use is told. */
     MPI_Info_get(info, "cb_buffer_size", sizeof value - 1, value, &flag);
-    CHECK(!flag);
+    CHECK(flag && atol(value) >= 4096);
     MPI_Info_get(info, "filename", sizeof value - 1, value, &flag);
     CHECK(flag && strcmp(value, path) == 0);
     MPI_Info_free(&info);
@@ -282,7 +283,7 @@ static void test_portable(void)
     SAME(in[3].number, 77 * 0x1010101);
     out[0].wide = 1L << 40;
     CLASS(MPI_File_write_at(file, 6 * ranks, out, 1, both, &status), MPI_ERR_CONVERSION);
-    CLASS(MPI_File_set_view(file, 0, MPI_LONG, MPI_LONG, "external32", MPI_INFO_NULL), MPI_ERR_UNSUPPORTED_DATAREP);
+    OK(MPI_File_set_view(file, 0, MPI_LONG, MPI_LONG, "external32", MPI_INFO_NULL));
     MPI_Aint extent;
     OK(MPI_File_get_type_extent(file, MPI_LONG, &extent));
     SAME(extent, 4);

@@ -1,5 +1,5 @@
 /* What tests/jobs/files.py makes of files: a full disk, a rank that is killed in a collective write, and the file after
- * that. Words: full | kill | again, then the file. */
+ * that. Words: full | kill | again, then the file, and `together` for rows of all ranks in turn, by way of others. */
 /* test: only=build */
 #include "check.h"
 #include <signal.h>
@@ -9,10 +9,34 @@ enum { BLOCK = 1 << 16 };
 static MPI_File file;
 static MPI_Status status;
 static char out[BLOCK], in[BLOCK];
+static int together;
 
 static void open_file(const char *path)
 {
-    OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file));
+    MPI_Info info;
+    MPI_Info_create(&info);
+    if (together) {
+        MPI_Info_set(info, "romio_cb_write", "enable");
+        MPI_Info_set(info, "romio_cb_read", "enable");
+        MPI_Info_set(info, "cb_buffer_size", "20000");
+        MPI_Info_set(info, "cb_nodes", "2");
+    }
+    OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, info, &file));
+    if (together) {
+        MPI_Datatype row;
+        MPI_Type_create_subarray(1, (int[]){ranks * 512}, (int[]){512}, (int[]){rank * 512}, MPI_ORDER_C, MPI_BYTE,
+                                 &row);
+        MPI_Type_commit(&row);
+        OK(MPI_File_set_view(file, 0, MPI_BYTE, row, "native", MPI_INFO_NULL));
+        MPI_Type_free(&row);
+    }
+    MPI_Info_free(&info);
+}
+
+/* Where block `round` of this rank begins in its view. */
+static MPI_Offset block_at(int round)
+{
+    return (MPI_Offset)(together ? round : round * ranks + rank) * BLOCK;
 }
 
 /* All ranks learn of the same error in the same words, and what was written before is there. */
@@ -22,7 +46,7 @@ static void fill_disk(const char *path)
     int round = 0, code = MPI_SUCCESS;
     while (code == MPI_SUCCESS && round < 100) {
         fill(out, BLOCK, round * 16 + rank);
-        code = MPI_File_write_at_all(file, (MPI_Offset)(round * ranks + rank) * BLOCK, out, BLOCK, MPI_BYTE, &status);
+        code = MPI_File_write_at_all(file, block_at(round), out, BLOCK, MPI_BYTE, &status);
         round += code == MPI_SUCCESS;
     }
     CLASS(code, MPI_ERR_NO_SPACE);
@@ -35,7 +59,7 @@ static void fill_disk(const char *path)
     CHECK(strcmp(first, text) == 0);
     CHECK(strstr(text, path) && strstr(text, "offset") && strstr(text, "No space") && strstr(text, "rank "));
     for (int r = 0; r < round; r++) {
-        OK(MPI_File_read_at_all(file, (MPI_Offset)(r * ranks + rank) * BLOCK, in, BLOCK, MPI_BYTE, &status));
+        OK(MPI_File_read_at_all(file, block_at(r), in, BLOCK, MPI_BYTE, &status));
         HOLDS(in, BLOCK, r * 16 + rank);
     }
     CLASS(MPI_File_preallocate(file, (MPI_Offset)1 << 30), MPI_ERR_NO_SPACE);
@@ -47,19 +71,23 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     if (argc < 3)
         return 2;
+    together = argc > 3;
     if (strcmp(argv[1], "full") == 0) {
         fill_disk(argv[2]);
     } else if (strcmp(argv[1], "kill") == 0) {
         open_file(argv[2]);
         for (int round = 0; round < 1000; round++) {
             memset(out, 'x', BLOCK);
+            MPI_Request request;
+            if (round == 20 && rank == ranks - 1 && together)
+                MPI_File_iwrite_at_all(file, block_at(0), out, BLOCK, MPI_BYTE, &request);
             if (round == 20 && rank == ranks - 1)
                 raise(SIGKILL);
-            MPI_File_write_at_all(file, (MPI_Offset)rank * BLOCK, out, BLOCK, MPI_BYTE, &status);
+            MPI_File_write_at_all(file, block_at(0), out, BLOCK, MPI_BYTE, &status);
         }
     } else {
         open_file(argv[2]);
-        OK(MPI_File_read_at_all(file, (MPI_Offset)rank * BLOCK, in, BLOCK, MPI_BYTE, &status));
+        OK(MPI_File_read_at_all(file, block_at(0), in, BLOCK, MPI_BYTE, &status));
         memset(out, 'x', BLOCK);
         CHECK(memcmp(in, out, BLOCK) == 0);
         OK(MPI_File_write_shared(file, out, 1, MPI_BYTE, &status));

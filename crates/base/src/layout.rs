@@ -202,6 +202,12 @@ impl Layout {
         self.contiguous
     }
 
+    /// Whether the pieces of one element lie in ascending order and apart from each other. False as well for a type
+    /// whose list is too long to look at.
+    pub fn is_ascending(&self) -> bool {
+        self.list.ascent().is_some()
+    }
+
     /// Where the data of `count` elements starts, in bytes from the buffer's address, if it is one piece of memory.
     /// Covers what [`Layout::is_contiguous`] does not: one element with gaps around it, or a lower bound.
     #[inline]

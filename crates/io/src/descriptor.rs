@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::{Action, IoError};
+use fastpath_base::sync::{StaticBool, StaticOrdering as Ordering};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
@@ -25,6 +26,10 @@ pub struct Opening {
 pub struct Descriptor {
     fd: OwnedFd,
     readable: bool,
+    /// Whether it may be mapped where its file system allows that.
+    maps: StaticBool,
+    /// Whether pieces that lie close together are read by one call.
+    sieves: StaticBool,
 }
 
 /// A lock on a range of the file, held until it is dropped: by the open file, whichever process and thread has it.
@@ -91,11 +96,33 @@ impl Descriptor {
         Ok(Descriptor {
             fd,
             readable: how.read,
+            maps: StaticBool::new(true),
+            sieves: StaticBool::new(true),
         })
     }
 
+    /// Whether it may be mapped to be written, where its file system allows that.
+    pub fn set_mapping(&self, maps: bool) {
+        self.maps.store(maps, Ordering::Relaxed);
+    }
+
+    /// Whether pieces that lie close together are read by one call, with what is between them.
+    pub fn set_sieving(&self, sieves: bool) {
+        self.sieves.store(sieves, Ordering::Relaxed);
+    }
+
+    /// As [`Descriptor::set_sieving`] has said.
+    pub(crate) fn may_sieve(&self) -> bool {
+        self.sieves.load(Ordering::Relaxed)
+    }
+
+    /// As [`Descriptor::set_mapping`] has said.
+    pub(crate) fn may_map(&self) -> bool {
+        self.maps.load(Ordering::Relaxed)
+    }
+
     /// Whether it was opened to be read, too.
-    pub(crate) fn is_readable(&self) -> bool {
+    pub fn is_readable(&self) -> bool {
         self.readable
     }
 

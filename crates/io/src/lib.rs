@@ -5,10 +5,16 @@
 
 mod descriptor;
 mod error;
+mod guard;
 mod mapping;
+mod plan;
+mod runs;
 mod transfer;
 mod view;
 
 pub use descriptor::{Descriptor, Lock, Opening, delete};
 pub use error::{Action, IoError};
+pub use plan::{Plan, Share, Switch, Tuning};
+pub use runs::{Coverage, RUN_WORDS, Run};
+pub use transfer::Sieve;
 pub use view::View;

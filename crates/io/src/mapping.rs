@@ -1,11 +1,12 @@
 //! Stores into a file through a mapping: exactly the bytes that are to change, without a call for each piece.
 //!
 //! Only where the file system keeps the file's pages in this host's memory for all its processes, and gives their space
-//! in advance: a store that finds no space would end the process. Who shortens the file meanwhile, which the standard
-//! forbids, does that too.
+//! in advance: a store that finds no space would be a signal. So is one to a page that somebody has cut off meanwhile;
+//! that is caught ([`crate::guard`]), and the pieces are written by calls.
 #![allow(unsafe_code)]
 
 use crate::descriptor::Descriptor;
+use crate::guard::Guard;
 use std::ops::Range;
 
 /// A mapped range of a file.
@@ -14,6 +15,7 @@ pub(crate) struct Mapping {
     len: usize,
     /// Offset in the file of the first mapped byte.
     start: i64,
+    guard: Guard,
 }
 
 impl Drop for Mapping {
@@ -36,12 +38,17 @@ impl Mapping {
             to.copy_from_nonoverlapping(data, len);
         }
     }
+
+    /// Whether all that was stored is in the file: no page of it was cut off.
+    pub(crate) fn is_whole(&self) -> bool {
+        !self.guard.has_lost()
+    }
 }
 
 impl Descriptor {
     /// Whether files of its file system may be mapped to be written.
-    fn can_map(&self) -> bool {
-        if !self.is_readable() {
+    pub fn can_map(&self) -> bool {
+        if !self.is_readable() || !self.may_map() {
             return false;
         }
         // SAFETY: zeros are a value of it, which the call replaces.
@@ -77,10 +84,19 @@ impl Descriptor {
             }
             libc::mmap(std::ptr::null_mut(), len, rights, flags, self.raw(), start)
         };
-        (at != libc::MAP_FAILED).then_some(Mapping {
+        if at == libc::MAP_FAILED {
+            return None;
+        }
+        let Some(guard) = Guard::watch(at as usize, len, page as usize) else {
+            // SAFETY: just mapped, and used by nobody.
+            unsafe { libc::munmap(at, len) };
+            return None;
+        };
+        Some(Mapping {
             at: at.cast(),
             len,
             start,
+            guard,
         })
     }
 }

@@ -1,12 +1,15 @@
 //! Moves the bytes of a view: each piece by a call of its own or, reading pieces that lie close together, by a call for
 //! all of them (data sieving; Thakur, Gropp and Lusk, 1999).
 //!
-//! Writing never reads first: bytes between the pieces are not touched, so that nobody else's are lost. Many small
-//! pieces are stored through a mapping of the file ([`crate::mapping`]) where its file system allows that.
+//! By itself writing never reads first: bytes between the pieces are not touched, so that nobody else's are lost. Many
+//! small pieces are stored through a mapping of the file ([`crate::mapping`]) where its file system allows that. Where
+//! all writers lock what they write ([`Sieve`]), pieces that lie close together are read with what is between them,
+//! changed, and written back.
 #![allow(unsafe_code)]
 
 use crate::descriptor::Descriptor;
 use crate::error::IoError;
+use crate::runs::Coverage;
 use crate::view::View;
 use std::ops::Range;
 
@@ -22,12 +25,27 @@ const BATCH: usize = 1 << 16;
 /// Pieces below which no mapping is made.
 const MAPPED_PIECES: usize = 64;
 
+/// Pieces below which a range is not read to be written back.
+const SIEVED_PIECES: usize = 4;
+
 #[derive(Debug, Clone, Copy)]
 struct Piece {
     offset: i64,
     bytes: usize,
     /// Where it belongs in memory.
     at: usize,
+}
+
+/// Whether bytes between the pieces of a write may be read and written back: only where nobody changes them meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Sieve {
+    /// No writer of the file does that.
+    #[default]
+    Never,
+    /// Every writer locks: what it writes back against all others, other writes against those alone.
+    Locked,
+    /// The caller holds a lock of the whole range against all others.
+    Held,
 }
 
 impl Descriptor {
@@ -44,10 +62,16 @@ impl Descriptor {
         from: u64,
         data: *const u8,
         len: usize,
+        sieve: Sieve,
     ) -> Result<(), IoError> {
         if let Some(offset) = view.dense_offset(from) {
+            let one = Piece {
+                offset,
+                bytes: len,
+                at: 0,
+            };
             // SAFETY: the caller's.
-            return unsafe { self.write_at(data, len, offset) };
+            return unsafe { self.write_batch(&[one], data, sieve) };
         }
         let mut batch: Vec<Piece> = Vec::new();
         let (mut at, mut result) = (0, Ok(()));
@@ -61,33 +85,169 @@ impl Descriptor {
             if batch.len() == BATCH {
                 if result.is_ok() {
                     // SAFETY: the pieces are `len` bytes in all.
-                    result = unsafe { self.write_batch(&batch, data) };
+                    result = unsafe { self.write_batch(&batch, data, sieve) };
                 }
                 batch.clear();
             }
         });
         // SAFETY: as above.
-        result.and_then(|()| unsafe { self.write_batch(&batch, data) })
+        result.and_then(|()| unsafe { self.write_batch(&batch, data, sieve) })
+    }
+
+    /// Writes the bytes of a window that are covered; `data` are those of the whole window.
+    ///
+    /// # Errors
+    /// The system's; a part may be in the file then.
+    ///
+    /// # Safety
+    /// What is covered is readable at its distance from the start of the window.
+    pub unsafe fn write_covered(
+        &self,
+        covered: &Coverage,
+        data: *const u8,
+        sieve: Sieve,
+    ) -> Result<(), IoError> {
+        let mut result = Ok(());
+        for_each_batch(covered, |batch| {
+            if result.is_ok() {
+                // SAFETY: the caller's.
+                result = unsafe { self.write_batch(batch, data, sieve) };
+            }
+        });
+        result
+    }
+
+    /// Reads the bytes of a window that are covered, each to its place in the window; whether all are there.
+    ///
+    /// # Errors
+    /// The system's.
+    ///
+    /// # Safety
+    /// `to` is writable for the bytes of the window.
+    pub unsafe fn read_covered(&self, covered: &Coverage, to: *mut u8) -> Result<bool, IoError> {
+        let mut outcome = Ok(true);
+        for_each_batch(covered, |batch| {
+            if matches!(outcome, Ok(true)) {
+                let whole: usize = batch.iter().map(|piece| piece.bytes).sum();
+                // SAFETY: the caller's.
+                outcome = unsafe { self.read_batch(batch, to) }.map(|done| done == whole);
+            }
+        });
+        outcome
     }
 
     /// Writes pieces in their order.
     ///
     /// # Safety
     /// Every piece is readable where it is in memory.
-    unsafe fn write_batch(&self, pieces: &[Piece], data: *const u8) -> Result<(), IoError> {
-        if let Some(range) = mapped_range(pieces)
-            && let Some(mapping) = self.map(range)
-        {
-            for piece in pieces {
-                // SAFETY: the range has every piece in it; readable by the caller's promise.
-                unsafe { mapping.store(piece.offset, data.add(piece.at), piece.bytes) };
+    unsafe fn write_batch(
+        &self,
+        pieces: &[Piece],
+        data: *const u8,
+        sieve: Sieve,
+    ) -> Result<(), IoError> {
+        // SAFETY: the caller's, in both calls.
+        unsafe {
+            let lock = match sieve {
+                Sieve::Locked => {
+                    range_of(pieces).map(|r| self.lock(false, r.start, r.end - r.start))
+                }
+                _ => None,
+            };
+            let lock = lock.transpose()?;
+            if self.write_mapped(pieces, data) {
+                return Ok(());
             }
-            return Ok(());
+            drop(lock);
+            let mut room = Vec::new();
+            let mut rest = pieces;
+            while !rest.is_empty() {
+                let together = match self.is_readable() && sieve != Sieve::Never {
+                    true => count_together(rest),
+                    false => 1,
+                };
+                let (now, later) = rest.split_at(together);
+                match is_sieved(now) {
+                    true => self.write_sieved(now, data, &mut room, sieve)?,
+                    false => self.write_pieces(now, data, sieve)?,
+                }
+                rest = later;
+            }
+            Ok(())
         }
+    }
+
+    /// Stores pieces through a mapping; false where that costs more than calls, or cannot be.
+    ///
+    /// # Safety
+    /// As [`Descriptor::write_batch`].
+    unsafe fn write_mapped(&self, pieces: &[Piece], data: *const u8) -> bool {
+        let Some(mapping) = mapped_range(pieces).and_then(|range| self.map(range)) else {
+            return false;
+        };
         for piece in pieces {
+            // SAFETY: the range has every piece in it; readable by the caller's promise.
+            unsafe { mapping.store(piece.offset, data.add(piece.at), piece.bytes) };
+        }
+        mapping.is_whole()
+    }
+
+    /// Writes each piece by a call.
+    ///
+    /// # Safety
+    /// As [`Descriptor::write_batch`].
+    unsafe fn write_pieces(
+        &self,
+        pieces: &[Piece],
+        data: *const u8,
+        sieve: Sieve,
+    ) -> Result<(), IoError> {
+        for piece in pieces {
+            let lock = match sieve {
+                Sieve::Locked => Some(self.lock(false, piece.offset, piece.bytes as i64)?),
+                _ => None,
+            };
             // SAFETY: the caller's.
             unsafe { self.write_at(data.add(piece.at), piece.bytes, piece.offset)? };
+            drop(lock);
         }
+        Ok(())
+    }
+
+    /// Reads the range of pieces in ascending order, changes them there, and writes it back.
+    ///
+    /// # Safety
+    /// As [`Descriptor::write_batch`].
+    unsafe fn write_sieved(
+        &self,
+        pieces: &[Piece],
+        data: *const u8,
+        room: &mut Vec<u8>,
+        sieve: Sieve,
+    ) -> Result<(), IoError> {
+        let Some(range) = range_of(pieces) else {
+            return Ok(());
+        };
+        let span = (range.end - range.start) as usize;
+        let lock = match sieve {
+            Sieve::Locked => Some(self.lock(true, range.start, span as i64)?),
+            _ => None,
+        };
+        if room.len() < span {
+            room.resize(span, 0);
+        }
+        // SAFETY: the room has so many bytes, and every piece lies in the range.
+        unsafe {
+            let there = self.read_at(room.as_mut_ptr(), span, range.start)?;
+            // Behind the end of the file there are zeros.
+            room[there..span].fill(0);
+            for piece in pieces {
+                let to = room.as_mut_ptr().add((piece.offset - range.start) as usize);
+                to.copy_from_nonoverlapping(data.add(piece.at), piece.bytes);
+            }
+            self.write_at(room.as_ptr(), span, range.start)?;
+        }
+        drop(lock);
         Ok(())
     }
 
@@ -110,8 +270,19 @@ impl Descriptor {
             return unsafe { self.read_at(to, len, offset) };
         }
         let mut batch: Vec<Piece> = Vec::new();
-        let (mut at, mut outcome) = (0, Ok(0));
-        let mut is_over = false;
+        // The bytes in batches that have been read, and after the first that was not whole no more.
+        let (mut at, mut done, mut failed, mut is_over) = (0, 0, None, false);
+        let mut read = |batch: &[Piece], at: usize| {
+            if is_over {
+                return;
+            }
+            // SAFETY: the pieces are `len` bytes in all.
+            match unsafe { self.read_batch(batch, to) } {
+                Ok(bytes) => done += bytes,
+                Err(error) => failed = Some(error),
+            }
+            is_over = done < at;
+        };
         view.for_each_piece(from, len as u64, |offset, bytes| {
             batch.push(Piece {
                 offset,
@@ -119,23 +290,16 @@ impl Descriptor {
                 at,
             });
             at += bytes as usize;
-            if batch.len() == BATCH && !is_over {
-                // SAFETY: the pieces are `len` bytes in all.
-                outcome = unsafe { self.read_batch(&batch, to) };
-                is_over = !matches!(outcome, Ok(done) if done == at);
-                batch.clear();
-            } else if is_over {
+            if batch.len() == BATCH {
+                read(&batch, at);
                 batch.clear();
             }
         });
-        if !is_over && !batch.is_empty() {
-            // SAFETY: as above.
-            outcome = unsafe { self.read_batch(&batch, to) };
-        }
-        outcome
+        read(&batch, at);
+        failed.map_or(Ok(done), Err)
     }
 
-    /// Reads pieces in their order; where in memory the bytes end that are there.
+    /// Reads pieces in their order, up to the end of the file; the bytes of them that are there.
     ///
     /// # Safety
     /// Every piece is writable where it belongs.
@@ -143,8 +307,11 @@ impl Descriptor {
         let mut room = Vec::new();
         let mut rest = pieces;
         let mut done = 0;
-        while let Some(first) = rest.first() {
-            let together = count_together(rest);
+        while !rest.is_empty() {
+            let together = match self.may_sieve() {
+                true => count_together(rest),
+                false => 1,
+            };
             let (now, later) = rest.split_at(together);
             // SAFETY: the caller's.
             let read = unsafe {
@@ -153,7 +320,7 @@ impl Descriptor {
                     _ => self.read_sieved(now, to, &mut room)?,
                 }
             };
-            done = first.at + read;
+            done += read;
             let whole: usize = now.iter().map(|piece| piece.bytes).sum();
             if read < whole {
                 break;
@@ -200,18 +367,49 @@ impl Descriptor {
     }
 }
 
+/// Names what is covered in batches of pieces.
+fn for_each_batch(covered: &Coverage, mut visit: impl FnMut(&[Piece])) {
+    let mut batch: Vec<Piece> = Vec::new();
+    covered.for_each_stretch(|offset, bytes| {
+        batch.push(Piece {
+            offset,
+            bytes: bytes as usize,
+            at: (offset - covered.start()) as usize,
+        });
+        if batch.len() == BATCH {
+            visit(&batch);
+            batch.clear();
+        }
+    });
+    if !batch.is_empty() {
+        visit(&batch);
+    }
+}
+
+/// The range of the file that pieces lie in.
+fn range_of(pieces: &[Piece]) -> Option<Range<i64>> {
+    let low = pieces.iter().map(|piece| piece.offset).min()?;
+    let high = pieces
+        .iter()
+        .map(|piece| piece.offset + piece.bytes as i64)
+        .max()?;
+    Some(low..high)
+}
+
+/// Whether reading and writing the whole range costs less than a call for each of these pieces.
+fn is_sieved(pieces: &[Piece]) -> bool {
+    let span = range_of(pieces).map_or(0, |range| range.end - range.start);
+    pieces.len() >= SIEVED_PIECES && 2 * span < pieces.len() as i64 * CALL_BYTES
+}
+
 /// The range of the file that pieces lie in, where storing them through a mapping of it costs less than a call for
 /// each: a page of it costs about as much as a call.
 fn mapped_range(pieces: &[Piece]) -> Option<Range<i64>> {
     if pieces.len() < MAPPED_PIECES {
         return None;
     }
-    let low = pieces.iter().map(|piece| piece.offset).min()?;
-    let high = pieces
-        .iter()
-        .map(|piece| piece.offset + piece.bytes as i64)
-        .max()?;
-    ((high - low) / CALL_BYTES < pieces.len() as i64 / 4).then_some(low..high)
+    let range = range_of(pieces)?;
+    ((range.end - range.start) / CALL_BYTES < pieces.len() as i64 / 4).then_some(range)
 }
 
 /// How many of the first pieces are read by one call: while they ascend, and a gap costs less than a call.
@@ -256,10 +454,12 @@ mod tests {
         #[test]
         fn transfer__agrees_with_a_map_of_bytes(
             displacement in 0i64..5000, len in 1u64..2000, wide in any::<bool>(), gap in 0u64..9000, from in 0u64..3000,
-            bytes in 0usize..20000, size in 0i64..60000,
+            bytes in 0usize..20000, size in 0i64..60000, maps in any::<bool>(),
+            sieve in prop::sample::select(vec![Sieve::Never, Sieve::Locked, Sieve::Held]),
         ) {
             let (len, gap) = if wide { (len, gap) } else { (1 + len % 20, gap % 60) };
             let (file, path) = scratch("transfer");
+            file.set_mapping(maps);
             crate::delete(&path).unwrap();
             let block = Layout::contiguous(len).unwrap().resized(0, (len + gap) as i64).unwrap();
             let view = View::new(displacement, Arc::new(block));
@@ -274,7 +474,7 @@ mod tests {
             });
             // SAFETY: buffers of so many bytes.
             unsafe {
-                file.write_view(&view, from, data.as_ptr(), bytes).unwrap();
+                file.write_view(&view, from, data.as_ptr(), bytes, sieve).unwrap();
                 prop_assert_eq!(file.size().unwrap() as usize, model.len());
                 let mut all = vec![0u8; model.len()];
                 file.read_at(all.as_mut_ptr(), all.len(), 0).unwrap();
@@ -287,5 +487,94 @@ mod tests {
                 prop_assert_eq!(&back[..bytes.min(read)], &data[..bytes.min(read)]);
             }
         }
+    }
+
+    #[test]
+    fn covered__bytes_are_written_and_read_at_their_places() {
+        let (file, path) = scratch("covered");
+        crate::delete(&path).unwrap();
+        for (maps, sieve) in [
+            (true, Sieve::Never),
+            (false, Sieve::Never),
+            (false, Sieve::Locked),
+        ] {
+            file.set_mapping(maps);
+            file.set_size(0).unwrap();
+            file.set_size(9000).unwrap();
+            let mut covered = Coverage::new(100..9100);
+            let mut model = vec![0u8; 9100];
+            let window: Vec<u8> = (0..9000).map(|i| (i % 251) as u8 + 1).collect();
+            for run in [(100, 7, 40, 200), (8500, 300, 0, 1), (9000, 100, 0, 1)] {
+                let (offset, len, stride, count) = run;
+                covered.add(&crate::Run {
+                    offset,
+                    len,
+                    stride,
+                    count,
+                });
+                for at in (0..count as i64).flat_map(|i| {
+                    let start = offset + i * stride;
+                    start..start + len as i64
+                }) {
+                    model[at as usize] = window[at as usize - 100];
+                }
+            }
+            // SAFETY: buffers of so many bytes.
+            unsafe {
+                file.write_covered(&covered, window.as_ptr(), sieve)
+                    .unwrap();
+                let mut all = vec![9u8; 9100];
+                assert_eq!(file.read_at(all.as_mut_ptr(), 9100, 0).unwrap(), 9100);
+                assert!(all == model);
+                let mut back = vec![0u8; 9000];
+                assert!(file.read_covered(&covered, back.as_mut_ptr()).unwrap());
+                assert!(back == model[100..]);
+                file.set_size(9050).unwrap();
+                assert!(!file.read_covered(&covered, back.as_mut_ptr()).unwrap());
+            }
+        }
+    }
+
+    #[test]
+    fn write__survives_a_file_that_is_cut_off_meanwhile() {
+        use std::sync::atomic::{AtomicBool, Ordering};
+        let (file, path) = scratch("cut");
+        let how = Opening {
+            read: true,
+            write: true,
+            create: false,
+            exclusive: false,
+            mode: 0,
+        };
+        let other = Descriptor::open(&path, how).unwrap();
+        crate::delete(&path).unwrap();
+        let eight = Layout::contiguous(8).unwrap().resized(0, 32).unwrap();
+        let view = View::new(0, Arc::new(eight));
+        let data: Vec<u8> = (0..1 << 16).map(|i| (i % 251) as u8).collect();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    other.set_size(0).unwrap();
+                }
+            });
+            for _ in 0..100 {
+                // SAFETY: data of so many bytes.
+                unsafe {
+                    file.write_view(&view, 0, data.as_ptr(), data.len(), Sieve::Never)
+                        .unwrap()
+                };
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        let mut back = vec![0u8; data.len()];
+        // SAFETY: buffers of so many bytes.
+        unsafe {
+            file.write_view(&view, 0, data.as_ptr(), data.len(), Sieve::Never)
+                .unwrap();
+            let read = file.read_view(&view, 0, back.as_mut_ptr(), back.len());
+            assert_eq!(read.unwrap(), data.len());
+        }
+        assert!(back == data);
     }
 }

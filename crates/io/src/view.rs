@@ -3,7 +3,9 @@
 //! A view is a displacement and a layout that is repeated without end. Nothing is unrolled: setting a view of any
 //! number of blocks costs nothing, and an access walks the blocks that it touches alone.
 
+use crate::runs::{Run, RunList};
 use fastpath_base::layout::Layout;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A view. Its bytes are counted from 0: byte `position` is somewhere in the file ([`View::offset_of`]).
@@ -12,6 +14,12 @@ pub struct View {
     displacement: i64,
     filetype: Arc<Layout>,
 }
+
+/// Bytes of an access that are looked at to learn how large its pieces are.
+const SAMPLE: u64 = 1 << 14;
+
+/// Bytes of a view that are walked at first to find runs; where few runs say it all, twice as many the next time.
+const WALK: u64 = 1 << 16;
 
 /// Elements of the filetype: as many as anyone could ask for.
 const ENDLESS: u64 = u64::MAX;
@@ -95,6 +103,57 @@ impl View {
             }
         }
         start + low
+    }
+
+    /// Whether later bytes of the view lie behind earlier ones in the file, all of them: the part that lies in a range
+    /// of the file is one range of the view then.
+    pub fn is_ascending(&self) -> bool {
+        let layout = &self.filetype;
+        layout.is_ascending() && layout.extent() >= layout.true_extent()
+    }
+
+    /// Which of the bytes `within` of an ascending view lie in a window of the file.
+    pub fn positions_in(&self, window: &Range<i64>, within: Range<u64>) -> Range<u64> {
+        let place = |offset| self.bytes_before(offset).clamp(within.start, within.end);
+        match window.is_empty() {
+            true => within.start..within.start,
+            false => place(window.start)..place(window.end),
+        }
+    }
+
+    /// How many bytes a piece of the range has, by its first ones; a large number where they are one piece.
+    pub fn piece_bytes(&self, from: u64, len: u64) -> u64 {
+        if self.dense_offset(from).is_some() {
+            return len;
+        }
+        let (sample, mut pieces) = (len.min(SAMPLE), 0);
+        self.for_each_piece(from, sample, |_, _| pieces += 1);
+        match pieces {
+            1 => len,
+            pieces => sample / pieces.max(1),
+        }
+    }
+
+    /// The first runs of an ascending view from byte `from` on, `most` at most, and the bytes in them: `len`, or fewer
+    /// where it takes more runs.
+    pub fn runs(&self, from: u64, len: u64, most: usize) -> (Vec<Run>, u64) {
+        let mut list = RunList::new(most);
+        let (mut done, mut step) = (0, WALK);
+        while done < len && !list.is_full() {
+            let now = step.min(len - done);
+            self.filetype
+                .for_each_run(ENDLESS, from + done, now, |run| {
+                    list.add(Run {
+                        offset: run.offset.wrapping_add(self.displacement),
+                        len: run.len,
+                        stride: run.stride,
+                        count: run.count,
+                    })
+                });
+            done += now;
+            step = step.saturating_mul(2);
+        }
+        (list.runs, list.bytes)
     }
 
     /// Names the pieces of the file that hold bytes `from..from + len` of the view, in their order: offset and bytes.
@@ -190,6 +249,22 @@ mod tests {
             for offset in 0..60 {
                 let before = all.iter().filter(|&&at| at < offset).count() as u64;
                 prop_assert_eq!(view.bytes_before(offset), before);
+            }
+            prop_assert!(view.is_ascending());
+            let (runs, covered) = view.runs(from, bytes, 3);
+            let listed: Vec<i64> = runs
+                .iter()
+                .flat_map(|run| (0..run.count as i64).map(move |i| run.offset + i * run.stride))
+                .zip(runs.iter().flat_map(|run| vec![run.len as i64; run.count as usize]))
+                .flat_map(|(at, len)| at..at + len)
+                .collect();
+            prop_assert!(runs.len() == 3 || covered == bytes);
+            prop_assert_eq!(&listed[..], &walked[..covered as usize]);
+            for window in [0..30, 17..25, 5..5, 40..90] {
+                let inside = view.positions_in(&window, from..from + bytes);
+                let there: Vec<i64> = walked.iter().copied().filter(|at| window.contains(at)).collect();
+                let named = inside.start as usize..inside.end as usize;
+                prop_assert_eq!(&all[named], &there[..]);
             }
         }
     }

@@ -11,6 +11,7 @@ mod fortran;
 mod keepers;
 mod packing;
 mod predefined;
+mod rebuild;
 #[cfg(test)]
 mod recreate;
 mod signature;

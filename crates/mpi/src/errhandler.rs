@@ -235,6 +235,7 @@ fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
             comm: None,
         };
     }
+    let scope = error.file().map_or(scope, Scope::File);
     let wanted = match (error.comm(), scope) {
         (Some(comm), _) => p.comm_of_request(comm),
         (None, Scope::Comm(comm)) => p.comms.get(comm),

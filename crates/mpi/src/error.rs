@@ -16,6 +16,7 @@ struct Info {
     code: i32,
     message: String,
     comm: Option<usize>,
+    file: Option<usize>,
     handler: Option<usize>,
     peer: Option<i32>,
     tag: Option<i32>,
@@ -35,6 +36,7 @@ impl Error {
             code,
             message,
             comm: None,
+            file: None,
             handler: None,
             peer: None,
             tag: None,
@@ -59,6 +61,25 @@ impl Error {
     pub fn on_comm(mut self, comm: usize) -> Self {
         self.0.comm = Some(comm);
         self
+    }
+
+    /// Raises the error on a file (its error handler), whatever the arguments of the call say.
+    #[must_use]
+    pub fn on_file(mut self, file: usize) -> Self {
+        self.0.file = Some(file);
+        self
+    }
+
+    /// Raises the error on the object that another one is raised on.
+    #[must_use]
+    pub fn on_object_of(mut self, other: &Error) -> Self {
+        (self.0.comm, self.0.file) = (other.0.comm, other.0.file);
+        self
+    }
+
+    /// The file that [`Error::on_file`] named.
+    pub fn file(&self) -> Option<usize> {
+        self.0.file
     }
 
     /// Raises the error on an error handler itself, of a call that makes the object which is to have it.

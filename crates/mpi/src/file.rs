@@ -6,13 +6,15 @@
 //! ([`shared`]): nothing of it lies in a file system.
 
 pub mod access;
+mod collective;
 mod failure;
 pub mod hints;
 pub mod manage;
 pub mod open;
-mod representation;
+pub mod representation;
 pub mod shared;
 pub mod split;
+mod two_phase;
 
 pub use failure::Refused;
 
@@ -24,6 +26,7 @@ use crate::process::Process;
 use crate::status::Status;
 use fastpath_io::{Descriptor, View};
 use hints::Hints;
+use representation::Representation;
 use shared::SharedPointer;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -36,19 +39,18 @@ pub struct Shown {
     pub etype: Rc<Datatype>,
     /// What is repeated.
     pub filetype: Rc<Datatype>,
-    /// The data representation's name: "native", "internal" or "external32".
-    pub representation: &'static str,
+    /// How numbers lie in the file.
+    pub representation: Representation,
+    /// Bytes of an etype in the file.
+    pub(crate) unit: u64,
+    /// Whether later bytes of the view lie behind earlier ones in the file.
+    pub is_ascending: bool,
 }
 
 impl Shown {
     /// Bytes of an etype in the file.
     pub fn unit(&self) -> u64 {
-        self.etype.layout().size().max(1)
-    }
-
-    /// Whether numbers have the portable form in the file.
-    pub fn is_portable(&self) -> bool {
-        self.representation == "external32"
+        self.unit.max(1)
     }
 
     /// Etypes of the view before byte `offset` of the file, rounded up.
@@ -71,7 +73,7 @@ pub struct File {
     path: std::ffi::CString,
     /// The access mode.
     pub amode: i32,
-    descriptor: RefCell<Option<Descriptor>>,
+    descriptor: RefCell<Option<Rc<Descriptor>>>,
     hints: RefCell<Hints>,
     shown: RefCell<Rc<Shown>>,
     /// The individual file pointer, in etypes of the view.
@@ -80,6 +82,8 @@ pub struct File {
     pointer: RefCell<SharedPointer>,
     /// The split collective access under way, and how it has ended.
     pending: Cell<Option<(split::Which, Status)>>,
+    /// Memory that collective accesses use, kept from one to the next.
+    buffer: RefCell<Vec<u8>>,
 }
 
 /// The file behind a handle.

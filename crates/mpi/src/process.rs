@@ -21,7 +21,7 @@ use crate::session::Session;
 use crate::table::Table;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_base::trace;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ops::Deref;
 use std::rc::Rc;
 
@@ -67,6 +67,8 @@ pub struct Process {
     pub wins: Table<crate::win::window::Window>,
     /// Open files.
     pub files: Table<crate::file::File>,
+    /// Data representations that the program has registered.
+    pub representations: RefCell<Vec<Rc<crate::file::representation::Registered>>>,
     /// Attribute keys. Their "handles" are the keyval numbers.
     pub keyvals: Table<Keyval>,
     /// Context numbers for the communicators this process leads.
@@ -228,6 +230,7 @@ impl Process {
             errhandlers: Table::new(),
             wins: Table::new(),
             files: Table::new(),
+            representations: RefCell::new(Vec::new()),
             keyvals: Table::new(),
             contexts: Pool::new(),
             environment: Environment::new(),

@@ -73,7 +73,7 @@ extern int world_rank, world_ranks;
 extern bool any_wrong; /* a check failed */
 const struct test *find_test(const char *name);
 extern const struct test pairwise_tests[], collective_tests[], rma_tests[], hpcc_tests[], scaling_tests[],
-    resource_tests[], first_tests[];
+    resource_tests[], first_tests[], file_tests[];
 
 /* ---- events.c ---- */
 

@@ -10,7 +10,7 @@ bool any_wrong;
 
 static const struct test *const tables[] = {pairwise_tests, rma_tests,     collective_tests,
                                           hpcc_tests,     scaling_tests, resource_tests,
-                                          first_tests};
+                                          first_tests,    file_tests};
 
 const struct test *find_test(const char *name) {
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)

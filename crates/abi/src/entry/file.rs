@@ -5,10 +5,13 @@ use super::datatype::insert;
 use super::group::store_group;
 use super::info::store_info;
 use super::{Count, load, read_bytes, read_text, store, store_text};
-use core::ffi::{c_char, c_int};
-use fastpath_mpi::consts::{MPI_ERR_BAD_FILE, MPI_FILE_NULL, MPI_MAX_DATAREP_STRING};
+use core::ffi::{c_char, c_int, c_void};
+use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_ERR_BAD_FILE, MPI_FILE_NULL, MPI_MAX_DATAREP_STRING};
 use fastpath_mpi::datatype::Datatype;
 use fastpath_mpi::errhandler::{Kind, Scope, call_errhandler, get_errhandler, set_errhandler};
+use fastpath_mpi::file::representation::{
+    self, Conversion, Convert, ExtentFunction, LargeConversion, Registered,
+};
 use fastpath_mpi::file::{find, open};
 use fastpath_mpi::info::find_hints;
 use fastpath_mpi::{Error, Process, Result};
@@ -125,7 +128,7 @@ pub fn file_set_info(p: &Process, fh: usize, info: usize) -> Result<()> {
 /// # Safety
 /// `info_used` is null or a variable.
 pub unsafe fn file_get_info(p: &Process, fh: usize, info_used: *mut usize) -> Result<()> {
-    let info = find(p, fh)?.info();
+    let info = find(p, fh)?.info(p);
     // SAFETY: by the contract of this function.
     unsafe { store_info(p, info_used, info) }
 }
@@ -148,6 +151,81 @@ pub unsafe fn file_set_view(
     let datarep = unsafe { read_text("datarep", datarep, MPI_MAX_DATAREP_STRING as usize) };
     let datarep = datarep.unwrap_or_default();
     file.set_view(p, disp, (etype, filetype), &datarep, find_hints(p, info))
+}
+
+/// `MPI_Register_datarep`
+///
+/// # Safety
+/// `datarep` is null or a string; the functions are null or of the types that the standard gives, and stay so.
+pub unsafe fn register_datarep(
+    p: &Process,
+    datarep: *const c_char,
+    read_conversion_fn: usize,
+    write_conversion_fn: usize,
+    dtype_file_extent_fn: usize,
+    extra_state: *mut c_void,
+) -> Result<()> {
+    // SAFETY: by the contract of this function; the option of a function pointer has null for none.
+    unsafe {
+        let convert = |function: usize| {
+            core::mem::transmute::<usize, Option<Conversion>>(function).map(Convert::Small)
+        };
+        let both = (convert(read_conversion_fn), convert(write_conversion_fn));
+        register(p, datarep, both, dtype_file_extent_fn, extra_state)
+    }
+}
+
+/// `MPI_Register_datarep_c`
+///
+/// # Safety
+/// As [`register_datarep`].
+pub unsafe fn register_datarep_c(
+    p: &Process,
+    datarep: *const c_char,
+    read_conversion_fn: usize,
+    write_conversion_fn: usize,
+    dtype_file_extent_fn: usize,
+    extra_state: *mut c_void,
+) -> Result<()> {
+    // SAFETY: as above.
+    unsafe {
+        let convert = |function: usize| {
+            core::mem::transmute::<usize, Option<LargeConversion>>(function).map(Convert::Large)
+        };
+        let both = (convert(read_conversion_fn), convert(write_conversion_fn));
+        register(p, datarep, both, dtype_file_extent_fn, extra_state)
+    }
+}
+
+/// # Safety
+/// As [`register_datarep`].
+unsafe fn register(
+    p: &Process,
+    datarep: *const c_char,
+    (read, write): (Option<Convert>, Option<Convert>),
+    extent: usize,
+    extra_state: *mut c_void,
+) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    let (name, extent) = unsafe {
+        let name = read_text("datarep", datarep, MPI_MAX_DATAREP_STRING as usize)?;
+        (
+            name,
+            core::mem::transmute::<usize, Option<ExtentFunction>>(extent),
+        )
+    };
+    let extent =
+        extent.ok_or_else(|| Error::new(MPI_ERR_ARG, "dtype_file_extent_fn is a null pointer"))?;
+    representation::register(
+        p,
+        Registered {
+            name,
+            read,
+            write,
+            extent,
+            extra_state,
+        },
+    )
 }
 
 /// A handle of a view's datatype: the predefined one, or a new one for the user to free.
@@ -175,7 +253,7 @@ pub unsafe fn file_get_view(
     let room = MPI_MAX_DATAREP_STRING as usize;
     // SAFETY: by the contract of this function.
     unsafe {
-        store_text(shown.representation, datarep, room, &mut length)?;
+        store_text(shown.representation.name(), datarep, room, &mut length)?;
         store(disp, shown.view.displacement())?;
         store(etype, handle_of(p, &shown.etype)?)?;
         store(filetype, handle_of(p, &shown.filetype)?)
@@ -234,7 +312,7 @@ pub unsafe fn file_get_type_extent<C: Count>(
     datatype: usize,
     extent: *mut C,
 ) -> Result<()> {
-    let bytes = find(p, fh)?.type_extent(&*p.datatype(datatype)?)?;
+    let bytes = find(p, fh)?.type_extent(p, &p.datatype(datatype)?)?;
     // SAFETY: by the contract of this function.
     unsafe { store(extent, C::from_i64_or_undefined(bytes)) }
 }

@@ -80,6 +80,7 @@ pub const FEATURES: &[&str] = &[
     "repeat",
     "spin-budget",
     "registrations",
+    "file-mapping",
 ];
 
 /// Forms of `FASTPATH_REPORT` beyond on and off.

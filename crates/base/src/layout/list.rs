@@ -14,6 +14,9 @@ const INLINE_ENTRIES: usize = 1024;
 /// A repeated list with no more entries than this in all is written out, which gives its pieces a chance to merge.
 const UNROLL_ENTRIES: u64 = 16;
 
+/// Entries of a list that are looked at to learn whether it ascends.
+const ASCENT_ENTRIES: u64 = 1 << 22;
+
 /// Loops may nest this deep; what is deeper is written out. Each level that repeats doubles the size at least,
 /// so only sharing without repetition could go beyond.
 const MAX_DEPTH: u32 = 96;
@@ -81,6 +84,16 @@ pub(super) struct List {
     total: u64,
 }
 
+/// The range of `count` copies of one, `stride` apart, the first moved by `offset`; none where they do not ascend.
+fn spread(offset: i64, (low, high): (i64, i64), stride: i64, count: u64) -> Option<(i64, i64)> {
+    let last = i64::try_from(count.checked_sub(1)?).ok()?;
+    if last > 0 && stride < high.checked_sub(low)? {
+        return None;
+    }
+    let (start, end) = (low.checked_add(offset)?, high.checked_add(offset)?);
+    Some((start, stride.checked_mul(last)?.checked_add(end)?))
+}
+
 impl List {
     /// `bytes` bytes in one piece; at most `i64::MAX`.
     pub fn dense(bytes: u64) -> Arc<List> {
@@ -124,6 +137,30 @@ impl List {
 
     pub fn total(&self) -> u64 {
         self.total
+    }
+
+    /// The range that the pieces lie in, where each lies behind the one before it; none for an empty list, or one with
+    /// more entries than are looked at.
+    pub fn ascent(&self) -> Option<(i64, i64)> {
+        if self.total > ASCENT_ENTRIES {
+            return None;
+        }
+        let mut all: Option<(i64, i64)> = None;
+        for entry in &self.entries {
+            let (low, high) = match entry {
+                Entry::Block(b) => {
+                    spread(b.offset, (0, i64::try_from(b.len).ok()?), b.stride, b.count)?
+                }
+                Entry::Loop(l) => spread(l.offset, l.body.ascent()?, l.stride, l.count)?,
+            };
+            let start = match all {
+                None => low,
+                Some((start, end)) if end <= low => start,
+                Some(_) => return None,
+            };
+            all = Some((start, high));
+        }
+        all
     }
 
     /// `count` copies of this list, `stride` bytes apart.

@@ -246,7 +246,7 @@ pub(super) async unsafe fn send_to_all<F: Fabric>(f: &F, data: Vector<'_>) -> Re
 }
 
 /// Operations under way together. Whatever fails, all have ended when [`Batch::finish`] returns.
-pub(super) struct Batch<'f, F: Fabric> {
+pub(crate) struct Batch<'f, F: Fabric> {
     fabric: &'f F,
     /// The first of them, and the others: few need no allocation.
     first: [Option<F::Ticket>; FEW],
@@ -259,7 +259,7 @@ const FEW: usize = 8;
 
 impl<'f, F: Fabric> Batch<'f, F> {
     /// None yet.
-    pub(super) fn new(fabric: &'f F) -> Self {
+    pub(crate) fn new(fabric: &'f F) -> Self {
         Batch {
             fabric,
             first: [const { None }; FEW],
@@ -272,7 +272,7 @@ impl<'f, F: Fabric> Batch<'f, F> {
     ///
     /// # Safety
     /// The data is readable and unchanged until [`Batch::finish`] has returned.
-    pub(super) unsafe fn send(&mut self, to: u32, data: Vector<'_>) {
+    pub(crate) unsafe fn send(&mut self, to: u32, data: Vector<'_>) {
         if data.bytes() > 0 && self.result.is_ok() {
             // SAFETY: the same contract.
             let started = unsafe { self.fabric.start_send(to, data.buffer()) };
@@ -284,7 +284,7 @@ impl<'f, F: Fabric> Batch<'f, F> {
     ///
     /// # Safety
     /// The memory is writable and unused until [`Batch::finish`] has returned.
-    pub(super) unsafe fn recv(&mut self, from: u32, data: Vector<'_>) {
+    pub(crate) unsafe fn recv(&mut self, from: u32, data: Vector<'_>) {
         if data.bytes() > 0 && self.result.is_ok() {
             // SAFETY: the same contract.
             let started = unsafe { self.fabric.start_recv(from, data.buffer()) };
@@ -304,7 +304,7 @@ impl<'f, F: Fabric> Batch<'f, F> {
 
     /// Waits for all; returns the first error.
     #[must_use = "an operation may have failed"]
-    pub(super) async fn finish(&mut self) -> Result {
+    pub(crate) async fn finish(&mut self) -> Result {
         let mut waited = Ok(());
         for index in 0..FEW {
             if let Some(ticket) = self.first[index].take() {

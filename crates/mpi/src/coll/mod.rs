@@ -22,14 +22,14 @@ mod bcast;
 mod block;
 mod calls;
 mod choose;
-mod fabric;
+pub(crate) mod fabric;
 mod form;
 mod gather;
 mod halving;
 mod inter;
 mod local;
 mod neighbor;
-mod nonblocking;
+pub(crate) mod nonblocking;
 pub mod pair;
 mod reduce;
 mod reduce_scatter;
@@ -38,10 +38,10 @@ mod scan;
 mod scatter;
 mod scratch;
 #[cfg(test)]
-mod simulator;
+pub(crate) mod simulator;
 #[cfg(test)]
 mod tests;
-mod vector;
+pub(crate) mod vector;
 
 pub(crate) use agreement::{compare_calls, refuse_call};
 pub use arguments::{Block, Blocks, Collective, Operands, Side, TypedBlocks};

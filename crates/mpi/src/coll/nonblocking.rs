@@ -224,6 +224,24 @@ impl Fabric for Outstanding {
     }
 }
 
+/// What a call ends with.
+pub(crate) trait Outcome {
+    /// The status of its request.
+    fn status(self) -> Status;
+}
+
+impl Outcome for () {
+    fn status(self) -> Status {
+        request::empty_status()
+    }
+}
+
+impl Outcome for Status {
+    fn status(self) -> Status {
+        self
+    }
+}
+
 /// A call under way, or a persistent one between two.
 struct Running<F, M> {
     algorithm: Block<F>,
@@ -236,10 +254,11 @@ struct Running<F, M> {
     awaited: RequestId,
 }
 
-impl<F, M> Operation for Running<F, M>
+impl<F, M, T> Operation for Running<F, M>
 where
-    F: Future<Output = Result>,
+    F: Future<Output = Result<T>>,
     M: Fn() -> F,
+    T: Outcome,
 {
     fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
         let Some(algorithm) = self.algorithm.get() else {
@@ -257,7 +276,8 @@ where
                 self.algorithm.clear();
                 self.awaited = 0;
                 Some(match result {
-                    Ok(()) => Ok(request::empty_status()),
+                    Ok(outcome) => Ok(outcome.status()),
+                    Err(error) if error.file().is_some() => Err(error),
                     Err(error) => Err(error.on_comm(self.comm)),
                 })
             }
@@ -334,6 +354,61 @@ pub(super) unsafe fn start<C: Collective + 'static>(
         unsafe { call.run(&f).await }
     });
     begin(p, running)
+}
+
+/// Begins a call of this library on a communicator, whose request has a status; returns its request.
+///
+/// # Errors
+/// `MPI_ERR_OTHER` where there are no more requests.
+pub(crate) fn start_status<F>(
+    p: &Process,
+    comm: Rc<Comm>,
+    call: impl FnOnce(Outstanding) -> F,
+) -> Result<usize>
+where
+    F: Future<Output = Result<Status>> + 'static,
+{
+    let handle = comm.handle.get();
+    let f = Outstanding::with(comm, Channel::take_tag);
+    let mut running = Running::<F, fn() -> F> {
+        algorithm: Block::new(f.spare()),
+        make: None,
+        call: p.call.get(),
+        comm: handle,
+        calls_back: false,
+        awaited: 0,
+    };
+    running.algorithm.fill(|| call(f));
+    let ended = running.poll(p);
+    request::make_operation(p, Box::new(Begun { running, ended }))
+}
+
+/// A call that has been polled once, and may have ended.
+struct Begun<R> {
+    running: R,
+    ended: Option<Result<Status>>,
+}
+
+impl<R: Operation> Operation for Begun<R> {
+    fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
+        self.ended.take().or_else(|| self.running.poll(p))
+    }
+
+    fn watch(&self) -> Watch {
+        self.running.watch()
+    }
+
+    fn comm(&self) -> Option<usize> {
+        self.running.comm()
+    }
+
+    fn cancel(&mut self, p: &Process) -> Result {
+        self.running.cancel(p)
+    }
+
+    fn check_free(&self) -> Result {
+        self.running.check_free()
+    }
 }
 
 /// Polls a call for the first time. It may end at once; then it needs no request of its own.

@@ -14,7 +14,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// When a send ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(crate) enum Mode {
     /// At once.
     Eager,
     /// When the message has been received.
@@ -48,13 +48,13 @@ struct World {
 }
 
 /// One rank's way to the others.
-pub(super) struct Rank<'w> {
+pub(crate) struct Rank<'w> {
     world: &'w World,
     rank: u32,
 }
 
 /// Runs `body` on every rank; returns what each returned.
-pub(super) fn run<R: Send>(ranks: u32, mode: Mode, body: impl Fn(&Rank<'_>) -> R + Sync) -> Vec<R> {
+pub(crate) fn run<R: Send>(ranks: u32, mode: Mode, body: impl Fn(&Rank<'_>) -> R + Sync) -> Vec<R> {
     let pairs = (ranks * ranks) as usize;
     let state = State {
         sends: (0..pairs).map(|_| VecDeque::new()).collect(),

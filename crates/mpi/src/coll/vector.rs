@@ -10,19 +10,19 @@ use std::sync::{Arc, LazyLock};
 
 /// `count` elements of a layout at an address.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Vector<'a> {
+pub(crate) struct Vector<'a> {
     /// The first element's origin.
-    pub(super) ptr: *mut u8,
+    pub(crate) ptr: *mut u8,
     /// Number of elements.
-    pub(super) count: u64,
+    pub(crate) count: u64,
     /// What an element is.
-    pub(super) layout: &'a Arc<Layout>,
+    pub(crate) layout: &'a Arc<Layout>,
 }
 
 impl<'a> Vector<'a> {
     /// The buffer of a call, checked: count, datatype, address.
     #[inline]
-    pub(super) fn new(buf: *const u8, count: i64, datatype: &'a Datatype) -> Result<Self> {
+    pub(crate) fn new(buf: *const u8, count: i64, datatype: &'a Datatype) -> Result<Self> {
         let layout = datatype.layout();
         let fits = count >= 0 && layout.total_bytes(count as u64).is_some();
         let usable = datatype.is_committed() && datatype.is_supported();
@@ -40,7 +40,7 @@ impl<'a> Vector<'a> {
 
     /// Elements whose number and layout have been checked.
     #[inline]
-    pub(super) fn at(ptr: *const u8, count: u64, layout: &'a Arc<Layout>) -> Self {
+    pub(crate) fn at(ptr: *const u8, count: u64, layout: &'a Arc<Layout>) -> Self {
         Vector {
             ptr: ptr.cast_mut(),
             count,
@@ -49,7 +49,7 @@ impl<'a> Vector<'a> {
     }
 
     /// `bytes` bytes without structure.
-    pub(super) fn raw(ptr: *const u8, bytes: u64) -> Vector<'static> {
+    pub(crate) fn raw(ptr: *const u8, bytes: u64) -> Vector<'static> {
         static BYTE: LazyLock<Arc<Layout>> = LazyLock::new(|| Arc::new(Layout::basic(1, 1)));
         Vector {
             ptr: ptr.cast_mut(),
@@ -60,13 +60,13 @@ impl<'a> Vector<'a> {
 
     /// Data bytes.
     #[inline]
-    pub(super) fn bytes(&self) -> u64 {
+    pub(crate) fn bytes(&self) -> u64 {
         self.layout.size() * self.count
     }
 
     /// Elements `from..from + count`.
     #[inline]
-    pub(super) fn part(&self, from: u64, count: u64) -> Self {
+    pub(crate) fn part(&self, from: u64, count: u64) -> Self {
         Vector {
             ptr: offset(self.ptr, from, self.layout).cast_mut(),
             count,
@@ -76,7 +76,7 @@ impl<'a> Vector<'a> {
 
     /// As the transport takes it.
     #[inline]
-    pub(super) fn buffer(&self) -> Buffer {
+    pub(crate) fn buffer(&self) -> Buffer {
         match self.layout.dense_offset(self.count) {
             Some(at) => Buffer::contiguous(self.ptr.wrapping_offset(at as isize), self.bytes()),
             None => Buffer {
@@ -90,7 +90,7 @@ impl<'a> Vector<'a> {
 
     /// The address of the data where it is one piece of memory.
     #[inline]
-    pub(super) fn dense(&self) -> Option<*mut u8> {
+    pub(crate) fn dense(&self) -> Option<*mut u8> {
         self.layout
             .dense_offset(self.count)
             .map(|at| self.ptr.wrapping_offset(at as isize))
@@ -100,7 +100,7 @@ impl<'a> Vector<'a> {
     ///
     /// # Safety
     /// The elements are readable, `out` is writable; they do not overlap.
-    pub(super) unsafe fn pack(&self, out: *mut u8) {
+    pub(crate) unsafe fn pack(&self, out: *mut u8) {
         let bytes = self.bytes() as usize;
         if bytes > 0 {
             // SAFETY: by contract; a slice of that many bytes exists since they are writable.
@@ -119,7 +119,7 @@ impl<'a> Vector<'a> {
     ///
     /// # Safety
     /// The elements are writable, `data` is readable; they do not overlap.
-    pub(super) unsafe fn unpack(&self, data: *const u8) {
+    pub(crate) unsafe fn unpack(&self, data: *const u8) {
         let bytes = self.bytes() as usize;
         if bytes > 0 {
             // SAFETY: by contract; a slice of that many bytes exists since they are readable.
@@ -140,7 +140,7 @@ impl<'a> Vector<'a> {
     /// # Safety
     /// `self` is readable and `to` writable; they do not overlap, or are the same elements.
     #[inline]
-    pub(super) unsafe fn copy_to(&self, to: Vector<'_>) -> Result {
+    pub(crate) unsafe fn copy_to(&self, to: Vector<'_>) -> Result {
         let bytes = self.bytes();
         if bytes > to.bytes() {
             return Err(truncated(bytes, to.bytes()));

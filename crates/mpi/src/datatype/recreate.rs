@@ -137,68 +137,9 @@ fn make_darray(
 
 /// The type that the contents describe, with its parts made again too.
 fn make_again(datatype: &Rc<Datatype>) -> Rc<Datatype> {
-    let c = datatype.contents();
-    let old: Vec<_> = c.types.iter().map(make_again).collect();
-    let (i, a, l) = (&*c.integers, &*c.addresses, &*c.large_counts);
-    let form = if l.is_empty() {
-        Form::Small
-    } else {
-        Form::Large
-    };
-    // Counts, and addresses behind them in the large form.
-    let counts = if form == Form::Small { i } else { l };
-    let n = counts.first().copied().unwrap_or(0) as usize;
-    let behind = |at: usize| if form == Form::Small { a } else { &l[at..] };
-    let made = match c.combiner {
-        Combiner::Named => return datatype.clone(),
-        Combiner::Dup => Ok(Datatype::duplicate(&old[0])),
-        Combiner::Contiguous => Datatype::contiguous(counts[0], &old[0], form),
-        Combiner::Vector => Datatype::vector(counts[0], counts[1], counts[2], &old[0], form),
-        Combiner::Hvector => Datatype::hvector(counts[0], counts[1], behind(2)[0], &old[0], form),
-        Combiner::Indexed => Datatype::indexed(&counts[1..=n], &counts[n + 1..], &old[0], form),
-        Combiner::Hindexed => Datatype::hindexed(&counts[1..=n], behind(n + 1), &old[0], form),
-        Combiner::IndexedBlock => Datatype::indexed_block(counts[1], &counts[2..], &old[0], form),
-        Combiner::HindexedBlock => Datatype::hindexed_block(counts[1], behind(2), &old[0], form),
-        Combiner::Struct => Datatype::structure(&counts[1..=n], behind(n + 1), old, form),
-        Combiner::Resized => {
-            let bounds = behind(0);
-            Datatype::resized(&old[0], bounds[0], bounds[1], form)
-        }
-        Combiner::Subarray => {
-            let d = i[0] as usize;
-            let (arrays, order) = match form {
-                Form::Small => (&i[1..=3 * d], i[3 * d + 1]),
-                Form::Large => (l, i[1]),
-            };
-            Datatype::subarray(
-                &arrays[..d],
-                &arrays[d..2 * d],
-                &arrays[2 * d..],
-                order as i32,
-                &old[0],
-                form,
-            )
-        }
-        Combiner::Darray => {
-            let d = i[2] as usize;
-            let (gsizes, rest) = match form {
-                Form::Small => (&i[3..3 + d], &i[3 + d..]),
-                Form::Large => (l, &i[3..]),
-            };
-            let array = DistributedArray {
-                size: i[0],
-                rank: i[1],
-                gsizes,
-                distribs: &rest[..d],
-                dargs: &rest[d..2 * d],
-                psizes: &rest[2 * d..3 * d],
-                order: rest[3 * d] as i32,
-            };
-            Datatype::darray(&array, &old[0], form)
-        }
-        other => unreachable!("{other:?} is not among the random types"),
-    };
-    Rc::new(made.expect("the arguments made a type before"))
+    let mut same = |named: &Rc<Datatype>, _| Ok::<_, TypeError>(named.clone());
+    let again = datatype.rebuild(&mut same);
+    again.expect("the arguments made a type before")
 }
 
 /// All data bytes in order.

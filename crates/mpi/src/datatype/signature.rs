@@ -166,6 +166,23 @@ impl Signature {
         })
     }
 
+    /// The basic types in it, each once.
+    pub fn basics(&self) -> Vec<Basic> {
+        let mut found = Vec::new();
+        self.find_basics(&mut found);
+        found
+    }
+
+    fn find_basics(&self, found: &mut Vec<Basic>) {
+        for item in &self.items {
+            match item {
+                Item::Run(basic, _) if found.contains(basic) => {}
+                Item::Run(basic, _) => found.push(*basic),
+                Item::Repeat(body, _) => body.find_basics(found),
+            }
+        }
+    }
+
     /// Calls `visit` for each run of one basic type, in order. The number of calls can be as large as the number of
     /// elements of one copy.
     pub fn for_each_run(&self, visit: &mut dyn FnMut(Basic, u64)) {

@@ -1,18 +1,21 @@
 //! Reading and writing (MPI 5.0, section 14.4).
 //!
-//! Every rank moves its own bytes; a collective access ends with one outcome for all. In atomic mode an access locks
-//! the range of the file that it touches.
+//! Every rank moves its own bytes, or a collective access moves those of all ([`super::collective`]). In atomic mode an
+//! access locks the range of the file that it touches.
 #![allow(unsafe_code)]
 
-use super::representation::{self, memory_bytes};
-use super::{File, Refused};
+use super::representation::move_converted;
+use super::{File, Refused, collective};
+use crate::channel::Channel;
+use crate::coll::fabric::drive;
+use crate::coll::nonblocking::start_status;
 use crate::consts::*;
-use crate::datatype::Datatype;
+use crate::datatype::{Datatype, Kept};
 use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::request::{Operation, make_operation};
 use crate::status::Status;
-use fastpath_io::Descriptor;
+use fastpath_io::{Descriptor, Sieve, Switch, View};
 use std::rc::Rc;
 
 /// Bytes that are packed or unpacked at a time where memory has gaps.
@@ -49,13 +52,28 @@ pub struct Access {
 }
 
 /// An access whose arguments have been checked.
-struct Checked {
-    datatype: Rc<Datatype>,
-    count: u64,
+pub(super) struct Checked {
+    /// With the handle, for a function of the program that converts.
+    datatype: Kept,
+    pub(super) count: u64,
     /// Bytes in the file.
-    bytes: u64,
+    pub(super) bytes: u64,
     /// The same in etypes.
     units: i64,
+}
+
+impl Checked {
+    /// Of the elements in memory.
+    pub(super) fn datatype(&self) -> &Datatype {
+        self.datatype.typed().0
+    }
+}
+
+/// An access that lies within what a file can have.
+pub(super) struct Located {
+    pub(super) checked: Checked,
+    /// The first byte of the view.
+    pub(super) start: u64,
 }
 
 impl File {
@@ -92,8 +110,8 @@ impl File {
             return Err(Error::new(MPI_ERR_BUFFER, "the buffer is null"));
         }
         let shown = self.shown();
-        let bytes = match shown.is_portable() {
-            true => datatype.external_size(access.count)? as u64,
+        let bytes = match self.converts(access.writes) {
+            true => shown.representation.file_bytes(&datatype, count)?,
             false => bytes,
         };
         let unit = shown.unit();
@@ -102,7 +120,7 @@ impl File {
             return Err(Error::new(MPI_ERR_ARG, text));
         }
         Ok(Checked {
-            datatype,
+            datatype: Kept::new(datatype, access.datatype),
             count,
             bytes,
             units: (bytes / unit) as i64,
@@ -144,24 +162,42 @@ impl File {
                 self.take_ordered(p, checked.as_ref().map_or(0, |checked| checked.units))
             }
         };
-        let datatype = checked.as_ref().ok().map(|c| c.datatype.clone());
-        let own = checked.map_err(Refused::Other).and_then(|checked| {
-            // SAFETY: the caller's.
-            unsafe { self.transfer(access, &checked, from?) }
-        });
+        let located = checked.and_then(|checked| self.locate(checked, from?));
+        // The collective way may end after the program has freed the datatype.
+        let datatype = p.datatype(access.datatype).ok();
         let bytes = match access.collective {
-            true => self.agree(p, own)?,
-            false => own.map_err(|refused| self.explain(refused))?,
-        };
-        // The status tells of bytes in memory.
-        let in_memory = match &datatype {
-            Some(datatype) if self.shown().is_portable() => memory_bytes(datatype, bytes)?,
-            _ => bytes,
+            true => {
+                let f = Channel::next(p, &self.comm);
+                // SAFETY: the caller's.
+                drive(unsafe { collective::run(&f, self, access, located) })?
+            }
+            false => {
+                let own = located.map_err(Refused::Other);
+                // SAFETY: the caller's.
+                let own = own.and_then(|located| unsafe { self.transfer(access, &located) });
+                own.map_err(|refused| self.explain(refused))?
+            }
         };
         if access.place == Place::Individual {
             let units = (bytes / self.shown().unit()) as i64;
             self.position.set(self.position.get() + units);
         }
+        self.status_of(access, datatype.as_deref(), bytes)
+    }
+
+    /// The status of an access that has moved so many bytes of the file; it tells of bytes in memory.
+    fn status_of(
+        &self,
+        access: &Access,
+        datatype: Option<&Datatype>,
+        bytes: u64,
+    ) -> Result<Status> {
+        let in_memory = match datatype {
+            Some(datatype) if self.converts(access.writes) => {
+                self.shown().representation.memory_bytes(datatype, bytes)?
+            }
+            _ => bytes,
+        };
         Ok(Status::new(
             MPI_ANY_SOURCE,
             MPI_ANY_TAG,
@@ -170,55 +206,65 @@ impl File {
         ))
     }
 
-    /// Moves the bytes from etype `from` of the view on; how many.
-    ///
-    /// # Safety
-    /// As [`File::access`].
-    unsafe fn transfer(
-        &self,
-        access: &Access,
-        checked: &Checked,
-        from: i64,
-    ) -> std::result::Result<u64, Refused> {
+    /// Where in the view an access from etype `from` begins.
+    fn locate(&self, checked: Checked, from: i64) -> Result<Located> {
         let shown = self.shown();
         let start = u64::try_from(from)
             .ok()
             .and_then(|from| from.checked_mul(shown.unit()))
             .filter(|start| shown.view.can_reach(*start, checked.bytes));
-        let Some(start) = start else {
-            let text = match from < 0 {
-                true => format!("the offset {from} is negative"),
-                false => format!(
-                    "{} bytes at offset {from} of the view lie beyond what a file can have",
-                    checked.bytes
-                ),
-            };
-            return Err(Error::new(MPI_ERR_ARG, text).into());
-        };
+        match start {
+            Some(start) => Ok(Located { checked, start }),
+            None => {
+                let text = match from < 0 {
+                    true => format!("the offset {from} is negative"),
+                    false => format!(
+                        "{} bytes at offset {from} of the view lie beyond what a file can have",
+                        checked.bytes
+                    ),
+                };
+                Err(Error::new(MPI_ERR_ARG, text))
+            }
+        }
+    }
+
+    /// Moves the bytes; how many.
+    ///
+    /// # Safety
+    /// As [`File::access`].
+    pub(super) unsafe fn transfer(
+        &self,
+        access: &Access,
+        located: &Located,
+    ) -> std::result::Result<u64, Refused> {
+        let (shown, Located { checked, start }) = (self.shown(), located);
         if checked.bytes == 0 {
             return Ok(0);
         }
         self.with_descriptor(|file| {
             let lock = match self.atomic.get() {
                 true => {
-                    let low = shown.view.offset_of(start).unwrap_or(0);
+                    let low = shown.view.offset_of(*start).unwrap_or(0);
                     let last = shown.view.offset_of(start + checked.bytes - 1);
                     let high = last.unwrap_or(low).max(low) + 1;
                     Some(file.lock(access.writes, low, high - low)?)
                 }
                 false => None,
             };
+            let to = Target {
+                file,
+                view: &shown.view,
+                start: *start,
+                sieve: self.sieve(),
+            };
             // SAFETY: the caller's.
             let moved = unsafe {
-                match shown.is_portable() {
-                    true => representation::move_portable(
-                        file,
-                        &shown.view,
-                        start,
-                        access,
-                        &checked.datatype,
-                    ),
-                    false => self.move_bytes(file, access, checked, start),
+                match self.converts(access.writes) {
+                    true => {
+                        let how = &shown.representation;
+                        move_converted(&to, how, access, checked.datatype())
+                    }
+                    false => move_bytes(&to, access, checked),
                 }
             };
             drop(lock);
@@ -226,76 +272,119 @@ impl File {
         })
     }
 
-    /// # Safety
-    /// As [`File::access`].
-    unsafe fn move_bytes(
-        &self,
-        file: &Descriptor,
-        access: &Access,
-        checked: &Checked,
-        start: u64,
-    ) -> std::result::Result<u64, Refused> {
-        let shown = self.shown();
-        let layout = checked.datatype.layout();
-        let (view, total) = (&shown.view, checked.bytes);
-        if let Some(offset) = layout.dense_offset(checked.count) {
-            let memory = access.buf.wrapping_offset(offset as isize);
-            // SAFETY: the elements are one piece of memory of so many bytes.
-            return unsafe {
-                match access.writes {
-                    true => file
-                        .write_view(view, start, memory, total as usize)
-                        .map(|()| total),
-                    false => file
-                        .read_view(view, start, memory, total as usize)
-                        .map(|read| read as u64),
-                }
-            }
-            .map_err(Refused::System);
+    /// Whether a write may write back what lies between its pieces.
+    pub(super) fn sieve(&self) -> Sieve {
+        let switch = self.hints.borrow().sieve();
+        match (self.atomic.get(), switch) {
+            (_, Switch::Disabled) => Sieve::Never,
+            (true, _) => Sieve::Held,
+            // A lock that keeps out writers alone needs a file that can be read.
+            (false, Switch::Enabled) if self.has_mode(MPI_MODE_RDWR) => Sieve::Locked,
+            (false, _) => Sieve::Never,
         }
-        let mut stage = vec![0u8; total.min(STAGE_BYTES) as usize];
-        let mut done = 0;
-        while done < total {
-            let now = (total - done).min(STAGE_BYTES) as usize;
-            let part = &mut stage[..now];
-            // SAFETY: the elements are readable or writable by the caller's promise, and apart from the stage, which
-            // has room for the part.
-            unsafe {
-                if access.writes {
-                    layout.pack(access.buf, checked.count, done, part);
-                    file.write_view(view, start + done, part.as_ptr(), now)?;
-                    done += now as u64;
-                } else {
-                    let read = file.read_view(view, start + done, part.as_mut_ptr(), now)?;
-                    layout.unpack(access.buf, checked.count, done, &part[..read]);
-                    done += read as u64;
-                    if read < now {
-                        break;
-                    }
-                }
-            }
-        }
-        Ok(done)
     }
+}
 
-    /// Reads or writes with a request. The bytes have moved when this returns; a collective access of this kind waits
-    /// for nobody.
+/// Where bytes come from or go to.
+pub(super) struct Target<'a> {
+    pub(super) file: &'a Descriptor,
+    pub(super) view: &'a View,
+    /// The first byte of the view.
+    pub(super) start: u64,
+    pub(super) sieve: Sieve,
+}
+
+/// Moves the bytes of an access as they are; how many.
+///
+/// # Safety
+/// As [`File::access`].
+unsafe fn move_bytes(
+    to: &Target<'_>,
+    access: &Access,
+    checked: &Checked,
+) -> std::result::Result<u64, Refused> {
+    let (file, view, start, sieve) = (to.file, to.view, to.start, to.sieve);
+    let layout = checked.datatype().layout();
+    let total = checked.bytes;
+    if let Some(offset) = layout.dense_offset(checked.count) {
+        let memory = access.buf.wrapping_offset(offset as isize);
+        // SAFETY: the elements are one piece of memory of so many bytes.
+        return unsafe {
+            match access.writes {
+                true => file
+                    .write_view(view, start, memory, total as usize, sieve)
+                    .map(|()| total),
+                false => file
+                    .read_view(view, start, memory, total as usize)
+                    .map(|read| read as u64),
+            }
+        }
+        .map_err(Refused::System);
+    }
+    let mut stage = vec![0u8; total.min(STAGE_BYTES) as usize];
+    let mut done = 0;
+    while done < total {
+        let now = (total - done).min(STAGE_BYTES) as usize;
+        let part = &mut stage[..now];
+        // SAFETY: the elements are readable or writable by the caller's promise, and apart from the stage, which
+        // has room for the part.
+        unsafe {
+            if access.writes {
+                layout.pack(access.buf, checked.count, done, part);
+                file.write_view(view, start + done, part.as_ptr(), now, sieve)?;
+                done += now as u64;
+            } else {
+                let read = file.read_view(view, start + done, part.as_mut_ptr(), now)?;
+                layout.unpack(access.buf, checked.count, done, &part[..read]);
+                done += read as u64;
+                if read < now {
+                    break;
+                }
+            }
+        }
+    }
+    Ok(done)
+}
+
+impl File {
+    /// Reads or writes with a request. Of an access of this rank alone the bytes have moved when this returns.
     ///
     /// # Errors
-    /// This rank's own.
+    /// Of an access of this rank alone its own; of a collective one the request has them.
     ///
     /// # Safety
-    /// As [`File::access`].
-    pub unsafe fn start(&self, p: &Process, access: &Access) -> Result<usize> {
+    /// As [`File::access`], until the request has completed.
+    pub unsafe fn start(self: Rc<Self>, p: &Process, access: &Access) -> Result<usize> {
+        if access.collective && self.comm.size() > 1 {
+            // SAFETY: the caller's.
+            return unsafe { self.start_collective(p, access) };
+        }
         // SAFETY: the caller's.
-        let status = unsafe {
-            let alone = Access {
-                collective: false,
-                ..*access
-            };
-            self.access(p, &alone)?
-        };
+        let status = unsafe { self.access(p, access)? };
         make_operation(p, Box::new(Moved(status)))
+    }
+
+    /// # Safety
+    /// As [`File::start`].
+    unsafe fn start_collective(self: Rc<Self>, p: &Process, access: &Access) -> Result<usize> {
+        let checked = self.check(p, access);
+        let from = match access.place {
+            Place::At(offset) => offset,
+            _ => self.position.get(),
+        };
+        if let (Place::Individual, Ok(checked)) = (access.place, &checked) {
+            self.position.set(from + checked.units);
+        }
+        let located = checked.and_then(|checked| self.locate(checked, from));
+        let (access, comm, handle) = (*access, self.comm.clone(), self.handle.get());
+        let datatype = p.datatype(access.datatype).ok();
+        start_status(p, comm, move |f| async move {
+            // SAFETY: the caller's.
+            let moved = unsafe { collective::run(&f, &self, &access, located).await };
+            let status =
+                moved.and_then(|bytes| self.status_of(&access, datatype.as_deref(), bytes));
+            status.map_err(|error| error.on_file(handle))
+        })
     }
 }
 

@@ -52,7 +52,7 @@ pub(super) fn explain(name: &str, rank: u32, error: &IoError) -> Error {
 }
 
 /// What a rank tells the others of its part: four words.
-fn to_words(own: &std::result::Result<(), Refused>) -> [u64; 4] {
+pub(super) fn to_words(own: &std::result::Result<(), Refused>) -> [u64; 4] {
     match own {
         Ok(()) => [0; 4],
         Err(Refused::System(e)) => [
@@ -88,6 +88,16 @@ fn from_words(name: &str, rank: u32, words: &[u64; 4]) -> Option<Error> {
     }
 }
 
+/// What a rank tells the others of its part, and what it keeps.
+pub(super) fn tell<T>(
+    own: std::result::Result<T, Refused>,
+) -> (Option<T>, std::result::Result<(), Refused>) {
+    match own {
+        Ok(value) => (Some(value), Ok(())),
+        Err(refused) => (None, Err(refused)),
+    }
+}
+
 /// The outcome of a collective call, the same on all members: the error of the first rank that has one.
 ///
 /// # Errors
@@ -98,25 +108,34 @@ pub(super) fn agree<T>(
     name: &str,
     own: std::result::Result<T, Refused>,
 ) -> Result<T> {
-    let (value, told) = match own {
-        Ok(value) => (Some(value), Ok(())),
-        Err(refused) => (None, Err(refused)),
-    };
+    let (value, told) = tell(own);
     let words = to_words(&told);
     let all = match comm.size() {
         1 => vec![words],
         _ => gather_all(&Channel::next(p, comm), words)?,
     };
-    let Some((first, error)) = (0..)
-        .zip(&all)
-        .find_map(|(rank, words)| Some((rank, from_words(name, rank, words)?)))
-    else {
-        return value.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a rank's error was lost"));
-    };
-    match told {
+    conclude(comm.rank, name, told, all.iter())?;
+    value.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a rank's error was lost"))
+}
+
+/// The outcome that all ranks' words make, of which this rank's say what `told` is.
+///
+/// # Errors
+/// The error of the first rank that has one.
+pub(super) fn conclude<'a>(
+    rank: u32,
+    name: &str,
+    told: std::result::Result<(), Refused>,
+    all: impl Iterator<Item = &'a [u64; 4]>,
+) -> Result {
+    let found = (0..)
+        .zip(all)
+        .find_map(|(rank, words)| Some((rank, from_words(name, rank, words)?)));
+    match (found, told) {
+        (None, _) => Ok(()),
         // In its own words.
-        Err(Refused::Other(own)) if first == comm.rank => Err(own),
-        _ => Err(error),
+        (Some((first, _)), Err(Refused::Other(own))) if first == rank => Err(own),
+        (Some((_, error)), _) => Err(error),
     }
 }
 

@@ -1,9 +1,10 @@
 //! Hints of files (MPI 5.0, section 14.2.8): those of the standard, and the `romio_` ones that programs set.
 //!
-//! A hint is kept where its value makes sense, and told again by `MPI_File_get_info`; others are ignored. `file_perm`
-//! is acted on; accesses are chosen by what they cost, and the hints about them are not needed.
+//! A hint is kept where its value makes sense, and told again by `MPI_File_get_info`; others are ignored. Those about
+//! permissions, collective buffering, data sieving and stripes are acted on, and told with the value in use.
 
 use crate::info::Info;
+use fastpath_io::Switch;
 
 #[derive(Clone, Copy)]
 enum Value {
@@ -46,6 +47,16 @@ const KNOWN: [(&str, Value); 21] = [
 /// Permissions of a file that is made, where no hint says otherwise.
 const DEFAULT_MODE: u32 = 0o666;
 
+/// Bytes of an aggregator's buffer, where no hint says otherwise.
+const DEFAULT_BUFFER: u64 = 4 << 20;
+/// The least and the most of them.
+const BUFFERS: std::ops::RangeInclusive<u64> = 4096..=1 << 31;
+
+/// Bytes that domains of aggregators begin at multiples of, where no stripe is known: a page.
+const DEFAULT_ALIGN: u64 = 4096;
+/// The most of them.
+const MOST_ALIGN: u64 = 1 << 40;
+
 /// The hints of a file that are in use.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hints {
@@ -70,22 +81,94 @@ impl Hints {
 
     /// Permissions of a file that is made.
     pub fn mode(&self) -> u32 {
-        let found = self.pairs.iter().find(|(key, _)| key == "file_perm");
-        found
-            .and_then(|(_, value)| u32::from_str_radix(value, 8).ok())
+        self.text("file_perm")
+            .and_then(|value| u32::from_str_radix(value, 8).ok())
             .unwrap_or(DEFAULT_MODE)
     }
 
-    /// What `MPI_File_get_info` returns for the file of that name.
-    pub fn describe(&self, name: &str) -> Info {
-        let mode = format!("{:o}", self.mode());
+    fn text(&self, key: &str) -> Option<&str> {
+        let found = self.pairs.iter().find(|(k, _)| k == key);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    fn number(&self, key: &str) -> Option<u64> {
+        self.text(key)?.parse().ok()
+    }
+
+    fn switch(&self, key: &str) -> Option<Switch> {
+        match self.text(key)? {
+            "enable" | "true" => Some(Switch::Enabled),
+            "disable" | "false" => Some(Switch::Disabled),
+            _ => Some(Switch::Automatic),
+        }
+    }
+
+    /// Whether ranks of a collective access exchange their bytes.
+    pub fn exchange(&self, writes: bool) -> Switch {
+        let own = match writes {
+            true => "romio_cb_write",
+            false => "romio_cb_read",
+        };
+        self.switch(own)
+            .or_else(|| self.switch("collective_buffering"))
+            .unwrap_or_default()
+    }
+
+    /// Whether writes with gaps may read what lies between and write it back.
+    pub fn sieve(&self) -> Switch {
+        self.switch("romio_ds_write").unwrap_or_default()
+    }
+
+    /// Whether reads with small gaps may read what lies between.
+    pub fn reads_between(&self) -> bool {
+        self.switch("romio_ds_read") != Some(Switch::Disabled)
+    }
+
+    /// Bytes of an aggregator's buffer.
+    pub fn buffer(&self) -> u64 {
+        self.number("cb_buffer_size")
+            .unwrap_or(DEFAULT_BUFFER)
+            .clamp(*BUFFERS.start(), *BUFFERS.end())
+    }
+
+    /// Ranks that read and write for others, where a hint says how many.
+    pub fn aggregators(&self) -> Option<u64> {
+        self.number("cb_nodes")
+    }
+
+    /// What domains of aggregators begin at multiples of, in bytes.
+    pub fn align(&self) -> u64 {
+        let stripe = self.number("striping_unit");
+        stripe.unwrap_or(DEFAULT_ALIGN).min(MOST_ALIGN)
+    }
+
+    /// What `MPI_File_get_info` returns for the file of that name, which has so many aggregators by itself.
+    pub fn describe(&self, name: &str, aggregators: u64) -> Info {
+        let told = |switch| match switch {
+            Switch::Enabled => "enable",
+            Switch::Disabled => "disable",
+            Switch::Automatic => "automatic",
+        };
+        let used = [
+            ("filename", name.to_owned()),
+            ("file_perm", format!("{:o}", self.mode())),
+            ("cb_buffer_size", self.buffer().to_string()),
+            (
+                "cb_nodes",
+                self.aggregators().unwrap_or(aggregators).to_string(),
+            ),
+            ("romio_cb_read", told(self.exchange(false)).to_owned()),
+            ("romio_cb_write", told(self.exchange(true)).to_owned()),
+            (
+                "romio_ds_read",
+                told(self.switch("romio_ds_read").unwrap_or_default()).to_owned(),
+            ),
+            ("romio_ds_write", told(self.sieve()).to_owned()),
+        ];
         let pairs = self.pairs.iter().map(|(k, v)| (k.as_str(), v.as_str()));
-        let own = pairs.filter(|(key, _)| *key != "file_perm");
-        Info::from_pairs(
-            [("filename", name), ("file_perm", &mode)]
-                .into_iter()
-                .chain(own),
-        )
+        let others = pairs.filter(|(key, _)| used.iter().all(|(k, _)| k != key));
+        let used = used.iter().map(|(k, v)| (*k, v.as_str()));
+        Info::from_pairs(used.chain(others))
     }
 }
 
@@ -123,14 +206,33 @@ mod tests {
             ("other", "1"),
         ]);
         assert_eq!(hints.mode(), 0o640);
-        let info = hints.describe("f");
+        let info = hints.describe("f", 2);
         let get = |key: &str| info.get(key.as_bytes()).unwrap().map(|v| v.into_vec());
         assert_eq!(get("cb_nodes").unwrap(), b"4");
         assert_eq!(get("romio_cb_read").unwrap(), b"disable");
         assert_eq!(get("file_perm").unwrap(), b"640");
         assert_eq!(get("filename").unwrap(), b"f");
-        assert_eq!((get("romio_ds_write"), get("other")), (None, None));
+        assert_eq!(get("romio_ds_write").unwrap(), b"automatic");
+        assert_eq!(get("cb_buffer_size").unwrap(), b"4194304");
+        assert_eq!(get("other"), None);
+        let none = merged(&[]).describe("f", 2);
+        assert_eq!(none.get(b"cb_nodes").unwrap().unwrap().into_vec(), b"2");
         assert_eq!(merged(&[]).mode(), 0o666);
+    }
+
+    #[test]
+    fn hints__say_how_ranks_access_together() {
+        let hints = merged(&[
+            ("collective_buffering", "false"),
+            ("romio_cb_read", "enable"),
+        ]);
+        assert_eq!(hints.exchange(true), Switch::Disabled);
+        assert_eq!(hints.exchange(false), Switch::Enabled);
+        assert_eq!(merged(&[]).exchange(true), Switch::Automatic);
+        assert_eq!(merged(&[("cb_buffer_size", "1")]).buffer(), 4096);
+        assert_eq!(merged(&[("striping_unit", "65536")]).align(), 65536);
+        assert!(merged(&[]).reads_between());
+        assert!(!merged(&[("romio_ds_read", "disable")]).reads_between());
     }
 
     proptest! {
@@ -138,7 +240,8 @@ mod tests {
         fn hints__of_any_text_are_taken_or_left(index in 0..KNOWN.len(), value in ".{0,30}") {
             let hints = merged(&[(KNOWN[index].0, &value)]);
             prop_assert!(hints.mode() <= 0o777);
-            prop_assert!(hints.describe("name").key_count() >= 2);
+            prop_assert!(BUFFERS.contains(&hints.buffer()) && hints.align() >= 1);
+            prop_assert!(hints.describe("name", 1).key_count() >= 2);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Size, view, position, hints and atomicity (MPI 5.0, sections 14.2 to 14.6).
 
+use super::representation::Representation;
 use super::{File, Refused, Shown};
 use crate::consts::*;
 use crate::datatype::Datatype;
@@ -19,8 +20,9 @@ impl File {
         &self,
         body: impl FnOnce(&Descriptor) -> std::result::Result<T, Refused>,
     ) -> std::result::Result<T, Refused> {
-        match &*self.descriptor.borrow() {
-            Some(descriptor) => body(descriptor),
+        let descriptor = self.descriptor.borrow().clone();
+        match descriptor {
+            Some(descriptor) => body(&descriptor),
             None => Err(Error::new(MPI_ERR_FILE, "the file is closed").into()),
         }
     }
@@ -102,13 +104,22 @@ impl File {
     /// The same on all ranks.
     pub fn set_info(&self, p: &Process, given: Result<Vec<(String, String)>>) -> Result {
         let given = self.agree(p, given.map_err(Refused::Other))?;
-        self.hints.borrow_mut().merge(given);
+        self.take_hints(given);
         Ok(())
     }
 
+    fn take_hints(&self, given: Vec<(String, String)>) {
+        self.hints.borrow_mut().merge(given);
+        if let Some(descriptor) = &*self.descriptor.borrow() {
+            descriptor.set_sieving(self.hints.borrow().reads_between());
+        }
+    }
+
     /// `MPI_File_get_info`.
-    pub fn info(&self) -> Info {
-        self.hints.borrow().describe(&self.name)
+    pub fn info(&self, p: &Process) -> Info {
+        self.hints
+            .borrow()
+            .describe(&self.name, self.aggregators(p))
     }
 
     /// World ranks of the members, and the own one (`MPI_File_get_group`).
@@ -151,7 +162,7 @@ impl File {
         let (shown, given) = self.agree(p, shown.map_err(Refused::Other))?;
         let unit = shown.etype.layout().extent() as u64;
         self.require_same(p, "the extent of the etype", unit)?;
-        self.hints.borrow_mut().merge(given);
+        self.take_hints(given);
         self.shown.replace(Rc::new(shown));
         self.position.set(0);
         self.move_shared(p, 0)
@@ -180,30 +191,18 @@ impl File {
             }
             displacement => displacement,
         };
-        let representation = match representation {
-            "native" => "native",
-            "internal" => "internal",
-            "external32" => "external32",
-            other => {
-                return Err(Error::new(
-                    MPI_ERR_UNSUPPORTED_DATAREP,
-                    format!(
-                        "the data representation \"{other}\" is not there: \
-                         \"native\", \"internal\" and \"external32\" are"
-                    ),
-                ));
-            }
-        };
+        let representation = Representation::find(p, representation)?;
         let (etype, filetype) = (p.datatype(etype)?, p.datatype(filetype)?);
         etype.check_ready()?;
         filetype.check_ready()?;
-        check_filetype(&etype, &filetype)?;
-        if representation == "external32" {
-            check_portable(&etype)?;
-            check_portable(&filetype)?;
-        }
+        let there = representation.in_file(p, &filetype)?;
+        let unit = representation.in_file(p, &etype)?.layout().size();
+        check_filetype(unit, &there)?;
+        let view = View::new(displacement, there.layout().clone());
         Ok(Shown {
-            view: View::new(displacement, filetype.layout().clone()),
+            unit,
+            is_ascending: view.is_ascending(),
+            view,
             etype,
             filetype,
             representation,
@@ -213,16 +212,10 @@ impl File {
     /// Bytes from one element to the next in the file (`MPI_File_get_type_extent`).
     ///
     /// # Errors
-    /// `MPI_ERR_UNSUPPORTED_DATAREP` for a derived datatype whose basic types have other sizes in the file.
-    pub fn type_extent(&self, datatype: &Datatype) -> Result<i64> {
-        if !self.shown().is_portable() {
-            return Ok(datatype.extent().1);
-        }
-        if datatype.is_predefined() {
-            return Ok(datatype.external_size(1)?);
-        }
-        check_portable(datatype)?;
-        Ok(datatype.extent().1)
+    /// `MPI_ERR_CONVERSION` where a function of the program fails.
+    pub fn type_extent(&self, p: &Process, datatype: &Rc<Datatype>) -> Result<i64> {
+        let there = self.shown().representation.in_file(p, datatype)?;
+        Ok(there.extent().1)
     }
 
     /// Where etype `position` of the view lies in the file, in bytes (`MPI_File_get_byte_offset`).
@@ -297,8 +290,8 @@ impl File {
 }
 
 /// A filetype is made of etypes, lies in ascending order from 0 on, and does not run backwards.
-fn check_filetype(etype: &Datatype, filetype: &Datatype) -> Result {
-    let (unit, size) = (etype.layout().size(), filetype.layout().size());
+fn check_filetype(unit: u64, filetype: &Datatype) -> Result {
+    let size = filetype.layout().size();
     let wrong = |what: String| Err(Error::new(MPI_ERR_ARG, what));
     if unit == 0 {
         return wrong("the etype has no bytes".into());
@@ -316,15 +309,4 @@ fn check_filetype(etype: &Datatype, filetype: &Datatype) -> Result {
         return wrong(format!("the filetype's extent is {}", layout.extent()));
     }
     Ok(())
-}
-
-/// Refuses a datatype whose basic types have other sizes in the portable form than in memory: where their bytes would
-/// lie is not worked out.
-fn check_portable(datatype: &Datatype) -> Result {
-    if datatype.external_size(1)? as u64 == datatype.layout().size() {
-        return Ok(());
-    }
-    let text = "in \"external32\" a view is made of types that have the same size there as in \
-        memory: not MPI_LONG, MPI_UNSIGNED_LONG or MPI_WCHAR";
-    Err(Error::new(MPI_ERR_UNSUPPORTED_DATAREP, text))
 }

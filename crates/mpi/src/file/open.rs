@@ -2,6 +2,7 @@
 
 use super::failure::{self, Refused, agree};
 use super::hints::Hints;
+use super::representation::Representation;
 use super::shared::SharedPointer;
 use super::{File, Shown, find};
 use crate::channel::Channel;
@@ -114,6 +115,11 @@ fn open_on(
         }
     }
     let descriptor = open_together(p, &comm, name, &path, amode, hints.mode())?;
+    descriptor.set_mapping(
+        !p.engine()
+            .is_some_and(|e| e.config.is_disabled("file-mapping")),
+    );
+    descriptor.set_sieving(hints.reads_between());
     let pointer = SharedPointer::make(p, &comm).map_err(Refused::Other);
     let pointer = agree(p, &comm, name, pointer)?;
     let byte = p.datatype(MPI_BYTE)?;
@@ -121,7 +127,9 @@ fn open_on(
         view: View::new(0, byte.layout().clone()),
         etype: byte.clone(),
         filetype: byte,
-        representation: "native",
+        representation: Representation::Native("native"),
+        unit: 1,
+        is_ascending: true,
     };
     let file = Rc::new(File {
         handle: Cell::new(MPI_FILE_NULL),
@@ -130,13 +138,14 @@ fn open_on(
         name: name.to_owned(),
         path,
         amode,
-        descriptor: RefCell::new(Some(descriptor)),
+        descriptor: RefCell::new(Some(Rc::new(descriptor))),
         hints: RefCell::new(hints),
         shown: RefCell::new(Rc::new(shown)),
         position: Cell::new(0),
         atomic: Cell::new(false),
         pointer: RefCell::new(pointer),
         pending: Cell::new(None),
+        buffer: RefCell::default(),
     });
     if amode & MPI_MODE_APPEND != 0 {
         let size = file.agree(p, file.with_descriptor(|d| Ok(d.size()?)))?;
@@ -206,7 +215,9 @@ pub fn close(p: &Process, handle: usize) -> Result {
         return Err(Error::new(MPI_ERR_OTHER, text));
     }
     let descriptor = file.descriptor.borrow_mut().take();
-    let closed = descriptor.map_or(Ok(()), Descriptor::close);
+    // Somebody else has it while a function of the program converts for an access: it goes with that.
+    let alone = descriptor.and_then(|descriptor| Rc::try_unwrap(descriptor).ok());
+    let closed = alone.map_or(Ok(()), Descriptor::close);
     // All have closed it, and nobody uses the shared pointer any more.
     let result = file.agree(p, closed.map_err(Refused::System));
     file.pointer.borrow_mut().release(p);

@@ -1,73 +1,435 @@
-//! Accesses in "external32" (MPI 5.0, section 14.5.2): converted in pieces of whole elements.
+//! How numbers lie in a file (MPI 5.0, sections 14.5.1 to 14.5.3): as in memory, in the portable form, or as functions
+//! of the program have it.
 #![allow(unsafe_code)]
 
+use super::File;
 use super::Refused;
-use super::access::Access;
-use crate::datatype::Datatype;
-use crate::error::Result;
-use fastpath_io::{Descriptor, View};
+use super::access::{Access, Target};
+use crate::consts::*;
+use crate::datatype::{Basic, Datatype};
+use crate::error::{Error, Result};
+use crate::process::Process;
+use std::ffi::{c_int, c_void};
+use std::rc::Rc;
 
 /// Bytes that are converted at a time, where an element has no more.
 const STAGE_BYTES: u64 = 1 << 20;
 
-/// Bytes of memory that `bytes` bytes of the file stand for: of whole elements where their sizes differ.
-pub(super) fn memory_bytes(datatype: &Datatype, bytes: u64) -> Result<u64> {
-    let (one, size) = (datatype.external_size(1)? as u64, datatype.layout().size());
-    Ok(match one {
-        0 => 0,
-        one if one == size => bytes,
-        one => bytes / one * size,
-    })
+/// `MPI_Datarep_conversion_function`: user's buffer, datatype, items, file's buffer, first item, extra state.
+pub type Conversion =
+    unsafe extern "C" fn(*mut c_void, usize, c_int, *mut c_void, i64, *mut c_void) -> c_int;
+/// `MPI_Datarep_conversion_function_c`.
+pub type LargeConversion =
+    unsafe extern "C" fn(*mut c_void, usize, i64, *mut c_void, i64, *mut c_void) -> c_int;
+/// `MPI_Datarep_extent_function`: datatype, its bytes in the file, extra state.
+pub type ExtentFunction = unsafe extern "C" fn(usize, *mut isize, *mut c_void) -> c_int;
+
+/// A function of the program that converts.
+#[derive(Debug, Clone, Copy)]
+pub enum Convert {
+    /// With an `int` count.
+    Small(Conversion),
+    /// With an `MPI_Count`.
+    Large(LargeConversion),
 }
 
-/// Moves the elements of an access from byte `start` of the view on; how many bytes of the file.
+/// A representation that the program has registered.
+#[derive(Debug)]
+pub struct Registered {
+    /// Its name.
+    pub name: String,
+    /// From the file to memory; none where bytes stay as they are.
+    pub read: Option<Convert>,
+    /// From memory to the file; the same.
+    pub write: Option<Convert>,
+    /// What a predefined datatype takes in the file.
+    pub extent: ExtentFunction,
+    /// What the functions are given.
+    pub extra_state: *mut c_void,
+}
+
+/// The representation of a view.
+#[derive(Debug, Clone)]
+pub enum Representation {
+    /// Bytes are those of memory: "native" or "internal".
+    Native(&'static str),
+    /// "external32".
+    Portable,
+    /// One of the program's.
+    Registered(Rc<Registered>),
+}
+
+/// Makes a representation known (`MPI_Register_datarep`).
+///
+/// # Errors
+/// `MPI_ERR_DUP_DATAREP` for a name that is taken, `MPI_ERR_ARG` for none.
+pub fn register(p: &Process, made: Registered) -> Result {
+    if made.name.is_empty() {
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            "the name of the representation is empty",
+        ));
+    }
+    if Representation::find(p, &made.name).is_ok() {
+        let text = format!("the data representation \"{}\" is there already", made.name);
+        return Err(Error::new(MPI_ERR_DUP_DATAREP, text));
+    }
+    p.representations.borrow_mut().push(Rc::new(made));
+    Ok(())
+}
+
+impl Representation {
+    /// The one of that name.
+    ///
+    /// # Errors
+    /// `MPI_ERR_UNSUPPORTED_DATAREP`
+    pub(super) fn find(p: &Process, name: &str) -> Result<Representation> {
+        match name {
+            "native" => return Ok(Representation::Native("native")),
+            "internal" => return Ok(Representation::Native("internal")),
+            "external32" => return Ok(Representation::Portable),
+            _ => {}
+        }
+        let known = p.representations.borrow();
+        match known.iter().find(|known| known.name == name) {
+            Some(known) => Ok(Representation::Registered(known.clone())),
+            None => Err(Error::new(
+                MPI_ERR_UNSUPPORTED_DATAREP,
+                format!(
+                    "the data representation \"{name}\" is not there: \"native\", \"internal\", \
+                     \"external32\" and those of MPI_Register_datarep are"
+                ),
+            )),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        match self {
+            Representation::Native(name) => name,
+            Representation::Portable => "external32",
+            Representation::Registered(known) => &known.name,
+        }
+    }
+
+    /// Whether bytes of the file are those of memory.
+    pub fn is_native(&self) -> bool {
+        matches!(self, Representation::Native(_))
+    }
+
+    /// Bytes that a predefined datatype takes in the file.
+    fn bytes_of(&self, datatype: &Datatype, basic: Basic) -> Result<u64> {
+        match self {
+            Representation::Native(_) => Ok(datatype.layout().size()),
+            Representation::Portable => Ok(datatype.external_size(1)? as u64),
+            Representation::Registered(known) => known.bytes_of(basic),
+        }
+    }
+
+    /// The datatype as it lies in the file: made by the same constructors, of what predefined types are there.
+    ///
+    /// # Errors
+    /// `MPI_ERR_CONVERSION` where the program's function fails; `MPI_ERR_COUNT` for what does not fit.
+    pub(super) fn in_file(&self, p: &Process, datatype: &Rc<Datatype>) -> Result<Rc<Datatype>> {
+        if self.is_native() {
+            return Ok(datatype.clone());
+        }
+        let byte = p.datatype(MPI_BYTE)?;
+        datatype.rebuild(&mut |named, basic| {
+            let bytes = self.bytes_of(named, basic)?;
+            let form = crate::datatype::Form::Large;
+            Ok(Rc::new(Datatype::contiguous(bytes as i64, &byte, form)?))
+        })
+    }
+
+    /// Bytes that one element takes in the file.
+    ///
+    /// # Errors
+    /// As [`Representation::in_file`].
+    pub(super) fn element_bytes(&self, datatype: &Datatype) -> Result<u64> {
+        let Representation::Registered(known) = self else {
+            return match self {
+                Representation::Portable => Ok(datatype.external_size(1)? as u64),
+                _ => Ok(datatype.layout().size()),
+            };
+        };
+        let mut sizes: Vec<(Basic, u64)> = Vec::new();
+        for basic in datatype.signature().basics() {
+            sizes.push((basic, known.bytes_of(basic)?));
+        }
+        let size = |basic| {
+            let found = sizes.iter().find(|(known, _)| *known == basic);
+            found.map_or(0, |(_, bytes)| *bytes)
+        };
+        let bytes = datatype.signature().measure(&size);
+        let bytes = bytes.filter(|bytes| *bytes <= i64::MAX as u64);
+        bytes
+            .ok_or_else(|| Error::new(MPI_ERR_COUNT, "an element does not fit 63 bits in the file"))
+    }
+
+    /// Bytes of the file that `count` elements stand for.
+    ///
+    /// # Errors
+    /// As [`Representation::in_file`].
+    pub(super) fn file_bytes(&self, datatype: &Datatype, count: u64) -> Result<u64> {
+        let bytes = self.element_bytes(datatype)?.checked_mul(count);
+        let bytes = bytes.filter(|bytes| *bytes <= i64::MAX as u64);
+        bytes.ok_or_else(|| {
+            let text = format!("{count} elements do not fit 63 bits in the file");
+            Error::new(MPI_ERR_COUNT, text)
+        })
+    }
+
+    /// Bytes of memory that `bytes` bytes of the file stand for: of whole elements, or whole numbers where all are of
+    /// one type, where their sizes differ.
+    ///
+    /// # Errors
+    /// As [`Representation::in_file`].
+    pub(super) fn memory_bytes(&self, datatype: &Datatype, bytes: u64) -> Result<u64> {
+        if self.is_native() {
+            return Ok(bytes);
+        }
+        let (one, size) = (self.element_bytes(datatype)?, datatype.layout().size());
+        Ok(match one {
+            0 => 0,
+            one if one == size => bytes,
+            one => bytes / one * size,
+        })
+    }
+}
+
+impl Registered {
+    /// What the program's function says that a predefined datatype takes.
+    fn bytes_of(&self, basic: Basic) -> Result<u64> {
+        let mut extent = 0isize;
+        // SAFETY: a function of that type, by the contract of whoever registered it; the variable lives.
+        let code = unsafe { (self.extent)(basic.handle.into(), &mut extent, self.extra_state) };
+        match (code, u64::try_from(extent)) {
+            (MPI_SUCCESS, Ok(bytes)) if bytes <= i64::MAX as u64 => Ok(bytes),
+            (MPI_SUCCESS, _) => {
+                let text = format!(
+                    "the extent function of \"{}\" gives {extent} bytes for {}",
+                    self.name, basic.name
+                );
+                Err(Error::new(MPI_ERR_CONVERSION, text))
+            }
+            (code, _) => {
+                let text = format!(
+                    "the extent function of \"{}\" returns {code} for {}",
+                    self.name, basic.name
+                );
+                Err(Error::new(MPI_ERR_CONVERSION, text))
+            }
+        }
+    }
+}
+
+impl Convert {
+    /// Converts `count` items from item `position` on.
+    ///
+    /// # Safety
+    /// The user's buffer has the elements that hold the items, the file's buffer the items.
+    unsafe fn call(
+        self,
+        known: &Registered,
+        (user, datatype): (*mut u8, usize),
+        file: *mut u8,
+        position: u64,
+        count: u64,
+    ) -> Result {
+        let (user, file, extra) = (user.cast(), file.cast(), known.extra_state);
+        let small = c_int::try_from(count).map_err(|_| {
+            let text = format!("{count} items of an element: use MPI_Register_datarep_c");
+            Error::new(MPI_ERR_CONVERSION, text)
+        });
+        // SAFETY: a function of that type, by the contract of whoever registered it; the caller's for its arguments.
+        let code = unsafe {
+            match self {
+                Convert::Small(function) => {
+                    function(user, datatype, small?, file, position as i64, extra)
+                }
+                Convert::Large(function) => {
+                    function(user, datatype, count as i64, file, position as i64, extra)
+                }
+            }
+        };
+        match code {
+            MPI_SUCCESS => Ok(()),
+            code => {
+                let text = format!(
+                    "the conversion function of \"{}\" returns {code}",
+                    known.name
+                );
+                Err(Error::new(MPI_ERR_CONVERSION, text))
+            }
+        }
+    }
+}
+
+/// How an access is cut: whole pieces of a few numbers or elements.
+struct Cut {
+    /// Pieces in all.
+    pieces: u64,
+    /// Bytes of a piece in the file.
+    bytes: u64,
+    /// Numbers of a piece.
+    items: u64,
+    /// Whether a piece is an element of the datatype, and no single number.
+    is_element: bool,
+}
+
+impl Cut {
+    /// The numbers of a datatype of one kind, and whole elements of others.
+    fn of(representation: &Representation, datatype: &Datatype, count: u64) -> Result<Cut> {
+        let one = representation.element_bytes(datatype)?;
+        let items = datatype.signature().elements();
+        let is_uniform = datatype
+            .signature()
+            .uniform()
+            .is_some_and(|basic| basic.elements() == 1);
+        let splits = is_uniform && matches!(representation, Representation::Registered(_));
+        Ok(match splits && items > 0 {
+            true => Cut {
+                pieces: items.saturating_mul(count),
+                bytes: one / items,
+                items: 1,
+                is_element: false,
+            },
+            false => Cut {
+                pieces: count,
+                bytes: one,
+                items,
+                is_element: true,
+            },
+        })
+    }
+}
+
+/// Moves the elements of an access through a conversion; how many bytes of the file.
 ///
 /// # Safety
 /// The elements are readable or, to be read into, writable.
-pub(super) unsafe fn move_portable(
-    file: &Descriptor,
-    view: &View,
-    start: u64,
+pub(super) unsafe fn move_converted(
+    to: &Target<'_>,
+    representation: &Representation,
     access: &Access,
     datatype: &Datatype,
 ) -> std::result::Result<u64, Refused> {
-    let other = |error| Refused::Other(crate::Error::from(error));
-    let one = datatype.external_size(1).map_err(other)? as u64;
-    if one == 0 {
+    let cut = Cut::of(representation, datatype, access.count as u64)?;
+    if cut.bytes == 0 {
         return Ok(0);
     }
-    let count = access.count as u64;
-    let most = (STAGE_BYTES / one).clamp(1, count.max(1));
-    let mut stage = vec![0u8; (most * one) as usize];
-    let room = stage.len() as i64;
-    let (mut element, mut done) = (0, 0);
-    while element < count {
-        let now = most.min(count - element);
-        let bytes = (now * one) as usize;
-        let step = (element as i64).wrapping_mul(datatype.extent().1);
-        let memory = access.buf.wrapping_offset(step as isize);
-        // SAFETY: the elements from this one on are readable or writable by the caller's promise, apart from the
-        // stage, which has room for so many.
+    let most = (STAGE_BYTES / cut.bytes).clamp(1, cut.pieces.max(1));
+    let mut stage = vec![0u8; (most * cut.bytes) as usize];
+    let (mut piece, mut done) = (0, 0);
+    while piece < cut.pieces {
+        let now = most.min(cut.pieces - piece);
+        let bytes = (now * cut.bytes) as usize;
+        // SAFETY: the elements are readable or writable by the caller's promise, apart from the stage, which has room
+        // for so many.
         unsafe {
             if access.writes {
-                datatype
-                    .pack_external(memory, now as i64, stage.as_mut_ptr(), room, 0)
-                    .map_err(other)?;
-                file.write_view(view, start + done, stage.as_ptr(), bytes)?;
+                convert(
+                    representation,
+                    access,
+                    datatype,
+                    &cut,
+                    (piece, now),
+                    &mut stage,
+                )?;
+                to.file
+                    .write_view(to.view, to.start + done, stage.as_ptr(), bytes, to.sieve)?;
                 done += bytes as u64;
             } else {
-                let read = file.read_view(view, start + done, stage.as_mut_ptr(), bytes)? as u64;
-                let whole = (read / one) as i64;
-                datatype
-                    .unpack_external(stage.as_ptr(), room, 0, memory, whole)
-                    .map_err(other)?;
-                done += read;
-                if read < bytes as u64 {
+                let read =
+                    to.file
+                        .read_view(to.view, to.start + done, stage.as_mut_ptr(), bytes)?;
+                let whole = read as u64 / cut.bytes;
+                convert(
+                    representation,
+                    access,
+                    datatype,
+                    &cut,
+                    (piece, whole),
+                    &mut stage,
+                )?;
+                done += read as u64;
+                if read < bytes {
                     break;
                 }
             }
         }
-        element += now;
+        piece += now;
     }
     Ok(done)
+}
+
+/// Converts pieces between memory and the stage.
+///
+/// # Safety
+/// As [`move_converted`]; the stage has room for the pieces.
+unsafe fn convert(
+    representation: &Representation,
+    access: &Access,
+    datatype: &Datatype,
+    cut: &Cut,
+    (first, count): (u64, u64),
+    stage: &mut [u8],
+) -> Result {
+    let room = stage.len() as i64;
+    if count == 0 {
+        return Ok(());
+    }
+    match representation {
+        Representation::Registered(known) => {
+            let function = if access.writes {
+                known.write
+            } else {
+                known.read
+            };
+            let user = (access.buf, access.datatype);
+            let (position, items) = (first * cut.items, count * cut.items);
+            match function {
+                // SAFETY: the caller's.
+                Some(function) => unsafe {
+                    function.call(known, user, stage.as_mut_ptr(), position, items)
+                },
+                None => Err(Error::new(
+                    MPI_ERR_INTERN,
+                    "bytes that stay as they are are converted",
+                )),
+            }
+        }
+        _ => {
+            debug_assert!(cut.is_element);
+            let step = (first as i64).wrapping_mul(datatype.extent().1);
+            let memory = access.buf.wrapping_offset(step as isize);
+            // SAFETY: the caller's: the elements from this one on.
+            let result = unsafe {
+                match access.writes {
+                    true => {
+                        datatype.pack_external(memory, count as i64, stage.as_mut_ptr(), room, 0)
+                    }
+                    false => {
+                        datatype.unpack_external(stage.as_ptr(), room, 0, memory, count as i64)
+                    }
+                }
+            };
+            result.map(drop).map_err(Error::from)
+        }
+    }
+}
+
+impl File {
+    /// Whether an access goes through a conversion.
+    pub(super) fn converts(&self, writes: bool) -> bool {
+        match &self.shown().representation {
+            Representation::Native(_) => false,
+            Representation::Portable => true,
+            Representation::Registered(known) => match writes {
+                true => known.write.is_some(),
+                false => known.read.is_some(),
+            },
+        }
+    }
 }

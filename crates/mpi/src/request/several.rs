@@ -56,12 +56,8 @@ pub fn join_errors(first: Option<Error>, has_statuses: bool) -> Result {
         None => Ok(()),
         Some(error) if !has_statuses => Err(error),
         Some(error) => {
-            let comm = error.comm();
             let joined = Error::new(MPI_ERR_IN_STATUS, error.message());
-            Err(match comm {
-                Some(comm) => joined.on_comm(comm),
-                None => joined,
-            })
+            Err(joined.on_object_of(&error))
         }
     }
 }

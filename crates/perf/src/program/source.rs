@@ -22,6 +22,7 @@ pub(super) const SOURCES: &[(&str, &str)] = sources!(
     "main.c" "options.c" "events.c" "engine.c" "cases.c" "clock.c" "histogram.c" "buffers.c"
         "share.c" "floor.c" "rest.c"
     "pairwise.c" "rma.c" "collectives.c" "hpcc.c" "scaling.c" "resources.c" "deliver.c" "first.c"
+        "files.c"
 );
 
 const FLAGS: [&str; 2] = ["-O2", "-std=gnu11"];

@@ -1,0 +1,344 @@
+//! Who reads and writes what for whom in a collective access (two-phase access; Thakur, Gropp and Lusk, 1999).
+//!
+//! Pure: all ranks make the same plan from what they have told each other, and none needs the file for it. The range
+//! that all touch is cut into a domain for each aggregator, at multiples of a page or a stripe. An aggregator walks its
+//! domain in windows of its buffer, one a round: ranks send it what they have in the window, or get it from there.
+
+use std::ops::Range;
+
+/// What a rank wants of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Share {
+    /// Its first byte in the file.
+    pub low: i64,
+    /// Behind its last byte.
+    pub high: i64,
+    /// Bytes; with 0 the rank wants nothing.
+    pub bytes: u64,
+    /// Bytes of a piece, in the mean.
+    pub piece: u64,
+    /// Which host it is on.
+    pub node: u32,
+}
+
+impl Share {
+    /// Whether it has bytes in a window, or may have.
+    pub fn meets(&self, window: &Range<i64>) -> bool {
+        self.bytes > 0 && self.low < window.end && window.start < self.high
+    }
+}
+
+/// Whether a way of access is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Switch {
+    /// Where it costs less.
+    #[default]
+    Automatic,
+    /// Always.
+    Enabled,
+    /// Never.
+    Disabled,
+}
+
+/// What a plan is made by, the same on all ranks.
+#[derive(Debug, Clone, Copy)]
+pub struct Tuning {
+    /// Whether ranks exchange their bytes at all.
+    pub switch: Switch,
+    /// Bytes of an aggregator's buffer.
+    pub buffer: u64,
+    /// Aggregators; 0 for as many as there are hosts.
+    pub aggregators: u64,
+    /// What domains and windows begin at multiples of, in bytes.
+    pub align: u64,
+    /// Pieces of so many bytes cost each rank more by itself than by way of an aggregator.
+    pub worthwhile: u64,
+}
+
+/// A plan.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Ranks that read or write.
+    aggregators: Vec<u32>,
+    /// Where the domain of each begins, and where the last one ends.
+    cuts: Vec<i64>,
+    window: i64,
+}
+
+/// A range of which less than this part is wanted is not worth a walk.
+const DENSITY: u64 = 8;
+
+impl Plan {
+    /// The plan of an access; none where each rank does better alone.
+    pub fn make(shares: &[Share], tuning: &Tuning) -> Option<Plan> {
+        let wanted = || shares.iter().filter(|share| share.bytes > 0);
+        let low = wanted().map(|share| share.low).min()?;
+        let high = wanted().map(|share| share.high).max()?;
+        let is_planned = match tuning.switch {
+            Switch::Disabled => false,
+            Switch::Enabled => true,
+            Switch::Automatic => pays(shares, (high - low) as u64, tuning.worthwhile),
+        };
+        if !is_planned || shares.len() < 2 {
+            return None;
+        }
+        let aggregators = choose_aggregators(shares, tuning.aggregators);
+        let (align, window) = fit(tuning);
+        let cuts = cut(low..high, aggregators.len() as u64, align);
+        Some(Plan {
+            aggregators,
+            cuts,
+            window,
+        })
+    }
+
+    /// Ranks that read or write, each once.
+    pub fn aggregators(&self) -> &[u32] {
+        &self.aggregators
+    }
+
+    /// Which aggregator a rank is.
+    pub fn index_of(&self, rank: u32) -> Option<usize> {
+        self.aggregators.iter().position(|other| *other == rank)
+    }
+
+    fn domain(&self, index: usize) -> Range<i64> {
+        match self.cuts.get(index..index + 2) {
+            Some([start, end]) => *start..*end,
+            _ => 0..0,
+        }
+    }
+
+    /// The first whole window of a domain begins before it, at a multiple of the window where stripes are.
+    fn base(&self, index: usize) -> i64 {
+        let start = self.domain(index).start;
+        start - start.rem_euclid(self.window)
+    }
+
+    /// Rounds until all domains have been walked.
+    pub fn rounds(&self) -> u64 {
+        let of = |index: usize| {
+            let domain = self.domain(index);
+            let bytes = match domain.is_empty() {
+                true => 0,
+                false => (domain.end - self.base(index)) as u64,
+            };
+            bytes.div_ceil(self.window as u64)
+        };
+        (0..self.aggregators.len()).map(of).max().unwrap_or(0)
+    }
+
+    /// The bytes of the file that an aggregator handles in a round; an empty range where it is done.
+    pub fn window(&self, index: usize, round: u64) -> Range<i64> {
+        let domain = self.domain(index);
+        let start = i128::from(self.base(index)) + i128::from(round) * i128::from(self.window);
+        let end = start + i128::from(self.window);
+        let within = |at: i128| at.clamp(i128::from(domain.start), i128::from(domain.end)) as i64;
+        within(start)..within(end)
+    }
+}
+
+/// Whether an exchange costs less than the calls of the ranks alone: their ranges overlap, their pieces are small, and
+/// a good part of the range is wanted.
+fn pays(shares: &[Share], range: u64, worthwhile: u64) -> bool {
+    let mut wanted: Vec<&Share> = shares.iter().filter(|share| share.bytes > 0).collect();
+    wanted.sort_by_key(|share| share.low);
+    let mut reached = i64::MIN;
+    let mut is_interleaved = false;
+    for share in &wanted {
+        is_interleaved |= share.low < reached;
+        reached = reached.max(share.high);
+    }
+    let bytes = wanted
+        .iter()
+        .fold(0u64, |sum, share| sum.saturating_add(share.bytes));
+    let pieces = wanted.iter().fold(0u64, |sum, share| {
+        sum.saturating_add(share.bytes.div_ceil(share.piece.max(1)))
+    });
+    is_interleaved && bytes / pieces.max(1) < worthwhile && bytes >= range / DENSITY
+}
+
+/// The ranks that read and write: in turn one of each host, so that few of them are on many.
+fn choose_aggregators(shares: &[Share], asked: u64) -> Vec<u32> {
+    let mut by_host: Vec<(u32, Vec<u32>)> = Vec::new();
+    for (rank, share) in (0..).zip(shares) {
+        match by_host.iter_mut().find(|(node, _)| *node == share.node) {
+            Some((_, ranks)) => ranks.push(rank),
+            None => by_host.push((share.node, vec![rank])),
+        }
+    }
+    let number = match asked {
+        0 => by_host.len(),
+        asked => usize::try_from(asked)
+            .unwrap_or(usize::MAX)
+            .min(shares.len()),
+    };
+    let most = by_host
+        .iter()
+        .map(|(_, ranks)| ranks.len())
+        .max()
+        .unwrap_or(0);
+    let in_turn = (0..most).flat_map(|turn| by_host.iter().filter_map(move |(_, r)| r.get(turn)));
+    in_turn.take(number).copied().collect()
+}
+
+/// Alignment and window: a buffer's bytes in whole stripes, or in whole pages where a stripe has more.
+fn fit(tuning: &Tuning) -> (i64, i64) {
+    const PAGE: u64 = 4096;
+    let most = 1 << 40;
+    let align = tuning.align.clamp(1, most);
+    let buffer = tuning.buffer.clamp(1, most);
+    let step = match align <= buffer {
+        true => align,
+        false => PAGE.min(buffer),
+    };
+    (align as i64, (buffer / step * step) as i64)
+}
+
+/// Cuts a range at multiples of `align` into as many domains, as even as that can be; some may be empty.
+fn cut(range: Range<i64>, domains: u64, align: i64) -> Vec<i64> {
+    let (low, high) = (i128::from(range.start), i128::from(range.end));
+    let parts = i128::from(domains.max(1));
+    let align = i128::from(align);
+    let place = |index: i128| match index {
+        0 => low,
+        index if index == parts => high,
+        index => {
+            let even = low + (high - low) * index / parts;
+            ((even + align / 2).div_euclid(align) * align).clamp(low, high)
+        }
+    };
+    (0..=parts).map(|index| place(index) as i64).collect()
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const TUNING: Tuning = Tuning {
+        switch: Switch::Automatic,
+        buffer: 1 << 20,
+        aggregators: 0,
+        align: 4096,
+        worthwhile: 4096,
+    };
+
+    /// Each rank has every n-th piece.
+    fn interleaved(ranks: u32, piece: u64, pieces: u64, node: impl Fn(u32) -> u32) -> Vec<Share> {
+        let share = |rank: u32| Share {
+            low: i64::from(rank) * piece as i64,
+            high: ((pieces - 1) * u64::from(ranks) + u64::from(rank) + 1) as i64 * piece as i64,
+            bytes: piece * pieces,
+            piece,
+            node: node(rank),
+        };
+        (0..ranks).map(share).collect()
+    }
+
+    #[test]
+    fn plan__is_made_where_it_pays() {
+        let small = interleaved(4, 8, 1000, |_| 0);
+        assert!(Plan::make(&small, &TUNING).is_some());
+        assert!(Plan::make(&interleaved(4, 8192, 1000, |_| 0), &TUNING).is_none());
+        let off = Tuning {
+            switch: Switch::Disabled,
+            ..TUNING
+        };
+        assert!(Plan::make(&small, &off).is_none());
+        let on = Tuning {
+            switch: Switch::Enabled,
+            ..TUNING
+        };
+        let apart: Vec<Share> = (0..4)
+            .map(|rank| Share {
+                low: rank * 8000,
+                high: rank * 8000 + 8000,
+                bytes: 8000,
+                piece: 8,
+                node: 0,
+            })
+            .collect();
+        assert!(Plan::make(&apart, &TUNING).is_none());
+        assert!(Plan::make(&apart, &on).is_some());
+        assert!(Plan::make(&apart[..1], &on).is_none());
+        let sparse: Vec<Share> = small
+            .iter()
+            .map(|s| Share {
+                high: 1 << 40,
+                ..*s
+            })
+            .collect();
+        assert!(Plan::make(&sparse, &TUNING).is_none());
+        assert!(Plan::make(&[Share::default(); 4], &on).is_none());
+    }
+
+    #[test]
+    fn aggregators__are_one_on_each_host_or_as_many_as_asked() {
+        let shares = interleaved(6, 8, 1000, |rank| rank / 2);
+        let of = |aggregators| {
+            let tuning = Tuning {
+                aggregators,
+                ..TUNING
+            };
+            Plan::make(&shares, &tuning).unwrap().aggregators().to_vec()
+        };
+        assert_eq!(of(0), [0, 2, 4]);
+        assert_eq!(of(2), [0, 2]);
+        assert_eq!(of(4), [0, 2, 4, 1]);
+        assert_eq!(of(100).len(), 6);
+    }
+
+    proptest! {
+        #[test]
+        fn windows__cover_every_byte_once_and_are_aligned(
+            low in 0i64..100_000, len in 1i64..400_000, aggregators in 1u64..7,
+            align in prop::sample::select(vec![1u64, 512, 4096, 65536]), buffer in 1u64..100_000,
+        ) {
+            let share = |rank: i64| Share {
+                low: low + rank.min(len - 1), high: low + len, bytes: 10, piece: 1, node: rank as u32,
+            };
+            let shares: Vec<Share> = (0..6).map(share).collect();
+            let tuning = Tuning { switch: Switch::Enabled, aggregators, align, buffer, ..TUNING };
+            let plan = Plan::make(&shares, &tuning).unwrap();
+            let mut windows = vec![];
+            for index in 0..plan.aggregators().len() {
+                prop_assert!(plan.window(index, plan.rounds()).is_empty());
+                for round in 0..plan.rounds() {
+                    windows.push(plan.window(index, round));
+                }
+            }
+            windows.retain(|window| !window.is_empty());
+            windows.sort_by_key(|window| window.start);
+            let mut at = low;
+            for window in &windows {
+                prop_assert_eq!(window.start, at);
+                prop_assert!((window.end - window.start) as u64 <= buffer);
+                prop_assert!(align > buffer || at == low || at % align as i64 == 0);
+                at = window.end;
+            }
+            prop_assert_eq!(at, low + len);
+        }
+
+        #[test]
+        fn plan__of_any_shares_ends(
+            shares in prop::collection::vec((any::<i64>(), any::<i64>(), any::<u64>(), any::<u64>()), 0..6),
+            buffer in any::<u64>(), align in any::<u64>(), aggregators in any::<u64>(),
+        ) {
+            let shares: Vec<Share> = shares.into_iter().map(|(a, b, bytes, piece)| Share {
+                low: (a.min(b) & i64::MAX).min(b & i64::MAX), high: b & i64::MAX, bytes, piece, node: 0,
+            }).collect();
+            for switch in [Switch::Automatic, Switch::Enabled] {
+                let tuning = Tuning { switch, buffer, align, aggregators, worthwhile: 4096 };
+                if let Some(plan) = Plan::make(&shares, &tuning) {
+                    let rounds = plan.rounds();
+                    for index in 0..plan.aggregators().len() {
+                        let (first, last) = (plan.window(index, 0), plan.window(index, rounds));
+                        prop_assert!(first.start <= first.end && last.is_empty());
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,334 @@
+//! Pieces of a file that lie at even distances, as ranks tell each other of them, and which bytes a set of them covers.
+
+use std::ops::Range;
+
+/// `count` pieces of `len` bytes, `stride` bytes apart, the first at byte `offset` of the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Run {
+    /// Where the first piece is.
+    pub offset: i64,
+    /// Bytes of a piece; above 0.
+    pub len: u64,
+    /// From one piece to the next, at least `len`; any where there is one.
+    pub stride: i64,
+    /// Pieces; above 0.
+    pub count: u64,
+}
+
+/// Words of a run as it travels.
+pub const RUN_WORDS: usize = 4;
+
+impl Run {
+    /// Bytes of all pieces.
+    pub fn bytes(&self) -> u64 {
+        self.len.saturating_mul(self.count)
+    }
+
+    /// Where the last piece ends; none where that is beyond any file.
+    pub fn end(&self) -> Option<i64> {
+        let last = i64::try_from(self.count - 1).ok()?;
+        self.stride
+            .checked_mul(last)?
+            .checked_add(self.offset)?
+            .checked_add_unsigned(self.len)
+    }
+
+    /// As words for another process.
+    pub fn to_words(self) -> [u64; RUN_WORDS] {
+        [self.offset as u64, self.len, self.stride as u64, self.count]
+    }
+
+    /// What another process has told; none where it is no run of ascending pieces within `window`.
+    pub fn from_words(words: [u64; RUN_WORDS], window: &Range<i64>) -> Option<Run> {
+        let [offset, len, stride, count] = words;
+        let run = Run {
+            offset: offset as i64,
+            len,
+            stride: stride as i64,
+            count,
+        };
+        let ascends = count == 1 || (run.stride > 0 && run.stride as u64 >= len);
+        let fits = len > 0 && count > 0 && ascends && run.offset >= window.start;
+        (fits && run.end()? <= window.end).then_some(run)
+    }
+}
+
+/// Runs in ascending order, made of the pieces of a walk: neighbours become one piece, even distances one run.
+#[derive(Debug)]
+pub(crate) struct RunList {
+    pub(crate) runs: Vec<Run>,
+    /// Bytes of all of them.
+    pub(crate) bytes: u64,
+    most: usize,
+    is_full: bool,
+}
+
+impl RunList {
+    /// An empty list that takes `most` runs.
+    pub(crate) fn new(most: usize) -> RunList {
+        RunList {
+            runs: Vec::new(),
+            bytes: 0,
+            most,
+            is_full: false,
+        }
+    }
+
+    /// Whether it has refused a run, and takes no more.
+    pub(crate) fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Adds a run unless the list is full.
+    pub(crate) fn add(&mut self, mut run: Run) {
+        if run.count > 1 && i64::try_from(run.len) == Ok(run.stride) {
+            run.len *= run.count;
+            run.count = 1;
+        }
+        let taken = !self.is_full
+            && (self.runs.last_mut().is_some_and(|last| join(last, &run)) || self.push(run));
+        match taken {
+            true => self.bytes += run.bytes(),
+            false => self.is_full = true,
+        }
+    }
+
+    fn push(&mut self, run: Run) -> bool {
+        let fits = self.runs.len() < self.most;
+        if fits {
+            self.runs.push(run);
+        }
+        fits
+    }
+}
+
+/// Makes two runs one where that can be said.
+fn join(last: &mut Run, next: &Run) -> bool {
+    let one = next.count == 1;
+    if one && last.count == 1 && last.offset.checked_add_unsigned(last.len) == Some(next.offset) {
+        last.len += next.len;
+        return true;
+    }
+    if last.len != next.len {
+        return false;
+    }
+    let stride = match last.count {
+        1 => next.offset - last.offset,
+        _ => last.stride,
+    };
+    let follows = stride
+        .checked_mul(last.count as i64)
+        .and_then(|all| all.checked_add(last.offset))
+        == Some(next.offset);
+    if !follows || stride < last.len as i64 || !(one || next.stride == stride) {
+        return false;
+    }
+    last.stride = stride;
+    last.count += next.count;
+    true
+}
+
+/// Which bytes of a window of the file some runs have: a bit for each.
+#[derive(Debug)]
+pub struct Coverage {
+    start: i64,
+    words: Vec<u64>,
+}
+
+impl Coverage {
+    /// None of the bytes of a window.
+    pub fn new(window: Range<i64>) -> Coverage {
+        let bytes = window.end.saturating_sub(window.start).max(0) as usize;
+        Coverage {
+            start: window.start,
+            words: vec![0; bytes.div_ceil(64)],
+        }
+    }
+
+    /// Where the window begins.
+    pub fn start(&self) -> i64 {
+        self.start
+    }
+
+    /// Adds the bytes of a run, which lies in the window.
+    pub fn add(&mut self, run: &Run) {
+        let mut at = run.offset.wrapping_sub(self.start) as u64;
+        for _ in 0..run.count {
+            self.fill(at, run.len);
+            at = at.wrapping_add(run.stride as u64);
+        }
+    }
+
+    fn fill(&mut self, at: u64, len: u64) {
+        let (mut word, mut bit, mut rest) = ((at / 64) as usize, at % 64, len);
+        while rest > 0 {
+            let Some(place) = self.words.get_mut(word) else {
+                return;
+            };
+            let now = rest.min(64 - bit);
+            *place |= (u64::MAX >> (64 - now)) << bit;
+            rest -= now;
+            (word, bit) = (word + 1, 0);
+        }
+    }
+
+    /// Names the stretches that are covered, in ascending order: offset and bytes.
+    pub fn for_each_stretch(&self, mut visit: impl FnMut(i64, u64)) {
+        let mut open = None;
+        for (index, &word) in self.words.iter().enumerate() {
+            let first = self.start + index as i64 * 64;
+            let full = match word {
+                0 => Some(false),
+                u64::MAX => Some(true),
+                _ => None,
+            };
+            if full == Some(open.is_some()) {
+                continue;
+            }
+            let (mut bit, mut is_open) = (0, open.is_some());
+            while bit < 64 {
+                let rest = word >> bit;
+                let same = match is_open {
+                    true => rest.trailing_ones(),
+                    false if rest == 0 => 64,
+                    false => rest.trailing_zeros(),
+                };
+                bit += same;
+                if bit >= 64 {
+                    break;
+                }
+                let at = first + i64::from(bit);
+                match open.take() {
+                    Some(start) => visit(start, (at - start) as u64),
+                    None => open = Some(at),
+                }
+                is_open = !is_open;
+            }
+        }
+        if let Some(start) = open {
+            let end = self.start + self.words.len() as i64 * 64;
+            visit(start, (end - start) as u64);
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn bytes_of(runs: &[Run]) -> Vec<i64> {
+        let pieces = |run: &Run| {
+            let run = *run;
+            (0..run.count as i64).flat_map(move |i| {
+                let at = run.offset + i * run.stride;
+                at..at + run.len as i64
+            })
+        };
+        runs.iter().flat_map(pieces).collect()
+    }
+
+    #[test]
+    fn run_list__joins_neighbours_and_even_distances() {
+        let mut list = RunList::new(2);
+        let one = |offset, len| Run {
+            offset,
+            len,
+            stride: 0,
+            count: 1,
+        };
+        for i in 0..100 {
+            list.add(one(i * 32, 8));
+        }
+        list.add(one(4000, 5));
+        list.add(one(4005, 3));
+        assert_eq!(
+            list.runs[0],
+            Run {
+                offset: 0,
+                len: 8,
+                stride: 32,
+                count: 100
+            }
+        );
+        assert_eq!(list.runs[1], one(4000, 8));
+        list.add(one(5001, 9));
+        assert!(list.is_full() && list.bytes == 808);
+    }
+
+    #[test]
+    fn run__of_another_process_is_within_the_window_or_none() {
+        let run = Run {
+            offset: 10,
+            len: 4,
+            stride: 8,
+            count: 3,
+        };
+        assert_eq!(Run::from_words(run.to_words(), &(10..30)), Some(run));
+        assert_eq!(Run::from_words(run.to_words(), &(10..29)), None);
+        assert_eq!(Run::from_words(run.to_words(), &(11..90)), None);
+        for wrong in [
+            [10, 0, 8, 3],
+            [10, 4, 3, 3],
+            [10, 4, 8, 0],
+            [10, 4, u64::MAX, 3],
+            [10, u64::MAX, 8, 1],
+            [10, 4, i64::MAX as u64, u64::MAX],
+        ] {
+            assert_eq!(Run::from_words(wrong, &(0..i64::MAX)), None, "{wrong:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn run__of_any_words_is_understood_or_refused(
+            words in prop::array::uniform4(prop_oneof![any::<u64>(), 0u64..200]), end in 0i64..300,
+        ) {
+            if let Some(run) = Run::from_words(words, &(0..end)) {
+                prop_assert!(run.offset >= 0 && run.end().unwrap() <= end);
+                prop_assert!(run.bytes() <= end as u64);
+                prop_assert_eq!(Run::from_words(run.to_words(), &(0..end)), Some(run));
+            }
+        }
+
+        #[test]
+        fn run_list__has_the_bytes_that_were_added(
+            pieces in prop::collection::vec((0i64..3, 1u64..4, 0i64..3, 1u64..5), 0..30), most in 1usize..40,
+        ) {
+            let (mut list, mut all, mut at) = (RunList::new(most), vec![], 0);
+            for (gap, len, more, count) in pieces {
+                let run = Run { offset: at + gap, len, stride: len as i64 + more, count };
+                at = run.end().unwrap();
+                list.add(run);
+                all.extend(bytes_of(&[run]));
+            }
+            let listed = bytes_of(&list.runs);
+            prop_assert!(list.runs.len() <= most);
+            prop_assert_eq!(list.bytes as usize, listed.len());
+            prop_assert_eq!(&listed[..], &all[..listed.len()]);
+            prop_assert!(list.is_full() || listed.len() == all.len());
+        }
+
+        #[test]
+        fn coverage__agrees_with_a_map_of_bytes(
+            start in 0i64..100, runs in prop::collection::vec((0i64..300, 1u64..150, 0i64..90, 1u64..6), 0..12),
+        ) {
+            let window = start..start + 2000;
+            let mut coverage = Coverage::new(window.clone());
+            let mut map = vec![false; 2000];
+            for (at, len, more, count) in runs {
+                let run = Run { offset: start + at, len, stride: len as i64 + more, count };
+                coverage.add(&run);
+                bytes_of(&[run]).iter().for_each(|at| map[(at - start) as usize] = true);
+            }
+            let (mut found, mut last) = (vec![false; 2000], -1);
+            coverage.for_each_stretch(|at, len| {
+                assert!(at > last, "stretches are apart");
+                last = at + len as i64;
+                (at..last).for_each(|at| found[(at - start) as usize] = true);
+            });
+            prop_assert_eq!(found, map);
+        }
+    }
+}

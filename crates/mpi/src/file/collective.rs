@@ -1,0 +1,349 @@
+//! Collective accesses: what ranks tell each other first, who moves whose bytes, and one outcome for all.
+//!
+//! Written once, for calls that block and for those with a request. Nothing is read or written where a rank refuses its
+//! arguments. Ranks whose shares do not interleave, or have large pieces, move their own bytes; otherwise all follow a
+//! plan ([`fastpath_io::Plan`]), which [`super::two_phase`] carries out.
+#![allow(unsafe_code)]
+
+use super::access::{Access, Located};
+use super::failure::{conclude, tell, to_words};
+use super::two_phase::{self, Store, Task};
+use super::{File, Refused};
+use crate::coll::fabric::{Call, Fabric};
+use crate::coll::vector::Vector;
+use crate::consts::MPI_ERR_INTERN;
+use crate::error::{Error, Result};
+use crate::process::Process;
+use fastpath_io::{Action, Coverage, Descriptor, IoError, Plan, Share, Sieve, Switch, Tuning};
+
+/// Words of an outcome.
+const OUTCOME: usize = 4;
+/// Words of what a rank tells before an access: outcome, share, size of the file, flags, tuning.
+const TOLD: usize = OUTCOME + 4 + 1 + 1 + 5;
+
+/// Bytes of a piece from which ranks of one host write, or read, at least as well alone.
+const PIECE_OF_HOST: u64 = 4096;
+/// The same where ranks are on several hosts: a call may go to a server, and find a block that another host holds.
+const PIECE_OF_HOSTS: u64 = 1 << 18;
+
+/// What a rank tells before an access.
+#[derive(Debug, Clone, Copy)]
+struct Told {
+    share: Share,
+    /// Bytes of the file, where it is read.
+    size: i64,
+    /// Whether its bytes can go by way of another rank.
+    is_able: bool,
+    tuning: Tuning,
+}
+
+impl Told {
+    fn to_words(self, outcome: [u64; OUTCOME]) -> [u64; TOLD] {
+        let (share, tuning) = (self.share, self.tuning);
+        let mut words = [0; TOLD];
+        words[..OUTCOME].copy_from_slice(&outcome);
+        words[OUTCOME..].copy_from_slice(&[
+            share.low as u64,
+            share.high as u64,
+            share.bytes,
+            share.piece,
+            self.size as u64,
+            u64::from(self.is_able),
+            tuning.switch as u64,
+            tuning.buffer,
+            tuning.aggregators,
+            tuning.align,
+            tuning.worthwhile,
+        ]);
+        words
+    }
+
+    fn from_words(words: &[u64; TOLD], node: u32) -> Told {
+        let at = |index: usize| words[OUTCOME + index];
+        let offset = |index: usize| i64::try_from(at(index)).unwrap_or(i64::MAX);
+        let high = offset(1);
+        Told {
+            share: Share {
+                low: offset(0).min(high),
+                high,
+                bytes: at(2),
+                piece: at(3),
+                node,
+            },
+            size: offset(4),
+            is_able: at(5) != 0,
+            tuning: Tuning {
+                switch: match at(6) {
+                    1 => Switch::Enabled,
+                    2 => Switch::Disabled,
+                    _ => Switch::Automatic,
+                },
+                buffer: at(7),
+                aggregators: at(8),
+                align: at(9),
+                worthwhile: at(10),
+            },
+        }
+    }
+}
+
+/// Makes a collective access; how many bytes of the file this rank has moved.
+///
+/// # Errors
+/// The same on all ranks; those of communication.
+///
+/// # Safety
+/// The memory is as the access says until the future is ready.
+pub(super) async unsafe fn run<C: Call>(
+    f: &C,
+    file: &File,
+    access: &Access,
+    located: Result<Located>,
+) -> Result<u64> {
+    let p = f.channel().process;
+    let (located, told) = tell(located.map_err(Refused::Other));
+    let own = file.tell_share(p, access, located.as_ref());
+    let words = gather_words(f, own.to_words(to_words(&told))).await?;
+    let outcomes: Vec<[u64; OUTCOME]> = words.iter().map(outcome_of).collect();
+    conclude(f.rank(), &file.name, told, outcomes.iter())?;
+    let located = located.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a rank's error was lost"))?;
+    let all: Vec<Told> = (0..f.size())
+        .zip(&words)
+        .map(|(rank, words)| Told::from_words(words, host_of(p, file, rank)))
+        .collect();
+    let own = match file.plan(access, &all) {
+        // SAFETY: the caller's.
+        Some((plan, shares)) => unsafe {
+            let planned = file.follow(f, access, &located, &plan, &shares, size_of(&all));
+            f.apart(planned).await?
+        },
+        // SAFETY: the caller's.
+        None => unsafe { file.transfer(access, &located) },
+    };
+    let (bytes, told) = tell(own);
+    let outcomes = gather_words(f, to_words(&told)).await?;
+    conclude(f.rank(), &file.name, told, outcomes.iter())?;
+    bytes.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a rank's error was lost"))
+}
+
+fn outcome_of(words: &[u64; TOLD]) -> [u64; OUTCOME] {
+    std::array::from_fn(|index| words[index])
+}
+
+/// Bytes of the file as the rank sees it that sees most: attributes may be cached on the host of another one.
+fn size_of(all: &[Told]) -> i64 {
+    all.iter().map(|told| told.size).max().unwrap_or(0)
+}
+
+fn host_of(p: &Process, file: &File, rank: u32) -> u32 {
+    let world = file.comm.group.world_ranks().get(rank as usize).copied();
+    match (p.engine(), world) {
+        (Some(engine), Some(world)) => engine.job.host(world as usize),
+        _ => 0,
+    }
+}
+
+/// The contributions of all members, by rank: Bruck's allgather, as [`crate::comm::agree::gather_all`] has it.
+async fn gather_words<F: Fabric, const WORDS: usize>(
+    f: &F,
+    mine: [u64; WORDS],
+) -> Result<Vec<[u64; WORDS]>> {
+    let (me, size) = (f.rank() as usize, f.size() as usize);
+    let mut all = vec![[0; WORDS]; size];
+    let Some(first) = all.first_mut() else {
+        return Ok(all);
+    };
+    *first = mine;
+    let mut have = 1;
+    while have < size {
+        let count = have.min(size - have);
+        let (to, from) = ((me + size - have) % size, (me + have) % size);
+        let (out, into) = all.split_at_mut(have);
+        let bytes = (count * size_of_val(&mine)) as u64;
+        let out = Vector::raw(out.as_ptr().cast(), bytes);
+        let into = Vector::raw(into.as_mut_ptr().cast(), bytes);
+        // SAFETY: the words live until the exchange has ended, and are apart.
+        unsafe {
+            let (to, from) = (to as u32, from as u32);
+            f.exchange(to, out.buffer(), from, into.buffer()).await?;
+        }
+        have += count;
+    }
+    all.rotate_right(me);
+    Ok(all)
+}
+
+impl File {
+    /// What this rank has to say of its part.
+    fn tell_share(&self, p: &Process, access: &Access, located: Option<&Located>) -> Told {
+        let shown = self.shown();
+        let mut share = Share::default();
+        let mut is_able =
+            !self.atomic.get() && shown.representation.is_native() && shown.is_ascending;
+        if let Some(Located { checked, start }) = located
+            && checked.bytes > 0
+        {
+            let low = shown.view.offset_of(*start);
+            let last = shown.view.offset_of(start + checked.bytes - 1);
+            is_able &= low.is_some() && last.is_some();
+            share = Share {
+                low: low.unwrap_or(0),
+                high: last.map_or(0, |last| last.saturating_add(1)),
+                bytes: checked.bytes,
+                piece: shown.view.piece_bytes(*start, checked.bytes),
+                node: 0,
+            };
+        }
+        let size = match access.writes {
+            true => Ok(0),
+            false => self.with_descriptor(|file| Ok(file.size()?)),
+        };
+        Told {
+            share,
+            size: size.unwrap_or(0),
+            is_able,
+            tuning: self.tuning(p, access.writes),
+        }
+    }
+
+    /// Hosts that ranks are on.
+    fn hosts(&self, p: &Process) -> u64 {
+        let mut hosts: Vec<u32> = (0..self.comm.size()).map(|r| host_of(p, self, r)).collect();
+        hosts.sort_unstable();
+        hosts.dedup();
+        hosts.len() as u64
+    }
+
+    /// Aggregators, where no hint says how many: one on each host, or on a single one as many as can run at once.
+    pub(super) fn aggregators(&self, p: &Process) -> u64 {
+        let processors = p
+            .engine()
+            .map_or(1, |engine| engine.job.processors() as u64);
+        match self.hosts(p) {
+            1 => processors.clamp(1, self.comm.size().into()),
+            hosts => hosts,
+        }
+    }
+
+    /// What this rank would plan by; rank 0's counts.
+    fn tuning(&self, p: &Process, writes: bool) -> Tuning {
+        let hints = self.hints.borrow();
+        let is_one_host = self.hosts(p) == 1;
+        let is_mapped = self
+            .with_descriptor(|file| Ok(file.can_map()))
+            .unwrap_or(false);
+        Tuning {
+            switch: hints.exchange(writes),
+            buffer: hints.buffer(),
+            aggregators: hints.aggregators().unwrap_or_else(|| self.aggregators(p)),
+            align: hints.align(),
+            worthwhile: match (is_one_host, writes && is_mapped) {
+                (false, _) => PIECE_OF_HOSTS,
+                (true, false) => PIECE_OF_HOST,
+                // Each stores its own bytes to pages that all have.
+                (true, true) => 0,
+            },
+        }
+    }
+
+    /// The plan, if ranks exchange their bytes, and the share of each up to the end of a file that is read.
+    fn plan(&self, access: &Access, all: &[Told]) -> Option<(Plan, Vec<Share>)> {
+        let tuning = all.first()?.tuning;
+        if !all.iter().all(|told| told.is_able || told.share.bytes == 0) {
+            return None;
+        }
+        let mut shares: Vec<Share> = all.iter().map(|told| told.share).collect();
+        if !access.writes {
+            let size = size_of(all);
+            for share in &mut shares {
+                match share.low < size {
+                    true => share.high = share.high.min(size),
+                    false => share.bytes = 0,
+                }
+            }
+        }
+        Some((Plan::make(&shares, &tuning)?, shares))
+    }
+
+    /// Moves the bytes of an access by a plan.
+    ///
+    /// # Errors
+    /// Those of communication.
+    ///
+    /// # Safety
+    /// As [`run`].
+    async unsafe fn follow<C: Call>(
+        &self,
+        f: &C,
+        access: &Access,
+        located: &Located,
+        plan: &Plan,
+        shares: &[Share],
+        size: i64,
+    ) -> Result<std::result::Result<u64, Refused>> {
+        let shown = self.shown();
+        let (checked, start) = (&located.checked, located.start);
+        let mut range = start..start + checked.bytes;
+        if !access.writes {
+            range = shown.view.positions_in(&(0..size), range);
+        }
+        let bytes = range.end - range.start;
+        let layout = checked.datatype().layout();
+        let task = Task {
+            writes: access.writes,
+            view: &shown.view,
+            range,
+            memory: Vector::at(access.buf, checked.count, layout),
+        };
+        let store = FileStore {
+            file: self,
+            sieve: self.sieve(),
+        };
+        let mut buffer = self.buffer.take();
+        // SAFETY: the caller's; all ranks have made the plan of the same words.
+        let moved = unsafe { two_phase::run(f, plan, shares, &task, &store, &mut buffer).await? };
+        self.buffer.replace(buffer);
+        Ok(moved.map(|()| bytes))
+    }
+}
+
+/// The file as this rank reads and writes it for others.
+struct FileStore<'a> {
+    file: &'a File,
+    sieve: Sieve,
+}
+
+impl FileStore<'_> {
+    fn with<T>(
+        &self,
+        body: impl FnOnce(&Descriptor) -> std::result::Result<T, IoError>,
+    ) -> std::result::Result<T, Refused> {
+        self.file.with_descriptor(|file| Ok(body(file)?))
+    }
+}
+
+impl Store for FileStore<'_> {
+    unsafe fn write(
+        &self,
+        covered: &Coverage,
+        from: *const u8,
+    ) -> std::result::Result<(), Refused> {
+        // SAFETY: the caller's.
+        self.with(|file| unsafe { file.write_covered(covered, from, self.sieve) })
+    }
+
+    unsafe fn read(&self, covered: &Coverage, to: *mut u8) -> std::result::Result<(), Refused> {
+        // SAFETY: the caller's.
+        let is_whole = self.with(|file| unsafe { file.read_covered(covered, to) })?;
+        match is_whole {
+            true => Ok(()),
+            // All have agreed on its size.
+            false => Err(Refused::System(IoError {
+                action: Action::Read,
+                errno: libc::ENODATA,
+                offset: covered.start(),
+                bytes: 0,
+            })),
+        }
+    }
+}
