@@ -107,6 +107,8 @@ pub struct Job {
     rank: usize,
     app: usize,
     app_ranks: usize,
+    world: Range<usize>,
+    began_with: usize,
     processors: usize,
     bound: bool,
     launcher: Option<u32>,
@@ -135,7 +137,8 @@ impl Job {
             .and_then(Identity::parse)
             .ok_or_else(malformed)?;
         let segment = id.open_segment()?;
-        let page = segment.page(id.rank).ok_or_else(malformed)?;
+        let page = segment.page(id.rank).filter(|_| id.rank < segment.present());
+        let page = page.ok_or_else(malformed)?;
         match identity::claim_rank(page) {
             identity::Claim::Ours => {}
             // A rank has started another MPI program by itself: that one is on its own.
@@ -147,12 +150,14 @@ impl Job {
                 });
             }
         }
-        let size = segment.layout().ranks();
+        let world = find_world(page, id.rank, segment.present());
         let header = segment.header();
         let job = Job {
             rank: id.rank,
             app: page.app.load(Ordering::Relaxed) as usize,
-            app_ranks: (page.app_ranks.load(Ordering::Relaxed) as usize).clamp(1, size),
+            app_ranks: (page.app_ranks.load(Ordering::Relaxed) as usize).clamp(1, world.len()),
+            world,
+            began_with: count_first(&segment),
             processors: (header.processors.load(Ordering::Relaxed) as usize).max(1),
             bound: page.bound.load(Ordering::Relaxed) == 1,
             launcher: Some(id.launcher),
@@ -179,6 +184,8 @@ impl Job {
             rank: 0,
             app: 0,
             app_ranks: 1,
+            world: 0..1,
+            began_with: 1,
             processors,
             bound: false,
             launcher: None,
@@ -222,6 +229,8 @@ impl Job {
                 rank,
                 app: 0,
                 app_ranks: ranks,
+                world: 0..ranks,
+                began_with: ranks,
                 processors,
                 bound: false,
                 launcher: None,
@@ -242,16 +251,40 @@ impl Job {
         wait::register_membarrier();
     }
 
-    /// This process's rank, below [`Job::size`].
+    /// This process's rank in the job: of a spawned process another one than in its `MPI_COMM_WORLD`.
     #[inline]
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// Number of ranks in the job.
+    /// The ranks of the job that are this process's `MPI_COMM_WORLD`.
+    pub fn world(&self) -> Range<usize> {
+        self.world.clone()
+    }
+
+    /// Number of ranks in the job so far, all worlds together. It grows when processes are spawned, also of those that
+    /// have ended.
     #[inline]
-    pub fn size(&self) -> usize {
+    pub fn present(&self) -> usize {
+        self.segment.present()
+    }
+
+    /// Number of ranks that the launcher's command line has started: the same for all, whatever was spawned since.
+    #[inline]
+    pub fn began_with(&self) -> usize {
+        self.began_with
+    }
+
+    /// Most ranks that the job can ever have.
+    #[inline]
+    pub fn capacity(&self) -> usize {
         self.segment.layout().ranks()
+    }
+
+    /// The rank that spawned this process's world as root; None where the launcher's command line has started it.
+    pub fn parent(&self) -> Option<usize> {
+        let parent = self.own_page().parent.load(Ordering::Relaxed);
+        (parent as usize).checked_sub(1)
     }
 
     /// Number of this rank's program in the launcher's command line (`MPI_APPNUM`); None
@@ -265,9 +298,13 @@ impl Job {
         self.app_ranks
     }
 
-    /// How many ranks the job can have at most (`MPI_UNIVERSE_SIZE`): no more than it has.
+    /// How many ranks can usefully run at the same time (`MPI_UNIVERSE_SIZE`): as many as the launcher may start and
+    /// there are processors for, at least those that the job began with.
     pub fn universe_size(&self) -> usize {
-        self.size()
+        match self.launcher {
+            None => self.began_with,
+            Some(_) => self.processors.clamp(self.began_with, self.capacity()),
+        }
     }
 
     /// Number of the host that a rank counts as being on; ranks of one host can share memory.
@@ -404,7 +441,7 @@ impl Job {
     /// Is this rank's process gone, or no rank at all?
     pub fn is_dead(&self, rank: usize) -> bool {
         // ORDERING: partner is the launcher's release store of the state.
-        self.rank_page(rank)
+        (self.rank_page(rank).filter(|_| rank < self.present()))
             .is_none_or(|p| p.state.load(Ordering::Acquire) == STATE_DEAD)
     }
 
@@ -422,6 +459,28 @@ impl Job {
             self.header().events.fetch_add(1, Ordering::Release);
         }
         first
+    }
+}
+
+/// How many ranks a job began with, as the page of the first of them says; all that are there where it does not.
+fn count_first(segment: &Segment) -> usize {
+    let said = segment
+        .page(0)
+        .map_or(0, |page| page.world_ranks.load(Ordering::Relaxed) as usize);
+    match (1..=segment.present()).contains(&said) {
+        true => said,
+        false => segment.present(),
+    }
+}
+
+/// The world of a rank, as its page says; all that are there where that makes no sense.
+fn find_world(page: &RankPage, rank: usize, present: usize) -> Range<usize> {
+    let first = page.world_first.load(Ordering::Relaxed) as usize;
+    let ranks = page.world_ranks.load(Ordering::Relaxed) as usize;
+    let world = first..first.saturating_add(ranks);
+    match world.contains(&rank) && world.end <= present {
+        true => world,
+        false => 0..present,
     }
 }
 
@@ -455,7 +514,7 @@ mod tests {
     #[test]
     fn singleton__is_a_job_of_one() {
         let job = Job::singleton().unwrap();
-        assert_eq!((job.rank(), job.size(), job.appnum()), (0, 1, None));
+        assert_eq!((job.rank(), job.present(), job.appnum()), (0, 1, None));
         assert_eq!(job.own_page().phase(), Phase::Attached);
         job.back_pair(0, 0).unwrap();
         assert!(job.processors() >= 1);
@@ -508,7 +567,7 @@ mod tests {
             .store(2, Ordering::Relaxed);
         let job = Job::attach_as(variable(&segment, 3, 77)).unwrap();
         assert_eq!(
-            (job.rank(), job.size(), job.appnum(), job.app_size()),
+            (job.rank(), job.present(), job.appnum(), job.app_size()),
             (3, 4, Some(1), 2)
         );
         assert_eq!(job.processors(), 2);
@@ -594,7 +653,7 @@ mod tests {
             .store(1, Ordering::Relaxed);
         segment.page(0).unwrap().set_phase(Phase::Initialized);
         let job = Job::attach_as(variable(&segment, 0, 9)).unwrap();
-        assert_eq!((job.size(), job.launcher()), (1, None));
+        assert_eq!((job.present(), job.launcher()), (1, None));
     }
 
     #[test]

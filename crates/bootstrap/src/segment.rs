@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0              JobHeader                  4 KiB
-//! 4 KiB          RankPage[N]                4 KiB each
+//! 4 KiB          RankPage[N]                4 KiB each, backed as far as ranks are there
 //! bitmap_offset  incoming bitmaps[W][N]     one bit per sender, rows padded to a cache line, for each worker of a rank
 //! pair_offset    PairRegion[N * (N + 1)]    PAIR_BYTES each, both directions of a pair side by side, sparse
 //! further_offset PairRegion[W - 1][N * (N + 1)]  the same for further workers; where it fits, mapped by who has them
@@ -10,6 +10,7 @@
 //! trace_offset   Area[N]                    AREA_BYTES each, sparse, mapped where a trace is recorded
 //! ```
 //!
+//! N is the number of ranks that the job can have: those that it begins with, and room for those that may be spawned.
 //! Every offset is a function of N and of the length of the file. The file is as long as its address range, but has
 //! memory only where somebody asked for it ([`Segment::ensure_backed`]): a shortage is an error
 //! at that place and never a signal later. A memory file is sealed against shrinking and growing; where there are none
@@ -29,7 +30,7 @@ pub use header::{AbortRecord, Agreement, FailureKind, FailureRecord, JobHeader, 
 pub use layout::{ARENA_BYTES, FURTHER, Layout, MAX_RANKS, PAGE_BYTES, PAIR_BYTES};
 pub use memory::{Mapping, Segment, SegmentError};
 pub use page::{
-    Awaited, Card, NOTES, Phase, RankPage, STATE_AWAKE, STATE_COVERED, STATE_DEAD, STATE_FINALIZED,
+    Awaited, Card, NOTES, PORTS, Phase, RankPage, STATE_AWAKE, STATE_COVERED, STATE_DEAD, STATE_FINALIZED,
     STATE_SLEEPING, WaitNote, WaitNoteRef, Wakes, has_left,
 };
 pub use text::SharedText;

@@ -262,7 +262,7 @@ fn mark_dead(segment: &Segment, rank: usize) {
 fn wake_sleepers(segment: &Segment) {
     // ORDERING: whoever sees the count sees the states.
     segment.header().events.fetch_add(1, Ordering::Release);
-    for rank in 0..segment.layout().ranks() {
+    for rank in 0..segment.present() {
         let Some(page) = segment.page(rank) else {
             break;
         };

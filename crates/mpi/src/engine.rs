@@ -145,7 +145,7 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     let serves = config.choice(Key::Progress) == "thread";
     let threads = level == MPI_THREAD_MULTIPLE || serves;
     let release_lock = threads.then_some(release_lock as ReleaseLock);
-    if job.size() > job.processors() && !job.is_bound() {
+    if job.present() > job.processors() && !job.is_bound() {
         // They were started by one process, and ranks that yield look busy: the kernel may leave them all where they
         // are.
         topology::start_on(job.rank());
@@ -306,15 +306,16 @@ fn describe_job(p: &Process, job: &Job, level: i32) -> Result {
 }
 
 fn make_world(p: &Process, job: &Job) {
-    let (me, size) = (job.rank() as u32, job.size() as u32);
-    let world = Rc::new(Group::new((0..size).collect(), me));
+    let (me, ranks) = (job.rank() as u32, job.world());
+    let (first, end) = (ranks.start as u32, ranks.end as u32);
+    let world = Rc::new(Group::new((first..end).collect(), me));
     let own = Rc::new(Group::new(vec![me], me));
     add_predefined_comm(
         p,
         MPI_COMM_WORLD,
         Context::WORLD,
         world,
-        me,
+        me - first,
         "MPI_COMM_WORLD",
     );
     add_predefined_comm(p, MPI_COMM_SELF, Context::SELF, own, 0, "MPI_COMM_SELF");

@@ -359,7 +359,7 @@ const OTHERS: Others = Others { visit, cover };
 fn is_asked_for(job: &Job, config: &Config) -> bool {
     let enough = || match job.is_bound() {
         true => topology::affinity().len() >= 2,
-        false => job.processors() >= 2 * job.size(),
+        false => job.processors() >= 2 * job.present(),
     };
     match config.choice(Key::Workers) {
         "one" => false,

@@ -87,7 +87,7 @@ impl Worker {
     /// Says how far this process has come with leaving the job, and wakes who may wait for that.
     pub fn tell_phase(&mut self, phase: Phase) {
         self.job.set_phase(phase);
-        (0..self.size()).for_each(|peer| self.interfaces.wake_all(peer));
+        (0..self.present()).for_each(|peer| self.interfaces.wake_all(peer));
     }
 
     /// Whether a peer, or this process itself, has come so far with leaving the job.

@@ -254,7 +254,7 @@ mod tests {
 
     fn begin_in(file: OwnedFd) -> Segment {
         let layout = set_length(&file, Layout::new(2).unwrap()).unwrap();
-        Segment::begin(file, layout, 5).unwrap()
+        Segment::begin(file, layout, 2, 5).unwrap()
     }
 
     #[test]

@@ -7,7 +7,7 @@ use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, CacheLine, Ordering};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"FASTPATH");
 
 /// Version of the layout; launcher and library must agree.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 
 /// The job's header. All zeros but for the first line when the ranks start.
 #[repr(C, align(4096))]
@@ -17,7 +17,7 @@ pub struct JobHeader {
     pub magic: AtomicU64,
     /// [`VERSION`].
     pub version: AtomicU32,
-    /// Number of ranks.
+    /// Number of ranks that the memory is laid out for.
     pub ranks: AtomicU32,
     /// Random number that tells this job from all others.
     pub job_id: AtomicU64,
@@ -29,7 +29,10 @@ pub struct JobHeader {
     pub bound: AtomicU32,
     /// KiB that each rank may have backed before it asks the system what memory is left.
     pub budget_kib: AtomicU32,
-    _reserved: [AtomicU32; 4],
+    /// Ranks that are there so far: those that the job began with, and those that were spawned. It never falls; the
+    /// launcher alone writes it, after it has had the pages of further ranks backed.
+    pub present: AtomicU32,
+    _reserved: [AtomicU32; 3],
     /// How many ranks are awake: up when a rank attaches or wakes, down when it goes to sleep
     /// or finalizes.
     pub awake: CacheLine<AtomicU32>,

@@ -126,22 +126,45 @@ impl Segment {
     /// # Errors
     /// The number of ranks, the kernel, or too little memory.
     pub fn create(ranks: usize, job_id: u64) -> Result<Segment, SegmentError> {
-        let (file, layout) = create_file(ranks)?;
-        Segment::begin(file, layout, job_id)
+        Segment::create_with_room(ranks, 0, job_id)
+    }
+
+    /// The same, with room for `spare` ranks more, which costs address space and little memory.
+    ///
+    /// # Errors
+    /// As [`Segment::create`].
+    pub fn create_with_room(
+        ranks: usize,
+        spare: usize,
+        job_id: u64,
+    ) -> Result<Segment, SegmentError> {
+        if ranks == 0 {
+            return Err(SegmentError::Ranks(ranks));
+        }
+        let (file, layout) = create_file(ranks.saturating_add(spare))?;
+        Segment::begin(file, layout, ranks, job_id)
     }
 
     /// Makes a segment of a new file.
     pub(super) fn begin(
         file: OwnedFd,
         layout: Layout,
+        ranks: usize,
         job_id: u64,
     ) -> Result<Segment, SegmentError> {
-        let ranks = layout.ranks();
         let segment = Segment::map(file, layout, true)?;
-        segment.ensure_backed(0, layout.front_bytes() as u64)?;
+        let bitmaps = layout.bitmap_offset(0);
+        let after = (layout.front_bytes() - bitmaps) as u64;
+        // The header first: what is available is shared by as many as are present.
+        segment.allocate(0, PAGE_BYTES as u64)?;
         let header = segment.header();
+        header.present.store(ranks as u32, Ordering::Relaxed);
+        segment.ensure_backed(0, layout.page_offset(ranks) as u64)?;
+        segment.ensure_backed(bitmaps as u64, after)?;
         header.version.store(VERSION, Ordering::Relaxed);
-        header.ranks.store(ranks as u32, Ordering::Relaxed);
+        header
+            .ranks
+            .store(layout.ranks() as u32, Ordering::Relaxed);
         header.job_id.store(job_id, Ordering::Relaxed);
         let budget = segment.budget.load(Ordering::Relaxed);
         header
@@ -261,7 +284,44 @@ impl Segment {
         unsafe { self.front.base.cast::<JobHeader>().as_ref() }
     }
 
-    /// The page of a rank; None beyond the last.
+    /// Number of ranks that are there so far. It grows, to the number that the segment is laid out for at most.
+    #[inline]
+    pub fn present(&self) -> usize {
+        // ORDERING: acquire pairs with the release in `add_ranks`: who sees a rank sees what its page began with.
+        let present = self.header().present.load(Ordering::Acquire) as usize;
+        present.min(self.layout.ranks())
+    }
+
+    /// Makes room for further ranks: their pages have memory, and `prepare` has filled each when they are seen to be
+    /// there. Returns the first. The launcher alone calls it.
+    ///
+    /// # Errors
+    /// The segment is not laid out for so many, or there is no memory for their pages.
+    pub fn add_ranks(
+        &self,
+        ranks: usize,
+        prepare: impl Fn(usize, &RankPage),
+    ) -> Result<usize, SegmentError> {
+        let first = self.present();
+        let end = first + ranks;
+        if end > self.layout.ranks() {
+            return Err(SegmentError::Ranks(end));
+        }
+        let from = self.layout.page_offset(first);
+        let bytes = self.layout.page_offset(end) - from;
+        self.ensure_backed(from as u64, bytes as u64)?;
+        for rank in first..end {
+            if let Some(page) = self.page(rank) {
+                prepare(rank, page);
+            }
+        }
+        // ORDERING: publishes the pages; partner is the acquire load in `present`.
+        self.header().present.store(end as u32, Ordering::Release);
+        Ok(first)
+    }
+
+    /// The page of a rank; None beyond the last. Of a rank that is not there yet it may have no memory: below
+    /// [`Segment::present`] it has.
     #[inline]
     pub fn page(&self, rank: usize) -> Option<&RankPage> {
         if rank >= self.layout.ranks() {
@@ -372,7 +432,7 @@ impl Segment {
         let others = backing.fetch_add(bytes, Ordering::Relaxed);
         let available = available_memory().saturating_sub(others);
         let done = self.check_available(available, bytes).and_then(|left| {
-            let share = left / (8 * self.layout.ranks() as u64);
+            let share = left / (8 * self.present().max(1) as u64);
             self.budget
                 .store(share.min(BUDGET_BYTES), Ordering::Relaxed);
             self.allocate(offset, bytes)
@@ -611,6 +671,25 @@ mod tests {
         a.incoming_bitmap(1).unwrap()[0].store(5, Ordering::Relaxed);
         assert_eq!(b.incoming_bitmap(1).unwrap()[0].load(Ordering::Relaxed), 5);
         assert_eq!(b.incoming_bitmap(2).unwrap()[0].load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn ranks__are_added_as_far_as_there_is_room() {
+        let a = Segment::create_with_room(2, 3, 42).unwrap();
+        let b = Segment::attach(again(&a), 42).unwrap();
+        assert_eq!((b.layout().ranks(), b.present()), (5, 2));
+        let name = |rank: usize, page: &RankPage| page.parent.store(rank as u32, Ordering::Relaxed);
+        assert_eq!(a.add_ranks(2, name).unwrap(), 2);
+        assert_eq!(b.present(), 4);
+        assert_eq!(b.page(3).unwrap().parent.load(Ordering::Relaxed), 3);
+        assert!(matches!(
+            a.add_ranks(2, name),
+            Err(SegmentError::Ranks(6))
+        ));
+        assert_eq!(a.add_ranks(1, name).unwrap(), 4);
+        a.back_pair(4, 0).unwrap();
+        a.header().present.store(u32::MAX, Ordering::Relaxed);
+        assert_eq!(b.present(), 5, "no more than there are pages");
     }
 
     #[test]

@@ -124,7 +124,7 @@ fn exchange_groups(
     let mine: [u64; GREETING] = [group.size().into(), own.to_wire()];
     let mut theirs = [0; GREETING];
     Members::exchange(channel, to, &mine, to, &mut theirs)?;
-    let all = p.running()?.job.size() as u64;
+    let all = p.running()?.job.present() as u64;
     if theirs[0] == 0 || theirs[0] > all {
         let text = format!("the remote group says that it has {} members", theirs[0]);
         return Err(Error::new(MPI_ERR_OTHER, text));
@@ -200,7 +200,7 @@ pub(crate) fn pass_on(
     }
     words.resize(news[1] as usize, 0);
     agree::broadcast_words(members, &ranks, position, &mut words)?;
-    let remote = read_ranks(&words, p.running()?.job.size() as u64)?;
+    let remote = read_ranks(&words, p.running()?.job.present() as u64)?;
     let block = Block::from_wire(news[3] as u32, news[2]);
     Ok((Group::new(remote, me), block))
 }
