@@ -17,7 +17,7 @@ use std::ptr::NonNull;
 
 pub use detect::is_identity;
 use detect::{Claim, Place};
-pub use environment::{describe_copies, find_place};
+pub use environment::{describe_copies, describe_start, find_place};
 pub use identity::{Identity, JOB_VARIABLE, random_job_id};
 
 /// Why a process could not find its place in a job.
@@ -137,7 +137,9 @@ impl Job {
             .and_then(Identity::parse)
             .ok_or_else(malformed)?;
         let segment = id.open_segment()?;
-        let page = segment.page(id.rank).filter(|_| id.rank < segment.present());
+        let page = segment
+            .page(id.rank)
+            .filter(|_| id.rank < segment.present());
         let page = page.ok_or_else(malformed)?;
         match identity::claim_rank(page) {
             identity::Claim::Ours => {}

@@ -30,7 +30,7 @@ pub use header::{AbortRecord, Agreement, FailureKind, FailureRecord, JobHeader, 
 pub use layout::{ARENA_BYTES, FURTHER, Layout, MAX_RANKS, PAGE_BYTES, PAIR_BYTES};
 pub use memory::{Mapping, Segment, SegmentError};
 pub use page::{
-    Awaited, Card, NOTES, PORTS, Phase, RankPage, STATE_AWAKE, STATE_COVERED, STATE_DEAD, STATE_FINALIZED,
-    STATE_SLEEPING, WaitNote, WaitNoteRef, Wakes, has_left,
+    Awaited, Card, NOTES, PORTS, Phase, RankPage, STATE_AWAKE, STATE_COVERED, STATE_DEAD,
+    STATE_FINALIZED, STATE_SLEEPING, WaitNote, WaitNoteRef, Wakes, has_left,
 };
 pub use text::SharedText;

@@ -3,6 +3,8 @@
 mod args;
 mod binding;
 mod claims;
+mod control;
+mod dynamic;
 mod environment;
 mod guard;
 mod input;
@@ -22,6 +24,7 @@ mod report;
 mod show;
 mod signals;
 mod spawn;
+mod start;
 mod watch;
 
 use args::Request;

@@ -106,6 +106,7 @@ pub fn init(required: i32) -> Result<i32> {
     make_world(p, job);
     p.set_world_phase(Phase::Running);
     p.set_phase(Phase::Running);
+    crate::dynamic::meet_parent(p)?;
     Ok(level)
 }
 

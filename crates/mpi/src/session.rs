@@ -6,7 +6,7 @@
 //! program gives and of the group.
 #![allow(unsafe_code)]
 
-mod meeting;
+pub(crate) mod meeting;
 
 pub use meeting::{create_from_group, create_inter_from_groups};
 

@@ -162,9 +162,7 @@ impl Segment {
         segment.ensure_backed(0, layout.page_offset(ranks) as u64)?;
         segment.ensure_backed(bitmaps as u64, after)?;
         header.version.store(VERSION, Ordering::Relaxed);
-        header
-            .ranks
-            .store(layout.ranks() as u32, Ordering::Relaxed);
+        header.ranks.store(layout.ranks() as u32, Ordering::Relaxed);
         header.job_id.store(job_id, Ordering::Relaxed);
         let budget = segment.budget.load(Ordering::Relaxed);
         header
@@ -682,10 +680,7 @@ mod tests {
         assert_eq!(a.add_ranks(2, name).unwrap(), 2);
         assert_eq!(b.present(), 4);
         assert_eq!(b.page(3).unwrap().parent.load(Ordering::Relaxed), 3);
-        assert!(matches!(
-            a.add_ranks(2, name),
-            Err(SegmentError::Ranks(6))
-        ));
+        assert!(matches!(a.add_ranks(2, name), Err(SegmentError::Ranks(6))));
         assert_eq!(a.add_ranks(1, name).unwrap(), 4);
         a.back_pair(4, 0).unwrap();
         a.header().present.store(u32::MAX, Ordering::Relaxed);

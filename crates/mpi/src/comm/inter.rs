@@ -27,9 +27,12 @@ const NEWS: usize = 4;
 /// What two leaders have agreed on.
 #[derive(Debug)]
 pub(crate) struct Pact {
-    remote: Vec<u32>,
-    block: Block,
-    leader: u32,
+    /// The remote group, as ranks of the job.
+    pub remote: Vec<u32>,
+    /// Contexts.
+    pub block: Block,
+    /// Whose they are.
+    pub leader: u32,
 }
 
 /// Where a leader finds the other one.
@@ -157,7 +160,7 @@ fn exchange_groups(
 }
 
 /// World ranks that another process wrote.
-fn read_ranks(words: &[u64], all: u64) -> Result<Vec<u32>> {
+pub(crate) fn read_ranks(words: &[u64], all: u64) -> Result<Vec<u32>> {
     let read = |&word: &u64| (word < all).then_some(word as u32);
     let ranks: Option<Vec<u32>> = words.iter().map(read).collect();
     ranks.ok_or_else(|| Error::new(MPI_ERR_OTHER, "the remote group names a rank of no process"))
