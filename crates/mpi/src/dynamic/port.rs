@@ -156,7 +156,10 @@ fn await_caller(p: &Process, job: &Job, port: Port, comm: &Comm, name: &str) -> 
     let ports = &job.own_page().ports;
     let mut outcome = None;
     wait(p, comm.handle.get(), |_| {
-        outcome = None;
+        // Asked again, it answers the same.
+        if outcome.is_some() {
+            return true;
+        }
         let is_it = |word: u64| port.rank as usize == job.rank() && number_in(word) == port.number;
         // ORDERING: partner is the release in `claim`: what the caller wrote before it came is seen.
         let found = ports.iter().find(|at| is_it(at.load(Ordering::Acquire)));
@@ -202,9 +205,13 @@ fn claim(p: &Process, job: &Job, port: Port, caller: u32, comm: &Comm, name: &st
     let Some(page) = job.rank_page(port.rank as usize) else {
         return Err(Error::new(MPI_ERR_PORT, "no such rank"));
     };
-    let mut has_come = false;
+    let (mut has_come, mut is_over) = (false, false);
     let mut why = None;
     wait(p, comm.handle.get(), |worker| {
+        // Asked again, it answers the same.
+        if is_over || why.is_some() {
+            return true;
+        }
         let loads = || page.ports.iter().map(|at| (at, at.load(Ordering::Relaxed)));
         let Some((at, seen)) = loads().find(|&(_, word)| number_in(word) == port.number) else {
             why = Some("is closed");
@@ -215,7 +222,10 @@ fn claim(p: &Process, job: &Job, port: Port, caller: u32, comm: &Comm, name: &st
             return true;
         }
         match (has_come, caller_in(seen)) {
-            (true, there) => there != caller,
+            (true, there) => {
+                is_over = there != caller;
+                is_over
+            }
             (false, 0) => {
                 let mine = word(port.number, caller);
                 // ORDERING: release: partner is the acquire of `await_caller`.

@@ -98,14 +98,16 @@ fn start(
     codes: &mut Vec<i32>,
 ) -> Result<Started> {
     let asked = asked()?;
-    let programs: Vec<Program> = asked
-        .iter()
-        .map(|asked| read_asked(p, asked))
-        .collect::<Result<_>>()?;
-    let of_program: Vec<usize> = (asked.iter().enumerate())
-        .flat_map(|(number, asked)| vec![number; asked.most as usize])
-        .collect();
+    let is_possible = |asked: &Asked| (0..=MOST as i32).contains(&asked.most);
+    let of_program: Vec<usize> = match asked.iter().all(is_possible) {
+        true => (asked.iter().enumerate())
+            .flat_map(|(number, asked)| vec![number; asked.most as usize])
+            .collect(),
+        false => Vec::new(),
+    };
     *codes = vec![MPI_ERR_SPAWN; of_program.len()];
+    let programs = asked.iter().map(|asked| read_asked(p, asked));
+    let programs = programs.collect::<Result<Vec<Program>>>()?;
     let request = Request::Spawn {
         root: comm.my_world_rank(),
         programs,
@@ -193,7 +195,7 @@ fn read_asked(p: &Process, asked: &Asked) -> Result<Program> {
     })
 }
 
-/// Most processes of one program.
+/// Most processes of one program: as many ranks as a job can have.
 const MOST: u32 = fastpath_bootstrap::segment::MAX_RANKS as u32;
 
 /// The folder that a program starts in: that of this process, unless the hint says another one.
