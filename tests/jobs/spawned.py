@@ -19,7 +19,7 @@ ENDS = {
     "dies": (137, ["rank 2 on ", "SIGKILL"]),
     "fails": (6, ["MPI_ERR_RANK", "of 2 spawned, rank 2 of the job"]),
     "leaves": (4, ["left with exit code 4"]),
-    "silent": (16, ["MPI_Recv", "rank 0 of 2"]),
+    "silent": (16, ["MPI_Recv", " of 2, host", "has left the job"]),
 }
 
 

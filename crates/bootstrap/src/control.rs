@@ -31,16 +31,20 @@ pub fn frame(message: &[u8]) -> Vec<u8> {
     framed
 }
 
+/// No message is so long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TooLong;
+
 /// The message that `bytes` begin with, once all of it is there.
 ///
 /// # Errors
 /// It says that it is longer than any message.
-pub fn unframe(bytes: &[u8]) -> Result<Option<&[u8]>, ()> {
+pub fn unframe(bytes: &[u8]) -> Result<Option<&[u8]>, TooLong> {
     let Some((length, rest)) = bytes.split_first_chunk::<4>() else {
         return Ok(None);
     };
     match u32::from_le_bytes(*length) as usize {
-        length if length > MESSAGE_MOST => Err(()),
+        length if length > MESSAGE_MOST => Err(TooLong),
         length => Ok(rest.get(..length)),
     }
 }
@@ -58,6 +62,6 @@ mod tests {
         }
         assert_eq!(unframe(&framed), Ok(Some(&b"abc"[..])));
         assert_eq!(unframe(&frame(b"")), Ok(Some(&b""[..])));
-        assert_eq!(unframe(&u32::MAX.to_le_bytes()), Err(()));
+        assert_eq!(unframe(&u32::MAX.to_le_bytes()), Err(TooLong));
     }
 }

@@ -277,6 +277,12 @@ impl Job {
         self.began_with
     }
 
+    /// Whether this process can exchange messages with a rank: not with one that came after it where address space is
+    /// short.
+    pub fn reaches(&self, rank: usize) -> bool {
+        rank < self.present() && self.segment.reaches(rank)
+    }
+
     /// Most ranks that the job can ever have.
     #[inline]
     pub fn capacity(&self) -> usize {

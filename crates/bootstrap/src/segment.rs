@@ -17,18 +17,22 @@
 //! (`file`) an unlinked file of a file system stands in.
 
 mod call;
+mod error;
 mod file;
 mod header;
 mod layout;
+mod mapping;
 mod memory;
 mod page;
 mod text;
 
 pub use call::Call;
+pub use error::SegmentError;
 pub use file::open_nameless;
 pub use header::{AbortRecord, Agreement, FailureKind, FailureRecord, JobHeader, MAGIC, VERSION};
 pub use layout::{ARENA_BYTES, FURTHER, Layout, MAX_RANKS, PAGE_BYTES, PAIR_BYTES};
-pub use memory::{Mapping, Segment, SegmentError};
+pub use mapping::Mapping;
+pub use memory::Segment;
 pub use page::{
     Awaited, Card, NOTES, PORTS, Phase, RankPage, STATE_AWAKE, STATE_COVERED, STATE_DEAD,
     STATE_FINALIZED, STATE_SLEEPING, WaitNote, WaitNoteRef, Wakes, has_left,

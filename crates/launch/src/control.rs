@@ -139,7 +139,7 @@ impl Client {
             match unframe(&self.read) {
                 Ok(None) => {}
                 Ok(Some(message)) => return State::Asks(Request::decode(message)),
-                Err(()) => return State::Asks(None),
+                Err(_) => return State::Asks(None),
             }
         }
     }

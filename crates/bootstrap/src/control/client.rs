@@ -62,7 +62,7 @@ fn read_answer(socket: &mut UnixStream) -> io::Result<Answer> {
             }
             Ok(None) if length != 0 => {}
             Ok(None) => return Err(io::Error::other("it has closed the connection")),
-            Err(()) => return Err(io::Error::other("its answer is too long")),
+            Err(_) => return Err(io::Error::other("its answer is too long")),
         }
     }
 }

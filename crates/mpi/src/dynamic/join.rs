@@ -57,8 +57,8 @@ fn refuse(cause: &io::Error) -> Error {
 /// of another job, with which there is no connection.
 ///
 /// # Errors
-/// `MPI_ERR_ARG` where the descriptor is no connected socket, or this process is at both ends; `MPI_ERR_OTHER` where the
-/// other end says something else.
+/// `MPI_ERR_ARG` where the descriptor is no connected socket, or this process is at both ends; `MPI_ERR_OTHER` where
+/// the other end says something else.
 pub fn join(p: &Process, fd: RawFd) -> Result<usize> {
     let job = p.running()?.job;
     let own = Greeting {

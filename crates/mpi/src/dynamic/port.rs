@@ -173,6 +173,7 @@ fn await_caller(p: &Process, job: &Job, port: Port, comm: &Comm, name: &str) -> 
         if !is_it(seen) || seen == empty {
             return false;
         }
+        // ORDERING: acquire as above; release: partner is the acquire of the next one's compare and exchange in `claim`.
         let taken = found.compare_exchange(seen, empty, Ordering::AcqRel, Ordering::Relaxed);
         outcome = taken.ok().map(|word| Ok(caller_in(word)));
         outcome.is_some()

@@ -1,3 +1,4 @@
+#![allow(unsafe_code)]
 //! `MPI_Comm_spawn`: the root asks the launcher, all parents make an intercommunicator, and the root tells the first of
 //! the new processes, which waits for that in `MPI_Init`, who they are. No parent waits for a child.
 
@@ -305,7 +306,8 @@ fn pass_on(
     if count == 0 || first.saturating_add(count) > there {
         return Err(Error::new(MPI_ERR_INTERN, "the new processes are no ranks"));
     }
-    let remote = (first as u32..(first + count) as u32).collect();
+    let remote: Vec<u32> = (first as u32..(first + count) as u32).collect();
+    inter::require_reach(p.running()?.job, &remote)?;
     Ok((remote, Block::from_wire(leader, block)))
 }
 
@@ -324,14 +326,14 @@ fn write_letter(p: &Process, comm: &Comm, child: u32, block: Block) -> Result {
     let ranks: Vec<u64> = parents.iter().map(|&rank| rank.into()).collect();
     let channel = meeting.channel(p);
     let sent = Members::send(&channel, 1, &head);
-    sent.and_then(|()| Members::send(&channel, 1, &ranks))
-        .map_err(|error| {
-            let text = format!(
-                "the first of the new processes is gone: {}",
-                error.message()
-            );
-            Error::new(MPI_ERR_SPAWN, text)
-        })
+    let sent = sent.and_then(|()| Members::send(&channel, 1, &ranks));
+    // SAFETY: the worker lives while MPI runs.
+    let has_left = unsafe { (*p.worker()?).peer_has_left(child) };
+    match sent {
+        // It has not called MPI_Init. Who waits for it is told, as if it had ended a moment later.
+        Err(_) if has_left => Ok(()),
+        sent => sent,
+    }
 }
 
 /// In `MPI_Init` of a spawned process: makes the communicator of `MPI_Comm_get_parent`.
@@ -357,15 +359,17 @@ fn read_letter(p: &Process, root: u32, me: u32) -> Result<Pact> {
     Members::recv(&channel, 0, &mut head)?;
     let [mark, parents, block] = head;
     meeting.check(mark)?;
-    let there = p.running()?.job.present() as u64;
-    if parents == 0 || parents > there {
+    if parents == 0 || parents > p.running()?.job.present() as u64 {
         let text = format!("the process that spawned this one says that it is {parents} ranks");
         return Err(Error::new(MPI_ERR_OTHER, text));
     }
     let mut ranks = vec![0; parents as usize];
     Members::recv(&channel, 0, &mut ranks)?;
     Ok(Pact {
-        remote: inter::read_ranks(&ranks, there)?,
+        // Whether they are ranks is asked where all members learn them.
+        remote: (ranks.iter())
+            .map(|&rank| u32::try_from(rank).unwrap_or(u32::MAX))
+            .collect(),
         block: Block::from_wire(root, block),
         leader: root,
     })

@@ -47,7 +47,7 @@ impl Iface {
             while fresh != 0 {
                 let rank = index as u32 * 64 + fresh.trailing_zeros();
                 fresh &= fresh - 1;
-                if (rank as usize) < self.domain.job.present() {
+                if self.domain.job.reaches(rank as usize) {
                     found(rank);
                 }
             }
