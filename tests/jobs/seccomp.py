@@ -18,7 +18,7 @@ DISPENSABLE = """
     memfd_create fallocate prctl access faccessat faccessat2 prlimit64 dup3 close_range setsid
     futex membarrier sched_yield sched_setaffinity sched_getaffinity process_vm_readv process_vm_writev
     getrandom getcwd statx readlink readlinkat uname sysinfo geteuid getuid gettid ioctl statfs fstatfs
-    sigaltstack brk munmap set_robust_list rseq set_tid_address exit_group
+    sigaltstack brk munmap set_robust_list rseq set_tid_address exit_group socket bind listen
     """.split()
 
 # Each of these is the fallback of one of the others: refused alone it is not missed, with all of them it is.

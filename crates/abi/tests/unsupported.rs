@@ -39,7 +39,7 @@ fn missing_function__is_named_where_errors_are_fatal() {
     assert!(!output.status.success());
     assert!(output.stdout.is_empty());
     assert!(
-        errors.contains("MPI_Lookup_name") && errors.contains("not implemented"),
+        errors.contains("MPI_Register_datarep") && errors.contains("not implemented"),
         "{errors}"
     );
 }

@@ -42,7 +42,7 @@ pub fn find_members(segment: &Segment) -> Vec<Member> {
         pid: page.launched_pid.load(Ordering::Relaxed) as libc::pid_t,
         end: (page.state.load(Ordering::Relaxed) == STATE_DEAD).then_some(End::Unknown),
     };
-    (0..segment.layout().ranks())
+    (0..segment.present())
         .filter_map(|rank| segment.page(rank).map(member))
         .collect()
 }

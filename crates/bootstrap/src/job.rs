@@ -21,7 +21,7 @@ use std::ptr::NonNull;
 
 pub use detect::is_identity;
 use detect::{Claim, Place};
-pub use environment::{describe_copies, find_place};
+pub use environment::{describe_copies, describe_start, find_place};
 pub use identity::{Identity, JOB_VARIABLE, random_job_id};
 pub(crate) use join::send_all;
 use network::NetworkPlace;
@@ -137,12 +137,13 @@ pub struct Job {
     app: Option<usize>,
     app_ranks: usize,
     universe: Option<usize>,
+    world: Range<usize>,
+    began_with: usize,
     processors: usize,
     bound: bool,
     launcher: Option<u32>,
     job_id: u64,
     segment: Segment,
-    node_size: usize,
     place: NetworkPlace,
     /// To the launcher, where it is not ours.
     link: Option<join::Link>,
@@ -175,7 +176,10 @@ impl Job {
             .and_then(Identity::parse)
             .ok_or_else(malformed)?;
         let segment = id.open_segment()?;
-        let page = segment.page(id.rank).ok_or_else(malformed)?;
+        let page = segment
+            .page(id.rank)
+            .filter(|_| id.rank < segment.present());
+        let page = page.ok_or_else(malformed)?;
         match identity::claim_rank(page) {
             identity::Claim::Ours => {}
             // A rank has started another MPI program by itself: that one is on its own.
@@ -187,18 +191,19 @@ impl Job {
                 });
             }
         }
-        let size = segment.layout().ranks();
+        let world = find_world(page, id.rank, segment.present());
         let header = segment.header();
         let job = Job {
             rank: id.rank,
             app: Some(page.app.load(Ordering::Relaxed) as usize),
             universe: None,
-            app_ranks: (page.app_ranks.load(Ordering::Relaxed) as usize).clamp(1, size),
+            app_ranks: (page.app_ranks.load(Ordering::Relaxed) as usize).clamp(1, world.len()),
+            world,
+            began_with: count_first(&segment),
             processors: (header.processors.load(Ordering::Relaxed) as usize).max(1),
             bound: page.bound.load(Ordering::Relaxed) == 1,
             launcher: Some(id.launcher),
             job_id: id.job_id,
-            node_size: count_node_peers(&segment),
             segment,
             place: NetworkPlace::inheriting(id.listener),
             link: None,
@@ -224,12 +229,13 @@ impl Job {
             app: None,
             app_ranks: 1,
             universe: None,
+            world: 0..1,
+            began_with: 1,
             processors,
             bound: false,
             launcher: None,
             job_id,
             segment,
-            node_size: 1,
             place: NetworkPlace::default(),
             link: None,
         };
@@ -271,12 +277,13 @@ impl Job {
                 app: None,
                 app_ranks: ranks,
                 universe: None,
+                world: 0..ranks,
+                began_with: ranks,
                 processors,
                 bound: false,
                 launcher: None,
                 job_id,
                 segment: Segment::attach(file, job_id)?,
-                node_size: ranks,
                 place: NetworkPlace::default(),
                 link: None,
             };
@@ -327,16 +334,46 @@ impl Job {
         wait::register_membarrier();
     }
 
-    /// This process's rank, below [`Job::size`].
+    /// This process's rank in the job: of a spawned process another one than in its `MPI_COMM_WORLD`.
     #[inline]
     pub fn rank(&self) -> usize {
         self.rank
     }
 
-    /// Number of ranks in the job.
+    /// The ranks of the job that are this process's `MPI_COMM_WORLD`.
+    pub fn world(&self) -> Range<usize> {
+        self.world.clone()
+    }
+
+    /// Number of ranks in the job so far, all worlds together. It grows when processes are spawned, also of those that
+    /// have ended.
     #[inline]
-    pub fn size(&self) -> usize {
+    pub fn present(&self) -> usize {
+        self.segment.present()
+    }
+
+    /// Number of ranks that the launcher's command line has started: the same for all, whatever was spawned since.
+    #[inline]
+    pub fn began_with(&self) -> usize {
+        self.began_with
+    }
+
+    /// Whether this process can exchange messages with a rank: not with one that came after it where address space is
+    /// short.
+    pub fn reaches(&self, rank: usize) -> bool {
+        rank < self.present() && self.segment.reaches(rank)
+    }
+
+    /// Most ranks that the job can ever have.
+    #[inline]
+    pub fn capacity(&self) -> usize {
         self.segment.layout().ranks()
+    }
+
+    /// The rank that spawned this process's world as root; None where the launcher's command line has started it.
+    pub fn parent(&self) -> Option<usize> {
+        let parent = self.own_page().parent.load(Ordering::Relaxed);
+        (parent as usize).checked_sub(1)
     }
 
     /// Number of this rank's program in the launcher's command line (`MPI_APPNUM`); None
@@ -350,15 +387,19 @@ impl Job {
         self.app_ranks
     }
 
-    /// How many ranks the job can have at most (`MPI_UNIVERSE_SIZE`): no more than it has, where nobody tells more.
+    /// How many ranks can usefully run at the same time (`MPI_UNIVERSE_SIZE`): what the launcher tells; where it is
+    /// ours, as many as it may start and there are processors for; at least those that the job began with.
     pub fn universe_size(&self) -> usize {
-        self.universe.unwrap_or(0).max(self.size())
+        match self.launcher {
+            None => self.universe.unwrap_or(0).max(self.began_with),
+            Some(_) => self.processors.clamp(self.began_with, self.capacity()),
+        }
     }
 
     /// The ranks whose memory is this one: how many there are, and how many of them are below this rank.
     pub fn node_place(&self) -> (usize, usize) {
         let count = |ranks: Range<usize>| ranks.filter(|&rank| self.is_node_peer(rank)).count();
-        (count(0..self.size()), count(0..self.rank))
+        (count(0..self.present()), count(0..self.rank))
     }
 
     /// Whether somebody ends the job where a rank of it fails: our launcher, or the ranks of a node each other.
@@ -401,11 +442,6 @@ impl Job {
     pub fn is_node_peer(&self, rank: usize) -> bool {
         let page = self.segment.page(rank);
         page.is_some_and(|page| page.elsewhere.load(Ordering::Relaxed) == 0)
-    }
-
-    /// Number of ranks that share this memory, this one among them: they share its processors too.
-    pub fn node_size(&self) -> usize {
-        self.node_size
     }
 
     /// Memory files that the job has, one on each of its nodes.
@@ -534,7 +570,7 @@ impl Job {
     /// Is this rank's process gone, or no rank at all?
     pub fn is_dead(&self, rank: usize) -> bool {
         // ORDERING: partner is the launcher's release store of the state.
-        self.rank_page(rank)
+        (self.rank_page(rank).filter(|_| rank < self.present()))
             .is_none_or(|p| p.state.load(Ordering::Acquire) == STATE_DEAD)
     }
 
@@ -555,12 +591,26 @@ impl Job {
     }
 }
 
-/// Ranks whose page in this memory is their own.
-fn count_node_peers(segment: &Segment) -> usize {
-    let pages = (0..segment.layout().ranks()).filter_map(|rank| segment.page(rank));
-    pages
-        .filter(|page| page.elsewhere.load(Ordering::Relaxed) == 0)
-        .count()
+/// How many ranks a job began with, as the page of the first of them says; all that are there where it does not.
+fn count_first(segment: &Segment) -> usize {
+    let said = segment
+        .page(0)
+        .map_or(0, |page| page.world_ranks.load(Ordering::Relaxed) as usize);
+    match (1..=segment.present()).contains(&said) {
+        true => said,
+        false => segment.present(),
+    }
+}
+
+/// The world of a rank, as its page says; all that are there where that makes no sense.
+fn find_world(page: &RankPage, rank: usize, present: usize) -> Range<usize> {
+    let first = page.world_first.load(Ordering::Relaxed) as usize;
+    let ranks = page.world_ranks.load(Ordering::Relaxed) as usize;
+    let world = first..first.saturating_add(ranks);
+    match world.contains(&rank) && world.end <= present {
+        true => world,
+        false => 0..present,
+    }
 }
 
 /// What a process ends with for an MPI abort code: its low eight bits, 1 where those are 0.
@@ -594,7 +644,7 @@ mod tests {
     #[test]
     fn singleton__is_a_job_of_one() {
         let job = Job::singleton().unwrap();
-        assert_eq!((job.rank(), job.size(), job.appnum()), (0, 1, None));
+        assert_eq!((job.rank(), job.present(), job.appnum()), (0, 1, None));
         assert_eq!(job.own_page().phase(), Phase::Attached);
         job.back_pair(0, 0).unwrap();
         assert!(job.processors() >= 1);
@@ -647,7 +697,7 @@ mod tests {
             .store(2, Ordering::Relaxed);
         let job = Job::attach_as(variable(&segment, 3, 77)).unwrap();
         assert_eq!(
-            (job.rank(), job.size(), job.appnum(), job.app_size()),
+            (job.rank(), job.present(), job.appnum(), job.app_size()),
             (3, 4, Some(1), 2)
         );
         assert_eq!(job.processors(), 2);
@@ -734,7 +784,7 @@ mod tests {
             .store(1, Ordering::Relaxed);
         segment.page(0).unwrap().set_phase(Phase::Initialized);
         let job = Job::attach_as(variable(&segment, 0, 9)).unwrap();
-        assert_eq!((job.size(), job.launcher()), (1, None));
+        assert_eq!((job.present(), job.launcher()), (1, None));
     }
 
     #[test]

@@ -6,9 +6,11 @@
 //! | [`segment`] | the memory that the ranks of a node share: layout, creation, mapping, backing |
 //! | [`job`] | the job as one rank sees it: rank, size, pages of the others, records of failure |
 //! | [`network`] | what a rank needs to be reached over the network |
+//! | [`control`] | what ranks and the launcher say to each other while the job runs |
 //! | [`inspect`] | what can be seen of a running job from outside |
 //! | [`trace`] | where the ranks' points are recorded, and the file they are merged into |
 
+pub mod control;
 pub mod engine;
 pub mod inspect;
 pub mod job;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! 0              JobHeader                  4 KiB
-//! 4 KiB          RankPage[N]                4 KiB each
+//! 4 KiB          RankPage[N]                4 KiB each, backed as far as ranks are there
 //! bitmap_offset  incoming bitmaps[W][N]     one bit per sender, rows padded to a cache line, for each worker of a rank
 //! pair_offset    PairRegion[N * (N + 1)]    PAIR_BYTES each, both directions of a pair side by side, sparse
 //! further_offset PairRegion[W - 1][N * (N + 1)]  the same for further workers; where it fits, mapped by who has them
@@ -10,6 +10,7 @@
 //! trace_offset   Area[N]                    AREA_BYTES each, sparse, mapped where a trace is recorded
 //! ```
 //!
+//! N is the number of ranks that the job can have: those that it begins with, and room for those that may be spawned.
 //! Every offset is a function of N and of the length of the file. The file is as long as its address range, but has
 //! memory only where somebody asked for it ([`Segment::ensure_backed`]): a shortage is an error
 //! at that place and never a signal later. A memory file is sealed against shrinking and growing; where there are none
@@ -17,21 +18,25 @@
 
 mod call;
 mod card;
+mod error;
 mod file;
 mod header;
 mod layout;
+mod mapping;
 mod memory;
 mod page;
 mod text;
 
 pub use call::Call;
 pub use card::Card;
+pub use error::SegmentError;
 pub use file::open_nameless;
 pub use header::{AbortRecord, Agreement, FailureKind, FailureRecord, JobHeader, MAGIC, VERSION};
 pub use layout::{ARENA_BYTES, FURTHER, Layout, MAX_RANKS, PAGE_BYTES, PAIR_BYTES};
-pub use memory::{Mapping, Segment, SegmentError, draw_secret};
+pub use mapping::Mapping;
+pub use memory::{Segment, draw_secret};
 pub use page::{
-    Awaited, NOTES, Phase, RankPage, STATE_ABSENT, STATE_AWAKE, STATE_COVERED, STATE_DEAD,
+    Awaited, NOTES, PORTS, Phase, RankPage, STATE_ABSENT, STATE_AWAKE, STATE_COVERED, STATE_DEAD,
     STATE_FINALIZED, STATE_SLEEPING, WaitNote, WaitNoteRef, Wakes, has_left,
 };
 pub use text::SharedText;

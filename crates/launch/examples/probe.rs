@@ -58,7 +58,7 @@ fn main() {
                 println!(
                     "rank {} of {} app {:?} of {} launcher {}",
                     j.rank(),
-                    j.size(),
+                    j.world().len(),
                     j.appnum(),
                     j.app_size(),
                     j.launcher().is_some()

@@ -72,7 +72,7 @@ fn keep_watch(alive: &OwnedFd, segment: &Segment) -> ! {
                 break;
             }
         }
-        for rank in 0..segment.layout().ranks() {
+        for rank in 0..segment.present() {
             let Some(page) = segment.page(rank) else {
                 break;
             };

@@ -105,7 +105,10 @@ pub fn open_inputs(
 }
 
 /// What a rank gets that reads nothing.
-fn open_null() -> io::Result<OwnedFd> {
+///
+/// # Errors
+/// The kernel's.
+pub fn open_null() -> io::Result<OwnedFd> {
     match File::open("/dev/null") {
         Ok(file) => Ok(file.into()),
         // A container may have no /dev: a pipe that nobody writes to ends as well.

@@ -5,54 +5,39 @@ use crate::agent::Agent;
 use crate::args::{App, JobSpec, Nodes, Stdin};
 use crate::binding::{Machine, Plan, describe_plan, plan_binding};
 use crate::claims::{Pick, claim_processors};
+use crate::control::Control;
 use crate::engine::hand_over;
-use crate::environment::{find_missing, select_variables};
+use crate::environment::find_missing;
 use crate::guard::Guard;
-use crate::input::{copy_above, open_inputs};
-use crate::limits::{Need, check_calls, describe_clone, describe_files, limit_files};
+use crate::input::{copy_above, open_inputs, open_null};
+use crate::limits::{Need, check_calls, describe_files, limit_files};
 use crate::output::Outputs;
-use crate::poll::{Poller, make_pipe};
-use crate::program::{
-    ProgramError, c_pair, c_string, check_wdir, describe_exec_error, find_program,
-};
+use crate::poll::Poller;
+use crate::program::ProgramError;
 use crate::ranks::{Ranks, list_children};
 use crate::show::describe_map;
-use crate::signals::{Inherited, Signals};
-use crate::spawn::{RankStart, SpawnError, Spawner, Step};
-use crate::watch::{INPUT, SINKS, STREAMS, Watch};
-use fastpath_base::config::{Config, Key, shorten};
-use fastpath_base::refusal::describe_call;
+use crate::signals::Signals;
+use crate::start::{NewRank, Place, Prepared, Refusal, Starter, prepare_app};
+use crate::watch::{INPUT, SINKS, Watch};
+use fastpath_base::config::{Config, Key, Origin, shorten};
+use fastpath_base::refusal::{describe_call, read_limit};
 use fastpath_base::sync::Ordering;
 use fastpath_base::topology;
-use fastpath_bootstrap::job::{Identity, JOB_VARIABLE, describe_copies, random_job_id};
-use fastpath_bootstrap::segment::Segment;
+use fastpath_bootstrap::job::{describe_copies, random_job_id};
+use fastpath_bootstrap::segment::{MAX_RANKS, Segment};
 use fastpath_bootstrap::trace::prepare_file;
-use std::collections::BTreeMap;
-use std::ffi::{CString, OsStr, OsString};
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
 use std::time::Instant;
 
 /// The job's memory is inherited under a number that scripts do not use themselves.
 const SEGMENT_FD: i32 = 60;
 
-/// Why a job did not start: exit code and text.
-type Refusal = (i32, String);
-
-/// An app with everything looked up.
-struct Prepared {
-    program: CString,
-    path: PathBuf,
-    argv: Vec<CString>,
-    env: Vec<CString>,
-    wdir: Option<CString>,
-    /// Whether its ranks look for mistakes.
-    checks: bool,
-    /// The file for a trace.
-    trace: Option<PathBuf>,
-}
+/// Most ranks with room for the workers that threads have of their own: no room for spawned ranks costs that.
+const ROOMY_RANKS: usize = 1024;
 
 /// Runs the job to its end; returns the launcher's exit code. `words`: the command line.
 pub fn run_job(spec: &JobSpec, words: &[OsString]) -> i32 {
@@ -172,7 +157,8 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         return Ok(Started::Shown);
     }
     let mut outputs = Outputs::new(&spec.output, host, app_of.len(), SINKS);
-    outputs.open_files(&local).map_err(|text| (2, text))?;
+    let opened = outputs.open_files(0..app_of.len(), &local);
+    opened.map_err(|text| (2, text))?;
     let (segment, keep) = make_segment(spec, &app_of, &machine, &plan, need, agent.as_ref())?;
     let poller = Poller::new(signals.mask()).map_err(|e| (1, describe_call("ppoll", &e)))?;
     let mut spared = list_children();
@@ -184,13 +170,21 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         )
     })?;
     spared.push(guard.pid());
+    let starter = Starter::new(inherited, segment, keep.as_raw_fd(), need)?;
+    let job_id = segment.header().job_id.load(Ordering::Relaxed);
+    let no_input = open_null().map_err(|e| (1, describe_files("open", &e, need)))?;
+    let programs = app_of.iter().map(|&app| name_program(&spec.apps[app]));
     let mut watch = Box::new(Watch {
         spec,
         host,
         segment,
-        ranks: Ranks::new(&app_of),
+        ranks: Ranks::new(programs),
         outputs,
         input: None,
+        no_input,
+        control: Control::listen(job_id, &poller),
+        starter,
+        began_with: app_of.len(),
         poller,
         signals,
         guard,
@@ -199,16 +193,7 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         agent,
     });
     watch.outputs.say(&shown);
-    let done = start_ranks(
-        &mut watch,
-        &apps,
-        &app_of,
-        local,
-        &plan,
-        &inherited,
-        need,
-        keep.as_raw_fd(),
-    );
+    let done = start_ranks(&mut watch, &apps, &app_of, local, &plan, need);
     // The claims on processors and the segment's inherited number last as long as we do.
     std::mem::forget((plan, keep));
     Ok(match done {
@@ -248,122 +233,31 @@ fn start_ranks(
     app_of: &[usize],
     local: Range<usize>,
     plan: &Plan,
-    inherited: &Inherited,
     need: Need,
-    keep: i32,
 ) -> Result<(), Refusal> {
-    let files = |call: &str, e: std::io::Error| (1, describe_files(call, &e, need));
-    let mut spawner =
-        Spawner::new(*inherited).map_err(|e| (1, format!("no memory to start ranks: {e}")))?;
-    let (inputs, forward) = open_inputs(&watch.poller, INPUT, &watch.spec.stdin, local.clone())
-        .map_err(|e| files("fcntl or pipe2", e))?;
+    let files = |e: std::io::Error| (1, describe_files("fcntl or pipe2", &e, need));
+    let inputs = open_inputs(&watch.poller, INPUT, &watch.spec.stdin, local.clone());
+    let (inputs, forward) = inputs.map_err(files)?;
     watch.input = forward;
-    let mut identity = Identity {
-        fd: keep,
-        rank: 0,
-        launcher: std::process::id(),
-        job_id: watch.segment.header().job_id.load(Ordering::Relaxed),
-        listener: None,
-    };
-    let size = c_pair("FASTPATH_SIZE".as_ref(), app_of.len().to_string().as_ref());
     for (index, rank) in local.enumerate() {
-        let app = app_of[rank];
-        let prepared = &apps[app];
-        identity.rank = rank;
         let listener = watch.agent.as_mut().and_then(Agent::take_listener);
-        // Kept by the rank; closed here when it runs.
-        listener
-            .iter()
-            .for_each(|listener| listener.set_inherited(true));
-        identity.listener = listener
-            .as_ref()
-            .map(|listener| listener.as_fd().as_raw_fd());
-        let own = [
-            c_pair(JOB_VARIABLE.as_ref(), identity.to_string().as_ref()),
-            c_pair("FASTPATH_RANK".as_ref(), rank.to_string().as_ref()),
-            size.clone(),
-        ];
-        let (out_reader, out) = make_pipe().map_err(|e| files("pipe2", e))?;
-        let (err_reader, err) = make_pipe().map_err(|e| files("pipe2", e))?;
-        let Some(page) = watch.segment.page(rank) else {
-            continue;
+        let new = NewRank {
+            rank,
+            world: (rank, app_of.len()),
+            app: &apps[app_of[rank]],
+            input: inputs.of(rank),
+            cpus: plan.sets.get(index),
+            listener: listener.as_ref(),
         };
-        let pid = spawner
-            .spawn(&RankStart {
-                program: &prepared.program,
-                argv: &prepared.argv,
-                env: [&prepared.env, &own],
-                wdir: prepared.wdir.as_ref(),
-                stdio: [inputs.of(rank), out.as_raw_fd(), err.as_raw_fd()],
-                keep,
-                cpus: plan.sets.get(index),
-                pid_cell: &page.launched_pid,
-            })
-            .map_err(|e| describe_spawn_error(&e, rank, prepared))?;
-        watch.ranks.started(rank, pid);
-        for (which, reader) in [(0, out_reader), (1, err_reader)] {
-            let outputs = &mut watch.outputs;
-            outputs.add_stream(&watch.poller, STREAMS, rank, which, reader);
-        }
+        let mut at = Place {
+            segment: watch.segment,
+            ranks: &mut watch.ranks,
+            outputs: &mut watch.outputs,
+            poller: &watch.poller,
+        };
+        watch.starter.start(&new, &mut at)?;
     }
     Ok(())
-}
-
-fn describe_spawn_error(error: &SpawnError, rank: usize, app: &Prepared) -> Refusal {
-    let cause = std::io::Error::from_raw_os_error(error.errno);
-    match error.step {
-        Step::Exec => {
-            let e = describe_exec_error(&app.path, error.errno);
-            (e.code, e.text)
-        }
-        Step::Chdir => (2, format!("-wdir: {cause}")),
-        Step::Clone => {
-            let why = describe_clone(&cause);
-            (1, format!("rank {rank} cannot be started: {why}"))
-        }
-        Step::Setup(call) => {
-            let why = describe_call(call, &cause);
-            (1, format!("rank {rank} cannot be started: {why}"))
-        }
-    }
-}
-
-fn prepare_app(app: &App, spec: &JobSpec) -> Result<Prepared, ProgramError> {
-    check_wdir(app)?;
-    let mut env: BTreeMap<OsString, OsString> = select_variables(std::env::vars_os(), spec, app);
-    if let Some(dir) = app.wdir.as_ref().and_then(|d| std::path::absolute(d).ok()) {
-        env.insert("PWD".into(), dir.into());
-    }
-    env.extend(spec.env.iter().cloned());
-    env.extend(app.env.iter().cloned());
-    let pairs = env.iter().map(|(n, v)| (n.clone(), v.clone()));
-    let config = Config::from_pairs(pairs).map_err(|e| ProgramError {
-        code: 2,
-        text: e.to_string(),
-    })?;
-    let trace = config.text(Key::Trace);
-    let trace = (!trace.is_empty()).then(|| PathBuf::from(trace));
-    let found = find_program(app, search_path(app, &env).as_deref())?;
-    let path = std::path::absolute(&found).unwrap_or(found);
-    Ok(Prepared {
-        program: c_string(path.as_os_str()),
-        path,
-        argv: app.argv.iter().map(|a| c_string(a)).collect(),
-        env: env.iter().map(|(n, v)| c_pair(n, v)).collect(),
-        wdir: app.wdir.as_ref().map(|d| c_string(d.as_os_str())),
-        checks: config.flag(Key::Check),
-        trace,
-    })
-}
-
-/// Where programs are looked for: folders of `-path`, then PATH, the launcher's own where the ranks get none.
-fn search_path(app: &App, env: &BTreeMap<OsString, OsString>) -> Option<OsString> {
-    let path = env.get(OsStr::new("PATH")).cloned();
-    let path = path.or_else(|| std::env::var_os("PATH"));
-    match (&app.path, path) {
-        (Some(first), Some(path)) => Some([first, OsStr::new(":"), &path].into_iter().collect()),
-        (first, path) => path.or_else(|| first.clone()),
-    }
 }
 
 /// Pipes and files of all ranks that the launcher holds: two for output; two where each gets its own copy of the input;
@@ -427,8 +321,13 @@ fn make_segment(
     need: Need,
     agent: Option<&Agent>,
 ) -> Result<(&'static Segment, OwnedFd), Refusal> {
-    let job_id = agent.map_or_else(random_job_id, Agent::job_id);
-    let segment = Segment::create(app_of.len(), job_id)
+    let ranks = app_of.len();
+    // Agents do not start further ranks.
+    let (job_id, spares) = match agent {
+        Some(agent) => (agent.job_id(), 0),
+        None => (random_job_id(), count_spares(ranks)),
+    };
+    let segment = Segment::create_with_room(ranks, spares, job_id)
         .map_err(|e| (1, format!("cannot make the job's memory: {e}")))?;
     let segment: &'static Segment = Box::leak(Box::new(segment));
     let header = segment.header();
@@ -447,6 +346,7 @@ fn make_segment(
                 .store(spec.apps[app].ranks as u32, Ordering::Relaxed);
             page.bound
                 .store(u32::from(plan.exclusive), Ordering::Relaxed);
+            page.world_ranks.store(ranks as u32, Ordering::Relaxed);
         }
     }
     if let Some(agent) = agent {
@@ -456,6 +356,27 @@ fn make_segment(
     let keep = copy_above(segment.file(), SEGMENT_FD).or_else(|_| copy_above(segment.file(), 3));
     let keep = keep.map_err(|e| (1, describe_files("fcntl (F_DUPFD_CLOEXEC)", &e, need)))?;
     Ok((segment, keep))
+}
+
+/// What an app is called in reports.
+fn name_program(app: &App) -> String {
+    let name = app.argv.first();
+    name.map_or(String::new(), |name| name.display().to_string())
+}
+
+/// Ranks that may be spawned later: room for them costs address space, so that there are none where that is limited.
+fn count_spares(ranks: usize) -> usize {
+    if read_limit(libc::RLIMIT_AS).is_some() {
+        return 0;
+    }
+    let config = Config::from_env().unwrap_or_else(|_| Config::defaults());
+    let wanted = config.number(Key::SpawnMax).unwrap_or_default() as usize;
+    let most = match config.setting(Key::SpawnMax).origin != Origin::Default || ranks > ROOMY_RANKS
+    {
+        true => MAX_RANKS,
+        false => ROOMY_RANKS,
+    };
+    wanted.min(most.saturating_sub(ranks))
 }
 
 /// Number of the host that an app's ranks count as being on: that of the first app that names it, plus one.

@@ -4,6 +4,8 @@ mod agent;
 mod args;
 mod binding;
 mod claims;
+mod control;
+mod dynamic;
 mod engine;
 mod environment;
 mod guard;
@@ -24,6 +26,7 @@ mod report;
 mod show;
 mod signals;
 mod spawn;
+mod start;
 mod watch;
 
 use args::Request;

@@ -238,6 +238,8 @@ pub struct Outputs<'a> {
     who: Who<'a>,
     /// Where the streams of each rank go; empty where they go to the launcher's own outputs.
     files: Vec<[Destination; 2]>,
+    /// The files that are open, by their sinks.
+    opened: HashMap<PathBuf, usize>,
     /// A person looks at it: show a prompt that has no line end.
     terminal: bool,
     buffer: Vec<u8>,
@@ -269,18 +271,19 @@ impl<'a> Outputs<'a> {
                 host,
             },
             files: Vec::new(),
+            opened: HashMap::new(),
             terminal: io::stdout().is_terminal(),
             buffer: vec![0; 64 * 1024],
         }
     }
 
-    /// Opens the files that the output of the `local` ranks goes to, if there are any.
+    /// Opens the files that the output of further ranks goes to, if there are any: of those that are `local`.
     ///
     /// # Errors
     /// Which file cannot be made, and why.
-    pub fn open_files(&mut self, local: &Range<usize>) -> Result<(), String> {
-        let mut opened: HashMap<PathBuf, usize> = HashMap::new();
-        for rank in 0..self.who.ranks {
+    pub fn open_files(&mut self, ranks: Range<usize>, local: &Range<usize>) -> Result<(), String> {
+        self.files.truncate(ranks.start);
+        for rank in ranks {
             let who = Who { rank, ..self.who };
             let mut both = self.sink_of.map(|sink| (sink, None));
             for (which, place) in both.iter_mut().enumerate() {
@@ -293,14 +296,14 @@ impl<'a> Outputs<'a> {
                 let mut path = Vec::new();
                 Pattern::new(name, who).write(&mut path);
                 let path = PathBuf::from(OsStr::from_bytes(&path));
-                let sink = match opened.get(&path) {
+                let sink = match self.opened.get(&path) {
                     Some(&sink) => sink,
                     None => {
                         self.sinks.push(open_file(&path)?);
                         self.sinks.len() - 1
                     }
                 };
-                opened.insert(path, sink);
+                self.opened.insert(path, sink);
                 *place = match self.what.copy {
                     true => (place.0, Some(sink)),
                     false => (sink, None),

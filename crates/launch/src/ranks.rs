@@ -16,13 +16,26 @@ pub struct Rank {
     pub end: Option<End>,
     /// What it was waiting for when it ended.
     pub last_notes: Vec<WaitNote>,
-    /// Its app's number.
-    pub app: usize,
+    /// What it runs.
+    pub program: String,
+    /// It was started and is not wanted after all: its end is no failure.
+    is_given_up: bool,
     /// Nobody is left in its process group: the number may be somebody else's by now.
     group_gone: bool,
 }
 
 impl Rank {
+    fn new(program: String) -> Rank {
+        Rank {
+            pid: 0,
+            end: None,
+            last_notes: Vec::new(),
+            program,
+            is_given_up: false,
+            group_gone: false,
+        }
+    }
+
     fn signal(&self, signal: i32) {
         if !self.group_gone {
             signal_group(self.pid, signal);
@@ -52,19 +65,32 @@ pub struct Ranks {
 }
 
 impl Ranks {
-    /// None started yet; `apps` has the app of each rank.
-    pub fn new(apps: &[usize]) -> Ranks {
-        let rank = |&app: &usize| Rank {
-            pid: 0,
-            end: None,
-            last_notes: Vec::new(),
-            app,
-            group_gone: false,
-        };
+    /// None started yet; `programs` has what each rank runs.
+    pub fn new(programs: impl IntoIterator<Item = String>) -> Ranks {
         Ranks {
-            list: apps.iter().map(rank).collect(),
+            list: programs.into_iter().map(Rank::new).collect(),
             by_pid: HashMap::new(),
             running: 0,
+        }
+    }
+
+    /// Further ranks, none started yet.
+    pub fn add(&mut self, programs: impl IntoIterator<Item = String>) {
+        self.list.extend(programs.into_iter().map(Rank::new));
+    }
+
+    /// Ends the ranks from `first` on, some of which could not be started: whoever knows of them finds them dead.
+    pub fn give_up(&mut self, first: usize, segment: &Segment) {
+        for (number, rank) in self.list.iter_mut().enumerate().skip(first) {
+            rank.is_given_up = true;
+            match rank.pid {
+                0 => {
+                    rank.end = Some(End::Unknown);
+                    rank.group_gone = true;
+                    segment.mark_dead(number);
+                }
+                _ => rank.signal(libc::SIGKILL),
+            }
         }
     }
 
@@ -161,6 +187,7 @@ impl Ranks {
             })
         };
         match self.list[rank].end? {
+            _ if self.list[rank].is_given_up => None,
             End::Signal(signal, _) => failure(FailureKind::Signal, signal),
             End::Exit(0) if (Phase::Initialized..Phase::Finalized).contains(&phase) => {
                 failure(FailureKind::NoFinalize, 0)

@@ -1,6 +1,5 @@
 //! What the launcher says: who failed first, what everybody was doing.
 
-use crate::args::JobSpec;
 use crate::ranks::{Failure, Ranks};
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::inspect;
@@ -14,7 +13,6 @@ use std::fmt::Write as _;
 pub fn describe_failure(
     failure: &Failure,
     ranks: &Ranks,
-    spec: &JobSpec,
     segment: &Segment,
     host: &str,
     now_ns: u64,
@@ -23,9 +21,7 @@ pub fn describe_failure(
     let rank = ranks.list().get(failure.rank);
     let _ = write!(text, "{} on {host}", failure.rank);
     if let Some(rank) = rank {
-        let program = spec.apps.get(rank.app).and_then(|a| a.argv.first());
-        let program = program.map(|p| p.display().to_string()).unwrap_or_default();
-        let _ = write!(text, " (process {}, {program})", rank.pid);
+        let _ = write!(text, " (process {}, {})", rank.pid, rank.program);
     }
     let core = matches!(rank.and_then(|r| r.end), Some(End::Signal(_, true)));
     let _ = match failure.kind {
@@ -85,31 +81,22 @@ pub fn describe_ranks(ranks: &Ranks, segment: &Segment) -> String {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::args::App;
 
-    fn job() -> (Ranks, JobSpec, Segment) {
-        let app = App {
-            ranks: 2,
-            argv: vec!["prog".into()],
-            ..App::default()
-        };
-        let spec = JobSpec {
-            apps: vec![app],
-            ..JobSpec::default()
-        };
-        (Ranks::new(&[0, 0]), spec, Segment::create(2, 1).unwrap())
+    fn job() -> (Ranks, Segment) {
+        let programs = ["prog", "prog"].map(String::from);
+        (Ranks::new(programs), Segment::create(2, 1).unwrap())
     }
 
     #[test]
     fn failure__names_rank_host_signal_and_message() {
-        let (ranks, spec, segment) = job();
+        let (ranks, segment) = job();
         let failure = Failure {
             rank: 1,
             kind: FailureKind::Signal,
             code: 11,
             message: "why\n".into(),
         };
-        let text = describe_failure(&failure, &ranks, &spec, &segment, "node7", 0);
+        let text = describe_failure(&failure, &ranks, &segment, "node7", 0);
         assert!(text.contains("rank 1 on node7"), "{text}");
         assert!(text.contains("SIGSEGV") && text.contains("prog"), "{text}");
         assert!(text.ends_with("mpiexec:   why\n"), "{text}");

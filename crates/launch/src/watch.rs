@@ -2,6 +2,7 @@
 
 use crate::agent::Agent;
 use crate::args::JobSpec;
+use crate::control::Control;
 use crate::guard::Guard;
 use crate::input::Forward;
 use crate::limits::describe_limits;
@@ -11,11 +12,13 @@ use crate::ranks::{Failure, Ranks, kill_adopted};
 use crate::report::{describe_failure, describe_ranks};
 use crate::show::describe_ends;
 use crate::signals::{Signals, stop_self};
+use crate::start::Starter;
 use fastpath_base::clock::now_ns;
 use fastpath_bootstrap::inspect::describe::describe_signal;
 use fastpath_bootstrap::job::exit_code;
 use fastpath_bootstrap::segment::{FailureKind, Phase, Segment};
 use fastpath_bootstrap::trace;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -23,6 +26,10 @@ use std::time::{Duration, Instant};
 pub const INPUT: u64 = 1;
 /// Tokens of the launcher's outputs.
 pub const SINKS: [u64; 2] = [2, 3];
+/// Token of the socket on which ranks ask.
+pub const CONTROL: u64 = 5;
+/// Token of those that have connected to it.
+pub const CLIENTS: u64 = 6;
 /// Token of the first stream of the ranks.
 pub const STREAMS: u64 = 16;
 
@@ -60,6 +67,14 @@ pub struct Watch<'a> {
     pub outputs: Outputs<'a>,
     /// Their input, if the launcher passes it on.
     pub input: Option<Forward>,
+    /// What ranks read that get no input.
+    pub no_input: OwnedFd,
+    /// Where ranks ask for something.
+    pub control: Control,
+    /// What ranks are started with.
+    pub starter: Starter,
+    /// Number of ranks of the command line.
+    pub began_with: usize,
     /// Events.
     pub poller: Poller,
     /// Signals.
@@ -96,7 +111,7 @@ impl Watch<'_> {
         while self.ranks.running() > 0 {
             let limit = earliest_ms(&state).into_iter().chain(prompt).min();
             for token in self.poller.wait(limit) {
-                self.handle(token);
+                self.handle(token, state.ending.is_some());
             }
             while let Some(signal) = self.signals.next() {
                 self.take_signal(signal, &mut state);
@@ -120,13 +135,15 @@ impl Watch<'_> {
         code
     }
 
-    fn handle(&mut self, token: u64) {
+    fn handle(&mut self, token: u64, is_ending: bool) {
         match token {
             INPUT => {
                 if let Some(input) = &mut self.input {
                     input.forward(&self.poller);
                 }
             }
+            CONTROL => self.control.accept(&self.poller),
+            CLIENTS => self.serve(is_ending),
             t if t >= STREAMS => self
                 .outputs
                 .read_stream(&self.poller, (t - STREAMS) as usize),
@@ -169,7 +186,10 @@ impl Watch<'_> {
     }
 
     fn take_ends(&mut self, state: &mut State) {
-        let (_, failure) = self.ranks.reap(self.segment);
+        let (ended, failure) = self.ranks.reap(self.segment);
+        for rank in ended {
+            self.control.names.forget(rank as u32);
+        }
         let Some(failure) = failure else { return };
         if state.ending.is_some() {
             return;
@@ -199,14 +219,7 @@ impl Watch<'_> {
             FailureKind::Abort => exit_code(failure.code),
         };
         let now = now_ns();
-        let mut text = describe_failure(
-            failure,
-            &self.ranks,
-            self.spec,
-            self.segment,
-            self.host,
-            now,
-        );
+        let mut text = describe_failure(failure, &self.ranks, self.segment, self.host, now);
         let phase = self
             .segment
             .page(failure.rank)

@@ -269,6 +269,9 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
     }
     attribute::delete_all(p, &comm)?;
     p.hot_comm_clear(handle);
+    if p.parent.get() == handle {
+        p.parent.set(MPI_COMM_NULL);
+    }
     p.comms.withdraw(handle);
     let spares = comm.spares.replace(Block::EMPTY);
     p.contexts.give_back(comm.my_world_rank(), spares);

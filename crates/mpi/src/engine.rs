@@ -106,6 +106,7 @@ pub fn init(required: i32) -> Result<i32> {
     make_world(p, job);
     p.set_world_phase(Phase::Running);
     p.set_phase(Phase::Running);
+    crate::dynamic::meet_parent(p)?;
     Ok(level)
 }
 
@@ -311,15 +312,16 @@ fn describe_job(p: &Process, job: &Job, level: i32) -> Result {
 }
 
 fn make_world(p: &Process, job: &Job) {
-    let (me, size) = (job.rank() as u32, job.size() as u32);
-    let world = Rc::new(Group::new((0..size).collect(), me));
+    let (me, ranks) = (job.rank() as u32, job.world());
+    let (first, end) = (ranks.start as u32, ranks.end as u32);
+    let world = Rc::new(Group::new((first..end).collect(), me));
     let own = Rc::new(Group::new(vec![me], me));
     add_predefined_comm(
         p,
         MPI_COMM_WORLD,
         Context::WORLD,
         world,
-        me,
+        me - first,
         "MPI_COMM_WORLD",
     );
     add_predefined_comm(p, MPI_COMM_SELF, Context::SELF, own, 0, "MPI_COMM_SELF");

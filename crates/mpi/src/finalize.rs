@@ -125,7 +125,11 @@ fn await_last_messages(worker: &mut Worker) -> &Worker {
     };
     loop {
         worker.take_arrivals();
-        if !(0..worker.size()).any(|peer| will_send(worker, peer)) {
+        if !worker
+            .job
+            .world()
+            .any(|peer| will_send(worker, peer as u32))
+        {
             return worker;
         }
         // Nobody wakes a process that does not say that it sleeps: the time ends the wait.

@@ -14,6 +14,7 @@ pub mod comm;
 pub mod consts;
 pub mod crash;
 pub mod datatype;
+pub mod dynamic;
 pub mod engine;
 pub mod environment;
 pub mod errhandler;

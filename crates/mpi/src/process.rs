@@ -93,6 +93,12 @@ pub struct Process {
     pub sessions: Table<Session>,
     /// What sessions have done to the process.
     pub(crate) session_use: crate::session::Use,
+    /// What `MPI_Comm_get_parent` gives.
+    pub(crate) parent: Cell<usize>,
+    /// Numbers of ports and connections.
+    pub(crate) calls: crate::dynamic::Counter,
+    /// The services that this process has published, where it has no launcher.
+    pub(crate) names: std::cell::RefCell<fastpath_bootstrap::control::Names>,
     /// Messages taken out of matching by a matched probe.
     pub messages: Table<crate::probe::Message>,
     /// What Fortran support told of its compiler.
@@ -243,6 +249,9 @@ impl Process {
             spare_buffers: crate::buffered::Spares::new(),
             sessions: Table::new(),
             session_use: crate::session::Use::new(),
+            parent: Cell::new(MPI_COMM_NULL),
+            calls: crate::dynamic::Counter::new(),
+            names: std::cell::RefCell::new(fastpath_bootstrap::control::Names::new()),
             messages: Table::new(),
             fortran: Fortran::new(),
             engine: std::cell::UnsafeCell::new(None),

@@ -6,7 +6,7 @@
 //! program gives and of the group.
 #![allow(unsafe_code)]
 
-mod meeting;
+pub(crate) mod meeting;
 
 pub use meeting::{create_from_group, create_inter_from_groups};
 
@@ -207,7 +207,8 @@ pub fn name_of_set(p: &Process, session: usize, n: i32) -> Result<&'static str> 
 /// The world ranks of a process set.
 fn members_of(p: &Process, name: &str) -> Result<Vec<u32>> {
     let job = p.running()?.job;
-    let all = 0..job.size() as u32;
+    let world = job.world();
+    let all = world.start as u32..world.end as u32;
     let own_host = job.host(job.rank());
     match PROCESS_SETS
         .iter()

@@ -239,7 +239,7 @@ pub fn run_rank(plan: &str) -> io::Result<()> {
     let plan: LevelPlan = serde_json::from_str(plan)?;
     let board = SharedBoard::open(&plan.board)?;
     let job: &'static Job = Box::leak(Box::new(Job::attach().map_err(io::Error::other)?));
-    if job.size() != 2 {
+    if job.world().len() != 2 {
         let why = "the levels below MPI are measured between two ranks: give -n 2";
         return Err(io::Error::other(why));
     }

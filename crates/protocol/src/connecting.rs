@@ -99,11 +99,11 @@ impl Worker {
         let (mut actions, mut upgrades) = (Vec::new(), Vec::new());
         while let Some((peer, number, address)) = self.interfaces.receive_wireup() {
             match Step::from_wire(number & !RISE) {
-                Some(step) if peer < self.size() && number & RISE == 0 => {
+                Some(step) if peer < self.present() && number & RISE == 0 => {
                     self.wireup
                         .receive(peer, step, address, now_ns, &mut actions);
                 }
-                Some(step) if peer < self.size() => {
+                Some(step) if peer < self.present() => {
                     self.receive_rise(peer, step, address, &mut upgrades);
                 }
                 _ => self.counters.violations += 1,

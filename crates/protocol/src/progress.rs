@@ -76,7 +76,7 @@ impl Worker {
     #[cold]
     fn flush_waiting(&mut self) -> bool {
         let mut moved = false;
-        for peer in 0..self.size() {
+        for peer in 0..self.present() {
             if self.endpoint(peer).blocked != 0 {
                 moved |= self.flush_pending(peer);
             }

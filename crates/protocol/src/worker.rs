@@ -53,7 +53,7 @@ pub struct Counters {
 /// Sends, receives and progress of one process.
 pub struct Worker {
     endpoints: *mut Endpoint,
-    size: u32,
+    capacity: u32,
     /// This process's rank in the world.
     pub rank: u32,
     pub(crate) interfaces: Interfaces,
@@ -106,11 +106,11 @@ pub struct Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        for peer in 0..self.size {
+        for peer in 0..self.present() {
             // SAFETY: every endpoint of the reservation is valid, and none is used beyond its worker.
             unsafe { self.endpoints.add(peer as usize).drop_in_place() };
         }
-        let bytes = self.size as usize * size_of::<Endpoint>();
+        let bytes = self.capacity as usize * size_of::<Endpoint>();
         // SAFETY: the reservation of `with_interfaces`.
         unsafe { fastpath_base::memory::release(self.endpoints.cast(), bytes) };
     }
@@ -168,16 +168,16 @@ impl Worker {
         requests: RequestPool,
     ) -> std::io::Result<Self> {
         wait.census = Arc::default();
-        let size = job.size() as u32;
-        let bytes = size as usize * size_of::<Endpoint>();
+        let capacity = job.capacity() as u32;
+        let bytes = capacity as usize * size_of::<Endpoint>();
         // All bits zero is a valid endpoint; untouched pages cost nothing.
         let endpoints = fastpath_base::memory::reserve(bytes)?.cast();
         Ok(Worker {
             endpoints,
-            size,
+            capacity,
             rank: job.rank() as u32,
             interfaces,
-            matcher: Matcher::new(size),
+            matcher: Matcher::new(capacity),
             requests,
             unexpected: Buffers::default(),
             flood: Flood::default(),
@@ -213,14 +213,14 @@ impl Worker {
         std::mem::replace(&mut self.interfaces, Interfaces::open(self.job))
     }
 
-    /// Number of ranks of the job.
-    pub fn size(&self) -> u32 {
-        self.size
+    /// Number of ranks of the job so far.
+    pub fn present(&self) -> u32 {
+        self.job.present() as u32
     }
 
     /// The endpoint of a world rank, by address, so that it can be cached per communicator.
     pub fn endpoint_address(&self, peer: u32) -> *mut Endpoint {
-        assert!(peer < self.size);
+        assert!(peer < self.capacity);
         // SAFETY: inside the reservation.
         unsafe { self.endpoints.add(peer as usize) }
     }
@@ -229,7 +229,7 @@ impl Worker {
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub(crate) fn endpoint(&self, peer: u32) -> &mut Endpoint {
-        debug_assert!(peer < self.size);
+        debug_assert!(peer < self.capacity);
         // SAFETY: inside the reservation; a worker belongs to one thread at a time, and no caller
         // holds two references to one endpoint across a call that makes another.
         unsafe { &mut *self.endpoints.add(peer as usize) }

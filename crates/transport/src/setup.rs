@@ -54,8 +54,9 @@ impl Interfaces {
     /// that could be used.
     pub fn configure(&mut self, config: &Config) -> Result<Vec<String>, ConfigureError> {
         let job = self.shared_domain().job;
-        let several = (0..job.size()).any(|rank| job.is_remote(rank));
-        let allowed = choose_transports(config, job.size() as u32, several, job.nodes())?;
+        let several = (0..job.present()).any(|rank| job.is_remote(rank));
+        let ranks = job.present() as u32;
+        let allowed = choose_transports(config, ranks, several, job.nodes())?;
         self.agree_on_transports(config, allowed)?;
         self.allowed = allowed;
         let diagnostics = self.configure_outside(config)?;
@@ -135,7 +136,7 @@ impl Interfaces {
     /// Bytes of the program's own memory that stay registered.
     fn registrations_most(&self, config: &Config) -> usize {
         let job = self.shared_domain().job;
-        let neighbours = (0..job.size()).filter(|&rank| !job.is_remote(rank));
+        let neighbours = (0..job.present()).filter(|&rank| !job.is_remote(rank));
         match (
             config.is_disabled("registrations"),
             config.number(Key::Registrations),

@@ -44,7 +44,7 @@ impl WireupMailbox {
             me: job.rank(),
             allowed,
             seen_generation: 0,
-            seen: vec![0; job.size()],
+            seen: vec![0; job.capacity()],
             waiting: Vec::new(),
         }
     }

@@ -270,15 +270,6 @@ pub unsafe fn comm_disconnect(p: &Process, comm: *mut usize) -> Result<()> {
     }
 }
 
-/// `MPI_Comm_get_parent`: no process of this library was started by `MPI_Comm_spawn`.
-///
-/// # Safety
-/// `parent` is null or a variable.
-pub unsafe fn comm_get_parent(_p: &Process, parent: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
-    unsafe { store(parent, MPI_COMM_NULL) }
-}
-
 /// `MPI_Comm_set_name`
 ///
 /// # Safety

@@ -4,13 +4,12 @@
 
 int main(int argc, char **argv)
 {
-    char port[MPI_MAX_PORT_NAME];
     int code, class = MPI_SUCCESS;
 
     MPI_Init(&argc, &argv);
-    if (argc > 1)
-        MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
-    code = MPI_Lookup_name("service", MPI_INFO_NULL, port);
+    if (argc == 1)
+        MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_ARE_FATAL);
+    code = MPI_Register_datarep("other", MPI_CONVERSION_FN_NULL, MPI_CONVERSION_FN_NULL, NULL, NULL);
     MPI_Error_class(code, &class);
     printf("%s\n", class == MPI_ERR_UNSUPPORTED_OPERATION ? "unsupported" : "something else");
     MPI_Finalize();

@@ -79,6 +79,15 @@ pub fn describe_remedy(claim: &Claim) -> String {
     )
 }
 
+/// A command that starts `ranks` processes of this program as one job.
+pub fn describe_start(ranks: usize) -> String {
+    let mpiexec = find_mpiexec().map_or_else(
+        || "mpiexec".to_owned(),
+        |path| quote(&path.to_string_lossy()),
+    );
+    format!("{mpiexec} -n {ranks} {}", own_command())
+}
+
 /// What `mpiexec` says when another launcher has started several of it. None where that is not known to be so, or
 /// another of them says it.
 pub fn describe_copies() -> Option<String> {

@@ -70,11 +70,12 @@ impl Job {
             app: about.appnum,
             app_ranks: about.size,
             universe: about.universe,
+            world: 0..about.size,
+            began_with: about.size,
             processors: (header.processors.load(Ordering::Relaxed) as usize).max(1),
             bound: header.bound.load(Ordering::Relaxed) == 1,
             launcher: None,
             job_id,
-            node_size: super::count_node_peers(&segment),
             segment,
             place: NetworkPlace::default(),
             link: None,
@@ -200,7 +201,7 @@ fn meet_nodes(
 
 /// The card of this node.
 fn describe_node(job: &Job) -> NodeCard {
-    let here = (0..job.size()).filter(|&rank| job.is_node_peer(rank));
+    let here = (0..job.present()).filter(|&rank| job.is_node_peer(rank));
     let network = |rank| job.rank_page(rank).and_then(|page| page.network.load());
     let ranks = here.map(|rank| Rank {
         rank,
@@ -221,7 +222,7 @@ fn describe_node(job: &Job) -> NodeCard {
 /// Reads the cards of all nodes, each under its lowest rank, and writes into the pages where the ranks of other nodes
 /// are. Returns the number of the job, which is that of the first node.
 fn fill_pages(engine: &mut Engine, job: &Job, own: NodeCard) -> Result<u64, BootstrapError> {
-    let mut known = vec![false; job.size()];
+    let mut known = vec![false; job.present()];
     let (mut nodes, mut job_id) = (0, job.job_id);
     while let Some(lowest) = known.iter().position(|&known| !known) {
         let card = match lowest == own.ranks[0].rank {

@@ -46,7 +46,7 @@ impl Job {
             }
             // Where a program on the way has closed it, and nobody knows its port yet.
             _ if self.network_card(self.rank()).is_none() => {
-                network::open(config, self.network_reach(), self.node_size())?
+                network::open(config, self.network_reach(), self.node_place().0)?
             }
             Some(Err(e)) => {
                 return Err(format!(
@@ -83,7 +83,7 @@ impl Job {
     /// From where this rank must be reached.
     fn network_reach(&self) -> Reach {
         // Hosts that ranks count as being on may have networks of their own.
-        let within = self.nodes() == 1 && !(0..self.size()).any(|rank| self.is_remote(rank));
+        let within = self.nodes() == 1 && !(0..self.present()).any(|rank| self.is_remote(rank));
         match within {
             true => Reach::Node,
             false => Reach::Network,

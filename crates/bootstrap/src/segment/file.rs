@@ -1,8 +1,8 @@
 #![allow(unsafe_code)]
 //! The file behind a segment. It never has a name, so nothing is left behind and no other user can open it.
 
+use super::error::{SegmentError, system};
 use super::layout::Layout;
-use super::memory::{SegmentError, system};
 use fastpath_base::refusal::{Bytes, describe_call};
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -254,7 +254,7 @@ mod tests {
 
     fn begin_in(file: OwnedFd) -> Segment {
         let layout = set_length(&file, Layout::new(2).unwrap()).unwrap();
-        Segment::begin(file, layout, 5).unwrap()
+        Segment::begin(file, layout, 2, 5).unwrap()
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub struct JobHeader {
     pub magic: AtomicU64,
     /// [`VERSION`].
     pub version: AtomicU32,
-    /// Number of ranks.
+    /// Number of ranks that the memory is laid out for.
     pub ranks: AtomicU32,
     /// Random number that tells this job from all others.
     pub job_id: AtomicU64,
@@ -31,7 +31,10 @@ pub struct JobHeader {
     pub budget_kib: AtomicU32,
     /// Memory files that the job has, one on each of its nodes; 0 counts as 1.
     pub nodes: AtomicU32,
-    _reserved: [AtomicU32; 3],
+    /// Ranks that are there so far: those that the job began with, and those that were spawned. It never falls; the
+    /// launcher alone writes it, after it has had the pages of further ranks backed.
+    pub present: AtomicU32,
+    _reserved: [AtomicU32; 2],
     /// How many ranks are awake: up when a rank attaches or wakes, down when it goes to sleep
     /// or finalizes.
     pub awake: CacheLine<AtomicU32>,

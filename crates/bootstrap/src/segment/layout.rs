@@ -129,7 +129,12 @@ impl Layout {
 
     /// End of the part that each rank maps as a whole.
     pub const fn mapped_bytes(self) -> u64 {
-        self.pair_area_offset() + self.pair_area_bytes()
+        self.mapped_bytes_of(self.ranks)
+    }
+
+    /// The same where the pairs of the first `ranks` ranks are enough.
+    pub const fn mapped_bytes_of(self, ranks: usize) -> u64 {
+        self.pair_area_offset() + (ranks * (ranks + 1)) as u64 * PAIR_BYTES as u64
     }
 
     /// Bytes of the regions of all pairs.
@@ -231,6 +236,10 @@ mod tests {
     fn pairs__lie_side_by_side_and_nowhere_twice() {
         for ranks in [1, 2, 7, 64] {
             let l = Layout::new(ranks).unwrap();
+            let last = l.pair_offset(ranks - 1, ranks - 1) + 2 * PAIR_BYTES as u64;
+            assert_eq!(Layout::new(100).unwrap().mapped_bytes_of(ranks) - last, {
+                Layout::new(100).unwrap().pair_area_offset() - l.pair_area_offset()
+            });
             let offset = |src, dst| (l.pair_offset(src, dst) - l.pair_area_offset()) as usize;
             let mut seen = vec![false; ranks * (ranks + 1)];
             for (src, dst) in (0..ranks).flat_map(|src| (0..ranks).map(move |dst| (src, dst))) {

@@ -2,14 +2,14 @@
 //! The segment as memory: created, attached to, mapped, backed. Its file is sealed against shrinking where the kernel
 //! has seals for it (`file`).
 
+use super::error::{SegmentError, system};
 use super::file::{create_file, file_system_room, is_nameless, is_sealed_or_unlinked};
 use super::header::{JobHeader, MAGIC, VERSION};
 use super::layout::{FURTHER, Layout, PAGE_BYTES, PAIR_BYTES};
+use super::mapping::Mapping;
 use super::page::{Phase, RankPage, STATE_DEAD};
-use fastpath_base::refusal::{Bytes, describe_call, describe_mapping};
 use fastpath_base::sync::{AtomicU64, Ordering};
 use fastpath_base::topology::available_memory;
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
@@ -32,83 +32,6 @@ fn margin(available: u64) -> u64 {
     (1 << 20) + available / 64
 }
 
-/// Why there is no segment, or not enough of it.
-#[derive(Debug)]
-pub enum SegmentError {
-    /// More ranks than a segment is laid out for, or none.
-    Ranks(usize),
-    /// The kernel refused one step.
-    System {
-        /// The system call.
-        step: &'static str,
-        /// The kernel's answer.
-        cause: io::Error,
-    },
-    /// There is no place for the file.
-    NoFile(String),
-    /// There is no address space for a piece of it.
-    NoAddresses(io::Error),
-    /// The file is no segment of this library, or of another version or size.
-    Foreign(String),
-    /// Not enough memory.
-    Shortage {
-        /// Bytes asked for.
-        needed: u64,
-        /// Bytes that there are.
-        available: u64,
-        /// Whether it is the file system of the file that has no more.
-        in_file_system: bool,
-    },
-}
-
-impl fmt::Display for SegmentError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            SegmentError::Ranks(n) => {
-                write!(
-                    f,
-                    "{n} ranks on one node: from 1 to {} are possible",
-                    super::MAX_RANKS
-                )
-            }
-            SegmentError::System { step, cause } => f.write_str(&describe_call(step, cause)),
-            SegmentError::NoFile(why) => f.write_str(why),
-            SegmentError::NoAddresses(why) => write!(f, "mapping it: {why}"),
-            SegmentError::Foreign(why) => write!(f, "not a segment of this library: {why}"),
-            SegmentError::Shortage {
-                needed,
-                available,
-                in_file_system,
-            } => {
-                let place = match in_file_system {
-                    true => {
-                        "in the file system of the job's memory (in use because memfd_create is \
-                         refused; for docker its size is --shm-size)"
-                    }
-                    false => "on this node (memory of the machine or limit of the control group)",
-                };
-                write!(
-                    f,
-                    "out of shared memory: {} needed, {} available {place}; use fewer ranks or \
-                     raise the limit",
-                    Bytes(*needed),
-                    Bytes(*available)
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for SegmentError {}
-
-/// What the kernel has just said to a call.
-pub(super) fn system(step: &'static str) -> SegmentError {
-    SegmentError::System {
-        step,
-        cause: io::Error::last_os_error(),
-    }
-}
-
 /// Bytes that nobody guesses.
 ///
 /// # Errors
@@ -129,6 +52,9 @@ pub struct Segment {
     file: OwnedFd,
     layout: Layout,
     front: Mapping,
+    /// The first ranks, whose pair regions are mapped: all that there is room for, or those that are there where
+    /// address space is short.
+    reach: usize,
     /// Bytes that may be backed before the system is asked again what is left.
     budget: AtomicU64,
 }
@@ -140,22 +66,50 @@ impl Segment {
     /// # Errors
     /// The number of ranks, the kernel, or too little memory.
     pub fn create(ranks: usize, job_id: u64) -> Result<Segment, SegmentError> {
-        let (file, layout) = create_file(ranks)?;
-        Segment::begin(file, layout, job_id)
+        Segment::create_with_room(ranks, 0, job_id)
+    }
+
+    /// The same, with room for `spare` ranks more, which costs address space and little memory.
+    ///
+    /// # Errors
+    /// As [`Segment::create`].
+    pub fn create_with_room(
+        ranks: usize,
+        spare: usize,
+        job_id: u64,
+    ) -> Result<Segment, SegmentError> {
+        if ranks == 0 {
+            return Err(SegmentError::Ranks(ranks));
+        }
+        let create = |spare: usize| {
+            let (file, layout) = create_file(ranks.saturating_add(spare))?;
+            Segment::begin(file, layout, ranks, job_id)
+        };
+        match create(spare) {
+            // The length of files, or the address space, may be limited.
+            Err(_) if spare != 0 => create(0),
+            other => other,
+        }
     }
 
     /// Makes a segment of a new file.
     pub(super) fn begin(
         file: OwnedFd,
         layout: Layout,
+        ranks: usize,
         job_id: u64,
     ) -> Result<Segment, SegmentError> {
-        let ranks = layout.ranks();
-        let segment = Segment::map(file, layout, true)?;
-        segment.ensure_backed(0, layout.front_bytes() as u64)?;
+        let segment = Segment::map(file, layout, ranks, true)?;
+        let bitmaps = layout.bitmap_offset(0);
+        let after = (layout.front_bytes() - bitmaps) as u64;
+        // The header first: what is available is shared by as many as are present.
+        segment.allocate(0, PAGE_BYTES as u64)?;
         let header = segment.header();
+        header.present.store(ranks as u32, Ordering::Relaxed);
+        segment.ensure_backed(0, layout.page_offset(ranks) as u64)?;
+        segment.ensure_backed(bitmaps as u64, after)?;
         header.version.store(VERSION, Ordering::Relaxed);
-        header.ranks.store(ranks as u32, Ordering::Relaxed);
+        header.ranks.store(layout.ranks() as u32, Ordering::Relaxed);
         header.job_id.store(job_id, Ordering::Relaxed);
         header.set_secret(&draw_secret()?);
         let budget = segment.budget.load(Ordering::Relaxed);
@@ -236,17 +190,32 @@ impl Segment {
             return Err(foreign("it belongs to another job".into()));
         }
         let budget = (header.budget_kib.load(Ordering::Relaxed) as u64) << 10;
-        let segment = Segment::map(file, layout, writable)?;
+        let present = header.present.load(Ordering::Relaxed) as usize;
+        let present = present.clamp(1, ranks);
+        let segment = Segment::map(file, layout, present, writable)?;
         segment
             .budget
             .store(budget.min(BUDGET_BYTES), Ordering::Relaxed);
         Ok(segment)
     }
 
-    fn map(file: OwnedFd, layout: Layout, writable: bool) -> Result<Segment, SegmentError> {
-        let bytes = usize::try_from(layout.mapped_bytes())
-            .map_err(|_| SegmentError::Ranks(layout.ranks()))?;
-        let front = Mapping::new(file.as_fd(), 0, bytes, writable)?;
+    /// `least`: the first ranks, whose pairs must be mapped.
+    fn map(
+        file: OwnedFd,
+        layout: Layout,
+        least: usize,
+        writable: bool,
+    ) -> Result<Segment, SegmentError> {
+        let map = |ranks: usize| {
+            let bytes = usize::try_from(layout.mapped_bytes_of(ranks))
+                .map_err(|_| SegmentError::Ranks(ranks))?;
+            Mapping::new(file.as_fd(), 0, bytes, writable)
+        };
+        let (reach, front) = match map(layout.ranks()) {
+            Err(_) if least < layout.ranks() => (least, map(least)?),
+            other => (layout.ranks(), other?),
+        };
+        let bytes = front.len();
         // A core file need not hold what others wrote.
         // SAFETY: advice on the mapping just made; a failure does not matter.
         unsafe { libc::madvise(front.base.as_ptr().cast(), bytes, libc::MADV_DONTDUMP) };
@@ -254,6 +223,7 @@ impl Segment {
             file,
             layout,
             front,
+            reach,
             budget: AtomicU64::new(0),
         })
     }
@@ -276,7 +246,44 @@ impl Segment {
         unsafe { self.front.base.cast::<JobHeader>().as_ref() }
     }
 
-    /// The page of a rank; None beyond the last.
+    /// Number of ranks that are there so far. It grows, to the number that the segment is laid out for at most.
+    #[inline]
+    pub fn present(&self) -> usize {
+        // ORDERING: acquire pairs with the release in `add_ranks`: who sees a rank sees what its page began with.
+        let present = self.header().present.load(Ordering::Acquire) as usize;
+        present.min(self.layout.ranks())
+    }
+
+    /// Makes room for further ranks: their pages have memory, and `prepare` has filled each when they are seen to be
+    /// there. Returns the first. The launcher alone calls it.
+    ///
+    /// # Errors
+    /// The segment is not laid out for so many, or there is no memory for their pages.
+    pub fn add_ranks(
+        &self,
+        ranks: usize,
+        prepare: impl Fn(usize, &RankPage),
+    ) -> Result<usize, SegmentError> {
+        let first = self.present();
+        let end = first + ranks;
+        if end > self.layout.ranks() {
+            return Err(SegmentError::Ranks(end));
+        }
+        let from = self.layout.page_offset(first);
+        let bytes = self.layout.page_offset(end) - from;
+        self.ensure_backed(from as u64, bytes as u64)?;
+        for rank in first..end {
+            if let Some(page) = self.page(rank) {
+                prepare(rank, page);
+            }
+        }
+        // ORDERING: publishes the pages; partner is the acquire load in `present`.
+        self.header().present.store(end as u32, Ordering::Release);
+        Ok(first)
+    }
+
+    /// The page of a rank; None beyond the last. Of a rank that is not there yet it may have no memory: below
+    /// [`Segment::present`] it has.
     #[inline]
     pub fn page(&self, rank: usize) -> Option<&RankPage> {
         if rank >= self.layout.ranks() {
@@ -299,7 +306,7 @@ impl Segment {
     pub fn wake_all(&self) {
         // ORDERING: whoever sees the count sees the states.
         self.header().events.fetch_add(1, Ordering::Release);
-        for page in (0..self.layout.ranks()).filter_map(|rank| self.page(rank)) {
+        for page in (0..self.present()).filter_map(|rank| self.page(rank)) {
             (0..=FURTHER).for_each(|place| page.wake(place));
         }
     }
@@ -322,14 +329,20 @@ impl Segment {
         })
     }
 
+    /// Whether the regions of a rank's pairs are mapped: of those that come later they may not be, where address space
+    /// is short.
+    pub fn reaches(&self, rank: usize) -> bool {
+        rank < self.reach
+    }
+
     /// First byte of the region that `src` fills and `dst` empties, [`PAIR_BYTES`] long; None
     /// when either is no rank. It must be backed ([`Segment::back_pair`]) before it is touched.
     pub fn pair_region(&self, src: usize, dst: usize) -> Option<NonNull<u8>> {
-        if src >= self.layout.ranks() || dst >= self.layout.ranks() {
+        if src >= self.reach || dst >= self.reach {
             return None;
         }
         let at = self.layout.pair_offset(src, dst) as usize;
-        // SAFETY: both below the number of ranks, so the offset is inside the mapping.
+        // SAFETY: both among the ranks whose regions are mapped, so the offset is inside the mapping.
         Some(unsafe { self.front.base.byte_add(at) })
     }
 
@@ -403,7 +416,7 @@ impl Segment {
         let others = backing.fetch_add(bytes, Ordering::Relaxed);
         let available = available_memory().saturating_sub(others);
         let done = self.check_available(available, bytes).and_then(|left| {
-            let share = left / (8 * self.layout.ranks() as u64);
+            let share = left / (8 * self.present().max(1) as u64);
             self.budget
                 .store(share.min(BUDGET_BYTES), Ordering::Relaxed);
             self.allocate(offset, bytes)
@@ -552,75 +565,6 @@ impl Segment {
     }
 }
 
-/// A piece of the segment in the address space; unmapped when dropped.
-#[derive(Debug)]
-pub struct Mapping {
-    base: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: a mapping is an address range of the process, not of a thread.
-unsafe impl Send for Mapping {}
-// SAFETY: it hands out addresses only; what is done with them is the user's own proof.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn new(
-        file: BorrowedFd<'_>,
-        offset: u64,
-        bytes: usize,
-        writable: bool,
-    ) -> Result<Mapping, SegmentError> {
-        let access = match writable {
-            true => libc::PROT_READ | libc::PROT_WRITE,
-            false => libc::PROT_READ,
-        };
-        // SAFETY: a new shared mapping at an address of the kernel's choice.
-        let base = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                bytes,
-                access,
-                libc::MAP_SHARED | libc::MAP_NORESERVE,
-                file.as_raw_fd(),
-                offset as libc::off_t,
-            )
-        };
-        if base == libc::MAP_FAILED {
-            let cause = io::Error::last_os_error();
-            return Err(SegmentError::NoAddresses(describe_mapping(
-                bytes as u64,
-                &cause,
-            )));
-        }
-        let base = NonNull::new(base.cast()).ok_or_else(|| system("mmap"))?;
-        Ok(Mapping { base, bytes })
-    }
-
-    /// First byte.
-    pub fn base(&self) -> NonNull<u8> {
-        self.base
-    }
-
-    /// Length in bytes.
-    pub fn len(&self) -> usize {
-        self.bytes
-    }
-
-    /// A mapping is never empty.
-    pub fn is_empty(&self) -> bool {
-        self.bytes == 0
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: exactly the range that was mapped; whoever holds addresses into it borrows
-        // from the owner of this mapping.
-        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
-    }
-}
-
 #[cfg(all(test, not(loom)))]
 #[allow(non_snake_case)]
 mod tests {
@@ -642,6 +586,22 @@ mod tests {
         a.incoming_bitmap(1).unwrap()[0].store(5, Ordering::Relaxed);
         assert_eq!(b.incoming_bitmap(1).unwrap()[0].load(Ordering::Relaxed), 5);
         assert_eq!(b.incoming_bitmap(2).unwrap()[0].load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn ranks__are_added_as_far_as_there_is_room() {
+        let a = Segment::create_with_room(2, 3, 42).unwrap();
+        let b = Segment::attach(again(&a), 42).unwrap();
+        assert_eq!((b.layout().ranks(), b.present()), (5, 2));
+        let name = |rank: usize, page: &RankPage| page.parent.store(rank as u32, Ordering::Relaxed);
+        assert_eq!(a.add_ranks(2, name).unwrap(), 2);
+        assert_eq!(b.present(), 4);
+        assert_eq!(b.page(3).unwrap().parent.load(Ordering::Relaxed), 3);
+        assert!(matches!(a.add_ranks(2, name), Err(SegmentError::Ranks(6))));
+        assert_eq!(a.add_ranks(1, name).unwrap(), 4);
+        a.back_pair(4, 0).unwrap();
+        a.header().present.store(u32::MAX, Ordering::Relaxed);
+        assert_eq!(b.present(), 5, "no more than there are pages");
     }
 
     #[test]

@@ -173,7 +173,20 @@ pub struct RankPage {
     pub leads: AtomicU32,
     /// Threads of the rank that belong to this library and never call MPI.
     pub helpers: AtomicU32,
+    /// The first rank of the rank's own `MPI_COMM_WORLD`, and how many it has; 0: all that the job began with. The
+    /// launcher alone writes them, before the rank starts.
+    pub world_first: AtomicU32,
+    /// See `world_first`.
+    pub world_ranks: AtomicU32,
+    /// The rank that spawned this one as root, plus 1; 0 for one that the command line has started.
+    pub parent: AtomicU32,
+    /// Ports that are open: the port's number in the upper half (0: none) and who has come to it and was not accepted
+    /// yet in the lower one (0: nobody).
+    pub ports: [AtomicU64; PORTS],
 }
+
+/// Ports that a rank can have open at the same time.
+pub const PORTS: usize = 32;
 
 /// Threads of a rank that can say at the same time what they wait for.
 pub const NOTES: usize = 4;
@@ -377,6 +390,10 @@ impl RankPage {
             exit_status: word(),
             leads: word(),
             helpers: word(),
+            world_first: word(),
+            world_ranks: word(),
+            parent: word(),
+            ports: std::array::from_fn(|_| long()),
         }
     }
 

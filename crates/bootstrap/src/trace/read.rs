@@ -80,7 +80,7 @@ pub(super) fn read_ranks(segment: &Segment) -> io::Result<Vec<RankTrace>> {
     let file = File::from(segment.file().try_clone_to_owned()?);
     let layout = segment.layout();
     let mut ranks = Vec::new();
-    for rank in 0..layout.ranks() {
+    for rank in 0..segment.present() {
         let read = |offset: usize, bytes: usize| {
             let mut data = vec![0; bytes];
             file.read_exact_at(&mut data, layout.trace_offset(rank) + offset as u64)?;

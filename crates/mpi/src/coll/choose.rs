@@ -49,7 +49,8 @@ impl Room {
         };
         // SAFETY: the worker lives while MPI runs.
         let job = unsafe { (*worker).job };
-        if job.node_size() <= job.processors() {
+        // What all members of a communicator find alike, whatever was spawned meanwhile and on whichever node they are.
+        if job.nodes() > 1 || job.began_with() <= job.processors() {
             Room::Own
         } else if job.processors() > FEW_PROCESSORS {
             Room::Shared

@@ -100,7 +100,7 @@ fn count_empty(handle: usize, first: usize, second: usize, root: i32) -> bool {
 
 /// The root as a rank.
 #[inline]
-fn check_root(comm: &Comm, root: i32) -> Result<u32> {
+pub(crate) fn check_root(comm: &Comm, root: i32) -> Result<u32> {
     match u32::try_from(root) {
         Ok(rank) if rank < comm.size() => Ok(rank),
         _ => Err(refuse_root(comm, root)),

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::places;
 use crate::process::Process;
+use fastpath_bootstrap::job::Job;
 use fastpath_protocol::tag::Context;
 use std::rc::Rc;
 
@@ -27,9 +28,12 @@ const NEWS: usize = 4;
 /// What two leaders have agreed on.
 #[derive(Debug)]
 pub(crate) struct Pact {
-    remote: Vec<u32>,
-    block: Block,
-    leader: u32,
+    /// The remote group, as ranks of the job.
+    pub remote: Vec<u32>,
+    /// Contexts.
+    pub block: Block,
+    /// Whose they are.
+    pub leader: u32,
 }
 
 /// Where a leader finds the other one.
@@ -124,7 +128,7 @@ fn exchange_groups(
     let mine: [u64; GREETING] = [group.size().into(), own.to_wire()];
     let mut theirs = [0; GREETING];
     Members::exchange(channel, to, &mine, to, &mut theirs)?;
-    let all = p.running()?.job.size() as u64;
+    let all = p.running()?.job.present() as u64;
     if theirs[0] == 0 || theirs[0] > all {
         let text = format!("the remote group says that it has {} members", theirs[0]);
         return Err(Error::new(MPI_ERR_OTHER, text));
@@ -156,11 +160,28 @@ fn exchange_groups(
     })
 }
 
-/// World ranks that another process wrote.
+/// Ranks of the job that another process wrote.
 fn read_ranks(words: &[u64], all: u64) -> Result<Vec<u32>> {
     let read = |&word: &u64| (word < all).then_some(word as u32);
     let ranks: Option<Vec<u32>> = words.iter().map(read).collect();
     ranks.ok_or_else(|| Error::new(MPI_ERR_OTHER, "the remote group names a rank of no process"))
+}
+
+/// Refuses ranks that this process has no addresses for.
+///
+/// # Errors
+/// `MPI_ERR_NO_MEM`.
+pub(crate) fn require_reach(job: &Job, ranks: &[u32]) -> Result {
+    match ranks.iter().find(|&&rank| !job.reaches(rank as usize)) {
+        None => Ok(()),
+        Some(rank) => Err(Error::new(
+            MPI_ERR_NO_MEM,
+            format!(
+                "rank {rank} of the job came after this process, whose address space is limited \
+                 (`ulimit -v`): it has none for messages with that one"
+            ),
+        )),
+    }
 }
 
 /// Passes on to the members of `group` what their leader, the one that has a pact, has agreed on.
@@ -200,7 +221,9 @@ pub(crate) fn pass_on(
     }
     words.resize(news[1] as usize, 0);
     agree::broadcast_words(members, &ranks, position, &mut words)?;
-    let remote = read_ranks(&words, p.running()?.job.size() as u64)?;
+    let job = p.running()?.job;
+    let remote = read_ranks(&words, job.present() as u64)?;
+    require_reach(job, &remote)?;
     let block = Block::from_wire(news[3] as u32, news[2]);
     Ok((Group::new(remote, me), block))
 }

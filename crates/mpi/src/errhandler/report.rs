@@ -79,18 +79,25 @@ pub fn describe_abort(p: &Process, comm: Option<&Comm>, code: i32) -> String {
 pub fn summarize_abort(p: &Process, comm: Option<&Comm>) -> String {
     let comm = comm.map_or("a communicator that is none".into(), comm_name);
     match p.comms.get(MPI_COMM_WORLD) {
-        Some(world) => format!(
-            "MPI_Abort on rank {} of {}, communicator {comm}",
-            world.rank,
-            world.size()
-        ),
+        Some(world) => format!("MPI_Abort on {}, communicator {comm}", place(p, &world)),
         None => format!("MPI_Abort, communicator {comm}"),
+    }
+}
+
+/// A process by its rank in its world; a spawned one also by the rank that the launcher knows it by.
+fn place(p: &Process, world: &Comm) -> String {
+    let place = format!("rank {} of {}", world.rank, world.size());
+    match p.engine().map(|engine| engine.job) {
+        Some(job) if job.parent().is_some() => {
+            format!("{place} spawned, rank {} of the job", job.rank())
+        }
+        _ => place,
     }
 }
 
 fn whereabouts(p: &Process) -> String {
     let who = match p.comms.get(MPI_COMM_WORLD) {
-        Some(world) => format!("rank {} of {}", world.rank, world.size()),
+        Some(world) => place(p, &world),
         None => launched_as(),
     };
     format!(

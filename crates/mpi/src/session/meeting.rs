@@ -16,21 +16,25 @@ use std::rc::Rc;
 
 /// What makes the meetings of one call differ from each other.
 #[derive(Clone, Copy)]
-enum Purpose {
+pub(crate) enum Purpose {
     Comm = 1,
     Side = 2,
     Leaders = 3,
+    Parent = 4,
+    Port = 5,
+    Join = 6,
 }
 
 /// Where the members of a group meet: a communicator of no handle, and what tells this meeting from others.
-struct Meeting {
+pub(crate) struct Meeting {
     comm: Comm,
     /// Of the string, the purpose and the members.
     mark: u64,
 }
 
 impl Meeting {
-    fn new(p: &Process, group: Rc<Group>, text: &[u8], purpose: Purpose) -> Self {
+    /// The meeting of `group`; all its members give the same text.
+    pub fn new(p: &Process, group: Rc<Group>, text: &[u8], purpose: Purpose) -> Self {
         // The hash of Fowler, Noll and Vo, 64 bits.
         let mut mark = 0xcbf2_9ce4_8422_2325_u64;
         let ranks = group.world_ranks().iter();
@@ -44,13 +48,19 @@ impl Meeting {
         }
     }
 
-    fn channel<'a>(&'a self, p: &'a Process) -> Channel<'a> {
+    /// What tells this meeting from others.
+    pub fn mark(&self) -> u64 {
+        self.mark
+    }
+
+    /// The way to the others.
+    pub fn channel<'a>(&'a self, p: &'a Process) -> Channel<'a> {
         let tag = (self.mark ^ self.mark >> 32) as i32 & i32::MAX;
         Channel::tagged(p, &self.comm, tag)
     }
 
     /// Two meetings at once of the same processes may have one tag, by chance.
-    fn check(&self, mark: u64) -> Result {
+    pub fn check(&self, mark: u64) -> Result {
         match mark == self.mark {
             true => Ok(()),
             false => Err(Error::new(

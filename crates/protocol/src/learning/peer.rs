@@ -157,7 +157,7 @@ impl Worker {
     /// What was learnt of messages from peers of this host, a line for each peer and octave; in JSON an object each.
     pub fn report_learnt(&self, json: bool) -> Vec<String> {
         let mut lines = Vec::new();
-        for peer in 0..self.size() {
+        for peer in 0..self.present() {
             let Some(learnt) = &self.endpoint(peer).learnt else {
                 continue;
             };

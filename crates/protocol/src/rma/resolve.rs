@@ -148,7 +148,7 @@ impl Worker {
     /// `BadKey`, where they are no key of this peer's. What a hostile owner may say beyond that leads to its own
     /// memory alone.
     pub fn unpack_key(&mut self, peer: u32, bytes: &[u8]) -> Result<RemoteKey, RmaError> {
-        if peer >= self.size() {
+        if peer >= self.present() {
             return Err(RmaError::BadKey("its owner is no rank of this job"));
         }
         let described = Described::unpack(bytes, peer)?;

@@ -208,7 +208,7 @@ impl Worker {
     /// that gives room, but not enough, would take the wish back and wake nobody.
     pub(crate) fn await_all_room(&mut self) -> bool {
         if self.blocked_peers != 0 {
-            for peer in 0..self.size() {
+            for peer in 0..self.present() {
                 if self.endpoint(peer).blocked != 0 {
                     self.endpoint(peer).lane.await_room();
                 }

@@ -149,7 +149,7 @@ impl Worker {
 
     /// Whether a third rank waits for a message and would use this processor well.
     fn does_another_wait(&self, focus: Option<u32>) -> bool {
-        (0..self.size()).any(|rank| Some(rank) != focus && self.is_awake(rank, true))
+        (0..self.present()).any(|rank| Some(rank) != focus && self.is_awake(rank, true))
     }
 
     /// Whether another rank is awake, and waits for a message (or moves one) or not, as asked for.
@@ -166,7 +166,7 @@ impl Worker {
     /// took who does not yield.
     pub(super) fn note_yield(&mut self, began_ns: u64, ended_ns: u64) {
         let is_long = ended_ns - began_ns > SLOW_YIELD_NS && self.is_crowded();
-        if !is_long || (0..self.size()).any(|rank| self.is_awake(rank, false)) {
+        if !is_long || (0..self.present()).any(|rank| self.is_awake(rank, false)) {
             self.wait.oversubscription.note_yield(began_ns, ended_ns);
         }
     }

@@ -42,7 +42,7 @@ impl Worker {
         if now < self.wait.spread_ns || self.job.is_bound() {
             return;
         }
-        let ranks = u64::from(self.size());
+        let ranks = u64::from(self.present());
         self.wait.spread_ns = now + LEAST_NS.max(ranks * ranks * PAIR_NS);
         let awake = |ranks: std::ops::Range<u32>| -> Vec<Place> {
             let places = ranks.filter_map(|rank| {
@@ -53,7 +53,7 @@ impl Worker {
             });
             places.collect()
         };
-        let (before, after) = (awake(0..self.rank), awake(self.rank + 1..self.size()));
+        let (before, after) = (awake(0..self.rank), awake(self.rank + 1..self.present()));
         let allowed: Vec<usize> = topology::affinity().iter().collect();
         if let Some(to) = choose(here, &before, &after, &allowed) {
             topology::move_to(to);

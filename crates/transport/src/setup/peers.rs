@@ -162,7 +162,7 @@ impl Interfaces {
     /// The first other rank that shares memory with this one; `None` where there is none.
     pub(crate) fn neighbour(&self) -> Option<u32> {
         let job = self.shared_domain().job;
-        let mut others = (0..job.size()).filter(|&rank| rank != job.rank());
+        let mut others = (0..job.present()).filter(|&rank| rank != job.rank());
         let found = others.find(|&rank| self.allowed.shm && !job.is_remote(rank));
         found.map(|rank| rank as u32)
     }

@@ -31,7 +31,7 @@ fn check(domain: &Domain, remote: Remote, len: usize) -> Result<(u32, u64), Remo
     let rank = remote.rkey & !KEY_ARENA;
     let end = remote.addr.checked_add(len as u64);
     let inside = end.is_some_and(|end| end <= domain.arena_bytes());
-    if !inside || rank >= domain.job.size() as u64 {
+    if !inside || rank >= domain.job.present() as u64 {
         return Err(RemoteError::Fault);
     }
     Ok((rank as u32, remote.addr))

@@ -63,6 +63,9 @@ impl Domain {
     /// Backs `len` bytes from `start` on of the region from this rank to `to` with memory.
     pub fn back_pair(&self, to: u32, start: usize, len: usize) -> Result<(), SegmentError> {
         let segment = self.job.segment();
+        if !segment.reaches(to as usize) {
+            return Err(SegmentError::Ranks(to as usize + 1));
+        }
         let place = self.place as usize;
         let offset = segment
             .layout()

@@ -18,7 +18,7 @@ pub struct Iface {
 impl Iface {
     /// The interface of a domain's rank.
     pub fn new(domain: &'static Domain) -> Self {
-        let words = domain.job.size().div_ceil(64);
+        let words = domain.job.capacity().div_ceil(64);
         Iface {
             domain,
             seen_generation: 0,
@@ -47,7 +47,7 @@ impl Iface {
             while fresh != 0 {
                 let rank = index as u32 * 64 + fresh.trailing_zeros();
                 fresh &= fresh - 1;
-                if (rank as usize) < self.domain.job.size() {
+                if self.domain.job.reaches(rank as usize) {
                     found(rank);
                 }
             }

@@ -169,7 +169,7 @@ impl Core {
 
     /// A caller has said its first word.
     fn greet_caller(&mut self, id: u64) {
-        let (me, size) = (self.domain.me, self.domain.job.size() as u32);
+        let (me, size) = (self.domain.me, self.domain.job.present() as u32);
         let Some(caller) = self.callers.all.get_mut(&id) else {
             return;
         };

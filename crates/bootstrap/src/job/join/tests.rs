@@ -33,7 +33,10 @@ fn ranks__of_one_host_share_memory_after_one_fence() {
         let jobs = join_all(&server, 5).into_iter().map(Result::unwrap);
         let jobs: Vec<&Job> = jobs.map(leak).collect();
         for (rank, job) in jobs.iter().enumerate() {
-            assert_eq!((job.rank(), job.size(), job.appnum()), (rank, 5, Some(3)));
+            assert_eq!(
+                (job.rank(), job.present(), job.appnum()),
+                (rank, 5, Some(3))
+            );
             assert_eq!(job.job_id(), jobs[0].job_id());
             assert_eq!((job.nodes(), job.node_place()), (1, (5, rank)));
             assert!(job.is_watched() && job.launcher().is_none());
@@ -94,7 +97,7 @@ fn nodes__learn_of_each_other_by_one_card_each() {
         assert_eq!((server.fences(), server.gets()), (2, count * (count - 1)));
         for (rank, job) in jobs.iter().enumerate() {
             assert_eq!(
-                (job.rank(), job.size(), job.nodes()),
+                (job.rank(), job.present(), job.nodes()),
                 (rank, nodes.len(), count)
             );
             assert_eq!(job.job_id(), jobs[0].job_id());
@@ -117,7 +120,10 @@ fn nodes__learn_of_each_other_by_one_card_each() {
 fn job__of_one_rank_meets_nobody() {
     let server = Server::new(&job_name(), 1, Manner::Hydra);
     let job = leak(join_all(&server, 1).pop().unwrap().unwrap());
-    assert_eq!((job.size(), job.appnum(), server.fences()), (1, Some(3), 0));
+    assert_eq!(
+        (job.present(), job.appnum(), server.fences()),
+        (1, Some(3), 0)
+    );
     leave_all(&[job]);
     assert_eq!(server.finalized(), 1);
 }

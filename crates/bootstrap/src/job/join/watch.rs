@@ -212,7 +212,7 @@ fn watch_leader(job: &'static Job, aborter: &Aborter, stream: &UnixStream, done:
     if done.load(Ordering::Acquire) {
         return;
     }
-    let leader = (0..job.size()).find(|&rank| {
+    let leader = (0..job.present()).find(|&rank| {
         let page = job.rank_page(rank);
         page.is_some_and(|page| page.leads.load(Ordering::Relaxed) == 1)
     });

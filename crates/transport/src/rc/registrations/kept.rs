@@ -66,7 +66,8 @@ impl Registrations {
                 libc::geteuid(),
             )
         };
-        let memory = pages.max(0) as usize * page.max(0) as usize;
+        // Where the kernel may not be asked, the number of pages is none.
+        let memory = (pages.max(0) as usize).saturating_mul(page.max(0) as usize);
         let limited = limited && limit.rlim_cur != libc::RLIM_INFINITY && user != 0;
         share(
             memory,

@@ -1,0 +1,305 @@
+//! Processes and connections that come while a job runs (MPI 5.0, section 11.8 to 11.10).
+#![allow(unsafe_code)]
+
+use super::{null_result, read_array, read_bytes, read_text, store, store_text};
+use core::ffi::{c_char, c_int};
+use fastpath_mpi::consts::*;
+use fastpath_mpi::dynamic::{self, Asked, Outcome};
+use fastpath_mpi::info::find_hints;
+use fastpath_mpi::{Error, Process, Result};
+
+/// The strings of an array that ends in null; none for a null pointer (`MPI_ARGV_NULL`).
+///
+/// # Safety
+/// `argv` is null or an array of strings that ends in null.
+unsafe fn read_words(argv: *const *mut c_char) -> Vec<Vec<u8>> {
+    let mut words = Vec::new();
+    if argv.is_null() {
+        return words;
+    }
+    // SAFETY: by the contract of this function, up to the null.
+    unsafe {
+        while let Some(word) = read_bytes(*argv.add(words.len())) {
+            words.push(word.to_vec());
+        }
+    }
+    words
+}
+
+/// One program with its arguments.
+///
+/// # Safety
+/// `command` is null or a string; `argv` as in [`read_words`].
+unsafe fn read_asked(
+    command: *const c_char,
+    argv: *const *mut c_char,
+    most: c_int,
+    info: usize,
+) -> Result<Asked> {
+    // SAFETY: by the contract of this function.
+    let (command, words) = unsafe { (read_bytes(command), read_words(argv)) };
+    let command = command.ok_or_else(|| Error::new(MPI_ERR_ARG, "the command is null"))?;
+    let mut argv = vec![command.to_vec()];
+    argv.extend(words);
+    Ok(Asked { argv, most, info })
+}
+
+/// Stores what a spawn gives.
+///
+/// # Safety
+/// `codes` is null (`MPI_ERRCODES_IGNORE`) or has room for one code of each process asked for; `comm` is null or a
+/// variable.
+unsafe fn store_outcome(outcome: Outcome, comm: *mut usize, codes: *mut c_int) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe {
+        if !codes.is_null() {
+            for (at, &code) in outcome.codes.iter().enumerate() {
+                codes.add(at).write(code);
+            }
+        }
+        store(comm, outcome.comm?)
+    }
+}
+
+/// `MPI_Comm_spawn`
+///
+/// # Safety
+/// At the root `command` is a string and `argv` null or an array of strings that ends in null; `intercomm` is null or a
+/// variable; `array_of_errcodes` is null or has room for `maxprocs` of the root.
+pub unsafe fn comm_spawn(
+    p: &Process,
+    command: *const c_char,
+    argv: *mut *mut c_char,
+    maxprocs: c_int,
+    info: usize,
+    root: c_int,
+    comm: usize,
+    intercomm: *mut usize,
+    array_of_errcodes: *mut c_int,
+) -> Result<()> {
+    if intercomm.is_null() {
+        return Err(null_result());
+    }
+    let comm = p.comm(comm)?;
+    // SAFETY: by the contract of this function; it is called at the root.
+    let asked = || unsafe { Ok(vec![read_asked(command, argv, maxprocs, info)?]) };
+    let outcome = dynamic::spawn(p, &comm, root, asked);
+    // SAFETY: by the contract of this function.
+    unsafe { store_outcome(outcome, intercomm, array_of_errcodes) }
+}
+
+/// `MPI_Comm_spawn_multiple`
+///
+/// # Safety
+/// At the root all arrays have `count` entries, `array_of_argv` may be null; else as [`comm_spawn`].
+pub unsafe fn comm_spawn_multiple(
+    p: &Process,
+    count: c_int,
+    array_of_commands: *mut *mut c_char,
+    array_of_argv: *mut *mut *mut c_char,
+    array_of_maxprocs: *const c_int,
+    array_of_info: *const usize,
+    root: c_int,
+    comm: usize,
+    intercomm: *mut usize,
+    array_of_errcodes: *mut c_int,
+) -> Result<()> {
+    if intercomm.is_null() {
+        return Err(null_result());
+    }
+    let comm = p.comm(comm)?;
+    let asked = || {
+        if count < 1 {
+            let text = format!("count is {count}: at least one program is needed");
+            return Err(Error::new(MPI_ERR_ARG, text));
+        }
+        // SAFETY: by the contract of this function; it is called at the root.
+        unsafe {
+            let commands = read_array(array_of_commands, count)?;
+            let most = read_array(array_of_maxprocs, count)?;
+            let infos = read_array(array_of_info, count)?;
+            let argvs = match array_of_argv.is_null() {
+                true => &[][..],
+                false => read_array(array_of_argv, count)?,
+            };
+            let one = |at: usize| {
+                let argv = argvs.get(at).copied().unwrap_or(core::ptr::null_mut());
+                read_asked(commands[at], argv, most[at], infos[at])
+            };
+            (0..count as usize).map(one).collect()
+        }
+    };
+    let outcome = dynamic::spawn(p, &comm, root, asked);
+    // SAFETY: by the contract of this function.
+    unsafe { store_outcome(outcome, intercomm, array_of_errcodes) }
+}
+
+/// `MPI_Comm_get_parent`
+///
+/// # Safety
+/// `parent` is null or a variable.
+pub unsafe fn comm_get_parent(p: &Process, parent: *mut usize) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    unsafe { store(parent, dynamic::get_parent(p)) }
+}
+
+/// `MPI_Open_port`
+///
+/// # Safety
+/// `port_name` is null or has room for `MPI_MAX_PORT_NAME` bytes.
+pub unsafe fn open_port(p: &Process, info: usize, port_name: *mut c_char) -> Result<()> {
+    find_hints(p, info)?;
+    if port_name.is_null() {
+        return Err(null_result());
+    }
+    // SAFETY: by the contract of this function.
+    unsafe { store_port(&dynamic::open(p)?, port_name) }
+}
+
+/// # Safety
+/// `to` is null or has room for `MPI_MAX_PORT_NAME` bytes.
+unsafe fn store_port(name: &str, to: *mut c_char) -> Result<()> {
+    let mut length = 0;
+    // SAFETY: by the contract of this function.
+    unsafe { store_text(name, to, MPI_MAX_PORT_NAME as usize, &mut length) }
+}
+
+/// # Safety
+/// `name` is null or a string.
+unsafe fn read_port(name: *const c_char) -> Result<String> {
+    // SAFETY: by the contract of this function.
+    unsafe { read_text("port_name", name, MPI_MAX_PORT_NAME as usize) }
+}
+
+/// `MPI_Close_port`
+///
+/// # Safety
+/// `port_name` is null or a string.
+pub unsafe fn close_port(p: &Process, port_name: *const c_char) -> Result<()> {
+    // SAFETY: by the contract of this function.
+    dynamic::close(p, &unsafe { read_port(port_name) }?)
+}
+
+/// `MPI_Comm_accept`
+///
+/// # Safety
+/// `port_name` is, at the root, null or a string; `newcomm` is null or a variable.
+pub unsafe fn comm_accept(
+    p: &Process,
+    port_name: *const c_char,
+    info: usize,
+    root: c_int,
+    comm: usize,
+    newcomm: *mut usize,
+) -> Result<()> {
+    if newcomm.is_null() {
+        return Err(null_result());
+    }
+    let comm = p.comm(comm)?;
+    let name = || {
+        find_hints(p, info)?;
+        // SAFETY: by the contract of this function; it is called at the root.
+        unsafe { read_port(port_name) }
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { store(newcomm, dynamic::accept(p, name, root, &comm)?) }
+}
+
+/// `MPI_Comm_connect`
+///
+/// # Safety
+/// As [`comm_accept`].
+pub unsafe fn comm_connect(
+    p: &Process,
+    port_name: *const c_char,
+    info: usize,
+    root: c_int,
+    comm: usize,
+    newcomm: *mut usize,
+) -> Result<()> {
+    if newcomm.is_null() {
+        return Err(null_result());
+    }
+    let comm = p.comm(comm)?;
+    let name = || {
+        find_hints(p, info)?;
+        // SAFETY: by the contract of this function; it is called at the root.
+        unsafe { read_port(port_name) }
+    };
+    // SAFETY: by the contract of this function.
+    unsafe { store(newcomm, dynamic::connect(p, name, root, &comm)?) }
+}
+
+/// `MPI_Comm_join`
+///
+/// # Safety
+/// `intercomm` is null or a variable.
+pub unsafe fn comm_join(p: &Process, fd: c_int, intercomm: *mut usize) -> Result<()> {
+    if intercomm.is_null() {
+        return Err(null_result());
+    }
+    // SAFETY: by the contract of this function.
+    unsafe { store(intercomm, dynamic::join(p, fd)?) }
+}
+
+/// The name of a service.
+///
+/// # Safety
+/// `name` is null or a string, which nothing changes while the result lives.
+unsafe fn read_service<'a>(name: *const c_char) -> Result<&'a [u8]> {
+    // SAFETY: by the contract of this function.
+    let name = unsafe { read_bytes(name) };
+    name.ok_or_else(|| Error::new(MPI_ERR_ARG, "service_name is null"))
+}
+
+/// `MPI_Publish_name`
+///
+/// # Safety
+/// Both names are null or strings.
+pub unsafe fn publish_name(
+    p: &Process,
+    service_name: *const c_char,
+    info: usize,
+    port_name: *const c_char,
+) -> Result<()> {
+    find_hints(p, info)?;
+    // SAFETY: by the contract of this function.
+    let (service, port) = unsafe { (read_service(service_name)?, read_port(port_name)?) };
+    dynamic::publish_name(p, service, port.as_bytes())
+}
+
+/// `MPI_Lookup_name`
+///
+/// # Safety
+/// `service_name` is null or a string; `port_name` is null or has room for `MPI_MAX_PORT_NAME` bytes.
+pub unsafe fn lookup_name(
+    p: &Process,
+    service_name: *const c_char,
+    info: usize,
+    port_name: *mut c_char,
+) -> Result<()> {
+    find_hints(p, info)?;
+    if port_name.is_null() {
+        return Err(null_result());
+    }
+    // SAFETY: by the contract of this function.
+    let found = dynamic::look_up(p, unsafe { read_service(service_name)? })?;
+    // SAFETY: by the contract of this function.
+    unsafe { store_port(&String::from_utf8_lossy(&found), port_name) }
+}
+
+/// `MPI_Unpublish_name`
+///
+/// # Safety
+/// Both names are null or strings.
+pub unsafe fn unpublish_name(
+    p: &Process,
+    service_name: *const c_char,
+    info: usize,
+    port_name: *const c_char,
+) -> Result<()> {
+    find_hints(p, info)?;
+    // SAFETY: by the contract of this function.
+    let (service, port) = unsafe { (read_service(service_name)?, read_port(port_name)?) };
+    dynamic::unpublish(p, service, port.as_bytes())
+}

@@ -1,0 +1,142 @@
+//! A rank's side of the launcher's socket.
+#![allow(unsafe_code)]
+
+use super::{Answer, Request, frame, socket_name, unframe};
+use std::io::{self, Read};
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+
+/// Asks the launcher of a job, and waits for its answer.
+///
+/// # Errors
+/// It cannot be reached, is another user's process, or has not understood; in words.
+pub fn ask(job_id: u64, request: &Request) -> Result<Answer, String> {
+    let talk = || -> io::Result<Answer> {
+        let address = SocketAddr::from_abstract_name(socket_name(job_id))?;
+        let mut socket = UnixStream::connect_addr(&address)?;
+        if !is_own_user(std::os::fd::AsFd::as_fd(&socket)) {
+            return Err(io::Error::other(
+                "a process of another user has its socket's name",
+            ));
+        }
+        send_all(&socket, &frame(&request.encode()))?;
+        read_answer(&mut socket)
+    };
+    talk().map_err(|e| format!("mpiexec does not answer: {e}"))
+}
+
+/// Without the signal that ends a program which writes to nobody.
+fn send_all(socket: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
+    while !bytes.is_empty() {
+        let (fd, first) = (socket.as_raw_fd(), bytes.as_ptr().cast());
+        // SAFETY: the bytes are readable for their length.
+        let sent = unsafe { libc::send(fd, first, bytes.len(), libc::MSG_NOSIGNAL) };
+        match usize::try_from(sent) {
+            Ok(sent) => bytes = bytes.get(sent..).unwrap_or_default(),
+            Err(_) => {
+                let cause = io::Error::last_os_error();
+                if cause.kind() != io::ErrorKind::Interrupted {
+                    return Err(cause);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn read_answer(socket: &mut UnixStream) -> io::Result<Answer> {
+    let mut bytes = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let length = match socket.read(&mut piece) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            other => other?,
+        };
+        bytes.extend_from_slice(&piece[..length]);
+        match unframe(&bytes) {
+            Ok(Some(message)) => {
+                let answer = Answer::decode(message);
+                return answer.ok_or_else(|| io::Error::other("its answer makes no sense"));
+            }
+            Ok(None) if length != 0 => {}
+            Ok(None) => return Err(io::Error::other("it has closed the connection")),
+            Err(_) => return Err(io::Error::other("its answer is too long")),
+        }
+    }
+}
+
+/// Whether the process at the other end of a Unix socket is one of this process's user.
+pub fn is_own_user(socket: BorrowedFd<'_>) -> bool {
+    let mut peer = MaybeUninit::<libc::ucred>::zeroed();
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `bytes` bytes; all zeros, or what it has written, is a valid ucred.
+    let (rc, uid) = unsafe {
+        let rc = libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            peer.as_mut_ptr().cast(),
+            &mut bytes,
+        );
+        (rc, peer.assume_init().uid)
+    };
+    // SAFETY: no arguments.
+    rc == 0 && uid == unsafe { libc::geteuid() }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::job::random_job_id;
+    use std::io::Write;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn launcher__that_is_not_there_is_an_error() {
+        let request = Request::Lookup {
+            service: b"a".to_vec(),
+        };
+        let error = ask(random_job_id(), &request).unwrap_err();
+        assert!(error.contains("mpiexec does not answer"), "{error}");
+    }
+
+    #[test]
+    fn answer__is_read_in_pieces_and_must_make_sense() {
+        let request = Request::Lookup {
+            service: b"a".to_vec(),
+        };
+        let good = frame(&Answer::Done.encode());
+        for (answer, expected) in [
+            (good.clone(), Some(Answer::Done)),
+            (good[..3].to_vec(), None),
+            (frame(b"garbage"), None),
+            (vec![0xff; 8], None),
+        ] {
+            let job_id = random_job_id();
+            let address = SocketAddr::from_abstract_name(socket_name(job_id)).unwrap();
+            let listener = UnixListener::bind_addr(&address).unwrap();
+            let serve = || {
+                let (mut socket, _) = listener.accept().unwrap();
+                assert!(is_own_user(socket.as_fd()));
+                let mut read = vec![0; frame(&request.encode()).len()];
+                socket.read_exact(&mut read).unwrap();
+                let message = unframe(&read).unwrap().unwrap();
+                assert_eq!(Request::decode(message).as_ref(), Some(&request));
+                for piece in answer.chunks(1) {
+                    // Who has read enough of it has gone.
+                    if socket.write_all(piece).is_err() {
+                        return;
+                    }
+                }
+            };
+            std::thread::scope(|scope| {
+                scope.spawn(serve);
+                assert_eq!(ask(job_id, &request).ok(), expected);
+            });
+        }
+    }
+}

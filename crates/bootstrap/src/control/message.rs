@@ -1,0 +1,373 @@
+//! Requests and answers as they travel: numbers in 32 bits, little end first; texts and lists after their length.
+
+/// One program of a spawn.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Program {
+    /// Program and arguments; the program comes first.
+    pub argv: Vec<Vec<u8>>,
+    /// How many processes may run it, the best number first; each at least 1.
+    pub counts: Vec<u32>,
+    /// Folder it starts in.
+    pub wdir: Option<Vec<u8>>,
+    /// Folders that are searched for it before those of PATH, separated by `:`.
+    pub path: Option<Vec<u8>>,
+    /// The host it is to run on.
+    pub host: Option<Vec<u8>>,
+}
+
+/// What a rank asks the launcher.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// Start processes; `root` is the rank that asks.
+    Spawn {
+        /// The rank that asks.
+        root: u32,
+        /// At least one.
+        programs: Vec<Program>,
+    },
+    /// Publish a service.
+    Publish {
+        /// The rank that asks.
+        owner: u32,
+        /// Its name.
+        service: Vec<u8>,
+        /// Where it is.
+        port: Vec<u8>,
+    },
+    /// Look for a service.
+    Lookup {
+        /// Its name.
+        service: Vec<u8>,
+    },
+    /// Take a service back.
+    Unpublish {
+        /// Its name.
+        service: Vec<u8>,
+        /// Where it was said to be.
+        port: Vec<u8>,
+    },
+}
+
+/// Why something was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// A process cannot be started.
+    Spawn = 1,
+    /// A service of this name is there already, or is not there to be taken back.
+    Service = 2,
+    /// No service has this name.
+    Name = 3,
+    /// The request makes no sense.
+    Malformed = 4,
+}
+
+/// What the launcher answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Processes run: the first rank of theirs, and how many run each program.
+    Spawned {
+        /// Their first rank in the job.
+        first: u32,
+        /// For each program.
+        counts: Vec<u32>,
+    },
+    /// It is done.
+    Done,
+    /// Where a service is.
+    Found {
+        /// The port's name.
+        port: Vec<u8>,
+    },
+    /// It was refused.
+    Refused {
+        /// Why.
+        cause: Cause,
+        /// The program that is to blame, by its number in a spawn; any other number: none of them.
+        program: u32,
+        /// For people.
+        text: String,
+    },
+}
+
+impl Answer {
+    /// A refusal that no program of a spawn is to blame for.
+    pub fn refuse(cause: Cause, text: impl Into<String>) -> Answer {
+        let (program, text) = (u32::MAX, text.into());
+        Answer::Refused {
+            cause,
+            program,
+            text,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Writer(Vec<u8>);
+
+impl Writer {
+    fn number(&mut self, value: u32) -> &mut Self {
+        self.0.extend_from_slice(&value.to_le_bytes());
+        self
+    }
+
+    fn bytes(&mut self, value: &[u8]) -> &mut Self {
+        self.number(value.len() as u32);
+        self.0.extend_from_slice(value);
+        self
+    }
+
+    fn optional(&mut self, value: Option<&[u8]>) -> &mut Self {
+        match value {
+            None => self.number(0),
+            Some(value) => self.number(1).bytes(value),
+        }
+    }
+
+    fn list<T>(&mut self, list: &[T], mut each: impl FnMut(&mut Self, &T)) -> &mut Self {
+        self.number(list.len() as u32);
+        list.iter().for_each(|value| each(self, value));
+        self
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl Reader<'_> {
+    fn number(&mut self) -> Option<u32> {
+        let (number, rest) = self.0.split_first_chunk::<4>()?;
+        self.0 = rest;
+        Some(u32::from_le_bytes(*number))
+    }
+
+    fn bytes(&mut self) -> Option<Vec<u8>> {
+        let length = self.number()? as usize;
+        let (bytes, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(bytes.to_vec())
+    }
+
+    fn optional(&mut self) -> Option<Option<Vec<u8>>> {
+        match self.number()? {
+            0 => Some(None),
+            1 => Some(Some(self.bytes()?)),
+            _ => None,
+        }
+    }
+
+    /// Each entry has at least four bytes, so that a wrong length ends soon.
+    fn list<T>(&mut self, mut each: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let length = self.number()? as usize;
+        if length > self.0.len() / 4 {
+            return None;
+        }
+        (0..length).map(|_| each(self)).collect()
+    }
+
+    fn end<T>(self, value: T) -> Option<T> {
+        self.0.is_empty().then_some(value)
+    }
+}
+
+impl Request {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut to = Writer::default();
+        match self {
+            Request::Spawn { root, programs } => {
+                to.number(1).number(*root).list(programs, |to, program| {
+                    to.list(&program.argv, |to, word| _ = to.bytes(word));
+                    to.list(&program.counts, |to, &count| _ = to.number(count));
+                    to.optional(program.wdir.as_deref());
+                    to.optional(program.path.as_deref());
+                    to.optional(program.host.as_deref());
+                })
+            }
+            Request::Publish {
+                owner,
+                service,
+                port,
+            } => to.number(2).number(*owner).bytes(service).bytes(port),
+            Request::Lookup { service } => to.number(3).bytes(service),
+            Request::Unpublish { service, port } => to.number(4).bytes(service).bytes(port),
+        };
+        to.0
+    }
+
+    /// From bytes; None where they are no request.
+    pub fn decode(bytes: &[u8]) -> Option<Request> {
+        let mut from = Reader(bytes);
+        let request = match from.number()? {
+            1 => Request::Spawn {
+                root: from.number()?,
+                programs: from.list(read_program).filter(|list| !list.is_empty())?,
+            },
+            2 => Request::Publish {
+                owner: from.number()?,
+                service: from.bytes()?,
+                port: from.bytes()?,
+            },
+            3 => Request::Lookup {
+                service: from.bytes()?,
+            },
+            4 => Request::Unpublish {
+                service: from.bytes()?,
+                port: from.bytes()?,
+            },
+            _ => return None,
+        };
+        from.end(request)
+    }
+}
+
+fn read_program(from: &mut Reader<'_>) -> Option<Program> {
+    let program = Program {
+        argv: from.list(Reader::bytes)?,
+        counts: from.list(Reader::number)?,
+        wdir: from.optional()?,
+        path: from.optional()?,
+        host: from.optional()?,
+    };
+    let is_whole = !program.argv.is_empty() && !program.counts.contains(&0);
+    (is_whole && !program.counts.is_empty()).then_some(program)
+}
+
+impl Answer {
+    /// As bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut to = Writer::default();
+        match self {
+            Answer::Spawned { first, counts } => to
+                .number(1)
+                .number(*first)
+                .list(counts, |to, &count| _ = to.number(count)),
+            Answer::Done => to.number(2),
+            Answer::Found { port } => to.number(3).bytes(port),
+            Answer::Refused {
+                cause,
+                program,
+                text,
+            } => to
+                .number(4)
+                .number(*cause as u32)
+                .number(*program)
+                .bytes(text.as_bytes()),
+        };
+        to.0
+    }
+
+    /// From bytes; None where they are no answer.
+    pub fn decode(bytes: &[u8]) -> Option<Answer> {
+        let mut from = Reader(bytes);
+        let answer = match from.number()? {
+            1 => Answer::Spawned {
+                first: from.number()?,
+                counts: from.list(Reader::number)?,
+            },
+            2 => Answer::Done,
+            3 => Answer::Found {
+                port: from.bytes()?,
+            },
+            4 => Answer::Refused {
+                cause: match from.number()? {
+                    1 => Cause::Spawn,
+                    2 => Cause::Service,
+                    3 => Cause::Name,
+                    4 => Cause::Malformed,
+                    _ => return None,
+                },
+                program: from.number()?,
+                text: String::from_utf8(from.bytes()?).ok()?,
+            },
+            _ => return None,
+        };
+        from.end(answer)
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn requests() -> Vec<Request> {
+        let program = Program {
+            argv: vec![b"prog".to_vec(), b"".to_vec(), b"\xff".to_vec()],
+            counts: vec![3, 1],
+            wdir: Some(b"/tmp".to_vec()),
+            path: None,
+            host: Some(b"localhost".to_vec()),
+        };
+        let (service, port) = (b"ocean".to_vec(), b"a port".to_vec());
+        vec![
+            Request::Spawn {
+                root: 2,
+                programs: vec![program.clone(), program],
+            },
+            Request::Publish {
+                owner: 1,
+                service: service.clone(),
+                port: port.clone(),
+            },
+            Request::Lookup {
+                service: service.clone(),
+            },
+            Request::Unpublish { service, port },
+        ]
+    }
+
+    fn answers() -> Vec<Answer> {
+        vec![
+            Answer::Spawned {
+                first: 4,
+                counts: vec![2, 1],
+            },
+            Answer::Done,
+            Answer::Found {
+                port: b"a port".to_vec(),
+            },
+            Answer::refuse(Cause::Name, "no such name"),
+        ]
+    }
+
+    #[test]
+    fn messages__come_back_as_they_were() {
+        for request in requests() {
+            assert_eq!(Request::decode(&request.encode()), Some(request));
+        }
+        for answer in answers() {
+            assert_eq!(Answer::decode(&answer.encode()), Some(answer));
+        }
+    }
+
+    #[test]
+    fn messages__that_are_cut_or_go_on_are_refused() {
+        for bytes in requests().iter().map(Request::encode) {
+            assert!((0..bytes.len()).all(|end| Request::decode(&bytes[..end]).is_none()));
+            assert_eq!(Request::decode(&[&bytes[..], &[0]].concat()), None);
+        }
+        for bytes in answers().iter().map(Answer::encode) {
+            assert!((0..bytes.len()).all(|end| Answer::decode(&bytes[..end]).is_none()));
+        }
+        let nothing = Request::Spawn {
+            root: 0,
+            programs: vec![Program::default()],
+        };
+        assert_eq!(Request::decode(&nothing.encode()), None);
+    }
+
+    #[test]
+    fn fuzz__messages_are_understood_or_refused() {
+        let all: Vec<Vec<u8>> = (requests().iter().map(Request::encode))
+            .chain(answers().iter().map(Answer::encode))
+            .collect();
+        let corpus: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
+        crate::mutate::run(&corpus, |input| {
+            if let Some(request) = Request::decode(input) {
+                assert_eq!(request.encode(), input);
+            }
+            if let Some(answer) = Answer::decode(input) {
+                assert_eq!(answer.encode(), input);
+            }
+        });
+    }
+}

@@ -1,0 +1,118 @@
+//! The services that are published: the launcher has those of its job, a process without a launcher its own.
+
+use super::message::Cause;
+use std::collections::BTreeMap;
+
+/// Most services at the same time, so that nobody fills the launcher's memory.
+const SERVICES_MOST: usize = 1 << 16;
+
+/// Services by name.
+#[derive(Debug, Default)]
+pub struct Names(BTreeMap<Vec<u8>, Service>);
+
+#[derive(Debug)]
+struct Service {
+    port: Vec<u8>,
+    owner: u32,
+}
+
+/// A refusal: why, and in words.
+pub type Refusal = (Cause, String);
+
+fn show(name: &[u8]) -> String {
+    format!("{:?}", String::from_utf8_lossy(name))
+}
+
+impl Names {
+    /// None.
+    pub const fn new() -> Names {
+        Names(BTreeMap::new())
+    }
+
+    /// Publishes a service of rank `owner`.
+    ///
+    /// # Errors
+    /// The name is taken.
+    pub fn publish(&mut self, service: &[u8], port: &[u8], owner: u32) -> Result<(), Refusal> {
+        let refuse = |text: String| Err((Cause::Service, text));
+        if let Some(there) = self.0.get(service) {
+            let (name, owner) = (show(service), there.owner);
+            return refuse(format!(
+                "rank {owner} of the job has published {name} already"
+            ));
+        }
+        if self.0.len() >= SERVICES_MOST {
+            return refuse(format!("{SERVICES_MOST} services are published already"));
+        }
+        let port = port.to_vec();
+        self.0.insert(service.to_vec(), Service { port, owner });
+        Ok(())
+    }
+
+    /// Where a service is.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub fn look_up(&self, service: &[u8]) -> Result<&[u8], Refusal> {
+        let found = self.0.get(service).map(|service| &service.port[..]);
+        found.ok_or_else(|| {
+            let text = format!("no rank of the job has published {}", show(service));
+            (Cause::Name, text)
+        })
+    }
+
+    /// Takes a service back.
+    ///
+    /// # Errors
+    /// There is none of that name, or it is somewhere else.
+    pub fn unpublish(&mut self, service: &[u8], port: &[u8]) -> Result<(), Refusal> {
+        let name = show(service);
+        match self.0.get(service) {
+            None => Err((Cause::Service, format!("{name} is not published"))),
+            Some(there) if there.port != port => {
+                let text = format!("{name} is published with another port");
+                Err((Cause::Service, text))
+            }
+            Some(_) => {
+                self.0.remove(service);
+                Ok(())
+            }
+        }
+    }
+
+    /// Forgets the services of a rank that has ended.
+    pub fn forget(&mut self, owner: u32) {
+        self.0.retain(|_, service| service.owner != owner);
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services__are_found_until_they_are_taken_back() {
+        let mut names = Names::new();
+        let class = |refused: Refusal| refused.0;
+        assert_eq!(names.look_up(b"a").map_err(class), Err(Cause::Name));
+        names.publish(b"a", b"port 1", 3).unwrap();
+        assert_eq!(names.look_up(b"a"), Ok(&b"port 1"[..]));
+        let again = names.publish(b"a", b"port 2", 4).unwrap_err();
+        assert!(again.0 == Cause::Service && again.1.contains("rank 3"));
+        let other = names.unpublish(b"a", b"port 2").map_err(class);
+        assert_eq!(other, Err(Cause::Service));
+        names.unpublish(b"a", b"port 1").unwrap();
+        let twice = names.unpublish(b"a", b"port 1").map_err(class);
+        assert_eq!(twice, Err(Cause::Service));
+    }
+
+    #[test]
+    fn services__of_a_rank_that_has_ended_are_gone() {
+        let mut names = Names::new();
+        names.publish(b"a", b"1", 3).unwrap();
+        names.publish(b"b", b"2", 4).unwrap();
+        names.forget(3);
+        assert!(names.look_up(b"a").is_err() && names.look_up(b"b").is_ok());
+    }
+}

@@ -1,0 +1,84 @@
+#![allow(unsafe_code)]
+//! Processes and connections that come while a job runs (MPI-5.0 section 11.8).
+//!
+//! All of them are ranks of one job, whose memory has room for more ranks than it begins with. The launcher starts
+//! processes and keeps the names of services ([`fastpath_bootstrap::control`]). Groups are made of ranks of the job; a
+//! spawned world is a range of them. Two sides meet at their roots, in a context that is theirs alone
+//! ([`Meeting`](crate::session::meeting::Meeting)), and agree on an intercommunicator as `MPI_Intercomm_create` does.
+
+mod join;
+mod names;
+mod port;
+mod soft;
+mod spawn;
+
+pub use join::join;
+pub use names::{look_up, publish as publish_name, unpublish};
+pub use port::{accept, close, connect, open};
+pub(crate) use spawn::meet_parent;
+pub use spawn::{Asked, Outcome, get_parent, spawn};
+
+use crate::error::{Error, Result};
+use crate::places;
+use crate::process::Process;
+use fastpath_bootstrap::control::{Answer, Request, client};
+use fastpath_bootstrap::job::describe_start;
+use fastpath_bootstrap::segment::Awaited;
+use fastpath_protocol::Worker;
+use fastpath_protocol::waiting::Note;
+use std::cell::Cell;
+
+/// Counts what must not be taken for an earlier one of its kind: from 1.
+pub(crate) struct Counter(Cell<u32>);
+
+impl Counter {
+    /// Nothing was counted.
+    pub const fn new() -> Self {
+        Counter(Cell::new(0))
+    }
+
+    /// The next number; after 2^32 they come again.
+    pub fn next(&self) -> u32 {
+        self.0.set(self.0.get().wrapping_add(1).max(1));
+        self.0.get()
+    }
+}
+
+/// Asks the launcher. Other threads may call MPI meanwhile.
+///
+/// # Errors
+/// `class`, where there is no launcher of ours, or it does not answer.
+fn ask(p: &Process, class: i32, what: &str, request: &Request) -> Result<Answer> {
+    let job = p.running()?.job;
+    if job.launcher().is_none() {
+        let text = format!("this process was started without mpiexec, which alone can {what}");
+        let advice = format!("start it with mpiexec: {}", describe_start(1));
+        return Err(Error::new(class, text).with_advice(Some(advice)));
+    }
+    let mut answer = None;
+    let mut talk = || answer = Some(client::ask(job.job_id(), request));
+    match p.has_threads() {
+        true => places::release_lock(&mut talk),
+        false => talk(),
+    }
+    let answer = answer.unwrap_or_else(|| Err("mpiexec was not asked".to_owned()));
+    answer.map_err(|why| Error::new(class, why))
+}
+
+/// Waits, with progress, until `done` says so; it may be asked once more then. Whoever changes what it looks at need not
+/// wake this process.
+fn wait(p: &Process, comm: usize, done: impl FnMut(&mut Worker) -> bool) -> Result {
+    let note = Note {
+        call: p.call.get(),
+        peer: -1,
+        tag: -1,
+        comm,
+        bytes: 0,
+        awaited: Awaited::UNKNOWN,
+        naps: true,
+    };
+    let worker = p.worker()?;
+    // SAFETY: the worker lives while MPI runs; no reference to it is held here.
+    unsafe { Worker::wait_until(worker, None, &note, done) };
+    Ok(())
+}

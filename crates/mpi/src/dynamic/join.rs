@@ -1,0 +1,181 @@
+//! `MPI_Comm_join` (MPI-5.0 section 11.10.4): two processes that share a socket tell each other who they are.
+#![allow(unsafe_code)]
+
+use super::wait;
+use crate::comm::inter::{self, Bridge};
+use crate::comm::publish;
+use crate::consts::*;
+use crate::error::{Error, Result};
+use crate::group::Group;
+use crate::process::Process;
+use crate::session::meeting::{Meeting, Purpose};
+use std::io;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+
+/// How a greeting begins.
+const MAGIC: [u8; 8] = *b"FPJOIN1\n";
+/// Bytes of a greeting.
+const BYTES: usize = 24;
+
+/// Who is at one end of the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Greeting {
+    job: u64,
+    rank: u32,
+    /// Which of its calls.
+    call: u32,
+}
+
+impl Greeting {
+    fn encode(self) -> [u8; BYTES] {
+        let mut bytes = [0; BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..16].copy_from_slice(&self.job.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.rank.to_le_bytes());
+        bytes[20..].copy_from_slice(&self.call.to_le_bytes());
+        bytes
+    }
+
+    fn decode(bytes: &[u8; BYTES]) -> Option<Greeting> {
+        let rest = bytes.strip_prefix(&MAGIC)?;
+        let (job, rest) = rest.split_first_chunk::<8>()?;
+        let (rank, call) = rest.split_first_chunk::<4>()?;
+        Some(Greeting {
+            job: u64::from_le_bytes(*job),
+            rank: u32::from_le_bytes(*rank),
+            call: u32::from_le_bytes(call.try_into().ok()?),
+        })
+    }
+}
+
+fn refuse(cause: &io::Error) -> Error {
+    Error::new(MPI_ERR_ARG, format!("the socket cannot be used: {cause}"))
+}
+
+/// `MPI_Comm_join`: an intercommunicator with the process at the other end of the socket; `MPI_COMM_NULL` where that is
+/// of another job, with which there is no connection.
+///
+/// # Errors
+/// `MPI_ERR_ARG` where the descriptor is no connected socket, or this process is at both ends; `MPI_ERR_OTHER` where
+/// the other end says something else.
+pub fn join(p: &Process, fd: RawFd) -> Result<usize> {
+    let job = p.running()?.job;
+    let own = Greeting {
+        job: job.job_id(),
+        rank: job.rank() as u32,
+        call: p.calls.next(),
+    };
+    let other = exchange(p, fd, own)?;
+    if other.job != own.job {
+        return Ok(MPI_COMM_NULL);
+    }
+    if other.rank == own.rank {
+        let text = "this process is at both ends of the socket";
+        return Err(Error::new(MPI_ERR_ARG, text));
+    }
+    if other.rank as usize >= job.present() {
+        let text = format!("the other end says that it is rank {}", other.rank);
+        return Err(Error::new(MPI_ERR_OTHER, text));
+    }
+    let (low, high) = match own.rank < other.rank {
+        true => (own, other),
+        false => (other, own),
+    };
+    let pair = Rc::new(Group::new(vec![low.rank, high.rank], own.rank));
+    let text = [low.encode(), high.encode()].concat();
+    let meeting = Meeting::new(p, pair, &text, Purpose::Join);
+    let alone = Rc::new(Group::new(vec![own.rank], own.rank));
+    let bridge = Bridge {
+        channel: meeting.channel(p),
+        leader: u32::from(other.rank > own.rank),
+    };
+    let pact = inter::greet(p, &alone, bridge)?;
+    let remote = Rc::new(Group::new(pact.remote, own.rank));
+    publish(p, inter::assemble(p, alone, remote, pact.block)?)
+}
+
+/// Sends our greeting and waits, with progress, for the other one.
+fn exchange(p: &Process, fd: RawFd, own: Greeting) -> Result<Greeting> {
+    let bytes = own.encode();
+    let (mut sent, mut got) = (0, 0);
+    let mut theirs = [0; BYTES];
+    let mut failed = None;
+    wait(p, 0, |_| {
+        // Asked again, it answers the same.
+        if failed.is_some() {
+            return true;
+        }
+        let step = move_bytes(fd, (&bytes, &mut sent), (&mut theirs, &mut got));
+        failed = step.err();
+        failed.is_some() || (sent == BYTES && got == BYTES)
+    })?;
+    if let Some(cause) = failed {
+        return Err(refuse(&cause));
+    }
+    Greeting::decode(&theirs).ok_or_else(|| {
+        let text = "what is at the other end of the socket has not called MPI_Comm_join";
+        Error::new(MPI_ERR_OTHER, text)
+    })
+}
+
+/// Sends and receives what goes without waiting. Not more than a greeting is read: the socket stays as it was.
+fn move_bytes(
+    fd: RawFd,
+    (bytes, sent): (&[u8; BYTES], &mut usize),
+    (theirs, got): (&mut [u8; BYTES], &mut usize),
+) -> io::Result<()> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    let out = &bytes[*sent..];
+    if !out.is_empty() {
+        // SAFETY: the bytes that are left are readable; a descriptor that is no socket is refused.
+        let moved = unsafe { libc::send(fd, out.as_ptr().cast(), out.len(), flags) };
+        advance(sent, moved)?;
+    }
+    let into = &mut theirs[*got..];
+    if into.is_empty() {
+        return Ok(());
+    }
+    // SAFETY: the bytes that are left are writable.
+    match unsafe { libc::recv(fd, into.as_mut_ptr().cast(), into.len(), flags) } {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        moved => advance(got, moved),
+    }
+}
+
+/// Counts what a call has moved; what would have blocked has moved nothing.
+fn advance(done: &mut usize, moved: isize) -> io::Result<()> {
+    match usize::try_from(moved) {
+        Ok(moved) => *done += moved,
+        Err(_) => {
+            let cause = io::Error::last_os_error();
+            let waits = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
+            if !waits.contains(&cause.kind()) {
+                return Err(cause);
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn greeting__comes_back_as_it_was() {
+        let greeting = Greeting {
+            job: 0x1234_5678_9abc_def0,
+            rank: 3,
+            call: 9,
+        };
+        let bytes = greeting.encode();
+        assert_eq!(Greeting::decode(&bytes), Some(greeting));
+        for at in 0..8 {
+            let mut wrong = bytes;
+            wrong[at] ^= 1;
+            assert_eq!(Greeting::decode(&wrong), None);
+        }
+    }
+}

@@ -1,0 +1,105 @@
+"""Processes that were spawned end the job like all others where they fail, outlive their parents where they do not, and go
+with their launcher. Without it there are none."""
+
+import os
+import signal
+import tempfile
+import time
+
+
+def _judge(outcome, code, texts):
+    problem = outcome.problem(code, quiet=False)
+    missing = [text for text in texts if text not in outcome.err]
+    return problem or (f"the report lacks {missing}: {outcome.err}" if missing else None)
+
+
+# What happens in a child, the job's exit code, and what the report must have.
+ENDS = {
+    "abort": (9, ["aborted the job with code 9", "MPI_Abort on rank", "of 2 spawned", "spawn_ends"]),
+    "dies": (137, ["rank 2 on ", "SIGKILL"]),
+    "fails": (6, ["MPI_ERR_RANK", "of 2 spawned, rank 2 of the job"]),
+    "leaves": (4, ["left with exit code 4"]),
+    "silent": (16, ["MPI_Recv", " of 2, host", "has left the job"]),
+}
+
+
+def _make(how, code, texts):
+    def case(session):
+        return _judge(session.mpirun(2, [session.binary("spawn_ends"), how]).finish(), code, texts)
+
+    return case
+
+
+def case_hangs(session):
+    """All that wait are named, with the deadlock."""
+    job = session.mpirun(1, [session.binary("spawn_ends"), "hangs"], timeout=3)
+    return _judge(job.finish(), 124, ["deadlock: ", "rank 0 (process", "rank 1 (process", "MPI_COMM_PARENT"])
+
+
+def case_outlives(session):
+    """Children go on when their parents have ended, and their output still comes, with their rank in the job."""
+    with tempfile.TemporaryDirectory() as folder:
+        mark = os.path.join(folder, "go")
+        job = session.mpirun(1, ["-l", session.binary("spawn_ends"), "outlives", mark])
+        program = session.binary("spawn_ends").encode()
+
+        def parents():
+            """Processes of the job that the launcher's command line has started."""
+            found = 0
+            for pid, _ in job.processes():
+                try:
+                    with open(f"/proc/{pid}/cmdline", "rb") as file:
+                        words = file.read().split(b"\0")
+                    with open(f"/proc/{pid}/environ", "rb") as file:
+                        found += words[0] == program and b"FASTPATH_SIZE=1" in file.read().split(b"\0")
+                except OSError:
+                    pass
+            return found
+
+        while not parents() and job.process.poll() is None:
+            time.sleep(0.01)
+        while parents() and job.process.poll() is None:
+            time.sleep(0.01)
+        open(mark, "w").close()
+        outcome = job.finish()
+    lines = sorted(outcome.out.splitlines())
+    wrong = [line for line in lines if not line.endswith(" is done")]
+    problem = outcome.problem(0) or (f"output is {lines}" if len(lines) != 2 or wrong else None)
+    return problem or (None if lines[0].startswith("[1]") or "1" in lines[0].split("child")[0] else f"no rank: {lines}")
+
+
+def case_launcher_killed(session):
+    """With the launcher its ranks go, spawned ones too."""
+    job = session.mpirun(1, [session.binary("spawn_ends"), "hangs"])
+    while len([pid for pid, _ in job.processes()]) < 4 and job.process.poll() is None:
+        time.sleep(0.01)
+    os.kill(job.process.pid, signal.SIGKILL)
+    job.process.wait()
+    gone = job.wait_gone(10)
+    outcome = job.finish()
+    if not gone:
+        return "left behind: processes of the job"
+    return outcome.problem(-signal.SIGKILL, quiet=False)
+
+
+def case_alone(session):
+    """Without mpiexec nobody starts processes: what to do is said."""
+    job = session.start([session.binary("spawn_ends"), "leaves"])
+    return _judge(job.finish(), 53, ["MPI_Comm_spawn", "MPI_ERR_SPAWN", "started without mpiexec", "to do:", "mpiexec -n 1 "])
+
+
+def case_limited(session):
+    """Where address space is limited there is no room."""
+    words = [session.mpiexec, "-n", "1", session.binary("spawn_ends"), "leaves"]
+    job = session.start(["sh", "-c", 'ulimit -v 8000000; exec "$@"', "sh", *words])
+    return _judge(job.finish(), 53, ["MPI_ERR_SPAWN", "2 more ranks are asked for", "room for 0"])
+
+
+def case_missing(session):
+    """A program that is not there is named."""
+    job = session.mpirun(1, [session.binary("spawn_ends"), "leaves"], env={"FASTPATH_SPAWN_MAX": "1"})
+    return _judge(job.finish(), 53, ["MPI_ERR_SPAWN", "2 more ranks are asked for", "room for 1", "FASTPATH_SPAWN_MAX"])
+
+
+for _how, (_code, _texts) in ENDS.items():
+    globals()[f"case_{_how}"] = _make(_how, _code, _texts)
