@@ -67,8 +67,8 @@ impl Job {
         NetworkCard::decode(&self.rank_page(rank)?.network.load()?)
     }
 
-    /// Notes where a rank of another node is reached. Whoever makes the node's memory calls it, once, or one of its ranks
-    /// does where it learns of it later.
+    /// Notes where a rank of another node is reached. Whoever makes the node's memory calls it, once, or one of its
+    /// ranks does where it learns of it later.
     pub fn learn_card(&self, rank: usize, card: &NetworkCard) {
         if let Some(page) = self.rank_page(rank) {
             page.network.store(&card.encode());
