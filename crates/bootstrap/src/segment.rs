@@ -25,6 +25,7 @@ mod layout;
 mod mapping;
 mod memory;
 mod page;
+mod secret;
 mod text;
 
 pub use call::Call;

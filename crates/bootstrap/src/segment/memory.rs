@@ -111,7 +111,12 @@ impl Segment {
         header.version.store(VERSION, Ordering::Relaxed);
         header.ranks.store(layout.ranks() as u32, Ordering::Relaxed);
         header.job_id.store(job_id, Ordering::Relaxed);
-        header.set_secret(&draw_secret()?);
+        header.set_secret(
+            &super::secret::draw().map_err(|cause| SegmentError::System {
+                step: "getrandom",
+                cause,
+            })?,
+        );
         let budget = segment.budget.load(Ordering::Relaxed);
         header
             .budget_kib

@@ -87,14 +87,14 @@ fn both__that_call_at_once_end_with_one_connection() {
         until(&mut [low, high], "both to be connected", || {
             ends.iter().all(|end| end.link().is_up())
         });
-        for me in 0..2 {
-            assert_eq!(send(&mut ends[me], 7, b"to you"), Post::Done);
+        for end in &mut ends {
+            assert_eq!(send(end, 7, b"to you"), Post::Done);
         }
-        for me in 0..2 {
+        for end in &mut ends {
             let mut seen = None;
             let [low, high] = &mut ifaces;
             until(&mut [low, high], "a message", || {
-                seen = receive(&mut ends[me]);
+                seen = receive(end);
                 seen.is_some()
             });
             assert_eq!(seen, Some((7, b"to you".to_vec())));
@@ -257,6 +257,18 @@ fn arm__wakes_for_what_comes_and_for_what_is_there() {
     }
 }
 
+#[test]
+fn drained__is_what_a_peer_that_has_left_will_never_take() {
+    let mut pair = TcpPair::new(Settings::default());
+    pair.limit_buffers(16 * 1024);
+    while send(&mut pair.ends[0], 1, &[7; 60_000]) == Post::Done {}
+    assert!(!pair.ends[0].is_drained() && !pair.ends[0].has_arrived());
+    let job = pair.ifaces[1].core().borrow().domain.job;
+    job.own_page().set_left(STATE_FINALIZED);
+    assert!(pair.ends[0].is_drained() && pair.ends[0].has_arrived());
+    assert_eq!(send(&mut pair.ends[0], 1, b"never"), Post::PeerGone);
+}
+
 fn dial(job: &Job) -> TcpStream {
     let card = job.network_card(job.rank()).unwrap();
     TcpStream::connect((card.addresses[0], card.port)).unwrap()
@@ -390,4 +402,28 @@ fn address__of_somebody_else_is_passed_over() {
     });
     let why = end.failure().unwrap();
     assert!(why.contains("hangs up"), "{why}");
+}
+
+#[test]
+fn pair__meets_by_the_sixth_version_too() {
+    let jobs = Job::in_process(2).unwrap();
+    let jobs: Vec<&'static Job> = jobs
+        .into_iter()
+        .map(|job| &*Box::leak(Box::new(job)))
+        .collect();
+    let asked = ("FASTPATH_INTERFACES".into(), "::1".into());
+    let config = fastpath_base::config::Config::from_pairs([asked]).unwrap();
+    if let Err(why) = jobs[0].open_network(&config) {
+        // A host without it.
+        assert!(why.contains("FASTPATH_INTERFACES=::1"), "{why}");
+        return;
+    }
+    jobs[1].open_network(&config).unwrap();
+    assert!(jobs[0].network_card(1).unwrap().addresses[0].is_ipv6());
+    let [mut first, mut second] = [0, 1].map(|rank| make_iface(jobs[rank], Settings::default()));
+    let mut end = first.endpoint(1);
+    end.connect();
+    until(&mut [&mut first, &mut second], "a connection", || {
+        end.link().is_up()
+    });
 }
