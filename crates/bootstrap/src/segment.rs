@@ -17,6 +17,7 @@
 
 mod call;
 mod card;
+mod death;
 mod file;
 mod header;
 mod layout;

@@ -27,7 +27,7 @@ use std::fmt;
 use std::io;
 use std::os::unix::net::UnixStream;
 
-pub(crate) use channel::send_all;
+pub(crate) use channel::{pause, send_all};
 pub(super) use watch::Link;
 
 /// Under which key a node's card is put.

@@ -4,8 +4,8 @@
 
 use super::file::{create_file, file_system_room, is_nameless, is_sealed_or_unlinked};
 use super::header::{JobHeader, MAGIC, VERSION};
-use super::layout::{FURTHER, Layout, PAGE_BYTES, PAIR_BYTES};
-use super::page::{Phase, RankPage, STATE_DEAD};
+use super::layout::{Layout, PAGE_BYTES, PAIR_BYTES};
+use super::page::RankPage;
 use fastpath_base::refusal::{Bytes, describe_call, describe_mapping};
 use fastpath_base::sync::{AtomicU64, Ordering};
 use fastpath_base::topology::available_memory;
@@ -283,22 +283,6 @@ impl Segment {
         // SAFETY: inside the mapping and backed (the creator backs the whole front); every
         // field is an atomic.
         Some(unsafe { self.front.base.byte_add(at).cast::<RankPage>().as_ref() })
-    }
-
-    /// Marks a rank's process as gone, unless it had finalized MPI.
-    pub fn mark_dead(&self, rank: usize) {
-        if let Some(page) = self.page(rank).filter(|p| p.phase() != Phase::Finalized) {
-            page.set_left(STATE_DEAD);
-        }
-    }
-
-    /// Wakes every rank that sleeps, so that it looks who has died.
-    pub fn wake_all(&self) {
-        // ORDERING: whoever sees the count sees the states.
-        self.header().events.fetch_add(1, Ordering::Release);
-        for page in (0..self.layout.ranks()).filter_map(|rank| self.page(rank)) {
-            (0..=FURTHER).for_each(|place| page.wake(place));
-        }
     }
 
     /// The bits that senders set for `rank`, one for each sender; None beyond the last rank.
