@@ -1,6 +1,6 @@
 /* Cancelling: a receive or a send that nothing has matched is taken back and says so, one that has matched completes, and
  * what was posted behind it moves up.
- * test: ranks=1,2,3,4,8 */
+ * test: ranks=1,2,3,4,8 within=node */
 #include "check.h"
 #include <unistd.h>
 

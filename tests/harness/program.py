@@ -11,6 +11,7 @@
     exit       exit code that is right (0)
     only       `all`: only in the long run; `build`: compiled for other tests, never run by itself
     variants   `none`: not run with the optimisations off or with other ways to wait
+    within     `node`: it is about what ranks of one node share, so that it is not run by other transports
     mistakes   `yes`: it makes mistakes on purpose, so that it is not run where FASTPATH_CHECK tells of them
 """
 
@@ -19,7 +20,7 @@ import re
 import subprocess
 import zlib
 
-KEYS = {"ranks", "timeout", "args", "env", "link", "stderr", "exit", "only", "variants", "mistakes"}
+KEYS = {"ranks", "timeout", "args", "env", "link", "stderr", "exit", "only", "variants", "mistakes", "within"}
 FLAGS = ["-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
 IMMEDIATE_OFF = "sendi,recvi,directed,immediate-datatype"
 
@@ -32,6 +33,7 @@ VARIANTS = [
     ("workers", {"FASTPATH_WORKERS": "several"}, 4),
     ("workers-sleep", {"FASTPATH_WORKERS": "several", "FASTPATH_WAIT": "sleep"}, 3),
     ("progress", {"FASTPATH_PROGRESS": "thread"}, 8),
+    ("tcp", {"FASTPATH_TRANSPORTS": "tcp"}, 3),
     ("spin", {"FASTPATH_WAIT": "spin"}, 2),
     ("immediate-off-sleep", {"FASTPATH_DISABLE": IMMEDIATE_OFF, "FASTPATH_WAIT": "sleep"}, 8),
     *((f"without-{name}", {"FASTPATH_DISABLE": name}, 3) for name in [*IMMEDIATE_OFF.split(","), "cma", "direct", "pipeline", "prefetch,demote,pause", "drain", "adapt", "oversubscription"]),
@@ -72,7 +74,7 @@ class Program:
         self.name = os.path.splitext(os.path.basename(path))[0]
         self.ranks, self.timeout, self.args, self.env, self.link = [1, 2, 3, 4], 60, [[]], {}, []
         self.quiet, self.exit, self.only, self.has_variants = True, 0, "", True
-        self.has_mistakes = False
+        self.has_mistakes = self.within = False
         with open(path, encoding="utf-8") as file:
             head = file.read(4096)
         for line in re.findall(r"^[ /*]*test: (.*?)(?:\*/)?$", head, re.MULTILINE):
@@ -102,6 +104,8 @@ class Program:
             self.only = value
         elif key == "variants":
             self.has_variants = value != "none"
+        elif key == "within":
+            self.within = value == "node"
         elif key == "mistakes":
             self.has_mistakes = value == "yes"
 
@@ -122,6 +126,8 @@ class Program:
             variants += VARIANTS if everything else [*VARIANTS[:2], one]
         if self.has_mistakes:
             variants = [variant for variant in variants if variant[0] != "check"]
+        if self.within:
+            variants = [variant for variant in variants if variant[0] != "tcp"]
         found = []
         for args in self.args:
             for variant, env, most in variants:
@@ -130,6 +136,13 @@ class Program:
                         words = [self.name, *args, f"n={n}", variant]
                         found.append((" ".join(word for word in words if word), n, args, env))
         return found
+
+    def runs_over(self, transports):
+        """As `runs`, by other transports than those of a node; nothing where it is about those."""
+        if self.within:
+            return []
+        env = {"FASTPATH_TRANSPORTS": transports}
+        return [(" ".join([self.name, *args, f"n={n}", transports]), n, args, env) for args in self.args for n in self.ranks]
 
 
 def find(folder):

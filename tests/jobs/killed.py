@@ -8,7 +8,8 @@ import signal
 import time
 
 WAYS = [{}, {"FASTPATH_WAIT": "sleep"}, {"FASTPATH_WAIT": "yield"}, {"FASTPATH_DISABLE": "cma"},
-        {"FASTPATH_DISABLE": "sendi,recvi,direct"}]
+        {"FASTPATH_DISABLE": "sendi,recvi,direct"}, {"FASTPATH_TRANSPORTS": "tcp"},
+        {"FASTPATH_TRANSPORTS": "tcp", "FASTPATH_WAIT": "sleep"}]
 
 
 def _rank_of(pid):

@@ -23,6 +23,7 @@ mod header;
 mod layout;
 mod memory;
 mod page;
+mod secret;
 mod text;
 
 pub use call::Call;

@@ -67,8 +67,8 @@ impl Job {
         NetworkCard::decode(&self.rank_page(rank)?.network.load()?)
     }
 
-    /// Notes where a rank of another node is reached. Whoever makes the node's memory calls it, once, or one of its ranks
-    /// does where it learns of it later.
+    /// Notes where a rank of another node is reached. Whoever makes the node's memory calls it, once, or one of its
+    /// ranks does where it learns of it later.
     pub fn learn_card(&self, rank: usize, card: &NetworkCard) {
         if let Some(page) = self.rank_page(rank) {
             page.network.store(&card.encode());
@@ -82,9 +82,11 @@ impl Job {
 
     /// From where this rank must be reached.
     fn network_reach(&self) -> Reach {
-        match self.nodes() {
-            1 => Reach::Node,
-            _ => Reach::Network,
+        // Hosts that ranks count as being on may have networks of their own.
+        let within = self.nodes() == 1 && !(0..self.size()).any(|rank| self.is_remote(rank));
+        match within {
+            true => Reach::Node,
+            false => Reach::Network,
         }
     }
 

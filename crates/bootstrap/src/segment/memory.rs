@@ -109,17 +109,6 @@ pub(super) fn system(step: &'static str) -> SegmentError {
     }
 }
 
-/// Bytes that nobody guesses.
-fn draw_secret() -> Result<[u8; 32], SegmentError> {
-    let mut secret = [0; 32];
-    // SAFETY: the buffer is writable for its length. So few bytes come whole.
-    let got = unsafe { libc::getrandom(secret.as_mut_ptr().cast(), secret.len(), 0) };
-    match got == secret.len() as isize {
-        true => Ok(secret),
-        false => Err(system("getrandom")),
-    }
-}
-
 /// The segment of one job, mapped into this process up to the end of the pair regions.
 #[derive(Debug)]
 pub struct Segment {
@@ -154,7 +143,12 @@ impl Segment {
         header.version.store(VERSION, Ordering::Relaxed);
         header.ranks.store(ranks as u32, Ordering::Relaxed);
         header.job_id.store(job_id, Ordering::Relaxed);
-        header.set_secret(&draw_secret()?);
+        header.set_secret(
+            &super::secret::draw().map_err(|cause| SegmentError::System {
+                step: "getrandom",
+                cause,
+            })?,
+        );
         let budget = segment.budget.load(Ordering::Relaxed);
         header
             .budget_kib

@@ -148,7 +148,8 @@ pub struct RankPage {
     /// Grows while the rank looks for datagrams again and again and finds none. Its owner alone writes it; peers read
     /// it now and then: who looks would answer.
     pub polls: AtomicU32,
-    /// 1 where the rank reaches peers by an adapter or over the network: what it waits for may be on its way though all ranks sleep.
+    /// 1 where the rank reaches peers by an adapter or over the network: what it waits for may be on its way though all
+    /// ranks sleep.
     pub by_adapter: AtomicU32,
     /// Threads of the rank that sleep without a limit, each after a look that came after its announcement on `state`
     /// and found nothing to do; 0 while one sleeps with a limit. The rank alone writes it; [`RankPage::sleepers`] reads

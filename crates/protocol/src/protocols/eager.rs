@@ -40,7 +40,7 @@ pub(super) const EAGER: Record = Record {
     how: |case| match case.place() {
         Place::Itself => KEPT.to_owned(),
         Place::Node => "whole, through the pair's ring, without asking".to_owned(),
-        Place::Outside => "whole, in packets of the adapter, without asking".to_owned(),
+        Place::Outside => "whole, in packets of the network, without asking".to_owned(),
     },
     cost: |c, t, _| eager(c, t.first.min(WHOLE_MAX)),
 };

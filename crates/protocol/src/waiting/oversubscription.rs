@@ -155,7 +155,9 @@ impl Worker {
     /// Whether another rank is awake, and waits for a message (or moves one) or not, as asked for.
     fn is_awake(&self, rank: u32, waits: bool) -> bool {
         let page = self.job.rank_page(rank as usize);
+        // Of ranks of other nodes nothing is told on these pages.
         rank != self.rank
+            && self.job.is_node_peer(rank as usize)
             && page.is_some_and(|page| {
                 (page.waits.load(Ordering::Relaxed) != 0) == waits
                     && page.state.load(Ordering::Relaxed) == STATE_AWAKE

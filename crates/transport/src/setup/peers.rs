@@ -126,8 +126,8 @@ impl PeerClass {
     }
 }
 
-/// The peers that an adapter or the network would lead to in a job on several hosts. `find` says which adapter a transport has here,
-/// for people.
+/// The peers that an adapter or the network would lead to in a job on several hosts. `find` says which adapter a
+/// transport has here, for people.
 pub fn foresee_outside(
     config: &Config,
     find: impl FnOnce(AdapterTransport) -> Option<String>,

@@ -9,7 +9,8 @@ use super::link::Link;
 use super::socket::Event;
 use super::watcher::Watcher;
 use fastpath_base::clock;
-use fastpath_bootstrap::segment::Phase;
+use fastpath_base::sync::Ordering;
+use fastpath_bootstrap::segment::{Phase, has_left};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, AsRawFd};
@@ -325,8 +326,16 @@ impl TcpIface {
 
     /// Whether a peer has left the job, as far as is known.
     pub fn has_left(&self, peer: u32) -> bool {
-        let link = self.core.borrow_mut().peer(peer).link.clone();
-        link.borrow_mut().has_left()
+        let core = self.core.borrow();
+        match core.peers.get(&peer) {
+            Some(known) => known.link.borrow_mut().has_left(),
+            // Nobody has talked to it: nothing of it can be under way.
+            None => {
+                let page = core.domain.job.rank_page(peer as usize);
+                // ORDERING: acquire pairs with the release of a rank that leaves the job (`Job::set_phase`).
+                page.is_none_or(|page| has_left(page.state.load(Ordering::Acquire)))
+            }
+        }
     }
 
     /// Whether a peer has come so far with leaving the job; where it has not said, it is connected to, so that it does.

@@ -391,3 +391,27 @@ fn address__of_somebody_else_is_passed_over() {
     let why = end.failure().unwrap();
     assert!(why.contains("hangs up"), "{why}");
 }
+
+#[test]
+fn pair__meets_by_the_sixth_version_too() {
+    let jobs = Job::in_process(2).unwrap();
+    let jobs: Vec<&'static Job> = jobs
+        .into_iter()
+        .map(|job| &*Box::leak(Box::new(job)))
+        .collect();
+    let asked = ("FASTPATH_INTERFACES".into(), "::1".into());
+    let config = fastpath_base::config::Config::from_pairs([asked]).unwrap();
+    if let Err(why) = jobs[0].open_network(&config) {
+        // A host without it.
+        assert!(why.contains("FASTPATH_INTERFACES=::1"), "{why}");
+        return;
+    }
+    jobs[1].open_network(&config).unwrap();
+    assert!(jobs[0].network_card(1).unwrap().addresses[0].is_ipv6());
+    let [mut first, mut second] = [0, 1].map(|rank| make_iface(jobs[rank], Settings::default()));
+    let mut end = first.endpoint(1);
+    end.connect();
+    until(&mut [&mut first, &mut second], "a connection", || {
+        end.link().is_up()
+    });
+}

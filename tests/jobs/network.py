@@ -1,0 +1,175 @@
+"""Messages over connections of the kernel's network (tcp): who listens where, strangers at the ports, ports that are not
+enough, and a rank that dies."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+
+TCP = {"FASTPATH_TRANSPORTS": "tcp"}
+
+
+def _listening(job):
+    """The sockets on which processes of a job listen: address and port."""
+    inodes = set()
+    for pid, _ in job.processes():
+        try:
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                inodes.update(re.findall(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{name}")))
+        except OSError:
+            continue  # it has just ended
+    found = set()
+    for table in ("tcp", "tcp6"):
+        try:
+            with open(f"/proc/net/{table}", encoding="ascii") as file:
+                rows = [line.split() for line in file.readlines()[1:]]
+        except OSError:
+            continue
+        for row in rows:
+            if row[3] == "0A" and row[9] in inodes:
+                address, port = row[1].split(":")
+                found.add((address, int(port, 16)))
+    return found
+
+
+def _wait_listening(job, count, seconds=30):
+    """Those sockets, once there are so many or the job has ended."""
+    end = time.monotonic() + seconds
+    while len(_listening(job)) < count and job.process.poll() is None and time.monotonic() < end:
+        time.sleep(0.02)
+    return _listening(job)
+
+
+def _endless(session, env, **more):
+    """A job of two ranks that talk, and a way to end it."""
+    folder = tempfile.mkdtemp(prefix="mpi-network-")
+    begun, end = os.path.join(folder, "begun"), os.path.join(folder, "end")
+    os.mkfifo(begun)
+    job = session.mpirun(2, [session.binary("endless"), begun, end], env=env, **more)
+    with open(begun, encoding="utf-8") as fifo:
+        fifo.read()
+
+    def finish():
+        open(end, "w", encoding="utf-8").close()
+        outcome = job.finish()
+        shutil.rmtree(folder, ignore_errors=True)
+        return outcome
+
+    return job, finish
+
+
+def case_listens_on_loopback_within_a_node(session):
+    """Whoever is reached on this machine alone listens to nobody else, and nobody at all where memory is shared."""
+    job, finish = _endless(session, {})
+    ports = _listening(job)
+    problem = finish().problem()
+    if problem or ports:
+        return problem or f"a job in shared memory listens at {ports}"
+    job, finish = _endless(session, TCP)
+    ports = _listening(job)
+    problem = finish().problem()
+    if problem or len(ports) != 2 or any(address != "0100007F" for address, _ in ports):
+        return problem or f"two ranks listen at {ports}"
+    return None
+
+
+def _pester(port, stop):
+    """Strangers of all kinds, until `stop`: how many there were."""
+    words = [b"", b"GET / HTTP/1.1\r\n\r\n", os.urandom(64), os.urandom(4000), b"FPt1" + bytes(60)]
+    held, count = [], 0
+    while not stop.is_set():
+        try:
+            stranger = socket.create_connection(("127.0.0.1", port), timeout=5)
+            word = words[count % len(words)]
+            stranger.sendall(word)
+            count += 1
+            held.append(stranger)  # those that say nothing stay
+        except OSError:
+            pass  # the job's end, or it has hung up
+        while len(held) > 200:
+            held.pop(0).close()
+    for stranger in held:
+        stranger.close()
+    return count
+
+
+def case_strangers_at_the_ports(session):
+    """Garbage, other protocols and silence at every port, while ranks connect and talk: nothing of it is noticed."""
+    job = session.mpirun(3, [session.binary("traffic"), "5", "300"], env=TCP)
+    ports, stop = _wait_listening(job, 3), threading.Event()
+    counts = []
+    threads = [threading.Thread(target=lambda port=port: counts.append(_pester(port, stop))) for _, port in ports]
+    for thread in threads:
+        thread.start()
+    outcome = job.finish()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    problem = outcome.problem()
+    if not problem and not ports:
+        problem = "no port was seen"
+    return (problem, outcome.text()) if problem else None
+
+
+def case_ports_that_are_not_enough(session):
+    """A range of ports is kept to, and its error says how many are needed."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    few = {**TCP, "FASTPATH_PORTS": f"{port}-{port}"}
+    outcome = session.mpirun(2, [session.binary("pt2pt_status")], env=few).finish()
+    if outcome.code == 0 or "has 1 ports, and all are in use" not in outcome.err or "2 ranks needs one" not in outcome.err:
+        return "two ranks at one port", outcome.text()
+    for wrong in ("5-", "0-7", "b"):
+        outcome = session.mpirun(2, [session.binary("pt2pt_status")], env={**TCP, "FASTPATH_PORTS": wrong}).finish()
+        if outcome.code == 0 or "is no range of ports" not in outcome.err:
+            return f"FASTPATH_PORTS={wrong}", outcome.text()
+    wide = {**TCP, "FASTPATH_PORTS": "30000-31000"}
+    job, finish = _endless(session, wide)
+    ports = {port for _, port in _listening(job)}
+    problem = finish().problem()
+    return problem or (None if len(ports) == 2 and all(30000 <= port <= 31000 for port in ports) else f"ports {ports}")
+
+
+def case_interfaces_that_are_not_there(session):
+    outcome = session.mpirun(2, [session.binary("pt2pt_status")], env={**TCP, "FASTPATH_INTERFACES": "no7"}).finish()
+    told = "FASTPATH_INTERFACES=no7 leaves no address of this host" in outcome.err
+    return None if outcome.code != 0 and told else ("an interface that is not there", outcome.text())
+
+
+def case_virtual_hosts_without_adapter(session):
+    """Ranks of two hosts meet by tcp where there is no adapter, and the report says why."""
+    program = [session.binary("mixed_hosts"), "aabb"]
+    words = [session.mpiexec, "--timeout", "60", "--virtual-host", "a", "-n", "2", *program, ":",
+             "--virtual-host", "b", "-n", "2", *program]
+    env = {"FASTPATH_REPORT": "1", "FASTPATH_DEVICE": "no_such_9"}
+    outcome = session.start(words, env=env).finish()
+    problem = outcome.problem(quiet=False)
+    if problem:
+        return problem, outcome.text()
+    lines = [line for line in outcome.err.splitlines() if "to ranks of other hosts" in line]
+    if not lines or not all("tcp on port" in line and "no adapter: " in line for line in lines):
+        return "the report does not say tcp, and why", outcome.text()
+    return None
+
+
+def case_killed_rank_over_network(session):
+    """A rank that is killed while the other only waits for its message ends the job, at once."""
+    for env in (TCP, {**TCP, "FASTPATH_WAIT": "sleep"}):
+        folder = tempfile.mkdtemp(prefix="mpi-network-")
+        begun = os.path.join(folder, "begun")
+        os.mkfifo(begun)
+        job = session.mpirun(2, [session.binary("waits"), begun], env=env)
+        with open(begun, encoding="utf-8") as fifo:
+            victim = int(fifo.readline())
+        os.kill(victim, signal.SIGKILL)
+        outcome = job.finish()
+        shutil.rmtree(folder, ignore_errors=True)
+        problem = outcome.problem(128 + signal.SIGKILL, quiet=False)
+        if problem or "rank 1" not in outcome.err or "SIGKILL" not in outcome.err:
+            return problem or "the report does not name the rank", outcome.text()
+    return None
