@@ -36,4 +36,5 @@ pub use page::{
     Awaited, NOTES, Phase, RankPage, STATE_AWAKE, STATE_COVERED, STATE_DEAD, STATE_FINALIZED,
     STATE_SLEEPING, WaitNote, WaitNoteRef, Wakes, has_left,
 };
+pub(crate) use secret::draw as draw_secret;
 pub use text::SharedText;
