@@ -25,7 +25,7 @@ use fastpath_base::config::Config;
 use fastpath_base::sync::Ordering;
 use fastpath_base::topology::{self, CpuSet};
 use gather::{Gathering, Member};
-use ring::Neighbours;
+use ring::{Neighbour, Pass};
 use std::fmt;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -131,7 +131,7 @@ fn lead(mut engine: Engine, about: &About, gathering: Gathering) -> Result<Job, 
     }
     let mut job = Job::of_node(segment, about, job_id)?;
     job.own_page().leads.store(1, Ordering::Relaxed);
-    let mut neighbours = None;
+    let mut neighbours = Vec::new();
     if welcome.members != about.size {
         (job.job_id, neighbours) = meet_nodes(&mut engine, &job, &members, welcome.lowest)?;
         for member in &members {
@@ -183,7 +183,7 @@ fn meet_nodes(
     job: &Job,
     members: &[Member],
     lowest: usize,
-) -> Result<(u64, Option<Neighbours>), BootstrapError> {
+) -> Result<(u64, Vec<Neighbour>), BootstrapError> {
     let config = job.open_to_other_nodes()?;
     let watched = ring::open(&config, members.len() + 1);
     for member in members {
@@ -201,17 +201,17 @@ fn meet_nodes(
     }
     engine.fence()?;
     let nodes = fill_pages(engine, job, own)?;
-    let here = job.host(job.rank());
-    let after = (here as usize + 1) % nodes.leaders.len();
-    let neighbours = watched.and_then(|(listener, _)| {
-        Some(Neighbours {
-            listener,
-            own: here,
-            nodes: nodes.leaders.len() as u32,
-            next: NetworkCard::decode(&nodes.leaders[after])?,
-        })
+    let (here, count) = (job.host(job.rank()), nodes.leaders.len() as u32);
+    let pass = Pass {
+        job_id: nodes.job_id,
+        secret: job.secret(),
+    };
+    let next = NetworkCard::decode(&nodes.leaders[((here + 1) % count) as usize]);
+    let neighbours = watched.map(|(listener, _)| {
+        // Before any of the ranks goes on: none can end unseen.
+        ring::close_ring(&pass, &listener, next.as_ref(), here, count)
     });
-    Ok((nodes.job_id, neighbours))
+    Ok((nodes.job_id, neighbours.unwrap_or_default()))
 }
 
 /// What the cards of all nodes say together.

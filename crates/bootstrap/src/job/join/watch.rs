@@ -8,7 +8,7 @@
 use super::channel::{Kind, receive, send};
 use super::exit;
 use super::gather::{Member, refuse};
-use super::ring::{self, Neighbours, Ring};
+use super::ring::{self, Neighbour, Ring};
 use crate::engine::{Aborter, Engine, EngineError};
 use crate::job::{Job, exit_code};
 use crate::segment::{FailureKind, Phase};
@@ -43,7 +43,7 @@ enum Side {
 
 #[derive(Debug)]
 enum Watched {
-    Members(UnixListener, Vec<Member>, Option<Neighbours>),
+    Members(UnixListener, Vec<Member>, Vec<Neighbour>),
     Leader(UnixStream),
 }
 
@@ -67,7 +67,7 @@ impl Link {
         engine: Engine,
         listener: UnixListener,
         members: Vec<Member>,
-        neighbours: Option<Neighbours>,
+        neighbours: Vec<Neighbour>,
     ) -> Result<Link, EngineError> {
         let left = Arc::new((Mutex::new(members.len()), Condvar::new()));
         let watched = Watched::Members(listener, members, neighbours);
@@ -99,9 +99,7 @@ impl Link {
         let mut runs: Vec<ring::Watch> = Vec::new();
         match (watched, &self.side) {
             (Watched::Members(listener, members, neighbours), Side::Leader(left, ring)) => {
-                if let Some(neighbours) = neighbours {
-                    runs.extend(ring::list_watches(job, &aborter, ring, neighbours));
-                }
+                runs.extend(ring::list_watches(job, &aborter, ring, neighbours));
                 let left = left.clone();
                 runs.push(Box::new(move || {
                     watch_members(job, &aborter, &listener, members, &left);
@@ -165,6 +163,13 @@ pub fn poll_two(first: RawFd, second: RawFd) -> bool {
     // SAFETY: an array of two entries.
     unsafe { libc::poll(entries.as_mut_ptr(), 2, -1) };
     entries[1].revents != 0
+}
+
+/// Waits for something on a descriptor, so many milliseconds at most.
+pub fn poll_in(fd: RawFd, limit_ms: i32) {
+    let mut entries = [entry(fd)];
+    // SAFETY: an array of one entry.
+    unsafe { libc::poll(entries.as_mut_ptr(), 1, limit_ms) };
 }
 
 fn entry(fd: RawFd) -> libc::pollfd {
