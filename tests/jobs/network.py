@@ -1,11 +1,13 @@
 """Messages over connections of the kernel's network (tcp): who listens where, strangers at the ports, ports that are not
 enough, and a rank that dies."""
 
+import ctypes
 import os
 import re
 import shutil
 import signal
 import socket
+import subprocess
 import tempfile
 import threading
 import time
@@ -155,6 +157,117 @@ def case_virtual_hosts_without_adapter(session):
     if not lines or not all("tcp on port" in line and "no adapter: " in line for line in lines):
         return "the report does not say tcp, and why", outcome.text()
     return None
+
+
+class _Hosts:
+    """Two hosts in network namespaces of their own, joined by a cable, which are gone with this process."""
+
+    def __enter__(self):
+        self.holders = [subprocess.Popen(["unshare", "--net", "sleep", "600"], preexec_fn=_die_with_parent) for _ in "ab"]
+        try:
+            a, b = (str(holder.pid) for holder in self.holders)
+            for holder in self.holders:
+                _wait_own_network(holder.pid)
+            _ip("link", "add", "cable", "netns", a, "type", "veth", "peer", "name", "cable", "netns", b)
+            for number, pid in enumerate((a, b), 1):
+                self.run(pid, "addr", "add", f"10.77.0.{number}/24", "dev", "cable")
+                self.run(pid, "addr", "add", f"fd77::{number}/64", "dev", "cable", "nodad")
+                # A bridge of containers has the same address on every host, and there are networks that lead nowhere.
+                for name, address in (("docker0", "172.17.0.1/16"), ("vpn0", f"192.0.2.{number}/32")):
+                    self.run(pid, "link", "add", name, "type", "veth", "peer", "name", name + "-end")
+                    self.run(pid, "link", "set", name + "-end", "up")
+                    self.run(pid, "addr", "add", address, "dev", name)
+                for name in ("lo", "docker0", "vpn0", "cable"):
+                    self.run(pid, "link", "set", name, "up")
+                self.run(pid, "route", "add", "192.0.2.0/24", "dev", "vpn0")
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for holder in self.holders:
+            holder.kill()
+            holder.wait()
+
+    @staticmethod
+    def run(pid, *words):
+        subprocess.run(["nsenter", "-t", pid, "-n", "ip", *words], check=True, capture_output=True)
+
+    def mpiexec(self, session, ranks, words, env=None, timeout=60):
+        """A job with so many ranks on each of them."""
+        command = [session.mpiexec, "--timeout", str(timeout)]
+        for name, holder in zip("ab", self.holders):
+            command += [":"] if name == "b" else []
+            command += ["--virtual-host", name, "-n", str(ranks), "nsenter", "-t", str(holder.pid), "-n", *words]
+        # Adapters of this machine lead to neither of them.
+        return session.start(command, timeout=timeout, env={"FASTPATH_TRANSPORTS": "shm,tcp", **(env or {})})
+
+
+def _die_with_parent():
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)
+
+
+def _ip(*words):
+    subprocess.run(["ip", *words], check=True, capture_output=True)
+
+
+def _wait_own_network(pid):
+    own = os.readlink("/proc/self/ns/net")
+    end = time.monotonic() + 10
+    while os.readlink(f"/proc/{pid}/ns/net") == own:
+        if time.monotonic() > end:
+            raise RuntimeError("no network namespace")
+        time.sleep(0.01)
+
+
+def _may_have_hosts():
+    """Whether network namespaces, pairs of interfaces can be made here."""
+    try:
+        with _Hosts():
+            return True
+    except (OSError, RuntimeError, subprocess.CalledProcessError):
+        return False
+
+
+def case_two_hosts(session):
+    """Ranks in two network namespaces: they meet by the one address that leads there, of whichever version."""
+    if not _may_have_hosts():
+        return session.skip("network.two_hosts", "no network namespaces can be made here")
+    with _Hosts() as hosts:
+        ways = [{}, {"FASTPATH_WAIT": "sleep"}, {"FASTPATH_INTERFACES": "10.77.0.0/16"}, {"FASTPATH_INTERFACES": "fd77::/16"},
+                {"FASTPATH_INTERFACES": "docker0,vpn0,cable"}]
+        for env in ways:
+            outcome = hosts.mpiexec(session, 2, [session.binary("mixed_hosts"), "aabb"], env).finish()
+            problem = outcome.problem()
+            if problem:
+                return f"{env}: {problem}", outcome.text()
+        # No address that leads there: an error that says what was tried, and no hang.
+        outcome = hosts.mpiexec(session, 1, [session.binary("mixed_hosts"), "ab"], {"FASTPATH_INTERFACES": "docker0"}).finish()
+        if outcome.code != 16 or "cannot be reached: 172.17.0.1:" not in outcome.err:
+            return "hosts that do not reach each other", outcome.text()
+    return None
+
+
+def case_cut_cable(session):
+    """The cable is cut under a rank that only waits: the silent host is given up, with its name, and the job ends."""
+    if not _may_have_hosts():
+        return session.skip("network.cut_cable", "no network namespaces can be made here")
+    with _Hosts() as hosts:
+        folder = tempfile.mkdtemp(prefix="mpi-network-")
+        begun = os.path.join(folder, "begun")
+        os.mkfifo(begun)
+        job = hosts.mpiexec(session, 1, [session.binary("waits"), begun], timeout=120)
+        with open(begun, encoding="utf-8") as fifo:
+            fifo.readline()
+        hosts.run(str(hosts.holders[1].pid), "link", "set", "cable", "down")
+        outcome = job.finish()
+        shutil.rmtree(folder, ignore_errors=True)
+        told = "rank 1 on " in outcome.err and "the connection has ended" in outcome.err
+        return None if outcome.code == 16 and told else ("a cut cable", outcome.text())
+
+
+case_cut_cable.long = True
 
 
 def case_killed_rank_over_network(session):

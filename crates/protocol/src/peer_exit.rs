@@ -24,8 +24,7 @@ impl Worker {
 
     /// Why a peer cannot be reached any more, with its rank, for people.
     pub fn lost_peer(&self) -> Option<String> {
-        let failure = |&peer: &u32| self.endpoint(peer).lane.failure(peer);
-        self.active.iter().find_map(failure)
+        (0..self.size()).find_map(|peer| self.endpoint(peer).lane.failure(peer))
     }
 
     /// Whether none of `senders`, ranks in the world, will send anything more. With `blocked` this process itself is

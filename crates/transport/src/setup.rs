@@ -74,10 +74,15 @@ impl Interfaces {
                 Ok(told) => {
                     (diagnostics, self.allowed.tcp) = (told, false);
                 }
-                Err(error) if !self.allowed.tcp => return Err(error),
-                Err(error) => {
+                Err(why) if self.allowed.tcp => {
                     self.allowed.adapter = None;
-                    self.note_no_adapter(error.why);
+                    self.note_no_adapter(why);
+                }
+                Err(why) => {
+                    return Err(ConfigureError {
+                        why: refuse_adapter(by, self.allowed.shm, &why),
+                        advice: Some(EXAMINE),
+                    });
                 }
             }
         }
@@ -119,15 +124,12 @@ impl Interfaces {
         &mut self,
         config: &Config,
         by: AdapterTransport,
-    ) -> Result<Vec<String>, ConfigureError> {
+    ) -> Result<Vec<String>, String> {
         let stored = StoredInline::of(config);
         let opened = stored.with_overrides(config, |overrides| {
             self.open_adapter(by, config.device(), overrides)
         });
-        opened.map_err(|why| ConfigureError {
-            why: refuse_adapter(by, self.allowed.shm, &why),
-            advice: Some(EXAMINE),
-        })?;
+        opened?;
         self.set_upgrade_rule(choose_rule(config));
         Ok(stored.take_diagnostics())
     }

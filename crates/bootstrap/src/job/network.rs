@@ -38,15 +38,19 @@ impl Job {
         if let Some(listener) = self.place.listener.get() {
             return Ok(listener);
         }
+        let is_told = self.network_card(self.rank()).is_some();
         let inherited = self.place.inherited.map(Listener::inherit);
         let (listener, card) = match inherited {
+            Some(Ok(listener)) if is_told => (listener, None),
             Some(Ok(listener)) => {
                 let card = network::describe_inherited(config, self.network_reach(), &listener)?;
-                (listener, card)
+                (listener, Some(card))
             }
             // Where a program on the way has closed it, and nobody knows its port yet.
-            _ if self.network_card(self.rank()).is_none() => {
-                network::open(config, self.network_reach(), self.node_ranks())?
+            _ if !is_told => {
+                let (listener, card) =
+                    network::open(config, self.network_reach(), self.node_ranks())?;
+                (listener, Some(card))
             }
             Some(Err(e)) => {
                 return Err(format!(
@@ -56,7 +60,7 @@ impl Job {
             }
             None => return Err("this rank's address is told, and no socket is there".to_owned()),
         };
-        if self.network_card(self.rank()).is_none() {
+        if let Some(card) = card {
             self.own_page().network.store(&card.encode());
         }
         Ok(self.place.listener.get_or_init(|| listener))
@@ -114,6 +118,25 @@ mod tests {
         assert_eq!(card.port, port);
         TcpStream::connect((card.addresses[0], card.port)).unwrap();
         assert_eq!(jobs[0].secret(), jobs[1].secret());
+    }
+
+    #[test]
+    fn open_network__takes_over_the_socket_that_was_opened_for_the_rank() {
+        let mut jobs = Job::in_process(2).unwrap();
+        let config = Config::defaults();
+        let (listener, card) = network::open(&config, Reach::Network, 2).unwrap();
+        let port = listener.port();
+        // As an agent does: told on the page, and handed down.
+        jobs[1].learn_card(1, &card);
+        let fd = std::os::fd::OwnedFd::from(listener);
+        jobs[1].place = NetworkPlace::inheriting(Some(std::os::fd::IntoRawFd::into_raw_fd(fd)));
+        assert_eq!(jobs[1].open_network(&config).unwrap().port(), port);
+        assert_eq!(jobs[0].network_card(1), Some(card.clone()));
+        // One that is lost on the way, and told already, cannot be replaced.
+        jobs[0].learn_card(0, &card);
+        jobs[0].place = NetworkPlace::inheriting(Some(1_000_000));
+        let why = jobs[0].open_network(&config).unwrap_err();
+        assert!(why.contains("is lost"), "{why}");
     }
 
     #[test]

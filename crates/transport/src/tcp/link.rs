@@ -267,13 +267,16 @@ impl Link {
             true => self.is_settled(),
             false => {
                 self.flush();
-                self.outbox.is_empty() || !self.is_up()
+                self.outbox.is_empty() || !self.is_up() || !self.takes_messages()
             }
         }
     }
 
-    /// Whether the peer's kernel has all that was sent.
+    /// Whether the peer's kernel has all that was sent, or nobody will ever take it.
     pub fn is_settled(&mut self) -> bool {
+        if !self.takes_messages() {
+            return true;
+        }
         if !self.outbox.is_empty() && self.is_up() {
             self.flush();
             if !self.outbox.is_empty() {

@@ -87,14 +87,14 @@ fn both__that_call_at_once_end_with_one_connection() {
         until(&mut [low, high], "both to be connected", || {
             ends.iter().all(|end| end.link().is_up())
         });
-        for me in 0..2 {
-            assert_eq!(send(&mut ends[me], 7, b"to you"), Post::Done);
+        for end in &mut ends {
+            assert_eq!(send(end, 7, b"to you"), Post::Done);
         }
-        for me in 0..2 {
+        for end in &mut ends {
             let mut seen = None;
             let [low, high] = &mut ifaces;
             until(&mut [low, high], "a message", || {
-                seen = receive(&mut ends[me]);
+                seen = receive(end);
                 seen.is_some()
             });
             assert_eq!(seen, Some((7, b"to you".to_vec())));
@@ -255,6 +255,18 @@ fn arm__wakes_for_what_comes_and_for_what_is_there() {
         pair.until("the message", |pair| receive(&mut pair.ends[0]).is_some());
         pair.ifaces[0].arm(wake());
     }
+}
+
+#[test]
+fn drained__is_what_a_peer_that_has_left_will_never_take() {
+    let mut pair = TcpPair::new(Settings::default());
+    pair.limit_buffers(16 * 1024);
+    while send(&mut pair.ends[0], 1, &[7; 60_000]) == Post::Done {}
+    assert!(!pair.ends[0].is_drained() && !pair.ends[0].has_arrived());
+    let job = pair.ifaces[1].core().borrow().domain.job;
+    job.own_page().set_left(STATE_FINALIZED);
+    assert!(pair.ends[0].is_drained() && pair.ends[0].has_arrived());
+    assert_eq!(send(&mut pair.ends[0], 1, b"never"), Post::PeerGone);
 }
 
 fn dial(job: &Job) -> TcpStream {
