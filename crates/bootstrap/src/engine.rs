@@ -106,7 +106,7 @@ pub enum Engine {
     /// By PMI-1: Hydra, Slurm (`--mpi=pmi2`), Flux, gforker.
     Pmi1(Pmi1),
     /// By PMIx: PRRTE, Slurm (`--mpi=pmix`).
-    Pmix(Pmix),
+    Pmix(Box<Pmix>),
 }
 
 impl Engine {
@@ -117,7 +117,7 @@ impl Engine {
     pub fn connect(protocol: Protocol) -> Result<Engine, EngineError> {
         let engine = match protocol {
             Protocol::Pmi1 => Pmi1::connect().map(Engine::Pmi1),
-            Protocol::Pmix => Pmix::connect().map(Engine::Pmix),
+            Protocol::Pmix => Pmix::connect().map(|pmix| Engine::Pmix(Box::new(pmix))),
         }?;
         if let Ok(aborter) = engine.aborter() {
             let _ = ABORTER.set(aborter);

@@ -23,7 +23,7 @@ pub use detect::is_identity;
 use detect::{Claim, Place};
 pub use environment::{describe_copies, describe_start, find_place};
 pub use identity::{Identity, JOB_VARIABLE, random_job_id};
-pub(crate) use join::send_all;
+pub(crate) use join::{pause, send_all};
 use network::NetworkPlace;
 
 /// Why a process could not find its place in a job.
@@ -45,7 +45,7 @@ pub enum BootstrapError {
     /// Another launcher has started several processes, which would each be alone.
     Launched(Claim),
     /// The launcher is one that can be talked to, and that failed.
-    Engine(Claim, EngineError),
+    Engine(Claim, Box<EngineError>),
     /// The ranks of this host, or the hosts, have not found each other.
     Join(String),
 }
@@ -163,7 +163,7 @@ impl Job {
                 None => Err(BootstrapError::Launched(claim)),
                 Some(protocol) => match Engine::connect(protocol) {
                     Ok(engine) => Job::join(engine),
-                    Err(e) => Err(BootstrapError::Engine(claim, e)),
+                    Err(e) => Err(BootstrapError::Engine(claim, Box::new(e))),
                 },
             },
         }
@@ -405,6 +405,13 @@ impl Job {
     /// Whether somebody ends the job where a rank of it fails: our launcher, or the ranks of a node each other.
     pub fn is_watched(&self) -> bool {
         self.launcher.is_some() || self.link.is_some()
+    }
+
+    /// Whether this process writes the trace of its node, as there is no launcher of ours that does: it is alone, or it
+    /// waits for the others of the node when it leaves.
+    pub fn writes_trace(&self) -> bool {
+        let is_leader = self.own_page().leads.load(Ordering::Relaxed) == 1;
+        self.launcher.is_none() && (self.node_place().0 == 1 || is_leader)
     }
 
     /// Begins to watch the other ranks of this node where no launcher of ours does: one that ends without having left

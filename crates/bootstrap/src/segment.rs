@@ -18,6 +18,7 @@
 
 mod call;
 mod card;
+mod death;
 mod error;
 mod file;
 mod header;
@@ -35,9 +36,10 @@ pub use file::open_nameless;
 pub use header::{AbortRecord, Agreement, FailureKind, FailureRecord, JobHeader, MAGIC, VERSION};
 pub use layout::{ARENA_BYTES, FURTHER, Layout, MAX_RANKS, PAGE_BYTES, PAIR_BYTES};
 pub use mapping::Mapping;
-pub use memory::{Segment, draw_secret};
+pub use memory::Segment;
 pub use page::{
     Awaited, NOTES, PORTS, Phase, RankPage, STATE_ABSENT, STATE_AWAKE, STATE_COVERED, STATE_DEAD,
     STATE_FINALIZED, STATE_SLEEPING, WaitNote, WaitNoteRef, Wakes, has_left,
 };
+pub use secret::draw as draw_secret;
 pub use text::SharedText;

@@ -17,7 +17,7 @@ use fastpath_bootstrap::trace::{describe, prepare_file, write_file};
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// A process without a launcher writes its file itself.
+/// Without a launcher of ours a process writes the file of its node itself.
 static ALONE: OnceLock<(&'static Job, &'static Path)> = OnceLock::new();
 
 /// Begins to record, if the configuration or a tool asks for it; says whether points are recorded. What stands in the
@@ -27,7 +27,8 @@ pub(crate) fn start(config: &'static Config, job: &'static Job, threads: bool) -
     if path.is_empty() && !event::is_wanted() {
         return false;
     }
-    if !path.is_empty() && job.launcher().is_none() {
+    if !path.is_empty() && job.writes_trace() {
+        let path = name_file(job, path);
         if let Err(e) = prepare_file(Path::new(path)) {
             let path = shorten(path);
             eprintln!("fastpath: FASTPATH_TRACE={path}: {e} (no trace is written)");
@@ -44,6 +45,14 @@ pub(crate) fn start(config: &'static Config, job: &'static Job, threads: bool) -
             eprintln!("fastpath: FASTPATH_TRACE: {e} (nothing is recorded)");
             false
         }
+    }
+}
+
+/// Where a node's trace goes: nodes beyond the first one have files of their own.
+fn name_file(job: &Job, path: &'static str) -> &'static str {
+    match job.host(job.rank()) {
+        0 => path,
+        node => Box::leak(format!("{path}.{node}").into_boxed_str()),
     }
 }
 

@@ -11,7 +11,7 @@ const LIMIT: Duration = Duration::from_millis(250);
 pub fn await_taken() {
     let since = Instant::now();
     while [1, 2].into_iter().any(has_untaken) && since.elapsed() < LIMIT {
-        std::thread::sleep(Duration::from_millis(1));
+        crate::job::pause();
     }
 }
 

@@ -211,6 +211,9 @@ fn read_pmi(env: Lookup<'_>, peer: Option<&str>) -> Option<Claim> {
 /// PMIx itself tells no size in the environment; the launchers that use it do.
 fn read_pmix(env: Lookup<'_>) -> Option<Claim> {
     let namespace = env("PMIX_NAMESPACE").unwrap_or_default();
+    if is_of_another_step(env, &namespace) {
+        return None;
+    }
     let (launcher, sizes): (_, &[&'static str]) = if namespace.starts_with("slurm.") {
         (Launcher::Slurm, SLURM_SIZES)
     } else if !namespace.is_empty() && env("FLUX_JOB_ID").as_ref() == Some(&namespace) {
@@ -231,6 +234,20 @@ fn read_pmix(env: Lookup<'_>) -> Option<Claim> {
         protocol: Some(Protocol::Pmix),
         ..Claim::read(env, launcher, &names)?
     })
+}
+
+/// Whether Slurm has made a namespace for another step of the same allocation, which has started this one.
+fn is_of_another_step(env: Lookup<'_>, namespace: &str) -> bool {
+    let Some((job, step)) = namespace
+        .strip_prefix("slurm.pmix.")
+        .and_then(|number| number.split_once('.'))
+    else {
+        return false;
+    };
+    let is_number = step.bytes().all(|byte| byte.is_ascii_digit());
+    let own = (env("SLURM_JOB_ID"), env("SLURM_STEP_ID"));
+    is_number
+        && matches!(own, (Some(own_job), Some(own_step)) if own_job == job && own_step != step)
 }
 
 /// Whether the variables of Open MPI were set together with those of PMIx. `prterun` sets none of them, and hands on

@@ -16,13 +16,27 @@ use std::path::{Path, PathBuf};
 /// Where this process stands ([`detect`]).
 pub fn find_place() -> Place {
     let peer = read_variable("PMI_FD").and_then(|text| find_peer(text.trim().parse().ok()?));
-    match detect(&read_variable, peer.as_deref()) {
+    let stale = is_task_of_slurm(
+        read_variable("SLURM_TASK_PID").as_deref(),
+        read_variable("PMIX_NAMESPACE").as_deref(),
+    );
+    let read = |name: &str| {
+        let is_stale = stale && (name.starts_with("PMIX_") || name.starts_with("OMPI_"));
+        read_variable(name).filter(|_| !is_stale)
+    };
+    match detect(&read, peer.as_deref()) {
         // An open `PMI_FD` was made for this process: a rank keeps its own from what it starts.
         Place::Several(claim) if peer.is_none() && has_rank_above() => {
             Place::Alone(Alone::OfRank(claim))
         }
         place => place,
     }
+}
+
+/// Whether Slurm has started this very process, and the variables of PMIx are of another launcher outside.
+fn is_task_of_slurm(task: Option<&str>, namespace: Option<&str>) -> bool {
+    let is_task = task.and_then(|pid| pid.trim().parse().ok()) == Some(std::process::id());
+    is_task && namespace.is_some_and(|name| !name.starts_with("slurm."))
 }
 
 fn read_variable(name: &str) -> Option<String> {
@@ -213,6 +227,15 @@ mod tests {
         // The kernel does not tell whose a TCP socket is.
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         assert_eq!(find_peer(listener.as_raw_fd()), Some(String::new()));
+    }
+
+    #[test]
+    fn task_of_slurm__is_nobody_elses_rank() {
+        let own = std::process::id().to_string();
+        assert!(is_task_of_slurm(Some(&own), Some("prterun-a-1@1")));
+        assert!(!is_task_of_slurm(Some(&own), Some("slurm.pmix.1.0")));
+        assert!(!is_task_of_slurm(Some("1"), Some("prterun-a-1@1")));
+        assert!(!is_task_of_slurm(Some(&own), None) && !is_task_of_slurm(None, Some("a")));
     }
 
     #[test]

@@ -11,10 +11,12 @@ mod card;
 mod channel;
 mod exit;
 mod gather;
+mod ring;
 mod watch;
 
 use super::{BootstrapError, Job, network::NetworkPlace, random_job_id};
 use crate::engine::{About, Engine};
+use crate::network::NetworkCard;
 use crate::network::card::CARD_BYTES;
 use crate::segment::Segment;
 use card::{Hello, NodeCard, Rank, SECRET_BYTES, Welcome};
@@ -23,11 +25,12 @@ use fastpath_base::config::Config;
 use fastpath_base::sync::Ordering;
 use fastpath_base::topology::{self, CpuSet};
 use gather::{Gathering, Member};
+use ring::{Neighbour, Pass};
 use std::fmt;
 use std::io;
 use std::os::unix::net::UnixStream;
 
-pub(crate) use channel::send_all;
+pub(crate) use channel::{pause, send_all};
 pub(super) use watch::Link;
 
 /// Under which key a node's card is put.
@@ -102,10 +105,10 @@ impl Job {
     }
 
     /// Has this rank listen on the network, and says so on its page.
-    fn open_to_other_nodes(&self) -> Result<(), BootstrapError> {
+    fn open_to_other_nodes(&self) -> Result<Config, BootstrapError> {
         let config = Config::from_env().map_err(|e| BootstrapError::Join(e.to_string()))?;
-        let opened = self.open_network(&config);
-        opened.map(|_| ()).map_err(BootstrapError::Join)
+        let opened = self.open_network(&config).map(|_| ());
+        opened.map(|()| config).map_err(BootstrapError::Join)
     }
 }
 
@@ -130,14 +133,15 @@ fn lead(mut engine: Engine, about: &About, gathering: Gathering) -> Result<Job, 
     }
     let mut job = Job::of_node(segment, about, job_id)?;
     job.own_page().leads.store(1, Ordering::Relaxed);
+    let mut neighbours = Vec::new();
     if welcome.members != about.size {
-        job.job_id = meet_nodes(&mut engine, &job, &members, welcome.lowest)?;
+        (job.job_id, neighbours) = meet_nodes(&mut engine, &job, &members, welcome.lowest)?;
         for member in &members {
             let sent = send(&member.stream, Kind::Go, &job.job_id.to_le_bytes(), None);
             sent.map_err(|e| lost(member.rank, e))?;
         }
     }
-    let link = Link::leader(engine, listener, members)?;
+    let link = Link::leader(engine, listener, members, neighbours)?;
     Ok(job.with_link(link, about))
 }
 
@@ -175,18 +179,20 @@ fn make_memory(about: &About, members: &[Member]) -> Result<Segment, BootstrapEr
 }
 
 /// Tells the other nodes how the ranks of this one are reached, and learns the same of theirs; returns the number of
-/// the job.
+/// the job, and the nodes that this one watches.
 fn meet_nodes(
     engine: &mut Engine,
     job: &Job,
     members: &[Member],
     lowest: usize,
-) -> Result<u64, BootstrapError> {
-    job.open_to_other_nodes()?;
+) -> Result<(u64, Vec<Neighbour>), BootstrapError> {
+    let config = job.open_to_other_nodes()?;
+    let watched = ring::open(&config, members.len() + 1);
     for member in members {
         expect(&member.stream, Kind::Card).map_err(|e| lost(member.rank, e))?;
     }
-    let own = describe_node(job);
+    let leader = watched.as_ref().map(|(_, card)| card.encode());
+    let own = describe_node(job, leader.unwrap_or_default());
     let card = own.encode();
     match members.iter().find(|member| member.rank == lowest) {
         Some(member) => {
@@ -196,11 +202,30 @@ fn meet_nodes(
         None => engine.put(NODE_KEY, &card)?,
     }
     engine.fence()?;
-    fill_pages(engine, job, own)
+    let nodes = fill_pages(engine, job, own)?;
+    let (here, count) = (job.host(job.rank()), nodes.leaders.len() as u32);
+    let pass = Pass {
+        job_id: nodes.job_id,
+        secret: job.secret(),
+    };
+    let next = NetworkCard::decode(&nodes.leaders[((here + 1) % count) as usize]);
+    let neighbours = watched.map(|(listener, _)| {
+        // Before any of the ranks goes on: none can end unseen.
+        ring::close_ring(&pass, &listener, next.as_ref(), here, count)
+    });
+    Ok((nodes.job_id, neighbours.unwrap_or_default()))
+}
+
+/// What the cards of all nodes say together.
+struct Nodes {
+    /// The number of the job.
+    job_id: u64,
+    /// Where the leader of each node is reached.
+    leaders: Vec<Vec<u8>>,
 }
 
 /// The card of this node.
-fn describe_node(job: &Job) -> NodeCard {
+fn describe_node(job: &Job, leader: Vec<u8>) -> NodeCard {
     let here = (0..job.present()).filter(|&rank| job.is_node_peer(rank));
     let network = |rank| job.rank_page(rank).and_then(|page| page.network.load());
     let ranks = here.map(|rank| Rank {
@@ -215,15 +240,19 @@ fn describe_node(job: &Job) -> NodeCard {
         } else {
             [0; SECRET_BYTES]
         },
+        leader,
         ranks: ranks.collect(),
     }
 }
 
 /// Reads the cards of all nodes, each under its lowest rank, and writes into the pages where the ranks of other nodes
-/// are. Returns the number of the job, which is that of the first node.
-fn fill_pages(engine: &mut Engine, job: &Job, own: NodeCard) -> Result<u64, BootstrapError> {
+/// are. The number of the job is that of the first node.
+fn fill_pages(engine: &mut Engine, job: &Job, own: NodeCard) -> Result<Nodes, BootstrapError> {
     let mut known = vec![false; job.present()];
-    let (mut nodes, mut job_id) = (0, job.job_id);
+    let mut nodes = Nodes {
+        job_id: job.job_id,
+        leaders: Vec::new(),
+    };
     while let Some(lowest) = known.iter().position(|&known| !known) {
         let card = match lowest == own.ranks[0].rank {
             true => Some(own.clone()),
@@ -234,8 +263,8 @@ fn fill_pages(engine: &mut Engine, job: &Job, own: NodeCard) -> Result<u64, Boot
         };
         let card = card.ok_or_else(|| unclear(lowest, "has told nothing of its node"))?;
         if lowest == 0 {
-            job_id = card.job_id;
-            job.header().job_id.store(job_id, Ordering::Relaxed);
+            nodes.job_id = card.job_id;
+            job.header().job_id.store(card.job_id, Ordering::Relaxed);
             job.header().set_secret(&card.secret);
         }
         let is_here = job.is_node_peer(lowest);
@@ -244,16 +273,18 @@ fn fill_pages(engine: &mut Engine, job: &Job, own: NodeCard) -> Result<u64, Boot
             let page = job.rank_page(*rank);
             let page = page.filter(|_| fits && is_here == job.is_node_peer(*rank) && !known[*rank]);
             let page = page.ok_or_else(|| unclear(*rank, "is told of in a way that cannot be"))?;
-            page.host.store(nodes, Ordering::Relaxed);
+            let node = nodes.leaders.len() as u32;
+            page.host.store(node, Ordering::Relaxed);
             if !is_here {
                 page.network.store(network);
             }
             known[*rank] = true;
         }
-        nodes += 1;
+        nodes.leaders.push(card.leader);
     }
-    job.header().nodes.store(nodes, Ordering::Relaxed);
-    Ok(job_id)
+    let count = nodes.leaders.len() as u32;
+    job.header().nodes.store(count, Ordering::Relaxed);
+    Ok(nodes)
 }
 
 /// Takes part in the memory of the one who has made it.

@@ -2,12 +2,12 @@
 //! The segment as memory: created, attached to, mapped, backed. Its file is sealed against shrinking where the kernel
 //! has seals for it (`file`).
 
-use super::error::{SegmentError, system};
+use super::error::SegmentError;
 use super::file::{create_file, file_system_room, is_nameless, is_sealed_or_unlinked};
 use super::header::{JobHeader, MAGIC, VERSION};
-use super::layout::{FURTHER, Layout, PAGE_BYTES, PAIR_BYTES};
+use super::layout::{Layout, PAGE_BYTES, PAIR_BYTES};
 use super::mapping::Mapping;
-use super::page::{Phase, RankPage, STATE_DEAD};
+use super::page::RankPage;
 use fastpath_base::sync::{AtomicU64, Ordering};
 use fastpath_base::topology::available_memory;
 use std::fs::File;
@@ -30,20 +30,6 @@ const BUDGET_BYTES: u64 = 16 << 20;
 /// What is left alone of the memory that is available: the ranks themselves grow too.
 fn margin(available: u64) -> u64 {
     (1 << 20) + available / 64
-}
-
-/// Bytes that nobody guesses.
-///
-/// # Errors
-/// The kernel refuses them.
-pub fn draw_secret() -> Result<[u8; 32], SegmentError> {
-    let mut secret = [0; 32];
-    // SAFETY: the buffer is writable for its length. So few bytes come whole.
-    let got = unsafe { libc::getrandom(secret.as_mut_ptr().cast(), secret.len(), 0) };
-    match got == secret.len() as isize {
-        true => Ok(secret),
-        false => Err(system("getrandom")),
-    }
 }
 
 /// The segment of one job, mapped into this process up to the end of the pair regions.
@@ -298,22 +284,6 @@ impl Segment {
         // SAFETY: inside the mapping and backed (the creator backs the whole front); every
         // field is an atomic.
         Some(unsafe { self.front.base.byte_add(at).cast::<RankPage>().as_ref() })
-    }
-
-    /// Marks a rank's process as gone, unless it had finalized MPI.
-    pub fn mark_dead(&self, rank: usize) {
-        if let Some(page) = self.page(rank).filter(|p| p.phase() != Phase::Finalized) {
-            page.set_left(STATE_DEAD);
-        }
-    }
-
-    /// Wakes every rank that sleeps, so that it looks who has died.
-    pub fn wake_all(&self) {
-        // ORDERING: whoever sees the count sees the states.
-        self.header().events.fetch_add(1, Ordering::Release);
-        for page in (0..self.present()).filter_map(|rank| self.page(rank)) {
-            (0..=FURTHER).for_each(|place| page.wake(place));
-        }
     }
 
     /// The bits that senders set for `rank`, one for each sender; None beyond the last rank.

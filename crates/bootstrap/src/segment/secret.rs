@@ -4,7 +4,10 @@
 use std::io;
 
 /// As many of them as a job's secret has.
-pub(super) fn draw() -> io::Result<[u8; 32]> {
+///
+/// # Errors
+/// The kernel refuses them.
+pub fn draw() -> io::Result<[u8; 32]> {
     let mut secret = [0; 32];
     // SAFETY: the buffer is writable for its length. So few bytes come whole.
     let got = unsafe { libc::getrandom(secret.as_mut_ptr().cast(), secret.len(), 0) };

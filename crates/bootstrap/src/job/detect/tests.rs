@@ -73,6 +73,17 @@ fn detect__knows_by_what_a_launcher_can_be_spoken_to() {
             by_pmix,
         ),
         (
+            "srun none in srun pmix",
+            vec![
+                srun(0, 4),
+                launchers::pmix(0),
+                srun(0, 2),
+                sets("SLURM_STEP_ID=1".into()),
+            ],
+            None,
+            None,
+        ),
+        (
             "srun none in Hydra",
             vec![hydra(0, 1), srun(0, 2)],
             None,

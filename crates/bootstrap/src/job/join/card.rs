@@ -86,6 +86,8 @@ pub struct NodeCard {
     pub job_id: u64,
     /// What who connects must know, if this is the first node.
     pub secret: [u8; SECRET_BYTES],
+    /// Where its leader is reached by that of the node before (`NetworkCard`); empty where it is not.
+    pub leader: Vec<u8>,
     /// Its ranks, in order.
     pub ranks: Vec<Rank>,
 }
@@ -102,12 +104,10 @@ impl NodeCard {
         let mut bytes = vec![CARD_VERSION];
         bytes.extend_from_slice(&self.job_id.to_le_bytes());
         bytes.extend_from_slice(&self.secret);
+        push_card(&mut bytes, &self.leader);
         for rank in &self.ranks {
             bytes.extend_from_slice(&(rank.rank as u32).to_le_bytes());
-            // A card has at most 192 bytes.
-            let network = rank.network.get(..255).unwrap_or(&rank.network);
-            bytes.push(network.len() as u8);
-            bytes.extend_from_slice(network);
+            push_card(&mut bytes, &rank.network);
         }
         bytes
     }
@@ -120,11 +120,11 @@ impl NodeCard {
         }
         let job_id = reader.long()?;
         let secret = reader.bytes(SECRET_BYTES)?.try_into().ok()?;
+        let leader = reader.card()?;
         let mut ranks: Vec<Rank> = Vec::new();
         while !reader.0.is_empty() {
             let rank = u32::from_le_bytes(reader.bytes(4)?.try_into().ok()?) as usize;
-            let length = reader.bytes(1)?[0] as usize;
-            let network = reader.bytes(length)?.to_vec();
+            let network = reader.card()?;
             if ranks.last().is_some_and(|last| last.rank >= rank) {
                 return None;
             }
@@ -133,9 +133,17 @@ impl NodeCard {
         (!ranks.is_empty()).then_some(NodeCard {
             job_id,
             secret,
+            leader,
             ranks,
         })
     }
+}
+
+/// How somebody is reached: at most 192 bytes.
+fn push_card(bytes: &mut Vec<u8>, card: &[u8]) {
+    let card = card.get(..255).unwrap_or(card);
+    bytes.push(card.len() as u8);
+    bytes.extend_from_slice(card);
 }
 
 struct Reader<'a>(&'a [u8]);
@@ -145,6 +153,11 @@ impl<'a> Reader<'a> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
+    }
+
+    fn card(&mut self) -> Option<Vec<u8>> {
+        let length = self.bytes(1)?[0] as usize;
+        Some(self.bytes(length)?.to_vec())
     }
 
     fn long(&mut self) -> Option<u64> {
@@ -165,6 +178,7 @@ mod tests {
         NodeCard {
             job_id: 7,
             secret: [3; SECRET_BYTES],
+            leader: vec![5; 40],
             ranks: vec![rank(1, &[9; 192]), rank(4, b"")],
         }
     }

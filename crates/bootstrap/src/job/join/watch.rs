@@ -8,6 +8,7 @@
 use super::channel::{Kind, receive, send};
 use super::exit;
 use super::gather::{Member, refuse};
+use super::ring::{self, Neighbour, Ring};
 use crate::engine::{Aborter, Engine, EngineError};
 use crate::job::{Job, exit_code};
 use crate::segment::{FailureKind, Phase};
@@ -34,15 +35,15 @@ pub struct Link {
 enum Side {
     /// The only rank.
     Alone,
-    /// Members that have not said that they are done, and when that changes.
-    Leader(Arc<(Mutex<usize>, Condvar)>),
+    /// Members that have not said that they are done, and when that changes; the connections to other nodes.
+    Leader(Arc<(Mutex<usize>, Condvar)>, Arc<Ring>),
     /// The connection to the leader, and whether this rank has said that it is done.
     Member(UnixStream, Arc<StaticBool>),
 }
 
 #[derive(Debug)]
 enum Watched {
-    Members(UnixListener, Vec<Member>),
+    Members(UnixListener, Vec<Member>, Vec<Neighbour>),
     Leader(UnixStream),
 }
 
@@ -66,10 +67,11 @@ impl Link {
         engine: Engine,
         listener: UnixListener,
         members: Vec<Member>,
+        neighbours: Vec<Neighbour>,
     ) -> Result<Link, EngineError> {
         let left = Arc::new((Mutex::new(members.len()), Condvar::new()));
-        let watched = Watched::Members(listener, members);
-        Link::new(engine, Side::Leader(left), Some(watched))
+        let watched = Watched::Members(listener, members, neighbours);
+        Link::new(engine, Side::Leader(left, Arc::default()), Some(watched))
     }
 
     /// Of one that has reached the leader.
@@ -94,26 +96,36 @@ impl Link {
             return Ok(());
         };
         let aborter = self.aborter.clone();
-        let run: Box<dyn FnOnce() + Send> = match (watched, &self.side) {
-            (Watched::Members(listener, members), Side::Leader(left)) => {
+        let mut runs: Vec<ring::Watch> = Vec::new();
+        match (watched, &self.side) {
+            (Watched::Members(listener, members, neighbours), Side::Leader(left, ring)) => {
+                runs.extend(ring::list_watches(job, &aborter, ring, neighbours));
                 let left = left.clone();
-                Box::new(move || watch_members(job, &aborter, &listener, members, &left))
+                runs.push(Box::new(move || {
+                    watch_members(job, &aborter, &listener, members, &left);
+                }));
             }
             (Watched::Leader(stream), Side::Member(_, done)) => {
                 let done = done.clone();
-                Box::new(move || watch_leader(job, &aborter, &stream, &done))
+                runs.push(Box::new(move || {
+                    watch_leader(job, &aborter, &stream, &done);
+                }));
             }
-            _ => return Ok(()),
-        };
-        without_signals(|| {
-            let builder = Builder::new()
-                .name("fastpath-node".to_owned())
-                .stack_size(1 << 17);
-            builder.spawn(run)
-        })?;
+            _ => {}
+        }
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        let helpers = engine.threads() as u32 + 1;
-        job.own_page().helpers.fetch_add(helpers, Ordering::Relaxed);
+        let helpers = engine.threads() + runs.len();
+        drop(engine);
+        for run in runs {
+            without_signals(|| {
+                let builder = Builder::new()
+                    .name("fastpath-node".to_owned())
+                    .stack_size(1 << 17);
+                builder.spawn(run)
+            })?;
+        }
+        let page = job.own_page();
+        page.helpers.fetch_add(helpers as u32, Ordering::Relaxed);
         exit::note(job);
         Ok(())
     }
@@ -127,10 +139,11 @@ impl Link {
     pub fn leave(&self) {
         match &self.side {
             Side::Alone => {}
-            Side::Leader(left) => {
+            Side::Leader(left, ring) => {
                 let (count, changed) = &**left;
                 let count = count.lock().unwrap_or_else(PoisonError::into_inner);
                 drop(changed.wait_while(count, |count| *count != 0));
+                ring.leave();
             }
             Side::Member(stream, done) => {
                 // ORDERING: release; partner is the load of the thread that sees the connection's end.
@@ -150,6 +163,13 @@ pub fn poll_two(first: RawFd, second: RawFd) -> bool {
     // SAFETY: an array of two entries.
     unsafe { libc::poll(entries.as_mut_ptr(), 2, -1) };
     entries[1].revents != 0
+}
+
+/// Waits for something on a descriptor, so many milliseconds at most.
+pub fn poll_in(fd: RawFd, limit_ms: i32) {
+    let mut entries = [entry(fd)];
+    // SAFETY: an array of one entry.
+    unsafe { libc::poll(entries.as_mut_ptr(), 1, limit_ms) };
 }
 
 fn entry(fd: RawFd) -> libc::pollfd {
@@ -249,8 +269,19 @@ fn tell_death(job: &Job, aborter: &Aborter, rank: usize) {
         let _ = io::stderr().write_all(text.as_bytes());
     }
     job.segment().mark_dead(rank);
+    end_job(job, aborter, code);
+}
+
+/// Wakes all ranks of this node, so that they look who has died, and has the engine end the job.
+pub fn end_job(job: &Job, aborter: &Aborter, code: i32) {
     job.segment().wake_all();
     aborter.abort(code);
+}
+
+/// Time for what comes from elsewhere.
+pub fn wait_a_second() {
+    // SAFETY: an empty set of descriptors.
+    unsafe { libc::poll(std::ptr::null_mut(), 0, 1000) };
 }
 
 fn describe_death(job: &Job, rank: usize, status: Option<u32>) -> String {

@@ -113,7 +113,7 @@ pub fn pmi2(rank: usize, size: usize) -> Layer {
 /// What `srun --mpi=pmix` sets more.
 pub fn pmix(rank: usize) -> Layer {
     sets(format!(
-        "SLURM_MPI_TYPE=pmix PMIX_HOSTNAME=vm PMIX_NAMESPACE=slurm.pmix.3.0 PMIX_RANK={rank} \
+        "SLURM_MPI_TYPE=pmix PMIX_HOSTNAME=vm PMIX_NAMESPACE=slurm.pmix.1.0 PMIX_RANK={rank} \
          PMIX_SERVER_TMPDIR=/spool/pmix.3.0"
     ))
 }

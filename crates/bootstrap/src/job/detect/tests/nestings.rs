@@ -216,6 +216,17 @@ pub fn rows_of_nested_launchers() -> Vec<Row> {
             SRUN_2,
         ),
         (
+            "srun none in srun pmix",
+            vec![
+                srun(0, 4),
+                pmix(0),
+                srun(0, 2),
+                sets("SLURM_STEP_ID=1".into()),
+            ],
+            None,
+            SRUN_2,
+        ),
+        (
             "srun pmi2 in Open MPI",
             vec![open_mpi(0, 1), srun(0, 2), pmi2(0, 2)],
             SLURM,
