@@ -21,8 +21,11 @@ const OUTCOME: usize = 4;
 /// Words of what a rank tells before an access: outcome, share, size of the file, flags, tuning.
 const TOLD: usize = OUTCOME + 4 + 1 + 1 + 5;
 
-/// Bytes of a piece from which ranks of one host write, or read, at least as well alone.
-const PIECE_OF_HOST: u64 = 4096;
+/// Bytes of a piece from which ranks of one host read and write at least as well alone: three or more of them, two, and
+/// two that write by a call for each piece. Measured; see docs/decisions/0047-collective-files-in-two-phases.md.
+const PIECE_OF_MANY: u64 = 1 << 14;
+const PIECE_OF_TWO: u64 = 256;
+const PIECE_OF_CALLS: u64 = 4096;
 /// The same where ranks are on several hosts: a call may go to a server, and find a block that another host holds.
 const PIECE_OF_HOSTS: u64 = 1 << 18;
 
@@ -237,11 +240,11 @@ impl File {
             buffer: hints.buffer(),
             aggregators: hints.aggregators().unwrap_or_else(|| self.aggregators(p)),
             align: hints.align(),
-            worthwhile: match (is_one_host, writes && is_mapped) {
-                (false, _) => PIECE_OF_HOSTS,
-                (true, false) => PIECE_OF_HOST,
-                // Each stores its own bytes to pages that all have.
-                (true, true) => 0,
+            worthwhile: match self.comm.size() {
+                _ if !is_one_host => PIECE_OF_HOSTS,
+                2 if writes && !is_mapped => PIECE_OF_CALLS,
+                2 => PIECE_OF_TWO,
+                _ => PIECE_OF_MANY,
             },
         }
     }
