@@ -54,7 +54,8 @@ impl File {
         let located = checked.and_then(|checked| self.locate(checked, from));
         let (access, comm, handle) = (*access, self.comm.clone(), self.handle.get());
         let datatype = p.datatype(access.datatype).ok();
-        start_status(p, comm, move |f| async move {
+        let calls_back = self.converts(access.writes);
+        start_status(p, comm, calls_back, move |f| async move {
             // SAFETY: the caller's.
             let moved = unsafe { collective::run(&f, &self, &access, located).await };
             let status =
