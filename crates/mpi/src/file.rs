@@ -8,10 +8,12 @@
 pub mod access;
 mod collective;
 mod failure;
+pub(crate) mod helper;
 pub mod hints;
 pub mod manage;
 pub mod open;
 pub mod representation;
+pub mod request;
 pub mod shared;
 pub mod split;
 mod two_phase;
@@ -30,6 +32,7 @@ use representation::Representation;
 use shared::SharedPointer;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// What a rank sees of the file, as `MPI_File_set_view` left it.
 pub struct Shown {
@@ -73,7 +76,7 @@ pub struct File {
     path: std::ffi::CString,
     /// The access mode.
     pub amode: i32,
-    descriptor: RefCell<Option<Rc<Descriptor>>>,
+    descriptor: RefCell<Option<Arc<Descriptor>>>,
     hints: RefCell<Hints>,
     shown: RefCell<Rc<Shown>>,
     /// The individual file pointer, in etypes of the view.

@@ -59,6 +59,7 @@ pub fn finalize(p: &Process) -> Result {
 
 /// Waits until what this process has sent has left.
 pub(crate) fn deliver(p: &Process) -> Result {
+    crate::file::helper::finish();
     let worker = p.worker()?;
     let places = places::made();
     let _within = places::within_all(places);
@@ -69,6 +70,7 @@ pub(crate) fn deliver(p: &Process) -> Result {
 
 /// Delivers what is under way, and leaves the job.
 pub(crate) fn leave(p: &Process) -> Result {
+    crate::file::helper::finish();
     let engine = p.running()?;
     let worker = engine.worker();
     // All of them, from here to the end.

@@ -61,6 +61,11 @@ impl Worker {
         }
     }
 
+    /// What wakes this rank where it sleeps, for another thread of its process that has done something for it.
+    pub fn waker(&self) -> impl Fn() + Send + 'static {
+        self.interfaces.waker()
+    }
+
     /// Goes on with sends that found no room and with long messages.
     pub fn progress_sends(&mut self) -> bool {
         let mut moved = false;

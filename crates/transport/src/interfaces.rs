@@ -184,6 +184,12 @@ impl Interfaces {
         }
     }
 
+    /// What wakes this rank where it sleeps, for another thread of its process.
+    pub fn waker(&self) -> impl Fn() + Send + 'static {
+        let state = self.domain.state_word(self.domain.me);
+        move || crate::shm::iface::wake(state)
+    }
+
     /// The time by which interfaces measure, in nanoseconds.
     pub fn now_ns(&self) -> u64 {
         self.sim

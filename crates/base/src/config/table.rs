@@ -81,6 +81,7 @@ pub const FEATURES: &[&str] = &[
     "spin-budget",
     "registrations",
     "file-mapping",
+    "file-thread",
 ];
 
 /// Forms of `FASTPATH_REPORT` beyond on and off.

@@ -156,6 +156,8 @@ fn check_against_model(recipe: &Recipe, count: u64, cuts: &[usize]) {
     let (model, layout) = (recipe.model(), recipe.layout());
     assert_eq!(layout.size(), model.bytes.len() as u64);
     assert_eq!((layout.lb(), layout.extent()), model.bounds());
+    let ascends = !model.bytes.is_empty() && model.bytes.windows(2).all(|pair| pair[0] < pair[1]);
+    assert_eq!(layout.is_ascending(), ascends);
     let (low, high) = model.data();
     assert_eq!((layout.true_lb(), layout.true_extent()), (low, high - low));
 

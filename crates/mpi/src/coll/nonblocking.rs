@@ -356,13 +356,15 @@ pub(super) unsafe fn start<C: Collective + 'static>(
     begin(p, running)
 }
 
-/// Begins a call of this library on a communicator, whose request has a status; returns its request.
+/// Begins a call of this library on a communicator, whose request has a status, and which may run functions of the
+/// program; returns its request.
 ///
 /// # Errors
 /// `MPI_ERR_OTHER` where there are no more requests.
 pub(crate) fn start_status<F>(
     p: &Process,
     comm: Rc<Comm>,
+    calls_back: bool,
     call: impl FnOnce(Outstanding) -> F,
 ) -> Result<usize>
 where
@@ -375,7 +377,7 @@ where
         make: None,
         call: p.call.get(),
         comm: handle,
-        calls_back: false,
+        calls_back,
         awaited: 0,
     };
     running.algorithm.fill(|| call(f));
@@ -396,6 +398,10 @@ impl<R: Operation> Operation for Begun<R> {
 
     fn watch(&self) -> Watch {
         self.running.watch()
+    }
+
+    fn calls_back(&self) -> bool {
+        self.running.calls_back()
     }
 
     fn comm(&self) -> Option<usize> {

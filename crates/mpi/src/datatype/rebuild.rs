@@ -5,6 +5,9 @@ use super::contents::{Combiner, Form};
 use super::{Basic, Datatype, DistributedArray, TypeError};
 use std::rc::Rc;
 
+/// What stands for a named type.
+pub type Named<'a, E> = &'a mut dyn FnMut(&Rc<Datatype>, Basic) -> Result<Rc<Datatype>, E>;
+
 impl Datatype {
     /// Makes the type again, from what `named` gives for each named type in it. Counts and displacements in elements
     /// follow the new extents; those in bytes stay as they are.
@@ -13,7 +16,7 @@ impl Datatype {
     /// Those of `named` and of the constructors: `TypeError::Overflow`, say.
     pub fn rebuild<E: From<TypeError>>(
         self: &Rc<Datatype>,
-        named: &mut dyn FnMut(&Rc<Datatype>, Basic) -> Result<Rc<Datatype>, E>,
+        named: Named<'_, E>,
     ) -> Result<Rc<Datatype>, E> {
         if let Some(basic) = self.basic() {
             return named(self, basic);

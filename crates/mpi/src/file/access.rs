@@ -8,15 +8,14 @@ use super::representation::move_converted;
 use super::{File, Refused, collective};
 use crate::channel::Channel;
 use crate::coll::fabric::drive;
-use crate::coll::nonblocking::start_status;
 use crate::consts::*;
 use crate::datatype::{Datatype, Kept};
 use crate::error::{Error, Result};
 use crate::process::Process;
-use crate::request::{Operation, make_operation};
 use crate::status::Status;
-use fastpath_io::{Descriptor, Sieve, Switch, View};
-use std::rc::Rc;
+use fastpath_io::{Descriptor, IoError, Lock, Sieve, Switch, View};
+use fastpath_protocol::layout::Layout;
+use std::sync::Arc;
 
 /// Bytes that are packed or unpacked at a time where memory has gaps.
 const STAGE_BYTES: u64 = 1 << 20;
@@ -59,7 +58,7 @@ pub(super) struct Checked {
     /// Bytes in the file.
     pub(super) bytes: u64,
     /// The same in etypes.
-    units: i64,
+    pub(super) units: i64,
 }
 
 impl Checked {
@@ -77,7 +76,7 @@ pub(super) struct Located {
 }
 
 impl File {
-    fn check(&self, p: &Process, access: &Access) -> Result<Checked> {
+    pub(super) fn check(&self, p: &Process, access: &Access) -> Result<Checked> {
         match access.writes {
             true => self.require_writable()?,
             false if self.has_mode(MPI_MODE_WRONLY) => {
@@ -186,7 +185,7 @@ impl File {
     }
 
     /// The status of an access that has moved so many bytes of the file; it tells of bytes in memory.
-    fn status_of(
+    pub(super) fn status_of(
         &self,
         access: &Access,
         datatype: Option<&Datatype>,
@@ -207,7 +206,7 @@ impl File {
     }
 
     /// Where in the view an access from etype `from` begins.
-    fn locate(&self, checked: Checked, from: i64) -> Result<Located> {
+    pub(super) fn locate(&self, checked: Checked, from: i64) -> Result<Located> {
         let shown = self.shown();
         let start = u64::try_from(from)
             .ok()
@@ -237,38 +236,31 @@ impl File {
         access: &Access,
         located: &Located,
     ) -> std::result::Result<u64, Refused> {
-        let (shown, Located { checked, start }) = (self.shown(), located);
+        let checked = &located.checked;
         if checked.bytes == 0 {
             return Ok(0);
         }
-        self.with_descriptor(|file| {
-            let lock = match self.atomic.get() {
-                true => {
-                    let low = shown.view.offset_of(*start).unwrap_or(0);
-                    let last = shown.view.offset_of(start + checked.bytes - 1);
-                    let high = last.unwrap_or(low).max(low) + 1;
-                    Some(file.lock(access.writes, low, high - low)?)
-                }
-                false => None,
-            };
-            let to = Target {
-                file,
-                view: &shown.view,
-                start: *start,
-                sieve: self.sieve(),
-            };
+        let to = self.make_target(located)?;
+        if !self.converts(access.writes) {
             // SAFETY: the caller's.
-            let moved = unsafe {
-                match self.converts(access.writes) {
-                    true => {
-                        let how = &shown.representation;
-                        move_converted(&to, how, access, checked.datatype())
-                    }
-                    false => move_bytes(&to, access, checked),
-                }
-            };
-            drop(lock);
-            moved
+            return Ok(unsafe { to.move_bytes(&Memory::of(access, checked))? });
+        }
+        let how = self.shown();
+        let lock = to.lock(access.writes, checked.bytes)?;
+        // SAFETY: the caller's.
+        let moved = unsafe { move_converted(&to, &how.representation, access, checked.datatype()) };
+        drop(lock);
+        moved
+    }
+
+    /// What an access needs of the file.
+    pub(super) fn make_target(&self, located: &Located) -> std::result::Result<Target, Refused> {
+        Ok(Target {
+            file: self.open_descriptor()?,
+            view: self.shown().view.clone(),
+            start: located.start,
+            sieve: self.sieve(),
+            locks: self.atomic.get(),
         })
     }
 
@@ -285,114 +277,113 @@ impl File {
     }
 }
 
-/// Where bytes come from or go to.
-pub(super) struct Target<'a> {
-    pub(super) file: &'a Descriptor,
-    pub(super) view: &'a View,
+/// Where in a file bytes come from or go to.
+pub(super) struct Target {
+    pub(super) file: Arc<Descriptor>,
+    pub(super) view: View,
     /// The first byte of the view.
     pub(super) start: u64,
     pub(super) sieve: Sieve,
+    /// Whether the range is locked: in atomic mode.
+    locks: bool,
 }
 
-/// Moves the bytes of an access as they are; how many.
-///
-/// # Safety
-/// As [`File::access`].
-unsafe fn move_bytes(
-    to: &Target<'_>,
-    access: &Access,
-    checked: &Checked,
-) -> std::result::Result<u64, Refused> {
-    let (file, view, start, sieve) = (to.file, to.view, to.start, to.sieve);
-    let layout = checked.datatype().layout();
-    let total = checked.bytes;
-    if let Some(offset) = layout.dense_offset(checked.count) {
-        let memory = access.buf.wrapping_offset(offset as isize);
-        // SAFETY: the elements are one piece of memory of so many bytes.
-        return unsafe {
-            match access.writes {
-                true => file
-                    .write_view(view, start, memory, total as usize, sieve)
-                    .map(|()| total),
-                false => file
-                    .read_view(view, start, memory, total as usize)
-                    .map(|read| read as u64),
-            }
+/// The memory of an access.
+pub(super) struct Memory {
+    writes: bool,
+    buf: *mut u8,
+    layout: Arc<Layout>,
+    count: u64,
+    bytes: u64,
+}
+
+impl Memory {
+    /// Of an access that goes through no conversion.
+    pub(super) fn of(access: &Access, checked: &Checked) -> Memory {
+        Memory {
+            writes: access.writes,
+            buf: access.buf,
+            layout: checked.datatype().layout().clone(),
+            count: checked.count,
+            bytes: checked.bytes,
         }
-        .map_err(Refused::System);
     }
-    let mut stage = vec![0u8; total.min(STAGE_BYTES) as usize];
-    let mut done = 0;
-    while done < total {
-        let now = (total - done).min(STAGE_BYTES) as usize;
-        let part = &mut stage[..now];
-        // SAFETY: the elements are readable or writable by the caller's promise, and apart from the stage, which
-        // has room for the part.
-        unsafe {
-            if access.writes {
-                layout.pack(access.buf, checked.count, done, part);
-                file.write_view(view, start + done, part.as_ptr(), now, sieve)?;
-                done += now as u64;
-            } else {
-                let read = file.read_view(view, start + done, part.as_mut_ptr(), now)?;
-                layout.unpack(access.buf, checked.count, done, &part[..read]);
-                done += read as u64;
-                if read < now {
-                    break;
+}
+
+impl Target {
+    /// Locks the range from the first byte to behind the last one, in atomic mode.
+    fn lock(&self, writes: bool, bytes: u64) -> std::result::Result<Option<Lock<'_>>, IoError> {
+        if !self.locks {
+            return Ok(None);
+        }
+        let low = self.view.offset_of(self.start).unwrap_or(0);
+        let last = self.view.offset_of(self.start + bytes - 1);
+        let high = last.unwrap_or(low).max(low) + 1;
+        self.file.lock(writes, low, high - low).map(Some)
+    }
+
+    /// Moves the bytes of an access as they are; how many.
+    ///
+    /// # Errors
+    /// The system's.
+    ///
+    /// # Safety
+    /// The elements are readable or, to be read into, writable; there is at least a byte.
+    pub(super) unsafe fn move_bytes(&self, memory: &Memory) -> std::result::Result<u64, IoError> {
+        let lock = self.lock(memory.writes, memory.bytes)?;
+        // SAFETY: the caller's.
+        let moved = unsafe { self.move_locked(memory) };
+        drop(lock);
+        moved
+    }
+
+    /// # Safety
+    /// As [`Target::move_bytes`].
+    unsafe fn move_locked(&self, memory: &Memory) -> std::result::Result<u64, IoError> {
+        let (file, view, start, sieve) = (&self.file, &self.view, self.start, self.sieve);
+        let Memory {
+            writes,
+            buf,
+            ref layout,
+            count,
+            bytes: total,
+        } = *memory;
+        if let Some(offset) = layout.dense_offset(count) {
+            let at = buf.wrapping_offset(offset as isize);
+            // SAFETY: the elements are one piece of memory of so many bytes.
+            return unsafe {
+                match writes {
+                    true => file
+                        .write_view(view, start, at, total as usize, sieve)
+                        .map(|()| total),
+                    false => file
+                        .read_view(view, start, at, total as usize)
+                        .map(|n| n as u64),
+                }
+            };
+        }
+        let mut stage = vec![0u8; total.min(STAGE_BYTES) as usize];
+        let mut done = 0;
+        while done < total {
+            let now = (total - done).min(STAGE_BYTES) as usize;
+            let part = &mut stage[..now];
+            // SAFETY: the elements are readable or writable by the caller's promise, and apart from the stage, which
+            // has room for the part.
+            unsafe {
+                if writes {
+                    layout.pack(buf, count, done, part);
+                    file.write_view(view, start + done, part.as_ptr(), now, sieve)?;
+                    done += now as u64;
+                } else {
+                    let read = file.read_view(view, start + done, part.as_mut_ptr(), now)?;
+                    layout.unpack(buf, count, done, &part[..read]);
+                    done += read as u64;
+                    if read < now {
+                        break;
+                    }
                 }
             }
         }
-    }
-    Ok(done)
-}
-
-impl File {
-    /// Reads or writes with a request. Of an access of this rank alone the bytes have moved when this returns.
-    ///
-    /// # Errors
-    /// Of an access of this rank alone its own; of a collective one the request has them.
-    ///
-    /// # Safety
-    /// As [`File::access`], until the request has completed.
-    pub unsafe fn start(self: Rc<Self>, p: &Process, access: &Access) -> Result<usize> {
-        if access.collective && self.comm.size() > 1 {
-            // SAFETY: the caller's.
-            return unsafe { self.start_collective(p, access) };
-        }
-        // SAFETY: the caller's.
-        let status = unsafe { self.access(p, access)? };
-        make_operation(p, Box::new(Moved(status)))
-    }
-
-    /// # Safety
-    /// As [`File::start`].
-    unsafe fn start_collective(self: Rc<Self>, p: &Process, access: &Access) -> Result<usize> {
-        let checked = self.check(p, access);
-        let from = match access.place {
-            Place::At(offset) => offset,
-            _ => self.position.get(),
-        };
-        if let (Place::Individual, Ok(checked)) = (access.place, &checked) {
-            self.position.set(from + checked.units);
-        }
-        let located = checked.and_then(|checked| self.locate(checked, from));
-        let (access, comm, handle) = (*access, self.comm.clone(), self.handle.get());
-        let datatype = p.datatype(access.datatype).ok();
-        start_status(p, comm, move |f| async move {
-            // SAFETY: the caller's.
-            let moved = unsafe { collective::run(&f, &self, &access, located).await };
-            let status =
-                moved.and_then(|bytes| self.status_of(&access, datatype.as_deref(), bytes));
-            status.map_err(|error| error.on_file(handle))
-        })
-    }
-}
-
-/// An access that is over.
-struct Moved(Status);
-
-impl Operation for Moved {
-    fn poll(&mut self, _p: &Process) -> Option<Result<Status>> {
-        Some(Ok(self.0))
+        Ok(done)
     }
 }

@@ -21,10 +21,16 @@ const OUTCOME: usize = 4;
 /// Words of what a rank tells before an access: outcome, share, size of the file, flags, tuning.
 const TOLD: usize = OUTCOME + 4 + 1 + 1 + 5;
 
-/// Bytes of a piece from which ranks of one host write, or read, at least as well alone.
-const PIECE_OF_HOST: u64 = 4096;
+/// Bytes of a piece from which ranks of one host read and write at least as well alone: three or more of them, two, and
+/// two that write by a call for each piece. Measured; see docs/decisions/0047-collective-files-in-two-phases.md.
+const PIECE_OF_MANY: u64 = 1 << 14;
+const PIECE_OF_TWO: u64 = 256;
+const PIECE_OF_CALLS: u64 = 4096;
 /// The same where ranks are on several hosts: a call may go to a server, and find a block that another host holds.
 const PIECE_OF_HOSTS: u64 = 1 << 18;
+
+/// Bytes of an aggregator's buffer, at most, whatever another rank says.
+const MOST_BUFFER: u64 = 1 << 31;
 
 /// What a rank tells before an access.
 #[derive(Debug, Clone, Copy)]
@@ -78,7 +84,7 @@ impl Told {
                     2 => Switch::Disabled,
                     _ => Switch::Automatic,
                 },
-                buffer: at(7),
+                buffer: at(7).min(MOST_BUFFER),
                 aggregators: at(8),
                 align: at(9),
                 worthwhile: at(10),
@@ -200,8 +206,9 @@ impl File {
         };
         Told {
             share,
+            // Where it cannot be asked for, each rank finds out by itself why.
+            is_able: is_able && size.is_ok(),
             size: size.unwrap_or(0),
-            is_able,
             tuning: self.tuning(p, access.writes),
         }
     }
@@ -237,11 +244,11 @@ impl File {
             buffer: hints.buffer(),
             aggregators: hints.aggregators().unwrap_or_else(|| self.aggregators(p)),
             align: hints.align(),
-            worthwhile: match (is_one_host, writes && is_mapped) {
-                (false, _) => PIECE_OF_HOSTS,
-                (true, false) => PIECE_OF_HOST,
-                // Each stores its own bytes to pages that all have.
-                (true, true) => 0,
+            worthwhile: match self.comm.size() {
+                _ if !is_one_host => PIECE_OF_HOSTS,
+                2 if writes && !is_mapped => PIECE_OF_CALLS,
+                2 => PIECE_OF_TWO,
+                _ => PIECE_OF_MANY,
             },
         }
     }
@@ -344,6 +351,36 @@ impl Store for FileStore<'_> {
                 offset: covered.start(),
                 bytes: 0,
             })),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn fuzz__told_words_are_understood_within_bounds(
+            words in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..100_000], TOLD), node in 0u32..3,
+        ) {
+            let words: [u64; TOLD] = words.try_into().unwrap();
+            let told = Told::from_words(&words, node);
+            prop_assert!(told.share.low <= told.share.high && told.share.low >= 0 && told.size >= 0);
+            prop_assert!(told.tuning.buffer <= MOST_BUFFER);
+            let again = Told::from_words(&told.to_words([0; OUTCOME]), node);
+            prop_assert_eq!(again.share, told.share);
+            prop_assert_eq!((again.size, again.is_able), (told.size, told.is_able));
+            let other = Share { low: 5, high: 5000, bytes: 100, piece: 1, node: 0 };
+            if let Some(plan) = Plan::make(&[told.share, other], &told.tuning) {
+                for index in 0..plan.aggregators().len() {
+                    let window = plan.window(index, 0);
+                    prop_assert!((window.end - window.start) as u64 <= MOST_BUFFER);
+                    prop_assert!(plan.window(index, plan.rounds()).is_empty());
+                }
+            }
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::info::Info;
 use crate::process::Process;
 use fastpath_io::{Descriptor, View};
 use std::rc::Rc;
+use std::sync::Arc;
 
 fn negative(what: &str, value: i64) -> Error {
     Error::new(MPI_ERR_ARG, format!("the {what} {value} is negative"))
@@ -20,11 +21,13 @@ impl File {
         &self,
         body: impl FnOnce(&Descriptor) -> std::result::Result<T, Refused>,
     ) -> std::result::Result<T, Refused> {
+        body(&*self.open_descriptor()?)
+    }
+
+    /// The open file.
+    pub(super) fn open_descriptor(&self) -> std::result::Result<Arc<Descriptor>, Refused> {
         let descriptor = self.descriptor.borrow().clone();
-        match descriptor {
-            Some(descriptor) => body(&descriptor),
-            None => Err(Error::new(MPI_ERR_FILE, "the file is closed").into()),
-        }
+        descriptor.ok_or_else(|| Error::new(MPI_ERR_FILE, "the file is closed").into())
     }
 
     /// Refuses a change of a file that was opened to be read.

@@ -16,6 +16,7 @@ use fastpath_io::{Descriptor, Opening, View, delete};
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// Prefixes by which programs name a kind of file system; it is found out without them.
 const PREFIXES: [&str; 5] = ["ufs:", "nfs:", "lustre:", "xfs:", "gpfs:"];
@@ -138,7 +139,7 @@ fn open_on(
         name: name.to_owned(),
         path,
         amode,
-        descriptor: RefCell::new(Some(Rc::new(descriptor))),
+        descriptor: RefCell::new(Some(Arc::new(descriptor))),
         hints: RefCell::new(hints),
         shown: RefCell::new(Rc::new(shown)),
         position: Cell::new(0),
@@ -215,8 +216,9 @@ pub fn close(p: &Process, handle: usize) -> Result {
         return Err(Error::new(MPI_ERR_OTHER, text));
     }
     let descriptor = file.descriptor.borrow_mut().take();
-    // Somebody else has it while a function of the program converts for an access: it goes with that.
-    let alone = descriptor.and_then(|descriptor| Rc::try_unwrap(descriptor).ok());
+    // Somebody else has it while a function of the program converts, or a thread moves what nobody waits for: it goes
+    // with that.
+    let alone = descriptor.and_then(|descriptor| Arc::try_unwrap(descriptor).ok());
     let closed = alone.map_or(Ok(()), Descriptor::close);
     // All have closed it, and nobody uses the shared pointer any more.
     let result = file.agree(p, closed.map_err(Refused::System));

@@ -310,7 +310,7 @@ impl Cut {
 /// # Safety
 /// The elements are readable or, to be read into, writable.
 pub(super) unsafe fn move_converted(
-    to: &Target<'_>,
+    to: &Target,
     representation: &Representation,
     access: &Access,
     datatype: &Datatype,
@@ -338,12 +338,12 @@ pub(super) unsafe fn move_converted(
                     &mut stage,
                 )?;
                 to.file
-                    .write_view(to.view, to.start + done, stage.as_ptr(), bytes, to.sieve)?;
+                    .write_view(&to.view, to.start + done, stage.as_ptr(), bytes, to.sieve)?;
                 done += bytes as u64;
             } else {
                 let read =
                     to.file
-                        .read_view(to.view, to.start + done, stage.as_mut_ptr(), bytes)?;
+                        .read_view(&to.view, to.start + done, stage.as_mut_ptr(), bytes)?;
                 let whole = read as u64 / cut.bytes;
                 convert(
                     representation,

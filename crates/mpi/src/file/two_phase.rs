@@ -719,6 +719,25 @@ mod tests {
         }
     }
 
+    proptest! {
+        #[test]
+        fn fuzz__asks_of_any_words_are_read_or_refused(
+            head in prop::collection::vec(0u64..400, ASK_WORDS),
+            list in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..200], 0..5 * RUN_WORDS), end in 0i64..300,
+        ) {
+            let window = 10..10 + end;
+            if let Ok(asked) = read_ask(3, &head, &list, &window) {
+                let bytes: u64 = asked.runs.iter().map(Run::bytes).sum();
+                prop_assert_eq!(bytes, head[1]);
+                let size = layout_of(&asked, &window).map_or(0, |layout| {
+                    assert!(layout.true_lb() >= 0 && layout.true_lb() + layout.true_extent() <= end);
+                    layout.size()
+                });
+                prop_assert_eq!(size, bytes);
+            }
+        }
+    }
+
     #[test]
     fn two_phase__of_a_full_disk_goes_through_all_rounds() {
         let part = |rank: i64| Part {

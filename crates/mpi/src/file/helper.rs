@@ -1,0 +1,98 @@
+//! A thread that reads and writes for requests while the program computes (`file-thread`).
+//!
+//! It starts with the first access that is large enough, takes accesses in their order, and wakes the rank as a peer
+//! would. It knows files and memory, and nothing of MPI.
+
+use fastpath_base::thread::without_signals;
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
+
+/// Its name, of which the kernel keeps 15 bytes.
+const NAME: &str = "fastpath-files";
+/// Bytes of its stack.
+const STACK_BYTES: usize = 1 << 18;
+
+type Job = Box<dyn FnOnce() + Send>;
+
+struct Queue {
+    jobs: VecDeque<Job>,
+    has_thread: bool,
+    is_busy: bool,
+}
+
+static QUEUE: Mutex<Queue> = Mutex::new(Queue {
+    jobs: VecDeque::new(),
+    has_thread: false,
+    is_busy: false,
+});
+static CHANGED: Condvar = Condvar::new();
+
+fn queue() -> MutexGuard<'static, Queue> {
+    QUEUE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn wait(queue: MutexGuard<'static, Queue>) -> MutexGuard<'static, Queue> {
+    CHANGED.wait(queue).unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Leaves a job to the thread.
+///
+/// # Errors
+/// The job, where the process may have no more threads.
+pub(super) fn submit<J: FnOnce() + Send + 'static>(job: J) -> Result<(), J> {
+    let mut queue = queue();
+    if !queue.has_thread {
+        let builder = Builder::new().name(NAME.to_owned()).stack_size(STACK_BYTES);
+        if without_signals(|| builder.spawn(serve)).is_err() {
+            return Err(job);
+        }
+        queue.has_thread = true;
+    }
+    queue.jobs.push_back(Box::new(job));
+    drop(queue);
+    CHANGED.notify_all();
+    Ok(())
+}
+
+/// Returns when all jobs have been done.
+pub(crate) fn finish() {
+    let mut queue = queue();
+    while !queue.jobs.is_empty() || queue.is_busy {
+        queue = wait(queue);
+    }
+}
+
+fn serve() {
+    let mut queue = queue();
+    loop {
+        let Some(job) = queue.jobs.pop_front() else {
+            queue = wait(queue);
+            continue;
+        };
+        queue.is_busy = true;
+        drop(queue);
+        job();
+        queue = self::queue();
+        queue.is_busy = false;
+        CHANGED.notify_all();
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+
+    #[test]
+    fn helper__does_all_jobs_in_their_order() {
+        let done = Arc::new(Mutex::new(vec![]));
+        for job in 0..100 {
+            let done = done.clone();
+            assert!(submit(move || done.lock().unwrap().push(job)).is_ok());
+        }
+        finish();
+        assert_eq!(*done.lock().unwrap(), (0..100).collect::<Vec<_>>());
+    }
+}
