@@ -65,8 +65,8 @@ fn ask(p: &Process, class: i32, what: &str, request: &Request) -> Result<Answer>
     answer.map_err(|why| Error::new(class, why))
 }
 
-/// Waits, with progress, until `done` says so; it may be asked once more then. Whoever changes what it looks at need not
-/// wake this process.
+/// Waits, with progress, until `done` says so; it may be asked once more then. Whoever changes what it looks at need
+/// not wake this process.
 fn wait(p: &Process, comm: usize, done: impl FnMut(&mut Worker) -> bool) -> Result {
     let note = Note {
         call: p.call.get(),

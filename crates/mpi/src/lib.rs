@@ -27,6 +27,10 @@ pub mod hot;
 pub mod info;
 pub mod lock;
 pub mod memory;
+#[cfg(test)]
+#[allow(dead_code)]
+#[path = "../../../tests/fuzz/mutate.rs"]
+mod mutate;
 pub mod op;
 pub mod p2p;
 pub mod p2p_slow;

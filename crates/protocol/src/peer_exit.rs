@@ -24,7 +24,7 @@ impl Worker {
 
     /// Why a peer cannot be reached any more, with its rank, for people.
     pub fn lost_peer(&self) -> Option<String> {
-        (0..self.size()).find_map(|peer| self.endpoint(peer).lane.failure(peer))
+        (0..self.present()).find_map(|peer| self.endpoint(peer).lane.failure(peer))
     }
 
     /// Whether none of `senders`, ranks in the world, will send anything more. With `blocked` this process itself is

@@ -169,7 +169,7 @@ variables! {
         "file to write a trace of all ranks to, for Perfetto or chrome://tracing; empty: none";
     TraceEvents "FASTPATH_TRACE_EVENTS" Kind::CountWithin(1, MAX_EVENTS as u64), "16384", false,
         "points that are kept of each thread, the last ones; 1 to 1048576";
-    SpawnMax "FASTPATH_SPAWN_MAX" Kind::Count, "64", false,
+    SpawnMax "FASTPATH_SPAWN_MAX" Kind::Count, "128", false,
         "processes that MPI_Comm_spawn can add to a job in all; room for each takes address space \
          and almost no memory";
     Singleton "FASTPATH_SINGLETON" Kind::Flag, "0", false,

@@ -4,6 +4,7 @@
 use super::error::{SegmentError, system};
 use fastpath_base::refusal::describe_mapping;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
@@ -30,30 +31,69 @@ impl Mapping {
         bytes: usize,
         writable: bool,
     ) -> Result<Mapping, SegmentError> {
-        let access = match writable {
-            true => libc::PROT_READ | libc::PROT_WRITE,
-            false => libc::PROT_READ,
-        };
+        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
         // SAFETY: a new shared mapping at an address of the kernel's choice.
         let base = unsafe {
             libc::mmap(
                 std::ptr::null_mut(),
                 bytes,
-                access,
-                libc::MAP_SHARED | libc::MAP_NORESERVE,
+                access(writable),
+                flags,
                 file.as_raw_fd(),
                 offset as libc::off_t,
             )
         };
+        Mapping::of(base, bytes)
+    }
+
+    /// Addresses and nothing behind them, for [`Mapping::fill`].
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(super) fn reserve(bytes: usize) -> Result<Mapping, SegmentError> {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: a new mapping at an address of the kernel's choice, which nobody can touch.
+        let base =
+            unsafe { libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_NONE, flags, -1, 0) };
+        Mapping::of(base, bytes)
+    }
+
+    fn of(base: *mut libc::c_void, bytes: usize) -> Result<Mapping, SegmentError> {
         if base == libc::MAP_FAILED {
-            let cause = io::Error::last_os_error();
-            return Err(SegmentError::NoAddresses(describe_mapping(
-                bytes as u64,
-                &cause,
-            )));
+            return Err(refuse(bytes));
         }
         let base = NonNull::new(base.cast()).ok_or_else(|| system("mmap"))?;
         Ok(Mapping { base, bytes })
+    }
+
+    /// Maps a part of the file at the same offset of these addresses, shared; both ends lie on page borders. What was
+    /// mapped there so before stays as it is for who looks. A core file need not hold it: others wrote it.
+    ///
+    /// # Errors
+    /// The kernel refuses, or the part leaves the addresses.
+    pub(super) fn fill(
+        &self,
+        file: BorrowedFd<'_>,
+        part: Range<usize>,
+        writable: bool,
+    ) -> Result<(), SegmentError> {
+        let bytes = part.len();
+        if part.end > self.bytes {
+            return Err(refuse(bytes));
+        }
+        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        // SAFETY: the addresses are this mapping's own, and hold nothing or the same part of the same file.
+        let (base, at) = unsafe {
+            let at = self.base.as_ptr().add(part.start).cast();
+            let (fd, offset) = (file.as_raw_fd(), part.start as libc::off_t);
+            let base = libc::mmap(at, bytes, access(writable), flags, fd, offset);
+            libc::madvise(at, bytes, libc::MADV_DONTDUMP);
+            (base, at)
+        };
+        match base == at {
+            true => Ok(()),
+            false => Err(refuse(bytes)),
+        }
     }
 
     /// First byte.
@@ -70,6 +110,19 @@ impl Mapping {
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
     }
+}
+
+fn access(writable: bool) -> libc::c_int {
+    match writable {
+        true => libc::PROT_READ | libc::PROT_WRITE,
+        false => libc::PROT_READ,
+    }
+}
+
+/// What the kernel has just said to a mapping.
+fn refuse(bytes: usize) -> SegmentError {
+    let cause = io::Error::last_os_error();
+    SegmentError::NoAddresses(describe_mapping(bytes as u64, &cause))
 }
 
 impl Drop for Mapping {

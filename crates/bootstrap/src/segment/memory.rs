@@ -8,7 +8,7 @@ use super::header::{JobHeader, MAGIC, VERSION};
 use super::layout::{Layout, PAGE_BYTES, PAIR_BYTES};
 use super::mapping::Mapping;
 use super::page::RankPage;
-use fastpath_base::sync::{AtomicU64, Ordering};
+use fastpath_base::sync::{AtomicU64, AtomicUsize, Ordering};
 use fastpath_base::topology::available_memory;
 use std::fs::File;
 use std::io;
@@ -38,9 +38,12 @@ pub struct Segment {
     file: OwnedFd,
     layout: Layout,
     front: Mapping,
-    /// The first ranks, whose pair regions are mapped: all that there is room for, or those that are there where
-    /// address space is short.
+    /// The first ranks, for whose pair regions there are addresses: all that there is room for, or those that are there
+    /// where address space is short.
     reach: usize,
+    /// Those of them whose regions are mapped: who locks all memory of a process locks no room that nobody uses.
+    mapped: AtomicUsize,
+    writable: bool,
     /// Bytes that may be backed before the system is asked again what is left.
     budget: AtomicU64,
 }
@@ -86,14 +89,11 @@ impl Segment {
         job_id: u64,
     ) -> Result<Segment, SegmentError> {
         let segment = Segment::map(file, layout, ranks, true)?;
-        let bitmaps = layout.bitmap_offset(0);
-        let after = (layout.front_bytes() - bitmaps) as u64;
         // The header first: what is available is shared by as many as are present.
         segment.allocate(0, PAGE_BYTES as u64)?;
         let header = segment.header();
         header.present.store(ranks as u32, Ordering::Relaxed);
-        segment.ensure_backed(0, layout.page_offset(ranks) as u64)?;
-        segment.ensure_backed(bitmaps as u64, after)?;
+        segment.back_front(0..ranks)?;
         header.version.store(VERSION, Ordering::Relaxed);
         header.ranks.store(layout.ranks() as u32, Ordering::Relaxed);
         header.job_id.store(job_id, Ordering::Relaxed);
@@ -197,26 +197,55 @@ impl Segment {
         least: usize,
         writable: bool,
     ) -> Result<Segment, SegmentError> {
-        let map = |ranks: usize| {
-            let bytes = usize::try_from(layout.mapped_bytes_of(ranks))
-                .map_err(|_| SegmentError::Ranks(ranks))?;
-            Mapping::new(file.as_fd(), 0, bytes, writable)
+        let reserve = |ranks: usize| {
+            let bytes = usize::try_from(layout.mapped_bytes_of(ranks));
+            Mapping::reserve(bytes.map_err(|_| SegmentError::Ranks(ranks))?)
         };
-        let (reach, front) = match map(layout.ranks()) {
-            Err(_) if least < layout.ranks() => (least, map(least)?),
+        let (reach, front) = match reserve(layout.ranks()) {
+            Err(_) if least < layout.ranks() => (least, reserve(least)?),
             other => (layout.ranks(), other?),
         };
-        let bytes = front.len();
-        // A core file need not hold what others wrote.
-        // SAFETY: advice on the mapping just made; a failure does not matter.
-        unsafe { libc::madvise(front.base.as_ptr().cast(), bytes, libc::MADV_DONTDUMP) };
-        Ok(Segment {
+        let segment = Segment {
             file,
             layout,
             front,
             reach,
+            mapped: AtomicUsize::new(0),
+            writable,
             budget: AtomicU64::new(0),
-        })
+        };
+        segment.map_pairs(least)?;
+        Ok(segment)
+    }
+
+    /// Maps the regions of all pairs of the first `ranks` ranks.
+    fn map_pairs(&self, ranks: usize) -> Result<(), SegmentError> {
+        let end = |ranks: usize| self.layout.mapped_bytes_of(ranks) as usize;
+        let first = match self.mapped.load(Ordering::Relaxed) {
+            0 => 0,
+            mapped => end(mapped),
+        };
+        let part = first..end(ranks);
+        if !part.is_empty() {
+            self.front.fill(self.file(), part, self.writable)?;
+        }
+        // Two threads may have mapped the same.
+        self.mapped.fetch_max(ranks, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Has memory behind what each of these ranks uses from the first moment: its page, its rows of bits.
+    fn back_front(&self, ranks: Range<usize>) -> Result<(), SegmentError> {
+        let layout = self.layout;
+        let pages = layout.page_offset(ranks.start)..layout.page_offset(ranks.end);
+        let rows = (0..=layout.further()).map(|place| {
+            let at = |rank| layout.worker_bitmap_offset(place, rank);
+            at(ranks.start)..at(ranks.end)
+        });
+        for part in std::iter::once(pages).chain(rows) {
+            self.ensure_backed(part.start as u64, part.len() as u64)?;
+        }
+        Ok(())
     }
 
     /// The offsets.
@@ -260,9 +289,7 @@ impl Segment {
         if end > self.layout.ranks() {
             return Err(SegmentError::Ranks(end));
         }
-        let from = self.layout.page_offset(first);
-        let bytes = self.layout.page_offset(end) - from;
-        self.ensure_backed(from as u64, bytes as u64)?;
+        self.back_front(first..end)?;
         for rank in first..end {
             if let Some(page) = self.page(rank) {
                 prepare(rank, page);
@@ -281,8 +308,7 @@ impl Segment {
             return None;
         }
         let at = self.layout.page_offset(rank);
-        // SAFETY: inside the mapping and backed (the creator backs the whole front); every
-        // field is an atomic.
+        // SAFETY: inside the mapping, and backed where the rank is there; every field is an atomic.
         Some(unsafe { self.front.base.byte_add(at).cast::<RankPage>().as_ref() })
     }
 
@@ -304,8 +330,8 @@ impl Segment {
         })
     }
 
-    /// Whether the regions of a rank's pairs are mapped: of those that come later they may not be, where address space
-    /// is short.
+    /// Whether there are addresses for the regions of a rank's pairs: of one that comes later there may be none, where
+    /// address space is short.
     pub fn reaches(&self, rank: usize) -> bool {
         rank < self.reach
     }
@@ -313,8 +339,13 @@ impl Segment {
     /// First byte of the region that `src` fills and `dst` empties, [`PAIR_BYTES`] long; None
     /// when either is no rank. It must be backed ([`Segment::back_pair`]) before it is touched.
     pub fn pair_region(&self, src: usize, dst: usize) -> Option<NonNull<u8>> {
-        if src >= self.reach || dst >= self.reach {
+        let last = src.max(dst);
+        if last >= self.reach {
             return None;
+        }
+        if last >= self.mapped.load(Ordering::Relaxed) {
+            let there = self.present().clamp(last + 1, self.reach);
+            self.map_pairs(there).ok()?;
         }
         let at = self.layout.pair_offset(src, dst) as usize;
         // SAFETY: both among the ranks whose regions are mapped, so the offset is inside the mapping.

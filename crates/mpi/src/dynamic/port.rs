@@ -173,7 +173,7 @@ fn await_caller(p: &Process, job: &Job, port: Port, comm: &Comm, name: &str) -> 
         if !is_it(seen) || seen == empty {
             return false;
         }
-        // ORDERING: acquire as above; release: partner is the acquire of the next one's compare and exchange in `claim`.
+        // ORDERING: acquire as above; release: partner is the acquire of the next one in `claim`.
         let taken = found.compare_exchange(seen, empty, Ordering::AcqRel, Ordering::Relaxed);
         outcome = taken.ok().map(|word| Ok(caller_in(word)));
         outcome.is_some()
@@ -303,6 +303,16 @@ mod tests {
         ] {
             assert_eq!(Port::parse(name), None, "{name:?}");
         }
+    }
+
+    #[test]
+    fn fuzz__name_is_understood_or_refused() {
+        let corpus: &[&[u8]] = &[b"fastpath:0000000000000abc:7:3", b"fastpath:0:0:1", b"x"];
+        crate::mutate::run(corpus, |input| {
+            if let Some(port) = Port::parse(&String::from_utf8_lossy(input)) {
+                assert_eq!(Port::parse(&port.to_string()), Some(port));
+            }
+        });
     }
 
     #[test]

@@ -45,6 +45,18 @@ mod tests {
     }
 
     #[test]
+    fn fuzz__soft_is_understood_or_refused() {
+        let corpus: &[&[u8]] = &[b"1,3,2:4", b"9:1:-3", b"0:2000000000:7", b"-1:-5"];
+        crate::mutate::run(corpus, |input| {
+            let Some(counts) = read_soft(&String::from_utf8_lossy(input), 20) else {
+                return;
+            };
+            assert!(counts.iter().all(|count| (1..=20).contains(count)));
+            assert!(counts.is_sorted_by(|a, b| a > b));
+        });
+    }
+
+    #[test]
     fn soft__that_is_malformed_is_refused() {
         for text in ["", "a", "1:", "1:2:0", "1:2:3:4", "1,,2", "99999999999"] {
             assert_eq!(read_soft(text, 10), None, "{text:?}");
