@@ -62,10 +62,6 @@ int main(int argc, char **argv)
             MPI_Abort(MPI_COMM_WORLD, 7);
         if (strcmp(how, "call") == 0)
             MPI_Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_COMM);
-        if (strcmp(how, "unsupported") == 0) {
-            MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_ARE_FATAL);
-            MPI_Register_datarep("other", MPI_CONVERSION_FN_NULL, MPI_CONVERSION_FN_NULL, NULL, NULL);
-        }
     }
     MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     return 0;

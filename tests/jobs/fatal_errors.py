@@ -15,7 +15,6 @@ ENDS = {
     "ready": (7, ["MPI_Pready", "not active: start it first", "rank 1 of 3"]),
     "abort": (7, ["MPI_Abort", "code 7", "rank 1 of 3"]),
     "call": (5, ["MPI_Comm_call_errhandler", "MPI_ERR_COMM"]),
-    "unsupported": (55, ["MPI_Register_datarep", "not implemented"]),
 }
 
 
