@@ -41,7 +41,49 @@ class SlurmPmix(SlurmPmi2):
     name, mpi = "slurm-pmix", "pmix"
 
 
-ENGINES = [Hydra, Prrte, SlurmPmi2, SlurmPmix]
+class Agents:
+    """Our own mpiexec, which has an engine start an agent of ours on each host."""
+    prefix = None  # of the installation
+
+    def mpiexec(self, engine, each, options, words):
+        places = ",".join(f"{name}:{each}" for name in self.hosts.names[1:])
+        return [os.path.join(self.prefix, "bin", "mpiexec"), "--engine", engine, *options, "--host", places, *words]
+
+
+class AgentsHydra(Agents):
+    name = "agents-hydra"
+
+    def __init__(self, hosts):
+        self.hosts, self.folder = hosts, os.path.dirname(engines.Hydra().mpiexec)
+
+    def on_hosts(self, each, words):
+        options = ["-launcher", "ssh", "-launcher-exec", self.hosts.rsh]
+        command = self.mpiexec("hydra", each, options, words)
+        return self.hosts.beside("h0", ["env", f"PATH={self.folder}:{os.environ['PATH']}", *command])
+
+
+class AgentsPrrte(Agents):
+    name = "agents-prrte"
+
+    def __init__(self, hosts):
+        self.hosts, self.place = hosts, engines.Prrte().place
+
+    def on_hosts(self, each, words):
+        moved = [f"{name}_PREFIX={self.place}" for name in ("PRTE", "PMIX", "OPAL")]
+        moved += [f"PRTE_MCA_plm_ssh_agent={self.hosts.rsh}", "PRTE_MCA_plm_ssh_no_tree_spawn=1"]
+        path = f"PATH={self.place}/bin:{os.environ['PATH']}"
+        return self.hosts.beside("h0", ["env", *moved, path, *self.mpiexec("prrte", each, [], words)])
+
+
+class AgentsSlurm(engines.Slurm, Agents):
+    name = "agents-slurm"
+
+    def on_hosts(self, each, words):
+        command = self.mpiexec("slurm", each, [], words)
+        return self.hosts.on("h0", ["env", f"SLURM_CONF={self.conf}", *command])
+
+
+ENGINES = [Hydra, Prrte, SlurmPmi2, SlurmPmix, AgentsHydra, AgentsPrrte, AgentsSlurm]
 
 
 def _run(session, engine, each, words, timeout=60, kill=None):
@@ -97,6 +139,7 @@ def _make(check, kind, *arguments):
         with Hosts(3) as hosts:
             try:
                 engine = kind(hosts)
+                engine.prefix = session.prefix
             except OSError as error:
                 session.skip(name, error)
                 return None
