@@ -98,8 +98,8 @@ impl Worker {
         }
     }
 
-    /// Calls a peer's progress thread to a control message. One that only completes an operation is left to the program,
-    /// but where the job has such threads: a collective call may go on with it.
+    /// Calls a peer's progress thread to a control message. One that only completes an operation is left to the
+    /// program, but where the job has such threads: a collective call may go on with it.
     pub(crate) fn ring_for(&self, peer: u32, id: u8) {
         if self.background.runs || !wire::only_completes(id) {
             self.ring(peer);
