@@ -296,7 +296,7 @@ impl Watch<'_> {
         // When all is said: the engine ends the other nodes, and this process too.
         if let Some(agent) = &mut self.agent {
             if code == TIMEOUT_CODE {
-                std::thread::sleep(OTHERS_SPEAK);
+                std::thread::park_timeout(OTHERS_SPEAK);
             }
             agent.leave(code);
         }
