@@ -22,7 +22,6 @@ mod header;
 mod layout;
 mod memory;
 mod page;
-mod secret;
 mod text;
 
 pub use call::Call;
