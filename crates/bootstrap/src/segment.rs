@@ -26,7 +26,6 @@ mod layout;
 mod mapping;
 mod memory;
 mod page;
-mod secret;
 mod text;
 
 pub use call::Call;
@@ -41,5 +40,4 @@ pub use page::{
     Awaited, NOTES, PORTS, Phase, RankPage, STATE_ABSENT, STATE_AWAKE, STATE_COVERED, STATE_DEAD,
     STATE_FINALIZED, STATE_SLEEPING, WaitNote, WaitNoteRef, Wakes, has_left,
 };
-pub use secret::draw as draw_secret;
 pub use text::SharedText;

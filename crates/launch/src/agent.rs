@@ -11,8 +11,9 @@ use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::engine::{Aborter, Engine};
 use fastpath_bootstrap::job::detect::{Alone, Place};
 use fastpath_bootstrap::job::{find_place, random_job_id};
+use fastpath_bootstrap::network::random::draw_random;
 use fastpath_bootstrap::network::{self, Listener, Reach};
-use fastpath_bootstrap::segment::{STATE_ABSENT, Segment, draw_secret};
+use fastpath_bootstrap::segment::{STATE_ABSENT, Segment};
 use message::NodeMessage;
 use std::ops::Range;
 
@@ -100,7 +101,7 @@ impl Agent {
         let ranks = self.local().len();
         let mut own = NodeMessage {
             job_id: random_job_id(),
-            secret: draw_secret().map_err(|e| e.to_string())?,
+            secret: draw_random().map_err(|e| e.to_string())?,
             cards: Vec::new(),
         };
         for _ in 0..ranks {

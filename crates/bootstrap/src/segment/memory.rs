@@ -8,6 +8,7 @@ use super::header::{JobHeader, MAGIC, VERSION};
 use super::layout::{Layout, PAGE_BYTES, PAIR_BYTES};
 use super::mapping::Mapping;
 use super::page::RankPage;
+use crate::network::random::draw_random;
 use fastpath_base::sync::{AtomicU64, AtomicUsize, Ordering};
 use fastpath_base::topology::available_memory;
 use std::fs::File;
@@ -97,12 +98,10 @@ impl Segment {
         header.version.store(VERSION, Ordering::Relaxed);
         header.ranks.store(layout.ranks() as u32, Ordering::Relaxed);
         header.job_id.store(job_id, Ordering::Relaxed);
-        header.set_secret(
-            &super::secret::draw().map_err(|cause| SegmentError::System {
-                step: "getrandom",
-                cause,
-            })?,
-        );
+        // Without one nobody is reached over a network, and a job in shared memory needs none.
+        if let Ok(secret) = draw_random() {
+            header.set_secret(&secret);
+        }
         let budget = segment.budget.load(Ordering::Relaxed);
         header
             .budget_kib
