@@ -5,11 +5,13 @@
 //! |---|---|
 //! | [`interfaces`] | the addresses of this host, and which of them are told to peers |
 //! | [`ports`] | the listening socket, and the ports that it may have |
+//! | [`random`] | what secrets are made of |
 //! | [`card`] | the bytes in which a rank's page says where it is reached |
 
 pub mod card;
 pub mod interfaces;
 pub mod ports;
+pub mod random;
 
 pub use card::NetworkCard;
 pub use ports::Listener;

@@ -23,7 +23,6 @@ mod header;
 mod layout;
 mod memory;
 mod page;
-mod secret;
 mod text;
 
 pub use call::Call;
@@ -36,5 +35,4 @@ pub use page::{
     Awaited, NOTES, Phase, RankPage, STATE_AWAKE, STATE_COVERED, STATE_DEAD, STATE_FINALIZED,
     STATE_SLEEPING, WaitNote, WaitNoteRef, Wakes, has_left,
 };
-pub(crate) use secret::draw as draw_secret;
 pub use text::SharedText;

@@ -128,7 +128,8 @@ variables! {
          collective calls that differ, requests and messages left at MPI_Finalize";
     Transports "FASTPATH_TRANSPORTS" Kind::Words(TRANSPORTS), "all", false,
         "transports that may be used: shm between ranks of one host; ud, and rc for pairs that \
-         talk much, between hosts, and within one where shm is not listed";
+         talk much, between hosts, and within one where shm is not listed; tcp for the same where \
+         there is no adapter";
     EagerMax "FASTPATH_EAGER_MAX" Kind::SizeWithin(48, 32 << 10), "auto", false,
         "largest message sent without asking the receiver first, 48 to 32K; auto: by measured cost";
     PipelineChunk "FASTPATH_PIPELINE_CHUNK" Kind::SizeWithin(256, 32704), "auto", false,

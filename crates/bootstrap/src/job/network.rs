@@ -38,6 +38,13 @@ impl Job {
         if let Some(listener) = self.place.listener.get() {
             return Ok(listener);
         }
+        if self.secret() == [0; 32] {
+            return Err(
+                "the job has no secret, since this system gives no random numbers \
+                        (getrandom, /dev/urandom): nobody could be known over the network"
+                    .to_owned(),
+            );
+        }
         let is_told = self.network_card(self.rank()).is_some();
         let inherited = self.place.inherited.map(Listener::inherit);
         let (listener, card) = match inherited {

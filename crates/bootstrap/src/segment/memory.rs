@@ -6,6 +6,7 @@ use super::file::{create_file, file_system_room, is_nameless, is_sealed_or_unlin
 use super::header::{JobHeader, MAGIC, VERSION};
 use super::layout::{Layout, PAGE_BYTES, PAIR_BYTES};
 use super::page::RankPage;
+use crate::network::random::draw_random;
 use fastpath_base::refusal::{Bytes, describe_call, describe_mapping};
 use fastpath_base::sync::{AtomicU64, Ordering};
 use fastpath_base::topology::available_memory;
@@ -143,12 +144,10 @@ impl Segment {
         header.version.store(VERSION, Ordering::Relaxed);
         header.ranks.store(ranks as u32, Ordering::Relaxed);
         header.job_id.store(job_id, Ordering::Relaxed);
-        header.set_secret(
-            &super::secret::draw().map_err(|cause| SegmentError::System {
-                step: "getrandom",
-                cause,
-            })?,
-        );
+        // Without one nobody is reached over a network, and a job in shared memory needs none.
+        if let Ok(secret) = draw_random() {
+            header.set_secret(&secret);
+        }
         let budget = segment.budget.load(Ordering::Relaxed);
         header
             .budget_kib

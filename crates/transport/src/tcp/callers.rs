@@ -226,10 +226,10 @@ impl Core {
             return;
         };
         let me = self.domain.me;
-        let welcome = self.domain.pass.welcome(&caller.hello, me, draw_nonce());
-        let peer = caller.peer;
-        match caller.socket.write(&welcome) {
-            Moved::Bytes(WELCOME) => caller.welcome = Some(welcome),
+        let answer = |nonce| self.domain.pass.welcome(&caller.hello, me, nonce);
+        let (welcome, peer) = (draw_nonce().map(answer), caller.peer);
+        match welcome.map(|welcome| (welcome, caller.socket.write(&welcome))) {
+            Some((welcome, Moved::Bytes(WELCOME))) => caller.welcome = Some(welcome),
             _ => {
                 self.callers.dismiss(id);
                 if let Some(peer) = peer {

@@ -131,7 +131,8 @@ impl Core {
         };
         let Some(hello) = call.hello else {
             call.socket.take_error().map_err(|e| e.to_string())?;
-            let hello = pass.hello(me, peer, draw_nonce());
+            let nonce = draw_nonce().ok_or("there are no random numbers")?;
+            let hello = pass.hello(me, peer, nonce);
             let Moved::Bytes(HELLO) = call.socket.write(&hello) else {
                 return Err("the greeting could not be sent".to_owned());
             };

@@ -9,7 +9,8 @@
 //!
 //! Each tag is a keyed hash (BLAKE3) under the job's secret over the job's number and what was said so far. Both nonces
 //! are fresh, so that nothing recorded earlier passes. It proves who is there; it hides nothing that follows.
-#![allow(unsafe_code)]
+
+use fastpath_bootstrap::network::random::draw_random;
 
 /// Bytes of a HELLO, and most that is read of anybody before it.
 pub(super) const HELLO: usize = 64;
@@ -36,12 +37,9 @@ pub(super) struct Said {
     pub to: u32,
 }
 
-/// Bytes that nobody has used before.
-pub(super) fn draw_nonce() -> [u8; NONCE] {
-    let mut nonce = [0; NONCE];
-    // SAFETY: the buffer is writable for its length. So few bytes come whole.
-    unsafe { libc::getrandom(nonce.as_mut_ptr().cast(), nonce.len(), 0) };
-    nonce
+/// Bytes that nobody has used before; `None` where the system gives none.
+pub(super) fn draw_nonce() -> Option<[u8; NONCE]> {
+    draw_random().ok()
 }
 
 impl Pass {
@@ -130,9 +128,9 @@ mod tests {
     #[test]
     fn greeting__passes_between_two_of_one_job() {
         let pass = pass();
-        let hello = pass.hello(3, 5, draw_nonce());
+        let hello = pass.hello(3, 5, draw_nonce().unwrap());
         assert_eq!(pass.read_hello(&hello), Some(Said { from: 3, to: 5 }));
-        let welcome = pass.welcome(&hello, 5, draw_nonce());
+        let welcome = pass.welcome(&hello, 5, draw_nonce().unwrap());
         let answer = Said { from: 5, to: 3 };
         assert_eq!(pass.read_welcome(&hello, &welcome), Some(answer));
         let confirm = pass.confirm(&hello, &welcome);
@@ -141,7 +139,7 @@ mod tests {
 
     #[test]
     fn greeting__of_another_job_or_secret_is_a_strangers() {
-        let hello = pass().hello(3, 5, draw_nonce());
+        let hello = pass().hello(3, 5, draw_nonce().unwrap());
         let secret = Pass {
             secret: [8; 32],
             ..pass()

@@ -297,11 +297,11 @@ fn strangers__are_closed_and_others_connect_all_the_same() {
     let hellos = [
         [0xff; HELLO].to_vec(),
         b"GET / HTTP/1.1\r\nHost: a-host-with-a-long-name.example.org\r\n\r\n\r\n\r\n".to_vec(),
-        wrong_secret.hello(0, 1, draw_nonce()).to_vec(),
-        wrong_job.hello(0, 1, draw_nonce()).to_vec(),
+        wrong_secret.hello(0, 1, draw_nonce().unwrap()).to_vec(),
+        wrong_job.hello(0, 1, draw_nonce().unwrap()).to_vec(),
         // Of the job, and for another rank, or of none.
-        right.hello(1, 0, draw_nonce()).to_vec(),
-        right.hello(7, 1, draw_nonce()).to_vec(),
+        right.hello(1, 0, draw_nonce().unwrap()).to_vec(),
+        right.hello(7, 1, draw_nonce().unwrap()).to_vec(),
     ];
     for hello in &hellos {
         let mut stranger = dial(jobs[1]);
@@ -351,7 +351,7 @@ fn caller__that_replays_a_greeting_gets_no_further() {
         secret: jobs[0].secret(),
     };
     let mut stranger = dial(jobs[1]);
-    let hello = pass.hello(0, 1, draw_nonce());
+    let hello = pass.hello(0, 1, draw_nonce().unwrap());
     stranger.write_all(&hello).unwrap();
     let mut welcome = [0; WELCOME];
     stranger.set_nonblocking(true).unwrap();

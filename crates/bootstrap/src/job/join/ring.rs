@@ -9,6 +9,7 @@ use super::watch::{end_job, poll_in, wait_a_second};
 use crate::engine::Aborter;
 use crate::job::Job;
 use crate::network::ports::set_option;
+use crate::network::random::draw_random;
 use crate::network::{self, NetworkCard, Reach};
 use crate::segment::FailureKind;
 use fastpath_base::config::Config;
@@ -187,8 +188,7 @@ fn accept(pass: &Pass, listener: &TcpListener, before: u32, own: u32) -> Option<
 /// Whether who has connected is the leader of the node before.
 fn check(pass: &Pass, mut stream: &TcpStream, before: u32, own: u32) -> io::Result<bool> {
     stream.set_read_timeout(Some(LIMIT))?;
-    let mut nonce = [0; NONCE];
-    nonce.copy_from_slice(&crate::segment::draw_secret()?[..NONCE]);
+    let nonce: [u8; NONCE] = draw_random()?;
     super::channel::send_all(stream.as_fd(), &[&MAGIC[..], &nonce].concat())?;
     let mut proof = [0; PROOF];
     stream.read_exact(&mut proof)?;
