@@ -9,6 +9,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 /// Seconds without anything from the peer before the kernel asks whether it is there, between its questions, and how
 /// many go unanswered before the connection ends.
 const KEEPALIVE: [i32; 3] = [10, 2, 3];
+/// A connection that is no more (linux/tcp_states.h).
+const TCP_CLOSE: u8 = 7;
 
 /// What a read or write came to.
 #[derive(Debug)]
@@ -117,16 +119,34 @@ impl Socket {
         }
     }
 
-    /// Bytes that were written and that the peer's kernel does not have yet.
+    /// Bytes that were written and that the peer's kernel does not have yet; none where it will never take them.
     pub fn unacknowledged(&self) -> usize {
         let mut bytes: libc::c_int = 0;
         // SAFETY: an integer, as this request wants.
         let answer = unsafe { libc::ioctl(self.fd(), libc::TIOCOUTQ, &raw mut bytes) };
-        if answer == 0 {
-            bytes.max(0) as usize
+        // Of a connection that was reset the kernel counts what is left of it for ever.
+        if answer == 0 && bytes > 0 && self.state() != TCP_CLOSE {
+            bytes as usize
         } else {
             0
         }
+    }
+
+    /// The kernel's state of the connection (tcp(7), `TCP_INFO`); 0 where it does not tell.
+    fn state(&self) -> u8 {
+        let mut state = [0_u8; 8];
+        let mut length = state.len() as libc::socklen_t;
+        // SAFETY: as large as the length says: the state is the first byte of the structure.
+        unsafe {
+            libc::getsockopt(
+                self.fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                state.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        state[0]
     }
 
     /// Nanoseconds since the peer's kernel was last heard.

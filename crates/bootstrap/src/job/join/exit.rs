@@ -4,7 +4,7 @@
 //!
 //! Handlers and destructors of the program run before: one of them may finalize MPI.
 
-use crate::job::Job;
+use crate::job::{Job, exit_code};
 use crate::segment::Phase;
 use fastpath_base::sync::{Ordering, StaticUsize};
 
@@ -52,12 +52,18 @@ extern "C" fn end() {
     let Some(job) = find_job() else { return };
     let page = job.own_page();
     // Not noted: the library is unloaded, and the process goes on.
-    let is_exit = page.exit_status.load(Ordering::Relaxed) != 0;
-    if is_exit
-        && page.phase() != Phase::Finalized
+    let Some(status) = page.exit_status.load(Ordering::Relaxed).checked_sub(1) else {
+        return;
+    };
+    if page.phase() != Phase::Finalized
         && let Some(link) = &job.link
     {
+        // SAFETY: flushing all streams has no precondition; it would come next.
+        unsafe { libc::fflush(std::ptr::null_mut()) };
         link.tell_own_death(job);
+        // What is left are destructors of other libraries: with those of PMIx's after an abort PRRTE sometimes hung.
+        // SAFETY: ends the process, as it is about to.
+        unsafe { libc::_exit(exit_code(status as i32)) };
     }
 }
 

@@ -2,7 +2,7 @@
 //! or whose other end is silent, means that the node is gone with all its ranks, and has the job ended. An engine may
 //! take no notice of that, and a rank that waits for one of them may never have had a connection to it.
 //!
-//! Who listens says a nonce, who connects proves that it is of the job: by a keyed hash (BLAKE3) under the job's secret.
+//! Who listens says a nonce, who connects proves that it is of the job: a keyed hash (BLAKE3) under the job's secret.
 
 use super::card::SECRET_BYTES;
 use super::watch::{end_job, poll_in, wait_a_second};
@@ -59,8 +59,8 @@ pub struct Neighbour {
     node: u32,
 }
 
-/// Connects this node, one of `nodes`, with the next one and the one before, as all do at this time. A neighbour that is
-/// not reached, or does not come, is not watched.
+/// Connects this node, one of `nodes`, with the next one and the one before, as all do at this time. A neighbour that
+/// is not reached, or does not come, is not watched.
 pub fn close_ring(
     pass: &Pass,
     listener: &TcpListener,

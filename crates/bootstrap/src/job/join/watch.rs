@@ -269,6 +269,11 @@ fn tell_death(job: &Job, aborter: &Aborter, rank: usize) {
         let _ = io::stderr().write_all(text.as_bytes());
     }
     job.segment().mark_dead(rank);
+    if !is_first || aborted.is_some() {
+        // Somebody has asked the engine already: PRRTE sometimes hung where several did.
+        job.segment().wake_all();
+        wait_a_second();
+    }
     end_job(job, aborter, code);
 }
 
