@@ -30,7 +30,7 @@ use fastpath_io::{Descriptor, View};
 use hints::Hints;
 use representation::Representation;
 use shared::SharedPointer;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -85,6 +85,8 @@ pub struct File {
     pointer: RefCell<SharedPointer>,
     /// The split collective access under way, and how it has ended.
     pending: Cell<Option<(split::Which, Status)>>,
+    /// Hosts that ranks are on, once somebody has asked.
+    hosts: OnceCell<u64>,
     /// Memory that collective accesses use, kept from one to the next.
     buffer: RefCell<Vec<u8>>,
 }

@@ -32,6 +32,8 @@ pub enum Group {
     OneSided,
     /// Blocking collectives.
     Collectives,
+    /// Files.
+    Io,
     /// Many ranks: rings, pairs, what idle ranks cost.
     Scaling,
     /// Start and memory.
@@ -40,10 +42,11 @@ pub enum Group {
 
 impl Group {
     /// All of them, in the order of the list, as the command line calls them.
-    pub const ALL: [(Group, &str); 5] = [
+    pub const ALL: [(Group, &str); 6] = [
         (Group::Messages, "messages"),
         (Group::OneSided, "one-sided"),
         (Group::Collectives, "collectives"),
+        (Group::Io, "io"),
         (Group::Scaling, "scaling"),
         (Group::Resources, "resources"),
     ];

@@ -215,10 +215,13 @@ impl File {
 
     /// Hosts that ranks are on.
     fn hosts(&self, p: &Process) -> u64 {
-        let mut hosts: Vec<u32> = (0..self.comm.size()).map(|r| host_of(p, self, r)).collect();
-        hosts.sort_unstable();
-        hosts.dedup();
-        hosts.len() as u64
+        *self.hosts.get_or_init(|| {
+            let ranks = 0..self.comm.size();
+            let mut hosts: Vec<u32> = ranks.map(|rank| host_of(p, self, rank)).collect();
+            hosts.sort_unstable();
+            hosts.dedup();
+            hosts.len() as u64
+        })
     }
 
     /// Aggregators, where no hint says how many: one on each host, or on a single one as many as can run at once.

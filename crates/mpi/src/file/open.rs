@@ -13,7 +13,7 @@ use crate::errhandler;
 use crate::error::{Error, Result};
 use crate::process::{Process, out_of_handles};
 use fastpath_io::{Descriptor, Opening, View, delete};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::CString;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -146,6 +146,7 @@ fn open_on(
         atomic: Cell::new(false),
         pointer: RefCell::new(pointer),
         pending: Cell::new(None),
+        hosts: OnceCell::new(),
         buffer: RefCell::default(),
     });
     if amode & MPI_MODE_APPEND != 0 {
