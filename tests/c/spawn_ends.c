@@ -31,6 +31,11 @@ int main(int argc, char **argv)
         MPI_Finalize();
         return strcmp(how, "leaves") == 0 ? 4 : 0;
     }
+    if (strcmp(how, "accept") == 0) {
+        char name[MPI_MAX_PORT_NAME];
+        MPI_Open_port(MPI_INFO_NULL, name);
+        MPI_Comm_accept(name, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter);
+    }
     char *words[] = {(char *)how, argc > 2 ? argv[2] : NULL, NULL};
     const char *program = strcmp(how, "silent") == 0 ? "/bin/true" : argv[0];
     MPI_Comm_spawn(program, words, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, MPI_ERRCODES_IGNORE);

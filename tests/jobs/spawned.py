@@ -19,13 +19,14 @@ ENDS = {
     "dies": (137, ["rank 2 on ", "SIGKILL"]),
     "fails": (6, ["MPI_ERR_RANK", "of 2 spawned, rank 2 of the job"]),
     "leaves": (4, ["left with exit code 4"]),
+    "accept": (43, ["MPI_Comm_accept", "no other process of this job is left"]),
     "silent": (16, ["MPI_Recv", " of 2, host", "has left the job"]),
 }
 
 
 def _make(how, code, texts):
     def case(session):
-        return _judge(session.mpirun(2, [session.binary("spawn_ends"), how]).finish(), code, texts)
+        return _judge(session.mpirun(1 if how == "accept" else 2, [session.binary("spawn_ends"), how]).finish(), code, texts)
 
     return case
 

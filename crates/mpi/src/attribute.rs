@@ -5,6 +5,7 @@
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};
+use crate::places;
 use crate::process::{Process, out_of_handles};
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
@@ -293,7 +294,8 @@ fn delete_at(p: &Process, holder: Holder, index: usize) -> Result {
     let Attribute { key, keyval, value } = &attribute;
     if let Some(function) = keyval.on_delete {
         // SAFETY: `create_keyval` was promised a function of this type.
-        let code = unsafe { function(holder.handle, *key, *value, keyval.extra_state) };
+        let delete = || unsafe { function(holder.handle, *key, *value, keyval.extra_state) };
+        let code = places::run_outside(delete);
         if code != MPI_SUCCESS {
             let mut attributes = holder.attributes.0.borrow_mut();
             let index = index.min(attributes.len());
@@ -322,16 +324,11 @@ pub fn copy_attributes(from: Holder, to: &Attributes) -> Result {
                 let mut flag = 0;
                 let place = (&raw mut new).cast();
                 // SAFETY: `create_keyval` was promised a function of this type, and the variables live.
-                let code = unsafe {
-                    function(
-                        from.handle,
-                        key,
-                        keyval.extra_state,
-                        value,
-                        place,
-                        &mut flag,
-                    )
+                let copy = || unsafe {
+                    let state = keyval.extra_state;
+                    function(from.handle, key, state, value, place, &mut flag)
                 };
+                let code = places::run_outside(copy);
                 if code != MPI_SUCCESS {
                     return Err(refused("copy", code));
                 }

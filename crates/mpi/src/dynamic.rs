@@ -55,13 +55,7 @@ fn ask(p: &Process, class: i32, what: &str, request: &Request) -> Result<Answer>
         let advice = format!("start it with mpiexec: {}", describe_start(1));
         return Err(Error::new(class, text).with_advice(Some(advice)));
     }
-    let mut answer = None;
-    let mut talk = || answer = Some(client::ask(job.job_id(), request));
-    match p.has_threads() {
-        true => places::release_lock(&mut talk),
-        false => talk(),
-    }
-    let answer = answer.unwrap_or_else(|| Err("mpiexec was not asked".to_owned()));
+    let answer = places::run_outside(|| client::ask(job.job_id(), request));
     answer.map_err(|why| Error::new(class, why))
 }
 

@@ -211,6 +211,24 @@ pub(crate) fn release_lock(pause: &mut dyn FnMut()) {
     release_lock_from(FURTHER as u32, made(), thread_token(), pause);
 }
 
+/// Runs what waits for something that is none of MPI's: other threads may call MPI meanwhile, and one of them may hold
+/// what it waits for (a lock of the program, or of its interpreter).
+pub(crate) fn run_outside<R>(run: impl FnOnce() -> R) -> R {
+    // SAFETY: the calling thread is inside MPI; what it looks at while it is not, it owns.
+    let p = unsafe { process::get_unlocked() };
+    if !p.has_threads() {
+        return run();
+    }
+    let call = p.call.get();
+    let (mut run, mut result) = (Some(run), None);
+    release_lock(&mut || result = run.take().map(|run| run()));
+    p.call.set(call);
+    match result {
+        Some(result) => result,
+        None => unreachable!("a released lock runs what it is given"),
+    }
+}
+
 fn release_lock_from(place: u32, made: u32, me: usize, pause: &mut dyn FnMut()) {
     match place {
         0 => process::lock().release_lock(pause),

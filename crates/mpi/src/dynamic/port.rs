@@ -155,7 +155,8 @@ pub fn accept(
 fn await_caller(p: &Process, job: &Job, port: Port, comm: &Comm, name: &str) -> Result<u32> {
     let ports = &job.own_page().ports;
     let mut outcome = None;
-    wait(p, comm.handle.get(), |_| {
+    let alone = !p.has_threads();
+    wait(p, comm.handle.get(), |worker| {
         // Asked again, it answers the same.
         if outcome.is_some() {
             return true;
@@ -171,7 +172,17 @@ fn await_caller(p: &Process, job: &Job, port: Port, comm: &Comm, name: &str) -> 
         let seen = found.load(Ordering::Relaxed);
         let empty = word(port.number, 0);
         if !is_it(seen) || seen == empty {
-            return false;
+            let (me, others) = (worker.rank, 0..worker.present());
+            if alone
+                && others
+                    .into_iter()
+                    .all(|rank| rank == me || worker.peer_has_left(rank))
+            {
+                let text = "nobody can come to the port: no other process of this job is left, and \
+                    jobs cannot be connected with each other yet";
+                outcome = Some(Err(Error::new(MPI_ERR_PORT, text)));
+            }
+            return outcome.is_some();
         }
         // ORDERING: acquire as above; release: partner is the acquire of the next one in `claim`.
         let taken = found.compare_exchange(seen, empty, Ordering::AcqRel, Ordering::Relaxed);
