@@ -90,9 +90,11 @@ def _run(session, engine, each, words, timeout=60):
     running = session.start(engine.on_hosts(each, words), timeout=timeout)
     running.await_end(10)
     outcome = running.finish()
-    # What PRRTE says when it starts a daemon, now and then.
-    lines = outcome.err.splitlines(True)
-    outcome.err = "".join(line for line in lines if not re.match(r"\[h\d:\d+\] plm:ssh: Warning: setpgid", line))
+    # What PRRTE says now and then, when it starts a daemon and of the folder that virtual hosts share; what srun says
+    # where the cluster binds no processes.
+    err = re.sub(r"-{70,}\nWe attempted to remove a file.*?\n-{70,}\n *\n?", "", outcome.err, flags=re.S)
+    known = r"\[h\d:\d+\] plm:ssh: Warning: setpgid|srun: cluster configuration lacks support for cpu binding"
+    outcome.err = "".join(line for line in err.splitlines(True) if not re.match(known, line))
     return outcome
 
 
