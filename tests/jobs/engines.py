@@ -11,7 +11,7 @@ import time
 from harness import engines, program
 
 # Of tests/c: something of each kind, that takes no long time.
-SAMPLE = ["world", "pt2pt_order", "pt2pt_wildcard", "pt2pt_large", "pt2pt_probe", "coll_move", "coll_forms",
+SAMPLE = ["world", "pt2pt_order", "pt2pt_wildcard", "pt2pt_probe", "coll_move", "coll_forms",
           "comm_create", "rma_move", "rma_locks", "sessions", "file_basic", "threads_brief", "topology", "pair_memory"]
 FIRST = ["world", "pt2pt_order", "coll_move", "sessions"]
 
