@@ -1,6 +1,6 @@
 /* One rank ends in the way that the arguments say, after all have met; the others wait for it for ever. For launchers
  * that are not ours.
- * usage: ends RANK kill|exit|exit0|_exit|abort|error|finalized|none
+ * usage: ends RANK kill|exit|exit0|_exit|abort|error|waits|finalized|none
  * test: only=build */
 #include <mpi.h>
 #include <signal.h>
@@ -56,7 +56,9 @@ int main(int argc, char **argv)
     }
     if (rank == ended)
         end(how);
-    MPI_Recv(&rank, 1, MPI_INT, ended, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    /* The one that is waited for waits for the first of the others. */
+    int source = rank == ended ? (ended == 0) : ended;
+    MPI_Recv(&rank, 1, MPI_INT, source, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     MPI_Finalize();
     return 0;
 }

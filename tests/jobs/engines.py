@@ -4,12 +4,14 @@ engines do at their worst (harness/pmi.py). What runs over several hosts is in h
 import functools
 import os
 import re
+import subprocess
 import sys
+import time
 
 from harness import engines, program
 
 # Of tests/c: something of each kind, that takes no long time.
-SAMPLE = ["world", "pt2pt_order", "pt2pt_wildcard", "pt2pt_large", "pt2pt_probe", "coll_move", "coll_forms",
+SAMPLE = ["world", "pt2pt_order", "pt2pt_wildcard", "pt2pt_probe", "coll_move", "coll_forms",
           "comm_create", "rma_move", "rma_locks", "sessions", "file_basic", "threads_brief", "topology", "pair_memory"]
 FIRST = ["world", "pt2pt_order", "coll_move", "sessions"]
 
@@ -116,6 +118,22 @@ def _nests(session, kind):
     return outcome.problem() or wrong, outcome.text()
 
 
+def _shows(session, kind):
+    """`fastpath ps` finds the job, and why it does not go on: the library's own threads are not counted."""
+    words = [session.binary("ends"), "0", "waits"]
+    running = session.start(_engine(kind).start(2, words), timeout=60, env={"FASTPATH_WAIT": "sleep"})
+    tool, text = os.path.join(session.prefix, "bin", "fastpath"), ""
+    limit = time.monotonic() + 30
+    while running.process.poll() is None and "deadlock" not in text and time.monotonic() < limit:
+        ranks = [pid for pid, command in running.processes() if command.startswith(session.binary("ends"))]
+        found = [subprocess.run([tool, "ps", str(pid), "--why"], capture_output=True, text=True) for pid in ranks]
+        text = "".join(one.stdout for one in found if one.returncode == 0)
+    running.process.terminate()
+    running.await_end(10)
+    running.finish()
+    return None if "deadlock: rank 0 waits for rank 1" in text else ("no deadlock is proved", text)
+
+
 def _make(check, kind, *arguments):
     def case(session):
         try:
@@ -133,6 +151,7 @@ for _kind in ENGINES:
     globals()[f"case_{_name}_ends"] = _make(_ends, _kind)
     globals()[f"case_{_name}_finishes"] = _make(_finishes, _kind)
     globals()[f"case_{_name}_nests"] = _make(_nests, _kind)
+    globals()[f"case_{_name}_shows"] = _make(_shows, _kind)
     _long = _make(_programs, _kind, SAMPLE, [2, 3, 4])
     _long.long = True
     globals()[f"case_{_name}_sample"] = _long

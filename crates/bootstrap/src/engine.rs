@@ -4,7 +4,7 @@
 //! other: [`Engine::put`], [`Engine::fence`], [`Engine::get`]. It ends the job on demand ([`Aborter::abort`]). Which
 //! engines speak what, and where they differ, is in docs/decisions/0040-engines-and-nodes.md.
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) mod fake;
 mod output;
 mod pmi1;

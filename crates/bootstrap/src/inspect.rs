@@ -25,6 +25,8 @@ pub enum End {
     Signal(i32, bool),
     /// It is gone; only its parent knows how.
     Unknown,
+    /// None that is known here: it is on another host.
+    Elsewhere,
 }
 
 /// One rank's process as its observer knows it.
@@ -38,9 +40,14 @@ pub struct Member {
 
 /// The members of a job as its memory names them, for an observer that did not start them.
 pub fn find_members(segment: &Segment) -> Vec<Member> {
+    let find_end = |page: &RankPage| match page.state.load(Ordering::Relaxed) {
+        _ if page.elsewhere.load(Ordering::Relaxed) == 1 => Some(End::Elsewhere),
+        STATE_DEAD => Some(End::Unknown),
+        _ => None,
+    };
     let member = |page: &RankPage| Member {
         pid: page.launched_pid.load(Ordering::Relaxed) as libc::pid_t,
-        end: (page.state.load(Ordering::Relaxed) == STATE_DEAD).then_some(End::Unknown),
+        end: find_end(page),
     };
     (0..segment.present())
         .filter_map(|rank| segment.page(rank).map(member))

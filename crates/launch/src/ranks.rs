@@ -192,7 +192,7 @@ impl Ranks {
             End::Exit(0) if (Phase::Initialized..Phase::Finalized).contains(&phase) => {
                 failure(FailureKind::NoFinalize, 0)
             }
-            End::Exit(0) | End::Unknown => None,
+            End::Exit(0) | End::Unknown | End::Elsewhere => None,
             End::Exit(code) => failure(FailureKind::Exit, code),
         }
     }

@@ -326,7 +326,7 @@ fn take_inherited(fd: RawFd) -> Result<OwnedFd, EngineError> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 #[allow(non_snake_case)]
 mod tests {
     use super::super::fake::{Manner, Server};

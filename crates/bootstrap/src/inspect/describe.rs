@@ -116,6 +116,7 @@ pub fn describe_end(end: End) -> String {
         End::Exit(code) => format!("has left with exit code {code}"),
         End::Signal(signal, _) => format!("was ended by {}", describe_signal(signal)),
         End::Unknown => "has ended".to_owned(),
+        End::Elsewhere => "is on another host, where `fastpath ps` shows it".to_owned(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! What can be seen of the ranks from outside: their pages in the job's memory, their processes in `/proc`.
 
-use super::Member;
+use super::{End, Member};
 use crate::segment::{Phase, RankPage, Segment, WaitNote};
 use fastpath_base::sync::Ordering;
 use std::fs;
@@ -74,7 +74,7 @@ fn look_at_rank(rank: &Member, page: Option<&RankPage>) -> Facts {
     let mut facts = Facts {
         pid: rank.pid,
         phase,
-        has_left: rank.end.is_some() || phase == Phase::Finalized,
+        has_left: rank.end.is_some_and(|end| end != End::Elsewhere) || phase == Phase::Finalized,
         activity: Activity::Unknown,
         is_settled: false,
         notes: Vec::new(),
@@ -246,6 +246,17 @@ mod tests {
         assert!(!is_settled(), "it was woken and has not run yet");
         page.set_phase(Phase::Finalized);
         assert!(look_at_ranks(&ranks, &segment)[0].has_left);
+    }
+
+    #[test]
+    fn rank__of_another_host_has_not_left() {
+        let segment = Segment::create(2, 1).unwrap();
+        let page = segment.page(1).unwrap();
+        page.elsewhere.store(1, Ordering::Relaxed);
+        let members = crate::inspect::find_members(&segment);
+        assert_eq!(members[1].end, Some(End::Elsewhere));
+        let facts = look_at_ranks(&members, &segment);
+        assert!(!facts[1].has_left && facts[1].activity == Activity::Unknown);
     }
 
     #[test]
