@@ -16,8 +16,8 @@ def _judge(outcome, code, texts):
 # What happens in a child, the job's exit code, and what the report must have.
 ENDS = {
     "abort": (9, ["aborted the job with code 9", "MPI_Abort on rank", "of 2 spawned", "spawn_ends"]),
-    "dies": (137, ["rank 2 on ", "SIGKILL"]),
-    "fails": (6, ["MPI_ERR_RANK", "of 2 spawned, rank 2 of the job"]),
+    "dies": (137, ["was ended by signal 9, SIGKILL", "spawn_ends"]),
+    "fails": (6, ["MPI_ERR_RANK", "of 2 spawned, rank ", " of the job, host "]),
     "leaves": (4, ["left with exit code 4"]),
     "accept": (43, ["MPI_Comm_accept", "no other process of this job is left"]),
     "silent": (16, ["MPI_Recv", " of 2, host", "has left the job"]),
