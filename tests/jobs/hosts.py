@@ -7,7 +7,7 @@ from harness import engines, program
 from harness.hosts import Hosts, missing
 
 # Of tests/c: something of each kind.
-SAMPLE = ["pt2pt_order", "pt2pt_wildcard", "coll_move", "comm_create", "rma_move", "sessions"]
+SAMPLE = ["pt2pt_order", "pt2pt_wildcard", "coll_move", "rma_move", "sessions"]
 FIRST = ["pt2pt_order", "coll_move"]
 
 
