@@ -147,11 +147,15 @@ def _make(check, kind, *arguments):
 
 for _kind in ENGINES:
     _name = _kind.name.replace("-", "_")
-    globals()[f"case_{_name}_programs"] = _make(_programs, _kind, FIRST, [2, 4])
-    globals()[f"case_{_name}_ends"] = _make(_ends, _kind)
-    globals()[f"case_{_name}_finishes"] = _make(_finishes, _kind)
-    globals()[f"case_{_name}_nests"] = _make(_nests, _kind)
-    globals()[f"case_{_name}_shows"] = _make(_shows, _kind)
-    _long = _make(_programs, _kind, SAMPLE, [2, 3, 4])
-    _long.long = True
-    globals()[f"case_{_name}_sample"] = _long
+    _cases = {
+        "programs": _make(_programs, _kind, FIRST, [2, 4]),
+        "ends": _make(_ends, _kind),
+        "finishes": _make(_finishes, _kind),
+        "nests": _make(_nests, _kind),
+        "shows": _make(_shows, _kind),
+        "sample": _make(_programs, _kind, SAMPLE, [2, 3, 4]),
+    }
+    for _what, _case in _cases.items():
+        # PRRTE fails now and then by itself: exit code 213, or a hang when no rank is left.
+        _case.long = _kind.name == "prrte" or _what == "sample"
+        globals()[f"case_{_name}_{_what}"] = _case
