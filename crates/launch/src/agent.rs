@@ -12,7 +12,7 @@ use fastpath_bootstrap::engine::{Aborter, Engine};
 use fastpath_bootstrap::job::detect::{Alone, Place};
 use fastpath_bootstrap::job::{find_place, random_job_id};
 use fastpath_bootstrap::network::random::draw_random;
-use fastpath_bootstrap::network::{self, Listener, Reach};
+use fastpath_bootstrap::network::{self, Listener, NetworkCard, Reach};
 use fastpath_bootstrap::segment::{STATE_ABSENT, Segment};
 use message::NodeMessage;
 use std::ops::Range;
@@ -115,7 +115,11 @@ impl Agent {
         for node in 0..self.counts.len() {
             let said = self.engine.get(node, KEY).map_err(describe)?;
             let said = said.as_deref().and_then(NodeMessage::decode);
-            let said = said.filter(|said| said.cards.len() == self.counts[node]);
+            let is_whole = |said: &NodeMessage| {
+                let is_card = |card: &Vec<u8>| NetworkCard::decode(card).is_some();
+                said.cards.len() == self.counts[node] && said.cards.iter().all(is_card)
+            };
+            let said = said.filter(is_whole);
             let said = said.ok_or_else(|| {
                 format!(
                     "the agent of node {node} says nothing that is understood: is Fastpath of \

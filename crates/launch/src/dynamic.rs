@@ -119,6 +119,9 @@ impl Watch<'_> {
     }
 
     fn describe_room(&self, asked: u32, left: usize) -> String {
+        if self.agent.is_some() {
+            return "a job on several hosts cannot spawn ranks yet".to_owned();
+        }
         let (capacity, began) = (self.segment.layout().ranks(), self.began_with);
         let most = capacity - began;
         format!(

@@ -23,6 +23,7 @@ use fastpath_base::config::{Config, Key, Origin, shorten};
 use fastpath_base::refusal::{describe_call, read_limit};
 use fastpath_base::sync::Ordering;
 use fastpath_base::topology;
+use fastpath_bootstrap::engine::abort_job;
 use fastpath_bootstrap::job::{describe_copies, random_job_id};
 use fastpath_bootstrap::segment::{MAX_RANKS, Segment};
 use fastpath_bootstrap::trace::prepare_file;
@@ -82,6 +83,10 @@ pub fn run_job(spec: &JobSpec, words: &[OsString]) -> i32 {
         }
         Err((code, text)) => {
             eprintln!("mpiexec: {text}");
+            // An agent is not alone: an engine may take no notice of its end.
+            if matches!(spec.nodes, Nodes::Agent(_)) {
+                abort_job(code);
+            }
             code
         }
     }

@@ -17,7 +17,6 @@ mod watch;
 use super::{BootstrapError, Job, network::NetworkPlace, random_job_id};
 use crate::engine::{About, Engine};
 use crate::network::NetworkCard;
-use crate::network::card::CARD_BYTES;
 use crate::segment::Segment;
 use card::{Hello, NodeCard, Rank, SECRET_BYTES, Welcome};
 use channel::{Frame, Kind, Role, receive, send};
@@ -269,7 +268,7 @@ fn fill_pages(engine: &mut Engine, job: &Job, own: NodeCard) -> Result<Nodes, Bo
         }
         let is_here = job.is_node_peer(lowest);
         for Rank { rank, network } in &card.ranks {
-            let fits = (1..=CARD_BYTES).contains(&network.len());
+            let fits = NetworkCard::decode(network).is_some();
             let page = job.rank_page(*rank);
             let page = page.filter(|_| fits && is_here == job.is_node_peer(*rank) && !known[*rank]);
             let page = page.ok_or_else(|| unclear(*rank, "is told of in a way that cannot be"))?;

@@ -217,6 +217,12 @@ fn claim(p: &Process, job: &Job, port: Port, caller: u32, comm: &Comm, name: &st
     let Some(page) = job.rank_page(port.rank as usize) else {
         return Err(Error::new(MPI_ERR_PORT, "no such rank"));
     };
+    if !job.is_node_peer(port.rank as usize) {
+        let text = format!(
+            "the port {name} is of a rank on another host: ranks of one host alone can be connected yet"
+        );
+        return Err(Error::new(MPI_ERR_PORT, text));
+    }
     let (mut has_come, mut is_over) = (false, false);
     let mut why = None;
     wait(p, comm.handle.get(), |worker| {

@@ -12,6 +12,9 @@
 pub(super) const APART_NS: u64 = 250_000_000;
 /// Nanoseconds that a caller waits for the calls of the lower rank at most.
 pub(super) const HELD_NS: u64 = 1_000_000_000;
+/// Calls of a pair that are made again, at most, because the peer hung up on them before it knew who called: it does so
+/// with strangers, and takes a rank that computes between calling and greeting for one.
+pub(super) const AGAIN_MOST: u32 = 8;
 /// Addresses of a peer that are tried, at most.
 pub(super) const DIALS_MOST: usize = 32;
 
@@ -69,6 +72,8 @@ pub(super) struct Connect {
     /// The next address to call, and when.
     next: usize,
     due_ns: u64,
+    /// Calls that were made again.
+    again: u32,
     callers: Vec<Caller>,
 }
 
@@ -83,6 +88,7 @@ impl Connect {
             live: 0,
             next: 0,
             due_ns: 0,
+            again: 0,
             callers: Vec::new(),
         }
     }
@@ -147,6 +153,16 @@ impl Connect {
             caller.welcomed = true;
             out.push(Action::Welcome(caller.id));
         }
+    }
+
+    /// The other end has hung up on a call of ours before it answered.
+    pub fn dropped(&mut self, dial: usize, now_ns: u64, out: &mut Vec<Action>) {
+        let is_live = self.live & 1 << dial != 0;
+        if is_live && self.stage == Stage::Dialing && self.again < AGAIN_MOST {
+            self.again += 1;
+            return out.push(Action::Dial(dial));
+        }
+        self.fail(dial, now_ns, out);
     }
 
     /// A call of ours did not reach the peer.

@@ -47,6 +47,29 @@ impl Dialing {
     }
 }
 
+/// Why a call came to nothing.
+struct Missed {
+    why: String,
+    /// The other end hung up before it answered.
+    dropped: bool,
+}
+
+impl Missed {
+    fn at(why: impl ToString) -> Self {
+        Missed {
+            why: why.to_string(),
+            dropped: false,
+        }
+    }
+
+    fn dropped(why: impl ToString) -> Self {
+        Missed {
+            dropped: true,
+            ..Missed::at(why)
+        }
+    }
+}
+
 impl Core {
     /// Begins to call a peer that is wanted, as soon as it has said where it is.
     pub fn dial_wanted(&mut self, peer: u32, now_ns: u64) {
@@ -71,7 +94,7 @@ impl Core {
         let dialing = &mut self.peer(peer).dialing;
         let address = dialing.addresses.as_ref().and_then(|all| all.get(dial));
         let Some(&address) = address else {
-            return self.fail_dial(peer, dial, "there is no such address", more);
+            return self.fail_dial(peer, dial, Missed::at("there is no such address"), more);
         };
         let dialled = Socket::dial(address).and_then(|socket| {
             epoll.add(socket.fd(), dial_token(peer, dial), true)?;
@@ -86,12 +109,13 @@ impl Core {
                     got: 0,
                 });
             }
-            Err(error) => self.fail_dial(peer, dial, &error.to_string(), more),
+            Err(error) => self.fail_dial(peer, dial, Missed::at(error), more),
         }
     }
 
     /// A call came to nothing.
-    fn fail_dial(&mut self, peer: u32, dial: usize, why: &str, more: &mut Vec<Action>) {
+    fn fail_dial(&mut self, peer: u32, dial: usize, missed: Missed, more: &mut Vec<Action>) {
+        let Missed { why, dropped } = missed;
         self.counters.failed += 1;
         let known = self.peer(peer);
         let dialing = &mut known.dialing;
@@ -103,7 +127,10 @@ impl Core {
             let comma = if dialing.told.is_empty() { "" } else { ", " };
             dialing.told += &format!("{comma}{address}: {why}");
         }
-        known.connect.fail(dial, clock::now_ns(), more);
+        match dropped {
+            true => known.connect.dropped(dial, clock::now_ns(), more),
+            false => known.connect.fail(dial, clock::now_ns(), more),
+        }
     }
 
     /// Something has happened to a call; says whether it led on.
@@ -112,14 +139,14 @@ impl Core {
         match self.go_on(peer, dial) {
             Ok(false) => return false,
             Ok(true) => self.peer(peer).connect.welcomed(dial, &mut actions),
-            Err(why) => self.fail_dial(peer, dial, &why, &mut actions),
+            Err(missed) => self.fail_dial(peer, dial, missed, &mut actions),
         }
         self.apply(peer, actions);
         true
     }
 
     /// Greets where the peer has accepted, and reads its answer; says whether that is a welcome.
-    fn go_on(&mut self, peer: u32, dial: usize) -> Result<bool, String> {
+    fn go_on(&mut self, peer: u32, dial: usize) -> Result<bool, Missed> {
         let (me, pass, epoll) = (
             self.domain.me,
             self.domain.pass.clone(),
@@ -130,22 +157,22 @@ impl Core {
             return Ok(false);
         };
         let Some(hello) = call.hello else {
-            call.socket.take_error().map_err(|e| e.to_string())?;
-            let nonce = draw_nonce().ok_or("there are no random numbers")?;
+            call.socket.take_error().map_err(Missed::at)?;
+            let nonce = draw_nonce().ok_or_else(|| Missed::at("there are no random numbers"))?;
             let hello = pass.hello(me, peer, nonce);
             let Moved::Bytes(HELLO) = call.socket.write(&hello) else {
-                return Err("the greeting could not be sent".to_owned());
+                return Err(Missed::dropped("the greeting could not be sent"));
             };
             call.hello = Some(hello);
             let watched = epoll.change(call.socket.fd(), dial_token(peer, dial), false);
-            watched.map_err(|e| e.to_string())?;
+            watched.map_err(Missed::at)?;
             return Ok(false);
         };
         match call.socket.read(&mut call.welcome[call.got..]) {
             Moved::Bytes(bytes) => call.got += bytes,
             Moved::Later => {}
-            Moved::Ended(None) => return Err("who answers there hangs up".to_owned()),
-            Moved::Ended(Some(error)) => return Err(error.to_string()),
+            Moved::Ended(None) => return Err(Missed::dropped("who answers there hangs up")),
+            Moved::Ended(Some(error)) => return Err(Missed::dropped(error)),
         }
         if call.got < WELCOME {
             return Ok(false);
@@ -153,7 +180,7 @@ impl Core {
         let said = pass.read_welcome(&hello, &call.welcome);
         match said == Some(Said { from: peer, to: me }) {
             true => Ok(true),
-            false => Err("who answers there is not of this job".to_owned()),
+            false => Err(Missed::at("who answers there is not of this job")),
         }
     }
 

@@ -2,12 +2,14 @@
 //! or whose other end is silent, means that the node is gone with all its ranks, and has the job ended. An engine may
 //! take no notice of that, and a rank that waits for one of them may never have had a connection to it.
 //!
-//! Who listens says a nonce, who connects proves that it is of the job: a keyed hash (BLAKE3) under the job's secret.
+//! Who listens says a nonce, who connects proves that it is of the job, and so does who listens in its answer: keyed
+//! hashes (BLAKE3) under the job's secret.
 
 use super::card::SECRET_BYTES;
 use super::watch::{end_job, poll_in, wait_a_second};
 use crate::engine::Aborter;
 use crate::job::Job;
+use crate::network::interfaces::list_addresses;
 use crate::network::ports::set_option;
 use crate::network::random::draw_random;
 use crate::network::{self, NetworkCard, Reach};
@@ -16,7 +18,7 @@ use fastpath_base::config::Config;
 use fastpath_base::sync::{Ordering, StaticBool};
 use fastpath_base::thread::without_signals;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,6 +33,8 @@ const BYE: u8 = b'B';
 const LIMIT: Duration = Duration::from_secs(5);
 /// How long the leaders of all nodes may be apart in `MPI_Init`.
 const TOGETHER: Duration = Duration::from_secs(20);
+/// Between two tries to accept a caller.
+const AGAIN: Duration = Duration::from_millis(5);
 /// Seconds of silence until a connection is tried, between two such tries, and how many of them.
 const KEEPALIVE: [i32; 3] = [10, 2, 3];
 
@@ -140,7 +144,12 @@ pub fn list_watches(
 /// Reaches the leader of a node, by the first of its addresses that answers as it must.
 fn connect(pass: &Pass, card: &NetworkCard, own: u32, node: u32) -> io::Result<TcpStream> {
     let mut refused = io::Error::other("it has no address");
-    for &address in &card.addresses {
+    // Addresses that this host has too (a bridge of containers, say) lead to itself: they come last.
+    let own_addresses = list_addresses().unwrap_or_default();
+    let is_own = |address: &IpAddr| own_addresses.iter().any(|other| other.address == *address);
+    let mut addresses = card.addresses.clone();
+    addresses.sort_by_key(is_own);
+    for address in addresses {
         let reached = TcpStream::connect_timeout(&SocketAddr::new(address, card.port), LIMIT);
         match reached.and_then(|stream| prove(pass, stream, own, node)) {
             Ok(stream) => return Ok(stream),
@@ -161,6 +170,11 @@ fn prove(pass: &Pass, mut stream: TcpStream, own: u32, node: u32) -> io::Result<
     let mut proof = own.to_le_bytes().to_vec();
     proof.extend_from_slice(make_tag(pass, nonce, own, node).as_bytes());
     super::channel::send_all(stream.as_fd(), &proof)?;
+    let mut answer = [0; blake3::OUT_LEN];
+    stream.read_exact(&mut answer)?;
+    if make_tag(pass, nonce, node, own) != answer {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
     stream.set_read_timeout(None)?;
     Ok(stream)
 }
@@ -173,6 +187,8 @@ fn accept(pass: &Pass, listener: &TcpListener, before: u32, own: u32) -> Option<
         poll_in(listener.as_raw_fd(), left.as_millis() as i32);
         // Nobody has come, or one who has gone again.
         let Ok((stream, _)) = listener.accept() else {
+            // Where there are no descriptors left, the caller stays there.
+            std::thread::park_timeout(AGAIN);
             continue;
         };
         let blocks = stream.set_nonblocking(false);
@@ -196,7 +212,12 @@ fn check(pass: &Pass, mut stream: &TcpStream, before: u32, own: u32) -> io::Resu
     let (from, tag) = proof.split_at(4);
     let tag: [u8; blake3::OUT_LEN] = tag.try_into().unwrap_or([0; blake3::OUT_LEN]);
     // Compared in a time that does not depend on where they differ.
-    Ok(from == before.to_le_bytes() && make_tag(pass, &nonce, before, own) == tag)
+    let is_it = from == before.to_le_bytes() && make_tag(pass, &nonce, before, own) == tag;
+    if is_it {
+        let answer = make_tag(pass, &nonce, own, before);
+        super::channel::send_all(stream.as_fd(), answer.as_bytes())?;
+    }
+    Ok(is_it)
 }
 
 fn make_tag(pass: &Pass, nonce: &[u8], from: u32, to: u32) -> blake3::Hash {
@@ -285,12 +306,8 @@ mod tests {
             drop(TcpStream::connect(address).unwrap());
             let mut garbage = TcpStream::connect(address).unwrap();
             garbage.write_all(&[7; 100]).unwrap();
-            let is_closed = |stream: TcpStream| {
-                let mut stream = stream;
-                matches!(stream.read(&mut [0; 64]), Ok(0) | Err(_))
-            };
-            assert!(is_closed(connect(&other, &card, 2, 0).unwrap()));
-            assert!(is_closed(connect(&pass, &card, 1, 0).unwrap()));
+            assert!(connect(&other, &card, 2, 0).is_err());
+            assert!(connect(&pass, &card, 1, 0).is_err());
             let mut good = connect(&pass, &card, 2, 0).unwrap();
             let mut taken = accepted.join().unwrap().unwrap();
             taken.write_all(&[BYE]).unwrap();

@@ -331,3 +331,17 @@ fn lower_rank__whose_calls_are_not_answered_takes_the_peers() {
     assert_eq!(pair.sides[1].uses, Some((1, 0)));
     assert!(pair.now_ns < HELD_NS + 100_000_000);
 }
+
+#[test]
+fn call__that_is_dropped_is_made_again_a_few_times() {
+    let (mut connect, mut out) = (Connect::new(true), Vec::new());
+    connect.want(1, 0, &mut out);
+    for _ in 0..AGAIN_MOST {
+        out.clear();
+        connect.dropped(0, 0, &mut out);
+        assert_eq!(out, [Action::Dial(0)]);
+    }
+    out.clear();
+    connect.dropped(0, 0, &mut out);
+    assert_eq!(out, [Action::Fail]);
+}
