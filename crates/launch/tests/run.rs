@@ -363,7 +363,11 @@ fn mistakes__are_one_clear_line() {
         (&["/no/such/program"], 127, "/no/such/program"),
         (&["/etc"], 126, "folder"),
         (&["/etc/passwd"], 126, "not executable"),
-        (&["-n", "2", "--host", "elsewhere", "true"], 2, "elsewhere"),
+        (
+            &["--host", "far", "--engine", "none", "true"],
+            1,
+            "--engine",
+        ),
         (
             &["-genv", "FASTPATH_WAIT", "spni", "true"],
             2,

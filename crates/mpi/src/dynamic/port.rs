@@ -219,7 +219,8 @@ fn claim(p: &Process, job: &Job, port: Port, caller: u32, comm: &Comm, name: &st
     };
     if !job.is_node_peer(port.rank as usize) {
         let text = format!(
-            "the port {name} is of a rank on another host: ranks of one host alone can be connected yet"
+            "the port {name} is of a rank on another host: ranks of one host alone can be \
+             connected yet"
         );
         return Err(Error::new(MPI_ERR_PORT, text));
     }
