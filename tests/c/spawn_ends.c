@@ -24,7 +24,7 @@ int main(int argc, char **argv)
         MPI_Comm_disconnect(&parent);
         if (strcmp(how, "outlives") == 0) {
             /* Its parents are gone when their processes are. */
-            while (access(argv[2], F_OK) != 0)
+            while (kill(atoi(argv[2]), 0) == 0)
                 usleep(1000);
             printf("child %d is done\n", rank);
         }
@@ -36,7 +36,9 @@ int main(int argc, char **argv)
         MPI_Open_port(MPI_INFO_NULL, name);
         MPI_Comm_accept(name, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter);
     }
-    char *words[] = {(char *)how, argc > 2 ? argv[2] : NULL, NULL};
+    char own[16];
+    snprintf(own, sizeof own, "%d", getpid());
+    char *words[] = {(char *)how, own, NULL};
     const char *program = strcmp(how, "silent") == 0 ? "/bin/true" : argv[0];
     MPI_Comm_spawn(program, words, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, MPI_ERRCODES_IGNORE);
     if (strcmp(how, "outlives") == 0 || strcmp(how, "leaves") == 0)
