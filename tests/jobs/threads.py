@@ -9,7 +9,7 @@ import time
 from jobs.killed import WAYS, _kill, _rank_of, _repeat
 
 # More ways to wait and to send, each of which moves where threads meet.
-STRESSED = [*WAYS, {"FASTPATH_WAIT": "spin"}, {"FASTPATH_DISABLE": "drain,crowd"}, {"FASTPATH_UNEXPECTED_MAX": "64K"},
+STRESSED = [*WAYS, {"FASTPATH_WAIT": "spin"}, {"FASTPATH_DISABLE": "drain,oversubscription"}, {"FASTPATH_UNEXPECTED_MAX": "64K"},
             {"FASTPATH_DISABLE": "prefetch,demote,pause,adapt"}, {"FASTPATH_WORKERS": "several"},
             {"FASTPATH_WORKERS": "several", "FASTPATH_WAIT": "sleep"},
             {"FASTPATH_WORKERS": "several", "FASTPATH_DISABLE": "sendi,recvi"}]
