@@ -3,6 +3,7 @@
 
 use super::{null_result, read_array, read_bytes, read_text, store, store_text};
 use core::ffi::{c_char, c_int};
+use fastpath_mpi::comm::Comm;
 use fastpath_mpi::consts::*;
 use fastpath_mpi::dynamic::{self, Asked, Outcome};
 use fastpath_mpi::info::find_hints;
@@ -180,6 +181,34 @@ pub unsafe fn close_port(p: &Process, port_name: *const c_char) -> Result<()> {
     dynamic::close(p, &unsafe { read_port(port_name) }?)
 }
 
+/// The port that the root names.
+///
+/// # Safety
+/// `port_name` is null or a string.
+unsafe fn read_root_port(p: &Process, port_name: *const c_char, info: usize) -> Result<String> {
+    find_hints(p, info)?;
+    // SAFETY: by the contract of this function.
+    unsafe { read_port(port_name) }
+}
+
+/// Makes an intercommunicator of a communicator.
+///
+/// # Safety
+/// `newcomm` is null or a variable.
+unsafe fn meet(
+    p: &Process,
+    comm: usize,
+    newcomm: *mut usize,
+    make: impl FnOnce(&Comm) -> Result<usize>,
+) -> Result<()> {
+    if newcomm.is_null() {
+        return Err(null_result());
+    }
+    let comm = p.comm(comm)?;
+    // SAFETY: by the contract of this function.
+    unsafe { store(newcomm, make(&comm)?) }
+}
+
 /// `MPI_Comm_accept`
 ///
 /// # Safety
@@ -192,17 +221,13 @@ pub unsafe fn comm_accept(
     comm: usize,
     newcomm: *mut usize,
 ) -> Result<()> {
-    if newcomm.is_null() {
-        return Err(null_result());
-    }
-    let comm = p.comm(comm)?;
-    let name = || {
-        find_hints(p, info)?;
-        // SAFETY: by the contract of this function; it is called at the root.
-        unsafe { read_port(port_name) }
-    };
     // SAFETY: by the contract of this function.
-    unsafe { store(newcomm, dynamic::accept(p, name, root, &comm)?) }
+    unsafe {
+        let name = || read_root_port(p, port_name, info);
+        meet(p, comm, newcomm, |comm| {
+            dynamic::accept(p, name, root, comm)
+        })
+    }
 }
 
 /// `MPI_Comm_connect`
@@ -217,17 +242,13 @@ pub unsafe fn comm_connect(
     comm: usize,
     newcomm: *mut usize,
 ) -> Result<()> {
-    if newcomm.is_null() {
-        return Err(null_result());
-    }
-    let comm = p.comm(comm)?;
-    let name = || {
-        find_hints(p, info)?;
-        // SAFETY: by the contract of this function; it is called at the root.
-        unsafe { read_port(port_name) }
-    };
     // SAFETY: by the contract of this function.
-    unsafe { store(newcomm, dynamic::connect(p, name, root, &comm)?) }
+    unsafe {
+        let name = || read_root_port(p, port_name, info);
+        meet(p, comm, newcomm, |comm| {
+            dynamic::connect(p, name, root, comm)
+        })
+    }
 }
 
 /// `MPI_Comm_join`

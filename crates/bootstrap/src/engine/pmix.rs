@@ -19,7 +19,7 @@ const VALUE_MOST: usize = 16 << 20;
 
 /// A rank's connection. The library has one for each process.
 pub struct Pmix {
-    library: &'static Library,
+    pmix: &'static Library,
     own: Proc,
     about: About,
     threads: usize,
@@ -53,7 +53,7 @@ impl Pmix {
         let threads = count_threads().saturating_sub(before);
         check(library, "PMIx_Init", status)?;
         let mut pmix = Pmix {
-            library,
+            pmix: library,
             own,
             about: About {
                 rank: own.rank as usize,
@@ -105,12 +105,10 @@ impl Pmix {
             },
         };
         // SAFETY: key and value live for the call, which copies them.
-        let status = unsafe { (self.library.put)(GLOBAL, name.as_ptr(), &mut value) };
-        check(self.library, "PMIx_Put", status)?;
+        let status = unsafe { (self.pmix.put)(GLOBAL, name.as_ptr(), &mut value) };
+        check(self.pmix, "PMIx_Put", status)?;
         // SAFETY: no argument.
-        check(self.library, "PMIx_Commit", unsafe {
-            (self.library.commit)()
-        })
+        check(self.pmix, "PMIx_Commit", unsafe { (self.pmix.commit)() })
     }
 
     /// As [`super::Engine::fence`]. What was put comes with it to every node.
@@ -120,8 +118,8 @@ impl Pmix {
     pub fn fence(&mut self) -> Result<(), EngineError> {
         let collect = Info::flag("pmix.collect");
         // SAFETY: no list of processes means all; the information lives for the call.
-        let status = unsafe { (self.library.fence)(std::ptr::null(), 0, &collect, 1) };
-        check(self.library, "PMIx_Fence", status)
+        let status = unsafe { (self.pmix.fence)(std::ptr::null(), 0, &collect, 1) };
+        check(self.pmix, "PMIx_Fence", status)
     }
 
     /// As [`super::Engine::get`].
@@ -179,19 +177,18 @@ impl Pmix {
     ) -> Result<Option<T>, EngineError> {
         let mut value: *mut Value = std::ptr::null_mut();
         // SAFETY: process, key and the place for the answer live for the call.
-        let status =
-            unsafe { (self.library.get)(of, key.as_ptr(), std::ptr::null(), 0, &mut value) };
+        let status = unsafe { (self.pmix.get)(of, key.as_ptr(), std::ptr::null(), 0, &mut value) };
         if status == NOT_FOUND {
             return Ok(None);
         }
-        check(self.library, "PMIx_Get", status)?;
+        check(self.pmix, "PMIx_Get", status)?;
         if value.is_null() {
             return Ok(None);
         }
         // SAFETY: a value that the library has made for this call, on C's heap; it is read before it is given back.
         let found = unsafe {
             let found = read(&*value);
-            (self.library.value_destruct)(value);
+            (self.pmix.value_destruct)(value);
             libc::free(value.cast());
             found
         };
@@ -200,9 +197,7 @@ impl Pmix {
 
     /// As [`super::Engine::aborter`].
     pub fn aborter(&self) -> Aborter {
-        Aborter {
-            library: self.library,
-        }
+        Aborter { pmix: self.pmix }
     }
 
     /// As [`super::Engine::finalize`].
@@ -211,14 +206,14 @@ impl Pmix {
     /// As there.
     pub fn finalize(&mut self) -> Result<(), EngineError> {
         // SAFETY: no information.
-        let status = unsafe { (self.library.finalize)(std::ptr::null(), 0) };
-        check(self.library, "PMIx_Finalize", status)
+        let status = unsafe { (self.pmix.finalize)(std::ptr::null(), 0) };
+        check(self.pmix, "PMIx_Finalize", status)
     }
 }
 
 /// Ends the job; the library may be called from any thread.
 pub struct Aborter {
-    library: &'static Library,
+    pmix: &'static Library,
 }
 
 impl fmt::Debug for Aborter {
@@ -231,9 +226,7 @@ impl Aborter {
     /// As [`super::Aborter::abort`].
     pub fn abort(&self, code: i32) {
         // SAFETY: a text without end marks of its own, and no list of processes: all.
-        unsafe {
-            (self.library.abort)(code, c"Fastpath ends the job".as_ptr(), std::ptr::null(), 0)
-        };
+        unsafe { (self.pmix.abort)(code, c"Fastpath ends the job".as_ptr(), std::ptr::null(), 0) };
     }
 }
 
