@@ -140,7 +140,9 @@ impl Worker {
             wire::CANCEL => self.handle_cancel(peer, header),
             wire::CANCELLED => self.handle_cancelled(peer, header),
             wire::ADVICE => self.handle_advice(peer, header),
-            wire::REMOTE_PUT..=wire::REMOTE_FLUSHED => self.handle_remote(peer, header, data, len),
+            wire::REMOTE_PUT..=wire::REMOTE_FLUSHED | wire::REMOTE_ASK => {
+                self.handle_remote(peer, header, data, len)
+            }
             _ => self.violation(),
         }
         trace::record(Point::Handled, 0, 0, 0);

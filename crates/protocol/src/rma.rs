@@ -7,7 +7,7 @@
 //! | way | where | done at the peer |
 //! |---|---|---|
 //! | load-store | memory of the arena of a rank of this host; own memory | when the call returns |
-//! | kernel | any memory of a rank of this host (CMA) | when the call returns |
+//! | kernel | any memory of a rank of this host (CMA); a few bytes by its owner, while that is inside MPI ([`ask`]) | when the call returns |
 //! | adapter | registered memory, by a reliable connection: short, bcopy or zcopy by size | at a flush |
 //! | messages | anything else: active messages, which the owner carries out when it makes progress | at a flush |
 //!
@@ -15,6 +15,7 @@
 //! operation carries ([`Counters::queued`]). A flush completes all that was posted to a peer; atomics are carried out
 //! by a processor, whatever the lane (`docs/decisions/0015-atomics-are-done-by-processors.md`).
 
+mod ask;
 mod atomic;
 mod blocking;
 mod error;
@@ -29,6 +30,7 @@ mod reached;
 mod region;
 mod resolve;
 
+pub use ask::{SLOT_BYTES, SLOT_HEAD, SLOTS_BYTES, Slots};
 pub use error::RmaError;
 pub use fastpath_transport::remote::copy_mapped;
 pub use key::{PACKED_BYTES, PackedKey};

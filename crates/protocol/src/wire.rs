@@ -68,6 +68,9 @@ pub const CANCELLED: u8 = 19;
 /// The receiver says which way messages of a size should go.
 pub const ADVICE: u8 = 20;
 
+/// A peer asks for a small put or get that it has written into a slot (`rma::ask`).
+pub const REMOTE_ASK: u8 = 21;
+
 /// Whether a control message does nothing but complete an operation of its receiver: a program learns of it soon enough
 /// when it asks.
 pub fn only_completes(id: u8) -> bool {

@@ -3,6 +3,7 @@
 
 use super::store;
 use core::ffi::{c_int, c_void};
+use fastpath_mpi::hot::{INSIDE, OPEN, is_hidden};
 use fastpath_mpi::win::accumulate::{Side, Swap, Update, compare_and_swap as swap, update};
 use fastpath_mpi::win::transfer::{self, Sides};
 use fastpath_mpi::win::{hot, hot_atomics};
@@ -220,7 +221,7 @@ pub unsafe fn accumulate_quick(
         win,
     };
     // SAFETY: by the contract of this function.
-    unsafe { hot_atomics::try_accumulate(&sides, op) }
+    unsafe { hot_atomics::try_accumulate::<OPEN>(&sides, op) }
 }
 
 /// `MPI_Accumulate`
@@ -239,6 +240,20 @@ pub unsafe fn accumulate(
     op: usize,
     win: usize,
 ) -> Result<()> {
+    let sides = Sides {
+        origin: origin_addr.cast_mut().cast(),
+        count: origin_count,
+        datatype: origin_datatype,
+        rank: target_rank,
+        disp: target_disp,
+        target_count,
+        target_datatype,
+        win,
+    };
+    // SAFETY: by the contract of this function.
+    if is_hidden() && unsafe { hot_atomics::try_accumulate::<INSIDE>(&sides, op) } {
+        return Ok(());
+    }
     let asked = Update {
         origin: side(origin_addr, origin_count, origin_datatype),
         result: None,
@@ -315,7 +330,7 @@ pub unsafe fn get_accumulate_quick(
     };
     let result = (result_addr.cast(), result_count, result_datatype);
     // SAFETY: by the contract of this function.
-    unsafe { hot_atomics::try_get_accumulate(&sides, result, op) }
+    unsafe { hot_atomics::try_get_accumulate::<OPEN>(&sides, result, op) }
 }
 
 /// `MPI_Get_accumulate`
@@ -337,6 +352,21 @@ pub unsafe fn get_accumulate(
     op: usize,
     win: usize,
 ) -> Result<()> {
+    let sides = Sides {
+        origin: origin_addr.cast_mut().cast(),
+        count: origin_count,
+        datatype: origin_datatype,
+        rank: target_rank,
+        disp: target_disp,
+        target_count,
+        target_datatype,
+        win,
+    };
+    let result = (result_addr.cast(), result_count, result_datatype);
+    // SAFETY: by the contract of this function.
+    if is_hidden() && unsafe { hot_atomics::try_get_accumulate::<INSIDE>(&sides, result, op) } {
+        return Ok(());
+    }
     let asked = Update {
         origin: side(origin_addr, origin_count, origin_datatype),
         result: Some(side(result_addr, result_count, result_datatype)),
@@ -400,9 +430,9 @@ pub unsafe fn fetch_and_op_quick(
     win: usize,
 ) -> bool {
     let place = (target_rank, target_disp);
-    let (origin, result) = (origin_addr.cast(), result_addr.cast());
+    let buffers = (origin_addr.cast(), result_addr.cast());
     // SAFETY: by the contract of this function.
-    unsafe { hot_atomics::try_fetch_and_op(origin, result, datatype, place, op, win) }
+    unsafe { hot_atomics::try_fetch_and_op::<OPEN>(buffers, datatype, place, op, win) }
 }
 
 /// `MPI_Fetch_and_op`
@@ -419,6 +449,16 @@ pub unsafe fn fetch_and_op(
     op: usize,
     win: usize,
 ) -> Result<()> {
+    let (place, buffers) = (
+        (target_rank, target_disp),
+        (origin_addr.cast(), result_addr.cast()),
+    );
+    // SAFETY: by the contract of this function.
+    let done = is_hidden()
+        && unsafe { hot_atomics::try_fetch_and_op::<INSIDE>(buffers, datatype, place, op, win) };
+    if done {
+        return Ok(());
+    }
     let asked = Update {
         origin: side(origin_addr, 1, datatype),
         result: Some(side(result_addr, 1, datatype)),
@@ -449,7 +489,14 @@ pub unsafe fn compare_and_swap_quick(
 ) -> bool {
     let buffers = (origin_addr.cast(), compare_addr.cast(), result_addr.cast());
     // SAFETY: by the contract of this function.
-    unsafe { hot_atomics::try_compare_and_swap(buffers, datatype, (target_rank, target_disp), win) }
+    unsafe {
+        hot_atomics::try_compare_and_swap::<OPEN>(
+            buffers,
+            datatype,
+            (target_rank, target_disp),
+            win,
+        )
+    }
 }
 
 /// `MPI_Compare_and_swap`
@@ -466,6 +513,16 @@ pub unsafe fn compare_and_swap(
     target_disp: isize,
     win: usize,
 ) -> Result<()> {
+    let (place, buffers) = (
+        (target_rank, target_disp),
+        (origin_addr.cast(), compare_addr.cast(), result_addr.cast()),
+    );
+    // SAFETY: by the contract of this function.
+    let done = is_hidden()
+        && unsafe { hot_atomics::try_compare_and_swap::<INSIDE>(buffers, datatype, place, win) };
+    if done {
+        return Ok(());
+    }
     let asked = Swap {
         origin: origin_addr.cast(),
         compare: compare_addr.cast(),

@@ -3,6 +3,7 @@
 
 use super::store;
 use core::ffi::c_int;
+use fastpath_mpi::hot::{INSIDE, OPEN, is_hidden};
 use fastpath_mpi::win::{exposure, fence, hot, lock};
 use fastpath_mpi::{Process, Result};
 
@@ -77,16 +78,22 @@ pub fn win_unlock_all(p: &Process, win: usize) -> Result<()> {
 /// None of its own.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn win_flush_quick(rank: c_int, win: usize) -> bool {
-    hot::try_flush(rank, win)
+    hot::try_flush::<OPEN>(rank, win)
 }
 
 /// `MPI_Win_flush`
 pub fn win_flush(p: &Process, rank: c_int, win: usize) -> Result<()> {
+    if is_hidden() && hot::try_flush::<INSIDE>(rank, win) {
+        return Ok(());
+    }
     lock::flush(p, &*p.win(win)?, rank, false)
 }
 
 /// `MPI_Win_flush_local`: as [`win_flush`], which is as fast where memory is reached.
 pub fn win_flush_local(p: &Process, rank: c_int, win: usize) -> Result<()> {
+    if is_hidden() && hot::try_flush::<INSIDE>(rank, win) {
+        return Ok(());
+    }
     lock::flush(p, &*p.win(win)?, rank, true)
 }
 

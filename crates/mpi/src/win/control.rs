@@ -9,6 +9,7 @@
 //! | 128 | how many epochs by `MPI_Win_start` have ended here |
 //! | 192 | for each ticket of the lock, modulo their number, the rank of who waits with it plus 1 |
 //! | behind | for each rank, how many epochs it has posted for this one |
+//! | behind, from a multiple of 64 on | slots for small operations on memory that is not mapped, where there may be such memory |
 #![allow(unsafe_code)]
 
 use super::window::Window;
@@ -57,6 +58,11 @@ pub(super) fn posts_of(ranks: u32, rank: u32) -> u64 {
 /// Bytes of one rank's words.
 pub(super) fn bytes(ranks: u32) -> usize {
     posts_of(ranks, ranks) as usize
+}
+
+/// Where the slots begin.
+pub(super) fn slots_at(ranks: u32) -> usize {
+    bytes(ranks).next_multiple_of(64)
 }
 
 /// The words of one rank.

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::memory::find_alignment;
 use crate::process::{Process, out_of_handles};
 use fastpath_protocol::Worker;
-use fastpath_protocol::rma::PackedKey;
+use fastpath_protocol::rma::{PackedKey, SLOT_BYTES, SLOT_HEAD, SLOTS_BYTES};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -336,10 +336,17 @@ unsafe fn take_memory(
 ) -> Result<Taken> {
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
     let worker = unsafe { &mut *p.worker()? };
-    let bytes = control::bytes(comm.size());
+    let slots_at = control::slots_at(comm.size());
+    let mapped = matches!(wanted.flavor, Flavor::Allocate | Flavor::Shared);
+    let bytes = slots_at + if mapped { 0 } else { SLOTS_BYTES };
     let control = allocate(worker, own, bytes, 64)?;
-    // SAFETY: just taken.
-    unsafe { control.write_bytes(0, bytes) };
+    // SAFETY: just taken. Of a slot nothing but its head is touched.
+    unsafe {
+        control.write_bytes(0, slots_at);
+        for slot in (slots_at..bytes).step_by(SLOT_BYTES) {
+            control.add(slot).write_bytes(0, SLOT_HEAD);
+        }
+    }
     let (base, len) = match wanted.flavor {
         Flavor::Create => (wanted.base, wanted.size as usize),
         Flavor::Dynamic => {

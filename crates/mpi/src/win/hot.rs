@@ -1,13 +1,13 @@
 //! What the immediate path of one-sided operations reads: a line per window, four words per rank of it.
 //!
-//! A window's entry is found by the low bits of its handle, and its key must equal the handle, as with communicators
-//! ([`crate::hot`]). A rank's entry has a size other than 0 only while an epoch gives access to it and its memory is
+//! A window's entry is found by the low bits of its handle, and its key must be that of the handle, as with communicators
+//! ([`crate::hot`]): at `MPI_THREAD_MULTIPLE` another one, which calls look for when they have the lock. A rank's entry has a size other than 0 only while an epoch gives access to it and its memory is
 //! reached by load and store: so the check of the bounds is that of the epoch too, and whatever does not fit takes the
 //! ordinary path, which says what is wrong.
 #![allow(unsafe_code)]
 
 use super::window::Window;
-use crate::hot;
+use crate::hot::{self, INSIDE, OPEN};
 use crate::process::Process;
 use fastpath_base::copy::{COPY_SMALL_MAX, copy, copy_small};
 use fastpath_base::sync::{AtomicU64, Ordering, fence};
@@ -49,7 +49,7 @@ impl HotPeer {
 /// A window.
 #[repr(C, align(32))]
 struct HotWin {
-    /// Its handle; 0 where the ordinary path has to look.
+    /// `hot::key` of its handle; 0 where the ordinary path has to look.
     key: Cell<u64>,
     peers: Cell<*const Cell<HotPeer>>,
     /// The lock of accumulates of each rank that is shown.
@@ -61,7 +61,8 @@ struct HotWin {
 
 struct Table(UnsafeCell<[HotWin; ENTRIES]>);
 
-// SAFETY: written inside MPI calls of the only thread; where there may be several, all keys are 0.
+// SAFETY: read and written inside MPI calls of the only thread; where there may be several, the keys hide from calls that
+// do not have the lock.
 unsafe impl Sync for Table {}
 
 static WINDOWS: Table = Table(UnsafeCell::new(
@@ -84,9 +85,9 @@ fn window(handle: usize) -> &'static HotWin {
 
 /// The entry of a rank that the immediate path reaches.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Put
-fn peer(win: usize, rank: i32) -> Option<*mut HotPeer> {
+fn peer<const WAY: u8>(win: usize, rank: i32) -> Option<*mut HotPeer> {
     let window = window(win);
-    if window.key.get() != win as u64 || rank as u32 >= window.size.get() {
+    if window.key.get() != hot::key::<WAY>(win) || rank as u32 >= window.size.get() {
         return None;
     }
     // SAFETY: the table has an entry for each rank, and lives as long as the key is there.
@@ -135,7 +136,7 @@ pub struct Sides {
 #[inline(always)] // `fastpath bench instructions` counts MPI_Put and MPI_Get
 pub unsafe fn try_move<const PUTS: bool>(sides: Sides) -> bool {
     // SAFETY: the caller's.
-    unsafe { move_now::<PUTS, false>(&sides) }
+    unsafe { move_now::<PUTS, OPEN, false>(&sides) }
 }
 
 /// The same of any number of bytes, for a call that is inside MPI.
@@ -145,14 +146,19 @@ pub unsafe fn try_move<const PUTS: bool>(sides: Sides) -> bool {
 #[inline(never)]
 pub(super) unsafe fn try_move_long<const PUTS: bool>(sides: &Sides) -> bool {
     // SAFETY: the caller's.
-    unsafe { move_now::<PUTS, true>(sides) }
+    unsafe {
+        match hot::is_hidden() {
+            false => move_now::<PUTS, OPEN, true>(sides),
+            true => move_now::<PUTS, INSIDE, true>(sides),
+        }
+    }
 }
 
 /// # Safety
 /// As [`try_move`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Put and MPI_Get
-unsafe fn move_now<const PUTS: bool, const LONG: bool>(sides: &Sides) -> bool {
-    let Some(peer) = peer(sides.win, sides.rank) else {
+unsafe fn move_now<const PUTS: bool, const WAY: u8, const LONG: bool>(sides: &Sides) -> bool {
+    let Some(peer) = peer::<WAY>(sides.win, sides.rank) else {
         return false;
     };
     let datatype = in_one_register(ptr::from_ref(hot::datatype(sides.datatype)).cast_mut());
@@ -208,8 +214,8 @@ unsafe fn move_now<const PUTS: bool, const LONG: bool>(sides: &Sides) -> bool {
 
 /// Completes operations to a rank that is reached by load and store, or does nothing.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Win_flush
-pub fn try_flush(rank: i32, win: usize) -> bool {
-    let Some(peer) = peer(win, rank) else {
+pub fn try_flush<const WAY: u8>(rank: i32, win: usize) -> bool {
+    let Some(peer) = peer::<WAY>(win, rank) else {
         return false;
     };
     let window = window(win);
@@ -239,8 +245,8 @@ pub(super) struct Place {
 
 /// Finds `bytes`, 1 to 2^62, at a displacement of a rank that is shown.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
-pub(super) fn find(win: usize, rank: i32, disp: isize, bytes: u64) -> Option<Place> {
-    let peer = peer(win, rank)?;
+pub(super) fn find<const WAY: u8>(win: usize, rank: i32, disp: isize, bytes: u64) -> Option<Place> {
+    let peer = peer::<WAY>(win, rank)?;
     // SAFETY: as in `move_now`.
     let (base, size, unit, limit) =
         unsafe { ((*peer).base, (*peer).size, (*peer).unit, (*peer).limit) };
@@ -268,8 +274,11 @@ impl Process {
             allowed.datatype && allowed.send && allowed.recv && !allowed.traced
         });
         let entry = window(handle);
-        if allowed && !self.lock.is_enabled() && entry.key.get() == 0 {
-            entry.key.set(handle as u64);
+        if allowed && entry.key.get() == 0 {
+            entry.key.set(match self.lock.is_enabled() {
+                false => hot::key::<OPEN>(handle),
+                true => hot::key::<INSIDE>(handle),
+            });
             entry.peers.set(shown.hot.as_ptr());
             entry.locks.set(shown.locks.as_ptr());
             entry.size.set(shown.size());
@@ -279,7 +288,8 @@ impl Process {
     /// Takes a window out of the immediate path, before it is freed.
     pub(super) fn hot_win_clear(&self, handle: usize) {
         let entry = window(handle);
-        if entry.key.get() == handle as u64 {
+        let own = [hot::key::<OPEN>(handle), hot::key::<INSIDE>(handle)];
+        if own.contains(&entry.key.get()) {
             entry.key.set(0);
         }
     }

@@ -46,9 +46,8 @@ fn word_of(datatype: usize) -> Option<u64> {
 /// # Safety
 /// The buffers have an element of the datatype each.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
-pub unsafe fn try_fetch_and_op(
-    origin: *const u8,
-    result: *mut u8,
+pub unsafe fn try_fetch_and_op<const WAY: u8>(
+    (origin, result): (*const u8, *mut u8),
     datatype: usize,
     (rank, disp): (i32, isize),
     op: usize,
@@ -57,7 +56,7 @@ pub unsafe fn try_fetch_and_op(
     let Some(bytes) = word_of(datatype).filter(|_| !origin.is_null() && !result.is_null()) else {
         return false;
     };
-    let Some(Place { target, lock }) = find(win, rank, disp, bytes) else {
+    let Some(Place { target, lock }) = find::<WAY>(win, rank, disp, bytes) else {
         return false;
     };
     let Some(kernel) = cache::find(op, datatype) else {
@@ -95,7 +94,7 @@ struct Elements {
 
 /// Those of an accumulate, with the window's lock held, or nothing.
 #[inline(always)] // as `try_accumulate`
-fn find_elements(sides: &Sides, op: usize) -> Option<Elements> {
+fn find_elements<const WAY: u8>(sides: &Sides, op: usize) -> Option<Elements> {
     let datatype = hot::datatype(sides.datatype);
     let plain = datatype.key == sides.datatype as u64
         && sides.datatype == sides.target_datatype
@@ -106,7 +105,7 @@ fn find_elements(sides: &Sides, op: usize) -> Option<Elements> {
         return None;
     }
     let bytes = sides.count as u64 * datatype.size;
-    let Place { target, lock } = find(sides.win, sides.rank, sides.disp, bytes)?;
+    let Place { target, lock } = find::<WAY>(sides.win, sides.rank, sides.disp, bytes)?;
     Some(Elements {
         target,
         bytes: bytes as usize,
@@ -120,8 +119,8 @@ fn find_elements(sides: &Sides, op: usize) -> Option<Elements> {
 /// # Safety
 /// The buffer is readable as count and datatype say.
 #[inline(always)] // `fastpath bench atomics --level mpi` measures it
-pub unsafe fn try_accumulate(sides: &Sides, op: usize) -> bool {
-    let Some(elements) = find_elements(sides, op) else {
+pub unsafe fn try_accumulate<const WAY: u8>(sides: &Sides, op: usize) -> bool {
+    let Some(elements) = find_elements::<WAY>(sides, op) else {
         return false;
     };
     // SAFETY: as in `try_fetch_and_op`.
@@ -134,7 +133,7 @@ pub unsafe fn try_accumulate(sides: &Sides, op: usize) -> bool {
 /// # Safety
 /// As [`try_accumulate`]; the result is writable for as many elements.
 #[inline(always)] // as `try_accumulate`
-pub unsafe fn try_get_accumulate(
+pub unsafe fn try_get_accumulate<const WAY: u8>(
     sides: &Sides,
     (result, result_count, result_datatype): (*mut u8, i64, usize),
     op: usize,
@@ -143,7 +142,7 @@ pub unsafe fn try_get_accumulate(
     if !plain || result.is_null() {
         return false;
     }
-    let Some(elements) = find_elements(sides, op) else {
+    let Some(elements) = find_elements::<WAY>(sides, op) else {
         return false;
     };
     // SAFETY: as in `try_fetch_and_op`.
@@ -172,7 +171,7 @@ pub(super) fn note_compared(datatype: usize) {
 /// # Safety
 /// The buffers have an element of the datatype each.
 #[inline(always)] // `fastpath bench atomics --level mpi` measures it
-pub unsafe fn try_compare_and_swap(
+pub unsafe fn try_compare_and_swap<const WAY: u8>(
     (origin, compare, result): (*const u8, *const u8, *mut u8),
     datatype: usize,
     (rank, disp): (i32, isize),
@@ -184,7 +183,7 @@ pub unsafe fn try_compare_and_swap(
     let Some(bytes) = word_of(datatype).filter(|_| is_known && !any_null) else {
         return false;
     };
-    let Some(Place { target, lock }) = find(win, rank, disp, bytes) else {
+    let Some(Place { target, lock }) = find::<WAY>(win, rank, disp, bytes) else {
         return false;
     };
     let Some(_held) = Held::take(lock) else {

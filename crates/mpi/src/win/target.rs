@@ -13,7 +13,7 @@ use crate::process::Process;
 use fastpath_base::copy::copy;
 use fastpath_protocol::Worker;
 use fastpath_protocol::layout::Layout;
-use fastpath_protocol::rma::{Moved, RemoteKey, Way, copy_mapped};
+use fastpath_protocol::rma::{Moved, RemoteKey, Slots, Way, copy_mapped};
 use std::rc::Rc;
 
 /// Elements of one side of an operation.
@@ -126,6 +126,7 @@ pub(super) struct Target {
     /// Its address in this process; null where it is not reached by load and store.
     pub near: *mut u8,
     key: *mut RemoteKey,
+    slots: Option<Slots>,
     /// Its offset in the key's region.
     offset: i64,
     /// The byte as a person would count it: from the begin of the rank's part, or its address in a dynamic window.
@@ -154,6 +155,8 @@ pub(super) fn find(
                 false => near.wrapping_offset(low.wrapping_neg() as isize),
             },
             key,
+            // SAFETY: lives as long as the window.
+            slots: unsafe { (*window.reach(p, rank)?).slots },
             offset: (offset as i64).wrapping_sub(low),
             byte: disp as i64,
         });
@@ -176,6 +179,7 @@ pub(super) fn find(
         rank,
         near,
         key: key.map_or(std::ptr::null_mut(), |key| &raw mut *key),
+        slots: reached.slots,
         offset: (part.start as i64).wrapping_add(start),
         byte: start,
     })
@@ -245,9 +249,15 @@ impl Target {
         // SAFETY: the worker lives while MPI runs, the key as long as the window; the buffer by the caller.
         let moved = unsafe {
             let (worker, key): (&mut Worker, _) = (&mut *worker, &mut *self.key);
-            match PUTS {
-                true => worker.put_nbi(key, offset, local, len),
-                false => worker.get_nbi(key, offset, local, len),
+            let asked = match &self.slots {
+                Some(slots) => worker.ask_owner(key, slots, PUTS, (offset, local, len)),
+                None => Ok(false),
+            };
+            match (asked, PUTS) {
+                (Ok(true), _) => return Ok(()),
+                (Err(error), _) => Err(error),
+                (_, true) => worker.put_nbi(key, offset, local, len),
+                (_, false) => worker.get_nbi(key, offset, local, len),
             }
         };
         let moved = moved.map_err(|e| error::explain(window, self.rank, e))?;

@@ -15,7 +15,7 @@ use crate::group::Group;
 use crate::process::Process;
 use fastpath_base::sync::AtomicU64;
 use fastpath_protocol::Worker;
-use fastpath_protocol::rma::{PackedKey, RegionId, RemoteKey, Way};
+use fastpath_protocol::rma::{PackedKey, RegionId, RemoteKey, Slots, Way};
 use std::cell::{Cell, RefCell, UnsafeCell};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -45,6 +45,10 @@ impl Flavor {
         }
     }
 }
+
+/// How memory is reached that is not mapped.
+const SMALL_BY_OWNER: &str = "the kernel copies between the processes; up to 4 KiB the owner does \
+                              while it is inside MPI";
 
 /// A key that names nothing.
 pub(super) const NO_KEY: PackedKey = [0; size_of::<PackedKey>()];
@@ -76,6 +80,8 @@ pub(super) struct Reached {
     pub memory: Option<RemoteKey>,
     /// The words for synchronisation.
     pub control: Control,
+    /// Where its owner takes small operations on memory that is not mapped.
+    pub slots: Option<Slots>,
     /// What is attached there, of a dynamic window.
     pub attached: Attached,
 }
@@ -263,12 +269,14 @@ impl Window {
             return Err(error::refuse_part(self, rank));
         }
         let words = worker.region_address(&mut control).map_err(fail)?;
+        let slots = worker.find_slots(&control, control::slots_at(self.size()) as u32);
         let control = Control::new(control, words.unwrap_or(std::ptr::null_mut()));
         let (memory, base) = self.reach_memory(p, rank)?;
         let reached = Reached {
             base,
             memory,
             control,
+            slots,
             attached: Attached::default(),
         };
         // SAFETY: as in `reach`.
@@ -342,6 +350,9 @@ impl Window {
         let near = (Way::LoadStore.name(), Way::LoadStore.how());
         match &reached.memory {
             _ if !reached.base.is_null() => Some(near),
+            Some(key) if key.way() == Way::Kernel && reached.slots.is_some() => {
+                Some((key.way().name(), SMALL_BY_OWNER))
+            }
             Some(key) => Some((key.way().name(), key.way().how())),
             None => None,
         }

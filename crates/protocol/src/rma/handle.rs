@@ -25,6 +25,7 @@ impl Worker {
             wire::REMOTE_DATA => self.take_answer(peer, header, data, len),
             wire::REMOTE_FLUSH => self.serve_flush(peer, header),
             wire::REMOTE_FLUSHED => self.take_flushed(peer, header),
+            wire::REMOTE_ASK => self.serve_ask(header),
             _ => None,
         };
         self.counters.violations += u64::from(healthy.is_none());

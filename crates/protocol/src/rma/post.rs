@@ -224,7 +224,10 @@ impl Worker {
         if key.way == Way::Kernel {
             // SAFETY: the caller's.
             match unsafe { self.copy_by_kernel(key, &kind, offset, local, len) } {
-                Ok(()) => return Ok(Moved::Done),
+                Ok(()) => {
+                    key.asked.is_writable |= matches!(kind, Kind::Put);
+                    return Ok(Moved::Done);
+                }
                 Err(RemoteError::Unsupported) => {
                     (key.refused, key.way) = (true, Way::Messages);
                 }

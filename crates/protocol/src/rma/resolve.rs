@@ -1,5 +1,6 @@
 //! What a key is resolved to: lane and way, decided once and kept with it.
 
+use super::ask::Asked;
 use super::error::RmaError;
 use super::key::Described;
 use crate::worker::Worker;
@@ -78,6 +79,7 @@ pub struct RemoteKey {
     mapped: Option<MappedMemory>,
     /// The kernel has refused.
     pub(super) refused: bool,
+    pub(super) asked: Asked,
 }
 
 impl RemoteKey {
@@ -161,6 +163,7 @@ impl Worker {
             described,
             mapped: None,
             refused: false,
+            asked: Asked::default(),
         };
         self.resolve_key(&mut key)?;
         Ok(key)

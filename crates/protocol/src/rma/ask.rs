@@ -1,0 +1,300 @@
+//! Small puts and gets on memory that the kernel alone reaches, carried out by its owner while that is inside MPI.
+//!
+//! A message there and a flag back take a fraction of a call of the kernel. So the origin writes what it wants into a
+//! slot of memory that both map, tells the owner by a message without bytes, and waits for a moment. Where the owner has
+//! not begun by then it computes: the origin takes the slot back, and the kernel copies. So nothing depends on the
+//! owner's progress. After a wait in vain the next operations do not wait, twice as many each time.
+//!
+//! | state of a slot | what comes next, and by whom |
+//! |---|---|
+//! | `FREE` | `HELD`, by any origin |
+//! | `HELD` | `POSTED` or `FREE`, by the origin that has it |
+//! | `POSTED` | `SERVING`, by the owner; `HELD`, by the origin that takes it back |
+//! | `SERVING` | `DONE` or `REFUSED`, by the owner |
+//! | `DONE`, `REFUSED` | `FREE`, by the origin |
+#![allow(unsafe_code)]
+
+use super::error::RmaError::{self, PeerGone, Withdrawn};
+use super::resolve::{RemoteKey, Way};
+use crate::wire;
+use crate::worker::Worker;
+use fastpath_base::clock;
+use fastpath_base::copy::copy;
+use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering};
+use fastpath_bootstrap::segment::STATE_AWAKE;
+use fastpath_transport::{Header, Post};
+use std::cell::UnsafeCell;
+
+const FREE: u32 = 0;
+const HELD: u32 = 1;
+const POSTED: u32 = 2;
+const SERVING: u32 = 3;
+const DONE: u32 = 4;
+const REFUSED: u32 = 5;
+
+/// Most bytes of an operation.
+const BYTES_MOST: usize = 4096;
+/// Slots of one owner, which origins share by their ranks.
+const SLOTS: usize = 4;
+/// Bytes that an owner gives for its slots; their first [`SLOT_HEAD`] of each [`SLOT_BYTES`] must be 0 at first.
+pub const SLOTS_BYTES: usize = SLOTS * SLOT_BYTES;
+/// Bytes of a slot.
+pub const SLOT_BYTES: usize = size_of::<Slot>();
+/// Bytes of a slot before its data.
+pub const SLOT_HEAD: usize = 24;
+
+/// In [`Slot::asked`], beside the number of bytes: a put.
+const PUTS: u32 = 1 << 31;
+
+/// How long an origin waits for the owner to begin, in nanoseconds: less than a call of the kernel takes.
+const WAIT_NS: u64 = 1_000;
+/// Looks at the slot between two at other messages, and rounds of both between two at the clock.
+const LOOKS: u32 = 8;
+const ROUNDS: u32 = 8;
+/// Waits in vain that are counted: the next 2^this operations less one do not wait.
+const VAIN_MOST: u32 = 10;
+
+/// An operation that an origin asks the owner for.
+#[repr(C, align(64))]
+struct Slot {
+    state: AtomicU32,
+    /// Bytes, and [`PUTS`].
+    asked: AtomicU32,
+    region: AtomicU64,
+    offset: AtomicU64,
+    data: UnsafeCell<[u8; BYTES_MOST]>,
+}
+
+const _: () = assert!(std::mem::offset_of!(Slot, data) == SLOT_HEAD);
+
+/// The slots of an owner, as an origin uses them.
+#[derive(Debug, Clone, Copy)]
+pub struct Slots {
+    first: *const Slot,
+    /// Their region at the owner, and where they begin in it.
+    region: u64,
+    offset: u32,
+}
+
+/// Whether it was worth while to ask an owner.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Asked {
+    /// Waits in vain since the last that was not.
+    vain: u32,
+    /// Operations that do not wait.
+    skip: u32,
+    /// The kernel has written to the region: an owner would be killed by a put to memory that is read-only.
+    pub is_writable: bool,
+}
+
+impl Asked {
+    fn note(&mut self, served: bool) {
+        self.vain = match served {
+            true => 0,
+            false => (self.vain + 1).min(VAIN_MOST),
+        };
+        self.skip = (1 << self.vain) - 1;
+    }
+
+    /// Whether the next operation is one to wait with.
+    fn is_due(&mut self) -> bool {
+        let due = self.skip == 0;
+        self.skip = self.skip.saturating_sub(1);
+        due
+    }
+}
+
+impl Worker {
+    /// The slots that begin at `offset` of a region, which its owner has made for them; none where they are not mapped
+    /// or not all inside.
+    pub fn find_slots(&self, key: &RemoteKey, offset: u32) -> Option<Slots> {
+        let first = key.base.wrapping_add(offset as usize);
+        let fits = key.way == Way::LoadStore
+            && key.peer != self.rank
+            && key.holds(offset.into(), SLOTS_BYTES)
+            && first.addr().is_multiple_of(align_of::<Slot>());
+        fits.then_some(Slots {
+            first: first.cast_const().cast(),
+            region: key.described.region,
+            offset,
+        })
+    }
+
+    /// A put or a get of a few bytes, carried out by the owner when this returns true; else nothing was done.
+    ///
+    /// # Errors
+    /// `OutOfBounds`; `Withdrawn` where the owner does not expose the bytes; `PeerGone`.
+    ///
+    /// # Safety
+    /// `local` is readable, or of a get writable, for `len` bytes, and the slots are mapped: the key that they were
+    /// found with is still there.
+    pub unsafe fn ask_owner(
+        &mut self,
+        key: &mut RemoteKey,
+        slots: &Slots,
+        puts: bool,
+        (offset, local, len): (u64, *mut u8, usize),
+    ) -> Result<bool, RmaError> {
+        self.admit(key, offset, len)?;
+        let wants = key.way == Way::Kernel && (1..=BYTES_MOST).contains(&len);
+        if !wants || (puts && !key.asked.is_writable) || !key.asked.is_due() {
+            return Ok(false);
+        }
+        let peer = key.peer;
+        let page = self.job.rank_page(peer as usize);
+        let awake = page.is_some_and(|page| page.state.load(Ordering::Relaxed) == STATE_AWAKE);
+        if !awake || self.is_crowded() || self.connect(peer).is_err() {
+            return Ok(false);
+        }
+        let index = self.rank as usize % SLOTS;
+        // SAFETY: one of the slots, which are mapped.
+        let slot = unsafe { &*slots.first.add(index) };
+        // ORDERING: acquire: the origin that has left it free has taken its bytes; partner: `leave`.
+        let (seen, failed) = (Ordering::Acquire, Ordering::Relaxed);
+        if slot
+            .state
+            .compare_exchange(FREE, HELD, seen, failed)
+            .is_err()
+        {
+            return Ok(false);
+        }
+        let asked = len as u32 | if puts { PUTS } else { 0 };
+        slot.asked.store(asked, Ordering::Relaxed);
+        let region = key.described.region;
+        slot.region.store(region, Ordering::Relaxed);
+        slot.offset.store(offset, Ordering::Relaxed);
+        let data = slot.data.get().cast::<u8>();
+        if puts {
+            // SAFETY: the slot is this process's now and has room; `local` by the caller.
+            unsafe { copy(data, local, len) };
+        }
+        // ORDERING: release: the owner sees all of the slot; partner: `serve_ask`.
+        slot.state.store(POSTED, Ordering::Release);
+        let at = slots.offset + (index * SLOT_BYTES) as u32;
+        let post = self
+            .endpoint(peer)
+            .post_signal(Header::new(wire::REMOTE_ASK, at, slots.region));
+        let told = !matches!(post, Post::NoResource | Post::PeerGone);
+        let begun = told && self.await_owner(slot, peer);
+        let taken_back = |slot: &Slot| {
+            let changed = slot.state.compare_exchange(POSTED, HELD, failed, failed);
+            changed.is_ok()
+        };
+        key.asked.note(begun);
+        if !begun && taken_back(slot) {
+            leave(slot);
+            return Ok(false);
+        }
+        // The owner has begun: it has a few bytes to copy.
+        // ORDERING: acquire: its bytes are there; partner: the release in `serve_ask`.
+        while slot.state.load(Ordering::Acquire) == SERVING {
+            if self.peer_has_left(peer) {
+                return Err(PeerGone);
+            }
+        }
+        let done = slot.state.load(Ordering::Acquire) == DONE;
+        if done && !puts {
+            // SAFETY: as above.
+            unsafe { copy(local, data, len) };
+        }
+        leave(slot);
+        if done { Ok(true) } else { Err(Withdrawn) }
+    }
+
+    /// Waits for a moment; whether the owner has begun. What comes meanwhile is handled: the owner may ask this process.
+    fn await_owner(&mut self, slot: &Slot, peer: u32) -> bool {
+        let mut until = None;
+        loop {
+            for _ in 0..ROUNDS {
+                for _ in 0..LOOKS {
+                    if slot.state.load(Ordering::Relaxed) != POSTED {
+                        return true;
+                    }
+                }
+                self.progress_peer(peer);
+            }
+            let now = clock::now_ns();
+            if *until.get_or_insert(now + WAIT_NS) <= now {
+                return false;
+            }
+            self.progress();
+        }
+    }
+
+    /// A peer has asked this process for an operation, or has taken it back since.
+    pub(super) fn serve_ask(&mut self, header: Header) -> Option<()> {
+        let regions = &self.rma.regions;
+        let Some(at) = regions.locate(header.key, header.imm.into(), SLOT_BYTES as u64) else {
+            return Some(()); // the slots have gone meanwhile
+        };
+        if !at.addr().is_multiple_of(align_of::<Slot>()) {
+            return None;
+        }
+        // SAFETY: inside exposed memory, aligned; every field is atomic or of raw bytes, which others may write.
+        let slot = unsafe { &*at.cast_const().cast::<Slot>() };
+        // ORDERING: acquire: partner: the release of `POSTED`.
+        let (seen, failed) = (Ordering::Acquire, Ordering::Relaxed);
+        if slot
+            .state
+            .compare_exchange(POSTED, SERVING, seen, failed)
+            .is_err()
+        {
+            return Some(());
+        }
+        // Read once: the peer may still write them.
+        let asked = slot.asked.load(Ordering::Relaxed);
+        let (puts, len) = (asked & PUTS != 0, (asked & !PUTS) as usize);
+        let place = (
+            slot.region.load(Ordering::Relaxed),
+            slot.offset.load(Ordering::Relaxed),
+        );
+        let found = match len <= BYTES_MOST {
+            true => regions.locate(place.0, place.1, len as u64),
+            false => None,
+        };
+        let data = slot.data.get().cast::<u8>();
+        if let Some(memory) = found {
+            // SAFETY: inside exposed memory, which is there by its owner's promise, and of the slot's bytes.
+            unsafe {
+                match puts {
+                    true => copy(memory, data, len),
+                    false => copy(data, memory, len),
+                }
+            }
+        }
+        self.rma.counters.served += 1;
+        // ORDERING: release: partner: the acquire in `ask_owner`.
+        let end = if found.is_some() { DONE } else { REFUSED };
+        slot.state.store(end, Ordering::Release);
+        Some(())
+    }
+}
+
+/// The slot is for the next origin.
+fn leave(slot: &Slot) {
+    // ORDERING: release: partner: the acquire of the next origin.
+    slot.state.store(FREE, Ordering::Release);
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn waits__in_vain_make_the_next_operations_not_wait_twice_as_many_each_time() {
+        let mut asked = Asked::default();
+        let mut skipped = Vec::new();
+        for _ in 0..12 {
+            let mut count = 0;
+            while !asked.is_due() {
+                count += 1;
+            }
+            skipped.push(count);
+            asked.note(false);
+        }
+        assert_eq!(skipped, [0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1023, 1023]);
+        asked.note(true);
+        assert!(asked.is_due() && asked.is_due());
+    }
+}
