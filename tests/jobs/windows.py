@@ -10,11 +10,11 @@ ENDS = {
     "range": (48, ["MPI_Put", "rank 1 of 2", "MPI_ERR_RMA_RANGE", "4 bytes", "at byte 64", "rank 0 has 64 bytes", "ledger", "to do:"]),
     "epoch": (50, ["MPI_Put", "MPI_ERR_RMA_SYNC", "rank 0", "window ledger", "call MPI_Win_lock"]),
     "free": (50, ["MPI_Win_free", "MPI_ERR_RMA_SYNC", "holds a lock", "locked: 0", "call MPI_Win_unlock first"]),
-    "dies": (9, ["rank 0", "exit code 9"]),
+    "dies": (9, ["rank 0", "exit code 9", "while it held a lock of rank 0's window memory"]),
 }
 # What waits for ever, and what is said of it.
 HANGS = {
-    "held": ["MPI_Win_lock, peer 0, communicator of the window ledger", "deadlock: rank 0 waits for rank 1 (MPI_Recv",
+    "held": ["it holds a lock of rank 0's window memory", "MPI_Win_lock, peer 0, communicator of the window ledger", "deadlock: rank 0 waits for rank 1 (MPI_Recv",
              "which waits for rank 0 (MPI_Win_lock"],
     "post": ["MPI_Win_start, peer 0", "which waits for rank 0 (MPI_Win_start"],
 }

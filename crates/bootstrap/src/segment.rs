@@ -38,6 +38,6 @@ pub use mapping::Mapping;
 pub use memory::Segment;
 pub use page::{
     Awaited, NOTES, PORTS, Phase, RankPage, STATE_ABSENT, STATE_AWAKE, STATE_COVERED, STATE_DEAD,
-    STATE_FINALIZED, STATE_SLEEPING, WaitNote, WaitNoteRef, Wakes, has_left,
+    STATE_FINALIZED, STATE_SLEEPING, WaitNote, WaitNoteRef, Wakes, WindowLocks, has_left,
 };
 pub use text::SharedText;

@@ -6,7 +6,7 @@ use fastpath_bootstrap::inspect;
 use fastpath_bootstrap::inspect::End;
 use fastpath_bootstrap::inspect::describe::{describe_note, describe_signal};
 use fastpath_bootstrap::inspect::facts::name_thread;
-use fastpath_bootstrap::segment::{FailureKind, Segment};
+use fastpath_bootstrap::segment::{FailureKind, RankPage, Segment};
 use std::fmt::Write as _;
 
 /// Says who failed first, how, and in which call.
@@ -44,8 +44,8 @@ pub fn describe_failure(
     if failure.kind != FailureKind::Abort
         && let Some(rank) = rank
     {
-        let owner = segment.page(failure.rank);
-        let owner = owner.map_or(0, |page| page.owner_pid.load(Ordering::Relaxed));
+        let page = segment.page(failure.rank);
+        let owner = page.map_or(0, |page| page.owner_pid.load(Ordering::Relaxed));
         for (at, note) in rank.last_notes.iter().enumerate() {
             // Its process is gone, and with it what the program called its threads.
             let who = match (note.multiple, at) {
@@ -54,6 +54,9 @@ pub fn describe_failure(
                 (true, _) => name_thread(0, owner, note.thread),
             };
             let _ = write!(text, ", {who} in {}", describe_note(note, now_ns));
+        }
+        if let Some(locks) = page.and_then(RankPage::window_locks) {
+            let _ = write!(text, ", while it held {locks}");
         }
     }
     text.push('\n');

@@ -27,6 +27,7 @@ pub mod fence;
 pub mod hints;
 pub mod hot;
 pub mod hot_atomics;
+pub mod hot_lock;
 pub mod lock;
 mod lock_word;
 mod report;

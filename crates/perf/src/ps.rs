@@ -323,6 +323,7 @@ mod tests {
                 _ => vec![note],
             },
             unnoted: 0,
+            locks: None,
         }
     }
 

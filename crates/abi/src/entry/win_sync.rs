@@ -4,7 +4,7 @@
 use super::store;
 use core::ffi::c_int;
 use fastpath_mpi::hot::{INSIDE, OPEN, is_hidden};
-use fastpath_mpi::win::{exposure, fence, hot, lock};
+use fastpath_mpi::win::{exposure, fence, hot, hot_lock, lock};
 use fastpath_mpi::{Process, Result};
 
 /// `MPI_Win_fence`
@@ -46,6 +46,15 @@ pub unsafe fn win_test(p: &Process, win: usize, flag: *mut c_int) -> Result<()> 
     }
 }
 
+/// `MPI_Win_lock` of a rank that is reached by load and store, where nobody else has its lock.
+///
+/// # Safety
+/// None of its own.
+#[inline]
+pub unsafe fn win_lock_quick(lock_type: c_int, rank: c_int, assert: c_int, win: usize) -> bool {
+    hot_lock::try_lock::<OPEN>(lock_type, rank, assert, win)
+}
+
 /// `MPI_Win_lock`
 pub fn win_lock(
     p: &Process,
@@ -54,11 +63,26 @@ pub fn win_lock(
     assert: c_int,
     win: usize,
 ) -> Result<()> {
+    if is_hidden() && hot_lock::try_lock::<INSIDE>(lock_type, rank, assert, win) {
+        return Ok(());
+    }
     lock::lock(p, &*p.win(win)?, lock_type, rank, assert)
+}
+
+/// `MPI_Win_unlock` of a rank that is reached by load and store, where nobody waits for its lock.
+///
+/// # Safety
+/// None of its own.
+#[inline]
+pub unsafe fn win_unlock_quick(rank: c_int, win: usize) -> bool {
+    hot_lock::try_unlock::<OPEN>(rank, win)
 }
 
 /// `MPI_Win_unlock`
 pub fn win_unlock(p: &Process, rank: c_int, win: usize) -> Result<()> {
+    if is_hidden() && hot_lock::try_unlock::<INSIDE>(rank, win) {
+        return Ok(());
+    }
     lock::unlock(p, &*p.win(win)?, rank)
 }
 

@@ -78,6 +78,14 @@ pub fn describe_rank(member: &Member, facts: &Facts, now_ns: u64) -> String {
         _ => None,
     };
     let waits = describe_waits(facts, now_ns);
+    let doing = describe_doing(facts, stopped, waits);
+    match facts.locks {
+        Some(locks) => format!("{doing}; it holds {locks}"),
+        None => doing,
+    }
+}
+
+fn describe_doing(facts: &Facts, stopped: Option<String>, waits: Option<String>) -> String {
     match (stopped, waits) {
         (Some(stopped), Some(waits)) => format!("{stopped}; it {waits}"),
         (Some(only), None) | (None, Some(only)) => only,
@@ -333,6 +341,7 @@ mod tests {
             names: note.iter().map(|_| "thread \"main\"".to_owned()).collect(),
             notes: note.into_iter().collect(),
             unnoted: 0,
+            locks: None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What can be seen of the ranks from outside: their pages in the job's memory, their processes in `/proc`.
 
 use super::{End, Member};
-use crate::segment::{Phase, RankPage, Segment, WaitNote};
+use crate::segment::{Phase, RankPage, Segment, WaitNote, WindowLocks};
 use fastpath_base::sync::Ordering;
 use std::fs;
 
@@ -61,6 +61,8 @@ pub struct Facts {
     pub names: Vec<String>,
     /// Threads that wait and say nothing, since there are too many.
     pub unnoted: u32,
+    /// Locks of windows that it holds.
+    pub locks: Option<WindowLocks>,
 }
 
 /// Looks at all ranks, one after the other.
@@ -80,6 +82,7 @@ fn look_at_rank(rank: &Member, page: Option<&RankPage>) -> Facts {
         notes: Vec::new(),
         names: Vec::new(),
         unnoted: 0,
+        locks: page.and_then(RankPage::window_locks),
     };
     if rank.end.is_some() {
         return facts;

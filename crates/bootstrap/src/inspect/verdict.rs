@@ -235,6 +235,7 @@ mod tests {
             notes: vec![note],
             names: vec!["thread \"main\"".to_owned()],
             unnoted: 0,
+            locks: None,
         };
         Seen(facts.clone(), facts)
     }

@@ -179,6 +179,9 @@ pub struct RankPage {
     pub world_first: AtomicU32,
     /// See `world_first`.
     pub world_ranks: AtomicU32,
+    /// Locks of windows that the rank holds in the upper half, and in the lower one the rank of the job whose memory it
+    /// locked last. Its owner alone writes it.
+    window_locks: AtomicU64,
     /// The rank that spawned this one as root, plus 1; 0 for one that the command line has started.
     pub parent: AtomicU32,
     /// Ports that are open: the port's number in the upper half (0: none) and who has come to it and was not accepted
@@ -302,6 +305,28 @@ impl Awaited {
     }
 }
 
+/// Locks of windows (MPI 5.0, section 12.5.3) that a rank holds: others may wait for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WindowLocks {
+    /// How many.
+    pub count: u32,
+    /// The rank of the job whose memory was locked last.
+    pub owner: u32,
+}
+
+impl std::fmt::Display for WindowLocks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.count {
+            1 => write!(f, "a lock of rank {}'s window memory", self.owner),
+            many => write!(
+                f,
+                "{many} locks of window memory, the last one rank {}'s",
+                self.owner
+            ),
+        }
+    }
+}
+
 impl Status {
     fn load_awaited(&self) -> Awaited {
         let ranks = self.awaited_ranks.each_ref();
@@ -391,6 +416,7 @@ impl RankPage {
             exit_status: word(),
             leads: word(),
             helpers: word(),
+            window_locks: long(),
             world_first: word(),
             world_ranks: word(),
             parent: word(),
@@ -447,6 +473,24 @@ impl RankPage {
         notes
             .filter_map(|(place, status)| status.load(place))
             .collect()
+    }
+
+    /// Notes that this rank has taken, or given back, a lock of a window, of memory of `owner`; the rank alone calls it.
+    pub fn note_window_lock(&self, owner: u32, taken: bool) {
+        let count = self.window_locks.load(Ordering::Relaxed) >> 32;
+        let count = match taken {
+            true => count.wrapping_add(1),
+            false => count.wrapping_sub(1),
+        };
+        let word = count << 32 | u64::from(owner);
+        self.window_locks.store(word, Ordering::Relaxed);
+    }
+
+    /// Locks of windows that the rank holds; none where it holds none.
+    pub fn window_locks(&self) -> Option<WindowLocks> {
+        let word = self.window_locks.load(Ordering::Relaxed);
+        let (count, owner) = ((word >> 32) as u32, word as u32);
+        (count != 0).then_some(WindowLocks { count, owner })
     }
 
     /// Notes how many threads wait without a note.

@@ -47,7 +47,7 @@ impl HotPeer {
 }
 
 /// A window.
-#[repr(C, align(32))]
+#[repr(C, align(64))]
 struct HotWin {
     /// `hot::key` of its handle; 0 where the ordinary path has to look.
     key: Cell<u64>,
@@ -57,6 +57,7 @@ struct HotWin {
     size: Cell<u32>,
     /// Flushes until the next look for messages.
     flushes: Cell<u32>,
+    whole: Cell<*const Window>,
 }
 
 struct Table(UnsafeCell<[HotWin; ENTRIES]>);
@@ -73,6 +74,7 @@ static WINDOWS: Table = Table(UnsafeCell::new(
             locks: Cell::new(ptr::null()),
             size: Cell::new(0),
             flushes: Cell::new(FLUSHES_PER_LOOK),
+            whole: Cell::new(ptr::null()),
         }
     }; ENTRIES],
 ));
@@ -81,6 +83,14 @@ static WINDOWS: Table = Table(UnsafeCell::new(
 fn window(handle: usize) -> &'static HotWin {
     // SAFETY: the index is masked, and the entries are cells.
     unsafe { &(*WINDOWS.0.get())[handle & (ENTRIES - 1)] }
+}
+
+/// The window itself.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Win_lock
+pub(super) fn whole<const WAY: u8>(win: usize) -> Option<&'static Window> {
+    let entry = window(win);
+    // SAFETY: it lives as long as the key is there.
+    (entry.key.get() == hot::key::<WAY>(win)).then(|| unsafe { &*entry.whole.get() })
 }
 
 /// The entry of a rank that the immediate path reaches.
@@ -282,6 +292,7 @@ impl Process {
             entry.peers.set(shown.hot.as_ptr());
             entry.locks.set(shown.locks.as_ptr());
             entry.size.set(shown.size());
+            entry.whole.set(shown);
         }
     }
 

@@ -250,6 +250,14 @@ pub(super) fn take(p: &Process, window: &Window, rank: u32, exclusive: bool) -> 
     if let (true, Some(owner)) = (exclusive, words.near(OWNER)) {
         owner.store(u64::from(window.rank) + 1, Ordering::Relaxed);
     }
+    note(p, window, rank, true)
+}
+
+/// Notes that a lock is held, or not any more, for who looks when this process has died.
+#[inline]
+fn note(p: &Process, window: &Window, rank: u32, taken: bool) -> Result {
+    // SAFETY: the worker lives while MPI runs, and this call holds the lock.
+    unsafe { (*p.worker()?).note_window_lock(window.world(rank), taken) };
     Ok(())
 }
 
@@ -304,6 +312,7 @@ fn sleeping(words: &Words<'_>, wait: impl FnOnce() -> Result) -> Result {
 #[inline]
 pub(super) fn give(p: &Process, window: &Window, rank: u32, exclusive: bool) -> Result {
     let words = Words::of(p, window, rank)?;
+    note(p, window, rank, false)?;
     if let (true, Some(owner)) = (exclusive, words.near(OWNER)) {
         owner.store(0, Ordering::Relaxed);
     }

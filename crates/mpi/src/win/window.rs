@@ -367,6 +367,22 @@ impl Window {
         Ok(())
     }
 
+    /// As [`Window::show`], of a rank that was shown before.
+    #[inline]
+    pub(super) fn show_again(&self, rank: u32) {
+        // SAFETY: as in `reach`.
+        if let Some(reached) = unsafe { &*self.peers[rank as usize].reached.get() } {
+            self.open(rank, reached);
+        }
+    }
+
+    /// Whether operations may be under way to a rank that a flush has to complete.
+    #[inline]
+    pub(super) fn is_pending(&self, rank: u32) -> bool {
+        self.peers[rank as usize].pending.get()
+    }
+
+    #[inline]
     fn open(&self, rank: u32, reached: &Reached) {
         let part = self.peers[rank as usize].part;
         let lock = reached.control.word(ACCUMULATE);

@@ -40,6 +40,13 @@ impl Worker {
         }
     }
 
+    /// Tells whoever looks at the job that this process has taken, or given back, a lock that others wait for, of memory
+    /// of `peer`.
+    #[inline]
+    pub fn note_window_lock(&self, peer: u32, taken: bool) {
+        self.job.own_page().note_window_lock(peer, taken);
+    }
+
     /// Whether a rank is on another host.
     pub fn is_elsewhere(&self, peer: u32) -> bool {
         self.job.is_remote(peer as usize)

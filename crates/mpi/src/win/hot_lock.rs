@@ -1,0 +1,125 @@
+//! `MPI_Win_lock` and `MPI_Win_unlock` of a rank whose memory is reached by load and store and was locked before, where
+//! nobody else has the lock or waits for it.
+#![allow(unsafe_code)]
+
+use super::control::{ACCUMULATE, LOCK, OWNER};
+use super::epoch::Held;
+use super::hot;
+use super::lock_word::LockWord;
+use super::window::Window;
+use crate::consts::*;
+use crate::hot::worker_of;
+use fastpath_base::sync::{AtomicU64, Ordering};
+
+/// A window of the hot table, and the rank's words that the lock is made of.
+struct Found {
+    window: &'static Window,
+    rank: u32,
+    lock: &'static AtomicU64,
+    owner: &'static AtomicU64,
+}
+
+#[inline(always)] // `fastpath bench instructions` counts MPI_Win_lock
+fn find<const WAY: u8>(rank: i32, win: usize) -> Option<Found> {
+    let window = hot::whole::<WAY>(win)?;
+    let word = window.locks.get(rank as u32 as usize)?.get();
+    if word.is_null() {
+        return None;
+    }
+    let at = |byte: u64| {
+        let word = word.cast::<u8>().wrapping_add(byte as usize);
+        let word = word.wrapping_sub(ACCUMULATE as usize);
+        // SAFETY: the words of a rank are one piece of memory, which stays mapped while the window lives, and each is
+        // aligned; every access to them is atomic.
+        unsafe { &*word.cast::<AtomicU64>() }
+    };
+    Some(Found {
+        window,
+        rank: rank as u32,
+        lock: at(LOCK),
+        owner: at(OWNER),
+    })
+}
+
+impl Found {
+    /// Changes the lock's word from `seen`, unless another rank has.
+    #[inline(always)] // as `find`
+    fn change(&self, seen: LockWord, to: LockWord) -> bool {
+        // ORDERING: what was written to the window before is there for who takes the lock next; partner: the same
+        // operation of that rank.
+        let (done, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+        let changed = self.lock.compare_exchange(seen.0, to.0, done, failed);
+        changed.is_ok()
+    }
+
+    /// Notes for who looks at the job that the lock is held, or not any more.
+    #[inline(always)] // as `find`
+    fn note<const WAY: u8>(&self, win: usize, taken: bool) {
+        let worker = worker_of::<WAY>(win);
+        // SAFETY: the worker lives while the hot table has a window, and this call is inside MPI alone.
+        unsafe { (*worker).note_window_lock(self.window.world(self.rank), taken) };
+    }
+}
+
+/// `MPI_Win_lock`, or nothing.
+#[inline]
+pub fn try_lock<const WAY: u8>(kind: i32, rank: i32, assertion: i32, win: usize) -> bool {
+    let held = match kind {
+        MPI_LOCK_EXCLUSIVE => Held::Exclusive,
+        MPI_LOCK_SHARED => Held::Shared,
+        _ => return false,
+    };
+    let Some(found) = find::<WAY>(rank, win).filter(|_| assertion == 0) else {
+        return false;
+    };
+    let Ok(mut epoch) = found.window.epoch.try_borrow_mut() else {
+        return false;
+    };
+    if epoch.is_fenced() || epoch.may_lock(Some(found.rank)).is_err() {
+        return false;
+    }
+    let seen = LockWord(found.lock.load(Ordering::Relaxed));
+    let (asked, _, granted) = seen.request(held == Held::Exclusive);
+    if !granted || !found.change(seen, asked) {
+        return false;
+    }
+    if held == Held::Exclusive {
+        let me = u64::from(found.window.rank) + 1;
+        found.owner.store(me, Ordering::Relaxed);
+    }
+    found.note::<WAY>(win, true);
+    epoch.lock(found.rank, held);
+    found.window.show_again(found.rank);
+    true
+}
+
+/// `MPI_Win_unlock`, or nothing.
+#[inline]
+pub fn try_unlock<const WAY: u8>(rank: i32, win: usize) -> bool {
+    let Some(found) = find::<WAY>(rank, win) else {
+        return false;
+    };
+    let Ok(mut epoch) = found.window.epoch.try_borrow_mut() else {
+        return false;
+    };
+    let exclusive = match epoch.may_unlock(found.rank) {
+        Ok(Held::Exclusive) => true,
+        Ok(Held::Shared) => false,
+        _ => return false,
+    };
+    let seen = LockWord(found.lock.load(Ordering::Relaxed));
+    let after = seen.release(exclusive);
+    if found.window.is_pending(found.rank) || after.first_waiting().is_some() {
+        return false;
+    }
+    if exclusive {
+        found.owner.store(0, Ordering::Relaxed);
+    }
+    if !found.change(seen, after) {
+        return false;
+    }
+    found.note::<WAY>(win, false);
+    found.window.close(found.rank);
+    epoch.unlock(found.rank);
+    true
+}

@@ -1,0 +1,105 @@
+/* test: ranks=2,3,4
+   Small puts and gets on memory that is not mapped elsewhere: of every size around the limit, in both directions at once,
+   to a target that waits in MPI and to one that computes; contents are verified. Where each rank has a processor, a
+   target inside MPI carries some of them out itself. */
+#include "rma_check.h"
+#include <unistd.h>
+
+enum { BYTES_EACH = 5000, ROUNDS = 200 };
+
+/* What this process has carried out for others so far. */
+static unsigned long long count_served(void)
+{
+    static MPI_T_pvar_session session;
+    static MPI_T_pvar_handle handle;
+    static int begun;
+    unsigned long long served = 0;
+    if (!begun) {
+        int provided, index, count;
+        OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+        OK(MPI_T_pvar_session_create(&session));
+        OK(MPI_T_pvar_get_index("rma_operations_served", MPI_T_PVAR_CLASS_COUNTER, &index));
+        OK(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count));
+        OK(MPI_T_pvar_start(session, handle));
+        begun = 1;
+    }
+    OK(MPI_T_pvar_read(session, handle, &served));
+    return served;
+}
+
+/* One put and one get of `len` bytes, which nobody else touches. */
+static void move(struct window *w, int to, unsigned seed, size_t len)
+{
+    static unsigned char out[BYTES_EACH], in[BYTES_EACH];
+    MPI_Aint at = place(w, to, (size_t)rank * BYTES_EACH, 1);
+    fill(out, len, seed);
+    memset(in, 0, len);
+    OK(MPI_Put(out, (int)len, MPI_BYTE, to, at, (int)len, MPI_BYTE, w->win));
+    OK(MPI_Win_flush(to, w->win));
+    OK(MPI_Get(in, (int)len, MPI_BYTE, to, at, (int)len, MPI_BYTE, w->win));
+    OK(MPI_Win_flush(to, w->win));
+    HOLDS(in, len, seed);
+}
+
+/* Whether a rank that waits in MPI carries operations of others out: each rank has a processor, and nothing else is asked
+   for. */
+static int serves(void)
+{
+    return ranks == 2 && sysconf(_SC_NPROCESSORS_ONLN) >= 2 && !are_apart() && !getenv("FASTPATH_TRANSPORTS")
+           && !getenv("FASTPATH_WAIT") && !getenv("FASTPATH_DISABLE");
+}
+
+static void test(int kind)
+{
+    static const size_t lengths[] = {1, 7, 8, 39, 40, 41, 64, 1000, 4095, 4096, 4097, BYTES_EACH};
+    enum { LENGTHS = sizeof lengths / sizeof *lengths };
+    struct window w = make_window(kind, (size_t)ranks * BYTES_EACH, 1);
+    OK(MPI_Win_lock_all(0, w.win));
+    /* In a ring, all at once: each carries out while it asks. */
+    for (unsigned round = 0; round < ROUNDS; round++)
+        move(&w, (rank + 1) % ranks, round, lengths[round % LENGTHS]);
+    meet();
+    /* To rank 0, which waits in MPI: until it has carried something out, or in vain for 20 s. */
+    double begin = MPI_Wtime();
+    for (int enough = 0; !enough;) {
+        for (unsigned round = 0; rank != 0 && round < ROUNDS; round++)
+            move(&w, 0, round, lengths[round % LENGTHS]);
+        meet();
+        enough = !serves() || count_served() > 0 || MPI_Wtime() - begin > 20;
+        OK(MPI_Bcast(&enough, 1, MPI_INT, 0, MPI_COMM_WORLD));
+    }
+    if (rank == 0 && serves())
+        CHECK(count_served() > 0);
+    /* To rank 0, which calls nothing of MPI until the others have ended, and has carried out nothing meanwhile. */
+    if (!are_apart() && !getenv("FASTPATH_TRANSPORTS") && !getenv("FASTPATH_PROGRESS")) {
+        meet();
+        unsigned long long before = count_served();
+        volatile unsigned char *ended = w.base;
+        memset(w.base, 0, (size_t)ranks * BYTES_EACH);
+        OK(MPI_Win_sync(w.win));
+        meet();
+        for (unsigned round = 0; rank != 0 && round < ROUNDS; round++)
+            move(&w, 0, round, lengths[round % LENGTHS]);
+        unsigned char one = 1;
+        if (rank != 0) {
+            OK(MPI_Put(&one, 1, MPI_BYTE, 0, place(&w, 0, (size_t)rank, 1), 1, MPI_BYTE, w.win));
+            OK(MPI_Win_flush(0, w.win));
+        }
+        for (int other = 1; rank == 0 && other < ranks; other++)
+            while (!ended[other])
+                ;
+        if (rank == 0)
+            SAME(count_served(), before);
+        meet();
+    }
+    OK(MPI_Win_unlock_all(w.win));
+    free_window(&w);
+}
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv);
+    test(FROM_HEAP);
+    test(DYNAMIC);
+    return finish();
+}
