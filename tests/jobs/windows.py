@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 
 from harness import program
 
@@ -39,6 +40,25 @@ for _how, (_code, _texts) in ENDS.items():
     globals()[f"case_{_how}"] = _make(_how, _code, _texts, 60)
 for _how, _texts in HANGS.items():
     globals()[f"case_{_how}"] = _make(_how, 124, _texts, 2)
+
+
+def case_trace(session):
+    """A trace says what goes to and comes from windows, and which locks are taken."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "trace.json")
+        outcome = session.mpirun(2, [session.binary("rma_wrong"), "right"], env={"FASTPATH_TRACE": path}).finish()
+        problem = outcome.problem(quiet=False)
+        if problem:
+            return problem, outcome.text()
+        with open(path, encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+    for rank in range(2):
+        found = {(event["name"], event.get("args", {}).get("peer"), event.get("args", {}).get("bytes")) for event in events
+                 if event["pid"] == rank and event.get("ph") == "i"}
+        for wanted in (("lock", 1 - rank, None), ("put", 1 - rank, 4), ("unlock", 1 - rank, None)):
+            if wanted not in found:
+                return f"the trace of rank {rank} lacks {wanted}", str(sorted(map(str, found)))
+    return None
 
 
 def case_ways(session):

@@ -38,7 +38,7 @@ struct board {
 static struct board *board;
 static _Alignas(64) char buffer[BYTES_MAX], second[BYTES_MAX];
 static int peer, bytes;
-static MPI_Win window = MPI_WIN_NULL;
+static MPI_Win window = MPI_WIN_NULL, unlocked = MPI_WIN_NULL;
 
 static struct board *map_board(const char *dir) {
     char path[4096];
@@ -203,6 +203,12 @@ static void make_call(const char *which) {
     } else if (!strcmp(which, "MPI_Win_flush")) {
         MPI_Put(buffer, bytes, MPI_BYTE, peer, 0, bytes, MPI_BYTE, window);
         COUNTED(MPI_Win_flush(peer, window));
+    } else if (!strcmp(which, "MPI_Win_lock")) {
+        COUNTED(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, peer, 0, unlocked));
+        MPI_Win_unlock(peer, unlocked);
+    } else if (!strcmp(which, "MPI_Win_unlock")) {
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, peer, 0, unlocked);
+        COUNTED(MPI_Win_unlock(peer, unlocked));
     } else if (!strcmp(which, "MPI_Wait_irecv")) {
         MPI_Irecv(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request);
         ask(SEND, 1);
@@ -217,8 +223,9 @@ static const char *const cases[] = {
     "MPI_Test_irecv",  "MPI_Test_not_yet",   "MPI_Irecv_Wait_posted",
     "MPI_Recv_among_unexpected", "MPI_Irecv_Wait_among_posted",
     "MPI_Put",         "MPI_Get",           "MPI_Fetch_and_op",   "MPI_Win_flush",
+    "MPI_Win_lock",    "MPI_Win_unlock",
 };
-enum { CASES = sizeof cases / sizeof *cases, REMOTE_CASES = 4 };
+enum { CASES = sizeof cases / sizeof *cases, REMOTE_CASES = 6 };
 
 /* Whether the library has windows; called by both ranks. */
 static int open_window(void) {
@@ -227,6 +234,8 @@ static int open_window(void) {
     int code = MPI_Win_allocate(sizeof buffer, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window);
     if (code == MPI_SUCCESS) code = MPI_Win_lock_all(0, window);
     else window = MPI_WIN_NULL;
+    if (code == MPI_SUCCESS)
+        code = MPI_Win_allocate(sizeof buffer, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &unlocked);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
     int mine = code == MPI_SUCCESS, all = 0;
     MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
@@ -299,6 +308,7 @@ int main(int argc, char **argv) {
         }
         MPI_Win_unlock_all(window);
         MPI_Win_free(&window);
+        MPI_Win_free(&unlocked);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Finalize();

@@ -98,4 +98,14 @@ points! {
     Read Begin "RDMA read" PIECE;
     /// It ends.
     ReadDone End "read" NOTHING;
+    /// Bytes go to a window's memory.
+    Put Moment "put" PIECE;
+    /// Bytes come from a window's memory.
+    Get Moment "get" PIECE;
+    /// Elements of a window's memory are combined with others, or compared.
+    Accumulate Moment "accumulate" PIECE;
+    /// A lock of a window is taken, of memory of `peer`; a wait for it lies before.
+    Lock Moment "lock" ["peer", "", ""];
+    /// It is given back.
+    Unlock Moment "unlock" ["peer", "", ""];
 }

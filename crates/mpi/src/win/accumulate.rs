@@ -13,6 +13,7 @@ use crate::datatype::{Basic, Kind};
 use crate::error::{Error, Result};
 use crate::op::Reducer;
 use crate::process::Process;
+use fastpath_base::trace::{self, Point};
 
 /// A buffer with its elements, as the program gave them.
 #[derive(Clone, Copy)]
@@ -100,6 +101,7 @@ pub unsafe fn update(p: &Process, asked: &Update) -> Result {
     let found = target::find(p, &window, rank, asked.disp, there.span()?)?;
     let whole = (&found, &there);
     target::check(p, &window, whole, Access::Accumulate, true);
+    trace::record(Point::Accumulate, window.world(rank), 0, there.bytes);
     window.show(p, rank)?;
     let job = Job {
         p,
@@ -331,6 +333,7 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
     let found = target::find(p, &window, rank, asked.disp, there.span()?)?;
     let whole = (&found, &there);
     target::check(p, &window, whole, Access::Accumulate, true);
+    trace::record(Point::Accumulate, window.world(rank), 0, there.bytes);
     window.show(p, rank)?;
     let words = Words::of(p, &window, rank)?;
     let len = there.bytes as usize;

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use fastpath_base::config::WaitMode;
 use fastpath_base::sync::{Ordering, fence};
+use fastpath_base::trace::{self, Point};
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::Worker;
 
@@ -256,8 +257,13 @@ pub(super) fn take(p: &Process, window: &Window, rank: u32, exclusive: bool) -> 
 /// Notes that a lock is held, or not any more, for who looks when this process has died.
 #[inline]
 fn note(p: &Process, window: &Window, rank: u32, taken: bool) -> Result {
+    let (world, point) = match taken {
+        true => (window.world(rank), Point::Lock),
+        false => (window.world(rank), Point::Unlock),
+    };
+    trace::record(point, world, 0, 0);
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
-    unsafe { (*p.worker()?).note_window_lock(window.world(rank), taken) };
+    unsafe { (*p.worker()?).note_window_lock(world, taken) };
     Ok(())
 }
 

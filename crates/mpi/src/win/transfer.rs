@@ -10,6 +10,7 @@ use super::{error, hot};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::process::Process;
+use fastpath_base::trace::{self, Point};
 use std::rc::Rc;
 
 /// Bytes that are packed at a time where the data is in pieces on both sides.
@@ -81,7 +82,11 @@ pub(super) unsafe fn transfer<const PUTS: bool>(
         return Err(Error::new(MPI_ERR_BUFFER, text));
     }
     let found = target::find(p, &window, rank, sides.disp, there.span()?)?;
-    let kind = if PUTS { Kind::Put } else { Kind::Get };
+    let (kind, point) = match PUTS {
+        true => (Kind::Put, Point::Put),
+        false => (Kind::Get, Point::Get),
+    };
+    trace::record(point, window.world(rank), 0, there.bytes);
     target::check(p, &window, (&found, &there), kind, kept);
     // SAFETY: the caller's; the target's bytes are inside of its memory, as just seen.
     unsafe { move_data::<PUTS>(p, &window, &found, (sides.origin, &origin), &there)? };
