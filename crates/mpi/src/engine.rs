@@ -172,6 +172,7 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
         print_selection(&mut worker, config);
     }
     worker.name_comm = name_comm;
+    worker.rma.change = crate::win::change::make;
     worker.flood.bound = config.number(Key::UnexpectedMax).unwrap_or(u64::MAX);
     worker.flood.on_reached = Some(tell_flood);
     worker.on_no_answer = Some(crate::p2p_slow::end_without_answer);

@@ -16,6 +16,7 @@
 //! complete and wait are words that the origin changes by atomic operations: a target takes part in none of them.
 
 pub mod accumulate;
+pub(crate) mod change;
 mod conflicts;
 mod control;
 pub mod create;

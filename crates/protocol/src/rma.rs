@@ -14,6 +14,7 @@
 //! What is nonblocking becomes an entry of a queue only where there is no room, or where there is more of it than one
 //! operation carries ([`Counters::queued`]). A flush completes all that was posted to a peer; atomics are carried out
 //! by a processor, whatever the lane (`docs/decisions/0015-atomics-are-done-by-processors.md`).
+#![allow(unsafe_code)]
 
 mod ask;
 mod atomic;
@@ -30,7 +31,7 @@ mod reached;
 mod region;
 mod resolve;
 
-pub use ask::{SLOT_BYTES, SLOT_HEAD, SLOTS_BYTES, Slots};
+pub use ask::{ASK_MOST, Ask, Asking, Change, SLOT_BYTES, SLOT_HEAD, SLOTS_BYTES, Slots};
 pub use error::RmaError;
 pub use fastpath_transport::remote::copy_mapped;
 pub use key::{PACKED_BYTES, PackedKey};
@@ -88,8 +89,15 @@ pub struct Rma {
     regions: Numbered<Region>,
     /// Where answers belong, by token.
     landings: Numbered<Landing>,
+    /// Makes the changes that peers ask for.
+    pub change: Change,
     /// Events so far.
     pub counters: Counters,
+}
+
+/// Where the layer above knows of none.
+unsafe fn no_change(_: u64, _: *mut u8, _: *mut u8, _: usize) -> bool {
+    false
 }
 
 impl Rma {
@@ -112,6 +120,7 @@ impl Default for Rma {
             peers: BTreeMap::new(),
             regions: Numbered::default(),
             landings: Numbered::default(),
+            change: no_change,
             counters: Counters::default(),
         }
     }

@@ -20,7 +20,7 @@ pub use builtin::Builtin;
 pub use kernel::Kernel;
 
 use crate::consts::MPI_ERR_OP;
-use crate::datatype::Datatype;
+use crate::datatype::{Basic, Datatype};
 use crate::error::{Error, Result};
 use crate::process::Process;
 use std::ffi::c_void;
@@ -109,6 +109,17 @@ impl Op {
             _ => self.reducer(datatype, handle),
         }
     }
+}
+
+/// The kernel of a predefined operation on elements of a predefined datatype, where there is one.
+pub(crate) fn find_predefined(handle: usize, basic: Basic) -> Option<Kernel> {
+    if let Some(known) = cache::find(handle, basic.handle.into()) {
+        return Some(known);
+    }
+    let builtin = Builtin::ALL.into_iter().find(|b| b.handle() == handle)?;
+    let kernel = lookup::find_kernel(builtin, basic)?;
+    cache::remember(builtin, basic.handle.into(), kernel);
+    Some(kernel)
 }
 
 /// The name of the predefined operation with a handle, or what another one is.

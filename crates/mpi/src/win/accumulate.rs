@@ -3,6 +3,7 @@
 //! of the same window, whatever their operation, datatype and size, and they are ordered as they were called.
 #![allow(unsafe_code)]
 
+use super::change::{Change, How};
 use super::conflicts::Kind as Access;
 use super::control::Words;
 use super::hot_atomics::note_compared;
@@ -14,6 +15,8 @@ use crate::error::{Error, Result};
 use crate::op::Reducer;
 use crate::process::Process;
 use fastpath_base::trace::{self, Point};
+use fastpath_protocol::rma::ASK_MOST;
+use std::ptr;
 
 /// A buffer with its elements, as the program gave them.
 #[derive(Clone, Copy)]
@@ -110,6 +113,7 @@ pub unsafe fn update(p: &Process, asked: &Update) -> Result {
         there: &there,
         basic,
         reducer,
+        op: asked.op,
         writes: reads,
     };
     let (from, to) = (
@@ -155,6 +159,8 @@ struct Job<'a> {
     there: &'a Elements,
     basic: Basic,
     reducer: Reducer,
+    /// Handle of the operation, which is predefined.
+    op: usize,
     writes: bool,
 }
 
@@ -186,6 +192,16 @@ impl Job<'_> {
             unsafe { self.combine_near(from.flatten(), to.flatten(), target.cast_mut()) };
             return words.unlock_accumulates();
         }
+        if let (Some(at), true) = (self.there.piece(), self.is_small(from, to)) {
+            let sides = (from.flatten(), to.flatten());
+            words.lock_accumulates()?;
+            // SAFETY: the caller's: all sides are one piece each.
+            let done = unsafe { self.ask(at, sides) };
+            words.unlock_accumulates()?;
+            if done? {
+                return Ok(());
+            }
+        }
         let operand = match &origin {
             // SAFETY: the caller's.
             Some((at, elements)) => unsafe { elements.pack(*at)? },
@@ -207,6 +223,38 @@ impl Job<'_> {
     /// Whether elements follow each other without a gap where there are several.
     fn is_dense(&self) -> bool {
         self.basic.kind != Kind::Pair || self.reducer.extent() == i64::from(self.basic.size)
+    }
+
+    /// Whether all sides are pieces of memory small enough for the target to be asked; `MPI_NO_OP` is a get.
+    fn is_small(&self, from: Option<Option<*const u8>>, to: Option<Option<*const u8>>) -> bool {
+        let pieces = matches!(from, Some(Some(_))) && to != Some(None);
+        pieces && self.basic.kind != Kind::Pair && self.there.bytes <= ASK_MOST as u64
+    }
+
+    /// Asks the target to combine; whether it has.
+    ///
+    /// # Safety
+    /// As [`Job::combine_near`].
+    unsafe fn ask(
+        &self,
+        at: i64,
+        (from, to): (Option<*const u8>, Option<*const u8>),
+    ) -> Result<bool> {
+        let len = self.there.bytes as usize;
+        let change = Change {
+            datatype: self.basic.handle,
+            op: self.op as u16,
+            how: if to.is_some() {
+                How::Fetch
+            } else {
+                How::Combine
+            },
+        };
+        let given = (from.unwrap_or(ptr::null()), len);
+        let taken = to.map_or((ptr::null_mut(), 0), |to| (to.cast_mut(), len));
+        let what = (change, at, len);
+        // SAFETY: the caller's.
+        unsafe { self.found.ask(self.p, self.window, what, given, taken) }
     }
 
     /// # Safety
@@ -339,6 +387,11 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
     let len = there.bytes as usize;
     let mut old = [0_u8; 32];
     words.lock_accumulates()?;
+    // SAFETY: the caller's.
+    match unsafe { ask_to_swap(p, &window, asked, (&found, len)) } {
+        Ok(false) => {}
+        done => return words.unlock_accumulates().and(done.map(drop)),
+    }
     // SAFETY: the caller's; no such type has more than 16 bytes.
     let done = unsafe {
         let compare = std::slice::from_raw_parts(asked.compare, len);
@@ -355,4 +408,32 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
     // SAFETY: the caller's.
     unsafe { copy_here(asked.result, old.as_ptr(), len) };
     Ok(())
+}
+
+/// Asks the target to compare and swap; whether it has.
+///
+/// # Safety
+/// As [`compare_and_swap`]; the target was found with the span of an element of `len` bytes, at most 16.
+unsafe fn ask_to_swap(
+    p: &Process,
+    window: &Window,
+    asked: &Swap,
+    (found, len): (&Target, usize),
+) -> Result<bool> {
+    if !found.may_ask() {
+        return Ok(false);
+    }
+    let mut given = [0_u8; 32];
+    let change = Change {
+        datatype: asked.datatype as u16,
+        op: 0,
+        how: How::Swap,
+    };
+    // SAFETY: the caller's.
+    unsafe {
+        copy_here(given.as_mut_ptr(), asked.compare, len);
+        copy_here(given.as_mut_ptr().add(len), asked.origin, len);
+        let sides = ((given.as_ptr(), 2 * len), (asked.result, len));
+        found.ask(p, window, (change, 0, len), sides.0, sides.1)
+    }
 }

@@ -13,7 +13,7 @@ use crate::process::Process;
 use fastpath_base::copy::copy;
 use fastpath_protocol::Worker;
 use fastpath_protocol::layout::Layout;
-use fastpath_protocol::rma::{Moved, RemoteKey, Slots, Way, copy_mapped};
+use fastpath_protocol::rma::{Ask, Asking, Moved, RemoteKey, Slots, Way, copy_mapped};
 use std::rc::Rc;
 
 /// Elements of one side of an operation.
@@ -244,20 +244,29 @@ impl Target {
             }
             return Ok(());
         }
-        let offset = self.offset.wrapping_add(at) as u64;
+        let offset = self.offset_of(at);
+        let (ask, given, taken) = match PUTS {
+            true => (Ask::Put, (local.cast_const(), len), (local, 0)),
+            false => (Ask::Get, (local.cast_const(), 0), (local, len)),
+        };
+        let asking = Asking {
+            ask,
+            offset,
+            len,
+            given,
+            taken,
+        };
+        // SAFETY: the caller's.
+        if unsafe { self.ask_owner(p, window, &asking)? } {
+            return Ok(());
+        }
         let worker = p.worker()?;
         // SAFETY: the worker lives while MPI runs, the key as long as the window; the buffer by the caller.
         let moved = unsafe {
             let (worker, key): (&mut Worker, _) = (&mut *worker, &mut *self.key);
-            let asked = match &self.slots {
-                Some(slots) => worker.ask_owner(key, slots, PUTS, (offset, local, len)),
-                None => Ok(false),
-            };
-            match (asked, PUTS) {
-                (Ok(true), _) => return Ok(()),
-                (Err(error), _) => Err(error),
-                (_, true) => worker.put_nbi(key, offset, local, len),
-                (_, false) => worker.get_nbi(key, offset, local, len),
+            match PUTS {
+                true => worker.put_nbi(key, offset, local, len),
+                false => worker.get_nbi(key, offset, local, len),
             }
         };
         let moved = moved.map_err(|e| error::explain(window, self.rank, e))?;
@@ -267,6 +276,31 @@ impl Target {
             window.note_pending(self.rank);
         }
         Ok(())
+    }
+
+    /// The offset in its region of a byte at `at` from the displacement.
+    pub fn offset_of(&self, at: i64) -> u64 {
+        self.offset.wrapping_add(at) as u64
+    }
+
+    /// Whether the target may be asked to carry operations out.
+    pub fn may_ask(&self) -> bool {
+        self.slots.is_some() && self.near.is_null()
+    }
+
+    /// Asks the target to carry an operation out; whether it has.
+    ///
+    /// # Safety
+    /// The bytes are inside the span that the target was found with; what is given is readable and what is taken
+    /// writable.
+    pub unsafe fn ask_owner(&self, p: &Process, window: &Window, asking: &Asking) -> Result<bool> {
+        let Some(slots) = self.slots.filter(|_| self.may_ask()) else {
+            return Ok(false);
+        };
+        let worker = p.worker()?;
+        // SAFETY: the worker lives while MPI runs, key and slots as long as the window; the buffers by the caller.
+        let asked = unsafe { (*worker).ask_owner(&mut *self.key, &slots, asking) };
+        asked.map_err(|e| error::explain(window, self.rank, e))
     }
 
     /// Writes packed bytes to elements here, and waits until they are there or may be forgotten.

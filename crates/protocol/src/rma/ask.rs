@@ -1,4 +1,5 @@
-//! Small puts and gets on memory that the kernel alone reaches, carried out by its owner while that is inside MPI.
+//! Small operations on memory that the kernel alone reaches, carried out by its owner while that is inside MPI: puts,
+//! gets, and changes that the layer above makes.
 //!
 //! A message there and a flag back take a fraction of a call of the kernel. So the origin writes what it wants into a
 //! slot of memory that both map, tells the owner by a message without bytes, and waits for a moment. Where the owner has
@@ -33,7 +34,7 @@ const DONE: u32 = 4;
 const REFUSED: u32 = 5;
 
 /// Most bytes of an operation.
-const BYTES_MOST: usize = 4096;
+pub const ASK_MOST: usize = 4096;
 /// Slots of one owner, which origins share by their ranks.
 const SLOTS: usize = 4;
 /// Bytes that an owner gives for its slots; their first [`SLOT_HEAD`] of each [`SLOT_BYTES`] must be 0 at first.
@@ -41,10 +42,11 @@ pub const SLOTS_BYTES: usize = SLOTS * SLOT_BYTES;
 /// Bytes of a slot.
 pub const SLOT_BYTES: usize = size_of::<Slot>();
 /// Bytes of a slot before its data.
-pub const SLOT_HEAD: usize = 24;
+pub const SLOT_HEAD: usize = 32;
 
-/// In [`Slot::asked`], beside the number of bytes: a put.
-const PUTS: u32 = 1 << 31;
+/// In [`Slot::asked`], beside the number of bytes: a put, or a change.
+const PUT: u32 = 1 << 31;
+const CHANGE: u32 = 1 << 30;
 
 /// How long an origin waits for the owner to begin, in nanoseconds: less than a call of the kernel takes.
 const WAIT_NS: u64 = 1_000;
@@ -58,14 +60,46 @@ const VAIN_MOST: u32 = 10;
 #[repr(C, align(64))]
 struct Slot {
     state: AtomicU32,
-    /// Bytes, and [`PUTS`].
+    /// Bytes of the owner's memory, and [`PUT`] or [`CHANGE`].
     asked: AtomicU32,
+    /// What change.
+    change: AtomicU64,
     region: AtomicU64,
     offset: AtomicU64,
-    data: UnsafeCell<[u8; BYTES_MOST]>,
+    data: UnsafeCell<[u8; ASK_MOST]>,
 }
 
 const _: () = assert!(std::mem::offset_of!(Slot, data) == SLOT_HEAD);
+
+/// Makes a change that a peer asks for, and that only the layer above understands: of `len` bytes at `memory`, with the
+/// [`ASK_MOST`] bytes at `data`, where the answer goes too. False where it is none. Others may write to both meanwhile.
+pub type Change = unsafe fn(change: u64, data: *mut u8, memory: *mut u8, len: usize) -> bool;
+
+/// What the owner is to do with its memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Ask {
+    /// Take the bytes that are given.
+    Put,
+    /// Answer with its bytes.
+    Get,
+    /// Make this change ([`Change`]).
+    Change(u64),
+}
+
+/// An operation that an owner is asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Asking {
+    /// What it is.
+    pub ask: Ask,
+    /// Where in the region.
+    pub offset: u64,
+    /// Bytes there.
+    pub len: usize,
+    /// Bytes that go with it.
+    pub given: (*const u8, usize),
+    /// Where the answer goes, and how many bytes it has.
+    pub taken: (*mut u8, usize),
+}
 
 /// The slots of an owner, as an origin uses them.
 #[derive(Debug, Clone, Copy)]
@@ -120,24 +154,26 @@ impl Worker {
         })
     }
 
-    /// A put or a get of a few bytes, carried out by the owner when this returns true; else nothing was done.
+    /// A small operation, carried out by the owner when this returns true; else nothing was done.
     ///
     /// # Errors
-    /// `OutOfBounds`; `Withdrawn` where the owner does not expose the bytes; `PeerGone`.
+    /// `OutOfBounds`; `Withdrawn` where the owner does not expose the bytes or does not understand the change;
+    /// `PeerGone`.
     ///
     /// # Safety
-    /// `local` is readable, or of a get writable, for `len` bytes, and the slots are mapped: the key that they were
-    /// found with is still there.
+    /// What is given is readable and what is taken writable for as many bytes, and the slots are mapped: the key that
+    /// they were found with is still there.
     pub unsafe fn ask_owner(
         &mut self,
         key: &mut RemoteKey,
         slots: &Slots,
-        puts: bool,
-        (offset, local, len): (u64, *mut u8, usize),
+        asking: &Asking,
     ) -> Result<bool, RmaError> {
-        self.admit(key, offset, len)?;
-        let wants = key.way == Way::Kernel && (1..=BYTES_MOST).contains(&len);
-        if !wants || (puts && !key.asked.is_writable) || !key.asked.is_due() {
+        self.admit(key, asking.offset, asking.len)?;
+        let most = asking.len.max(asking.given.1).max(asking.taken.1);
+        let fits = key.way == Way::Kernel && asking.len != 0 && most <= ASK_MOST;
+        let writes = asking.ask != Ask::Get;
+        if !fits || (writes && !key.asked.is_writable) || !key.asked.is_due() {
             return Ok(false);
         }
         let peer = key.peer;
@@ -158,15 +194,21 @@ impl Worker {
         {
             return Ok(false);
         }
-        let asked = len as u32 | if puts { PUTS } else { 0 };
-        slot.asked.store(asked, Ordering::Relaxed);
+        let (kind, change) = match asking.ask {
+            Ask::Put => (PUT, 0),
+            Ask::Get => (0, 0),
+            Ask::Change(change) => (CHANGE, change),
+        };
+        slot.asked
+            .store(asking.len as u32 | kind, Ordering::Relaxed);
+        slot.change.store(change, Ordering::Relaxed);
         let region = key.described.region;
         slot.region.store(region, Ordering::Relaxed);
-        slot.offset.store(offset, Ordering::Relaxed);
+        slot.offset.store(asking.offset, Ordering::Relaxed);
         let data = slot.data.get().cast::<u8>();
-        if puts {
-            // SAFETY: the slot is this process's now and has room; `local` by the caller.
-            unsafe { copy(data, local, len) };
+        if asking.given.1 != 0 {
+            // SAFETY: the slot is this process's now and has room; what is given by the caller.
+            unsafe { copy(data, asking.given.0, asking.given.1) };
         }
         // ORDERING: release: the owner sees all of the slot; partner: `serve_ask`.
         slot.state.store(POSTED, Ordering::Release);
@@ -193,9 +235,9 @@ impl Worker {
             }
         }
         let done = slot.state.load(Ordering::Acquire) == DONE;
-        if done && !puts {
+        if done && asking.taken.1 != 0 {
             // SAFETY: as above.
-            unsafe { copy(local, data, len) };
+            unsafe { copy(asking.taken.0, data, asking.taken.1) };
         }
         leave(slot);
         if done { Ok(true) } else { Err(Withdrawn) }
@@ -243,28 +285,31 @@ impl Worker {
         }
         // Read once: the peer may still write them.
         let asked = slot.asked.load(Ordering::Relaxed);
-        let (puts, len) = (asked & PUTS != 0, (asked & !PUTS) as usize);
+        let len = (asked & !(PUT | CHANGE)) as usize;
+        let change = slot.change.load(Ordering::Relaxed);
         let place = (
             slot.region.load(Ordering::Relaxed),
             slot.offset.load(Ordering::Relaxed),
         );
-        let found = match len <= BYTES_MOST {
+        let found = match len <= ASK_MOST {
             true => regions.locate(place.0, place.1, len as u64),
             false => None,
         };
         let data = slot.data.get().cast::<u8>();
-        if let Some(memory) = found {
+        let done = found.is_some_and(|memory| {
             // SAFETY: inside exposed memory, which is there by its owner's promise, and of the slot's bytes.
             unsafe {
-                match puts {
-                    true => copy(memory, data, len),
-                    false => copy(data, memory, len),
+                match asked & (PUT | CHANGE) {
+                    0 => copy(data, memory, len),
+                    PUT => copy(memory, data, len),
+                    _ => return (self.rma.change)(change, data, memory, len),
                 }
             }
-        }
+            true
+        });
         self.rma.counters.served += 1;
         // ORDERING: release: partner: the acquire in `ask_owner`.
-        let end = if found.is_some() { DONE } else { REFUSED };
+        let end = if done { DONE } else { REFUSED };
         slot.state.store(end, Ordering::Release);
         Some(())
     }
