@@ -487,11 +487,7 @@ fn name_library(says: &str) -> String {
 
 fn print_list() {
     for (group, name) in Group::ALL {
-        let note = match group {
-            Group::OneSided => " (no windows yet: --level protocol,transport, and other MPIs)",
-            _ => "",
-        };
-        print_line(&format!("{name}:{note}"));
+        print_line(&format!("{name}:"));
         for test in catalogue::list().iter().filter(|t| t.group == group) {
             print_line(&format!("  {:<22} {}", test.name, test.text));
         }

@@ -53,6 +53,9 @@ const WAIT_NS: u64 = 1_000;
 /// Looks at the slot between two at other messages, and rounds of both between two at the clock.
 const LOOKS: u32 = 8;
 const ROUNDS: u32 = 8;
+/// Operations in a row that find the owner asleep before it is woken, for those that follow; twice as many each time.
+const ASLEEP_FIRST: u32 = 8;
+const ASLEEP_MOST: u32 = 1024;
 /// Waits in vain that are counted: the next 2^this operations less one do not wait.
 const VAIN_MOST: u32 = 10;
 
@@ -117,6 +120,9 @@ pub(super) struct Asked {
     vain: u32,
     /// Operations that do not wait.
     skip: u32,
+    /// Operations that have found the owner asleep since it was last woken, and how often it was.
+    asleep: u32,
+    woken: u32,
     /// The kernel has written to the region: an owner would be killed by a put to memory that is read-only.
     pub is_writable: bool,
 }
@@ -128,6 +134,20 @@ impl Asked {
             false => (self.vain + 1).min(VAIN_MOST),
         };
         self.skip = (1 << self.vain) - 1;
+        if served {
+            self.woken = 0;
+        }
+    }
+
+    /// The owner sleeps, and so it is inside MPI; whether it is to be woken now, since there are many operations.
+    fn note_asleep(&mut self) -> bool {
+        (self.vain, self.skip) = (0, 0);
+        self.asleep += 1;
+        let wakes = self.asleep >= (ASLEEP_FIRST << self.woken).min(ASLEEP_MOST);
+        if wakes {
+            (self.asleep, self.woken) = (0, (self.woken + 1).min(VAIN_MOST));
+        }
+        wakes
     }
 
     /// Whether the next operation is one to wait with.
@@ -173,13 +193,20 @@ impl Worker {
         let most = asking.len.max(asking.given.1).max(asking.taken.1);
         let fits = key.way == Way::Kernel && asking.len != 0 && most <= ASK_MOST;
         let writes = asking.ask != Ask::Get;
-        if !fits || (writes && !key.asked.is_writable) || !key.asked.is_due() {
+        if !fits || (writes && !key.asked.is_writable) {
             return Ok(false);
         }
         let peer = key.peer;
         let page = self.job.rank_page(peer as usize);
         let awake = page.is_some_and(|page| page.state.load(Ordering::Relaxed) == STATE_AWAKE);
-        if !awake || self.is_crowded() || self.connect(peer).is_err() {
+        if (awake && !key.asked.is_due()) || self.is_crowded() || self.connect(peer).is_err() {
+            return Ok(false);
+        }
+        if !awake {
+            if key.asked.note_asleep() {
+                // There is nothing to do in the slot: the message wakes the owner.
+                _ = self.tell_owner(peer, slots, 0);
+            }
             return Ok(false);
         }
         let index = self.rank as usize % SLOTS;
@@ -212,12 +239,7 @@ impl Worker {
         }
         // ORDERING: release: the owner sees all of the slot; partner: `serve_ask`.
         slot.state.store(POSTED, Ordering::Release);
-        let at = slots.offset + (index * SLOT_BYTES) as u32;
-        let post = self
-            .endpoint(peer)
-            .post_signal(Header::new(wire::REMOTE_ASK, at, slots.region));
-        let told = !matches!(post, Post::NoResource | Post::PeerGone);
-        let begun = told && self.await_owner(slot, peer);
+        let begun = self.tell_owner(peer, slots, index) && self.await_owner(slot, peer);
         let taken_back = |slot: &Slot| {
             let changed = slot.state.compare_exchange(POSTED, HELD, failed, failed);
             changed.is_ok()
@@ -241,6 +263,14 @@ impl Worker {
         }
         leave(slot);
         if done { Ok(true) } else { Err(Withdrawn) }
+    }
+
+    /// Tells the owner of a slot, and wakes it if it sleeps; false where there is no room for a message.
+    fn tell_owner(&mut self, peer: u32, slots: &Slots, index: usize) -> bool {
+        let at = slots.offset + (index * SLOT_BYTES) as u32;
+        let header = Header::new(wire::REMOTE_ASK, at, slots.region);
+        let post = self.endpoint(peer).post_signal(header);
+        !matches!(post, Post::NoResource | Post::PeerGone)
     }
 
     /// Waits for a moment; whether the owner has begun. What comes meanwhile is handled: the owner may ask this process.
@@ -341,5 +371,15 @@ mod tests {
         assert_eq!(skipped, [0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1023, 1023]);
         asked.note(true);
         assert!(asked.is_due() && asked.is_due());
+    }
+
+    #[test]
+    fn owner__that_sleeps_is_woken_for_many_operations_and_less_often_where_it_does_not_help() {
+        let mut asked = Asked::default();
+        let wakes = |asked: &mut Asked| 1 + (0..).take_while(|_| !asked.note_asleep()).count();
+        let counts: Vec<usize> = (0..9).map(|_| wakes(&mut asked)).collect();
+        assert_eq!(counts, [8, 16, 32, 64, 128, 256, 512, 1024, 1024]);
+        asked.note(true);
+        assert_eq!(wakes(&mut asked), 8);
     }
 }
