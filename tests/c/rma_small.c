@@ -73,11 +73,11 @@ static void test(int kind)
     /* To rank 0, which calls nothing of MPI until the others have ended, and has carried out nothing meanwhile. */
     if (!are_apart() && !getenv("FASTPATH_TRANSPORTS") && !getenv("FASTPATH_PROGRESS")) {
         meet();
-        unsigned long long before = count_served();
         volatile unsigned char *ended = w.base;
         memset(w.base, 0, (size_t)ranks * BYTES_EACH);
         OK(MPI_Win_sync(w.win));
         meet();
+        unsigned long long before = count_served();
         for (unsigned round = 0; rank != 0 && round < ROUNDS; round++)
             move(&w, 0, round, lengths[round % LENGTHS]);
         unsigned char one = 1;
@@ -96,9 +96,59 @@ static void test(int kind)
     free_window(&w);
 }
 
+/* Accumulates of many elements go in pieces: every rank adds to those of rank 0, all at once, and what is fetched before
+   is a sum that was there. */
+static void accumulate(int kind)
+{
+    static const int counts[] = {1, 2, 511, 512, 513, 3000, 16384, 20000};
+    enum { COUNTS = sizeof counts / sizeof *counts, MOST = 20000 };
+    struct window w = make_window(kind, MOST * sizeof(long), 1);
+    long *values = allocate(MOST * sizeof(long)), *before = allocate(MOST * sizeof(long));
+    long added = 0;
+    for (int i = 0; i < MOST; i++)
+        values[i] = i % 7 + 1;
+    OK(MPI_Win_lock_all(0, w.win));
+    for (int round = 0; round < 3 * COUNTS; round++) {
+        int count = counts[round % COUNTS];
+        MPI_Aint at = place(&w, 0, 0, 1);
+        if (round % 3 == 0) {
+            OK(MPI_Accumulate(values, count, MPI_LONG, 0, at, count, MPI_LONG, MPI_SUM, w.win));
+        } else {
+            memset(before, 0xff, (size_t)count * sizeof(long));
+            OK(MPI_Get_accumulate(values, count, MPI_LONG, before, count, MPI_LONG, 0, at, count, MPI_LONG, MPI_SUM,
+                                  w.win));
+        }
+        OK(MPI_Win_flush(0, w.win));
+        for (int i = 0; round % 3 != 0 && i < count; i++)
+            if (before[i] % values[i] != 0 || before[i] < 0 || before[i] > (long)ranks * 3 * COUNTS * values[i]) {
+                fail(__LINE__, "element %d of %d was %ld", i, count, before[i]);
+                break;
+            }
+        added++;
+    }
+    meet();
+    OK(MPI_Win_unlock_all(w.win));
+    meet();
+    for (int i = 0; rank == 0 && i < MOST; i++) {
+        long rounds = 0;
+        for (int k = 0; k < COUNTS; k++)
+            rounds += i < counts[k] ? 3 : 0;
+        if (((long *)w.base)[i] != rounds * ranks * values[i]) {
+            fail(__LINE__, "element %d is %ld instead of %ld", i, ((long *)w.base)[i], rounds * ranks * values[i]);
+            break;
+        }
+    }
+    SAME(added, 3 * COUNTS);
+    free(values);
+    free(before);
+    free_window(&w);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
+    accumulate(FROM_HEAP);
+    accumulate(DYNAMIC);
     test(FROM_HEAP);
     test(DYNAMIC);
     return finish();

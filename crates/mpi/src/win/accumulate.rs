@@ -7,6 +7,7 @@ use super::change::{Change, How};
 use super::conflicts::Kind as Access;
 use super::control::Words;
 use super::hot_atomics::note_compared;
+use super::lock;
 use super::target::{self, Elements, Target, copy_here, room};
 use super::window::Window;
 use crate::consts::*;
@@ -15,7 +16,6 @@ use crate::error::{Error, Result};
 use crate::op::Reducer;
 use crate::process::Process;
 use fastpath_base::trace::{self, Point};
-use fastpath_protocol::rma::ASK_MOST;
 use std::ptr;
 
 /// A buffer with its elements, as the program gave them.
@@ -192,15 +192,13 @@ impl Job<'_> {
             unsafe { self.combine_near(from.flatten(), to.flatten(), target.cast_mut()) };
             return words.unlock_accumulates();
         }
-        if let (Some(at), true) = (self.there.piece(), self.is_small(from, to)) {
-            let sides = (from.flatten(), to.flatten());
+        if let (Some(at), true, Some(Some(from))) = (self.there.piece(), self.may_ask(), from)
+            && to != Some(None)
+        {
             words.lock_accumulates()?;
             // SAFETY: the caller's: all sides are one piece each.
-            let done = unsafe { self.ask(at, sides) };
-            words.unlock_accumulates()?;
-            if done? {
-                return Ok(());
-            }
+            let done = unsafe { self.change_pieces(at, from, to.flatten()) };
+            return words.unlock_accumulates().and(done);
         }
         let operand = match &origin {
             // SAFETY: the caller's.
@@ -225,22 +223,18 @@ impl Job<'_> {
         self.basic.kind != Kind::Pair || self.reducer.extent() == i64::from(self.basic.size)
     }
 
-    /// Whether all sides are pieces of memory small enough for the target to be asked; `MPI_NO_OP` is a get.
-    fn is_small(&self, from: Option<Option<*const u8>>, to: Option<Option<*const u8>>) -> bool {
-        let pieces = matches!(from, Some(Some(_))) && to != Some(None);
-        pieces && self.basic.kind != Kind::Pair && self.there.bytes <= ASK_MOST as u64
+    /// Whether the target may be asked to combine.
+    fn may_ask(&self) -> bool {
+        self.found.may_ask() && self.writes && self.basic.kind != Kind::Pair
     }
 
-    /// Asks the target to combine; whether it has.
+    /// Has the target combine what it does, and does the rest by reading, combining and writing.
     ///
     /// # Safety
-    /// As [`Job::combine_near`].
-    unsafe fn ask(
-        &self,
-        at: i64,
-        (from, to): (Option<*const u8>, Option<*const u8>),
-    ) -> Result<bool> {
-        let len = self.there.bytes as usize;
+    /// As [`Job::combine_near`], for the target's memory at `at`, from the displacement.
+    unsafe fn change_pieces(&self, at: i64, from: *const u8, to: Option<*const u8>) -> Result {
+        let (p, window, len) = (self.p, self.window, self.there.bytes as usize);
+        let to = to.map(<*const u8>::cast_mut);
         let change = Change {
             datatype: self.basic.handle,
             op: self.op as u16,
@@ -250,11 +244,29 @@ impl Job<'_> {
                 How::Combine
             },
         };
-        let given = (from.unwrap_or(ptr::null()), len);
-        let taken = to.map_or((ptr::null_mut(), 0), |to| (to.cast_mut(), len));
-        let what = (change, at, len);
+        let taken = to.map_or((ptr::null_mut(), 0), |to| (to, len));
         // SAFETY: the caller's.
-        unsafe { self.found.ask(self.p, self.window, what, given, taken) }
+        let done = unsafe {
+            self.found
+                .ask(p, window, (change, at, len), (from, len), taken)?
+        };
+        if done == len {
+            return Ok(());
+        }
+        let (at, rest) = (at + done as i64, len - done);
+        let mut elements = room(rest as u64)?;
+        // SAFETY: the caller's; what is read and written here is there until all has been completed.
+        unsafe {
+            self.found.get(p, window, at, elements.as_mut_ptr(), rest)?;
+            lock::complete(p, window, self.found.rank)?;
+            if let Some(to) = to {
+                copy_here(to.wrapping_add(done), elements.as_ptr(), rest);
+            }
+            let operand = std::slice::from_raw_parts(from.wrapping_add(done), rest);
+            self.combine_packed(operand, &mut elements)?;
+            let begun = self.found.put(p, window, at, elements.as_ptr(), rest);
+            lock::complete(p, window, self.found.rank).and(begun)
+        }
     }
 
     /// # Safety
@@ -389,7 +401,7 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
     words.lock_accumulates()?;
     // SAFETY: the caller's.
     match unsafe { ask_to_swap(p, &window, asked, (&found, len)) } {
-        Ok(false) => {}
+        Ok(0) => {}
         done => return words.unlock_accumulates().and(done.map(drop)),
     }
     // SAFETY: the caller's; no such type has more than 16 bytes.
@@ -410,7 +422,7 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
     Ok(())
 }
 
-/// Asks the target to compare and swap; whether it has.
+/// Asks the target to compare and swap; 0 where it has not.
 ///
 /// # Safety
 /// As [`compare_and_swap`]; the target was found with the span of an element of `len` bytes, at most 16.
@@ -419,9 +431,9 @@ unsafe fn ask_to_swap(
     window: &Window,
     asked: &Swap,
     (found, len): (&Target, usize),
-) -> Result<bool> {
+) -> Result<usize> {
     if !found.may_ask() {
-        return Ok(false);
+        return Ok(0);
     }
     let mut given = [0_u8; 32];
     let change = Change {

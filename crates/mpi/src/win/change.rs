@@ -103,7 +103,7 @@ unsafe fn swap(data: *mut u8, memory: *mut u8, size: usize) -> bool {
 }
 
 impl Target {
-    /// Asks the target for a change of `len` bytes at `at`, from the displacement; whether it was made.
+    /// Asks the target for a change of `len` bytes at `at`, from the displacement; of how many bytes it was made.
     ///
     /// # Errors
     /// What keeps the target from being reached.
@@ -118,7 +118,7 @@ impl Target {
         (change, at, len): (Change, i64, usize),
         given: (*const u8, usize),
         taken: (*mut u8, usize),
-    ) -> Result<bool> {
+    ) -> Result<usize> {
         let asking = Asking {
             ask: Ask::Change(change.pack()),
             offset: self.offset_of(at),

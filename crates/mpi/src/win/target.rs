@@ -257,9 +257,11 @@ impl Target {
             taken,
         };
         // SAFETY: the caller's.
-        if unsafe { self.ask_owner(p, window, &asking)? } {
+        let done = unsafe { self.ask_owner(p, window, &asking)? };
+        if done == len {
             return Ok(());
         }
+        let (offset, local, len) = (offset + done as u64, local.wrapping_add(done), len - done);
         let worker = p.worker()?;
         // SAFETY: the worker lives while MPI runs, the key as long as the window; the buffer by the caller.
         let moved = unsafe {
@@ -288,14 +290,14 @@ impl Target {
         self.slots.is_some() && self.near.is_null()
     }
 
-    /// Asks the target to carry an operation out; whether it has.
+    /// Asks the target to carry an operation out; of how many bytes it has.
     ///
     /// # Safety
     /// The bytes are inside the span that the target was found with; what is given is readable and what is taken
     /// writable.
-    pub unsafe fn ask_owner(&self, p: &Process, window: &Window, asking: &Asking) -> Result<bool> {
+    pub unsafe fn ask_owner(&self, p: &Process, window: &Window, asking: &Asking) -> Result<usize> {
         let Some(slots) = self.slots.filter(|_| self.may_ask()) else {
-            return Ok(false);
+            return Ok(0);
         };
         let worker = p.worker()?;
         // SAFETY: the worker lives while MPI runs, key and slots as long as the window; the buffers by the caller.

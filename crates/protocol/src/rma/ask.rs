@@ -13,6 +13,9 @@
 //! | `POSTED` | `SERVING`, by the owner; `HELD`, by the origin that takes it back |
 //! | `SERVING` | `DONE` or `REFUSED`, by the owner |
 //! | `DONE`, `REFUSED` | `FREE`, by the origin |
+//!
+//! The word of the state also counts how often the slot was held. The message names that number, so that one that comes
+//! too late finds nothing, and what is asked for first is carried out first.
 #![allow(unsafe_code)]
 
 use super::error::RmaError::{self, PeerGone, Withdrawn};
@@ -32,9 +35,33 @@ const POSTED: u32 = 2;
 const SERVING: u32 = 3;
 const DONE: u32 = 4;
 const REFUSED: u32 = 5;
+/// The state's part of the word; the rest counts.
+const STATE: u32 = 7;
+/// What a use more adds.
+const USE: u32 = 8;
+/// Slots begin at multiples of this in their region.
+const LINE: u32 = 64;
+/// The count's part of a message, below the slot's place in lines.
+const NAMED: u32 = (1 << 12) - 1;
 
-/// Most bytes of an operation.
+/// Which use of a slot a word is of, as a message says it.
+fn use_of(word: u32) -> u32 {
+    (word / USE) & NAMED
+}
+
+/// The same use in another state.
+fn in_state(word: u32, state: u32) -> u32 {
+    word & !STATE | state
+}
+
+/// Most bytes in a slot: longer operations go in pieces.
 pub const ASK_MOST: usize = 4096;
+/// Most bytes of a put or a get: of more one copy by the kernel is shorter than two.
+const MOVE_MOST: usize = 4096;
+/// Most bytes of a change, for which the kernel would have to copy twice.
+const CHANGE_MOST: usize = 1 << 17;
+/// Pieces that are under way at the same time.
+const AHEAD: usize = 2;
 /// Slots of one owner, which origins share by their ranks.
 const SLOTS: usize = 4;
 /// Bytes that an owner gives for its slots; their first [`SLOT_HEAD`] of each [`SLOT_BYTES`] must be 0 at first.
@@ -62,7 +89,8 @@ const VAIN_MOST: u32 = 10;
 /// An operation that an origin asks the owner for.
 #[repr(C, align(64))]
 struct Slot {
-    state: AtomicU32,
+    /// A state, and how often the slot was held.
+    word: AtomicU32,
     /// Bytes of the owner's memory, and [`PUT`] or [`CHANGE`].
     asked: AtomicU32,
     /// What change.
@@ -73,6 +101,69 @@ struct Slot {
 }
 
 const _: () = assert!(std::mem::offset_of!(Slot, data) == SLOT_HEAD);
+
+impl Slot {
+    fn data(&self) -> *mut u8 {
+        self.data.get().cast()
+    }
+
+    /// Takes a slot that is free; the word then.
+    fn hold(&self) -> Option<u32> {
+        let free = self.word.load(Ordering::Relaxed);
+        if free & STATE != FREE {
+            return None;
+        }
+        let held = in_state(free.wrapping_add(USE), HELD);
+        // ORDERING: acquire: the origin that has left it has taken its bytes; partner: `leave`.
+        let (seen, failed) = (Ordering::Acquire, Ordering::Relaxed);
+        let taken = self.word.compare_exchange(free, held, seen, failed);
+        taken.is_ok().then_some(held)
+    }
+
+    /// Begins what a message with the number of a use asks for; the word then. None where that was taken back.
+    fn begin(&self, named: u32) -> Option<u32> {
+        let posted = self.word.load(Ordering::Relaxed);
+        if posted & STATE != POSTED || use_of(posted) != named {
+            return None;
+        }
+        let serving = in_state(posted, SERVING);
+        // ORDERING: acquire: the owner sees all of the slot; partner: the release in `post`.
+        let (seen, failed) = (Ordering::Acquire, Ordering::Relaxed);
+        let begun = self.word.compare_exchange(posted, serving, seen, failed);
+        begun.is_ok().then_some(serving)
+    }
+
+    /// The slot's holder asks the owner.
+    fn post(&self, held: u32) {
+        // ORDERING: release: partner: the acquire in `begin`.
+        self.word.store(in_state(held, POSTED), Ordering::Release);
+    }
+
+    /// The owner has ended.
+    fn end(&self, serving: u32, state: u32) {
+        // ORDERING: release: partner: the acquire in `await_end`.
+        self.word.store(in_state(serving, state), Ordering::Release);
+    }
+
+    /// Takes back what the owner has not begun, and leaves the slot; false where it has begun.
+    fn take_back(&self) -> bool {
+        let word = self.word.load(Ordering::Relaxed);
+        let (posted, held) = (in_state(word, POSTED), in_state(word, HELD));
+        let relaxed = Ordering::Relaxed;
+        let taken = self.word.compare_exchange(posted, held, relaxed, relaxed);
+        if taken.is_ok() {
+            self.leave();
+        }
+        taken.is_ok()
+    }
+
+    /// The slot is for the next origin.
+    fn leave(&self) {
+        let word = self.word.load(Ordering::Relaxed);
+        // ORDERING: release: partner: the acquire in `hold`.
+        self.word.store(in_state(word, FREE), Ordering::Release);
+    }
+}
 
 /// Makes a change that a peer asks for, and that only the layer above understands: of `len` bytes at `memory`, with the
 /// [`ASK_MOST`] bytes at `data`, where the answer goes too. False where it is none. Others may write to both meanwhile.
@@ -111,6 +202,19 @@ pub struct Slots {
     /// Their region at the owner, and where they begin in it.
     region: u64,
     offset: u32,
+}
+
+impl Slots {
+    /// Which slot an origin uses for a piece of an operation.
+    fn index(&self, rank: u32, piece: usize) -> usize {
+        (rank as usize + piece) % SLOTS
+    }
+
+    fn slot(&self, rank: u32, piece: usize) -> &'static Slot {
+        // SAFETY: one of the slots, which are mapped while the key that they were found with is there: the callers'
+        // contract.
+        unsafe { &*self.first.add(self.index(rank, piece)) }
+    }
 }
 
 /// Whether it was worth while to ask an owner.
@@ -166,6 +270,8 @@ impl Worker {
         let fits = key.way == Way::LoadStore
             && key.peer != self.rank
             && key.holds(offset.into(), SLOTS_BYTES)
+            && offset.is_multiple_of(LINE)
+            && offset / LINE + (SLOTS_BYTES as u32) / LINE <= u32::MAX / (NAMED + 1)
             && first.addr().is_multiple_of(align_of::<Slot>());
         fits.then_some(Slots {
             first: first.cast_const().cast(),
@@ -174,101 +280,165 @@ impl Worker {
         })
     }
 
-    /// A small operation, carried out by the owner when this returns true; else nothing was done.
+    /// A small operation, or its beginning, carried out by the owner: how many bytes of its memory are dealt with. The
+    /// rest is as it was; 0 where the owner is not to be asked.
     ///
     /// # Errors
     /// `OutOfBounds`; `Withdrawn` where the owner does not expose the bytes or does not understand the change;
     /// `PeerGone`.
     ///
     /// # Safety
-    /// What is given is readable and what is taken writable for as many bytes, and the slots are mapped: the key that
-    /// they were found with is still there.
+    /// What is given is readable and what is taken writable for as many bytes: of an operation of more than [`ASK_MOST`]
+    /// bytes none or as many as it has. The slots are mapped: the key that they were found with is still there.
     pub unsafe fn ask_owner(
         &mut self,
         key: &mut RemoteKey,
         slots: &Slots,
         asking: &Asking,
-    ) -> Result<bool, RmaError> {
+    ) -> Result<usize, RmaError> {
         self.admit(key, asking.offset, asking.len)?;
-        let most = asking.len.max(asking.given.1).max(asking.taken.1);
-        let fits = key.way == Way::Kernel && asking.len != 0 && most <= ASK_MOST;
+        let most = match asking.ask {
+            Ask::Change(_) => CHANGE_MOST,
+            Ask::Put | Ask::Get => MOVE_MOST,
+        };
+        let fits = key.way == Way::Kernel && (1..=most).contains(&asking.len);
         let writes = asking.ask != Ask::Get;
-        if !fits || (writes && !key.asked.is_writable) {
-            return Ok(false);
+        if !fits || (writes && !key.asked.is_writable) || !self.may_ask(key, slots) {
+            return Ok(0);
         }
+        let pieces = asking.len.div_ceil(ASK_MOST);
+        let (mut posted, mut done, mut begun) = (0, 0, true);
+        while done < pieces {
+            while begun && posted < pieces.min(done + AHEAD) {
+                // SAFETY: the caller's.
+                if !unsafe { self.post_piece(key, slots, asking, posted) } {
+                    break;
+                }
+                posted += 1;
+            }
+            if posted == done {
+                break;
+            }
+            let slot = slots.slot(self.rank, done);
+            if begun && !self.await_owner(slot, key.peer) {
+                // The last is taken back first: the owner begins with the first.
+                begun = false;
+                while posted > done && slots.slot(self.rank, posted - 1).take_back() {
+                    posted -= 1;
+                }
+                continue;
+            }
+            // SAFETY: the caller's.
+            if !unsafe { self.end_piece(slot, key.peer, asking, done)? } {
+                for later in done + 1..posted {
+                    let slot = slots.slot(self.rank, later);
+                    if !slot.take_back() {
+                        self.await_end(slot, key.peer)?;
+                        slot.leave();
+                    }
+                }
+                return Err(Withdrawn);
+            }
+            done += 1;
+        }
+        key.asked.note(begun && done != 0);
+        Ok((done * ASK_MOST).min(asking.len))
+    }
+
+    /// Whether it is worth while to ask the owner now.
+    fn may_ask(&mut self, key: &mut RemoteKey, slots: &Slots) -> bool {
         let peer = key.peer;
         let page = self.job.rank_page(peer as usize);
         let awake = page.is_some_and(|page| page.state.load(Ordering::Relaxed) == STATE_AWAKE);
         if (awake && !key.asked.is_due()) || self.is_crowded() || self.connect(peer).is_err() {
-            return Ok(false);
+            return false;
         }
-        if !awake {
-            if key.asked.note_asleep() {
-                // There is nothing to do in the slot: the message wakes the owner.
-                _ = self.tell_owner(peer, slots, 0);
-            }
-            return Ok(false);
+        if !awake && key.asked.note_asleep() {
+            // Only to wake the owner: the message names a use of the slot that is long over.
+            let old = slots.slot(0, 0).word.load(Ordering::Relaxed);
+            _ = self.tell_owner(peer, slots, 0, use_of(old) ^ (NAMED / 2 + 1));
         }
-        let index = self.rank as usize % SLOTS;
-        // SAFETY: one of the slots, which are mapped.
-        let slot = unsafe { &*slots.first.add(index) };
-        // ORDERING: acquire: the origin that has left it free has taken its bytes; partner: `leave`.
-        let (seen, failed) = (Ordering::Acquire, Ordering::Relaxed);
-        if slot
-            .state
-            .compare_exchange(FREE, HELD, seen, failed)
-            .is_err()
-        {
-            return Ok(false);
-        }
+        awake
+    }
+
+    /// Asks for a piece of an operation; false where its slot or the way to the owner is not free.
+    ///
+    /// # Safety
+    /// As [`Worker::ask_owner`].
+    unsafe fn post_piece(
+        &mut self,
+        key: &RemoteKey,
+        slots: &Slots,
+        asking: &Asking,
+        piece: usize,
+    ) -> bool {
+        let slot = slots.slot(self.rank, piece);
+        let Some(held) = slot.hold() else {
+            return false;
+        };
         let (kind, change) = match asking.ask {
             Ask::Put => (PUT, 0),
             Ask::Get => (0, 0),
             Ask::Change(change) => (CHANGE, change),
         };
-        slot.asked
-            .store(asking.len as u32 | kind, Ordering::Relaxed);
+        let start = piece * ASK_MOST;
+        let len = (asking.len - start).min(ASK_MOST);
+        slot.asked.store(len as u32 | kind, Ordering::Relaxed);
         slot.change.store(change, Ordering::Relaxed);
         let region = key.described.region;
         slot.region.store(region, Ordering::Relaxed);
-        slot.offset.store(asking.offset, Ordering::Relaxed);
-        let data = slot.data.get().cast::<u8>();
-        if asking.given.1 != 0 {
+        slot.offset
+            .store(asking.offset + start as u64, Ordering::Relaxed);
+        let given = (asking.given.1 - start.min(asking.given.1)).min(ASK_MOST);
+        if given != 0 {
+            let from = asking.given.0.wrapping_add(start);
             // SAFETY: the slot is this process's now and has room; what is given by the caller.
-            unsafe { copy(data, asking.given.0, asking.given.1) };
+            unsafe { copy(slot.data(), from, given) };
         }
-        // ORDERING: release: the owner sees all of the slot; partner: `serve_ask`.
-        slot.state.store(POSTED, Ordering::Release);
-        let begun = self.tell_owner(peer, slots, index) && self.await_owner(slot, peer);
-        let taken_back = |slot: &Slot| {
-            let changed = slot.state.compare_exchange(POSTED, HELD, failed, failed);
-            changed.is_ok()
-        };
-        key.asked.note(begun);
-        if !begun && taken_back(slot) {
-            leave(slot);
-            return Ok(false);
+        slot.post(held);
+        let index = slots.index(self.rank, piece);
+        self.tell_owner(key.peer, slots, index, use_of(held)) || !slot.take_back()
+    }
+
+    /// Ends a piece that the owner has begun; whether it has carried it out.
+    ///
+    /// # Safety
+    /// As [`Worker::ask_owner`].
+    unsafe fn end_piece(
+        &self,
+        slot: &Slot,
+        peer: u32,
+        asking: &Asking,
+        piece: usize,
+    ) -> Result<bool, RmaError> {
+        let done = self.await_end(slot, peer)?;
+        let start = piece * ASK_MOST;
+        let taken = (asking.taken.1 - start.min(asking.taken.1)).min(ASK_MOST);
+        if done && taken != 0 {
+            // SAFETY: what is taken by the caller; the slot has as many bytes.
+            unsafe { copy(asking.taken.0.wrapping_add(start), slot.data(), taken) };
         }
-        // The owner has begun: it has a few bytes to copy.
-        // ORDERING: acquire: its bytes are there; partner: the release in `serve_ask`.
-        while slot.state.load(Ordering::Acquire) == SERVING {
-            if self.peer_has_left(peer) {
-                return Err(PeerGone);
+        slot.leave();
+        Ok(done)
+    }
+
+    /// Waits until the owner, which has begun and has a few bytes to copy, has ended; whether it has done what it was
+    /// asked for.
+    fn await_end(&self, slot: &Slot, peer: u32) -> Result<bool, RmaError> {
+        loop {
+            // ORDERING: acquire: its bytes are there; partner: the release in `serve_ask`.
+            match slot.word.load(Ordering::Acquire) & STATE {
+                SERVING if self.peer_has_left(peer) => return Err(PeerGone),
+                SERVING => {}
+                state => return Ok(state == DONE),
             }
         }
-        let done = slot.state.load(Ordering::Acquire) == DONE;
-        if done && asking.taken.1 != 0 {
-            // SAFETY: as above.
-            unsafe { copy(asking.taken.0, data, asking.taken.1) };
-        }
-        leave(slot);
-        if done { Ok(true) } else { Err(Withdrawn) }
     }
 
     /// Tells the owner of a slot, and wakes it if it sleeps; false where there is no room for a message.
-    fn tell_owner(&mut self, peer: u32, slots: &Slots, index: usize) -> bool {
-        let at = slots.offset + (index * SLOT_BYTES) as u32;
-        let header = Header::new(wire::REMOTE_ASK, at, slots.region);
+    fn tell_owner(&mut self, peer: u32, slots: &Slots, index: usize, named: u32) -> bool {
+        let line = (slots.offset + (index * SLOT_BYTES) as u32) / LINE;
+        let header = Header::new(wire::REMOTE_ASK, line * (NAMED + 1) + named, slots.region);
         let post = self.endpoint(peer).post_signal(header);
         !matches!(post, Post::NoResource | Post::PeerGone)
     }
@@ -279,7 +449,7 @@ impl Worker {
         loop {
             for _ in 0..ROUNDS {
                 for _ in 0..LOOKS {
-                    if slot.state.load(Ordering::Relaxed) != POSTED {
+                    if slot.word.load(Ordering::Relaxed) & STATE != POSTED {
                         return true;
                     }
                 }
@@ -296,7 +466,9 @@ impl Worker {
     /// A peer has asked this process for an operation, or has taken it back since.
     pub(super) fn serve_ask(&mut self, header: Header) -> Option<()> {
         let regions = &self.rma.regions;
-        let Some(at) = regions.locate(header.key, header.imm.into(), SLOT_BYTES as u64) else {
+        let (line, named) = (header.imm / (NAMED + 1), header.imm & NAMED);
+        let offset = u64::from(line) * u64::from(LINE);
+        let Some(at) = regions.locate(header.key, offset, SLOT_BYTES as u64) else {
             return Some(()); // the slots have gone meanwhile
         };
         if !at.addr().is_multiple_of(align_of::<Slot>()) {
@@ -304,15 +476,9 @@ impl Worker {
         }
         // SAFETY: inside exposed memory, aligned; every field is atomic or of raw bytes, which others may write.
         let slot = unsafe { &*at.cast_const().cast::<Slot>() };
-        // ORDERING: acquire: partner: the release of `POSTED`.
-        let (seen, failed) = (Ordering::Acquire, Ordering::Relaxed);
-        if slot
-            .state
-            .compare_exchange(POSTED, SERVING, seen, failed)
-            .is_err()
-        {
+        let Some(serving) = slot.begin(named) else {
             return Some(());
-        }
+        };
         // Read once: the peer may still write them.
         let asked = slot.asked.load(Ordering::Relaxed);
         let len = (asked & !(PUT | CHANGE)) as usize;
@@ -338,17 +504,9 @@ impl Worker {
             true
         });
         self.rma.counters.served += 1;
-        // ORDERING: release: partner: the acquire in `ask_owner`.
-        let end = if done { DONE } else { REFUSED };
-        slot.state.store(end, Ordering::Release);
+        slot.end(serving, if done { DONE } else { REFUSED });
         Some(())
     }
-}
-
-/// The slot is for the next origin.
-fn leave(slot: &Slot) {
-    // ORDERING: release: partner: the acquire of the next origin.
-    slot.state.store(FREE, Ordering::Release);
 }
 
 #[cfg(test)]
@@ -371,6 +529,31 @@ mod tests {
         assert_eq!(skipped, [0, 1, 3, 7, 15, 31, 63, 127, 255, 511, 1023, 1023]);
         asked.note(true);
         assert!(asked.is_due() && asked.is_due());
+    }
+
+    #[test]
+    fn slot__is_begun_by_the_message_of_its_own_use_alone() {
+        let slot = Slot {
+            word: AtomicU32::new(0),
+            asked: AtomicU32::new(0),
+            change: AtomicU64::new(0),
+            region: AtomicU64::new(0),
+            offset: AtomicU64::new(0),
+            data: UnsafeCell::new([0; ASK_MOST]),
+        };
+        let first = slot.hold().unwrap();
+        assert!(slot.hold().is_none() && slot.begin(use_of(first)).is_none());
+        slot.post(first);
+        assert!(slot.take_back() && !slot.take_back());
+        let second = slot.hold().unwrap();
+        slot.post(second);
+        assert!(slot.begin(use_of(first)).is_none());
+        let serving = slot.begin(use_of(second)).unwrap();
+        assert!(!slot.take_back() && slot.begin(use_of(second)).is_none());
+        slot.end(serving, DONE);
+        assert!(!slot.take_back() && slot.hold().is_none());
+        slot.leave();
+        assert!(slot.hold().is_some());
     }
 
     #[test]
