@@ -27,6 +27,7 @@ mod mapping;
 mod memory;
 mod page;
 mod text;
+mod wait_note;
 
 pub use call::Call;
 pub use card::Card;
@@ -37,7 +38,8 @@ pub use layout::{ARENA_BYTES, FURTHER, Layout, MAX_RANKS, PAGE_BYTES, PAIR_BYTES
 pub use mapping::Mapping;
 pub use memory::Segment;
 pub use page::{
-    Awaited, NOTES, PORTS, Phase, RankPage, STATE_ABSENT, STATE_AWAKE, STATE_COVERED, STATE_DEAD,
-    STATE_FINALIZED, STATE_SLEEPING, WaitNote, WaitNoteRef, Wakes, WindowLocks, has_left,
+    NOTES, PORTS, Phase, RankPage, STATE_ABSENT, STATE_AWAKE, STATE_COVERED, STATE_DEAD,
+    STATE_FINALIZED, STATE_SLEEPING, Wakes, WindowLocks, has_left,
 };
 pub use text::SharedText;
+pub use wait_note::{Awaited, WaitNote, WaitNoteRef};

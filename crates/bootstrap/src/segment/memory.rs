@@ -573,7 +573,8 @@ impl Segment {
 #[cfg(all(test, not(loom)))]
 #[allow(non_snake_case)]
 mod tests {
-    use super::super::page::{Awaited, Phase, WaitNoteRef};
+    use super::super::page::Phase;
+    use super::super::wait_note::{Awaited, WaitNoteRef};
     use super::*;
 
     fn again(segment: &Segment) -> OwnedFd {

@@ -1,5 +1,5 @@
-//! Accumulates of a few elements on memory that is not mapped: the origin, which has the target's lock of accumulates, asks
-//! the target to combine (`fastpath_protocol::rma::Ask`), in place of reading, combining and writing.
+//! Accumulates on memory that is not mapped: the origin, which has the target's lock of accumulates, asks the target to
+//! combine (`fastpath_protocol::rma::Ask`), in place of reading, combining and writing.
 #![allow(unsafe_code)]
 
 use super::target::Target;

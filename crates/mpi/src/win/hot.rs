@@ -1,7 +1,9 @@
 //! What the immediate path of one-sided operations reads: a line per window, four words per rank of it.
 //!
-//! A window's entry is found by the low bits of its handle, and its key must be that of the handle, as with communicators
-//! ([`crate::hot`]): at `MPI_THREAD_MULTIPLE` another one, which calls look for when they have the lock. A rank's entry has a size other than 0 only while an epoch gives access to it and its memory is
+//! A window's entry is found by the low bits of its handle, and its key must be that of the handle, as with
+//! communicators ([`crate::hot`]): at `MPI_THREAD_MULTIPLE` another one, which calls look for when they have the lock.
+//!
+//! A rank's entry has a size other than 0 only while an epoch gives access to it and its memory is
 //! reached by load and store: so the check of the bounds is that of the epoch too, and whatever does not fit takes the
 //! ordinary path, which says what is wrong.
 #![allow(unsafe_code)]
@@ -62,8 +64,8 @@ struct HotWin {
 
 struct Table(UnsafeCell<[HotWin; ENTRIES]>);
 
-// SAFETY: read and written inside MPI calls of the only thread; where there may be several, the keys hide from calls that
-// do not have the lock.
+// SAFETY: read and written inside MPI calls of the only thread; where there may be several, the keys hide from calls
+// that do not have the lock.
 unsafe impl Sync for Table {}
 
 static WINDOWS: Table = Table(UnsafeCell::new(

@@ -2,8 +2,8 @@
 //! gets, and changes that the layer above makes.
 //!
 //! A message there and a flag back take a fraction of a call of the kernel. So the origin writes what it wants into a
-//! slot of memory that both map, tells the owner by a message without bytes, and waits for a moment. Where the owner has
-//! not begun by then it computes: the origin takes the slot back, and the kernel copies. So nothing depends on the
+//! slot of memory that both map, tells the owner by a message without bytes, and waits for a moment. Where the owner
+//! has not begun by then it computes: the origin takes the slot back, and the kernel copies. So nothing depends on the
 //! owner's progress. After a wait in vain the next operations do not wait, twice as many each time.
 //!
 //! | state of a slot | what comes next, and by whom |
@@ -77,8 +77,8 @@ const CHANGE: u32 = 1 << 30;
 
 /// How long an origin waits for the owner to begin, in nanoseconds: less than a call of the kernel takes.
 const WAIT_NS: u64 = 1_000;
-/// Looks at the slot between two at other messages, and rounds of both between two at the clock.
-const LOOKS: u32 = 8;
+/// Polls of the slot between two of other messages, and rounds of both between two readings of the clock.
+const POLLS: u32 = 8;
 const ROUNDS: u32 = 8;
 /// Operations in a row that find the owner asleep before it is woken, for those that follow; twice as many each time.
 const ASLEEP_FIRST: u32 = 8;
@@ -288,8 +288,8 @@ impl Worker {
     /// `PeerGone`.
     ///
     /// # Safety
-    /// What is given is readable and what is taken writable for as many bytes: of an operation of more than [`ASK_MOST`]
-    /// bytes none or as many as it has. The slots are mapped: the key that they were found with is still there.
+    /// What is given is readable and what is taken writable for as many bytes: of an operation of more than
+    /// [`ASK_MOST`] bytes none or as many as it has. The slots are mapped: the key that they were found with is still there.
     pub unsafe fn ask_owner(
         &mut self,
         key: &mut RemoteKey,
@@ -443,12 +443,13 @@ impl Worker {
         !matches!(post, Post::NoResource | Post::PeerGone)
     }
 
-    /// Waits for a moment; whether the owner has begun. What comes meanwhile is handled: the owner may ask this process.
+    /// Waits for a moment; whether the owner has begun. What comes meanwhile is handled: the owner may ask this process
+    /// too.
     fn await_owner(&mut self, slot: &Slot, peer: u32) -> bool {
         let mut until = None;
         loop {
             for _ in 0..ROUNDS {
-                for _ in 0..LOOKS {
+                for _ in 0..POLLS {
                     if slot.word.load(Ordering::Relaxed) & STATE != POSTED {
                         return true;
                     }

@@ -40,8 +40,8 @@ impl Worker {
         }
     }
 
-    /// Tells whoever looks at the job that this process has taken, or given back, a lock that others wait for, of memory
-    /// of `peer`.
+    /// Tells whoever looks at the job that this process has taken, or given back, a lock that others wait for, of
+    /// memory of `peer`.
     #[inline]
     pub fn note_window_lock(&self, peer: u32, taken: bool) {
         self.job.own_page().note_window_lock(peer, taken);
