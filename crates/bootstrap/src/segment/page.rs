@@ -335,7 +335,8 @@ impl RankPage {
             .collect()
     }
 
-    /// Notes that this rank has taken, or given back, a lock of a window, of memory of `owner`; the rank alone calls it.
+    /// Notes that this rank has taken, or given back, a lock of a window, of memory of `owner`; the rank alone calls
+    /// it.
     pub fn note_window_lock(&self, owner: u32, taken: bool) {
         let count = self.window_locks.load(Ordering::Relaxed) >> 32;
         let count = match taken {

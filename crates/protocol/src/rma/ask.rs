@@ -289,7 +289,8 @@ impl Worker {
     ///
     /// # Safety
     /// What is given is readable and what is taken writable for as many bytes: of an operation of more than
-    /// [`ASK_MOST`] bytes none or as many as it has. The slots are mapped: the key that they were found with is still there.
+    /// [`ASK_MOST`] bytes none or as many as it has. The slots are mapped: the key that they were found with is still
+    /// there.
     pub unsafe fn ask_owner(
         &mut self,
         key: &mut RemoteKey,
