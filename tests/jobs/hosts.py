@@ -133,6 +133,14 @@ def _ends(session, engine):
     return None
 
 
+def _names(session, engine):
+    """Each host's agent keeps the names that its own ranks have published, and an error says so."""
+    outcome = _run(session, engine, 1, [session.binary("names_apart")])
+    if outcome.code in (None, 0) or outcome.left or "each host knows the names alone that its own ranks" not in outcome.err:
+        return "a name of another host", outcome.text()
+    return None
+
+
 def _make(check, kind, *arguments):
     def case(session):
         name = f"hosts.{kind.__name__.lower()}"
@@ -162,6 +170,8 @@ for _kind in ENGINES:
         "ends": _make(_ends, _kind),
         "sample": _make(_programs, _kind, SAMPLE),
     }
+    if issubclass(_kind, Agents):
+        _cases["names"] = _make(_names, _kind)
     for _what, _case in _cases.items():
         _case.long = _kind not in SHORT or _what == "sample"
         globals()[f"case_{_name}_{_what}"] = _case
