@@ -5,12 +5,14 @@
 //! |---|---|
 //! | [`interfaces`] | the addresses of this host, and which of them are told to peers |
 //! | [`ports`] | the listening sockets, and the ports that it may have |
+//! | [`proof`] | what shows on a connection that its other end is of the job |
 //! | [`random`] | what secrets are made of |
 //! | [`card`] | the bytes in which a rank's page says where it is reached |
 
 pub mod card;
 pub mod interfaces;
 pub mod ports;
+pub mod proof;
 pub mod random;
 
 pub use card::NetworkCard;

@@ -191,12 +191,18 @@ fn listen(address: IpAddr, port: u16) -> io::Result<Listener> {
     Ok(Listener { sockets, port })
 }
 
-/// Begins to connect to an address. The socket does not block, and closes on exec.
+/// Begins to connect to an address, from one of this host's or from one that the kernel chooses. The socket does not
+/// block, and closes on exec.
 ///
 /// # Errors
 /// What the kernel said.
-pub fn dial(to: SocketAddr) -> io::Result<OwnedFd> {
+pub fn dial(to: SocketAddr, from: Option<IpAddr>) -> io::Result<OwnedFd> {
     let socket = make_socket(to.ip())?;
+    if let Some(from) = from {
+        let (bytes, length) = write_address(SocketAddr::new(from, 0));
+        // SAFETY: an address of that length.
+        check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const bytes).cast(), length) })?;
+    }
     let (bytes, length) = write_address(to);
     // SAFETY: an address of that length.
     match check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const bytes).cast(), length) }) {

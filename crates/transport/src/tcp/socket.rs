@@ -37,7 +37,7 @@ fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
 impl Socket {
     /// Begins to connect to an address.
     pub fn dial(to: SocketAddr) -> io::Result<Socket> {
-        let socket = Socket(dial(to)?);
+        let socket = Socket(dial(to, None)?);
         socket.prepare()?;
         Ok(socket)
     }

@@ -4,7 +4,6 @@
 
 mod closing;
 
-use super::card::SECRET_BYTES;
 use super::watch::{end_job, wait_a_second};
 use crate::engine::Aborter;
 use crate::job::Job;
@@ -32,15 +31,6 @@ pub fn open(config: &Config, ranks: usize) -> Option<(Vec<TcpListener>, NetworkC
     let (listener, card) = network::open(config, Reach::Network, ranks + 1).ok()?;
     let sockets: Vec<OwnedFd> = listener.into();
     Some((sockets.into_iter().map(TcpListener::from).collect(), card))
-}
-
-/// What proves that somebody is of the job.
-#[derive(Clone, Copy)]
-pub struct Pass {
-    /// The job's number.
-    pub job_id: u64,
-    /// Its secret.
-    pub secret: [u8; SECRET_BYTES],
 }
 
 /// A connection to another node's leader, and the number of that node.

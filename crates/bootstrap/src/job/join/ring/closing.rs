@@ -4,12 +4,13 @@
 //! hashes (BLAKE3) under the job's secret. The addresses of the next node are called one after the other, and all who
 //! call are listened to at once: an address that leads nowhere and a stranger that says nothing hold up nobody.
 
-use super::{Neighbour, Pass};
+use super::Neighbour;
 use crate::job::join::channel::send_all;
 use crate::job::join::watch::{poll_entry, poll_for};
 use crate::network::NetworkCard;
 use crate::network::interfaces::list_addresses;
 use crate::network::ports::dial;
+use crate::network::proof::{Pass, TAG};
 use crate::network::random::draw_random;
 use std::io::{self, ErrorKind, Read};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -21,7 +22,7 @@ const NONCE: usize = 16;
 /// What who listens says first.
 const GREETING: usize = MAGIC.len() + NONCE;
 /// Who connects, and its proof.
-const PROOF: usize = 4 + blake3::OUT_LEN;
+const PROOF: usize = 4 + TAG;
 /// How long the leaders of all nodes may be apart in `MPI_Init`.
 const TOGETHER: Duration = Duration::from_secs(20);
 /// Between calls to two addresses.
@@ -178,7 +179,8 @@ impl Calls {
     }
 
     fn call(&mut self, address: SocketAddr) {
-        let called = dial(address).map(|socket| Candidate::new(socket.into(), Step::Connecting));
+        let called =
+            dial(address, None).map(|socket| Candidate::new(socket.into(), Step::Connecting));
         self.live.extend(called.ok().map(|call| (address, call)));
     }
 
@@ -305,42 +307,35 @@ impl Candidate {
             }
             self.nonce
                 .copy_from_slice(&self.word[MAGIC.len()..GREETING]);
-            let tag = make_tag(pass, &self.nonce, from, to);
-            self.say(&[&from.to_le_bytes()[..], tag.as_bytes()].concat())?;
+            let tag = pass.tag(PURPOSE, &self.nonce, from, to);
+            self.say(&[&from.to_le_bytes()[..], &tag].concat())?;
             self.step = Step::Answer;
         }
-        let (length, expected) = match self.step {
-            Step::Answer => (blake3::OUT_LEN, make_tag(pass, &self.nonce, to, from)),
-            _ => (PROOF, make_tag(pass, &self.nonce, from, to)),
+        let (length, ends) = match self.step {
+            Step::Answer => (TAG, (to, from)),
+            _ => (PROOF, (from, to)),
         };
         if !self.has_read(length)? {
             return Ok(false);
         }
-        let tag: [u8; blake3::OUT_LEN] =
-            match self.word[length - blake3::OUT_LEN..length].try_into() {
-                Ok(tag) => tag,
-                Err(_) => return Err(wrong()),
-            };
-        // Compared in a time that does not depend on where they differ.
-        if expected != tag {
+        let tag: &[u8; TAG] = self.word[length - TAG..length]
+            .try_into()
+            .map_err(|_| wrong())?;
+        if !pass.is_tag(tag, PURPOSE, &self.nonce, ends) {
             return Err(wrong());
         }
         if self.step == Step::Proof {
             if self.word[..4] != from.to_le_bytes() {
                 return Err(wrong());
             }
-            self.say(make_tag(pass, &self.nonce, to, from).as_bytes())?;
+            self.say(&pass.tag(PURPOSE, &self.nonce, to, from))?;
         }
         Ok(true)
     }
 }
 
-fn make_tag(pass: &Pass, nonce: &[u8], from: u32, to: u32) -> blake3::Hash {
-    let mut hasher = blake3::Hasher::new_keyed(&pass.secret);
-    hasher.update(b"ring").update(&pass.job_id.to_le_bytes());
-    hasher.update(&from.to_le_bytes()).update(&to.to_le_bytes());
-    hasher.update(nonce).finalize()
-}
+/// For what the proofs of this file are.
+const PURPOSE: &[u8] = b"ring";
 
 #[cfg(all(test, not(loom)))]
 #[allow(non_snake_case)]
