@@ -1,5 +1,6 @@
 """Jobs on several virtual hosts, started by the launchers that people have. Needs root, for the hosts."""
 
+import json
 import os
 import re
 
@@ -138,6 +139,79 @@ def _names(session, engine):
     outcome = _run(session, engine, 1, [session.binary("names_apart")])
     if outcome.code in (None, 0) or outcome.left or "each host knows the names alone that its own ranks" not in outcome.err:
         return "a name of another host", outcome.text()
+    return None
+
+
+def _examine(session, hosts, words, env):
+    """`fastpath doctor` about h1 and h2; its outcome."""
+    tool = os.path.join(session.prefix, "bin", "fastpath")
+    folder = os.path.dirname(engines.Hydra().mpiexec)
+    reach = [f"--mpiexec-arg={word}" for word in ("-launcher", "ssh", "-launcher-exec", hosts.rsh)]
+    set_ = [f"PATH={folder}:{os.environ['PATH']}", *(f"{name}={value}" for name, value in env.items())]
+    command = ["env", *set_, tool, "doctor", "--engine", "hydra", *reach, "--host", "h1,h2", *words]
+    running = session.start(hosts.beside("h0", command), timeout=60)
+    running.await_end(10)
+    return running.finish()
+
+
+def _judge(outcome, code, texts):
+    """What is wrong with a report in JSON; and the report."""
+    if problem := outcome.problem(code, quiet=False):
+        return problem, {}
+    report = json.loads(outcome.out)
+    said = [trouble["what"] for trouble in report["diagnostics"]]
+    if len(said) != len(texts) or not all(any(text in one for one in said) for text in texts):
+        return f"it says {said}", report
+    return None, report
+
+
+def case_doctor(session):
+    """How two hosts reach each other: every pair of addresses, the connection that a job would use, and what is wrong."""
+    if reason := missing():
+        return session.skip("hosts.doctor", f"no virtual hosts: {reason}")
+    try:
+        engines.Hydra()
+    except OSError as error:
+        return session.skip("hosts.doctor", error)
+    with Hosts(3) as hosts:
+        for name in ("h1", "h2"):
+            hosts.add_network(name, "docker0", "172.17.0.1/16")
+        hosts.add_network("h2", "vpn0", "192.0.2.2/24")
+        # A network that leads nowhere: nothing comes back.
+        hosts.set_up("h1", "route add 192.0.2.0/24 via 10.77.0.10")
+        text = _examine(session, hosts, [], {})
+        if text.problem() or "a job would use" not in text.out or "10.77.0.11 to 10.77.0.12" not in text.out:
+            return text.problem() or "the text does not say what a job would use", text.text()
+        outcome = _examine(session, hosts, ["--json"], {})
+        problem, report = _judge(outcome, 0, [])
+        if problem:
+            return problem, outcome.text()
+        calls = {(call["from"], call["to"]): call["outcome"] for call in report["tried"][0]}
+        wanted = {
+            (None, "10.77.0.12"): {"reached"}, ("10.77.0.11", "10.77.0.12"): {"reached"},
+            # The answer goes to h2's own bridge.
+            ("172.17.0.1", "10.77.0.12"): {"silent"},
+            (None, "192.0.2.2"): {"silent"}, ("10.77.0.11", "192.0.2.2"): {"silent"},
+            # Its own address: nobody listens there, or it does so itself.
+            (None, "172.17.0.1"): {"refused", "stranger"},
+        }
+        wrong = [pair for pair, outcomes in wanted.items() if calls.get(pair) not in outcomes]
+        speed = report["speeds"][0].get("Ok", {})
+        if wrong or not speed or min(speed["bandwidth_mb_s"] + speed["half_round_trip_us"]) <= 0:
+            return f"calls {wrong}, speed {speed}", outcome.text()
+        if speed["path_mtu"] != 1500 or len(report["used"]) != 1:
+            return "path MTU or connections", outcome.text()
+        hosts.set_up("h2", "link set eth0 mtu 1400")
+        ways = [
+            ({"FASTPATH_INTERFACES": "vpn0,eth0"}, 0, ["192.0.2.2 does not answer", "packets of 10.77.0.11 have 1500"]),
+            ({"FASTPATH_INTERFACES": "docker0"}, 1, ["neither reaches the other"]),
+            ({"FASTPATH_INTERFACES": "eth7"}, 1, ["nobody can reach it"] * 2),
+        ]
+        for env, code, texts in ways:
+            outcome = _examine(session, hosts, ["--json"], env)
+            problem, _ = _judge(outcome, code, texts)
+            if problem:
+                return f"{env}: {problem}", outcome.text()
     return None
 
 
