@@ -85,10 +85,37 @@ impl Socket {
     #[inline]
     pub fn read(&self, to: &mut [u8]) -> Moved {
         // SAFETY: writable for its length.
-        let got = unsafe { libc::recv(self.fd(), to.as_mut_ptr().cast(), to.len(), 0) };
-        match got {
-            1.. => Moved::Bytes(got as usize),
+        unsafe { self.read_to(to.as_mut_ptr(), to.len()) }
+    }
+
+    /// Reads to where so many bytes have room, at least one.
+    ///
+    /// # Safety
+    /// Writable for that length.
+    #[inline]
+    pub unsafe fn read_to(&self, to: *mut u8, room: usize) -> Moved {
+        // SAFETY: the caller's.
+        match unsafe { libc::recv(self.fd(), to.cast(), room, 0) } {
+            got @ 1.. => Moved::Bytes(got as usize),
             0 => Moved::Ended(None),
+            _ => Moved::of_error(io::Error::last_os_error()),
+        }
+    }
+
+    /// Writes of the first buffer and then of the second one, which are not both empty.
+    pub fn write_both(&self, first: &[u8], second: &[u8]) -> Moved {
+        let mut parts = [first, second].map(|part| libc::iovec {
+            iov_base: part.as_ptr().cast_mut().cast(),
+            iov_len: part.len(),
+        });
+        // SAFETY: all zeros is a valid msghdr.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = parts.as_mut_ptr();
+        message.msg_iovlen = parts.len() as _;
+        // SAFETY: message and parts live, and are readable for their lengths.
+        let sent = unsafe { libc::sendmsg(self.fd(), &message, libc::MSG_NOSIGNAL) };
+        match sent {
+            0.. => Moved::Bytes(sent as usize),
             _ => Moved::of_error(io::Error::last_os_error()),
         }
     }
