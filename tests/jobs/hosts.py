@@ -6,6 +6,7 @@ import re
 
 from harness import engines, program
 from harness.hosts import Hosts, missing
+from harness.job import await_word
 
 # Of tests/c: something of each kind.
 SAMPLE = ["pt2pt_order", "pt2pt_wildcard", "coll_move", "rma_move", "sessions"]
@@ -142,14 +143,14 @@ def _names(session, engine):
     return None
 
 
-def _examine(session, hosts, words, env):
-    """`fastpath doctor` about h1 and h2; its outcome."""
+def _use_tool(session, hosts, words, env):
+    """A command of `fastpath` about h1 and h2; its outcome."""
     tool = os.path.join(session.prefix, "bin", "fastpath")
     folder = os.path.dirname(engines.Hydra().mpiexec)
     reach = [f"--mpiexec-arg={word}" for word in ("-launcher", "ssh", "-launcher-exec", hosts.rsh)]
     set_ = [f"PATH={folder}:{os.environ['PATH']}", *(f"{name}={value}" for name, value in env.items())]
-    command = ["env", *set_, tool, "doctor", "--engine", "hydra", *reach, "--host", "h1,h2", *words]
-    running = session.start(hosts.beside("h0", command), timeout=60)
+    command = ["env", *set_, tool, *words, *reach, "--host", "h1,h2"]
+    running = session.start(hosts.beside("h0", command), timeout=120)
     running.await_end(10)
     return running.finish()
 
@@ -165,24 +166,99 @@ def _judge(outcome, code, texts):
     return None, report
 
 
-def case_doctor(session):
-    """How two hosts reach each other: every pair of addresses, the connection that a job would use, and what is wrong."""
+def _lacks_hosts():
+    """Why there can be no virtual hosts with Hydra here, or None."""
     if reason := missing():
-        return session.skip("hosts.doctor", f"no virtual hosts: {reason}")
+        return f"no virtual hosts: {reason}"
     try:
         engines.Hydra()
     except OSError as error:
-        return session.skip("hosts.doctor", error)
+        return error
+    return None
+
+
+def case_bench(session):
+    """Messages between two hosts are measured beside a bare socket between the same two."""
+    if reason := _lacks_hosts():
+        return session.skip("hosts.bench", reason)
+    with Hosts(3) as hosts:
+        words = ["bench", "latency", "bandwidth", "--sizes", "8,64K", "--duration", "20ms", "--no-progress", "--json", "-"]
+        outcome = _use_tool(session, hosts, words, {})
+        if problem := outcome.problem(quiet=False):
+            return problem, outcome.text()
+        cases = json.loads(outcome.out)["cases"]
+        seen = {(case["test"], case["bytes"]): case.get("floor_of") for case in cases}
+        wanted = {("latency", 8): "bare socket", ("latency", 65536): "bare socket",
+                  ("bandwidth", 8): "bare socket, stream", ("bandwidth", 65536): "bare socket, stream"}
+        counts = [case["floor"]["count"] for case in cases if case.get("floor")]
+        if seen != wanted or len(counts) != 4 or min(counts) == 0:
+            return f"cases {seen}, samples of the floor {counts}", outcome.text()
+    return None
+
+
+def case_two_jobs(session):
+    """Two jobs of one user at once on the same hosts, directly and through agents, do not take each other for theirs."""
+    if reason := _lacks_hosts():
+        return session.skip("hosts.two_jobs", reason)
+    with Hosts(3) as hosts:
+        ways = [Hydra(hosts), AgentsHydra(hosts)] * 2
+        for way in ways:
+            way.prefix = session.prefix
+        words = [session.binary("traffic"), "5", "200"]
+        running = [session.start(way.on_hosts(2, words), timeout=60) for way in ways]
+        for one in running:
+            one.await_end(30)
+            outcome = one.finish()
+            if problem := outcome.problem():
+                return problem, outcome.text()
+    return None
+
+
+def case_silent_host(session):
+    """A host from which nothing comes any more, as if it were frozen: who waits for one of its ranks gives it up, names
+    it, and the job ends on the other hosts."""
+    if reason := _lacks_hosts():
+        return session.skip("hosts.silent_host", reason)
+    for kind in (Hydra, AgentsHydra):
+        with Hosts(3) as hosts:
+            way = kind(hosts)
+            way.prefix = session.prefix
+            begun = os.path.join(hosts.folder, "begun")
+            os.mkfifo(begun)
+            running = session.start(way.on_hosts(1, [session.binary("waits"), begun]), timeout=90)
+            if not await_word(running, begun):
+                return f"{way.name}: it does not begin", running.finish().text()
+            hosts.cut("h2")
+            running.await_end(60)
+            # What runs there cannot be told that the job is over.
+            hosts.stop("h2")
+            outcome = running.finish()
+            if outcome.code in (None, 0) or outcome.left or "rank 1 on h2" not in outcome.err:
+                return f"{way.name}: a silent host", outcome.text()
+    return None
+
+
+case_silent_host.long = True
+
+
+def case_doctor(session):
+    """How two hosts reach each other: every pair of addresses, the connection that a job would use, and what is wrong."""
+    if reason := _lacks_hosts():
+        return session.skip("hosts.doctor", reason)
+
+    def examine(words, env):
+        return _use_tool(session, hosts, ["doctor", "--engine", "hydra", *words], env)
+
     with Hosts(3) as hosts:
         for name in ("h1", "h2"):
             hosts.add_network(name, "docker0", "172.17.0.1/16")
         hosts.add_network("h2", "vpn0", "192.0.2.2/24")
         # A network that leads nowhere: nothing comes back.
         hosts.set_up("h1", "route add 192.0.2.0/24 via 10.77.0.10")
-        text = _examine(session, hosts, [], {})
+        text = examine([], {})
         if text.problem() or "a job would use" not in text.out or "10.77.0.11 to 10.77.0.12" not in text.out:
             return text.problem() or "the text does not say what a job would use", text.text()
-        outcome = _examine(session, hosts, ["--json"], {})
+        outcome = examine(["--json"], {})
         problem, report = _judge(outcome, 0, [])
         if problem:
             return problem, outcome.text()
@@ -208,7 +284,7 @@ def case_doctor(session):
             ({"FASTPATH_INTERFACES": "eth7"}, 1, ["nobody can reach it"] * 2),
         ]
         for env, code, texts in ways:
-            outcome = _examine(session, hosts, ["--json"], env)
+            outcome = examine(["--json"], env)
             problem, _ = _judge(outcome, code, texts)
             if problem:
                 return f"{env}: {problem}", outcome.text()

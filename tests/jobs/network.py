@@ -4,7 +4,6 @@ enough, and a rank that dies."""
 import ctypes
 import os
 import re
-import select
 import shutil
 import signal
 import socket
@@ -12,6 +11,8 @@ import subprocess
 import tempfile
 import threading
 import time
+
+from harness.job import await_word
 
 TCP = {"FASTPATH_TRANSPORTS": "tcp"}
 
@@ -47,31 +48,13 @@ def _wait_listening(job, count, seconds=30):
     return _listening(job)
 
 
-def _await_word(job, path):
-    """What a job writes to a fifo and closes; nothing where it ends before."""
-    fifo, poller, said = os.open(path, os.O_RDONLY | os.O_NONBLOCK), select.poll(), b""
-    poller.register(fifo, select.POLLIN)
-    try:
-        while True:
-            # Nothing, also not an end, until somebody has opened it.
-            if poller.poll(50):
-                part = os.read(fifo, 100)
-                if not part:
-                    return said.decode()
-                said += part
-            elif job.process.poll() is not None:
-                return ""
-    finally:
-        os.close(fifo)
-
-
 def _endless(session, env, **more):
     """A job of two ranks that talk, and a way to end it."""
     folder = tempfile.mkdtemp(prefix="mpi-network-")
     begun, end = os.path.join(folder, "begun"), os.path.join(folder, "end")
     os.mkfifo(begun)
     job = session.mpirun(2, [session.binary("endless"), begun, end], env=env, **more)
-    _await_word(job, begun)
+    await_word(job, begun)
 
     def finish():
         open(end, "w", encoding="utf-8").close()
@@ -291,7 +274,7 @@ def case_listens_where_it_is_allowed(session):
             os.mkfifo(begun)
             env = {"FASTPATH_INTERFACES": allowed}
             job = hosts.mpiexec(session, 1, [session.binary("endless"), begun, end], env)
-            _await_word(job, begun)
+            await_word(job, begun)
             found = [_listening(job, f"/proc/{holder.pid}/net") for holder in hosts.holders]
             open(end, "w", encoding="utf-8").close()
             outcome = job.finish()
@@ -323,7 +306,7 @@ def case_cut_cable(session):
         begun = os.path.join(folder, "begun")
         os.mkfifo(begun)
         job = hosts.mpiexec(session, 1, [session.binary("waits"), begun], timeout=120)
-        _await_word(job, begun)
+        await_word(job, begun)
         hosts.run(str(hosts.holders[1].pid), "link", "set", "cable", "down")
         outcome = job.finish()
         shutil.rmtree(folder, ignore_errors=True)
@@ -343,7 +326,7 @@ def case_killed_rank_over_network(session):
         begun = os.path.join(folder, "begun")
         os.mkfifo(begun)
         job = session.mpirun(2, [session.binary("waits"), begun], env=env)
-        victim = int(_await_word(job, begun) or 0)
+        victim = int(await_word(job, begun) or 0)
         if victim:
             os.kill(victim, signal.SIGKILL)
         outcome = job.finish()
