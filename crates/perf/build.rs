@@ -15,7 +15,14 @@ fn main() {
             println!("cargo::rerun-if-changed={path}");
         }
     }
-    let engine = ["engine.c", "clock.c", "histogram.c", "options.c", "floor.c"];
+    let engine = [
+        "engine.c",
+        "clock.c",
+        "histogram.c",
+        "options.c",
+        "floor.c",
+        "wire.c",
+    ];
     let engine = engine.map(|name| format!("program/{name}"));
     println!("cargo::rerun-if-changed=program");
     cc::Build::new()

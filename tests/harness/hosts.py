@@ -100,6 +100,16 @@ class Hosts:
         """The command that runs `words` on a host."""
         return ["nsenter", "-t", str(self.pids[name]), *ENTER, f"--wd={os.getcwd()}", "--", *words]
 
+    def add_network(self, name, interface, address):
+        """Gives the host one more network, which leads nowhere."""
+        for words in (f"link add {interface} type bridge", f"addr add {address} dev {interface}",
+                      f"link set {interface} up"):
+            self._ip(self.pids[name], words)
+
+    def set_up(self, name, words):
+        """Changes something of the host's network, by words of ip(8)."""
+        self._ip(self.pids[name], words)
+
     def beside(self, name, words):
         """The command that runs `words` with the network and the name of a host, but with this machine's processes: so
         that it can reach the other hosts by `rsh`."""

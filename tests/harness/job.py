@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -161,3 +162,21 @@ def has_own_shm():
 
 def _shared_names():
     return set(os.listdir("/dev/shm")) if has_own_shm() else set()
+
+
+def await_word(job, path):
+    """What a job writes to a fifo and closes; nothing where it ends before."""
+    fifo, poller, said = os.open(path, os.O_RDONLY | os.O_NONBLOCK), select.poll(), b""
+    poller.register(fifo, select.POLLIN)
+    try:
+        while True:
+            # Nothing, also not an end, until somebody has opened it.
+            if poller.poll(50):
+                part = os.read(fifo, 100)
+                if not part:
+                    return said.decode()
+                said += part
+            elif job.process.poll() is not None:
+                return ""
+    finally:
+        os.close(fifo)

@@ -2,10 +2,11 @@
 """A launcher of one host that speaks PMI-1 and no more: it needs no installation, and it does what engines do at their
 worst. It takes no notice of a rank that ends, unless that ends by a signal and --kill is given.
 
-usage: pmi.py [--kill] [--slurm] [-n N] PROGRAM [ARGUMENT...]
+usage: pmi.py [--kill] [--slurm] [--name JOB] [-n N] PROGRAM [ARGUMENT...]
 
   --kill    ends the job when a rank is ended by a signal, as Hydra does
   --slurm   answers as Slurm does, where engines differ
+  --name    what the job is called
 """
 
 import os
@@ -17,9 +18,10 @@ import sys
 
 
 class Job:
-    def __init__(self, size, words, kill, slurm):
+    def __init__(self, size, words, kill, slurm, name=None):
         self.size, self.kill, self.slurm = size, kill, slurm
-        self.name = f"{os.getpid()}.0" if slurm else f"kvs_{os.getpid()}_0_{os.urandom(4).hex()}"
+        own = f"{os.getpid()}.0" if slurm else f"kvs_{os.getpid()}_0_{os.urandom(4).hex()}"
+        self.name = name or own
         self.values, self.waiting, self.code = {}, [], None
         self.selector = selectors.DefaultSelector()
         self.ranks = []
@@ -94,11 +96,13 @@ class Job:
 
 
 def main():
-    words, options, size = sys.argv[1:], set(), 1
+    words, options, size, name = sys.argv[1:], set(), 1, None
     while words and words[0].startswith("-"):
         option = words.pop(0)
         if option == "-n":
             size = int(words.pop(0))
+        elif option == "--name":
+            name = words.pop(0)
         elif option in ("--kill", "--slurm"):
             options.add(option)
         else:
@@ -106,7 +110,7 @@ def main():
     if not words:
         sys.exit(__doc__)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    job = Job(size, words, "--kill" in options, "--slurm" in options)
+    job = Job(size, words, "--kill" in options, "--slurm" in options, name)
     try:
         return job.run()
     finally:

@@ -134,6 +134,46 @@ def _shows(session, kind):
     return None if "deadlock: rank 0 waits for rank 1" in text else ("no deadlock is proved", text)
 
 
+def _name_meeting(job, size):
+    """The name by which the ranks of a job find each other on a host (crates/bootstrap/src/job/join.rs)."""
+    hashed = 0xcbf29ce484222325
+    for byte in job.encode():
+        hashed = (hashed ^ byte) * 0x100000001b3 % (1 << 64)
+    return f"\0fastpath-{os.geteuid()}-{hashed:016x}-{size}"
+
+
+SQUATTER = """
+import os, socket, sys
+os.setuid(65534)
+taken = socket.socket(socket.AF_UNIX)
+taken.bind(sys.argv[1].replace("@", chr(0)))
+taken.listen(64)
+print("taken", flush=True)
+sys.stdin.read()
+"""
+
+
+def case_meeting_of_another_user(session):
+    """Who has guessed the name by which the ranks of a node meet, and is another user, gets nothing of the job: its
+    ranks see who is there, and say so."""
+    if os.geteuid() != 0:
+        return session.skip("engines.meeting_of_another_user", "another user is needed, for which this needs root")
+    job = f"squatted-{os.getpid()}"
+    name = _name_meeting(job, 2).replace("\0", "@")
+    squatter = subprocess.Popen([sys.executable, "-c", SQUATTER, name], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                text=True)
+    try:
+        if squatter.stdout.readline() != "taken\n":
+            return "the name cannot be taken"
+        outcome = session.start([*engines.OURS, "--name", job, "-n", "2", session.binary("world")], timeout=60).finish()
+    finally:
+        squatter.communicate("")
+    if outcome.code == 0 or "the process there belongs to user 65534, this one to 0" not in outcome.err:
+        return "a name that another user has", outcome.text()
+    free = session.start([*engines.OURS, "--name", job, "-n", "2", session.binary("world")], timeout=60).finish()
+    return free.problem(), free.text()
+
+
 def _make(check, kind, *arguments):
     def case(session):
         try:

@@ -1,10 +1,12 @@
 """Jobs on several virtual hosts, started by the launchers that people have. Needs root, for the hosts."""
 
+import json
 import os
 import re
 
 from harness import engines, program
 from harness.hosts import Hosts, missing
+from harness.job import await_word
 
 # Of tests/c: something of each kind.
 SAMPLE = ["pt2pt_order", "pt2pt_wildcard", "coll_move", "rma_move", "sessions"]
@@ -133,6 +135,162 @@ def _ends(session, engine):
     return None
 
 
+def _names(session, engine):
+    """Each host's agent keeps the names that its own ranks have published, and an error says so."""
+    outcome = _run(session, engine, 1, [session.binary("names_apart")])
+    if outcome.code in (None, 0) or outcome.left or "each host knows the names alone that its own ranks" not in outcome.err:
+        return "a name of another host", outcome.text()
+    return None
+
+
+def _use_tool(session, hosts, words, env):
+    """A command of `fastpath` about h1 and h2; its outcome."""
+    tool = os.path.join(session.prefix, "bin", "fastpath")
+    folder = os.path.dirname(engines.Hydra().mpiexec)
+    reach = [f"--mpiexec-arg={word}" for word in ("-launcher", "ssh", "-launcher-exec", hosts.rsh)]
+    set_ = [f"PATH={folder}:{os.environ['PATH']}", *(f"{name}={value}" for name, value in env.items())]
+    command = ["env", *set_, tool, *words, *reach, "--host", "h1,h2"]
+    running = session.start(hosts.beside("h0", command), timeout=120)
+    running.await_end(10)
+    return running.finish()
+
+
+def _judge(outcome, code, texts):
+    """What is wrong with a report in JSON; and the report."""
+    if problem := outcome.problem(code, quiet=False):
+        return problem, {}
+    report = json.loads(outcome.out)
+    said = [trouble["what"] for trouble in report["diagnostics"]]
+    if len(said) != len(texts) or not all(any(text in one for one in said) for text in texts):
+        return f"it says {said}", report
+    return None, report
+
+
+def _lacks_hosts():
+    """Why there can be no virtual hosts with Hydra here, or None."""
+    if reason := missing():
+        return f"no virtual hosts: {reason}"
+    try:
+        engines.Hydra()
+    except OSError as error:
+        return error
+    return None
+
+
+def case_bench(session):
+    """Messages between two hosts are measured beside a bare socket between the same two."""
+    if reason := _lacks_hosts():
+        return session.skip("hosts.bench", reason)
+    with Hosts(3) as hosts:
+        words = ["bench", "latency", "bandwidth", "--sizes", "8,64K", "--duration", "20ms", "--no-progress", "--json", "-"]
+        outcome = _use_tool(session, hosts, words, {})
+        if problem := outcome.problem(quiet=False):
+            return problem, outcome.text()
+        cases = json.loads(outcome.out)["cases"]
+        seen = {(case["test"], case["bytes"]): case.get("floor_of") for case in cases}
+        wanted = {("latency", 8): "bare socket", ("latency", 65536): "bare socket",
+                  ("bandwidth", 8): "bare socket, stream", ("bandwidth", 65536): "bare socket, stream"}
+        counts = [case["floor"]["count"] for case in cases if case.get("floor")]
+        if seen != wanted or len(counts) != 4 or min(counts) == 0:
+            return f"cases {seen}, samples of the floor {counts}", outcome.text()
+    return None
+
+
+def case_two_jobs(session):
+    """Two jobs of one user at once on the same hosts, directly and through agents, do not take each other for theirs."""
+    if reason := _lacks_hosts():
+        return session.skip("hosts.two_jobs", reason)
+    with Hosts(3) as hosts:
+        ways = [Hydra(hosts), AgentsHydra(hosts)] * 2
+        for way in ways:
+            way.prefix = session.prefix
+        words = [session.binary("traffic"), "5", "200"]
+        running = [session.start(way.on_hosts(2, words), timeout=60) for way in ways]
+        for one in running:
+            one.await_end(30)
+            outcome = one.finish()
+            if problem := outcome.problem():
+                return problem, outcome.text()
+    return None
+
+
+def case_silent_host(session):
+    """A host from which nothing comes any more, as if it were frozen: who waits for one of its ranks gives it up, names
+    it, and the job ends on the other hosts."""
+    if reason := _lacks_hosts():
+        return session.skip("hosts.silent_host", reason)
+    for kind in (Hydra, AgentsHydra):
+        with Hosts(3) as hosts:
+            way = kind(hosts)
+            way.prefix = session.prefix
+            begun = os.path.join(hosts.folder, "begun")
+            os.mkfifo(begun)
+            running = session.start(way.on_hosts(1, [session.binary("waits"), begun]), timeout=90)
+            if not await_word(running, begun):
+                return f"{way.name}: it does not begin", running.finish().text()
+            hosts.cut("h2")
+            running.await_end(60)
+            # What runs there cannot be told that the job is over.
+            hosts.stop("h2")
+            outcome = running.finish()
+            if outcome.code in (None, 0) or outcome.left or "rank 1 on h2" not in outcome.err:
+                return f"{way.name}: a silent host", outcome.text()
+    return None
+
+
+case_silent_host.long = True
+
+
+def case_doctor(session):
+    """How two hosts reach each other: every pair of addresses, the connection that a job would use, and what is wrong."""
+    if reason := _lacks_hosts():
+        return session.skip("hosts.doctor", reason)
+
+    def examine(words, env):
+        return _use_tool(session, hosts, ["doctor", "--engine", "hydra", *words], env)
+
+    with Hosts(3) as hosts:
+        for name in ("h1", "h2"):
+            hosts.add_network(name, "docker0", "172.17.0.1/16")
+        hosts.add_network("h2", "vpn0", "192.0.2.2/24")
+        # A network that leads nowhere: nothing comes back.
+        hosts.set_up("h1", "route add 192.0.2.0/24 via 10.77.0.10")
+        text = examine([], {})
+        if text.problem() or "a job would use" not in text.out or "10.77.0.11 to 10.77.0.12" not in text.out:
+            return text.problem() or "the text does not say what a job would use", text.text()
+        outcome = examine(["--json"], {})
+        problem, report = _judge(outcome, 0, [])
+        if problem:
+            return problem, outcome.text()
+        calls = {(call["from"], call["to"]): call["outcome"] for call in report["tried"][0]}
+        wanted = {
+            (None, "10.77.0.12"): {"reached"}, ("10.77.0.11", "10.77.0.12"): {"reached"},
+            # The answer goes to h2's own bridge.
+            ("172.17.0.1", "10.77.0.12"): {"silent"},
+            (None, "192.0.2.2"): {"silent"}, ("10.77.0.11", "192.0.2.2"): {"silent"},
+            # Its own address: nobody listens there, or it does so itself.
+            (None, "172.17.0.1"): {"refused", "stranger"},
+        }
+        wrong = [pair for pair, outcomes in wanted.items() if calls.get(pair) not in outcomes]
+        speed = report["speeds"][0].get("Ok", {})
+        if wrong or not speed or min(speed["bandwidth_mb_s"] + speed["half_round_trip_us"]) <= 0:
+            return f"calls {wrong}, speed {speed}", outcome.text()
+        if speed["path_mtu"] != 1500 or len(report["used"]) != 1:
+            return "path MTU or connections", outcome.text()
+        hosts.set_up("h2", "link set eth0 mtu 1400")
+        ways = [
+            ({"FASTPATH_INTERFACES": "vpn0,eth0"}, 0, ["192.0.2.2 does not answer", "packets of 10.77.0.11 have 1500"]),
+            ({"FASTPATH_INTERFACES": "docker0"}, 1, ["neither reaches the other"]),
+            ({"FASTPATH_INTERFACES": "eth7"}, 1, ["nobody can reach it"] * 2),
+        ]
+        for env, code, texts in ways:
+            outcome = examine(["--json"], env)
+            problem, _ = _judge(outcome, code, texts)
+            if problem:
+                return f"{env}: {problem}", outcome.text()
+    return None
+
+
 def _make(check, kind, *arguments):
     def case(session):
         name = f"hosts.{kind.__name__.lower()}"
@@ -162,6 +320,8 @@ for _kind in ENGINES:
         "ends": _make(_ends, _kind),
         "sample": _make(_programs, _kind, SAMPLE),
     }
+    if issubclass(_kind, Agents):
+        _cases["names"] = _make(_names, _kind)
     for _what, _case in _cases.items():
         _case.long = _kind not in SHORT or _what == "sample"
         globals()[f"case_{_name}_{_what}"] = _case

@@ -12,11 +12,13 @@ import tempfile
 import threading
 import time
 
+from harness.job import await_word
+
 TCP = {"FASTPATH_TRANSPORTS": "tcp"}
 
 
-def _listening(job):
-    """The sockets on which processes of a job listen: address and port."""
+def _listening(job, net="/proc/net"):
+    """The sockets on which processes of a job listen: address and port. `net`: where the kernel tells of them."""
     inodes = set()
     for pid, _ in job.processes():
         try:
@@ -27,7 +29,7 @@ def _listening(job):
     found = set()
     for table in ("tcp", "tcp6"):
         try:
-            with open(f"/proc/net/{table}", encoding="ascii") as file:
+            with open(f"{net}/{table}", encoding="ascii") as file:
                 rows = [line.split() for line in file.readlines()[1:]]
         except OSError:
             continue
@@ -52,8 +54,7 @@ def _endless(session, env, **more):
     begun, end = os.path.join(folder, "begun"), os.path.join(folder, "end")
     os.mkfifo(begun)
     job = session.mpirun(2, [session.binary("endless"), begun, end], env=env, **more)
-    with open(begun, encoding="utf-8") as fifo:
-        fifo.read()
+    await_word(job, begun)
 
     def finish():
         open(end, "w", encoding="utf-8").close()
@@ -180,6 +181,7 @@ class _Hosts:
                 for name in ("lo", "docker0", "vpn0", "cable"):
                     self.run(pid, "link", "set", name, "up")
                 self.run(pid, "route", "add", "192.0.2.0/24", "dev", "vpn0")
+            self._await_carrier((a, b))
         except BaseException:
             self.__exit__()
             raise
@@ -193,6 +195,18 @@ class _Hosts:
     @staticmethod
     def run(pid, *words):
         subprocess.run(["nsenter", "-t", pid, "-n", "ip", *words], check=True, capture_output=True)
+
+    @staticmethod
+    def _await_carrier(pids, seconds=10):
+        """The kernel takes a moment to find that an interface has a carrier."""
+        end = time.monotonic() + seconds
+        for pid in pids:
+            for name in ("docker0", "vpn0", "cable"):
+                words = ["nsenter", "-t", pid, "-n", "ip", "-o", "link", "show", "dev", name]
+                while " state UP " not in subprocess.run(words, capture_output=True, text=True).stdout:
+                    if time.monotonic() > end:
+                        raise RuntimeError(f"{name} has no carrier")
+                    time.sleep(0.01)
 
     def mpiexec(self, session, ranks, words, env=None, timeout=60):
         """A job with so many ranks on each of them."""
@@ -249,6 +263,40 @@ def case_two_hosts(session):
     return None
 
 
+def case_listens_where_it_is_allowed(session):
+    """An address that FASTPATH_INTERFACES leaves out is not listened to, and each of the others is."""
+    if not _may_have_hosts():
+        return session.skip("network.listens_where_it_is_allowed", "no network namespaces can be made here")
+    with _Hosts() as hosts:
+        for allowed, wanted in [("^docker0,^vpn0", 2), ("10.77.0.0/16", 1), ("cable,docker0", 3)]:
+            folder = tempfile.mkdtemp(prefix="mpi-network-")
+            begun, end = os.path.join(folder, "begun"), os.path.join(folder, "end")
+            os.mkfifo(begun)
+            env = {"FASTPATH_INTERFACES": allowed}
+            job = hosts.mpiexec(session, 1, [session.binary("endless"), begun, end], env)
+            await_word(job, begun)
+            found = [_listening(job, f"/proc/{holder.pid}/net") for holder in hosts.holders]
+            open(end, "w", encoding="utf-8").close()
+            outcome = job.finish()
+            shutil.rmtree(folder, ignore_errors=True)
+            if problem := outcome.problem():
+                return f"{allowed}: {problem}", outcome.text()
+            for one in found:
+                anywhere = [address for address, _ in one if not address.strip("0")]
+                if len(one) != wanted or len({port for _, port in one}) != 1 or anywhere:
+                    return f"{allowed}: a rank listens at {sorted(one)}"
+    return None
+
+
+def case_no_descriptor_left(session):
+    """A rank that has no descriptor for a peer's connection says so once, does not spin, and takes it later."""
+    outcome = session.mpirun(2, [session.binary("crowded")], env={**TCP, "FASTPATH_WAIT": "sleep"}).finish()
+    if problem := outcome.problem(quiet=False):
+        return problem, outcome.text()
+    told = outcome.err.count("a connection cannot be accepted")
+    return None if told == 1 and "slept: yes" in outcome.out else ("no descriptor left", outcome.text())
+
+
 def case_cut_cable(session):
     """The cable is cut under a rank that only waits: the silent host is given up, with its name, and the job ends."""
     if not _may_have_hosts():
@@ -258,8 +306,7 @@ def case_cut_cable(session):
         begun = os.path.join(folder, "begun")
         os.mkfifo(begun)
         job = hosts.mpiexec(session, 1, [session.binary("waits"), begun], timeout=120)
-        with open(begun, encoding="utf-8") as fifo:
-            fifo.readline()
+        await_word(job, begun)
         hosts.run(str(hosts.holders[1].pid), "link", "set", "cable", "down")
         outcome = job.finish()
         shutil.rmtree(folder, ignore_errors=True)
@@ -279,9 +326,9 @@ def case_killed_rank_over_network(session):
         begun = os.path.join(folder, "begun")
         os.mkfifo(begun)
         job = session.mpirun(2, [session.binary("waits"), begun], env=env)
-        with open(begun, encoding="utf-8") as fifo:
-            victim = int(fifo.readline())
-        os.kill(victim, signal.SIGKILL)
+        victim = int(await_word(job, begun) or 0)
+        if victim:
+            os.kill(victim, signal.SIGKILL)
         outcome = job.finish()
         shutil.rmtree(folder, ignore_errors=True)
         problem = outcome.problem(128 + signal.SIGKILL, quiet=False)

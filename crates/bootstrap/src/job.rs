@@ -102,7 +102,7 @@ impl Job {
             launcher: Some(id.launcher),
             job_id: id.job_id,
             segment,
-            place: NetworkPlace::inheriting(id.listener),
+            place: NetworkPlace::inheriting(id.listeners),
             link: None,
         };
         job.begin();
@@ -539,7 +539,7 @@ mod tests {
             rank,
             launcher: std::process::id(),
             job_id,
-            listener: None,
+            listeners: Vec::new(),
         }
         .to_string()
         .into()
@@ -644,7 +644,7 @@ mod tests {
             rank: 0,
             launcher: std::process::id(),
             job_id: 5,
-            listener: None,
+            listeners: Vec::new(),
         };
         assert!(id.open_from_launcher().is_ok());
         let wrong = Identity {

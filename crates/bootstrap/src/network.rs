@@ -4,13 +4,15 @@
 //! | module | holds |
 //! |---|---|
 //! | [`interfaces`] | the addresses of this host, and which of them are told to peers |
-//! | [`ports`] | the listening socket, and the ports that it may have |
+//! | [`ports`] | the listening sockets, and the ports that it may have |
+//! | [`proof`] | what shows on a connection that its other end is of the job |
 //! | [`random`] | what secrets are made of |
 //! | [`card`] | the bytes in which a rank's page says where it is reached |
 
 pub mod card;
 pub mod interfaces;
 pub mod ports;
+pub mod proof;
 pub mod random;
 
 pub use card::NetworkCard;
@@ -42,8 +44,12 @@ pub fn open(
 ) -> Result<(Listener, NetworkCard), String> {
     let ports = parse_ports(config.text(Key::Ports))?;
     let addresses = find_addresses(config, reach)?;
-    // Whoever is reached on this machine alone listens to nobody else.
-    let only = addresses[0].is_loopback().then(|| addresses[0]);
+    // Whoever is reached on this machine alone listens to nobody else, and nobody listens where it is not allowed.
+    let is_asked = !matches!(config.text(Key::Interfaces).trim(), "" | "auto");
+    let only = match is_asked || addresses[0].is_loopback() {
+        true => &addresses[..],
+        false => &[],
+    };
     let listener = Listener::open(ports, only, ranks)?;
     let card = describe(&listener, addresses);
     Ok((listener, card))

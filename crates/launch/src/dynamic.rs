@@ -17,6 +17,24 @@ fn name_program(program: &Program) -> String {
     })
 }
 
+/// Each agent keeps the names of its own host: a name that is not there may be known on another one.
+fn tell_of_one_host(answer: Answer) -> Answer {
+    match answer {
+        Answer::Refused {
+            cause: cause @ (Cause::Name | Cause::Service),
+            program,
+            text,
+        } => Answer::Refused {
+            cause,
+            program,
+            text: text
+                + "; in a job on several hosts each host knows the names alone that its own ranks \
+                   have published",
+        },
+        answer => answer,
+    }
+}
+
 /// A program that cannot be started: its number, and why.
 type Refused = (usize, String);
 
@@ -36,7 +54,13 @@ impl Watch<'_> {
                         program: program as u32,
                         text,
                     }),
-                Some(request) => self.control.answer(&request),
+                Some(request) => {
+                    let answer = self.control.answer(&request);
+                    match self.agent {
+                        Some(_) => tell_of_one_host(answer),
+                        None => answer,
+                    }
+                }
             };
             client.reply(&answer);
         }
@@ -158,5 +182,24 @@ impl Watch<'_> {
         });
         added.map_err(|e| refuse(format!("no memory for further ranks: {e}")))?;
         Ok(first)
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names__of_one_host_say_so_where_the_job_has_several() {
+        let text = |answer| match tell_of_one_host(answer) {
+            Answer::Refused { text, .. } => text,
+            other => format!("{other:?}"),
+        };
+        for cause in [Cause::Name, Cause::Service] {
+            assert!(text(Answer::refuse(cause, "none")).contains("each host"));
+        }
+        assert_eq!(text(Answer::refuse(Cause::Spawn, "none")), "none");
+        assert_eq!(text(Answer::Done), "Done");
     }
 }

@@ -153,10 +153,6 @@ pub fn hand_over(spec: &JobSpec, words: &[OsString]) -> (i32, String) {
         Ok(found) => found,
         Err(text) => return (1, text),
     };
-    let agent = match std::env::current_exe() {
-        Ok(path) => path,
-        Err(e) => return (1, format!("cannot tell where mpiexec is: {e}")),
-    };
     let mut all = list_words(engine, nodes, spec, is_root());
     if engine == Engine::Prrte {
         all.extend(list_exports(
@@ -164,10 +160,10 @@ pub fn hand_over(spec: &JobSpec, words: &[OsString]) -> (i32, String) {
             spec,
         ));
     }
-    all.extend([agent.into_os_string(), "--agent".into()]);
-    let counts: Vec<String> = nodes.iter().map(|node| node.ranks.to_string()).collect();
-    all.push(counts.join(",").into());
-    all.extend_from_slice(words);
+    match list_processes(spec, nodes, words) {
+        Ok(words) => all.extend(words),
+        Err(refused) => return refused,
+    }
     if spec.show_map || spec.only_show {
         eprint!("{}", describe(nodes, &program, &all));
     }
@@ -176,6 +172,28 @@ pub fn hand_over(spec: &JobSpec, words: &[OsString]) -> (i32, String) {
     }
     let error = Command::new(&program).args(&all).exec();
     (1, format!("{}: {error}", program.display()))
+}
+
+/// What the engine starts on each node.
+fn list_processes(
+    spec: &JobSpec,
+    nodes: &[Node],
+    words: &[OsString],
+) -> Result<Vec<OsString>, (i32, String)> {
+    if spec.no_agents {
+        return match spec.apps.as_slice() {
+            [app] if nodes.iter().all(|node| node.ranks == 1) => Ok(app.argv.clone()),
+            _ => Err((
+                2,
+                "--no-agents: one program, and one rank on each host".to_owned(),
+            )),
+        };
+    }
+    let agent = std::env::current_exe();
+    let agent = agent.map_err(|e| (1, format!("cannot tell where mpiexec is: {e}")))?;
+    let counts: Vec<String> = nodes.iter().map(|node| node.ranks.to_string()).collect();
+    let agent = [agent.into(), "--agent".into(), counts.join(",").into()];
+    Ok(agent.into_iter().chain(words.iter().cloned()).collect())
 }
 
 /// Standard input reaches the first node alone.
@@ -235,6 +253,7 @@ fn is_root() -> bool {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use crate::args::App;
 
     fn choose(wanted: Option<&str>, set: &[&str], there: &[&str]) -> Result<Engine, String> {
         let here = Here {
@@ -298,6 +317,32 @@ mod tests {
             words(Engine::Flux, &["a", "b"]),
             "run -N 2 -n 2 --requires=host:a,b"
         );
+    }
+
+    #[test]
+    fn processes__are_agents_or_one_of_the_program_on_each_node() {
+        let nodes = |ranks| {
+            ["a", "b"].map(|name| Node {
+                name: name.to_owned(),
+                ranks,
+            })
+        };
+        let words = ["--host".into(), "a,b".into(), "prog".into()];
+        let mut spec = JobSpec {
+            apps: vec![App {
+                argv: vec!["prog".into(), "x".into()],
+                ..App::default()
+            }],
+            ..JobSpec::default()
+        };
+        let agents = list_processes(&spec, &nodes(2), &words).unwrap();
+        assert_eq!(agents[1..], ["--agent", "2,2", "--host", "a,b", "prog"]);
+        spec.no_agents = true;
+        assert!(list_processes(&spec, &nodes(2), &words).is_err());
+        let program = list_processes(&spec, &nodes(1), &words).unwrap();
+        assert_eq!(program, ["prog", "x"]);
+        spec.apps.push(App::default());
+        assert!(list_processes(&spec, &nodes(1), &words).is_err());
     }
 
     #[test]

@@ -21,7 +21,7 @@ use fastpath_bootstrap::network::Listener;
 use fastpath_bootstrap::segment::Segment;
 use std::collections::BTreeMap;
 use std::ffi::{CString, OsStr, OsString};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, RawFd};
 use std::path::PathBuf;
 
 /// Why something did not start: exit code and text.
@@ -136,7 +136,7 @@ impl Starter {
             rank: 0,
             launcher: std::process::id(),
             job_id: segment.header().job_id.load(Ordering::Relaxed),
-            listener: None,
+            listeners: Vec::new(),
         };
         Ok(Starter {
             spawner,
@@ -158,8 +158,8 @@ impl Starter {
             .for_each(|listener| listener.set_inherited(true));
         let identity = Identity {
             rank,
-            listener: new.listener.map(|listener| listener.as_fd().as_raw_fd()),
-            ..self.identity
+            listeners: new.listener.map(Listener::fds).unwrap_or_default(),
+            ..self.identity.clone()
         };
         let (own_rank, size) = new.world;
         let own = [

@@ -10,7 +10,7 @@
 
 enum { TURN_SAMPLES = 4096, SAMPLES_MIN = 20, BATCH_MAX = 1 << 20, OVERHEADS = 24 };
 
-enum order { END, TURN, LINES, CHECK, PLACES };
+enum order { END, TURN, LINES, CHECK, PLACES, WIRE };
 
 static uint64_t stamps[TURN_SAMPLES + 1];
 static double overheads[OVERHEADS];
@@ -142,8 +142,25 @@ static long choose_batch(const struct loop *l, const struct pace *p) {
     return batch;
 }
 
+/* The bare connection; a sample of long messages is one trip. */
+static void measure_wire(const struct loop *l, struct histogram *h) {
+    double each = l->sample_each > 0 ? l->sample_each : 1;
+    long trips = each > 65536 ? 1 : 10, samples = each > 1 << 22 ? 3 : 20;
+    order(l, WIRE, samples, trips);
+    ask_wire(l, trips);
+    for (long i = 0; i < samples; i++) {
+        uint64_t start = read_ticks();
+        ask_wire(l, trips);
+        record_value(h, ns_of(read_ticks() - start) / ((double)trips * l->divisor));
+    }
+}
+
 static void measure_floor(const struct loop *l, struct histogram *line, struct histogram *copy) {
     enum { SAMPLES = 20, TRIPS = 50 };
+    if (wire >= 0) {
+        measure_wire(l, line);
+        return;
+    }
     if (l->line_floor) {
         order(l, LINES, SAMPLES, TRIPS);
         ask_lines(TRIPS);
@@ -217,7 +234,7 @@ static double ask_line_time(const struct loop *l) {
 static void measure_rounds(const struct loop *l, struct pace *p, double duration_ns, bool floor, struct figures *f,
                            struct parts *parts) {
     double begun = (double)read_monotonic_ns(), used = read_processor_ns();
-    f->lines[0] = floor ? ask_line_time(l) : 0;
+    f->lines[0] = floor && wire < 0 ? ask_line_time(l) : 0;
     reset_histogram(&parts->samples);
     reset_histogram(&parts->line);
     reset_histogram(&parts->copy);
@@ -226,13 +243,15 @@ static void measure_rounds(const struct loop *l, struct pace *p, double duration
         measure_round(l, p, round, f->operations_per_sample, duration_ns, &parts->samples);
         if (round % 2 == 1 && floor) measure_floor(l, &parts->line, &parts->copy);
     }
-    f->lines[1] = floor ? ask_line_time(l) : 0;
+    f->lines[1] = floor && wire < 0 ? ask_line_time(l) : 0;
     f->processor_percent = 100 * (read_processor_ns() - used) / ((double)read_monotonic_ns() - begun);
     const struct histogram *line = &parts->line, *copy = &parts->copy;
     bool copies = copy->count > 0 && (line->count == 0 || find_quantile(copy, 0.5) > find_quantile(line, 0.5));
     f->samples = &parts->samples;
     f->floor = copies ? copy : line;
-    f->floor_of = copies ? "memory copy" : "cache line one way";
+    f->floor_of = wire >= 0 ? l->line_floor ? "bare socket" : "bare socket, stream"
+                  : copies  ? "memory copy"
+                            : "cache line one way";
     f->warmup_operations = p->warmed;
     f->overhead_ns = overhead_of(f->operations_per_sample) / l->divisor;
 }
@@ -244,7 +263,8 @@ void lead_loop(const struct loop *l, double duration_ns, struct figures *f) {
     if (l->verify) order(l, CHECK, 0, 0), right = check_once(l);
     warm_up(l, &p);
     order(l, PLACES, 0, 0);
-    bool floor = !l->find_places(l->c, f->processors) && l->floor && open_floor(l);
+    bool crowded = l->find_places(l->c, f->processors);
+    bool floor = l->floor && (wire >= 0 ? wire_messages(l) > 0 : !crowded && open_floor(l));
     f->operations_per_sample = choose_batch(l, &p);
     /* Without a pause between them; the last is left to the caller. */
     for (f->interval = options.intervals ? 1 : 0;; f->interval++) {
@@ -278,7 +298,10 @@ void follow_loop(const struct loop *l) {
             check_once(l);
             break;
         case PLACES:
-            if (!l->find_places(l->c, processors) && l->floor) open_floor(l);
+            if (!l->find_places(l->c, processors) && l->floor && wire < 0) open_floor(l);
+            break;
+        case WIRE:
+            answer_wire(l, (words[1] + 1) * words[2]);
             break;
         default:
             return;

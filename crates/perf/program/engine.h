@@ -152,4 +152,12 @@ void answer_lines(long trips);
 double time_copy(char *to, const char *from, size_t bytes, long times);
 double time_lines(long means, long trips); /* one way, ns: the shortest mean; the other side answers (means + 1) * trips */
 
+/* ---- wire.c ---- */
+
+extern int wire; /* a bare connection of the two ranks, where they are on different hosts; -1: none */
+
+long wire_messages(const struct loop *l); /* those of a trip; 0: the bare connection is no floor of it */
+void ask_wire(const struct loop *l, long trips);
+void answer_wire(const struct loop *l, long trips);
+
 #endif

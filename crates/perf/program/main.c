@@ -53,6 +53,7 @@ static void run_all(void) {
     start_clock();
     measure_overhead();
     open_share();
+    open_wire();
     print_start();
     for (int i = 0; i < options.test_count; i++) expect_test(find_test(options.tests[i]));
     for (int i = 0; i < options.test_count; i++) run_test(find_test(options.tests[i]));

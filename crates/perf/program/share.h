@@ -13,5 +13,6 @@ struct share {
 };
 
 void open_share(void); /* everyone calls it */
+void open_wire(void);  /* everyone calls it, after that (connect.c) */
 
 #endif

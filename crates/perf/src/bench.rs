@@ -154,8 +154,12 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
                 path: PathBuf::new(),
             }
         },
+        mpiexec_arguments: [
+            options.mpi.mpiexec_arg.clone(),
+            options.mpi.list_host_words(&mpiexec),
+        ]
+        .concat(),
         mpiexec,
-        mpiexec_arguments: options.mpi.mpiexec_arg.clone(),
         report: Report::new(surroundings::describe_run()),
         bar: make_bar(1, !options.no_progress, ""),
         printer: Printer::new(options.style),

@@ -42,7 +42,8 @@ pub enum Command {
     Compare(Box<CompareOptions>),
     /// Say what is installed, how it is set, what the machine offers, which transports are open
     Info(InfoOptions),
-    /// Say what RDMA adapters, libraries and limits there are, what is wrong and what to do (exit code 1: not healthy)
+    /// Say what RDMA adapters, libraries and limits there are, or with --host how hosts reach each other; what is wrong
+    /// and what to do (exit code 1: not healthy)
     Doctor(DoctorOptions),
     /// List the running jobs of this user, what each rank does, and with --why who waits for whom
     Ps(PsOptions),

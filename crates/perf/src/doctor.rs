@@ -1,4 +1,5 @@
 //! `fastpath doctor`: what RDMA and jobs on several hosts find on this machine, what is wrong with it, and what to do.
+//! With `--host`, how several hosts reach each other ([`hosts`]).
 //!
 //! The kernel's view comes from sysfs, the library's from the library itself: which file it was loaded from, which
 //! providers it loaded, and from where, as the process's own memory map shows.
@@ -6,6 +7,7 @@
 mod devices;
 mod diagnostics;
 mod engines;
+mod hosts;
 mod library;
 mod limits;
 mod show;
@@ -17,6 +19,7 @@ use std::path::Path;
 
 use clap::Args;
 use fastpath_base::config::Config;
+use fastpath_bootstrap::engine::abort_job;
 use serde::Serialize;
 
 use crate::document;
@@ -25,6 +28,7 @@ use crate::info::transports;
 use devices::{Device, Undriven};
 use diagnostics::{Severity, Trouble};
 use engines::{Engine, Network};
+use hosts::HostOptions;
 use library::Libraries;
 use limits::Limits;
 
@@ -34,6 +38,9 @@ pub struct DoctorOptions {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Several hosts
+    #[command(flatten)]
+    pub hosts: HostOptions,
 }
 
 /// Everything that was found.
@@ -103,8 +110,15 @@ fn try_settings() -> Result<(), String> {
 /// Examines and prints; whether all is well. Having no adapter is no trouble.
 ///
 /// # Errors
-/// The output cannot be written.
+/// The output cannot be written; the processes on other hosts come to nothing.
 pub fn run(options: &DoctorOptions) -> io::Result<bool> {
+    if options.hosts.probe {
+        let probed = hosts::probe::run().map_err(io::Error::other);
+        return probed.map(|()| true).inspect_err(|_| abort_job(1));
+    }
+    if !options.hosts.hosts.is_empty() {
+        return hosts::run(&options.hosts, options.json);
+    }
     let examination = examine();
     document::write(options.json, &examination, || show::describe(&examination))?;
     Ok(examination.healthy)

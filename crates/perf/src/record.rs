@@ -270,7 +270,7 @@ pub struct Case {
     /// What the hardware needs for the same, measured in turn with the case; in the case's unit.
     #[serde(default)]
     pub floor: Option<Histogram>,
-    /// What that floor is (`cache line one way`, `memory copy`).
+    /// What that floor is (`cache line one way`, `memory copy`; between hosts `bare socket`).
     #[serde(default)]
     pub floor_of: Option<String>,
     /// One way of a cache line between the ranks' processors while that floor was measured, in

@@ -93,6 +93,22 @@ impl Endpoint {
         }
     }
 
+    /// As [`Endpoint::post_bcopy`], of a message whose receiver has a place for it. `data`: where it lies in a row.
+    ///
+    /// # Safety
+    /// `data` is readable for `len` bytes.
+    pub(crate) unsafe fn post_bulk(
+        &mut self,
+        header: Header,
+        len: usize,
+        data: Option<*const u8>,
+        pack: impl FnOnce(*mut u8),
+    ) -> Post {
+        // SAFETY: the caller's.
+        let post = data.and_then(|data| unsafe { self.lane.am_bulk(header, data, len) });
+        post.unwrap_or_else(|| self.post_bcopy(header, len, pack))
+    }
+
     /// Posts a message that fits a slot and wakes the peer if it sleeps.
     ///
     /// # Safety

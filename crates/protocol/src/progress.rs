@@ -104,6 +104,10 @@ impl Worker {
                 continue;
             }
             let Some(arrival) = self.endpoint(peer).lane.look() else {
+                if self.endpoint(peer).lane.find_bulk().is_some() && self.receive_bulk(peer) {
+                    rounds += 1;
+                    continue;
+                }
                 break;
             };
             let (header, data, len) = (arrival.header, arrival.data(), arrival.len());

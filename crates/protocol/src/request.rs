@@ -256,6 +256,13 @@ impl Request {
         }
     }
 
+    /// Where byte `at` of a message that lies in a row is.
+    pub fn place(&self, at: u64) -> Option<*mut u8> {
+        // Not beyond the buffer: whoever uses it has compared with its length.
+        let place = self.ptr.wrapping_add(at as usize);
+        self.is_contiguous().then_some(place)
+    }
+
     /// Whether it is a receive that waits in the matcher.
     #[inline]
     pub fn is_posted(&self) -> bool {

@@ -91,6 +91,51 @@ impl Lane {
         }
     }
 
+    /// As [`Lane::am_bcopy`], of bytes that lie in a row and whose receiver has a place for them; `None` where that is no
+    /// better.
+    ///
+    /// # Safety
+    /// `data` is readable for `len` bytes.
+    #[inline]
+    pub unsafe fn am_bulk(&mut self, header: Header, data: *const u8, len: usize) -> Option<Post> {
+        match self {
+            // SAFETY: the caller's.
+            Lane::Tcp(endpoint) => unsafe { endpoint.am_bulk(header, data, len) },
+            _ => None,
+        }
+    }
+
+    /// A message that [`Lane::am_bulk`] has sent and that has not all come, and how many bytes are to come: they can be
+    /// taken as they do ([`Lane::stream`]), before anything that [`Lane::look`] would show.
+    #[inline]
+    pub fn find_bulk(&self) -> Option<(Header, usize)> {
+        match self {
+            Lane::Tcp(endpoint) => endpoint.find_bulk(),
+            _ => None,
+        }
+    }
+
+    /// Takes the next bytes of that message, at most as many as there is room for; how many. The last one ends it.
+    ///
+    /// # Safety
+    /// `to` is writable for `room` bytes.
+    pub unsafe fn stream(&mut self, to: *mut u8, room: usize) -> usize {
+        match self {
+            // SAFETY: the caller's.
+            Lane::Tcp(endpoint) => unsafe { endpoint.stream(to, room) },
+            _ => 0,
+        }
+    }
+
+    /// Has that message come whole, so that [`Lane::look`] shows it; where bytes of it were taken, the others are
+    /// dropped. Says whether any have come.
+    pub fn collect_bulk(&mut self) -> bool {
+        match self {
+            Lane::Tcp(endpoint) => endpoint.collect_bulk(),
+            _ => false,
+        }
+    }
+
     /// As [`Lane::am_short`], where the room is known and the payload fits the descriptor; anything
     /// else is `NoResource`.
     ///

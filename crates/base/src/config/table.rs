@@ -80,6 +80,7 @@ pub const FEATURES: &[&str] = &[
     "repeat",
     "spin-budget",
     "registrations",
+    "bulk",
     "file-mapping",
     "file-thread",
 ];

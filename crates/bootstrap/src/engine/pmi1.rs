@@ -6,10 +6,11 @@ mod line;
 
 use super::{About, EngineError};
 use crate::job::send_all;
+use crate::network::ports::read_option;
 use fastpath_base::config::shorten;
 use line::{ANSWER_MOST, LINE_MOST, Line, PIECES_MOST, join_value, read_first, split_value};
 use std::fs::File;
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
 use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
 
@@ -315,12 +316,20 @@ fn read_number(name: &'static str, text: &str) -> Result<usize, EngineError> {
 
 /// The inherited descriptor, which programs that this process starts are not to have.
 fn take_inherited(fd: RawFd) -> Result<OwnedFd, EngineError> {
-    // SAFETY: a plain call; on a descriptor that is not open it fails.
+    let wrong = |cause| EngineError::System {
+        step: "the descriptor that PMI_FD names",
+        cause,
+    };
+    // What a program has opened for itself is no engine's: it would be closed under it.
+    if fd <= libc::STDERR_FILENO {
+        let why = "that is standard input, output or error";
+        return Err(wrong(io::Error::new(ErrorKind::InvalidInput, why)));
+    }
+    // On a descriptor that is not open, or no socket, it fails.
+    read_option(fd, libc::SO_TYPE).map_err(wrong)?;
+    // SAFETY: a plain call on an open descriptor.
     if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
-        return Err(EngineError::System {
-            step: "the descriptor that PMI_FD names",
-            cause: std::io::Error::last_os_error(),
-        });
+        return Err(wrong(io::Error::last_os_error()));
     }
     // SAFETY: open, and the launcher has made it for this process alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
@@ -425,6 +434,21 @@ mod tests {
             (about.appnum, about.universe, &*about.job),
             (None, None, "a")
         );
+    }
+
+    #[test]
+    fn descriptor__that_is_no_socket_of_an_engine_is_refused() {
+        use std::os::fd::AsRawFd;
+        let file = File::open("/dev/null").unwrap();
+        for fd in [-1, 0, 1, 2, file.as_raw_fd(), 1 << 20] {
+            let error = take_inherited(fd).unwrap_err().to_string();
+            assert!(error.contains("PMI_FD"), "{fd}: {error}");
+        }
+        assert!(file.metadata().is_ok(), "it is left open");
+        let (ours, _theirs) = UnixStream::pair().unwrap();
+        let fd = ours.as_raw_fd();
+        std::mem::forget(ours);
+        take_inherited(fd).unwrap();
     }
 
     #[test]

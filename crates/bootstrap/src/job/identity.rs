@@ -11,8 +11,8 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 /// The variable in which the launcher tells a rank who it is.
 pub const JOB_VARIABLE: &str = "FASTPATH_INTERNAL_JOB";
 
-/// What the variable says, as `1,FD,RANK,LAUNCHER,JOB[,LISTENER]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// What the variable says, as `1,FD,RANK,LAUNCHER,JOB[,LISTENER...]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Descriptor of the segment, in the launcher and (unless closed on the way) in the rank.
     pub fd: RawFd,
@@ -22,8 +22,8 @@ pub struct Identity {
     pub launcher: u32,
     /// The job's number.
     pub job_id: u64,
-    /// Descriptor of a socket that listens for this rank, where one was opened for it.
-    pub listener: Option<RawFd>,
+    /// Descriptors of the sockets that listen for this rank, where some were opened for it.
+    pub listeners: Vec<RawFd>,
 }
 
 impl fmt::Display for Identity {
@@ -33,10 +33,7 @@ impl fmt::Display for Identity {
             "1,{},{},{},{:016x}",
             self.fd, self.rank, self.launcher, self.job_id
         )?;
-        match self.listener {
-            Some(fd) => write!(f, ",{fd}"),
-            None => Ok(()),
-        }
+        self.listeners.iter().try_for_each(|fd| write!(f, ",{fd}"))
     }
 }
 
@@ -44,20 +41,16 @@ impl Identity {
     /// Reads the variable's text; None when it is malformed.
     pub fn parse(text: &str) -> Option<Identity> {
         let fields: Vec<&str> = text.split(',').collect();
-        let (fields, listener) = match fields[..] {
-            [ref fields @ .., listener] if fields.len() == 5 => (fields, Some(listener)),
-            ref fields => (fields, None),
-        };
-        let ["1", fd, rank, launcher, job_id] = *fields else {
+        let ["1", fd, rank, launcher, job_id, ref listeners @ ..] = fields[..] else {
             return None;
         };
         let read_fd = |text: &str| text.parse().ok().filter(|&fd: &RawFd| fd >= 0);
         Some(Identity {
             fd: read_fd(fd)?,
-            listener: match listener {
-                Some(text) => Some(read_fd(text)?),
-                None => None,
-            },
+            listeners: listeners
+                .iter()
+                .map(|text| read_fd(text))
+                .collect::<Option<_>>()?,
             rank: rank.parse().ok()?,
             launcher: launcher.parse().ok().filter(|&pid| pid > 0)?,
             job_id: u64::from_str_radix(job_id, 16).ok()?,
@@ -196,11 +189,11 @@ mod tests {
             rank: 3,
             launcher: 1234,
             job_id: 0xabc,
-            listener: None,
+            listeners: Vec::new(),
         };
-        assert_eq!(Identity::parse(&id.to_string()), Some(id));
+        assert_eq!(Identity::parse(&id.to_string()).as_ref(), Some(&id));
         let heard = Identity {
-            listener: Some(9),
+            listeners: vec![9, 12],
             ..id
         };
         assert_eq!(Identity::parse(&heard.to_string()), Some(heard));
@@ -218,7 +211,7 @@ mod tests {
             "1,3,0,1,xyz",
             "1,3,0,1,0,-1",
             "1,3,0,1,0,",
-            "1,3,0,1,0,0,0",
+            "1,3,0,1,0,0,a",
             "1,99999999999,0,1,0",
         ] {
             assert_eq!(Identity::parse(text), None, "{text}");

@@ -17,6 +17,7 @@ mod watch;
 use super::{BootstrapError, Job, network::NetworkPlace, random_job_id};
 use crate::engine::{About, Engine};
 use crate::network::NetworkCard;
+use crate::network::proof::Pass;
 use crate::segment::Segment;
 use card::{Hello, NodeCard, Rank, SECRET_BYTES, Welcome};
 use channel::{Frame, Kind, Role, receive, send};
@@ -24,7 +25,7 @@ use fastpath_base::config::Config;
 use fastpath_base::sync::Ordering;
 use fastpath_base::topology::{self, CpuSet};
 use gather::{Gathering, Member};
-use ring::{Neighbour, Pass};
+use ring::Neighbour;
 use std::fmt;
 use std::io;
 use std::os::unix::net::UnixStream;
@@ -114,8 +115,10 @@ impl Job {
 /// Makes the node's memory for all who have come.
 fn lead(mut engine: Engine, about: &About, gathering: Gathering) -> Result<Job, BootstrapError> {
     let fenced = engine.fence();
-    let (listener, streams) = gathering.end();
+    let gathered = gathering.end();
     fenced?;
+    let (listener, streams) =
+        gathered.map_err(|e| failed("a rank on this host is not taken", e))?;
     let members = gather::greet(streams, about);
     let segment = make_memory(about, &members)?;
     let job_id = segment.header().job_id.load(Ordering::Relaxed);
@@ -208,9 +211,9 @@ fn meet_nodes(
         secret: job.secret(),
     };
     let next = NetworkCard::decode(&nodes.leaders[((here + 1) % count) as usize]);
-    let neighbours = watched.map(|(listener, _)| {
+    let neighbours = watched.map(|(listeners, _)| {
         // Before any of the ranks goes on: none can end unseen.
-        ring::close_ring(&pass, &listener, next.as_ref(), here, count)
+        ring::close_ring(&pass, &listeners, next.as_ref(), here, count)
     });
     Ok((nodes.job_id, neighbours.unwrap_or_default()))
 }

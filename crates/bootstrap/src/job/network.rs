@@ -9,13 +9,13 @@ use std::sync::OnceLock;
 /// The socket on which a rank listens, once it does.
 #[derive(Debug, Default)]
 pub(super) struct NetworkPlace {
-    inherited: Option<RawFd>,
+    inherited: Vec<RawFd>,
     listener: OnceLock<Listener>,
 }
 
 impl NetworkPlace {
-    /// That of a rank for which a socket may have been opened.
-    pub(super) fn inheriting(inherited: Option<RawFd>) -> Self {
+    /// That of a rank for which sockets may have been opened.
+    pub(super) fn inheriting(inherited: Vec<RawFd>) -> Self {
         NetworkPlace {
             inherited,
             listener: OnceLock::new(),
@@ -46,7 +46,8 @@ impl Job {
             );
         }
         let is_told = self.network_card(self.rank()).is_some();
-        let inherited = self.place.inherited.map(Listener::inherit);
+        let inherited = Some(&self.place.inherited[..]).filter(|fds| !fds.is_empty());
+        let inherited = inherited.map(Listener::inherit);
         let (listener, card) = match inherited {
             Some(Ok(listener)) if is_told => (listener, None),
             Some(Ok(listener)) => {
@@ -130,13 +131,13 @@ mod tests {
         let port = listener.port();
         // As an agent does: told on the page, and handed down.
         jobs[1].learn_card(1, &card);
-        let fd = std::os::fd::OwnedFd::from(listener);
-        jobs[1].place = NetworkPlace::inheriting(Some(std::os::fd::IntoRawFd::into_raw_fd(fd)));
+        jobs[1].place = NetworkPlace::inheriting(listener.fds());
+        std::mem::forget(listener);
         assert_eq!(jobs[1].open_network(&config).unwrap().port(), port);
         assert_eq!(jobs[0].network_card(1), Some(card.clone()));
         // One that is lost on the way, and told already, cannot be replaced.
         jobs[0].learn_card(0, &card);
-        jobs[0].place = NetworkPlace::inheriting(Some(1_000_000));
+        jobs[0].place = NetworkPlace::inheriting(vec![1_000_000]);
         let why = jobs[0].open_network(&config).unwrap_err();
         assert!(why.contains("is lost"), "{why}");
     }

@@ -4,10 +4,12 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::ops::RangeInclusive;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 /// Connections that wait to be accepted, at most; the kernel may allow fewer.
 const BACKLOG: libc::c_int = 4096;
+/// Ports of the kernel's choice that are tried where several addresses are to have the same one.
+const CHOICES: u32 = 64;
 
 /// The ports of `FASTPATH_PORTS`, `lo-hi` or one; `None` where the kernel chooses.
 ///
@@ -28,29 +30,31 @@ pub fn parse_ports(text: &str) -> Result<Option<RangeInclusive<u16>>, String> {
     }
 }
 
-/// A listening socket. It does not block, and closes on exec.
+/// What a rank listens on: one socket for all addresses of its host, or one for each of those that are allowed, all on
+/// one port. They do not block, and close on exec.
 #[derive(Debug)]
 pub struct Listener {
-    fd: OwnedFd,
+    /// At least one.
+    sockets: Vec<OwnedFd>,
     port: u16,
 }
 
 impl Listener {
-    /// Listens on a port of the range, or on any: on one address, or on all of this host by both families. `ranks`: how
-    /// many ranks of this host want one each, for the error.
+    /// Listens on a port of the range, or on any: on the addresses of `only`, or on all of this host by both families
+    /// where it is empty. `ranks`: how many ranks of this host want one each, for the error.
     ///
     /// # Errors
     /// All ports are in use, or what the kernel said, for people.
     pub fn open(
         ports: Option<RangeInclusive<u16>>,
-        only: Option<IpAddr>,
+        only: &[IpAddr],
         ranks: usize,
     ) -> Result<Listener, String> {
         let Some(ports) = ports else {
-            return listen_anywhere(only, 0).map_err(|e| format!("no port to listen on: {e}"));
+            return listen_anywhere(only).map_err(|e| format!("no port to listen on: {e}"));
         };
         for port in ports.clone() {
-            match listen_anywhere(only, port) {
+            match listen_at(only, port) {
                 Ok(listener) => return Ok(listener),
                 Err(e) if e.kind() == io::ErrorKind::AddrInUse => {}
                 Err(e) => return Err(format!("port {port} of FASTPATH_PORTS: {e}")),
@@ -64,11 +68,30 @@ impl Listener {
         ))
     }
 
-    /// Takes over a listening socket by its number.
+    /// Takes over listening sockets by their numbers.
     ///
     /// # Errors
-    /// It is none.
-    pub fn inherit(fd: RawFd) -> io::Result<Listener> {
+    /// There is none, one of them is none, or they have different ports.
+    pub fn inherit(fds: &[RawFd]) -> io::Result<Listener> {
+        let all: Vec<Listener> = fds
+            .iter()
+            .map(|&fd| Listener::inherit_one(fd))
+            .collect::<io::Result<_>>()?;
+        Listener::join(all)
+    }
+
+    /// Several as one.
+    fn join(all: Vec<Listener>) -> io::Result<Listener> {
+        let port = all.first().map_or(0, |one| one.port);
+        if port == 0 || all.iter().any(|one| one.port != port) {
+            let why = "they do not all have the same port";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let sockets = all.into_iter().flat_map(|one| one.sockets).collect();
+        Ok(Listener { sockets, port })
+    }
+
+    fn inherit_one(fd: RawFd) -> io::Result<Listener> {
         let wrong = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         // SAFETY: plain fcntl; on a descriptor that is not open it fails.
         if fd < 3 || unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
@@ -88,8 +111,13 @@ impl Listener {
             libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
         }
         // SAFETY: open, and given to this process for this purpose.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        Ok(Listener { fd, port })
+        let sockets = vec![unsafe { OwnedFd::from_raw_fd(fd) }];
+        Ok(Listener { sockets, port })
+    }
+
+    /// The numbers of the sockets, at least one.
+    pub fn fds(&self) -> Vec<RawFd> {
+        self.sockets.iter().map(|one| one.as_raw_fd()).collect()
     }
 
     /// The port.
@@ -97,28 +125,37 @@ impl Listener {
         self.port
     }
 
-    /// Has the socket stay open in a program that this process starts, or close again.
+    /// Has the sockets stay open in a program that this process starts, or close again.
     pub fn set_inherited(&self, stays: bool) {
         let flags = if stays { 0 } else { libc::FD_CLOEXEC };
-        // SAFETY: plain fcntl on an open descriptor.
-        unsafe { libc::fcntl(self.fd.as_raw_fd(), libc::F_SETFD, flags) };
+        for socket in &self.sockets {
+            // SAFETY: plain fcntl on an open descriptor.
+            unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFD, flags) };
+        }
     }
 }
 
-impl From<Listener> for OwnedFd {
-    fn from(listener: Listener) -> OwnedFd {
-        listener.fd
+impl From<Listener> for Vec<OwnedFd> {
+    fn from(listener: Listener) -> Vec<OwnedFd> {
+        listener.sockets
     }
 }
 
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+/// Listens on a port that the kernel chooses. It does so for the first address; another one may have that port in use.
+fn listen_anywhere(only: &[IpAddr]) -> io::Result<Listener> {
+    let mut refused = io::Error::from(io::ErrorKind::AddrInUse);
+    for _ in 0..CHOICES {
+        match listen_at(only, 0) {
+            Err(e) if e.kind() == io::ErrorKind::AddrInUse => refused = e,
+            other => return other,
+        }
     }
+    Err(refused)
 }
 
-fn listen_anywhere(only: Option<IpAddr>, port: u16) -> io::Result<Listener> {
-    let Some(only) = only else {
+/// Listens on one port, or on any where that is 0.
+fn listen_at(only: &[IpAddr], port: u16) -> io::Result<Listener> {
+    let Some((&first, others)) = only.split_first() else {
         return match listen(Ipv6Addr::UNSPECIFIED.into(), port) {
             // A host without IPv6.
             Err(e) if e.raw_os_error() != Some(libc::EADDRINUSE) => {
@@ -127,10 +164,56 @@ fn listen_anywhere(only: Option<IpAddr>, port: u16) -> io::Result<Listener> {
             other => other,
         };
     };
-    listen(only, port)
+    let mut all = vec![listen(first, port)?];
+    let port = all[0].port;
+    for &address in others {
+        all.push(listen(address, port)?);
+    }
+    Listener::join(all)
 }
 
 fn listen(address: IpAddr, port: u16) -> io::Result<Listener> {
+    let fd = make_socket(address)?;
+    let raw = fd.as_raw_fd();
+    // Connections of a job that has just ended do not keep the port.
+    set_option(raw, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    if address.is_ipv6() {
+        let alone = i32::from(!address.is_unspecified());
+        set_option(raw, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, alone)?;
+    }
+    let (bytes, length) = write_address(SocketAddr::new(address, port));
+    // SAFETY: an address of that length.
+    check(unsafe { libc::bind(raw, (&raw const bytes).cast(), length) })?;
+    // SAFETY: plain listen.
+    check(unsafe { libc::listen(raw, BACKLOG) })?;
+    let port = read_port(raw)?;
+    let sockets = vec![fd];
+    Ok(Listener { sockets, port })
+}
+
+/// Begins to connect to an address, from one of this host's or from one that the kernel chooses. The socket does not
+/// block, and closes on exec.
+///
+/// # Errors
+/// What the kernel said.
+pub fn dial(to: SocketAddr, from: Option<IpAddr>) -> io::Result<OwnedFd> {
+    let socket = make_socket(to.ip())?;
+    if let Some(from) = from {
+        let (bytes, length) = write_address(SocketAddr::new(from, 0));
+        // SAFETY: an address of that length.
+        check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const bytes).cast(), length) })?;
+    }
+    let (bytes, length) = write_address(to);
+    // SAFETY: an address of that length.
+    match check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const bytes).cast(), length) }) {
+        Ok(_) => Ok(socket),
+        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => Ok(socket),
+        Err(e) => Err(e),
+    }
+}
+
+/// A socket for addresses of the same family.
+fn make_socket(address: IpAddr) -> io::Result<OwnedFd> {
     let family = match address {
         IpAddr::V4(_) => libc::AF_INET,
         IpAddr::V6(_) => libc::AF_INET6,
@@ -139,20 +222,7 @@ fn listen(address: IpAddr, port: u16) -> io::Result<Listener> {
     // SAFETY: plain socket call.
     let fd = check(unsafe { libc::socket(family, kind, 0) })?;
     // SAFETY: new, and nobody else's.
-    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-    let raw = fd.as_raw_fd();
-    // Connections of a job that has just ended do not keep the port.
-    set_option(raw, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-    if family == libc::AF_INET6 {
-        set_option(raw, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 0)?;
-    }
-    let (bytes, length) = write_address(SocketAddr::new(address, port));
-    // SAFETY: an address of that length.
-    check(unsafe { libc::bind(raw, (&raw const bytes).cast(), length) })?;
-    // SAFETY: plain listen.
-    check(unsafe { libc::listen(raw, BACKLOG) })?;
-    let port = read_port(raw)?;
-    Ok(Listener { fd, port })
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
@@ -249,9 +319,8 @@ fn write_v6(bytes: &mut libc::sockaddr_storage, address: SocketAddrV6) -> usize 
 mod tests {
     use super::*;
     use std::net::TcpStream;
-    use std::os::fd::IntoRawFd;
 
-    const LOOPBACK: Option<IpAddr> = Some(IpAddr::V4(Ipv4Addr::LOCALHOST));
+    const LOOPBACK: &[IpAddr] = &[IpAddr::V4(Ipv4Addr::LOCALHOST)];
 
     #[test]
     fn ports__are_a_range_or_refused() {
@@ -271,7 +340,7 @@ mod tests {
     fn listener__is_reached_at_its_port() {
         let listener = Listener::open(None, LOOPBACK, 1).unwrap();
         TcpStream::connect(("127.0.0.1", listener.port())).unwrap();
-        let open = Listener::open(None, None, 1).unwrap();
+        let open = Listener::open(None, &[], 1).unwrap();
         TcpStream::connect(("127.0.0.1", open.port())).unwrap();
     }
 
@@ -288,11 +357,36 @@ mod tests {
         let listener = Listener::open(None, LOOPBACK, 1).unwrap();
         listener.set_inherited(true);
         let port = listener.port();
-        let again = Listener::inherit(listener.fd.into_raw_fd()).unwrap();
+        let fds = listener.fds();
+        std::mem::forget(listener);
+        let again = Listener::inherit(&fds).unwrap();
         assert_eq!(again.port(), port);
         let peer = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        assert!(Listener::inherit(peer.as_raw_fd()).is_err());
-        assert!(Listener::inherit(0).is_err());
-        assert!(Listener::inherit(1_000_000).is_err());
+        assert!(Listener::inherit(&[peer.as_raw_fd()]).is_err());
+        assert!(Listener::inherit(&[0]).is_err());
+        assert!(Listener::inherit(&[1_000_000]).is_err());
+        assert!(Listener::inherit(&[]).is_err());
+    }
+
+    #[test]
+    fn listener__of_some_addresses_is_reached_at_no_other() {
+        let address = |last| IpAddr::from([127, 0, 0, last]);
+        let listener = Listener::open(None, &[address(1), address(3)], 1).unwrap();
+        let fds = listener.fds();
+        assert_eq!(fds.len(), 2);
+        let reach = |last| TcpStream::connect((address(last), listener.port()));
+        assert!(reach(1).is_ok() && reach(3).is_ok());
+        let refused = reach(2).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        // Another one keeps off that port, and takes one that all of its addresses have free.
+        let port = listener.port();
+        let why = Listener::open(Some(port..=port), &[address(2), address(3)], 1).unwrap_err();
+        assert!(why.contains("in use"), "{why}");
+        std::mem::forget(listener);
+        assert_eq!(Listener::inherit(&fds).unwrap().fds(), fds);
+        let two = [1, 2].map(|last| Listener::open(None, &[address(last)], 1).unwrap());
+        let numbers: Vec<RawFd> = two.iter().flat_map(Listener::fds).collect();
+        std::mem::forget(two);
+        assert!(Listener::inherit(&numbers).is_err(), "two ports");
     }
 }

@@ -42,6 +42,8 @@ pub struct JobSpec {
     pub nodes: Nodes,
     /// `--engine`: what starts the agents of several nodes.
     pub engine: Option<OsString>,
+    /// `--no-agents`: it starts the program itself, one process on each node.
+    pub no_agents: bool,
     /// Options that Hydra takes, as typed: how it reaches other nodes.
     pub hydra_words: Vec<OsString>,
 }

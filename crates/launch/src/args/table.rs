@@ -210,6 +210,13 @@ const RANKS: &[Opt] = &[
         "handed on to Hydra: how it reaches other hosts (ssh, rsh, slurm and others), and by which \
          program",
     ),
+    set(
+        "--no-agents",
+        Nothing,
+        |p, _| p.spec.no_agents = true,
+        "the engine starts the program itself, one process on each of several hosts: output, binding \
+         and the end of the job are its matter then",
+    ),
     opt(
         "--agent",
         One("N,..."),

@@ -242,6 +242,33 @@ pub struct MpiOptions {
     /// A further argument of the launcher; can be given several times
     #[arg(long, allow_hyphen_values = true)]
     pub mpiexec_arg: Vec<String>,
+    /// Hosts on which the ranks run, in turn; the floor is a bare socket between the first two
+    #[arg(long = "host", value_name = "NAME", value_delimiter = ',')]
+    pub hosts: Vec<String>,
+}
+
+impl MpiOptions {
+    /// The arguments of a launcher that say on which hosts ranks run.
+    pub fn list_host_words(&self, mpiexec: &Path) -> Vec<String> {
+        if self.hosts.is_empty() {
+            return Vec::new();
+        }
+        let said = std::process::Command::new(mpiexec)
+            .arg("--version")
+            .output();
+        let said = said.map_or(Vec::new(), |output| output.stdout);
+        let option = name_host_option(&String::from_utf8_lossy(&said));
+        vec![option.to_owned(), self.hosts.join(",")]
+    }
+}
+
+/// How a launcher that says this of its version calls a list of hosts.
+fn name_host_option(version: &str) -> &'static str {
+    let hydra = ["HYDRA", "Intel(R) MPI"];
+    match hydra.iter().any(|name| version.contains(name)) {
+        true => "-hosts",
+        false => "--host",
+    }
 }
 
 /// The largest message: counts are passed as a C int.
@@ -306,7 +333,7 @@ impl BenchOptions {
         self.levels.iter().any(|name| name.means(level))
     }
 
-    /// Whether the levels can use buffers as was asked for.
+    /// Whether the levels can use buffers and hosts as was asked for.
     ///
     /// # Errors
     /// Options of the program in C with a level that it does not run at.
@@ -314,8 +341,13 @@ impl BenchOptions {
         let case = &self.measure.case;
         let given = case.buffer.is_some() || case.offset.is_some() || case.layout.is_some();
         let below = [Level::Verbs, Level::Transport, Level::Protocol];
-        if given && below.into_iter().any(|level| self.has_level(level)) {
+        let below = below.into_iter().any(|level| self.has_level(level));
+        if given && below {
             let why = "--buffer, --offset and --type are options of the level of mpi alone";
+            return Err(why.to_owned());
+        }
+        if below && !self.mpi.hosts.is_empty() {
+            let why = "--host: the levels below mpi are measured between two ranks of one host";
             return Err(why.to_owned());
         }
         Ok(())
@@ -464,6 +496,25 @@ mod tests {
 
     fn parse(words: &[&str]) -> Result<BenchOptions, clap::Error> {
         parse_options(words)
+    }
+
+    #[test]
+    fn hosts__are_named_as_each_launcher_wants_it() {
+        for (version, option) in [
+            ("mpiexec (Fastpath) 0.1.0", "--host"),
+            ("mpiexec (OpenRTE) 5.0.11", "--host"),
+            ("HYDRA build details:\n    Version: 5.0.2", "-hosts"),
+            (
+                "Intel(R) MPI Library for Linux* OS, Version 2021.18",
+                "-hosts",
+            ),
+        ] {
+            assert_eq!(name_host_option(version), option);
+        }
+        let options: BenchOptions =
+            crate::cli::parse_options(&["latency", "--host", "a,b", "--level", "all"]).unwrap();
+        assert_eq!(options.mpi.hosts, ["a", "b"]);
+        assert!(options.check_buffers().unwrap_err().contains("--host"));
     }
 
     #[test]

@@ -218,6 +218,10 @@ fn gather(
         program,
     }];
     contestants.extend(others);
+    for Contestant { peer, .. } in &mut contestants {
+        let words = options.mpi.list_host_words(&peer.mpiexec);
+        peer.arguments.extend(words);
+    }
     Ok((contestants, failed))
 }
 

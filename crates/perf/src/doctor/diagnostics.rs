@@ -63,7 +63,7 @@ table!(SAYINGS: BTreeMap<String, Saying> = "diagnostics.toml");
 
 /// Everything that is wrong, the worst first.
 pub(super) fn diagnose(facts: &Facts) -> Vec<Trouble> {
-    let mut found = Found(Vec::new());
+    let mut found = Found::default();
     found.look_at_library(&facts.libraries, &facts.devices);
     for Undriven {
         address,
@@ -100,14 +100,22 @@ pub(super) fn diagnose(facts: &Facts) -> Vec<Trouble> {
     if !facts.devices.is_empty() {
         found.look_at_limits(&facts.limits);
     }
-    found.0.sort_by_key(|t| t.severity == Severity::Note);
-    found.0
+    found.list()
 }
 
-struct Found(Vec<Trouble>);
+/// What is to be said, as it is found.
+#[derive(Default)]
+pub(super) struct Found(Vec<Trouble>);
 
 impl Found {
-    fn add(&mut self, name: &str, subject: &str, values: Values) {
+    /// Everything, the worst first.
+    pub(super) fn list(mut self) -> Vec<Trouble> {
+        self.0.sort_by_key(|t| t.severity == Severity::Note);
+        self.0
+    }
+
+    /// Adds what is called so in the table.
+    pub(super) fn add(&mut self, name: &str, subject: &str, values: Values) {
         self.add_as(SAYINGS[name].severity, name, subject, values);
     }
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::Examination;
 use super::devices::{Device, Interface, Pcie, Port};
-use super::diagnostics::Severity;
+use super::diagnostics::{Severity, Trouble};
 use super::engines::{Engine, Network};
 use super::library::Libraries;
 use super::limits::Limits;
@@ -30,7 +30,13 @@ pub(super) fn describe(examination: &Examination) -> Document {
     describe_limits(&facts.limits, &mut said);
     describe_network(&facts.network, &mut said);
     describe_engines(&facts.engines, &mut said);
-    for trouble in &examination.diagnostics {
+    describe_diagnostics(&examination.diagnostics, examination.healthy, &mut said);
+    said
+}
+
+/// What is wrong, and whether all is well.
+pub(super) fn describe_diagnostics(diagnostics: &[Trouble], healthy: bool, said: &mut Document) {
+    for trouble in diagnostics {
         let mark = match trouble.severity {
             Severity::Trouble => "TROUBLE",
             Severity::Note => "note",
@@ -38,12 +44,7 @@ pub(super) fn describe(examination: &Examination) -> Document {
         said.heading(format!("{mark}: {}: {}", trouble.subject, trouble.what));
         said.text(format!("remedy: {}", trouble.remedy));
     }
-    said.heading(if examination.healthy {
-        "healthy"
-    } else {
-        "not healthy"
-    });
-    said
+    said.heading(if healthy { "healthy" } else { "not healthy" });
 }
 
 fn describe_device(device: &Device, said: &mut Document) {

@@ -20,7 +20,7 @@ macro_rules! sources {
 pub(super) const SOURCES: &[(&str, &str)] = sources!(
     "bench.h" "engine.h" "share.h"
     "main.c" "options.c" "events.c" "engine.c" "cases.c" "clock.c" "histogram.c" "buffers.c"
-        "share.c" "floor.c" "rest.c"
+        "share.c" "floor.c" "wire.c" "connect.c" "rest.c"
     "pairwise.c" "rma.c" "collectives.c" "hpcc.c" "scaling.c" "resources.c" "deliver.c" "first.c"
         "files.c"
 );

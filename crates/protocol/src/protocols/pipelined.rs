@@ -94,12 +94,13 @@ impl Worker {
             }
             let len = fragment.min(request.limit - request.moved) as usize;
             let header = Header::new(wire::FRAG, 0, request.remote as u64);
+            let data = request.place(request.moved).map(<*mut u8>::cast_const);
             // SAFETY: as in `post_eager`.
-            let post = self
-                .endpoint(request.peer)
-                .post_bcopy(header, len, |to| unsafe {
-                    request.pack(request.moved, to, len)
-                });
+            let post = unsafe {
+                let pack = |to| request.pack(request.moved, to, len);
+                let endpoint = self.endpoint(request.peer);
+                endpoint.post_bulk(header, len, data, pack)
+            };
             match post {
                 Post::NoResource if self.endpoint(request.peer).lane.is_starved() => {
                     request.fault = Fault::NoMemory;
@@ -141,6 +142,37 @@ impl Worker {
         self.add_bytes(id, data, len);
     }
 
+    /// Takes of a fragment what has come of it, straight into the receiver's buffer where that lies in a row; says
+    /// whether anything has come.
+    #[cold]
+    pub(crate) fn receive_bulk(&mut self, peer: u32) -> bool {
+        let Some((header, left)) = self.endpoint(peer).lane.find_bulk() else {
+            return false;
+        };
+        let id = match header.id {
+            wire::FRAG => self.find_active(header.key, Kind::Recv, peer),
+            _ => None,
+        };
+        let id = id.filter(|&id| self.takes_bytes(peer, id));
+        let place = id.and_then(|id| {
+            let request = self.requests.get(id);
+            let end = request.moved.checked_add(left as u64)?;
+            let fits = end <= request.limit && end <= request.bytes;
+            Some((id, request.place(request.moved).filter(|_| fits)?))
+        });
+        let Some((id, to)) = place else {
+            // Cut, scattered, or for nobody: as it is once it is whole.
+            return self.endpoint(peer).lane.collect_bulk();
+        };
+        // SAFETY: the receiver's buffer is its caller's promise, and has that many bytes more.
+        let taken = unsafe { self.endpoint(peer).lane.stream(to, left) };
+        if taken == 0 {
+            return false;
+        }
+        self.advance_recv(id, taken as u64);
+        true
+    }
+
     /// Whether a receive takes bytes that it has asked for. One that is posted has neither limit nor progress: what
     /// stands there is of its last life.
     pub(crate) fn takes_bytes(&self, peer: u32, id: RequestId) -> bool {
@@ -154,7 +186,12 @@ impl Worker {
         let fits = request.bytes.saturating_sub(request.moved).min(len as u64);
         // SAFETY: the receiver's buffer is its caller's promise; `data` holds `len` bytes.
         unsafe { request.unpack(request.moved, data, fits as usize) };
-        request.moved += len as u64;
+        self.advance_recv(id, len as u64);
+    }
+
+    fn advance_recv(&mut self, id: RequestId, bytes: u64) {
+        let request = self.requests.get(id);
+        request.moved += bytes;
         if request.moved >= request.limit {
             request.received = request.moved.min(request.bytes);
             self.finish_recv(id);

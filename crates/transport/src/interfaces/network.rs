@@ -20,7 +20,11 @@ impl Interfaces {
     pub fn open_tcp(&mut self, config: &Config) -> Result<(), String> {
         let job = self.domain.job;
         job.open_network(config)?;
-        let domain = tcp::domain::Domain::new(job, tcp::Settings::default());
+        let settings = tcp::Settings {
+            bulk: !config.is_disabled("bulk"),
+            ..tcp::Settings::default()
+        };
+        let domain = tcp::domain::Domain::new(job, settings);
         let domain = domain.map_err(|e| format!("too many files are open: {e}"))?;
         self.tcp = Some(TcpIface::new(domain)?);
         self.alive = true;

@@ -47,6 +47,24 @@ impl Inbox {
         }
     }
 
+    /// The frame at the head, whether it is whole or not.
+    #[inline]
+    pub fn peek(&self) -> Option<Frame> {
+        Frame::decode(self.filled().first_chunk::<HEAD>()?)
+    }
+
+    /// Takes the head of a frame alone; its payload is taken by [`Inbox::drain`].
+    pub fn take_head(&mut self) {
+        self.start = (self.start + HEAD).min(self.end);
+    }
+
+    /// Takes up to so many bytes of a payload.
+    pub fn drain(&mut self, most: usize) -> &[u8] {
+        let start = self.start;
+        self.start = start + most.min(self.end - start);
+        &self.bytes[start..self.start]
+    }
+
     /// Takes a frame that [`Inbox::head`] has shown.
     #[inline]
     pub fn take(&mut self, frame: &Frame) {
@@ -117,7 +135,7 @@ impl Outbox {
         unsafe { self.bytes.set_len(old + total) };
     }
 
-    /// Adds what is said before the first frame.
+    /// Adds bytes as they are: what is said before the first frame, the rest of a frame.
     pub fn push_bytes(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }

@@ -2,16 +2,19 @@
 
 use super::connect::Action;
 use super::greeting::{CONFIRM, HELLO, WELCOME, draw_nonce};
-use super::iface::{CALLER, Core, Counters};
+use super::iface::{CALLER, Core, Counters, LISTENER};
 use super::socket::{Moved, Socket};
 use fastpath_base::clock;
 use std::collections::BTreeMap;
+use std::io::{self, Write};
 use std::os::fd::RawFd;
 
 /// Connections at once whose maker has not said who it is; the oldest goes for the next one.
 const STRANGERS_MOST: usize = 64;
 /// Connections accepted in one round, so that a flood of them leaves time for messages.
 const ACCEPTS_MOST: usize = 64;
+/// Nanoseconds until it is tried again to accept, where the process has no descriptor left.
+const PAUSE_NS: u64 = 100_000_000;
 
 /// A connection that somebody has made.
 struct Caller {
@@ -29,20 +32,31 @@ struct Caller {
 
 /// Those connections.
 pub(super) struct Callers {
-    listener: RawFd,
+    listeners: Vec<RawFd>,
     all: BTreeMap<u64, Caller>,
     strangers: usize,
     next: u64,
+    /// Until when nobody is accepted, since that failed.
+    paused_ns: Option<u64>,
+    /// Whether it was told that nobody can be accepted.
+    told: bool,
 }
 
 impl Callers {
-    pub fn new(listener: RawFd) -> Self {
+    pub fn new(listeners: Vec<RawFd>) -> Self {
         Callers {
-            listener,
+            listeners,
             all: BTreeMap::new(),
             strangers: 0,
             next: 0,
+            paused_ns: None,
+            told: false,
         }
+    }
+
+    /// Until when nobody is accepted, since that failed.
+    pub fn paused_ns(&self) -> Option<u64> {
+        self.paused_ns
     }
 
     /// Whether some have not said who they are.
@@ -81,25 +95,61 @@ impl Callers {
 
     /// Nobody can connect any more, and who has not been answered is hung up on.
     pub fn stop(&mut self) {
-        super::socket::stop_listening(self.listener);
+        self.listeners
+            .drain(..)
+            .for_each(super::socket::stop_listening);
         self.all.clear();
-        self.strangers = 0;
+        (self.strangers, self.paused_ns) = (0, None);
     }
 }
 
 impl Core {
-    /// Takes the connections that wait at the listening socket.
+    /// Takes the connections that wait at the listening sockets.
     pub fn accept_callers(&mut self) -> bool {
         let mut any = false;
-        for _ in 0..ACCEPTS_MOST {
-            // Without a descriptor to be had it is tried again in the next round.
-            let Ok(Some(socket)) = Socket::accept(self.callers.listener) else {
-                break;
-            };
-            any = true;
-            self.add_caller(socket);
+        for listener in self.callers.listeners.clone() {
+            for _ in 0..ACCEPTS_MOST {
+                match Socket::accept(listener) {
+                    Ok(Some(socket)) => self.add_caller(socket),
+                    Ok(None) => break,
+                    Err(error) => {
+                        self.pause_accepting(&error);
+                        return any;
+                    }
+                }
+                any = true;
+            }
         }
         any
+    }
+
+    /// Takes nobody for a while: who waits would be told of again and again.
+    #[cold]
+    fn pause_accepting(&mut self, error: &io::Error) {
+        self.watch_listeners(false);
+        self.callers.paused_ns = Some(clock::now_ns() + PAUSE_NS);
+        if !std::mem::replace(&mut self.callers.told, true) {
+            let me = self.domain.me;
+            let text =
+                format!("fastpath: rank {me}: a connection cannot be accepted for now: {error}\n");
+            // Nobody is left to tell when this fails.
+            let _ = io::stderr().write_all(text.as_bytes());
+        }
+    }
+
+    /// Takes connections again, once that is due.
+    pub fn resume_accepting(&mut self, now_ns: u64) {
+        if self.callers.paused_ns.is_some_and(|until| until <= now_ns) {
+            self.callers.paused_ns = None;
+            self.watch_listeners(true);
+        }
+    }
+
+    fn watch_listeners(&self, read: bool) {
+        for &listener in &self.callers.listeners {
+            // Where the kernel refuses, things stay as they are.
+            let _ = self.domain.epoll.set_reading(listener, LISTENER, read);
+        }
     }
 
     fn add_caller(&mut self, socket: Socket) {

@@ -17,6 +17,9 @@ pub(super) const HELD_NS: u64 = 1_000_000_000;
 pub(super) const AGAIN_MOST: u32 = 8;
 /// Addresses of a peer that are tried, at most.
 pub(super) const DIALS_MOST: usize = 32;
+/// Callers of a pair that have proved who they are and are not used yet, at most; the oldest goes for the next one. A
+/// peer calls each address of this host at once, and no more.
+pub(super) const CALLERS_MOST: usize = DIALS_MOST;
 
 /// What the owner of the state machine must do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -209,6 +212,9 @@ impl Connect {
             return out.push(Action::Dismiss(id));
         }
         let holds = self.lower && self.stage == Stage::Dialing;
+        if self.callers.len() >= CALLERS_MOST {
+            out.push(Action::Dismiss(self.callers.remove(0).id));
+        }
         self.callers.push(Caller {
             id,
             since_ns: now_ns,

@@ -1,9 +1,10 @@
-//! Posting, looking and taking.
+//! Posting, looking and taking; long messages go and come without a box between the user's memory and the kernel.
 #![allow(unsafe_code)]
 
 use super::buffers::Head;
-use super::link::Link;
-use super::wire::Frame;
+use super::link::{Link, Stage};
+use super::socket::Moved;
+use super::wire::{Frame, HEAD};
 use crate::contract::{Header, Post};
 
 impl Link {
@@ -25,6 +26,114 @@ impl Link {
             self.flush();
         }
         Post::Done
+    }
+
+    /// As [`Link::post`], of bytes that lie in a row and whose receiver has a place for them: the kernel takes them from
+    /// where they are.
+    ///
+    /// # Safety
+    /// `data` is readable for `len` bytes.
+    pub unsafe fn post_bulk(&mut self, header: Header, data: *const u8, len: usize) -> Post {
+        if !self.takes_messages() {
+            return Post::PeerGone;
+        }
+        let frame = Frame::Bulk(header, len);
+        if !self.is_up() || !self.has_room(frame.total()) {
+            return Post::NoResource;
+        }
+        // SAFETY: the caller's; nobody writes there while it is sent.
+        let data = unsafe { std::slice::from_raw_parts(data, len) };
+        let head = frame.encode();
+        let mut taken = 0;
+        if let Stage::Up(socket) = &self.stage
+            && self.outbox.is_empty()
+            && !self.gather
+        {
+            self.unsettled = true;
+            match socket.write_both(&head, data) {
+                Moved::Bytes(bytes) => taken = bytes,
+                Moved::Later => {}
+                // What the peer has sent before may still be read: that tells of its end.
+                Moved::Ended(_) => {
+                    self.broken = true;
+                    return Post::Done;
+                }
+            }
+            if taken == frame.total() {
+                return Post::Done;
+            }
+        }
+        self.outbox
+            .push_bytes(head.get(taken..).unwrap_or_default());
+        let rest = data.get(taken.saturating_sub(HEAD)..);
+        self.outbox.push_bytes(rest.unwrap_or_default());
+        match self.gather || taken > 0 {
+            true => self.watch_room(),
+            false => self.flush(),
+        }
+        Post::Done
+    }
+
+    /// Whether a message is to be taken as it comes ([`Link::stream`]), and no whole one lies before it.
+    #[inline]
+    pub fn awaits_bulk(&self) -> bool {
+        self.bulk.is_some() || matches!(self.peek_partial(), Some(Frame::Bulk(..)))
+    }
+
+    fn peek_partial(&self) -> Option<Frame> {
+        match self.inbox.head() {
+            Head::Partial => self.inbox.peek(),
+            _ => None,
+        }
+    }
+
+    /// The message that [`Link::awaits_bulk`] tells of, and how many bytes of it are to come.
+    pub fn find_bulk(&self) -> Option<(Header, usize)> {
+        self.bulk.or(match self.peek_partial() {
+            Some(Frame::Bulk(header, len)) => Some((header, len)),
+            _ => None,
+        })
+    }
+
+    /// Takes the next bytes of that message, at most as many as there is room for; how many.
+    ///
+    /// # Safety
+    /// `to` is writable for `room` bytes.
+    pub unsafe fn stream(&mut self, to: *mut u8, room: usize) -> usize {
+        let Some((header, left)) = self.find_bulk() else {
+            return 0;
+        };
+        if self.bulk.is_none() {
+            self.inbox.take_head();
+        }
+        let most = left.min(room);
+        let here = self.inbox.drain(most);
+        let mut taken = here.len();
+        // SAFETY: room for it, as the caller promises; the box is not the user's memory.
+        unsafe { fastpath_base::copy::copy(to, here.as_ptr(), taken) };
+        if taken < most
+            && let Stage::Up(socket) = &self.stage
+        {
+            // SAFETY: as above, behind what was copied.
+            match unsafe { socket.read_to(to.add(taken), most - taken) } {
+                Moved::Bytes(bytes) => taken += bytes,
+                Moved::Later => {}
+                Moved::Ended(error) => self.end(error),
+            }
+        }
+        self.bulk = (taken < left).then_some((header, left - taken));
+        taken
+    }
+
+    /// Has that message come whole, as others do; says whether anything has come.
+    pub fn collect_bulk(&mut self) -> bool {
+        if self.bulk.is_none() {
+            return self.read_on();
+        }
+        // Whom it was for is gone.
+        let mut scrap = [0; 4096];
+        // SAFETY: as long as that.
+        unsafe { self.stream(scrap.as_mut_ptr(), scrap.len()) > 0 }
     }
 
     /// Whether so many bytes would find room; what waits goes first, as far as the kernel takes it.
@@ -53,7 +162,10 @@ impl Link {
     pub fn look(&mut self) -> Option<(Header, *const u8, usize)> {
         loop {
             match self.advance() {
-                Head::Whole(Frame::Message(header, len), at) => return Some((header, at, len)),
+                Head::Whole(Frame::Message(header, len) | Frame::Bulk(header, len), at) => {
+                    return Some((header, at, len));
+                }
+                _ if self.awaits_bulk() => return None,
                 _ if std::mem::take(&mut self.rested) || !self.read() => return None,
                 _ => {}
             }
@@ -63,7 +175,9 @@ impl Link {
     /// Takes what `look` showed.
     #[inline]
     pub fn take(&mut self) {
-        if let Head::Whole(frame, _) = self.inbox.head() {
+        if self.bulk.is_none()
+            && let Head::Whole(frame, _) = self.inbox.head()
+        {
             self.inbox.take(&frame);
         }
     }

@@ -15,6 +15,9 @@ pub struct Settings {
     pub outbox: usize,
     /// Whether messages wait for [`super::TcpIface::progress`], so that several go by one call of the kernel.
     pub gather: bool,
+    /// Whether long messages are handed to the kernel, and taken from it, where they lie; not switched off by
+    /// `FASTPATH_DISABLE`.
+    pub bulk: bool,
     /// Nanoseconds that a stranger has to say who it is.
     pub stranger_ns: u64,
     /// Nanoseconds without a sign of a peer that owes one, before it is given up.
@@ -26,6 +29,7 @@ impl Default for Settings {
         Settings {
             outbox: 256 * 1024,
             gather: false,
+            bulk: true,
             stranger_ns: 5_000_000_000,
             silence_ns: 20_000_000_000,
         }

@@ -17,11 +17,18 @@ pub struct TcpEndpoint {
     peer: u32,
     core: Rc<RefCell<Core>>,
     link: Rc<RefCell<Link>>,
+    bulk: bool,
 }
 
 impl TcpEndpoint {
     pub(super) fn new(peer: u32, core: Rc<RefCell<Core>>, link: Rc<RefCell<Link>>) -> Self {
-        TcpEndpoint { peer, core, link }
+        let bulk = core.borrow().domain.settings.bulk;
+        TcpEndpoint {
+            peer,
+            core,
+            link,
+            bulk,
+        }
     }
 
     #[cfg(test)]
@@ -39,7 +46,39 @@ impl TcpEndpoint {
     /// Whether there is nothing to take, where the interface has just looked.
     #[inline]
     pub fn is_resting(&self) -> bool {
-        !self.link.borrow_mut().has_message()
+        let mut link = self.link.borrow_mut();
+        !link.has_message() && !link.awaits_bulk()
+    }
+
+    /// As [`Endpoint::am_bcopy`], of bytes that lie in a row and whose receiver has a place for them; `None` where that is
+    /// switched off.
+    ///
+    /// # Safety
+    /// `data` is readable for `len` bytes.
+    pub unsafe fn am_bulk(&mut self, header: Header, data: *const u8, len: usize) -> Option<Post> {
+        debug_assert!(len <= PAYLOAD_MOST);
+        // SAFETY: the caller's.
+        let post = || unsafe { self.link.borrow_mut().post_bulk(header, data, len) };
+        self.bulk.then(post)
+    }
+
+    /// See [`Link::find_bulk`].
+    pub fn find_bulk(&self) -> Option<(Header, usize)> {
+        self.link.borrow().find_bulk()
+    }
+
+    /// See [`Link::stream`].
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn stream(&mut self, to: *mut u8, room: usize) -> usize {
+        // SAFETY: the caller's.
+        unsafe { self.link.borrow_mut().stream(to, room) }
+    }
+
+    /// See [`Link::collect_bulk`].
+    pub fn collect_bulk(&mut self) -> bool {
+        self.link.borrow_mut().collect_bulk()
     }
 
     /// Whether so many messages of so many bytes would find room now.

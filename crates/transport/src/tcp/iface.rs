@@ -13,7 +13,6 @@ use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::segment::{Phase, has_left};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{AsFd, AsRawFd};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -188,12 +187,14 @@ impl Core {
 
     /// Whether something happens as time passes.
     fn is_busy(&self) -> bool {
-        !self.unsettled.is_empty() || self.callers.has_strangers()
+        let waits = self.callers.has_strangers() || self.callers.paused_ns().is_some();
+        waits || !self.unsettled.is_empty()
     }
 
     fn tick(&mut self, now_ns: u64) -> bool {
         self.callers
             .expire(now_ns, self.domain.settings.stranger_ns, &mut self.counters);
+        self.resume_accepting(now_ns);
         let mut moved = false;
         for peer in self.unsettled.clone() {
             self.dial_wanted(peer, now_ns);
@@ -232,6 +233,11 @@ impl Core {
         if self.callers.has_strangers() {
             at_most(STRANGER_NAP);
         }
+        if let Some(until_ns) = self.callers.paused_ns() {
+            at_most(Duration::from_nanos(
+                until_ns.saturating_sub(clock::now_ns()),
+            ));
+        }
         if !self.unsettled.is_empty() {
             let now_ns = clock::now_ns();
             for peer in self
@@ -266,13 +272,15 @@ impl TcpIface {
         let Some(listener) = domain.job.listener() else {
             return Err("this rank does not listen".to_owned());
         };
-        let fd = listener.as_fd().as_raw_fd();
-        let watched = domain.epoll.add(fd, LISTENER, false);
-        watched.map_err(|e| format!("the listening socket cannot be watched: {e}"))?;
+        let listeners = listener.fds();
+        for &fd in &listeners {
+            let watched = domain.epoll.add(fd, LISTENER, false);
+            watched.map_err(|e| format!("a listening socket cannot be watched: {e}"))?;
+        }
         let core = Core {
             domain,
             peers: BTreeMap::new(),
-            callers: Callers::new(fd),
+            callers: Callers::new(listeners),
             unsettled: Vec::new(),
             fresh: Vec::new(),
             phase: None,

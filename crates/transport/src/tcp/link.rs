@@ -3,6 +3,7 @@
 use super::buffers::{Head, Inbox, Outbox};
 use super::socket::{Epoll, Moved, Socket};
 use super::wire::Frame;
+use crate::contract::Header;
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::segment::{Phase, RankPage, has_left};
 use std::io;
@@ -32,12 +33,14 @@ pub(super) struct Link {
     pub phase: Option<Phase>,
     /// Whether something may be under way that the peer's kernel does not have yet.
     pub unsettled: bool,
+    /// What is left of a bulk frame that is taken as it comes.
+    pub(super) bulk: Option<(Header, usize)>,
     /// The last read found less than there was room for: the next look need not read again.
     pub rested: bool,
     /// Nothing more comes from the peer, by the connection or by its page.
     over: bool,
     /// The kernel takes nothing for the peer any more.
-    broken: bool,
+    pub(super) broken: bool,
     watches_room: bool,
     /// The number under which its socket is watched, and where.
     token: u64,
@@ -65,6 +68,7 @@ impl Link {
             failure: None,
             phase: None,
             unsettled: false,
+            bulk: None,
             rested: false,
             over: false,
             broken: false,
@@ -114,7 +118,7 @@ impl Link {
 
     /// The peer has closed the connection.
     #[cold]
-    fn end(&mut self, error: Option<io::Error>) {
+    pub(super) fn end(&mut self, error: Option<io::Error>) {
         let said = self.phase == Some(Phase::Finalized);
         if said || self.is_told_gone() {
             (self.stage, self.over) = (Stage::Down, true);
@@ -127,8 +131,17 @@ impl Link {
         self.fail(format!("{}: {why}", self.name));
     }
 
-    /// Reads once, where no whole frame lies here; says whether anything has come.
+    /// Reads once, where no whole frame lies here; says whether anything has come. What is taken as it comes is left to
+    /// the kernel.
     pub fn read(&mut self) -> bool {
+        if self.awaits_bulk() {
+            return false;
+        }
+        self.read_on()
+    }
+
+    /// The same, whatever lies at the head.
+    pub(super) fn read_on(&mut self) -> bool {
         let Stage::Up(socket) = &self.stage else {
             return false;
         };
@@ -157,6 +170,9 @@ impl Link {
     /// Takes what the peer says of itself, up to the next message; that, if it is whole.
     #[inline]
     pub fn advance(&mut self) -> Head {
+        if self.bulk.is_some() {
+            return Head::Partial;
+        }
         loop {
             let head = self.inbox.head();
             match head {
@@ -192,6 +208,9 @@ impl Link {
             self.over = true;
             // All that it sent had reached this host's kernel before.
             while matches!(self.advance(), Head::Partial) && self.read() {}
+        }
+        if self.is_up() && self.awaits_bulk() {
+            return false;
         }
         self.over && !self.has_message() && !(self.is_up() && self.read() && self.has_message())
     }
@@ -250,7 +269,7 @@ impl Link {
 
     /// Has the kernel tell when it takes more, where there is more.
     #[cold]
-    fn watch_room(&mut self) {
+    pub(super) fn watch_room(&mut self) {
         let wanted = !self.outbox.is_empty();
         if let Stage::Up(socket) = &self.stage
             && wanted != self.watches_room

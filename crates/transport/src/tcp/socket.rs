@@ -1,7 +1,7 @@
 //! The system calls: sockets, and the set of those that are watched.
 #![allow(unsafe_code)]
 
-use fastpath_bootstrap::network::ports::{read_option, set_option, write_address};
+use fastpath_bootstrap::network::ports::{dial, read_option, set_option};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -37,23 +37,9 @@ fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
 impl Socket {
     /// Begins to connect to an address.
     pub fn dial(to: SocketAddr) -> io::Result<Socket> {
-        let family = match to {
-            SocketAddr::V4(_) => libc::AF_INET,
-            SocketAddr::V6(_) => libc::AF_INET6,
-        };
-        let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-        // SAFETY: plain socket call.
-        let fd = check(unsafe { libc::socket(family, kind, 0) })?;
-        // SAFETY: new, and nobody else's.
-        let socket = Socket(unsafe { OwnedFd::from_raw_fd(fd) });
+        let socket = Socket(dial(to, None)?);
         socket.prepare()?;
-        let (bytes, length) = write_address(to);
-        // SAFETY: an address of that length.
-        match check(unsafe { libc::connect(fd, (&raw const bytes).cast(), length) }) {
-            Ok(_) => Ok(socket),
-            Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => Ok(socket),
-            Err(e) => Err(e),
-        }
+        Ok(socket)
     }
 
     /// Takes a connection from a listening socket; `None` where there is none now.
@@ -99,10 +85,37 @@ impl Socket {
     #[inline]
     pub fn read(&self, to: &mut [u8]) -> Moved {
         // SAFETY: writable for its length.
-        let got = unsafe { libc::recv(self.fd(), to.as_mut_ptr().cast(), to.len(), 0) };
-        match got {
-            1.. => Moved::Bytes(got as usize),
+        unsafe { self.read_to(to.as_mut_ptr(), to.len()) }
+    }
+
+    /// Reads to where so many bytes have room, at least one.
+    ///
+    /// # Safety
+    /// Writable for that length.
+    #[inline]
+    pub unsafe fn read_to(&self, to: *mut u8, room: usize) -> Moved {
+        // SAFETY: the caller's.
+        match unsafe { libc::recv(self.fd(), to.cast(), room, 0) } {
+            got @ 1.. => Moved::Bytes(got as usize),
             0 => Moved::Ended(None),
+            _ => Moved::of_error(io::Error::last_os_error()),
+        }
+    }
+
+    /// Writes of the first buffer and then of the second one, which are not both empty.
+    pub fn write_both(&self, first: &[u8], second: &[u8]) -> Moved {
+        let mut parts = [first, second].map(|part| libc::iovec {
+            iov_base: part.as_ptr().cast_mut().cast(),
+            iov_len: part.len(),
+        });
+        // SAFETY: all zeros is a valid msghdr.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = parts.as_mut_ptr();
+        message.msg_iovlen = parts.len() as _;
+        // SAFETY: message and parts live, and are readable for their lengths.
+        let sent = unsafe { libc::sendmsg(self.fd(), &message, libc::MSG_NOSIGNAL) };
+        match sent {
+            0.. => Moved::Bytes(sent as usize),
             _ => Moved::of_error(io::Error::last_os_error()),
         }
     }
@@ -238,6 +251,12 @@ impl Epoll {
     /// Watches a descriptor for what can be read, and also for room to write. Closing it ends that.
     pub fn add(&self, fd: RawFd, token: u64, write: bool) -> io::Result<()> {
         self.control(libc::EPOLL_CTL_ADD, fd, token, Self::interest(write))
+    }
+
+    /// Watches it for what can be read, or for nothing.
+    pub fn set_reading(&self, fd: RawFd, token: u64, read: bool) -> io::Result<()> {
+        let events = if read { libc::EPOLLIN } else { 0 };
+        self.control(libc::EPOLL_CTL_MOD, fd, token, events)
     }
 
     /// Watches it for something else, or under another number.

@@ -74,6 +74,106 @@ fn pair__carries_much_both_ways_with_room_that_comes_and_goes() {
     }
 }
 
+/// Byte `at` of the bulk message of that number.
+fn byte_of(number: u64, at: usize) -> u8 {
+    (at as u64).wrapping_mul(31).wrapping_add(number) as u8
+}
+
+/// A bulk message of a number that is its key.
+fn send_bulk(end: &mut TcpEndpoint, key: u64, len: usize) -> Post {
+    let bytes: Vec<u8> = (0..len).map(|at| byte_of(key, at)).collect();
+    // SAFETY: readable for its length.
+    unsafe { end.am_bulk(Header::new(2, 0, key), bytes.as_ptr(), len) }.unwrap()
+}
+
+#[test]
+fn bulk__comes_whole_or_as_it_comes_between_other_messages() {
+    let lens = [65_536, 3, 40_000, 0, 65_535, 20_000];
+    // Room for the next bytes, or none: then it is to come whole.
+    for room in [usize::MAX, 1000, 0] {
+        let mut pair = TcpPair::new(Settings::default());
+        pair.limit_buffers(16 * 1024);
+        let (mut sent, mut seen, mut streamed) = (0, 0, 0);
+        let mut so_far: Vec<u8> = Vec::new();
+        while seen < 36 {
+            let len = lens[sent as usize % lens.len()];
+            let post = match sent % 3 {
+                _ if sent == 36 => Post::NoResource,
+                2 => send(&mut pair.ends[0], sent, &vec![sent as u8; len]),
+                _ => send_bulk(&mut pair.ends[0], sent, len),
+            };
+            sent += u64::from(post == Post::Done);
+            let len = lens[seen as usize % lens.len()];
+            let end = &mut pair.ends[1];
+            let whole = match (end.find_bulk(), room) {
+                (Some(_), 0) => {
+                    end.collect_bulk();
+                    None
+                }
+                (Some((header, left)), _) => {
+                    assert_eq!((header.key, so_far.len() + left), (seen, len));
+                    assert!(end.look().is_none() && !end.is_resting());
+                    let mut part = vec![0; left.min(room)];
+                    // SAFETY: as long as that.
+                    let taken = unsafe { end.stream(part.as_mut_ptr(), part.len()) };
+                    so_far.extend_from_slice(&part[..taken]);
+                    streamed += usize::from(taken > 0);
+                    (so_far.len() == len).then(|| (seen, std::mem::take(&mut so_far)))
+                }
+                (None, _) => receive(end),
+            };
+            if let Some((key, data)) = whole {
+                assert_eq!((key, data.len()), (seen, len));
+                let expected = |at: usize| match seen % 3 {
+                    2 => seen as u8,
+                    _ => byte_of(seen, at),
+                };
+                assert!(
+                    (0..len).all(|at| data[at] == expected(at)),
+                    "message {seen}"
+                );
+                seen += 1;
+            }
+            pair.progress();
+        }
+        assert_eq!(streamed > 0, room > 0);
+    }
+}
+
+#[test]
+fn bulk__of_a_peer_that_dies_is_an_end_and_the_rest_of_one_that_nobody_wants_is_dropped() {
+    for taken in [0, 5000] {
+        let mut pair = TcpPair::new(Settings::default());
+        pair.limit_buffers(8 * 1024);
+        assert_eq!(send_bulk(&mut pair.ends[0], 1, 65_536), Post::Done);
+        let mut part = vec![0_u8; 5000];
+        pair.until("its beginning", |pair| pair.ends[1].find_bulk().is_some());
+        if taken > 0 {
+            // SAFETY: as long as that.
+            unsafe { pair.ends[1].stream(part.as_mut_ptr(), taken) };
+        }
+        if taken > 0 {
+            assert_eq!(send(&mut pair.ends[0], 2, b"next"), Post::Done);
+            pair.until("the next message", |pair| {
+                pair.ends[1].collect_bulk();
+                pair.ends[1].look().is_some()
+            });
+            assert_eq!(receive(&mut pair.ends[1]).unwrap(), (2, b"next".to_vec()));
+            continue;
+        }
+        assert!(!pair.ends[1].peer_has_left());
+        let TcpPair { ends, ifaces } = pair;
+        let ([dead, mut end], [gone, mut iface]) = (ends, ifaces);
+        drop((dead, gone));
+        until(&mut [&mut iface], "the end", || {
+            // SAFETY: as long as that.
+            unsafe { end.stream(part.as_mut_ptr(), part.len()) };
+            end.peer_has_left()
+        });
+        assert!(end.failure().is_some());
+    }
+}
+
 #[test]
 fn both__that_call_at_once_end_with_one_connection() {
     for turns in 0..4 {

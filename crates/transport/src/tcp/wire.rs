@@ -10,12 +10,15 @@ pub(super) const PAYLOAD_MOST: usize = 64 * 1024;
 
 const MESSAGE: u8 = 0;
 const PHASE: u8 = 1;
+const BULK: u8 = 2;
 
 /// What a head says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Frame {
     /// An active message, and the length of its payload in bytes.
     Message(Header, usize),
+    /// The same of a message whose receiver has a place for it: it may be taken as it comes.
+    Bulk(Header, usize),
     /// How far the sender has come with leaving the job; no payload.
     Phase(Phase),
 }
@@ -24,7 +27,7 @@ impl Frame {
     /// Bytes of head and payload.
     pub fn total(&self) -> usize {
         match self {
-            Frame::Message(_, len) => HEAD + len,
+            Frame::Message(_, len) | Frame::Bulk(_, len) => HEAD + len,
             Frame::Phase(_) => HEAD,
         }
     }
@@ -33,9 +36,11 @@ impl Frame {
     pub fn encode(&self) -> [u8; HEAD] {
         let mut head = [0; HEAD];
         match *self {
-            Frame::Message(Header { id, imm, key, aux }, len) => {
+            Frame::Message(header, len) | Frame::Bulk(header, len) => {
+                let Header { id, imm, key, aux } = header;
                 head[..4].copy_from_slice(&(len as u32).to_le_bytes());
-                (head[4], head[5]) = (id, MESSAGE);
+                let is_bulk = matches!(self, Frame::Bulk(..));
+                (head[4], head[5]) = (id, if is_bulk { BULK } else { MESSAGE });
                 head[6..8].copy_from_slice(&aux.to_le_bytes());
                 head[8..12].copy_from_slice(&imm.to_le_bytes());
                 head[16..].copy_from_slice(&key.to_le_bytes());
@@ -79,6 +84,7 @@ impl Frame {
             MESSAGE if len <= PAYLOAD_MOST => {
                 Some(Frame::Message(Header { id, imm, key, aux }, len))
             }
+            BULK if len <= PAYLOAD_MOST => Some(Frame::Bulk(Header { id, imm, key, aux }, len)),
             PHASE if (len, aux, imm, key) == (0, 0, 0, 0) => {
                 let phases = [Phase::Silent, Phase::Settled, Phase::Finalized];
                 let phase = phases.into_iter().find(|&phase| phase as u8 == id)?;
@@ -103,6 +109,7 @@ mod tests {
         for frame in [
             Frame::Message(header, PAYLOAD_MOST),
             Frame::Message(Header::default(), 0),
+            Frame::Bulk(header, PAYLOAD_MOST),
             Frame::Phase(Phase::Silent),
             Frame::Phase(Phase::Finalized),
         ] {
@@ -119,7 +126,7 @@ mod tests {
             Frame::decode(&head)
         };
         assert!(changed(0, 9).is_some());
-        for (at, to) in [(3, 1), (5, 2), (5, PHASE), (12, 1), (15, 1)] {
+        for (at, to) in [(3, 1), (5, 3), (5, PHASE), (12, 1), (15, 1)] {
             assert_eq!(changed(at, to), None, "byte {at}");
         }
     }

@@ -2,6 +2,7 @@
 
 use super::card::Hello;
 use super::channel::{Kind, check_user, receive, send};
+use super::watch::{poll_entry, poll_for};
 use crate::engine::About;
 use fastpath_base::thread::without_signals;
 use fastpath_base::topology::CpuSet;
@@ -9,6 +10,10 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// Until it is tried again to accept where no descriptor is left.
+pub const PAUSE: Duration = Duration::from_millis(100);
 
 /// A rank of this node, as its leader knows it.
 #[derive(Debug)]
@@ -26,7 +31,7 @@ pub struct Member {
 /// A thread that takes connections while the leader waits in the fence: more of them may come than the kernel keeps.
 #[derive(Debug)]
 pub struct Gathering {
-    thread: JoinHandle<(UnixListener, Vec<UnixStream>)>,
+    thread: JoinHandle<io::Result<(UnixListener, Vec<UnixStream>)>>,
     /// Closed when the fence is over.
     fence: UnixStream,
 }
@@ -49,27 +54,52 @@ impl Gathering {
     }
 
     /// The fence is over: whoever could reach this process has connected.
-    pub fn end(self) -> (UnixListener, Vec<UnixStream>) {
+    ///
+    /// # Errors
+    /// Somebody has, and cannot be taken: no descriptor is left.
+    pub fn end(self) -> io::Result<(UnixListener, Vec<UnixStream>)> {
         drop(self.fence);
         self.thread.join().expect("the thread has no way to panic")
     }
 }
 
+/// Whether there is nobody to accept, or somebody has gone again: no reason to wait before the next try.
+pub fn is_for_now(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+    matches!(error.kind(), ConnectionAborted | Interrupted | WouldBlock)
+}
+
 /// Takes connections until the fence is over, and then what is left.
-fn take_all(listener: UnixListener, over: &UnixStream) -> (UnixListener, Vec<UnixStream>) {
+fn take_all(
+    listener: UnixListener,
+    over: &UnixStream,
+) -> io::Result<(UnixListener, Vec<UnixStream>)> {
     let mut streams = Vec::new();
+    let mut pause = None;
     loop {
-        let is_over = super::watch::poll_two(listener.as_raw_fd(), over.as_raw_fd());
+        let door = if pause.is_none() {
+            listener.as_raw_fd()
+        } else {
+            -1
+        };
+        let mut entries = [door, over.as_raw_fd()].map(|fd| poll_entry(fd, libc::POLLIN));
+        poll_for(&mut entries, pause.take());
+        let is_over = entries[1].revents != 0;
         loop {
             match listener.accept() {
                 Ok((stream, _)) => streams.push(stream),
-                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                // Nobody is left; or no descriptor is, of which its rank will tell.
-                Err(_) => break,
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
+                Err(e) if is_for_now(&e) => {}
+                Err(e) if is_over => return Err(e),
+                // Some may be given back before the fence is over.
+                Err(_) => {
+                    pause = Some(PAUSE);
+                    break;
+                }
             }
         }
         if is_over {
-            return (listener, streams);
+            return Ok((listener, streams));
         }
     }
 }

@@ -7,7 +7,7 @@
 
 use super::channel::{Kind, receive, send};
 use super::exit;
-use super::gather::{Member, refuse};
+use super::gather::{Member, PAUSE, is_for_now, refuse};
 use super::ring::{self, Neighbour, Ring};
 use crate::engine::{Aborter, Engine, EngineError};
 use crate::job::{Job, exit_code};
@@ -20,6 +20,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::Builder;
+use std::time::Duration;
 
 /// What connects a rank to its engine and to its node while it is in the job.
 #[derive(Debug)]
@@ -157,25 +158,25 @@ impl Link {
     }
 }
 
-/// Waits for the first descriptor; whether the second one has something, or its other end is closed.
-pub fn poll_two(first: RawFd, second: RawFd) -> bool {
-    let mut entries = [first, second].map(entry);
-    // SAFETY: an array of two entries.
-    unsafe { libc::poll(entries.as_mut_ptr(), 2, -1) };
-    entries[1].revents != 0
+/// Waits until something has happened to one of the descriptors, or so much time has passed.
+pub fn poll_for(entries: &mut [libc::pollfd], limit: Option<Duration>) {
+    // A part of a millisecond is a whole one: there would be no wait.
+    let limit = limit.map_or(-1, |limit| {
+        limit.as_millis().saturating_add(1).min(1 << 30) as i32
+    });
+    let count = entries.len() as libc::nfds_t;
+    // SAFETY: an array of so many entries.
+    if unsafe { libc::poll(entries.as_mut_ptr(), count, limit) } < 0 {
+        // Interrupted: nothing is known of them.
+        entries.iter_mut().for_each(|entry| entry.revents = 0);
+    }
 }
 
-/// Waits for something on a descriptor, so many milliseconds at most.
-pub fn poll_in(fd: RawFd, limit_ms: i32) {
-    let mut entries = [entry(fd)];
-    // SAFETY: an array of one entry.
-    unsafe { libc::poll(entries.as_mut_ptr(), 1, limit_ms) };
-}
-
-fn entry(fd: RawFd) -> libc::pollfd {
+/// What [`poll_for`] waits for.
+pub fn poll_entry(fd: RawFd, events: libc::c_short) -> libc::pollfd {
     libc::pollfd {
         fd,
-        events: libc::POLLIN,
+        events,
         revents: 0,
     }
 }
@@ -188,20 +189,24 @@ fn watch_members(
     mut members: Vec<Member>,
     left: &(Mutex<usize>, Condvar),
 ) {
+    let mut pause = None;
     while !members.is_empty() {
-        let streams = members
-            .iter()
-            .map(|member| entry(member.stream.as_raw_fd()));
-        let mut entries: Vec<libc::pollfd> = [entry(listener.as_raw_fd())]
-            .into_iter()
-            .chain(streams)
-            .collect();
-        // SAFETY: an array of so many entries.
-        unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, -1) };
-        if entries[0].revents != 0
-            && let Ok((stream, _)) = listener.accept()
-        {
-            refuse(&stream, "the job has begun: all its ranks are taken");
+        let streams = members.iter().map(|member| member.stream.as_raw_fd());
+        let door = match pause {
+            None => listener.as_raw_fd(),
+            // poll(2) passes over it.
+            Some(_) => -1,
+        };
+        let fds = [door].into_iter().chain(streams);
+        let mut entries: Vec<libc::pollfd> = fds.map(|fd| poll_entry(fd, libc::POLLIN)).collect();
+        poll_for(&mut entries, pause.take());
+        if entries[0].revents != 0 {
+            match listener.accept() {
+                Ok((stream, _)) => refuse(&stream, "the job has begun: all its ranks are taken"),
+                Err(e) if is_for_now(&e) => {}
+                // No descriptor is left: who waits there is told later.
+                Err(_) => pause = Some(PAUSE),
+            }
         }
         let ready: Vec<bool> = entries[1..].iter().map(|e| e.revents != 0).collect();
         let mut at = 0;

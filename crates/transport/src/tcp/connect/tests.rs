@@ -345,3 +345,25 @@ fn call__that_is_dropped_is_made_again_a_few_times() {
     connect.dropped(0, 0, &mut out);
     assert_eq!(out, [Action::Fail]);
 }
+
+#[test]
+fn callers__that_never_confirm_are_bounded() {
+    for lower in [true, false] {
+        let mut connect = Connect::new(lower);
+        let mut waiting = std::collections::BTreeSet::new();
+        for id in 0..1000 {
+            let mut out = Vec::new();
+            connect.called(id, id, &mut out);
+            waiting.insert(id);
+            for action in out {
+                if let Action::Dismiss(id) = action {
+                    waiting.remove(&id);
+                }
+            }
+            assert!(waiting.len() <= CALLERS_MOST && waiting.contains(&id));
+        }
+        let mut out = Vec::new();
+        connect.confirmed(999, &mut out);
+        assert_eq!(out[0], Action::Adopt(999));
+    }
+}

@@ -1,0 +1,64 @@
+//! What proves on a connection that its other end is of the job: keyed hashes (BLAKE3) under the job's secret.
+
+/// What the processes of a job know and nobody else does.
+#[derive(Clone, Copy)]
+pub struct Pass {
+    /// The job's number.
+    pub job_id: u64,
+    /// Its secret.
+    pub secret: [u8; 32],
+}
+
+/// Bytes of a proof.
+pub const TAG: usize = blake3::OUT_LEN;
+
+impl Pass {
+    /// The proof of `from` to `to` that it knows the secret, for a purpose and a nonce that `to` or `from` has drawn.
+    pub fn tag(&self, purpose: &[u8], nonce: &[u8], from: u32, to: u32) -> [u8; TAG] {
+        *self.hash(purpose, nonce, from, to).as_bytes()
+    }
+
+    /// Whether that is it; compared in a time that does not depend on where they differ.
+    pub fn is_tag(
+        &self,
+        tag: &[u8; TAG],
+        purpose: &[u8],
+        nonce: &[u8],
+        (from, to): (u32, u32),
+    ) -> bool {
+        self.hash(purpose, nonce, from, to) == *tag
+    }
+
+    fn hash(&self, purpose: &[u8], nonce: &[u8], from: u32, to: u32) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new_keyed(&self.secret);
+        hasher.update(purpose).update(&self.job_id.to_le_bytes());
+        hasher.update(&from.to_le_bytes()).update(&to.to_le_bytes());
+        hasher.update(nonce).finalize()
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tag__is_of_one_purpose_nonce_and_pair() {
+        let pass = Pass {
+            job_id: 7,
+            secret: [9; 32],
+        };
+        let tag = pass.tag(b"a", b"n", 1, 2);
+        assert!(pass.is_tag(&tag, b"a", b"n", (1, 2)));
+        assert!(!pass.is_tag(&tag, b"b", b"n", (1, 2)));
+        assert!(!pass.is_tag(&tag, b"a", b"m", (1, 2)));
+        assert!(!pass.is_tag(&tag, b"a", b"n", (2, 1)));
+        let other = Pass { job_id: 8, ..pass };
+        assert!(!other.is_tag(&tag, b"a", b"n", (1, 2)));
+        let other = Pass {
+            secret: [8; 32],
+            ..pass
+        };
+        assert!(!other.is_tag(&tag, b"a", b"n", (1, 2)));
+    }
+}

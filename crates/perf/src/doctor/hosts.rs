@@ -1,0 +1,212 @@
+//! `fastpath doctor --host a,b`: how hosts reach each other.
+//!
+//! An engine starts one process on each host ([`probe`]). They tell each other by the engine where they listen, try every
+//! pair of addresses in both directions, and measure the connection that a job would use. So nothing of it needs a
+//! network that works. The first of them prints the [`Report`], which this process reads and judges ([`verdict`]).
+
+mod connection;
+pub mod probe;
+mod show;
+mod verdict;
+
+use std::io::{self, BufRead, BufReader};
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::diagnostics::{Severity, Trouble};
+use crate::document;
+
+/// What stands before the report on the output of the first process.
+const MARK: &str = "fastpath-hosts-1 ";
+
+/// Options of `fastpath doctor --host`.
+#[derive(Args, Debug)]
+pub struct HostOptions {
+    /// How these hosts reach each other: one process on each, started as mpiexec would do it
+    #[arg(long = "host", value_name = "NAME", value_delimiter = ',')]
+    pub hosts: Vec<String>,
+    /// What starts the processes: slurm, flux, hydra or prrte [default: the first that is there]
+    #[arg(long, requires = "hosts")]
+    pub engine: Option<String>,
+    /// A further argument of mpiexec; can be given several times
+    #[arg(long, allow_hyphen_values = true, requires = "hosts")]
+    pub mpiexec_arg: Vec<String>,
+    /// The part of one host (started by `fastpath doctor --host`)
+    #[arg(long, hide = true)]
+    pub probe: bool,
+}
+
+/// An address of a host.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Interface {
+    name: String,
+    address: IpAddr,
+    /// Bytes of a packet; None where the kernel does not tell.
+    mtu: Option<u32>,
+}
+
+/// What a host says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Host {
+    name: String,
+    /// Of this program.
+    version: String,
+    kernel: String,
+    processors: usize,
+    /// Files that a process may have open.
+    open_files: u64,
+    /// Bytes of memory that it may lock; None: no limit.
+    locked_memory: Option<u64>,
+    /// `FASTPATH_PORTS`, where it is set.
+    ports: String,
+    /// All addresses but those of loopback.
+    interfaces: Vec<Interface>,
+    /// Those that peers of a job would be told, in the order in which they are called.
+    told: Vec<IpAddr>,
+    /// Where it listens now.
+    port: u16,
+    /// Why it does not.
+    problem: Option<String>,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "outcome")]
+enum Outcome {
+    /// The peer has answered and proved who it is.
+    Reached {
+        /// Until it was connected.
+        connect_us: f64,
+    },
+    /// Something there says that nobody may connect: nobody listens, or a firewall rejects.
+    Refused,
+    /// Nothing answers: a firewall drops what comes, or the address leads nowhere.
+    Silent,
+    /// The call could not be made: no route, or not from that address.
+    Impossible { why: String },
+    /// Somebody else answers.
+    Stranger,
+}
+
+/// A call to an address of a peer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Attempt {
+    /// Number of the peer.
+    peer: usize,
+    /// From this address, or from whichever the kernel chooses, as jobs do.
+    from: Option<IpAddr>,
+    /// From where it went, where that is known.
+    source: Option<IpAddr>,
+    to: IpAddr,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+/// The connection that ranks of two hosts would use.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Used {
+    /// Number of the host that makes it, and of the other one.
+    dialer: usize,
+    peer: usize,
+    from: IpAddr,
+    to: IpAddr,
+    /// Seconds until it is tried, after addresses that do not answer.
+    after_s: f64,
+}
+
+/// What that connection carries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Speed {
+    dialer: usize,
+    peer: usize,
+    /// Half a round trip of 8 bytes, both sides spinning on a bare socket: the minimum and the median over 2000 of them.
+    half_round_trip_us: [f64; 2],
+    /// MB/s of one long message, from the dialer and to it.
+    bandwidth_mb_s: [f64; 2],
+    /// Bytes of a packet on the way, as far as the kernel knows.
+    path_mtu: Option<u32>,
+}
+
+/// What all processes have found together.
+#[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Report {
+    hosts: Vec<Host>,
+    /// The calls of each host.
+    tried: Vec<Vec<Attempt>>,
+    /// Of pairs that reach each other; or why it could not be measured.
+    speeds: Vec<Result<Speed, (usize, usize, String)>>,
+}
+
+/// The report, and what is to be said about it.
+#[derive(Debug, Serialize)]
+struct Examination {
+    healthy: bool,
+    #[serde(flatten)]
+    report: Report,
+    /// The connection of each pair, in order; none where there is none.
+    used: Vec<Used>,
+    diagnostics: Vec<Trouble>,
+}
+
+/// Examines the hosts and prints; whether all is well.
+///
+/// # Errors
+/// The processes cannot be started or do not come to an end; the output cannot be written.
+pub fn run(options: &HostOptions, json: bool) -> io::Result<bool> {
+    let report = start(options).map_err(io::Error::other)?;
+    let used = verdict::list_used(&report);
+    let diagnostics = verdict::diagnose(&report, &used);
+    let examination = Examination {
+        healthy: diagnostics.iter().all(|t| t.severity == Severity::Note),
+        report,
+        used,
+        diagnostics,
+    };
+    document::write(json, &examination, || show::describe(&examination))?;
+    Ok(examination.healthy)
+}
+
+/// Has an engine start the processes; what they report.
+fn start(options: &HostOptions) -> Result<Report, String> {
+    if options.hosts.len() < 2 {
+        return Err("--host: name two hosts or more, separated by commas".to_owned());
+    }
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    let mpiexec: PathBuf = own.with_file_name("mpiexec");
+    let mut command = Command::new(&mpiexec);
+    command.arg("--no-agents").args(&options.mpiexec_arg);
+    if let Some(engine) = &options.engine {
+        command.args(["--engine", engine]);
+    }
+    command.args(["--host", &options.hosts.join(",")]);
+    command.arg(&own).args(["doctor", "--probe"]);
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut child = child.map_err(|e| format!("{}: {e}", mpiexec.display()))?;
+    let mut report = None;
+    for line in child
+        .stdout
+        .take()
+        .map(BufReader::new)
+        .into_iter()
+        .flat_map(BufRead::lines)
+    {
+        let line = line.map_err(|e| e.to_string())?;
+        match line.split_once(MARK) {
+            Some((_, text)) => report = Some(serde_json::from_str(text)),
+            None => eprintln!("{line}"),
+        }
+    }
+    let status = child.wait().map_err(|e| e.to_string())?;
+    match report {
+        Some(Ok(report)) => Ok(report),
+        Some(Err(e)) => Err(format!("the report of the hosts cannot be understood: {e}")),
+        None => Err(format!(
+            "the processes on the hosts have reported nothing ({status}): is Fastpath there, under \
+             the same path?"
+        )),
+    }
+}

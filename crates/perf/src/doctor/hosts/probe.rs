@@ -1,0 +1,277 @@
+//! The part of one host. The processes talk by the engine that has started them: what one puts before a fence, the
+//! others get after it.
+
+use std::net::SocketAddr;
+
+use fastpath_base::config::{Config, Key};
+use fastpath_base::topology;
+use fastpath_bootstrap::engine::Engine;
+use fastpath_bootstrap::job::detect::{Alone, Place};
+use fastpath_bootstrap::job::find_place;
+use fastpath_bootstrap::network::interfaces::list_addresses;
+use fastpath_bootstrap::network::proof::Pass;
+use fastpath_bootstrap::network::random::draw_random;
+use fastpath_bootstrap::network::{self, Listener, Reach};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::connection::{self, call};
+use super::{Attempt, Host, Interface, MARK, Report, Speed, Used, verdict};
+use crate::bench::surroundings::name_tool;
+use crate::files;
+
+/// Calls at once.
+const CALLS_MOST: usize = 128;
+
+/// What each process says first.
+#[derive(Serialize, Deserialize)]
+struct Card {
+    host: Host,
+    /// That of the first process counts.
+    secret: [u8; 32],
+}
+
+type Speeds = Vec<Result<Speed, (usize, usize, String)>>;
+
+/// Examines how this host and the others reach each other; the first process prints the report.
+///
+/// # Errors
+/// No engine has started this process, or it cannot be talked to.
+pub fn run() -> Result<(), String> {
+    let protocol = match find_place() {
+        Place::Several(claim) | Place::Alone(Alone::OfOne(claim)) => claim.protocol,
+        _ => None,
+    };
+    let protocol = protocol.ok_or("--probe is for engines: none has started this process")?;
+    let engine = Engine::connect(protocol).map_err(|e| e.to_string())?;
+    let mut probe = Probe {
+        own: engine.about().rank,
+        count: engine.about().size,
+        engine,
+    };
+    probe.examine()
+}
+
+struct Probe {
+    engine: Engine,
+    own: usize,
+    count: usize,
+}
+
+impl Probe {
+    fn examine(&mut self) -> Result<(), String> {
+        let (listener, host) = look();
+        let secret = draw_random().map_err(|e| e.to_string())?;
+        let cards: Vec<Card> = self.exchange("card", &Card { host, secret })?;
+        let pass = Pass {
+            job_id: 0,
+            secret: cards[0].secret,
+        };
+        let hosts: Vec<Host> = cards.into_iter().map(|card| card.host).collect();
+        if let Some(listener) = listener {
+            connection::serve(pass, self.own as u32, listener);
+        }
+        let tried = self.exchange("tried", &self.try_all(&pass, &hosts))?;
+        let mut report = Report {
+            hosts,
+            tried,
+            speeds: Vec::new(),
+        };
+        let own = self.measure(&pass, &report)?;
+        let all: Vec<Speeds> = self.exchange("speed", &own)?;
+        report.speeds = all.into_iter().flatten().collect();
+        if self.own == 0 {
+            let text = serde_json::to_string(&report).map_err(|e| e.to_string())?;
+            println!("{MARK}{text}");
+        }
+        // The job is over: an engine that is gone needs no word.
+        let _ = self.engine.finalize();
+        Ok(())
+    }
+
+    /// Tells the others something, and learns the same of all.
+    fn exchange<T: Serialize + DeserializeOwned>(
+        &mut self,
+        key: &str,
+        own: &T,
+    ) -> Result<Vec<T>, String> {
+        let text = serde_json::to_vec(own).map_err(|e| e.to_string())?;
+        self.engine.put(key, &text).map_err(|e| e.to_string())?;
+        self.fence()?;
+        let get = |rank| {
+            let said = self.engine.get(rank, key).map_err(|e| e.to_string())?;
+            let said = said.and_then(|text| serde_json::from_slice(&text).ok());
+            said.ok_or_else(|| {
+                format!(
+                    "process {rank} says nothing that is understood: is Fastpath of another \
+                     version there? Here it is {}",
+                    name_tool()
+                )
+            })
+        };
+        (0..self.count).map(get).collect()
+    }
+
+    fn fence(&mut self) -> Result<(), String> {
+        self.engine.fence().map_err(|e| e.to_string())
+    }
+
+    /// Calls every address of every other host, from every address of this one and from the one that the kernel
+    /// chooses.
+    fn try_all(&self, pass: &Pass, hosts: &[Host]) -> Vec<Attempt> {
+        let own = &hosts[self.own];
+        let mut calls = Vec::new();
+        for (peer, host) in hosts
+            .iter()
+            .enumerate()
+            .filter(|(peer, _)| *peer != self.own)
+        {
+            for &to in host.told.iter().filter(|_| host.port != 0) {
+                let addresses = own.interfaces.iter().map(|one| one.address);
+                let alike = addresses.filter(|from| from.is_ipv4() == to.is_ipv4());
+                let sources = [None].into_iter().chain(alike.map(Some));
+                calls.extend(sources.map(|from| (peer, from, SocketAddr::new(to, host.port))));
+            }
+        }
+        let one = |&(peer, from, to): &(usize, _, SocketAddr)| {
+            let (outcome, made) = call(pass, (self.own as u32, peer as u32), from, to);
+            Attempt {
+                peer,
+                from,
+                source: made.map(|call| call.source),
+                to: to.ip(),
+                outcome,
+            }
+        };
+        let mut tried = Vec::new();
+        for part in calls.chunks(CALLS_MOST) {
+            std::thread::scope(|scope| {
+                let running: Vec<_> = part.iter().map(|call| scope.spawn(|| one(call))).collect();
+                tried.extend(running.into_iter().flat_map(|one| one.join().ok()));
+            });
+        }
+        tried
+    }
+
+    /// Measures the connections that this host makes, while no other pair of it or of the peer is measured.
+    fn measure(&mut self, pass: &Pass, report: &Report) -> Result<Speeds, String> {
+        let used = verdict::list_used(report);
+        let mut speeds = Vec::new();
+        for round in 0..count_rounds(self.count) {
+            let partner = find_partner(self.count, round, self.own);
+            let is_own = |one: &&Used| one.dialer == self.own && Some(one.peer) == partner;
+            for one in used.iter().filter(is_own) {
+                let port = report.hosts[one.peer].port;
+                let speed = measure(pass, one, port);
+                speeds.push(speed.map_err(|why| (one.dialer, one.peer, why)));
+            }
+            self.fence()?;
+        }
+        Ok(speeds)
+    }
+}
+
+/// Rounds in which each of so many meets each other once.
+fn count_rounds(count: usize) -> usize {
+    (count + count % 2).saturating_sub(1)
+}
+
+/// Whom one of `count` meets in a round, as in a tournament: the last stays, the others go around.
+fn find_partner(count: usize, round: usize, own: usize) -> Option<usize> {
+    let last = count + count % 2 - 1;
+    let partner = match own {
+        _ if own == last => (0..last).find(|&other| 2 * other % last == round % last),
+        _ if 2 * own % last == round % last => Some(last),
+        _ => Some((last + round - own) % last),
+    };
+    partner.filter(|&partner| partner < count && partner != own)
+}
+
+fn measure(pass: &Pass, used: &Used, port: u16) -> Result<Speed, String> {
+    let ends = (used.dialer as u32, used.peer as u32);
+    let (outcome, made) = call(pass, ends, None, SocketAddr::new(used.to, port));
+    let mut made = made.ok_or_else(|| format!("it is reached no more: {outcome:?}"))?;
+    let trips = made
+        .time_trips()
+        .map_err(|e| format!("messages of 8 bytes do not come back: {e}"))?;
+    let bandwidth_mb_s = made
+        .measure_streams()
+        .map_err(|e| format!("a stream of 4 MiB does not get through: {e}"))?;
+    Ok(Speed {
+        dialer: used.dialer,
+        peer: used.peer,
+        half_round_trip_us: [trips.min, trips.median],
+        bandwidth_mb_s,
+        path_mtu: made.path_mtu(),
+    })
+}
+
+/// What this host is, and what it listens on.
+fn look() -> (Option<Listener>, Host) {
+    let found = list_addresses().unwrap_or_default();
+    let found = found.into_iter().filter(|one| !one.address.is_loopback());
+    let limits = super::super::limits::read(std::path::Path::new("/"));
+    let mut host = Host {
+        name: topology::host_name(),
+        version: name_tool(),
+        kernel: files::read_text("/proc/sys/kernel/osrelease").unwrap_or_default(),
+        processors: topology::affinity().len(),
+        open_files: fastpath_base::refusal::read_limit(libc::RLIMIT_NOFILE).unwrap_or(0),
+        locked_memory: limits.locked.filter(|_| !limits.privileged),
+        interfaces: found
+            .map(|one| Interface {
+                mtu: connection::read_mtu(&one.name),
+                name: one.name,
+                address: one.address,
+            })
+            .collect(),
+        ..Host::default()
+    };
+    let opened = Config::from_env().map_err(|e| e.to_string());
+    let opened = opened.and_then(|config| {
+        config.text(Key::Ports).clone_into(&mut host.ports);
+        network::open(&config, Reach::Network, 1)
+    });
+    match opened {
+        Ok((listener, card)) => {
+            (host.told, host.port) = (card.addresses, card.port);
+            (Some(listener), host)
+        }
+        Err(why) => {
+            host.problem = Some(why);
+            (None, host)
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounds__have_each_pair_once() {
+        for count in 2..10 {
+            let mut met = std::collections::BTreeSet::new();
+            for round in 0..count_rounds(count) {
+                for own in 0..count {
+                    let Some(partner) = find_partner(count, round, own) else {
+                        continue;
+                    };
+                    assert_eq!(find_partner(count, round, partner), Some(own));
+                    if own < partner {
+                        assert!(met.insert((own, partner)), "{count}: {own} and {partner}");
+                    }
+                }
+            }
+            assert_eq!(met.len(), count * (count - 1) / 2, "{count}");
+        }
+    }
+
+    #[test]
+    fn host__says_what_it_is() {
+        let (listener, host) = look();
+        assert_eq!(listener.is_some(), host.problem.is_none());
+        assert!(host.open_files > 0 && host.processors > 0 && !host.kernel.is_empty());
+    }
+}
