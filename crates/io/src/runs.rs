@@ -150,6 +150,14 @@ impl Coverage {
         self.start
     }
 
+    /// How many bytes are covered.
+    pub fn bytes(&self) -> u64 {
+        self.words
+            .iter()
+            .map(|word| u64::from(word.count_ones()))
+            .sum()
+    }
+
     /// Adds the bytes of a run, which lies in the window.
     pub fn add(&mut self, run: &Run) {
         let mut at = run.offset.wrapping_sub(self.start) as u64;

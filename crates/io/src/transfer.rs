@@ -7,6 +7,7 @@
 //! changed, and written back.
 #![allow(unsafe_code)]
 
+use crate::counters::Counter;
 use crate::descriptor::Descriptor;
 use crate::error::IoError;
 use crate::runs::Coverage;
@@ -128,7 +129,7 @@ impl Descriptor {
         let mut outcome = Ok(true);
         for_each_batch(covered, |batch| {
             if matches!(outcome, Ok(true)) {
-                let whole: usize = batch.iter().map(|piece| piece.bytes).sum();
+                let whole = bytes_of(batch);
                 // SAFETY: the caller's.
                 outcome = unsafe { self.read_batch(batch, to) }.map(|done| done == whole);
             }
@@ -189,6 +190,8 @@ impl Descriptor {
             // SAFETY: the range has every piece in it; readable by the caller's promise.
             unsafe { mapping.store(piece.offset, data.add(piece.at), piece.bytes) };
         }
+        self.count(Counter::Mappings, 1);
+        self.count(Counter::StoredBytes, bytes_of(pieces) as u64);
         mapping.is_whole()
     }
 
@@ -248,6 +251,7 @@ impl Descriptor {
             self.write_at(room.as_ptr(), span, range.start)?;
         }
         drop(lock);
+        self.count_sieved(span, pieces);
         Ok(())
     }
 
@@ -321,7 +325,7 @@ impl Descriptor {
                 }
             };
             done += read;
-            let whole: usize = now.iter().map(|piece| piece.bytes).sum();
+            let whole = bytes_of(now);
             if read < whole {
                 break;
             }
@@ -349,6 +353,7 @@ impl Descriptor {
         }
         // SAFETY: the room has so many bytes.
         let there = unsafe { self.read_at(room.as_mut_ptr(), span, first.offset)? };
+        self.count_sieved(span, pieces);
         let mut read = 0;
         for piece in pieces {
             let start = (piece.offset - first.offset) as usize;
@@ -365,6 +370,16 @@ impl Descriptor {
         }
         Ok(read)
     }
+
+    fn count_sieved(&self, span: usize, pieces: &[Piece]) {
+        self.count(Counter::Sieved, 1);
+        let between = span.saturating_sub(bytes_of(pieces));
+        self.count(Counter::SievedBytes, between as u64);
+    }
+}
+
+fn bytes_of(pieces: &[Piece]) -> usize {
+    pieces.iter().map(|piece| piece.bytes).sum()
 }
 
 /// Names what is covered in batches of pieces.

@@ -98,4 +98,10 @@ points! {
     Read Begin "RDMA read" PIECE;
     /// It ends.
     ReadDone End "read" NOTHING;
+    /// Bytes of a file are being read.
+    FileRead Begin "file: read" ["", "", "bytes"];
+    /// Bytes of a file are being written.
+    FileWrite Begin "file: write" ["", "", "bytes"];
+    /// They have been, or that has failed.
+    FileDone End "file: done" NOTHING;
 }

@@ -14,7 +14,10 @@ use crate::coll::vector::Vector;
 use crate::consts::MPI_ERR_INTERN;
 use crate::error::{Error, Result};
 use crate::process::Process;
-use fastpath_io::{Action, Coverage, Descriptor, IoError, Plan, Share, Sieve, Switch, Tuning};
+use fastpath_base::trace::{self, Point};
+use fastpath_io::{
+    Action, Counter, Coverage, Descriptor, IoError, Plan, Share, Sieve, Switch, Tuning,
+};
 
 /// Words of an outcome.
 const OUTCOME: usize = 4;
@@ -313,7 +316,13 @@ impl File {
         // SAFETY: the caller's; all ranks have made the plan of the same words.
         let moved = unsafe { two_phase::run(f, plan, shares, &task, &store, &mut buffer).await? };
         self.buffer.replace(buffer);
-        Ok(moved.map(|()| bytes))
+        self.aggregated.replace(plan.aggregators().to_vec());
+        let counted = self.with_descriptor(|file| {
+            file.count(Counter::Exchanges, 1);
+            file.count(Counter::ExchangedBytes, bytes);
+            Ok(bytes)
+        });
+        Ok(moved.and(counted))
     }
 }
 
@@ -338,14 +347,19 @@ impl Store for FileStore<'_> {
         covered: &Coverage,
         from: *const u8,
     ) -> std::result::Result<(), Refused> {
+        trace::record(Point::FileWrite, 0, 0, covered.bytes());
         // SAFETY: the caller's.
-        self.with(|file| unsafe { file.write_covered(covered, from, self.sieve) })
+        let written = self.with(|file| unsafe { file.write_covered(covered, from, self.sieve) });
+        trace::record(Point::FileDone, 0, 0, 0);
+        written
     }
 
     unsafe fn read(&self, covered: &Coverage, to: *mut u8) -> std::result::Result<(), Refused> {
+        trace::record(Point::FileRead, 0, 0, covered.bytes());
         // SAFETY: the caller's.
-        let is_whole = self.with(|file| unsafe { file.read_covered(covered, to) })?;
-        match is_whole {
+        let is_whole = self.with(|file| unsafe { file.read_covered(covered, to) });
+        trace::record(Point::FileDone, 0, 0, 0);
+        match is_whole? {
             true => Ok(()),
             // All have agreed on its size.
             false => Err(Refused::System(IoError {
