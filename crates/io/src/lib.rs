@@ -9,6 +9,7 @@ mod error;
 mod guard;
 mod mapping;
 mod plan;
+mod regular;
 mod runs;
 mod transfer;
 mod view;

@@ -24,6 +24,12 @@ impl Run {
         self.len.saturating_mul(self.count)
     }
 
+    /// Where its pieces are.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = i64> + use<> {
+        let (offset, stride) = (self.offset, self.stride);
+        (0..self.count as i64).map(move |i| offset.wrapping_add(stride.wrapping_mul(i)))
+    }
+
     /// Where the last piece ends; none where that is beyond any file.
     pub fn end(&self) -> Option<i64> {
         let last = i64::try_from(self.count - 1).ok()?;

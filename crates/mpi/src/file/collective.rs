@@ -24,11 +24,9 @@ const OUTCOME: usize = 4;
 /// Words of what a rank tells before an access: outcome, share, size of the file, flags, tuning.
 const TOLD: usize = OUTCOME + 4 + 1 + 1 + 5;
 
-/// Bytes of a piece from which ranks of one host read and write at least as well alone: three or more of them, two, and
-/// two that write by a call for each piece. Measured; see docs/decisions/0047-collective-files-in-two-phases.md.
-const PIECE_OF_MANY: u64 = 1 << 14;
-const PIECE_OF_TWO: u64 = 256;
-const PIECE_OF_CALLS: u64 = 4096;
+/// Bytes of a piece from which ranks of one host read and write at least as well alone. Measured; see
+/// docs/decisions/0052-large-pieces-alone.md.
+const PIECE_OF_HOST: u64 = 4096;
 /// The same where ranks are on several hosts: a call may go to a server, and find a block that another host holds.
 const PIECE_OF_HOSTS: u64 = 1 << 18;
 
@@ -242,19 +240,14 @@ impl File {
     fn tuning(&self, p: &Process, writes: bool) -> Tuning {
         let hints = self.hints.borrow();
         let is_one_host = self.hosts(p) == 1;
-        let is_mapped = self
-            .with_descriptor(|file| Ok(file.can_map()))
-            .unwrap_or(false);
         Tuning {
             switch: hints.exchange(writes),
             buffer: hints.buffer(),
             aggregators: hints.aggregators().unwrap_or_else(|| self.aggregators(p)),
             align: hints.align(),
-            worthwhile: match self.comm.size() {
-                _ if !is_one_host => PIECE_OF_HOSTS,
-                2 if writes && !is_mapped => PIECE_OF_CALLS,
-                2 => PIECE_OF_TWO,
-                _ => PIECE_OF_MANY,
+            worthwhile: match is_one_host {
+                true => PIECE_OF_HOST,
+                false => PIECE_OF_HOSTS,
             },
         }
     }

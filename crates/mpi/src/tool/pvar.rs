@@ -1,5 +1,5 @@
-//! Performance variables: what the workers and the files of this process have counted, and what queues hold. Nothing is counted
-//! on the immediate path.
+//! Performance variables: what the workers and the files of this process have counted, and what queues hold. Nothing
+//! is counted on the immediate path.
 //!
 //! A handle of a counter starts at 0, stopped: it sees what is counted while it is started. A level is read as it
 //! stands and cannot be set.
@@ -56,7 +56,8 @@ variables! {
     counter "requests" Workers |w| w.counters.requests, "sends and receives that took a request";
     counter "unexpected_messages" Workers |w| w.counters.unexpected,
         "messages that came before their receive and were stored";
-    counter "rendezvous_messages" Workers |w| w.counters.rendezvous, "long messages sent by rendezvous";
+    counter "rendezvous_messages" Workers |w| w.counters.rendezvous,
+        "long messages sent by rendezvous";
     counter "single_copies" Workers |w| w.counters.single_copies,
         "long messages received by a copy of the kernel from the sender's memory";
     counter "direct_reads" Workers |w| w.counters.direct_reads,
@@ -64,9 +65,12 @@ variables! {
     counter "direct_writes" Workers |w| w.counters.direct_writes,
         "long messages written into shared memory of the receiver";
     counter "sleeps" Workers |w| w.counters.sleeps, "waits that went to sleep in the kernel";
-    counter "connections" Workers |w| w.counters.connections, "peers that this process has connected to";
-    counter "violations" Workers |w| w.counters.violations, "messages that no healthy peer sends, dropped";
-    counter "rma_keys_resolved" Workers |w| w.rma.counters.resolved, "keys of remote memory resolved";
+    counter "connections" Workers |w| w.counters.connections,
+        "peers that this process has connected to";
+    counter "violations" Workers |w| w.counters.violations,
+        "messages that no healthy peer sends, dropped";
+    counter "rma_keys_resolved" Workers |w| w.rma.counters.resolved,
+        "keys of remote memory resolved";
     counter "rma_operations_queued" Workers |w| w.rma.counters.queued,
         "one-sided operations that waited in a queue";
     counter "rma_operations_served" Workers |w| w.rma.counters.served,
@@ -86,7 +90,8 @@ variables! {
         "collective accesses to files in which ranks moved bytes for others";
     counter "file_bytes_exchanged" Files Counter::ExchangedBytes,
         "bytes of this process in such accesses";
-    level "unexpected_queue_length" Workers |w| w.unexpected_usage().0, "unexpected messages stored now";
+    level "unexpected_queue_length" Workers |w| w.unexpected_usage().0,
+        "unexpected messages stored now";
     level "unexpected_queue_bytes" Workers |w| w.unexpected_usage().1,
         "memory that unexpected messages take now, in bytes";
 }
