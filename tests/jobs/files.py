@@ -1,5 +1,6 @@
-"""What happens to files: the disk is full, a rank is killed while all write."""
+"""What happens to files: the disk is full, a rank is killed while all write; what is told of them."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -62,3 +63,52 @@ def _kill_rank(session, more):
         again = session.mpirun(3, [session.binary("file_faults"), "again", path, *more]).finish()
         problem = again.problem()
         return (f"opened again: {problem}", again.text()) if problem else None
+
+
+def case_report(session):
+    """The report says of each file what was done with it, and which ranks moved bytes for others."""
+    env = {"FASTPATH_REPORT": "json"}
+    outcome = session.mpirun(2, [session.binary("file_counted")], env=env).finish()
+    problem = outcome.problem(quiet=False)
+    if problem:
+        return problem, outcome.text()
+    lines = [json.loads(line) for line in outcome.err.splitlines() if '"file"' in line]
+    if sorted(line["rank"] for line in lines) != [0, 1]:
+        return f"the report has {len(lines)} lines of files", outcome.text()
+    for line in lines:
+        # Once all pieces went by way of aggregators; single pieces are 1000 bytes written and 600 read.
+        right = (line["exchanged"] == {"number": 1, "bytes": 32768} and line["aggregators"]
+                 and set(line["aggregators"]) <= {0, 1} and line["sieved"]["bytes"] > 0
+                 and line["read"]["bytes"] >= 600 + 32768 and line["written"]["number"] >= 1)
+        if not right:
+            return f"the report says {line}", outcome.text()
+    if sum(line["written"]["bytes"] + line["stored"]["bytes"] for line in lines) != 2 * (1000 + 2 * 32768):
+        return f"the report says {lines}", outcome.text()
+    return None
+
+
+def case_trace(session):
+    """A trace shows reading and writing within the calls that do so."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "trace.json")
+        outcome = session.mpirun(2, [session.binary("file_counted")], env={"FASTPATH_TRACE": path}).finish()
+        problem = outcome.problem(quiet=False)
+        if problem:
+            return problem, outcome.text()
+        with open(path, encoding="utf-8") as file:
+            events = json.load(file)["traceEvents"]
+    for rank in range(2):
+        stack, seen = [], set()
+        for event in events:
+            if event["pid"] != rank or event["ph"] not in "BE":
+                continue
+            if event["ph"] == "E":
+                stack.pop()
+                continue
+            if event["name"].startswith("file: "):
+                seen.add((stack[-1], event["name"], event["args"]["bytes"]))
+            stack.append(event["name"])
+        wanted = {("MPI_File_write_at", "file: write", 1000), ("MPI_File_read_at", "file: read", 600)}
+        if not wanted <= seen:
+            return f"rank {rank}: the trace has {sorted(seen)}", outcome.text()
+    return None

@@ -11,6 +11,8 @@ from harness.job import await_word
 # Of tests/c: something of each kind.
 SAMPLE = ["pt2pt_order", "pt2pt_wildcard", "coll_move", "rma_move", "sessions"]
 FIRST = ["pt2pt_order", "coll_move"]
+# Files that all hosts see: every way of access, shared pointers among them.
+FILES = ["file_basic", "file_access"]
 
 
 class Hydra(engines.Hydra):
@@ -291,15 +293,15 @@ def case_doctor(session):
     return None
 
 
-def _make(check, kind, *arguments):
+def _make(check, kind, *arguments, hosts=3):
     def case(session):
         name = f"hosts.{kind.__name__.lower()}"
         if reason := missing():
             session.skip(name, f"no virtual hosts: {reason}")
             return None
-        with Hosts(3) as hosts:
+        with Hosts(hosts) as made:
             try:
-                engine = kind(hosts)
+                engine = kind(made)
                 engine.prefix = session.prefix
             except OSError as error:
                 session.skip(name, error)
@@ -325,3 +327,10 @@ for _kind in ENGINES:
     for _what, _case in _cases.items():
         _case.long = _kind not in SHORT or _what == "sample"
         globals()[f"case_{_name}_{_what}"] = _case
+
+
+# Three hosts with ranks, and one mount that they share.
+case_files_on_three = _make(_programs, AgentsHydra, FILES, hosts=4)
+case_files_on_three.long = False
+case_files_together_on_three = _make(_programs, AgentsHydra, ["file_together"], hosts=4)
+case_files_together_on_three.long = True

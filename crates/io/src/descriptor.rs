@@ -1,6 +1,7 @@
 //! An open file, and the system calls on it: repeated where they were interrupted or moved less than asked.
 #![allow(unsafe_code)]
 
+use crate::counters::{Counter, Counters};
 use crate::error::{Action, IoError};
 use fastpath_base::sync::{StaticBool, StaticOrdering as Ordering};
 use std::ffi::{CStr, CString};
@@ -30,6 +31,7 @@ pub struct Descriptor {
     maps: StaticBool,
     /// Whether pieces that lie close together are read by one call.
     sieves: StaticBool,
+    counters: Counters,
 }
 
 /// A lock on a range of the file, held until it is dropped: by the open file, whichever process and thread has it.
@@ -98,6 +100,7 @@ impl Descriptor {
             readable: how.read,
             maps: StaticBool::new(true),
             sieves: StaticBool::new(true),
+            counters: Counters::new(),
         })
     }
 
@@ -124,6 +127,16 @@ impl Descriptor {
     /// Whether it was opened to be read, too.
     pub fn is_readable(&self) -> bool {
         self.readable
+    }
+
+    /// What was done with this file.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Counts something of this file and of the process.
+    pub fn count(&self, counter: Counter, number: u64) {
+        self.counters.count(counter, number);
     }
 
     /// The system's number.
@@ -215,6 +228,8 @@ impl Descriptor {
                 let to = buffer.add(done).cast();
                 libc::pread(self.fd.as_raw_fd(), to, len - done, at)
             });
+            self.count(Counter::Reads, 1);
+            self.count(Counter::ReadBytes, n.max(0) as u64);
             match n {
                 0 => break,
                 n if n > 0 => done += n as usize,
@@ -240,6 +255,8 @@ impl Descriptor {
                 let from = data.add(done).cast();
                 libc::pwrite(self.fd.as_raw_fd(), from, len - done, at)
             });
+            self.count(Counter::Writes, 1);
+            self.count(Counter::WrittenBytes, n.max(0) as u64);
             match n {
                 n if n > 0 => done += n as usize,
                 0 => {

@@ -3,15 +3,18 @@
 //! [`View`] is pure: it says where the bytes of an access lie. [`Descriptor`] carries accesses out: whole, after
 //! interruptions and short transfers, or with an error that says what was done to which bytes.
 
+mod counters;
 mod descriptor;
 mod error;
 mod guard;
 mod mapping;
 mod plan;
+mod regular;
 mod runs;
 mod transfer;
 mod view;
 
+pub use counters::{Counter, Counters, PROCESS};
 pub use descriptor::{Descriptor, Lock, Opening, delete};
 pub use error::{Action, IoError};
 pub use plan::{Plan, Share, Switch, Tuning};

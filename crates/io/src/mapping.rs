@@ -39,6 +39,11 @@ impl Mapping {
         }
     }
 
+    /// Where a byte of the mapped range is.
+    pub(crate) fn place(&self, offset: i64) -> *mut u8 {
+        self.at.wrapping_add((offset - self.start) as usize)
+    }
+
     /// Whether all that was stored is in the file: no page of it was cut off.
     pub(crate) fn is_whole(&self) -> bool {
         !self.guard.has_lost()
@@ -47,7 +52,7 @@ impl Mapping {
 
 impl Descriptor {
     /// Whether files of its file system may be mapped to be written.
-    pub fn can_map(&self) -> bool {
+    pub(crate) fn can_map(&self) -> bool {
         if !self.is_readable() || !self.may_map() {
             return false;
         }

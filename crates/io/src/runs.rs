@@ -24,6 +24,12 @@ impl Run {
         self.len.saturating_mul(self.count)
     }
 
+    /// Where its pieces are.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = i64> + use<> {
+        let (offset, stride) = (self.offset, self.stride);
+        (0..self.count as i64).map(move |i| offset.wrapping_add(stride.wrapping_mul(i)))
+    }
+
     /// Where the last piece ends; none where that is beyond any file.
     pub fn end(&self) -> Option<i64> {
         let last = i64::try_from(self.count - 1).ok()?;
@@ -148,6 +154,14 @@ impl Coverage {
     /// Where the window begins.
     pub fn start(&self) -> i64 {
         self.start
+    }
+
+    /// How many bytes are covered.
+    pub fn bytes(&self) -> u64 {
+        self.words
+            .iter()
+            .map(|word| u64::from(word.count_ones()))
+            .sum()
     }
 
     /// Adds the bytes of a run, which lies in the window.

@@ -7,14 +7,16 @@
 //! changed, and written back.
 #![allow(unsafe_code)]
 
+use crate::counters::Counter;
 use crate::descriptor::Descriptor;
 use crate::error::IoError;
-use crate::runs::Coverage;
+use crate::regular::LEAST_PIECES;
+use crate::runs::{Coverage, Run};
 use crate::view::View;
 use std::ops::Range;
 
 /// Bytes that a call of the system costs as much as copying.
-const CALL_BYTES: i64 = 4096;
+pub(crate) const CALL_BYTES: i64 = 4096;
 
 /// Bytes that are read at once where pieces lie close together.
 const SIEVE_BYTES: i64 = 1 << 20;
@@ -75,23 +77,41 @@ impl Descriptor {
         }
         let mut batch: Vec<Piece> = Vec::new();
         let (mut at, mut result) = (0, Ok(()));
-        view.for_each_piece(from, len as u64, |offset, bytes| {
-            batch.push(Piece {
-                offset,
-                bytes: bytes as usize,
-                at,
-            });
-            at += bytes as usize;
-            if batch.len() == BATCH {
+        // SAFETY: the pieces are `len` bytes in all.
+        let write = |batch: &mut Vec<Piece>, result: &mut Result<(), IoError>| unsafe {
+            if result.is_ok() && !batch.is_empty() {
+                *result = self.write_batch(batch, data, sieve);
+            }
+            batch.clear();
+        };
+        view.for_each_part(from, len as u64, LEAST_PIECES, |run| {
+            let mut rest = Some(run);
+            if self.stores_run(&run) {
+                write(&mut batch, &mut result);
                 if result.is_ok() {
-                    // SAFETY: the pieces are `len` bytes in all.
-                    result = unsafe { self.write_batch(&batch, data, sieve) };
+                    // SAFETY: as above.
+                    match unsafe { self.store_run(run, data.add(at), sieve) } {
+                        Ok(left) => rest = left,
+                        Err(error) => result = Err(error),
+                    }
                 }
-                batch.clear();
+                let left = rest.map_or(0, |run| run.bytes());
+                at += (run.bytes() - left) as usize;
+            }
+            for piece in rest.iter().flat_map(Run::pieces) {
+                batch.push(Piece {
+                    offset: piece,
+                    bytes: run.len as usize,
+                    at,
+                });
+                at += run.len as usize;
+                if batch.len() == BATCH {
+                    write(&mut batch, &mut result);
+                }
             }
         });
-        // SAFETY: as above.
-        result.and_then(|()| unsafe { self.write_batch(&batch, data, sieve) })
+        write(&mut batch, &mut result);
+        result
     }
 
     /// Writes the bytes of a window that are covered; `data` are those of the whole window.
@@ -128,7 +148,7 @@ impl Descriptor {
         let mut outcome = Ok(true);
         for_each_batch(covered, |batch| {
             if matches!(outcome, Ok(true)) {
-                let whole: usize = batch.iter().map(|piece| piece.bytes).sum();
+                let whole = bytes_of(batch);
                 // SAFETY: the caller's.
                 outcome = unsafe { self.read_batch(batch, to) }.map(|done| done == whole);
             }
@@ -189,6 +209,8 @@ impl Descriptor {
             // SAFETY: the range has every piece in it; readable by the caller's promise.
             unsafe { mapping.store(piece.offset, data.add(piece.at), piece.bytes) };
         }
+        self.count(Counter::Mappings, 1);
+        self.count(Counter::StoredBytes, bytes_of(pieces) as u64);
         mapping.is_whole()
     }
 
@@ -248,6 +270,7 @@ impl Descriptor {
             self.write_at(room.as_ptr(), span, range.start)?;
         }
         drop(lock);
+        self.count_sieved(span, pieces);
         Ok(())
     }
 
@@ -269,34 +292,44 @@ impl Descriptor {
             // SAFETY: the caller's.
             return unsafe { self.read_at(to, len, offset) };
         }
-        let mut batch: Vec<Piece> = Vec::new();
-        // The bytes in batches that have been read, and after the first that was not whole no more.
-        let (mut at, mut done, mut failed, mut is_over) = (0, 0, None, false);
-        let mut read = |batch: &[Piece], at: usize| {
-            if is_over {
+        let (mut batch, mut room): (Vec<Piece>, _) = (Vec::new(), Vec::new());
+        let (mut at, mut read) = (0, Progress::default());
+        view.for_each_part(from, len as u64, LEAST_PIECES, |run| {
+            if read.is_over {
                 return;
             }
-            // SAFETY: the pieces are `len` bytes in all.
-            match unsafe { self.read_batch(batch, to) } {
-                Ok(bytes) => done += bytes,
-                Err(error) => failed = Some(error),
+            if self.reads_run(&run) {
+                // SAFETY: the pieces are `len` bytes in all.
+                unsafe {
+                    read.add(at, self.read_batch(&batch, to));
+                    batch.clear();
+                    if !read.is_over {
+                        let moved = self.read_run(run, to.add(at), &mut room);
+                        at += run.bytes() as usize;
+                        read.add(at, moved);
+                    }
+                }
+                return;
             }
-            is_over = done < at;
-        };
-        view.for_each_piece(from, len as u64, |offset, bytes| {
-            batch.push(Piece {
-                offset,
-                bytes: bytes as usize,
-                at,
-            });
-            at += bytes as usize;
-            if batch.len() == BATCH {
-                read(&batch, at);
-                batch.clear();
+            for offset in run.pieces() {
+                batch.push(Piece {
+                    offset,
+                    bytes: run.len as usize,
+                    at,
+                });
+                at += run.len as usize;
+                if batch.len() == BATCH && !read.is_over {
+                    // SAFETY: as above.
+                    read.add(at, unsafe { self.read_batch(&batch, to) });
+                    batch.clear();
+                }
             }
         });
-        read(&batch, at);
-        failed.map_or(Ok(done), Err)
+        if !read.is_over {
+            // SAFETY: as above.
+            read.add(at, unsafe { self.read_batch(&batch, to) });
+        }
+        read.failed.map_or(Ok(read.done), Err)
     }
 
     /// Reads pieces in their order, up to the end of the file; the bytes of them that are there.
@@ -321,7 +354,7 @@ impl Descriptor {
                 }
             };
             done += read;
-            let whole: usize = now.iter().map(|piece| piece.bytes).sum();
+            let whole = bytes_of(now);
             if read < whole {
                 break;
             }
@@ -349,6 +382,7 @@ impl Descriptor {
         }
         // SAFETY: the room has so many bytes.
         let there = unsafe { self.read_at(room.as_mut_ptr(), span, first.offset)? };
+        self.count_sieved(span, pieces);
         let mut read = 0;
         for piece in pieces {
             let start = (piece.offset - first.offset) as usize;
@@ -365,6 +399,35 @@ impl Descriptor {
         }
         Ok(read)
     }
+
+    fn count_sieved(&self, span: usize, pieces: &[Piece]) {
+        self.count(Counter::Sieved, 1);
+        let between = span.saturating_sub(bytes_of(pieces));
+        self.count(Counter::SievedBytes, between as u64);
+    }
+}
+
+/// What has been read of a view: all bytes before some place, until the file or a call ends it.
+#[derive(Default)]
+struct Progress {
+    done: usize,
+    failed: Option<IoError>,
+    is_over: bool,
+}
+
+impl Progress {
+    /// Takes in a transfer of the bytes up to `until`.
+    fn add(&mut self, until: usize, moved: Result<usize, IoError>) {
+        match moved {
+            Ok(bytes) => self.done += bytes,
+            Err(error) => self.failed = Some(error),
+        }
+        self.is_over = self.done < until;
+    }
+}
+
+fn bytes_of(pieces: &[Piece]) -> usize {
+    pieces.iter().map(|piece| piece.bytes).sum()
 }
 
 /// Names what is covered in batches of pieces.

@@ -159,25 +159,54 @@ impl View {
     /// Names the pieces of the file that hold bytes `from..from + len` of the view, in their order: offset and bytes.
     /// Neighbours are one piece. The range must be one that the view reaches.
     pub fn for_each_piece(&self, from: u64, len: u64, mut visit: impl FnMut(i64, u64)) {
+        self.for_each_part(from, len, ENDLESS, |run| visit(run.offset, run.len));
+    }
+
+    /// As [`View::for_each_piece`], but at least `regular` pieces at even distances, with gaps, are named as one run.
+    pub(crate) fn for_each_part(
+        &self,
+        from: u64,
+        len: u64,
+        regular: u64,
+        mut visit: impl FnMut(Run),
+    ) {
+        let one = |(offset, len)| Run {
+            offset,
+            len,
+            stride: 0,
+            count: 1,
+        };
         let mut open: Option<(i64, u64)> = None;
         self.filetype.for_each_run(ENDLESS, from, len, |run| {
             let mut at = run.offset.wrapping_add(self.displacement);
+            if run.count >= regular && run.stride > run.len as i64 {
+                if let Some(piece) = open.take() {
+                    visit(one(piece));
+                }
+                visit(Run {
+                    offset: at,
+                    len: run.len,
+                    stride: run.stride,
+                    count: run.count,
+                });
+                return;
+            }
             for _ in 0..run.count {
                 match &mut open {
                     Some((start, bytes)) if start.wrapping_add_unsigned(*bytes) == at => {
                         *bytes += run.len;
                     }
                     _ => {
-                        if let Some((start, bytes)) = open.replace((at, run.len)) {
-                            visit(start, bytes);
+                        if let Some(piece) = open.replace((at, run.len)) {
+                            visit(one(piece));
                         }
                     }
                 }
                 at = at.wrapping_add(run.stride);
             }
         });
-        if let Some((start, bytes)) = open {
-            visit(start, bytes);
+        if let Some(piece) = open {
+            visit(one(piece));
         }
     }
 }

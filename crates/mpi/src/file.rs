@@ -12,6 +12,7 @@ pub(crate) mod helper;
 pub mod hints;
 pub mod manage;
 pub mod open;
+mod report;
 pub mod representation;
 pub mod request;
 pub mod shared;
@@ -87,6 +88,8 @@ pub struct File {
     pending: Cell<Option<(split::Which, Status)>>,
     /// Hosts that ranks are on, once somebody has asked.
     hosts: OnceCell<u64>,
+    /// Ranks of the file that moved bytes for others in the last collective access where any did.
+    aggregated: RefCell<Vec<u32>>,
     /// Memory that collective accesses use, kept from one to the next.
     buffer: RefCell<Vec<u8>>,
 }

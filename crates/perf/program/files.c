@@ -10,50 +10,86 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { SYSTEM, INDEPENDENT, COLLECTIVE, INDEPENDENT_ROWS, COLLECTIVE_ROWS, SHARED };
-static const char *const writes[] = {"pwrite", "independent", "collective", "independent, rows", "collective, rows",
-                                     "shared pointer", NULL};
-static const char *const reads[] = {"pread", "independent", "collective", "independent, rows", "collective, rows",
-                                    "shared pointer", NULL};
+enum { SYSTEM, INDEPENDENT, COLLECTIVE, INDEPENDENT_ROWS, COLLECTIVE_ROWS, INDEPENDENT_2D, COLLECTIVE_2D, INDEPENDENT_3D,
+       COLLECTIVE_3D, SHARED };
+#define VIEWS "independent", "collective", "independent, rows", "collective, rows", "independent, 2D blocks", \
+              "collective, 2D blocks", "independent, 3D blocks", "collective, 3D blocks", "shared pointer", NULL
+static const char *const writes[] = {"pwrite", VIEWS};
+static const char *const reads[] = {"pread", VIEWS};
 
 static MPI_File file = MPI_FILE_NULL;
 static int descriptor = -1;
 static char path[512];
 
-/* The ranks' rows of 512 bytes follow each other in turn. */
-static int set_rows(struct bench_case *c) {
-    MPI_Datatype row;
-    int sizes = c->member_count * ROW_BYTES, own = ROW_BYTES, first = c->member * ROW_BYTES;
-    MPI_Type_create_subarray(1, &sizes, &own, &first, MPI_ORDER_C, MPI_BYTE, &row);
-    MPI_Type_commit(&row);
-    int code = MPI_File_set_view(file, 0, MPI_BYTE, row, "native", MPI_INFO_NULL);
-    MPI_Type_free(&row);
+/* What the file is to its ranks: rows in turn (1), or a plane or a cube of blocks; 0: a piece of each. */
+static int dimensions_of(const struct bench_case *c) {
+    switch (c->variant_index) {
+    case INDEPENDENT_ROWS: case COLLECTIVE_ROWS: return 1;
+    case INDEPENDENT_2D: case COLLECTIVE_2D: return 2;
+    case INDEPENDENT_3D: case COLLECTIVE_3D: return 3;
+    default: return 0;
+    }
+}
+
+static bool is_together(const struct bench_case *c) {
+    switch (c->variant_index) {
+    case COLLECTIVE: case COLLECTIVE_ROWS: case COLLECTIVE_2D: case COLLECTIVE_3D: return true;
+    default: return false;
+    }
+}
+
+/* The largest power of two that divides `count`, and whose power `n` is no more than that. */
+static int find_side(int count, int n) {
+    int side = 1;
+    for (int next = 2; count % next == 0; next *= 2) {
+        double power = 1;
+        for (int i = 0; i < n; i++) power *= next;
+        if (power > count) break;
+        side = next;
+    }
+    return side;
+}
+
+/* The ranks' rows of 512 bytes follow each other in turn, or their blocks of doubles make up a plane or a cube. */
+static int set_blocks(struct bench_case *c, int dimensions) {
+    MPI_Datatype type;
+    int grid[3] = {0, 0, 0}, sizes[3], own[3], first[3], rest = (int)(c->bytes / sizeof(double)), member = c->member;
+    MPI_Dims_create(c->member_count, dimensions, grid);
+    for (int i = dimensions - 1; i >= 0; i--) {
+        own[i] = i == 0 ? rest : find_side(rest, i + 1);
+        rest /= own[i];
+        if (dimensions == 1) own[i] = ROW_BYTES / (int)sizeof(double);
+        sizes[i] = grid[i] * own[i];
+        first[i] = member % grid[i] * own[i];
+        member /= grid[i];
+    }
+    MPI_Type_create_subarray(dimensions, sizes, own, first, MPI_ORDER_C, MPI_DOUBLE, &type);
+    MPI_Type_commit(&type);
+    int code = MPI_File_set_view(file, 0, MPI_BYTE, type, "native", MPI_INFO_NULL);
+    MPI_Type_free(&type);
     return code;
 }
 
-static const char *const names[][2] = {
-    {"pread", "pwrite"},
-    {"MPI_File_read_at", "MPI_File_write_at"},
-    {"MPI_File_read_at_all", "MPI_File_write_at_all"},
-    {"MPI_File_read_at", "MPI_File_write_at"},
-    {"MPI_File_read_at_all", "MPI_File_write_at_all"},
-    {"MPI_File_seek_shared/MPI_File_read_shared", "MPI_File_seek_shared/MPI_File_write_shared"},
-};
+static const char *name_calls(const struct bench_case *c, bool writes_it) {
+    switch (c->variant_index) {
+    case SYSTEM: return writes_it ? "pwrite" : "pread";
+    case SHARED: return writes_it ? "MPI_File_seek_shared/MPI_File_write_shared" : "MPI_File_seek_shared/MPI_File_read_shared";
+    default: break;
+    }
+    if (is_together(c)) return writes_it ? "MPI_File_write_at_all" : "MPI_File_read_at_all";
+    return writes_it ? "MPI_File_write_at" : "MPI_File_read_at";
+}
 
 static bool is_write(const struct bench_case *c) { return !strcmp(c->test->name, "file-write"); }
 
-static bool has_rows(const struct bench_case *c) {
-    return c->variant_index == INDEPENDENT_ROWS || c->variant_index == COLLECTIVE_ROWS;
-}
-
 static MPI_Offset own_offset(const struct bench_case *c) {
-    return has_rows(c) ? 0 : (MPI_Offset)c->member * (MPI_Offset)c->bytes;
+    return dimensions_of(c) ? 0 : (MPI_Offset)c->member * (MPI_Offset)c->bytes;
 }
 
 static int prepare_file(struct bench_case *c) {
     const char *folder = getenv("TMPDIR");
     long job = (long)getpid();
-    c->operation = names[c->variant_index][is_write(c)];
+    c->operation = name_calls(c, is_write(c));
     MPI_Bcast(&job, 1, MPI_LONG, 0, c->members);
     snprintf(path, sizeof path, "%s/fastpath-bench.%ld", folder && *folder ? folder : "/tmp", job);
     c->failed = "MPI_File_open";
@@ -62,7 +98,7 @@ static int prepare_file(struct bench_case *c) {
     if (code != MPI_SUCCESS) return code;
     fill_pattern(c->send, c->bytes, (unsigned)c->member);
     c->failed = "MPI_File_set_view";
-    code = has_rows(c) ? set_rows(c) : MPI_SUCCESS;
+    code = dimensions_of(c) ? set_blocks(c, dimensions_of(c)) : MPI_SUCCESS;
     if (code != MPI_SUCCESS) return code;
     c->failed = "MPI_File_write_at_all";
     code = MPI_File_write_at_all(file, own_offset(c), c->send, (int)c->bytes, MPI_BYTE, MPI_STATUS_IGNORE);
@@ -95,7 +131,7 @@ static void move_by_system(struct bench_case *c) {
 
 static void move_once(struct bench_case *c) {
     int bytes = (int)c->bytes, code = MPI_SUCCESS;
-    bool writes_it = is_write(c), together = c->variant_index == COLLECTIVE || c->variant_index == COLLECTIVE_ROWS;
+    bool writes_it = is_write(c), together = is_together(c);
     MPI_Offset at = own_offset(c);
     if (c->variant_index == SYSTEM) move_by_system(c);
     else if (c->variant_index == SHARED && writes_it)
@@ -120,12 +156,38 @@ static void run_file(struct bench_case *c, long n) {
     }
 }
 
+/* Which rank's record is in the buffer, or -1. */
+static int find_record(const struct bench_case *c) {
+    for (int member = 0; member < c->member_count; member++)
+        if (has_pattern(c->receive, c->bytes, 50 + (unsigned)member)) return member;
+    return -1;
+}
+
+/* By the shared pointer the order is not known, but each rank's record is there once. */
+static bool verify_records(struct bench_case *c) {
+    bool right = true;
+    int found, *all = calloc((size_t)c->member_count, sizeof *all);
+    if (!all) return false;
+    if (!is_write(c)) MPI_File_write_at(file, own_offset(c), c->send, (int)c->bytes, MPI_BYTE, MPI_STATUS_IGNORE);
+    MPI_Barrier(c->members);
+    run_file(c, 1);
+    MPI_Barrier(c->members);
+    if (is_write(c)) MPI_File_read_at(file, own_offset(c), c->receive, (int)c->bytes, MPI_BYTE, MPI_STATUS_IGNORE);
+    found = find_record(c);
+    MPI_Allgather(&found, 1, MPI_INT, all, 1, MPI_INT, c->members);
+    for (int i = 0; i < c->member_count; i++)
+        for (int j = 0; j < i; j++) right = right && all[i] != all[j];
+    free(all);
+    MPI_Barrier(c->members);
+    return right && found >= 0;
+}
+
 static bool verify_file(struct bench_case *c) {
     unsigned seed = 50 + (unsigned)c->member;
     bool right;
     fill_pattern(c->send, c->bytes, seed);
     memset(c->receive, 0xee, c->bytes);
-    if (c->variant_index == SHARED) return true; /* the order of the ranks is not known */
+    if (c->variant_index == SHARED) return verify_records(c);
     if (is_write(c)) run_file(c, 1);
     else MPI_File_write_at(file, own_offset(c), c->send, (int)c->bytes, MPI_BYTE, MPI_STATUS_IGNORE);
     MPI_Barrier(c->members);
@@ -141,9 +203,9 @@ static bool verify_file(struct bench_case *c) {
                .prepare = prepare_file, .run = run_file, .verify = verify_file, .finish = finish_file
 
 const struct test file_tests[] = {
-    {.name = "file-write", .text = "writing a file in $TMPDIR: by the system, alone, together, rows of all ranks in turn, by the shared pointer; bytes of each rank",
+    {.name = "file-write", .text = "writing a file in $TMPDIR: by the system, alone, together, rows of all ranks in turn, blocks of a plane and of a cube, by the shared pointer; bytes of each rank",
      OF_ALL, .variants = writes},
-    {.name = "file-read", .text = "reading a file in $TMPDIR: by the system, alone, together, rows of all ranks in turn, by the shared pointer; bytes of each rank",
+    {.name = "file-read", .text = "reading a file in $TMPDIR: by the system, alone, together, rows of all ranks in turn, blocks of a plane and of a cube, by the shared pointer; bytes of each rank",
      OF_ALL, .variants = reads},
     {.name = NULL},
 };

@@ -108,4 +108,10 @@ points! {
     Lock Moment "lock" ["peer", "", ""];
     /// It is given back.
     Unlock Moment "unlock" ["peer", "", ""];
+    /// Bytes of a file are being read.
+    FileRead Begin "file: read" ["", "", "bytes"];
+    /// Bytes of a file are being written.
+    FileWrite Begin "file: write" ["", "", "bytes"];
+    /// They have been, or that has failed.
+    FileDone End "file: done" NOTHING;
 }

@@ -13,6 +13,7 @@ use crate::datatype::{Datatype, Kept};
 use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::status::Status;
+use fastpath_base::trace::{self, Point};
 use fastpath_io::{Descriptor, IoError, Lock, Sieve, Switch, View};
 use fastpath_protocol::layout::Layout;
 use std::sync::Arc;
@@ -241,6 +242,25 @@ impl File {
             return Ok(0);
         }
         let to = self.make_target(located)?;
+        let point = match access.writes {
+            true => Point::FileWrite,
+            false => Point::FileRead,
+        };
+        trace::record(point, 0, 0, checked.bytes);
+        // SAFETY: the caller's.
+        let moved = unsafe { self.move_to(&to, access, checked) };
+        trace::record(Point::FileDone, 0, 0, 0);
+        moved
+    }
+
+    /// # Safety
+    /// As [`File::access`].
+    unsafe fn move_to(
+        &self,
+        to: &Target,
+        access: &Access,
+        checked: &Checked,
+    ) -> std::result::Result<u64, Refused> {
         if !self.converts(access.writes) {
             // SAFETY: the caller's.
             return Ok(unsafe { to.move_bytes(&Memory::of(access, checked))? });
@@ -248,7 +268,7 @@ impl File {
         let how = self.shown();
         let lock = to.lock(access.writes, checked.bytes)?;
         // SAFETY: the caller's.
-        let moved = unsafe { move_converted(&to, &how.representation, access, checked.datatype()) };
+        let moved = unsafe { move_converted(to, &how.representation, access, checked.datatype()) };
         drop(lock);
         moved
     }

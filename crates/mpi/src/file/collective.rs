@@ -14,18 +14,19 @@ use crate::coll::vector::Vector;
 use crate::consts::MPI_ERR_INTERN;
 use crate::error::{Error, Result};
 use crate::process::Process;
-use fastpath_io::{Action, Coverage, Descriptor, IoError, Plan, Share, Sieve, Switch, Tuning};
+use fastpath_base::trace::{self, Point};
+use fastpath_io::{
+    Action, Counter, Coverage, Descriptor, IoError, Plan, Share, Sieve, Switch, Tuning,
+};
 
 /// Words of an outcome.
 const OUTCOME: usize = 4;
 /// Words of what a rank tells before an access: outcome, share, size of the file, flags, tuning.
 const TOLD: usize = OUTCOME + 4 + 1 + 1 + 5;
 
-/// Bytes of a piece from which ranks of one host read and write at least as well alone: three or more of them, two, and
-/// two that write by a call for each piece. Measured; see docs/decisions/0047-collective-files-in-two-phases.md.
-const PIECE_OF_MANY: u64 = 1 << 14;
-const PIECE_OF_TWO: u64 = 256;
-const PIECE_OF_CALLS: u64 = 4096;
+/// Bytes of a piece from which ranks of one host read and write at least as well alone. Measured; see
+/// docs/decisions/0052-large-pieces-alone.md.
+const PIECE_OF_HOST: u64 = 4096;
 /// The same where ranks are on several hosts: a call may go to a server, and find a block that another host holds.
 const PIECE_OF_HOSTS: u64 = 1 << 18;
 
@@ -239,19 +240,14 @@ impl File {
     fn tuning(&self, p: &Process, writes: bool) -> Tuning {
         let hints = self.hints.borrow();
         let is_one_host = self.hosts(p) == 1;
-        let is_mapped = self
-            .with_descriptor(|file| Ok(file.can_map()))
-            .unwrap_or(false);
         Tuning {
             switch: hints.exchange(writes),
             buffer: hints.buffer(),
             aggregators: hints.aggregators().unwrap_or_else(|| self.aggregators(p)),
             align: hints.align(),
-            worthwhile: match self.comm.size() {
-                _ if !is_one_host => PIECE_OF_HOSTS,
-                2 if writes && !is_mapped => PIECE_OF_CALLS,
-                2 => PIECE_OF_TWO,
-                _ => PIECE_OF_MANY,
+            worthwhile: match is_one_host {
+                true => PIECE_OF_HOST,
+                false => PIECE_OF_HOSTS,
             },
         }
     }
@@ -313,7 +309,13 @@ impl File {
         // SAFETY: the caller's; all ranks have made the plan of the same words.
         let moved = unsafe { two_phase::run(f, plan, shares, &task, &store, &mut buffer).await? };
         self.buffer.replace(buffer);
-        Ok(moved.map(|()| bytes))
+        self.aggregated.replace(plan.aggregators().to_vec());
+        let counted = self.with_descriptor(|file| {
+            file.count(Counter::Exchanges, 1);
+            file.count(Counter::ExchangedBytes, bytes);
+            Ok(bytes)
+        });
+        Ok(moved.and(counted))
     }
 }
 
@@ -338,14 +340,19 @@ impl Store for FileStore<'_> {
         covered: &Coverage,
         from: *const u8,
     ) -> std::result::Result<(), Refused> {
+        trace::record(Point::FileWrite, 0, 0, covered.bytes());
         // SAFETY: the caller's.
-        self.with(|file| unsafe { file.write_covered(covered, from, self.sieve) })
+        let written = self.with(|file| unsafe { file.write_covered(covered, from, self.sieve) });
+        trace::record(Point::FileDone, 0, 0, 0);
+        written
     }
 
     unsafe fn read(&self, covered: &Coverage, to: *mut u8) -> std::result::Result<(), Refused> {
+        trace::record(Point::FileRead, 0, 0, covered.bytes());
         // SAFETY: the caller's.
-        let is_whole = self.with(|file| unsafe { file.read_covered(covered, to) })?;
-        match is_whole {
+        let is_whole = self.with(|file| unsafe { file.read_covered(covered, to) });
+        trace::record(Point::FileDone, 0, 0, 0);
+        match is_whole? {
             true => Ok(()),
             // All have agreed on its size.
             false => Err(Refused::System(IoError {

@@ -4,7 +4,7 @@ use super::failure::{self, Refused, agree};
 use super::hints::Hints;
 use super::representation::Representation;
 use super::shared::SharedPointer;
-use super::{File, Shown, find};
+use super::{File, Shown, find, report};
 use crate::channel::Channel;
 use crate::comm::agree::gather_all;
 use crate::comm::{Comm, create, free_comm, publish};
@@ -147,6 +147,7 @@ fn open_on(
         pointer: RefCell::new(pointer),
         pending: Cell::new(None),
         hosts: OnceCell::new(),
+        aggregated: RefCell::default(),
         buffer: RefCell::default(),
     });
     if amode & MPI_MODE_APPEND != 0 {
@@ -217,6 +218,9 @@ pub fn close(p: &Process, handle: usize) -> Result {
         return Err(Error::new(MPI_ERR_OTHER, text));
     }
     let descriptor = file.descriptor.borrow_mut().take();
+    if let Some(descriptor) = &descriptor {
+        report::print(p, &file, descriptor);
+    }
     // Somebody else has it while a function of the program converts, or a thread moves what nobody waits for: it goes
     // with that.
     let alone = descriptor.and_then(|descriptor| Arc::try_unwrap(descriptor).ok());

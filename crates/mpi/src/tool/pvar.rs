@@ -1,5 +1,5 @@
-//! Performance variables: what the workers of this process have counted, and what their queues hold. Nothing is counted
-//! on the immediate path.
+//! Performance variables: what the workers and the files of this process have counted, and what queues hold. Nothing
+//! is counted on the immediate path.
 //!
 //! A handle of a counter starts at 0, stopped: it sees what is counted while it is started. A level is read as it
 //! stands and cannot be set.
@@ -9,6 +9,7 @@ use super::{enter, no_index, no_name};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::process::Process;
+use fastpath_io::Counter;
 use fastpath_protocol::Worker;
 
 /// One variable; its datatype is `MPI_UINT64_T`, and it is of the process.
@@ -19,7 +20,15 @@ pub struct Variable {
     pub class: i32,
     /// One line for people.
     pub meaning: &'static str,
-    value: fn(&Worker) -> u64,
+    value: Value,
+}
+
+/// Where a variable's value comes from.
+enum Value {
+    /// The sum over the workers.
+    Workers(fn(&Worker) -> u64),
+    /// What is counted of files.
+    Files(Counter),
 }
 
 impl Variable {
@@ -30,13 +39,13 @@ impl Variable {
 }
 
 macro_rules! variables {
-    ($($class:ident $name:literal $value:expr, $meaning:literal;)*) => {
+    ($($class:ident $name:literal $from:ident $value:expr, $meaning:literal;)*) => {
         /// All of them.
         pub static VARIABLES: &[Variable] = &[$(Variable {
             name: $name,
             class: variables!(@ $class),
             meaning: $meaning,
-            value: $value,
+            value: Value::$from($value),
         },)*];
     };
     (@ counter) => { MPI_T_PVAR_CLASS_COUNTER };
@@ -44,26 +53,46 @@ macro_rules! variables {
 }
 
 variables! {
-    counter "requests" |w| w.counters.requests, "sends and receives that took a request";
-    counter "unexpected_messages" |w| w.counters.unexpected,
+    counter "requests" Workers |w| w.counters.requests, "sends and receives that took a request";
+    counter "unexpected_messages" Workers |w| w.counters.unexpected,
         "messages that came before their receive and were stored";
-    counter "rendezvous_messages" |w| w.counters.rendezvous, "long messages sent by rendezvous";
-    counter "single_copies" |w| w.counters.single_copies,
+    counter "rendezvous_messages" Workers |w| w.counters.rendezvous,
+        "long messages sent by rendezvous";
+    counter "single_copies" Workers |w| w.counters.single_copies,
         "long messages received by a copy of the kernel from the sender's memory";
-    counter "direct_reads" |w| w.counters.direct_reads,
+    counter "direct_reads" Workers |w| w.counters.direct_reads,
         "long messages read from shared memory of the sender";
-    counter "direct_writes" |w| w.counters.direct_writes,
+    counter "direct_writes" Workers |w| w.counters.direct_writes,
         "long messages written into shared memory of the receiver";
-    counter "sleeps" |w| w.counters.sleeps, "waits that went to sleep in the kernel";
-    counter "connections" |w| w.counters.connections, "peers that this process has connected to";
-    counter "violations" |w| w.counters.violations, "messages that no healthy peer sends, dropped";
-    counter "rma_keys_resolved" |w| w.rma.counters.resolved, "keys of remote memory resolved";
-    counter "rma_operations_queued" |w| w.rma.counters.queued,
+    counter "sleeps" Workers |w| w.counters.sleeps, "waits that went to sleep in the kernel";
+    counter "connections" Workers |w| w.counters.connections,
+        "peers that this process has connected to";
+    counter "violations" Workers |w| w.counters.violations,
+        "messages that no healthy peer sends, dropped";
+    counter "rma_keys_resolved" Workers |w| w.rma.counters.resolved,
+        "keys of remote memory resolved";
+    counter "rma_operations_queued" Workers |w| w.rma.counters.queued,
         "one-sided operations that waited in a queue";
-    counter "rma_operations_served" |w| w.rma.counters.served,
+    counter "rma_operations_served" Workers |w| w.rma.counters.served,
         "one-sided operations of peers carried out by this process";
-    level "unexpected_queue_length" |w| w.unexpected_usage().0, "unexpected messages stored now";
-    level "unexpected_queue_bytes" |w| w.unexpected_usage().1,
+    counter "file_reads" Files Counter::Reads, "calls of the system that read files";
+    counter "file_bytes_read" Files Counter::ReadBytes, "bytes that they have read";
+    counter "file_writes" Files Counter::Writes, "calls of the system that write files";
+    counter "file_bytes_written" Files Counter::WrittenBytes, "bytes that they have written";
+    counter "file_mappings" Files Counter::Mappings,
+        "ranges of files that were mapped, to store pieces in them";
+    counter "file_bytes_stored" Files Counter::StoredBytes, "bytes that were stored there";
+    counter "file_ranges_sieved" Files Counter::Sieved,
+        "ranges of files that were read or written with what lies between the pieces";
+    counter "file_bytes_sieved" Files Counter::SievedBytes,
+        "bytes between the pieces that were moved with them";
+    counter "file_exchanges" Files Counter::Exchanges,
+        "collective accesses to files in which ranks moved bytes for others";
+    counter "file_bytes_exchanged" Files Counter::ExchangedBytes,
+        "bytes of this process in such accesses";
+    level "unexpected_queue_length" Workers |w| w.unexpected_usage().0,
+        "unexpected messages stored now";
+    level "unexpected_queue_bytes" Workers |w| w.unexpected_usage().1,
         "memory that unexpected messages take now, in bytes";
 }
 
@@ -117,14 +146,16 @@ pub fn index_of(name: &str, class: i32) -> Result<usize> {
     found.ok_or_else(|| no_name("performance variable", name))
 }
 
-/// What the process has of a variable: the sum over its workers; 0 while MPI is not initialised.
+/// What the process has of a variable; 0 while MPI is not initialised.
 fn current(p: &Process, index: usize) -> u64 {
     if p.engine().is_none() {
         return 0;
     }
-    // SAFETY: a worker lives as long as the engine, and the caller is inside MPI.
-    let value = |worker: *mut Worker| unsafe { (VARIABLES[index].value)(&*worker) };
-    p.workers().map(|(_, worker)| value(worker)).sum()
+    match VARIABLES[index].value {
+        // SAFETY: a worker lives as long as the engine, and the caller is inside MPI.
+        Value::Workers(value) => p.workers().map(|(_, w)| unsafe { value(&*w) }).sum(),
+        Value::Files(counter) => fastpath_io::PROCESS.get(counter),
+    }
 }
 
 /// `MPI_T_pvar_session_create`.

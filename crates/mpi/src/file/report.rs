@@ -1,0 +1,77 @@
+//! What `FASTPATH_REPORT` says of a file when it is closed: what moved how many bytes, and who moved them for others.
+
+use super::File;
+use crate::process::Process;
+use fastpath_base::config::Key;
+use fastpath_io::{Counter, Descriptor};
+use std::fmt::Write;
+
+/// What is told: a name for programs, words for people, and what is counted; bytes belong to what stands before them.
+const TOLD: [(&str, &str, Counter, Counter); 5] = [
+    (
+        "read",
+        "calls that read",
+        Counter::Reads,
+        Counter::ReadBytes,
+    ),
+    (
+        "written",
+        "calls that wrote",
+        Counter::Writes,
+        Counter::WrittenBytes,
+    ),
+    (
+        "stored",
+        "mappings that took",
+        Counter::Mappings,
+        Counter::StoredBytes,
+    ),
+    (
+        "sieved",
+        "ranges sieved with gaps of",
+        Counter::Sieved,
+        Counter::SievedBytes,
+    ),
+    (
+        "exchanged",
+        "accesses by aggregators with",
+        Counter::Exchanges,
+        Counter::ExchangedBytes,
+    ),
+];
+
+/// Prints what was done with a file that is about to be closed, if the user wants to know: one line.
+pub(super) fn print(p: &Process, file: &File, descriptor: &Descriptor) {
+    let Some(engine) = p.engine() else { return };
+    let json = engine.config.choice(Key::Report) == "json";
+    if !json && !engine.config.flag(Key::Report) {
+        return;
+    }
+    let (counters, me) = (descriptor.counters(), engine.job.rank());
+    let aggregators: Vec<u32> = file.aggregated.borrow().clone();
+    let ranks: Vec<String> = aggregators.iter().map(u32::to_string).collect();
+    let (name, ranks) = (&file.name, ranks.join(","));
+    let mut text = String::new();
+    for (word, meaning, number, bytes) in TOLD {
+        let (number, bytes) = (counters.get(number), counters.get(bytes));
+        _ = match json {
+            true => write!(text, r#","{word}":{{"number":{number},"bytes":{bytes}}}"#),
+            false if number == 0 => Ok(()),
+            false => {
+                let comma = if text.is_empty() { "" } else { ", " };
+                write!(text, "{comma}{number} {meaning} {bytes} bytes")
+            }
+        };
+    }
+    if json {
+        eprintln!(r#"{{"rank":{me},"file":{name:?},"aggregators":[{ranks}]{text}}}"#);
+        return;
+    }
+    if text.is_empty() {
+        text.push_str("nothing was read or written");
+    }
+    if !aggregators.is_empty() {
+        _ = write!(text, "; aggregators: {ranks}");
+    }
+    eprintln!("fastpath: rank {me}: file {name:?}: {text}");
+}
