@@ -22,6 +22,7 @@ class Suite:
         parser.add_argument("--quick", action="store_true", help="fewer ranks or smaller problems, for every change")
         parser.add_argument("--prefix", help="the installation to test; otherwise `make install` makes one")
         parser.add_argument("--ranks", help="only these numbers of ranks (`2,4`)")
+        parser.add_argument("--clones", help="a folder with git clones of sources that are no packages, by the suite's name")
         for flag, settings in more.items():
             parser.add_argument(f"--{flag}", **settings)
         options = self.options = parser.parse_args()
@@ -97,6 +98,30 @@ class Suite:
     def close(self):
         print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped")
         sys.exit(1 if self.failed or not self.passed else 0)
+
+    def fetch_git(self, name, address, commit):
+        """Unpacks a commit of a git repository afresh; returns its directory.
+
+        It is fetched once. Where the repository cannot be reached and --clones has none, the suite says so and ends:
+        nothing has been tested.
+        """
+        clone = os.path.join(self.options.clones or self.work, name if self.options.clones else "clone")
+        if not self.options.clones and not os.path.exists(clone):
+            code, printed = self.call(["git", "clone", "--quiet", "--bare", address, clone],
+                                      GIT_TERMINAL_PROMPT="0")
+            if code != 0:
+                print(f"SKIP {name}: its source cannot be had from {address}; --clones DIR names a folder with a "
+                      f"clone of it: {printed.strip()}")
+                sys.exit(0)
+        place = os.path.join(self.work, name)
+        shutil.rmtree(place, ignore_errors=True)
+        os.makedirs(place)
+        packed = os.path.join(self.work, name + ".tar")
+        self.must(["git", "-C", clone, "archive", "-o", packed, commit], f"there is no commit {commit}")
+        with tarfile.open(packed) as archive:
+            archive.extractall(place)
+        os.remove(packed)
+        return place
 
     def fetch_debian(self, package, version, tree):
         """Unpacks the upstream part of a Debian source package afresh; returns its directory.
