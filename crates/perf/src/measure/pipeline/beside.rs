@@ -60,14 +60,15 @@ impl Best {
 }
 
 /// Whether the pipeline is the floor of a case: half a round trip of one large message between two
-/// ranks that share memory, as the ranks found when they measured a floor themselves.
+/// ranks that share memory, as the ranks found when they measured a floor themselves: no socket.
 pub fn is_floor_of(case: &Case) -> bool {
     let over_adapter = case
         .transport
         .as_deref()
         .is_some_and(|t| t == "rc" || t == "ud");
+    let by_socket = case.floor_of.as_deref().is_some_and(|f| f.contains("socket"));
     let large = case.of == Of::HalfRoundTrip && SIZES.contains(&case.bytes);
-    large && case.ranks == 2 && case.floor.is_some() && !over_adapter
+    large && case.ranks == 2 && case.floor.is_some() && !over_adapter && !by_socket
 }
 
 impl Beside {
@@ -211,6 +212,10 @@ mod tests {
             },
             Case {
                 floor: None,
+                ..make_case(4096, &[1.0])
+            },
+            Case {
+                floor_of: Some("bare socket".into()),
                 ..make_case(4096, &[1.0])
             },
         ];
