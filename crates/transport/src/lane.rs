@@ -91,8 +91,8 @@ impl Lane {
         }
     }
 
-    /// As [`Lane::am_bcopy`], of bytes that lie in a row and whose receiver has a place for them; `None` where that is no
-    /// better.
+    /// As [`Lane::am_bcopy`], of bytes that lie in a row and whose receiver has a place for them; `None` where that is
+    /// no better.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes.

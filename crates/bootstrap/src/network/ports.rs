@@ -155,7 +155,7 @@ fn listen_anywhere(only: &[IpAddr]) -> io::Result<Listener> {
 
 /// Listens on one port, or on any where that is 0.
 fn listen_at(only: &[IpAddr], port: u16) -> io::Result<Listener> {
-    let Some((&first, others)) = only.split_first() else {
+    if only.is_empty() {
         return match listen(Ipv6Addr::UNSPECIFIED.into(), port) {
             // A host without IPv6.
             Err(e) if e.raw_os_error() != Some(libc::EADDRINUSE) => {
@@ -163,13 +163,20 @@ fn listen_at(only: &[IpAddr], port: u16) -> io::Result<Listener> {
             }
             other => other,
         };
-    };
-    let mut all = vec![listen(first, port)?];
-    let port = all[0].port;
-    for &address in others {
-        all.push(listen(address, port)?);
     }
-    Listener::join(all)
+    let (mut all, mut missing): (Vec<Listener>, _) = (Vec::new(), None);
+    for &address in only {
+        match listen(address, all.first().map_or(port, |one| one.port)) {
+            Ok(one) => all.push(one),
+            // Not this host's any more, or not yet: of the sixth version the kernel looks for duplicates first.
+            Err(e) if e.kind() == io::ErrorKind::AddrNotAvailable => missing = Some(e),
+            Err(e) => return Err(e),
+        }
+    }
+    match missing {
+        Some(e) if all.is_empty() => Err(e),
+        _ => Listener::join(all),
+    }
 }
 
 fn listen(address: IpAddr, port: u16) -> io::Result<Listener> {
@@ -378,6 +385,11 @@ mod tests {
         assert!(reach(1).is_ok() && reach(3).is_ok());
         let refused = reach(2).unwrap_err();
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+        // One that is not there is left out, and alone refused.
+        let gone: IpAddr = [192, 0, 2, 1].into();
+        let left = Listener::open(None, &[gone, address(1)], 1).unwrap();
+        assert_eq!(left.fds().len(), 1);
+        assert!(Listener::open(None, &[gone], 1).is_err());
         // Another one keeps off that port, and takes one that all of its addresses have free.
         let port = listener.port();
         let why = Listener::open(Some(port..=port), &[address(2), address(3)], 1).unwrap_err();

@@ -214,8 +214,8 @@ const RANKS: &[Opt] = &[
         "--no-agents",
         Nothing,
         |p, _| p.spec.no_agents = true,
-        "the engine starts the program itself, one process on each of several hosts: output, binding \
-         and the end of the job are its matter then",
+        "the engine starts the program itself, one process on each of several hosts: output, \
+         binding and the end of the job are its matter then",
     ),
     opt(
         "--agent",

@@ -1,8 +1,8 @@
 //! `fastpath doctor --host a,b`: how hosts reach each other.
 //!
-//! An engine starts one process on each host ([`probe`]). They tell each other by the engine where they listen, try every
-//! pair of addresses in both directions, and measure the connection that a job would use. So nothing of it needs a
-//! network that works. The first of them prints the [`Report`], which this process reads and judges ([`verdict`]).
+//! An engine starts one process on each host ([`probe`]). They tell each other by the engine where they listen, try
+//! every pair of addresses in both directions, and measure the connection that a job would use. So nothing of it needs
+//! a network that works. The first of them prints the [`Report`], which this process reads and judges ([`verdict`]).
 
 mod connection;
 pub mod probe;
@@ -123,7 +123,7 @@ struct Used {
 struct Speed {
     dialer: usize,
     peer: usize,
-    /// Half a round trip of 8 bytes, both sides spinning on a bare socket: the minimum and the median over 2000 of them.
+    /// Half a round trip of 8 bytes, both sides spinning on a bare socket: the minimum and the median over 2000.
     half_round_trip_us: [f64; 2],
     /// MB/s of one long message, from the dialer and to it.
     bandwidth_mb_s: [f64; 2],

@@ -28,8 +28,8 @@ impl Link {
         Post::Done
     }
 
-    /// As [`Link::post`], of bytes that lie in a row and whose receiver has a place for them: the kernel takes them from
-    /// where they are.
+    /// As [`Link::post`], of bytes that lie in a row and whose receiver has a place for them: the kernel takes them
+    /// from where they are.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes.

@@ -50,8 +50,8 @@ impl TcpEndpoint {
         !link.has_message() && !link.awaits_bulk()
     }
 
-    /// As [`Endpoint::am_bcopy`], of bytes that lie in a row and whose receiver has a place for them; `None` where that is
-    /// switched off.
+    /// As [`Endpoint::am_bcopy`], of bytes that lie in a row and whose receiver has a place for them; `None` where that
+    /// is switched off.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes.
