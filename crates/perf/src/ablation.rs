@@ -2,18 +2,18 @@
 //! the other on, in time and in instructions (the table of the study "sm Latency", Open MPI, 2009).
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use anyhow::Result;
 use fastpath_base::config::FEATURES;
 
-use crate::bench::options::{MeasureOptions, MpiOptions};
-use crate::bench::{BenchError, choose_mpi, surroundings};
-use crate::catalogue::find;
-use crate::compare::interval::{self, Ratio};
-use crate::document::{Document, Table};
-use crate::html;
+use crate::bench::options::MpiOptions;
+use crate::bench::store::{ResultOptions, Store};
+use crate::bench::{choose_mpi, surroundings};
+use crate::compare::interval::{self, Ratio, Verdict};
+use crate::document::{Cell, Column, Document, Table};
+use crate::html::svg::{size, time};
 use crate::instructions::{Counted, count};
-use crate::output::file::Target;
 use crate::output::{LEFT, make_bar};
 use crate::program::{Job, Program, STALL, Settings};
 use crate::record::{AblationStep, Breakdown, Case, Change, Report};
@@ -33,16 +33,13 @@ pub struct AblationOptions {
     pub no_instructions: bool,
     /// How long, how often, what
     #[command(flatten)]
-    pub measure: MeasureOptions,
+    pub measure: Settings,
     /// The installation to measure
     #[command(flatten)]
     pub mpi: MpiOptions,
-    /// Write the result to this file as JSON
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a page to this file, to look at in a browser
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
+    /// Where the result goes
+    #[command(flatten)]
+    pub results: ResultOptions,
 }
 
 /// Calls of which the instructions are shown.
@@ -125,10 +122,9 @@ fn name_case(case: &Case) -> (String, u64) {
 /// # Errors
 /// The program cannot be compiled, a job fails, a file cannot be written. What was measured before is
 /// shown and written.
-pub fn run(options: &AblationOptions) -> Result<(), BenchError> {
+pub fn run(options: &AblationOptions) -> Result<()> {
     let (mpicc, mpiexec) = choose_mpi(&options.mpi)?;
-    let json = options.json.as_deref().map(Target::open).transpose()?;
-    let page = options.html.as_deref().map(Target::open).transpose()?;
+    let store = Store::open(&options.results, None)?;
     let program = Program::compile(&mpicc)?;
     let mut report = Report::new(surroundings::describe_run());
     report.run.mpi.name = "fastpath".to_owned();
@@ -162,14 +158,10 @@ pub fn run(options: &AblationOptions) -> Result<(), BenchError> {
             instructions,
         });
     }
-    describe_steps(&report.ablation, options.turns).print();
-    if let Some(file) = json {
-        file.finish(&crate::output::json::format_report(&report))?;
+    if !options.results.take_standard() {
+        describe_steps(&report.ablation, options.turns).print();
     }
-    if let Some(file) = page {
-        file.finish(&html::write_page(std::slice::from_ref(&report), None))?;
-    }
-    done
+    store.finish(&report).and(done)
 }
 
 /// Times all steps, turn by turn, up and down in turn, so that a machine that drifts favours none.
@@ -179,7 +171,7 @@ fn time_steps(
     mpiexec: &Path,
     steps: &mut [Step],
     report: &mut Report,
-) -> Result<(), BenchError> {
+) -> Result<()> {
     let bar = make_bar(u64::from(options.turns) * steps.len() as u64, true, LEFT);
     for turn in 0..options.turns {
         let mut order: Vec<usize> = (0..steps.len()).collect();
@@ -206,13 +198,12 @@ fn time_steps(
 /// What a step runs: a ping-pong by size, and small messages in windows.
 fn list_settings(options: &AblationOptions) -> Vec<Settings> {
     let of_test = |name: &str, sizes: &[u64]| {
-        let tests: Vec<_> = find(name).into_iter().collect();
-        let mut settings = options.measure.settings(&tests);
-        settings.sizes = sizes.to_vec();
+        let mut settings = options.measure.with_tests([name]);
+        settings.case.sizes = sizes.to_vec();
         // The statistic has to be the same in every turn.
         settings.timing.get_or_insert_with(|| "batch=16".to_owned());
-        if settings.iterations.is_none() {
-            settings.duration_ms.get_or_insert(DURATION_MS);
+        if settings.case.iterations.is_none() {
+            settings.case.duration.get_or_insert(DURATION_MS);
         }
         settings
     };
@@ -242,11 +233,9 @@ fn make_job(
     }
 }
 
-fn time_step(program: &Program, job: Job, report: &mut Report) -> Result<Vec<Case>, BenchError> {
+fn time_step(program: &Program, job: Job, report: &mut Report) -> Result<Vec<Case>> {
     let outcome = program.run(&job.with_selection(), |_| {});
-    if let Some(failure) = outcome.failure {
-        return Err(BenchError::Run(failure));
-    }
+    outcome.failure.map_or(Ok(()), Err)?;
     if let Some(start) = outcome.start {
         report.run.mpi.version = start.library;
     }
@@ -259,7 +248,7 @@ fn count_step(
     mpicc: &Path,
     mpiexec: &Path,
     environment: &[(String, String)],
-) -> Result<Vec<Breakdown>, BenchError> {
+) -> Result<Vec<Breakdown>> {
     let counted = count(&Counted {
         name: "fastpath",
         mpicc,
@@ -275,49 +264,100 @@ fn count_step(
 
 fn name_step(added: &str) -> String {
     match added {
-        "" => "nothing".to_owned(),
+        "" => "all off".to_owned(),
         added => format!("+ {added}"),
     }
 }
 
 fn describe_steps(steps: &[AblationStep], turns: u32) -> Document {
     let mut said = Document::default();
-    let Some(first) = steps.iter().find(|step| !step.cases.is_empty()) else {
+    if steps.iter().all(|step| step.cases.is_empty()) {
         return said;
-    };
+    }
     said.text(format!(
-        "median, ns: latency (half a round trip between two ranks), rate (a message of many in \
+        "medians: latency (half a round trip between two ranks), rate (a message of many in \
          flight); ratio to the step before, with its 95 % interval over {turns} turns; \
          instructions of a call with 8 B (callgrind)",
     ));
-    let mut table = Table::of("on<22");
-    for case in &first.cases {
-        table.add_columns([&format!("{} {} B>14", case.test, case.bytes), "ratio<20"]);
-    }
-    table.add_columns(
-        first
-            .instructions
-            .iter()
-            .map(|b| format!("{}>10", b.operation)),
-    );
-    for step in steps {
-        let mut cells = vec![name_step(&step.added)];
-        for case in &step.cases {
-            let change = step.find_change(case);
-            cells.push(format!("{:.1}", case.samples.quantile(0.5).unwrap_or(0.0)));
-            cells.push(change.map_or_else(String::new, |c| describe_ratio(&c.ratio)));
-        }
-        cells.extend(step.instructions.iter().map(|b| format!("{:.2}", b.total)));
-        table.row(cells);
-    }
-    said.table(table);
+    said.table(tabulate(steps));
     said
 }
 
-fn describe_ratio(ratio: &Ratio) -> String {
-    match ratio.interval {
-        Some([low, high]) => format!("{:.3} [{low:.3}, {high:.3}]", ratio.ratio),
-        None => format!("{:.3}", ratio.ratio),
+/// The steps in a table, for terminals and pages.
+pub fn tabulate(steps: &[AblationStep]) -> Table {
+    let Some(first) = steps.iter().find(|step| !step.cases.is_empty()) else {
+        return Table::default();
+    };
+    let head = |name: String, below: String| {
+        Column::number(
+            Cell {
+                below,
+                ..name.into()
+            },
+            0,
+        )
+    };
+    let of_case = |c: &Case| {
+        head(
+            format!("{} {}", c.test, c.variant),
+            format!("{}, {}", size(c.bytes), c.of.text()),
+        )
+    };
+    let of_call = |b: &Breakdown| {
+        head(
+            b.operation.clone(),
+            format!("{}, instructions", size(b.bytes)),
+        )
+    };
+    let columns = first
+        .cases
+        .iter()
+        .map(of_case)
+        .chain(first.instructions.iter().map(of_call));
+    let mut table = Table::new([Column::text("step", 0)].into_iter().chain(columns));
+    for step in steps {
+        let times = first.cases.iter().map(|case| {
+            let same = step.cases.iter().find(|c| c.key() == case.key());
+            let value = same.and_then(|c| c.samples.quantile(0.5));
+            let change = step.find_change(case).map(|c| &c.ratio);
+            bar(value, case.samples.quantile(0.5), time, change)
+        });
+        let counts = first.instructions.iter().map(|b| {
+            let is_same = |o: &&Breakdown| (&o.operation, o.bytes) == (&b.operation, b.bytes);
+            let same = step.instructions.iter().find(is_same);
+            bar(
+                same.map(|o| o.total),
+                Some(b.total),
+                |v| format!("{v:.1}"),
+                None,
+            )
+        });
+        table.row(
+            [Cell::from(name_step(&step.added))]
+                .into_iter()
+                .chain(times)
+                .chain(counts),
+        );
+    }
+    table
+}
+
+/// A value with the bar of its share.
+fn bar(
+    value: Option<f64>,
+    whole: Option<f64>,
+    show: fn(f64) -> String,
+    change: Option<&Ratio>,
+) -> Cell {
+    let (Some(value), Some(whole)) = (value, whole) else {
+        return "-".into();
+    };
+    Cell {
+        text: show(value),
+        below: change.map_or(String::new(), |ratio| format!("\u{d7}{ratio}")),
+        is_strong: change.is_some_and(|ratio| ratio.judge() != Verdict::CannotTell),
+        share: Some(if whole > 0.0 { value / whole } else { 0.0 }),
+        swatch: None,
     }
 }
 

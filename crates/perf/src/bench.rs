@@ -9,67 +9,33 @@ pub mod floor;
 pub mod options;
 pub(crate) mod pipeline;
 pub(crate) mod startup;
-mod store;
+pub mod store;
 pub mod surroundings;
 pub mod table;
 pub mod verbs;
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use anyhow::{Result, bail, ensure};
 use indicatif::ProgressBar;
 
 use crate::catalogue::{self, Class, Group, Test};
-use crate::html;
 use crate::interrupt;
 use crate::levels::{self, LevelPlan, SharedBoard};
-use crate::output::file::Target;
-use crate::output::{self, OutputError, Printer, csv, head, make_bar, print_line};
-use crate::program::{CompileError, Event, Job, Program, RunError, STALL, Settings};
+use crate::output::{self, Printer, head, make_bar, print_line};
+use crate::program::{Event, Job, Program, RunError, STALL, Settings};
 use crate::record::{Case, Level, Missing, Mpi, Report};
 use options::{BenchOptions, MpiOptions};
 use pipeline::Pipelines;
 use store::Store;
-
-/// Why a benchmark gave no result, or not all of it.
-#[derive(Debug, thiserror::Error)]
-pub enum BenchError {
-    /// The command asks for what there is not.
-    #[error("{0}")]
-    Usage(String),
-    /// The program cannot be had.
-    #[error(transparent)]
-    Compile(#[from] CompileError),
-    /// A job did not end well; what it had measured was printed and kept.
-    #[error(transparent)]
-    Run(RunError),
-    /// Nothing was measured.
-    #[error("nothing was measured")]
-    Empty,
-    /// The machine refused what the floor needs.
-    #[error("cannot measure the floor: {0}")]
-    Floor(io::Error),
-    /// The result cannot be written.
-    #[error("cannot write {path}: {1}", path = .0.display())]
-    Write(PathBuf, io::Error),
-    /// The same, with the reason.
-    #[error("{0}")]
-    Output(String),
-}
-
-impl From<OutputError> for BenchError {
-    fn from(e: OutputError) -> Self {
-        BenchError::Output(e.to_string())
-    }
-}
 
 /// Compiler wrapper and launcher of the MPI to measure: those named, or those installed beside
 /// this program.
 ///
 /// # Errors
 /// Neither named nor installed.
-pub fn choose_mpi(options: &MpiOptions) -> Result<(PathBuf, PathBuf), BenchError> {
+pub fn choose_mpi(options: &MpiOptions) -> Result<(PathBuf, PathBuf)> {
     let own = std::env::current_exe().unwrap_or_default();
     let mpicc = match &options.mpicc {
         Some(path) => find_command(path),
@@ -80,12 +46,11 @@ pub fn choose_mpi(options: &MpiOptions) -> Result<(PathBuf, PathBuf), BenchError
         None => mpicc.with_file_name("mpiexec"),
     };
     for (path, option) in [(&mpicc, "--mpicc"), (&mpiexec, "--mpiexec")] {
-        if !path.exists() {
-            let path = path.display();
-            return Err(BenchError::Usage(format!(
-                "{path} is not there; name another with {option}"
-            )));
-        }
+        let shown = path.display();
+        ensure!(
+            path.exists(),
+            "{shown} is not there; name another with {option}"
+        );
     }
     Ok((mpicc, mpiexec))
 }
@@ -119,31 +84,26 @@ struct Session {
 /// Does what `fastpath bench TEST...` was asked for.
 ///
 /// # Errors
-/// See [`BenchError`].
-pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
+/// The command asks for what there is not, a job did not end well (what it had measured was printed and kept), nothing
+/// was measured, or the result cannot be written.
+pub fn run(options: &BenchOptions) -> Result<()> {
     if options.list {
         print_list();
         return Ok(());
     }
-    let tests = options.choose_tests().map_err(BenchError::Usage)?;
+    let tests = options.choose_tests()?;
     if tests.is_empty() {
-        let why = "which test? `fastpath bench --list` names them; `fastpath bench latency` is one";
-        return Err(BenchError::Usage(why.to_owned()));
+        bail!("which test? `fastpath bench --list` names them; `fastpath bench latency` is one");
     }
-    options
-        .path
-        .check(&options.levels)
-        .map_err(BenchError::Usage)?;
-    options.check_buffers().map_err(BenchError::Usage)?;
-    let verbs = options.choose_verbs().map_err(BenchError::Usage)?;
+    options.path.check(&options.levels)?;
+    options.check_buffers()?;
+    let verbs = options.choose_verbs()?;
     let options = &BenchOptions {
         verbs,
         ..options.clone()
     };
-    let no_table = options.check_places().map_err(BenchError::Usage)?;
-    let store = Store::open(options.json.as_deref())?;
-    let csv = options.csv.as_deref().map(Target::open).transpose()?;
-    let page = options.html.as_deref().map(Target::open).transpose()?;
+    let no_table = options.check_places()?;
+    let store = Store::open(&options.results, options.csv.as_deref())?;
     let (mpicc, mpiexec) = choose_mpi(&options.mpi)?;
     let mut session = Session {
         program: if options.has_level(Level::Mpi) {
@@ -182,22 +142,13 @@ pub fn run(options: &BenchOptions) -> Result<(), BenchError> {
         }
     }
     session.finish();
-    // Each is written whatever becomes of the others; the first that failed is told.
-    let report = &session.report;
-    written = written.and_then(|()| store.finish(report));
-    let csv = csv.map_or(Ok(()), |file| file.finish(&csv::format_report(report)));
-    let page = page.map_or(Ok(()), |file| {
-        file.finish(&html::write_page(std::slice::from_ref(report), None))
-    });
-    written.and(csv.and(page).map_err(BenchError::from))?;
+    written.and(store.finish(&session.report))?;
     if let Some(why) = output::find_failure() {
-        return Err(BenchError::Output(why.to_owned()));
+        bail!(why);
     }
-    match failure {
-        Some(e) => Err(BenchError::Run(e)),
-        None if session.report.cases.is_empty() => Err(BenchError::Empty),
-        None => Ok(()),
-    }
+    failure.map_or(Ok(()), Err)?;
+    ensure!(!session.report.cases.is_empty(), "nothing was measured");
+    Ok(())
 }
 
 impl Session {
@@ -240,10 +191,7 @@ impl Session {
         options: &BenchOptions,
         ranks: u32,
     ) -> Result<Case, RunError> {
-        let settings = Settings {
-            tests: vec![test.name.to_owned()],
-            ..Settings::default()
-        };
+        let settings = Settings::default().with_tests([test.name]);
         let job = self.job(&settings, ranks);
         let jobs = [
             options.measure.case.warmup.unwrap_or(startup::JOBS[0]),
@@ -253,7 +201,7 @@ impl Session {
         if clock.source.is_empty() {
             *clock = startup::observe_kernel_clock();
         }
-        let clock = table::describe_clock(clock);
+        let clock = format!("clock {}", table::describe_clock(clock));
         self.say(&clock);
         self.bar.set_length(jobs.iter().sum());
         self.bar.set_position(0);
@@ -273,7 +221,7 @@ impl Session {
             environment: self.environment.clone(),
             ranks,
             arguments: settings.arguments(),
-            stall: STALL + Duration::from_secs_f64(settings.duration_ms.unwrap_or(0.0) / 500.0),
+            stall: STALL + Duration::from_secs_f64(settings.case.duration.unwrap_or(0.0) / 500.0),
         }
     }
 
@@ -308,7 +256,7 @@ impl Session {
             if there.is_empty() {
                 continue;
             }
-            let settings = options.measure.settings(&there);
+            let settings = options.measure.with_tests(there.iter().map(|t| t.name));
             let job = self.job(&settings, ranks);
             if level == Level::Mpi {
                 let program = self.program.clone();

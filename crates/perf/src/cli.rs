@@ -1,22 +1,23 @@
 //! The command line: commands, and which module does each.
 
+use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 
 use crate::ablation::{self, AblationOptions};
 use crate::audit::AuditOptions;
+use crate::bench;
 use crate::bench::copy::CopyOptions;
 use crate::bench::floor::FloorOptions;
 use crate::bench::options::BenchOptions;
-use crate::bench::{self, BenchError};
 use crate::compare::options::CompareOptions;
 use crate::doctor::DoctorOptions;
 use crate::explain::command::ExplainOptions;
 use crate::html::PageOptions;
-use crate::info;
 use crate::instructions::{self, InstructionOptions};
 use crate::levels;
 use crate::ps::PsOptions;
 use crate::tune::TuneOptions;
+use crate::{compare, doctor, explain, html, info, ps, tune};
 
 /// Measures, explains and diagnoses message passing on this machine.
 #[derive(Parser, Debug)]
@@ -109,18 +110,38 @@ pub enum OtherBench {
     },
 }
 
+/// Does a command; the exit code.
+///
+/// # Errors
+/// It cannot be done, or its result cannot be written.
+pub fn run(command: Command) -> Result<u8> {
+    match command {
+        Command::Bench(what) => run_bench(*what)?,
+        Command::Audit(options) => crate::audit::run(&options)?,
+        Command::Explain(options) => explain::command::run(&options)?,
+        Command::Page(options) => html::run(&options)?,
+        Command::Info(options) => run_info(&options)?,
+        Command::Compare(options) => return compare::run::run(&options),
+        Command::Doctor(options) => return Ok(u8::from(!doctor::run(&options)?)),
+        Command::Ps(options) => ps::run(&options)?,
+        Command::Tune(options) => tune::run(&options)?,
+    }
+    Ok(0)
+}
+
 /// Does what `fastpath bench` was asked for.
 ///
 /// # Errors
-/// See [`BenchError`].
-pub fn run_bench(command: Bench) -> Result<(), BenchError> {
+/// A command that cannot be done, or whose result cannot be written.
+pub fn run_bench(command: Bench) -> Result<()> {
     match command.other {
         Some(OtherBench::Floor(options)) => bench::floor::run(&options),
         Some(OtherBench::Copy(options)) => bench::copy::run(&options),
         Some(OtherBench::Instructions(options)) => instructions::run(&options),
         Some(OtherBench::Ablation(options)) => ablation::run(&options),
-        Some(OtherBench::Rank { plan }) => levels::run_rank(&plan)
-            .map_err(|e| BenchError::Usage(format!("this rank cannot be measured: {e}"))),
+        Some(OtherBench::Rank { plan }) => {
+            levels::run_rank(&plan).context("this rank cannot be measured")
+        }
         None => bench::run(&command.options),
     }
 }
@@ -129,13 +150,14 @@ pub fn run_bench(command: Bench) -> Result<(), BenchError> {
 ///
 /// # Errors
 /// The output cannot be written.
-pub fn run_info(options: &InfoOptions) -> std::io::Result<()> {
+pub fn run_info(options: &InfoOptions) -> Result<()> {
     match &options.probe_cma {
-        Some(argument) => info::probe_as_reader(argument),
-        None if options.mpit => info::mpit::print(options.json),
-        None if options.protocols => info::print_protocols(options.json),
-        None => info::print(&info::collect(), options.json),
+        Some(argument) => info::probe_as_reader(argument)?,
+        None if options.mpit => info::mpit::print(options.json)?,
+        None if options.protocols => info::print_protocols(options.json)?,
+        None => info::print(&info::collect(), options.json)?,
     }
+    Ok(())
 }
 
 /// Options of a command as its words make them.

@@ -11,8 +11,8 @@
 use std::collections::BTreeMap;
 
 use crate::compare::interval::find_quantile_interval;
-use crate::files::read_text;
-use crate::output::format::format_number;
+use crate::info::machine::{Cache, list_caches};
+use crate::output::format::{behind, format_number};
 use crate::record::{Case, Key};
 
 /// Neighbours may step by this factor.
@@ -227,23 +227,15 @@ const PERIODS: [(u64, &str); 3] = [
 
 /// What is known of this machine without asking the library: its caches.
 pub fn list_cache_boundaries() -> Vec<Boundary> {
-    let mut boundaries = Vec::new();
-    for index in 0..8 {
-        let folder = format!("/sys/devices/system/cpu/cpu0/cache/index{index}");
-        let read = |name: &str| read_text(format!("{folder}/{name}"));
-        let (Some(level), Some(kind), Some(size)) = (read("level"), read("type"), read("size"))
-        else {
-            continue;
-        };
-        if kind == "Instruction" {
-            continue;
-        }
-        if let Ok(at) = fastpath_base::config::parse_size(&size) {
-            let what = format!("one buffer fills the level {} cache", level);
-            boundaries.push(Boundary { at, what });
-        }
-    }
-    boundaries
+    let caches = list_caches(0)
+        .into_iter()
+        .filter(|c| c.kind != "instruction");
+    let boundary = |cache: Cache| {
+        let at = fastpath_base::config::parse_size(&cache.size).ok()?;
+        let what = format!("one buffer fills the level {} cache", cache.level);
+        Some(Boundary { at, what })
+    };
+    caches.filter_map(boundary).collect()
 }
 
 /// A line for each cliff; empty where there is none.
@@ -256,10 +248,7 @@ pub fn describe(cases: &[Case], boundaries: &[Boundary]) -> String {
                  them lead to expect (medians):\n"
             );
         }
-        let variant = match key.variant.as_str() {
-            "" => String::new(),
-            variant => format!(" {variant}"),
-        };
+        let variant = behind(" ", &key.variant);
         let causes = if cliff.causes.is_empty() {
             format!(
                 "nothing known lies there; sizes in between narrow it down: --sizes {}",

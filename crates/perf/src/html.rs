@@ -17,6 +17,7 @@ use maud::{Markup, html};
 
 use crate::document::html::{page, text};
 use crate::output::file::Target;
+use crate::output::head::list_facts;
 use crate::record::{Case, Level, Report};
 use charts::Figure;
 use svg::{decimal, size, three_digits, time};
@@ -56,7 +57,7 @@ pub fn run(options: &PageOptions) -> io::Result<()> {
         .collect::<io::Result<_>>()?;
     let page = write_page(&reports, options.title.as_deref());
     let written = Target::open(&options.output).and_then(|file| file.finish(&page));
-    written.map_err(|e| io::Error::other(e.to_string()))
+    written.map_err(|e| io::Error::other(format!("{e:#}")))
 }
 
 fn read_report(path: &Path) -> io::Result<Report> {
@@ -184,48 +185,12 @@ fn show_run(index: usize, report: &Report) -> Markup {
         "" => format!("run {}", index + 1),
         name => name.to_owned(),
     };
-    let (machine, clock) = (&run.machine, &run.clock);
-    let set = run.environment.iter().map(|(k, v)| format!("{k}={v}"));
-    let clock = format!(
-        "{}, {:.4} GHz within {:.1} ppm, resolution {} ns, {} ns a reading",
-        clock.source,
-        clock.frequency_hz / 1e9,
-        clock.frequency_error_ppm,
-        three_digits(clock.resolution_ns),
-        three_digits(clock.read_ns)
-    );
-    let most = report
-        .cases
-        .iter()
-        .map(|c| c.timing.overhead_ns)
-        .reduce(f64::max);
-    let adds = |ns| format!("at most {} ns an operation", three_digits(ns));
-    let facts = [
-        ("library", run.mpi.version.clone()),
-        ("at", run.mpi.path.clone()),
-        ("command", run.command.join(" ")),
-        ("host", machine.host.clone()),
-        ("processor", machine.processor.clone()),
-        ("kernel", machine.kernel.clone()),
-        (
-            "governor",
-            machine
-                .governor
-                .clone()
-                .unwrap_or_else(|| "not readable".to_owned()),
-        ),
-        (
-            "hypervisor",
-            machine
-                .hypervisor
-                .clone()
-                .unwrap_or_else(|| "none seen".to_owned()),
-        ),
-        ("clock", clock),
-        ("measuring adds", most.map_or(String::new(), adds)),
-        ("environment", set.collect::<Vec<String>>().join(" ")),
-        ("tool", run.tool.clone()),
-    ];
+    let mut facts = list_facts(run);
+    let most = report.cases.iter().map(|c| c.timing.overhead_ns);
+    if let Some(ns) = most.reduce(f64::max) {
+        let adds = format!("at most {} ns an operation", three_digits(ns));
+        facts.push(("measuring adds", adds));
+    }
     html! { div class="card" { h3 { (text(&name)) } dl {
         @for (name, value) in facts.iter().filter(|(_, v)| !v.is_empty()) {
             dt { (name) } dd { (text(value)) }

@@ -2,7 +2,7 @@
 //! which ways of moving a message are open, with the reason.
 
 mod cma;
-mod machine;
+pub(crate) mod machine;
 pub mod mpit;
 mod threads;
 pub(crate) mod transports;
@@ -22,7 +22,7 @@ use machine::Machine;
 use transports::{Facility, Transport};
 
 use crate::document::{self, Document, Table};
-use crate::library::{MpiLibrary, find_library};
+use crate::library::{ask_version, find_library};
 
 /// Everything `fastpath info` knows.
 #[derive(Debug, Serialize)]
@@ -161,11 +161,11 @@ fn find_version() -> Version {
     let opened = find_library().and_then(|path| {
         let path = path.canonicalize().unwrap_or(path);
         version.library = Some(path.display().to_string());
-        MpiLibrary::open(&path)
+        ask_version(&path)
     });
     match opened {
-        Ok(library) => version.library_says = Some(library.version()),
-        Err(e) => version.library_problem = Some(e.to_string()),
+        Ok(says) => version.library_says = Some(says),
+        Err(e) => version.library_problem = Some(format!("{e:#}")),
     }
     version
 }

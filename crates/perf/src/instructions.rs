@@ -19,13 +19,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use anyhow::{Context, Result, ensure};
 use fastpath_base::topology;
 
 use crate::bench::options::{LevelName, MpiOptions, PathOptions, parse_bytes};
-use crate::bench::{BenchError, choose_mpi, surroundings};
+use crate::bench::store::{ResultOptions, Store};
+use crate::bench::{choose_mpi, surroundings};
 use crate::compare::peers::{Peer, PeerOptions};
-use crate::html;
-use crate::output::file::{Target, is_standard};
 use crate::record::{Breakdown, Level, Missing, Report};
 use callgrind::Dump;
 use job::{Scratch, run_quietly, watch};
@@ -69,12 +69,9 @@ pub struct InstructionOptions {
     /// Fail where a call takes more than this file allows
     #[arg(long, value_name = "FILE")]
     pub budget: Option<PathBuf>,
-    /// Write the result to this file as JSON; `-`: to the standard output, in place of the table
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a page to this file, to look at in a browser
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
+    /// Where the result goes
+    #[command(flatten)]
+    pub results: ResultOptions,
 }
 
 fn parse_payload(text: &str) -> Result<u64, String> {
@@ -102,27 +99,23 @@ pub struct Counted<'a> {
     pub whole: bool,
 }
 
-fn usage(why: impl Into<String>) -> BenchError {
-    BenchError::Usage(why.into())
-}
-
 /// Operation and payload of a dump.
-fn parse_name(name: &str) -> Result<(String, u64), BenchError> {
+fn parse_name(name: &str) -> Result<(String, u64)> {
     let parts = name.rsplit_once(' ');
     let parsed = parts.and_then(|(name, bytes)| Some((name.to_owned(), bytes.parse().ok()?)));
-    parsed.ok_or_else(|| usage(format!("callgrind counted `{name}`, which is no operation")))
+    parsed.with_context(|| format!("callgrind counted `{name}`, which is no operation"))
 }
 
 /// Counts every call of one MPI.
 ///
 /// # Errors
 /// No valgrind, a compiler or a job that fails, dumps that cannot be read.
-pub fn count(mpi: &Counted) -> Result<Vec<Breakdown>, BenchError> {
+pub fn count(mpi: &Counted) -> Result<Vec<Breakdown>> {
     job::find_valgrind()?;
     let folder = Scratch::make()?;
     let source = folder.0.join("instructions.c");
     let program = folder.0.join("instructions");
-    fs::write(&source, SOURCE).map_err(|e| BenchError::Write(source.clone(), e))?;
+    fs::write(&source, SOURCE).context("cannot write the program that is counted")?;
     let mut compile = Command::new(mpi.mpicc);
     // A library path meant for the run can mislead the linker.
     compile
@@ -135,7 +128,7 @@ pub fn count(mpi: &Counted) -> Result<Vec<Breakdown>, BenchError> {
     let mut dumps = watch(mpi, &folder.0, &program, &arguments, 1)?;
     if mpi.whole {
         let multiple = folder.0.join("multiple");
-        fs::create_dir(&multiple).map_err(|e| BenchError::Write(multiple.clone(), e))?;
+        fs::create_dir(&multiple).context("no folder for the program's counts")?;
         arguments[0] = multiple.display().to_string();
         arguments.insert(1, "multiple".to_owned());
         dumps.extend(watch(mpi, &multiple, &program, &arguments, 1)?);
@@ -143,11 +136,7 @@ pub fn count(mpi: &Counted) -> Result<Vec<Breakdown>, BenchError> {
     make_breakdowns(mpi, &dumps, &program)
 }
 
-fn make_breakdowns(
-    mpi: &Counted,
-    dumps: &[Dump],
-    program: &Path,
-) -> Result<Vec<Breakdown>, BenchError> {
+fn make_breakdowns(mpi: &Counted, dumps: &[Dump], program: &Path) -> Result<Vec<Breakdown>> {
     let program = program.to_string_lossy();
     let mut symbols = Symbols::default();
     let inside = |object: &str| object != program;
@@ -182,15 +171,21 @@ const OF_WINDOWS: [&str; 6] = [
     "MPI_Win_unlock",
 ];
 
+/// Those operations of which nothing was counted.
+fn list_lacking(names: &[&str], counted: &[Breakdown], level: Level, reason: &str) -> Vec<Missing> {
+    let lacks = |name: &&&str| !counted.iter().any(|b| b.operation == **name);
+    let missing = |name: &&str| Missing {
+        test: (*name).to_owned(),
+        level,
+        reason: reason.to_owned(),
+    };
+    names.iter().filter(lacks).map(missing).collect()
+}
+
 /// What of the calls was not counted.
 fn list_missing(mpi: &str, counted: &[Breakdown]) -> Vec<Missing> {
-    let lacks = |name: &&&str| !counted.iter().any(|b| b.operation == **name);
-    let missing = OF_WINDOWS.iter().filter(lacks).map(|name| Missing {
-        test: (*name).to_owned(),
-        level: Level::Mpi,
-        reason: format!("{mpi} opens no window (MPI_Win_allocate, MPI_Win_lock_all)"),
-    });
-    missing.collect()
+    let reason = format!("{mpi} opens no window (MPI_Win_allocate, MPI_Win_lock_all)");
+    list_lacking(&OF_WINDOWS, counted, Level::Mpi, &reason)
 }
 
 impl InstructionOptions {
@@ -206,11 +201,11 @@ impl InstructionOptions {
 ///
 /// # Errors
 /// As [`count`]; a budget that is exceeded.
-pub fn run(options: &InstructionOptions) -> Result<(), BenchError> {
+pub fn run(options: &InstructionOptions) -> Result<()> {
     let (mpicc, mpiexec) = choose_mpi(&options.mpi)?;
-    options.path.check(&options.levels).map_err(usage)?;
+    options.path.check(&options.levels)?;
     let environment = options.path.environment();
-    let peers = options.peers.list().map_err(usage)?;
+    let peers = options.peers.list()?;
     let limits = options.budget.as_deref().map(budget::read).transpose()?;
     let mut report = Report::new(surroundings::describe_run());
     report.run.mpi.name = "fastpath".to_owned();
@@ -224,23 +219,22 @@ pub fn run(options: &InstructionOptions) -> Result<(), BenchError> {
         sizes: &options.sizes,
         whole: true,
     };
-    let files = [&options.json, &options.html];
-    let [json, page] = files.map(|path| path.as_deref().map(Target::open).transpose());
-    let (json, page) = (json?, page?);
+    let store = Store::open(&options.results, None)?;
     let mut failed = Vec::new();
     let counted = count_levels(&ours, &peers, options, &mut report, &mut failed);
     // What was counted before something failed is kept.
     if counted.is_ok() || !report.breakdowns.is_empty() {
-        write(options, json, page, &report)?;
+        if !options.results.take_standard() {
+            table::describe(&report, options.functions).print();
+        }
+        store.finish(&report)?;
     }
     counted?;
     if let Some(limits) = limits {
-        budget::check(&limits, &report.breakdowns, options.json.is_none())?;
+        budget::check(&limits, &report.breakdowns, options.results.json.is_none())?;
     }
-    match failed.is_empty() {
-        true => Ok(()),
-        false => Err(usage(failed.join("; "))),
-    }
+    ensure!(failed.is_empty(), "{}", failed.join("; "));
+    Ok(())
 }
 
 /// Counts at every level that was asked for; peers that cannot be counted are told in `failed`.
@@ -250,7 +244,7 @@ fn count_levels(
     options: &InstructionOptions,
     report: &mut Report,
     failed: &mut Vec<String>,
-) -> Result<(), BenchError> {
+) -> Result<()> {
     if options.has_level(Level::Mpi) {
         add_mpi(ours, report)?;
         for peer in peers {
@@ -265,7 +259,7 @@ fn count_levels(
                 ..*ours
             };
             if let Err(e) = add_mpi(&theirs, report) {
-                failed.push(format!("{}: {e}", peer.name));
+                failed.push(format!("{}: {e:#}", peer.name));
             }
         }
     }
@@ -279,30 +273,10 @@ fn count_levels(
     Ok(())
 }
 
-fn add_mpi(mpi: &Counted, report: &mut Report) -> Result<(), BenchError> {
+fn add_mpi(mpi: &Counted, report: &mut Report) -> Result<()> {
     let counted = count(mpi)?;
     report.missing.extend(list_missing(mpi.name, &counted));
     report.breakdowns.extend(counted);
-    Ok(())
-}
-
-/// Shows the table, unless the standard output holds a result, and writes the files.
-fn write(
-    options: &InstructionOptions,
-    json: Option<Target>,
-    page: Option<Target>,
-    report: &Report,
-) -> Result<(), BenchError> {
-    let holds = |path: &Option<PathBuf>| path.as_deref().is_some_and(is_standard);
-    if !holds(&options.json) && !holds(&options.html) {
-        table::describe(report, options.functions).print();
-    }
-    if let Some(file) = json {
-        file.finish(&crate::output::json::format_report(report))?;
-    }
-    if let Some(file) = page {
-        file.finish(&html::write_page(std::slice::from_ref(report), None))?;
-    }
     Ok(())
 }
 

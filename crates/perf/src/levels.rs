@@ -345,7 +345,7 @@ fn run_tests(plan: &LevelPlan, rank: &mut engine::Rank, link: &mut impl LevelLin
             rank.missing(name, "this level has no such test");
             continue;
         };
-        for &bytes in test.choose_sizes(&plan.settings.sizes) {
+        for &bytes in test.choose_sizes(&plan.settings.case.sizes) {
             run_size(rank, link, test, bytes as usize);
         }
     }
@@ -368,9 +368,9 @@ fn run_size(rank: &mut engine::Rank, link: &mut impl LevelLink, test: &LevelTest
     }
 }
 
-fn run_messages(
+fn run_messages<L: Link>(
     rank: &mut engine::Rank,
-    link: &mut impl Link,
+    link: &mut L,
     test: &LevelTest,
     bytes: usize,
     way: Way,
@@ -388,41 +388,58 @@ fn run_messages(
         ..test.case(bytes, window, variant, way.name)
     };
     let divisor = test.divisor() * f64::from(window.max(1));
-    let run = |operations| {
-        for turn in 0..operations {
-            match (window, leads) {
-                (0, _) if touches => run_touched(link, leads, turn, &mut send, &mut receive),
-                (0, true) => {
-                    link.send(&send);
-                    link.recv(&mut receive);
-                }
-                (0, false) => {
-                    link.recv(&mut receive);
-                    link.send(&send);
-                }
-                (_, true) => {
-                    link.send_window(window, &send);
-                    link.recv(&mut []);
-                }
-                (_, false) => {
-                    link.recv_window(window, &mut receive);
-                    link.send(&[]);
-                }
-            }
+    let mut turn = 0;
+    let run = |operations| match window {
+        // Made before it is sent, used after it has come.
+        0 if touches => alternate(
+            link,
+            leads,
+            operations,
+            |link| {
+                turn += 1;
+                write_all(&mut send, turn);
+                link.send(&send);
+            },
+            |link| {
+                link.recv(&mut receive);
+                read_all(&receive);
+            },
+        ),
+        0 => {
+            let (give, take) = (
+                |l: &mut _| L::send(l, &send),
+                |l: &mut _| L::recv(l, &mut receive),
+            );
+            alternate(link, leads, operations, give, take);
+        }
+        _ if leads => {
+            let give = |link: &mut L| link.send_window(window, &send);
+            alternate(link, true, operations, give, |link| link.recv(&mut []));
+        }
+        _ => {
+            let take = |link: &mut L| link.recv_window(window, &mut receive);
+            alternate(link, false, operations, |link| link.send(&[]), take);
         }
     };
     rank.measure(case, divisor, run, BTreeMap::new);
 }
 
-/// A round trip of messages that are made before they are sent and used after they have come.
-fn run_touched(link: &mut impl Link, leads: bool, turn: u64, send: &mut [u8], receive: &mut [u8]) {
-    for sends in [leads, !leads] {
-        if sends {
-            write_all(send, turn);
-            link.send(send);
+/// One side of so many round trips: the leader gives first, the other takes first.
+#[inline]
+fn alternate<L>(
+    link: &mut L,
+    leads: bool,
+    operations: u64,
+    mut give: impl FnMut(&mut L),
+    mut take: impl FnMut(&mut L),
+) {
+    for _ in 0..operations {
+        if leads {
+            give(link);
+            take(link);
         } else {
-            link.recv(receive);
-            read_all(receive);
+            take(link);
+            give(link);
         }
     }
 }

@@ -20,6 +20,7 @@ pub mod instructions;
 pub mod interrupt;
 pub mod levels;
 pub mod library;
+mod lists;
 pub mod measure;
 #[cfg(test)]
 #[allow(dead_code)]

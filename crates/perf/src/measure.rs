@@ -3,6 +3,7 @@
 
 pub mod copies;
 pub mod floor;
+mod pair;
 pub mod pipeline;
 pub mod placement;
 pub mod points;

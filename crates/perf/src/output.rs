@@ -13,9 +13,9 @@ pub mod paths;
 pub mod style;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -35,24 +35,6 @@ pub enum Style {
     Osu,
     /// perftest: us, MiB/s
     Perftest,
-}
-
-/// Why a result did not get where it should.
-#[derive(Debug, thiserror::Error)]
-pub enum OutputError {
-    /// A file could not be made or written.
-    #[error("cannot write {path}: {1}", path = .0.display())]
-    File(PathBuf, io::Error),
-    /// The standard output takes no more.
-    #[error("cannot write to the standard output: {0}")]
-    Standard(io::Error),
-}
-
-impl OutputError {
-    /// Whether whoever read the output has seen enough; that is no failure.
-    pub fn is_closed_pipe(&self) -> bool {
-        matches!(self, OutputError::Standard(e) if e.kind() == io::ErrorKind::BrokenPipe)
-    }
 }
 
 /// A table that grows with each case.
@@ -115,15 +97,25 @@ pub fn format_tables(report: &Report) -> String {
     lines.map(|line| line + "\n").collect()
 }
 
-/// Writes to the standard output at once.
+/// Prints; a reader that has seen enough is no failure.
 ///
 /// # Errors
-/// It takes no more.
-pub fn print(text: &str) -> Result<(), OutputError> {
+/// The standard output takes no more.
+pub fn print(text: &str) -> Result<()> {
+    write(text).or_else(|e| if is_closed_pipe(&e) { Ok(()) } else { Err(e) })
+}
+
+/// Writes to the standard output at once.
+fn write(text: &str) -> Result<()> {
     let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(OutputError::Standard)
+    let written = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    written.context("cannot write to the standard output")
+}
+
+/// Whether whoever read the output has seen enough; that is no failure.
+pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<io::Error>();
+    cause.is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Why the standard output was given up.
@@ -134,14 +126,14 @@ static GIVEN_UP: OnceLock<String> = OnceLock::new();
 /// go to the standard error.
 pub fn print_line(line: &str) {
     if GIVEN_UP.get().is_none() {
-        match print(&format!("{line}\n")) {
+        match write(&format!("{line}\n")) {
             Ok(()) => return,
-            Err(e) if e.is_closed_pipe() => match Awaited::any() {
+            Err(e) if is_closed_pipe(&e) => match Awaited::any() {
                 true => return,
                 false => std::process::exit(0),
             },
             Err(e) => {
-                let why = GIVEN_UP.get_or_init(|| e.to_string());
+                let why = GIVEN_UP.get_or_init(|| format!("{e:#}"));
                 eprintln!("fastpath: {why}");
             }
         }

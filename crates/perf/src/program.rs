@@ -12,14 +12,16 @@ mod source;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use clap::{Args, value_parser};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use crate::bench::options::{CaseOptions, parse_intervals, parse_timing};
 use crate::record::{Case, Clock, Missing};
 
-pub use event::{Event, EventError, Progress, Start, VERSION as EVENTS_VERSION, parse_event};
+pub use event::{Event, Progress, Start, VERSION as EVENTS_VERSION, parse_event};
 pub use job::RunError;
 pub use selection::{Selection, VARIABLE};
-pub use source::CompileError;
 
 /// The program, compiled for one MPI library.
 #[derive(Clone, Debug)]
@@ -62,81 +64,81 @@ impl Job {
 /// longer than this is taken to hang.
 pub const STALL: Duration = Duration::from_secs(120);
 
-/// What the program is asked to do.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+/// What the program is asked to do, in words of the command line.
+#[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
 pub struct Settings {
     /// Names of tests.
+    #[arg(skip)]
     pub tests: Vec<String>,
-    /// Sizes in bytes; empty: each test's own.
-    pub sizes: Vec<u64>,
-    /// Operations of each case; None: by duration.
-    pub iterations: Option<u64>,
-    /// Duration of each case in milliseconds; None: the program's default.
-    pub duration_ms: Option<f64>,
-    /// Operations that warm up; None: found out.
-    pub warmup: Option<u64>,
-    /// Messages in flight; None: each test's own.
-    pub window: Option<u32>,
-    /// `auto`, `each` or `batch=N`.
+    /// What a case is
+    #[command(flatten)]
+    #[serde(flatten)]
+    pub case: CaseOptions,
+    /// Operations of one sample: auto (as many as hide the clock), each, batch=N
+    #[arg(long, value_parser = parse_timing)]
     pub timing: Option<String>,
     /// The most bytes of a sample that has several operations; None: no limit.
-    #[serde(default)]
+    #[arg(skip)]
     pub sample_bytes: Option<u64>,
-    /// Turns in which a case and its floor alternate.
+    /// Turns in which a case and its floor alternate
+    #[arg(long, value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub rounds: Option<u32>,
-    /// Cases in a row at each size: a number, or `endless`.
+    /// Measure each size so often in a row, a line each, without a pause: a number, or `endless`
+    #[arg(long, value_parser = parse_intervals)]
     pub intervals: Option<String>,
-    /// Whether payloads are verified outside the timed loop.
-    pub check: bool,
-    /// Whether messages are written before each send and read after each receive.
-    #[serde(default)]
-    pub touch: bool,
-    /// Where buffers come from, `malloc` or `alloc_mem`; None: malloc.
-    #[serde(default)]
-    pub buffer: Option<String>,
-    /// How many bytes into that memory they begin; None: 0.
-    #[serde(default)]
-    pub offset: Option<u32>,
-    /// How a message lies in memory, `bytes` or `strided`; None: bytes in a row.
-    #[serde(default)]
-    pub layout: Option<String>,
-    /// What ranks do that take no part: `spin`, `yield`, `sleep` or `barrier`.
+    /// What ranks do that take no part
+    #[arg(long, value_parser = ["spin", "yield", "sleep", "barrier"])]
     pub idle: Option<String>,
-    /// Without the floor beside the cases.
+    /// Leave out the floor beside the cases
+    #[arg(long)]
     pub no_floor: bool,
 }
 
 impl Settings {
+    /// The same for these tests.
+    pub fn with_tests<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Settings {
+        let tests = names.into_iter().map(str::to_owned).collect();
+        Settings {
+            tests,
+            ..self.clone()
+        }
+    }
+
     /// The program's arguments.
     pub fn arguments(&self) -> Vec<String> {
         let mut words = vec![self.tests.join(",")];
-        let mut add = |name: &str, value: Option<String>| {
-            if let Some(value) = value {
-                words.extend([name.to_owned(), value]);
-            }
-        };
-        let sizes: Vec<String> = self.sizes.iter().map(u64::to_string).collect();
-        add("--sizes", (!sizes.is_empty()).then(|| sizes.join(",")));
-        add("--iterations", self.iterations.map(|n| n.to_string()));
-        add("--duration", self.duration_ms.map(|ms| ms.to_string()));
-        add("--warmup", self.warmup.map(|n| n.to_string()));
-        add("--window", self.window.map(|n| n.to_string()));
-        add("--timing", self.timing.clone());
-        add("--sample-bytes", self.sample_bytes.map(|n| n.to_string()));
-        add("--rounds", self.rounds.map(|n| n.to_string()));
-        add("--intervals", self.intervals.clone());
-        add("--buffer", self.buffer.clone());
-        add("--offset", self.offset.map(|n| n.to_string()));
-        add("--type", self.layout.clone());
-        add("--idle", self.idle.clone());
-        add("--floor", self.no_floor.then(|| "no".to_owned()));
-        for (wanted, flag) in [(self.check, "--check"), (self.touch, "--touch")] {
-            if wanted {
-                words.push(flag.to_owned());
+        for (name, value) in list_options(self) {
+            match name.as_str() {
+                "tests" => {}
+                "no-floor" => words.extend(["--floor", "no"].map(str::to_owned)),
+                _ => words.extend([format!("--{name}")].into_iter().chain(value)),
             }
         }
         words
     }
+}
+
+/// The options that are set in a record, and their values where they have one: names are those of its fields.
+pub fn list_options(record: &impl Serialize) -> Vec<(String, Option<String>)> {
+    let Ok(Value::Object(fields)) = serde_json::to_value(record) else {
+        return Vec::new();
+    };
+    let bare = |value: Value| match value {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    let option = |(name, value)| match value {
+        Value::Null | Value::Bool(false) => None,
+        Value::Bool(true) => Some((name, None)),
+        Value::Array(all) if all.is_empty() => None,
+        Value::Array(all) => {
+            let all: Vec<String> = all.into_iter().map(bare).collect();
+            Some((name, Some(all.join(","))))
+        }
+        value => Some((name, Some(bare(value)))),
+    };
+    fields.into_iter().filter_map(option).collect()
 }
 
 /// What came of a job, as far as it went.
@@ -161,7 +163,7 @@ impl Program {
     ///
     /// # Errors
     /// The wrapper is not there or fails; there is no folder to keep the program in.
-    pub fn compile(mpicc: &Path) -> Result<Program, CompileError> {
+    pub fn compile(mpicc: &Path) -> anyhow::Result<Program> {
         let path = source::compile(mpicc)?;
         Ok(Program { path })
     }
@@ -220,21 +222,26 @@ mod tests {
 
     #[test]
     fn settings__become_arguments() {
-        let settings = Settings {
-            tests: vec!["latency".into(), "rate".into()],
+        let case = CaseOptions {
             sizes: vec![0, 4096],
-            duration_ms: Some(2.5),
-            sample_bytes: Some(4096),
+            duration: Some(2.5),
             check: true,
             touch: true,
             buffer: Some("alloc_mem".into()),
             offset: Some(3),
             layout: Some("strided".into()),
+            ..CaseOptions::default()
+        };
+        let settings = Settings {
+            case,
+            sample_bytes: Some(4096),
+            no_floor: true,
             ..Settings::default()
         };
+        let settings = settings.with_tests(["latency", "rate"]);
         let words = settings.arguments().join(" ");
-        let wanted = "latency,rate --sizes 0,4096 --duration 2.5 --sample-bytes 4096 \
-                      --buffer alloc_mem --offset 3 --type strided --check --touch";
+        let wanted = "latency,rate --buffer alloc_mem --check --duration 2.5 --floor no --offset 3 \
+                      --sample-bytes 4096 --sizes 0,4096 --touch --type strided";
         assert_eq!(words, wanted);
     }
 }

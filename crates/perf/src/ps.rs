@@ -6,6 +6,7 @@
 mod stack;
 
 use crate::document::{self, Document};
+use anyhow::{Result, bail};
 use clap::Args;
 use fastpath_base::clock::now_ns;
 use fastpath_base::topology::host_name;
@@ -84,25 +85,24 @@ struct WaitEntry {
 ///
 /// # Errors
 /// No such job, or the output cannot be written.
-pub fn run(options: &PsOptions) -> Result<(), String> {
+pub fn run(options: &PsOptions) -> Result<()> {
     let mut jobs = find_jobs();
     if let Some(number) = options.job {
         jobs.retain(|job| job.number == number);
         if jobs.is_empty() {
-            return Err(format!(
+            bail!(
                 "no job {number} of this user runs on {}: `fastpath ps` lists those that do",
                 host_name()
-            ));
+            );
         }
     }
     let listing = Listing {
         host: host_name(),
         jobs: jobs.iter().map(|job| list_job(job, options.why)).collect(),
     };
-    match document::write(options.json, &listing, || describe(&listing)) {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => Err(e.to_string()),
-        _ => Ok(()),
-    }
+    Ok(document::write(options.json, &listing, || {
+        describe(&listing)
+    })?)
 }
 
 fn list_job(job: &RunningJob, why: bool) -> JobEntry {

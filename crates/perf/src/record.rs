@@ -14,6 +14,7 @@ pub mod samples;
 
 use std::collections::BTreeMap;
 
+use anyhow::{Context, Result, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -364,54 +365,33 @@ impl Case {
     }
 }
 
-/// Why a stored result cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// Not JSON, or not of this shape.
-    #[error("not a stored result: {0}")]
-    Shape(serde_json::Error),
-    /// JSON of something else.
-    #[error("a result of `{found}`, not of `{wanted}`")]
-    Schema {
-        /// What it says it is.
-        found: String,
-        /// What is read here.
-        wanted: &'static str,
-    },
-    /// A later or earlier version of the form.
-    #[error("version {found} of the form; this tool reads {wanted}")]
-    Version {
-        /// The one found.
-        found: u32,
-        /// The one that is read here.
-        wanted: u32,
-    },
-}
-
 /// Reads JSON that must say first of what form and version it is.
 ///
 /// # Errors
-/// See [`ReadError`].
+/// It is not JSON of this shape, of another form, or of another version of it.
 pub fn read_versioned<T: DeserializeOwned>(
     text: &str,
     wanted: &'static str,
     version: u32,
-) -> Result<T, ReadError> {
+) -> Result<T> {
     #[derive(Deserialize)]
     struct Head {
         schema: String,
         version: u32,
     }
-    let head: Head = serde_json::from_str(text).map_err(ReadError::Shape)?;
-    if head.schema != wanted {
-        let found = head.schema;
-        return Err(ReadError::Schema { found, wanted });
-    }
-    if head.version != version {
-        let (found, wanted) = (head.version, version);
-        return Err(ReadError::Version { found, wanted });
-    }
-    serde_json::from_str(text).map_err(ReadError::Shape)
+    let shape = "not a stored result";
+    let head: Head = serde_json::from_str(text).context(shape)?;
+    ensure!(
+        head.schema == wanted,
+        "a result of `{}`, not of `{wanted}`",
+        head.schema
+    );
+    let found = head.version;
+    ensure!(
+        found == version,
+        "version {found} of the form; this tool reads {version}"
+    );
+    serde_json::from_str(text).context(shape)
 }
 
 impl Report {
@@ -431,8 +411,8 @@ impl Report {
     /// Reads a stored result.
     ///
     /// # Errors
-    /// See [`ReadError`].
-    pub fn from_json(text: &str) -> Result<Report, ReadError> {
+    /// See [`read_versioned`].
+    pub fn from_json(text: &str) -> Result<Report> {
         read_versioned(text, SCHEMA, VERSION)
     }
 }
@@ -460,17 +440,12 @@ mod tests {
     #[test]
     fn report__of_another_schema_or_version_is_refused() {
         let text = serde_json::to_string(&make_report()).unwrap();
-        let other = text.replacen(SCHEMA, "something.else", 1);
-        assert!(matches!(
-            Report::from_json(&other),
-            Err(ReadError::Schema { .. })
-        ));
-        let later = text.replacen("\"version\":1", "\"version\":2", 1);
-        assert!(matches!(
-            Report::from_json(&later),
-            Err(ReadError::Version { found: 2, .. })
-        ));
-        assert!(matches!(Report::from_json("{}"), Err(ReadError::Shape(_))));
+        let refusal = |text: &str| Report::from_json(text).unwrap_err().to_string();
+        let other = refusal(&text.replacen(SCHEMA, "something.else", 1));
+        assert!(other.contains("a result of `something.else`"), "{other}");
+        let later = refusal(&text.replacen("\"version\":1", "\"version\":2", 1));
+        assert!(later.starts_with("version 2"), "{later}");
+        assert_eq!(refusal("{}"), "not a stored result");
     }
 
     #[test]

@@ -5,6 +5,7 @@ pub mod inline;
 use std::io;
 use std::path::PathBuf;
 
+use anyhow::{Context, Error, Result, bail};
 use clap::{Args, Subcommand};
 use fastpath_base::config::Config;
 use fastpath_base::copy::engine::Loop;
@@ -13,9 +14,9 @@ use fastpath_protocol::selection::constants::{Constants, FIELDS};
 use fastpath_protocol::selection::tuning;
 use fastpath_transport::single_copy::Calibration;
 
+use crate::bench::floor::choose_processors;
 use crate::measure::floor::measure_lines;
 use crate::measure::pipeline::{Pipeline, Plan};
-use crate::measure::placement::allowed_processors;
 
 /// Options of `fastpath tune`.
 #[derive(Args, Debug)]
@@ -39,37 +40,14 @@ pub enum OtherTune {
     Inline(inline::InlineOptions),
 }
 
-/// Why nothing was stored.
-#[derive(Debug, thiserror::Error)]
-pub enum TuneError {
-    /// A variable that cannot be used.
-    #[error("{0}")]
-    Config(String),
-    /// There are no two processors to measure between.
-    #[error("{0}")]
-    Processors(String),
-    /// The machine refuses.
-    #[error("cannot measure: {0}")]
-    Measure(io::Error),
-    /// The adapter refuses, or is not there.
-    #[error("{0}")]
-    Adapter(String),
-    /// An option that cannot be followed.
-    #[error("{0}")]
-    Usage(String),
-    /// What was measured cannot be believed.
-    #[error("what was measured cannot be believed: {0}")]
-    Odd(String),
-    /// There is no place for it, or no writing there.
-    #[error("nothing is stored: {0}")]
-    Store(String),
-}
-
 /// A line that takes longer than this one way, in nanoseconds, was not passed between two processors: the
 /// two sides shared one, by time slices.
 const SHARED_PROCESSOR_NS: f64 = 5000.0;
 /// Samples of each measurement, of which the smallest counts: whatever interferes makes one larger.
 const SAMPLES: usize = 31;
+const FAILED: &str = "cannot measure";
+const ODD: &str = "what was measured cannot be believed";
+const NOT_STORED: &str = "nothing is stored";
 /// Least time of a sample.
 const BATCH_NS: u64 = 20_000;
 /// A stream as that of a long message: chunk and ring, and two sizes whose difference is the stream alone.
@@ -80,12 +58,12 @@ const STREAM_SIZES: [usize; 2] = [64 << 10, 256 << 10];
 /// Measures, prints and stores.
 ///
 /// # Errors
-/// See [`TuneError`].
-pub fn run(options: &TuneOptions) -> Result<(), TuneError> {
+/// The settings are wrong, the host or its processors cannot be used, or nothing can be written.
+pub fn run(options: &TuneOptions) -> Result<()> {
     if let Some(OtherTune::Inline(options)) = &options.other {
         return inline::run(options);
     }
-    let config = Config::from_env().map_err(|e| TuneError::Config(e.to_string()))?;
+    let config = Config::from_env()?;
     let path = find_path(&config)?;
     let processors = choose_processors(&options.processors)?;
     let constants = measure(processors)?;
@@ -100,57 +78,39 @@ pub fn run(options: &TuneOptions) -> Result<(), TuneError> {
         return Ok(());
     }
     let stored = tuning::store(&path, &constants, &Machine::current());
-    stored.map_err(|e| TuneError::Store(format!("{}: {e}", path.display())))?;
+    stored.with_context(|| format!("{NOT_STORED}: {}", path.display()))?;
     println!("stored in {}", path.display());
     Ok(())
 }
 
-fn find_path(config: &Config) -> Result<PathBuf, TuneError> {
+fn find_path(config: &Config) -> Result<PathBuf> {
     let place = Place::of(config);
     let path = place.path(&Machine::current());
-    path.ok_or_else(|| no_place(&place))
+    path.with_context(|| format!("{NOT_STORED}: {}", no_place(&place)))
 }
 
 /// Why a place has no files.
-fn no_place(place: &Place) -> TuneError {
-    let why = match place {
+fn no_place(place: &Place) -> &'static str {
+    match place {
         Place::Off => "FASTPATH_TUNING is none: name a file, or auto",
         _ => {
             "there is no cache directory (HOME and XDG_CACHE_HOME are not set): name a file in \
              FASTPATH_TUNING"
         }
-    };
-    TuneError::Store(why.to_owned())
-}
-
-fn choose_processors(named: &[usize]) -> Result<[usize; 2], TuneError> {
-    let allowed = allowed_processors();
-    match (named, allowed.as_slice()) {
-        (&[a, b], _) if a != b => Ok([a, b]),
-        ([], &[a, b, ..]) => Ok([a, b]),
-        ([], _) => Err(TuneError::Processors(
-            "this process may use one processor alone: there is nothing to measure between"
-                .to_owned(),
-        )),
-        _ => Err(TuneError::Processors(
-            "--processors takes two different numbers, as 0,1".to_owned(),
-        )),
     }
 }
 
 /// The constants of this machine; those that only a whole job would show keep their defaults.
-fn measure(processors: [usize; 2]) -> Result<Constants, TuneError> {
-    let lines = measure_lines(processors, SAMPLES, BATCH_NS).map_err(TuneError::Measure)?;
+fn measure(processors: [usize; 2]) -> Result<Constants> {
+    let lines = measure_lines(processors, SAMPLES, BATCH_NS).context(FAILED)?;
     let mut constants = Constants {
         line_ns: least(lines),
         ..Constants::default()
     };
     if constants.line_ns > SHARED_PROCESSOR_NS {
-        let why = "the two sides shared a processor: something else runs there; try again";
-        return Err(TuneError::Odd(why.to_owned()));
+        bail!("{ODD}: the two sides shared a processor: something else runs there; try again");
     }
-    let [short, long] =
-        STREAM_SIZES.map(|bytes| measure_stream(processors, bytes).map_err(TuneError::Measure));
+    let [short, long] = STREAM_SIZES.map(|b| measure_stream(processors, b).context(FAILED));
     let bytes = (STREAM_SIZES[1] - STREAM_SIZES[0]) as f64;
     constants.transfer_byte_ns = (long? - short?) / bytes;
     let mut calibration = Calibration::default();
@@ -163,7 +123,7 @@ fn measure(processors: [usize; 2]) -> Result<Constants, TuneError> {
         // A job finds that out by itself.
         Some(why) => println!("single copy is not measured: {why}"),
     }
-    constants.check().map_err(TuneError::Odd)?;
+    constants.check().map_err(Error::msg).context(ODD)?;
     Ok(constants)
 }
 
@@ -205,6 +165,6 @@ mod tests {
     #[test]
     fn measure__on_a_processor_that_is_not_there_says_so() {
         let error = measure([0, 1 << 20]).unwrap_err();
-        assert!(error.to_string().contains("1048576"), "{error}");
+        assert!(format!("{error:#}").contains("1048576"), "{error:#}");
     }
 }

@@ -2,13 +2,12 @@
 
 use serde::Deserialize;
 
-use crate::data::{Text, leak, table};
+use crate::data::table;
 
 /// A clock of known rate.
 #[derive(Deserialize)]
 struct Clock {
-    #[serde(deserialize_with = "leak")]
-    name: Text,
+    name: String,
     step_ns: f64,
     /// The largest number of operations by which its step is seen divided.
     most: u32,
@@ -66,7 +65,7 @@ pub fn explain_step(low: f64, high: f64) -> Vec<Explanation> {
             && (low..=high).contains(&(clock.step_ns / operations));
         if fits {
             found.push(Explanation {
-                clock: clock.name,
+                clock: &clock.name,
                 clock_step_ns: clock.step_ns,
                 operations: operations as u32,
                 supposes: None,

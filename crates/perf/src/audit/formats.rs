@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::table::{Role, Unit};
-use crate::data::{Text, leak, leak_all, table};
+use crate::data::table;
 
 /// The tools whose version or title stands in the text, by name.
 pub const PERFTEST: &str = "perftest";
@@ -26,8 +26,7 @@ pub struct Heading {
     /// The unit; None: it has none, or it follows from [`Heading::text`] and the version.
     pub unit: Option<Unit>,
     /// The statistic, if the tool prints a measurement.
-    #[serde(default, deserialize_with = "leak_some")]
-    pub statistic: Option<Text>,
+    pub statistic: Option<String>,
     /// What the numbers are.
     #[serde(default = "measured")]
     pub role: Role,
@@ -47,16 +46,14 @@ pub struct Note {
     #[serde(default)]
     pub column: String,
     /// What is known.
-    #[serde(deserialize_with = "leak")]
-    pub text: Text,
+    pub text: String,
 }
 
 /// A form of table with a line of headings above its rows.
 #[derive(Deserialize)]
 pub struct Format {
     /// The tool.
-    #[serde(deserialize_with = "leak")]
-    pub tool: Text,
+    pub tool: String,
     /// Every column that it may have.
     pub heading: Vec<Heading>,
     /// Its line of headings holds one of these; else it is another tool's.
@@ -64,8 +61,7 @@ pub struct Format {
     /// What is known beside unit and statistic.
     pub note: Vec<Note>,
     /// What no table of it says.
-    #[serde(deserialize_with = "leak")]
-    pub unknown: Text,
+    pub unknown: String,
 }
 
 /// A value that a tool prints by name, one to a line.
@@ -76,8 +72,7 @@ pub struct Named {
     /// The unit; None: written behind each number, see [`written_unit`].
     pub unit: Option<Unit>,
     /// The statistic; None: it is a setting.
-    #[serde(default, deserialize_with = "leak_some")]
-    pub statistic: Option<Text>,
+    pub statistic: Option<String>,
     /// Whether it is a size, a count or a setting.
     #[serde(default)]
     pub exact: bool,
@@ -87,18 +82,15 @@ pub struct Named {
 #[derive(Deserialize)]
 pub struct NamedSet {
     /// The tool.
-    #[serde(deserialize_with = "leak")]
-    pub tool: Text,
+    pub tool: String,
     /// The title of their table; None: it stands above them.
     pub title: Option<String>,
     /// Digits that the tool prints at least.
     pub digits: Option<u32>,
     /// What is known of all of them.
-    #[serde(deserialize_with = "leak_texts")]
-    pub known: &'static [Text],
+    pub known: Vec<String>,
     /// What none of them says.
-    #[serde(deserialize_with = "leak")]
-    pub unknown: Text,
+    pub unknown: String,
     /// The values.
     pub value: Vec<Named>,
 }
@@ -109,8 +101,7 @@ pub struct Iperf3Column {
     /// Its heading.
     pub name: String,
     /// Its statistic.
-    #[serde(deserialize_with = "leak")]
-    pub statistic: Text,
+    pub statistic: String,
     /// The words of one value, the unit included.
     pub words: usize,
 }
@@ -142,16 +133,6 @@ impl Formats {
 
 fn measured() -> Role {
     Role::Measured
-}
-
-fn leak_some<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<Text>, D::Error> {
-    leak(from).map(Some)
-}
-
-fn leak_texts<'de, D: serde::Deserializer<'de>>(from: D) -> Result<&'static [Text], D::Error> {
-    let all: &'static [String] = leak_all(from)?;
-    let texts: Vec<Text> = all.iter().map(String::as_str).collect();
-    Ok(texts.leak())
 }
 
 /// The unit of IMB's `Mbytes/sec` by its version, `V4.0.0`, `4.1`, `2017` or `2021.11`; unsettled where the text gives

@@ -97,7 +97,7 @@ impl Reader {
         if format.tool == OSU && self.context.osu.is_none() && !is_osu_width(line) {
             return None;
         }
-        let version = self.context.version_of(format.tool);
+        let version = self.context.version_of(&format.tool);
         let columns = layout
             .iter()
             .filter(|(h, _)| !h.words)
@@ -113,15 +113,15 @@ impl Reader {
                         name.clone()
                     },
                     units: unit.into_iter().collect(),
-                    statistic: heading.statistic,
+                    statistic: heading.statistic.as_deref(),
                     role: heading.role,
                     ..Column::default()
                 }
             });
         let mut table = Table {
-            tool: Some(name_tool(format.tool, version)),
-            title: self.context.title_of(format.tool).to_owned(),
-            unknown: format.unknown,
+            tool: Some(name_tool(&format.tool, version)),
+            title: self.context.title_of(&format.tool).to_owned(),
+            unknown: &format.unknown,
             columns: columns.collect(),
             ..Table::default()
         };
@@ -157,7 +157,7 @@ impl Reader {
             } = &FORMATS.iperf3[known];
             Column {
                 name: name.clone(),
-                statistic: Some(*statistic),
+                statistic: Some(statistic.as_str()),
                 role: if *words == 2 {
                     Role::Measured
                 } else {
@@ -222,10 +222,10 @@ impl Reader {
         let Some(Values { set, values }) = values else {
             return false;
         };
-        let tool = name_tool(set.tool, self.context.version_of(set.tool));
+        let tool = name_tool(&set.tool, self.context.version_of(&set.tool));
         let title = set.title.as_deref();
         let title = title
-            .unwrap_or_else(|| self.context.title_of(set.tool))
+            .unwrap_or_else(|| self.context.title_of(&set.tool))
             .to_owned();
         let goes_on = |t: &Table| t.tool.as_ref() == Some(&tool) && t.title == title;
         let is_named = |(t, rows): &(Table, Rows)| matches!(rows, Rows::Named(_)) && goes_on(t);
@@ -235,8 +235,8 @@ impl Reader {
             let table = goes_on.unwrap_or_else(|| Table {
                 tool: Some(tool),
                 title,
-                known: set.known.to_vec(),
-                unknown: set.unknown,
+                known: set.known.iter().map(String::as_str).collect(),
+                unknown: &set.unknown,
                 ..Table::default()
             });
             let row = table.rows();
@@ -259,14 +259,19 @@ fn name_tool(tool: &str, version: Option<&str>) -> String {
     }
 }
 
-fn choose_notes(format: &Format, table: &Table) -> Vec<&'static str> {
+fn choose_notes(format: &'static Format, table: &Table) -> Vec<&'static str> {
     let is_test = |t: &String| match t.as_str() {
         "" => table.title.is_empty(),
         part => table.title.contains(part),
     };
     let has = |part: &str| table.columns.iter().any(|c| c.name.contains(part));
     let fits = |n: &&Note| (n.tests.is_empty() || n.tests.iter().any(is_test)) && has(&n.column);
-    format.note.iter().filter(fits).map(|n| n.text).collect()
+    format
+        .note
+        .iter()
+        .filter(fits)
+        .map(|n| n.text.as_str())
+        .collect()
 }
 
 /// Whether the headings stand in OSU's columns, 10 and then 18 wide.

@@ -4,6 +4,7 @@ use super::lattice::Rounding;
 use super::units::{Base, UnitFinding};
 use super::{Audit, ColumnFindings, Comparison, Step, TableFindings};
 use crate::document::{Document, Table};
+use crate::output::format::behind;
 
 /// Rows of which the worth is shown, at most.
 const ROWS_MAX: usize = 40;
@@ -39,10 +40,7 @@ pub fn describe(audit: &Audit) -> Document {
 
 fn say_head(index: usize, table: &TableFindings) -> String {
     let tool = table.tool.as_deref().unwrap_or("no known tool");
-    let title = match table.title.as_str() {
-        "" => String::new(),
-        title => format!(", {title}"),
-    };
+    let title = behind(", ", &table.title);
     let lines = match table.lines {
         (from, to) if from == to => format!("line {from}"),
         (from, to) if table.rows == 1 => format!("lines {from} to {to}"),

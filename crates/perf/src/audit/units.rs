@@ -64,12 +64,8 @@ pub struct UnitFinding {
 /// grow with the size, say), and then all rows agree or none.
 const AGREEMENT_LEAST: f64 = 0.1;
 
-/// A relation that may hold: columns of the size, the bandwidth, and the rate or time.
-struct Hypothesis {
-    table: usize,
-    columns: [usize; 3],
-    by_time: bool,
-}
+/// A table, three of its columns (size, bandwidth, rate or time), and whether the last is a time.
+type Hypothesis = (usize, [usize; 3], bool);
 
 /// For each table, every bandwidth column whose unit its neighbours betray with less than this
 /// chance. The chance is that of all relations tried in the text.
@@ -80,20 +76,19 @@ pub fn find_units(tables: &[&Table], chance_max: f64) -> Vec<Vec<UnitFinding>> {
     }
     let count = tried.len() as f64;
     let mut found: Vec<Vec<UnitFinding>> = vec![Vec::new(); tables.len()];
-    for tried in &tried {
-        let columns = tried.columns.map(|i| &tables[tried.table].columns[i]);
-        let Some(relation) = relate(columns, tried.by_time) else {
+    for &(table, [size, bandwidth, other], by_time) in &tried {
+        let columns = [size, bandwidth, other].map(|i| &tables[table].columns[i]);
+        let Some(relation) = relate(columns, by_time) else {
             continue;
         };
         // By accident the rows agree in one of all relations tried, and then on a unit.
         let chance = relation.hit * (relation.agreement * count).max(AGREEMENT_LEAST);
         if chance < chance_max {
-            let [size, bandwidth, other] = tried.columns;
-            found[tried.table].push(UnitFinding {
+            found[table].push(UnitFinding {
                 bandwidth,
                 size,
                 other,
-                by_time: tried.by_time,
+                by_time,
                 base: relation.base,
                 rows: relation.rows,
                 chance,
@@ -124,19 +119,11 @@ fn list_hypotheses(index: usize, table: &Table, tried: &mut Vec<Hypothesis>) {
                 let bare = columns[other].unit().is_none();
                 let columns = [size, bandwidth, other];
                 if bare {
-                    tried.push(Hypothesis {
-                        table: index,
-                        columns,
-                        by_time: false,
-                    });
+                    tried.push((index, columns, false));
                 }
                 // A time times a bandwidth reads the same both ways: once where neither has a unit.
                 if time(&other) || (bare && bandwidth > other) {
-                    tried.push(Hypothesis {
-                        table: index,
-                        columns,
-                        by_time: true,
-                    });
+                    tried.push((index, columns, true));
                 }
             }
         }

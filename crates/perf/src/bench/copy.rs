@@ -3,13 +3,15 @@
 
 use std::io;
 
+use anyhow::{Context, Result};
 use clap::Args;
 use fastpath_base::copy::engine::Loop;
 use indicatif::ProgressBar;
 use serde_json::{Value, json};
 
-use super::BenchError;
-use super::floor::{Form, choose_processors, choose_sizes, parse_batch, parse_samples, print_json};
+use super::floor::{
+    EMPTY, FAILED, Form, choose_processors, choose_sizes, parse_batch, parse_samples, print_json,
+};
 use super::options::parse_bytes;
 use super::table::describe_pair;
 use crate::document::Table;
@@ -73,7 +75,7 @@ struct Session<'a> {
 ///
 /// # Errors
 /// A processor that cannot be used.
-pub fn run(options: &CopyOptions) -> Result<(), BenchError> {
+pub fn run(options: &CopyOptions) -> Result<()> {
     let session = Session {
         options,
         pair: choose_processors(&options.processors)?,
@@ -110,7 +112,7 @@ impl Session<'_> {
     }
 
     /// Loops that run on one processor and find everything in its caches, if it fits.
-    fn run_alone(&self) -> Result<(), BenchError> {
+    fn run_alone(&self) -> Result<()> {
         let (sizes, loops) = (self.sizes(&SIZES), Loop::all_available());
         let mut copies = Copies::new(sizes.iter().copied().max().unwrap_or(0));
         self.bar
@@ -149,13 +151,13 @@ impl Session<'_> {
         which: Loop,
         target: Target,
         bytes: usize,
-    ) -> Result<Vec<Summary>, BenchError> {
+    ) -> Result<Vec<Summary>> {
         let amount = (self.options.samples, self.options.batch / 4);
         let mut times = Vec::new();
         for offsets in OFFSETS {
             let case = (target, offsets);
             let time = copies.measure(self.pair[0], which, case, bytes, amount);
-            times.push(time.map_err(BenchError::Floor)?.ok_or(BenchError::Empty)?);
+            times.push(time.context(FAILED)?.context(EMPTY)?);
             self.bar.inc(1);
         }
         Ok(times)
@@ -194,7 +196,7 @@ impl Session<'_> {
     }
 
     /// Every size through the pipeline, with the cache line beside it.
-    fn run_pipeline(&self) -> Result<(), BenchError> {
+    fn run_pipeline(&self) -> Result<()> {
         let effort = Effort {
             samples: self.options.samples,
             batch_ns: self.options.batch,
@@ -209,7 +211,7 @@ impl Session<'_> {
         self.head(&["", &title, &legend, &table.head()]);
         for bytes in sizes {
             self.bar.set_message(format!("pipeline, {bytes} B"));
-            let mut found = self.search(bytes, effort).map_err(BenchError::Floor)?;
+            let mut found = self.search(bytes, effort).context(FAILED)?;
             found.sort_by(compare);
             for (place, found) in found.iter().enumerate() {
                 self.print_pipeline(bytes, found, place == 0, &table);

@@ -2,12 +2,12 @@
 
 use std::io;
 
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use fastpath_base::clock;
 use fastpath_base::config::parse_duration_ns;
 use serde_json::{Value, json};
 
-use super::BenchError;
 use super::options::parse_bytes;
 use super::table::describe_pair;
 use crate::document::Table;
@@ -59,6 +59,9 @@ pub(super) fn parse_samples(text: &str) -> Result<usize, String> {
         _ => Err("expected a whole number from 1 to 1048576".to_owned()),
     }
 }
+
+pub(super) const FAILED: &str = "cannot measure the floor";
+pub(super) const EMPTY: &str = "nothing was measured";
 
 /// How many samples a case gets.
 #[derive(Clone, Copy, Debug)]
@@ -127,14 +130,15 @@ const TRANSFER_WAYS: [Way; 4] = [
 const SEARCH_NS: u64 = 1_000_000_000;
 
 /// The two processors to measure between.
-pub(super) fn choose_processors(asked: &[usize]) -> Result<[usize; 2], BenchError> {
-    let refuse = |why: &str| Err(BenchError::Floor(io::Error::other(why)));
+pub(crate) fn choose_processors(asked: &[usize]) -> Result<[usize; 2]> {
     let allowed = placement::allowed_processors();
     match (asked, allowed.as_slice()) {
-        (&[a, b], _) => Ok([a, b]),
+        (&[a, b], _) if a != b => Ok([a, b]),
         ([], [first, second, ..]) => Ok([*first, *second]),
-        ([], _) => refuse("this process may use one processor only; a line needs two"),
-        _ => refuse("--processors takes two numbers, as 0,1"),
+        ([], _) => {
+            bail!("this process may use one processor alone: there is nothing to measure between")
+        }
+        _ => bail!("--processors takes two different numbers, as 0,1"),
     }
 }
 
@@ -152,7 +156,7 @@ pub(super) fn choose_sizes(asked: &[u64], otherwise: &[u64]) -> Vec<usize> {
 ///
 /// # Errors
 /// A processor that cannot be used.
-pub fn run(options: &FloorOptions) -> Result<(), BenchError> {
+pub fn run(options: &FloorOptions) -> Result<()> {
     let pair = choose_processors(&options.processors)?;
     let form = if options.json { Form::Json } else { Form::Text };
     let batch_ns = options.batch;
@@ -160,13 +164,9 @@ pub fn run(options: &FloorOptions) -> Result<(), BenchError> {
         .duration
         .map_or(Amount::Samples(options.samples), Amount::DurationNs);
     let sizes = choose_sizes(&options.sizes, &steps_of_four::<9>(64));
-    let line = amount.take(|n| floor::measure_lines(pair, n, batch_ns));
-    let line = line.map_err(BenchError::Floor)?;
-    let line = summarize(&line).ok_or(BenchError::Empty)?;
+    let line = measure(amount, |n| floor::measure_lines(pair, n, batch_ns))?;
     say_line(pair, &line, batch_ns, form);
-    let stream = amount.take(|n| measure_stream(pair, n, batch_ns));
-    let stream = stream.map_err(BenchError::Floor)?;
-    let stream = summarize(&stream).ok_or(BenchError::Empty)?;
+    let stream = measure(amount, |n| measure_stream(pair, n, batch_ns))?;
     say_stream(&stream, form);
     let table = make_table("");
     if form == Form::Text {
@@ -176,9 +176,7 @@ pub fn run(options: &FloorOptions) -> Result<(), BenchError> {
     let mut copier = CopyFloor::new(sizes.iter().copied().max().unwrap_or(0));
     let amount = amount.at_most(100);
     for &bytes in &sizes {
-        let taken = amount.take(|n| Ok(copier.sample(bytes, n, batch_ns)));
-        let taken = taken.map_err(BenchError::Floor)?;
-        let copy = summarize(&taken).ok_or(BenchError::Empty)?;
+        let copy = measure(amount, |n| Ok(copier.sample(bytes, n, batch_ns)))?;
         say_copy(bytes, &copy, &table, form);
     }
     let large: Vec<usize> = sizes.into_iter().filter(|&b| b >= TRANSFER_MIN).collect();
@@ -190,26 +188,19 @@ pub fn run(options: &FloorOptions) -> Result<(), BenchError> {
         ));
         print_line(&table.head());
     }
-    let pipelines = find_best(pair, &large, SEARCH_NS).map_err(BenchError::Floor)?;
+    let pipelines = find_best(pair, &large, SEARCH_NS).context(FAILED)?;
     for (mut pipeline, found) in pipelines {
         let (bytes, plan) = (pipeline.bytes(), found.plan);
-        let taken = amount.take(|n| Ok(pipeline.sample(plan, n, batch_ns)?.times));
-        let time = taken.map(|t| summarize(&t));
-        say_transfer(
-            bytes,
-            &format!("bare pipeline: {plan}"),
-            &time,
-            &table,
-            form,
-        );
+        let time = amount.take(|n| Ok(pipeline.sample(plan, n, batch_ns)?.times));
+        let way = format!("bare pipeline: {plan}");
+        say_transfer(bytes, &way, &time, &table, form);
         for way in TRANSFER_WAYS {
-            let taken = amount.take(|n| measure_transfer(pair, way, bytes, n, batch_ns));
-            let time = taken.map(|t| summarize(&t));
+            let time = amount.take(|n| measure_transfer(pair, way, bytes, n, batch_ns));
             say_transfer(bytes, &way.to_string(), &time, &table, form);
         }
     }
     // Last: from then on this process records.
-    let points = measure_points(options.samples.min(100), batch_ns).map_err(BenchError::Floor)?;
+    let points = measure_points(options.samples.min(100), batch_ns).context(FAILED)?;
     let in_place = format!(
         "recorded, each of the {} of a message to this rank itself, in place",
         points.of_message
@@ -224,9 +215,20 @@ pub fn run(options: &FloorOptions) -> Result<(), BenchError> {
         ),
         (points.in_place, &in_place),
     ] {
-        say_point(&summarize(&times).ok_or(BenchError::Empty)?, what, form);
+        let time = summarize(&times).context(EMPTY)?;
+        let record = json!({
+            "record": "floor_point", "unit": "ns per point", "what": what, "time": time,
+        });
+        let time = say_time(&time);
+        let text = format!("point of a trace (FASTPATH_TRACE), {what}: {time} ns");
+        say(form, &record, &text);
     }
     Ok(())
+}
+
+/// What a case took.
+fn measure(amount: Amount, take: impl FnMut(usize) -> io::Result<Vec<f64>>) -> Result<Summary> {
+    summarize(&amount.take(take).context(FAILED)?).context(EMPTY)
 }
 
 /// One JSON object, or text for people.
@@ -278,18 +280,6 @@ fn say_stream(stream: &Summary, form: Form) {
     say(form, &record, &text);
 }
 
-/// A point of a trace.
-fn say_point(time: &Summary, what: &str, form: Form) {
-    let record = json!({
-        "record": "floor_point", "unit": "ns per point", "what": what, "time": time,
-    });
-    let text = format!(
-        "point of a trace (FASTPATH_TRACE), {what}: {} ns",
-        say_time(time)
-    );
-    say(form, &record, &text);
-}
-
 /// Rows of a size, perhaps what is done with it, and a time.
 fn make_table(what: &str) -> Table {
     Table::of(&format!(
@@ -315,13 +305,8 @@ fn say_copy(bytes: usize, copy: &Summary, table: &Table, form: Form) {
 }
 
 /// One way to carry a message of one size, or why it is not open.
-fn say_transfer(
-    bytes: usize,
-    way: &str,
-    time: &io::Result<Option<Summary>>,
-    table: &Table,
-    form: Form,
-) {
+fn say_transfer(bytes: usize, way: &str, taken: &io::Result<Vec<f64>>, table: &Table, form: Form) {
+    let time = taken.as_ref().map(|taken| summarize(taken));
     let record = json!({
         "record": "floor_transfer", "unit": "ns per half round trip", "bytes": bytes,
         "way": way, "time": time.as_ref().ok(),
@@ -329,7 +314,7 @@ fn say_transfer(
     });
     let mut cells = vec![bytes.to_string(), way.to_owned()];
     match time {
-        Ok(Some(time)) => cells.extend(list_times(bytes, time)),
+        Ok(Some(time)) => cells.extend(list_times(bytes, &time)),
         Ok(None) => cells.push("no samples".to_owned()),
         Err(e) => cells.push(format!("not open: {e}")),
     }

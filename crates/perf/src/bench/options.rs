@@ -2,14 +2,17 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use anyhow::{Result, bail, ensure};
+use clap::{Args, value_parser};
 use fastpath_base::config::{parse_duration_ns, parse_size};
+use serde::{Deserialize, Serialize};
 
+use super::store::ResultOptions;
 use super::verbs::{Connection, VerbsOptions};
 use crate::catalogue::{self, Test};
 use crate::output::Style;
 use crate::output::file::is_standard;
-use crate::program::Settings;
+use crate::program::{Settings, list_options};
 use crate::record::Level;
 
 /// Options of the tests.
@@ -23,7 +26,7 @@ pub struct BenchOptions {
     pub list: bool,
     /// Number of ranks; several, separated by commas, are a job each
     #[arg(short = 'n', long, value_delimiter = ',', default_value = "2",
-        value_parser = parse_ranks)]
+        value_parser = value_parser!(u32).range(1..=RANKS_MAX))]
     pub ranks: Vec<u32>,
     /// Levels at which the tests run; several are compared column by column (below mpi: our own library, two ranks);
     /// all: mpi, protocol, transport
@@ -31,16 +34,13 @@ pub struct BenchOptions {
     pub levels: Vec<LevelName>,
     /// How long, how often, what
     #[command(flatten)]
-    pub measure: MeasureOptions,
+    pub measure: Settings,
     /// The MPI to measure
     #[command(flatten)]
     pub mpi: MpiOptions,
-    /// Write everything to this file as JSON; `-`: to the standard output, in place of the table
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
-    /// Write a page with curves to this file, to look at in a browser; `-` as above
-    #[arg(long, value_name = "FILE")]
-    pub html: Option<PathBuf>,
+    /// Where the result goes
+    #[command(flatten)]
+    pub results: ResultOptions,
     /// Write the statistics to this file as comma-separated values; `-` as above
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
@@ -116,27 +116,26 @@ impl PathOptions {
     ///
     /// # Errors
     /// What does not fit, and what to say instead.
-    pub fn check(&self, levels: &[LevelName]) -> Result<(), String> {
+    pub fn check(&self, levels: &[LevelName]) -> Result<()> {
         let has = |level| levels.contains(&level);
         if self.devices.len() > 2 || self.devices.iter().any(String::is_empty) {
-            return Err("--device takes one adapter, or one for each of the two ranks".to_owned());
+            bail!("--device takes one adapter, or one for each of the two ranks");
         }
         if self.devices.len() == 2 && levels.iter().any(|l| l.means(Level::Mpi)) {
-            let why = "at the level of mpi all ranks use the same adapter: give --device one";
-            return Err(why.to_owned());
+            bail!("at the level of mpi all ranks use the same adapter: give --device one");
         }
         if !has(LevelName::Verbs) {
             return Ok(());
         }
         if self.transport == Some(TransportName::Shm) {
-            let why = "shared memory has no verbs: --level verbs goes with --transport rc or ud";
-            return Err(why.to_owned());
+            bail!("shared memory has no verbs: --level verbs goes with --transport rc or ud");
         }
         let set = std::env::var_os("FASTPATH_TRANSPORTS").is_some();
         if levels.iter().any(|&l| l != LevelName::Verbs) && self.transport.is_none() && !set {
-            let why = "--level verbs beside others compares like with like only where all go the \
-                same way: add --transport rc or ud";
-            return Err(why.to_owned());
+            bail!(
+                "--level verbs beside others compares like with like only where all go the \
+                same way: add --transport rc or ud"
+            );
         }
         Ok(())
     }
@@ -171,22 +170,24 @@ impl LevelName {
 }
 
 /// What a case is, for a benchmark and for a comparison alike.
-#[derive(Args, Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct CaseOptions {
     /// Sizes in bytes, separated by commas; K, M and G are powers of 1024 [default: each test's own]
     #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
     pub sizes: Vec<u64>,
     /// Operations of each case, in place of a duration; so many more as make the last sample whole
-    #[arg(long, value_parser = parse_count, conflicts_with = "duration")]
+    #[arg(long, conflicts_with = "duration")]
+    #[arg(value_parser = value_parser!(u64).range(1..=COUNT_MAX))]
     pub iterations: Option<u64>,
     /// Time for the samples of each case [default: 200ms; of each run of a comparison 50ms]
     #[arg(long, value_parser = parse_time)]
     pub duration: Option<f64>,
     /// Operations before those that count [default: 1000, or a tenth of the duration]
-    #[arg(long, value_parser = parse_count_or_none)]
+    #[arg(long, value_parser = value_parser!(u64).range(0..=COUNT_MAX))]
     pub warmup: Option<u64>,
     /// Messages in flight at once [default: each test's own]
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    #[arg(long, value_parser = value_parser!(u32).range(1..=4096))]
     pub window: Option<u32>,
     /// Verify contents, outside the timed loop
     #[arg(long)]
@@ -199,35 +200,13 @@ pub struct CaseOptions {
     #[arg(long, value_parser = ["malloc", "alloc_mem"])]
     pub buffer: Option<String>,
     /// How many bytes into that memory buffers begin: 1 makes every address odd
-    #[arg(long, value_parser = clap::value_parser!(u32).range(0..=4095))]
+    #[arg(long, value_parser = value_parser!(u32).range(0..=4095))]
     pub offset: Option<u32>,
     /// How a message lies in memory: bytes in a row, or strided: rows of 64 doubles of an array twice as wide, one
     /// vector type (latency, bandwidth, bibandwidth, sendrecv, first; halo always) [default: bytes]
+    #[serde(rename = "type")]
     #[arg(long = "type", value_name = "TYPE", value_parser = ["bytes", "strided"])]
     pub layout: Option<String>,
-}
-
-/// How long, how often, what.
-#[derive(Args, Clone, Debug, Default)]
-pub struct MeasureOptions {
-    /// What a case is
-    #[command(flatten)]
-    pub case: CaseOptions,
-    /// Operations of one sample: auto (as many as hide the clock), each, batch=N
-    #[arg(long, value_parser = parse_timing)]
-    pub timing: Option<String>,
-    /// Turns in which a case and its floor alternate
-    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
-    pub rounds: Option<u32>,
-    /// Measure each size so often in a row, a line each, without a pause: a number, or `endless`
-    #[arg(long, value_parser = parse_intervals)]
-    pub intervals: Option<String>,
-    /// What ranks do that take no part
-    #[arg(long, value_parser = ["spin", "yield", "sleep", "barrier"])]
-    pub idle: Option<String>,
-    /// Leave out the floor beside the cases
-    #[arg(long)]
-    pub no_floor: bool,
 }
 
 /// The MPI to measure.
@@ -271,6 +250,10 @@ fn name_host_option(version: &str) -> &'static str {
     }
 }
 
+/// Operations of a case, ranks of a job, at most.
+const COUNT_MAX: u64 = 1_000_000_000_000;
+pub(crate) const RANKS_MAX: i64 = 1 << 20;
+
 /// The largest message: counts are passed as a C int.
 const SIZE_MAX: u64 = 1 << 30;
 
@@ -288,28 +271,7 @@ pub(crate) fn parse_time(text: &str) -> Result<f64, String> {
     }
 }
 
-pub(crate) fn parse_count(text: &str) -> Result<u64, String> {
-    match text.parse() {
-        Ok(n @ 1..=1_000_000_000_000) => Ok(n),
-        _ => Err("expected a whole number from 1 to 10^12".to_owned()),
-    }
-}
-
-pub(crate) fn parse_count_or_none(text: &str) -> Result<u64, String> {
-    if text == "0" {
-        return Ok(0);
-    }
-    parse_count(text)
-}
-
-pub(crate) fn parse_ranks(text: &str) -> Result<u32, String> {
-    match text.parse() {
-        Ok(n @ 1..=1_048_576) => Ok(n),
-        _ => Err("expected a whole number from 1 to 1048576".to_owned()),
-    }
-}
-
-fn parse_intervals(text: &str) -> Result<String, String> {
+pub(crate) fn parse_intervals(text: &str) -> Result<String, String> {
     match text.parse() {
         Ok(1..=1_000_000_000u64) => Ok(text.to_owned()),
         _ if text == "endless" => Ok(text.to_owned()),
@@ -317,7 +279,7 @@ fn parse_intervals(text: &str) -> Result<String, String> {
     }
 }
 
-fn parse_timing(text: &str) -> Result<String, String> {
+pub(crate) fn parse_timing(text: &str) -> Result<String, String> {
     let batch = text
         .strip_prefix("batch=")
         .map(|n| n.parse().unwrap_or(0u32));
@@ -337,14 +299,19 @@ impl BenchOptions {
     ///
     /// # Errors
     /// Options of the program in C with a level that it does not run at.
-    pub fn check_buffers(&self) -> Result<(), String> {
+    pub fn check_buffers(&self) -> Result<()> {
         let case = &self.measure.case;
         let given = case.buffer.is_some() || case.offset.is_some() || case.layout.is_some();
         let below = [Level::Verbs, Level::Transport, Level::Protocol];
+<<<<<<< HEAD
         let below = below.into_iter().any(|level| self.has_level(level));
         if given && below {
             let why = "--buffer, --offset and --type are options of the level of mpi alone";
             return Err(why.to_owned());
+=======
+        if given && below.into_iter().any(|level| self.has_level(level)) {
+            bail!("--buffer, --offset and --type are options of the level of mpi alone");
+>>>>>>> house
         }
         if below && !self.mpi.hosts.is_empty() {
             let why = "--host: the levels below mpi are measured between two ranks of one host";
@@ -357,11 +324,11 @@ impl BenchOptions {
     ///
     /// # Errors
     /// Two results were to go to one place.
-    pub fn check_places(&self) -> Result<bool, String> {
+    pub fn check_places(&self) -> Result<bool> {
         let all = [
-            ("--json", &self.json),
+            ("--json", &self.results.json),
             ("--csv", &self.csv),
-            ("--html", &self.html),
+            ("--html", &self.results.html),
         ];
         let given = all.map(|(name, path)| path.as_deref().map(|path| (name, path)));
         let given: Vec<_> = given.into_iter().flatten().collect();
@@ -373,7 +340,7 @@ impl BenchOptions {
                     true => "the standard output".to_owned(),
                     false => path.display().to_string(),
                 };
-                return Err(format!("{other} and {name}: {place} can hold one of them"));
+                bail!("{other} and {name}: {place} can hold one of them");
             }
         }
         Ok(given.iter().any(|(_, path)| is_standard(path)))
@@ -383,31 +350,34 @@ impl BenchOptions {
     ///
     /// # Errors
     /// Options of verbs without verbs, or that contradict each other.
-    pub fn choose_verbs(&self) -> Result<VerbsOptions, String> {
-        let given = self.verbs.list_given();
+    pub fn choose_verbs(&self) -> Result<VerbsOptions> {
+        let given = list_options(&self.verbs);
         if !self.has_level(Level::Verbs) {
-            return match given.is_empty() {
-                true => Ok(VerbsOptions::default()),
-                false => Err(format!(
-                    "{} {} of the bare loops: add --level verbs",
-                    given.join(", "),
-                    if given.len() == 1 {
-                        "is an option"
-                    } else {
-                        "are options"
-                    }
-                )),
+            let names: Vec<String> = given
+                .into_iter()
+                .map(|(name, _)| format!("--{name}"))
+                .collect();
+            let are = if names.len() == 1 {
+                "is an option"
+            } else {
+                "are options"
             };
+            let names = names.join(", ");
+            ensure!(
+                names.is_empty(),
+                "{names} {are} of the bare loops: add --level verbs"
+            );
+            return Ok(VerbsOptions::default());
         }
         self.verbs.check()?;
         if self.verbs.bidirectional {
             let one_way = |test: &&Test| !["rate", "bandwidth"].contains(&test.name);
             if let Some(test) = self.choose_tests()?.into_iter().find(one_way) {
-                return Err(format!(
+                bail!(
                     "--bidirectional is of messages in windows (rate, bandwidth): {} goes one way \
                      at a time",
                     test.name
-                ));
+                );
             }
         }
         let implied = self.path.transport.and_then(TransportName::connection);
@@ -415,9 +385,7 @@ impl BenchOptions {
             && implied != asked
         {
             let (implied, asked) = (implied.name(), asked.name());
-            return Err(format!(
-                "--transport {implied} and --connection {asked} contradict each other"
-            ));
+            bail!("--transport {implied} and --connection {asked} contradict each other");
         }
         Ok(VerbsOptions {
             connection: self.verbs.connection.or(implied),
@@ -429,19 +397,15 @@ impl BenchOptions {
     ///
     /// # Errors
     /// A word that means none; the message names those that are like it.
-    pub fn choose_tests(&self) -> Result<Vec<&'static Test>, String> {
+    pub fn choose_tests(&self) -> Result<Vec<&'static Test>> {
         let mut chosen: Vec<&'static Test> = Vec::new();
         for word in self.tests.iter().flat_map(|w| w.split(',')) {
             let found = catalogue::select(word);
             if let "floor" | "copy" | "instructions" | "ablation" = word {
-                return Err(format!(
-                    "`{word}` is measured by itself: fastpath bench {word}"
-                ));
+                bail!("`{word}` is measured by itself: fastpath bench {word}");
             }
             if found.is_empty() {
-                return Err(format!(
-                    "no test is called `{word}`; `fastpath bench --list` names them"
-                ));
+                bail!("no test is called `{word}`; `fastpath bench --list` names them");
             }
             for test in found {
                 if !chosen.iter().any(|t| t.name == test.name) {
@@ -450,41 +414,6 @@ impl BenchOptions {
             }
         }
         Ok(chosen)
-    }
-}
-
-impl CaseOptions {
-    /// What the program is told for the tests of these names.
-    pub fn settings(&self, tests: &[&str]) -> Settings {
-        Settings {
-            tests: tests.iter().map(|&t| t.to_owned()).collect(),
-            sizes: self.sizes.clone(),
-            iterations: self.iterations,
-            duration_ms: self.duration,
-            warmup: self.warmup,
-            window: self.window,
-            check: self.check,
-            touch: self.touch,
-            buffer: self.buffer.clone(),
-            offset: self.offset,
-            layout: self.layout.clone(),
-            ..Settings::default()
-        }
-    }
-}
-
-impl MeasureOptions {
-    /// What the program is told for these tests.
-    pub fn settings(&self, tests: &[&'static Test]) -> Settings {
-        let names: Vec<&str> = tests.iter().map(|t| t.name).collect();
-        Settings {
-            timing: self.timing.clone(),
-            rounds: self.rounds,
-            intervals: self.intervals.clone(),
-            idle: self.idle.clone(),
-            no_floor: self.no_floor,
-            ..self.case.settings(&names)
-        }
     }
 }
 
@@ -563,7 +492,9 @@ mod tests {
     #[test]
     fn verbs__options_need_the_level_and_take_the_connection_of_the_transport() {
         let choose = |words: &[&str]| parse(words).unwrap().choose_verbs();
-        let why = choose(&["rate", "--mtu", "1K", "--poll=lazy"]).unwrap_err();
+        let why = choose(&["rate", "--mtu", "1K", "--poll=lazy"])
+            .unwrap_err()
+            .to_string();
         assert!(
             why.contains("--mtu, --poll are options") && why.contains("--level verbs"),
             "{why}"
@@ -576,7 +507,7 @@ mod tests {
         assert!(choose(&[&level[..], &["--bidirectional"]].concat()).is_ok());
         for test in ["latency", "put"] {
             let words = ["rate", test, "--level", "verbs", "--bidirectional"];
-            let why = choose(&words).unwrap_err();
+            let why = choose(&words).unwrap_err().to_string();
             assert!(why.contains(&format!("{test} goes one way")), "{why}");
         }
     }
@@ -587,11 +518,8 @@ mod tests {
             let options = parse(words).unwrap();
             options.path.check(&options.levels)
         };
-        assert_eq!(check(&["--level", "verbs", "--device", "a,b"]), Ok(()));
-        assert_eq!(
-            check(&["--level", "verbs,transport", "--transport", "rc"]),
-            Ok(())
-        );
+        assert!(check(&["--level", "verbs", "--device", "a,b"]).is_ok());
+        assert!(check(&["--level", "verbs,transport", "--transport", "rc"]).is_ok());
         for wrong in [
             "--device=a,b,c",
             "--device=a,b",
@@ -620,11 +548,8 @@ mod tests {
     #[test]
     fn buffers__are_chosen_at_the_level_of_mpi_alone() {
         let check = |words: &[&str]| parse(words).unwrap().check_buffers();
-        assert_eq!(
-            check(&["latency", "--offset=1", "--buffer=alloc_mem"]),
-            Ok(())
-        );
-        assert_eq!(check(&["latency", "--level=all"]), Ok(()));
+        assert!(check(&["latency", "--offset=1", "--buffer=alloc_mem"]).is_ok());
+        assert!(check(&["latency", "--level=all"]).is_ok());
         assert!(check(&["latency", "--type=strided", "--level=mpi,protocol"]).is_err());
         for wrong in ["--buffer=stack", "--offset=4096", "--type=tree"] {
             assert!(parse(&["latency", wrong]).is_err(), "{wrong}");
@@ -638,24 +563,33 @@ mod tests {
             chosen.iter().map(|t| t.name).collect()
         };
         assert_eq!(names(&["pingpong", "rate,latency"]), ["latency", "rate"]);
-        let wrong = parse(&["latncy"]).unwrap().choose_tests().unwrap_err();
+        let wrong = parse(&["latncy"])
+            .unwrap()
+            .choose_tests()
+            .unwrap_err()
+            .to_string();
         assert!(wrong.contains("latncy"), "{wrong}");
         let floor = parse(&["latency", "floor"]).unwrap().choose_tests();
-        assert!(floor.unwrap_err().contains("fastpath bench floor"));
+        assert!(
+            floor
+                .unwrap_err()
+                .to_string()
+                .contains("fastpath bench floor")
+        );
     }
 
     #[test]
     fn results__go_to_places_of_their_own() {
         let check = |words: &[&str]| parse(words).unwrap().check_places();
-        assert_eq!(check(&["--json=a", "--csv=b", "--html=-"]), Ok(true));
-        assert_eq!(check(&["--json=a"]), Ok(false));
+        assert!(check(&["--json=a", "--csv=b", "--html=-"]).unwrap());
+        assert!(!check(&["--json=a"]).unwrap());
         for wrong in [
             "--json=- --csv=-",
             "--csv=- --html=-",
             "--json=a --html=./a",
         ] {
             let words: Vec<&str> = wrong.split(' ').collect();
-            let why = check(&words).unwrap_err();
+            let why = check(&words).unwrap_err().to_string();
             assert!(why.contains("one of them"), "{why}");
         }
     }

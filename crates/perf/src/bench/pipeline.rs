@@ -34,7 +34,7 @@ pub fn list_sizes_of(settings: &Settings, ranks: u32) -> Vec<u64> {
     let names = settings.tests.iter();
     let tests: Vec<_> = names.filter_map(|t| crate::catalogue::find(t)).collect();
     match ranks == 2 && !settings.no_floor {
-        true => list_large(&tests, &settings.sizes),
+        true => list_large(&tests, &settings.case.sizes),
         false => Vec::new(),
     }
 }

@@ -1,51 +1,88 @@
-//! Where a result is written: to a file that is whole after each job, or once at the end.
+//! Where a result is written: to files that are whole after each job, or once at the end.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::BenchError;
-use crate::output::file::Target;
-use crate::output::{self, json};
+use anyhow::Result;
+use clap::Args;
+
+use crate::html;
+use crate::output::file::{Target, is_standard};
+use crate::output::{self, csv, json};
 use crate::record::Report;
 
-/// The place for one result, if one was named.
-pub struct Store(Option<Target>);
+/// Where a result goes, besides the table.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ResultOptions {
+    /// Write everything to this file as JSON; `-`: to the standard output, in place of the table
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write a page with curves to this file, to look at in a browser; `-` as above
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+}
+
+impl ResultOptions {
+    /// Whether the standard output belongs to a result, in place of the table.
+    pub fn take_standard(&self) -> bool {
+        [&self.json, &self.html]
+            .into_iter()
+            .flatten()
+            .any(|path| is_standard(path))
+    }
+}
+
+/// The places for one result, as far as they were named.
+pub struct Store {
+    json: Option<Target>,
+    csv: Option<Target>,
+    page: Option<Target>,
+}
 
 impl Store {
     /// Makes sure, before anything is measured, that the result can be written.
     ///
     /// # Errors
     /// It cannot.
-    pub fn open(path: Option<&Path>) -> Result<Store, BenchError> {
-        Ok(Store(path.map(Target::open).transpose()?))
+    pub fn open(options: &ResultOptions, csv: Option<&Path>) -> Result<Store> {
+        let open = |path: Option<&Path>| path.map(Target::open).transpose();
+        Ok(Store {
+            json: open(options.json.as_deref())?,
+            csv: open(csv)?,
+            page: open(options.html.as_deref())?,
+        })
     }
 
     /// Keeps what was measured so far, in a file.
     ///
     /// # Errors
     /// The file cannot be written; an earlier state of it is left whole.
-    pub fn save(&self, report: &Report) -> Result<(), BenchError> {
+    pub fn save(&self, report: &Report) -> Result<()> {
         let saved = self
-            .0
+            .json
             .iter()
             .map(|target| target.save(&json::format_report(report)));
-        Ok(saved.collect::<Result<(), _>>()?)
+        saved.collect()
     }
 
-    /// Writes the whole result.
+    /// Writes the whole result. Each place gets it whatever becomes of the others; the first that failed is told.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn finish(self, report: &Report) -> Result<(), BenchError> {
-        let Some(target) = self.0 else {
-            return Ok(());
-        };
-        let is_standard = target.is_standard();
-        let written = target.finish(&json::format_report(report));
+    pub fn finish(self, report: &Report) -> Result<()> {
+        let is_standard = self.json.as_ref().is_some_and(Target::is_standard);
+        let written = self
+            .json
+            .map_or(Ok(()), |f| f.finish(&json::format_report(report)));
         if is_standard && written.is_err() {
             // The last place where it can be seen.
             eprint!("{}", output::format_tables(report));
         }
-        Ok(written?)
+        let csv = self
+            .csv
+            .map_or(Ok(()), |f| f.finish(&csv::format_report(report)));
+        let page = || html::write_page(std::slice::from_ref(report), None);
+        let page = self.page.map_or(Ok(()), |f| f.finish(&page()));
+        written.and(csv).and(page)
     }
 }
 
@@ -57,10 +94,18 @@ mod tests {
     use super::*;
     use crate::record::Run;
 
+    fn open(path: &str) -> Result<Store> {
+        let options = ResultOptions {
+            json: Some(path.into()),
+            html: None,
+        };
+        Store::open(&options, None)
+    }
+
     #[test]
     fn file__that_cannot_be_written_is_known_before_anything_is_measured() {
         for path in ["/nonexistent/result.json", "/"] {
-            let Err(e) = Store::open(Some(Path::new(path))) else {
+            let Err(e) = open(path) else {
                 panic!("{path} can be written");
             };
             assert!(e.to_string().contains(path), "{e}");
@@ -69,7 +114,7 @@ mod tests {
 
     #[test]
     fn full_disk__is_an_error() {
-        let store = Store::open(Some(Path::new("/dev/full"))).unwrap();
+        let store = open("/dev/full").unwrap();
         let e = store.finish(&Report::new(Run::default())).unwrap_err();
         assert!(e.to_string().contains("/dev/full"), "{e}");
     }
@@ -79,7 +124,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("fastpath-store-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("result.json");
-        let store = Store::open(Some(&path)).unwrap();
+        let store = open(&path.to_string_lossy()).unwrap();
         assert!(!path.exists());
         store.save(&Report::new(Run::default())).unwrap();
         let text = fs::read_to_string(&path).unwrap();

@@ -10,20 +10,8 @@ use crate::files::read_text;
 use crate::record::{Machine, Run};
 
 /// Variables that change what an MPI library does begin so.
-const PREFIXES: [&str; 12] = [
-    "FASTPATH_",
-    "OMPI_",
-    "PMIX_",
-    "PRTE_",
-    "UCX_",
-    "I_MPI_",
-    "MPICH_",
-    "MPIR_",
-    "FI_",
-    "HYDRA_",
-    "PSM2_",
-    "HWLOC_",
-];
+const PREFIXES: &str =
+    "FASTPATH_ OMPI_ PMIX_ PRTE_ UCX_ I_MPI_ MPICH_ MPIR_ FI_ HYDRA_ PSM2_ HWLOC_";
 
 /// The tool as results name it: version, and commit where it is known.
 pub fn name_tool() -> String {
@@ -37,7 +25,7 @@ pub fn name_tool() -> String {
 /// A run that begins now; library and clock are filled in when they are known.
 pub fn describe_run() -> Run {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let influences = |name: &str| PREFIXES.iter().any(|p| name.starts_with(p));
+    let influences = |name: &str| PREFIXES.split(' ').any(|p| name.starts_with(p));
     let environment: BTreeMap<_, _> = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
         .filter(|(name, _)| influences(name))

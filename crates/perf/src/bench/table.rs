@@ -30,7 +30,7 @@ pub fn describe_start(start: &Start) -> String {
     };
     let adapter: String = start.adapter.iter().map(|l| format!("\n{l}")).collect();
     format!(
-        "{}; {}{on}\n{}; timing each operation would add {:.1} ns to it{adapter}",
+        "{}; {}{on}\nclock {}; timing each operation would add {:.1} ns to it{adapter}",
         start.library,
         count_ranks(ranks),
         describe_clock(&start.clock),
@@ -54,7 +54,7 @@ pub fn describe_pair(one: i32, two: i32) -> String {
 /// The clock in one line.
 pub fn describe_clock(clock: &Clock) -> String {
     format!(
-        "clock {}: {:.6} GHz within {:.2} ppm, resolution {:.1} ns, {:.1} ns to read",
+        "{}: {:.6} GHz within {:.2} ppm, resolution {:.1} ns, {:.1} ns to read",
         clock.source,
         clock.frequency_hz / 1e9,
         clock.frequency_error_ppm,

@@ -1,11 +1,13 @@
 //! The options of `--level verbs`: how the bare loops use the adapter.
 
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use fastpath_base::config::parse_size;
 use serde::{Deserialize, Serialize};
 
 /// How the bare loops use the adapter; of `--level verbs` alone.
 #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Options of --level verbs")]
 pub struct VerbsOptions {
     /// Sends that may be under way [default: 128; of put and get 256]
@@ -72,39 +74,21 @@ pub enum Polls {
 }
 
 impl VerbsOptions {
-    /// The options that were given.
-    pub fn list_given(&self) -> Vec<&'static str> {
-        let given = [
-            ("--tx-depth", self.tx_depth.is_some()),
-            ("--rx-depth", self.rx_depth.is_some()),
-            ("--post-list", self.post_list.is_some()),
-            ("--cq-moderation", self.cq_moderation.is_some()),
-            ("--poll-batch", self.poll_batch.is_some()),
-            ("--inline", self.inline.is_some()),
-            ("--mtu", self.mtu.is_some()),
-            ("--connection", self.connection.is_some()),
-            ("--bidirectional", self.bidirectional),
-            ("--poll", self.poll.is_some()),
-        ];
-        let given = given.into_iter().filter(|(_, is_given)| *is_given);
-        given.map(|(name, _)| name).collect()
-    }
-
     /// Whether the options fit each other.
     ///
     /// # Errors
     /// Which do not, and why.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<()> {
         let depth = self.tx_depth.unwrap_or(128);
         for (name, value) in [
             ("--post-list", self.post_list),
             ("--cq-moderation", self.cq_moderation),
         ] {
             if let Some(value) = value.filter(|&value| value > depth) {
-                return Err(format!(
+                bail!(
                     "{name} {value} is more than the send queue holds (--tx-depth {depth}): its \
                      room would never come back"
-                ));
+                );
             }
         }
         Ok(())
@@ -130,6 +114,7 @@ fn parse_mtu(text: &str) -> Result<u32, String> {
 mod tests {
     use super::*;
     use crate::cli::parse_options;
+    use crate::program::list_options;
 
     fn parse(words: &[&str]) -> Result<VerbsOptions, clap::Error> {
         parse_options(words)
@@ -137,7 +122,7 @@ mod tests {
 
     #[test]
     fn options__are_told_apart_from_defaults() {
-        assert!(parse(&[]).unwrap().list_given().is_empty());
+        assert!(list_options(&parse(&[]).unwrap()).is_empty());
         let words = "--tx-depth 8 --rx-depth 9 --post-list 2 --cq-moderation 4 --poll-batch 3 \
             --inline 1K --mtu 2K \
             --connection UD --bidirectional --poll lazy";
@@ -148,10 +133,10 @@ mod tests {
                 .collect::<Vec<_>>(),
         )
         .unwrap();
-        assert_eq!(options.list_given().len(), 10);
+        assert_eq!(list_options(&options).len(), 10);
         assert_eq!((options.inline, options.mtu), (Some(1024), Some(2048)));
         assert_eq!(options.connection, Some(Connection::Ud));
-        assert_eq!(options.check(), Ok(()));
+        assert!(options.check().is_ok());
     }
 
     #[test]
@@ -168,7 +153,7 @@ mod tests {
         }
         for wrong in ["--cq-moderation", "--post-list"] {
             let options = parse(&["--tx-depth", "16", wrong, "17"]).unwrap();
-            let why = options.check().unwrap_err();
+            let why = options.check().unwrap_err().to_string();
             assert!(why.contains(wrong) && why.contains("16"), "{why}");
         }
     }

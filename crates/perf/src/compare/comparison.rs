@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 
 use super::interval::{Ratio, Verdict};
 use super::{Statistic, interval, is_more_better, name_directions};
+use crate::lists::unique;
 use crate::measure::pipeline::is_same_line;
+use crate::measure::statistics::find_median;
 use crate::output::json::{join_lines, to_json};
-use crate::record::{Key, ReadError, Report, read_versioned};
+use crate::record::{Key, Report, read_versioned};
 
 /// The name that every stored comparison carries.
 pub const SCHEMA: &str = "fastpath.compare";
@@ -170,14 +172,6 @@ impl Row {
     }
 }
 
-/// The middle value, or the mean of the two in the middle.
-pub(super) fn find_median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let n = values.len();
-    (n > 0).then(|| (values[(n - 1) / 2] + values[n / 2]) / 2.0)
-}
-
 impl Comparison {
     /// The JSON form, a row a line.
     pub fn format_json(&self) -> String {
@@ -197,20 +191,14 @@ impl Comparison {
     /// Reads a stored comparison.
     ///
     /// # Errors
-    /// See [`ReadError`].
-    pub fn from_json(text: &str) -> Result<Comparison, ReadError> {
+    /// See [`read_versioned`].
+    pub fn from_json(text: &str) -> anyhow::Result<Comparison> {
         read_versioned(text, SCHEMA, VERSION)
     }
 
     /// The peers' names, in the order of the rows.
     pub fn list_peers(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
-        for row in &self.rows {
-            if !names.contains(&row.peer.as_str()) {
-                names.push(&row.peer);
-            }
-        }
-        names
+        unique(self.rows.iter().map(|row| row.peer.as_str()))
     }
 
     /// What an MPI says that it is.
@@ -280,10 +268,8 @@ pub mod tests {
         }
         assert!(Comparison::from_json("{}").is_err());
         let other = text.replacen(SCHEMA, "fastpath.bench", 1);
-        assert!(matches!(
-            Comparison::from_json(&other),
-            Err(ReadError::Schema { .. })
-        ));
+        let why = Comparison::from_json(&other).unwrap_err().to_string();
+        assert!(why.contains("a result of"), "{why}");
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Ratios with their 95 % intervals. Ratios are averaged as logarithms (geometric mean), so that
 //! twice as fast and half as fast weigh the same.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use crate::record::Histogram;
@@ -26,6 +28,18 @@ pub enum Verdict {
     Above,
     /// The interval holds 1, or there is none.
     CannotTell,
+}
+
+impl fmt::Display for Ratio {
+    /// With its interval, if there is one; two decimals, or as many as the precision says.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = f.precision().unwrap_or(2);
+        write!(f, "{:.digits$}", self.ratio)?;
+        match self.interval {
+            Some([low, high]) => write!(f, " [{low:.digits$}, {high:.digits$}]"),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Ratio {

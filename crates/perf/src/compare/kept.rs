@@ -11,6 +11,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Error, Result, anyhow};
 use serde::{Deserialize, Serialize};
 
 use super::peers::Peer;
@@ -112,13 +113,13 @@ impl Kept {
     ///
     /// # Errors
     /// The file cannot be read or written, or holds something else.
-    pub fn open(path: &Path, identity: &Identity, run: &Run) -> Result<Kept, String> {
-        let failed = |e: io::Error| format!("{}: {e}", path.display());
+    pub fn open(path: &Path, identity: &Identity, run: &Run) -> Result<Kept> {
+        let failed = || path.display().to_string();
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let mut file = options.open(path).map_err(failed)?;
+        let mut file = options.open(path).with_context(failed)?;
         let mut text = String::new();
-        file.read_to_string(&mut text).map_err(failed)?;
+        file.read_to_string(&mut text).with_context(failed)?;
         let mut kept = Kept {
             path: path.to_owned(),
             file,
@@ -127,19 +128,19 @@ impl Kept {
             dropped: None,
         };
         let valid = kept.take_over(&text, identity)?;
-        kept.set_length(valid as u64).map_err(failed)?;
+        kept.set_length(valid as u64).with_context(failed)?;
         if valid == 0 {
             let head = Head {
                 started_unix_s: run.started_unix_s,
                 identity: identity.clone(),
             };
-            kept.append(&head).map_err(failed)?;
+            kept.append(&head).with_context(failed)?;
         }
         Ok(kept)
     }
 
     /// Reads the turns; returns how many bytes of the text are of use.
-    fn take_over(&mut self, text: &str, identity: &Identity) -> Result<usize, String> {
+    fn take_over(&mut self, text: &str, identity: &Identity) -> Result<usize> {
         let mut lines = text.split_inclusive('\n').filter(|l| l.ends_with('\n'));
         let Some(first) = lines.next() else {
             // Nothing, or not even the first line was finished by one that was killed.
@@ -170,9 +171,9 @@ impl Kept {
         Ok(valid)
     }
 
-    fn refuse(&self) -> String {
+    fn refuse(&self) -> Error {
         let path = self.path.display();
-        format!("{path}: holds something else than a comparison that was begun")
+        anyhow!("{path}: holds something else than a comparison that was begun")
     }
 
     fn set_length(&mut self, length: u64) -> io::Result<()> {
@@ -217,7 +218,7 @@ impl Kept {
     ///
     /// # Errors
     /// It cannot be written (a full disk).
-    pub fn add(&mut self, turn: &Turn<'_>, pair: &[Measured; 2]) -> Result<(), String> {
+    pub fn add(&mut self, turn: &Turn<'_>, pair: &[Measured; 2]) -> Result<()> {
         let [ours, theirs] = pair.clone();
         let line = Line {
             round: turn.round,
@@ -227,8 +228,7 @@ impl Kept {
             theirs,
         };
         let path = self.path.display().to_string();
-        self.append(&line).map_err(|e| format!("{path}: {e}"))?;
-        Ok(())
+        self.append(&line).context(path)
     }
 }
 
@@ -330,7 +330,7 @@ mod tests {
         for text in ["precious", "precious\nlines\n"] {
             std::fs::write(&file.0, text).unwrap();
             let refused = Kept::open(&file.0, &make_identity(2), &Run::default());
-            assert!(refused.unwrap_err().contains("something else"));
+            assert!(refused.unwrap_err().to_string().contains("something else"));
             assert_eq!(std::fs::read_to_string(&file.0).unwrap(), text);
         }
     }

@@ -4,11 +4,13 @@ mod beside;
 
 use std::collections::BTreeSet;
 
-use super::comparison::{Comparison, Row, find_median};
-use super::interval::Ratio;
+use anyhow::{Context, Result};
+
+use super::comparison::{Comparison, Row};
 use super::show::{describe_test, name_test};
 use crate::document::{Column, Document, Table};
-use crate::output::format::{format_number, format_optional};
+use crate::measure::statistics::find_median;
+use crate::output::format::{behind, format_number, format_optional};
 use crate::record::{Key, Run};
 
 /// Between these lines of a file stands the table.
@@ -61,10 +63,7 @@ pub fn format_page(comparison: &Comparison, levels: Option<&str>) -> String {
     }
     for missing in &comparison.missing {
         let reason = missing.reason.lines().next().unwrap_or_default();
-        let what = match missing.what.as_str() {
-            "" => String::new(),
-            what => format!(", {what}"),
-        };
+        let what = behind(", ", &missing.what);
         page.pair(format!("{}{what}", missing.mpi), reason);
     }
     page.to_markdown()
@@ -215,21 +214,12 @@ fn find_floor(comparison: &Comparison, key: &Key) -> Option<f64> {
 }
 
 fn mark_ratio(row: &Row) -> String {
-    let ratio = format_ratio(&row.ratio);
+    let ratio = row.ratio;
     match row.says.as_str() {
         _ if row.is_behind() => format!("**{ratio}**"),
         "cannot tell" => format!("~{ratio}"),
-        _ => ratio,
+        _ => ratio.to_string(),
     }
-}
-
-pub(super) fn format_ratio(ratio: &Ratio) -> String {
-    let interval = |[low, high]: [f64; 2]| format!(" [{low:.2}, {high:.2}]");
-    format!(
-        "{:.2}{}",
-        ratio.ratio,
-        ratio.interval.map_or(String::new(), interval)
-    )
 }
 
 pub(super) fn format_size(bytes: u64) -> String {
@@ -273,11 +263,11 @@ pub fn format_summary(comparison: &Comparison) -> String {
 ///
 /// # Errors
 /// The marks are not there, or not in order.
-pub fn replace_table(file: &str, comparison: &Comparison) -> Result<String, String> {
+pub fn replace_table(file: &str, comparison: &Comparison) -> Result<String> {
     let missing = || format!("the lines `{BEGIN} ... -->` and `{END}` are not there");
-    let begin = file.find(BEGIN).ok_or_else(missing)?;
-    let table = begin + file[begin..].find('\n').ok_or_else(missing)? + 1;
-    let end = table + file[table..].find(END).ok_or_else(missing)?;
+    let begin = file.find(BEGIN).with_context(missing)?;
+    let table = begin + file[begin..].find('\n').with_context(missing)? + 1;
+    let end = table + file[table..].find(END).with_context(missing)?;
     let mut head = String::new();
     if let Some(ours) = comparison.reports.first() {
         head = format!(

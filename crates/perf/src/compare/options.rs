@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
+use anyhow::{Result, bail};
 use clap::Args;
 use fastpath_base::topology;
 
 use super::peers::PeerOptions;
 use super::rounds::Plan;
 use super::{Statistic, loads};
-use crate::bench::options::{CaseOptions, MpiOptions, parse_bytes, parse_ranks, parse_time};
+use crate::bench::options::{CaseOptions, MpiOptions, RANKS_MAX, parse_bytes, parse_time};
 use crate::catalogue::{self, Class, Group};
 use crate::program::Settings;
 
@@ -83,7 +84,7 @@ pub struct MeasureOptions {
     pub loads: bool,
     /// Numbers of ranks for tests of all ranks; those of a pair run on their own number
     #[arg(short = 'n', long, value_delimiter = ',', default_value = "2",
-        value_parser = parse_ranks)]
+        value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
     pub ranks: Vec<u32>,
     /// How often each pair of runs is made
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
@@ -122,11 +123,11 @@ impl MeasureOptions {
     ///
     /// # Errors
     /// A word that means no test.
-    pub fn list_plans(&self) -> Result<Vec<Plan>, String> {
+    pub fn list_plans(&self) -> Result<Vec<Plan>> {
         self.list_plans_on(topology::usable_processors())
     }
 
-    fn list_plans_on(&self, processors: usize) -> Result<Vec<Plan>, String> {
+    fn list_plans_on(&self, processors: usize) -> Result<Vec<Plan>> {
         if self.loads {
             return Ok(loads::list_plans(processors, |test, crowded| {
                 self.settings(test, crowded)
@@ -136,9 +137,7 @@ impl MeasureOptions {
         for word in &self.tests {
             let tests = catalogue::select(word);
             if tests.is_empty() {
-                return Err(format!(
-                    "no test is called `{word}`; `fastpath bench --list` names them"
-                ));
+                bail!("no test is called `{word}`; `fastpath bench --list` names them");
             }
             for test in tests {
                 // A pair does not depend on the number, unless that is what the test is about.
@@ -162,17 +161,19 @@ impl MeasureOptions {
     }
 
     fn settings(&self, test: &str, crowded: bool) -> Settings {
-        let mut case = self.case.settings(&[test]);
+        let mut case = self.case.clone();
         if crowded && !self.crowded_sizes.is_empty() {
             case.sizes.clone_from(&self.crowded_sizes);
         }
         let batch = self.crowded_batch.filter(|_| crowded);
-        let duration_ms = case.duration_ms.unwrap_or(DURATION_MS);
+        let duration = case.duration.unwrap_or(DURATION_MS);
+        case.duration = case.iterations.is_none().then_some(duration);
         Settings {
-            duration_ms: case.iterations.is_none().then_some(duration_ms),
+            tests: vec![test.to_owned()],
+            case,
             timing: Some(format!("batch={}", batch.unwrap_or(self.batch))),
             sample_bytes: Some(SAMPLE_BYTES),
-            ..case
+            ..Settings::default()
         }
     }
 }
@@ -204,9 +205,9 @@ mod tests {
         ];
         assert_eq!(said, wanted);
         assert_eq!(plans[0].settings.timing.as_deref(), Some("batch=16"));
-        assert_eq!(plans[0].settings.duration_ms, Some(50.0));
+        assert_eq!(plans[0].settings.case.duration, Some(50.0));
         let counted = parse(&["--iterations=5"]).unwrap().measure.list_plans();
-        assert_eq!(counted.unwrap()[0].settings.duration_ms, None);
+        assert_eq!(counted.unwrap()[0].settings.case.duration, None);
     }
 
     #[test]
@@ -220,9 +221,9 @@ mod tests {
         ]);
         let plans = options.unwrap().measure.list_plans_on(2).unwrap();
         let timing = |p: &Plan| p.settings.timing.clone().unwrap();
-        assert_eq!(plans[0].settings.sizes, [1, 2, 3]);
+        assert_eq!(plans[0].settings.case.sizes, [1, 2, 3]);
         assert_eq!(timing(&plans[0]), "batch=16");
-        assert_eq!(plans[1].settings.sizes, [4096]);
+        assert_eq!(plans[1].settings.case.sizes, [4096]);
         assert_eq!(timing(&plans[1]), "batch=1");
     }
 
@@ -230,7 +231,7 @@ mod tests {
     fn loads__stand_in_place_of_tests_and_take_their_time() {
         let options = parse(&["--loads", "--duration=5ms", "--check"]).unwrap();
         let plans = options.measure.list_plans().unwrap();
-        let same = |p: &Plan| p.settings.duration_ms == Some(5.0) && p.settings.check;
+        let same = |p: &Plan| p.settings.case.duration == Some(5.0) && p.settings.case.check;
         assert!(plans.len() > 10 && plans.iter().all(same));
         for with in ["--tests=rate", "--sizes=8", "--touch", "-n=4", "--window=2"] {
             assert!(parse(&["--loads", with]).is_err(), "{with}");
@@ -240,7 +241,14 @@ mod tests {
     #[test]
     fn test__that_is_not_known_is_named() {
         let options = parse(&["--tests", "latncy"]).unwrap();
-        assert!(options.measure.list_plans().unwrap_err().contains("latncy"));
+        assert!(
+            options
+                .measure
+                .list_plans()
+                .unwrap_err()
+                .to_string()
+                .contains("latncy")
+        );
     }
 
     #[test]

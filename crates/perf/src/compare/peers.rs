@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anyhow::{Context, Error, Result, bail};
 use clap::Args;
 
 /// One MPI, ours or another.
@@ -75,13 +76,12 @@ impl PeerOptions {
     ///
     /// # Errors
     /// A file that cannot be read, a word of another shape.
-    pub fn list(&self) -> Result<Vec<Peer>, String> {
+    pub fn list(&self) -> Result<Vec<Peer>> {
         let mut words = self.clone();
         for path in &self.peers {
-            let text = std::fs::read_to_string(path);
-            let text = text.map_err(|e| format!("{}: {e}", path.display()))?;
-            let added = words.add_file(&text);
-            added.map_err(|e| format!("{}: {e}", path.display()))?;
+            let text = std::fs::read_to_string(path).map_err(Error::from);
+            let added = text.and_then(|text| words.add_file(&text));
+            added.with_context(|| path.display().to_string())?;
         }
         words.parse()
     }
@@ -91,7 +91,7 @@ impl PeerOptions {
     ///
     /// # Errors
     /// A line that is no such option; it is named by its number.
-    fn add_file(&mut self, text: &str) -> Result<(), String> {
+    fn add_file(&mut self, text: &str) -> Result<()> {
         for (number, line) in text.lines().enumerate() {
             let line = line.trim();
             if line.is_empty() || line.starts_with('#') {
@@ -99,7 +99,7 @@ impl PeerOptions {
             }
             let (option, value) = line
                 .split_once(['=', ' '])
-                .ok_or_else(|| format!("line {}: `{line}` has no value", number + 1))?;
+                .with_context(|| format!("line {}: `{line}` has no value", number + 1))?;
             let list = match option {
                 "--peer" => &mut self.peer,
                 "--peer-env" => &mut self.peer_env,
@@ -108,7 +108,7 @@ impl PeerOptions {
                 "--peer-arg-crowded" => &mut self.peer_arg_crowded,
                 _ => {
                     let number = number + 1;
-                    return Err(format!("line {number}: `{option}` is no option of a peer"));
+                    bail!("line {number}: `{option}` is no option of a peer");
                 }
             };
             list.push(value.trim().to_owned());
@@ -120,12 +120,12 @@ impl PeerOptions {
     ///
     /// # Errors
     /// A word of another shape; a name that no `--peer` gives, or two give.
-    fn parse(&self) -> Result<Vec<Peer>, String> {
+    fn parse(&self) -> Result<Vec<Peer>> {
         let mut peers: Vec<Peer> = Vec::new();
         for word in &self.peer {
             let peer = parse_peer(word)?;
             if peers.iter().any(|p| p.name == peer.name) {
-                return Err(format!("two peers are called `{}`", peer.name));
+                bail!("two peers are called `{}`", peer.name);
             }
             peers.push(peer);
         }
@@ -136,7 +136,7 @@ impl PeerOptions {
                     peer.environment
                         .push((variable.to_owned(), value.to_owned()));
                 }
-                _ => return Err(format!("--peer-env {word}: expected NAME:VAR=VALUE")),
+                _ => bail!("--peer-env {word}: expected NAME:VAR=VALUE"),
             }
         }
         type Pick = fn(&mut Peer) -> &mut Vec<String>;
@@ -181,15 +181,15 @@ pub fn find_remedy(peer: &str, error: &str) -> Option<String> {
     })
 }
 
-fn parse_peer(word: &str) -> Result<Peer, String> {
+fn parse_peer(word: &str) -> Result<Peer> {
     let wrong = || format!("--peer {word}: expected NAME=MPICC[,MPIEXEC]");
-    let (name, rest) = word.split_once('=').ok_or_else(wrong)?;
+    let (name, rest) = word.split_once('=').with_context(wrong)?;
     let (mpicc, mpiexec) = match rest.split_once(',') {
         Some((mpicc, mpiexec)) => (mpicc, Some(mpiexec)),
         None => (rest, None),
     };
     if name.is_empty() || name.contains(':') || mpicc.is_empty() || mpiexec == Some("") {
-        return Err(wrong());
+        bail!(wrong());
     }
     Ok(Peer::new(name, Path::new(mpicc), mpiexec.map(Path::new)))
 }
@@ -198,12 +198,12 @@ fn find_peer<'a, 'b>(
     peers: &'a mut [Peer],
     option: &str,
     word: &'b str,
-) -> Result<(&'a mut Peer, &'b str), String> {
+) -> Result<(&'a mut Peer, &'b str)> {
     let (name, rest) = word
         .split_once(':')
-        .ok_or_else(|| format!("{option} {word}: expected the name of a peer before `:`"))?;
+        .with_context(|| format!("{option} {word}: expected the name of a peer before `:`"))?;
     let peer = peers.iter_mut().find(|p| p.name == name);
-    let peer = peer.ok_or_else(|| format!("{option} {word}: no --peer is called `{name}`"))?;
+    let peer = peer.with_context(|| format!("{option} {word}: no --peer is called `{name}`"))?;
     Ok((peer, rest))
 }
 
@@ -278,11 +278,14 @@ mod tests {
                 peer_env: environment.map(str::to_owned).into_iter().collect(),
                 ..PeerOptions::default()
             };
-            let error = words.parse().unwrap_err();
+            let error = words.parse().unwrap_err().to_string();
             assert!(error.contains(part), "{error}");
         }
         let mut words = PeerOptions::default();
-        let error = words.add_file("--peer=a=x\n--pear=b=y").unwrap_err();
+        let error = words
+            .add_file("--peer=a=x\n--pear=b=y")
+            .unwrap_err()
+            .to_string();
         assert!(
             error.contains("line 2") && error.contains("--pear"),
             "{error}"
@@ -291,6 +294,6 @@ mod tests {
             peer: strings(&["a=x", "a=y"]),
             ..PeerOptions::default()
         };
-        assert!(words.parse().unwrap_err().contains("two peers"));
+        assert!(words.parse().unwrap_err().to_string().contains("two peers"));
     }
 }

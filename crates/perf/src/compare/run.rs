@@ -5,6 +5,8 @@ use std::path::Path;
 
 use std::time::Duration;
 
+use anyhow::{Context, Result, bail};
+
 use super::comparison::{self, Comparison};
 use super::kept::{Identity, Kept};
 use super::options::CompareOptions;
@@ -16,10 +18,10 @@ use super::{markdown, show};
 use crate::bench::pipeline::{self, Pipelines};
 use crate::bench::{self, startup, surroundings};
 use crate::catalogue::{self, Class};
+use crate::output;
 use crate::output::file::Target;
-use crate::output::{self, OutputError};
 use crate::program::{Job, Outcome, Program, STALL};
-use crate::record::{ReadError, Report};
+use crate::record::Report;
 
 /// Exit code where something was refused or could not be compared.
 const REFUSED: u8 = 2;
@@ -32,61 +34,47 @@ const UNFINISHED: u8 = 3;
 ///
 /// # Errors
 /// The reason why nothing could be compared, or where it could not be written; the exit code is 2.
-pub fn run(options: &CompareOptions) -> Result<u8, String> {
+pub fn run(options: &CompareOptions) -> Result<u8> {
     let peers = options.peers.list()?;
     match options.results.as_slice() {
-        [] if peers.is_empty() => Err(
+        [] if peers.is_empty() => bail!(
             "compare what? two stored results, or this MPI with others by --peer NAME=MPICC or \
              --peers FILE"
-                .to_owned(),
         ),
         [] => run_peers(options, peers),
-        _ if !peers.is_empty() => Err("either stored results or peers".to_owned()),
+        _ if !peers.is_empty() => bail!("either stored results or peers"),
         [one] => show_stored(options, one),
         [before, now] => compare_stored(options, before, now),
-        _ => Err(
-            "two results are compared; several runs of a side are separated by commas".to_owned(),
-        ),
+        _ => bail!("two results are compared; several runs of a side are separated by commas"),
     }
 }
 
-fn read(path: &str) -> Result<String, String> {
-    fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))
+fn read(path: &str) -> Result<String> {
+    fs::read_to_string(path).with_context(|| path.to_owned())
 }
 
-fn read_side(paths: &str) -> Result<Vec<Report>, String> {
-    let read_one = |path: &str| {
-        let found = Report::from_json(&read(path)?);
-        found.map_err(|e: ReadError| format!("{path}: {e}"))
-    };
+fn read_side(paths: &str) -> Result<Vec<Report>> {
+    let read_one = |path: &str| Report::from_json(&read(path)?).with_context(|| path.to_owned());
     paths.split(',').map(read_one).collect()
 }
 
-fn compare_stored(options: &CompareOptions, before: &str, now: &str) -> Result<u8, String> {
+fn compare_stored(options: &CompareOptions, before: &str, now: &str) -> Result<u8> {
     let rule = Rule {
         statistic: options.statistic,
         threshold: 1.0 + options.threshold / 100.0,
         common_only: options.common,
     };
     let changes = stored::compare(&read_side(before)?, &read_side(now)?, rule);
-    say(&show::format_changes(&changes, rule))?;
+    output::print(&show::format_changes(&changes, rule))?;
     Ok(changes.exit_code())
 }
 
-fn show_stored(options: &CompareOptions, path: &str) -> Result<u8, String> {
-    let comparison = Comparison::from_json(&read(path)?).map_err(|e| format!("{path}: {e}"))?;
+fn show_stored(options: &CompareOptions, path: &str) -> Result<u8> {
+    let comparison = Comparison::from_json(&read(path)?).with_context(|| path.to_owned())?;
     let files = Files::open(options)?;
-    say(&show::format_comparison(&comparison))?;
+    output::print(&show::format_comparison(&comparison))?;
     files.write(&comparison)?;
     Ok(0)
-}
-
-/// Prints; a reader that has seen enough is no failure.
-fn say(text: &str) -> Result<(), String> {
-    match output::print(text) {
-        Err(e) if !e.is_closed_pipe() => Err(e.to_string()),
-        _ => Ok(()),
-    }
 }
 
 /// The files of a comparison, opened before anything is measured.
@@ -98,11 +86,8 @@ struct Files {
 }
 
 impl Files {
-    fn open(options: &CompareOptions) -> Result<Files, String> {
-        let open = |path: Option<&Path>| {
-            let target = path.map(Target::open).transpose();
-            target.map_err(|e: OutputError| e.to_string())
-        };
+    fn open(options: &CompareOptions) -> Result<Files> {
+        let open = |path: Option<&Path>| path.map(Target::open).transpose();
         let readme = match options.readme.as_deref() {
             Some(path) => {
                 let text = read(&path.to_string_lossy())?;
@@ -123,10 +108,9 @@ impl Files {
     }
 
     /// Writes all that can be written; the first failure is told.
-    fn write(self, comparison: &Comparison) -> Result<(), String> {
+    fn write(self, comparison: &Comparison) -> Result<()> {
         let finish = |target: Option<Target>, text: &dyn Fn() -> String| {
-            let done = target.map_or(Ok(()), |t| t.finish(&text()));
-            done.map_err(|e| e.to_string())
+            target.map_or(Ok(()), |t| t.finish(&text()))
         };
         let json = finish(self.json, &|| comparison.format_json());
         let page = finish(self.markdown, &|| {
@@ -134,7 +118,7 @@ impl Files {
         });
         let readme = self.readme.map_or(Ok(()), |(target, text)| {
             let text = markdown::replace_table(&text, comparison)?;
-            target.finish(&text).map_err(|e| e.to_string())
+            target.finish(&text)
         });
         json.and(page).and(readme)
     }
@@ -156,7 +140,7 @@ fn compile(peers: Vec<Peer>) -> (Vec<Contestant>, Failures) {
         match Program::compile(&peer.mpicc) {
             Ok(program) => ready.push(Contestant { peer, program }),
             Err(e) => {
-                let error = e.to_string();
+                let error = format!("{e:#}");
                 let reason = find_remedy(&peer.name, &error).unwrap_or(error);
                 failed.push((peer.name, reason));
             }
@@ -165,7 +149,7 @@ fn compile(peers: Vec<Peer>) -> (Vec<Contestant>, Failures) {
     (ready, failed)
 }
 
-fn run_peers(options: &CompareOptions, peers: Vec<Peer>) -> Result<u8, String> {
+fn run_peers(options: &CompareOptions, peers: Vec<Peer>) -> Result<u8> {
     let plans = options.measure.list_plans()?;
     let files = Files::open(options)?;
     let (contestants, failed) = gather(options, peers)?;
@@ -204,14 +188,11 @@ fn run_peers(options: &CompareOptions, peers: Vec<Peer>) -> Result<u8, String> {
 }
 
 /// Ours and those peers that could be compiled for; the others, with the reason.
-fn gather(
-    options: &CompareOptions,
-    peers: Vec<Peer>,
-) -> Result<(Vec<Contestant>, Failures), String> {
-    let (mpicc, mpiexec) = bench::choose_mpi(&options.mpi).map_err(|e| e.to_string())?;
+fn gather(options: &CompareOptions, peers: Vec<Peer>) -> Result<(Vec<Contestant>, Failures)> {
+    let (mpicc, mpiexec) = bench::choose_mpi(&options.mpi)?;
     let mut ours = Peer::new("fastpath", &mpicc, Some(&mpiexec));
     ours.arguments.clone_from(&options.mpi.mpiexec_arg);
-    let program = Program::compile(&mpicc).map_err(|e| e.to_string())?;
+    let program = Program::compile(&mpicc)?;
     let (others, failed) = compile(peers);
     let mut contestants = vec![Contestant {
         peer: ours,
@@ -231,7 +212,7 @@ fn open_kept(
     plans: &[Plan],
     contestants: &[Contestant],
     reports: &mut [Report],
-) -> Result<Option<Kept>, String> {
+) -> Result<Option<Kept>> {
     let Some(path) = &options.keep else {
         return Ok(None);
     };
@@ -278,14 +259,14 @@ fn run_rounds(
 }
 
 /// Prints the comparison and writes it to the files.
-fn tell(options: &CompareOptions, files: Files, comparison: &Comparison) -> Result<(), String> {
+fn tell(options: &CompareOptions, files: Files, comparison: &Comparison) -> Result<()> {
     let to_standard = options.json.as_deref() == Some(Path::new("-"));
     let text = if to_standard {
         comparison.format_json()
     } else {
         show::format_comparison(comparison)
     };
-    let said = say(&text);
+    let said = output::print(&text);
     if said.is_err() {
         // The last place where it can be seen.
         eprint!("{}", show::format_comparison(comparison));

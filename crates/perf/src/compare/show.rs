@@ -5,16 +5,19 @@ use super::interval::{Ratio, Verdict};
 use super::name_directions;
 use super::stored::{Change, Changes, Rule};
 use crate::document::Table;
-use crate::output::format::format_number;
+use crate::lists::group;
+use crate::output::format::{behind, format_number};
 use crate::output::head;
 use crate::record::{Key, Level};
 
 /// A ratio with its interval.
 pub fn format_ratio(ratio: &Ratio) -> String {
-    match ratio.interval {
-        Some([low, high]) => format!("{:.3} [{low:.3}, {high:.3}]", ratio.ratio),
-        None => format!("{:.3} [no interval]", ratio.ratio),
-    }
+    let none = if ratio.interval.is_none() {
+        " [no interval]"
+    } else {
+        ""
+    };
+    format!("{ratio:.3}{none}")
 }
 
 /// The columns that both kinds of comparison begin with; the two values and their unit.
@@ -51,10 +54,7 @@ pub fn format_comparison(comparison: &Comparison) -> String {
         text += "\n";
     }
     for missing in &comparison.missing {
-        let what = match missing.what.as_str() {
-            "" => String::new(),
-            what => format!(", {what}"),
-        };
+        let what = behind(", ", &missing.what);
         text += &format!("{}{what}: not compared: {}\n", missing.mpi, missing.reason);
     }
     text
@@ -71,17 +71,11 @@ beside each";
 fn format_peer(comparison: &Comparison, peer: &str) -> String {
     let mut table = make_table(["ours", "theirs"]);
     table.add_columns(["says<11", "floor>9", "ours>7", "theirs>7", "    line<8"]);
-    let mut counts: Vec<(&str, usize)> = Vec::new();
-    for row in comparison.rows.iter().filter(|r| r.peer == peer) {
-        add_row(row, &mut table);
-        match counts.iter_mut().find(|(says, _)| *says == row.says) {
-            Some((_, count)) => *count += 1,
-            None => counts.push((&row.says, 1)),
-        }
-    }
-    let words: Vec<String> = counts
+    let rows = || comparison.rows.iter().filter(|r| r.peer == peer);
+    rows().for_each(|row| add_row(row, &mut table));
+    let words: Vec<String> = group(rows().map(|row| (&row.says, ())))
         .iter()
-        .map(|(says, n)| format!("{n} {says}"))
+        .map(|(says, all)| format!("{} {says}", all.len()))
         .collect();
     format!(
         "\nagainst {peer} ({}): up to {} rounds in turn; the {} of each run, its median over the \

@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::interval::{self, Ratio, Verdict};
 use super::{Statistic, is_more_better};
 use crate::output::csv::word;
+use crate::output::format::behind;
 use crate::record::{Case, Key, Report};
 
 /// How two sides are compared.
@@ -201,10 +202,7 @@ fn check_batches(old: &[&Case], new: &[&Case], statistic: Statistic) -> Result<(
 
 /// A case in words.
 pub fn describe_key(key: &Key) -> String {
-    let variant = match key.variant.as_str() {
-        "" => String::new(),
-        variant => format!(" {variant}"),
-    };
+    let variant = behind(" ", &key.variant);
     format!(
         "{}{variant}, {} B, {} ranks, level {}",
         key.test,

@@ -21,7 +21,7 @@ pub enum Stop {
         total: usize,
     },
     /// What was measured cannot be kept.
-    Kept(String),
+    Kept(anyhow::Error),
 }
 
 /// How often progress is said where no bar can be drawn.

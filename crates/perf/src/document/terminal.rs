@@ -1,14 +1,22 @@
 //! A document on a terminal or in a pipe: plain lines, columns of their own width.
 
 use super::{Block, Cell, Column, Document, Table};
+use crate::output::format::behind;
 use crate::output::print_line;
+
+/// A cell in one line.
+fn plain(cell: &Cell) -> String {
+    cell.text.clone() + &behind(" ", &cell.below)
+}
 
 impl Table {
     /// Characters of each column: as many as its longest cell, and at least its width.
     fn measure(&self) -> Vec<usize> {
         let wide = |(i, column): (usize, &Column)| {
             let cells = self.rows.iter().filter_map(|row| row.get(i));
-            let texts = cells.chain([&column.head]).map(|c| c.text.chars().count());
+            let texts = cells
+                .chain([&column.head])
+                .map(|c| plain(c).chars().count());
             texts.max().unwrap_or(0).max(column.width)
         };
         self.columns.iter().enumerate().map(wide).collect()
@@ -19,8 +27,8 @@ impl Table {
         let cells = columns
             .zip(cells)
             .map(|((column, width), cell)| match column.is_text {
-                true => format!("{:<width$}", cell.text),
-                false => format!("{:>width$}", cell.text),
+                true => format!("{:<width$}", plain(cell)),
+                false => format!("{:>width$}", plain(cell)),
             });
         cells
             .collect::<Vec<String>>()

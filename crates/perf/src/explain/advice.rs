@@ -145,8 +145,8 @@ fn collect(
     link = link.with_address(AddressWidth::try_from(bits)?);
     made.input("addresses", format!("{bits} bits"), from);
     if let Some(ecrc) = device.ecrc {
-        link = link.with_ecrc(ecrc.generate_is);
-        let state = if ecrc.generate_is { "sent" } else { "not sent" };
+        link = link.with_ecrc(ecrc);
+        let state = if ecrc { "sent" } else { "not sent" };
         made.input("end-to-end checksum", state, source("AERCap"));
     }
     if let Some((rate, name)) = &subject.network {

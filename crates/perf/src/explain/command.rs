@@ -1,8 +1,8 @@
 //! `fastpath explain`: its subcommands, and how an explanation leaves the tool.
 
-use std::io;
 use std::path::PathBuf;
 
+use anyhow::{Context, Result, bail};
 use clap::{Arg, Args, Subcommand};
 use fastpath_pcie::{Bytes, Link, LinkError, StatedRate};
 
@@ -11,16 +11,16 @@ use super::bandwidth::{self, BandwidthOptions};
 use super::cliff::{self, CliffOptions};
 use super::function::{Function, Port, Shown};
 use super::latency::{self, LatencyOptions};
-use super::lspci::{self, NotListing};
+use super::lspci;
 use super::moves::{Direction, Moves, Ratio};
-use super::probe::{self, ProbeError, ProbeOptions};
+use super::probe::{self, ProbeOptions};
 use super::show::{Look, format_overview, format_text};
-use super::sysfs::{self, DeviceError};
+use super::sysfs;
 use super::{Explanation, page};
 use crate::files::read_input;
+use crate::output;
 use crate::output::file::Target;
 use crate::output::json::to_json;
-use crate::output::{self, OutputError};
 
 /// Most bytes of a text that are read.
 const TEXT_MAX: u64 = 64 << 20;
@@ -154,37 +154,11 @@ pub struct DeviceOptions {
     pub here: HereOptions,
 }
 
-/// Why nothing was explained.
-#[derive(Debug, thiserror::Error)]
-pub enum ExplainError {
-    /// The text could not be read.
-    #[error("{path}: {1}", path = .0.display())]
-    Read(PathBuf, io::Error),
-    /// It is not what `lspci` prints.
-    #[error("{path}: {1}", path = .0.display())]
-    Listing(PathBuf, NotListing),
-    /// One device has to be named: why, and which there are.
-    #[error("{0}")]
-    Which(String),
-    /// No such device.
-    #[error(transparent)]
-    Device(DeviceError),
-    /// A value that no link has.
-    #[error(transparent)]
-    Link(#[from] LinkError),
-    /// Nothing was measured.
-    #[error(transparent)]
-    Probe(Box<ProbeError>),
-    /// It could not be written.
-    #[error(transparent)]
-    Output(OutputError),
-}
-
 /// Does what `fastpath explain` was asked for.
 ///
 /// # Errors
-/// See [`ExplainError`].
-pub fn run(options: &ExplainOptions) -> Result<(), ExplainError> {
+/// What is asked about cannot be read, a value is none that a link has, or the output takes no more.
+pub fn run(options: &ExplainOptions) -> Result<()> {
     match &options.what {
         What::Bandwidth(options) => write(&[bandwidth::explain(options)?], &options.output),
         What::Latency(options) => write(&[latency::explain(options)?], &options.output),
@@ -192,20 +166,18 @@ pub fn run(options: &ExplainOptions) -> Result<(), ExplainError> {
         What::Lspci(options) => run_lspci(options),
         What::Device(options) => {
             let here = &options.here;
-            let subject = sysfs::read_device(&here.sysfs, &options.name);
-            let subject = subject.map_err(ExplainError::Device)?;
+            let subject = sysfs::read_device(&here.sysfs, &options.name)?;
             let explanation = advice::explain(&subject, &here.link.asked()?)?;
             write(&[explanation], &here.output)
         }
-        What::Probe(options) => probe::run(options).map_err(|e| ExplainError::Probe(Box::new(e))),
+        What::Probe(options) => probe::run(options),
     }
 }
 
-fn run_lspci(options: &LspciOptions) -> Result<(), ExplainError> {
-    let bytes = read_input(&options.file, TEXT_MAX)
-        .map_err(|e| ExplainError::Read(options.file.clone(), e))?;
-    let functions = lspci::parse(&String::from_utf8_lossy(&bytes))
-        .map_err(|e| ExplainError::Listing(options.file.clone(), e))?;
+fn run_lspci(options: &LspciOptions) -> Result<()> {
+    let named = || options.file.display().to_string();
+    let bytes = read_input(&options.file, TEXT_MAX).with_context(named)?;
+    let functions = lspci::parse(&String::from_utf8_lossy(&bytes)).with_context(named)?;
     let chosen = choose(
         &functions,
         options.device.as_deref(),
@@ -229,15 +201,11 @@ fn is_of_interest(f: &Function) -> bool {
         f.port,
         Some(Port::Root | Port::Upstream | Port::Downstream | Port::Integrated)
     );
-    !f.answers || f.shown != Shown::Absent && !on_the_way && f.buses.is_none()
+    !f.answers || f.shown != Shown::Absent && !on_the_way && f.secondary.is_none()
 }
 
 /// Which devices of a text are meant.
-fn choose(
-    functions: &[Function],
-    named: Option<&str>,
-    needs_one: bool,
-) -> Result<Vec<usize>, ExplainError> {
+fn choose(functions: &[Function], named: Option<&str>, needs_one: bool) -> Result<Vec<usize>> {
     let list = |which: &[usize]| {
         let some = which
             .iter()
@@ -255,12 +223,13 @@ fn choose(
                 .unwrap_or(address)
                 .eq_ignore_ascii_case(short)
         };
-        return match all.iter().copied().find(is_named) {
+        let one = all.iter().copied().find(is_named);
+        return match one {
             Some(one) => Ok(vec![one]),
-            None => Err(ExplainError::Which(format!(
+            None => bail!(
                 "no device `{named}` in the text: expected is one of {}",
                 list(&all)
-            ))),
+            ),
         };
     }
     let mut chosen: Vec<usize> = all
@@ -272,10 +241,10 @@ fn choose(
         chosen = all;
     }
     if needs_one && chosen.len() > 1 {
-        return Err(ExplainError::Which(format!(
+        bail!(
             "the text has several devices: say which one is meant, --device ADDRESS of {}",
             list(&chosen)
-        )));
+        );
     }
     Ok(chosen)
 }
@@ -287,7 +256,7 @@ fn make_subject(functions: &[Function], index: usize) -> Subject {
     let mut above: Vec<Function> = Vec::new();
     while let Some(number) = bus {
         let leads = |f: &&Function| {
-            let here = f.buses.is_some_and(|b| b.secondary == number);
+            let here = f.secondary == Some(number);
             here && f.domain() == domain && f.bus() != Some(number)
         };
         let Some(port) = functions.iter().find(leads) else {
@@ -313,7 +282,7 @@ fn make_subject(functions: &[Function], index: usize) -> Subject {
 ///
 /// # Errors
 /// The page or the standard output cannot be written.
-pub fn write(explanations: &[Explanation], options: &OutputOptions) -> Result<(), ExplainError> {
+pub fn write(explanations: &[Explanation], options: &OutputOptions) -> Result<()> {
     write_as(explanations, options, |all, look| {
         let texts: Vec<String> = all.iter().map(|e| format_text(e, look)).collect();
         texts.join("\n\n")
@@ -324,21 +293,17 @@ fn write_as(
     explanations: &[Explanation],
     options: &OutputOptions,
     format: fn(&[Explanation], Look) -> String,
-) -> Result<(), ExplainError> {
+) -> Result<()> {
     if let Some(path) = &options.html {
-        let target = Target::open(path).map_err(ExplainError::Output)?;
-        let page = page::write_page(explanations);
-        target.finish(&page).map_err(ExplainError::Output)?;
+        let target = Target::open(path)?;
+        target.finish(&page::write_page(explanations))?;
     }
     let text = if options.json {
         explanations.iter().map(|e| to_json(e) + "\n").collect()
     } else {
         format(explanations, Look::of_stdout())
     };
-    match output::print(&text) {
-        Err(e) if e.is_closed_pipe() => Ok(()),
-        other => other.map_err(ExplainError::Output),
-    }
+    output::print(&text)
 }
 
 #[cfg(test)]
@@ -380,7 +345,7 @@ mod tests {
 
     #[test]
     fn text__of_more_than_64_mib_is_refused_and_none_is_cut() {
-        let read = |len| crate::files::read_whole(io::repeat(b'x').take(len), TEXT_MAX);
+        let read = |len| crate::files::read_whole(std::io::repeat(b'x').take(len), TEXT_MAX);
         let whole = read(TEXT_MAX).unwrap();
         assert_eq!(whole.len() as u64, TEXT_MAX);
         for len in [TEXT_MAX + 1, TEXT_MAX + 4096] {
@@ -405,10 +370,7 @@ mod tests {
     fn ports__in_a_circle_end() {
         let mut all = lspci::parse(HOST).unwrap();
         let root = all.iter().position(|f| f.port == Some(Port::Root)).unwrap();
-        all[root].buses = all[root].bus().map(|bus| crate::explain::function::Buses {
-            secondary: bus,
-            subordinate: bus,
-        });
+        all[root].secondary = all[root].bus();
         assert!(make_subject(&all, root).above.len() <= 32);
     }
 }

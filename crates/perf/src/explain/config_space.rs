@@ -2,7 +2,7 @@
 //!
 //! Offsets and fields: PCI Local Bus Specification 3.0 chapter 6, PCI Express Base Specification chapter 7.
 
-use super::function::{Aspm, Buses, Ecrc, Errors, Function, LinkShape, Port, Shown, WakeTimes};
+use super::function::{Aspm, Errors, Function, LinkShape, Port, Shown, WakeTimes};
 
 /// Bytes that everyone may read.
 pub const HEADER: usize = 64;
@@ -57,13 +57,7 @@ pub fn read(bytes: &[u8], function: &mut Function) -> Result<(), TooShort> {
         .filter(|b| *b > 0);
     function.latency_timer = space.byte(0x0d).map(u32::from);
     if space.byte(0x0e).map(|kind| kind & 0x7f) == Some(1) {
-        function.buses = space
-            .byte(0x19)
-            .zip(space.byte(0x1a))
-            .map(|(secondary, subordinate)| Buses {
-                secondary,
-                subordinate,
-            });
+        function.secondary = space.byte(0x19);
     }
     let has_list = space.word(0x06).is_some_and(|status| status & 0x10 != 0);
     if !has_list {
@@ -156,7 +150,6 @@ fn read_express(space: &Bytes, at: usize, function: &mut Function) -> Option<()>
         function.link_can = shape(link_cap);
         function.link_is = shape(link_sta);
         function.rcb = Some(if link_ctl & 1 << 3 != 0 { 128 } else { 64 });
-        function.aspm_can = Some(Aspm::from_bits(link_cap >> 10));
         function.aspm_is = Some(Aspm::from_bits(link_ctl));
         function.retrained = Some(link_sta & 1 << 14 != 0);
         function.wake = read_wake_times(dev_cap, link_cap, function.port);
@@ -182,35 +175,17 @@ fn read_second(space: &Bytes, at: usize, function: &mut Function) -> Option<()> 
 
 /// Times as their three bits say them, in the words of `lspci`.
 fn read_wake_times(dev_cap: u32, link_cap: u32, port: Option<Port>) -> WakeTimes {
-    const L0S: [&str; 8] = [
-        "<64ns",
-        "<128ns",
-        "<256ns",
-        "<512ns",
-        "<1us",
-        "<2us",
-        "<4us",
-        "unlimited",
-    ];
-    const L1: [&str; 8] = [
-        "<1us",
-        "<2us",
-        "<4us",
-        "<8us",
-        "<16us",
-        "<32us",
-        "<64us",
-        "unlimited",
-    ];
+    const L0S: &str = "<64ns <128ns <256ns <512ns <1us <2us <4us unlimited";
+    const L1: &str = "<1us <2us <4us <8us <16us <32us <64us unlimited";
     let word =
-        |table: &[&str; 8], code: u32| table.get((code & 7) as usize).map(|t| (*t).to_owned());
+        |table: &str, code: u32| table.split(' ').nth((code & 7) as usize).map(str::to_owned);
     let is_endpoint = port == Some(Port::Endpoint);
     let can = Aspm::from_bits(link_cap >> 10);
     WakeTimes {
-        accepts_l0s: word(&L0S, dev_cap >> 6).filter(|_| is_endpoint),
-        accepts_l1: word(&L1, dev_cap >> 9).filter(|_| is_endpoint),
-        takes_l0s: word(&L0S, link_cap >> 12).filter(|_| can.l0s),
-        takes_l1: word(&L1, link_cap >> 15).filter(|_| can.l1),
+        accepts_l0s: word(L0S, dev_cap >> 6).filter(|_| is_endpoint),
+        accepts_l1: word(L1, dev_cap >> 9).filter(|_| is_endpoint),
+        takes_l0s: word(L0S, link_cap >> 12).filter(|_| can.l0s),
+        takes_l1: word(L1, link_cap >> 15).filter(|_| can.l1),
     }
 }
 
@@ -219,12 +194,7 @@ fn read_advanced_errors(space: &Bytes, at: usize, function: &mut Function) -> Op
     const OF_LINK: u32 = 1 | 1 << 6 | 1 << 7 | 1 << 8 | 1 << 12;
     function.errors.corrected = Some(space.long(at + 0x10)? & OF_LINK != 0);
     let control = space.long(at + 0x18)?;
-    function.ecrc = Some(Ecrc {
-        generate_can: control & 1 << 5 != 0,
-        generate_is: control & 1 << 6 != 0,
-        check_can: control & 1 << 7 != 0,
-        check_is: control & 1 << 8 != 0,
-    });
+    function.ecrc = Some(control & 1 << 6 != 0);
     Some(())
 }
 

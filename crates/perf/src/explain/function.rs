@@ -95,19 +95,6 @@ impl Aspm {
     }
 }
 
-/// The checksum over a whole packet, from end to end (ECRC): 4 bytes each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Ecrc {
-    /// It can send one.
-    pub generate_can: bool,
-    /// It does.
-    pub generate_is: bool,
-    /// It can check one.
-    pub check_can: bool,
-    /// It does.
-    pub check_is: bool,
-}
-
 /// Longest times that an adapter tolerates until its link wakes, and that its link takes, as shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WakeTimes {
@@ -119,15 +106,6 @@ pub struct WakeTimes {
     pub takes_l0s: Option<String>,
     /// The same, out of L1.
     pub takes_l1: Option<String>,
-}
-
-/// Bus numbers of a bridge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Buses {
-    /// Right behind it.
-    pub secondary: u8,
-    /// The last behind it.
-    pub subordinate: u8,
 }
 
 /// Errors that the function has noted since they were last cleared.
@@ -154,8 +132,8 @@ pub struct Function {
     pub shown: Shown,
     /// What it is on the bus.
     pub port: Option<Port>,
-    /// Buses behind a bridge.
-    pub buses: Option<Buses>,
+    /// The bus behind a bridge.
+    pub secondary: Option<u8>,
     /// What the link could be, by this end.
     pub link_can: LinkShape,
     /// What it was trained to.
@@ -179,14 +157,12 @@ pub struct Function {
     pub tags_is: Option<u32>,
     /// Whether it may let packets overtake.
     pub relaxed_order: Option<bool>,
-    /// Power saving that the link could use.
-    pub aspm_can: Option<Aspm>,
     /// Power saving that is switched on.
     pub aspm_is: Option<Aspm>,
     /// Times to wake.
     pub wake: WakeTimes,
-    /// The checksum from end to end; None where error reporting was not shown.
-    pub ecrc: Option<Ecrc>,
+    /// Whether it sends end-to-end checksums.
+    pub ecrc: Option<bool>,
     /// Errors.
     pub errors: Errors,
     /// PCI's latency timer, clock ticks of a bus that is not there.

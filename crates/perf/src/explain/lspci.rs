@@ -5,10 +5,11 @@
 //! `lspci` gives them.
 
 use std::collections::BTreeMap;
-use std::fmt;
+
+use anyhow::{Result, bail};
 
 use super::function::{
-    Aspm, Buses, Ecrc, Errors, Function, LinkShape, Port, Shown, WakeTimes, generation_of_rate,
+    Aspm, Errors, Function, LinkShape, Port, Shown, WakeTimes, generation_of_rate,
 };
 
 /// Devices that one text may hold.
@@ -20,48 +21,11 @@ const NAME_MAX: usize = 160;
 /// Characters that are kept of a time (`<512ns`, `unlimited`).
 const TIME_MAX: usize = 24;
 
-/// Why a text cannot be used.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotListing {
-    /// There is nothing in it.
-    Empty,
-    /// Devices, and nothing about any of them.
-    NoDetails,
-    /// The form for programs (`-mm`), which has no registers.
-    ForPrograms,
-    /// The tree of buses (`-t`).
-    Tree,
-    /// Something else; the first line of it.
-    Other(String),
-}
-
-impl fmt::Display for NotListing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let what = match self {
-            NotListing::Empty => "the text is empty".to_owned(),
-            NotListing::NoDetails => "the text lists devices without their registers".to_owned(),
-            NotListing::ForPrograms => {
-                "this is the form of lspci for programs (-mm), which has no registers".to_owned()
-            }
-            NotListing::Tree => "this is the tree of buses (lspci -t)".to_owned(),
-            NotListing::Other(line) => format!("this is not the text of lspci: `{line}`"),
-        };
-        write!(
-            f,
-            "{what}; expected is what `lspci -vv` prints, as root: a line with the address, as \
-             `41:00.0 InfiniBand: ...`, \
-             and below it `LnkCap:`, `LnkSta:` and others"
-        )
-    }
-}
-
-impl std::error::Error for NotListing {}
-
 /// All devices of a text.
 ///
 /// # Errors
-/// See [`NotListing`].
-pub fn parse(text: &str) -> Result<Vec<Function>, NotListing> {
+/// It is something else, or tells nothing of its devices.
+pub fn parse(text: &str) -> Result<Vec<Function>> {
     let mut raws: Vec<Raw> = Vec::new();
     for line in cut_lines(text) {
         let line = line.trim_start_matches([' ', '\t', '>', '\r', '\u{feff}']);
@@ -81,7 +45,11 @@ pub fn parse(text: &str) -> Result<Vec<Function>, NotListing> {
         }
     }
     if !raws.iter().any(Raw::has_details) {
-        return Err(refuse(text, !raws.is_empty()));
+        bail!(
+            "{}; expected is what `lspci -vv` prints, as root: a line with the address, as \
+             `41:00.0 InfiniBand: ...`, and below it `LnkCap:`, `LnkSta:` and others",
+            name_other(text, !raws.is_empty())
+        );
     }
     let last = raws.len() - 1;
     let functions = raws.iter().enumerate();
@@ -100,20 +68,20 @@ fn cut_lines(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// What a text is that holds nothing of use.
-fn refuse(text: &str, has_heads: bool) -> NotListing {
+fn name_other(text: &str, has_heads: bool) -> String {
     let mut lines = cut_lines(text).map(str::trim).filter(|l| !l.is_empty());
     let Some(first) = lines.next() else {
-        return NotListing::Empty;
+        return "the text is empty".to_owned();
     };
     let quoted = |l: &str| split_head(l).is_some_and(|(_, rest)| rest.trim().starts_with('"'));
     if quoted(first) || first.starts_with("Slot:") {
-        NotListing::ForPrograms
+        "this is the form of lspci for programs (-mm), which has no registers".to_owned()
     } else if has_heads {
-        NotListing::NoDetails
+        "the text lists devices without their registers".to_owned()
     } else if first.starts_with("-[") || first.starts_with("-+-[") {
-        NotListing::Tree
+        "this is the tree of buses (lspci -t)".to_owned()
     } else {
-        NotListing::Other(clean(first, 60))
+        format!("this is not the text of lspci: `{}`", clean(first, 60))
     }
 }
 
@@ -269,7 +237,7 @@ impl<'a> Raw<'a> {
             answers: !self.is_silent(),
             shown: self.shown(is_last),
             port: self.express.and_then(read_port),
-            buses: read_buses(self.text("Bus")),
+            secondary: read_secondary(self.text("Bus")),
             link_can,
             link_is,
             link_target: target.and_then(read_rate),
@@ -281,7 +249,6 @@ impl<'a> Raw<'a> {
             tags_can: count_tags(cap, self.text("DevCap2")),
             tags_is: count_tags(ctl, self.text("DevCtl2")),
             relaxed_order: flag(ctl, &["RlxdOrd"]),
-            aspm_can: read_aspm(link_cap),
             aspm_is: read_aspm(link_ctl),
             wake: WakeTimes {
                 accepts_l0s: wake_time(cap, "L0s"),
@@ -289,7 +256,7 @@ impl<'a> Raw<'a> {
                 takes_l0s: wake_time(link_cap, "L0s").or_else(|| wake_time(link_cap, "L0")),
                 takes_l1: wake_time(link_cap, "L1"),
             },
-            ecrc: read_ecrc(self.text("AERCap")),
+            ecrc: flag(self.text("AERCap"), &["CGenEn", "ECRCGenEn"]),
             errors: self.read_errors(),
             latency_timer: number(latency, ""),
             cache_line: number(latency, "Cache Line Size: ")
@@ -394,15 +361,9 @@ fn read_port(kind: &str) -> Option<Port> {
     found.map(|(_, port)| *port)
 }
 
-fn read_buses(text: &str) -> Option<Buses> {
-    let number = |mark: &str| {
-        let digits = after(text, mark)?.get(..2)?;
-        u8::from_str_radix(digits, 16).ok()
-    };
-    Some(Buses {
-        secondary: number("secondary=")?,
-        subordinate: number("subordinate=")?,
-    })
+fn read_secondary(text: &str) -> Option<u8> {
+    let digits = after(text, "secondary=")?.get(..2)?;
+    u8::from_str_radix(digits, 16).ok()
 }
 
 fn count_tags(first: &str, second: &str) -> Option<u32> {
@@ -434,15 +395,6 @@ fn wake_time(text: &str, state: &str) -> Option<String> {
         time.split_whitespace().next()
     })?;
     Some(clean(of_state, TIME_MAX))
-}
-
-fn read_ecrc(text: &str) -> Option<Ecrc> {
-    Some(Ecrc {
-        generate_can: flag(text, &["GenCap", "ECRCGenCap"])?,
-        generate_is: flag(text, &["CGenEn", "ECRCGenEn"])?,
-        check_can: flag(text, &["ChkCap", "ECRCChkCap"])?,
-        check_is: flag(text, &["ChkEn", "ECRCChkEn"])?,
-    })
 }
 
 #[cfg(test)]

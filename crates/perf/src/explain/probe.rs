@@ -5,16 +5,17 @@
 
 mod cuda;
 
+use anyhow::{Context, Result};
 use fastpath_pcie::{Rate, RateUnit, StatedRate};
 
 use super::Explanation;
 use super::advice::{self, Subject};
-use super::command::{ExplainError, HereOptions, LinkOptions, write};
+use super::command::{HereOptions, LinkOptions, write};
 use super::findings::said;
 use super::function::Function;
 use super::moves::Moves;
 use super::sysfs;
-use cuda::{CopyWay, Cuda, CudaError};
+use cuda::{CopyWay, Cuda};
 
 /// Options of `fastpath explain probe`.
 #[derive(clap::Args, Debug)]
@@ -30,17 +31,8 @@ pub struct ProbeOptions {
     pub here: HereOptions,
 }
 
-/// Why nothing was measured.
-#[derive(Debug, thiserror::Error)]
-pub enum ProbeError {
-    /// There is no driver, no GPU, or a call failed.
-    #[error("nothing was measured: {0}")]
-    Cuda(#[from] CudaError),
-    /// What was measured could not be explained or shown.
-    #[error(transparent)]
-    Explain(ExplainError),
-}
-
+/// What an error begins with after which there is nothing to explain.
+const NOTHING: &str = "nothing was measured";
 /// Sizes of the copies, bytes.
 const SIZES: [usize; 6] = [64, 4 << 10, 64 << 10, 1 << 20, 16 << 20, 64 << 20];
 /// Batches of each size.
@@ -69,22 +61,22 @@ impl Measured {
 /// Measures and explains.
 ///
 /// # Errors
-/// See [`ProbeError`].
-pub fn run(options: &ProbeOptions) -> Result<(), ProbeError> {
-    let cuda = Cuda::open(&options.driver)?;
-    let gpu = cuda.use_gpu(options.gpu)?;
-    let buffers = gpu.allocate(SIZES[SIZES.len() - 1])?;
+/// There is no driver or no such GPU, a call of it failed, or the output takes no more.
+pub fn run(options: &ProbeOptions) -> Result<()> {
+    let cuda = Cuda::open(&options.driver).context(NOTHING)?;
+    let gpu = cuda.use_gpu(options.gpu).context(NOTHING)?;
+    let buffers = gpu.allocate(SIZES[SIZES.len() - 1]).context(NOTHING)?;
     let mut copies = Vec::new();
     for copy in [CopyWay::ToDevice, CopyWay::ToHost] {
         for bytes in SIZES {
             let mut batch = |count| buffers.time_copies(copy, bytes, count);
-            copies.push((copy, measure(bytes, &mut batch)?));
+            copies.push((copy, measure(bytes, &mut batch).context(NOTHING)?));
         }
     }
     let read_ns = measure_reads(&mut |count| gpu.time_reads(count));
     let subject = sysfs::read_device(&options.here.sysfs, gpu.address()).unwrap_or_else(|e| {
         let mut device = Function::new(gpu.address(), "");
-        device.unread.push(e.to_string());
+        device.unread.push(format!("{e:#}"));
         Subject {
             device,
             source: "sysfs",
@@ -103,18 +95,12 @@ pub fn run(options: &ProbeOptions) -> Result<(), ProbeError> {
             &options.here.link,
         )
     });
-    let explanations: Vec<Explanation> = explanations
-        .into_iter()
-        .collect::<Result<_, _>>()
-        .map_err(ProbeError::Explain)?;
-    write(&explanations, &options.here.output).map_err(ProbeError::Explain)
+    let explanations: Vec<Explanation> = explanations.into_iter().collect::<Result<_, _>>()?;
+    write(&explanations, &options.here.output)
 }
 
 /// Times batches of copies, the first of which only warms up.
-fn measure(
-    bytes: usize,
-    batch: &mut dyn FnMut(usize) -> Result<u64, CudaError>,
-) -> Result<Measured, CudaError> {
+fn measure(bytes: usize, batch: &mut dyn FnMut(usize) -> Result<u64>) -> Result<Measured> {
     let copies = (BATCH_BYTES / bytes).clamp(1, COPIES_MAX);
     batch(copies)?;
     let mut times = Vec::new();
@@ -131,7 +117,7 @@ fn measure(
 }
 
 /// Time of one read of host memory by the GPU, nanoseconds: quickest of several.
-fn measure_reads(chain: &mut dyn FnMut(u32) -> Result<u64, CudaError>) -> Result<f64, CudaError> {
+fn measure_reads(chain: &mut dyn FnMut(u32) -> Result<u64>) -> Result<f64> {
     chain(READS[0])?;
     let mut quickest = READS.map(|_| f64::INFINITY);
     for _ in 0..BATCHES {
@@ -147,12 +133,12 @@ fn explain(
     name: &str,
     copy: CopyWay,
     measured: &[&Measured],
-    read_ns: &Result<f64, CudaError>,
+    read_ns: &Result<f64>,
     link: &LinkOptions,
-) -> Result<Explanation, ExplainError> {
+) -> Result<Explanation> {
     let most = measured.iter().map(|m| m.rate());
     let most = most.fold(Rate::default(), |a, b| if b > a { b } else { a });
-    let mut asked = link.asked().map_err(ExplainError::Link)?;
+    let mut asked = link.asked()?;
     let (moves, way) = match copy {
         CopyWay::ToDevice => (Moves::Read, "host to device"),
         CopyWay::ToHost => (Moves::Write, "device to host"),

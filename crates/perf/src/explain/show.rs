@@ -3,6 +3,7 @@
 use std::io::IsTerminal;
 
 use super::{Explanation, FindingKind, Input, Step, StepKind, Waterfall};
+use crate::lists::unique;
 
 /// Columns where nothing says how many there are.
 const COLUMNS: usize = 80;
@@ -211,12 +212,10 @@ fn format_waterfall(waterfall: &Waterfall, look: Look) -> String {
 
 /// Where the constants of the steps come from, each source once.
 fn format_sources(steps: &[Step], look: Look) -> String {
-    let mut sources: Vec<&str> = Vec::new();
-    for step in steps.iter().filter(|s| s.kind != StepKind::Measured) {
-        if !step.source.is_empty() && !sources.contains(&step.source.as_str()) {
-            sources.push(&step.source);
-        }
-    }
+    let told = steps
+        .iter()
+        .filter(|s| s.kind != StepKind::Measured && !s.source.is_empty());
+    let sources = unique(told.map(|s| s.source.as_str()));
     if sources.is_empty() {
         return String::new();
     }

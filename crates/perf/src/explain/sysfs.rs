@@ -7,47 +7,29 @@ use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use anyhow::{Result, bail};
+
 use super::advice::Subject;
 use super::classes::{class_name, virtio_name};
 use super::config_space;
 use super::function::{Function, LinkShape, Port, Shown, generation_of_rate};
-use crate::files::read_text;
+use crate::files::{self, read_text};
 
 /// Classes whose devices have a `device` that leads to the PCI function.
 const CLASSES: [&str; 4] = ["infiniband", "net", "nvme", "drm"];
 /// Ports between a device and the processor that are followed, at most.
 const ABOVE_MAX: usize = 32;
 
-/// Why a device cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum DeviceError {
-    /// The name cannot be one.
-    #[error(
-        "`{0}` is no name of a device: expected is one as mlx5_0 or eth0, or an address as \
-         0000:41:00.0"
-    )]
-    Name(String),
-    /// Nothing is called so; what there is.
-    #[error(
-        "no device `{0}`: expected is an address as 0000:41:00.0, or one of the names there are \
-         ({known})",
-        known = if .1.is_empty() { "none".to_owned() } else { .1.join(", ") }
-    )]
-    Unknown(String, Vec<String>),
-    /// It is there, and not on PCI.
-    #[error("`{0}` is no device of a PCI bus: {path} has no PCI address", path = .1.display())]
-    NotPci(String, PathBuf),
-}
-
 /// Reads a device and the ports above it. `root` is `/sys`, or a tree made like it.
 ///
 /// # Errors
-/// See [`DeviceError`]. What cannot be read of a device that is there is no error: it is listed.
-pub fn read_device(root: &Path, name: &str) -> Result<Subject, DeviceError> {
+/// The name is none of a device of a PCI bus. What cannot be read of a device that is there is no error: it is listed.
+pub fn read_device(root: &Path, name: &str) -> Result<Subject> {
     let folder = find_folder(root, name)?;
     let address = last_name(&folder);
     if !is_address(&address) {
-        return Err(DeviceError::NotPci(name.to_owned(), folder));
+        let path = folder.display();
+        bail!("`{name}` is no device of a PCI bus: {path} has no PCI address");
     }
     let mut device = read_function(&folder);
     // The link of a virtual function is that of the physical one.
@@ -70,17 +52,27 @@ pub fn read_device(root: &Path, name: &str) -> Result<Subject, DeviceError> {
 }
 
 /// The folder of a device, with every link on the way followed.
-fn find_folder(root: &Path, name: &str) -> Result<PathBuf, DeviceError> {
+fn find_folder(root: &Path, name: &str) -> Result<PathBuf> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-.:".contains(c);
     if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
-        return Err(DeviceError::Name(name.to_owned()));
+        bail!(
+            "`{name}` is no name of a device: expected is one as mlx5_0 or eth0, or an address as \
+             0000:41:00.0"
+        );
     }
     let devices = root.join("bus/pci/devices");
     let mut places = vec![devices.join(name), devices.join(format!("0000:{name}"))];
     places.extend(CLASSES.map(|class| root.join("class").join(class).join(name).join("device")));
     let mut found = places.iter().filter_map(|p| fs::canonicalize(p).ok());
     let Some(mut folder) = found.next() else {
-        return Err(DeviceError::Unknown(name.to_owned(), list_names(root)));
+        let known = match list_names(root).join(", ") {
+            none if none.is_empty() => "none".to_owned(),
+            known => known,
+        };
+        bail!(
+            "no device `{name}`: expected is an address as 0000:41:00.0, or one of the names there \
+             are ({known})"
+        );
     };
     // A virtual adapter lies below its function.
     if !is_address(&last_name(&folder)) {
@@ -95,18 +87,12 @@ fn list_names(root: &Path) -> Vec<String> {
     let mut all = Vec::new();
     for class in CLASSES {
         let folder = root.join("class").join(class);
-        let Ok(entries) = fs::read_dir(&folder) else {
-            continue;
-        };
-        let mut names: Vec<String> = entries
-            .flatten()
-            .map(|e| e.file_name().to_string_lossy().into_owned())
-            .filter(|n| {
-                let device = fs::canonicalize(folder.join(n).join("device"));
-                let is_function = |p: &Path| is_address(&last_name(p));
-                device.is_ok_and(|d| is_function(&d) || d.parent().is_some_and(is_function))
-            })
-            .collect();
+        let mut names = files::list_names(&folder);
+        names.retain(|n| {
+            let device = fs::canonicalize(folder.join(n).join("device"));
+            let is_function = |p: &Path| is_address(&last_name(p));
+            device.is_ok_and(|d| is_function(&d) || d.parent().is_some_and(is_function))
+        });
         names.sort();
         all.extend(names);
     }
@@ -135,12 +121,8 @@ fn list_above(folder: &Path) -> Vec<Function> {
 
 /// The other functions of the same card: the folders beside its own.
 fn list_siblings(folder: &Path, device: &Function) -> Vec<String> {
-    let beside = folder.parent().and_then(|p| fs::read_dir(p).ok());
-    let names = beside.into_iter().flatten().flatten();
-    let mut siblings: Vec<String> = names
-        .map(|e| e.file_name().to_string_lossy().into_owned())
-        .filter(|n| is_address(n) && device.is_sibling(&Function::new(n, "")))
-        .collect();
+    let mut siblings = files::list_names(folder.parent().unwrap_or(folder));
+    siblings.retain(|n| is_address(n) && device.is_sibling(&Function::new(n, "")));
     siblings.sort();
     siblings
 }

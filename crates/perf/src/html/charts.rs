@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::curves::{Across, Chart, Floor, Point, Quantity, Series};
 use super::heat::Map;
 use super::svg::size;
+use crate::lists::unique;
 use crate::record::{Case, Level, Of, Report};
 
 /// Curves that one chart can hold and still be read.
@@ -95,18 +96,14 @@ fn make_charts(reports: &[Report], cases: &[Found]) -> Vec<Figure> {
     };
     let curves = curve_keys(across, cases);
     if curves.len() > SERIES_MAX && across == Across::Bytes && ranks > 1 {
-        return part_charts(reports, cases, |c| u64::from(c.ranks));
+        let mut parts: BTreeMap<u32, Vec<Found>> = BTreeMap::new();
+        for found in cases {
+            parts.entry(found.1.ranks).or_default().push(*found);
+        }
+        let parts = parts.values();
+        return parts.flat_map(|p| make_charts(reports, p)).collect();
     }
     vec![Figure::Curves(make_chart(reports, across, cases, &curves))]
-}
-
-fn part_charts(reports: &[Report], cases: &[Found], by: fn(&Case) -> u64) -> Vec<Figure> {
-    let mut parts: BTreeMap<u64, Vec<Found>> = BTreeMap::new();
-    for found in cases {
-        parts.entry(by(found.1)).or_default().push(*found);
-    }
-    let parts = parts.values().flat_map(|p| make_charts(reports, p));
-    parts.collect()
 }
 
 /// What tells curves of one chart apart.
@@ -131,14 +128,7 @@ fn curve_key(across: Across, found: &Found) -> CurveKey {
 }
 
 fn curve_keys(across: Across, cases: &[Found]) -> Vec<CurveKey> {
-    let mut keys: Vec<CurveKey> = Vec::new();
-    for found in cases {
-        let key = curve_key(across, found);
-        if !keys.contains(&key) {
-            keys.push(key);
-        }
-    }
-    keys
+    unique(cases.iter().map(|found| curve_key(across, found)))
 }
 
 /// The name of a curve: what it does not share with all others.
@@ -251,7 +241,7 @@ fn find_floors(cases: &[Found]) -> Vec<Floor> {
     let Some(&(report, first)) = cases.iter().find(has) else {
         return Vec::new();
     };
-    let mut floors: BTreeMap<String, Vec<(u64, u64, f64)>> = BTreeMap::new();
+    let mut floors: BTreeMap<&str, BTreeMap<u64, f64>> = BTreeMap::new();
     for (index, case) in cases {
         let same = *index == report
             && case.level == first.level
@@ -259,19 +249,13 @@ fn find_floors(cases: &[Found]) -> Vec<Floor> {
             && case.ranks == first.ranks;
         let median = case.floor.as_ref().and_then(|f| f.quantile(0.5));
         if let (true, Some(median)) = (same, median) {
-            let name = case
-                .floor_of
-                .clone()
-                .unwrap_or_else(|| "hardware".to_owned());
-            floors
-                .entry(name)
-                .or_default()
-                .push((case.bytes, case.bytes, median));
+            let name = case.floor_of.as_deref().unwrap_or("hardware");
+            floors.entry(name).or_default().insert(case.bytes, median);
         }
     }
-    let make = |(name, mut points): (String, Vec<(u64, u64, f64)>)| {
-        points.sort_by_key(|p| p.0);
-        Floor { name, points }
+    let make = |(name, points): (&str, _)| Floor {
+        name: name.to_owned(),
+        points,
     };
     floors.into_iter().map(make).collect()
 }

@@ -1,5 +1,7 @@
 //! A chart of curves: time, rate or bandwidth by size or by ranks, with its floor and its table.
 
+use std::collections::BTreeMap;
+
 use maud::{Markup, html};
 
 use super::scale::{Axis, spread};
@@ -94,8 +96,8 @@ pub struct Series {
 pub struct Floor {
     /// What it is.
     pub name: String,
-    /// `x`, bytes, and the median.
-    pub points: Vec<(u64, u64, f64)>,
+    /// Times in nanoseconds, by size.
+    pub points: BTreeMap<u64, f64>,
 }
 
 /// Everything a chart shows.
@@ -184,7 +186,7 @@ impl Chart {
             .flat_map(|s| s.points.iter().filter_map(|p| self.shown(p)))
             .collect();
         let floors = self.floors.iter().flat_map(|f| &f.points);
-        let floors = floors.map(|(_, bytes, v)| self.quantity.convert(*v, *bytes as f64));
+        let floors = floors.map(|(bytes, v)| self.quantity.convert(*v, *bytes as f64));
         let bands = self.has_bands();
         let values = shown.iter().flat_map(|s| {
             if bands {
@@ -278,10 +280,11 @@ impl Chart {
     }
 
     fn draw_floor(&self, floor: &Floor, x: &Axis, y: &Axis, labels: &mut Vec<Label>) -> Markup {
+        let convert = |v: f64, bytes: f64| (bytes, self.quantity.convert(v, bytes));
         let values = floor
             .points
             .iter()
-            .map(|(at, bytes, v)| (*at as f64, self.quantity.convert(*v, *bytes as f64)));
+            .map(|(bytes, v)| convert(*v, *bytes as f64));
         let shown = values.filter(|(_, v)| v.is_finite() && *v > 0.0);
         let mut points: Vec<(f64, f64)> = shown.map(|(a, v)| (x.place(a), y.place(v))).collect();
         let Some(&from) = points.last() else {

@@ -3,9 +3,10 @@
 use maud::{Markup, html};
 
 use super::svg::{shorten, size, three_digits, time};
-use crate::compare::interval::{Ratio, Verdict};
+use crate::ablation;
 use crate::document::html::text;
 use crate::document::{Cell, Column, Table};
+use crate::lists::unique;
 use crate::record::{Breakdown, Case, Level, Of, Report};
 
 const NOTHING: &str = "\u{2013}";
@@ -79,90 +80,11 @@ of runs in the same turn: bold where the interval does not hold 1.";
 pub fn show_ablation(reports: &[Report]) -> Markup {
     let shown = reports.iter().filter(|r| !r.ablation.is_empty());
     html! { @for report in shown {
-        section { h2 { "Ablation" } p { (ABLATION) } (tabulate_ablation(report).to_card()) }
+        section {
+            h2 { "Ablation" } p { (ABLATION) }
+            (ablation::tabulate(&report.ablation).to_card())
+        }
     } }
-}
-
-fn tabulate_ablation(report: &Report) -> Table {
-    let first = &report.ablation[0];
-    let head = |name: String, below: String| {
-        Column::number(
-            Cell {
-                below,
-                ..name.into()
-            },
-            0,
-        )
-    };
-    let of_case = |c: &Case| {
-        head(
-            format!("{} {}", c.test, c.variant),
-            format!("{}, {}", size(c.bytes), c.of.text()),
-        )
-    };
-    let of_call = |b: &Breakdown| {
-        head(
-            b.operation.clone(),
-            format!("{}, instructions", size(b.bytes)),
-        )
-    };
-    let columns = first
-        .cases
-        .iter()
-        .map(of_case)
-        .chain(first.instructions.iter().map(of_call));
-    let mut table = Table::new([Column::text("step", 0)].into_iter().chain(columns));
-    for step in &report.ablation {
-        let name = match step.added.as_str() {
-            "" => "all off".to_owned(),
-            added => format!("+ {added}"),
-        };
-        let times = first.cases.iter().map(|case| {
-            let same = step.cases.iter().find(|c| c.key() == case.key());
-            let value = same.and_then(|c| c.samples.quantile(0.5));
-            let change = step.find_change(case).map(|c| &c.ratio);
-            bar(value, case.samples.quantile(0.5), time, change)
-        });
-        let counts = first.instructions.iter().map(|b| {
-            let is_same = |o: &&Breakdown| (&o.operation, o.bytes) == (&b.operation, b.bytes);
-            let same = step.instructions.iter().find(is_same);
-            bar(
-                same.map(|o| o.total),
-                Some(b.total),
-                |v| format!("{v:.1}"),
-                None,
-            )
-        });
-        table.row([Cell::from(name)].into_iter().chain(times).chain(counts));
-    }
-    table
-}
-
-/// A value with the bar of its share.
-fn bar(
-    value: Option<f64>,
-    whole: Option<f64>,
-    show: fn(f64) -> String,
-    change: Option<&Ratio>,
-) -> Cell {
-    let (Some(value), Some(whole)) = (value, whole) else {
-        return NOTHING.into();
-    };
-    let interval = |[low, high]: [f64; 2]| format!(" [{low:.2}, {high:.2}]");
-    let say = |r: &Ratio| {
-        format!(
-            "\u{d7}{:.2}{}",
-            r.ratio,
-            r.interval.map_or(String::new(), interval)
-        )
-    };
-    Cell {
-        text: show(value),
-        below: change.map_or(String::new(), say),
-        is_strong: change.is_some_and(|ratio| ratio.judge() != Verdict::CannotTell),
-        share: Some(if whole > 0.0 { value / whole } else { 0.0 }),
-        swatch: None,
-    }
 }
 
 /// Layers and their colours.
@@ -210,16 +132,8 @@ pub fn show_breakdowns(reports: &[Report]) -> Markup {
 }
 
 fn tabulate_totals(all: &[&Breakdown]) -> Table {
-    let (mut names, mut operations): (Vec<&str>, Vec<(String, u64)>) = Default::default();
-    for b in all {
-        if !names.contains(&b.mpi.as_str()) {
-            names.push(&b.mpi);
-        }
-        let operation = (name_operation(b), b.bytes);
-        if !operations.contains(&operation) {
-            operations.push(operation);
-        }
-    }
+    let names = unique(all.iter().map(|b| b.mpi.as_str()));
+    let operations = unique(all.iter().map(|b| (name_operation(b), b.bytes)));
     let mut table = Table::of("total per call");
     table
         .columns

@@ -8,6 +8,7 @@ use fastpath_base::clock;
 use fastpath_base::topology::{self, Core};
 use serde::Serialize;
 
+use crate::bench::surroundings::find_field;
 use crate::files::read_text;
 
 /// Processors, caches, memory, limits.
@@ -37,10 +38,10 @@ struct CoreLine {
 
 /// One level of cache of the first processor.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-struct Cache {
-    level: u32,
-    kind: String,
-    size: String,
+pub struct Cache {
+    pub level: u32,
+    pub kind: String,
+    pub size: String,
     shared_by: String,
 }
 
@@ -58,7 +59,7 @@ pub fn describe() -> Machine {
         kernel: read_text("/proc/sys/kernel/osrelease"),
         processor: fs::read_to_string("/proc/cpuinfo")
             .ok()
-            .and_then(|text| find_model(&text)),
+            .and_then(|text| find_field(&text, "model name").map(str::to_owned)),
         processors_allowed: allowed.iter().collect(),
         cpu_quota: topology::cpu_quota(),
         processors_usable: topology::usable_processors(),
@@ -155,12 +156,7 @@ fn list_numbers(numbers: &[usize]) -> String {
     parts.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
-fn find_model(cpuinfo: &str) -> Option<String> {
-    let line = cpuinfo.lines().find(|l| l.starts_with("model name"))?;
-    Some(line.split_once(':')?.1.trim().to_owned())
-}
-
-fn list_caches(processor: usize) -> Vec<Cache> {
+pub fn list_caches(processor: usize) -> Vec<Cache> {
     let folder = format!("/sys/devices/system/cpu/cpu{processor}/cache");
     let read = |index: usize, file: &str| read_text(format!("{folder}/index{index}/{file}"));
     (0..8)
@@ -196,8 +192,9 @@ mod tests {
     #[test]
     fn model__is_the_first_named() {
         let text = "processor\t: 0\nmodel name\t: Some CPU @ 2 GHz\nmodel name\t: other\n";
-        assert_eq!(find_model(text).as_deref(), Some("Some CPU @ 2 GHz"));
-        assert_eq!(find_model("Features: fp"), None);
+        let found = find_field(text, "model name");
+        assert_eq!(found, Some("Some CPU @ 2 GHz"));
+        assert_eq!(find_field("Features: fp", "model name"), None);
     }
 
     #[test]

@@ -2,11 +2,11 @@
 #![allow(unsafe_code)]
 
 use crate::document::{self, Document, Table};
-use crate::library::{OpenError, find_library};
-use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use crate::library::{find, find_library, open_library};
+use anyhow::Result;
+use libloading::os::unix::Library;
 use serde::Serialize;
 use std::ffi::{c_char, c_int};
-use std::io;
 use std::ptr::null_mut;
 
 /// Room for a name and for a description.
@@ -28,50 +28,23 @@ struct Entry {
     meaning: String,
 }
 
-type Init = unsafe extern "C" fn(c_int, *mut c_int) -> c_int;
-type Number = unsafe extern "C" fn(*mut c_int) -> c_int;
-type Text = *mut c_char;
-type Int = *mut c_int;
-type Handle = *mut usize;
-type CvarInfo =
-    unsafe extern "C" fn(c_int, Text, Int, Int, Handle, Handle, Text, Int, Int, Int) -> c_int;
-type PvarInfo = unsafe extern "C" fn(
-    c_int,
-    Text,
-    Int,
-    Int,
-    Int,
-    Handle,
-    Handle,
-    Text,
-    Int,
-    Int,
-    Int,
-    Int,
-    Int,
-) -> c_int;
-type EventInfo = unsafe extern "C" fn(
-    c_int,
-    Text,
-    Int,
-    Int,
-    Handle,
-    *mut isize,
-    Int,
-    Handle,
-    Handle,
-    Text,
-    Int,
-    Int,
-) -> c_int;
+// A text, an integer, a handle or a type that the functions write.
+type T = *mut c_char;
+type I = *mut c_int;
+type H = *mut usize;
+type Init = unsafe extern "C" fn(c_int, I) -> c_int;
+type Number = unsafe extern "C" fn(I) -> c_int;
+type CvarInfo = unsafe extern "C" fn(c_int, T, I, I, H, H, T, I, I, I) -> c_int;
+type PvarInfo = unsafe extern "C" fn(c_int, T, I, I, I, H, H, T, I, I, I, I, I) -> c_int;
+type EventInfo = unsafe extern "C" fn(c_int, T, I, I, H, H, I, H, H, T, I, I) -> c_int;
 
 /// Prints it.
 ///
 /// # Errors
 /// The library cannot be opened, or the output takes no more.
-pub fn print(as_json: bool) -> io::Result<()> {
-    let listing = collect().map_err(|e| io::Error::other(e.to_string()))?;
-    document::write(as_json, &listing, || describe(&listing))
+pub fn print(as_json: bool) -> Result<()> {
+    let listing = collect()?;
+    Ok(document::write(as_json, &listing, || describe(&listing))?)
 }
 
 fn describe(listing: &Listing) -> Document {
@@ -92,57 +65,31 @@ fn describe(listing: &Listing) -> Document {
     said
 }
 
-fn collect() -> Result<Listing, OpenError> {
+fn collect() -> Result<Listing> {
     let path = find_library()?;
     // SAFETY: the installed MPI library, whose functions have the types that the standard gives them. Null is allowed
     // for what is not wanted; the texts have the room that is stated.
     unsafe {
-        let library = Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL)
-            .map_err(|e| OpenError(format!("cannot open {}: {e}", path.display())))?;
+        let library = open_library(&path)?;
         let init = find::<Init>(&library, "MPI_T_init_thread")?;
         init(0, null_mut());
-        let (cvar, pvar, event) = (
-            find::<CvarInfo>(&library, "MPI_T_cvar_get_info")?,
-            find::<PvarInfo>(&library, "MPI_T_pvar_get_info")?,
-            find::<EventInfo>(&library, "MPI_T_event_get_info")?,
-        );
-        let none = null_mut::<c_int>();
-        let nobody = null_mut::<usize>();
+        let cvar = find::<CvarInfo>(&library, "MPI_T_cvar_get_info")?;
+        let pvar = find::<PvarInfo>(&library, "MPI_T_pvar_get_info")?;
+        let event = find::<EventInfo>(&library, "MPI_T_event_get_info")?;
+        // Not wanted.
+        let (o, h) = (null_mut::<c_int>(), null_mut::<usize>());
         Ok(Listing {
             control_variables: list(&library, "MPI_T_cvar_get_num", |i, n, nl, d, dl| {
-                cvar(i, n, nl, none, nobody, nobody, d, dl, none, none)
+                cvar(i, n, nl, o, h, h, d, dl, o, o)
             })?,
             performance_variables: list(&library, "MPI_T_pvar_get_num", |i, n, nl, d, dl| {
-                pvar(
-                    i, n, nl, none, none, nobody, nobody, d, dl, none, none, none, none,
-                )
+                pvar(i, n, nl, o, o, h, h, d, dl, o, o, o, o)
             })?,
             events: list(&library, "MPI_T_event_get_num", |i, n, nl, d, dl| {
-                event(
-                    i,
-                    n,
-                    nl,
-                    none,
-                    nobody,
-                    null_mut(),
-                    none,
-                    nobody,
-                    nobody,
-                    d,
-                    dl,
-                    none,
-                )
+                event(i, n, nl, o, h, h, o, h, h, d, dl, o)
             })?,
         })
     }
-}
-
-/// # Safety
-/// The function has that type.
-unsafe fn find<T: Copy>(library: &Library, name: &str) -> Result<T, OpenError> {
-    // SAFETY: by the contract of this function.
-    let symbol = unsafe { library.get::<T>(name.as_bytes()) };
-    Ok(*symbol.map_err(|e| OpenError(format!("{name}: {e}")))?)
 }
 
 /// Names and descriptions of all things of a kind.
@@ -152,8 +99,8 @@ unsafe fn find<T: Copy>(library: &Library, name: &str) -> Result<T, OpenError> {
 unsafe fn list(
     library: &Library,
     number: &str,
-    ask: impl Fn(c_int, Text, Int, Text, Int) -> c_int,
-) -> Result<Vec<Entry>, OpenError> {
+    ask: impl Fn(c_int, T, I, T, I) -> c_int,
+) -> Result<Vec<Entry>> {
     let mut count = 0;
     // SAFETY: the type that the standard gives the function.
     unsafe { find::<Number>(library, number)?(&mut count) };

@@ -1,12 +1,13 @@
 //! The levels below MPI: this program is the ranks' program (`levels/counted.rs`), and what of it is
 //! counted is told from what only measures by the source that each instruction stands in.
 
+use anyhow::{Context, Result, bail};
+
 use super::callgrind::Dump;
 use super::job::{Scratch, watch};
 use super::symbols::{PROGRAM, Symbols};
-use super::{CALLS, Counted, SIDE_MESSAGES, parse_name, usage};
-use crate::bench::BenchError;
-use crate::bench::options::{PathOptions, TransportName};
+use super::{CALLS, Counted, SIDE_MESSAGES, list_lacking, parse_name};
+use crate::bench::options::{CaseOptions, PathOptions, TransportName};
 use crate::bench::verbs::VerbsOptions;
 use crate::levels::{LevelPlan, RECEIVES, SENDS, SharedBoard};
 use crate::program::Settings;
@@ -30,14 +31,17 @@ pub fn count(
     mpi: &Counted,
     level: Level,
     path: &PathOptions,
-) -> Result<(Vec<Breakdown>, Vec<Missing>), BenchError> {
-    let failed = |e: std::io::Error| usage(format!("the ranks cannot be prepared: {e}"));
+) -> Result<(Vec<Breakdown>, Vec<Missing>)> {
+    let failed = "the ranks cannot be prepared";
     let folder = Scratch::make()?;
-    let board = SharedBoard::create().map_err(failed)?;
+    let board = SharedBoard::create().context(failed)?;
     let plan = LevelPlan {
         level,
         settings: Settings {
-            sizes: mpi.sizes.to_vec(),
+            case: CaseOptions {
+                sizes: mpi.sizes.to_vec(),
+                ..CaseOptions::default()
+            },
             ..Settings::default()
         },
         board: board.path(),
@@ -48,8 +52,8 @@ pub fn count(
             ..VerbsOptions::default()
         },
     };
-    let plan = serde_json::to_string(&plan).map_err(|e| failed(e.into()))?;
-    let own = std::env::current_exe().map_err(failed)?;
+    let plan = serde_json::to_string(&plan).context(failed)?;
+    let own = std::env::current_exe().context(failed)?;
     let arguments = ["bench".to_owned(), "rank".to_owned(), plan];
     let dumps = watch(mpi, &folder.0, &own, &arguments, 0)?;
     let mut symbols = Symbols::default();
@@ -76,13 +80,12 @@ fn make_breakdown(
     level: Level,
     dump: &Dump,
     symbols: &mut Symbols,
-) -> Result<Breakdown, BenchError> {
+) -> Result<Breakdown> {
     let (operation, bytes) = parse_name(&dump.name)?;
     let calls = calls_of(&operation);
     let mut parts = symbols.break_down(dump, calls as f64, |_| true);
     if !parts.iter().any(|p| p.level == PROGRAM) {
-        let why = "this program was built without line tables, by which its levels are told apart";
-        return Err(usage(why));
+        bail!("this program was built without line tables, by which its levels are told apart");
     }
     parts.retain(|p| p.level != PROGRAM);
     Ok(Breakdown {
@@ -104,12 +107,12 @@ fn list_missing(level: Level, counted: &[Breakdown]) -> Vec<Missing> {
         // All memory is reached so.
         return Vec::new();
     }
-    let missing = WAYS.iter().filter(|name| !has(name)).map(|name| Missing {
-        test: (*name).to_owned(),
+    list_lacking(
+        &WAYS,
+        counted,
         level,
-        reason: "the peer's memory cannot be reached so".to_owned(),
-    });
-    missing.collect()
+        "the peer's memory cannot be reached so",
+    )
 }
 
 /// Sides of packets that an adapter carries and that were not counted.
@@ -118,14 +121,8 @@ fn list_missing_sides(level: Level, path: &PathOptions, counted: &[Breakdown]) -
     if !adapter || level == Level::Protocol {
         return Vec::new();
     }
-    let lacks = |name: &&str| !counted.iter().any(|b| b.operation == **name);
-    let missing = [SENDS, RECEIVES].into_iter().filter(lacks);
-    let missing = missing.map(|name| Missing {
-        test: name.to_owned(),
-        level,
-        reason: "packets were late in every window, however long they were waited for".to_owned(),
-    });
-    missing.collect()
+    let reason = "packets were late in every window, however long they were waited for";
+    list_lacking(&[SENDS, RECEIVES], counted, level, reason)
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use crate::bench::BenchError;
+use anyhow::{Context, Error, Result, bail, ensure};
+
 use crate::output::print_line;
 use crate::record::Breakdown;
 
@@ -14,51 +15,43 @@ const BYTES: u64 = 8;
 ///
 /// # Errors
 /// The file is not there, has no limit, or a line that is none.
-pub fn read(path: &Path) -> Result<Vec<(String, f64)>, BenchError> {
-    let wrong = |why: String| BenchError::Usage(format!("{}: {why}", path.display()));
-    let text = fs::read_to_string(path).map_err(|e| wrong(e.to_string()))?;
-    let limits = parse(&text).map_err(wrong)?;
-    if limits.is_empty() {
-        return Err(wrong("no budget in it".to_owned()));
-    }
-    Ok(limits)
+pub fn read(path: &Path) -> Result<Vec<(String, f64)>> {
+    let text = fs::read_to_string(path).map_err(Error::from);
+    let limits = text.and_then(|text| parse(&text));
+    let some = limits.and_then(|l| match l.is_empty() {
+        true => bail!("no budget in it"),
+        false => Ok(l),
+    });
+    some.with_context(|| path.display().to_string())
 }
 
-fn parse(text: &str) -> Result<Vec<(String, f64)>, String> {
+fn parse(text: &str) -> Result<Vec<(String, f64)>> {
     let lines = text
         .lines()
         .map(|l| l.split('#').next().unwrap_or("").trim());
-    lines
-        .filter(|l| !l.is_empty())
-        .map(|line| {
-            let words: Vec<&str> = line.split_whitespace().collect();
-            match words.as_slice() {
-                [call, limit] => match limit.parse::<u32>() {
-                    Ok(limit) => Ok((call.to_string(), f64::from(limit))),
-                    Err(_) => Err(format!("`{line}`: the limit is no number")),
-                },
-                _ => Err(format!("`{line}`: expected a call and its limit")),
-            }
-        })
-        .collect()
+    let limit = |line: &str| {
+        let words = line.split_once(char::is_whitespace);
+        let (call, limit) =
+            words.with_context(|| format!("`{line}`: expected a call and its limit"))?;
+        let limit: u32 = limit
+            .trim()
+            .parse()
+            .with_context(|| format!("`{line}`: the limit is no number"))?;
+        Ok((call.to_owned(), f64::from(limit)))
+    };
+    lines.filter(|l| !l.is_empty()).map(limit).collect()
 }
 
 /// Holds the counts against the limits.
 ///
 /// # Errors
 /// A call takes more than it may, or was not counted.
-pub fn check(
-    limits: &[(String, f64)],
-    counted: &[Breakdown],
-    shows: bool,
-) -> Result<(), BenchError> {
+pub fn check(limits: &[(String, f64)], counted: &[Breakdown], shows: bool) -> Result<()> {
     let mut exceeded = Vec::new();
     for (call, limit) in limits {
         let of_budget = |b: &&Breakdown| b.operation == *call && b.bytes == BYTES;
         let Some(found) = counted.iter().find(of_budget) else {
-            return Err(BenchError::Usage(format!(
-                "{call} was not counted with {BYTES} B, for which it has a budget"
-            )));
+            bail!("{call} was not counted with {BYTES} B, for which it has a budget");
         };
         let over = found.total > *limit;
         if shows {
@@ -75,10 +68,8 @@ pub fn check(
             ));
         }
     }
-    match exceeded.is_empty() {
-        true => Ok(()),
-        false => Err(BenchError::Usage(exceeded.join("; "))),
-    }
+    ensure!(exceeded.is_empty(), "{}", exceeded.join("; "));
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
 //! A job of two ranks of which callgrind watches one, in a folder that goes afterwards.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use fastpath_base::sync::{AtomicU64, Ordering};
 
+use super::Counted;
 use super::callgrind::{self, Dump};
-use super::{Counted, usage};
-use crate::bench::{BenchError, find_command};
+use crate::bench::find_command;
 
 /// A folder that goes when it is dropped.
 pub struct Scratch(pub PathBuf);
@@ -19,14 +19,13 @@ impl Scratch {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn make() -> Result<Scratch, BenchError> {
+    pub fn make() -> Result<Scratch> {
         static MADE: AtomicU64 = AtomicU64::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
         let name = format!("fastpath-instructions-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&path);
-        let failed = |e: io::Error| usage(format!("no scratch folder: {e}"));
-        fs::create_dir(&path).map_err(failed)?;
+        fs::create_dir(&path).context("no scratch folder")?;
         Ok(Scratch(path))
     }
 }
@@ -41,18 +40,21 @@ impl Drop for Scratch {
 ///
 /// # Errors
 /// It is not installed.
-pub fn find_valgrind() -> Result<PathBuf, BenchError> {
+pub fn find_valgrind() -> Result<PathBuf> {
     let found = find_command(Path::new("valgrind"));
-    let missing = || usage("valgrind is not installed; it counts the instructions");
-    found.is_file().then_some(found).ok_or_else(missing)
+    ensure!(
+        found.is_file(),
+        "valgrind is not installed; it counts the instructions"
+    );
+    Ok(found)
 }
 
 /// What a command said, if it failed.
-pub fn run_quietly(command: &mut Command, what: &str) -> Result<(), BenchError> {
+pub fn run_quietly(command: &mut Command, what: &str) -> Result<()> {
     let output = command
         .stdin(Stdio::null())
         .output()
-        .map_err(|e| usage(format!("cannot run {what}: {e}")))?;
+        .with_context(|| format!("cannot run {what}"))?;
     if output.status.success() {
         return Ok(());
     }
@@ -60,10 +62,11 @@ pub fn run_quietly(command: &mut Command, what: &str) -> Result<(), BenchError> 
     let said = String::from_utf8_lossy(&said);
     let lines: Vec<&str> = said.lines().collect();
     let tail = lines[lines.len().saturating_sub(20)..].join("\n  ");
-    Err(usage(format!(
-        "{what} failed ({}):\n  {tail}",
+    bail!(
+        "{what} failed ({}):
+  {tail}",
         output.status
-    )))
+    )
 }
 
 /// Runs `program` as two ranks; callgrind watches the one of number `watched`. The dumps, in the
@@ -77,7 +80,7 @@ pub fn watch(
     program: &Path,
     arguments: &[String],
     watched: usize,
-) -> Result<Vec<Dump>, BenchError> {
+) -> Result<Vec<Dump>> {
     let valgrind = find_valgrind()?;
     let out = folder.join("out");
     let mut job = Command::new("timeout");
@@ -103,7 +106,7 @@ pub fn watch(
     read_dumps(folder)
 }
 
-fn read_dumps(folder: &Path) -> Result<Vec<Dump>, BenchError> {
+fn read_dumps(folder: &Path) -> Result<Vec<Dump>> {
     let mut dumps = Vec::new();
     for number in 1.. {
         let path = folder.join(format!("out.{number}"));
@@ -112,13 +115,11 @@ fn read_dumps(folder: &Path) -> Result<Vec<Dump>, BenchError> {
         };
         let text = String::from_utf8_lossy(&text);
         let dump = callgrind::parse_dump(&text)
-            .map_err(|e| usage(format!("callgrind wrote what it should not: {e}")))?;
+            .map_err(|e| anyhow!("callgrind wrote what it should not: {e}"))?;
         if !dump.name.is_empty() {
             dumps.push(dump);
         }
     }
-    match dumps.is_empty() {
-        true => Err(usage("no counts came back from callgrind")),
-        false => Ok(dumps),
-    }
+    ensure!(!dumps.is_empty(), "no counts came back from callgrind");
+    Ok(dumps)
 }

@@ -5,12 +5,12 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::ptr::{self, NonNull};
 use std::time::Duration;
 
 use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering};
 use fastpath_base::wait::{futex_wait, futex_wake};
 use fastpath_bootstrap::segment::open_nameless;
+use memmap2::{MmapOptions, MmapRaw};
 
 const BYTES: usize = 4096;
 
@@ -39,7 +39,7 @@ const _: () = assert!(size_of::<Page>() <= BYTES);
 
 /// The page, mapped. All zero is its initial state.
 pub struct SharedBoard {
-    page: NonNull<Page>,
+    mapped: MmapRaw,
     file: File,
 }
 
@@ -67,21 +67,8 @@ impl SharedBoard {
     }
 
     fn map(file: File) -> io::Result<SharedBoard> {
-        // SAFETY: a new mapping of a file that is long enough.
-        let at = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                BYTES,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED,
-                file.as_raw_fd(),
-                0,
-            )
-        };
-        match NonNull::new(at.cast::<Page>()) {
-            Some(page) if at != libc::MAP_FAILED => Ok(SharedBoard { page, file }),
-            _ => Err(io::Error::last_os_error()),
-        }
+        let mapped = MmapOptions::new().len(BYTES).map_raw(&file)?;
+        Ok(SharedBoard { mapped, file })
     }
 
     /// Where another process of this user can open it, as long as this one holds it.
@@ -91,13 +78,13 @@ impl SharedBoard {
 
     fn page(&self) -> &Page {
         // SAFETY: mapped as long as the board lives; all that lies there is atomic.
-        unsafe { self.page.as_ref() }
+        unsafe { &*self.mapped.as_ptr().cast() }
     }
 
     /// Where the engine keeps the lines of the floor (`struct share` of the benchmark program); all zero at first.
     pub fn lines(&self) -> *mut u8 {
         // SAFETY: inside the mapping.
-        unsafe { &raw mut (*self.page.as_ptr()).share }.cast()
+        unsafe { &raw mut (*self.mapped.as_mut_ptr().cast::<Page>()).share }.cast()
     }
 
     /// Gives an order; the one before must have been answered.
@@ -174,13 +161,6 @@ impl SharedBoard {
             std::thread::yield_now();
         }
         std::array::from_fn(|i| page.answer[i].load(Ordering::Relaxed))
-    }
-}
-
-impl Drop for SharedBoard {
-    fn drop(&mut self) {
-        // SAFETY: the mapping of `map`; nothing borrows from a board that is dropped.
-        unsafe { libc::munmap(self.page.as_ptr().cast(), BYTES) };
     }
 }
 

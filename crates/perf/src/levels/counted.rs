@@ -23,34 +23,23 @@ const _: () = assert!(sides::GIVE > END && sides::TAKE > END);
 const REST: Duration = Duration::from_secs(2);
 
 /// Makes the operations, or answers.
-pub fn run(plan: &LevelPlan, board: &SharedBoard, leads: bool, link: &mut impl LevelLink) {
+pub fn run<L: LevelLink>(plan: &LevelPlan, board: &SharedBoard, leads: bool, link: &mut L) {
     if !leads {
         return answer(board, link);
     }
-    for &bytes in &plan.settings.sizes {
-        let send = vec![1u8; bytes as usize];
-        let mut into = send.clone();
-        count_messages(
-            board,
-            bytes,
-            link,
-            // Who only posts and only looks at what arrives takes in no completions, and can give no credits back.
-            |l| _ = l.serve(),
-            |l| l.send(&send),
-            |l| l.recv(&mut into),
-        );
+    // Who only posts and only looks at what arrives takes in no completions, and can give no credits back.
+    let serve = |link: &mut L| _ = link.serve();
+    for &bytes in &plan.settings.case.sizes {
+        let data = vec![1u8; bytes as usize];
+        let mut into = data.clone();
+        let send = |l: &mut L| l.send(&data);
+        let receive = |l: &mut L| l.recv(&mut into);
+        count_messages(board, bytes, link, serve, send, receive);
         link.count_sides(board, bytes);
         count_remote(board, link, bytes);
     }
     // What a rank does while it waits and nothing comes.
-    count(
-        "progress of nothing",
-        0,
-        link,
-        |_| (),
-        |l| _ = l.serve(),
-        |_| (),
-    );
+    count("progress of nothing", 0, link, |_| (), serve, |_| ());
     ask(board, END, 0, 0);
 }
 
@@ -169,7 +158,7 @@ pub(super) fn count_messages<L>(
 fn let_go(_: bool) {}
 
 /// Puts, gets and flushes, in every kind of memory that can be reached.
-fn count_remote(board: &SharedBoard, link: &mut impl LevelLink, bytes: u64) {
+fn count_remote<L: LevelLink>(board: &SharedBoard, link: &mut L, bytes: u64) {
     let mut buffer = vec![1u8; bytes as usize];
     for kind in 0..link.memories().len() as u64 {
         let mut words: Words = [0; 9];
@@ -183,45 +172,21 @@ fn count_remote(board: &SharedBoard, link: &mut impl LevelLink, bytes: u64) {
         }
         let way = link.variant();
         let name = |operation: &str| format!("{operation}, {way}");
-        let (put, get, flush, idle) = (
-            name("put"),
-            name("get"),
-            name("flush"),
-            name("flush of nothing"),
-        );
         // It has worked once, and what it returns is the same every time.
         let mut into = buffer.clone();
+        let (nothing, flush) = (|_: &mut L| (), |l: &mut L| let_go(l.flush()));
+        let put = |l: &mut L| let_go(l.put(&buffer));
+        let get = |l: &mut L| let_go(l.get(&mut into));
+        count(&name("put"), bytes, link, nothing, put, flush);
+        count(&name("get"), bytes, link, nothing, get, flush);
+        count(&name("flush"), bytes, link, put, flush, nothing);
         count(
-            &put,
+            &name("flush of nothing"),
             bytes,
             link,
-            |_| (),
-            |l| let_go(l.put(&buffer)),
-            |l| let_go(l.flush()),
-        );
-        count(
-            &get,
-            bytes,
-            link,
-            |_| (),
-            |l| let_go(l.get(&mut into)),
-            |l| let_go(l.flush()),
-        );
-        count(
-            &flush,
-            bytes,
-            link,
-            |l| let_go(l.put(&buffer)),
-            |l| let_go(l.flush()),
-            |_| (),
-        );
-        count(
-            &idle,
-            bytes,
-            link,
-            |l| let_go(l.flush()),
-            |l| let_go(l.flush()),
-            |_| (),
+            flush,
+            flush,
+            nothing,
         );
     }
 }

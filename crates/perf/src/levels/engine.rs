@@ -246,17 +246,17 @@ impl<'a> Rank<'a> {
 
     /// The window that was asked for.
     pub fn window(&self) -> Option<u32> {
-        self.plan.settings.window
+        self.plan.settings.case.window
     }
 
     /// Whether contents are to be verified.
     pub fn checks(&self) -> bool {
-        self.plan.settings.check
+        self.plan.settings.case.check
     }
 
     /// Whether messages are to be written before each send and read after each receive.
     pub fn touches(&self) -> bool {
-        self.plan.settings.touch
+        self.plan.settings.case.touch
     }
 
     /// What carries the messages, and what there is to say of its adapter; to be called before [`Rank::start`].
@@ -334,7 +334,7 @@ impl<'a> Rank<'a> {
 
     /// Verifies contents, if that was asked for; `exchange` says whether this side got them right.
     pub fn check(&mut self, exchange: impl FnOnce() -> bool) -> Option<bool> {
-        if !self.plan.settings.check {
+        if !self.plan.settings.case.check {
             return None;
         }
         let right = exchange();

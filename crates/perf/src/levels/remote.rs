@@ -162,27 +162,43 @@ fn exchange(rank: &mut engine::Rank, words: Words) -> Words {
     learnt
 }
 
-fn run_memory(
+/// Memory of the other rank that is reached, and what is said where it is not; `tried` says whether its leader reaches
+/// it.
+fn reach<L: RemoteLink>(
     rank: &mut engine::Rank,
-    link: &mut impl RemoteLink,
+    link: &mut L,
+    memory: Memory,
+    bytes: usize,
+    tried: impl FnOnce(&mut L) -> bool,
+) -> Result<Target, String> {
+    let mut target = Target::new(link, memory, bytes);
+    target.as_slice().fill(0);
+    let words = exchange(rank, target.words);
+    let opened = link.open(words, bytes.max(1));
+    let works = opened.is_ok() && words[0] != 0 && (!rank.leads() || tried(link));
+    if serve_until(link, rank, works) {
+        return Ok(target);
+    }
+    target.end(link);
+    let why = opened.err();
+    let why = why.unwrap_or_else(|| "this transport does not reach such memory".to_owned());
+    Err(format!("{}, {bytes} B: {why}", name_memory(memory)))
+}
+
+fn run_memory<L: RemoteLink>(
+    rank: &mut engine::Rank,
+    link: &mut L,
     test: &LevelTest,
     bytes: usize,
     memory: Memory,
 ) {
-    let mut target = Target::new(link, memory, bytes);
-    let words = exchange(rank, target.words);
-    let (leads, puts) = (rank.leads(), test.name == "put");
+    let puts = test.name == "put";
     let mut buffer = vec![1u8; bytes];
-    let opened = link.open(words, bytes.max(1));
-    let works = opened.is_ok() && words[0] != 0 && (!leads || move_whole(link, puts, &mut buffer));
-    if !serve_until(link, rank, works) {
-        let variant = name_memory(memory);
-        let why = opened.err();
-        let why = why.unwrap_or_else(|| "this transport does not reach such memory".to_owned());
-        rank.missing(test.name, &format!("{variant}, {bytes} B: {why}"));
-        target.end(link);
-        return;
-    }
+    let tried = |link: &mut L| move_whole(link, puts, &mut buffer);
+    let mut target = match reach(rank, link, memory, bytes, tried) {
+        Ok(target) => target,
+        Err(why) => return rank.missing(test.name, &why),
+    };
     let checked = check(rank, link, puts, &mut buffer, &mut target);
     measure(rank, link, test, bytes, &mut buffer, checked);
     if puts && bytes > 0 {
@@ -263,13 +279,10 @@ pub fn run_flush(rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &Lev
     let Some(&memory) = link.memories().first() else {
         return rank.missing(test.name, "this transport reaches no memory");
     };
-    let target = Target::new(link, memory, 8);
-    let words = exchange(rank, target.words);
-    let works = words[0] != 0 && (!rank.leads() || link.open(words, 8).is_ok());
-    if !rank.agree(works) {
-        rank.missing(test.name, "this transport reaches no memory");
-        return target.end(link);
-    }
+    let target = match reach(rank, link, memory, 8, |_| true) {
+        Ok(target) => target,
+        Err(why) => return rank.missing(test.name, &why),
+    };
     let case = test.case(0, 0, "", "nothing outstanding");
     let leads = rank.leads();
     rank.measure_served(case, test.divisor(), link, |link, operations| {

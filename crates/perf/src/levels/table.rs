@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::document::{Document, Table};
+use crate::lists::unique;
 use crate::record::{Case, Level, Report};
 
 /// From the lowest up.
@@ -14,12 +15,7 @@ pub fn describe(report: &Report) -> Document {
     let has_verbs = report.cases.iter().any(|c| c.level == Level::Verbs);
     let levels = &LEVELS[usize::from(!has_verbs)..];
     let key = |c: &Case| (c.test.clone(), c.variant.clone(), c.window);
-    let mut tests = Vec::new();
-    for case in &report.cases {
-        if !tests.contains(&key(case)) {
-            tests.push(key(case));
-        }
-    }
+    let tests = unique(report.cases.iter().map(key));
     let mut said = Document::default();
     for test in tests {
         let of_test = report

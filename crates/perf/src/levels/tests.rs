@@ -5,6 +5,7 @@ use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
 
 use super::*;
+use crate::bench::options::CaseOptions;
 use crate::program::{Event, parse_event};
 use crate::record::{Case, Missing};
 
@@ -13,11 +14,8 @@ fn run_plan(level: Level, tests: &[&str], sizes: &[u64]) -> (Vec<Case>, Vec<Miss
 }
 
 fn run_as(level: Level, tests: &[&str], sizes: &[u64], counted: bool) -> (Vec<Case>, Vec<Missing>) {
-    let settings = Settings {
-        tests: tests.iter().map(|&t| t.to_owned()).collect(),
-        sizes: sizes.to_vec(),
-        ..Settings::default()
-    };
+    let mut settings = Settings::default().with_tests(tests.iter().copied());
+    settings.case.sizes = sizes.to_vec();
     run_settings(level, settings, counted)
 }
 
@@ -27,11 +25,14 @@ fn run_settings(level: Level, asked: Settings, counted: bool) -> (Vec<Case>, Vec
     let _turn = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let board = SharedBoard::create().unwrap();
     let settings = Settings {
-        iterations: asked.iterations.or(Some(64)),
-        warmup: Some(10),
+        case: CaseOptions {
+            iterations: asked.case.iterations.or(Some(64)),
+            warmup: Some(10),
+            window: Some(16),
+            check: true,
+            ..asked.case
+        },
         rounds: Some(2),
-        window: Some(16),
-        check: true,
         no_floor: true,
         ..asked
     };
@@ -141,12 +142,9 @@ fn transport__flushes_whatever_sizes_are_asked_for() {
 #[test]
 fn touched__messages_are_a_variant_of_latency_and_no_other_test_has_them() {
     for level in [Level::Protocol, Level::Transport] {
-        let settings = Settings {
-            tests: vec!["latency".into(), "rate".into(), "put".into()],
-            sizes: vec![0, 5, 4000],
-            touch: true,
-            ..Settings::default()
-        };
+        let mut settings = Settings::default().with_tests(["latency", "rate", "put"]);
+        settings.case.sizes = vec![0, 5, 4000];
+        settings.case.touch = true;
         let (cases, missing) = run_settings(level, settings, false);
         let right = |c: &Case| c.test == "latency" && c.is_touched() && c.checked == Some(true);
         assert!(cases.len() == 3 && cases.iter().all(right), "{cases:?}");
@@ -225,13 +223,10 @@ fn atomics__answer_right_on_the_protocol_and_are_missing_below_it() {
 #[test]
 fn iterations__are_as_many_as_were_asked_for() {
     for (iterations, timing) in [(1, "auto"), (10, "auto"), (12, "batch=4"), (3, "each")] {
-        let settings = Settings {
-            tests: vec!["latency".into()],
-            sizes: vec![8],
-            timing: Some(timing.into()),
-            iterations: Some(iterations),
-            ..Settings::default()
-        };
+        let mut settings = Settings::default().with_tests(["latency"]);
+        settings.case.sizes = vec![8];
+        settings.case.iterations = Some(iterations);
+        settings.timing = Some(timing.into());
         let (cases, _) = run_settings(Level::Protocol, settings, false);
         let made = cases[0].samples.count() * cases[0].timing.operations_per_sample;
         assert_eq!(made, iterations, "{timing}");

@@ -16,7 +16,7 @@ use super::board::SharedBoard;
 use super::{
     BANDWIDTH, FLUSH, GET_WINDOWS, LATENCY, LevelPlan, LevelTest, PUT_WINDOWS, RATE, SIZES, engine,
 };
-use super::{fill_pattern, has_pattern};
+use super::{alternate, fill_pattern, has_pattern};
 use crate::bench::verbs::{Connection, VerbsOptions};
 use crate::record::{Case, Of};
 use bare::{Bare, Pace};
@@ -69,7 +69,7 @@ pub fn run(
     config: &Config,
 ) -> io::Result<()> {
     let options = &plan.verbs;
-    let asked = plan.settings.sizes.iter().max().copied();
+    let asked = plan.settings.case.sizes.iter().max().copied();
     let room = asked.unwrap_or(SIZES[SIZES.len() - 1]) as usize;
     let wire = Wire::open(config, options, room, board, rank.leads());
     let wire = wire.map_err(|error| io::Error::other(error.to_string()))?;
@@ -101,7 +101,7 @@ pub fn run(
             rank.missing(name, "this level has no such test");
         }
         for test in of_name {
-            for &bytes in test.choose_sizes(&plan.settings.sizes) {
+            for &bytes in test.choose_sizes(&plan.settings.case.sizes) {
                 let mut left = turns.unwrap_or(1u64);
                 while (left > 0 || endless) && tests.run(rank, test, bytes as usize) {
                     left = left.saturating_sub(1);
@@ -184,17 +184,37 @@ impl Tests<'_> {
             |operations| {
                 let bare = &mut *self.bare.borrow_mut();
                 match (test.name, window) {
-                    ("put", 0) => run_writes(bare, leads, operations, bytes),
+                    ("put", 0) => {
+                        let give = |b: &mut Bare| b.write_marked(bytes);
+                        alternate(bare, leads, operations, give, |b| b.await_marked(bytes));
+                    }
                     ("put" | "get" | "flush", _) if !leads => {}
                     ("put", _) => (0..operations).for_each(|_| bare.write_window(window, bytes)),
-                    ("get", 0) => run_reads(bare, operations, bytes),
+                    ("get", 0) => (0..operations).for_each(|_| {
+                        bare.post_remote(false, bytes);
+                        bare.flush_remote();
+                    }),
                     ("get", _) => (0..operations).for_each(|_| bare.read_window(window, bytes)),
-                    ("flush", _) => run_flushes(bare, operations),
-                    (_, 0) => run_rounds(bare, leads, operations, bytes),
+                    ("flush", _) => (0..operations).for_each(|_| {
+                        bare.flush_remote();
+                        // Without something between them, the compiler makes one of many.
+                        std::hint::black_box(&mut *bare);
+                    }),
+                    (_, 0) => {
+                        let give = |b: &mut Bare| b.send(bytes);
+                        alternate(bare, leads, operations, give, |b| _ = b.receive());
+                    }
                     _ if both => {
                         (0..operations).for_each(|_| bare.exchange_window(window, bytes));
                     }
-                    _ => run_windows(bare, leads, operations, window, bytes),
+                    _ if leads => {
+                        let give = |b: &mut Bare| b.send_window(window, bytes);
+                        alternate(bare, true, operations, give, |b| _ = b.receive());
+                    }
+                    _ => {
+                        let take = |b: &mut Bare| b.receive_window(window);
+                        alternate(bare, false, operations, |b| b.send(0), take);
+                    }
                 }
             },
             counts,
@@ -245,65 +265,5 @@ impl Tests<'_> {
         // What was written is looked at once the writer has said that it is there.
         let right = leads || has_pattern(bare.landed(bytes), true);
         Some(rank.agree(right) && all)
-    }
-}
-
-fn run_rounds(bare: &mut Bare, leads: bool, operations: u64, bytes: usize) {
-    for _ in 0..operations {
-        match leads {
-            true => {
-                bare.send(bytes);
-                bare.receive();
-            }
-            false => {
-                bare.receive();
-                bare.send(bytes);
-            }
-        }
-    }
-}
-
-fn run_windows(bare: &mut Bare, leads: bool, operations: u64, window: u32, bytes: usize) {
-    for _ in 0..operations {
-        match leads {
-            true => {
-                bare.send_window(window, bytes);
-                bare.receive();
-            }
-            false => {
-                bare.receive_window(window);
-                bare.send(0);
-            }
-        }
-    }
-}
-
-fn run_writes(bare: &mut Bare, leads: bool, operations: u64, bytes: usize) {
-    for _ in 0..operations {
-        match leads {
-            true => {
-                bare.write_marked(bytes);
-                bare.await_marked(bytes);
-            }
-            false => {
-                bare.await_marked(bytes);
-                bare.write_marked(bytes);
-            }
-        }
-    }
-}
-
-fn run_reads(bare: &mut Bare, operations: u64, bytes: usize) {
-    for _ in 0..operations {
-        bare.post_remote(false, bytes);
-        bare.flush_remote();
-    }
-}
-
-fn run_flushes(bare: &mut Bare, operations: u64) {
-    for _ in 0..operations {
-        bare.flush_remote();
-        // Without something between them, the compiler makes one of many.
-        std::hint::black_box(&mut *bare);
     }
 }

@@ -7,36 +7,23 @@
 //! than that with loads and stores. The second floor is the plain copy of memory by size.
 
 use std::ptr;
-use std::thread;
 
 use fastpath_base::clock;
-use fastpath_base::sync::{AtomicU64, Ordering};
+use fastpath_base::sync::Ordering;
 
-use super::placement;
+use super::pair::{Word, run_pair};
 use super::{calibrate_calls, time_calls};
-
-/// A word alone on 128 bytes, so that the adjacent-line prefetcher does not couple the two.
-#[repr(C, align(128))]
-struct Word(AtomicU64);
 
 /// The two lines of the round trip. All zero is the initial state, so that it can lie in fresh
 /// shared memory.
 #[repr(C)]
+#[derive(Default)]
 pub struct Lines {
     ping: Word,
     pong: Word,
 }
 
 const _: () = assert!(size_of::<Lines>() == 256);
-
-impl Default for Lines {
-    fn default() -> Self {
-        Lines {
-            ping: Word(AtomicU64::new(0)),
-            pong: Word(AtomicU64::new(0)),
-        }
-    }
-}
 
 /// Ends [`Lines::answer`].
 const STOP: u64 = u64::MAX;
@@ -119,41 +106,12 @@ pub fn measure_lines(
     batch_ns: u64,
 ) -> std::io::Result<Vec<f64>> {
     let lines = Lines::default();
-    thread::scope(|scope| {
-        let partner = scope.spawn(|| -> std::io::Result<()> {
-            placement::bind_thread(processors[1])?;
-            lines.answer();
-            Ok(())
-        });
-        let leader = scope.spawn(|| -> std::io::Result<Vec<f64>> {
-            let bound = placement::bind_thread(processors[0]);
-            let mut taken = Vec::new();
-            // The partner ends without an answer when it could not be bound.
-            if wait_for_partner(&lines, || partner.is_finished()) {
-                if bound.is_ok() {
-                    taken = lines.sample_one_way(samples, batch_ns, u64::MAX);
-                }
-                lines.stop();
-            }
-            partner.join().unwrap_or(Ok(()))?;
-            bound.map(|()| taken)
-        });
-        leader.join().unwrap_or(Ok(Vec::new()))
-    })
-}
-
-/// Waits for the answer to one first round trip; false when the partner has ended instead.
-fn wait_for_partner(lines: &Lines, ended: impl Fn() -> bool) -> bool {
-    // ORDERING: pairs with the acquire load in `answer`.
-    lines.ping.0.store(STOP - 1, Ordering::Release);
-    // ORDERING: pairs with the release store in `answer`.
-    while lines.pong.0.load(Ordering::Acquire) != STOP - 1 {
-        if ended() {
-            return false;
-        }
-        thread::yield_now();
-    }
-    true
+    let lead = || {
+        let taken = lines.sample_one_way(samples, batch_ns, u64::MAX);
+        lines.stop();
+        taken
+    };
+    run_pair(processors, lead, || lines.answer())
 }
 
 /// Samples of the time of copying `bytes` bytes from one buffer to another, in nanoseconds, by
@@ -190,7 +148,10 @@ impl CopyFloor {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use std::thread;
+
     use super::*;
+    use crate::measure::placement;
 
     #[test]
     fn lines__answer_every_round_trip_and_can_be_used_again() {

@@ -10,15 +10,18 @@ pub mod beside;
 pub mod search;
 
 use std::fmt;
+use std::fs::File;
 use std::io;
-use std::ptr::NonNull;
 use std::thread;
 
 use fastpath_base::clock;
 use fastpath_base::copy::engine::Loop;
-use fastpath_base::sync::{AtomicU64, Ordering};
+use fastpath_base::sync::Ordering;
+use fastpath_bootstrap::segment::open_nameless;
+use memmap2::{MmapOptions, MmapRaw};
 
 use super::floor::Lines;
+use super::pair::{Trips, Word, run_pair};
 use super::placement;
 
 /// How a message is carried.
@@ -60,55 +63,6 @@ const MALLOC_OFFSET: usize = 16;
 
 const PAGE: usize = 4096;
 
-/// A word alone on two lines, as processors fetch them in pairs.
-#[repr(C, align(128))]
-struct Word(AtomicU64);
-
-/// Shared memory: its pages are small, as those of the ring between two ranks.
-struct Mapping {
-    start: NonNull<u8>,
-    len: usize,
-}
-
-// SAFETY: an address and a length; who touches what lies there is said by `Direction`.
-unsafe impl Send for Mapping {}
-// SAFETY: as above.
-unsafe impl Sync for Mapping {}
-
-impl Mapping {
-    fn new(len: usize) -> io::Result<Mapping> {
-        // SAFETY: new memory, at a place that the kernel chooses.
-        let start = unsafe {
-            libc::mmap(
-                std::ptr::null_mut(),
-                len,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_POPULATE,
-                -1,
-                0,
-            )
-        };
-        match NonNull::new(start.cast::<u8>()) {
-            Some(first) if start != libc::MAP_FAILED => Ok(Mapping { start: first, len }),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
-
-    /// The address of a byte.
-    fn at(&self, offset: usize) -> *mut u8 {
-        assert!(offset < self.len);
-        // SAFETY: inside the mapping.
-        unsafe { self.start.as_ptr().add(offset) }
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new`, and nobody uses it any more.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.len) };
-    }
-}
-
 /// One direction: the sender's buffer, the ring, the receiver's buffer.
 ///
 /// A chunk of `ring` is the sender's until its word in `written` is raised, and the receiver's
@@ -118,9 +72,22 @@ struct Direction {
     written: Vec<Word>,
     /// Chunks read; the sender looks only when the ring seems full.
     read: Word,
-    ring: Mapping,
-    source: Mapping,
-    target: Mapping,
+    ring: MmapRaw,
+    source: MmapRaw,
+    target: MmapRaw,
+}
+
+/// New memory in small pages, as that between two ranks.
+fn map_shared(len: usize) -> io::Result<MmapRaw> {
+    let file = File::from(open_nameless().map_err(io::Error::other)?);
+    file.set_len(len as u64)?;
+    MmapOptions::new().populate().map_raw(&file)
+}
+
+/// The address of a byte.
+fn address(mapped: &MmapRaw, offset: usize) -> *mut u8 {
+    assert!(offset < mapped.len());
+    mapped.as_mut_ptr().wrapping_add(offset)
 }
 
 /// How far one side of a direction has come.
@@ -134,22 +101,17 @@ struct Progress {
 
 impl Direction {
     fn new(bytes: usize) -> io::Result<Direction> {
-        let words = (0..RING_MAX / CHUNK_MIN).map(|_| Word(AtomicU64::new(0)));
+        let words = (0..RING_MAX / CHUNK_MIN).map(|_| Word::default());
         let direction = Direction {
             written: words.collect(),
-            read: Word(AtomicU64::new(0)),
-            ring: Mapping::new(RING_MAX)?,
-            source: Mapping::new(bytes + PAGE)?,
-            target: Mapping::new(bytes + PAGE)?,
+            read: Word::default(),
+            ring: map_shared(RING_MAX)?,
+            source: map_shared(bytes + PAGE)?,
+            target: map_shared(bytes + PAGE)?,
         };
         for i in 0..bytes {
             // SAFETY: inside the buffer, of which nobody else knows yet.
-            unsafe {
-                direction
-                    .source
-                    .at(MALLOC_OFFSET + i)
-                    .write((i % 251) as u8)
-            };
+            unsafe { address(&direction.source, MALLOC_OFFSET + i).write((i % 251) as u8) };
         }
         Ok(direction)
     }
@@ -173,10 +135,8 @@ impl Direction {
                 mine.position < mine.read + chunks
             });
             let slot = (mine.position % chunks) as usize;
-            let (to, from) = (
-                self.ring.at(slot * plan.chunk),
-                self.source.at(MALLOC_OFFSET + at),
-            );
+            let to = address(&self.ring, slot * plan.chunk);
+            let from = address(&self.source, MALLOC_OFFSET + at);
             // SAFETY: inside the ring and the buffer; the chunk is the sender's now.
             unsafe { plan.into_ring.run(to, from, plan.chunk.min(bytes - at)) };
             mine.position += 1;
@@ -193,10 +153,8 @@ impl Direction {
             mine.position += 1;
             // ORDERING: pairs with the release store in `send`: the chunk is written.
             wait_until(|| self.written[slot].0.load(Ordering::Acquire) == mine.position);
-            let (to, from) = (
-                self.target.at(MALLOC_OFFSET + at),
-                self.ring.at(slot * plan.chunk),
-            );
+            let to = address(&self.target, MALLOC_OFFSET + at);
+            let from = address(&self.ring, slot * plan.chunk);
             // SAFETY: inside the buffer and the ring; the chunk is the receiver's now.
             unsafe { plan.out_of_ring.run(to, from, plan.chunk.min(bytes - at)) };
             // ORDERING: gives the chunk back to the acquire load in `send`.
@@ -269,74 +227,28 @@ impl Pipeline {
         assert!(plan.chunk >= CHUNK_MIN && plan.ring <= RING_MAX && plan.chunk <= plan.ring);
         self.there.reset();
         self.back.reset();
-        let this = &*self;
-        let trips = AtomicU64::new(0);
-        thread::scope(|scope| {
-            let partner = scope.spawn(|| this.answer(plan, &trips));
-            let leader = scope.spawn(|| this.ask(plan, &trips, samples, batch_ns));
-            let taken = leader.join().unwrap_or_else(|_| Ok(Taken::default()));
-            partner.join().unwrap_or(Ok(())).and(taken)
-        })
-    }
-
-    /// The side that is not timed: answers as many round trips as `trips` says, until that is
-    /// the largest number; before and after, the line's.
-    fn answer(&self, plan: Plan, trips: &AtomicU64) -> io::Result<()> {
-        let bound = placement::bind_thread(self.processors[1]);
-        let (mut receiving, mut sending) = (Progress::default(), Progress::default());
-        let mut done = 0;
-        self.lines.answer();
-        loop {
-            // ORDERING: pairs with the release store in `ask`, before which the lines were made
-            // ready for another use.
-            let wanted = trips.load(Ordering::Acquire);
-            if wanted == u64::MAX {
-                self.lines.answer();
-                return bound;
-            }
-            while done < wanted {
-                self.there.receive(plan, self.bytes, &mut receiving);
-                self.back.send(plan, self.bytes, &mut sending);
-                done += 1;
-            }
-        }
-    }
-
-    /// The side that is timed. Goes through all of it whatever happens, as the other side waits.
-    fn ask(
-        &self,
-        plan: Plan,
-        trips: &AtomicU64,
-        samples: usize,
-        batch_ns: u64,
-    ) -> io::Result<Taken> {
-        let bound = placement::bind_thread(self.processors[0]);
-        let before = self.time_line();
-        let (mut sending, mut receiving) = (Progress::default(), Progress::default());
-        let mut batch = |count: u64| {
-            trips.fetch_add(count, Ordering::Relaxed);
-            let start = clock::now_ns();
-            for _ in 0..count {
-                self.there.send(plan, self.bytes, &mut sending);
-                self.back.receive(plan, self.bytes, &mut receiving);
-            }
-            (clock::now_ns() - start) as f64 / (2 * count) as f64
+        let (this, bytes, trips) = (&*self, self.bytes, Trips::default());
+        // Before and after, both sides are at the line.
+        let lead = || {
+            let before = this.time_line();
+            let (mut sending, mut receiving) = (Progress::default(), Progress::default());
+            let times = trips.lead(samples, batch_ns, || {
+                this.there.send(plan, bytes, &mut sending);
+                this.back.receive(plan, bytes, &mut receiving);
+            });
+            let lines = [before, this.time_line()];
+            Taken { times, lines }
         };
-        let (begun, mut trial) = (clock::now_ns(), f64::INFINITY);
-        for trips in 0..WARM_UP {
-            trial = trial.min(batch(1));
-            // Long messages settle soon.
-            if trips > 0 && clock::now_ns() - begun > 2 * batch_ns {
-                break;
-            }
-        }
-        let count = (batch_ns as f64 / (2.0 * trial.max(1.0))).ceil().max(1.0) as u64;
-        batch(count);
-        let times = (0..samples).map(|_| batch(count)).collect();
-        // ORDERING: pairs with the acquire load in `answer`: the lines are ready again.
-        trips.store(u64::MAX, Ordering::Release);
-        let lines = [before, self.time_line()];
-        bound.map(|()| Taken { times, lines })
+        let follow = || {
+            let (mut receiving, mut sending) = (Progress::default(), Progress::default());
+            this.lines.answer();
+            trips.follow(|| {
+                this.there.receive(plan, bytes, &mut receiving);
+                this.back.send(plan, bytes, &mut sending);
+            });
+            this.lines.answer();
+        };
+        run_pair(self.processors, lead, follow)
     }
 
     /// One way of a line, in nanoseconds: the shortest of some means, as interruptions lengthen.
@@ -388,9 +300,6 @@ pub fn is_same_line(one: f64, two: f64) -> bool {
 const LINE_TRIPS: u64 = 24;
 const LINE_MEANS: usize = 3;
 
-/// Round trips before those that count, at most; the shortest says how many make a batch.
-const WARM_UP: usize = 8;
-
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
@@ -418,7 +327,8 @@ mod tests {
                     let mut mine = Progress::default();
                     (0..2).for_each(|_| direction.receive(plan, bytes, &mut mine));
                 });
-                let (source, target) = (direction.source.at(0), direction.target.at(0));
+                let (source, target) =
+                    (direction.source.as_mut_ptr(), direction.target.as_mut_ptr());
                 // SAFETY: both are mapped for so many bytes, and no thread is left that writes.
                 let [source, target] = [source, target].map(|start| unsafe {
                     std::slice::from_raw_parts(start.add(MALLOC_OFFSET), bytes)

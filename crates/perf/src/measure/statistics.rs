@@ -34,6 +34,12 @@ pub fn summarize(samples: &[f64]) -> Option<Summary> {
     })
 }
 
+/// The median; None of nothing.
+pub fn find_median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    let values: Vec<f64> = values.collect();
+    summarize(&values).map(|s| s.median)
+}
+
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {

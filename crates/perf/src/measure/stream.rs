@@ -5,12 +5,12 @@
 //! any further.
 
 use std::io;
-use std::thread;
 
 use fastpath_base::clock;
 use fastpath_base::sync::{AtomicU64, Ordering};
 
-use super::{calibrate_calls, placement};
+use super::calibrate_calls;
+use super::pair::{Word, run_pair};
 
 /// Slots of the ring.
 const SLOTS: u64 = 256;
@@ -25,10 +25,6 @@ struct Slot {
     number: AtomicU64,
     payload: [AtomicU64; 7],
 }
-
-#[repr(align(128))]
-#[derive(Default)]
-struct Word(AtomicU64);
 
 struct Ring {
     slots: Vec<Slot>,
@@ -103,39 +99,33 @@ pub fn measure_stream(
     batch_ns: u64,
 ) -> io::Result<Vec<f64>> {
     let ring = Ring::new();
-    thread::scope(|scope| {
-        let receiver = scope.spawn(|| {
-            let bound = placement::bind_thread(processors[1]);
-            std::hint::black_box(ring.receive());
-            bound
-        });
-        let sender = scope.spawn(|| {
-            let bound = placement::bind_thread(processors[0]);
-            let mut sent = 0;
-            let mut send = |count: u64| {
-                ring.wanted.0.store(sent + count, Ordering::Relaxed);
-                ring.send(sent, sent + count);
-                sent += count;
-            };
-            let count = calibrate_calls(batch_ns, &mut send);
-            let taken: Vec<f64> = (0..samples)
-                .map(|_| {
-                    let start = clock::now_ns();
-                    send(count);
-                    (clock::now_ns() - start) as f64 / count as f64
-                })
-                .collect();
-            ring.wanted.0.store(u64::MAX, Ordering::Relaxed);
-            bound.map(|()| taken)
-        });
-        let taken = sender.join().unwrap_or_else(|_| Ok(Vec::new()));
-        receiver.join().unwrap_or(Ok(())).and(taken)
+    let lead = || {
+        let mut sent = 0;
+        let mut send = |count: u64| {
+            ring.wanted.0.store(sent + count, Ordering::Relaxed);
+            ring.send(sent, sent + count);
+            sent += count;
+        };
+        let count = calibrate_calls(batch_ns, &mut send);
+        let sample = |_| {
+            let start = clock::now_ns();
+            send(count);
+            (clock::now_ns() - start) as f64 / count as f64
+        };
+        let taken: Vec<f64> = (0..samples).map(sample).collect();
+        ring.wanted.0.store(u64::MAX, Ordering::Relaxed);
+        taken
+    };
+    run_pair(processors, lead, || {
+        _ = std::hint::black_box(ring.receive())
     })
 }
 
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use std::thread;
+
     use super::*;
 
     #[test]

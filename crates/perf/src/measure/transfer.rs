@@ -11,12 +11,10 @@ use std::fmt;
 use std::hint;
 use std::io;
 use std::ptr;
-use std::thread;
 
-use fastpath_base::clock;
-use fastpath_base::sync::{AtomicU64, Ordering};
+use fastpath_base::sync::Ordering;
 
-use super::placement;
+use super::pair::{Trips, Word, run_pair};
 
 /// A way to carry a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,21 +42,16 @@ impl fmt::Display for Way {
     }
 }
 
-/// A counter alone on its lines.
-#[repr(align(128))]
-#[derive(Default)]
-struct Counter(AtomicU64);
-
 /// One direction: both buffers, and how far either side has come.
 struct Direction {
     /// Messages announced, counted from the start.
-    written: Counter,
+    written: Word,
     /// Messages whose receiver is there, where both sides copy.
-    read: Counter,
+    read: Word,
     /// Pieces of the message in hand that are claimed, where both sides copy.
-    claimed: Counter,
+    claimed: Word,
     /// Pieces done of all messages, where both sides copy.
-    done: Counter,
+    done: Word,
     source: UnsafeCell<Vec<u8>>,
     target: UnsafeCell<Vec<u8>>,
 }
@@ -70,13 +63,18 @@ unsafe impl Sync for Direction {}
 impl Direction {
     fn new(bytes: usize) -> Direction {
         Direction {
-            written: Counter::default(),
-            read: Counter::default(),
-            claimed: Counter::default(),
-            done: Counter::default(),
+            written: Word::default(),
+            read: Word::default(),
+            claimed: Word::default(),
+            done: Word::default(),
             source: UnsafeCell::new((0..bytes).map(|i| (i % 251) as u8).collect()),
             target: UnsafeCell::new(vec![0; bytes]),
         }
+    }
+
+    fn buffers(&self) -> [*mut u8; 2] {
+        // SAFETY: only the pointers are taken; who touches what lies there is said above.
+        [&self.source, &self.target].map(|buffer| unsafe { (*buffer.get()).as_mut_ptr() })
     }
 
     /// The sender's part of message number `n` (from 0).
@@ -104,14 +102,7 @@ impl Direction {
 
     /// Copies pieces until none is left; the sender writes, the receiver reads.
     fn copy_claimed(&self, bytes: usize, piece: usize, sender: bool) -> io::Result<()> {
-        // SAFETY: only the pointers are taken; what they lead to is touched by the kernel alone,
-        // each piece by the side that claimed it.
-        let (source, target) = unsafe {
-            (
-                (*self.source.get()).as_mut_ptr(),
-                (*self.target.get()).as_mut_ptr(),
-            )
-        };
+        let [source, target] = self.buffers();
         let pieces = bytes.div_ceil(piece) as u64;
         let mut result = Ok(());
         loop {
@@ -158,23 +149,14 @@ impl Direction {
     }
 
     fn fetch(&self, way: Way, bytes: usize) -> io::Result<()> {
-        // SAFETY: nobody writes the source while threads run, and only the receiver touches the target.
-        let (source, target) = unsafe {
-            (
-                (*self.source.get()).as_ptr(),
-                (*self.target.get()).as_mut_ptr(),
-            )
-        };
+        let [source, target] = self.buffers();
         if way == Way::Direct {
             let (source, target) = hint::black_box((source, target));
             // SAFETY: both buffers hold `bytes` bytes and are distinct.
             unsafe { ptr::copy_nonoverlapping(source, target, bytes) };
             return Ok(());
         }
-        let (local, remote) = (
-            make_range(target, bytes),
-            make_range(source.cast_mut(), bytes),
-        );
+        let (local, remote) = (make_range(target, bytes), make_range(source, bytes));
         // SAFETY: the local part is the target buffer; the remote one is checked by the kernel.
         let n = unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) };
         match usize::try_from(n) {
@@ -204,55 +186,27 @@ pub fn measure_transfer(
     samples: usize,
     batch_ns: u64,
 ) -> io::Result<Vec<f64>> {
-    for processor in processors {
-        placement::check_processor(processor)?;
-    }
     // A refusal would leave the other side waiting: find out before there is one.
     Direction::new(bytes).try_alone(way, bytes)?;
     let (there, back) = (Direction::new(bytes), Direction::new(bytes));
-    let trips = AtomicU64::new(0);
-    let taken = thread::scope(|scope| {
-        let partner = scope.spawn(|| {
-            let bound = placement::bind_thread(processors[1]);
-            let mut done = 0;
-            loop {
-                let wanted = trips.load(Ordering::Relaxed);
-                if wanted == u64::MAX {
-                    return bound;
-                }
-                while done < wanted {
-                    let _ = there.receive(way, bytes, done);
-                    back.send(way, bytes, done);
-                    done += 1;
-                }
-            }
+    let trips = Trips::default();
+    let lead = || {
+        let mut numbers = 0..;
+        trips.lead(samples, batch_ns, || {
+            let n = numbers.next().unwrap_or(u64::MAX);
+            there.send(way, bytes, n);
+            let _ = back.receive(way, bytes, n);
+        })
+    };
+    let follow = || {
+        let mut numbers = 0..;
+        trips.follow(|| {
+            let n = numbers.next().unwrap_or(u64::MAX);
+            let _ = there.receive(way, bytes, n);
+            back.send(way, bytes, n);
         });
-        let leader = scope.spawn(|| {
-            let bound = placement::bind_thread(processors[0]);
-            let mut done = 0;
-            let mut batch = |count: u64| {
-                trips.store(done + count, Ordering::Relaxed);
-                let start = clock::now_ns();
-                for _ in 0..count {
-                    there.send(way, bytes, done);
-                    let _ = back.receive(way, bytes, done);
-                    done += 1;
-                }
-                (clock::now_ns() - start) as f64 / (2 * count) as f64
-            };
-            let one = (0..3)
-                .map(|_| batch(1))
-                .fold(f64::INFINITY, f64::min)
-                .max(1.0);
-            let count = (batch_ns as f64 / (2.0 * one)).ceil().max(1.0) as u64;
-            let taken: Vec<f64> = (0..samples).map(|_| batch(count)).collect();
-            trips.store(u64::MAX, Ordering::Relaxed);
-            bound.map(|()| taken)
-        });
-        let taken = leader.join().unwrap_or_else(|_| Ok(Vec::new()));
-        partner.join().unwrap_or(Ok(())).and(taken)
-    })?;
-    Ok(taken)
+    };
+    run_pair(processors, lead, follow)
 }
 
 impl Direction {
@@ -275,7 +229,10 @@ impl Direction {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use std::thread;
+
     use super::*;
+    use crate::measure::placement;
 
     const WAYS: [Way; 3] = [Way::KernelBoth { piece: 4096 }, Way::Kernel, Way::Direct];
 

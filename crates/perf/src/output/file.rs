@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use super::OutputError;
+use anyhow::{Context, Result};
 
 /// Where a result will be written.
 #[derive(Debug)]
@@ -70,21 +70,24 @@ impl Target {
     ///
     /// # Errors
     /// The folder is not there or may not be written.
-    pub fn open(path: &Path) -> Result<Target, OutputError> {
-        let failed = |e: io::Error| OutputError::File(path.to_owned(), e);
+    pub fn open(path: &Path) -> Result<Target> {
+        let failed = || describe_failure(path);
         let special = fs::metadata(path).is_ok_and(|m| !m.is_file());
         let place = if is_standard(path) {
             Place::Standard
         } else if special {
-            let file = OpenOptions::new().write(true).open(path).map_err(failed)?;
+            let file = OpenOptions::new()
+                .write(true)
+                .open(path)
+                .with_context(failed)?;
             Place::Special(file)
         } else {
             let mut name: OsString = path.as_os_str().to_owned();
             name.push(format!(".{}.part", std::process::id()));
             let part = PathBuf::from(name);
             // It is made again for the result: one that is killed meanwhile leaves nothing.
-            File::create(&part).map_err(failed)?;
-            fs::remove_file(&part).map_err(failed)?;
+            File::create(&part).with_context(failed)?;
+            fs::remove_file(&part).with_context(failed)?;
             Place::Regular(part)
         };
         Ok(Target {
@@ -103,16 +106,16 @@ impl Target {
     ///
     /// # Errors
     /// No room, or the place cannot be written; the file then is as it was.
-    pub fn save(&self, text: &str) -> Result<(), OutputError> {
+    pub fn save(&self, text: &str) -> Result<()> {
         let Place::Regular(part) = &self.place else {
             return Ok(());
         };
         let written = write_part(part, text).and_then(|()| fs::rename(part, &self.path));
-        written.map_err(|e| {
+        if written.is_err() {
             // Nothing can be done about a file that cannot be removed.
             let _ = fs::remove_file(part);
-            OutputError::File(self.path.clone(), e)
-        })
+        }
+        written.with_context(|| describe_failure(&self.path))
     }
 
     /// Writes the result and moves it to its place. A reader of the standard output that has seen enough is
@@ -120,19 +123,20 @@ impl Target {
     ///
     /// # Errors
     /// No room, or the place cannot be written; the file then is as it was.
-    pub fn finish(mut self, text: &str) -> Result<(), OutputError> {
+    pub fn finish(mut self, text: &str) -> Result<()> {
         match &mut self.place {
-            Place::Standard => match super::print(text) {
-                Err(e) if !e.is_closed_pipe() => Err(e),
-                _ => Ok(()),
-            },
+            Place::Standard => super::print(text),
             Place::Special(file) => {
                 let written = file.write_all(text.as_bytes());
-                written.map_err(|e| OutputError::File(self.path, e))
+                written.with_context(|| describe_failure(&self.path))
             }
             Place::Regular(_) => self.save(text),
         }
     }
+}
+
+fn describe_failure(path: &Path) -> String {
+    format!("cannot write {}", path.display())
 }
 
 fn write_part(part: &Path, text: &str) -> io::Result<()> {
@@ -176,7 +180,7 @@ mod tests {
     #[test]
     fn target__on_a_full_device_says_so_and_names_it() {
         let target = Target::open(Path::new("/dev/full")).unwrap();
-        let error = target.finish("a result").unwrap_err().to_string();
+        let error = format!("{:#}", target.finish("a result").unwrap_err());
         assert!(error.contains("/dev/full"), "{error}");
         assert!(error.contains("No space left"), "{error}");
     }

@@ -16,6 +16,14 @@ pub fn format_number(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
+/// A text behind what parts it from others; nothing where it is empty.
+pub fn behind(mark: &str, text: &str) -> String {
+    if text.is_empty() {
+        return String::new();
+    }
+    format!("{mark}{text}")
+}
+
 /// As [`format_number`]; `-` for none.
 pub fn format_optional(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), format_number)

@@ -1,34 +1,34 @@
 //! How a run was made, in a few lines above a table.
 
-use super::format::format_number;
+use crate::bench::table::describe_clock;
 use crate::record::{Machine, Run};
 
-/// How the run was made.
-pub fn describe_run(run: &Run) -> String {
-    let (mpi, machine, clock) = (&run.mpi, &run.machine, &run.clock);
-    let mut text = format!("{}: {}\n", run.tool, run.command.join(" "));
+/// How a run was made: names, and what they were.
+pub fn list_facts(run: &Run) -> Vec<(&'static str, String)> {
+    let (mpi, clock) = (&run.mpi, &run.clock);
+    let mut facts = vec![
+        ("tool", run.tool.clone()),
+        ("command", run.command.join(" ")),
+    ];
     if !mpi.name.is_empty() {
-        text += &format!("MPI:     {} ({}; {})\n", mpi.name, mpi.version, mpi.path);
+        let (name, version, path) = (&mpi.name, &mpi.version, &mpi.path);
+        facts.push(("MPI", format!("{name} ({version}; {path})")));
     }
-    text += &format!("machine: {}\n", describe_machine(machine));
+    facts.push(("machine", describe_machine(&run.machine)));
     if !clock.source.is_empty() {
-        text += &format!(
-            "clock:   {}, {:.3} MHz (off by {:.1} ppm against the kernel's), steps of {} ns, one \
-             reading {} ns\n",
-            clock.source,
-            clock.frequency_hz / 1e6,
-            clock.frequency_error_ppm,
-            format_number(clock.resolution_ns),
-            format_number(clock.read_ns),
-        );
+        facts.push(("clock", describe_clock(clock)));
     }
-    for line in &run.adapter {
-        text += &format!("adapter: {}\n", line.trim_start_matches("adapter: "));
-    }
-    for (name, value) in &run.environment {
-        text += &format!("set:     {name}={value}\n");
-    }
-    text
+    let adapter = run.adapter.iter();
+    facts.extend(adapter.map(|l| ("adapter", l.trim_start_matches("adapter: ").to_owned())));
+    let set = run.environment.iter();
+    facts.extend(set.map(|(name, value)| ("set", format!("{name}={value}"))));
+    facts
+}
+
+/// The same as lines.
+pub fn describe_run(run: &Run) -> String {
+    let line = |(name, value)| format!("{:<8} {value}\n", format!("{name}:"));
+    list_facts(run).into_iter().map(line).collect()
 }
 
 /// Where it ran, in a line.
@@ -63,7 +63,7 @@ mod tests {
         for part in [
             "0123abc",
             "node7",
-            "tsc, 2500.000 MHz",
+            "tsc: 2.500000 GHz",
             "governor not readable",
             "FASTPATH_WAIT=spin",
         ] {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::lists::group;
 use crate::record::{Case, Level};
 
 /// Transport and protocol.
@@ -12,32 +13,22 @@ type Sizes = Option<(u64, Option<u64>)>;
 
 /// A line for each test whose library says how its sizes go; one for all tests in which they go alike.
 pub fn describe(cases: &[Case]) -> String {
-    let mut lines: Vec<(String, Vec<String>)> = Vec::new();
-    for (name, served) in gather(cases) {
-        let ways = describe_ways(&served);
-        match lines.iter_mut().find(|(line, _)| *line == ways) {
-            Some((_, names)) => names.push(name),
-            None => lines.push((ways, vec![name])),
-        }
-    }
+    let served = gather(cases).into_iter();
+    let lines = group(served.map(|(name, served)| (describe_ways(&served), name)));
     let format = |(ways, names): &(String, Vec<String>)| format!("{}: {ways}\n", names.join(", "));
     lines.iter().map(format).collect()
 }
 
 /// The cases of each test and level that say how they went, in the order of measurement.
 fn gather(cases: &[Case]) -> Vec<(String, Vec<&Case>)> {
-    let mut found: Vec<(String, Vec<&Case>)> = Vec::new();
-    for case in cases.iter().filter(|c| c.protocol.is_some()) {
+    let served = cases.iter().filter(|c| c.protocol.is_some());
+    group(served.map(|case| {
         let name = match case.level {
             Level::Mpi => case.test.clone(),
             level => format!("{} ({})", case.test, level.name()),
         };
-        match found.iter_mut().find(|(known, _)| *known == name) {
-            Some((_, served)) => served.push(case),
-            None => found.push((name, vec![case])),
-        }
-    }
-    found
+        (name, case)
+    }))
 }
 
 fn describe_ways(cases: &[&Case]) -> String {

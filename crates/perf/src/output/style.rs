@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::Style;
-use super::format::{megabytes_per_s, million_per_s, standard_deviation};
+use super::format::{behind, megabytes_per_s, million_per_s, standard_deviation};
 use crate::data::table;
 use crate::record::{Case, Of};
 
@@ -49,57 +49,17 @@ impl Styled {
     }
 
     fn format_head(&self, case: &Case) -> String {
-        let (tool, name, columns, meaning) = match (self.style, Kind::of(case)) {
-            (Style::Perftest, Kind::Bandwidth | Kind::Rate) => (
-                "perftest",
-                name_program("ib", case),
-                " #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   \
-                 MsgRate[Mpps]",
-                "peak from the smallest sample, average and rate from the mean of all; MiB is \
-                 2^20 bytes (perftest writes MB for it)",
-            ),
-            (Style::Perftest, _) => (
-                "perftest",
-                name_program("ib", case),
-                " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    \
-                 t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec]",
-                "t_typical is the median; t_max is the largest of all samples (perftest prints \
-                 the second largest)",
-            ),
-            (_, Kind::Bandwidth) => (
-                "OSU",
-                name_program("osu", case),
-                "# Size      Bandwidth (MB/s)",
-                "from the mean over all samples; MB is 10^6 bytes",
-            ),
-            (_, Kind::Rate) => (
-                "OSU",
-                name_program("osu", case),
-                "# Size                  MB/s             Messages/s",
-                "from the mean over all samples; MB is 10^6 bytes",
-            ),
-            (_, Kind::Collective) => (
-                "OSU",
-                name_program("osu", case),
-                "# Size       Avg Latency(us)   Min Latency(us)   Max Latency(us)  Iterations",
-                "mean, smallest and largest of the samples of the leading rank (OSU's are over \
-                 the means of the ranks)",
-            ),
-            (_, Kind::Latency) => (
-                "OSU",
-                name_program("osu", case),
-                "# Size       Avg Latency(us)  P50 Tail Lat(us)  P90 Tail Lat(us)  P99 Tail \
-                 Lat(us)",
-                "mean over all samples; percentiles by nearest rank",
-            ),
+        let (tool, program, kind) = match (self.style, Kind::of(case)) {
+            (Style::Perftest, Kind::Bandwidth | Kind::Rate) => ("perftest", "ib", Kind::Bandwidth),
+            (Style::Perftest, _) => ("perftest", "ib", Kind::Latency),
+            (_, kind) => ("OSU", "osu", kind),
         };
-        let variant = match case.variant.as_str() {
-            "" => String::new(),
-            variant => format!(", {variant}"),
-        };
+        let name = name_program(program, case);
+        let Columns { heads, meaning } = &COLUMNS[program][&kind];
+        let variant = behind(", ", &case.variant);
         format!(
             "\n# {}{variant}: {}, {}, {} ranks; {}\n# {tool} columns: {meaning}; a sample is the \
-             mean over {} operations\n{columns}\n",
+             mean over {} operations\n{heads}\n",
             case.test,
             case.operation,
             case.of.text(),
@@ -111,7 +71,8 @@ impl Styled {
 }
 
 /// Which columns a case gets.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
 enum Kind {
     Latency,
     Bandwidth,
@@ -129,6 +90,14 @@ impl Kind {
         }
     }
 }
+
+#[derive(Deserialize)]
+struct Columns {
+    heads: String,
+    meaning: String,
+}
+
+table!(COLUMNS: BTreeMap<String, BTreeMap<Kind, Columns>> = "columns.toml");
 
 #[derive(Deserialize)]
 struct Named {

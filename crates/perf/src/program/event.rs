@@ -1,5 +1,6 @@
 //! What the program prints: one JSON object a line, read with suspicion.
 
+use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 
 use super::Selection;
@@ -68,27 +69,17 @@ pub struct Progress {
     pub total: u64,
 }
 
-/// Why a line that looks like an event is none.
-#[derive(Debug, thiserror::Error)]
-#[error("the benchmark program printed what it should not: {reason}: {line}")]
-pub struct EventError {
-    /// What is wrong.
-    pub reason: String,
-    /// The line, cut where it is long.
-    pub line: String,
-}
-
 /// Reads one line. What does not look like an event is text.
 ///
 /// # Errors
 /// A line that looks like an event and is damaged, contradicts itself, or is of another version.
-pub fn parse_event(line: &str) -> Result<Event, EventError> {
+pub fn parse_event(line: &str) -> Result<Event> {
     if !line.trim_start().starts_with("{\"event\":") {
         return Ok(Event::Text(line.to_owned()));
     }
-    let refuse = |reason: String| EventError {
-        reason,
-        line: line.chars().take(200).collect(),
+    let refuse = |reason: String| {
+        let shown: String = line.chars().take(200).collect();
+        anyhow!("the benchmark program printed what it should not: {reason}: {shown}")
     };
     let event = serde_json::from_str(line).map_err(|e| refuse(e.to_string()))?;
     let wrong = match &event {

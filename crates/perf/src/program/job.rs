@@ -11,7 +11,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::event::{Event, EventError, parse_event};
+use super::event::{Event, parse_event};
 use super::selection::is_learnt;
 use super::{Job, STALL, Selection};
 use crate::interrupt;
@@ -28,7 +28,7 @@ pub enum RunError {
     /// This program was asked to end, by this signal, and has ended the job.
     Interrupted(i32),
     /// It printed a damaged event.
-    Event(EventError),
+    Event(anyhow::Error),
     /// It ended well without a result.
     Empty,
 }
@@ -143,7 +143,7 @@ fn start(program: &Path, job: &Job) -> Result<(Child, Receiver<Said>), RunError>
 struct Reading<F> {
     on_event: F,
     tail: VecDeque<String>,
-    damaged: Option<EventError>,
+    damaged: Option<anyhow::Error>,
 }
 
 impl<F: FnMut(Event)> Reading<F> {
@@ -255,7 +255,7 @@ fn end(child: &mut Child) -> io::Result<()> {
 }
 
 /// Waits so long at most for the launcher to end.
-fn await_end(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
+pub(super) fn await_end(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let since = Instant::now();
     loop {
         let status = child.try_wait()?;

@@ -8,7 +8,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
+
+use anyhow::{Context, Result, bail};
+
+use super::job::await_end;
 
 macro_rules! sources {
     ($($name:literal)*) => {
@@ -27,57 +31,34 @@ pub(super) const SOURCES: &[(&str, &str)] = sources!(
 
 const FLAGS: [&str; 2] = ["-O2", "-std=gnu11"];
 
-/// Why there is no program.
-#[derive(Debug, thiserror::Error)]
-pub enum CompileError {
-    /// The compiler wrapper could not be started.
-    #[error("cannot run {path}: {1}", path = .0.display())]
-    Start(PathBuf, io::Error),
-    /// It failed; what it said.
-    #[error("{path} cannot compile the benchmark program:\n{1}", path = .0.display())]
-    Failed(PathBuf, String),
-    /// It did not come to an end in this time.
-    #[error("{path} did not come to an end in {s} s and was ended", path = .0.display(),
-        s = .1.as_secs_f64())]
-    Hangs(PathBuf, Duration),
-    /// No folder for the program.
-    #[error("no place for the benchmark program in {path}: {1}", path = .0.display())]
-    Folder(PathBuf, io::Error),
-}
-
 /// What a compiler is given to compile the program, on a machine that is busy with other things too.
 const COMPILING: Duration = Duration::from_secs(300);
 
 /// What a wrapper is given to say what it would do.
 const ANSWERING: Duration = Duration::from_secs(60);
 
-fn run_wrapper(mpicc: &Path, arguments: &[&str]) -> Result<Output, CompileError> {
+fn run_wrapper(mpicc: &Path, arguments: &[&str]) -> Result<Output> {
     let mut command = Command::new(mpicc);
     finish(command.args(arguments), ANSWERING)
 }
 
 /// Runs a compiler to its end; one that takes longer is ended.
-fn finish(command: &mut Command, limit: Duration) -> Result<Output, CompileError> {
+fn finish(command: &mut Command, limit: Duration) -> Result<Output> {
     let name = PathBuf::from(command.get_program());
-    let failed = |e| CompileError::Start(name.clone(), e);
+    let failed = || format!("cannot run {}", name.display());
     let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(failed)?;
+        .with_context(failed)?;
     // What it leaves running may hold its pipes open: nobody waits for these then.
     let (out, err) = (read_all(child.stdout.take()), read_all(child.stderr.take()));
-    let since = Instant::now();
-    let status = loop {
-        match child.try_wait().map_err(failed)? {
-            Some(status) => break status,
-            None if since.elapsed() > limit => {
-                child.kill().and_then(|()| child.wait()).map_err(failed)?;
-                return Err(CompileError::Hangs(name, limit));
-            }
-            None => thread::park_timeout(Duration::from_millis(5)),
-        }
+    let Some(status) = await_end(&mut child, limit).with_context(failed)? else {
+        let killed = child.kill().and_then(|()| child.wait());
+        killed.with_context(failed)?;
+        let (name, s) = (name.display(), limit.as_secs_f64());
+        bail!("{name} did not come to an end in {s} s and was ended");
     };
     let said = |from: Receiver<Vec<u8>>| from.recv_timeout(LINGER).unwrap_or_default();
     Ok(Output {
@@ -102,7 +83,7 @@ fn read_all(pipe: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
 }
 
 /// What identifies a compiled program: the source, the wrapper, and what the wrapper would do.
-fn identify(mpicc: &Path) -> Result<u64, CompileError> {
+fn identify(mpicc: &Path) -> Result<u64> {
     let mut hasher = DefaultHasher::new();
     (SOURCES, FLAGS).hash(&mut hasher);
     mpicc.hash(&mut hasher);
@@ -150,11 +131,11 @@ fn make_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// The path of the compiled program.
-pub(super) fn compile(mpicc: &Path) -> Result<PathBuf, CompileError> {
+pub(super) fn compile(mpicc: &Path) -> Result<PathBuf> {
     let identity = identify(mpicc)?;
     let cache = find_cache();
-    let failed = |e| CompileError::Folder(cache.clone(), e);
-    make_folder(&cache).map_err(failed)?;
+    let failed = || no_place(&cache);
+    make_folder(&cache).with_context(failed)?;
     let program = cache.join(format!("bench-{identity:016x}"));
     if let Ok(found) = fs::File::open(&program) {
         // So that it is not taken for one that nobody starts any more.
@@ -165,7 +146,7 @@ pub(super) fn compile(mpicc: &Path) -> Result<PathBuf, CompileError> {
     remove_stale(&cache, SystemTime::now());
     // Compiled aside, so that nobody ever starts half a program.
     let folder = cache.join(format!("bench-{identity:016x}.{}", std::process::id()));
-    make_folder(&folder).map_err(failed)?;
+    make_folder(&folder).with_context(failed)?;
     let made = compile_in(mpicc, &folder, &program);
     let _ = fs::remove_dir_all(&folder);
     made.map(|()| program)
@@ -215,14 +196,18 @@ fn shorten(text: &str) -> String {
     kept
 }
 
-fn compile_in(mpicc: &Path, folder: &Path, program: &Path) -> Result<(), CompileError> {
-    let failed = |e| CompileError::Folder(folder.to_owned(), e);
+fn no_place(folder: &Path) -> String {
+    format!("no place for the benchmark program in {}", folder.display())
+}
+
+fn compile_in(mpicc: &Path, folder: &Path, program: &Path) -> Result<()> {
+    let failed = || no_place(folder);
     let aside = folder.join("bench");
     let mut command = Command::new(mpicc);
     command.args(FLAGS).arg("-o").arg(&aside);
     for (name, text) in SOURCES {
         let path = folder.join(name);
-        fs::write(&path, text).map_err(failed)?;
+        fs::write(&path, text).with_context(failed)?;
         if name.ends_with(".c") {
             command.arg(path);
         }
@@ -235,9 +220,12 @@ fn compile_in(mpicc: &Path, folder: &Path, program: &Path) -> Result<(), Compile
             "" => format!("it said nothing; {}", output.status),
             text => shorten(text),
         };
-        return Err(CompileError::Failed(mpicc.to_owned(), said));
+        bail!(
+            "{} cannot compile the benchmark program:\n{said}",
+            mpicc.display()
+        );
     }
-    fs::rename(aside, program).map_err(failed)
+    fs::rename(aside, program).with_context(failed)
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use addr2line::Loader;
+use object::{Object, ObjectSegment};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -125,22 +126,15 @@ fn name_place(code: Option<&Code>, address: u64) -> String {
 /// file.
 fn to_static(elf: &[u8], code: &Code, address: u64) -> u64 {
     let in_file = address - code.start + code.offset;
-    let word = |at: usize, bytes: usize| -> Option<u64> {
-        let mut word = [0; 8];
-        word[..bytes].copy_from_slice(elf.get(at..at.checked_add(bytes)?)?);
-        Some(u64::from_le_bytes(word))
+    let Ok(file) = object::File::parse(elf) else {
+        return in_file;
     };
-    let find = || {
-        let (table, size, count) = (word(0x20, 8)?, word(0x36, 2)?, word(0x38, 2)?);
-        (0..count).find_map(|index| {
-            let at = usize::try_from(table.checked_add(index * size)?).ok()?;
-            let (kind, offset) = (word(at, 4)?, word(at.checked_add(8)?, 8)?);
-            let (virt, bytes) = (word(at.checked_add(16)?, 8)?, word(at.checked_add(32)?, 8)?);
-            let inside = kind == 1 && in_file >= offset && in_file - offset < bytes;
-            inside.then(|| virt.wrapping_add(in_file - offset))
-        })
-    };
-    find().unwrap_or(in_file)
+    let found = file.segments().find_map(|segment| {
+        let (offset, bytes) = segment.file_range();
+        let within = in_file.checked_sub(offset).filter(|at| *at < bytes)?;
+        Some(segment.address().wrapping_add(within))
+    });
+    found.unwrap_or(in_file)
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -10,10 +10,10 @@ mod queue;
 mod show;
 mod sweep;
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use fastpath_base::config::Config;
 use fastpath_base::stored::{Machine, Place};
@@ -22,10 +22,10 @@ use fastpath_pcie::profile::{adapter, host};
 use fastpath_pcie::wire::{Transport, Verb as ModelVerb};
 use fastpath_transport::setup::inline as stored;
 use fastpath_transport::verbs::echo::Verb;
-use fastpath_transport::verbs::{DeviceContext, Identity, Loop, VerbsError, open_device};
+use fastpath_transport::verbs::{DeviceContext, Identity, Loop, open_device};
 use serde::Serialize;
 
-use super::{TuneError, no_place};
+use super::no_place;
 use crate::bench::options::parse_bytes;
 use crate::document;
 use crossover::Finding;
@@ -119,36 +119,27 @@ struct Model {
 /// Measures, prints and stores.
 ///
 /// # Errors
-/// See [`TuneError`].
-pub fn run(options: &InlineOptions) -> Result<(), TuneError> {
-    let config = Config::from_env().map_err(|e| TuneError::Config(e.to_string()))?;
+/// The settings are wrong, the host or its processors cannot be used, or nothing can be written.
+pub fn run(options: &InlineOptions) -> Result<()> {
+    let config = Config::from_env()?;
     let (context, port) = open(options, &config)?;
     let identity = Identity::of(&context);
     let mut report = measure(options, &context, port, &identity)?;
     match keep(options, &config, &identity, report.crossover.as_ref()) {
         Ok((path, bytes)) => (report.stored_in, report.stored_bytes) = (Some(path), Some(bytes)),
-        Err(why) => report.not_stored = Some(why),
+        Err(why) => report.not_stored = Some(format!("{why:#}")),
     }
-    let written = document::write(options.json, &report, || show::describe(&report));
-    match written {
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(TuneError::Measure),
-    }
+    Ok(document::write(options.json, &report, || {
+        show::describe(&report)
+    })?)
 }
 
 /// The wanted device, or else the first that has an active port.
-fn open(
-    options: &InlineOptions,
-    config: &Config,
-) -> Result<(Arc<DeviceContext>, Option<u8>), TuneError> {
+fn open(options: &InlineOptions, config: &Config) -> Result<(Arc<DeviceContext>, Option<u8>)> {
     let wanted = options.device.as_deref().or(config.device());
-    let opened = open_device(wanted, |context, port| {
+    Ok(open_device(wanted, |context, port| {
         Loop::new(context, port).map(|_| (context.clone(), port))
-    });
-    opened.map_err(|error| match error {
-        VerbsError::Value(text) => TuneError::Usage(text),
-        error => TuneError::Adapter(error.to_string()),
-    })
+    })?)
 }
 
 fn measure(
@@ -156,16 +147,15 @@ fn measure(
     context: &Arc<DeviceContext>,
     port: Option<u8>,
     identity: &Identity,
-) -> Result<Report, TuneError> {
-    let adapter = |e: VerbsError| TuneError::Adapter(e.to_string());
-    let port = Loop::new(context, port).map_err(adapter)?;
-    let largest = sweep::find_largest(&port, options.most).map_err(adapter)?;
+) -> Result<Report> {
+    let port = Loop::new(context, port)?;
+    let largest = sweep::find_largest(&port, options.most)?;
     // As the transport over connections makes its queues.
     let depth = fastpath_transport::rc::Settings::default().depth;
     let costs = sweep::list_powers(largest)
         .into_iter()
         .map(|asked| queue::measure(&port, identity, asked, depth));
-    let queues: Vec<Cost> = costs.collect::<Result<_, _>>().map_err(adapter)?;
+    let queues: Vec<Cost> = costs.collect::<Result<_, _>>()?;
     let plan = Plan {
         sizes: choose_sizes(options, largest, &queues)?,
         verb: match options.verb {
@@ -176,8 +166,7 @@ fn measure(
     };
     let times = match plan.sizes.is_empty() {
         true => Vec::new(),
-        false => sweep::run(&port, largest, &plan)
-            .map_err(|e| TuneError::Adapter(format!("{}: {e}", identity.name)))?,
+        false => sweep::run(&port, largest, &plan).with_context(|| identity.name.clone())?,
     };
     Ok(Report {
         device: identity.name.clone(),
@@ -201,17 +190,13 @@ fn measure(
 
 /// The sizes to look at, in order: those of the user, or powers of two and, for each of them, what is granted and one
 /// byte more.
-fn choose_sizes(
-    options: &InlineOptions,
-    largest: u32,
-    queues: &[Cost],
-) -> Result<Vec<u32>, TuneError> {
+fn choose_sizes(options: &InlineOptions, largest: u32, queues: &[Cost]) -> Result<Vec<u32>> {
     if options.rounds < 5 {
-        return Err(TuneError::Usage(format!(
+        bail!(
             "--rounds {} is too few to tell anything: give 5 or more, from which an interval \
              follows",
             options.rounds
-        )));
+        );
     }
     let least = u32::from(options.verb == VerbName::Write);
     let mut sizes = options.sizes.clone();
@@ -223,13 +208,11 @@ fn choose_sizes(
     sizes.sort_unstable();
     sizes.dedup();
     match sizes.iter().find(|&&size| size > largest || size < least) {
-        Some(0) => Err(TuneError::Usage(
-            "--sizes 0: a write carries a byte at least".to_owned(),
-        )),
-        Some(size) => Err(TuneError::Usage(format!(
+        Some(0) => bail!("--sizes 0: a write carries a byte at least"),
+        Some(size) => bail!(
             "--sizes {size}: the adapter grants no more than {largest} bytes (--most {})",
             options.most
-        ))),
+        ),
         None => Ok(sizes),
     }
 }
@@ -287,25 +270,22 @@ fn keep(
     config: &Config,
     identity: &Identity,
     found: Option<&Finding>,
-) -> Result<(PathBuf, u32), String> {
-    let Some(found) = found else {
-        return Err("the adapter grants no inline data".to_owned());
-    };
+) -> Result<(PathBuf, u32)> {
+    let found = found.context("the adapter grants no inline data")?;
     if !found.known {
-        return Err("the rounds do not tell where inline stops paying".to_owned());
+        bail!("the rounds do not tell where inline stops paying");
     }
     if options.dry_run {
-        return Err("--dry-run".to_owned());
+        bail!("--dry-run");
     }
     let place = Place::of(config);
     let processor = Machine::current().processor;
     let path = stored::path(&place, identity, &processor);
-    let path = path.ok_or_else(|| no_place(&place).to_string())?;
+    let path = path.with_context(|| no_place(&place))?;
     let bytes = found.limit.unwrap_or(0);
-    match stored::store(&path, bytes, identity, &processor) {
-        Ok(()) => Ok((path, bytes)),
-        Err(e) => Err(format!("{}: {e}", path.display())),
-    }
+    let done = stored::store(&path, bytes, identity, &processor);
+    done.with_context(|| path.display().to_string())?;
+    Ok((path, bytes))
 }
 
 #[cfg(test)]

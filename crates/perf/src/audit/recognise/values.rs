@@ -53,7 +53,7 @@ fn make_value(set: &'static NamedSet, name: &str, unit: Option<Unit>, cell: Cell
     Some(Value {
         name: name.to_owned(),
         unit: named.unit.or(unit),
-        statistic: named.statistic,
+        statistic: named.statistic.as_deref(),
         role: if named.exact {
             Role::Parameter
         } else {
@@ -80,7 +80,7 @@ pub fn read_hpcc_major(line: &str) -> Option<Values> {
     let (name, value) = line.split_once(':')?;
     let name = name.split_whitespace().collect::<Vec<_>>().join(" ");
     let (value, unit) = value.trim().split_once(' ')?;
-    let unit = written_unit(set.tool, unit.trim())?;
+    let unit = written_unit(&set.tool, unit.trim())?;
     one(set, make_value(set, &name, Some(unit), read_value(value)?)?)
 }
 
@@ -113,7 +113,7 @@ pub fn read_qperf(test: &str, line: &str) -> Option<Values> {
 fn read_unit(set: &NamedSet, word: &str) -> Option<Option<Unit>> {
     match word {
         "" => Some(None),
-        word => written_unit(set.tool, word).map(Some),
+        word => written_unit(&set.tool, word).map(Some),
     }
 }
 

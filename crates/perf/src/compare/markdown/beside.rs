@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::super::Statistic;
 use super::super::comparison::{Comparison, Row};
 use super::super::show::name_test;
-use super::{format_ratio, format_size, tabulate, without_size};
+use super::{format_size, tabulate, without_size};
 use crate::document::Document;
 use crate::output::format::format_number;
 use crate::record::{Case, Key, Report};
@@ -30,7 +30,7 @@ pub fn list_behind(comparison: &Comparison, page: &mut Document) {
             format_number(row.ours),
             format_number(row.theirs),
             row.peer.clone(),
-            format_ratio(&row.ratio),
+            row.ratio.to_string(),
         ]);
     }
     page.heading("Where another MPI is ahead");

@@ -56,7 +56,7 @@ fn explain_payload(subject: &Subject, link: &Link) -> Option<Finding> {
 }
 
 fn explain_checksum(device: &Function, link: &Link) -> Option<Finding> {
-    device.ecrc.filter(|e| e.generate_is)?;
+    device.ecrc.filter(|is_sent| *is_sent)?;
     let without = ceiling(&link.with_ecrc(false), Moves::Write);
     Some(said!(device "ecrc", cost = percent(1.0 - ceiling(link, Moves::Write) / without)))
 }

@@ -70,13 +70,7 @@ fn gpu__has_half_its_lanes_and_sent_packets_again() {
 fn nvme__uses_checksums_from_end_to_end_and_all_tags() {
     let f = parse_one(sample!("nvme.txt"));
     assert_eq!((f.link_can, f.link_is), (shape(4, 4), shape(4, 4)));
-    let all = Ecrc {
-        generate_can: true,
-        generate_is: true,
-        check_can: true,
-        check_is: true,
-    };
-    assert_eq!(f.ecrc, Some(all));
+    assert_eq!(f.ecrc, Some(true));
     assert_eq!(f.tags_is, Some(768));
     assert_eq!(f.errors.corrected, Some(false));
     // Older versions wrote the flags shorter.
@@ -85,11 +79,7 @@ fn nvme__uses_checksums_from_end_to_end_and_all_tags() {
         .replace("ECRCGenEn+", "CGenEn-")
         .replace("ECRCChkCap", "ChkCap")
         .replace("ECRCChkEn", "ChkEn");
-    let some = Ecrc {
-        generate_is: false,
-        ..all
-    };
-    assert_eq!(parse_one(&older).ecrc, Some(some));
+    assert_eq!(parse_one(&older).ecrc, Some(false));
 }
 
 #[test]
@@ -117,11 +107,7 @@ fn host__has_every_kind_of_device_in_its_form_with_numbers() {
     assert_eq!((legacy.shown, legacy.port), (Shown::Absent, None));
     assert_eq!(legacy.latency_timer, Some(64));
     assert_eq!(root.port, Some(Port::Root));
-    let behind = Buses {
-        secondary: 0x17,
-        subordinate: 0x17,
-    };
-    assert_eq!((root.buses, root.retrained), (Some(behind), Some(true)));
+    assert_eq!((root.secondary, root.retrained), (Some(0x17), Some(true)));
     assert_eq!(gpu.bus(), Some(0x17));
     assert!(gpu.name.contains("[10de:2204]"), "{}", gpu.name);
     assert_eq!(connectx.link_is, shape(2, 8));
@@ -210,34 +196,33 @@ fn values__that_no_link_has_are_not_taken() {
 #[test]
 fn text__of_something_else_is_refused_with_what_was_expected() {
     let cases = [
-        ("", NotListing::Empty),
-        ("\n \n", NotListing::Empty),
-        ("hello\nworld\n", NotListing::Other("hello".to_owned())),
+        ("", "is empty"),
+        ("\n \n", "is empty"),
+        ("hello\nworld\n", "not the text of lspci: `hello`"),
         (
             "41:00.0 InfiniBand: A card\n42:00.0 InfiniBand: Another\n",
-            NotListing::NoDetails,
+            "without their registers",
         ),
         (
             "00:00.0 \"Host bridge\" \"A maker\" \"Device 0d57\" -p00 \"\" \"\"\n",
-            NotListing::ForPrograms,
+            "for programs (-mm)",
         ),
         (
             "Slot:\t00:00.0\nClass:\tHost bridge\n",
-            NotListing::ForPrograms,
+            "for programs (-mm)",
         ),
-        ("-[0000:00]-+-00.0\n           +-01.0\n", NotListing::Tree),
+        ("-[0000:00]-+-00.0\n           +-01.0\n", "tree of buses"),
     ];
     for (text, wanted) in cases {
-        let error = parse(text).unwrap_err();
-        assert_eq!(error, wanted);
-        let said = error.to_string();
+        let said = parse(text).unwrap_err().to_string();
+        assert!(said.contains(wanted), "{said}");
         assert!(
             said.contains("expected is what `lspci -vv` prints"),
             "{said}"
         );
     }
     let usb = "Bus 001 Device 001: ID 1d6b:0002 Linux Foundation 2.0 root hub\n";
-    assert!(matches!(parse(usb), Err(NotListing::Other(_))));
+    assert!(matches!(parse(usb), Err(e) if e.to_string().contains("not the text of lspci")));
 }
 
 #[test]
@@ -250,7 +235,7 @@ fn names__lose_what_a_terminal_would_obey() {
 fn line__of_any_length_is_cut() {
     for part in ["a", "\u{0}", "\u{e4}\u{20ac}"] {
         let long = part.repeat(3 << 20);
-        assert!(matches!(parse(&long), Err(NotListing::Other(_))));
+        assert!(matches!(parse(&long), Err(e) if e.to_string().contains("not the text of lspci")));
         // A device with such a line below it is read all the same.
         let text = format!("41:00.0 A card\n\tLnkSta: Speed 5GT/s, Width x8\n\t{long}\n");
         let functions = parse(&text).unwrap();

@@ -5,24 +5,12 @@
 //! made is given back in the reverse order.
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::marker::PhantomData;
 use std::ptr;
 
+use anyhow::{Context as _, Result, anyhow, bail};
 use fastpath_base::clock;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
-
-/// Why the driver did not do what it should.
-#[derive(Debug, thiserror::Error)]
-pub enum CudaError {
-    /// There is no driver, or it lacks a call.
-    #[error("no CUDA driver here ({0})")]
-    Absent(String),
-    /// There are so many GPUs, and another was asked for.
-    #[error("no GPU {0}: the driver has {1}, counted from 0")]
-    NoSuchGpu(u32, c_int),
-    /// A call failed: which, with what.
-    #[error("{0}: {1}")]
-    Call(&'static str, String),
-}
 
 type Status = c_int;
 type Device = c_int;
@@ -40,12 +28,12 @@ macro_rules! driver_calls {
         }
 
         impl Calls {
-            fn find(library: &Library) -> Result<Calls, CudaError> {
+            fn find(library: &Library) -> Result<Calls> {
                 Ok(Calls {
                     $($field: {
                         // SAFETY: the type is that which the driver's reference gives this function.
                         let found = unsafe { library.get($name.as_bytes()) };
-                        *found.map_err(|_| CudaError::Absent(format!("it has no {}", $name)))?
+                        *found.map_err(|_| anyhow!("no CUDA driver here (it has no {})", $name))?
                     },)*
                 })
             }
@@ -90,10 +78,11 @@ impl Cuda {
     ///
     /// # Errors
     /// It is not there, or is not a driver's.
-    pub fn open(path: &str) -> Result<Cuda, CudaError> {
+    pub fn open(path: &str) -> Result<Cuda> {
         // SAFETY: opening runs the library's initialisers; the driver's is made to be loaded so.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
-        let library = library.map_err(|_| CudaError::Absent(format!("{path} cannot be opened")))?;
+        let library =
+            library.map_err(|_| anyhow!("no CUDA driver here ({path} cannot be opened)"))?;
         let cuda = Cuda {
             calls: Calls::find(&library)?,
             _library: library,
@@ -103,7 +92,7 @@ impl Cuda {
         Ok(cuda)
     }
 
-    fn check(&self, name: &'static str, status: Status) -> Result<(), CudaError> {
+    fn check(&self, name: &'static str, status: Status) -> Result<()> {
         if status == 0 {
             return Ok(());
         }
@@ -118,40 +107,64 @@ impl Cuda {
         } else {
             format!("error {status}")
         };
-        Err(CudaError::Call(name, why))
+        bail!("{name}: {why}")
     }
 
     /// Makes a GPU the one that this thread works with.
     ///
     /// # Errors
     /// There is no such GPU, or a call fails.
-    pub fn use_gpu(&self, index: u32) -> Result<Gpu<'_>, CudaError> {
+    pub fn use_gpu(&self, index: u32) -> Result<Gpu<'_>> {
         let calls = &self.calls;
-        let mut count = 0;
         // SAFETY: the call writes an integer.
-        self.check("cuDeviceGetCount", unsafe { (calls.count)(&mut count) })?;
+        let count = self.ask("cuDeviceGetCount", 0, |n| unsafe { (calls.count)(n) })?;
         let ordinal = c_int::try_from(index).ok().filter(|i| *i < count);
-        let ordinal = ordinal.ok_or(CudaError::NoSuchGpu(index, count))?;
-        let mut device = 0;
+        let ordinal = ordinal
+            .with_context(|| format!("no GPU {index}: the driver has {count}, counted from 0"))?;
         // SAFETY: the call writes an integer; the ordinal is below the count.
-        self.check("cuDeviceGet", unsafe {
-            (calls.device)(&mut device, ordinal)
-        })?;
+        let device = self.ask("cuDeviceGet", 0, |d| unsafe { (calls.device)(d, ordinal) })?;
         let name = self.text("cuDeviceGetName", calls.name, device)?;
         let address = self.text("cuDeviceGetPCIBusId", calls.address, device)?;
-        let mut context = ptr::null_mut();
-        // SAFETY: the call writes a handle; it is released when the value is dropped.
-        let status = unsafe { (calls.retain)(&mut context, device) };
-        self.check("cuDevicePrimaryCtxRetain", status)?;
-        let gpu = Gpu {
-            cuda: self,
-            device,
+        // SAFETY: the call writes a handle.
+        let retain = |context: &mut Context| unsafe { (calls.retain)(context, device) };
+        let context = self.ask("cuDevicePrimaryCtxRetain", ptr::null_mut(), retain)?;
+        let device = self.hold(device, calls.release);
+        // SAFETY: the context is alive until `device` is dropped.
+        self.check("cuCtxSetCurrent", unsafe { (calls.set_current)(context) })?;
+        Ok(Gpu {
             name,
             address: address.to_lowercase(),
-        };
-        // SAFETY: the context is alive until `gpu` is dropped.
-        self.check("cuCtxSetCurrent", unsafe { (calls.set_current)(context) })?;
-        Ok(gpu)
+            _device: device,
+            cuda: self,
+        })
+    }
+
+    /// What a call writes, if it succeeds.
+    fn ask<T>(
+        &self,
+        name: &'static str,
+        mut answer: T,
+        call: impl FnOnce(&mut T) -> Status,
+    ) -> Result<T> {
+        let status = call(&mut answer);
+        self.check(name, status).map(|()| answer)
+    }
+
+    /// What the driver gave and is to be given back.
+    fn hold<T: Copy>(&self, at: T, free: unsafe extern "C" fn(T) -> Status) -> Held<'_, T> {
+        let cuda = PhantomData;
+        Held { at, free, cuda }
+    }
+
+    /// Pinned host memory, which the GPU can read too.
+    fn pin(&self, bytes: usize) -> Result<Held<'_, *mut c_void>> {
+        const MAPPED: c_uint = 2;
+        // SAFETY: the call writes an address.
+        let pin = |at: &mut *mut c_void| unsafe { (self.calls.pin)(at, bytes, MAPPED) };
+        let at = self.ask("cuMemHostAlloc", ptr::null_mut(), pin)?;
+        // SAFETY: so many bytes were just given to us. Pages exist from here on.
+        unsafe { ptr::write_bytes(at.cast::<u8>(), 1, bytes) };
+        Ok(self.hold(at, self.calls.unpin))
     }
 
     fn text(
@@ -159,7 +172,7 @@ impl Cuda {
         name: &'static str,
         call: unsafe extern "C" fn(*mut c_char, c_int, Device) -> Status,
         device: Device,
-    ) -> Result<String, CudaError> {
+    ) -> Result<String> {
         let mut bytes = [0u8; 128];
         // SAFETY: the buffer has the length that is told, and one byte more that stays zero.
         let status = unsafe { call(bytes.as_mut_ptr().cast(), 127, device) };
@@ -170,19 +183,27 @@ impl Cuda {
     }
 }
 
+/// What the driver gave; goes back when it is dropped.
+struct Held<'a, T: Copy> {
+    at: T,
+    free: unsafe extern "C" fn(T) -> Status,
+    cuda: PhantomData<&'a Cuda>,
+}
+
+impl<T: Copy> Drop for Held<'_, T> {
+    fn drop(&mut self) {
+        // SAFETY: given by the same driver, once; each copy and kernel is waited for. A failure at the end changes
+        // nothing.
+        unsafe { (self.free)(self.at) };
+    }
+}
+
 /// A GPU in use by this thread.
 pub struct Gpu<'a> {
     cuda: &'a Cuda,
-    device: Device,
     name: String,
     address: String,
-}
-
-impl Drop for Gpu<'_> {
-    fn drop(&mut self) {
-        // SAFETY: retained once, when the value was made. A failure at the end changes nothing.
-        unsafe { (self.cuda.calls.release)(self.device) };
-    }
+    _device: Held<'a, Device>,
 }
 
 impl Gpu<'_> {
@@ -200,13 +221,16 @@ impl Gpu<'_> {
     ///
     /// # Errors
     /// There is no room, or a call fails.
-    pub fn allocate(&self, bytes: usize) -> Result<Buffers<'_>, CudaError> {
-        let host = Pinned::new(self.cuda, bytes)?;
-        let mut device = 0;
-        // SAFETY: the call writes an address; it is freed when the value is dropped.
-        let status = unsafe { (self.cuda.calls.allocate)(&mut device, bytes) };
-        self.cuda.check("cuMemAlloc", status)?;
-        Ok(Buffers { host, device })
+    pub fn allocate(&self, bytes: usize) -> Result<Buffers<'_>> {
+        let (cuda, calls) = (self.cuda, &self.cuda.calls);
+        // SAFETY: the call writes an address.
+        let allocate = |at: &mut DeviceAddress| unsafe { (calls.allocate)(at, bytes) };
+        let device = cuda.hold(cuda.ask("cuMemAlloc", 0, allocate)?, calls.free);
+        Ok(Buffers {
+            cuda,
+            host: cuda.pin(bytes)?,
+            device,
+        })
     }
 
     /// Nanoseconds of a kernel that reads `count` lines of 64 bytes of host memory, each at the address that the one
@@ -214,15 +238,19 @@ impl Gpu<'_> {
     ///
     /// # Errors
     /// A call fails, or the kernel did not end where the chain ends.
-    pub fn time_reads(&self, count: u32) -> Result<u64, CudaError> {
+    pub fn time_reads(&self, count: u32) -> Result<u64> {
         let calls = &self.cuda.calls;
         let check = |name, status| self.cuda.check(name, status);
         let chain = Chain::new(self.cuda)?;
-        let module = LoadedModule::new(self.cuda)?;
-        let mut kernel = ptr::null_mut();
+        // SAFETY: the text ends with a zero, as the driver wants it of a program in PTX.
+        let load = |module: &mut Module| unsafe { (calls.load)(module, CHASE.as_ptr().cast()) };
+        let module = self.cuda.ask("cuModuleLoadData", ptr::null_mut(), load)?;
+        let module = self.cuda.hold(module, calls.unload);
         // SAFETY: the module is loaded, and the name ends with a zero.
-        let status = unsafe { (calls.kernel)(&mut kernel, module.handle, c"chase".as_ptr()) };
-        check("cuModuleGetFunction", status)?;
+        let find = |k: &mut Kernel| unsafe { (calls.kernel)(k, module.at, c"chase".as_ptr()) };
+        let kernel = self
+            .cuda
+            .ask("cuModuleGetFunction", ptr::null_mut(), find)?;
         let (mut start, mut reads) = (chain.start, count);
         let mut arguments: [*mut c_void; 2] = [
             ptr::from_mut(&mut start).cast(),
@@ -232,21 +260,9 @@ impl Gpu<'_> {
         // SAFETY: the kernel takes an address and a count, in this order and of these sizes; all it reads and writes
         // lies in the chain, which lives until the synchronisation below.
         let status = unsafe {
-            let (one, lanes) = (1, LANES as c_uint);
-            let (stream, none) = (ptr::null_mut(), ptr::null_mut());
-            (calls.launch)(
-                kernel,
-                one,
-                1,
-                1,
-                lanes,
-                1,
-                1,
-                0,
-                stream,
-                arguments.as_mut_ptr(),
-                none,
-            )
+            let (lanes, stream, none) = (LANES as c_uint, ptr::null_mut(), ptr::null_mut());
+            let words = arguments.as_mut_ptr();
+            (calls.launch)(kernel, 1, 1, 1, lanes, 1, 1, 0, stream, words, none)
         };
         check("cuLaunchKernel", status)?;
         // SAFETY: waits for what was launched.
@@ -257,43 +273,11 @@ impl Gpu<'_> {
     }
 }
 
-/// Pinned host memory, which the GPU can read too.
-struct Pinned<'a> {
-    cuda: &'a Cuda,
-    at: *mut c_void,
-}
-
-impl<'a> Pinned<'a> {
-    fn new(cuda: &'a Cuda, bytes: usize) -> Result<Pinned<'a>, CudaError> {
-        const MAPPED: c_uint = 2;
-        let mut at = ptr::null_mut();
-        // SAFETY: the call writes an address; it is freed when the value is dropped.
-        let status = unsafe { (cuda.calls.pin)(&mut at, bytes, MAPPED) };
-        cuda.check("cuMemHostAlloc", status)?;
-        // SAFETY: so many bytes were just given to us. Pages exist from here on.
-        unsafe { ptr::write_bytes(at.cast::<u8>(), 1, bytes) };
-        Ok(Pinned { cuda, at })
-    }
-}
-
-impl Drop for Pinned<'_> {
-    fn drop(&mut self) {
-        // SAFETY: given by the same driver, and no copy is under way: each is waited for.
-        unsafe { (self.cuda.calls.unpin)(self.at) };
-    }
-}
-
 /// Memory on both sides of the bus, of one size.
 pub struct Buffers<'a> {
-    host: Pinned<'a>,
-    device: DeviceAddress,
-}
-
-impl Drop for Buffers<'_> {
-    fn drop(&mut self) {
-        // SAFETY: given by the same driver, and no copy is under way: each is waited for.
-        unsafe { (self.host.cuda.calls.free)(self.device) };
-    }
+    cuda: &'a Cuda,
+    host: Held<'a, *mut c_void>,
+    device: Held<'a, DeviceAddress>,
 }
 
 /// Where to a buffer is copied.
@@ -310,8 +294,9 @@ impl Buffers<'_> {
     ///
     /// # Errors
     /// A call fails.
-    pub fn time_copies(&self, copy: CopyWay, bytes: usize, count: usize) -> Result<u64, CudaError> {
-        let calls = &self.host.cuda.calls;
+    pub fn time_copies(&self, copy: CopyWay, bytes: usize, count: usize) -> Result<u64> {
+        let (calls, null) = (&self.cuda.calls, ptr::null_mut());
+        let (host, device) = (self.host.at, self.device.at);
         let from = clock::now_ns();
         let mut failed = Ok(());
         for _ in 0..count {
@@ -319,15 +304,11 @@ impl Buffers<'_> {
             // stream is that of the current context.
             let status = unsafe {
                 match copy {
-                    CopyWay::ToDevice => {
-                        (calls.to_device)(self.device, self.host.at, bytes, ptr::null_mut())
-                    }
-                    CopyWay::ToHost => {
-                        (calls.to_host)(self.host.at, self.device, bytes, ptr::null_mut())
-                    }
+                    CopyWay::ToDevice => (calls.to_device)(device, host, bytes, null),
+                    CopyWay::ToHost => (calls.to_host)(host, device, bytes, null),
                 }
             };
-            failed = self.host.cuda.check("cuMemcpyAsync", status);
+            failed = self.cuda.check("cuMemcpyAsync", status);
             if failed.is_err() {
                 break;
             }
@@ -335,7 +316,7 @@ impl Buffers<'_> {
         // SAFETY: waits for the copies; also after a failure, so that none outlives the buffers.
         let status = unsafe { (calls.synchronize)() };
         failed?;
-        self.host.cuda.check("cuCtxSynchronize", status)?;
+        self.cuda.check("cuCtxSynchronize", status)?;
         Ok(clock::now_ns() - from)
     }
 }
@@ -350,42 +331,37 @@ const STRIDE: usize = 512;
 /// Lines in host memory: each holds, for every thread, the address of that thread's part of the next line. The last
 /// leads to the first.
 struct Chain<'a> {
-    host: Pinned<'a>,
+    host: Held<'a, *mut c_void>,
     start: DeviceAddress,
 }
 
 impl<'a> Chain<'a> {
-    fn new(cuda: &'a Cuda) -> Result<Chain<'a>, CudaError> {
-        let host = Pinned::new(cuda, (LINES + 1) * STRIDE)?;
-        let mut start: DeviceAddress = 0;
+    fn new(cuda: &'a Cuda) -> Result<Chain<'a>> {
+        let host = cuda.pin((LINES + 1) * STRIDE)?;
         // SAFETY: the call writes the address by which the GPU knows memory that was pinned for it.
-        let status = unsafe { (cuda.calls.mapped)(&mut start, host.at, 0) };
-        cuda.check("cuMemHostGetDevicePointer", status)?;
+        let find = |at: &mut DeviceAddress| unsafe { (cuda.calls.mapped)(at, host.at, 0) };
+        let start = cuda.ask("cuMemHostGetDevicePointer", 0, find)?;
         for line in 0..LINES {
             for lane in 0..LANES {
                 let next = start + (((line + 1) % LINES) * STRIDE + lane * 8) as u64;
                 // SAFETY: within the lines, 8 bytes at a multiple of 8.
-                unsafe {
-                    host.at
-                        .byte_add(line * STRIDE + lane * 8)
-                        .cast::<u64>()
-                        .write(next)
-                };
+                let at = unsafe { host.at.byte_add(line * STRIDE + lane * 8) };
+                // SAFETY: as above.
+                unsafe { at.cast::<u64>().write(next) };
             }
         }
         Ok(Chain { host, start })
     }
 
     /// Whether the kernel wrote, behind the lines, the addresses that so many reads lead to.
-    fn check_end(&self, count: u32) -> Result<(), CudaError> {
+    fn check_end(&self, count: u32) -> Result<()> {
         for lane in 0..LANES {
             let at = LINES * STRIDE + lane * 8;
             // SAFETY: within the memory of the chain; the kernel has ended.
             let found = unsafe { self.host.at.byte_add(at).cast::<u64>().read_volatile() };
             let wanted = self.start + ((count as usize % LINES) * STRIDE + lane * 8) as u64;
             if found != wanted {
-                let why = "the kernel did not follow the chain to its end".to_owned();
-                return Err(CudaError::Call("chase", why));
+                bail!("chase: the kernel did not follow the chain to its end");
             }
         }
         Ok(())
@@ -393,58 +369,12 @@ impl<'a> Chain<'a> {
 }
 
 /// The kernel: thread `i` begins at `start + 8 i`, reads `count` times where it is sent, and writes where it came to
-/// behind the lines.
-const CHASE: &CStr = c"
-.version 6.3
-.target sm_75
-.address_size 64
-.visible .entry chase(.param .u64 start, .param .u32 count)
-{
-    .reg .pred %more;
-    .reg .u32 %left, %lane;
-    .reg .u64 %at, %end, %part;
-    ld.param.u64 %at, [start];
-    ld.param.u32 %left, [count];
-    mov.u32 %lane, %tid.x;
-    mul.wide.u32 %part, %lane, 8;
-    add.u64 %at, %at, %part;
-    add.u64 %end, %at, 4194304;
-again:
-    ld.volatile.global.u64 %at, [%at];
-    sub.u32 %left, %left, 1;
-    setp.ne.u32 %more, %left, 0;
-    @%more bra again;
-    st.volatile.global.u64 [%end], %at;
-    ret;
-}
-";
+/// behind the lines. With the zero that the driver wants at its end.
+const CHASE: &str = concat!(include_str!("../../../data/chase.ptx"), "\0");
 const _: () = assert!(
     LINES * STRIDE == 4_194_304,
     "the kernel writes behind the lines"
 );
-
-/// The kernel, loaded.
-struct LoadedModule<'a> {
-    cuda: &'a Cuda,
-    handle: Module,
-}
-
-impl<'a> LoadedModule<'a> {
-    fn new(cuda: &'a Cuda) -> Result<LoadedModule<'a>, CudaError> {
-        let mut handle = ptr::null_mut();
-        // SAFETY: the text ends with a zero, as the driver wants it of a program in PTX.
-        let status = unsafe { (cuda.calls.load)(&mut handle, CHASE.as_ptr().cast()) };
-        cuda.check("cuModuleLoadData", status)?;
-        Ok(LoadedModule { cuda, handle })
-    }
-}
-
-impl Drop for LoadedModule<'_> {
-    fn drop(&mut self) {
-        // SAFETY: loaded by the same driver; its kernel has ended.
-        unsafe { (self.cuda.calls.unload)(self.handle) };
-    }
-}
 
 #[cfg(test)]
 #[allow(non_snake_case)]

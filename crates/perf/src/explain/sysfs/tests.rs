@@ -211,8 +211,8 @@ fn names__that_are_none_or_unknown_are_refused() {
     fs::create_dir_all(&other).unwrap();
     tree.name("net", "veth0", &other);
     for name in ["", "../../etc/passwd", ".", "..", "a b", "mlx4_0/ports"] {
-        let error = read_device(&tree.0, name).unwrap_err();
-        assert!(matches!(error, DeviceError::Name(_)), "{name}: {error}");
+        let error = read_device(&tree.0, name).unwrap_err().to_string();
+        assert!(error.contains("is no name"), "{name}: {error}");
     }
     let error = read_device(&tree.0, "mlx5_7").unwrap_err().to_string();
     assert!(
@@ -220,12 +220,10 @@ fn names__that_are_none_or_unknown_are_refused() {
         "{error}"
     );
     assert!(!error.contains("veth0"), "{error}");
-    let error = read_device(&tree.0, "veth0").unwrap_err();
-    assert!(matches!(error, DeviceError::NotPci(..)), "{error}");
-    assert!(matches!(
-        read_device(Path::new("/nonexistent"), "mlx5_0"),
-        Err(DeviceError::Unknown(..))
-    ));
+    let error = read_device(&tree.0, "veth0").unwrap_err().to_string();
+    assert!(error.contains("has no PCI address"), "{error}");
+    let error = read_device(Path::new("/nonexistent"), "mlx5_0").unwrap_err();
+    assert!(error.to_string().contains("(none)"), "{error}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! processor carries them out, whatever the lane.
 
 use super::super::{LevelTest, engine, protocol};
-use super::{Memory, RemoteLink, Target, exchange, name_memory, serve_until};
+use super::{Memory, RemoteLink, reach};
 use crate::record::Case;
 
 /// What is done to the word.
@@ -42,21 +42,11 @@ fn run_memory(
     test: &LevelTest,
     memory: Memory,
 ) {
-    let mut target = Target::new(link, memory, 8);
-    target.as_slice().fill(0);
-    let words = exchange(rank, target.words);
-    let leads = rank.leads();
-    let opened = match leads {
-        true => link.open(words, 8),
-        false => Ok(()),
+    let mut target = match reach(rank, link, memory, 8, has_right_answers) {
+        Ok(target) => target,
+        Err(why) => return rank.missing(test.name, &why),
     };
-    let works = opened.is_ok() && words[0] != 0 && (!leads || has_right_answers(link));
-    if !serve_until(link, rank, works) {
-        let why = opened.err();
-        let why = why.unwrap_or_else(|| "no right answer came".to_owned());
-        rank.missing(test.name, &format!("{}: {why}", name_memory(memory)));
-        return target.end(link);
-    }
+    let leads = rank.leads();
     let checked = rank.checks().then(|| {
         let right = leads || target.as_slice() == LAST.to_ne_bytes();
         rank.agree(right)

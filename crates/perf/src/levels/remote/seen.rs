@@ -3,8 +3,8 @@
 #![allow(unsafe_code)]
 
 use super::{RemoteLink, Target, complete, engine, post, serve_until};
-use crate::levels::LevelTest;
 use crate::levels::protocol::end_without_peer;
+use crate::levels::{LevelTest, alternate};
 use crate::record::{Case, Of};
 
 /// Looks at memory between two at the transport: bytes that come as messages are written only there.
@@ -13,9 +13,9 @@ const POLLS: u32 = 16;
 const POLLS_PER_YIELD: u32 = 1024;
 
 /// Measures one size; both ranks reach each other's memory, and each has written none of the other's since they agreed.
-pub fn run(
+pub fn run<L: RemoteLink>(
     rank: &mut engine::Rank,
-    link: &mut impl RemoteLink,
+    link: &mut L,
     test: &LevelTest,
     buffer: &mut [u8],
     target: &mut Target,
@@ -36,15 +36,11 @@ pub fn run(
     let (leads, at) = (rank.leads(), target.at.wrapping_add(bytes - 1));
     let mut mark = 0_u8;
     rank.measure_served(case, 2.0, link, |link, operations| {
+        // The mark of a round trip is the same both ways.
         for _ in 0..operations {
             mark = mark.wrapping_add(1);
-            if leads {
-                write(link, buffer, mark);
-                await_mark(link, at, mark);
-            } else {
-                await_mark(link, at, mark);
-                write(link, buffer, mark);
-            }
+            let give = |link: &mut L| write(link, buffer, mark);
+            alternate(link, leads, 1, give, |link| await_mark(link, at, mark));
         }
     });
 }

@@ -48,18 +48,11 @@ pub fn run(
     if !leads {
         return answer(board, bare);
     }
-    for &bytes in &plan.settings.sizes {
+    for &bytes in &plan.settings.case.sizes {
         // Posting alone: when its completion is there depends on the adapter, and is taken outside of what is counted.
-        count_messages(
-            board,
-            bytes,
-            bare,
-            |b| b.flush(),
-            |b| b.post_message(bytes as usize),
-            |b| {
-                b.receive();
-            },
-        );
+        let post = |b: &mut Bare| b.post_message(bytes as usize);
+        let take = |b: &mut Bare| _ = b.receive();
+        count_messages(board, bytes, bare, |b| b.flush(), post, take);
         bare.begin(Pace::of_windows(&plan.verbs, DEPTHS[1]));
         sides::count(board, bare, bytes);
         bare.begin(Pace::of_rounds(&plan.verbs, DEPTHS[1]));
@@ -92,22 +85,10 @@ fn count_remote(board: &SharedBoard, bare: &mut Bare, bytes: u64) {
     let bytes_of = bytes as usize;
     let nothing = |_: &mut Bare| ();
     let flush = |b: &mut Bare| b.flush_remote();
-    count(
-        "put",
-        bytes,
-        bare,
-        nothing,
-        |b| b.post_remote(true, bytes_of),
-        flush,
-    );
-    count(
-        "get",
-        bytes,
-        bare,
-        nothing,
-        |b| b.post_remote(false, bytes_of),
-        flush,
-    );
+    let put = |b: &mut Bare| b.post_remote(true, bytes_of);
+    count("put", bytes, bare, nothing, put, flush);
+    let get = |b: &mut Bare| b.post_remote(false, bytes_of);
+    count("get", bytes, bare, nothing, get, flush);
     // The completion is there when the flush polls: the other rank has been asked something meanwhile.
     let put = |b: &mut Bare| {
         b.post_remote(true, bytes_of);

@@ -7,6 +7,7 @@ use fastpath_base::clock;
 use fastpath_base::copy::engine::Loop;
 
 use super::{CHUNK_MIN, Pipeline, Plan, RING_MAX, Taken};
+use crate::lists::unique;
 use crate::measure::statistics::{Summary, summarize};
 
 /// A plan and what it took: half a round trip in nanoseconds.
@@ -152,13 +153,7 @@ fn measure_best(
     plans: Vec<Plan>,
     effort: Effort,
 ) -> io::Result<Vec<Found>> {
-    let mut each: Vec<Plan> = Vec::new();
-    for plan in plans {
-        if !each.contains(&plan) {
-            each.push(plan);
-        }
-    }
-    let mut found = measure_plans(pipeline, each, effort, &mut || ())?;
+    let mut found = measure_plans(pipeline, unique(plans), effort, &mut || ())?;
     found.sort_by(compare);
     found.truncate(BEST);
     Ok(found)

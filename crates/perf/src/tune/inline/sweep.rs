@@ -10,7 +10,8 @@ use serde::Serialize;
 
 use super::crossover::Times;
 use crate::compare::interval::{Ratio, of_pairs};
-use crate::measure::{find_batch, statistics};
+use crate::measure::find_batch;
+use crate::measure::statistics::find_median;
 
 /// Least time of a batch.
 const BATCH_NS: u64 = 1_000_000;
@@ -178,14 +179,9 @@ fn time_batch(
 pub(super) fn summarize(sizes: &[u32], times: &[Times]) -> Vec<Case> {
     let case = |(&bytes, times): (&u32, &Times)| Case {
         bytes,
-        inline_ns: median(times.iter().map(|t| t.0)),
-        dma_ns: median(times.iter().map(|t| t.1)),
+        inline_ns: find_median(times.iter().map(|t| t.0)).unwrap_or(f64::NAN),
+        dma_ns: find_median(times.iter().map(|t| t.1)).unwrap_or(f64::NAN),
         ratio: of_pairs(times),
     };
     sizes.iter().zip(times).map(case).collect()
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let values: Vec<f64> = values.collect();
-    statistics::summarize(&values).map_or(f64::NAN, |found| found.median)
 }

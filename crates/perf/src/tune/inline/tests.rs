@@ -75,7 +75,7 @@ fn sizes__of_the_user_are_taken_or_refused_with_the_reason() {
             "--rounds 4 is too few to tell anything: give 5 or more",
         ),
     ] {
-        let error = choose(words).unwrap_err();
+        let error = choose(words).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
     }
 }
@@ -198,14 +198,14 @@ fn keep__stores_what_is_known_alone() {
         (&[], Some(finding(Some(64), false)), "do not tell"),
         (&["--dry-run"], Some(finding(Some(64), true)), "--dry-run"),
     ] {
-        let error = keep(words, found.as_ref()).unwrap_err();
+        let error = keep(words, found.as_ref()).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
         assert!(!folder.exists());
     }
     for (limit, bytes) in [(Some(64), 64), (None, 0)] {
         let path = folder.join("tuning.mlx5_0");
         let kept = keep(&[], Some(&finding(limit, true)));
-        assert_eq!(kept, Ok((path, bytes)));
+        assert_eq!(kept.unwrap(), (path, bytes));
         let stored = stored::StoredInline::of(&config);
         assert_eq!(stored.find(&identity), Some(bytes));
     }
