@@ -303,19 +303,12 @@ impl BenchOptions {
         let case = &self.measure.case;
         let given = case.buffer.is_some() || case.offset.is_some() || case.layout.is_some();
         let below = [Level::Verbs, Level::Transport, Level::Protocol];
-<<<<<<< HEAD
         let below = below.into_iter().any(|level| self.has_level(level));
         if given && below {
-            let why = "--buffer, --offset and --type are options of the level of mpi alone";
-            return Err(why.to_owned());
-=======
-        if given && below.into_iter().any(|level| self.has_level(level)) {
             bail!("--buffer, --offset and --type are options of the level of mpi alone");
->>>>>>> house
         }
         if below && !self.mpi.hosts.is_empty() {
-            let why = "--host: the levels below mpi are measured between two ranks of one host";
-            return Err(why.to_owned());
+            bail!("--host: the levels below mpi are measured between two ranks of one host");
         }
         Ok(())
     }
@@ -443,7 +436,13 @@ mod tests {
         let options: BenchOptions =
             crate::cli::parse_options(&["latency", "--host", "a,b", "--level", "all"]).unwrap();
         assert_eq!(options.mpi.hosts, ["a", "b"]);
-        assert!(options.check_buffers().unwrap_err().contains("--host"));
+        assert!(
+            options
+                .check_buffers()
+                .unwrap_err()
+                .to_string()
+                .contains("--host")
+        );
     }
 
     #[test]

@@ -66,7 +66,10 @@ pub fn is_floor_of(case: &Case) -> bool {
         .transport
         .as_deref()
         .is_some_and(|t| t == "rc" || t == "ud");
-    let by_socket = case.floor_of.as_deref().is_some_and(|f| f.contains("socket"));
+    let by_socket = case
+        .floor_of
+        .as_deref()
+        .is_some_and(|f| f.contains("socket"));
     let large = case.of == Of::HalfRoundTrip && SIZES.contains(&case.bytes);
     large && case.ranks == 2 && case.floor.is_some() && !over_adapter && !by_socket
 }
