@@ -67,7 +67,8 @@ pub fn is_floor_of(case: &Case) -> bool {
         .as_deref()
         .is_some_and(|t| t == "rc" || t == "ud");
     let large = case.of == Of::HalfRoundTrip && SIZES.contains(&case.bytes);
-    large && case.ranks == 2 && case.floor.is_some() && !over_adapter
+    let between_hosts = case.floor_of.as_deref() == Some("bare socket");
+    large && case.ranks == 2 && case.floor.is_some() && !over_adapter && !between_hosts
 }
 
 impl Beside {
@@ -211,6 +212,10 @@ mod tests {
             },
             Case {
                 floor: None,
+                ..make_case(4096, &[1.0])
+            },
+            Case {
+                floor_of: Some("bare socket".into()),
                 ..make_case(4096, &[1.0])
             },
         ];
