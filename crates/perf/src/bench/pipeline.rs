@@ -23,7 +23,8 @@ const OWN_SIZES: [u64; 6] = steps_of_four(4 << 10);
 pub fn list_sizes(tests: &[&'static Test], options: &BenchOptions, ranks: u32) -> Vec<u64> {
     let transport = options.path.transport.map(|t| t.connection());
     let over_adapter = matches!(transport, Some(Some(_))) || options.has_level(Level::Verbs);
-    match ranks == 2 && !options.measure.no_floor && !over_adapter {
+    let on_one_host = options.mpi.hosts.is_empty();
+    match ranks == 2 && !options.measure.no_floor && !over_adapter && on_one_host {
         true => list_large(tests, &options.measure.case.sizes),
         false => Vec::new(),
     }
