@@ -110,8 +110,10 @@ points! {
     Unlock Moment "unlock" ["peer", "", ""];
     /// Bytes of a file are being read.
     FileRead Begin "file: read" ["", "", "bytes"];
+    /// They have been, or that has failed.
+    FileReadDone End "file: read done" NOTHING;
     /// Bytes of a file are being written.
     FileWrite Begin "file: write" ["", "", "bytes"];
     /// They have been, or that has failed.
-    FileDone End "file: done" NOTHING;
+    FileWriteDone End "file: write done" NOTHING;
 }

@@ -242,14 +242,14 @@ impl File {
             return Ok(0);
         }
         let to = self.make_target(located)?;
-        let point = match access.writes {
-            true => Point::FileWrite,
-            false => Point::FileRead,
+        let (begin, end) = match access.writes {
+            true => (Point::FileWrite, Point::FileWriteDone),
+            false => (Point::FileRead, Point::FileReadDone),
         };
-        trace::record(point, 0, 0, checked.bytes);
+        trace::record(begin, 0, 0, checked.bytes);
         // SAFETY: the caller's.
         let moved = unsafe { self.move_to(&to, access, checked) };
-        trace::record(Point::FileDone, 0, 0, 0);
+        trace::record(end, 0, 0, 0);
         moved
     }
 

@@ -343,7 +343,7 @@ impl Store for FileStore<'_> {
         trace::record(Point::FileWrite, 0, 0, covered.bytes());
         // SAFETY: the caller's.
         let written = self.with(|file| unsafe { file.write_covered(covered, from, self.sieve) });
-        trace::record(Point::FileDone, 0, 0, 0);
+        trace::record(Point::FileWriteDone, 0, 0, 0);
         written
     }
 
@@ -351,7 +351,7 @@ impl Store for FileStore<'_> {
         trace::record(Point::FileRead, 0, 0, covered.bytes());
         // SAFETY: the caller's.
         let is_whole = self.with(|file| unsafe { file.read_covered(covered, to) });
-        trace::record(Point::FileDone, 0, 0, 0);
+        trace::record(Point::FileReadDone, 0, 0, 0);
         match is_whole? {
             true => Ok(()),
             // All have agreed on its size.
