@@ -66,10 +66,10 @@ impl Selection {
     }
 }
 
-/// Whether a line says what was learnt of the job's messages, or how ranks of a window were reached, as the same
-/// variable has it told.
+/// Whether a line says what was learnt of the job's messages, how ranks of a window were reached, or what was done with
+/// a file, as the same variable has it told.
 pub fn is_learnt(line: &str) -> bool {
-    let told = ["\"timed_messages\":", "\"ways\":["];
+    let told = ["\"timed_messages\":", "\"ways\":[", "\"aggregators\":["];
     line.starts_with('{') && told.iter().any(|key| line.contains(key))
 }
 
