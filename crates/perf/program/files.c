@@ -98,7 +98,8 @@ static int prepare_file(struct bench_case *c) {
     if (code != MPI_SUCCESS) return code;
     fill_pattern(c->send, c->bytes, (unsigned)c->member);
     c->failed = "MPI_File_set_view";
-    code = dimensions_of(c) ? set_blocks(c, dimensions_of(c)) : MPI_SUCCESS;
+    /* A block has elements. */
+    code = dimensions_of(c) && c->bytes ? set_blocks(c, dimensions_of(c)) : MPI_SUCCESS;
     if (code != MPI_SUCCESS) return code;
     c->failed = "MPI_File_write_at_all";
     code = MPI_File_write_at_all(file, own_offset(c), c->send, (int)c->bytes, MPI_BYTE, MPI_STATUS_IGNORE);
