@@ -342,7 +342,10 @@ impl Worker {
             }
             done += 1;
         }
-        key.asked.note(begun && done != 0);
+        // Where nothing could be posted, nothing is known of the owner.
+        if done != 0 || !begun {
+            key.asked.note(begun);
+        }
         Ok((done * ASK_MOST).min(asking.len))
     }
 
@@ -406,7 +409,7 @@ impl Worker {
     /// # Safety
     /// As [`Worker::ask_owner`].
     unsafe fn end_piece(
-        &self,
+        &mut self,
         slot: &Slot,
         peer: u32,
         asking: &Asking,
@@ -424,12 +427,13 @@ impl Worker {
     }
 
     /// Waits until the owner, which has begun and has a few bytes to copy, has ended; whether it has done what it was
-    /// asked for.
-    fn await_end(&self, slot: &Slot, peer: u32) -> Result<bool, RmaError> {
+    /// asked for. A piece that it has not begun, though it has a later one, comes next.
+    fn await_end(&mut self, slot: &Slot, peer: u32) -> Result<bool, RmaError> {
         loop {
-            // ORDERING: acquire: its bytes are there; partner: the release in `serve_ask`.
+            // ORDERING: acquire: its bytes are there; partner: the release in `Slot::end`.
             match slot.word.load(Ordering::Acquire) & STATE {
-                SERVING if self.peer_has_left(peer) => return Err(PeerGone),
+                POSTED | SERVING if self.peer_has_left(peer) => return Err(PeerGone),
+                POSTED => _ = self.progress_peer(peer),
                 SERVING => {}
                 state => return Ok(state == DONE),
             }
@@ -493,7 +497,7 @@ impl Worker {
             true => regions.locate(place.0, place.1, len as u64),
             false => None,
         };
-        let data = slot.data.get().cast::<u8>();
+        let data = slot.data();
         let done = found.is_some_and(|memory| {
             // SAFETY: inside exposed memory, which is there by its owner's promise, and of the slot's bytes.
             unsafe {
