@@ -48,9 +48,11 @@ struct Version {
     /// Path of the library beside this program.
     library: Option<String>,
     /// What that library says it is.
-    library_says: Option<String>,
+    #[serde(rename = "library_says")]
+    says: Option<String>,
     /// Why one of the two is missing.
-    library_problem: Option<String>,
+    #[serde(rename = "library_problem")]
+    problem: Option<String>,
 }
 
 /// One variable.
@@ -155,8 +157,8 @@ fn find_version() -> Version {
         mpi: "5.0",
         abi: "1.0",
         library: None,
-        library_says: None,
-        library_problem: None,
+        says: None,
+        problem: None,
     };
     let opened = find_library().and_then(|path| {
         let path = path.canonicalize().unwrap_or(path);
@@ -164,8 +166,8 @@ fn find_version() -> Version {
         ask_version(&path)
     });
     match opened {
-        Ok(says) => version.library_says = Some(says),
-        Err(e) => version.library_problem = Some(format!("{e:#}")),
+        Ok(says) => version.says = Some(says),
+        Err(e) => version.problem = Some(format!("{e:#}")),
     }
     version
 }
@@ -234,8 +236,8 @@ fn describe_version(version: &Version, said: &mut Document) {
     said.pair("ABI", version.abi);
     let found = [
         ("library", &version.library),
-        ("library says", &version.library_says),
-        ("no library", &version.library_problem),
+        ("library says", &version.says),
+        ("no library", &version.problem),
     ];
     for (name, value) in found {
         value.iter().for_each(|value| said.pair(name, value));

@@ -18,6 +18,39 @@ fn side(buffer: *const c_void, count: i64, datatype: usize) -> Side {
     }
 }
 
+/// The two sides of an operation: origin with its elements, target with rank, displacement and elements.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Put and MPI_Get
+fn sides(
+    (origin, count, datatype): (*const c_void, i64, usize),
+    (rank, disp, target_count, target_datatype): (c_int, isize, i64, usize),
+    win: usize,
+) -> Sides {
+    Sides {
+        origin: origin.cast_mut().cast(),
+        count,
+        datatype,
+        rank,
+        disp,
+        target_count,
+        target_datatype,
+        win,
+    }
+}
+
+/// What an accumulate asks for.
+fn update_of(sides: &Sides, result: Option<Side>, op: usize) -> Update {
+    Update {
+        origin: side(sides.origin.cast(), sides.count, sides.datatype),
+        result,
+        rank: sides.rank,
+        disp: sides.disp,
+        target_count: sides.target_count,
+        target_datatype: sides.target_datatype,
+        op,
+        win: sides.win,
+    }
+}
+
 /// `MPI_Put` to memory that is reached by load and store.
 ///
 /// # Safety
@@ -33,16 +66,12 @@ pub unsafe fn put_quick(
     target_datatype: usize,
     win: usize,
 ) -> bool {
-    let sides = Sides {
-        origin: origin_addr.cast_mut().cast(),
-        count: origin_count,
-        datatype: origin_datatype,
-        rank: target_rank,
-        disp: target_disp,
-        target_count,
-        target_datatype,
+    let origin = (origin_addr, origin_count, origin_datatype);
+    let sides = sides(
+        origin,
+        (target_rank, target_disp, target_count, target_datatype),
         win,
-    };
+    );
     // SAFETY: by the contract of this function.
     unsafe { hot::try_move::<true>(sides) }
 }
@@ -62,16 +91,12 @@ pub unsafe fn put(
     target_datatype: usize,
     win: usize,
 ) -> Result<()> {
-    let sides = Sides {
-        origin: origin_addr.cast_mut().cast(),
-        count: origin_count,
-        datatype: origin_datatype,
-        rank: target_rank,
-        disp: target_disp,
-        target_count,
-        target_datatype,
+    let origin = (origin_addr, origin_count, origin_datatype);
+    let sides = sides(
+        origin,
+        (target_rank, target_disp, target_count, target_datatype),
         win,
-    };
+    );
     // SAFETY: by the contract of this function.
     unsafe { transfer::put(p, &sides) }
 }
@@ -91,16 +116,12 @@ pub unsafe fn get_quick(
     target_datatype: usize,
     win: usize,
 ) -> bool {
-    let sides = Sides {
-        origin: origin_addr.cast(),
-        count: origin_count,
-        datatype: origin_datatype,
-        rank: target_rank,
-        disp: target_disp,
-        target_count,
-        target_datatype,
+    let origin = (origin_addr.cast_const(), origin_count, origin_datatype);
+    let sides = sides(
+        origin,
+        (target_rank, target_disp, target_count, target_datatype),
         win,
-    };
+    );
     // SAFETY: by the contract of this function.
     unsafe { hot::try_move::<false>(sides) }
 }
@@ -120,16 +141,12 @@ pub unsafe fn get(
     target_datatype: usize,
     win: usize,
 ) -> Result<()> {
-    let sides = Sides {
-        origin: origin_addr.cast(),
-        count: origin_count,
-        datatype: origin_datatype,
-        rank: target_rank,
-        disp: target_disp,
-        target_count,
-        target_datatype,
+    let origin = (origin_addr.cast_const(), origin_count, origin_datatype);
+    let sides = sides(
+        origin,
+        (target_rank, target_disp, target_count, target_datatype),
         win,
-    };
+    );
     // SAFETY: by the contract of this function.
     unsafe { transfer::get(p, &sides) }
 }
@@ -150,16 +167,12 @@ pub unsafe fn rput(
     win: usize,
     request: *mut usize,
 ) -> Result<()> {
-    let sides = Sides {
-        origin: origin_addr.cast_mut().cast(),
-        count: origin_count,
-        datatype: origin_datatype,
-        rank: target_rank,
-        disp: target_disp,
-        target_count,
-        target_datatype,
+    let origin = (origin_addr, origin_count, origin_datatype);
+    let sides = sides(
+        origin,
+        (target_rank, target_disp, target_count, target_datatype),
         win,
-    };
+    );
     // SAFETY: by the contract of this function.
     unsafe { store(request, begin_put(p, &sides)?) }
 }
@@ -180,16 +193,12 @@ pub unsafe fn rget(
     win: usize,
     request: *mut usize,
 ) -> Result<()> {
-    let sides = Sides {
-        origin: origin_addr.cast(),
-        count: origin_count,
-        datatype: origin_datatype,
-        rank: target_rank,
-        disp: target_disp,
-        target_count,
-        target_datatype,
+    let origin = (origin_addr.cast_const(), origin_count, origin_datatype);
+    let sides = sides(
+        origin,
+        (target_rank, target_disp, target_count, target_datatype),
         win,
-    };
+    );
     // SAFETY: by the contract of this function.
     unsafe { store(request, begin_get(p, &sides)?) }
 }
@@ -210,16 +219,12 @@ pub unsafe fn accumulate_quick(
     op: usize,
     win: usize,
 ) -> bool {
-    let sides = Sides {
-        origin: origin_addr.cast_mut().cast(),
-        count: origin_count,
-        datatype: origin_datatype,
-        rank: target_rank,
-        disp: target_disp,
-        target_count,
-        target_datatype,
+    let origin = (origin_addr, origin_count, origin_datatype);
+    let sides = sides(
+        origin,
+        (target_rank, target_disp, target_count, target_datatype),
         win,
-    };
+    );
     // SAFETY: by the contract of this function.
     unsafe { hot_atomics::try_accumulate::<OPEN>(&sides, op) }
 }
@@ -240,30 +245,17 @@ pub unsafe fn accumulate(
     op: usize,
     win: usize,
 ) -> Result<()> {
-    let sides = Sides {
-        origin: origin_addr.cast_mut().cast(),
-        count: origin_count,
-        datatype: origin_datatype,
-        rank: target_rank,
-        disp: target_disp,
-        target_count,
-        target_datatype,
+    let origin = (origin_addr, origin_count, origin_datatype);
+    let sides = sides(
+        origin,
+        (target_rank, target_disp, target_count, target_datatype),
         win,
-    };
+    );
     // SAFETY: by the contract of this function.
     if is_hidden() && unsafe { hot_atomics::try_accumulate::<INSIDE>(&sides, op) } {
         return Ok(());
     }
-    let asked = Update {
-        origin: side(origin_addr, origin_count, origin_datatype),
-        result: None,
-        rank: target_rank,
-        disp: target_disp,
-        target_count,
-        target_datatype,
-        op,
-        win,
-    };
+    let asked = update_of(&sides, None, op);
     // SAFETY: by the contract of this function.
     unsafe { update(p, &asked) }
 }
@@ -285,16 +277,13 @@ pub unsafe fn raccumulate(
     win: usize,
     request: *mut usize,
 ) -> Result<()> {
-    let asked = Update {
-        origin: side(origin_addr, origin_count, origin_datatype),
-        result: None,
-        rank: target_rank,
-        disp: target_disp,
-        target_count,
-        target_datatype,
-        op,
+    let origin = (origin_addr, origin_count, origin_datatype);
+    let sides = sides(
+        origin,
+        (target_rank, target_disp, target_count, target_datatype),
         win,
-    };
+    );
+    let asked = update_of(&sides, None, op);
     // SAFETY: by the contract of this function.
     unsafe { store(request, rupdate(p, &asked)?) }
 }
@@ -318,16 +307,12 @@ pub unsafe fn get_accumulate_quick(
     op: usize,
     win: usize,
 ) -> bool {
-    let sides = Sides {
-        origin: origin_addr.cast_mut().cast(),
-        count: origin_count,
-        datatype: origin_datatype,
-        rank: target_rank,
-        disp: target_disp,
-        target_count,
-        target_datatype,
+    let origin = (origin_addr, origin_count, origin_datatype);
+    let sides = sides(
+        origin,
+        (target_rank, target_disp, target_count, target_datatype),
         win,
-    };
+    );
     let result = (result_addr.cast(), result_count, result_datatype);
     // SAFETY: by the contract of this function.
     unsafe { hot_atomics::try_get_accumulate::<OPEN>(&sides, result, op) }
@@ -352,31 +337,22 @@ pub unsafe fn get_accumulate(
     op: usize,
     win: usize,
 ) -> Result<()> {
-    let sides = Sides {
-        origin: origin_addr.cast_mut().cast(),
-        count: origin_count,
-        datatype: origin_datatype,
-        rank: target_rank,
-        disp: target_disp,
-        target_count,
-        target_datatype,
+    let origin = (origin_addr, origin_count, origin_datatype);
+    let sides = sides(
+        origin,
+        (target_rank, target_disp, target_count, target_datatype),
         win,
-    };
+    );
     let result = (result_addr.cast(), result_count, result_datatype);
     // SAFETY: by the contract of this function.
     if is_hidden() && unsafe { hot_atomics::try_get_accumulate::<INSIDE>(&sides, result, op) } {
         return Ok(());
     }
-    let asked = Update {
-        origin: side(origin_addr, origin_count, origin_datatype),
-        result: Some(side(result_addr, result_count, result_datatype)),
-        rank: target_rank,
-        disp: target_disp,
-        target_count,
-        target_datatype,
+    let asked = update_of(
+        &sides,
+        Some(side(result_addr, result_count, result_datatype)),
         op,
-        win,
-    };
+    );
     // SAFETY: by the contract of this function.
     unsafe { update(p, &asked) }
 }
@@ -401,16 +377,17 @@ pub unsafe fn rget_accumulate(
     win: usize,
     request: *mut usize,
 ) -> Result<()> {
-    let asked = Update {
-        origin: side(origin_addr, origin_count, origin_datatype),
-        result: Some(side(result_addr, result_count, result_datatype)),
-        rank: target_rank,
-        disp: target_disp,
-        target_count,
-        target_datatype,
-        op,
+    let origin = (origin_addr, origin_count, origin_datatype);
+    let sides = sides(
+        origin,
+        (target_rank, target_disp, target_count, target_datatype),
         win,
-    };
+    );
+    let asked = update_of(
+        &sides,
+        Some(side(result_addr, result_count, result_datatype)),
+        op,
+    );
     // SAFETY: by the contract of this function.
     unsafe { store(request, rupdate(p, &asked)?) }
 }
