@@ -32,6 +32,7 @@ mod region;
 mod resolve;
 
 pub use ask::{ASK_MOST, Ask, Asking, Change, SLOT_BYTES, SLOT_HEAD, SLOTS_BYTES, Slots};
+pub use atomic::add_masked;
 pub use error::RmaError;
 pub use fastpath_transport::remote::copy_mapped;
 pub use key::{PACKED_BYTES, PackedKey};

@@ -12,15 +12,16 @@
 //! | behind, from a multiple of 64 on | slots for small operations on memory that is not mapped, where there may be such memory |
 #![allow(unsafe_code)]
 
+use super::error;
+use super::lock_word::{ADMIT, ASK, BOUNDARIES, LockWord, Ticket, leaving};
 use super::window::Window;
-use super::{error, lock_word::LockWord};
 use crate::error::Result;
 use crate::process::Process;
 use fastpath_base::clock;
 use fastpath_base::sync::{AtomicU64, Ordering, spin_loop};
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::Worker;
-use fastpath_protocol::rma::RemoteKey;
+use fastpath_protocol::rma::{RemoteKey, add_masked};
 use fastpath_protocol::waiting::Note;
 use std::ptr;
 
@@ -167,21 +168,61 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Changes the lock word as `change` says until nobody else has changed it meanwhile.
+    /// Asks for the lock: the ticket, and whether this process is in already.
     #[inline]
-    pub fn update<T>(&self, change: impl Fn(LockWord) -> (LockWord, T)) -> Result<T> {
-        let mut seen = match self.near(LOCK) {
-            Some(word) => word.load(Ordering::Relaxed),
-            // What it is where nobody has it for long: the first try tells.
-            None => 0,
-        };
-        loop {
-            let (new, result) = change(LockWord(seen));
-            let found = self.swap(LOCK, seen, new.0)?;
-            if found == seen {
-                return Ok(result);
+    pub fn request_lock(&self, exclusive: bool) -> Result<(Ticket, bool)> {
+        if let Some(word) = self.near(LOCK) {
+            let mut seen = word.load(Ordering::Relaxed);
+            loop {
+                let (new, ticket, granted) = LockWord(seen).request(exclusive);
+                // ORDERING: as in `add`.
+                let (done, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+                match word.compare_exchange(seen, new.0, done, failed) {
+                    Ok(_) => return Ok((ticket, granted)),
+                    Err(found) => seen = found,
+                }
             }
-            seen = found;
+        }
+        // Nobody who takes the lock again and again can keep this from its turn: an addition does not fail.
+        let (ticket, granted) = self.add_to_lock(ASK)?.asked(exclusive);
+        if granted && !exclusive {
+            self.add_to_lock(ADMIT)?;
+        }
+        Ok((ticket, granted))
+    }
+
+    /// Lets the reader behind this one, which has waited, try; the word then.
+    pub fn admit_to_lock(&self) -> Result<LockWord> {
+        self.add_to_lock(ADMIT).map(LockWord::admit)
+    }
+
+    /// Leaves the lock; the word then.
+    #[inline]
+    pub fn leave_lock(&self, exclusive: bool) -> Result<LockWord> {
+        let before = self.add_to_lock(leaving(exclusive))?;
+        Ok(before.release(exclusive))
+    }
+
+    /// Adds to counters of the lock; what was there before.
+    #[inline]
+    fn add_to_lock(&self, add: u64) -> Result<LockWord> {
+        match self.near(LOCK) {
+            Some(word) => {
+                let sum = |word| Some(add_masked(word, add, BOUNDARIES));
+                // ORDERING: as in `add`.
+                let (done, seen) = (Ordering::AcqRel, Ordering::Relaxed);
+                match word.fetch_update(done, seen, sum) {
+                    Ok(found) | Err(found) => Ok(LockWord(found)),
+                }
+            }
+            None => {
+                let before = self.far(|worker, key, found| {
+                    // SAFETY: as in `add`.
+                    unsafe { worker.fetch_add_masked_nbi(key, LOCK, add, BOUNDARIES, found) }
+                        .map(drop)
+                });
+                before.map(LockWord)
+            }
         }
     }
 

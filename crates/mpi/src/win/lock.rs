@@ -241,10 +241,7 @@ pub(super) fn complete_pending(p: &Process, window: &Window) -> Result {
 #[inline]
 pub(super) fn take(p: &Process, window: &Window, rank: u32, exclusive: bool) -> Result {
     let words = Words::of(p, window, rank)?;
-    let (ticket, granted) = words.update(|word| {
-        let (asked, ticket, granted) = word.request(exclusive);
-        (asked, (ticket, granted))
-    })?;
+    let (ticket, granted) = words.request_lock(exclusive)?;
     if !granted {
         await_turn(&words, ticket, exclusive)?;
     }
@@ -290,7 +287,7 @@ fn await_turn(words: &Words<'_>, ticket: Ticket, exclusive: bool) -> Result {
     if exclusive {
         return Ok(());
     }
-    let after = words.update(|word| (word.admit(), word.admit()))?;
+    let after = words.admit_to_lock()?;
     wake_next(words, after)
 }
 
@@ -322,7 +319,7 @@ pub(super) fn give(p: &Process, window: &Window, rank: u32, exclusive: bool) -> 
     if let (true, Some(owner)) = (exclusive, words.near(OWNER)) {
         owner.store(0, Ordering::Relaxed);
     }
-    let after = words.update(|word| (word.release(exclusive), word.release(exclusive)))?;
+    let after = words.leave_lock(exclusive)?;
     match after.first_waiting() {
         None => Ok(()),
         Some(_) => wake_next(&words, after),

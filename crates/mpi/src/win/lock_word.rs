@@ -9,6 +9,16 @@
 const BITS: u32 = 21;
 const MASK: u64 = (1 << BITS) - 1;
 
+/// The highest bit of each counter.
+pub(super) const BOUNDARIES: u64 = 1 << (BITS - 1) | 1 << (2 * BITS - 1) | 1 << (3 * BITS - 1);
+
+/// What is added to the word to ask for the lock, to let the reader behind one that has waited try, and to leave.
+pub(super) const ASK: u64 = 1;
+pub(super) const ADMIT: u64 = 1 << BITS;
+pub(super) const fn leaving(exclusive: bool) -> u64 {
+    1 << (2 * BITS) | if exclusive { ADMIT } else { 0 }
+}
+
 /// What the word says. Zero is the free lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LockWord(pub u64);
@@ -42,6 +52,11 @@ impl LockWord {
         let granted = self.is_turn(next, exclusive);
         let readers = readers + u64::from(granted && !exclusive);
         (LockWord::pack(next + 1, readers, writers), next, granted)
+    }
+
+    /// The ticket of who has asked by [`ASK`], where this was the word before, and whether it is its turn.
+    pub fn asked(self, exclusive: bool) -> (Ticket, bool) {
+        (self.next(), self.is_turn(self.next(), exclusive))
     }
 
     /// Whether the holder of a ticket may go in.
@@ -79,8 +94,24 @@ impl LockWord {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use fastpath_protocol::rma::add_masked;
     use proptest::prelude::*;
     use std::collections::VecDeque;
+
+    proptest! {
+        #[test]
+        fn additions__change_the_word_as_its_transitions_do(word: u64, exclusive: bool) {
+            let word = LockWord(word & ((1 << (3 * BITS)) - 1));
+            let add = |word: LockWord, by| LockWord(add_masked(word.0, by, BOUNDARIES));
+            prop_assert_eq!(add(word, leaving(exclusive)), word.release(exclusive));
+            prop_assert_eq!(add(word, ADMIT), word.admit());
+            let (asked, ticket, granted) = word.request(exclusive);
+            prop_assert_eq!(word.asked(exclusive), (ticket, granted));
+            let after = add(word, ASK);
+            let after = if granted && !exclusive { add(after, ADMIT) } else { after };
+            prop_assert_eq!(after, asked);
+        }
+    }
 
     #[test]
     fn lock__is_taken_at_once_where_it_is_free() {

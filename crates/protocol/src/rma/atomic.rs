@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::error::RmaError;
-use super::message::{ADD, SWAP};
+use super::message::{ADD, MASKED_ADD, SWAP};
 use super::queue::{Kind, Operation};
 use super::resolve::{RemoteKey, Way};
 use super::{Moved, RmaError::Misaligned};
@@ -32,8 +32,22 @@ pub(super) unsafe fn change(
                 Ok(found) | Err(found) => Some(found),
             }
         }
+        MASKED_ADD => {
+            let add = |word| Some(add_masked(word, operand, compare));
+            // ORDERING: as above.
+            let (done, seen) = (Ordering::AcqRel, Ordering::Acquire);
+            match word.fetch_update(done, seen, add) {
+                Ok(found) | Err(found) => Some(found),
+            }
+        }
         _ => None,
     }
+}
+
+/// Adds to each field of a word; a field ends with its highest bit, which is set in `boundaries`, and nothing is carried
+/// into the next one.
+pub fn add_masked(word: u64, add: u64, boundaries: u64) -> u64 {
+    ((word & !boundaries).wrapping_add(add & !boundaries)) ^ ((word ^ add) & boundaries)
 }
 
 impl Worker {
@@ -75,6 +89,26 @@ impl Worker {
         unsafe { self.post_atomic(key, offset, (SWAP, swap, compare), found) }
     }
 
+    /// Adds to fields of the 8 bytes at `offset`, each of which ends with a bit of `boundaries`, without a carry from one
+    /// into the next (a masked fetch-and-add); the rest as [`Worker::fetch_add_nbi`].
+    ///
+    /// # Errors
+    /// As there.
+    ///
+    /// # Safety
+    /// As there.
+    pub unsafe fn fetch_add_masked_nbi(
+        &mut self,
+        key: &mut RemoteKey,
+        offset: u64,
+        add: u64,
+        boundaries: u64,
+        found: *mut u64,
+    ) -> Result<Moved, RmaError> {
+        // SAFETY: the caller's.
+        unsafe { self.post_atomic(key, offset, (MASKED_ADD, add, boundaries), found) }
+    }
+
     /// # Safety
     /// As [`Worker::fetch_add_nbi`].
     unsafe fn post_atomic(
@@ -111,5 +145,25 @@ impl Worker {
         let mut atomic = Operation::new(key, kind, offset, found.cast(), 8, generation);
         atomic.way = Way::Messages;
         self.start_operation(key.peer, atomic)
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn masked_add__carries_nothing_from_a_field_into_the_next() {
+        let boundaries = 1 << 3 | 1 << 7;
+        assert_eq!(add_masked(0x0f, 0x01, boundaries), 0x00);
+        assert_eq!(add_masked(0x1f, 0x11, boundaries), 0x20);
+        assert_eq!(add_masked(0xf8, 0x18, boundaries), 0x00);
+        assert_eq!(add_masked(0x47, 0x23, boundaries), 0x6a);
+        let mut word = Box::new(0x1f_u64);
+        let at = (&raw mut *word).cast();
+        // SAFETY: aligned, and nobody else has it.
+        let found = unsafe { change(at, MASKED_ADD, 0x11, boundaries) };
+        assert_eq!((found, *word), (Some(0x1f), 0x20));
     }
 }

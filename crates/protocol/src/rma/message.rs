@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | `REMOTE_PUT` | 0 | 0 | [`Place`], then the bytes |
 //! | `REMOTE_GET` | bytes wanted | token | [`Place`] |
-//! | `REMOTE_ATOMIC` | [`ADD`] or [`SWAP`] | token | [`Change`] |
+//! | `REMOTE_ATOMIC` | [`ADD`], [`SWAP`] or [`MASKED_ADD`] | token | [`Change`] |
 //! | `REMOTE_DATA` | 0, or 1 for refused | token | the bytes, or what was there before |
 //! | `REMOTE_FLUSH` | 0 | number of puts so far | none |
 //! | `REMOTE_FLUSHED` | puts refused since the last answer | the same number | none: those puts have been carried out |
@@ -13,6 +13,8 @@
 pub(super) const ADD: u32 = 0;
 /// `REMOTE_ATOMIC`: compare and swap.
 pub(super) const SWAP: u32 = 1;
+/// `REMOTE_ATOMIC`: add to each of the fields whose highest bits are set in `compare`.
+pub(super) const MASKED_ADD: u32 = 2;
 
 /// Where in the owner's memory.
 #[repr(C)]
