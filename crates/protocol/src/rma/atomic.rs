@@ -44,8 +44,8 @@ pub(super) unsafe fn change(
     }
 }
 
-/// Adds to each field of a word; a field ends with its highest bit, which is set in `boundaries`, and nothing is carried
-/// into the next one.
+/// Adds to each field of a word; a field ends with its highest bit, which is set in `boundaries`, and nothing is
+/// carried into the next one.
 pub fn add_masked(word: u64, add: u64, boundaries: u64) -> u64 {
     ((word & !boundaries).wrapping_add(add & !boundaries)) ^ ((word ^ add) & boundaries)
 }
@@ -89,8 +89,8 @@ impl Worker {
         unsafe { self.post_atomic(key, offset, (SWAP, swap, compare), found) }
     }
 
-    /// Adds to fields of the 8 bytes at `offset`, each of which ends with a bit of `boundaries`, without a carry from one
-    /// into the next (a masked fetch-and-add); the rest as [`Worker::fetch_add_nbi`].
+    /// Adds to fields of the 8 bytes at `offset`, each of which ends with a bit of `boundaries`, without a carry from
+    /// one into the next (a masked fetch-and-add); the rest as [`Worker::fetch_add_nbi`].
     ///
     /// # Errors
     /// As there.
