@@ -181,15 +181,9 @@ pub fn worker_of_request<const WAY: u8>(handle: usize) -> *mut Worker {
 
 /// Whether the immediate path may look a communicator up as it stands. Where it may not, points are recorded, threads
 /// need the lock, or the ordinary path has to answer.
-#[inline(always)] // `fastpath bench instructions` counts MPI_Send
+#[inline]
 pub fn sends_openly(handle: usize) -> bool {
     comm(handle).send_key == key::<OPEN>(handle)
-}
-
-/// As [`sends_openly`], for receives.
-#[inline(always)] // `fastpath bench instructions` counts MPI_Recv
-pub fn receives_openly(handle: usize) -> bool {
-    comm(handle).recv_key == key::<OPEN>(handle)
 }
 
 /// Whether the immediate path may look a communicator up inside the lock of the first worker. Asked before it is

@@ -168,6 +168,11 @@ impl Lock {
     }
 }
 
+/// Whether the process's lock is real ([`Lock::is_enabled`]).
+pub fn is_enabled() -> bool {
+    process::lock().is_enabled()
+}
+
 /// Whether the bias is the calling thread's.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
 pub fn favours() -> bool {

@@ -8,6 +8,7 @@
 use crate::consts::*;
 use crate::hot;
 use crate::status::Status;
+use fastpath_base::hint::hide;
 use fastpath_protocol::Endpoint;
 use fastpath_protocol::matching::Want;
 use fastpath_protocol::tag::ANY_TAG;
@@ -75,7 +76,7 @@ pub unsafe fn try_send<const MORE: bool, const WAY: u8>(args: Args) -> Immediate
         // Elements have 1 to 2^31 - 1 bytes: of such a count the product is exact, and below zero it is beyond every
         // limit. Where the count came as an int the first is no instruction, where nobody knows the second is shorter.
         && match WAY {
-            hot::OPEN => args.count == args.count as i32 as i64,
+            hot::OPEN | hot::SEEN => args.count == args.count as i32 as i64,
             _ => args.count as u64 <= SHORT_LIMIT as u64,
         }
         && bytes <= SHORT_LIMIT as u64
@@ -101,25 +102,66 @@ pub unsafe fn try_send<const MORE: bool, const WAY: u8>(args: Args) -> Immediate
     Immediate::Declined
 }
 
-/// Receives a message that is there already and fits a slot, or does nothing. Straight code without
-/// a call.
+/// A short message that was copied out of its slot, which is still to be taken.
+#[derive(Clone, Copy)]
+pub struct Copied(*mut Endpoint);
+
+impl Copied {
+    /// Takes it.
+    ///
+    /// # Safety
+    /// It has just been copied, and not been taken.
+    pub unsafe fn take(self) {
+        // SAFETY: the caller's; the endpoint of a communicator lives as long as that.
+        unsafe { (*self.0).take_short() };
+    }
+
+    /// Takes it, but for telling its sender; says whether [`Copied::tell`] must follow.
+    ///
+    /// # Safety
+    /// As [`Copied::take`].
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
+    #[must_use]
+    pub unsafe fn advance(self) -> bool {
+        // SAFETY: as in `take`.
+        unsafe { (*self.0).advance_short() }
+    }
+
+    /// Tells the sender how far its messages have been taken.
+    ///
+    /// # Safety
+    /// [`Copied::advance`] has just asked for it.
+    pub unsafe fn tell(self) {
+        // SAFETY: as in `take`.
+        unsafe { (*self.0).tell_taken() };
+    }
+}
+
+/// Receives a message that is there already and fits a slot, or does nothing.
 ///
 /// # Safety
 /// The buffer is writable as count and datatype say; `status` is null or a status.
-#[inline(always)] // `fastpath bench instructions` counts MPI_Recv
+#[inline]
 pub unsafe fn try_recv<const WAY: u8>(args: Args, status: *mut Status) -> bool {
+    // SAFETY: the caller's; taken is what was copied.
+    unsafe {
+        let copied = try_copy::<WAY>(args, status);
+        copied.map(|copied| copied.take()).is_some()
+    }
+}
+
+/// As [`try_recv`], but for the end: the message is still to be taken. Straight code without a call.
+///
+/// # Safety
+/// As [`try_recv`].
+#[inline(always)] // `fastpath bench instructions` counts MPI_Recv
+pub unsafe fn try_copy<const WAY: u8>(args: Args, status: *mut Status) -> Option<Copied> {
     // SAFETY: the caller's.
     unsafe {
-        let Some((endpoint, key, room)) = find_source::<WAY>(&args) else {
-            return false;
-        };
-        match (*endpoint).recv_short(key, args.tag, args.buf, room) {
-            Some(taken) => {
-                fill_status(status, args.peer, taken.tag, taken.len as i64);
-                true
-            }
-            None => false,
-        }
+        let (endpoint, key, room) = find_source::<WAY>(&args)?;
+        let taken = (*endpoint).copy_short(key, args.tag, args.buf, room)?;
+        fill_status(status, args.peer, taken.tag, taken.len as i64);
+        Some(Copied(endpoint))
     }
 }
 
@@ -180,7 +222,7 @@ pub(crate) fn named_want<const WAY: u8>(args: &Args) -> Option<(Want, usize)> {
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
         && args.count as u64 <= i32::MAX as u64
-        && (args.tag >= ANY_TAG && args.tag != -1)
+        && is_wanted_tag(args.tag)
         && !args.buf.is_null();
     if !plain {
         return None;
@@ -195,6 +237,13 @@ pub(crate) fn named_want<const WAY: u8>(args: &Args) -> Option<(Want, usize)> {
     Some((want, (args.count as u64 * datatype.size) as usize))
 }
 
+/// Whether a receive may ask for a tag: one of 0 and above, or any.
+#[inline(always)] // see `try_recv`
+fn is_wanted_tag(tag: i32) -> bool {
+    // Hidden: the second test stays behind the first one, which is enough for nearly all.
+    tag >= 0 || hide(tag) == ANY_TAG
+}
+
 /// Endpoint, match key and room of a receive that names its source, if nothing stands before it. The room is below zero
 /// (as an `isize`) where the count is.
 #[inline(always)] // see `try_recv`
@@ -206,7 +255,7 @@ pub(crate) fn find_source<const WAY: u8>(args: &Args) -> Option<(*mut Endpoint, 
         && (args.peer as u32) < comm.size
         // As in `try_send`; below zero the room is too, and nothing fits.
         && args.count == args.count as i32 as i64
-        && (args.tag >= ANY_TAG && args.tag != -1)
+        && is_wanted_tag(args.tag)
         && !args.buf.is_null();
     if !plain {
         return None;
@@ -244,8 +293,8 @@ pub(crate) unsafe fn fill_status(status: *mut Status, source: i32, tag: i32, byt
 
 /// What became of an immediate nonblocking receive.
 pub enum Irecv {
-    /// The message was there, and its request has completed.
-    Done,
+    /// The message was there, and its request has completed. It is still to be taken.
+    Done(Copied),
     /// It must be posted, by [`post_irecv`].
     Post(Posting),
     /// Nothing has happened.
@@ -272,8 +321,8 @@ pub unsafe fn try_irecv<const WAY: u8>(args: Args, request: *mut usize) -> Irecv
     let plain = (WAY >= hot::FURTHER || comm.recv_key == hot::key::<WAY>(args.comm))
         && datatype.key == args.datatype as u64
         && (args.peer as u32) < comm.size
-        && args.count as u64 <= i32::MAX as u64
-        && (args.tag >= ANY_TAG && args.tag != -1)
+        && args.count == args.count as i32 as i64
+        && is_wanted_tag(args.tag)
         // Not `&&`: what declines must pass on the pointer itself, not a null that the compiler has learnt of, or the
         // jump to it would be a call.
         && (!args.buf.is_null() & !request.is_null());
@@ -288,16 +337,18 @@ pub unsafe fn try_irecv<const WAY: u8>(args: Args, request: *mut usize) -> Irecv
         };
         let posting = Posting {
             key: comm.from_key + rank as u64,
-            room: args.count as u64 * datatype.size,
+            room: (args.count as u64).wrapping_mul(datatype.size),
         };
+        if (posting.room as i64) < 0 {
+            return Irecv::Declined; // as the count is
+        }
         if look {
             let endpoint = *comm.endpoints.add(rank);
             let taken =
                 (*endpoint).copy_short(posting.key, args.tag, args.buf, posting.room as usize);
             if let Some(taken) = taken {
                 *request = (*hot::worker_of::<WAY>(args.comm)).finished_recv(args.peer, taken);
-                (*endpoint).take_short();
-                return Irecv::Done;
+                return Irecv::Done(Copied(endpoint));
             }
         }
         Irecv::Post(posting)
@@ -312,14 +363,14 @@ pub unsafe fn try_irecv<const WAY: u8>(args: Args, request: *mut usize) -> Irecv
 pub unsafe fn post_irecv<const WAY: u8>(
     posting: Posting,
     buf: *mut u8,
-    source: i32,
     tag: i32,
     comm: usize,
 ) -> usize {
     // SAFETY: as in `find_source`.
     unsafe {
+        let rank = posting.key - hot::comm(comm).from_key;
         let want = Want {
-            peer: *hot::comm(comm).world.add(source as usize),
+            peer: *hot::comm(comm).world.add(rank as usize),
             tag,
             key: posting.key,
         };

@@ -184,6 +184,33 @@ impl Lane {
         }
     }
 
+    /// The same, but for telling the sender; says whether [`Lane::tell_taken`] must follow.
+    ///
+    /// # Safety
+    /// As [`Lane::take_short`].
+    #[inline(always)] // see `look_short`
+    #[must_use]
+    pub unsafe fn advance_short(&mut self) -> bool {
+        match self {
+            Lane::Shm(endpoint) => endpoint.advance_short(),
+            // SAFETY: the others never show anything there.
+            _ => unsafe { std::hint::unreachable_unchecked() },
+        }
+    }
+
+    /// Tells the sender how far its messages have been taken.
+    ///
+    /// # Safety
+    /// [`Lane::advance_short`] has just asked for it.
+    #[inline]
+    pub unsafe fn tell_taken(&mut self) {
+        match self {
+            Lane::Shm(endpoint) => _ = endpoint.publish_head(),
+            // SAFETY: the others never ask for it.
+            _ => unsafe { std::hint::unreachable_unchecked() },
+        }
+    }
+
     /// The next arrival if it is longer than a short one and has this id, for [`Lane::take`]; `None` does not say that
     /// there is none.
     #[inline]

@@ -1,6 +1,7 @@
 //! Initialisation, finalisation and threads (MPI-5.0 chapter 11).
 #![allow(unsafe_code)]
 
+use super::p2p_immediate::choose_bodies;
 use super::store;
 use core::ffi::{c_char, c_int};
 use fastpath_mpi::consts::*;
@@ -11,7 +12,9 @@ use fastpath_mpi::{Process, Result, engine, finalize};
 /// # Safety
 /// The standard's: the arguments are not looked at.
 pub unsafe fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
-    engine::init(MPI_THREAD_SINGLE).map(|_| ())
+    engine::init(MPI_THREAD_SINGLE)?;
+    choose_bodies();
+    Ok(())
 }
 
 /// # Safety
@@ -23,6 +26,7 @@ pub unsafe fn init_thread(
     provided: *mut c_int,
 ) -> Result<()> {
     let level = engine::init(required)?;
+    choose_bodies();
     // SAFETY: the caller's variable.
     unsafe { store(provided, level) }
 }

@@ -1,17 +1,14 @@
 //! Point-to-point communication (MPI-5.0 chapter 3).
 #![allow(unsafe_code)]
 
-use super::p2p_inside::{irecv_inside, isend_inside, recv_inside, send_inside};
 use super::{clear, store};
 use core::ffi::{c_int, c_void};
-use fastpath_base::hint::hide;
 use fastpath_mpi::buffered::{Owner, attach, flush};
 use fastpath_mpi::consts::*;
 use fastpath_mpi::errhandler::{Scope, raise};
-use fastpath_mpi::hot::{self, OPEN};
-use fastpath_mpi::p2p::{self, Args, Immediate, Irecv, Mode, Posting};
+use fastpath_mpi::p2p::{Args, Mode};
 use fastpath_mpi::status::Status;
-use fastpath_mpi::{Process, Result, p2p_slow as slow, request, traced};
+use fastpath_mpi::{Process, Result, p2p_slow as slow, request};
 
 #[inline]
 pub(super) fn args(
@@ -29,6 +26,26 @@ pub(super) fn args(
         peer,
         tag,
         comm,
+    }
+}
+
+/// Source and tag in one argument: with them all arguments of a receive are in registers, and a function can end in a
+/// jump to another one.
+#[derive(Clone, Copy)]
+pub(super) struct Envelope(u64);
+
+impl Envelope {
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
+    pub(super) fn new(source: c_int, tag: c_int) -> Self {
+        Envelope(u64::from(source as u32) | (tag as u64) << 32)
+    }
+
+    pub(super) fn source(self) -> c_int {
+        self.0 as c_int
+    }
+
+    pub(super) fn tag(self) -> c_int {
+        (self.0 >> 32) as c_int
     }
 }
 
@@ -55,60 +72,6 @@ pub(super) unsafe fn finish_request(
         unsafe { clear(request, MPI_REQUEST_NULL) };
     }
     finish(result, name, comm)
-}
-
-/// # Safety
-/// The standard's.
-#[inline(always)] // `fastpath bench instructions` counts it
-pub unsafe fn send(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
-) -> c_int {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe {
-        if !hot::sends_openly(comm) {
-            return send_inside(buf, count, datatype, dest, tag, comm);
-        }
-        match p2p::try_send::<false, OPEN>(args(buf, count, datatype, dest, tag, comm)) {
-            Immediate::Done => MPI_SUCCESS,
-            Immediate::Declined => send_slow(buf, count, datatype, dest, tag, comm),
-            Immediate::Wake(bytes) => send_wake(comm, dest, tag, bytes),
-        }
-    }
-}
-
-/// What the immediate path declined; the same arguments, so that it is a jump and not a call.
-#[cold]
-#[inline(never)]
-pub(super) unsafe fn send_slow(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
-) -> c_int {
-    let args = args(buf, count, datatype, dest, tag, comm);
-    // SAFETY: as the caller.
-    let result = unsafe {
-        if slow::try_send_eager::<OPEN>(args) {
-            return MPI_SUCCESS;
-        }
-        traced::send("MPI_Send", args)
-            .unwrap_or_else(|| slow::send("MPI_Send", args, Mode::Standard))
-    };
-    finish(result, "MPI_Send", comm)
-}
-
-/// The message has left; its receiver must be woken.
-#[cold]
-#[inline(never)]
-fn send_wake(comm: usize, dest: c_int, tag: c_int, bytes: u64) -> c_int {
-    finish(slow::wake(comm, dest, tag, bytes), "MPI_Send", comm)
 }
 
 /// # Safety
@@ -168,159 +131,6 @@ pub unsafe fn rsend(
             args(buf, count, datatype, dest, tag, comm),
             Mode::Ready,
         )
-    }
-}
-
-/// # Safety
-/// The standard's.
-#[inline(always)] // `fastpath bench instructions` counts it
-pub unsafe fn recv(
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
-    status: *mut Status,
-) -> c_int {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe {
-        if !hot::receives_openly(comm) {
-            return recv_inside(buf, count, datatype, source, tag, comm, status);
-        }
-        if p2p::try_recv::<OPEN>(args(buf, count, datatype, source, tag, comm), status) {
-            return MPI_SUCCESS;
-        }
-        recv_queued(buf, count, datatype, source, tag, comm, status)
-    }
-}
-
-/// What the immediate path declined, where the message waits in the unexpected queue; the same arguments, so that it is
-/// a jump and not a call.
-#[cold]
-#[inline(never)]
-unsafe fn recv_queued(
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
-    status: *mut Status,
-) -> c_int {
-    // SAFETY: as the caller.
-    unsafe {
-        if p2p::try_recv_queued::<OPEN>(args(buf, count, datatype, source, tag, comm), status) {
-            return MPI_SUCCESS;
-        }
-        recv_slow(buf, count, datatype, source, tag, comm, status)
-    }
-}
-
-/// What the short ways declined.
-#[cold]
-#[inline(never)]
-pub(super) unsafe fn recv_slow(
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
-    status: *mut Status,
-) -> c_int {
-    let args = args(buf, count, datatype, source, tag, comm);
-    // SAFETY: as the caller.
-    let result = unsafe {
-        match traced::recv("MPI_Recv", args, status) {
-            true => Ok(()),
-            false => slow::recv("MPI_Recv", args, status),
-        }
-    };
-    finish(result, "MPI_Recv", comm)
-}
-
-/// # Safety
-/// The standard's.
-#[inline(always)] // `fastpath bench instructions` counts it
-pub unsafe fn isend(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
-    request: *mut usize,
-) -> c_int {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe {
-        if request.is_null() {
-            return isend_slow(buf, count, datatype, dest, tag, comm, request);
-        }
-        if !hot::sends_openly(comm) {
-            return isend_inside(buf, count, datatype, dest, tag, comm, request);
-        }
-        match p2p::try_send::<true, OPEN>(args(buf, count, datatype, dest, tag, comm)) {
-            Immediate::Done => {
-                *request = request::DONE_HANDLE;
-                MPI_SUCCESS
-            }
-            Immediate::Declined => isend_slow(buf, count, datatype, dest, tag, comm, request),
-            Immediate::Wake(bytes) => isend_wake(comm, dest, tag, bytes, request),
-        }
-    }
-}
-
-/// What the immediate path declined; the same arguments, so that it is a jump and not a call.
-#[cold]
-#[inline(never)]
-pub(super) unsafe fn isend_slow(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
-    request: *mut usize,
-) -> c_int {
-    let args = args(buf, count, datatype, dest, tag, comm);
-    // SAFETY: as the caller.
-    let result = unsafe {
-        if !request.is_null() && slow::try_send_eager::<OPEN>(args) {
-            *request = request::DONE_HANDLE;
-            return MPI_SUCCESS;
-        }
-        let sent = match request.is_null() {
-            false => traced::send("MPI_Isend", args),
-            true => None,
-        };
-        match sent {
-            Some(result) => {
-                *request = request::DONE_HANDLE;
-                result
-            }
-            None => slow::isend("MPI_Isend", args, Mode::Standard, request),
-        }
-    };
-    // SAFETY: as the caller.
-    unsafe { finish_request(result, "MPI_Isend", comm, request) }
-}
-
-/// As [`send_wake`], with a request.
-#[cold]
-#[inline(never)]
-unsafe fn isend_wake(
-    comm: usize,
-    dest: c_int,
-    tag: c_int,
-    bytes: u64,
-    request: *mut usize,
-) -> c_int {
-    // SAFETY: as the caller, which has seen that `request` is not null.
-    unsafe {
-        *request = request::DONE_HANDLE;
-        let result = slow::wake(comm, dest, tag, bytes);
-        finish_request(result, "MPI_Isend", comm, request)
     }
 }
 
@@ -388,94 +198,6 @@ pub unsafe fn irsend(
             request,
         )
     }
-}
-
-/// # Safety
-/// The standard's.
-#[inline(always)] // `fastpath bench instructions` counts it
-pub unsafe fn irecv(
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
-    request: *mut usize,
-) -> c_int {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
-    unsafe {
-        match p2p::try_irecv::<OPEN>(args(buf, count, datatype, source, tag, comm), request) {
-            Irecv::Done => MPI_SUCCESS,
-            Irecv::Post(Posting { key, room }) => {
-                irecv_post(buf, room, key, source, tag, comm, request)
-            }
-            Irecv::Declined => irecv_queued(buf, count, datatype, source, tag, comm, request),
-        }
-    }
-}
-
-/// Posts a receive whose message is not there. As many arguments in the same registers, so that it is a jump and
-/// neither half saves registers for the other.
-#[inline(never)]
-unsafe fn irecv_post(
-    buf: *mut c_void,
-    room: u64,
-    key: u64,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
-    request: *mut usize,
-) -> c_int {
-    // SAFETY: the caller's.
-    unsafe {
-        *request = p2p::post_irecv::<OPEN>(Posting { key, room }, buf.cast(), source, tag, comm);
-    }
-    // The compiler must not know the value: it would put it in the caller, and the jump would be a call.
-    hide(MPI_SUCCESS)
-}
-
-/// What the immediate path declined, where messages wait in the unexpected queue; the same arguments, so that it is a
-/// jump and not a call.
-#[cold]
-#[inline(never)]
-unsafe fn irecv_queued(
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
-    request: *mut usize,
-) -> c_int {
-    // SAFETY: as the caller.
-    unsafe {
-        if !hot::receives_openly(comm) {
-            return irecv_inside(buf, count, datatype, source, tag, comm, request);
-        }
-        if p2p::try_irecv_queued::<OPEN>(args(buf, count, datatype, source, tag, comm), request) {
-            return MPI_SUCCESS;
-        }
-        irecv_slow(buf, count, datatype, source, tag, comm, request)
-    }
-}
-
-/// What the short ways declined.
-#[cold]
-#[inline(never)]
-pub(super) unsafe fn irecv_slow(
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
-    request: *mut usize,
-) -> c_int {
-    let args = args(buf, count, datatype, source, tag, comm);
-    // SAFETY: as the caller.
-    let result = unsafe { slow::irecv("MPI_Irecv", args, request) };
-    // SAFETY: as the caller.
-    unsafe { finish_request(result, "MPI_Irecv", comm, request) }
 }
 
 /// # Safety

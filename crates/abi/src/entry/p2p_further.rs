@@ -4,7 +4,8 @@
 //! worker.
 #![allow(unsafe_code)]
 
-use super::p2p::{args, finish, finish_request, irecv_slow, isend_slow, recv_slow, send_slow};
+use super::p2p::{args, finish, finish_request};
+use super::p2p_immediate::{irecv_slow, isend_slow, recv_slow, send_slow};
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::consts::*;
 use fastpath_mpi::hot::{self, FURTHER};
@@ -147,9 +148,12 @@ pub(super) unsafe fn irecv_elsewhere(
     unsafe {
         let started = hot::further_receives(comm).is_some_and(|place| {
             places::with(place, || match p2p::try_irecv::<FURTHER>(args, request) {
-                Irecv::Done => true,
+                Irecv::Done(copied) => {
+                    copied.take();
+                    true
+                }
                 Irecv::Post(posting) => {
-                    *request = p2p::post_irecv::<FURTHER>(posting, args.buf, source, tag, comm);
+                    *request = p2p::post_irecv::<FURTHER>(posting, args.buf, tag, comm);
                     true
                 }
                 Irecv::Declined => p2p::try_irecv_queued::<FURTHER>(args, request),

@@ -1,29 +1,32 @@
 //! The immediate path of sends and receives inside the lock of `MPI_THREAD_MULTIPLE`.
 //!
-//! The functions of `p2p` jump here where the hot tables hide (`fastpath_mpi::hot::key`), with the same arguments.
+//! What the exported functions jump to at that level (`p2p_immediate` `Bodies`). Counts are those of an `int`.
 #![allow(unsafe_code)]
 
-use super::p2p::{args, finish, finish_request, irecv_slow, isend_slow, recv_slow, send_slow};
+use super::p2p::{Envelope, args, finish, finish_request};
+use super::p2p_immediate::{irecv_slow, isend_slow, recv_slow, send_slow};
 use super::p2p_further::{irecv_elsewhere, isend_elsewhere, recv_elsewhere, send_elsewhere};
 use core::ffi::{c_int, c_void};
 use fastpath_base::hint::hide;
 use fastpath_mpi::consts::*;
 use fastpath_mpi::hot::{self, SEEN};
-use fastpath_mpi::p2p::{self, Args, Immediate, Irecv, Posting};
+use fastpath_mpi::p2p::{self, Args, Copied, Immediate, Irecv, Posting};
 use fastpath_mpi::status::Status;
 use fastpath_mpi::{Result, lock, p2p_slow as slow, request};
 
-/// The same inside the lock of `MPI_THREAD_MULTIPLE`, by the bias of the calling thread.
-#[cold]
-#[inline(never)]
+/// As `send_plain` in `p2p_immediate`, inside the lock by the bias of the calling thread.
+///
+/// # Safety
+/// The standard's; the same of the other functions here.
 pub(super) unsafe fn send_inside(
     buf: *const c_void,
-    count: i64,
+    count: c_int,
     datatype: usize,
     dest: c_int,
     tag: c_int,
     comm: usize,
 ) -> c_int {
+    let count = i64::from(count);
     // Whatever is rare is a jump, so that nothing is kept in registers for it.
     // SAFETY: as the caller.
     unsafe {
@@ -78,6 +81,19 @@ fn wake() -> c_int {
     hide(MPI_SUCCESS) // so that it is a jump, as in `irecv_post`
 }
 
+/// As `tell_taken` in `p2p_immediate`, and leaves.
+///
+/// # Safety
+/// As there.
+#[cold]
+#[inline(never)]
+unsafe fn tell_taken(copied: Copied) -> c_int {
+    // SAFETY: the caller's.
+    unsafe { copied.tell() };
+    lock::leave_surely();
+    hide(MPI_SUCCESS)
+}
+
 /// An immediate send inside the lock; none where it is declined.
 unsafe fn send_with_lock<const MORE: bool>(args: Args) -> Option<Result<()>> {
     let mut result = Ok(());
@@ -121,34 +137,35 @@ unsafe fn send_locked<const INSIDE: bool>(
 }
 
 /// As [`send_inside`].
-#[cold]
-#[inline(never)]
 pub(super) unsafe fn recv_inside(
     buf: *mut c_void,
-    count: i64,
+    count: c_int,
     datatype: usize,
     source: c_int,
     tag: c_int,
     comm: usize,
     status: *mut Status,
 ) -> c_int {
+    let count = i64::from(count);
     // SAFETY: as the caller.
     unsafe {
         if !hot::receives_inside(comm) {
             return recv_elsewhere(buf, count, datatype, source, tag, comm, status);
         }
         if !lock::favours() {
-            return recv_locked::<false>(buf, count, datatype, source, tag, comm, status);
+            return recv_locked::<false>(buf, count, datatype, Envelope::new(source, tag), status, comm);
         }
         if !lock::step_in() {
-            return recv_backed_out(buf, count, datatype, source, tag, comm, status);
+            return recv_backed_out(buf, count, datatype, Envelope::new(source, tag), status, comm);
         }
-        if !p2p::try_recv::<SEEN>(args(buf, count, datatype, source, tag, comm), status) {
-            return recv_locked::<true>(buf, count, datatype, source, tag, comm, status);
-        }
-        match lock::leave() {
-            true => wake(),
+        let args = args(buf, count, datatype, source, tag, comm);
+        let Some(copied) = p2p::try_copy::<SEEN>(args, status) else {
+            return recv_locked::<true>(buf, count, datatype, Envelope::new(source, tag), status, comm);
+        };
+        match copied.advance() {
+            false if lock::leave() => wake(),
             false => MPI_SUCCESS,
+            true => tell_taken(copied),
         }
     }
 }
@@ -160,14 +177,13 @@ unsafe fn recv_backed_out(
     buf: *mut c_void,
     count: i64,
     datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
+    envelope: Envelope,
     status: *mut Status,
+    comm: usize,
 ) -> c_int {
     lock::back_out();
     // SAFETY: as the caller.
-    unsafe { recv_locked::<false>(buf, count, datatype, source, tag, comm, status) }
+    unsafe { recv_locked::<false>(buf, count, datatype, envelope, status, comm) }
 }
 
 /// As [`recv_inside`], which did not get in, or (`INSIDE`) is in and was declined.
@@ -177,11 +193,11 @@ unsafe fn recv_locked<const INSIDE: bool>(
     buf: *mut c_void,
     count: i64,
     datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
+    envelope: Envelope,
     status: *mut Status,
+    comm: usize,
 ) -> c_int {
+    let (source, tag) = (envelope.source(), envelope.tag());
     let args = args(buf, count, datatype, source, tag, comm);
     // SAFETY: as the caller.
     unsafe {
@@ -199,24 +215,32 @@ unsafe fn recv_locked<const INSIDE: bool>(
     }
 }
 
-/// As [`send_inside`]; `request` is not null.
-#[cold]
-#[inline(never)]
+/// As [`send_inside`].
 pub(super) unsafe fn isend_inside(
     buf: *const c_void,
-    count: i64,
+    count: c_int,
     datatype: usize,
     dest: c_int,
     tag: c_int,
     comm: usize,
     request: *mut usize,
 ) -> c_int {
+    let count = i64::from(count);
     // SAFETY: as the caller.
     unsafe {
-        if !lock::favours() || !lock::step_in_surely() {
+        if request.is_null() {
+            return isend_slow(buf, count, datatype, dest, tag, comm, request);
+        }
+        if !hot::sends_inside(comm) {
+            return isend_elsewhere(buf, count, datatype, dest, tag, comm, request);
+        }
+        if !lock::favours() {
             return isend_locked::<false>(buf, count, datatype, dest, tag, comm, request);
         }
-        match p2p::try_send::<true, { hot::INSIDE }>(args(buf, count, datatype, dest, tag, comm)) {
+        if !lock::step_in() {
+            return isend_backed_out(buf, count, datatype, dest, tag, comm, request);
+        }
+        match p2p::try_send::<true, SEEN>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done => {
                 *request = request::DONE_HANDLE;
                 match lock::leave() {
@@ -227,13 +251,44 @@ pub(super) unsafe fn isend_inside(
             Immediate::Declined => {
                 isend_locked::<true>(buf, count, datatype, dest, tag, comm, request)
             }
-            Immediate::Wake(bytes) => {
-                *request = request::DONE_HANDLE;
-                let result = slow::wake(comm, dest, tag, bytes);
-                lock::leave_surely();
-                finish_request(result, "MPI_Isend", comm, request)
-            }
+            Immediate::Wake(bytes) => isend_wake_inside(comm, dest, tag, bytes, request),
         }
+    }
+}
+
+/// As [`send_backed_out`].
+#[cold]
+#[inline(never)]
+unsafe fn isend_backed_out(
+    buf: *const c_void,
+    count: i64,
+    datatype: usize,
+    dest: c_int,
+    tag: c_int,
+    comm: usize,
+    request: *mut usize,
+) -> c_int {
+    lock::back_out();
+    // SAFETY: as the caller.
+    unsafe { isend_locked::<false>(buf, count, datatype, dest, tag, comm, request) }
+}
+
+/// As [`wake_inside`], with a request.
+#[cold]
+#[inline(never)]
+unsafe fn isend_wake_inside(
+    comm: usize,
+    dest: c_int,
+    tag: c_int,
+    bytes: u64,
+    request: *mut usize,
+) -> c_int {
+    // SAFETY: as the caller, which has seen that `request` is not null.
+    unsafe {
+        *request = request::DONE_HANDLE;
+        let result = slow::wake(comm, dest, tag, bytes);
+        lock::leave_surely();
+        finish_request(result, "MPI_Isend", comm, request)
     }
 }
 
@@ -251,12 +306,6 @@ unsafe fn isend_locked<const INSIDE: bool>(
 ) -> c_int {
     // SAFETY: as the caller.
     unsafe {
-        if !hot::sends_inside(comm) {
-            if INSIDE {
-                lock::leave_surely();
-            }
-            return isend_elsewhere(buf, count, datatype, dest, tag, comm, request);
-        }
         let sent = send_with_lock::<true>(args(buf, count, datatype, dest, tag, comm));
         if INSIDE {
             lock::leave_surely();
@@ -272,36 +321,38 @@ unsafe fn isend_locked<const INSIDE: bool>(
 }
 
 /// As [`send_inside`].
-#[cold]
-#[inline(never)]
 pub(super) unsafe fn irecv_inside(
     buf: *mut c_void,
-    count: i64,
+    count: c_int,
     datatype: usize,
     source: c_int,
     tag: c_int,
     comm: usize,
     request: *mut usize,
 ) -> c_int {
+    let count = i64::from(count);
     // SAFETY: as the caller.
     unsafe {
+        if !hot::receives_inside(comm) {
+            return irecv_elsewhere(buf, count, datatype, source, tag, comm, request);
+        }
         if !lock::favours() {
-            return irecv_locked::<false>(buf, count, datatype, source, tag, comm, request);
+            return irecv_locked::<false>(buf, count, datatype, Envelope::new(source, tag), request, comm);
         }
         if !lock::step_in() {
-            return irecv_backed_out(buf, count, datatype, source, tag, comm, request);
+            return irecv_backed_out(buf, count, datatype, Envelope::new(source, tag), request, comm);
         }
-        match p2p::try_irecv::<{ hot::INSIDE }>(
-            args(buf, count, datatype, source, tag, comm),
-            request,
-        ) {
-            Irecv::Done if lock::leave() => wake(),
-            Irecv::Done => MPI_SUCCESS,
+        match p2p::try_irecv::<SEEN>(args(buf, count, datatype, source, tag, comm), request) {
+            Irecv::Done(copied) => match copied.advance() {
+                false if lock::leave() => wake(),
+                false => MPI_SUCCESS,
+                true => tell_taken(copied),
+            },
             Irecv::Post(Posting { key, room }) => {
-                irecv_post_inside(buf, room, key, source, tag, comm, request)
+                irecv_post_inside(buf, room, key, request, tag, comm)
             }
             Irecv::Declined => {
-                irecv_locked::<true>(buf, count, datatype, source, tag, comm, request)
+                irecv_locked::<true>(buf, count, datatype, Envelope::new(source, tag), request, comm)
             }
         }
     }
@@ -314,14 +365,13 @@ unsafe fn irecv_backed_out(
     buf: *mut c_void,
     count: i64,
     datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
+    envelope: Envelope,
     request: *mut usize,
+    comm: usize,
 ) -> c_int {
     lock::back_out();
     // SAFETY: as the caller.
-    unsafe { irecv_locked::<false>(buf, count, datatype, source, tag, comm, request) }
+    unsafe { irecv_locked::<false>(buf, count, datatype, envelope, request, comm) }
 }
 
 /// As `irecv_post`, and leaves.
@@ -330,17 +380,15 @@ unsafe fn irecv_post_inside(
     buf: *mut c_void,
     room: u64,
     key: u64,
-    source: c_int,
+    request: *mut usize,
     tag: c_int,
     comm: usize,
-    request: *mut usize,
 ) -> c_int {
     // SAFETY: the caller's.
     unsafe {
         *request = p2p::post_irecv::<{ hot::INSIDE }>(
             Posting { key, room },
             buf.cast(),
-            source,
             tag,
             comm,
         );
@@ -358,24 +406,21 @@ unsafe fn irecv_locked<const INSIDE: bool>(
     buf: *mut c_void,
     count: i64,
     datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
+    envelope: Envelope,
     request: *mut usize,
+    comm: usize,
 ) -> c_int {
+    let (source, tag) = (envelope.source(), envelope.tag());
     let args = args(buf, count, datatype, source, tag, comm);
     // SAFETY: as the caller.
     unsafe {
-        if !hot::receives_inside(comm) {
-            if INSIDE {
-                lock::leave_surely();
-            }
-            return irecv_elsewhere(buf, count, datatype, source, tag, comm, request);
-        }
         let started = lock::with_lock(|| match p2p::try_irecv::<{ hot::INSIDE }>(args, request) {
-            Irecv::Done => true,
+            Irecv::Done(copied) => {
+                copied.take();
+                true
+            }
             Irecv::Post(posting) => {
-                *request = p2p::post_irecv::<{ hot::INSIDE }>(posting, args.buf, source, tag, comm);
+                *request = p2p::post_irecv::<{ hot::INSIDE }>(posting, args.buf, tag, comm);
                 true
             }
             Irecv::Declined => p2p::try_irecv_queued::<{ hot::INSIDE }>(args, request),

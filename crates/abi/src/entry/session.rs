@@ -3,6 +3,7 @@
 
 use super::group::store_group;
 use super::info::store_info;
+use super::p2p_immediate::choose_bodies;
 use super::{load, null_result, read_bytes, read_text, store};
 use core::ffi::{c_char, c_int};
 use fastpath_mpi::consts::*;
@@ -19,8 +20,10 @@ pub unsafe fn session_init(info: usize, errhandler: usize, session: *mut usize) 
         return Err(null_result());
     }
     let hints = process::enter("MPI_Session_init", true).and_then(|p| find_hints(&p, info));
+    let begun = session::init(hints, errhandler)?;
+    choose_bodies();
     // SAFETY: by the contract of this function.
-    unsafe { store(session, session::init(hints, errhandler)?) }
+    unsafe { store(session, begun) }
 }
 
 /// `MPI_Session_finalize`

@@ -3,7 +3,9 @@
 
 use super::report;
 use crate::comm::Comm;
-use crate::consts::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED};
+use crate::consts::{
+    MPI_ERR_IN_STATUS, MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_PROC_ABORTED,
+};
 use crate::process::Process;
 use fastpath_bootstrap::engine;
 use fastpath_bootstrap::job::exit_code;
@@ -54,11 +56,11 @@ pub fn abort_after_error(p: &Process, code: i32, report: &str) -> ! {
 }
 
 /// Whether an error of this class can come of a peer's end: its memory can be found gone before the launcher
-/// knows of it. A wrong call needs no peer, and is told at once.
+/// knows of it. A wrong call needs no peer, and is told at once; what a call of several requests reports may be either.
 fn may_follow_a_death(class: i32) -> bool {
     matches!(
         class,
-        MPI_ERR_OTHER | MPI_ERR_INTERN | MPI_ERR_PROC_ABORTED | MPI_ERR_NO_MEM
+        MPI_ERR_OTHER | MPI_ERR_INTERN | MPI_ERR_IN_STATUS | MPI_ERR_PROC_ABORTED | MPI_ERR_NO_MEM
     )
 }
 

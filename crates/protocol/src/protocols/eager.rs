@@ -199,6 +199,26 @@ impl Endpoint {
         unsafe { self.lane.take_short() }
     }
 
+    /// The same, but for telling the sender; says whether [`Endpoint::tell_taken`] must follow.
+    ///
+    /// # Safety
+    /// As [`Endpoint::take_short`].
+    #[inline(always)] // as `take_short`
+    #[must_use]
+    pub unsafe fn advance_short(&mut self) -> bool {
+        // SAFETY: the caller's.
+        unsafe { self.lane.advance_short() }
+    }
+
+    /// Tells the sender how far its messages have been taken.
+    ///
+    /// # Safety
+    /// [`Endpoint::advance_short`] has just asked for it.
+    pub unsafe fn tell_taken(&mut self) {
+        // SAFETY: the caller's.
+        unsafe { self.lane.tell_taken() };
+    }
+
     /// As [`Endpoint::recv_short`], for a message of any size that lies in one buffer.
     ///
     /// # Safety

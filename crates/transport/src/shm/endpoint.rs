@@ -80,6 +80,13 @@ impl ShmEndpoint {
         }
     }
 
+    /// As [`Self::take_short`], but for telling the producer; says whether [`Self::publish_head`] must follow.
+    #[inline(always)] // see `look_short`
+    #[must_use]
+    pub fn advance_short(&mut self) -> bool {
+        self.rx.advance()
+    }
+
     /// See [`Rx::look_long`].
     #[inline]
     pub fn look_long(&mut self, id: u8) -> Option<Arrival<'_>> {
