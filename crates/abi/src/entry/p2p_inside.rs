@@ -147,20 +147,21 @@ pub(super) unsafe fn recv_inside(
     status: *mut Status,
 ) -> c_int {
     let count = i64::from(count);
+    let envelope = || Envelope::new(source, tag);
     // SAFETY: as the caller.
     unsafe {
         if !hot::receives_inside(comm) {
             return recv_elsewhere(buf, count, datatype, source, tag, comm, status);
         }
         if !lock::favours() {
-            return recv_locked::<false>(buf, count, datatype, Envelope::new(source, tag), status, comm);
+            return recv_locked::<false>(buf, count, datatype, envelope(), status, comm);
         }
         if !lock::step_in() {
-            return recv_backed_out(buf, count, datatype, Envelope::new(source, tag), status, comm);
+            return recv_backed_out(buf, count, datatype, envelope(), status, comm);
         }
         let args = args(buf, count, datatype, source, tag, comm);
         let Some(copied) = p2p::try_copy::<SEEN>(args, status) else {
-            return recv_locked::<true>(buf, count, datatype, Envelope::new(source, tag), status, comm);
+            return recv_locked::<true>(buf, count, datatype, envelope(), status, comm);
         };
         match copied.advance() {
             false if lock::leave() => wake(),
@@ -331,16 +332,17 @@ pub(super) unsafe fn irecv_inside(
     request: *mut usize,
 ) -> c_int {
     let count = i64::from(count);
+    let envelope = || Envelope::new(source, tag);
     // SAFETY: as the caller.
     unsafe {
         if !hot::receives_inside(comm) {
             return irecv_elsewhere(buf, count, datatype, source, tag, comm, request);
         }
         if !lock::favours() {
-            return irecv_locked::<false>(buf, count, datatype, Envelope::new(source, tag), request, comm);
+            return irecv_locked::<false>(buf, count, datatype, envelope(), request, comm);
         }
         if !lock::step_in() {
-            return irecv_backed_out(buf, count, datatype, Envelope::new(source, tag), request, comm);
+            return irecv_backed_out(buf, count, datatype, envelope(), request, comm);
         }
         match p2p::try_irecv::<SEEN>(args(buf, count, datatype, source, tag, comm), request) {
             Irecv::Done(copied) => match copied.advance() {
@@ -352,7 +354,7 @@ pub(super) unsafe fn irecv_inside(
                 irecv_post_inside(buf, room, key, request, tag, comm)
             }
             Irecv::Declined => {
-                irecv_locked::<true>(buf, count, datatype, Envelope::new(source, tag), request, comm)
+                irecv_locked::<true>(buf, count, datatype, envelope(), request, comm)
             }
         }
     }
