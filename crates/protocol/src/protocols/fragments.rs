@@ -87,6 +87,7 @@ impl Endpoint {
         {
             return Post::NoResource;
         }
+        self.lane.prepare_stream();
         let header = Header {
             aux: len as u16,
             ..Header::new(wire::EAGER_FIRST, tag as u32, key)
