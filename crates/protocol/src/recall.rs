@@ -9,6 +9,7 @@ use crate::buffer::Buffer;
 use crate::endpoint::{Early, Pending};
 use crate::matching::{EntryId, Want};
 use crate::request::{Kind, Phase, Request, RequestId, State};
+use crate::selection::thresholds::BULK_EARLY;
 use crate::wire;
 use crate::worker::{EARLY_LIMIT, Worker};
 use fastpath_transport::Header;
@@ -33,7 +34,8 @@ pub(crate) struct Recalled {
 }
 
 /// What the rest of a message is sent from when its own buffer is the user's again.
-static NOTHING: [u8; EARLY_LIMIT as usize] = [0; EARLY_LIMIT as usize];
+static NOTHING: [u8; BULK_EARLY as usize] = [0; BULK_EARLY as usize];
+const _: () = assert!(BULK_EARLY >= EARLY_LIMIT);
 
 /// The receiver.
 impl Worker {

@@ -8,6 +8,10 @@ use fastpath_transport::Lane;
 const FETCH_FROM: u64 = 64 * 1024;
 const _: () = assert!(FETCH_FROM > EARLY_LIMIT);
 
+/// Bytes that go without being asked for over a lane that takes messages from where they lie, where the user's
+/// variables say no other number.
+pub(crate) const BULK_EARLY: u64 = 64 * 1024;
+
 /// Sizes from which the protocols change, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thresholds {
@@ -58,6 +62,15 @@ impl Thresholds {
     #[inline]
     pub fn part_on(&self, lane: &Lane) -> u64 {
         self.part.max(self.as_one(lane))
+    }
+
+    /// Bytes of a longer message that go over a lane without being asked for.
+    #[inline]
+    pub fn early_on(&self, lane: &Lane) -> u64 {
+        match self.first {
+            EARLY_LIMIT if lane.has_bulk() => BULK_EARLY,
+            first => first,
+        }
     }
 
     /// Size from which copies without the ring serve memory that both sides reach by load and store, or do not.

@@ -177,7 +177,7 @@ impl Core {
                 if event.writable {
                     link.flush();
                 }
-                link.read()
+                event.readable && link.read()
             }
             DIAL => self.handle_dial((number >> 8) as u32, (number & 0xff) as usize),
             CALLER => self.handle_caller(number),
