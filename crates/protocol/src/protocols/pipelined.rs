@@ -28,7 +28,14 @@ pub(super) const RECORD: Record = Record {
     },
     how: |case| {
         let t = case.thresholds;
-        let (first, fragment, stream) = (t.first, t.fragment.max(case.as_one()), t.stream());
+        let (first, fragment) = (t.early(case.peers.bulk), t.fragment.max(case.as_one()));
+        if case.peers.bulk {
+            return format!(
+                "announced, and {first} B of it without asking, from where they lie; the rest too, \
+                 or in fragments of {fragment} B where it does not lie in a row"
+            );
+        }
+        let stream = t.stream();
         format!("announced with {first} B, then fragments of {fragment} B; {stream}")
     },
     cost: |c, t, _| fragments(c, t),

@@ -380,6 +380,11 @@ impl TcpIface {
             .all(|p| p.link.borrow_mut().is_settled())
     }
 
+    /// See [`crate::Lane::has_bulk`].
+    pub fn has_bulk(&self) -> bool {
+        self.core.borrow().domain.settings.bulk
+    }
+
     /// What has been counted so far.
     pub fn counters(&self) -> Counters {
         self.core.borrow().counters
