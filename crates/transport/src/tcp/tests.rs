@@ -1,5 +1,7 @@
 #![allow(unsafe_code, non_snake_case)]
 
+mod many;
+
 use super::greeting::{HELLO, Pass, WELCOME, draw_nonce};
 use super::testing::{TcpPair, make_iface, make_jobs};
 use super::*;
