@@ -82,7 +82,17 @@ impl Control {
     }
 
     fn accept_agents(&mut self, poller: &Poller) {
-        for (socket, nonce) in self.door.iter().flat_map(Door::accept) {
+        let Some(door) = &self.door else {
+            return;
+        };
+        let met = door.accept().unwrap_or_else(|_| {
+            // As below: who waits hears that nobody answers.
+            for listener in door.listeners() {
+                poller.change(listener.as_fd(), CONTROL, Interest::Nothing);
+            }
+            Vec::new()
+        });
+        for (socket, nonce) in met {
             let is_stranger = |client: &Client| matches!(client.who, Who::Stranger(_));
             if self.clients.iter().filter(|c| is_stranger(c)).count() >= STRANGERS_MOST
                 && let Some(oldest) = self.clients.iter().position(is_stranger)

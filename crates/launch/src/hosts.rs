@@ -77,6 +77,10 @@ impl Watch<'_> {
             Request::Spawn { .. } | Request::Unpublish { .. } | Request::Lookup { .. } => 0,
             _ => own,
         };
+        if at != own && client.is_agent() {
+            let text = "another agent is to be asked";
+            return client.reply(&Answer::refuse(Cause::Malformed, text));
+        }
         if at != own {
             return forward(&peers, at, client, request);
         }

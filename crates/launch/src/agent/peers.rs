@@ -60,10 +60,20 @@ impl Door {
     }
 
     /// Those who wait there, and the nonce that each was told.
-    pub fn accept(&self) -> Vec<(OwnedFd, [u8; NONCE])> {
+    ///
+    /// # Errors
+    /// Somebody waits and cannot be taken: too many files are open, say.
+    pub fn accept(&self) -> io::Result<Vec<(OwnedFd, [u8; NONCE])>> {
+        use ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
         let mut met = Vec::new();
         for listener in &self.listeners {
-            while let Ok((mut stream, _)) = listener.accept() {
+            loop {
+                let mut stream = match listener.accept() {
+                    Ok((stream, _)) => stream,
+                    Err(e) if e.kind() == WouldBlock => break,
+                    Err(e) if matches!(e.kind(), ConnectionAborted | Interrupted) => continue,
+                    Err(e) => return Err(e),
+                };
                 let greet = |nonce: [u8; NONCE]| {
                     stream.set_nonblocking(true)?;
                     stream.write_all(&nonce).map(|()| nonce)
@@ -73,7 +83,7 @@ impl Door {
                 }
             }
         }
-        met
+        Ok(met)
     }
 
     /// What proves to who has proved that it is of the job that this node is too; None where it has not.
@@ -228,7 +238,7 @@ mod tests {
         let to = SocketAddr::new(card.addresses[0], card.port);
         let caller = thread::spawn(move || peers.greet(to, 0));
         let (stream, nonce) = loop {
-            if let Some(met) = door.accept().pop() {
+            if let Some(met) = door.accept().unwrap().pop() {
                 break met;
             }
             thread::yield_now();
