@@ -111,7 +111,6 @@ test-suites: build
 	for suite in mpi4py osu graph500 netpipe hpcc fftw rsmpi lammps hdf5 pnetcdf ior; do \
 	    tests/suites/$$suite --prefix '$(TARGET_DIR)/suites/prefix' $(SUITES) || exit 1; \
 	done
-	tests/suites/mpi4py --prefix '$(TARGET_DIR)/suites/prefix' --over tcp
 
 # A sample of them for every change: NetPIPE alone, which takes seconds to build.
 test-suites-sample: build
