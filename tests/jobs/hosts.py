@@ -15,6 +15,10 @@ FIRST = ["pt2pt_order", "coll_move"]
 FILES = ["file_basic", "file_access"]
 
 
+# What ranks ask the launcher while they run.
+DYNAMIC = ["port_basic", "spawn_basic"]
+
+
 class Hydra(engines.Hydra):
     def __init__(self, hosts):
         super().__init__()
@@ -137,11 +141,20 @@ def _ends(session, engine):
     return None
 
 
-def _names(session, engine):
-    """Each host's agent keeps the names that its own ranks have published, and an error says so."""
-    outcome = _run(session, engine, 1, [session.binary("names_apart")])
-    if outcome.code in (None, 0) or outcome.left or "each host knows the names alone that its own ranks" not in outcome.err:
-        return "a name of another host", outcome.text()
+def _dynamic(session, engine):
+    """Names of services, ports and spawned processes, between hosts and on both of them."""
+    outcome = _run(session, engine, 2, [session.binary("spawn_hosts")])
+    if problem := outcome.problem():
+        return problem, outcome.text()
+    return _programs(session, engine, DYNAMIC)
+
+
+def _ends_spawned(session, engine):
+    """A spawned process that fails ends the job on all hosts, whichever host it is on."""
+    for how in ("abort", "dies", "fails", "leaves", "silent"):
+        outcome = _run(session, engine, 1, [session.binary("spawn_ends"), how], timeout=30)
+        if outcome.code in (None, 0) or outcome.left:
+            return f"{how}: {outcome.problem() or 'exit code 0'}", outcome.text()
     return None
 
 
@@ -323,7 +336,8 @@ for _kind in ENGINES:
         "sample": _make(_programs, _kind, SAMPLE),
     }
     if issubclass(_kind, Agents):
-        _cases["names"] = _make(_names, _kind)
+        _cases["dynamic"] = _make(_dynamic, _kind)
+        _cases["ends_spawned"] = _make(_ends_spawned, _kind)
     for _what, _case in _cases.items():
         _case.long = _kind not in SHORT or _what == "sample"
         globals()[f"case_{_name}_{_what}"] = _case

@@ -289,7 +289,11 @@ impl Job {
     pub fn universe_size(&self) -> usize {
         match self.launcher {
             None => self.universe.unwrap_or(0).max(self.began_with),
-            Some(_) => self.processors.clamp(self.began_with, self.capacity()),
+            Some(_) => {
+                let told = self.header().universe.load(Ordering::Relaxed) as usize;
+                let processors = if told == 0 { self.processors } else { told };
+                processors.clamp(self.began_with, self.capacity())
+            }
         }
     }
 

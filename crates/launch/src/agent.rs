@@ -2,19 +2,23 @@
 //! before any rank runs.
 //!
 //! Each agent opens a listener for each of its ranks, puts one value for the node, and reads the others' after one
-//! fence: then it knows how every rank of the job is reached.
+//! fence: then it knows how every rank of the job is reached. What ranks ask while the job runs they tell each other
+//! directly ([`peers`]).
 
 mod message;
+pub mod peers;
 
 use fastpath_base::config::Config;
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::engine::{Aborter, Engine};
 use fastpath_bootstrap::job::detect::{Alone, Place};
 use fastpath_bootstrap::job::{find_place, random_job_id};
+use fastpath_bootstrap::network::proof::Pass;
 use fastpath_bootstrap::network::random::draw_random;
 use fastpath_bootstrap::network::{self, Listener, NetworkCard, Reach};
 use fastpath_bootstrap::segment::{STATE_ABSENT, Segment};
 use message::NodeMessage;
+use peers::{Door, Peers};
 use std::ops::Range;
 
 /// What the value of a node is called.
@@ -26,8 +30,18 @@ pub struct Agent {
     engine: Engine,
     aborter: Aborter,
     node: usize,
-    /// How many ranks each node has.
+    /// How many ranks each node began with.
     counts: Vec<usize>,
+    /// The node of each rank that was spawned.
+    added: Vec<u32>,
+    /// The agents, as this one calls the others.
+    peers: Option<Peers>,
+    /// Where they come in, until that is watched.
+    door: Option<Door>,
+    /// Processors of all nodes.
+    processors: u32,
+    /// Whether a rank of this node has published a name.
+    pub has_published: bool,
     /// What the ranks of this node listen on, until they run.
     listeners: Vec<Listener>,
     job_id: u64,
@@ -38,11 +52,11 @@ pub struct Agent {
 
 impl Agent {
     /// Finds the engine that has started this process, tells the other agents how the ranks of this node are reached,
-    /// and learns it of theirs. `counts`: how many ranks each node has.
+    /// and learns it of theirs. `counts`: how many ranks each node has; `processors`: how many this one has.
     ///
     /// # Errors
     /// There is no engine, or it has started another number of agents; no port; an agent of another version.
-    pub fn join(counts: &[usize], config: &Config) -> Result<Agent, String> {
+    pub fn join(counts: &[usize], processors: usize, config: &Config) -> Result<Agent, String> {
         let describe = |e| format!("--agent: the engine that should have started it: {e}");
         let protocol = match find_place() {
             Place::Several(claim) | Place::Alone(Alone::OfOne(claim)) => claim.protocol,
@@ -62,6 +76,11 @@ impl Agent {
             aborter: engine.aborter().map_err(describe)?,
             node: about.rank,
             counts: counts.to_vec(),
+            added: Vec::new(),
+            peers: None,
+            door: None,
+            processors: processors as u32,
+            has_published: false,
             listeners: Vec::new(),
             job_id: 0,
             secret: [0; 32],
@@ -82,8 +101,32 @@ impl Agent {
         self.job_id
     }
 
+    /// This node's number.
+    pub fn node(&self) -> usize {
+        self.node
+    }
+
+    /// The agents of all nodes; None where they cannot be called.
+    pub fn peers(&self) -> Option<&Peers> {
+        self.peers.as_ref()
+    }
+
+    /// Where agents of other nodes come in, for who watches it.
+    pub fn take_door(&mut self) -> Option<Door> {
+        self.door.take()
+    }
+
+    /// Ranks were spawned, on these nodes.
+    pub fn add(&mut self, nodes: &[u32]) {
+        self.added.extend_from_slice(nodes);
+    }
+
     /// Number of the node that a rank runs on.
-    fn node_of(&self, rank: usize) -> usize {
+    pub fn node_of(&self, rank: usize) -> usize {
+        let began_with: usize = self.counts.iter().sum();
+        if let Some(added) = rank.checked_sub(began_with) {
+            return self.added.get(added).map_or(0, |&node| node as usize);
+        }
         let mut end = 0;
         let ends = self.counts.iter().map(|count| {
             end += count;
@@ -99,25 +142,32 @@ impl Agent {
 
     fn exchange(&mut self, config: &Config) -> Result<(), String> {
         let ranks = self.local().len();
+        // One for itself.
+        let (own_listener, own_card) = network::open(config, Reach::Network, ranks + 1)?;
         let mut own = NodeMessage {
             job_id: random_job_id(),
             secret: draw_random().map_err(|e| e.to_string())?,
+            processors: self.processors,
+            agent: own_card.encode(),
             cards: Vec::new(),
         };
         for _ in 0..ranks {
-            let (listener, card) = network::open(config, Reach::Network, ranks)?;
+            let (listener, card) = network::open(config, Reach::Network, ranks + 1)?;
             self.listeners.push(listener);
             own.cards.push(card.encode());
         }
         let describe = |e| format!("telling the other nodes how ranks are reached: {e}");
         let put = self.engine.put(KEY, &own.encode());
         put.and_then(|()| self.engine.fence()).map_err(describe)?;
+        let mut agents = Vec::new();
+        self.processors = 0;
         for node in 0..self.counts.len() {
             let said = self.engine.get(node, KEY).map_err(describe)?;
             let said = said.as_deref().and_then(NodeMessage::decode);
             let is_whole = |said: &NodeMessage| {
                 let is_card = |card: &Vec<u8>| NetworkCard::decode(card).is_some();
-                said.cards.len() == self.counts[node] && said.cards.iter().all(is_card)
+                let mut all = said.cards.iter().chain([&said.agent]);
+                said.cards.len() == self.counts[node] && all.all(is_card)
             };
             let said = said.filter(is_whole);
             let said = said.ok_or_else(|| {
@@ -129,8 +179,20 @@ impl Agent {
             if node == 0 {
                 (self.job_id, self.secret) = (said.job_id, said.secret);
             }
+            agents.extend(NetworkCard::decode(&said.agent));
+            self.processors = self.processors.saturating_add(said.processors);
             self.cards.extend(said.cards);
         }
+        let pass = Pass {
+            job_id: self.job_id,
+            secret: self.secret,
+        };
+        self.door = Some(Door::new(own_listener, pass, self.node as u32));
+        let peers = Peers::new(pass, self.node, agents);
+        if self.node != 0 {
+            peers.stay();
+        }
+        self.peers = Some(peers);
         Ok(())
     }
 
@@ -140,6 +202,7 @@ impl Agent {
         header.set_secret(&self.secret);
         let nodes = self.counts.len() as u32;
         header.nodes.store(nodes, Ordering::Relaxed);
+        header.universe.store(self.processors, Ordering::Relaxed);
         let local = self.local();
         for (rank, card) in self.cards.iter().enumerate() {
             let Some(page) = segment.page(rank) else {

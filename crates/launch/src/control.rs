@@ -3,30 +3,50 @@
 //! Nobody else can come in: the kernel tells whose process is at the other end. A request that makes no sense is
 //! answered so, and the connection closed. Where a container refuses the socket, the job runs without.
 
+use crate::agent::peers::{Door, NONCE, PROOF_BYTES};
 use crate::poll::{self, Interest, Poller};
 use crate::watch::{CLIENTS, CONTROL};
 use fastpath_bootstrap::control::client::is_own_user;
 use fastpath_bootstrap::control::{Answer, Cause, Names, Request, frame, socket_name, unframe};
-use std::io::{self, Write};
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixListener};
 
 /// The socket, and what came by it.
 #[derive(Debug, Default)]
 pub struct Control {
     listener: Option<UnixListener>,
+    /// Where agents of other nodes come in.
+    door: Option<Door>,
     clients: Vec<Client>,
     /// The services that ranks have published.
     pub names: Names,
 }
 
-/// A rank that has connected.
+/// Who has connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    /// A rank of this node.
+    Rank,
+    /// Somebody who has to prove that it is an agent, with what was said to it.
+    Stranger([u8; NONCE]),
+    /// An agent of another node.
+    Agent,
+    /// The same, and its ranks run.
+    Staying,
+}
+
+/// A process that has connected.
 #[derive(Debug)]
 pub struct Client {
-    socket: UnixStream,
+    socket: OwnedFd,
+    who: Who,
     read: Vec<u8>,
 }
+
+/// Callers that have not proved who they are, at most; the oldest goes for the next one.
+const STRANGERS_MOST: usize = 64;
 
 impl Control {
     /// Listens for the ranks of a job.
@@ -47,15 +67,61 @@ impl Control {
         }
     }
 
-    /// Lets in who waits at the socket.
+    /// Listens for the agents of other nodes too.
+    pub fn open_door(&mut self, door: Door, poller: &Poller) {
+        for listener in door.listeners() {
+            poller.change(listener.as_fd(), CONTROL, Interest::Read);
+        }
+        self.door = Some(door);
+    }
+
+    /// How many other nodes have ranks that run.
+    pub fn staying(&self) -> usize {
+        let stays = |client: &&Client| client.who == Who::Staying;
+        self.clients.iter().filter(stays).count()
+    }
+
+    fn accept_agents(&mut self, poller: &Poller) {
+        let Some(door) = &self.door else {
+            return;
+        };
+        let met = door.accept().unwrap_or_else(|_| {
+            // As below: who waits hears that nobody answers.
+            for listener in door.listeners() {
+                poller.change(listener.as_fd(), CONTROL, Interest::Nothing);
+            }
+            Vec::new()
+        });
+        for (socket, nonce) in met {
+            let is_stranger = |client: &Client| matches!(client.who, Who::Stranger(_));
+            if self.clients.iter().filter(|c| is_stranger(c)).count() >= STRANGERS_MOST
+                && let Some(oldest) = self.clients.iter().position(is_stranger)
+            {
+                let gone = self.clients.remove(oldest);
+                poller.change(gone.socket.as_fd(), 0, Interest::Nothing);
+            }
+            poller.change(socket.as_fd(), CLIENTS, Interest::Read);
+            self.clients.push(Client {
+                socket,
+                who: Who::Stranger(nonce),
+                read: Vec::new(),
+            });
+        }
+    }
+
+    /// Lets in who waits at the sockets.
     pub fn accept(&mut self, poller: &Poller) {
+        self.accept_agents(poller);
         while let Some(listener) = &self.listener {
             match listener.accept() {
                 Ok((socket, _)) if is_own_user(socket.as_fd()) => {
                     if socket.set_nonblocking(true).is_ok() {
                         poller.change(socket.as_fd(), CLIENTS, Interest::Read);
-                        let read = Vec::new();
-                        self.clients.push(Client { socket, read });
+                        self.clients.push(Client {
+                            socket: socket.into(),
+                            who: Who::Rank,
+                            read: Vec::new(),
+                        });
                     }
                 }
                 Ok(_) => {}
@@ -75,7 +141,7 @@ impl Control {
         let mut asked = Vec::new();
         let mut at = 0;
         while at < self.clients.len() {
-            let state = self.clients[at].read_some();
+            let state = self.clients[at].read_some(self.door.as_ref());
             match state {
                 State::Waits => at += 1,
                 State::Asks(request) => {
@@ -95,7 +161,10 @@ impl Control {
     /// What the launcher can answer by itself: all but a spawn.
     pub fn answer(&mut self, request: &Request) -> Answer {
         let result = match request {
-            Request::Spawn { .. } => Err((Cause::Malformed, "nothing to start".to_owned())),
+            Request::Forget { owner } => {
+                self.names.forget(*owner);
+                Ok(())
+            }
             Request::Publish {
                 owner,
                 service,
@@ -109,6 +178,7 @@ impl Control {
                 }
                 Err(refused) => Err(refused),
             },
+            _ => Err((Cause::Malformed, "nobody here does that".to_owned())),
         };
         match result {
             Ok(()) => Answer::Done,
@@ -126,7 +196,12 @@ enum State {
 }
 
 impl Client {
-    fn read_some(&mut self) -> State {
+    /// Whether it is an agent of another node.
+    pub fn is_agent(&self) -> bool {
+        self.who == Who::Agent
+    }
+
+    fn read_some(&mut self, door: Option<&Door>) -> State {
         let mut piece = [0; 16 << 10];
         loop {
             match poll::read(self.socket.as_fd(), &mut piece) {
@@ -136,7 +211,29 @@ impl Client {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
                 Err(_) => return State::Gone,
             }
+            if let (Who::Stranger(nonce), Some(door)) = (self.who, door) {
+                let Some(proof) = self.read.first_chunk::<PROOF_BYTES>() else {
+                    continue;
+                };
+                // An answer of that length finds room in a new connection.
+                match door.prove(&nonce, proof) {
+                    Some(answer) if poll::write(self.socket.as_fd(), &answer).is_ok() => {}
+                    _ => return State::Gone,
+                }
+                self.read.drain(..PROOF_BYTES);
+                self.who = Who::Agent;
+            }
+            if self.who == Who::Staying {
+                self.read.clear();
+                continue;
+            }
             match unframe(&self.read) {
+                Ok(Some(message))
+                    if self.who == Who::Agent
+                        && Request::decode(message) == Some(Request::Stay) =>
+                {
+                    self.who = Who::Staying;
+                }
                 Ok(None) => {}
                 Ok(Some(message)) => return State::Asks(Request::decode(message)),
                 Err(_) => return State::Asks(None),
@@ -146,7 +243,15 @@ impl Client {
 
     /// Answers and closes the connection. An answer fits what the kernel takes at once; a client that does not read is
     /// left without.
-    pub fn reply(mut self, answer: &Answer) {
-        let _ = self.socket.write_all(&frame(&answer.encode()));
+    pub fn reply(self, answer: &Answer) {
+        let bytes = frame(&answer.encode());
+        let mut left = &bytes[..];
+        while !left.is_empty() {
+            match poll::write(self.socket.as_fd(), left) {
+                Ok(written) => left = left.get(written..).unwrap_or_default(),
+                Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
     }
 }

@@ -5,64 +5,62 @@ use crate::start::{NewRank, Place, Prepared, prepare_app};
 use crate::watch::Watch;
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::control::{Answer, Cause, Program, Request};
+use fastpath_bootstrap::network::Listener;
+use fastpath_bootstrap::segment::STATE_ABSENT;
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-fn name_program(program: &Program) -> String {
+/// What a program is called in reports.
+pub fn name_program(program: &Program) -> String {
     let name = program.argv.first();
     name.map_or(String::new(), |name| {
         String::from_utf8_lossy(name).into_owned()
     })
 }
 
-/// Each agent keeps the names of its own host: a name that is not there may be known on another one.
-fn tell_of_one_host(answer: Answer) -> Answer {
-    match answer {
-        Answer::Refused {
-            cause: cause @ (Cause::Name | Cause::Service),
-            program,
-            text,
-        } => Answer::Refused {
-            cause,
-            program,
-            text: text
-                + "; in a job on several hosts each host knows the names alone that its own ranks \
-                   have published",
-        },
-        answer => answer,
-    }
+/// A program that cannot be started: its number, and why.
+pub type Refused = (usize, String);
+
+/// The number of the program that each of the new ranks runs.
+pub fn list_programs(counts: &[u32]) -> Vec<usize> {
+    (counts.iter().enumerate())
+        .flat_map(|(number, &count)| vec![number; count as usize])
+        .collect()
 }
 
-/// A program that cannot be started: its number, and why.
-type Refused = (usize, String);
+/// What is known of new ranks.
+pub struct NewRanks<'a> {
+    /// The rank that has asked for them.
+    pub root: usize,
+    /// How many run each program.
+    pub counts: &'a [u32],
+    /// Of each the number of its node and how it is reached; empty where the job has one node.
+    pub places: Vec<(u32, &'a [u8])>,
+}
 
 impl Watch<'_> {
     /// Answers what ranks have asked for; `is_ending`: the job is being ended.
     pub fn serve(&mut self, is_ending: bool) {
         for (client, request) in self.control.read(&self.poller) {
-            let answer = match request {
-                None => Answer::refuse(Cause::Malformed, "the request cannot be understood"),
-                Some(Request::Spawn { .. }) if is_ending => {
-                    Answer::refuse(Cause::Spawn, "the job is being ended")
+            match request {
+                None => {
+                    let text = "the request cannot be understood";
+                    client.reply(&Answer::refuse(Cause::Malformed, text));
                 }
-                Some(Request::Spawn { root, programs }) => self
-                    .spawn(root as usize, &programs)
-                    .unwrap_or_else(|(program, text)| Answer::Refused {
-                        cause: Cause::Spawn,
-                        program: program as u32,
-                        text,
-                    }),
-                Some(request) => {
-                    let answer = self.control.answer(&request);
-                    match self.agent {
-                        Some(_) => tell_of_one_host(answer),
-                        None => answer,
-                    }
+                Some(Request::Spawn { .. } | Request::Prepare { .. } | Request::Add { .. })
+                    if is_ending =>
+                {
+                    client.reply(&Answer::refuse(Cause::Spawn, "the job is being ended"));
                 }
-            };
-            client.reply(&answer);
+                Some(request) if self.agent.is_some() => self.serve_on_hosts(client, request),
+                Some(Request::Spawn { root, programs }) => {
+                    let done = self.spawn(root as usize, &programs);
+                    client.reply(&answer_for(done));
+                }
+                Some(request) => client.reply(&self.control.answer(&request)),
+            }
         }
     }
 
@@ -71,23 +69,43 @@ impl Watch<'_> {
             return Err((usize::MAX, format!("there is no rank {root}")));
         }
         let prepared = programs.iter().enumerate();
-        let prepared = prepared.map(|(number, program)| self.prepare(program, number));
+        let prepared = prepared.map(|(number, program)| {
+            self.check_host(program).map_err(|text| (number, text))?;
+            self.prepare(program, number)
+        });
         let prepared = prepared.collect::<Result<Vec<Prepared>, _>>()?;
         let counts = self.choose_counts(programs)?;
-        let app_of: Vec<usize> = (counts.iter().enumerate())
-            .flat_map(|(number, &count)| vec![number; count as usize])
-            .collect();
-        let names: Vec<String> = programs.iter().map(name_program).collect();
-        let first = self.add_ranks(root, &counts, &app_of)?;
-        self.ranks.add(app_of.iter().map(|&app| names[app].clone()));
-        for (own, &number) in app_of.iter().enumerate() {
+        let new = NewRanks {
+            root,
+            counts: &counts,
+            places: Vec::new(),
+        };
+        let names = programs.iter().map(name_program).collect::<Vec<_>>();
+        let first = self.add_ranks(&new, &names)?;
+        let starting = (0..list_programs(&counts).len()).map(|own| (own, None));
+        self.start_added(first, &new, &prepared, starting.collect())?;
+        let first = first as u32;
+        Ok(Answer::Spawned { first, counts })
+    }
+
+    /// Starts those of the new ranks that are listed, with what they listen on.
+    pub fn start_added(
+        &mut self,
+        first: usize,
+        new: &NewRanks<'_>,
+        prepared: &[Prepared],
+        starting: Vec<(usize, Option<Listener>)>,
+    ) -> Result<(), Refused> {
+        let app_of = list_programs(new.counts);
+        for (own, listener) in starting {
+            let number = app_of[own];
             let new = NewRank {
                 rank: first + own,
                 world: (own, app_of.len()),
                 app: &prepared[number],
                 input: self.no_input.as_raw_fd(),
                 cpus: None,
-                listener: None,
+                listener: listener.as_ref(),
             };
             let mut at = Place {
                 segment: self.segment,
@@ -100,22 +118,25 @@ impl Watch<'_> {
                 return Err((number, text));
             }
         }
-        let first = first as u32;
-        Ok(Answer::Spawned { first, counts })
+        Ok(())
     }
 
-    fn prepare(&self, program: &Program, number: usize) -> Result<Prepared, Refused> {
-        let refuse = |text: String| (number, text);
-        if let Some(host) = &program.host {
-            let host = String::from_utf8_lossy(host);
-            let own = [self.host, "localhost", "127.0.0.1", "::1"];
-            if !own.contains(&&*host) {
-                return Err(refuse(format!(
-                    "host {host:?}: mpiexec starts processes on {} alone",
-                    self.host
-                )));
-            }
+    fn check_host(&self, program: &Program) -> Result<(), String> {
+        let Some(host) = &program.host else {
+            return Ok(());
+        };
+        let host = String::from_utf8_lossy(host);
+        match is_this_host(&host, self.host) {
+            true => Ok(()),
+            false => Err(format!(
+                "host {host:?}: mpiexec starts processes on {} alone",
+                self.host
+            )),
         }
+    }
+
+    /// Looks everything up that a program is started with.
+    pub fn prepare(&self, program: &Program, number: usize) -> Result<Prepared, Refused> {
         let own = |bytes: &Vec<u8>| OsString::from_vec(bytes.clone());
         let app = App {
             argv: program.argv.iter().map(own).collect(),
@@ -123,11 +144,11 @@ impl Watch<'_> {
             path: program.path.as_ref().map(own),
             ..App::default()
         };
-        prepare_app(&app, self.spec).map_err(|e| refuse(e.text))
+        prepare_app(&app, self.spec).map_err(|e| (number, e.text))
     }
 
     /// How many processes run each program: the best number that there is room for.
-    fn choose_counts(&self, programs: &[Program]) -> Result<Vec<u32>, Refused> {
+    pub fn choose_counts(&self, programs: &[Program]) -> Result<Vec<u32>, Refused> {
         let mut left = self.segment.layout().ranks() - self.segment.present();
         let mut counts = Vec::new();
         for (number, program) in programs.iter().enumerate() {
@@ -143,9 +164,6 @@ impl Watch<'_> {
     }
 
     fn describe_room(&self, asked: u32, left: usize) -> String {
-        if self.agent.is_some() {
-            return "a job on several hosts cannot spawn ranks yet".to_owned();
-        }
         let (capacity, began) = (self.segment.layout().ranks(), self.began_with);
         let most = capacity - began;
         format!(
@@ -155,51 +173,54 @@ impl Watch<'_> {
         )
     }
 
-    /// Makes room for as many ranks as there are numbers of programs in `app_of`; returns the first.
-    fn add_ranks(
-        &mut self,
-        root: usize,
-        counts: &[u32],
-        app_of: &[usize],
-    ) -> Result<usize, Refused> {
+    /// Makes room for new ranks, whose programs are called so; returns the first.
+    pub fn add_ranks(&mut self, new: &NewRanks<'_>, names: &[String]) -> Result<usize, Refused> {
         let refuse = |text: String| (usize::MAX, text);
+        let app_of = list_programs(new.counts);
         let first = self.segment.present();
-        let end = first + app_of.len();
+        let here = self.agent.as_ref().map_or(0, |agent| agent.node() as u32);
+        let place_of = |rank: usize| new.places.get(rank - first);
+        let is_local = |rank| place_of(rank).is_none_or(|&(node, _)| node == here);
         self.outputs
-            .open_files(first..end, &(first..end))
+            .open_files(first..first + app_of.len(), is_local)
             .map_err(refuse)?;
-        let host = self.segment.page(root);
+        let host = self.segment.page(new.root);
         let host = host.map_or(0, |page| page.host.load(Ordering::Relaxed));
         let added = self.segment.add_ranks(app_of.len(), |rank, page| {
             let app = app_of[rank - first];
             page.app.store(app as u32, Ordering::Relaxed);
-            page.app_ranks.store(counts[app], Ordering::Relaxed);
+            page.app_ranks.store(new.counts[app], Ordering::Relaxed);
             page.host.store(host, Ordering::Relaxed);
             page.world_first.store(first as u32, Ordering::Relaxed);
             page.world_ranks
                 .store(app_of.len() as u32, Ordering::Relaxed);
-            page.parent.store(root as u32 + 1, Ordering::Relaxed);
+            page.parent.store(new.root as u32 + 1, Ordering::Relaxed);
+            if let Some(&(node, card)) = place_of(rank) {
+                page.host.store(node, Ordering::Relaxed);
+                page.network.store(card);
+            }
+            if !is_local(rank) {
+                page.elsewhere.store(1, Ordering::Relaxed);
+                page.set_left(STATE_ABSENT);
+            }
         });
         added.map_err(|e| refuse(format!("no memory for further ranks: {e}")))?;
+        let name = |app: usize| names.get(app).cloned().unwrap_or_default();
+        self.ranks.add(app_of.iter().map(|&app| name(app)));
         Ok(first)
     }
 }
 
-#[cfg(test)]
-#[allow(non_snake_case)]
-mod tests {
-    use super::*;
+/// What is answered to who has asked for processes.
+pub fn answer_for(done: Result<Answer, Refused>) -> Answer {
+    done.unwrap_or_else(|(program, text)| Answer::Refused {
+        cause: Cause::Spawn,
+        program: program as u32,
+        text,
+    })
+}
 
-    #[test]
-    fn names__of_one_host_say_so_where_the_job_has_several() {
-        let text = |answer| match tell_of_one_host(answer) {
-            Answer::Refused { text, .. } => text,
-            other => format!("{other:?}"),
-        };
-        for cause in [Cause::Name, Cause::Service] {
-            assert!(text(Answer::refuse(cause, "none")).contains("each host"));
-        }
-        assert_eq!(text(Answer::refuse(Cause::Spawn, "none")), "none");
-        assert_eq!(text(Answer::Done), "Done");
-    }
+/// Whether a name means the host that is called `own`.
+pub fn is_this_host(name: &str, own: &str) -> bool {
+    [own, "localhost", "127.0.0.1", "::1"].contains(&name)
 }

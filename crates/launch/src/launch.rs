@@ -142,7 +142,8 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         Signals::take_over().map_err(|text| (1, format!("cannot take over signals: {text}")))?;
     let agent = match &spec.nodes {
         Nodes::Agent(counts) => {
-            Some(Agent::join(counts, &own_config(spec)).map_err(|text| (1, text))?)
+            let (config, here) = (own_config(spec), read_machine().processors);
+            Some(Agent::join(counts, here, &config).map_err(|text| (1, text))?)
         }
         _ => None,
     };
@@ -162,7 +163,7 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         return Ok(Started::Shown);
     }
     let mut outputs = Outputs::new(&spec.output, host, app_of.len(), SINKS);
-    let opened = outputs.open_files(0..app_of.len(), &local);
+    let opened = outputs.open_files(0..app_of.len(), |rank| local.contains(&rank));
     opened.map_err(|text| (2, text))?;
     let (segment, keep) = make_segment(spec, &app_of, &machine, &plan, need, agent.as_ref())?;
     let poller = Poller::new(signals.mask()).map_err(|e| (1, describe_call("ppoll", &e)))?;
@@ -196,7 +197,11 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         spared,
         trace,
         agent,
+        pending: None,
     });
+    if let Some(door) = watch.agent.as_mut().and_then(Agent::take_door) {
+        watch.control.open_door(door, &watch.poller);
+    }
     watch.outputs.say(&shown);
     let done = start_ranks(&mut watch, &apps, &app_of, local, &plan, need);
     // The claims on processors and the segment's inherited number last as long as we do.
@@ -327,12 +332,8 @@ fn make_segment(
     agent: Option<&Agent>,
 ) -> Result<(&'static Segment, OwnedFd), Refusal> {
     let ranks = app_of.len();
-    // Agents do not start further ranks.
-    let (job_id, spares) = match agent {
-        Some(agent) => (agent.job_id(), 0),
-        None => (random_job_id(), count_spares(ranks)),
-    };
-    let segment = Segment::create_with_room(ranks, spares, job_id)
+    let job_id = agent.map_or_else(random_job_id, Agent::job_id);
+    let segment = Segment::create_with_room(ranks, count_spares(ranks), job_id)
         .map_err(|e| (1, format!("cannot make the job's memory: {e}")))?;
     let segment: &'static Segment = Box::leak(Box::new(segment));
     let header = segment.header();

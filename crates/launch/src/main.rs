@@ -9,6 +9,7 @@ mod dynamic;
 mod engine;
 mod environment;
 mod guard;
+mod hosts;
 mod input;
 mod launch;
 mod limits;

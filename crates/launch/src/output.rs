@@ -281,7 +281,11 @@ impl<'a> Outputs<'a> {
     ///
     /// # Errors
     /// Which file cannot be made, and why.
-    pub fn open_files(&mut self, ranks: Range<usize>, local: &Range<usize>) -> Result<(), String> {
+    pub fn open_files(
+        &mut self,
+        ranks: Range<usize>,
+        is_local: impl Fn(usize) -> bool,
+    ) -> Result<(), String> {
         self.files.truncate(ranks.start);
         for rank in ranks {
             let who = Who { rank, ..self.who };
@@ -290,7 +294,7 @@ impl<'a> Outputs<'a> {
                 let which = if self.what.merge { 0 } else { which };
                 place.0 = self.sink_of[which];
                 let name = self.what.files[which].as_ref();
-                let Some(name) = name.filter(|_| local.contains(&rank)) else {
+                let Some(name) = name.filter(|_| is_local(rank)) else {
                     continue;
                 };
                 let mut path = Vec::new();

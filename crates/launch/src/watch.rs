@@ -4,6 +4,7 @@ use crate::agent::Agent;
 use crate::args::JobSpec;
 use crate::control::Control;
 use crate::guard::Guard;
+use crate::hosts::Pending;
 use crate::input::Forward;
 use crate::limits::describe_limits;
 use crate::output::Outputs;
@@ -88,6 +89,8 @@ pub struct Watch<'a> {
     pub trace: Option<PathBuf>,
     /// The agents of the other nodes, where there are any.
     pub agent: Option<Agent>,
+    /// What the first of them has had this one prepare.
+    pub pending: Option<Pending>,
 }
 
 /// What changes while it runs.
@@ -108,7 +111,7 @@ impl Watch<'_> {
             ..State::default()
         };
         let mut prompt = None;
-        while self.ranks.running() > 0 {
+        while self.ranks.running() > 0 || self.is_needed(&state) {
             let limit = earliest_ms(&state).into_iter().chain(prompt).min();
             for token in self.poller.wait(limit) {
                 self.handle(token, state.ending.is_some());
@@ -121,6 +124,12 @@ impl Watch<'_> {
             self.meet_deadlines(&mut state);
         }
         self.finish(state)
+    }
+
+    /// Whether ranks of other nodes may still ask, though none is left here.
+    fn is_needed(&self, state: &State) -> bool {
+        let is_first = self.agent.as_ref().is_some_and(|agent| agent.node() == 0);
+        is_first && state.ending.is_none() && state.interrupts == 0 && self.control.staying() > 0
     }
 
     /// The ranks could not all be started: ends those that were.
@@ -189,6 +198,7 @@ impl Watch<'_> {
         let (ended, failure) = self.ranks.reap(self.segment);
         for rank in ended {
             self.control.names.forget(rank as u32);
+            self.forget_elsewhere(rank as u32);
         }
         let Some(failure) = failure else { return };
         if state.ending.is_some() {

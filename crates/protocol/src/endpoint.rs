@@ -93,20 +93,26 @@ impl Endpoint {
         }
     }
 
-    /// As [`Endpoint::post_bcopy`], of a message whose receiver has a place for it. `data`: where it lies in a row.
+    /// Posts the next bytes of a message whose receiver has a place for them, `left` at most; how many have gone. They
+    /// go from where they lie if that is in a row, at `data`, and the lane does so; else in one buffer of up to `piece`
+    /// bytes, which `pack` writes.
     ///
     /// # Safety
-    /// `data` is readable for `len` bytes.
-    pub(crate) unsafe fn post_bulk(
+    /// `data` is readable for `left` bytes.
+    pub(crate) unsafe fn post_next(
         &mut self,
         header: Header,
-        len: usize,
+        (left, piece): (u64, u64),
         data: Option<*const u8>,
-        pack: impl FnOnce(*mut u8),
-    ) -> Post {
+        pack: impl FnOnce(*mut u8, usize),
+    ) -> (Post, u64) {
         // SAFETY: the caller's.
-        let post = data.and_then(|data| unsafe { self.lane.am_bulk(header, data, len) });
-        post.unwrap_or_else(|| self.post_bcopy(header, len, pack))
+        let bulk = data.and_then(|data| unsafe { self.lane.am_bulk(header, data, left as usize) });
+        if let Some((post, gone)) = bulk {
+            return (post, gone as u64);
+        }
+        let len = piece.min(left) as usize;
+        (self.post_bcopy(header, len, |to| pack(to, len)), len as u64)
     }
 
     /// Posts a message that fits a slot and wakes the peer if it sleeps.

@@ -9,9 +9,11 @@ use crate::buffer::Buffer;
 use crate::endpoint::{Early, Pending};
 use crate::matching::{EntryId, Want};
 use crate::request::{Kind, Phase, Request, RequestId, State};
+use crate::selection::thresholds::BULK_EARLY;
 use crate::wire;
 use crate::worker::{EARLY_LIMIT, Worker};
 use fastpath_transport::Header;
+use std::sync::LazyLock;
 
 /// What an arrival that its sender may take back has found.
 pub(crate) enum Matched {
@@ -32,8 +34,9 @@ pub(crate) struct Recalled {
     released: bool,
 }
 
-/// What the rest of a message is sent from when its own buffer is the user's again.
-static NOTHING: [u8; EARLY_LIMIT as usize] = [0; EARLY_LIMIT as usize];
+/// What the rest of a message is sent from when its own buffer is the user's again: zeros, as many as go by themselves.
+static NOTHING: LazyLock<Box<[u8]>> = LazyLock::new(|| vec![0; BULK_EARLY as usize].into());
+const _: () = assert!(BULK_EARLY >= EARLY_LIMIT);
 
 /// The receiver.
 impl Worker {

@@ -107,7 +107,7 @@ pub struct Rts {
     /// The sender's request.
     pub request: u32,
     /// Bytes that come without being asked for, those behind the announcement included.
-    pub early: u16,
+    pub early: u32,
     /// How the rest may come.
     pub offer: Offer,
 }
@@ -131,14 +131,14 @@ pub struct RtsHeader {
     addr: u64,
     rkey: u64,
     request: u32,
-    early: u16,
+    early: u32,
+    sent_ns: u32,
     /// `FRAGMENTS`, `NOTHING`, `GET` or `COOPERATIVE`.
     offer: u8,
     /// Number of the counter of pieces; 0 where there is none.
     index: u8,
-    sent_ns: u32,
     arm: u8,
-    unused: [u8; 3],
+    unused: u8,
 }
 
 /// Values of `RtsHeader::offer`, in the order of [`Offer`].
@@ -166,7 +166,7 @@ impl RtsHeader {
             index,
             sent_ns: timing.sent_ns,
             arm: timing.arm,
-            unused: [0; 3],
+            unused: 0,
         }
     }
 
@@ -247,7 +247,7 @@ impl Rts {
         Rts {
             total: total as u64,
             request: 0,
-            early: total,
+            early: total.into(),
             offer: Offer::Fragments,
         }
     }

@@ -44,7 +44,7 @@ enum Deed {
     /// An announcement that lies somewhere.
     Announce {
         total: u64,
-        early: u16,
+        early: u32,
         offer: [u8; 2],
         request: u32,
         len: usize,
@@ -73,8 +73,8 @@ fn size() -> impl Strategy<Value = u64> {
     prop_oneof![0_u64..200, 100_u64..3000, any::<u64>(), Just(u64::MAX)]
 }
 
-fn early() -> impl Strategy<Value = u16> {
-    prop_oneof![2 => 0_u16..2000, 1 => Just(0)]
+fn early() -> impl Strategy<Value = u32> {
+    prop_oneof![2 => 0_u32..2000, 1 => any::<u32>(), 1 => Just(0)]
 }
 
 fn key() -> impl Strategy<Value = Key> {
@@ -294,6 +294,7 @@ impl Victim {
                 payload.extend([0, 1_u64].map(u64::to_le_bytes).concat());
                 payload.extend(request.to_le_bytes());
                 payload.extend(early.to_le_bytes());
+                payload.extend([0; 4]);
                 payload.extend(offer);
                 payload.resize(wire::RTS_HEADER + len, 2);
                 let header = Header::new(4, 1, WORLD.key(1));

@@ -91,13 +91,32 @@ impl Lane {
         }
     }
 
-    /// As [`Lane::am_bcopy`], of bytes that lie in a row and whose receiver has a place for them; `None` where that is
-    /// no better.
+    /// Whether [`Lane::am_bulk`] does better than other ways.
+    #[inline]
+    pub fn has_bulk(&self) -> bool {
+        matches!(self, Lane::Tcp(endpoint) if endpoint.has_bulk())
+    }
+
+    /// The message that is posted next goes together with the bulk message that follows it at once.
+    pub fn hold_next(&mut self) {
+        if let Lane::Tcp(endpoint) = self {
+            endpoint.hold_next();
+        }
+    }
+
+    /// As [`Lane::am_bcopy`], of bytes that lie in a row and whose receiver has a place for them, of any length; says
+    /// how many have gone. They go in the order of calls: while some of a message's have not, no other message goes,
+    /// but for a bound of the transport's. `None` where that is no better.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes.
     #[inline]
-    pub unsafe fn am_bulk(&mut self, header: Header, data: *const u8, len: usize) -> Option<Post> {
+    pub unsafe fn am_bulk(
+        &mut self,
+        header: Header,
+        data: *const u8,
+        len: usize,
+    ) -> Option<(Post, usize)> {
         match self {
             // SAFETY: the caller's.
             Lane::Tcp(endpoint) => unsafe { endpoint.am_bulk(header, data, len) },
@@ -124,15 +143,6 @@ impl Lane {
             // SAFETY: the caller's.
             Lane::Tcp(endpoint) => unsafe { endpoint.stream(to, room) },
             _ => 0,
-        }
-    }
-
-    /// Has that message come whole, so that [`Lane::look`] shows it; where bytes of it were taken, the others are
-    /// dropped. Says whether any have come.
-    pub fn collect_bulk(&mut self) -> bool {
-        match self {
-            Lane::Tcp(endpoint) => endpoint.collect_bulk(),
-            _ => false,
         }
     }
 

@@ -46,6 +46,49 @@ pub enum Request {
         /// Where it was said to be.
         port: Vec<u8>,
     },
+    /// Come to a port of a rank on another host, or ask again what has become of it.
+    Knock {
+        /// The rank that has opened the port.
+        rank: u32,
+        /// The port's number.
+        number: u32,
+        /// Who comes, as it is written into the port's word.
+        caller: u32,
+        /// Whether it has come before.
+        has_come: bool,
+    },
+    /// From an agent: whatever this rank has published is gone.
+    Forget {
+        /// The rank.
+        owner: u32,
+    },
+    /// From an agent: its node has ranks that run, as long as the connection is there. Nothing is answered.
+    Stay,
+    /// From the first agent: look whether these processes can be started, and open what those of this node listen on.
+    Prepare {
+        /// For each new rank the number of its node.
+        nodes: Vec<u32>,
+        /// The programs, with one count each.
+        programs: Vec<Program>,
+    },
+    /// From the first agent: these ranks are there now; start those of this node, as they were prepared.
+    Add {
+        /// The rank that has asked for them.
+        root: u32,
+        /// The first of them.
+        first: u32,
+        /// How many run each program.
+        counts: Vec<u32>,
+        /// For each of them the number of its node.
+        nodes: Vec<u32>,
+        /// For each of them how it is reached.
+        cards: Vec<Vec<u8>>,
+    },
+    /// From the first agent: some ranks from this one on could not be started; end the others.
+    GiveUp {
+        /// The first of them.
+        first: u32,
+    },
 }
 
 /// Why something was refused.
@@ -59,6 +102,17 @@ pub enum Cause {
     Name = 3,
     /// The request makes no sense.
     Malformed = 4,
+}
+
+/// What has become of a caller at a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knocked {
+    /// Somebody else is there.
+    Waits = 1,
+    /// It has come, and is not let in yet.
+    Stands = 2,
+    /// It is let in.
+    LetIn = 3,
 }
 
 /// What the launcher answers.
@@ -77,6 +131,13 @@ pub enum Answer {
     Found {
         /// The port's name.
         port: Vec<u8>,
+    },
+    /// What has become of a caller at a port.
+    Knocked(Knocked),
+    /// How the new ranks of a node are reached, in their order.
+    Ready {
+        /// Their cards.
+        cards: Vec<Vec<u8>>,
     },
     /// It was refused.
     Refused {
@@ -121,6 +182,10 @@ impl Writer {
             None => self.number(0),
             Some(value) => self.number(1).bytes(value),
         }
+    }
+
+    fn numbers(&mut self, list: &[u32]) -> &mut Self {
+        self.list(list, |to, &number| _ = to.number(number))
     }
 
     fn list<T>(&mut self, list: &[T], mut each: impl FnMut(&mut Self, &T)) -> &mut Self {
@@ -174,13 +239,7 @@ impl Request {
         let mut to = Writer::default();
         match self {
             Request::Spawn { root, programs } => {
-                to.number(1).number(*root).list(programs, |to, program| {
-                    to.list(&program.argv, |to, word| _ = to.bytes(word));
-                    to.list(&program.counts, |to, &count| _ = to.number(count));
-                    to.optional(program.wdir.as_deref());
-                    to.optional(program.path.as_deref());
-                    to.optional(program.host.as_deref());
-                })
+                to.number(1).number(*root).list(programs, write_program)
             }
             Request::Publish {
                 owner,
@@ -189,6 +248,29 @@ impl Request {
             } => to.number(2).number(*owner).bytes(service).bytes(port),
             Request::Lookup { service } => to.number(3).bytes(service),
             Request::Unpublish { service, port } => to.number(4).bytes(service).bytes(port),
+            Request::Knock {
+                rank,
+                number,
+                caller,
+                has_come,
+            } => (to.number(5).number(*rank).number(*number).number(*caller))
+                .number((*has_come).into()),
+            Request::Forget { owner } => to.number(6).number(*owner),
+            Request::Stay => to.number(7),
+            Request::Prepare { nodes, programs } => {
+                to.number(8).numbers(nodes).list(programs, write_program)
+            }
+            Request::Add {
+                root,
+                first,
+                counts,
+                nodes,
+                cards,
+            } => (to.number(9).number(*root).number(*first))
+                .numbers(counts)
+                .numbers(nodes)
+                .list(cards, |to, card| _ = to.bytes(card)),
+            Request::GiveUp { first } => to.number(10).number(*first),
         };
         to.0
     }
@@ -213,10 +295,46 @@ impl Request {
                 service: from.bytes()?,
                 port: from.bytes()?,
             },
+            5 => Request::Knock {
+                rank: from.number()?,
+                number: from.number()?,
+                caller: from.number()?,
+                has_come: match from.number()? {
+                    0 => false,
+                    1 => true,
+                    _ => return None,
+                },
+            },
+            6 => Request::Forget {
+                owner: from.number()?,
+            },
+            7 => Request::Stay,
+            8 => Request::Prepare {
+                nodes: from.list(Reader::number)?,
+                programs: from.list(read_program)?,
+            },
+            9 => Request::Add {
+                root: from.number()?,
+                first: from.number()?,
+                counts: from.list(Reader::number)?,
+                nodes: from.list(Reader::number)?,
+                cards: from.list(Reader::bytes)?,
+            },
+            10 => Request::GiveUp {
+                first: from.number()?,
+            },
             _ => return None,
         };
         from.end(request)
     }
+}
+
+fn write_program(to: &mut Writer, program: &Program) {
+    to.list(&program.argv, |to, word| _ = to.bytes(word));
+    to.numbers(&program.counts);
+    to.optional(program.wdir.as_deref());
+    to.optional(program.path.as_deref());
+    to.optional(program.host.as_deref());
 }
 
 fn read_program(from: &mut Reader<'_>) -> Option<Program> {
@@ -236,12 +354,11 @@ impl Answer {
     pub fn encode(&self) -> Vec<u8> {
         let mut to = Writer::default();
         match self {
-            Answer::Spawned { first, counts } => to
-                .number(1)
-                .number(*first)
-                .list(counts, |to, &count| _ = to.number(count)),
+            Answer::Spawned { first, counts } => to.number(1).number(*first).numbers(counts),
             Answer::Done => to.number(2),
             Answer::Found { port } => to.number(3).bytes(port),
+            Answer::Knocked(what) => to.number(5).number(*what as u32),
+            Answer::Ready { cards } => to.number(6).list(cards, |to, card| _ = to.bytes(card)),
             Answer::Refused {
                 cause,
                 program,
@@ -278,6 +395,15 @@ impl Answer {
                 program: from.number()?,
                 text: String::from_utf8(from.bytes()?).ok()?,
             },
+            5 => Answer::Knocked(match from.number()? {
+                1 => Knocked::Waits,
+                2 => Knocked::Stands,
+                3 => Knocked::LetIn,
+                _ => return None,
+            }),
+            6 => Answer::Ready {
+                cards: from.list(Reader::bytes)?,
+            },
             _ => return None,
         };
         from.end(answer)
@@ -297,6 +423,7 @@ mod tests {
             path: None,
             host: Some(b"localhost".to_vec()),
         };
+        let other = program.clone();
         let (service, port) = (b"ocean".to_vec(), b"a port".to_vec());
         vec![
             Request::Spawn {
@@ -312,6 +439,26 @@ mod tests {
                 service: service.clone(),
             },
             Request::Unpublish { service, port },
+            Request::Knock {
+                rank: 3,
+                number: 1,
+                caller: 1 << 16 | 2,
+                has_come: true,
+            },
+            Request::Forget { owner: 3 },
+            Request::Stay,
+            Request::Prepare {
+                nodes: vec![0, 1],
+                programs: vec![other],
+            },
+            Request::Add {
+                root: 1,
+                first: 4,
+                counts: vec![2],
+                nodes: vec![0, 1],
+                cards: vec![vec![1, 2], Vec::new()],
+            },
+            Request::GiveUp { first: 4 },
         ]
     }
 
@@ -326,6 +473,10 @@ mod tests {
                 port: b"a port".to_vec(),
             },
             Answer::refuse(Cause::Name, "no such name"),
+            Answer::Knocked(Knocked::Stands),
+            Answer::Ready {
+                cards: vec![vec![7], Vec::new()],
+            },
         ]
     }
 

@@ -34,7 +34,9 @@ pub struct JobHeader {
     /// Ranks that are there so far: those that the job began with, and those that were spawned. It never falls; the
     /// launcher alone writes it, after it has had the pages of further ranks backed.
     pub present: AtomicU32,
-    _reserved: [AtomicU32; 2],
+    /// Processors of all nodes of the job together, where an agent has said so; 0: those of this one.
+    pub universe: AtomicU32,
+    _reserved: AtomicU32,
     /// How many ranks are awake: up when a rank attaches or wakes, down when it goes to sleep
     /// or finalizes.
     pub awake: CacheLine<AtomicU32>,

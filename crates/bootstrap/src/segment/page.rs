@@ -5,6 +5,7 @@ use super::card::Card;
 use super::layout::FURTHER;
 use super::text::SharedText;
 use super::wait_note::{Status, WaitNote, WaitNoteRef};
+use crate::control::Knocked;
 use crate::network::NetworkCard;
 use fastpath_base::sync::{AtomicU32, AtomicU64, CacheLine, Ordering};
 use fastpath_base::wait::futex_wake;
@@ -242,6 +243,24 @@ impl Deref for RankPage {
 }
 
 impl RankPage {
+    /// Comes to the port of that number, or looks what has become of a caller that has come; `None` where it is not
+    /// open. A port is a word: its number, and below it the caller that is there.
+    pub fn knock(&self, number: u32, caller: u32, has_come: bool) -> Option<Knocked> {
+        let loads = || self.ports.iter().map(|at| (at, at.load(Ordering::Relaxed)));
+        let (at, seen) = loads().find(|&(_, word)| (word >> 32) as u32 == number)?;
+        Some(match (has_come, seen as u32) {
+            (true, there) if there == caller => Knocked::Stands,
+            (true, _) => Knocked::LetIn,
+            (false, 0) => {
+                let mine = seen | u64::from(caller);
+                // ORDERING: release: partner is the acquire of who accepts; acquire: of the one that was let in before.
+                let taken = at.compare_exchange(seen, mine, Ordering::AcqRel, Ordering::Relaxed);
+                taken.map_or(Knocked::Waits, |_| Knocked::Stands)
+            }
+            (false, _) => Knocked::Waits,
+        })
+    }
+
     /// A page as it is when the ranks start, for the model checker.
     #[cfg(all(test, loom))]
     fn fresh() -> Self {

@@ -1,18 +1,22 @@
 //! What one node's agent tells those of the others.
 
 /// Version of the message and of all that ranks of different nodes must have alike.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
 
 /// Most bytes of a rank's card.
 const CARD_MOST: usize = 255;
 
-/// One node's message: version, number, secret, then each rank's card behind its length.
+/// One node's message: version, number, secret, processors, then the agent's card and each rank's behind its length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeMessage {
     /// A number for the job; that of the first node counts.
     pub job_id: u64,
     /// What the ranks prove themselves by; that of the first node counts.
     pub secret: [u8; 32],
+    /// Processors that the ranks of the node have together.
+    pub processors: u32,
+    /// How the agent is reached.
+    pub agent: Vec<u8>,
     /// How each rank of the node is reached.
     pub cards: Vec<Vec<u8>>,
 }
@@ -23,7 +27,8 @@ impl NodeMessage {
         let mut bytes = vec![VERSION];
         bytes.extend_from_slice(&self.job_id.to_le_bytes());
         bytes.extend_from_slice(&self.secret);
-        for card in &self.cards {
+        bytes.extend_from_slice(&self.processors.to_le_bytes());
+        for card in [&self.agent].into_iter().chain(&self.cards) {
             let card = card.get(..CARD_MOST).unwrap_or(card);
             bytes.push(card.len() as u8);
             bytes.extend_from_slice(card);
@@ -35,7 +40,8 @@ impl NodeMessage {
     pub fn decode(bytes: &[u8]) -> Option<NodeMessage> {
         let (&version, rest) = bytes.split_first()?;
         let (job_id, rest) = rest.split_first_chunk::<8>()?;
-        let (secret, mut rest) = rest.split_first_chunk::<32>()?;
+        let (secret, rest) = rest.split_first_chunk::<32>()?;
+        let (processors, mut rest) = rest.split_first_chunk::<4>()?;
         if version != VERSION {
             return None;
         }
@@ -45,7 +51,12 @@ impl NodeMessage {
             cards.push(card.to_vec());
             rest = after;
         }
+        if cards.is_empty() {
+            return None;
+        }
         Some(NodeMessage {
+            processors: u32::from_le_bytes(*processors),
+            agent: cards.remove(0),
             job_id: u64::from_le_bytes(*job_id),
             secret: *secret,
             cards,
@@ -62,6 +73,8 @@ mod tests {
         NodeMessage {
             job_id: 0x1234_5678_9abc_def0,
             secret: std::array::from_fn(|i| i as u8),
+            processors: 6,
+            agent: vec![5; 7],
             cards: vec![vec![1, 2, 3], Vec::new(), vec![9; CARD_MOST]],
         }
     }
@@ -78,7 +91,7 @@ mod tests {
         let mut other = bytes.clone();
         other[0] += 1;
         assert_eq!(NodeMessage::decode(&other), None);
-        for end in 0..41 {
+        for end in 0..46 {
             assert_eq!(NodeMessage::decode(&bytes[..end]), None, "{end}");
         }
         assert_eq!(NodeMessage::decode(&bytes[..bytes.len() - 1]), None);

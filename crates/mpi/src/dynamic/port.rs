@@ -4,7 +4,7 @@
 //! connects puts itself there when nobody is, and has been let in when the accepting root has taken it away; then both
 //! agree as two leaders of an intercommunicator do.
 
-use super::wait;
+use super::{ask, wait};
 use crate::channel::Channel;
 use crate::coll;
 use crate::comm::inter::{self, Bridge, Pact};
@@ -14,7 +14,9 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::process::Process;
 use crate::session::meeting::{Meeting, Purpose};
+use fastpath_base::clock;
 use fastpath_base::sync::Ordering;
+use fastpath_bootstrap::control::{Answer, Knocked, Request};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::PORTS;
 use std::fmt;
@@ -162,7 +164,7 @@ fn await_caller(p: &Process, job: &Job, port: Port, comm: &Comm, name: &str) -> 
             return true;
         }
         let is_it = |word: u64| port.rank as usize == job.rank() && number_in(word) == port.number;
-        // ORDERING: partner is the release in `claim`: what the caller wrote before it came is seen.
+        // ORDERING: partner is the release in `RankPage::knock`: what the caller wrote before it came is seen.
         let found = ports.iter().find(|at| is_it(at.load(Ordering::Acquire)));
         let Some(found) = found else {
             let text = format!("{name:?} is no port that this process has open");
@@ -184,7 +186,7 @@ fn await_caller(p: &Process, job: &Job, port: Port, comm: &Comm, name: &str) -> 
             }
             return outcome.is_some();
         }
-        // ORDERING: acquire as above; release: partner is the acquire of the next one in `claim`.
+        // ORDERING: acquire as above; release: partner is the acquire of the next one in `RankPage::knock`.
         let taken = found.compare_exchange(seen, empty, Ordering::AcqRel, Ordering::Relaxed);
         outcome = taken.ok().map(|word| Ok(caller_in(word)));
         outcome.is_some()
@@ -218,11 +220,7 @@ fn claim(p: &Process, job: &Job, port: Port, caller: u32, comm: &Comm, name: &st
         return Err(Error::new(MPI_ERR_PORT, "no such rank"));
     };
     if !job.is_node_peer(port.rank as usize) {
-        let text = format!(
-            "the port {name} is of a rank on another host: ranks of one host alone can be \
-             connected yet"
-        );
-        return Err(Error::new(MPI_ERR_PORT, text));
+        return claim_elsewhere(p, port, caller, comm, name);
     }
     let (mut has_come, mut is_over) = (false, false);
     let mut why = None;
@@ -231,37 +229,53 @@ fn claim(p: &Process, job: &Job, port: Port, caller: u32, comm: &Comm, name: &st
         if is_over || why.is_some() {
             return true;
         }
-        let loads = || page.ports.iter().map(|at| (at, at.load(Ordering::Relaxed)));
-        let Some((at, seen)) = loads().find(|&(_, word)| number_in(word) == port.number) else {
-            why = Some("is closed");
-            return true;
-        };
         if worker.peer_has_left(port.rank) {
             why = Some("is of a process that has left MPI");
             return true;
         }
-        match (has_come, caller_in(seen)) {
-            (true, there) => {
-                is_over = there != caller;
-                is_over
+        match page.knock(port.number, caller, has_come) {
+            None => why = Some("is closed"),
+            Some(Knocked::LetIn) => is_over = true,
+            Some(Knocked::Stands) if !has_come => {
+                has_come = true;
+                worker.interfaces().wake_all(port.rank);
             }
-            (false, 0) => {
-                let mine = word(port.number, caller);
-                // ORDERING: release: partner is the acquire of `await_caller`.
-                has_come = at
-                    .compare_exchange(seen, mine, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_ok();
-                if has_come {
-                    worker.interfaces().wake_all(port.rank);
-                }
-                false
-            }
-            (false, _) => false,
+            Some(Knocked::Stands | Knocked::Waits) => {}
         }
+        is_over || why.is_some()
     })?;
     match why {
         None => Ok(()),
         Some(why) => Err(Error::new(MPI_ERR_PORT, format!("{name:?} {why}"))),
+    }
+}
+
+/// Nanoseconds between two questions what has become of a caller at a port of another host: at first, and at most.
+const ASK_AGAIN_NS: [u64; 2] = [200_000, 20_000_000];
+
+/// The same for a port of a rank on another host, whose launcher comes to it for this process.
+fn claim_elsewhere(p: &Process, port: Port, caller: u32, comm: &Comm, name: &str) -> Result {
+    let [mut pause_ns, most_ns] = ASK_AGAIN_NS;
+    let mut has_come = false;
+    loop {
+        let request = Request::Knock {
+            rank: port.rank,
+            number: port.number,
+            caller,
+            has_come,
+        };
+        match ask(p, MPI_ERR_PORT, "reach ports of other hosts", &request)? {
+            Answer::Knocked(Knocked::LetIn) => return Ok(()),
+            Answer::Knocked(Knocked::Stands) => has_come = true,
+            Answer::Knocked(Knocked::Waits) => {}
+            Answer::Refused { text, .. } => {
+                return Err(Error::new(MPI_ERR_PORT, format!("{name:?} {text}")));
+            }
+            _ => return Err(Error::new(MPI_ERR_INTERN, "mpiexec answers something else")),
+        }
+        let until_ns = clock::now_ns() + pause_ns;
+        wait(p, comm.handle.get(), |_| clock::now_ns() >= until_ns)?;
+        pause_ns = (2 * pause_ns).min(most_ns);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::wire;
 use crate::worker::{EARLY_LIMIT, Worker};
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Header, Post};
+use std::mem::MaybeUninit;
 
 /// Whatever no copy without the ring serves better.
 pub(super) const RECORD: Record = Record {
@@ -27,7 +28,14 @@ pub(super) const RECORD: Record = Record {
     },
     how: |case| {
         let t = case.thresholds;
-        let (first, fragment, stream) = (t.first, t.fragment.max(case.as_one()), t.stream());
+        let (first, fragment) = (t.early(case.peers.bulk), t.fragment.max(case.as_one()));
+        if case.peers.bulk {
+            return format!(
+                "announced, and {first} B of it without asking, from where they lie; the rest too, \
+                 or in fragments of {fragment} B where it does not lie in a row"
+            );
+        }
+        let stream = t.stream();
         format!("announced with {first} B, then fragments of {fragment} B; {stream}")
     },
     cost: |c, t, _| fragments(c, t),
@@ -47,6 +55,9 @@ pub fn fragments(c: &Constants, t: &Thresholds) -> Curve {
     let cost = fixed(start, 0.0, 0.0, ns_per_byte);
     Curve::line(early + 1, u64::MAX, cost)
 }
+
+/// Bytes that are taken at once of a message that is not received where it belongs.
+const PART: usize = 16 * 1024;
 
 /// The sender.
 impl Worker {
@@ -92,14 +103,14 @@ impl Worker {
             if !self.thresholds.pipelined && !self.endpoint(request.peer).lane.is_drained() {
                 break;
             }
-            let len = fragment.min(request.limit - request.moved) as usize;
+            let left = request.limit - request.moved;
             let header = Header::new(wire::FRAG, 0, request.remote as u64);
             let data = request.place(request.moved).map(<*mut u8>::cast_const);
             // SAFETY: as in `post_eager`.
-            let post = unsafe {
-                let pack = |to| request.pack(request.moved, to, len);
+            let (post, gone) = unsafe {
+                let pack = |to, len| request.pack(request.moved, to, len);
                 let endpoint = self.endpoint(request.peer);
-                endpoint.post_bulk(header, len, data, pack)
+                endpoint.post_next(header, (left, fragment), data, pack)
             };
             match post {
                 Post::NoResource if self.endpoint(request.peer).lane.is_starved() => {
@@ -112,8 +123,8 @@ impl Worker {
                     request.moved = request.limit;
                 }
                 Post::Done | Post::InProgress | Post::Wake => {
-                    trace::record(Point::Fragment, request.peer, 0, len as u64);
-                    request.moved += len as u64;
+                    trace::record(Point::Fragment, request.peer, 0, gone);
+                    request.moved += gone;
                 }
             }
             moved = true;
@@ -142,18 +153,24 @@ impl Worker {
         self.add_bytes(id, data, len);
     }
 
-    /// Takes of a fragment what has come of it, straight into the receiver's buffer where that lies in a row; says
+    /// Takes of a message what has come of it, straight into the receiver's buffer where that lies in a row; says
     /// whether anything has come.
     #[cold]
     pub(crate) fn receive_bulk(&mut self, peer: u32) -> bool {
         let Some((header, left)) = self.endpoint(peer).lane.find_bulk() else {
             return false;
         };
+        let early = &self.endpoint(peer).early;
         let id = match header.id {
-            wire::FRAG => self.find_active(header.key, Kind::Recv, peer),
+            wire::FRAG => {
+                let id = self.find_active(header.key, Kind::Recv, peer);
+                id.filter(|&id| self.takes_bytes(peer, id))
+            }
+            wire::EAGER_MIDDLE if left as u64 <= early.left as u64 && !early.stored => {
+                Some(early.id)
+            }
             _ => None,
         };
-        let id = id.filter(|&id| self.takes_bytes(peer, id));
         let place = id.and_then(|id| {
             let request = self.requests.get(id);
             let end = request.moved.checked_add(left as u64)?;
@@ -161,16 +178,31 @@ impl Worker {
             Some((id, request.place(request.moved).filter(|_| fits)?))
         });
         let Some((id, to)) = place else {
-            // Cut, scattered, or for nobody: as it is once it is whole.
-            return self.endpoint(peer).lane.collect_bulk();
+            return self.receive_part(peer, header, left);
         };
         // SAFETY: the receiver's buffer is its caller's promise, and has that many bytes more.
         let taken = unsafe { self.endpoint(peer).lane.stream(to, left) };
         if taken == 0 {
             return false;
         }
+        if header.id == wire::EAGER_MIDDLE {
+            self.endpoint(peer).early.left -= taken as u32;
+        }
         self.advance_recv(id, taken as u64);
         true
+    }
+
+    /// The same of bytes that are cut off or scattered, or that nobody has asked for: as if they had been sent by
+    /// themselves.
+    fn receive_part(&mut self, peer: u32, header: Header, left: usize) -> bool {
+        let mut part = [MaybeUninit::<u8>::uninit(); PART];
+        let at = part.as_mut_ptr().cast::<u8>();
+        // SAFETY: as long as that.
+        let taken = unsafe { self.endpoint(peer).lane.stream(at, left.min(PART)) };
+        if taken > 0 {
+            self.handle(peer, header, at, taken);
+        }
+        taken > 0
     }
 
     /// Whether a receive takes bytes that it has asked for. One that is posted has neither limit nor progress: what

@@ -15,7 +15,7 @@ use crate::request::{Fault, Kind, Phase, RequestId};
 use crate::tag::key_source;
 use crate::unexpected::Arrived;
 use crate::wire::{self, Offer, RTS_HEADER, Rtr, Rts, RtsHeader, SEND, SEND_ALWAYS, Timing};
-use crate::worker::{EARLY_LIMIT, Worker};
+use crate::worker::Worker;
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Capabilities, Header, Post, Remote};
 
@@ -38,16 +38,17 @@ impl Worker {
         let part = self.thresholds.part_on(lane);
         let early = request.early as u64;
         while request.moved < early {
-            let len = part.min(early - request.moved) as usize;
+            let left = early - request.moved;
             let header = Header::new(wire::EAGER_MIDDLE, 0, 0);
+            let data = request.place(request.moved).map(<*mut u8>::cast_const);
             // SAFETY: as in `post_eager`.
-            let post = self
-                .endpoint(request.peer)
-                .post_bcopy(header, len, |to| unsafe {
-                    request.pack(request.moved, to, len)
-                });
+            let (post, gone) = unsafe {
+                let pack = |to, len| request.pack(request.moved, to, len);
+                let endpoint = self.endpoint(request.peer);
+                endpoint.post_next(header, (left, part), data, pack)
+            };
             match post {
-                Post::Done => request.moved += len as u64,
+                Post::Done => request.moved += gone,
                 post => return post,
             }
         }
@@ -67,7 +68,8 @@ impl Worker {
         let early = if offer.is_some() {
             0
         } else {
-            self.thresholds.first.min(request.bytes).min(EARLY_LIMIT)
+            let lane = &self.endpoint(request.peer).lane;
+            self.thresholds.early_on(lane).min(request.bytes)
         };
         let timed = request.sent_ns != 0;
         if timed {
@@ -79,7 +81,15 @@ impl Worker {
         }
         let request = self.requests.get(id);
         let endpoint = self.endpoint(peer);
-        let first = self.thresholds.part_on(&endpoint.lane).min(early);
+        let is_bulk = request.is_contiguous() && endpoint.lane.has_bulk();
+        let first = match is_bulk {
+            // It is matched while the bytes come.
+            true => 0,
+            false => self.thresholds.part_on(&endpoint.lane).min(early),
+        };
+        if is_bulk && early == request.bytes {
+            endpoint.lane.hold_next();
+        }
         let offer = offer.unwrap_or(match request.synchronous && early == request.bytes {
             true => Offer::Nothing,
             false => Offer::Fragments,
@@ -93,7 +103,7 @@ impl Worker {
         let rts = Rts {
             total: request.bytes,
             request: request.handle,
-            early: early as u16,
+            early: early as u32,
             offer,
         };
         let sent_ns = request.sent_ns;
@@ -237,7 +247,7 @@ impl Worker {
         let Some((rts, timing)) = announcement.and_then(|a| a.unpack()) else {
             return self.violation();
         };
-        if rts.early == 0 && len == size_of::<RtsHeader>() {
+        if len == size_of::<RtsHeader>() {
             // Nothing of the message itself.
             return self.announce(peer, header, rts, timing, data, 0);
         }

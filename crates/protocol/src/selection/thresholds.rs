@@ -8,6 +8,12 @@ use fastpath_transport::Lane;
 const FETCH_FROM: u64 = 64 * 1024;
 const _: () = assert!(FETCH_FROM > EARLY_LIMIT);
 
+/// Bytes that go without being asked for over a lane that takes messages from where they lie, where the user's
+/// variables say no other number. To ask costs two short messages in the middle of a long one: 20 to 27 us between two
+/// virtual hosts, where a short one takes 6 (docs/performance.md), and more where hosts are farther apart. Not to ask
+/// costs a copy where nobody waits yet: of so many bytes about as long.
+pub(crate) const BULK_EARLY: u64 = 256 * 1024;
+
 /// Sizes from which the protocols change, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thresholds {
@@ -58,6 +64,20 @@ impl Thresholds {
     #[inline]
     pub fn part_on(&self, lane: &Lane) -> u64 {
         self.part.max(self.as_one(lane))
+    }
+
+    /// Bytes of a longer message that go over a lane without being asked for.
+    #[inline]
+    pub fn early_on(&self, lane: &Lane) -> u64 {
+        self.early(lane.has_bulk())
+    }
+
+    /// The same; `bulk`: whether the lane takes messages from where they lie.
+    pub(crate) fn early(&self, bulk: bool) -> u64 {
+        match self.first {
+            EARLY_LIMIT if bulk => BULK_EARLY,
+            first => first,
+        }
     }
 
     /// Size from which copies without the ring serve memory that both sides reach by load and store, or do not.

@@ -45,6 +45,11 @@ impl Interfaces {
         }
     }
 
+    /// Whether connections of the kernel's network take long messages from where they lie.
+    pub(crate) fn has_bulk(&self) -> bool {
+        self.tcp.as_ref().is_some_and(TcpIface::has_bulk)
+    }
+
     fn describe_tcp(&self) -> String {
         let job = self.domain.job;
         let Some(card) = job.network_card(job.rank()) else {

@@ -20,6 +20,8 @@ pub struct PeerClass {
     pub same_host: bool,
     /// Messages go through the kernel's network.
     pub by_kernel: bool,
+    /// Whether long messages go from where they lie ([`crate::Lane::has_bulk`]).
+    pub bulk: bool,
     /// What copies between private memories, as `FASTPATH_TRANSPORTS` lists it, where something may.
     pub single_copy: Option<&'static str>,
     /// Whether memory that is given out to be shared is reached by load and store.
@@ -41,6 +43,7 @@ const PLAIN: PeerClass = PeerClass {
     in_process: false,
     same_host: false,
     by_kernel: false,
+    bulk: false,
     single_copy: None,
     load_store: false,
     registered: Err("there is no adapter"),
@@ -83,7 +86,7 @@ impl PeerClass {
 
     /// Those that are reached over the kernel's network. `at`: how, and why by no adapter, for people. `all`: those of
     /// the node too.
-    fn by_kernel(at: String, all: bool) -> Self {
+    fn by_kernel(at: String, all: bool, bulk: bool) -> Self {
         PeerClass {
             peer: match all {
                 true => "all others",
@@ -91,6 +94,7 @@ impl PeerClass {
             },
             transports: &["tcp"],
             by_kernel: true,
+            bulk,
             registered: Err("the kernel's network reaches no memory; adapters do"),
             max_single: crate::tcp::MAX_SINGLE as u64,
             adapter: Some(at),
@@ -141,7 +145,8 @@ pub fn foresee_outside(
         }
         None if allowed.tcp => {
             let at = "a port of the kernel's choice or FASTPATH_PORTS";
-            Some(PeerClass::by_kernel(at.to_owned(), !allowed.shm))
+            let bulk = !config.is_disabled("bulk");
+            Some(PeerClass::by_kernel(at.to_owned(), !allowed.shm, bulk))
         }
         None => None,
     }
@@ -154,7 +159,7 @@ impl Interfaces {
         let at = || self.outside().unwrap_or_default();
         let outside = allowed.outside().map(|outside| match outside {
             Outside::Adapter(by) => PeerClass::outside(by, at(), !allowed.shm, rule),
-            Outside::Tcp => PeerClass::by_kernel(at(), !allowed.shm),
+            Outside::Tcp => PeerClass::by_kernel(at(), !allowed.shm, self.has_bulk()),
         });
         PeerClass::list(allowed.loopback, self.neighbour().is_some(), outside)
     }

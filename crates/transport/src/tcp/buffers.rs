@@ -7,6 +7,8 @@ use super::wire::{Frame, HEAD, PAYLOAD_MOST};
 const INBOX_LEAST: usize = 8 * 1024;
 /// Bytes of an inbox at most; the longest frame fits.
 const INBOX_MOST: usize = 128 * 1024;
+/// Bytes that are read ahead after something that is taken as it comes.
+const AHEAD_LEAST: usize = 4 * 1024;
 const _: () = assert!(INBOX_MOST >= HEAD + PAYLOAD_MOST);
 
 /// A frame at the head of an inbox.
@@ -26,6 +28,8 @@ pub(super) struct Inbox {
     bytes: Vec<u8>,
     start: usize,
     end: usize,
+    /// Bytes that are read at once beyond those of the frame at the head.
+    ahead: usize,
 }
 
 impl Inbox {
@@ -55,6 +59,8 @@ impl Inbox {
 
     /// Takes the head of a frame alone; its payload is taken by [`Inbox::drain`].
     pub fn take_head(&mut self) {
+        // More of these may follow: what is read here of them is copied once more than need be.
+        self.ahead = AHEAD_LEAST;
         self.start = (self.start + HEAD).min(self.end);
     }
 
@@ -71,7 +77,8 @@ impl Inbox {
         self.start = (self.start + frame.total()).min(self.end);
     }
 
-    /// Room for what comes next: all of the frame at the head, at least. To be called where that is not whole.
+    /// Room for what comes next: all of the frame at the head, at least, and not much more than is expected. To be
+    /// called where that is not whole.
     pub fn room(&mut self) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -89,13 +96,19 @@ impl Inbox {
             let size = wanted.next_power_of_two();
             self.bytes.resize(size.clamp(INBOX_LEAST, INBOX_MOST), 0);
         }
-        &mut self.bytes[self.end..]
+        self.ahead = self.ahead.max(AHEAD_LEAST);
+        let until = (self.start + wanted).max(self.end + self.ahead);
+        let until = until.min(self.bytes.len());
+        &mut self.bytes[self.end..until]
     }
 
     /// So many bytes have been written into the room.
     pub fn fill(&mut self, bytes: usize) {
         self.end = (self.end + bytes).min(self.bytes.len());
         // Where all of it was used at once there is more to come: fewer, longer reads.
+        if bytes >= self.ahead {
+            self.ahead = (2 * self.ahead).min(INBOX_MOST);
+        }
         if self.end - self.start == self.bytes.len() && self.bytes.len() < INBOX_MOST {
             self.bytes.resize(2 * self.bytes.len(), 0);
         }

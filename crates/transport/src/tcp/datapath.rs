@@ -4,13 +4,14 @@
 use super::buffers::Head;
 use super::link::{Link, Stage};
 use super::socket::Moved;
-use super::wire::{Frame, HEAD};
+use super::wire::{BULK_MOST, Frame};
 use crate::contract::{Header, Post};
 
 impl Link {
     /// Sends a message that `pack` writes, if there is room.
     #[inline]
     pub fn post(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
+        let held = std::mem::take(&mut self.held);
         if !self.takes_messages() {
             return Post::PeerGone;
         }
@@ -22,56 +23,67 @@ impl Link {
             return Post::NoResource;
         }
         self.outbox.push(&frame, pack);
-        if !self.gather {
+        if !self.gather && !held {
             self.flush();
         }
         Post::Done
     }
 
     /// As [`Link::post`], of bytes that lie in a row and whose receiver has a place for them: the kernel takes them
-    /// from where they are.
+    /// from where they are, by frames of up to [`BULK_MOST`] bytes. Says how many bytes have gone; as long as that is
+    /// not a whole frame nothing else goes to this peer, and who goes on with it says the same header.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes.
-    pub unsafe fn post_bulk(&mut self, header: Header, data: *const u8, len: usize) -> Post {
+    pub unsafe fn post_bulk(
+        &mut self,
+        header: Header,
+        data: *const u8,
+        len: usize,
+    ) -> (Post, usize) {
         if !self.takes_messages() {
-            return Post::PeerGone;
+            return (Post::PeerGone, 0);
         }
-        let frame = Frame::Bulk(header, len);
-        if !self.is_up() || !self.has_room(frame.total()) {
-            return Post::NoResource;
-        }
+        let (head, most) = match self.open {
+            Some((of, left)) if of == header => (None, left),
+            Some(_) => return (Post::NoResource, 0),
+            None => {
+                let most = len.min(BULK_MOST);
+                (Some(Frame::Bulk(header, most).encode()), most)
+            }
+        };
+        let head = head.as_ref().map_or(&[][..], |head| head);
         // SAFETY: the caller's; nobody writes there while it is sent.
-        let data = unsafe { std::slice::from_raw_parts(data, len) };
-        let head = frame.encode();
-        let mut taken = 0;
-        if let Stage::Up(socket) = &self.stage
-            && self.outbox.is_empty()
-            && !self.gather
-        {
-            self.unsettled = true;
-            match socket.write_both(&head, data) {
-                Moved::Bytes(bytes) => taken = bytes,
-                Moved::Later => {}
-                // What the peer has sent before may still be read: that tells of its end.
-                Moved::Ended(_) => {
-                    self.broken = true;
-                    return Post::Done;
-                }
+        let data = unsafe { std::slice::from_raw_parts(data, len.min(most)) };
+        let Stage::Up(socket) = &self.stage else {
+            return (Post::NoResource, 0);
+        };
+        let waiting = self.outbox.rest();
+        let before = waiting.len();
+        self.unsettled = true;
+        let gone = match socket.write_all_of([waiting, head, data]) {
+            Moved::Bytes(bytes) => bytes,
+            Moved::Later => 0,
+            // What the peer has sent before may still be read: that tells of its end.
+            Moved::Ended(_) => {
+                (self.broken, self.open) = (true, None);
+                self.outbox.clear();
+                return (Post::Done, len);
             }
-            if taken == frame.total() {
-                return Post::Done;
-            }
+        };
+        self.outbox.sent(gone.min(before));
+        let gone = gone.saturating_sub(before);
+        if gone == 0 {
+            self.watch_room();
+            return (Post::NoResource, 0);
         }
-        self.outbox
-            .push_bytes(head.get(taken..).unwrap_or_default());
-        let rest = data.get(taken.saturating_sub(HEAD)..);
-        self.outbox.push_bytes(rest.unwrap_or_default());
-        match self.gather || taken > 0 {
-            true => self.watch_room(),
-            false => self.flush(),
+        self.outbox.push_bytes(head.get(gone..).unwrap_or_default());
+        let taken = gone.saturating_sub(head.len());
+        self.open = (taken < most).then_some((header, most - taken));
+        if self.open.is_some() || self.watches_room {
+            self.watch_room();
         }
-        Post::Done
+        (Post::Done, taken)
     }
 
     /// Whether a message is to be taken as it comes ([`Link::stream`]), and no whole one lies before it.
@@ -125,20 +137,12 @@ impl Link {
         taken
     }
 
-    /// Has that message come whole, as others do; says whether anything has come.
-    pub fn collect_bulk(&mut self) -> bool {
-        if self.bulk.is_none() {
-            return self.read_on();
-        }
-        // Whom it was for is gone.
-        let mut scrap = [0; 4096];
-        // SAFETY: as long as that.
-        unsafe { self.stream(scrap.as_mut_ptr(), scrap.len()) > 0 }
-    }
-
     /// Whether so many bytes would find room; what waits goes first, as far as the kernel takes it.
     #[inline]
     fn has_room(&mut self, total: usize) -> bool {
+        if self.open.is_some() {
+            return false;
+        }
         let fits = |waiting: usize| waiting == 0 || waiting + total <= self.limit;
         let waiting = self.outbox.rest().len();
         if fits(waiting) {

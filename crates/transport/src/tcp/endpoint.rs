@@ -50,13 +50,27 @@ impl TcpEndpoint {
         !link.has_message() && !link.awaits_bulk()
     }
 
-    /// As [`Endpoint::am_bcopy`], of bytes that lie in a row and whose receiver has a place for them; `None` where that
-    /// is switched off.
+    /// Whether [`TcpEndpoint::am_bulk`] can be used; not where that is switched off.
+    #[inline]
+    pub fn has_bulk(&self) -> bool {
+        self.bulk
+    }
+
+    /// The message that is posted next goes together with the bulk message that follows it.
+    pub fn hold_next(&mut self) {
+        self.link.borrow_mut().held = self.bulk;
+    }
+
+    /// See [`Link::post_bulk`]; `None` where that is switched off.
     ///
     /// # Safety
-    /// `data` is readable for `len` bytes.
-    pub unsafe fn am_bulk(&mut self, header: Header, data: *const u8, len: usize) -> Option<Post> {
-        debug_assert!(len <= PAYLOAD_MOST);
+    /// As there.
+    pub unsafe fn am_bulk(
+        &mut self,
+        header: Header,
+        data: *const u8,
+        len: usize,
+    ) -> Option<(Post, usize)> {
         // SAFETY: the caller's.
         let post = || unsafe { self.link.borrow_mut().post_bulk(header, data, len) };
         self.bulk.then(post)
@@ -74,11 +88,6 @@ impl TcpEndpoint {
     pub unsafe fn stream(&mut self, to: *mut u8, room: usize) -> usize {
         // SAFETY: the caller's.
         unsafe { self.link.borrow_mut().stream(to, room) }
-    }
-
-    /// See [`Link::collect_bulk`].
-    pub fn collect_bulk(&mut self) -> bool {
-        self.link.borrow_mut().collect_bulk()
     }
 
     /// Whether so many messages of so many bytes would find room now.

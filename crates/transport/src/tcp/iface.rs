@@ -177,7 +177,7 @@ impl Core {
                 if event.writable {
                     link.flush();
                 }
-                link.read()
+                event.readable && link.read()
             }
             DIAL => self.handle_dial((number >> 8) as u32, (number & 0xff) as usize),
             CALLER => self.handle_caller(number),
@@ -378,6 +378,11 @@ impl TcpIface {
         core.peers
             .values()
             .all(|p| p.link.borrow_mut().is_settled())
+    }
+
+    /// See [`crate::Lane::has_bulk`].
+    pub fn has_bulk(&self) -> bool {
+        self.core.borrow().domain.settings.bulk
     }
 
     /// What has been counted so far.

@@ -33,6 +33,10 @@ pub(super) struct Link {
     pub phase: Option<Phase>,
     /// Whether something may be under way that the peer's kernel does not have yet.
     pub unsettled: bool,
+    /// The next message waits for the bulk frame behind it, so that both go by one call.
+    pub(super) held: bool,
+    /// The bulk frame of which the kernel has a part, and how many bytes of it are to go.
+    pub(super) open: Option<(Header, usize)>,
     /// What is left of a bulk frame that is taken as it comes.
     pub(super) bulk: Option<(Header, usize)>,
     /// The last read found less than there was room for: the next look need not read again.
@@ -41,7 +45,7 @@ pub(super) struct Link {
     over: bool,
     /// The kernel takes nothing for the peer any more.
     pub(super) broken: bool,
-    watches_room: bool,
+    pub(super) watches_room: bool,
     /// The number under which its socket is watched, and where.
     token: u64,
     epoll: Rc<Epoll>,
@@ -68,6 +72,8 @@ impl Link {
             failure: None,
             phase: None,
             unsettled: false,
+            held: false,
+            open: None,
             bulk: None,
             rested: false,
             over: false,
@@ -104,7 +110,7 @@ impl Link {
         if self.failure.is_none() {
             self.failure = Some(why);
         }
-        (self.stage, self.over) = (Stage::Down, true);
+        (self.stage, self.over, self.open) = (Stage::Down, true, None);
         self.outbox.clear();
     }
 
@@ -121,7 +127,7 @@ impl Link {
     pub(super) fn end(&mut self, error: Option<io::Error>) {
         let said = self.phase == Some(Phase::Finalized);
         if said || self.is_told_gone() {
-            (self.stage, self.over) = (Stage::Down, true);
+            (self.stage, self.over, self.open) = (Stage::Down, true, None);
             return self.outbox.clear();
         }
         let why = match error {
@@ -134,18 +140,10 @@ impl Link {
     /// Reads once, where no whole frame lies here; says whether anything has come. What is taken as it comes is left to
     /// the kernel.
     pub fn read(&mut self) -> bool {
-        if self.awaits_bulk() {
-            return false;
-        }
-        self.read_on()
-    }
-
-    /// The same, whatever lies at the head.
-    pub(super) fn read_on(&mut self) -> bool {
         let Stage::Up(socket) = &self.stage else {
             return false;
         };
-        if !matches!(self.inbox.head(), Head::Partial) {
+        if self.awaits_bulk() || !matches!(self.inbox.head(), Head::Partial) {
             return false;
         }
         let room = self.inbox.room();
@@ -232,7 +230,8 @@ impl Link {
 
     /// Says how far this process has come, where the peer cannot see it.
     pub fn tell_phase(&mut self, phase: Phase) {
-        if self.is_up() && !self.is_node_peer {
+        // In the middle of a frame nothing can be said: the end of the connection will say that it is none.
+        if self.is_up() && !self.is_node_peer && self.open.is_none() {
             self.outbox.push(&Frame::Phase(phase), |_| ());
             self.flush();
         }
@@ -260,7 +259,7 @@ impl Link {
             Moved::Later => {}
             // What it has sent before may still be read: that tells of its end.
             Moved::Ended(_) => {
-                self.broken = true;
+                (self.broken, self.open) = (true, None);
                 self.outbox.clear();
             }
         }
@@ -270,7 +269,7 @@ impl Link {
     /// Has the kernel tell when it takes more, where there is more.
     #[cold]
     pub(super) fn watch_room(&mut self) {
-        let wanted = !self.outbox.is_empty();
+        let wanted = !self.outbox.is_empty() || self.open.is_some();
         if let Stage::Up(socket) = &self.stage
             && wanted != self.watches_room
         {

@@ -102,9 +102,9 @@ impl Socket {
         }
     }
 
-    /// Writes of the first buffer and then of the second one, which are not both empty.
-    pub fn write_both(&self, first: &[u8], second: &[u8]) -> Moved {
-        let mut parts = [first, second].map(|part| libc::iovec {
+    /// Writes of these buffers, one after the other; not all are empty.
+    pub fn write_all_of(&self, parts: [&[u8]; 3]) -> Moved {
+        let mut parts = parts.map(|part| libc::iovec {
             iov_base: part.as_ptr().cast_mut().cast(),
             iov_len: part.len(),
         });
@@ -209,6 +209,8 @@ fn is_later(error: &io::Error) -> bool {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Event {
     pub token: u64,
+    /// There is something to be read, or it has failed.
+    pub readable: bool,
     /// It can be written, or has failed.
     pub writable: bool,
 }
@@ -271,6 +273,7 @@ impl Epoll {
         let count = unsafe { libc::epoll_wait(self.fd(), events.as_mut_ptr(), EVENTS as i32, 0) };
         found.extend(events[..count.max(0) as usize].iter().map(|event| Event {
             token: event.u64,
+            readable: event.events as i32 & !libc::EPOLLOUT != 0,
             writable: event.events as i32 & !libc::EPOLLIN != 0,
         }));
     }

@@ -1,5 +1,7 @@
 #![allow(unsafe_code, non_snake_case)]
 
+mod many;
+
 use super::greeting::{HELLO, Pass, WELCOME, draw_nonce};
 use super::testing::{TcpPair, make_iface, make_jobs};
 use super::*;
@@ -79,99 +81,109 @@ fn byte_of(number: u64, at: usize) -> u8 {
     (at as u64).wrapping_mul(31).wrapping_add(number) as u8
 }
 
-/// A bulk message of a number that is its key.
-fn send_bulk(end: &mut TcpEndpoint, key: u64, len: usize) -> Post {
-    let bytes: Vec<u8> = (0..len).map(|at| byte_of(key, at)).collect();
+/// The next bytes of a bulk message of a number that is its key; how many have gone.
+fn send_bulk(end: &mut TcpEndpoint, key: u64, bytes: &[u8]) -> (Post, usize) {
     // SAFETY: readable for its length.
-    unsafe { end.am_bulk(Header::new(2, 0, key), bytes.as_ptr(), len) }.unwrap()
+    unsafe { end.am_bulk(Header::new(2, 0, key), bytes.as_ptr(), bytes.len()) }.unwrap()
 }
 
 #[test]
-fn bulk__comes_whole_or_as_it_comes_between_other_messages() {
-    let lens = [65_536, 3, 40_000, 0, 65_535, 20_000];
-    // Room for the next bytes, or none: then it is to come whole.
-    for room in [usize::MAX, 1000, 0] {
+fn bulk__comes_as_it_comes_between_other_messages_which_wait_for_its_end() {
+    let lens = [65_536, 3, 40_000, 1, 300_000, 20_000];
+    for room in [usize::MAX, 1000] {
         let mut pair = TcpPair::new(Settings::default());
         pair.limit_buffers(16 * 1024);
-        let (mut sent, mut seen, mut streamed) = (0, 0, 0);
+        let (mut sent, mut begun, mut seen, mut streamed) = (0, 0, 0, 0);
         let mut so_far: Vec<u8> = Vec::new();
+        let all: Vec<Vec<u8>> = (0..36)
+            .map(|number| {
+                let len = lens[number as usize % lens.len()];
+                (0..len).map(|at| byte_of(number, at)).collect()
+            })
+            .collect();
         while seen < 36 {
-            let len = lens[sent as usize % lens.len()];
-            let post = match sent % 3 {
-                _ if sent == 36 => Post::NoResource,
-                2 => send(&mut pair.ends[0], sent, &vec![sent as u8; len]),
-                _ => send_bulk(&mut pair.ends[0], sent, len),
-            };
-            sent += u64::from(post == Post::Done);
-            let len = lens[seen as usize % lens.len()];
+            let bytes = &all[sent.min(35) as usize];
+            let len = bytes.len().min(65_536);
+            if sent < 36 && sent % 3 == 2 {
+                sent += u64::from(send(&mut pair.ends[0], sent, &bytes[..len]) == Post::Done);
+            } else if sent < 36 {
+                let (post, gone) = send_bulk(&mut pair.ends[0], sent, &bytes[begun..]);
+                assert!(post == Post::Done || gone == 0);
+                begun += gone;
+                let open = pair.ends[0].link().open.is_some();
+                if open {
+                    assert_eq!(send(&mut pair.ends[0], 99, b"between"), Post::NoResource);
+                    assert_eq!(send_bulk(&mut pair.ends[0], 99, b"between").1, 0);
+                }
+                if begun == bytes.len() {
+                    assert!(!open);
+                    (sent, begun) = (sent + 1, 0);
+                }
+            }
+            let mut len = lens[seen as usize % lens.len()];
+            if seen % 3 == 2 {
+                len = len.min(65_536);
+            }
             let end = &mut pair.ends[1];
-            let whole = match (end.find_bulk(), room) {
-                (Some(_), 0) => {
-                    end.collect_bulk();
-                    None
-                }
-                (Some((header, left)), _) => {
-                    assert_eq!((header.key, so_far.len() + left), (seen, len));
-                    assert!(end.look().is_none() && !end.is_resting());
-                    let mut part = vec![0; left.min(room)];
-                    // SAFETY: as long as that.
-                    let taken = unsafe { end.stream(part.as_mut_ptr(), part.len()) };
-                    so_far.extend_from_slice(&part[..taken]);
-                    streamed += usize::from(taken > 0);
-                    (so_far.len() == len).then(|| (seen, std::mem::take(&mut so_far)))
-                }
-                (None, _) => receive(end),
-            };
-            if let Some((key, data)) = whole {
-                assert_eq!((key, data.len()), (seen, len));
-                let expected = |at: usize| match seen % 3 {
-                    2 => seen as u8,
-                    _ => byte_of(seen, at),
-                };
-                assert!(
-                    (0..len).all(|at| data[at] == expected(at)),
-                    "message {seen}"
-                );
+            if let Some((header, left)) = end.find_bulk() {
+                assert_eq!(header.key, seen);
+                assert!(so_far.len() + left <= len);
+                assert!(end.look().is_none() && !end.is_resting());
+                let mut part = vec![0; left.min(room)];
+                // SAFETY: as long as that.
+                let taken = unsafe { end.stream(part.as_mut_ptr(), part.len()) };
+                so_far.extend_from_slice(&part[..taken]);
+                streamed += usize::from(taken > 0);
+            } else if let Some((key, data)) = receive(end) {
+                assert_eq!(key, seen);
+                so_far.extend_from_slice(&data);
+            }
+            if so_far.len() == len {
+                assert!((0..len).all(|at| so_far[at] == byte_of(seen, at)));
+                so_far.clear();
                 seen += 1;
             }
             pair.progress();
         }
-        assert_eq!(streamed > 0, room > 0);
+        assert!(streamed > 0);
     }
 }
 
 #[test]
-fn bulk__of_a_peer_that_dies_is_an_end_and_the_rest_of_one_that_nobody_wants_is_dropped() {
-    for taken in [0, 5000] {
-        let mut pair = TcpPair::new(Settings::default());
-        pair.limit_buffers(8 * 1024);
-        assert_eq!(send_bulk(&mut pair.ends[0], 1, 65_536), Post::Done);
-        let mut part = vec![0_u8; 5000];
-        pair.until("its beginning", |pair| pair.ends[1].find_bulk().is_some());
-        if taken > 0 {
-            // SAFETY: as long as that.
-            unsafe { pair.ends[1].stream(part.as_mut_ptr(), taken) };
-        }
-        if taken > 0 {
-            assert_eq!(send(&mut pair.ends[0], 2, b"next"), Post::Done);
-            pair.until("the next message", |pair| {
-                pair.ends[1].collect_bulk();
-                pair.ends[1].look().is_some()
-            });
-            assert_eq!(receive(&mut pair.ends[1]).unwrap(), (2, b"next".to_vec()));
-            continue;
-        }
-        assert!(!pair.ends[1].peer_has_left());
-        let TcpPair { ends, ifaces } = pair;
-        let ([dead, mut end], [gone, mut iface]) = (ends, ifaces);
-        drop((dead, gone));
-        until(&mut [&mut iface], "the end", || {
-            // SAFETY: as long as that.
-            unsafe { end.stream(part.as_mut_ptr(), part.len()) };
-            end.peer_has_left()
-        });
-        assert!(end.failure().is_some());
+fn bulk__goes_with_the_message_that_was_held_for_it() {
+    let mut pair = TcpPair::new(Settings::default());
+    pair.ends[0].hold_next();
+    assert_eq!(send(&mut pair.ends[0], 1, b"first"), Post::Done);
+    assert!(!pair.ends[0].link().outbox.is_empty());
+    assert_eq!(send_bulk(&mut pair.ends[0], 2, b"second"), (Post::Done, 6));
+    assert!(pair.ends[0].link().outbox.is_empty());
+    for wanted in [(1, b"first".to_vec()), (2, b"second".to_vec())] {
+        pair.until("a message", |pair| pair.ends[1].look().is_some());
+        assert_eq!(receive(&mut pair.ends[1]), Some(wanted));
     }
+    assert_eq!(send(&mut pair.ends[0], 3, b"third"), Post::Done);
+    assert!(pair.ends[0].link().outbox.is_empty());
+}
+
+#[test]
+fn bulk__of_a_peer_that_dies_in_the_middle_is_an_end() {
+    let mut pair = TcpPair::new(Settings::default());
+    pair.limit_buffers(8 * 1024);
+    let bytes = vec![1; 256 * 1024];
+    let (post, gone) = send_bulk(&mut pair.ends[0], 1, &bytes);
+    assert!(post == Post::Done && gone < bytes.len());
+    let mut part = vec![0_u8; 5000];
+    pair.until("its beginning", |pair| pair.ends[1].find_bulk().is_some());
+    assert!(!pair.ends[1].peer_has_left());
+    let TcpPair { ends, ifaces } = pair;
+    let ([dead, mut end], [gone, mut iface]) = (ends, ifaces);
+    drop((dead, gone));
+    until(&mut [&mut iface], "the end", || {
+        // SAFETY: as long as that.
+        unsafe { end.stream(part.as_mut_ptr(), part.len()) };
+        end.peer_has_left()
+    });
+    assert!(end.failure().is_some());
 }
 
 #[test]

@@ -7,6 +7,8 @@ use fastpath_bootstrap::segment::Phase;
 pub(super) const HEAD: usize = 24;
 /// Longest payload, in bytes.
 pub(super) const PAYLOAD_MOST: usize = 64 * 1024;
+/// Longest payload of what is taken as it comes, in bytes: other messages to the same peer wait for the end of it.
+pub(super) const BULK_MOST: usize = 256 * 1024;
 
 const MESSAGE: u8 = 0;
 const PHASE: u8 = 1;
@@ -84,7 +86,7 @@ impl Frame {
             MESSAGE if len <= PAYLOAD_MOST => {
                 Some(Frame::Message(Header { id, imm, key, aux }, len))
             }
-            BULK if len <= PAYLOAD_MOST => Some(Frame::Bulk(Header { id, imm, key, aux }, len)),
+            BULK if len <= BULK_MOST => Some(Frame::Bulk(Header { id, imm, key, aux }, len)),
             PHASE if (len, aux, imm, key) == (0, 0, 0, 0) => {
                 let phases = [Phase::Silent, Phase::Settled, Phase::Finalized];
                 let phase = phases.into_iter().find(|&phase| phase as u8 == id)?;
@@ -109,7 +111,7 @@ mod tests {
         for frame in [
             Frame::Message(header, PAYLOAD_MOST),
             Frame::Message(Header::default(), 0),
-            Frame::Bulk(header, PAYLOAD_MOST),
+            Frame::Bulk(header, BULK_MOST),
             Frame::Phase(Phase::Silent),
             Frame::Phase(Phase::Finalized),
         ] {

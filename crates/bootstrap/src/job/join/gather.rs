@@ -155,3 +155,65 @@ fn find_fault(hello: &Hello, about: &About, members: &[Member]) -> Option<String
 pub fn refuse(stream: &UnixStream, why: &str) {
     let _ = send(stream, Kind::Refusal, why.as_bytes(), None);
 }
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case, unsafe_code)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::SocketAddr;
+    use std::process::Command;
+
+    const INNER: &str = "FASTPATH_TEST_INNER";
+
+    /// Takes all descriptors that this process may still open.
+    fn take_descriptors() -> Vec<File> {
+        // SAFETY: plain calls with a structure of theirs.
+        unsafe {
+            let mut limit: libc::rlimit = std::mem::zeroed();
+            libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+            limit.rlim_cur = limit.rlim_max.min(64);
+            assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
+        }
+        std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
+    }
+
+    /// In a process of its own, since descriptors are all of a process's.
+    #[test]
+    fn gather__takes_who_waits_as_soon_as_a_descriptor_is_left_or_says_that_none_is() {
+        if std::env::var_os(INNER).is_none() {
+            let name =
+                "gather__takes_who_waits_as_soon_as_a_descriptor_is_left_or_says_that_none_is";
+            let mut inner = Command::new(std::env::current_exe().unwrap());
+            inner.args([name, "--nocapture"]).env(INNER, "1");
+            let outcome = inner.output().unwrap();
+            let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
+            assert!(
+                outcome.status.success() && said.contains("1 passed"),
+                "{said}"
+            );
+            return;
+        }
+        for is_freed in [true, false] {
+            let name = format!("fastpath-test-{}-{is_freed}", std::process::id());
+            let address = SocketAddr::from_abstract_name(name).unwrap();
+            let listener = UnixListener::bind_addr(&address).unwrap();
+            let caller = UnixStream::connect_addr(&address).unwrap();
+            let mut taken = take_descriptors();
+            // For the two ends of what tells that the fence is over.
+            taken.truncate(taken.len() - 2);
+            let gathering = Gathering::begin(listener).unwrap();
+            if is_freed {
+                taken.clear();
+            }
+            let met = gathering.end();
+            taken.clear();
+            match met {
+                Ok((_, streams)) => assert!(is_freed && streams.len() == 1),
+                Err(e) => assert!(!is_freed && e.raw_os_error() == Some(libc::EMFILE), "{e}"),
+            }
+            drop(caller);
+        }
+    }
+}

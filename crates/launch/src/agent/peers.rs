@@ -1,0 +1,283 @@
+//! What agents say to each other while the job runs: one request and one answer on a connection of its own.
+//!
+//! Who is called says a nonce. Who calls proves by a keyed hash under the job's secret that it is of the job, and so
+//! does who was called; then the request goes, as a rank's does on its socket. The first agent answers for names and
+//! spawns; each knows the ports of its own ranks.
+
+use fastpath_bootstrap::control::{Answer, MESSAGE_MOST, Request, frame};
+use fastpath_bootstrap::network::interfaces::list_addresses;
+use fastpath_bootstrap::network::proof::{Pass, TAG};
+use fastpath_bootstrap::network::random::draw_random;
+use fastpath_bootstrap::network::{Listener, NetworkCard};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// Bytes of a nonce.
+pub const NONCE: usize = 16;
+/// Bytes by which who calls proves who it is: its node's number and a tag.
+pub const PROOF_BYTES: usize = 4 + TAG;
+
+const CALLS: &[u8] = b"fastpath agent calls";
+const ANSWERS: &[u8] = b"fastpath agent answers";
+
+/// How long an address may take, and an answer: who is called may call others itself.
+const CALL: Duration = Duration::from_secs(5);
+const ANSWER: Duration = Duration::from_secs(20);
+/// Calls of all addresses: a flood of strangers may push one out.
+const ROUNDS: u32 = 3;
+
+/// Where agents of other nodes come in.
+pub struct Door {
+    listeners: Vec<TcpListener>,
+    pass: Pass,
+    node: u32,
+}
+
+impl std::fmt::Debug for Door {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Door").field("node", &self.node).finish()
+    }
+}
+
+impl Door {
+    /// That of a node's agent.
+    pub fn new(listener: Listener, pass: Pass, node: u32) -> Door {
+        let sockets: Vec<OwnedFd> = listener.into();
+        Door {
+            listeners: sockets.into_iter().map(TcpListener::from).collect(),
+            pass,
+            node,
+        }
+    }
+
+    /// Its sockets.
+    pub fn listeners(&self) -> &[TcpListener] {
+        &self.listeners
+    }
+
+    /// Those who wait there, and the nonce that each was told.
+    ///
+    /// # Errors
+    /// Somebody waits and cannot be taken: too many files are open, say.
+    pub fn accept(&self) -> io::Result<Vec<(OwnedFd, [u8; NONCE])>> {
+        use ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
+        let mut met = Vec::new();
+        for listener in &self.listeners {
+            loop {
+                let mut stream = match listener.accept() {
+                    Ok((stream, _)) => stream,
+                    Err(e) if e.kind() == WouldBlock => break,
+                    Err(e) if matches!(e.kind(), ConnectionAborted | Interrupted) => continue,
+                    Err(e) => return Err(e),
+                };
+                let greet = |nonce: [u8; NONCE]| {
+                    stream.set_nonblocking(true)?;
+                    stream.write_all(&nonce).map(|()| nonce)
+                };
+                if let Ok(nonce) = draw_random().and_then(greet) {
+                    met.push((stream.into(), nonce));
+                }
+            }
+        }
+        Ok(met)
+    }
+
+    /// What proves to who has proved that it is of the job that this node is too; None where it has not.
+    pub fn prove(&self, nonce: &[u8; NONCE], proof: &[u8; PROOF_BYTES]) -> Option<[u8; TAG]> {
+        let (from, tag) = proof.split_first_chunk::<4>()?;
+        let from = u32::from_le_bytes(*from);
+        let ends = (from, self.node);
+        let is_known = self.pass.is_tag(tag.first_chunk()?, CALLS, nonce, ends);
+        is_known.then(|| self.pass.tag(ANSWERS, nonce, self.node, from))
+    }
+}
+
+/// The agents of all nodes, as one calls the others.
+#[derive(Clone)]
+pub struct Peers {
+    pass: Pass,
+    node: u32,
+    cards: Arc<Vec<NetworkCard>>,
+}
+
+impl std::fmt::Debug for Peers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Peers").field("node", &self.node).finish()
+    }
+}
+
+impl Peers {
+    /// Those of all nodes, for the agent of one.
+    pub fn new(pass: Pass, node: usize, cards: Vec<NetworkCard>) -> Peers {
+        Peers {
+            pass,
+            node: node as u32,
+            cards: Arc::new(cards),
+        }
+    }
+
+    /// How many nodes there are.
+    pub fn nodes(&self) -> usize {
+        self.cards.len()
+    }
+
+    /// What a node's host is called.
+    pub fn host(&self, node: usize) -> &str {
+        self.cards.get(node).map_or("", |card| &card.host)
+    }
+
+    /// Asks an agent, and waits for its answer.
+    ///
+    /// # Errors
+    /// It cannot be reached, or does not answer; in words.
+    pub fn ask(&self, node: usize, request: &Request) -> Result<Answer, String> {
+        let talk = || -> io::Result<Answer> {
+            let mut stream = self.call(node)?;
+            stream.write_all(&frame(&request.encode()))?;
+            let mut length = [0; 4];
+            stream.read_exact(&mut length)?;
+            let length = u32::from_le_bytes(length) as usize;
+            if length > MESSAGE_MOST {
+                return Err(io::Error::other("its answer is too long"));
+            }
+            let mut message = vec![0; length];
+            stream.read_exact(&mut message)?;
+            let answer = Answer::decode(&message);
+            answer.ok_or_else(|| io::Error::other("its answer makes no sense"))
+        };
+        talk().map_err(|e| {
+            let host = self.host(node);
+            format!("mpiexec on host {host} does not answer (have all of its ranks ended?): {e}")
+        })
+    }
+
+    /// Tells the first agent that this node's ranks run, until this process ends.
+    pub fn stay(&self) {
+        let peers = self.clone();
+        let stay = move || {
+            let Ok(mut stream) = peers.call(0) else {
+                return;
+            };
+            let _ = stream.set_read_timeout(None);
+            if stream.write_all(&frame(&Request::Stay.encode())).is_ok() {
+                // Ends with this process, or with the other one.
+                let is_interrupt = |e: io::Error| e.kind() == ErrorKind::Interrupted;
+                while stream.read(&mut [0; 16]).is_err_and(is_interrupt) {}
+            }
+        };
+        let _ = thread::Builder::new().stack_size(1 << 17).spawn(stay);
+    }
+
+    /// A connection to an agent, both ends of which know the other one.
+    fn call(&self, node: usize) -> io::Result<TcpStream> {
+        let Some(card) = self.cards.get(node) else {
+            return Err(io::Error::other("there is no such node"));
+        };
+        let own = list_addresses().unwrap_or_default();
+        let is_own = |address: &IpAddr| own.iter().any(|found| found.address == *address);
+        let mut addresses = card.addresses.clone();
+        // Bridges of containers have the same address everywhere: there answers this host.
+        addresses.sort_by_key(|address| address.is_loopback() || is_own(address));
+        let mut failed = io::Error::other("it has no address");
+        for _ in 0..ROUNDS {
+            for &address in &addresses {
+                match self.greet(SocketAddr::new(address, card.port), node as u32) {
+                    Ok(stream) => return Ok(stream),
+                    Err(e) => failed = e,
+                }
+            }
+            if failed.kind() != ErrorKind::UnexpectedEof {
+                break;
+            }
+        }
+        Err(failed)
+    }
+
+    fn greet(&self, to: SocketAddr, node: u32) -> io::Result<TcpStream> {
+        let mut stream = TcpStream::connect_timeout(&to, CALL)?;
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(Some(CALL))?;
+        let mut nonce = [0; NONCE];
+        stream.read_exact(&mut nonce)?;
+        let mut proof = self.node.to_le_bytes().to_vec();
+        proof.extend(self.pass.tag(CALLS, &nonce, self.node, node));
+        stream.write_all(&proof)?;
+        let mut tag = [0; TAG];
+        stream.read_exact(&mut tag)?;
+        match self.pass.is_tag(&tag, ANSWERS, &nonce, (node, self.node)) {
+            true => stream.set_read_timeout(Some(ANSWER)).map(|()| stream),
+            false => Err(io::Error::other("somebody else answers")),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use fastpath_base::config::Config;
+    use fastpath_bootstrap::network::{self, Reach};
+
+    const PASS: Pass = Pass {
+        job_id: 7,
+        secret: [3; 32],
+    };
+
+    fn make_door(pass: Pass) -> (Door, NetworkCard) {
+        let (listener, card) = network::open(&Config::defaults(), Reach::Node, 1).unwrap();
+        (Door::new(listener, pass, 0), card)
+    }
+
+    /// What a caller hears of a door that asks it for its proof once.
+    fn greet(door: &Door, peers: Peers) -> io::Result<TcpStream> {
+        let card = peers.cards[0].clone();
+        let to = SocketAddr::new(card.addresses[0], card.port);
+        let caller = thread::spawn(move || peers.greet(to, 0));
+        let (stream, nonce) = loop {
+            if let Some(met) = door.accept().unwrap().pop() {
+                break met;
+            }
+            thread::yield_now();
+        };
+        let mut stream = TcpStream::from(stream);
+        stream.set_nonblocking(false).unwrap();
+        let mut proof = [0; PROOF_BYTES];
+        stream.read_exact(&mut proof).unwrap();
+        if let Some(answer) = door.prove(&nonce, &proof) {
+            stream.write_all(&answer).unwrap();
+        }
+        drop(stream);
+        caller.join().unwrap()
+    }
+
+    #[test]
+    fn agents__meet_where_both_know_the_secret() {
+        let (door, card) = make_door(PASS);
+        assert!(greet(&door, Peers::new(PASS, 1, vec![card])).is_ok());
+    }
+
+    #[test]
+    fn agents__of_another_job_or_secret_are_turned_away() {
+        let other = Pass {
+            secret: [4; 32],
+            ..PASS
+        };
+        let (door, card) = make_door(PASS);
+        for pass in [other, Pass { job_id: 8, ..PASS }] {
+            assert!(greet(&door, Peers::new(pass, 1, vec![card.clone()])).is_err());
+        }
+    }
+
+    #[test]
+    fn agent__that_has_ended_is_named() {
+        let (door, card) = make_door(PASS);
+        drop(door);
+        let peers = Peers::new(PASS, 1, vec![card]);
+        let error = peers.ask(0, &Request::Stay).unwrap_err();
+        assert!(error.contains("have all of its ranks ended"), "{error}");
+    }
+}

@@ -1,0 +1,369 @@
+//! What ranks ask in a job on several hosts: each agent answers for the ports of its own ranks; the first one keeps the
+//! names of services and places the processes that are spawned.
+//!
+//! A spawn has two steps. The agents of the hosts that the new ranks are to run on look their programs up and open what
+//! they listen on; then all agents make room for the same ranks, with where they are and how they are reached, and
+//! those that have prepared some start them. The rank that has asked is answered after that: whoever hears of the new
+//! ranks finds them in the memory of its host.
+
+use crate::agent::peers::Peers;
+use crate::control::Client;
+use crate::dynamic::{NewRanks, Refused, answer_for, is_this_host, list_programs, name_program};
+use crate::start::Prepared;
+use crate::watch::Watch;
+use fastpath_base::config::Config;
+use fastpath_base::sync::Ordering;
+use fastpath_bootstrap::control::{Answer, Cause, Program, Request};
+use fastpath_bootstrap::network::{self, Listener, Reach};
+use fastpath_bootstrap::segment::has_left;
+use std::thread;
+
+/// Programs that were looked up, and what the new ranks of this node listen on.
+pub struct Pending {
+    prepared: Vec<Prepared>,
+    names: Vec<String>,
+    /// For each its number among all that are new.
+    listeners: Vec<(usize, Listener)>,
+}
+
+/// Has the agent of another node answer, without holding up what goes on here.
+fn forward(peers: &Peers, node: usize, client: Client, request: Request) {
+    let peers = peers.clone();
+    let answer = move || {
+        let answer = peers.ask(node, &request);
+        client.reply(&answer.unwrap_or_else(|text| Answer::refuse(Cause::Malformed, text)));
+    };
+    // Without a thread the client finds its connection closed.
+    let _ = thread::Builder::new().stack_size(1 << 18).spawn(answer);
+}
+
+/// The node of each new rank. Processes for which no host is asked are spread evenly, in blocks, from the node of the
+/// rank that asks on. `wanted`: the node that each program is to run on.
+fn place_ranks(counts: &[u32], wanted: &[Option<usize>], root: usize, nodes: usize) -> Vec<u32> {
+    let app_of = list_programs(counts);
+    let is_free = |&&app: &&usize| wanted.get(app).is_none_or(Option::is_none);
+    let free = app_of.iter().filter(is_free).count();
+    let mut number = 0;
+    let mut spread = || {
+        number += 1;
+        (root + (number - 1) * nodes.min(free) / free) % nodes
+    };
+    let place = |&app: &usize| {
+        wanted
+            .get(app)
+            .copied()
+            .flatten()
+            .unwrap_or_else(&mut spread)
+    };
+    app_of.iter().map(place).map(|node| node as u32).collect()
+}
+
+impl Watch<'_> {
+    /// Answers what was asked, or has another agent answer.
+    pub fn serve_on_hosts(&mut self, client: Client, request: Request) {
+        let Some((agent, peers)) = self.agent.as_mut().and_then(|agent| {
+            let peers = agent.peers()?.clone();
+            Some((agent, peers))
+        }) else {
+            return;
+        };
+        let own = agent.node();
+        let at = match &request {
+            Request::Knock { rank, .. } => agent.node_of(*rank as usize),
+            Request::Publish { .. } => {
+                agent.has_published = true;
+                0
+            }
+            Request::Spawn { .. } | Request::Unpublish { .. } | Request::Lookup { .. } => 0,
+            _ => own,
+        };
+        if at != own && client.is_agent() {
+            let text = "another agent is to be asked";
+            return client.reply(&Answer::refuse(Cause::Malformed, text));
+        }
+        if at != own {
+            return forward(&peers, at, client, request);
+        }
+        let from_first = client.is_agent() && own != 0;
+        let answer = match request {
+            Request::Spawn { root, programs } => {
+                answer_for(self.spawn_on_hosts(&peers, root as usize, programs))
+            }
+            Request::Knock {
+                rank,
+                number,
+                caller,
+                has_come,
+            } => self.knock(rank as usize, number, caller, has_come),
+            Request::Prepare { nodes, programs } if from_first => {
+                answer_for(self.prepare_here(&nodes, &programs))
+            }
+            Request::Add {
+                root,
+                first,
+                counts,
+                nodes,
+                cards,
+            } if from_first => {
+                answer_for(self.add_here(root as usize, first as usize, &counts, &nodes, &cards))
+            }
+            Request::GiveUp { first } if from_first => {
+                self.ranks.give_up(first as usize, self.segment);
+                Answer::Done
+            }
+            Request::Forget { .. } if !client.is_agent() => {
+                Answer::refuse(Cause::Malformed, "only agents say that")
+            }
+            request => self.control.answer(&request),
+        };
+        client.reply(&answer);
+    }
+
+    /// A rank of this node has ended: what it has published is gone.
+    pub fn forget_elsewhere(&self, owner: u32) {
+        if let Some(agent) = self.agent.as_ref().filter(|agent| agent.has_published)
+            && agent.node() != 0
+            && let Some(peers) = agent.peers().cloned()
+        {
+            let tell = move || drop(peers.ask(0, &Request::Forget { owner }));
+            let _ = thread::Builder::new().stack_size(1 << 18).spawn(tell);
+        }
+    }
+
+    /// Comes to a port of a rank of this node, for one of another node.
+    fn knock(&self, rank: usize, number: u32, caller: u32, has_come: bool) -> Answer {
+        let page = self.segment.page(rank);
+        let Some(page) = page.filter(|_| rank < self.segment.present()) else {
+            return Answer::refuse(Cause::Name, "is a port of no rank of this job");
+        };
+        // ORDERING: acquire pairs with the release of a rank that leaves the job.
+        if has_left(page.state.load(Ordering::Acquire)) {
+            return Answer::refuse(Cause::Name, "is of a process that has left MPI");
+        }
+        match page.knock(number, caller, has_come) {
+            Some(what) => Answer::Knocked(what),
+            None => Answer::refuse(Cause::Name, "is closed"),
+        }
+    }
+
+    /// Has processes started on the hosts of the job.
+    fn spawn_on_hosts(
+        &mut self,
+        peers: &Peers,
+        root: usize,
+        mut programs: Vec<Program>,
+    ) -> Result<Answer, Refused> {
+        if root >= self.segment.present() {
+            return Err((usize::MAX, format!("there is no rank {root}")));
+        }
+        let root_node = self.agent.as_ref().map_or(0, |agent| agent.node_of(root));
+        let mut wanted = Vec::new();
+        for (number, program) in programs.iter().enumerate() {
+            let node = find_host(peers, program, root_node);
+            wanted.push(node.map_err(|text| (number, text))?);
+        }
+        let counts = self.choose_counts(&programs)?;
+        for (program, &count) in programs.iter_mut().zip(&counts) {
+            program.counts = vec![count];
+        }
+        let nodes = place_ranks(&counts, &wanted, root_node, peers.nodes());
+        let cards = self.prepare_everywhere(peers, &nodes, &programs)?;
+        let first = self.segment.present();
+        let request = Request::Add {
+            root: root as u32,
+            first: first as u32,
+            counts: counts.clone(),
+            nodes: nodes.clone(),
+            cards: cards.clone(),
+        };
+        for node in 0..peers.nodes() {
+            let done = match node {
+                0 => self.add_here(root, first, &counts, &nodes, &cards),
+                _ => expect(peers.ask(node, &request), |answer| *answer == Answer::Done),
+            };
+            // One whose ranks have all ended need not know.
+            let is_concerned = nodes.contains(&(node as u32));
+            if let Err(refused) = done
+                && is_concerned
+            {
+                self.ranks.give_up(first, self.segment);
+                let first = first as u32;
+                for other in 1..peers.nodes() {
+                    let _ = peers.ask(other, &Request::GiveUp { first });
+                }
+                return Err(refused);
+            }
+        }
+        let first = first as u32;
+        Ok(Answer::Spawned { first, counts })
+    }
+
+    /// Has the programs looked up on all hosts that they are to run on; how each new rank is reached.
+    fn prepare_everywhere(
+        &mut self,
+        peers: &Peers,
+        nodes: &[u32],
+        programs: &[Program],
+    ) -> Result<Vec<Vec<u8>>, Refused> {
+        let mut all = vec![Vec::new(); nodes.len()];
+        let request = Request::Prepare {
+            nodes: nodes.to_vec(),
+            programs: programs.to_vec(),
+        };
+        for node in 0..peers.nodes() {
+            let here = |&&of: &&u32| of as usize == node;
+            let count = nodes.iter().filter(here).count();
+            if count == 0 {
+                continue;
+            }
+            let answer = match node {
+                0 => self.prepare_here(nodes, programs)?,
+                _ => {
+                    let is_ready = |answer: &Answer| matches!(answer, Answer::Ready { .. });
+                    let on_host =
+                        |(number, text)| (number, format!("on host {}: {text}", peers.host(node)));
+                    expect(peers.ask(node, &request), is_ready).map_err(on_host)?
+                }
+            };
+            if let Answer::Ready { cards } = answer
+                && cards.len() == count
+            {
+                let places = all.iter_mut().zip(nodes).filter(|(_, of)| here(of));
+                for ((place, _), card) in places.zip(cards) {
+                    *place = card;
+                }
+            } else {
+                let host = peers.host(node);
+                return Err((
+                    usize::MAX,
+                    format!("host {host} has prepared something else"),
+                ));
+            }
+        }
+        Ok(all)
+    }
+
+    fn prepare_here(&mut self, nodes: &[u32], programs: &[Program]) -> Result<Answer, Refused> {
+        let own = self.agent.as_ref().map_or(0, |agent| agent.node() as u32);
+        let prepared = programs.iter().enumerate();
+        let prepared = prepared.map(|(number, program)| self.prepare(program, number));
+        let prepared = prepared.collect::<Result<Vec<Prepared>, _>>()?;
+        let here: Vec<usize> = (0..nodes.len()).filter(|&new| nodes[new] == own).collect();
+        let config = Config::from_env().unwrap_or_else(|_| Config::defaults());
+        let (mut listeners, mut cards) = (Vec::new(), Vec::new());
+        for new in here {
+            let opened = network::open(&config, Reach::Network, nodes.len());
+            let (listener, card) = opened.map_err(|text| (usize::MAX, text))?;
+            listeners.push((new, listener));
+            cards.push(card.encode());
+        }
+        self.pending = Some(Pending {
+            prepared,
+            names: programs.iter().map(name_program).collect(),
+            listeners,
+        });
+        Ok(Answer::Ready { cards })
+    }
+
+    fn add_here(
+        &mut self,
+        root: usize,
+        first: usize,
+        counts: &[u32],
+        nodes: &[u32],
+        cards: &[Vec<u8>],
+    ) -> Result<Answer, Refused> {
+        let refuse = |text: &str| Err((usize::MAX, text.to_owned()));
+        let ranks = counts
+            .iter()
+            .fold(0_usize, |sum, &count| sum.saturating_add(count as usize));
+        let room = self.segment.layout().ranks() - self.segment.present();
+        if first != self.segment.present() || nodes.len() != ranks || cards.len() != ranks {
+            return refuse("the hosts do not agree on which ranks there are");
+        }
+        if ranks > room || root >= first {
+            return refuse("there is no room for so many ranks on every host");
+        }
+        let own = self.agent.as_ref().map_or(0, |agent| agent.node() as u32);
+        let pending = self.pending.take();
+        if nodes.contains(&own) && pending.is_none() {
+            return refuse("nothing was prepared");
+        }
+        let cards = cards.iter().map(Vec::as_slice);
+        let new = NewRanks {
+            root,
+            counts,
+            places: nodes.iter().copied().zip(cards).collect(),
+        };
+        let names = pending.as_ref().map_or(&[][..], |pending| &pending.names);
+        let first = self.add_ranks(&new, names)?;
+        if let Some(agent) = &mut self.agent {
+            agent.add(nodes);
+        }
+        if let Some(Pending {
+            prepared,
+            listeners,
+            ..
+        }) = pending
+        {
+            if prepared.len() != counts.len() {
+                return refuse("something else was prepared");
+            }
+            let starting = listeners
+                .into_iter()
+                .map(|(own, listener)| (own, Some(listener)));
+            self.start_added(first, &new, &prepared, starting.collect())?;
+        }
+        Ok(Answer::Done)
+    }
+}
+
+/// The node that a program asks for; None where any will do.
+fn find_host(peers: &Peers, program: &Program, root: usize) -> Result<Option<usize>, String> {
+    let Some(host) = &program.host else {
+        return Ok(None);
+    };
+    let host = String::from_utf8_lossy(host);
+    if is_this_host(&host, peers.host(root)) {
+        return Ok(Some(root));
+    }
+    let mut nodes = 0..peers.nodes();
+    let found = nodes.find(|&node| peers.host(node) == host);
+    found.map(Some).ok_or_else(|| {
+        let hosts: Vec<&str> = (0..peers.nodes()).map(|node| peers.host(node)).collect();
+        format!("host {host:?} is none of this job: {}", hosts.join(", "))
+    })
+}
+
+/// An answer of another agent, if it is of that kind.
+fn expect(
+    answer: Result<Answer, String>,
+    is_it: impl FnOnce(&Answer) -> bool,
+) -> Result<Answer, Refused> {
+    match answer {
+        Ok(answer) if is_it(&answer) => Ok(answer),
+        Ok(Answer::Refused { program, text, .. }) => {
+            Err((usize::try_from(program).unwrap_or(usize::MAX), text))
+        }
+        Ok(_) => Err((usize::MAX, "an agent answers something else".to_owned())),
+        Err(text) => Err((usize::MAX, text)),
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places__are_spread_from_the_node_that_asks_or_as_wanted() {
+        assert_eq!(place_ranks(&[1], &[None], 1, 3), [1]);
+        assert_eq!(place_ranks(&[4], &[None], 1, 2), [1, 1, 0, 0]);
+        assert_eq!(place_ranks(&[2], &[None], 0, 3), [0, 1]);
+        assert_eq!(
+            place_ranks(&[2, 3], &[Some(2), None], 0, 3),
+            [2, 2, 0, 1, 2]
+        );
+        assert_eq!(place_ranks(&[2], &[Some(1)], 0, 2), [1, 1]);
+    }
+}

@@ -1,0 +1,131 @@
+//! One process with many connections: what each costs, what they cost the others, and what it costs to wait. Each end
+//! here has the memory of its job mapped, so that there are not more of them.
+//! `cargo test --profile quick -p fastpath-transport --lib many__ -- --nocapture` says the figures; what can be held
+//! on a machine that does other things is asserted.
+
+use super::super::testing::{make_iface, make_jobs};
+use super::super::{Settings, TcpEndpoint, TcpIface};
+use super::{receive, send};
+use crate::contract::Post;
+use fastpath_base::clock;
+use std::process::Command;
+use std::time::Duration;
+
+const INNER: &str = "FASTPATH_TEST_INNER";
+
+const CONNECTIONS: usize = 250;
+/// Descriptors that are needed: a listener, a set of sockets and a socket for each other end, and one socket here.
+const FILES: u64 = 4 * CONNECTIONS as u64 + 100;
+const TRIPS: usize = 2000;
+
+/// Lets this process open so many files; says whether it may.
+fn allow_files(files: u64) -> bool {
+    // SAFETY: plain calls with a structure of theirs.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        limit.rlim_cur = limit.rlim_cur.max(files.min(limit.rlim_max));
+        libc::setrlimit(libc::RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur >= files
+    }
+}
+
+/// Bytes of memory that this process has touched.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+}
+
+fn processor_ns() -> u64 {
+    // SAFETY: a structure for the answer.
+    let time = unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time);
+        time
+    };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// The median of whole trips of 8 bytes, in nanoseconds, both ends looked at in turn as progress does.
+fn measure_trip(ifaces: &mut [TcpIface], ends: &mut [TcpEndpoint; 2]) -> u64 {
+    let mut times: Vec<u64> = (0..TRIPS)
+        .map(|_| {
+            let began = clock::now_ns();
+            for from in 0..2 {
+                assert_eq!(send(&mut ends[from], 1, &[0; 8]), Post::Done);
+                while receive(&mut ends[1 - from]).is_none() {
+                    ifaces[1 - from].progress();
+                }
+            }
+            clock::now_ns() - began
+        })
+        .collect();
+    times.sort_unstable();
+    times[TRIPS / 2]
+}
+
+/// In a process of its own: files, memory and time are all of a process's.
+#[test]
+fn many__connections_of_one_process_are_cheap() {
+    if std::env::var_os(INNER).is_some() {
+        return measure();
+    }
+    let mut inner = Command::new(std::env::current_exe().unwrap());
+    inner.args(["many__connections_of_one_process_are_cheap", "--nocapture"]);
+    let outcome = inner.env(INNER, "1").output().unwrap();
+    let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&outcome.stderr);
+    assert!(
+        outcome.status.success() && said.contains("1 passed"),
+        "{said}{errors}"
+    );
+    println!("{said}");
+}
+
+fn measure() {
+    assert!(allow_files(FILES), "{FILES} files may not be open here");
+    let jobs = make_jobs(CONNECTIONS + 1);
+    let mut ifaces: Vec<TcpIface> = jobs
+        .iter()
+        .map(|&job| make_iface(job, Settings::default()))
+        .collect();
+    let connect = |ifaces: &mut [TcpIface], peer: usize| {
+        let mut end = ifaces[0].endpoint(peer as u32);
+        let other = ifaces[peer].endpoint(0);
+        end.connect();
+        while !end.link().is_up() || !other.link().is_up() {
+            ifaces[0].progress();
+            ifaces[peer].progress();
+        }
+        [end, other]
+    };
+    let mut pair = connect(&mut ifaces, 1);
+    let alone_ns = measure_trip(&mut ifaces, &mut pair);
+    let (before, began) = (resident(), clock::now_ns());
+    let others: Vec<[TcpEndpoint; 2]> = (2..=CONNECTIONS)
+        .map(|peer| connect(&mut ifaces, peer))
+        .collect();
+    let took_ns = (clock::now_ns() - began) / others.len() as u64;
+    let bytes = (resident() - before) / (2 * others.len());
+    let among_ns = measure_trip(&mut ifaces, &mut pair);
+
+    let (began, used) = (clock::now_ns(), processor_ns());
+    let most = Duration::from_secs(1);
+    loop {
+        let slept = Duration::from_nanos(clock::now_ns() - began);
+        let Some(left) = most.checked_sub(slept) else {
+            break;
+        };
+        let nap = ifaces[0].arm(|| ());
+        std::thread::park_timeout(nap.map_or(left, |nap| nap.min(left)));
+    }
+    let share = (processor_ns() - used) as f64 / (clock::now_ns() - began) as f64;
+    println!(
+        "{CONNECTIONS} connections: {:.1} us and {bytes} bytes each (both ends: {:.1} us); a trip of 8 bytes takes \
+         {among_ns} ns, with one connection {alone_ns} ns; blocked {:.3} % of a processor",
+        took_ns as f64 / 2e3,
+        took_ns as f64 / 1e3,
+        100.0 * share
+    );
+    assert!(bytes < 16 * 1024, "{bytes} bytes for each connection");
+    assert!(share < 0.01, "blocked, it uses {share} of a processor");
+}
