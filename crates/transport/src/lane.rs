@@ -1,15 +1,15 @@
 //! The closed set of endpoints, matched where a message is posted.
 #![allow(unsafe_code)]
 
+use crate::adapter::rc::RcEndpoint;
+use crate::adapter::ud::UdEndpoint;
+use crate::adapter::upgrade::UpgradeEndpoint;
 use crate::contract::*;
 use crate::loopback::LoopbackEndpoint;
-use crate::rc::RcEndpoint;
 use crate::shm::ShmEndpoint;
 use crate::shm::recall::Recalls;
 use crate::sim::SimEndpoint;
 use crate::tcp::TcpEndpoint;
-use crate::ud::UdEndpoint;
-use crate::upgrade::UpgradeEndpoint;
 use fastpath_base::sync::{Ordering, fence};
 
 /// An endpoint of some transport. All bits zero is a valid [`Lane::Unconnected`], so that the
@@ -294,7 +294,7 @@ impl Lane {
     #[inline]
     pub fn max_single(&self) -> usize {
         match self {
-            Lane::Rc(_) => crate::rc::MAX_SINGLE,
+            Lane::Rc(_) => crate::adapter::rc::MAX_SINGLE,
             Lane::Tcp(_) => crate::tcp::MAX_SINGLE,
             _ => 0,
         }

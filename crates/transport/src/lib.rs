@@ -18,7 +18,6 @@ pub mod loopback;
 #[allow(dead_code)]
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
-pub mod rc;
 pub mod reliable;
 pub mod remote;
 pub mod setup;
@@ -26,8 +25,6 @@ pub mod shm;
 pub mod sim;
 pub mod single_copy;
 pub mod tcp;
-pub mod ud;
-pub mod upgrade;
 pub mod verbs;
 mod wireup_mailbox;
 

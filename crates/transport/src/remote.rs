@@ -81,14 +81,14 @@ impl Interfaces {
     /// called.
     pub fn keep_registrations(&self, bytes: usize) {
         if let Some(iface) = self.connections() {
-            iface.with_domain(|domain| domain.registrations.keep_most(bytes));
+            iface.with_registrations(|all| all.keep_most(bytes));
         }
     }
 
     /// Adapters forget memory that nothing uses any more.
     pub fn release_registrations(&self) {
         if let Some(iface) = self.connections() {
-            iface.with_domain(|domain| domain.registrations.release_unused());
+            iface.with_registrations(|all| all.release_unused());
         }
     }
 
