@@ -2,6 +2,9 @@
 //!
 //! A request's handle is that of the protocol layer's request. A persistent request or an operation
 //! of this layer is a request of kind `Foreign` whose `user` word is an index into [`Extras`].
+//!
+//! **VARIABLES.** `request` is a variable, or `requests` and the arrays beside it hold `count` of them; a status is
+//! null or there for each. Each function here asks this of its caller, and the entry points of the user.
 #![allow(unsafe_code)]
 
 mod active;
@@ -128,7 +131,7 @@ impl Extras {
 
     #[allow(clippy::mut_from_ref)]
     fn free_slots(&self) -> &mut Vec<usize> {
-        // SAFETY: as above.
+        // SAFETY: the list is borrowed nowhere else: no function here holds it across a call.
         unsafe { &mut *self.free.get() }
     }
 
@@ -248,7 +251,7 @@ fn check_complete(p: &Process, named: &Named) -> Result<bool> {
 /// # Safety
 /// `handle` is a variable that holds the request.
 unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Error>)> {
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     let value = unsafe { *handle };
     let named = resolve(p, value)?;
     let result = read_result(p, &named)?;
@@ -275,7 +278,7 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
             return Ok(result);
         }
         // The request has gone even where the program's function that frees it fails.
-        // SAFETY: the caller's.
+        // SAFETY: VARIABLES.
         unsafe { *handle = MPI_REQUEST_NULL };
         let freed = free_operation(p, outer, index);
         release_unused(p);
@@ -283,7 +286,7 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
     } else {
         free_plain(p, outer)?;
     }
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe { *handle = MPI_REQUEST_NULL };
     Ok(result)
 }
@@ -432,7 +435,7 @@ pub fn is_active(p: &Process, handle: usize) -> Result<bool> {
 /// `to` is null (`MPI_STATUS_IGNORE`) or a status.
 pub unsafe fn write_status(to: *mut Status, status: Status) {
     if !to.is_null() {
-        // SAFETY: the caller's: not null, a status.
+        // SAFETY: VARIABLES: not null, a status.
         unsafe {
             let error = (*to).error;
             *to = status;
@@ -448,7 +451,7 @@ pub unsafe fn write_status(to: *mut Status, status: Status) {
 /// As [`write_status`].
 pub unsafe fn write_empty_status(to: *mut Status) {
     if !to.is_null() {
-        // SAFETY: the caller's: not null, a status.
+        // SAFETY: VARIABLES: not null, a status.
         unsafe { *to = empty_status() };
     }
 }
@@ -458,7 +461,7 @@ pub unsafe fn write_empty_status(to: *mut Status) {
 /// # Safety
 /// `request` is a variable; `status` is null or a status.
 pub unsafe fn wait(p: &Process, request: *mut usize, status: *mut Status) -> Result {
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe {
         let _within = within_all(places_of(p, *request));
         let named = resolve(p, *request)?;
@@ -474,7 +477,7 @@ pub unsafe fn wait(p: &Process, request: *mut usize, status: *mut Status) -> Res
 /// # Safety
 /// As [`wait`].
 pub unsafe fn test(p: &Process, request: *mut usize, status: *mut Status) -> Outcome<bool> {
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe {
         let places = places_of(p, *request);
         let _within = within_all(places);
@@ -558,7 +561,7 @@ pub unsafe fn get_status(p: &Process, request: usize, status: *mut Status) -> Re
         return Ok(false);
     }
     let (result, _) = read_result(p, &named)?;
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe { write_status(status, result) };
     Ok(true)
 }

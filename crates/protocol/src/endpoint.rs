@@ -104,7 +104,7 @@ impl Endpoint {
         data: Option<*const u8>,
         pack: impl FnOnce(*mut u8),
     ) -> Post {
-        // SAFETY: the caller's.
+        // SAFETY: `data` is readable for `len` bytes, by this function's contract.
         let post = data.and_then(|data| unsafe { self.lane.am_bulk(header, data, len) });
         post.unwrap_or_else(|| self.post_bcopy(header, len, pack))
     }
@@ -119,7 +119,7 @@ impl Endpoint {
         data: *const u8,
         len: usize,
     ) -> Post {
-        // SAFETY: the caller's.
+        // SAFETY: `data` is readable for `len` bytes, by this function's contract, and `len` is at most a slot's.
         match unsafe { self.lane.am_short(header, data, len) } {
             Post::Wake => self.lane.wake(),
             post => post,

@@ -1,4 +1,8 @@
 //! The closed set of endpoints, matched where a message is posted.
+//!
+//! **BYTES.** What is sent or put is readable and what is received or got writable for its length, until the call
+//! returns; what is registered stays mapped until it is deregistered. Each function here asks this of its caller and
+//! passes it on to the transport.
 #![allow(unsafe_code)]
 
 use crate::adapter::rc::RcEndpoint;
@@ -71,7 +75,7 @@ impl Lane {
     /// As there.
     #[inline]
     pub unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
-        // SAFETY: the caller's.
+        // SAFETY: BYTES.
         unsafe {
             match self {
                 Lane::Shm(endpoint) => endpoint.am_short(header, data, len),
@@ -99,7 +103,7 @@ impl Lane {
     #[inline]
     pub unsafe fn am_bulk(&mut self, header: Header, data: *const u8, len: usize) -> Option<Post> {
         match self {
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Tcp(endpoint) => unsafe { endpoint.am_bulk(header, data, len) },
             _ => None,
         }
@@ -121,7 +125,7 @@ impl Lane {
     /// `to` is writable for `room` bytes.
     pub unsafe fn stream(&mut self, to: *mut u8, room: usize) -> usize {
         match self {
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Tcp(endpoint) => unsafe { endpoint.stream(to, room) },
             _ => 0,
         }
@@ -144,7 +148,7 @@ impl Lane {
     #[inline(always)] // `fastpath bench instructions` counts MPI_Send
     pub unsafe fn am_short_known(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         match self {
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Shm(endpoint) => unsafe { endpoint.tx.am_short_known(header, data, len) },
             _ => Post::NoResource,
         }
@@ -315,7 +319,7 @@ impl Lane {
     /// # Safety
     /// As there.
     pub unsafe fn get(&mut self, to: *mut u8, len: usize, from: Remote) -> Result<(), RemoteError> {
-        // SAFETY: the caller's.
+        // SAFETY: BYTES.
         unsafe {
             match self {
                 Lane::Shm(endpoint) => endpoint.get(to, len, from),
@@ -342,9 +346,9 @@ impl Lane {
     /// The memory stays mapped until then.
     pub unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
         match self {
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Rc(endpoint) => unsafe { endpoint.register(address, len) },
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Upgrade(endpoint) => unsafe { endpoint.register(address, len) },
             _ => None,
         }
@@ -428,7 +432,7 @@ impl Lane {
         len: usize,
         to: Remote,
     ) -> Result<(), RemoteError> {
-        // SAFETY: the caller's.
+        // SAFETY: BYTES.
         unsafe {
             match self {
                 Lane::Shm(endpoint) => endpoint.put(from, len, to),
@@ -461,13 +465,13 @@ impl Lane {
     #[inline(never)]
     unsafe fn am_short_other(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         match self {
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Rc(endpoint) => unsafe { endpoint.am_short(header, data, len) },
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Ud(endpoint) => unsafe { endpoint.am_short(header, data, len) },
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Tcp(endpoint) => unsafe { endpoint.am_short(header, data, len) },
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             _ => unsafe { self.am_short_rare(header, data, len) },
         }
     }
@@ -477,9 +481,9 @@ impl Lane {
     #[inline(never)]
     unsafe fn am_short_rare(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         match self {
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Sim(endpoint) => unsafe { endpoint.am_short(header, data, len) },
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Upgrade(endpoint) => unsafe { endpoint.am_short(header, data, len) },
             _ => Post::NoResource,
         }

@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(read(c"abc", 10), "abc");
         assert_eq!(read(c"abc", 2), "ab");
         assert_eq!(read(c"a\u{e9}b", 2), "a");
-        // SAFETY: as above.
+        // SAFETY: null is refused before it is read.
         let error = unsafe { read_text("t", core::ptr::null(), 2) }.unwrap_err();
         assert_eq!(error.code(), MPI_ERR_ARG);
     }

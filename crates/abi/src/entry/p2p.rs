@@ -426,7 +426,7 @@ unsafe fn irecv_post(
     comm: usize,
     request: *mut usize,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: `try_irecv` has just found the room; buffer and request are the user's, as for `MPI_Irecv`.
     unsafe {
         *request = p2p::post_irecv::<OPEN>(Posting { key, room }, buf.cast(), source, tag, comm);
     }
