@@ -133,7 +133,8 @@ fn emit_quick(table: &Table, function: &Function, body_name: &str, quick: &Body,
     );
 }
 
-/// The body of that name, or of the function that this one is `as`; a large-count form falls back to the one it shares with the other form, and a collective call
+/// The body of that name, or of the function that this one is `as`. A large-count form falls back to the one it shares
+/// with the other form, and a collective call
 /// that does not block to the one that takes the form: `gather` for `MPI_Igather` and `MPI_Gather_init`, or `igather`
 /// where the blocking call has a body of its own.
 #[must_use]

@@ -51,7 +51,7 @@ use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::request::Kind;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{RequestId, State, Worker};
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::collections::HashSet;
 
 /// Handle of the request of every send that was done at once: the first of the pool, never freed.
@@ -108,7 +108,7 @@ enum Extra {
 #[derive(Default)]
 pub struct Extras {
     slots: UnsafeCell<Vec<Option<Extra>>>,
-    free: UnsafeCell<Vec<usize>>,
+    free: Cell<Vec<usize>>,
     active: Active,
 }
 
@@ -117,7 +117,7 @@ impl Extras {
     pub const fn new() -> Self {
         Extras {
             slots: UnsafeCell::new(Vec::new()),
-            free: UnsafeCell::new(Vec::new()),
+            free: Cell::new(Vec::new()),
             active: Active::new(),
         }
     }
@@ -129,15 +129,12 @@ impl Extras {
         unsafe { &mut *self.slots.get() }
     }
 
-    #[allow(clippy::mut_from_ref)]
-    fn free_slots(&self) -> &mut Vec<usize> {
-        // SAFETY: the list is borrowed nowhere else: no function here holds it across a call.
-        unsafe { &mut *self.free.get() }
-    }
-
     fn insert(&self, extra: Extra) -> usize {
         let slots = self.slots();
-        match self.free_slots().pop() {
+        let mut free = self.free.take();
+        let index = free.pop();
+        self.free.set(free);
+        match index {
             Some(index) => {
                 slots[index] = Some(extra);
                 index
@@ -152,7 +149,9 @@ impl Extras {
     fn remove(&self, index: usize) -> Option<Extra> {
         let extra = self.slots().get_mut(index).and_then(Option::take);
         if extra.is_some() {
-            self.free_slots().push(index);
+            let mut free = self.free.take();
+            free.push(index);
+            self.free.set(free);
         }
         extra
     }

@@ -2,8 +2,8 @@
 //!
 //! One folder for each transport, with the same rooms: `domain` (memory), `iface` (set-up and
 //! progress), `endpoint` (connection), `wire` (what lies on the wire or in shared memory),
-//! `datapath` (the hot path and nothing else). No transport knows another; [`Lane`] is the closed
-//! set that the protocol layer matches on.
+//! `datapath` (the hot path and nothing else). No transport knows another; `adapter` has two, which
+//! share its core. [`Lane`] is the closed set that the protocol layer matches on.
 // Of the tests only those of the model are built with it, and not what the others need.
 #![cfg_attr(loom, allow(dead_code))]
 

@@ -261,7 +261,7 @@ impl QueuePair {
         flags: SendFlags,
     ) -> Result<Posted, PostError> {
         let mut request = SendRequest::default();
-        // SAFETY: what is asked of this function's caller.
+        // SAFETY: the segments are as `post_patched` wants them, by this function's contract.
         unsafe { self.post_patched(&mut request, id, operation, segments, flags) }
     }
 
@@ -285,8 +285,8 @@ impl QueuePair {
         let patched = request.patch(id, operation, segments, flags, self.granted_inline());
         let inline = patched.map_err(PostError::Inline)?;
         let mut bad = null_mut();
-        // SAFETY: the pair is alive. The request is a list of one: `next` is null from its making and never written. Its
-        // segments were just put in, and are as the library needs them by this function's own contract.
+        // SAFETY: the pair is alive. The request is a list of one: `next` is null from its making and never written.
+        // The segments were just put in; that they stay as the library needs them is asked of this function's caller.
         match unsafe { (self.post_send)(self.raw.as_ptr(), &mut request.0, &mut bad) } {
             0 => Ok(Posted { inline }),
             errno => Err(self.post_error_slow(errno)),

@@ -289,7 +289,7 @@ impl SharedReceiveQueue {
     /// # Errors
     /// The queue is full, or the device is gone: how many were accepted, and the reason.
     pub unsafe fn post(&self, entries: &[RecvEntry]) -> Result<(), (usize, VerbsError)> {
-        // SAFETY: the queue is alive; the rest is the caller's.
+        // SAFETY: the queue is alive; the buffers stay writable until they complete, by this function's contract.
         let (accepted, errno) = unsafe {
             post_receives(entries, |list, bad| {
                 (self.post)(self.raw.as_ptr(), list, bad)

@@ -1,4 +1,8 @@
 //! What has arrived: packets become messages, messages are taken, buffers are posted again.
+//!
+//! **ARRIVED.** The adapter has written as many bytes of a receive buffer as its completion says, never more than the
+//! buffer has, and does not touch it until it is posted again. So they are this process's alone, whatever the peer
+//! does; what they say is not trusted.
 #![allow(unsafe_code)]
 
 use super::connection::{ASSEMBLED, Assembly, Inbound};
@@ -117,9 +121,9 @@ impl Core {
         len: usize,
     ) {
         let kept = match tag.kind {
-            // SAFETY: the caller's.
+            // SAFETY: ARRIVED.
             Kind::First => unsafe { self.begin_assembly(index, tag.total as usize, at, len) },
-            // SAFETY: the caller's.
+            // SAFETY: ARRIVED.
             Kind::More => unsafe { self.add_to_assembly(index, at, len) },
             Kind::Credits => len == 0,
             Kind::Whole | Kind::HeaderElided => false,
@@ -152,7 +156,7 @@ impl Core {
         let first = unsafe { std::slice::from_raw_parts(at.add(HEADER), PACKET) };
         data.extend_from_slice(first);
         connection.assembly = Some(Assembly {
-            // SAFETY: as above.
+            // SAFETY: ARRIVED: the packet has its header.
             header: unsafe { read_header(at) },
             data,
             total,
@@ -221,6 +225,6 @@ impl Core {
 /// A header is there.
 #[inline]
 unsafe fn read_header(at: *const u8) -> Header {
-    // SAFETY: the caller's; any alignment is right for bytes.
+    // SAFETY: ARRIVED; any alignment is right for bytes.
     decode_header(unsafe { &*at.cast::<[u8; HEADER]>() })
 }

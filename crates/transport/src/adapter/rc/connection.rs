@@ -40,16 +40,15 @@ pub(super) struct Assembly {
 pub(super) struct Ticket {
     /// What the user knows it by.
     pub cookie: u64,
-    /// Where the answer of an atomic comes to.
-    pub answer: Option<Slot>,
-    /// Where the user wants it.
+    /// Where what is read comes to, and where the user wants it.
     pub landing: Option<Landing>,
     /// Memory of the user that must stay registered meanwhile.
     pub _region: Option<Arc<MemoryRegion>>,
 }
 
-/// Memory of the user that an answer is copied to.
+/// Bytes that are read into a buffer of the transport, and copied to memory of the user.
 pub(super) struct Landing {
+    pub slot: Slot,
     pub to: *mut u8,
     pub len: usize,
 }

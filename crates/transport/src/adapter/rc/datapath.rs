@@ -43,7 +43,7 @@ impl Core {
         };
         let id = (index as u64) << 32 | connection.sends.posted as u64;
         let (pair, request) = (&connection.pair, &mut self.request);
-        // SAFETY: what is asked of this function's caller.
+        // SAFETY: the segments are as `post_patched` wants them, by this function's contract.
         match unsafe { pair.post_patched(request, id, operation, segments, flags) } {
             Ok(posted) => {
                 connection.sends.add(flags.signaled);
@@ -87,8 +87,8 @@ impl Core {
         }
     }
 
-    /// Where a message with so many bytes of payload is to be written that is sent then by [`Core::send_packed`]; `None`
-    /// where it goes inline, by [`Core::send_inline`].
+    /// Where a message with so many bytes of payload is to be written before [`Core::send_packed`]; `None` where it
+    /// goes inline, by [`Core::send_inline`].
     #[inline]
     pub fn reserve(&mut self, index: usize, len: usize) -> Result<Option<(Slot, *mut u8)>, Post> {
         let connection = self.connection(index);
@@ -231,7 +231,7 @@ impl Core {
             let number = connection.sends.posted;
             connection.tickets.push_back((number, ticket));
         }
-        // SAFETY: the caller's.
+        // SAFETY: the segments stay as the operation needs them until it is reported, by this function's contract.
         match unsafe { self.post(index, operation, segments, report, InlineChoice::Auto) } {
             true if waited => Post::InProgress,
             true => Post::Done,
@@ -255,7 +255,8 @@ impl Core {
             }
         }
         let found = arrived || done;
-        found || (self.port.is_quiet(found) && self.look_for_failures())
+        let is_quiet = self.port.is_quiet(found);
+        found || (is_quiet && self.look_for_failures())
     }
 
     /// Takes a batch of completions of sends; says whether there were any.
@@ -319,22 +320,18 @@ impl Core {
     }
 
     fn finish(&mut self, ticket: Ticket, result: Result<(), Failure>) {
-        let found = ticket.answer.map_or(0, |slot| {
-            let (at, _) = self.pool.locate(slot);
-            self.pool.give(slot);
-            if let (Some(landing), Ok(())) = (&ticket.landing, result) {
-                // SAFETY: the slot holds as many bytes; the user's memory is there until now, by its owner's promise.
+        if let Some(landing) = ticket.landing {
+            let (at, _) = self.pool.locate(landing.slot);
+            self.pool.give(landing.slot);
+            if result.is_ok() {
+                // SAFETY: the slot holds as many bytes, which the adapter has written; the user's memory is there until
+                // now, as whoever posted the read has promised.
                 unsafe { copy(landing.to, at, landing.len) };
             }
-            // SAFETY: a slot is longer than that, and the adapter has written it or never will.
-            unsafe { at.cast::<u64>().read() }
-        });
-        if ticket.cookie == NOBODY {
-            return;
         }
-        self.completions.push_back(Completion {
-            cookie: ticket.cookie,
-            result: result.map(|()| found),
-        });
+        let cookie = ticket.cookie;
+        if cookie != NOBODY {
+            self.completions.push_back(Completion { cookie, result });
+        }
     }
 }

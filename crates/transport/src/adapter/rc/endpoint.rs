@@ -1,4 +1,7 @@
 //! The endpoint: connecting, the contract, and operations on the peer's memory.
+//!
+//! **BYTES.** What is sent or put is readable and what is got writable, and nobody else's, for its length: until the
+//! call returns, or until what it has posted is reported. Each function here asks this of its caller.
 #![allow(unsafe_code)]
 
 use super::super::shared::Shared;
@@ -247,7 +250,7 @@ impl RcEndpoint {
         to: Remote,
         cookie: u64,
     ) -> Post {
-        // SAFETY: the caller's; the memory is only read.
+        // SAFETY: BYTES; the memory is only read.
         unsafe { self.post_zcopy(from.cast_mut(), len, Access::Read, &write_to(to), cookie) }
     }
 
@@ -260,10 +263,13 @@ impl RcEndpoint {
             address: from.addr,
             rkey: from.rkey as u32,
         };
-        // SAFETY: the caller's.
+        // SAFETY: BYTES.
         unsafe { self.post_zcopy(to, len, Access::Write, &read, cookie) }
     }
 
+    /// Posts an operation between the user's memory and the peer's, which is reported by `cookie`; `NoResource` also
+    /// where the user's memory cannot be registered.
+    ///
     /// # Safety
     /// As [`RcEndpoint::put_zcopy`] or [`RcEndpoint::get_zcopy`], whichever `operation` is.
     unsafe fn post_zcopy(
@@ -274,25 +280,37 @@ impl RcEndpoint {
         operation: &Operation<'_>,
         cookie: u64,
     ) -> Post {
+        // SAFETY: BYTES.
+        let posted = unsafe { self.post_registered(at, len, access, operation, cookie) };
+        posted.unwrap_or(Post::NoResource)
+    }
+
+    /// As [`RcEndpoint::post_zcopy`]; `None` where the user's memory cannot be registered.
+    ///
+    /// # Safety
+    /// As there.
+    pub(super) unsafe fn post_registered(
+        &mut self,
+        at: *mut u8,
+        len: usize,
+        access: Access,
+        operation: &Operation<'_>,
+        cookie: u64,
+    ) -> Option<Post> {
         let (core, index) = self.core();
         if let Some(refused) = refuse_remote(core, index) {
-            return refused;
+            return Some(refused);
         }
-        // SAFETY: the caller's.
-        let region = match unsafe { core.registrations.register(at, len, access) } {
-            Ok(region) => region,
-            Err(error) => {
-                core.port.last_error = Some(error.to_string());
-                return Post::NoResource;
-            }
-        };
+        // SAFETY: the memory stays until the operation is reported, as is asked of the caller, and so does the region.
+        let region = unsafe { core.registrations.register(at, len, access) };
+        let region = core.port.note(region)?;
         let list = [Sge::over(at, len, region.lkey())];
         let ticket = Ticket {
             _region: Some(region),
             ..ticket(cookie)
         };
-        // SAFETY: the caller's; the region lives as long as the ticket.
-        unsafe { core.post_remote(index, operation, &list, Some(ticket)) }
+        // SAFETY: BYTES; the region lives as long as the ticket.
+        Some(unsafe { core.post_remote(index, operation, &list, Some(ticket)) })
     }
 
     /// Lets the peer read `len` bytes at `address`, by what this returns, until [`RcEndpoint::deregister`]; `None`
@@ -303,19 +321,13 @@ impl RcEndpoint {
     /// The memory stays mapped until then.
     pub unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
         let core = &mut *self.core.borrow_mut();
-        // SAFETY: the caller's; what is only read is not changed by anybody.
-        match unsafe { core.registrations.register(address, len, Access::Shown) } {
-            Ok(region) => {
-                let rkey = EXPOSED | region.rkey() as u64;
-                core.connection(self.index).exposed.push(region);
-                let addr = address.expose_provenance() as u64;
-                Some(Remote { addr, rkey })
-            }
-            Err(error) => {
-                core.port.last_error = Some(error.to_string());
-                None
-            }
-        }
+        // SAFETY: the memory stays mapped as long as the region, as is asked of the caller; peers only read it.
+        let region = unsafe { core.registrations.register(address, len, Access::Shown) };
+        let region = core.port.note(region)?;
+        let rkey = EXPOSED | region.rkey() as u64;
+        core.connection(self.index).exposed.push(region);
+        let addr = address.expose_provenance() as u64;
+        Some(Remote { addr, rkey })
     }
 
     /// Ends what [`RcEndpoint::expose`] has begun, once.
@@ -326,52 +338,6 @@ impl RcEndpoint {
             exposed.swap_remove(at);
             core.registrations.release_unused();
         }
-    }
-
-    /// Adds to 8 bytes of the peer's memory; the completion says what was there.
-    pub fn fetch_add(&mut self, to: Remote, add: u64, cookie: u64) -> Post {
-        self.post_atomic(
-            cookie,
-            |address, rkey| Operation::FetchAdd { address, rkey, add },
-            to,
-        )
-    }
-
-    /// Replaces 8 bytes of the peer's memory if they are `compare`; the completion says what was there.
-    pub fn compare_swap(&mut self, to: Remote, compare: u64, swap: u64, cookie: u64) -> Post {
-        self.post_atomic(
-            cookie,
-            |address, rkey| Operation::CompareSwap {
-                address,
-                rkey,
-                compare,
-                swap,
-            },
-            to,
-        )
-    }
-
-    fn post_atomic(
-        &mut self,
-        cookie: u64,
-        operation: impl FnOnce(u64, u32) -> Operation<'static>,
-        to: Remote,
-    ) -> Post {
-        let (core, index) = self.core();
-        if let Some(refused) = refuse_remote(core, index) {
-            return refused;
-        }
-        let Some(slot) = core.take_slot(index, 8) else {
-            return Post::NoResource;
-        };
-        let (at, lkey) = core.pool.locate(slot);
-        let ticket = Ticket {
-            answer: Some(slot),
-            ..ticket(cookie)
-        };
-        let operation = operation(to.addr, to.rkey as u32);
-        // SAFETY: the slot is this operation's until it is reported.
-        unsafe { core.post_remote(index, &operation, &[Sge::over(at, 8, lkey)], Some(ticket)) }
     }
 
     /// Waits for an operation of this endpoint; others' completions stay.
@@ -429,10 +395,9 @@ impl RcEndpoint {
     }
 }
 
-fn ticket(cookie: u64) -> Ticket {
+pub(super) fn ticket(cookie: u64) -> Ticket {
     Ticket {
         cookie,
-        answer: None,
         landing: None,
         _region: None,
     }
@@ -476,7 +441,7 @@ impl Endpoint for RcEndpoint {
             // SAFETY: `data` is readable for `len` bytes, as the contract has it.
             return unsafe { core.send_inline(index, header, data, len) };
         }
-        // SAFETY: as above; `to` has room for `len` bytes.
+        // SAFETY: BYTES; `to` has room for `len` bytes.
         self.am_bcopy(header, len, |to| unsafe { copy(to, data, len) })
     }
 
@@ -524,7 +489,7 @@ impl Endpoint for RcEndpoint {
                 addr: from.addr + done as u64,
                 ..from
             };
-            // SAFETY: within what the caller promises, until it has completed.
+            // SAFETY: BYTES: a part of them, until it has completed.
             unsafe { this.get_zcopy(to.wrapping_add(done), part, from, cookie) }
         })
     }
@@ -535,7 +500,7 @@ impl Endpoint for RcEndpoint {
                 addr: to.addr + done as u64,
                 ..to
             };
-            // SAFETY: within what the caller promises, until it has completed.
+            // SAFETY: BYTES: a part of them, until it has completed.
             unsafe { this.put_zcopy(from.wrapping_add(done), part, to, cookie) }
         })
     }

@@ -67,8 +67,8 @@ pub struct Counters {
 pub struct Completion {
     /// What the caller gave.
     pub cookie: u64,
-    /// What an atomic found, 0 for others; or why it failed.
-    pub result: Result<u64, Failure>,
+    /// Whether it was done, or why it failed.
+    pub result: Result<(), Failure>,
 }
 
 /// A completion queue of sends.
@@ -144,7 +144,7 @@ impl RcIface {
                 kept: 0,
             }
         };
-        // Atomics answer into them.
+        // What is read comes there too.
         let make = |bytes| port.buffer(bytes, Access::Write);
         let pool = SendBuffers::new([class(0, SMALL), class(1, LARGEST)], make)?;
         let mut core = Core {
@@ -397,9 +397,11 @@ impl Core {
         let tickets = std::mem::take(&mut connection.tickets);
         let inbox = std::mem::take(&mut connection.inbox);
         drop(connection);
-        let answers = tickets.into_iter().filter_map(|(_, ticket)| ticket.answer);
+        let landings = tickets.into_iter().filter_map(|(_, ticket)| ticket.landing);
         let slots = slots.into_iter().map(|(_, slot)| slot);
-        slots.chain(answers).for_each(|slot| self.pool.give(slot));
+        slots
+            .chain(landings.map(|landing| landing.slot))
+            .for_each(|slot| self.pool.give(slot));
         for inbound in inbox {
             if inbound.number != ASSEMBLED {
                 self.receives.give(inbound.number);

@@ -169,14 +169,14 @@ impl Registrations {
             self.insert(whole, Access::Remote, &region, Stay::Lasting);
             return Ok(region);
         }
-        // SAFETY: the caller's.
+        // SAFETY: the memory stays mapped as long as the region is used, by this function's contract.
         let keep = |this: &mut Self| unsafe { this.register_to_keep(&wanted, access) };
         if matches!(found, Found::Nothing)
             && let Some(region) = keep(self)
         {
             return Ok(region);
         }
-        // SAFETY: the caller's.
+        // SAFETY: the memory stays mapped as long as the region is used, by this function's contract.
         let region = unsafe { self.make(&wanted, access) }?;
         let same = self.entries.get(&(wanted.start, wanted.end));
         if !same.is_some_and(Entry::is_kept) {
@@ -213,7 +213,7 @@ impl Registrations {
     ) -> Result<Arc<MemoryRegion>, VerbsError> {
         let at = std::ptr::with_exposed_provenance_mut(range.start);
         loop {
-            // SAFETY: the caller's.
+            // SAFETY: the memory stays mapped as long as the region, by this function's contract.
             match unsafe { MemoryRegion::register(&self.memory, at, range.len(), access) } {
                 Ok(region) => {
                     self.counts.made += 1;

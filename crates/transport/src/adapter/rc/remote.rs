@@ -1,9 +1,12 @@
 //! Operations on the peer's memory as the layer above posts them: by size, in silence, completed by a flush.
+//!
+//! **BYTES.** As in `endpoint`: what is put is readable and what is got writable, and nobody else's, until a flush.
+//! What is registered stays mapped as long as its registration is kept.
 #![allow(unsafe_code)]
 
 use super::super::stage::Stage;
 use super::connection::{Landing, Ticket};
-use super::endpoint::{RcEndpoint, ZCOPY_MOST, refuse_remote, write_to};
+use super::endpoint::{RcEndpoint, ZCOPY_MOST, refuse_remote, ticket, write_to};
 use super::iface::{Core, RcIface};
 use super::registrations::Registrations;
 use super::wire::LARGEST;
@@ -33,7 +36,7 @@ impl RcIface {
         address: *mut u8,
         len: usize,
     ) -> Option<Arc<MemoryRegion>> {
-        // SAFETY: the caller's.
+        // SAFETY: BYTES.
         let register = |registrations: &mut Registrations| unsafe {
             registrations.register(address, len, Access::Remote)
         };
@@ -90,17 +93,17 @@ impl RcEndpoint {
     pub unsafe fn post_put(&mut self, from: *const u8, len: usize, to: Remote) -> Posted {
         let bcopy = |this: &mut Self| {
             let len = len.min(LARGEST);
-            // SAFETY: the caller's; `at` has room for `len` bytes.
+            // SAFETY: BYTES; `at` has room for `len` bytes.
             let pack = |at| unsafe { copy(at, from, len) };
             copied(this.put_bcopy(len, pack, to), len)
         };
         match self.put_method(len) {
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Method::Short => copied(unsafe { self.put_short(from, len, to) }, len),
             _ if self.is_copied(from, len) => bcopy(self),
             _ => {
                 let (at, part) = (from.cast_mut(), len.min(ZCOPY_MOST));
-                // SAFETY: the caller's; a write only reads the bytes.
+                // SAFETY: BYTES; a write only reads the bytes.
                 match unsafe { self.post_silent(at, part, Access::Read, &write_to(to)) } {
                     // It may not be locked.
                     None => bcopy(self),
@@ -122,10 +125,10 @@ impl RcEndpoint {
         };
         let posted = match self.is_copied(to, len) {
             true => None,
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             false => unsafe { self.post_silent(to, len.min(ZCOPY_MOST), Access::Write, &read) },
         };
-        // SAFETY: the caller's.
+        // SAFETY: BYTES.
         posted.unwrap_or_else(|| unsafe { self.get_bcopy(to, len.min(LARGEST), &read) })
     }
 
@@ -140,31 +143,9 @@ impl RcEndpoint {
         access: Access,
         operation: &Operation<'_>,
     ) -> Option<Posted> {
-        let (core, index) = self.core();
-        if let Some(refused) = refuse_remote(core, index) {
-            return Some(copied(refused, 0));
-        }
-        // SAFETY: the caller's.
-        let region = match unsafe { core.registrations.register(at, len, access) } {
-            Ok(region) => region,
-            Err(error) => {
-                core.port.last_error = Some(error.to_string());
-                return None;
-            }
-        };
-        let list = [Sge::over(at, len, region.lkey())];
-        let ticket = Ticket {
-            cookie: NOBODY,
-            answer: None,
-            landing: None,
-            _region: Some(region),
-        };
-        // SAFETY: the caller's; the region lives as long as the ticket.
-        let post = unsafe { core.post_remote(index, operation, &list, Some(ticket)) };
-        Some(match post {
-            Post::PeerGone => Posted::PeerGone,
-            _ => Posted::InProgress(len),
-        })
+        // SAFETY: BYTES.
+        let posted = unsafe { self.post_registered(at, len, access, operation, NOBODY) }?;
+        Some(under_way(posted, len))
     }
 
     /// Reads into a buffer of the transport, from which the bytes are copied when they are there.
@@ -174,25 +155,20 @@ impl RcEndpoint {
     unsafe fn get_bcopy(&mut self, to: *mut u8, len: usize, read: &Operation<'_>) -> Posted {
         let (core, index) = self.core();
         if let Some(refused) = refuse_remote(core, index) {
-            return copied(refused, 0);
+            return under_way(refused, 0);
         }
         let Some(slot) = core.take_slot(index, len) else {
             return Posted::NoResource;
         };
         let (at, lkey) = core.pool.locate(slot);
         let ticket = Ticket {
-            cookie: NOBODY,
-            answer: Some(slot),
-            landing: Some(Landing { to, len }),
-            _region: None,
+            landing: Some(Landing { slot, to, len }),
+            ..ticket(NOBODY)
         };
         // SAFETY: the slot is this operation's until it is done.
         let post =
             unsafe { core.post_remote(index, read, &[Sge::over(at, len, lkey)], Some(ticket)) };
-        match post {
-            Post::PeerGone => Posted::PeerGone,
-            _ => Posted::InProgress(len),
-        }
+        under_way(post, len)
     }
 
     /// See [`crate::Lane::progress_flush`]: polls the send queue of this connection, while something is under way.
@@ -224,6 +200,15 @@ fn end_of_flush(core: &mut Core, index: usize) -> Post {
         (Stage::Failed(_), _) => Post::PeerGone,
         (_, true) => Post::InProgress,
         (_, false) => Post::Done,
+    }
+}
+
+/// What a post of `len` bytes means whose memory stays in use.
+fn under_way(post: Post, len: usize) -> Posted {
+    match post {
+        Post::NoResource => Posted::NoResource,
+        Post::PeerGone => Posted::PeerGone,
+        _ => Posted::InProgress(len),
     }
 }
 

@@ -85,7 +85,7 @@ impl RcPair {
         window - credits == there
     }
 
-    pub fn complete(&mut self, cookie: u64) -> Result<u64, Failure> {
+    pub fn complete(&mut self, cookie: u64) -> Result<(), Failure> {
         let mut found = None;
         self.until("a completion", |pair| {
             found = pair.ifaces[0].take_completion();

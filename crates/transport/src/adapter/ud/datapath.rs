@@ -16,7 +16,7 @@ pub(super) const POLL: usize = 16;
 const RESERVE: u32 = 8;
 
 impl Core {
-    /// Where a message with so many bytes of payload is to be written that is sent then by [`Core::send_packed`].
+    /// Where a message with so many bytes of payload is to be written before [`Core::send_packed`].
     #[inline]
     pub fn reserve(&mut self, index: usize, len: usize) -> Result<(Slot, *mut u8), Post> {
         let link = self.link(index);
@@ -162,7 +162,7 @@ impl Core {
             immediate: None,
         };
         let (id, request) = (self.sends.posted as u64, &mut self.request);
-        // SAFETY: what is asked of this function's caller.
+        // SAFETY: the segments are as `post_patched` wants them, by this function's contract.
         let outcome = unsafe {
             self.pair
                 .post_patched(request, id, &operation, segments, flags)

@@ -1,5 +1,5 @@
-//! Send buffers as packets need them. A packet is sent from its buffer, again if need be, and leaves it when its receiver
-//! has taken it and the adapter is done with every copy it was given.
+//! Send buffers as packets need them. A packet is sent from its buffer, again if need be, and leaves it when its
+//! receiver has taken it and the adapter is done with every copy it was given.
 //!
 //! ```text
 //! small   head, stream of one packet

@@ -1,4 +1,7 @@
 //! The endpoint: a pair's datagrams and its connection, and which of them carries what.
+//!
+//! **BYTES.** As the contract of an endpoint has it: what is sent is readable and what is got writable until the call
+//! returns, and what is registered stays mapped. It is passed on to the datagrams or the connection.
 #![allow(unsafe_code)]
 
 use super::Rule;
@@ -264,7 +267,7 @@ impl UpgradeEndpoint {
     /// As [`RcEndpoint::expose`].
     pub unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
         match self.sends {
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Way::Connection => unsafe { self.rc.as_mut()?.register(address, len) },
             Way::Datagrams => {
                 self.ask_slow();
@@ -309,7 +312,7 @@ impl Endpoint for UpgradeEndpoint {
     }
 
     unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
-        // SAFETY: the caller's.
+        // SAFETY: BYTES.
         unsafe {
             if let Some(rc) = self.carrier() {
                 return rc.am_short(header, data, len);
@@ -345,7 +348,7 @@ impl Endpoint for UpgradeEndpoint {
 
     unsafe fn get(&mut self, to: *mut u8, len: usize, from: Remote) -> Result<(), RemoteError> {
         match (self.takes, &mut self.rc) {
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             (Way::Connection, Some(rc)) => unsafe { rc.get(to, len, from) },
             _ => Err(RemoteError::Unsupported),
         }

@@ -122,7 +122,7 @@ impl Registrations {
             self.keeping.as_mut()?.candidates.note_end(wanted.start, 0);
             return None;
         }
-        // SAFETY: the caller's.
+        // SAFETY: the memory stays mapped while it is used, by this function's contract, and is watched afterwards.
         let region = unsafe { self.make(wanted, Access::Kept) }.ok()?;
         self.take_changes();
         if self.watch()?.look(wanted) != Look::Held {

@@ -54,7 +54,7 @@ fn silent_send__that_fails_is_reported() {
 
 #[test]
 fn wrong_key__fails_the_operation_and_the_connection() {
-    for kind in 0..3 {
+    for kind in 0..2 {
         let mut pair = RcPair::new(quick());
         let far = Exposed::new(&pair.ifaces[1], 8);
         let beyond = far.remote(64);
@@ -63,8 +63,7 @@ fn wrong_key__fails_the_operation_and_the_connection() {
         let post = unsafe {
             match kind {
                 0 => pair.ends[0].put_zcopy(data.as_ptr(), 16, beyond, 3),
-                1 => pair.ends[0].get_zcopy(data.as_mut_ptr(), 16, beyond, 3),
-                _ => pair.ends[0].fetch_add(beyond, 1, 3),
+                _ => pair.ends[0].get_zcopy(data.as_mut_ptr(), 16, beyond, 3),
             }
         };
         assert_eq!(post, Post::InProgress);

@@ -194,7 +194,7 @@ impl Userfault {
 
 /// Makes a number one more of another descriptor's file. May be called after a fork.
 pub(super) fn replace(number: RawFd, other: RawFd) {
-    // SAFETY: both are the caller's.
+    // SAFETY: plain descriptors, which the call checks.
     unsafe { libc::dup3(other, number, libc::O_CLOEXEC) };
 }
 
