@@ -546,7 +546,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.take(),
             Lane::Upgrade(endpoint) => {
                 endpoint.take();
-                // Whoever always finds something has no quiet moment for it.
+                // A busy receiver never reaches the idle path, so switch here too.
                 self.settle_upgrade();
             }
             _ => {}
