@@ -154,8 +154,8 @@ variables! {
         "ports on which ranks listen, as 50000-50100, one for each rank of a host; auto: as the \
          kernel chooses";
     ConnectCost "FASTPATH_CONNECT_COST" Kind::DurationOrAuto, "auto", false,
-        "assumed cost of a connection (queue pair): a pair changes from ud to rc once its datagrams \
-         have cost that much more; auto: 500us";
+        "assumed cost of a connection (queue pair): a pair changes from ud to rc once its \
+         datagrams have cost that much more; auto: 500us";
     Connections "FASTPATH_CONNECTIONS" Kind::Count, "1024", false,
         "most connections of a rank where rc and ud are listed; further pairs stay with ud";
     Registrations "FASTPATH_REGISTRATIONS" Kind::SizeOrAuto, "auto", false,
