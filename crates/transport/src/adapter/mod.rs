@@ -33,6 +33,7 @@ use crate::verbs::inline::Overrides;
 use crate::verbs::{self, DeviceContext, VerbsError};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::RankPage;
+use port::Port;
 use rc::RcIface;
 use std::sync::Arc;
 use std::time::Duration;
@@ -185,17 +186,17 @@ impl Adapter {
         }
     }
 
+    fn with_port<T>(&self, act: impl FnOnce(&Port) -> T) -> T {
+        match self {
+            Adapter::Rc(iface) => iface.with_port(act),
+            Adapter::Ud(iface) => iface.with_port(act),
+            Adapter::Upgrade(iface) => iface.parts().0.with_port(act),
+        }
+    }
+
     /// Device, port, and how much inline data is asked for, for people.
     pub fn describe(&self) -> String {
-        let (port, (bytes, source)) = match self {
-            Adapter::Rc(iface) => (iface.describe(), iface.asked_inline()),
-            Adapter::Ud(iface) => (iface.describe(), iface.asked_inline()),
-            Adapter::Upgrade(iface) => {
-                let (ud, _) = iface.parts();
-                (ud.describe(), ud.asked_inline())
-            }
-        };
-        format!("{port}, {bytes} bytes of inline data asked for ({source})")
+        self.with_port(Port::describe)
     }
 
     /// What has been counted so far.
@@ -214,11 +215,7 @@ impl Adapter {
 
     /// Name of the device, and number of the port.
     pub fn port(&self) -> (String, u8) {
-        match self {
-            Adapter::Rc(iface) => iface.port_name(),
-            Adapter::Ud(iface) => iface.port_name(),
-            Adapter::Upgrade(iface) => iface.parts().0.port_name(),
-        }
+        self.with_port(Port::name)
     }
 }
 

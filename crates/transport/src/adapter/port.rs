@@ -1,5 +1,6 @@
 //! A port of an adapter as one interface uses it: memory that the adapter may reach, and what happens to the device.
 
+use crate::verbs::inline::Source;
 use crate::verbs::{
     Access, Buffer, CompletionChannel, DeviceContext, LocalPort, ProtectionDomain, VerbsError,
     Watcher,
@@ -20,6 +21,8 @@ pub(super) const POLLS: u32 = 64;
 pub(super) struct Port {
     pub memory: Arc<ProtectionDomain>,
     pub local: LocalPort,
+    /// Bytes of inline data that queue pairs ask for, and who said so.
+    inline: (u32, Source),
     /// The time in nanoseconds.
     pub clock: fn() -> u64,
     /// Why the last failed connection did, or what was refused last.
@@ -37,8 +40,13 @@ impl Port {
     ///
     /// # Errors
     /// No such port, none active, or the device refuses.
-    pub fn new(context: &Arc<DeviceContext>, port: Option<u8>) -> Result<Self, VerbsError> {
+    pub fn new(
+        context: &Arc<DeviceContext>,
+        port: Option<u8>,
+        inline: (u32, Source),
+    ) -> Result<Self, VerbsError> {
         Ok(Port {
+            inline,
             local: LocalPort::choose(context, port)?,
             memory: ProtectionDomain::new(context)?,
             clock: fastpath_base::clock::now_ns,
@@ -55,10 +63,13 @@ impl Port {
         (name, self.local.number())
     }
 
-    /// Device, port and packet size, for people.
+    /// Device, port, packet size, and how much inline data is asked for, for people.
     pub fn describe(&self) -> String {
-        let ((name, number), mtu) = (self.name(), self.local.mtu_bytes());
-        format!("{name} port {number}, MTU {mtu}")
+        let ((name, number), mtu, (bytes, source)) =
+            (self.name(), self.local.mtu_bytes(), self.inline);
+        format!(
+            "{name} port {number}, MTU {mtu}, {bytes} bytes of inline data asked for ({source})"
+        )
     }
 
     /// Whether the port can be used now.

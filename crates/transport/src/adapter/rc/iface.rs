@@ -14,7 +14,6 @@ use super::datapath::POLL;
 use super::endpoint::RcEndpoint;
 use super::registrations::Registrations;
 use super::wire::{HEADER, LARGEST, PACKET};
-use crate::verbs::inline::Source;
 use crate::verbs::{
     Access, Buffer, CompletionChannel, CompletionQueue, DeviceContext, Failure, PairSettings,
     QueuePair, RecvEntry, SendRequest, Service, SharedReceiveQueue, VerbsError, Wc,
@@ -130,7 +129,8 @@ impl RcIface {
         port: Option<u8>,
         settings: Settings,
     ) -> Result<Self, VerbsError> {
-        let port = Port::new(context, port)?;
+        let inline = (settings.inline, settings.inline_source);
+        let port = Port::new(context, port, inline)?;
         let limit = context.attributes().max_srq_wr.max(0) as u32;
         let most = settings.receives.max(limit.min(1 << 14));
         let channel = CompletionChannel::new(context)?;
@@ -223,25 +223,14 @@ impl RcIface {
         }
     }
 
+    /// Runs with the port.
+    pub(in super::super) fn with_port<T>(&self, act: impl FnOnce(&Port) -> T) -> T {
+        act(&self.core.borrow().port)
+    }
+
     /// Why the last connection that failed did, for people.
     pub fn last_error(&self) -> Option<String> {
         self.core.borrow().port.last_error.clone()
-    }
-
-    /// Bytes of inline data that connections ask for, and who said so.
-    pub fn asked_inline(&self) -> (u32, Source) {
-        let settings = self.core.borrow().settings;
-        (settings.inline, settings.inline_source)
-    }
-
-    /// Device, port and packet size, for people.
-    pub fn describe(&self) -> String {
-        self.core.borrow().port.describe()
-    }
-
-    /// Name of the device, and number of the port.
-    pub fn port_name(&self) -> (String, u8) {
-        self.core.borrow().port.name()
     }
 
     pub(super) fn with_core<T>(&self, act: impl FnOnce(&mut Core) -> T) -> T {

@@ -17,7 +17,6 @@ use super::wire::{GRH, HEAD, LARGEST, packets};
 use super::wireup_datagram::WireupDatagram;
 use crate::contract::Address;
 use crate::reliable::{Receiver, Sender};
-use crate::verbs::inline::Source;
 use crate::verbs::{
     Access, Buffer, CompletionChannel, CompletionQueue, DeviceContext, PairSettings, QueuePair,
     RecvEntry, SendRequest, Service, VerbsError,
@@ -163,7 +162,8 @@ impl UdIface {
         port: Option<u8>,
         settings: Settings,
     ) -> Result<Self, VerbsError> {
-        let port = Port::new(context, port)?;
+        let inline = (settings.inline, settings.inline_source);
+        let port = Port::new(context, port, inline)?;
         let mtu = port.local.mtu_bytes();
         let limits = context.attributes();
         let most = limits.max_qp_wr.min(limits.max_cqe).max(1) as u32;
@@ -314,25 +314,14 @@ impl UdIface {
         }
     }
 
+    /// Runs with the port.
+    pub(in super::super) fn with_port<T>(&self, act: impl FnOnce(&Port) -> T) -> T {
+        act(&self.core.borrow().port)
+    }
+
     /// Why the last connection that failed did, for people.
     pub fn last_error(&self) -> Option<String> {
         self.core.borrow().port.last_error.clone()
-    }
-
-    /// Name of the device, and number of the port.
-    pub fn port_name(&self) -> (String, u8) {
-        self.core.borrow().port.name()
-    }
-
-    /// Device, port and packet size, for people.
-    pub fn describe(&self) -> String {
-        self.core.borrow().port.describe()
-    }
-
-    /// Bytes of inline data that were asked for, and who said so.
-    pub fn asked_inline(&self) -> (u32, Source) {
-        let settings = self.core.borrow().settings;
-        (settings.inline, settings.inline_source)
     }
 
     #[cfg(test)]
