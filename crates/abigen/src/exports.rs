@@ -133,12 +133,16 @@ fn emit_quick(table: &Table, function: &Function, body_name: &str, quick: &Body,
     );
 }
 
-/// The body of that name; a large-count form falls back to the one it shares with the other form, and a collective call
+/// The body of that name, or of the function that this one is `as`. A large-count form falls back to the one it shares
+/// with the other form, and a collective call
 /// that does not block to the one that takes the form: `gather` for `MPI_Igather` and `MPI_Gather_init`, or `igather`
 /// where the blocking call has a body of its own.
 #[must_use]
 pub fn find_body<'a>(bodies: &'a Bodies, function: &Function) -> Option<(String, &'a Body)> {
-    let own = function.body_name();
+    let own = match &function.body_of {
+        Some(name) => name.trim_start_matches("MPI_").to_lowercase(),
+        None => function.body_name(),
+    };
     if let Some(body) = bodies.by_name.get(&own) {
         return Some((own, body));
     }
@@ -473,6 +477,29 @@ mod tests {
         assert!(emit("MPI_Send_c", &both).contains("entry::m::send_c("));
         let apart = emit("MPI_Op_create_c", &[("op_create", body(true, true))]);
         assert!(apart.contains("fail_unsupported(Scope::None, \"MPI_Op_create_c\")"));
+    }
+
+    #[test]
+    fn function_as_another__is_served_by_its_body() {
+        let text = emit("MPI_Win_toint", &[("comm_toint", body(false, false))]);
+        assert!(text.contains("entry::m::comm_toint(r#win)"), "{text}");
+        let table = Table::builtin().unwrap();
+        for function in &table.functions {
+            let Some(name) = &function.body_of else {
+                continue;
+            };
+            let other = table.function(name).unwrap();
+            let types = |function: &Function| {
+                let types = function
+                    .params
+                    .iter()
+                    .map(|p| rust_type(&table, &p.ctype, &p.suffix));
+                types
+                    .map(|t| t.replace("i64", "c_int").replace("isize", "c_int"))
+                    .collect::<Vec<_>>()
+            };
+            assert_eq!(types(function), types(other), "{} as {name}", function.name);
+        }
     }
 
     #[test]

@@ -42,6 +42,8 @@ pub struct Function {
     pub scope: Option<String>,
     /// The parameter that points to a handle which the function reads.
     pub inout: Option<String>,
+    /// The function whose body serves this one too: their parameters differ in names alone.
+    pub body_of: Option<String>,
     /// Errors are raised on no open file (MPI 5.0, section 14.7), whatever the parameters are.
     pub on_no_file: bool,
 }

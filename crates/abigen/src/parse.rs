@@ -204,6 +204,7 @@ fn parse_function(section: &str, line: &str) -> Parsed<Vec<Function>> {
         deprecated: None,
         scope: None,
         inout: None,
+        body_of: None,
         on_no_file: false,
     };
     if !function.name.starts_with("MPI_") {
@@ -220,6 +221,8 @@ fn parse_function(section: &str, line: &str) -> Parsed<Vec<Function>> {
             function.scope = Some(name.into());
         } else if let Some(name) = attribute.strip_prefix("inout *") {
             function.inout = Some(name.into());
+        } else if let Some(name) = attribute.strip_prefix("as ") {
+            function.body_of = Some(name.into());
         } else {
             return Err(format!("unknown attribute `{attribute}`"));
         }

@@ -1,4 +1,7 @@
 //! Memory copies of the message path.
+//!
+//! **RANGES.** `from` is readable and `to` writable for `len` bytes, and the two do not overlap: each function here
+//! asks this of its caller.
 #![allow(unsafe_code)]
 
 pub mod engine;
@@ -64,7 +67,7 @@ unsafe fn copy_tiny(to: *mut u8, from: *const u8, len: usize) {
 /// `from` is readable for the size of `T` at `offset`.
 #[inline]
 unsafe fn load<T: Copy>(from: *const u8, offset: usize) -> T {
-    // SAFETY: the caller's.
+    // SAFETY: RANGES, for the size of `T` at `offset`.
     unsafe { from.add(offset).cast::<T>().read_unaligned() }
 }
 
@@ -72,7 +75,7 @@ unsafe fn load<T: Copy>(from: *const u8, offset: usize) -> T {
 /// `to` is writable for the size of `T` at `offset`.
 #[inline]
 unsafe fn store<T: Copy>(to: *mut u8, offset: usize, value: T) {
-    // SAFETY: the caller's.
+    // SAFETY: RANGES, for the size of `T` at `offset`.
     unsafe { to.add(offset).cast::<T>().write_unaligned(value) }
 }
 
@@ -87,7 +90,7 @@ const LIBRARY_MAX: usize = 1024;
 /// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: the caller's; the loop is one that this processor has.
+    // SAFETY: RANGES; the loop is one that this processor has.
     unsafe {
         match len {
             0..=LIBRARY_MAX => std::ptr::copy_nonoverlapping(from, to, len),
@@ -100,7 +103,7 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, len: usize) {
 /// As [`copy`].
 #[inline(never)]
 unsafe fn copy_many(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: the caller's; the loop is one that this processor has.
+    // SAFETY: RANGES; the loop is one that this processor has.
     unsafe {
         match cfg!(all(target_arch = "x86_64", not(miri))) {
             true => engine::Loop::usual().run(to, from, len),
@@ -144,7 +147,7 @@ impl CopyLoop {
 /// As [`copy`]; the loop [is available](CopyLoop::is_available).
 #[inline]
 pub unsafe fn copy_with(by: CopyLoop, to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: the caller's; the loop of vectors is one that this processor has.
+    // SAFETY: RANGES; the loop of vectors is one that this processor has.
     unsafe {
         match len <= LIBRARY_MAX {
             true => copy(to, from, len),

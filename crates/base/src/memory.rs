@@ -33,7 +33,8 @@ pub fn reserve(bytes: usize) -> io::Result<*mut u8> {
 /// # Safety
 /// `at` and `bytes` are those of one reservation, and nothing uses it any more.
 pub unsafe fn release(at: *mut u8, bytes: usize) {
-    // SAFETY: the caller's. Nothing can be done about a refusal, and nothing need be.
+    // SAFETY: `at` and `bytes` are those of one reservation that nothing uses any more, by this function's contract.
+    // Nothing can be done about a refusal, and nothing need be.
     unsafe { libc::munmap(at.cast(), bytes) };
 }
 

@@ -32,7 +32,7 @@ impl Mapping {
     /// They lie in the mapped range; `data` is readable for `len` bytes.
     pub(crate) unsafe fn store(&self, offset: i64, data: *const u8, len: usize) {
         debug_assert!(offset >= self.start && (offset - self.start) as usize + len <= self.len);
-        // SAFETY: the caller's.
+        // SAFETY: the bytes lie in the mapped range, and `data` is readable for as many, by this function's contract.
         unsafe {
             let to = self.at.add((offset - self.start) as usize);
             to.copy_from_nonoverlapping(data, len);

@@ -1,4 +1,7 @@
 //! Many small pieces at even distances: one call reads all that lie in a range, and they are copied without a list.
+//!
+//! **PIECES.** As in `transfer`: the pieces of a run lie in the caller's memory one after the other, readable or
+//! writable.
 #![allow(unsafe_code)]
 
 use crate::counters::Counter;
@@ -30,7 +33,7 @@ unsafe fn copy_pieces(
     macro_rules! of_length {
         ($len:expr) => {
             for _ in 0..count {
-                // SAFETY: the caller's; addresses behind the last piece are not used.
+                // SAFETY: PIECES; addresses behind the last piece are not used.
                 unsafe { to.copy_from_nonoverlapping(from, $len) };
                 to = to.wrapping_add(to_step);
                 from = from.wrapping_add(from_step);
@@ -105,7 +108,7 @@ impl Descriptor {
                 true => there.saturating_sub(whole * stride).min(len),
                 false => 0,
             };
-            // SAFETY: within the room; writable by the caller's promise.
+            // SAFETY: PIECES; within the room that was read.
             unsafe {
                 let (to, from) = (to.add(done), room.as_ptr());
                 copy_pieces(to, len, from, stride, len, whole);
@@ -149,7 +152,7 @@ impl Descriptor {
                 return Ok(rest);
             };
             let (len, stride) = (now.len as usize, now.stride as usize);
-            // SAFETY: the range has every piece in it; readable by the caller's promise.
+            // SAFETY: PIECES; the range has every piece in it.
             unsafe {
                 let (to, from) = (mapping.place(now.offset), data.add(done));
                 copy_pieces(to, stride, from, len, len, now.count as usize);

@@ -5,6 +5,10 @@
 //! small pieces are stored through a mapping of the file ([`crate::mapping`]) where its file system allows that. Where
 //! all writers lock what they write ([`Sieve`]), pieces that lie close together are read with what is between them,
 //! changed, and written back.
+//!
+//! **PIECES.** Each piece lies in the caller's memory at its distance from `data` or `to`, readable to be written and
+//! writable to be read: `write_view`, `read_view`, `write_covered` and `read_covered` ask this of their callers, and
+//! all else here works on pieces of those.
 #![allow(unsafe_code)]
 
 use crate::counters::Counter;
@@ -72,7 +76,7 @@ impl Descriptor {
                 bytes: len,
                 at: 0,
             };
-            // SAFETY: the caller's.
+            // SAFETY: PIECES.
             return unsafe { self.write_batch(&[one], data, sieve) };
         }
         let mut batch: Vec<Piece> = Vec::new();
@@ -89,7 +93,7 @@ impl Descriptor {
             if self.stores_run(&run) {
                 write(&mut batch, &mut result);
                 if result.is_ok() {
-                    // SAFETY: as above.
+                    // SAFETY: PIECES: those of the run begin at `at`.
                     match unsafe { self.store_run(run, data.add(at), sieve) } {
                         Ok(left) => rest = left,
                         Err(error) => result = Err(error),
@@ -130,7 +134,7 @@ impl Descriptor {
         let mut result = Ok(());
         for_each_batch(covered, |batch| {
             if result.is_ok() {
-                // SAFETY: the caller's.
+                // SAFETY: PIECES.
                 result = unsafe { self.write_batch(batch, data, sieve) };
             }
         });
@@ -149,7 +153,7 @@ impl Descriptor {
         for_each_batch(covered, |batch| {
             if matches!(outcome, Ok(true)) {
                 let whole = bytes_of(batch);
-                // SAFETY: the caller's.
+                // SAFETY: PIECES.
                 outcome = unsafe { self.read_batch(batch, to) }.map(|done| done == whole);
             }
         });
@@ -166,7 +170,7 @@ impl Descriptor {
         data: *const u8,
         sieve: Sieve,
     ) -> Result<(), IoError> {
-        // SAFETY: the caller's, in both calls.
+        // SAFETY: PIECES, in both calls.
         unsafe {
             let lock = match sieve {
                 Sieve::Locked => {
@@ -206,7 +210,7 @@ impl Descriptor {
             return false;
         };
         for piece in pieces {
-            // SAFETY: the range has every piece in it; readable by the caller's promise.
+            // SAFETY: PIECES; the range has every piece in it.
             unsafe { mapping.store(piece.offset, data.add(piece.at), piece.bytes) };
         }
         self.count(Counter::Mappings, 1);
@@ -229,7 +233,7 @@ impl Descriptor {
                 Sieve::Locked => Some(self.lock(false, piece.offset, piece.bytes as i64)?),
                 _ => None,
             };
-            // SAFETY: the caller's.
+            // SAFETY: PIECES.
             unsafe { self.write_at(data.add(piece.at), piece.bytes, piece.offset)? };
             drop(lock);
         }
@@ -289,7 +293,7 @@ impl Descriptor {
         len: usize,
     ) -> Result<usize, IoError> {
         if let Some(offset) = view.dense_offset(from) {
-            // SAFETY: the caller's.
+            // SAFETY: PIECES.
             return unsafe { self.read_at(to, len, offset) };
         }
         let (mut batch, mut room): (Vec<Piece>, _) = (Vec::new(), Vec::new());
@@ -319,14 +323,14 @@ impl Descriptor {
                 });
                 at += run.len as usize;
                 if batch.len() == BATCH && !read.is_over {
-                    // SAFETY: as above.
+                    // SAFETY: PIECES.
                     read.add(at, unsafe { self.read_batch(&batch, to) });
                     batch.clear();
                 }
             }
         });
         if !read.is_over {
-            // SAFETY: as above.
+            // SAFETY: PIECES.
             read.add(at, unsafe { self.read_batch(&batch, to) });
         }
         read.failed.map_or(Ok(read.done), Err)
@@ -346,7 +350,7 @@ impl Descriptor {
                 false => 1,
             };
             let (now, later) = rest.split_at(together);
-            // SAFETY: the caller's.
+            // SAFETY: PIECES.
             let read = unsafe {
                 match now {
                     [one] => self.read_at(to.add(one.at), one.bytes, one.offset)?,
@@ -387,7 +391,7 @@ impl Descriptor {
         for piece in pieces {
             let start = (piece.offset - first.offset) as usize;
             let bytes = piece.bytes.min(there.saturating_sub(start));
-            // SAFETY: within the room; writable by the caller's promise.
+            // SAFETY: PIECES; within the room that was read.
             unsafe {
                 to.add(piece.at)
                     .copy_from_nonoverlapping(room.as_ptr().add(start), bytes)

@@ -231,7 +231,7 @@ pub fn kill_adopted(spared: &[libc::pid_t]) {
         }
         for pid in strangers {
             await_end(pid, 2);
-            // SAFETY: as above; no status is asked for.
+            // SAFETY: a plain call; no status is asked for.
             unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) };
         }
     }

@@ -132,7 +132,8 @@ pub unsafe fn create_keyval(
     };
     let on_delete = match delete {
         MPI_COMM_NULL_DELETE_FN => None,
-        // SAFETY: as above.
+        // SAFETY: an address that is none of the constants is a function of the type for `kind`, by this function's
+        // contract.
         _ => Some(unsafe { std::mem::transmute::<usize, DeleteFunction>(delete) }),
     };
     let (uses, freed) = (Cell::new(0), Cell::new(false));

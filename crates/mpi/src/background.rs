@@ -85,7 +85,7 @@ impl ProgressThread {
             Ok(thread) => Ok(ProgressThread { call, thread }),
             Err(e) => {
                 call.end();
-                // SAFETY: as above.
+                // SAFETY: the worker lives, and no other thread was started that could use it.
                 unsafe { (*worker).background.runs = false };
                 Err(e)
             }

@@ -262,7 +262,8 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
 /// # Safety
 /// `copy` is a box that was leaked; its bytes are what was sent.
 pub(crate) unsafe fn leave_copy(p: &Process, sent: Result<Ticket>, copy: *mut [u8]) -> Result {
-    // SAFETY: the caller's.
+    // SAFETY: `copy` is a box that was leaked, by this function's contract, and is given back once: by one of the ways
+    // below.
     let give_back = || drop(unsafe { Box::from_raw(copy) });
     let id = match sent {
         Ok(ticket) => ticket.id(),

@@ -2,6 +2,9 @@
 //!
 //! They travel in the communicator's collective context, never match a user's receive, and do not
 //! appear in the profiling interface.
+//!
+//! **BUFFERS.** What is sent is readable and what is received writable as its layout says: until the call returns, or
+//! of what is started until its ticket has been waited for. What goes out and what comes in do not overlap.
 
 #![allow(unsafe_code)]
 
@@ -181,7 +184,7 @@ impl<'a> Channel<'a> {
     /// The buffer is readable as its layout says.
     #[inline]
     pub unsafe fn send(&self, to: u32, data: Buffer) -> Result {
-        // SAFETY: the caller's.
+        // SAFETY: BUFFERS.
         unsafe {
             if self.try_send(to, &data) {
                 return Ok(());
@@ -197,7 +200,7 @@ impl<'a> Channel<'a> {
     /// The buffer is writable as its layout says.
     #[inline]
     pub unsafe fn recv(&self, from: u32, data: Buffer) -> Result {
-        // SAFETY: the caller's.
+        // SAFETY: BUFFERS.
         unsafe {
             if let Some(taken) = self.spin_recv(from, &data) {
                 return self.check_taken(from, &data, taken);
@@ -213,7 +216,7 @@ impl<'a> Channel<'a> {
     /// As [`Channel::send`] and [`Channel::recv`]; the buffers do not overlap.
     #[inline]
     pub unsafe fn exchange(&self, to: u32, out: Buffer, from: u32, into: Buffer) -> Result {
-        // SAFETY: the caller's.
+        // SAFETY: BUFFERS.
         unsafe {
             if self.try_send(to, &out) {
                 return self.recv(from, into);
@@ -239,7 +242,7 @@ impl<'a> Channel<'a> {
             buffer: data,
             synchronous: false,
         };
-        // SAFETY: the caller's; the worker lives while MPI runs.
+        // SAFETY: BUFFERS; the worker lives while MPI runs.
         match unsafe { (*self.process.worker()?).start_send(send) } {
             Ok(Started::Done) => Ok(Ticket(0)),
             Ok(Started::Request(id)) => Ok(Ticket(id)),
@@ -259,7 +262,7 @@ impl<'a> Channel<'a> {
             tag: self.tag,
             key: self.context().key(from),
         };
-        // SAFETY: the caller's; the worker lives while MPI runs.
+        // SAFETY: BUFFERS; the worker lives while MPI runs.
         match unsafe { (*self.process.worker()?).start_recv(want, data) } {
             Ok(id) => Ok(Ticket(id)),
             Err(fault) => Err(slow::explain(fault, &args, bytes, 0)),
@@ -289,7 +292,7 @@ impl<'a> Channel<'a> {
     /// # Safety
     /// As [`Channel::start_send`].
     pub(crate) unsafe fn post_send(&self, to: u32, data: Buffer) -> Result<Ticket> {
-        // SAFETY: the caller's.
+        // SAFETY: BUFFERS.
         let started = unsafe {
             match self.try_send(to, &data) {
                 true => Ok(Ticket(0)),
@@ -306,7 +309,7 @@ impl<'a> Channel<'a> {
     /// # Safety
     /// As [`Channel::start_recv`].
     pub(crate) unsafe fn post_recv(&self, from: u32, data: Buffer) -> Result<Ticket> {
-        // SAFETY: the caller's.
+        // SAFETY: BUFFERS.
         unsafe {
             match self.try_recv(from, &data) {
                 Some(taken) => self.check_taken(from, &data, taken).map(|()| Ticket(0)),
@@ -326,7 +329,7 @@ impl<'a> Channel<'a> {
         from: u32,
         into: Buffer,
     ) -> (Result<Ticket>, Result<Ticket>) {
-        // SAFETY: the caller's.
+        // SAFETY: BUFFERS.
         unsafe {
             if out.bytes <= SHORT_LIMIT as u64 {
                 let sent = self.post_send(to, out);
@@ -405,7 +408,7 @@ impl<'a> Channel<'a> {
             return false;
         }
         let key = self.context().key(self.comm.rank);
-        // SAFETY: the caller's; the endpoint lives as long as the worker, and the lock is held.
+        // SAFETY: BUFFERS; the endpoint lives as long as the worker, and the lock is held.
         unsafe {
             let post = (*endpoint).send_immediate(key, self.tag, data.ptr, data.bytes as usize);
             if self.process.lock.records() && matches!(post, Post::Done | Post::Wake) {

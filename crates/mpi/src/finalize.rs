@@ -95,7 +95,7 @@ pub(crate) fn leave(p: &Process) -> Result {
     advance(p, worker, RankPhase::Settled);
     wait(p, worker, |w| !w.end_detached(is_unanswered) && w.is_idle());
     if let Some(checks) = p.checks() {
-        // SAFETY: as above.
+        // SAFETY: the worker lives as long as the engine, this call holds its lock, and no other reference is held.
         checks.tell_unreceived(p, unsafe { await_last_messages(&mut *worker) });
     }
     if let Some(thread) = engine.progress.take() {
@@ -104,7 +104,7 @@ pub(crate) fn leave(p: &Process) -> Result {
     p.hot_clear_all();
     p.hot_win_clear_all();
     hot::set_worker(std::ptr::null_mut(), false);
-    // SAFETY: as above.
+    // SAFETY: the workers live as long as the engine, this call holds their locks, and no reference is held.
     unsafe {
         p.workers().for_each(|(_, worker)| (*worker).leave());
         print_counts(p, &*worker, engine.config);

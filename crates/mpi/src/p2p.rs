@@ -3,6 +3,10 @@
 //! Each function first tries the whole operation with nothing but the hot tables, one endpoint and
 //! the matcher's counters (see `hot`); whatever does not fit goes to `p2p_slow`, which checks every
 //! argument and explains what is wrong.
+//!
+//! **USER'S BUFFER.** A buffer is readable for a send and writable for a receive, as count and datatype say, until the
+//! call returns, or of a started operation until its request completes. `status` and `request` are null or variables of
+//! their kind. Whoever calls an entry point of MPI promises this, and each function here asks the same of its caller.
 #![allow(unsafe_code)]
 
 use crate::consts::*;
@@ -143,7 +147,7 @@ impl Copied {
 /// The buffer is writable as count and datatype say; `status` is null or a status.
 #[inline]
 pub unsafe fn try_recv<const WAY: u8>(args: Args, status: *mut Status) -> bool {
-    // SAFETY: the caller's; taken is what was copied.
+    // SAFETY: USER'S BUFFER; taken is what was copied.
     unsafe {
         let copied = try_copy::<WAY>(args, status);
         copied.map(|copied| copied.take()).is_some()
@@ -156,7 +160,7 @@ pub unsafe fn try_recv<const WAY: u8>(args: Args, status: *mut Status) -> bool {
 /// As [`try_recv`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
 pub unsafe fn try_copy<const WAY: u8>(args: Args, status: *mut Status) -> Option<Copied> {
-    // SAFETY: the caller's.
+    // SAFETY: USER'S BUFFER.
     unsafe {
         let (endpoint, key, room) = find_source::<WAY>(&args)?;
         let taken = (*endpoint).copy_short(key, args.tag, args.buf, room)?;
@@ -175,7 +179,7 @@ pub unsafe fn try_recv_queued<const WAY: u8>(args: Args, status: *mut Status) ->
     let Some((want, room)) = named_want::<WAY>(&args) else {
         return false;
     };
-    // SAFETY: the caller's; as in `find_source`.
+    // SAFETY: USER'S BUFFER; as in `find_source`.
     unsafe {
         match (*hot::worker_of::<WAY>(args.comm)).recv_queued(want, args.buf, room) {
             Some(taken) => {
@@ -196,7 +200,7 @@ pub unsafe fn try_irecv_queued<const WAY: u8>(args: Args, request: *mut usize) -
     let Some((want, room)) = named_want::<WAY>(&args) else {
         return false;
     };
-    // SAFETY: the caller's; as in `find_source`.
+    // SAFETY: USER'S BUFFER; as in `find_source`.
     unsafe {
         let worker = &mut *hot::worker_of::<WAY>(args.comm);
         if request.is_null() || !worker.requests.has_free() {
@@ -282,7 +286,7 @@ pub(crate) fn find_source<const WAY: u8>(args: &Args) -> Option<(*mut Endpoint, 
 /// `status` is null (`MPI_STATUS_IGNORE`) or a status.
 #[inline(always)] // see `try_recv`
 pub(crate) unsafe fn fill_status(status: *mut Status, source: i32, tag: i32, bytes: i64) {
-    // SAFETY: the caller's.
+    // SAFETY: USER'S BUFFER.
     if let Some(status) = unsafe { status.as_mut() } {
         status.source = source;
         status.tag = tag;

@@ -1,4 +1,8 @@
 //! Point-to-point communication in full: every check, every mode, every kind of buffer.
+//!
+//! **USER'S BUFFER.** A buffer is readable for a send and writable for a receive, as count and datatype say, until the
+//! call returns, or of a started operation until its request completes. `status` and `request` are null or variables of
+//! their kind. Whoever calls an entry point of MPI promises this, and each function here asks the same of its caller.
 #![allow(unsafe_code)]
 
 mod eager;
@@ -221,7 +225,7 @@ pub(crate) unsafe fn start_send(
     args: &Args,
     mode: Mode,
 ) -> Result<Started> {
-    // SAFETY: the caller's.
+    // SAFETY: USER'S BUFFER.
     unsafe {
         match p.checks() {
             None => post_send(p, &checked.comm, checked.buffer.clone(), args, mode),
@@ -256,7 +260,7 @@ pub(crate) unsafe fn post_send(
     let started = unsafe { (*worker).start_send(send) };
     let started = started.map_err(|fault| explain(fault, args, bytes - record_bytes(p), 0))?;
     if let Started::Request(id) = started {
-        // SAFETY: as above.
+        // SAFETY: the request was just started, by the worker that lives while MPI runs.
         unsafe { (*worker).requests.get(id).user = args.comm };
     }
     Ok(started)
@@ -267,7 +271,7 @@ pub(crate) unsafe fn post_send(
 /// # Safety
 /// The buffer is writable until the request completes.
 pub(crate) unsafe fn start_recv(p: &Process, checked: &Checked, args: &Args) -> Result<RequestId> {
-    // SAFETY: the caller's.
+    // SAFETY: USER'S BUFFER.
     unsafe {
         match p.checks() {
             None => post_recv::<false>(p, checked, checked.buffer.clone(), args),
@@ -342,7 +346,7 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
     let Some(checked) = check_send(&p, &args)? else {
         return Ok(());
     };
-    // SAFETY: the caller's.
+    // SAFETY: USER'S BUFFER.
     unsafe {
         if mode == Mode::Buffered {
             return crate::buffered::send(&p, &checked, &args).map(|_| ());
@@ -413,7 +417,7 @@ pub fn explain_gone(comm: usize, peer: i32, tag: i32, bytes: u64) -> Error {
 /// The buffer is writable as count and datatype say; `status` is null or a status.
 #[inline(never)]
 pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Result {
-    // SAFETY: the caller's.
+    // SAFETY: USER'S BUFFER.
     unsafe {
         let mut spun = match hot::further_receives(args.comm) {
             None => spin_recv::<{ hot::OPEN }>(&args, status),
@@ -511,7 +515,7 @@ unsafe fn recv_arrival<const WAY: u8>(
     room: usize,
     status: *mut Status,
 ) -> Spun {
-    // SAFETY: as the caller's.
+    // SAFETY: USER'S BUFFER.
     unsafe {
         if let Some(taken) = (*endpoint).recv_immediate(want.key, args.tag, args.buf, room) {
             fill_status(status, args.peer, taken.tag, taken.len as i64);
@@ -546,7 +550,7 @@ pub(crate) unsafe fn finish_recv(
     args: &Args,
     status: *mut Status,
 ) -> Result {
-    // SAFETY: the caller's.
+    // SAFETY: USER'S BUFFER.
     unsafe {
         let request = (*worker).requests.get(id);
         let (fault, bytes, sent) = (request.fault, request.bytes, request.limit);

@@ -190,7 +190,8 @@ pub unsafe fn imrecv(
     };
     let _within = places::within(checked.comm.place);
     let worker = p.worker_at(checked.comm.place)?;
-    // SAFETY: the caller's; the worker lives while MPI runs.
+    // SAFETY: the buffer is writable until the request completes, by this function's contract; the worker lives while
+    // MPI runs.
     unsafe {
         let (watched, buffer) = slow::watch(p, &args, Kind::Recv, &checked)?;
         let id = (*worker)

@@ -2,6 +2,9 @@
 //!
 //! A request's handle is that of the protocol layer's request. A persistent request or an operation
 //! of this layer is a request of kind `Foreign` whose `user` word is an index into [`Extras`].
+//!
+//! **VARIABLES.** `request` is a variable, or `requests` and the arrays beside it hold `count` of them; a status is
+//! null or there for each. Each function here asks this of its caller, and the entry points of the user.
 #![allow(unsafe_code)]
 
 mod active;
@@ -48,7 +51,7 @@ use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::request::Kind;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{RequestId, State, Worker};
-use std::cell::UnsafeCell;
+use std::cell::{Cell, UnsafeCell};
 use std::collections::HashSet;
 
 /// Handle of the request of every send that was done at once: the first of the pool, never freed.
@@ -105,7 +108,7 @@ enum Extra {
 #[derive(Default)]
 pub struct Extras {
     slots: UnsafeCell<Vec<Option<Extra>>>,
-    free: UnsafeCell<Vec<usize>>,
+    free: Cell<Vec<usize>>,
     active: Active,
 }
 
@@ -114,7 +117,7 @@ impl Extras {
     pub const fn new() -> Self {
         Extras {
             slots: UnsafeCell::new(Vec::new()),
-            free: UnsafeCell::new(Vec::new()),
+            free: Cell::new(Vec::new()),
             active: Active::new(),
         }
     }
@@ -126,15 +129,12 @@ impl Extras {
         unsafe { &mut *self.slots.get() }
     }
 
-    #[allow(clippy::mut_from_ref)]
-    fn free_slots(&self) -> &mut Vec<usize> {
-        // SAFETY: as above.
-        unsafe { &mut *self.free.get() }
-    }
-
     fn insert(&self, extra: Extra) -> usize {
         let slots = self.slots();
-        match self.free_slots().pop() {
+        let mut free = self.free.take();
+        let index = free.pop();
+        self.free.set(free);
+        match index {
             Some(index) => {
                 slots[index] = Some(extra);
                 index
@@ -149,7 +149,9 @@ impl Extras {
     fn remove(&self, index: usize) -> Option<Extra> {
         let extra = self.slots().get_mut(index).and_then(Option::take);
         if extra.is_some() {
-            self.free_slots().push(index);
+            let mut free = self.free.take();
+            free.push(index);
+            self.free.set(free);
         }
         extra
     }
@@ -248,7 +250,7 @@ fn check_complete(p: &Process, named: &Named) -> Result<bool> {
 /// # Safety
 /// `handle` is a variable that holds the request.
 unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Error>)> {
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     let value = unsafe { *handle };
     let named = resolve(p, value)?;
     let result = read_result(p, &named)?;
@@ -275,7 +277,7 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
             return Ok(result);
         }
         // The request has gone even where the program's function that frees it fails.
-        // SAFETY: the caller's.
+        // SAFETY: VARIABLES.
         unsafe { *handle = MPI_REQUEST_NULL };
         let freed = free_operation(p, outer, index);
         release_unused(p);
@@ -283,7 +285,7 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
     } else {
         free_plain(p, outer)?;
     }
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe { *handle = MPI_REQUEST_NULL };
     Ok(result)
 }
@@ -432,7 +434,7 @@ pub fn is_active(p: &Process, handle: usize) -> Result<bool> {
 /// `to` is null (`MPI_STATUS_IGNORE`) or a status.
 pub unsafe fn write_status(to: *mut Status, status: Status) {
     if !to.is_null() {
-        // SAFETY: the caller's: not null, a status.
+        // SAFETY: VARIABLES: not null, a status.
         unsafe {
             let error = (*to).error;
             *to = status;
@@ -448,7 +450,7 @@ pub unsafe fn write_status(to: *mut Status, status: Status) {
 /// As [`write_status`].
 pub unsafe fn write_empty_status(to: *mut Status) {
     if !to.is_null() {
-        // SAFETY: the caller's: not null, a status.
+        // SAFETY: VARIABLES: not null, a status.
         unsafe { *to = empty_status() };
     }
 }
@@ -458,7 +460,7 @@ pub unsafe fn write_empty_status(to: *mut Status) {
 /// # Safety
 /// `request` is a variable; `status` is null or a status.
 pub unsafe fn wait(p: &Process, request: *mut usize, status: *mut Status) -> Result {
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe {
         let _within = within_all(places_of(p, *request));
         let named = resolve(p, *request)?;
@@ -474,7 +476,7 @@ pub unsafe fn wait(p: &Process, request: *mut usize, status: *mut Status) -> Res
 /// # Safety
 /// As [`wait`].
 pub unsafe fn test(p: &Process, request: *mut usize, status: *mut Status) -> Outcome<bool> {
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe {
         let places = places_of(p, *request);
         let _within = within_all(places);
@@ -558,7 +560,7 @@ pub unsafe fn get_status(p: &Process, request: usize, status: *mut Status) -> Re
         return Ok(false);
     }
     let (result, _) = read_result(p, &named)?;
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe { write_status(status, result) };
     Ok(true)
 }

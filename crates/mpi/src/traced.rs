@@ -81,7 +81,7 @@ pub unsafe fn send(name: &'static str, args: Args) -> Option<Result<()>> {
     let begun = trace::read_ticks();
     let shows = hot::sends_inside(args.comm);
     let sent = match shows {
-        // SAFETY: the caller's.
+        // SAFETY: the buffer is readable as count and datatype say, by this function's contract.
         true => unsafe { try_send::<false, { hot::INSIDE }>(args) },
         false => Immediate::Declined,
     };
@@ -112,7 +112,8 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> bool 
         return false;
     }
     let begun = trace::read_ticks();
-    // SAFETY: the caller's.
+    // SAFETY: the buffer is writable as count and datatype say, and `status` null or a status, by this function's
+    // contract.
     unsafe {
         if !hot::receives_inside(args.comm) {
             return false;

@@ -262,7 +262,7 @@ fn prose__has_the_figures_of_the_model() {
             takes(450.0),
             takes(520.0)
         ),
-        format!("Within {}, which the clocks", percent(AGREES)),
+        format!("Within {}, the uncertainty of", percent(AGREES)),
         format!(
             "{:.1} % of one-way writes, {:.1} % (x16) to {:.1} % (x1) of reads",
             lost(write_rate, "2.0x8"),

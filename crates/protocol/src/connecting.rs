@@ -117,8 +117,7 @@ impl Worker {
         left_upgrades
             .into_iter()
             .for_each(|peer| self.upgrade.give_up(peer, &mut upgrades));
-        // What is asked again is nothing that has happened: who waits need not look on for it. A peer that is given up
-        // then is seen by whoever asks for its requests.
+        // A retransmission is not progress. A peer that is given up below is noticed by whoever asks for its requests.
         let moved = !actions.is_empty() || !upgrades.is_empty();
         self.wireup.tick(now_ns, &mut actions);
         self.upgrade.tick(now_ns, &mut upgrades);

@@ -106,7 +106,7 @@ impl Endpoint {
         data: Option<*const u8>,
         pack: impl FnOnce(*mut u8, usize),
     ) -> (Post, u64) {
-        // SAFETY: the caller's.
+        // SAFETY: `data` is readable for `left` bytes, by this function's contract.
         let bulk = data.and_then(|data| unsafe { self.lane.am_bulk(header, data, left as usize) });
         if let Some((post, gone)) = bulk {
             return (post, gone as u64);
@@ -125,7 +125,7 @@ impl Endpoint {
         data: *const u8,
         len: usize,
     ) -> Post {
-        // SAFETY: the caller's.
+        // SAFETY: `data` is readable for `len` bytes, by this function's contract, and `len` is at most a slot's.
         match unsafe { self.lane.am_short(header, data, len) } {
             Post::Wake => self.lane.wake(),
             post => post,

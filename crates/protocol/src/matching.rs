@@ -5,6 +5,10 @@
 //! number decides between the two. Posted requests are linked where they lie, so that posting writes nothing twice. A
 //! long list of them gets an index by source and tag (`index`); messages have one always (`unexpected`). Nothing is
 //! global to the process.
+//!
+//! **POSTED IN PLACE.** A request in a list is valid, and stays where it is until it is matched or taken back: whoever
+//! posts it promises that. So all links of a list lead to valid requests, and an `end` to the link behind the last of
+//! them or to the list itself. `peers` grows only where a peer is added, and no pointer into it is kept across that.
 
 #![allow(unsafe_code)]
 
@@ -172,7 +176,7 @@ impl Matcher {
     /// The request is valid and not posted, and stays where it is until it is matched or taken back.
     #[inline]
     pub unsafe fn post(&mut self, request: *mut Request) {
-        // SAFETY: the caller's.
+        // SAFETY: POSTED IN PLACE: the request is valid, and stays where it is once it is in a list.
         unsafe {
             (*request).phase = Phase::Posted;
             if (*request).peer != ANY_PEER {
@@ -192,7 +196,7 @@ impl Matcher {
     /// As [`Matcher::post`], but that the request says already that it is posted.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     pub unsafe fn post_named(&mut self, request: *mut Request) {
-        // SAFETY: the caller's.
+        // SAFETY: as `append` asks: the request is valid and in no list, and names a peer, which has a list.
         unsafe { self.append((*request).peer as usize, request) }
     }
 
@@ -201,7 +205,8 @@ impl Matcher {
     #[inline(always)] // see `post_named`
     unsafe fn append(&mut self, list: usize, request: *mut Request) {
         debug_assert!(list < self.peers.len());
-        // SAFETY: the caller's; `end` is the place that names the next one.
+        // SAFETY: POSTED IN PLACE for the request and for the one, or the list, whose link `end` names. `list` is an
+        // index of `peers`.
         unsafe {
             let lists = self.peers.as_mut_ptr().add(list);
             let end = (*lists).posted.end;
@@ -237,7 +242,7 @@ impl Matcher {
     /// The request is posted in a list, whose index in `peers` this is.
     #[inline(always)] // see `drain`
     unsafe fn unlink(&mut self, list: usize, request: *mut Request) {
-        // SAFETY: the caller's; a posted request's links are valid.
+        // SAFETY: POSTED IN PLACE: the request and those beside it in its list are valid. `list` is its list's index.
         unsafe {
             let lists = self.peers.as_mut_ptr().add(list);
             if (*lists).index != 0 {
@@ -282,7 +287,7 @@ impl Matcher {
     /// It is posted there.
     #[inline(always)] // see `drain`
     pub unsafe fn unpost_named(&mut self, peer: u32, request: *mut Request) {
-        // SAFETY: the caller's.
+        // SAFETY: it is posted to `peer`, so that `peer` is the index of its list.
         unsafe { self.unlink(peer as usize, request) }
     }
 
@@ -343,7 +348,8 @@ impl Matcher {
     fn find_indexed(&mut self, list: usize, key: u64, tag: i32) -> *mut Request {
         // SAFETY: inside the vector.
         let lists = unsafe { self.peers.as_mut_ptr().add(list) };
-        // SAFETY: as above; the lists stay where they are, and what lies in them is valid.
+        // SAFETY: POSTED IN PLACE for all that the list and its index lead to; `lists` is an element of `peers`, which
+        // does not grow here.
         unsafe {
             if (*lists).index == 0 {
                 (*lists).index = self.unused.pop().unwrap_or_else(|| {
@@ -368,7 +374,7 @@ impl Matcher {
     #[inline(never)]
     unsafe fn leave_index(&mut self, list: usize, request: *mut Request) {
         let lists = &mut self.peers[list];
-        // SAFETY: the caller's.
+        // SAFETY: POSTED IN PLACE: the receive is in the list, whose index holds what was posted there.
         unsafe {
             self.indexes[lists.index as usize - 1].remove(request);
             if lists.posted.first == request && (*request).next.is_null() {

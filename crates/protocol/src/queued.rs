@@ -14,10 +14,11 @@ impl Worker {
     /// `to` is writable for `room` bytes.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv_unexpected
     pub unsafe fn recv_queued(&mut self, want: Want, to: *mut u8, room: usize) -> Option<Taken> {
-        // SAFETY: the caller's.
+        // SAFETY: `to` is writable for `room` bytes, by this function's contract.
         match unsafe { self.matcher.take_short(&want, to, room) } {
             Some(taken) => taken.ok(),
-            // SAFETY: the caller's. Nothing stands before the next arrival.
+            // SAFETY: `to` is writable for `room` bytes. No receive is posted and no message waits: nothing stands
+            // before the next arrival.
             None if self.matcher.has_no_receive(want.peer) => unsafe {
                 self.recv_next(want, to, room)
             },
@@ -29,7 +30,7 @@ impl Worker {
     /// As [`Worker::recv_queued`].
     #[inline(never)]
     unsafe fn recv_next(&mut self, want: Want, to: *mut u8, room: usize) -> Option<Taken> {
-        // SAFETY: the caller's.
+        // SAFETY: `to` is writable for `room` bytes, by this function's contract; nothing stands before the arrival.
         unsafe {
             self.endpoint(want.peer)
                 .recv_short(want.key, want.tag, to, room)

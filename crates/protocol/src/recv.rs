@@ -43,7 +43,8 @@ impl Worker {
     /// As there.
     pub unsafe fn start_irecv(&mut self, want: Want, buffer: Buffer) -> Result<RequestId, Fault> {
         if !self.background.runs {
-            // SAFETY: the caller's.
+            // SAFETY: the buffer is writable as its layout says until the request completes, by this function's
+            // contract.
             return unsafe { self.start_recv(want, buffer) };
         }
         let id = self.allocate_recv(want, buffer)?;
@@ -198,7 +199,7 @@ impl Worker {
     /// [`Worker::may_recv`] has found a free request, and none was taken since.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     pub unsafe fn finished_recv(&mut self, source: i32, taken: Taken) -> usize {
-        // SAFETY: the caller's; just taken, and nobody else's.
+        // SAFETY: a request is free, by this function's contract; just taken, it is nobody else's.
         unsafe {
             let request = self
                 .requests
@@ -216,7 +217,7 @@ impl Worker {
     /// As [`Worker::finished_recv`]; `ptr` is writable for `bytes` bytes until the request completes.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     pub unsafe fn post_recv(&mut self, want: Want, ptr: *mut u8, bytes: u64, user: usize) -> usize {
-        // SAFETY: the caller's; a request never moves, and is unposted before it is freed.
+        // SAFETY: a request is free, by this function's contract; it never moves, and is unposted before it is freed.
         unsafe {
             let request = self
                 .requests

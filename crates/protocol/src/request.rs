@@ -219,7 +219,8 @@ impl Request {
     /// # Safety
     /// The buffer is readable as its layout says, and `to` writable for `len` bytes.
     pub unsafe fn pack(&self, from: u64, to: *mut u8, len: usize) {
-        // SAFETY: the caller's; `layout` is owned by the request.
+        // SAFETY: the buffer is readable as its layout says and `to` writable for `len` bytes, by this function's
+        // contract; `layout` is owned by the request.
         unsafe {
             match self.layout.as_ref() {
                 None => copy_with(self.copy_loop(), to, self.ptr.add(from as usize), len),
@@ -240,7 +241,8 @@ impl Request {
     /// # Safety
     /// The buffer is writable as its layout says, and `from` readable for `len` bytes.
     pub unsafe fn unpack(&self, at: u64, from: *const u8, len: usize) {
-        // SAFETY: the caller's; `layout` is owned by the request.
+        // SAFETY: the buffer is writable as its layout says and `from` readable for `len` bytes, by this function's
+        // contract; `layout` is owned by the request.
         unsafe {
             match self.layout.as_ref() {
                 None => copy(self.ptr.add(at as usize), from, len),
@@ -516,7 +518,7 @@ impl RequestPool {
     #[inline]
     pub unsafe fn free_at(&mut self, request: *mut Request) {
         let free = self.free;
-        // SAFETY: the caller's.
+        // SAFETY: the request is one of this pool and in use, by this function's contract: nobody else looks at it.
         unsafe {
             (*request).end();
             (*request).handle = next_handle((*request).handle);

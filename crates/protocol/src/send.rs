@@ -42,7 +42,7 @@ impl Worker {
     /// The buffer is readable as its layout says until then.
     pub unsafe fn start_send(&mut self, args: SendArgs) -> Result<Started, Fault> {
         trace::record(Point::Post, args.peer, args.tag, args.buffer.bytes);
-        // SAFETY: the caller's.
+        // SAFETY: the buffer is readable as its layout says until the request completes, by this function's contract.
         let started = unsafe { self.start_new_send(args) };
         if !matches!(started, Ok(Started::Done)) {
             trace::record(Point::Posted, 0, 0, 0);
@@ -57,7 +57,7 @@ impl Worker {
         self.connect(args.peer)?;
         if !args.synchronous && args.buffer.layout.is_none() {
             let buffer = &args.buffer;
-            // SAFETY: the caller's.
+            // SAFETY: the buffer is contiguous here, and readable for as many bytes, by this function's contract.
             match unsafe { self.send_now(args.peer, args.key, args.tag, buffer.ptr, buffer.bytes) }
             {
                 Post::Done => {
@@ -124,7 +124,7 @@ impl Worker {
             by = arm.copy_loop();
         }
         let endpoint = self.endpoint(peer);
-        // SAFETY: the caller's.
+        // SAFETY: `data` is readable for `len` bytes, by this function's contract.
         let post = unsafe {
             if len <= self.thresholds.max_single_on(&endpoint.lane) {
                 endpoint.send_buffered(key, tag, data, len as usize, by)

@@ -18,7 +18,7 @@ impl Worker {
     /// The receive is posted.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv_Wait_posted
     pub unsafe fn drain_until(&mut self, request: *mut Request) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: the receive is posted, by this function's contract, and a posted request is valid.
         let peer = unsafe { (*request).peer };
         if peer == ANY_PEER || self.wait.sleepers != self.wait.drain_at {
             return false;
@@ -40,7 +40,7 @@ impl Worker {
         let lane = unsafe { &mut (*endpoint).lane };
         let short = lane.look_short(wire::EAGER);
         let is_short = short.is_some();
-        // SAFETY: as above; the first look has shown nothing.
+        // SAFETY: the endpoint lives; the first look has shown nothing, so that nothing of the lane is borrowed by it.
         let arrival = short.or_else(|| unsafe { (*endpoint).lane.look_long(wire::EAGER) })?;
         let (header, from, len) = (arrival.header, arrival.data(), arrival.len());
         let tag = header.imm as i32;

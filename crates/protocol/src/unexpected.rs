@@ -263,7 +263,7 @@ impl Store {
     /// It is the address of an entry that is in the lists.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv_unexpected
     unsafe fn unlink_at(&mut self, list: &mut List, entry: *mut Entry) {
-        // SAFETY: the caller's.
+        // SAFETY: the entry is in the lists, by this function's contract, and those beside it are valid.
         unsafe {
             if self.indexed != 0 {
                 self.leave_indexes((*entry).id);
@@ -283,7 +283,7 @@ impl Store {
     /// As [`Store::find_at`], which has shown it; `list` is its peer's, and the body is short.
     #[inline(always)] // as `unlink_at`
     pub unsafe fn take_at(&mut self, list: &mut List, entry: *mut Entry) {
-        // SAFETY: the caller's.
+        // SAFETY: the entry is in its peer's list, by this function's contract; nobody uses it once it is taken out.
         unsafe {
             self.unlink_at(list, entry);
             self.count -= 1;

@@ -1,4 +1,8 @@
 //! Waiting: spin, then yield, then sleep (see `fastpath_base::wait` for the handshake with senders).
+//!
+//! **NO REFERENCE.** `worker` is valid, and no reference to it lives in a caller across a call that waits: meanwhile
+//! `done` and other threads use the worker. So each function makes a reference for as long as it needs one, and holds
+//! none when it gives the worker or its lock on.
 #![allow(unsafe_code)]
 
 use crate::matching::ANY_PEER;
@@ -306,13 +310,13 @@ impl Worker {
         let crowded = unsafe { (*worker).is_crowded() };
         let mut wait = Wait::begin(crowded, focus);
         if crowded {
-            // SAFETY: as above.
+            // SAFETY: NO REFERENCE: this one ends with the call.
             unsafe { (*worker).note_waiting(&mut wait) };
         }
-        // SAFETY: as above.
+        // SAFETY: NO REFERENCE: a word is copied.
         let attends = unsafe { (*worker).background.runs };
         if attends {
-            // SAFETY: as above.
+            // SAFETY: NO REFERENCE: this one ends with the call.
             unsafe { (*worker).attend() };
         }
         loop {
@@ -365,7 +369,7 @@ impl Worker {
                     _ => {}
                 }
             }
-            // SAFETY: as above.
+            // SAFETY: NO REFERENCE: none is held here.
             unsafe { pause(worker, &mut wait, note, &mut done) };
         }
     }
@@ -379,7 +383,7 @@ unsafe fn pause(
     note: &Note,
     done: &mut impl FnMut(&mut Worker) -> bool,
 ) {
-    // SAFETY: the caller's.
+    // SAFETY: NO REFERENCE: this one ends before the worker is given on.
     let this = unsafe { &mut *worker };
     if !wait.polls.is_multiple_of(POLLS_PER_CLOCK) && !wait.crowded && !this.wait.is_wanted() {
         if wait.polls > POLLS_PER_CLOCK {
@@ -387,7 +391,7 @@ unsafe fn pause(
         }
         return;
     }
-    // SAFETY: the caller's.
+    // SAFETY: NO REFERENCE: `this` is not used any more.
     unsafe { pause_slow(worker, wait, note, done) };
 }
 
@@ -399,7 +403,7 @@ unsafe fn pause_slow(
     note: &Note,
     done: &mut impl FnMut(&mut Worker) -> bool,
 ) {
-    // SAFETY: the caller's.
+    // SAFETY: NO REFERENCE: this one ends before the lock is given up.
     let this = unsafe { &mut *worker };
     let now = clock::now_ns();
     if wait.started_ns == 0 {
@@ -429,7 +433,7 @@ unsafe fn pause_slow(
         let place = this.wait.place;
         this.wait.door().outside(&mut || (others.visit)(place));
     }
-    // SAFETY: the caller's; other threads may have used the worker meanwhile.
+    // SAFETY: NO REFERENCE: a new one, since other threads may have used the worker meanwhile.
     let this = unsafe { &mut *worker };
     if wait.crowded && waited == 0 {
         this.note_processor(now);
@@ -447,9 +451,9 @@ unsafe fn pause_slow(
         WaitMode::Auto => (waited > spin_ns, this.polls_on_for().max(spin_ns)),
     };
     if waited.saturating_sub(wait.given_ns) >= limit {
-        // SAFETY: the caller's.
+        // SAFETY: NO REFERENCE: `this` is not used any more.
         let woken = unsafe { sleep(worker, wait, note, done) };
-        // Where only the time was up there is nothing to wait for awake: one look, and on it sleeps.
+        // Timed out only: poll once, then sleep again.
         (wait.started_ns, wait.polls) = match woken {
             true => (0, 0),
             false => (1, POLLS_PER_CLOCK - 1),
@@ -460,7 +464,7 @@ unsafe fn pause_slow(
         (_, true) => {
             let (began, ended) = this.wait.door().yield_timed();
             wait.given_ns += (ended - began).saturating_sub(YIELD_SHARE_NS);
-            // SAFETY: the caller's; other threads may have used the worker meanwhile.
+            // SAFETY: NO REFERENCE: a new one, since other threads may have used the worker meanwhile.
             unsafe { (*worker).note_yield(began, ended) };
         }
         (Some(_), false) if this.wait.is_wanted() => _ = this.wait.door().yield_timed(),

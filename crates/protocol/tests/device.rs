@@ -7,7 +7,7 @@ mod common;
 use common::*;
 use fastpath_protocol::Fault;
 use fastpath_transport::adapter::AdapterTransport;
-use fastpath_transport::upgrade::Rule;
+use fastpath_transport::adapter::upgrade::Rule;
 use std::time::{Duration, Instant};
 
 /// Nothing here takes so long; a test that does has hung.

@@ -8,8 +8,8 @@ mod common;
 use common::*;
 use fastpath_protocol::rma::{Exposed, Moved, RemoteKey, RmaError, Way};
 use fastpath_transport::adapter::AdapterTransport;
+use fastpath_transport::adapter::upgrade::Rule;
 use fastpath_transport::sim::Random;
-use fastpath_transport::upgrade::Rule;
 use std::time::{Duration, Instant};
 
 /// Nothing here takes so long; a test that does has hung.

@@ -1,10 +1,10 @@
 //! The interfaces of a process, and the choice of a lane for each peer.
 
+use crate::adapter::rc::RcIface;
 use crate::adapter::{Adapter, AdapterTransport, Counts};
 use crate::contract::{Address, Remote, RemoteError};
 use crate::lane::Lane;
 use crate::loopback::LoopbackEndpoint;
-use crate::rc::RcIface;
 use crate::setup::allowed::Allowed;
 use crate::shm::arena::KEY_ARENA;
 use crate::shm::{Arena, Domain, Iface, ShmEndpoint};
@@ -134,14 +134,14 @@ impl Interfaces {
     /// it but once.
     pub fn declare_memory(&mut self, range: Range<usize>) {
         if let Some(iface) = self.connections() {
-            iface.with_domain(|domain| domain.registrations.declare_lasting(range));
+            iface.with_registrations(|all| all.declare_lasting(range));
         }
     }
 
     /// The declared memory that begins at `address`, if there is any, is about to go.
     pub fn forget_memory(&mut self, address: usize) {
         if let Some(iface) = self.connections() {
-            iface.with_domain(|domain| domain.registrations.forget(address));
+            iface.with_registrations(|all| all.forget(address));
         }
     }
 

@@ -1,15 +1,19 @@
 //! The closed set of endpoints, matched where a message is posted.
+//!
+//! **BYTES.** What is sent or put is readable and what is received or got writable for its length, until the call
+//! returns; what is registered stays mapped until it is deregistered. Each function here asks this of its caller and
+//! passes it on to the transport.
 #![allow(unsafe_code)]
 
+use crate::adapter::rc::RcEndpoint;
+use crate::adapter::ud::UdEndpoint;
+use crate::adapter::upgrade::UpgradeEndpoint;
 use crate::contract::*;
 use crate::loopback::LoopbackEndpoint;
-use crate::rc::RcEndpoint;
 use crate::shm::ShmEndpoint;
 use crate::shm::recall::Recalls;
 use crate::sim::SimEndpoint;
 use crate::tcp::TcpEndpoint;
-use crate::ud::UdEndpoint;
-use crate::upgrade::UpgradeEndpoint;
 use fastpath_base::sync::{Ordering, fence};
 
 /// An endpoint of some transport. All bits zero is a valid [`Lane::Unconnected`], so that the
@@ -71,7 +75,7 @@ impl Lane {
     /// As there.
     #[inline]
     pub unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
-        // SAFETY: the caller's.
+        // SAFETY: BYTES.
         unsafe {
             match self {
                 Lane::Shm(endpoint) => endpoint.am_short(header, data, len),
@@ -118,7 +122,7 @@ impl Lane {
         len: usize,
     ) -> Option<(Post, usize)> {
         match self {
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Tcp(endpoint) => unsafe { endpoint.am_bulk(header, data, len) },
             _ => None,
         }
@@ -140,7 +144,7 @@ impl Lane {
     /// `to` is writable for `room` bytes.
     pub unsafe fn stream(&mut self, to: *mut u8, room: usize) -> usize {
         match self {
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Tcp(endpoint) => unsafe { endpoint.stream(to, room) },
             _ => 0,
         }
@@ -154,7 +158,7 @@ impl Lane {
     #[inline(always)] // `fastpath bench instructions` counts MPI_Send
     pub unsafe fn am_short_known(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         match self {
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Shm(endpoint) => unsafe { endpoint.tx.am_short_known(header, data, len) },
             _ => Post::NoResource,
         }
@@ -331,7 +335,7 @@ impl Lane {
     #[inline]
     pub fn max_single(&self) -> usize {
         match self {
-            Lane::Rc(_) => crate::rc::MAX_SINGLE,
+            Lane::Rc(_) => crate::adapter::rc::MAX_SINGLE,
             Lane::Tcp(_) => crate::tcp::MAX_SINGLE,
             _ => 0,
         }
@@ -352,7 +356,7 @@ impl Lane {
     /// # Safety
     /// As there.
     pub unsafe fn get(&mut self, to: *mut u8, len: usize, from: Remote) -> Result<(), RemoteError> {
-        // SAFETY: the caller's.
+        // SAFETY: BYTES.
         unsafe {
             match self {
                 Lane::Shm(endpoint) => endpoint.get(to, len, from),
@@ -379,9 +383,9 @@ impl Lane {
     /// The memory stays mapped until then.
     pub unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
         match self {
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Rc(endpoint) => unsafe { endpoint.register(address, len) },
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Upgrade(endpoint) => unsafe { endpoint.register(address, len) },
             _ => None,
         }
@@ -465,7 +469,7 @@ impl Lane {
         len: usize,
         to: Remote,
     ) -> Result<(), RemoteError> {
-        // SAFETY: the caller's.
+        // SAFETY: BYTES.
         unsafe {
             match self {
                 Lane::Shm(endpoint) => endpoint.put(from, len, to),
@@ -498,13 +502,13 @@ impl Lane {
     #[inline(never)]
     unsafe fn am_short_other(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         match self {
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Rc(endpoint) => unsafe { endpoint.am_short(header, data, len) },
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Ud(endpoint) => unsafe { endpoint.am_short(header, data, len) },
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Tcp(endpoint) => unsafe { endpoint.am_short(header, data, len) },
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             _ => unsafe { self.am_short_rare(header, data, len) },
         }
     }
@@ -514,9 +518,9 @@ impl Lane {
     #[inline(never)]
     unsafe fn am_short_rare(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         match self {
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Sim(endpoint) => unsafe { endpoint.am_short(header, data, len) },
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Upgrade(endpoint) => unsafe { endpoint.am_short(header, data, len) },
             _ => Post::NoResource,
         }
@@ -579,7 +583,7 @@ impl Lane {
             Lane::Sim(endpoint) => endpoint.take(),
             Lane::Upgrade(endpoint) => {
                 endpoint.take();
-                // Whoever always finds something has no quiet moment for it.
+                // A busy receiver never reaches the idle path, so switch here too.
                 self.settle_upgrade();
             }
             _ => {}

@@ -2,8 +2,8 @@
 //!
 //! One folder for each transport, with the same rooms: `domain` (memory), `iface` (set-up and
 //! progress), `endpoint` (connection), `wire` (what lies on the wire or in shared memory),
-//! `datapath` (the hot path and nothing else). No transport knows another; [`Lane`] is the closed
-//! set that the protocol layer matches on.
+//! `datapath` (the hot path and nothing else). No transport knows another; `adapter` has two, which
+//! share its core. [`Lane`] is the closed set that the protocol layer matches on.
 // Of the tests only those of the model are built with it, and not what the others need.
 #![cfg_attr(loom, allow(dead_code))]
 
@@ -18,7 +18,6 @@ pub mod loopback;
 #[allow(dead_code)]
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
-pub mod rc;
 pub mod reliable;
 pub mod remote;
 pub mod setup;
@@ -26,8 +25,6 @@ pub mod shm;
 pub mod sim;
 pub mod single_copy;
 pub mod tcp;
-pub mod ud;
-pub mod upgrade;
 pub mod verbs;
 mod wireup_mailbox;
 

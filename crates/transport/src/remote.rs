@@ -3,6 +3,10 @@
 //! A lane that posts chooses by size how ([`Method`]): short, from the descriptor; bcopy, through a buffer of the
 //! transport; zcopy, between the memories themselves. The layer above and the benchmarks of a transport alone post
 //! through the same calls, so that both choose the same.
+//!
+//! **BYTES.** What is put is readable and what is got writable, and nobody else's, for its length: until the answer, or
+//! [`Lane::progress_flush`], says that it is done. What is registered stays mapped meanwhile. Each function here asks
+//! this of its caller.
 #![allow(unsafe_code)]
 
 use crate::contract::{Capabilities, Endpoint, Post, Remote, RemoteError};
@@ -72,7 +76,7 @@ impl Interfaces {
     /// The memory stays mapped until then.
     pub unsafe fn register_memory(&self, address: *mut u8, len: usize) -> Option<Registration> {
         let iface = self.connections()?;
-        // SAFETY: the caller's.
+        // SAFETY: BYTES.
         let region = unsafe { iface.register_remote(address, len) }?;
         Some(Registration { region })
     }
@@ -81,14 +85,14 @@ impl Interfaces {
     /// called.
     pub fn keep_registrations(&self, bytes: usize) {
         if let Some(iface) = self.connections() {
-            iface.with_domain(|domain| domain.registrations.keep_most(bytes));
+            iface.with_registrations(|all| all.keep_most(bytes));
         }
     }
 
     /// Adapters forget memory that nothing uses any more.
     pub fn release_registrations(&self) {
         if let Some(iface) = self.connections() {
-            iface.with_domain(|domain| domain.registrations.release_unused());
+            iface.with_registrations(|all| all.release_unused());
         }
     }
 
@@ -172,7 +176,7 @@ impl Lane {
     #[inline]
     pub unsafe fn post_put(&mut self, from: *const u8, len: usize, to: Remote) -> Posted {
         match self {
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Rc(endpoint) => unsafe { endpoint.post_put(from, len, to) },
             _ => Posted::PeerGone,
         }
@@ -185,7 +189,7 @@ impl Lane {
     #[inline]
     pub unsafe fn post_get(&mut self, to: *mut u8, len: usize, from: Remote) -> Posted {
         match self {
-            // SAFETY: the caller's.
+            // SAFETY: BYTES.
             Lane::Rc(endpoint) => unsafe { endpoint.post_get(to, len, from) },
             _ => Posted::PeerGone,
         }

@@ -5,10 +5,10 @@ pub mod inline;
 pub mod peers;
 
 use crate::adapter::AdapterTransport;
+use crate::adapter::rc::registrations::Registrations;
+use crate::adapter::upgrade::Rule;
 use crate::interfaces::Interfaces;
-use crate::rc::registrations::Registrations;
 use crate::shm::idle::Ahead;
-use crate::upgrade::Rule;
 use allowed::{Allowed, Outside, choose_transports};
 use fastpath_base::config::{Config, Key};
 use fastpath_base::sync::Ordering;

@@ -74,64 +74,6 @@ pub fn comm_delete_attr(p: &Process, comm: usize, comm_keyval: c_int) -> Result<
     delete_attribute(p, Holder::comm(&*p.comm(comm)?), comm_keyval)
 }
 
-/// `MPI_Keyval_create`
-///
-/// # Safety
-/// As [`comm_create_keyval`].
-pub unsafe fn keyval_create(
-    p: &Process,
-    copy_fn: usize,
-    delete_fn: usize,
-    keyval: *mut c_int,
-    extra_state: *mut c_void,
-) -> Result<()> {
-    // SAFETY: by the contract of this function.
-    unsafe { make(p, Kind::Comm, copy_fn, delete_fn, keyval, extra_state) }
-}
-
-/// `MPI_Keyval_free`
-///
-/// # Safety
-/// `keyval` is null or a variable.
-pub unsafe fn keyval_free(p: &Process, keyval: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
-    unsafe { free(p, Kind::Comm, keyval) }
-}
-
-/// `MPI_Attr_put`
-///
-/// # Safety
-/// As [`comm_set_attr`].
-pub unsafe fn attr_put(
-    p: &Process,
-    comm: usize,
-    keyval: c_int,
-    attribute_val: *mut c_void,
-) -> Result<()> {
-    set_attribute(p, Holder::comm(&*p.comm(comm)?), keyval, attribute_val)
-}
-
-/// `MPI_Attr_get`
-///
-/// # Safety
-/// As [`comm_get_attr`].
-pub unsafe fn attr_get(
-    p: &Process,
-    comm: usize,
-    keyval: c_int,
-    attribute_val: *mut c_void,
-    flag: *mut c_int,
-) -> Result<()> {
-    let comm = p.comm(comm)?;
-    // SAFETY: by the contract of this function.
-    unsafe { read(p, Holder::comm(&comm), keyval, attribute_val, flag) }
-}
-
-/// `MPI_Attr_delete`
-pub fn attr_delete(p: &Process, comm: usize, keyval: c_int) -> Result<()> {
-    delete_attribute(p, Holder::comm(&*p.comm(comm)?), keyval)
-}
-
 /// `MPI_Type_create_keyval`
 ///
 /// # Safety

@@ -187,7 +187,7 @@ pub unsafe fn register_datarep_c(
     dtype_file_extent_fn: usize,
     extra_state: *mut c_void,
 ) -> Result<()> {
-    // SAFETY: as above.
+    // SAFETY: an address that is not null is a function of the type for its argument, by this function's contract.
     unsafe {
         let convert = |function: usize| {
             core::mem::transmute::<usize, Option<LargeConversion>>(function).map(Convert::Large)

@@ -34,6 +34,8 @@
 //! `MPI_X` and its large-count form `MPI_X_c` share the body `x`: a count by value arrives as `i64`;
 //! where counts or displacements are behind pointers the body is generic,
 //! `fn alltoallv<C: Count, D: Count>(.., sendcounts: *const C, sdispls: *const D, ..)`.
+//! What differs from another function in its name alone (`MPI_Win_toint`, `MPI_Type_size_x`) says so in the table
+//! (`as`), and has no body.
 //! Pairs that differ in more than width (`MPI_Op_create`, `MPI_Register_datarep`,
 //! `MPI_Type_get_contents`, `MPI_Type_get_envelope`) need a second body `x_c`; where both exist,
 //! each form calls its own.
@@ -299,7 +301,7 @@ mod tests {
         assert_eq!(read(c"abc", 10), "abc");
         assert_eq!(read(c"abc", 2), "ab");
         assert_eq!(read(c"a\u{e9}b", 2), "a");
-        // SAFETY: as above.
+        // SAFETY: null is refused before it is read.
         let error = unsafe { read_text("t", core::ptr::null(), 2) }.unwrap_err();
         assert_eq!(error.code(), MPI_ERR_ARG);
     }

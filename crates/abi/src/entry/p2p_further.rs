@@ -29,7 +29,7 @@ unsafe fn send_within<const MORE: bool>(args: Args) -> Sent {
     let Some(place) = hot::further_sends(args.comm) else {
         return Sent::Declined;
     };
-    // SAFETY: the caller's; the thread is inside.
+    // SAFETY: the buffer is readable, as for `MPI_Send`; the thread is inside the worker.
     places::with(place, || unsafe {
         match p2p::try_send::<MORE, FURTHER>(args) {
             Immediate::Done => Sent::Done,

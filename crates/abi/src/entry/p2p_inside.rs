@@ -386,7 +386,7 @@ unsafe fn irecv_post_inside(
     tag: c_int,
     comm: usize,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: `try_irecv` has just found the room; buffer and request are the user's, as for `MPI_Irecv`.
     unsafe {
         *request = p2p::post_irecv::<{ hot::INSIDE }>(
             Posting { key, room },

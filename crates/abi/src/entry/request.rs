@@ -122,7 +122,7 @@ pub unsafe fn test(request: *mut usize, flag: *mut c_int, status: *mut Status) -
 #[cold]
 #[inline(never)]
 unsafe fn test_further(request: *mut usize, status: *mut Status) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: `request` is a variable and `status` null or a status, by this function's contract.
     unsafe {
         if request::collect_done::<false>(request, status) {
             return true;

@@ -39,25 +39,6 @@ pub unsafe fn type_size<C: Count>(p: &Process, datatype: usize, size: *mut C) ->
     unsafe { store(size, C::from_i64_or_undefined(value)) }
 }
 
-/// `MPI_Type_size_x` of a predefined type.
-///
-/// # Safety
-/// `size` is null or a variable.
-#[inline(always)] // as `type_size_quick`
-pub unsafe fn type_size_x_quick(datatype: usize, size: *mut i64) -> bool {
-    // SAFETY: by the contract of this function.
-    unsafe { type_size_quick(datatype, size) }
-}
-
-/// `MPI_Type_size_x`
-///
-/// # Safety
-/// `size` is null or a variable.
-pub unsafe fn type_size_x(p: &Process, datatype: usize, size: *mut i64) -> Result<()> {
-    // SAFETY: by the contract of this function.
-    unsafe { type_size(p, datatype, size) }
-}
-
 /// A lower bound of 0 and the length that `length` picks, of a predefined type.
 ///
 /// # Safety
@@ -106,30 +87,6 @@ pub unsafe fn type_get_extent<D: Count>(
     }
 }
 
-/// `MPI_Type_get_extent_x` of a predefined type.
-///
-/// # Safety
-/// Both pointers are null or variables.
-#[inline(always)] // as `type_get_extent_quick`
-pub unsafe fn type_get_extent_x_quick(datatype: usize, lb: *mut i64, extent: *mut i64) -> bool {
-    // SAFETY: by the contract of this function.
-    unsafe { type_get_extent_quick(datatype, lb, extent) }
-}
-
-/// `MPI_Type_get_extent_x`
-///
-/// # Safety
-/// Both pointers are null or variables.
-pub unsafe fn type_get_extent_x(
-    p: &Process,
-    datatype: usize,
-    lb: *mut i64,
-    extent: *mut i64,
-) -> Result<()> {
-    // SAFETY: by the contract of this function.
-    unsafe { type_get_extent(p, datatype, lb, extent) }
-}
-
 /// `MPI_Type_get_true_extent` and `MPI_Type_get_true_extent_c` of a predefined type.
 ///
 /// # Safety
@@ -160,34 +117,6 @@ pub unsafe fn type_get_true_extent<D: Count>(
         store(true_lb, D::from_i64_or_undefined(low))?;
         store(true_extent, D::from_i64_or_undefined(length))
     }
-}
-
-/// `MPI_Type_get_true_extent_x` of a predefined type.
-///
-/// # Safety
-/// Both pointers are null or variables.
-#[inline(always)] // as `type_get_extent_quick`
-pub unsafe fn type_get_true_extent_x_quick(
-    datatype: usize,
-    true_lb: *mut i64,
-    true_extent: *mut i64,
-) -> bool {
-    // SAFETY: by the contract of this function.
-    unsafe { type_get_true_extent_quick(datatype, true_lb, true_extent) }
-}
-
-/// `MPI_Type_get_true_extent_x`
-///
-/// # Safety
-/// Both pointers are null or variables.
-pub unsafe fn type_get_true_extent_x(
-    p: &Process,
-    datatype: usize,
-    true_lb: *mut i64,
-    true_extent: *mut i64,
-) -> Result<()> {
-    // SAFETY: by the contract of this function.
-    unsafe { type_get_true_extent(p, datatype, true_lb, true_extent) }
 }
 
 /// `MPI_Type_get_name`; MPI_DATATYPE_NULL has a name too.
@@ -418,32 +347,4 @@ pub unsafe fn status_set_elements(
     // SAFETY: not null, and a status by the contract of this function.
     unsafe { (*status).set_bytes(bytes as i64) };
     Ok(())
-}
-
-/// `MPI_Status_set_elements_x`
-///
-/// # Safety
-/// `status` is null or a status.
-pub unsafe fn status_set_elements_x(
-    p: &Process,
-    status: *mut Status,
-    datatype: usize,
-    count: i64,
-) -> Result<()> {
-    // SAFETY: by the contract of this function.
-    unsafe { status_set_elements(p, status, datatype, count) }
-}
-
-/// `MPI_Get_elements_x`
-///
-/// # Safety
-/// `status` is null or a status, `count` null or a variable.
-pub unsafe fn get_elements_x(
-    p: &Process,
-    status: *const Status,
-    datatype: usize,
-    count: *mut i64,
-) -> Result<()> {
-    // SAFETY: by the contract of this function.
-    unsafe { get_elements(p, status, datatype, count) }
 }

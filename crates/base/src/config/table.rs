@@ -125,9 +125,9 @@ variables! {
     Disable "FASTPATH_DISABLE" Kind::Words(FEATURES), "", false,
         "optimisations to switch off, by name, to see what each of them gives";
     Report "FASTPATH_REPORT" Kind::FlagOr(REPORT_FORMS), "0", false,
-        "print at start which transport and protocol serves which size, and why: 1, or json";
+        "1 or json: print at start which transport and protocol serves which size, and why";
     Check "FASTPATH_CHECK" Kind::Flag, "0", false,
-        "1: look for mistakes of the program, at the cost of speed: datatypes that do not match, \
+        "1: look for mistakes of the program, which takes time: datatypes that do not match, \
          collective calls that differ, requests and messages left at MPI_Finalize";
     Transports "FASTPATH_TRANSPORTS" Kind::Words(TRANSPORTS), "all", false,
         "transports that may be used: shm between ranks of one host; ud, and rc for pairs that \
@@ -144,36 +144,36 @@ variables! {
         "the RDMA adapter, as mlx5_0 or mlx5_0:1 for its first port; auto: the first with an \
          active port";
     MaxInline "FASTPATH_MAX_INLINE" Kind::BytesOrAuto, "auto", false,
-        "bytes of inline data to ask an RDMA adapter for; what it grants counts; auto: as \
+        "bytes of inline data to request from an RDMA adapter; the granted size applies; auto: as \
          `fastpath tune inline` has stored, else 220";
     Interfaces "FASTPATH_INTERFACES" Kind::Text, "auto", false,
-        "by which interfaces ranks of other hosts reach this one, the best first: names, addresses \
-         or networks as 10.1.0.0/16, separated by commas; ^ before one leaves it out; auto: all \
+        "interfaces by which ranks of other hosts reach this one, the best first: names, addresses \
+         or networks as 10.1.0.0/16, separated by commas; ^ before one excludes it; auto: all \
          but loopback";
     Ports "FASTPATH_PORTS" Kind::Text, "auto", false,
         "ports on which ranks listen, as 50000-50100, one for each rank of a host; auto: as the \
          kernel chooses";
     ConnectCost "FASTPATH_CONNECT_COST" Kind::DurationOrAuto, "auto", false,
-        "what a connection (queue pair) is taken to cost: a pair changes from ud to rc once \
-         datagrams have cost so much more; auto: 500us";
+        "assumed cost of a connection (queue pair): a pair changes from ud to rc once its \
+         datagrams have cost that much more; auto: 500us";
     Connections "FASTPATH_CONNECTIONS" Kind::Count, "1024", false,
-        "connections of a rank at most where rc and ud are listed; further pairs stay with ud";
+        "most connections of a rank where rc and ud are listed; further pairs stay with ud";
     Registrations "FASTPATH_REGISTRATIONS" Kind::SizeOrAuto, "auto", false,
-        "bytes of the program's own memory that stay registered with an adapter between messages, \
-         at most; auto: half of what a process may lock, or, where nothing limits that, its share \
-         of an eighth of the memory";
+        "most bytes of the program's own memory that stay registered with an adapter between \
+         messages; auto: half of what a process may lock, or without such a limit its share of an \
+         eighth of the memory";
     UnexpectedMax "FASTPATH_UNEXPECTED_MAX" Kind::Size, "64M", false,
-        "bytes that messages may take in a rank that nobody there has asked for yet; beyond that \
-         their senders wait, as far as the program goes on all the same";
+        "most bytes that unexpected messages may take in a rank; beyond that their senders wait, \
+         unless the program needs a message behind them";
     Spin "FASTPATH_SPIN" Kind::DurationOrAuto, "auto", false,
         "how long a rank with a processor to itself spins before it yields; auto: 5us";
     Trace "FASTPATH_TRACE" Kind::Text, "", false,
         "file to write a trace of all ranks to, for Perfetto or chrome://tracing; empty: none";
     TraceEvents "FASTPATH_TRACE_EVENTS" Kind::CountWithin(1, MAX_EVENTS as u64), "16384", false,
-        "points that are kept of each thread, the last ones; 1 to 1048576";
+        "how many points of each thread are kept, the last ones; 1 to 1048576";
     SpawnMax "FASTPATH_SPAWN_MAX" Kind::Count, "128", false,
-        "processes that MPI_Comm_spawn can add to a job in all; room for each takes address space \
-         and almost no memory";
+        "how many processes MPI_Comm_spawn can add to a job in all; room for each takes address \
+         space and almost no memory";
     Singleton "FASTPATH_SINGLETON" Kind::Flag, "0", false,
         "1: this process is a job of its own, rank 0 of 1, whatever the variables of a launcher \
          say";

@@ -3,6 +3,9 @@
 //! Which loop is fastest depends on the processor, on who had the lines last and on who needs them
 //! next, so that callers name the loop. The C library's copy has one choice for everybody, by
 //! thresholds of its own; `fastpath bench copy` compares all loops on a machine.
+//!
+//! **RANGES.** `from` is readable and `to` writable for `len` bytes, the two do not overlap, and the loop is one that
+//! this processor has: [`Loop::run`] asks this of its caller, and the parts that it is cut into lie inside.
 #![allow(unsafe_code)]
 
 #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -169,7 +172,7 @@ impl Loop {
     /// `from` is readable and `to` writable for `len` bytes, they do not overlap, and the loop
     /// [is available](Loop::is_available).
     pub unsafe fn run(self, to: *mut u8, from: *const u8, len: usize) {
-        // SAFETY: the caller's; the parts follow each other up to `len`.
+        // SAFETY: RANGES; the parts follow each other up to `len`.
         unsafe {
             if len <= SHORT {
                 return copy_short(to, from, len);
@@ -189,14 +192,14 @@ impl Loop {
     /// As [`Loop::run`]; `to` begins a line.
     #[cfg(all(target_arch = "x86_64", not(miri)))]
     unsafe fn run_main(self, to: *mut u8, from: *const u8, len: usize) -> usize {
-        // SAFETY: the caller's.
+        // SAFETY: RANGES.
         unsafe { x86::run_main(self, to, from, len) }
     }
 
     /// As above, with what every processor has.
     #[cfg(any(not(target_arch = "x86_64"), miri))]
     unsafe fn run_main(self, to: *mut u8, from: *const u8, len: usize) -> usize {
-        // SAFETY: the caller's.
+        // SAFETY: RANGES.
         unsafe { copy_lines(to, from, len) }
     }
 }
@@ -222,7 +225,7 @@ fn has_width(width: Width) -> bool {
 /// # Safety
 /// As [`Loop::run`].
 unsafe fn copy_short(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: the caller's; of 49 to 63 bytes, 48 from the front and 16 from the end.
+    // SAFETY: RANGES; of 49 to 63 bytes, 48 from the front and 16 from the end.
     unsafe {
         if len >= LINE {
             copy_line(to, from);
@@ -241,7 +244,7 @@ unsafe fn copy_short(to: *mut u8, from: *const u8, len: usize) {
 /// # Safety
 /// As [`Loop::run`], and `len` is a line at least.
 unsafe fn copy_rest(to: *mut u8, from: *const u8, done: usize, len: usize) {
-    // SAFETY: the caller's; `done` is at most `len`.
+    // SAFETY: RANGES; `done` is at most `len`.
     unsafe {
         let lines = copy_lines(to.add(done), from.add(done), len - done);
         if done + lines < len {
@@ -268,7 +271,7 @@ unsafe fn copy_lines(to: *mut u8, from: *const u8, len: usize) -> usize {
 /// `from` is readable and `to` writable for a line's worth of bytes.
 #[inline]
 unsafe fn copy_line(to: *mut u8, from: *const u8) {
-    // SAFETY: the caller's.
+    // SAFETY: RANGES.
     unsafe { store(to, 0, load::<Line>(from, 0)) }
 }
 

@@ -3,6 +3,9 @@
 //! They are written as instructions: a compiler turns a loop of loads and stores back into a call
 //! of the C library's copy, and the vectors of 64 bytes have no intrinsics in the oldest compiler
 //! that this workspace supports.
+//!
+//! **RANGES.** As in `engine`: `from` is readable and `to` writable for `len` bytes, the two do not overlap, and the
+//! processor has the loop.
 #![allow(unsafe_code)]
 
 use std::arch::asm;
@@ -25,7 +28,7 @@ const AHEAD: usize = 2 * STEP;
 /// and the processor has what the loop needs.
 pub(super) unsafe fn run_main(which: Loop, to: *mut u8, from: *const u8, len: usize) -> usize {
     let main = len - len % STEP;
-    // SAFETY: the caller's.
+    // SAFETY: RANGES.
     unsafe {
         match which {
             Loop::String => return copy_string(to, from, len),
@@ -114,7 +117,7 @@ const SEEMING_OVERLAP: usize = 128;
 /// As [`run_main`].
 unsafe fn copy_string(to: *mut u8, from: *const u8, len: usize) -> usize {
     let further = (to as usize).wrapping_sub(from as usize) % PAGE;
-    // SAFETY: the caller's; the direction flag is clear, as the ABI demands.
+    // SAFETY: RANGES; the direction flag is clear, as the ABI demands.
     unsafe {
         if further > 0 && further < SEEMING_OVERLAP {
             // Elements of 8 bytes then: 200 ns instead of 2,000.
@@ -147,7 +150,7 @@ macro_rules! vector_loop {
             if len == 0 {
                 return;
             }
-            // SAFETY: the caller's.
+            // SAFETY: RANGES.
             unsafe {
                 asm!(
                     "2:",

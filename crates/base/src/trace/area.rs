@@ -5,6 +5,9 @@
 //! 4 KiB          names[MAX_NAMES]        NAME_BYTES each, text ended by zeros
 //! HEADER_BYTES   rings, one per thread   ring_bytes(events) each: a RING_HEADER_BYTES header, events of EVENT_BYTES
 //! ```
+//!
+//! **OWN RING.** A ring is inside the area, which stays mapped, aligned, and written by the one thread that it was
+//! given to: who pushes promises to be that thread.
 #![allow(unsafe_code)]
 
 use super::{Event, Point, read_ticks};
@@ -94,7 +97,7 @@ pub struct Area {
 
 // SAFETY: what lies at `base` is touched through atomics, and each ring by its own thread.
 unsafe impl Send for Area {}
-// SAFETY: as above.
+// SAFETY: all that is shared is atomic, and rings are given out by an atomic count.
 unsafe impl Sync for Area {}
 
 static CURRENT: StaticPtr<Area> = StaticPtr::new(null_mut());
@@ -157,7 +160,7 @@ impl Area {
         }
         // SAFETY: inside the area, backed; the index is this thread's alone.
         let ring = unsafe { self.base.add(offset as usize) }.cast::<Ring>();
-        // SAFETY: as above; 64-byte steps from a page border are aligned.
+        // SAFETY: OWN RING: it was just given to this thread. Steps of 64 bytes from a page border are aligned.
         unsafe {
             (*ring).events.store(self.events, Ordering::Relaxed);
             let tid = libc::gettid() as u32;
@@ -234,7 +237,7 @@ impl Area {
         // SAFETY: backed for ever.
         let ring_of = unsafe { &*ring };
         let written = ring_of.written.load(Ordering::Relaxed);
-        // SAFETY: the caller's. Of an empty ring these are the words of its last place.
+        // SAFETY: OWN RING. Of an empty ring these are the words of its last place.
         let words = unsafe { self.words(ring, written.wrapping_sub(1)) };
         if words[1].load(Ordering::Relaxed) as u8 == last as u8 {
             ring_of.shared.store(written, Ordering::Relaxed);
@@ -258,7 +261,7 @@ impl Area {
         if shared != written || written == 0 {
             return None;
         }
-        // SAFETY: the caller's.
+        // SAFETY: OWN RING.
         let words = unsafe { self.words(ring, written - 1) };
         Some(words[0].load(Ordering::Relaxed))
     }
@@ -270,7 +273,7 @@ impl Area {
         // SAFETY: backed for ever.
         let count = unsafe { &(*ring).written };
         let written = count.load(Ordering::Relaxed);
-        // SAFETY: the caller's.
+        // SAFETY: OWN RING.
         let words = unsafe { self.words(ring, written) };
         words[0].store(ticks, Ordering::Relaxed);
         words[1].store(event.head, Ordering::Relaxed);

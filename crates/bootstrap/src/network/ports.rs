@@ -273,7 +273,7 @@ fn read_port(fd: RawFd) -> io::Result<u16> {
         libc::AF_INET => Ok(u16::from_be(unsafe {
             (*(&raw const bytes).cast::<libc::sockaddr_in>()).sin_port
         })),
-        // SAFETY: as above.
+        // SAFETY: of that family; the storage is aligned for all.
         libc::AF_INET6 => Ok(u16::from_be(unsafe {
             (*(&raw const bytes).cast::<libc::sockaddr_in6>()).sin6_port
         })),

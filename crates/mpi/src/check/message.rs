@@ -77,7 +77,7 @@ impl Checks {
             return;
         };
         let Ok(worker) = p.worker() else { return };
-        // SAFETY: the worker lives while MPI runs, and the request is the caller's.
+        // SAFETY: the worker lives while MPI runs, and the request is in use: it is just being completed.
         let request = unsafe { (*worker).requests.get(id) };
         request.bytes -= RECORD_BYTES;
         if request.kind == Kind::Send || request.cancelled {

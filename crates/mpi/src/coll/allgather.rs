@@ -257,7 +257,8 @@ pub(super) async unsafe fn ring<'a, F: Fabric>(
     for step in 0..ranks - 1 {
         let out = block((rank + ranks - step) % ranks);
         let into = block((rank + ranks - step - 1) % ranks);
-        // SAFETY: two different blocks, or the caller's and one of them.
+        // SAFETY: two different blocks of a buffer that all blocks are writable in, by this function's contract, or
+        // `packed` and one of them.
         unsafe {
             match own {
                 Some(own) if step == 0 => {

@@ -157,7 +157,7 @@ async unsafe fn together<'a, 'b, F: Fabric>(
         }
         for step in steps {
             let to = (rank + step) % ranks;
-            // SAFETY: as above.
+            // SAFETY: `out` names readable blocks, which stay until the batch has finished.
             unsafe { batch.send(to, out(to)) };
         }
         batch.finish().await?;

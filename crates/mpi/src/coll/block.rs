@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
-use std::cell::UnsafeCell;
+use std::cell::Cell;
 use std::pin::Pin;
 use std::ptr::NonNull;
 
@@ -18,35 +18,43 @@ const ALIGN: usize = 64;
 
 /// Blocks that nobody uses.
 #[derive(Default)]
-pub(crate) struct Spare([UnsafeCell<Vec<NonNull<u8>>>; SIZES]);
+pub(crate) struct Spare([Cell<Vec<NonNull<u8>>>; SIZES]);
 
 impl Spare {
     /// None.
     pub(crate) const fn new() -> Self {
-        Spare([const { UnsafeCell::new(Vec::new()) }; SIZES])
+        Spare([const { Cell::new(Vec::new()) }; SIZES])
     }
 
-    #[allow(clippy::mut_from_ref)]
-    fn list(&self, layout: Layout) -> Option<&mut Vec<NonNull<u8>>> {
-        let list = self.0.get(layout.size() / STEP - 1)?;
-        // SAFETY: used inside MPI alone, and no reference outlives a call of this file.
-        Some(unsafe { &mut *list.get() })
+    fn list(&self, layout: Layout) -> Option<&Cell<Vec<NonNull<u8>>>> {
+        self.0.get(layout.size() / STEP - 1)
     }
 
     fn take(&self, layout: Layout) -> NonNull<u8> {
-        if let Some(at) = self.list(layout).and_then(Vec::pop) {
-            return at;
+        if let Some(list) = self.list(layout) {
+            let mut blocks = list.take();
+            let block = blocks.pop();
+            list.set(blocks);
+            if let Some(at) = block {
+                return at;
+            }
         }
         // SAFETY: a step at least.
         NonNull::new(unsafe { alloc(layout) }).unwrap_or_else(|| handle_alloc_error(layout))
     }
 
     fn give(&self, at: NonNull<u8>, layout: Layout) {
-        match self.list(layout) {
-            Some(list) if list.len() < KEPT => list.push(at),
+        let Some(list) = self.list(layout) else {
             // SAFETY: from `take`, with this layout.
-            _ => unsafe { dealloc(at.as_ptr(), layout) },
+            return unsafe { dealloc(at.as_ptr(), layout) };
+        };
+        let mut blocks = list.take();
+        match blocks.len() < KEPT {
+            true => blocks.push(at),
+            // SAFETY: from `take`, with this layout.
+            false => unsafe { dealloc(at.as_ptr(), layout) },
         }
+        list.set(blocks);
     }
 }
 

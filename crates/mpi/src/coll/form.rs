@@ -1,4 +1,7 @@
 //! The three forms of a collective call.
+//!
+//! **CALL'S BUFFERS.** The buffers of a call are as [`Collective::run`] wants them until the call is complete, or until
+//! its request is: each function here asks this of its caller.
 #![allow(unsafe_code)]
 
 use super::arguments::Collective;
@@ -45,7 +48,7 @@ impl Form {
         read: impl FnOnce(&Comm) -> Result<C>,
     ) -> Result {
         let comm = p.comm(comm)?;
-        // SAFETY: the caller's.
+        // SAFETY: CALL'S BUFFERS.
         unsafe {
             match comm.is_inter() {
                 false => self.run_on(p, comm, read),
@@ -64,7 +67,7 @@ impl Form {
         comm: Rc<Comm>,
         read: impl FnOnce(&Comm) -> Result<C>,
     ) -> Result {
-        // SAFETY: the caller's.
+        // SAFETY: CALL'S BUFFERS.
         unsafe { self.run_on(p, comm, |comm| read(comm).map(Between)) }
     }
 
@@ -81,7 +84,7 @@ impl Form {
             Form::Blocking => {
                 let f = open(p, &comm);
                 let call = read(&comm)?;
-                // SAFETY: the caller's.
+                // SAFETY: CALL'S BUFFERS.
                 return drive(unsafe { call.run(&f) });
             }
             Form::Nonblocking(request) | Form::Persistent(request) if request.is_null() => {
@@ -90,9 +93,9 @@ impl Form {
                     "the pointer to the request is null",
                 ));
             }
-            // SAFETY: the caller's.
+            // SAFETY: CALL'S BUFFERS.
             Form::Nonblocking(request) => (request, unsafe { nonblocking::start(p, comm, read)? }),
-            // SAFETY: the caller's.
+            // SAFETY: CALL'S BUFFERS, of each start until its completion.
             Form::Persistent(request) => (request, unsafe { nonblocking::prepare(p, comm, read)? }),
         };
         // SAFETY: the caller's variable, not null.

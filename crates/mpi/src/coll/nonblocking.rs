@@ -350,7 +350,8 @@ pub(super) unsafe fn start<C: Collective + 'static>(
         awaited: 0,
     };
     running.algorithm.fill(|| async move {
-        // SAFETY: the caller's, until the request has completed.
+        // SAFETY: the buffers are as `Collective::run` wants them until the request has completed, by this function's
+        // contract.
         unsafe { call.run(&f).await }
     });
     begin(p, running)
@@ -452,7 +453,8 @@ pub(super) unsafe fn prepare<C: Collective + 'static>(
         async move {
             let (f, call) = &*kept;
             f.begin();
-            // SAFETY: the caller's, until the request has completed.
+            // SAFETY: the buffers are as `Collective::run` wants them from each start to its completion, by this
+            // function's contract.
             unsafe { call.run(f).await }
         }
     };

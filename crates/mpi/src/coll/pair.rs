@@ -1,5 +1,8 @@
 //! The immediate path of barrier and short allreduce between two ranks: two messages, no request, no lock, no
 //! allocation. Whatever does not fit takes the ordinary path, which checks and explains.
+//!
+//! **BYTES.** Each buffer of an exchange is valid for the bytes of its message, and a handle is that of the call: each
+//! function here asks this of its caller.
 #![allow(unsafe_code)]
 
 use super::skip_empty;
@@ -109,13 +112,13 @@ impl Missing {
         into: *mut u8,
         bytes: usize,
     ) -> Result {
-        // SAFETY: the caller's.
+        // SAFETY: BYTES.
         if unsafe { self.spin(handle, into, bytes) } {
             return Ok(());
         }
         let p = process::enter(name, false)?;
         let comm = p.comm(handle)?;
-        // SAFETY: the caller's.
+        // SAFETY: BYTES.
         unsafe {
             Channel::tagged(&p, &comm, self.tag)
                 .recv(self.from, Buffer::contiguous(into, bytes as u64))
@@ -194,7 +197,8 @@ pub unsafe fn allreduce(
         return skipped.then_some(Ok(()));
     }
     let pair = find_pair(handle)?;
-    // SAFETY: the caller's; the type is contiguous, so that its elements are `bytes` bytes.
+    // SAFETY: BYTES: the buffers are as count and datatype say, and the type is contiguous, so that its elements are
+    // `bytes` bytes.
     unsafe {
         combine(
             &pair,
@@ -226,7 +230,7 @@ unsafe fn combine(
     // The result is where the right operand was: on the lower rank that is the other's, which goes straight into the
     // receive buffer unless the own one is there.
     let into = if is_lower && !in_place { recv } else { place };
-    // SAFETY: the caller's; `place` has room for `SHORT_LIMIT` bytes.
+    // SAFETY: BYTES; `place` has room for `SHORT_LIMIT` bytes.
     unsafe {
         match exchange(pair, operand, into, bytes) {
             Outcome::Done => {}

@@ -138,7 +138,7 @@ impl World {
         let id = state.next_id;
         state.next_id += 1;
         let payload = match self.mode {
-            // SAFETY: readable by the caller's contract.
+            // SAFETY: the buffer is readable: `Fabric::send` asks it of its caller.
             Mode::Eager => Payload::Copied(unsafe { pack(&data) }),
             Mode::Rendezvous => Payload::Lent(data),
         };

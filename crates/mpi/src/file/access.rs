@@ -2,6 +2,9 @@
 //!
 //! Every rank moves its own bytes, or a collective access moves those of all ([`super::collective`]). In atomic mode an
 //! access locks the range of the file that it touches.
+//!
+//! **ELEMENTS.** The elements of an access in memory are readable to be written to the file, or writable to be read
+//! from it, as count and datatype say. Each function here asks this of its caller, and the entry points of the user.
 #![allow(unsafe_code)]
 
 use super::representation::move_converted;
@@ -139,7 +142,7 @@ impl File {
             let text = "a split collective access of the file is under way: end it first";
             return Err(Error::new(MPI_ERR_OTHER, text));
         }
-        // SAFETY: the caller's.
+        // SAFETY: ELEMENTS.
         unsafe { self.carry_out(p, access) }
     }
 
@@ -168,12 +171,12 @@ impl File {
         let bytes = match access.collective {
             true => {
                 let f = Channel::next(p, &self.comm);
-                // SAFETY: the caller's.
+                // SAFETY: ELEMENTS.
                 drive(unsafe { collective::run(&f, self, access, located) })?
             }
             false => {
                 let own = located.map_err(Refused::Other);
-                // SAFETY: the caller's.
+                // SAFETY: ELEMENTS.
                 let own = own.and_then(|located| unsafe { self.transfer(access, &located) });
                 own.map_err(|refused| self.explain(refused))?
             }
@@ -247,7 +250,7 @@ impl File {
             false => (Point::FileRead, Point::FileReadDone),
         };
         trace::record(begin, 0, 0, checked.bytes);
-        // SAFETY: the caller's.
+        // SAFETY: ELEMENTS.
         let moved = unsafe { self.move_to(&to, access, checked) };
         trace::record(end, 0, 0, 0);
         moved
@@ -262,12 +265,12 @@ impl File {
         checked: &Checked,
     ) -> std::result::Result<u64, Refused> {
         if !self.converts(access.writes) {
-            // SAFETY: the caller's.
+            // SAFETY: ELEMENTS.
             return Ok(unsafe { to.move_bytes(&Memory::of(access, checked))? });
         }
         let how = self.shown();
         let lock = to.lock(access.writes, checked.bytes)?;
-        // SAFETY: the caller's.
+        // SAFETY: ELEMENTS.
         let moved = unsafe { move_converted(to, &how.representation, access, checked.datatype()) };
         drop(lock);
         moved
@@ -351,7 +354,7 @@ impl Target {
     /// The elements are readable or, to be read into, writable; there is at least a byte.
     pub(super) unsafe fn move_bytes(&self, memory: &Memory) -> std::result::Result<u64, IoError> {
         let lock = self.lock(memory.writes, memory.bytes)?;
-        // SAFETY: the caller's.
+        // SAFETY: ELEMENTS.
         let moved = unsafe { self.move_locked(memory) };
         drop(lock);
         moved
@@ -387,8 +390,7 @@ impl Target {
         while done < total {
             let now = (total - done).min(STAGE_BYTES) as usize;
             let part = &mut stage[..now];
-            // SAFETY: the elements are readable or writable by the caller's promise, and apart from the stage, which
-            // has room for the part.
+            // SAFETY: ELEMENTS, which lie apart from the stage; that has room for the part.
             unsafe {
                 if writes {
                     layout.pack(buf, count, done, part);

@@ -3,6 +3,9 @@
 //! Written once, for calls that block and for those with a request. Nothing is read or written where a rank refuses its
 //! arguments. Ranks whose shares do not interleave, or have large pieces, move their own bytes; otherwise all follow a
 //! plan ([`fastpath_io::Plan`]), which [`super::two_phase`] carries out.
+//!
+//! **ELEMENTS.** As in `access`: the elements in memory are readable or writable as the access says; and what lies in
+//! an aggregator's buffer is valid for the window that it is given with.
 #![allow(unsafe_code)]
 
 use super::access::{Access, Located};
@@ -119,12 +122,12 @@ pub(super) async unsafe fn run<C: Call>(
         .map(|(rank, words)| Told::from_words(words, host_of(p, file, rank)))
         .collect();
     let own = match file.plan(access, &all) {
-        // SAFETY: the caller's.
+        // SAFETY: ELEMENTS.
         Some((plan, shares)) => unsafe {
             let planned = file.follow(f, access, &located, &plan, &shares, size_of(&all));
             f.apart(planned).await?
         },
-        // SAFETY: the caller's.
+        // SAFETY: ELEMENTS.
         None => unsafe { file.transfer(access, &located) },
     };
     let (bytes, told) = tell(own);
@@ -306,7 +309,7 @@ impl File {
             sieve: self.sieve(),
         };
         let mut buffer = self.buffer.take();
-        // SAFETY: the caller's; all ranks have made the plan of the same words.
+        // SAFETY: ELEMENTS; all ranks have made the plan of the same words.
         let moved = unsafe { two_phase::run(f, plan, shares, &task, &store, &mut buffer).await? };
         self.buffer.replace(buffer);
         self.aggregated.replace(plan.aggregators().to_vec());
@@ -341,7 +344,7 @@ impl Store for FileStore<'_> {
         from: *const u8,
     ) -> std::result::Result<(), Refused> {
         trace::record(Point::FileWrite, 0, 0, covered.bytes());
-        // SAFETY: the caller's.
+        // SAFETY: ELEMENTS.
         let written = self.with(|file| unsafe { file.write_covered(covered, from, self.sieve) });
         trace::record(Point::FileWriteDone, 0, 0, 0);
         written
@@ -349,7 +352,7 @@ impl Store for FileStore<'_> {
 
     unsafe fn read(&self, covered: &Coverage, to: *mut u8) -> std::result::Result<(), Refused> {
         trace::record(Point::FileRead, 0, 0, covered.bytes());
-        // SAFETY: the caller's.
+        // SAFETY: ELEMENTS.
         let is_whole = self.with(|file| unsafe { file.read_covered(covered, to) });
         trace::record(Point::FileReadDone, 0, 0, 0);
         match is_whole? {

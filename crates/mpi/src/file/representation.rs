@@ -1,5 +1,8 @@
 //! How numbers lie in a file (MPI 5.0, sections 14.5.1 to 14.5.3): as in memory, in the portable form, or as functions
 //! of the program have it.
+//!
+//! **ELEMENTS.** As in `access`: the elements in memory are readable or writable as the access says. The stage has room
+//! for as many as are converted at once, and lies apart from them.
 #![allow(unsafe_code)]
 
 use super::File;
@@ -325,8 +328,7 @@ pub(super) unsafe fn move_converted(
     while piece < cut.pieces {
         let now = most.min(cut.pieces - piece);
         let bytes = (now * cut.bytes) as usize;
-        // SAFETY: the elements are readable or writable by the caller's promise, apart from the stage, which has room
-        // for so many.
+        // SAFETY: ELEMENTS.
         unsafe {
             if access.writes {
                 convert(
@@ -390,7 +392,7 @@ unsafe fn convert(
             let user = (access.buf, access.datatype);
             let (position, items) = (first * cut.items, count * cut.items);
             match function {
-                // SAFETY: the caller's.
+                // SAFETY: ELEMENTS.
                 Some(function) => unsafe {
                     function.call(known, user, stage.as_mut_ptr(), position, items)
                 },
@@ -404,7 +406,7 @@ unsafe fn convert(
             debug_assert!(cut.is_element);
             let step = (first as i64).wrapping_mul(datatype.extent().1);
             let memory = access.buf.wrapping_offset(step as isize);
-            // SAFETY: the caller's: the elements from this one on.
+            // SAFETY: ELEMENTS: those from this one on.
             let result = unsafe {
                 match access.writes {
                     true => {

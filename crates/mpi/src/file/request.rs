@@ -1,5 +1,8 @@
 //! Accesses with a request (MPI 5.0, sections 14.4.2 to 14.4.4): large ones of a rank alone are left to a thread, the
 //! collective ones go on in whatever call makes progress, and short ones are over when they begin.
+//!
+//! **ELEMENTS.** As in `access`, until the request has completed: the elements in memory are readable or writable as
+//! the access says.
 #![allow(unsafe_code)]
 
 use super::access::{Access, Memory, Place, Target};
@@ -27,7 +30,7 @@ impl File {
     /// # Safety
     /// As [`File::access`], until the request has completed.
     pub unsafe fn start(self: Rc<Self>, p: &Process, access: &Access) -> Result<usize> {
-        // SAFETY: the caller's.
+        // SAFETY: ELEMENTS.
         unsafe {
             if access.collective && self.comm.size() > 1 {
                 return self.start_collective(p, access);
@@ -56,7 +59,7 @@ impl File {
         let datatype = p.datatype(access.datatype).ok();
         let calls_back = self.converts(access.writes);
         start_status(p, comm, calls_back, move |f| async move {
-            // SAFETY: the caller's.
+            // SAFETY: ELEMENTS.
             let moved = unsafe { collective::run(&f, &self, &access, located).await };
             let status =
                 moved.and_then(|bytes| self.status_of(&access, datatype.as_deref(), bytes));
@@ -122,7 +125,7 @@ unsafe impl Send for Work {}
 
 impl Work {
     fn run(self) -> std::result::Result<u64, IoError> {
-        // SAFETY: promised by the caller of `File::start`, which has checked what the memory holds.
+        // SAFETY: ELEMENTS: `File::start` has checked what the memory holds.
         unsafe { self.to.move_bytes(&self.memory) }
     }
 }

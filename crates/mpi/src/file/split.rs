@@ -55,7 +55,7 @@ impl File {
     /// # Safety
     /// As there.
     pub unsafe fn begin(&self, p: &Process, access: &Access) -> Result {
-        // SAFETY: the caller's.
+        // SAFETY: the elements are readable or writable as the access says, by this function's contract.
         let status = unsafe { self.access(p, access)? };
         self.pending.set(Some((Which::of(access), status)));
         Ok(())

@@ -5,6 +5,10 @@
 //! an ask: a few words, and a list where there is more than one run. Its bytes follow, or come back, as one message,
 //! which the aggregator receives into or sends from its buffer by the layout of the runs. A view with more runs than an
 //! ask has room for, or memory with gaps, takes several asks a round.
+//!
+//! **WINDOWS.** The memory of an access is readable or writable as its layout says until the exchange ends. The
+//! aggregator's buffer has room for each of its windows, and a window's bytes lie in it. What is posted to a batch
+//! stays where it is until the batch has finished. [`run`] asks the first two of its caller; the rounds keep the last.
 #![allow(unsafe_code)]
 
 use super::Refused;
@@ -127,7 +131,7 @@ pub(super) async unsafe fn run<F: Fabric, S: Store>(
         failed: None,
     };
     for round in 0..plan.rounds() {
-        // SAFETY: the caller's; the buffer has room for each window of this rank.
+        // SAFETY: WINDOWS; the buffer has room for each window of this rank.
         unsafe { exchange.run_round(round).await? };
     }
     Ok(exchange.failed.map_or(Ok(()), Err))
@@ -171,7 +175,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
         let mut covered = Coverage::new(if task.writes { window.clone() } else { 0..0 });
         while parts.iter().any(Option::is_some) || !callers.is_empty() {
             let asks = self.make_asks(&mut parts);
-            // SAFETY: the caller's.
+            // SAFETY: WINDOWS.
             unsafe {
                 match task.writes {
                     true => {
@@ -231,7 +235,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
         for ask in asks {
             let to = self.rank_of(ask);
             if to != self.f.rank() {
-                // SAFETY: the caller's.
+                // SAFETY: WINDOWS.
                 unsafe {
                     batch.send(to, words(&ask.head));
                     batch.send(to, words(&ask.list));
@@ -273,7 +277,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
                 _ => vec![0; number * RUN_WORDS],
             };
             if number > 1 && *rank != me {
-                // SAFETY: as above.
+                // SAFETY: WINDOWS: the lists stay until the batch has finished, below.
                 unsafe { batch.recv(*rank, words_mut(list)) };
             }
         }
@@ -370,13 +374,13 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
             match asks.iter().find(|ask| self.rank_of(ask) == me) {
                 // SAFETY: as in `take_step`.
                 Some(ask) if to.rank == me => unsafe { place.copy_to(self.packed(ask))? },
-                // SAFETY: as above; the buffer is only read.
+                // SAFETY: WINDOWS: the place lies in the buffer, which is only read until the batch has finished.
                 _ => unsafe { answers.send(to.rank, place) },
             }
         }
         let received = receives.finish().await;
         let sent = sends.finish().await.and(answers.finish().await);
-        // SAFETY: the caller's.
+        // SAFETY: WINDOWS.
         unsafe { asks.iter().for_each(|ask| self.unpack(ask)) };
         received.and(sent)
     }
@@ -392,7 +396,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
         let mut covered = Coverage::new(window.clone());
         let runs = asked.iter().flat_map(|asked| &asked.runs);
         runs.for_each(|run| covered.add(run));
-        // SAFETY: the caller's.
+        // SAFETY: WINDOWS.
         unsafe {
             if self.failed.is_none() {
                 self.failed = self.store.read(&covered, self.buffer).err();
@@ -426,7 +430,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
         if memory.dense().is_none() {
             let at = ask.index * self.slot;
             let to = &mut self.stage[at..at + ask.bytes as usize];
-            // SAFETY: the caller's.
+            // SAFETY: WINDOWS.
             unsafe { memory.layout.pack(memory.ptr, memory.count, ask.from, to) };
         }
         self.packed(ask)
@@ -441,7 +445,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
         if memory.dense().is_none() {
             let at = ask.index * self.slot;
             let from = &self.stage[at..at + ask.bytes as usize];
-            // SAFETY: the caller's.
+            // SAFETY: WINDOWS.
             unsafe {
                 memory
                     .layout
@@ -542,7 +546,7 @@ mod tests {
                     result = Err(Refused::System(error));
                     return;
                 }
-                // SAFETY: the caller's.
+                // SAFETY: WINDOWS.
                 let data = unsafe {
                     let from = from.add((offset - covered.start()) as usize);
                     std::slice::from_raw_parts(from, len)
@@ -556,7 +560,7 @@ mod tests {
             let bytes = self.bytes.lock().unwrap();
             covered.for_each_stretch(|offset, len| {
                 let from = &bytes[offset as usize..][..len as usize];
-                // SAFETY: the caller's.
+                // SAFETY: WINDOWS.
                 unsafe {
                     let to = to.add((offset - covered.start()) as usize);
                     to.copy_from_nonoverlapping(from.as_ptr(), from.len());
@@ -654,7 +658,7 @@ mod tests {
                 drive(run(f, &plan, &shares, &task, disk, &mut Vec::new())).unwrap()
             };
             let mut back = vec![0; part.bytes as usize];
-            // SAFETY: as above.
+            // SAFETY: the memory has `count` elements, whose bytes in packed order are as many as `back` has, or more.
             unsafe { element.pack(memory.as_ptr(), count, 0, &mut back) };
             (back, ended.is_ok())
         })

@@ -412,7 +412,7 @@ unsafe extern "C" fn subtract_large(
     len: *mut i64,
     handle: *mut usize,
 ) {
-    // SAFETY: as above; the count is small.
+    // SAFETY: `left` and `inout` have as many elements as the count says, which is small.
     unsafe { subtract(left, inout, &mut (*len as i32), handle) }
 }
 

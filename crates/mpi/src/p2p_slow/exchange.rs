@@ -1,4 +1,6 @@
 //! Send and receive in one call: `MPI_Sendrecv` and the forms that replace the buffer.
+//!
+//! **USER'S BUFFER.** As in `p2p_slow`; the two buffers of a call do not overlap, unless one is sent from a copy.
 #![allow(unsafe_code)]
 
 use super::*;
@@ -13,7 +15,7 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
         let p = process::enter(name, false)?;
         refuse_alias(&p, &out, &into)?;
     }
-    // SAFETY: the caller's.
+    // SAFETY: USER'S BUFFER.
     unsafe {
         if into.comm == out.comm && is_plain_recv(&into) {
             match try_send::<false, { hot::OPEN }>(out) {
@@ -40,7 +42,7 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
     let place = place.max().unwrap_or(0);
     let _within = places::within(place);
     let worker = p.worker_at(place)?;
-    // SAFETY: the caller's.
+    // SAFETY: USER'S BUFFER.
     unsafe {
         let receiving = match &receive {
             Some(checked) => Some(start_recv(&p, checked, &into)?),
@@ -131,7 +133,7 @@ unsafe fn pack_copy(p: &Process, args: &Args) -> Result<(Box<[u8]>, i64)> {
     let checked = check(p, args)?;
     let bytes = checked.buffer.bytes as usize;
     let mut copy = vec![0_u8; bytes.max(1)].into_boxed_slice();
-    // SAFETY: the caller's; the copy has the message's length.
+    // SAFETY: USER'S BUFFER; the copy has the message's length.
     unsafe {
         match &checked.buffer.layout {
             None if bytes > 0 => {
@@ -156,7 +158,7 @@ unsafe fn pack_copy(p: &Process, args: &Args) -> Result<(Box<[u8]>, i64)> {
 /// # Safety
 /// The buffer is readable and writable as count and datatype say.
 pub unsafe fn sendrecv_replace(p: &Process, out: Args, into: Args, status: *mut Status) -> Result {
-    // SAFETY: the caller's.
+    // SAFETY: USER'S BUFFER.
     unsafe {
         let (mut copy, bytes) = pack_copy(p, &out)?;
         let out = Args {
@@ -174,7 +176,7 @@ pub unsafe fn sendrecv_replace(p: &Process, out: Args, into: Args, status: *mut 
 /// # Safety
 /// As [`sendrecv_replace`], until the request completes.
 pub unsafe fn isendrecv_replace(p: &Process, out: Args, into: Args) -> Result<usize> {
-    // SAFETY: the caller's; the copy moves into the request, its bytes stay where they are.
+    // SAFETY: USER'S BUFFER; the copy moves into the request, its bytes stay where they are.
     unsafe {
         let (mut copy, bytes) = pack_copy(p, &out)?;
         let out = Args {

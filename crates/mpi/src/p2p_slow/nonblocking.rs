@@ -1,4 +1,7 @@
 //! Sends and receives that return at once, with a request.
+//!
+//! **USER'S BUFFER.** As in `p2p_slow`: a buffer stays as it is needed until the request completes; `request` is null
+//! or a variable.
 #![allow(unsafe_code)]
 
 use super::*;
@@ -20,7 +23,7 @@ pub unsafe fn isend(name: &'static str, args: Args, mode: Mode, request: *mut us
         // Since the call was entered, its arguments were checked.
         trace::share_time_of(Point::Call);
     }
-    // SAFETY: the caller's.
+    // SAFETY: USER'S BUFFER.
     unsafe {
         *request = isend_checked(&p, &args, mode)?;
     }
@@ -31,7 +34,7 @@ pub unsafe fn isend(name: &'static str, args: Args, mode: Mode, request: *mut us
 /// As [`isend`], inside MPI; returns the request's handle.
 pub(crate) unsafe fn isend_checked(p: &Process, args: &Args, mode: Mode) -> Result<usize> {
     let checked = check_send(p, args)?;
-    // SAFETY: the caller's.
+    // SAFETY: USER'S BUFFER.
     unsafe { start_isend(p, checked.as_ref(), args, mode) }
 }
 
@@ -50,7 +53,7 @@ pub(crate) unsafe fn start_isend(
     };
     let place = checked.comm.place;
     let _within = places::within(place);
-    // SAFETY: the caller's.
+    // SAFETY: USER'S BUFFER.
     unsafe {
         let started = match mode {
             Mode::Buffered => crate::buffered::send(p, checked, args)?,
@@ -76,7 +79,7 @@ pub unsafe fn irecv(name: &'static str, args: Args, request: *mut usize) -> Resu
             "the pointer for the request is null",
         ));
     }
-    // SAFETY: the caller's.
+    // SAFETY: USER'S BUFFER.
     unsafe {
         *request = irecv_checked(&p, &args)?;
     }
@@ -86,7 +89,7 @@ pub unsafe fn irecv(name: &'static str, args: Args, request: *mut usize) -> Resu
 /// As [`irecv`], inside MPI; returns the request's handle.
 pub(crate) unsafe fn irecv_checked(p: &Process, args: &Args) -> Result<usize> {
     let checked = check_recv(p, args)?;
-    // SAFETY: the caller's.
+    // SAFETY: USER'S BUFFER.
     unsafe { start_irecv(p, checked.as_ref(), args) }
 }
 
@@ -104,7 +107,7 @@ pub(crate) unsafe fn start_irecv(
     };
     let place = checked.comm.place;
     let _within = places::within(place);
-    // SAFETY: the caller's.
+    // SAFETY: USER'S BUFFER.
     unsafe {
         let id = match p.checks() {
             None => post_recv::<true>(p, checked, checked.buffer.clone(), args)?,

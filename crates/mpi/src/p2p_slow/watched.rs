@@ -16,7 +16,8 @@ pub(super) unsafe fn start_watched_send(
     mode: Mode,
 ) -> Result<Started> {
     let (watched, buffer) = watch(p, args, Kind::Send, checked)?;
-    // SAFETY: the caller's; the record lives as long as the request.
+    // SAFETY: the buffer is readable until the request completes, by this function's contract; the record lives as long
+    // as the request.
     let started = unsafe { post_send(p, &checked.comm, buffer, args, mode)? };
     if let Started::Request(id) = started {
         keep(p, id, watched);
@@ -33,7 +34,8 @@ pub(super) unsafe fn start_watched_recv(
     args: &Args,
 ) -> Result<RequestId> {
     let (watched, buffer) = watch(p, args, Kind::Recv, checked)?;
-    // SAFETY: the caller's; the record lives as long as the request.
+    // SAFETY: the buffer is writable until the request completes, by this function's contract; the record lives as long
+    // as the request.
     let id = unsafe { post_recv::<false>(p, checked, buffer, args)? };
     keep(p, id, watched);
     Ok(id)

@@ -4,12 +4,12 @@
 use super::{Extra, Watch, poll_operation};
 use crate::process::{self, Process};
 use fastpath_protocol::{RequestId, State, Worker};
-use std::cell::{Cell, UnsafeCell};
+use std::cell::Cell;
 
 /// The indices of the operations that wait for a request or want to be asked.
 #[derive(Default)]
 pub(super) struct Active {
-    indices: UnsafeCell<Vec<usize>>,
+    indices: Cell<Vec<usize>>,
     /// The request that the operation which was polled last waits for.
     awaited: Cell<RequestId>,
     /// Whether one is being polled: a function of the program that it runs may come back.
@@ -19,16 +19,18 @@ pub(super) struct Active {
 impl Active {
     pub(super) const fn new() -> Self {
         Active {
-            indices: UnsafeCell::new(Vec::new()),
+            indices: Cell::new(Vec::new()),
             awaited: Cell::new(0),
             is_polling: Cell::new(false),
         }
     }
 
-    #[allow(clippy::mut_from_ref)]
-    fn indices(&self) -> &mut Vec<usize> {
-        // SAFETY: under the lock or alone; no reference is held while an operation is polled.
-        unsafe { &mut *self.indices.get() }
+    /// The one at a place of the list.
+    fn at(&self, place: usize) -> Option<usize> {
+        let indices = self.indices.take();
+        let index = indices.get(place).copied();
+        self.indices.set(indices);
+        index
     }
 }
 
@@ -49,15 +51,17 @@ pub(super) fn note(p: &Process, index: usize, before: Watch, now: Watch) {
     if (before == Watch::Named) == (now == Watch::Named) {
         return;
     }
-    let indices = p.extras.active.indices();
+    let mut indices = p.extras.active.indices.take();
     if now != Watch::Named {
         indices.push(index);
     } else if let Some(at) = indices.iter().rposition(|&other| other == index) {
         indices.swap_remove(at);
     }
+    let any = !indices.is_empty();
+    p.extras.active.indices.set(indices);
     let Ok(worker) = p.worker() else { return };
     // SAFETY: the worker lives while MPI runs, and the caller is inside.
-    unsafe { (*worker).on_progress = (!indices.is_empty()).then_some(go_on) };
+    unsafe { (*worker).on_progress = any.then_some(go_on) };
 }
 
 /// Polls the operations whose requests have completed, and those that want to be asked; says whether any went on.
@@ -71,7 +75,7 @@ pub(crate) fn go_on(worker: &mut Worker) -> bool {
     }
     let is_served = worker.background.serves;
     let (mut at, mut moved) = (0, false);
-    while let Some(&index) = active.indices().get(at) {
+    while let Some(index) = active.at(at) {
         let ready = match p.extras.slots().get(index) {
             Some(Some(Extra::Operation {
                 poll: Some(operation),

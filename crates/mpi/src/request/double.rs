@@ -64,7 +64,7 @@ pub unsafe fn isendrecv(
     if out.buf == into.buf {
         slow::refuse_alias(p, &out, &into)?;
     }
-    // SAFETY: the caller's.
+    // SAFETY: the buffers are valid until the request completes, by this function's contract.
     unsafe {
         let recv = slow::irecv_checked(p, &into)?;
         let send = slow::isend_checked(p, &out, Mode::Standard)?;

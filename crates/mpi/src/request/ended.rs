@@ -1,4 +1,6 @@
 //! Requests that are given up: `MPI_Request_free`, `MPI_Cancel`.
+//!
+//! **VARIABLES.** As in `request`: `request` is a variable.
 #![allow(unsafe_code)]
 
 use super::{
@@ -18,7 +20,7 @@ use fastpath_protocol::request::Kind;
 /// # Safety
 /// `request` is a variable.
 pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     let handle = unsafe { *request };
     if handle == MPI_REQUEST_NULL {
         return Err(Error::new(
@@ -47,7 +49,7 @@ pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
             operation.check_free()?;
             if operation.outlives_request() {
                 *freed = true;
-                // SAFETY: the caller's.
+                // SAFETY: VARIABLES.
                 unsafe { *request = MPI_REQUEST_NULL };
                 return Ok(());
             }
@@ -60,7 +62,7 @@ pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
     } else {
         found.detached = true;
     }
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe { *request = MPI_REQUEST_NULL };
     Ok(())
 }

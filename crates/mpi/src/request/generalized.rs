@@ -93,7 +93,7 @@ impl Operation for Generalized {
         let Some(cancel) = self.cancel else {
             return Ok(());
         };
-        // SAFETY: as above.
+        // SAFETY: the user gave this function for such calls with this extra state.
         let code = unsafe { cancel(self.extra, self.is_complete.into()) };
         result_of("cancel", code)
     }
@@ -120,7 +120,7 @@ impl Operation for Generalized {
         let Some(free) = self.free.take() else {
             return Ok(());
         };
-        // SAFETY: as above.
+        // SAFETY: the user gave this function for such calls with this extra state.
         result_of("free", unsafe { free(self.extra) })
     }
 }

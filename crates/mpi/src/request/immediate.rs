@@ -1,4 +1,7 @@
 //! The immediate path of completion.
+//!
+//! **VARIABLES.** As in `request`: `request` is a variable, `status` is null or a status. A worker that is given lives,
+//! and the calling thread is inside it, alone.
 #![allow(unsafe_code)]
 
 use super::{DONE_HANDLE, empty_status, status_of};
@@ -22,7 +25,7 @@ pub unsafe fn try_collect<const ENTRY: bool, const WAY: u8>(
     if request.is_null() {
         return false;
     }
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe {
         let worker = crate::hot::worker_of_request::<WAY>(*request);
         !worker.is_null() && collect_of::<ENTRY>(worker, request, status)
@@ -39,7 +42,7 @@ pub unsafe fn collect_of<const ENTRY: bool>(
     request: *mut usize,
     status: *mut Status,
 ) -> bool {
-    // SAFETY: the caller's; this is the only thread inside the worker, as in `p2p::try_send`.
+    // SAFETY: VARIABLES; this is the only thread inside the worker, as in `p2p::try_send`.
     unsafe {
         if collect_done::<ENTRY>(request, status) {
             return true;
@@ -69,7 +72,7 @@ pub unsafe fn await_of<const ENTRY: bool>(
     status: *mut Status,
     polls: u32,
 ) -> bool {
-    // SAFETY: the caller's; the worker lives, and the calling thread is inside.
+    // SAFETY: VARIABLES; the worker lives, and the calling thread is inside.
     unsafe {
         for _ in 0..polls {
             let Some(found) = (*worker).requests.find_posted_recv(*request as u64) else {
@@ -93,7 +96,7 @@ pub unsafe fn await_of<const ENTRY: bool>(
 /// `request` is a variable; `status` is null or a status.
 #[inline]
 pub unsafe fn collect_done<const ENTRY: bool>(request: *mut usize, status: *mut Status) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe {
         if *request != DONE_HANDLE {
             return false;
@@ -119,7 +122,7 @@ unsafe fn collect<const ENTRY: bool>(
     request: *mut usize,
     status: *mut Status,
 ) {
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe {
         if !status.is_null() {
             let error = if ENTRY { MPI_SUCCESS } else { (*status).error };
@@ -141,7 +144,7 @@ pub unsafe fn try_arrival<const WAY: u8>(request: *mut usize, status: *mut Statu
     if request.is_null() {
         return false;
     }
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     let worker = crate::hot::worker_of_request::<WAY>(unsafe { *request });
     if worker.is_null() {
         return false;

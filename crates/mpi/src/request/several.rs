@@ -1,4 +1,7 @@
 //! Calls that wait for or test several requests (MPI-5.0 section 3.7.5).
+//!
+//! **VARIABLES.** As in `request`: `requests` and the arrays beside it hold `count` entries; a status is null or there
+//! for each.
 #![allow(unsafe_code)]
 
 use super::{
@@ -25,7 +28,7 @@ unsafe fn collect_into(
     request: *mut usize,
     status: *mut Status,
 ) -> Result<Option<Error>> {
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe {
         let (result, error) = collect(p, request)?;
         if !status.is_null() {
@@ -72,7 +75,7 @@ pub unsafe fn wait_into(
     request: *mut usize,
     status: *mut Status,
 ) -> Result<Option<Error>> {
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe {
         let _within = within_all(places_of(p, *request));
         let named = resolve(p, *request)?;
@@ -91,7 +94,7 @@ pub unsafe fn test_all(
     requests: *mut usize,
     statuses: *mut Status,
 ) -> Outcome<bool> {
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe {
         let places = places_of_all(p, count, requests);
         let _within = within_all(places);
@@ -128,7 +131,7 @@ unsafe fn find_complete(
 ) -> Result<(Option<usize>, bool)> {
     let mut any_active = false;
     for index in 0..count {
-        // SAFETY: the caller's.
+        // SAFETY: VARIABLES.
         let named = resolve(p, unsafe { *requests.add(index) })?;
         if matches!(named, Named::Inactive) {
             continue;
@@ -148,7 +151,7 @@ unsafe fn find_complete_or_gone(
     count: usize,
     requests: *const usize,
 ) -> Result<(Option<usize>, bool)> {
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe {
         let found = find_complete(p, count, requests)?;
         if found != (None, true) {
@@ -187,7 +190,7 @@ fn has_no_sender(p: &Process, id: RequestId) -> Result<bool> {
 unsafe fn awaited_by_any(p: &Process, count: usize, requests: *mut usize) -> Awaited {
     let mut awaited = Awaited::UNKNOWN;
     for index in 0..count {
-        // SAFETY: the caller's.
+        // SAFETY: VARIABLES.
         let Ok(named) = resolve(p, unsafe { *requests.add(index) }) else {
             return Awaited::UNKNOWN;
         };
@@ -212,7 +215,7 @@ pub unsafe fn wait_any(
     requests: *mut usize,
     status: *mut Status,
 ) -> Outcome<Option<usize>> {
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe {
         let mut found = (None, true);
         let places = places_of_all(p, count, requests);
@@ -232,7 +235,7 @@ unsafe fn finish_any(
     requests: *mut usize,
     status: *mut Status,
 ) -> Outcome<Option<usize>> {
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe {
         let Some(index) = found else {
             write_empty_status(status);
@@ -254,7 +257,7 @@ pub unsafe fn test_any(
     requests: *mut usize,
     status: *mut Status,
 ) -> Outcome<(bool, Option<usize>)> {
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe {
         let places = places_of_all(p, count, requests);
         let _within = within_all(places);
@@ -285,7 +288,7 @@ pub unsafe fn complete_some(
     indices: *mut i32,
     statuses: *mut Status,
 ) -> Outcome<Option<usize>> {
-    // SAFETY: the caller's.
+    // SAFETY: VARIABLES.
     unsafe {
         let places = places_of_all(p, count, requests);
         let _within = within_all(places);

@@ -39,7 +39,7 @@ pub(super) fn await_step(p: &Process, call: &'static str, index: usize, id: Requ
         awaited: Awaited::of(&[peer]),
         naps: false,
     };
-    // SAFETY: as above; no reference is held across the wait.
+    // SAFETY: the worker lives while MPI runs; no reference to it is held across the wait.
     unsafe {
         Worker::wait_until(worker, Some(peer), &note, |w| {
             polls() != before || w.requests.get(id).state == State::Complete || w.give_up(id, peer)

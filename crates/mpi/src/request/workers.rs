@@ -68,7 +68,7 @@ fn places_of_foreign(p: &Process, handle: usize) -> u32 {
 /// # Safety
 /// `requests` holds `count` requests.
 pub(super) unsafe fn places_of_all(p: &Process, count: usize, requests: *const usize) -> u32 {
-    // SAFETY: the caller's.
+    // SAFETY: `requests` holds `count` requests, by this function's contract, and `index` is less.
     let handles = (0..count).map(|index| unsafe { *requests.add(index) });
     let places = handles.fold(0, |places, handle| places | places_of(p, handle));
     // Where there is nothing to wait for, it is the first worker's.

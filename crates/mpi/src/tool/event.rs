@@ -332,7 +332,7 @@ fn tell(handle: usize, told: Told, instance: &Instance) {
         }
         Told::Dropped(function, count, data) => {
             let safety = MPI_T_CB_REQUIRE_MPI_RESTRICTED;
-            // SAFETY: as above.
+            // SAFETY: the user gave this function for such calls; the arguments are there until it returns.
             unsafe { function(count, handle, 0, safety, pointer(data)) };
         }
     }

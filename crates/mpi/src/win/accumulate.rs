@@ -1,6 +1,10 @@
 //! The accumulate family (MPI 5.0, sections 12.3.3 and 12.3.4): the origin takes the target's lock of accumulates, and
 //! reads, combines and writes what it asks for. So every operation is atomic towards all others on the same target
 //! of the same window, whatever their operation, datatype and size, and they are ordered as they were called.
+//!
+//! **ORIGIN AND RESULT.** The origin's buffer is readable and the result's writable as their counts and datatypes say,
+//! until the operation is completed, and the two do not overlap. The user promises it, and each function here asks it
+//! of its caller.
 #![allow(unsafe_code)]
 
 use super::change::{Change, How};
@@ -120,7 +124,7 @@ pub unsafe fn update(p: &Process, asked: &Update) -> Result {
         asked.origin.buffer,
         asked.result.map_or(std::ptr::null_mut(), |r| r.buffer),
     );
-    // SAFETY: the caller's; the target's bytes are inside of its memory, as just seen.
+    // SAFETY: ORIGIN AND RESULT; the target's bytes are inside of its memory, as just seen.
     unsafe {
         job.run(
             origin.map(|o| (from.cast_const(), o)),
@@ -188,7 +192,7 @@ impl Job<'_> {
             from != Some(None) && to != Some(None) && self.is_dense(),
         ) {
             words.lock_accumulates()?;
-            // SAFETY: the caller's: all sides are one piece each.
+            // SAFETY: ORIGIN AND RESULT: all sides are one piece each.
             unsafe { self.combine_near(from.flatten(), to.flatten(), target.cast_mut()) };
             return words.unlock_accumulates();
         }
@@ -196,23 +200,23 @@ impl Job<'_> {
             && to != Some(None)
         {
             words.lock_accumulates()?;
-            // SAFETY: the caller's: all sides are one piece each.
+            // SAFETY: ORIGIN AND RESULT: all sides are one piece each.
             let done = unsafe { self.change_pieces(at, from, to.flatten()) };
             return words.unlock_accumulates().and(done);
         }
         let operand = match &origin {
-            // SAFETY: the caller's.
+            // SAFETY: ORIGIN AND RESULT.
             Some((at, elements)) => unsafe { elements.pack(*at)? },
             None => Vec::new(),
         };
         let mut old = room(self.there.bytes)?;
         words.lock_accumulates()?;
-        // SAFETY: the caller's.
+        // SAFETY: ORIGIN AND RESULT.
         let done = unsafe { self.change(&operand, &mut old, result.is_some()) };
         words.unlock_accumulates()?;
         done?;
         if let Some((at, elements)) = result {
-            // SAFETY: the caller's.
+            // SAFETY: ORIGIN AND RESULT.
             unsafe { elements.layout().unpack(at, elements.count, 0, &old) };
         }
         Ok(())
@@ -245,7 +249,7 @@ impl Job<'_> {
             },
         };
         let taken = to.map_or((ptr::null_mut(), 0), |to| (to, len));
-        // SAFETY: the caller's.
+        // SAFETY: ORIGIN AND RESULT.
         let done = unsafe {
             self.found
                 .ask(p, window, (change, at, len), (from, len), taken)?
@@ -255,7 +259,7 @@ impl Job<'_> {
         }
         let (at, rest) = (at + done as i64, len - done);
         let mut elements = room(rest as u64)?;
-        // SAFETY: the caller's; what is read and written here is there until all has been completed.
+        // SAFETY: ORIGIN AND RESULT: what is read and written here is there until all has been completed.
         unsafe {
             self.found.get(p, window, at, elements.as_mut_ptr(), rest)?;
             lock::complete(p, window, self.found.rank)?;
@@ -273,7 +277,7 @@ impl Job<'_> {
     /// All are pieces of memory of as many elements as the target has.
     unsafe fn combine_near(&self, from: Option<*const u8>, to: Option<*const u8>, target: *mut u8) {
         let bytes = self.there.bytes as usize;
-        // SAFETY: the caller's.
+        // SAFETY: ORIGIN AND RESULT.
         unsafe {
             if let Some(to) = to {
                 copy_here(to.cast_mut(), target, bytes);
@@ -291,7 +295,7 @@ impl Job<'_> {
     /// As [`update`].
     unsafe fn change(&self, operand: &[u8], old: &mut [u8], fetches: bool) -> Result {
         let (p, window) = (self.p, self.window);
-        // SAFETY: the caller's.
+        // SAFETY: ORIGIN AND RESULT.
         unsafe {
             self.found.gather(p, window, self.there, old)?;
             if !self.writes {
@@ -399,12 +403,12 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
     let len = there.bytes as usize;
     let mut old = [0_u8; 32];
     words.lock_accumulates()?;
-    // SAFETY: the caller's.
+    // SAFETY: ORIGIN AND RESULT.
     match unsafe { ask_to_swap(p, &window, asked, (&found, len)) } {
         Ok(0) => {}
         done => return words.unlock_accumulates().and(done.map(drop)),
     }
-    // SAFETY: the caller's; no such type has more than 16 bytes.
+    // SAFETY: ORIGIN AND RESULT; no such type has more than 16 bytes.
     let done = unsafe {
         let compare = std::slice::from_raw_parts(asked.compare, len);
         let new = std::slice::from_raw_parts(asked.origin, len);
@@ -417,7 +421,7 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
     };
     words.unlock_accumulates()?;
     done?;
-    // SAFETY: the caller's.
+    // SAFETY: ORIGIN AND RESULT.
     unsafe { copy_here(asked.result, old.as_ptr(), len) };
     Ok(())
 }
@@ -441,7 +445,7 @@ unsafe fn ask_to_swap(
         op: 0,
         how: How::Swap,
     };
-    // SAFETY: the caller's.
+    // SAFETY: ORIGIN AND RESULT.
     unsafe {
         copy_here(given.as_mut_ptr(), asked.compare, len);
         copy_here(given.as_mut_ptr().add(len), asked.origin, len);

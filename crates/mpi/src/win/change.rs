@@ -1,5 +1,8 @@
 //! Accumulates on memory that is not mapped: the origin, which has the target's lock of accumulates, asks the target to
 //! combine (`fastpath_protocol::rma::Ask`), in place of reading, combining and writing.
+//!
+//! **DATA AND MEMORY.** `data` is valid for as many bytes as an asked change may have, `memory` for its `len` bytes of
+//! the window. Whoever found the two promises it.
 #![allow(unsafe_code)]
 
 use super::target::Target;
@@ -66,14 +69,14 @@ pub(crate) unsafe fn make(word: u64, data: *mut u8, memory: *mut u8, len: usize)
         return false;
     }
     if change.how == How::Swap {
-        // SAFETY: the caller's: two elements are less than the data.
+        // SAFETY: DATA AND MEMORY: two elements are less than the data.
         return len == size && size <= ELEMENT_MOST && unsafe { swap(data, memory, size) };
     }
     let Some(kernel) = op::find_predefined(change.op.into(), basic) else {
         return false;
     };
     let mut before = [0_u8; ASK_MOST];
-    // SAFETY: the caller's; there are as many elements in both, and `before` has room.
+    // SAFETY: DATA AND MEMORY; there are as many elements in both, and `before` has room.
     unsafe {
         if change.how == How::Fetch {
             copy(before.as_mut_ptr(), memory, len);
@@ -90,7 +93,7 @@ pub(crate) unsafe fn make(word: u64, data: *mut u8, memory: *mut u8, len: usize)
 /// As [`make`]; an element has at most [`ELEMENT_MOST`] bytes.
 unsafe fn swap(data: *mut u8, memory: *mut u8, size: usize) -> bool {
     let (mut found, mut compare) = ([0_u8; ELEMENT_MOST], [0_u8; ELEMENT_MOST]);
-    // SAFETY: the caller's.
+    // SAFETY: DATA AND MEMORY.
     unsafe {
         copy(found.as_mut_ptr(), memory, size);
         copy(compare.as_mut_ptr(), data, size);
@@ -126,7 +129,7 @@ impl Target {
             given,
             taken,
         };
-        // SAFETY: the caller's.
+        // SAFETY: DATA AND MEMORY.
         unsafe { self.ask_owner(p, window, &asking) }
     }
 }

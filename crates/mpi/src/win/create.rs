@@ -1,4 +1,6 @@
 //! Making and freeing windows (MPI 5.0, sections 12.2.1 to 12.2.5).
+//!
+//! **WINDOW'S MEMORY.** Memory that the user gives stays until the window is freed: [`make`] asks it of its caller.
 #![allow(unsafe_code)]
 
 use super::control;
@@ -54,7 +56,7 @@ pub unsafe fn make(p: &Process, parent: &Comm, wanted: &Wanted) -> Result<Rc<Win
     let handle = publish(p, comm)?;
     let made = p
         .comm(handle)
-        // SAFETY: the caller's.
+        // SAFETY: WINDOW'S MEMORY.
         .and_then(|comm| unsafe { make_over(p, comm, wanted) });
     if made.is_err() {
         free_comm(p, handle)?;
@@ -131,7 +133,7 @@ unsafe fn make_over(p: &Process, comm: Rc<Comm>, wanted: &Wanted) -> Result<Rc<W
     let sizes = agree(p, &comm, check(p, &comm, wanted))?;
     let layout = Layout::of(&comm, wanted, &sizes);
     let mut own = Own::default();
-    // SAFETY: the caller's.
+    // SAFETY: WINDOW'S MEMORY.
     let taken =
         layout.and_then(|layout| unsafe { take_memory(p, &comm, wanted, layout, &mut own) });
     let mut base = std::ptr::null_mut();
@@ -366,7 +368,7 @@ unsafe fn take_memory(
         }
     };
     let mut expose = |at: *mut u8, len: usize| {
-        // SAFETY: the caller's, and what was just taken.
+        // SAFETY: WINDOW'S MEMORY, and what was just taken.
         let exposed = unsafe { worker.expose_memory(at, len) };
         own.exposed.push(exposed.id);
         exposed.key

@@ -4,6 +4,9 @@
 //! The list is a page of its own: a number that is odd while the owner changes the list, and that every change
 //! increases; how many entries there are; and the entries, of address, length and key each. Who has read it asks for
 //! the number alone, where it is a load.
+//!
+//! **LOCKED WORKER.** The worker lives while MPI runs, and the calling thread is inside it. A reference to it or to
+//! what is reached is made anew after each call that may let others in.
 #![allow(unsafe_code)]
 
 use super::error;
@@ -121,7 +124,7 @@ pub unsafe fn attach(p: &Process, window: &Window, base: *mut u8, size: i64) -> 
     }
     let mut id = None;
     if len != 0 {
-        // SAFETY: the worker lives while MPI runs; the memory by the caller.
+        // SAFETY: LOCKED WORKER; the memory stays mapped until it is detached, by this function's contract.
         let exposed = unsafe { (*p.worker()?).expose_memory(base, len) };
         id = Some(exposed.id);
         let entry = Entry {
@@ -182,7 +185,7 @@ pub(super) fn locate(p: &Process, window: &Window, rank: u32, at: u64, len: u64)
             // SAFETY: this call holds the lock.
             unsafe { read_far(worker, window, rank)? };
         }
-        // SAFETY: as above; `read_far` may have let others in.
+        // SAFETY: LOCKED WORKER: made anew, since `read_far` may have let others in.
         let attached = unsafe { &mut (*window.reach(p, rank)?).attached };
         let holds = |entry: &Entry| {
             at >= entry.address
@@ -193,7 +196,7 @@ pub(super) fn locate(p: &Process, window: &Window, rank: u32, at: u64, len: u64)
             continue;
         };
         let fail = |e| error::explain(window, rank, e);
-        // SAFETY: as above.
+        // SAFETY: LOCKED WORKER.
         let worker = unsafe { &mut *worker };
         if key.is_none() {
             let unpacked = worker.unpack_key(window.world(rank), &entry.key);
@@ -297,7 +300,7 @@ unsafe fn read_far(worker: *mut Worker, window: &Window, rank: u32) -> Result {
         let mut after = Box::new(0_u64);
         get(0, (&raw mut *after).cast(), 8)?;
         if head[0].is_multiple_of(2) && *after == head[0] {
-            // SAFETY: as above.
+            // SAFETY: LOCKED WORKER: made anew, since the copies may have let others in.
             unsafe {
                 if let Some(reached) = &mut *window.peers[rank as usize].reached_place() {
                     take(&mut reached.attached, head[0], entries);

@@ -6,6 +6,9 @@
 //! A rank's entry has a size other than 0 only while an epoch gives access to it and its memory is
 //! reached by load and store: so the check of the bounds is that of the epoch too, and whatever does not fit takes the
 //! ordinary path, which says what is wrong.
+//!
+//! **SIDES.** The origin's buffer is readable for a put and writable for a get as count and datatype say, by the user's
+//! promise.
 #![allow(unsafe_code)]
 
 use super::window::Window;
@@ -147,7 +150,7 @@ pub struct Sides {
 /// The buffer is as count and datatype say.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Put and MPI_Get
 pub unsafe fn try_move<const PUTS: bool>(sides: Sides) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: SIDES.
     unsafe { move_now::<PUTS, OPEN, false>(&sides) }
 }
 
@@ -157,7 +160,7 @@ pub unsafe fn try_move<const PUTS: bool>(sides: Sides) -> bool {
 /// As [`try_move`].
 #[inline(never)]
 pub(super) unsafe fn try_move_long<const PUTS: bool>(sides: &Sides) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: SIDES.
     unsafe {
         match hot::is_hidden() {
             false => move_now::<PUTS, OPEN, true>(sides),
@@ -200,7 +203,7 @@ unsafe fn move_now<const PUTS: bool, const WAY: u8, const LONG: bool>(sides: &Si
         true => (target, sides.origin),
         false => (sides.origin, target),
     };
-    // SAFETY: inside the mapped part, as just seen; the buffer by the caller. What overlaps is an error of the program.
+    // SAFETY: inside the mapped part, as just seen; SIDES. What overlaps is an error of the program.
     unsafe {
         match bytes {
             8 if PUTS => {

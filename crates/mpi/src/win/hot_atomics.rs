@@ -65,8 +65,8 @@ pub unsafe fn try_fetch_and_op<const WAY: u8>(
     let Some(_held) = Held::take(lock) else {
         return false;
     };
-    // SAFETY: the target is inside the mapped part, the buffers by the caller; the kernel is that of operation and
-    // datatype.
+    // SAFETY: the target was just found inside the mapped part; the buffers have an element each, by this function's
+    // contract; the kernel is that of operation and datatype.
     unsafe {
         match bytes {
             8 => {
@@ -208,7 +208,7 @@ unsafe fn swap<T: Copy + PartialEq>(
     compare: *const u8,
     result: *mut u8,
 ) {
-    // SAFETY: the caller's.
+    // SAFETY: all are valid for a `T`, by this function's contract.
     unsafe {
         let found = target.cast::<T>().read_unaligned();
         if found == compare.cast::<T>().read_unaligned() {

@@ -300,12 +300,12 @@ fn sleeping(words: &Words<'_>, wait: impl FnOnce() -> Result) -> Result {
     let (mode, crowded) = unsafe { ((*worker).wait.mode, (*worker).is_crowded()) };
     let sleeps = crowded && words.window.is_local && mode == WaitMode::Auto;
     if sleeps {
-        // SAFETY: as above.
+        // SAFETY: the worker lives while MPI runs, and no reference to it is held across `wait`.
         unsafe { (*worker).wait.mode = WaitMode::Sleep };
     }
     let result = wait();
     if sleeps {
-        // SAFETY: as above.
+        // SAFETY: the worker lives while MPI runs, and no reference to it is held across `wait`.
         unsafe { (*worker).wait.mode = WaitMode::Auto };
     }
     result

@@ -1,4 +1,6 @@
 //! Operations with a request (MPI 5.0, section 12.3.5).
+//!
+//! **ORIGIN AND RESULT.** As in `accumulate`, until the request has completed and, for what is remote, the window.
 #![allow(unsafe_code)]
 
 use super::accumulate::{Update, update};
@@ -43,7 +45,7 @@ fn request_of(p: &Process, begun: Begun) -> Result<usize> {
 /// As there.
 #[allow(unsafe_code)]
 pub unsafe fn rput(p: &Process, sides: &Sides) -> Result<usize> {
-    // SAFETY: the caller's.
+    // SAFETY: ORIGIN AND RESULT.
     request_of(p, unsafe { transfer::<true>(p, sides, true) }?)
 }
 
@@ -56,7 +58,7 @@ pub unsafe fn rput(p: &Process, sides: &Sides) -> Result<usize> {
 /// As there.
 #[allow(unsafe_code)]
 pub unsafe fn rget(p: &Process, sides: &Sides) -> Result<usize> {
-    // SAFETY: the caller's.
+    // SAFETY: ORIGIN AND RESULT.
     request_of(p, unsafe { transfer::<false>(p, sides, false) }?)
 }
 
@@ -69,7 +71,7 @@ pub unsafe fn rget(p: &Process, sides: &Sides) -> Result<usize> {
 /// As there.
 #[allow(unsafe_code)]
 pub unsafe fn rupdate(p: &Process, asked: &Update) -> Result<usize> {
-    // SAFETY: the caller's.
+    // SAFETY: ORIGIN AND RESULT.
     unsafe { update(p, asked)? };
     Ok(completed_request())
 }

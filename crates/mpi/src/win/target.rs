@@ -1,5 +1,9 @@
 //! The target's side of an operation: whether an epoch gives access to it, where its bytes are, and how they are read
 //! and written.
+//!
+//! **SPAN AND BUFFER.** The bytes at the target are inside the span that it was found with. What is read from is
+//! readable and what is read to writable until [`lock::complete`] of the rank, and nobody else's. The worker lives
+//! while MPI runs, key and slots as long as the window. The first two are asked of the callers.
 #![allow(unsafe_code)]
 
 use super::conflicts::Kind;
@@ -70,7 +74,7 @@ impl Elements {
     /// The buffer is readable as count and datatype say.
     pub unsafe fn pack(&self, buffer: *const u8) -> Result<Vec<u8>> {
         let mut packed = room(self.bytes)?;
-        // SAFETY: the caller's.
+        // SAFETY: SPAN AND BUFFER.
         unsafe { self.layout().pack(buffer, self.count, 0, &mut packed) };
         Ok(packed)
     }
@@ -199,7 +203,7 @@ impl Target {
         from: *const u8,
         len: usize,
     ) -> Result {
-        // SAFETY: the caller's.
+        // SAFETY: SPAN AND BUFFER.
         unsafe { self.transfer::<true>(p, window, at, from.cast_mut(), len) }
     }
 
@@ -216,7 +220,7 @@ impl Target {
         to: *mut u8,
         len: usize,
     ) -> Result {
-        // SAFETY: the caller's.
+        // SAFETY: SPAN AND BUFFER.
         unsafe { self.transfer::<false>(p, window, at, to, len) }
     }
 
@@ -232,7 +236,7 @@ impl Target {
     ) -> Result {
         if !self.near.is_null() {
             let there = self.near.wrapping_offset(at as isize);
-            // SAFETY: the caller's. Ranges that overlap are an error of the program, which a copy of its own memory
+            // SAFETY: SPAN AND BUFFER. Ranges that overlap are an error of the program, which a copy of its own memory
             // through a window must survive.
             unsafe {
                 match PUTS {
@@ -256,14 +260,14 @@ impl Target {
             given,
             taken,
         };
-        // SAFETY: the caller's.
+        // SAFETY: SPAN AND BUFFER.
         let done = unsafe { self.ask_owner(p, window, &asking)? };
         if done == len {
             return Ok(());
         }
         let (offset, local, len) = (offset + done as u64, local.wrapping_add(done), len - done);
         let worker = p.worker()?;
-        // SAFETY: the worker lives while MPI runs, the key as long as the window; the buffer by the caller.
+        // SAFETY: SPAN AND BUFFER.
         let moved = unsafe {
             let (worker, key): (&mut Worker, _) = (&mut *worker, &mut *self.key);
             match PUTS {
@@ -272,7 +276,7 @@ impl Target {
             }
         };
         let moved = moved.map_err(|e| error::explain(window, self.rank, e))?;
-        // SAFETY: as above.
+        // SAFETY: SPAN AND BUFFER: the key.
         let way = unsafe { (*self.key).way() };
         if moved == Moved::Pending || !matches!(way, Way::LoadStore | Way::Kernel) {
             window.note_pending(self.rank);
@@ -300,7 +304,7 @@ impl Target {
             return Ok(0);
         };
         let worker = p.worker()?;
-        // SAFETY: the worker lives while MPI runs, key and slots as long as the window; the buffers by the caller.
+        // SAFETY: SPAN AND BUFFER.
         let asked = unsafe { (*worker).ask_owner(&mut *self.key, &slots, asking) };
         asked.map_err(|e| error::explain(window, self.rank, e))
     }
@@ -317,7 +321,7 @@ impl Target {
         packed: &[u8],
     ) -> Result {
         if !self.near.is_null() {
-            // SAFETY: the caller's.
+            // SAFETY: SPAN AND BUFFER.
             unsafe {
                 elements
                     .layout()
@@ -326,7 +330,7 @@ impl Target {
             return Ok(());
         }
         let from = packed.as_ptr();
-        // SAFETY: the caller's; the packed bytes are there until all have been completed.
+        // SAFETY: SPAN AND BUFFER; the packed bytes are there until all have been completed.
         unsafe {
             let begun = self.each(elements, |at, done, len| {
                 self.put(p, window, at, from.wrapping_add(done), len)
@@ -347,12 +351,12 @@ impl Target {
         packed: &mut [u8],
     ) -> Result {
         if !self.near.is_null() {
-            // SAFETY: the caller's.
+            // SAFETY: SPAN AND BUFFER.
             unsafe { elements.layout().pack(self.near, elements.count, 0, packed) };
             return Ok(());
         }
         let to = packed.as_mut_ptr();
-        // SAFETY: the caller's; the packed bytes are there until all have been completed.
+        // SAFETY: SPAN AND BUFFER; the packed bytes are there until all have been completed.
         unsafe {
             let begun = self.each(elements, |at, done, len| {
                 self.get(p, window, at, to.wrapping_add(done), len)
@@ -448,6 +452,6 @@ fn check_slow(
 /// `from` is readable and `to` writable for `len` bytes; they do not overlap.
 #[inline]
 pub(super) unsafe fn copy_here(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: SPAN AND BUFFER.
     unsafe { copy(to, from, len) }
 }

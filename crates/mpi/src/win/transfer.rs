@@ -1,4 +1,7 @@
 //! `MPI_Put` and `MPI_Get` (MPI 5.0, sections 12.3.1 and 12.3.2).
+//!
+//! **ORIGIN AND RESULT.** The origin's buffer is readable for a put and writable for a get as count and datatype say,
+//! until the operation is completed: the user promises it, and each function here asks it of its caller.
 #![allow(unsafe_code)]
 
 use super::conflicts::Kind;
@@ -28,7 +31,7 @@ pub(super) type Begun = Option<(Rc<Window>, u32)>;
 /// # Safety
 /// The buffer is readable as count and datatype say until the operation is completed.
 pub unsafe fn put(p: &Process, sides: &Sides) -> Result {
-    // SAFETY: the caller's.
+    // SAFETY: ORIGIN AND RESULT.
     unsafe {
         match hot::try_move_long::<true>(sides) {
             true => Ok(()),
@@ -45,7 +48,7 @@ pub unsafe fn put(p: &Process, sides: &Sides) -> Result {
 /// # Safety
 /// The buffer is writable as count and datatype say, and nobody uses it until the operation is completed.
 pub unsafe fn get(p: &Process, sides: &Sides) -> Result {
-    // SAFETY: the caller's.
+    // SAFETY: ORIGIN AND RESULT.
     unsafe {
         match hot::try_move_long::<false>(sides) {
             true => Ok(()),
@@ -88,7 +91,7 @@ pub(super) unsafe fn transfer<const PUTS: bool>(
     };
     trace::record(point, window.world(rank), 0, there.bytes);
     target::check(p, &window, (&found, &there), kind, kept);
-    // SAFETY: the caller's; the target's bytes are inside of its memory, as just seen.
+    // SAFETY: ORIGIN AND RESULT; the target's bytes are inside of its memory, as just seen.
     unsafe { move_data::<PUTS>(p, &window, &found, (sides.origin, &origin), &there)? };
     window.show(p, rank)?;
     Ok(window.peers[rank as usize]
@@ -119,7 +122,7 @@ unsafe fn move_data<const PUTS: bool>(
     (buffer, origin): (*mut u8, &Elements),
     there: &Elements,
 ) -> Result {
-    // SAFETY: the caller's, in every call.
+    // SAFETY: ORIGIN AND RESULT, in every call.
     unsafe {
         if let Some(at) = origin.piece() {
             let first = buffer.wrapping_offset(at as isize);
@@ -172,7 +175,7 @@ unsafe fn move_in_chunks<const PUTS: bool>(
     let mut done = 0;
     while done < origin.bytes {
         let len = (origin.bytes - done).min(CHUNK as u64) as usize;
-        // SAFETY: the caller's.
+        // SAFETY: ORIGIN AND RESULT.
         unsafe {
             from.1
                 .layout()

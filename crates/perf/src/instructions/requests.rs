@@ -25,7 +25,7 @@ fn request(code: u64, argument: u64) -> u64 {
             in("rax") words.as_ptr(), inout("rdx") answer,
         );
     }
-    // SAFETY: as above.
+    // SAFETY: as on x86: whole turns, a register with itself, six words to read and an answer to write.
     #[cfg(target_arch = "aarch64")]
     unsafe {
         std::arch::asm!(

@@ -3,6 +3,9 @@
 //!
 //! SAFETY (`one rank a process`): the engine keeps its state in C variables. One rank of a process leads, and it alone
 //! calls what reads or writes them; the tests take turns.
+//!
+//! **ENGINE'S POINTERS.** The engine hands back the context of the call that it is in, which nothing else refers to
+//! meanwhile, and arrays of as many words as its header says.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -157,17 +160,14 @@ struct Context<'a, F> {
 }
 
 /// The functions that the engine calls.
-///
-/// SAFETY of each: the engine hands back the context of the call that it is in, which nothing else refers to meanwhile,
-/// and words as its header says.
 impl<'a, F: FnMut(Option<u64>) -> bool> Context<'a, F> {
     extern "C" fn run(this: *mut Self, operations: c_long) {
-        // SAFETY: see above.
+        // SAFETY: ENGINE'S POINTERS.
         unsafe { ((*this).step)(Some(operations as u64)) };
     }
 
     extern "C" fn order(this: *mut Self, words: *const c_long) {
-        // SAFETY: see above; an order has three words.
+        // SAFETY: ENGINE'S POINTERS; an order has three words.
         let (talk, words) = unsafe { ((*this).talk, words.cast::<[c_long; 3]>().read()) };
         talk.settle();
         let [what, samples, operations] = words.map(|word| word as u64);
@@ -176,7 +176,7 @@ impl<'a, F: FnMut(Option<u64>) -> bool> Context<'a, F> {
     }
 
     extern "C" fn await_order(this: *mut Self, words: *mut c_long) {
-        // SAFETY: see above.
+        // SAFETY: ENGINE'S POINTERS.
         let this = unsafe { &mut *this };
         this.talk.settle();
         let board = this.talk.board;
@@ -186,20 +186,20 @@ impl<'a, F: FnMut(Option<u64>) -> bool> Context<'a, F> {
         };
         this.talk.open.set(true);
         let order = [what, samples, operations].map(|word| word as c_long);
-        // SAFETY: see above; an order has three words.
+        // SAFETY: ENGINE'S POINTERS; an order has three words.
         unsafe { words.cast::<[c_long; 3]>().write(order) };
     }
 
     extern "C" fn agree(this: *mut Self, own: bool) -> bool {
-        // SAFETY: see above.
+        // SAFETY: ENGINE'S POINTERS.
         unsafe { (*this).talk }.agree(own, || false)
     }
 
     extern "C" fn find_places(this: *mut Self, processors: *mut c_int) -> bool {
-        // SAFETY: see above.
+        // SAFETY: ENGINE'S POINTERS.
         let talk = unsafe { (*this).talk };
         let theirs = talk.exchange([here() as u64, 0, 0, 0])[0] as i32;
-        // SAFETY: see above; there is room for two.
+        // SAFETY: ENGINE'S POINTERS; there is room for two.
         unsafe { processors.cast::<[c_int; 2]>().write([here(), theirs]) };
         here() == theirs
     }
@@ -434,7 +434,7 @@ impl<'a> Rank<'a> {
             unsafe { follow_loop(what) };
             return self.talk.settle();
         }
-        // SAFETY: all zero is a value of it; then as above, and one rank a process.
+        // SAFETY: all zero is a value of it; the rest as ENGINE'S POINTERS and `one rank a process` have it.
         let figures = unsafe {
             let mut figures: Figures = std::mem::zeroed();
             lead_loop(what, case_duration_ns(), &raw mut figures);
@@ -483,7 +483,7 @@ impl Figures {
 /// # Safety
 /// A histogram of the engine.
 unsafe fn read_samples(at: *const Samples) -> Option<Histogram> {
-    // SAFETY: the caller's; without room for them, pairs are only counted.
+    // SAFETY: ENGINE'S POINTERS; without room for them, pairs are only counted.
     unsafe {
         let mut pairs = vec![[0u64; 2]; pack_histogram(at, std::ptr::null_mut())];
         pack_histogram(at, pairs.as_mut_ptr().cast());

@@ -207,7 +207,7 @@ impl ProtocolLink {
     /// # Safety
     /// `ptr` is writable for `room` bytes.
     unsafe fn recv_arrival(&mut self, ptr: *mut u8, room: usize) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: `ptr` is writable for `room` bytes, by this function's contract; the endpoint lives.
         unsafe {
             let taken = (*self.endpoint).recv_immediate(self.from_key, TAG, ptr, room);
             if taken.is_some() {

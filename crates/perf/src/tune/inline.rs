@@ -151,7 +151,7 @@ fn measure(
     let port = Loop::new(context, port)?;
     let largest = sweep::find_largest(&port, options.most)?;
     // As the transport over connections makes its queues.
-    let depth = fastpath_transport::rc::Settings::default().depth;
+    let depth = fastpath_transport::adapter::rc::Settings::default().depth;
     let costs = sweep::list_powers(largest)
         .into_iter()
         .map(|asked| queue::measure(&port, identity, asked, depth));

@@ -3,6 +3,9 @@
 //! Posting does not know of it. What was posted since the last look is added by the next one, so that each receive is
 //! added once, and only where messages do not find theirs near the start of the list. Receives of any tag have chains
 //! like a tag of their own; a place number decides between the two.
+//!
+//! **IN THE LIST.** The receives in the chains, and those from `rest` on, are posted in the list of this index, and so
+//! valid and where they were (POSTED IN PLACE, in `matching`). One that leaves the list leaves the index first.
 #![allow(unsafe_code)]
 
 use crate::request::Request;
@@ -63,7 +66,7 @@ impl Index {
     /// # Safety
     /// The receives of the list are valid.
     pub unsafe fn complete(&mut self, first: *mut Request) {
-        // SAFETY: the caller's; `rest` lies in the list.
+        // SAFETY: IN THE LIST for `first` and all that follow it; `rest` names a link among them.
         unsafe {
             while !(*self.rest).is_null() {
                 if self.count >= self.chains.len() {
@@ -83,7 +86,7 @@ impl Index {
     /// # Safety
     /// The receive is valid and in no chain.
     unsafe fn append(&mut self, request: *mut Request) {
-        // SAFETY: the caller's, as for all that are in chains.
+        // SAFETY: IN THE LIST for this receive and for the last of its chain.
         unsafe {
             let chain = self.chain((*request).key, (*request).tag);
             let last = chain.last;
@@ -102,7 +105,7 @@ impl Index {
     /// # Safety
     /// It is posted in this index's list.
     pub unsafe fn remove(&mut self, request: *mut Request) {
-        // SAFETY: the caller's; receives in the chains are posted and valid.
+        // SAFETY: IN THE LIST for this receive and for its neighbours in the chain.
         unsafe {
             if (*request).place == 0 {
                 return;
@@ -132,7 +135,7 @@ impl Index {
     /// The receives in the index are valid.
     pub unsafe fn find(&mut self, key: u64, tag: i32) -> (*mut Request, usize) {
         let mut steps = 0;
-        // SAFETY: the caller's.
+        // SAFETY: IN THE LIST for what the chains hold, which is all that these two follow.
         unsafe {
             let named = self.find_exactly(key, tag, &mut steps);
             if self.any_tags == 0 || tag < 0 {
@@ -151,7 +154,7 @@ impl Index {
             return ptr::null_mut();
         }
         let mut at = self.chain(key, tag).first;
-        // SAFETY: the caller's.
+        // SAFETY: IN THE LIST: a chain leads from one valid receive to the next, and ends with null.
         while let Some(request) = unsafe { at.as_ref() } {
             *steps += 1;
             if request.key == key && request.tag == tag {
@@ -177,7 +180,7 @@ impl Index {
         let chains = (2 * self.chains.len()).max(CHAINS_FIRST);
         self.chains.clear();
         self.chains.resize(chains, Chain::EMPTY);
-        // SAFETY: the caller's; the list leads to `rest`.
+        // SAFETY: IN THE LIST for `first` and all that follow it, up to the link that `rest` names.
         unsafe {
             let (mut at, end) = (first, *self.rest);
             while at != end {

@@ -79,7 +79,7 @@ impl Endpoint {
             return Post::NoResource;
         }
         let header = Header::new(wire::EAGER, tag as u32, key);
-        // SAFETY: the caller's.
+        // SAFETY: `data` is readable for `len` bytes, by this function's contract, and at most a slot's.
         unsafe { self.lane.am_short_known(header, data, len) }
     }
 
@@ -100,7 +100,8 @@ impl Endpoint {
             return Post::NoResource;
         }
         let header = Header::new(wire::EAGER, tag as u32, key);
-        // SAFETY: the caller's; `to` has room for `len` bytes.
+        // SAFETY: `data` is readable for `len` bytes, by this function's contract; the transport gives `to` with room
+        // for them.
         self.post_bcopy(header, len, |to| unsafe { copy_with(by, to, data, len) })
     }
 
@@ -119,7 +120,7 @@ impl Endpoint {
         to: *mut u8,
         room: usize,
     ) -> Option<Taken> {
-        // SAFETY: the caller's; taken is what was just copied.
+        // SAFETY: `to` is writable for `room` bytes, by this function's contract; what is taken has just been copied.
         unsafe {
             let taken = self.copy_short(key, tag, to, room)?;
             self.take_short();
@@ -139,7 +140,8 @@ impl Endpoint {
         to: *mut u8,
         len: usize,
     ) -> Option<Taken> {
-        // SAFETY: the caller's; taken is what was just copied.
+        // SAFETY: `to` is writable for `len` bytes, by this function's contract, and no other length is copied; what is
+        // taken has just been copied.
         unsafe {
             let taken = self.copy_short_if(key, tag, to, |found| found == len)?;
             self.take_short();
@@ -160,7 +162,7 @@ impl Endpoint {
         to: *mut u8,
         room: usize,
     ) -> Option<Taken> {
-        // SAFETY: the caller's.
+        // SAFETY: `to` is writable for `room` bytes, by this function's contract, and nothing longer is copied.
         unsafe { self.copy_short_if(key, tag, to, |len| len as isize <= room as isize) }
     }
 
@@ -195,7 +197,7 @@ impl Endpoint {
     /// It has just copied something.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     pub unsafe fn take_short(&mut self) {
-        // SAFETY: the caller's.
+        // SAFETY: `copy_short` has just shown the message that is taken, by this function's contract.
         unsafe { self.lane.take_short() }
     }
 

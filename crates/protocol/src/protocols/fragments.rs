@@ -92,7 +92,7 @@ impl Endpoint {
             aux: len as u16,
             ..Header::new(wire::EAGER_FIRST, tag as u32, key)
         };
-        // SAFETY: the caller's; `to` has room for the part.
+        // SAFETY: the first `first` of the `len` readable bytes at `data`; the transport gives `to` with room for them.
         let mut post = self.post_bcopy(header, first, |to| unsafe {
             copy_with(by, to, data, first)
         });
@@ -100,7 +100,8 @@ impl Endpoint {
         while done < len && post == Post::Done {
             let next = part.min(len - done);
             let header = Header::new(wire::EAGER_MIDDLE, 0, 0);
-            // SAFETY: as above.
+            // SAFETY: the next `next` of the `len` readable bytes at `data`; the transport gives `to` with room for
+            // them.
             post = self.post_bcopy(header, next, |to| unsafe {
                 copy_with(by, to, data.add(done), next)
             });
@@ -162,7 +163,7 @@ impl Worker {
                     .continue_parts(want, tag, to, room, moved, total, user)
                     .map(Parts::Request);
             };
-            // SAFETY: as above.
+            // SAFETY: `moved + len` is at most the message's length, which fits `room`, for which `to` is writable.
             unsafe { copy(to.add(moved as usize), data, len) };
             lane.take();
             moved += len as u64;

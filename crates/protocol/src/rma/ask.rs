@@ -311,7 +311,7 @@ impl Worker {
         let (mut posted, mut done, mut begun) = (0, 0, true);
         while done < pieces {
             while begun && posted < pieces.min(done + AHEAD) {
-                // SAFETY: the caller's.
+                // SAFETY: `post_piece` asks for what this function's contract says of memory and slots.
                 if !unsafe { self.post_piece(key, slots, asking, posted) } {
                     break;
                 }
@@ -329,7 +329,7 @@ impl Worker {
                 }
                 continue;
             }
-            // SAFETY: the caller's.
+            // SAFETY: `end_piece` asks for what this function's contract says of memory and slots.
             if !unsafe { self.end_piece(slot, key.peer, asking, done)? } {
                 for later in done + 1..posted {
                     let slot = slots.slot(self.rank, later);
@@ -396,7 +396,8 @@ impl Worker {
         let given = (asking.given.1 - start.min(asking.given.1)).min(ASK_MOST);
         if given != 0 {
             let from = asking.given.0.wrapping_add(start);
-            // SAFETY: the slot is this process's now and has room; what is given by the caller.
+            // SAFETY: the slot is this process's now and has room for a piece; what is given is readable for as many
+            // bytes, by this function's contract.
             unsafe { copy(slot.data(), from, given) };
         }
         slot.post(held);
@@ -419,7 +420,7 @@ impl Worker {
         let start = piece * ASK_MOST;
         let taken = (asking.taken.1 - start.min(asking.taken.1)).min(ASK_MOST);
         if done && taken != 0 {
-            // SAFETY: what is taken by the caller; the slot has as many bytes.
+            // SAFETY: what is taken is writable for as many bytes, by this function's contract; the slot has as many.
             unsafe { copy(asking.taken.0.wrapping_add(start), slot.data(), taken) };
         }
         slot.leave();

@@ -19,7 +19,8 @@ pub(super) unsafe fn change(
     operand: u64,
     compare: u64,
 ) -> Option<u64> {
-    // SAFETY: the caller's; the type has the layout of its number.
+    // SAFETY: `at` is aligned and valid, and others use it by atomics alone, by this function's contract; the type has
+    // the layout of its number.
     let word = unsafe { &*at.cast::<AtomicU64>() };
     match operation {
         // ORDERING: a lock or a counter in the region orders what is written beside it; the partners are the same
@@ -66,7 +67,7 @@ impl Worker {
         add: u64,
         found: *mut u64,
     ) -> Result<Moved, RmaError> {
-        // SAFETY: the caller's.
+        // SAFETY: `found` is writable for 8 bytes as long as the operation is under way, by this function's contract.
         unsafe { self.post_atomic(key, offset, (ADD, add, 0), found) }
     }
 
@@ -85,7 +86,7 @@ impl Worker {
         swap: u64,
         found: *mut u64,
     ) -> Result<Moved, RmaError> {
-        // SAFETY: the caller's.
+        // SAFETY: `found` is writable for 8 bytes as long as the operation is under way, by this function's contract.
         unsafe { self.post_atomic(key, offset, (SWAP, swap, compare), found) }
     }
 
@@ -105,7 +106,7 @@ impl Worker {
         boundaries: u64,
         found: *mut u64,
     ) -> Result<Moved, RmaError> {
-        // SAFETY: the caller's.
+        // SAFETY: `found` is writable for 8 bytes as long as the operation is under way, by this function's contract.
         unsafe { self.post_atomic(key, offset, (MASKED_ADD, add, boundaries), found) }
     }
 
@@ -128,7 +129,8 @@ impl Worker {
                 // The owner has said another address than it has.
                 return Err(Misaligned);
             }
-            // SAFETY: inside the region, which is mapped; the two are aligned, as just seen and by the caller.
+            // SAFETY: `at` was just found inside the region, which is mapped, and aligned; `found` is writable, by this
+            // function's contract.
             unsafe {
                 if let Some(value) = change(at, operation, operand, compare) {
                     found.write_unaligned(value);

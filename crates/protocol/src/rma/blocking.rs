@@ -1,4 +1,8 @@
 //! Blocking operations: done locally when they return; and flush and fence.
+//!
+//! **NO REFERENCE.** `worker` is valid, and no reference to it lives in a caller across one of these calls: while they
+//! wait, other calls and other threads use the worker. So each of them makes a reference for as long as it needs one,
+//! and holds none when it gives the worker on.
 #![allow(unsafe_code)]
 
 use super::Moved;
@@ -35,7 +39,7 @@ unsafe fn await_step(
         last = step(this);
         last != Ok(false)
     };
-    // SAFETY: the caller's.
+    // SAFETY: NO REFERENCE: each made here ends before the worker is given on.
     unsafe {
         if !is_over(&mut *worker) {
             Worker::wait_until(worker, peer, &note, is_over);
@@ -52,7 +56,7 @@ unsafe fn await_step(
 unsafe fn end_locally(worker: *mut Worker, peer: u32, moved: Moved) -> Result<(), RmaError> {
     match moved {
         Moved::Done => Ok(()),
-        // SAFETY: the caller's.
+        // SAFETY: NO REFERENCE: none is held here.
         Moved::Pending => unsafe {
             await_step(worker, Some(peer), "put or get", |this| {
                 let post = this.endpoint(peer).lane.progress_flush();
@@ -81,7 +85,8 @@ impl Worker {
         from: *const u8,
         len: usize,
     ) -> Result<(), RmaError> {
-        // SAFETY: the caller's.
+        // SAFETY: NO REFERENCE: the one for `put_nbi` ends with it. `from` is readable until the operation has ended
+        // locally, which is waited for.
         unsafe {
             let moved = (*worker).put_nbi(key, offset, from, len)?;
             end_locally(worker, key.peer(), moved)
@@ -103,7 +108,8 @@ impl Worker {
         to: *mut u8,
         len: usize,
     ) -> Result<(), RmaError> {
-        // SAFETY: the caller's.
+        // SAFETY: NO REFERENCE: the one for `get_nbi` ends with it. `to` is writable until the operation has ended
+        // locally, which is waited for.
         unsafe {
             let moved = (*worker).get_nbi(key, offset, to, len)?;
             end_locally(worker, key.peer(), moved)
@@ -124,7 +130,8 @@ impl Worker {
         add: u64,
     ) -> Result<u64, RmaError> {
         let mut found = 0;
-        // SAFETY: the caller's; `found` is there until the answer is.
+        // SAFETY: NO REFERENCE: the one for the post ends with it. `found` is there until the answer is, which is
+        // waited for.
         unsafe {
             let moved = (*worker).fetch_add_nbi(key, offset, add, &raw mut found)?;
             end_locally(worker, key.peer(), moved)?;
@@ -147,7 +154,8 @@ impl Worker {
         swap: u64,
     ) -> Result<u64, RmaError> {
         let mut found = 0;
-        // SAFETY: the caller's; `found` is there until the answer is.
+        // SAFETY: NO REFERENCE: the one for the post ends with it. `found` is there until the answer is, which is
+        // waited for.
         unsafe {
             let moved = (*worker).compare_swap_nbi(key, offset, compare, swap, &raw mut found)?;
             end_locally(worker, key.peer(), moved)?;
@@ -164,7 +172,7 @@ impl Worker {
     /// `worker` as in [`Worker::put`].
     #[inline]
     pub unsafe fn flush(worker: *mut Worker, peer: u32) -> Result<(), RmaError> {
-        // SAFETY: the caller's.
+        // SAFETY: NO REFERENCE: the one for `progress_flush` ends with it.
         unsafe {
             match (*worker).progress_flush(peer) {
                 Ok(true) => Ok(()),
@@ -186,7 +194,7 @@ impl Worker {
     pub unsafe fn flush_all(worker: *mut Worker) -> Result<(), RmaError> {
         // ORDERING: as in `Lane::flush`, for peers that are reached by load and store.
         fence(Ordering::SeqCst);
-        // SAFETY: the caller's.
+        // SAFETY: NO REFERENCE: none is held here.
         unsafe { await_step(worker, None, "flush", Worker::progress_flush_all) }
     }
 
@@ -201,10 +209,10 @@ impl Worker {
     /// As there.
     #[inline]
     pub unsafe fn fence(worker: *mut Worker) -> Result<(), RmaError> {
-        // SAFETY: the caller's.
+        // SAFETY: NO REFERENCE: this one ends before the worker is given on.
         let rma = unsafe { &(*worker).rma };
         if rma.busy != 0 || rma.reads {
-            // SAFETY: the caller's.
+            // SAFETY: NO REFERENCE: `rma` is not used any more.
             return unsafe { Worker::flush_all(worker) };
         }
         // ORDERING: as in `Lane::flush`.

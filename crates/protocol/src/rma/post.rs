@@ -1,4 +1,8 @@
 //! Posting puts and gets: straight down where the memory is reached by load and store or an adapter has room.
+//!
+//! **LOCAL BYTES.** The caller's `len` bytes are readable for a put, and writable and nobody else's for a get, until a
+//! flush where the answer is `Pending`: the contracts of `put_nbi` and `get_nbi`, which all functions here pass on
+//! unchanged.
 #![allow(unsafe_code)]
 
 use super::error::RmaError;
@@ -21,7 +25,7 @@ unsafe fn copy_loaded<const PUTS: bool>(key: &RemoteKey, offset: u64, local: *mu
         true => (remote, local),
         false => (local, remote),
     };
-    // SAFETY: `remote` is inside of the mapping with all of the bytes; `local` by the caller.
+    // SAFETY: `remote` is inside of the mapping with all of the bytes. LOCAL BYTES.
     unsafe { copy_mapped(to, from, len) };
 }
 
@@ -75,7 +79,7 @@ impl Worker {
         from: *const u8,
         len: usize,
     ) -> Result<Moved, RmaError> {
-        // SAFETY: the caller's; a put only reads the buffer.
+        // SAFETY: LOCAL BYTES: a put only reads them.
         unsafe { self.move_nbi::<true>(key, offset, from.cast_mut(), len) }
     }
 
@@ -95,7 +99,7 @@ impl Worker {
         to: *mut u8,
         len: usize,
     ) -> Result<Moved, RmaError> {
-        // SAFETY: the caller's.
+        // SAFETY: LOCAL BYTES.
         unsafe { self.move_nbi::<false>(key, offset, to, len) }
     }
 
@@ -112,11 +116,12 @@ impl Worker {
         len: usize,
     ) -> Result<Moved, RmaError> {
         if key.way == Way::LoadStore && self.is_admitted(key, offset, len) {
-            // SAFETY: as just seen; `local` by the caller.
+            // SAFETY: just seen: the key is resolved to load and store, and its region holds all of the bytes. LOCAL
+            // BYTES.
             unsafe { copy_loaded::<PUTS>(key, offset, local, len) };
             return Ok(Moved::Done);
         }
-        // SAFETY: the caller's.
+        // SAFETY: LOCAL BYTES.
         unsafe { self.move_elsewhere::<PUTS>(key, offset, local, len) }
     }
 
@@ -139,7 +144,7 @@ impl Worker {
             false => (Kind::Get, Posted::InProgress(len), Moved::Pending),
         };
         if key.way != Way::Adapter || self.rma.queues != 0 || len == 0 {
-            // SAFETY: as just seen, where it is resolved anew; `local` by the caller.
+            // SAFETY: just seen, where the key was resolved anew: its region holds all of the bytes. LOCAL BYTES.
             unsafe {
                 if key.way == Way::LoadStore {
                     copy_loaded::<PUTS>(key, offset, local, len);
@@ -148,7 +153,7 @@ impl Worker {
                 return self.move_slow(key, kind, offset, local, len);
             }
         }
-        // SAFETY: the caller's.
+        // SAFETY: LOCAL BYTES.
         let posted = unsafe { self.post_moving::<PUTS>(key.peer, local, len, key.remote(offset)) };
         match posted == whole {
             true => Ok(moved),
@@ -172,7 +177,7 @@ impl Worker {
             self.rma.reads = true;
         }
         let lane = &mut self.endpoint(peer).lane;
-        // SAFETY: the caller's.
+        // SAFETY: LOCAL BYTES.
         unsafe {
             match PUTS {
                 true => lane.post_put(local, len, remote),
@@ -222,7 +227,7 @@ impl Worker {
             return Ok(Moved::Done);
         }
         if key.way == Way::Kernel {
-            // SAFETY: the caller's.
+            // SAFETY: LOCAL BYTES.
             match unsafe { self.copy_by_kernel(key, &kind, offset, local, len) } {
                 Ok(()) => {
                     key.asked.is_writable |= matches!(kind, Kind::Put);
@@ -250,7 +255,7 @@ impl Worker {
         len: usize,
     ) -> Result<(), RemoteError> {
         let (lane, remote) = (&mut self.endpoint(key.peer).lane, key.remote(offset));
-        // SAFETY: the caller's.
+        // SAFETY: LOCAL BYTES: a put only reads them.
         unsafe {
             match kind {
                 Kind::Put => lane.put(local, len, remote),

@@ -246,12 +246,12 @@ impl Worker {
     fn advance(&mut self, peer: u32, operation: &mut Operation) -> Step {
         while operation.done < operation.len {
             let posted = match (operation.way, operation.kind) {
-                // SAFETY: what the caller of `put_nbi` and `get_nbi` has promised lasts until the flush.
+                // SAFETY: LOCAL BYTES (`post`), which last until the flush.
                 (Way::Adapter, Kind::Put) => unsafe {
                     let (from, len) = operation.rest();
                     self.post_moving::<true>(peer, from, len, operation.remote())
                 },
-                // SAFETY: as above.
+                // SAFETY: LOCAL BYTES (`post`), which last until the flush.
                 (Way::Adapter, Kind::Get) => unsafe {
                     let (to, len) = operation.rest();
                     self.post_moving::<false>(peer, to, len, operation.remote())

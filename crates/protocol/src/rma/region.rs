@@ -46,7 +46,8 @@ impl Worker {
     pub unsafe fn expose_memory(&mut self, address: *mut u8, len: usize) -> Exposed {
         let at = address.expose_provenance();
         let arena = self.interfaces.locate_shared(at, len);
-        // SAFETY: the caller's.
+        // SAFETY: the memory stays mapped until it is withdrawn, by this function's contract; the registration goes
+        // then.
         let registration = unsafe { self.interfaces.register_memory(address, len) };
         let adapter = registration.as_ref().map(|r| u64::from(r.rkey()));
         let id = RegionId(self.rma.regions.insert(Region {

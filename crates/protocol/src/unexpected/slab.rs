@@ -66,7 +66,7 @@ impl Slab {
     /// It is the address of an entry of this slab that nobody uses any more.
     #[inline(always)] // as `address`
     pub unsafe fn put_back(&mut self, entry: *mut Entry) {
-        // SAFETY: the caller's.
+        // SAFETY: it is an entry of this slab that nobody uses any more, by this function's contract.
         unsafe {
             (*entry).next = self.free;
             self.free = (*entry).id;

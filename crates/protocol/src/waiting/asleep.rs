@@ -81,7 +81,7 @@ pub(super) unsafe fn sleep(
     note: &Note,
     done: &mut impl FnMut(&mut Worker) -> bool,
 ) -> bool {
-    // SAFETY: the caller's.
+    // SAFETY: NO REFERENCE (`waiting`): this one ends before the lock is given up.
     let this = unsafe { &mut *worker };
     this.counters.sleeps += 1;
     this.return_all_credits();
@@ -150,7 +150,7 @@ pub(super) unsafe fn sleep(
         });
         trace::record(Point::Woken, 0, 0, 0);
     }
-    // SAFETY: the caller's; other threads may have used the worker meanwhile.
+    // SAFETY: NO REFERENCE (`waiting`): a new one, since other threads may have used the worker meanwhile.
     let this = unsafe { &mut *worker };
     this.wait.sleepers -= 1;
     if leads {

@@ -23,7 +23,7 @@ impl Worker {
             || this.wait.is_wanted()
             || this.flood.held_back
         {
-            // SAFETY: the caller's.
+            // SAFETY: NO REFERENCE (`waiting`): none is held here.
             unsafe { yield_slow(worker) };
         }
     }
@@ -33,7 +33,7 @@ impl Worker {
 #[cold]
 #[inline(never)]
 unsafe fn yield_slow(worker: *mut Worker) {
-    // SAFETY: the caller's.
+    // SAFETY: NO REFERENCE (`waiting`): this one ends before the lock is given up.
     let this = unsafe { &mut *worker };
     if this.flood.held_back {
         this.relieve(None);
@@ -47,6 +47,6 @@ unsafe fn yield_slow(worker: *mut Worker) {
         return;
     }
     let (began, ended) = this.wait.door().yield_timed();
-    // SAFETY: the caller's; other threads may have used the worker meanwhile.
+    // SAFETY: NO REFERENCE (`waiting`): a new one, since other threads may have used the worker meanwhile.
     unsafe { (*worker).note_yield(began, ended) };
 }

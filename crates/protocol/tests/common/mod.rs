@@ -13,8 +13,8 @@ use fastpath_protocol::worker::Thresholds;
 use fastpath_protocol::{RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Interfaces;
 use fastpath_transport::adapter::AdapterTransport;
+use fastpath_transport::adapter::upgrade::Rule;
 use fastpath_transport::sim::{Conditions, Network};
-use fastpath_transport::upgrade::Rule;
 use fastpath_transport::verbs::inline::Overrides;
 use std::cell::RefCell;
 

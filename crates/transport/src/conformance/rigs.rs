@@ -1,18 +1,18 @@
 //! The transports under test.
 
 use super::*;
+use crate::adapter::rc::testing::RcPair;
+use crate::adapter::rc::{RcEndpoint, Settings as RcSettings};
+use crate::adapter::ud::testing::UdPair;
+use crate::adapter::ud::{Settings as UdSettings, UdEndpoint};
+use crate::adapter::upgrade::UpgradeEndpoint;
+use crate::adapter::upgrade::testing::UpgradePair;
 use crate::loopback::LoopbackEndpoint;
-use crate::rc::testing::RcPair;
-use crate::rc::{RcEndpoint, Settings as RcSettings};
 use crate::reliable::Settings;
 use crate::shm::testing::ShmPair;
 use crate::sim::{Conditions, Hardware, Network, SimEndpoint, SimIface};
 use crate::tcp::testing::TcpPair;
 use crate::tcp::{Settings as TcpSettings, TcpEndpoint};
-use crate::ud::testing::UdPair;
-use crate::ud::{Settings as UdSettings, UdEndpoint};
-use crate::upgrade::UpgradeEndpoint;
-use crate::upgrade::testing::UpgradePair;
 use crate::verbs::fake;
 use fastpath_pcie::profile;
 

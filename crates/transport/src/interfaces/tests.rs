@@ -194,7 +194,7 @@ fn declared_memory__is_registered_once() {
     };
     let count = |rank: &Interfaces| match &rank.adapter {
         Some((Adapter::Rc(iface), _)) => {
-            let counts = iface.with_domain(|domain| domain.registrations.counts());
+            let counts = iface.with_registrations(|all| all.counts());
             (counts.made, counts.reused)
         }
         _ => unreachable!("opened by rc"),

@@ -2,9 +2,9 @@
 
 use super::Interfaces;
 use crate::adapter::Adapter;
+use crate::adapter::upgrade::{Refusal, Rule, UpgradeIface};
 use crate::contract::Address;
 use crate::lane::Lane;
-use crate::upgrade::{Refusal, Rule, UpgradeIface};
 
 impl Interfaces {
     fn upgrade(&self) -> Option<&UpgradeIface> {

@@ -3,8 +3,8 @@
 use super::allowed::{Outside, choose_transports};
 use super::choose_rule;
 use crate::adapter::AdapterTransport;
+use crate::adapter::upgrade::Rule;
 use crate::interfaces::Interfaces;
-use crate::upgrade::Rule;
 use fastpath_base::config::Config;
 
 /// Peers that are reached alike.

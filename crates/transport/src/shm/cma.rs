@@ -75,7 +75,7 @@ pub unsafe fn read(
     from: Remote,
 ) -> Result<(), RemoteError> {
     let pid = find_process(endpoint, from)?;
-    // SAFETY: the caller's.
+    // SAFETY: `to` is writable for `len` bytes, by this function's contract; the kernel checks the other side.
     unsafe { read_process(pid, to, len, from.addr) }.map_err(|code| note_refusal(endpoint, code))
 }
 
@@ -93,7 +93,7 @@ pub unsafe fn write(
     to: Remote,
 ) -> Result<(), RemoteError> {
     let pid = find_process(endpoint, to)?;
-    // SAFETY: the caller's.
+    // SAFETY: `from` is readable for `len` bytes, by this function's contract; the kernel checks the other side.
     unsafe { write_process(pid, from, len, to.addr) }.map_err(|code| note_refusal(endpoint, code))
 }
 

@@ -137,7 +137,7 @@ impl Tx {
         if !self.has_room() && !self.refresh_credits() {
             return Post::NoResource;
         }
-        // SAFETY: the caller's.
+        // SAFETY: `data` is readable for `len` bytes, and these fit a slot, by this function's contract.
         unsafe { self.am_short_known(header, data, len) }
     }
 

@@ -245,7 +245,7 @@ impl Endpoint for ShmEndpoint {
 
     #[inline]
     unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
-        // SAFETY: the caller's.
+        // SAFETY: `data` is readable for `len` bytes, by the contract of an endpoint.
         unsafe { self.tx.am_short(header, data, len) }
     }
 
@@ -282,7 +282,7 @@ impl Endpoint for ShmEndpoint {
 
     unsafe fn get(&mut self, to: *mut u8, len: usize, from: Remote) -> Result<(), RemoteError> {
         if from.rkey & KEY_ARENA == 0 {
-            // SAFETY: the caller's.
+            // SAFETY: `to` is writable for `len` bytes, by the contract of an endpoint.
             return unsafe { super::cma::read(self, to, len, from) };
         }
         let mut done = 0;
@@ -296,7 +296,7 @@ impl Endpoint for ShmEndpoint {
 
     unsafe fn put(&mut self, from: *const u8, len: usize, to: Remote) -> Result<(), RemoteError> {
         if to.rkey & KEY_ARENA == 0 {
-            // SAFETY: the caller's.
+            // SAFETY: `from` is readable for `len` bytes, by the contract of an endpoint.
             return unsafe { super::cma::write(self, from, len, to) };
         }
         let mut done = 0;

@@ -3,6 +3,9 @@
 //! The first page holds the control line, the recalls and the first slots. Until the ring has gone round once the
 //! limit of the producer ends one slot before the first that has no memory, since the consumer looks at the slot
 //! behind the last message. The data area begins with nothing and grows when it is full.
+//!
+//! **OWN QUEUE.** `in_data` is null or a queue that only this process uses, under the lock of its worker; `pair` is
+//! mapped as long as the job. No reference to either is kept from one statement to the next.
 #![allow(unsafe_code)]
 
 use super::datapath::{DataQueue, Tx};
@@ -56,7 +59,8 @@ impl DataQueue {
         if queue.is_null() {
             return;
         }
-        // SAFETY: the caller's; the entries were made in `make_entries`.
+        // SAFETY: made by `Box::into_raw` and used by nobody any more, by this function's contract; the entries were
+        // made in `make_entries`.
         unsafe {
             let queue = Box::from_raw(queue);
             if !queue.entries.is_null() {
@@ -117,7 +121,7 @@ impl Tx {
         if !self.back(have as usize * PAGE, (pages - have) as usize * PAGE) {
             return false;
         }
-        // SAFETY: as above.
+        // SAFETY: OWN QUEUE.
         unsafe { (*self.in_data).head_pages = pages };
         self.limit = match pages {
             HEAD_PAGES => said.wrapping_add(SLOTS),
@@ -198,7 +202,7 @@ impl Tx {
             return false;
         }
         self.populate(made, len);
-        // SAFETY: as above.
+        // SAFETY: OWN QUEUE.
         let queue = unsafe { &mut *self.in_data };
         queue.made += len;
         queue.earned_at = queue.earned_at.wrapping_add(len * DATA_SHARE);
@@ -229,7 +233,7 @@ impl Tx {
         if have < size && !self.back(HEAD_BYTES + have as usize, (size - have) as usize) {
             return false;
         }
-        // SAFETY: as above.
+        // SAFETY: OWN QUEUE.
         unsafe {
             (*self.in_data).make_entries();
             (*self.in_data).made = have.saturating_sub(size);
@@ -238,7 +242,7 @@ impl Tx {
             self.rename_positions();
         }
         self.data_size = size;
-        // SAFETY: as above; the region is mapped.
+        // SAFETY: OWN QUEUE: the region of the pair is mapped.
         unsafe {
             (*self.pair)
                 .control

@@ -60,7 +60,8 @@ impl MappedMemory {
 /// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
 #[inline]
 pub unsafe fn copy_mapped(to: *mut u8, from: *const u8, len: usize) {
-    // SAFETY: the caller's.
+    // SAFETY: `from` is readable and `to` writable for `len` bytes, and they do not overlap, by this function's
+    // contract.
     unsafe {
         match len <= COPY_SMALL_MAX {
             true => copy_small(to, from, len),

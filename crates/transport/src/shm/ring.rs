@@ -22,7 +22,7 @@ pub(super) struct Shared {
 
 // SAFETY: the pair is made to be shared; producer and consumer are one thread each.
 unsafe impl Send for Shared {}
-// SAFETY: as above.
+// SAFETY: all that is shared is atomic, or belongs to one side by the protocol of the ring.
 unsafe impl Sync for Shared {}
 
 impl Shared {

@@ -40,7 +40,7 @@ const NEVER: u32 = u32::MAX - 1;
 // SAFETY: the verbs interface may be called from any thread (ibv_open_device(3) and its fellows); what is
 // kept here is not changed after opening.
 unsafe impl Send for DeviceContext {}
-// SAFETY: as above.
+// SAFETY: the library's calls may be made by any thread.
 unsafe impl Sync for DeviceContext {}
 
 /// The library's list, freed at the end.
@@ -75,7 +75,7 @@ impl List {
         (0..self.len).map(|index| {
             // SAFETY: the list has `len` entries, each a device that lives as long as the list.
             let device = unsafe { *self.raw.as_ptr().add(index) };
-            // SAFETY: as above; the name ends with a zero.
+            // SAFETY: the list is there; the name ends with a zero.
             let name = unsafe { CStr::from_ptr((*device).name.as_ptr()) };
             (name.to_string_lossy().into_owned(), device)
         })
@@ -430,7 +430,7 @@ impl Drop for DeviceContext {
 unsafe fn extended_query_port(
     context: *mut abi::Context,
 ) -> Option<unsafe extern "C" fn(*mut abi::Context, u8, *mut PortAttr, usize) -> i32> {
-    // SAFETY: the caller's.
+    // SAFETY: `context` is open, by this function's contract.
     if unsafe { (*context).abi_compat } as usize != usize::MAX {
         return None;
     }

@@ -82,8 +82,8 @@ impl QueuePair {
         }
         let first = list.link();
         let mut bad = null_mut();
-        // SAFETY: the pair is alive; `link` has just chained the requests, and the last names none; the rest is the
-        // caller's.
+        // SAFETY: the pair is alive; `link` has just chained the requests, and the last names none; the segments are
+        // where they were, by this function's contract.
         match unsafe { (self.post_send)(self.raw.as_ptr(), first, &mut bad) } {
             0 => Ok(()),
             errno => {

@@ -54,7 +54,7 @@ pub use list::SendList;
 pub use memory::{Access, Buffer, MemoryRegion, ProtectionDomain, fewer};
 pub use path::{LocalPort, Path, PortAddress};
 pub use port_counter::PortCounter;
-pub use post::{Failure, Operation, PostError, Posted, SendFlags};
+pub use post::{Failure, Operation, PostError, Posted, SendFlags, SendRequest};
 pub use qp::{AddressHandle, PairSettings, Peer, QueuePair, RetryConfig, Service};
 pub use queue::{CompletionChannel, CompletionQueue, RecvEntry, SharedReceiveQueue};
 pub use watcher::Watcher;

@@ -114,7 +114,123 @@ pub enum PostError {
     Failed(VerbsError),
 }
 
-/// The flags and the numbers that a request carries. Pure, so that it can be tested without a device.
+/// A work request that is built once and patched for each send.
+pub struct SendRequest(SendWr);
+
+impl Default for SendRequest {
+    fn default() -> Self {
+        SendRequest(SendWr {
+            wr_id: 0,
+            next: null_mut(),
+            sg_list: null_mut(),
+            num_sge: 0,
+            opcode: abi::WR_SEND,
+            send_flags: 0,
+            imm_data: 0,
+            wr: SendWrTo {
+                atomic: abi::AtomicTo::default(),
+            },
+            xrc_remote_srqn: 0,
+            bind: BindTo::NOTHING,
+        })
+    }
+}
+
+impl SendRequest {
+    /// Writes what one send needs, and leaves alone what it does not; says whether the payload goes inline. Pure, so
+    /// that it can be tested without a device.
+    #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
+    fn patch(
+        &mut self,
+        id: u64,
+        operation: &Operation<'_>,
+        segments: &[Sge],
+        flags: SendFlags,
+        granted_inline: u32,
+    ) -> Result<bool, InlineRefused> {
+        let bytes = segments.iter().map(|segment| segment.length as u64).sum();
+        let inline = decide(operation.has_payload(), bytes, granted_inline, flags.inline)?;
+        let request = &mut self.0;
+        request.wr_id = id;
+        request.sg_list = segments.as_ptr().cast_mut();
+        request.num_sge = segments.len() as i32;
+        // Each by itself, so that one never takes another's place.
+        let flag = |on: bool, flag: u32| if on { flag } else { 0 };
+        request.send_flags = flag(flags.signaled, abi::SEND_SIGNALED)
+            | flag(flags.fenced, abi::SEND_FENCE)
+            | flag(flags.solicited, abi::SEND_SOLICITED)
+            | flag(inline, abi::SEND_INLINE);
+        let rdma = |remote_addr, rkey| SendWrTo {
+            rdma: abi::RdmaTo { remote_addr, rkey },
+        };
+        match *operation {
+            Operation::Send => request.opcode = abi::WR_SEND,
+            Operation::SendImmediate(value) => {
+                request.opcode = abi::WR_SEND_WITH_IMM;
+                request.imm_data = value.to_be();
+            }
+            Operation::SendInvalidate(rkey) => {
+                request.opcode = abi::WR_SEND_WITH_INV;
+                request.imm_data = rkey;
+            }
+            Operation::Datagram {
+                to,
+                number,
+                qkey,
+                immediate,
+            } => {
+                request.opcode = match immediate {
+                    Some(_) => abi::WR_SEND_WITH_IMM,
+                    None => abi::WR_SEND,
+                };
+                request.imm_data = immediate.unwrap_or(0).to_be();
+                request.wr.ud = abi::UdTo {
+                    ah: to.raw(),
+                    remote_qpn: number,
+                    remote_qkey: qkey,
+                };
+            }
+            Operation::Write { address, rkey } => {
+                request.opcode = abi::WR_RDMA_WRITE;
+                request.wr = rdma(address, rkey);
+            }
+            Operation::Read { address, rkey } => {
+                request.opcode = abi::WR_RDMA_READ;
+                request.wr = rdma(address, rkey);
+            }
+            Operation::FetchAdd { address, rkey, add } => {
+                request.opcode = abi::WR_ATOMIC_FETCH_AND_ADD;
+                request.wr.atomic = abi::AtomicTo {
+                    remote_addr: address,
+                    compare_add: add,
+                    swap: 0,
+                    rkey,
+                };
+            }
+            Operation::CompareSwap {
+                address,
+                rkey,
+                compare,
+                swap,
+            } => {
+                request.opcode = abi::WR_ATOMIC_CMP_AND_SWP;
+                request.wr.atomic = abi::AtomicTo {
+                    remote_addr: address,
+                    compare_add: compare,
+                    swap,
+                    rkey,
+                };
+            }
+            Operation::Bind(ref binding) => {
+                request.opcode = abi::WR_BIND_MW;
+                request.bind = binding.to();
+            }
+        }
+        Ok(inline)
+    }
+}
+
+/// A request of its own for one send, and whether its payload goes inline.
 #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
 pub(super) fn build_request(
     id: u64,
@@ -123,102 +239,16 @@ pub(super) fn build_request(
     flags: SendFlags,
     granted_inline: u32,
 ) -> Result<(SendWr, bool), InlineRefused> {
-    let bytes = segments.iter().map(|segment| segment.length as u64).sum();
-    let inline = decide(operation.has_payload(), bytes, granted_inline, flags.inline)?;
-    let mut request = SendWr {
-        wr_id: id,
-        next: null_mut(),
-        sg_list: segments.as_ptr().cast_mut(),
-        num_sge: segments.len() as i32,
-        opcode: abi::WR_SEND,
-        send_flags: 0,
-        imm_data: 0,
-        wr: SendWrTo {
-            atomic: abi::AtomicTo::default(),
-        },
-        xrc_remote_srqn: 0,
-        bind: BindTo::NOTHING,
-    };
-    // Each by itself, so that one never takes another's place.
-    let flag = |on: bool, flag: u32| if on { flag } else { 0 };
-    request.send_flags |= flag(flags.signaled, abi::SEND_SIGNALED);
-    request.send_flags |= flag(flags.fenced, abi::SEND_FENCE);
-    request.send_flags |= flag(flags.solicited, abi::SEND_SOLICITED);
-    request.send_flags |= flag(inline, abi::SEND_INLINE);
-    let rdma = |remote_addr, rkey| SendWrTo {
-        rdma: abi::RdmaTo { remote_addr, rkey },
-    };
-    match *operation {
-        Operation::Send => {}
-        Operation::SendImmediate(value) => {
-            request.opcode = abi::WR_SEND_WITH_IMM;
-            request.imm_data = value.to_be();
-        }
-        Operation::SendInvalidate(rkey) => {
-            request.opcode = abi::WR_SEND_WITH_INV;
-            request.imm_data = rkey;
-        }
-        Operation::Datagram {
-            to,
-            number,
-            qkey,
-            immediate,
-        } => {
-            if let Some(value) = immediate {
-                request.opcode = abi::WR_SEND_WITH_IMM;
-                request.imm_data = value.to_be();
-            }
-            request.wr.ud = abi::UdTo {
-                ah: to.raw(),
-                remote_qpn: number,
-                remote_qkey: qkey,
-            };
-        }
-        Operation::Write { address, rkey } => {
-            request.opcode = abi::WR_RDMA_WRITE;
-            request.wr = rdma(address, rkey);
-        }
-        Operation::Read { address, rkey } => {
-            request.opcode = abi::WR_RDMA_READ;
-            request.wr = rdma(address, rkey);
-        }
-        Operation::FetchAdd { address, rkey, add } => {
-            request.opcode = abi::WR_ATOMIC_FETCH_AND_ADD;
-            request.wr.atomic = abi::AtomicTo {
-                remote_addr: address,
-                compare_add: add,
-                swap: 0,
-                rkey,
-            };
-        }
-        Operation::CompareSwap {
-            address,
-            rkey,
-            compare,
-            swap,
-        } => {
-            request.opcode = abi::WR_ATOMIC_CMP_AND_SWP;
-            request.wr.atomic = abi::AtomicTo {
-                remote_addr: address,
-                compare_add: compare,
-                swap,
-                rkey,
-            };
-        }
-        Operation::Bind(ref binding) => {
-            request.opcode = abi::WR_BIND_MW;
-            request.bind = binding.to();
-        }
-    }
-    Ok((request, inline))
+    let mut request = SendRequest::default();
+    let inline = request.patch(id, operation, segments, flags, granted_inline)?;
+    Ok((request.0, inline))
 }
 
 impl QueuePair {
     /// Posts one send whose completion, if there is one, carries `id`.
     ///
     /// # Safety
-    /// The segments are readable, and for a read or an atomic writable, until the completion of this send or
-    /// of a later one; those of one that went inline, until this returns.
+    /// As [`QueuePair::post_patched`].
     ///
     /// # Errors
     /// Nothing was posted.
@@ -230,11 +260,34 @@ impl QueuePair {
         segments: &[Sge],
         flags: SendFlags,
     ) -> Result<Posted, PostError> {
-        let built = build_request(id, operation, segments, flags, self.granted_inline());
-        let (mut request, inline) = built.map_err(PostError::Inline)?;
+        let mut request = SendRequest::default();
+        // SAFETY: the segments are as `post_patched` wants them, by this function's contract.
+        unsafe { self.post_patched(&mut request, id, operation, segments, flags) }
+    }
+
+    /// As [`QueuePair::post_send`], by a request that is kept for the next.
+    ///
+    /// # Safety
+    /// The segments are readable, and for a read or an atomic writable, until the completion of this send or
+    /// of a later one; those of one that went inline, until this returns.
+    ///
+    /// # Errors
+    /// Nothing was posted.
+    #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
+    pub unsafe fn post_patched(
+        &self,
+        request: &mut SendRequest,
+        id: u64,
+        operation: &Operation<'_>,
+        segments: &[Sge],
+        flags: SendFlags,
+    ) -> Result<Posted, PostError> {
+        let patched = request.patch(id, operation, segments, flags, self.granted_inline());
+        let inline = patched.map_err(PostError::Inline)?;
         let mut bad = null_mut();
-        // SAFETY: the pair is alive; the request is a list of one, whose segments are the caller's.
-        match unsafe { (self.post_send)(self.raw.as_ptr(), &mut request, &mut bad) } {
+        // SAFETY: the pair is alive. The request is a list of one: `next` is null from its making and never written.
+        // The segments were just put in; that they stay as the library needs them is asked of this function's caller.
+        match unsafe { (self.post_send)(self.raw.as_ptr(), &mut request.0, &mut bad) } {
             0 => Ok(Posted { inline }),
             errno => Err(self.post_error_slow(errno)),
         }

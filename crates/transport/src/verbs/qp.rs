@@ -336,7 +336,7 @@ impl QueuePair {
     /// # Errors
     /// The queue is full, or the device is gone: how many were accepted, and the reason.
     pub unsafe fn post_recv(&self, entries: &[RecvEntry]) -> Result<(), (usize, VerbsError)> {
-        // SAFETY: the pair is alive; the rest is the caller's.
+        // SAFETY: the pair is alive; the buffers stay writable until they complete, by this function's contract.
         let (accepted, errno) = unsafe {
             post_receives(entries, |list, bad| {
                 (self.post_recv)(self.raw.as_ptr(), list, bad)

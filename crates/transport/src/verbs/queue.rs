@@ -174,49 +174,12 @@ impl Drop for CompletionQueue {
 }
 
 /// A receive buffer to be posted: the number its completion will carry, and where it lies.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RecvEntry {
     /// Comes back as `wr_id`.
     pub id: u64,
     /// The buffer.
     pub segment: Sge,
-}
-
-/// Posts the receive buffers whose numbers stand in `idle`, from its end, and takes those that were accepted out of it;
-/// adds their number to `posted`. `segment_of` says where a buffer lies, `post` posts some to the queue.
-///
-/// # Errors
-/// The first that `post` had; what was accepted before counts.
-pub(crate) fn post_idle(
-    idle: &mut Vec<u32>,
-    posted: &mut u32,
-    segment_of: impl Fn(u32) -> Sge,
-    mut post: impl FnMut(&[RecvEntry]) -> Result<(), (usize, VerbsError)>,
-) -> Result<(), VerbsError> {
-    while !idle.is_empty() {
-        let take = idle.len().min(BATCH);
-        let start = idle.len() - take;
-        let mut entries = [RecvEntry {
-            id: 0,
-            segment: Sge::default(),
-        }; BATCH];
-        for (entry, &number) in entries.iter_mut().zip(&idle[start..]) {
-            entry.id = u64::from(number);
-            entry.segment = segment_of(number);
-        }
-        match post(&entries[..take]) {
-            Ok(()) => {
-                idle.truncate(start);
-                *posted += take as u32;
-            }
-            Err((accepted, error)) => {
-                idle.drain(start..start + accepted);
-                *posted += accepted as u32;
-                return Err(error);
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Posts receives in batches, each a list for one call; says how many were accepted.
@@ -326,7 +289,7 @@ impl SharedReceiveQueue {
     /// # Errors
     /// The queue is full, or the device is gone: how many were accepted, and the reason.
     pub unsafe fn post(&self, entries: &[RecvEntry]) -> Result<(), (usize, VerbsError)> {
-        // SAFETY: the queue is alive; the rest is the caller's.
+        // SAFETY: the queue is alive; the buffers stay writable until they complete, by this function's contract.
         let (accepted, errno) = unsafe {
             post_receives(entries, |list, bad| {
                 (self.post)(self.raw.as_ptr(), list, bad)

@@ -218,7 +218,7 @@ proptest! {
                 if how != Alltoall::Together && ranks > 1 {
                     let in_place = Area::filled(shapes.1, &all);
                     let block = vector::even_blocks(in_place.vector(0, count));
-                    // SAFETY: as above.
+                    // SAFETY: the block is valid as its counts say, and is the only buffer.
                     unsafe { drive(alltoall::run_packed(f, how, &block, &block)).unwrap() };
                     assert_eq!(in_place.data(), recv.data());
                 }
@@ -228,7 +228,7 @@ proptest! {
                     let how = [AlltoallInPlace::Copied, AlltoallInPlace::Pairs][pairs as usize];
                     let in_place = Area::filled(shapes.1, &all);
                     let block = vector::even_blocks(in_place.vector(0, count));
-                    // SAFETY: as above.
+                    // SAFETY: the block is valid as its counts say, and is the only buffer.
                     unsafe { drive(alltoall::run_in_place_as(f, how, &block)).unwrap() };
                     assert_eq!(in_place.data(), recv.data());
                 }
@@ -264,7 +264,7 @@ proptest! {
             unsafe { drive(alltoall::run(f, Alltoall::Together, &out, &into)).unwrap() };
             let received = recv.data();
             let how = if count % 2 == 0 { AlltoallInPlace::Copied } else { AlltoallInPlace::Pairs };
-            // SAFETY: as above.
+            // SAFETY: the blocks of `out` are valid as their counts say.
             unsafe { drive(alltoall::run_in_place_as(f, how, &out)).unwrap() };
             assert_eq!(send.data(), received);
             received

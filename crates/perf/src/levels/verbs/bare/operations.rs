@@ -183,7 +183,7 @@ impl Bare<'_> {
         // SAFETY: inside the landing area.
         let last = unsafe { self.wire.landing().add(bytes - 1) };
         let mut polls = 0;
-        // SAFETY: as above; the adapter writes it, so it is read anew each time.
+        // SAFETY: inside the landing area; the adapter writes it, so it is read anew each time.
         while unsafe { last.read_volatile() } != self.seen {
             self.pause_after(WORD_POLLS, &mut polls);
         }

@@ -1,0 +1,337 @@
+//! Posting, and what the completion of a send means.
+#![allow(unsafe_code)]
+
+use super::super::send_buffers::Slot;
+use super::connection::{Connection, Ticket};
+use super::iface::{Completion, Core, SMALL};
+use super::remote::NOBODY;
+use super::wire::*;
+use crate::contract::{Header, Post};
+use crate::verbs::post::failure;
+use crate::verbs::{Failure, InlineChoice, Operation, SendFlags, Sge, Wc};
+use fastpath_base::copy::copy;
+
+/// Completions taken by one poll.
+pub(super) const POLL: usize = 16;
+/// Payload that may be put together on the stack to go inline.
+pub(super) const INLINE_MOST: usize = 1024;
+
+impl Core {
+    #[inline]
+    pub fn connection(&mut self, index: usize) -> &mut Connection {
+        self.connections.of_endpoint(index)
+    }
+
+    /// Posts one operation, silent unless `report` or it is time. It has room.
+    ///
+    /// # Safety
+    /// As [`crate::verbs::QueuePair::post_patched`].
+    #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
+    pub unsafe fn post(
+        &mut self,
+        index: usize,
+        operation: &Operation<'_>,
+        segments: &[Sge],
+        report: bool,
+        inline: InlineChoice,
+    ) -> bool {
+        let connection = self.connections.of_endpoint(index);
+        let flags = SendFlags {
+            signaled: report || connection.sends.owes_signal(),
+            inline,
+            ..SendFlags::default()
+        };
+        let id = (index as u64) << 32 | connection.sends.posted as u64;
+        let (pair, request) = (&connection.pair, &mut self.request);
+        // SAFETY: the segments are as `post_patched` wants them, by this function's contract.
+        match unsafe { pair.post_patched(request, id, operation, segments, flags) } {
+            Ok(posted) => {
+                connection.sends.add(flags.signaled);
+                self.send_queues[connection.queue].expected += flags.signaled as u32;
+                match posted.inline {
+                    true => self.counters.inline += 1,
+                    false => self.counters.copied += 1,
+                }
+                true
+            }
+            Err(error) => self.post_error_slow(index, error),
+        }
+    }
+
+    /// Sends a message that lies in the caller's memory, header and payload, if both fit inline.
+    ///
+    /// # Safety
+    /// `data` is readable for `len` bytes.
+    #[inline]
+    pub unsafe fn send_inline(
+        &mut self,
+        index: usize,
+        header: Header,
+        data: *const u8,
+        len: usize,
+    ) -> Post {
+        let connection = self.connection(index);
+        let post = connection.admit(1);
+        if post != Post::Done {
+            return post;
+        }
+        let tag = connection.tag(Kind::Whole, 0);
+        connection.credits -= 1;
+        connection.last_header = Some(header);
+        let head = encode_header(header);
+        let segments = [Sge::over(head.as_ptr(), HEADER, 0), Sge::over(data, len, 0)];
+        // SAFETY: inline data is copied by the call; both segments are readable.
+        match unsafe { self.post(index, &tag, &segments, false, InlineChoice::Force) } {
+            true => Post::Done,
+            false => Post::PeerGone,
+        }
+    }
+
+    /// Where a message with so many bytes of payload is to be written before [`Core::send_packed`]; `None` where it
+    /// goes inline, by [`Core::send_inline`].
+    #[inline]
+    pub fn reserve(&mut self, index: usize, len: usize) -> Result<Option<(Slot, *mut u8)>, Post> {
+        let connection = self.connection(index);
+        let post = connection.admit(packets(len));
+        if post != Post::Done {
+            return Err(post);
+        }
+        if HEADER + len <= connection.inline.min(INLINE_MOST) {
+            return Ok(None);
+        }
+        let slot = self.take_slot(index, len).ok_or(Post::NoResource)?;
+        let (at, _) = self.pool.locate(slot);
+        Ok(Some((slot, at.wrapping_add(HEADER))))
+    }
+
+    /// Sends a message whose payload has been written.
+    #[inline]
+    pub fn send_packed(&mut self, index: usize, header: Header, len: usize, slot: Slot) -> Post {
+        let (at, lkey) = self.pool.locate(slot);
+        if len > PACKET {
+            return self.send_parts(index, header, len, slot);
+        }
+        let known = self.repeats && self.connection(index).last_header == Some(header);
+        let again = len > 0 && known;
+        let (kind, from, bytes) = match again {
+            true => (Kind::HeaderElided, at.wrapping_add(HEADER), len),
+            false => (Kind::Whole, at, HEADER + len),
+        };
+        if !again {
+            // SAFETY: a slot has room for header and payload, and is this message's alone.
+            unsafe { copy(at, encode_header(header).as_ptr(), HEADER) };
+        }
+        let connection = self.connection(index);
+        connection.last_header = Some(header);
+        let tag = connection.tag(kind, 0);
+        self.counters.again += u64::from(again);
+        match self.post_packet(index, &tag, &[Sge::over(from, bytes, lkey)], Some(slot)) {
+            true => Post::Done,
+            false => Post::PeerGone,
+        }
+    }
+
+    /// Sends a message of several packets from the slot that it has.
+    #[inline(never)]
+    fn send_parts(&mut self, index: usize, header: Header, len: usize, slot: Slot) -> Post {
+        let (at, lkey) = self.pool.locate(slot);
+        // SAFETY: a slot has room for header and payload, and is this message's alone.
+        unsafe { copy(at, encode_header(header).as_ptr(), HEADER) };
+        let mut done = 0;
+        while done < len {
+            let part = PACKET.min(len - done);
+            let (kind, total, from, bytes) = match done {
+                0 => (Kind::First, len, at, HEADER + part),
+                _ => (Kind::More, 0, at.wrapping_add(HEADER + done), part),
+            };
+            let tag = self.connection(index).tag(kind, total);
+            done += part;
+            let last = (done == len).then_some(slot);
+            if !self.post_packet(index, &tag, &[Sge::over(from, bytes, lkey)], last) {
+                if last.is_none() {
+                    self.pool.give(slot);
+                }
+                return Post::PeerGone;
+            }
+        }
+        Post::Done
+    }
+
+    /// Posts a packet that lies in a slot, which is free again when the message's last one, this, is done.
+    #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
+    fn post_packet(
+        &mut self,
+        index: usize,
+        tag: &Operation<'_>,
+        segments: &[Sge],
+        last: Option<Slot>,
+    ) -> bool {
+        // Large buffers are few: some come back before all are in use.
+        let report = last.is_some_and(|slot| self.pool.is_mark(slot));
+        let connection = self.connection(index);
+        connection.credits -= 1;
+        if let Some(slot) = last {
+            connection.slots.push_back((connection.sends.posted, slot));
+        }
+        // SAFETY: the slot stays this message's until the completion that frees it.
+        unsafe { self.post(index, tag, segments, report, InlineChoice::Auto) }
+    }
+
+    /// A send buffer for such a payload to a peer, if one is free or can be made.
+    #[inline]
+    pub fn take_slot(&mut self, index: usize, len: usize) -> Option<Slot> {
+        match self.pool.take(len > SMALL) {
+            Some(slot) => Some(slot),
+            None => self.take_slot_slow(index, len),
+        }
+    }
+
+    /// Whether so many messages of so many bytes would find send buffers: those are there then.
+    #[inline]
+    pub fn has_slots(&mut self, messages: u32, bytes: usize) -> bool {
+        while self.pool.available(bytes > SMALL) < messages {
+            if !self.make_slots_slow(bytes) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Gives receive buffers back by a packet of its own, if `least` of them are owed.
+    pub fn return_credits(&mut self, index: usize, least: u32) {
+        let connection = self.connection(index);
+        let able = connection.stage.is_open() && connection.sends.room() > 0;
+        if connection.owed < least.max(1) || !able {
+            return;
+        }
+        let tag = connection.tag(Kind::Credits, 0);
+        // SAFETY: no memory is named.
+        if unsafe { self.post(index, &tag, &[], false, InlineChoice::Auto) } {
+            self.counters.credit_packets += 1;
+        }
+    }
+
+    /// Posts an operation on the peer's memory that somebody waits for.
+    ///
+    /// # Safety
+    /// The segments stay as the operation needs them until it is reported.
+    pub unsafe fn post_remote(
+        &mut self,
+        index: usize,
+        operation: &Operation<'_>,
+        segments: &[Sge],
+        ticket: Option<Ticket>,
+    ) -> Post {
+        let waited = ticket.is_some();
+        // A lone one is often flushed at once, and then needs nothing posted behind it.
+        let lone = !self.connection(index).sends.is_busy();
+        let report = lone || ticket.as_ref().is_some_and(|t| t.cookie != NOBODY);
+        if let Some(ticket) = ticket {
+            let connection = self.connection(index);
+            let number = connection.sends.posted;
+            connection.tickets.push_back((number, ticket));
+        }
+        // SAFETY: the segments stay as the operation needs them until it is reported, by this function's contract.
+        match unsafe { self.post(index, operation, segments, report, InlineChoice::Auto) } {
+            true if waited => Post::InProgress,
+            true => Post::Done,
+            false => Post::PeerGone,
+        }
+    }
+
+    /// Whether an operation on the peer's memory could be posted now.
+    #[inline]
+    pub fn admit_remote(&mut self, index: usize) -> Post {
+        self.connection(index).admit(0)
+    }
+
+    /// Handles what has arrived, and what is done where something was under way.
+    pub fn progress(&mut self) -> bool {
+        let arrived = self.poll_receives();
+        let mut done = false;
+        for queue in 0..self.send_queues.len() {
+            if self.send_queues[queue].expected > 0 || !self.tx_gate {
+                done |= self.poll_sends(queue);
+            }
+        }
+        let found = arrived || done;
+        let is_quiet = self.port.is_quiet(found);
+        found || (is_quiet && self.look_for_failures())
+    }
+
+    /// Takes a batch of completions of sends; says whether there were any.
+    pub fn poll_sends(&mut self, queue: usize) -> bool {
+        self.counters.send_polls += 1;
+        let most = self.settings.batch.clamp(1, POLL);
+        let count = match self.send_queues[queue].cq.poll(&mut self.batch[..most]) {
+            Ok(count) => count,
+            Err(error) => return self.lose_device_by(error),
+        };
+        for at in 0..count {
+            self.counters.send_completions += 1;
+            let completion = self.batch[at];
+            self.handle_sent(&completion);
+        }
+        count > 0
+    }
+
+    fn handle_sent(&mut self, completion: &Wc) {
+        let (index, number) = ((completion.wr_id >> 32) as usize, completion.wr_id as u32);
+        // A connection that has been ended may have left some behind, and its place may be another's.
+        if self.find_connection(completion.qp_num) != Some(index as u32) {
+            return;
+        }
+        if let Some(why) = failure(completion) {
+            return self.fail_connection(index, why, String::new());
+        }
+        let connection = self.connection(index);
+        if connection.stage.failure().is_some() {
+            return;
+        }
+        connection.sends.finish(number);
+        connection.sends.expected -= 1;
+        let queue = connection.queue;
+        self.send_queues[queue].expected -= 1;
+        self.release(index, Ok(()));
+    }
+
+    /// Gives back what operations that are done held, and reports those somebody waits for.
+    pub(super) fn release(&mut self, index: usize, result: Result<(), Failure>) {
+        loop {
+            let connection = self.connection(index);
+            match connection.slots.front() {
+                Some(&(number, slot)) if connection.sends.is_done(number) => {
+                    connection.slots.pop_front();
+                    self.pool.give(slot);
+                }
+                _ => break,
+            }
+        }
+        loop {
+            let connection = self.connection(index);
+            match connection.tickets.front() {
+                Some(&(number, _)) if connection.sends.is_done(number) => {}
+                _ => break,
+            }
+            if let Some((_, ticket)) = connection.tickets.pop_front() {
+                self.finish(ticket, result);
+            }
+        }
+    }
+
+    fn finish(&mut self, ticket: Ticket, result: Result<(), Failure>) {
+        if let Some(landing) = ticket.landing {
+            let (at, _) = self.pool.locate(landing.slot);
+            self.pool.give(landing.slot);
+            if result.is_ok() {
+                // SAFETY: the slot holds as many bytes, which the adapter has written; the user's memory is there until
+                // now, as whoever posted the read has promised.
+                unsafe { copy(landing.to, at, landing.len) };
+            }
+        }
+        let cookie = ticket.cookie;
+        if cookie != NOBODY {
+            self.completions.push_back(Completion { cookie, result });
+        }
+    }
+}

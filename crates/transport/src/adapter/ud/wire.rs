@@ -1,0 +1,309 @@
+//! What travels: addresses of queue pairs, and packets.
+//!
+//! A message is a stream of its header, 16 bytes, and its payload, cut into packets; all but the last are full.
+//! Each packet begins with a head of 32 bytes, all numbers little-endian:
+//!
+//! ```text
+//!  0       version (high half) and kind
+//!  1..4    0
+//!  4..8    number of the connection at the receiver
+//!  8..12   token of the connection, which its receiver made up
+//! 12..16   sequence number; 0 in an acknowledgement
+//! 16..28   what the sender has received: `reliable::Ack`
+//! 28..32   of a First: bytes of the whole stream; else 0
+//! ```
+
+pub(super) use super::super::wire::{HEADER, LARGEST, SHORT_LEAST, encode_header};
+use crate::contract::{ADDRESS_BYTES, Address, Header};
+use crate::reliable::Ack;
+use crate::verbs::path::{PORT_ADDRESS_BYTES, PortAddress};
+
+/// What an adapter puts before each datagram: the global route of its sender, or nothing that means anything.
+pub(super) const GRH: usize = 40;
+/// Bytes of a packet's head.
+pub(super) const HEAD: usize = 32;
+// The least inline data that mlx4 grants holds an acknowledgement, and a message of 8 bytes.
+const _: () = assert!(HEAD + HEADER + 8 <= 60);
+/// Bytes of a stream at most.
+pub(super) const STREAM: usize = HEADER + LARGEST;
+/// Packets of a message at most: with the smallest packets that the verbs interface has, 256 bytes.
+pub(super) const PACKETS_MOST: usize = STREAM.div_ceil(256 - HEAD);
+/// Packets under way to one peer at most.
+pub(super) const WINDOW_MOST: u32 = 4096;
+
+/// Says which form of address and packets this is.
+pub(super) const VERSION: u8 = 2;
+
+/// What a packet is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A message.
+    Whole = 0,
+    /// The first part of one.
+    First = 1,
+    /// Any further part.
+    More = 2,
+    /// No message: only what has been received.
+    Ack = 3,
+    /// No message, but in its turn as one: the last of its direction. What follows comes another way.
+    Last = 4,
+}
+
+/// What a packet says of itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Head {
+    pub kind: Kind,
+    pub link: u32,
+    pub token: u32,
+    pub seq: u32,
+    pub ack: Ack,
+    pub total: u32,
+}
+
+impl Head {
+    #[inline]
+    pub fn encode(&self) -> [u8; HEAD] {
+        let mut bytes = [0; HEAD];
+        bytes[0] = VERSION << 4 | self.kind as u8;
+        bytes[4..8].copy_from_slice(&self.link.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.token.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.seq.to_le_bytes());
+        bytes[16..20].copy_from_slice(&self.ack.next.to_le_bytes());
+        bytes[20..28].copy_from_slice(&self.ack.held.to_le_bytes());
+        bytes[28..].copy_from_slice(&self.total.to_le_bytes());
+        bytes
+    }
+
+    /// Head and stream of what somebody sent; `None` for what no healthy peer sends.
+    #[inline]
+    pub fn decode(packet: &[u8]) -> Option<(Self, &[u8])> {
+        let (head, stream) = packet.split_first_chunk::<HEAD>()?;
+        let [version, z0, z1, z2, rest @ ..] = *head;
+        let word =
+            |at: usize| u32::from_le_bytes([rest[at], rest[at + 1], rest[at + 2], rest[at + 3]]);
+        let kind = match version ^ VERSION << 4 {
+            0 => Kind::Whole,
+            1 => Kind::First,
+            2 => Kind::More,
+            3 => Kind::Ack,
+            4 => Kind::Last,
+            _ => return None,
+        };
+        let head = Head {
+            kind,
+            link: word(0),
+            token: word(4),
+            seq: word(8),
+            ack: Ack {
+                next: word(12),
+                held: word(16) as u64 | (word(20) as u64) << 32,
+            },
+            total: word(24),
+        };
+        let total = head.total as usize;
+        let right = match kind {
+            Kind::Whole => total == 0 && (HEADER..=STREAM).contains(&stream.len()),
+            Kind::First => stream.len() >= HEADER && total > stream.len() && total <= STREAM,
+            Kind::More => total == 0 && !stream.is_empty(),
+            Kind::Ack => total == 0 && head.seq == 0 && stream.is_empty(),
+            Kind::Last => total == 0 && stream.len() == HEADER,
+        };
+        (right && [z0, z1, z2] == [0; 3]).then_some((head, stream))
+    }
+}
+
+/// Packets of a message with so many bytes of payload, where one holds `chunk` bytes of the stream.
+#[inline]
+pub(super) fn packets(len: usize, chunk: usize) -> u32 {
+    (HEADER + len).div_ceil(chunk) as u32
+}
+
+/// The header and the payload of a stream.
+#[inline]
+pub(super) fn split_stream(stream: &[u8]) -> Option<(Header, &[u8])> {
+    let (header, payload) = stream.split_first_chunk::<HEADER>()?;
+    Some((super::super::wire::decode_header(header), payload))
+}
+
+const BYTES: usize = 18 + PORT_ADDRESS_BYTES;
+const _: () = assert!(BYTES <= ADDRESS_BYTES);
+
+/// Where one end of a connection is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LinkAddress {
+    /// Number of the queue pair, 24 bits.
+    pub number: u32,
+    /// Its key.
+    pub qkey: u32,
+    /// Number of the connection there.
+    pub link: u32,
+    /// Its token, which is the sequence number of the first packet as well.
+    pub token: u32,
+    /// Packets that may lie there untaken, 1 to [`WINDOW_MOST`].
+    pub window: u32,
+    /// The port.
+    pub port: PortAddress,
+}
+
+impl LinkAddress {
+    pub fn encode(&self) -> Address {
+        let mut bytes = [0; BYTES];
+        bytes[0] = VERSION;
+        bytes[1..4].copy_from_slice(&self.number.to_le_bytes()[..3]);
+        bytes[4..8].copy_from_slice(&self.qkey.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.link.to_le_bytes());
+        bytes[12..16].copy_from_slice(&self.token.to_le_bytes());
+        bytes[16..18].copy_from_slice(&(self.window as u16).to_le_bytes());
+        bytes[18..].copy_from_slice(&self.port.encode());
+        Address::new(&bytes).unwrap_or_default()
+    }
+
+    /// What a peer wrote; `None` where that is no address.
+    pub fn decode(address: &Address) -> Option<Self> {
+        let bytes: &[u8; BYTES] = address.as_slice().try_into().ok()?;
+        let word = |at: usize| {
+            u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        let window = u16::from_le_bytes([bytes[16], bytes[17]]) as u32;
+        let right = bytes[0] == VERSION && (1..=WINDOW_MOST).contains(&window);
+        right.then_some(LinkAddress {
+            number: word(0) >> 8,
+            qkey: word(4),
+            link: word(8),
+            token: word(12),
+            window,
+            port: PortAddress::decode(&bytes[18..])?,
+        })
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn head(kind: Kind) -> Head {
+        Head {
+            kind,
+            link: 0x0102_0304,
+            token: 0xf1f2_f3f4,
+            seq: if kind == Kind::Ack { 0 } else { u32::MAX },
+            ack: Ack {
+                next: 7,
+                held: 0x8000_0000_0000_0001,
+            },
+            total: if kind == Kind::First { 5000 } else { 0 },
+        }
+    }
+
+    #[test]
+    fn head__survives_the_wire() {
+        for (kind, bytes) in [
+            (Kind::Whole, 16),
+            (Kind::First, 4064),
+            (Kind::More, 1),
+            (Kind::Ack, 0),
+            (Kind::Last, HEADER),
+        ] {
+            let mut packet = head(kind).encode().to_vec();
+            packet.extend(vec![9; bytes]);
+            assert_eq!(
+                Head::decode(&packet),
+                Some((head(kind), &vec![9; bytes][..]))
+            );
+        }
+    }
+
+    #[test]
+    fn head__that_contradicts_itself_is_refused() {
+        let with = |head: Head, bytes: usize| {
+            let mut packet = head.encode().to_vec();
+            packet.extend(vec![0; bytes]);
+            Head::decode(&packet).is_some()
+        };
+        let first = |total| Head {
+            total,
+            ..head(Kind::First)
+        };
+        assert!(!with(head(Kind::Whole), HEADER - 1), "no header");
+        assert!(!with(
+            Head {
+                total: 1,
+                ..head(Kind::Whole)
+            },
+            100
+        ));
+        assert!(!with(first(100), 100), "a First that is all");
+        assert!(!with(first(STREAM as u32 + 1), 100), "too long");
+        assert!(with(first(STREAM as u32), 100));
+        assert!(!with(first(u32::MAX), 15));
+        assert!(!with(head(Kind::More), 0));
+        assert!(!with(head(Kind::Ack), 1));
+        assert!(!with(
+            Head {
+                seq: 1,
+                ..head(Kind::Ack)
+            },
+            0
+        ));
+    }
+
+    #[test]
+    fn packets__of_boundaries() {
+        let counts = [0, 976, 977, LARGEST].map(|len| packets(len, 992));
+        assert_eq!(counts, [1, 1, 2, 34]);
+        assert_eq!(packets(LARGEST, 256 - HEAD) as usize, PACKETS_MOST);
+    }
+
+    proptest! {
+        #[test]
+        fn fuzz__packet_is_understood_or_refused(packet in prop::collection::vec(any::<u8>(), 0..120), kind in 0_u8..6) {
+            let mut packet = packet;
+            if let Some(first) = packet.first_mut() {
+                *first = VERSION << 4 | kind;
+            }
+            if let Some(bytes) = packet.get_mut(1..4) {
+                bytes.fill(0);
+            }
+            if let Some((head, stream)) = Head::decode(&packet) {
+                // Nothing is lost or made up: what is understood is what was written.
+                let mut again = head.encode().to_vec();
+                again.extend(stream);
+                prop_assert_eq!(again, packet);
+                prop_assert!(head.total as usize <= STREAM);
+            }
+        }
+    }
+
+    #[test]
+    fn fuzz__address_is_understood_or_refused() {
+        crate::verbs::fake::set_conditions(Default::default());
+        let context = crate::verbs::fake::open();
+        let port = crate::verbs::LocalPort::choose(&context, None)
+            .unwrap()
+            .address();
+        let address = LinkAddress {
+            number: 0x12_3456,
+            qkey: 0x7654_3210,
+            link: 3,
+            token: u32::MAX,
+            window: WINDOW_MOST,
+            port,
+        };
+        assert_eq!(LinkAddress::decode(&address.encode()), Some(address));
+        let good = address.encode();
+        for at in 0..good.as_slice().len() {
+            for value in [0, 1, 2, 0x7f, 0xff] {
+                let mut bytes = good.as_slice().to_vec();
+                bytes[at] = value;
+                if let Some(read) = LinkAddress::decode(&Address::new(&bytes).unwrap()) {
+                    assert!((1..=WINDOW_MOST).contains(&read.window) && read.number < 1 << 24);
+                }
+            }
+        }
+        let short = Address::new(&good.as_slice()[1..]).unwrap();
+        assert_eq!(LinkAddress::decode(&short), None);
+        assert_eq!(LinkAddress::decode(&Address::default()), None);
+    }
+}
