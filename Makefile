@@ -29,7 +29,7 @@ help:
 	@echo 'make test-miri              the ring between two threads under miri; needs a nightly toolchain'
 	@echo 'make test-tsan              the programs with threads under ThreadSanitizer; needs a nightly toolchain'
 	@echo 'make fuzz SECONDS=60        random changes to whatever is read of others, for so long'
-	@echo 'make test-suites            mpi4py, NetPIPE, HPCC, FFTW, rsmpi and LAMMPS, built with our mpicc (SUITES=--quick: shorter)'
+	@echo 'make test-suites            mpi4py, OSU, Graph500, PETSc, NetPIPE, HPCC, FFTW, rsmpi and LAMMPS, built with our mpicc (SUITES=--quick: shorter)'
 	@echo 'make bench                  ping-pong against the floor, and ratios to other MPIs (unpacks them in target/peers)'
 	@echo 'make results                the full comparison: docs/results.md and the table in README.md'
 	@echo 'make lint                   formatting, clippy, and the rules of this project (scripts/lint)'
@@ -108,7 +108,7 @@ vm-test-all: prefix
 # Programs of others, built and run against a scratch installation. They install what they need.
 test-suites: build
 	install/install.sh '$(BUILD)' '$(TARGET_DIR)/suites/prefix'
-	for suite in mpi4py netpipe hpcc fftw rsmpi lammps; do \
+	for suite in mpi4py osu graph500 petsc netpipe hpcc fftw rsmpi lammps; do \
 	    tests/suites/$$suite --prefix '$(TARGET_DIR)/suites/prefix' $(SUITES) || exit 1; \
 	done
 
