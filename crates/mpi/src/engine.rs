@@ -168,7 +168,11 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     worker
         .configure(config)
         .map_err(|e| Error::new(MPI_ERR_OTHER, e.why).with_advice(e.advice))?;
+    let warnings = crate::coll::ask(config);
     if job.rank() == 0 {
+        for warning in warnings {
+            eprintln!("fastpath: FASTPATH_COLL: {warning}");
+        }
         print_selection(&mut worker, config);
     }
     worker.name_comm = name_comm;

@@ -10,7 +10,7 @@ use super::local::Reduction;
 use super::ring::{self, Deal, deal_evenly};
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{allgather, bcast, halving, is_in_place, reduce};
+use super::{allgather, bcast, halving, is_in_place, nodes, reduce};
 use crate::datatype::Datatype;
 use crate::error::Result;
 use crate::op::Op;
@@ -79,6 +79,28 @@ async unsafe fn run_other<'a, F: Fabric>(
     operand: Vector<'a>,
     result: Vector<'a>,
 ) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        match (how, f.nodes()) {
+            (choose::Allreduce::Nodes, Some(nodes)) => {
+                Box::pin(nodes::allreduce(f, nodes, red, operand, result)).await
+            }
+            _ => run_as(f, how, red, operand, result).await,
+        }
+    }
+}
+
+/// All members at once.
+///
+/// # Safety
+/// As [`run`].
+pub(super) async unsafe fn run_as<'a, F: Fabric>(
+    f: &F,
+    how: choose::Allreduce,
+    red: &'a Reduction<'a>,
+    operand: Vector<'a>,
+    result: Vector<'a>,
+) -> Result {
     let in_place = operand.ptr == result.ptr;
     // SAFETY: the same contract.
     unsafe {
@@ -110,7 +132,7 @@ async unsafe fn run_other<'a, F: Fabric>(
                 .await?;
                 f.apart(allgather::ring(f, None, &block)).await
             }
-            choose::Allreduce::Doubling => {
+            choose::Allreduce::Doubling | choose::Allreduce::Nodes => {
                 let piece = choose::ALLREDUCE_PIECE / red.layout.size();
                 f.apart(in_pieces(f, red, operand, result, piece.max(1)))
                     .await

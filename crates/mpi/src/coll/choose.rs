@@ -28,7 +28,16 @@
 
 #![allow(unsafe_code)]
 
+mod asked;
+mod hosts;
+
+pub(super) use asked::{ask, report};
+pub use hosts::Spread;
+
+use crate::comm::Comm;
 use crate::process::Process;
+use asked::settle;
+pub(super) use hosts::Network;
 
 /// How many processors the ranks of the job have, awake or not: the same on all ranks and at any time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,11 +48,23 @@ pub enum Room {
     Shared,
     /// Fewer than ranks, and few at all.
     Tight,
+    /// The ranks are on several hosts.
+    Hosts(Spread),
 }
 
 impl Room {
+    /// Of the members of a communicator.
     #[inline]
-    pub(super) fn of(p: &Process) -> Room {
+    pub(super) fn of(p: &Process, comm: &Comm) -> Room {
+        match comm.nodes(p) {
+            Some(nodes) => Room::Hosts(nodes.spread),
+            None => Room::on_host(p),
+        }
+    }
+
+    /// Of ranks that share this host.
+    #[inline]
+    pub(crate) fn on_host(p: &Process) -> Room {
         let Ok(worker) = p.worker() else {
             return Room::Own;
         };
@@ -59,11 +80,26 @@ impl Room {
         }
     }
 
+    /// Whether ranks wait for each other's processor.
+    fn is_shared(self) -> bool {
+        matches!(self, Room::Shared | Room::Tight)
+    }
+
+    /// Whether some host has several of the ranks, and there are others.
+    fn has_levels(self) -> bool {
+        matches!(self, Room::Hosts(spread) if spread.has_levels())
+    }
+
+    /// The same for an operation on vectors.
+    fn may_combine(self, size: Size) -> bool {
+        matches!(self, Room::Hosts(spread) if spread.may_combine(size))
+    }
+
     /// Whether a call of `bytes` bytes goes through one rank; `tight` is the limit where processors are few.
     #[inline]
     fn is_flat(self, bytes: u64, tight: u64) -> bool {
         match self {
-            Room::Own => false,
+            Room::Own | Room::Hosts(_) => false,
             Room::Shared => bytes <= FLAT_BYTES,
             Room::Tight => bytes <= tight,
         }
@@ -120,15 +156,18 @@ const REDUCE_SCATTER_SHORT: u64 = 8 << 10;
 pub(super) enum Barrier {
     Flat,
     Dissemination,
+    Nodes,
 }
 
 #[inline]
 pub(super) fn barrier(ranks: u32, room: Room) -> Barrier {
-    if room != Room::Own && ranks > 2 {
-        Barrier::Flat
-    } else {
-        Barrier::Dissemination
-    }
+    let usual = match room {
+        Room::Hosts(spread) => hosts::barrier(spread, &Network::TCP),
+        Room::Shared | Room::Tight if ranks > 2 => Barrier::Flat,
+        _ => Barrier::Dissemination,
+    };
+    let may = |how| how != Barrier::Nodes || room.has_levels();
+    settle(usual, 0, ranks, may)
 }
 
 /// How a broadcast goes.
@@ -137,17 +176,22 @@ pub(super) enum Bcast {
     Flat,
     Binomial,
     ScatterAllgather,
+    Nodes,
 }
 
 #[inline]
 pub(super) fn bcast(bytes: u64, ranks: u32, room: Room) -> Bcast {
-    if ranks == 2 || room.is_flat(bytes, u64::MAX) {
+    let usual = if ranks == 2 || room.is_flat(bytes, u64::MAX) {
         Bcast::Flat
+    } else if let Room::Hosts(spread) = room {
+        hosts::bcast(spread, &Network::TCP, bytes)
     } else if bytes >= BCAST_LONG && room == Room::Own {
         Bcast::ScatterAllgather
     } else {
         Bcast::Binomial
-    }
+    };
+    let may = |how| how != Bcast::Nodes || room.has_levels();
+    settle(usual, bytes, ranks, may)
 }
 
 /// How a gather or a scatter goes.
@@ -159,7 +203,7 @@ pub(super) enum Gather {
 
 #[inline]
 pub(super) fn gather(block: u64, ranks: u32, room: Room) -> Gather {
-    if room == Room::Own && ranks >= TREE_RANKS && block <= TREE_BYTES {
+    if !room.is_shared() && ranks >= TREE_RANKS && block <= TREE_BYTES {
         Gather::Binomial
     } else {
         Gather::Linear
@@ -173,20 +217,32 @@ pub(super) enum Allgather {
     Doubling,
     Bruck,
     Ring,
+    Nodes,
 }
 
 /// `total` bytes in all; `even` where all blocks are of one length and lie one after the other.
 #[inline]
 pub(super) fn allgather(total: u64, even: bool, ranks: u32, room: Room) -> Allgather {
-    if ranks == 2 || total >= ALLGATHER_LONG {
+    let doubles = even && ranks.is_power_of_two();
+    let usual = if ranks == 2 {
+        Allgather::Ring
+    } else if let Room::Hosts(spread) = room {
+        hosts::allgather(spread, &Network::TCP, total, doubles)
+    } else if total >= ALLGATHER_LONG {
         Allgather::Ring
     } else if room.is_flat(total, FLAT_ALLGATHER) {
         Allgather::Flat
-    } else if even && ranks.is_power_of_two() {
+    } else if doubles {
         Allgather::Doubling
     } else {
         Allgather::Bruck
-    }
+    };
+    let may = |how| match how {
+        Allgather::Doubling => doubles,
+        Allgather::Nodes => room.has_levels(),
+        _ => true,
+    };
+    settle(usual, total, ranks, may)
 }
 
 /// How an alltoall goes.
@@ -203,7 +259,7 @@ pub(super) enum Alltoall {
 pub(super) fn alltoall(block: u64, ranks: u32, room: Room) -> Alltoall {
     let all = block.saturating_mul(ranks as u64);
     let (from, most) = match room {
-        Room::Own => (BRUCK_RANKS, BRUCK_BYTES),
+        Room::Own | Room::Hosts(_) => (BRUCK_RANKS, BRUCK_BYTES),
         Room::Shared | Room::Tight => (BRUCK_RANKS_SHARED, BRUCK_BYTES_SHARED),
     };
     let pays = ranks >= FLAT_ALLTOALL_RANKS || block <= FLAT_ALLTOALL_BLOCK;
@@ -243,7 +299,7 @@ pub(super) struct Size {
 
 impl Size {
     /// Whether the elements can be dealt out to the ranks, in any order of operands.
-    fn can_share(&self, ranks: u32) -> bool {
+    pub(super) fn can_share(&self, ranks: u32) -> bool {
         self.commutes && self.count >= ranks as u64
     }
 }
@@ -254,17 +310,26 @@ pub(super) enum Reduce {
     Flat,
     Binomial,
     RingGather,
+    Nodes,
 }
 
 #[inline]
 pub(super) fn reduce(size: Size, ranks: u32, room: Room) -> Reduce {
-    if ranks == 2 || room.is_flat(size.bytes, FLAT_REDUCE) {
+    let usual = if ranks == 2 || room.is_flat(size.bytes, FLAT_REDUCE) {
         Reduce::Flat
+    } else if let Room::Hosts(spread) = room {
+        hosts::reduce(spread, &Network::TCP, size, ranks)
     } else if size.bytes >= REDUCE_LONG && size.can_share(ranks) {
         Reduce::RingGather
     } else {
         Reduce::Binomial
-    }
+    };
+    let may = |how| match how {
+        Reduce::RingGather => size.can_share(ranks),
+        Reduce::Nodes => room.may_combine(size),
+        _ => true,
+    };
+    settle(usual, size.bytes, ranks, may)
 }
 
 /// How an allreduce goes.
@@ -274,24 +339,33 @@ pub(super) enum Allreduce {
     Doubling,
     HalvingDoubling,
     Ring,
+    Nodes,
 }
 
 #[inline]
 pub(super) fn allreduce(size: Size, ranks: u32, room: Room) -> Allreduce {
-    if ranks <= 2 {
+    let usual = if ranks <= 2 {
         match size.bytes > ALLREDUCE_PAIR && size.can_share(ranks) {
             true => Allreduce::HalvingDoubling,
             false => Allreduce::Doubling,
         }
     } else if room.is_flat(size.bytes, FLAT_ALLREDUCE) {
         Allreduce::Flat
+    } else if let Room::Hosts(spread) = room {
+        hosts::allreduce(spread, &Network::TCP, size, ranks)
     } else if size.bytes < ALLREDUCE_LONG || !size.can_share(ranks) {
         Allreduce::Doubling
     } else if ranks.is_power_of_two() || size.bytes < ALLREDUCE_RING {
         Allreduce::HalvingDoubling
     } else {
         Allreduce::Ring
-    }
+    };
+    let may = |how| match how {
+        Allreduce::HalvingDoubling | Allreduce::Ring => size.can_share(ranks),
+        Allreduce::Nodes => room.may_combine(size),
+        _ => true,
+    };
+    settle(usual, size.bytes, ranks, may)
 }
 
 /// How a reduce-scatter goes.
@@ -320,7 +394,7 @@ pub(super) enum Scan {
 
 #[inline]
 pub(super) fn scan(ranks: u32, room: Room) -> Scan {
-    if room != Room::Own || ranks == 2 {
+    if room.is_shared() || ranks == 2 {
         Scan::Chain
     } else {
         Scan::Doubling

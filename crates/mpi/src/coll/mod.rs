@@ -29,6 +29,7 @@ mod halving;
 mod inter;
 mod local;
 mod neighbor;
+pub(crate) mod nodes;
 pub(crate) mod nonblocking;
 pub mod pair;
 mod reduce;
@@ -115,6 +116,16 @@ fn refuse_root(comm: &Comm, root: i32) -> Error {
         MPI_ERR_ROOT,
         format!("the root {root} is no rank of the communicator (0 to {last})"),
     )
+}
+
+/// Reads which algorithms a person asks for; returns warnings.
+pub(crate) fn ask(config: &fastpath_base::config::Config) -> Vec<String> {
+    choose::ask(config)
+}
+
+/// What the report says of the algorithms that ran, a line each.
+pub(crate) fn report(json: bool) -> Vec<String> {
+    choose::report(json)
 }
 
 /// Returns when all members have called it: a barrier as part of another call.

@@ -10,7 +10,7 @@ use super::local::{Accumulator, Reduction};
 use super::ring::{self, Deal, deal_evenly};
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{check_root, gather, is_in_place};
+use super::{check_root, gather, is_in_place, nodes};
 use crate::datatype::Datatype;
 use crate::error::Result;
 use crate::op::Op;
@@ -68,12 +68,35 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
 ) -> Result {
     // SAFETY: the same contract.
     unsafe {
-        match (how, result) {
-            (choose::Reduce::Flat, _) => flat(f, red, operand, result, root).await,
-            (choose::Reduce::Binomial, _) => binomial(f, red, operand, result, root).await,
-            (choose::Reduce::RingGather, _) => {
-                f.apart(ring_gather(f, red, operand, result, root)).await
+        match (how, f.nodes()) {
+            (choose::Reduce::Nodes, Some(nodes)) => {
+                Box::pin(nodes::reduce(f, nodes, red, operand, result, root)).await
             }
+            _ => run_as(f, how, red, operand, result, root).await,
+        }
+    }
+}
+
+/// All members at once.
+///
+/// # Safety
+/// As [`run`].
+pub(super) async unsafe fn run_as<'a, F: Fabric>(
+    f: &F,
+    how: choose::Reduce,
+    red: &'a Reduction<'a>,
+    operand: Vector<'a>,
+    result: Option<Vector<'a>>,
+    root: u32,
+) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        match how {
+            choose::Reduce::Flat => flat(f, red, operand, result, root).await,
+            choose::Reduce::Binomial | choose::Reduce::Nodes => {
+                binomial(f, red, operand, result, root).await
+            }
+            choose::Reduce::RingGather => f.apart(ring_gather(f, red, operand, result, root)).await,
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::coll::choose::*;
 use crate::coll::fabric::{Fabric, drive};
 use crate::coll::local::Reduction;
 use crate::coll::scan::Prefix;
-use crate::coll::simulator::run;
+use crate::coll::simulator::{run, run_on};
 use crate::coll::{allreduce, choose, reduce, reduce_scatter, ring, scan};
 use crate::op::{Function, Op};
 use std::ffi::c_void;
@@ -129,16 +129,18 @@ proptest! {
 
     #[test]
     fn reduce__combines_in_order(
-        ranks in 1u32..18, root in 0u32..18, count in any_count(), mode in any_mode(), shape in any_shape(),
+        hosts in any_hosts(), root in 0u32..18, count in any_count(), mode in any_mode(), shape in any_shape(),
         in_place in any::<bool>(), commutes in any::<bool>(),
     ) {
+        let ranks = hosts.len() as u32;
         let (root, operation) = (root % ranks, Operation::of(commutes));
         let expected = operation.expect(0..ranks, count);
-        for how in [Reduce::Flat, Reduce::Binomial, Reduce::RingGather] {
-            if how == Reduce::RingGather && !commutes {
+        for how in [Reduce::Flat, Reduce::Binomial, Reduce::RingGather, Reduce::Nodes] {
+            let keeps_order = how != Reduce::Nodes || hosts.is_sorted();
+            if !commutes && (how == Reduce::RingGather || !keeps_order) {
                 continue;
             }
-            let results = run(ranks, mode, |f| {
+            let results = run_on(&hosts, mode, |f| {
                 let (own, is_root) = (operand(f.rank(), count), f.rank() == root);
                 let send = Area::filled(shape, &own);
                 let mut recv = Area::new(shape, count as usize);
@@ -162,17 +164,19 @@ proptest! {
 
     #[test]
     fn allreduce__combines_in_order(
-        ranks in 1u32..18, count in any_count(), mode in any_mode(), shape in any_shape(),
+        hosts in any_hosts(), count in any_count(), mode in any_mode(), shape in any_shape(),
         in_place in any::<bool>(), commutes in any::<bool>(), pieces in any::<bool>(),
     ) {
+        let ranks = hosts.len() as u32;
         let operation = Operation::of(commutes);
         let expected = operation.expect(0..ranks, count);
-        for how in [Allreduce::Flat, Allreduce::Doubling, Allreduce::HalvingDoubling, Allreduce::Ring] {
+        for how in [Allreduce::Flat, Allreduce::Doubling, Allreduce::HalvingDoubling, Allreduce::Ring, Allreduce::Nodes] {
+            let keeps_order = how != Allreduce::Nodes || hosts.is_sorted();
             let shares = matches!(how, Allreduce::HalvingDoubling | Allreduce::Ring);
-            if shares && !commutes {
+            if !commutes && (shares || !keeps_order) {
                 continue;
             }
-            let results = run(ranks, mode, |f| {
+            let results = run_on(&hosts, mode, |f| {
                 let own = operand(f.rank(), count);
                 let send = Area::filled(shape, &own);
                 let mut recv = Area::new(shape, count as usize);
@@ -270,12 +274,12 @@ proptest! {
 
     #[test]
     fn allreduce__of_floats_gives_all_ranks_the_same_bits(
-        ranks in 2u32..18, values in proptest::collection::vec(-1e9f64..1e9, 1..200), mode in any_mode(),
+        hosts in any_hosts(), values in proptest::collection::vec(-1e9f64..1e9, 1..200), mode in any_mode(),
     ) {
         use crate::consts::{MPI_DOUBLE, MPI_SUM};
         let count = values.len() as u64;
-        for how in [Allreduce::Flat, Allreduce::Doubling, Allreduce::HalvingDoubling, Allreduce::Ring] {
-            let once = || run(ranks, mode, |f| {
+        for how in [Allreduce::Flat, Allreduce::Doubling, Allreduce::HalvingDoubling, Allreduce::Ring, Allreduce::Nodes] {
+            let once = || run_on(&hosts, mode, |f| {
                 let double = Datatype::named(Basic::from_handle(MPI_DOUBLE).unwrap());
                 let op = crate::op::Builtin::ALL.into_iter().find(|b| b.handle() == MPI_SUM).map(Op::builtin).unwrap();
                 let red = &Reduction::new(&op, &double, MPI_DOUBLE).unwrap();
