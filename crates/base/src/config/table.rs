@@ -128,7 +128,8 @@ variables! {
         "print at start which transport and protocol serves which size, and why: 1, or json";
     Coll "FASTPATH_COLL" Kind::Text, "", false,
         "algorithms of collective calls, by name, as allreduce:nodes,bcast:binomial: calls that \
-         cannot go so take the usual one; docs/scale.md names them";
+         cannot go so take the usual one; any-order: sums need not have the same bits on all \
+         hosts; docs/scale.md names them";
     Check "FASTPATH_CHECK" Kind::Flag, "0", false,
         "1: look for mistakes of the program, at the cost of speed: datatypes that do not match, \
          collective calls that differ, requests and messages left at MPI_Finalize";

@@ -14,7 +14,7 @@
 //! | allgather(v) | recursive doubling, Bruck | ring |
 //! | alltoall | through rank 0 or Bruck from 8 ranks | all at once |
 //! | alltoall in place | copied, all at once | pairs in turn |
-//! | reduce | binomial tree | ring reduce-scatter, gather |
+//! | reduce | binomial tree | recursive halving, gather |
 //! | allreduce | recursive doubling | recursive halving and doubling (Rabenseifner); ring |
 //! | reduce_scatter | allreduce | ring reduce-scatter |
 //! | scan, exscan | recursive doubling | recursive doubling |
@@ -31,7 +31,7 @@
 mod asked;
 mod hosts;
 
-pub(super) use asked::{ask, report};
+pub(super) use asked::{ask, report, wants_any_order};
 pub use hosts::Spread;
 
 use crate::comm::Comm;
@@ -90,9 +90,11 @@ impl Room {
         matches!(self, Room::Hosts(spread) if spread.has_levels())
     }
 
-    /// The same for an operation on vectors.
+    /// The same for a reduction that somebody has named: another order of operands is what was asked for, but for those
+    /// that must be in the order of ranks.
     fn may_combine(self, size: Size) -> bool {
-        matches!(self, Room::Hosts(spread) if spread.may_combine(size))
+        matches!(self, Room::Hosts(spread) if spread.has_levels()
+            && (size.commutes || spread.in_blocks))
     }
 
     /// Whether a call of `bytes` bytes goes through one rank; `tight` is the limit where processors are few.
@@ -146,8 +148,10 @@ const ALLREDUCE_LONG: u64 = 32 << 10;
 const ALLREDUCE_PAIR: u64 = 256 << 10;
 /// Bytes of a piece of an allreduce by recursive doubling: what two ranks send, receive and add stays in their caches.
 pub(super) const ALLREDUCE_PIECE: u64 = 256 << 10;
-/// Bytes of an allreduce from which a number of ranks that is no power of two uses a ring.
+/// Bytes of an allreduce from which a number of ranks that is no power of two uses a ring, and bytes of each rank's
+/// part.
 const ALLREDUCE_RING: u64 = 256 << 10;
+const RING_BLOCK: u64 = 4 << 10;
 /// Bytes in all of a reduce-scatter up to which every rank reduces everything.
 const REDUCE_SCATTER_SHORT: u64 = 8 << 10;
 
@@ -295,12 +299,40 @@ pub(super) struct Size {
     pub(super) bytes: u64,
     pub(super) count: u64,
     pub(super) commutes: bool,
+    pub(super) order: Order,
+}
+
+/// In which order operands may be combined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// In any: the result has the same bits, or somebody has said that they do not matter.
+    Free,
+    /// As ranks and count alone say.
+    Fixed,
+    /// Along the tree of [`super::halving::Actors`]: this is a part of a call that does so as a whole.
+    Tree,
 }
 
 impl Size {
     /// Whether the elements can be dealt out to the ranks, in any order of operands.
     pub(super) fn can_share(&self, ranks: u32) -> bool {
         self.commutes && self.count >= ranks as u64
+    }
+
+    /// Of a part of the call.
+    pub(super) fn along_tree(self) -> Size {
+        let order = match self.order {
+            Order::Free => Order::Free,
+            Order::Fixed | Order::Tree => Order::Tree,
+        };
+        Size { order, ..self }
+    }
+
+    /// Whether an allreduce goes round a ring: it combines each element in another order than all other algorithms, so
+    /// that ranks and count alone decide.
+    fn goes_round(&self, ranks: u32) -> bool {
+        let least = ALLREDUCE_RING.max(RING_BLOCK.saturating_mul(ranks.into()));
+        !ranks.is_power_of_two() && self.bytes >= least && self.can_share(ranks)
     }
 }
 
@@ -309,7 +341,7 @@ impl Size {
 pub(super) enum Reduce {
     Flat,
     Binomial,
-    RingGather,
+    Halving,
     Nodes,
 }
 
@@ -320,12 +352,12 @@ pub(super) fn reduce(size: Size, ranks: u32, room: Room) -> Reduce {
     } else if let Room::Hosts(spread) = room {
         hosts::reduce(spread, &Network::TCP, size, ranks)
     } else if size.bytes >= REDUCE_LONG && size.can_share(ranks) {
-        Reduce::RingGather
+        Reduce::Halving
     } else {
         Reduce::Binomial
     };
     let may = |how| match how {
-        Reduce::RingGather => size.can_share(ranks),
+        Reduce::Halving => size.can_share(ranks),
         Reduce::Nodes => room.may_combine(size),
         _ => true,
     };
@@ -355,13 +387,14 @@ pub(super) fn allreduce(size: Size, ranks: u32, room: Room) -> Allreduce {
         hosts::allreduce(spread, &Network::TCP, size, ranks)
     } else if size.bytes < ALLREDUCE_LONG || !size.can_share(ranks) {
         Allreduce::Doubling
-    } else if ranks.is_power_of_two() || size.bytes < ALLREDUCE_RING {
-        Allreduce::HalvingDoubling
-    } else {
+    } else if size.order != Order::Tree && size.goes_round(ranks) {
         Allreduce::Ring
+    } else {
+        Allreduce::HalvingDoubling
     };
     let may = |how| match how {
-        Allreduce::HalvingDoubling | Allreduce::Ring => size.can_share(ranks),
+        Allreduce::HalvingDoubling => size.can_share(ranks),
+        Allreduce::Ring => size.can_share(ranks) && size.order != Order::Tree,
         Allreduce::Nodes => room.may_combine(size),
         _ => true,
     };

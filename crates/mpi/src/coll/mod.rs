@@ -20,6 +20,7 @@ mod arguments;
 mod barrier;
 mod bcast;
 mod block;
+mod branches;
 mod calls;
 mod choose;
 pub(crate) mod fabric;
@@ -118,8 +119,8 @@ fn refuse_root(comm: &Comm, root: i32) -> Error {
     )
 }
 
-/// Reads which algorithms a person asks for; returns warnings.
-pub(crate) fn ask(config: &fastpath_base::config::Config) -> Vec<String> {
+/// Reads which algorithms a person asks for; returns warnings, and what all ranks must have alike.
+pub(crate) fn ask(config: &fastpath_base::config::Config) -> (Vec<String>, u32) {
     choose::ask(config)
 }
 

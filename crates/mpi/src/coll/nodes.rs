@@ -1,9 +1,9 @@
 //! Calls in three steps: within each host, between one member of each, and within each host again.
 //!
 //! Bytes cross the network once for each host, not once for each rank. Each step is an algorithm of the other files,
-//! on a [`Part`] of the members, chosen as for a call of those members. Members of one host combine first, so that the
-//! bits of a sum depend on which ranks share a host. Callers put the state of these calls into an allocation of its
-//! own: calls within one host have no larger frames for it.
+//! on a [`Part`] of the members, chosen as for a call of those members. Reductions combine operands along the same tree
+//! as without hosts, unless their order does not matter ([`branches`]). Callers put the state of these calls into an
+//! allocation of its own: calls within one host have no larger frames for it.
 //!
 //! References: Karonis et al., Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective Operation
 //! Performance (2000); Träff, Improved MPI All-to-all Communication on a Giganet SMP Cluster (2002).
@@ -15,12 +15,13 @@ use super::gather;
 use super::local::Reduction;
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{allgather, allreduce, barrier, bcast, reduce};
+use super::{allgather, allreduce, barrier, bcast, branches, reduce};
 use crate::comm::Comm;
 use crate::error::Result;
 use crate::process::Process;
 use fastpath_protocol::buffer::Buffer;
 use std::alloc::Layout;
+use std::ops::Range;
 use std::ptr::NonNull;
 
 /// Which members of a communicator share a host.
@@ -64,10 +65,14 @@ impl Nodes {
         }));
         let mut members: Box<[u32]> = (0..hosts.len() as u32).collect();
         members.sort_by_key(|&member| of[member as usize]);
-        let spread = Spread {
-            nodes: sizes.len() as u32,
-            most: sizes.iter().copied().max().unwrap_or(1),
-            in_blocks: of.is_sorted(),
+        let spread = Spread::of(&starts);
+        let spread = match of.is_sorted() {
+            true => spread,
+            false => spread.mixed(
+                (0..)
+                    .zip(&of)
+                    .all(|(rank, &node)| node == rank % spread.nodes),
+            ),
         };
         Some(Nodes {
             of,
@@ -79,13 +84,18 @@ impl Nodes {
     }
 
     /// How many there are.
-    fn count(&self) -> u32 {
+    pub(super) fn count(&self) -> u32 {
         self.spread.nodes
     }
 
     /// The node of a member.
-    fn of(&self, member: u32) -> u32 {
+    pub(super) fn of(&self, member: u32) -> u32 {
         self.of[member as usize]
+    }
+
+    /// The ranks of consecutive nodes, where the ranks of each are.
+    pub(super) fn ranks(&self, nodes: Range<u32>) -> Range<u32> {
+        self.starts[nodes.start as usize]..self.starts[nodes.end as usize]
     }
 
     /// The members on a node.
@@ -123,13 +133,13 @@ enum Members<'f> {
 }
 
 /// The two parts that a member of a call belongs to.
-struct Levels<'f, F> {
+pub(super) struct Levels<'f, F> {
     /// The members of its node.
-    node: Part<'f, F>,
+    pub(super) node: Part<'f, F>,
     /// The rank in it of the one that talks to other nodes.
-    head: u32,
+    pub(super) head: u32,
     /// Those of all nodes, on each of them; their ranks are the numbers of the nodes.
-    heads: Option<Part<'f, F>>,
+    pub(super) heads: Option<Part<'f, F>>,
 }
 
 /// The parts of a call; `root` talks for its node, and of other nodes the first member.
@@ -153,9 +163,21 @@ fn levels<'f, F: Fabric>(f: &'f F, nodes: &'f Nodes, root: u32) -> Levels<'f, F>
     Levels { node, head, heads }
 }
 
-impl<F> Part<'_, F> {
+impl<'f, F> Part<'f, F> {
+    /// Some consecutive ranks of a node, where all of its ranks are consecutive.
+    pub(super) fn narrow(&self, nodes: &'f Nodes, node: u32, ranks: &Range<u32>) -> Part<'f, F> {
+        let first = nodes.starts[node as usize];
+        let (start, end) = (ranks.start - first, ranks.end - first);
+        Part {
+            whole: self.whole,
+            members: Members::Node(&nodes.members(node)[start as usize..end as usize]),
+            rank: self.rank - start,
+            room: self.room,
+        }
+    }
+
     /// The rank in the whole call of one of the part.
-    fn member(&self, rank: u32) -> u32 {
+    pub(super) fn member(&self, rank: u32) -> u32 {
         match self.members {
             Members::Node(members) => members[rank as usize],
             Members::Heads(_, node, member) if node == rank => member,
@@ -304,14 +326,22 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
     result: Option<Vector<'a>>,
     root: u32,
 ) -> Result {
-    let Levels { node, head, heads } = levels(f, nodes, root);
+    let levels = levels(f, nodes, root);
+    let size = red.size(operand.count, f.room()).along_tree();
+    if nodes.spread.has_branches(size) {
+        let its = nodes.of(root);
+        // SAFETY: the same contract.
+        return unsafe {
+            branches::reduce(f, nodes, &levels, red, operand, result, |node| node == its).await
+        };
+    }
+    let Levels { node, head, heads } = levels;
     let mut scratch = Scratch::new(f);
     let sum = match (&heads, result) {
         (None, _) => None,
         (Some(_), Some(result)) => Some(result),
         (Some(_), None) => Some(scratch.elements(red.layout, operand.count)?),
     };
-    let size = red.size(operand.count);
     // SAFETY: the same contract; the scratch is as long as the operand.
     unsafe {
         let how = choose::reduce(size, node.size(), node.room());
@@ -333,17 +363,25 @@ pub(super) async unsafe fn allreduce<'a, F: Fabric>(
     operand: Vector<'a>,
     result: Vector<'a>,
 ) -> Result {
-    let Levels { node, head, heads } = levels(f, nodes, 0);
-    let size = red.size(operand.count);
+    let levels = levels(f, nodes, 0);
+    let size = red.size(operand.count, f.room()).along_tree();
     // SAFETY: the same contract.
     unsafe {
-        let how = choose::reduce(size, node.size(), node.room());
-        let sum = heads.is_some().then_some(result);
-        reduce::run_as(&node, how, red, operand, sum, head).await?;
-        if let Some(heads) = heads {
-            let how = choose::allreduce(size, heads.size(), heads.room());
-            allreduce::run_as(&heads, how, red, result, result).await?;
-        }
+        let (node, head) = if nodes.spread.has_branches(size) {
+            let sum = levels.heads.is_some().then_some(result);
+            branches::reduce(f, nodes, &levels, red, operand, sum, |_| true).await?;
+            (levels.node, levels.head)
+        } else {
+            let Levels { node, head, heads } = levels;
+            let how = choose::reduce(size, node.size(), node.room());
+            let sum = heads.is_some().then_some(result);
+            reduce::run_as(&node, how, red, operand, sum, head).await?;
+            if let Some(heads) = heads {
+                let how = choose::allreduce(size, heads.size(), heads.room());
+                allreduce::run_as(&heads, how, red, result, result).await?;
+            }
+            (node, head)
+        };
         let how = choose::bcast(size.bytes, node.size(), node.room());
         bcast::run_as(&node, how, result, head).await
     }

@@ -249,7 +249,10 @@ impl Fabric for Rank<'_> {
     }
 
     fn room(&self) -> Room {
-        Room::Own
+        match &self.world.nodes {
+            Some(nodes) => Room::Hosts(nodes.spread),
+            None => Room::Own,
+        }
     }
 
     fn nodes(&self) -> Option<&Nodes> {

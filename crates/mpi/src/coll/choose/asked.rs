@@ -33,13 +33,24 @@ named! {
         Nodes "nodes";
     Allgather "allgather": Flat "flat", Doubling "doubling", Bruck "bruck", Ring "ring",
         Nodes "nodes";
-    Reduce "reduce": Flat "flat", Binomial "binomial", RingGather "ring-gather", Nodes "nodes";
+    Reduce "reduce": Flat "flat", Binomial "binomial", Halving "halving", Nodes "nodes";
     Allreduce "allreduce": Flat "flat", Doubling "doubling", HalvingDoubling "halving",
         Ring "ring", Nodes "nodes";
 }
 
 /// Whether an algorithm was named, or a report is asked for.
 static IS_ASKED: StaticBool = StaticBool::new(false);
+
+/// Whether operands may be combined in any order, whatever becomes of the last bits.
+static ANY_ORDER: StaticBool = StaticBool::new(false);
+
+/// The word that asks for it.
+const ANY_ORDER_WORD: &str = "any-order";
+
+/// Whether operands may be combined in any order.
+pub(in super::super) fn wants_any_order() -> bool {
+    ANY_ORDER.load(Ordering::Relaxed)
+}
 
 /// What was asked for, and what has run.
 static ASKED: Mutex<Asked> = Mutex::new(Asked {
@@ -61,37 +72,68 @@ fn asked() -> MutexGuard<'static, Asked> {
     ASKED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads what is asked for. Returns a warning for each part of `FASTPATH_COLL` that names nothing.
-pub(in super::super) fn ask(config: &Config) -> Vec<String> {
+/// Reads what is asked for. Returns a warning for each part of `FASTPATH_COLL` that names nothing, and what ranks that
+/// choose alike have alike.
+pub(in super::super) fn ask(config: &Config) -> (Vec<String>, u32) {
     let mut found = asked();
-    let (named, warnings) = read_names(config.text(Key::Coll));
-    found.named = named;
+    let (names, warnings) = read_names(config.text(Key::Coll));
+    let agreed = names.code();
     let reports = config.choice(Key::Report) == "json" || config.flag(Key::Report);
+    ANY_ORDER.store(names.any_order, Ordering::Relaxed);
+    found.named = names.named;
     found.counts = reports.then(BTreeMap::new);
     let is_asked = reports || !found.named.is_empty();
     IS_ASKED.store(is_asked, Ordering::Relaxed);
-    warnings
+    (warnings, agreed)
 }
 
-/// Calls and algorithms of a text such as `allreduce:nodes,bcast:binomial`, and what is wrong with it.
-fn read_names(text: &str) -> (Vec<(&'static str, &'static str)>, Vec<String>) {
-    let (mut named, mut warnings) = (Vec::new(), Vec::new());
+/// What `FASTPATH_COLL` says.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Names {
+    named: Vec<(&'static str, &'static str)>,
+    any_order: bool,
+}
+
+impl Names {
+    /// A number for it: for each call the place of its algorithm, four bits long.
+    fn code(&self) -> u32 {
+        let place = |call: &str, names: &[&str]| {
+            let named = self.named.iter().find(|named| named.0 == call);
+            named.and_then(|named| names.iter().position(|name| *name == named.1))
+        };
+        let calls = CALLS
+            .iter()
+            .map(|(call, names)| place(call, names).map_or(0, |at| at as u32 + 1));
+        calls.fold(u32::from(self.any_order), |code, place| code << 4 | place)
+    }
+}
+
+/// Reads a text such as `allreduce:nodes,bcast:binomial`; also says what is wrong with it.
+fn read_names(text: &str) -> (Names, Vec<String>) {
+    let (mut names, mut warnings) = (Names::default(), Vec::new());
     for word in text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+        if word == ANY_ORDER_WORD {
+            names.any_order = true;
+            continue;
+        }
         let (call, name) = word.split_once(':').unwrap_or((word, ""));
-        let Some((call, names)) = CALLS.iter().find(|known| known.0 == call) else {
+        let Some((call, known)) = CALLS.iter().find(|known| known.0 == call) else {
             let calls: Vec<&str> = CALLS.iter().map(|known| known.0).collect();
-            warnings.push(format!("no call {call:?}: there are {}", calls.join(", ")));
+            let calls = calls.join(", ");
+            warnings.push(format!(
+                "no call {call:?}: there are {calls}, and {ANY_ORDER_WORD}"
+            ));
             continue;
         };
-        match names.iter().find(|known| **known == name) {
-            Some(name) => named.push((*call, *name)),
+        match known.iter().find(|known| **known == name) {
+            Some(name) => names.named.push((*call, *name)),
             None => warnings.push(format!(
                 "{call} has no algorithm {name:?}: there are {}",
-                names.join(", ")
+                known.join(", ")
             )),
         }
     }
-    (named, warnings)
+    (names, warnings)
 }
 
 /// The algorithm that runs: the usual one, or the one that was named where it `may` be used.
@@ -149,10 +191,31 @@ mod tests {
 
     #[test]
     fn names__are_read_and_others_are_told() {
-        let (named, warnings) =
+        let (names, warnings) =
             read_names(" allreduce:nodes,bcast:binomial, gather:ring,reduce:tree,x");
-        assert_eq!(named, [("allreduce", "nodes"), ("bcast", "binomial")]);
+        assert_eq!(names.named, [("allreduce", "nodes"), ("bcast", "binomial")]);
+        assert!(!names.any_order);
         assert_eq!(warnings.len(), 3);
-        assert!(warnings[1].contains("ring-gather"), "{warnings:?}");
+        assert!(warnings[1].contains("halving"), "{warnings:?}");
+    }
+
+    #[test]
+    fn code__is_another_one_for_each_choice() {
+        let code = |text: &str| read_names(text).0.code();
+        assert_eq!(code(""), 0);
+        assert_eq!(
+            code("reduce:nodes,bcast:flat"),
+            code("bcast:flat , reduce:nodes")
+        );
+        let mut codes: Vec<u32> = CALLS
+            .iter()
+            .flat_map(|(call, names)| names.iter().map(move |name| format!("{call}:{name}")))
+            .chain([String::new(), "any-order".into()])
+            .map(|text| code(&text))
+            .collect();
+        let all = codes.len();
+        codes.sort();
+        codes.dedup();
+        assert_eq!(codes.len(), all);
     }
 }

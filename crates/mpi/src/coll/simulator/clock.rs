@@ -13,9 +13,10 @@ use super::super::scratch::OnStack;
 use crate::error::Result;
 use fastpath_protocol::buffer::Buffer;
 use std::alloc::Layout;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::ffi::c_void;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::ptr::NonNull;
@@ -24,12 +25,17 @@ use std::task::{Context, Poll, Waker};
 /// Bytes above which a sender waits until its message has left.
 const EAGER_BYTES: u64 = 64 << 10;
 
+/// Memory that a rank asks for one after the other and that does not overlap.
+const APART: usize = 4;
+
 /// Times in nanoseconds, in whole ones so that they can be ordered.
 type Time = u64;
 
 #[derive(Default)]
 struct State {
     clocks: Vec<Time>,
+    /// How often each rank has asked for memory.
+    allocated: Vec<u8>,
     /// When the adapter of each host is free to send, and to receive.
     out_free: Vec<Time>,
     in_free: Vec<Time>,
@@ -54,6 +60,23 @@ pub(in super::super) struct Hosts<'n> {
     state: RefCell<State>,
 }
 
+thread_local! {
+    /// Arithmetic of the rank that is going on, since its clock was last set.
+    static FOLDED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// An operation that takes its time and computes nothing, on bytes that nobody looks at.
+pub(in super::super) unsafe extern "C" fn fold(
+    _: *mut c_void,
+    _: *mut c_void,
+    len: *mut i32,
+    _: *mut usize,
+) {
+    // SAFETY: called by a reducer.
+    let bytes = unsafe { *len } as u64;
+    FOLDED.set(FOLDED.get() + bytes);
+}
+
 /// One rank's way to the others.
 pub(in super::super) struct Rank<'w> {
     hosts: &'w Hosts<'w>,
@@ -67,7 +90,7 @@ impl<'n> Hosts<'n> {
             network,
             nodes: Nodes::new(&of, Room::Own),
             memory: RefCell::new(vec![0; bytes as usize / 8 + 64]),
-            scratch: RefCell::new(vec![0; bytes as usize / 8 + 64]),
+            scratch: RefCell::new(vec![0; (bytes as usize / 8 + 64) * APART]),
             of,
             state: RefCell::default(),
         }
@@ -92,6 +115,7 @@ impl<'n> Hosts<'n> {
         let ranks = self.of.len();
         *self.state.borrow_mut() = State {
             clocks: vec![0; ranks],
+            allocated: vec![0; ranks],
             out_free: vec![0; hosts],
             in_free: vec![0; hosts],
             ready: (0..ranks as u32).map(|rank| Reverse((0, rank))).collect(),
@@ -110,6 +134,7 @@ impl<'n> Hosts<'n> {
             let polled = future
                 .as_mut()
                 .poll(&mut Context::from_waker(Waker::noop()));
+            self.add_arithmetic(rank);
             if let Poll::Ready(result) = polled {
                 result.unwrap();
                 *place = None;
@@ -119,6 +144,12 @@ impl<'n> Hosts<'n> {
         let state = self.state.borrow();
         assert!(state.arrived.values().all(VecDeque::is_empty));
         state.clocks.iter().copied().max().unwrap_or(0) as f64
+    }
+
+    /// Sets the rank's clock by what it has computed.
+    fn add_arithmetic(&self, rank: u32) {
+        let taken = FOLDED.take() as f64 * self.network.fold_byte;
+        self.state.borrow_mut().clocks[rank as usize] += taken as Time;
     }
 }
 
@@ -137,6 +168,7 @@ impl Rank<'_> {
                 return Poll::Ready(());
             }
             has_waited = true;
+            self.hosts.add_arithmetic(self.rank);
             let mut state = self.hosts.state.borrow_mut();
             let at = state.clocks[self.rank as usize];
             state.ready.push(Reverse((at, self.rank)));
@@ -147,6 +179,7 @@ impl Rank<'_> {
 
     fn post_send(&self, to: u32, bytes: u64) -> Ticket {
         let Hosts { network, of, .. } = self.hosts;
+        self.hosts.add_arithmetic(self.rank);
         let mut state = self.hosts.state.borrow_mut();
         let state = &mut *state;
         let (from_host, to_host) = (of[self.rank as usize] as usize, of[to as usize] as usize);
@@ -274,6 +307,8 @@ impl Fabric for Rank<'_> {
 
     async fn wait(&self, ticket: Ticket) -> Result {
         self.finish(ticket).await;
+        // What is started next is started by a later clock.
+        self.take_turns().await;
         Ok(())
     }
 
@@ -283,9 +318,12 @@ impl Fabric for Rank<'_> {
 
     unsafe fn allocate(&self, layout: Layout) -> *mut u8 {
         let mut scratch = self.hosts.scratch.borrow_mut();
-        let (asked, there) = (layout.size(), scratch.len() * 8);
+        let (asked, there) = (layout.size(), scratch.len() * 8 / APART);
         assert!(asked <= there, "{asked} bytes asked for");
-        scratch.as_mut_ptr().cast()
+        let allocated = &mut self.hosts.state.borrow_mut().allocated[self.rank as usize];
+        *allocated = (*allocated + 1) % APART as u8;
+        let start: *mut u8 = scratch.as_mut_ptr().cast();
+        start.wrapping_add(*allocated as usize * there)
     }
 
     unsafe fn release(&self, _: NonNull<u8>, _: Layout) {}
