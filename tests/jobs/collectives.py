@@ -1,7 +1,7 @@
 """Collective calls on several virtual hosts of this machine: algorithms that are named, and what the report says."""
 
 # Programs of tests/c, and the ranks of each segment of the command: hosts in blocks, uneven, and dealt in turn.
-PROGRAMS = ["coll_move", "coll_reduce", "coll_forms"]
+PROGRAMS = ["coll_move", "coll_reduce", "coll_forms", "coll_hosts"]
 PLACINGS = {
     "blocks": [("a", 2), ("b", 2)],
     "uneven": [("a", 3), ("b", 1), ("c", 1)],
@@ -22,10 +22,11 @@ def _run(session, placing, program, env, timeout=240):
 def _make(name, placing):
     def case(session):
         named = ",".join(f"{call}:nodes" for call in CALLS)
-        for program in PROGRAMS:
-            outcome = _run(session, placing, [session.binary(program)], {"FASTPATH_COLL": named})
-            if problem := outcome.problem():
-                return f"{program}: {problem}", outcome.text()
+        for env in ({"FASTPATH_COLL": named}, {}):
+            for program in PROGRAMS if env else ["coll_hosts"]:
+                outcome = _run(session, placing, [session.binary(program)], env)
+                if problem := outcome.problem():
+                    return f"{program}: {problem}", outcome.text()
         return None
     case.long = name == "uneven"
     return case
@@ -53,3 +54,14 @@ def case_names_that_are_none(session):
     if problem := outcome.problem(quiet=False):
         return problem, outcome.text()
     return None if 'allreduce has no algorithm "tree"' in outcome.err else ("no warning", outcome.text())
+
+
+def case_names_that_differ(session):
+    """Ranks that would choose differently do not wait for each other: the job ends with the reason."""
+    binary = session.binary("coll_reduce")
+    words = [session.mpiexec, "--timeout", "60", "-n", "1", "-env", "FASTPATH_COLL", "allreduce:ring", binary,
+             ":", "-n", "2", binary]
+    outcome = session.start(words, timeout=60).finish()
+    if outcome.code in (None, 0) or "different values of FASTPATH_COLL" not in outcome.err:
+        return "no message that the names differ", outcome.text()
+    return None
