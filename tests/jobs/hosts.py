@@ -10,7 +10,7 @@ from harness.job import await_word
 
 # Of tests/c: something of each kind.
 SAMPLE = ["pt2pt_order", "pt2pt_wildcard", "coll_move", "rma_move", "sessions"]
-FIRST = ["pt2pt_order", "coll_move"]
+FIRST = ["pt2pt_order", "coll_move", "coll_hosts"]
 # Files that all hosts see: every way of access, shared pointers among them.
 FILES = ["file_basic", "file_access"]
 

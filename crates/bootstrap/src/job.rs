@@ -475,6 +475,14 @@ impl Job {
         })
     }
 
+    /// Says which algorithms of collective calls this rank was told to use.
+    ///
+    /// # Errors
+    /// Another rank was told otherwise: that rank.
+    pub fn agree_on_collectives(&self, choice: u32) -> Result<(), usize> {
+        self.header().collectives.join(self.rank, choice)
+    }
+
     /// Is this rank's process gone, or no rank at all?
     pub fn is_dead(&self, rank: usize) -> bool {
         // ORDERING: partner is the launcher's release store of the state.
@@ -576,6 +584,9 @@ mod tests {
         let jobs = Job::in_process(3).unwrap();
         assert_eq!(jobs[2].agree_on_transports(5, "rc"), Ok(()));
         assert_eq!(jobs[0].agree_on_transports(5, "rc,loopback"), Ok(()));
+        assert_eq!(jobs[2].agree_on_collectives(7), Ok(()));
+        assert_eq!(jobs[0].agree_on_collectives(7), Ok(()));
+        assert_eq!(jobs[1].agree_on_collectives(0), Err(2));
         let refused = jobs[1].agree_on_transports(0, "ud");
         assert_eq!(refused, Err((2, "rc".to_owned())));
         // Saying it again changes nothing.

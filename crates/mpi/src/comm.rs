@@ -9,6 +9,7 @@ pub mod hints;
 pub mod inter;
 
 use crate::attribute::{self, Attributes};
+use crate::coll::nodes::{self, Nodes};
 use crate::consts::*;
 use crate::errhandler;
 use crate::error::{Error, Result};
@@ -19,7 +20,7 @@ use crate::topology::Topology;
 use contexts::Block;
 use fastpath_protocol::Endpoint;
 use fastpath_protocol::tag::Context;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 pub use hints::MEMORY_KINDS;
@@ -62,6 +63,8 @@ pub struct Comm {
     pub(crate) partition_tags: Cell<u32>,
     /// Contexts for duplicates, the same on all members.
     pub spares: Cell<Block>,
+    /// Which members share a host, once a collective call has asked; none where all do.
+    nodes: OnceCell<Option<Box<Nodes>>>,
     /// Endpoint of each rank that a message can be sent to, in the first worker: of collective calls and, at place 0,
     /// of all messages.
     pub endpoints: Box<[*mut Endpoint]>,
@@ -114,6 +117,7 @@ impl Comm {
             persistent_sequence: Cell::new(0),
             partition_tags: Cell::new(0),
             spares: Cell::new(spares),
+            nodes: OnceCell::new(),
             endpoints,
             place: 0,
             own_endpoints: None,
@@ -163,6 +167,13 @@ impl Comm {
             .iter()
             .position(|&rank| rank == world)
             .map_or(world as i32, |rank| rank as i32)
+    }
+
+    /// Which members share a host, where they are on several: for collective calls of an intracommunicator.
+    #[inline]
+    pub(crate) fn nodes(&self, p: &Process) -> Option<&Nodes> {
+        let nodes = self.nodes.get_or_init(|| nodes::of_comm(p, self));
+        nodes.as_deref()
     }
 
     /// Whether this is an intercommunicator.

@@ -168,7 +168,19 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     worker
         .configure(config)
         .map_err(|e| Error::new(MPI_ERR_OTHER, e.why).with_advice(e.advice))?;
+    let (warnings, choice) = crate::coll::ask(config);
+    job.agree_on_collectives(choice).map_err(|other| {
+        let rank = job.rank();
+        let text = format!(
+            "rank {rank} and rank {other} have different values of FASTPATH_COLL: they would wait \
+             for each other for ever"
+        );
+        Error::new(MPI_ERR_OTHER, text).with_advice(Some("give all ranks of a job the same"))
+    })?;
     if job.rank() == 0 {
+        for warning in warnings {
+            eprintln!("fastpath: FASTPATH_COLL: {warning}");
+        }
         print_selection(&mut worker, config);
     }
     worker.name_comm = name_comm;

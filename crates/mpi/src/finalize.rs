@@ -204,9 +204,12 @@ fn print_counts(p: &Process, worker: &Worker, config: &Config) {
     }
     let learnt = worker.report_learnt(json);
     let counts = worker.report_counts(json).into_iter();
+    // All ranks of a call take the same; those that rank 0 takes part in are told.
+    let collective = (worker.rank == 0).then(|| crate::coll::report(json));
     for line in learnt
         .into_iter()
         .chain(counts)
+        .chain(collective.into_iter().flatten())
         .chain(p.report_threads(json))
         .chain(report_progress(worker, json))
     {

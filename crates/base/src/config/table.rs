@@ -126,6 +126,10 @@ variables! {
         "optimisations to switch off, by name, to see what each of them gives";
     Report "FASTPATH_REPORT" Kind::FlagOr(REPORT_FORMS), "0", false,
         "1 or json: print at start which transport and protocol serves which size, and why";
+    Coll "FASTPATH_COLL" Kind::Text, "", false,
+        "algorithms of collective calls, by name, as allreduce:nodes,bcast:binomial: calls that \
+         cannot go so take the usual one; any-order: sums need not have the same bits on all \
+         hosts; docs/scale.md names them";
     Check "FASTPATH_CHECK" Kind::Flag, "0", false,
         "1: look for mistakes of the program, which takes time: datatypes that do not match, \
          collective calls that differ, requests and messages left at MPI_Finalize";

@@ -15,13 +15,13 @@ mod ring;
 mod watch;
 
 use super::{BootstrapError, Job, network::NetworkPlace, random_job_id};
-use crate::engine::{About, Engine};
+use crate::engine::{About, Engine, EngineError};
 use crate::network::NetworkCard;
 use crate::network::proof::Pass;
 use crate::segment::Segment;
 use card::{Hello, NodeCard, Rank, SECRET_BYTES, Welcome};
 use channel::{Frame, Kind, Role, receive, send};
-use fastpath_base::config::Config;
+use fastpath_base::config::{Config, Key};
 use fastpath_base::sync::Ordering;
 use fastpath_base::topology::{self, CpuSet};
 use gather::{Gathering, Member};
@@ -194,7 +194,7 @@ fn meet_nodes(
         expect(&member.stream, Kind::Card).map_err(|e| lost(member.rank, e))?;
     }
     let leader = watched.as_ref().map(|(_, card)| card.encode());
-    let own = describe_node(job, leader.unwrap_or_default());
+    let own = describe_node(job, leader.unwrap_or_default(), number_choices(&config));
     let card = own.encode();
     match members.iter().find(|member| member.rank == lowest) {
         Some(member) => {
@@ -227,7 +227,7 @@ struct Nodes {
 }
 
 /// The card of this node.
-fn describe_node(job: &Job, leader: Vec<u8>) -> NodeCard {
+fn describe_node(job: &Job, leader: Vec<u8>, choices: u32) -> NodeCard {
     let here = (0..job.present()).filter(|&rank| job.is_node_peer(rank));
     let network = |rank| job.rank_page(rank).and_then(|page| page.network.load());
     let ranks = here.map(|rank| Rank {
@@ -243,27 +243,31 @@ fn describe_node(job: &Job, leader: Vec<u8>) -> NodeCard {
             [0; SECRET_BYTES]
         },
         leader,
+        choices,
         ranks: ranks.collect(),
     }
 }
 
-/// Reads the cards of all nodes, each under its lowest rank, and writes into the pages where the ranks of other nodes
-/// are. The number of the job is that of the first node.
+/// A number for the settings that all ranks must have alike: ranks with different algorithms would wait for each other
+/// for ever. (FNV-1a.)
+fn number_choices(config: &Config) -> u32 {
+    let text = config.text(Key::Coll).bytes();
+    text.filter(|byte| !byte.is_ascii_whitespace())
+        .fold(0x811c_9dc5, |hash, byte| {
+            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
+        })
+}
+
+/// Reads the cards of all nodes and writes into the pages where the ranks of other nodes are. The number of the job is
+/// that of the first node.
 fn fill_pages(engine: &mut Engine, job: &Job, own: NodeCard) -> Result<Nodes, BootstrapError> {
-    let mut known = vec![false; job.present()];
     let mut nodes = Nodes {
         job_id: job.job_id,
         leaders: Vec::new(),
     };
-    while let Some(lowest) = known.iter().position(|&known| !known) {
-        let card = match lowest == own.ranks[0].rank {
-            true => Some(own.clone()),
-            false => engine
-                .get(lowest, NODE_KEY)?
-                .and_then(|value| NodeCard::decode(&value))
-                .filter(|card| card.ranks[0].rank == lowest),
-        };
-        let card = card.ok_or_else(|| unclear(lowest, "has told nothing of its node"))?;
+    let get = |lowest| engine.get(lowest, NODE_KEY);
+    read_cards(job.present(), own, get, |card| {
+        let lowest = card.ranks[0].rank;
         if lowest == 0 {
             nodes.job_id = card.job_id;
             job.header().job_id.store(card.job_id, Ordering::Relaxed);
@@ -271,22 +275,61 @@ fn fill_pages(engine: &mut Engine, job: &Job, own: NodeCard) -> Result<Nodes, Bo
         }
         let is_here = job.is_node_peer(lowest);
         for Rank { rank, network } in &card.ranks {
-            let fits = NetworkCard::decode(network).is_some();
             let page = job.rank_page(*rank);
-            let page = page.filter(|_| fits && is_here == job.is_node_peer(*rank) && !known[*rank]);
-            let page = page.ok_or_else(|| unclear(*rank, "is told of in a way that cannot be"))?;
+            let page = page.filter(|_| is_here == job.is_node_peer(*rank));
+            let page = page.ok_or_else(|| unclear(*rank, NO_SUCH))?;
             let node = nodes.leaders.len() as u32;
             page.host.store(node, Ordering::Relaxed);
             if !is_here {
                 page.network.store(network);
             }
-            known[*rank] = true;
         }
         nodes.leaders.push(card.leader);
-    }
+        Ok(())
+    })?;
     let count = nodes.leaders.len() as u32;
     job.header().nodes.store(count, Ordering::Relaxed);
     Ok(nodes)
+}
+
+/// What is wrong with a card.
+const NO_SUCH: &str = "is told of in a way that cannot be";
+
+/// Reads the cards of all nodes, each under its lowest rank: that of rank 0, and then that of the lowest rank which no
+/// card has named so far. So there are as many gets as other nodes.
+fn read_cards(
+    ranks: usize,
+    own: NodeCard,
+    mut get: impl FnMut(usize) -> Result<Option<Vec<u8>>, EngineError>,
+    mut take: impl FnMut(NodeCard) -> Result<(), BootstrapError>,
+) -> Result<(), BootstrapError> {
+    let mut known = vec![false; ranks];
+    let mut first = 0;
+    while let Some(next) = known[first..].iter().position(|&known| !known) {
+        let lowest = first + next;
+        first = lowest;
+        let card = match lowest == own.ranks[0].rank {
+            true => Some(own.clone()),
+            false => get(lowest)?
+                .and_then(|value| NodeCard::decode(&value))
+                .filter(|card| card.ranks[0].rank == lowest),
+        };
+        let card = card.ok_or_else(|| unclear(lowest, "has told nothing of its node"))?;
+        if card.choices != own.choices {
+            let here = own.ranks[0].rank;
+            return Err(BootstrapError::Join(format!(
+                "rank {here} and rank {lowest} have different values of FASTPATH_COLL: they would \
+                 wait for each other for ever; give all ranks of a job the same"
+            )));
+        }
+        for Rank { rank, network } in &card.ranks {
+            let fits = NetworkCard::decode(network).is_some();
+            let known = known.get_mut(*rank).filter(|known| fits && !**known);
+            *known.ok_or_else(|| unclear(*rank, NO_SUCH))? = true;
+        }
+        take(card)?;
+    }
+    Ok(())
 }
 
 /// Takes part in the memory of the one who has made it.

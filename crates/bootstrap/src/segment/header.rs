@@ -7,7 +7,7 @@ use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, CacheLine, Ordering};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"FASTPATH");
 
 /// Version of the layout; launcher and library must agree.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// The job's header. All zeros but for the first line when the ranks start.
 #[repr(C, align(4096))]
@@ -60,6 +60,8 @@ pub struct JobHeader {
     secret: [AtomicU64; SECRET_WORDS],
     /// How the ranks reach those that share no memory with them.
     pub outside: Agreement,
+    /// Which algorithms of collective calls somebody has named.
+    pub collectives: Agreement,
 }
 
 /// Words of a job's secret.
@@ -100,6 +102,7 @@ const _: () = {
     assert!(offset_of!(JobHeader, transports) == 1408);
     assert!(offset_of!(JobHeader, secret) == 1472);
     assert!(offset_of!(JobHeader, outside) == 1536);
+    assert!(offset_of!(JobHeader, collectives) == 1600);
 };
 
 /// How a rank failed.

@@ -6,6 +6,7 @@ use super::apart::check_apart;
 use super::choose;
 use super::fabric::{Call, Fabric, send_to_all, trade};
 use super::is_in_place;
+use super::nodes;
 use super::scratch::Scratch;
 use super::vector::{Array, Vector, even_blocks};
 use crate::datatype::Datatype;
@@ -78,8 +79,30 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     let alone = f.size() == 1 || (0..f.size()).all(|r| block(r).bytes() == 0);
     // SAFETY: the same contract.
     unsafe {
-        match (how, whole) {
+        match (how, f.nodes()) {
             _ if alone => place_own(f, own, block),
+            (choose::Allgather::Nodes, Some(nodes)) => {
+                Box::pin(nodes::allgather(f, nodes, own, block, whole)).await
+            }
+            _ => run_as(f, how, own, block, whole).await,
+        }
+    }
+}
+
+/// All members at once, of which there are at least two.
+///
+/// # Safety
+/// As [`run`].
+pub(super) async unsafe fn run_as<'a, F: Fabric>(
+    f: &F,
+    how: choose::Allgather,
+    own: Option<Vector<'_>>,
+    block: &impl Fn(u32) -> Vector<'a>,
+    whole: Option<Vector<'a>>,
+) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        match (how, whole) {
             (choose::Allgather::Flat, _) => {
                 place_own(f, own, block)?;
                 flat(f, block, whole).await

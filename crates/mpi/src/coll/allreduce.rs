@@ -6,11 +6,11 @@ use super::apart::check_apart;
 use super::choose;
 use super::fabric::{Call, Fabric};
 use super::halving::Actors;
-use super::local::Reduction;
+use super::local::{Reduction, Value};
 use super::ring::{self, Deal, deal_evenly};
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{allgather, bcast, halving, is_in_place, reduce};
+use super::{allgather, bcast, halving, is_in_place, nodes, reduce};
 use crate::datatype::Datatype;
 use crate::error::Result;
 use crate::op::Op;
@@ -40,7 +40,7 @@ pub async unsafe fn allreduce<C: Call>(
     if result.bytes() == 0 {
         return Ok(());
     }
-    let how = choose::allreduce(red.size(result.count), f.size(), f.room());
+    let how = choose::allreduce(red.size(result.count, f.room()), f.size(), f.room());
     // SAFETY: by the contract of this function.
     f.channel()
         .conclude(unsafe { run(f, how, red, operand, result).await })
@@ -79,6 +79,28 @@ async unsafe fn run_other<'a, F: Fabric>(
     operand: Vector<'a>,
     result: Vector<'a>,
 ) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        match (how, f.nodes()) {
+            (choose::Allreduce::Nodes, Some(nodes)) => {
+                Box::pin(nodes::allreduce(f, nodes, red, operand, result)).await
+            }
+            _ => run_as(f, how, red, operand, result).await,
+        }
+    }
+}
+
+/// All members at once.
+///
+/// # Safety
+/// As [`run`].
+pub(super) async unsafe fn run_as<'a, F: Fabric>(
+    f: &F,
+    how: choose::Allreduce,
+    red: &'a Reduction<'a>,
+    operand: Vector<'a>,
+    result: Vector<'a>,
+) -> Result {
     let in_place = operand.ptr == result.ptr;
     // SAFETY: the same contract.
     unsafe {
@@ -110,7 +132,7 @@ async unsafe fn run_other<'a, F: Fabric>(
                 .await?;
                 f.apart(allgather::ring(f, None, &block)).await
             }
-            choose::Allreduce::Doubling => {
+            choose::Allreduce::Doubling | choose::Allreduce::Nodes => {
                 let piece = choose::ALLREDUCE_PIECE / red.layout.size();
                 f.apart(in_pieces(f, red, operand, result, piece.max(1)))
                     .await
@@ -138,49 +160,6 @@ pub(super) async unsafe fn in_pieces<'a, F: Fabric>(
         done += count;
     }
     Ok(())
-}
-
-/// The value of one rank, and the places that it moves between: an operation leaves its result where the right
-/// operand was, and operands keep the order of ranks, so that all ranks compute the same bits.
-struct Value<'a> {
-    red: &'a Reduction<'a>,
-    /// Combined so far.
-    value: Vector<'a>,
-    /// Where the next operand goes.
-    spare: Vector<'a>,
-    /// Where a value that must not be written moves first.
-    home: Option<Vector<'a>>,
-}
-
-impl Value<'_> {
-    /// Combines with the operand of a lower rank that lies in `spare`.
-    ///
-    /// # Safety
-    /// The vectors are valid and do not overlap.
-    #[inline]
-    unsafe fn combine_lower(&mut self) -> Result {
-        // SAFETY: by contract.
-        unsafe {
-            if let Some(home) = self.home.take() {
-                self.value.copy_to(home)?;
-                self.value = home;
-            }
-            self.red.fold(self.spare, self.value);
-        }
-        Ok(())
-    }
-
-    /// Combines with the operand of a higher rank that lies in `spare`.
-    ///
-    /// # Safety
-    /// The vectors are valid and do not overlap.
-    #[inline]
-    unsafe fn combine_higher(&mut self) {
-        // SAFETY: by contract.
-        unsafe { self.red.fold(self.value, self.spare) };
-        let old = std::mem::replace(&mut self.value, self.spare);
-        self.spare = self.home.take().unwrap_or(old);
-    }
 }
 
 /// Recursive doubling: in step k ranks exchange what 2^k ranks have combined. Of a number of ranks that is no power of

@@ -4,6 +4,7 @@
 use super::agreement::{self, Arguments, compare};
 use super::choose;
 use super::fabric::{Call, Fabric};
+use super::nodes;
 use crate::error::Result;
 use fastpath_protocol::buffer::Buffer;
 
@@ -28,9 +29,17 @@ pub(super) async fn run<F: Fabric>(f: &F) -> Result {
 }
 
 pub(super) async fn run_many<F: Fabric>(f: &F, how: choose::Barrier) -> Result {
+    match (how, f.nodes()) {
+        (choose::Barrier::Nodes, Some(nodes)) => Box::pin(nodes::barrier(f, nodes)).await,
+        _ => run_as(f, how).await,
+    }
+}
+
+/// All members at once.
+pub(super) async fn run_as<F: Fabric>(f: &F, how: choose::Barrier) -> Result {
     match how {
         choose::Barrier::Flat => flat(f).await,
-        choose::Barrier::Dissemination => dissemination(f).await,
+        choose::Barrier::Dissemination | choose::Barrier::Nodes => dissemination(f).await,
     }
 }
 

@@ -4,6 +4,7 @@
 use super::agreement::{Arguments, compare};
 use super::choose;
 use super::fabric::{Call, Fabric, send_to_all, trade};
+use super::nodes;
 use super::scratch::Scratch;
 use super::vector::Vector;
 use crate::datatype::Datatype;
@@ -38,9 +39,30 @@ pub(super) async unsafe fn run<F: Fabric>(f: &F, data: Vector<'_>, root: u32) ->
     }
     let how = choose::bcast(data.bytes(), f.size(), f.room());
     // SAFETY: the same contract.
-    unsafe { run_as(f, how, data, root).await }
+    unsafe { run_by(f, how, data, root).await }
 }
 
+/// # Safety
+/// As [`run`].
+pub(super) async unsafe fn run_by<F: Fabric>(
+    f: &F,
+    how: choose::Bcast,
+    data: Vector<'_>,
+    root: u32,
+) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        match (how, f.nodes()) {
+            (choose::Bcast::Nodes, Some(nodes)) => {
+                Box::pin(nodes::bcast(f, nodes, data, root)).await
+            }
+            _ => run_as(f, how, data, root).await,
+        }
+    }
+}
+
+/// All members at once.
+///
 /// # Safety
 /// As [`run`].
 pub(super) async unsafe fn run_as<F: Fabric>(
@@ -53,7 +75,7 @@ pub(super) async unsafe fn run_as<F: Fabric>(
     unsafe {
         match how {
             choose::Bcast::Flat => flat(f, data, root).await,
-            choose::Bcast::Binomial => binomial(f, data, root).await,
+            choose::Bcast::Binomial | choose::Bcast::Nodes => binomial(f, data, root).await,
             choose::Bcast::ScatterAllgather => f.apart(scatter_allgather(f, data, root)).await,
         }
     }

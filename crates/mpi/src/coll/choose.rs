@@ -14,7 +14,7 @@
 //! | allgather(v) | recursive doubling, Bruck | ring |
 //! | alltoall | through rank 0 or Bruck from 8 ranks | all at once |
 //! | alltoall in place | copied, all at once | pairs in turn |
-//! | reduce | binomial tree | ring reduce-scatter, gather |
+//! | reduce | binomial tree | recursive halving, gather |
 //! | allreduce | recursive doubling | recursive halving and doubling (Rabenseifner); ring |
 //! | reduce_scatter | allreduce | ring reduce-scatter |
 //! | scan, exscan | recursive doubling | recursive doubling |
@@ -28,7 +28,16 @@
 
 #![allow(unsafe_code)]
 
+mod asked;
+mod hosts;
+
+pub(super) use asked::{ask, report, wants_any_order};
+pub use hosts::Spread;
+
+use crate::comm::Comm;
 use crate::process::Process;
+use asked::settle;
+pub(super) use hosts::Network;
 
 /// How many processors the ranks of the job have, awake or not: the same on all ranks and at any time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,11 +48,23 @@ pub enum Room {
     Shared,
     /// Fewer than ranks, and few at all.
     Tight,
+    /// The ranks are on several hosts.
+    Hosts(Spread),
 }
 
 impl Room {
+    /// Of the members of a communicator.
     #[inline]
-    pub(super) fn of(p: &Process) -> Room {
+    pub(super) fn of(p: &Process, comm: &Comm) -> Room {
+        match comm.nodes(p) {
+            Some(nodes) => Room::Hosts(nodes.spread),
+            None => Room::on_host(p),
+        }
+    }
+
+    /// Of ranks that share this host.
+    #[inline]
+    pub(crate) fn on_host(p: &Process) -> Room {
         let Ok(worker) = p.worker() else {
             return Room::Own;
         };
@@ -59,11 +80,28 @@ impl Room {
         }
     }
 
+    /// Whether ranks wait for each other's processor.
+    fn is_shared(self) -> bool {
+        matches!(self, Room::Shared | Room::Tight)
+    }
+
+    /// Whether some host has several of the ranks, and there are others.
+    fn has_levels(self) -> bool {
+        matches!(self, Room::Hosts(spread) if spread.has_levels())
+    }
+
+    /// The same for a reduction that somebody has named: another order of operands is what was asked for, but for those
+    /// that must be in the order of ranks.
+    fn may_combine(self, size: Size) -> bool {
+        matches!(self, Room::Hosts(spread) if spread.has_levels()
+            && (size.commutes || spread.in_blocks))
+    }
+
     /// Whether a call of `bytes` bytes goes through one rank; `tight` is the limit where processors are few.
     #[inline]
     fn is_flat(self, bytes: u64, tight: u64) -> bool {
         match self {
-            Room::Own => false,
+            Room::Own | Room::Hosts(_) => false,
             Room::Shared => bytes <= FLAT_BYTES,
             Room::Tight => bytes <= tight,
         }
@@ -110,8 +148,10 @@ const ALLREDUCE_LONG: u64 = 32 << 10;
 const ALLREDUCE_PAIR: u64 = 256 << 10;
 /// Bytes of a piece of an allreduce by recursive doubling: what two ranks send, receive and add stays in their caches.
 pub(super) const ALLREDUCE_PIECE: u64 = 256 << 10;
-/// Bytes of an allreduce from which a number of ranks that is no power of two uses a ring.
+/// Bytes of an allreduce from which a number of ranks that is no power of two uses a ring, and bytes of each rank's
+/// part.
 const ALLREDUCE_RING: u64 = 256 << 10;
+const RING_BLOCK: u64 = 4 << 10;
 /// Bytes in all of a reduce-scatter up to which every rank reduces everything.
 const REDUCE_SCATTER_SHORT: u64 = 8 << 10;
 
@@ -120,15 +160,18 @@ const REDUCE_SCATTER_SHORT: u64 = 8 << 10;
 pub(super) enum Barrier {
     Flat,
     Dissemination,
+    Nodes,
 }
 
 #[inline]
 pub(super) fn barrier(ranks: u32, room: Room) -> Barrier {
-    if room != Room::Own && ranks > 2 {
-        Barrier::Flat
-    } else {
-        Barrier::Dissemination
-    }
+    let usual = match room {
+        Room::Hosts(spread) => hosts::barrier(spread, &Network::TCP),
+        Room::Shared | Room::Tight if ranks > 2 => Barrier::Flat,
+        _ => Barrier::Dissemination,
+    };
+    let may = |how| how != Barrier::Nodes || room.has_levels();
+    settle(usual, 0, ranks, may)
 }
 
 /// How a broadcast goes.
@@ -137,17 +180,22 @@ pub(super) enum Bcast {
     Flat,
     Binomial,
     ScatterAllgather,
+    Nodes,
 }
 
 #[inline]
 pub(super) fn bcast(bytes: u64, ranks: u32, room: Room) -> Bcast {
-    if ranks == 2 || room.is_flat(bytes, u64::MAX) {
+    let usual = if ranks == 2 || room.is_flat(bytes, u64::MAX) {
         Bcast::Flat
+    } else if let Room::Hosts(spread) = room {
+        hosts::bcast(spread, &Network::TCP, bytes)
     } else if bytes >= BCAST_LONG && room == Room::Own {
         Bcast::ScatterAllgather
     } else {
         Bcast::Binomial
-    }
+    };
+    let may = |how| how != Bcast::Nodes || room.has_levels();
+    settle(usual, bytes, ranks, may)
 }
 
 /// How a gather or a scatter goes.
@@ -159,7 +207,7 @@ pub(super) enum Gather {
 
 #[inline]
 pub(super) fn gather(block: u64, ranks: u32, room: Room) -> Gather {
-    if room == Room::Own && ranks >= TREE_RANKS && block <= TREE_BYTES {
+    if !room.is_shared() && ranks >= TREE_RANKS && block <= TREE_BYTES {
         Gather::Binomial
     } else {
         Gather::Linear
@@ -173,20 +221,32 @@ pub(super) enum Allgather {
     Doubling,
     Bruck,
     Ring,
+    Nodes,
 }
 
 /// `total` bytes in all; `even` where all blocks are of one length and lie one after the other.
 #[inline]
 pub(super) fn allgather(total: u64, even: bool, ranks: u32, room: Room) -> Allgather {
-    if ranks == 2 || total >= ALLGATHER_LONG {
+    let doubles = even && ranks.is_power_of_two();
+    let usual = if ranks == 2 {
+        Allgather::Ring
+    } else if let Room::Hosts(spread) = room {
+        hosts::allgather(spread, &Network::TCP, total, doubles)
+    } else if total >= ALLGATHER_LONG {
         Allgather::Ring
     } else if room.is_flat(total, FLAT_ALLGATHER) {
         Allgather::Flat
-    } else if even && ranks.is_power_of_two() {
+    } else if doubles {
         Allgather::Doubling
     } else {
         Allgather::Bruck
-    }
+    };
+    let may = |how| match how {
+        Allgather::Doubling => doubles,
+        Allgather::Nodes => room.has_levels(),
+        _ => true,
+    };
+    settle(usual, total, ranks, may)
 }
 
 /// How an alltoall goes.
@@ -203,7 +263,7 @@ pub(super) enum Alltoall {
 pub(super) fn alltoall(block: u64, ranks: u32, room: Room) -> Alltoall {
     let all = block.saturating_mul(ranks as u64);
     let (from, most) = match room {
-        Room::Own => (BRUCK_RANKS, BRUCK_BYTES),
+        Room::Own | Room::Hosts(_) => (BRUCK_RANKS, BRUCK_BYTES),
         Room::Shared | Room::Tight => (BRUCK_RANKS_SHARED, BRUCK_BYTES_SHARED),
     };
     let pays = ranks >= FLAT_ALLTOALL_RANKS || block <= FLAT_ALLTOALL_BLOCK;
@@ -239,12 +299,40 @@ pub(super) struct Size {
     pub(super) bytes: u64,
     pub(super) count: u64,
     pub(super) commutes: bool,
+    pub(super) order: Order,
+}
+
+/// In which order operands may be combined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    /// In any: the result has the same bits, or somebody has said that they do not matter.
+    Free,
+    /// As ranks and count alone say.
+    Fixed,
+    /// Along the tree of [`super::halving::Actors`]: this is a part of a call that does so as a whole.
+    Tree,
 }
 
 impl Size {
     /// Whether the elements can be dealt out to the ranks, in any order of operands.
-    fn can_share(&self, ranks: u32) -> bool {
+    pub(super) fn can_share(&self, ranks: u32) -> bool {
         self.commutes && self.count >= ranks as u64
+    }
+
+    /// Of a part of the call.
+    pub(super) fn along_tree(self) -> Size {
+        let order = match self.order {
+            Order::Free => Order::Free,
+            Order::Fixed | Order::Tree => Order::Tree,
+        };
+        Size { order, ..self }
+    }
+
+    /// Whether an allreduce goes round a ring: it combines each element in another order than all other algorithms, so
+    /// that ranks and count alone decide.
+    fn goes_round(&self, ranks: u32) -> bool {
+        let least = ALLREDUCE_RING.max(RING_BLOCK.saturating_mul(ranks.into()));
+        !ranks.is_power_of_two() && self.bytes >= least && self.can_share(ranks)
     }
 }
 
@@ -253,18 +341,27 @@ impl Size {
 pub(super) enum Reduce {
     Flat,
     Binomial,
-    RingGather,
+    Halving,
+    Nodes,
 }
 
 #[inline]
 pub(super) fn reduce(size: Size, ranks: u32, room: Room) -> Reduce {
-    if ranks == 2 || room.is_flat(size.bytes, FLAT_REDUCE) {
+    let usual = if ranks == 2 || room.is_flat(size.bytes, FLAT_REDUCE) {
         Reduce::Flat
+    } else if let Room::Hosts(spread) = room {
+        hosts::reduce(spread, &Network::TCP, size, ranks)
     } else if size.bytes >= REDUCE_LONG && size.can_share(ranks) {
-        Reduce::RingGather
+        Reduce::Halving
     } else {
         Reduce::Binomial
-    }
+    };
+    let may = |how| match how {
+        Reduce::Halving => size.can_share(ranks),
+        Reduce::Nodes => room.may_combine(size),
+        _ => true,
+    };
+    settle(usual, size.bytes, ranks, may)
 }
 
 /// How an allreduce goes.
@@ -274,24 +371,34 @@ pub(super) enum Allreduce {
     Doubling,
     HalvingDoubling,
     Ring,
+    Nodes,
 }
 
 #[inline]
 pub(super) fn allreduce(size: Size, ranks: u32, room: Room) -> Allreduce {
-    if ranks <= 2 {
+    let usual = if ranks <= 2 {
         match size.bytes > ALLREDUCE_PAIR && size.can_share(ranks) {
             true => Allreduce::HalvingDoubling,
             false => Allreduce::Doubling,
         }
     } else if room.is_flat(size.bytes, FLAT_ALLREDUCE) {
         Allreduce::Flat
+    } else if let Room::Hosts(spread) = room {
+        hosts::allreduce(spread, &Network::TCP, size, ranks)
     } else if size.bytes < ALLREDUCE_LONG || !size.can_share(ranks) {
         Allreduce::Doubling
-    } else if ranks.is_power_of_two() || size.bytes < ALLREDUCE_RING {
-        Allreduce::HalvingDoubling
-    } else {
+    } else if size.order != Order::Tree && size.goes_round(ranks) {
         Allreduce::Ring
-    }
+    } else {
+        Allreduce::HalvingDoubling
+    };
+    let may = |how| match how {
+        Allreduce::HalvingDoubling => size.can_share(ranks),
+        Allreduce::Ring => size.can_share(ranks) && size.order != Order::Tree,
+        Allreduce::Nodes => room.may_combine(size),
+        _ => true,
+    };
+    settle(usual, size.bytes, ranks, may)
 }
 
 /// How a reduce-scatter goes.
@@ -320,7 +427,7 @@ pub(super) enum Scan {
 
 #[inline]
 pub(super) fn scan(ranks: u32, room: Room) -> Scan {
-    if room != Room::Own || ranks == 2 {
+    if room.is_shared() || ranks == 2 {
         Scan::Chain
     } else {
         Scan::Doubling

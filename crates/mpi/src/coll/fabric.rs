@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::choose::Room;
+use super::nodes::Nodes;
 use super::scratch::{NearMemory, OnStack};
 use super::vector::Vector;
 use crate::channel::{Channel, Ticket};
@@ -30,6 +31,8 @@ pub trait Fabric {
     fn size(&self) -> u32;
     /// How many processors the ranks have. The same on all members.
     fn room(&self) -> Room;
+    /// Which members share a host, where they are on several.
+    fn nodes(&self) -> Option<&Nodes>;
 
     /// Sends; ready when the buffer may be reused, which may be when the receiver has come.
     ///
@@ -137,7 +140,12 @@ impl Fabric for Channel<'_> {
 
     #[inline]
     fn room(&self) -> Room {
-        Room::of(self.process)
+        Room::of(self.process, self.comm)
+    }
+
+    #[inline]
+    fn nodes(&self) -> Option<&Nodes> {
+        self.comm.nodes(self.process)
     }
 
     #[inline]

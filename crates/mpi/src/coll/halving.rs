@@ -1,5 +1,8 @@
-//! Allreduce by recursive halving and doubling (Rabenseifner): reduce-scatter in log2 steps, each with half the bytes
-//! of the one before, and the way back. For operations that commute.
+//! Reduce and allreduce by recursive halving and doubling (Rabenseifner): reduce-scatter in log2 steps, each with half
+//! the bytes of the one before, and the way back. For operations that commute.
+//!
+//! Neighbours come first, so that operands are combined along the tree of [`Actors`], and the longest messages stay
+//! within a host where its ranks are consecutive.
 #![allow(unsafe_code)]
 
 use super::fabric::{Fabric, trade};
@@ -38,6 +41,9 @@ impl Range {
 
 /// The largest power of two of ranks. Of the ranks beyond it, each acts through its neighbour: the first few pairs
 /// count as one, in which the odd rank acts.
+///
+/// They are the leaves of the tree along which operands are combined: pairs first, then neighbouring actors, then
+/// neighbouring pairs of actors. All algorithms but the ring combine so, and therefore give the same bits.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Actors {
     /// Number of actors, a power of two.
@@ -54,6 +60,12 @@ impl Actors {
             count,
             pairs: ranks - count,
         }
+    }
+
+    /// Number of ranks.
+    #[inline]
+    pub(super) fn ranks(self) -> u32 {
+        self.count + self.pairs
     }
 
     /// Whether the rank is one of a pair; its other half differs in the last bit.
@@ -81,6 +93,43 @@ impl Actors {
             number + self.pairs
         }
     }
+
+    /// The first leaf of a rank in a tree in which each actor has two; of the number of ranks, the end.
+    pub(super) fn leaf(self, rank: u32) -> u64 {
+        if self.is_paired(rank) {
+            rank.into()
+        } else {
+            2 * u64::from(rank - self.pairs)
+        }
+    }
+
+    /// The first rank that has no leaf before this one.
+    pub(super) fn rank_of_leaf(self, leaf: u64) -> u32 {
+        if leaf < 2 * u64::from(self.pairs) {
+            leaf as u32
+        } else {
+            leaf.div_ceil(2) as u32 + self.pairs
+        }
+    }
+
+    /// The first rank that an actor stands for; of their number, the end.
+    pub(super) fn first(self, number: u32) -> u32 {
+        if number < self.pairs {
+            2 * number
+        } else {
+            number + self.pairs
+        }
+    }
+
+    /// The rank of an actor, where `root` acts for its pair.
+    #[inline]
+    pub(super) fn rank_beside(self, root: u32, number: u32) -> u32 {
+        if number == self.number(root) {
+            root
+        } else {
+            self.rank(number)
+        }
+    }
 }
 
 /// `send` is none where the operand lies in `recv`.
@@ -98,105 +147,197 @@ pub(super) async unsafe fn allreduce<F: Fabric>(
     let result = red.at(recv, count);
     // SAFETY: the same contract.
     unsafe {
-        if !actors.is_paired(rank) {
-            return allreduce_actors(f, red, actors, send, result).await;
-        }
-        let operand = red.at(send.unwrap_or(recv), count);
-        if rank % 2 == 0 {
+        if actors.is_paired(rank) && rank % 2 == 0 {
+            let operand = red.at(send.unwrap_or(recv), count);
             f.send(rank + 1, operand.buffer()).await?;
             return f.recv(rank + 1, result.buffer()).await;
         }
-        let mut scratch = Scratch::new(f);
-        if send.is_some() {
-            f.recv(rank - 1, result.buffer()).await?;
-            red.fold(operand, result);
+        let halves = Halves::new(f, |number| actors.rank(number));
+        let outcome = halves.scatter(red, send, result).await;
+        let outcome = outcome.and(halves.gather(result).await);
+        if actors.is_paired(rank) {
+            outcome.and(f.send(rank - 1, result.buffer()).await)
         } else {
-            let theirs = scratch.elements(red.layout, count)?;
-            f.recv(rank - 1, theirs.buffer()).await?;
-            red.fold(theirs, result);
+            outcome
         }
-        drop(scratch);
-        allreduce_actors(f, red, actors, None, result).await?;
-        f.send(rank - 1, result.buffer()).await
     }
 }
 
-/// What actor `me` had of `count` elements before the step in which it gave those away that `mask` says.
-fn range_before(me: u32, mask: u32, actors: Actors, count: u64) -> Range {
-    let mut range = Range {
-        start: 0,
-        end: count,
-    };
-    let mut step = actors.count / 2;
-    while step > mask {
-        let (lower, upper) = range.split();
-        range = if me & step == 0 { lower } else { upper };
-        step /= 2;
-    }
-    range
-}
-
+/// The same for one rank. Of the others `recv` is memory that they have no other use for.
+///
 /// # Safety
-/// As [`allreduce`], on an actor; what arrives goes into scratch memory, or, in the first step of a call that is not in
-/// place, to where the result will be.
-async unsafe fn allreduce_actors<F: Fabric>(
+/// As [`allreduce`].
+pub(super) async unsafe fn reduce<F: Fabric>(
     f: &F,
     red: &Reduction<'_>,
-    actors: Actors,
-    mut send: Option<*const u8>,
-    result: Vector<'_>,
+    send: Option<*const u8>,
+    recv: *mut u8,
+    count: u64,
+    root: u32,
 ) -> Result {
-    let (me, count) = (actors.number(f.rank()), result.count);
-    let mut scratch = Scratch::new(f);
-    let longest = count.div_ceil(if send.is_some() { 4 } else { 2 }) + 1;
-    let incoming = scratch.elements(red.layout, longest)?;
-    let mut range = Range {
-        start: 0,
-        end: count,
-    };
-    // A rank that has noticed an error goes on: the others count on it, and notice it as well.
-    let mut outcome = Ok(());
-    let mut mask = actors.count / 2;
-    while mask > 0 {
-        let partner = actors.rank(me ^ mask);
+    let (rank, actors) = (f.rank(), Actors::of(f.size()));
+    let result = red.at(recv, count);
+    // SAFETY: the same contract.
+    unsafe {
+        if rank != actors.rank_beside(root, actors.number(rank)) {
+            let operand = red.at(send.unwrap_or(recv), count);
+            return f.send(rank ^ 1, operand.buffer()).await;
+        }
+        let halves = Halves::new(f, |number| actors.rank_beside(root, number));
+        let outcome = halves.scatter(red, send, result).await;
+        outcome.and(halves.gather_at(result, actors.number(root)).await)
+    }
+}
+
+/// One actor's part in both ways.
+struct Halves<'f, F, R> {
+    fabric: &'f F,
+    actors: Actors,
+    me: u32,
+    /// The rank of an actor.
+    rank: R,
+}
+
+impl<'f, F: Fabric, R: Fn(u32) -> u32> Halves<'f, F, R> {
+    fn new(fabric: &'f F, rank: R) -> Self {
+        let actors = Actors::of(fabric.size());
+        let me = actors.number(fabric.rank());
+        Halves {
+            fabric,
+            actors,
+            me,
+            rank,
+        }
+    }
+
+    /// What this actor had of `count` elements before the step in which it gave those away that `mask` says.
+    fn range_before(&self, mask: u32, count: u64) -> Range {
+        let mut range = Range {
+            start: 0,
+            end: count,
+        };
+        let mut step = 1;
+        while step < mask {
+            range = self.split(range, step).0;
+            step *= 2;
+        }
+        range
+    }
+
+    /// What this actor keeps of a range in a step, and what it gives away.
+    fn split(&self, range: Range, mask: u32) -> (Range, Range) {
         let (lower, upper) = range.split();
-        let (keep, give) = if me & mask == 0 {
+        if self.me & mask == 0 {
             (lower, upper)
         } else {
             (upper, lower)
-        };
+        }
+    }
+
+    /// Reduces a part of the vector, with the operand of the other half of the pair. What arrives goes into scratch
+    /// memory, or, first and where the call is not in place, to where the result will be.
+    ///
+    /// # Safety
+    /// As [`allreduce`].
+    async unsafe fn scatter(
+        &self,
+        red: &Reduction<'_>,
+        mut send: Option<*const u8>,
+        result: Vector<'_>,
+    ) -> Result {
+        let (f, count) = (self.fabric, result.count);
+        let mut scratch = Scratch::new(f);
+        // A rank that has noticed an error goes on: the others count on it, and notice it as well.
+        let mut outcome = Ok(());
+        let other = f.rank() ^ 1;
         // SAFETY: by contract: what is given, what is kept and what arrives do not overlap.
         unsafe {
-            if let Some(send) = send.take() {
-                let operand = red.at(send, count);
-                match trade(f, partner, give.of(operand), partner, keep.of(result)).await {
-                    Ok(()) => red.fold(keep.of(operand), keep.of(result)),
-                    failed => outcome = outcome.and(failed),
-                }
-            } else {
-                let into = incoming.part(0, keep.end - keep.start);
-                match trade(f, partner, give.of(result), partner, into).await {
-                    Ok(()) => red.fold(into, keep.of(result)),
-                    failed => outcome = outcome.and(failed),
+            if self.actors.is_paired(f.rank()) {
+                if let Some(send) = send.take() {
+                    f.recv(other, result.buffer()).await?;
+                    red.fold(red.at(send, count), result);
+                } else {
+                    let theirs = scratch.elements(red.layout, count)?;
+                    f.recv(other, theirs.buffer()).await?;
+                    red.fold(theirs, result);
                 }
             }
+            let longest = count.div_ceil(if send.is_some() { 4 } else { 2 }) + 1;
+            let incoming = scratch.elements(red.layout, longest)?;
+            let mut range = self.range_before(1, count);
+            let mut mask = 1;
+            while mask < self.actors.count {
+                let partner = (self.rank)(self.me ^ mask);
+                let (keep, give) = self.split(range, mask);
+                let kept = keep.of(result);
+                let (give, left, right) = match send.take() {
+                    Some(send) => {
+                        let operand = red.at(send, count);
+                        (give.of(operand), keep.of(operand), kept)
+                    }
+                    None => (give.of(result), incoming.part(0, kept.count), kept),
+                };
+                let into = if left.ptr == incoming.ptr {
+                    left
+                } else {
+                    right
+                };
+                match trade(f, partner, give, partner, into).await {
+                    Ok(()) => red.fold(left, right),
+                    failed => outcome = outcome.and(failed),
+                }
+                range = keep;
+                mask *= 2;
+            }
         }
-        range = keep;
-        mask /= 2;
+        outcome
     }
-    mask = 1;
-    while mask < actors.count {
-        let partner = actors.rank(me ^ mask);
-        let (lower, upper) = range_before(me, mask, actors, count).split();
-        let (have, miss) = if me & mask == 0 {
-            (lower, upper)
-        } else {
-            (upper, lower)
-        };
-        // SAFETY: two halves of a part of the result.
-        let traded = unsafe { trade(f, partner, have.of(result), partner, miss.of(result)).await };
-        outcome = outcome.and(traded);
-        mask *= 2;
+
+    /// All actors get all parts.
+    ///
+    /// # Safety
+    /// The result is readable where this actor's part is, and writable.
+    async unsafe fn gather(&self, result: Vector<'_>) -> Result {
+        let mut outcome = Ok(());
+        let mut mask = self.actors.count / 2;
+        while mask > 0 {
+            let partner = (self.rank)(self.me ^ mask);
+            let (have, miss) = self.split(self.range_before(mask, result.count), mask);
+            // SAFETY: two halves of a part of the result.
+            let traded = unsafe {
+                let (have, miss) = (have.of(result), miss.of(result));
+                trade(self.fabric, partner, have, partner, miss).await
+            };
+            outcome = outcome.and(traded);
+            mask /= 2;
+        }
+        outcome
     }
-    outcome
+
+    /// The actor `root` gets all parts, along a binomial tree.
+    ///
+    /// # Safety
+    /// As [`Halves::gather`].
+    async unsafe fn gather_at(&self, result: Vector<'_>, root: u32) -> Result {
+        let mut outcome = Ok(());
+        let mut mask = self.actors.count / 2;
+        let nothing = Vector::raw(std::ptr::null(), 0);
+        while mask > 0 {
+            let partner = (self.rank)(self.me ^ mask);
+            let (have, miss) = self.split(self.range_before(mask, result.count), mask);
+            let gives = (self.me ^ root) & mask != 0;
+            let (out, into) = match gives {
+                true => (have.of(result), nothing),
+                false => (nothing, miss.of(result)),
+            };
+            // SAFETY: a part of the result.
+            let traded = unsafe { trade(self.fabric, partner, out, partner, into).await };
+            outcome = outcome.and(traded);
+            if gives {
+                break;
+            }
+            mask /= 2;
+        }
+        outcome
+    }
 }

@@ -387,8 +387,12 @@ async unsafe fn reduce_near<C: Call>(
     operand: Vector<'_>,
     result: Vector<'_>,
 ) -> Result {
-    let how = choose::reduce(red.size(operand.count), near.size(), near.room());
-    let red = &Reduction { ..*red };
+    let how = choose::reduce(
+        red.size(operand.count, near.room()),
+        near.size(),
+        near.room(),
+    );
+    let red = &{ *red };
     let at = |v: Vector<'_>| red.at(v.ptr, v.count);
     let result = (near.rank() == 0).then(|| at(result));
     // SAFETY: the same contract.

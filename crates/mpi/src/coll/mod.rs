@@ -20,6 +20,7 @@ mod arguments;
 mod barrier;
 mod bcast;
 mod block;
+mod branches;
 mod calls;
 mod choose;
 pub(crate) mod fabric;
@@ -29,6 +30,7 @@ mod halving;
 mod inter;
 mod local;
 mod neighbor;
+pub(crate) mod nodes;
 pub(crate) mod nonblocking;
 pub mod pair;
 mod reduce;
@@ -115,6 +117,16 @@ fn refuse_root(comm: &Comm, root: i32) -> Error {
         MPI_ERR_ROOT,
         format!("the root {root} is no rank of the communicator (0 to {last})"),
     )
+}
+
+/// Reads which algorithms a person asks for; returns warnings, and what all ranks must have alike.
+pub(crate) fn ask(config: &fastpath_base::config::Config) -> (Vec<String>, u32) {
+    choose::ask(config)
+}
+
+/// What the report says of the algorithms that ran, a line each.
+pub(crate) fn report(json: bool) -> Vec<String> {
+    choose::report(json)
 }
 
 /// Returns when all members have called it: a barrier as part of another call.

@@ -6,6 +6,7 @@ use super::arguments::Collective;
 use super::block::{Block, Spare};
 use super::choose::Room;
 use super::fabric::{Call, Fabric};
+use super::nodes::Nodes;
 use super::scratch::InState;
 use crate::channel::{Channel, Ticket};
 use crate::comm::{Comm, inter};
@@ -153,7 +154,11 @@ impl Fabric for Outstanding {
     }
 
     fn room(&self) -> Room {
-        Room::of(self.channel.process)
+        Room::of(self.channel.process, &self.comm)
+    }
+
+    fn nodes(&self) -> Option<&Nodes> {
+        self.comm.nodes(self.channel.process)
     }
 
     unsafe fn send(&self, to: u32, data: Buffer) -> impl Future<Output = Result> {

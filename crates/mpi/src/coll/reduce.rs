@@ -3,14 +3,13 @@
 
 use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
-use super::bcast::{absolute, parent_distance, relative};
 use super::choose;
 use super::fabric::{Call, Fabric};
-use super::local::{Accumulator, Reduction};
-use super::ring::{self, Deal, deal_evenly};
+use super::halving::{self, Actors};
+use super::local::{Reduction, Stack, Value};
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{check_root, gather, is_in_place};
+use super::{check_root, is_in_place, nodes};
 use crate::datatype::Datatype;
 use crate::error::Result;
 use crate::op::Op;
@@ -48,7 +47,7 @@ pub async unsafe fn reduce<C: Call>(
     if operand.bytes() == 0 {
         return Ok(());
     }
-    let how = choose::reduce(red.size(operand.count), f.size(), f.room());
+    let how = choose::reduce(red.size(operand.count, f.room()), f.size(), f.room());
     // SAFETY: by the contract of this function.
     f.channel()
         .conclude(unsafe { run(f, how, red, operand, result, root).await })
@@ -68,28 +67,37 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
 ) -> Result {
     // SAFETY: the same contract.
     unsafe {
-        match (how, result) {
-            (choose::Reduce::Flat, _) => flat(f, red, operand, result, root).await,
-            (choose::Reduce::Binomial, _) => binomial(f, red, operand, result, root).await,
-            (choose::Reduce::RingGather, _) => {
-                f.apart(ring_gather(f, red, operand, result, root)).await
+        match (how, f.nodes()) {
+            (choose::Reduce::Nodes, Some(nodes)) => {
+                Box::pin(nodes::reduce(f, nodes, red, operand, result, root)).await
             }
+            _ => run_as(f, how, red, operand, result, root).await,
         }
     }
 }
 
-/// The two places of an accumulation of `combines` steps that is to end at `result`. The first place is not `result`
-/// where the operand is.
-fn places<'a>(
-    result: Vector<'a>,
-    other: Vector<'a>,
-    combines: u32,
-    in_place: bool,
-) -> [Vector<'a>; 2] {
-    if combines % 2 == 1 && !in_place {
-        [result, other]
-    } else {
-        [other, result]
+/// All members at once.
+///
+/// # Safety
+/// As [`run`].
+pub(super) async unsafe fn run_as<'a, F: Fabric>(
+    f: &F,
+    how: choose::Reduce,
+    red: &'a Reduction<'a>,
+    operand: Vector<'a>,
+    result: Option<Vector<'a>>,
+    root: u32,
+) -> Result {
+    // SAFETY: the same contract.
+    unsafe {
+        match how {
+            _ if f.size() == 1 => result.map_or(Ok(()), |result| operand.copy_to(result)),
+            choose::Reduce::Flat => flat(f, red, operand, result, root).await,
+            choose::Reduce::Binomial | choose::Reduce::Nodes => {
+                binomial(f, red, operand, result, root).await
+            }
+            choose::Reduce::Halving => f.apart(halved(f, red, operand, result, root)).await,
+        }
     }
 }
 
@@ -113,7 +121,7 @@ pub(super) async unsafe fn flat<'a, F: Fabric>(
     }
 }
 
-/// The root receives the operands and combines them: in the order of ranks, or its own first if the order is free.
+/// The root receives the operands in the order of ranks and combines them along the tree.
 ///
 /// # Safety
 /// As [`run`].
@@ -125,46 +133,25 @@ async unsafe fn flat_root<'a, F: Fabric>(
 ) -> Result {
     let (root, ranks) = (f.rank(), f.size());
     let mut scratch = Scratch::new(f);
-    let other = scratch.elements(red.layout, own.count)?;
-    // SAFETY: the same contract; the scratch is as long as the operand.
+    let others = scratch.elements(red.layout, own.count * Stack::places(ranks))?;
+    let mut sum = Stack::new(red, ranks, own, result, others);
+    // SAFETY: the same contract; the scratch has the places.
     unsafe {
-        if red.reducer.commutes() || root == 0 {
-            let mut sum = Accumulator::new(
-                red,
-                own,
-                places(result, other, ranks - 1, own.ptr == result.ptr),
-            );
-            for rank in (0..ranks).filter(|&r| r != root) {
-                f.recv(rank, sum.next().buffer()).await?;
-                sum.combine();
-            }
-            return sum.value().copy_to(result);
-        }
-        // Rank 0's operand comes first; where the own one lies in the result, it moves out of the way.
-        let mut copy = Scratch::new(f);
-        let mut own = own;
-        if own.ptr == result.ptr {
-            let copy = copy.elements(red.layout, own.count)?;
-            own.copy_to(copy)?;
-            own = copy;
-        }
-        let [next, first] = places(result, other, ranks - 1, false);
-        f.recv(0, first.buffer()).await?;
-        let mut sum = Accumulator::new(red, first, [next, first]);
-        for rank in 1..ranks {
+        for rank in 0..ranks {
             if rank == root {
-                own.copy_to(sum.next())?;
+                sum.take_own(rank)?;
             } else {
-                f.recv(rank, sum.next().buffer()).await?;
+                let place = sum.place(rank);
+                f.recv(rank, place.buffer()).await?;
             }
-            sum.combine();
+            sum.combine(rank);
         }
-        sum.value().copy_to(result)
+        sum.finish()
     }
 }
 
-/// A tree in which each rank combines the ranks behind it, so that operands stay in order. An operation that does not
-/// commute is reduced to rank 0, which hands the result to the root.
+/// A binomial tree whose branches have the root, or else their first rank, at their head, so that operands stay in
+/// order and are combined as by the other algorithms.
 ///
 /// # Safety
 /// As [`run`].
@@ -175,45 +162,66 @@ async unsafe fn binomial<'a, F: Fabric>(
     result: Option<Vector<'a>>,
     root: u32,
 ) -> Result {
-    let ranks = f.size();
-    let top = if red.reducer.commutes() { root } else { 0 };
-    let me = relative(f.rank(), top, ranks);
-    let distance = parent_distance(me, ranks);
-    let children = (0..32)
-        .map(|bit| 1u32 << bit)
-        .take_while(|d| *d < distance && me + d < ranks);
-    let combines = children.clone().count() as u32;
-    let mut scratch = [Scratch::new(f), Scratch::new(f)];
-    let [a, b] = &mut scratch;
-    let other = if combines > 0 {
-        a.elements(red.layout, operand.count)?
-    } else {
-        operand
+    let (rank, actors) = (f.rank(), Actors::of(f.size()));
+    let (me, top) = (actors.number(rank), actors.number(root));
+    let head = |first: u32, size: u32| match top - top % size == first {
+        true => root,
+        false => actors.first(first),
     };
-    let last = match result {
-        Some(result) => result,
-        None if combines > 1 || me == 0 => b.elements(red.layout, operand.count)?,
-        None => other,
+    // Of a branch with `size` actors, this rank's.
+    let branch = |size: u32| me - me % size;
+    let is_head = |size: u32| head(branch(size), size) == rank;
+    if !is_head(1) {
+        // SAFETY: the same contract.
+        return unsafe { f.send(rank ^ 1, operand.buffer()).await };
+    }
+    let steps = (1..=actors.count.ilog2()).take_while(|step| is_head(1 << step));
+    let steps = steps.count() as u32;
+    let is_paired = actors.is_paired(rank);
+    let combines = steps + u32::from(is_paired);
+    let mut scratch = Scratch::new(f);
+    let needed = u64::from((combines > 0) as u8 + (result.is_none() && combines > 0) as u8);
+    let others = match needed {
+        0 => operand,
+        _ => scratch.elements(red.layout, operand.count * needed)?,
     };
-    let in_place = operand.ptr == last.ptr;
+    let other = others.part(0, operand.count);
+    let last = match needed {
+        2 => others.part(operand.count, operand.count),
+        _ => result.unwrap_or(operand),
+    };
+    // Each operand from above moves the value to the other place: it is to end in the result.
+    let below = (me & ((1 << steps) - 1)).count_ones() + u32::from(is_paired && rank % 2 == 1);
+    let (spare, home) = match (operand.ptr == last.ptr, (combines - below) % 2 == 1) {
+        (true, _) => (other, None),
+        (false, true) => (last, Some(other)),
+        (false, false) => (other, Some(last)),
+    };
+    let mut sum = Value {
+        red,
+        value: operand,
+        spare,
+        home,
+    };
     // SAFETY: the same contract; both places are as long as the operand.
     unsafe {
-        let mut sum = Accumulator::new(red, operand, places(last, other, combines, in_place));
-        for child in children {
-            f.recv(absolute(me + child, top, ranks), sum.next().buffer())
-                .await?;
-            sum.combine();
+        if is_paired {
+            f.recv(rank ^ 1, sum.spare.buffer()).await?;
+            sum.combine(rank % 2 == 1)?;
         }
-        if me != 0 {
-            f.send(absolute(me - distance, top, ranks), sum.value().buffer())
-                .await?;
-        } else if top != root {
-            f.send(root, sum.value().buffer()).await?;
+        for step in 0..steps {
+            let size = 1 << step;
+            let other = branch(size) ^ size;
+            f.recv(head(other, size), sum.spare.buffer()).await?;
+            sum.combine(other < me)?;
         }
         match result {
-            Some(result) if top != root => f.recv(top, result.buffer()).await,
-            Some(result) => sum.value().copy_to(result),
-            None => Ok(()),
+            Some(result) if sum.value.ptr != result.ptr => sum.value.copy_to(result),
+            Some(_) => Ok(()),
+            None => {
+                let size = 2 << steps;
+                f.send(head(branch(size), size), sum.value.buffer()).await
+            }
         }
     }
 }
@@ -222,31 +230,19 @@ async unsafe fn binomial<'a, F: Fabric>(
 ///
 /// # Safety
 /// As [`run`]; the operation commutes.
-async unsafe fn ring_gather<'a, F: Fabric>(
+async unsafe fn halved<'a, F: Fabric>(
     f: &F,
     red: &'a Reduction<'a>,
     operand: Vector<'a>,
     result: Option<Vector<'a>>,
     root: u32,
 ) -> Result {
-    let deal = deal_evenly(operand.count, f.size());
-    let (first, count) = deal.block(f.rank());
     let mut scratch = Scratch::new(f);
-    let mine = match result {
-        Some(result) => result.part(first, count),
-        None => scratch.elements(red.layout, count)?,
+    let place = match result {
+        Some(result) => result,
+        None => scratch.elements(red.layout, operand.count)?,
     };
-    let block = result.map(|result| {
-        move |rank: u32| {
-            let (first, count) = deal.block(rank);
-            result.part(first, count)
-        }
-    });
-    // SAFETY: the same contract; at the root, whose part is in its place, the other parts are written when the
-    // operand has been used.
-    unsafe {
-        ring::reduce_scatter(f, red, operand.ptr, &deal, mine.ptr).await?;
-        let own = if result.is_some() { None } else { Some(mine) };
-        gather::run(f, choose::Gather::Linear, own, block, root).await
-    }
+    let send = (operand.ptr != place.ptr).then_some(operand.ptr.cast_const());
+    // SAFETY: the same contract; the scratch is as long as the operand.
+    unsafe { halving::reduce(f, red, send, place.ptr, operand.count, root).await }
 }

@@ -47,7 +47,7 @@ pub async unsafe fn reduce_scatter<C: Call>(
     f.channel().conclude(unsafe {
         run(
             f,
-            choose::reduce_scatter(red.size(total)),
+            choose::reduce_scatter(red.size(total, f.room())),
             red,
             operand,
             &deal,
@@ -82,7 +82,7 @@ pub async unsafe fn reduce_scatter_block<C: Call>(
     f.channel().conclude(unsafe {
         run(
             f,
-            choose::reduce_scatter(red.size(total)),
+            choose::reduce_scatter(red.size(total, f.room())),
             red,
             operand,
             &deal,
@@ -146,7 +146,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
         match how {
             choose::ReduceScatter::Allreduce => {
                 let whole = scratch.elements(red.layout, operand.count)?;
-                let how = choose::allreduce(red.size(operand.count), f.size(), f.room());
+                let how = choose::allreduce(red.size(operand.count, f.room()), f.size(), f.room());
                 f.apart(allreduce::run(f, how, red, operand, whole)).await?;
                 whole.part(first, count).copy_to(result)
             }

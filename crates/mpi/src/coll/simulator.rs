@@ -4,8 +4,11 @@
 //! which relies on buffering deadlocks. A deadlock, a message nobody receives and a wrong length are failures.
 #![allow(unsafe_code)]
 
+pub(super) mod clock;
+
 use super::choose::Room;
 use super::fabric::Fabric;
+use super::nodes::Nodes;
 use super::scratch::OnStack;
 use crate::error::Result;
 use fastpath_protocol::buffer::Buffer;
@@ -43,6 +46,7 @@ unsafe impl Send for State {}
 struct World {
     ranks: u32,
     mode: Mode,
+    nodes: Option<Nodes>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -55,6 +59,16 @@ pub(crate) struct Rank<'w> {
 
 /// Runs `body` on every rank; returns what each returned.
 pub(crate) fn run<R: Send>(ranks: u32, mode: Mode, body: impl Fn(&Rank<'_>) -> R + Sync) -> Vec<R> {
+    run_on(&vec![0; ranks as usize], mode, body)
+}
+
+/// The same with the host of each rank.
+pub(crate) fn run_on<R: Send>(
+    hosts: &[u32],
+    mode: Mode,
+    body: impl Fn(&Rank<'_>) -> R + Sync,
+) -> Vec<R> {
+    let ranks = hosts.len() as u32;
     let pairs = (ranks * ranks) as usize;
     let state = State {
         sends: (0..pairs).map(|_| VecDeque::new()).collect(),
@@ -65,6 +79,7 @@ pub(crate) fn run<R: Send>(ranks: u32, mode: Mode, body: impl Fn(&Rank<'_>) -> R
     let world = World {
         ranks,
         mode,
+        nodes: Nodes::new(hosts, Room::Own),
         state: Mutex::new(state),
         changed: Condvar::new(),
     };
@@ -234,7 +249,14 @@ impl Fabric for Rank<'_> {
     }
 
     fn room(&self) -> Room {
-        Room::Own
+        match &self.world.nodes {
+            Some(nodes) => Room::Hosts(nodes.spread),
+            None => Room::Own,
+        }
+    }
+
+    fn nodes(&self) -> Option<&Nodes> {
+        self.world.nodes.as_ref()
     }
 
     async unsafe fn send(&self, to: u32, data: Buffer) -> Result {

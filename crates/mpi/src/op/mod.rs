@@ -67,6 +67,18 @@ impl Op {
         self.commutes
     }
 
+    /// Whether the result has the same bits in whatever order operands are combined: not where they are rounded. What a
+    /// program's own operation does is not known.
+    pub fn is_exact(&self, datatype: &Datatype) -> bool {
+        use crate::datatype::Kind::{Address, Byte, Character, Logical, Signed, Unsigned};
+        let kind = datatype.basic().map(|basic| basic.kind);
+        self.is_predefined()
+            && matches!(
+                kind,
+                Some(Signed | Unsigned | Address | Logical | Byte | Character)
+            )
+    }
+
     /// The ABI's handle of a predefined operation; 0 of the program's own.
     pub fn predefined_handle(&self) -> u32 {
         match self.function {

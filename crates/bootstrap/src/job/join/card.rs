@@ -88,6 +88,8 @@ pub struct NodeCard {
     pub secret: [u8; SECRET_BYTES],
     /// Where its leader is reached by that of the node before (`NetworkCard`); empty where it is not.
     pub leader: Vec<u8>,
+    /// A number for what all ranks of the job must have chosen alike.
+    pub choices: u32,
     /// Its ranks, in order.
     pub ranks: Vec<Rank>,
 }
@@ -96,7 +98,7 @@ pub struct NodeCard {
 pub const SECRET_BYTES: usize = 32;
 
 /// The first byte of a card: another one, another layout.
-const CARD_VERSION: u8 = 1;
+const CARD_VERSION: u8 = 2;
 
 impl NodeCard {
     /// As it travels.
@@ -105,9 +107,15 @@ impl NodeCard {
         bytes.extend_from_slice(&self.job_id.to_le_bytes());
         bytes.extend_from_slice(&self.secret);
         push_card(&mut bytes, &self.leader);
+        bytes.extend_from_slice(&self.choices.to_le_bytes());
+        let mut before: &[u8] = &[];
         for rank in &self.ranks {
             bytes.extend_from_slice(&(rank.rank as u32).to_le_bytes());
-            push_card(&mut bytes, &rank.network);
+            match find_port(before, &rank.network) {
+                Some(port) => bytes.extend_from_slice(&[AS_BEFORE, port[0], port[1]]),
+                None => push_card(&mut bytes, &rank.network),
+            }
+            before = &rank.network;
         }
         bytes
     }
@@ -121,10 +129,19 @@ impl NodeCard {
         let job_id = reader.long()?;
         let secret = reader.bytes(SECRET_BYTES)?.try_into().ok()?;
         let leader = reader.card()?;
+        let choices = u32::from_le_bytes(reader.bytes(4)?.try_into().ok()?);
         let mut ranks: Vec<Rank> = Vec::new();
         while !reader.0.is_empty() {
             let rank = u32::from_le_bytes(reader.bytes(4)?.try_into().ok()?) as usize;
-            let network = reader.card()?;
+            let network = match reader.0.first() {
+                Some(&AS_BEFORE) => {
+                    let port = reader.bytes(3)?;
+                    let mut network = ranks.last()?.network.clone();
+                    network.get_mut(PORT)?.copy_from_slice(&port[1..]);
+                    network
+                }
+                _ => reader.card()?,
+            };
             if ranks.last().is_some_and(|last| last.rank >= rank) {
                 return None;
             }
@@ -134,14 +151,31 @@ impl NodeCard {
             job_id,
             secret,
             leader,
+            choices,
             ranks,
         })
     }
 }
 
+/// In place of a card's length: it is as that of the rank before, but for the port, which follows. Ranks of a node have
+/// the same host and the same addresses.
+const AS_BEFORE: u8 = 255;
+
+/// Where the port is in a card (`NetworkCard`).
+const PORT: std::ops::Range<usize> = 1..3;
+
+/// The port, if that is all that two cards do not have alike.
+fn find_port(before: &[u8], card: &[u8]) -> Option<[u8; 2]> {
+    let port = card.get(PORT)?.try_into().ok()?;
+    let alike = before.len() == card.len()
+        && before[..PORT.start] == card[..PORT.start]
+        && before[PORT.end..] == card[PORT.end..];
+    alike.then_some(port)
+}
+
 /// How somebody is reached: at most 192 bytes.
 fn push_card(bytes: &mut Vec<u8>, card: &[u8]) {
-    let card = card.get(..255).unwrap_or(card);
+    let card = card.get(..254).unwrap_or(card);
     bytes.push(card.len() as u8);
     bytes.extend_from_slice(card);
 }
@@ -179,6 +213,7 @@ mod tests {
             job_id: 7,
             secret: [3; SECRET_BYTES],
             leader: vec![5; 40],
+            choices: 11,
             ranks: vec![rank(1, &[9; 192]), rank(4, b"")],
         }
     }
@@ -219,6 +254,27 @@ mod tests {
             ..card()
         };
         assert_eq!(NodeCard::decode(&none.encode()), None);
+    }
+
+    #[test]
+    fn card__says_once_what_its_ranks_have_alike() {
+        let network = |port: u8| [&[1, 0, port, 3][..], &[7; 100]].concat();
+        let mut card = card();
+        card.ranks = (0..64)
+            .map(|rank| Rank {
+                rank,
+                network: network(rank as u8),
+            })
+            .collect();
+        assert_eq!(NodeCard::decode(&card.encode()), Some(card.clone()));
+        let alike = card.encode().len();
+        card.ranks[1].network[50] = 8;
+        assert_eq!(NodeCard::decode(&card.encode()), Some(card.clone()));
+        // Twice: this rank and the next are no more as the one before.
+        assert_eq!(card.encode().len(), alike + 2 * (104 - 2));
+        let (mut first, last) = (card.encode(), [9, 0, 0, 0, AS_BEFORE, 1, 2]);
+        first.truncate(1 + 8 + SECRET_BYTES + 1 + 40 + 4);
+        assert_eq!(NodeCard::decode(&[&first[..], &last].concat()), None);
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //! Ranks that are threads, with an engine in the same process. What they have of their own as processes (network
 //! namespaces) is tested by tests/hosts.
 
+mod counting;
+
 use super::*;
 use crate::engine::fake::{Manner, Server};
 use crate::segment::{FailureKind, Phase, STATE_DEAD};

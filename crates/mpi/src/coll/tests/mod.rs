@@ -3,6 +3,7 @@
 
 mod movement;
 mod reductions;
+mod scale;
 
 use super::simulator::Mode;
 use super::vector::Vector;
@@ -129,4 +130,15 @@ fn any_mode() -> impl Strategy<Value = Mode> {
 /// Mostly few elements, sometimes enough for blocks above the short limits.
 fn any_count() -> impl Strategy<Value = u64> {
     prop_oneof![4 => 0u64..6, 1 => 60u64..100]
+}
+
+/// The host of each rank: up to five hosts, in blocks or mixed.
+fn any_hosts() -> impl Strategy<Value = Vec<u32>> {
+    let hosts = proptest::collection::vec(0u32..5, 1..18);
+    (hosts, any::<bool>()).prop_map(|(mut hosts, in_blocks)| {
+        if in_blocks {
+            hosts.sort();
+        }
+        hosts
+    })
 }

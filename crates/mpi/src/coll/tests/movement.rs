@@ -3,7 +3,7 @@
 use super::*;
 use crate::coll::choose::*;
 use crate::coll::fabric::{Fabric, drive};
-use crate::coll::simulator::run;
+use crate::coll::simulator::{run, run_on};
 use crate::coll::{allgather, alltoall, barrier, bcast, gather, scatter, vector};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -19,6 +19,15 @@ fn barrier__lets_nobody_out_before_all_are_in() {
                 inside.load(Ordering::SeqCst)
             });
             assert_eq!(seen, vec![ranks; ranks as usize], "{how:?}");
+        }
+        for hosts in [&[0, 0, 1, 1, 1, 2][..], &[0, 1, 0, 1], &[2, 1, 1, 0, 2]] {
+            let inside = AtomicU32::new(0);
+            let seen = run_on(hosts, mode, |f| {
+                inside.fetch_add(1, Ordering::SeqCst);
+                drive(barrier::run_many(f, Barrier::Nodes)).unwrap();
+                inside.load(Ordering::SeqCst)
+            });
+            assert_eq!(seen, vec![hosts.len() as u32; hosts.len()]);
         }
         let inside = AtomicU32::new(0);
         let seen = run(2, mode, |f| {
@@ -51,17 +60,18 @@ proptest! {
 
     #[test]
     fn bcast__gives_all_the_roots_data(
-        ranks in 1u32..18, root in 0u32..18, count in any_count(), mode in any_mode(),
+        hosts in any_hosts(), root in 0u32..18, count in any_count(), mode in any_mode(),
         shapes in (any_shape(), any_shape()),
     ) {
+        let ranks = hosts.len() as u32;
         let root = root % ranks;
         let expected = words(root, 0, count);
-        for how in [Bcast::Flat, Bcast::Binomial, Bcast::ScatterAllgather] {
-            let results = run(ranks, mode, |f| {
+        for how in [Bcast::Flat, Bcast::Binomial, Bcast::ScatterAllgather, Bcast::Nodes] {
+            let results = run_on(&hosts, mode, |f| {
                 let shape = if f.rank() % 2 == 0 { shapes.0 } else { shapes.1 };
                 let area = Area::filled(shape, &words(f.rank(), 0, count));
                 // SAFETY: the area lives in this thread.
-                unsafe { drive(bcast::run_as(f, how, area.vector(0, count), root)).unwrap() };
+                unsafe { drive(bcast::run_by(f, how, area.vector(0, count), root)).unwrap() };
                 area.data()
             });
             prop_assert!(results.iter().all(|r| *r == expected), "{:?}", how);
@@ -151,15 +161,16 @@ proptest! {
 
     #[test]
     fn allgather__gives_all_every_block(
-        ranks in 1u32..18, count in any_count(), mode in any_mode(),
+        hosts in any_hosts(), count in any_count(), mode in any_mode(),
         shapes in (any_shape(), any_shape()), in_place in any::<bool>(),
     ) {
+        let ranks = hosts.len() as u32;
         let expected: Vec<u32> = (0..ranks).flat_map(|r| words(r, 0, count)).collect();
-        for how in [Allgather::Flat, Allgather::Doubling, Allgather::Bruck, Allgather::Ring] {
+        for how in [Allgather::Flat, Allgather::Doubling, Allgather::Bruck, Allgather::Ring, Allgather::Nodes] {
             if how == Allgather::Doubling && !ranks.is_power_of_two() {
                 continue;
             }
-            let results = run(ranks, mode, |f| {
+            let results = run_on(&hosts, mode, |f| {
                 let own = words(f.rank(), 0, count);
                 let send = Area::filled(shapes.0, &own);
                 let mut recv = Area::new(shapes.1, (ranks as u64 * count) as usize);
@@ -179,8 +190,9 @@ proptest! {
 
     #[test]
     fn allgatherv__uses_counts_and_displacements(
-        ranks in 1u32..18, count in any_count(), mode in any_mode(), shape in any_shape(),
+        hosts in any_hosts(), count in any_count(), mode in any_mode(), shape in any_shape(),
     ) {
+        let ranks = hosts.len() as u32;
         let room = |r: u32| scattered(r, ranks, count);
         let length = (0..ranks).map(|r| room(r).0 + room(r).1).max().unwrap() as usize;
         let mut expected = untouched(length as u64);
@@ -189,8 +201,8 @@ proptest! {
             let at = first as usize * WORDS;
             expected[at..at + n as usize * WORDS].copy_from_slice(&words(rank, 0, n));
         }
-        for how in [Allgather::Flat, Allgather::Bruck, Allgather::Ring] {
-            let results = run(ranks, mode, |f| {
+        for how in [Allgather::Flat, Allgather::Bruck, Allgather::Ring, Allgather::Nodes] {
+            let results = run_on(&hosts, mode, |f| {
                 let mine = uneven(f.rank(), count);
                 let send = Area::filled(Shape::Tight, &words(f.rank(), 0, mine));
                 let recv = Area::new(shape, length);

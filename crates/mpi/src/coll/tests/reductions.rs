@@ -4,8 +4,9 @@ use super::*;
 use crate::coll::choose::*;
 use crate::coll::fabric::{Fabric, drive};
 use crate::coll::local::Reduction;
+use crate::coll::nodes::Nodes;
 use crate::coll::scan::Prefix;
-use crate::coll::simulator::run;
+use crate::coll::simulator::{Rank, run, run_on};
 use crate::coll::{allreduce, choose, reduce, reduce_scatter, ring, scan};
 use crate::op::{Function, Op};
 use std::ffi::c_void;
@@ -129,16 +130,18 @@ proptest! {
 
     #[test]
     fn reduce__combines_in_order(
-        ranks in 1u32..18, root in 0u32..18, count in any_count(), mode in any_mode(), shape in any_shape(),
+        hosts in any_hosts(), root in 0u32..18, count in any_count(), mode in any_mode(), shape in any_shape(),
         in_place in any::<bool>(), commutes in any::<bool>(),
     ) {
+        let ranks = hosts.len() as u32;
         let (root, operation) = (root % ranks, Operation::of(commutes));
         let expected = operation.expect(0..ranks, count);
-        for how in [Reduce::Flat, Reduce::Binomial, Reduce::RingGather] {
-            if how == Reduce::RingGather && !commutes {
+        for how in [Reduce::Flat, Reduce::Binomial, Reduce::Halving, Reduce::Nodes] {
+            let keeps_order = how != Reduce::Nodes || hosts.is_sorted();
+            if !commutes && (how == Reduce::Halving || !keeps_order) {
                 continue;
             }
-            let results = run(ranks, mode, |f| {
+            let results = run_on(&hosts, mode, |f| {
                 let (own, is_root) = (operand(f.rank(), count), f.rank() == root);
                 let send = Area::filled(shape, &own);
                 let mut recv = Area::new(shape, count as usize);
@@ -162,17 +165,19 @@ proptest! {
 
     #[test]
     fn allreduce__combines_in_order(
-        ranks in 1u32..18, count in any_count(), mode in any_mode(), shape in any_shape(),
+        hosts in any_hosts(), count in any_count(), mode in any_mode(), shape in any_shape(),
         in_place in any::<bool>(), commutes in any::<bool>(), pieces in any::<bool>(),
     ) {
+        let ranks = hosts.len() as u32;
         let operation = Operation::of(commutes);
         let expected = operation.expect(0..ranks, count);
-        for how in [Allreduce::Flat, Allreduce::Doubling, Allreduce::HalvingDoubling, Allreduce::Ring] {
+        for how in [Allreduce::Flat, Allreduce::Doubling, Allreduce::HalvingDoubling, Allreduce::Ring, Allreduce::Nodes] {
+            let keeps_order = how != Allreduce::Nodes || hosts.is_sorted();
             let shares = matches!(how, Allreduce::HalvingDoubling | Allreduce::Ring);
-            if shares && !commutes {
+            if !commutes && (shares || !keeps_order) {
                 continue;
             }
-            let results = run(ranks, mode, |f| {
+            let results = run_on(&hosts, mode, |f| {
                 let own = operand(f.rank(), count);
                 let send = Area::filled(shape, &own);
                 let mut recv = Area::new(shape, count as usize);
@@ -269,28 +274,113 @@ proptest! {
     }
 
     #[test]
-    fn allreduce__of_floats_gives_all_ranks_the_same_bits(
-        ranks in 2u32..18, values in proptest::collection::vec(-1e9f64..1e9, 1..200), mode in any_mode(),
+    fn sums_of_floats__have_the_same_bits_whatever_the_algorithm_and_the_hosts(
+        hosts in any_hosts(), values in proptest::collection::vec(-1e9f64..1e9, 1..200), mode in any_mode(),
+        root in 0u32..18, in_place in any::<bool>(),
     ) {
-        use crate::consts::{MPI_DOUBLE, MPI_SUM};
-        let count = values.len() as u64;
-        for how in [Allreduce::Flat, Allreduce::Doubling, Allreduce::HalvingDoubling, Allreduce::Ring] {
-            let once = || run(ranks, mode, |f| {
-                let double = Datatype::named(Basic::from_handle(MPI_DOUBLE).unwrap());
-                let op = crate::op::Builtin::ALL.into_iter().find(|b| b.handle() == MPI_SUM).map(Op::builtin).unwrap();
-                let red = &Reduction::new(&op, &double, MPI_DOUBLE).unwrap();
-                let own: Vec<f64> = values.iter().map(|v| v / (f.rank() as f64 + 0.3)).collect();
-                let mut sum = vec![0.0f64; values.len()];
-                let (operand, result) = (red.at(own.as_ptr().cast(), count), red.at(sum.as_mut_ptr().cast(), count));
+        let ranks = hosts.len() as u32;
+        let root = root % ranks;
+        let expected = bits(&tree_sum(&values, ranks));
+        for how in [Reduce::Flat, Reduce::Binomial, Reduce::Halving, Reduce::Nodes] {
+            if how == Reduce::Nodes && !hosts.is_sorted() {
+                continue;
+            }
+            let sums = sum_floats(&hosts, mode, &values, in_place, |f, red, operand, result| {
+                let at_root = (f.rank() == root).then_some(result);
                 // SAFETY: the vectors live in this thread.
-                unsafe { drive(allreduce::run(f, how, red, operand, result)).unwrap() };
-                sum.iter().map(|x| x.to_bits()).collect::<Vec<_>>()
+                unsafe { drive(reduce::run(f, how, red, operand, at_root, root)) }
             });
-            let (first, second) = (once(), once());
-            prop_assert!(first.iter().all(|r| *r == first[0]), "{:?}: ranks differ", how);
-            prop_assert_eq!(first, second, "{:?}: runs differ", how);
+            prop_assert_eq!(bits(&sums[root as usize]), &expected[..], "{:?}", how);
+        }
+        for how in [Allreduce::Flat, Allreduce::Doubling, Allreduce::HalvingDoubling, Allreduce::Nodes] {
+            if how == Allreduce::Nodes && !hosts.is_sorted() {
+                continue;
+            }
+            let sums = sum_floats(&hosts, mode, &values, in_place, |f, red, operand, result| {
+                // SAFETY: the vectors live in this thread.
+                unsafe { drive(allreduce::run(f, how, red, operand, result)) }
+            });
+            for sum in &sums {
+                prop_assert_eq!(bits(sum), &expected[..], "{:?}", how);
+            }
         }
     }
+
+    #[test]
+    fn sums_of_floats__are_alike_on_all_ranks_and_in_all_runs(
+        hosts in any_hosts(), values in proptest::collection::vec(-1e9f64..1e9, 1..200), mode in any_mode(),
+    ) {
+        for how in [Allreduce::Ring, Allreduce::Nodes] {
+            let once = || sum_floats(&hosts, mode, &values, false, |f, red, operand, result| {
+                // SAFETY: the vectors live in this thread.
+                unsafe { drive(allreduce::run(f, how, red, operand, result)) }
+            });
+            let (first, second) = (once(), once());
+            prop_assert!(first.iter().all(|sum| bits(sum) == bits(&first[0])), "{:?}: ranks differ", how);
+            prop_assert!(first.iter().zip(&second).all(|(a, b)| bits(a) == bits(b)), "{:?}: runs differ", how);
+        }
+    }
+}
+
+fn bits(values: &[f64]) -> Vec<u64> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+/// A rank's operand.
+fn floats(values: &[f64], rank: u32) -> Vec<f64> {
+    values.iter().map(|v| v / (f64::from(rank) + 0.3)).collect()
+}
+
+/// What `MPI_SUM` gives on all ranks: neighbours first, where the first few pairs count as one rank each.
+fn tree_sum(values: &[f64], ranks: u32) -> Vec<f64> {
+    let add = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a + b).collect::<Vec<_>>();
+    let mut operands: Vec<Vec<f64>> = (0..ranks).map(|rank| floats(values, rank)).collect();
+    let pairs = (ranks - (1 << ranks.ilog2())) as usize;
+    let rest = operands.split_off(2 * pairs);
+    let mut level: Vec<Vec<f64>> = operands
+        .chunks(2)
+        .map(|two| add(&two[0], &two[1]))
+        .collect();
+    level.extend(rest);
+    while level.len() > 1 {
+        level = level.chunks(2).map(|two| add(&two[0], &two[1])).collect();
+    }
+    level.remove(0)
+}
+
+/// The result of each rank.
+fn sum_floats(
+    hosts: &[u32],
+    mode: Mode,
+    values: &[f64],
+    in_place: bool,
+    sum: impl for<'a> Fn(&Rank<'_>, &'a Reduction<'a>, Vector<'a>, Vector<'a>) -> crate::error::Result
+    + Sync,
+) -> Vec<Vec<f64>> {
+    use crate::consts::{MPI_DOUBLE, MPI_SUM};
+    run_on(hosts, mode, |f| {
+        let double = Datatype::named(Basic::from_handle(MPI_DOUBLE).unwrap());
+        let builtins = crate::op::Builtin::ALL.into_iter();
+        let op = builtins
+            .map(Op::builtin)
+            .find(|op| op.predefined_handle() == MPI_SUM as u32);
+        let red = &Reduction::new(&op.unwrap(), &double, MPI_DOUBLE).unwrap();
+        let own = floats(values, f.rank());
+        let mut result = if in_place {
+            own.clone()
+        } else {
+            vec![0.0; own.len()]
+        };
+        let count = own.len() as u64;
+        let place = red.at(result.as_mut_ptr().cast(), count);
+        let operand = if in_place {
+            place
+        } else {
+            red.at(own.as_ptr().cast(), count)
+        };
+        sum(f, red, operand, place).unwrap();
+        result
+    })
 }
 
 #[test]
@@ -315,6 +405,7 @@ fn choice__shares_arithmetic_only_where_it_may() {
                 bytes,
                 count,
                 commutes,
+                order: Order::Fixed,
             };
             let shared = [Allreduce::HalvingDoubling, Allreduce::Ring];
             for room in [Room::Own, Room::Shared, Room::Tight] {
@@ -322,7 +413,7 @@ fn choice__shares_arithmetic_only_where_it_may() {
                 assert!(!shared.contains(&choose::allreduce(size(true, 1), ranks, room)));
                 assert_ne!(
                     choose::reduce(size(false, bytes), ranks, room),
-                    Reduce::RingGather
+                    Reduce::Halving
                 );
             }
             assert_ne!(
@@ -330,5 +421,46 @@ fn choice__shares_arithmetic_only_where_it_may() {
                 ReduceScatter::Ring
             );
         }
+    }
+}
+
+/// Which algorithms combine as others do, and which in a way of their own.
+#[test]
+fn choice__of_what_is_rounded_is_by_ranks_and_count_alone() {
+    let placings: [fn(u32) -> u32; 5] = [|r| r / 8, |r| r % 3, |r| r / 7, |r| r, |r| r * r % 5];
+    for (ranks, bytes) in
+        (3u32..200).flat_map(|n| [8u64, 1 << 15, 1 << 18, 1 << 24].map(|b| (n, b)))
+    {
+        let size = |order| Size {
+            bytes,
+            count: bytes / 8,
+            commutes: true,
+            order,
+        };
+        let hosts = |of: fn(u32) -> u32| {
+            let hosts: Vec<u32> = (0..ranks).map(of).collect();
+            let nodes = Nodes::new(&hosts, Room::Own);
+            nodes.map(|nodes| Room::Hosts(nodes.spread))
+        };
+        let rooms = placings.into_iter().filter_map(hosts);
+        let rooms: Vec<Room> = rooms
+            .chain([Room::Own, Room::Shared, Room::Tight])
+            .collect();
+        let mut goes_round = Vec::new();
+        for &room in &rooms {
+            let how = choose::allreduce(size(Order::Fixed), ranks, room);
+            goes_round.push(how == Allreduce::Ring);
+            let mixed = matches!(room, Room::Hosts(spread) if !spread.in_blocks);
+            assert!(!mixed || how != Allreduce::Nodes, "{ranks} {bytes}");
+            let how = choose::reduce(size(Order::Fixed), ranks, room);
+            assert!(!mixed || how != Reduce::Nodes, "{ranks} {bytes}");
+            let part = choose::allreduce(size(Order::Tree), ranks, room);
+            assert_ne!(part, Allreduce::Ring, "{ranks} {bytes}");
+        }
+        let first = goes_round[0];
+        assert!(
+            goes_round.iter().all(|&round| round == first),
+            "{ranks} {bytes}"
+        );
     }
 }

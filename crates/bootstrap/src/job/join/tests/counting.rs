@@ -1,0 +1,116 @@
+//! What a job asks of its engine, counted for up to a million ranks: an engine that counts, and the nodes' own code.
+
+use super::*;
+use std::net::IpAddr;
+
+/// Ranks of a node.
+const EACH: usize = 64;
+
+/// An engine that has the values of all nodes, and counts what it is asked for.
+#[derive(Default)]
+struct Counting {
+    puts: usize,
+    put_bytes: usize,
+    gets: usize,
+    got_bytes: usize,
+}
+
+/// Where the ranks of a node are reached: all by the same name and two addresses.
+fn card_of(node: usize, ranks: usize) -> NodeCard {
+    let here = node * EACH..((node + 1) * EACH).min(ranks);
+    let reach = |port: usize| NetworkCard {
+        host: format!("node{node:05}"),
+        port: 40_000 + (port % EACH) as u16,
+        addresses: ["10.11.12.13", "fd00::1:2:3:4"]
+            .map(|a| a.parse::<IpAddr>().unwrap())
+            .to_vec(),
+    };
+    NodeCard {
+        job_id: node as u64,
+        secret: [0; SECRET_BYTES],
+        leader: reach(0).encode(),
+        choices: 0,
+        ranks: here
+            .map(|rank| Rank {
+                rank,
+                network: reach(rank).encode(),
+            })
+            .collect(),
+    }
+}
+
+impl Counting {
+    fn put(&mut self, card: &NodeCard) {
+        self.puts += 1;
+        self.put_bytes += card.encode().len();
+    }
+
+    /// The value of the node whose lowest rank this is.
+    fn get(&mut self, lowest: usize, ranks: usize) -> Option<Vec<u8>> {
+        self.gets += 1;
+        let value = card_of(lowest / EACH, ranks).encode();
+        self.got_bytes += value.len();
+        (lowest % EACH == 0).then_some(value)
+    }
+
+    /// A node learns of all others.
+    fn read(&mut self, node: usize, ranks: usize) {
+        let mut next = 0;
+        let get = |lowest| Ok(self.get(lowest, ranks));
+        read_cards(ranks, card_of(node, ranks), get, |card| {
+            assert_eq!(card.ranks[0].rank, next);
+            next += card.ranks.len();
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(next, ranks);
+    }
+}
+
+#[test]
+fn a_million_ranks__ask_their_engine_for_a_card_of_each_node() {
+    for ranks in [1000usize, 10_000, 100_000, 1_000_000] {
+        let nodes = ranks.div_ceil(EACH);
+        let mut engine = Counting::default();
+        (0..nodes).for_each(|node| engine.put(&card_of(node, ranks)));
+        // All nodes ask for the same but for their own: one of many is enough.
+        engine.read(nodes / 2, ranks);
+        let Counting {
+            puts,
+            put_bytes,
+            gets,
+            got_bytes,
+        } = engine;
+        println!("{ranks} ranks: {puts} puts, {gets} gets of {got_bytes} B on each node");
+        assert_eq!((puts, gets), (nodes, nodes - 1));
+        // Each rank's number and port, and once for a node its name and addresses.
+        let most = nodes * (8 * EACH + 200);
+        assert!(
+            put_bytes <= most && got_bytes <= most,
+            "{put_bytes} {got_bytes}"
+        );
+    }
+}
+
+#[test]
+fn nodes__that_say_what_cannot_be_are_refused() {
+    let read = |change: fn(&mut NodeCard)| {
+        let get = |lowest: usize| {
+            let mut card = card_of(lowest / EACH, 200);
+            change(&mut card);
+            Ok(Some(card.encode()))
+        };
+        read_cards(200, card_of(1, 200), get, |_| Ok(()))
+    };
+    assert!(read(|_| {}).is_ok());
+    let changes: [fn(&mut NodeCard); 5] = [
+        |card| card.choices = 1,
+        |card| card.ranks[1].rank = 200,
+        |card| card.ranks[1].network.clear(),
+        |card| drop(card.ranks.remove(0)),
+        |card| card.ranks.push(card_of(1, 200).ranks.remove(0)),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        assert!(read(change).is_err(), "{number}");
+    }
+}

@@ -1,0 +1,330 @@
+//! Reductions over hosts whose ranks are no whole branch of the tree along which operands are combined
+//! ([`Actors`]): as 48 ranks are none.
+//!
+//! The consecutive ranks of a host are a few branches of that tree. Each branch is reduced by itself, and the hosts
+//! exchange what all of their branches give, and combine what belongs together. So the result has the bits that it has
+//! without hosts, for a few more short messages; bytes cross the network once for each branch.
+#![allow(unsafe_code)]
+
+use super::choose;
+use super::fabric::{Batch, Fabric};
+use super::halving::Actors;
+use super::local::Reduction;
+use super::nodes::{Levels, Nodes};
+use super::reduce;
+use super::scratch::Scratch;
+use super::vector::Vector;
+use crate::error::Result;
+use std::ops::Range;
+
+/// The leaves `start..start + size` of the tree: `size` is a power of two that divides `start`. A rank that acts for
+/// itself has two leaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Branch {
+    start: u64,
+    size: u64,
+}
+
+impl Branch {
+    /// Whether both are the halves of a branch, this one the lower.
+    fn continues(self, upper: Branch) -> bool {
+        let is_lower = self.start & self.size == 0;
+        is_lower && self.size == upper.size && self.start + self.size == upper.start
+    }
+
+    fn twice(self) -> Branch {
+        Branch {
+            start: self.start,
+            size: 2 * self.size,
+        }
+    }
+
+    /// The ranks that it has.
+    fn ranks(self, actors: Actors) -> Range<u32> {
+        actors.rank_of_leaf(self.start)..actors.rank_of_leaf(self.start + self.size)
+    }
+}
+
+/// The largest branches that some consecutive ranks are, in order.
+fn branches(actors: Actors, ranks: Range<u32>) -> impl Iterator<Item = Branch> {
+    let (mut start, end) = (actors.leaf(ranks.start), actors.leaf(ranks.end));
+    std::iter::from_fn(move || {
+        let left = (end - start).checked_ilog2()?;
+        let size = 1 << start.trailing_zeros().min(left);
+        let branch = Branch { start, size };
+        start += size;
+        Some(branch)
+    })
+}
+
+/// How many of them there are.
+pub(super) fn count(actors: Actors, ranks: Range<u32>) -> u32 {
+    branches(actors, ranks).count() as u32
+}
+
+/// What branches give, in order, and memory for others.
+struct Held<'a> {
+    red: &'a Reduction<'a>,
+    actors: Actors,
+    held: Vec<(Branch, Vector<'a>)>,
+    free: Vec<Vector<'a>>,
+}
+
+impl<'a> Held<'a> {
+    /// Memory for the branches of some ranks.
+    fn take(&mut self, ranks: Range<u32>) -> Vec<(Branch, Vector<'a>)> {
+        let places = self.free.drain(..).rev();
+        let mut places = places.collect::<Vec<_>>();
+        let taken = branches(self.actors, ranks).map_while(|branch| Some((branch, places.pop()?)));
+        let taken = taken.collect();
+        places.reverse();
+        self.free = places;
+        taken
+    }
+
+    /// What neighbouring ranks give is there as well: combines what belongs together.
+    ///
+    /// # Safety
+    /// The vectors are valid and do not overlap.
+    unsafe fn combine(&mut self, lower: bool, theirs: Vec<(Branch, Vector<'a>)>) {
+        let own = std::mem::take(&mut self.held);
+        let (first, second) = if lower { (theirs, own) } else { (own, theirs) };
+        for (branch, value) in first.into_iter().chain(second) {
+            self.held.push((branch, value));
+            while let &[.., (lower, left), (upper, right)] = &self.held[..]
+                && lower.continues(upper)
+            {
+                // SAFETY: by contract.
+                unsafe { self.red.fold(left, right) };
+                self.held.truncate(self.held.len() - 2);
+                self.held.push((lower.twice(), right));
+                self.free.push(left);
+            }
+        }
+    }
+}
+
+/// Reduces to the heads of the nodes that want the result: to `result`.
+///
+/// # Safety
+/// The operand is readable, the result of heads writable; they do not overlap, or are the same.
+pub(super) async unsafe fn reduce<'a, F: Fabric>(
+    f: &F,
+    nodes: &Nodes,
+    levels: &Levels<'_, F>,
+    red: &'a Reduction<'a>,
+    operand: Vector<'a>,
+    result: Option<Vector<'a>>,
+    wants: impl Fn(u32) -> bool,
+) -> Result {
+    let actors = Actors::of(f.size());
+    let own = nodes.of(f.rank());
+    let size = red.size(operand.count, f.room()).along_tree();
+    let ranks_of = |range: Range<u32>| nodes.ranks(range);
+    let mut scratch = Scratch::new(f);
+    let mut held = Held {
+        red,
+        actors,
+        held: Vec::new(),
+        free: Vec::new(),
+    };
+    if levels.heads.is_some() {
+        let places = needed(nodes, actors, own);
+        let places_of = scratch.elements(red.layout, operand.count * places)?;
+        let place = |number| places_of.part(number * operand.count, operand.count);
+        held.free = (0..places).map(place).collect();
+    }
+    let mut mine = held.take(ranks_of(own..own + 1)).into_iter();
+    // SAFETY: the same contract; places do not overlap.
+    unsafe {
+        // Each branch by itself; what it gives goes to the node's head.
+        let head = levels.node.member(levels.head);
+        for branch in branches(actors, ranks_of(own..own + 1)) {
+            let ranks = branch.ranks(actors);
+            let top = if ranks.contains(&head) {
+                head
+            } else {
+                ranks.start
+            };
+            let place = mine.next();
+            if ranks.contains(&f.rank()) {
+                let part = levels.node.narrow(nodes, own, &ranks);
+                let how = choose::reduce(size, ranks.end - ranks.start, part.room());
+                let mut aside = Scratch::new(f);
+                let at_top = match place {
+                    Some((_, place)) => Some(place),
+                    None if f.rank() == top => Some(aside.elements(red.layout, operand.count)?),
+                    None => None,
+                };
+                let at_top = at_top.filter(|_| f.rank() == top);
+                reduce::run_as(&part, how, red, operand, at_top, top - ranks.start).await?;
+                if let Some(value) = at_top.filter(|_| top != head) {
+                    f.send(head, value.buffer()).await?;
+                }
+            } else if let Some((_, place)) = place {
+                f.recv(top, place.buffer()).await?;
+            }
+            held.held.extend(place);
+        }
+        let Some(heads) = &levels.heads else {
+            return Ok(());
+        };
+        meet(heads, nodes, &mut held, result, wants).await
+    }
+}
+
+/// Recursive doubling between the heads of nodes.
+///
+/// # Safety
+/// As [`reduce`].
+async unsafe fn meet<'a, F: Fabric>(
+    f: &F,
+    nodes: &Nodes,
+    held: &mut Held<'a>,
+    result: Option<Vector<'a>>,
+    wants: impl Fn(u32) -> bool,
+) -> Result {
+    let (rank, actors) = (f.rank(), Actors::of(f.size()));
+    let is_paired = actors.is_paired(rank);
+    // SAFETY: the same contract.
+    unsafe {
+        if is_paired && rank % 2 == 0 {
+            trade(f, rank + 1, &held.held, &[]).await?;
+            if let Some(result) = result.filter(|_| wants(rank)) {
+                f.recv(rank + 1, result.buffer()).await?;
+            }
+            return Ok(());
+        }
+        if is_paired {
+            let theirs = held.take(nodes.ranks(rank - 1..rank));
+            trade(f, rank - 1, &[], &theirs).await?;
+            held.combine(true, theirs);
+        }
+        let me = actors.number(rank);
+        let mut mask = 1;
+        while mask < actors.count {
+            let them = me ^ mask;
+            let theirs = held.take(nodes.ranks(those_of(actors, them, mask)));
+            trade(f, actors.rank(them), &held.held, &theirs).await?;
+            held.combine(them < me, theirs);
+            mask *= 2;
+        }
+        let value = held.held[0].1;
+        if is_paired && wants(rank - 1) {
+            f.send(rank - 1, value.buffer()).await?;
+        }
+        match result {
+            Some(result) => value.copy_to(result),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The nodes whose operands actor `number` has combined before the step of that mask.
+fn those_of(actors: Actors, number: u32, mask: u32) -> Range<u32> {
+    let first = number - number % mask;
+    actors.first(first)..actors.first(first + mask)
+}
+
+/// Of hosts that begin at these ranks, and the end: how many values the heads send one after the other, where all wait
+/// for who sends most.
+pub(super) fn exchanged(starts: &[u32]) -> u32 {
+    let actors = Actors::of(starts.last().copied().unwrap_or(1).max(1));
+    let heads = Actors::of((starts.len() as u32 - 1).max(1));
+    let sent = |nodes: Range<u32>| {
+        let ranks = starts[nodes.start as usize]..starts[nodes.end as usize];
+        count(actors, ranks)
+    };
+    let paired = (0..heads.ranks()).filter(|&head| heads.is_paired(head));
+    let first = paired.map(|head| sent(head..head + 1)).max();
+    let steps = (0..heads.count.ilog2()).map(|step| {
+        let mask = 1 << step;
+        let groups = (0..heads.count).step_by(mask as usize);
+        let sent = groups.map(|group| sent(those_of(heads, group, mask)));
+        sent.max().unwrap_or(0)
+    });
+    first.unwrap_or(0) + steps.sum::<u32>()
+}
+
+/// Places that the head of a node needs.
+fn needed(nodes: &Nodes, actors: Actors, node: u32) -> u64 {
+    let count = |of: Range<u32>| u64::from(count(actors, nodes.ranks(of)));
+    let heads = Actors::of(nodes.count());
+    let me = heads.number(node);
+    let own = count(node..node + 1);
+    let pair = match heads.is_paired(node) && node % 2 == 1 {
+        true => own + count(node - 1..node),
+        false => own,
+    };
+    let steps = (0..heads.count.ilog2()).map(|step| {
+        let mask = 1 << step;
+        count(those_of(heads, me, mask)) + count(those_of(heads, me ^ mask, mask))
+    });
+    steps.chain([pair]).max().unwrap_or(pair)
+}
+
+/// Sends and receives some vectors at the same time.
+///
+/// # Safety
+/// Those to be sent are readable, the others writable; they do not overlap.
+async unsafe fn trade<'a, F: Fabric>(
+    f: &F,
+    with: u32,
+    out: &[(Branch, Vector<'a>)],
+    into: &[(Branch, Vector<'a>)],
+) -> Result {
+    let mut batch = Batch::new(f);
+    // SAFETY: by contract.
+    unsafe {
+        into.iter().for_each(|theirs| batch.recv(with, theirs.1));
+        out.iter().for_each(|own| batch.send(with, own.1));
+    }
+    batch.finish().await
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn branches__are_the_largest_ones() {
+        let parts = |ranks, of| {
+            let actors = Actors::of(ranks);
+            let ranks = branches(actors, of).map(|branch| branch.ranks(actors));
+            ranks.collect::<Vec<_>>()
+        };
+        assert_eq!(parts(64, 0..48), [0..32, 32..48]);
+        assert_eq!(parts(64, 48..64), [48..64]);
+        assert_eq!(parts(8, 3..7), [3..4, 4..6, 6..7]);
+        // Ranks 0 and 1, 2 and 3 act as one; the tree is ((0 1) (2 3)) (4 5).
+        assert_eq!(parts(6, 0..6), [0..6]);
+        assert_eq!(parts(6, 1..5), [1..2, 2..4, 4..5]);
+    }
+
+    proptest! {
+        #[test]
+        fn branches__have_each_rank_once_and_join(ranks in 1u32..3000, cuts in any::<[u32; 2]>()) {
+            let actors = Actors::of(ranks);
+            let mut cuts = cuts.map(|cut| cut % (ranks + 1));
+            cuts.sort();
+            let parts = [0..cuts[0], cuts[0]..cuts[1], cuts[1]..ranks];
+            let mut next = 0;
+            let mut held: Vec<Branch> = Vec::new();
+            for branch in parts.into_iter().flat_map(|part| branches(actors, part)) {
+                let has = branch.ranks(actors);
+                prop_assert_eq!(has.start, next);
+                prop_assert!(has.end > next);
+                next = has.end;
+                held.push(branch);
+                while let &[.., lower, upper] = &held[..] && lower.continues(upper) {
+                    held.truncate(held.len() - 2);
+                    held.push(lower.twice());
+                }
+            }
+            prop_assert_eq!(next, ranks);
+            prop_assert_eq!(held.len(), 1);
+        }
+    }
+}

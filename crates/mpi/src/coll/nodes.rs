@@ -1,0 +1,465 @@
+//! Calls in three steps: within each host, between one member of each, and within each host again.
+//!
+//! Bytes cross the network once for each host, not once for each rank. Each step is an algorithm of the other files,
+//! on a [`Part`] of the members, chosen as for a call of those members. Reductions combine operands along the same tree
+//! as without hosts, unless their order does not matter ([`branches`]). Callers put the state of these calls into an
+//! allocation of its own: calls within one host have no larger frames for it.
+//!
+//! References: Karonis et al., Exploiting Hierarchy in Parallel Computer Networks to Optimize Collective Operation
+//! Performance (2000); Träff, Improved MPI All-to-all Communication on a Giganet SMP Cluster (2002).
+#![allow(unsafe_code)]
+
+use super::choose::{self, Room, Spread};
+use super::fabric::Fabric;
+use super::gather;
+use super::local::Reduction;
+use super::scratch::Scratch;
+use super::vector::Vector;
+use super::{allgather, allreduce, barrier, bcast, branches, reduce};
+use crate::comm::Comm;
+use crate::error::Result;
+use crate::process::Process;
+use fastpath_protocol::buffer::Buffer;
+use std::alloc::Layout;
+use std::ops::Range;
+use std::ptr::NonNull;
+
+/// Which members of a communicator share a host.
+#[derive(Debug)]
+pub struct Nodes {
+    /// The node of each member; nodes are numbered in the order of their lowest members.
+    of: Box<[u32]>,
+    /// All members, node after node, those of one in their order.
+    members: Box<[u32]>,
+    /// Where in `members` each node begins, and the end.
+    starts: Box<[u32]>,
+    /// What the choice of an algorithm asks for.
+    pub(super) spread: Spread,
+    /// What processors the calling member's node has.
+    inside: Room,
+}
+
+impl Nodes {
+    /// From the host of each member; none where all are on one host. `inside`: what processors this one has.
+    pub(crate) fn new(hosts: &[u32], inside: Room) -> Option<Nodes> {
+        let mut numbers = std::collections::HashMap::new();
+        let mut sizes: Vec<u32> = Vec::new();
+        let of: Box<[u32]> = hosts
+            .iter()
+            .map(|host| {
+                let node = *numbers.entry(*host).or_insert(sizes.len());
+                match sizes.get_mut(node) {
+                    Some(size) => *size += 1,
+                    None => sizes.push(1),
+                }
+                node as u32
+            })
+            .collect();
+        if sizes.len() < 2 {
+            return None;
+        }
+        let mut starts = vec![0];
+        starts.extend(sizes.iter().scan(0, |end, size| {
+            *end += size;
+            Some(*end)
+        }));
+        let mut members: Box<[u32]> = (0..hosts.len() as u32).collect();
+        members.sort_by_key(|&member| of[member as usize]);
+        let spread = Spread::of(&starts);
+        let spread = match of.is_sorted() {
+            true => spread,
+            false => spread.mixed(
+                (0..)
+                    .zip(&of)
+                    .all(|(rank, &node)| node == rank % spread.nodes),
+            ),
+        };
+        Some(Nodes {
+            of,
+            members,
+            starts: starts.into(),
+            spread,
+            inside,
+        })
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> u32 {
+        self.spread.nodes
+    }
+
+    /// The node of a member.
+    pub(super) fn of(&self, member: u32) -> u32 {
+        self.of[member as usize]
+    }
+
+    /// The ranks of consecutive nodes, where the ranks of each are.
+    pub(super) fn ranks(&self, nodes: Range<u32>) -> Range<u32> {
+        self.starts[nodes.start as usize]..self.starts[nodes.end as usize]
+    }
+
+    /// The members on a node.
+    fn members(&self, node: u32) -> &[u32] {
+        let node = node as usize;
+        &self.members[self.starts[node] as usize..self.starts[node + 1] as usize]
+    }
+}
+
+/// The nodes of an intracommunicator.
+#[cold]
+pub(crate) fn of_comm(p: &Process, comm: &Comm) -> Option<Box<Nodes>> {
+    let worker = p.worker().ok().filter(|_| !comm.is_inter())?;
+    // SAFETY: the worker lives while MPI runs.
+    let job = unsafe { (*worker).job };
+    let members = comm.group.world_ranks().iter();
+    let hosts: Vec<u32> = members.map(|&rank| job.host(rank as usize)).collect();
+    Nodes::new(&hosts, Room::on_host(p)).map(Box::new)
+}
+
+/// Some of the members of a call, as a fabric of their own. Its messages are among those of the call: each pair of
+/// members sends and receives in one order.
+pub(super) struct Part<'f, F> {
+    whole: &'f F,
+    members: Members<'f>,
+    rank: u32,
+    room: Room,
+}
+
+enum Members<'f> {
+    /// Those of a node.
+    Node(&'f [u32]),
+    /// The first of each node, but of the node that is named that member.
+    Heads(&'f Nodes, u32, u32),
+}
+
+/// The two parts that a member of a call belongs to.
+pub(super) struct Levels<'f, F> {
+    /// The members of its node.
+    pub(super) node: Part<'f, F>,
+    /// The rank in it of the one that talks to other nodes.
+    pub(super) head: u32,
+    /// Those of all nodes, on each of them; their ranks are the numbers of the nodes.
+    pub(super) heads: Option<Part<'f, F>>,
+}
+
+/// The parts of a call; `root` talks for its node, and of other nodes the first member.
+fn levels<'f, F: Fabric>(f: &'f F, nodes: &'f Nodes, root: u32) -> Levels<'f, F> {
+    let (own, its) = (nodes.of(f.rank()), nodes.of(root));
+    let members = nodes.members(own);
+    let place = |member| members.partition_point(|&other| other < member) as u32;
+    let node = Part {
+        whole: f,
+        members: Members::Node(members),
+        rank: place(f.rank()),
+        room: nodes.inside,
+    };
+    let head = if own == its { place(root) } else { 0 };
+    let heads = (node.rank == head).then_some(Part {
+        whole: f,
+        members: Members::Heads(nodes, its, root),
+        rank: own,
+        room: Room::Hosts(nodes.spread.between()),
+    });
+    Levels { node, head, heads }
+}
+
+impl<'f, F> Part<'f, F> {
+    /// Some consecutive ranks of a node, where all of its ranks are consecutive.
+    pub(super) fn narrow(&self, nodes: &'f Nodes, node: u32, ranks: &Range<u32>) -> Part<'f, F> {
+        let first = nodes.starts[node as usize];
+        let (start, end) = (ranks.start - first, ranks.end - first);
+        Part {
+            whole: self.whole,
+            members: Members::Node(&nodes.members(node)[start as usize..end as usize]),
+            rank: self.rank - start,
+            room: self.room,
+        }
+    }
+
+    /// The rank in the whole call of one of the part.
+    pub(super) fn member(&self, rank: u32) -> u32 {
+        match self.members {
+            Members::Node(members) => members[rank as usize],
+            Members::Heads(_, node, member) if node == rank => member,
+            Members::Heads(nodes, ..) => nodes.members(rank)[0],
+        }
+    }
+}
+
+impl<F: Fabric> Fabric for Part<'_, F> {
+    type Ticket = F::Ticket;
+    type Near = F::Near;
+
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        match self.members {
+            Members::Node(members) => members.len() as u32,
+            Members::Heads(nodes, ..) => nodes.count(),
+        }
+    }
+
+    fn room(&self) -> Room {
+        self.room
+    }
+
+    fn nodes(&self) -> Option<&Nodes> {
+        None
+    }
+
+    unsafe fn send(&self, to: u32, data: Buffer) -> impl Future<Output = Result> {
+        // SAFETY: the same contract.
+        unsafe { self.whole.send(self.member(to), data) }
+    }
+
+    unsafe fn recv(&self, from: u32, data: Buffer) -> impl Future<Output = Result> {
+        // SAFETY: the same contract.
+        unsafe { self.whole.recv(self.member(from), data) }
+    }
+
+    unsafe fn exchange(
+        &self,
+        to: u32,
+        out: Buffer,
+        from: u32,
+        into: Buffer,
+    ) -> impl Future<Output = Result> {
+        let (to, from) = (self.member(to), self.member(from));
+        // SAFETY: the same contract.
+        unsafe { self.whole.exchange(to, out, from, into) }
+    }
+
+    unsafe fn start_send(&self, to: u32, data: Buffer) -> Result<F::Ticket> {
+        // SAFETY: the same contract.
+        unsafe { self.whole.start_send(self.member(to), data) }
+    }
+
+    unsafe fn start_recv(&self, from: u32, data: Buffer) -> Result<F::Ticket> {
+        // SAFETY: the same contract.
+        unsafe { self.whole.start_recv(self.member(from), data) }
+    }
+
+    fn wait(&self, ticket: F::Ticket) -> impl Future<Output = Result> {
+        self.whole.wait(ticket)
+    }
+
+    fn apart<T>(&self, algorithm: impl Future<Output = T>) -> impl Future<Output = T> {
+        self.whole.apart(algorithm)
+    }
+
+    unsafe fn allocate(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the same contract.
+        unsafe { self.whole.allocate(layout) }
+    }
+
+    unsafe fn release(&self, at: NonNull<u8>, layout: Layout) {
+        // SAFETY: the same contract.
+        unsafe { self.whole.release(at, layout) }
+    }
+
+    fn put_off(&self, result: Result) -> Result {
+        self.whole.put_off(result)
+    }
+}
+
+/// The members of a node report to its head, the heads meet, and the heads release their nodes.
+pub(super) async fn barrier<F: Fabric>(f: &F, nodes: &Nodes) -> Result {
+    let Levels { node, head, heads } = levels(f, nodes, 0);
+    report(&node).await?;
+    if let Some(heads) = heads {
+        let how = choose::barrier(heads.size(), heads.room());
+        barrier::run_as(&heads, how).await?;
+    }
+    let nothing = Vector::raw(std::ptr::null(), 0);
+    let how = choose::bcast(0, node.size(), node.room());
+    // SAFETY: messages without bytes touch no memory.
+    unsafe { bcast::run_as(&node, how, nothing, head).await }
+}
+
+/// Rank 0 hears of all others, along a binomial tree.
+async fn report<F: Fabric>(f: &F) -> Result {
+    let (me, ranks) = (f.rank(), f.size());
+    let parent = bcast::parent_distance(me, ranks);
+    let mut distance = 1;
+    // SAFETY: messages without bytes touch no memory.
+    unsafe {
+        while distance < parent && me + distance < ranks {
+            f.recv(me + distance, Buffer::empty()).await?;
+            distance *= 2;
+        }
+        if me != 0 {
+            f.send(me - parent, Buffer::empty()).await?;
+        }
+    }
+    Ok(())
+}
+
+/// # Safety
+/// As [`bcast::run`].
+pub(super) async unsafe fn bcast<F: Fabric>(
+    f: &F,
+    nodes: &Nodes,
+    data: Vector<'_>,
+    root: u32,
+) -> Result {
+    let Levels { node, head, heads } = levels(f, nodes, root);
+    // SAFETY: the same contract.
+    unsafe {
+        if let Some(heads) = heads {
+            let how = choose::bcast(data.bytes(), heads.size(), heads.room());
+            bcast::run_as(&heads, how, data, nodes.of(root)).await?;
+        }
+        let how = choose::bcast(data.bytes(), node.size(), node.room());
+        bcast::run_as(&node, how, data, head).await
+    }
+}
+
+/// # Safety
+/// As [`reduce::run`].
+pub(super) async unsafe fn reduce<'a, F: Fabric>(
+    f: &F,
+    nodes: &Nodes,
+    red: &'a Reduction<'a>,
+    operand: Vector<'a>,
+    result: Option<Vector<'a>>,
+    root: u32,
+) -> Result {
+    let levels = levels(f, nodes, root);
+    let size = red.size(operand.count, f.room()).along_tree();
+    if nodes.spread.has_branches(size) {
+        let its = nodes.of(root);
+        // SAFETY: the same contract.
+        return unsafe {
+            branches::reduce(f, nodes, &levels, red, operand, result, |node| node == its).await
+        };
+    }
+    let Levels { node, head, heads } = levels;
+    let mut scratch = Scratch::new(f);
+    let sum = match (&heads, result) {
+        (None, _) => None,
+        (Some(_), Some(result)) => Some(result),
+        (Some(_), None) => Some(scratch.elements(red.layout, operand.count)?),
+    };
+    // SAFETY: the same contract; the scratch is as long as the operand.
+    unsafe {
+        let how = choose::reduce(size, node.size(), node.room());
+        reduce::run_as(&node, how, red, operand, sum, head).await?;
+        if let (Some(heads), Some(sum)) = (heads, sum) {
+            let how = choose::reduce(size, heads.size(), heads.room());
+            reduce::run_as(&heads, how, red, sum, result, nodes.of(root)).await?;
+        }
+    }
+    Ok(())
+}
+
+/// # Safety
+/// As [`allreduce::run`].
+pub(super) async unsafe fn allreduce<'a, F: Fabric>(
+    f: &F,
+    nodes: &Nodes,
+    red: &'a Reduction<'a>,
+    operand: Vector<'a>,
+    result: Vector<'a>,
+) -> Result {
+    let levels = levels(f, nodes, 0);
+    let size = red.size(operand.count, f.room()).along_tree();
+    // SAFETY: the same contract.
+    unsafe {
+        let (node, head) = if nodes.spread.has_branches(size) {
+            let sum = levels.heads.is_some().then_some(result);
+            branches::reduce(f, nodes, &levels, red, operand, sum, |_| true).await?;
+            (levels.node, levels.head)
+        } else {
+            let Levels { node, head, heads } = levels;
+            let how = choose::reduce(size, node.size(), node.room());
+            let sum = heads.is_some().then_some(result);
+            reduce::run_as(&node, how, red, operand, sum, head).await?;
+            if let Some(heads) = heads {
+                let how = choose::allreduce(size, heads.size(), heads.room());
+                allreduce::run_as(&heads, how, red, result, result).await?;
+            }
+            (node, head)
+        };
+        let how = choose::bcast(size.bytes, node.size(), node.room());
+        bcast::run_as(&node, how, result, head).await
+    }
+}
+
+/// The head of each node gathers its blocks; heads exchange them, as one piece for each node; each gives all to its
+/// node. They lie where they belong if that is one piece of memory in the order of nodes, otherwise packed aside.
+///
+/// # Safety
+/// As [`allgather::run`].
+pub(super) async unsafe fn allgather<'a, F: Fabric>(
+    f: &F,
+    nodes: &Nodes,
+    own: Option<Vector<'_>>,
+    block: &impl Fn(u32) -> Vector<'a>,
+    whole: Option<Vector<'a>>,
+) -> Result {
+    let Levels { node, head, heads } = levels(f, nodes, 0);
+    let length = |node| {
+        let members = nodes.members(node).iter();
+        members.map(|&member| block(member).bytes()).sum::<u64>()
+    };
+    let ends: Vec<u64> = (0..nodes.count())
+        .scan(0, |end, node| {
+            *end += length(node);
+            Some(*end)
+        })
+        .collect();
+    let total = ends.last().copied().unwrap_or(0);
+    let mut scratch = Scratch::new(f);
+    let in_place = whole
+        .filter(|_| nodes.spread.in_blocks)
+        .and_then(|w| w.dense());
+    let at = match in_place {
+        Some(at) => at,
+        None => scratch.room(total)?,
+    };
+    let piece = |node: u32| {
+        let start = node
+            .checked_sub(1)
+            .map_or(0, |before| ends[before as usize]);
+        let bytes = ends[node as usize] - start;
+        Vector::raw(at.wrapping_add(start as usize), bytes)
+    };
+    let is_even = (0..nodes.count()).all(|node| piece(node).bytes() == piece(0).bytes());
+    let all = Vector::raw(at, total);
+    let here = nodes.members(nodes.of(f.rank()));
+    // SAFETY: the same contract; the memory aside has room for all blocks.
+    unsafe {
+        let blocks = heads
+            .is_some()
+            .then_some(|rank: u32| block(here[rank as usize]));
+        let own = match heads {
+            Some(_) => own,
+            None => own.or(Some(block(f.rank()))),
+        };
+        gather::run(&node, choose::Gather::Linear, own, blocks, head).await?;
+        if let Some(heads) = heads {
+            if in_place.is_none() {
+                let mut to = piece(heads.rank()).ptr;
+                for &member in here {
+                    block(member).pack(to);
+                    to = to.wrapping_add(block(member).bytes() as usize);
+                }
+            }
+            let how = choose::allgather(total, is_even, heads.size(), heads.room());
+            let whole = is_even.then_some(all);
+            allgather::run_as(&heads, how, None, &piece, whole).await?;
+        }
+        let how = choose::bcast(total, node.size(), node.room());
+        bcast::run_as(&node, how, all, head).await?;
+        if in_place.is_none() {
+            let mut from = at;
+            for &member in &nodes.members {
+                block(member).unpack(from);
+                from = from.wrapping_add(block(member).bytes() as usize);
+            }
+        }
+    }
+    Ok(())
+}

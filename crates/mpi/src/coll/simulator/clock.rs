@@ -1,0 +1,330 @@
+//! A virtual clock for hundreds of thousands of ranks on a network of hosts: what an algorithm takes, not what it
+//! moves.
+//!
+//! Each rank is a state machine of the algorithm itself, and the rank whose clock is furthest behind goes on next. A
+//! message keeps the adapters of both hosts busy, one message after the other. All ranks use the same memory, whose
+//! contents are never looked at.
+#![allow(unsafe_code)]
+
+use super::super::choose::{Network, Room};
+use super::super::fabric::Fabric;
+use super::super::nodes::Nodes;
+use super::super::scratch::OnStack;
+use crate::error::Result;
+use fastpath_protocol::buffer::Buffer;
+use std::alloc::Layout;
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+use std::ffi::c_void;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::ptr::NonNull;
+use std::task::{Context, Poll, Waker};
+
+/// Bytes above which a sender waits until its message has left.
+const EAGER_BYTES: u64 = 64 << 10;
+
+/// Memory that a rank asks for one after the other and that does not overlap.
+const APART: usize = 4;
+
+/// Times in nanoseconds, in whole ones so that they can be ordered.
+type Time = u64;
+
+#[derive(Default)]
+struct State {
+    clocks: Vec<Time>,
+    /// How often each rank has asked for memory.
+    allocated: Vec<u8>,
+    /// When the adapter of each host is free to send, and to receive.
+    out_free: Vec<Time>,
+    in_free: Vec<Time>,
+    /// Messages that nobody has asked for, and receives that nothing has come for, by sender and receiver.
+    arrived: HashMap<(u32, u32), VecDeque<Time>>,
+    wanted: HashMap<(u32, u32), VecDeque<u64>>,
+    next_id: u64,
+    /// When receives ended that have, and which rank waits for which.
+    ended: HashMap<u64, Time>,
+    waiting: HashMap<u64, u32>,
+    ready: BinaryHeap<Reverse<(Time, u32)>>,
+}
+
+/// The hosts, and what is under way.
+pub(in super::super) struct Hosts<'n> {
+    network: &'n Network,
+    of: Vec<u32>,
+    nodes: Option<Nodes>,
+    /// Memory that every rank has its buffers in, and what algorithms ask for.
+    memory: RefCell<Vec<u64>>,
+    scratch: RefCell<Vec<u64>>,
+    state: RefCell<State>,
+}
+
+thread_local! {
+    /// Arithmetic of the rank that is going on, since its clock was last set.
+    static FOLDED: Cell<u64> = const { Cell::new(0) };
+}
+
+/// An operation that takes its time and computes nothing, on bytes that nobody looks at.
+pub(in super::super) unsafe extern "C" fn fold(
+    _: *mut c_void,
+    _: *mut c_void,
+    len: *mut i32,
+    _: *mut usize,
+) {
+    // SAFETY: called by a reducer.
+    let bytes = unsafe { *len } as u64;
+    FOLDED.set(FOLDED.get() + bytes);
+}
+
+/// One rank's way to the others.
+pub(in super::super) struct Rank<'w> {
+    hosts: &'w Hosts<'w>,
+    rank: u32,
+}
+
+impl<'n> Hosts<'n> {
+    /// The host of each rank; `bytes`: of the buffers, and of what any algorithm asks for at once.
+    pub(in super::super) fn new(of: Vec<u32>, network: &'n Network, bytes: u64) -> Hosts<'n> {
+        Hosts {
+            network,
+            nodes: Nodes::new(&of, Room::Own),
+            memory: RefCell::new(vec![0; bytes as usize / 8 + 64]),
+            scratch: RefCell::new(vec![0; (bytes as usize / 8 + 64) * APART]),
+            of,
+            state: RefCell::default(),
+        }
+    }
+
+    pub(in super::super) fn nodes(&self) -> Option<&Nodes> {
+        self.nodes.as_ref()
+    }
+
+    /// Memory for the ranks' buffers.
+    pub(in super::super) fn memory(&self) -> *mut u8 {
+        self.memory.borrow_mut().as_mut_ptr().cast()
+    }
+
+    /// Runs the algorithm on every rank, from the same moment; says after how many nanoseconds the
+    /// last has ended.
+    pub(in super::super) fn run<'s, A>(&'s self, algorithm: impl Fn(Rank<'s>) -> A) -> f64
+    where
+        A: Future<Output = Result> + 's,
+    {
+        let hosts = self.of.iter().max().map_or(0, |&last| last as usize + 1);
+        let ranks = self.of.len();
+        *self.state.borrow_mut() = State {
+            clocks: vec![0; ranks],
+            allocated: vec![0; ranks],
+            out_free: vec![0; hosts],
+            in_free: vec![0; hosts],
+            ready: (0..ranks as u32).map(|rank| Reverse((0, rank))).collect(),
+            ..State::default()
+        };
+        let mut running: Vec<Option<Pin<Box<A>>>> = (0..ranks as u32)
+            .map(|rank| Some(Box::pin(algorithm(Rank { hosts: self, rank }))))
+            .collect();
+        loop {
+            let next = self.state.borrow_mut().ready.pop();
+            let Some(Reverse((_, rank))) = next else {
+                break;
+            };
+            let place = &mut running[rank as usize];
+            let Some(future) = place else { continue };
+            let polled = future
+                .as_mut()
+                .poll(&mut Context::from_waker(Waker::noop()));
+            self.add_arithmetic(rank);
+            if let Poll::Ready(result) = polled {
+                result.unwrap();
+                *place = None;
+            }
+        }
+        assert!(running.iter().all(Option::is_none), "a deadlock");
+        let state = self.state.borrow();
+        assert!(state.arrived.values().all(VecDeque::is_empty));
+        state.clocks.iter().copied().max().unwrap_or(0) as f64
+    }
+
+    /// Sets the rank's clock by what it has computed.
+    fn add_arithmetic(&self, rank: u32) {
+        let taken = FOLDED.take() as f64 * self.network.fold_byte;
+        self.state.borrow_mut().clocks[rank as usize] += taken as Time;
+    }
+}
+
+/// A started operation: a send and when it ends, or a receive.
+pub(in super::super) enum Ticket {
+    Sent(Time),
+    Wanted(u64),
+}
+
+impl Rank<'_> {
+    /// Lets ranks go first whose clocks are behind.
+    async fn take_turns(&self) {
+        let mut has_waited = false;
+        poll_fn(|_| {
+            if has_waited {
+                return Poll::Ready(());
+            }
+            has_waited = true;
+            self.hosts.add_arithmetic(self.rank);
+            let mut state = self.hosts.state.borrow_mut();
+            let at = state.clocks[self.rank as usize];
+            state.ready.push(Reverse((at, self.rank)));
+            Poll::Pending
+        })
+        .await;
+    }
+
+    fn post_send(&self, to: u32, bytes: u64) -> Ticket {
+        let Hosts { network, of, .. } = self.hosts;
+        self.hosts.add_arithmetic(self.rank);
+        let mut state = self.hosts.state.borrow_mut();
+        let state = &mut *state;
+        let (from_host, to_host) = (of[self.rank as usize] as usize, of[to as usize] as usize);
+        let clock = &mut state.clocks[self.rank as usize];
+        let (arrives, ends) = if from_host == to_host {
+            let copied = (bytes as f64 * network.near_byte) as Time;
+            *clock += network.near_message as Time / 3 + copied;
+            (*clock + network.near_message as Time * 2 / 3, *clock)
+        } else {
+            let passes = (network.gap + bytes as f64 * network.byte) as Time;
+            let leaves = (*clock).max(state.out_free[from_host]);
+            state.out_free[from_host] = leaves + passes;
+            *clock += network.gap as Time;
+            let comes = leaves + (network.message - network.gap) as Time;
+            let begins = comes.max(state.in_free[to_host]);
+            state.in_free[to_host] = begins + passes;
+            let ends = if bytes > EAGER_BYTES {
+                leaves + passes
+            } else {
+                *clock
+            };
+            (begins + passes, ends)
+        };
+        let pair = (self.rank, to);
+        match state.wanted.get_mut(&pair).and_then(VecDeque::pop_front) {
+            Some(id) => {
+                state.ended.insert(id, arrives);
+                if let Some(rank) = state.waiting.remove(&id) {
+                    let at = arrives.max(state.clocks[rank as usize]);
+                    state.ready.push(Reverse((at, rank)));
+                }
+            }
+            None => state.arrived.entry(pair).or_default().push_back(arrives),
+        }
+        Ticket::Sent(ends)
+    }
+
+    fn post_recv(&self, from: u32) -> Ticket {
+        let mut state = self.hosts.state.borrow_mut();
+        let pair = (from, self.rank);
+        let id = state.next_id;
+        state.next_id += 1;
+        match state.arrived.get_mut(&pair).and_then(VecDeque::pop_front) {
+            Some(at) => _ = state.ended.insert(id, at),
+            None => state.wanted.entry(pair).or_default().push_back(id),
+        }
+        Ticket::Wanted(id)
+    }
+
+    async fn finish(&self, ticket: Ticket) {
+        let end = match ticket {
+            Ticket::Sent(end) => end,
+            Ticket::Wanted(id) => {
+                poll_fn(|_| {
+                    let mut state = self.hosts.state.borrow_mut();
+                    match state.ended.remove(&id) {
+                        Some(end) => Poll::Ready(end),
+                        None => {
+                            state.waiting.insert(id, self.rank);
+                            Poll::Pending
+                        }
+                    }
+                })
+                .await
+            }
+        };
+        let clock = &mut self.hosts.state.borrow_mut().clocks[self.rank as usize];
+        *clock = end.max(*clock);
+    }
+}
+
+impl Fabric for Rank<'_> {
+    type Ticket = Ticket;
+    type Near = OnStack;
+
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        self.hosts.of.len() as u32
+    }
+
+    fn room(&self) -> Room {
+        match self.hosts.nodes() {
+            Some(nodes) => Room::Hosts(nodes.spread),
+            None => Room::Own,
+        }
+    }
+
+    fn nodes(&self) -> Option<&Nodes> {
+        self.hosts.nodes()
+    }
+
+    async unsafe fn send(&self, to: u32, data: Buffer) -> Result {
+        self.take_turns().await;
+        let sent = self.post_send(to, data.bytes);
+        self.finish(sent).await;
+        Ok(())
+    }
+
+    async unsafe fn recv(&self, from: u32, _: Buffer) -> Result {
+        self.take_turns().await;
+        let wanted = self.post_recv(from);
+        self.finish(wanted).await;
+        Ok(())
+    }
+
+    async unsafe fn exchange(&self, to: u32, out: Buffer, from: u32, _: Buffer) -> Result {
+        self.take_turns().await;
+        let wanted = self.post_recv(from);
+        let sent = self.post_send(to, out.bytes);
+        self.finish(wanted).await;
+        self.finish(sent).await;
+        Ok(())
+    }
+
+    unsafe fn start_send(&self, to: u32, data: Buffer) -> Result<Ticket> {
+        Ok(self.post_send(to, data.bytes))
+    }
+
+    unsafe fn start_recv(&self, from: u32, _: Buffer) -> Result<Ticket> {
+        Ok(self.post_recv(from))
+    }
+
+    async fn wait(&self, ticket: Ticket) -> Result {
+        self.finish(ticket).await;
+        // What is started next is started by a later clock.
+        self.take_turns().await;
+        Ok(())
+    }
+
+    fn apart<T>(&self, algorithm: impl Future<Output = T>) -> impl Future<Output = T> {
+        Box::pin(algorithm)
+    }
+
+    unsafe fn allocate(&self, layout: Layout) -> *mut u8 {
+        let mut scratch = self.hosts.scratch.borrow_mut();
+        let (asked, there) = (layout.size(), scratch.len() * 8 / APART);
+        assert!(asked <= there, "{asked} bytes asked for");
+        let allocated = &mut self.hosts.state.borrow_mut().allocated[self.rank as usize];
+        *allocated = (*allocated + 1) % APART as u8;
+        let start: *mut u8 = scratch.as_mut_ptr().cast();
+        start.wrapping_add(*allocated as usize * there)
+    }
+
+    unsafe fn release(&self, _: NonNull<u8>, _: Layout) {}
+}
