@@ -244,7 +244,7 @@ impl<'a> Stack<'a> {
     /// Operands are readable, places writable; they do not overlap.
     pub(super) unsafe fn combine(&mut self, rank: u32) {
         let actors = self.actors;
-        if actors.is_paired(rank) && rank % 2 == 0 {
+        if actors.is_paired(rank) && rank.is_multiple_of(2) {
             return;
         }
         let pair = u32::from(actors.is_paired(rank));

@@ -145,7 +145,6 @@ fn simulate(call: Call, case: Case, network: &Network) -> Table {
     let may_run = ranks <= RING_RANKS;
     let round = least_of_ring(spread, network, ranks, bytes);
     let passes = bytes as f64 * network.byte;
-    // SAFETY: memory of the hosts, whose contents nobody looks at.
     match call {
         Call::Barrier => {
             let all = [Barrier::Dissemination, Barrier::Nodes];
@@ -159,7 +158,10 @@ fn simulate(call: Call, case: Case, network: &Network) -> Table {
             let (rings, least) = ([Bcast::ScatterAllgather], passes + round);
             let chosen = choose::bcast(bytes, ranks, room);
             measure(chosen, &all, &rings, (least, may_run), |how| {
-                hosts.run(|f| async move { unsafe { bcast::run_by(&f, how, data, 0).await } })
+                hosts.run(|f| async move {
+                    // SAFETY: memory of the hosts, long enough, whose contents nobody looks at.
+                    unsafe { bcast::run_by(&f, how, data, 0).await }
+                })
             })
         }
         Call::Reduce(_) => {
@@ -172,6 +174,7 @@ fn simulate(call: Call, case: Case, network: &Network) -> Table {
             measure(chosen, &those(&all), &[], (0.0, false), |how| {
                 hosts.run(|f| async move {
                     let result = (f.rank() == 0).then_some(sum);
+                    // SAFETY: memory of the hosts, long enough, whose contents nobody looks at.
                     unsafe { reduce::run(&f, how, red, sum, result, 0).await }
                 })
             })
@@ -198,9 +201,10 @@ fn simulate(call: Call, case: Case, network: &Network) -> Table {
                 &those(&rings),
                 (least, may_run),
                 |how| {
-                    hosts.run(
-                        |f| async move { unsafe { allreduce::run(&f, how, red, sum, sum).await } },
-                    )
+                    hosts.run(|f| async move {
+                        // SAFETY: memory of the hosts, long enough, whose contents nobody looks at.
+                        unsafe { allreduce::run(&f, how, red, sum, sum).await }
+                    })
                 },
             )
         }
@@ -215,6 +219,7 @@ fn simulate(call: Call, case: Case, network: &Network) -> Table {
             measure(chosen, &all, &rings, (least, may_run), |how| {
                 hosts.run(|f| async move {
                     let block = vector::even_blocks(first);
+                    // SAFETY: memory of the hosts, long enough, whose contents nobody looks at.
                     unsafe { allgather::run(&f, how, None, &block, Some(data)).await }
                 })
             })

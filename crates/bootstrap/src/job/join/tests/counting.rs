@@ -50,7 +50,7 @@ impl Counting {
         self.gets += 1;
         let value = card_of(lowest / EACH, ranks).encode();
         self.got_bytes += value.len();
-        (lowest % EACH == 0).then_some(value)
+        lowest.is_multiple_of(EACH).then_some(value)
     }
 
     /// A node learns of all others.
