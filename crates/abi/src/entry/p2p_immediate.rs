@@ -186,7 +186,14 @@ unsafe fn recv_plain(
     unsafe {
         let args = args(buf, count, datatype, source, tag, comm);
         let Some(copied) = p2p::try_copy::<OPEN>(args, status) else {
-            return recv_queued(buf, count, datatype, Envelope::new(source, tag), status, comm);
+            return recv_queued(
+                buf,
+                count,
+                datatype,
+                Envelope::new(source, tag),
+                status,
+                comm,
+            );
         };
         match copied.advance() {
             false => MPI_SUCCESS,
@@ -394,9 +401,14 @@ unsafe fn irecv_plain(
                 true => tell_taken(copied),
             },
             Irecv::Post(Posting { key, room }) => irecv_post(buf, room, key, request, tag, comm),
-            Irecv::Declined => {
-                irecv_queued(buf, count, datatype, Envelope::new(source, tag), request, comm)
-            }
+            Irecv::Declined => irecv_queued(
+                buf,
+                count,
+                datatype,
+                Envelope::new(source, tag),
+                request,
+                comm,
+            ),
         }
     }
 }

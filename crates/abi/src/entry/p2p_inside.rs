@@ -4,8 +4,8 @@
 #![allow(unsafe_code)]
 
 use super::p2p::{Envelope, args, finish, finish_request};
-use super::p2p_immediate::{irecv_slow, isend_slow, recv_slow, send_slow};
 use super::p2p_further::{irecv_elsewhere, isend_elsewhere, recv_elsewhere, send_elsewhere};
+use super::p2p_immediate::{irecv_slow, isend_slow, recv_slow, send_slow};
 use core::ffi::{c_int, c_void};
 use fastpath_base::hint::hide;
 use fastpath_mpi::consts::*;
@@ -388,12 +388,7 @@ unsafe fn irecv_post_inside(
 ) -> c_int {
     // SAFETY: `try_irecv` has just found the room; buffer and request are the user's, as for `MPI_Irecv`.
     unsafe {
-        *request = p2p::post_irecv::<{ hot::INSIDE }>(
-            Posting { key, room },
-            buf.cast(),
-            tag,
-            comm,
-        );
+        *request = p2p::post_irecv::<{ hot::INSIDE }>(Posting { key, room }, buf.cast(), tag, comm);
     }
     match lock::leave() {
         true => wake(),

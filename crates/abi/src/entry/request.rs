@@ -63,16 +63,17 @@ unsafe fn wait_posted(request: *mut usize, status: *mut Status) -> c_int {
 unsafe fn wait_inside(request: *mut usize, status: *mut Status) -> bool {
     // SAFETY: as the caller.
     unsafe {
-        !request.is_null() && match places::of_request(*request) {
-            0 => lock::with_lock(|| {
-                try_collect::<false, INSIDE>(request, status)
-                    || try_arrival::<INSIDE>(request, status)
-            }),
-            place => places::with(place, || {
-                let worker = places::further_worker(place);
-                request::await_of::<false>(worker, request, status, POLLS)
-            }),
-        }
+        !request.is_null()
+            && match places::of_request(*request) {
+                0 => lock::with_lock(|| {
+                    try_collect::<false, INSIDE>(request, status)
+                        || try_arrival::<INSIDE>(request, status)
+                }),
+                place => places::with(place, || {
+                    let worker = places::further_worker(place);
+                    request::await_of::<false>(worker, request, status, POLLS)
+                }),
+            }
     }
 }
 
