@@ -6,6 +6,7 @@ import os
 import re
 import shlex
 import sys
+import tempfile
 
 # What each sets for one of several processes, the variable that is named, and what the command begins with.
 LAUNCHERS = {
@@ -122,6 +123,22 @@ def case_python(session):
     several = session.start(words, env=_environment("slurm")).finish()
     wrong = None if sys.executable in several.err and "SLURM_STEP_NUM_TASKS=2" in several.err else "no command"
     return several.problem(16, quiet=False) or wrong, several.text()
+
+
+def case_other_library(session):
+    """A program of another MPI library runs alone on each rank, which is told; one of no library is no matter."""
+    # The name of a library behind a script: what a program that is linked with it holds.
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "other_library")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("#!/bin/sh\nexit 0\n# libmpi.so.12\n")
+        os.chmod(path, 0o755)
+        told = session.mpirun(2, [path]).finish()
+    wrong = None if "no rank has joined the job" in told.err and "libmpi.so" in told.err else "it is not told"
+    if problem := told.problem(quiet=False) or wrong:
+        return problem, told.text()
+    silent = session.mpirun(2, ["true"]).finish()
+    return silent.problem(), silent.text()
 
 
 def case_inside(session):

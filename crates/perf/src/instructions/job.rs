@@ -84,7 +84,9 @@ pub fn watch(
     let valgrind = find_valgrind()?;
     let out = folder.join("out");
     let mut job = Command::new("timeout");
-    job.args(["-k", "10", "540"]).arg(mpi.mpiexec);
+    // In this process's group, so that what interrupts it ends the job too.
+    job.args(["--foreground", "-k", "10", "540"])
+        .arg(mpi.mpiexec);
     job.args(mpi.arguments);
     for rank in 0..2 {
         if rank > 0 {
