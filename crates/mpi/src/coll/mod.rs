@@ -125,8 +125,8 @@ pub(crate) fn ask(config: &fastpath_base::config::Config) -> (Vec<String>, u32) 
 }
 
 /// What the report says of the algorithms that ran, a line each.
-pub(crate) fn report(json: bool) -> Vec<String> {
-    choose::report(json)
+pub(crate) fn report() -> Vec<String> {
+    choose::report()
 }
 
 /// Returns when all members have called it: a barrier as part of another call.

@@ -63,6 +63,9 @@ pub enum Parts {
     Request(RequestId),
 }
 
+/// Bytes of a message from which the data area grows with what is sent: shorter ones do as well in a small one.
+const WIDE_MIN: usize = 16 * 1024;
+
 /// The sender.
 impl Endpoint {
     /// Sends a contiguous message of up to [`crate::worker::EARLY_LIMIT`] bytes in parts that follow each other at
@@ -87,7 +90,9 @@ impl Endpoint {
         {
             return Post::NoResource;
         }
-        self.lane.prepare_stream();
+        if len >= WIDE_MIN {
+            self.lane.prepare_stream();
+        }
         let header = Header {
             aux: len as u16,
             ..Header::new(wire::EAGER_FIRST, tag as u32, key)
