@@ -156,7 +156,7 @@ static void find_adapters(void)
         ssize_t length = readlink(path, target, sizeof target - 1);
         of_adapter[fd] = length > 0 && (strstr(target, "/dev/infiniband/") || strstr(target, "infinibandevent"));
         if (of_adapter[fd])
-            allowance = rounds / 50;
+            allowance = rounds / 20;
     }
 }
 
