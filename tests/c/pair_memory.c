@@ -63,6 +63,26 @@ static void grow(void)
     }
 }
 
+/* Messages of several parts, each answered, so that few bytes suffice for them: the memory of the pair grows with what it
+ * has sent all the same, since lines that come round late are cheaper to write. */
+static void widen(void)
+{
+    static char data[16 * 1024];
+    long before = job_pages();
+    for (int i = 0; i < 600; i++) {
+        if (rank == 0) {
+            OK(MPI_Send(data, sizeof data, MPI_BYTE, 1, 1, MPI_COMM_WORLD));
+            OK(MPI_Recv(NULL, 0, MPI_BYTE, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        } else {
+            OK(MPI_Recv(data, sizeof data, MPI_BYTE, 0, 1, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            OK(MPI_Send(NULL, 0, MPI_BYTE, 0, 2, MPI_COMM_WORLD));
+        }
+    }
+    long pages = job_pages() - before;
+    if (rank == 0 && (pages < 128 || pages > 300))
+        fail(__LINE__, "600 messages of 16 KiB took %ld pages", pages);
+}
+
 /* All ranks with all others, in a job in which nobody has talked to more than one. */
 static void exchange(void)
 {
@@ -95,6 +115,8 @@ int main(int argc, char **argv)
         if (ranks == 2)
             grow(); /* others would open pairs meanwhile */
         exchange();
+        if (ranks == 2)
+            widen();
     }
     OK(MPI_Finalize());
     return failures != 0;

@@ -20,7 +20,7 @@ def _report(outcome):
     # A size outside its bounds gives a warning, and a note in the report.
     warned = [line for line in lines if "so it counts as" in line and not line.startswith("{")]
     # What was learnt of messages is told at the end.
-    learnt = [line for line in lines if '"timed_messages"' in line or '"collective"' in line]
+    learnt = [line for line in lines if '"timed_messages"' in line]
     lines = [line for line in lines if line not in warned and line not in learnt]
     if len(lines) != 1:
         raise AssertionError(f"{len(lines)} lines on standard error instead of the report: {outcome.err[:300]}")

@@ -1,7 +1,6 @@
 //! `mpiexec`: starts the ranks of a job, watches them, and cleans up after them.
 
 mod agent;
-mod alone;
 mod args;
 mod binding;
 mod claims;
@@ -27,6 +26,7 @@ mod ranks;
 mod report;
 mod show;
 mod signals;
+mod singletons;
 mod spawn;
 mod start;
 mod watch;

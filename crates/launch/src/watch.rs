@@ -1,7 +1,6 @@
 //! The loop from the start of the last rank to the end of the job.
 
 use crate::agent::Agent;
-use crate::alone;
 use crate::args::JobSpec;
 use crate::control::Control;
 use crate::guard::Guard;
@@ -14,6 +13,7 @@ use crate::ranks::{Failure, Ranks, kill_adopted};
 use crate::report::{describe_failure, describe_ranks};
 use crate::show::describe_ends;
 use crate::signals::{Signals, stop_self};
+use crate::singletons;
 use crate::start::Starter;
 use fastpath_base::clock::now_ns;
 use fastpath_bootstrap::inspect::describe::describe_signal;
@@ -291,7 +291,7 @@ impl Watch<'_> {
             page.is_none_or(|page| page.phase() > Phase::Launched)
         };
         if code == 0
-            && let Some(text) = alone::describe(self.ranks.list(), has_joined)
+            && let Some(text) = singletons::describe(self.ranks.list(), has_joined)
         {
             self.outputs.say(&text);
         }

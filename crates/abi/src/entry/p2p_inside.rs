@@ -14,6 +14,14 @@ use fastpath_mpi::p2p::{self, Args, Copied, Immediate, Irecv, Posting};
 use fastpath_mpi::status::Status;
 use fastpath_mpi::{Result, lock, p2p_slow as slow, request};
 
+// Why a call takes the lock after all.
+/// The bias is not the calling thread's.
+const UNBIASED: u8 = 0;
+/// The bias went while the thread stepped in: it steps back first.
+const BIAS_LOST: u8 = 1;
+/// The thread is inside by its bias, and the immediate path has declined; it leaves once the lock has served.
+const DECLINED: u8 = 2;
+
 /// As `send_plain` in `p2p_immediate`, inside the lock by the bias of the calling thread.
 ///
 /// # Safety
@@ -34,34 +42,18 @@ pub(super) unsafe fn send_inside(
             return send_elsewhere(buf, count, datatype, dest, tag, comm);
         }
         if !lock::favours() {
-            return send_locked::<false>(buf, count, datatype, dest, tag, comm);
+            return send_locked::<UNBIASED>(buf, count, datatype, dest, tag, comm);
         }
         if !lock::step_in() {
-            return send_backed_out(buf, count, datatype, dest, tag, comm);
+            return send_locked::<BIAS_LOST>(buf, count, datatype, dest, tag, comm);
         }
         match p2p::try_send::<false, SEEN>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done if lock::leave() => wake(),
             Immediate::Done => MPI_SUCCESS,
-            Immediate::Declined => send_locked::<true>(buf, count, datatype, dest, tag, comm),
+            Immediate::Declined => send_locked::<DECLINED>(buf, count, datatype, dest, tag, comm),
             Immediate::Wake(bytes) => wake_inside(comm, dest, tag, bytes),
         }
     }
-}
-
-/// The bias has gone to another thread.
-#[cold]
-#[inline(never)]
-unsafe fn send_backed_out(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
-) -> c_int {
-    lock::back_out();
-    // SAFETY: as the caller.
-    unsafe { send_locked::<false>(buf, count, datatype, dest, tag, comm) }
 }
 
 /// The message has left; its receiver must be woken, and the lock left.
@@ -112,10 +104,10 @@ unsafe fn send_with_lock<const MORE: bool>(args: Args) -> Option<Result<()>> {
     sent.then_some(result)
 }
 
-/// As [`send_inside`], which did not get in, or (`INSIDE`) is in and was declined.
+/// As [`send_inside`], by the lock.
 #[cold]
 #[inline(never)]
-unsafe fn send_locked<const INSIDE: bool>(
+unsafe fn send_locked<const FROM: u8>(
     buf: *const c_void,
     count: i64,
     datatype: usize,
@@ -123,10 +115,13 @@ unsafe fn send_locked<const INSIDE: bool>(
     tag: c_int,
     comm: usize,
 ) -> c_int {
+    if FROM == BIAS_LOST {
+        lock::back_out();
+    }
     // SAFETY: as the caller.
     unsafe {
         let sent = send_with_lock::<false>(args(buf, count, datatype, dest, tag, comm));
-        if INSIDE {
+        if FROM == DECLINED {
             lock::leave_surely();
         }
         match sent {
@@ -154,14 +149,14 @@ pub(super) unsafe fn recv_inside(
             return recv_elsewhere(buf, count, datatype, source, tag, comm, status);
         }
         if !lock::favours() {
-            return recv_locked::<false>(buf, count, datatype, envelope(), status, comm);
+            return recv_locked::<UNBIASED>(buf, count, datatype, envelope(), status, comm);
         }
         if !lock::step_in() {
-            return recv_backed_out(buf, count, datatype, envelope(), status, comm);
+            return recv_locked::<BIAS_LOST>(buf, count, datatype, envelope(), status, comm);
         }
         let args = args(buf, count, datatype, source, tag, comm);
         let Some(copied) = p2p::try_copy::<SEEN>(args, status) else {
-            return recv_locked::<true>(buf, count, datatype, envelope(), status, comm);
+            return recv_locked::<DECLINED>(buf, count, datatype, envelope(), status, comm);
         };
         match copied.advance() {
             false if lock::leave() => wake(),
@@ -171,10 +166,10 @@ pub(super) unsafe fn recv_inside(
     }
 }
 
-/// As [`send_backed_out`].
+/// As [`recv_inside`], by the lock.
 #[cold]
 #[inline(never)]
-unsafe fn recv_backed_out(
+unsafe fn recv_locked<const FROM: u8>(
     buf: *mut c_void,
     count: i64,
     datatype: usize,
@@ -182,22 +177,9 @@ unsafe fn recv_backed_out(
     status: *mut Status,
     comm: usize,
 ) -> c_int {
-    lock::back_out();
-    // SAFETY: as the caller.
-    unsafe { recv_locked::<false>(buf, count, datatype, envelope, status, comm) }
-}
-
-/// As [`recv_inside`], which did not get in, or (`INSIDE`) is in and was declined.
-#[cold]
-#[inline(never)]
-unsafe fn recv_locked<const INSIDE: bool>(
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    envelope: Envelope,
-    status: *mut Status,
-    comm: usize,
-) -> c_int {
+    if FROM == BIAS_LOST {
+        lock::back_out();
+    }
     let (source, tag) = (envelope.source(), envelope.tag());
     let args = args(buf, count, datatype, source, tag, comm);
     // SAFETY: as the caller.
@@ -206,7 +188,7 @@ unsafe fn recv_locked<const INSIDE: bool>(
             p2p::try_recv::<{ hot::INSIDE }>(args, status)
                 || p2p::try_recv_queued::<{ hot::INSIDE }>(args, status)
         });
-        if INSIDE {
+        if FROM == DECLINED {
             lock::leave_surely();
         }
         match received {
@@ -236,10 +218,10 @@ pub(super) unsafe fn isend_inside(
             return isend_elsewhere(buf, count, datatype, dest, tag, comm, request);
         }
         if !lock::favours() {
-            return isend_locked::<false>(buf, count, datatype, dest, tag, comm, request);
+            return isend_locked::<UNBIASED>(buf, count, datatype, dest, tag, comm, request);
         }
         if !lock::step_in() {
-            return isend_backed_out(buf, count, datatype, dest, tag, comm, request);
+            return isend_locked::<BIAS_LOST>(buf, count, datatype, dest, tag, comm, request);
         }
         match p2p::try_send::<true, SEEN>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done => {
@@ -250,28 +232,11 @@ pub(super) unsafe fn isend_inside(
                 }
             }
             Immediate::Declined => {
-                isend_locked::<true>(buf, count, datatype, dest, tag, comm, request)
+                isend_locked::<DECLINED>(buf, count, datatype, dest, tag, comm, request)
             }
             Immediate::Wake(bytes) => isend_wake_inside(comm, dest, tag, bytes, request),
         }
     }
-}
-
-/// As [`send_backed_out`].
-#[cold]
-#[inline(never)]
-unsafe fn isend_backed_out(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
-    request: *mut usize,
-) -> c_int {
-    lock::back_out();
-    // SAFETY: as the caller.
-    unsafe { isend_locked::<false>(buf, count, datatype, dest, tag, comm, request) }
 }
 
 /// As [`wake_inside`], with a request.
@@ -296,7 +261,7 @@ unsafe fn isend_wake_inside(
 /// As [`send_locked`].
 #[cold]
 #[inline(never)]
-unsafe fn isend_locked<const INSIDE: bool>(
+unsafe fn isend_locked<const FROM: u8>(
     buf: *const c_void,
     count: i64,
     datatype: usize,
@@ -305,10 +270,13 @@ unsafe fn isend_locked<const INSIDE: bool>(
     comm: usize,
     request: *mut usize,
 ) -> c_int {
+    if FROM == BIAS_LOST {
+        lock::back_out();
+    }
     // SAFETY: as the caller.
     unsafe {
         let sent = send_with_lock::<true>(args(buf, count, datatype, dest, tag, comm));
-        if INSIDE {
+        if FROM == DECLINED {
             lock::leave_surely();
         }
         match sent {
@@ -339,10 +307,10 @@ pub(super) unsafe fn irecv_inside(
             return irecv_elsewhere(buf, count, datatype, source, tag, comm, request);
         }
         if !lock::favours() {
-            return irecv_locked::<false>(buf, count, datatype, envelope(), request, comm);
+            return irecv_locked::<UNBIASED>(buf, count, datatype, envelope(), request, comm);
         }
         if !lock::step_in() {
-            return irecv_backed_out(buf, count, datatype, envelope(), request, comm);
+            return irecv_locked::<BIAS_LOST>(buf, count, datatype, envelope(), request, comm);
         }
         match p2p::try_irecv::<SEEN>(args(buf, count, datatype, source, tag, comm), request) {
             Irecv::Done(copied) => match copied.advance() {
@@ -354,26 +322,10 @@ pub(super) unsafe fn irecv_inside(
                 irecv_post_inside(buf, room, key, request, tag, comm)
             }
             Irecv::Declined => {
-                irecv_locked::<true>(buf, count, datatype, envelope(), request, comm)
+                irecv_locked::<DECLINED>(buf, count, datatype, envelope(), request, comm)
             }
         }
     }
-}
-
-/// As [`send_backed_out`].
-#[cold]
-#[inline(never)]
-unsafe fn irecv_backed_out(
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    envelope: Envelope,
-    request: *mut usize,
-    comm: usize,
-) -> c_int {
-    lock::back_out();
-    // SAFETY: as the caller.
-    unsafe { irecv_locked::<false>(buf, count, datatype, envelope, request, comm) }
 }
 
 /// As `irecv_post`, and leaves.
@@ -399,7 +351,7 @@ unsafe fn irecv_post_inside(
 /// As [`recv_locked`].
 #[cold]
 #[inline(never)]
-unsafe fn irecv_locked<const INSIDE: bool>(
+unsafe fn irecv_locked<const FROM: u8>(
     buf: *mut c_void,
     count: i64,
     datatype: usize,
@@ -407,6 +359,9 @@ unsafe fn irecv_locked<const INSIDE: bool>(
     request: *mut usize,
     comm: usize,
 ) -> c_int {
+    if FROM == BIAS_LOST {
+        lock::back_out();
+    }
     let (source, tag) = (envelope.source(), envelope.tag());
     let args = args(buf, count, datatype, source, tag, comm);
     // SAFETY: as the caller.
@@ -422,7 +377,7 @@ unsafe fn irecv_locked<const INSIDE: bool>(
             }
             Irecv::Declined => p2p::try_irecv_queued::<{ hot::INSIDE }>(args, request),
         });
-        if INSIDE {
+        if FROM == DECLINED {
             lock::leave_surely();
         }
         match started {

@@ -72,15 +72,7 @@ impl ShmEndpoint {
         self.rx.look_short(id)
     }
 
-    /// Consumes what `look_short` showed.
-    #[inline(always)] // see `look_short`
-    pub fn take_short(&mut self) {
-        if self.rx.advance() {
-            self.publish_head();
-        }
-    }
-
-    /// As [`Self::take_short`], but for telling the producer; says whether [`Self::publish_head`] must follow.
+    /// Consumes what `look_short` showed; says whether [`Self::publish_head`] must follow.
     #[inline(always)] // see `look_short`
     #[must_use]
     pub fn advance_short(&mut self) -> bool {

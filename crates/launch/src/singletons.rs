@@ -1,4 +1,4 @@
-//! Ranks that ran alone: the program has loaded another MPI library, for which each of them is rank 0 of 1.
+//! Ranks that were singletons: the program has loaded another MPI library, for which each of them is rank 0 of 1.
 
 use crate::ranks::Rank;
 use fastpath_bootstrap::inspect::End;
