@@ -26,11 +26,13 @@ pub fn timed_of(octave: usize) -> u8 {
 
 /// Messages of a trial; the first one does not count.
 const TRIAL: u8 = 4;
-/// One part in so many of the time of messages may be lost to trials.
-const SHARE: i64 = 64;
+/// One part in so many of the time of messages may be lost to trials, and as much again of those that mirror them.
+const SHARE: i64 = 128;
 /// What may be lost to trials at first, in messages, and the timed messages before that.
 const START_MESSAGES: i64 = 32;
 const START_AFTER: u32 = 6;
+/// Messages of its own that a rank sends the way of a trial at most: what is tried may come no more.
+const MIRRORED: u8 = 4 * TRIAL;
 /// An arm that nothing is known of is taken to be so many times as slow as the best.
 const UNKNOWN: u64 = 3;
 /// A message of a trial that takes so many times as long as the best ends it.
@@ -112,6 +114,14 @@ pub struct Advice {
     pub arm: Arm,
     /// Of so many messages one is to be timed.
     pub timed: u8,
+}
+
+impl Advice {
+    /// Whether a way is to be tried: all messages of a trial are timed, of others never all.
+    #[inline]
+    pub fn is_trial(&self) -> bool {
+        self.timed == 1
+    }
 }
 
 /// What is known of the arms for one octave of a peer's messages.
@@ -287,6 +297,43 @@ impl Learner {
     }
 }
 
+/// A rank that tries a way for what it receives sends its own messages of that octave the same way meanwhile.
+/// Where both directions are in use its clock shows the slower one of both copies: a trial of one alone would show
+/// nothing. One for each octave.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Mirror {
+    arm: Option<Arm>,
+    left: u8,
+}
+
+impl Mirror {
+    /// The learner of an octave gives this advice.
+    pub fn follow(&mut self, advice: Advice) {
+        *self = match advice.is_trial() {
+            true => Mirror {
+                arm: Some(advice.arm),
+                left: MIRRORED,
+            },
+            false => Mirror::default(),
+        };
+    }
+
+    /// The way of this rank's own messages, if a trial says so.
+    #[inline]
+    pub fn arm(&self) -> Option<Arm> {
+        self.arm
+    }
+
+    /// A message leaves.
+    #[inline]
+    pub fn count(&mut self) {
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 {
+            self.arm = None;
+        }
+    }
+}
+
 /// What the sender does for an octave, and how many of its messages were not timed since the last one that was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
@@ -310,6 +357,12 @@ impl Entry {
     #[inline]
     pub fn arm(&self) -> Arm {
         self.advice.arm
+    }
+
+    /// Whether the receiver tries this way.
+    #[inline]
+    pub fn is_trial(&self) -> bool {
+        self.advice.is_trial()
     }
 
     /// Whether the next message is to be timed.

@@ -4,6 +4,7 @@
 use crate::background::Background;
 use crate::endpoint::{Endpoint, Pending};
 use crate::flood::Flood;
+use crate::learning::{Mirror, OCTAVES};
 use crate::matching::Matcher;
 use crate::recall::Recalled;
 use crate::request::{Fault, Request, RequestId, RequestPool, State};
@@ -87,6 +88,8 @@ pub struct Worker {
     pub(crate) selection: Box<Selection>,
     /// Events so far.
     pub counters: Counters,
+    /// Ways that are tried for what this rank receives, by octaves of size.
+    pub(crate) mirrors: [Mirror; OCTAVES],
     /// How to wait.
     pub wait: WaitPolicy,
     /// Progress while the program computes.
@@ -192,6 +195,7 @@ impl Worker {
             thresholds: Thresholds::default(),
             selection: Box::default(),
             counters: Counters::default(),
+            mirrors: Default::default(),
             wait,
             background: Background::default(),
             job,

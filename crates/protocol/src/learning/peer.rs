@@ -48,19 +48,25 @@ impl Worker {
             return (self.first_arm(bytes), false);
         }
         let eager = bytes <= self.thresholds.first;
-        let entry = &self.learnt(peer).entries[octave(bytes)];
-        match entry.arm() {
+        let octave = octave(bytes);
+        let mirrored = self.mirrors[octave].arm();
+        let entry = &self.learnt(peer).entries[octave];
+        let (arm, is_due) = match mirrored {
+            Some(arm) if !entry.is_trial() => (arm, false),
+            _ => (entry.arm(), entry.is_due()),
+        };
+        match eager && !arm.is_ring() {
             // What may leave eagerly does: its sender need not wait.
-            arm if eager && !arm.is_ring() => (Arm::Vector, false),
-            arm => (arm, entry.is_due()),
+            true => (Arm::Vector, false),
+            false => (arm, is_due),
         }
     }
 
     /// Whether a long message is awaited from the peer that a long one goes to: then each side has a message to copy,
-    /// and copies it once.
+    /// and copies it once. Shorter ones are learnt about ([`Mirror`](super::Mirror)).
     #[inline]
     fn goes_both_ways(&self, peer: u32, bytes: u64) -> bool {
-        let least = self.thresholds.crowded_copy;
+        let least = self.thresholds.crowded_copy.saturating_mul(2);
         bytes >= least
             && self.selection.overrides.adapt
             && self.selection.kernel.is_ok()
@@ -71,6 +77,7 @@ impl Worker {
     /// A message of [`LEARN_MIN`] bytes or more leaves, timed or not.
     #[inline]
     pub(crate) fn count_arm(&mut self, peer: u32, bytes: u64, timed: bool) {
+        self.mirrors[octave(bytes)].count();
         if let Some(learnt) = &mut self.endpoint(peer).learnt {
             learnt.entries[octave(bytes)].count(timed);
         }
@@ -135,6 +142,7 @@ impl Worker {
         let Some(advice) = learnt.learners[octave].note(arm, bytes, taken as u64) else {
             return;
         };
+        self.mirrors[octave].follow(advice);
         let imm = octave as u32 | (advice.timed as u32) << OCTAVE_BITS;
         let header = Header::new(wire::ADVICE, imm, advice.arm as u64);
         // Nobody waits for it: where there is no room it is not given.

@@ -101,6 +101,76 @@ fn learner__loses_no_more_than_its_bound() {
     }
 }
 
+/// Two ranks that send to each other at the same time: each copies in, then out. A rank's clock shows the slower copy
+/// into a ring of both, and its own copy out of one.
+fn exchange(ranks: &mut [World; 2], mirrors: &mut [Mirror; 2], copies: &[(u64, u64); 5]) -> u64 {
+    let ways = [0, 1].map(|rank| {
+        let sender = &ranks[1 - rank].entry; // kept by the receiver's world
+        match mirrors[rank].arm() {
+            Some(arm) if !sender.is_trial() => (arm, false),
+            _ => (sender.arm(), sender.is_due()),
+        }
+    });
+    let copy_in = ways.map(|(arm, _)| copies[arm as usize].0);
+    let slower = copy_in[0].max(copy_in[1]);
+    let mut longest = 0;
+    for rank in [0, 1] {
+        let (arm, timed) = ways[1 - rank];
+        let ns = slower + copies[arm as usize].1;
+        longest = longest.max(ns);
+        ranks[rank].entry.count(timed);
+        mirrors[1 - rank].count();
+        if timed && let Some(advice) = ranks[rank].learner.note(arm, BYTES, ns) {
+            ranks[rank].entry.follow(advice);
+            mirrors[rank].follow(advice);
+        }
+    }
+    longest
+}
+
+#[test]
+fn learners__of_messages_both_ways_find_the_loop_that_both_need() {
+    // No shared cache: the loop to be found is fast on one side only if the other uses it as well.
+    let copies = [
+        (18_000, 4000),
+        (18_000, 4000),
+        (3000, 3000),
+        (1 << 20, 0),
+        (1 << 20, 0),
+    ];
+    let mut ranks = [World::new(Arm::Vector), World::new(Arm::Vector)];
+    let mut mirrors = [Mirror::default(); 2];
+    // They are not at the same point.
+    ranks[0].send_many(70, &copies.map(|(into, out)| into + out));
+    assert_eq!(ranks[0].entry.arm(), Arm::Vector);
+    for _ in 0..4000 {
+        exchange(&mut ranks, &mut mirrors, &copies);
+    }
+    let last: u64 = (0..100)
+        .map(|_| exchange(&mut ranks, &mut mirrors, &copies))
+        .sum();
+    assert_eq!(ranks.map(|rank| rank.entry.arm()), [Arm::Streaming; 2]);
+    assert!(last < 100 * 7000, "{last}");
+}
+
+#[test]
+fn mirror__ends_with_the_trial_or_after_some_messages() {
+    let advice = |timed| Advice {
+        arm: Arm::Streaming,
+        timed,
+    };
+    let mut mirror = Mirror::default();
+    mirror.follow(advice(1));
+    assert_eq!(mirror.arm(), Some(Arm::Streaming));
+    mirror.follow(advice(TIMED));
+    assert_eq!(mirror.arm(), None);
+    mirror.follow(advice(1));
+    (0..MIRRORED).for_each(|_| mirror.count());
+    assert_eq!(mirror.arm(), None);
+    mirror.count();
+    assert_eq!(mirror.arm(), None);
+}
+
 #[test]
 fn learner__that_is_ignored_comes_to_rest() {
     let mut learner = Learner::new(Arm::Vector, TIMED, |_| true);
