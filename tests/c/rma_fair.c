@@ -1,7 +1,8 @@
-/* test: ranks=2,3,4
+/* test: ranks=2,3,4,8
    A rank that takes its own lock again and again does not keep others from it, however they reach it: it goes on until
-   they have all had it, shared and alone, so many times. */
+   they have all had it, shared and alone, so many times. Neither does one that has left it and computes. */
 #include "rma_check.h"
+#include <sched.h>
 
 static void test(int kind, int lock)
 {
@@ -24,11 +25,42 @@ static void test(int kind, int lock)
     free_window(&w);
 }
 
+/* All take one lock in turn, alone and now and then shared. Then one computes, whether or not it left the lock last,
+   until the others have had it as often as they want, and so does the next one in the next round. */
+static void test_computing(void)
+{
+    enum { TURNS = 50 };
+    struct window w = make_window(SHARED, sizeof(long), 1);
+    volatile long *count;
+    MPI_Aint size;
+    int unit;
+    OK(MPI_Win_shared_query(w.win, 0, &size, &unit, (void *)&count));
+    for (int computes = 0; computes < ranks; computes++) {
+        long all = (long)ranks * TURNS * (computes + 1);
+        for (int turn = 0; turn < TURNS; turn++) {
+            if (turn % 10 == 9) {
+                OK(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, w.win));
+                OK(MPI_Win_unlock(0, w.win));
+            }
+            OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, w.win));
+            *count = *count + 1;
+            OK(MPI_Win_unlock(0, w.win));
+        }
+        while (rank == computes && *count < all)
+            sched_yield();
+        meet();
+        SAME(*count, all);
+        meet();
+    }
+    free_window(&w);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
     test(ALLOCATED, MPI_LOCK_SHARED);
     test(ALLOCATED, MPI_LOCK_EXCLUSIVE);
     test(FROM_HEAP, MPI_LOCK_SHARED);
+    test_computing();
     return finish();
 }

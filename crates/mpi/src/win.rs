@@ -29,6 +29,7 @@ pub mod hints;
 pub mod hot;
 pub mod hot_atomics;
 pub mod hot_lock;
+mod kept_lock;
 pub mod lock;
 mod lock_word;
 mod report;

@@ -4,7 +4,7 @@
 //! | byte | word |
 //! |---|---|
 //! | 0 | the lock of `MPI_Win_lock` ([`super::lock_word`]) |
-//! | 8 | who has it alone: its rank plus 1, as far as is known |
+//! | 8 | who has it alone: its rank plus 1, as far as is known, and whether it only keeps it ([`super::kept_lock`]) |
 //! | 64 | the lock of accumulates: 0 or 1 |
 //! | 128 | how many epochs by `MPI_Win_start` have ended here |
 //! | 192 | for each ticket of the lock, modulo their number, the rank of who waits with it plus 1 |
@@ -13,6 +13,7 @@
 #![allow(unsafe_code)]
 
 use super::error;
+use super::kept_lock::Owner;
 use super::lock_word::{ADMIT, ASK, BOUNDARIES, LockWord, Ticket, leaving};
 use super::window::Window;
 use crate::error::Result;
@@ -124,6 +125,13 @@ impl<'a> Words<'a> {
     pub fn near(&self, at: u64) -> Option<&'static AtomicU64> {
         // SAFETY: lives as long as the window.
         unsafe { (*self.control).near(at) }
+    }
+
+    /// The word of the lock's owner as this rank uses it, if it is in this process.
+    #[inline]
+    pub fn owner(&self) -> Option<Owner<'static>> {
+        let rank = self.window.rank;
+        self.near(OWNER).map(|word| Owner { word, rank })
     }
 
     /// Adds to a word; what was there.

@@ -213,6 +213,7 @@ fn assemble(
         locks: (0..ranks).map(|_| Cell::new(std::ptr::null())).collect(),
         epoch: RefCell::new(Epoch::new(ranks)),
         is_local,
+        kept: Cell::new(0),
         opened: RefCell::default(),
         pending: RefCell::default(),
         started: RefCell::new(vec![0; ranks as usize]),

@@ -67,6 +67,16 @@ impl LockWord {
         }
     }
 
+    /// Whether the holder of a ticket follows a writer that is inside.
+    pub fn is_next(self, ticket: Ticket) -> bool {
+        self.readers() == self.writers() && (self.writers() + 1) & MASK == ticket
+    }
+
+    /// Whether anybody waits for the writer that is inside.
+    pub fn is_awaited(self) -> bool {
+        !self.is_next(self.next())
+    }
+
     /// A reader that has waited is in, and the one behind it may try.
     pub fn admit(self) -> LockWord {
         LockWord::pack(self.next(), self.readers() + 1, self.writers())

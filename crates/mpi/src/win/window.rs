@@ -145,6 +145,8 @@ pub struct Window {
     pub(super) epoch: RefCell<Epoch>,
     /// Whether all ranks are on this host, so that whoever waits is woken by who ends the wait.
     pub(super) is_local: bool,
+    /// How often this rank has left a lock and kept it.
+    pub(super) kept: Cell<u32>,
     /// Ranks that the hot table shows as open.
     pub(super) opened: RefCell<Vec<u32>>,
     /// Ranks with [`Peer::pending`].
