@@ -26,13 +26,16 @@ pub fn timed_of(octave: usize) -> u8 {
 
 /// Messages of a trial; the first one does not count.
 const TRIAL: u8 = 4;
+/// Bytes through the ring until its memory is all there: what comes before does not count where copies without the ring
+/// did without it.
+const WARM_BYTES: u64 = 4 << 20;
 /// One part in so many of the time of messages may be lost to trials, and as much again of those that mirror them.
 const SHARE: i64 = 128;
 /// What may be lost to trials at first, in messages, and the timed messages before that.
 const START_MESSAGES: i64 = 32;
 const START_AFTER: u32 = 6;
 /// Messages of its own that a rank sends the way of a trial at most: what is tried may come no more.
-const MIRRORED: u8 = 4 * TRIAL;
+const MIRRORED: u8 = 64;
 /// An arm that nothing is known of is taken to be so many times as slow as the best.
 const UNKNOWN: u64 = 3;
 /// A message of a trial that takes so many times as long as the best ends it.
@@ -138,8 +141,9 @@ pub struct Learner {
     timed: u8,
     best: Arm,
     trial: Option<Arm>,
-    /// Timed messages of the trial, and those that went another way.
+    /// Timed messages of the trial, those of them that do not count, and those that went another way.
     seen: u8,
+    cold: u8,
     ignored: u8,
     /// Least time of the trial.
     least: u32,
@@ -167,6 +171,7 @@ impl Learner {
             best: first,
             trial: None,
             seen: 0,
+            cold: 1,
             ignored: 0,
             least: 0,
             last: first as u8,
@@ -228,18 +233,30 @@ impl Learner {
         let next = self.next_trial(bytes)?;
         (self.trial, self.last) = (Some(next), next as u8);
         (self.seen, self.ignored, self.least) = (0, 0, u32::MAX);
+        let is_new = self.known[next as usize] == 0 && next.is_ring() && !self.best.is_ring();
+        self.cold = match is_new {
+            true => (WARM_BYTES / bytes).clamp(1, MIRRORED as u64 / 2) as u8,
+            false => 1,
+        };
         Some(Advice {
             arm: next,
             timed: 1,
         })
     }
 
-    /// The next arm in turn whose trial the allowance covers.
+    /// The arm that is known to have taken least, if that is half of what the best one takes now; its time is measured
+    /// anew by that. Else the next one in turn whose trial the allowance covers.
     fn next_trial(&self, bytes: u64) -> Option<Arm> {
         if self.messages < START_AFTER {
             return None;
         }
         let best = self.known[self.best as usize] as u64;
+        let is_open = |&arm: &Arm| arm != self.best && self.open >> arm as u8 & 1 != 0;
+        let half = |&arm: &Arm| (1..=best / 2).contains(&(self.known[arm as usize] as u64));
+        let quick = Arm::ALL.into_iter().filter(is_open).filter(half);
+        if let Some(arm) = quick.min_by_key(|&arm| self.known[arm as usize]) {
+            return Some(arm);
+        }
         let count = Arm::ALL.len() as u8;
         let in_turn = (1..=count).filter_map(|step| Arm::of((self.last + step) % count));
         let is_due = |&arm: &Arm| {
@@ -250,9 +267,9 @@ impl Learner {
             let loss = known.saturating_sub(best) * bytes / 1000 * TRIAL as u64;
             let least = best * bytes / 1000; // a change costs something, however good it looks
             let needed = (loss + least) << self.failed[arm as usize];
-            arm != self.best && self.open >> arm as u8 & 1 != 0 && self.allowance >= needed as i64
+            self.allowance >= needed as i64
         };
-        in_turn.into_iter().find(is_due)
+        in_turn.filter(is_open).find(is_due)
     }
 
     fn note_trial(&mut self, trial: Arm, bytes: u64, ns: u64, rate: u32) -> Option<Advice> {
@@ -260,10 +277,10 @@ impl Learner {
         self.allowance -= (ns as i64 - (best * bytes / 1000) as i64).max(0);
         self.seen += 1;
         let is_hopeless = rate as u64 > HOPELESS * best;
-        if self.seen > 1 || is_hopeless {
+        if self.seen > self.cold || is_hopeless {
             self.least = self.least.min(rate);
         }
-        if self.seen < TRIAL && !(is_hopeless && self.seen > 1) {
+        if self.seen < self.cold + TRIAL - 1 && !(is_hopeless && self.seen > 1) {
             return None;
         }
         self.known[trial as usize] = self.least;
@@ -276,8 +293,11 @@ impl Learner {
         if self.least as u64 * 8 > best * eighths {
             return Some(self.give_up(trial));
         }
+        match self.least as u64 * 2 > best {
+            true => self.failed[trial as usize] = 0,
+            false => self.failed = [0; Arm::ALL.len()],
+        }
         (self.best, self.settled) = (trial, self.least);
-        self.failed = [0; Arm::ALL.len()];
         Some(self.settle())
     }
 
@@ -297,9 +317,9 @@ impl Learner {
     }
 }
 
-/// A rank that tries a way for what it receives sends its own messages of that octave the same way meanwhile.
-/// Where both directions are in use its clock shows the slower one of both copies: a trial of one alone would show
-/// nothing. One for each octave.
+/// A rank that tries a copy loop for what it receives sends its own messages of that octave by the same one meanwhile.
+/// Where both directions are in use its clock shows the slower one of both copies into rings: a trial of one alone
+/// would show nothing. One for each octave.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Mirror {
     arm: Option<Arm>,
@@ -309,7 +329,7 @@ pub struct Mirror {
 impl Mirror {
     /// The learner of an octave gives this advice.
     pub fn follow(&mut self, advice: Advice) {
-        *self = match advice.is_trial() {
+        *self = match advice.is_trial() && advice.arm.is_ring() {
             true => Mirror {
                 arm: Some(advice.arm),
                 left: MIRRORED,

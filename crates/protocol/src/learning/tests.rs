@@ -89,6 +89,24 @@ fn learner__follows_a_change() {
 }
 
 #[test]
+fn learner__of_a_machine_that_changes_often_goes_over_to_what_was_good_before() {
+    let mut world = World::new(Arm::Vector);
+    world.entry = Entry::new(Arm::Vector, 2);
+    world.learner = Learner::new(Arm::Vector, 2, |_| true);
+    let (shared, apart) = (
+        [4000, 6000, 5000, 7000, 7000],
+        [20_000, 18_000, 5000, 15_000, 15_000],
+    );
+    world.send_many(1000, &shared);
+    for _ in 0..20 {
+        world.send_many(200, &apart);
+        world.send_many(200, &shared);
+    }
+    let (spent, best) = (world.spent, world.best);
+    assert!(spent * 100 < best * 115, "{spent} and {best}");
+}
+
+#[test]
 fn learner__loses_no_more_than_its_bound() {
     // Nothing is as good as the first arm, and the others are up to a hundred times slower.
     for slow in [5000, 12_000, 40_000, 400_000] {
