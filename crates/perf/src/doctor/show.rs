@@ -203,14 +203,16 @@ fn describe_engines(engines: &[Engine], said: &mut Document) {
 fn describe_limits(limits: &Limits, said: &mut Document) {
     let size =
         |bytes: Option<u64>| bytes.map_or("unlimited".to_owned(), |b| format!("{} KiB", b >> 10));
-    let privileged = if limits.privileged {
-        "; does not count for this user"
-    } else {
-        ""
+    let more = match limits.locked_most == limits.locked {
+        true => "the hard limit is the same".to_owned(),
+        false => format!("`ulimit -l` can raise it to {}", size(limits.locked_most)),
     };
+    let privileged = match limits.privileged {
+        true => "; this user is not bound by it",
+        false => "",
+    };
+    let now = size(limits.locked);
     said.heading(format!(
-        "locked memory      {} (can be raised to: {}{privileged})",
-        size(limits.locked),
-        size(limits.locked_most)
+        "locked memory      {now} at most ({more}{privileged})"
     ));
 }

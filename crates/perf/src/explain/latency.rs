@@ -124,7 +124,10 @@ pub fn explain(options: &LatencyOptions) -> Result<Explanation, LinkError> {
         ..Message::new(transport, verb, Bytes(size.into()))
     };
     let chosen = message(size, inline);
-    let mut made = Explanation::new(format!("One way of {} by {}", options.size, adapter.title));
+    let mut made = Explanation::new(format!(
+        "Model of the latency of {} over {}, one way: nothing is measured here",
+        options.size, adapter.title
+    ));
     list_inputs(options, &path, granted, &mut made);
     made.waterfalls.push(draw(&path, &chosen, options.measured));
     if inline {
