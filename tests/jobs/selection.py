@@ -86,7 +86,7 @@ def case_nothing_is_set(session):
         yield _class(report, "itself", "any memory")["transports"], ["loopback"]
         yield [_border(node, p) for p in ("eager short", "eager", "eager multi-fragment")], [48, 4096, 32768]
         refused = "process_vm_readv" in _reason(node, "cooperative")
-        yield refused or "cooperative" in _protocols(node), True
+        yield refused or "not at first" in _reason(node, "cooperative"), True
         yield "MPI_Alloc_mem" in _reason(node, "rendezvous put"), True
         yield [r["from"] for r in node["ranges"][1:]], [r["to"] + 1 for r in node["ranges"][:-1]]
         yield report["notes"], []
@@ -120,6 +120,7 @@ def case_disable(session):
     def adapt(report):
         node = _class(report)
         yield _reason(node, "learning"), "switched off by FASTPATH_DISABLE"
+        yield "process_vm_readv" in _reason(node, "cooperative") or "cooperative" in _protocols(node), True
 
     def everything(report):
         yield from cma(report)

@@ -26,16 +26,13 @@ pub fn timed_of(octave: usize) -> u8 {
 
 /// Messages of a trial; the first one does not count.
 const TRIAL: u8 = 4;
-/// Bytes through the ring until its memory is all there: what comes before does not count where copies without the ring
-/// did without it.
-const WARM_BYTES: u64 = 4 << 20;
 /// One part in so many of the time of messages may be lost to trials, and as much again of those that mirror them.
 const SHARE: i64 = 128;
 /// What may be lost to trials at first, in messages, and the timed messages before that.
 const START_MESSAGES: i64 = 32;
 const START_AFTER: u32 = 6;
 /// Messages of its own that a rank sends the way of a trial at most: what is tried may come no more.
-const MIRRORED: u8 = 64;
+const MIRRORED: u8 = 4 * TRIAL;
 /// An arm that nothing is known of is taken to be so many times as slow as the best.
 const UNKNOWN: u64 = 3;
 /// A message of a trial that takes so many times as long as the best ends it.
@@ -141,9 +138,8 @@ pub struct Learner {
     timed: u8,
     best: Arm,
     trial: Option<Arm>,
-    /// Timed messages of the trial, those of them that do not count, and those that went another way.
+    /// Timed messages of the trial, and those that went another way.
     seen: u8,
-    cold: u8,
     ignored: u8,
     /// Least time of the trial.
     least: u32,
@@ -171,7 +167,6 @@ impl Learner {
             best: first,
             trial: None,
             seen: 0,
-            cold: 1,
             ignored: 0,
             least: 0,
             last: first as u8,
@@ -233,11 +228,6 @@ impl Learner {
         let next = self.next_trial(bytes)?;
         (self.trial, self.last) = (Some(next), next as u8);
         (self.seen, self.ignored, self.least) = (0, 0, u32::MAX);
-        let is_new = self.known[next as usize] == 0 && next.is_ring() && !self.best.is_ring();
-        self.cold = match is_new {
-            true => (WARM_BYTES / bytes).clamp(1, MIRRORED as u64 / 2) as u8,
-            false => 1,
-        };
         Some(Advice {
             arm: next,
             timed: 1,
@@ -277,10 +267,10 @@ impl Learner {
         self.allowance -= (ns as i64 - (best * bytes / 1000) as i64).max(0);
         self.seen += 1;
         let is_hopeless = rate as u64 > HOPELESS * best;
-        if self.seen > self.cold || is_hopeless {
+        if self.seen > 1 || is_hopeless {
             self.least = self.least.min(rate);
         }
-        if self.seen < self.cold + TRIAL - 1 && !(is_hopeless && self.seen > 1) {
+        if self.seen < TRIAL && !(is_hopeless && self.seen > 1) {
             return None;
         }
         self.known[trial as usize] = self.least;

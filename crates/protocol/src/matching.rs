@@ -156,14 +156,6 @@ impl Matcher {
         self.any_source_count != 0 || !self.lists(peer).posted.first.is_null()
     }
 
-    /// Whether the first receive posted to `peer` has room for that many bytes.
-    #[inline]
-    pub fn awaits_long(&self, peer: u32, bytes: u64) -> bool {
-        let first = self.lists(peer).posted.first;
-        // SAFETY: a posted request is valid until it is taken back.
-        !first.is_null() && unsafe { (*first).bytes } >= bytes
-    }
-
     /// Whether any receive is posted.
     pub fn has_posted(&self) -> bool {
         self.peers.iter().any(|p| !p.posted.first.is_null())

@@ -94,6 +94,9 @@ impl Case<'_> {
             self.selection.kernel.clone()?;
         }
         match self.thresholds.copy_from(self.shared) {
+            u64::MAX if !self.shared && self.selection.overrides.adapt => {
+                Err("not at first: where it was seen to take less".to_owned())
+            }
             u64::MAX => Err(format!(
                 "costs more: 1 MiB takes {:.1} us instead of {:.1} us",
                 self.far_us(Protocol::Cooperative),

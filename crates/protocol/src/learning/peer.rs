@@ -29,12 +29,8 @@ impl Worker {
     /// The way of a contiguous message to a peer, and whether it is to be timed.
     #[inline]
     pub(crate) fn choose_arm(&mut self, peer: u32, bytes: u64) -> (Arm, bool) {
-        if self.is_crowded()
-            || self.computes_beside(peer, bytes)
-            || self.goes_both_ways(peer, bytes)
-        {
-            // Times tell of the scheduler, or of what the other direction takes. Of all ways the one with the fewest
-            // copies leaves most to others.
+        if self.is_crowded() || self.computes_beside(peer, bytes) {
+            // Times tell of the scheduler. Of all ways the one with the fewest copies leaves most to others.
             let arm = match bytes >= self.thresholds.crowded_copy {
                 true => Arm::Get,
                 false => Arm::Vector,
@@ -60,18 +56,6 @@ impl Worker {
             true => (Arm::Vector, false),
             false => (arm, is_due),
         }
-    }
-
-    /// Whether a long message is awaited from the peer that a long one goes to: then each side has a message to copy,
-    /// and copies it once. Shorter ones are learnt about ([`Mirror`](super::Mirror)).
-    #[inline]
-    fn goes_both_ways(&self, peer: u32, bytes: u64) -> bool {
-        let least = self.thresholds.crowded_copy.saturating_mul(2);
-        bytes >= least
-            && self.selection.overrides.adapt
-            && self.selection.kernel.is_ok()
-            && self.matcher.awaits_long(peer, least)
-            && self.endpoint(peer).lane.is_same_host()
     }
 
     /// A message of [`LEARN_MIN`] bytes or more leaves, timed or not.

@@ -20,18 +20,14 @@ pub(super) const RECORD: Record = Record {
         let t = case.thresholds;
         match case.place() {
             Place::Itself => Ok(u64::MAX),
-            Place::Node => {
-                case.check_copies()?;
-                match case.shared {
-                    true => Ok(below(t.cooperative.max(t.direct))),
-                    false => Err(format!(
-                        "both sides copy: alone, the receiver does where it was seen to take \
-                         less, or from {} B where \
-                         ranks share processors",
-                        t.crowded_copy
-                    )),
-                }
-            }
+            Place::Node => match (case.check_copies(), t.crowded_copy) {
+                (Ok(()), _) if case.shared => Ok(below(t.cooperative.max(t.direct))),
+                (Ok(()), _) => Err("both sides copy".to_owned()),
+                (Err(why), from) if case.shared || from == u64::MAX => Err(why),
+                (Err(why), from) => Err(format!(
+                    "{why}, or from {from} B where ranks share processors"
+                )),
+            },
             Place::Outside => match case.peers.registered {
                 Ok(()) => Ok(u64::MAX),
                 Err(why) => Err(why.to_owned()),

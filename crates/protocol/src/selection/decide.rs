@@ -4,7 +4,6 @@ use super::Overrides;
 use super::constants::Constants;
 use super::envelope::{Curve, lower};
 use super::thresholds::Thresholds;
-use crate::learning::{LEARN_MIN, OCTAVES};
 use crate::protocols::{Protocol, curves};
 use crate::wire::{RTS_HEADER, SYNC_HEADER};
 use crate::worker::{EAGER_LIMIT, EARLY_LIMIT, SHORT_LIMIT};
@@ -85,21 +84,14 @@ pub fn decide(c: &Constants, overrides: &Overrides, kernel: bool) -> Thresholds 
         true => choose_crowded_copy(c, &t),
         false => u64::MAX,
     };
+    // Who learns begins in the ring: a copy without it takes the lines away from the program that writes them next,
+    // which no cost tells.
     t.single_copy = match overrides.adapt {
-        true => start_octave(single.0),
+        true => u64::MAX,
         false => single.0,
     };
     (t.direct, t.cooperative) = direct;
     t
-}
-
-/// The first octave of sizes that all go by what serves `from` bytes, where a sender is advised by octaves.
-fn start_octave(from: u64) -> u64 {
-    let starts = (0..OCTAVES).map(|index| LEARN_MIN << index);
-    starts
-        .into_iter()
-        .find(|&start| start >= from)
-        .unwrap_or(u64::MAX)
 }
 
 fn choose_parts(c: &Constants, overrides: &Overrides) -> (u64, u64) {

@@ -17,6 +17,12 @@ const FREE: Overrides = Overrides {
     whole: true,
 };
 
+/// As [`FREE`], of who does not learn.
+const FIXED: Overrides = Overrides {
+    adapt: false,
+    ..FREE
+};
+
 fn overrides() -> impl Strategy<Value = Overrides> {
     let size = || {
         prop_oneof![
@@ -150,7 +156,7 @@ fn kernel__that_is_slow_is_not_asked() {
         kernel_byte_ns: 0.25,
         ..Constants::default()
     };
-    assert_eq!(decide(&c, &FREE, true).single_copy, u64::MAX);
+    assert_eq!(decide(&c, &FIXED, true).single_copy, u64::MAX);
 }
 
 #[test]
@@ -160,8 +166,9 @@ fn kernel__that_is_fast_is_asked_earlier() {
         kernel_byte_ns: 0.005,
         ..Constants::default()
     };
-    let t = decide(&c, &FREE, true);
-    assert!(t.single_copy < Thresholds::default().single_copy, "{t:?}");
+    let t = decide(&c, &FIXED, true);
+    let usual = decide(&Constants::default(), &FIXED, true);
+    assert!(t.single_copy < usual.single_copy, "{t:?}");
     assert_eq!(t.piece_min, 8192);
 }
 
@@ -194,13 +201,9 @@ fn whole__is_what_may_travel_eagerly_where_nobody_wants_parts() {
 }
 
 #[test]
-fn single_copy__begins_with_the_octave_that_a_sender_is_advised_about() {
-    let c = Constants {
-        kernel_byte_ns: 0.048,
-        ..Constants::default()
-    };
-    let at = |adapt| decide(&c, &Overrides { adapt, ..FREE }, true).single_copy;
-    assert_eq!([false, true].map(at), [384 * 1024, 512 * 1024]);
+fn single_copy__is_not_the_beginning_of_who_learns() {
+    let at = |overrides| decide(&Constants::default(), &overrides, true).single_copy;
+    assert_eq!([FIXED, FREE].map(at), [128 * 1024, u64::MAX]);
 }
 
 #[test]
@@ -245,8 +248,8 @@ proptest! {
 
     #[test]
     fn decide__costs_little_more_than_the_best(c in likely_constants(), shared: bool) {
-        // One that learns begins with the octave above, and then follows what messages took.
-        let t = decide(&c, &Overrides { adapt: false, ..FREE }, true);
+        // One that learns begins in the ring, and then follows what messages took.
+        let t = decide(&c, &FIXED, true);
         let curves = curves(&c, &t, shared);
         for size in sizes(&t) {
             let taken = cost(&curves, chosen(&t, shared, size), size).unwrap();

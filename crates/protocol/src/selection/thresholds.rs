@@ -111,7 +111,7 @@ impl Default for Thresholds {
             first: EARLY_LIMIT,
             part: 4 * 1024,
             fragment: 16 * 1024,
-            single_copy: 128 * 1024,
+            single_copy: u64::MAX,
             crowded_copy: 32 * 1024 + 1,
             fetch: FETCH_FROM,
             direct: 32 * 1024 + 1,
