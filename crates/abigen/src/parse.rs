@@ -208,7 +208,10 @@ fn parse_function(section: &str, line: &str) -> Parsed<Vec<Function>> {
         on_no_file: false,
     };
     if !function.name.starts_with("MPI_") {
-        return Err(format!("{} does not start with MPI_", function.name));
+        return Err(format!(
+            "{} does not start with MPI_: the table has the standard's functions alone",
+            function.name
+        ));
     }
     for attribute in attributes {
         if attribute == "anytime" {

@@ -19,7 +19,7 @@ fn settings__list_every_variable_and_no_other() {
         assert_eq!(
             listed(variable.name),
             !variable.internal,
-            "{} in docs/settings.md",
+            "the row of {} in docs/settings.md: add it, or take that of an internal one away",
             variable.name
         );
         if let Kind::Words(words) | Kind::Choice(words) = variable.kind {
