@@ -38,7 +38,7 @@ impl TransportLink {
 }
 
 impl RemoteLink for TransportLink {
-    fn memories(&self) -> &'static [Memory] {
+    fn memories(&mut self) -> &'static [Memory] {
         match self.is_adapter() {
             true => &[Memory::Private],
             false => &[Memory::Shared, Memory::Private],
