@@ -225,12 +225,7 @@ impl Request {
             match self.layout.as_ref() {
                 None => copy_with(self.copy_loop(), to, self.ptr.add(from as usize), len),
                 Some(layout) => {
-                    layout.pack(
-                        self.ptr,
-                        self.count,
-                        from,
-                        std::slice::from_raw_parts_mut(to, len),
-                    );
+                    layout.pack_to(self.ptr, self.count, from, to, len);
                 }
             }
         }
@@ -247,12 +242,7 @@ impl Request {
             match self.layout.as_ref() {
                 None => copy(self.ptr.add(at as usize), from, len),
                 Some(layout) => {
-                    layout.unpack(
-                        self.ptr,
-                        self.count,
-                        at,
-                        std::slice::from_raw_parts(from, len),
-                    );
+                    layout.unpack_from(self.ptr, self.count, at, from, len);
                 }
             }
         }

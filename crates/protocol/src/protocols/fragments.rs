@@ -230,8 +230,7 @@ impl Worker {
             return self.add_bytes(id, data, len);
         }
         // SAFETY: `data` holds `len` bytes.
-        let bytes = unsafe { std::slice::from_raw_parts(data, len) };
-        if id != Early::NOWHERE && !self.matcher.store.extend(id, bytes) {
+        if id != Early::NOWHERE && !unsafe { self.matcher.store.extend(id, data, len) } {
             self.violation();
         }
     }
