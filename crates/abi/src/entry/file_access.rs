@@ -1,4 +1,6 @@
 //! Reading and writing files, blocking (MPI 5.0, section 14.4).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use core::ffi::c_void;
@@ -29,7 +31,7 @@ pub unsafe fn file_read_at(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let done = file::find(p, fh)?.access(p, &access)?;
         write_status(status, done);
@@ -58,7 +60,7 @@ pub unsafe fn file_write_at(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let done = file::find(p, fh)?.access(p, &access)?;
         write_status(status, done);
@@ -87,7 +89,7 @@ pub unsafe fn file_read_at_all(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let done = file::find(p, fh)?.access(p, &access)?;
         write_status(status, done);
@@ -116,7 +118,7 @@ pub unsafe fn file_write_at_all(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let done = file::find(p, fh)?.access(p, &access)?;
         write_status(status, done);
@@ -144,7 +146,7 @@ pub unsafe fn file_read(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let done = file::find(p, fh)?.access(p, &access)?;
         write_status(status, done);
@@ -172,7 +174,7 @@ pub unsafe fn file_write(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let done = file::find(p, fh)?.access(p, &access)?;
         write_status(status, done);
@@ -200,7 +202,7 @@ pub unsafe fn file_read_all(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let done = file::find(p, fh)?.access(p, &access)?;
         write_status(status, done);
@@ -228,7 +230,7 @@ pub unsafe fn file_write_all(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let done = file::find(p, fh)?.access(p, &access)?;
         write_status(status, done);
@@ -256,7 +258,7 @@ pub unsafe fn file_read_shared(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let done = file::find(p, fh)?.access(p, &access)?;
         write_status(status, done);
@@ -284,7 +286,7 @@ pub unsafe fn file_write_shared(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let done = file::find(p, fh)?.access(p, &access)?;
         write_status(status, done);
@@ -312,7 +314,7 @@ pub unsafe fn file_read_ordered(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let done = file::find(p, fh)?.access(p, &access)?;
         write_status(status, done);
@@ -340,7 +342,7 @@ pub unsafe fn file_write_ordered(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let done = file::find(p, fh)?.access(p, &access)?;
         write_status(status, done);

@@ -1,4 +1,6 @@
 //! Reading and writing files with a request (MPI 5.0, section 14.4).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::store;
@@ -28,7 +30,7 @@ pub unsafe fn file_iread_at(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, file::find(p, fh)?.start(p, &access)?) }
 }
 
@@ -53,7 +55,7 @@ pub unsafe fn file_iwrite_at(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, file::find(p, fh)?.start(p, &access)?) }
 }
 
@@ -78,7 +80,7 @@ pub unsafe fn file_iread_at_all(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, file::find(p, fh)?.start(p, &access)?) }
 }
 
@@ -103,7 +105,7 @@ pub unsafe fn file_iwrite_at_all(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, file::find(p, fh)?.start(p, &access)?) }
 }
 
@@ -127,7 +129,7 @@ pub unsafe fn file_iread(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, file::find(p, fh)?.start(p, &access)?) }
 }
 
@@ -151,7 +153,7 @@ pub unsafe fn file_iwrite(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, file::find(p, fh)?.start(p, &access)?) }
 }
 
@@ -175,7 +177,7 @@ pub unsafe fn file_iread_all(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, file::find(p, fh)?.start(p, &access)?) }
 }
 
@@ -199,7 +201,7 @@ pub unsafe fn file_iwrite_all(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, file::find(p, fh)?.start(p, &access)?) }
 }
 
@@ -223,7 +225,7 @@ pub unsafe fn file_iread_shared(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, file::find(p, fh)?.start(p, &access)?) }
 }
 
@@ -247,6 +249,6 @@ pub unsafe fn file_iwrite_shared(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, file::find(p, fh)?.start(p, &access)?) }
 }

@@ -1,4 +1,6 @@
 //! Split collective accesses of files (MPI 5.0, section 14.4.5).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use core::ffi::c_void;
@@ -28,7 +30,7 @@ pub unsafe fn file_read_at_all_begin(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { file::find(p, fh)?.begin(p, &access) }
 }
 
@@ -52,7 +54,7 @@ pub unsafe fn file_write_at_all_begin(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { file::find(p, fh)?.begin(p, &access) }
 }
 
@@ -67,7 +69,7 @@ pub unsafe fn file_read_at_all_end(
     status: *mut Status,
 ) -> Result<()> {
     let ended = file::find(p, fh)?.end(Which::ReadAtAll)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { write_status(status, ended) };
     Ok(())
 }
@@ -83,7 +85,7 @@ pub unsafe fn file_write_at_all_end(
     status: *mut Status,
 ) -> Result<()> {
     let ended = file::find(p, fh)?.end(Which::WriteAtAll)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { write_status(status, ended) };
     Ok(())
 }
@@ -107,7 +109,7 @@ pub unsafe fn file_read_all_begin(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { file::find(p, fh)?.begin(p, &access) }
 }
 
@@ -130,7 +132,7 @@ pub unsafe fn file_write_all_begin(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { file::find(p, fh)?.begin(p, &access) }
 }
 
@@ -145,7 +147,7 @@ pub unsafe fn file_read_all_end(
     status: *mut Status,
 ) -> Result<()> {
     let ended = file::find(p, fh)?.end(Which::ReadAll)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { write_status(status, ended) };
     Ok(())
 }
@@ -161,7 +163,7 @@ pub unsafe fn file_write_all_end(
     status: *mut Status,
 ) -> Result<()> {
     let ended = file::find(p, fh)?.end(Which::WriteAll)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { write_status(status, ended) };
     Ok(())
 }
@@ -185,7 +187,7 @@ pub unsafe fn file_read_ordered_begin(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { file::find(p, fh)?.begin(p, &access) }
 }
 
@@ -208,7 +210,7 @@ pub unsafe fn file_write_ordered_begin(
         count,
         datatype,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { file::find(p, fh)?.begin(p, &access) }
 }
 
@@ -223,7 +225,7 @@ pub unsafe fn file_read_ordered_end(
     status: *mut Status,
 ) -> Result<()> {
     let ended = file::find(p, fh)?.end(Which::ReadOrdered)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { write_status(status, ended) };
     Ok(())
 }
@@ -239,7 +241,7 @@ pub unsafe fn file_write_ordered_end(
     status: *mut Status,
 ) -> Result<()> {
     let ended = file::find(p, fh)?.end(Which::WriteOrdered)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { write_status(status, ended) };
     Ok(())
 }

@@ -115,7 +115,7 @@ impl<'a> Vector<'a> {
     pub(crate) unsafe fn unpack(&self, data: *const u8) {
         let bytes = self.bytes() as usize;
         if bytes > 0 {
-            // SAFETY: the elements are writable and `data` is readable for all their bytes, by this function's contract.
+            // SAFETY: the elements are writable and `data` readable for all their bytes, by this function's contract.
             unsafe {
                 self.layout
                     .unpack_from(self.ptr, self.count, 0, data, bytes)

@@ -1,4 +1,5 @@
 //! Operations of this layer behind a request, and what calls say to them.
+#![allow(unsafe_code)]
 
 use super::{Extra, active, find, make_foreign, pool_of};
 use crate::consts::*;

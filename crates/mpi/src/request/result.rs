@@ -1,4 +1,5 @@
 //! What a request that has ended says: its status, or its error.
+#![allow(unsafe_code)]
 
 use super::{Extra, Named, pool_of};
 use crate::consts::*;

@@ -1,7 +1,8 @@
 //! Which workers carry requests, by their handles.
 //!
-//! **INSIDE.** A pool is one of a worker that the caller is inside, which lives while MPI runs; a reference into it ends
-//! before anything waits, calls out or goes to the worker another way. Each use of [`pool_at`] and [`pool_of`] keeps this.
+//! **INSIDE.** A pool is one of a worker that the caller is inside, which lives while MPI runs; a reference into it
+//! ends before anything waits, calls out or goes to the worker another way. Each use of [`pool_at`] and [`pool_of`]
+//! keeps this.
 #![allow(unsafe_code)]
 
 use super::Extra;

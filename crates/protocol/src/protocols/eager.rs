@@ -208,7 +208,7 @@ impl Endpoint {
     #[inline(always)] // as `take_short`
     #[must_use]
     pub unsafe fn advance_short(&mut self) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: `copy_short` has just shown the message, by this function's contract.
         unsafe { self.lane.advance_short() }
     }
 
@@ -217,7 +217,7 @@ impl Endpoint {
     /// # Safety
     /// [`Endpoint::advance_short`] has just asked for it.
     pub unsafe fn tell_taken(&mut self) {
-        // SAFETY: the caller's.
+        // SAFETY: `advance_short` has just asked for it, by this function's contract.
         unsafe { self.lane.tell_taken() };
     }
 

@@ -62,7 +62,7 @@ impl Endpoint for LoopbackEndpoint {
 
     unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         self.am_bcopy(header, len, |to| {
-            // SAFETY: the caller vouches for `data`; `to` has room for `len` bytes.
+            // SAFETY: `data` is readable for `len` bytes, by the contract; `to` has room for as many.
             unsafe { std::ptr::copy_nonoverlapping(data, to, len) }
         })
     }

@@ -119,7 +119,7 @@ impl Endpoint for SimEndpoint {
     unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         debug_assert!(len <= self.capabilities().short);
         self.network.post(self.me, self.peer, header, len, |to| {
-            // SAFETY: the caller vouches for `data`; `to` has room for `len` bytes.
+            // SAFETY: `data` is readable for `len` bytes, by the contract; `to` has room for as many.
             unsafe { fastpath_base::copy::copy(to, data, len) }
         })
     }

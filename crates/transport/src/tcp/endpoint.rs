@@ -71,7 +71,7 @@ impl TcpEndpoint {
         data: *const u8,
         len: usize,
     ) -> Option<(Post, usize)> {
-        // SAFETY: the caller's.
+        // SAFETY: `data` is readable for `len` bytes, as `Link::post_bulk` asks of this function's caller too.
         let post = || unsafe { self.link.borrow_mut().post_bulk(header, data, len) };
         self.bulk.then(post)
     }
@@ -86,7 +86,7 @@ impl TcpEndpoint {
     /// # Safety
     /// As there.
     pub unsafe fn stream(&mut self, to: *mut u8, room: usize) -> usize {
-        // SAFETY: the caller's.
+        // SAFETY: `to` is writable for `room` bytes, as `Link::stream` asks of this function's caller too.
         unsafe { self.link.borrow_mut().stream(to, room) }
     }
 
@@ -133,7 +133,7 @@ impl Endpoint for TcpEndpoint {
     unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         debug_assert!(len <= SHORT);
         self.link.borrow_mut().post(header, len, |to| {
-            // SAFETY: the caller vouches for `data`; `to` has room for `len` bytes.
+            // SAFETY: `data` is readable for `len` bytes, by the contract; `post` gives room for as many at `to`.
             unsafe { fastpath_base::copy::copy_small(to, data, len) }
         })
     }
