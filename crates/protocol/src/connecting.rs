@@ -6,7 +6,7 @@
 use crate::request::Fault;
 use crate::wireup::{Action, Stage, Step};
 use crate::worker::Worker;
-use fastpath_transport::Address;
+use fastpath_transport::{Address, Connection};
 
 /// Marks the steps of connections that take the place of datagrams.
 const RISE: u8 = 0x10;

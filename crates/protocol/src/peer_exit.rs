@@ -6,6 +6,7 @@ use crate::request::{Fault, Kind, Request, RequestId, State};
 use crate::tag::key_source;
 use crate::worker::Worker;
 use fastpath_bootstrap::segment::Phase;
+use fastpath_transport::Connection;
 
 /// Most rounds of progress for what has arrived: each takes some messages of every peer.
 const ROUNDS_MAX: u32 = 1000;

@@ -8,7 +8,7 @@ use crate::wire;
 use crate::worker::{SHORT_LIMIT, Worker};
 use fastpath_base::copy::{copy, copy_small};
 use fastpath_base::trace::{self, Point};
-use fastpath_transport::Header;
+use fastpath_transport::{Connection, Header};
 
 /// Arrivals of one peer handled in one round, so that no peer starves another.
 const ROUND: u32 = 32;

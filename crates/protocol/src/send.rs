@@ -8,7 +8,7 @@ use crate::request::{Fault, Kind, Phase, RequestId};
 use crate::worker::Worker;
 use fastpath_base::copy::CopyLoop;
 use fastpath_base::trace::{self, Point};
-use fastpath_transport::Post;
+use fastpath_transport::{Connection, Post};
 
 /// A send as the layer above asks for it.
 #[derive(Debug, Clone)]

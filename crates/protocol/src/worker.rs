@@ -15,7 +15,7 @@ use crate::waiting::WaitPolicy;
 use crate::wire::CONTROL_MAX;
 use crate::wireup::Wireup;
 use fastpath_bootstrap::job::Job;
-use fastpath_transport::{Header, Interfaces, Post};
+use fastpath_transport::{Connection, Header, Interfaces, Post};
 use std::ptr::NonNull;
 use std::sync::Arc;
 

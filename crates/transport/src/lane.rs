@@ -258,17 +258,6 @@ impl Lane {
         failed.map(|why| format!("the adapter has lost rank {peer} of MPI_COMM_WORLD ({why})"))
     }
 
-    /// Whether there is nothing to do for this peer, where the progress of its interface has just looked for all of
-    /// them.
-    #[inline]
-    pub fn is_resting(&self) -> bool {
-        match self {
-            Lane::Rc(endpoint) => endpoint.is_resting(),
-            Lane::Tcp(endpoint) => endpoint.is_resting(),
-            _ => false,
-        }
-    }
-
     /// Whether [`Lane::look`] would show something.
     #[inline]
     pub fn has_arrival(&mut self) -> bool {
@@ -304,19 +293,6 @@ impl Lane {
                 endpoint.tx.warm();
                 endpoint.tx.is_cold()
             }
-            _ => false,
-        }
-    }
-
-    /// Whether `messages` messages of up to `bytes` bytes each would all find room now.
-    pub fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
-        match self {
-            Lane::Shm(endpoint) => endpoint.tx.has_room_for(messages, bytes as u32),
-            Lane::Sim(endpoint) => endpoint.promise_room(messages),
-            Lane::Rc(endpoint) => endpoint.has_room(messages, bytes),
-            Lane::Ud(endpoint) => endpoint.has_room(messages, bytes),
-            Lane::Upgrade(endpoint) => endpoint.has_room(messages, bytes),
-            Lane::Tcp(endpoint) => endpoint.has_room(messages, bytes),
             _ => false,
         }
     }
@@ -368,36 +344,6 @@ impl Lane {
                 Lane::Upgrade(endpoint) => endpoint.get(to, len, from),
                 Lane::Tcp(_) | Lane::Unconnected => Err(RemoteError::Unsupported),
             }
-        }
-    }
-
-    /// Whether the peer can fetch only what was shown to it ([`Lane::expose`]).
-    #[inline]
-    pub fn wants_exposure(&self) -> bool {
-        matches!(self, Lane::Rc(_) | Lane::Upgrade(_))
-    }
-
-    /// Lets the peer fetch `len` bytes at `address` by [`Lane::get`], until [`Lane::deregister`]; `None` where it
-    /// cannot.
-    ///
-    /// # Safety
-    /// The memory stays mapped until then.
-    pub unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
-        match self {
-            // SAFETY: BYTES.
-            Lane::Rc(endpoint) => unsafe { endpoint.register(address, len) },
-            // SAFETY: BYTES.
-            Lane::Upgrade(endpoint) => unsafe { endpoint.register(address, len) },
-            _ => None,
-        }
-    }
-
-    /// The peer needs no more what [`Lane::expose`] has shown it under this key.
-    pub fn deregister(&mut self, key: u64) {
-        match self {
-            Lane::Rc(endpoint) => endpoint.deregister(key),
-            Lane::Upgrade(endpoint) => endpoint.deregister(key),
-            _ => {}
         }
     }
 
@@ -491,6 +437,95 @@ impl Lane {
         // ORDERING: between the puts and whatever tells the peer about them; its partner is the acquire
         // by which the peer learns of it.
         fence(Ordering::SeqCst);
+    }
+}
+
+/// Asks whichever endpoint a lane has; an unconnected one answers `$none`.
+macro_rules! ask {
+    ($lane:expr, $endpoint:ident => $answer:expr, or $none:expr) => {
+        match $lane {
+            Lane::Unconnected => $none,
+            Lane::Shm($endpoint) => $answer,
+            Lane::Loopback($endpoint) => $answer,
+            Lane::Sim($endpoint) => $answer,
+            Lane::Rc($endpoint) => $answer,
+            Lane::Ud($endpoint) => $answer,
+            Lane::Upgrade($endpoint) => $answer,
+            Lane::Tcp($endpoint) => $answer,
+        }
+    };
+}
+
+impl Connection for Lane {
+    fn wants_wireup(&self) -> bool {
+        ask!(self, endpoint => endpoint.wants_wireup(), or false)
+    }
+
+    fn local_address(&self) -> Address {
+        ask!(self, endpoint => endpoint.local_address(), or Address::default())
+    }
+
+    fn open(&mut self, address: &Address) -> bool {
+        ask!(self, endpoint => endpoint.open(address), or false)
+    }
+
+    fn open_receive(&mut self) {
+        ask!(self, endpoint => endpoint.open_receive(), or ())
+    }
+
+    fn set_ready(&mut self) {
+        ask!(self, endpoint => endpoint.set_ready(), or ())
+    }
+
+    fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
+        ask!(self, endpoint => endpoint.has_room(messages, bytes), or false)
+    }
+
+    fn await_room(&mut self) {
+        ask!(self, endpoint => endpoint.await_room(), or ())
+    }
+
+    #[inline]
+    fn is_resting(&self) -> bool {
+        ask!(self, endpoint => endpoint.is_resting(), or false)
+    }
+
+    #[inline]
+    fn return_credits(&mut self) {
+        match self {
+            Lane::Upgrade(endpoint) => {
+                endpoint.return_credits();
+                self.settle_upgrade();
+            }
+            lane => ask!(lane, endpoint => endpoint.return_credits(), or ()),
+        }
+    }
+
+    #[inline]
+    fn peer_has_left(&self) -> bool {
+        ask!(self, endpoint => endpoint.peer_has_left(), or false)
+    }
+
+    fn is_drained(&mut self) -> bool {
+        ask!(self, endpoint => endpoint.is_drained(), or true)
+    }
+
+    fn may_leave(&mut self) -> bool {
+        ask!(self, endpoint => endpoint.may_leave(), or true)
+    }
+
+    #[inline]
+    fn wants_exposure(&self) -> bool {
+        ask!(self, endpoint => endpoint.wants_exposure(), or false)
+    }
+
+    unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
+        // SAFETY: BYTES.
+        ask!(self, endpoint => unsafe { endpoint.register(address, len) }, or None)
+    }
+
+    fn deregister(&mut self, key: u64) {
+        ask!(self, endpoint => endpoint.deregister(key), or ())
     }
 }
 

@@ -17,7 +17,7 @@ use crate::tag::{key_source, tag_matches};
 use crate::wire::{self, Rts, Timing};
 use crate::worker::{SHORT_LIMIT, Worker};
 use fastpath_base::copy::{CopyLoop, copy, copy_with};
-use fastpath_transport::{Header, Lane, Post};
+use fastpath_transport::{Connection, Header, Lane, Post};
 
 /// What goes eagerly, but not as one.
 pub(super) const RECORD: Record = Record {

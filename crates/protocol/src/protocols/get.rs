@@ -10,7 +10,7 @@ use crate::selection::envelope::Curve;
 use crate::wire::{self, Offer, Rts};
 use crate::worker::{SHORT_LIMIT, Worker};
 use fastpath_base::trace::{self, Point};
-use fastpath_transport::{Header, Remote};
+use fastpath_transport::{Connection, Header, Remote};
 
 /// What one side copies sooner than both.
 pub(super) const RECORD: Record = Record {

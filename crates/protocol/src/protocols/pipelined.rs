@@ -10,7 +10,7 @@ use crate::selection::{Constants, Thresholds};
 use crate::wire;
 use crate::worker::{EARLY_LIMIT, Worker};
 use fastpath_base::trace::{self, Point};
-use fastpath_transport::{Header, Post};
+use fastpath_transport::{Connection, Header, Post};
 use std::mem::MaybeUninit;
 
 /// Whatever no copy without the ring serves better.

@@ -17,7 +17,7 @@ use crate::unexpected::Arrived;
 use crate::wire::{self, Offer, RTS_HEADER, Rtr, Rts, RtsHeader, SEND, SEND_ALWAYS, Timing};
 use crate::worker::Worker;
 use fastpath_base::trace::{self, Point};
-use fastpath_transport::{Capabilities, Header, Post, Remote};
+use fastpath_transport::{Capabilities, Connection, Header, Post, Remote};
 
 /// Smallest message in bytes for which a lane prepares a stream.
 const STREAM_MIN: u64 = 64 * 1024;

@@ -8,6 +8,7 @@ use fastpath_base::trace::{self, Point};
 use fastpath_base::wait::{self, Wake};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_COVERED, STATE_SLEEPING};
+use fastpath_transport::Connection;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many threads of a process sleep and wait, in whichever worker.

@@ -46,6 +46,8 @@ impl LoopbackEndpoint {
     }
 }
 
+impl Connection for LoopbackEndpoint {}
+
 impl Endpoint for LoopbackEndpoint {
     fn capabilities(&self) -> Capabilities {
         Capabilities {

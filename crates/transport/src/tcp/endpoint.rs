@@ -43,13 +43,6 @@ impl TcpEndpoint {
         }
     }
 
-    /// Whether there is nothing to take, where the interface has just looked.
-    #[inline]
-    pub fn is_resting(&self) -> bool {
-        let mut link = self.link.borrow_mut();
-        !link.has_message() && !link.awaits_bulk()
-    }
-
     /// Whether [`TcpEndpoint::am_bulk`] can be used; not where that is switched off.
     #[inline]
     pub fn has_bulk(&self) -> bool {
@@ -90,29 +83,38 @@ impl TcpEndpoint {
         unsafe { self.link.borrow_mut().stream(to, room) }
     }
 
-    /// Whether so many messages of so many bytes would find room now.
-    pub fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
-        self.link.borrow_mut().has_room_for(messages, bytes)
-    }
-
     /// Why nothing goes to the peer any more, for people.
     pub fn failure(&self) -> Option<String> {
         self.link.borrow().failure.clone()
     }
+}
+
+impl Connection for TcpEndpoint {
+    /// Whether so many messages of so many bytes would find room now.
+    fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
+        self.link.borrow_mut().has_room_for(messages, bytes)
+    }
+
+    /// Whether there is nothing to take, where the interface has just looked.
+    #[inline]
+    fn is_resting(&self) -> bool {
+        let mut link = self.link.borrow_mut();
+        !link.has_message() && !link.awaits_bulk()
+    }
 
     /// Whether the peer has left, or cannot be reached any more, and all that it has sent is taken.
-    pub fn peer_has_left(&self) -> bool {
+    fn peer_has_left(&self) -> bool {
         self.link.borrow_mut().has_left()
     }
 
-    /// Whether this process may say elsewhere that it has sent all: see [`Link::has_arrived`].
-    pub fn has_arrived(&mut self) -> bool {
-        self.link.borrow_mut().has_arrived()
+    /// Whether all that was sent is where the peer finds it: its kernel has it.
+    fn is_drained(&mut self) -> bool {
+        self.link.borrow_mut().is_settled()
     }
 
-    /// Whether all that was sent is where the peer finds it: its kernel has it.
-    pub fn is_drained(&mut self) -> bool {
-        self.link.borrow_mut().is_settled()
+    /// Not before its kernel may say elsewhere that all was sent: see [`Link::has_arrived`].
+    fn may_leave(&mut self) -> bool {
+        self.link.borrow_mut().has_arrived()
     }
 }
 
