@@ -191,13 +191,6 @@ impl Worker {
         true
     }
 
-    /// A thread that sleeps on that state word is awake, and looks by itself.
-    pub fn uncover(&mut self, place: u32) {
-        if self.wait.covered_by == place + 1 {
-            self.wait.covered_by = 0;
-        }
-    }
-
     /// Before a sleep: peers learn what was taken.
     fn return_all_credits(&mut self) {
         for index in 0..self.active.len() {
