@@ -135,9 +135,9 @@ fn emit_quick(table: &Table, function: &Function, body_name: &str, quick: &Body,
 }
 
 /// The body of that name, or of the function that this one is `as`. A large-count form falls back to the one it shares
-/// with the other form, an access of a file to the one of its kind, and a collective call that does not block to the one
-/// that takes the form: `gather` for `MPI_Igather` and `MPI_Gather_init`, or `igather` where the blocking call has a body
-/// of its own.
+/// with the other form, an access of a file to the one of its kind, and a collective call that does not block to the
+/// one that takes the form: `gather` for `MPI_Igather` and `MPI_Gather_init`, or `igather` where the blocking call has
+/// a body of its own.
 #[must_use]
 pub fn find_body<'a>(bodies: &'a Bodies, function: &Function) -> Option<(String, &'a Body)> {
     let own = match &function.body_of {

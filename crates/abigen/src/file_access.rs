@@ -47,8 +47,8 @@ pub fn argument(function: &Function, count: &str) -> String {
     };
     let collective = name.contains("_all") || name.contains("_ordered");
     format!(
-        "entry::Access {{ writes: {writes}, place: entry::Place::{place}, collective: {collective}, buf: r#buf as *mut u8, \
-         count: {count}, datatype: r#datatype }}"
+        "entry::Access {{ writes: {writes}, place: entry::Place::{place}, \
+         collective: {collective}, buf: r#buf as *mut u8, count: {count}, datatype: r#datatype }}"
     )
 }
 

@@ -201,8 +201,8 @@ pub enum RemoteError {
     Fault,
 }
 
-/// What is asked of a connection beside its messages ([`Endpoint`]): how it comes to be, whether there is room, what the
-/// peer knows, how it ends. Each has the answer of a transport where there is nothing of the kind.
+/// What is asked of a connection beside its messages ([`Endpoint`]): how it comes to be, whether there is room, what
+/// the peer knows, how it ends. Each has the answer of a transport where there is nothing of the kind.
 pub trait Connection {
     /// Whether addresses must be exchanged before it carries data.
     fn wants_wireup(&self) -> bool {
