@@ -13,6 +13,7 @@
     clippy::missing_safety_doc,
     clippy::undocumented_unsafe_blocks,
     clippy::too_many_arguments,
+    clippy::redundant_field_names,
     clippy::pedantic
 )]
 

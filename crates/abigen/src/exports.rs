@@ -1,5 +1,6 @@
 //! The exported entry points: for each function of the table `PMPI_X`, and `MPI_X` as a weak alias.
 
+use crate::file_access;
 use crate::model::{CType, Function, Kind, Param, Table};
 use crate::scan::{Bodies, Body};
 use std::fmt::Write;
@@ -134,9 +135,9 @@ fn emit_quick(table: &Table, function: &Function, body_name: &str, quick: &Body,
 }
 
 /// The body of that name, or of the function that this one is `as`. A large-count form falls back to the one it shares
-/// with the other form, and a collective call
-/// that does not block to the one that takes the form: `gather` for `MPI_Igather` and `MPI_Gather_init`, or `igather`
-/// where the blocking call has a body of its own.
+/// with the other form, an access of a file to the one of its kind, and a collective call that does not block to the
+/// one that takes the form: `gather` for `MPI_Igather` and `MPI_Gather_init`, or `igather` where the blocking call has
+/// a body of its own.
 #[must_use]
 pub fn find_body<'a>(bodies: &'a Bodies, function: &Function) -> Option<(String, &'a Body)> {
     let own = match &function.body_of {
@@ -152,6 +153,10 @@ pub fn find_body<'a>(bodies: &'a Bodies, function: &Function) -> Option<(String,
     };
     if let Some(body) = bodies.by_name.get(shared) {
         return Some((shared.to_string(), body));
+    }
+    if let Some(name) = file_access::body_name(shared) {
+        let body = bodies.by_name.get(name).filter(|body| body.takes_access)?;
+        return Some((name.to_string(), body));
     }
     let call = shared
         .strip_suffix("_init")
@@ -183,12 +188,24 @@ fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, o
     if body.takes_form {
         args.push(form(function).into());
     }
-    let is_passed = |p: &&Param| !(body.takes_form && ["info", "request"].contains(&&*p.name));
+    if body.takes_access {
+        let count = function.params.iter().find(|p| p.name == "count");
+        let count = count.map(|p| argument(table, p)).unwrap_or_default();
+        args.push(file_access::argument(function, &count));
+    }
+    let is_passed = |p: &&Param| match &*p.name {
+        "info" | "request" => !body.takes_form,
+        name => !(body.takes_access && file_access::is_part(name)),
+    };
     let passed = function.params.iter().filter(is_passed);
     args.extend(passed.map(|p| argument(table, p)));
     if body.takes_form && function.params.iter().any(|p| p.name == "info") {
         // No hint is known.
         out.push_str("    _ = r#info;\n");
+    }
+    if body.takes_access && name.ends_with("_end") {
+        // That of the first half is used.
+        out.push_str("    _ = r#buf;\n");
     }
     let call = format!(
         "unsafe {{ entry::{}::{body_name}({}) }}",
@@ -387,6 +404,7 @@ mod tests {
             place: String::new(),
             takes_process,
             takes_form: false,
+            takes_access: false,
             returns_result,
         }
     }

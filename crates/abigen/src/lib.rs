@@ -8,6 +8,7 @@ pub mod asserts;
 pub mod consts;
 pub mod coverage;
 pub mod exports;
+mod file_access;
 pub mod header;
 mod interop;
 pub mod model;

@@ -17,6 +17,8 @@ pub struct Body {
     pub takes_process: bool,
     /// Its second parameter says in which form a collective call is made: it serves `MPI_X`, `MPI_Ix` and `MPI_X_init`.
     pub takes_form: bool,
+    /// Its second parameter says which access of a file is made: it serves every call of its kind (`file_access`).
+    pub takes_access: bool,
     /// It returns a `Result`; otherwise the value that C gets.
     pub returns_result: bool,
 }
@@ -129,7 +131,7 @@ fn describe(function: &ItemFn, module: &str, place: String) -> Body {
         FnArg::Receiver(_) => String::new(),
     });
     let takes_process = types.next().is_some_and(|name| name == "&Process");
-    let takes_form = types.next().is_some_and(|name| name == "Form");
+    let second = types.next().unwrap_or_default();
     let returns_result = match &function.sig.output {
         ReturnType::Type(_, ty) => last_name(ty) == "Result",
         ReturnType::Default => false,
@@ -138,7 +140,8 @@ fn describe(function: &ItemFn, module: &str, place: String) -> Body {
         module: module.into(),
         place,
         takes_process,
-        takes_form,
+        takes_form: second == "Form",
+        takes_access: second == "Access" || second == "Which",
         returns_result,
     }
 }

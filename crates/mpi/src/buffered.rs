@@ -237,7 +237,7 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
             // SAFETY: the worker lives while MPI runs.
             let worker = unsafe { &mut *p.worker_at(place)? };
             attached.used.fetch_add(need, Ordering::Relaxed);
-            let request = worker.requests.get(id);
+            let request = worker.requests.get_mut(id);
             (request.owned, request.charged) = (true, true);
             if request.state == fastpath_protocol::State::Complete {
                 release(request);
@@ -278,7 +278,7 @@ pub(crate) unsafe fn leave_copy(p: &Process, sent: Result<Ticket>, copy: *mut [u
     }
     // SAFETY: the worker lives while MPI runs, and the caller is inside.
     let requests = unsafe { &mut (*p.worker()?).requests };
-    let request = requests.get(id);
+    let request = requests.get_mut(id);
     (request.owned, request.charged) = (true, false);
     if request.state == fastpath_protocol::State::Complete {
         release(request);
@@ -299,7 +299,7 @@ pub(crate) fn take_over(worker: &mut Worker, id: RequestId) {
         Buffer::contiguous(Box::into_raw(copy).cast(), request.bytes)
     };
     if let Some(heir) = worker.hand_over(id, copy) {
-        let request = worker.requests.get(heir);
+        let request = worker.requests.get_mut(heir);
         (request.owned, request.charged) = (true, false);
     }
 }

@@ -186,17 +186,6 @@ pub fn step_in() -> bool {
     process::lock().biased.step_in(thread_token())
 }
 
-/// As [`step_in`], where no call has to be a jump: nothing is due if it returns false.
-#[inline]
-#[must_use]
-pub fn step_in_surely() -> bool {
-    let entered = step_in();
-    if !entered {
-        back_out();
-    }
-    entered
-}
-
 /// Takes back what [`step_in`] did in vain.
 #[cold]
 #[inline(never)]

@@ -116,7 +116,8 @@ impl Copied {
     /// # Safety
     /// It has just been copied, and not been taken.
     pub unsafe fn take(self) {
-        // SAFETY: the caller's; the endpoint of a communicator lives as long as that.
+        // SAFETY: it has just been copied, by this function's contract; the endpoint of a communicator lives as long
+        // as that.
         unsafe { (*self.0).take_short() };
     }
 

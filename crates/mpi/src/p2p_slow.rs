@@ -261,7 +261,7 @@ pub(crate) unsafe fn post_send(
     let started = started.map_err(|fault| explain(fault, args, bytes - record_bytes(p), 0))?;
     if let Started::Request(id) = started {
         // SAFETY: the request was just started, by the worker that lives while MPI runs.
-        unsafe { (*worker).requests.get(id).user = args.comm };
+        unsafe { (*worker).requests.get_mut(id).user = args.comm };
     }
     Ok(started)
 }
@@ -298,7 +298,7 @@ unsafe fn post_recv<const LATER: bool>(
             true => (*worker).start_irecv(want, buffer),
         };
         let id = started.map_err(|fault| explain(fault, args, checked.buffer.bytes, 0))?;
-        (*worker).requests.get(id).user = args.comm;
+        (*worker).requests.get_mut(id).user = args.comm;
         Ok(id)
     }
 }

@@ -141,7 +141,7 @@ fn give_up(p: &Process, ticket: Ticket, words: Box<[u64; OFFER_WORDS]>) -> Resul
     // SAFETY: the worker lives while MPI runs, and the caller is inside.
     let worker = unsafe { &mut *p.worker()? };
     worker.cancel_recv(id);
-    let request = worker.requests.get(id);
+    let request = worker.requests.get_mut(id);
     if request.state == State::Complete {
         worker.requests.free(id);
     } else {

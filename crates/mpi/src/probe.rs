@@ -198,7 +198,7 @@ pub unsafe fn imrecv(
             .recv_matched(token, buffer)
             .map_err(|fault| slow::explain(fault, &args, 0, 0))?;
         slow::keep(p, id, watched);
-        let request = (*worker).requests.get(id);
+        let request = (*worker).requests.get_mut(id);
         request.user = found.comm;
         Ok(request.handle as usize)
     }

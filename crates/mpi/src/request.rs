@@ -51,7 +51,7 @@ use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::request::Kind;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{RequestId, State, Worker};
-use std::cell::{Cell, UnsafeCell};
+use std::cell::{Ref, RefCell, RefMut};
 use std::collections::HashSet;
 
 /// Handle of the request of every send that was done at once: the first of the pool, never freed.
@@ -62,7 +62,7 @@ pub(crate) fn make_done_request(worker: &mut Worker) {
     let Some(id) = worker.requests.allocate(Kind::Send) else {
         return;
     };
-    let request = worker.requests.get(id);
+    let request = worker.requests.get_mut(id);
     request.state = State::Complete;
     debug_assert_eq!(request.handle as usize, DONE_HANDLE);
 }
@@ -73,7 +73,7 @@ pub(crate) fn make_proc_null(p: &Process) -> Result<usize> {
     // SAFETY: the worker lives while MPI runs.
     let pool = unsafe { &mut (*worker).requests };
     let id = pool.allocate(Kind::Recv).ok_or_else(out_of_requests)?;
-    let request = pool.get(id);
+    let request = pool.get_mut(id);
     request.state = State::Complete;
     request.source = MPI_PROC_NULL;
     request.received_tag = MPI_ANY_TAG;
@@ -107,8 +107,8 @@ enum Extra {
 /// What requests of kind `Foreign` stand for.
 #[derive(Default)]
 pub struct Extras {
-    slots: UnsafeCell<Vec<Option<Extra>>>,
-    free: Cell<Vec<usize>>,
+    slots: RefCell<Vec<Option<Extra>>>,
+    free: RefCell<Vec<usize>>,
     active: Active,
 }
 
@@ -116,25 +116,26 @@ impl Extras {
     /// No requests.
     pub const fn new() -> Self {
         Extras {
-            slots: UnsafeCell::new(Vec::new()),
-            free: Cell::new(Vec::new()),
+            slots: RefCell::new(Vec::new()),
+            free: RefCell::new(Vec::new()),
             active: Active::new(),
         }
     }
 
-    #[allow(clippy::mut_from_ref)]
-    fn slots(&self) -> &mut Vec<Option<Extra>> {
-        // SAFETY: under the lock or alone; no reference is held while foreign code runs (an
-        // operation is taken out of its slot before it is polled).
-        unsafe { &mut *self.slots.get() }
+    /// To read: operations that are asked something meanwhile may do the same.
+    fn slots(&self) -> Ref<'_, Vec<Option<Extra>>> {
+        self.slots.borrow()
+    }
+
+    /// To change: neither an operation nor anything of the program's runs meanwhile. An operation is taken out of its
+    /// slot before it is polled.
+    fn slots_mut(&self) -> RefMut<'_, Vec<Option<Extra>>> {
+        self.slots.borrow_mut()
     }
 
     fn insert(&self, extra: Extra) -> usize {
-        let slots = self.slots();
-        let mut free = self.free.take();
-        let index = free.pop();
-        self.free.set(free);
-        match index {
+        let mut slots = self.slots_mut();
+        match self.free.borrow_mut().pop() {
             Some(index) => {
                 slots[index] = Some(extra);
                 index
@@ -147,11 +148,9 @@ impl Extras {
     }
 
     fn remove(&self, index: usize) -> Option<Extra> {
-        let extra = self.slots().get_mut(index).and_then(Option::take);
+        let extra = self.slots_mut().get_mut(index).and_then(Option::take);
         if extra.is_some() {
-            let mut free = self.free.take();
-            free.push(index);
-            self.free.set(free);
+            self.free.borrow_mut().push(index);
         }
         extra
     }
@@ -168,16 +167,16 @@ enum Named {
 }
 
 fn find(p: &Process, handle: usize) -> Result<RequestId> {
-    pool_at(p, places::of_request(handle))?
-        .find(handle as u64)
-        .ok_or_else(|| {
-            Error::new(
-                MPI_ERR_REQUEST,
-                format!(
-                    "invalid request handle {handle:#x}: never made, or completed and freed already"
-                ),
-            )
-        })
+    // SAFETY: INSIDE (`workers`).
+    let pool = unsafe { &*pool_at(p, places::of_request(handle))? };
+    pool.find(handle as u64).ok_or_else(|| {
+        Error::new(
+            MPI_ERR_REQUEST,
+            format!(
+                "invalid request handle {handle:#x}: never made, or completed and freed already"
+            ),
+        )
+    })
 }
 
 fn resolve(p: &Process, handle: usize) -> Result<Named> {
@@ -185,7 +184,8 @@ fn resolve(p: &Process, handle: usize) -> Result<Named> {
         return Ok(Named::Inactive);
     }
     let id = find(p, handle)?;
-    let request = pool_of(p, id)?.get(id);
+    // SAFETY: INSIDE (`workers`).
+    let request = unsafe { (*pool_of(p, id)?).get(id) };
     if request.kind != Kind::Foreign {
         return Ok(Named::Plain(id));
     }
@@ -258,10 +258,12 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
         return Ok(result);
     }
     let outer = find(p, value)?;
-    let request = pool_of(p, outer)?.get(outer);
+    // SAFETY: INSIDE (`workers`).
+    let request = unsafe { (*pool_of(p, outer)?).get(outer) };
     if request.kind == Kind::Foreign {
         let index = request.user;
-        if let Some(Some(Extra::Persistent(persistent))) = p.extras.slots().get_mut(index) {
+        if let Some(Some(Extra::Persistent(persistent))) = p.extras.slots_mut().get_mut(index) {
+            // Which borrows nothing of these.
             if let (Some(_), Named::Plain(id)) = (persistent.active.take(), &named) {
                 free_plain(p, *id)?;
             }
@@ -271,7 +273,7 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
             result: ended,
             started: Some(started),
             ..
-        })) = p.extras.slots().get_mut(index)
+        })) = p.extras.slots_mut().get_mut(index)
         {
             (*started, *ended) = (false, None);
             return Ok(result);
@@ -291,7 +293,8 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
 }
 
 fn free_plain(p: &Process, id: RequestId) -> Result {
-    let pool = pool_of(p, id)?;
+    // SAFETY: INSIDE (`workers`): `pool` is not used once the worker is.
+    let pool = unsafe { &mut *pool_of(p, id)? };
     if pool.get(id).kind == Kind::Send && pool.get(id).cancelled {
         // SAFETY: the worker lives while MPI runs.
         unsafe { (*worker_of(p, id)?).release_cancelled(id) };
@@ -307,8 +310,8 @@ pub(crate) fn comms_in_use(p: &Process) -> HashSet<usize> {
         Extra::Persistent(persistent) => Some(persistent.args.comm),
         Extra::Operation { poll, .. } => poll.as_ref().and_then(|operation| operation.comm()),
     };
-    let extras = p.extras.slots().iter().flatten().filter_map(of_extra);
-    let mut comms: HashSet<usize> = extras.collect();
+    let slots = p.extras.slots();
+    let mut comms: HashSet<usize> = slots.iter().flatten().filter_map(of_extra).collect();
     for (place, worker) in p.workers() {
         let _within = places::within(place);
         // SAFETY: the worker lives while MPI runs, and the caller is inside.
@@ -320,9 +323,10 @@ pub(crate) fn comms_in_use(p: &Process) -> HashSet<usize> {
 }
 
 fn make_foreign(p: &Process, index: usize) -> Result<usize> {
-    let pool = pool_at(p, 0)?;
+    // SAFETY: INSIDE (`workers`).
+    let pool = unsafe { &mut *pool_at(p, 0)? };
     let id = pool.allocate(Kind::Foreign).ok_or_else(out_of_requests)?;
-    let request = pool.get(id);
+    let request = pool.get_mut(id);
     request.user = index;
     Ok(request.handle as usize)
 }
@@ -332,7 +336,8 @@ fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
     match *named {
         Named::Inactive => Ok(()),
         Named::Plain(id) => {
-            let request = pool_of(p, id)?.get(id);
+            // SAFETY: INSIDE (`workers`).
+            let request = unsafe { (*pool_of(p, id)?).get(id) };
             if request.state == State::Complete {
                 return Ok(());
             }
@@ -379,7 +384,8 @@ fn awaited_by(p: &Process, named: &Named) -> Result<Awaited> {
     let Named::Plain(id) = *named else {
         return Ok(Awaited::UNKNOWN);
     };
-    let request = pool_of(p, id)?.get(id);
+    // SAFETY: INSIDE (`workers`).
+    let request = unsafe { (*pool_of(p, id)?).get(id) };
     Ok(match request.peer {
         ANY_PEER => Senders::of_any(p, request.user).awaited(),
         peer => Awaited::of(&[peer]),

@@ -3,9 +3,8 @@
 //! A predefined handle is an integer from 1 to 4095 fixed by the standard ABI. A handle made at run
 //! time is `1 << 30 | generation << 22 | index`: it fits a positive C `int` (so `MPI_X_toint` is the
 //! value itself), is never an address, and a stale or garbage one is recognised.
-#![allow(unsafe_code)]
 
-use std::cell::UnsafeCell;
+use std::cell::RefCell;
 use std::rc::Rc;
 
 /// Bit that marks a handle made at run time.
@@ -30,10 +29,9 @@ struct Inner<T> {
     free: Vec<u32>,
 }
 
-/// A table of objects of one kind. All calls happen under the process's lock (or in its only
-/// thread), and no call runs foreign code, so that interior mutability cannot be re-entered.
+/// A table of objects of one kind. No call runs code of others while it borrows what is inside.
 pub struct Table<T> {
-    inner: UnsafeCell<Inner<T>>,
+    inner: RefCell<Inner<T>>,
 }
 
 impl<T> Default for Table<T> {
@@ -46,19 +44,12 @@ impl<T> Table<T> {
     /// An empty table.
     pub const fn new() -> Self {
         Table {
-            inner: UnsafeCell::new(Inner {
+            inner: RefCell::new(Inner {
                 predefined: Vec::new(),
                 slots: Vec::new(),
                 free: Vec::new(),
             }),
         }
-    }
-
-    #[allow(clippy::mut_from_ref)]
-    fn inner(&self) -> &mut Inner<T> {
-        // SAFETY: callers hold the process's lock or are its only thread, and no method of this
-        // type calls out while the reference lives (see the type's invariant).
-        unsafe { &mut *self.inner.get() }
     }
 
     /// Stores `object` and returns its handle, or `None` when all indices are in use.
@@ -68,7 +59,7 @@ impl<T> Table<T> {
 
     /// Stores a shared object and returns its handle, or `None` when all indices are in use.
     pub fn insert_rc(&self, object: Rc<T>) -> Option<usize> {
-        let inner = self.inner();
+        let inner = &mut *self.inner.borrow_mut();
         let index = match inner.free.pop() {
             Some(index) => index as usize,
             None => {
@@ -90,7 +81,7 @@ impl<T> Table<T> {
     /// Stores an object at a handle that the ABI predefines (1 to 4095).
     pub fn insert_predefined(&self, handle: usize, object: T) {
         debug_assert!((1..FIRST_USER).contains(&handle));
-        let inner = self.inner();
+        let mut inner = self.inner.borrow_mut();
         if inner.predefined.len() <= handle {
             inner.predefined.resize_with(handle + 1, || None);
         }
@@ -99,12 +90,13 @@ impl<T> Table<T> {
 
     /// Takes out the object at a predefined handle.
     pub fn remove_predefined(&self, handle: usize) -> Option<Rc<T>> {
-        self.inner().predefined.get_mut(handle)?.take()
+        let mut inner = self.inner.borrow_mut();
+        inner.predefined.get_mut(handle)?.take()
     }
 
     /// The object behind `handle`, or `None` where the handle is null, stale or garbage.
     pub fn get(&self, handle: usize) -> Option<Rc<T>> {
-        let inner = self.inner();
+        let inner = self.inner.borrow();
         if handle < FIRST_USER {
             return inner.predefined.get(handle)?.clone();
         }
@@ -125,7 +117,8 @@ impl<T> Table<T> {
     /// As [`Table::remove`], but that no other object gets the handle before [`Table::reuse`].
     pub fn withdraw(&self, handle: usize) -> Option<Rc<T>> {
         let index = slot_index(handle)?;
-        let slot = self.inner().slots.get_mut(index)?;
+        let mut inner = self.inner.borrow_mut();
+        let slot = inner.slots.get_mut(index)?;
         if encode(slot.generation, index) != handle {
             return None;
         }
@@ -134,10 +127,10 @@ impl<T> Table<T> {
 
     /// The handle of an object that was withdrawn may come round again.
     pub fn reuse(&self, handle: usize) {
-        let inner = self.inner();
         let Some(index) = slot_index(handle) else {
             return;
         };
+        let inner = &mut *self.inner.borrow_mut();
         let Some(slot) = inner.slots.get_mut(index) else {
             return;
         };
@@ -149,7 +142,8 @@ impl<T> Table<T> {
 
     /// Handles of all living run-time objects.
     pub fn handles(&self) -> Vec<usize> {
-        let slots = self.inner().slots.iter().enumerate();
+        let inner = self.inner.borrow();
+        let slots = inner.slots.iter().enumerate();
         slots
             .filter(|(_, s)| s.object.is_some())
             .map(|(i, s)| encode(s.generation, i))
@@ -159,14 +153,11 @@ impl<T> Table<T> {
     /// Forgets everything, predefined objects included.
     pub fn clear(&self) {
         // Taken out first: an object's drop may come back to this table.
-        let old = std::mem::replace(
-            self.inner(),
-            Inner {
-                predefined: Vec::new(),
-                slots: Vec::new(),
-                free: Vec::new(),
-            },
-        );
+        let old = self.inner.replace(Inner {
+            predefined: Vec::new(),
+            slots: Vec::new(),
+            free: Vec::new(),
+        });
         drop(old);
     }
 }

@@ -134,7 +134,7 @@ impl Worker {
     /// Leaves a receive, which has taken that message out of matching, to whoever makes progress.
     pub(crate) fn defer_recv(&mut self, id: RequestId, token: EntryId) {
         let peer = self.matcher.unexpected(token).peer;
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         (request.phase, request.peer, request.remote) = (Phase::Deferred, peer, token);
         self.probed += 1;
         self.push_later(id);
@@ -142,7 +142,7 @@ impl Worker {
 
     /// Goes on with it.
     pub(crate) fn receive_deferred(&mut self, id: RequestId) {
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         request.phase = Phase::Begun;
         let token = request.remote;
         self.probed -= 1;

@@ -6,7 +6,7 @@
 use crate::request::Fault;
 use crate::wireup::{Action, Stage, Step};
 use crate::worker::Worker;
-use fastpath_transport::Address;
+use fastpath_transport::{Address, Connection};
 
 /// Marks the steps of connections that take the place of datagrams.
 const RISE: u8 = 0x10;
@@ -15,7 +15,7 @@ impl Worker {
     /// Makes sure that messages can be sent to `peer`, now or as soon as its lane is wired up.
     pub(crate) fn connect(&mut self, peer: u32) -> Result<(), Fault> {
         self.prepare_lane(peer);
-        let lane = &mut self.endpoint(peer).lane;
+        let lane = &mut self.endpoints[peer].lane;
         if let Err(error) = self.interfaces.connect(lane) {
             self.job
                 .own_page()
@@ -23,7 +23,7 @@ impl Worker {
                 .store(&format!("connecting to rank {peer}: {error}"));
             return Err(Fault::NoMemory);
         }
-        match self.endpoint(peer).lane.wants_wireup() {
+        match self.endpoints[peer].lane.wants_wireup() {
             true => self.start_wireup(peer),
             false => Ok(()),
         }
@@ -31,7 +31,7 @@ impl Worker {
 
     /// Chooses a lane for `peer` if it has none.
     pub(crate) fn prepare_lane(&mut self, peer: u32) {
-        let endpoint = self.endpoint(peer);
+        let endpoint = &mut self.endpoints[peer];
         if endpoint.lane.is_unconnected() {
             endpoint.lane = self.interfaces.make_lane(peer);
             let own = endpoint.lane.is_self();
@@ -76,7 +76,7 @@ impl Worker {
         self.interfaces.accept(|peer| fresh.push(peer));
         for &peer in &fresh {
             self.prepare_lane(peer);
-            self.endpoint(peer).lane.open_receive();
+            self.endpoints[peer].lane.open_receive();
             self.active.push(peer);
         }
         !fresh.is_empty()
@@ -109,7 +109,7 @@ impl Worker {
                 _ => self.counters.violations += 1,
             }
         }
-        let has_left = |peer: &u32| self.endpoint(*peer).lane.peer_has_left();
+        let has_left = |peer: &u32| self.endpoints[*peer].lane.peer_has_left();
         let left: Vec<u32> = self.wireup.connecting().filter(has_left).collect();
         let left_upgrades: Vec<u32> = self.upgrade.connecting().filter(has_left).collect();
         left.into_iter()
@@ -131,19 +131,19 @@ impl Worker {
             match action {
                 Action::Send(peer, step) => {
                     self.prepare_lane(peer);
-                    let address = self.endpoint(peer).lane.local_address();
+                    let address = self.endpoints[peer].lane.local_address();
                     if !self.interfaces.send_wireup(peer, step as u8, address) {
                         self.wireup.postpone(peer, self.interfaces.now_ns());
                     }
                 }
                 Action::Open(peer, address) => {
                     self.prepare_lane(peer);
-                    match self.endpoint(peer).lane.open(&address) {
+                    match self.endpoints[peer].lane.open(&address) {
                         true => self.active.push(peer),
                         false => self.counters.violations += 1,
                     }
                 }
-                Action::Ready(peer) => self.endpoint(peer).lane.set_ready(),
+                Action::Ready(peer) => self.endpoints[peer].lane.set_ready(),
                 Action::Fail(peer) => self.fail_pending(peer, Fault::PeerGone),
             }
         }
@@ -172,7 +172,7 @@ impl Worker {
 
     fn prepare_upgrade(&mut self, peer: u32) -> bool {
         self.prepare_lane(peer);
-        let lane = &mut self.endpoint(peer).lane;
+        let lane = &mut self.endpoints[peer].lane;
         self.interfaces.prepare_upgrade(lane).is_ok()
     }
 
@@ -198,21 +198,21 @@ impl Worker {
                 Action::Ready(_) if failed => {}
                 Action::Send(_, step) => self.send_upgrade(peer, step),
                 Action::Open(_, address) => {
-                    let lane = &mut self.endpoint(peer).lane;
+                    let lane = &mut self.endpoints[peer].lane;
                     if !lane.open_rise(&address) {
                         lane.give_up_rise();
                         self.upgrade.refuse(peer, &mut Vec::new());
                         self.send_upgrade(peer, Step::Refuse);
                     }
                 }
-                Action::Ready(_) => self.endpoint(peer).lane.finish_upgrade(),
-                Action::Fail(_) => self.endpoint(peer).lane.give_up_rise(),
+                Action::Ready(_) => self.endpoints[peer].lane.finish_upgrade(),
+                Action::Fail(_) => self.endpoints[peer].lane.give_up_rise(),
             }
         }
     }
 
     fn send_upgrade(&mut self, peer: u32, step: Step) {
-        let address = self.endpoint(peer).lane.rise_address();
+        let address = self.endpoints[peer].lane.rise_address();
         let number = step as u8 | RISE;
         if !self.interfaces.send_wireup(peer, number, address) {
             self.upgrade.postpone(peer, self.interfaces.now_ns());

@@ -157,12 +157,12 @@ impl Worker {
 
     /// Handles the next arrival of a peer, whatever it is.
     fn take_one(&mut self, peer: u32) -> bool {
-        let Some(arrival) = self.endpoint(peer).lane.look() else {
+        let Some(arrival) = self.endpoints[peer].lane.look() else {
             return false;
         };
         let (header, data, len) = (arrival.header, arrival.data(), arrival.len());
         self.handle(peer, header, data, len);
-        self.endpoint(peer).lane.take();
+        self.endpoints[peer].lane.take();
         if self.wait.sleepers != 0 {
             // It may be for another thread.
             self.wait.wake_own(self.job);

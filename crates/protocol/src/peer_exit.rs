@@ -6,6 +6,7 @@ use crate::request::{Fault, Kind, Request, RequestId, State};
 use crate::tag::key_source;
 use crate::worker::Worker;
 use fastpath_bootstrap::segment::Phase;
+use fastpath_transport::Connection;
 
 /// Most rounds of progress for what has arrived: each takes some messages of every peer.
 const ROUNDS_MAX: u32 = 1000;
@@ -15,7 +16,7 @@ impl Worker {
     /// yes.
     #[inline]
     pub fn peer_has_left(&self, peer: u32) -> bool {
-        let lane = &self.endpoint(peer).lane;
+        let lane = &self.endpoints[peer].lane;
         match lane.is_unconnected() {
             true => self.interfaces.has_left(peer),
             false => lane.peer_has_left(),
@@ -24,7 +25,7 @@ impl Worker {
 
     /// Why a peer cannot be reached any more, with its rank, for people.
     pub fn lost_peer(&self) -> Option<String> {
-        (0..self.present()).find_map(|peer| self.endpoint(peer).lane.failure(peer))
+        (0..self.present()).find_map(|peer| self.endpoints[peer].lane.failure(peer))
     }
 
     /// Whether none of `senders`, ranks in the world, will send anything more. With `blocked` this process itself is
@@ -54,18 +55,18 @@ impl Worker {
         if unsent || self.pushing.contains(&id) {
             return false; // `progress_sends` gives it up
         }
-        let (peer, posted) = (request.peer, request.is_posted());
+        let (peer, kind, posted) = (request.peer, request.kind, request.is_posted());
         if peer == ANY_PEER && !self.is_idle() {
             return false; // what this process sends to itself may be under way
         }
         if peer != ANY_PEER && self.awaits_early(peer, id) {
             // What may still come by itself, from one that only claims to have left, belongs nowhere.
-            self.endpoint(peer).early.left = 0;
+            self.endpoints[peer].early.left = 0;
         }
-        if request.kind == Kind::Send {
+        if kind == Kind::Send {
             self.withdraw_offer(id);
         }
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         request.fault = match request.kind {
             Kind::Recv => Fault::SourceGone,
             _ => Fault::PeerGone,

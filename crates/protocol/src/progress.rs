@@ -8,7 +8,7 @@ use crate::wire;
 use crate::worker::{SHORT_LIMIT, Worker};
 use fastpath_base::copy::{copy, copy_small};
 use fastpath_base::trace::{self, Point};
-use fastpath_transport::Header;
+use fastpath_transport::{Connection, Header};
 
 /// Arrivals of one peer handled in one round, so that no peer starves another.
 const ROUND: u32 = 32;
@@ -27,7 +27,7 @@ impl Worker {
             let peer = self.active[index];
             index += 1;
             // An adapter is asked once for all of its peers, and each look would ask it again.
-            if asked && self.endpoint(peer).lane.is_resting() {
+            if asked && self.endpoints[peer].lane.is_resting() {
                 continue;
             }
             moved |= self.progress_peer(peer);
@@ -82,7 +82,7 @@ impl Worker {
     fn flush_waiting(&mut self) -> bool {
         let mut moved = false;
         for peer in 0..self.present() {
-            if self.endpoint(peer).blocked != 0 {
+            if self.endpoints[peer].blocked != 0 {
                 moved |= self.flush_pending(peer);
             }
         }
@@ -103,8 +103,8 @@ impl Worker {
                 rounds += 1;
                 continue;
             }
-            let Some(arrival) = self.endpoint(peer).lane.look() else {
-                if self.endpoint(peer).lane.find_bulk().is_some() && self.receive_bulk(peer) {
+            let Some(arrival) = self.endpoints[peer].lane.look() else {
+                if self.endpoints[peer].lane.find_bulk().is_some() && self.receive_bulk(peer) {
                     rounds += 1;
                     continue;
                 }
@@ -115,11 +115,11 @@ impl Worker {
                 break;
             }
             self.handle(peer, header, data, len);
-            self.endpoint(peer).lane.take();
+            self.endpoints[peer].lane.take();
             rounds += 1;
         }
         if rounds == 0 {
-            self.endpoint(peer).lane.offer_credits();
+            self.endpoints[peer].lane.offer_credits();
         } else if self.wait.sleepers != 0 {
             // What this thread has found may be for another one: a probed message, a long one to push.
             self.wait.wake_own(self.job);

@@ -31,10 +31,7 @@ impl Worker {
     #[inline(never)]
     unsafe fn recv_next(&mut self, want: Want, to: *mut u8, room: usize) -> Option<Taken> {
         // SAFETY: `to` is writable for `room` bytes, by this function's contract; nothing stands before the arrival.
-        unsafe {
-            self.endpoint(want.peer)
-                .recv_short(want.key, want.tag, to, room)
-        }
+        unsafe { self.endpoints[want.peer].recv_short(want.key, want.tag, to, room) }
     }
 
     /// Whether a receive must be posted, and can be at once: no message in the unexpected queue satisfies it.

@@ -64,7 +64,7 @@ impl Worker {
 
     #[inline]
     fn claim(&self, peer: u32, request: u32) -> bool {
-        let endpoint = self.endpoint(peer);
+        let endpoint = &self.endpoints[peer];
         endpoint
             .lane
             .claim(request, endpoint.blocked == 0 && self.probed == 0)
@@ -89,7 +89,7 @@ impl Worker {
         loop {
             let id = self.matcher.find_unexpected(want)?;
             let message = self.matcher.unexpected(id);
-            let recalls = self.endpoint(message.peer).lane.received_recalls();
+            let recalls = self.endpoints[message.peer].lane.received_recalls();
             let taken_back = match (message.announced_by(), recalls) {
                 (Some(request), Some(recalls)) => recalls.is_taken_back(request),
                 _ => false,
@@ -106,7 +106,7 @@ impl Worker {
     #[inline(never)]
     fn discard(&mut self, id: EntryId) {
         self.matcher.remove_unexpected(id);
-        let early = &mut self.endpoint(self.matcher.unexpected(id).peer).early;
+        let early = &mut self.endpoints[self.matcher.unexpected(id).peer].early;
         if early.left > 0 && early.stored && early.id == id {
             early.id = Early::NOWHERE;
         }
@@ -136,7 +136,7 @@ impl Worker {
             if found {
                 self.send_control(peer, Header::new(wire::CANCELLED, 0, header.key), &[]);
             }
-        } else if let Some(recalls) = self.endpoint(peer).lane.received_recalls() {
+        } else if let Some(recalls) = self.endpoints[peer].lane.received_recalls() {
             recalls.forget(request);
         }
     }
@@ -197,14 +197,14 @@ impl Worker {
     /// Lets a new request without an owner send what of a message goes by itself and has not left, from `buffer`.
     fn pass_on(&mut self, id: RequestId, buffer: Buffer) -> Option<RequestId> {
         let heir = self.requests.allocate(Kind::Send)?;
-        let (request, new) = (self.requests.get(id), self.requests.get(heir));
+        let [request, new] = self.requests.pair(id, heir);
         new.set_buffer(buffer);
         (new.peer, new.key, new.tag, new.user) =
             (request.peer, request.key, request.tag, request.user);
         (new.phase, new.detached) = (Phase::Announced, true);
         (new.moved, new.early) = (request.moved, request.early);
         (new.counter, new.memory.rkey) = (None, 0);
-        let queue = self.endpoint(new.peer).pending.as_deref_mut();
+        let queue = self.endpoints[new.peer].pending.as_deref_mut();
         for pending in queue.into_iter().flatten() {
             if let Pending::Start(waiting) = pending
                 && *waiting == id
@@ -218,7 +218,7 @@ impl Worker {
     /// A send that still waits for room.
     fn cancel_waiting(&mut self, id: RequestId) {
         let peer = self.requests.get(id).peer;
-        let Some(queue) = self.endpoint(peer).pending.as_mut() else {
+        let Some(queue) = self.endpoints[peer].pending.as_mut() else {
             return;
         };
         let is_it =
@@ -238,14 +238,14 @@ impl Worker {
         if !self.requests.has_room() {
             return false;
         }
-        let asked = |worker: &Worker| worker.endpoint(peer).lane.sent_recalls()?.ask(handle);
+        let asked = |worker: &Worker| worker.endpoints[peer].lane.sent_recalls()?.ask(handle);
         let Some(entry) = asked(self) else {
             return false;
         };
         // An answer to it may be there.
         self.take_arrivals();
         let take_back = self.is_unmatched(id);
-        let recalls = self.endpoint(peer).lane.sent_recalls();
+        let recalls = self.endpoints[peer].lane.sent_recalls();
         if !recalls.is_some_and(|recalls| recalls.decide(entry, handle, take_back)) {
             return false;
         }
@@ -261,7 +261,7 @@ impl Worker {
             entry,
             released: false,
         });
-        self.requests.get(id).cancelled = true;
+        self.requests.get_mut(id).cancelled = true;
         self.withdraw_offer(id);
         self.complete(id);
         true
@@ -277,7 +277,7 @@ impl Worker {
 
     /// Ends a send that its receiver has let go of.
     fn end_cancelled(&mut self, id: RequestId) {
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         request.cancelled = true;
         match request.phase {
             Phase::Begun => self.complete(id),
@@ -298,7 +298,7 @@ impl Worker {
         let mut kept = std::mem::take(&mut self.recalled);
         kept.retain(|recalled| {
             let request = self.requests.get(recalled.id);
-            let recalls = self.endpoint(request.peer).lane.sent_recalls();
+            let recalls = self.endpoints[request.peer].lane.sent_recalls();
             let over = recalls.is_none_or(|r| r.is_forgotten(recalled.entry, request.handle));
             if over && recalled.released {
                 self.requests.free(recalled.id);

@@ -64,7 +64,7 @@ impl Worker {
             return Err(self.out_of_requests());
         };
         self.counters.requests += 1;
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         request.peer = want.peer;
         request.key = want.key;
         request.tag = want.tag;
@@ -77,13 +77,13 @@ impl Worker {
 
     /// Takes back a receive that no message has matched; false where one has.
     pub fn cancel_recv(&mut self, id: RequestId) -> bool {
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         if request.kind != Kind::Recv || !request.is_posted() {
             return false;
         }
         // SAFETY: as just seen.
         unsafe { self.matcher.unpost(self.requests.address(id)) };
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         request.cancelled = true;
         request.received = 0; // what stands there is of its last life
         self.complete(id);
@@ -92,7 +92,7 @@ impl Worker {
 
     /// Gives up a receive whose message may come or not: what comes of it is dropped.
     pub fn drop_recv(&mut self, id: RequestId) {
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         if request.state == State::Complete {
             return self.requests.free(id);
         }
@@ -162,12 +162,12 @@ impl Worker {
                 self.send_control(peer, Header::new(wire::ACK, 0, sender as u64), &[]);
             }
             Arrived::Rendezvous(rts) => {
-                let early = &mut self.endpoint(peer).early;
+                let early = &mut self.endpoints[peer].early;
                 if early.left > 0 && early.stored && early.id == token {
                     (early.stored, early.id) = (false, id);
                 }
                 // It has waited for its receive, which tells nothing of its way.
-                self.requests.get(id).time(Timing::default());
+                self.requests.get_mut(id).time(Timing::default());
                 self.fetch(id, peer, key, tag, rts, data, len);
             }
         }

@@ -225,12 +225,7 @@ impl Request {
             match self.layout.as_ref() {
                 None => copy_with(self.copy_loop(), to, self.ptr.add(from as usize), len),
                 Some(layout) => {
-                    layout.pack(
-                        self.ptr,
-                        self.count,
-                        from,
-                        std::slice::from_raw_parts_mut(to, len),
-                    );
+                    layout.pack_to(self.ptr, self.count, from, to, len);
                 }
             }
         }
@@ -247,12 +242,7 @@ impl Request {
             match self.layout.as_ref() {
                 None => copy(self.ptr.add(at as usize), from, len),
                 Some(layout) => {
-                    layout.unpack(
-                        self.ptr,
-                        self.count,
-                        at,
-                        std::slice::from_raw_parts(from, len),
-                    );
+                    layout.unpack_from(self.ptr, self.count, at, from, len);
                 }
             }
         }
@@ -391,7 +381,7 @@ pub struct RequestPool {
 impl Drop for RequestPool {
     fn drop(&mut self) {
         for id in self.first..self.fresh {
-            self.get(id).drop_layout();
+            self.get_mut(id).drop_layout();
         }
         let (start, indices) = match self.first {
             FIRST => (self.base, self.mask + 1),
@@ -527,7 +517,8 @@ impl RequestPool {
         self.free = request;
     }
 
-    /// Where the request of an id that this pool gave out lies.
+    /// Where the request of an id that this pool gave out lies: for who keeps it, and goes there while nothing of the
+    /// pool is borrowed.
     #[inline]
     pub fn address(&self, id: RequestId) -> *mut Request {
         self.base.wrapping_add((id & (CAPACITY - 1)) as usize)
@@ -535,12 +526,29 @@ impl RequestPool {
 
     /// The request of an id that this pool gave out.
     #[inline]
-    #[allow(clippy::mut_from_ref)]
-    pub fn get(&self, id: RequestId) -> &mut Request {
+    pub fn get(&self, id: RequestId) -> &Request {
         debug_assert!((self.first..self.fresh).contains(&id));
-        // SAFETY: inside the reservation, as every id that was given out; a worker belongs to one thread at a time, and
-        // callers do not hold two references to one request.
+        // SAFETY: inside the reservation, as every id that was given out; what holds an address makes no reference
+        // beside this one (`RequestPool::address`).
+        unsafe { &*self.address(id) }
+    }
+
+    /// The same, to change.
+    #[inline]
+    pub fn get_mut(&mut self, id: RequestId) -> &mut Request {
+        debug_assert!((self.first..self.fresh).contains(&id));
+        // SAFETY: as in `get`; `self` is borrowed for as long.
         unsafe { &mut *self.address(id) }
+    }
+
+    /// Two requests of ids that this pool gave out.
+    ///
+    /// # Panics
+    /// They are one.
+    pub(crate) fn pair(&mut self, first: RequestId, second: RequestId) -> [&mut Request; 2] {
+        assert!(first != second);
+        // SAFETY: as in `get_mut`; they are two.
+        unsafe { [&mut *self.address(first), &mut *self.address(second)] }
     }
 
     /// The id behind a handle, or `None` where it is stale or garbage. One load.
@@ -570,7 +578,7 @@ impl RequestPool {
 
     /// All requests that have not been freed; walks the pool.
     pub fn in_use(&self) -> impl Iterator<Item = &Request> {
-        let all = (self.first..self.fresh).map(|id| &*self.get(id));
+        let all = (self.first..self.fresh).map(|id| self.get(id));
         all.filter(|request| request.state != State::Free)
     }
 

@@ -8,7 +8,7 @@ use crate::request::{Fault, Kind, Phase, RequestId};
 use crate::worker::Worker;
 use fastpath_base::copy::CopyLoop;
 use fastpath_base::trace::{self, Point};
-use fastpath_transport::Post;
+use fastpath_transport::{Connection, Post};
 
 /// A send as the layer above asks for it.
 #[derive(Debug, Clone)]
@@ -83,7 +83,7 @@ impl Worker {
             }
             Some(_) => (Arm::Vector, false),
         };
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         (request.arm, request.sent_ns) = (arm as u8, timed as u32);
         request.peer = args.peer;
         request.key = args.key;
@@ -123,7 +123,7 @@ impl Worker {
             }
             by = arm.copy_loop();
         }
-        let endpoint = self.endpoint(peer);
+        let endpoint = &mut self.endpoints[peer];
         // SAFETY: `data` is readable for `len` bytes, by this function's contract.
         let post = unsafe {
             if len <= self.thresholds.max_single_on(&endpoint.lane) {
@@ -142,7 +142,7 @@ impl Worker {
     /// Sends the first message of a request, or queues it behind what waits already.
     fn start_request(&mut self, id: RequestId) {
         let peer = self.requests.get(id).peer;
-        if self.endpoint(peer).blocked != 0 || !self.post_first(id) {
+        if self.endpoints[peer].blocked != 0 || !self.post_first(id) {
             let (tag, bytes) = (self.requests.get(id).tag, self.requests.get(id).bytes);
             trace::record(Point::NoRoom, peer, tag, bytes);
             self.enqueue(peer, Pending::Start(id));
@@ -154,7 +154,7 @@ impl Worker {
         let request = self.requests.get(id);
         let whole = self
             .thresholds
-            .max_single_on(&self.endpoint(request.peer).lane);
+            .max_single_on(&self.endpoints[request.peer].lane);
         // What is announced goes on in parts, though the lane may have changed since to one that would take it whole.
         let timed = request.sent_ns != 0;
         let (peer, mut is_answered) = (request.peer, request.synchronous);
@@ -167,7 +167,7 @@ impl Worker {
         match post {
             Post::NoResource => false,
             Post::PeerGone => {
-                self.requests.get(id).fault = Fault::PeerGone;
+                self.requests.get_mut(id).fault = Fault::PeerGone;
                 self.complete(id);
                 true
             }
@@ -184,7 +184,7 @@ impl Worker {
     pub(crate) fn flush_pending(&mut self, peer: u32) -> bool {
         let mut moved = false;
         loop {
-            let endpoint = self.endpoint(peer);
+            let endpoint = &mut self.endpoints[peer];
             let Some(queue) = endpoint.pending.as_mut() else {
                 return moved;
             };
@@ -206,11 +206,11 @@ impl Worker {
                     post != Post::NoResource
                 }
             };
-            if !sent && self.endpoint(peer).lane.peer_has_left() {
+            if !sent && self.endpoints[peer].lane.peer_has_left() {
                 self.fail_pending(peer, Fault::PeerGone);
                 return true;
             }
-            if !sent && self.endpoint(peer).lane.is_starved() {
+            if !sent && self.endpoints[peer].lane.is_starved() {
                 self.fail_pending(peer, Fault::NoMemory);
                 return true;
             }
@@ -221,7 +221,7 @@ impl Worker {
                 return moved;
             }
             moved = true;
-            if let Some(queue) = self.endpoint(peer).pending.as_mut() {
+            if let Some(queue) = self.endpoints[peer].pending.as_mut() {
                 queue.pop_front();
             }
         }
@@ -230,17 +230,17 @@ impl Worker {
     /// The peer cannot be reached: all that waits for it fails.
     #[cold]
     pub(crate) fn fail_pending(&mut self, peer: u32, fault: Fault) {
-        let Some(queue) = self.endpoint(peer).pending.take() else {
+        let Some(queue) = self.endpoints[peer].pending.take() else {
             return;
         };
-        if self.endpoint(peer).blocked != 0 {
-            self.endpoint(peer).blocked = 0;
+        if self.endpoints[peer].blocked != 0 {
+            self.endpoints[peer].blocked = 0;
             self.blocked_peers -= 1;
         }
         for pending in *queue {
             match pending {
                 Pending::Start(id) => {
-                    self.requests.get(id).fault = fault;
+                    self.requests.get_mut(id).fault = fault;
                     self.complete(id);
                 }
                 Pending::Control(..) => self.leave_unanswered(peer, fault),

@@ -35,7 +35,7 @@ impl Worker {
     /// Takes the next arrival of `peer` if it can go the short way, or does nothing; the receive that it has completed.
     #[inline(always)] // `fastpath bench rate`: windows of nonblocking receives
     pub(crate) fn drain_next(&mut self, peer: u32) -> Option<*mut Request> {
-        let endpoint: *mut Endpoint = self.endpoint(peer);
+        let endpoint: *mut Endpoint = &mut self.endpoints[peer];
         // SAFETY: an endpoint lives as long as its worker, and no other reference to it is used meanwhile.
         let lane = unsafe { &mut (*endpoint).lane };
         let short = lane.look_short(wire::EAGER);

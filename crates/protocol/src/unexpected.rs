@@ -17,6 +17,7 @@ use crate::wire::Rts;
 use crate::worker::SHORT_LIMIT;
 pub use buffers::Buffers;
 use chains::{FORMS, Index};
+use fastpath_base::copy::copy;
 use slab::Slab;
 
 /// Names an entry until it is freed.
@@ -310,16 +311,26 @@ impl Store {
         data
     }
 
-    /// More bytes of a long message.
-    pub fn extend(&mut self, id: EntryId, bytes: &[u8]) -> bool {
+    /// More bytes of a long message. Other processes may write there meanwhile: they are copied, and nothing else.
+    ///
+    /// # Safety
+    /// `from` is readable for `len` bytes.
+    pub unsafe fn extend(&mut self, id: EntryId, from: *const u8, len: usize) -> bool {
         if id == NIL || id >= self.slab.len() {
             return false;
         }
         let Body::Long(_, data) = &mut self.slab.get_mut(id).body else {
             return false;
         };
-        data.extend_from_slice(bytes);
-        self.bytes_elsewhere += bytes.len() as u64;
+        data.reserve(len);
+        let end = data.len();
+        // SAFETY: `from` is readable for `len` bytes, by this function's contract; there is room for as many behind
+        // what `data` has, which they make its own.
+        unsafe {
+            copy(data.as_mut_ptr().add(end), from, len);
+            data.set_len(end + len);
+        }
+        self.bytes_elsewhere += len as u64;
         true
     }
 

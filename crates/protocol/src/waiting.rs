@@ -362,7 +362,7 @@ impl Worker {
                 trace::record(Point::Wait, focus.unwrap_or(ANY_PEER), note.tag, note.bytes);
             }
             if let Some(peer) = focus {
-                let lane = &mut this.endpoint(peer).lane;
+                let lane = &mut this.endpoints[peer].lane;
                 match wait.polls {
                     1 => wait.cold = lane.begin_wait(),
                     _ if wait.cold => wait.cold = lane.warm(),

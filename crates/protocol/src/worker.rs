@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::background::Background;
-use crate::endpoint::{Endpoint, Pending};
+use crate::endpoint::{Endpoint, Endpoints, Pending};
 use crate::flood::Flood;
 use crate::learning::{Mirror, OCTAVES};
 use crate::matching::Matcher;
@@ -16,7 +16,7 @@ use crate::waiting::WaitPolicy;
 use crate::wire::CONTROL_MAX;
 use crate::wireup::Wireup;
 use fastpath_bootstrap::job::Job;
-use fastpath_transport::{Header, Interfaces, Post};
+use fastpath_transport::{Connection, Header, Interfaces, Post};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -53,8 +53,8 @@ pub struct Counters {
 
 /// Sends, receives and progress of one process.
 pub struct Worker {
-    endpoints: *mut Endpoint,
-    capacity: u32,
+    /// One for each rank of the job.
+    pub(crate) endpoints: Endpoints,
     /// This process's rank in the world.
     pub rank: u32,
     pub(crate) interfaces: Interfaces,
@@ -105,18 +105,6 @@ pub struct Worker {
     pub on_detached: Option<fn(&Request)>,
     /// Called where there is no memory to answer a peer, whose operation could never end.
     pub on_no_answer: Option<fn(u32)>,
-}
-
-impl Drop for Worker {
-    fn drop(&mut self) {
-        for peer in 0..self.present() {
-            // SAFETY: every endpoint of the reservation is valid, and none is used beyond its worker.
-            unsafe { self.endpoints.add(peer as usize).drop_in_place() };
-        }
-        let bytes = self.capacity as usize * size_of::<Endpoint>();
-        // SAFETY: the reservation of `with_interfaces`.
-        unsafe { fastpath_base::memory::release(self.endpoints.cast(), bytes) };
-    }
 }
 
 impl Worker {
@@ -171,16 +159,11 @@ impl Worker {
         requests: RequestPool,
     ) -> std::io::Result<Self> {
         wait.census = Arc::default();
-        let capacity = job.capacity() as u32;
-        let bytes = capacity as usize * size_of::<Endpoint>();
-        // All bits zero is a valid endpoint; untouched pages cost nothing.
-        let endpoints = fastpath_base::memory::reserve(bytes)?.cast();
         Ok(Worker {
-            endpoints,
-            capacity,
+            endpoints: Endpoints::of_job(job)?,
             rank: job.rank() as u32,
             interfaces,
-            matcher: Matcher::new(capacity),
+            matcher: Matcher::new(job.capacity() as u32),
             requests,
             unexpected: Buffers::default(),
             flood: Flood::default(),
@@ -224,19 +207,7 @@ impl Worker {
 
     /// The endpoint of a world rank, by address, so that it can be cached per communicator.
     pub fn endpoint_address(&self, peer: u32) -> *mut Endpoint {
-        assert!(peer < self.capacity);
-        // SAFETY: inside the reservation.
-        unsafe { self.endpoints.add(peer as usize) }
-    }
-
-    /// The endpoint of a world rank.
-    #[inline]
-    #[allow(clippy::mut_from_ref)]
-    pub(crate) fn endpoint(&self, peer: u32) -> &mut Endpoint {
-        debug_assert!(peer < self.capacity);
-        // SAFETY: inside the reservation; a worker belongs to one thread at a time, and no caller
-        // holds two references to one endpoint across a call that makes another.
-        unsafe { &mut *self.endpoints.add(peer as usize) }
+        self.endpoints.address(peer)
     }
 
     /// Whether nothing but the operation at hand needs progress.
@@ -251,7 +222,7 @@ impl Worker {
         if let Err(fault) = self.connect(peer) {
             return self.leave_unanswered(peer, fault);
         }
-        let endpoint = self.endpoint(peer);
+        let endpoint = &mut self.endpoints[peer];
         // Control messages may overtake waiting data: they are matched by request, not by order.
         // SAFETY: the payload is a slice.
         let post = unsafe { endpoint.post_short(header, payload.as_ptr(), payload.len()) };
@@ -289,10 +260,10 @@ impl Worker {
 
     /// Queues something that found no room.
     pub(crate) fn enqueue(&mut self, peer: u32, pending: Pending) {
-        if self.endpoint(peer).blocked == 0 {
+        if self.endpoints[peer].blocked == 0 {
             self.blocked_peers += 1;
         }
-        let endpoint = self.endpoint(peer);
+        let endpoint = &mut self.endpoints[peer];
         endpoint.blocked = 1;
         endpoint.pending.get_or_insert_default().push_back(pending);
         // Its progress thread makes room, and ours goes on then.
@@ -302,7 +273,7 @@ impl Worker {
 
     /// Marks a request complete; a detached one is freed.
     pub(crate) fn complete(&mut self, id: RequestId) {
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         request.state = State::Complete;
         if request.detached {
             if let Some(call) = self.on_detached {
@@ -326,7 +297,7 @@ impl Worker {
             // An adapter has to be asked.
             || (self.interfaces.has_news() && self.progress_interfaces())
             || !self.matcher.has_no_receive(peer)
-            || self.endpoint(peer).lane.look().is_some()
+            || self.endpoints[peer].lane.look().is_some()
             || self.is_crowded()
     }
 
@@ -348,9 +319,9 @@ impl Worker {
         self.progress();
         for index in 0..self.active.len() {
             let peer = self.active[index];
-            self.endpoint(peer).lane.return_credits();
+            self.endpoints[peer].lane.return_credits();
             // An adapter may still have to send what it was given; a peer that is gone makes that an error.
-            while !self.endpoint(peer).lane.may_leave() {
+            while !self.endpoints[peer].lane.may_leave() {
                 // A peer that must answer may have no other processor to do so.
                 if !self.progress() {
                     fastpath_base::wait::yield_now();

@@ -25,7 +25,7 @@ fn detached__send_is_freed_when_done_and_reported_once() {
     for (tag, len) in [8, 100, 101, 1000, 90, 2000].into_iter().enumerate() {
         let sending = world.send(0, 1, tag as i32, &pattern(tag as u32, len));
         if let Started::Request(id) = sending.started {
-            let request = world.rank(0).requests.get(id);
+            let request = world.rank(0).requests.get_mut(id);
             assert_eq!(request.state, State::Active);
             request.detached = true;
             keep.push(sending.data);
@@ -49,7 +49,7 @@ fn detached__long_send_counts_as_unsent_until_its_receiver_has_it() {
     let Started::Request(id) = sending.started else {
         panic!("a long send needs a request")
     };
-    world.rank(0).requests.get(id).detached = true;
+    world.rank(0).requests.get_mut(id).detached = true;
     world.settle();
     // MPI_Finalize must still deliver it.
     assert!(has_unsent(world.rank(0)));
@@ -127,7 +127,7 @@ fn detached__end_when_what_could_match_them_has_gone_by() {
         panic!("it waits for its receiver")
     };
     for id in [named.id, wild.id, there.id, unmatched] {
-        world.rank(0).requests.get(id).detached = true;
+        world.rank(0).requests.get_mut(id).detached = true;
     }
     // Rank 1 could still send and receive.
     assert!(world.rank(0).end_detached(|_, _| false));

@@ -201,8 +201,82 @@ pub enum RemoteError {
     Fault,
 }
 
-/// A connection to one peer.
-pub trait Endpoint {
+/// What is asked of a connection beside its messages ([`Endpoint`]): how it comes to be, whether there is room, what
+/// the peer knows, how it ends. Each has the answer of a transport where there is nothing of the kind.
+pub trait Connection {
+    /// Whether addresses must be exchanged before it carries data.
+    fn wants_wireup(&self) -> bool {
+        false
+    }
+
+    /// Where the peer finds this end.
+    fn local_address(&self) -> Address {
+        Address::default()
+    }
+
+    /// Opens it for receiving from a peer whose end is at `address`; false where that is none, or leads nowhere.
+    fn open(&mut self, _address: &Address) -> bool {
+        false
+    }
+
+    /// Opens it for receiving, after its peer has connected.
+    fn open_receive(&mut self) {}
+
+    /// Opens it for sending: the peer's end is open.
+    fn set_ready(&mut self) {}
+
+    /// Whether `messages` messages of up to `bytes` bytes each would all find room now.
+    fn has_room(&mut self, _messages: u32, _bytes: usize) -> bool {
+        false
+    }
+
+    /// Asks the peer for a wake-up when it has made room; to be called before a sender sleeps.
+    fn await_room(&mut self) {}
+
+    /// Whether there is nothing to do for this peer, where the progress of its interface has just looked for all of
+    /// them.
+    fn is_resting(&self) -> bool {
+        false
+    }
+
+    /// Tells the peer what has been taken, if it does not know.
+    fn return_credits(&mut self) {}
+
+    /// Whether the peer has left the job, or cannot be reached any more, and all that it has sent is taken.
+    fn peer_has_left(&self) -> bool {
+        false
+    }
+
+    /// Whether all that was sent has been taken by the peer, or at least by its side.
+    fn is_drained(&mut self) -> bool {
+        true
+    }
+
+    /// Whether the process may end without taking back what it has sent: it lies where the peer finds it.
+    fn may_leave(&mut self) -> bool {
+        true
+    }
+
+    /// Whether the peer can fetch only what was shown to it ([`Connection::register`]).
+    fn wants_exposure(&self) -> bool {
+        false
+    }
+
+    /// Lets the peer fetch `len` bytes at `address` by [`Endpoint::get`], until [`Connection::deregister`]; `None`
+    /// where it cannot.
+    ///
+    /// # Safety
+    /// The memory stays mapped until then.
+    unsafe fn register(&mut self, _address: *mut u8, _len: usize) -> Option<Remote> {
+        None
+    }
+
+    /// The peer needs no more what [`Connection::register`] has shown it under this key.
+    fn deregister(&mut self, _key: u64) {}
+}
+
+/// What carries messages to and from one peer: the hot half of the contract.
+pub trait Endpoint: Connection {
     /// What this endpoint can do.
     fn capabilities(&self) -> Capabilities;
 

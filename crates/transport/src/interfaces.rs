@@ -2,7 +2,7 @@
 
 use crate::adapter::rc::RcIface;
 use crate::adapter::{Adapter, AdapterTransport, Counts};
-use crate::contract::{Address, Remote, RemoteError};
+use crate::contract::{Address, Connection, Remote, RemoteError};
 use crate::lane::Lane;
 use crate::loopback::LoopbackEndpoint;
 use crate::setup::allowed::Allowed;
@@ -372,75 +372,6 @@ impl Interfaces {
 }
 
 impl Lane {
-    /// Opens the lane for receiving, after its peer has connected.
-    pub fn open_receive(&mut self) {
-        match self {
-            Lane::Shm(endpoint) => endpoint.accept(),
-            Lane::Sim(endpoint) => endpoint.open_receive(),
-            _ => {}
-        }
-    }
-
-    /// Whether addresses must be exchanged before the lane carries data.
-    pub fn wants_wireup(&self) -> bool {
-        match self {
-            Lane::Sim(endpoint) => endpoint.wants_wireup(),
-            Lane::Rc(endpoint) => endpoint.wants_wireup(),
-            Lane::Ud(endpoint) => endpoint.wants_wireup(),
-            Lane::Upgrade(endpoint) => endpoint.wants_wireup(),
-            _ => false,
-        }
-    }
-
-    /// Where the peer finds this end.
-    pub fn local_address(&self) -> Address {
-        match self {
-            Lane::Sim(endpoint) => endpoint.local_address(),
-            Lane::Rc(endpoint) => endpoint.local_address(),
-            Lane::Ud(endpoint) => endpoint.local_address(),
-            Lane::Upgrade(endpoint) => endpoint.local_address(),
-            _ => Address::default(),
-        }
-    }
-
-    /// Opens the lane for receiving from a peer whose end is at `address`; false where that is none.
-    pub fn open(&mut self, address: &Address) -> bool {
-        match self {
-            Lane::Sim(endpoint) => endpoint.open(address),
-            Lane::Rc(endpoint) => endpoint.open(address),
-            Lane::Ud(endpoint) => endpoint.open(address),
-            Lane::Upgrade(endpoint) => endpoint.datagrams().open(address),
-            _ => false,
-        }
-    }
-
-    /// Opens the lane for sending: the peer's end is open.
-    pub fn set_ready(&mut self) {
-        match self {
-            Lane::Sim(endpoint) => endpoint.set_ready(),
-            Lane::Rc(endpoint) => endpoint.set_ready(),
-            Lane::Ud(endpoint) => endpoint.set_ready(),
-            Lane::Upgrade(endpoint) => endpoint.datagrams().set_ready(),
-            _ => {}
-        }
-    }
-
-    /// Tells the peer what has been taken, if it does not know.
-    #[inline]
-    pub fn return_credits(&mut self) {
-        match self {
-            Lane::Shm(endpoint) => endpoint.return_credits(),
-            Lane::Sim(endpoint) => endpoint.return_credits(),
-            Lane::Rc(endpoint) => endpoint.return_credits(),
-            Lane::Ud(endpoint) => endpoint.return_credits(),
-            Lane::Upgrade(endpoint) => {
-                endpoint.return_credits();
-                self.settle_upgrade();
-            }
-            Lane::Loopback(_) | Lane::Tcp(_) | Lane::Unconnected => {}
-        }
-    }
-
     /// As [`Lane::return_credits`], where nothing has arrived for the moment: it need not be at once.
     #[inline]
     pub fn offer_credits(&mut self) {
@@ -450,60 +381,11 @@ impl Lane {
         }
     }
 
-    /// Asks the peer for a wake-up when it has made room; to be called before a sender sleeps.
-    pub fn await_room(&mut self) {
-        if let Lane::Shm(endpoint) = self {
-            endpoint.await_room();
-        }
-    }
-
-    /// Whether the peer has left the job.
-    #[inline]
-    pub fn peer_has_left(&self) -> bool {
-        match self {
-            Lane::Shm(endpoint) => endpoint.peer_has_left(),
-            Lane::Sim(endpoint) => endpoint.peer_has_left(),
-            Lane::Rc(endpoint) => endpoint.peer_has_left(),
-            Lane::Ud(endpoint) => endpoint.peer_has_left(),
-            Lane::Upgrade(endpoint) => endpoint.peer_has_left(),
-            Lane::Tcp(endpoint) => endpoint.peer_has_left(),
-            Lane::Loopback(_) | Lane::Unconnected => false,
-        }
-    }
-
     /// Whether the message refused last found no memory: waiting for room is in vain. The rank's page says how much is
     /// missing.
     #[cold]
     pub fn is_starved(&self) -> bool {
         matches!(self, Lane::Shm(endpoint) if endpoint.tx.is_starved())
-    }
-
-    /// Whether all that was sent has been taken by the peer.
-    pub fn is_drained(&mut self) -> bool {
-        match self {
-            Lane::Shm(endpoint) => endpoint.tx.is_drained(),
-            Lane::Sim(endpoint) => endpoint.is_drained(),
-            Lane::Rc(endpoint) => endpoint.is_drained(),
-            Lane::Ud(endpoint) => endpoint.is_drained(),
-            Lane::Upgrade(endpoint) => endpoint.is_drained(),
-            Lane::Tcp(endpoint) => endpoint.is_drained(),
-            Lane::Loopback(_) | Lane::Unconnected => true,
-        }
-    }
-
-    /// Whether the process may end without taking back what it has sent: it lies where the peer finds it.
-    pub fn may_leave(&mut self) -> bool {
-        match self {
-            Lane::Rc(endpoint) => endpoint.peer_has_left() || endpoint.is_drained(),
-            Lane::Tcp(endpoint) => endpoint.has_arrived(),
-            Lane::Ud(endpoint) => endpoint.peer_has_left() || endpoint.has_arrived(),
-            Lane::Upgrade(endpoint) => endpoint.peer_has_left() || endpoint.has_arrived(),
-            Lane::Shm(endpoint) => {
-                endpoint.leave();
-                true
-            }
-            _ => true,
-        }
     }
 
     /// What names `len` bytes at `address` for the peer, where it can reach them by load and store.

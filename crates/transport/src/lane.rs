@@ -5,6 +5,8 @@
 //! passes it on to the transport.
 #![allow(unsafe_code)]
 
+mod connection;
+
 use crate::adapter::rc::RcEndpoint;
 use crate::adapter::ud::UdEndpoint;
 use crate::adapter::upgrade::UpgradeEndpoint;
@@ -258,17 +260,6 @@ impl Lane {
         failed.map(|why| format!("the adapter has lost rank {peer} of MPI_COMM_WORLD ({why})"))
     }
 
-    /// Whether there is nothing to do for this peer, where the progress of its interface has just looked for all of
-    /// them.
-    #[inline]
-    pub fn is_resting(&self) -> bool {
-        match self {
-            Lane::Rc(endpoint) => endpoint.is_resting(),
-            Lane::Tcp(endpoint) => endpoint.is_resting(),
-            _ => false,
-        }
-    }
-
     /// Whether [`Lane::look`] would show something.
     #[inline]
     pub fn has_arrival(&mut self) -> bool {
@@ -304,19 +295,6 @@ impl Lane {
                 endpoint.tx.warm();
                 endpoint.tx.is_cold()
             }
-            _ => false,
-        }
-    }
-
-    /// Whether `messages` messages of up to `bytes` bytes each would all find room now.
-    pub fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
-        match self {
-            Lane::Shm(endpoint) => endpoint.tx.has_room_for(messages, bytes as u32),
-            Lane::Sim(endpoint) => endpoint.promise_room(messages),
-            Lane::Rc(endpoint) => endpoint.has_room(messages, bytes),
-            Lane::Ud(endpoint) => endpoint.has_room(messages, bytes),
-            Lane::Upgrade(endpoint) => endpoint.has_room(messages, bytes),
-            Lane::Tcp(endpoint) => endpoint.has_room(messages, bytes),
             _ => false,
         }
     }
@@ -368,36 +346,6 @@ impl Lane {
                 Lane::Upgrade(endpoint) => endpoint.get(to, len, from),
                 Lane::Tcp(_) | Lane::Unconnected => Err(RemoteError::Unsupported),
             }
-        }
-    }
-
-    /// Whether the peer can fetch only what was shown to it ([`Lane::expose`]).
-    #[inline]
-    pub fn wants_exposure(&self) -> bool {
-        matches!(self, Lane::Rc(_) | Lane::Upgrade(_))
-    }
-
-    /// Lets the peer fetch `len` bytes at `address` by [`Lane::get`], until [`Lane::deregister`]; `None` where it
-    /// cannot.
-    ///
-    /// # Safety
-    /// The memory stays mapped until then.
-    pub unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
-        match self {
-            // SAFETY: BYTES.
-            Lane::Rc(endpoint) => unsafe { endpoint.register(address, len) },
-            // SAFETY: BYTES.
-            Lane::Upgrade(endpoint) => unsafe { endpoint.register(address, len) },
-            _ => None,
-        }
-    }
-
-    /// The peer needs no more what [`Lane::expose`] has shown it under this key.
-    pub fn deregister(&mut self, key: u64) {
-        match self {
-            Lane::Rc(endpoint) => endpoint.deregister(key),
-            Lane::Upgrade(endpoint) => endpoint.deregister(key),
-            _ => {}
         }
     }
 

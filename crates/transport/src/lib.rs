@@ -28,7 +28,9 @@ pub mod tcp;
 pub mod verbs;
 mod wireup_mailbox;
 
-pub use contract::{Address, Arrival, Capabilities, Cost, Header, Post, Remote, RemoteError};
+pub use contract::{
+    Address, Arrival, Capabilities, Connection, Cost, Header, Post, Remote, RemoteError,
+};
 pub use interfaces::Interfaces;
 pub use lane::Lane;
 pub use setup::ConfigureError;

@@ -1,4 +1,6 @@
 //! Queries of the ABI, and what Fortran support tells the library (MPI 5.0, chapter 20).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::{null_result, store};
@@ -13,7 +15,7 @@ use fastpath_mpi::{Process, Result};
 /// # Safety
 /// Both pointers are null or variables.
 pub unsafe fn abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(abi_major, MPI_ABI_VERSION)?;
         store(abi_minor, MPI_ABI_SUBVERSION)
@@ -30,10 +32,10 @@ pub unsafe fn abi_get_info(p: &Process, info: *mut usize) -> Result<()> {
         ("mpi_count_size", size_of::<i64>()),
         ("mpi_offset_size", size_of::<i64>()),
     ];
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(info, MPI_INFO_NULL)? };
     let made = Info::from_pairs(sizes.map(|(key, size)| (key, size.to_string())));
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(info, publish_info(p, made)?) }
 }
 
@@ -42,12 +44,12 @@ pub unsafe fn abi_get_info(p: &Process, info: *mut usize) -> Result<()> {
 /// # Safety
 /// `info` is null or a variable.
 pub unsafe fn abi_get_fortran_info(p: &Process, info: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(info, MPI_INFO_NULL)? };
     let Some(known) = p.fortran.info() else {
         return Ok(());
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(info, publish_info(p, known)?) }
 }
 
@@ -70,7 +72,7 @@ pub unsafe fn abi_get_fortran_booleans(
 ) -> Result<()> {
     let size = check_logical_size(logical_size)?;
     let known = p.fortran.booleans(size);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(is_set, c_int::from(known.is_some()))? };
     if let Some((yes, no)) = known {
         for (to, value) in [(logical_true, yes), (logical_false, no)] {

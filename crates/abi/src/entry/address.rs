@@ -1,4 +1,6 @@
 //! Addresses as integers (MPI 5.0, section 5.1.5).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::store;
@@ -10,7 +12,7 @@ use fastpath_mpi::Result;
 /// # Safety
 /// `address` is null or a variable.
 pub unsafe fn get_address(location: *const c_void, address: *mut isize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(address, location.expose_provenance() as isize) }
 }
 

@@ -1,5 +1,7 @@
 //! Attributes of communicators, datatypes and windows, also under their old names
 //! (MPI 5.0, sections 7.7 and 18.1).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::{load, store};
@@ -21,7 +23,7 @@ pub unsafe fn comm_create_keyval(
     comm_keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         make(
             p,
@@ -39,7 +41,7 @@ pub unsafe fn comm_create_keyval(
 /// # Safety
 /// `comm_keyval` is null or a variable.
 pub unsafe fn comm_free_keyval(p: &Process, comm_keyval: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { free(p, Kind::Comm, comm_keyval) }
 }
 
@@ -65,7 +67,7 @@ pub unsafe fn comm_get_attr(
     flag: *mut c_int,
 ) -> Result<()> {
     let comm = p.comm(comm)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { read(p, Holder::comm(&comm), comm_keyval, attribute_val, flag) }
 }
 
@@ -85,7 +87,7 @@ pub unsafe fn type_create_keyval(
     type_keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         make(
             p,
@@ -103,7 +105,7 @@ pub unsafe fn type_create_keyval(
 /// # Safety
 /// `type_keyval` is null or a variable.
 pub unsafe fn type_free_keyval(p: &Process, type_keyval: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { free(p, Kind::Type, type_keyval) }
 }
 
@@ -118,7 +120,7 @@ pub unsafe fn win_create_keyval(
     win_keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         make(
             p,
@@ -136,7 +138,7 @@ pub unsafe fn win_create_keyval(
 /// # Safety
 /// `win_keyval` is null or a variable.
 pub unsafe fn win_free_keyval(p: &Process, win_keyval: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { free(p, Kind::Win, win_keyval) }
 }
 
@@ -152,7 +154,7 @@ unsafe fn make(
     keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(keyval, create_keyval(p, kind, copy, delete, extra_state)?) }
 }
 
@@ -161,7 +163,7 @@ unsafe fn make(
 /// # Safety
 /// `keyval` is null or a variable.
 unsafe fn free(p: &Process, kind: Kind, keyval: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         free_keyval(p, kind, load(keyval)?)?;
         store(keyval, MPI_KEYVAL_INVALID)
@@ -191,6 +193,6 @@ pub(crate) unsafe fn read(
         // the program's choice.
         unsafe { value.cast::<*mut c_void>().write_unaligned(found) };
     }
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(flag, found.is_some().into()) }
 }

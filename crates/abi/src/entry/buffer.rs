@@ -1,4 +1,6 @@
 //! Buffers of communicators and sessions, and flushes of all buffers (MPI 5.0, section 3.6).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::{Count, store};
@@ -17,7 +19,7 @@ pub(crate) unsafe fn detach_into<C: Count>(
     size: *mut C,
 ) -> Result<()> {
     let (address, bytes) = detach(p, owner)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(buffer_addr.cast::<usize>(), address)?;
         store(size, C::from_i64_or_undefined(bytes))
@@ -29,7 +31,7 @@ pub(crate) unsafe fn detach_into<C: Count>(
 /// # Safety
 /// `request` is null or a variable.
 pub unsafe fn buffer_iflush(p: &Process, request: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, iflush(p, Owner::Process)?) }
 }
 
@@ -56,7 +58,7 @@ pub unsafe fn comm_detach_buffer<C: Count>(
     buffer_addr: *mut c_void,
     size: *mut C,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { detach_into(p, Owner::Comm(comm), buffer_addr, size) }
 }
 
@@ -70,7 +72,7 @@ pub fn comm_flush_buffer(p: &Process, comm: usize) -> Result<()> {
 /// # Safety
 /// `request` is null or a variable.
 pub unsafe fn comm_iflush_buffer(p: &Process, comm: usize, request: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, iflush(p, Owner::Comm(comm))?) }
 }
 
@@ -97,7 +99,7 @@ pub unsafe fn session_detach_buffer<C: Count>(
     buffer_addr: *mut c_void,
     size: *mut C,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { detach_into(p, Owner::Session(session), buffer_addr, size) }
 }
 
@@ -115,6 +117,6 @@ pub unsafe fn session_iflush_buffer(
     session: usize,
     request: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, iflush(p, Owner::Session(session))?) }
 }

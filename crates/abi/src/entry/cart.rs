@@ -1,4 +1,6 @@
 //! Cartesian topologies (MPI 5.0, section 8.5).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::{read_array, store};
@@ -15,7 +17,7 @@ use fastpath_mpi::{Error, Process, Result};
 /// # Safety
 /// `status` is null or a variable.
 pub unsafe fn topo_test(p: &Process, comm: usize, status: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(status, kind_of(&*p.comm(comm)?)) }
 }
 
@@ -29,10 +31,10 @@ pub unsafe fn dims_create(
     ndims: c_int,
     dims: *mut c_int,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let mut found = unsafe { read_dims(dims, ndims) }?.to_vec();
     create_dims(nnodes, &mut found)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { write_array(&found, dims, ndims) }
 }
 
@@ -50,7 +52,7 @@ pub unsafe fn cart_create(
     comm_cart: *mut usize,
 ) -> Result<()> {
     let comm = p.comm(comm_old)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let made = create_cart(
             p,
@@ -75,7 +77,7 @@ pub unsafe fn cart_map(
     newrank: *mut c_int,
 ) -> Result<()> {
     let comm = p.comm(comm)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let rank = map_cart(&comm, read_dims(dims, ndims)?, &read_flags(periods, ndims)?)?;
         store(newrank, rank)
@@ -88,7 +90,7 @@ pub unsafe fn cart_map(
 /// `ndims` is null or a variable.
 pub unsafe fn cartdim_get(p: &Process, comm: usize, ndims: *mut c_int) -> Result<()> {
     let topology = find_topology(&*p.comm(comm)?)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(ndims, topology.cart()?.dims().len() as c_int) }
 }
 
@@ -112,7 +114,7 @@ pub unsafe fn cart_get(
         .iter()
         .map(|&periodic| periodic.into())
         .collect();
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         write_array(cart.dims(), dims, maxdims)?;
         write_array(&flags, periods, maxdims)?;
@@ -134,7 +136,7 @@ pub unsafe fn cart_coords(
     let comm = p.comm(comm)?;
     let topology = find_topology(&comm)?;
     let found = topology.cart()?.coords(check_rank(&comm, rank)?);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { write_array(&found, coords, maxdims) }
 }
 
@@ -150,7 +152,7 @@ pub unsafe fn cart_rank(
 ) -> Result<()> {
     let topology = find_topology(&*p.comm(comm)?)?;
     let cart = topology.cart()?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let found = cart.rank(read_array(coords, cart.dims().len() as c_int)?)?;
         store(rank, found as c_int)
@@ -173,7 +175,7 @@ pub unsafe fn cart_shift(
     let (source, dest) = find_topology(&comm)?
         .cart()?
         .shift(comm.rank, direction, disp)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(rank_source, source)?;
         store(rank_dest, dest)
@@ -194,7 +196,7 @@ pub unsafe fn cart_sub(
     let comm = p.comm(comm)?;
     let topology = find_topology(&comm)?;
     let cart = topology.cart()?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let remain = read_flags(remain_dims, cart.dims().len() as c_int)?;
         store(newcomm, create_sub(p, &comm, cart, &remain)?)
@@ -225,7 +227,7 @@ unsafe fn read_dims<'a>(dims: *const c_int, ndims: c_int) -> Result<&'a [c_int]>
             format!("the number of dimensions is {ndims}"),
         ));
     }
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { read_array(dims, ndims) }
 }
 
@@ -234,7 +236,7 @@ unsafe fn read_dims<'a>(dims: *const c_int, ndims: c_int) -> Result<&'a [c_int]>
 /// # Safety
 /// As [`read_array`].
 unsafe fn read_flags(flags: *const c_int, count: c_int) -> Result<Vec<bool>> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     Ok(unsafe { read_array(flags, count) }?
         .iter()
         .map(|&flag| flag != 0)

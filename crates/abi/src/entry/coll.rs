@@ -1,5 +1,7 @@
 //! Barrier, broadcast, gather and scatter (MPI 5.0, sections 6.3 to 6.7), and what the entry points of collective
 //! calls share.
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::{Count, Form, read_counts};
@@ -37,7 +39,7 @@ pub(crate) unsafe fn read_blocks<C: Count, D: Count>(
     datatype: usize,
 ) -> Result<Blocks> {
     let partners = i64::from(partners);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         Ok(Blocks {
             buf: buf.cast::<u8>().cast_mut(),
@@ -130,7 +132,7 @@ pub unsafe fn bcast(
     if form.is_blocking() && coll::skip_empty(comm, (count, datatype), (count, datatype), root) {
         return Ok(());
     }
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
             let datatype = used_type(comm, root, datatype);
@@ -156,7 +158,7 @@ pub unsafe fn gather(
     root: c_int,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
             let used = is_partner(comm, root);
@@ -185,7 +187,7 @@ pub unsafe fn gatherv<C: Count, D: Count>(
     root: c_int,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
             let used = is_partner(comm, root);
@@ -222,7 +224,7 @@ pub unsafe fn scatter(
     root: c_int,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
             let used = is_root(comm, root);
@@ -251,7 +253,7 @@ pub unsafe fn scatterv<C: Count, D: Count>(
     root: c_int,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
             let arrays = (sendcounts, displs);

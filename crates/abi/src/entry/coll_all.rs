@@ -1,4 +1,6 @@
 //! Allgather and alltoall (MPI 5.0, sections 6.7 and 6.8).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::coll::{read_block, read_blocks};
@@ -27,7 +29,7 @@ pub(crate) unsafe fn read_typed_blocks<C: Count, D: Count>(
         return Err(Error::new(MPI_ERR_ARG, "the array of datatypes is null"));
     }
     let count = i64::from(partners);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         Ok(TypedBlocks {
             buf: buf.cast::<u8>().cast_mut(),
@@ -59,7 +61,7 @@ pub unsafe fn allgather(
     {
         return Ok(());
     }
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |_| {
             let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?;
@@ -85,7 +87,7 @@ pub unsafe fn allgatherv<C: Count, D: Count>(
     recvtype: usize,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
             let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?;
@@ -120,7 +122,7 @@ pub unsafe fn alltoall(
     {
         return Ok(());
     }
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |_| {
             let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?;
@@ -147,7 +149,7 @@ pub unsafe fn alltoallv<C: Count, D: Count>(
     recvtype: usize,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
             let ranks = comm.peer_count();
@@ -184,7 +186,7 @@ pub unsafe fn alltoallw<C: Count, D: Count>(
     recvtypes: *const usize,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
             let ranks = comm.peer_count();

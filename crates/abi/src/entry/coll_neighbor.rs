@@ -1,4 +1,6 @@
 //! Collective calls with the neighbours of a topology (MPI 5.0, section 8.6).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::coll::{read_block, read_blocks};
@@ -23,7 +25,7 @@ pub unsafe fn neighbor_allgather(
     recvtype: usize,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
             let around = Neighborhood::of(comm)?;
@@ -50,7 +52,7 @@ pub unsafe fn neighbor_allgatherv<C: Count, D: Count>(
     recvtype: usize,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
             let around = Neighborhood::of(comm)?;
@@ -77,7 +79,7 @@ pub unsafe fn neighbor_alltoall(
     recvtype: usize,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
             let around = Neighborhood::of(comm)?;
@@ -105,7 +107,7 @@ pub unsafe fn neighbor_alltoallv<C: Count, D: Count>(
     recvtype: usize,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
             let around = Neighborhood::of(comm)?;
@@ -134,7 +136,7 @@ pub unsafe fn neighbor_alltoallw<C: Count>(
     recvtypes: *const usize,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
             let around = Neighborhood::of(comm)?;

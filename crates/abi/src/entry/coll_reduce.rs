@@ -1,4 +1,6 @@
 //! Reductions (MPI 5.0, sections 6.9 to 6.11).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::coll::{finish, used_type};
@@ -23,7 +25,7 @@ pub unsafe fn reduce(
     root: c_int,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
             let idle = comm.is_inter() && root == MPI_PROC_NULL;
@@ -52,7 +54,7 @@ pub unsafe fn allreduce(
     op: usize,
     comm: usize,
 ) -> c_int {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         match coll::pair::allreduce(sendbuf.cast(), recvbuf.cast(), count, datatype, op, comm) {
             Some(Ok(())) => MPI_SUCCESS,
@@ -77,7 +79,7 @@ unsafe fn allreduce_many(
     comm: usize,
 ) -> Result<()> {
     let p = process::enter("MPI_Allreduce", false)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         iallreduce(
             &p,
@@ -106,7 +108,7 @@ pub unsafe fn iallreduce(
     op: usize,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |_| {
             let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
@@ -129,7 +131,7 @@ pub unsafe fn reduce_scatter<C: Count>(
     op: usize,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
             let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
@@ -153,7 +155,7 @@ pub unsafe fn reduce_scatter_block(
     op: usize,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |_| {
             let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
@@ -179,7 +181,7 @@ pub unsafe fn scan(
     op: usize,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |_| {
             let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
@@ -202,7 +204,7 @@ pub unsafe fn exscan(
     op: usize,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |_| {
             let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
@@ -224,7 +226,7 @@ pub unsafe fn reduce_local(
     op: usize,
 ) -> Result<()> {
     let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         coll::reduce_local(
             inbuf.cast(),

@@ -1,4 +1,6 @@
 //! Communicators (MPI 5.0, sections 7.4 and 7.8).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::group::store_group;
@@ -19,7 +21,7 @@ use fastpath_mpi::{Process, Result};
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn comm_size_quick(comm: usize, size: *mut c_int) -> bool {
     match hot::rank_and_size(comm) {
-        // SAFETY: by the contract of this function.
+        // SAFETY: ARGUMENTS.
         Some((_, ranks)) => unsafe { answer(size, ranks) },
         None => false,
     }
@@ -30,7 +32,7 @@ pub unsafe fn comm_size_quick(comm: usize, size: *mut c_int) -> bool {
 /// # Safety
 /// `size` is null or a variable.
 pub unsafe fn comm_size(p: &Process, comm: usize, size: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(size, p.comm(comm)?.size() as c_int) }
 }
 
@@ -41,7 +43,7 @@ pub unsafe fn comm_size(p: &Process, comm: usize, size: *mut c_int) -> Result<()
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn comm_rank_quick(comm: usize, rank: *mut c_int) -> bool {
     match hot::rank_and_size(comm) {
-        // SAFETY: by the contract of this function.
+        // SAFETY: ARGUMENTS.
         Some((own, _)) => unsafe { answer(rank, own) },
         None => false,
     }
@@ -52,7 +54,7 @@ pub unsafe fn comm_rank_quick(comm: usize, rank: *mut c_int) -> bool {
 /// # Safety
 /// `rank` is null or a variable.
 pub unsafe fn comm_rank(p: &Process, comm: usize, rank: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(rank, p.comm(comm)?.rank as c_int) }
 }
 
@@ -61,7 +63,7 @@ pub unsafe fn comm_rank(p: &Process, comm: usize, rank: *mut c_int) -> Result<()
 /// # Safety
 /// `size` is null or a variable.
 pub unsafe fn comm_remote_size(p: &Process, comm: usize, size: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(size, p.comm(comm)?.remote()?.size() as c_int) }
 }
 
@@ -70,7 +72,7 @@ pub unsafe fn comm_remote_size(p: &Process, comm: usize, size: *mut c_int) -> Re
 /// # Safety
 /// `flag` is null or a variable.
 pub unsafe fn comm_test_inter(p: &Process, comm: usize, flag: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(flag, p.comm(comm)?.is_inter().into()) }
 }
 
@@ -84,7 +86,7 @@ pub unsafe fn comm_compare(
     comm2: usize,
     result: *mut c_int,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(result, p.comm(comm1)?.compare(&*p.comm(comm2)?)) }
 }
 
@@ -93,7 +95,7 @@ pub unsafe fn comm_compare(
 /// # Safety
 /// `group` is null or a variable.
 pub unsafe fn comm_group(p: &Process, comm: usize, group: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_group(p, group, p.comm(comm)?.group.clone()) }
 }
 
@@ -102,7 +104,7 @@ pub unsafe fn comm_group(p: &Process, comm: usize, group: *mut usize) -> Result<
 /// # Safety
 /// `group` is null or a variable.
 pub unsafe fn comm_remote_group(p: &Process, comm: usize, group: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_group(p, group, p.comm(comm)?.remote()?.clone()) }
 }
 
@@ -112,7 +114,7 @@ pub unsafe fn comm_remote_group(p: &Process, comm: usize, group: *mut usize) -> 
 /// `newcomm` is null or a variable.
 pub unsafe fn comm_dup(p: &Process, comm: usize, newcomm: *mut usize) -> Result<()> {
     let made = create::duplicate(p, &*p.comm(comm)?)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(newcomm, made) }
 }
 
@@ -127,7 +129,7 @@ pub unsafe fn comm_dup_with_info(
     newcomm: *mut usize,
 ) -> Result<()> {
     let made = create::duplicate_with(p, &*p.comm(comm)?, find_hints(p, info)?)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(newcomm, made) }
 }
 
@@ -144,7 +146,7 @@ pub unsafe fn comm_idup(
     request: *mut usize,
 ) -> Result<()> {
     let hints = p.comm(comm)?.hints.borrow().clone();
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { idup(p, comm, hints, newcomm, request) }
 }
 
@@ -159,7 +161,7 @@ pub unsafe fn comm_idup_with_info(
     newcomm: *mut usize,
     request: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { idup(p, comm, find_hints(p, info)?, newcomm, request) }
 }
 
@@ -175,7 +177,7 @@ unsafe fn idup(
     request: *mut usize,
 ) -> Result<()> {
     let made = create::duplicate_early(p, &*p.comm(comm)?, hints)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(newcomm, made)?;
         store(request, completed_request())
@@ -193,7 +195,7 @@ pub unsafe fn comm_create(
     newcomm: *mut usize,
 ) -> Result<()> {
     let made = create::create(p, &*p.comm(comm)?, &p.group(group)?)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(newcomm, made) }
 }
 
@@ -209,7 +211,7 @@ pub unsafe fn comm_create_group(
     newcomm: *mut usize,
 ) -> Result<()> {
     let made = create::create_group(p, &*p.comm(comm)?, &p.group(group)?, tag)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(newcomm, made) }
 }
 
@@ -225,7 +227,7 @@ pub unsafe fn comm_split(
     newcomm: *mut usize,
 ) -> Result<()> {
     let made = create::split(p, &*p.comm(comm)?, color, key)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(newcomm, made) }
 }
 
@@ -242,7 +244,7 @@ pub unsafe fn comm_split_type(
     newcomm: *mut usize,
 ) -> Result<()> {
     let made = create::split_type(p, &*p.comm(comm)?, split_type, key, &find_hints(p, info)?)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(newcomm, made) }
 }
 
@@ -251,7 +253,7 @@ pub unsafe fn comm_split_type(
 /// # Safety
 /// `comm` is null or a variable.
 pub unsafe fn comm_free(p: &Process, comm: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         free_comm(p, load(comm)?)?;
         store(comm, MPI_COMM_NULL)
@@ -263,7 +265,7 @@ pub unsafe fn comm_free(p: &Process, comm: *mut usize) -> Result<()> {
 /// # Safety
 /// `comm` is null or a variable.
 pub unsafe fn comm_disconnect(p: &Process, comm: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         disconnect_comm(p, load(comm)?)?;
         store(comm, MPI_COMM_NULL)
@@ -276,7 +278,7 @@ pub unsafe fn comm_disconnect(p: &Process, comm: *mut usize) -> Result<()> {
 /// `comm_name` is null or a string.
 pub unsafe fn comm_set_name(p: &Process, comm: usize, comm_name: *const c_char) -> Result<()> {
     let comm = p.comm(comm)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let name = unsafe { read_text("comm_name", comm_name, MPI_MAX_OBJECT_NAME as usize - 1) }?;
     comm.name.replace(name);
     comm.tell_title();
@@ -297,7 +299,7 @@ pub unsafe fn comm_get_name(
         MPI_COMM_NULL => "MPI_COMM_NULL".to_string(),
         _ => p.comm(comm)?.name.borrow().clone(),
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_text(&name, comm_name, MPI_MAX_OBJECT_NAME as usize, resultlen) }
 }
 
@@ -315,7 +317,7 @@ pub fn comm_set_info(p: &Process, comm: usize, info: usize) -> Result<()> {
 /// `info_used` is null or a variable.
 pub unsafe fn comm_get_info(p: &Process, comm: usize, info_used: *mut usize) -> Result<()> {
     let info = hints::describe(&p.comm(comm)?.hints.borrow());
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_info(p, info_used, info) }
 }
 
@@ -334,7 +336,7 @@ pub unsafe fn intercomm_create(
 ) -> Result<()> {
     let local = p.comm(local_comm)?;
     let made = inter::create_inter(p, &local, local_leader, peer_comm, remote_leader, tag)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(newintercomm, made) }
 }
 
@@ -349,6 +351,6 @@ pub unsafe fn intercomm_merge(
     newintracomm: *mut usize,
 ) -> Result<()> {
     let made = inter::merge(p, &*p.comm(intercomm)?, high != 0)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(newintracomm, made) }
 }

@@ -1,4 +1,6 @@
 //! Decoding a datatype (MPI 5.0, section 5.1.14).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::datatype::{insert, remove};
@@ -24,7 +26,7 @@ pub unsafe fn type_get_envelope(
     let datatype = p.datatype(datatype)?;
     let contents = datatype.contents();
     check_small(contents)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(
             num_integers,
@@ -57,7 +59,7 @@ pub unsafe fn type_get_envelope_c(
 ) -> Result<()> {
     let datatype = p.datatype(datatype)?;
     let contents = datatype.contents();
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(num_integers, contents.integers.len() as i64)?;
         store(num_addresses, contents.addresses.len() as i64)?;
@@ -93,7 +95,7 @@ pub unsafe fn type_get_contents(
     let datatype = p.datatype(datatype)?;
     let contents = datatype.contents();
     check_small(contents)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let integers = Room::new("integers", array_of_integers, max_integers.into());
         let addresses = Room::new("addresses", array_of_addresses, max_addresses.into());
@@ -119,7 +121,7 @@ pub unsafe fn type_get_contents_c(
     array_of_datatypes: *mut usize,
 ) -> Result<()> {
     let datatype = p.datatype(datatype)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let integers = Room::new("integers", array_of_integers, max_integers);
         let addresses = Room::new("addresses", array_of_addresses, max_addresses);

@@ -1,4 +1,6 @@
 //! Datatypes: making, committing and freeing them (MPI 5.0, section 5.1).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::{Count, load, read_counts, store};
@@ -26,7 +28,7 @@ unsafe fn give(p: &Process, to: *mut usize, made: datatype::Result<Datatype>) ->
         ));
     }
     let handle = insert(p, made)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(to, handle) }
 }
 
@@ -60,7 +62,7 @@ pub unsafe fn type_contiguous(
     oldtype: usize,
     newtype: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         give(
             p,
@@ -80,7 +82,7 @@ pub unsafe fn type_contiguous_c(
     oldtype: usize,
     newtype: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         give(
             p,
@@ -109,7 +111,7 @@ pub unsafe fn type_vector(
         &p.datatype(oldtype)?,
         Form::Small,
     );
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { give(p, newtype, made) }
 }
 
@@ -132,7 +134,7 @@ pub unsafe fn type_vector_c(
         &p.datatype(oldtype)?,
         Form::Large,
     );
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { give(p, newtype, made) }
 }
 
@@ -155,7 +157,7 @@ pub unsafe fn type_create_hvector(
         &p.datatype(oldtype)?,
         Form::Small,
     );
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { give(p, newtype, made) }
 }
 
@@ -178,7 +180,7 @@ pub unsafe fn type_create_hvector_c(
         &p.datatype(oldtype)?,
         Form::Large,
     );
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { give(p, newtype, made) }
 }
 
@@ -194,7 +196,7 @@ pub unsafe fn type_indexed<C: Count>(
     oldtype: usize,
     newtype: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let lengths = read_counts("array_of_blocklengths", array_of_blocklengths, count)?;
         let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
@@ -220,7 +222,7 @@ pub unsafe fn type_create_hindexed<C: Count, D: Count>(
     oldtype: usize,
     newtype: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let lengths = read_counts("array_of_blocklengths", array_of_blocklengths, count)?;
         let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
@@ -246,7 +248,7 @@ pub unsafe fn type_create_indexed_block<C: Count>(
     oldtype: usize,
     newtype: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
         let made = Datatype::indexed_block(
@@ -271,7 +273,7 @@ pub unsafe fn type_create_hindexed_block<D: Count>(
     oldtype: usize,
     newtype: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
         let made = Datatype::hindexed_block(
@@ -296,7 +298,7 @@ pub unsafe fn type_create_struct<C: Count, D: Count>(
     array_of_types: *const usize,
     newtype: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let lengths = read_counts("array_of_blocklengths", array_of_blocklengths, count)?;
         let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
@@ -328,7 +330,7 @@ pub unsafe fn type_create_subarray<C: Count>(
     newtype: *mut usize,
 ) -> Result<()> {
     let ndims = check_dimensions(ndims)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let sizes = read_counts("array_of_sizes", array_of_sizes, ndims)?;
         let subsizes = read_counts("array_of_subsizes", array_of_subsizes, ndims)?;
@@ -360,7 +362,7 @@ pub unsafe fn type_create_darray<C: Count>(
     newtype: *mut usize,
 ) -> Result<()> {
     let ndims = check_dimensions(ndims)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let array = DistributedArray {
             size: size.into(),
@@ -400,7 +402,7 @@ pub unsafe fn type_create_resized(
     extent: i64,
     newtype: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         give(
             p,
@@ -421,7 +423,7 @@ pub unsafe fn type_create_resized_c(
     extent: i64,
     newtype: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         give(
             p,
@@ -442,7 +444,7 @@ pub unsafe fn type_dup(p: &Process, oldtype: usize, newtype: *mut usize) -> Resu
     unsafe { give(p, &mut handle, Ok(Datatype::duplicate(&old)))? };
     let new = p.datatype(handle)?;
     let copied = attribute::copy_attributes(old.holder(oldtype), new.holder(handle).attributes);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let outcome = copied.and_then(|()| unsafe { store(newtype, handle) });
     if outcome.is_err() {
         // The first error is the one to report.
@@ -461,7 +463,7 @@ pub unsafe fn type_create_f90_real(
     range: c_int,
     newtype: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { give_fortran(p, newtype, Datatype::fortran_real(precision, range, false)) }
 }
 
@@ -475,7 +477,7 @@ pub unsafe fn type_create_f90_complex(
     range: c_int,
     newtype: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { give_fortran(p, newtype, Datatype::fortran_real(precision, range, true)) }
 }
 
@@ -488,7 +490,7 @@ pub unsafe fn type_create_f90_integer(
     range: c_int,
     newtype: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { give_fortran(p, newtype, Datatype::fortran_integer(range)) }
 }
 
@@ -506,7 +508,7 @@ unsafe fn give_fortran(
             .is_some_and(|other| other.is_same_kind(&made))
     };
     let known = p.types.handles().into_iter().find(is_same);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         match known {
             Some(handle) => store(to, handle),
@@ -520,7 +522,7 @@ unsafe fn give_fortran(
 /// # Safety
 /// `datatype` is null or a variable.
 pub unsafe fn type_commit(p: &Process, datatype: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let handle = unsafe { load(datatype) }?;
     let object = p.datatype(handle)?;
     object.commit();
@@ -535,7 +537,7 @@ pub unsafe fn type_commit(p: &Process, datatype: *mut usize) -> Result<()> {
 /// # Safety
 /// `datatype` is null or a variable.
 pub unsafe fn type_free(p: &Process, datatype: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let handle = unsafe { load(datatype) }?;
     let object = p.datatype(handle)?;
     if object.is_predefined() {
@@ -551,6 +553,6 @@ pub unsafe fn type_free(p: &Process, datatype: *mut usize) -> Result<()> {
         ));
     }
     remove(p, handle, &object)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(datatype, MPI_DATATYPE_NULL) }
 }

@@ -1,4 +1,6 @@
 //! Processes and connections that come while a job runs (MPI 5.0, section 11.8 to 11.10).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::{null_result, read_array, read_bytes, read_text, store, store_text};
@@ -18,7 +20,7 @@ unsafe fn read_words(argv: *const *mut c_char) -> Vec<Vec<u8>> {
     if argv.is_null() {
         return words;
     }
-    // SAFETY: by the contract of this function, up to the null.
+    // SAFETY: ARGUMENTS, up to the null.
     unsafe {
         while let Some(word) = read_bytes(*argv.add(words.len())) {
             words.push(word.to_vec());
@@ -37,7 +39,7 @@ unsafe fn read_asked(
     most: c_int,
     info: usize,
 ) -> Result<Asked> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let (command, words) = unsafe { (read_bytes(command), read_words(argv)) };
     let command = command.ok_or_else(|| Error::new(MPI_ERR_ARG, "the command is null"))?;
     let mut argv = vec![command.to_vec()];
@@ -51,7 +53,7 @@ unsafe fn read_asked(
 /// `codes` is null (`MPI_ERRCODES_IGNORE`) or has room for one code of each process asked for; `comm` is null or a
 /// variable.
 unsafe fn store_outcome(outcome: Outcome, comm: *mut usize, codes: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         if !codes.is_null() {
             for (at, &code) in outcome.codes.iter().enumerate() {
@@ -82,10 +84,10 @@ pub unsafe fn comm_spawn(
         return Err(null_result());
     }
     let comm = p.comm(comm)?;
-    // SAFETY: by the contract of this function; it is called at the root.
+    // SAFETY: ARGUMENTS; it is called at the root.
     let asked = || unsafe { Ok(vec![read_asked(command, argv, maxprocs, info)?]) };
     let outcome = dynamic::spawn(p, &comm, root, asked);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_outcome(outcome, intercomm, array_of_errcodes) }
 }
 
@@ -114,7 +116,7 @@ pub unsafe fn comm_spawn_multiple(
             let text = format!("count is {count}: at least one program is needed");
             return Err(Error::new(MPI_ERR_ARG, text));
         }
-        // SAFETY: by the contract of this function; it is called at the root.
+        // SAFETY: ARGUMENTS; it is called at the root.
         unsafe {
             let commands = read_array(array_of_commands, count)?;
             let most = read_array(array_of_maxprocs, count)?;
@@ -131,7 +133,7 @@ pub unsafe fn comm_spawn_multiple(
         }
     };
     let outcome = dynamic::spawn(p, &comm, root, asked);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_outcome(outcome, intercomm, array_of_errcodes) }
 }
 
@@ -140,7 +142,7 @@ pub unsafe fn comm_spawn_multiple(
 /// # Safety
 /// `parent` is null or a variable.
 pub unsafe fn comm_get_parent(p: &Process, parent: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(parent, dynamic::get_parent(p)) }
 }
 
@@ -153,7 +155,7 @@ pub unsafe fn open_port(p: &Process, info: usize, port_name: *mut c_char) -> Res
     if port_name.is_null() {
         return Err(null_result());
     }
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_port(&dynamic::open(p)?, port_name) }
 }
 
@@ -161,14 +163,14 @@ pub unsafe fn open_port(p: &Process, info: usize, port_name: *mut c_char) -> Res
 /// `to` is null or has room for `MPI_MAX_PORT_NAME` bytes.
 unsafe fn store_port(name: &str, to: *mut c_char) -> Result<()> {
     let mut length = 0;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_text(name, to, MPI_MAX_PORT_NAME as usize, &mut length) }
 }
 
 /// # Safety
 /// `name` is null or a string.
 unsafe fn read_port(name: *const c_char) -> Result<String> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { read_text("port_name", name, MPI_MAX_PORT_NAME as usize) }
 }
 
@@ -177,7 +179,7 @@ unsafe fn read_port(name: *const c_char) -> Result<String> {
 /// # Safety
 /// `port_name` is null or a string.
 pub unsafe fn close_port(p: &Process, port_name: *const c_char) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     dynamic::close(p, &unsafe { read_port(port_name) }?)
 }
 
@@ -187,7 +189,7 @@ pub unsafe fn close_port(p: &Process, port_name: *const c_char) -> Result<()> {
 /// `port_name` is null or a string.
 unsafe fn read_root_port(p: &Process, port_name: *const c_char, info: usize) -> Result<String> {
     find_hints(p, info)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { read_port(port_name) }
 }
 
@@ -205,7 +207,7 @@ unsafe fn meet(
         return Err(null_result());
     }
     let comm = p.comm(comm)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(newcomm, make(&comm)?) }
 }
 
@@ -221,7 +223,7 @@ pub unsafe fn comm_accept(
     comm: usize,
     newcomm: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let name = || read_root_port(p, port_name, info);
         meet(p, comm, newcomm, |comm| {
@@ -242,7 +244,7 @@ pub unsafe fn comm_connect(
     comm: usize,
     newcomm: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let name = || read_root_port(p, port_name, info);
         meet(p, comm, newcomm, |comm| {
@@ -259,7 +261,7 @@ pub unsafe fn comm_join(p: &Process, fd: c_int, intercomm: *mut usize) -> Result
     if intercomm.is_null() {
         return Err(null_result());
     }
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(intercomm, dynamic::join(p, fd)?) }
 }
 
@@ -268,7 +270,7 @@ pub unsafe fn comm_join(p: &Process, fd: c_int, intercomm: *mut usize) -> Result
 /// # Safety
 /// `name` is null or a string, which nothing changes while the result lives.
 unsafe fn read_service<'a>(name: *const c_char) -> Result<&'a [u8]> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let name = unsafe { read_bytes(name) };
     name.ok_or_else(|| Error::new(MPI_ERR_ARG, "service_name is null"))
 }
@@ -284,7 +286,7 @@ pub unsafe fn publish_name(
     port_name: *const c_char,
 ) -> Result<()> {
     find_hints(p, info)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let (service, port) = unsafe { (read_service(service_name)?, read_port(port_name)?) };
     dynamic::publish_name(p, service, port.as_bytes())
 }
@@ -303,9 +305,9 @@ pub unsafe fn lookup_name(
     if port_name.is_null() {
         return Err(null_result());
     }
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let found = dynamic::look_up(p, unsafe { read_service(service_name)? })?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_port(&String::from_utf8_lossy(&found), port_name) }
 }
 
@@ -320,7 +322,7 @@ pub unsafe fn unpublish_name(
     port_name: *const c_char,
 ) -> Result<()> {
     find_hints(p, info)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let (service, port) = unsafe { (read_service(service_name)?, read_port(port_name)?) };
     dynamic::unpublish(p, service, port.as_bytes())
 }

@@ -1,4 +1,6 @@
 //! The environment: versions, time, the processor's name (MPI 5.0, sections 9.1 and 9.6).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::{store, store_text};
@@ -16,7 +18,7 @@ use fastpath_mpi::{Error, Process, Result};
 /// # Safety
 /// Both pointers are null or variables.
 pub unsafe fn get_version(version: *mut c_int, subversion: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(version, MPI_VERSION)?;
         store(subversion, MPI_SUBVERSION)
@@ -34,7 +36,7 @@ pub unsafe fn get_library_version(version: *mut c_char, resultlen: *mut c_int) -
          {MPI_ABI_VERSION}.{MPI_ABI_SUBVERSION}",
         env!("CARGO_PKG_VERSION")
     );
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store_text(
             &text,
@@ -61,7 +63,7 @@ pub unsafe fn get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> Re
         .position(|byte| *byte == 0)
         .unwrap_or(host.len() - 1);
     let text = String::from_utf8_lossy(&host[..length]);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_text(&text, name, MPI_MAX_PROCESSOR_NAME as usize, resultlen) }
 }
 
@@ -72,7 +74,7 @@ pub unsafe fn get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> Re
 /// `hw_info` is null or a variable.
 pub unsafe fn get_hw_resource_info(p: &Process, hw_info: *mut usize) -> Result<()> {
     let made = Info::from_pairs([("mpi_shared_memory", "true")]);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(hw_info, MPI_INFO_NULL)?;
         store(hw_info, publish_info(p, made)?)

@@ -1,4 +1,6 @@
 //! Error handlers, error classes, codes and strings (MPI 5.0, sections 9.3 to 9.5).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::{load, read_text, store, store_text};
@@ -19,7 +21,7 @@ pub unsafe fn comm_create_errhandler(
     comm_errhandler_fn: usize,
     errhandler: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(
             errhandler,
@@ -41,7 +43,7 @@ pub fn comm_set_errhandler(p: &Process, comm: usize, errhandler: usize) -> Resul
 /// `errhandler` is null or a variable.
 pub unsafe fn comm_get_errhandler(p: &Process, comm: usize, errhandler: *mut usize) -> Result<()> {
     let comm = p.comm(comm)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(errhandler, get_errhandler(p, &comm.errhandler)) }
 }
 
@@ -61,7 +63,7 @@ pub unsafe fn win_create_errhandler(
     win_errhandler_fn: usize,
     errhandler: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(
             errhandler,
@@ -79,7 +81,7 @@ pub unsafe fn file_create_errhandler(
     file_errhandler_fn: usize,
     errhandler: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(
             errhandler,
@@ -97,7 +99,7 @@ pub unsafe fn session_create_errhandler(
     session_errhandler_fn: usize,
     errhandler: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(
             errhandler,
@@ -111,7 +113,7 @@ pub unsafe fn session_create_errhandler(
 /// # Safety
 /// `errhandler` is null or a variable.
 pub unsafe fn errhandler_free(p: &Process, errhandler: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         free_errhandler(p, load(errhandler)?)?;
         store(errhandler, MPI_ERRHANDLER_NULL)
@@ -123,7 +125,7 @@ pub unsafe fn errhandler_free(p: &Process, errhandler: *mut usize) -> Result<()>
 /// # Safety
 /// `errorclass` is null or a variable.
 pub unsafe fn error_class(p: &Process, errorcode: c_int, errorclass: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(errorclass, p.codes.class(errorcode)) }
 }
 
@@ -138,7 +140,7 @@ pub unsafe fn error_string(
     resultlen: *mut c_int,
 ) -> Result<()> {
     let text = p.codes.text(errorcode);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_text(&text, string, MPI_MAX_ERROR_STRING as usize, resultlen) }
 }
 
@@ -147,7 +149,7 @@ pub unsafe fn error_string(
 /// # Safety
 /// `errorclass` is null or a variable.
 pub unsafe fn add_error_class(p: &Process, errorclass: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(errorclass, p.codes.add_class()?) }
 }
 
@@ -156,7 +158,7 @@ pub unsafe fn add_error_class(p: &Process, errorclass: *mut c_int) -> Result<()>
 /// # Safety
 /// `errorcode` is null or a variable.
 pub unsafe fn add_error_code(p: &Process, errorclass: c_int, errorcode: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(errorcode, p.codes.add_code(errorclass)?) }
 }
 
@@ -165,7 +167,7 @@ pub unsafe fn add_error_code(p: &Process, errorclass: c_int, errorcode: *mut c_i
 /// # Safety
 /// `string` is null or a string.
 pub unsafe fn add_error_string(p: &Process, errorcode: c_int, string: *const c_char) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let text = unsafe { read_text("string", string, MPI_MAX_ERROR_STRING as usize) }?;
     p.codes.set_text(errorcode, &text)
 }

@@ -1,4 +1,6 @@
 //! Files: opening, asking, views, pointers (MPI 5.0, sections 14.2, 14.3, 14.4 and 14.6) and their error handlers.
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::datatype::insert;
@@ -21,7 +23,7 @@ use fastpath_mpi::{Error, Process, Result};
 /// # Safety
 /// `name` is null or a string that outlives the result.
 unsafe fn read_name<'a>(name: *const c_char) -> Result<&'a str> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let bytes = unsafe { read_bytes(name) };
     bytes
         .and_then(|bytes| core::str::from_utf8(bytes).ok())
@@ -41,7 +43,7 @@ pub unsafe fn file_open(
     fh: *mut usize,
 ) -> Result<()> {
     let comm = p.comm(comm)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         // A name that is none is refused by all together, as any other that cannot be opened.
         let name = read_name(filename).unwrap_or_default();
@@ -54,7 +56,7 @@ pub unsafe fn file_open(
 /// # Safety
 /// `fh` is null or a variable.
 pub unsafe fn file_close(p: &Process, fh: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let handle = load(fh)?;
         let result = open::close(p, handle);
@@ -71,7 +73,7 @@ pub unsafe fn file_close(p: &Process, fh: *mut usize) -> Result<()> {
 /// `filename` is null or a string.
 pub unsafe fn file_delete(p: &Process, filename: *const c_char, info: usize) -> Result<()> {
     find_hints(p, info)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     open::delete_file(unsafe { read_name(filename) }?)
 }
 
@@ -90,7 +92,7 @@ pub fn file_preallocate(p: &Process, fh: usize, size: i64) -> Result<()> {
 /// # Safety
 /// `size` is null or a variable.
 pub unsafe fn file_get_size(p: &Process, fh: usize, size: *mut i64) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(size, find(p, fh)?.size()?) }
 }
 
@@ -105,7 +107,7 @@ pub fn file_sync(p: &Process, fh: usize) -> Result<()> {
 /// `group` is null or a variable.
 pub unsafe fn file_get_group(p: &Process, fh: usize, group: *mut usize) -> Result<()> {
     let members = find(p, fh)?.group();
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_group(p, group, (*members).clone()) }
 }
 
@@ -114,7 +116,7 @@ pub unsafe fn file_get_group(p: &Process, fh: usize, group: *mut usize) -> Resul
 /// # Safety
 /// `amode` is null or a variable.
 pub unsafe fn file_get_amode(p: &Process, fh: usize, amode: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(amode, find(p, fh)?.amode) }
 }
 
@@ -129,7 +131,7 @@ pub fn file_set_info(p: &Process, fh: usize, info: usize) -> Result<()> {
 /// `info_used` is null or a variable.
 pub unsafe fn file_get_info(p: &Process, fh: usize, info_used: *mut usize) -> Result<()> {
     let info = find(p, fh)?.info(p);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_info(p, info_used, info) }
 }
 
@@ -147,7 +149,7 @@ pub unsafe fn file_set_view(
     info: usize,
 ) -> Result<()> {
     let file = find(p, fh)?;
-    // SAFETY: by the contract of this function. A null pointer is refused by all together.
+    // SAFETY: ARGUMENTS. A null pointer is refused by all together.
     let datarep = unsafe { read_text("datarep", datarep, MPI_MAX_DATAREP_STRING as usize) };
     let datarep = datarep.unwrap_or_default();
     file.set_view(p, disp, (etype, filetype), &datarep, find_hints(p, info))
@@ -165,7 +167,7 @@ pub unsafe fn register_datarep(
     dtype_file_extent_fn: usize,
     extra_state: *mut c_void,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function; the option of a function pointer has null for none.
+    // SAFETY: ARGUMENTS; the option of a function pointer has null for none.
     unsafe {
         let convert = |function: usize| {
             core::mem::transmute::<usize, Option<Conversion>>(function).map(Convert::Small)
@@ -206,7 +208,7 @@ unsafe fn register(
     extent: usize,
     extra_state: *mut c_void,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let (name, extent) = unsafe {
         let name = read_text("datarep", datarep, MPI_MAX_DATAREP_STRING as usize)?;
         (
@@ -251,7 +253,7 @@ pub unsafe fn file_get_view(
     let shown = find(p, fh)?.shown();
     let mut length = 0;
     let room = MPI_MAX_DATAREP_STRING as usize;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store_text(shown.representation.name(), datarep, room, &mut length)?;
         store(disp, shown.view.displacement())?;
@@ -270,7 +272,7 @@ pub fn file_seek(p: &Process, fh: usize, offset: i64, whence: c_int) -> Result<(
 /// # Safety
 /// `offset` is null or a variable.
 pub unsafe fn file_get_position(p: &Process, fh: usize, offset: *mut i64) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(offset, find(p, fh)?.position()?) }
 }
 
@@ -284,7 +286,7 @@ pub fn file_seek_shared(p: &Process, fh: usize, offset: i64, whence: c_int) -> R
 /// # Safety
 /// `offset` is null or a variable.
 pub unsafe fn file_get_position_shared(p: &Process, fh: usize, offset: *mut i64) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(offset, find(p, fh)?.shared_position(p)?) }
 }
 
@@ -298,7 +300,7 @@ pub unsafe fn file_get_byte_offset(
     offset: i64,
     disp: *mut i64,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(disp, find(p, fh)?.byte_offset(offset)?) }
 }
 
@@ -313,7 +315,7 @@ pub unsafe fn file_get_type_extent<C: Count>(
     extent: *mut C,
 ) -> Result<()> {
     let bytes = find(p, fh)?.type_extent(p, &p.datatype(datatype)?)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(extent, C::from_i64_or_undefined(bytes)) }
 }
 
@@ -327,7 +329,7 @@ pub fn file_set_atomicity(p: &Process, fh: usize, flag: c_int) -> Result<()> {
 /// # Safety
 /// `flag` is null or a variable.
 pub unsafe fn file_get_atomicity(p: &Process, fh: usize, flag: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(flag, find(p, fh)?.is_atomic().into()) }
 }
 
@@ -348,7 +350,7 @@ pub unsafe fn file_get_errhandler(p: &Process, file: usize, errhandler: *mut usi
         MPI_FILE_NULL => get_errhandler(p, &p.file_errhandler),
         _ => get_errhandler(p, &find(p, file)?.errhandler),
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(errhandler, handle) }
 }
 

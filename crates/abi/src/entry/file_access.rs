@@ -1,150 +1,25 @@
-//! Reading and writing files, blocking (MPI 5.0, section 14.4).
+//! Reading and writing files (MPI 5.0, section 14.4): one body for each kind of call.
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
-use core::ffi::c_void;
+use super::{Access, Which, store};
 use fastpath_mpi::file;
-use fastpath_mpi::file::access::{Access, Place};
 use fastpath_mpi::request::write_status;
 use fastpath_mpi::status::Status;
 use fastpath_mpi::{Process, Result};
 
-/// `MPI_File_read_at`
-///
-/// # Safety
-/// The buffer is as count and datatype say; `status` is null or a status.
-pub unsafe fn file_read_at(
-    p: &Process,
-    fh: usize,
-    offset: i64,
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    status: *mut Status,
-) -> Result<()> {
-    let access = Access {
-        writes: false,
-        place: Place::At(offset),
-        collective: false,
-        buf: buf.cast(),
-        count,
-        datatype,
-    };
-    // SAFETY: by the contract of this function.
-    unsafe {
-        let done = file::find(p, fh)?.access(p, &access)?;
-        write_status(status, done);
-    }
-    Ok(())
-}
-
-/// `MPI_File_write_at`
-///
-/// # Safety
-/// The buffer is as count and datatype say; `status` is null or a status.
-pub unsafe fn file_write_at(
-    p: &Process,
-    fh: usize,
-    offset: i64,
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    status: *mut Status,
-) -> Result<()> {
-    let access = Access {
-        writes: true,
-        place: Place::At(offset),
-        collective: false,
-        buf: buf.cast::<u8>().cast_mut(),
-        count,
-        datatype,
-    };
-    // SAFETY: by the contract of this function.
-    unsafe {
-        let done = file::find(p, fh)?.access(p, &access)?;
-        write_status(status, done);
-    }
-    Ok(())
-}
-
-/// `MPI_File_read_at_all`
-///
-/// # Safety
-/// The buffer is as count and datatype say; `status` is null or a status.
-pub unsafe fn file_read_at_all(
-    p: &Process,
-    fh: usize,
-    offset: i64,
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    status: *mut Status,
-) -> Result<()> {
-    let access = Access {
-        writes: false,
-        place: Place::At(offset),
-        collective: true,
-        buf: buf.cast(),
-        count,
-        datatype,
-    };
-    // SAFETY: by the contract of this function.
-    unsafe {
-        let done = file::find(p, fh)?.access(p, &access)?;
-        write_status(status, done);
-    }
-    Ok(())
-}
-
-/// `MPI_File_write_at_all`
-///
-/// # Safety
-/// The buffer is as count and datatype say; `status` is null or a status.
-pub unsafe fn file_write_at_all(
-    p: &Process,
-    fh: usize,
-    offset: i64,
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    status: *mut Status,
-) -> Result<()> {
-    let access = Access {
-        writes: true,
-        place: Place::At(offset),
-        collective: true,
-        buf: buf.cast::<u8>().cast_mut(),
-        count,
-        datatype,
-    };
-    // SAFETY: by the contract of this function.
-    unsafe {
-        let done = file::find(p, fh)?.access(p, &access)?;
-        write_status(status, done);
-    }
-    Ok(())
-}
-
-/// `MPI_File_read`
+/// `MPI_File_read` and all that block.
 ///
 /// # Safety
 /// The buffer is as count and datatype say; `status` is null or a status.
 pub unsafe fn file_read(
     p: &Process,
+    access: Access,
     fh: usize,
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
     status: *mut Status,
 ) -> Result<()> {
-    let access = Access {
-        writes: false,
-        place: Place::Individual,
-        collective: false,
-        buf: buf.cast(),
-        count,
-        datatype,
-    };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let done = file::find(p, fh)?.access(p, &access)?;
         write_status(status, done);
@@ -152,198 +27,41 @@ pub unsafe fn file_read(
     Ok(())
 }
 
-/// `MPI_File_write`
+/// `MPI_File_iread` and all with a request.
 ///
 /// # Safety
-/// The buffer is as count and datatype say; `status` is null or a status.
-pub unsafe fn file_write(
+/// The buffer is as count and datatype say; `request` is null or a variable.
+pub unsafe fn file_iread(
     p: &Process,
+    access: Access,
     fh: usize,
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    status: *mut Status,
+    request: *mut usize,
 ) -> Result<()> {
-    let access = Access {
-        writes: true,
-        place: Place::Individual,
-        collective: false,
-        buf: buf.cast::<u8>().cast_mut(),
-        count,
-        datatype,
-    };
-    // SAFETY: by the contract of this function.
-    unsafe {
-        let done = file::find(p, fh)?.access(p, &access)?;
-        write_status(status, done);
-    }
-    Ok(())
+    // SAFETY: ARGUMENTS.
+    unsafe { store(request, file::find(p, fh)?.start(p, &access)?) }
 }
 
-/// `MPI_File_read_all`
+/// `MPI_File_read_all_begin` and all that begin a split collective access (section 14.4.5).
 ///
 /// # Safety
-/// The buffer is as count and datatype say; `status` is null or a status.
-pub unsafe fn file_read_all(
-    p: &Process,
-    fh: usize,
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    status: *mut Status,
-) -> Result<()> {
-    let access = Access {
-        writes: false,
-        place: Place::Individual,
-        collective: true,
-        buf: buf.cast(),
-        count,
-        datatype,
-    };
-    // SAFETY: by the contract of this function.
-    unsafe {
-        let done = file::find(p, fh)?.access(p, &access)?;
-        write_status(status, done);
-    }
-    Ok(())
+/// The buffer is as count and datatype say.
+pub unsafe fn file_read_all_begin(p: &Process, access: Access, fh: usize) -> Result<()> {
+    // SAFETY: ARGUMENTS.
+    unsafe { file::find(p, fh)?.begin(p, &access) }
 }
 
-/// `MPI_File_write_all`
+/// `MPI_File_read_all_end` and all that end one.
 ///
 /// # Safety
-/// The buffer is as count and datatype say; `status` is null or a status.
-pub unsafe fn file_write_all(
+/// `status` is null or a status.
+pub unsafe fn file_read_all_end(
     p: &Process,
+    which: Which,
     fh: usize,
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
     status: *mut Status,
 ) -> Result<()> {
-    let access = Access {
-        writes: true,
-        place: Place::Individual,
-        collective: true,
-        buf: buf.cast::<u8>().cast_mut(),
-        count,
-        datatype,
-    };
-    // SAFETY: by the contract of this function.
-    unsafe {
-        let done = file::find(p, fh)?.access(p, &access)?;
-        write_status(status, done);
-    }
-    Ok(())
-}
-
-/// `MPI_File_read_shared`
-///
-/// # Safety
-/// The buffer is as count and datatype say; `status` is null or a status.
-pub unsafe fn file_read_shared(
-    p: &Process,
-    fh: usize,
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    status: *mut Status,
-) -> Result<()> {
-    let access = Access {
-        writes: false,
-        place: Place::Shared,
-        collective: false,
-        buf: buf.cast(),
-        count,
-        datatype,
-    };
-    // SAFETY: by the contract of this function.
-    unsafe {
-        let done = file::find(p, fh)?.access(p, &access)?;
-        write_status(status, done);
-    }
-    Ok(())
-}
-
-/// `MPI_File_write_shared`
-///
-/// # Safety
-/// The buffer is as count and datatype say; `status` is null or a status.
-pub unsafe fn file_write_shared(
-    p: &Process,
-    fh: usize,
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    status: *mut Status,
-) -> Result<()> {
-    let access = Access {
-        writes: true,
-        place: Place::Shared,
-        collective: false,
-        buf: buf.cast::<u8>().cast_mut(),
-        count,
-        datatype,
-    };
-    // SAFETY: by the contract of this function.
-    unsafe {
-        let done = file::find(p, fh)?.access(p, &access)?;
-        write_status(status, done);
-    }
-    Ok(())
-}
-
-/// `MPI_File_read_ordered`
-///
-/// # Safety
-/// The buffer is as count and datatype say; `status` is null or a status.
-pub unsafe fn file_read_ordered(
-    p: &Process,
-    fh: usize,
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    status: *mut Status,
-) -> Result<()> {
-    let access = Access {
-        writes: false,
-        place: Place::Ordered,
-        collective: true,
-        buf: buf.cast(),
-        count,
-        datatype,
-    };
-    // SAFETY: by the contract of this function.
-    unsafe {
-        let done = file::find(p, fh)?.access(p, &access)?;
-        write_status(status, done);
-    }
-    Ok(())
-}
-
-/// `MPI_File_write_ordered`
-///
-/// # Safety
-/// The buffer is as count and datatype say; `status` is null or a status.
-pub unsafe fn file_write_ordered(
-    p: &Process,
-    fh: usize,
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    status: *mut Status,
-) -> Result<()> {
-    let access = Access {
-        writes: true,
-        place: Place::Ordered,
-        collective: true,
-        buf: buf.cast::<u8>().cast_mut(),
-        count,
-        datatype,
-    };
-    // SAFETY: by the contract of this function.
-    unsafe {
-        let done = file::find(p, fh)?.access(p, &access)?;
-        write_status(status, done);
-    }
+    let ended = file::find(p, fh)?.end(which)?;
+    // SAFETY: ARGUMENTS.
+    unsafe { write_status(status, ended) };
     Ok(())
 }

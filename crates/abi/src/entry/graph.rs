@@ -1,4 +1,6 @@
 //! Graph topologies (MPI 5.0, section 8.5).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::cart::{check_rank, write_array};
@@ -25,7 +27,7 @@ pub unsafe fn graph_create(
     comm_graph: *mut usize,
 ) -> Result<()> {
     let comm = p.comm(comm_old)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let (index, edges) = read_graph(nnodes, indx, edges)?;
         store(comm_graph, create_graph(p, &comm, index, edges)?)
@@ -45,7 +47,7 @@ pub unsafe fn graph_map(
     newrank: *mut c_int,
 ) -> Result<()> {
     let comm = p.comm(comm)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let (index, edges) = read_graph(nnodes, indx, edges)?;
         store(newrank, map_graph(&comm, index, edges)?)
@@ -64,7 +66,7 @@ pub unsafe fn graphdims_get(
 ) -> Result<()> {
     let topology = find_topology(&*p.comm(comm)?)?;
     let graph = topology.graph()?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(nnodes, graph.index().len() as c_int)?;
         store(nedges, graph.edges().len() as c_int)
@@ -85,7 +87,7 @@ pub unsafe fn graph_get(
 ) -> Result<()> {
     let topology = find_topology(&*p.comm(comm)?)?;
     let graph = topology.graph()?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         write_array(graph.index(), indx, maxindex)?;
         write_array(graph.edges(), edges, maxedges)
@@ -105,7 +107,7 @@ pub unsafe fn graph_neighbors_count(
     let comm = p.comm(comm)?;
     let topology = find_topology(&comm)?;
     let neighbors = topology.graph()?.neighbors(check_rank(&comm, rank)?);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(nneighbors, neighbors.len() as c_int) }
 }
 
@@ -124,7 +126,7 @@ pub unsafe fn graph_neighbors(
     let topology = find_topology(&comm)?;
     let found = topology.graph()?.neighbors(check_rank(&comm, rank)?);
     let count = found.len().min(usize::try_from(maxneighbors).unwrap_or(0));
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { write_array(&found[..count], neighbors, maxneighbors) }
 }
 
@@ -148,13 +150,13 @@ pub unsafe fn dist_graph_create_adjacent(
 ) -> Result<()> {
     let comm = p.comm(comm_old)?;
     let graph = DistGraph {
-        // SAFETY: by the contract of this function.
+        // SAFETY: ARGUMENTS.
         sources: unsafe { read_edges(indegree, sources, sourceweights) }?,
-        // SAFETY: by the contract of this function.
+        // SAFETY: ARGUMENTS.
         destinations: unsafe { read_edges(outdegree, destinations, destweights) }?,
         weighted: !is_unweighted(sourceweights) && !is_unweighted(destweights),
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(comm_dist_graph, create_adjacent(p, &comm, graph)?) }
 }
 
@@ -176,7 +178,7 @@ pub unsafe fn dist_graph_create(
     comm_dist_graph: *mut usize,
 ) -> Result<()> {
     let comm = p.comm(comm_old)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let (sources, degrees) = unsafe { (read_array(sources, n)?, read_array(degrees, n)?) };
     let mut total: c_int = 0;
     for &degree in degrees {
@@ -188,7 +190,7 @@ pub unsafe fn dist_graph_create(
         total =
             sum.ok_or_else(|| Error::new(MPI_ERR_ARG, format!("the degree {degree} cannot be")))?;
     }
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let ends = unsafe { read_edges(total, destinations, weights) }?;
     let starts = sources
         .iter()
@@ -199,7 +201,7 @@ pub unsafe fn dist_graph_create(
         .map(|(source, end)| (source, end.peer, end.weight))
         .collect();
     let made = create_dist_graph(p, &comm, &edges, !is_unweighted(weights))?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(comm_dist_graph, made) }
 }
 
@@ -216,7 +218,7 @@ pub unsafe fn dist_graph_neighbors_count(
 ) -> Result<()> {
     let topology = find_topology(&*p.comm(comm)?)?;
     let graph = topology.dist_graph()?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(indegree, graph.sources.len() as c_int)?;
         store(outdegree, graph.destinations.len() as c_int)?;
@@ -240,7 +242,7 @@ pub unsafe fn dist_graph_neighbors(
 ) -> Result<()> {
     let topology = find_topology(&*p.comm(comm)?)?;
     let graph = topology.dist_graph()?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         write_edges(
             &graph.sources,
@@ -268,7 +270,7 @@ unsafe fn read_graph<'a>(
     indx: *const c_int,
     edges: *const c_int,
 ) -> Result<(&'a [c_int], &'a [c_int])> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let index = read_array(indx, nnodes)?;
         let edges = read_array(edges, index.last().copied().unwrap_or(0))?;
@@ -290,7 +292,7 @@ unsafe fn read_edges(
     weights: *const c_int,
 ) -> Result<Vec<Edge>> {
     let is_constant = is_unweighted(weights) || weights.addr() == MPI_WEIGHTS_EMPTY;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let peers = unsafe { read_array(peers, count) }?;
     if weights.addr() == MPI_WEIGHTS_EMPTY && count > 0 {
         let message = format!("the weights are MPI_WEIGHTS_EMPTY, but there are {count} edges");
@@ -299,7 +301,7 @@ unsafe fn read_edges(
     let weights = if is_constant {
         &[]
     } else {
-        // SAFETY: by the contract of this function.
+        // SAFETY: ARGUMENTS.
         unsafe { read_array(weights, count) }?
     };
     let weights = weights.iter().copied().chain(core::iter::repeat(1));
@@ -324,7 +326,7 @@ unsafe fn write_edges(
 ) -> Result<()> {
     let count = edges.len().min(usize::try_from(room).unwrap_or(0));
     let list = |value: fn(&Edge) -> c_int| edges[..count].iter().map(value).collect::<Vec<_>>();
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         write_array(&list(|edge| edge.peer), peers, room)?;
         if weighted && !is_unweighted(weights) && weights.addr() != MPI_WEIGHTS_EMPTY {

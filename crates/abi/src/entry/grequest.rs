@@ -1,4 +1,6 @@
 //! Generalized requests (MPI 5.0, section 13.2).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::store;
@@ -19,7 +21,7 @@ pub unsafe fn grequest_start(
     request: *mut usize,
 ) -> Result<()> {
     let functions = (query_fn, free_fn, cancel_fn);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let made = generalized::start_generalized(p, functions, extra_state as usize)?;
         store(request, made)

@@ -1,4 +1,6 @@
 //! Groups (MPI 5.0, section 7.3).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::{load, read_array, store};
@@ -13,7 +15,7 @@ use std::rc::Rc;
 /// # Safety
 /// `size` is null or a variable.
 pub unsafe fn group_size(p: &Process, group: usize, size: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(size, p.group(group)?.size() as c_int) }
 }
 
@@ -22,7 +24,7 @@ pub unsafe fn group_size(p: &Process, group: usize, size: *mut c_int) -> Result<
 /// # Safety
 /// `rank` is null or a variable.
 pub unsafe fn group_rank(p: &Process, group: usize, rank: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(rank, p.group(group)?.rank_or_undefined()) }
 }
 
@@ -36,7 +38,7 @@ pub unsafe fn group_compare(
     group2: usize,
     result: *mut c_int,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(result, p.group(group1)?.compare(&*p.group(group2)?)) }
 }
 
@@ -53,7 +55,7 @@ pub unsafe fn group_translate_ranks(
     ranks2: *mut c_int,
 ) -> Result<()> {
     let (group1, group2) = (p.group(group1)?, p.group(group2)?);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let translated = group1.translate(unsafe { read_array(ranks1, n) }?, &group2)?;
     if ranks2.is_null() && n > 0 {
         return Err(Error::new(
@@ -79,7 +81,7 @@ pub unsafe fn group_union(
     newgroup: *mut usize,
 ) -> Result<()> {
     let result = p.group(group1)?.union(&*p.group(group2)?);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_group(p, newgroup, result) }
 }
 
@@ -94,7 +96,7 @@ pub unsafe fn group_intersection(
     newgroup: *mut usize,
 ) -> Result<()> {
     let result = p.group(group1)?.intersection(&*p.group(group2)?);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_group(p, newgroup, result) }
 }
 
@@ -109,7 +111,7 @@ pub unsafe fn group_difference(
     newgroup: *mut usize,
 ) -> Result<()> {
     let result = p.group(group1)?.difference(&*p.group(group2)?);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_group(p, newgroup, result) }
 }
 
@@ -124,7 +126,7 @@ pub unsafe fn group_incl(
     ranks: *const c_int,
     newgroup: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let result = p.group(group)?.include(read_array(ranks, n)?)?;
         store_group(p, newgroup, result)
@@ -142,7 +144,7 @@ pub unsafe fn group_excl(
     ranks: *const c_int,
     newgroup: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let result = p.group(group)?.exclude(read_array(ranks, n)?)?;
         store_group(p, newgroup, result)
@@ -161,7 +163,7 @@ pub unsafe fn group_range_incl(
     newgroup: *mut usize,
 ) -> Result<()> {
     let group = p.group(group)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let ranks = group.expand_ranges(read_array(ranges, n)?)?;
         store_group(p, newgroup, group.include(&ranks)?)
@@ -180,7 +182,7 @@ pub unsafe fn group_range_excl(
     newgroup: *mut usize,
 ) -> Result<()> {
     let group = p.group(group)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let ranks = group.expand_ranges(read_array(ranges, n)?)?;
         store_group(p, newgroup, group.exclude(&ranks)?)
@@ -192,7 +194,7 @@ pub unsafe fn group_range_excl(
 /// # Safety
 /// `group` is null or a variable.
 pub unsafe fn group_free(p: &Process, group: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         free_group(p, load(group)?)?;
         store(group, MPI_GROUP_NULL)
@@ -209,7 +211,7 @@ pub(crate) unsafe fn store_group(
     group: impl Into<Rc<Group>>,
 ) -> Result<()> {
     let handle = publish_group(p, group.into())?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(to, handle) }
 }
 

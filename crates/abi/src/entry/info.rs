@@ -1,4 +1,6 @@
 //! Info objects (MPI 5.0, chapter 10).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::{load, read_array, read_bytes, store};
@@ -16,7 +18,7 @@ use fastpath_mpi::{Error, Process, Result};
 /// # Safety
 /// `info` is null or a variable.
 pub unsafe fn info_create(p: &Process, info: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_info(p, info, Info::default()) }
 }
 
@@ -33,7 +35,7 @@ pub unsafe fn info_create_env(
     let arguments = if argv.is_null() || argc <= 0 {
         None
     } else {
-        // SAFETY: by the contract of this function.
+        // SAFETY: ARGUMENTS.
         let strings = unsafe { read_array(argv, argc) }?.iter();
         // SAFETY: each is null or a string.
         Some(
@@ -42,7 +44,7 @@ pub unsafe fn info_create_env(
                 .collect(),
         )
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_info(p, info, describe_environment(arguments)) }
 }
 
@@ -52,7 +54,7 @@ pub unsafe fn info_create_env(
 /// `newinfo` is null or a variable.
 pub unsafe fn info_dup(p: &Process, info: usize, newinfo: *mut usize) -> Result<()> {
     let copy = find_info(p, info)?.duplicate();
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_info(p, newinfo, copy) }
 }
 
@@ -61,7 +63,7 @@ pub unsafe fn info_dup(p: &Process, info: usize, newinfo: *mut usize) -> Result<
 /// # Safety
 /// `info` is null or a variable.
 pub unsafe fn info_free(p: &Process, info: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         free_info(p, load(info)?)?;
         store(info, MPI_INFO_NULL)
@@ -78,7 +80,7 @@ pub unsafe fn info_set(
     key: *const c_char,
     value: *const c_char,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let (key, value) = unsafe { (read_key(key)?, read_bytes(value)) };
     let value = value.ok_or_else(|| Error::new(MPI_ERR_INFO_VALUE, "the value is a null pointer"));
     find_mutable_info(p, info)?.set(key, value?)
@@ -89,7 +91,7 @@ pub unsafe fn info_set(
 /// # Safety
 /// `key` is null or a string.
 pub unsafe fn info_delete(p: &Process, info: usize, key: *const c_char) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     find_mutable_info(p, info)?.delete(unsafe { read_key(key) }?)
 }
 
@@ -112,7 +114,7 @@ pub unsafe fn info_get(
             format!("the length of the value is {valuelen}"),
         ));
     }
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let found = find_info(p, info)?.get(read_key(key)?)?;
         if let Some(found) = &found {
@@ -135,7 +137,7 @@ pub unsafe fn info_get_string(
     value: *mut c_char,
     flag: *mut c_int,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let capacity = load(buflen)?;
         if capacity < 0 {
@@ -164,7 +166,7 @@ pub unsafe fn info_get_valuelen(
     valuelen: *mut c_int,
     flag: *mut c_int,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let found = find_info(p, info)?.get(read_key(key)?)?;
         if let Some(found) = &found {
@@ -179,7 +181,7 @@ pub unsafe fn info_get_valuelen(
 /// # Safety
 /// `nkeys` is null or a variable.
 pub unsafe fn info_get_nkeys(p: &Process, info: usize, nkeys: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(nkeys, find_info(p, info)?.key_count() as c_int) }
 }
 
@@ -189,7 +191,7 @@ pub unsafe fn info_get_nkeys(p: &Process, info: usize, nkeys: *mut c_int) -> Res
 /// `key` is null or has room for `MPI_MAX_INFO_KEY` bytes.
 pub unsafe fn info_get_nthkey(p: &Process, info: usize, n: c_int, key: *mut c_char) -> Result<()> {
     let found = find_info(p, info)?.key(n)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { copy_cut(&found, key, MPI_MAX_INFO_KEY as usize) }
 }
 
@@ -199,7 +201,7 @@ pub unsafe fn info_get_nthkey(p: &Process, info: usize, n: c_int, key: *mut c_ch
 /// `to` is null or a variable.
 pub(crate) unsafe fn store_info(p: &Process, to: *mut usize, info: Info) -> Result<()> {
     let handle = publish_info(p, info)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(to, handle) }
 }
 
@@ -208,7 +210,7 @@ pub(crate) unsafe fn store_info(p: &Process, to: *mut usize, info: Info) -> Resu
 /// # Safety
 /// `key` is null or a string that outlives the result.
 unsafe fn read_key<'a>(key: *const c_char) -> Result<&'a [u8]> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { read_bytes(key) }
         .ok_or_else(|| Error::new(MPI_ERR_INFO_KEY, "the key is a null pointer"))
 }

@@ -1,4 +1,6 @@
 //! Initialisation, finalisation and threads (MPI-5.0 chapter 11).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::p2p_immediate::choose_bodies;
@@ -27,7 +29,7 @@ pub unsafe fn init_thread(
 ) -> Result<()> {
     let level = engine::init(required)?;
     choose_bodies();
-    // SAFETY: the caller's variable.
+    // SAFETY: ARGUMENTS.
     unsafe { store(provided, level) }
 }
 
@@ -40,7 +42,7 @@ pub unsafe fn finalize(p: &Process) -> Result<()> {
 /// # Safety
 /// The standard's.
 pub unsafe fn initialized(flag: *mut c_int) -> Result<()> {
-    // SAFETY: the caller's variable.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(
             flag,
@@ -52,21 +54,21 @@ pub unsafe fn initialized(flag: *mut c_int) -> Result<()> {
 /// # Safety
 /// The standard's.
 pub unsafe fn finalized(flag: *mut c_int) -> Result<()> {
-    // SAFETY: the caller's variable.
+    // SAFETY: ARGUMENTS.
     unsafe { store(flag, (process::world_phase() == Phase::Finalized) as c_int) }
 }
 
 /// # Safety
 /// The standard's.
 pub unsafe fn query_thread(p: &Process, provided: *mut c_int) -> Result<()> {
-    // SAFETY: the caller's variable.
+    // SAFETY: ARGUMENTS.
     unsafe { store(provided, p.thread_level.get()) }
 }
 
 /// # Safety
 /// The standard's.
 pub unsafe fn is_thread_main(p: &Process, flag: *mut c_int) -> Result<()> {
-    // SAFETY: the caller's variable.
+    // SAFETY: ARGUMENTS.
     unsafe { store(flag, p.is_main_thread() as c_int) }
 }
 

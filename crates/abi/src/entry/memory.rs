@@ -1,4 +1,6 @@
 //! Memory allocation (MPI 5.0, section 9.2).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::store;
@@ -11,7 +13,7 @@ use fastpath_mpi::{Process, Result, memory};
 /// `baseptr` is null or a variable that holds a pointer.
 pub unsafe fn alloc_mem(p: &Process, size: isize, info: usize, baseptr: *mut c_void) -> Result<()> {
     let to: *mut *mut c_void = baseptr.cast();
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(to, core::ptr::null_mut())?;
         store(to, memory::allocate(p, size as i64, info)?.as_ptr().cast())

@@ -16,6 +16,10 @@
 //! * With `Form` as second parameter the body of a collective call serves its three forms: `gather` is the body of
 //!   `MPI_Gather`, `MPI_Igather` and `MPI_Gather_init`, without their info and request. Where the blocking call has a
 //!   body of its own, `igather` serves the other two.
+//! * With `Access` as second parameter the body serves all calls that access a file so, with offset, memory, count and
+//!   datatype in it: `file_read` is the body of `MPI_File_read`, `MPI_File_write_at` and so on, `file_iread` of those
+//!   with a request, `file_read_all_begin` of those that begin a split access, and `file_read_all_end`, with `Which`,
+//!   of those that end it.
 //! * A body that returns no `Result` returns what the C function returns.
 //! * `pub unsafe fn comm_rank_quick(comm: usize, rank: *mut c_int) -> bool` is asked first, before MPI
 //!   is entered: the call is over where it returns true, and goes to `comm_rank` otherwise.
@@ -46,6 +50,8 @@
 use core::ffi::{c_char, c_int};
 pub(crate) use fastpath_mpi::coll::Form;
 use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_NO_MEM, MPI_UNDEFINED};
+pub(crate) use fastpath_mpi::file::access::{Access, Place};
+pub(crate) use fastpath_mpi::file::split::Which;
 use fastpath_mpi::{Error, Result};
 
 include!(concat!(env!("OUT_DIR"), "/modules.rs"));

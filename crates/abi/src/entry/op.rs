@@ -1,4 +1,6 @@
 //! Reduction operations (MPI 5.0, section 6.9).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::{load, store};
@@ -12,9 +14,9 @@ use fastpath_mpi::{Error, Process, Result, process};
 /// # Safety
 /// `user_fn` is null or a function of that type; `op` is null or a variable.
 pub unsafe fn op_create(p: &Process, user_fn: usize, commute: c_int, op: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function; the option of a function pointer has null for none.
+    // SAFETY: ARGUMENTS; the option of a function pointer has null for none.
     let function = unsafe { core::mem::transmute::<usize, Option<UserFunction>>(user_fn) };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { give(p, op, function.map(Function::User), commute) }
 }
 
@@ -28,9 +30,9 @@ pub unsafe fn op_create_c(
     commute: c_int,
     op: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function; the option of a function pointer has null for none.
+    // SAFETY: ARGUMENTS; the option of a function pointer has null for none.
     let function = unsafe { core::mem::transmute::<usize, Option<UserFunctionLarge>>(user_fn) };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { give(p, op, function.map(Function::UserLarge), commute) }
 }
 
@@ -53,7 +55,7 @@ unsafe fn give(
         .ops
         .insert(Op::user(function, commute != 0))
         .ok_or_else(|| process::out_of_handles("operation"))?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(to, handle) }
 }
 
@@ -62,7 +64,7 @@ unsafe fn give(
 /// # Safety
 /// `op` is null or a variable.
 pub unsafe fn op_free(p: &Process, op: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let handle = unsafe { load(op) }?;
     if p.op(handle)?.is_predefined() {
         return Err(Error::new(
@@ -71,7 +73,7 @@ pub unsafe fn op_free(p: &Process, op: *mut usize) -> Result<()> {
         ));
     }
     p.ops.remove(handle);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(op, MPI_OP_NULL) }
 }
 
@@ -81,6 +83,6 @@ pub unsafe fn op_free(p: &Process, op: *mut usize) -> Result<()> {
 /// `commute` is null or a variable.
 pub unsafe fn op_commutative(p: &Process, op: usize, commute: *mut c_int) -> Result<()> {
     let commutes = p.op(op)?.commutes();
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(commute, c_int::from(commutes)) }
 }

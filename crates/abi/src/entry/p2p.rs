@@ -1,4 +1,6 @@
 //! Point-to-point communication (MPI-5.0 chapter 3).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::{clear, store};
@@ -68,7 +70,7 @@ pub(super) unsafe fn finish_request(
     request: *mut usize,
 ) -> c_int {
     if result.is_err() {
-        // SAFETY: by the contract of this function.
+        // SAFETY: ARGUMENTS.
         unsafe { clear(request, MPI_REQUEST_NULL) };
     }
     finish(result, name, comm)
@@ -84,7 +86,7 @@ pub unsafe fn ssend(
     tag: c_int,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         slow::send(
             "MPI_Ssend",
@@ -104,7 +106,7 @@ pub unsafe fn bsend(
     tag: c_int,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         slow::send(
             "MPI_Bsend",
@@ -124,7 +126,7 @@ pub unsafe fn rsend(
     tag: c_int,
     comm: usize,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         slow::send(
             "MPI_Rsend",
@@ -145,7 +147,7 @@ pub unsafe fn issend(
     comm: usize,
     request: *mut usize,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         slow::isend(
             "MPI_Issend",
@@ -167,7 +169,7 @@ pub unsafe fn ibsend(
     comm: usize,
     request: *mut usize,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         slow::isend(
             "MPI_Ibsend",
@@ -189,7 +191,7 @@ pub unsafe fn irsend(
     comm: usize,
     request: *mut usize,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         slow::isend(
             "MPI_Irsend",
@@ -216,7 +218,7 @@ pub unsafe fn sendrecv(
     comm: usize,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let out = args(sendbuf, sendcount, sendtype, dest, sendtag, comm);
         let into = args(recvbuf, recvcount, recvtype, source, recvtag, comm);
@@ -238,7 +240,7 @@ pub unsafe fn sendrecv_replace(
     comm: usize,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let out = args(buf, count, datatype, dest, sendtag, comm);
         let into = args(buf, count, datatype, source, recvtag, comm);
@@ -259,7 +261,7 @@ pub unsafe fn buffer_detach<C: super::Count>(
     buffer_addr: *mut c_void,
     size: *mut C,
 ) -> Result<()> {
-    // SAFETY: the caller's variables.
+    // SAFETY: ARGUMENTS.
     unsafe { super::buffer::detach_into(p, Owner::Process, buffer_addr, size) }
 }
 
@@ -288,7 +290,7 @@ pub unsafe fn isendrecv(
 ) -> Result<()> {
     let out = args(sendbuf, sendcount, sendtype, dest, sendtag, comm);
     let into = args(recvbuf, recvcount, recvtype, source, recvtag, comm);
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, request::isendrecv(p, out, into, None)?) }
 }
 
@@ -308,6 +310,6 @@ pub unsafe fn isendrecv_replace(
 ) -> Result<()> {
     let out = args(buf, count, datatype, dest, sendtag, comm);
     let into = args(buf, count, datatype, source, recvtag, comm);
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, slow::isendrecv_replace(p, out, into)?) }
 }

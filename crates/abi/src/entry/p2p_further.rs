@@ -2,6 +2,8 @@
 //!
 //! The functions of `p2p_inside` jump here where the hot tables do not show the communicator as one of the first
 //! worker.
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::p2p::{args, finish, finish_request};
@@ -61,7 +63,7 @@ pub(super) unsafe fn send_elsewhere(
     comm: usize,
 ) -> c_int {
     let args = args(buf, count, datatype, dest, tag, comm);
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     unsafe {
         match send_within::<false>(args) {
             Sent::Done => MPI_SUCCESS,
@@ -85,7 +87,7 @@ pub(super) unsafe fn isend_elsewhere(
     request: *mut usize,
 ) -> c_int {
     let args = args(buf, count, datatype, dest, tag, comm);
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     unsafe {
         match send_within::<true>(args) {
             Sent::Done => {
@@ -115,7 +117,7 @@ pub(super) unsafe fn recv_elsewhere(
     status: *mut Status,
 ) -> c_int {
     let args = args(buf, count, datatype, source, tag, comm);
-    // SAFETY: as the caller; the thread is inside the worker.
+    // SAFETY: ARGUMENTS; the thread is inside the worker.
     unsafe {
         let received = hot::further_receives(comm).is_some_and(|place| {
             places::with(place, || {
@@ -144,7 +146,7 @@ pub(super) unsafe fn irecv_elsewhere(
     request: *mut usize,
 ) -> c_int {
     let args = args(buf, count, datatype, source, tag, comm);
-    // SAFETY: as the caller; the thread is inside the worker.
+    // SAFETY: ARGUMENTS; the thread is inside the worker.
     unsafe {
         let started = hot::further_receives(comm).is_some_and(|place| {
             places::with(place, || match p2p::try_irecv::<FURTHER>(args, request) {

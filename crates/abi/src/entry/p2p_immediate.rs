@@ -4,6 +4,8 @@
 //! `MPI_THREAD_MULTIPLE` these are the functions of `p2p_inside`.
 //!
 //! A body ends in jumps to whatever is rare, with the same arguments, so that it keeps nothing in registers for them.
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::p2p::{Envelope, args, finish, finish_request};
@@ -89,7 +91,7 @@ pub unsafe fn send(
     tag: c_int,
     comm: usize,
 ) -> c_int {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         match c_int::try_from(count) {
             Ok(count) => (bodies().send)(buf, count, datatype, dest, tag, comm),
@@ -109,7 +111,7 @@ unsafe fn send_plain(
     comm: usize,
 ) -> c_int {
     let count = i64::from(count);
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     unsafe {
         match p2p::try_send::<false, OPEN>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done => MPI_SUCCESS,
@@ -131,7 +133,7 @@ pub(super) unsafe fn send_slow(
     comm: usize,
 ) -> c_int {
     let args = args(buf, count, datatype, dest, tag, comm);
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     let result = unsafe {
         if slow::try_send_eager::<OPEN>(args) {
             return MPI_SUCCESS;
@@ -161,7 +163,7 @@ pub unsafe fn recv(
     comm: usize,
     status: *mut Status,
 ) -> c_int {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         match c_int::try_from(count) {
             Ok(count) => (bodies().recv)(buf, count, datatype, source, tag, comm, status),
@@ -182,7 +184,7 @@ unsafe fn recv_plain(
     status: *mut Status,
 ) -> c_int {
     let count = i64::from(count);
-    // SAFETY: as the caller; taken is what was copied.
+    // SAFETY: ARGUMENTS; taken is what was copied.
     unsafe {
         let args = args(buf, count, datatype, source, tag, comm);
         let Some(copied) = p2p::try_copy::<OPEN>(args, status) else {
@@ -209,7 +211,7 @@ unsafe fn recv_plain(
 #[cold]
 #[inline(never)]
 unsafe fn tell_taken(copied: Copied) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: ARGUMENTS.
     unsafe { copied.tell() };
     hide(MPI_SUCCESS) // so that it is a jump, as in `irecv_post`
 }
@@ -226,7 +228,7 @@ unsafe fn recv_queued(
     comm: usize,
 ) -> c_int {
     let (source, tag) = (envelope.source(), envelope.tag());
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     unsafe {
         if p2p::try_recv_queued::<OPEN>(args(buf, count, datatype, source, tag, comm), status) {
             return MPI_SUCCESS;
@@ -248,7 +250,7 @@ pub(super) unsafe fn recv_slow(
     status: *mut Status,
 ) -> c_int {
     let args = args(buf, count, datatype, source, tag, comm);
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     let result = unsafe {
         match traced::recv("MPI_Recv", args, status) {
             true => Ok(()),
@@ -270,7 +272,7 @@ pub unsafe fn isend(
     comm: usize,
     request: *mut usize,
 ) -> c_int {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         match c_int::try_from(count) {
             Ok(count) => (bodies().isend)(buf, count, datatype, dest, tag, comm, request),
@@ -291,7 +293,7 @@ unsafe fn isend_plain(
     request: *mut usize,
 ) -> c_int {
     let count = i64::from(count);
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     unsafe {
         if request.is_null() {
             return isend_slow(buf, count, datatype, dest, tag, comm, request);
@@ -320,7 +322,7 @@ pub(super) unsafe fn isend_slow(
     request: *mut usize,
 ) -> c_int {
     let args = args(buf, count, datatype, dest, tag, comm);
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     let result = unsafe {
         if !request.is_null() && slow::try_send_eager::<OPEN>(args) {
             *request = request::DONE_HANDLE;
@@ -338,7 +340,7 @@ pub(super) unsafe fn isend_slow(
             None => slow::isend("MPI_Isend", args, Mode::Standard, request),
         }
     };
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     unsafe { finish_request(result, "MPI_Isend", comm, request) }
 }
 
@@ -352,7 +354,7 @@ unsafe fn isend_wake(
     bytes: u64,
     request: *mut usize,
 ) -> c_int {
-    // SAFETY: as the caller, which has seen that `request` is not null.
+    // SAFETY: ARGUMENTS, which has seen that `request` is not null.
     unsafe {
         *request = request::DONE_HANDLE;
         let result = slow::wake(comm, dest, tag, bytes);
@@ -372,7 +374,7 @@ pub unsafe fn irecv(
     comm: usize,
     request: *mut usize,
 ) -> c_int {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         match c_int::try_from(count) {
             Ok(count) => (bodies().irecv)(buf, count, datatype, source, tag, comm, request),
@@ -393,7 +395,7 @@ unsafe fn irecv_plain(
     request: *mut usize,
 ) -> c_int {
     let count = i64::from(count);
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     unsafe {
         match p2p::try_irecv::<OPEN>(args(buf, count, datatype, source, tag, comm), request) {
             Irecv::Done(copied) => match copied.advance() {
@@ -424,7 +426,7 @@ unsafe fn irecv_post(
     tag: c_int,
     comm: usize,
 ) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: ARGUMENTS.
     unsafe { *request = p2p::post_irecv::<OPEN>(Posting { key, room }, buf.cast(), tag, comm) };
     // The compiler must not know the value: it would put it in the caller, and the jump would be a call.
     hide(MPI_SUCCESS)
@@ -442,7 +444,7 @@ unsafe fn irecv_queued(
     comm: usize,
 ) -> c_int {
     let (source, tag) = (envelope.source(), envelope.tag());
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     unsafe {
         if p2p::try_irecv_queued::<OPEN>(args(buf, count, datatype, source, tag, comm), request) {
             return MPI_SUCCESS;
@@ -464,8 +466,8 @@ pub(super) unsafe fn irecv_slow(
     request: *mut usize,
 ) -> c_int {
     let args = args(buf, count, datatype, source, tag, comm);
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     let result = unsafe { slow::irecv("MPI_Irecv", args, request) };
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     unsafe { finish_request(result, "MPI_Irecv", comm, request) }
 }

@@ -1,6 +1,8 @@
 //! The immediate path of sends and receives inside the lock of `MPI_THREAD_MULTIPLE`.
 //!
 //! What the exported functions jump to at that level (`p2p_immediate` `Bodies`). Counts are those of an `int`.
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::p2p::{Envelope, args, finish, finish_request};
@@ -36,7 +38,7 @@ pub(super) unsafe fn send_inside(
 ) -> c_int {
     let count = i64::from(count);
     // Whatever is rare is a jump, so that nothing is kept in registers for it.
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     unsafe {
         if !hot::sends_inside(comm) {
             return send_elsewhere(buf, count, datatype, dest, tag, comm);
@@ -80,7 +82,7 @@ fn wake() -> c_int {
 #[cold]
 #[inline(never)]
 unsafe fn tell_taken(copied: Copied) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: ARGUMENTS.
     unsafe { copied.tell() };
     lock::leave_surely();
     hide(MPI_SUCCESS)
@@ -90,10 +92,10 @@ unsafe fn tell_taken(copied: Copied) -> c_int {
 unsafe fn send_with_lock<const MORE: bool>(args: Args) -> Option<Result<()>> {
     let mut result = Ok(());
     let sent = lock::with_lock(|| {
-        // SAFETY: as the caller.
+        // SAFETY: ARGUMENTS.
         match unsafe { p2p::try_send::<MORE, { hot::INSIDE }>(args) } {
             Immediate::Done => true,
-            // SAFETY: as the caller.
+            // SAFETY: ARGUMENTS.
             Immediate::Declined => unsafe { slow::try_send_eager::<{ hot::INSIDE }>(args) },
             Immediate::Wake(bytes) => {
                 result = slow::wake(args.comm, args.peer, args.tag, bytes);
@@ -118,7 +120,7 @@ unsafe fn send_locked<const FROM: u8>(
     if FROM == BIAS_LOST {
         lock::back_out();
     }
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let sent = send_with_lock::<false>(args(buf, count, datatype, dest, tag, comm));
         if FROM == DECLINED {
@@ -143,7 +145,7 @@ pub(super) unsafe fn recv_inside(
 ) -> c_int {
     let count = i64::from(count);
     let envelope = || Envelope::new(source, tag);
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     unsafe {
         if !hot::receives_inside(comm) {
             return recv_elsewhere(buf, count, datatype, source, tag, comm, status);
@@ -182,7 +184,7 @@ unsafe fn recv_locked<const FROM: u8>(
     }
     let (source, tag) = (envelope.source(), envelope.tag());
     let args = args(buf, count, datatype, source, tag, comm);
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let received = lock::with_lock(|| {
             p2p::try_recv::<{ hot::INSIDE }>(args, status)
@@ -209,7 +211,7 @@ pub(super) unsafe fn isend_inside(
     request: *mut usize,
 ) -> c_int {
     let count = i64::from(count);
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     unsafe {
         if request.is_null() {
             return isend_slow(buf, count, datatype, dest, tag, comm, request);
@@ -249,7 +251,7 @@ unsafe fn isend_wake_inside(
     bytes: u64,
     request: *mut usize,
 ) -> c_int {
-    // SAFETY: as the caller, which has seen that `request` is not null.
+    // SAFETY: ARGUMENTS, which has seen that `request` is not null.
     unsafe {
         *request = request::DONE_HANDLE;
         let result = slow::wake(comm, dest, tag, bytes);
@@ -273,7 +275,7 @@ unsafe fn isend_locked<const FROM: u8>(
     if FROM == BIAS_LOST {
         lock::back_out();
     }
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let sent = send_with_lock::<true>(args(buf, count, datatype, dest, tag, comm));
         if FROM == DECLINED {
@@ -301,7 +303,7 @@ pub(super) unsafe fn irecv_inside(
 ) -> c_int {
     let count = i64::from(count);
     let envelope = || Envelope::new(source, tag);
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     unsafe {
         if !hot::receives_inside(comm) {
             return irecv_elsewhere(buf, count, datatype, source, tag, comm, request);
@@ -364,7 +366,7 @@ unsafe fn irecv_locked<const FROM: u8>(
     }
     let (source, tag) = (envelope.source(), envelope.tag());
     let args = args(buf, count, datatype, source, tag, comm);
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let started = lock::with_lock(|| match p2p::try_irecv::<{ hot::INSIDE }>(args, request) {
             Irecv::Done(copied) => {

@@ -1,4 +1,6 @@
 //! Persistent sends and receives (MPI-5.0 section 3.9).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::p2p::args;
@@ -19,7 +21,7 @@ pub unsafe fn send_init(
     comm: usize,
     request: *mut usize,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(
             request,
@@ -45,7 +47,7 @@ pub unsafe fn ssend_init(
     comm: usize,
     request: *mut usize,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(
             request,
@@ -71,7 +73,7 @@ pub unsafe fn bsend_init(
     comm: usize,
     request: *mut usize,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(
             request,
@@ -97,7 +99,7 @@ pub unsafe fn rsend_init(
     comm: usize,
     request: *mut usize,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(
             request,
@@ -123,7 +125,7 @@ pub unsafe fn recv_init(
     comm: usize,
     request: *mut usize,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(
             request,

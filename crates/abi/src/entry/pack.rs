@@ -1,4 +1,6 @@
 //! Packing (MPI 5.0, section 5.2 and 5.3).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::{Count, load, read_text, store};
@@ -12,7 +14,7 @@ use fastpath_mpi::{Error, Process, Result};
 /// `to` is a variable.
 unsafe fn store_position<C: Count>(to: *mut C, position: i64) -> Result<()> {
     // A position is at most the size of a buffer, which came in the same width.
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(to, C::from_i64_or_undefined(position)) }
 }
 
@@ -32,7 +34,7 @@ pub unsafe fn pack<C: Count>(
 ) -> Result<()> {
     p.comm(comm)?;
     let datatype = p.datatype(datatype)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let at = load(position)?.to_i64();
         store_position(
@@ -58,7 +60,7 @@ pub unsafe fn unpack<C: Count>(
 ) -> Result<()> {
     p.comm(comm)?;
     let datatype = p.datatype(datatype)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let at = load(position)?.to_i64();
         store_position(
@@ -81,7 +83,7 @@ pub unsafe fn pack_size<C: Count>(
 ) -> Result<()> {
     p.comm(comm)?;
     let bytes = p.datatype(datatype)?.pack_size(incount)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(size, C::from_i64_or_undefined(bytes)) }
 }
 
@@ -90,7 +92,7 @@ pub unsafe fn pack_size<C: Count>(
 /// # Safety
 /// `datarep` is null or a string.
 unsafe fn check_datarep(datarep: *const c_char) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     match unsafe { read_text("datarep", datarep, MPI_MAX_DATAREP_STRING as usize) }?.as_str() {
         "external32" => Ok(()),
         other => Err(Error::new(
@@ -115,7 +117,7 @@ pub unsafe fn pack_external<D: Count>(
     position: *mut D,
 ) -> Result<()> {
     let datatype = p.datatype(datatype)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         check_datarep(datarep)?;
         let at = load(position)?.to_i64();
@@ -141,7 +143,7 @@ pub unsafe fn unpack_external<D: Count>(
     datatype: usize,
 ) -> Result<()> {
     let datatype = p.datatype(datatype)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         check_datarep(datarep)?;
         let at = load(position)?.to_i64();
@@ -164,7 +166,7 @@ pub unsafe fn pack_external_size<D: Count>(
     size: *mut D,
 ) -> Result<()> {
     let datatype = p.datatype(datatype)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         check_datarep(datarep)?;
         store(

@@ -1,4 +1,6 @@
 //! Partitioned communication (MPI 5.0, chapter 4).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::{read_array, store};
@@ -33,7 +35,7 @@ pub unsafe fn psend_init(
         tag,
         comm,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, make_send(p, args, partitions)?) }
 }
 
@@ -62,7 +64,7 @@ pub unsafe fn precv_init(
         tag,
         comm,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, make_recv(p, args, partitions)?) }
 }
 
@@ -86,7 +88,7 @@ pub unsafe fn pready_list(
     array_of_partitions: *const c_int,
     request: usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let partitions = unsafe { read_array(array_of_partitions, length) }?;
     partitions
         .iter()
@@ -103,6 +105,6 @@ pub unsafe fn parrived(
     partition: c_int,
     flag: *mut c_int,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(flag, has_arrived(p, request, partition)?.into()) }
 }

@@ -1,4 +1,6 @@
 //! Probes, and receives of messages that a probe has matched (MPI-5.0 section 3.8).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::{load, store};
@@ -16,7 +18,7 @@ pub unsafe fn probe(
     comm: usize,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         if let Some(found) = probe::probe(p, "MPI_Probe", source, tag, comm, true, false)? {
             request::write_status(status, found.status);
@@ -35,7 +37,7 @@ pub unsafe fn iprobe(
     flag: *mut c_int,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let found = probe::probe(p, "MPI_Iprobe", source, tag, comm, false, false)?;
         if let Some(found) = &found {
@@ -55,7 +57,7 @@ pub unsafe fn mprobe(
     message: *mut usize,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         match probe::probe(p, "MPI_Mprobe", source, tag, comm, true, true)? {
             Some(found) => {
@@ -78,7 +80,7 @@ pub unsafe fn improbe(
     message: *mut usize,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let found = probe::probe(p, "MPI_Improbe", source, tag, comm, false, true)?;
         if let Some(found) = &found {
@@ -99,7 +101,7 @@ pub unsafe fn mrecv(
     message: *mut usize,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let mut request = probe::imrecv(p, buf.cast(), count, datatype, load(message)?)?;
         *message = MPI_MESSAGE_NULL;
@@ -117,7 +119,7 @@ pub unsafe fn imrecv(
     message: *mut usize,
     request: *mut usize,
 ) -> Result<()> {
-    // SAFETY: the caller keeps the standard's rules for buffers and variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let made = probe::imrecv(p, buf.cast(), count, datatype, load(message)?)?;
         *message = MPI_MESSAGE_NULL;

@@ -1,4 +1,6 @@
 //! Completion of operations (MPI-5.0 section 3.7) and the status object.
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::store;
@@ -32,7 +34,7 @@ fn present<T>(pointer: *mut T, what: &str) -> Result<*mut T> {
 /// The standard's.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn wait(request: *mut usize, status: *mut Status) -> c_int {
-    // SAFETY: the caller's variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         // A send that was done at once, which needs no lock at any level, or whatever else has ended.
         let done = !request.is_null() && request::collect_done::<false>(request, status);
@@ -48,7 +50,7 @@ pub unsafe fn wait(request: *mut usize, status: *mut Status) -> c_int {
 #[cold]
 #[inline(never)]
 unsafe fn wait_posted(request: *mut usize, status: *mut Status) -> c_int {
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     unsafe {
         if try_arrival::<OPEN>(request, status) {
             return MPI_SUCCESS;
@@ -61,7 +63,7 @@ unsafe fn wait_posted(request: *mut usize, status: *mut Status) -> c_int {
 #[cold]
 #[inline(never)]
 unsafe fn wait_inside(request: *mut usize, status: *mut Status) -> bool {
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     unsafe {
         !request.is_null()
             && match places::of_request(*request) {
@@ -81,11 +83,11 @@ unsafe fn wait_inside(request: *mut usize, status: *mut Status) -> bool {
 #[cold]
 #[inline(never)]
 unsafe fn wait_slow(request: *mut usize, status: *mut Status) -> c_int {
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     if unsafe { wait_inside(request, status) } {
         return MPI_SUCCESS;
     }
-    // SAFETY: as the caller.
+    // SAFETY: ARGUMENTS.
     let result = process::enter("MPI_Wait", false)
         .and_then(|p| unsafe { request::wait(&p, present(request, "the request")?, status) });
     match result {
@@ -98,7 +100,7 @@ unsafe fn wait_slow(request: *mut usize, status: *mut Status) -> c_int {
 /// The standard's.
 #[inline]
 pub unsafe fn test(request: *mut usize, flag: *mut c_int, status: *mut Status) -> Result<()> {
-    // SAFETY: the caller's variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         if !flag.is_null() && try_collect::<false, OPEN>(request, status) {
             *flag = 1;
@@ -141,7 +143,7 @@ unsafe fn test_further(request: *mut usize, status: *mut Status) -> bool {
 /// The standard's.
 pub unsafe fn waitall(count: c_int, requests: *mut usize, statuses: *mut Status) -> Result<()> {
     let mut first = None;
-    // SAFETY: the caller's arrays.
+    // SAFETY: ARGUMENTS.
     unsafe {
         if count < 0 || (count > 0 && requests.is_null()) {
             present(requests, "the requests").and_then(|_| checked(count))?;
@@ -177,7 +179,7 @@ unsafe fn collect_further(
     requests: *mut usize,
     statuses: *mut Status,
 ) -> usize {
-    // SAFETY: the caller's arrays.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let entry = |index| (requests.add(index), request::status_at(statuses, index));
         while index < count {
@@ -225,7 +227,7 @@ unsafe fn waitall_slow(
     statuses: *mut Status,
 ) -> Result<(usize, Option<Error>)> {
     let ended = match hot::is_hidden() {
-        // SAFETY: the caller's variables.
+        // SAFETY: ARGUMENTS.
         true => unsafe { collect_further(index, count, requests, statuses) },
         false => index,
     };
@@ -240,7 +242,7 @@ unsafe fn waitall_slow(
     };
     let (mut first, begun) = (None, index);
     while index < end {
-        // SAFETY: the caller's variables; the lock is taken.
+        // SAFETY: ARGUMENTS; the lock is taken.
         unsafe {
             let (request, status) = (requests.add(index), request::status_at(statuses, index));
             let is_first = places::of_request(*request) == 0;
@@ -269,7 +271,7 @@ pub unsafe fn testall(
     flag: *mut c_int,
     statuses: *mut Status,
 ) -> Result<()> {
-    // SAFETY: the caller's arrays.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let (done, outcome) = request::test_all(p, checked(count)?, requests, statuses)?;
         store(flag, done as c_int)?;
@@ -286,7 +288,7 @@ pub unsafe fn waitany(
     indx: *mut c_int,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: the caller's arrays.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let (found, outcome) = request::wait_any(p, checked(count)?, requests, status)?;
         store(indx, found.map_or(MPI_UNDEFINED, |index| index as c_int))?;
@@ -304,7 +306,7 @@ pub unsafe fn testany(
     flag: *mut c_int,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: the caller's arrays.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let ((done, found), outcome) = request::test_any(p, checked(count)?, requests, status)?;
         store(indx, found.map_or(MPI_UNDEFINED, |index| index as c_int))?;
@@ -323,7 +325,7 @@ pub unsafe fn waitsome(
     indices: *mut c_int,
     statuses: *mut Status,
 ) -> Result<()> {
-    // SAFETY: the caller's arrays.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let (done, outcome) =
             request::complete_some(p, true, checked(incount)?, requests, indices, statuses)?;
@@ -342,7 +344,7 @@ pub unsafe fn testsome(
     indices: *mut c_int,
     statuses: *mut Status,
 ) -> Result<()> {
-    // SAFETY: the caller's arrays.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let (done, outcome) =
             request::complete_some(p, false, checked(incount)?, requests, indices, statuses)?;
@@ -354,7 +356,7 @@ pub unsafe fn testsome(
 /// # Safety
 /// The standard's.
 pub unsafe fn request_free(p: &Process, request: *mut usize) -> Result<()> {
-    // SAFETY: the caller's variable.
+    // SAFETY: ARGUMENTS.
     unsafe { request::free(p, present(request, "the request")?) }
 }
 
@@ -366,7 +368,7 @@ pub unsafe fn request_get_status(
     flag: *mut c_int,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: the caller's variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let done = request::get_status(p, request, status)?;
         store(flag, done as c_int)
@@ -382,7 +384,7 @@ pub unsafe fn request_get_status_all(
     flag: *mut c_int,
     statuses: *mut Status,
 ) -> Result<()> {
-    // SAFETY: the caller's arrays.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let count = checked(count)?;
         let mut all = true;
@@ -408,7 +410,7 @@ pub unsafe fn request_get_status_any(
     flag: *mut c_int,
     status: *mut Status,
 ) -> Result<()> {
-    // SAFETY: the caller's arrays.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let mut active = false;
         for index in 0..checked(count)? {
@@ -440,7 +442,7 @@ pub unsafe fn request_get_status_some(
     indices: *mut c_int,
     statuses: *mut Status,
 ) -> Result<()> {
-    // SAFETY: the caller's arrays.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let (mut active, mut done) = (false, 0);
         for index in 0..checked(incount)? {
@@ -466,14 +468,14 @@ pub unsafe fn request_get_status_some(
 /// # Safety
 /// The standard's.
 pub unsafe fn cancel(p: &Process, request: *mut usize) -> Result<()> {
-    // SAFETY: the caller's variable.
+    // SAFETY: ARGUMENTS.
     request::cancel(p, unsafe { *present(request, "the request")? })
 }
 
 /// # Safety
 /// The standard's.
 pub unsafe fn start(p: &Process, request: *mut usize) -> Result<()> {
-    // SAFETY: the caller's variable.
+    // SAFETY: ARGUMENTS.
     request::start(p, unsafe { *present(request, "the request")? })
 }
 
@@ -481,7 +483,7 @@ pub unsafe fn start(p: &Process, request: *mut usize) -> Result<()> {
 /// The standard's.
 pub unsafe fn startall(p: &Process, count: c_int, requests: *mut usize) -> Result<()> {
     for index in 0..checked(count)? {
-        // SAFETY: the caller's array.
+        // SAFETY: ARGUMENTS.
         request::start(p, unsafe { *requests.add(index) })?;
     }
     Ok(())
@@ -491,7 +493,7 @@ pub unsafe fn startall(p: &Process, count: c_int, requests: *mut usize) -> Resul
 /// The standard's.
 pub unsafe fn test_cancelled(p: &Process, status: *const Status, flag: *mut c_int) -> Result<()> {
     let _ = p;
-    // SAFETY: the caller's variables.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(
             flag,
@@ -504,7 +506,7 @@ pub unsafe fn test_cancelled(p: &Process, status: *const Status, flag: *mut c_in
 /// The standard's.
 pub unsafe fn status_set_cancelled(p: &Process, status: *mut Status, flag: c_int) -> Result<()> {
     let _ = p;
-    // SAFETY: the caller's variable.
+    // SAFETY: ARGUMENTS.
     unsafe { (*present(status, "the status")?).set_cancelled(flag != 0) };
     Ok(())
 }
@@ -513,7 +515,7 @@ pub unsafe fn status_set_cancelled(p: &Process, status: *mut Status, flag: c_int
 /// The standard's.
 pub unsafe fn status_set_source(p: &Process, status: *mut Status, source: c_int) -> Result<()> {
     let _ = p;
-    // SAFETY: the caller's variable.
+    // SAFETY: ARGUMENTS.
     unsafe { (*present(status, "the status")?).source = source };
     Ok(())
 }
@@ -526,7 +528,7 @@ pub unsafe fn status_get_source(
     source: *mut c_int,
 ) -> Result<()> {
     let _ = p;
-    // SAFETY: the caller's variables.
+    // SAFETY: ARGUMENTS.
     unsafe { store(source, (*present(status.cast_mut(), "the status")?).source) }
 }
 
@@ -534,7 +536,7 @@ pub unsafe fn status_get_source(
 /// The standard's.
 pub unsafe fn status_set_tag(p: &Process, status: *mut Status, tag: c_int) -> Result<()> {
     let _ = p;
-    // SAFETY: the caller's variable.
+    // SAFETY: ARGUMENTS.
     unsafe { (*present(status, "the status")?).tag = tag };
     Ok(())
 }
@@ -543,7 +545,7 @@ pub unsafe fn status_set_tag(p: &Process, status: *mut Status, tag: c_int) -> Re
 /// The standard's.
 pub unsafe fn status_get_tag(p: &Process, status: *const Status, tag: *mut c_int) -> Result<()> {
     let _ = p;
-    // SAFETY: the caller's variables.
+    // SAFETY: ARGUMENTS.
     unsafe { store(tag, (*present(status.cast_mut(), "the status")?).tag) }
 }
 
@@ -551,7 +553,7 @@ pub unsafe fn status_get_tag(p: &Process, status: *const Status, tag: *mut c_int
 /// The standard's.
 pub unsafe fn status_set_error(p: &Process, status: *mut Status, error: c_int) -> Result<()> {
     let _ = p;
-    // SAFETY: the caller's variable.
+    // SAFETY: ARGUMENTS.
     unsafe { (*present(status, "the status")?).error = error };
     Ok(())
 }
@@ -564,6 +566,6 @@ pub unsafe fn status_get_error(
     error: *mut c_int,
 ) -> Result<()> {
     let _ = p;
-    // SAFETY: the caller's variables.
+    // SAFETY: ARGUMENTS.
     unsafe { store(error, (*present(status.cast_mut(), "the status")?).error) }
 }

@@ -1,4 +1,6 @@
 //! One-sided operations (MPI 5.0, section 12.3).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::store;
@@ -72,7 +74,7 @@ pub unsafe fn put_quick(
         (target_rank, target_disp, target_count, target_datatype),
         win,
     );
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { hot::try_move::<true>(sides) }
 }
 
@@ -97,7 +99,7 @@ pub unsafe fn put(
         (target_rank, target_disp, target_count, target_datatype),
         win,
     );
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { transfer::put(p, &sides) }
 }
 
@@ -122,7 +124,7 @@ pub unsafe fn get_quick(
         (target_rank, target_disp, target_count, target_datatype),
         win,
     );
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { hot::try_move::<false>(sides) }
 }
 
@@ -147,7 +149,7 @@ pub unsafe fn get(
         (target_rank, target_disp, target_count, target_datatype),
         win,
     );
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { transfer::get(p, &sides) }
 }
 
@@ -173,7 +175,7 @@ pub unsafe fn rput(
         (target_rank, target_disp, target_count, target_datatype),
         win,
     );
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, begin_put(p, &sides)?) }
 }
 
@@ -199,7 +201,7 @@ pub unsafe fn rget(
         (target_rank, target_disp, target_count, target_datatype),
         win,
     );
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, begin_get(p, &sides)?) }
 }
 
@@ -225,7 +227,7 @@ pub unsafe fn accumulate_quick(
         (target_rank, target_disp, target_count, target_datatype),
         win,
     );
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { hot_atomics::try_accumulate::<OPEN>(&sides, op) }
 }
 
@@ -251,12 +253,12 @@ pub unsafe fn accumulate(
         (target_rank, target_disp, target_count, target_datatype),
         win,
     );
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     if is_hidden() && unsafe { hot_atomics::try_accumulate::<INSIDE>(&sides, op) } {
         return Ok(());
     }
     let asked = update_of(&sides, None, op);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { update(p, &asked) }
 }
 
@@ -284,7 +286,7 @@ pub unsafe fn raccumulate(
         win,
     );
     let asked = update_of(&sides, None, op);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, rupdate(p, &asked)?) }
 }
 
@@ -314,7 +316,7 @@ pub unsafe fn get_accumulate_quick(
         win,
     );
     let result = (result_addr.cast(), result_count, result_datatype);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { hot_atomics::try_get_accumulate::<OPEN>(&sides, result, op) }
 }
 
@@ -344,7 +346,7 @@ pub unsafe fn get_accumulate(
         win,
     );
     let result = (result_addr.cast(), result_count, result_datatype);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     if is_hidden() && unsafe { hot_atomics::try_get_accumulate::<INSIDE>(&sides, result, op) } {
         return Ok(());
     }
@@ -353,7 +355,7 @@ pub unsafe fn get_accumulate(
         Some(side(result_addr, result_count, result_datatype)),
         op,
     );
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { update(p, &asked) }
 }
 
@@ -388,7 +390,7 @@ pub unsafe fn rget_accumulate(
         Some(side(result_addr, result_count, result_datatype)),
         op,
     );
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(request, rupdate(p, &asked)?) }
 }
 
@@ -408,7 +410,7 @@ pub unsafe fn fetch_and_op_quick(
 ) -> bool {
     let place = (target_rank, target_disp);
     let buffers = (origin_addr.cast(), result_addr.cast());
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { hot_atomics::try_fetch_and_op::<OPEN>(buffers, datatype, place, op, win) }
 }
 
@@ -430,7 +432,7 @@ pub unsafe fn fetch_and_op(
         (target_rank, target_disp),
         (origin_addr.cast(), result_addr.cast()),
     );
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let done = is_hidden()
         && unsafe { hot_atomics::try_fetch_and_op::<INSIDE>(buffers, datatype, place, op, win) };
     if done {
@@ -446,7 +448,7 @@ pub unsafe fn fetch_and_op(
         op,
         win,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { update(p, &asked) }
 }
 
@@ -465,7 +467,7 @@ pub unsafe fn compare_and_swap_quick(
     win: usize,
 ) -> bool {
     let buffers = (origin_addr.cast(), compare_addr.cast(), result_addr.cast());
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         hot_atomics::try_compare_and_swap::<OPEN>(
             buffers,
@@ -494,7 +496,7 @@ pub unsafe fn compare_and_swap(
         (target_rank, target_disp),
         (origin_addr.cast(), compare_addr.cast(), result_addr.cast()),
     );
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let done = is_hidden()
         && unsafe { hot_atomics::try_compare_and_swap::<INSIDE>(buffers, datatype, place, win) };
     if done {
@@ -509,6 +511,6 @@ pub unsafe fn compare_and_swap(
         disp: target_disp,
         win,
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { swap(p, &asked) }
 }

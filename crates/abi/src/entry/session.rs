@@ -1,4 +1,6 @@
 //! Sessions (MPI 5.0, section 11.3).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::group::store_group;
@@ -22,7 +24,7 @@ pub unsafe fn session_init(info: usize, errhandler: usize, session: *mut usize) 
     let hints = process::enter("MPI_Session_init", true).and_then(|p| find_hints(&p, info));
     let begun = session::init(hints, errhandler)?;
     choose_bodies();
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(session, begun) }
 }
 
@@ -31,7 +33,7 @@ pub unsafe fn session_init(info: usize, errhandler: usize, session: *mut usize) 
 /// # Safety
 /// `session` is null or a variable.
 pub unsafe fn session_finalize(p: &Process, session: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         session::finalize(p, load(session)?)?;
         store(session, MPI_SESSION_NULL)
@@ -49,7 +51,7 @@ pub unsafe fn session_get_num_psets(
     npset_names: *mut c_int,
 ) -> Result<()> {
     find_hints(p, info)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(npset_names, session::count_sets(p, session)?) }
 }
 
@@ -67,7 +69,7 @@ pub unsafe fn session_get_nth_pset(
 ) -> Result<()> {
     find_hints(p, info)?;
     let name = session::name_of_set(p, session, n)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let capacity = load(pset_len)?;
         if capacity > 0 {
@@ -83,7 +85,7 @@ pub unsafe fn session_get_nth_pset(
 /// # Safety
 /// `name` is null or a string.
 unsafe fn read_name(name: *const c_char) -> Result<String> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { read_text("pset_name", name, MPI_MAX_PSET_NAME_LEN as usize) }
 }
 
@@ -97,7 +99,7 @@ pub unsafe fn session_get_pset_info(
     pset_name: *const c_char,
     info: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let described = session::describe_set(p, session, &read_name(pset_name)?)?;
         store_info(p, info, described)
@@ -109,7 +111,7 @@ pub unsafe fn session_get_pset_info(
 /// # Safety
 /// `info_used` is null or a variable.
 pub unsafe fn session_get_info(p: &Process, session: usize, info_used: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_info(p, info_used, session::describe(p, session)?) }
 }
 
@@ -123,7 +125,7 @@ pub unsafe fn group_from_session_pset(
     pset_name: *const c_char,
     newgroup: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let group = session::group_of_set(p, session, &read_name(pset_name)?)?;
         store_group(p, newgroup, group)
@@ -135,7 +137,7 @@ pub unsafe fn group_from_session_pset(
 /// # Safety
 /// `text` is null or a string, which nothing changes while the result lives.
 unsafe fn read_tag<'a>(text: *const c_char) -> Result<&'a [u8]> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let text = unsafe { read_bytes(text) };
     let text = text.ok_or_else(|| Error::new(MPI_ERR_ARG, "stringtag is null"))?;
     match text.len() < MPI_MAX_STRINGTAG_LEN as usize {
@@ -160,7 +162,7 @@ pub unsafe fn comm_create_from_group(
     newcomm: *mut usize,
 ) -> Result<()> {
     find_hints(p, info)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let text = read_tag(stringtag)?;
         let group = p.group(group)?;
@@ -189,7 +191,7 @@ pub unsafe fn intercomm_create_from_groups(
     find_hints(p, info)?;
     let group = p.group(local_group)?;
     let (local, remote) = ((&group, local_leader), (remote_group, remote_leader));
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let text = read_tag(stringtag)?;
         let made = session::create_inter_from_groups(p, local, remote, text, errhandler)?;
@@ -213,7 +215,7 @@ pub unsafe fn session_get_errhandler(
     errhandler: *mut usize,
 ) -> Result<()> {
     let session = p.session(session)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(errhandler, get_errhandler(p, &session.errhandler)) }
 }
 

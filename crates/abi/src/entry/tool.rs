@@ -1,6 +1,8 @@
 //! The tool interface: initialisation, control variables, enumerations, categories (MPI 5.0, chapter 15).
 //!
 //! **Out.** A tool may pass null for whatever it does not want to know.
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::{load, read_bytes};
@@ -30,7 +32,7 @@ pub(super) unsafe fn tell_text(to: *mut c_char, length: *mut c_int, text: &str) 
     if length.is_null() {
         return;
     }
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let room = usize::try_from(*length).unwrap_or(0);
         if !to.is_null() && room > 0 {
@@ -48,7 +50,7 @@ pub(super) unsafe fn tell_text(to: *mut c_char, length: *mut c_int, text: &str) 
 /// # Safety
 /// `text` is null or a string.
 pub(super) unsafe fn text_of<'a>(text: *const c_char) -> Result<&'a str> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let bytes = unsafe { read_bytes(text) };
     bytes
         .and_then(|bytes| core::str::from_utf8(bytes).ok())
@@ -61,7 +63,7 @@ pub(super) unsafe fn text_of<'a>(text: *const c_char) -> Result<&'a str> {
 /// `to` is null or a variable.
 unsafe fn tell_count(to: *mut c_int, count: usize) -> Result<()> {
     tool::check()?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { tell(to, count as c_int) };
     Ok(())
 }
@@ -72,7 +74,7 @@ unsafe fn tell_count(to: *mut c_int, count: usize) -> Result<()> {
 /// `provided` is null or a variable.
 pub unsafe fn t_init_thread(required: c_int, provided: *mut c_int) -> Result<()> {
     let level = tool::init(required)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { tell(provided, level) };
     Ok(())
 }
@@ -87,7 +89,7 @@ pub fn t_finalize() -> Result<()> {
 /// # Safety
 /// `num_cvar` is null or a variable.
 pub unsafe fn t_cvar_get_num(num_cvar: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { tell_count(num_cvar, cvar::count()) }
 }
 
@@ -108,7 +110,7 @@ pub unsafe fn t_cvar_get_info(
     scope: *mut c_int,
 ) -> Result<()> {
     let (variable, shape) = cvar::find(cvar_index)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         tell_text(name, name_len, variable.name);
         tell_text(desc, desc_len, variable.meaning);
@@ -132,7 +134,7 @@ pub unsafe fn t_cvar_get_info(
 /// # Safety
 /// `name` is null or a string, `cvar_index` null or a variable.
 pub unsafe fn t_cvar_get_index(name: *const c_char, cvar_index: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { tell(cvar_index, cvar::index_of(text_of(name)?)? as c_int) };
     Ok(())
 }
@@ -148,7 +150,7 @@ pub unsafe fn t_cvar_handle_alloc(
     count: *mut c_int,
 ) -> Result<()> {
     let (opened, elements) = cvar::open(cvar_index)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         tell(handle, opened);
         tell(count, elements as c_int);
@@ -161,7 +163,7 @@ pub unsafe fn t_cvar_handle_alloc(
 /// # Safety
 /// `handle` is null or a variable.
 pub unsafe fn t_cvar_handle_free(handle: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         cvar::close(load(handle)?)?;
         tell(handle, MPI_T_CVAR_HANDLE_NULL);
@@ -232,7 +234,7 @@ pub unsafe fn t_enum_get_info(
     name_len: *mut c_int,
 ) -> Result<()> {
     let (variable, words) = cvar::find_enum(enumtype)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         tell(num, words.len() as c_int);
         tell_text(name, name_len, variable);
@@ -261,7 +263,7 @@ pub unsafe fn t_enum_get_item(
             format!("{variable} has no item {indx}"),
         )
     })?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         tell(value, indx);
         tell_text(name, name_len, word);
@@ -274,7 +276,7 @@ pub unsafe fn t_enum_get_item(
 /// # Safety
 /// `num_cat` is null or a variable.
 pub unsafe fn t_category_get_num(num_cat: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { tell_count(num_cat, tool::categories().len()) }
 }
 
@@ -293,7 +295,7 @@ pub unsafe fn t_category_get_info(
     num_categories: *mut c_int,
 ) -> Result<()> {
     let category = find_category(cat_index)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         tell_text(name, name_len, category.name);
         tell_text(desc, desc_len, category.meaning);
@@ -309,7 +311,7 @@ pub unsafe fn t_category_get_info(
 /// # Safety
 /// `num_events` is null or a variable.
 pub unsafe fn t_category_get_num_events(cat_index: c_int, num_events: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { tell(num_events, find_category(cat_index)?.counts[2] as c_int) };
     Ok(())
 }
@@ -319,7 +321,7 @@ pub unsafe fn t_category_get_num_events(cat_index: c_int, num_events: *mut c_int
 /// # Safety
 /// `name` is null or a string, `cat_index` null or a variable.
 pub unsafe fn t_category_get_index(name: *const c_char, cat_index: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { tell(cat_index, tool::category_index(text_of(name)?)? as c_int) };
     Ok(())
 }
@@ -353,7 +355,7 @@ pub unsafe fn t_category_get_cvars(
     len: c_int,
     indices: *mut c_int,
 ) -> Result<()> {
-    // SAFETY: the same contract.
+    // SAFETY: ARGUMENTS.
     unsafe { tell_indices(cat_index, 0, len, indices) }
 }
 
@@ -366,7 +368,7 @@ pub unsafe fn t_category_get_pvars(
     len: c_int,
     indices: *mut c_int,
 ) -> Result<()> {
-    // SAFETY: the same contract.
+    // SAFETY: ARGUMENTS.
     unsafe { tell_indices(cat_index, 1, len, indices) }
 }
 
@@ -379,7 +381,7 @@ pub unsafe fn t_category_get_events(
     len: c_int,
     indices: *mut c_int,
 ) -> Result<()> {
-    // SAFETY: the same contract.
+    // SAFETY: ARGUMENTS.
     unsafe { tell_indices(cat_index, 2, len, indices) }
 }
 
@@ -397,7 +399,7 @@ pub fn t_category_get_categories(
 /// # Safety
 /// `update_number` is null or a variable.
 pub unsafe fn t_category_changed(update_number: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { tell_count(update_number, 0) }
 }
 
@@ -406,7 +408,7 @@ pub unsafe fn t_category_changed(update_number: *mut c_int) -> Result<()> {
 /// # Safety
 /// `num_pvar` is null or a variable.
 pub unsafe fn t_pvar_get_num(num_pvar: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { tell_count(num_pvar, pvar::VARIABLES.len()) }
 }
 
@@ -415,7 +417,7 @@ pub unsafe fn t_pvar_get_num(num_pvar: *mut c_int) -> Result<()> {
 /// # Safety
 /// `num_events` is null or a variable.
 pub unsafe fn t_event_get_num(num_events: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { tell_count(num_events, event::count()) }
 }
 
@@ -424,6 +426,6 @@ pub unsafe fn t_event_get_num(num_events: *mut c_int) -> Result<()> {
 /// # Safety
 /// `num_sources` is null or a variable.
 pub unsafe fn t_source_get_num(num_sources: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { tell_count(num_sources, 1) }
 }

@@ -1,4 +1,6 @@
 //! Events of the tool interface, and their source (MPI 5.0, section 15.3.8).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::tool::{tell, tell_text, text_of};
@@ -16,7 +18,7 @@ use fastpath_mpi::{Error, Process, Result};
 /// # Safety
 /// `name` is null or a string, `event_index` null or a variable.
 pub unsafe fn t_event_get_index(name: *const c_char, event_index: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { tell(event_index, event::index_of(text_of(name)?)? as c_int) };
     Ok(())
 }
@@ -42,7 +44,7 @@ pub unsafe fn t_event_get_info(
 ) -> Result<()> {
     let point = event::find(event_index)?;
     let elements = event::elements(point);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         tell_text(name, name_len, &event::name_of(point));
         tell_text(desc, desc_len, &event::describe(point));
@@ -82,7 +84,7 @@ fn layout(elements: &[event::Element]) -> impl Iterator<Item = (usize, isize)> {
 /// `info` is null or a variable.
 unsafe fn tell_info(p: &Process, info: *mut usize) -> Result<()> {
     if !info.is_null() {
-        // SAFETY: by the contract of this function.
+        // SAFETY: ARGUMENTS.
         unsafe { tell(info, publish_info(p, Info::default())?) };
     }
     Ok(())
@@ -99,7 +101,7 @@ pub unsafe fn t_event_handle_alloc(
     event_registration: *mut usize,
 ) -> Result<()> {
     let handle = event::open(event_index)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { tell(event_registration, handle) };
     Ok(())
 }
@@ -119,7 +121,7 @@ pub unsafe fn t_event_handle_get_info(
     info_used: *mut usize,
 ) -> Result<()> {
     event::check(event_registration, MPI_T_CB_REQUIRE_NONE)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { tell_info(p, info_used) }
 }
 
@@ -159,7 +161,7 @@ pub unsafe fn t_event_callback_get_info(
     info_used: *mut usize,
 ) -> Result<()> {
     event::check(event_registration, cb_safety)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { tell_info(p, info_used) }
 }
 
@@ -200,7 +202,7 @@ pub unsafe fn t_event_set_dropped_handler(
 /// # Safety
 /// It is such a handle, and the callback has not returned.
 unsafe fn instance<'a>(handle: usize) -> Result<&'a Instance> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let found = unsafe { (handle as *const Instance).as_ref() };
     found.ok_or_else(|| Error::new(MPI_T_ERR_INVALID_HANDLE, "the event instance is null"))
 }
@@ -214,7 +216,7 @@ pub unsafe fn t_event_read(
     element_index: c_int,
     buffer: *mut c_void,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let instance = unsafe { instance(event_instance)? };
     let index = usize::try_from(element_index).ok();
     let element = index.and_then(|index| instance.element(index));
@@ -245,7 +247,7 @@ pub unsafe fn t_event_read(
 /// # Safety
 /// As [`t_event_read`], with room for all elements.
 pub unsafe fn t_event_copy(event_instance: usize, buffer: *mut c_void) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let elements = unsafe { instance(event_instance)? }.elements();
     for (index, (_, at)) in layout(&elements).enumerate() {
         let to = match buffer.is_null() {
@@ -253,7 +255,7 @@ pub unsafe fn t_event_copy(event_instance: usize, buffer: *mut c_void) -> Result
             // SAFETY: inside the room for all elements.
             false => unsafe { buffer.byte_offset(at) },
         };
-        // SAFETY: the same contract.
+        // SAFETY: ARGUMENTS.
         unsafe { t_event_read(event_instance, index as c_int, to)? };
     }
     Ok(())
@@ -267,7 +269,7 @@ pub unsafe fn t_event_get_timestamp(
     event_instance: usize,
     event_timestamp: *mut i64,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { tell(event_timestamp, instance(event_instance)?.ns as i64) };
     Ok(())
 }
@@ -277,7 +279,7 @@ pub unsafe fn t_event_get_timestamp(
 /// # Safety
 /// The instance is that of a running callback; `source_index` is null or a variable.
 pub unsafe fn t_event_get_source(event_instance: usize, source_index: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         instance(event_instance)?;
         tell(source_index, 0);
@@ -313,7 +315,7 @@ pub unsafe fn t_source_get_info(
     info: *mut usize,
 ) -> Result<()> {
     check_source(source_index)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         tell_text(name, name_len, "clock");
         tell_text(desc, desc_len, "nanoseconds of the monotonic clock");
@@ -330,7 +332,7 @@ pub unsafe fn t_source_get_info(
 /// `timestamp` is null or a variable.
 pub unsafe fn t_source_get_timestamp(source_index: c_int, timestamp: *mut i64) -> Result<()> {
     check_source(source_index)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { tell(timestamp, now_ns() as i64) };
     Ok(())
 }

@@ -1,4 +1,6 @@
 //! Performance variables of the tool interface (MPI 5.0, section 15.3.7).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::load;
@@ -28,7 +30,7 @@ pub unsafe fn t_pvar_get_info(
     atomic: *mut c_int,
 ) -> Result<()> {
     let variable = pvar::find(pvar_index)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         tell_text(name, name_len, variable.name);
         tell_text(desc, desc_len, variable.meaning);
@@ -53,7 +55,7 @@ pub unsafe fn t_pvar_get_index(
     var_class: c_int,
     pvar_index: *mut c_int,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         tell(
             pvar_index,
@@ -68,7 +70,7 @@ pub unsafe fn t_pvar_get_index(
 /// # Safety
 /// `session` is null or a variable.
 pub unsafe fn t_pvar_session_create(session: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { tell(session, pvar::open_session()?) };
     Ok(())
 }
@@ -78,7 +80,7 @@ pub unsafe fn t_pvar_session_create(session: *mut usize) -> Result<()> {
 /// # Safety
 /// `session` is null or a variable.
 pub unsafe fn t_pvar_session_free(session: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         pvar::close_session(load(session)?)?;
         tell(session, MPI_T_PVAR_SESSION_NULL);
@@ -98,7 +100,7 @@ pub unsafe fn t_pvar_handle_alloc(
     count: *mut c_int,
 ) -> Result<()> {
     let opened = pvar::open(session, pvar_index)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         tell(handle, opened);
         tell(count, 1);
@@ -111,7 +113,7 @@ pub unsafe fn t_pvar_handle_alloc(
 /// # Safety
 /// `handle` is null or a variable.
 pub unsafe fn t_pvar_handle_free(session: usize, handle: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         pvar::close(session, load(handle)?)?;
         tell(handle, MPI_T_PVAR_HANDLE_NULL);
@@ -137,7 +139,7 @@ unsafe fn tell_value(buf: *mut c_void, value: u64) -> Result<()> {
     if buf.is_null() {
         return Err(Error::new(MPI_T_ERR_INVALID, "the buffer is null"));
     }
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { buf.cast::<u64>().write_unaligned(value) };
     Ok(())
 }
@@ -153,7 +155,7 @@ pub unsafe fn t_pvar_read(
     buf: *mut c_void,
 ) -> Result<()> {
     let value = pvar::read(p, session, handle)?;
-    // SAFETY: the same contract.
+    // SAFETY: ARGUMENTS.
     unsafe { tell_value(buf, value) }
 }
 
@@ -168,7 +170,7 @@ pub unsafe fn t_pvar_readreset(
     buf: *mut c_void,
 ) -> Result<()> {
     let value = pvar::read_and_reset(p, session, handle)?;
-    // SAFETY: the same contract.
+    // SAFETY: ARGUMENTS.
     unsafe { tell_value(buf, value) }
 }
 
@@ -190,7 +192,7 @@ pub unsafe fn t_pvar_write(
     if buf.is_null() {
         return Err(Error::new(MPI_T_ERR_INVALID, "the buffer is null"));
     }
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let value = unsafe { buf.cast::<u64>().read_unaligned() };
     pvar::write(p, session, handle, value)
 }

@@ -1,4 +1,6 @@
 //! Attributes of datatypes (MPI 5.0, section 7.7.4).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::store;
@@ -29,7 +31,7 @@ pub unsafe fn type_get_attr(
 ) -> Result<()> {
     let object = p.datatype(datatype)?;
     let value = attribute::get_attribute(p, object.holder(datatype), type_keyval)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         if let Some(value) = value {
             store(attribute_val.cast::<*mut c_void>(), value)?;

@@ -1,4 +1,6 @@
 //! What a datatype is: size, extent, name, elements received (MPI 5.0, sections 5.1.5 to 5.1.11, 7.8, 19.1.9).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::{Count, answer, read_text, store, store_text};
@@ -22,7 +24,7 @@ fn widen<C: Count>(length: u16) -> C {
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn type_size_quick<C: Count>(datatype: usize, size: *mut C) -> bool {
     match hot::named_type(datatype) {
-        // SAFETY: by the contract of this function.
+        // SAFETY: ARGUMENTS.
         Some(named) => unsafe { answer(size, widen(named.size)) },
         None => false,
     }
@@ -35,7 +37,7 @@ pub unsafe fn type_size_quick<C: Count>(datatype: usize, size: *mut C) -> bool {
 /// `size` is null or a variable.
 pub unsafe fn type_size<C: Count>(p: &Process, datatype: usize, size: *mut C) -> Result<()> {
     let value = p.datatype(datatype)?.size().unwrap_or(MPI_UNDEFINED.into());
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(size, C::from_i64_or_undefined(value)) }
 }
 
@@ -51,7 +53,7 @@ unsafe fn answer_range<D: Count>(
     length: fn(&NamedType) -> u16,
 ) -> bool {
     match hot::named_type(datatype) {
-        // SAFETY: by the contract of this function.
+        // SAFETY: ARGUMENTS.
         Some(named) if !lb.is_null() => unsafe {
             answer(extent, widen(length(&named))) && answer(lb, widen(0))
         },
@@ -65,7 +67,7 @@ unsafe fn answer_range<D: Count>(
 /// Both pointers are null or variables.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn type_get_extent_quick<D: Count>(datatype: usize, lb: *mut D, extent: *mut D) -> bool {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { answer_range(datatype, lb, extent, |named| named.extent) }
 }
 
@@ -80,7 +82,7 @@ pub unsafe fn type_get_extent<D: Count>(
     extent: *mut D,
 ) -> Result<()> {
     let (low, length) = p.datatype(datatype)?.extent();
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(lb, D::from_i64_or_undefined(low))?;
         store(extent, D::from_i64_or_undefined(length))
@@ -97,7 +99,7 @@ pub unsafe fn type_get_true_extent_quick<D: Count>(
     true_lb: *mut D,
     true_extent: *mut D,
 ) -> bool {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { answer_range(datatype, true_lb, true_extent, |named| named.true_extent) }
 }
 
@@ -112,7 +114,7 @@ pub unsafe fn type_get_true_extent<D: Count>(
     true_extent: *mut D,
 ) -> Result<()> {
     let (low, length) = p.datatype(datatype)?.true_extent();
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(true_lb, D::from_i64_or_undefined(low))?;
         store(true_extent, D::from_i64_or_undefined(length))
@@ -133,7 +135,7 @@ pub unsafe fn type_get_name(
         MPI_DATATYPE_NULL => "MPI_DATATYPE_NULL".to_string(),
         _ => p.datatype(datatype)?.name(),
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_text(&name, type_name, MPI_MAX_OBJECT_NAME as usize, resultlen) }
 }
 
@@ -142,7 +144,7 @@ pub unsafe fn type_get_name(
 /// # Safety
 /// `type_name` is null or a string.
 pub unsafe fn type_set_name(p: &Process, datatype: usize, type_name: *const c_char) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let name = unsafe { read_text("type_name", type_name, MPI_MAX_OBJECT_NAME as usize - 1) }?;
     p.datatype(datatype)?.set_name(&name);
     Ok(())
@@ -176,7 +178,7 @@ pub unsafe fn type_match_size(
             format!("no datatype of this class has {size} bytes"),
         ));
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(datatype, found.handle.into()) }
 }
 
@@ -195,7 +197,7 @@ pub unsafe fn type_get_value_index(
         .basic()
         .zip(index.basic())
         .and_then(|(v, i)| datatype::value_index_pair(v, i));
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(
             pair_type,
@@ -214,7 +216,7 @@ pub unsafe fn get_elements_quick<C: Count>(
     datatype: usize,
     count: *mut C,
 ) -> bool {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { answer_count(status, datatype, count, |named| named.elements) }
 }
 
@@ -229,7 +231,7 @@ pub unsafe fn get_elements<C: Count>(
     count: *mut C,
 ) -> Result<()> {
     let datatype = p.datatype(datatype)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let elements =
             received_bytes(status)?.and_then(|bytes| datatype.elements_from_bytes(bytes));
@@ -271,7 +273,7 @@ unsafe fn answer_count<C: Count>(
     let Some(named) = hot::named_type(datatype) else {
         return false;
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let Some(bytes) = unsafe { status.as_ref() }.map(Status::bytes) else {
         return false;
     };
@@ -281,7 +283,7 @@ unsafe fn answer_count<C: Count>(
     };
     let size = u32::from(named.size);
     let elements = i64::from(bytes / size) * i64::from(each(&named));
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     bytes % size == 0 && unsafe { answer(count, C::from_i64_or_undefined(elements)) }
 }
 
@@ -295,7 +297,7 @@ pub unsafe fn get_count_quick<C: Count>(
     datatype: usize,
     count: *mut C,
 ) -> bool {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { answer_count(status, datatype, count, |_| 1) }
 }
 
@@ -311,7 +313,7 @@ pub unsafe fn get_count<C: Count>(
     count: *mut C,
 ) -> Result<()> {
     let datatype = p.datatype(datatype)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let elements = received_bytes(status)?.and_then(|bytes| datatype.count_from_bytes(bytes));
         store(

@@ -1,4 +1,6 @@
 //! Windows: making, freeing and asking about them (MPI 5.0, sections 12.2, 7.7, 7.8 and 9.3).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::attribute::read;
@@ -45,7 +47,7 @@ pub unsafe fn win_create(
     win: *mut usize,
 ) -> Result<()> {
     let wanted = wanted(p, Flavor::Create, base, (size, disp_unit), info)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(win, make(p, &*p.comm(comm)?, &wanted)?.handle.get()) }
 }
 
@@ -62,7 +64,7 @@ pub unsafe fn win_allocate(
     baseptr: *mut c_void,
     win: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         allocate(
             p,
@@ -89,7 +91,7 @@ pub unsafe fn win_allocate_shared(
     baseptr: *mut c_void,
     win: *mut usize,
 ) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         allocate(
             p,
@@ -115,7 +117,7 @@ unsafe fn allocate(
     win: *mut usize,
 ) -> Result<()> {
     let wanted = wanted(p, flavor, core::ptr::null_mut(), place, info)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         let window = make(p, &*p.comm(comm)?, &wanted)?;
         store(baseptr.cast(), window.base.get())?;
@@ -134,7 +136,7 @@ pub unsafe fn win_create_dynamic(
     win: *mut usize,
 ) -> Result<()> {
     let wanted = wanted(p, Flavor::Dynamic, core::ptr::null_mut(), (0, 1), info)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(win, make(p, &*p.comm(comm)?, &wanted)?.handle.get()) }
 }
 
@@ -143,7 +145,7 @@ pub unsafe fn win_create_dynamic(
 /// # Safety
 /// The memory stays until it is detached or the window freed.
 pub unsafe fn win_attach(p: &Process, win: usize, base: *mut c_void, size: isize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { dynamic::attach(p, &*p.win(win)?, base.cast(), size as i64) }
 }
 
@@ -157,7 +159,7 @@ pub fn win_detach(p: &Process, win: usize, base: *const c_void) -> Result<()> {
 /// # Safety
 /// `win` is null or a variable.
 pub unsafe fn win_free(p: &Process, win: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         free(p, load(win)?)?;
         store(win, MPI_WIN_NULL)
@@ -183,7 +185,7 @@ pub unsafe fn win_shared_query<C: Count>(
         );
         return Err(Error::new(MPI_ERR_OTHER, text));
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(size, bytes as isize)?;
         store(disp_unit, unit)?;
@@ -196,7 +198,7 @@ pub unsafe fn win_shared_query<C: Count>(
 /// # Safety
 /// `group` is null or a variable.
 pub unsafe fn win_get_group(p: &Process, win: usize, group: *mut usize) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_group(p, group, p.win(win)?.group.clone()) }
 }
 
@@ -212,7 +214,7 @@ pub fn win_set_info(p: &Process, win: usize, info: usize) -> Result<()> {
 /// `info_used` is null or a variable.
 pub unsafe fn win_get_info(p: &Process, win: usize, info_used: *mut usize) -> Result<()> {
     let info = hints::describe(&*p.win(win)?);
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_info(p, info_used, info) }
 }
 
@@ -222,7 +224,7 @@ pub unsafe fn win_get_info(p: &Process, win: usize, info_used: *mut usize) -> Re
 /// `win_name` is null or a string.
 pub unsafe fn win_set_name(p: &Process, win: usize, win_name: *const c_char) -> Result<()> {
     let window = p.win(win)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     let name = unsafe { read_text("win_name", win_name, MPI_MAX_OBJECT_NAME as usize - 1) }?;
     window.set_name(name);
     Ok(())
@@ -242,7 +244,7 @@ pub unsafe fn win_get_name(
         MPI_WIN_NULL => "MPI_WIN_NULL".to_string(),
         _ => p.win(win)?.name.borrow().clone(),
     };
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store_text(&name, win_name, MPI_MAX_OBJECT_NAME as usize, resultlen) }
 }
 
@@ -271,7 +273,7 @@ pub unsafe fn win_get_attr(
     flag: *mut c_int,
 ) -> Result<()> {
     let window = p.win(win)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         match window.predefined(win_keyval) {
             Some(value) => {
@@ -299,7 +301,7 @@ pub fn win_set_errhandler(p: &Process, win: usize, errhandler: usize) -> Result<
 /// `errhandler` is null or a variable.
 pub unsafe fn win_get_errhandler(p: &Process, win: usize, errhandler: *mut usize) -> Result<()> {
     let window = p.win(win)?;
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe { store(errhandler, get_errhandler(p, &window.errhandler)) }
 }
 

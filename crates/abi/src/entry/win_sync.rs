@@ -1,4 +1,6 @@
 //! Synchronisation of windows (MPI 5.0, section 12.5).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
 use super::store;
@@ -39,7 +41,7 @@ pub fn win_wait(p: &Process, win: usize) -> Result<()> {
 /// # Safety
 /// `flag` is null or a variable.
 pub unsafe fn win_test(p: &Process, win: usize, flag: *mut c_int) -> Result<()> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: ARGUMENTS.
     unsafe {
         store(flag, 0)?;
         store(flag, exposure::test(p, &*p.win(win)?)?.into())

@@ -36,11 +36,24 @@ impl Layout {
     /// meanwhile, and they do not overlap `out`.
     #[inline]
     pub unsafe fn pack(&self, base: *const u8, count: u64, from: u64, out: &mut [u8]) -> usize {
-        let mut visitor = Pack {
-            base,
-            out: out.as_mut_ptr(),
-        };
-        walk(self, count, from, out.len() as u64, &mut visitor)
+        // SAFETY: the contract of this function, which is that one's; `out` is a slice.
+        unsafe { self.pack_to(base, count, from, out.as_mut_ptr(), out.len()) }
+    }
+
+    /// As [`Layout::pack`] into `room` bytes at `out`, which may be memory that other processes write meanwhile.
+    ///
+    /// # Safety
+    /// As of [`Layout::pack`]; `out` is writable for `room` bytes.
+    #[inline]
+    pub unsafe fn pack_to(
+        &self,
+        base: *const u8,
+        count: u64,
+        from: u64,
+        out: *mut u8,
+        room: usize,
+    ) -> usize {
+        walk(self, count, from, room as u64, &mut Pack { base, out })
     }
 
     /// Copies `data` to where bytes `from..` of the packed form of `count` elements lie at `base`, until `data` or the
@@ -51,11 +64,25 @@ impl Layout {
     /// meanwhile, and they do not overlap `data`.
     #[inline]
     pub unsafe fn unpack(&self, base: *mut u8, count: u64, from: u64, data: &[u8]) -> usize {
-        let mut visitor = Unpack {
-            base,
-            data: data.as_ptr(),
-        };
-        walk(self, count, from, data.len() as u64, &mut visitor)
+        // SAFETY: the contract of this function, which is that one's; `data` is a slice.
+        unsafe { self.unpack_from(base, count, from, data.as_ptr(), data.len()) }
+    }
+
+    /// As [`Layout::unpack`] of `len` bytes at `data`, which may be memory that other processes write meanwhile: then
+    /// what arrives is whatever they wrote.
+    ///
+    /// # Safety
+    /// As of [`Layout::unpack`]; `data` is readable for `len` bytes.
+    #[inline]
+    pub unsafe fn unpack_from(
+        &self,
+        base: *mut u8,
+        count: u64,
+        from: u64,
+        data: *const u8,
+        len: usize,
+    ) -> usize {
+        walk(self, count, from, len as u64, &mut Unpack { base, data })
     }
 
     /// Names the runs of memory that hold bytes `from..from + len` of the packed form of `count` elements, in that
@@ -78,7 +105,7 @@ impl<F: FnMut(Block)> Visit for Each<F> {
     }
 }
 
-/// Made in `Layout::pack` alone, whose caller vouches for both addresses.
+/// Made in `Layout::pack_to` alone, whose caller vouches for both addresses.
 struct Pack {
     base: *const u8,
     out: *mut u8,
@@ -135,7 +162,7 @@ impl Visit for Pack {
     }
 }
 
-/// Made in `Layout::unpack` alone, whose caller vouches for both addresses.
+/// Made in `Layout::unpack_from` alone, whose caller vouches for both addresses.
 struct Unpack {
     base: *mut u8,
     data: *const u8,

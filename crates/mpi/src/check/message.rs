@@ -78,7 +78,7 @@ impl Checks {
         };
         let Ok(worker) = p.worker() else { return };
         // SAFETY: the worker lives while MPI runs, and the request is in use: it is just being completed.
-        let request = unsafe { (*worker).requests.get(id) };
+        let request = unsafe { (*worker).requests.get_mut(id) };
         request.bytes -= RECORD_BYTES;
         if request.kind == Kind::Send || request.cancelled {
             return;

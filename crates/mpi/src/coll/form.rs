@@ -98,7 +98,7 @@ impl Form {
             // SAFETY: CALL'S BUFFERS, of each start until its completion.
             Form::Persistent(request) => (request, unsafe { nonblocking::prepare(p, comm, read)? }),
         };
-        // SAFETY: the caller's variable, not null.
+        // SAFETY: the variable was seen above not to be null.
         unsafe { request.write(made) };
         Ok(())
     }

@@ -103,15 +103,8 @@ impl<'a> Vector<'a> {
     pub(crate) unsafe fn pack(&self, out: *mut u8) {
         let bytes = self.bytes() as usize;
         if bytes > 0 {
-            // SAFETY: by contract; a slice of that many bytes exists since they are writable.
-            unsafe {
-                self.layout.pack(
-                    self.ptr,
-                    self.count,
-                    0,
-                    std::slice::from_raw_parts_mut(out, bytes),
-                )
-            };
+            // SAFETY: the elements are readable and `out` is writable for all their bytes, by this function's contract.
+            unsafe { self.layout.pack_to(self.ptr, self.count, 0, out, bytes) };
         }
     }
 
@@ -122,14 +115,10 @@ impl<'a> Vector<'a> {
     pub(crate) unsafe fn unpack(&self, data: *const u8) {
         let bytes = self.bytes() as usize;
         if bytes > 0 {
-            // SAFETY: by contract; a slice of that many bytes exists since they are readable.
+            // SAFETY: the elements are writable and `data` readable for all their bytes, by this function's contract.
             unsafe {
-                self.layout.unpack(
-                    self.ptr,
-                    self.count,
-                    0,
-                    std::slice::from_raw_parts(data, bytes),
-                )
+                self.layout
+                    .unpack_from(self.ptr, self.count, 0, data, bytes)
             };
         }
     }
@@ -156,12 +145,8 @@ impl<'a> Vector<'a> {
                 }
                 (Some(from), Some(into)) => std::ptr::copy(from, into, bytes as usize),
                 (Some(from), None) => {
-                    to.layout.unpack(
-                        to.ptr,
-                        to.count,
-                        0,
-                        std::slice::from_raw_parts(from, bytes as usize),
-                    );
+                    to.layout
+                        .unpack_from(to.ptr, to.count, 0, from, bytes as usize);
                 }
                 (None, Some(into)) => self.pack(into),
                 (None, None) => self.copy_between(to),

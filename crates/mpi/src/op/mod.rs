@@ -229,13 +229,14 @@ impl Reducer {
             return;
         }
         match self.run {
-            // SAFETY: the caller's contract; the kernel was found for this datatype.
+            // SAFETY: both hold `count` elements, by this function's contract; the kernel was found for this datatype.
             Run::Kernel(kernel) => unsafe { kernel(left, inout, count as usize) },
-            // SAFETY: the caller's contract.
+            // SAFETY: both hold `count` elements, by this function's contract.
             Run::User(f) => unsafe { self.call_in_pieces(f, left, inout, count) },
             Run::UserLarge(f) => {
                 let (mut count, mut handle) = (count as i64, self.handle);
-                // SAFETY: the caller's contract; the function is the user's, made for this call.
+                // SAFETY: both hold `count` elements, by this function's contract; the function is the user's, made for
+                // this call.
                 unsafe { f(left as *mut c_void, inout.cast(), &mut count, &mut handle) }
             }
         }

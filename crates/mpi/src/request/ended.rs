@@ -30,21 +30,23 @@ pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
     }
     let _within = within_all(places_of(p, handle));
     let id = find(p, handle)?;
-    let found = pool_of(p, id)?.get(id);
+    // SAFETY: INSIDE (`workers`).
+    let found = unsafe { (*pool_of(p, id)?).get_mut(id) };
     if found.kind == Kind::Foreign {
         let index = found.user;
-        if let Some(Some(Extra::Persistent(persistent))) = p.extras.slots().get_mut(index) {
-            let active = persistent.active.take();
-            if let Some(mut inner) = active {
-                // SAFETY: a local variable.
-                unsafe { free(p, &mut inner)? };
-            }
+        let active = match p.extras.slots_mut().get_mut(index) {
+            Some(Some(Extra::Persistent(persistent))) => persistent.active.take(),
+            _ => None,
+        };
+        if let Some(mut inner) = active {
+            // SAFETY: a local variable.
+            unsafe { free(p, &mut inner)? };
         }
         if let Some(Some(Extra::Operation {
             poll: Some(operation),
             freed,
             ..
-        })) = p.extras.slots().get_mut(index)
+        })) = p.extras.slots_mut().get_mut(index)
         {
             operation.check_free()?;
             if operation.outlives_request() {
@@ -91,7 +93,7 @@ pub fn cancel(p: &Process, handle: usize) -> Result {
             Ok(())
         }
         Named::Operation(index) => {
-            let taken = match p.extras.slots().get_mut(index) {
+            let taken = match p.extras.slots_mut().get_mut(index) {
                 Some(Some(Extra::Operation { poll, .. })) => poll.take(),
                 _ => None,
             };
@@ -99,7 +101,7 @@ pub fn cancel(p: &Process, handle: usize) -> Result {
                 return Ok(());
             };
             let result = operation.cancel(p);
-            if let Some(Some(Extra::Operation { poll, .. })) = p.extras.slots().get_mut(index) {
+            if let Some(Some(Extra::Operation { poll, .. })) = p.extras.slots_mut().get_mut(index) {
                 *poll = Some(operation);
             }
             result

@@ -1,4 +1,5 @@
 //! Operations of this layer behind a request, and what calls say to them.
+#![allow(unsafe_code)]
 
 use super::{Extra, active, find, make_foreign, pool_of};
 use crate::consts::*;
@@ -121,9 +122,10 @@ pub fn notify(p: &Process, handle: usize, notice: Notice) -> Result<bool> {
         return Err(Error::new(MPI_ERR_REQUEST, text));
     }
     let id = find(p, handle)?;
-    let request = pool_of(p, id)?.get(id);
+    // SAFETY: INSIDE (`workers`).
+    let request = unsafe { (*pool_of(p, id)?).get(id) };
     let index = request.user;
-    let taken = match p.extras.slots().get_mut(index) {
+    let taken = match p.extras.slots_mut().get_mut(index) {
         Some(Some(Extra::Operation { poll, .. })) if request.kind == Kind::Foreign => poll.take(),
         _ => return Err(not_of_kind("of an operation that takes such a call")),
     };
@@ -132,36 +134,38 @@ pub fn notify(p: &Process, handle: usize, notice: Notice) -> Result<bool> {
         return Err(Error::new(MPI_ERR_REQUEST, text));
     };
     let answer = operation.notify(p, notice);
+    let mut ends = false;
     if let Some(Some(Extra::Operation {
         poll,
         watch,
         freed,
         result,
         ..
-    })) = p.extras.slots().get_mut(index)
+    })) = p.extras.slots_mut().get_mut(index)
     {
         let now = match result {
             Some(_) => Watch::Named,
             None => operation.watch(),
         };
         let before = std::mem::replace(watch, now);
-        let ends = *freed && !operation.outlives_request();
+        ends = *freed && !operation.outlives_request();
         *poll = Some(operation);
         active::note(p, index, before, now);
-        if ends {
-            free_operation(p, id, index)?;
-        }
+    }
+    if ends {
+        free_operation(p, id, index)?;
     }
     answer
 }
 
 /// Polls an operation of this layer; says whether it has ended.
 pub(super) fn poll_operation(p: &Process, index: usize) -> bool {
-    let Some(Some(Extra::Operation { poll, .. })) = p.extras.slots().get_mut(index) else {
-        return true;
+    let taken = match p.extras.slots_mut().get_mut(index) {
+        Some(Some(Extra::Operation { poll, .. })) => poll.take(),
+        _ => return true,
     };
     // None while it runs a function of the program, which asks.
-    let Some(mut operation) = poll.take() else {
+    let Some(mut operation) = taken else {
         return false;
     };
     let ended = operation.poll(p);
@@ -187,7 +191,7 @@ pub(super) fn keep_polled(
         watch,
         polls,
         ..
-    })) = p.extras.slots().get_mut(index)
+    })) = p.extras.slots_mut().get_mut(index)
     {
         *polls = polls.wrapping_add(1);
         *poll = Some(operation);
@@ -210,7 +214,8 @@ pub(super) fn operation_has_result(p: &Process, index: usize) -> bool {
 
 pub(super) fn free_operation(p: &Process, id: RequestId, index: usize) -> Result {
     let extra = p.extras.remove(index);
-    pool_of(p, id)?.free(id);
+    // SAFETY: INSIDE (`workers`).
+    unsafe { (*pool_of(p, id)?).free(id) };
     match extra {
         Some(Extra::Operation {
             poll: Some(mut operation),

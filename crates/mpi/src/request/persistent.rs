@@ -58,49 +58,58 @@ pub fn make_persistent_operation(p: &Process, operation: Box<dyn Operation>) -> 
 
 /// Starts an operation of this layer that is not active.
 fn start_operation(p: &Process, index: usize) -> Result {
-    let Some(Some(Extra::Operation {
-        poll,
-        started: Some(false),
-        ..
-    })) = p.extras.slots().get_mut(index)
-    else {
-        let text = "the persistent request is active already";
-        return Err(Error::new(MPI_ERR_REQUEST, text));
+    let taken = match p.extras.slots_mut().get_mut(index) {
+        Some(Some(Extra::Operation {
+            poll,
+            started: Some(false),
+            ..
+        })) => poll.take(),
+        _ => {
+            let text = "the persistent request is active already";
+            return Err(Error::new(MPI_ERR_REQUEST, text));
+        }
     };
-    let Some(mut operation) = poll.take() else {
+    let Some(mut operation) = taken else {
         return Ok(());
     };
     let comm = operation.comm();
-    let ended = operation.start(p);
-    if let Some(Some(Extra::Operation { poll, started, .. })) = p.extras.slots().get_mut(index) {
-        match ended {
-            Ok(ended) => {
+    match operation.start(p) {
+        Ok(ended) => {
+            if let Some(Some(Extra::Operation { started, .. })) =
+                p.extras.slots_mut().get_mut(index)
+            {
                 *started = Some(true);
-                keep_polled(p, index, operation, ended);
             }
-            Err(error) => {
+            keep_polled(p, index, operation, ended);
+            Ok(())
+        }
+        Err(error) => {
+            if let Some(Some(Extra::Operation { poll, .. })) = p.extras.slots_mut().get_mut(index) {
                 *poll = Some(operation);
-                return Err(match comm {
-                    Some(comm) => error.on_comm(comm),
-                    None => error,
-                });
             }
+            Err(match comm {
+                Some(comm) => error.on_comm(comm),
+                None => error,
+            })
         }
     }
-    Ok(())
 }
 
 /// `MPI_Start`.
 pub fn start(p: &Process, handle: usize) -> Result {
     let id = find(p, handle)?;
-    let request = pool_of(p, id)?.get(id);
+    // SAFETY: INSIDE (`workers`).
+    let request = unsafe { (*pool_of(p, id)?).get(id) };
     let index = request.user;
     let foreign = request.kind == Kind::Foreign;
-    if foreign
-        && let Some(Some(Extra::Operation {
-            started: Some(_), ..
-        })) = p.extras.slots().get(index)
-    {
+    let is_operation = matches!(
+        p.extras.slots().get(index),
+        Some(Some(Extra::Operation {
+            started: Some(_),
+            ..
+        }))
+    );
+    if foreign && is_operation {
         return start_operation(p, index);
     }
     let (args, mode, checked) = match p.extras.slots().get(index) {
@@ -128,7 +137,7 @@ pub fn start(p: &Process, handle: usize) -> Result {
         }
     };
     let inner = inner.map_err(|error| error.on_comm(args.comm))?;
-    if let Some(Some(Extra::Persistent(persistent))) = p.extras.slots().get_mut(index) {
+    if let Some(Some(Extra::Persistent(persistent))) = p.extras.slots_mut().get_mut(index) {
         persistent.active = Some(inner);
     }
     Ok(())

@@ -1,4 +1,5 @@
 //! What a request that has ended says: its status, or its error.
+#![allow(unsafe_code)]
 
 use super::{Extra, Named, pool_of};
 use crate::consts::*;
@@ -82,11 +83,13 @@ pub(super) fn read_result(p: &Process, named: &Named) -> Result<(Status, Option<
         Named::Inactive => Ok((empty_status(), None)),
         Named::Plain(id) => {
             slow::settle(p, id);
-            let request = pool_of(p, id)?.get(id);
+            // SAFETY: INSIDE (`workers`): what looks up the source's rank and the error's text reads the same.
+            let request = unsafe { (*pool_of(p, id)?).get(id) };
             Ok((status_of(request), error_of(p, request)))
         }
         Named::Operation(index) => {
-            if let Some(Some(Extra::Operation { result, .. })) = p.extras.slots().get_mut(index) {
+            if let Some(Some(Extra::Operation { result, .. })) = p.extras.slots_mut().get_mut(index)
+            {
                 return match result.take() {
                     Some(Ok(status)) => {
                         *result = Some(Ok(status));

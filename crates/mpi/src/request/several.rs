@@ -48,7 +48,7 @@ pub unsafe fn status_at(statuses: *mut Status, index: usize) -> *mut Status {
     if statuses.is_null() {
         statuses
     } else {
-        // SAFETY: the caller's array, or null.
+        // SAFETY: the array has that entry, by this function's contract.
         unsafe { statuses.add(index) }
     }
 }

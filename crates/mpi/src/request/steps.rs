@@ -11,13 +11,16 @@ use fastpath_protocol::{RequestId, State, Worker};
 
 /// The request with a known peer that an operation waits for, if it waits for one.
 pub(super) fn awaited_request(p: &Process, index: usize) -> Result<Option<RequestId>> {
-    Ok(match p.extras.slots().get(index) {
+    let id = match p.extras.slots().get(index) {
         Some(Some(Extra::Operation {
             watch: Watch::Request(id),
             ..
-        })) if pool_of(p, *id)?.get(*id).peer != ANY_PEER => Some(*id),
-        _ => None,
-    })
+        })) => *id,
+        _ => return Ok(None),
+    };
+    // SAFETY: INSIDE (`workers`).
+    let peer = unsafe { (*pool_of(p, id)?).get(id).peer };
+    Ok((peer != ANY_PEER).then_some(id))
 }
 
 /// Waits until an operation, which waits for that request, has gone on or can; its peer is looked at first.

@@ -1,4 +1,8 @@
 //! Which workers carry requests, by their handles.
+//!
+//! **INSIDE.** A pool is one of a worker that the caller is inside, which lives while MPI runs; a reference into it
+//! ends before anything waits, calls out or goes to the worker another way. Each use of [`pool_at`] and [`pool_of`]
+//! keeps this.
 #![allow(unsafe_code)]
 
 use super::Extra;
@@ -10,14 +14,13 @@ use fastpath_protocol::request::{Kind, RequestPool};
 use fastpath_protocol::{RequestId, Worker};
 
 /// The requests of the worker at a place, which the caller is inside.
-pub(super) fn pool_at(p: &Process, place: u32) -> Result<&'static mut RequestPool> {
-    // SAFETY: the worker lives while MPI runs, and callers hold the result within one statement or
-    // a stretch that neither waits nor calls out.
-    Ok(unsafe { &mut (*p.worker_at(place)?).requests })
+pub(super) fn pool_at(p: &Process, place: u32) -> Result<*mut RequestPool> {
+    // SAFETY: the worker lives while MPI runs; no reference is made.
+    Ok(unsafe { &raw mut (*p.worker_at(place)?).requests })
 }
 
 /// The requests among which that one is.
-pub(super) fn pool_of(p: &Process, id: RequestId) -> Result<&'static mut RequestPool> {
+pub(super) fn pool_of(p: &Process, id: RequestId) -> Result<*mut RequestPool> {
     pool_at(p, places::of_request(id as usize))
 }
 
@@ -47,11 +50,13 @@ fn places_of_slow(p: &Process, handle: usize) -> u32 {
 /// The same of a request of the first worker.
 fn places_of_foreign(p: &Process, handle: usize) -> u32 {
     let index = || {
-        let pool = pool_at(p, 0).ok()?;
+        // SAFETY: INSIDE.
+        let pool = unsafe { &*pool_at(p, 0).ok()? };
         let request = pool.get(pool.find(handle as u64)?);
         (request.kind == Kind::Foreign).then_some(request.user)
     };
-    match index().and_then(|index| p.extras.slots().get(index)) {
+    let Some(index) = index() else { return 1 };
+    match p.extras.slots().get(index) {
         Some(Some(Extra::Persistent(persistent))) => {
             persistent.active.map_or(0, |inner| places_of(p, inner))
         }

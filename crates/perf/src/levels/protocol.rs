@@ -78,9 +78,14 @@ impl ProtocolLink {
     }
 
     /// The worker, between two operations.
-    #[allow(clippy::mut_from_ref)]
-    pub(super) fn worker(&self) -> &mut Worker {
-        // SAFETY: it lives as long as the process, in one thread; no caller keeps the reference across another's.
+    pub(super) fn worker(&self) -> &Worker {
+        // SAFETY: it lives as long as the process, in one thread, and the link alone has its address.
+        unsafe { &*self.worker }
+    }
+
+    /// The same, to change.
+    pub(super) fn worker_mut(&mut self) -> &mut Worker {
+        // SAFETY: as in `worker`; the link is borrowed for as long.
         unsafe { &mut *self.worker }
     }
 

@@ -46,7 +46,7 @@ pub enum Held {
 /// A level's way to the memory of the other rank. One stretch of memory is reached at a time.
 pub trait RemoteLink {
     /// Kinds of memory that differ at this level.
-    fn memories(&self) -> &'static [Memory];
+    fn memories(&mut self) -> &'static [Memory];
     /// Takes memory to be reached.
     fn take(&mut self, memory: Memory, bytes: usize) -> (*mut u8, Option<Vec<u8>>);
     /// Lets the peer reach memory.

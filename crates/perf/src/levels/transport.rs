@@ -8,7 +8,7 @@ use fastpath_base::copy::{copy, copy_small};
 use fastpath_bootstrap::Job;
 use fastpath_protocol::worker::{SHORT_LIMIT, Thresholds};
 use fastpath_transport::shm::mapped::MappedMemory;
-use fastpath_transport::{Address, Arrival, Header, Interfaces, Lane, Post, Remote};
+use fastpath_transport::{Address, Arrival, Connection, Header, Interfaces, Lane, Post, Remote};
 
 use super::board::{SharedBoard, WORDS};
 use super::protocol::{end_without_peer, open_worker};

@@ -39,7 +39,7 @@ impl Worker {
         }
         if bytes < LEARN_MIN
             || !self.selection.overrides.adapt
-            || !self.endpoint(peer).lane.is_same_host()
+            || !self.endpoints[peer].lane.is_same_host()
         {
             return (self.first_arm(bytes), false);
         }
@@ -62,7 +62,7 @@ impl Worker {
     #[inline]
     pub(crate) fn count_arm(&mut self, peer: u32, bytes: u64, timed: bool) {
         self.mirrors[octave(bytes)].count();
-        if let Some(learnt) = &mut self.endpoint(peer).learnt {
+        if let Some(learnt) = &mut self.endpoints[peer].learnt {
             learnt.entries[octave(bytes)].count(timed);
         }
     }
@@ -76,10 +76,10 @@ impl Worker {
     }
 
     fn learnt(&mut self, peer: u32) -> &mut Learnt {
-        if self.endpoint(peer).learnt.is_none() {
+        if self.endpoints[peer].learnt.is_none() {
             self.begin_learning(peer);
         }
-        match &mut self.endpoint(peer).learnt {
+        match &mut self.endpoints[peer].learnt {
             Some(learnt) => learnt,
             None => unreachable!("just made"),
         }
@@ -101,7 +101,7 @@ impl Worker {
             }),
             done_ns: 0,
         };
-        self.endpoint(peer).learnt = Some(Box::new(learnt));
+        self.endpoints[peer].learnt = Some(Box::new(learnt));
     }
 
     /// A timed message is complete. It began when its sender had it, or when the one before it was complete.
@@ -114,7 +114,7 @@ impl Worker {
         let Some(arm) = Arm::of(request.arm).filter(|_| is_plain && bytes >= LEARN_MIN) else {
             return;
         };
-        if !self.endpoint(peer).lane.is_same_host() || self.is_crowded() {
+        if !self.endpoints[peer].lane.is_same_host() || self.is_crowded() {
             return;
         }
         let now_ns = stamp_ns();
@@ -130,7 +130,7 @@ impl Worker {
         let imm = octave as u32 | (advice.timed as u32) << OCTAVE_BITS;
         let header = Header::new(wire::ADVICE, imm, advice.arm as u64);
         // Nobody waits for it: where there is no room it is not given.
-        let _ = self.endpoint(peer).post_signal(header);
+        let _ = self.endpoints[peer].post_signal(header);
     }
 
     /// What a receiver advises. One that is not understood is not followed.
@@ -141,7 +141,7 @@ impl Worker {
         let (Some(arm), true) = (arm, octave < OCTAVES && timed > 0) else {
             return self.violation();
         };
-        if self.endpoint(peer).lane.is_same_host() {
+        if self.endpoints[peer].lane.is_same_host() {
             self.learnt(peer).entries[octave].follow(Advice { arm, timed });
         }
     }
@@ -150,7 +150,7 @@ impl Worker {
     pub fn report_learnt(&self, json: bool) -> Vec<String> {
         let mut lines = Vec::new();
         for peer in 0..self.present() {
-            let Some(learnt) = &self.endpoint(peer).learnt else {
+            let Some(learnt) = &self.endpoints[peer].learnt else {
                 continue;
             };
             for (index, learner) in learnt.learners.iter().enumerate() {

@@ -76,7 +76,7 @@ impl Both {
 
     fn post(&mut self, want: Want) {
         let id = self.pool.allocate(Kind::Recv).expect("a request");
-        let request = self.pool.get(id);
+        let request = self.pool.get_mut(id);
         (request.peer, request.tag, request.key) = (want.peer, want.tag, want.key);
         // SAFETY: it stays in its pool.
         unsafe { self.matcher.post(self.pool.address(id)) };

@@ -67,7 +67,7 @@ fn cooperative_copy(c: &Constants, by: Copying, t: &Thresholds) -> Curve {
 /// The sender.
 impl Worker {
     pub(crate) fn offer_copy(&mut self, peer: u32, from: Remote, both: bool) -> Offer {
-        let counter = both.then(|| self.endpoint(peer).lane.open_cooperative());
+        let counter = both.then(|| self.endpoints[peer].lane.open_cooperative());
         match counter.flatten() {
             Some(counter) => Offer::Cooperative(from, counter as u8),
             None => Offer::Get(from),
@@ -100,7 +100,7 @@ impl Worker {
     ) -> (u32, bool) {
         let request = self.requests.get(id);
         let (end, sends) = (End::of(self.rank, request.peer), request.kind == Kind::Send);
-        let lane = &mut self.endpoint(request.peer).lane;
+        let lane = &mut self.endpoints[request.peer].lane;
         let (mut claimed, mut failed) = (0, false);
         // The counter lies in shared memory: a peer that turns it back ends nothing but its own message.
         while claimed < pieces.count
@@ -131,7 +131,7 @@ impl Worker {
 impl Worker {
     /// Asks the sender to take part with this side's memory, and copies.
     pub(crate) fn cooperate_as_receiver(&mut self, id: RequestId, counter: u8, own: Remote) {
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         request.phase = Phase::Cooperating;
         let (least, most) = (self.thresholds.piece_min, self.thresholds.piece_max);
         let pieces = Pieces::of(request.limit, least, most);
@@ -154,7 +154,7 @@ impl Worker {
             Phase::FellBack => return,
             _ => return self.violation(),
         }
-        let lane = &mut self.endpoint(peer).lane;
+        let lane = &mut self.endpoints[peer].lane;
         let len = request.limit as usize;
         // Rare: what is there already comes again.
         // SAFETY: the receive buffer holds `limit` bytes.
@@ -168,9 +168,10 @@ impl Worker {
     /// says of its part is not listened to.
     #[cold]
     fn ask_for_fragments(&mut self, id: RequestId) {
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         (request.phase, request.moved) = (Phase::FellBack, 0);
-        self.send_answer(id, self.choose_answer(request.peer), NOWHERE);
+        let answer = self.choose_answer(self.requests.get(id).peer);
+        self.send_answer(id, answer, NOWHERE);
     }
 }
 

@@ -208,7 +208,7 @@ impl Endpoint {
     #[inline(always)] // as `take_short`
     #[must_use]
     pub unsafe fn advance_short(&mut self) -> bool {
-        // SAFETY: the caller's.
+        // SAFETY: `copy_short` has just shown the message, by this function's contract.
         unsafe { self.lane.advance_short() }
     }
 
@@ -217,7 +217,7 @@ impl Endpoint {
     /// # Safety
     /// [`Endpoint::advance_short`] has just asked for it.
     pub unsafe fn tell_taken(&mut self) {
-        // SAFETY: the caller's.
+        // SAFETY: `advance_short` has just asked for it, by this function's contract.
         unsafe { self.lane.tell_taken() };
     }
 
@@ -260,7 +260,7 @@ impl Endpoint {
 /// The sender.
 impl Worker {
     pub(crate) fn post_eager(&mut self, id: RequestId) -> Post {
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         let len = request.bytes as usize;
         let sync = request.synchronous;
         let skip = if sync { SYNC_HEADER } else { 0 };
@@ -268,14 +268,12 @@ impl Worker {
         let header = Header::new(wire_id, request.tag as u32, request.key);
         let handle = request.handle as u64;
         // SAFETY: the buffer is the caller's promise to `start_send`; `to` has room for all of it.
-        let post = self
-            .endpoint(request.peer)
-            .post_bcopy(header, len + skip, |to| unsafe {
-                if sync {
-                    to.cast::<u64>().write_unaligned(handle);
-                }
-                request.pack(0, to.add(skip), len);
-            });
+        let post = self.endpoints[request.peer].post_bcopy(header, len + skip, |to| unsafe {
+            if sync {
+                to.cast::<u64>().write_unaligned(handle);
+            }
+            request.pack(0, to.add(skip), len);
+        });
         if post == Post::Done {
             trace::record(Point::Eager, request.peer, request.tag, request.bytes);
         }
@@ -335,7 +333,7 @@ impl Worker {
         data: *const u8,
         len: usize,
     ) {
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         request.source = key_source(key) as i32;
         request.received_tag = tag;
         let fits = (len as u64).min(request.bytes);

@@ -17,7 +17,7 @@ use crate::tag::{key_source, tag_matches};
 use crate::wire::{self, Rts, Timing};
 use crate::worker::{SHORT_LIMIT, Worker};
 use fastpath_base::copy::{CopyLoop, copy, copy_with};
-use fastpath_transport::{Header, Lane, Post};
+use fastpath_transport::{Connection, Header, Lane, Post};
 
 /// What goes eagerly, but not as one.
 pub(super) const RECORD: Record = Record {
@@ -145,7 +145,7 @@ impl Worker {
         room: u64,
         user: usize,
     ) -> Option<Parts> {
-        let arrival = self.endpoint(want.peer).lane.look()?;
+        let arrival = self.endpoints[want.peer].lane.look()?;
         let (header, data, len) = (arrival.header, arrival.data(), arrival.len());
         let (tag, total) = (header.imm as i32, header.aux as u64);
         let fits = total <= room && (1..=total).contains(&(len as u64));
@@ -157,7 +157,7 @@ impl Worker {
         {
             return None;
         }
-        let lane = &mut self.endpoint(want.peer).lane;
+        let lane = &mut self.endpoints[want.peer].lane;
         // SAFETY: `to` has room for `total` bytes; the arrival stays until it is taken.
         unsafe { copy(to, data, len) };
         lane.take();
@@ -193,14 +193,14 @@ impl Worker {
         let id = self
             .allocate_recv(Want { tag, ..want }, Buffer::contiguous(to, room))
             .ok()?;
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         request.user = user;
         request.source = key_source(want.key) as i32;
         request.received_tag = tag;
         request.moved = moved;
         request.limit = total;
         request.time(Timing::default());
-        self.endpoint(want.peer).early = Early::of_request((total - moved) as u32, id);
+        self.endpoints[want.peer].early = Early::of_request((total - moved) as u32, id);
         Some(id)
     }
 
@@ -220,7 +220,7 @@ impl Worker {
 
     /// More of the message that the peer announced last.
     pub(crate) fn handle_eager_middle(&mut self, peer: u32, data: *const u8, len: usize) {
-        let early = &mut self.endpoint(peer).early;
+        let early = &mut self.endpoints[peer].early;
         if len as u64 > early.left as u64 || len == 0 {
             return self.violation();
         }
@@ -230,8 +230,7 @@ impl Worker {
             return self.add_bytes(id, data, len);
         }
         // SAFETY: `data` holds `len` bytes.
-        let bytes = unsafe { std::slice::from_raw_parts(data, len) };
-        if id != Early::NOWHERE && !self.matcher.store.extend(id, bytes) {
+        if id != Early::NOWHERE && !unsafe { self.matcher.store.extend(id, data, len) } {
             self.violation();
         }
     }
@@ -239,7 +238,7 @@ impl Worker {
     /// Whether bytes of a receive are still to come by themselves. It must not end before: they would
     /// go to a buffer that is its user's again.
     pub(crate) fn awaits_early(&self, peer: u32, id: RequestId) -> bool {
-        let early = &self.endpoint(peer).early;
+        let early = &self.endpoints[peer].early;
         early.left > 0 && !early.stored && early.id == id
     }
 }

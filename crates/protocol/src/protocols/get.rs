@@ -10,7 +10,7 @@ use crate::selection::envelope::Curve;
 use crate::wire::{self, Offer, Rts};
 use crate::worker::{SHORT_LIMIT, Worker};
 use fastpath_base::trace::{self, Point};
-use fastpath_transport::{Header, Remote};
+use fastpath_transport::{Connection, Header, Remote};
 
 /// What one side copies sooner than both.
 pub(super) const RECORD: Record = Record {
@@ -63,7 +63,7 @@ impl Worker {
     /// The memory of a contiguous request where its peer can reach it by load and store.
     pub(crate) fn find_shared(&self, id: RequestId, peer: u32, len: u64) -> Option<Remote> {
         let address = self.requests.get(id).ptr.expose_provenance();
-        let lane = &self.endpoint(peer).lane;
+        let lane = &self.endpoints[peer].lane;
         let arena = &self.interfaces.arena;
         match len >= self.thresholds.direct {
             true => lane.share_memory(arena, address, len),
@@ -74,14 +74,14 @@ impl Worker {
     /// The memory of a contiguous request for copies by the kernel.
     pub(crate) fn name_memory(&self, id: RequestId, peer: u32) -> Remote {
         let addr = self.requests.get(id).ptr.expose_provenance() as u64;
-        let rkey = self.endpoint(peer).lane.memory_key();
+        let rkey = self.endpoints[peer].lane.memory_key();
         Remote { addr, rkey }
     }
 
     /// Shows a message to its receiver, which fetches it by an adapter.
     pub(crate) fn expose_message(&mut self, id: RequestId) -> Option<Remote> {
         let request = self.requests.get(id);
-        let endpoint = self.endpoint(request.peer);
+        let endpoint = &mut self.endpoints[request.peer];
         if request.bytes < self.thresholds.fetch || !request.is_contiguous() || endpoint.declines {
             return None;
         }
@@ -100,22 +100,22 @@ impl Worker {
             Offer::Cooperative(from, counter) => (from, Some(counter)),
             Offer::Fragments | Offer::Nothing => return false,
         };
-        let request = self.requests.get(id);
-        request.memory = from;
-        let lane = &mut self.endpoint(peer).lane;
+        self.requests.get_mut(id).memory = from;
+        let lane = &mut self.endpoints[peer].lane;
         let shared = lane.is_shared(&from);
         if shared && self.thresholds.direct == u64::MAX {
             return false;
         }
-        let contiguous = request.is_contiguous();
+        let contiguous = self.requests.get(id).is_contiguous();
         if let (true, Some(counter)) = (contiguous, counter) {
             let own = self.find_shared(id, peer, wanted);
-            if own.is_some() || lane.knows_single_copy() {
+            if own.is_some() || self.endpoints[peer].lane.knows_single_copy() {
                 let own = own.unwrap_or_else(|| self.name_memory(id, peer));
                 self.cooperate_as_receiver(id, counter, own);
                 return true;
             }
         }
+        let (request, lane) = (self.requests.get(id), &mut self.endpoints[peer].lane);
         let (begins, ends) = match lane.wants_exposure() {
             true => (Point::Read, Point::ReadDone),
             false => (Point::Copy, Point::Copied),
@@ -146,13 +146,13 @@ impl Worker {
 
     /// All of the message has been copied out of its sender's memory.
     pub(crate) fn end_fetch(&mut self, id: RequestId) {
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         let (peer, header) = (
             request.peer,
             Header::new(wire::ATS, 0, request.remote as u64),
         );
         (request.moved, request.received) = (request.limit, request.limit);
-        match self.endpoint(peer).lane.is_shared(&request.memory) {
+        match self.endpoints[peer].lane.is_shared(&request.memory) {
             true => self.counters.direct_reads += 1,
             false => self.counters.single_copies += 1,
         }

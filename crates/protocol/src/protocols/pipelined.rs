@@ -10,7 +10,7 @@ use crate::selection::{Constants, Thresholds};
 use crate::wire;
 use crate::worker::{EARLY_LIMIT, Worker};
 use fastpath_base::trace::{self, Point};
-use fastpath_transport::{Header, Post};
+use fastpath_transport::{Connection, Header, Post};
 use std::mem::MaybeUninit;
 
 /// Whatever no copy without the ring serves better.
@@ -95,12 +95,12 @@ impl Worker {
     }
 
     fn push_one(&mut self, id: RequestId) -> bool {
-        let request = self.requests.get(id);
-        let lane = &self.endpoint(request.peer).lane;
+        let request = self.requests.get_mut(id);
+        let lane = &self.endpoints[request.peer].lane;
         let fragment = self.thresholds.fragment_on(lane);
         let mut moved = false;
         while request.moved < request.limit {
-            if !self.thresholds.pipelined && !self.endpoint(request.peer).lane.is_drained() {
+            if !self.thresholds.pipelined && !self.endpoints[request.peer].lane.is_drained() {
                 break;
             }
             let left = request.limit - request.moved;
@@ -109,15 +109,15 @@ impl Worker {
             // SAFETY: as in `post_eager`.
             let (post, gone) = unsafe {
                 let pack = |to, len| request.pack(request.moved, to, len);
-                let endpoint = self.endpoint(request.peer);
+                let endpoint = &mut self.endpoints[request.peer];
                 endpoint.post_next(header, (left, fragment), data, pack)
             };
             match post {
-                Post::NoResource if self.endpoint(request.peer).lane.is_starved() => {
+                Post::NoResource if self.endpoints[request.peer].lane.is_starved() => {
                     request.fault = Fault::NoMemory;
                     request.moved = request.limit;
                 }
-                Post::NoResource if !self.endpoint(request.peer).lane.peer_has_left() => break,
+                Post::NoResource if !self.endpoints[request.peer].lane.peer_has_left() => break,
                 Post::PeerGone | Post::NoResource => {
                     request.fault = Fault::PeerGone;
                     request.moved = request.limit;
@@ -157,10 +157,10 @@ impl Worker {
     /// whether anything has come.
     #[cold]
     pub(crate) fn receive_bulk(&mut self, peer: u32) -> bool {
-        let Some((header, left)) = self.endpoint(peer).lane.find_bulk() else {
+        let Some((header, left)) = self.endpoints[peer].lane.find_bulk() else {
             return false;
         };
-        let early = &self.endpoint(peer).early;
+        let early = &self.endpoints[peer].early;
         let id = match header.id {
             wire::FRAG => {
                 let id = self.find_active(header.key, Kind::Recv, peer);
@@ -181,12 +181,12 @@ impl Worker {
             return self.receive_part(peer, header, left);
         };
         // SAFETY: the receiver's buffer is its caller's promise, and has that many bytes more.
-        let taken = unsafe { self.endpoint(peer).lane.stream(to, left) };
+        let taken = unsafe { self.endpoints[peer].lane.stream(to, left) };
         if taken == 0 {
             return false;
         }
         if header.id == wire::EAGER_MIDDLE {
-            self.endpoint(peer).early.left -= taken as u32;
+            self.endpoints[peer].early.left -= taken as u32;
         }
         self.advance_recv(id, taken as u64);
         true
@@ -198,7 +198,7 @@ impl Worker {
         let mut part = [MaybeUninit::<u8>::uninit(); PART];
         let at = part.as_mut_ptr().cast::<u8>();
         // SAFETY: as long as that.
-        let taken = unsafe { self.endpoint(peer).lane.stream(at, left.min(PART)) };
+        let taken = unsafe { self.endpoints[peer].lane.stream(at, left.min(PART)) };
         if taken > 0 {
             self.handle(peer, header, at, taken);
         }
@@ -222,7 +222,7 @@ impl Worker {
     }
 
     fn advance_recv(&mut self, id: RequestId, bytes: u64) {
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         request.moved += bytes;
         if request.moved >= request.limit {
             request.received = request.moved.min(request.bytes);

@@ -61,10 +61,10 @@ impl Worker {
         let Some(id) = self.find_active(header.key, Kind::Recv, peer) else {
             return self.violation();
         };
-        let request = self.requests.get(id);
         if !self.takes_bytes(peer, id) {
             return self.violation();
         }
+        let request = self.requests.get_mut(id);
         request.moved = request.limit;
         request.received = request.limit.min(request.bytes);
         self.finish_recv(id);
@@ -77,7 +77,7 @@ impl Worker {
     /// False where nothing of it was done: it goes through buffers.
     pub(crate) fn put_message(&mut self, id: RequestId, rtr: &Rtr) -> bool {
         let request = self.requests.get(id);
-        let lane = &mut self.endpoint(request.peer).lane;
+        let lane = &mut self.endpoints[request.peer].lane;
         let rest = rtr.limit.saturating_sub(request.moved);
         if !lane.is_shared(&rtr.into)
             || self.thresholds.direct == u64::MAX

@@ -17,7 +17,7 @@ use crate::unexpected::Arrived;
 use crate::wire::{self, Offer, RTS_HEADER, Rtr, Rts, RtsHeader, SEND, SEND_ALWAYS, Timing};
 use crate::worker::Worker;
 use fastpath_base::trace::{self, Point};
-use fastpath_transport::{Capabilities, Header, Post, Remote};
+use fastpath_transport::{Capabilities, Connection, Header, Post, Remote};
 
 /// Smallest message in bytes for which a lane prepares a stream.
 const STREAM_MIN: u64 = 64 * 1024;
@@ -33,8 +33,8 @@ impl Worker {
                 post => return post,
             }
         }
-        let request = self.requests.get(id);
-        let lane = &self.endpoint(request.peer).lane;
+        let request = self.requests.get_mut(id);
+        let lane = &self.endpoints[request.peer].lane;
         let part = self.thresholds.part_on(lane);
         let early = request.early as u64;
         while request.moved < early {
@@ -44,7 +44,7 @@ impl Worker {
             // SAFETY: as in `post_eager`.
             let (post, gone) = unsafe {
                 let pack = |to, len| request.pack(request.moved, to, len);
-                let endpoint = self.endpoint(request.peer);
+                let endpoint = &mut self.endpoints[request.peer];
                 endpoint.post_next(header, (left, part), data, pack)
             };
             match post {
@@ -64,11 +64,11 @@ impl Worker {
 
     fn post_rts(&mut self, id: RequestId) -> Post {
         let offer = self.offer_message(id);
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         let early = if offer.is_some() {
             0
         } else {
-            let lane = &self.endpoint(request.peer).lane;
+            let lane = &self.endpoints[request.peer].lane;
             self.thresholds.early_on(lane).min(request.bytes)
         };
         let timed = request.sent_ns != 0;
@@ -77,10 +77,10 @@ impl Worker {
         }
         let (peer, bytes) = (request.peer, request.bytes);
         if early != 0 && bytes >= STREAM_MIN && !self.is_crowded() {
-            self.endpoint(peer).lane.prepare_stream();
+            self.endpoints[peer].lane.prepare_stream();
         }
-        let request = self.requests.get(id);
-        let endpoint = self.endpoint(peer);
+        let request = self.requests.get_mut(id);
+        let endpoint = &mut self.endpoints[peer];
         let is_bulk = request.is_contiguous() && endpoint.lane.has_bulk();
         let first = match is_bulk {
             // It is matched while the bytes come.
@@ -122,7 +122,7 @@ impl Worker {
                 request.pack(0, to.add(RTS_HEADER), first as usize);
             }),
         };
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         (request.counter, request.memory.rkey) = (counter, exposed);
         if post == Post::Done {
             request.phase = Phase::Announced;
@@ -144,7 +144,7 @@ impl Worker {
     /// What an announcement offers to be copied without the ring; `None`: it is to be sent through buffers.
     pub(crate) fn offer_message(&mut self, id: RequestId) -> Option<Offer> {
         let peer = self.requests.get(id).peer;
-        if self.endpoint(peer).lane.wants_exposure() {
+        if self.endpoints[peer].lane.wants_exposure() {
             return self.expose_message(id).map(Offer::Get);
         }
         let request = self.requests.get(id);
@@ -157,7 +157,7 @@ impl Worker {
             let both = bytes >= self.thresholds.cooperative && !self.is_crowded();
             return Some(self.offer_copy(peer, remote, both));
         }
-        let endpoint = self.endpoint(peer);
+        let endpoint = &self.endpoints[peer];
         let can_get = |c: Capabilities| c.get_zcopy > 0;
         let single = endpoint.lane.is_self()
             || (arm.is_some_and(|arm| !arm.is_ring())
@@ -172,15 +172,15 @@ impl Worker {
 
     /// The receiver needs no more of an announced message than what it is sent.
     pub(crate) fn withdraw_offer(&mut self, id: RequestId) {
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         if let Some(counter) = request.counter.take() {
-            self.endpoint(request.peer)
+            self.endpoints[request.peer]
                 .lane
                 .close_cooperative(counter as u32);
         }
         let key = std::mem::take(&mut request.memory.rkey);
         if key != 0 {
-            self.endpoint(request.peer).lane.deregister(key);
+            self.endpoints[request.peer].lane.deregister(key);
         }
     }
 
@@ -190,7 +190,7 @@ impl Worker {
         let (Some(rtr), Some(id)) = (rtr, self.find_active(header.key, Kind::Send, peer)) else {
             return self.violation();
         };
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         let answered = !matches!(request.phase, Phase::Announced | Phase::Cooperating);
         if answered || rtr.limit > request.bytes {
             return self.violation();
@@ -204,9 +204,9 @@ impl Worker {
                 _ => self.violation(),
             };
         }
-        self.endpoint(peer).declines |= rtr.answer == SEND_ALWAYS;
+        self.endpoints[peer].declines |= rtr.answer == SEND_ALWAYS;
         self.withdraw_offer(id);
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         request.phase = Phase::Pushing;
         request.limit = rtr.limit;
         request.remote = rtr.request;
@@ -231,7 +231,7 @@ impl Worker {
     /// The receiver needs no more than what goes by itself: the send ends when that has left.
     pub(crate) fn end_send(&mut self, id: RequestId) {
         self.withdraw_offer(id);
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         match request.has_unsent() {
             true => request.phase = Phase::Ending,
             false => self.complete(id),
@@ -270,23 +270,23 @@ impl Worker {
         len: usize,
     ) {
         let early = rts.early as usize;
-        if len > early || self.endpoint(peer).early.left != 0 {
+        if len > early || self.endpoints[peer].early.left != 0 {
             return self.violation();
         }
         let left = (early - len) as u32;
         let tag = header.imm as i32;
         match self.match_announced(peer, header.key, tag, rts.announced_by()) {
             Matched::Receive(id) => {
-                self.endpoint(peer).early = Early::of_request(left, id);
-                self.requests.get(id).time(timing);
+                self.endpoints[peer].early = Early::of_request(left, id);
+                self.requests.get_mut(id).time(timing);
                 self.fetch(id, peer, header.key, tag, rts, data, len);
             }
             Matched::TakenBack => {
-                self.endpoint(peer).early = Early::of_stored(left, Early::NOWHERE);
+                self.endpoints[peer].early = Early::of_stored(left, Early::NOWHERE);
             }
             Matched::Nothing => {
                 let id = self.store_long(peer, header, Arrived::Rendezvous(rts), data, len);
-                self.endpoint(peer).early = Early::of_stored(left, id);
+                self.endpoints[peer].early = Early::of_stored(left, id);
             }
         }
     }
@@ -304,7 +304,7 @@ impl Worker {
         first: *const u8,
         first_len: usize,
     ) {
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         request.source = key_source(key) as i32;
         request.received_tag = tag;
         request.peer = peer;
@@ -348,7 +348,7 @@ impl Worker {
 
     /// The answer that asks a peer for fragments: it says where a single copy need not be offered again.
     pub(crate) fn choose_answer(&self, peer: u32) -> u32 {
-        match self.endpoint(peer).lane.capabilities() {
+        match self.endpoints[peer].lane.capabilities() {
             Some(c) if c.get_zcopy > 0 => SEND,
             _ => SEND_ALWAYS,
         }
@@ -359,7 +359,7 @@ impl Worker {
         if self.requests.get(id).sent_ns != 0 {
             self.learn(id);
         }
-        let request = self.requests.get(id);
+        let request = self.requests.get_mut(id);
         if request.fault == Fault::Truncated {
             request.limit = request.announced_bytes; // for the message that explains it
         }

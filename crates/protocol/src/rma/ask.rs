@@ -445,7 +445,7 @@ impl Worker {
     fn tell_owner(&mut self, peer: u32, slots: &Slots, index: usize, named: u32) -> bool {
         let line = (slots.offset + (index * SLOT_BYTES) as u32) / LINE;
         let header = Header::new(wire::REMOTE_ASK, line * (NAMED + 1) + named, slots.region);
-        let post = self.endpoint(peer).post_signal(header);
+        let post = self.endpoints[peer].post_signal(header);
         !matches!(post, Post::NoResource | Post::PeerGone)
     }
 

@@ -59,7 +59,7 @@ unsafe fn end_locally(worker: *mut Worker, peer: u32, moved: Moved) -> Result<()
         // SAFETY: NO REFERENCE: none is held here.
         Moved::Pending => unsafe {
             await_step(worker, Some(peer), "put or get", |this| {
-                let post = this.endpoint(peer).lane.progress_flush();
+                let post = this.endpoints[peer].lane.progress_flush();
                 this.settle(peer, post, false)
             })
         },

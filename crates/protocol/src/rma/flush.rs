@@ -16,7 +16,7 @@ impl Worker {
     /// Nothing that was posted before is under way then, but for what an adapter may still move.
     #[inline]
     pub fn progress_flush(&mut self, peer: u32) -> Result<bool, RmaError> {
-        match self.endpoint(peer).lane.progress_flush() {
+        match self.endpoints[peer].lane.progress_flush() {
             Post::Done if self.rma.busy == 0 => Ok(true),
             post => self.settle(peer, post, true),
         }
@@ -78,7 +78,7 @@ impl Worker {
         }
         let number = state.posted;
         let header = Header::new(wire::REMOTE_FLUSH, 0, number);
-        match self.endpoint(peer).post_signal(header) {
+        match self.endpoints[peer].post_signal(header) {
             Post::NoResource => {}
             Post::PeerGone => self.fail_remote(peer),
             _ => self.remote_peer(peer).asked = number,
@@ -101,7 +101,7 @@ impl Worker {
         let (mut all, mut failed) = (true, None);
         let busy = self.rma.peers.iter().filter(|(_, state)| state.busy);
         let mut peers: Vec<u32> = busy.map(|(&peer, _)| peer).collect();
-        let posting = |&peer: &u32| self.endpoint(peer).lane.posts_remote();
+        let posting = |&peer: &u32| self.endpoints[peer].lane.posts_remote();
         peers.extend(self.active.iter().copied().filter(posting));
         for peer in peers {
             match self.progress_flush(peer) {

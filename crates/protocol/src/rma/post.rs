@@ -176,7 +176,7 @@ impl Worker {
         if !PUTS {
             self.rma.reads = true;
         }
-        let lane = &mut self.endpoint(peer).lane;
+        let lane = &mut self.endpoints[peer].lane;
         // SAFETY: LOCAL BYTES.
         unsafe {
             match PUTS {
@@ -254,7 +254,7 @@ impl Worker {
         local: *mut u8,
         len: usize,
     ) -> Result<(), RemoteError> {
-        let (lane, remote) = (&mut self.endpoint(key.peer).lane, key.remote(offset));
+        let (lane, remote) = (&mut self.endpoints[key.peer].lane, key.remote(offset));
         // SAFETY: LOCAL BYTES: a put only reads them.
         unsafe {
             match kind {

@@ -212,7 +212,7 @@ impl Worker {
             let before = operation.done;
             if operation.generation != self.rma.generation && operation.way != Way::Messages {
                 // The lane is another one now.
-                let lane = &self.endpoint(peer).lane;
+                let lane = &self.endpoints[peer].lane;
                 operation.way = choose_way(lane, &operation.described, false, true);
                 operation.generation = self.rma.generation;
             }
@@ -267,7 +267,7 @@ impl Worker {
                 }
                 Posted::NoResource if self.peer_has_left(peer) => return Step::Gone,
                 Posted::NoResource => {
-                    if self.endpoint(peer).lane.is_starved() {
+                    if self.endpoints[peer].lane.is_starved() {
                         self.leave_unanswered(peer, Fault::NoMemory);
                     }
                     return Step::Waits;
@@ -280,7 +280,7 @@ impl Worker {
 
     /// Most bytes of a region in one message.
     fn remote_part(&self, peer: u32) -> usize {
-        let lane = &self.endpoint(peer).lane;
+        let lane = &self.endpoints[peer].lane;
         let most = lane.capabilities().map_or(0, |c| c.bcopy);
         let wanted = self.thresholds.fragment.min(1 << 20) as usize;
         wanted.min(most.saturating_sub(size_of::<Place>())).max(1)
@@ -332,7 +332,7 @@ impl Worker {
         let header = Header::new(id, imm, token);
         // SAFETY: the words are at least so long.
         let post = unsafe {
-            let endpoint = self.endpoint(peer);
+            let endpoint = &mut self.endpoints[peer];
             endpoint.post_short(header, change.as_ptr().cast(), payload)
         };
         let posted = as_posted(post, len);
@@ -370,7 +370,7 @@ impl Worker {
         len: usize,
         pack: impl FnOnce(*mut u8),
     ) -> Post {
-        let endpoint = self.endpoint(peer);
+        let endpoint = &mut self.endpoints[peer];
         if len > SHORT_LIMIT {
             return endpoint.post_bcopy(header, len, pack);
         }

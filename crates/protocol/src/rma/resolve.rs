@@ -181,10 +181,10 @@ impl Worker {
         } else {
             self.prepare_lane(peer);
             let direct = self.thresholds.direct != u64::MAX;
-            let lane = &self.endpoint(peer).lane;
+            let lane = &self.endpoints[peer].lane;
             key.way = choose_way(lane, &described, direct, key.refused);
             if key.way == Way::LoadStore && !self.map_key(key) {
-                key.way = choose_way(&self.endpoint(peer).lane, &described, false, key.refused);
+                key.way = choose_way(&self.endpoints[peer].lane, &described, false, key.refused);
             }
             if matches!(key.way, Way::Adapter | Way::Messages) {
                 self.connect(peer).map_err(|_| RmaError::NoMemory)?;
@@ -200,12 +200,12 @@ impl Worker {
     /// Whether memory of [`Worker::allocate_memory`] is reached by load and store between this rank and `peer`.
     pub fn shares_memory(&mut self, peer: u32) -> bool {
         self.prepare_lane(peer);
-        self.endpoint(peer).lane.can_load_store()
+        self.endpoints[peer].lane.can_load_store()
     }
 
     /// How a put or a get of so many bytes goes: the way, or, where an adapter chooses by size, its method.
     pub fn name_method(&self, key: &RemoteKey, puts: bool, bytes: usize) -> &'static str {
-        let lane = &self.endpoint(key.peer).lane;
+        let lane = &self.endpoints[key.peer].lane;
         let method = match (key.way, puts) {
             (Way::Adapter, true) => lane.put_method(bytes),
             (Way::Adapter, false) => lane.get_method(bytes),

@@ -8,6 +8,7 @@ use fastpath_base::trace::{self, Point};
 use fastpath_base::wait::{self, Wake};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_COVERED, STATE_SLEEPING};
+use fastpath_transport::Connection;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// How many threads of a process sleep and wait, in whichever worker.
@@ -190,17 +191,10 @@ impl Worker {
         true
     }
 
-    /// A thread that sleeps on that state word is awake, and looks by itself.
-    pub fn uncover(&mut self, place: u32) {
-        if self.wait.covered_by == place + 1 {
-            self.wait.covered_by = 0;
-        }
-    }
-
     /// Before a sleep: peers learn what was taken.
     fn return_all_credits(&mut self) {
         for index in 0..self.active.len() {
-            self.endpoint(self.active[index]).lane.return_credits();
+            self.endpoints[self.active[index]].lane.return_credits();
         }
     }
 
@@ -209,18 +203,18 @@ impl Worker {
     pub(crate) fn await_all_room(&mut self) -> bool {
         if self.blocked_peers != 0 {
             for peer in 0..self.present() {
-                if self.endpoint(peer).blocked != 0 {
-                    self.endpoint(peer).lane.await_room();
+                if self.endpoints[peer].blocked != 0 {
+                    self.endpoints[peer].lane.await_room();
                 }
             }
         }
         let waiting = self.rma.waiting_peers();
         for &peer in &waiting {
-            self.endpoint(peer).lane.await_room();
+            self.endpoints[peer].lane.await_room();
         }
         for index in 0..self.pushing.len() {
             let peer = self.requests.get(self.pushing[index]).peer;
-            self.endpoint(peer).lane.await_room();
+            self.endpoints[peer].lane.await_room();
         }
         self.blocked_peers != 0 || !waiting.is_empty() || !self.pushing.is_empty()
     }

@@ -7,6 +7,7 @@ use crate::adapter::ud::testing::UdPair;
 use crate::adapter::ud::{Settings as UdSettings, UdEndpoint};
 use crate::adapter::upgrade::UpgradeEndpoint;
 use crate::adapter::upgrade::testing::UpgradePair;
+use crate::contract::Connection;
 use crate::loopback::LoopbackEndpoint;
 use crate::reliable::Settings;
 use crate::shm::testing::ShmPair;

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::*;
-use crate::contract::{Header, Post};
+use crate::contract::{Connection, Header, Post};
 use crate::verbs::{Failure, fake, fault};
 
 /// The interfaces of ranks on these hosts, each with the fake adapter.

@@ -46,6 +46,8 @@ impl LoopbackEndpoint {
     }
 }
 
+impl Connection for LoopbackEndpoint {}
+
 impl Endpoint for LoopbackEndpoint {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
@@ -62,7 +64,7 @@ impl Endpoint for LoopbackEndpoint {
 
     unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         self.am_bcopy(header, len, |to| {
-            // SAFETY: the caller vouches for `data`; `to` has room for `len` bytes.
+            // SAFETY: `data` is readable for `len` bytes, by the contract; `to` has room for as many.
             unsafe { std::ptr::copy_nonoverlapping(data, to, len) }
         })
     }

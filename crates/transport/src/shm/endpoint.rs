@@ -122,15 +122,6 @@ impl ShmEndpoint {
         self.rx.pair = self.domain.pair(self.tx.peer, self.domain.me);
     }
 
-    /// Asks the consumer for a wake-up when it gives back room.
-    pub fn await_room(&mut self) {
-        if !self.tx.pair.is_null() {
-            // SAFETY: mapped, as it is not null.
-            let control = unsafe { &(*self.tx.pair).control };
-            control.producer_waits.store(1, Ordering::Relaxed);
-        }
-    }
-
     /// Whether a single copy with this peer has been done before, so that both sides may take part.
     pub fn knows_single_copy(&self) -> bool {
         matches!(self.permission, Permission::Granted(_))
@@ -199,20 +190,53 @@ impl ShmEndpoint {
         let windows = self.windows.get_or_insert_default();
         direct::visit_stretches(self.domain, windows, remote, len, visit)
     }
-
-    /// Whether the peer has finished or died. What it sent and took before can be seen after an answer of yes.
-    #[inline]
-    pub fn peer_has_left(&self) -> bool {
-        // ORDERING: acquire pairs with the release of a rank that leaves the job (`Job::set_phase`), and of the
-        // launcher that marks it dead. SAFETY: the word lies in the node segment, mapped for the life of the process.
-        has_left(unsafe { (*self.tx.peer_state).load(Ordering::Acquire) })
-    }
 }
 
 impl Drop for ShmEndpoint {
     fn drop(&mut self) {
         // SAFETY: made in `connect`, and not shared.
         unsafe { DataQueue::free(self.tx.in_data) };
+    }
+}
+
+impl Connection for ShmEndpoint {
+    /// Asks the consumer for a wake-up when it gives back room.
+    fn await_room(&mut self) {
+        if !self.tx.pair.is_null() {
+            // SAFETY: mapped, as it is not null.
+            let control = unsafe { &(*self.tx.pair).control };
+            control.producer_waits.store(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the peer has finished or died. What it sent and took before can be seen after an answer of yes.
+    #[inline]
+    fn peer_has_left(&self) -> bool {
+        // ORDERING: acquire pairs with the release of a rank that leaves the job (`Job::set_phase`), and of the
+        // launcher that marks it dead. SAFETY: the word lies in the node segment, mapped for the life of the process.
+        has_left(unsafe { (*self.tx.peer_state).load(Ordering::Acquire) })
+    }
+
+    fn open_receive(&mut self) {
+        self.accept();
+    }
+
+    fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
+        self.tx.has_room_for(messages, bytes as u32)
+    }
+
+    #[inline]
+    fn return_credits(&mut self) {
+        self.publish_credits();
+    }
+
+    fn is_drained(&mut self) -> bool {
+        self.tx.is_drained()
+    }
+
+    fn may_leave(&mut self) -> bool {
+        self.leave();
+        true
     }
 }
 

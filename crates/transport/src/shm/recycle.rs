@@ -19,6 +19,7 @@
 use super::ShmEndpoint;
 use super::datapath::{DataQueue, Rx, Tx};
 use super::wire::*;
+use crate::contract::Connection;
 use fastpath_base::sync::Ordering;
 use std::ptr;
 
@@ -233,7 +234,7 @@ impl ShmEndpoint {
     }
 
     /// Tells the producer before this side sleeps; what is lent follows when the peer has taken it, which wakes.
-    pub fn return_credits(&mut self) {
+    pub(super) fn publish_credits(&mut self) {
         if self.rx.owes_credits() && !self.publish_head() {
             self.await_room();
         }
@@ -275,7 +276,7 @@ mod tests {
     use super::super::Iface;
     use super::super::testing::domains;
     use super::*;
-    use crate::contract::{Endpoint, Header, Post};
+    use crate::contract::{Connection, Endpoint, Header, Post};
     use proptest::prelude::*;
 
     /// Two ranks that send to each other.

@@ -137,7 +137,7 @@ impl Fabric {
 mod tests {
     use super::super::{Conditions, Network, SimEndpoint};
     use super::*;
-    use crate::contract::{Endpoint, Post};
+    use crate::contract::{Connection, Endpoint, Post};
     use fastpath_pcie::profile::{adapter, host};
 
     fn pair(inline: u32) -> (Network, SimEndpoint, SimEndpoint) {

@@ -26,29 +26,30 @@ impl SimEndpoint {
         fabric.ports[self.peer as usize].callers.push(self.me);
     }
 
-    /// Opens the way from the peer.
-    pub fn open_receive(&mut self) {
-        self.network
-            .0
-            .borrow_mut()
-            .link(self.me, self.peer)
-            .recv_open = true;
+    /// Whether memory of the peer can be reached.
+    fn reaches_memory(&self) -> Result<(), RemoteError> {
+        match self.network.0.borrow().conditions.get {
+            true => Ok(()),
+            false => Err(RemoteError::Unsupported),
+        }
     }
+}
 
+impl Connection for SimEndpoint {
     /// Whether addresses must be exchanged before this endpoint carries data.
-    pub fn wants_wireup(&self) -> bool {
+    fn wants_wireup(&self) -> bool {
         let mut fabric = self.network.0.borrow_mut();
         fabric.conditions.wireup && !fabric.link(self.me, self.peer).send_open
     }
 
     /// Where the peer finds this end.
-    pub fn local_address(&self) -> Address {
+    fn local_address(&self) -> Address {
         let number = self.network.0.borrow_mut().link(self.me, self.peer).number;
         Address::new(&number.to_le_bytes()).unwrap_or_default()
     }
 
     /// Learns where the peer's end is, and takes what comes from there. False for no address.
-    pub fn open(&mut self, address: &Address) -> bool {
+    fn open(&mut self, address: &Address) -> bool {
         let Ok(number) = address.as_slice().try_into() else {
             return false;
         };
@@ -59,8 +60,17 @@ impl SimEndpoint {
         true
     }
 
+    /// Opens the way from the peer.
+    fn open_receive(&mut self) {
+        self.network
+            .0
+            .borrow_mut()
+            .link(self.me, self.peer)
+            .recv_open = true;
+    }
+
     /// From now on the peer takes what is sent.
-    pub fn set_ready(&mut self) {
+    fn set_ready(&mut self) {
         self.network
             .0
             .borrow_mut()
@@ -68,34 +78,25 @@ impl SimEndpoint {
             .send_open = true;
     }
 
-    /// Whether so many messages would find room now. Where they would, the next ones will.
-    pub fn promise_room(&mut self, messages: u32) -> bool {
-        self.network.promise_room(self.me, self.peer, messages)
-    }
-
     /// Gives room back to the peer.
-    pub fn return_credits(&mut self) {
+    fn return_credits(&mut self) {
         self.network.return_credits(self.me, self.peer);
     }
 
     /// Whether the peer has left.
-    pub fn peer_has_left(&self) -> bool {
+    fn peer_has_left(&self) -> bool {
         self.network.0.borrow().ports[self.peer as usize].gone
     }
 
-    /// Whether the peer has taken all that was sent.
-    pub fn is_drained(&self) -> bool {
+    /// Where there would, the next ones will find it.
+    fn has_room(&mut self, messages: u32, _: usize) -> bool {
+        self.network.promise_room(self.me, self.peer, messages)
+    }
+
+    fn is_drained(&mut self) -> bool {
         let mut fabric = self.network.0.borrow_mut();
         let link = fabric.link(self.me, self.peer);
         link.queue.is_empty() && link.sender.in_flight() == 0
-    }
-
-    /// Whether memory of the peer can be reached.
-    fn reaches_memory(&self) -> Result<(), RemoteError> {
-        match self.network.0.borrow().conditions.get {
-            true => Ok(()),
-            false => Err(RemoteError::Unsupported),
-        }
     }
 }
 
@@ -119,7 +120,7 @@ impl Endpoint for SimEndpoint {
     unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         debug_assert!(len <= self.capabilities().short);
         self.network.post(self.me, self.peer, header, len, |to| {
-            // SAFETY: the caller vouches for `data`; `to` has room for `len` bytes.
+            // SAFETY: `data` is readable for `len` bytes, by the contract; `to` has room for as many.
             unsafe { fastpath_base::copy::copy(to, data, len) }
         })
     }

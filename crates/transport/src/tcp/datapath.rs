@@ -53,7 +53,8 @@ impl Link {
             }
         };
         let head = head.as_ref().map_or(&[][..], |head| head);
-        // SAFETY: the caller's; nobody writes there while it is sent.
+        // SAFETY: `data` is readable for `len` bytes, by this function's contract, and what a program sends it does not
+        // change until the send is complete.
         let data = unsafe { std::slice::from_raw_parts(data, len.min(most)) };
         let Stage::Up(socket) = &self.stage else {
             return (Post::NoResource, 0);
@@ -121,7 +122,8 @@ impl Link {
         let most = left.min(room);
         let here = self.inbox.drain(most);
         let mut taken = here.len();
-        // SAFETY: room for it, as the caller promises; the box is not the user's memory.
+        // SAFETY: `to` is writable for `room` bytes, by this function's contract, and `taken` is at most that; the
+        // inbox is memory of this link.
         unsafe { fastpath_base::copy::copy(to, here.as_ptr(), taken) };
         if taken < most
             && let Stage::Up(socket) = &self.stage

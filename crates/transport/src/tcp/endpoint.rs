@@ -43,13 +43,6 @@ impl TcpEndpoint {
         }
     }
 
-    /// Whether there is nothing to take, where the interface has just looked.
-    #[inline]
-    pub fn is_resting(&self) -> bool {
-        let mut link = self.link.borrow_mut();
-        !link.has_message() && !link.awaits_bulk()
-    }
-
     /// Whether [`TcpEndpoint::am_bulk`] can be used; not where that is switched off.
     #[inline]
     pub fn has_bulk(&self) -> bool {
@@ -71,7 +64,7 @@ impl TcpEndpoint {
         data: *const u8,
         len: usize,
     ) -> Option<(Post, usize)> {
-        // SAFETY: the caller's.
+        // SAFETY: `data` is readable for `len` bytes, as `Link::post_bulk` asks of this function's caller too.
         let post = || unsafe { self.link.borrow_mut().post_bulk(header, data, len) };
         self.bulk.then(post)
     }
@@ -86,33 +79,42 @@ impl TcpEndpoint {
     /// # Safety
     /// As there.
     pub unsafe fn stream(&mut self, to: *mut u8, room: usize) -> usize {
-        // SAFETY: the caller's.
+        // SAFETY: `to` is writable for `room` bytes, as `Link::stream` asks of this function's caller too.
         unsafe { self.link.borrow_mut().stream(to, room) }
-    }
-
-    /// Whether so many messages of so many bytes would find room now.
-    pub fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
-        self.link.borrow_mut().has_room_for(messages, bytes)
     }
 
     /// Why nothing goes to the peer any more, for people.
     pub fn failure(&self) -> Option<String> {
         self.link.borrow().failure.clone()
     }
+}
+
+impl Connection for TcpEndpoint {
+    /// Whether so many messages of so many bytes would find room now.
+    fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
+        self.link.borrow_mut().has_room_for(messages, bytes)
+    }
+
+    /// Whether there is nothing to take, where the interface has just looked.
+    #[inline]
+    fn is_resting(&self) -> bool {
+        let mut link = self.link.borrow_mut();
+        !link.has_message() && !link.awaits_bulk()
+    }
 
     /// Whether the peer has left, or cannot be reached any more, and all that it has sent is taken.
-    pub fn peer_has_left(&self) -> bool {
+    fn peer_has_left(&self) -> bool {
         self.link.borrow_mut().has_left()
     }
 
-    /// Whether this process may say elsewhere that it has sent all: see [`Link::has_arrived`].
-    pub fn has_arrived(&mut self) -> bool {
-        self.link.borrow_mut().has_arrived()
+    /// Whether all that was sent is where the peer finds it: its kernel has it.
+    fn is_drained(&mut self) -> bool {
+        self.link.borrow_mut().is_settled()
     }
 
-    /// Whether all that was sent is where the peer finds it: its kernel has it.
-    pub fn is_drained(&mut self) -> bool {
-        self.link.borrow_mut().is_settled()
+    /// Not before its kernel may say elsewhere that all was sent: see [`Link::has_arrived`].
+    fn may_leave(&mut self) -> bool {
+        self.link.borrow_mut().has_arrived()
     }
 }
 
@@ -133,7 +135,7 @@ impl Endpoint for TcpEndpoint {
     unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         debug_assert!(len <= SHORT);
         self.link.borrow_mut().post(header, len, |to| {
-            // SAFETY: the caller vouches for `data`; `to` has room for `len` bytes.
+            // SAFETY: `data` is readable for `len` bytes, by the contract; `post` gives room for as many at `to`.
             unsafe { fastpath_base::copy::copy_small(to, data, len) }
         })
     }

@@ -94,7 +94,7 @@ impl Socket {
     /// Writable for that length.
     #[inline]
     pub unsafe fn read_to(&self, to: *mut u8, room: usize) -> Moved {
-        // SAFETY: the caller's.
+        // SAFETY: `to` is writable for `room` bytes, by this function's contract.
         match unsafe { libc::recv(self.fd(), to.cast(), room, 0) } {
             got @ 1.. => Moved::Bytes(got as usize),
             0 => Moved::Ended(None),

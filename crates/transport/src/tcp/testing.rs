@@ -3,7 +3,7 @@
 use super::domain::{Domain, Settings};
 use super::link::Stage;
 use super::{TcpEndpoint, TcpIface};
-use crate::contract::Endpoint;
+use crate::contract::{Connection, Endpoint};
 use fastpath_base::config::Config;
 use fastpath_bootstrap::job::Job;
 

@@ -5,7 +5,7 @@ mod many;
 use super::greeting::{HELLO, Pass, WELCOME, draw_nonce};
 use super::testing::{TcpPair, make_iface, make_jobs};
 use super::*;
-use crate::contract::{Endpoint, Header, Post};
+use crate::contract::{Connection, Endpoint, Header, Post};
 use fastpath_base::sync::{AtomicBool, Ordering};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::{Phase, STATE_DEAD, STATE_FINALIZED};
@@ -374,10 +374,10 @@ fn drained__is_what_a_peer_that_has_left_will_never_take() {
     let mut pair = TcpPair::new(Settings::default());
     pair.limit_buffers(16 * 1024);
     while send(&mut pair.ends[0], 1, &[7; 60_000]) == Post::Done {}
-    assert!(!pair.ends[0].is_drained() && !pair.ends[0].has_arrived());
+    assert!(!pair.ends[0].is_drained() && !pair.ends[0].may_leave());
     let job = pair.ifaces[1].core().borrow().domain.job;
     job.own_page().set_left(STATE_FINALIZED);
-    assert!(pair.ends[0].is_drained() && pair.ends[0].has_arrived());
+    assert!(pair.ends[0].is_drained() && pair.ends[0].may_leave());
     assert_eq!(send(&mut pair.ends[0], 1, b"never"), Post::PeerGone);
 }
 

@@ -9,8 +9,9 @@ use super::atomics::Atomic;
 use super::{Held, Memory, RemoteLink, Words};
 
 impl RemoteLink for ProtocolLink {
-    fn memories(&self) -> &'static [Memory] {
-        match self.worker().shares_memory(self.peer()) {
+    fn memories(&mut self) -> &'static [Memory] {
+        let peer = self.peer();
+        match self.worker_mut().shares_memory(peer) {
             true => &[Memory::Shared, Memory::Private],
             false => &[Memory::Private],
         }
@@ -21,13 +22,13 @@ impl RemoteLink for ProtocolLink {
             let mut own = vec![0u8; bytes];
             return (own.as_mut_ptr(), Some(own));
         }
-        let at = self.worker().allocate_memory(bytes, 64).ok();
+        let at = self.worker_mut().allocate_memory(bytes, 64).ok();
         (at.map_or(std::ptr::null_mut(), |p| p.as_ptr()), None)
     }
 
     fn expose(&mut self, at: *mut u8, bytes: usize, _: Memory) -> (Words, Held) {
         // SAFETY: the memory is there until the target ends, and used by this rank between orders alone.
-        let exposed = unsafe { self.worker().expose_memory(at, bytes) };
+        let exposed = unsafe { self.worker_mut().expose_memory(at, bytes) };
         let mut words = [1; 9];
         for (word, bytes) in words[1..].iter_mut().zip(exposed.key.chunks_exact(8)) {
             *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
@@ -37,12 +38,12 @@ impl RemoteLink for ProtocolLink {
 
     fn deregister(&mut self, held: Held) {
         if let Held::Region(id) = held {
-            self.worker().withdraw_memory(id);
+            self.worker_mut().withdraw_memory(id);
         }
     }
 
     fn free(&mut self, at: *mut u8) {
-        self.worker().free_memory(at.addr());
+        self.worker_mut().free_memory(at.addr());
     }
 
     fn open(&mut self, words: Words, _: usize) -> Result<(), String> {
@@ -51,7 +52,7 @@ impl RemoteLink for ProtocolLink {
             to.copy_from_slice(&word.to_le_bytes());
         }
         let peer = self.peer();
-        let unpacked = self.worker().unpack_key(peer, &key);
+        let unpacked = self.worker_mut().unpack_key(peer, &key);
         self.key = Some(unpacked.map_err(|e| e.to_string())?);
         Ok(())
     }
@@ -133,10 +134,11 @@ impl RemoteLink for ProtocolLink {
     }
 
     fn serve(&mut self) -> bool {
-        self.worker().progress()
+        self.worker_mut().progress()
     }
 
     fn has_lost_peer(&mut self) -> bool {
-        self.worker().peer_has_left(self.peer())
+        let peer = self.peer();
+        self.worker_mut().peer_has_left(peer)
     }
 }

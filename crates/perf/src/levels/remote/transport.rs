@@ -3,7 +3,7 @@
 
 use fastpath_transport::remote::Posted;
 use fastpath_transport::shm::mapped::copy_mapped;
-use fastpath_transport::{Post, Remote};
+use fastpath_transport::{Connection, Post, Remote};
 
 use super::super::transport::{Reached, TransportLink};
 use super::{Held, Memory, RemoteLink, Words};
@@ -38,7 +38,7 @@ impl TransportLink {
 }
 
 impl RemoteLink for TransportLink {
-    fn memories(&self) -> &'static [Memory] {
+    fn memories(&mut self) -> &'static [Memory] {
         match self.is_adapter() {
             true => &[Memory::Private],
             false => &[Memory::Shared, Memory::Private],

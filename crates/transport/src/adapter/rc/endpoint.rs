@@ -53,62 +53,6 @@ impl RcEndpoint {
         (&self.core, self.index)
     }
 
-    /// Whether addresses must still be exchanged.
-    pub fn wants_wireup(&self) -> bool {
-        let stage = self.core.borrow_mut().connection(self.index).stage;
-        stage.wants_wireup()
-    }
-
-    /// Where the peer finds this end.
-    pub fn local_address(&self) -> Address {
-        let core = &mut *self.core.borrow_mut();
-        let port = core.port.local.address();
-        let connection = core.connection(self.index);
-        let address = PairAddress {
-            number: connection.pair.qpn(),
-            psn: connection.psn,
-            window: connection.window,
-            port,
-        };
-        address.encode()
-    }
-
-    /// Opens this end to the peer whose end is at `address`. False for no address, or one that leads nowhere:
-    /// [`super::RcIface::trouble`] says why.
-    pub fn open(&mut self, address: &Address) -> bool {
-        let core = &mut *self.core.borrow_mut();
-        let Some(peer) = PairAddress::decode(address) else {
-            core.port.last_error = Some("the peer's address is none".to_owned());
-            return false;
-        };
-        let retry_config = core.settings.retry_config;
-        let path = core.port.local.path_to(&peer.port);
-        let connection = core.connection(self.index);
-        let opened = path.and_then(|path| {
-            if connection.stage != Stage::Made {
-                return Err(VerbsError::call(Step::ModifyRtr, "", libc::EISCONN));
-            }
-            let (number, psn) = (peer.number, peer.psn);
-            let to = Peer {
-                path,
-                qpn: number,
-                psn,
-            };
-            connection.pair.connect(&to, connection.psn, &retry_config)
-        });
-        if opened.is_ok() {
-            connection.stage = Stage::Open;
-            connection.credits = peer.window;
-        }
-        core.port.note(opened).is_some()
-    }
-
-    /// From now on the peer takes what is sent.
-    pub fn set_ready(&mut self) {
-        let mut core = self.core.borrow_mut();
-        core.connection(self.index).stage.set_ready();
-    }
-
     /// Bytes that may go inline, as the device granted them; the header of a message counts.
     pub fn granted_inline(&self) -> usize {
         self.core.borrow_mut().connection(self.index).inline
@@ -120,61 +64,9 @@ impl RcEndpoint {
         stage.failure()
     }
 
-    /// Whether the peer has left, or cannot be reached any more.
-    pub fn peer_has_left(&self) -> bool {
-        if self.failure().is_some() {
-            return true;
-        }
-        // What it sent before stays to be taken.
-        let core = &mut *self.core.borrow_mut();
-        core.connection(self.index).is_said_to_have_left() && {
-            core.poll_receives();
-            core.connection(self.index).inbox.is_empty()
-        }
-    }
-
-    /// Whether so many messages of so many bytes would find room now.
-    pub fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
-        let core = &mut *self.core.borrow_mut();
-        let packets = super::wire::packets(bytes).saturating_mul(messages);
-        let connection = core.connection(self.index);
-        connection.stage == Stage::Ready
-            && connection.credits >= packets
-            && connection.room() >= packets
-            && core.has_slots(messages, bytes)
-    }
-
-    /// Whether there is nothing to do for this peer, as far as the last progress of the interface has found.
-    pub fn is_resting(&self) -> bool {
-        let mut core = self.core.borrow_mut();
-        let connection = core.connection(self.index);
-        connection.inbox.is_empty() && connection.owed < connection.worth_telling()
-    }
-
-    /// Tells the peer what has been taken, if that is worth a packet.
-    pub fn return_credits(&mut self) {
-        let mut core = self.core.borrow_mut();
-        let connection = core.connection(self.index);
-        let worth = connection.worth_telling();
-        if connection.owed >= worth {
-            core.return_credits(self.index, worth);
-        }
-    }
-
     /// Tells the peer all that has been taken.
     pub fn return_all_credits(&mut self) {
         self.core.borrow_mut().return_credits(self.index, 1);
-    }
-
-    /// Whether everything sent has reached the peer's memory; makes sure that it will be known.
-    pub fn is_drained(&mut self) -> bool {
-        let core = &mut *self.core.borrow_mut();
-        let queue = core.connection(self.index).queue;
-        if core.connection(self.index).sends.is_busy() {
-            core.report_last(self.index);
-            core.poll_sends(queue);
-        }
-        !core.connection(self.index).sends.is_busy()
     }
 
     /// Completes when everything posted before has: writes are in the peer's memory, reads and atomics answered.
@@ -313,33 +205,6 @@ impl RcEndpoint {
         Some(unsafe { core.post_remote(index, operation, &list, Some(ticket)) })
     }
 
-    /// Lets the peer read `len` bytes at `address`, by what this returns, until [`RcEndpoint::deregister`]; `None`
-    /// where
-    /// they cannot be registered.
-    ///
-    /// # Safety
-    /// The memory stays mapped until then.
-    pub unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
-        let core = &mut *self.core.borrow_mut();
-        // SAFETY: the memory stays mapped as long as the region, as is asked of the caller; peers only read it.
-        let region = unsafe { core.registrations.register(address, len, Access::Shown) };
-        let region = core.port.note(region)?;
-        let rkey = EXPOSED | region.rkey() as u64;
-        core.connection(self.index).exposed.push(region);
-        let addr = address.expose_provenance() as u64;
-        Some(Remote { addr, rkey })
-    }
-
-    /// Ends what [`RcEndpoint::expose`] has begun, once.
-    pub fn deregister(&mut self, rkey: u64) {
-        let core = &mut *self.core.borrow_mut();
-        let exposed = &mut core.connection(self.index).exposed;
-        if let Some(at) = exposed.iter().position(|r| r.rkey() == rkey as u32) {
-            exposed.swap_remove(at);
-            core.registrations.release_unused();
-        }
-    }
-
     /// Waits for an operation of this endpoint; others' completions stay.
     fn wait_for(&mut self, cookie: u64) -> Completion {
         let mut polls = 0;
@@ -416,6 +281,151 @@ pub(super) fn refuse_remote(core: &mut Core, index: usize) -> Option<Post> {
         Post::Done if core.connection(index).room() > 0 => None,
         Post::Done => Some(Post::NoResource),
         refused => Some(refused),
+    }
+}
+
+impl Connection for RcEndpoint {
+    /// Whether addresses must still be exchanged.
+    fn wants_wireup(&self) -> bool {
+        let stage = self.core.borrow_mut().connection(self.index).stage;
+        stage.wants_wireup()
+    }
+
+    /// Where the peer finds this end.
+    fn local_address(&self) -> Address {
+        let core = &mut *self.core.borrow_mut();
+        let port = core.port.local.address();
+        let connection = core.connection(self.index);
+        let address = PairAddress {
+            number: connection.pair.qpn(),
+            psn: connection.psn,
+            window: connection.window,
+            port,
+        };
+        address.encode()
+    }
+
+    /// Opens this end to the peer whose end is at `address`. False for no address, or one that leads nowhere:
+    /// [`super::RcIface::trouble`] says why.
+    fn open(&mut self, address: &Address) -> bool {
+        let core = &mut *self.core.borrow_mut();
+        let Some(peer) = PairAddress::decode(address) else {
+            core.port.last_error = Some("the peer's address is none".to_owned());
+            return false;
+        };
+        let retry_config = core.settings.retry_config;
+        let path = core.port.local.path_to(&peer.port);
+        let connection = core.connection(self.index);
+        let opened = path.and_then(|path| {
+            if connection.stage != Stage::Made {
+                return Err(VerbsError::call(Step::ModifyRtr, "", libc::EISCONN));
+            }
+            let (number, psn) = (peer.number, peer.psn);
+            let to = Peer {
+                path,
+                qpn: number,
+                psn,
+            };
+            connection.pair.connect(&to, connection.psn, &retry_config)
+        });
+        if opened.is_ok() {
+            connection.stage = Stage::Open;
+            connection.credits = peer.window;
+        }
+        core.port.note(opened).is_some()
+    }
+
+    /// From now on the peer takes what is sent.
+    fn set_ready(&mut self) {
+        let mut core = self.core.borrow_mut();
+        core.connection(self.index).stage.set_ready();
+    }
+
+    /// Whether so many messages of so many bytes would find room now.
+    fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
+        let core = &mut *self.core.borrow_mut();
+        let packets = super::wire::packets(bytes).saturating_mul(messages);
+        let connection = core.connection(self.index);
+        connection.stage == Stage::Ready
+            && connection.credits >= packets
+            && connection.room() >= packets
+            && core.has_slots(messages, bytes)
+    }
+
+    /// Whether there is nothing to do for this peer, as far as the last progress of the interface has found.
+    fn is_resting(&self) -> bool {
+        let mut core = self.core.borrow_mut();
+        let connection = core.connection(self.index);
+        connection.inbox.is_empty() && connection.owed < connection.worth_telling()
+    }
+
+    /// Tells the peer what has been taken, if that is worth a packet.
+    fn return_credits(&mut self) {
+        let mut core = self.core.borrow_mut();
+        let connection = core.connection(self.index);
+        let worth = connection.worth_telling();
+        if connection.owed >= worth {
+            core.return_credits(self.index, worth);
+        }
+    }
+
+    /// Whether the peer has left, or cannot be reached any more.
+    fn peer_has_left(&self) -> bool {
+        if self.failure().is_some() {
+            return true;
+        }
+        // What it sent before stays to be taken.
+        let core = &mut *self.core.borrow_mut();
+        core.connection(self.index).is_said_to_have_left() && {
+            core.poll_receives();
+            core.connection(self.index).inbox.is_empty()
+        }
+    }
+
+    /// Whether everything sent has reached the peer's memory; makes sure that it will be known.
+    fn is_drained(&mut self) -> bool {
+        let core = &mut *self.core.borrow_mut();
+        let queue = core.connection(self.index).queue;
+        if core.connection(self.index).sends.is_busy() {
+            core.report_last(self.index);
+            core.poll_sends(queue);
+        }
+        !core.connection(self.index).sends.is_busy()
+    }
+
+    /// Lets the peer read `len` bytes at `address`, by what this returns, until [`RcEndpoint::deregister`]; `None`
+    /// where
+    /// they cannot be registered.
+    ///
+    /// # Safety
+    /// The memory stays mapped until then.
+    unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
+        let core = &mut *self.core.borrow_mut();
+        // SAFETY: the memory stays mapped as long as the region, as is asked of the caller; peers only read it.
+        let region = unsafe { core.registrations.register(address, len, Access::Shown) };
+        let region = core.port.note(region)?;
+        let rkey = EXPOSED | region.rkey() as u64;
+        core.connection(self.index).exposed.push(region);
+        let addr = address.expose_provenance() as u64;
+        Some(Remote { addr, rkey })
+    }
+
+    /// Ends what [`RcEndpoint::expose`] has begun, once.
+    fn deregister(&mut self, rkey: u64) {
+        let core = &mut *self.core.borrow_mut();
+        let exposed = &mut core.connection(self.index).exposed;
+        if let Some(at) = exposed.iter().position(|r| r.rkey() == rkey as u32) {
+            exposed.swap_remove(at);
+            core.registrations.release_unused();
+        }
+    }
+
+    fn wants_exposure(&self) -> bool {
+        true
+    }
+
+    fn may_leave(&mut self) -> bool {
+        self.peer_has_left() || self.is_drained()
     }
 }
 

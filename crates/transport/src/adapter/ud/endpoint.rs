@@ -42,46 +42,9 @@ impl UdEndpoint {
         (&self.core, self.index)
     }
 
-    /// Whether addresses must still be exchanged.
-    pub fn wants_wireup(&self) -> bool {
-        let stage = self.core.borrow_mut().link(self.index).stage;
-        stage.wants_wireup()
-    }
-
-    /// Where the peer finds this end.
-    pub fn local_address(&self) -> Address {
-        let core = &mut *self.core.borrow_mut();
-        let address = LinkAddress {
-            number: core.pair.qpn(),
-            qkey: core.qkey,
-            link: self.index as u32,
-            token: core.link(self.index).token,
-            window: core.settings.window.clamp(1, WINDOW_MOST),
-            port: core.port.local.address(),
-        };
-        address.encode()
-    }
-
-    /// Opens this end to the peer whose end is at `address`. False for no address, or one that leads nowhere:
-    /// [`super::UdIface::trouble`] says why.
-    pub fn open(&mut self, address: &Address) -> bool {
-        let core = &mut *self.core.borrow_mut();
-        let opened = match LinkAddress::decode(address) {
-            Some(peer) => core.open_link(self.index, &peer),
-            None => Err(VerbsError::Value("the peer's address is none".to_owned())),
-        };
-        core.port.note(opened).is_some()
-    }
-
     /// `looks` grows while the peer looks for arrivals and finds none: what it does not answer then has not reached it.
     pub fn watch_polls(&mut self, polls: &'static AtomicU32) {
         self.core.borrow_mut().link(self.index).polls = Some(polls);
-    }
-
-    /// From now on the peer takes what is sent.
-    pub fn set_ready(&mut self) {
-        let mut core = self.core.borrow_mut();
-        core.link(self.index).stage.set_ready();
     }
 
     /// Why the connection failed, if it has.
@@ -90,44 +53,9 @@ impl UdEndpoint {
         stage.failure()
     }
 
-    /// Whether the peer has left, or cannot be reached any more.
-    pub fn peer_has_left(&self) -> bool {
-        let core = &mut *self.core.borrow_mut();
-        let link = core.link(self.index);
-        if link.stage.failure().is_none() && !link.has_left() {
-            return false;
-        }
-        // What it sent before stays to be taken.
-        core.poll_receives();
-        !core.link(self.index).has_message()
-    }
-
     /// Whether a message lies here whose turn it is.
     pub fn has_message(&self) -> bool {
         self.core.borrow_mut().link(self.index).has_message()
-    }
-
-    /// Whether so many messages of so many bytes would find room now.
-    pub fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
-        let core = &mut *self.core.borrow_mut();
-        let link = core.link(self.index);
-        if link.stage != Stage::Ready {
-            return false;
-        }
-        let count = packets(bytes, link.chunk).saturating_mul(messages);
-        let large = HEADER + bytes > link.chunk;
-        link.sender.room() >= count && core.has_queue_room(count) && core.has_slots(large, messages)
-    }
-
-    /// Tells the peer what has been taken, if that is worth a packet.
-    pub fn return_credits(&mut self) {
-        self.core.borrow_mut().return_credits(self.index, WORTH);
-    }
-
-    /// Whether the peer has taken all that was sent.
-    pub fn is_drained(&mut self) -> bool {
-        let mut core = self.core.borrow_mut();
-        core.link(self.index).sender.in_flight() == 0
     }
 
     /// Says that no more messages come this way: nothing may be sent any more.
@@ -175,6 +103,84 @@ impl Core {
         });
         link.stage = Stage::Open;
         Ok(())
+    }
+}
+
+impl Connection for UdEndpoint {
+    /// Whether addresses must still be exchanged.
+    fn wants_wireup(&self) -> bool {
+        let stage = self.core.borrow_mut().link(self.index).stage;
+        stage.wants_wireup()
+    }
+
+    /// Where the peer finds this end.
+    fn local_address(&self) -> Address {
+        let core = &mut *self.core.borrow_mut();
+        let address = LinkAddress {
+            number: core.pair.qpn(),
+            qkey: core.qkey,
+            link: self.index as u32,
+            token: core.link(self.index).token,
+            window: core.settings.window.clamp(1, WINDOW_MOST),
+            port: core.port.local.address(),
+        };
+        address.encode()
+    }
+
+    /// Opens this end to the peer whose end is at `address`. False for no address, or one that leads nowhere:
+    /// [`super::UdIface::trouble`] says why.
+    fn open(&mut self, address: &Address) -> bool {
+        let core = &mut *self.core.borrow_mut();
+        let opened = match LinkAddress::decode(address) {
+            Some(peer) => core.open_link(self.index, &peer),
+            None => Err(VerbsError::Value("the peer's address is none".to_owned())),
+        };
+        core.port.note(opened).is_some()
+    }
+
+    /// From now on the peer takes what is sent.
+    fn set_ready(&mut self) {
+        let mut core = self.core.borrow_mut();
+        core.link(self.index).stage.set_ready();
+    }
+
+    /// Whether so many messages of so many bytes would find room now.
+    fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
+        let core = &mut *self.core.borrow_mut();
+        let link = core.link(self.index);
+        if link.stage != Stage::Ready {
+            return false;
+        }
+        let count = packets(bytes, link.chunk).saturating_mul(messages);
+        let large = HEADER + bytes > link.chunk;
+        link.sender.room() >= count && core.has_queue_room(count) && core.has_slots(large, messages)
+    }
+
+    /// Tells the peer what has been taken, if that is worth a packet.
+    fn return_credits(&mut self) {
+        self.core.borrow_mut().return_credits(self.index, WORTH);
+    }
+
+    /// Whether the peer has left, or cannot be reached any more.
+    fn peer_has_left(&self) -> bool {
+        let core = &mut *self.core.borrow_mut();
+        let link = core.link(self.index);
+        if link.stage.failure().is_none() && !link.has_left() {
+            return false;
+        }
+        // What it sent before stays to be taken.
+        core.poll_receives();
+        !core.link(self.index).has_message()
+    }
+
+    /// Whether the peer has taken all that was sent.
+    fn is_drained(&mut self) -> bool {
+        let mut core = self.core.borrow_mut();
+        core.link(self.index).sender.in_flight() == 0
+    }
+
+    fn may_leave(&mut self) -> bool {
+        self.peer_has_left() || self.has_arrived()
     }
 }
 

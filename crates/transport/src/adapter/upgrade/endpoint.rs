@@ -115,16 +115,6 @@ impl UpgradeEndpoint {
         self.rc.as_deref_mut()
     }
 
-    /// Whether the two ends of a pair must still find each other.
-    pub fn wants_wireup(&self) -> bool {
-        self.ud.wants_wireup()
-    }
-
-    /// Where the peer finds this end's datagrams.
-    pub fn local_address(&self) -> Address {
-        self.ud.local_address()
-    }
-
     /// Whether an end of a connection has been made.
     pub fn is_upgrading(&self) -> bool {
         self.rc.is_some()
@@ -204,14 +194,6 @@ impl UpgradeEndpoint {
         self.rc
     }
 
-    /// Whether so many messages of so many bytes would find room now.
-    pub fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
-        match self.carrier() {
-            Some(rc) => rc.has_room(messages, bytes),
-            None => self.ud.has_room(messages, bytes),
-        }
-    }
-
     /// What carries messages to the peer, if that is the connection.
     #[inline]
     fn carrier(&mut self) -> Option<&mut RcEndpoint> {
@@ -221,66 +203,15 @@ impl UpgradeEndpoint {
         }
     }
 
-    /// Tells the peer what has been taken, if it does not know.
-    pub fn return_credits(&mut self) {
-        self.change();
-        self.ud.return_credits();
-        if let Some(rc) = &mut self.rc {
-            rc.return_credits();
-        }
-    }
-
     /// Why one of the two ways does not work any more, if that is so.
     pub fn failure(&self) -> Option<Failure> {
         let of_connection = self.rc.as_ref().and_then(|rc| rc.failure());
         of_connection.or_else(|| self.ud.failure())
     }
 
-    /// Whether the peer has left, or cannot be reached any more.
-    pub fn peer_has_left(&self) -> bool {
-        let rc = self.rc.as_ref();
-        let used = Way::Connection == self.sends || Way::Connection == self.takes;
-        let cut = self.broken || (used && rc.is_some_and(|rc| rc.failure().is_some()));
-        match (self.takes, rc) {
-            (Way::Connection, Some(rc)) => rc.peer_has_left(),
-            (Way::Connection, None) => true,
-            // What the peer sent before stays to be taken: datagrams first.
-            (Way::Datagrams, Some(rc)) if self.ud.has_last() => rc.peer_has_left(),
-            (Way::Datagrams, _) => self.ud.peer_has_left() || (cut && !self.ud.has_message()),
-        }
-    }
-
-    /// Whether the peer has taken all that was sent.
-    pub fn is_drained(&mut self) -> bool {
-        self.ud.is_drained() && self.rc.as_mut().is_none_or(|rc| rc.is_drained())
-    }
-
     /// Whether all that was sent is where the peer finds it, taken or not.
     pub fn has_arrived(&mut self) -> bool {
         self.ud.has_arrived() && self.rc.as_mut().is_none_or(|rc| rc.is_drained())
-    }
-
-    /// Lets the peer read `len` bytes at `address`; `None` where it cannot. A pair that has no connection gets one for
-    /// it.
-    ///
-    /// # Safety
-    /// As [`RcEndpoint::expose`].
-    pub unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
-        match self.sends {
-            // SAFETY: BYTES.
-            Way::Connection => unsafe { self.rc.as_mut()?.register(address, len) },
-            Way::Datagrams => {
-                self.ask_slow();
-                None
-            }
-        }
-    }
-
-    /// Ends what [`UpgradeEndpoint::expose`] has begun, once.
-    pub fn deregister(&mut self, rkey: u64) {
-        if let Some(rc) = &mut self.rc {
-            rc.deregister(rkey);
-        }
     }
 
     /// Whether the next message can be looked for by the connection.
@@ -295,6 +226,93 @@ impl UpgradeEndpoint {
             }
         }
         self.takes == Way::Connection
+    }
+}
+
+impl Connection for UpgradeEndpoint {
+    /// Whether the two ends of a pair must still find each other.
+    fn wants_wireup(&self) -> bool {
+        self.ud.wants_wireup()
+    }
+
+    /// Where the peer finds this end's datagrams.
+    fn local_address(&self) -> Address {
+        self.ud.local_address()
+    }
+
+    /// Whether so many messages of so many bytes would find room now.
+    fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
+        match self.carrier() {
+            Some(rc) => rc.has_room(messages, bytes),
+            None => self.ud.has_room(messages, bytes),
+        }
+    }
+
+    /// Tells the peer what has been taken, if it does not know.
+    fn return_credits(&mut self) {
+        self.change();
+        self.ud.return_credits();
+        if let Some(rc) = &mut self.rc {
+            rc.return_credits();
+        }
+    }
+
+    /// Whether the peer has left, or cannot be reached any more.
+    fn peer_has_left(&self) -> bool {
+        let rc = self.rc.as_ref();
+        let used = Way::Connection == self.sends || Way::Connection == self.takes;
+        let cut = self.broken || (used && rc.is_some_and(|rc| rc.failure().is_some()));
+        match (self.takes, rc) {
+            (Way::Connection, Some(rc)) => rc.peer_has_left(),
+            (Way::Connection, None) => true,
+            // What the peer sent before stays to be taken: datagrams first.
+            (Way::Datagrams, Some(rc)) if self.ud.has_last() => rc.peer_has_left(),
+            (Way::Datagrams, _) => self.ud.peer_has_left() || (cut && !self.ud.has_message()),
+        }
+    }
+
+    /// Whether the peer has taken all that was sent.
+    fn is_drained(&mut self) -> bool {
+        self.ud.is_drained() && self.rc.as_mut().is_none_or(|rc| rc.is_drained())
+    }
+
+    /// Lets the peer read `len` bytes at `address`; `None` where it cannot. A pair that has no connection gets one for
+    /// it.
+    ///
+    /// # Safety
+    /// As [`RcEndpoint::expose`].
+    unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
+        match self.sends {
+            // SAFETY: BYTES.
+            Way::Connection => unsafe { self.rc.as_mut()?.register(address, len) },
+            Way::Datagrams => {
+                self.ask_slow();
+                None
+            }
+        }
+    }
+
+    /// Ends what [`UpgradeEndpoint::expose`] has begun, once.
+    fn deregister(&mut self, rkey: u64) {
+        if let Some(rc) = &mut self.rc {
+            rc.deregister(rkey);
+        }
+    }
+
+    fn open(&mut self, address: &Address) -> bool {
+        self.ud.open(address)
+    }
+
+    fn set_ready(&mut self) {
+        self.ud.set_ready();
+    }
+
+    fn wants_exposure(&self) -> bool {
+        true
+    }
+
+    fn may_leave(&mut self) -> bool {
+        self.peer_has_left() || self.has_arrived()
     }
 }
 

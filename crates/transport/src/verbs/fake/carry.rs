@@ -1,4 +1,4 @@
-//! Posting, carrying out, polling.
+//! Posting, carrying out, polling. What **OBJECTS** stands for says `objects`.
 #![allow(unsafe_code)]
 
 use super::*;
@@ -14,7 +14,7 @@ pub(super) unsafe extern "C" fn post_recv(
     list: *mut RecvWr,
     bad: *mut *mut RecvWr,
 ) -> c_int {
-    // SAFETY: the caller's pair and list.
+    // SAFETY: OBJECTS.
     unsafe {
         let qp = &mut *qp.cast::<FakeQp>();
         if qp.attr.qp_state == QPS_RESET {
@@ -30,7 +30,7 @@ pub(super) unsafe extern "C" fn post_srq_recv(
     list: *mut RecvWr,
     bad: *mut *mut RecvWr,
 ) -> c_int {
-    // SAFETY: the caller's queue and list.
+    // SAFETY: OBJECTS.
     unsafe {
         let srq = &mut *srq.cast::<FakeSrq>();
         take_list(&mut srq.receives, srq.depth, list, bad)
@@ -44,15 +44,15 @@ unsafe fn take_list(
     bad: *mut *mut RecvWr,
 ) -> c_int {
     if with(Fabric::count_receive_post) {
-        // SAFETY: the caller's.
+        // SAFETY: OBJECTS.
         unsafe { *bad = list };
         return libc::EIO;
     }
     while !list.is_null() {
-        // SAFETY: the caller's list.
+        // SAFETY: OBJECTS.
         let request = unsafe { *list };
         if receives.len() >= depth as usize {
-            // SAFETY: the caller's.
+            // SAFETY: OBJECTS.
             unsafe { *bad = list };
             return libc::ENOMEM;
         }
@@ -73,10 +73,10 @@ pub(super) unsafe extern "C" fn post_send(
     bad: *mut *mut SendWr,
 ) -> c_int {
     while !list.is_null() {
-        // SAFETY: the caller's pair and list.
+        // SAFETY: OBJECTS.
         let (answer, next) = unsafe { (post_one(&mut *qp.cast(), *list), (*list).next) };
         if answer != 0 {
-            // SAFETY: the caller's.
+            // SAFETY: OBJECTS.
             unsafe { *bad = list };
             return answer;
         }
@@ -141,7 +141,7 @@ unsafe fn gather(segments: &[Sge]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for segment in segments.iter().filter(|segment| segment.length > 0) {
         let at = std::ptr::with_exposed_provenance(segment.addr as usize);
-        // SAFETY: the caller's.
+        // SAFETY: OBJECTS.
         bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(at, segment.length as usize) });
     }
     bytes
@@ -285,7 +285,7 @@ impl Fabric {
             }
         }
         if qp.base.qp_type == QPT_UD {
-            // SAFETY: the caller's.
+            // SAFETY: OBJECTS.
             return unsafe { self.carry_datagram(qp, job) };
         }
         if qp.attr.ah_attr.grh.dgid.raw != OWN_GID {
@@ -301,7 +301,7 @@ impl Fabric {
         if !connected || peer.attr.dest_qp_num != qp.base.qp_num {
             return Outcome::Failed(WC_RETRY_EXC_ERR);
         }
-        // SAFETY: the caller's.
+        // SAFETY: OBJECTS.
         unsafe {
             match request.opcode {
                 WR_SEND | WR_SEND_WITH_IMM | WR_SEND_WITH_INV => self.carry_send(peer, job),
@@ -527,13 +527,13 @@ impl Fabric {
         let before = unsafe { word.read() };
         let opcode = match job.request.opcode {
             WR_ATOMIC_FETCH_AND_ADD => {
-                // SAFETY: as above.
+                // SAFETY: OBJECTS.
                 unsafe { word.write(before.wrapping_add(to.compare_add)) };
                 WC_OP_FETCH_ADD
             }
             WR_ATOMIC_CMP_AND_SWP => {
                 if before == to.compare_add {
-                    // SAFETY: as above.
+                    // SAFETY: OBJECTS.
                     unsafe { word.write(to.swap) };
                 }
                 WC_OP_COMP_SWAP
@@ -549,19 +549,19 @@ impl Fabric {
 unsafe fn payload(job: &Job) -> Vec<u8> {
     match &job.inline {
         Some(bytes) => bytes.clone(),
-        // SAFETY: the caller's.
+        // SAFETY: OBJECTS.
         None => unsafe { gather(&job.segments) },
     }
 }
 
 unsafe fn write(to: u64, bytes: &[u8]) {
     let to = std::ptr::with_exposed_provenance_mut(to as usize);
-    // SAFETY: the caller's.
+    // SAFETY: OBJECTS.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
 }
 
 pub(super) unsafe fn complete(cq: *mut Cq, completion: Wc, number: u32, freed: u32) {
-    // SAFETY: the caller's.
+    // SAFETY: OBJECTS.
     let cq = unsafe { &mut *cq.cast::<FakeCq>() };
     assert!(
         cq.ready.len() < cq.base.cqe as usize,
@@ -583,7 +583,7 @@ pub(super) unsafe fn complete(cq: *mut Cq, completion: Wc, number: u32, freed: u
 pub(super) unsafe extern "C" fn poll_cq(cq: *mut Cq, len: c_int, to: *mut Wc) -> c_int {
     with(|fabric| {
         fabric.pump();
-        // SAFETY: the caller's queue.
+        // SAFETY: OBJECTS.
         let cq = unsafe { &mut *cq.cast::<FakeCq>() };
         let count = cq.ready.len().min(len as usize);
         for (index, (completion, number, freed)) in cq.ready.drain(..count).enumerate() {
@@ -591,7 +591,7 @@ pub(super) unsafe extern "C" fn poll_cq(cq: *mut Cq, len: c_int, to: *mut Wc) ->
                 // SAFETY: pairs in the table are alive.
                 unsafe { (*qp).used -= freed };
             }
-            // SAFETY: the caller's room.
+            // SAFETY: OBJECTS.
             unsafe { *to.add(index) = completion };
         }
         count as c_int

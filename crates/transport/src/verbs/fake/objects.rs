@@ -1,4 +1,7 @@
 //! Making and unmaking.
+//!
+//! **OBJECTS.** What a call is given was made here and not destroyed, lists and structures are whole, and buffers are
+//! as long as they say: as the library asks that this stands in for, each function asks it of its caller.
 #![allow(unsafe_code)]
 
 use super::carry::{complete, poll_cq, post_recv, post_send, post_srq_recv};
@@ -14,7 +17,7 @@ unsafe fn zeroed<T>() -> *mut T {
 
 /// Frees what [`zeroed`] or `Box::into_raw` made.
 pub(super) unsafe fn free<T>(at: *mut T) -> c_int {
-    // SAFETY: the caller's.
+    // SAFETY: OBJECTS.
     drop(unsafe { Box::from_raw(at) });
     0
 }
@@ -68,7 +71,7 @@ pub(super) unsafe extern "C" fn close_device(context: *mut Context) -> c_int {
 }
 
 pub(super) unsafe extern "C" fn query_device(_: *mut Context, to: *mut DeviceAttr) -> c_int {
-    // SAFETY: the caller's structure.
+    // SAFETY: OBJECTS.
     let to = unsafe { &mut *to };
     to.phys_port_cnt = 1;
     to.max_qp_wr = 4096;
@@ -85,7 +88,7 @@ pub(super) unsafe extern "C" fn query_port(_: *mut Context, port: u8, to: *mut P
     if port != 1 {
         return libc::EINVAL;
     }
-    // SAFETY: the caller's structure.
+    // SAFETY: OBJECTS.
     let to = unsafe { &mut *to };
     to.state = if with(|f| f.conditions.active) {
         PORT_ACTIVE
@@ -110,7 +113,7 @@ pub(super) unsafe extern "C" fn query_gid(
 ) -> c_int {
     let raw = OWN_GID;
     let filled = index == 1 && with(|f| f.conditions.addresses);
-    // SAFETY: the caller's structure.
+    // SAFETY: OBJECTS.
     unsafe { (*to).raw = if filled { raw } else { [0; 16] } };
     0
 }
@@ -123,7 +126,7 @@ pub(super) unsafe extern "C" fn query_gid_ex(
     _: u32,
     _: size_t,
 ) -> c_int {
-    // SAFETY: the caller's structure.
+    // SAFETY: OBJECTS.
     unsafe {
         (*to).gid_type = GID_TYPE_ROCE_V2;
         query_gid(context, port as u8, index as c_int, &mut (*to).gid)
@@ -261,7 +264,7 @@ pub(super) unsafe extern "C" fn get_cq_event(
     let Some(cq) = events.pop_front() else {
         return -1;
     };
-    // SAFETY: the caller's.
+    // SAFETY: OBJECTS.
     unsafe { *to = std::ptr::with_exposed_provenance_mut(cq) };
     0
 }
@@ -308,7 +311,7 @@ pub(super) unsafe extern "C" fn destroy_srq(srq: *mut Srq) -> c_int {
 }
 
 pub(super) unsafe extern "C" fn create_qp(pd: *mut Pd, init: *mut QpInitAttr) -> *mut Qp {
-    // SAFETY: the caller's structure.
+    // SAFETY: OBJECTS.
     let init = unsafe { &mut *init };
     let conditions = with(|fabric| fabric.conditions.clone());
     if init.cap.max_inline_data > conditions.inline_most && conditions.inline_step != 0 {
@@ -469,7 +472,7 @@ pub(super) unsafe extern "C" fn get_async_event(_: *mut Context, to: *mut AsyncE
     match with(next) {
         Some(event_type) => {
             let element = 1; // the port's number
-            // SAFETY: the caller's structure.
+            // SAFETY: OBJECTS.
             unsafe {
                 *to = AsyncEvent {
                     element,

@@ -1,0 +1,96 @@
+//! The cold half of the contract, asked of whichever endpoint a lane has.
+//!
+//! **BYTES.** As in `lane`.
+#![allow(unsafe_code)]
+
+use super::Lane;
+use crate::contract::{Address, Connection, Remote};
+
+/// Asks whichever endpoint a lane has; an unconnected one answers `$none`.
+macro_rules! ask {
+    ($lane:expr, $endpoint:ident => $answer:expr, or $none:expr) => {
+        match $lane {
+            Lane::Unconnected => $none,
+            Lane::Shm($endpoint) => $answer,
+            Lane::Loopback($endpoint) => $answer,
+            Lane::Sim($endpoint) => $answer,
+            Lane::Rc($endpoint) => $answer,
+            Lane::Ud($endpoint) => $answer,
+            Lane::Upgrade($endpoint) => $answer,
+            Lane::Tcp($endpoint) => $answer,
+        }
+    };
+}
+
+impl Connection for Lane {
+    fn wants_wireup(&self) -> bool {
+        ask!(self, endpoint => endpoint.wants_wireup(), or false)
+    }
+
+    fn local_address(&self) -> Address {
+        ask!(self, endpoint => endpoint.local_address(), or Address::default())
+    }
+
+    fn open(&mut self, address: &Address) -> bool {
+        ask!(self, endpoint => endpoint.open(address), or false)
+    }
+
+    fn open_receive(&mut self) {
+        ask!(self, endpoint => endpoint.open_receive(), or ())
+    }
+
+    fn set_ready(&mut self) {
+        ask!(self, endpoint => endpoint.set_ready(), or ())
+    }
+
+    fn has_room(&mut self, messages: u32, bytes: usize) -> bool {
+        ask!(self, endpoint => endpoint.has_room(messages, bytes), or false)
+    }
+
+    fn await_room(&mut self) {
+        ask!(self, endpoint => endpoint.await_room(), or ())
+    }
+
+    #[inline]
+    fn is_resting(&self) -> bool {
+        ask!(self, endpoint => endpoint.is_resting(), or false)
+    }
+
+    #[inline]
+    fn return_credits(&mut self) {
+        match self {
+            Lane::Upgrade(endpoint) => {
+                endpoint.return_credits();
+                self.settle_upgrade();
+            }
+            lane => ask!(lane, endpoint => endpoint.return_credits(), or ()),
+        }
+    }
+
+    #[inline]
+    fn peer_has_left(&self) -> bool {
+        ask!(self, endpoint => endpoint.peer_has_left(), or false)
+    }
+
+    fn is_drained(&mut self) -> bool {
+        ask!(self, endpoint => endpoint.is_drained(), or true)
+    }
+
+    fn may_leave(&mut self) -> bool {
+        ask!(self, endpoint => endpoint.may_leave(), or true)
+    }
+
+    #[inline]
+    fn wants_exposure(&self) -> bool {
+        ask!(self, endpoint => endpoint.wants_exposure(), or false)
+    }
+
+    unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
+        // SAFETY: BYTES.
+        ask!(self, endpoint => unsafe { endpoint.register(address, len) }, or None)
+    }
+
+    fn deregister(&mut self, key: u64) {
+        ask!(self, endpoint => endpoint.deregister(key), or ())
+    }
+}
