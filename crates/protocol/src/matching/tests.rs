@@ -320,3 +320,42 @@ fn unexpected__of_one_name_leave_their_indexes_in_order() {
     both.arrive(1, key(0, 1), 5);
     assert_eq!(steps_of_receive(&mut both, want(5)), 1);
 }
+
+/// Pages that are there of what the lists of a matcher lie in.
+fn pages_of(matcher: &Matcher) -> usize {
+    const PAGE: usize = 4096;
+    let lists = matcher.peers.as_ptr_range();
+    let first = lists.start as usize / PAGE * PAGE;
+    let mut there = vec![0u8; (lists.end as usize - first).div_ceil(PAGE)];
+    // SAFETY: the range is of one allocation, rounded to pages; there is a byte for each of them.
+    let code = unsafe {
+        libc::mincore(
+            first as *mut libc::c_void,
+            there.len() * PAGE,
+            there.as_mut_ptr(),
+        )
+    };
+    assert_eq!(code, 0, "{}", std::io::Error::last_os_error());
+    there.iter().filter(|&&byte| byte & 1 == 1).count()
+}
+
+#[test]
+fn lists__of_peers_that_nobody_talks_to_have_no_memory() {
+    const MANY: u32 = 1 << 20;
+    // What one access may bring: a large page, where the kernel gives such.
+    const LARGE: usize = 512;
+    let mut matcher = Matcher::new(MANY);
+    let mut pool = RequestPool::new().unwrap();
+    assert!(pages_of(&matcher) <= LARGE);
+    let id = pool.allocate(Kind::Recv).unwrap();
+    let request = pool.address(id);
+    // SAFETY: the request is new, and stays where it is until it is taken back.
+    unsafe {
+        (*request).peer = MANY / 2;
+        matcher.post(request);
+        assert!(!matcher.has_no_receive(MANY / 2));
+        matcher.unpost(request);
+    }
+    assert!(matcher.is_quiet(MANY / 2));
+    assert!(pages_of(&matcher) <= 3 * LARGE);
+}
