@@ -58,7 +58,7 @@ impl Want {
 #[derive(Clone, Copy)]
 struct PostedList {
     first: *mut Request,
-    /// The `next` of the last one, or `first` of this list; null where none was ever posted.
+    /// The `next` of the last one, or `first` of this list: posting needs no case for an empty list.
     end: *mut *mut Request,
 }
 
@@ -74,22 +74,6 @@ struct PeerLists {
 }
 
 const _: () = assert!(size_of::<PeerLists>() == 32);
-
-/// So many empty lists: zeros, of which none has memory before it is used where there are many.
-fn make_lists(count: usize) -> Vec<PeerLists> {
-    let layout = std::alloc::Layout::array::<PeerLists>(count);
-    let layout = layout.unwrap_or_else(|_| unreachable!("{count} lists"));
-    // SAFETY: the layout is not empty: there is a list for receives from any source. All bits zero are lists without
-    // an entry, whose links are null. The vector has the memory from the allocator that it gives it back to, in this
-    // layout.
-    unsafe {
-        let lists = std::alloc::alloc_zeroed(layout).cast::<PeerLists>();
-        if lists.is_null() {
-            std::alloc::handle_alloc_error(layout);
-        }
-        Vec::from_raw_parts(lists, count, count)
-    }
-}
 
 /// The matching engine of one worker.
 pub struct Matcher {
@@ -111,8 +95,24 @@ pub struct Matcher {
 impl Matcher {
     /// An engine for messages of `peers` ranks.
     pub fn new(peers: u32) -> Self {
+        let empty = PeerLists {
+            posted: PostedList {
+                first: ptr::null_mut(),
+                end: ptr::null_mut(),
+            },
+            unexpected: List::default(),
+            busy: 0,
+            index: 0,
+        };
+        // The lists point into this memory, which stays where it is when the matcher moves.
+        let mut all = vec![empty; peers as usize + 1];
+        let base = all.as_mut_ptr();
+        for index in 0..all.len() {
+            // SAFETY: inside the vector.
+            unsafe { (*base.add(index)).posted.end = &raw mut (*base.add(index)).posted.first };
+        }
         Matcher {
-            peers: make_lists(peers as usize + 1),
+            peers: all,
             any_source_count: 0,
             order: 0,
             store: Store::default(),
@@ -209,10 +209,7 @@ impl Matcher {
         // index of `peers`.
         unsafe {
             let lists = self.peers.as_mut_ptr().add(list);
-            let end = match (*lists).posted.end.is_null() {
-                true => &raw mut (*lists).posted.first,
-                false => (*lists).posted.end,
-            };
+            let end = (*lists).posted.end;
             (*request).next = ptr::null_mut();
             (*request).link = end;
             (*request).order = self.order;
