@@ -30,6 +30,8 @@ fn main() {
         .std("gnu11")
         .opt_level(2)
         .compile("engine");
-    let commit = ask_git(&["rev-parse", "--short=12", "HEAD"]).unwrap_or_default();
-    println!("cargo::rustc-env=BUILD_COMMIT={commit}");
+    let commit = ask_git(&["rev-parse", "--short=12", "HEAD"]);
+    let commit = commit.map_or_else(String::new, |commit| format!(" ({commit})"));
+    let version = env!("CARGO_PKG_VERSION");
+    println!("cargo::rustc-env=BUILD_VERSION={version}{commit}");
 }

@@ -22,7 +22,7 @@ class Job:
         self.size, self.kill, self.slurm = size, kill, slurm
         own = f"{os.getpid()}.0" if slurm else f"kvs_{os.getpid()}_0_{os.urandom(4).hex()}"
         self.name = name or own
-        self.values, self.waiting, self.code = {}, [], None
+        self.values, self.services, self.waiting, self.code = {}, {}, [], None
         self.selector = selectors.DefaultSelector()
         self.ranks = []
         for rank in range(size):
@@ -68,6 +68,8 @@ class Job:
             value = self.values.get(asked["key"])
             found = f"get_result rc=0 value={value}"
             self.say(to, found if value is not None else f"get_result rc={-1 if self.slurm else 1}")
+        elif command in ("publish_name", "lookup_name", "unpublish_name"):
+            self.answer_name(to, command, asked)
         elif command == "barrier_in":
             self.waiting.append(to)
             if len(self.waiting) == self.size:
@@ -86,6 +88,18 @@ class Job:
                 "finalize": "finalize_ack rc=0",
             }
             self.say(to, fixed.get(command, f"{command} rc=-1"))
+
+    def answer_name(self, to, command, asked):
+        service, port = asked["service"], self.services.get(asked["service"])
+        done = (port is None) == (command == "publish_name")
+        if done and command == "publish_name":
+            self.services[service] = asked["port"]
+        elif done and command == "unpublish_name":
+            del self.services[service]
+        said = f"info={'ok' if done else 'fail'}" if self.slurm else f"rc={0 if done else 1}"
+        if done and command == "lookup_name":
+            said += f" port={port}"
+        self.say(to, f"{command.removesuffix('_name')}_result {said}")
 
     @staticmethod
     def say(to, text):

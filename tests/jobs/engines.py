@@ -26,6 +26,8 @@ ENDS = {
 }
 # Exit codes that are told exactly.
 CODES = {"exit": 7, "abort": 7}
+# Those that speak PMI-1.
+KEEP_NAMES = (engines.Pmi, engines.Hydra)
 ENGINES = [engines.Pmi, engines.PmiAsSlurm, engines.Hydra, engines.HydraByPort, engines.Prrte]
 
 # A rank that starts other programs: one without a launcher, and two ranks by the launcher that started it.
@@ -118,6 +120,13 @@ def _nests(session, kind):
     return outcome.problem() or wrong, outcome.text()
 
 
+def _dynamic(session, kind):
+    """Ports work within a host, names where the launcher keeps them; what cannot be says what to do."""
+    words = [session.binary("spawn_direct"), *(["names"] if issubclass(kind, KEEP_NAMES) else [])]
+    outcome = _run(session, kind, 3, words)
+    return outcome.problem(), outcome.text()
+
+
 def _shows(session, kind):
     """`fastpath ps` finds the job, and why it does not go on: the library's own threads are not counted."""
     words = [session.binary("ends"), "0", "waits"]
@@ -193,6 +202,7 @@ for _kind in ENGINES:
         "finishes": _make(_finishes, _kind),
         "nests": _make(_nests, _kind),
         "shows": _make(_shows, _kind),
+        "dynamic": _make(_dynamic, _kind),
         "sample": _make(_programs, _kind, SAMPLE, [2, 3, 4]),
     }
     for _what, _case in _cases.items():

@@ -46,6 +46,8 @@ pub enum EngineError {
     },
     /// The engine's library cannot be used.
     Library(String),
+    /// The engine has no such thing.
+    Lacks(&'static str),
     /// A value does not fit the engine's limits.
     TooLong {
         /// What was tried.
@@ -76,6 +78,7 @@ impl fmt::Display for EngineError {
                 write!(f, "{step}: the launcher answers {said:?}")
             }
             EngineError::Library(why) => f.write_str(why),
+            EngineError::Lacks(what) => write!(f, "the launcher does not keep {what}"),
             EngineError::TooLong { step, bytes } => {
                 write!(f, "{step}: {bytes} bytes are too many for the launcher")
             }
@@ -84,6 +87,11 @@ impl fmt::Display for EngineError {
 }
 
 impl std::error::Error for EngineError {}
+
+/// The answer of PMIx: Slurm's keeps none, and PRRTE's was not tried.
+fn no_names<T>() -> Result<T, EngineError> {
+    Err(EngineError::Lacks("names of services"))
+}
 
 /// What an engine tells a process of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,6 +172,39 @@ impl Engine {
         match self {
             Engine::Pmi1(pmi) => pmi.get(rank, key),
             Engine::Pmix(pmix) => pmix.get(rank, key),
+        }
+    }
+
+    /// Publishes the name of a service; false where it is taken.
+    ///
+    /// # Errors
+    /// The engine keeps no names, or cannot be reached.
+    pub fn publish(&mut self, service: &[u8], port: &[u8]) -> Result<bool, EngineError> {
+        match self {
+            Engine::Pmi1(pmi) => pmi.publish(service, port),
+            Engine::Pmix(_) => no_names(),
+        }
+    }
+
+    /// Where a service is; None where nobody has published it.
+    ///
+    /// # Errors
+    /// As [`Engine::publish`].
+    pub fn look_up(&mut self, service: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        match self {
+            Engine::Pmi1(pmi) => pmi.look_up(service),
+            Engine::Pmix(_) => no_names(),
+        }
+    }
+
+    /// Takes the name of a service back; false where the engine has none such.
+    ///
+    /// # Errors
+    /// As [`Engine::publish`].
+    pub fn unpublish(&mut self, service: &[u8]) -> Result<bool, EngineError> {
+        match self {
+            Engine::Pmi1(pmi) => pmi.unpublish(service),
+            Engine::Pmix(_) => no_names(),
         }
     }
 

@@ -3,6 +3,8 @@
 //!
 //! What each engine needs was found by trying Slurm 22, Hydra 4 and 5 and PRRTE 3; Flux by its documentation.
 
+mod reach;
+
 use crate::args::{JobSpec, Node, Nodes, Stdin};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
@@ -153,6 +155,11 @@ pub fn hand_over(spec: &JobSpec, words: &[OsString]) -> (i32, String) {
         Ok(found) => found,
         Err(text) => return (1, text),
     };
+    if is_by_ssh(engine, spec, &here)
+        && let Err(text) = reach::check_hosts(nodes)
+    {
+        return (1, text);
+    }
     let mut all = list_words(engine, nodes, spec, is_root());
     if engine == Engine::Prrte {
         all.extend(list_exports(
@@ -172,6 +179,24 @@ pub fn hand_over(spec: &JobSpec, words: &[OsString]) -> (i32, String) {
     }
     let error = Command::new(&program).args(&all).exec();
     (1, format!("{}: {error}", program.display()))
+}
+
+/// Whether the engine starts its processes by ssh as it finds it, without words or variables of the user's about that.
+fn is_by_ssh(engine: Engine, spec: &JobSpec, here: &Here<'_>) -> bool {
+    let others: &[&str] = match engine {
+        Engine::Slurm | Engine::Flux => return false,
+        Engine::Hydra => &[
+            "HYDRA_LAUNCHER",
+            "HYDRA_LAUNCHER_EXEC",
+            "HYDRA_BOOTSTRAP",
+            "HYDRA_BOOTSTRAP_EXEC",
+            "HYDRA_RMK",
+            "HYDRA_HOST_FILE",
+        ],
+        Engine::Prrte => &["PRTE_MCA_plm", "PRTE_MCA_plm_ssh_agent"],
+    };
+    let is_set = others.iter().any(|name| (here.is_set)(name));
+    spec.hydra_words.is_empty() && !is_set
 }
 
 /// What the engine starts on each node.
@@ -282,6 +307,27 @@ mod tests {
         assert!(missing.contains("mpiexec.hydra is not"), "{missing}");
         let unknown = choose(Some("ssh"), &[], &[]).unwrap_err();
         assert!(unknown.contains("slurm, flux, hydra, prrte"), "{unknown}");
+    }
+
+    #[test]
+    fn ssh__is_what_starts_processes_where_nobody_says_otherwise() {
+        let by_ssh = |engine, words: &[&str], set: &[&str]| {
+            let spec = JobSpec {
+                hydra_words: words.iter().map(OsString::from).collect(),
+                ..JobSpec::default()
+            };
+            let here = Here {
+                is_set: &|name| set.contains(&name),
+                find: &|_| None,
+            };
+            is_by_ssh(engine, &spec, &here)
+        };
+        assert!(by_ssh(Engine::Hydra, &[], &["PATH"]));
+        assert!(by_ssh(Engine::Prrte, &[], &[]));
+        assert!(!by_ssh(Engine::Hydra, &["-launcher-exec", "rsh"], &[]));
+        assert!(!by_ssh(Engine::Hydra, &[], &["HYDRA_LAUNCHER"]));
+        assert!(!by_ssh(Engine::Prrte, &[], &["PRTE_MCA_plm_ssh_agent"]));
+        assert!(!by_ssh(Engine::Slurm, &[], &[]));
     }
 
     #[test]

@@ -42,11 +42,9 @@ fn main() {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     let code = match args::parse_args(words.iter().cloned(), &here) {
         Ok(Request::Help) => print_text(&args::write_help()),
-        Ok(Request::Version) => print_text(concat!(
-            "mpiexec (Fastpath) ",
-            env!("CARGO_PKG_VERSION"),
-            "\n"
-        )),
+        Ok(Request::Version) => {
+            print_text(concat!("mpiexec (Fastpath) ", env!("BUILD_VERSION"), "\n"))
+        }
         Ok(Request::Run(spec)) => launch::run_job(&spec, &words),
         Err(e) => {
             eprintln!("mpiexec: {e}");

@@ -21,7 +21,7 @@ use crate::{compare, doctor, explain, html, info, ps, tune};
 
 /// Measures, explains and diagnoses message passing on this machine.
 #[derive(Parser, Debug)]
-#[command(name = "fastpath", version, about)]
+#[command(name = "fastpath", version = env!("BUILD_VERSION"), about)]
 pub struct Cli {
     /// What to do
     #[command(subcommand)]

@@ -19,6 +19,7 @@ pub enum Manner {
 #[derive(Debug, Default)]
 struct State {
     values: HashMap<String, String>,
+    services: HashMap<String, String>,
     /// Ranks that wait in the fence, and how many fences have been.
     waiting: usize,
     fences: usize,
@@ -107,6 +108,16 @@ impl Server {
         }
     }
 
+    /// The answer about a name.
+    fn judge(&self, command: &str, is_done: bool) -> String {
+        match (self.manner, is_done) {
+            (Manner::Hydra, true) => format!("cmd={command} rc=0 msg=success"),
+            (Manner::Hydra, false) => format!("cmd={command} rc=1 msg=no"),
+            (Manner::Slurm, true) => format!("cmd={command} info=ok"),
+            (Manner::Slurm, false) => format!("cmd={command} info=fail"),
+        }
+    }
+
     fn answer(&self, fields: &HashMap<&str, &str>) -> Option<String> {
         let tail = match self.manner {
             Manner::Hydra => " tag=0",
@@ -155,6 +166,22 @@ impl Server {
                 state.aborted = fields["exitcode"].parse().ok();
                 changed.notify_all();
                 return None;
+            }
+            "publish_name" => {
+                let service = fields["service"].to_owned();
+                let is_free = !state.services.contains_key(&service);
+                if is_free {
+                    state.services.insert(service, fields["port"].to_owned());
+                }
+                self.judge("publish_result", is_free)
+            }
+            "lookup_name" => match state.services.get(fields["service"]) {
+                Some(port) => format!("{} port={port}", self.judge("lookup_result", true)),
+                None => self.judge("lookup_result", false),
+            },
+            "unpublish_name" => {
+                let is_there = state.services.remove(fields["service"]).is_some();
+                self.judge("unpublish_result", is_there)
             }
             "finalize" => {
                 state.finalized += 1;

@@ -8,7 +8,8 @@ use super::{About, EngineError};
 use crate::job::send_all;
 use crate::network::ports::read_option;
 use fastpath_base::config::shorten;
-use line::{ANSWER_MOST, LINE_MOST, Line, PIECES_MOST, join_value, read_first, split_value};
+use line::{ANSWER_MOST, LINE_MOST, Line, PIECES_MOST, VALUE_MOST};
+use line::{join_value, read_first, split_value};
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
@@ -200,6 +201,61 @@ impl Pmi1 {
         Ok(found.flatten().map(str::to_owned))
     }
 
+    /// As [`super::Engine::publish`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn publish(&mut self, service: &[u8], port: &[u8]) -> Result<bool, EngineError> {
+        let step = "publish_name";
+        let (service, port) = (name_service(service, step)?, name_service(port, step)?);
+        let line = format!("cmd=publish_name service={service} port={port}");
+        let answer = self.ask_names(&line, "publish_result")?;
+        Ok(answer.is_some())
+    }
+
+    /// As [`super::Engine::look_up`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn look_up(&mut self, service: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        let service = name_service(service, "lookup_name")?;
+        let line = format!("cmd=lookup_name service={service}");
+        let answer = self.ask_names(&line, "lookup_result")?;
+        let Some(port) = answer.as_ref().and_then(|line| line.field("port")) else {
+            return Ok(None);
+        };
+        // Another MPI library may have published the same.
+        let port = port.strip_prefix(SERVICE);
+        Ok(port
+            .and_then(read_first)
+            .and_then(|(_, text)| join_value(text)))
+    }
+
+    /// As [`super::Engine::unpublish`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn unpublish(&mut self, service: &[u8]) -> Result<bool, EngineError> {
+        let service = name_service(service, "unpublish_name")?;
+        let line = format!("cmd=unpublish_name service={service}");
+        let answer = self.ask_names(&line, "unpublish_result")?;
+        Ok(answer.is_some())
+    }
+
+    /// Asks for something about names; None where that is refused.
+    fn ask_names(&mut self, line: &str, answer: &'static str) -> Result<Option<Line>, EngineError> {
+        self.send(line, answer)?;
+        let (text, line) = self.read_line(answer)?;
+        // An engine that knows no such command answers with something else, or with that command.
+        if line.field("cmd") != Some(answer) {
+            let said = shorten(&text);
+            return Err(EngineError::Answer { step: answer, said });
+        }
+        // Slurm refuses in this way.
+        let is_refused = !line.answers(answer) || line.field("info") == Some("fail");
+        Ok((!is_refused).then_some(line))
+    }
+
     /// As [`super::Engine::aborter`].
     ///
     /// # Errors
@@ -290,6 +346,21 @@ impl Aborter {
     }
 }
 
+/// Before names of services and of ports.
+const SERVICE: &str = "fp-";
+
+/// A name of a service or a port as it travels, in one piece.
+fn name_service(name: &[u8], step: &'static str) -> Result<String, EngineError> {
+    match split_value(name).as_slice() {
+        // Two of them have room in a line.
+        [piece] if piece.len() <= VALUE_MOST / 2 => Ok(format!("{SERVICE}{piece}")),
+        _ => Err(EngineError::TooLong {
+            step,
+            bytes: name.len(),
+        }),
+    }
+}
+
 /// What a piece of a value is called in the space that all ranks share.
 fn name_key(rank: usize, key: &str, number: usize) -> String {
     match number {
@@ -374,6 +445,30 @@ mod tests {
             }
             assert_eq!((server.fences(), server.finalized()), (1, 3));
         }
+    }
+
+    #[test]
+    fn names__are_published_looked_up_and_taken_back() {
+        for manner in [Manner::Hydra, Manner::Slurm] {
+            let server = Server::new("kvs_3_0", 2, manner);
+            let (mut one, mut other) = (server.connect(0), server.connect(1));
+            let service = b"a b=c\n\xff";
+            assert_eq!(other.look_up(service).unwrap(), None);
+            assert!(!other.unpublish(service).unwrap());
+            assert!(one.publish(service, b"port 1").unwrap());
+            assert!(!other.publish(service, b"port 2").unwrap());
+            assert_eq!(other.look_up(service).unwrap(), Some(b"port 1".to_vec()));
+            assert!(one.unpublish(service).unwrap());
+            assert_eq!(other.look_up(service).unwrap(), None);
+            let long = one.publish(&[7; 1000], b"x").unwrap_err();
+            assert!(matches!(long, EngineError::TooLong { .. }), "{long}");
+        }
+        // One that has no such command.
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        (&ours).write_all(b"cmd=publish_name rc=-1\n").unwrap();
+        let refused = Pmi1::new(theirs.into()).publish(b"x", b"y").unwrap_err();
+        assert!(matches!(refused, EngineError::Answer { .. }), "{refused}");
+        drop(ours);
     }
 
     #[test]

@@ -104,6 +104,11 @@ impl Job {
         self
     }
 
+    /// Asks the engine that has started this job something; None where there is none. For one thread at a time.
+    pub fn ask_engine<T>(&self, ask: impl FnOnce(&mut Engine) -> T) -> Option<T> {
+        self.link.as_ref().map(|link| link.ask(ask))
+    }
+
     /// Has this rank listen on the network, and says so on its page.
     fn open_to_other_nodes(&self) -> Result<Config, BootstrapError> {
         let config = Config::from_env().map_err(|e| BootstrapError::Join(e.to_string()))?;

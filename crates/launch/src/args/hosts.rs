@@ -18,6 +18,13 @@ pub struct Host {
     most: Option<usize>,
 }
 
+impl Host {
+    /// Whether it was said how many ranks it is for.
+    pub fn has_slots(&self) -> bool {
+        self.slots.or(self.most).is_some()
+    }
+}
+
 /// `--host NAME[:SLOTS],...`
 pub fn take_hosts(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
     for item in given.text().split(',').filter(|i| !i.is_empty()) {

@@ -101,10 +101,14 @@ pub struct Parser<'a> {
     pub agent: Option<Vec<usize>>,
     /// More ranks than slots or processors are refused; the option that says so.
     pub no_oversubscribe: Option<String>,
+    /// More ranks than slots are nothing to tell of.
+    may_oversubscribe: bool,
     /// The words are those of a `-configfile`.
     in_config: bool,
     idle: Vec<Idle>,
     slots: usize,
+    /// Some host was named with a number of slots.
+    has_slots: bool,
     /// The hosts of all programs, with their slots.
     nodes: Vec<Node>,
     /// Most ranks of a node, by `-ppn` and its like.
@@ -146,9 +150,11 @@ impl<'a> Parser<'a> {
             quiet: false,
             agent: None,
             no_oversubscribe: None,
+            may_oversubscribe: false,
             in_config: false,
             idle: Vec::new(),
             slots: 0,
+            has_slots: false,
             nodes: Vec::new(),
             per_node: None,
         }
@@ -271,6 +277,7 @@ impl<'a> Parser<'a> {
         if count.hosts.is_empty() {
             self.read_allocation(&mut count)?;
         }
+        self.has_slots |= count.hosts.iter().any(Host::has_slots);
         add_hosts(&mut self.nodes, &count.hosts);
         self.per_node = self.per_node.or(count.per_node.as_ref().map(|p| p.ranks));
         let slots = match count.host_slots {
@@ -358,6 +365,7 @@ impl<'a> Parser<'a> {
         }
         if !self.quiet && self.agent.is_none() {
             self.spec.notices = self.idle.iter().map(describe_idle).collect();
+            self.spec.notices.extend(self.tell_oversubscription(total));
         }
         Ok(self.spec)
     }
@@ -418,6 +426,24 @@ impl<'a> Parser<'a> {
             self.nodes = nodes;
         }
         Ok(())
+    }
+
+    /// `--oversubscribe`, as other launchers want it.
+    pub fn allow_oversubscription(&mut self) {
+        (self.no_oversubscribe, self.may_oversubscribe) = (None, true);
+    }
+
+    /// The user has said how many ranks the hosts are for, and asks for more.
+    fn tell_oversubscription(&self, total: usize) -> Option<String> {
+        let slots = self.slots;
+        let is_told = self.has_slots && self.per_node.is_none() && !self.may_oversubscribe;
+        (is_told && total > slots).then(|| {
+            format!(
+                "{total} ranks, but the hosts that were named have {slots} slot{}: ranks share \
+                 processors (--oversubscribe: without this line; --nooversubscribe: refused)",
+                if slots == 1 { "" } else { "s" }
+            )
+        })
     }
 
     fn check_room(&self, total: usize) -> Result<(), UsageError> {
@@ -518,8 +544,8 @@ fn find_option(name: &str) -> Result<&'static Opt, UsageError> {
         .flat_map(|option| option.names.split(' '))
         .map(|shown| (shown.trim_start_matches('-'), shown))
         // The distance is at least that of the lengths.
-        .filter(|(n, _)| n.len() > 2 && n.len().abs_diff(bare.len()) <= n.len() / 2)
-        .map(|(n, shown)| (strsim::damerau_levenshtein(n, bare), n.len() / 2, shown))
+        .filter(|(n, _)| n.len() > 2 && n.len().abs_diff(bare.len()) <= n.len() / 3)
+        .map(|(n, shown)| (strsim::damerau_levenshtein(n, bare), n.len() / 3, shown))
         .filter(|(distance, most, _)| distance <= most)
         .min();
     match near {

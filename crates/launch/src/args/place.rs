@@ -128,7 +128,7 @@ fn take_map_qualifier(
 ) -> Result<(), UsageError> {
     let place = &mut parser.spec.placement;
     match word {
-        "oversubscribe" => parser.no_oversubscribe = None,
+        "oversubscribe" => parser.allow_oversubscription(),
         "nooversubscribe" => parser.no_oversubscribe = Some(given.typed()),
         "hwtcpus" => place.threads = true,
         "" | "corecpus" | "span" | "inherit" | "noinherit" => {}

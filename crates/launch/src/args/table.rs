@@ -487,7 +487,7 @@ const PROCESSORS: &[Opt] = &[
     set(
         "--oversubscribe",
         Nothing,
-        |p, _| p.no_oversubscribe = None,
+        |p, _| p.allow_oversubscription(),
         "allow more ranks, as without it",
     ),
     set(

@@ -221,6 +221,25 @@ fn oversubscription__is_refused_where_asked() {
 }
 
 #[test]
+fn oversubscription__is_told_where_slots_were_named() {
+    let told = |line: &str| spec(line).notices;
+    let [notice] = &told("--host localhost:2 -n 3 a")[..] else {
+        panic!("{:?}", told("--host localhost:2 -n 3 a"));
+    };
+    assert!(notice.starts_with("3 ranks, but the hosts that were named have 2 slots: "));
+    for line in [
+        "--host localhost:2 -n 2 a",
+        "--host localhost -n 3 a",
+        "--host localhost:2 --oversubscribe -n 3 a",
+        "--host localhost:2 --map-by :OVERSUBSCRIBE -n 3 a",
+        "--host localhost:2,other:2 -ppn 4 -n 8 a",
+        "-n 99 a",
+    ] {
+        assert_eq!(told(line), Vec::<String>::new(), "{line}");
+    }
+}
+
+#[test]
 fn placement__in_the_words_of_others() {
     let place = |line: &str| spec(&format!("{line} a")).placement;
     let bound = |level| Bind::To(level);
@@ -467,6 +486,8 @@ fn unknown_option__names_the_nearest() {
     assert!(error("--hostfil x a").contains("is --hostfile meant"));
     assert!(error("-genvlst A a").contains("is -genvlist meant"));
     assert!(error("-np4 a").contains("is -np 4 meant"));
+    assert!(error("--frob a").contains("unknown option --frob (mpiexec"));
+    assert!(error("--hots x a").contains("is --host meant"));
     assert!(error(&format!("-{} a", "n".repeat(100_000))).contains("unknown option"));
     assert!(error("--host").contains("--host needs a value"));
 }

@@ -1,11 +1,14 @@
-//! Names of services (MPI-5.0 section 11.9.4): the launcher keeps them for all ranks of its job, a process without a
-//! launcher for itself.
+//! Names of services (MPI-5.0 section 11.9.4): the launcher keeps them for all ranks of its job, ours or an engine; a
+//! process that is alone keeps them for itself.
 
 use super::ask;
 use crate::consts::*;
 use crate::error::{Error, Result};
+use crate::places;
 use crate::process::Process;
 use fastpath_bootstrap::control::{Answer, Cause, Names, Request};
+use fastpath_bootstrap::engine::{Engine, EngineError};
+use fastpath_bootstrap::job::{Job, describe_start};
 
 /// The error of a refusal.
 fn refuse(cause: Cause, text: String) -> Error {
@@ -17,13 +20,53 @@ fn refuse(cause: Cause, text: String) -> Error {
     Error::new(class, text)
 }
 
-/// Asks the launcher, or these names where there is none.
+/// What the engine that has started this job in place of `mpiexec` makes of a request.
+fn ask_engine(engine: &mut Engine, request: &Request) -> std::result::Result<Answer, EngineError> {
+    let refused = |cause, name: &[u8], what: &str| {
+        Answer::refuse(cause, format!("{:?} {what}", String::from_utf8_lossy(name)))
+    };
+    Ok(match request {
+        Request::Publish { service, port, .. } => match engine.publish(service, port)? {
+            true => Answer::Done,
+            false => refused(Cause::Service, service, "is published already"),
+        },
+        Request::Lookup { service } => match engine.look_up(service)? {
+            Some(port) => Answer::Found { port },
+            None => refused(Cause::Name, service, "was published by nobody"),
+        },
+        Request::Unpublish { service, port } => match engine.look_up(service)? {
+            Some(there) if there != *port => {
+                refused(Cause::Service, service, "is published with another port")
+            }
+            Some(_) if engine.unpublish(service)? => Answer::Done,
+            _ => refused(Cause::Service, service, "is not published"),
+        },
+        _ => Answer::refuse(Cause::Malformed, "that is nothing about a name"),
+    })
+}
+
+/// The same, for who has no launcher of ours.
+fn settle_with_engine(job: &Job, request: &Request) -> Result<Answer> {
+    let asked = places::run_outside(|| job.ask_engine(|engine| ask_engine(engine, request)));
+    match asked {
+        Some(Ok(answer)) => Ok(answer),
+        Some(Err(error)) => {
+            let advice = format!("start the program with mpiexec: {}", describe_start(1));
+            Err(Error::new(MPI_ERR_OTHER, error.to_string()).with_advice(Some(advice)))
+        }
+        None => Err(Error::new(MPI_ERR_INTERN, "there is no launcher")),
+    }
+}
+
+/// Asks the launcher, or these names where this process is alone.
 fn settle(
     p: &Process,
     request: Request,
     here: impl FnOnce(&mut Names) -> std::result::Result<Answer, (Cause, String)>,
 ) -> Result<Answer> {
-    let answer = match p.running()?.job.launcher() {
+    let job = p.running()?.job;
+    let answer = match job.launcher() {
+        None if job.present() > 1 => settle_with_engine(job, &request)?,
         None => here(&mut p.names.borrow_mut()).map_err(|(cause, text)| refuse(cause, text))?,
         Some(_) => ask(p, MPI_ERR_OTHER, "keep the names of services", &request)?,
     };

@@ -15,11 +15,7 @@ const PREFIXES: &str =
 
 /// The tool as results name it: version, and commit where it is known.
 pub fn name_tool() -> String {
-    let version = env!("CARGO_PKG_VERSION");
-    match env!("BUILD_COMMIT") {
-        "" => format!("fastpath {version}"),
-        commit => format!("fastpath {version} ({commit})"),
-    }
+    format!("fastpath {}", env!("BUILD_VERSION"))
 }
 
 /// A run that begins now; library and clock are filled in when they are known.

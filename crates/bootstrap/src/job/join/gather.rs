@@ -157,42 +157,17 @@ pub fn refuse(stream: &UnixStream, why: &str) {
 }
 
 #[cfg(all(test, not(loom)))]
-#[allow(non_snake_case, unsafe_code)]
+#[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use std::fs::File;
+    use crate::job::join::tests::{is_alone, take_descriptors};
     use std::os::linux::net::SocketAddrExt;
     use std::os::unix::net::SocketAddr;
-    use std::process::Command;
 
-    const INNER: &str = "FASTPATH_TEST_INNER";
-
-    /// Takes all descriptors that this process may still open.
-    fn take_descriptors() -> Vec<File> {
-        // SAFETY: plain calls with a structure of theirs.
-        unsafe {
-            let mut limit: libc::rlimit = std::mem::zeroed();
-            libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
-            limit.rlim_cur = limit.rlim_max.min(64);
-            assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
-        }
-        std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
-    }
-
-    /// In a process of its own, since descriptors are all of a process's.
     #[test]
     fn gather__takes_who_waits_as_soon_as_a_descriptor_is_left_or_says_that_none_is() {
-        if std::env::var_os(INNER).is_none() {
-            let name =
-                "gather__takes_who_waits_as_soon_as_a_descriptor_is_left_or_says_that_none_is";
-            let mut inner = Command::new(std::env::current_exe().unwrap());
-            inner.args([name, "--nocapture"]).env(INNER, "1");
-            let outcome = inner.output().unwrap();
-            let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
-            assert!(
-                outcome.status.success() && said.contains("1 passed"),
-                "{said}"
-            );
+        let name = "gather__takes_who_waits_as_soon_as_a_descriptor_is_left_or_says_that_none_is";
+        if !is_alone(name) {
             return;
         }
         for is_freed in [true, false] {

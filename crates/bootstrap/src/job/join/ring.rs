@@ -43,7 +43,7 @@ pub struct Neighbour {
 /// The connections to both neighbours, as far as they are there.
 #[derive(Debug, Default)]
 pub struct Ring {
-    streams: Mutex<Vec<TcpStream>>,
+    streams: Mutex<Vec<Arc<TcpStream>>>,
     left: StaticBool,
 }
 
@@ -64,12 +64,11 @@ impl Ring {
     }
 
     /// Keeps a connection, so that the end is told over it.
-    fn keep(&self, stream: &TcpStream) {
+    fn keep(&self, stream: Arc<TcpStream>) {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        match stream.try_clone() {
-            Ok(_) if self.has_left() => say_bye(stream),
-            Ok(copy) => streams.push(copy),
-            Err(_) => {}
+        match self.has_left() {
+            true => say_bye(&stream),
+            false => streams.push(stream),
         }
     }
 }
@@ -97,12 +96,14 @@ pub fn list_watches(
 
 /// Waits for a neighbour's end, and has the job ended if that comes without a word.
 fn watch(job: &'static Job, aborter: &Aborter, ring: &Ring, neighbour: Neighbour) {
-    let Neighbour { mut stream, node } = neighbour;
+    let Neighbour { stream, node } = neighbour;
     let _ = set_keepalive(&stream);
-    ring.keep(&stream);
+    // Shared, not duplicated: no descriptor may be left, and the word at the end must go all the same.
+    let stream = Arc::new(stream);
+    ring.keep(stream.clone());
     let mut word = [0];
     let said = loop {
-        match stream.read(&mut word) {
+        match (&*stream).read(&mut word) {
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
             other => break other,
         }
@@ -158,9 +159,9 @@ mod tests {
         };
         let ((early, mut far_early), (late, mut far_late)) = (pair(), pair());
         let ring = Ring::default();
-        ring.keep(&early);
+        ring.keep(Arc::new(early));
         ring.leave();
-        ring.keep(&late);
+        ring.keep(Arc::new(late));
         for far in [&mut far_early, &mut far_late] {
             let mut word = [0];
             far.read_exact(&mut word).unwrap();

@@ -1,4 +1,4 @@
-#![allow(non_snake_case)]
+#![allow(non_snake_case, unsafe_code)]
 //! Ranks that are threads, with an engine in the same process. What they have of their own as processes (network
 //! namespaces) is tested by tests/hosts.
 
@@ -7,7 +7,40 @@ mod counting;
 use super::*;
 use crate::engine::fake::{Manner, Server};
 use crate::segment::{FailureKind, Phase, STATE_DEAD};
+use std::fs::File;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering as Order};
+
+const INNER: &str = "FASTPATH_TEST_INNER";
+
+/// Whether this process runs that test alone, so that it may take all descriptors; else runs it in such a process.
+pub(super) fn is_alone(test: &str) -> bool {
+    if std::env::var_os(INNER).is_some() {
+        return true;
+    }
+    let mut inner = Command::new(std::env::current_exe().unwrap());
+    inner.args([test, "--nocapture"]).env(INNER, "1");
+    let outcome = inner.output().unwrap();
+    let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&outcome.stderr);
+    assert!(
+        outcome.status.success() && said.contains("1 passed"),
+        "{said}{errors}"
+    );
+    false
+}
+
+/// Takes all descriptors that this process may still open.
+pub(super) fn take_descriptors() -> Vec<File> {
+    // SAFETY: plain calls with a structure of theirs.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        limit.rlim_cur = limit.rlim_max.min(64);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
+    }
+    std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
+}
 
 /// A name that no other test has.
 fn job_name() -> String {
@@ -150,6 +183,30 @@ fn death__of_a_rank_is_recorded_and_ends_the_job() {
     assert_eq!(page.state.load(Ordering::Relaxed), STATE_DEAD);
     assert!(leader.has_failed());
     std::mem::forget(members);
+}
+
+#[test]
+fn watch__goes_on_where_no_descriptor_is_left() {
+    if !is_alone("watch__goes_on_where_no_descriptor_is_left") {
+        return;
+    }
+    let name = job_name();
+    let meeting = name_meeting(&name, 2);
+    let server = Server::new(&name, 2, Manner::Hydra);
+    let jobs = join_all(&server, 2).into_iter().map(Result::unwrap);
+    let jobs: Vec<&Job> = jobs.map(leak).collect();
+    let mut taken = take_descriptors();
+    // A process that has come too late, and has no descriptor at the leader.
+    taken.pop();
+    let stranger = match channel::meet(&meeting) {
+        Ok(Role::Member(stream)) => stream,
+        other => panic!("{other:?}"),
+    };
+    // All of the job leave meanwhile, and are seen to.
+    leave_all(&jobs);
+    assert_eq!(server.finalized(), 2);
+    assert_eq!(jobs[0].header().failure.load(), None);
+    drop((stranger, taken));
 }
 
 #[test]

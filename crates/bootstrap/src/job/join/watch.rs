@@ -131,6 +131,11 @@ impl Link {
         Ok(())
     }
 
+    /// Asks the engine something. For one thread at a time.
+    pub(super) fn ask<T>(&self, ask: impl FnOnce(&mut Engine) -> T) -> T {
+        ask(&mut self.engine.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// This rank ends without having finalized MPI.
     pub(super) fn tell_own_death(&self, job: &Job) {
         tell_death(job, &self.aborter, job.rank());

@@ -119,16 +119,15 @@ fn is_passing(error: &io::Error) -> bool {
 
 /// The first of the callers that has proved who it is.
 fn go_on(callers: &mut Vec<Candidate>, pass: &Pass, ends: (u32, u32)) -> Option<TcpStream> {
-    let mut met = None;
-    callers.retain_mut(|caller| match caller.go_on(pass, ends) {
-        Ok(true) if met.is_none() => {
-            met = caller.stream.try_clone().ok();
-            false
+    let mut at = 0;
+    while at < callers.len() {
+        match callers[at].go_on(pass, ends) {
+            Ok(false) => at += 1,
+            Ok(true) => return Some(callers.remove(at).stream),
+            Err(_) => drop(callers.remove(at)),
         }
-        Ok(proven) => !proven,
-        Err(_) => false,
-    });
-    met
+    }
+    None
 }
 
 /// The calls to the next node's leader.
@@ -179,9 +178,25 @@ impl Calls {
     }
 
     fn call(&mut self, address: SocketAddr) {
-        let called =
-            dial(address, None).map(|socket| Candidate::new(socket.into(), Step::Connecting));
-        self.live.extend(called.ok().map(|call| (address, call)));
+        match dial(address, None) {
+            Ok(socket) => {
+                let call = Candidate::new(socket.into(), Step::Connecting);
+                self.live.push((address, call));
+            }
+            // No descriptor is left: one may be given back.
+            Err(e) if matches!(e.raw_os_error(), Some(libc::EMFILE | libc::ENFILE)) => {
+                self.call_again(address);
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// Calls the address once more, after a pause, as long as that was not done too often.
+    fn call_again(&mut self, address: SocketAddr) {
+        if self.repeated < AGAIN_MOST {
+            self.repeated += 1;
+            self.again.push((Instant::now() + PAUSE, address));
+        }
     }
 
     /// When [`Calls::dial`] has something to do; `end` where it has not.
@@ -202,11 +217,9 @@ impl Calls {
                 Err(_) => {
                     let (address, call) = self.live.swap_remove(at);
                     // Nobody listens there, or another one does.
-                    if call.step == Step::Connecting || self.repeated == AGAIN_MOST {
-                        continue;
+                    if call.step != Step::Connecting {
+                        self.call_again(address);
                     }
-                    self.repeated += 1;
-                    self.again.push((Instant::now() + PAUSE, address));
                 }
             }
         }
@@ -342,6 +355,7 @@ const PURPOSE: &[u8] = b"ring";
 mod tests {
     use super::*;
     use crate::job::join::card::SECRET_BYTES;
+    use crate::job::join::tests::{is_alone, take_descriptors};
     use std::io::Write;
 
     const PASS: Pass = Pass {
@@ -412,6 +426,52 @@ mod tests {
             assert!(reach(&PASS, &card).is_some());
             assert_eq!(accepted.join().unwrap().len(), 1);
         });
+    }
+
+    #[test]
+    fn neighbour__is_called_again_where_no_descriptor_is_left() {
+        if !is_alone("neighbour__is_called_again_where_no_descriptor_is_left") {
+            return;
+        }
+        let (listener, card) = listen(&["127.0.0.1"]);
+        let mut calls = Calls::to(Some(&card));
+        let mut taken = take_descriptors();
+        let mut now = Instant::now();
+        assert!(calls.dial(now));
+        assert!(calls.live.is_empty() && calls.again.len() == 1);
+        taken.pop();
+        now = calls.again[0].0;
+        assert!(calls.dial(now));
+        assert!(calls.live.len() == 1 && calls.again.is_empty());
+        // There is no end to it: it is given up.
+        calls.live.clear();
+        taken.extend(take_descriptors());
+        calls.call(SocketAddr::new(card.addresses[0], card.port));
+        for _ in 0..AGAIN_MOST {
+            let Some((at, _)) = calls.again.first() else {
+                break;
+            };
+            calls.dial(*at);
+        }
+        assert!(!calls.dial(now) && calls.repeated == AGAIN_MOST);
+        drop((listener, taken));
+    }
+
+    #[test]
+    fn neighbour__is_taken_with_the_last_descriptor() {
+        if !is_alone("neighbour__is_taken_with_the_last_descriptor") {
+            return;
+        }
+        let (listener, card) = listen(&["127.0.0.1"]);
+        let mut taken = take_descriptors();
+        // For a call, and for who answers it.
+        taken.truncate(taken.len() - 2);
+        std::thread::scope(|scope| {
+            let accepted = scope.spawn(|| close_ring(&PASS, &[listener], None, 0, 3));
+            assert!(reach(&PASS, &card).is_some());
+            assert_eq!(accepted.join().unwrap().len(), 1);
+        });
+        drop(taken);
     }
 
     #[test]
