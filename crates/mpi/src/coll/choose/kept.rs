@@ -11,8 +11,8 @@ const KEPT: usize = 32;
 
 /// Members on several hosts, and what was chosen for calls of theirs.
 ///
-/// A choice is kept under everything that it was made of, so that it is the one that would be made again. That also says
-/// in which place: another call with the same place takes it over.
+/// A choice is kept under everything that it was made of, so that it is the one that would be made again. That
+/// also says in which place: another call with the same place takes it over.
 #[derive(Debug)]
 pub struct Placement {
     /// How the members are spread.
