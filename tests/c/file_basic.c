@@ -58,6 +58,12 @@ static void test_modes(void)
     CLASS(MPI_File_write_at_all(file, 0, path, 1, MPI_CHAR, &status), MPI_ERR_READ_ONLY);
     CLASS(MPI_File_set_size(file, 5), MPI_ERR_READ_ONLY);
     OK(MPI_File_close(&file));
+    if (ranks > 1) {
+        /* One rank cannot open what the others can. */
+        const char *name = rank == ranks - 1 ? "/nowhere/at/all" : path;
+        CLASS(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDONLY, MPI_INFO_NULL, &file), MPI_ERR_NO_SUCH_FILE);
+        CHECK(file == MPI_FILE_NULL);
+    }
     file = open_file(MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE);
     OK(MPI_File_close(&file));
     CHECK(access(path, F_OK) != 0);

@@ -5,6 +5,8 @@ import os
 import re
 import subprocess
 
+from harness import program
+
 PROTOTYPE = re.compile(r"^(.*?)\bPMPI_(\w+)\((.*)\)\s*(?:__attribute__.*)?;$", re.DOTALL)
 
 
@@ -95,3 +97,30 @@ def case_linked(session):
                f"-Wl,-rpath,{folder}"]
     subprocess.run(command, check=True, capture_output=True)
     return _run(session, [program])
+
+
+def case_example(session):
+    """The example that uses the tool interface counts each message, to the peers and by the protocol that it had."""
+    source = os.path.join(os.path.dirname(__file__), "..", "..", "examples", "profiler.c")
+    library = os.path.join(session.build, "libprofiler.so")
+    command = [session.mpicc, *program.FLAGS, "-shared", "-fPIC", "-o", library, source]
+    complaint = program.build(library, command, [source])
+    if complaint:
+        return f"it does not compile: {complaint}"
+    row = re.compile(r"^profiler: (short|eager|rendezvous) +(self|same host|other host|elsewhere) +(\d+) +(\d+)$", re.MULTILINE)
+    for ranks in (1, 2, 3):
+        words = ["env", f"LD_PRELOAD={library}", session.binary("profiled_messages")]
+        outcome = session.mpirun(ranks, words).finish()
+        if problem := outcome.problem(quiet=False):
+            return f"{ranks} ranks: {problem}", outcome.text()
+        found = {}
+        for protocol, peers, messages, sent in row.findall(outcome.err):
+            key = peers, protocol == "rendezvous"
+            found[key] = tuple(map(sum, zip(found.get(key, (0, 0)), (int(messages), int(sent)))))
+        wanted = {}
+        for peers in ("self", "same host")[: 1 + (ranks > 1)]:
+            wanted[peers, False] = (15 * ranks, (10 * 8 + 5 * 2000) * ranks)
+            wanted[peers, True] = (3 * ranks, 3 * (1 << 20) * ranks)
+        if found != wanted:
+            return f"{ranks} ranks: {found} instead of {wanted}", outcome.text()
+    return None

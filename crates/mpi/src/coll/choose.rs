@@ -30,9 +30,11 @@
 
 mod asked;
 mod hosts;
+mod kept;
 
 pub(super) use asked::{ask, report, wants_any_order};
 pub use hosts::Spread;
+pub use kept::Placement;
 
 use crate::comm::Comm;
 use crate::process::Process;
@@ -41,7 +43,7 @@ pub(super) use hosts::Network;
 
 /// How many processors the ranks of the job have, awake or not: the same on all ranks and at any time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
+pub enum Room<'a> {
     /// One for each rank.
     Own,
     /// Fewer than ranks.
@@ -49,22 +51,22 @@ pub enum Room {
     /// Fewer than ranks, and few at all.
     Tight,
     /// The ranks are on several hosts.
-    Hosts(Spread),
+    Hosts(&'a Placement),
 }
 
-impl Room {
+impl<'a> Room<'a> {
     /// Of the members of a communicator.
     #[inline]
-    pub(super) fn of(p: &Process, comm: &Comm) -> Room {
+    pub(super) fn of(p: &Process, comm: &'a Comm) -> Room<'a> {
         match comm.nodes(p) {
-            Some(nodes) => Room::Hosts(nodes.spread),
+            Some(nodes) => Room::Hosts(&nodes.placement),
             None => Room::on_host(p),
         }
     }
 
     /// Of ranks that share this host.
     #[inline]
-    pub(crate) fn on_host(p: &Process) -> Room {
+    pub(crate) fn on_host(p: &Process) -> Room<'static> {
         let Ok(worker) = p.worker() else {
             return Room::Own;
         };
@@ -87,14 +89,14 @@ impl Room {
 
     /// Whether some host has several of the ranks, and there are others.
     fn has_levels(self) -> bool {
-        matches!(self, Room::Hosts(spread) if spread.has_levels())
+        matches!(self, Room::Hosts(on) if on.spread.has_levels())
     }
 
     /// The same for a reduction that somebody has named: another order of operands is what was asked for, but for those
     /// that must be in the order of ranks.
     fn may_combine(self, size: Size) -> bool {
-        matches!(self, Room::Hosts(spread) if spread.has_levels()
-            && (size.commutes || spread.in_blocks))
+        matches!(self, Room::Hosts(on) if on.spread.has_levels()
+            && (size.commutes || on.spread.in_blocks))
     }
 
     /// Whether a call of `bytes` bytes goes through one rank; `tight` is the limit where processors are few.
@@ -164,9 +166,9 @@ pub(super) enum Barrier {
 }
 
 #[inline]
-pub(super) fn barrier(ranks: u32, room: Room) -> Barrier {
+pub(super) fn barrier(ranks: u32, room: Room<'_>) -> Barrier {
     let usual = match room {
-        Room::Hosts(spread) => hosts::barrier(spread, &Network::TCP),
+        Room::Hosts(on) => on.choose(0, 0, |spread| hosts::barrier(spread, &Network::TCP)),
         Room::Shared | Room::Tight if ranks > 2 => Barrier::Flat,
         _ => Barrier::Dissemination,
     };
@@ -184,11 +186,11 @@ pub(super) enum Bcast {
 }
 
 #[inline]
-pub(super) fn bcast(bytes: u64, ranks: u32, room: Room) -> Bcast {
+pub(super) fn bcast(bytes: u64, ranks: u32, room: Room<'_>) -> Bcast {
     let usual = if ranks == 2 || room.is_flat(bytes, u64::MAX) {
         Bcast::Flat
-    } else if let Room::Hosts(spread) = room {
-        hosts::bcast(spread, &Network::TCP, bytes)
+    } else if let Room::Hosts(on) = room {
+        on.choose(bytes, 0, |s| hosts::bcast(s, &Network::TCP, bytes))
     } else if bytes >= BCAST_LONG && room == Room::Own {
         Bcast::ScatterAllgather
     } else {
@@ -206,7 +208,7 @@ pub(super) enum Gather {
 }
 
 #[inline]
-pub(super) fn gather(block: u64, ranks: u32, room: Room) -> Gather {
+pub(super) fn gather(block: u64, ranks: u32, room: Room<'_>) -> Gather {
     if !room.is_shared() && ranks >= TREE_RANKS && block <= TREE_BYTES {
         Gather::Binomial
     } else {
@@ -226,12 +228,14 @@ pub(super) enum Allgather {
 
 /// `total` bytes in all; `even` where all blocks are of one length and lie one after the other.
 #[inline]
-pub(super) fn allgather(total: u64, even: bool, ranks: u32, room: Room) -> Allgather {
+pub(super) fn allgather(total: u64, even: bool, ranks: u32, room: Room<'_>) -> Allgather {
     let doubles = even && ranks.is_power_of_two();
     let usual = if ranks == 2 {
         Allgather::Ring
-    } else if let Room::Hosts(spread) = room {
-        hosts::allgather(spread, &Network::TCP, total, doubles)
+    } else if let Room::Hosts(on) = room {
+        on.choose(total, doubles.into(), |s| {
+            hosts::allgather(s, &Network::TCP, total, doubles)
+        })
     } else if total >= ALLGATHER_LONG {
         Allgather::Ring
     } else if room.is_flat(total, FLAT_ALLGATHER) {
@@ -260,7 +264,7 @@ pub(super) enum Alltoall {
 /// Counts what all ranks know: messages, of which the first to a partner opens a pair, waits for a processor, and
 /// copies. Through rank 0 each rank has one partner and waits once, and rank 0 copies everything.
 #[inline]
-pub(super) fn alltoall(block: u64, ranks: u32, room: Room) -> Alltoall {
+pub(super) fn alltoall(block: u64, ranks: u32, room: Room<'_>) -> Alltoall {
     let all = block.saturating_mul(ranks as u64);
     let (from, most) = match room {
         Room::Own | Room::Hosts(_) => (BRUCK_RANKS, BRUCK_BYTES),
@@ -346,11 +350,13 @@ pub(super) enum Reduce {
 }
 
 #[inline]
-pub(super) fn reduce(size: Size, ranks: u32, room: Room) -> Reduce {
+pub(super) fn reduce(size: Size, ranks: u32, room: Room<'_>) -> Reduce {
     let usual = if ranks == 2 || room.is_flat(size.bytes, FLAT_REDUCE) {
         Reduce::Flat
-    } else if let Room::Hosts(spread) = room {
-        hosts::reduce(spread, &Network::TCP, size, ranks)
+    } else if let Room::Hosts(on) = room {
+        on.choose(size.bytes, size.facts(ranks), |s| {
+            hosts::reduce(s, &Network::TCP, size, ranks)
+        })
     } else if size.bytes >= REDUCE_LONG && size.can_share(ranks) {
         Reduce::Halving
     } else {
@@ -375,7 +381,7 @@ pub(super) enum Allreduce {
 }
 
 #[inline]
-pub(super) fn allreduce(size: Size, ranks: u32, room: Room) -> Allreduce {
+pub(super) fn allreduce(size: Size, ranks: u32, room: Room<'_>) -> Allreduce {
     let usual = if ranks <= 2 {
         match size.bytes > ALLREDUCE_PAIR && size.can_share(ranks) {
             true => Allreduce::HalvingDoubling,
@@ -383,8 +389,10 @@ pub(super) fn allreduce(size: Size, ranks: u32, room: Room) -> Allreduce {
         }
     } else if room.is_flat(size.bytes, FLAT_ALLREDUCE) {
         Allreduce::Flat
-    } else if let Room::Hosts(spread) = room {
-        hosts::allreduce(spread, &Network::TCP, size, ranks)
+    } else if let Room::Hosts(on) = room {
+        on.choose(size.bytes, size.facts(ranks), |s| {
+            hosts::allreduce(s, &Network::TCP, size, ranks)
+        })
     } else if size.bytes < ALLREDUCE_LONG || !size.can_share(ranks) {
         Allreduce::Doubling
     } else if size.order != Order::Tree && size.goes_round(ranks) {
@@ -426,7 +434,7 @@ pub(super) enum Scan {
 }
 
 #[inline]
-pub(super) fn scan(ranks: u32, room: Room) -> Scan {
+pub(super) fn scan(ranks: u32, room: Room<'_>) -> Scan {
     if room.is_shared() || ranks == 2 {
         Scan::Chain
     } else {

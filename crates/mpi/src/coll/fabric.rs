@@ -30,7 +30,7 @@ pub trait Fabric {
     /// Number of members.
     fn size(&self) -> u32;
     /// How many processors the ranks have. The same on all members.
-    fn room(&self) -> Room;
+    fn room(&self) -> Room<'_>;
     /// Which members share a host, where they are on several.
     fn nodes(&self) -> Option<&Nodes>;
 
@@ -139,7 +139,7 @@ impl Fabric for Channel<'_> {
     }
 
     #[inline]
-    fn room(&self) -> Room {
+    fn room(&self) -> Room<'_> {
         Room::of(self.process, self.comm)
     }
 

@@ -42,7 +42,7 @@ impl<'a> Reduction<'a> {
 
     /// What the choice of an algorithm asks for.
     #[inline]
-    pub(super) fn size(&self, count: u64, room: Room) -> Size {
+    pub(super) fn size(&self, count: u64, room: Room<'_>) -> Size {
         Size {
             bytes: self.layout.size() * count,
             count,

@@ -9,7 +9,7 @@
 //! Performance (2000); Träff, Improved MPI All-to-all Communication on a Giganet SMP Cluster (2002).
 #![allow(unsafe_code)]
 
-use super::choose::{self, Room, Spread};
+use super::choose::{self, Placement, Room, Spread};
 use super::fabric::Fabric;
 use super::gather;
 use super::local::Reduction;
@@ -34,14 +34,16 @@ pub struct Nodes {
     /// Where in `members` each node begins, and the end.
     starts: Box<[u32]>,
     /// What the choice of an algorithm asks for.
-    pub(super) spread: Spread,
+    pub(super) placement: Placement,
+    /// The same for one member of each node.
+    heads: Placement,
     /// What processors the calling member's node has.
-    inside: Room,
+    inside: Room<'static>,
 }
 
 impl Nodes {
     /// From the host of each member; none where all are on one host. `inside`: what processors this one has.
-    pub(crate) fn new(hosts: &[u32], inside: Room) -> Option<Nodes> {
+    pub(crate) fn new(hosts: &[u32], inside: Room<'static>) -> Option<Nodes> {
         let mut numbers = std::collections::HashMap::new();
         let mut sizes: Vec<u32> = Vec::new();
         let of: Box<[u32]> = hosts
@@ -78,14 +80,15 @@ impl Nodes {
             of,
             members,
             starts: starts.into(),
-            spread,
+            placement: Placement::new(spread),
+            heads: Placement::new(spread.between()),
             inside,
         })
     }
 
     /// How many there are.
     pub(super) fn count(&self) -> u32 {
-        self.spread.nodes
+        self.placement.spread.nodes
     }
 
     /// The node of a member.
@@ -122,7 +125,7 @@ pub(super) struct Part<'f, F> {
     whole: &'f F,
     members: Members<'f>,
     rank: u32,
-    room: Room,
+    room: Room<'f>,
 }
 
 enum Members<'f> {
@@ -158,7 +161,7 @@ fn levels<'f, F: Fabric>(f: &'f F, nodes: &'f Nodes, root: u32) -> Levels<'f, F>
         whole: f,
         members: Members::Heads(nodes, its, root),
         rank: own,
-        room: Room::Hosts(nodes.spread.between()),
+        room: Room::Hosts(&nodes.heads),
     });
     Levels { node, head, heads }
 }
@@ -201,7 +204,7 @@ impl<F: Fabric> Fabric for Part<'_, F> {
         }
     }
 
-    fn room(&self) -> Room {
+    fn room(&self) -> Room<'_> {
         self.room
     }
 
@@ -328,7 +331,7 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
 ) -> Result {
     let levels = levels(f, nodes, root);
     let size = red.size(operand.count, f.room()).along_tree();
-    if nodes.spread.has_branches(size) {
+    if nodes.placement.spread.has_branches(size) {
         let its = nodes.of(root);
         // SAFETY: the same contract.
         return unsafe {
@@ -367,7 +370,7 @@ pub(super) async unsafe fn allreduce<'a, F: Fabric>(
     let size = red.size(operand.count, f.room()).along_tree();
     // SAFETY: the same contract.
     unsafe {
-        let (node, head) = if nodes.spread.has_branches(size) {
+        let (node, head) = if nodes.placement.spread.has_branches(size) {
             let sum = levels.heads.is_some().then_some(result);
             branches::reduce(f, nodes, &levels, red, operand, sum, |_| true).await?;
             (levels.node, levels.head)
@@ -413,7 +416,7 @@ pub(super) async unsafe fn allgather<'a, F: Fabric>(
     let total = ends.last().copied().unwrap_or(0);
     let mut scratch = Scratch::new(f);
     let in_place = whole
-        .filter(|_| nodes.spread.in_blocks)
+        .filter(|_| nodes.placement.spread.in_blocks)
         .and_then(|w| w.dense());
     let at = match in_place {
         Some(at) => at,

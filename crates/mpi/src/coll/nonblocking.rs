@@ -153,7 +153,7 @@ impl Fabric for Outstanding {
         self.comm.size()
     }
 
-    fn room(&self) -> Room {
+    fn room(&self) -> Room<'_> {
         Room::of(self.channel.process, &self.comm)
     }
 

@@ -46,7 +46,6 @@ unsafe impl Send for State {}
 struct World {
     ranks: u32,
     mode: Mode,
-    nodes: Option<Nodes>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -55,6 +54,7 @@ struct World {
 pub(crate) struct Rank<'w> {
     world: &'w World,
     rank: u32,
+    nodes: Option<Nodes>,
 }
 
 /// Runs `body` on every rank; returns what each returned.
@@ -79,7 +79,6 @@ pub(crate) fn run_on<R: Send>(
     let world = World {
         ranks,
         mode,
-        nodes: Nodes::new(hosts, Room::Own),
         state: Mutex::new(state),
         changed: Condvar::new(),
     };
@@ -87,7 +86,10 @@ pub(crate) fn run_on<R: Send>(
         let threads: Vec<_> = (0..ranks)
             .map(|rank| {
                 let (world, body) = (&world, &body);
-                scope.spawn(move || body(&Rank { world, rank }))
+                scope.spawn(move || {
+                    let nodes = Nodes::new(hosts, Room::Own);
+                    body(&Rank { world, rank, nodes })
+                })
             })
             .collect();
         threads.into_iter().map(|t| t.join()).collect::<Vec<_>>()
@@ -248,15 +250,15 @@ impl Fabric for Rank<'_> {
         self.world.ranks
     }
 
-    fn room(&self) -> Room {
-        match &self.world.nodes {
-            Some(nodes) => Room::Hosts(nodes.spread),
+    fn room(&self) -> Room<'_> {
+        match &self.nodes {
+            Some(nodes) => Room::Hosts(&nodes.placement),
             None => Room::Own,
         }
     }
 
     fn nodes(&self) -> Option<&Nodes> {
-        self.world.nodes.as_ref()
+        self.nodes.as_ref()
     }
 
     async unsafe fn send(&self, to: u32, data: Buffer) -> Result {

@@ -51,10 +51,13 @@ pub(super) fn explain(name: &str, rank: u32, error: &IoError) -> Error {
     Error::new(class_of(error), text)
 }
 
-/// What a rank tells the others of its part: four words.
-pub(super) fn to_words(own: &std::result::Result<(), Refused>) -> [u64; 4] {
+/// Words in which a rank tells the others of its part.
+pub(super) const TOLD: usize = 4;
+
+/// What a rank tells the others of its part.
+pub(super) fn to_words(own: &std::result::Result<(), Refused>) -> [u64; TOLD] {
     match own {
-        Ok(()) => [0; 4],
+        Ok(()) => [0; TOLD],
         Err(Refused::System(e)) => [
             1 | (e.action as u64) << 8,
             e.errno as u64,
@@ -66,7 +69,7 @@ pub(super) fn to_words(own: &std::result::Result<(), Refused>) -> [u64; 4] {
 }
 
 /// The error that a rank has told of; none where its words make no sense or there is none.
-fn from_words(name: &str, rank: u32, words: &[u64; 4]) -> Option<Error> {
+fn from_words(name: &str, rank: u32, words: &[u64; TOLD]) -> Option<Error> {
     match words[0] & 0xff {
         0 => None,
         1 => {
@@ -108,14 +111,32 @@ pub(super) fn agree<T>(
     name: &str,
     own: std::result::Result<T, Refused>,
 ) -> Result<T> {
+    Ok(agree_and_tell::<T, TOLD>(p, comm, name, own, &[])?.0)
+}
+
+/// The same in one exchange with `more`, which follows the [`TOLD`] words of the outcome; what all members have told.
+///
+/// # Errors
+/// As there.
+pub(super) fn agree_and_tell<T, const WORDS: usize>(
+    p: &Process,
+    comm: &Comm,
+    name: &str,
+    own: std::result::Result<T, Refused>,
+    more: &[u64],
+) -> Result<(T, Vec<[u64; WORDS]>)> {
     let (value, told) = tell(own);
-    let words = to_words(&told);
+    let mut words = [0; WORDS];
+    let both = to_words(&told).into_iter().chain(more.iter().copied());
+    words.iter_mut().zip(both).for_each(|(to, word)| *to = word);
     let all = match comm.size() {
         1 => vec![words],
         _ => gather_all(&Channel::next(p, comm), words)?,
     };
-    conclude(comm.rank, name, told, all.iter())?;
-    value.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a rank's error was lost"))
+    let outcomes = all.iter().filter_map(|words| words.first_chunk());
+    conclude(comm.rank, name, told, outcomes)?;
+    let value = value.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a rank's error was lost"))?;
+    Ok((value, all))
 }
 
 /// The outcome that all ranks' words make, of which this rank's say what `told` is.
@@ -126,7 +147,7 @@ pub(super) fn conclude<'a>(
     rank: u32,
     name: &str,
     told: std::result::Result<(), Refused>,
-    all: impl Iterator<Item = &'a [u64; 4]>,
+    all: impl Iterator<Item = &'a [u64; TOLD]>,
 ) -> Result {
     let found = (0..)
         .zip(all)

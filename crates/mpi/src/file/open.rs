@@ -1,18 +1,16 @@
 //! Opening, closing and deleting (MPI 5.0, section 14.2).
 
-use super::failure::{self, Refused, agree};
+use super::failure::{self, Refused, TOLD, agree, agree_and_tell};
 use super::hints::Hints;
 use super::representation::Representation;
-use super::shared::SharedPointer;
+use super::shared::{KEY_WORDS, SharedPointer};
 use super::{File, Shown, find, report};
-use crate::channel::Channel;
-use crate::comm::agree::gather_all;
 use crate::comm::{Comm, create, free_comm, publish};
 use crate::consts::*;
 use crate::errhandler;
 use crate::error::{Error, Result};
 use crate::process::{Process, out_of_handles};
-use fastpath_io::{Descriptor, Opening, View, delete};
+use fastpath_io::{Descriptor, IoError, Opening, View, delete};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::CString;
 use std::rc::Rc;
@@ -107,22 +105,27 @@ fn open_on(
         hints.merge(given?);
         path_of(name)
     });
-    let path = agree(p, &comm, name, checked.map_err(Refused::Other))?;
-    if comm.size() > 1 {
-        let all = gather_all(&Channel::next(p, &comm), [amode as u64])?;
-        if all.iter().any(|mode| *mode != all[0]) {
-            let text = format!("file \"{name}\": the access modes of the ranks differ");
-            return Err(Error::new(MPI_ERR_NOT_SAME, text));
-        }
+    let checked = checked.map_err(Refused::Other);
+    let (path, all) = agree_and_tell::<_, { TOLD + 1 }>(p, &comm, name, checked, &[amode as u64])?;
+    if all.iter().any(|told| told[TOLD] != all[0][TOLD]) {
+        let text = format!("file \"{name}\": the access modes of the ranks differ");
+        return Err(Error::new(MPI_ERR_NOT_SAME, text));
     }
-    let descriptor = open_together(p, &comm, name, &path, amode, hints.mode())?;
+    let opened = open_in_turn(p, &comm, name, &path, amode, hints.mode())?;
+    let (mut pointer, made) = match SharedPointer::make(p, &comm) {
+        Ok(pointer) => (pointer, Ok(())),
+        Err(error) => (SharedPointer::Own(Cell::new(0)), Err(error)),
+    };
+    let own = opened.map_err(Refused::System);
+    let own = own.and_then(|opened| made.map(|()| opened).map_err(Refused::Other));
+    let told = agree_and_tell::<_, { TOLD + KEY_WORDS }>(p, &comm, name, own, &pointer.words());
+    let (descriptor, all) = told.inspect_err(|_| pointer.release(p))?;
+    pointer.learn(&all[0][TOLD..]);
     descriptor.set_mapping(
         !p.engine()
             .is_some_and(|e| e.config.is_disabled("file-mapping")),
     );
     descriptor.set_sieving(hints.reads_between());
-    let pointer = SharedPointer::make(p, &comm).map_err(Refused::Other);
-    let pointer = agree(p, &comm, name, pointer)?;
     let byte = p.datatype(MPI_BYTE)?;
     let shown = Shown {
         view: View::new(0, byte.layout().clone()),
@@ -164,15 +167,16 @@ fn open_on(
     Ok(handle)
 }
 
-/// Opens the file on all ranks; where it may have to be made, rank 0 comes first.
-fn open_together(
+/// Opens the file; where it may have to be made, rank 0 does so before the others. What the system says of this rank's
+/// opening is not yet agreed on.
+fn open_in_turn(
     p: &Process,
     comm: &Comm,
     name: &str,
     path: &CString,
     amode: i32,
     mode: u32,
-) -> Result<Descriptor> {
+) -> Result<std::result::Result<Descriptor, IoError>> {
     let has = |bits: i32| amode & bits != 0;
     let how = Opening {
         read: !has(MPI_MODE_WRONLY),
@@ -189,18 +193,12 @@ fn open_together(
         };
         agree(p, comm, name, own.map_err(Refused::System))?;
     }
-    let own = match first {
-        Some(file) => Ok(file),
-        None => {
-            let there = Opening {
-                create: false,
-                exclusive: false,
-                ..how
-            };
-            Descriptor::open(path, there)
-        }
+    let there = Opening {
+        create: false,
+        exclusive: false,
+        ..how
     };
-    agree(p, comm, name, own.map_err(Refused::System))
+    Ok(first.map_or_else(|| Descriptor::open(path, there), Ok))
 }
 
 /// `MPI_File_close`.

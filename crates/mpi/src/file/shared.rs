@@ -13,15 +13,19 @@ use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{PACKED_BYTES, RegionId, RemoteKey, RmaError};
 use std::cell::Cell;
 
-const WORDS: usize = PACKED_BYTES / 8;
+/// Words of a key of remote memory.
+pub(super) const KEY_WORDS: usize = PACKED_BYTES / 8;
 
 /// Where the shared pointer is, in etypes of the view.
 pub(super) enum SharedPointer {
     /// A file of one rank.
     Own(Cell<i64>),
-    /// In rank 0's memory.
+    /// In the memory of rank 0 of the file.
     Remote {
-        key: Box<RemoteKey>,
+        owner: u32,
+        /// Its key as rank 0 has told it, and what is made of it by the first access.
+        told: [u64; KEY_WORDS],
+        key: Option<Box<RemoteKey>>,
         /// At rank 0: the memory, and its name.
         kept: Option<(usize, RegionId)>,
     },
@@ -35,40 +39,48 @@ fn fail(error: RmaError) -> Error {
 }
 
 impl SharedPointer {
-    /// The pointer of a file that is being opened, at 0. Collective.
+    /// The pointer of a file that is being opened, at 0; all are then to [learn](SharedPointer::learn) rank 0's words.
     ///
     /// # Errors
-    /// `MPI_ERR_NO_MEM`; those of communication.
+    /// `MPI_ERR_NO_MEM`.
     pub(super) fn make(p: &Process, comm: &Comm) -> Result<SharedPointer> {
         if comm.size() == 1 {
             return Ok(SharedPointer::Own(Cell::new(0)));
         }
-        let made = match comm.rank {
-            0 => Some(expose(p)),
+        let mut told = [0; KEY_WORDS];
+        let kept = match comm.rank {
+            0 => {
+                let (at, id, key) = expose(p)?;
+                for (word, bytes) in told.iter_mut().zip(key.as_chunks().0) {
+                    *word = u64::from_le_bytes(*bytes);
+                }
+                Some((at, id))
+            }
             _ => None,
         };
-        let mut words = [0; WORDS];
-        if let Some(Ok((_, _, key))) = &made {
-            for (word, bytes) in words.iter_mut().zip(key.chunks_exact(8)) {
-                *word = bytes
-                    .iter()
-                    .rev()
-                    .fold(0, |n, byte| n << 8 | u64::from(*byte));
-            }
-        }
-        let all = gather_all(&Channel::next(p, comm), words)?;
-        let kept = match made {
-            Some(made) => made.map(|(at, id, _)| Some((at, id)))?,
-            None => None,
-        };
-        let key: Vec<u8> = all[0].iter().flat_map(|word| word.to_le_bytes()).collect();
-        let owner = comm.group.world_ranks().first().copied().unwrap_or(0);
-        // SAFETY: the worker lives while MPI runs, and this call holds the lock.
-        let key = unsafe { (*p.worker()?).unpack_key(owner, &key) }.map_err(fail)?;
         Ok(SharedPointer::Remote {
-            key: Box::new(key),
+            owner: comm.group.world_ranks().first().copied().unwrap_or(0),
+            told,
+            key: None,
             kept,
         })
+    }
+
+    /// What this rank has to tell of it.
+    pub(super) fn words(&self) -> [u64; KEY_WORDS] {
+        match self {
+            SharedPointer::Own(_) => [0; KEY_WORDS],
+            SharedPointer::Remote { told, .. } => *told,
+        }
+    }
+
+    /// Takes the words of rank 0.
+    pub(super) fn learn(&mut self, words: &[u64]) {
+        if let SharedPointer::Remote { told, .. } = self {
+            told.iter_mut()
+                .zip(words)
+                .for_each(|(to, word)| *to = *word);
+        }
     }
 
     /// Gives rank 0's memory back, when nobody uses it any more.
@@ -89,8 +101,19 @@ impl SharedPointer {
     fn add(&mut self, p: &Process, units: i64) -> Result<i64> {
         match self {
             SharedPointer::Own(at) => Ok(at.replace(at.get() + units)),
-            SharedPointer::Remote { key, .. } => {
+            SharedPointer::Remote {
+                owner, told, key, ..
+            } => {
                 let worker = p.worker()?;
+                let key = match key {
+                    Some(key) => key,
+                    None => {
+                        let bytes: Vec<u8> = told.iter().flat_map(|w| w.to_le_bytes()).collect();
+                        // SAFETY: the worker lives while MPI runs, and this call holds the lock.
+                        let made = unsafe { (*worker).unpack_key(*owner, &bytes) };
+                        key.insert(Box::new(made.map_err(fail)?))
+                    }
+                };
                 // SAFETY: the worker lives while MPI runs; no reference to it is held.
                 let before = unsafe { Worker::fetch_add(worker, key, 0, units as u64) };
                 before.map(|at| at as i64).map_err(fail)

@@ -11,14 +11,17 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(super) trait Algorithm: Copy + Eq + 'static {
     /// The call's name in `FASTPATH_COLL`.
     const CALL: &'static str;
+    /// A number below 16 that no other call has.
+    const NUMBER: u64;
     /// All of them, with their names.
     const ALL: &'static [(Self, &'static str)];
 }
 
 macro_rules! named {
-    ($($kind:ident $call:literal: $($how:ident $name:literal),*;)*) => {
+    ($($kind:ident $number:literal $call:literal: $($how:ident $name:literal),*;)*) => {
         $(impl Algorithm for $kind {
             const CALL: &'static str = $call;
+            const NUMBER: u64 = $number;
             const ALL: &'static [(Self, &'static str)] = &[$(($kind::$how, $name)),*];
         })*
 
@@ -28,13 +31,13 @@ macro_rules! named {
 }
 
 named! {
-    Barrier "barrier": Flat "flat", Dissemination "dissemination", Nodes "nodes";
-    Bcast "bcast": Flat "flat", Binomial "binomial", ScatterAllgather "scatter-allgather",
+    Barrier 0 "barrier": Flat "flat", Dissemination "dissemination", Nodes "nodes";
+    Bcast 1 "bcast": Flat "flat", Binomial "binomial", ScatterAllgather "scatter-allgather",
         Nodes "nodes";
-    Allgather "allgather": Flat "flat", Doubling "doubling", Bruck "bruck", Ring "ring",
+    Allgather 2 "allgather": Flat "flat", Doubling "doubling", Bruck "bruck", Ring "ring",
         Nodes "nodes";
-    Reduce "reduce": Flat "flat", Binomial "binomial", Halving "halving", Nodes "nodes";
-    Allreduce "allreduce": Flat "flat", Doubling "doubling", HalvingDoubling "halving",
+    Reduce 3 "reduce": Flat "flat", Binomial "binomial", Halving "halving", Nodes "nodes";
+    Allreduce 4 "allreduce": Flat "flat", Doubling "doubling", HalvingDoubling "halving",
         Ring "ring", Nodes "nodes";
 }
 

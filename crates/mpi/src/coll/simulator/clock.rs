@@ -263,9 +263,9 @@ impl Fabric for Rank<'_> {
         self.hosts.of.len() as u32
     }
 
-    fn room(&self) -> Room {
+    fn room(&self) -> Room<'_> {
         match self.hosts.nodes() {
-            Some(nodes) => Room::Hosts(nodes.spread),
+            Some(nodes) => Room::Hosts(&nodes.placement),
             None => Room::Own,
         }
     }

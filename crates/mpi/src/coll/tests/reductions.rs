@@ -439,18 +439,18 @@ fn choice__of_what_is_rounded_is_by_ranks_and_count_alone() {
         };
         let hosts = |of: fn(u32) -> u32| {
             let hosts: Vec<u32> = (0..ranks).map(of).collect();
-            let nodes = Nodes::new(&hosts, Room::Own);
-            nodes.map(|nodes| Room::Hosts(nodes.spread))
+            Nodes::new(&hosts, Room::Own)
         };
-        let rooms = placings.into_iter().filter_map(hosts);
-        let rooms: Vec<Room> = rooms
+        let nodes: Vec<Nodes> = placings.into_iter().filter_map(hosts).collect();
+        let rooms = nodes.iter().map(|nodes| Room::Hosts(&nodes.placement));
+        let rooms: Vec<Room<'_>> = rooms
             .chain([Room::Own, Room::Shared, Room::Tight])
             .collect();
         let mut goes_round = Vec::new();
         for &room in &rooms {
             let how = choose::allreduce(size(Order::Fixed), ranks, room);
             goes_round.push(how == Allreduce::Ring);
-            let mixed = matches!(room, Room::Hosts(spread) if !spread.in_blocks);
+            let mixed = matches!(room, Room::Hosts(on) if !on.spread.in_blocks);
             assert!(!mixed || how != Allreduce::Nodes, "{ranks} {bytes}");
             let how = choose::reduce(size(Order::Fixed), ranks, room);
             assert!(!mixed || how != Reduce::Nodes, "{ranks} {bytes}");

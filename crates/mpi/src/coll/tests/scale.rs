@@ -129,8 +129,8 @@ fn least_of_ring(spread: Spread, network: &Network, ranks: u32, bytes: u64) -> f
 fn simulate(call: Call, case: Case, network: &Network) -> Table {
     let Case { ranks, bytes, .. } = case;
     let hosts = &Hosts::new(case.placing.hosts(ranks), network, 64 * bytes + (1 << 20));
-    let spread = hosts.nodes().unwrap().spread;
-    let room = Room::Hosts(spread);
+    let placement = &hosts.nodes().unwrap().placement;
+    let (spread, room) = (placement.spread, Room::Hosts(placement));
     let memory = hosts.memory();
     let data = Vector::raw(memory, bytes);
     let byte = Datatype::named(Basic::from_handle(MPI_BYTE).unwrap());
