@@ -11,7 +11,7 @@ use fastpath_protocol::wire;
 use fastpath_protocol::worker::Thresholds;
 use fastpath_protocol::{Started, State};
 use fastpath_transport::Header;
-use fastpath_transport::contract::Endpoint;
+use fastpath_transport::contract::{Connection, Endpoint};
 use fastpath_transport::sim::{Conditions, SimEndpoint};
 use proptest::prelude::*;
 
