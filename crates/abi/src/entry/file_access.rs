@@ -13,12 +13,7 @@ use fastpath_mpi::{Process, Result};
 ///
 /// # Safety
 /// The buffer is as count and datatype say; `status` is null or a status.
-pub unsafe fn file_read(
-    p: &Process,
-    access: Access,
-    fh: usize,
-    status: *mut Status,
-) -> Result<()> {
+pub unsafe fn file_read(p: &Process, access: Access, fh: usize, status: *mut Status) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
         let done = file::find(p, fh)?.access(p, &access)?;
