@@ -471,7 +471,9 @@ impl Lane {
             Lane::Sim(endpoint) => unsafe { endpoint.am_short(header, data, len) },
             // SAFETY: BYTES.
             Lane::Upgrade(endpoint) => unsafe { endpoint.am_short(header, data, len) },
-            _ => Post::NoResource,
+            // Served before; a new kind is to be named here.
+            Lane::Unconnected | Lane::Shm(_) | Lane::Loopback(_) => Post::NoResource,
+            Lane::Rc(_) | Lane::Ud(_) | Lane::Tcp(_) => Post::NoResource,
         }
     }
 
@@ -491,7 +493,9 @@ impl Lane {
         match self {
             Lane::Sim(endpoint) => endpoint.am_bcopy(header, len, pack),
             Lane::Upgrade(endpoint) => endpoint.am_bcopy(header, len, pack),
-            _ => Post::NoResource,
+            // Served before; a new kind is to be named here.
+            Lane::Unconnected | Lane::Shm(_) | Lane::Loopback(_) => Post::NoResource,
+            Lane::Rc(_) | Lane::Ud(_) | Lane::Tcp(_) => Post::NoResource,
         }
     }
 
@@ -511,7 +515,9 @@ impl Lane {
         match self {
             Lane::Sim(endpoint) => endpoint.look(),
             Lane::Upgrade(endpoint) => endpoint.look(),
-            _ => None,
+            // Served before; a new kind is to be named here.
+            Lane::Unconnected | Lane::Shm(_) | Lane::Loopback(_) => None,
+            Lane::Rc(_) | Lane::Ud(_) | Lane::Tcp(_) => None,
         }
     }
 
@@ -535,7 +541,9 @@ impl Lane {
                 // A busy receiver never reaches the idle path, so switch here too.
                 self.settle_upgrade();
             }
-            _ => {}
+            // Served before; a new kind is to be named here.
+            Lane::Unconnected | Lane::Shm(_) | Lane::Loopback(_) => {}
+            Lane::Rc(_) | Lane::Ud(_) | Lane::Tcp(_) => {}
         }
     }
 }

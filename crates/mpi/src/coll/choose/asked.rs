@@ -196,6 +196,16 @@ mod tests {
     }
 
     #[test]
+    fn scale_md__lists_each_call_and_its_algorithms() {
+        let page = include_str!("../../../../../docs/scale.md");
+        for (call, names) in CALLS {
+            let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
+            let row = format!("| `{call}` | {} |", names.join(", "));
+            assert!(page.contains(&row), "docs/scale.md has no row {row}");
+        }
+    }
+
+    #[test]
     fn code__is_another_one_for_each_choice() {
         let code = |text: &str| read_names(text).0.code();
         assert_eq!(code(""), 0);
