@@ -63,6 +63,7 @@ struct bench_case {
     uint64_t turn; /* what it is written with */
     MPI_Request *requests;
     MPI_Win win;
+    char *part; /* of the window: this rank's memory */
     MPI_Comm reversed;
     int *counts, *offsets;
     MPI_Datatype *types;

@@ -4,8 +4,9 @@
 
 #include <string.h>
 
-enum { EACH_FLUSHED, WINDOWS };
-static const char *const flushes[] = {"each flushed", "windows", NULL};
+/* The memory is the program's own, or the library's. */
+enum { EACH_FLUSHED, WINDOWS, ALLOCATED_FLUSHED, ALLOCATED_WINDOWS };
+static const char *const flushes[] = {"each flushed", "windows", "allocated, each flushed", "allocated, windows", NULL};
 
 enum { FETCH_AND_OP, COMPARE_AND_SWAP, ACCUMULATE };
 static const char *const atomics[] = {"fetch_and_op", "compare_and_swap", "accumulate", NULL};
@@ -13,18 +14,29 @@ static const char *const atomic_names[] = {"MPI_Fetch_and_op", "MPI_Compare_and_
 
 static int target_of(const struct bench_case *c) { return 1 - c->member; }
 
-static int prepare_window(struct bench_case *c) {
-    c->failed = "MPI_Win_create";
-    int code = MPI_Win_create(c->receive, (MPI_Aint)(c->bytes + 8), 1, MPI_INFO_NULL, c->members, &c->win);
-    if (code != MPI_SUCCESS) return code;
+static int lock_all(struct bench_case *c) {
     c->failed = "MPI_Win_lock_all";
     return MPI_Win_lock_all(MPI_MODE_NOCHECK, c->win);
 }
 
+static int prepare_window(struct bench_case *c) {
+    c->failed = "MPI_Win_create";
+    c->part = c->receive;
+    int code = MPI_Win_create(c->part, (MPI_Aint)(c->bytes + 8), 1, MPI_INFO_NULL, c->members, &c->win);
+    return code == MPI_SUCCESS ? lock_all(c) : code;
+}
+
+static int allocate_window(struct bench_case *c) {
+    c->failed = "MPI_Win_allocate";
+    int code = MPI_Win_allocate((MPI_Aint)(c->bytes + 8), 1, MPI_INFO_NULL, c->members, &c->part, &c->win);
+    return code == MPI_SUCCESS ? lock_all(c) : code;
+}
+
 static int prepare_transfer(struct bench_case *c) {
-    if (c->variant_index == EACH_FLUSHED) c->window = 0;
+    bool allocated = c->variant_index == ALLOCATED_FLUSHED || c->variant_index == ALLOCATED_WINDOWS;
+    if (c->variant_index == EACH_FLUSHED || c->variant_index == ALLOCATED_FLUSHED) c->window = 0;
     else c->of = "message";
-    return prepare_window(c);
+    return allocated ? allocate_window(c) : prepare_window(c);
 }
 
 static int prepare_atomic(struct bench_case *c) {
@@ -86,16 +98,16 @@ static void meet(struct bench_case *c) {
 
 static bool verify_put(struct bench_case *c) {
     fill_pattern(c->send, c->bytes, 7);
-    if (!c->leads) memset(c->receive, 0xee, c->bytes);
+    if (!c->leads) memset(c->part, 0xee, c->bytes);
     meet(c);
     run_put(c, 1);
     meet(c);
-    return c->leads || has_pattern(c->receive, c->bytes, 7);
+    return c->leads || has_pattern(c->part, c->bytes, 7);
 }
 
 static bool verify_get(struct bench_case *c) {
     if (c->leads) memset(c->send, 0xee, c->bytes);
-    else fill_pattern(c->receive, c->bytes, 9);
+    else fill_pattern(c->part, c->bytes, 9);
     meet(c);
     run_get(c, 1);
     meet(c);
@@ -103,7 +115,7 @@ static bool verify_get(struct bench_case *c) {
 }
 
 static bool verify_atomic(struct bench_case *c) {
-    int64_t *words = (int64_t *)c->send, *there = (int64_t *)c->receive;
+    int64_t *words = (int64_t *)c->send, *there = (int64_t *)c->part;
     if (!c->leads) *there = 40;
     words[0] = 2;
     words[1] = 40;
