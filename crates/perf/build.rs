@@ -1,20 +1,10 @@
-//! Compiles the measurement engine, and notes the commit that the toolbox is built from, where there is a repository.
+//! Compiles the measurement engine, and notes the commit that the toolbox is built from.
 
-use std::process::Command;
-
-fn ask_git(arguments: &[&str]) -> Option<String> {
-    let output = Command::new("git").args(arguments).output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
-    output.status.success().then(|| text.trim().to_owned())
-}
+#[path = "../commit.rs"]
+mod commit;
 
 fn main() {
-    println!("cargo::rerun-if-changed=build.rs");
-    for path in ["HEAD", "logs/HEAD"] {
-        if let Some(path) = ask_git(&["rev-parse", "--git-path", path]) {
-            println!("cargo::rerun-if-changed={path}");
-        }
-    }
+    commit::note_version();
     let engine = [
         "engine.c",
         "clock.c",
@@ -30,8 +20,4 @@ fn main() {
         .std("gnu11")
         .opt_level(2)
         .compile("engine");
-    let commit = ask_git(&["rev-parse", "--short=12", "HEAD"]);
-    let commit = commit.map_or_else(String::new, |commit| format!(" ({commit})"));
-    let version = env!("CARGO_PKG_VERSION");
-    println!("cargo::rustc-env=BUILD_VERSION={version}{commit}");
 }

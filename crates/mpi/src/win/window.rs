@@ -145,7 +145,7 @@ pub struct Window {
     pub(super) epoch: RefCell<Epoch>,
     /// Whether all ranks are on this host, so that whoever waits is woken by who ends the wait.
     pub(super) is_local: bool,
-    /// How often this rank has left a lock and kept it.
+    /// How often this rank has left a lock and kept it since it gave one away.
     pub(super) kept: Cell<u32>,
     /// Ranks that the hot table shows as open.
     pub(super) opened: RefCell<Vec<u32>>,

@@ -211,8 +211,8 @@ impl Range {
 /// What the records say of a class of peers.
 fn describe(case: &Case) -> Class {
     let (peers, t, place) = (case.peers, case.thresholds, case.place());
-    let is_copied = t.single_copy.min(t.crowded_copy) != u64::MAX;
-    let is_copied = place == Place::Node && !case.shared && is_copied;
+    let copies = t.single_copy.min(t.crowded_copy) != u64::MAX;
+    let is_copied = place == Place::Node && !case.shared && copies;
     let copier = peers.single_copy.filter(|_| is_copied);
     let mut class = Class {
         peer: peers.peer,

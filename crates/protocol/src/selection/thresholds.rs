@@ -28,7 +28,7 @@ pub struct Thresholds {
     pub part: u64,
     /// Bytes of one further fragment.
     pub fragment: u64,
-    /// Size from which both sides make a single copy, if they can, before anything else was learnt.
+    /// Size from which both sides make a single copy, if they can; none of who learns, which begins in the ring.
     pub single_copy: u64,
     /// The same where ranks share processors: what counts is the work of both sides together.
     pub crowded_copy: u64,
