@@ -107,6 +107,26 @@ fn learner__of_a_machine_that_changes_often_goes_over_to_what_was_good_before() 
 }
 
 #[test]
+fn learner__does_not_forget_what_failed_where_two_ways_are_nearly_alike() {
+    let mut world = World::new(Arm::Vector);
+    world.entry = Entry::new(Arm::Vector, 2);
+    world.learner = Learner::new(Arm::Vector, 2, |_| true);
+    let mut slow = 0;
+    for round in 0..60 {
+        let mut times = [4000, 4000, 16_000, 16_000, 16_000];
+        times[round % 2] = 3200;
+        for _ in 0..200 {
+            slow += u32::from(world.entry.arm() > Arm::String);
+            world.send(&times);
+        }
+    }
+    assert!(
+        slow <= 16,
+        "{slow} messages went ways that take four times as long"
+    );
+}
+
+#[test]
 fn learner__loses_no_more_than_its_bound() {
     // Nothing is as good as the first arm, and the others are up to a hundred times slower.
     for slow in [5000, 12_000, 40_000, 400_000] {
