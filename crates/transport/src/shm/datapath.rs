@@ -287,12 +287,11 @@ impl Tx {
     }
 
     /// Whether everything sent has been taken, as far as the consumer has said so.
-    pub fn is_drained(&mut self) -> bool {
-        self.pair.is_null() || {
-            self.refresh_credits();
-            // SAFETY: allocated when the ring was connected.
-            unsafe { (*self.in_data).said == self.tail }
-        }
+    pub fn is_drained(&self) -> bool {
+        // ORDERING: acquire pairs with the release in `Rx::publish_to`: who sees it sees what the consumer did before.
+        // SAFETY: mapped for the life of the job where it is not null.
+        unsafe { self.pair.as_ref() }
+            .is_none_or(|pair| pair.control.taken.load(Ordering::Acquire) == self.tail)
     }
 }
 

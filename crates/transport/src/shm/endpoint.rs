@@ -233,11 +233,6 @@ impl Connection for ShmEndpoint {
     fn is_drained(&mut self) -> bool {
         self.tx.is_drained()
     }
-
-    fn may_leave(&mut self) -> bool {
-        self.leave();
-        true
-    }
 }
 
 impl Endpoint for ShmEndpoint {

@@ -260,14 +260,6 @@ impl ShmEndpoint {
         }
         self.publish_head();
     }
-
-    /// Tells the producer everything: this side reads and writes no more.
-    pub fn leave(&mut self) {
-        self.drop_kept();
-        if self.rx.owes_credits() {
-            self.publish_head();
-        }
-    }
 }
 
 #[cfg(all(test, not(loom)))]
@@ -349,6 +341,12 @@ mod tests {
             true
         }
 
+        /// What `MPI_Finalize` does, more than once, while messages still come.
+        fn leave(&mut self, me: usize) {
+            self.ends[me].return_credits();
+            assert!(self.ends[me].may_leave());
+        }
+
         /// Both sides take all there is and give back what they can, as ranks that sleep do.
         fn settle(&mut self) {
             for _ in 0..3 {
@@ -366,6 +364,7 @@ mod tests {
         Take(usize, u32),
         Stream(usize, u32),
         Quiet(usize),
+        Leave(usize),
         Settle,
     }
 
@@ -382,6 +381,7 @@ mod tests {
             4 => (0_usize..2, 1_u32..12).prop_map(|(me, times)| Deed::Take(me, times)),
             1 => (0_usize..2, 1_u32..600).prop_map(|(me, messages)| Deed::Stream(me, messages)),
             1 => (0_usize..2).prop_map(Deed::Quiet),
+            1 => (0_usize..2).prop_map(Deed::Leave),
             1 => Just(Deed::Settle),
         ]
     }
@@ -410,6 +410,7 @@ mod tests {
                         }
                     }
                     Deed::Quiet(me) => (0..QUIET_MOST + 1).for_each(|_| both.ends[me].offer_credits()),
+                    Deed::Leave(me) => both.leave(me),
                     Deed::Settle => {
                         both.settle();
                         for me in [0, 1] {
@@ -461,6 +462,18 @@ mod tests {
                 prop_assert!(queue.next.wrapping_sub(queue.first) <= SLOTS);
             }
         }
+    }
+
+    #[test]
+    fn replies__stay_where_they_are_when_their_sender_leaves() {
+        let mut both = Both::new();
+        assert!(both.send(0, 4096) && both.take(1));
+        assert!(both.send(1, 4096), "it lies in the area of rank 0");
+        both.leave(1);
+        assert!(both.ends[0].is_drained(), "all that rank 0 sent was taken");
+        while both.send(0, 4096) {}
+        assert!(both.take(0));
+        both.settle();
     }
 
     /// Where the messages of a ping-pong lie, as offsets in memory.

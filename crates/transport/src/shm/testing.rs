@@ -106,6 +106,7 @@ impl ShmPair {
         unsafe {
             let region = &*self.region();
             region.control.head.store(messages, Ordering::Relaxed);
+            region.control.taken.store(messages, Ordering::Relaxed);
             // The last lap's words lie in the slots; a lap is 256 messages.
             for back in 1..=SLOTS.min(messages) {
                 let position = messages.wrapping_sub(back);
