@@ -18,6 +18,8 @@ pub struct Domain {
     pub place: u32,
     /// Where the regions of further workers are mapped; none for the first one.
     further: Option<NonNull<u8>>,
+    /// To how many peers this process sends streams; see `grow`.
+    pub(super) streams: &'static AtomicU32,
 }
 
 impl Domain {
@@ -28,6 +30,7 @@ impl Domain {
             me: job.rank() as u32,
             place: 0,
             further: None,
+            streams: Box::leak(Box::new(AtomicU32::new(0))),
         };
         domain.publish_witness();
         domain

@@ -194,6 +194,7 @@ impl ShmEndpoint {
 
 impl Drop for ShmEndpoint {
     fn drop(&mut self) {
+        self.tx.end_stream();
         // SAFETY: made in `connect`, and not shared.
         unsafe { DataQueue::free(self.tx.in_data) };
     }

@@ -12,7 +12,7 @@ use super::datapath::{DataQueue, Tx};
 use super::idle::Ahead;
 use super::recycle::Kept;
 use super::wire::*;
-use fastpath_base::sync::Ordering;
+use fastpath_base::sync::{AtomicU32, Ordering};
 use std::ptr;
 
 impl DataQueue {
@@ -189,12 +189,17 @@ impl Tx {
 
     /// Makes a part of what the data area grows by next, for who can do without; says whether it has grown. A large
     /// area is fastest, since lines that come round again late have left the caches of their reader. But new memory
-    /// costs more than a copy: so it is made little by little, in proportion to what has been sent.
+    /// costs more than a copy: so it is made little by little, in proportion to what has been sent. The areas of one
+    /// process share what is a good size for one, since all of them are to stay in its cache.
     fn make_more(&mut self) -> bool {
         // SAFETY: made when the ring was connected.
         let queue = unsafe { &*self.in_data };
         let made = self.data_size + queue.made;
         let next = self.data_size.saturating_mul(DATA_STEP).min(DATA_BYTES);
+        if next > DATA_BYTES / self.streams().load(Ordering::Relaxed).max(1) {
+            self.note_starved(false);
+            return false;
+        }
         let pages = self.data_tail.wrapping_sub(queue.earned_at) / (PAGE as u32 * DATA_SHARE);
         let len = (pages * PAGE as u32).min(next - made);
         if len == 0 || !self.back(HEAD_BYTES + made as usize, len as usize) {
@@ -207,6 +212,19 @@ impl Tx {
         queue.made += len;
         queue.earned_at = queue.earned_at.wrapping_add(len * DATA_SHARE);
         made + len == next && self.grow_data_to(next)
+    }
+
+    /// To how many peers this process sends streams.
+    fn streams(&self) -> &'static AtomicU32 {
+        // SAFETY: set when the endpoint was made; a domain lives as long as the process.
+        unsafe { (*self.domain).streams }
+    }
+
+    /// This process sends no more to the peer.
+    pub(super) fn end_stream(&self) {
+        if self.data_size >= DATA_BYTES_STREAM {
+            self.streams().fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Asks the kernel once for pages of the data area that have memory, instead of at each page.
@@ -242,6 +260,9 @@ impl Tx {
             self.rename_positions();
         }
         self.data_size = size;
+        if old < DATA_BYTES_STREAM && size >= DATA_BYTES_STREAM {
+            self.streams().fetch_add(1, Ordering::Relaxed);
+        }
         // SAFETY: OWN QUEUE: the region of the pair is mapped.
         unsafe {
             (*self.pair)
