@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::agreement::{Arguments, compare, given};
+use super::alltoall::together;
 use super::apart::check_apart;
 use super::choose;
 use super::fabric::{Call, Fabric, send_to_all, trade};
@@ -106,6 +107,11 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
             (choose::Allgather::Flat, _) => {
                 place_own(f, own, block)?;
                 flat(f, block, whole).await
+            }
+            (choose::Allgather::Together, _) => {
+                place_own(f, own, block)?;
+                let mine = block(f.rank());
+                together(f, &|_| mine, block).await
             }
             (choose::Allgather::Bruck, _) => {
                 place_own(f, own, block)?;

@@ -141,7 +141,7 @@ pub(super) async unsafe fn run_packed<'a, 'b, F: Fabric>(
 ///
 /// # Safety
 /// As [`run`].
-async unsafe fn together<'a, 'b, F: Fabric>(
+pub(super) async unsafe fn together<'a, 'b, F: Fabric>(
     f: &F,
     out: &impl Fn(u32) -> Vector<'a>,
     into: &impl Fn(u32) -> Vector<'b>,

@@ -11,7 +11,7 @@
 //! | barrier | dissemination | |
 //! | bcast | binomial tree | binomial scatter, ring allgather |
 //! | gather, scatter | binomial tree from 16 ranks | linear |
-//! | allgather(v) | recursive doubling, Bruck | ring |
+//! | allgather(v) | recursive doubling, Bruck; all at once where ranks share processors | ring |
 //! | alltoall | through rank 0 or Bruck from 8 ranks | all at once |
 //! | alltoall in place | copied, all at once | pairs in turn |
 //! | reduce | binomial tree | recursive halving, gather |
@@ -99,6 +99,23 @@ impl<'a> Room<'a> {
             && (size.commutes || on.spread.in_blocks))
     }
 
+    /// How an allgather goes where ranks share processors, unless it takes as long as where they do not.
+    fn allgather(self, total: u64, ranks: u32) -> Option<Allgather> {
+        let (flat, together) = match ranks {
+            ..=FEW_RANKS => (0, TOGETHER_FEW),
+            ..MANY_RANKS => (FLAT_ALLGATHER, TOGETHER_MORE),
+            MANY_RANKS => (FLAT_ALLGATHER_MANY, TOGETHER_MORE),
+            _ => (FLAT_ALLGATHER_MANY, 0),
+        };
+        match self {
+            Room::Own | Room::Hosts(_) => None,
+            _ if self.is_flat(total, flat) && flat != 0 => Some(Allgather::Flat),
+            _ if total <= together => Some(Allgather::Together),
+            _ if ranks <= FEW_RANKS => Some(Allgather::Ring),
+            _ => None,
+        }
+    }
+
     /// Whether a call of `bytes` bytes goes through one rank; `tight` is the limit where processors are few.
     #[inline]
     fn is_flat(self, bytes: u64, tight: u64) -> bool {
@@ -119,7 +136,16 @@ const FLAT_REDUCE: u64 = 2 << 20;
 /// The same for an allreduce: all ranks have a part of the work of a longer one.
 const FLAT_ALLREDUCE: u64 = 32 << 10;
 /// The same for all blocks of an allgather.
-const FLAT_ALLGATHER: u64 = 64 << 10;
+const FLAT_ALLGATHER: u64 = 16 << 10;
+/// The same for those of many ranks: a pair for any two of them costs more.
+const FLAT_ALLGATHER_MANY: u64 = 512 << 10;
+/// Ranks that are many.
+const MANY_RANKS: u32 = 16;
+/// Ranks that are so few that nobody waits long for a turn: all send to all at once.
+const FEW_RANKS: u32 = 4;
+/// Bytes in all up to which an allgather of few ranks does that where they share processors; and one of more ranks.
+const TOGETHER_FEW: u64 = 128 << 10;
+const TOGETHER_MORE: u64 = 2 << 20;
 /// Bytes of a broadcast from which it is scattered and gathered again.
 const BCAST_LONG: u64 = 128 << 10;
 /// Ranks from which a gather or scatter of short blocks uses a tree.
@@ -223,6 +249,7 @@ pub(super) enum Allgather {
     Doubling,
     Bruck,
     Ring,
+    Together,
     Nodes,
 }
 
@@ -236,10 +263,10 @@ pub(super) fn allgather(total: u64, even: bool, ranks: u32, room: Room<'_>) -> A
         on.choose(total, doubles.into(), |s| {
             hosts::allgather(s, &Network::TCP, total, doubles)
         })
+    } else if let Some(how) = room.allgather(total, ranks) {
+        how
     } else if total >= ALLGATHER_LONG {
         Allgather::Ring
-    } else if room.is_flat(total, FLAT_ALLGATHER) {
-        Allgather::Flat
     } else if doubles {
         Allgather::Doubling
     } else {
