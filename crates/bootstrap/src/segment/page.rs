@@ -139,7 +139,8 @@ pub struct RankPage {
     pub witness: [AtomicU64; 2],
     /// Number of the host that the rank counts as being on. The launcher alone writes it, before any rank starts.
     pub host: AtomicU32,
-    /// 1 while the rank waits for a message, awake, on a node with more ranks awake than processors.
+    /// Waits for a message, awake, on a node with more ranks awake than processors: one more at the beginning and at the
+    /// end of each, so that an odd number says that the rank waits.
     pub waits: AtomicU32,
     /// What threads of the rank wait for: each has one of them while it waits.
     waits_for: [Status; NOTES],
@@ -243,6 +244,11 @@ impl Deref for RankPage {
 }
 
 impl RankPage {
+    /// Whether the rank waits for a message, awake, on a node with more ranks awake than processors.
+    pub fn is_waiting(&self) -> bool {
+        self.waits.load(Ordering::Relaxed) & 1 != 0
+    }
+
     /// Comes to the port of that number, or looks what has become of a caller that has come; `None` where it is not
     /// open. A port is a word: its number, and below it the caller that is there.
     pub fn knock(&self, number: u32, caller: u32, has_come: bool) -> Option<Knocked> {

@@ -22,6 +22,8 @@ const KEEP_TRIES: u8 = 64;
 /// Nanoseconds after which a yield has let somebody run who does not yield: another program, or a rank that computes.
 /// The kernel gives such a one its whole slice each time.
 const SLOW_YIELD_NS: u64 = 500_000;
+/// What each rank that shares the processor may take in its turn: it copies the messages of a collective call.
+const TURN_NS: u64 = 125_000;
 /// After that a rank sleeps rather than yields (a sleeper that is woken runs soon), for twice as long as it lost, and
 /// each time that the next yield is no better, for twice as long again, up to so many doublings.
 const SLOW_MOST: u32 = 5;
@@ -33,6 +35,8 @@ const SLEEPS_NS: u64 = 50_000_000;
 pub struct Oversubscription {
     /// Whether anything is learnt.
     learns: bool,
+    /// How many ranks have shared a processor, at most.
+    sharers: u32,
     /// Above 0 while it pays to keep the processor for a moment.
     worth: u8,
     /// For how long, in nanoseconds.
@@ -43,6 +47,8 @@ pub struct Oversubscription {
     slow: u32,
     /// Until when yields are not tried.
     sleeps_until_ns: u64,
+    /// A rank that was about something else than messages after a slow yield, and its count of waits then.
+    computing: Option<(u32, u32)>,
 }
 
 impl Oversubscription {
@@ -101,14 +107,29 @@ impl Oversubscription {
     pub(super) fn yields_for(&self, now_ns: u64) -> u64 {
         match self.is_slow(now_ns) {
             true => 0,
-            false => YIELD_NS,
+            false => YIELD_NS.max(self.round_ns()),
         }
+    }
+
+    /// So many ranks share a processor now.
+    pub(super) fn note_sharers(&mut self, ranks: u32) {
+        self.sharers = self.sharers.max(ranks);
+    }
+
+    /// Nanoseconds in which each of them has its turn.
+    fn round_ns(&self) -> u64 {
+        u64::from(self.sharers) * TURN_NS
+    }
+
+    /// Whether a yield that took so long has let somebody run who does not yield.
+    fn is_long(&self, took_ns: u64) -> bool {
+        took_ns > SLOW_YIELD_NS.max(self.round_ns())
     }
 
     /// A yield took from one time to the other.
     pub(super) fn note_yield(&mut self, began_ns: u64, ended_ns: u64) {
         let took = ended_ns - began_ns;
-        if took <= SLOW_YIELD_NS {
+        if !self.is_long(took) {
             self.slow = self.slow.saturating_sub(1);
         } else if self.learns {
             self.slow = (self.slow + 2).min(SLOW_MOST);
@@ -143,7 +164,8 @@ impl Worker {
     pub(super) fn note_waiting(&self, wait: &mut Wait) {
         if !wait.noted {
             wait.noted = true;
-            self.job.own_page().waits.store(1, Ordering::Relaxed);
+            let waits = &self.job.own_page().waits;
+            waits.store(waits.load(Ordering::Relaxed) | 1, Ordering::Relaxed);
         }
     }
 
@@ -159,18 +181,38 @@ impl Worker {
         rank != self.rank
             && self.job.is_node_peer(rank as usize)
             && page.is_some_and(|page| {
-                (page.waits.load(Ordering::Relaxed) != 0) == waits
-                    && page.state.load(Ordering::Relaxed) == STATE_AWAKE
+                page.is_waiting() == waits && page.state.load(Ordering::Relaxed) == STATE_AWAKE
             })
     }
 
     /// A yield took from one time to the other. A long one in which ranks moved long messages is none that somebody
     /// took who does not yield.
     pub(super) fn note_yield(&mut self, began_ns: u64, ended_ns: u64) {
-        let is_long = ended_ns - began_ns > SLOW_YIELD_NS && self.is_crowded();
-        if !is_long || (0..self.present()).any(|rank| self.is_awake(rank, false)) {
+        let awake = self.job.header().awake.load(Ordering::Relaxed);
+        let policy = &mut self.wait;
+        policy
+            .oversubscription
+            .note_sharers(awake / policy.processors.max(1));
+        let is_long = policy.oversubscription.is_long(ended_ns - began_ns) && self.is_crowded();
+        if !is_long || self.does_one_compute() {
             self.wait.oversubscription.note_yield(began_ns, ended_ns);
         }
+    }
+
+    /// Whether the rank that did not wait when this was last asked has not waited since either. Between a copy and the
+    /// next a rank does not wait as well, but not from one long yield to the next.
+    fn does_one_compute(&mut self) -> bool {
+        let waits = |rank: u32| {
+            let page = self.job.rank_page(rank as usize)?;
+            let waits = page.waits.load(Ordering::Relaxed);
+            self.is_awake(rank, false).then_some((rank, waits))
+        };
+        let seen = self.wait.oversubscription.computing;
+        if seen.is_some_and(|(rank, _)| waits(rank) == seen) {
+            return true;
+        }
+        self.wait.oversubscription.computing = (0..self.present()).find_map(waits);
+        false
     }
 }
 
@@ -191,7 +233,9 @@ impl Wait {
             worker.wait.oversubscription.note_paid(self.waited_ns);
         }
         if self.noted {
-            worker.job.own_page().waits.store(0, Ordering::Relaxed);
+            let waits = &worker.job.own_page().waits;
+            let ended = (waits.load(Ordering::Relaxed) | 1).wrapping_add(1);
+            waits.store(ended, Ordering::Relaxed);
         }
     }
 }
@@ -268,6 +312,23 @@ mod tests {
         assert_eq!(oversubscription.yields_for(3 * lost), YIELD_NS);
         (0..9).for_each(|_| oversubscription.note_yield(0, lost));
         assert_eq!(oversubscription.yields_for(lost + SLEEPS_NS), YIELD_NS);
+    }
+
+    #[test]
+    fn yield__in_which_many_ranks_had_their_turn_is_not_slow() {
+        let mut oversubscription = Oversubscription::of(true);
+        oversubscription.note_sharers(16);
+        oversubscription.note_sharers(2);
+        let round = 16 * TURN_NS;
+        assert!(round > 3 * SLOW_YIELD_NS);
+        oversubscription.note_yield(0, round);
+        assert_eq!(
+            oversubscription.yields_for(round),
+            round,
+            "until all had their turn"
+        );
+        oversubscription.note_yield(0, round + 1);
+        assert!(oversubscription.is_slow(round + 2));
     }
 
     #[test]

@@ -49,7 +49,7 @@ impl Worker {
                 let page = self.job.rank_page(rank as usize)?;
                 let cpu = page.processor.load(Ordering::Relaxed).checked_sub(1)?;
                 let is_awake = page.state.load(Ordering::Relaxed) == STATE_AWAKE;
-                is_awake.then(|| (cpu as usize, page.waits.load(Ordering::Relaxed) != 0))
+                is_awake.then(|| (cpu as usize, page.is_waiting()))
             });
             places.collect()
         };
