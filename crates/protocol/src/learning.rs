@@ -8,9 +8,12 @@
 //! nothing depends on the advice being followed. Pure: all times are arguments.
 
 mod peer;
+mod shared_processors;
 
 pub use peer::Learnt;
 pub(crate) use peer::stamp_ns;
+pub use shared_processors::CopyCosts;
+pub(crate) use shared_processors::Half;
 
 use fastpath_base::copy::CopyLoop;
 

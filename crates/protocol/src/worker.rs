@@ -4,7 +4,7 @@
 use crate::background::Background;
 use crate::endpoint::{Endpoint, Endpoints, Pending};
 use crate::flood::Flood;
-use crate::learning::{Mirror, OCTAVES};
+use crate::learning::{CopyCosts, Mirror, OCTAVES};
 use crate::matching::Matcher;
 use crate::recall::Recalled;
 use crate::request::{Fault, Request, RequestId, RequestPool, State};
@@ -90,6 +90,8 @@ pub struct Worker {
     pub counters: Counters,
     /// Ways that are tried for what this rank receives, by octaves of size.
     pub(crate) mirrors: [Mirror; OCTAVES],
+    /// What copies take where ranks share processors.
+    pub(crate) copy_costs: CopyCosts,
     /// How to wait.
     pub wait: WaitPolicy,
     /// Progress while the program computes.
@@ -179,6 +181,7 @@ impl Worker {
             selection: Box::default(),
             counters: Counters::default(),
             mirrors: Default::default(),
+            copy_costs: CopyCosts::default(),
             wait,
             background: Background::default(),
             job,

@@ -30,12 +30,7 @@ impl Worker {
     #[inline]
     pub(crate) fn choose_arm(&mut self, peer: u32, bytes: u64) -> (Arm, bool) {
         if self.is_crowded() || self.computes_beside(peer, bytes) {
-            // Times tell of the scheduler. Of all ways the one with the fewest copies leaves most to others.
-            let arm = match bytes >= self.thresholds.crowded_copy {
-                true => Arm::Get,
-                false => Arm::Vector,
-            };
-            return (arm, false);
+            return (self.choose_crowded(peer, bytes), false);
         }
         if bytes < LEARN_MIN
             || !self.selection.overrides.adapt
@@ -55,6 +50,19 @@ impl Worker {
             // What may leave eagerly does: its sender need not wait.
             true => (Arm::Vector, false),
             false => (arm, is_due),
+        }
+    }
+
+    /// The same where its receiver may have no processor to itself: times tell of the scheduler.
+    fn choose_crowded(&mut self, peer: u32, bytes: u64) -> Arm {
+        if bytes < self.thresholds.crowded_copy {
+            return Arm::Vector;
+        }
+        let learns = self.selection.overrides.adapt && self.endpoints[peer].lane.is_same_host();
+        match learns && !self.computes_beside(peer, bytes) {
+            true => self.choose_by_copies(),
+            // The one with the fewest copies leaves most to others.
+            false => Arm::Get,
         }
     }
 

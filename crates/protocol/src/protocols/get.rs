@@ -3,12 +3,14 @@
 #![allow(unsafe_code)]
 
 use super::{Place, Record, below};
+use crate::learning::Half;
 use crate::request::RequestId;
 use crate::selection::Constants;
 use crate::selection::candidates::{Copying, fixed};
 use crate::selection::envelope::Curve;
 use crate::wire::{self, Offer, Rts};
 use crate::worker::{SHORT_LIMIT, Worker};
+use fastpath_base::clock;
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Connection, Header, Remote};
 
@@ -25,7 +27,7 @@ pub(super) const RECORD: Record = Record {
                 (Ok(()), _) => Err("both sides copy".to_owned()),
                 (Err(why), from) if case.shared || from == u64::MAX => Err(why),
                 (Err(why), from) => Err(format!(
-                    "{why}, or from {from} B where ranks share processors"
+                    "{why}, or from {from} B where ranks share processors and it is seen to take less"
                 )),
             },
             Place::Outside => match case.peers.registered {
@@ -132,8 +134,16 @@ impl Worker {
             })
             .is_ok()
         } else {
+            let is_timed = lane.is_same_host() && self.times_copies(Half::Get, request, wanted);
+            let began = is_timed.then(clock::now_ns);
+            let (request, lane) = (self.requests.get(id), &mut self.endpoints[peer].lane);
             // SAFETY: the contiguous buffer has room for `wanted` bytes.
-            contiguous && unsafe { lane.get(request.ptr, wanted as usize, from) }.is_ok()
+            let is_copied =
+                contiguous && unsafe { lane.get(request.ptr, wanted as usize, from) }.is_ok();
+            if is_copied {
+                self.copy_costs.note(Half::Get, began, wanted);
+            }
+            is_copied
         };
         if shared || contiguous {
             trace::record(ends, 0, 0, 0);

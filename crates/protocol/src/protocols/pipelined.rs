@@ -3,12 +3,14 @@
 #![allow(unsafe_code)]
 
 use super::{Place, Record, below};
+use crate::learning::Half;
 use crate::request::{Fault, Kind, Phase, RequestId};
 use crate::selection::candidates::{fixed, stream_byte_ns};
 use crate::selection::envelope::Curve;
 use crate::selection::{Constants, Thresholds};
 use crate::wire;
 use crate::worker::{EARLY_LIMIT, Worker};
+use fastpath_base::clock;
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Connection, Header, Post};
 use std::mem::MaybeUninit;
@@ -95,15 +97,18 @@ impl Worker {
     }
 
     fn push_one(&mut self, id: RequestId) -> bool {
-        let request = self.requests.get_mut(id);
+        let request = self.requests.get(id);
         let lane = &self.endpoints[request.peer].lane;
         let fragment = self.thresholds.fragment_on(lane);
+        let is_timed = self.times_copies(Half::Pack, self.requests.get(id), fragment);
+        let request = self.requests.get_mut(id);
         let mut moved = false;
         while request.moved < request.limit {
             if !self.thresholds.pipelined && !self.endpoints[request.peer].lane.is_drained() {
                 break;
             }
             let left = request.limit - request.moved;
+            let began = is_timed.then(clock::now_ns);
             let header = Header::new(wire::FRAG, 0, request.remote as u64);
             let data = request.place(request.moved).map(<*mut u8>::cast_const);
             // SAFETY: as in `post_eager`.
@@ -125,6 +130,7 @@ impl Worker {
                 Post::Done | Post::InProgress | Post::Wake => {
                     trace::record(Point::Fragment, request.peer, 0, gone);
                     request.moved += gone;
+                    self.copy_costs.note(Half::Pack, began, gone);
                 }
             }
             moved = true;
@@ -216,8 +222,12 @@ impl Worker {
     pub(crate) fn add_bytes(&mut self, id: RequestId, data: *const u8, len: usize) {
         let request = self.requests.get(id);
         let fits = request.bytes.saturating_sub(request.moved).min(len as u64);
+        let began = self
+            .times_copies(Half::Unpack, request, fits)
+            .then(clock::now_ns);
         // SAFETY: the receiver's buffer is its caller's promise; `data` holds `len` bytes.
         unsafe { request.unpack(request.moved, data, fits as usize) };
+        self.copy_costs.note(Half::Unpack, began, fits);
         self.advance_recv(id, len as u64);
     }
 
