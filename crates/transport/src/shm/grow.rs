@@ -398,6 +398,30 @@ mod tests {
     }
 
     #[test]
+    fn data_areas__of_one_process_share_the_room_of_a_cache() {
+        use fastpath_bootstrap::job::Job;
+        let jobs: &'static [Job] = Job::in_process(7).expect("memory for seven ranks").leak();
+        let domain: &_ = Box::leak(Box::new(crate::shm::Domain::new(&jobs[0])));
+        let mut ends: Vec<_> = (1..7).map(|peer| ShmEndpoint::new(domain, peer)).collect();
+        for end in &mut ends {
+            end.connect(Ahead::default()).expect("memory for a page");
+            end.tx.prepare_stream();
+            assert_eq!(end.tx.data_size, DATA_BYTES_STREAM);
+            // As if so much had been sent and taken.
+            (end.tx.data_head, end.tx.data_tail) = (64 << 20, 64 << 20);
+        }
+        ends[0].tx.prepare_stream();
+        assert_eq!(ends[0].tx.data_size, DATA_BYTES_STREAM, "six streams");
+        ends.truncate(4);
+        ends[0].tx.prepare_stream();
+        assert_eq!(ends[0].tx.data_size, DATA_BYTES / 4, "four");
+        ends.truncate(1);
+        (ends[0].tx.data_head, ends[0].tx.data_tail) = (128 << 20, 128 << 20);
+        ends[0].tx.prepare_stream();
+        assert_eq!(ends[0].tx.data_size, DATA_BYTES, "alone");
+    }
+
+    #[test]
     fn room__for_a_message_in_parts_is_made() {
         let (mut tx, used) = fresh_pair();
         assert!(tx.tx.has_room_for(8, 4096));
