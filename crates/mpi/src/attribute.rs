@@ -6,7 +6,8 @@ use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::places;
-use crate::process::{Process, out_of_handles};
+use crate::process::Process;
+use crate::table::Handled;
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
@@ -57,6 +58,12 @@ pub struct Keyval {
     uses: Cell<usize>,
     /// The user has freed it; it goes with the last attribute.
     freed: Cell<bool>,
+}
+
+impl Handled for Keyval {
+    const NOUN: &'static str = "attribute key";
+    const NULL: (usize, &'static str) = (MPI_KEYVAL_INVALID as usize, "MPI_KEYVAL_INVALID");
+    const CLASS: i32 = MPI_ERR_KEYVAL;
 }
 
 #[derive(Debug, Clone)]
@@ -146,10 +153,7 @@ pub unsafe fn create_keyval(
         freed,
     };
     // Handles of tables are positive and fit an int.
-    p.keyvals
-        .insert(keyval)
-        .map(|handle| handle as i32)
-        .ok_or_else(|| out_of_handles("attribute key"))
+    Ok(p.keyvals.publish(keyval)? as i32)
 }
 
 /// Frees a key. Attributes that have it stay, and can be read and deleted. As long as there are any, freeing the key
@@ -177,26 +181,13 @@ fn find_keyval(p: &Process, kind: Kind, key: i32) -> Result<Rc<Keyval>> {
         let message = "the attribute is predefined: it can be read, but not set, deleted or freed";
         return Err(Error::new(MPI_ERR_KEYVAL, message));
     }
-    let found = usize::try_from(key).ok().and_then(|key| p.keyvals.get(key));
-    match found {
-        Some(keyval) if keyval.kind == kind => Ok(keyval),
-        Some(keyval) => {
-            let message = format!(
-                "the attribute key {key} is for a {}, not for a {}",
-                keyval.kind.noun(),
-                kind.noun()
-            );
-            Err(Error::new(MPI_ERR_KEYVAL, message))
-        }
-        None if key == MPI_KEYVAL_INVALID => Err(Error::new(
-            MPI_ERR_KEYVAL,
-            "the attribute key is MPI_KEYVAL_INVALID",
-        )),
-        None => Err(Error::new(
-            MPI_ERR_KEYVAL,
-            format!("{key} is no attribute key"),
-        )),
+    let keyval = p.keyvals.find(key as usize)?;
+    if keyval.kind == kind {
+        return Ok(keyval);
     }
+    let (own, other) = (keyval.kind.noun(), kind.noun());
+    let message = format!("the attribute key {key} is for a {own}, not for a {other}");
+    Err(Error::new(MPI_ERR_KEYVAL, message))
 }
 
 fn forget_unused(p: &Process, key: i32, keyval: &Keyval) {

@@ -99,7 +99,7 @@ fn at_place<T>(p: &Process, owner: Owner, act: impl FnOnce(&Place) -> Result<T>)
             act(&Cell::new(Some(unsafe { &*process })))
         }
         Owner::Comm(comm) => act(&p.comm(comm)?.buffer),
-        Owner::Session(session) => act(&p.session(session)?.buffer),
+        Owner::Session(session) => act(&p.sessions.find(session)?.buffer),
     }
 }
 

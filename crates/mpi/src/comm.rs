@@ -15,15 +15,14 @@ use crate::errhandler;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::places;
-use crate::process::{Process, out_of_handles};
+use crate::process::Process;
+use crate::table::Handled;
 use crate::topology::Topology;
 use contexts::Block;
 use fastpath_protocol::Endpoint;
 use fastpath_protocol::tag::Context;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
-
-pub use hints::MEMORY_KINDS;
 
 /// A communicator (MPI-5.0 chapter 7).
 pub struct Comm {
@@ -72,6 +71,12 @@ pub struct Comm {
     pub place: u32,
     /// The endpoints in that one, where it is a further worker.
     pub(crate) own_endpoints: Option<Box<[*mut Endpoint]>>,
+}
+
+impl Handled for Comm {
+    const NOUN: &'static str = "communicator";
+    const NULL: (usize, &'static str) = (MPI_COMM_NULL, "MPI_COMM_NULL");
+    const CLASS: i32 = MPI_ERR_COMM;
 }
 
 impl Comm {
@@ -250,10 +255,7 @@ impl Comm {
 /// `MPI_ERR_OTHER` when no handle is free.
 pub fn publish(p: &Process, comm: Comm) -> Result<usize> {
     let comm = Rc::new(comm);
-    let handle = p
-        .comms
-        .insert_rc(comm.clone())
-        .ok_or_else(|| out_of_handles("communicator"))?;
+    let handle = p.comms.publish(comm.clone())?;
     comm.handle.set(handle);
     if let Some(local) = &comm.local {
         local.handle.set(handle);

@@ -306,10 +306,10 @@ fn register_predefined(p: &Process) {
         }
         p.types.insert_predefined(handle, datatype);
     }
-    crate::op::register_predefined(p);
+    crate::op::register_predefined(&p.ops);
     crate::errhandler::register_predefined(p);
-    crate::info::register_predefined(p);
-    crate::group::register_predefined(p);
+    crate::info::register_predefined(&p.infos);
+    crate::group::register_predefined(&p.groups);
 }
 
 /// Adds to `MPI_INFO_ENV` what is known since the job was joined.
@@ -320,8 +320,8 @@ fn describe_job(p: &Process, job: &Job, level: i32) -> Result {
         MPI_THREAD_SERIALIZED => "MPI_THREAD_SERIALIZED",
         _ => "MPI_THREAD_MULTIPLE",
     };
-    crate::info::extend_environment(p, "thread_level", level)?;
-    crate::info::extend_environment(p, "maxprocs", &job.app_size().to_string())
+    crate::info::extend_environment(&p.infos, "thread_level", level)?;
+    crate::info::extend_environment(&p.infos, "maxprocs", &job.app_size().to_string())
 }
 
 fn make_world(p: &Process, job: &Job) {

@@ -9,7 +9,8 @@ pub(crate) mod report;
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};
-use crate::process::{self, Process, out_of_handles};
+use crate::process::{self, Process};
+use crate::table::Handled;
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::rc::Rc;
@@ -49,6 +50,12 @@ pub struct Errhandler {
     held: Cell<usize>,
     /// Objects that have it.
     attached: Cell<usize>,
+}
+
+impl Handled for Errhandler {
+    const NOUN: &'static str = "error handler";
+    const NULL: (usize, &'static str) = (MPI_ERRHANDLER_NULL, "MPI_ERRHANDLER_NULL");
+    const CLASS: i32 = MPI_ERR_ERRHANDLER;
 }
 
 impl Errhandler {
@@ -105,9 +112,7 @@ pub unsafe fn create_errhandler(p: &Process, kind: Kind, function: usize) -> Res
     // only in what the handle, an integer here, is a handle of.
     let function = unsafe { std::mem::transmute::<usize, Function>(function) };
     let handler = Errhandler::new(Action::Call(kind, function));
-    p.errhandlers
-        .insert(handler)
-        .ok_or_else(|| out_of_handles("error handler"))
+    p.errhandlers.publish(handler)
 }
 
 /// The error handler behind a handle. The predefined ones exist before initialisation too.
@@ -120,16 +125,7 @@ pub fn find_errhandler(p: &Process, handle: usize) -> Result<Rc<Errhandler>> {
     {
         register_predefined(p);
     }
-    p.errhandlers.get(handle).ok_or_else(|| match handle {
-        MPI_ERRHANDLER_NULL => Error::new(
-            MPI_ERR_ERRHANDLER,
-            "the error handler is MPI_ERRHANDLER_NULL",
-        ),
-        _ => Error::new(
-            MPI_ERR_ERRHANDLER,
-            format!("invalid error handler handle {handle:#x}"),
-        ),
-    })
+    p.errhandlers.find(handle)
 }
 
 /// `MPI_Errhandler_free`. Objects that have the handler keep it.

@@ -27,6 +27,7 @@ use crate::datatype::Datatype;
 use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::status::Status;
+use crate::table::Handled;
 use fastpath_io::{Descriptor, View};
 use hints::Hints;
 use representation::Representation;
@@ -99,10 +100,13 @@ pub struct File {
 /// # Errors
 /// `MPI_ERR_FILE` for a handle that is none.
 pub fn find(p: &Process, handle: usize) -> Result<Rc<File>> {
-    p.files.get(handle).ok_or_else(|| match handle {
-        MPI_FILE_NULL => Error::new(MPI_ERR_FILE, "the file is MPI_FILE_NULL"),
-        _ => Error::new(MPI_ERR_FILE, format!("invalid file handle {handle:#x}")),
-    })
+    p.files.find(handle)
+}
+
+impl Handled for File {
+    const NOUN: &'static str = "file";
+    const NULL: (usize, &'static str) = (MPI_FILE_NULL, "MPI_FILE_NULL");
+    const CLASS: i32 = MPI_ERR_FILE;
 }
 
 impl File {

@@ -7,8 +7,9 @@ use crate::error::{Error, Result};
 use crate::p2p::Args;
 use crate::p2p_slow::{self as slow, Senders};
 use crate::places;
-use crate::process::{Process, out_of_handles};
+use crate::process::Process;
 use crate::status::Status;
+use crate::table::Handled;
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::recv::Found;
 use fastpath_protocol::request::Kind;
@@ -21,6 +22,12 @@ pub struct Message {
     token: Cell<Option<u32>>,
     found: Found,
     comm: usize,
+}
+
+impl Handled for Message {
+    const NOUN: &'static str = "message";
+    const NULL: (usize, &'static str) = (MPI_MESSAGE_NULL, "MPI_MESSAGE_NULL");
+    const CLASS: i32 = MPI_ERR_ARG;
 }
 
 impl Message {
@@ -137,14 +144,11 @@ pub fn probe(
     };
     let message = match token {
         None => MPI_MESSAGE_NULL,
-        Some(token) => p
-            .messages
-            .insert(Message {
-                token: Cell::new(Some(token)),
-                found,
-                comm,
-            })
-            .ok_or_else(|| out_of_handles("message"))?,
+        Some(token) => p.messages.publish(Message {
+            token: Cell::new(Some(token)),
+            found,
+            comm,
+        })?,
     };
     Ok(Some(Probed {
         message,
@@ -166,12 +170,7 @@ pub unsafe fn imrecv(
     if message == MPI_MESSAGE_NO_PROC {
         return crate::request::make_proc_null(p);
     }
-    let found = p.messages.get(message).ok_or_else(|| {
-        Error::new(
-            MPI_ERR_ARG,
-            format!("invalid message handle {message:#x}: never probed, or received already"),
-        )
-    })?;
+    let found = p.messages.find(message)?;
     let args = Args {
         buf,
         count,

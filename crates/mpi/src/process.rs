@@ -270,26 +270,9 @@ impl Process {
         self.world.store(phase as u32, Ordering::Release);
     }
 
-    /// The session behind a handle, or the right error.
-    pub fn session(&self, handle: usize) -> Result<Rc<Session>> {
-        self.sessions.get(handle).ok_or_else(|| match handle {
-            MPI_SESSION_NULL => Error::new(MPI_ERR_SESSION, "the session is MPI_SESSION_NULL"),
-            _ => Error::new(
-                MPI_ERR_SESSION,
-                format!("invalid session handle {handle:#x}"),
-            ),
-        })
-    }
-
     /// The communicator behind a handle, or the right error.
     pub fn comm(&self, handle: usize) -> Result<Rc<Comm>> {
-        self.comms.get(handle).ok_or_else(|| match handle {
-            MPI_COMM_NULL => Error::new(MPI_ERR_COMM, "the communicator is MPI_COMM_NULL"),
-            _ => Error::new(
-                MPI_ERR_COMM,
-                format!("invalid communicator handle {handle:#x}"),
-            ),
-        })
+        self.comms.find(handle)
     }
 
     /// The communicator that a request was made on, which may have been freed since.
@@ -300,26 +283,17 @@ impl Process {
 
     /// The group behind a handle, or the right error.
     pub fn group(&self, handle: usize) -> Result<Rc<Group>> {
-        self.groups.get(handle).ok_or_else(|| match handle {
-            MPI_GROUP_NULL => Error::new(MPI_ERR_GROUP, "the group is MPI_GROUP_NULL"),
-            _ => Error::new(MPI_ERR_GROUP, format!("invalid group handle {handle:#x}")),
-        })
+        self.groups.find(handle)
     }
 
     /// The datatype behind a handle, or the right error.
     pub fn datatype(&self, handle: usize) -> Result<Rc<Datatype>> {
-        self.types.get(handle).ok_or_else(|| match handle {
-            MPI_DATATYPE_NULL => Error::new(MPI_ERR_TYPE, "the datatype is MPI_DATATYPE_NULL"),
-            _ => Error::new(MPI_ERR_TYPE, format!("invalid datatype handle {handle:#x}")),
-        })
+        self.types.find(handle)
     }
 
     /// The operation behind a handle, or the right error.
     pub fn op(&self, handle: usize) -> Result<Rc<Op>> {
-        self.ops.get(handle).ok_or_else(|| match handle {
-            MPI_OP_NULL => Error::new(MPI_ERR_OP, "the operation is MPI_OP_NULL"),
-            _ => Error::new(MPI_ERR_OP, format!("invalid operation handle {handle:#x}")),
-        })
+        self.ops.find(handle)
     }
 
     /// Whether several threads of the program may be inside MPI.
@@ -331,13 +305,4 @@ impl Process {
     pub fn is_main_thread(&self) -> bool {
         self.main_thread.get() == lock::thread_token()
     }
-}
-
-/// The error of a table that has no free handle left.
-#[cold]
-pub fn out_of_handles(what: &str) -> Error {
-    Error::new(
-        MPI_ERR_OTHER,
-        format!("no free handle left for another {what}: free some"),
-    )
 }

@@ -11,16 +11,17 @@ pub(crate) mod meeting;
 pub use meeting::{create_from_group, create_inter_from_groups};
 
 use crate::buffered;
-use crate::comm::{Comm, MEMORY_KINDS};
+use crate::comm::Comm;
 use crate::consts::*;
 use crate::engine;
 use crate::errhandler::{self, Kind, check_errhandler};
 use crate::error::{Error, Result};
 use crate::finalize;
 use crate::group::Group;
-use crate::info::Info;
+use crate::info::{Info, MEMORY_KINDS};
 use crate::lock;
-use crate::process::{self, Phase, Process, out_of_handles};
+use crate::process::{self, Phase, Process};
+use crate::table::Handled;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -47,6 +48,12 @@ pub struct Session {
     level: i32,
     /// The buffer attached to it.
     pub(crate) buffer: buffered::Place,
+}
+
+impl Handled for Session {
+    const NOUN: &'static str = "session";
+    const NULL: (usize, &'static str) = (MPI_SESSION_NULL, "MPI_SESSION_NULL");
+    const CLASS: i32 = MPI_ERR_SESSION;
 }
 
 /// What sessions have done to the process.
@@ -122,10 +129,7 @@ fn begin(p: &Process, hints: Result<Vec<(String, String)>>, errhandler: usize) -
         level,
         buffer: Cell::new(None),
     };
-    let handle = p
-        .sessions
-        .insert(session)
-        .ok_or_else(|| out_of_handles("session"))?;
+    let handle = p.sessions.publish(session)?;
     errhandler::attach(p, errhandler);
     p.session_use.open.fetch_add(1, Ordering::Relaxed);
     p.set_phase(Phase::Running);
@@ -148,7 +152,7 @@ fn find_level(hints: &[(String, String)]) -> Result<i32> {
 /// # Errors
 /// `MPI_ERR_SESSION` for a handle that is no session.
 pub fn finalize(p: &Process, handle: usize) -> Result {
-    let session = p.session(handle)?;
+    let session = p.sessions.find(handle)?;
     buffered::drain_place(p, &session.buffer)?;
     let is_last = p.session_use.open() == 1 && process::world_phase() != Phase::Running;
     if is_last {
@@ -184,7 +188,7 @@ extern "C" fn leave_at_exit() {
 /// # Errors
 /// `MPI_ERR_SESSION` for a handle that is no session.
 pub fn count_sets(p: &Process, session: usize) -> Result<i32> {
-    p.session(session)?;
+    p.sessions.find(session)?;
     Ok(PROCESS_SETS.len() as i32)
 }
 
@@ -193,7 +197,7 @@ pub fn count_sets(p: &Process, session: usize) -> Result<i32> {
 /// # Errors
 /// `MPI_ERR_SESSION`, `MPI_ERR_ARG` for a number of none.
 pub fn name_of_set(p: &Process, session: usize, n: i32) -> Result<&'static str> {
-    p.session(session)?;
+    p.sessions.find(session)?;
     let found = usize::try_from(n).ok().and_then(|n| PROCESS_SETS.get(n));
     found.copied().ok_or_else(|| {
         let last = PROCESS_SETS.len() - 1;
@@ -232,7 +236,7 @@ fn members_of(p: &Process, name: &str) -> Result<Vec<u32>> {
 /// # Errors
 /// `MPI_ERR_SESSION`, `MPI_ERR_ARG` for a set of no name.
 pub fn describe_set(p: &Process, session: usize, name: &str) -> Result<Info> {
-    p.session(session)?;
+    p.sessions.find(session)?;
     let size = members_of(p, name)?.len().to_string();
     Ok(Info::from_pairs([("mpi_size", size)]))
 }
@@ -242,7 +246,7 @@ pub fn describe_set(p: &Process, session: usize, name: &str) -> Result<Info> {
 /// # Errors
 /// `MPI_ERR_SESSION` for a handle that is no session.
 pub fn describe(p: &Process, session: usize) -> Result<Info> {
-    let level = p.session(session)?.level;
+    let level = p.sessions.find(session)?.level;
     let name = LEVELS.iter().find(|&&(_, number)| number == level);
     let name = name.map_or("MPI_THREAD_SINGLE", |&(name, _)| name);
     Ok(Info::from_pairs([
@@ -256,7 +260,7 @@ pub fn describe(p: &Process, session: usize) -> Result<Info> {
 /// # Errors
 /// `MPI_ERR_SESSION`, `MPI_ERR_ARG` for a set of no name.
 pub fn group_of_set(p: &Process, session: usize, name: &str) -> Result<Rc<Group>> {
-    p.session(session)?;
+    p.sessions.find(session)?;
     let me = p.running()?.job.rank() as u32;
     let group = Rc::new(Group::new(members_of(p, name)?, me));
     Ok(group.of_session(session))

@@ -7,7 +7,7 @@ use super::{Count, load, read_counts, store};
 use core::ffi::c_int;
 use fastpath_mpi::consts::*;
 use fastpath_mpi::datatype::{Datatype, DistributedArray, Form};
-use fastpath_mpi::{Error, Process, Result, attribute, datatype, process};
+use fastpath_mpi::{Error, Process, Result, attribute, datatype};
 use std::rc::Rc;
 
 /// The form of a function by the width of its counts.
@@ -35,10 +35,7 @@ unsafe fn give(p: &Process, to: *mut usize, made: datatype::Result<Datatype>) ->
 /// Puts a datatype into the table; the immediate path learns of it if it can use it.
 pub(crate) fn insert(p: &Process, datatype: Datatype) -> Result<usize> {
     let size = datatype.immediate_size();
-    let handle = p
-        .types
-        .insert(datatype)
-        .ok_or_else(|| process::out_of_handles("datatype"))?;
+    let handle = p.types.publish(datatype)?;
     if let Some(size) = size {
         p.hot_type_set(handle, size);
     }

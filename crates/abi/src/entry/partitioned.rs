@@ -26,7 +26,7 @@ pub unsafe fn psend_init(
     info: usize,
     request: *mut usize,
 ) -> Result<()> {
-    find_hints(p, info)?;
+    find_hints(&p.infos, info)?;
     let args = Args {
         buf: buf.cast_mut().cast(),
         count,
@@ -55,7 +55,7 @@ pub unsafe fn precv_init(
     info: usize,
     request: *mut usize,
 ) -> Result<()> {
-    find_hints(p, info)?;
+    find_hints(&p.infos, info)?;
     let args = Args {
         buf: buf.cast(),
         count,

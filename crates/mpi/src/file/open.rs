@@ -9,7 +9,7 @@ use crate::comm::{Comm, create, free_comm, publish};
 use crate::consts::*;
 use crate::errhandler;
 use crate::error::{Error, Result};
-use crate::process::{Process, out_of_handles};
+use crate::process::Process;
 use fastpath_io::{Descriptor, IoError, Opening, View, delete};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::CString;
@@ -158,10 +158,7 @@ fn open_on(
         file.position.set(size);
         file.move_shared(p, size)?;
     }
-    let handle = p
-        .files
-        .insert_rc(file.clone())
-        .ok_or_else(|| out_of_handles("file"))?;
+    let handle = p.files.publish(file.clone())?;
     file.handle.set(handle);
     errhandler::attach(p, file.errhandler.get());
     Ok(handle)
