@@ -8,7 +8,7 @@ pub mod freed;
 pub mod hints;
 pub mod inter;
 
-use crate::attribute::{self, Attributes};
+use crate::attribute::{self, Attributes, Holder, Keyval, Keyvals, Kind};
 use crate::coll::nodes::{self, Nodes};
 use crate::consts::*;
 use crate::errhandler;
@@ -16,12 +16,13 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::places;
 use crate::process::Process;
-use crate::table::Handled;
+use crate::table::{Handled, Table};
 use crate::topology::Topology;
 use contexts::Block;
 use fastpath_protocol::Endpoint;
 use fastpath_protocol::tag::Context;
 use std::cell::{Cell, OnceCell, RefCell};
+use std::ffi::c_int;
 use std::rc::Rc;
 
 /// A communicator (MPI-5.0 chapter 7).
@@ -79,7 +80,33 @@ impl Handled for Comm {
     const CLASS: i32 = MPI_ERR_COMM;
 }
 
+impl Keyvals for Process {
+    fn keyvals(&self) -> &Table<Keyval> {
+        &self.keyvals
+    }
+
+    fn predefined(&self, key: i32) -> Option<*mut i32> {
+        match key {
+            MPI_LASTUSEDCODE => Some(self.codes.last_used_address()),
+            _ => self.environment.address(key),
+        }
+    }
+
+    fn run_outside(&self, function: impl FnOnce() -> c_int) -> c_int {
+        places::run_outside(function)
+    }
+}
+
 impl Comm {
+    /// It as the holder of attributes.
+    pub fn holder(&self) -> Holder<'_> {
+        Holder {
+            kind: Kind::Comm,
+            handle: self.handle.get(),
+            attributes: &self.attributes,
+        }
+    }
+
     /// A communicator without a handle, with `MPI_ERRORS_ARE_FATAL`. `rank` is the calling process's
     /// rank in `group`.
     pub fn new(
@@ -280,7 +307,7 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
             "MPI_COMM_WORLD and MPI_COMM_SELF cannot be freed",
         ));
     }
-    attribute::delete_all(p, &comm)?;
+    attribute::delete_attributes(p, comm.holder())?;
     p.hot_comm_clear(handle);
     if p.parent.get() == handle {
         p.parent.set(MPI_COMM_NULL);

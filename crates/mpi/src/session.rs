@@ -11,19 +11,17 @@ pub(crate) mod meeting;
 pub use meeting::{create_from_group, create_inter_from_groups};
 
 use crate::buffered;
-use crate::comm::Comm;
 use crate::consts::*;
-use crate::engine;
 use crate::errhandler::{self, Kind, check_errhandler};
 use crate::error::{Error, Result};
 use crate::finalize;
 use crate::group::Group;
 use crate::info::{Info, MEMORY_KINDS};
+use crate::init;
 use crate::lock;
-use crate::process::{self, Phase, Process};
-use crate::table::Handled;
-use fastpath_base::sync::{AtomicU32, Ordering};
-use std::cell::{Cell, RefCell};
+use crate::process::{self, Phase, Process, Session};
+use fastpath_base::sync::Ordering;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
@@ -39,58 +37,6 @@ const LEVELS: [(&str, i32); 4] = [
 
 /// Sessions may be initialised and finalised by several threads at once, at every thread level.
 static TURN: Mutex<()> = Mutex::new(());
-
-/// A session.
-pub struct Session {
-    /// Handle of the error handler.
-    pub errhandler: Cell<usize>,
-    /// The thread level provided.
-    level: i32,
-    /// The buffer attached to it.
-    pub(crate) buffer: buffered::Place,
-}
-
-impl Handled for Session {
-    const NOUN: &'static str = "session";
-    const NULL: (usize, &'static str) = (MPI_SESSION_NULL, "MPI_SESSION_NULL");
-    const CLASS: i32 = MPI_ERR_SESSION;
-}
-
-/// What sessions have done to the process.
-pub(crate) struct Use {
-    /// Sessions that were initialised and not finalised.
-    open: AtomicU32,
-    /// The process that has begun its first one; 0 for none.
-    begun_by: AtomicU32,
-    /// `MPI_COMM_WORLD` and `MPI_COMM_SELF` of a world model that was finalised: requests may still name them.
-    kept: RefCell<Vec<Rc<Comm>>>,
-}
-
-impl Use {
-    /// There was none.
-    pub const fn new() -> Self {
-        Use {
-            open: AtomicU32::new(0),
-            begun_by: AtomicU32::new(0),
-            kept: RefCell::new(Vec::new()),
-        }
-    }
-
-    /// Whether there was one.
-    pub fn is_begun(&self) -> bool {
-        self.begun_by.load(Ordering::Relaxed) != 0
-    }
-
-    /// Sessions that were initialised and not finalised.
-    pub fn open(&self) -> u32 {
-        self.open.load(Ordering::Relaxed)
-    }
-
-    /// Keeps a communicator of the world model to the end.
-    pub fn keep(&self, comm: Rc<Comm>) {
-        self.kept.borrow_mut().push(comm);
-    }
-}
 
 /// `MPI_Session_init`; returns the session's handle.
 ///
@@ -113,7 +59,7 @@ fn begin(p: &Process, hints: Result<Vec<(String, String)>>, errhandler: usize) -
         return Err(Error::new(MPI_ERR_OTHER, text));
     }
     let is_first = p.engine().is_none();
-    let level = engine::start(p, required)?;
+    let level = init::start(p, required)?;
     let _inside = process::enter("MPI_Session_init", true)?;
     if is_first {
         p.main_thread.set(lock::thread_token());

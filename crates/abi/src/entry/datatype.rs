@@ -7,7 +7,7 @@ use super::{Count, load, read_counts, store};
 use core::ffi::c_int;
 use fastpath_mpi::consts::*;
 use fastpath_mpi::datatype::{Datatype, DistributedArray, Form};
-use fastpath_mpi::{Error, Process, Result, attribute, datatype};
+use fastpath_mpi::{Error, Process, Result, attribute, datatype, process};
 use std::rc::Rc;
 
 /// The form of a function by the width of its counts.
@@ -45,7 +45,8 @@ pub(crate) fn insert(p: &Process, datatype: Datatype) -> Result<usize> {
 /// Takes a datatype out of the table, after its attributes were deleted.
 pub(crate) fn remove(p: &Process, handle: usize, datatype: &Datatype) -> Result<()> {
     attribute::delete_attributes(p, datatype.holder(handle))?;
-    datatype.free_handle(p, handle);
+    p.hot_type_clear(handle);
+    datatype.free_handle(handle, process::remove_datatype);
     Ok(())
 }
 
@@ -440,7 +441,7 @@ pub unsafe fn type_dup(p: &Process, oldtype: usize, newtype: *mut usize) -> Resu
     // SAFETY: the variable is a local one.
     unsafe { give(p, &mut handle, Ok(Datatype::duplicate(&old)))? };
     let new = p.datatype(handle)?;
-    let copied = attribute::copy_attributes(old.holder(oldtype), new.holder(handle).attributes);
+    let copied = attribute::copy_attributes(p, old.holder(oldtype), new.holder(handle).attributes);
     // SAFETY: ARGUMENTS.
     let outcome = copied.and_then(|()| unsafe { store(newtype, handle) });
     if outcome.is_err() {

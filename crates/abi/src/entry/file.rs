@@ -60,7 +60,7 @@ pub unsafe fn file_close(p: &Process, fh: *mut usize) -> Result<()> {
     unsafe {
         let handle = load(fh)?;
         let result = open::close(p, handle);
-        if p.files.get(handle).is_none() {
+        if find(p, handle).is_err() {
             store(fh, MPI_FILE_NULL)?;
         }
         result

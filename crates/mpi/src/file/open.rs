@@ -4,7 +4,7 @@ use super::failure::{self, Refused, TOLD, agree, agree_and_tell};
 use super::hints::Hints;
 use super::representation::Representation;
 use super::shared::{KEY_WORDS, SharedPointer};
-use super::{File, Shown, find, report};
+use super::{File, OPEN_FILES, Shown, find, report};
 use crate::comm::{Comm, create, free_comm, publish};
 use crate::consts::*;
 use crate::errhandler;
@@ -158,7 +158,7 @@ fn open_on(
         file.position.set(size);
         file.move_shared(p, size)?;
     }
-    let handle = p.files.publish(file.clone())?;
+    let handle = OPEN_FILES.of(p).publish(file.clone())?;
     file.handle.set(handle);
     errhandler::attach(p, file.errhandler.get());
     Ok(handle)
@@ -232,7 +232,7 @@ pub fn close(p: &Process, handle: usize) -> Result {
         false => result,
     };
     free_comm(p, file.comm.handle.get())?;
-    p.files.remove(handle);
+    OPEN_FILES.of(p).remove(handle);
     errhandler::detach(p, file.errhandler.get());
     result
 }

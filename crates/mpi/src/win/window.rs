@@ -12,8 +12,8 @@ use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::Result;
 use crate::group::Group;
-use crate::process::Process;
-use crate::table::Handled;
+use crate::process::{Process, ProcessPart};
+use crate::table::{Handled, Table};
 use fastpath_base::sync::AtomicU64;
 use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{PackedKey, RegionId, RemoteKey, Slots, Way};
@@ -176,6 +176,14 @@ impl Peer {
     pub fn reached_place(&self) -> *mut Option<Box<Reached>> {
         self.reached.get()
     }
+}
+
+/// The windows of the process.
+pub(super) static WINDOWS: ProcessPart<Table<Window>> = ProcessPart::new(Table::new());
+
+/// The error handler of a window.
+pub(crate) fn find_handler(p: &Process, handle: usize) -> Option<usize> {
+    Some(WINDOWS.of(p).get(handle)?.errhandler.get())
 }
 
 impl Handled for Window {
@@ -452,6 +460,11 @@ impl Process {
     /// The window behind a handle, or the right error.
     #[inline]
     pub fn win(&self, handle: usize) -> Result<Rc<Window>> {
-        self.wins.find(handle)
+        WINDOWS.of(self).find(handle)
+    }
+
+    /// The handles of all windows.
+    pub(super) fn list_windows(&self) -> Vec<usize> {
+        WINDOWS.of(self).handles()
     }
 }
