@@ -243,7 +243,13 @@ pub unsafe fn comm_split_type(
     info: usize,
     newcomm: *mut usize,
 ) -> Result<()> {
-    let made = create::split_type(p, &*p.comm(comm)?, split_type, key, &find_hints(&p.infos, info)?)?;
+    let made = create::split_type(
+        p,
+        &*p.comm(comm)?,
+        split_type,
+        key,
+        &find_hints(&p.infos, info)?,
+    )?;
     // SAFETY: ARGUMENTS.
     unsafe { store(newcomm, made) }
 }

@@ -47,7 +47,10 @@ pub unsafe fn file_open(
     unsafe {
         // A name that is none is refused by all together, as any other that cannot be opened.
         let name = read_name(filename).unwrap_or_default();
-        store(fh, open::open(p, &comm, name, amode, find_hints(&p.infos, info))?)
+        store(
+            fh,
+            open::open(p, &comm, name, amode, find_hints(&p.infos, info))?,
+        )
     }
 }
 
@@ -152,7 +155,13 @@ pub unsafe fn file_set_view(
     // SAFETY: ARGUMENTS. A null pointer is refused by all together.
     let datarep = unsafe { read_text("datarep", datarep, MPI_MAX_DATAREP_STRING as usize) };
     let datarep = datarep.unwrap_or_default();
-    file.set_view(p, disp, (etype, filetype), &datarep, find_hints(&p.infos, info))
+    file.set_view(
+        p,
+        disp,
+        (etype, filetype),
+        &datarep,
+        find_hints(&p.infos, info),
+    )
 }
 
 /// `MPI_Register_datarep`

@@ -235,11 +235,7 @@ unsafe fn waitall_slow(
         return Ok((ended, None));
     }
     let p = process::enter("MPI_Waitall", false)?;
-    let end = if lock::is_enabled() {
-        count
-    } else {
-        index + 1
-    };
+    let end = if lock::is_enabled() { count } else { index + 1 };
     let (mut first, begun) = (None, index);
     while index < end {
         // SAFETY: ARGUMENTS; the lock is taken.
