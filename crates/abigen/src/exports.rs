@@ -188,6 +188,12 @@ fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, o
     if body.takes_form {
         args.push(form(function).into());
     }
+    if body.takes_width {
+        args.push(match function.large_of {
+            Some(_) => "entry::Width::Large".into(),
+            None => "entry::Width::Small".into(),
+        });
+    }
     if body.takes_access {
         let count = function.params.iter().find(|p| p.name == "count");
         let count = count.map(|p| argument(table, p)).unwrap_or_default();
@@ -432,6 +438,7 @@ mod tests {
             takes_process,
             takes_form: false,
             takes_access: false,
+            takes_width: false,
             returns_result,
             bundles: Vec::new(),
         }
@@ -466,6 +473,22 @@ mod tests {
         assert!(text.contains("entry::m::comm_dup(&process, r#comm, r#newcomm)"));
         let text = emit("MPI_Info_create", &[("info_create", body(true, true))]);
         assert!(text.contains("enter(\"MPI_Info_create\", true)"));
+    }
+
+    #[test]
+    fn body_with_a_width__is_told_which_form_it_serves() {
+        let body = Body {
+            takes_width: true,
+            ..body(true, true)
+        };
+        for (name, width) in [
+            ("MPI_Type_contiguous", "Small"),
+            ("MPI_Type_contiguous_c", "Large"),
+        ] {
+            let text = emit(name, &[("type_contiguous", body.clone())]);
+            let given = format!("type_contiguous(&process, entry::Width::{width}, ");
+            assert!(text.contains(&given), "{text}");
+        }
     }
 
     #[test]

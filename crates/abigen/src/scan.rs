@@ -19,6 +19,8 @@ pub struct Body {
     pub takes_form: bool,
     /// Its second parameter says which access of a file is made: it serves every call of its kind (`file_access`).
     pub takes_access: bool,
+    /// Its second parameter says whether it serves the large-count form.
+    pub takes_width: bool,
     /// It returns a `Result`; otherwise the value that C gets.
     pub returns_result: bool,
     /// The structs among its parameters that are made of several arguments of C.
@@ -173,6 +175,7 @@ fn describe(function: &ItemFn, module: &str, place: String, bundles: &[Bundle]) 
         takes_process: types.first().is_some_and(is_process),
         takes_form: second == "Form",
         takes_access: second == "Access" || second == "Which",
+        takes_width: second == "Width",
         returns_result,
         bundles: types.iter().filter_map(of_name).collect(),
     }
