@@ -32,7 +32,8 @@ use std::ops::Deref;
 use std::ptr;
 use std::rc::Rc;
 
-pub use session::{Session, Use};
+pub use session::Session;
+pub(crate) use session::Use;
 
 /// Where the process is in its MPI life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

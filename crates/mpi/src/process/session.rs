@@ -25,7 +25,7 @@ impl Handled for Session {
 }
 
 /// What sessions have done to the process.
-pub struct Use {
+pub(crate) struct Use {
     /// Sessions that were initialised and not finalised.
     pub(crate) open: AtomicU32,
     /// The process that has begun its first one; 0 for none.
