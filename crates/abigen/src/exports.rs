@@ -2,7 +2,7 @@
 
 use crate::file_access;
 use crate::model::{CType, Function, Kind, Param, Table};
-use crate::scan::{Bodies, Body};
+use crate::scan::{Bodies, Body, Bundle};
 use std::fmt::Write;
 
 /// How `MPI_X` comes to be another name of `PMPI_X`.
@@ -118,7 +118,7 @@ fn emit_function(
 
 /// The short way, and the jump to all the rest.
 fn emit_quick(table: &Table, function: &Function, body_name: &str, quick: &Body, out: &mut String) {
-    let widened: Vec<String> = function.params.iter().map(|p| argument(table, p)).collect();
+    let widened = list_arguments(table, function, quick, |_| true);
     let names: Vec<String> = function
         .params
         .iter()
@@ -188,17 +188,22 @@ fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, o
     if body.takes_form {
         args.push(form(function).into());
     }
+    if body.takes_width {
+        args.push(match function.large_of {
+            Some(_) => "entry::Width::Large".into(),
+            None => "entry::Width::Small".into(),
+        });
+    }
     if body.takes_access {
         let count = function.params.iter().find(|p| p.name == "count");
         let count = count.map(|p| argument(table, p)).unwrap_or_default();
         args.push(file_access::argument(function, &count));
     }
-    let is_passed = |p: &&Param| match &*p.name {
+    let is_passed = |p: &Param| match &*p.name {
         "info" | "request" => !body.takes_form,
         name => !(body.takes_access && file_access::is_part(name)),
     };
-    let passed = function.params.iter().filter(is_passed);
-    args.extend(passed.map(|p| argument(table, p)));
+    args.extend(list_arguments(table, function, body, is_passed));
     if body.takes_form && function.params.iter().any(|p| p.name == "info") {
         // No hint is known.
         out.push_str("    _ = r#info;\n");
@@ -242,6 +247,34 @@ fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, o
     }
     _ = writeln!(out, "    match {call} {{\n        Ok(()) => 0,");
     _ = writeln!(out, "        Err(error) => {},\n    }}", fail(process));
+}
+
+/// What a body is given of C's arguments: those that belong to a bundle in one struct.
+fn list_arguments(
+    table: &Table,
+    function: &Function,
+    body: &Body,
+    is_passed: impl Fn(&Param) -> bool,
+) -> Vec<String> {
+    let value = |name: &str| function.params.iter().find(|p| p.name == name);
+    let bundle = |bundle: &Bundle| {
+        let field = |name: &String| Some(format!("{name}: {}", argument(table, value(name)?)));
+        let fields: Vec<String> = bundle.fields.iter().filter_map(field).collect();
+        format!(
+            "entry::arguments::{} {{ {} }}",
+            bundle.name,
+            fields.join(", ")
+        )
+    };
+    let mut args = Vec::new();
+    for param in function.params.iter().filter(|p| is_passed(p)) {
+        match body.bundles.iter().find(|b| b.fields.contains(&param.name)) {
+            None => args.push(argument(table, param)),
+            Some(found) if found.fields.first() == Some(&param.name) => args.push(bundle(found)),
+            Some(_) => {}
+        }
+    }
+    args
 }
 
 /// The tool interface returns its error codes and calls no error handler (MPI 5.0, section 15.3).
@@ -405,7 +438,9 @@ mod tests {
             takes_process,
             takes_form: false,
             takes_access: false,
+            takes_width: false,
             returns_result,
+            bundles: Vec::new(),
         }
     }
 
@@ -438,6 +473,39 @@ mod tests {
         assert!(text.contains("entry::m::comm_dup(&process, r#comm, r#newcomm)"));
         let text = emit("MPI_Info_create", &[("info_create", body(true, true))]);
         assert!(text.contains("enter(\"MPI_Info_create\", true)"));
+    }
+
+    #[test]
+    fn body_with_a_width__is_told_which_form_it_serves() {
+        let body = Body {
+            takes_width: true,
+            ..body(true, true)
+        };
+        for (name, width) in [
+            ("MPI_Type_contiguous", "Small"),
+            ("MPI_Type_contiguous_c", "Large"),
+        ] {
+            let text = emit(name, &[("type_contiguous", body.clone())]);
+            let given = format!("type_contiguous(&process, entry::Width::{width}, ");
+            assert!(text.contains(&given), "{text}");
+        }
+    }
+
+    #[test]
+    fn body_with_a_bundle__is_given_the_struct_in_its_place() {
+        let fields = ["buf", "count", "datatype", "dest", "tag", "comm"].map(str::to_owned);
+        let bundle = Bundle {
+            name: "Sent".into(),
+            fields: fields.to_vec(),
+        };
+        let body = Body {
+            bundles: vec![bundle],
+            ..body(false, true)
+        };
+        let text = emit("MPI_Issend", &[("issend", body)]);
+        let given = "issend(entry::arguments::Sent { buf: r#buf, count: ";
+        assert!(text.contains(given), "{text}");
+        assert!(text.contains("comm: r#comm }, r#request)"), "{text}");
     }
 
     #[test]

@@ -176,12 +176,6 @@ impl CType {
         let constant = if self.constant { "const " } else { "" };
         format!("{constant}{} {}", self.base, "*".repeat(self.stars))
     }
-
-    /// A value that is an address or is used as one in C: a pointer, a handle.
-    #[must_use]
-    pub fn is_pointer(&self, table: &Table) -> bool {
-        self.stars > 0 || table.kind(&self.base) == Some(Kind::Handle)
-    }
 }
 
 impl Param {

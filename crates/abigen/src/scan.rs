@@ -4,7 +4,7 @@ use crate::model::Table;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use syn::{FnArg, Item, ItemFn, ReturnType, Type, Visibility};
+use syn::{Fields, FnArg, Item, ItemFn, ReturnType, Type, Visibility};
 
 /// A hand-written body of an entry point.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,9 +19,25 @@ pub struct Body {
     pub takes_form: bool,
     /// Its second parameter says which access of a file is made: it serves every call of its kind (`file_access`).
     pub takes_access: bool,
+    /// Its second parameter says whether it serves the large-count form.
+    pub takes_width: bool,
     /// It returns a `Result`; otherwise the value that C gets.
     pub returns_result: bool,
+    /// The structs among its parameters that are made of several arguments of C.
+    pub bundles: Vec<Bundle>,
 }
+
+/// A struct of `arguments.rs`: its fields have the names of arguments of C.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Bundle {
+    /// Its name.
+    pub name: String,
+    /// Its fields; it stands where the first of them does among C's arguments.
+    pub fields: Vec<String>,
+}
+
+/// The file, beside the bodies, that has the bundles.
+const BUNDLES: &str = "arguments";
 
 /// What was found: bodies by name, and the files that were read, sorted.
 #[derive(Debug, Default)]
@@ -32,6 +48,8 @@ pub struct Bodies {
     pub quick: BTreeMap<String, Body>,
     /// The files, each a module.
     pub files: Vec<PathBuf>,
+    /// What `arguments.rs` has.
+    bundles: Vec<Bundle>,
 }
 
 /// Why the bodies cannot be wired.
@@ -63,7 +81,13 @@ impl Bodies {
                 files.push(path);
             }
         }
-        files.sort();
+        // The bundles first.
+        files.sort_by_key(|path| {
+            (
+                path.file_stem().is_none_or(|stem| stem != BUNDLES),
+                path.clone(),
+            )
+        });
         let mut bodies = Self::default();
         for path in files {
             let text = std::fs::read_to_string(&path).map_err(|e| fail(&path, &e))?;
@@ -88,7 +112,16 @@ impl Bodies {
         let file = syn::parse_file(text)
             .map_err(|e| ScanError(format!("{path}:{}: {e}", e.span().start().line)))?;
         for item in &file.items {
-            let Item::Fn(function) = item else { continue };
+            let function = match item {
+                Item::Struct(bundle) if module == BUNDLES => {
+                    let name = bundle.ident.to_string();
+                    let fields = list_fields(&bundle.fields);
+                    self.bundles.push(Bundle { name, fields });
+                    continue;
+                }
+                Item::Fn(function) => function,
+                _ => continue,
+            };
             if !matches!(function.vis, Visibility::Public(_)) {
                 continue;
             }
@@ -104,7 +137,7 @@ impl Bodies {
                      pub(crate)"
                 )));
             }
-            let body = describe(function, module, place);
+            let body = describe(function, module, place, &self.bundles);
             if body.takes_process && !body.returns_result {
                 return Err(ScanError(format!(
                     "{}: a body that takes the process returns Result<()>",
@@ -122,16 +155,16 @@ impl Bodies {
     }
 }
 
-fn describe(function: &ItemFn, module: &str, place: String) -> Body {
-    let mut types = function.sig.inputs.iter().map(|input| match input {
-        FnArg::Typed(arg) => match &*arg.ty {
-            Type::Reference(reference) => format!("&{}", last_name(&reference.elem)),
-            other => last_name(other),
-        },
-        FnArg::Receiver(_) => String::new(),
-    });
-    let takes_process = types.next().is_some_and(|name| name == "&Process");
-    let second = types.next().unwrap_or_default();
+fn list_fields(fields: &Fields) -> Vec<String> {
+    let names = fields.iter().filter_map(|field| field.ident.as_ref());
+    names.map(ToString::to_string).collect()
+}
+
+fn describe(function: &ItemFn, module: &str, place: String, bundles: &[Bundle]) -> Body {
+    let types: Vec<String> = function.sig.inputs.iter().map(name_type).collect();
+    let is_process = |name: &String| name == "&Process";
+    let second = types.get(1).map_or("", String::as_str);
+    let of_name = |name: &String| bundles.iter().find(|b| b.name == *name).cloned();
     let returns_result = match &function.sig.output {
         ReturnType::Type(_, ty) => last_name(ty) == "Result",
         ReturnType::Default => false,
@@ -139,10 +172,22 @@ fn describe(function: &ItemFn, module: &str, place: String) -> Body {
     Body {
         module: module.into(),
         place,
-        takes_process,
+        takes_process: types.first().is_some_and(is_process),
         takes_form: second == "Form",
         takes_access: second == "Access" || second == "Which",
+        takes_width: second == "Width",
         returns_result,
+        bundles: types.iter().filter_map(of_name).collect(),
+    }
+}
+
+fn name_type(input: &FnArg) -> String {
+    match input {
+        FnArg::Typed(arg) => match &*arg.ty {
+            Type::Reference(reference) => format!("&{}", last_name(&reference.elem)),
+            other => last_name(other),
+        },
+        FnArg::Receiver(_) => String::new(),
     }
 }
 

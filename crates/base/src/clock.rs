@@ -5,7 +5,13 @@
 /// back. A reading costs some 20 ns where the kernel maps the clock into the process.
 #[inline]
 pub fn now_ns() -> u64 {
-    read_ns(libc::CLOCK_MONOTONIC)
+    let mut ts = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: `ts` is a valid timespec for the kernel to write.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut ts) };
+    to_ns(&ts)
 }
 
 /// Resolution that the kernel states for the monotonic clock, in nanoseconds (at least 1).
@@ -20,22 +26,6 @@ pub fn resolution_ns() -> u64 {
         return 1;
     }
     to_ns(&ts).max(1)
-}
-
-/// Nanoseconds of processor time that this process has used, all threads, user and system.
-pub fn process_cpu_ns() -> u64 {
-    read_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
-}
-
-#[inline]
-fn read_ns(clock: libc::clockid_t) -> u64 {
-    let mut ts = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: `ts` is a valid timespec for the kernel to write.
-    unsafe { libc::clock_gettime(clock, &mut ts) };
-    to_ns(&ts)
 }
 
 #[inline]
@@ -72,15 +62,5 @@ mod tests {
     #[test]
     fn resolution__is_stated() {
         assert!(resolution_ns() >= 1);
-    }
-
-    #[test]
-    fn cpu_time__grows_with_work() {
-        let a = process_cpu_ns();
-        let mut x = 1u64;
-        while process_cpu_ns() == a {
-            x = core::hint::black_box(x.wrapping_mul(3));
-        }
-        assert!(process_cpu_ns() > a);
     }
 }

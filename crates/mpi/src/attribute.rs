@@ -2,11 +2,9 @@
 //! (MPI-5.0 section 7.7).
 #![allow(unsafe_code)]
 
-use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};
-use crate::places;
-use crate::process::{Process, out_of_handles};
+use crate::table::{Handled, Table};
 use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
@@ -59,6 +57,12 @@ pub struct Keyval {
     freed: Cell<bool>,
 }
 
+impl Handled for Keyval {
+    const NOUN: &'static str = "attribute key";
+    const NULL: (usize, &'static str) = (MPI_KEYVAL_INVALID as usize, "MPI_KEYVAL_INVALID");
+    const CLASS: i32 = MPI_ERR_KEYVAL;
+}
+
 #[derive(Debug, Clone)]
 struct Attribute {
     key: i32,
@@ -97,15 +101,14 @@ pub struct Holder<'a> {
     pub attributes: &'a Attributes,
 }
 
-impl<'a> Holder<'a> {
-    /// A communicator.
-    pub fn comm(comm: &'a Comm) -> Self {
-        Holder {
-            kind: Kind::Comm,
-            handle: comm.handle.get(),
-            attributes: &comm.attributes,
-        }
-    }
+/// What attributes need of the process.
+pub trait Keyvals {
+    /// The keys.
+    fn keyvals(&self) -> &Table<Keyval>;
+    /// Where the value of a predefined attribute of communicators is, null where it has none; `None` for another key.
+    fn predefined(&self, key: i32) -> Option<*mut i32>;
+    /// Calls a function of the program, outside of MPI.
+    fn run_outside(&self, function: impl FnOnce() -> c_int) -> c_int;
 }
 
 /// Makes a key. `copy` and `delete` are the addresses of the user's functions, or one of
@@ -118,7 +121,7 @@ impl<'a> Holder<'a> {
 /// Addresses that are none of the constants are functions of the type that the standard gives for
 /// `kind`, and stay so while the key is in use.
 pub unsafe fn create_keyval(
-    p: &Process,
+    p: &impl Keyvals,
     kind: Kind,
     copy: usize,
     delete: usize,
@@ -146,10 +149,7 @@ pub unsafe fn create_keyval(
         freed,
     };
     // Handles of tables are positive and fit an int.
-    p.keyvals
-        .insert(keyval)
-        .map(|handle| handle as i32)
-        .ok_or_else(|| out_of_handles("attribute key"))
+    Ok(p.keyvals().publish(keyval)? as i32)
 }
 
 /// Frees a key. Attributes that have it stay, and can be read and deleted. As long as there are any, freeing the key
@@ -157,7 +157,7 @@ pub unsafe fn create_keyval(
 ///
 /// # Errors
 /// `MPI_ERR_KEYVAL` for a number that is no key of that kind.
-pub fn free_keyval(p: &Process, kind: Kind, key: i32) -> Result {
+pub fn free_keyval(p: &impl Keyvals, kind: Kind, key: i32) -> Result {
     let keyval = find_keyval(p, kind, key)?;
     keyval.freed.set(true);
     forget_unused(p, key, &keyval);
@@ -171,49 +171,32 @@ fn already_freed(key: i32) -> Error {
     )
 }
 
-fn find_keyval(p: &Process, kind: Kind, key: i32) -> Result<Rc<Keyval>> {
+fn find_keyval(p: &impl Keyvals, kind: Kind, key: i32) -> Result<Rc<Keyval>> {
     let of_window = kind == Kind::Win && (MPI_WIN_BASE..=MPI_WIN_MODEL).contains(&key);
     if of_window || predefined_address(p, kind, key).is_some() {
         let message = "the attribute is predefined: it can be read, but not set, deleted or freed";
         return Err(Error::new(MPI_ERR_KEYVAL, message));
     }
-    let found = usize::try_from(key).ok().and_then(|key| p.keyvals.get(key));
-    match found {
-        Some(keyval) if keyval.kind == kind => Ok(keyval),
-        Some(keyval) => {
-            let message = format!(
-                "the attribute key {key} is for a {}, not for a {}",
-                keyval.kind.noun(),
-                kind.noun()
-            );
-            Err(Error::new(MPI_ERR_KEYVAL, message))
-        }
-        None if key == MPI_KEYVAL_INVALID => Err(Error::new(
-            MPI_ERR_KEYVAL,
-            "the attribute key is MPI_KEYVAL_INVALID",
-        )),
-        None => Err(Error::new(
-            MPI_ERR_KEYVAL,
-            format!("{key} is no attribute key"),
-        )),
+    let keyval = p.keyvals().find(key as usize)?;
+    if keyval.kind == kind {
+        return Ok(keyval);
     }
+    let (own, other) = (keyval.kind.noun(), kind.noun());
+    let message = format!("the attribute key {key} is for a {own}, not for a {other}");
+    Err(Error::new(MPI_ERR_KEYVAL, message))
 }
 
-fn forget_unused(p: &Process, key: i32, keyval: &Keyval) {
+fn forget_unused(p: &impl Keyvals, key: i32, keyval: &Keyval) {
     if keyval.freed.get() && keyval.uses.get() == 0 {
-        p.keyvals.remove(key as usize);
+        p.keyvals().remove(key as usize);
     }
 }
 
-fn predefined_address(p: &Process, kind: Kind, key: i32) -> Option<*mut c_void> {
+fn predefined_address(p: &impl Keyvals, kind: Kind, key: i32) -> Option<*mut c_void> {
     if kind != Kind::Comm {
         return None;
     }
-    let address = match key {
-        MPI_LASTUSEDCODE => Some(p.codes.last_used_address()),
-        _ => p.environment.address(key),
-    };
-    address.map(<*mut i32>::cast)
+    p.predefined(key).map(<*mut i32>::cast)
 }
 
 /// The value of an attribute, `None` where it is not set. The predefined ones can be read on every
@@ -221,7 +204,7 @@ fn predefined_address(p: &Process, kind: Kind, key: i32) -> Option<*mut c_void> 
 ///
 /// # Errors
 /// `MPI_ERR_KEYVAL` for a number that is no key of that kind.
-pub fn get_attribute(p: &Process, holder: Holder, key: i32) -> Result<Option<*mut c_void>> {
+pub fn get_attribute(p: &impl Keyvals, holder: Holder, key: i32) -> Result<Option<*mut c_void>> {
     if let Some(address) = predefined_address(p, holder.kind, key) {
         return Ok(Some(address).filter(|address| !address.is_null()));
     }
@@ -236,7 +219,7 @@ pub fn get_attribute(p: &Process, holder: Holder, key: i32) -> Result<Option<*mu
 ///
 /// # Errors
 /// `MPI_ERR_KEYVAL` for a number that is no key of that kind; what the user's delete function returns.
-pub fn set_attribute(p: &Process, holder: Holder, key: i32, value: *mut c_void) -> Result {
+pub fn set_attribute(p: &impl Keyvals, holder: Holder, key: i32, value: *mut c_void) -> Result {
     let keyval = find_keyval(p, holder.kind, key)?;
     if keyval.freed.get() {
         return Err(already_freed(key));
@@ -258,7 +241,7 @@ pub fn set_attribute(p: &Process, holder: Holder, key: i32, value: *mut c_void) 
 /// # Errors
 /// `MPI_ERR_KEYVAL` for a number that is no key of that kind; what the user's delete function
 /// returns, and then the attribute stays.
-pub fn delete_attribute(p: &Process, holder: Holder, key: i32) -> Result {
+pub fn delete_attribute(p: &impl Keyvals, holder: Holder, key: i32) -> Result {
     let keyval = find_keyval(p, holder.kind, key)?;
     match holder.attributes.find(&keyval) {
         Some(index) => delete_at(p, holder, index),
@@ -270,7 +253,7 @@ pub fn delete_attribute(p: &Process, holder: Holder, key: i32) -> Result {
 ///
 /// # Errors
 /// What the user's delete function returns.
-pub fn delete_attributes(p: &Process, holder: Holder) -> Result {
+pub fn delete_attributes(p: &impl Keyvals, holder: Holder) -> Result {
     loop {
         let Some(last) = holder.attributes.0.borrow().len().checked_sub(1) else {
             return Ok(());
@@ -279,24 +262,15 @@ pub fn delete_attributes(p: &Process, holder: Holder) -> Result {
     }
 }
 
-/// Deletes all attributes of a communicator, the last one set first, as at `MPI_Comm_free` and, for
-/// `MPI_COMM_SELF`, at `MPI_Finalize`.
-///
-/// # Errors
-/// What the user's delete function returns.
-pub fn delete_all(p: &Process, comm: &Comm) -> Result {
-    delete_attributes(p, Holder::comm(comm))
-}
-
 /// Takes the attribute out, so that the user's function can change the others, and puts it back
 /// where that fails.
-fn delete_at(p: &Process, holder: Holder, index: usize) -> Result {
+fn delete_at(p: &impl Keyvals, holder: Holder, index: usize) -> Result {
     let attribute = holder.attributes.0.borrow_mut().remove(index);
     let Attribute { key, keyval, value } = &attribute;
     if let Some(function) = keyval.on_delete {
         // SAFETY: `create_keyval` was promised a function of this type.
         let delete = || unsafe { function(holder.handle, *key, *value, keyval.extra_state) };
-        let code = places::run_outside(delete);
+        let code = p.run_outside(delete);
         if code != MPI_SUCCESS {
             let mut attributes = holder.attributes.0.borrow_mut();
             let index = index.min(attributes.len());
@@ -314,7 +288,7 @@ fn delete_at(p: &Process, holder: Holder, index: usize) -> Result {
 ///
 /// # Errors
 /// What the user's copy function returns.
-pub fn copy_attributes(from: Holder, to: &Attributes) -> Result {
+pub fn copy_attributes(p: &impl Keyvals, from: Holder, to: &Attributes) -> Result {
     let all = from.attributes.0.borrow().clone();
     for Attribute { key, keyval, value } in all {
         let value = match keyval.on_copy {
@@ -329,7 +303,7 @@ pub fn copy_attributes(from: Holder, to: &Attributes) -> Result {
                     let state = keyval.extra_state;
                     function(from.handle, key, state, value, place, &mut flag)
                 };
-                let code = places::run_outside(copy);
+                let code = p.run_outside(copy);
                 if code != MPI_SUCCESS {
                     return Err(refused("copy", code));
                 }
@@ -356,6 +330,7 @@ fn refused(what: &str, code: i32) -> Error {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use crate::process::Process;
 
     /// What the callbacks saw: kind of call, object, key, value.
     type Log = RefCell<Vec<(char, usize, i32, usize)>>;
@@ -464,11 +439,12 @@ mod tests {
             set_attribute(&p, holder(5, &attributes), key, value(number)).unwrap();
         }
         let copy = Attributes::default();
-        copy_attributes(holder(5, &attributes), &copy).unwrap();
+        copy_attributes(&p, holder(5, &attributes), &copy).unwrap();
         let copied = [keys[0], keys[1], leave, share].map(|key| get(&p, &copy, key));
         assert_eq!(copied, [Some(11), None, None, Some(30)]);
         set_attribute(&p, holder(5, &attributes), keys[1], value(66)).unwrap();
-        let error = copy_attributes(holder(5, &attributes), &Attributes::default()).unwrap_err();
+        let error =
+            copy_attributes(&p, holder(5, &attributes), &Attributes::default()).unwrap_err();
         assert_eq!(error.code(), MPI_ERR_OTHER);
     }
 

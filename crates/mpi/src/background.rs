@@ -4,8 +4,8 @@
 //! program's thread, and makes progress until there is nothing to do.
 #![allow(unsafe_code)]
 
-use crate::lock::Lock;
-use crate::process::{self, Process};
+use crate::lock::{self, Lock};
+use crate::process::Process;
 use fastpath_base::sync::Ordering;
 use fastpath_base::thread::without_signals;
 use fastpath_base::topology::{CpuSet, affinity, affinity_of, set_affinity};
@@ -119,7 +119,7 @@ fn spread(job: &Job) {
 fn serve(job: &Job, served: Served, call: &'static Call) {
     let Served(worker) = served;
     let mut is_spread = !job.is_bound();
-    let lock = process::lock();
+    let lock = lock::first();
     let (mut limit, mut is_due, mut turns) = (None, false, 0_u64);
     loop {
         let called = is_due || call.wait(limit);
@@ -141,8 +141,7 @@ fn serve(job: &Job, served: Served, call: &'static Call) {
         }
         turns += 1;
         // SAFETY: inside; `end` waits for this thread before the worker goes.
-        let turn =
-            lock.borrow(|| unsafe { (*worker).serve_others(|| process::lock().is_wanted()) });
+        let turn = lock.borrow(|| unsafe { (*worker).serve_others(|| lock::first().is_wanted()) });
         match turn {
             Turn::Over(nap) => limit = nap,
             Turn::Interrupted => {

@@ -4,11 +4,11 @@
 use crate::channel::Ticket;
 use crate::comm::Comm;
 use crate::consts::*;
-use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::p2p::{Args, Mode};
 use crate::p2p_slow::{self as slow, Checked};
 use crate::places::{self, Mixed};
+use crate::process::Engine;
 use crate::process::Process;
 use crate::request::{self, Operation};
 use crate::status::Status;
@@ -99,7 +99,7 @@ fn at_place<T>(p: &Process, owner: Owner, act: impl FnOnce(&Place) -> Result<T>)
             act(&Cell::new(Some(unsafe { &*process })))
         }
         Owner::Comm(comm) => act(&p.comm(comm)?.buffer),
-        Owner::Session(session) => act(&p.session(session)?.buffer),
+        Owner::Session(session) => act(&p.sessions.find(session)?.buffer),
     }
 }
 

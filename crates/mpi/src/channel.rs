@@ -11,6 +11,7 @@
 use crate::comm::Comm;
 use crate::consts::MPI_ERR_TRUNCATE;
 use crate::error::{Error, Result};
+use crate::lock;
 use crate::p2p::Args;
 use crate::p2p_slow as slow;
 use crate::process::Process;
@@ -411,7 +412,7 @@ impl<'a> Channel<'a> {
         // SAFETY: BUFFERS; the endpoint lives as long as the worker, and the lock is held.
         unsafe {
             let post = (*endpoint).send_immediate(key, self.tag, data.ptr, data.bytes as usize);
-            if self.process.lock.records() && matches!(post, Post::Done | Post::Wake) {
+            if lock::first().records() && matches!(post, Post::Done | Post::Wake) {
                 trace::record(Point::PostShort, self.world_rank(to), self.tag, data.bytes);
             }
             match post {
@@ -443,7 +444,7 @@ impl<'a> Channel<'a> {
     unsafe fn spin_recv(&self, from: u32, data: &Buffer) -> Option<Taken> {
         let &endpoint = self.comm.endpoints.get(from as usize)?;
         let worker = self.process.worker().ok()?;
-        if data.layout.is_some() || self.process.lock.records() {
+        if data.layout.is_some() || lock::first().records() {
             return None;
         }
         let peer = self.world_rank(from);
@@ -463,7 +464,7 @@ impl<'a> Channel<'a> {
                     );
                 }
                 if look % POLLS_PER_CHECK == 0
-                    && (self.process.lock.is_wanted() || (*worker).wants_attention(peer))
+                    && (lock::first().is_wanted() || (*worker).wants_attention(peer))
                 {
                     return None;
                 }
@@ -477,7 +478,7 @@ impl<'a> Channel<'a> {
     unsafe fn try_recv(&self, from: u32, data: &Buffer) -> Option<Taken> {
         let &endpoint = self.comm.endpoints.get(from as usize)?;
         let worker = self.process.worker().ok()?;
-        if data.layout.is_some() || self.process.lock.records() {
+        if data.layout.is_some() || lock::first().records() {
             return None;
         }
         // SAFETY: as in `try_send`.

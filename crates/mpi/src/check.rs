@@ -10,7 +10,6 @@
 //! The switch must be the same on all ranks, since messages are longer by their record; `mpiexec` sees to that.
 #![allow(unsafe_code)]
 
-mod left;
 mod message;
 mod record;
 pub(crate) mod threads;
@@ -18,8 +17,7 @@ pub(crate) mod threads;
 pub(crate) use record::{RECORD_BYTES, Record};
 
 use crate::caller::{Call, Place};
-use crate::engine::Engine;
-use crate::process::Process;
+use crate::process::{Engine, Process};
 use fastpath_protocol::RequestId;
 pub(crate) use message::Watched;
 use std::cell::RefCell;
@@ -32,7 +30,7 @@ const LINES_MAX: usize = 200;
 #[derive(Default)]
 pub struct Checks {
     /// The program's sends and receives under way.
-    watched: RefCell<HashMap<RequestId, Watched>>,
+    pub(crate) watched: RefCell<HashMap<RequestId, Watched>>,
     /// Places as they are written.
     places: RefCell<HashMap<Place, String>>,
     /// What was told, since one mistake in a loop is one mistake.
@@ -93,7 +91,7 @@ impl Checks {
 }
 
 /// `call at place`, as a message names a call.
-fn name_call(call: &str, place: &str) -> String {
+pub(crate) fn name_call(call: &str, place: &str) -> String {
     match place {
         "" => call.to_string(),
         _ => format!("{call} at {place}"),

@@ -8,22 +8,22 @@ pub mod freed;
 pub mod hints;
 pub mod inter;
 
-use crate::attribute::{self, Attributes};
+use crate::attribute::{self, Attributes, Holder, Keyval, Keyvals, Kind};
 use crate::coll::nodes::{self, Nodes};
 use crate::consts::*;
 use crate::errhandler;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::places;
-use crate::process::{Process, out_of_handles};
+use crate::process::Process;
+use crate::table::{Handled, Table};
 use crate::topology::Topology;
 use contexts::Block;
 use fastpath_protocol::Endpoint;
 use fastpath_protocol::tag::Context;
 use std::cell::{Cell, OnceCell, RefCell};
+use std::ffi::c_int;
 use std::rc::Rc;
-
-pub use hints::MEMORY_KINDS;
 
 /// A communicator (MPI-5.0 chapter 7).
 pub struct Comm {
@@ -74,7 +74,39 @@ pub struct Comm {
     pub(crate) own_endpoints: Option<Box<[*mut Endpoint]>>,
 }
 
+impl Handled for Comm {
+    const NOUN: &'static str = "communicator";
+    const NULL: (usize, &'static str) = (MPI_COMM_NULL, "MPI_COMM_NULL");
+    const CLASS: i32 = MPI_ERR_COMM;
+}
+
+impl Keyvals for Process {
+    fn keyvals(&self) -> &Table<Keyval> {
+        &self.keyvals
+    }
+
+    fn predefined(&self, key: i32) -> Option<*mut i32> {
+        match key {
+            MPI_LASTUSEDCODE => Some(self.codes.last_used_address()),
+            _ => self.environment.address(key),
+        }
+    }
+
+    fn run_outside(&self, function: impl FnOnce() -> c_int) -> c_int {
+        places::run_outside(function)
+    }
+}
+
 impl Comm {
+    /// It as the holder of attributes.
+    pub fn holder(&self) -> Holder<'_> {
+        Holder {
+            kind: Kind::Comm,
+            handle: self.handle.get(),
+            attributes: &self.attributes,
+        }
+    }
+
     /// A communicator without a handle, with `MPI_ERRORS_ARE_FATAL`. `rank` is the calling process's
     /// rank in `group`.
     pub fn new(
@@ -250,10 +282,7 @@ impl Comm {
 /// `MPI_ERR_OTHER` when no handle is free.
 pub fn publish(p: &Process, comm: Comm) -> Result<usize> {
     let comm = Rc::new(comm);
-    let handle = p
-        .comms
-        .insert_rc(comm.clone())
-        .ok_or_else(|| out_of_handles("communicator"))?;
+    let handle = p.comms.publish(comm.clone())?;
     comm.handle.set(handle);
     if let Some(local) = &comm.local {
         local.handle.set(handle);
@@ -278,7 +307,7 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
             "MPI_COMM_WORLD and MPI_COMM_SELF cannot be freed",
         ));
     }
-    attribute::delete_all(p, &comm)?;
+    attribute::delete_attributes(p, comm.holder())?;
     p.hot_comm_clear(handle);
     if p.parent.get() == handle {
         p.parent.set(MPI_COMM_NULL);

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::caller::{self, Call};
+use crate::lock;
 use crate::process;
 use fastpath_base::sync::{Ordering, StaticU32};
 use std::ffi::{c_int, c_void};
@@ -137,7 +138,7 @@ fn leave_message(call: Option<&str>, address: usize) {
         let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
         let name = std::str::from_utf8(name).unwrap_or("?");
         let _ = write!(text, ", in thread {thread} \"{name}\"");
-    } else if process_state.lock.is_enabled() {
+    } else if lock::is_enabled() {
         let _ = text.write_str(", in thread \"main\"");
     }
     let engine = process_state.engine();

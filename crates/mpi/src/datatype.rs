@@ -27,6 +27,7 @@ pub use signature::{Digest, Signature};
 use crate::attribute::{Attributes, Holder, Kind as HolderKind};
 use crate::consts::*;
 use crate::error::Error;
+use crate::table::Handled;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::layout::{Layout, LayoutError};
 use std::cell::{Cell, RefCell};
@@ -116,6 +117,12 @@ pub struct Datatype {
     name: RefCell<String>,
     attributes: Attributes,
     keepers: keepers::Keepers,
+}
+
+impl Handled for Datatype {
+    const NOUN: &'static str = "datatype";
+    const NULL: (usize, &'static str) = (MPI_DATATYPE_NULL, "MPI_DATATYPE_NULL");
+    const CLASS: i32 = MPI_ERR_TYPE;
 }
 
 impl Datatype {

@@ -20,7 +20,7 @@ pub use spawn::{Asked, Outcome, get_parent, spawn};
 
 use crate::error::{Error, Result};
 use crate::places;
-use crate::process::Process;
+use crate::process::{Process, ProcessPart};
 use fastpath_bootstrap::control::{Answer, Request, client};
 use fastpath_bootstrap::job::describe_start;
 use fastpath_bootstrap::segment::Awaited;
@@ -29,7 +29,7 @@ use fastpath_protocol::waiting::Note;
 use std::cell::Cell;
 
 /// Counts what must not be taken for an earlier one of its kind: from 1.
-pub(crate) struct Counter(Cell<u32>);
+struct Counter(Cell<u32>);
 
 impl Counter {
     /// Nothing was counted.
@@ -43,6 +43,9 @@ impl Counter {
         self.0.get()
     }
 }
+
+/// Numbers of ports and connections.
+static CALLS: ProcessPart<Counter> = ProcessPart::new(Counter::new());
 
 /// Asks the launcher. Other threads may call MPI meanwhile.
 ///

@@ -9,7 +9,8 @@ pub(crate) mod report;
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};
-use crate::process::{self, Process, out_of_handles};
+use crate::process::{self, Process};
+use crate::table::Handled;
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::rc::Rc;
@@ -51,6 +52,12 @@ pub struct Errhandler {
     attached: Cell<usize>,
 }
 
+impl Handled for Errhandler {
+    const NOUN: &'static str = "error handler";
+    const NULL: (usize, &'static str) = (MPI_ERRHANDLER_NULL, "MPI_ERRHANDLER_NULL");
+    const CLASS: i32 = MPI_ERR_ERRHANDLER;
+}
+
 impl Errhandler {
     fn new(action: Action) -> Self {
         Errhandler {
@@ -74,6 +81,26 @@ pub enum Scope {
     File(usize),
     /// A session's handle.
     Session(usize),
+}
+
+/// Finds the error handler of an object by its handle.
+type Finder = fn(&Process, usize) -> Option<usize>;
+
+/// What finds the error handlers of objects that are not known here; set when MPI is initialised.
+#[derive(Clone, Copy)]
+pub struct Finders {
+    /// Of windows.
+    pub win: Finder,
+    /// Of files.
+    pub file: Finder,
+}
+
+impl Finders {
+    /// There are no such objects yet.
+    pub const NONE: Finders = Finders {
+        win: |_, _| None,
+        file: |_, _| None,
+    };
 }
 
 /// Makes the predefined error handlers.
@@ -105,9 +132,7 @@ pub unsafe fn create_errhandler(p: &Process, kind: Kind, function: usize) -> Res
     // only in what the handle, an integer here, is a handle of.
     let function = unsafe { std::mem::transmute::<usize, Function>(function) };
     let handler = Errhandler::new(Action::Call(kind, function));
-    p.errhandlers
-        .insert(handler)
-        .ok_or_else(|| out_of_handles("error handler"))
+    p.errhandlers.publish(handler)
 }
 
 /// The error handler behind a handle. The predefined ones exist before initialisation too.
@@ -120,16 +145,7 @@ pub fn find_errhandler(p: &Process, handle: usize) -> Result<Rc<Errhandler>> {
     {
         register_predefined(p);
     }
-    p.errhandlers.get(handle).ok_or_else(|| match handle {
-        MPI_ERRHANDLER_NULL => Error::new(
-            MPI_ERR_ERRHANDLER,
-            "the error handler is MPI_ERRHANDLER_NULL",
-        ),
-        _ => Error::new(
-            MPI_ERR_ERRHANDLER,
-            format!("invalid error handler handle {handle:#x}"),
-        ),
-    })
+    p.errhandlers.find(handle)
 }
 
 /// `MPI_Errhandler_free`. Objects that have the handler keep it.
@@ -228,48 +244,32 @@ struct Target {
 }
 
 fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
+    let of_object = |handler, object| Target {
+        handler,
+        object,
+        comm: None,
+    };
     if let Some(handler) = error.handler() {
-        return Target {
-            handler,
-            object: MPI_COMM_NULL,
-            comm: None,
-        };
+        return of_object(handler, MPI_COMM_NULL);
     }
-    let scope = error.file().map_or(scope, Scope::File);
-    let wanted = match (error.comm(), scope) {
+    let finders = p.finders.get();
+    let wanted = match (error.comm(), error.file().map_or(scope, Scope::File)) {
         (Some(comm), _) => p.comm_of_request(comm),
         (None, Scope::Comm(comm)) => p.comms.get(comm),
-        (None, Scope::Win(win)) if p.wins.get(win).is_some() => {
-            let handler = p
-                .wins
-                .get(win)
-                .map_or(MPI_ERRORS_ARE_FATAL, |win| win.errhandler.get());
-            return Target {
-                handler,
-                object: win,
-                comm: None,
-            };
-        }
-        (None, Scope::Session(handle)) if p.sessions.get(handle).is_some() => {
-            let session = p.sessions.get(handle);
-            return Target {
-                handler: session.map_or(MPI_ERRORS_ARE_FATAL, |found| found.errhandler.get()),
-                object: handle,
-                comm: None,
-            };
-        }
+        (None, Scope::Win(win)) => match (finders.win)(p, win) {
+            Some(handler) => return of_object(handler, win),
+            None => None,
+        },
+        (None, Scope::Session(session)) => match p.sessions.get(session) {
+            Some(found) => return of_object(found.errhandler.get(), session),
+            None => None,
+        },
         // Files return errors unless the user says otherwise.
         (None, Scope::File(file)) => {
-            return Target {
-                handler: p
-                    .files
-                    .get(file)
-                    .map_or(p.file_errhandler.get(), |file| file.errhandler.get()),
-                object: file,
-                comm: None,
-            };
+            let own = (finders.file)(p, file);
+            return of_object(own.unwrap_or(p.file_errhandler.get()), file);
         }
-        _ => None,
+        (None, Scope::None) => None,
     };
     match wanted.clone().or_else(|| find_default(p)) {
         Some(comm) => Target {

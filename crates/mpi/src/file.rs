@@ -25,8 +25,9 @@ use crate::comm::Comm;
 use crate::consts::*;
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
-use crate::process::Process;
+use crate::process::{Process, ProcessPart};
 use crate::status::Status;
+use crate::table::{Handled, Table};
 use fastpath_io::{Descriptor, View};
 use hints::Hints;
 use representation::Representation;
@@ -94,15 +95,26 @@ pub struct File {
     buffer: RefCell<Vec<u8>>,
 }
 
+/// The open files of the process.
+static OPEN_FILES: ProcessPart<Table<File>> = ProcessPart::new(Table::new());
+
+/// The error handler of a file.
+pub(crate) fn find_handler(p: &Process, handle: usize) -> Option<usize> {
+    Some(OPEN_FILES.of(p).get(handle)?.errhandler.get())
+}
+
 /// The file behind a handle.
 ///
 /// # Errors
 /// `MPI_ERR_FILE` for a handle that is none.
 pub fn find(p: &Process, handle: usize) -> Result<Rc<File>> {
-    p.files.get(handle).ok_or_else(|| match handle {
-        MPI_FILE_NULL => Error::new(MPI_ERR_FILE, "the file is MPI_FILE_NULL"),
-        _ => Error::new(MPI_ERR_FILE, format!("invalid file handle {handle:#x}")),
-    })
+    OPEN_FILES.of(p).find(handle)
+}
+
+impl Handled for File {
+    const NOUN: &'static str = "file";
+    const NULL: (usize, &'static str) = (MPI_FILE_NULL, "MPI_FILE_NULL");
+    const CLASS: i32 = MPI_ERR_FILE;
 }
 
 impl File {

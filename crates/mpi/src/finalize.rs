@@ -7,9 +7,12 @@
 //! has settled.
 #![allow(unsafe_code)]
 
+mod left;
+
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::hot;
+use crate::lock;
 use crate::places::{self, Mixed};
 use crate::process::{self, Phase, Process};
 use fastpath_base::clock;
@@ -37,7 +40,7 @@ pub fn finalize(p: &Process) -> Result {
         return Err(Error::new(MPI_ERR_OTHER, text));
     }
     if let Some(own) = p.comms.get(MPI_COMM_SELF) {
-        crate::attribute::delete_all(p, &own)?;
+        crate::attribute::delete_attributes(p, own.holder())?;
     }
     if !p.session_use.is_begun() {
         p.set_world_phase(Phase::Finalized);
@@ -99,7 +102,7 @@ pub(crate) fn leave(p: &Process) -> Result {
         checks.tell_unreceived(p, unsafe { await_last_messages(&mut *worker) });
     }
     if let Some(thread) = engine.progress.take() {
-        thread.end(&p.lock);
+        thread.end(lock::first());
     }
     p.hot_clear_all();
     p.hot_win_clear_all();
@@ -249,7 +252,7 @@ impl Process {
             return None;
         }
         let rank = self.engine()?.job.rank();
-        let (revocations, contended) = self.lock.counts();
+        let (revocations, contended) = lock::first().counts();
         let biased = register_membarrier();
         let further = self.report_workers(json);
         let lock = match biased {

@@ -2,7 +2,7 @@
 
 use crate::consts::*;
 use crate::error::{Error, Result};
-use crate::process::{Process, out_of_handles};
+use crate::table::{Handled, Table};
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -25,6 +25,12 @@ impl PartialEq for Group {
 }
 
 impl Eq for Group {}
+
+impl Handled for Group {
+    const NOUN: &'static str = "group";
+    const NULL: (usize, &'static str) = (MPI_GROUP_NULL, "MPI_GROUP_NULL");
+    const CLASS: i32 = MPI_ERR_GROUP;
+}
 
 impl Group {
     /// A group of world ranks in order; `me` is the calling process's world rank.
@@ -268,33 +274,30 @@ impl Group {
 }
 
 /// Makes the predefined groups.
-pub fn register_predefined(p: &Process) {
-    p.groups
-        .insert_predefined(MPI_GROUP_EMPTY, Group::derive(Vec::new(), None, 0));
+pub fn register_predefined(groups: &Table<Group>) {
+    groups.insert_predefined(MPI_GROUP_EMPTY, Group::derive(Vec::new(), None, 0));
 }
 
 /// Stores a group that an MPI call returns; an empty one is `MPI_GROUP_EMPTY` itself.
 ///
 /// # Errors
 /// `MPI_ERR_OTHER` when no handle is free.
-pub fn publish_group(p: &Process, group: Rc<Group>) -> Result<usize> {
+pub fn publish_group(groups: &Table<Group>, group: Rc<Group>) -> Result<usize> {
     if group.size() == 0 {
         return Ok(MPI_GROUP_EMPTY);
     }
-    p.groups
-        .insert_rc(group)
-        .ok_or_else(|| out_of_handles("group"))
+    groups.publish(group)
 }
 
 /// `MPI_Group_free`.
 ///
 /// # Errors
 /// `MPI_ERR_GROUP` for a handle that is no group.
-pub fn free_group(p: &Process, handle: usize) -> Result {
-    p.group(handle)?;
+pub fn free_group(groups: &Table<Group>, handle: usize) -> Result {
+    groups.find(handle)?;
     // The empty group stays: a call that returns an empty group returns this handle.
     if handle != MPI_GROUP_EMPTY {
-        p.groups.remove(handle);
+        groups.remove(handle);
     }
     Ok(())
 }
@@ -378,15 +381,15 @@ mod tests {
 
     #[test]
     fn handles__of_empty_groups_are_the_predefined_one() {
-        let p = Process::new();
-        register_predefined(&p);
-        let empty = publish_group(&p, Rc::new(group(&[]))).unwrap();
+        let groups = Table::new();
+        register_predefined(&groups);
+        let empty = publish_group(&groups, Rc::new(group(&[]))).unwrap();
         assert_eq!(empty, MPI_GROUP_EMPTY);
-        free_group(&p, empty).unwrap();
-        assert_eq!(p.group(empty).unwrap().size(), 0);
-        let handle = publish_group(&p, Rc::new(group(&[1]))).unwrap();
-        free_group(&p, handle).unwrap();
-        assert_eq!(code(free_group(&p, handle)), MPI_ERR_GROUP);
-        assert_eq!(code(free_group(&p, MPI_GROUP_NULL)), MPI_ERR_GROUP);
+        free_group(&groups, empty).unwrap();
+        assert_eq!(groups.find(empty).unwrap().size(), 0);
+        let handle = publish_group(&groups, Rc::new(group(&[1]))).unwrap();
+        free_group(&groups, handle).unwrap();
+        assert_eq!(code(free_group(&groups, handle)), MPI_ERR_GROUP);
+        assert_eq!(code(free_group(&groups, MPI_GROUP_NULL)), MPI_ERR_GROUP);
     }
 }

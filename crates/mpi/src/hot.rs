@@ -8,6 +8,7 @@
 
 use crate::comm::Comm;
 use crate::datatype::Basic;
+use crate::lock;
 use crate::places;
 use crate::process::Process;
 use fastpath_protocol::{Endpoint, Worker};
@@ -278,10 +279,10 @@ impl Process {
     /// Publishes a communicator to the immediate path.
     pub fn hot_comm_set(&self, handle: usize, comm: &Comm) {
         let Some(engine) = self.engine() else { return };
-        if comm.endpoints.is_empty() || (self.lock.is_enabled() && engine.allowed.traced) {
+        if comm.endpoints.is_empty() || (lock::is_enabled() && engine.allowed.traced) {
             return;
         }
-        let key = match engine.allowed.traced || self.lock.is_enabled() {
+        let key = match engine.allowed.traced || lock::is_enabled() {
             _ if comm.place != 0 => key::<FURTHER>(handle),
             false => key::<OPEN>(handle),
             true => key::<INSIDE>(handle),

@@ -4,9 +4,12 @@
 
 use crate::consts::*;
 use crate::error::{Error, Result};
-use crate::process::{Process, out_of_handles};
+use crate::table::{Handled, Table};
 use std::cell::RefCell;
 use std::rc::Rc;
+
+/// Kinds of memory whose addresses may be passed (MPI-5.0 section 12.4.3).
+pub const MEMORY_KINDS: &str = "system,mpi";
 
 type Pair = (Box<[u8]>, Box<[u8]>);
 
@@ -14,6 +17,12 @@ type Pair = (Box<[u8]>, Box<[u8]>);
 #[derive(Debug, Default)]
 pub struct Info {
     pairs: RefCell<Vec<Pair>>,
+}
+
+impl Handled for Info {
+    const NOUN: &'static str = "info object";
+    const NULL: (usize, &'static str) = (MPI_INFO_NULL, "MPI_INFO_NULL");
+    const CLASS: i32 = MPI_ERR_INFO;
 }
 
 impl Info {
@@ -140,59 +149,45 @@ fn check_key(key: &[u8]) -> Result {
 ///
 /// # Errors
 /// `MPI_ERR_INFO` for a handle that is no info object.
-pub fn find_info(p: &Process, handle: usize) -> Result<Rc<Info>> {
-    if handle == MPI_INFO_ENV && p.infos.get(handle).is_none() {
-        p.infos
-            .insert_predefined(MPI_INFO_ENV, describe_environment(None));
+pub fn find_info(infos: &Table<Info>, handle: usize) -> Result<Rc<Info>> {
+    if handle == MPI_INFO_ENV {
+        register_predefined(infos);
     }
-    p.infos.get(handle).ok_or_else(|| match handle {
-        MPI_INFO_NULL => Error::new(MPI_ERR_INFO, "the info object is MPI_INFO_NULL"),
-        _ => Error::new(MPI_ERR_INFO, format!("invalid info handle {handle:#x}")),
-    })
+    infos.find(handle)
 }
 
 /// The info object behind a handle, to be changed: not `MPI_INFO_ENV`.
 ///
 /// # Errors
 /// `MPI_ERR_INFO` for a handle that is no info object or one that may not be changed.
-pub fn find_mutable_info(p: &Process, handle: usize) -> Result<Rc<Info>> {
+pub fn find_mutable_info(infos: &Table<Info>, handle: usize) -> Result<Rc<Info>> {
     if handle == MPI_INFO_ENV {
         return Err(Error::new(
             MPI_ERR_INFO,
             "MPI_INFO_ENV cannot be changed or freed: use a duplicate",
         ));
     }
-    find_info(p, handle)
+    find_info(infos, handle)
 }
 
 /// The hints behind a handle that may be `MPI_INFO_NULL`.
 ///
 /// # Errors
 /// `MPI_ERR_INFO` for a handle that is no info object.
-pub fn find_hints(p: &Process, handle: usize) -> Result<Vec<(String, String)>> {
+pub fn find_hints(infos: &Table<Info>, handle: usize) -> Result<Vec<(String, String)>> {
     match handle {
         MPI_INFO_NULL => Ok(Vec::new()),
-        _ => Ok(find_info(p, handle)?.to_hints()),
+        _ => Ok(find_info(infos, handle)?.to_hints()),
     }
-}
-
-/// Stores an info object that an MPI call returns.
-///
-/// # Errors
-/// `MPI_ERR_OTHER` when no handle is free.
-pub fn publish_info(p: &Process, info: Info) -> Result<usize> {
-    p.infos
-        .insert(info)
-        .ok_or_else(|| out_of_handles("info object"))
 }
 
 /// `MPI_Info_free`.
 ///
 /// # Errors
 /// `MPI_ERR_INFO` for a handle that is no info object of the user's.
-pub fn free_info(p: &Process, handle: usize) -> Result {
-    find_mutable_info(p, handle)?;
-    p.infos.remove(handle);
+pub fn free_info(infos: &Table<Info>, handle: usize) -> Result {
+    find_mutable_info(infos, handle)?;
+    infos.remove(handle);
     Ok(())
 }
 
@@ -201,15 +196,14 @@ pub fn free_info(p: &Process, handle: usize) -> Result {
 ///
 /// # Errors
 /// As [`Info::set`].
-pub fn extend_environment(p: &Process, key: &str, value: &str) -> Result {
-    find_info(p, MPI_INFO_ENV)?.set(key.as_bytes(), value.as_bytes())
+pub fn extend_environment(infos: &Table<Info>, key: &str, value: &str) -> Result {
+    find_info(infos, MPI_INFO_ENV)?.set(key.as_bytes(), value.as_bytes())
 }
 
 /// Makes `MPI_INFO_ENV`.
-pub fn register_predefined(p: &Process) {
-    if p.infos.get(MPI_INFO_ENV).is_none() {
-        p.infos
-            .insert_predefined(MPI_INFO_ENV, describe_environment(None));
+pub fn register_predefined(infos: &Table<Info>) {
+    if infos.get(MPI_INFO_ENV).is_none() {
+        infos.insert_predefined(MPI_INFO_ENV, describe_environment(None));
     }
 }
 
@@ -229,10 +223,7 @@ pub fn describe_environment(arguments: Option<Vec<Vec<u8>>>) -> Info {
         add("wdir", folder.as_os_str().as_encoded_bytes());
     }
     add("arch", std::env::consts::ARCH.as_bytes());
-    add(
-        "mpi_memory_alloc_kinds",
-        crate::comm::MEMORY_KINDS.as_bytes(),
-    );
+    add("mpi_memory_alloc_kinds", MEMORY_KINDS.as_bytes());
     info
 }
 
@@ -302,13 +293,13 @@ mod tests {
 
     #[test]
     fn environment__is_there_before_initialisation() {
-        let p = Process::new();
-        let env = find_info(&p, MPI_INFO_ENV).unwrap();
+        let infos = Table::new();
+        let env = find_info(&infos, MPI_INFO_ENV).unwrap();
         assert!(text(&env, "command").is_some_and(|command| !command.is_empty()));
         assert_eq!(text(&env, "arch").as_deref(), Some(std::env::consts::ARCH));
-        assert_eq!(code(free_info(&p, MPI_INFO_ENV)), MPI_ERR_INFO);
-        register_predefined(&p);
-        extend_environment(&p, "maxprocs", "3").unwrap();
+        assert_eq!(code(free_info(&infos, MPI_INFO_ENV)), MPI_ERR_INFO);
+        register_predefined(&infos);
+        extend_environment(&infos, "maxprocs", "3").unwrap();
         assert_eq!(text(&env, "maxprocs").as_deref(), Some("3"));
         let own = describe_environment(Some(vec![
             b"prog".to_vec(),
@@ -321,14 +312,14 @@ mod tests {
 
     #[test]
     fn handles__are_checked() {
-        let p = Process::new();
-        let handle = publish_info(&p, Info::default()).unwrap();
-        find_mutable_info(&p, handle).unwrap();
-        free_info(&p, handle).unwrap();
+        let infos = Table::new();
+        let handle = infos.publish(Info::default()).unwrap();
+        find_mutable_info(&infos, handle).unwrap();
+        free_info(&infos, handle).unwrap();
         for bad in [handle, MPI_INFO_NULL, 0, 12345] {
-            assert_eq!(code(find_info(&p, bad)), MPI_ERR_INFO);
-            assert_eq!(code(free_info(&p, bad)), MPI_ERR_INFO);
+            assert_eq!(code(find_info(&infos, bad)), MPI_ERR_INFO);
+            assert_eq!(code(free_info(&infos, bad)), MPI_ERR_INFO);
         }
-        assert_eq!(find_hints(&p, MPI_INFO_NULL).unwrap(), []);
+        assert_eq!(find_hints(&infos, MPI_INFO_NULL).unwrap(), []);
     }
 }

@@ -15,7 +15,6 @@ pub mod consts;
 pub mod crash;
 pub mod datatype;
 pub mod dynamic;
-pub mod engine;
 pub mod environment;
 pub mod errhandler;
 pub mod error;
@@ -25,6 +24,7 @@ pub mod fortran;
 pub mod group;
 pub mod hot;
 pub mod info;
+pub mod init;
 pub mod lock;
 pub mod memory;
 #[cfg(test)]

@@ -7,7 +7,6 @@
 //! ([`crate::places`]).
 #![allow(unsafe_code)]
 
-use crate::{places, process};
 use fastpath_base::biased::Biased;
 use fastpath_base::sync::{AtomicU8, Ordering};
 
@@ -58,16 +57,14 @@ struct AtExit;
 
 impl Drop for AtExit {
     fn drop(&mut self) {
-        let me = thread_token();
-        process::lock().biased.forget(me);
-        places::forget(me);
+        LOCK.biased.forget(thread_token());
     }
 }
 
 thread_local!(static AT_EXIT: AtExit = const { AtExit });
 
 /// Sees to it that the calling thread gives up the bias when it ends; false where it is ending already.
-pub(crate) fn may_bias() -> bool {
+fn may_bias() -> bool {
     AT_EXIT.try_with(|_| ()).is_ok()
 }
 
@@ -168,43 +165,51 @@ impl Lock {
     }
 }
 
+static LOCK: Lock = Lock::new();
+
+/// The lock of the first worker and of all else in MPI.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
+pub(crate) fn first() -> &'static Lock {
+    &LOCK
+}
+
 /// Whether the process's lock is real ([`Lock::is_enabled`]).
 pub fn is_enabled() -> bool {
-    process::lock().is_enabled()
+    LOCK.is_enabled()
 }
 
 /// Whether the bias is the calling thread's.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
 pub fn favours() -> bool {
-    process::lock().biased.favours(thread_token())
+    LOCK.biased.favours(thread_token())
 }
 
 /// Enters by the bias, which was the calling thread's. Left by [`leave`]. If it returns false, [`back_out`] is due.
 #[inline(always)] // as `favours`
 #[must_use]
 pub fn step_in() -> bool {
-    process::lock().biased.step_in(thread_token())
+    LOCK.biased.step_in(thread_token())
 }
 
 /// Takes back what [`step_in`] did in vain.
 #[cold]
 #[inline(never)]
 pub fn back_out() {
-    process::lock().biased.back_out();
+    LOCK.biased.back_out();
 }
 
 /// Leaves what [`step_in`] has entered; returns whether [`wake`] is due.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
 #[must_use]
 pub fn leave() -> bool {
-    process::lock().biased.leave(thread_token())
+    LOCK.biased.leave(thread_token())
 }
 
 /// Wakes the thread that has revoked the bias.
 #[cold]
 #[inline(never)]
 pub fn wake() {
-    process::lock().biased.wake_revoker();
+    LOCK.biased.wake_revoker();
 }
 
 /// Leaves what [`step_in`] has entered, where no call has to be a jump.
@@ -218,12 +223,11 @@ pub fn leave_surely() {
 /// Does `short` with the lock taken; false without having done it where threads need no lock.
 #[inline]
 pub fn with_lock(short: impl FnOnce() -> bool) -> bool {
-    let lock = process::lock();
-    if !lock.is_enabled() {
+    if !LOCK.is_enabled() {
         return false;
     }
-    lock.acquire();
+    LOCK.acquire();
     let done = short();
-    lock.release();
+    LOCK.release();
     done
 }

@@ -24,7 +24,7 @@ pub fn allocate(p: &Process, size: i64, info: usize) -> Result<NonNull<u8>> {
         .map_err(|_| Error::new(MPI_ERR_ARG, format!("the size {size} is negative")))?;
     let align = match info {
         MPI_INFO_NULL => MIN_ALIGN,
-        handle => find_alignment(&*find_info(p, handle)?)?,
+        handle => find_alignment(&*find_info(&p.infos, handle)?)?,
     };
     let worker = p.worker()?;
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.

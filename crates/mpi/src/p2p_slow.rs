@@ -28,6 +28,7 @@ use crate::consts::*;
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
 use crate::hot;
+use crate::lock;
 use crate::p2p::{Args, Immediate, Mode, fill_status, named_want, try_send};
 use crate::places;
 use crate::process::{self, Process};
@@ -427,7 +428,7 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
             return Ok(());
         }
         let p = process::enter(name, false)?;
-        if p.lock.is_enabled() && hot::receives_inside(args.comm) {
+        if lock::is_enabled() && hot::receives_inside(args.comm) {
             spun = spin_recv::<{ hot::INSIDE }>(&args, status);
         }
         if let Spun::Done = spun {

@@ -22,7 +22,7 @@
 
 use crate::comm::Comm;
 use crate::error::{Error, Result};
-use crate::lock::thread_token;
+use crate::lock::{self, thread_token};
 use crate::process::{self, Process};
 use crate::{consts::MPI_ERR_NO_MEM, hot};
 use fastpath_base::biased::Biased;
@@ -57,7 +57,7 @@ struct Place {
 // A power of two of them, so that an index is a mask; the first worker's is not used.
 static PLACES: [Place; FURTHER + 1] = [const {
     Place {
-        lock: Biased::new(crate::lock::may_bias),
+        lock: Biased::new(may_bias),
         worker: StaticPtr::new(ptr::null_mut()),
         visited_ns: StaticU64::new(0),
     }
@@ -74,6 +74,22 @@ static AREA: StaticPtr<u8> = StaticPtr::new(ptr::null_mut());
 /// What people call the communicators of further workers, for notes of their waits.
 static TITLES: Mutex<Option<HashMap<usize, String>>> = Mutex::new(None);
 
+/// Ends the bias of a thread that ends.
+struct AtExit;
+
+impl Drop for AtExit {
+    fn drop(&mut self) {
+        forget(thread_token());
+    }
+}
+
+thread_local!(static AT_EXIT: AtExit = const { AtExit });
+
+/// Whether a lock may be biased to the calling thread: it will be told of its end.
+fn may_bias() -> bool {
+    AT_EXIT.try_with(|_| ()).is_ok()
+}
+
 #[inline]
 fn place_at(place: u32) -> Option<&'static Place> {
     (place != 0).then(|| further(place))
@@ -88,7 +104,7 @@ fn further(place: u32) -> &'static Place {
 fn lock_of(place: u32) -> &'static Biased {
     match place_at(place) {
         Some(further) => &further.lock,
-        None => process::lock().biased(),
+        None => lock::first().biased(),
     }
 }
 
@@ -133,7 +149,7 @@ pub fn of_request(handle: usize) -> u32 {
 }
 
 /// Takes the bias of further workers from a thread that ends.
-pub(crate) fn forget(me: usize) {
+fn forget(me: usize) {
     for place in others(0) {
         lock_of(place).forget(me);
     }
@@ -231,7 +247,7 @@ pub(crate) fn run_outside<R>(run: impl FnOnce() -> R) -> R {
 
 fn release_lock_from(place: u32, made: u32, me: usize, pause: &mut dyn FnMut()) {
     match place {
-        0 => process::lock().release_lock(pause),
+        0 => lock::first().release_lock(pause),
         _ if made & 1 << place == 0 => release_lock_from(place - 1, made, me, pause),
         _ => lock_of(place).release_lock(me, || release_lock_from(place - 1, made, me, pause)),
     }
@@ -241,11 +257,11 @@ fn release_lock_from(place: u32, made: u32, me: usize, pause: &mut dyn FnMut()) 
 #[inline]
 pub fn is_wanted(place: u32) -> bool {
     if place != 0 {
-        let first = process::lock();
+        let first = lock::first();
         return lock_of(place).is_wanted()
             || (first.is_wanted() && first.biased().holds(thread_token()));
     }
-    process::lock().is_wanted() || (MIXED.load(Ordering::Relaxed) != 0 && is_any_wanted())
+    lock::first().is_wanted() || (MIXED.load(Ordering::Relaxed) != 0 && is_any_wanted())
 }
 
 #[cold]

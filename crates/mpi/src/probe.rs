@@ -2,25 +2,42 @@
 #![allow(unsafe_code)]
 
 use crate::consts::*;
-use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::p2p::Args;
 use crate::p2p_slow::{self as slow, Senders};
 use crate::places;
-use crate::process::{Process, out_of_handles};
+use crate::process::{Engine, Process, ProcessPart};
 use crate::status::Status;
+use crate::table::{Handled, Table};
 use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::recv::Found;
 use fastpath_protocol::request::Kind;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{Fault, Worker};
 use std::cell::Cell;
+use std::rc::Rc;
 
 /// A message that a matched probe has taken out of matching.
 pub struct Message {
     token: Cell<Option<u32>>,
     found: Found,
     comm: usize,
+}
+
+/// Messages taken out of matching by a matched probe.
+static MESSAGES: ProcessPart<Table<Message>> = ProcessPart::new(Table::new());
+
+/// The messages that were taken out and not received.
+pub(crate) fn list_messages(p: &Process) -> Vec<Rc<Message>> {
+    let messages = MESSAGES.of(p);
+    let handles = messages.handles().into_iter();
+    handles.filter_map(|handle| messages.get(handle)).collect()
+}
+
+impl Handled for Message {
+    const NOUN: &'static str = "message";
+    const NULL: (usize, &'static str) = (MPI_MESSAGE_NULL, "MPI_MESSAGE_NULL");
+    const CLASS: i32 = MPI_ERR_ARG;
 }
 
 impl Message {
@@ -137,14 +154,11 @@ pub fn probe(
     };
     let message = match token {
         None => MPI_MESSAGE_NULL,
-        Some(token) => p
-            .messages
-            .insert(Message {
-                token: Cell::new(Some(token)),
-                found,
-                comm,
-            })
-            .ok_or_else(|| out_of_handles("message"))?,
+        Some(token) => MESSAGES.of(p).publish(Message {
+            token: Cell::new(Some(token)),
+            found,
+            comm,
+        })?,
     };
     Ok(Some(Probed {
         message,
@@ -166,12 +180,7 @@ pub unsafe fn imrecv(
     if message == MPI_MESSAGE_NO_PROC {
         return crate::request::make_proc_null(p);
     }
-    let found = p.messages.get(message).ok_or_else(|| {
-        Error::new(
-            MPI_ERR_ARG,
-            format!("invalid message handle {message:#x}: never probed, or received already"),
-        )
-    })?;
+    let found = MESSAGES.of(p).find(message)?;
     let args = Args {
         buf,
         count,
@@ -181,7 +190,7 @@ pub unsafe fn imrecv(
         comm: found.comm,
     };
     let checked = slow::check_recv(p, &args)?;
-    p.messages.remove(message);
+    MESSAGES.of(p).remove(message);
     let (Some(checked), Some(token)) = (checked, found.token.take()) else {
         return Err(Error::new(
             MPI_ERR_ARG,

@@ -1,29 +1,39 @@
 //! The process as MPI sees it: one static that holds every table, and the way in.
 #![allow(unsafe_code)]
 
+mod session;
+
 use crate::attribute::Keyval;
-use crate::check::threads;
+use crate::background::ProgressThread;
+use crate::check::{Checks, threads};
 use crate::comm::Comm;
 use crate::comm::contexts::Pool;
 use crate::comm::freed::Freed;
 use crate::consts::*;
 use crate::datatype::Datatype;
 use crate::environment::Environment;
-use crate::errhandler::Errhandler;
 use crate::errhandler::codes::Codes;
+use crate::errhandler::{Errhandler, Finders};
 use crate::error::{Error, Result};
 use crate::fortran::Fortran;
 use crate::group::Group;
+use crate::hot::Allowed;
 use crate::info::Info;
-use crate::lock::{self, Lock};
+use crate::lock;
 use crate::op::Op;
-use crate::session::Session;
 use crate::table::Table;
+use fastpath_base::config::Config;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_base::trace;
-use std::cell::{Cell, RefCell};
+use fastpath_bootstrap::job::Job;
+use fastpath_protocol::Worker;
+use std::cell::{Cell, RefCell, UnsafeCell};
 use std::ops::Deref;
+use std::ptr;
 use std::rc::Rc;
+
+pub use session::Session;
+pub(crate) use session::Use;
 
 /// Where the process is in its MPI life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,8 +51,6 @@ pub struct Process {
     phase: AtomicU32,
     /// The same of the world model alone: between `MPI_Init` and `MPI_Finalize`, whatever sessions there are.
     world: AtomicU32,
-    /// The lock of `MPI_THREAD_MULTIPLE`.
-    pub lock: Lock,
     /// The level granted at initialisation.
     pub thread_level: Cell<i32>,
     /// Token of the thread that initialised MPI.
@@ -63,12 +71,6 @@ pub struct Process {
     pub infos: Table<Info>,
     /// Error handlers.
     pub errhandlers: Table<Errhandler>,
-    /// Windows.
-    pub wins: Table<crate::win::window::Window>,
-    /// Open files.
-    pub files: Table<crate::file::File>,
-    /// Data representations that the program has registered.
-    pub representations: RefCell<Vec<Rc<crate::file::representation::Registered>>>,
     /// Attribute keys. Their "handles" are the keyval numbers.
     pub keyvals: Table<Keyval>,
     /// Context numbers for the communicators this process leads.
@@ -77,6 +79,8 @@ pub struct Process {
     pub environment: Environment,
     /// Error classes and codes that the user added, and the last error.
     pub codes: Codes,
+    /// Find the error handlers of objects that only others know.
+    pub(crate) finders: Cell<Finders>,
     /// Error handler of errors on no open file, and of files when they are opened.
     pub file_errhandler: Cell<usize>,
     /// Whether the program has set the error handler of `MPI_COMM_SELF`.
@@ -92,19 +96,15 @@ pub struct Process {
     /// Sessions.
     pub sessions: Table<Session>,
     /// What sessions have done to the process.
-    pub(crate) session_use: crate::session::Use,
+    pub(crate) session_use: Use,
     /// What `MPI_Comm_get_parent` gives.
     pub(crate) parent: Cell<usize>,
-    /// Numbers of ports and connections.
-    pub(crate) calls: crate::dynamic::Counter,
     /// The services that this process has published, where it has no launcher.
-    pub(crate) names: std::cell::RefCell<fastpath_bootstrap::control::Names>,
-    /// Messages taken out of matching by a matched probe.
-    pub messages: Table<crate::probe::Message>,
+    pub(crate) names: RefCell<fastpath_bootstrap::control::Names>,
     /// What Fortran support told of its compiler.
     pub fortran: Fortran,
     /// What the process knows of the job and how it talks to the others; `None` before `MPI_Init`.
-    pub(crate) engine: std::cell::UnsafeCell<Option<crate::engine::Engine>>,
+    pub(crate) engine: UnsafeCell<Option<Engine>>,
 }
 
 // SAFETY: everything but the atomics is touched by the process's only MPI thread or, at
@@ -113,10 +113,25 @@ unsafe impl Sync for Process {}
 
 static PROCESS: Process = Process::new();
 
-/// The lock of `MPI_THREAD_MULTIPLE`.
-#[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
-pub(crate) fn lock() -> &'static Lock {
-    &PROCESS.lock
+/// What a subject keeps in the process that the process need not know. It stands beside that subject as a static;
+/// whoever has the process reaches it.
+pub struct ProcessPart<T>(T);
+
+// SAFETY: as for `Process`: `of` asks for it, and whoever has it is alone inside MPI.
+unsafe impl<T> Sync for ProcessPart<T> {}
+
+impl<T> ProcessPart<T> {
+    /// As it is before `MPI_Init`.
+    pub const fn new(value: T) -> Self {
+        ProcessPart(value)
+    }
+
+    /// The part of this process, which is the program's own: tests that make another have no parts.
+    #[inline]
+    pub fn of(&'static self, p: &Process) -> &'static T {
+        assert!(ptr::eq(p, &PROCESS), "the process is not the program's own");
+        &self.0
+    }
 }
 
 /// The process, entered: derefs to [`Process`], and gives up the lock when dropped.
@@ -131,7 +146,7 @@ impl Deref for Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if !PROCESS.lock.is_open() {
+        if !lock::first().is_open() {
             end();
         }
     }
@@ -143,7 +158,7 @@ pub fn enter(name: &'static str, anytime: bool) -> Result<Guard> {
     if !anytime && phase() != Phase::Running {
         return Err(refuse_phase());
     }
-    if !PROCESS.lock.is_open() {
+    if !lock::first().is_open() {
         begin(name, anytime);
     }
     PROCESS.call.set(name);
@@ -152,18 +167,18 @@ pub fn enter(name: &'static str, anytime: bool) -> Result<Guard> {
 
 #[inline(never)]
 fn begin(name: &'static str, anytime: bool) {
-    if PROCESS.lock.watches() {
+    if lock::first().watches() {
         threads::enter(&PROCESS, name, anytime);
     }
-    PROCESS.lock.acquire();
+    lock::first().acquire();
     trace::enter(name);
 }
 
 #[inline(never)]
 fn end() {
     trace::leave();
-    PROCESS.lock.release();
-    if PROCESS.lock.watches() {
+    lock::first().release();
+    if lock::first().watches() {
         threads::leave();
     }
 }
@@ -174,6 +189,12 @@ fn end() {
 /// No other thread may be inside MPI.
 pub unsafe fn get_unlocked() -> &'static Process {
     &PROCESS
+}
+
+/// Takes a datatype's handle from the table.
+pub fn remove_datatype(handle: usize) {
+    // SAFETY: types are freed, and calls that kept one end, inside MPI.
+    drop(unsafe { get_unlocked() }.types.remove(handle));
 }
 
 #[cold]
@@ -210,6 +231,56 @@ fn phase_of(number: u32) -> Phase {
     }
 }
 
+/// The job and the worker of a process between `MPI_Init` and `MPI_Finalize`.
+pub struct Engine {
+    /// The job; lives as long as the process.
+    pub job: &'static Job,
+    /// What the environment says.
+    pub config: &'static Config,
+    pub(crate) worker: *mut Worker,
+    pub(crate) allowed: Allowed,
+    /// What looks for mistakes of the program.
+    pub(crate) checks: Option<Box<Checks>>,
+    /// What makes progress while the program computes, until `MPI_Finalize`.
+    pub(crate) progress: Cell<Option<ProgressThread>>,
+}
+
+impl Engine {
+    /// The worker, by address: a wait may let other threads use it meanwhile.
+    #[inline]
+    pub fn worker(&self) -> *mut Worker {
+        self.worker
+    }
+}
+
+impl Process {
+    /// The engine, while MPI is initialised.
+    #[inline]
+    pub fn engine(&self) -> Option<&Engine> {
+        // SAFETY: set once at initialisation and taken at finalisation, under the lock or alone.
+        unsafe { (*self.engine.get()).as_ref() }
+    }
+
+    /// The engine, or the error of a call outside initialisation and finalisation.
+    #[inline]
+    pub fn running(&self) -> Result<&Engine> {
+        self.engine().ok_or_else(refuse_phase)
+    }
+
+    /// The worker of the running process.
+    #[inline]
+    pub fn worker(&self) -> Result<*mut Worker> {
+        Ok(self.running()?.worker)
+    }
+
+    /// Whether more ranks are awake on this node than it has processors.
+    pub fn is_crowded(&self) -> bool {
+        // SAFETY: the worker lives as long as the engine.
+        self.engine()
+            .is_some_and(|engine| unsafe { (*engine.worker).is_crowded() })
+    }
+}
+
 impl Default for Process {
     fn default() -> Self {
         Self::new()
@@ -223,7 +294,6 @@ impl Process {
         Process {
             phase: AtomicU32::new(0),
             world: AtomicU32::new(0),
-            lock: Lock::new(),
             thread_level: Cell::new(MPI_THREAD_SINGLE),
             main_thread: Cell::new(0),
             call: Cell::new("MPI"),
@@ -234,13 +304,11 @@ impl Process {
             ops: Table::new(),
             infos: Table::new(),
             errhandlers: Table::new(),
-            wins: Table::new(),
-            files: Table::new(),
-            representations: RefCell::new(Vec::new()),
             keyvals: Table::new(),
             contexts: Pool::new(),
             environment: Environment::new(),
             codes: Codes::new(),
+            finders: Cell::new(Finders::NONE),
             file_errhandler: Cell::new(MPI_ERRORS_RETURN),
             own_handler_is_set: Cell::new(false),
             extras: crate::request::Extras::new(),
@@ -248,13 +316,11 @@ impl Process {
             attached: crate::buffered::Attached::new(),
             spare_buffers: crate::buffered::Spares::new(),
             sessions: Table::new(),
-            session_use: crate::session::Use::new(),
+            session_use: Use::new(),
             parent: Cell::new(MPI_COMM_NULL),
-            calls: crate::dynamic::Counter::new(),
-            names: std::cell::RefCell::new(fastpath_bootstrap::control::Names::new()),
-            messages: Table::new(),
+            names: RefCell::new(fastpath_bootstrap::control::Names::new()),
             fortran: Fortran::new(),
-            engine: std::cell::UnsafeCell::new(None),
+            engine: UnsafeCell::new(None),
         }
     }
 
@@ -270,26 +336,9 @@ impl Process {
         self.world.store(phase as u32, Ordering::Release);
     }
 
-    /// The session behind a handle, or the right error.
-    pub fn session(&self, handle: usize) -> Result<Rc<Session>> {
-        self.sessions.get(handle).ok_or_else(|| match handle {
-            MPI_SESSION_NULL => Error::new(MPI_ERR_SESSION, "the session is MPI_SESSION_NULL"),
-            _ => Error::new(
-                MPI_ERR_SESSION,
-                format!("invalid session handle {handle:#x}"),
-            ),
-        })
-    }
-
     /// The communicator behind a handle, or the right error.
     pub fn comm(&self, handle: usize) -> Result<Rc<Comm>> {
-        self.comms.get(handle).ok_or_else(|| match handle {
-            MPI_COMM_NULL => Error::new(MPI_ERR_COMM, "the communicator is MPI_COMM_NULL"),
-            _ => Error::new(
-                MPI_ERR_COMM,
-                format!("invalid communicator handle {handle:#x}"),
-            ),
-        })
+        self.comms.find(handle)
     }
 
     /// The communicator that a request was made on, which may have been freed since.
@@ -300,26 +349,17 @@ impl Process {
 
     /// The group behind a handle, or the right error.
     pub fn group(&self, handle: usize) -> Result<Rc<Group>> {
-        self.groups.get(handle).ok_or_else(|| match handle {
-            MPI_GROUP_NULL => Error::new(MPI_ERR_GROUP, "the group is MPI_GROUP_NULL"),
-            _ => Error::new(MPI_ERR_GROUP, format!("invalid group handle {handle:#x}")),
-        })
+        self.groups.find(handle)
     }
 
     /// The datatype behind a handle, or the right error.
     pub fn datatype(&self, handle: usize) -> Result<Rc<Datatype>> {
-        self.types.get(handle).ok_or_else(|| match handle {
-            MPI_DATATYPE_NULL => Error::new(MPI_ERR_TYPE, "the datatype is MPI_DATATYPE_NULL"),
-            _ => Error::new(MPI_ERR_TYPE, format!("invalid datatype handle {handle:#x}")),
-        })
+        self.types.find(handle)
     }
 
     /// The operation behind a handle, or the right error.
     pub fn op(&self, handle: usize) -> Result<Rc<Op>> {
-        self.ops.get(handle).ok_or_else(|| match handle {
-            MPI_OP_NULL => Error::new(MPI_ERR_OP, "the operation is MPI_OP_NULL"),
-            _ => Error::new(MPI_ERR_OP, format!("invalid operation handle {handle:#x}")),
-        })
+        self.ops.find(handle)
     }
 
     /// Whether several threads of the program may be inside MPI.
@@ -331,13 +371,4 @@ impl Process {
     pub fn is_main_thread(&self) -> bool {
         self.main_thread.get() == lock::thread_token()
     }
-}
-
-/// The error of a table that has no free handle left.
-#[cold]
-pub fn out_of_handles(what: &str) -> Error {
-    Error::new(
-        MPI_ERR_OTHER,
-        format!("no free handle left for another {what}: free some"),
-    )
 }

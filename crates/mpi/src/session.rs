@@ -11,18 +11,17 @@ pub(crate) mod meeting;
 pub use meeting::{create_from_group, create_inter_from_groups};
 
 use crate::buffered;
-use crate::comm::{Comm, MEMORY_KINDS};
 use crate::consts::*;
-use crate::engine;
 use crate::errhandler::{self, Kind, check_errhandler};
 use crate::error::{Error, Result};
 use crate::finalize;
 use crate::group::Group;
-use crate::info::Info;
+use crate::info::{Info, MEMORY_KINDS};
+use crate::init;
 use crate::lock;
-use crate::process::{self, Phase, Process, out_of_handles};
-use fastpath_base::sync::{AtomicU32, Ordering};
-use std::cell::{Cell, RefCell};
+use crate::process::{self, Phase, Process, Session};
+use fastpath_base::sync::Ordering;
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::{Mutex, PoisonError};
 
@@ -38,52 +37,6 @@ const LEVELS: [(&str, i32); 4] = [
 
 /// Sessions may be initialised and finalised by several threads at once, at every thread level.
 static TURN: Mutex<()> = Mutex::new(());
-
-/// A session.
-pub struct Session {
-    /// Handle of the error handler.
-    pub errhandler: Cell<usize>,
-    /// The thread level provided.
-    level: i32,
-    /// The buffer attached to it.
-    pub(crate) buffer: buffered::Place,
-}
-
-/// What sessions have done to the process.
-pub(crate) struct Use {
-    /// Sessions that were initialised and not finalised.
-    open: AtomicU32,
-    /// The process that has begun its first one; 0 for none.
-    begun_by: AtomicU32,
-    /// `MPI_COMM_WORLD` and `MPI_COMM_SELF` of a world model that was finalised: requests may still name them.
-    kept: RefCell<Vec<Rc<Comm>>>,
-}
-
-impl Use {
-    /// There was none.
-    pub const fn new() -> Self {
-        Use {
-            open: AtomicU32::new(0),
-            begun_by: AtomicU32::new(0),
-            kept: RefCell::new(Vec::new()),
-        }
-    }
-
-    /// Whether there was one.
-    pub fn is_begun(&self) -> bool {
-        self.begun_by.load(Ordering::Relaxed) != 0
-    }
-
-    /// Sessions that were initialised and not finalised.
-    pub fn open(&self) -> u32 {
-        self.open.load(Ordering::Relaxed)
-    }
-
-    /// Keeps a communicator of the world model to the end.
-    pub fn keep(&self, comm: Rc<Comm>) {
-        self.kept.borrow_mut().push(comm);
-    }
-}
 
 /// `MPI_Session_init`; returns the session's handle.
 ///
@@ -106,7 +59,7 @@ fn begin(p: &Process, hints: Result<Vec<(String, String)>>, errhandler: usize) -
         return Err(Error::new(MPI_ERR_OTHER, text));
     }
     let is_first = p.engine().is_none();
-    let level = engine::start(p, required)?;
+    let level = init::start(p, required)?;
     let _inside = process::enter("MPI_Session_init", true)?;
     if is_first {
         p.main_thread.set(lock::thread_token());
@@ -122,10 +75,7 @@ fn begin(p: &Process, hints: Result<Vec<(String, String)>>, errhandler: usize) -
         level,
         buffer: Cell::new(None),
     };
-    let handle = p
-        .sessions
-        .insert(session)
-        .ok_or_else(|| out_of_handles("session"))?;
+    let handle = p.sessions.publish(session)?;
     errhandler::attach(p, errhandler);
     p.session_use.open.fetch_add(1, Ordering::Relaxed);
     p.set_phase(Phase::Running);
@@ -148,7 +98,7 @@ fn find_level(hints: &[(String, String)]) -> Result<i32> {
 /// # Errors
 /// `MPI_ERR_SESSION` for a handle that is no session.
 pub fn finalize(p: &Process, handle: usize) -> Result {
-    let session = p.session(handle)?;
+    let session = p.sessions.find(handle)?;
     buffered::drain_place(p, &session.buffer)?;
     let is_last = p.session_use.open() == 1 && process::world_phase() != Phase::Running;
     if is_last {
@@ -184,7 +134,7 @@ extern "C" fn leave_at_exit() {
 /// # Errors
 /// `MPI_ERR_SESSION` for a handle that is no session.
 pub fn count_sets(p: &Process, session: usize) -> Result<i32> {
-    p.session(session)?;
+    p.sessions.find(session)?;
     Ok(PROCESS_SETS.len() as i32)
 }
 
@@ -193,7 +143,7 @@ pub fn count_sets(p: &Process, session: usize) -> Result<i32> {
 /// # Errors
 /// `MPI_ERR_SESSION`, `MPI_ERR_ARG` for a number of none.
 pub fn name_of_set(p: &Process, session: usize, n: i32) -> Result<&'static str> {
-    p.session(session)?;
+    p.sessions.find(session)?;
     let found = usize::try_from(n).ok().and_then(|n| PROCESS_SETS.get(n));
     found.copied().ok_or_else(|| {
         let last = PROCESS_SETS.len() - 1;
@@ -232,7 +182,7 @@ fn members_of(p: &Process, name: &str) -> Result<Vec<u32>> {
 /// # Errors
 /// `MPI_ERR_SESSION`, `MPI_ERR_ARG` for a set of no name.
 pub fn describe_set(p: &Process, session: usize, name: &str) -> Result<Info> {
-    p.session(session)?;
+    p.sessions.find(session)?;
     let size = members_of(p, name)?.len().to_string();
     Ok(Info::from_pairs([("mpi_size", size)]))
 }
@@ -242,7 +192,7 @@ pub fn describe_set(p: &Process, session: usize, name: &str) -> Result<Info> {
 /// # Errors
 /// `MPI_ERR_SESSION` for a handle that is no session.
 pub fn describe(p: &Process, session: usize) -> Result<Info> {
-    let level = p.session(session)?.level;
+    let level = p.sessions.find(session)?.level;
     let name = LEVELS.iter().find(|&&(_, number)| number == level);
     let name = name.map_or("MPI_THREAD_SINGLE", |&(name, _)| name);
     Ok(Info::from_pairs([
@@ -256,7 +206,7 @@ pub fn describe(p: &Process, session: usize) -> Result<Info> {
 /// # Errors
 /// `MPI_ERR_SESSION`, `MPI_ERR_ARG` for a set of no name.
 pub fn group_of_set(p: &Process, session: usize, name: &str) -> Result<Rc<Group>> {
-    p.session(session)?;
+    p.sessions.find(session)?;
     let me = p.running()?.job.rank() as u32;
     let group = Rc::new(Group::new(members_of(p, name)?, me));
     Ok(group.of_session(session))

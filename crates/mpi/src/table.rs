@@ -4,6 +4,8 @@
 //! time is `1 << 30 | generation << 22 | index`: it fits a positive C `int` (so `MPI_X_toint` is the
 //! value itself), is never an address, and a stale or garbage one is recognised.
 
+use crate::consts::MPI_ERR_OTHER;
+use crate::error::{Error, Result};
 use std::cell::RefCell;
 use std::rc::Rc;
 
@@ -32,6 +34,53 @@ struct Inner<T> {
 /// A table of objects of one kind. No call runs code of others while it borrows what is inside.
 pub struct Table<T> {
     inner: RefCell<Inner<T>>,
+}
+
+/// A kind of object that programs know by handles: what errors say of it.
+pub trait Handled {
+    /// What it is called.
+    const NOUN: &'static str;
+    /// Its null handle, and the name of that.
+    const NULL: (usize, &'static str);
+    /// The class of an error about its handle.
+    const CLASS: i32;
+}
+
+impl<T: Handled> Table<T> {
+    /// The object behind `handle`.
+    ///
+    /// # Errors
+    /// Of the object's class, for a handle that is null, stale or garbage.
+    #[inline]
+    pub fn find(&self, handle: usize) -> Result<Rc<T>> {
+        match self.get(handle) {
+            Some(object) => Ok(object),
+            None => Err(refuse_handle::<T>(handle)),
+        }
+    }
+
+    /// Stores an object that an MPI call returns; its handle.
+    ///
+    /// # Errors
+    /// `MPI_ERR_OTHER` when no handle is free.
+    pub fn publish(&self, object: impl Into<Rc<T>>) -> Result<usize> {
+        self.insert_rc(object.into()).ok_or_else(|| {
+            let noun = T::NOUN;
+            let text = format!("no free handle left for another {noun}: free some");
+            Error::new(MPI_ERR_OTHER, text)
+        })
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn refuse_handle<T: Handled>(handle: usize) -> Error {
+    let (noun, (null, name)) = (T::NOUN, T::NULL);
+    let text = match handle == null {
+        true => format!("the {noun} is {name}"),
+        false => format!("invalid {noun} handle {handle:#x}: never made, or freed already"),
+    };
+    Error::new(T::CLASS, text)
 }
 
 impl<T> Default for Table<T> {

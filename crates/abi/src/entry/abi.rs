@@ -7,7 +7,7 @@ use super::{null_result, store};
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::consts::{MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_INFO_NULL};
 use fastpath_mpi::fortran::{Logical, MAX_LOGICAL, check_logical_size};
-use fastpath_mpi::info::{Info, find_info, publish_info};
+use fastpath_mpi::info::{Info, find_info};
 use fastpath_mpi::{Process, Result};
 
 /// `MPI_Abi_get_version`
@@ -36,7 +36,7 @@ pub unsafe fn abi_get_info(p: &Process, info: *mut usize) -> Result<()> {
     unsafe { store(info, MPI_INFO_NULL)? };
     let made = Info::from_pairs(sizes.map(|(key, size)| (key, size.to_string())));
     // SAFETY: ARGUMENTS.
-    unsafe { store(info, publish_info(p, made)?) }
+    unsafe { store(info, p.infos.publish(made)?) }
 }
 
 /// `MPI_Abi_get_fortran_info`: a copy of what was set, `MPI_INFO_NULL` before.
@@ -50,12 +50,12 @@ pub unsafe fn abi_get_fortran_info(p: &Process, info: *mut usize) -> Result<()> 
         return Ok(());
     };
     // SAFETY: ARGUMENTS.
-    unsafe { store(info, publish_info(p, known)?) }
+    unsafe { store(info, p.infos.publish(known)?) }
 }
 
 /// `MPI_Abi_set_fortran_info`
 pub fn abi_set_fortran_info(p: &Process, info: usize) -> Result<()> {
-    p.fortran.set_info(&*find_info(p, info)?)
+    p.fortran.set_info(&*find_info(&p.infos, info)?)
 }
 
 /// `MPI_Abi_get_fortran_booleans`

@@ -52,7 +52,7 @@ pub fn comm_set_attr(
     comm_keyval: c_int,
     attribute_val: *mut c_void,
 ) -> Result<()> {
-    set_attribute(p, Holder::comm(&*p.comm(comm)?), comm_keyval, attribute_val)
+    set_attribute(p, p.comm(comm)?.holder(), comm_keyval, attribute_val)
 }
 
 /// `MPI_Comm_get_attr`
@@ -68,12 +68,12 @@ pub unsafe fn comm_get_attr(
 ) -> Result<()> {
     let comm = p.comm(comm)?;
     // SAFETY: ARGUMENTS.
-    unsafe { read(p, Holder::comm(&comm), comm_keyval, attribute_val, flag) }
+    unsafe { read(p, comm.holder(), comm_keyval, attribute_val, flag) }
 }
 
 /// `MPI_Comm_delete_attr`
 pub fn comm_delete_attr(p: &Process, comm: usize, comm_keyval: c_int) -> Result<()> {
-    delete_attribute(p, Holder::comm(&*p.comm(comm)?), comm_keyval)
+    delete_attribute(p, p.comm(comm)?.holder(), comm_keyval)
 }
 
 /// `MPI_Type_create_keyval`

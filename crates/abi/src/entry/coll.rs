@@ -4,10 +4,11 @@
 //! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
+use super::arguments::{RecvBlock, SendBlock};
 use super::{Count, Form, read_counts};
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::coll::pair::{self, Outcome};
-use fastpath_mpi::coll::{self, Block, Blocks, Side};
+use fastpath_mpi::coll::{self, Block, Blocks};
 use fastpath_mpi::comm::Comm;
 use fastpath_mpi::consts::{MPI_BYTE, MPI_PROC_NULL, MPI_ROOT, MPI_SUCCESS};
 use fastpath_mpi::errhandler::{Scope, raise};
@@ -149,12 +150,8 @@ pub unsafe fn bcast(
 pub unsafe fn gather(
     p: &Process,
     form: Form,
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: usize,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: usize,
+    send: SendBlock,
+    recv: RecvBlock,
     root: c_int,
     comm: usize,
 ) -> Result<()> {
@@ -162,9 +159,9 @@ pub unsafe fn gather(
     unsafe {
         form.run(p, comm, |comm| {
             let used = is_partner(comm, root);
-            let send = Side::new(p, used, sendbuf.cast(), sendcount, sendtype)?;
+            let send = send.side(p, used)?;
             let used = is_root(comm, root);
-            let recv = Side::new(p, used, recvbuf.cast_const().cast(), recvcount, recvtype)?;
+            let recv = recv.side(p, used)?;
             Ok(coll::Gather { send, recv, root })
         })
     }
@@ -177,9 +174,7 @@ pub unsafe fn gather(
 pub unsafe fn gatherv<C: Count, D: Count>(
     p: &Process,
     form: Form,
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: usize,
+    send: SendBlock,
     recvbuf: *mut c_void,
     recvcounts: *const C,
     displs: *const D,
@@ -191,7 +186,7 @@ pub unsafe fn gatherv<C: Count, D: Count>(
     unsafe {
         form.run(p, comm, |comm| {
             let used = is_partner(comm, root);
-            let send = Side::new(p, used, sendbuf.cast(), sendcount, sendtype)?;
+            let send = send.side(p, used)?;
             let arrays = (recvcounts, displs);
             let recv = match is_root(comm, root) {
                 true => Some(read_blocks(
@@ -215,12 +210,8 @@ pub unsafe fn gatherv<C: Count, D: Count>(
 pub unsafe fn scatter(
     p: &Process,
     form: Form,
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: usize,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: usize,
+    send: SendBlock,
+    recv: RecvBlock,
     root: c_int,
     comm: usize,
 ) -> Result<()> {
@@ -228,9 +219,9 @@ pub unsafe fn scatter(
     unsafe {
         form.run(p, comm, |comm| {
             let used = is_root(comm, root);
-            let send = Side::new(p, used, sendbuf.cast(), sendcount, sendtype)?;
+            let send = send.side(p, used)?;
             let used = is_partner(comm, root);
-            let recv = Side::new(p, used, recvbuf.cast_const().cast(), recvcount, recvtype)?;
+            let recv = recv.side(p, used)?;
             Ok(coll::Scatter { send, recv, root })
         })
     }
@@ -247,9 +238,7 @@ pub unsafe fn scatterv<C: Count, D: Count>(
     sendcounts: *const C,
     displs: *const D,
     sendtype: usize,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: usize,
+    recv: RecvBlock,
     root: c_int,
     comm: usize,
 ) -> Result<()> {
@@ -268,7 +257,7 @@ pub unsafe fn scatterv<C: Count, D: Count>(
                 false => None,
             };
             let used = is_partner(comm, root);
-            let recv = Side::new(p, used, recvbuf.cast_const().cast(), recvcount, recvtype)?;
+            let recv = recv.side(p, used)?;
             Ok(coll::Scatterv { send, recv, root })
         })
     }

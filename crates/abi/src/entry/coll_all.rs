@@ -3,10 +3,11 @@
 //! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
-use super::coll::{read_block, read_blocks};
+use super::arguments::{RecvBlock, SendBlock};
+use super::coll::read_blocks;
 use super::{Count, Form, read_counts};
 use core::ffi::c_void;
-use fastpath_mpi::coll::{self, Side, TypedBlocks};
+use fastpath_mpi::coll::{self, TypedBlocks};
 use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_IN_PLACE};
 use fastpath_mpi::{Error, Process, Result};
 
@@ -49,23 +50,18 @@ pub(crate) unsafe fn read_typed_blocks<C: Count, D: Count>(
 pub unsafe fn allgather(
     p: &Process,
     form: Form,
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: usize,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: usize,
+    send: SendBlock,
+    recv: RecvBlock,
     comm: usize,
 ) -> Result<()> {
-    if form.is_blocking() && coll::skip_empty(comm, (sendcount, sendtype), (recvcount, recvtype), 0)
-    {
+    if form.is_blocking() && coll::skip_empty(comm, send.shape(), recv.shape(), 0) {
         return Ok(());
     }
     // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |_| {
-            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?;
-            let recv = read_block(p, recvbuf, recvcount, recvtype)?;
+            let send = send.side(p, true)?;
+            let recv = recv.block(p)?;
             Ok(coll::Allgather { send, recv })
         })
     }
@@ -78,9 +74,7 @@ pub unsafe fn allgather(
 pub unsafe fn allgatherv<C: Count, D: Count>(
     p: &Process,
     form: Form,
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: usize,
+    send: SendBlock,
     recvbuf: *mut c_void,
     recvcounts: *const C,
     displs: *const D,
@@ -90,7 +84,7 @@ pub unsafe fn allgatherv<C: Count, D: Count>(
     // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
-            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?;
+            let send = send.side(p, true)?;
             let recv = read_blocks(
                 p,
                 comm.peer_count(),
@@ -110,23 +104,18 @@ pub unsafe fn allgatherv<C: Count, D: Count>(
 pub unsafe fn alltoall(
     p: &Process,
     form: Form,
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: usize,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: usize,
+    send: SendBlock,
+    recv: RecvBlock,
     comm: usize,
 ) -> Result<()> {
-    if form.is_blocking() && coll::skip_empty(comm, (sendcount, sendtype), (recvcount, recvtype), 0)
-    {
+    if form.is_blocking() && coll::skip_empty(comm, send.shape(), recv.shape(), 0) {
         return Ok(());
     }
     // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |_| {
-            let send = Side::new(p, true, sendbuf.cast(), sendcount, sendtype)?;
-            let recv = read_block(p, recvbuf, recvcount, recvtype)?;
+            let send = send.side(p, true)?;
+            let recv = recv.block(p)?;
             Ok(coll::Alltoall { send, recv })
         })
     }

@@ -3,7 +3,8 @@
 //! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
-use super::coll::{read_block, read_blocks};
+use super::arguments::{RecvBlock, SendBlock};
+use super::coll::read_blocks;
 use super::coll_all::read_typed_blocks;
 use super::{Count, Form};
 use core::ffi::c_void;
@@ -17,20 +18,16 @@ use fastpath_mpi::{Process, Result};
 pub unsafe fn neighbor_allgather(
     p: &Process,
     form: Form,
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: usize,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: usize,
+    send: SendBlock,
+    recv: RecvBlock,
     comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
             let around = Neighborhood::of(comm)?;
-            let send = read_block(p, sendbuf.cast_mut(), sendcount, sendtype)?;
-            let recv = read_block(p, recvbuf, recvcount, recvtype)?;
+            let send = send.block(p)?;
+            let recv = recv.block(p)?;
             Ok(coll::NeighborAllgather { around, send, recv })
         })
     }
@@ -43,9 +40,7 @@ pub unsafe fn neighbor_allgather(
 pub unsafe fn neighbor_allgatherv<C: Count, D: Count>(
     p: &Process,
     form: Form,
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: usize,
+    send: SendBlock,
     recvbuf: *mut c_void,
     recvcounts: *const C,
     displs: *const D,
@@ -56,7 +51,7 @@ pub unsafe fn neighbor_allgatherv<C: Count, D: Count>(
     unsafe {
         form.run(p, comm, |comm| {
             let around = Neighborhood::of(comm)?;
-            let send = read_block(p, sendbuf.cast_mut(), sendcount, sendtype)?;
+            let send = send.block(p)?;
             let sources = around.indegree();
             let recv = read_blocks(p, sources, recvbuf, (recvcounts, displs), recvtype)?;
             Ok(coll::NeighborAllgatherv { around, send, recv })
@@ -71,20 +66,16 @@ pub unsafe fn neighbor_allgatherv<C: Count, D: Count>(
 pub unsafe fn neighbor_alltoall(
     p: &Process,
     form: Form,
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: usize,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: usize,
+    send: SendBlock,
+    recv: RecvBlock,
     comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
             let around = Neighborhood::of(comm)?;
-            let send = read_block(p, sendbuf.cast_mut(), sendcount, sendtype)?;
-            let recv = read_block(p, recvbuf, recvcount, recvtype)?;
+            let send = send.block(p)?;
+            let recv = recv.block(p)?;
             Ok(coll::NeighborAlltoall { around, send, recv })
         })
     }

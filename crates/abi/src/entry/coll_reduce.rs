@@ -3,6 +3,7 @@
 //! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
+use super::arguments::Reduction;
 use super::coll::{finish, used_type};
 use super::{Count, Form, read_counts};
 use core::ffi::{c_int, c_void};
@@ -17,11 +18,7 @@ use fastpath_mpi::{Process, Result, process};
 pub unsafe fn reduce(
     p: &Process,
     form: Form,
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    op: usize,
+    call: Reduction,
     root: c_int,
     comm: usize,
 ) -> Result<()> {
@@ -29,9 +26,14 @@ pub unsafe fn reduce(
     unsafe {
         form.run(p, comm, |comm| {
             let idle = comm.is_inter() && root == MPI_PROC_NULL;
-            let op = if idle { MPI_SUM } else { op };
-            let datatype = used_type(comm, root, datatype);
-            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
+            let op = if idle { MPI_SUM } else { call.op };
+            let datatype = used_type(comm, root, call.datatype);
+            let call = Reduction {
+                datatype,
+                op,
+                ..call
+            };
+            let (operands, count) = (call.operands(p)?, call.count);
             Ok(coll::Reduce {
                 operands,
                 count,
@@ -60,7 +62,14 @@ pub unsafe fn allreduce(
             Some(Ok(())) => MPI_SUCCESS,
             Some(Err(error)) => finish(Err(error), "MPI_Allreduce", comm),
             None => {
-                let result = allreduce_many(sendbuf, recvbuf, count, datatype, op, comm);
+                let call = Reduction {
+                    sendbuf,
+                    recvbuf,
+                    count,
+                    datatype,
+                    op,
+                };
+                let result = allreduce_many(call, comm);
                 finish(result, "MPI_Allreduce", comm)
             }
         }
@@ -70,48 +79,21 @@ pub unsafe fn allreduce(
 /// # Safety
 /// As [`allreduce`].
 #[inline(never)]
-unsafe fn allreduce_many(
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    op: usize,
-    comm: usize,
-) -> Result<()> {
+unsafe fn allreduce_many(call: Reduction, comm: usize) -> Result<()> {
     let p = process::enter("MPI_Allreduce", false)?;
     // SAFETY: ARGUMENTS.
-    unsafe {
-        iallreduce(
-            &p,
-            Form::Blocking,
-            sendbuf,
-            recvbuf,
-            count,
-            datatype,
-            op,
-            comm,
-        )
-    }
+    unsafe { iallreduce(&p, Form::Blocking, call, comm) }
 }
 
 /// `MPI_Allreduce` in its three forms.
 ///
 /// # Safety
 /// The buffers are as count and datatype say.
-pub unsafe fn iallreduce(
-    p: &Process,
-    form: Form,
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    op: usize,
-    comm: usize,
-) -> Result<()> {
+pub unsafe fn iallreduce(p: &Process, form: Form, call: Reduction, comm: usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |_| {
-            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
+            let (operands, count) = (call.operands(p)?, call.count);
             Ok(coll::Allreduce { operands, count })
         })
     }
@@ -171,20 +153,11 @@ pub unsafe fn reduce_scatter_block(
 ///
 /// # Safety
 /// The buffers are as count and datatype say.
-pub unsafe fn scan(
-    p: &Process,
-    form: Form,
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    op: usize,
-    comm: usize,
-) -> Result<()> {
+pub unsafe fn scan(p: &Process, form: Form, call: Reduction, comm: usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |_| {
-            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
+            let (operands, count) = (call.operands(p)?, call.count);
             Ok(coll::Scan { operands, count })
         })
     }
@@ -194,20 +167,11 @@ pub unsafe fn scan(
 ///
 /// # Safety
 /// The buffers are as count and datatype say.
-pub unsafe fn exscan(
-    p: &Process,
-    form: Form,
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    op: usize,
-    comm: usize,
-) -> Result<()> {
+pub unsafe fn exscan(p: &Process, form: Form, call: Reduction, comm: usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |_| {
-            let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
+            let (operands, count) = (call.operands(p)?, call.count);
             Ok(coll::Exscan { operands, count })
         })
     }

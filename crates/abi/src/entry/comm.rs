@@ -128,7 +128,7 @@ pub unsafe fn comm_dup_with_info(
     info: usize,
     newcomm: *mut usize,
 ) -> Result<()> {
-    let made = create::duplicate_with(p, &*p.comm(comm)?, find_hints(p, info)?)?;
+    let made = create::duplicate_with(p, &*p.comm(comm)?, find_hints(&p.infos, info)?)?;
     // SAFETY: ARGUMENTS.
     unsafe { store(newcomm, made) }
 }
@@ -162,7 +162,7 @@ pub unsafe fn comm_idup_with_info(
     request: *mut usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe { idup(p, comm, find_hints(p, info)?, newcomm, request) }
+    unsafe { idup(p, comm, find_hints(&p.infos, info)?, newcomm, request) }
 }
 
 /// Duplicates a communicator and stores it with a request that is complete.
@@ -243,7 +243,13 @@ pub unsafe fn comm_split_type(
     info: usize,
     newcomm: *mut usize,
 ) -> Result<()> {
-    let made = create::split_type(p, &*p.comm(comm)?, split_type, key, &find_hints(p, info)?)?;
+    let made = create::split_type(
+        p,
+        &*p.comm(comm)?,
+        split_type,
+        key,
+        &find_hints(&p.infos, info)?,
+    )?;
     // SAFETY: ARGUMENTS.
     unsafe { store(newcomm, made) }
 }
@@ -306,7 +312,7 @@ pub unsafe fn comm_get_name(
 /// `MPI_Comm_set_info`
 pub fn comm_set_info(p: &Process, comm: usize, info: usize) -> Result<()> {
     let comm = p.comm(comm)?;
-    let given = hints::select(find_hints(p, info)?);
+    let given = hints::select(find_hints(&p.infos, info)?);
     hints::merge(&mut comm.hints.borrow_mut(), given);
     Ok(())
 }

@@ -3,16 +3,16 @@
 //! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
-use super::{Count, load, read_counts, store};
+use super::{Count, Width, load, read_counts, store};
 use core::ffi::c_int;
 use fastpath_mpi::consts::*;
-use fastpath_mpi::datatype::{Datatype, DistributedArray, Form};
+use fastpath_mpi::datatype::{Datatype, DistributedArray};
 use fastpath_mpi::{Error, Process, Result, attribute, datatype, process};
 use std::rc::Rc;
 
 /// The form of a function by the width of its counts.
-fn form_of<C: Count>() -> Form {
-    if C::LARGE { Form::Large } else { Form::Small }
+fn form_of<C: Count>() -> Width {
+    if C::LARGE { Width::Large } else { Width::Small }
 }
 
 /// Puts a new datatype into the table and stores its handle.
@@ -35,10 +35,7 @@ unsafe fn give(p: &Process, to: *mut usize, made: datatype::Result<Datatype>) ->
 /// Puts a datatype into the table; the immediate path learns of it if it can use it.
 pub(crate) fn insert(p: &Process, datatype: Datatype) -> Result<usize> {
     let size = datatype.immediate_size();
-    let handle = p
-        .types
-        .insert(datatype)
-        .ok_or_else(|| process::out_of_handles("datatype"))?;
+    let handle = p.types.publish(datatype)?;
     if let Some(size) = size {
         p.hot_type_set(handle, size);
     }
@@ -48,16 +45,18 @@ pub(crate) fn insert(p: &Process, datatype: Datatype) -> Result<usize> {
 /// Takes a datatype out of the table, after its attributes were deleted.
 pub(crate) fn remove(p: &Process, handle: usize, datatype: &Datatype) -> Result<()> {
     attribute::delete_attributes(p, datatype.holder(handle))?;
-    datatype.free_handle(p, handle);
+    p.hot_type_clear(handle);
+    datatype.free_handle(handle, process::remove_datatype);
     Ok(())
 }
 
-/// `MPI_Type_contiguous`
+/// `MPI_Type_contiguous` and `MPI_Type_contiguous_c`
 ///
 /// # Safety
 /// `newtype` is null or a variable.
 pub unsafe fn type_contiguous(
     p: &Process,
+    width: Width,
     count: i64,
     oldtype: usize,
     newtype: *mut usize,
@@ -67,119 +66,43 @@ pub unsafe fn type_contiguous(
         give(
             p,
             newtype,
-            Datatype::contiguous(count, &p.datatype(oldtype)?, Form::Small),
+            Datatype::contiguous(count, &p.datatype(oldtype)?, width),
         )
     }
 }
 
-/// `MPI_Type_contiguous_c`
-///
-/// # Safety
-/// `newtype` is null or a variable.
-pub unsafe fn type_contiguous_c(
-    p: &Process,
-    count: i64,
-    oldtype: usize,
-    newtype: *mut usize,
-) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe {
-        give(
-            p,
-            newtype,
-            Datatype::contiguous(count, &p.datatype(oldtype)?, Form::Large),
-        )
-    }
-}
-
-/// `MPI_Type_vector`
+/// `MPI_Type_vector` and `MPI_Type_vector_c`
 ///
 /// # Safety
 /// `newtype` is null or a variable.
 pub unsafe fn type_vector(
     p: &Process,
+    width: Width,
     count: i64,
     blocklength: i64,
     stride: i64,
     oldtype: usize,
     newtype: *mut usize,
 ) -> Result<()> {
-    let made = Datatype::vector(
-        count,
-        blocklength,
-        stride,
-        &p.datatype(oldtype)?,
-        Form::Small,
-    );
+    let made = Datatype::vector(count, blocklength, stride, &p.datatype(oldtype)?, width);
     // SAFETY: ARGUMENTS.
     unsafe { give(p, newtype, made) }
 }
 
-/// `MPI_Type_vector_c`
-///
-/// # Safety
-/// `newtype` is null or a variable.
-pub unsafe fn type_vector_c(
-    p: &Process,
-    count: i64,
-    blocklength: i64,
-    stride: i64,
-    oldtype: usize,
-    newtype: *mut usize,
-) -> Result<()> {
-    let made = Datatype::vector(
-        count,
-        blocklength,
-        stride,
-        &p.datatype(oldtype)?,
-        Form::Large,
-    );
-    // SAFETY: ARGUMENTS.
-    unsafe { give(p, newtype, made) }
-}
-
-/// `MPI_Type_create_hvector`
+/// `MPI_Type_create_hvector` and `MPI_Type_create_hvector_c`
 ///
 /// # Safety
 /// `newtype` is null or a variable.
 pub unsafe fn type_create_hvector(
     p: &Process,
+    width: Width,
     count: i64,
     blocklength: i64,
     stride: i64,
     oldtype: usize,
     newtype: *mut usize,
 ) -> Result<()> {
-    let made = Datatype::hvector(
-        count,
-        blocklength,
-        stride,
-        &p.datatype(oldtype)?,
-        Form::Small,
-    );
-    // SAFETY: ARGUMENTS.
-    unsafe { give(p, newtype, made) }
-}
-
-/// `MPI_Type_create_hvector_c`
-///
-/// # Safety
-/// `newtype` is null or a variable.
-pub unsafe fn type_create_hvector_c(
-    p: &Process,
-    count: i64,
-    blocklength: i64,
-    stride: i64,
-    oldtype: usize,
-    newtype: *mut usize,
-) -> Result<()> {
-    let made = Datatype::hvector(
-        count,
-        blocklength,
-        stride,
-        &p.datatype(oldtype)?,
-        Form::Large,
-    );
+    let made = Datatype::hvector(count, blocklength, stride, &p.datatype(oldtype)?, width);
     // SAFETY: ARGUMENTS.
     unsafe { give(p, newtype, made) }
 }
@@ -391,12 +314,13 @@ fn check_dimensions(ndims: c_int) -> Result<i64> {
     }
 }
 
-/// `MPI_Type_create_resized`
+/// `MPI_Type_create_resized` and `MPI_Type_create_resized_c`
 ///
 /// # Safety
 /// `newtype` is null or a variable.
 pub unsafe fn type_create_resized(
     p: &Process,
+    width: Width,
     oldtype: usize,
     lb: i64,
     extent: i64,
@@ -407,28 +331,7 @@ pub unsafe fn type_create_resized(
         give(
             p,
             newtype,
-            Datatype::resized(&p.datatype(oldtype)?, lb, extent, Form::Small),
-        )
-    }
-}
-
-/// `MPI_Type_create_resized_c`
-///
-/// # Safety
-/// `newtype` is null or a variable.
-pub unsafe fn type_create_resized_c(
-    p: &Process,
-    oldtype: usize,
-    lb: i64,
-    extent: i64,
-    newtype: *mut usize,
-) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe {
-        give(
-            p,
-            newtype,
-            Datatype::resized(&p.datatype(oldtype)?, lb, extent, Form::Large),
+            Datatype::resized(&p.datatype(oldtype)?, lb, extent, width),
         )
     }
 }
@@ -443,7 +346,7 @@ pub unsafe fn type_dup(p: &Process, oldtype: usize, newtype: *mut usize) -> Resu
     // SAFETY: the variable is a local one.
     unsafe { give(p, &mut handle, Ok(Datatype::duplicate(&old)))? };
     let new = p.datatype(handle)?;
-    let copied = attribute::copy_attributes(old.holder(oldtype), new.holder(handle).attributes);
+    let copied = attribute::copy_attributes(p, old.holder(oldtype), new.holder(handle).attributes);
     // SAFETY: ARGUMENTS.
     let outcome = copied.and_then(|()| unsafe { store(newtype, handle) });
     if outcome.is_err() {

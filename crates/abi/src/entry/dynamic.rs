@@ -151,7 +151,7 @@ pub unsafe fn comm_get_parent(p: &Process, parent: *mut usize) -> Result<()> {
 /// # Safety
 /// `port_name` is null or has room for `MPI_MAX_PORT_NAME` bytes.
 pub unsafe fn open_port(p: &Process, info: usize, port_name: *mut c_char) -> Result<()> {
-    find_hints(p, info)?;
+    find_hints(&p.infos, info)?;
     if port_name.is_null() {
         return Err(null_result());
     }
@@ -188,7 +188,7 @@ pub unsafe fn close_port(p: &Process, port_name: *const c_char) -> Result<()> {
 /// # Safety
 /// `port_name` is null or a string.
 unsafe fn read_root_port(p: &Process, port_name: *const c_char, info: usize) -> Result<String> {
-    find_hints(p, info)?;
+    find_hints(&p.infos, info)?;
     // SAFETY: ARGUMENTS.
     unsafe { read_port(port_name) }
 }
@@ -285,7 +285,7 @@ pub unsafe fn publish_name(
     info: usize,
     port_name: *const c_char,
 ) -> Result<()> {
-    find_hints(p, info)?;
+    find_hints(&p.infos, info)?;
     // SAFETY: ARGUMENTS.
     let (service, port) = unsafe { (read_service(service_name)?, read_port(port_name)?) };
     dynamic::publish_name(p, service, port.as_bytes())
@@ -301,7 +301,7 @@ pub unsafe fn lookup_name(
     info: usize,
     port_name: *mut c_char,
 ) -> Result<()> {
-    find_hints(p, info)?;
+    find_hints(&p.infos, info)?;
     if port_name.is_null() {
         return Err(null_result());
     }
@@ -321,7 +321,7 @@ pub unsafe fn unpublish_name(
     info: usize,
     port_name: *const c_char,
 ) -> Result<()> {
-    find_hints(p, info)?;
+    find_hints(&p.infos, info)?;
     // SAFETY: ARGUMENTS.
     let (service, port) = unsafe { (read_service(service_name)?, read_port(port_name)?) };
     dynamic::unpublish(p, service, port.as_bytes())

@@ -10,7 +10,7 @@ use fastpath_mpi::consts::{
     MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_ERR_OTHER, MPI_INFO_NULL,
     MPI_MAX_LIBRARY_VERSION_STRING, MPI_MAX_PROCESSOR_NAME, MPI_SUBVERSION, MPI_VERSION,
 };
-use fastpath_mpi::info::{Info, publish_info};
+use fastpath_mpi::info::Info;
 use fastpath_mpi::{Error, Process, Result};
 
 /// `MPI_Get_version`
@@ -77,7 +77,7 @@ pub unsafe fn get_hw_resource_info(p: &Process, hw_info: *mut usize) -> Result<(
     // SAFETY: ARGUMENTS.
     unsafe {
         store(hw_info, MPI_INFO_NULL)?;
-        store(hw_info, publish_info(p, made)?)
+        store(hw_info, p.infos.publish(made)?)
     }
 }
 

@@ -47,7 +47,10 @@ pub unsafe fn file_open(
     unsafe {
         // A name that is none is refused by all together, as any other that cannot be opened.
         let name = read_name(filename).unwrap_or_default();
-        store(fh, open::open(p, &comm, name, amode, find_hints(p, info))?)
+        store(
+            fh,
+            open::open(p, &comm, name, amode, find_hints(&p.infos, info))?,
+        )
     }
 }
 
@@ -60,7 +63,7 @@ pub unsafe fn file_close(p: &Process, fh: *mut usize) -> Result<()> {
     unsafe {
         let handle = load(fh)?;
         let result = open::close(p, handle);
-        if p.files.get(handle).is_none() {
+        if find(p, handle).is_err() {
             store(fh, MPI_FILE_NULL)?;
         }
         result
@@ -72,7 +75,7 @@ pub unsafe fn file_close(p: &Process, fh: *mut usize) -> Result<()> {
 /// # Safety
 /// `filename` is null or a string.
 pub unsafe fn file_delete(p: &Process, filename: *const c_char, info: usize) -> Result<()> {
-    find_hints(p, info)?;
+    find_hints(&p.infos, info)?;
     // SAFETY: ARGUMENTS.
     open::delete_file(unsafe { read_name(filename) }?)
 }
@@ -122,7 +125,7 @@ pub unsafe fn file_get_amode(p: &Process, fh: usize, amode: *mut c_int) -> Resul
 
 /// `MPI_File_set_info`
 pub fn file_set_info(p: &Process, fh: usize, info: usize) -> Result<()> {
-    find(p, fh)?.set_info(p, find_hints(p, info))
+    find(p, fh)?.set_info(p, find_hints(&p.infos, info))
 }
 
 /// `MPI_File_get_info`
@@ -152,7 +155,13 @@ pub unsafe fn file_set_view(
     // SAFETY: ARGUMENTS. A null pointer is refused by all together.
     let datarep = unsafe { read_text("datarep", datarep, MPI_MAX_DATAREP_STRING as usize) };
     let datarep = datarep.unwrap_or_default();
-    file.set_view(p, disp, (etype, filetype), &datarep, find_hints(p, info))
+    file.set_view(
+        p,
+        disp,
+        (etype, filetype),
+        &datarep,
+        find_hints(&p.infos, info),
+    )
 }
 
 /// `MPI_Register_datarep`

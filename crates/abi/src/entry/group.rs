@@ -196,7 +196,7 @@ pub unsafe fn group_range_excl(
 pub unsafe fn group_free(p: &Process, group: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
-        free_group(p, load(group)?)?;
+        free_group(&p.groups, load(group)?)?;
         store(group, MPI_GROUP_NULL)
     }
 }
@@ -210,7 +210,7 @@ pub(crate) unsafe fn store_group(
     to: *mut usize,
     group: impl Into<Rc<Group>>,
 ) -> Result<()> {
-    let handle = publish_group(p, group.into())?;
+    let handle = publish_group(&p.groups, group.into())?;
     // SAFETY: ARGUMENTS.
     unsafe { store(to, handle) }
 }
@@ -225,8 +225,8 @@ mod tests {
 
     fn process() -> (Process, usize) {
         let p = Process::new();
-        register_predefined(&p);
-        let group = publish_group(&p, Rc::new(Group::new(vec![0, 1, 2, 3], 1))).unwrap();
+        register_predefined(&p.groups);
+        let group = publish_group(&p.groups, Rc::new(Group::new(vec![0, 1, 2, 3], 1))).unwrap();
         (p, group)
     }
 

@@ -8,9 +8,7 @@ use core::ffi::{c_char, c_int};
 use fastpath_mpi::consts::{
     MPI_ERR_ARG, MPI_ERR_INFO_KEY, MPI_ERR_INFO_VALUE, MPI_INFO_NULL, MPI_MAX_INFO_KEY,
 };
-use fastpath_mpi::info::{
-    Info, describe_environment, find_info, find_mutable_info, free_info, publish_info,
-};
+use fastpath_mpi::info::{Info, describe_environment, find_info, find_mutable_info, free_info};
 use fastpath_mpi::{Error, Process, Result};
 
 /// `MPI_Info_create`
@@ -53,7 +51,7 @@ pub unsafe fn info_create_env(
 /// # Safety
 /// `newinfo` is null or a variable.
 pub unsafe fn info_dup(p: &Process, info: usize, newinfo: *mut usize) -> Result<()> {
-    let copy = find_info(p, info)?.duplicate();
+    let copy = find_info(&p.infos, info)?.duplicate();
     // SAFETY: ARGUMENTS.
     unsafe { store_info(p, newinfo, copy) }
 }
@@ -65,7 +63,7 @@ pub unsafe fn info_dup(p: &Process, info: usize, newinfo: *mut usize) -> Result<
 pub unsafe fn info_free(p: &Process, info: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
-        free_info(p, load(info)?)?;
+        free_info(&p.infos, load(info)?)?;
         store(info, MPI_INFO_NULL)
     }
 }
@@ -83,7 +81,7 @@ pub unsafe fn info_set(
     // SAFETY: ARGUMENTS.
     let (key, value) = unsafe { (read_key(key)?, read_bytes(value)) };
     let value = value.ok_or_else(|| Error::new(MPI_ERR_INFO_VALUE, "the value is a null pointer"));
-    find_mutable_info(p, info)?.set(key, value?)
+    find_mutable_info(&p.infos, info)?.set(key, value?)
 }
 
 /// `MPI_Info_delete`
@@ -92,7 +90,7 @@ pub unsafe fn info_set(
 /// `key` is null or a string.
 pub unsafe fn info_delete(p: &Process, info: usize, key: *const c_char) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    find_mutable_info(p, info)?.delete(unsafe { read_key(key) }?)
+    find_mutable_info(&p.infos, info)?.delete(unsafe { read_key(key) }?)
 }
 
 /// `MPI_Info_get`
@@ -116,7 +114,7 @@ pub unsafe fn info_get(
     }
     // SAFETY: ARGUMENTS.
     unsafe {
-        let found = find_info(p, info)?.get(read_key(key)?)?;
+        let found = find_info(&p.infos, info)?.get(read_key(key)?)?;
         if let Some(found) = &found {
             copy_cut(found, value, valuelen as usize + 1)?;
         }
@@ -144,7 +142,7 @@ pub unsafe fn info_get_string(
             let message = format!("the length of the buffer is {capacity}");
             return Err(Error::new(MPI_ERR_ARG, message));
         }
-        let found = find_info(p, info)?.get(read_key(key)?)?;
+        let found = find_info(&p.infos, info)?.get(read_key(key)?)?;
         if let Some(found) = &found {
             if capacity > 0 {
                 copy_cut(found, value, capacity as usize)?;
@@ -168,7 +166,7 @@ pub unsafe fn info_get_valuelen(
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
-        let found = find_info(p, info)?.get(read_key(key)?)?;
+        let found = find_info(&p.infos, info)?.get(read_key(key)?)?;
         if let Some(found) = &found {
             store(valuelen, found.len() as c_int)?;
         }
@@ -182,7 +180,7 @@ pub unsafe fn info_get_valuelen(
 /// `nkeys` is null or a variable.
 pub unsafe fn info_get_nkeys(p: &Process, info: usize, nkeys: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe { store(nkeys, find_info(p, info)?.key_count() as c_int) }
+    unsafe { store(nkeys, find_info(&p.infos, info)?.key_count() as c_int) }
 }
 
 /// `MPI_Info_get_nthkey`
@@ -190,7 +188,7 @@ pub unsafe fn info_get_nkeys(p: &Process, info: usize, nkeys: *mut c_int) -> Res
 /// # Safety
 /// `key` is null or has room for `MPI_MAX_INFO_KEY` bytes.
 pub unsafe fn info_get_nthkey(p: &Process, info: usize, n: c_int, key: *mut c_char) -> Result<()> {
-    let found = find_info(p, info)?.key(n)?;
+    let found = find_info(&p.infos, info)?.key(n)?;
     // SAFETY: ARGUMENTS.
     unsafe { copy_cut(&found, key, MPI_MAX_INFO_KEY as usize) }
 }
@@ -200,7 +198,7 @@ pub unsafe fn info_get_nthkey(p: &Process, info: usize, n: c_int, key: *mut c_ch
 /// # Safety
 /// `to` is null or a variable.
 pub(crate) unsafe fn store_info(p: &Process, to: *mut usize, info: Info) -> Result<()> {
-    let handle = publish_info(p, info)?;
+    let handle = p.infos.publish(info)?;
     // SAFETY: ARGUMENTS.
     unsafe { store(to, handle) }
 }

@@ -9,12 +9,12 @@ use core::ffi::{c_char, c_int};
 use fastpath_mpi::consts::*;
 use fastpath_mpi::errhandler::abort;
 use fastpath_mpi::process::{self, Phase};
-use fastpath_mpi::{Process, Result, engine, finalize};
+use fastpath_mpi::{Process, Result, finalize};
 
 /// # Safety
 /// The standard's: the arguments are not looked at.
 pub unsafe fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
-    engine::init(MPI_THREAD_SINGLE)?;
+    fastpath_mpi::init::init(MPI_THREAD_SINGLE)?;
     choose_bodies();
     Ok(())
 }
@@ -27,7 +27,7 @@ pub unsafe fn init_thread(
     required: c_int,
     provided: *mut c_int,
 ) -> Result<()> {
-    let level = engine::init(required)?;
+    let level = fastpath_mpi::init::init(required)?;
     choose_bodies();
     // SAFETY: ARGUMENTS.
     unsafe { store(provided, level) }

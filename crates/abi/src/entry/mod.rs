@@ -20,6 +20,8 @@
 //!   datatype in it: `file_read` is the body of `MPI_File_read`, `MPI_File_write_at` and so on, `file_iread` of those
 //!   with a request, `file_read_all_begin` of those that begin a split access, and `file_read_all_end`, with `Which`,
 //!   of those that end it.
+//! * With `Width` as second parameter the body is told which of `MPI_X` and `MPI_X_c` it serves.
+//! * A parameter whose type is a struct of `arguments.rs` is made of the arguments that have the names of its fields.
 //! * A body that returns no `Result` returns what the C function returns.
 //! * `pub unsafe fn comm_rank_quick(comm: usize, rank: *mut c_int) -> bool` is asked first, before MPI
 //!   is entered: the call is over where it returns true, and goes to `comm_rank` otherwise.
@@ -50,6 +52,7 @@
 use core::ffi::{c_char, c_int};
 pub(crate) use fastpath_mpi::coll::Form;
 use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_NO_MEM, MPI_UNDEFINED};
+pub(crate) use fastpath_mpi::datatype::Form as Width;
 pub(crate) use fastpath_mpi::file::access::{Access, Place};
 pub(crate) use fastpath_mpi::file::split::Which;
 use fastpath_mpi::{Error, Result};

@@ -7,7 +7,7 @@ use super::{load, store};
 use core::ffi::c_int;
 use fastpath_mpi::consts::*;
 use fastpath_mpi::op::{Function, Op, UserFunction, UserFunctionLarge};
-use fastpath_mpi::{Error, Process, Result, process};
+use fastpath_mpi::{Error, Process, Result};
 
 /// `MPI_Op_create`
 ///
@@ -51,10 +51,7 @@ unsafe fn give(
             "the pointer for the new operation is null",
         ));
     }
-    let handle = p
-        .ops
-        .insert(Op::user(function, commute != 0))
-        .ok_or_else(|| process::out_of_handles("operation"))?;
+    let handle = p.ops.publish(Op::user(function, commute != 0))?;
     // SAFETY: ARGUMENTS.
     unsafe { store(to, handle) }
 }

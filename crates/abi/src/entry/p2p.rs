@@ -3,6 +3,7 @@
 //! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
+use super::arguments::Sent;
 use super::{clear, store};
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::buffered::{Owner, attach, flush};
@@ -78,128 +79,44 @@ pub(super) unsafe fn finish_request(
 
 /// # Safety
 /// The standard's.
-pub unsafe fn ssend(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
-) -> Result<()> {
+pub unsafe fn ssend(message: Sent) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        slow::send(
-            "MPI_Ssend",
-            args(buf, count, datatype, dest, tag, comm),
-            Mode::Synchronous,
-        )
-    }
+    unsafe { slow::send("MPI_Ssend", message.into(), Mode::Synchronous) }
 }
 
 /// # Safety
 /// The standard's.
-pub unsafe fn bsend(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
-) -> Result<()> {
+pub unsafe fn bsend(message: Sent) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        slow::send(
-            "MPI_Bsend",
-            args(buf, count, datatype, dest, tag, comm),
-            Mode::Buffered,
-        )
-    }
+    unsafe { slow::send("MPI_Bsend", message.into(), Mode::Buffered) }
 }
 
 /// # Safety
 /// The standard's.
-pub unsafe fn rsend(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
-) -> Result<()> {
+pub unsafe fn rsend(message: Sent) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        slow::send(
-            "MPI_Rsend",
-            args(buf, count, datatype, dest, tag, comm),
-            Mode::Ready,
-        )
-    }
+    unsafe { slow::send("MPI_Rsend", message.into(), Mode::Ready) }
 }
 
 /// # Safety
 /// The standard's.
-pub unsafe fn issend(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
-    request: *mut usize,
-) -> Result<()> {
+pub unsafe fn issend(message: Sent, request: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        slow::isend(
-            "MPI_Issend",
-            args(buf, count, datatype, dest, tag, comm),
-            Mode::Synchronous,
-            request,
-        )
-    }
+    unsafe { slow::isend("MPI_Issend", message.into(), Mode::Synchronous, request) }
 }
 
 /// # Safety
 /// The standard's.
-pub unsafe fn ibsend(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
-    request: *mut usize,
-) -> Result<()> {
+pub unsafe fn ibsend(message: Sent, request: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        slow::isend(
-            "MPI_Ibsend",
-            args(buf, count, datatype, dest, tag, comm),
-            Mode::Buffered,
-            request,
-        )
-    }
+    unsafe { slow::isend("MPI_Ibsend", message.into(), Mode::Buffered, request) }
 }
 
 /// # Safety
 /// The standard's.
-pub unsafe fn irsend(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
-    request: *mut usize,
-) -> Result<()> {
+pub unsafe fn irsend(message: Sent, request: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        slow::isend(
-            "MPI_Irsend",
-            args(buf, count, datatype, dest, tag, comm),
-            Mode::Ready,
-            request,
-        )
-    }
+    unsafe { slow::isend("MPI_Irsend", message.into(), Mode::Ready, request) }
 }
 
 /// # Safety

@@ -3,10 +3,10 @@
 //! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
+use super::arguments::Sent;
 use super::{read_array, store};
-use core::ffi::{c_int, c_void};
+use core::ffi::c_int;
 use fastpath_mpi::info::find_hints;
-use fastpath_mpi::p2p::Args;
 use fastpath_mpi::partitioned::{has_arrived, make_recv, make_send, mark_ready};
 use fastpath_mpi::{Process, Result};
 
@@ -16,56 +16,30 @@ use fastpath_mpi::{Process, Result};
 /// The standard's.
 pub unsafe fn psend_init(
     p: &Process,
-    buf: *const c_void,
+    message: Sent,
     partitions: c_int,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
     info: usize,
     request: *mut usize,
 ) -> Result<()> {
-    find_hints(p, info)?;
-    let args = Args {
-        buf: buf.cast_mut().cast(),
-        count,
-        datatype,
-        peer: dest,
-        tag,
-        comm,
-    };
+    find_hints(&p.infos, info)?;
     // SAFETY: ARGUMENTS.
-    unsafe { store(request, make_send(p, args, partitions)?) }
+    unsafe { store(request, make_send(p, message.into(), partitions)?) }
 }
 
-/// `MPI_Precv_init`
+/// `MPI_Precv_init`; the standard calls the source `dest` here.
 ///
 /// # Safety
 /// The standard's.
 pub unsafe fn precv_init(
     p: &Process,
-    buf: *mut c_void,
+    message: Sent,
     partitions: c_int,
-    count: i64,
-    datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
     info: usize,
     request: *mut usize,
 ) -> Result<()> {
-    find_hints(p, info)?;
-    let args = Args {
-        buf: buf.cast(),
-        count,
-        datatype,
-        peer: source,
-        tag,
-        comm,
-    };
+    find_hints(&p.infos, info)?;
     // SAFETY: ARGUMENTS.
-    unsafe { store(request, make_recv(p, args, partitions)?) }
+    unsafe { store(request, make_recv(p, message.into(), partitions)?) }
 }
 
 /// `MPI_Pready`

@@ -235,11 +235,7 @@ unsafe fn waitall_slow(
         return Ok((ended, None));
     }
     let p = process::enter("MPI_Waitall", false)?;
-    let end = if p.lock.is_enabled() {
-        count
-    } else {
-        index + 1
-    };
+    let end = if lock::is_enabled() { count } else { index + 1 };
     let (mut first, begun) = (None, index);
     while index < end {
         // SAFETY: ARGUMENTS; the lock is taken.
@@ -251,7 +247,7 @@ unsafe fn waitall_slow(
                 return Ok((index, first));
             }
             let collected =
-                is_first && p.lock.is_enabled() && try_collect::<true, INSIDE>(request, status);
+                is_first && lock::is_enabled() && try_collect::<true, INSIDE>(request, status);
             if !collected {
                 let failed = request::wait_into(&p, "MPI_Waitall", request, status)?;
                 first = first.or(failed);

@@ -3,6 +3,7 @@
 //! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
+use super::arguments::{Fetched, OneSided};
 use super::store;
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::hot::{INSIDE, OPEN, is_hidden};
@@ -20,23 +21,12 @@ fn side(buffer: *const c_void, count: i64, datatype: usize) -> Side {
     }
 }
 
-/// The two sides of an operation: origin with its elements, target with rank, displacement and elements.
-#[inline(always)] // `fastpath bench instructions` counts MPI_Put and MPI_Get
-fn sides(
-    (origin, count, datatype): (*const c_void, i64, usize),
-    (rank, disp, target_count, target_datatype): (c_int, isize, i64, usize),
-    win: usize,
-) -> Sides {
-    Sides {
-        origin: origin.cast_mut().cast(),
-        count,
-        datatype,
-        rank,
-        disp,
-        target_count,
-        target_datatype,
-        win,
-    }
+fn result_side(result: &Fetched) -> Side {
+    side(
+        result.result_addr,
+        result.result_count,
+        result.result_datatype,
+    )
 }
 
 /// What an accumulate asks for.
@@ -58,49 +48,18 @@ fn update_of(sides: &Sides, result: Option<Side>, op: usize) -> Update {
 /// # Safety
 /// The buffer is readable as count and datatype say.
 #[inline(always)] // `fastpath bench instructions` counts it
-pub unsafe fn put_quick(
-    origin_addr: *const c_void,
-    origin_count: i64,
-    origin_datatype: usize,
-    target_rank: c_int,
-    target_disp: isize,
-    target_count: i64,
-    target_datatype: usize,
-    win: usize,
-) -> bool {
-    let origin = (origin_addr, origin_count, origin_datatype);
-    let sides = sides(
-        origin,
-        (target_rank, target_disp, target_count, target_datatype),
-        win,
-    );
+pub unsafe fn put_quick(call: OneSided) -> bool {
     // SAFETY: ARGUMENTS.
-    unsafe { hot::try_move::<true>(sides) }
+    unsafe { hot::try_move::<true>(call.into()) }
 }
 
 /// `MPI_Put`
 ///
 /// # Safety
 /// The buffer is readable as count and datatype say until the operation is completed.
-pub unsafe fn put(
-    p: &Process,
-    origin_addr: *const c_void,
-    origin_count: i64,
-    origin_datatype: usize,
-    target_rank: c_int,
-    target_disp: isize,
-    target_count: i64,
-    target_datatype: usize,
-    win: usize,
-) -> Result<()> {
-    let origin = (origin_addr, origin_count, origin_datatype);
-    let sides = sides(
-        origin,
-        (target_rank, target_disp, target_count, target_datatype),
-        win,
-    );
+pub unsafe fn put(p: &Process, call: OneSided) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe { transfer::put(p, &sides) }
+    unsafe { transfer::put(p, &call.into()) }
 }
 
 /// `MPI_Get` from memory that is reached by load and store.
@@ -108,73 +67,26 @@ pub unsafe fn put(
 /// # Safety
 /// The buffer is writable as count and datatype say.
 #[inline(always)] // `fastpath bench instructions` counts it
-pub unsafe fn get_quick(
-    origin_addr: *mut c_void,
-    origin_count: i64,
-    origin_datatype: usize,
-    target_rank: c_int,
-    target_disp: isize,
-    target_count: i64,
-    target_datatype: usize,
-    win: usize,
-) -> bool {
-    let origin = (origin_addr.cast_const(), origin_count, origin_datatype);
-    let sides = sides(
-        origin,
-        (target_rank, target_disp, target_count, target_datatype),
-        win,
-    );
+pub unsafe fn get_quick(call: OneSided) -> bool {
     // SAFETY: ARGUMENTS.
-    unsafe { hot::try_move::<false>(sides) }
+    unsafe { hot::try_move::<false>(call.into()) }
 }
 
 /// `MPI_Get`
 ///
 /// # Safety
 /// The buffer is writable as count and datatype say, and nobody uses it until the operation is completed.
-pub unsafe fn get(
-    p: &Process,
-    origin_addr: *mut c_void,
-    origin_count: i64,
-    origin_datatype: usize,
-    target_rank: c_int,
-    target_disp: isize,
-    target_count: i64,
-    target_datatype: usize,
-    win: usize,
-) -> Result<()> {
-    let origin = (origin_addr.cast_const(), origin_count, origin_datatype);
-    let sides = sides(
-        origin,
-        (target_rank, target_disp, target_count, target_datatype),
-        win,
-    );
+pub unsafe fn get(p: &Process, call: OneSided) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe { transfer::get(p, &sides) }
+    unsafe { transfer::get(p, &call.into()) }
 }
 
 /// `MPI_Rput`
 ///
 /// # Safety
 /// As [`put`]; `request` is null or a variable.
-pub unsafe fn rput(
-    p: &Process,
-    origin_addr: *const c_void,
-    origin_count: i64,
-    origin_datatype: usize,
-    target_rank: c_int,
-    target_disp: isize,
-    target_count: i64,
-    target_datatype: usize,
-    win: usize,
-    request: *mut usize,
-) -> Result<()> {
-    let origin = (origin_addr, origin_count, origin_datatype);
-    let sides = sides(
-        origin,
-        (target_rank, target_disp, target_count, target_datatype),
-        win,
-    );
+pub unsafe fn rput(p: &Process, call: OneSided, request: *mut usize) -> Result<()> {
+    let sides = Sides::from(call);
     // SAFETY: ARGUMENTS.
     unsafe { store(request, begin_put(p, &sides)?) }
 }
@@ -183,24 +95,8 @@ pub unsafe fn rput(
 ///
 /// # Safety
 /// As [`get`]; `request` is null or a variable.
-pub unsafe fn rget(
-    p: &Process,
-    origin_addr: *mut c_void,
-    origin_count: i64,
-    origin_datatype: usize,
-    target_rank: c_int,
-    target_disp: isize,
-    target_count: i64,
-    target_datatype: usize,
-    win: usize,
-    request: *mut usize,
-) -> Result<()> {
-    let origin = (origin_addr.cast_const(), origin_count, origin_datatype);
-    let sides = sides(
-        origin,
-        (target_rank, target_disp, target_count, target_datatype),
-        win,
-    );
+pub unsafe fn rget(p: &Process, call: OneSided, request: *mut usize) -> Result<()> {
+    let sides = Sides::from(call);
     // SAFETY: ARGUMENTS.
     unsafe { store(request, begin_get(p, &sides)?) }
 }
@@ -210,23 +106,8 @@ pub unsafe fn rget(
 /// # Safety
 /// The buffer is readable as count and datatype say.
 #[inline(always)] // `fastpath bench atomics --level mpi` measures it
-pub unsafe fn accumulate_quick(
-    origin_addr: *const c_void,
-    origin_count: i64,
-    origin_datatype: usize,
-    target_rank: c_int,
-    target_disp: isize,
-    target_count: i64,
-    target_datatype: usize,
-    op: usize,
-    win: usize,
-) -> bool {
-    let origin = (origin_addr, origin_count, origin_datatype);
-    let sides = sides(
-        origin,
-        (target_rank, target_disp, target_count, target_datatype),
-        win,
-    );
+pub unsafe fn accumulate_quick(call: OneSided, op: usize) -> bool {
+    let sides = Sides::from(call);
     // SAFETY: ARGUMENTS.
     unsafe { hot_atomics::try_accumulate::<OPEN>(&sides, op) }
 }
@@ -235,24 +116,8 @@ pub unsafe fn accumulate_quick(
 ///
 /// # Safety
 /// As [`put`].
-pub unsafe fn accumulate(
-    p: &Process,
-    origin_addr: *const c_void,
-    origin_count: i64,
-    origin_datatype: usize,
-    target_rank: c_int,
-    target_disp: isize,
-    target_count: i64,
-    target_datatype: usize,
-    op: usize,
-    win: usize,
-) -> Result<()> {
-    let origin = (origin_addr, origin_count, origin_datatype);
-    let sides = sides(
-        origin,
-        (target_rank, target_disp, target_count, target_datatype),
-        win,
-    );
+pub unsafe fn accumulate(p: &Process, call: OneSided, op: usize) -> Result<()> {
+    let sides = Sides::from(call);
     // SAFETY: ARGUMENTS.
     if is_hidden() && unsafe { hot_atomics::try_accumulate::<INSIDE>(&sides, op) } {
         return Ok(());
@@ -268,23 +133,11 @@ pub unsafe fn accumulate(
 /// As [`put`]; `request` is null or a variable.
 pub unsafe fn raccumulate(
     p: &Process,
-    origin_addr: *const c_void,
-    origin_count: i64,
-    origin_datatype: usize,
-    target_rank: c_int,
-    target_disp: isize,
-    target_count: i64,
-    target_datatype: usize,
+    call: OneSided,
     op: usize,
-    win: usize,
     request: *mut usize,
 ) -> Result<()> {
-    let origin = (origin_addr, origin_count, origin_datatype);
-    let sides = sides(
-        origin,
-        (target_rank, target_disp, target_count, target_datatype),
-        win,
-    );
+    let sides = Sides::from(call);
     let asked = update_of(&sides, None, op);
     // SAFETY: ARGUMENTS.
     unsafe { store(request, rupdate(p, &asked)?) }
@@ -295,29 +148,15 @@ pub unsafe fn raccumulate(
 /// # Safety
 /// As [`accumulate_quick`]; the result is writable as its count and datatype say.
 #[inline(always)] // as `accumulate_quick`
-pub unsafe fn get_accumulate_quick(
-    origin_addr: *const c_void,
-    origin_count: i64,
-    origin_datatype: usize,
-    result_addr: *mut c_void,
-    result_count: i64,
-    result_datatype: usize,
-    target_rank: c_int,
-    target_disp: isize,
-    target_count: i64,
-    target_datatype: usize,
-    op: usize,
-    win: usize,
-) -> bool {
-    let origin = (origin_addr, origin_count, origin_datatype);
-    let sides = sides(
-        origin,
-        (target_rank, target_disp, target_count, target_datatype),
-        win,
+pub unsafe fn get_accumulate_quick(call: OneSided, result: Fetched, op: usize) -> bool {
+    let sides = Sides::from(call);
+    let place = (
+        result.result_addr.cast(),
+        result.result_count,
+        result.result_datatype,
     );
-    let result = (result_addr.cast(), result_count, result_datatype);
     // SAFETY: ARGUMENTS.
-    unsafe { hot_atomics::try_get_accumulate::<OPEN>(&sides, result, op) }
+    unsafe { hot_atomics::try_get_accumulate::<OPEN>(&sides, place, op) }
 }
 
 /// `MPI_Get_accumulate`
@@ -326,35 +165,21 @@ pub unsafe fn get_accumulate_quick(
 /// As [`put`], and [`get`] for the result.
 pub unsafe fn get_accumulate(
     p: &Process,
-    origin_addr: *const c_void,
-    origin_count: i64,
-    origin_datatype: usize,
-    result_addr: *mut c_void,
-    result_count: i64,
-    result_datatype: usize,
-    target_rank: c_int,
-    target_disp: isize,
-    target_count: i64,
-    target_datatype: usize,
+    call: OneSided,
+    result: Fetched,
     op: usize,
-    win: usize,
 ) -> Result<()> {
-    let origin = (origin_addr, origin_count, origin_datatype);
-    let sides = sides(
-        origin,
-        (target_rank, target_disp, target_count, target_datatype),
-        win,
+    let sides = Sides::from(call);
+    let place = (
+        result.result_addr.cast(),
+        result.result_count,
+        result.result_datatype,
     );
-    let result = (result_addr.cast(), result_count, result_datatype);
     // SAFETY: ARGUMENTS.
-    if is_hidden() && unsafe { hot_atomics::try_get_accumulate::<INSIDE>(&sides, result, op) } {
+    if is_hidden() && unsafe { hot_atomics::try_get_accumulate::<INSIDE>(&sides, place, op) } {
         return Ok(());
     }
-    let asked = update_of(
-        &sides,
-        Some(side(result_addr, result_count, result_datatype)),
-        op,
-    );
+    let asked = update_of(&sides, Some(result_side(&result)), op);
     // SAFETY: ARGUMENTS.
     unsafe { update(p, &asked) }
 }
@@ -365,31 +190,13 @@ pub unsafe fn get_accumulate(
 /// As [`get_accumulate`]; `request` is null or a variable.
 pub unsafe fn rget_accumulate(
     p: &Process,
-    origin_addr: *const c_void,
-    origin_count: i64,
-    origin_datatype: usize,
-    result_addr: *mut c_void,
-    result_count: i64,
-    result_datatype: usize,
-    target_rank: c_int,
-    target_disp: isize,
-    target_count: i64,
-    target_datatype: usize,
+    call: OneSided,
+    result: Fetched,
     op: usize,
-    win: usize,
     request: *mut usize,
 ) -> Result<()> {
-    let origin = (origin_addr, origin_count, origin_datatype);
-    let sides = sides(
-        origin,
-        (target_rank, target_disp, target_count, target_datatype),
-        win,
-    );
-    let asked = update_of(
-        &sides,
-        Some(side(result_addr, result_count, result_datatype)),
-        op,
-    );
+    let sides = Sides::from(call);
+    let asked = update_of(&sides, Some(result_side(&result)), op);
     // SAFETY: ARGUMENTS.
     unsafe { store(request, rupdate(p, &asked)?) }
 }

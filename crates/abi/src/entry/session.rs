@@ -21,7 +21,7 @@ pub unsafe fn session_init(info: usize, errhandler: usize, session: *mut usize) 
     if session.is_null() {
         return Err(null_result());
     }
-    let hints = process::enter("MPI_Session_init", true).and_then(|p| find_hints(&p, info));
+    let hints = process::enter("MPI_Session_init", true).and_then(|p| find_hints(&p.infos, info));
     let begun = session::init(hints, errhandler)?;
     choose_bodies();
     // SAFETY: ARGUMENTS.
@@ -50,7 +50,7 @@ pub unsafe fn session_get_num_psets(
     info: usize,
     npset_names: *mut c_int,
 ) -> Result<()> {
-    find_hints(p, info)?;
+    find_hints(&p.infos, info)?;
     // SAFETY: ARGUMENTS.
     unsafe { store(npset_names, session::count_sets(p, session)?) }
 }
@@ -67,7 +67,7 @@ pub unsafe fn session_get_nth_pset(
     pset_len: *mut c_int,
     pset_name: *mut c_char,
 ) -> Result<()> {
-    find_hints(p, info)?;
+    find_hints(&p.infos, info)?;
     let name = session::name_of_set(p, session, n)?;
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -161,7 +161,7 @@ pub unsafe fn comm_create_from_group(
     errhandler: usize,
     newcomm: *mut usize,
 ) -> Result<()> {
-    find_hints(p, info)?;
+    find_hints(&p.infos, info)?;
     // SAFETY: ARGUMENTS.
     unsafe {
         let text = read_tag(stringtag)?;
@@ -188,7 +188,7 @@ pub unsafe fn intercomm_create_from_groups(
     errhandler: usize,
     newintercomm: *mut usize,
 ) -> Result<()> {
-    find_hints(p, info)?;
+    find_hints(&p.infos, info)?;
     let group = p.group(local_group)?;
     let (local, remote) = ((&group, local_leader), (remote_group, remote_leader));
     // SAFETY: ARGUMENTS.
@@ -201,7 +201,7 @@ pub unsafe fn intercomm_create_from_groups(
 
 /// `MPI_Session_set_errhandler`
 pub fn session_set_errhandler(p: &Process, session: usize, errhandler: usize) -> Result<()> {
-    let session = p.session(session)?;
+    let session = p.sessions.find(session)?;
     set_errhandler(p, Kind::Session, &session.errhandler, errhandler)
 }
 
@@ -214,14 +214,14 @@ pub unsafe fn session_get_errhandler(
     session: usize,
     errhandler: *mut usize,
 ) -> Result<()> {
-    let session = p.session(session)?;
+    let session = p.sessions.find(session)?;
     // SAFETY: ARGUMENTS.
     unsafe { store(errhandler, get_errhandler(p, &session.errhandler)) }
 }
 
 /// `MPI_Session_call_errhandler`
 pub fn session_call_errhandler(p: &Process, session: usize, errorcode: c_int) -> Result<()> {
-    p.session(session)?;
+    p.sessions.find(session)?;
     let scope = Scope::Session(session);
     call_errhandler(p, scope, "MPI_Session_call_errhandler", errorcode);
     Ok(())

@@ -8,7 +8,7 @@ use core::ffi::{c_char, c_int, c_void};
 use core::mem::transmute;
 use fastpath_base::clock::now_ns;
 use fastpath_mpi::consts::*;
-use fastpath_mpi::info::{Info, publish_info};
+use fastpath_mpi::info::Info;
 use fastpath_mpi::tool;
 use fastpath_mpi::tool::event::{self, Callback, DroppedCallback, FreeCallback, Instance};
 use fastpath_mpi::{Error, Process, Result};
@@ -85,7 +85,7 @@ fn layout(elements: &[event::Element]) -> impl Iterator<Item = (usize, isize)> {
 unsafe fn tell_info(p: &Process, info: *mut usize) -> Result<()> {
     if !info.is_null() {
         // SAFETY: ARGUMENTS.
-        unsafe { tell(info, publish_info(p, Info::default())?) };
+        unsafe { tell(info, p.infos.publish(Info::default())?) };
     }
     Ok(())
 }

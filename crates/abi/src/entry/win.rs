@@ -29,7 +29,7 @@ fn wanted(
         base: base.cast(),
         size: size as i64,
         unit,
-        hints: find_hints(p, info)?,
+        hints: find_hints(&p.infos, info)?,
     })
 }
 
@@ -204,7 +204,7 @@ pub unsafe fn win_get_group(p: &Process, win: usize, group: *mut usize) -> Resul
 
 /// `MPI_Win_set_info`
 pub fn win_set_info(p: &Process, win: usize, info: usize) -> Result<()> {
-    hints::change(&*p.win(win)?, find_hints(p, info)?);
+    hints::change(&*p.win(win)?, find_hints(&p.infos, info)?);
     Ok(())
 }
 

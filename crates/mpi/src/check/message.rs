@@ -19,9 +19,9 @@ pub(crate) struct Watched {
     /// it is given back to `Box` only when the request has ended.
     record: *mut Record,
     /// The call.
-    pub(super) call: &'static str,
+    pub(crate) call: &'static str,
     /// Where the program has made it.
-    pub(super) place: String,
+    pub(crate) place: String,
     datatype: Rc<Datatype>,
 }
 

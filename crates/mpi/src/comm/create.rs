@@ -7,7 +7,7 @@
 use super::agree::{self, Members};
 use super::contexts::Block;
 use super::{Comm, hints, inter, publish};
-use crate::attribute::{self, Holder};
+use crate::attribute;
 use crate::channel::Channel;
 use crate::coll;
 use crate::consts::*;
@@ -68,7 +68,7 @@ fn duplicate_at(
     let mut spares = parent.spares.get();
     comm.spares.set(spares.split_off());
     parent.spares.set(spares);
-    let copied = attribute::copy_attributes(Holder::comm(parent), &comm.attributes);
+    let copied = attribute::copy_attributes(p, parent.holder(), &comm.attributes);
     let handle = publish(p, comm)?;
     if let Err(error) = copied {
         super::free_comm(p, handle)?;

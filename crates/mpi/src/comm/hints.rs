@@ -1,9 +1,6 @@
 //! Hints of communicators (MPI-5.0 section 7.4.4).
 
-use crate::info::Info;
-
-/// Kinds of memory whose addresses may be passed (MPI-5.0 section 12.4.3).
-pub const MEMORY_KINDS: &str = "system,mpi";
+use crate::info::{Info, MEMORY_KINDS};
 
 /// Assertions of the program about its use of a communicator, all false unless it says otherwise.
 const ASSERTIONS: [&str; 4] = [

@@ -2,7 +2,6 @@
 #![allow(unsafe_code)]
 
 use super::*;
-use crate::attribute::Holder;
 use crate::consts::MPI_ERRORS_RETURN;
 use std::ffi::{c_int, c_void};
 
@@ -143,7 +142,7 @@ fn user_functions__can_refuse_free_and_duplicate() {
         )
     }
     .unwrap();
-    attribute::set_attribute(&p, Holder::comm(&comm), key, std::ptr::null_mut()).unwrap();
+    attribute::set_attribute(&p, comm.holder(), key, std::ptr::null_mut()).unwrap();
     let before = p.comms.handles().len();
     assert_eq!(code(create::duplicate(&p, &comm)), MPI_ERR_OTHER);
     assert_eq!(code(free_comm(&p, handle)), MPI_ERR_INTERN);

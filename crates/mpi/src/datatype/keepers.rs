@@ -2,18 +2,17 @@
 //!
 //! A collective call that does not block gives a user's operation the handle of its datatype, and the program may free
 //! that datatype as soon as the call has returned (MPI-5.0 section 5.1.9).
-#![allow(unsafe_code)]
 
 use super::Datatype;
-use crate::process::{self, Process};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// How many calls keep the handle, and whether the program has freed it.
+/// How many calls keep the handle, and what takes it out of the table when the last of them ends, after the program has
+/// freed it.
 #[derive(Debug, Default)]
 pub(super) struct Keepers {
     count: Cell<u32>,
-    freed: Cell<bool>,
+    remove: Cell<Option<fn(usize)>>,
 }
 
 impl Clone for Keepers {
@@ -45,27 +44,25 @@ impl Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        let Keepers { count, freed } = &self.datatype.keepers;
+        let Keepers { count, remove } = &self.datatype.keepers;
         count.set(count.get() - 1);
-        if count.get() == 0 && freed.get() {
-            // SAFETY: calls end inside MPI.
-            unsafe { process::get_unlocked() }.types.remove(self.handle);
+        if let (0, Some(remove)) = (count.get(), remove.get()) {
+            remove(self.handle);
         }
     }
 }
 
 impl Datatype {
-    /// Takes the handle from the table, now or when the last call that needs it has ended.
-    pub fn free_handle(&self, p: &Process, handle: usize) {
-        p.hot_type_clear(handle);
+    /// Takes the handle from the table by `remove`, now or when the last call that needs it has ended.
+    pub fn free_handle(&self, handle: usize, remove: fn(usize)) {
         match self.keepers.count.get() {
-            0 => _ = p.types.remove(handle),
-            _ => self.keepers.freed.set(true),
+            0 => remove(handle),
+            _ => self.keepers.remove.set(Some(remove)),
         }
     }
 
     /// Whether the program has freed the handle.
     pub fn is_freed(&self) -> bool {
-        self.keepers.freed.get()
+        self.keepers.remove.get().is_some()
     }
 }

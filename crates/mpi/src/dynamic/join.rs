@@ -1,7 +1,7 @@
 //! `MPI_Comm_join` (MPI-5.0 section 11.10.4): two processes that share a socket tell each other who they are.
 #![allow(unsafe_code)]
 
-use super::wait;
+use super::{CALLS, wait};
 use crate::comm::inter::{self, Bridge};
 use crate::comm::publish;
 use crate::consts::*;
@@ -64,7 +64,7 @@ pub fn join(p: &Process, fd: RawFd) -> Result<usize> {
     let own = Greeting {
         job: job.job_id(),
         rank: job.rank() as u32,
-        call: p.calls.next(),
+        call: CALLS.of(p).next(),
     };
     let other = exchange(p, fd, own)?;
     if other.job != own.job {

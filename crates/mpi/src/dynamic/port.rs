@@ -4,7 +4,7 @@
 //! connects puts itself there when nobody is, and has been let in when the accepting root has taken it away; then both
 //! agree as two leaders of an intercommunicator do.
 
-use super::{ask, wait};
+use super::{CALLS, ask, wait};
 use crate::channel::Channel;
 use crate::coll;
 use crate::comm::inter::{self, Bridge, Pact};
@@ -99,7 +99,7 @@ pub fn open(p: &Process) -> Result<String> {
         let text = format!("{PORTS} ports are open, more a process cannot have: close some");
         return Err(Error::new(MPI_ERR_OTHER, text));
     };
-    let number = p.calls.next();
+    let number = CALLS.of(p).next();
     // Relaxed: whoever learns the name by a message sees the word.
     free.store(word(number, 0), Ordering::Relaxed);
     let port = Port {
@@ -208,7 +208,7 @@ pub fn connect(
         let name = name()?;
         let job = p.running()?.job;
         let port = Port::find(job, &name)?;
-        let caller = caller(job.rank() as u32, p.calls.next());
+        let caller = caller(job.rank() as u32, CALLS.of(p).next());
         claim(p, job, port, caller, comm, &name)?;
         greet(p, comm, port.rank, port, caller)
     })

@@ -220,7 +220,7 @@ impl Hints {
     fn read(p: &Process, info: usize) -> Result<Hints> {
         let info = match info {
             MPI_INFO_NULL => None,
-            handle => Some(find_info(p, handle)?),
+            handle => Some(find_info(&p.infos, handle)?),
         };
         let mut hints = Hints {
             info,

@@ -4,12 +4,12 @@ use super::failure::{self, Refused, TOLD, agree, agree_and_tell};
 use super::hints::Hints;
 use super::representation::Representation;
 use super::shared::{KEY_WORDS, SharedPointer};
-use super::{File, Shown, find, report};
+use super::{File, OPEN_FILES, Shown, find, report};
 use crate::comm::{Comm, create, free_comm, publish};
 use crate::consts::*;
 use crate::errhandler;
 use crate::error::{Error, Result};
-use crate::process::{Process, out_of_handles};
+use crate::process::Process;
 use fastpath_io::{Descriptor, IoError, Opening, View, delete};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::CString;
@@ -158,10 +158,7 @@ fn open_on(
         file.position.set(size);
         file.move_shared(p, size)?;
     }
-    let handle = p
-        .files
-        .insert_rc(file.clone())
-        .ok_or_else(|| out_of_handles("file"))?;
+    let handle = OPEN_FILES.of(p).publish(file.clone())?;
     file.handle.set(handle);
     errhandler::attach(p, file.errhandler.get());
     Ok(handle)
@@ -235,7 +232,7 @@ pub fn close(p: &Process, handle: usize) -> Result {
         false => result,
     };
     free_comm(p, file.comm.handle.get())?;
-    p.files.remove(handle);
+    OPEN_FILES.of(p).remove(handle);
     errhandler::detach(p, file.errhandler.get());
     result
 }

@@ -11,7 +11,8 @@ use super::access::{Access, Target};
 use crate::consts::*;
 use crate::datatype::{Basic, Datatype};
 use crate::error::{Error, Result};
-use crate::process::Process;
+use crate::process::{Process, ProcessPart};
+use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
@@ -62,6 +63,10 @@ pub enum Representation {
     Registered(Rc<Registered>),
 }
 
+/// Representations that the program has registered.
+static REGISTERED: ProcessPart<RefCell<Vec<Rc<Registered>>>> =
+    ProcessPart::new(RefCell::new(Vec::new()));
+
 /// Makes a representation known (`MPI_Register_datarep`).
 ///
 /// # Errors
@@ -77,7 +82,7 @@ pub fn register(p: &Process, made: Registered) -> Result {
         let text = format!("the data representation \"{}\" is there already", made.name);
         return Err(Error::new(MPI_ERR_DUP_DATAREP, text));
     }
-    p.representations.borrow_mut().push(Rc::new(made));
+    REGISTERED.of(p).borrow_mut().push(Rc::new(made));
     Ok(())
 }
 
@@ -93,7 +98,7 @@ impl Representation {
             "external32" => return Ok(Representation::Portable),
             _ => {}
         }
-        let known = p.representations.borrow();
+        let known = REGISTERED.of(p).borrow();
         match known.iter().find(|known| known.name == name) {
             Some(known) => Ok(Representation::Registered(known.clone())),
             None => Err(Error::new(

@@ -149,8 +149,6 @@ fn loc<V: Copy + PartialOrd, I: Copy + PartialOrd>(op: Builtin) -> Option<Kernel
     Some(match op {
         Builtin::MaxLoc => kernel::<Pair<V, I>, pair::MaxLoc>(),
         Builtin::MinLoc => kernel::<Pair<V, I>, pair::MinLoc>(),
-        Builtin::Replace => kernel::<Pair<V, I>, Replace>(),
-        Builtin::NoOp => kernel::<Pair<V, I>, NoOp>(),
         _ => return None,
     })
 }
@@ -169,27 +167,21 @@ fn find_pair(op: Builtin, basic: Basic) -> Option<Kernel> {
     }
 }
 
-/// Kernels that move elements instead of combining them.
+/// Kernels that move elements, the gaps inside them too, instead of combining them.
 fn find_mover(op: Builtin, basic: Basic) -> Option<Kernel> {
-    fn bytes<const N: usize>(op: Builtin) -> Option<Kernel> {
-        Some(if op == Builtin::Replace {
-            kernel::<[u8; N], Replace>()
-        } else {
-            kernel::<[u8; N], NoOp>()
-        })
+    if op == Builtin::NoOp {
+        return Some(leave);
     }
-    match (basic.kind, basic.size) {
-        // A long double and an int, at the extent of the C structure.
-        (Kind::Pair, 20) => bytes::<32>(op),
-        (Kind::Pair, _) => find_pair(op, basic),
-        (_, 1) => bytes::<1>(op),
-        (_, 2) => bytes::<2>(op),
-        (_, 4) => bytes::<4>(op),
-        (_, 8) => bytes::<8>(op),
-        (_, 16) => bytes::<16>(op),
-        (_, 32) => bytes::<32>(op),
-        _ => None,
-    }
+    Some(match (basic.kind, basic.size) {
+        // Of pairs the extent of the C structure counts.
+        (Kind::Pair, 6) | (_, 8) => kernel::<[u8; 8], Replace>(),
+        (Kind::Pair, 12) | (_, 16) => kernel::<[u8; 16], Replace>(),
+        (Kind::Pair, 20) | (_, 32) => kernel::<[u8; 32], Replace>(),
+        (_, 1) => kernel::<[u8; 1], Replace>(),
+        (_, 2) => kernel::<[u8; 2], Replace>(),
+        (_, 4) => kernel::<[u8; 4], Replace>(),
+        _ => return None,
+    })
 }
 
 /// Types that Rust has no equivalent of.

@@ -19,10 +19,10 @@ mod x87;
 pub use builtin::Builtin;
 pub use kernel::Kernel;
 
-use crate::consts::MPI_ERR_OP;
+use crate::consts::{MPI_ERR_OP, MPI_OP_NULL};
 use crate::datatype::{Basic, Datatype};
 use crate::error::{Error, Result};
-use crate::process::Process;
+use crate::table::{Handled, Table};
 use std::ffi::c_void;
 
 /// `MPI_User_function`.
@@ -46,6 +46,12 @@ pub enum Function {
 pub struct Op {
     function: Function,
     commutes: bool,
+}
+
+impl Handled for Op {
+    const NOUN: &'static str = "operation";
+    const NULL: (usize, &'static str) = (MPI_OP_NULL, "MPI_OP_NULL");
+    const CLASS: i32 = MPI_ERR_OP;
 }
 
 impl Op {
@@ -268,9 +274,8 @@ impl Reducer {
 }
 
 /// Puts the predefined operations at the handles that the ABI gives them.
-pub fn register_predefined(p: &Process) {
+pub fn register_predefined(ops: &Table<Op>) {
     for builtin in Builtin::ALL {
-        p.ops
-            .insert_predefined(builtin.handle(), Op::builtin(builtin));
+        ops.insert_predefined(builtin.handle(), Op::builtin(builtin));
     }
 }

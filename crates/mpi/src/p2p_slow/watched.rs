@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::check::Watched;
-use crate::engine::Engine;
+use crate::process::Engine;
 use fastpath_protocol::request::Kind;
 
 /// As [`start_send`], with a record before the data.

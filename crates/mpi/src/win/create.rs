@@ -7,7 +7,7 @@ use super::control;
 use super::dynamic::{LIST_BYTES, Pieces};
 use super::epoch::Epoch;
 use super::hot::HotPeer;
-use super::window::{Described, Flavor, NO_KEY, Own, Part, Peer, Window};
+use super::window::{Described, Flavor, NO_KEY, Own, Part, Peer, WINDOWS, Window};
 use super::{error, fence, hints, lock, report};
 use crate::attribute::{self, Attributes};
 use crate::channel::Channel;
@@ -18,7 +18,7 @@ use crate::consts::*;
 use crate::errhandler;
 use crate::error::{Error, Result};
 use crate::memory::find_alignment;
-use crate::process::{Process, out_of_handles};
+use crate::process::Process;
 use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{PackedKey, SLOT_BYTES, SLOT_HEAD, SLOTS_BYTES};
 use std::cell::{Cell, RefCell};
@@ -163,8 +163,7 @@ unsafe fn make_over(p: &Process, comm: Rc<Comm>, wanted: &Wanted) -> Result<Rc<W
         window.base.set(unsafe { (*reached).base });
     }
     let window = Rc::new(window);
-    let handle = p.wins.insert_rc(window.clone());
-    let handle = handle.ok_or_else(|| out_of_handles("window"))?;
+    let handle = WINDOWS.of(p).publish(window.clone())?;
     window.handle.set(handle);
     errhandler::attach(p, window.errhandler.get());
     p.hot_win_set(handle, &window);
@@ -425,7 +424,7 @@ pub fn free(p: &Process, handle: usize) -> Result {
     fence::meet(p, &window)?;
     report::print(p, &window)?;
     p.hot_win_clear(handle);
-    p.wins.remove(handle);
+    WINDOWS.of(p).remove(handle);
     window.forget_all();
     for (_, _, id) in window.pieces.borrow_mut().drain(..) {
         window.own.borrow_mut().exposed.extend(id);

@@ -1,8 +1,8 @@
 //! Hints of windows (MPI 5.0, section 12.2.1).
 
 use super::window::{Flavor, Window};
-use crate::comm::MEMORY_KINDS;
 use crate::info::Info;
+use crate::info::MEMORY_KINDS;
 
 /// The parts of a shared window need not follow each other.
 pub const NONCONTIG: &str = "alloc_shared_noncontig";

@@ -13,6 +13,7 @@
 
 use super::window::Window;
 use crate::hot::{self, INSIDE, OPEN};
+use crate::lock;
 use crate::process::Process;
 use fastpath_base::copy::{COPY_SMALL_MAX, copy, copy_small};
 use fastpath_base::sync::{AtomicU64, Ordering, fence};
@@ -290,7 +291,7 @@ impl Process {
         });
         let entry = window(handle);
         if allowed && entry.key.get() == 0 {
-            entry.key.set(match self.lock.is_enabled() {
+            entry.key.set(match lock::is_enabled() {
                 false => hot::key::<OPEN>(handle),
                 true => hot::key::<INSIDE>(handle),
             });
@@ -312,7 +313,7 @@ impl Process {
 
     /// The same of all windows.
     pub(crate) fn hot_win_clear_all(&self) {
-        for handle in self.wins.handles() {
+        for handle in self.list_windows() {
             self.hot_win_clear(handle);
         }
     }

@@ -10,9 +10,10 @@ use super::hot::HotPeer;
 use crate::attribute::{Attributes, Holder, Kind};
 use crate::comm::Comm;
 use crate::consts::*;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::group::Group;
-use crate::process::Process;
+use crate::process::{Process, ProcessPart};
+use crate::table::{Handled, Table};
 use fastpath_base::sync::AtomicU64;
 use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{PackedKey, RegionId, RemoteKey, Slots, Way};
@@ -175,6 +176,20 @@ impl Peer {
     pub fn reached_place(&self) -> *mut Option<Box<Reached>> {
         self.reached.get()
     }
+}
+
+/// The windows of the process.
+pub(super) static WINDOWS: ProcessPart<Table<Window>> = ProcessPart::new(Table::new());
+
+/// The error handler of a window.
+pub(crate) fn find_handler(p: &Process, handle: usize) -> Option<usize> {
+    Some(WINDOWS.of(p).get(handle)?.errhandler.get())
+}
+
+impl Handled for Window {
+    const NOUN: &'static str = "window";
+    const NULL: (usize, &'static str) = (MPI_WIN_NULL, "MPI_WIN_NULL");
+    const CLASS: i32 = MPI_ERR_WIN;
 }
 
 impl Window {
@@ -445,21 +460,11 @@ impl Process {
     /// The window behind a handle, or the right error.
     #[inline]
     pub fn win(&self, handle: usize) -> Result<Rc<Window>> {
-        match self.wins.get(handle) {
-            Some(window) => Ok(window),
-            None => Err(refuse_handle(handle)),
-        }
+        WINDOWS.of(self).find(handle)
     }
-}
 
-#[cold]
-#[inline(never)]
-fn refuse_handle(handle: usize) -> Error {
-    match handle {
-        MPI_WIN_NULL => Error::new(MPI_ERR_WIN, "the window is MPI_WIN_NULL"),
-        _ => Error::new(
-            MPI_ERR_WIN,
-            format!("invalid window handle {handle:#x}: never made, or freed already"),
-        ),
+    /// The handles of all windows.
+    pub(super) fn list_windows(&self) -> Vec<usize> {
+        WINDOWS.of(self).handles()
     }
 }

@@ -207,11 +207,6 @@ impl<M> Sender<M> {
         self.next
     }
 
-    /// Since when the oldest message has gone unanswered, in all its sends; 0 where nothing waits.
-    pub fn sends_of_oldest(&self) -> u32 {
-        self.flights.front().map_or(0, |flight| flight.sends)
-    }
-
     /// Messages sent again so far.
     pub fn resends(&self) -> u64 {
         self.resends

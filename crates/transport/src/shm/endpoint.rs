@@ -112,11 +112,6 @@ impl ShmEndpoint {
         Ok(())
     }
 
-    /// Whether the ring towards the peer is open.
-    pub fn is_connected(&self) -> bool {
-        !self.tx.pair.is_null()
-    }
-
     /// Attaches the ring from the peer, which has announced that it is there.
     pub fn accept(&mut self) {
         self.rx.pair = self.domain.pair(self.tx.peer, self.domain.me);

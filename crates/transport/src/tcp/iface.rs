@@ -311,11 +311,6 @@ impl TcpIface {
         fresh.into_iter().for_each(found);
     }
 
-    /// Whether there are peers for [`TcpIface::accept`].
-    pub fn has_fresh(&self) -> bool {
-        !self.core.borrow().fresh.is_empty()
-    }
-
     /// To be called before a sleep that `wake` ends, and before the last look: from now on what comes wakes. Says how
     /// long the sleep may last at most; `None` where there is no limit.
     pub fn arm(&mut self, wake: impl Fn() + Send + 'static) -> Option<Duration> {

@@ -2,15 +2,15 @@
 #![allow(unsafe_code)]
 
 use crate::background::ProgressThread;
-use crate::check::Checks;
 use crate::comm::Comm;
 use crate::consts::*;
+use crate::errhandler::Finders;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::hot::{self, Allowed};
 use crate::lock;
 use crate::places;
-use crate::process::{self, Phase, Process};
+use crate::process::{self, Engine, Phase, Process};
 use fastpath_base::config::{Config, Key};
 use fastpath_base::topology;
 use fastpath_base::wait;
@@ -25,56 +25,6 @@ use std::rc::Rc;
 
 /// How long a report waits for another rank to start, so that a copy from its memory can be tried.
 const REPORT_TIMEOUT_NS: u64 = 1_000_000_000;
-
-/// The job and the worker of a process between `MPI_Init` and `MPI_Finalize`.
-pub struct Engine {
-    /// The job; lives as long as the process.
-    pub job: &'static Job,
-    /// What the environment says.
-    pub config: &'static Config,
-    worker: *mut Worker,
-    pub(crate) allowed: Allowed,
-    /// What looks for mistakes of the program.
-    pub(crate) checks: Option<Box<Checks>>,
-    /// What makes progress while the program computes, until `MPI_Finalize`.
-    pub(crate) progress: Cell<Option<ProgressThread>>,
-}
-
-impl Engine {
-    /// The worker, by address: a wait may let other threads use it meanwhile.
-    #[inline]
-    pub fn worker(&self) -> *mut Worker {
-        self.worker
-    }
-}
-
-impl Process {
-    /// The engine, while MPI is initialised.
-    #[inline]
-    pub fn engine(&self) -> Option<&Engine> {
-        // SAFETY: set once at initialisation and taken at finalisation, under the lock or alone.
-        unsafe { (*self.engine.get()).as_ref() }
-    }
-
-    /// The engine, or the error of a call outside initialisation and finalisation.
-    #[inline]
-    pub fn running(&self) -> Result<&Engine> {
-        self.engine().ok_or_else(process::refuse_phase)
-    }
-
-    /// The worker of the running process.
-    #[inline]
-    pub fn worker(&self) -> Result<*mut Worker> {
-        Ok(self.running()?.worker)
-    }
-
-    /// Whether more ranks are awake on this node than it has processors.
-    pub fn is_crowded(&self) -> bool {
-        // SAFETY: the worker lives as long as the engine.
-        self.engine()
-            .is_some_and(|engine| unsafe { (*engine.worker).is_crowded() })
-    }
-}
 
 /// Initialises the world model at the thread level `required` and returns the level provided: where a session was
 /// first, that one's.
@@ -185,6 +135,10 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     }
     worker.name_comm = name_comm;
     worker.rma.change = crate::win::change::make;
+    p.finders.set(Finders {
+        win: crate::win::window::find_handler,
+        file: crate::file::find_handler,
+    });
     worker.flood.bound = config.number(Key::UnexpectedMax).unwrap_or(u64::MAX);
     worker.flood.on_reached = Some(tell_flood);
     worker.on_no_answer = Some(crate::p2p_slow::end_without_answer);
@@ -199,7 +153,7 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     if allowed.traced {
         // SAFETY: just made, and nobody else knows it.
         unsafe { (*worker).record_arrivals() };
-        p.lock.record_calls();
+        lock::first().record_calls();
     }
     // SAFETY: just made, and nobody else knows it.
     crate::request::make_done_request(unsafe { &mut *worker });
@@ -222,9 +176,9 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     p.thread_level.set(level);
     p.main_thread.set(lock::thread_token());
     if threads {
-        p.lock.enable();
+        lock::first().enable();
     } else if check {
-        p.lock.watch_threads();
+        lock::first().watch_threads();
     }
     // What the progress thread, points and checks need goes through the first worker.
     places::offer(p, config, !serves && !check && !allowed.traced);
@@ -306,10 +260,10 @@ fn register_predefined(p: &Process) {
         }
         p.types.insert_predefined(handle, datatype);
     }
-    crate::op::register_predefined(p);
+    crate::op::register_predefined(&p.ops);
     crate::errhandler::register_predefined(p);
-    crate::info::register_predefined(p);
-    crate::group::register_predefined(p);
+    crate::info::register_predefined(&p.infos);
+    crate::group::register_predefined(&p.groups);
 }
 
 /// Adds to `MPI_INFO_ENV` what is known since the job was joined.
@@ -320,8 +274,8 @@ fn describe_job(p: &Process, job: &Job, level: i32) -> Result {
         MPI_THREAD_SERIALIZED => "MPI_THREAD_SERIALIZED",
         _ => "MPI_THREAD_MULTIPLE",
     };
-    crate::info::extend_environment(p, "thread_level", level)?;
-    crate::info::extend_environment(p, "maxprocs", &job.app_size().to_string())
+    crate::info::extend_environment(&p.infos, "thread_level", level)?;
+    crate::info::extend_environment(&p.infos, "maxprocs", &job.app_size().to_string())
 }
 
 fn make_world(p: &Process, job: &Job) {

@@ -2,8 +2,7 @@
 //! received.
 #![allow(unsafe_code)]
 
-use super::record::{RECORD_BYTES, Record};
-use super::{Checks, name_call};
+use crate::check::{Checks, RECORD_BYTES, Record, name_call};
 use crate::consts::MPI_ANY_TAG;
 use crate::process::Process;
 use fastpath_protocol::Worker;
@@ -44,11 +43,9 @@ impl Checks {
                 None => groups.push((origin, vec![message])),
             }
         }
-        for message in p.messages.handles() {
-            if let Some(message) = p.messages.get(message) {
-                let what = message.describe(p);
-                self.tell(p, &format!("no MPI_Mrecv followed the probe of {what}"));
-            }
+        for message in crate::probe::list_messages(p) {
+            let what = message.describe(p);
+            self.tell(p, &format!("no MPI_Mrecv followed the probe of {what}"));
         }
         for (origin, messages) in groups {
             let first = messages[0];
