@@ -3,7 +3,7 @@
 
 use super::control::{LOCK, OWNER, Words, queue_at};
 use super::epoch::{Held, Refusal};
-use super::kept_lock::{KEEP_MAX, Owner};
+use super::kept_lock::{KEEP_MAX, Owner, is_kept};
 use super::lock_word::{LockWord, Ticket};
 use super::window::Window;
 use super::{error, hot};
@@ -359,7 +359,8 @@ fn retake(words: &Words<'_>, exclusive: bool) -> Result<bool> {
 /// moment, as the owner is inside for moments only.
 fn take_away(words: &Words<'_>) -> bool {
     let Some(owner) = words.owner() else {
-        return false;
+        // Who reaches the words by messages alone waits for one that reaches them, as their own rank does.
+        return take_away_far(words).unwrap_or(false);
     };
     for _ in 0..POLLS {
         if owner.take_away() {
@@ -368,6 +369,16 @@ fn take_away(words: &Words<'_>) -> bool {
         spin_loop();
     }
     false
+}
+
+/// The same once, by operations of the layer below.
+fn take_away_far(words: &Words<'_>) -> Result<bool> {
+    let seen = words.load(OWNER)?;
+    let taken = is_kept(seen) && words.swap(OWNER, seen, 0)? == seen;
+    if taken {
+        words.leave_lock(true)?;
+    }
+    Ok(taken)
 }
 
 /// Whether ranks that wait for a lock sleep.
