@@ -1,6 +1,7 @@
 /* test: ranks=1,2,3,4,8
    Locks keep others out, shared ones let each other in; flushes complete; nothing of it needs the target. */
 #include "rma_check.h"
+#include <sched.h>
 
 /* A counter that is read and written by separate operations: right only if an exclusive lock excludes. */
 static void test_exclusive(int kind, int rounds)
@@ -94,6 +95,36 @@ static void test_several(int kind)
     free_window(&w);
 }
 
+/* Two ranks read each other's memory in MPI_Win_lock_all, and have their own already, when others wait for each of both
+   alone: none of them waits for ever. */
+static void test_crossing(int kind, int rounds)
+{
+    struct window w = make_window(kind, sizeof(int), 1);
+    int got, flag, token = 0, to = rank % 2;
+    for (int i = 0; i < rounds && ranks > 3; i++) {
+        if (rank < 2) {
+            OK(MPI_Win_lock_all(0, w.win));
+            OK(MPI_Get(&got, 1, MPI_INT, rank, place(&w, rank, 0, 1), 1, MPI_INT, w.win));
+            OK(MPI_Win_flush(rank, w.win));
+            OK(MPI_Sendrecv(&token, 1, MPI_INT, 1 - rank, 2, &token, 1, MPI_INT, 1 - rank, 2, meeting, MPI_STATUS_IGNORE));
+            for (int peer = 2 + rank; peer < ranks; peer += 2)
+                OK(MPI_Send(&token, 1, MPI_INT, peer, 2, meeting));
+            for (int look = 0; look < i % 4 * 10; look++) {
+                OK(MPI_Iprobe(MPI_ANY_SOURCE, 3, meeting, &flag, MPI_STATUS_IGNORE));
+                sched_yield();
+            }
+            OK(MPI_Get(&got, 1, MPI_INT, 1 - rank, place(&w, 1 - rank, 0, 1), 1, MPI_INT, w.win));
+            OK(MPI_Win_unlock_all(w.win));
+        } else {
+            OK(MPI_Recv(&token, 1, MPI_INT, to, 2, meeting, MPI_STATUS_IGNORE));
+            OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, to, 0, w.win));
+            OK(MPI_Win_unlock(to, w.win));
+        }
+        meet();
+    }
+    free_window(&w);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -105,6 +136,7 @@ int main(int argc, char **argv)
         test_exclusive(kind, rounds);
         test_readers(kind, rounds / 10);
         test_several(kind);
+        test_crossing(kind, rounds / 25);
         if (failures != before)
             fprintf(stderr, "rank %d: the window was of kind %s\n", rank, kind_names[kind]);
     }

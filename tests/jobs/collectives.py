@@ -56,6 +56,21 @@ def case_names_that_are_none(session):
     return None if 'allreduce has no algorithm "tree"' in outcome.err else ("no warning", outcome.text())
 
 
+def case_names_between_two_ranks(session):
+    """A short call between two ranks takes the immediate path on one of them or on both, whatever is named."""
+    names = {"barrier": ["flat", "dissemination"], "bcast": ["binomial", "scatter-allgather"],
+             "allgather": ["flat", "doubling", "bruck"], "reduce": ["binomial", "halving"],
+             "allreduce": ["flat", "halving", "ring"]}
+    for call, algorithms in names.items():
+        for algorithm in algorithms:
+            for program in ("coll_outstanding", "coll_reduce"):
+                env = {"FASTPATH_COLL": f"{call}:{algorithm}"}
+                outcome = session.mpirun(2, [session.binary(program)], env=env).finish()
+                if problem := outcome.problem():
+                    return f"{program}, {env}: {problem}", outcome.text()
+    return None
+
+
 def case_names_that_differ(session):
     """Ranks that would choose differently do not wait for each other: the job ends with the reason."""
     binary = session.binary("coll_reduce")

@@ -56,7 +56,9 @@ impl Interfaces {
         let job = self.shared_domain().job;
         let several = (0..job.present()).any(|rank| job.is_remote(rank));
         let ranks = job.present() as u32;
-        let allowed = choose_transports(config, ranks, several, job.nodes())?;
+        let mut allowed = choose_transports(config, ranks, several, job.nodes())?;
+        // The only rank of a job reaches those that it spawns as they reach it.
+        allowed.tcp |= allowed.is_tcp_alone(config) && job.capacity() > 1;
         self.agree_on_transports(config, allowed)?;
         self.allowed = allowed;
         let diagnostics = self.configure_outside(config)?;

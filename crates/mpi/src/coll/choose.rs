@@ -39,6 +39,7 @@ pub use kept::Placement;
 use crate::comm::Comm;
 use crate::process::Process;
 use asked::settle;
+use fastpath_protocol::worker::SHORT_LIMIT;
 pub(super) use hosts::Network;
 
 /// How many processors the ranks of the job have, awake or not: the same on all ranks and at any time.
@@ -427,11 +428,15 @@ pub(super) fn allreduce(size: Size, ranks: u32, room: Room<'_>) -> Allreduce {
     } else {
         Allreduce::HalvingDoubling
     };
+    // What either of two ranks may send on the immediate path, the other one gets an answer to.
+    let is_immediate = ranks == 2 && size.bytes <= SHORT_LIMIT as u64;
     let may = |how| match how {
+        Allreduce::Doubling => true,
+        _ if is_immediate => false,
         Allreduce::HalvingDoubling => size.can_share(ranks),
         Allreduce::Ring => size.can_share(ranks) && size.order != Order::Tree,
         Allreduce::Nodes => room.may_combine(size),
-        _ => true,
+        Allreduce::Flat => true,
     };
     settle(usual, size.bytes, ranks, may)
 }

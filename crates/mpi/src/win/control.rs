@@ -5,6 +5,7 @@
 //! |---|---|
 //! | 0 | the lock of `MPI_Win_lock` ([`super::lock_word`]) |
 //! | 8 | who has it alone: its rank plus 1, as far as is known, and whether it only keeps it ([`super::kept_lock`]) |
+//! | 16 | how many that wait for the lock, to share it, hold other locks of the window |
 //! | 64 | the lock of accumulates: 0 or 1 |
 //! | 128 | how many epochs by `MPI_Win_start` have ended here |
 //! | 192 | for each ticket of the lock, modulo their number, the rank of who waits with it plus 1 |
@@ -30,6 +31,8 @@ use std::ptr;
 pub(super) const LOCK: u64 = 0;
 /// Who has it alone.
 pub(super) const OWNER: u64 = 8;
+/// How many wait to share it that hold other locks.
+pub(super) const PRESSED: u64 = 16;
 /// The lock of accumulates.
 pub(super) const ACCUMULATE: u64 = 64;
 /// Epochs that have ended here.

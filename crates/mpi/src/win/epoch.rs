@@ -156,6 +156,11 @@ impl Epoch {
             .collect()
     }
 
+    /// Whether any lock is held.
+    pub fn holds_any(&self) -> bool {
+        self.holds != 0
+    }
+
     fn refuse_access(&self) -> Result<(), Refusal> {
         match self.access {
             Access::None | Access::Fence => Ok(()),

@@ -13,6 +13,11 @@ const KEPT: u64 = 1 << 63;
 /// Times that the owner may take the lock again while another rank waits, before it gives it away.
 pub(super) const KEEP_MAX: u32 = 256;
 
+/// Whether the word of the owner says that it only keeps the lock.
+pub(super) fn is_kept(owner: u64) -> bool {
+    owner & KEPT != 0
+}
+
 /// The word of the owner, and the rank that uses it.
 #[derive(Clone, Copy)]
 pub(super) struct Owner<'a> {
@@ -53,7 +58,7 @@ impl Owner<'_> {
         let seen = self.word.load(Ordering::Relaxed);
         // ORDERING: partner: the store in `keep`.
         let (done, failed) = (Ordering::Acquire, Ordering::Relaxed);
-        seen & KEPT != 0 && self.word.compare_exchange(seen, 0, done, failed).is_ok()
+        is_kept(seen) && self.word.compare_exchange(seen, 0, done, failed).is_ok()
     }
 }
 

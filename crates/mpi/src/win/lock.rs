@@ -1,9 +1,9 @@
 //! Passive targets (MPI 5.0, section 12.5.3): locks, which the origin takes by itself, and flushes.
 #![allow(unsafe_code)]
 
-use super::control::{LOCK, OWNER, Words, queue_at};
+use super::control::{LOCK, OWNER, PRESSED, Words, queue_at};
 use super::epoch::{Held, Refusal};
-use super::kept_lock::{KEEP_MAX, Owner};
+use super::kept_lock::{KEEP_MAX, Owner, is_kept};
 use super::lock_word::{LockWord, Ticket};
 use super::window::Window;
 use super::{error, hot};
@@ -15,6 +15,7 @@ use fastpath_base::sync::{Ordering, fence, spin_loop};
 use fastpath_base::trace::{self, Point};
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::Worker;
+use std::cell::Cell;
 
 /// Polls of the owner's word before the next rank sleeps.
 const POLLS: u32 = 64;
@@ -271,9 +272,38 @@ fn note(p: &Process, window: &Window, rank: u32, taken: bool) -> Result {
     Ok(())
 }
 
+/// Waits for the turn of a ticket. A writer at the head of the queue gives way to readers behind it that hold other
+/// locks: whom it waits for may wait for those.
 #[cold]
 #[inline(never)]
-fn await_turn(words: &Words<'_>, ticket: Ticket, exclusive: bool) -> Result {
+fn await_turn(words: &Words<'_>, mut ticket: Ticket, exclusive: bool) -> Result {
+    let presses = !exclusive && words.window.epoch.borrow().holds_any();
+    if presses {
+        words.add(PRESSED, 1)?;
+        wake_next(words, LockWord(words.load(LOCK)?))?;
+    }
+    while !await_ticket(words, ticket, exclusive)? {
+        // As a reader that goes in and out again.
+        wake_next(words, words.admit_to_lock()?)?;
+        wake_next(words, words.leave_lock(false)?)?;
+        let (again, granted) = words.request_lock(true)?;
+        if granted {
+            break;
+        }
+        ticket = again;
+    }
+    if presses {
+        words.add(PRESSED, 1_u64.wrapping_neg())?;
+    }
+    if exclusive {
+        return Ok(());
+    }
+    let after = words.admit_to_lock()?;
+    wake_next(words, after)
+}
+
+/// Waits until it is a ticket's turn; false where its holder is to give way.
+fn await_ticket(words: &Words<'_>, ticket: Ticket, exclusive: bool) -> Result<bool> {
     let window = words.window;
     let mut awaited = Awaited::UNKNOWN;
     if let (Some(place), Some(owner)) = (
@@ -281,24 +311,25 @@ fn await_turn(words: &Words<'_>, ticket: Ticket, exclusive: bool) -> Result {
         words.near(OWNER),
     ) {
         place.store(u64::from(window.rank) + 1, Ordering::Relaxed);
-        // ORDERING: who leaves sees this place, or this rank sees that it has left; partner: the fence in `wake_next`.
+        // ORDERING: who leaves, or presses, sees this place, or this rank sees what it did; partner: the fence in
+        // `wake_next`.
         fence(Ordering::SeqCst);
         let owner = owner.load(Ordering::Relaxed).wrapping_sub(1);
         if let Some(&world) = window.group.world_ranks().get(owner as usize) {
             awaited = Awaited::of(&[world]);
         }
     }
-    let is_turn = |word| {
+    let is_pressed = || words.load(PRESSED).is_ok_and(|pressed| pressed != 0);
+    let gives_way = Cell::new(false);
+    let is_over = |word| {
         let word = LockWord(word);
-        word.is_turn(ticket, exclusive) || word.is_next(ticket) && take_away(words)
+        let is_turn = word.is_turn(ticket, exclusive) || word.is_next(ticket) && take_away(words);
+        gives_way.set(!is_turn && exclusive && word.holds_up(ticket) && is_pressed());
+        is_turn || gives_way.get()
     };
     let peer = words.rank as i32;
-    sleeping(words, || words.await_word(LOCK, (peer, awaited), is_turn))?;
-    if exclusive {
-        return Ok(());
-    }
-    let after = words.admit_to_lock()?;
-    wake_next(words, after)
+    sleeping(words, || words.await_word(LOCK, (peer, awaited), is_over))?;
+    Ok(!gives_way.get())
 }
 
 /// Waits without keeping the processor where there are fewer than ranks: who has the lock, and the one whose turn comes
@@ -359,7 +390,8 @@ fn retake(words: &Words<'_>, exclusive: bool) -> Result<bool> {
 /// moment, as the owner is inside for moments only.
 fn take_away(words: &Words<'_>) -> bool {
     let Some(owner) = words.owner() else {
-        return false;
+        // Who reaches the words by messages alone waits for one that reaches them, as their own rank does.
+        return take_away_far(words).unwrap_or(false);
     };
     for _ in 0..POLLS {
         if owner.take_away() {
@@ -368,6 +400,16 @@ fn take_away(words: &Words<'_>) -> bool {
         spin_loop();
     }
     false
+}
+
+/// The same once, by operations of the layer below.
+fn take_away_far(words: &Words<'_>) -> Result<bool> {
+    let seen = words.load(OWNER)?;
+    let taken = is_kept(seen) && words.swap(OWNER, seen, 0)? == seen;
+    if taken {
+        words.leave_lock(true)?;
+    }
+    Ok(taken)
 }
 
 /// Whether ranks that wait for a lock sleep.
@@ -404,7 +446,7 @@ fn wake_next(words: &Words<'_>, word: LockWord) -> Result {
     let Some(ticket) = word.first_waiting() else {
         return Ok(());
     };
-    // ORDERING: partner: the fence in `await_turn`.
+    // ORDERING: partner: the fence in `await_ticket`.
     fence(Ordering::SeqCst);
     let Some(place) = words.near(queue_at(window.size(), ticket)) else {
         return Ok(());

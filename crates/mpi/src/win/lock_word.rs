@@ -77,6 +77,12 @@ impl LockWord {
         !self.is_next(self.next())
     }
 
+    /// Whether the holder of a ticket, a writer, waits for readers alone, and keeps others behind it from them.
+    pub fn holds_up(self, ticket: Ticket) -> bool {
+        let is_behind = self.next() != (ticket + 1) & MASK;
+        self.readers() == ticket && self.writers() != ticket && is_behind
+    }
+
     /// A reader that has waited is in, and the one behind it may try.
     pub fn admit(self) -> LockWord {
         LockWord::pack(self.next(), self.readers() + 1, self.writers())
@@ -120,6 +126,28 @@ mod tests {
             let after = add(word, ASK);
             let after = if granted && !exclusive { add(after, ADMIT) } else { after };
             prop_assert_eq!(after, asked);
+        }
+    }
+
+    #[test]
+    fn holds_up__a_writer_that_gives_way_lets_readers_in_and_comes_after_them() {
+        for start in [0, MASK - 2, MASK - 1, MASK] {
+            let word = LockWord::pack(start, start, start);
+            let (word, _, granted) = word.request(false);
+            assert!(granted);
+            let (word, writer, _) = word.request(true);
+            assert!(!word.holds_up(writer), "nobody is behind it");
+            let (word, reader, granted) = word.request(false);
+            assert!(!granted && word.holds_up(writer) && !word.holds_up(reader));
+            // As a reader that goes in and out again.
+            let word = word.admit().release(false);
+            assert!(word.is_turn(reader, false));
+            let (word, again, granted) = word.admit().request(true);
+            assert!(!granted && !word.holds_up(again));
+            let word = word.release(false);
+            assert!(!word.is_turn(again, true));
+            let word = word.release(false);
+            assert!(word.is_turn(again, true) && word.release(true).is_free());
         }
     }
 

@@ -59,6 +59,12 @@ impl Allowed {
         adapter.or(self.tcp.then_some(Outside::Tcp))
     }
 
+    /// Whether several ranks would reach each other over the kernel's network and by nothing else.
+    pub(super) fn is_tcp_alone(&self, config: &Config) -> bool {
+        let lists = |name| is_listed(config, name);
+        !self.shm && lists("tcp") && !lists("rc") && !lists("ud")
+    }
+
     /// Whether a job's rank reaches `peer` by an adapter or over the network. Both say the same of each other.
     pub(crate) fn leads_outside(&self, job: &Job, peer: usize) -> bool {
         self.outside().is_some() && peer != job.rank() && (!self.shm || job.is_remote(peer))
