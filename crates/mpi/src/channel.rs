@@ -22,7 +22,7 @@ use fastpath_protocol::endpoint::Taken;
 use fastpath_protocol::matching::Want;
 use fastpath_protocol::request::Kind;
 use fastpath_protocol::tag::Context;
-use fastpath_protocol::waiting::{Note, POLLS_PER_CHECK, SPIN_POLLS};
+use fastpath_protocol::waiting::{Note, POLLS_PER_CHECK};
 use fastpath_protocol::worker::SHORT_LIMIT;
 use fastpath_protocol::{Fault, RequestId, SendArgs, Started, State};
 use fastpath_transport::Post;
@@ -454,7 +454,7 @@ impl<'a> Channel<'a> {
             if !(*worker).may_watch(peer) || !(*worker).wait.directed {
                 return None;
             }
-            for look in 1..SPIN_POLLS {
+            for look in 1..(*endpoint).spin_polls() {
                 if (*endpoint).has_arrival() {
                     return (*endpoint).recv_immediate(
                         key,

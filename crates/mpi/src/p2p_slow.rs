@@ -40,7 +40,7 @@ use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::matching::{ANY_PEER, Want};
 use fastpath_protocol::protocols::Parts;
 use fastpath_protocol::tag::ANY_TAG;
-use fastpath_protocol::waiting::{Note, POLLS_PER_CHECK, SPIN_POLLS};
+use fastpath_protocol::waiting::{Note, POLLS_PER_CHECK};
 use fastpath_protocol::{Endpoint, Fault, RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Post;
 use std::rc::Rc;
@@ -478,7 +478,7 @@ unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> Spun {
             return Spun::Nothing;
         }
         let (mut cold, mut attends, mut spun) = (false, false, Spun::Nothing);
-        for look in 1..SPIN_POLLS {
+        for look in 1..(*endpoint).spin_polls() {
             if (*endpoint).has_arrival() {
                 spun = recv_arrival::<WAY>(args, endpoint, want, room, status);
                 break;

@@ -47,8 +47,8 @@ impl Worker {
     #[cold]
     #[inline(never)]
     pub(crate) fn progress_interfaces(&mut self) -> bool {
-        let accepted = self.accept_peers();
         let moved = self.interfaces.progress_while(self.is_connecting());
+        let accepted = self.accept_peers();
         while let Some(peer) = self.interfaces.take_upgrade_request() {
             self.start_rise(peer);
         }
@@ -70,16 +70,19 @@ impl Worker {
         self.wireup.is_active() || self.upgrade.is_active()
     }
 
-    /// Attaches the lanes of peers that have connected to this process.
+    /// Attaches the lanes of peers that have connected to this process, and looks again at those that have something.
     fn accept_peers(&mut self) -> bool {
-        let mut fresh = Vec::new();
-        self.interfaces.accept(|peer| fresh.push(peer));
-        for &peer in &fresh {
+        let (before, mut moved) = (self.active.len(), false);
+        let active = &mut self.active;
+        self.interfaces.accept(|peer| active.push(peer));
+        for index in before..self.active.len() {
+            let peer = self.active[index];
             self.prepare_lane(peer);
-            self.endpoints[peer].lane.open_receive();
-            self.active.push(peer);
+            let lane = &mut self.endpoints[peer].lane;
+            lane.open_receive();
+            moved |= !lane.is_resting();
         }
-        !fresh.is_empty()
+        moved
     }
 
     #[cold]

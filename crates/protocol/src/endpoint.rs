@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::learning::Learnt;
+use crate::waiting::SPIN_POLLS;
 use crate::wire;
 use fastpath_base::memory;
 use fastpath_bootstrap::job::Job;
@@ -215,6 +216,12 @@ impl Endpoint {
     #[inline]
     pub fn has_arrival(&mut self) -> bool {
         self.lane.has_arrival()
+    }
+
+    /// Looks before a receive from this peer becomes a request.
+    #[inline]
+    pub fn spin_polls(&self) -> u32 {
+        self.lane.polls(SPIN_POLLS)
     }
 
     /// See [`Lane::expect_more`].

@@ -25,12 +25,15 @@ impl Worker {
         let mut index = 0;
         while index < self.active.len() {
             let peer = self.active[index];
+            let lane = &mut self.endpoints[peer].lane;
             index += 1;
             // An adapter is asked once for all of its peers, and each look would ask it again.
-            if asked && self.endpoints[peer].lane.is_resting() {
-                continue;
+            if !asked || !lane.is_resting() {
+                moved |= self.progress_peer(peer);
+            } else if lane.retire() {
+                index -= 1;
+                self.active.swap_remove(index);
             }
-            moved |= self.progress_peer(peer);
         }
         let moved = moved | self.progress_sends();
         if moved {

@@ -31,11 +31,13 @@ pub use spin_budget::SpinBudget;
 const DIRECTED_POLLS: u32 = 64;
 /// The same where a yield, which takes longer than such a round, lies between two looks.
 const YIELDED_POLLS: u32 = 2;
-/// Looks at a named peer's ring before a receive becomes a request.
+/// Looks at a named peer's ring before a receive becomes a request; at other lanes, see [`Lane::polls`].
+///
+/// [`Lane::polls`]: fastpath_transport::Lane::polls
 pub const SPIN_POLLS: u32 = 4096;
 /// Looks of those between two checks whether something else needs this process.
 pub const POLLS_PER_CHECK: u32 = 64;
-/// Looks between two readings of the clock.
+/// Looks between two readings of the clock, where they look at memory alone.
 const POLLS_PER_CLOCK: u32 = 256;
 /// Nanoseconds of spinning before a rank that has a processor to itself sleeps, unless measured:
 /// about what a wake-up costs.
@@ -231,6 +233,8 @@ fn ring_bell(job: &Job) {
 #[derive(Default)]
 struct Wait {
     polls: u32,
+    /// Looks between two readings of the clock, less one: a power of two less one.
+    clock_mask: u32,
     /// When the time was first taken in it; 0 before that. For whoever asks how long this rank has waited.
     since_ns: u64,
     /// The same since something has last happened.
@@ -267,8 +271,9 @@ enum Place {
 }
 
 impl Wait {
-    fn begin(crowded: bool, focus: Option<u32>) -> Self {
+    fn begin(polls_per_clock: u32, crowded: bool, focus: Option<u32>) -> Self {
         Wait {
+            clock_mask: polls_per_clock.next_power_of_two() - 1,
             crowded,
             focus,
             ..Wait::default()
@@ -307,8 +312,11 @@ impl Worker {
         mut done: impl FnMut(&mut Worker) -> bool,
     ) {
         // SAFETY: valid by the contract.
-        let crowded = unsafe { (*worker).is_crowded() };
-        let mut wait = Wait::begin(crowded, focus);
+        let (crowded, per_clock) = unsafe {
+            let polls = (*worker).interfaces.polls(POLLS_PER_CLOCK);
+            ((*worker).is_crowded(), polls)
+        };
+        let mut wait = Wait::begin(per_clock, crowded, focus);
         if crowded {
             // SAFETY: NO REFERENCE: this one ends with the call.
             unsafe { (*worker).note_waiting(&mut wait) };
@@ -385,8 +393,8 @@ unsafe fn pause(
 ) {
     // SAFETY: NO REFERENCE: this one ends before the worker is given on.
     let this = unsafe { &mut *worker };
-    if !wait.polls.is_multiple_of(POLLS_PER_CLOCK) && !wait.crowded && !this.wait.is_wanted() {
-        if wait.polls > POLLS_PER_CLOCK {
+    if wait.polls & wait.clock_mask != 0 && !wait.crowded && !this.wait.is_wanted() {
+        if wait.polls > wait.clock_mask {
             spin_loop();
         }
         return;
@@ -456,7 +464,7 @@ unsafe fn pause_slow(
         // Timed out only: poll once, then sleep again.
         (wait.started_ns, wait.polls) = match woken {
             true => (0, 0),
-            false => (1, POLLS_PER_CLOCK - 1),
+            false => (1, wait.clock_mask),
         };
         return;
     }

@@ -320,16 +320,22 @@ impl Worker {
     /// What the process still owes its peers before it leaves the job: all that it has sent is where they find it.
     pub fn leave(&mut self) {
         self.progress();
-        for index in 0..self.active.len() {
-            let peer = self.active[index];
+        for peer in self.active.clone() {
             self.endpoints[peer].lane.return_credits();
             // An adapter may still have to send what it was given; a peer that is gone makes that an error.
             while !self.endpoints[peer].lane.may_leave() {
                 // A peer that must answer may have no other processor to do so.
-                if !self.progress() {
-                    fastpath_base::wait::yield_now();
-                }
+                self.progress_or_yield();
             }
+        }
+        while !self.interfaces.may_leave() {
+            self.progress_or_yield();
+        }
+    }
+
+    fn progress_or_yield(&mut self) {
+        if !self.progress() {
+            fastpath_base::wait::yield_now();
         }
     }
 }

@@ -239,6 +239,12 @@ pub trait Connection {
         false
     }
 
+    /// Nobody looks at the lane any more until its interface tells of the peer once more, as it does of one that has
+    /// connected: says that it will. [`Connection::is_resting`] has just said that there is nothing to do.
+    fn retire(&mut self) -> bool {
+        false
+    }
+
     /// Tells the peer what has been taken, if it does not know.
     fn return_credits(&mut self) {}
 

@@ -300,7 +300,8 @@ impl Interfaces {
         self.shm.has_news()
     }
 
-    /// Calls `found` with each peer that has newly connected to this process.
+    /// Calls `found` with each peer that has newly connected to this process, or is to be looked at again
+    /// ([`Connection::retire`]).
     pub fn accept(&mut self, mut found: impl FnMut(u32)) {
         if self.shm.has_news() {
             // The same signal says that mail has come from one that is reached by an adapter.

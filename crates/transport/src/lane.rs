@@ -269,6 +269,15 @@ impl Lane {
         }
     }
 
+    /// Polls that take about as long as so many of memory; at least one.
+    #[inline]
+    pub fn polls(&self, at_memory: u32) -> u32 {
+        match self {
+            Lane::Tcp(_) => crate::tcp::polls(at_memory),
+            _ => at_memory,
+        }
+    }
+
     /// To be called after a short message that others will follow at once.
     #[inline]
     pub fn expect_more(&mut self) {

@@ -139,8 +139,8 @@ pub struct RankPage {
     pub witness: [AtomicU64; 2],
     /// Number of the host that the rank counts as being on. The launcher alone writes it, before any rank starts.
     pub host: AtomicU32,
-    /// Waits for a message, awake, on a node with more ranks awake than processors: one more at the beginning and at the
-    /// end of each, so that an odd number says that the rank waits.
+    /// Waits for a message, awake, on a node with more ranks awake than processors: one more at the beginning and at
+    /// the end of each, so that an odd number says that the rank waits.
     pub waits: AtomicU32,
     /// What threads of the rank wait for: each has one of them while it waits.
     waits_for: [Status; NOTES],

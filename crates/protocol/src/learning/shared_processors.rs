@@ -1,7 +1,7 @@
 //! Which way long messages go where ranks share processors: by the time that their copies take, of both sides together.
 //!
-//! Others run between the beginning of a message and its end, so its time tells of the scheduler. A copy is short: of a
-//! few of them alone somebody else has a part. What a rank copies itself says what its own messages cost: it receives by
+//! Others run between the beginning of a message and its end, so its time tells of the scheduler. A copy is short, and
+//! seldom does somebody else run in between. What a rank copies itself says what its own messages cost: it receives by
 //! both ways, and is both sides of the one through the ring. The ranks of a node share their caches alike.
 
 use super::Arm;

@@ -27,7 +27,7 @@ pub(super) const RECORD: Record = Record {
                 (Ok(()), _) => Err("both sides copy".to_owned()),
                 (Err(why), from) if case.shared || from == u64::MAX => Err(why),
                 (Err(why), from) => Err(format!(
-                    "{why}, or from {from} B where ranks share processors and it is seen to take less"
+                    "{why}, or from {from} B where ranks share processors and it takes less"
                 )),
             },
             Place::Outside => match case.peers.registered {

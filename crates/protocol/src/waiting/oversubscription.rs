@@ -243,6 +243,7 @@ impl Wait {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::POLLS_PER_CLOCK;
     use super::*;
 
     #[test]
@@ -333,11 +334,12 @@ mod tests {
 
     #[test]
     fn round__comes_soon_where_a_yield_lies_between_two_looks() {
-        let mut wait = Wait::begin(true, None);
+        let mut wait = Wait::begin(POLLS_PER_CLOCK, true, None);
         assert_eq!(wait.round(), YIELDED_POLLS);
         wait.kept = true;
         assert_eq!(wait.round(), DIRECTED_POLLS);
-        assert_eq!(Wait::begin(false, None).round(), DIRECTED_POLLS);
+        let wait = Wait::begin(POLLS_PER_CLOCK, false, None);
+        assert_eq!(wait.round(), DIRECTED_POLLS);
     }
 
     #[test]

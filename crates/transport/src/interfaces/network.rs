@@ -37,6 +37,15 @@ impl Interfaces {
         self.adapter.is_some() || self.tcp.is_some()
     }
 
+    /// Rounds of progress that take about as long as so many polls of memory; at least one.
+    #[inline]
+    pub fn polls(&self, at_memory: u32) -> u32 {
+        match self.tcp {
+            Some(_) => tcp::polls(at_memory),
+            None => at_memory,
+        }
+    }
+
     /// The adapter or the connections by which peers are reached, for people.
     pub fn outside(&self) -> Option<String> {
         match &self.tcp {
@@ -70,6 +79,11 @@ impl Interfaces {
             Some(tcp) if self.is_outside(peer) => tcp.has_come(peer, phase),
             _ => self.domain.page(peer).phase() >= phase || self.has_left(peer),
         }
+    }
+
+    /// Whether the process may end as far as its connections are concerned; see [`crate::Connection::may_leave`].
+    pub fn may_leave(&mut self) -> bool {
+        self.tcp.as_mut().is_none_or(TcpIface::may_leave)
     }
 
     /// Says how far this process has come with leaving the job to peers that cannot see it on its page, and wakes those

@@ -56,6 +56,10 @@ impl Connection for Lane {
         ask!(self, endpoint => endpoint.is_resting(), or false)
     }
 
+    fn retire(&mut self) -> bool {
+        ask!(self, endpoint => endpoint.retire(), or false)
+    }
+
     #[inline]
     fn return_credits(&mut self) {
         match self {

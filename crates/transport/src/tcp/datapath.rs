@@ -61,8 +61,9 @@ impl Link {
         };
         let waiting = self.outbox.rest();
         let before = waiting.len();
-        self.unsettled = true;
-        let gone = match socket.write_all_of([waiting, head, data]) {
+        let moved = socket.write_all_of([waiting, head, data]);
+        self.note_sent();
+        let gone = match moved {
             Moved::Bytes(bytes) => bytes,
             Moved::Later => 0,
             // What the peer has sent before may still be read: that tells of its end.

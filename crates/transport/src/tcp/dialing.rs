@@ -196,10 +196,10 @@ impl Core {
 
     /// No address leads to the peer.
     pub fn give_up(&mut self, peer: u32) {
-        // Whoever waits for it asks why.
-        self.fresh.push(peer);
         let known = self.peer(peer);
         let mut link = known.link.borrow_mut();
+        // Whoever waits for it asks why.
+        link.announce();
         let why = match known.dialing.told.as_str() {
             "" => "it has no address",
             told => told,

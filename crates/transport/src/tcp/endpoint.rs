@@ -102,6 +102,12 @@ impl Connection for TcpEndpoint {
         !link.has_message() && !link.awaits_bulk()
     }
 
+    /// The interface tells of it when something has been read.
+    fn retire(&mut self) -> bool {
+        self.link.borrow_mut().retire();
+        true
+    }
+
     /// Whether the peer has left, or cannot be reached any more, and all that it has sent is taken.
     fn peer_has_left(&self) -> bool {
         self.link.borrow_mut().has_left()
@@ -110,11 +116,6 @@ impl Connection for TcpEndpoint {
     /// Whether all that was sent is where the peer finds it: its kernel has it.
     fn is_drained(&mut self) -> bool {
         self.link.borrow_mut().is_settled()
-    }
-
-    /// Not before its kernel may say elsewhere that all was sent: see [`Link::has_arrived`].
-    fn may_leave(&mut self) -> bool {
-        self.link.borrow_mut().has_arrived()
     }
 }
 

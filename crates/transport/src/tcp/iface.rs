@@ -5,7 +5,7 @@ use super::connect::{Action, Connect};
 use super::dialing::Dialing;
 use super::domain::Domain;
 use super::endpoint::TcpEndpoint;
-use super::link::Link;
+use super::link::{Link, Lists};
 use super::socket::Event;
 use super::watcher::Watcher;
 use fastpath_base::clock;
@@ -66,8 +66,7 @@ pub(super) struct Core {
     pub callers: Callers,
     /// Peers whose connection is not settled: looked at as time passes.
     pub unsettled: Vec<u32>,
-    /// Peers whose connection has come about since the last [`TcpIface::accept`].
-    pub fresh: Vec<u32>,
+    pub lists: Rc<RefCell<Lists>>,
     /// How far this process has said that it has come.
     pub phase: Option<Phase>,
     pub counters: Counters,
@@ -78,7 +77,7 @@ pub(super) struct Core {
 impl Core {
     /// The peer, made known if it is not.
     pub fn peer(&mut self, peer: u32) -> &mut Peer {
-        let domain = &self.domain;
+        let (domain, lists) = (&self.domain, &self.lists);
         self.peers.entry(peer).or_insert_with(|| {
             let rank = peer as usize;
             let Some(page) = domain.job.rank_page(rank) else {
@@ -87,7 +86,7 @@ impl Core {
             let link = Link::new(
                 (peer, LINK | peer as u64),
                 (page, domain.job.is_node_peer(rank)),
-                domain.epoll.clone(),
+                (domain.epoll.clone(), lists.clone()),
                 (domain.settings.outbox, domain.settings.gather),
             );
             Peer {
@@ -133,7 +132,6 @@ impl Core {
     /// A peer's connection is there.
     pub fn use_socket(&mut self, peer: u32, socket: super::socket::Socket, before: &[u8]) {
         self.counters.connections += 1;
-        self.fresh.push(peer);
         let phase = self.phase;
         let mut link = self.peer(peer).link.borrow_mut();
         link.use_socket(socket, before);
@@ -216,13 +214,15 @@ impl Core {
     }
 
     /// Gives up peers that owe an answer; says whether some still do.
-    fn check_silence(&mut self) -> bool {
+    pub(super) fn check_silence(&mut self) -> bool {
         let most_ns = self.domain.settings.silence_ns;
-        let mut owes = false;
-        for peer in self.peers.values() {
-            let mut link = peer.link.borrow_mut();
-            owes |= link.unsettled && link.check_silence(most_ns);
-        }
+        let mut owing = std::mem::take(&mut self.lists.borrow_mut().owing);
+        owing.retain(|peer| {
+            let known = self.peers.get(peer);
+            known.is_some_and(|known| known.link.borrow_mut().check_silence(most_ns))
+        });
+        let owes = !owing.is_empty();
+        self.lists.borrow_mut().owing = owing;
         owes
     }
 
@@ -282,7 +282,7 @@ impl TcpIface {
             peers: BTreeMap::new(),
             callers: Callers::new(listeners),
             unsettled: Vec::new(),
-            fresh: Vec::new(),
+            lists: Rc::default(),
             phase: None,
             counters: Counters::default(),
             events: Vec::new(),
@@ -305,10 +305,11 @@ impl TcpIface {
         self.core.borrow_mut().progress()
     }
 
-    /// Calls `found` with each peer whose connection has come about.
+    /// Calls `found` with each peer whose connection has come about, or of which something has been read since it was
+    /// retired.
     pub fn accept(&mut self, found: impl FnMut(u32)) {
-        let fresh = std::mem::take(&mut self.core.borrow_mut().fresh);
-        fresh.into_iter().for_each(found);
+        let core = self.core.borrow();
+        core.lists.borrow_mut().fresh.drain(..).for_each(found);
     }
 
     /// To be called before a sleep that `wake` ends, and before the last look: from now on what comes wakes. Says how
@@ -373,6 +374,14 @@ impl TcpIface {
         core.peers
             .values()
             .all(|p| p.link.borrow_mut().is_settled())
+    }
+
+    /// Whether the process may end as far as its peers are concerned: see [`Link::has_arrived`].
+    pub fn may_leave(&mut self) -> bool {
+        let core = self.core.borrow();
+        core.peers
+            .values()
+            .all(|p| p.link.borrow_mut().has_arrived())
     }
 
     /// See [`crate::Lane::has_bulk`].

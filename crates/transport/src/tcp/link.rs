@@ -6,8 +6,18 @@ use super::wire::Frame;
 use crate::contract::Header;
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::segment::{Phase, RankPage, has_left};
+use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
+
+/// Peers that there is something to do for, so that nobody need look at all of them.
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    /// Those whose connection has come about, or of which something has been read, since they were taken from here.
+    pub fresh: Vec<u32>,
+    /// Those that something may be under way to.
+    pub owing: Vec<u32>,
+}
 
 /// Where a connection stands.
 #[derive(Debug)]
@@ -32,7 +42,11 @@ pub(super) struct Link {
     /// How far the peer says that it has come.
     pub phase: Option<Phase>,
     /// Whether something may be under way that the peer's kernel does not have yet.
-    pub unsettled: bool,
+    unsettled: bool,
+    /// Whether the peer is in [`Lists::owing`]; so it is where `unsettled` is set.
+    owing: bool,
+    /// Whether whoever takes from [`Lists::fresh`] looks at this peer, or will find it there.
+    listed: bool,
     /// The next message waits for the bulk frame behind it, so that both go by one call.
     pub(super) held: bool,
     /// The bulk frame of which the kernel has a part, and how many bytes of it are to go.
@@ -46,9 +60,11 @@ pub(super) struct Link {
     /// The kernel takes nothing for the peer any more.
     pub(super) broken: bool,
     pub(super) watches_room: bool,
+    peer: u32,
     /// The number under which its socket is watched, and where.
     token: u64,
     epoll: Rc<Epoll>,
+    lists: Rc<RefCell<Lists>>,
     page: &'static RankPage,
     /// Whether the page is the peer's own.
     is_node_peer: bool,
@@ -60,7 +76,7 @@ impl Link {
     pub fn new(
         (peer, token): (u32, u64),
         (page, is_node_peer): (&'static RankPage, bool),
-        epoll: Rc<Epoll>,
+        (epoll, lists): (Rc<Epoll>, Rc<RefCell<Lists>>),
         (limit, gather): (usize, bool),
     ) -> Self {
         Link {
@@ -72,6 +88,8 @@ impl Link {
             failure: None,
             phase: None,
             unsettled: false,
+            owing: false,
+            listed: false,
             held: false,
             open: None,
             bulk: None,
@@ -79,8 +97,10 @@ impl Link {
             over: false,
             broken: false,
             watches_room: false,
+            peer,
             token,
             epoll,
+            lists,
             page,
             is_node_peer,
             name: format!("rank {peer}"),
@@ -89,6 +109,7 @@ impl Link {
 
     /// Uses a connection that both sides have agreed on, after the bytes that are still to be said.
     pub fn use_socket(&mut self, socket: Socket, before: &[u8]) {
+        self.announce();
         // It is watched already, under the number by which it came about.
         if let Err(error) = self.epoll.change(socket.fd(), self.token, false) {
             return self.fail(format!("its connection cannot be watched: {error}"));
@@ -96,6 +117,27 @@ impl Link {
         self.stage = Stage::Up(socket);
         self.outbox.push_bytes(before);
         self.flush();
+    }
+
+    /// There is something to look at, or to be learnt.
+    pub fn announce(&mut self) {
+        if !std::mem::replace(&mut self.listed, true) {
+            self.lists.borrow_mut().fresh.push(self.peer);
+        }
+    }
+
+    /// Nobody looks at it any more until [`Link::announce`].
+    pub fn retire(&mut self) {
+        self.listed = false;
+    }
+
+    /// Something is under way.
+    #[inline]
+    pub(super) fn note_sent(&mut self) {
+        self.unsettled = true;
+        if !std::mem::replace(&mut self.owing, true) {
+            self.lists.borrow_mut().owing.push(self.peer);
+        }
     }
 
     /// Whether the connection is there.
@@ -152,6 +194,7 @@ impl Link {
             Moved::Bytes(bytes) => {
                 self.inbox.fill(bytes);
                 self.rested = bytes < most;
+                self.announce();
                 true
             }
             Moved::Later => {
@@ -240,15 +283,15 @@ impl Link {
     /// Gives the kernel what it takes.
     #[inline]
     pub fn flush(&mut self) {
-        if self.outbox.is_empty() {
+        if self.outbox.is_empty() || !self.is_up() {
             return;
         }
+        self.note_sent();
         let Stage::Up(socket) = &self.stage else {
             return;
         };
         let rest = self.outbox.rest();
         let whole = rest.len();
-        self.unsettled = true;
         match socket.write(rest) {
             Moved::Bytes(bytes) => {
                 self.outbox.sent(bytes);
@@ -311,8 +354,13 @@ impl Link {
     }
 
     /// Gives the peer up where its kernel owes an answer and has not been heard for so long; says whether it still
-    /// owes one.
+    /// owes one. Else it is to be taken from [`Lists::owing`].
     pub fn check_silence(&mut self, most_ns: u64) -> bool {
+        self.owing = self.unsettled && self.owes_answer(most_ns);
+        self.owing
+    }
+
+    fn owes_answer(&mut self, most_ns: u64) -> bool {
         if self.is_settled() {
             return false;
         }

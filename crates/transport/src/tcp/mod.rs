@@ -39,3 +39,8 @@ pub use iface::{Counters, TcpIface};
 
 /// Payload of one message up to which it does better than several, in bytes: each costs a call of the kernel.
 pub const MAX_SINGLE: usize = wire::PAYLOAD_MOST;
+
+/// Polls that take about as long as so many of memory, at least one: each is a call of the kernel, of some 300 ns.
+pub(crate) fn polls(at_memory: u32) -> u32 {
+    (at_memory / 32).max(1)
+}

@@ -374,11 +374,64 @@ fn drained__is_what_a_peer_that_has_left_will_never_take() {
     let mut pair = TcpPair::new(Settings::default());
     pair.limit_buffers(16 * 1024);
     while send(&mut pair.ends[0], 1, &[7; 60_000]) == Post::Done {}
-    assert!(!pair.ends[0].is_drained() && !pair.ends[0].may_leave());
+    assert!(!pair.ends[0].is_drained() && !pair.ifaces[0].may_leave());
     let job = pair.ifaces[1].core().borrow().domain.job;
     job.own_page().set_left(STATE_FINALIZED);
-    assert!(pair.ends[0].is_drained() && pair.ends[0].may_leave());
+    assert!(pair.ends[0].is_drained() && pair.ifaces[0].may_leave());
     assert_eq!(send(&mut pair.ends[0], 1, b"never"), Post::PeerGone);
+}
+
+/// The peers that the interface tells of.
+fn accept(iface: &mut TcpIface) -> Vec<u32> {
+    let mut found = Vec::new();
+    iface.accept(|peer| found.push(peer));
+    found
+}
+
+#[test]
+fn accept__tells_of_a_peer_once_until_it_is_retired_and_then_of_what_comes() {
+    let mut pair = TcpPair::new(Settings::default());
+    assert_eq!(accept(&mut pair.ifaces[0]), [1]);
+    for retired in [false, true, true] {
+        if retired {
+            assert!(pair.ends[0].is_resting() && pair.ends[0].retire());
+        }
+        assert!(accept(&mut pair.ifaces[0]).is_empty());
+        assert_eq!(send(&mut pair.ends[1], 1, b"something"), Post::Done);
+        pair.until("a message", |pair| !pair.ends[0].is_resting());
+        let wanted: &[u32] = if retired { &[1] } else { &[] };
+        assert_eq!(accept(&mut pair.ifaces[0]), wanted);
+        assert!(receive(&mut pair.ends[0]).is_some());
+    }
+    // A look reads too, and may leave something behind.
+    assert!(pair.ends[0].is_resting() && pair.ends[0].retire());
+    for _ in 0..2 {
+        assert_eq!(send(&mut pair.ends[1], 1, b"something"), Post::Done);
+    }
+    while !pair.ends[1].is_drained() {}
+    while receive(&mut pair.ends[0]).is_none() {}
+    assert_eq!(accept(&mut pair.ifaces[0]), [1]);
+}
+
+#[test]
+fn owing__are_those_to_whom_something_is_under_way() {
+    let mut pair = TcpPair::new(Settings::default());
+    pair.until("the greeting", |pair| pair.ifaces[0].is_settled());
+    let owing = |pair: &TcpPair| {
+        let core = &mut *pair.ifaces[0].core().borrow_mut();
+        core.check_silence();
+        core.lists.borrow().owing.clone()
+    };
+    assert!(owing(&pair).is_empty());
+    pair.limit_buffers(16 * 1024);
+    while send(&mut pair.ends[0], 1, &[7; 60_000]) == Post::Done {}
+    assert_eq!(owing(&pair), [1]);
+    assert_eq!(owing(&pair), [1]);
+    while !pair.ifaces[0].is_settled() {
+        pair.progress();
+        receive(&mut pair.ends[1]);
+    }
+    assert!(owing(&pair).is_empty());
 }
 
 fn dial(job: &Job) -> TcpStream {

@@ -34,8 +34,8 @@ named! {
     Barrier 0 "barrier": Flat "flat", Dissemination "dissemination", Nodes "nodes";
     Bcast 1 "bcast": Flat "flat", Binomial "binomial", ScatterAllgather "scatter-allgather",
         Nodes "nodes";
-    Allgather 2 "allgather": Flat "flat", Doubling "doubling", Bruck "bruck", Ring "ring", Together "together",
-        Nodes "nodes";
+    Allgather 2 "allgather": Flat "flat", Doubling "doubling", Bruck "bruck", Ring "ring",
+        Together "together", Nodes "nodes";
     Reduce 3 "reduce": Flat "flat", Binomial "binomial", Halving "halving", Nodes "nodes";
     Allreduce 4 "allreduce": Flat "flat", Doubling "doubling", HalvingDoubling "halving",
         Ring "ring", Nodes "nodes";
