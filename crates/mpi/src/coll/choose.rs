@@ -103,10 +103,10 @@ impl<'a> Room<'a> {
     /// How an allgather goes where ranks share processors, unless it takes as long as where they do not.
     fn allgather(self, total: u64, ranks: u32) -> Option<Allgather> {
         let (flat, together) = match ranks {
-            ..=FEW_RANKS => (0, TOGETHER_FEW),
-            ..MANY_RANKS => (FLAT_ALLGATHER, TOGETHER_MORE),
+            0..=FEW_RANKS => (0, TOGETHER_FEW),
             MANY_RANKS => (FLAT_ALLGATHER_MANY, TOGETHER_MORE),
-            _ => (FLAT_ALLGATHER_MANY, 0),
+            _ if ranks > MANY_RANKS => (FLAT_ALLGATHER_MANY, 0),
+            _ => (FLAT_ALLGATHER, TOGETHER_MORE),
         };
         match self {
             Room::Own | Room::Hosts(_) => None,
