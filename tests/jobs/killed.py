@@ -3,9 +3,10 @@ once. The first that failed is named, the exit code is right, and nothing is lef
 numbers that a failure names; MPI_TEST_SEED=N begins with another one."""
 
 import os
-import random
 import signal
 import time
+
+from harness.seeds import repeat
 
 WAYS = [{}, {"FASTPATH_WAIT": "sleep"}, {"FASTPATH_WAIT": "yield"}, {"FASTPATH_DISABLE": "cma"},
         {"FASTPATH_DISABLE": "sendi,recvi,direct"}, {"FASTPATH_TRANSPORTS": "tcp"},
@@ -43,17 +44,6 @@ def _kill(pid):
         pass
 
 
-def _repeat(session, few, many, one):
-    """Runs `one(chance, seed)` so many times; the first problem, with its seed, and what the job said."""
-    first = int(os.environ.get("MPI_TEST_SEED", "1"))
-    for seed in range(first, first + (many if session.everything else few)):
-        answer = one(random.Random(seed), seed)
-        if answer:
-            problem, log = answer
-            return f"MPI_TEST_SEED={seed}: {problem}", log
-    return None
-
-
 def case_ranks(session):
     def one(chance, seed):
         job, found = _start(session, chance, seed)
@@ -70,7 +60,7 @@ def case_ranks(session):
         strange = [line for line in outcome.err.splitlines() if not line.startswith("mpiexec: rank ")]
         return (f"more than the first failure was said: {strange[0]}", outcome.text()) if strange else None
 
-    return _repeat(session, 8, 80, one)
+    return repeat(session, 8, 80, one)
 
 
 def _kill_with_launcher(session, few, many, choose):
@@ -90,7 +80,7 @@ def _kill_with_launcher(session, few, many, choose):
         problem = outcome.problem(outcome.code if outcome.code in ends else ends[0], quiet=False)
         return (problem, outcome.text()) if problem else None
 
-    return _repeat(session, few, many, one)
+    return repeat(session, few, many, one)
 
 
 def case_everything(session):

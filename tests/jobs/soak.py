@@ -1,7 +1,7 @@
 """The random programs of tests/c/*_soak.c with drawn seeds, ranks and settings, on one host and on two virtual ones.
 MPI_TEST_SEED=N begins with another seed; a failure names its own, and the program is started with it."""
 
-from jobs.killed import _repeat
+from harness.seeds import repeat
 
 DISABLED = ["sendi", "recvi", "directed", "immediate-datatype", "cma", "direct", "pipeline", "prefetch", "demote", "recycle",
             "pause", "drain", "adapt", "oversubscription", "resolve-once", "tx-gate", "whole", "repeat", "spin-budget",
@@ -40,7 +40,7 @@ def _make(name, most, few, many):
         return (f"{' '.join(words[1:])}, {env}: {problem}", outcome.text()) if problem else None
 
     def case(session):
-        return _repeat(session, few, many, lambda chance, seed: one(session, chance, seed))
+        return repeat(session, few, many, lambda chance, seed: one(session, chance, seed))
 
     return case
 

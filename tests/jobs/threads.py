@@ -6,7 +6,8 @@ import random
 import signal
 import time
 
-from jobs.killed import WAYS, _kill, _rank_of, _repeat
+from harness.seeds import repeat
+from jobs.killed import WAYS, _kill, _rank_of
 
 # More ways to wait and to send, each of which moves where threads meet.
 STRESSED = [*WAYS, {"FASTPATH_WAIT": "spin"}, {"FASTPATH_DISABLE": "drain,oversubscription"}, {"FASTPATH_UNEXPECTED_MAX": "64K"},
@@ -29,7 +30,7 @@ def case_stress(session):
         problem = outcome.problem(quiet=False) or (told and f"it says {told[0]}")
         return (f"{ranks} ranks, {threads} threads, {env}: {problem}", outcome.text()) if problem else None
 
-    return _repeat(session, 6, 100, one)
+    return repeat(session, 6, 100, one)
 
 
 def _threads_of(pid):
@@ -81,4 +82,4 @@ def case_killed(session):
             problem = "a rank said something of its own"
         return (problem, outcome.text()) if problem else None
 
-    return _repeat(session, 5, 60, one)
+    return repeat(session, 5, 60, one)

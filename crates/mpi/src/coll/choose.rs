@@ -428,7 +428,7 @@ pub(super) fn allreduce(size: Size, ranks: u32, room: Room<'_>) -> Allreduce {
     } else {
         Allreduce::HalvingDoubling
     };
-    // What either of two ranks may send on the immediate path, the other one gets an answer to.
+    // Two ranks exchange so few bytes on the immediate path, which asks for no name; each must find the other there.
     let is_immediate = ranks == 2 && size.bytes <= SHORT_LIMIT as u64;
     let may = |how| match how {
         Allreduce::Doubling => true,

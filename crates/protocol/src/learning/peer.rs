@@ -29,8 +29,9 @@ impl Worker {
     /// The way of a contiguous message to a peer, and whether it is to be timed.
     #[inline]
     pub(crate) fn choose_arm(&mut self, peer: u32, bytes: u64) -> (Arm, bool) {
-        if self.is_crowded() || self.computes_beside(peer, bytes) {
-            return (self.choose_crowded(peer, bytes), false);
+        let computes = self.computes_beside(peer, bytes);
+        if computes || self.is_crowded() {
+            return (self.choose_crowded(peer, bytes, computes), false);
         }
         if bytes < LEARN_MIN
             || !self.selection.overrides.adapt
@@ -54,12 +55,12 @@ impl Worker {
     }
 
     /// The same where its receiver may have no processor to itself: times tell of the scheduler.
-    fn choose_crowded(&mut self, peer: u32, bytes: u64) -> Arm {
+    fn choose_crowded(&mut self, peer: u32, bytes: u64, computes: bool) -> Arm {
         if bytes < self.thresholds.crowded_copy {
             return Arm::Vector;
         }
         let learns = self.selection.overrides.adapt && self.endpoints[peer].lane.is_same_host();
-        match learns && !self.computes_beside(peer, bytes) {
+        match learns && !computes {
             true => self.choose_by_copies(),
             // The one with the fewest copies leaves most to others.
             false => Arm::Get,

@@ -100,7 +100,7 @@ impl Worker {
         let request = self.requests.get(id);
         let lane = &self.endpoints[request.peer].lane;
         let fragment = self.thresholds.fragment_on(lane);
-        let is_timed = self.times_copies(Half::Pack, self.requests.get(id), fragment);
+        let is_timed = self.times_copies(Half::Pack, request, fragment);
         let request = self.requests.get_mut(id);
         let mut moved = false;
         while request.moved < request.limit {

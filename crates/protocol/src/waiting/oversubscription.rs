@@ -19,11 +19,11 @@ const KEEP_LONGEST_NS: u64 = 50_000;
 const KEEP_MOST: u8 = 3;
 /// Of so many waits one looks what the other ranks do, and tries it again where none of them waits.
 const KEEP_TRIES: u8 = 64;
+/// What each rank that shares the processor may take in its turn: it copies the messages of a collective call.
+const TURN_NS: u64 = 125_000;
 /// Nanoseconds after which a yield has let somebody run who does not yield: another program, or a rank that computes.
 /// The kernel gives such a one its whole slice each time.
 const SLOW_YIELD_NS: u64 = 500_000;
-/// What each rank that shares the processor may take in its turn: it copies the messages of a collective call.
-const TURN_NS: u64 = 125_000;
 /// After that a rank sleeps rather than yields (a sleeper that is woken runs soon), for twice as long as it lost, and
 /// each time that the next yield is no better, for twice as long again, up to so many doublings.
 const SLOW_MOST: u32 = 5;
