@@ -9,6 +9,7 @@ pub mod hints;
 pub mod inter;
 
 use crate::attribute::{self, Attributes, Holder, Keyval, Keyvals, Kind};
+use crate::coll::mapped::{self, Mapped};
 use crate::coll::nodes::{self, Nodes};
 use crate::consts::*;
 use crate::errhandler;
@@ -65,6 +66,8 @@ pub struct Comm {
     pub spares: Cell<Block>,
     /// Which members share a host, once a collective call has asked; none where all do.
     nodes: OnceCell<Option<Box<Nodes>>>,
+    /// The buffers that its members share, once a collective call has made them; none where that failed.
+    pub(crate) mapped: OnceCell<Option<Box<Mapped>>>,
     /// Endpoint of each rank that a message can be sent to, in the first worker: of collective calls and, at place 0,
     /// of all messages.
     pub endpoints: Box<[*mut Endpoint]>,
@@ -150,6 +153,7 @@ impl Comm {
             partition_tags: Cell::new(0),
             spares: Cell::new(spares),
             nodes: OnceCell::new(),
+            mapped: OnceCell::new(),
             endpoints,
             place: 0,
             own_endpoints: None,
@@ -308,6 +312,7 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
         ));
     }
     attribute::delete_attributes(p, comm.holder())?;
+    mapped::give_back(p, &comm)?;
     p.hot_comm_clear(handle);
     if p.parent.get() == handle {
         p.parent.set(MPI_COMM_NULL);

@@ -5,9 +5,10 @@ use super::agreement::{Arguments, compare, given};
 use super::alltoall::together;
 use super::apart::check_apart;
 use super::choose;
-use super::fabric::{Call, Fabric, send_to_all, trade};
+use super::fabric::{place, Call, Fabric, send_to_all, trade};
 use super::is_in_place;
 use super::nodes;
+use super::shared;
 use super::scratch::Scratch;
 use super::vector::{Array, Vector, even_blocks};
 use crate::datatype::Datatype;
@@ -29,7 +30,7 @@ pub async unsafe fn allgather<C: Call>(
     let into = Some((recv.2, recv.1));
     compare(f, Arguments::new(&|_| given(send).or(into), &|_| into)).await?;
     let (ranks, total) = (f.size(), first.bytes().saturating_mul(f.size() as u64));
-    let how = choose::allgather(total, true, ranks, f.room());
+    let how = choose::allgather(total, true, ranks, place(f));
     let whole = first.part(0, first.count * ranks as u64);
     // SAFETY: by the contract of this function.
     f.channel()
@@ -51,7 +52,7 @@ pub async unsafe fn allgatherv<C: Call>(
     let sends = |_| given(send).or(recv.data(f.rank()));
     compare(f, Arguments::new(&sends, &|from| recv.data(from))).await?;
     let total = (0..f.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
-    let how = choose::allgather(total, false, f.size(), f.room());
+    let how = choose::allgather(total, false, f.size(), place(f));
     // SAFETY: by the contract of this function.
     f.channel()
         .conclude(unsafe { run(f, how, own, &block, None).await })
@@ -118,6 +119,14 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
                 f.apart(bruck(f, block)).await
             }
             (choose::Allgather::Doubling, Some(whole)) => doubling(f, own, whole).await,
+            (choose::Allgather::Shared, _) => {
+                let mine = own.unwrap_or_else(|| block(f.rank()));
+                place_own(f, own, block)?;
+                match f.shared()? {
+                    Some(buffers) => f.apart(shared::allgather(f, buffers, mine, block)).await,
+                    None => ring(f, None, block).await,
+                }
+            }
             _ => ring(f, own, block).await,
         }
     }

@@ -4,13 +4,13 @@
 use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
 use super::choose;
-use super::fabric::{Call, Fabric};
+use super::fabric::{place, Call, Fabric};
 use super::halving::Actors;
 use super::local::{Reduction, Value};
 use super::ring::{self, Deal, deal_evenly};
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{allgather, bcast, halving, is_in_place, nodes, reduce};
+use super::{allgather, bcast, halving, is_in_place, nodes, reduce, shared};
 use crate::datatype::Datatype;
 use crate::error::Result;
 use crate::op::Op;
@@ -40,7 +40,7 @@ pub async unsafe fn allreduce<C: Call>(
     if result.bytes() == 0 {
         return Ok(());
     }
-    let how = choose::allreduce(red.size(result.count, f.room()), f.size(), f.room());
+    let how = choose::allreduce(red.size(result.count, f.room()), f.size(), place(f));
     // SAFETY: by the contract of this function.
     f.channel()
         .conclude(unsafe { run(f, how, red, operand, result).await })
@@ -132,7 +132,11 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
                 .await?;
                 f.apart(allgather::ring(f, None, &block)).await
             }
-            choose::Allreduce::Doubling | choose::Allreduce::Nodes => {
+            choose::Allreduce::Shared if let Some(buffers) = f.shared()? => {
+                f.apart(shared::allreduce(f, buffers, red, operand, result))
+                    .await
+            }
+            choose::Allreduce::Doubling | choose::Allreduce::Shared | choose::Allreduce::Nodes => {
                 let piece = choose::ALLREDUCE_PIECE / red.layout.size();
                 f.apart(in_pieces(f, red, operand, result, piece.max(1)))
                     .await

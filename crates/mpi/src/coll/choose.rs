@@ -181,6 +181,12 @@ pub(super) const ALLREDUCE_PIECE: u64 = 256 << 10;
 /// part.
 const ALLREDUCE_RING: u64 = 256 << 10;
 const RING_BLOCK: u64 = 4 << 10;
+/// Bytes of an allreduce from which it goes through shared buffers where ranks share processors, and most bytes of an
+/// element.
+const SHARED_ALLREDUCE: u64 = 32 << 10;
+const SHARED_ELEMENT: u64 = 1 << 10;
+/// Bytes in all from which an allgather does.
+const SHARED_ALLGATHER: u64 = 64 << 10;
 /// Bytes in all of a reduce-scatter up to which every rank reduces everything.
 const REDUCE_SCATTER_SHORT: u64 = 8 << 10;
 
@@ -251,12 +257,18 @@ pub(super) enum Allgather {
     Bruck,
     Ring,
     Together,
+    Shared,
     Nodes,
 }
 
 /// `total` bytes in all; `even` where all blocks are of one length and lie one after the other.
 #[inline]
-pub(super) fn allgather(total: u64, even: bool, ranks: u32, room: Room<'_>) -> Allgather {
+pub(super) fn allgather(
+    total: u64,
+    even: bool,
+    ranks: u32,
+    (room, may_share): (Room<'_>, bool),
+) -> Allgather {
     let doubles = even && ranks.is_power_of_two();
     let usual = if ranks == 2 {
         Allgather::Ring
@@ -264,6 +276,8 @@ pub(super) fn allgather(total: u64, even: bool, ranks: u32, room: Room<'_>) -> A
         on.choose(total, doubles.into(), |s| {
             hosts::allgather(s, &Network::TCP, total, doubles)
         })
+    } else if may_share && room.is_shared() && total >= SHARED_ALLGATHER {
+        Allgather::Shared
     } else if let Some(how) = room.allgather(total, ranks) {
         how
     } else if total >= ALLGATHER_LONG {
@@ -275,6 +289,7 @@ pub(super) fn allgather(total: u64, even: bool, ranks: u32, room: Room<'_>) -> A
     };
     let may = |how| match how {
         Allgather::Doubling => doubles,
+        Allgather::Shared => may_share,
         Allgather::Nodes => room.has_levels(),
         _ => true,
     };
@@ -331,6 +346,7 @@ pub(super) struct Size {
     pub(super) bytes: u64,
     pub(super) count: u64,
     pub(super) commutes: bool,
+    pub(super) is_contiguous: bool,
     pub(super) order: Order,
 }
 
@@ -358,6 +374,11 @@ impl Size {
             Order::Fixed | Order::Tree => Order::Tree,
         };
         Size { order, ..self }
+    }
+
+    /// Whether elements are contiguous and so short that each member combines some of what fits a shared buffer.
+    fn has_short_elements(&self) -> bool {
+        self.is_contiguous && self.bytes <= self.count.saturating_mul(SHARED_ELEMENT)
     }
 
     /// Whether an allreduce goes round a ring: it combines each element in another order than all other algorithms, so
@@ -405,16 +426,25 @@ pub(super) enum Allreduce {
     Doubling,
     HalvingDoubling,
     Ring,
+    Shared,
     Nodes,
 }
 
 #[inline]
-pub(super) fn allreduce(size: Size, ranks: u32, room: Room<'_>) -> Allreduce {
+pub(super) fn allreduce(
+    size: Size,
+    ranks: u32,
+    (room, may_share): (Room<'_>, bool),
+) -> Allreduce {
+    let goes_round = size.order != Order::Tree && size.goes_round(ranks);
+    let may_share = may_share && size.has_short_elements() && !goes_round;
     let usual = if ranks <= 2 {
         match size.bytes > ALLREDUCE_PAIR && size.can_share(ranks) {
             true => Allreduce::HalvingDoubling,
             false => Allreduce::Doubling,
         }
+    } else if may_share && room.is_shared() && size.bytes >= SHARED_ALLREDUCE {
+        Allreduce::Shared
     } else if room.is_flat(size.bytes, FLAT_ALLREDUCE) {
         Allreduce::Flat
     } else if let Room::Hosts(on) = room {
@@ -423,7 +453,7 @@ pub(super) fn allreduce(size: Size, ranks: u32, room: Room<'_>) -> Allreduce {
         })
     } else if size.bytes < ALLREDUCE_LONG || !size.can_share(ranks) {
         Allreduce::Doubling
-    } else if size.order != Order::Tree && size.goes_round(ranks) {
+    } else if goes_round {
         Allreduce::Ring
     } else {
         Allreduce::HalvingDoubling
@@ -435,6 +465,7 @@ pub(super) fn allreduce(size: Size, ranks: u32, room: Room<'_>) -> Allreduce {
         _ if is_immediate => false,
         Allreduce::HalvingDoubling => size.can_share(ranks),
         Allreduce::Ring => size.can_share(ranks) && size.order != Order::Tree,
+        Allreduce::Shared => may_share,
         Allreduce::Nodes => room.may_combine(size),
         Allreduce::Flat => true,
     };

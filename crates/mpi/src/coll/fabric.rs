@@ -3,7 +3,9 @@
 
 use super::choose::Room;
 use super::nodes::Nodes;
+use super::mapped;
 use super::scratch::{NearMemory, OnStack};
+use super::shared::SharedBuffers;
 use super::vector::Vector;
 use crate::channel::{Channel, Ticket};
 use crate::comm::inter;
@@ -33,6 +35,17 @@ pub trait Fabric {
     fn room(&self) -> Room<'_>;
     /// Which members share a host, where they are on several.
     fn nodes(&self) -> Option<&Nodes>;
+
+    /// Whether [`Fabric::shared`] may have buffers. The same on all members.
+    #[inline]
+    fn may_share(&self) -> bool {
+        false
+    }
+
+    /// The shared buffers of the members, which all of them ask for in the same call; none where there are none.
+    fn shared(&self) -> Result<Option<&SharedBuffers>> {
+        Ok(None)
+    }
 
     /// Sends; ready when the buffer may be reused, which may be when the receiver has come.
     ///
@@ -149,6 +162,15 @@ impl Fabric for Channel<'_> {
     }
 
     #[inline]
+    fn may_share(&self) -> bool {
+        mapped::may_be_there(self)
+    }
+
+    fn shared(&self) -> Result<Option<&SharedBuffers>> {
+        mapped::buffers(self)
+    }
+
+    #[inline]
     unsafe fn send(&self, to: u32, data: Buffer) -> impl Future<Output = Result> {
         // SAFETY: the same contract.
         ready(unsafe { Channel::send(self, to, data) })
@@ -190,6 +212,11 @@ impl Fabric for Channel<'_> {
     fn put_off(&self, result: Result) -> Result {
         Channel::put_off(self, result)
     }
+}
+
+/// What the choice of an algorithm asks of the members' place.
+pub(super) fn place<F: Fabric>(f: &F) -> (Room<'_>, bool) {
+    (f.room(), f.may_share())
 }
 
 /// Runs an algorithm whose fabric blocks: it never has to wait for anything else.

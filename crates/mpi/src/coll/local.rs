@@ -47,6 +47,7 @@ impl<'a> Reduction<'a> {
             bytes: self.layout.size() * count,
             count,
             commutes: self.reducer.commutes(),
+            is_contiguous: self.layout.is_contiguous(),
             order: match room {
                 Room::Hosts(_) => self.order_slow(),
                 _ => Order::Fixed,

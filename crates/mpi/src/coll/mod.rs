@@ -30,6 +30,7 @@ mod halving;
 mod inter;
 mod local;
 mod neighbor;
+pub(crate) mod mapped;
 pub(crate) mod nodes;
 pub(crate) mod nonblocking;
 pub mod pair;
@@ -39,6 +40,7 @@ mod ring;
 mod scan;
 mod scatter;
 mod scratch;
+mod shared;
 #[cfg(test)]
 pub(crate) mod simulator;
 #[cfg(test)]

@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use super::choose::{self, Placement, Room, Spread};
-use super::fabric::Fabric;
+use super::fabric::{Fabric, place};
 use super::gather;
 use super::local::Reduction;
 use super::scratch::Scratch;
@@ -380,7 +380,7 @@ pub(super) async unsafe fn allreduce<'a, F: Fabric>(
             let sum = heads.is_some().then_some(result);
             reduce::run_as(&node, how, red, operand, sum, head).await?;
             if let Some(heads) = heads {
-                let how = choose::allreduce(size, heads.size(), heads.room());
+                let how = choose::allreduce(size, heads.size(), place(&heads));
                 allreduce::run_as(&heads, how, red, result, result).await?;
             }
             (node, head)
@@ -450,7 +450,7 @@ pub(super) async unsafe fn allgather<'a, F: Fabric>(
                     to = to.wrapping_add(block(member).bytes() as usize);
                 }
             }
-            let how = choose::allgather(total, is_even, heads.size(), heads.room());
+            let how = choose::allgather(total, is_even, heads.size(), place(&heads));
             let whole = is_even.then_some(all);
             allgather::run_as(&heads, how, None, &piece, whole).await?;
         }

@@ -4,7 +4,7 @@
 use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
 use super::choose;
-use super::fabric::{Call, Fabric};
+use super::fabric::{Call, Fabric, place};
 use super::local::Reduction;
 use super::ring::{self, Deal};
 use super::scratch::Scratch;
@@ -146,7 +146,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
         match how {
             choose::ReduceScatter::Allreduce => {
                 let whole = scratch.elements(red.layout, operand.count)?;
-                let how = choose::allreduce(red.size(operand.count, f.room()), f.size(), f.room());
+                let how = choose::allreduce(red.size(operand.count, f.room()), f.size(), place(f));
                 f.apart(allreduce::run(f, how, red, operand, whole)).await?;
                 whole.part(first, count).copy_to(result)
             }

@@ -10,9 +10,11 @@ use super::choose::Room;
 use super::fabric::Fabric;
 use super::nodes::Nodes;
 use super::scratch::OnStack;
+use super::shared::SharedBuffers;
 use crate::error::Result;
 use fastpath_protocol::buffer::Buffer;
 use std::collections::{HashSet, VecDeque};
+use std::ptr::with_exposed_provenance_mut;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 /// When a send ends.
@@ -55,7 +57,11 @@ pub(crate) struct Rank<'w> {
     world: &'w World,
     rank: u32,
     nodes: Option<Nodes>,
+    shared: SharedBuffers,
 }
+
+/// Bytes of a shared buffer: an element and a half of the tests' reductions fit.
+const SHARED_BYTES: usize = 40;
 
 /// Runs `body` on every rank; returns what each returned.
 pub(crate) fn run<R: Send>(ranks: u32, mode: Mode, body: impl Fn(&Rank<'_>) -> R + Sync) -> Vec<R> {
@@ -82,13 +88,21 @@ pub(crate) fn run_on<R: Send>(
         state: Mutex::new(state),
         changed: Condvar::new(),
     };
+    let mut memory = vec![[0u64; 2 * SHARED_BYTES / 8]; ranks as usize];
+    let firsts = memory.iter_mut().map(|m| m.as_mut_ptr().expose_provenance());
+    let firsts: Vec<usize> = firsts.collect();
     let results = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..ranks)
             .map(|rank| {
-                let (world, body) = (&world, &body);
+                let (world, body, firsts) = (&world, &body, &firsts);
                 scope.spawn(move || {
-                    let nodes = Nodes::new(hosts, Room::Own);
-                    body(&Rank { world, rank, nodes })
+                    let firsts = firsts.iter().map(|&at| with_exposed_provenance_mut(at));
+                    body(&Rank {
+                        world,
+                        rank,
+                        nodes: Nodes::new(hosts, Room::Own),
+                        shared: SharedBuffers::new(firsts.collect(), SHARED_BYTES),
+                    })
                 })
             })
             .collect();
@@ -259,6 +273,14 @@ impl Fabric for Rank<'_> {
 
     fn nodes(&self) -> Option<&Nodes> {
         self.nodes.as_ref()
+    }
+
+    fn may_share(&self) -> bool {
+        true
+    }
+
+    fn shared(&self) -> Result<Option<&SharedBuffers>> {
+        Ok(Some(&self.shared))
     }
 
     async unsafe fn send(&self, to: u32, data: Buffer) -> Result {

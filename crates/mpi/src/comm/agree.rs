@@ -118,7 +118,7 @@ pub(crate) fn broadcast_words(
 
 /// Returns when all members have called it: the dissemination barrier of Hensgen, Finkel and Manber
 /// (1988).
-pub(super) fn synchronize(members: &impl Members) -> Result {
+pub(crate) fn synchronize(members: &impl Members) -> Result {
     let (me, size) = (members.rank(), members.size());
     let mut distance = 1;
     while distance < size {

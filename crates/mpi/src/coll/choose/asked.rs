@@ -35,10 +35,10 @@ named! {
     Bcast 1 "bcast": Flat "flat", Binomial "binomial", ScatterAllgather "scatter-allgather",
         Nodes "nodes";
     Allgather 2 "allgather": Flat "flat", Doubling "doubling", Bruck "bruck", Ring "ring",
-        Together "together", Nodes "nodes";
+        Together "together", Shared "shared", Nodes "nodes";
     Reduce 3 "reduce": Flat "flat", Binomial "binomial", Halving "halving", Nodes "nodes";
     Allreduce 4 "allreduce": Flat "flat", Doubling "doubling", HalvingDoubling "halving",
-        Ring "ring", Nodes "nodes";
+        Ring "ring", Shared "shared", Nodes "nodes";
 }
 
 /// Whether an algorithm was named, or a report is asked for.

@@ -391,7 +391,7 @@ impl Costs<'_> {
     fn allreduce(self, how: Allreduce, size: Size) -> f64 {
         let bytes = size.bytes as f64;
         match how {
-            Allreduce::Flat => f64::INFINITY,
+            Allreduce::Flat | Allreduce::Shared => f64::INFINITY,
             Allreduce::Doubling => {
                 let steps = self.doublings();
                 let step = |step| self.step(bytes, self.paired(step)) + self.fold(bytes);
@@ -435,7 +435,7 @@ impl Costs<'_> {
         let block = bytes / f64::from(self.spread.ranks);
         let part = |step: u32| block * 2f64.powi(step as i32);
         match how {
-            Allgather::Flat | Allgather::Together => f64::INFINITY,
+            Allgather::Flat | Allgather::Together | Allgather::Shared => f64::INFINITY,
             Allgather::Doubling => self
                 .doublings()
                 .map(|step| self.step(part(step), self.paired(step)))

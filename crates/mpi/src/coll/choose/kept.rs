@@ -116,7 +116,7 @@ mod tests {
             let (placement, spread, ranks) = (&nodes.placement, nodes.placement.spread, hosts.len() as u32);
             for ((bytes, count), order, commutes) in calls.iter().chain(&calls).copied() {
                 let order = [Order::Free, Order::Fixed, Order::Tree][order as usize];
-                let size = Size { bytes, count, commutes, order };
+                let size = Size { bytes, count, commutes, is_contiguous: true, order };
                 let network = &Network::TCP;
                 let facts = size.facts(ranks);
                 let how = placement.choose(bytes, facts, |s| hosts::allreduce(s, network, size, ranks));

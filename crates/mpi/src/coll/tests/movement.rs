@@ -167,7 +167,7 @@ proptest! {
         let ranks = hosts.len() as u32;
         let expected: Vec<u32> = (0..ranks).flat_map(|r| words(r, 0, count)).collect();
         for how in [
-            Allgather::Flat, Allgather::Doubling, Allgather::Bruck, Allgather::Ring, Allgather::Together,
+            Allgather::Flat, Allgather::Doubling, Allgather::Bruck, Allgather::Ring, Allgather::Together, Allgather::Shared,
             Allgather::Nodes,
         ] {
             if how == Allgather::Doubling && !ranks.is_power_of_two() {
@@ -205,7 +205,7 @@ proptest! {
             expected[at..at + n as usize * WORDS].copy_from_slice(&words(rank, 0, n));
         }
         for how in [
-            Allgather::Flat, Allgather::Bruck, Allgather::Ring, Allgather::Together, Allgather::Nodes,
+            Allgather::Flat, Allgather::Bruck, Allgather::Ring, Allgather::Together, Allgather::Shared, Allgather::Nodes,
         ] {
             let results = run_on(&hosts, mode, |f| {
                 let mine = uneven(f.rank(), count);

@@ -171,10 +171,14 @@ proptest! {
         let ranks = hosts.len() as u32;
         let operation = Operation::of(commutes);
         let expected = operation.expect(0..ranks, count);
-        for how in [Allreduce::Flat, Allreduce::Doubling, Allreduce::HalvingDoubling, Allreduce::Ring, Allreduce::Nodes] {
+        for how in [
+            Allreduce::Flat, Allreduce::Doubling, Allreduce::HalvingDoubling, Allreduce::Ring, Allreduce::Shared,
+            Allreduce::Nodes,
+        ] {
             let keeps_order = how != Allreduce::Nodes || hosts.is_sorted();
             let shares = matches!(how, Allreduce::HalvingDoubling | Allreduce::Ring);
-            if !commutes && (shares || !keeps_order) {
+            let fits = how != Allreduce::Shared || shape == Shape::Tight;
+            if !fits || (!commutes && (shares || !keeps_order)) {
                 continue;
             }
             let results = run_on(&hosts, mode, |f| {
@@ -405,12 +409,13 @@ fn choice__shares_arithmetic_only_where_it_may() {
                 bytes,
                 count,
                 commutes,
+                is_contiguous: true,
                 order: Order::Fixed,
             };
             let shared = [Allreduce::HalvingDoubling, Allreduce::Ring];
             for room in [Room::Own, Room::Shared, Room::Tight] {
-                assert!(!shared.contains(&choose::allreduce(size(false, bytes), ranks, room)));
-                assert!(!shared.contains(&choose::allreduce(size(true, 1), ranks, room)));
+                assert!(!shared.contains(&choose::allreduce(size(false, bytes), ranks, (room, true))));
+                assert!(!shared.contains(&choose::allreduce(size(true, 1), ranks, (room, true))));
                 assert_ne!(
                     choose::reduce(size(false, bytes), ranks, room),
                     Reduce::Halving
@@ -435,6 +440,7 @@ fn choice__of_what_is_rounded_is_by_ranks_and_count_alone() {
             bytes,
             count: bytes / 8,
             commutes: true,
+            is_contiguous: true,
             order,
         };
         let hosts = |of: fn(u32) -> u32| {
@@ -448,13 +454,13 @@ fn choice__of_what_is_rounded_is_by_ranks_and_count_alone() {
             .collect();
         let mut goes_round = Vec::new();
         for &room in &rooms {
-            let how = choose::allreduce(size(Order::Fixed), ranks, room);
+            let how = choose::allreduce(size(Order::Fixed), ranks, (room, true));
             goes_round.push(how == Allreduce::Ring);
             let mixed = matches!(room, Room::Hosts(on) if !on.spread.in_blocks);
             assert!(!mixed || how != Allreduce::Nodes, "{ranks} {bytes}");
             let how = choose::reduce(size(Order::Fixed), ranks, room);
             assert!(!mixed || how != Reduce::Nodes, "{ranks} {bytes}");
-            let part = choose::allreduce(size(Order::Tree), ranks, room);
+            let part = choose::allreduce(size(Order::Tree), ranks, (room, true));
             assert_ne!(part, Allreduce::Ring, "{ranks} {bytes}");
         }
         let first = goes_round[0];

@@ -180,7 +180,7 @@ fn simulate(call: Call, case: Case, network: &Network) -> Table {
             })
         }
         Call::Allreduce(order) => {
-            let chosen = choose::allreduce(size, ranks, room);
+            let chosen = choose::allreduce(size, ranks, (room, false));
             let is_round = chosen == Allreduce::Ring && order == Order::Fixed;
             let all = [
                 (Allreduce::Doubling, !is_round),
@@ -214,7 +214,7 @@ fn simulate(call: Call, case: Case, network: &Network) -> Table {
                 all.push(Allgather::Doubling);
             }
             let (rings, least) = ([Allgather::Ring], round);
-            let chosen = choose::allgather(bytes, true, ranks, room);
+            let chosen = choose::allgather(bytes, true, ranks, (room, false));
             let first = data.part(0, bytes / u64::from(ranks));
             measure(chosen, &all, &rings, (least, may_run), |how| {
                 hosts.run(|f| async move {

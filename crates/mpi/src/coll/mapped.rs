@@ -1,0 +1,137 @@
+//! The shared buffers of a communicator: taken from memory that its members reach, exchanged once, and given back.
+#![allow(unsafe_code)]
+
+use super::shared::{BUFFER_BYTES, SharedBuffers};
+use crate::channel::Channel;
+use crate::comm::Comm;
+use crate::comm::agree::{gather_all, synchronize};
+use crate::error::Result;
+use crate::process::Process;
+use fastpath_protocol::Worker;
+use fastpath_protocol::rma::{PackedKey, RegionId, RemoteKey};
+
+/// Bytes that a member takes.
+const BYTES: usize = 2 * BUFFER_BYTES;
+/// Alignment of the memory: a page.
+const ALIGN: usize = 4096;
+/// Most members: each maps the memory of all.
+const MOST_RANKS: u32 = 64;
+/// Words of a key.
+const WORDS: usize = size_of::<PackedKey>() / 8;
+
+/// The buffers of a communicator, and what they are made of.
+pub struct Mapped {
+    buffers: SharedBuffers,
+    own: Own,
+    /// Keep the memory of the others mapped.
+    _keys: Vec<RemoteKey>,
+}
+
+/// What this process has given to it.
+struct Own {
+    address: usize,
+    region: RegionId,
+}
+
+impl Own {
+    fn take(worker: &mut Worker) -> Option<(Own, PackedKey)> {
+        let memory = worker.reserve_memory(BYTES, ALIGN).ok()?;
+        // SAFETY: it stays until `give_back`.
+        let exposed = unsafe { worker.expose_memory(memory.as_ptr(), BYTES) };
+        let own = Own {
+            address: memory.addr().get(),
+            region: exposed.id,
+        };
+        Some((own, exposed.key))
+    }
+
+    fn give_back(&self, worker: &mut Worker) {
+        worker.withdraw_memory(self.region);
+        worker.free_memory(self.address);
+    }
+}
+
+/// Whether the channel's communicator may have buffers: its members are not too many, they share a host, and none of
+/// them has failed to make its own.
+#[inline]
+pub(super) fn may_be_there(f: &Channel<'_>) -> bool {
+    let has_failed = || matches!(f.comm.mapped.get(), Some(None));
+    (3..=MOST_RANKS).contains(&f.comm.size()) && !has_failed() && f.comm.nodes(f.process).is_none()
+}
+
+/// The buffers of the channel's communicator, which its first call makes; none where a member could not.
+///
+/// # Errors
+/// Those of communication.
+pub(super) fn buffers<'a>(f: &Channel<'a>) -> Result<Option<&'a SharedBuffers>> {
+    let comm = f.comm;
+    if comm.mapped.get().is_none() {
+        let made = make(f)?;
+        _ = comm.mapped.set(made);
+    }
+    let mapped = comm.mapped.get().and_then(Option::as_deref);
+    Ok(mapped.map(|mapped| &mapped.buffers))
+}
+
+fn make(f: &Channel<'_>) -> Result<Option<Box<Mapped>>> {
+    let worker: *mut Worker = f.process.worker()?;
+    // SAFETY: the worker lives while MPI runs, and this call holds the lock; the reference ends before a message.
+    let own = Own::take(unsafe { &mut *worker });
+    let mut words = [0; WORDS];
+    if let Some((_, key)) = &own {
+        let chunks = key.as_chunks().0.iter().map(|c| u64::from_le_bytes(*c));
+        words.iter_mut().zip(chunks).for_each(|(to, word)| *to = word);
+    }
+    let all = gather_all(f, words)?;
+    // SAFETY: as above.
+    let mapped = own.as_ref().and_then(|_| map_all(unsafe { &mut *worker }, f.comm, &all));
+    let fine = gather_all(f, [u64::from(mapped.is_some())])?;
+    match (own, mapped) {
+        (Some((own, _)), Some((firsts, keys))) if fine.iter().all(|word| *word == [1]) => {
+            Ok(Some(Box::new(Mapped {
+                buffers: SharedBuffers::new(firsts, BUFFER_BYTES),
+                own,
+                _keys: keys,
+            })))
+        }
+        (own, _) => {
+            if let Some((own, _)) = own {
+                // SAFETY: as above.
+                own.give_back(unsafe { &mut *worker });
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// Where the memory of each member is; nothing of what they say is trusted before a key of it is unpacked.
+fn map_all(
+    worker: &mut Worker,
+    comm: &Comm,
+    all: &[[u64; WORDS]],
+) -> Option<(Box<[*mut u8]>, Vec<RemoteKey>)> {
+    let (mut firsts, mut keys) = (Vec::new(), Vec::new());
+    for (words, &world) in all.iter().zip(comm.group.world_ranks()) {
+        let key: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut key = worker.unpack_key(world, &key).ok()?;
+        if key.len() < BYTES as u64 {
+            return None;
+        }
+        firsts.push(worker.map_region(&mut key).ok()??);
+        keys.push(key);
+    }
+    Some((firsts.into(), keys))
+}
+
+/// Gives the buffers of a communicator back that is about to be freed, when no member reads them any more.
+///
+/// # Errors
+/// Those of communication.
+pub(crate) fn give_back(p: &Process, comm: &Comm) -> Result {
+    if let Some(Some(mapped)) = comm.mapped.get() {
+        synchronize(&Channel::next(p, comm))?;
+        // SAFETY: the worker lives while MPI runs, and this call holds the lock.
+        mapped.own.give_back(unsafe { &mut *p.worker()? });
+    }
+    Ok(())
+}
