@@ -208,7 +208,7 @@ fn print_counts(p: &Process, worker: &Worker, config: &Config) {
     let learnt = worker.report_learnt(json);
     let counts = worker.report_counts(json).into_iter();
     // All ranks of a call take the same; those that rank 0 takes part in are told.
-    let collective = (worker.rank == 0 && !json).then(crate::coll::report);
+    let collective = (worker.rank == 0 && !json).then(|| crate::coll::report(p));
     for line in learnt
         .into_iter()
         .chain(counts)

@@ -117,6 +117,24 @@ impl<'a> Room<'a> {
         }
     }
 
+    /// Whether an allgather goes through shared buffers where there are some.
+    fn shares_allgather(self, total: u64, ranks: u32) -> bool {
+        let from = match ranks <= FEW_RANKS {
+            true => SHARED_ALLGATHER,
+            false => SHARED_ALLGATHER_MORE,
+        };
+        self.is_shared() && total >= from
+    }
+
+    /// The same of an allreduce.
+    fn shares_allreduce(self, bytes: u64, ranks: u32) -> bool {
+        let from = match ranks < MANY_RANKS {
+            true => SHARED_ALLREDUCE,
+            false => SHARED_ALLREDUCE_MANY,
+        };
+        self.is_shared() && bytes >= from
+    }
+
     /// Whether a call of `bytes` bytes goes through one rank; `tight` is the limit where processors are few.
     #[inline]
     fn is_flat(self, bytes: u64, tight: u64) -> bool {
@@ -181,12 +199,14 @@ pub(super) const ALLREDUCE_PIECE: u64 = 256 << 10;
 /// part.
 const ALLREDUCE_RING: u64 = 256 << 10;
 const RING_BLOCK: u64 = 4 << 10;
-/// Bytes of an allreduce from which it goes through shared buffers where ranks share processors, and most bytes of an
-/// element.
-const SHARED_ALLREDUCE: u64 = 32 << 10;
+/// Bytes of an allreduce from which it goes through shared buffers where ranks share processors, of few and of many
+/// ranks, and most bytes of an element.
+const SHARED_ALLREDUCE: u64 = FLAT_ALLREDUCE + 1;
+const SHARED_ALLREDUCE_MANY: u64 = 16 << 10;
 const SHARED_ELEMENT: u64 = 1 << 10;
-/// Bytes in all from which an allgather does.
-const SHARED_ALLGATHER: u64 = 64 << 10;
+/// Bytes in all from which an allgather does, of few ranks and of more.
+const SHARED_ALLGATHER: u64 = 32 << 10;
+const SHARED_ALLGATHER_MORE: u64 = 8 << 10;
 /// Bytes in all of a reduce-scatter up to which every rank reduces everything.
 const REDUCE_SCATTER_SHORT: u64 = 8 << 10;
 
@@ -276,7 +296,7 @@ pub(super) fn allgather(
         on.choose(total, doubles.into(), |s| {
             hosts::allgather(s, &Network::TCP, total, doubles)
         })
-    } else if may_share && room.is_shared() && total >= SHARED_ALLGATHER {
+    } else if may_share && room.shares_allgather(total, ranks) {
         Allgather::Shared
     } else if let Some(how) = room.allgather(total, ranks) {
         how
@@ -443,7 +463,7 @@ pub(super) fn allreduce(
             true => Allreduce::HalvingDoubling,
             false => Allreduce::Doubling,
         }
-    } else if may_share && room.is_shared() && size.bytes >= SHARED_ALLREDUCE {
+    } else if may_share && room.shares_allreduce(size.bytes, ranks) {
         Allreduce::Shared
     } else if room.is_flat(size.bytes, FLAT_ALLREDUCE) {
         Allreduce::Flat

@@ -27,6 +27,13 @@ pub struct Mapped {
     _keys: Vec<RemoteKey>,
 }
 
+impl Mapped {
+    /// What the report says.
+    pub(crate) fn report(&self) -> Vec<String> {
+        self.buffers.report()
+    }
+}
+
 /// What this process has given to it.
 struct Own {
     address: usize,

@@ -126,9 +126,15 @@ pub(crate) fn ask(config: &fastpath_base::config::Config) -> (Vec<String>, u32) 
     choose::ask(config)
 }
 
-/// What the report says of the algorithms that ran, a line each.
-pub(crate) fn report() -> Vec<String> {
-    choose::report()
+/// What the report says of the algorithms that ran, and of what was learnt for calls on `MPI_COMM_WORLD`: a line each.
+pub(crate) fn report(p: &Process) -> Vec<String> {
+    let mut lines = choose::report();
+    if let Ok(world) = p.comm(MPI_COMM_WORLD)
+        && let Some(Some(mapped)) = world.mapped.get()
+    {
+        lines.extend(mapped.report());
+    }
+    lines
 }
 
 /// Returns when all members have called it: a barrier as part of another call.

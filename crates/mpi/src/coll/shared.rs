@@ -5,8 +5,10 @@
 //! part of them that falls to it, between two meetings. It uses its two buffers in turn: nobody comes to the one again
 //! before all have met after reading the other.
 //!
-//! References: Graham and Shipman, MPI Support for Multi-core Architectures: Optimized Shared Memory Collectives (2008).
+//! Reference: Graham and Shipman, MPI Support for Multi-core Architectures: Optimized Shared Memory Collectives (2008).
 #![allow(unsafe_code)]
+
+mod learnt;
 
 use super::fabric::Fabric;
 use super::halving::Actors;
@@ -15,7 +17,10 @@ use super::ring::{Deal, deal_evenly};
 use super::vector::Vector;
 use crate::consts::MPI_ERR_TRUNCATE;
 use crate::error::{Error, Result};
+use fastpath_base::clock;
+use fastpath_base::copy::copy_with;
 use fastpath_protocol::buffer::Buffer;
+use learnt::{Learnt, Which};
 use std::cell::Cell;
 use std::ops::Range;
 
@@ -34,6 +39,7 @@ pub struct SharedBuffers {
     bytes: usize,
     /// Whether the second ones are next.
     second: Cell<bool>,
+    learnt: Learnt,
 }
 
 impl SharedBuffers {
@@ -43,7 +49,13 @@ impl SharedBuffers {
             firsts,
             bytes,
             second: Cell::new(false),
+            learnt: Learnt::default(),
         }
+    }
+
+    /// What the report says of copy loops.
+    pub(super) fn report(&self) -> Vec<String> {
+        self.learnt.report()
     }
 
     /// The buffers that are next: all members ask as often.
@@ -69,32 +81,105 @@ impl Turn<'_> {
     }
 }
 
-/// Returns when all members have come, with the same number of bytes before them.
-async fn meet<F: Fabric>(f: &F, bytes: u64) -> Result {
-    let mut word = bytes;
-    let data = |word: &mut u64| Buffer::contiguous(std::ptr::from_mut(word).cast(), 8);
-    // SAFETY: the words live until the messages have ended.
-    unsafe {
-        if f.rank() == 0 {
-            for rank in 1..f.size() {
-                let mut theirs = bytes.wrapping_add(1);
-                f.recv(rank, data(&mut theirs)).await?;
-                if theirs != bytes {
-                    word = !bytes;
-                }
-            }
-            for rank in 1..f.size() {
-                f.send(rank, data(&mut word)).await?;
-            }
-        } else {
-            f.send(0, data(&mut word)).await?;
-            word = !bytes;
-            f.recv(0, data(&mut word)).await?;
+/// A call under way.
+struct Run<'f, F> {
+    f: &'f F,
+    buffers: &'f SharedBuffers,
+    which: Which,
+    /// What this member's copies and arithmetic took since it last told the others.
+    busy_ns: u64,
+    is_first: bool,
+}
+
+impl<'f, F: Fabric> Run<'f, F> {
+    fn new(f: &'f F, buffers: &'f SharedBuffers, which: Which) -> Self {
+        Run {
+            f,
+            buffers,
+            which,
+            busy_ns: 0,
+            is_first: true,
         }
     }
-    match word == bytes {
-        true => Ok(()),
-        false => Err(disagree(bytes)),
+
+    fn time(&mut self, work: impl FnOnce()) {
+        let began_ns = clock::now_ns();
+        work();
+        self.busy_ns += clock::now_ns().saturating_sub(began_ns);
+    }
+
+    /// Puts bytes of a block, from `done` on, into a buffer.
+    ///
+    /// # Safety
+    /// The block is readable, the buffer has room for `len` bytes.
+    unsafe fn put(&mut self, data: Vector<'_>, done: u64, buffer: *mut u8, len: usize) {
+        let by = self.buffers.learnt.copy_loop(self.which);
+        // SAFETY: the same contract.
+        self.time(|| unsafe {
+            match data.dense() {
+                Some(from) => copy_with(by, buffer, from.wrapping_add(done as usize), len),
+                None => {
+                    data.layout.pack_to(data.ptr, data.count, done, buffer, len);
+                }
+            }
+        });
+    }
+
+    /// Takes them out.
+    ///
+    /// # Safety
+    /// The block is writable, the buffer has `len` bytes.
+    unsafe fn take(&mut self, buffer: *const u8, data: Vector<'_>, done: u64, len: usize) {
+        // SAFETY: the same contract.
+        self.time(|| unsafe {
+            data.layout
+                .unpack_from(data.ptr, data.count, done, buffer, len);
+        });
+    }
+
+    /// Returns when all members have come, with the same number of bytes before them. Rank 0 hears what their work took
+    /// and says by which loop they copy next.
+    async fn meet(&mut self, bytes: u64) -> Result {
+        let (f, learnt) = (self.f, &self.buffers.learnt);
+        let before_ns = match std::mem::take(&mut self.is_first) {
+            true => learnt.take_rest(),
+            false => 0,
+        };
+        let mut words = [bytes, std::mem::take(&mut self.busy_ns), before_ns];
+        let data = |words: &mut [u64; 3]| Buffer::contiguous(words.as_mut_ptr().cast(), 24);
+        // SAFETY: the words live until the messages have ended.
+        unsafe {
+            if f.rank() == 0 {
+                let mut told = bytes;
+                for rank in 1..f.size() {
+                    let mut theirs = [!bytes, 0, 0];
+                    f.recv(rank, data(&mut theirs)).await?;
+                    if theirs[0] != bytes {
+                        told = !bytes;
+                    }
+                    words[1] = words[1].saturating_add(theirs[1]);
+                    words[2] = words[2].saturating_add(theirs[2]);
+                }
+                words = [told, learnt.note(self.which, words[1], words[2]), 0];
+                for rank in 1..f.size() {
+                    f.send(rank, data(&mut words)).await?;
+                }
+            } else {
+                f.send(0, data(&mut words)).await?;
+                words = [!bytes, 0, 0];
+                f.recv(0, data(&mut words)).await?;
+            }
+        }
+        learnt.follow(words[1]);
+        match words[0] == bytes {
+            true => Ok(()),
+            false => Err(disagree(bytes)),
+        }
+    }
+
+    /// What is left to tell goes with the next call.
+    fn end(self) {
+        self.buffers.learnt.keep_rest(self.busy_ns);
     }
 }
 
@@ -119,22 +204,25 @@ pub(super) async unsafe fn allreduce<F: Fabric>(
     operand: Vector<'_>,
     result: Vector<'_>,
 ) -> Result {
-    let at_once = buffers.bytes as u64 / red.layout.size();
+    let size = red.layout.size();
+    let (bytes, at_once) = (operand.bytes(), buffers.bytes as u64 / size * size);
+    let mut run = Run::new(f, buffers, Which::allreduce(bytes));
     let mut done = 0;
-    while done < operand.count {
-        let count = at_once.min(operand.count - done);
-        let left = (operand.count - done) * red.layout.size();
+    while done < bytes {
+        let len = at_once.min(bytes - done);
         let turn = buffers.turn();
         // SAFETY: BUFFERS.
         unsafe {
-            operand.part(done, count).pack(turn.of(f.rank()));
-            meet(f, left).await?;
-            combine(red, turn, f.size(), part(red, count, f.rank(), f.size()));
-            meet(f, left).await?;
-            result.part(done, count).unpack(turn.of(f.size() - 1));
+            run.put(operand, done, turn.of(f.rank()), len as usize);
+            run.meet(bytes - done).await?;
+            let mine = part(red, len / size, f.rank(), f.size());
+            run.time(|| combine(red, turn, f.size(), mine));
+            run.meet(bytes - done).await?;
+            run.take(turn.of(f.size() - 1), result, done, len as usize);
         }
-        done += count;
+        done += len;
     }
+    run.end();
     Ok(())
 }
 
@@ -183,22 +271,22 @@ pub(super) async unsafe fn allgather<'a, F: Fabric>(
 ) -> Result {
     let longest = (0..f.size()).map(|r| block(r).bytes()).max().unwrap_or(0);
     let total = (0..f.size()).fold(0u64, |sum, r| sum.wrapping_add(block(r).bytes()));
+    let mut run = Run::new(f, buffers, Which::allgather(total / u64::from(f.size())));
     let mut done = 0;
     while done < longest {
         let turn = buffers.turn();
         let rest = |bytes: u64| (bytes.saturating_sub(done) as usize).min(buffers.bytes);
         // SAFETY: BUFFERS.
         unsafe {
-            let n = rest(own.bytes());
-            own.layout.pack_to(own.ptr, own.count, done, turn.of(f.rank()), n);
-            meet(f, total.wrapping_sub(done)).await?;
+            run.put(own, done, turn.of(f.rank()), rest(own.bytes()));
+            run.meet(total.wrapping_sub(done)).await?;
             for rank in (1..f.size()).map(|k| (f.rank() + k) % f.size()) {
                 let into = block(rank);
-                let n = rest(into.bytes());
-                into.layout.unpack_from(into.ptr, into.count, done, turn.of(rank), n);
+                run.take(turn.of(rank), into, done, rest(into.bytes()));
             }
         }
         done += buffers.bytes as u64;
     }
+    run.end();
     Ok(())
 }

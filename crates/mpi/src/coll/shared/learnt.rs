@@ -1,0 +1,216 @@
+//! By which loop members copy into their shared buffers. Where their processors share a cache a plain store is fastest;
+//! where they do not, it fetches the line from its last reader first, and a store past the caches is.
+//!
+//! The time from call to call tells of the scheduler. So each member measures its own copies and arithmetic; rank 0 adds
+//! them up, learns, and says by which loop all copy the next time.
+
+use fastpath_base::copy::CopyLoop;
+use fastpath_protocol::learning::{Arm, LEARN_MIN, Learner, OCTAVES, octave};
+use std::cell::{Cell, RefCell};
+
+/// Calls that are learnt about.
+const CALLS: usize = 2;
+const NAMES: [&str; CALLS] = ["allreduce", "allgather"];
+
+/// A call, and the octave of each member's bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Which {
+    call: u8,
+    octave: u8,
+    bytes: u64,
+}
+
+impl Which {
+    pub(super) fn allreduce(bytes: u64) -> Which {
+        Which::new(0, bytes)
+    }
+
+    pub(super) fn allgather(bytes: u64) -> Which {
+        Which::new(1, bytes)
+    }
+
+    fn new(call: u8, bytes: u64) -> Which {
+        Which {
+            call,
+            octave: octave(bytes) as u8,
+            bytes,
+        }
+    }
+}
+
+/// What is known; at rank 0 also what it is known from.
+pub(super) struct Learnt {
+    loops: [[Cell<Arm>; OCTAVES]; CALLS],
+    /// What this member's work took after it had last told the others.
+    rest_ns: Cell<u64>,
+    log: RefCell<Log>,
+}
+
+#[derive(Default)]
+struct Log {
+    learners: Option<Box<[[Learner; OCTAVES]; CALLS]>>,
+    /// The last call, the loop that it copied by, and what the work of all members took so far.
+    last: Option<(Which, Arm, u64)>,
+}
+
+/// The loops that are compared. The string instruction was never better than both.
+fn is_available(arm: Arm) -> bool {
+    matches!(arm, Arm::Vector | Arm::Streaming) && arm.copy_loop().is_available()
+}
+
+/// Before anything is known: what is good enough everywhere.
+fn first() -> Arm {
+    match is_available(Arm::Streaming) {
+        true => Arm::Streaming,
+        false => Arm::Vector,
+    }
+}
+
+impl Default for Learnt {
+    fn default() -> Self {
+        Learnt {
+            loops: [const { [const { Cell::new(Arm::Vector) }; OCTAVES] }; CALLS].map(|octaves| {
+                octaves.iter().for_each(|arm| arm.set(first()));
+                octaves
+            }),
+            rest_ns: Cell::new(0),
+            log: RefCell::default(),
+        }
+    }
+}
+
+impl Learnt {
+    fn arm(&self, which: Which) -> &Cell<Arm> {
+        &self.loops[which.call as usize][which.octave as usize]
+    }
+
+    pub(super) fn copy_loop(&self, which: Which) -> CopyLoop {
+        self.arm(which).get().copy_loop()
+    }
+
+    pub(super) fn keep_rest(&self, ns: u64) {
+        self.rest_ns.set(ns);
+    }
+
+    pub(super) fn take_rest(&self) -> u64 {
+        self.rest_ns.take()
+    }
+
+    /// All members have met in a call. What their work took since they last met, and before that in the call before
+    /// this one. The answer is for [`Learnt::follow`].
+    pub(super) fn note(&self, which: Which, ns: u64, before_ns: u64) -> u64 {
+        let log = &mut *self.log.borrow_mut();
+        match &mut log.last {
+            Some((_, _, sum_ns)) if before_ns == 0 => {
+                *sum_ns = sum_ns.saturating_add(ns);
+                0
+            }
+            last => {
+                let ended = last.replace((which, self.arm(which).get(), ns));
+                ended.map_or(0, |(which, arm, sum_ns)| {
+                    log.learn(which, arm, sum_ns.saturating_add(before_ns))
+                })
+            }
+        }
+    }
+
+    /// What rank 0 says: 0, or a call, an octave and a loop. What is not understood is not followed.
+    pub(super) fn follow(&self, said: u64) {
+        let [call, octave, arm, known, ..] = said.to_le_bytes();
+        let octaves = self.loops.get(usize::from(call));
+        let place = octaves.and_then(|octaves| octaves.get(usize::from(octave)));
+        let arm = Arm::of(arm).filter(|&arm| is_available(arm));
+        if let (1, Some(place), Some(arm)) = (known, place, arm) {
+            place.set(arm);
+        }
+    }
+
+    /// A line for each call and octave of which something is known.
+    pub(super) fn report(&self) -> Vec<String> {
+        let log = self.log.borrow();
+        let calls = log.learners.iter().flat_map(|learners| learners.iter());
+        let mut lines = Vec::new();
+        for (name, octaves) in NAMES.iter().zip(calls) {
+            for (index, learner) in octaves.iter().enumerate() {
+                let (arm, _, calls) = learner.learnt();
+                let how = match arm {
+                    Arm::Streaming => "past the caches",
+                    _ => "by vectors",
+                };
+                if calls > 0 {
+                    let from = LEARN_MIN << index;
+                    lines.push(format!(
+                        "{name} by shared from {from} B: copies {how} ({calls} calls timed)"
+                    ));
+                }
+            }
+        }
+        lines
+    }
+}
+
+impl Log {
+    fn learn(&mut self, which: Which, arm: Arm, ns: u64) -> u64 {
+        let learners = self.learners.get_or_insert_with(|| {
+            let learner = || Learner::new(first(), 1, is_available);
+            Box::new(std::array::from_fn(|_| std::array::from_fn(|_| learner())))
+        });
+        let learner = &mut learners[which.call as usize][which.octave as usize];
+        match learner.note(arm, which.bytes, ns) {
+            Some(advice) => {
+                let words = [which.call, which.octave, advice.arm as u8, 1, 0, 0, 0, 0];
+                u64::from_le_bytes(words)
+            }
+            None => 0,
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    /// Calls of 64 KiB whose members' work takes so long by vectors and past the caches; how many went by vectors.
+    fn calls(learnt: &Learnt, count: u32, vector_ns: u64, streaming_ns: u64) -> u32 {
+        let which = Which::allreduce(64 << 10);
+        let mut vectors = 0;
+        for _ in 0..count {
+            let ns = match learnt.copy_loop(which) {
+                CopyLoop::Vector => {
+                    vectors += 1;
+                    vector_ns
+                }
+                _ => streaming_ns,
+            };
+            learnt.follow(learnt.note(which, ns / 2, learnt.take_rest()));
+            learnt.follow(learnt.note(which, ns / 4, 0));
+            learnt.keep_rest(ns / 4);
+        }
+        vectors
+    }
+
+    #[test]
+    fn learnt__is_the_faster_loop_and_follows_a_change() {
+        let learnt = Learnt::default();
+        assert!(calls(&learnt, 1000, 40_000, 80_000) > 900);
+        calls(&learnt, 500, 160_000, 80_000);
+        assert!(calls(&learnt, 1000, 160_000, 80_000) < 50);
+        let report = learnt.report();
+        assert_eq!(report.len(), 1, "{report:?}");
+        assert!(report[0].contains("past the caches"), "{report:?}");
+    }
+
+    #[test]
+    fn follow__takes_no_nonsense() {
+        let learnt = Learnt::default();
+        let which = Which::allgather(1 << 20);
+        let before = learnt.copy_loop(which);
+        for said in [0, u64::MAX, 0x0100_0501, 0x0103_0801, 0x01ff_0801] {
+            learnt.follow(said);
+        }
+        assert_eq!(learnt.copy_loop(which), before);
+        learnt.follow(u64::from_le_bytes([1, 8, Arm::Vector as u8, 1, 0, 0, 0, 0]));
+        assert_eq!(learnt.copy_loop(which), CopyLoop::Vector);
+    }
+}
