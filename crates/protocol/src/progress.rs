@@ -5,7 +5,7 @@ use crate::matching::ANY_PEER;
 use crate::request::{Kind, RequestId, State};
 use crate::unexpected::{Arrived, Body, EntryId};
 use crate::wire;
-use crate::worker::{SHORT_LIMIT, Worker};
+use crate::worker::{EARLY_LIMIT, SHORT_LIMIT, Worker};
 use fastpath_base::copy::{copy, copy_small};
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Connection, Header};
@@ -170,6 +170,7 @@ impl Worker {
         self.counters.unexpected += 1;
     }
 
+    /// Keeps what has come of a message, with room for what comes by itself.
     pub(crate) fn store_long(
         &mut self,
         peer: u32,
@@ -179,8 +180,12 @@ impl Worker {
         len: usize,
     ) -> EntryId {
         trace::record(Point::Unexpected, peer, header.imm as i32, len as u64);
-        let mut data = self.unexpected.buffer(len);
-        // SAFETY: `buffer` reserved `len` bytes; `from` holds as many.
+        let room = match arrived {
+            Arrived::Rendezvous(rts) => (rts.early as usize).min(EARLY_LIMIT as usize),
+            _ => len,
+        };
+        let mut data = self.unexpected.buffer(room.max(len));
+        // SAFETY: `buffer` reserved `len` bytes at least; `from` holds as many.
         unsafe {
             copy(data.as_mut_ptr(), from, len);
             data.set_len(len);
