@@ -4,7 +4,7 @@
 use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
 use super::choose;
-use super::fabric::{place, Call, Fabric};
+use super::fabric::{Call, Fabric, place};
 use super::halving::Actors;
 use super::local::{Reduction, Value};
 use super::ring::{self, Deal, deal_evenly};

@@ -11,15 +11,15 @@
 //! | barrier | dissemination | |
 //! | bcast | binomial tree | binomial scatter, ring allgather |
 //! | gather, scatter | binomial tree from 16 ranks | linear |
-//! | allgather(v) | recursive doubling, Bruck; all at once where ranks share processors | ring |
+//! | allgather(v) | recursive doubling, Bruck; all at once where ranks share processors | ring; shared buffers |
 //! | alltoall | through rank 0 or Bruck from 8 ranks | all at once |
 //! | alltoall in place | copied, all at once | pairs in turn |
 //! | reduce | binomial tree | recursive halving, gather |
-//! | allreduce | recursive doubling | recursive halving and doubling (Rabenseifner); ring |
+//! | allreduce | recursive doubling | recursive halving and doubling (Rabenseifner); ring; shared buffers |
 //! | reduce_scatter | allreduce | ring reduce-scatter |
 //! | scan, exscan | recursive doubling | recursive doubling |
 //!
-//! Two ranks exchange what they have. An allreduce of many bytes whose operation does not commute does it in pieces
+//! Shared buffers are for blocking calls of ranks that share processors (`shared`). Two ranks exchange what they have. An allreduce of many bytes whose operation does not commute does it in pieces
 //! that stay in the cache.
 //!
 //! References: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH (2005);
@@ -451,11 +451,7 @@ pub(super) enum Allreduce {
 }
 
 #[inline]
-pub(super) fn allreduce(
-    size: Size,
-    ranks: u32,
-    (room, may_share): (Room<'_>, bool),
-) -> Allreduce {
+pub(super) fn allreduce(size: Size, ranks: u32, (room, may_share): (Room<'_>, bool)) -> Allreduce {
     let goes_round = size.order != Order::Tree && size.goes_round(ranks);
     let may_share = may_share && size.has_short_elements() && !goes_round;
     let usual = if ranks <= 2 {

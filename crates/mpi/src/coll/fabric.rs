@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::choose::Room;
-use super::nodes::Nodes;
 use super::mapped;
+use super::nodes::Nodes;
 use super::scratch::{NearMemory, OnStack};
 use super::shared::SharedBuffers;
 use super::vector::Vector;

@@ -87,11 +87,16 @@ fn make(f: &Channel<'_>) -> Result<Option<Box<Mapped>>> {
     let mut words = [0; WORDS];
     if let Some((_, key)) = &own {
         let chunks = key.as_chunks().0.iter().map(|c| u64::from_le_bytes(*c));
-        words.iter_mut().zip(chunks).for_each(|(to, word)| *to = word);
+        words
+            .iter_mut()
+            .zip(chunks)
+            .for_each(|(to, word)| *to = word);
     }
     let all = gather_all(f, words)?;
     // SAFETY: as above.
-    let mapped = own.as_ref().and_then(|_| map_all(unsafe { &mut *worker }, f.comm, &all));
+    let mapped = own
+        .as_ref()
+        .and_then(|_| map_all(unsafe { &mut *worker }, f.comm, &all));
     let fine = gather_all(f, [u64::from(mapped.is_some())])?;
     match (own, mapped) {
         (Some((own, _)), Some((firsts, keys))) if fine.iter().all(|word| *word == [1]) => {

@@ -89,7 +89,9 @@ pub(crate) fn run_on<R: Send>(
         changed: Condvar::new(),
     };
     let mut memory = vec![[0u64; 2 * SHARED_BYTES / 8]; ranks as usize];
-    let firsts = memory.iter_mut().map(|m| m.as_mut_ptr().expose_provenance());
+    let firsts = memory
+        .iter_mut()
+        .map(|m| m.as_mut_ptr().expose_provenance());
     let firsts: Vec<usize> = firsts.collect();
     let results = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..ranks)

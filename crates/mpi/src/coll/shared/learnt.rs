@@ -1,8 +1,8 @@
 //! By which loop members copy into their shared buffers. Where their processors share a cache a plain store is fastest;
 //! where they do not, it fetches the line from its last reader first, and a store past the caches is.
 //!
-//! The time from call to call tells of the scheduler. So each member measures its own copies and arithmetic; rank 0 adds
-//! them up, learns, and says by which loop all copy the next time.
+//! The time from call to call tells of the scheduler. So each member measures its own copies and arithmetic; rank 0
+//! adds them up, learns, and says by which loop all copy the next time.
 
 use fastpath_base::copy::CopyLoop;
 use fastpath_protocol::learning::{Arm, LEARN_MIN, Learner, OCTAVES, octave};

@@ -414,7 +414,11 @@ fn choice__shares_arithmetic_only_where_it_may() {
             };
             let shared = [Allreduce::HalvingDoubling, Allreduce::Ring];
             for room in [Room::Own, Room::Shared, Room::Tight] {
-                assert!(!shared.contains(&choose::allreduce(size(false, bytes), ranks, (room, true))));
+                assert!(!shared.contains(&choose::allreduce(
+                    size(false, bytes),
+                    ranks,
+                    (room, true)
+                )));
                 assert!(!shared.contains(&choose::allreduce(size(true, 1), ranks, (room, true))));
                 assert_ne!(
                     choose::reduce(size(false, bytes), ranks, room),
