@@ -19,8 +19,8 @@
 //! | reduce_scatter | allreduce | ring reduce-scatter |
 //! | scan, exscan | recursive doubling | recursive doubling |
 //!
-//! Shared buffers are for blocking calls of ranks that share processors (`shared`). Two ranks exchange what they have. An allreduce of many bytes whose operation does not commute does it in pieces
-//! that stay in the cache.
+//! Shared buffers are for blocking calls of ranks that share processors (`shared`). Two ranks exchange what they have.
+//! An allreduce of many bytes whose operation does not commute does it in pieces that stay in the cache.
 //!
 //! References: Thakur, Rabenseifner and Gropp, Optimization of Collective Communication Operations in MPICH (2005);
 //! Bruck et al., Efficient Algorithms for All-to-All Communications (1997); Hensgen, Finkel and Manber, Two
