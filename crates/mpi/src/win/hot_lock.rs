@@ -79,11 +79,13 @@ pub fn try_lock<const WAY: u8>(kind: i32, rank: i32, assertion: i32, win: usize)
         return false;
     }
     let seen = LockWord(found.lock.load(Ordering::Relaxed));
-    let (asked, _, granted) = seen.request(held == Held::Exclusive);
-    if !granted || !found.change(seen, asked) {
+    let exclusive = held == Held::Exclusive;
+    let (asked, _, granted) = seen.request(exclusive);
+    let is_known = !exclusive || found.window.announced.get();
+    if !granted || !is_known || !found.change(seen, asked) {
         return false;
     }
-    if held == Held::Exclusive {
+    if exclusive {
         let me = u64::from(found.window.rank) + 1;
         found.owner.store(me, Ordering::Relaxed);
     }
