@@ -5,9 +5,8 @@
 //! every host, and waits until nobody is counted there. From then on `MPI_Win_lock_all` takes the shared locks of all
 //! ranks, in the order of the ranks.
 //!
-//! Nobody in `MPI_Win_lock_all` waits for a lock that it might need later, since it has all from the beginning: so ranks
-//! that lock several ranks exclusively, in that order, and ranks in `MPI_Win_lock_all` cannot wait for each other for
-//! ever.
+//! Nobody in `MPI_Win_lock_all` has to wait for a lock later on, since it has all from the beginning. So ranks that
+//! lock several ranks exclusively, in that order, and ranks in `MPI_Win_lock_all` cannot wait for each other for ever.
 #![allow(unsafe_code)]
 
 use super::control::{SHARERS, Words};
