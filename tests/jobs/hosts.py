@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import subprocess
+import tempfile
 
 from harness import engines, program
 from harness.hosts import Hosts, missing
@@ -147,6 +149,31 @@ def _dynamic(session, engine):
     if problem := outcome.problem():
         return problem, outcome.text()
     return _programs(session, engine, DYNAMIC)
+
+
+def _checksum(file):
+    return subprocess.run(["cksum"], stdin=file, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _input(session, engine):
+    """Standard input reaches whoever reads it, on every host, whole."""
+    # Hydra ends a job of which more than a pipe holds waits for its reader.
+    size = 60_000 if isinstance(engine, AgentsHydra) else 1_000_003
+    with tempfile.TemporaryFile() as file:
+        file.write(os.urandom(size))
+        file.seek(0)
+        whole, nothing = (_checksum(of) for of in (file, subprocess.DEVNULL))
+        for who, readers in (("all", {0, 1, 2, 3}), ("1,2", {1, 2}), ("3", {3}), ("none", set())):
+            file.seek(0)
+            words = engine.on_hosts(2, ["sh", "-c", "echo $(cksum) of $FASTPATH_RANK"])
+            at = words.index("--host")
+            outcome = session.start([*words[:at], "--stdin", who, *words[at:]], stdin=file).finish()
+            found = {int(rank): told for told, rank in re.findall(r"(\d+ \d+) of (\d)", outcome.out)}
+            if problem := outcome.problem():
+                return f"--stdin {who}: {problem}", outcome.text()
+            if found != {rank: whole if rank in readers else nothing for rank in range(4)}:
+                return f"--stdin {who}: {found}, whole: {whole}", outcome.text()
+    return None
 
 
 def _ends_spawned(session, engine):
@@ -336,6 +363,7 @@ for _kind in ENGINES:
         "sample": _make(_programs, _kind, SAMPLE),
     }
     if issubclass(_kind, Agents):
+        _cases["input"] = _make(_input, _kind)
         _cases["dynamic"] = _make(_dynamic, _kind)
         _cases["ends_spawned"] = _make(_ends_spawned, _kind)
     for _what, _case in _cases.items():
