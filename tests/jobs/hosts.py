@@ -96,8 +96,13 @@ class AgentsSlurm(engines.Slurm, Agents):
 ENGINES = [Hydra, Prrte, SlurmPmi2, SlurmPmix, AgentsHydra, AgentsPrrte, AgentsSlurm]
 
 
-def _run(session, engine, each, words, timeout=60):
-    running = session.start(engine.on_hosts(each, words), timeout=timeout)
+def _run(session, engine, each, words, timeout=60, options=(), **more):
+    """`options` are those of our mpiexec."""
+    command = engine.on_hosts(each, words)
+    if options:
+        at = command.index("--host")
+        command[at:at] = options
+    running = session.start(command, timeout=timeout, **more)
     running.await_end(10)
     outcome = running.finish()
     # What PRRTE says now and then, when it starts a daemon and of the folder that virtual hosts share; what srun says
@@ -165,9 +170,8 @@ def _input(session, engine):
         whole, nothing = (_checksum(of) for of in (file, subprocess.DEVNULL))
         for who, readers in (("all", {0, 1, 2, 3}), ("1,2", {1, 2}), ("3", {3}), ("none", set())):
             file.seek(0)
-            words = engine.on_hosts(2, ["sh", "-c", "echo $(cksum) of $FASTPATH_RANK"])
-            at = words.index("--host")
-            outcome = session.start([*words[:at], "--stdin", who, *words[at:]], stdin=file).finish()
+            words = ["sh", "-c", "echo $(cksum) of $FASTPATH_RANK"]
+            outcome = _run(session, engine, 2, words, options=["--stdin", who], stdin=file)
             found = {int(rank): told for told, rank in re.findall(r"(\d+ \d+) of (\d)", outcome.out)}
             if problem := outcome.problem():
                 return f"--stdin {who}: {problem}", outcome.text()

@@ -6,8 +6,8 @@
 //! terminal's foreground group; and several ranks cannot share a file, because each gets all of it. In
 //! these cases the launcher reads and passes on a copy through a pipe for each rank.
 //!
-//! Of a job on several hosts the launcher's input reaches the agent of the first one. Agents whose ranks read connect to
-//! it, and get a copy as ranks do.
+//! Of a job on several hosts the launcher's input reaches the agent of the first one. Others whose ranks read connect
+//! to it, and get a copy as ranks do.
 
 use crate::agent::Agent;
 use crate::agent::peers::Peers;
