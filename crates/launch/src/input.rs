@@ -136,14 +136,13 @@ fn fetch_input(peers: Peers) -> io::Result<()> {
         return Err(io::Error::last_os_error());
     }
     let copy = move || {
-        let copied = peers.open_input().and_then(|mut from| {
+        match peers.open_input() {
             // A rank that reads no more ends this too.
-            let _ = io::copy(&mut from, &mut writer);
-            Ok(())
-        });
-        if let Err(e) = copied {
-            let host = peers.host(0);
-            eprintln!("mpiexec: no standard input comes from host {host}: {e}");
+            Ok(mut from) => drop(io::copy(&mut from, &mut writer)),
+            Err(e) => {
+                let host = peers.host(0);
+                eprintln!("mpiexec: no standard input comes from host {host}: {e}");
+            }
         }
     };
     let thread = std::thread::Builder::new().stack_size(1 << 17);
