@@ -11,7 +11,7 @@ from harness.hosts import Hosts, missing
 from harness.job import await_word
 
 # Of tests/c: something of each kind.
-SAMPLE = ["pt2pt_order", "pt2pt_wildcard", "coll_move", "rma_move", "sessions"]
+SAMPLE = ["pt2pt_order", "pt2pt_wildcard", "coll_move", "rma_move", "rma_locks", "sessions"]
 FIRST = ["pt2pt_order", "coll_move", "coll_hosts"]
 # Files that all hosts see: every way of access, shared pointers among them.
 FILES = ["file_basic", "file_access"]
@@ -129,7 +129,7 @@ def _programs(session, engine, names):
         session.binary(one.name)
         one.compile(session.mpicc, session.build)
         for args in one.args:
-            outcome = _run(session, engine, 2, [one.binary, *args], 2 * one.timeout)
+            outcome = _run(session, engine, 2, ["env", "MPI_TEST_HOSTS=2", one.binary, *args], 2 * one.timeout)
             if problem := outcome.problem(one.exit, one.quiet):
                 return f"{one.name} {args}: {problem}", outcome.text()
     return None
