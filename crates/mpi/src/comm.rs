@@ -9,6 +9,7 @@ pub mod hints;
 pub mod inter;
 
 use crate::attribute::{self, Attributes, Holder, Keyval, Keyvals, Kind};
+use crate::coll::Neighborhood;
 use crate::coll::nodes::{self, Nodes};
 use crate::consts::*;
 use crate::errhandler;
@@ -65,6 +66,8 @@ pub struct Comm {
     pub spares: Cell<Block>,
     /// Which members share a host, once a collective call has asked; none where all do.
     nodes: OnceCell<Option<Box<Nodes>>>,
+    /// Whom the topology makes the neighbours, once a call asks.
+    pub(crate) neighbors: OnceCell<Rc<Neighborhood>>,
     /// Endpoint of each rank that a message can be sent to, in the first worker: of collective calls and, at place 0,
     /// of all messages.
     pub endpoints: Box<[*mut Endpoint]>,
@@ -150,6 +153,7 @@ impl Comm {
             partition_tags: Cell::new(0),
             spares: Cell::new(spares),
             nodes: OnceCell::new(),
+            neighbors: OnceCell::new(),
             endpoints,
             place: 0,
             own_endpoints: None,
