@@ -125,6 +125,73 @@ static void test_crossing(int kind, int rounds)
     free_window(&w);
 }
 
+/* The last rank locks two ranks alone, and one of a second window, in that order. The others are in MPI_Win_lock_all of
+   both windows, and access them the other way round: none of them waits for ever. */
+static void test_ascending(int kind, int rounds)
+{
+    struct window w = make_window(kind, sizeof(int), 1), further = make_window(kind, sizeof(int), 1);
+    int got, flag, token = 0, last = ranks - 1;
+    for (int i = 0; i < rounds && ranks > 1; i++) {
+        if (rank == last) {
+            OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, w.win));
+            for (int peer = 0; peer < last; peer++)
+                OK(MPI_Send(&token, 1, MPI_INT, peer, 2, meeting));
+            for (int look = 0; look < i % 4 * 10; look++) {
+                OK(MPI_Iprobe(MPI_ANY_SOURCE, 3, meeting, &flag, MPI_STATUS_IGNORE));
+                sched_yield();
+            }
+            OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, w.win));
+            OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, further.win));
+            OK(MPI_Win_unlock(0, further.win));
+            OK(MPI_Win_unlock(1, w.win));
+            OK(MPI_Win_unlock(0, w.win));
+        } else {
+            OK(MPI_Recv(&token, 1, MPI_INT, last, 2, meeting, MPI_STATUS_IGNORE));
+            OK(MPI_Win_lock_all(0, w.win));
+            OK(MPI_Win_lock_all(0, further.win));
+            OK(MPI_Get(&got, 1, MPI_INT, 0, place(&further, 0, 0, 1), 1, MPI_INT, further.win));
+            OK(MPI_Win_flush(0, further.win));
+            OK(MPI_Get(&got, 1, MPI_INT, 1, place(&w, 1, 0, 1), 1, MPI_INT, w.win));
+            OK(MPI_Win_flush(1, w.win));
+            OK(MPI_Get(&got, 1, MPI_INT, 0, place(&w, 0, 0, 1), 1, MPI_INT, w.win));
+            OK(MPI_Win_unlock_all(further.win));
+            OK(MPI_Win_unlock_all(w.win));
+        }
+        meet();
+    }
+    free_window(&further);
+    free_window(&w);
+}
+
+/* Ranks in MPI_Win_lock_all exclude one that locks exclusively for the first time, and later. */
+static void test_lock_all_excludes(int kind, int rounds)
+{
+    struct window w = make_window(kind, 2 * sizeof(long), 1);
+    int writer = ranks - 1;
+    for (int i = 0; i < rounds; i++) {
+        long value[2] = {i + 1, i + 1};
+        if (rank == writer && i % 2) {
+            OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, w.win));
+            OK(MPI_Put(value, 1, MPI_LONG, 0, place(&w, 0, 0, 1), 1, MPI_LONG, w.win));
+            OK(MPI_Win_flush(0, w.win));
+            sched_yield();
+            OK(MPI_Put(value, 1, MPI_LONG, 0, place(&w, 0, sizeof(long), 1), 1, MPI_LONG, w.win));
+            OK(MPI_Win_unlock(0, w.win));
+        } else {
+            long first[2], second[2];
+            OK(MPI_Win_lock_all(0, w.win));
+            OK(MPI_Get(first, 2, MPI_LONG, 0, place(&w, 0, 0, 1), 2, MPI_LONG, w.win));
+            OK(MPI_Win_flush(0, w.win));
+            sched_yield();
+            OK(MPI_Get(second, 2, MPI_LONG, 0, place(&w, 0, 0, 1), 2, MPI_LONG, w.win));
+            OK(MPI_Win_unlock_all(w.win));
+            SAME(first[0], first[1]);
+            CHECK(memcmp(first, second, sizeof first) == 0);
+        }
+    }
+    free_window(&w);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -137,6 +204,8 @@ int main(int argc, char **argv)
         test_readers(kind, rounds / 10);
         test_several(kind);
         test_crossing(kind, rounds / 25);
+        test_ascending(kind, rounds / 25);
+        test_lock_all_excludes(kind, rounds / 10);
         if (failures != before)
             fprintf(stderr, "rank %d: the window was of kind %s\n", rank, kind_names[kind]);
     }

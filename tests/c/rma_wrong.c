@@ -53,12 +53,12 @@ int main(int argc, char **argv)
         MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
     } else if (strcmp(how, "right") == 0) {
         int to = (rank + 1) % ranks;
-        MPI_Win_lock_all(0, win);
-        MPI_Win_lock_all(0, other);
+        MPI_Win_lock(MPI_LOCK_SHARED, to, 0, win);
+        MPI_Win_lock(MPI_LOCK_SHARED, to, 0, other);
         MPI_Put(&value, 1, MPI_INT, to, 0, 1, MPI_INT, win);
         MPI_Put(&value, 1, MPI_INT, to, 0, 1, MPI_INT, other);
-        MPI_Win_unlock_all(other);
-        MPI_Win_unlock_all(win);
+        MPI_Win_unlock(to, other);
+        MPI_Win_unlock(to, win);
     } else {
         MPI_Recv(&value, 1, MPI_INT, 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }

@@ -3,13 +3,15 @@
 import json
 import os
 import re
+import subprocess
+import tempfile
 
 from harness import engines, program
 from harness.hosts import Hosts, missing
 from harness.job import await_word
 
 # Of tests/c: something of each kind.
-SAMPLE = ["pt2pt_order", "pt2pt_wildcard", "coll_move", "rma_move", "sessions"]
+SAMPLE = ["pt2pt_order", "pt2pt_wildcard", "coll_move", "rma_move", "rma_locks", "sessions"]
 FIRST = ["pt2pt_order", "coll_move", "coll_hosts"]
 # Files that all hosts see: every way of access, shared pointers among them.
 FILES = ["file_basic", "file_access"]
@@ -94,8 +96,13 @@ class AgentsSlurm(engines.Slurm, Agents):
 ENGINES = [Hydra, Prrte, SlurmPmi2, SlurmPmix, AgentsHydra, AgentsPrrte, AgentsSlurm]
 
 
-def _run(session, engine, each, words, timeout=60):
-    running = session.start(engine.on_hosts(each, words), timeout=timeout)
+def _run(session, engine, each, words, timeout=60, options=(), **more):
+    """`options` are those of our mpiexec."""
+    command = engine.on_hosts(each, words)
+    if options:
+        at = command.index("--host")
+        command[at:at] = options
+    running = session.start(command, timeout=timeout, **more)
     running.await_end(10)
     outcome = running.finish()
     # What PRRTE says now and then, when it starts a daemon and of the folder that virtual hosts share; what srun says
@@ -122,7 +129,7 @@ def _programs(session, engine, names):
         session.binary(one.name)
         one.compile(session.mpicc, session.build)
         for args in one.args:
-            outcome = _run(session, engine, 2, [one.binary, *args], 2 * one.timeout)
+            outcome = _run(session, engine, 2, ["env", "MPI_TEST_HOSTS=2", one.binary, *args], 2 * one.timeout)
             if problem := outcome.problem(one.exit, one.quiet):
                 return f"{one.name} {args}: {problem}", outcome.text()
     return None
@@ -147,6 +154,30 @@ def _dynamic(session, engine):
     if problem := outcome.problem():
         return problem, outcome.text()
     return _programs(session, engine, DYNAMIC)
+
+
+def _checksum(file):
+    return subprocess.run(["cksum"], stdin=file, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def _input(session, engine):
+    """Standard input reaches whoever reads it, on every host, whole."""
+    # Hydra ends a job of which more than a pipe holds waits for its reader.
+    size = 60_000 if isinstance(engine, AgentsHydra) else 1_000_003
+    with tempfile.TemporaryFile() as file:
+        file.write(os.urandom(size))
+        file.seek(0)
+        whole, nothing = (_checksum(of) for of in (file, subprocess.DEVNULL))
+        for who, readers in (("all", {0, 1, 2, 3}), ("1,2", {1, 2}), ("3", {3}), ("none", set())):
+            file.seek(0)
+            words = ["sh", "-c", "echo $(cksum) of $FASTPATH_RANK"]
+            outcome = _run(session, engine, 2, words, options=["--stdin", who], stdin=file)
+            found = {int(rank): told for told, rank in re.findall(r"(\d+ \d+) of (\d)", outcome.out)}
+            if problem := outcome.problem():
+                return f"--stdin {who}: {problem}", outcome.text()
+            if found != {rank: whole if rank in readers else nothing for rank in range(4)}:
+                return f"--stdin {who}: {found}, whole: {whole}", outcome.text()
+    return None
 
 
 def _ends_spawned(session, engine):
@@ -336,6 +367,7 @@ for _kind in ENGINES:
         "sample": _make(_programs, _kind, SAMPLE),
     }
     if issubclass(_kind, Agents):
+        _cases["input"] = _make(_input, _kind)
         _cases["dynamic"] = _make(_dynamic, _kind)
         _cases["ends_spawned"] = _make(_ends_spawned, _kind)
     for _what, _case in _cases.items():

@@ -135,7 +135,8 @@ impl Agent {
         ends.take_while(|&end| end <= rank).count()
     }
 
-    fn ranks_of(&self, node: usize) -> Range<usize> {
+    /// The ranks that a node began with.
+    pub fn ranks_of(&self, node: usize) -> Range<usize> {
         let first: usize = self.counts[..node].iter().sum();
         first..first + self.counts[node]
     }

@@ -241,6 +241,11 @@ impl Client {
         }
     }
 
+    /// The connection itself.
+    pub fn into_socket(self) -> OwnedFd {
+        self.socket
+    }
+
     /// Answers and closes the connection. An answer fits what the kernel takes at once; a client that does not read is
     /// left without.
     pub fn reply(self, answer: &Answer) {

@@ -144,7 +144,9 @@ pub fn hand_over(spec: &JobSpec, words: &[OsString]) -> (i32, String) {
     let Nodes::Several(nodes) = &spec.nodes else {
         return (1, "the job has one node".to_owned());
     };
-    if let Err(text) = check_input(spec, nodes) {
+    if spec.no_agents
+        && let Err(text) = check_input(spec)
+    {
         return (2, text);
     }
     let here = Here {
@@ -221,22 +223,11 @@ fn list_processes(
     Ok(agent.into_iter().chain(words.iter().cloned()).collect())
 }
 
-/// Standard input reaches the first node alone.
-fn check_input(spec: &JobSpec, nodes: &[Node]) -> Result<(), String> {
-    let first = nodes.first().map_or(0, |node| node.ranks);
+/// Without agents standard input is the engine's matter, and reaches the first rank alone.
+fn check_input(spec: &JobSpec) -> Result<(), String> {
     match &spec.stdin {
-        Stdin::All => Err(
-            "--stdin all: standard input reaches the ranks of the first host \
-            alone; name these"
-                .to_owned(),
-        ),
-        Stdin::Ranks(list) => match list.iter().find(|&&rank| rank >= first) {
-            Some(rank) => Err(format!(
-                "--stdin {rank}: standard input reaches the ranks of the first host alone, 0 to {}",
-                first.saturating_sub(1)
-            )),
-            None => Ok(()),
-        },
+        Stdin::Ranks(list) if list.iter().all(|&rank| rank == 0) => Ok(()),
+        _ => Err("--no-agents: standard input reaches rank 0 alone".to_owned()),
     }
 }
 
@@ -392,20 +383,17 @@ mod tests {
     }
 
     #[test]
-    fn input__of_other_nodes_is_refused() {
-        let nodes = [1, 2].map(|ranks| Node {
-            name: String::new(),
-            ranks,
-        });
+    fn input__without_agents_is_the_first_ranks() {
         let check = |stdin| {
             let spec = JobSpec {
                 stdin,
                 ..JobSpec::default()
             };
-            check_input(&spec, &nodes)
+            check_input(&spec)
         };
         assert_eq!(check(Stdin::Ranks(vec![0])), Ok(()));
-        assert!(check(Stdin::Ranks(vec![1])).is_err());
+        assert_eq!(check(Stdin::Ranks(vec![])), Ok(()));
+        assert!(check(Stdin::Ranks(vec![0, 1])).is_err());
         assert!(check(Stdin::All).is_err());
     }
 }

@@ -68,6 +68,12 @@ impl Watch<'_> {
             return;
         };
         let own = agent.node();
+        if let (Request::Input, true, 0) = (&request, client.is_agent(), own) {
+            if let Some(input) = &mut self.input {
+                input.add(client.into_socket(), &self.poller);
+            }
+            return;
+        }
         let at = match &request {
             Request::Knock { rank, .. } => agent.node_of(*rank as usize),
             Request::Publish { .. } => {

@@ -5,7 +5,12 @@
 //! the rest is left for others. A terminal cannot be handed over, because a rank is not in the
 //! terminal's foreground group; and several ranks cannot share a file, because each gets all of it. In
 //! these cases the launcher reads and passes on a copy through a pipe for each rank.
+//!
+//! Of a job on several hosts the launcher's input reaches the agent of the first one. Others whose ranks read connect
+//! to it, and get a copy as ranks do.
 
+use crate::agent::Agent;
+use crate::agent::peers::Peers;
 use crate::args::Stdin;
 use crate::poll::{self, Interest, Poller};
 use std::fs::File;
@@ -41,6 +46,8 @@ pub struct Forward {
     background: bool,
     watched: bool,
     ended: bool,
+    /// Other hosts whose agents have yet to come: what was read is kept for them.
+    awaited: usize,
     /// What some writer has not written yet.
     waiting: Vec<u8>,
 }
@@ -53,7 +60,8 @@ struct Writer {
     watched: bool,
 }
 
-/// Opens what the `local` ranks read; forwarding, where there is any, has events with this token.
+/// Opens what the `local` ranks read; forwarding, where there is any, has events with this token. `awaited`: how many
+/// other hosts get a copy.
 ///
 /// # Errors
 /// The kernel's.
@@ -62,22 +70,20 @@ pub fn open_inputs(
     token: u64,
     who: &Stdin,
     local: Range<usize>,
+    awaited: usize,
 ) -> io::Result<(Inputs, Option<Forward>)> {
-    let list: Vec<usize> = match who {
-        Stdin::All => local.collect(),
-        Stdin::Ranks(list) => list.iter().copied().filter(|r| local.contains(r)).collect(),
-    };
+    let list = who.among(local);
     let mut inputs = Inputs {
         null: open_null()?,
         readers: Vec::new(),
     };
     let terminal = io::stdin().is_terminal();
-    if let ([rank], false) = (&list[..], terminal) {
+    if let ([rank], false, 0) = (&list[..], terminal, awaited) {
         let own = copy_above(poll::standard(0), 3)?;
         inputs.readers.push((*rank, own));
         return Ok((inputs, None));
     }
-    if list.is_empty() {
+    if list.is_empty() && awaited == 0 {
         return Ok((inputs, None));
     }
     let mut forward = Forward {
@@ -87,6 +93,7 @@ pub fn open_inputs(
         background: false,
         watched: false,
         ended: false,
+        awaited,
         waiting: Vec::new(),
     };
     for rank in list {
@@ -102,6 +109,44 @@ pub fn open_inputs(
     }
     forward.settle(poller);
     Ok((inputs, Some(forward)))
+}
+
+/// Prepares for the input of a job on several hosts: how many other ones the first host's agent waits for. That of
+/// another one, whose ranks read, gets its own standard input from there.
+///
+/// # Errors
+/// The kernel's.
+pub fn meet_agents(agent: &Agent, who: &Stdin) -> io::Result<usize> {
+    let reads = |node: usize| !who.among(agent.ranks_of(node)).is_empty();
+    let Some(peers) = agent.peers() else {
+        return Ok(0);
+    };
+    match agent.node() {
+        0 => Ok((1..peers.nodes()).filter(|&node| reads(node)).count()),
+        node if reads(node) => fetch_input(peers.clone()).map(|()| 0),
+        _ => Ok(0),
+    }
+}
+
+/// Makes what the first agent sends this process's standard input.
+fn fetch_input(peers: Peers) -> io::Result<()> {
+    let (reader, mut writer) = std::io::pipe()?;
+    // SAFETY: plain dup2 over standard input, which nobody reads yet.
+    if unsafe { libc::dup2(reader.as_raw_fd(), 0) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let copy = move || {
+        match peers.open_input() {
+            // A rank that reads no more ends this too.
+            Ok(mut from) => drop(io::copy(&mut from, &mut writer)),
+            Err(e) => {
+                let host = peers.host(0);
+                eprintln!("mpiexec: no standard input comes from host {host}: {e}");
+            }
+        }
+    };
+    let thread = std::thread::Builder::new().stack_size(1 << 17);
+    thread.spawn(copy).map(drop)
 }
 
 /// What a rank gets that reads nothing.
@@ -133,11 +178,23 @@ pub fn copy_above(fd: BorrowedFd<'_>, least: i32) -> io::Result<OwnedFd> {
 impl Forward {
     /// Input is there, or a rank has room again.
     pub fn forward(&mut self, poller: &Poller) {
-        if !self.writers.is_empty() {
+        if self.is_wanted() {
             self.read_some();
             self.pass_on(poller);
             self.settle(poller);
         }
+    }
+
+    /// The agent of another host has come for its copy.
+    pub fn add(&mut self, socket: OwnedFd, poller: &Poller) {
+        self.awaited = self.awaited.saturating_sub(1);
+        self.writers.push(Writer {
+            fd: socket,
+            written: 0,
+            watched: false,
+        });
+        self.pass_on(poller);
+        self.settle(poller);
     }
 
     /// Looks at the terminal again after the launcher was continued.
@@ -146,12 +203,19 @@ impl Forward {
         self.settle(poller);
     }
 
+    /// Whether somebody has yet to get what was read.
+    pub fn owes(&self) -> bool {
+        self.awaited > 0 || !self.waiting.is_empty() && !self.writers.is_empty()
+    }
+
+    /// Whether anybody reads, or will.
+    fn is_wanted(&self) -> bool {
+        !self.writers.is_empty() || self.awaited > 0
+    }
+
     /// Is more input wanted?
     fn is_hungry(&self) -> bool {
-        !self.ended
-            && !self.background
-            && !self.writers.is_empty()
-            && self.waiting.len() < MOST_WAITING
+        !self.ended && !self.background && self.is_wanted() && self.waiting.len() < MOST_WAITING
     }
 
     fn read_some(&mut self) {
@@ -190,7 +254,10 @@ impl Forward {
             true
         });
         let done = self.writers.iter().map(|w| w.written).min();
-        let done = done.unwrap_or(self.waiting.len());
+        let done = match self.awaited {
+            0 => done.unwrap_or(self.waiting.len()),
+            _ => 0,
+        };
         self.waiting.drain(..done);
         self.writers.iter_mut().for_each(|w| w.written -= done);
         if self.ended {

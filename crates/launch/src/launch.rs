@@ -9,7 +9,7 @@ use crate::control::Control;
 use crate::engine::hand_over;
 use crate::environment::find_missing;
 use crate::guard::Guard;
-use crate::input::{copy_above, open_inputs, open_null};
+use crate::input::{copy_above, meet_agents, open_inputs, open_null};
 use crate::limits::{Need, check_calls, describe_files, limit_files};
 use crate::output::Outputs;
 use crate::poll::Poller;
@@ -246,7 +246,10 @@ fn start_ranks(
     need: Need,
 ) -> Result<(), Refusal> {
     let files = |e: std::io::Error| (1, describe_files("fcntl or pipe2", &e, need));
-    let inputs = open_inputs(&watch.poller, INPUT, &watch.spec.stdin, local.clone());
+    let who = &watch.spec.stdin;
+    let others = watch.agent.as_ref().map(|agent| meet_agents(agent, who));
+    let others = others.transpose().map_err(files)?.unwrap_or(0);
+    let inputs = open_inputs(&watch.poller, INPUT, who, local.clone(), others);
     let (inputs, forward) = inputs.map_err(files)?;
     watch.input = forward;
     for (index, rank) in local.enumerate() {

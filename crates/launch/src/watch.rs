@@ -130,7 +130,9 @@ impl Watch<'_> {
     /// Whether ranks of other nodes may still ask, though none is left here.
     fn is_needed(&self, state: &State) -> bool {
         let is_first = self.agent.as_ref().is_some_and(|agent| agent.node() == 0);
-        is_first && state.ending.is_none() && state.interrupts == 0 && self.control.staying() > 0
+        let owes_input = self.input.as_ref().is_some_and(Forward::owes);
+        let is_asked = self.control.staying() > 0 || owes_input;
+        is_first && state.ending.is_none() && state.interrupts == 0 && is_asked
     }
 
     /// The ranks could not all be started: ends those that were.

@@ -9,6 +9,7 @@ pub mod hints;
 pub mod inter;
 
 use crate::attribute::{self, Attributes, Holder, Keyval, Keyvals, Kind};
+use crate::coll::Neighborhood;
 use crate::coll::mapped::{self, Mapped};
 use crate::coll::nodes::{self, Nodes};
 use crate::consts::*;
@@ -68,6 +69,8 @@ pub struct Comm {
     nodes: OnceCell<Option<Box<Nodes>>>,
     /// The buffers that its members share, once a collective call has made them; none where that failed.
     pub(crate) mapped: OnceCell<Option<Box<Mapped>>>,
+    /// Whom the topology makes the neighbours, once a call asks.
+    pub(crate) neighbors: OnceCell<Rc<Neighborhood>>,
     /// Endpoint of each rank that a message can be sent to, in the first worker: of collective calls and, at place 0,
     /// of all messages.
     pub endpoints: Box<[*mut Endpoint]>,
@@ -154,6 +157,7 @@ impl Comm {
             spares: Cell::new(spares),
             nodes: OnceCell::new(),
             mapped: OnceCell::new(),
+            neighbors: OnceCell::new(),
             endpoints,
             place: 0,
             own_endpoints: None,

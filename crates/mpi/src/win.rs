@@ -31,6 +31,7 @@ pub mod hot_atomics;
 pub mod hot_lock;
 mod kept_lock;
 pub mod lock;
+pub mod lock_all;
 mod lock_word;
 mod report;
 mod request;

@@ -57,8 +57,10 @@ impl Interfaces {
         let several = (0..job.present()).any(|rank| job.is_remote(rank));
         let ranks = job.present() as u32;
         let mut allowed = choose_transports(config, ranks, several, job.nodes())?;
-        // The only rank of a job reaches those that it spawns as they reach it.
-        allowed.tcp |= allowed.is_tcp_alone(config) && job.capacity() > 1;
+        // A rank reaches itself without them; those that it may spawn reach it by them.
+        if job.capacity() == 1 {
+            (allowed.adapter, allowed.tcp) = (None, false);
+        }
         self.agree_on_transports(config, allowed)?;
         self.allowed = allowed;
         let diagnostics = self.configure_outside(config)?;
@@ -77,7 +79,8 @@ impl Interfaces {
                 Ok(told) => {
                     (diagnostics, self.allowed.tcp) = (told, false);
                 }
-                Err(why) if self.allowed.tcp => {
+                // The only rank of a job needs none before it spawns others, which say what is wrong.
+                Err(why) if self.allowed.tcp || self.shared_domain().job.present() == 1 => {
                     self.allowed.adapter = None;
                     self.note_no_adapter(why);
                 }

@@ -6,7 +6,7 @@
 use super::store;
 use core::ffi::c_int;
 use fastpath_mpi::hot::{INSIDE, OPEN, is_hidden};
-use fastpath_mpi::win::{exposure, fence, hot, hot_lock, lock};
+use fastpath_mpi::win::{exposure, fence, hot, hot_lock, lock, lock_all};
 use fastpath_mpi::{Process, Result};
 
 /// `MPI_Win_fence`
@@ -90,12 +90,12 @@ pub fn win_unlock(p: &Process, rank: c_int, win: usize) -> Result<()> {
 
 /// `MPI_Win_lock_all`
 pub fn win_lock_all(p: &Process, assert: c_int, win: usize) -> Result<()> {
-    lock::lock_all(&*p.win(win)?, assert)
+    lock_all::lock_all(p, &*p.win(win)?, assert)
 }
 
 /// `MPI_Win_unlock_all`
 pub fn win_unlock_all(p: &Process, win: usize) -> Result<()> {
-    lock::unlock_all(p, &*p.win(win)?)
+    lock_all::unlock_all(p, &*p.win(win)?)
 }
 
 /// `MPI_Win_flush` of a rank that is reached by load and store.

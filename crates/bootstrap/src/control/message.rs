@@ -64,6 +64,8 @@ pub enum Request {
     },
     /// From an agent: its node has ranks that run, as long as the connection is there. Nothing is answered.
     Stay,
+    /// From an agent: ranks of its node read standard input, which follows on the connection. Nothing is answered.
+    Input,
     /// From the first agent: look whether these processes can be started, and open what those of this node listen on.
     Prepare {
         /// For each new rank the number of its node.
@@ -271,6 +273,7 @@ impl Request {
                 .numbers(nodes)
                 .list(cards, |to, card| _ = to.bytes(card)),
             Request::GiveUp { first } => to.number(10).number(*first),
+            Request::Input => to.number(11),
         };
         to.0
     }
@@ -323,6 +326,7 @@ impl Request {
             10 => Request::GiveUp {
                 first: from.number()?,
             },
+            11 => Request::Input,
             _ => return None,
         };
         from.end(request)
@@ -447,6 +451,7 @@ mod tests {
             },
             Request::Forget { owner: 3 },
             Request::Stay,
+            Request::Input,
             Request::Prepare {
                 nodes: vec![0, 1],
                 programs: vec![other],

@@ -172,6 +172,17 @@ impl Peers {
         let _ = thread::Builder::new().stack_size(1 << 17).spawn(stay);
     }
 
+    /// The connection on which standard input comes from the first agent.
+    ///
+    /// # Errors
+    /// It cannot be reached.
+    pub fn open_input(&self) -> io::Result<TcpStream> {
+        let mut stream = self.call(0)?;
+        stream.set_read_timeout(None)?;
+        stream.write_all(&frame(&Request::Input.encode()))?;
+        Ok(stream)
+    }
+
     /// A connection to an agent, both ends of which know the other one.
     fn call(&self, node: usize) -> io::Result<TcpStream> {
         let Some(card) = self.cards.get(node) else {

@@ -2,6 +2,7 @@
 
 use fastpath_base::topology::{CpuSet, Level};
 use std::ffi::OsString;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -120,6 +121,16 @@ pub enum Stdin {
     All,
     /// These ranks, a copy each.
     Ranks(Vec<usize>),
+}
+
+impl Stdin {
+    /// Those of some ranks that read it, in order.
+    pub fn among(&self, ranks: Range<usize>) -> Vec<usize> {
+        match self {
+            Stdin::All => ranks.collect(),
+            Stdin::Ranks(list) => list.iter().copied().filter(|r| ranks.contains(r)).collect(),
+        }
+    }
 }
 
 impl Default for Stdin {

@@ -13,8 +13,10 @@ use crate::comm::Comm;
 use crate::consts::MPI_PROC_NULL;
 use crate::error::Result;
 use crate::topology::{Topology, find_topology};
+use std::rc::Rc;
 
 /// Whom the calling process receives from and sends to.
+#[derive(Debug)]
 pub struct Neighborhood {
     /// Ranks, `MPI_PROC_NULL` beyond the edge of a grid.
     sources: Vec<i32>,
@@ -23,17 +25,21 @@ pub struct Neighborhood {
 }
 
 impl Neighborhood {
-    /// Of a communicator's topology.
+    /// Of a communicator's topology, which it has from its beginning.
     ///
     /// # Errors
     /// `MPI_ERR_TOPOLOGY` where it has none.
-    pub fn of(comm: &Comm) -> Result<Neighborhood> {
+    pub fn of(comm: &Comm) -> Result<Rc<Neighborhood>> {
+        if let Some(known) = comm.neighbors.get() {
+            return Ok(known.clone());
+        }
         let topology = find_topology(comm)?;
-        Ok(Neighborhood {
+        let found = Rc::new(Neighborhood {
             sources: topology.sources(comm.rank),
             destinations: topology.destinations(comm.rank),
             is_grid: matches!(*topology, Topology::Cart(_)),
-        })
+        });
+        Ok(comm.neighbors.get_or_init(|| found).clone())
     }
 
     /// Number of neighbours that it receives from.
@@ -83,7 +89,13 @@ pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
             others().for_each(|(rank, place)| batch.recv(rank, into(place)));
         }
         for (rank, place) in around.sends().filter(|&(rank, _)| rank != me) {
-            batch.send(rank, out(place));
+            let out = out(place);
+            match out.bytes() {
+                0 => {}
+                // Such a send ends at once, and needs no request.
+                1..=IN_TURN_BYTES => result = result.and(f.send(rank, out.buffer()).await),
+                _ => batch.send(rank, out),
+            }
         }
         let own_sends = around.sends().filter(|&(rank, _)| rank == me);
         let own_receives = around.receives().filter(|&(rank, _)| rank == me);
@@ -124,7 +136,7 @@ fn vector(block: &Block) -> Result<Vector<'_>> {
 /// `MPI_Neighbor_allgather`
 pub struct NeighborAllgather {
     /// The neighbours.
-    pub around: Neighborhood,
+    pub around: Rc<Neighborhood>,
     /// What all destinations get.
     pub send: Block,
     /// Where it arrives, from one source.
@@ -142,7 +154,7 @@ impl Collective for NeighborAllgather {
 /// `MPI_Neighbor_allgatherv`
 pub struct NeighborAllgatherv {
     /// The neighbours.
-    pub around: Neighborhood,
+    pub around: Rc<Neighborhood>,
     /// What all destinations get.
     pub send: Block,
     /// Where it arrives.
@@ -160,7 +172,7 @@ impl Collective for NeighborAllgatherv {
 /// `MPI_Neighbor_alltoall`
 pub struct NeighborAlltoall {
     /// The neighbours.
-    pub around: Neighborhood,
+    pub around: Rc<Neighborhood>,
     /// What one destination gets.
     pub send: Block,
     /// Where it arrives, from one source.
@@ -179,7 +191,7 @@ impl Collective for NeighborAlltoall {
 /// `MPI_Neighbor_alltoallv`
 pub struct NeighborAlltoallv {
     /// The neighbours.
-    pub around: Neighborhood,
+    pub around: Rc<Neighborhood>,
     /// What the destinations get.
     pub send: Blocks,
     /// Where it arrives.
@@ -197,7 +209,7 @@ impl Collective for NeighborAlltoallv {
 /// `MPI_Neighbor_alltoallw`
 pub struct NeighborAlltoallw {
     /// The neighbours.
-    pub around: Neighborhood,
+    pub around: Rc<Neighborhood>,
     /// What the destinations get.
     pub send: TypedBlocks,
     /// Where it arrives.

@@ -94,7 +94,7 @@ pub unsafe fn update(p: &Process, asked: &Update) -> Result {
             return Err(refuse_types(what));
         }
     }
-    target::enter(p, &window, rank)?;
+    target::enter(&window, rank)?;
     if there.bytes == 0 {
         return Ok(());
     }
@@ -387,7 +387,7 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
         return Ok(());
     }
     let rank = window.check_rank(asked.rank)?;
-    target::enter(p, &window, rank)?;
+    target::enter(&window, rank)?;
     if asked.origin.is_null() || asked.compare.is_null() || asked.result.is_null() {
         return Err(Error::new(
             MPI_ERR_BUFFER,

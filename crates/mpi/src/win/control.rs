@@ -6,6 +6,7 @@
 //! | 0 | the lock of `MPI_Win_lock` ([`super::lock_word`]) |
 //! | 8 | who has it alone: its rank plus 1, as far as is known, and whether it only keeps it ([`super::kept_lock`]) |
 //! | 16 | how many that wait for the lock, to share it, hold other locks of the window |
+//! | 24 | of the first rank on each host: who is in `MPI_Win_lock_all` without locks ([`super::lock_all`]) |
 //! | 64 | the lock of accumulates: 0 or 1 |
 //! | 128 | how many epochs by `MPI_Win_start` have ended here |
 //! | 192 | for each ticket of the lock, modulo their number, the rank of who waits with it plus 1 |
@@ -33,6 +34,8 @@ pub(super) const LOCK: u64 = 0;
 pub(super) const OWNER: u64 = 8;
 /// How many wait to share it that hold other locks.
 pub(super) const PRESSED: u64 = 16;
+/// Who is in `MPI_Win_lock_all` without locks.
+pub(super) const SHARERS: u64 = 24;
 /// The lock of accumulates.
 pub(super) const ACCUMULATE: u64 = 64;
 /// Epochs that have ended here.
@@ -283,18 +286,34 @@ impl<'a> Words<'a> {
         (peer, awaited): (i32, Awaited),
         done: impl Fn(u64) -> bool,
     ) -> Result {
-        let worker = self.p.worker()?;
         let note = Note {
             peer,
             ..self.note(awaited)
         };
-        let Some(word) = self.near(at) else {
-            return self.poll_far(at, &note, done);
+        self.await_noted(at, &note, done)
+    }
+
+    /// Waits until a word says what `done` wants. Who brings it about wakes nobody, and so this rank looks from time to
+    /// time.
+    #[cold]
+    #[inline(never)]
+    pub fn poll_word(&self, at: u64, done: impl Fn(u64) -> bool) -> Result {
+        let note = Note {
+            naps: true,
+            ..self.note(Awaited::UNKNOWN)
         };
+        self.await_noted(at, &note, done)
+    }
+
+    fn await_noted(&self, at: u64, note: &Note, done: impl Fn(u64) -> bool) -> Result {
+        let Some(word) = self.near(at) else {
+            return self.poll_far(at, note, done);
+        };
+        let worker = self.p.worker()?;
         // SAFETY: the worker lives while MPI runs; no reference to it is held here.
         unsafe {
             // ORDERING: acquire: what was written to the window before the word is there (as in `add`).
-            Worker::wait_until(worker, None, &note, |_| done(word.load(Ordering::Acquire)));
+            Worker::wait_until(worker, None, note, |_| done(word.load(Ordering::Acquire)));
         }
         Ok(())
     }

@@ -21,7 +21,7 @@ use crate::memory::find_alignment;
 use crate::process::Process;
 use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{PackedKey, SLOT_BYTES, SLOT_HEAD, SLOTS_BYTES};
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
 /// What a rank asks for.
@@ -212,6 +212,9 @@ fn assemble(
         locks: (0..ranks).map(|_| Cell::new(std::ptr::null())).collect(),
         epoch: RefCell::new(Epoch::new(ranks)),
         is_local,
+        announced: Cell::new(false),
+        contested: Cell::new(false),
+        home: OnceCell::new(),
         kept: Cell::new(0),
         opened: RefCell::default(),
         pending: RefCell::default(),

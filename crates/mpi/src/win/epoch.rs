@@ -16,6 +16,17 @@ pub enum Held {
     Unchecked,
 }
 
+/// What keeps others from locking exclusively what this process accesses since `MPI_Win_lock_all`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// Nothing: `MPI_MODE_NOCHECK`.
+    Unchecked,
+    /// It is counted among those whom all wait for that lock exclusively.
+    Counted,
+    /// A shared lock of every rank.
+    Locks,
+}
+
 /// The access epoch that is open.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Access {
@@ -26,10 +37,8 @@ enum Access {
     Start(Vec<u32>),
     /// To ranks that are locked, one by one.
     Locks,
-    /// Since `MPI_Win_lock_all`: to every rank, whose lock is taken when it is first accessed, unless nobody checks.
-    LockAll {
-        unchecked: bool,
-    },
+    /// Since `MPI_Win_lock_all`: to every rank.
+    LockAll(Sharing),
 }
 
 /// Why a call does not fit.
@@ -111,15 +120,6 @@ impl Refusal {
     }
 }
 
-/// What an access needs before it begins.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Permit {
-    /// Nothing.
-    Open,
-    /// A shared lock, to be noted by [`Epoch::note_shared`].
-    TakeShared,
-}
-
 /// The epochs of one process on one window.
 #[derive(Debug)]
 pub struct Epoch {
@@ -166,7 +166,7 @@ impl Epoch {
             Access::None | Access::Fence => Ok(()),
             Access::Start(_) => Err(Refusal::InStart),
             Access::Locks => Err(Refusal::InLock),
-            Access::LockAll { .. } => Err(Refusal::InLockAll),
+            Access::LockAll(_) => Err(Refusal::InLockAll),
         }
     }
 
@@ -206,22 +206,22 @@ impl Epoch {
         self.holds += 1;
     }
 
-    /// An epoch to all ranks has begun.
-    pub fn lock_all(&mut self, unchecked: bool) {
-        self.access = Access::LockAll { unchecked };
-    }
-
-    /// The shared lock that a permit asked for has been taken.
+    /// A shared lock has been taken for the epoch to all ranks that is to begin.
     pub fn note_shared(&mut self, rank: u32) {
         self.held[rank as usize] = Held::Shared;
         self.holds += 1;
+    }
+
+    /// An epoch to all ranks has begun.
+    pub fn lock_all(&mut self, sharing: Sharing) {
+        self.access = Access::LockAll(sharing);
     }
 
     /// The lock that ends with `MPI_Win_unlock`.
     #[inline]
     pub fn may_unlock(&self, rank: u32) -> Result<Held, Refusal> {
         match (&self.access, self.held[rank as usize]) {
-            (Access::LockAll { .. }, _) => Err(Refusal::InLockAll),
+            (Access::LockAll(_), _) => Err(Refusal::InLockAll),
             (_, Held::None) => Err(Refusal::NotLocked),
             (_, held) => Ok(held),
         }
@@ -237,10 +237,10 @@ impl Epoch {
         }
     }
 
-    /// The ranks on which `MPI_Win_lock_all` has taken locks.
-    pub fn may_unlock_all(&self) -> Result<Vec<u32>, Refusal> {
+    /// What `MPI_Win_lock_all` has taken.
+    pub fn may_unlock_all(&self) -> Result<Sharing, Refusal> {
         match self.access {
-            Access::LockAll { .. } => Ok(self.locked()),
+            Access::LockAll(sharing) => Ok(sharing),
             _ => Err(Refusal::NotLockedAll),
         }
     }
@@ -300,17 +300,12 @@ impl Epoch {
 
     /// Whether a rank may be accessed.
     #[inline]
-    pub fn permit(&self, rank: u32) -> Result<Permit, Refusal> {
+    pub fn permit(&self, rank: u32) -> Result<(), Refusal> {
         match &self.access {
-            Access::Fence => Ok(Permit::Open),
-            Access::LockAll { unchecked: true } => Ok(Permit::Open),
-            Access::LockAll { .. } if self.held[rank as usize] == Held::None => {
-                Ok(Permit::TakeShared)
-            }
-            Access::LockAll { .. } => Ok(Permit::Open),
-            Access::Locks if self.held[rank as usize] != Held::None => Ok(Permit::Open),
+            Access::Fence | Access::LockAll(_) => Ok(()),
+            Access::Locks if self.held[rank as usize] != Held::None => Ok(()),
             Access::Start(ranks) => match ranks.binary_search(&rank) {
-                Ok(_) => Ok(Permit::Open),
+                Ok(_) => Ok(()),
                 Err(_) => Err(Refusal::NotStarted),
             },
             Access::None | Access::Locks => Err(Refusal::NoAccess),
@@ -320,7 +315,7 @@ impl Epoch {
     /// Whether a flush of one rank, or of all, may be called: inside an epoch of a passive target alone.
     pub fn may_flush(&self, rank: Option<u32>) -> Result<(), Refusal> {
         match (&self.access, rank) {
-            (Access::LockAll { .. }, _) | (Access::Locks, None) => Ok(()),
+            (Access::LockAll(_), _) | (Access::Locks, None) => Ok(()),
             (Access::Locks, Some(rank)) if self.held[rank as usize] != Held::None => Ok(()),
             _ => Err(Refusal::NotLocked),
         }
@@ -342,15 +337,12 @@ mod tests {
         let mut epoch = Epoch::new(4);
         assert_eq!(epoch.permit(0), Err(Refusal::NoAccess));
         assert!(!epoch.fence(true));
-        assert_eq!(epoch.permit(3), Ok(Permit::Open));
+        assert_eq!(epoch.permit(3), Ok(()));
         assert!(epoch.fence(true));
         assert!(!epoch.fence(false));
         assert_eq!(epoch.permit(3), Err(Refusal::NoAccess));
         epoch.start(vec![2, 1]);
-        assert_eq!(
-            (epoch.permit(1), epoch.permit(2)),
-            (Ok(Permit::Open), Ok(Permit::Open))
-        );
+        assert_eq!((epoch.permit(1), epoch.permit(2)), (Ok(()), Ok(())));
         assert_eq!(epoch.permit(0), Err(Refusal::NotStarted));
         assert_eq!(epoch.may_complete(), Ok(vec![1, 2]));
         epoch.complete();
@@ -358,7 +350,7 @@ mod tests {
         epoch.lock(2, Held::Exclusive);
         assert_eq!(
             (epoch.permit(2), epoch.permit(1)),
-            (Ok(Permit::Open), Err(Refusal::NoAccess))
+            (Ok(()), Err(Refusal::NoAccess))
         );
     }
 
@@ -384,23 +376,22 @@ mod tests {
     }
 
     #[test]
-    fn lock_all__takes_a_lock_when_a_rank_is_accessed() {
+    fn lock_all__gives_access_to_every_rank() {
         let mut epoch = Epoch::new(3);
-        epoch.lock_all(false);
-        assert_eq!(epoch.permit(2), Ok(Permit::TakeShared));
-        epoch.note_shared(2);
-        assert_eq!(epoch.permit(2), Ok(Permit::Open));
+        epoch.lock_all(Sharing::Counted);
+        assert_eq!((epoch.permit(0), epoch.permit(2)), (Ok(()), Ok(())));
         assert_eq!(epoch.may_lock(Some(0)), Err(Refusal::InLockAll));
         assert_eq!(epoch.may_unlock(2), Err(Refusal::InLockAll));
         assert_eq!(epoch.may_flush(Some(1)), Ok(()));
-        assert_eq!(epoch.may_unlock_all(), Ok(vec![2]));
+        assert_eq!(epoch.may_unlock_all(), Ok(Sharing::Counted));
         epoch.unlock_all();
         assert_eq!(epoch.may_unlock_all(), Err(Refusal::NotLockedAll));
-        epoch.lock_all(true);
-        assert_eq!(
-            (epoch.permit(0), epoch.may_unlock_all()),
-            (Ok(Permit::Open), Ok(vec![]))
-        );
+        epoch.note_shared(0);
+        epoch.note_shared(1);
+        assert_eq!((epoch.locked(), epoch.holds_any()), (vec![0, 1], true));
+        epoch.lock_all(Sharing::Locks);
+        epoch.unlock_all();
+        assert!(!epoch.holds_any());
     }
 
     #[test]

@@ -64,13 +64,14 @@ impl Found {
 /// `MPI_Win_lock`, or nothing.
 #[inline]
 pub fn try_lock<const WAY: u8>(kind: i32, rank: i32, assertion: i32, win: usize) -> bool {
-    let held = match kind {
-        MPI_LOCK_EXCLUSIVE => Held::Exclusive,
-        MPI_LOCK_SHARED => Held::Shared,
-        _ => return false,
-    };
     let Some(found) = find::<WAY>(rank, win).filter(|_| assertion == 0) else {
         return false;
+    };
+    let held = match kind {
+        // The first time it has to be announced.
+        MPI_LOCK_EXCLUSIVE if found.window.announced.get() => Held::Exclusive,
+        MPI_LOCK_SHARED => Held::Shared,
+        _ => return false,
     };
     let Ok(mut epoch) = found.window.epoch.try_borrow_mut() else {
         return false;
@@ -79,11 +80,12 @@ pub fn try_lock<const WAY: u8>(kind: i32, rank: i32, assertion: i32, win: usize)
         return false;
     }
     let seen = LockWord(found.lock.load(Ordering::Relaxed));
-    let (asked, _, granted) = seen.request(held == Held::Exclusive);
+    let exclusive = held == Held::Exclusive;
+    let (asked, _, granted) = seen.request(exclusive);
     if !granted || !found.change(seen, asked) {
         return false;
     }
-    if held == Held::Exclusive {
+    if exclusive {
         let me = u64::from(found.window.rank) + 1;
         found.owner.store(me, Ordering::Relaxed);
     }

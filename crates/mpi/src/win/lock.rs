@@ -6,7 +6,7 @@ use super::epoch::{Held, Refusal};
 use super::kept_lock::{KEEP_MAX, Owner, is_kept};
 use super::lock_word::{LockWord, Ticket};
 use super::window::Window;
-use super::{error, hot};
+use super::{error, hot, lock_all};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::process::Process;
@@ -31,7 +31,11 @@ pub(super) fn check_assertion(assertion: i32, known: i32) -> Result {
     }
 }
 
-fn refuse(window: &Window, rank: Option<u32>, result: core::result::Result<(), Refusal>) -> Result {
+pub(super) fn refuse(
+    window: &Window,
+    rank: Option<u32>,
+    result: core::result::Result<(), Refusal>,
+) -> Result {
     result.map_err(|refusal| error::refuse_epoch(window, rank, refusal))
 }
 
@@ -98,36 +102,6 @@ pub fn unlock(p: &Process, window: &Window, rank: i32) -> Result {
         give(p, window, rank, held == Held::Exclusive)?;
     }
     window.epoch.borrow_mut().unlock(rank);
-    done
-}
-
-/// `MPI_Win_lock_all`: the lock of a rank is taken when it is first accessed.
-///
-/// # Errors
-/// `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC` where another epoch is open.
-pub fn lock_all(window: &Window, assertion: i32) -> Result {
-    check_assertion(assertion, MPI_MODE_NOCHECK)?;
-    let may = window.epoch.borrow().may_lock(None);
-    refuse(window, None, may)?;
-    leave_fence(window);
-    let unchecked = assertion & MPI_MODE_NOCHECK != 0;
-    window.epoch.borrow_mut().lock_all(unchecked);
-    Ok(())
-}
-
-/// `MPI_Win_unlock_all`
-///
-/// # Errors
-/// `MPI_ERR_RMA_SYNC` without `MPI_Win_lock_all`; those of operations that are under way.
-pub fn unlock_all(p: &Process, window: &Window) -> Result {
-    let held = window.epoch.borrow().may_unlock_all();
-    let held = held.map_err(|refusal| error::refuse_epoch(window, None, refusal))?;
-    window.close_all();
-    let done = complete_all(p, window);
-    for rank in held {
-        give(p, window, rank, false)?;
-    }
-    window.epoch.borrow_mut().unlock_all();
     done
 }
 
@@ -245,6 +219,9 @@ pub(super) fn complete_pending(p: &Process, window: &Window) -> Result {
 /// Takes the lock of a rank.
 #[inline]
 pub(super) fn take(p: &Process, window: &Window, rank: u32, exclusive: bool) -> Result {
+    if exclusive && !window.announced.get() {
+        lock_all::announce(p, window)?;
+    }
     let words = Words::of(p, window, rank)?;
     if words.owner().is_some_and(Owner::keeps) && retake(&words, exclusive)? {
         return note(p, window, rank, true);
@@ -261,7 +238,7 @@ pub(super) fn take(p: &Process, window: &Window, rank: u32, exclusive: bool) -> 
 
 /// Notes that a lock is held, or not any more, for who looks when this process has died.
 #[inline]
-fn note(p: &Process, window: &Window, rank: u32, taken: bool) -> Result {
+pub(super) fn note(p: &Process, window: &Window, rank: u32, taken: bool) -> Result {
     let (world, point) = match taken {
         true => (window.world(rank), Point::Lock),
         false => (window.world(rank), Point::Unlock),

@@ -8,7 +8,7 @@
 
 use super::conflicts::Kind;
 use super::window::{Flavor, Window};
-use super::{dynamic, epoch::Permit, error, lock};
+use super::{dynamic, error, lock};
 use crate::check::Checks;
 use crate::consts::*;
 use crate::datatype::Datatype;
@@ -103,24 +103,9 @@ pub(super) fn room(bytes: u64) -> Result<Vec<u8>> {
 /// # Errors
 /// `MPI_ERR_RMA_SYNC` where none does.
 #[inline]
-pub(super) fn enter(p: &Process, window: &Window, rank: u32) -> Result {
+pub(super) fn enter(window: &Window, rank: u32) -> Result {
     let permit = window.epoch.borrow().permit(rank);
-    match permit {
-        Ok(Permit::Open) => Ok(()),
-        Ok(Permit::TakeShared) => {
-            lock::take(p, window, rank, false)?;
-            // Another thread may have taken it too while this one waited.
-            let twice = window.epoch.borrow().permit(rank) == Ok(Permit::Open);
-            match twice {
-                true => lock::give(p, window, rank, false),
-                false => {
-                    window.epoch.borrow_mut().note_shared(rank);
-                    Ok(())
-                }
-            }
-        }
-        Err(refusal) => Err(error::refuse_epoch(window, Some(rank), refusal)),
-    }
+    lock::refuse(window, Some(rank), permit)
 }
 
 /// Where a displacement of a rank is.

@@ -76,7 +76,7 @@ pub(super) unsafe fn transfer<const PUTS: bool>(
     if origin.bytes != there.bytes {
         return Err(refuse_lengths(PUTS, &origin, &there));
     }
-    target::enter(p, &window, rank)?;
+    target::enter(&window, rank)?;
     if origin.bytes == 0 {
         return Ok(None);
     }

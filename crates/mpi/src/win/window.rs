@@ -17,7 +17,7 @@ use crate::table::{Handled, Table};
 use fastpath_base::sync::AtomicU64;
 use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{PackedKey, RegionId, RemoteKey, Slots, Way};
-use std::cell::{Cell, RefCell, UnsafeCell};
+use std::cell::{Cell, OnceCell, RefCell, UnsafeCell};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
 use std::rc::Rc;
@@ -146,6 +146,12 @@ pub struct Window {
     pub(super) epoch: RefCell<Epoch>,
     /// Whether all ranks are on this host, so that whoever waits is woken by who ends the wait.
     pub(super) is_local: bool,
+    /// Whether this rank has told all hosts that it locks exclusively.
+    pub(super) announced: Cell<bool>,
+    /// Whether this rank has seen that another does.
+    pub(super) contested: Cell<bool>,
+    /// The first rank on this host, once it is asked for.
+    pub(super) home: OnceCell<u32>,
     /// How often this rank has left a lock and kept it since it gave one away.
     pub(super) kept: Cell<u32>,
     /// Ranks that the hot table shows as open.

@@ -21,6 +21,8 @@ const KEEP_MOST: u8 = 3;
 const KEEP_TRIES: u8 = 64;
 /// What each rank that shares the processor may take in its turn: it copies the messages of a collective call.
 const TURN_NS: u64 = 125_000;
+/// A yield later, of so many ranks that have shared a processor one is forgotten that does not share it any more.
+const SHARERS_PER_YIELD: u32 = 8;
 /// Nanoseconds after which a yield has let somebody run who does not yield: another program, or a rank that computes.
 /// The kernel gives such a one its whole slice each time.
 const SLOW_YIELD_NS: u64 = 500_000;
@@ -35,7 +37,7 @@ const SLEEPS_NS: u64 = 50_000_000;
 pub struct Oversubscription {
     /// Whether anything is learnt.
     learns: bool,
-    /// How many ranks have shared a processor, at most.
+    /// How many ranks have shared a processor lately, at most.
     sharers: u32,
     /// Above 0 while it pays to keep the processor for a moment.
     worth: u8,
@@ -111,9 +113,10 @@ impl Oversubscription {
         }
     }
 
-    /// So many ranks share a processor now.
+    /// So many ranks share a processor now. There were more a moment ago where some of them have gone to sleep, but not
+    /// long ago: a rank that is woken alone is not to yield for as long as all of them would take.
     pub(super) fn note_sharers(&mut self, ranks: u32) {
-        self.sharers = self.sharers.max(ranks);
+        self.sharers = ranks.max(self.sharers - self.sharers.div_ceil(SHARERS_PER_YIELD));
     }
 
     /// Nanoseconds in which each of them has its turn.
@@ -318,8 +321,8 @@ mod tests {
     #[test]
     fn yield__in_which_many_ranks_had_their_turn_is_not_slow() {
         let mut oversubscription = Oversubscription::of(true);
-        oversubscription.note_sharers(16);
         oversubscription.note_sharers(2);
+        oversubscription.note_sharers(16);
         let round = 16 * TURN_NS;
         assert!(round > 3 * SLOW_YIELD_NS);
         oversubscription.note_yield(0, round);
@@ -330,6 +333,17 @@ mod tests {
         );
         oversubscription.note_yield(0, round + 1);
         assert!(oversubscription.is_slow(round + 2));
+    }
+
+    #[test]
+    fn yields__are_for_as_many_ranks_as_are_awake() {
+        let mut oversubscription = Oversubscription::of(true);
+        oversubscription.note_sharers(200);
+        assert_eq!(oversubscription.yields_for(0), 200 * TURN_NS);
+        oversubscription.note_sharers(3);
+        assert_eq!(oversubscription.yields_for(0), 175 * TURN_NS);
+        (0..40).for_each(|_| oversubscription.note_sharers(3));
+        assert_eq!(oversubscription.yields_for(0), YIELD_NS.max(3 * TURN_NS));
     }
 
     #[test]

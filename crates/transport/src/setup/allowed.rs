@@ -59,12 +59,6 @@ impl Allowed {
         adapter.or(self.tcp.then_some(Outside::Tcp))
     }
 
-    /// Whether several ranks would reach each other over the kernel's network and by nothing else.
-    pub(super) fn is_tcp_alone(&self, config: &Config) -> bool {
-        let lists = |name| is_listed(config, name);
-        !self.shm && lists("tcp") && !lists("rc") && !lists("ud")
-    }
-
     /// Whether a job's rank reaches `peer` by an adapter or over the network. Both say the same of each other.
     pub(crate) fn leads_outside(&self, job: &Job, peer: usize) -> bool {
         self.outside().is_some() && peer != job.rank() && (!self.shm || job.is_remote(peer))
@@ -105,13 +99,12 @@ pub fn choose_transports(
     }
     let adapter = adapter.filter(|_| nodes == 1);
     if !shm && (adapter.is_some() || tcp) {
-        // A rank reaches itself without an adapter.
         return Ok(Allowed {
             loopback: true,
             cma: false,
             shm: false,
-            adapter: adapter.filter(|_| ranks > 1),
-            tcp: tcp && ranks > 1,
+            adapter,
+            tcp,
             ahead: choose_ahead(config),
         });
     }
@@ -165,13 +158,13 @@ mod tests {
             ("shm,cma", 4, false, (true, None, false)),
             ("rc", 4, false, (false, Some(Rc), false)),
             ("rc", 4, true, (false, Some(Rc), false)),
-            ("rc", 1, false, (false, None, false)),
+            ("rc", 1, false, (false, Some(Rc), false)),
             ("shm,ud", 4, true, (true, Some(Ud), false)),
             ("ud", 2, false, (false, Some(Ud), false)),
             ("rc,ud", 2, false, (false, Some(Upgrading), false)),
             ("loopback", 1, false, (true, None, false)),
             ("tcp", 4, false, (false, None, true)),
-            ("tcp", 1, false, (false, None, false)),
+            ("tcp", 1, false, (false, None, true)),
             ("shm,tcp", 4, true, (true, None, true)),
             ("shm,tcp", 4, false, (true, None, false)),
             ("rc,tcp", 4, true, (false, Some(Rc), true)),
