@@ -24,7 +24,7 @@ use fastpath_protocol::request::Kind;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::{Note, POLLS_PER_CHECK};
 use fastpath_protocol::worker::SHORT_LIMIT;
-use fastpath_protocol::{Fault, RequestId, SendArgs, Started, State};
+use fastpath_protocol::{Endpoint, Fault, RequestId, SendArgs, Started, State};
 use fastpath_transport::Post;
 use std::cell::Cell;
 
@@ -399,16 +399,20 @@ impl<'a> Channel<'a> {
         }
     }
 
-    /// Sends a short contiguous message at once, or does nothing.
+    /// Sends a contiguous message at once, or does nothing.
     #[inline]
     unsafe fn try_send(&self, to: u32, data: &Buffer) -> bool {
         let Some(&endpoint) = self.comm.endpoints.get(to as usize) else {
             return false;
         };
-        if data.layout.is_some() || data.bytes > SHORT_LIMIT as u64 {
+        if data.layout.is_some() {
             return false;
         }
         let key = self.context().key(self.comm.rank);
+        if data.bytes > SHORT_LIMIT as u64 {
+            // SAFETY: BUFFERS; the endpoint lives as long as the worker, and the lock is held.
+            return unsafe { self.try_send_eager(endpoint, key, to, data) };
+        }
         // SAFETY: BUFFERS; the endpoint lives as long as the worker, and the lock is held.
         unsafe {
             let post = (*endpoint).send_immediate(key, self.tag, data.ptr, data.bytes as usize);
@@ -419,6 +423,28 @@ impl<'a> Channel<'a> {
                 Post::Wake => (*endpoint).wake() == Post::Done,
                 post => post == Post::Done,
             }
+        }
+    }
+
+    /// The same of a longer message to a member of this host: an adapter may bring another message while this one is
+    /// sent, before it is asked for.
+    unsafe fn try_send_eager(
+        &self,
+        endpoint: *mut Endpoint,
+        key: u64,
+        to: u32,
+        data: &Buffer,
+    ) -> bool {
+        let Ok(worker) = self.process.worker() else {
+            return false;
+        };
+        // SAFETY: BUFFERS; worker and endpoint live while MPI runs.
+        unsafe {
+            if !(*endpoint).is_same_host() || lock::first().records() {
+                return false;
+            }
+            let peer = self.world_rank(to);
+            (*worker).send_now(peer, key, self.tag, data.ptr, data.bytes) == Post::Done
         }
     }
 
