@@ -71,6 +71,42 @@ fn breath__lets_the_other_thread_in() {
     });
 }
 
+#[test]
+fn breath__lays_the_bias_down_and_takes_it_up() {
+    explore(3, || {
+        let shared = Arc::new(Shared(Biased::model(0), Watch::default()));
+        shared.0.favour(1);
+        let other = shared.clone();
+        let breathe = |shared: &Shared, me| {
+            shared.0.acquire(me);
+            shared.1.note_write();
+            shared.0.release_lock(me, || ());
+            shared.1.note_write();
+            shared.0.release(me);
+        };
+        let thread = thread::spawn(move || breathe(&other, 2));
+        breathe(&shared, 1);
+        thread.join().unwrap();
+        assert!(!shared.0.is_wanted());
+    });
+}
+
+/// With both seats taken, by threads that may be about to enter, a third one goes without a bias.
+#[test]
+fn bias__goes_through_both_seats() {
+    explore(2, || {
+        let shared = Arc::new(Shared(Biased::model(0), Watch::default()));
+        shared.0.favour(1);
+        let threads = [2, 3].map(|me| {
+            let other = shared.clone();
+            thread::spawn(move || use_often(&other, me, 2, false))
+        });
+        use_often(&shared, 1, 1, false);
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        assert!(!shared.0.is_wanted());
+    });
+}
+
 /// As [`use_often`], by borrowing.
 fn borrow_often(shared: &Shared, me: usize, times: u32) {
     for _ in 0..times {

@@ -49,7 +49,7 @@ fn biased__excludes_and_nests() {
 fn biased__goes_to_whoever_is_alone_for_long() {
     let lock = Biased::new(|| true);
     lock.favour(1);
-    let fenced = wait::register_membarrier();
+    let fenced = wait::register_own_membarrier();
     assert_eq!(lock.try_enter(1), fenced);
     if !fenced {
         return;
@@ -57,39 +57,81 @@ fn biased__goes_to_whoever_is_alone_for_long() {
     assert!(!lock.leave(1));
     let given_at = |ns| lock.favoured_ns.store(ns, Ordering::Relaxed);
     given_at(u64::MAX); // It will not have lasted.
+    let has_bias = |me, mark| lock.bias.load(Ordering::Relaxed) == me | mark;
     let enter_often = |me, times| {
         (0..times).for_each(|_| {
             lock.acquire(me);
             lock.release(me);
         });
-        lock.bias.load(Ordering::Relaxed) == me
+        has_bias(me, 0) || has_bias(me, SECOND)
     };
-    assert!(
-        !enter_often(2, 9 * ALONE),
-        "the first may be about to enter"
-    );
-    assert!(!enter_often(1, 1));
     assert!(!enter_often(2, 2 * ALONE), "a revocation makes it harder");
     assert!(enter_often(2, 1));
+    assert!(has_bias(2, SECOND), "the first may be about to enter");
     assert_eq!(lock.counts(), (1, 0));
     given_at(1); // It will have lasted for long.
-    assert!(
-        !enter_often(3, 9 * ALONE),
-        "the second may be about to enter"
-    );
-    assert!(!enter_often(2, 1));
+    assert!(!enter_often(3, 9 * ALONE), "both may be about to enter");
+    assert!(!enter_often(1, 1));
     assert!(!enter_often(3, ALONE));
     assert!(enter_often(3, 1));
+    assert!(has_bias(3, 0), "the first has seen that its bias is gone");
     lock.forget(3);
     assert!(!enter_often(4, ALONE));
     assert!(enter_often(4, 1), "the one before has ended");
 }
 
 #[test]
+fn biased__is_laid_down_for_a_breath_and_taken_up_again() {
+    let lock = &Biased::new(|| true);
+    lock.favour(1);
+    let fenced = wait::register_own_membarrier();
+    let breathe = |pause: &dyn Fn()| {
+        lock.acquire(1);
+        lock.acquire(1);
+        lock.release_lock(1, pause);
+        let depth = (
+            lock.holds(1),
+            lock.release(1),
+            lock.holds(1),
+            lock.release(1),
+        );
+        assert_eq!(depth, (true, (), true, ()));
+        assert!(!lock.holds(1));
+        lock.bias.load(Ordering::Relaxed)
+    };
+    let biased = if fenced { 1 } else { NOBODY };
+    let look = |expected| move || assert_eq!(lock.bias.load(Ordering::Relaxed), expected);
+    assert_eq!(
+        breathe(&look(biased)),
+        biased,
+        "no other thread has ever come"
+    );
+    lock.acquire(2);
+    lock.release(2);
+    (0..=2 * ALONE).for_each(|_| {
+        lock.acquire(1);
+        lock.release(1);
+    });
+    assert_eq!(lock.bias.load(Ordering::Relaxed), biased);
+    assert_eq!(breathe(&look(NOBODY)), biased, "nobody came meanwhile");
+    let others = || {
+        lock.acquire(2);
+        lock.release(2);
+    };
+    assert_eq!(breathe(&others), NOBODY);
+    let revoked = if fenced { 1 } else { 0 };
+    assert_eq!(
+        lock.counts(),
+        (revoked, 0),
+        "what is laid down is not taken away"
+    );
+}
+
+#[test]
 fn biased__to_one_thread_stays_so_however_often_it_is_borrowed() {
     let lock = Biased::new(|| true);
     lock.favour(1);
-    let fenced = wait::register_membarrier();
+    let fenced = wait::register_own_membarrier();
     for _ in 0..99 {
         lock.borrow(2);
         assert!(!lock.try_enter(1));
