@@ -3,7 +3,7 @@
 use crate::sync::{AtomicU32, AtomicUsize, Ordering};
 use crate::wait;
 
-/// Where a thread with a bias says that it is inside.
+/// A word that one thread alone writes.
 #[repr(C)]
 pub(super) struct Seat {
     /// How deep `insider` is inside by its bias.
@@ -38,8 +38,8 @@ impl Seat {
     /// Goes so many levels in or out, by the bias.
     #[inline(always)] // as `Biased::favours`
     pub(super) fn step(&self, by: i32) {
-        // ORDERING: inwards, after the store of `insider`, for the acquire in `Biased::seat_of`; outwards, what was done
-        // inside is seen by whoever has revoked the bias, partner is the acquire in `Biased::drive_out`.
+        // ORDERING: inwards, after the store of `insider`, for the acquire in `Biased::seat_of`; outwards, what was
+        // done inside is seen by whoever has revoked the bias, partner is the acquire in `Biased::drive_out`.
         let release = Ordering::Release;
         if cfg!(loom) {
             // The model takes the kernel's look at the word for a store, which it does not order with others of this

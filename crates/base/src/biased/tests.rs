@@ -85,7 +85,7 @@ fn biased__is_laid_down_for_a_breath_and_taken_up_again() {
     let lock = &Biased::new(|| true);
     lock.favour(1);
     let fenced = wait::register_own_membarrier();
-    let breathe = |pause: &dyn Fn()| {
+    let pause_in = |pause: &dyn Fn()| {
         lock.acquire(1);
         lock.acquire(1);
         lock.release_lock(1, pause);
@@ -102,7 +102,7 @@ fn biased__is_laid_down_for_a_breath_and_taken_up_again() {
     let biased = if fenced { 1 } else { NOBODY };
     let look = |expected| move || assert_eq!(lock.bias.load(Ordering::Relaxed), expected);
     assert_eq!(
-        breathe(&look(biased)),
+        pause_in(&look(biased)),
         biased,
         "no other thread has ever come"
     );
@@ -113,12 +113,12 @@ fn biased__is_laid_down_for_a_breath_and_taken_up_again() {
         lock.release(1);
     });
     assert_eq!(lock.bias.load(Ordering::Relaxed), biased);
-    assert_eq!(breathe(&look(NOBODY)), biased, "nobody came meanwhile");
+    assert_eq!(pause_in(&look(NOBODY)), biased, "nobody came meanwhile");
     let others = || {
         lock.acquire(2);
         lock.release(2);
     };
-    assert_eq!(breathe(&others), NOBODY);
+    assert_eq!(pause_in(&others), NOBODY);
     let revoked = if fenced { 1 } else { 0 };
     assert_eq!(
         lock.counts(),
