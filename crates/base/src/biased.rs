@@ -14,8 +14,6 @@
 //! of two seats is free: whoever had it before has come again since, or has ended. A bias that did not last doubles
 //! what is long, so that revocations take a bounded part of the time ("Biased locking", Russell and Detlefs 2006).
 //!
-//! A thread that lets others in while it waits lays its bias down ([`Biased::release_lock`]).
-//!
 //! A thread that serves the others borrows the lock ([`Biased::borrow`]): whoever had the bias has it again afterwards.
 #![allow(unsafe_code)]
 
@@ -308,18 +306,8 @@ impl Biased {
         let mut levels = 0;
         if let Some((seat, mark)) = self.seat_of(me) {
             levels = seat.inside.load(Ordering::Relaxed);
-            let is_shared = cfg!(loom) || self.counts() != (0, 0);
-            if is_shared {
-                // If nobody comes meanwhile, the bias is its own again afterwards.
-                self.last.store(me, Ordering::Relaxed);
-                self.streak.store(ALONE_MOST, Ordering::Relaxed);
-            }
             if self.leave_levels(seat, me | mark, levels) {
                 seat.wake_revoker();
-            }
-            if is_shared {
-                // Others need not take the bias away, and can have it.
-                self.forget(me);
             }
         }
         if self.owner.load(Ordering::Relaxed) == me {

@@ -71,26 +71,6 @@ fn breath__lets_the_other_thread_in() {
     });
 }
 
-#[test]
-fn breath__lays_the_bias_down_and_takes_it_up() {
-    explore(2, || {
-        let shared = Arc::new(Shared(Biased::model(0), Watch::default()));
-        shared.0.favour(1);
-        let other = shared.clone();
-        let pause_in = |shared: &Shared, me| {
-            shared.0.acquire(me);
-            shared.1.note_write();
-            shared.0.release_lock(me, || ());
-            shared.1.note_write();
-            shared.0.release(me);
-        };
-        let thread = thread::spawn(move || pause_in(&other, 2));
-        pause_in(&shared, 1);
-        thread.join().unwrap();
-        assert!(!shared.0.is_wanted());
-    });
-}
-
 /// With both seats taken, by threads that may be about to enter, a third one goes without a bias.
 #[test]
 fn bias__goes_through_both_seats() {

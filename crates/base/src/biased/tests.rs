@@ -81,53 +81,6 @@ fn biased__goes_to_whoever_is_alone_for_long() {
 }
 
 #[test]
-fn biased__is_laid_down_for_a_breath_and_taken_up_again() {
-    let lock = &Biased::new(|| true);
-    lock.favour(1);
-    let fenced = wait::register_own_membarrier();
-    let pause_in = |pause: &dyn Fn()| {
-        lock.acquire(1);
-        lock.acquire(1);
-        lock.release_lock(1, pause);
-        let depth = (
-            lock.holds(1),
-            lock.release(1),
-            lock.holds(1),
-            lock.release(1),
-        );
-        assert_eq!(depth, (true, (), true, ()));
-        assert!(!lock.holds(1));
-        lock.bias.load(Ordering::Relaxed)
-    };
-    let biased = if fenced { 1 } else { NOBODY };
-    let look = |expected| move || assert_eq!(lock.bias.load(Ordering::Relaxed), expected);
-    assert_eq!(
-        pause_in(&look(biased)),
-        biased,
-        "no other thread has ever come"
-    );
-    lock.acquire(2);
-    lock.release(2);
-    (0..=2 * ALONE).for_each(|_| {
-        lock.acquire(1);
-        lock.release(1);
-    });
-    assert_eq!(lock.bias.load(Ordering::Relaxed), biased);
-    assert_eq!(pause_in(&look(NOBODY)), biased, "nobody came meanwhile");
-    let others = || {
-        lock.acquire(2);
-        lock.release(2);
-    };
-    assert_eq!(pause_in(&others), NOBODY);
-    let revoked = if fenced { 1 } else { 0 };
-    assert_eq!(
-        lock.counts(),
-        (revoked, 0),
-        "what is laid down is not taken away"
-    );
-}
-
-#[test]
 fn biased__to_one_thread_stays_so_however_often_it_is_borrowed() {
     let lock = Biased::new(|| true);
     lock.favour(1);
