@@ -1,5 +1,6 @@
 /* Messages of one sender that match the same receive arrive in the order sent, whatever their sizes, and a receive
- * posted earlier matches first: a random schedule of sends and receives against a naive model of matching.
+ * posted earlier matches first: a random schedule of sends and receives against a naive model of matching. Where all
+ * has been sent, every third receive blocks, behind those that are posted.
  * Every rank sends to every rank, itself too; the model is computed alike on all ranks from one seed.
  * test: ranks=1,2,3,4,8 timeout=120 */
 #include "check.h"
@@ -26,6 +27,7 @@ struct message {
 struct receive {
     int source, tag; /* as asked for: may be wild */
     int matched;     /* the message that the model gives it */
+    int blocks;
     unsigned char *buffer;
 };
 
@@ -100,6 +102,7 @@ static void run_round(int round)
     unsigned char **buffers = allocate(sizeof(char *) * (size_t)total);
     struct receive *receives = allocate(sizeof(struct receive) * (size_t)total);
     MPI_Status *statuses = allocate(sizeof(MPI_Status) * (size_t)total);
+    MPI_Status *blocking = allocate(sizeof(MPI_Status) * (size_t)total);
 
     /* A third of the rounds sends first, a third posts first, a third mixes. */
     if (round % 3 == 0)
@@ -112,19 +115,26 @@ static void run_round(int round)
         if (round % 3 == 2 && i == total / 2)
             send_all(round, sends, buffers);
         receives[i].buffer = allocate(LARGEST);
-        OK(MPI_Irecv(receives[i].buffer, LARGEST, MPI_BYTE, receives[i].source, receives[i].tag, MPI_COMM_WORLD, &pending[i]));
+        receives[i].blocks = round % 3 == 0 && (i + round / 3) % 3 == 0;
+        if (receives[i].blocks) {
+            OK(MPI_Recv(receives[i].buffer, LARGEST, MPI_BYTE, receives[i].source, receives[i].tag, MPI_COMM_WORLD, &blocking[i]));
+            pending[i] = MPI_REQUEST_NULL;
+        } else {
+            OK(MPI_Irecv(receives[i].buffer, LARGEST, MPI_BYTE, receives[i].source, receives[i].tag, MPI_COMM_WORLD, &pending[i]));
+        }
     }
     if (round % 3 == 1)
         send_all(round, sends, buffers);
     OK(MPI_Waitall(total, pending, statuses));
     plan_messages(round, rank);
     for (int i = 0; i < total; i++) {
-        check_receive(&receives[i], &statuses[i]);
+        check_receive(&receives[i], receives[i].blocks ? &blocking[i] : &statuses[i]);
         free(receives[i].buffer);
     }
     OK(MPI_Waitall(total, sends, MPI_STATUSES_IGNORE));
     for (int i = 0; i < total; i++)
         free(buffers[i]);
+    free(blocking);
     free(statuses);
     free(receives);
     free(buffers);

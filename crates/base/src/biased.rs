@@ -4,21 +4,24 @@
 //! ```text
 //! biased thread                    another thread, which holds `word`
 //! inside = 1                       bias = none
-//! (compiler order only)            fence_others()
+//! (compiler order only)            fence_own_threads()
 //! bias still its own? go on        inside == 0? go on, else wait for it
 //! ```
 //!
 //! It is the handshake of sleepers in [`crate::wait`]: the fence is paid by whoever comes second. Without a bias it is
 //! a futex lock. A thread that wants in yields a few times, then sleeps; one that was woken [`PASSES`] times in vain is
-//! handed the lock, before any thread that has not slept for it. A thread that was alone for long gets the bias once
-//! the one before has come again or has ended. A bias that did not last doubles what is long, so that revocations take
-//! a bounded part of the time ("Biased locking", Russell and Detlefs 2006).
+//! handed the lock, before any thread that has not slept for it. A thread that was alone for long gets the bias if one
+//! of two seats is free: whoever had it before has come again since, or has ended. A bias that did not last doubles
+//! what is long, so that revocations take a bounded part of the time ("Biased locking", Russell and Detlefs 2006).
 //!
 //! A thread that serves the others borrows the lock ([`Biased::borrow`]): whoever had the bias has it again afterwards.
 #![allow(unsafe_code)]
 
 use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
 use crate::wait;
+
+mod seat;
+use seat::Seat;
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
@@ -41,19 +44,22 @@ const LASTING_NS: u64 = 200_000;
 
 /// No thread.
 const NOBODY: usize = 0;
+/// Stands beside the number of a thread that has the bias with its second seat.
+const SECOND: usize = 1 << (usize::BITS - 1);
 
-/// The lock. A thread is named by a number that no other living thread has; it calls [`Biased::forget`] before it ends.
+/// The lock. A thread is named by a number below [`SECOND`] that no other living thread has; it calls
+/// [`Biased::forget`] before it ends.
+///
+/// There are two seats, since a thread that lost its bias may not come for long: it is stopped, or computes. The
+/// immediate path of MPI knows the first one alone; with the second a call costs a few instructions more.
 #[repr(C, align(64))]
 pub struct Biased {
-    /// The thread that enters without `word`.
+    /// The thread that enters without `word`, and whether its seat is the second one.
     bias: AtomicUsize,
-    /// How deep `insider` is inside by its bias.
-    inside: AtomicU32,
+    first: Seat,
     /// Threads that try to get in.
     wanted: AtomicU32,
-    /// The only thread that may write `inside`: the last with a bias, until it has seen that its bias is gone, or ends.
-    /// A thread that is stopped between the two looks of `try_enter` may write at any time later.
-    insider: AtomicUsize,
+    second: Seat,
     word: AtomicU32,
     /// How deep the owner is inside by `word`.
     depth: AtomicU32,
@@ -81,9 +87,9 @@ macro_rules! make {
     ($may_bias:expr, $needed:expr) => {
         Biased {
             bias: AtomicUsize::new(NOBODY),
-            inside: AtomicU32::new(0),
+            first: Seat::new(),
             wanted: AtomicU32::new(0),
-            insider: AtomicUsize::new(NOBODY),
+            second: Seat::new(),
             word: AtomicU32::new(FREE),
             depth: AtomicU32::new(0),
             owner: AtomicUsize::new(NOBODY),
@@ -113,38 +119,58 @@ impl Biased {
         make!(|| true, needed)
     }
 
-    /// Gives the bias to a thread, before other threads use the lock. Without an expedited membarrier there is none.
+    /// The seats, each with what stands beside the number of a thread that has the bias with it.
+    fn seats(&self) -> [(&Seat, usize); 2] {
+        [(&self.first, 0), (&self.second, SECOND)]
+    }
+
+    /// The seat that a bias is for.
+    fn seat_for(&self, bias: usize) -> &Seat {
+        match bias & SECOND {
+            0 => &self.first,
+            _ => &self.second,
+        }
+    }
+
+    /// Gives the bias to a thread that has none, before other threads use the lock, or to one that holds `word`.
+    /// Without an expedited membarrier there is none.
     pub fn favour(&self, me: usize) {
-        // ORDERING: acquire pairs with the release in `forget`.
-        let insider = self.insider.load(Ordering::Acquire);
-        if (insider == NOBODY || insider == me) && self.may_favour() {
-            self.favoured_ns.store(now_ns(), Ordering::Relaxed);
-            self.insider.store(me, Ordering::Relaxed);
-            self.bias.store(me, Ordering::Relaxed);
+        for (seat, mark) in self.seats() {
+            // ORDERING: acquire pairs with the release in `forget`.
+            let insider = seat.insider.load(Ordering::Acquire);
+            if (insider == NOBODY || insider == me) && self.may_favour() {
+                self.favoured_ns.store(now_ns(), Ordering::Relaxed);
+                seat.insider.store(me, Ordering::Relaxed);
+                self.bias.store(me | mark, Ordering::Relaxed);
+                return;
+            }
         }
     }
 
     fn may_favour(&self) -> bool {
-        (cfg!(loom) || wait::register_membarrier()) && (self.may_bias)()
+        (cfg!(loom) || wait::register_own_membarrier()) && (self.may_bias)()
     }
 
     /// Takes the bias from a thread that ends. It is not inside.
     pub fn forget(&self, me: usize) {
-        for word in [&self.insider, &self.bias] {
-            // ORDERING: release: what the thread did inside is seen by whoever finds no bias (`revoke`) and by whoever
-            // takes its place (`favour`).
-            let release = Ordering::Release;
-            _ = word.compare_exchange(me, NOBODY, release, Ordering::Relaxed);
-            // ORDERING: either this finds the bias that `give_back` returns, or that finds that the thread has ended.
-            fence(Ordering::SeqCst);
+        for (seat, mark) in self.seats() {
+            for (word, value) in [(&seat.insider, me), (&self.bias, me | mark)] {
+                // ORDERING: release: what the thread did inside is seen by whoever finds no bias (`revoke`) and by
+                // whoever takes its place (`favour`).
+                let release = Ordering::Release;
+                _ = word.compare_exchange(value, NOBODY, release, Ordering::Relaxed);
+                // ORDERING: either this finds the bias that `give_back` returns, or that finds that the thread has
+                // ended.
+                fence(Ordering::SeqCst);
+            }
         }
     }
 
-    /// Enters by the bias, or does nothing and returns false. Left by [`Biased::leave`].
+    /// Enters by the bias, or does nothing and returns false. Left by [`Biased::release`].
     #[inline]
     pub fn try_enter(&self, me: usize) -> bool {
         if !self.favours(me) {
-            return false;
+            return self.bias.load(Ordering::Relaxed) == me | SECOND && self.enter_second(me);
         }
         let entered = self.step_in(me);
         if !entered {
@@ -153,71 +179,71 @@ impl Biased {
         entered
     }
 
-    /// Whether the bias is this thread's.
+    /// As [`Biased::try_enter`], by a bias with the second seat, which was this thread's.
+    #[inline(never)]
+    fn enter_second(&self, me: usize) -> bool {
+        let entered = self.step_into(&self.second, me | SECOND);
+        if !entered {
+            self.second.step(-1);
+            self.second.wake_revoker();
+        }
+        entered
+    }
+
+    /// Whether the bias is this thread's, with the first seat.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
     pub fn favours(&self, me: usize) -> bool {
         self.bias.load(Ordering::Relaxed) == me
     }
 
-    /// Enters by the bias, which was this thread's. If it returns false, the bias has gone meanwhile and
-    /// [`Biased::back_out`] is due.
+    /// Enters by the bias with the first seat, which was this thread's. If it returns false, the bias has gone
+    /// meanwhile and [`Biased::back_out`] is due.
     #[inline(always)] // as `favours`
     #[must_use]
     pub fn step_in(&self, me: usize) -> bool {
-        self.step_inside(1);
+        self.step_into(&self.first, me)
+    }
+
+    #[inline(always)] // as `favours`
+    fn step_into(&self, seat: &Seat, bias: usize) -> bool {
+        seat.step(1);
         // ORDERING: partner is the fence in `revoke`: either it sees `inside`, or this thread sees that the bias is
         // gone.
         compiler_fence(Ordering::SeqCst);
         // ORDERING: acquire, as every way in; the bias is this thread's own store.
-        self.bias.load(Ordering::Acquire) == me
-    }
-
-    /// Goes so many levels in or out, by the bias.
-    #[inline(always)] // as `try_enter`
-    fn step_inside(&self, by: i32) {
-        // ORDERING: inwards, after the store of `insider`, for the acquire in `is_insider`; outwards, what was done
-        // inside is seen by whoever has revoked the bias, partner is the acquire in `revoke`.
-        let release = Ordering::Release;
-        if cfg!(loom) {
-            // The model takes the kernel's look at the word for a store, which it does not order with others of this
-            // thread.
-            self.inside.fetch_add(by as u32, release);
-        } else {
-            let depth = self.inside.load(Ordering::Relaxed);
-            self.inside.store(depth.wrapping_add_signed(by), release);
-        }
+        self.bias.load(Ordering::Acquire) == bias
     }
 
     /// See [`Biased::step_in`].
     #[cold]
     #[inline(never)]
     pub fn back_out(&self) {
-        self.step_inside(-1);
+        self.first.step(-1);
         self.wake_revoker();
     }
 
-    /// Leaves what [`Biased::try_enter`] has entered; returns whether the bias is gone, and [`Biased::wake_revoker`] is
+    /// Leaves what [`Biased::step_in`] has entered; returns whether the bias is gone, and [`Biased::wake_revoker`] is
     /// due.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
     #[must_use]
     pub fn leave(&self, me: usize) -> bool {
-        self.leave_levels(me, 1)
+        self.leave_levels(&self.first, me, 1)
     }
 
     #[inline(always)] // as `leave`
-    fn leave_levels(&self, me: usize, levels: u32) -> bool {
-        self.step_inside(-(levels as i32));
+    fn leave_levels(&self, seat: &Seat, bias: usize, levels: u32) -> bool {
+        seat.step(-(levels as i32));
         // ORDERING: partner is the fence in `revoke`: either it sees that nobody is inside, or this thread sees that
         // the bias is gone.
         compiler_fence(Ordering::SeqCst);
-        self.bias.load(Ordering::Relaxed) != me
+        self.bias.load(Ordering::Relaxed) != bias
     }
 
-    /// Wakes the thread that has revoked the bias; it looks whether it may go on.
+    /// Wakes the thread that has revoked the bias with the first seat; it looks whether it may go on.
     #[cold]
     #[inline(never)]
     pub fn wake_revoker(&self) {
-        wait::futex_wake(&self.inside, 1);
+        self.first.wake_revoker();
     }
 
     /// Takes the lock; nests.
@@ -231,9 +257,9 @@ impl Biased {
     #[cold]
     #[inline(never)]
     fn acquire_slow(&self, me: usize) {
-        if self.is_insider(me) {
+        if let Some((seat, _)) = self.seat_of(me) {
             // Its bias is gone since it is inside.
-            self.step_inside(1);
+            seat.step(1);
         } else if self.owner.load(Ordering::Relaxed) == me {
             let depth = self.depth.load(Ordering::Relaxed);
             self.depth.store(depth + 1, Ordering::Relaxed);
@@ -245,9 +271,9 @@ impl Biased {
     /// Gives up one level of nesting; nothing where the thread is not inside.
     #[inline]
     pub fn release(&self, me: usize) {
-        if self.is_insider(me) {
-            if self.leave(me) {
-                self.wake_revoker();
+        if let Some((seat, mark)) = self.seat_of(me) {
+            if self.leave_levels(seat, me | mark, 1) {
+                seat.wake_revoker();
             }
         } else if self.owner.load(Ordering::Relaxed) == me {
             let depth = self.depth.load(Ordering::Relaxed) - 1;
@@ -259,12 +285,14 @@ impl Biased {
         }
     }
 
-    /// Whether the thread is inside by a bias, which may have been revoked since.
+    /// The seat with which the thread is inside by a bias, which may have been revoked since, and its mark.
     #[inline]
-    fn is_insider(&self, me: usize) -> bool {
-        // ORDERING: before `insider` is read; partner is the release in `try_enter`. Only a thread itself writes its
-        // number there, so that another one's entry is never taken for its own.
-        self.inside.load(Ordering::Acquire) != 0 && self.insider.load(Ordering::Relaxed) == me
+    fn seat_of(&self, me: usize) -> Option<(&Seat, usize)> {
+        self.seats().into_iter().find(|(seat, _)| {
+            // ORDERING: before `insider` is read; partner is the release in `step`. Only a thread itself writes its
+            // number there, so that another one's entry is never taken for its own.
+            seat.inside.load(Ordering::Acquire) != 0 && seat.insider.load(Ordering::Relaxed) == me
+        })
     }
 
     /// Whether another thread tries to get in.
@@ -276,10 +304,10 @@ impl Biased {
     /// Lets other threads in, at every level of nesting, while `pause` runs.
     pub fn release_lock<R>(&self, me: usize, pause: impl FnOnce() -> R) -> R {
         let mut levels = 0;
-        if self.is_insider(me) {
-            levels = self.inside.load(Ordering::Relaxed);
-            if self.leave_levels(me, levels) {
-                self.wake_revoker();
+        if let Some((seat, mark)) = self.seat_of(me) {
+            levels = seat.inside.load(Ordering::Relaxed);
+            if self.leave_levels(seat, me | mark, levels) {
+                seat.wake_revoker();
             }
         }
         if self.owner.load(Ordering::Relaxed) == me {
@@ -291,7 +319,7 @@ impl Biased {
         let result = pause();
         if levels != 0 {
             match self.try_enter(me) {
-                true => self.step_inside(levels as i32 - 1),
+                true => (1..levels).for_each(|_| self.acquire(me)),
                 false => self.take(me, levels),
             }
         }
@@ -309,10 +337,13 @@ impl Biased {
     fn take(&self, me: usize, levels: u32) {
         self.take_word();
         self.revoke(me);
-        let has_bias = self.bias.load(Ordering::Relaxed) == me; // again, since it was borrowed
-        if self.insider.load(Ordering::Relaxed) == me && !has_bias {
-            // It has seen that its bias is gone: another thread may have it.
-            self.insider.store(NOBODY, Ordering::Relaxed);
+        let bias = self.bias.load(Ordering::Relaxed);
+        let has_bias = bias & !SECOND == me; // again, since it was borrowed
+        for (seat, mark) in self.seats() {
+            if seat.insider.load(Ordering::Relaxed) == me && bias != me | mark {
+                // It has seen that its bias is gone: another thread may have it.
+                seat.insider.store(NOBODY, Ordering::Relaxed);
+            }
         }
         self.owner.store(me, Ordering::Relaxed);
         self.depth.store(levels, Ordering::Relaxed);
@@ -323,7 +354,7 @@ impl Biased {
         };
         self.last.store(me, Ordering::Relaxed);
         self.streak.store(streak, Ordering::Relaxed);
-        if streak >= self.needed.load(Ordering::Relaxed) {
+        if streak >= self.needed.load(Ordering::Relaxed) && !has_bias {
             self.streak.store(0, Ordering::Relaxed);
             self.favour(me);
         }
@@ -342,8 +373,13 @@ impl Biased {
     /// As [`Biased::borrow`], where nobody is inside; false, without a wait and without a trace, where somebody is. A
     /// bias of another thread costs a fence, which is paid only if `may_fence`.
     pub fn try_borrow(&self, me: usize, may_fence: bool) -> bool {
-        let has_bias = |biased| biased != NOBODY && biased != me;
-        if self.inside.load(Ordering::Relaxed) != 0
+        let has_bias = |biased| biased != NOBODY && biased & !SECOND != me;
+        let is_inside = |order| {
+            self.seats()
+                .iter()
+                .any(|(seat, _)| seat.inside.load(order) != 0)
+        };
+        if is_inside(Ordering::Relaxed)
             || (!may_fence && has_bias(self.bias.load(Ordering::Relaxed)))
             || !self.try_take_word()
         {
@@ -355,11 +391,10 @@ impl Biased {
         if lender != NOBODY && may_fence {
             self.bias.store(NOBODY, Ordering::Relaxed);
             // It does not fail: without it there is no bias (`may_favour`).
-            wait::fence_others();
+            wait::fence_own_threads();
         }
         // ORDERING: acquire pairs with the release in `leave`.
-        let inside = self.inside.load(Ordering::Acquire);
-        if inside != 0 || (lender != NOBODY && !may_fence) {
+        if is_inside(Ordering::Acquire) || (lender != NOBODY && !may_fence) {
             self.return_bias(if may_fence { lender } else { NOBODY });
             self.release_word();
             return false;
@@ -373,7 +408,7 @@ impl Biased {
     /// Whether the thread is inside.
     #[inline]
     pub fn holds(&self, me: usize) -> bool {
-        self.is_insider(me) || self.owner.load(Ordering::Relaxed) == me
+        self.seat_of(me).is_some() || self.owner.load(Ordering::Relaxed) == me
     }
 
     /// Ends what [`Biased::borrow`] has begun.
@@ -386,13 +421,14 @@ impl Biased {
 
     /// Gives the bias back to whom it was taken from without revoking it. The caller holds `word`.
     fn return_bias(&self, lender: usize) {
+        let (insider, thread) = (&self.seat_for(lender).insider, lender & !SECOND);
         // Only a thread itself takes its number from there.
-        if lender != NOBODY && self.insider.load(Ordering::Relaxed) == lender {
+        if lender != NOBODY && insider.load(Ordering::Relaxed) == thread {
             // ORDERING: release: what was done inside is seen by the lender; partner is the acquire in `try_enter`.
             self.bias.store(lender, Ordering::Release);
             // ORDERING: partner is the fence in `forget`.
             fence(Ordering::SeqCst);
-            if self.insider.load(Ordering::Relaxed) != lender {
+            if insider.load(Ordering::Relaxed) != thread {
                 let relaxed = Ordering::Relaxed;
                 _ = self.bias.compare_exchange(lender, NOBODY, relaxed, relaxed);
             }
@@ -412,28 +448,29 @@ impl Biased {
         }
     }
 
-    /// Takes the bias from another thread, which has it and is returned, and waits until that one is not inside. The
+    /// Takes the bias from another thread; returns it, and waits until that one is not inside. The
     /// caller holds `word`.
     fn drive_out(&self, me: usize) -> usize {
         // ORDERING: acquire pairs with the release in `forget`.
         let biased = self.bias.load(Ordering::Acquire);
-        if biased == NOBODY || biased == me {
+        if biased == NOBODY || biased & !SECOND == me {
             return NOBODY;
         }
+        let inside_word = &self.seat_for(biased).inside;
         self.wanted.fetch_add(1, Ordering::Relaxed);
         self.bias.store(NOBODY, Ordering::Relaxed);
         // It does not fail: without it there is no bias (`may_favour`).
-        wait::fence_others();
+        wait::fence_own_threads();
         let mut polls = 0;
         loop {
             // ORDERING: acquire pairs with the release in `leave`.
-            let inside = self.inside.load(Ordering::Acquire);
+            let inside = inside_word.load(Ordering::Acquire);
             if inside == 0 {
                 break;
             }
             polls += 1;
             match polls > YIELDS {
-                true => _ = wait::futex_wait(&self.inside, inside, None),
+                true => _ = wait::futex_wait(inside_word, inside, None),
                 false => wait::yield_now(),
             }
         }

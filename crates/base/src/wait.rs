@@ -132,30 +132,66 @@ const UNKNOWN: u32 = 0;
 const READY: u32 = 1;
 const MISSING: u32 = 2;
 
-static MEMBARRIER: StaticU32 = StaticU32::new(UNKNOWN);
+/// A kind of expedited membarrier: whose threads pass a fence.
+struct Membarrier {
+    state: StaticU32,
+    register: libc::c_int,
+    fence: libc::c_int,
+}
+
+/// Of every registered process of this machine.
+static EVERYBODY: Membarrier = Membarrier {
+    state: StaticU32::new(UNKNOWN),
+    register: libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED,
+    fence: libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED,
+};
+
+/// Of this process alone: no other one is interrupted, and nobody where its threads share a processor.
+static OWN_THREADS: Membarrier = Membarrier {
+    state: StaticU32::new(UNKNOWN),
+    register: libc::MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED,
+    fence: libc::MEMBARRIER_CMD_PRIVATE_EXPEDITED,
+};
+
+impl Membarrier {
+    #[inline]
+    fn is_ready(&self) -> bool {
+        match self.state.load(Ordering::Relaxed) {
+            READY => true,
+            MISSING => false,
+            _ => self.register_once(),
+        }
+    }
+
+    #[cold]
+    fn register_once(&self) -> bool {
+        let offered = membarrier(libc::MEMBARRIER_CMD_QUERY);
+        let need = i64::from(self.register | self.fence);
+        let ready = offered > 0 && offered & need == need && membarrier(self.register) == 0;
+        let state = if ready { READY } else { MISSING };
+        self.state.store(state, Ordering::Relaxed);
+        ready
+    }
+
+    #[inline]
+    fn fence(&self) -> bool {
+        if !cfg!(loom) && self.is_ready() && membarrier(self.fence) == 0 {
+            return true;
+        }
+        // ORDERING: the sleeper's half of the Dekker pair; partner is the sender's own full fence
+        // between publishing and reading the state word.
+        crate::sync::fence(Ordering::SeqCst);
+        // The model's senders fence by themselves (`sync::compiler_fence`).
+        cfg!(loom)
+    }
+}
 
 /// Registers this process to take part in the fences that others issue ([`fence_others`]).
 /// Every process that sends must do so before its first message. Returns false where the
 /// kernel has no expedited membarrier (or a sandbox forbids it): then this process must fence
 /// by itself after publishing. Costs one system call the first time, nothing later.
 pub fn register_membarrier() -> bool {
-    match MEMBARRIER.load(Ordering::Relaxed) {
-        READY => true,
-        MISSING => false,
-        _ => register_once(),
-    }
-}
-
-#[cold]
-fn register_once() -> bool {
-    let offered = membarrier(libc::MEMBARRIER_CMD_QUERY);
-    let need =
-        libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED | libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED;
-    let ready = offered > 0
-        && offered & i64::from(need) == i64::from(need)
-        && membarrier(libc::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED) == 0;
-    MEMBARRIER.store(if ready { READY } else { MISSING }, Ordering::Relaxed);
-    ready
+    EVERYBODY.is_ready()
 }
 
 /// Makes every running thread of every registered process of this machine pass a full memory
@@ -163,17 +199,18 @@ fn register_once() -> bool {
 /// thread.
 #[inline]
 pub fn fence_others() -> bool {
-    if !cfg!(loom)
-        && register_membarrier()
-        && membarrier(libc::MEMBARRIER_CMD_GLOBAL_EXPEDITED) == 0
-    {
-        return true;
-    }
-    // ORDERING: the sleeper's half of the Dekker pair; partner is the sender's own full fence
-    // between publishing and reading the state word.
-    crate::sync::fence(Ordering::SeqCst);
-    // The model's senders fence by themselves (`sync::compiler_fence`).
-    cfg!(loom)
+    EVERYBODY.fence()
+}
+
+/// As [`register_membarrier`], for [`fence_own_threads`].
+pub fn register_own_membarrier() -> bool {
+    OWN_THREADS.is_ready()
+}
+
+/// As [`fence_others`], of this process's threads alone.
+#[inline]
+pub fn fence_own_threads() -> bool {
+    OWN_THREADS.fence()
 }
 
 fn membarrier(command: libc::c_int) -> i64 {
@@ -234,5 +271,8 @@ mod tests {
         let first = register_membarrier();
         assert_eq!(register_membarrier(), first);
         assert_eq!(fence_others(), first);
+        let own = register_own_membarrier();
+        assert_eq!(register_own_membarrier(), own);
+        assert_eq!(fence_own_threads(), own);
     }
 }

@@ -17,7 +17,7 @@ use crate::places::{self, Mixed};
 use crate::process::{self, Phase, Process};
 use fastpath_base::clock;
 use fastpath_base::config::{Config, Key};
-use fastpath_base::wait::{futex_wait, register_membarrier};
+use fastpath_base::wait::{futex_wait, register_own_membarrier};
 use fastpath_bootstrap::segment::{Awaited, Phase as RankPhase, STATE_AWAKE};
 use fastpath_protocol::background::Background;
 use fastpath_protocol::waiting::Note;
@@ -253,7 +253,7 @@ impl Process {
         }
         let rank = self.engine()?.job.rank();
         let (revocations, contended) = lock::first().counts();
-        let biased = register_membarrier();
+        let biased = register_own_membarrier();
         let further = self.report_workers(json);
         let lock = match biased {
             true => format!("the lock's bias was revoked {revocations} times"),

@@ -472,13 +472,14 @@ unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> Spun {
     unsafe {
         let endpoint = *comm.endpoints.add(args.peer as usize);
         if !(*worker).wait.directed
-            || !(*worker).may_watch_ring(peer)
+            || !(*worker).is_idle()
+            || (*worker).is_crowded()
             || (*worker).matcher.find_unexpected(&want).is_some()
         {
             return Spun::Nothing;
         }
         let (mut cold, mut attends, mut spun) = (false, false, Spun::Nothing);
-        for look in 1..(*endpoint).spin_polls() {
+        for look in 1..(*worker).wait.spin_polls((*endpoint).spin_polls()) {
             if (*endpoint).has_arrival() {
                 spun = recv_arrival::<WAY>(args, endpoint, want, room, status);
                 break;
@@ -495,7 +496,7 @@ unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> Spun {
             // The peer's next arrival may be the message: the next look finds it.
             if look % POLLS_PER_CHECK == 0
                 && ((WAY != hot::OPEN && places::is_wanted(comm.place))
-                    || (*worker).wants_attention(peer))
+                    || (*worker).must_look_around(peer))
                 && !(*endpoint).has_arrival()
             {
                 break;
@@ -518,6 +519,9 @@ unsafe fn recv_arrival<const WAY: u8>(
 ) -> Spun {
     // SAFETY: USER'S BUFFER.
     unsafe {
+        if !(*hot::worker_of::<WAY>(args.comm)).is_unclaimed(want.peer) {
+            return Spun::Nothing;
+        }
         if let Some(taken) = (*endpoint).recv_immediate(want.key, args.tag, args.buf, room) {
             fill_status(status, args.peer, taken.tag, taken.len as i64);
             return Spun::Done;

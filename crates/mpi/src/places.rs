@@ -310,8 +310,7 @@ fn try_enter(place: u32, me: usize, may_fence: bool) -> Option<bool> {
 fn leave(place: u32, me: usize, by_bias: bool) {
     let lock = lock_of(place);
     match by_bias {
-        true if lock.leave(me) => lock.wake_revoker(),
-        true => {}
+        true => lock.release(me),
         false => lock.give_back(),
     }
 }

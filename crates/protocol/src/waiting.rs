@@ -35,8 +35,13 @@ const YIELDED_POLLS: u32 = 2;
 ///
 /// [`Lane::polls`]: fastpath_transport::Lane::polls
 pub const SPIN_POLLS: u32 = 4096;
+/// The same, so much fewer, where other threads of the process wait, which may need this processor.
+const COMPANY_SHARE: u32 = 4;
 /// Looks of those between two checks whether something else needs this process.
 pub const POLLS_PER_CHECK: u32 = 64;
+/// Looks of a thread that waits before it lets others run that wait too, when something has come that is not what it
+/// waits for. What it waits for may follow at once, and then threads that talk to each other go on at the same time.
+const GIVING_POLLS: u32 = 64;
 /// Looks between two readings of the clock, where they look at memory alone.
 const POLLS_PER_CLOCK: u32 = 256;
 /// Nanoseconds of spinning before a rank that has a processor to itself sleeps, unless measured:
@@ -117,7 +122,9 @@ pub struct WaitPolicy {
     pub covered_by: u32,
     /// What all workers of the process count together.
     pub census: Arc<Mutex<Census>>,
-    /// Threads that wait in this worker and sleep now.
+    /// Threads that wait in this worker.
+    pub waiting: u32,
+    /// Those of them that sleep now.
     pub sleepers: u32,
     /// Number of sleeping threads with which arrivals may go the short way (`drain`): 0, or one that is never reached.
     pub drain_at: u32,
@@ -150,6 +157,7 @@ impl WaitPolicy {
             others: None,
             covered_by: 0,
             census: Arc::default(),
+            waiting: 0,
             sleepers: 0,
             drain_at: match config.is_disabled("drain") {
                 true => u32::MAX,
@@ -168,6 +176,20 @@ impl WaitPolicy {
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.release_lock.is_some() && (self.wanted)(self.place)
+    }
+
+    /// Whether another thread waits in this worker, awake; the calling one does.
+    fn has_company(&self) -> bool {
+        self.waiting - self.sleepers > 1
+    }
+
+    /// The looks of `polls` that a thread makes before it waits.
+    #[inline]
+    pub fn spin_polls(&self, polls: u32) -> u32 {
+        match self.waiting == self.sleepers {
+            true => polls,
+            false => polls / COMPANY_SHARE,
+        }
     }
 
     /// What the state word says while nobody sleeps on it.
@@ -323,6 +345,8 @@ impl Worker {
         }
         // SAFETY: NO REFERENCE: a word is copied.
         let attends = unsafe { (*worker).background.runs };
+        // SAFETY: NO REFERENCE: this one ends with the statement.
+        unsafe { (*worker).wait.waiting += 1 };
         if attends {
             // SAFETY: NO REFERENCE: this one ends with the call.
             unsafe { (*worker).attend() };
@@ -350,6 +374,7 @@ impl Worker {
                 wait.end_sleep(this);
             }
             if over {
+                this.wait.waiting -= 1;
                 this.flood.rest();
                 if wait.begun {
                     trace::record(Point::Waited, 0, 0, 0);
@@ -361,8 +386,16 @@ impl Worker {
                 return;
             }
             if moved {
+                let others = this.wait.has_company();
+                if others && wait.polls <= GIVING_POLLS {
+                    continue;
+                }
                 wait.polls = 0;
                 wait.started_ns = 0;
+                if others {
+                    // What has come may be another thread's, which may need this processor.
+                    this.wait.door().yield_timed();
+                }
                 continue;
             }
             if !wait.begun {

@@ -295,11 +295,15 @@ impl Worker {
     /// is under way, a new peer has connected, another receive stands before the wanted one, or the
     /// processor is needed by others.
     pub fn wants_attention(&mut self, peer: u32) -> bool {
+        !self.matcher.has_no_receive(peer) || self.must_look_around(peer)
+    }
+
+    /// The same of a receive that takes no arrival which another one waits for ([`Worker::is_unclaimed`]).
+    pub fn must_look_around(&mut self, peer: u32) -> bool {
         !self.is_idle()
             || self.interfaces.has_signal()
             // An adapter has to be asked.
             || (self.interfaces.has_news() && self.progress_interfaces())
-            || !self.matcher.has_no_receive(peer)
             || self.endpoints[peer].lane.look().is_some()
             || self.is_crowded()
     }
@@ -315,6 +319,18 @@ impl Worker {
     #[inline]
     pub fn may_watch_ring(&mut self, peer: u32) -> bool {
         self.is_idle() && self.matcher.has_no_receive(peer) && !self.is_crowded()
+    }
+
+    /// Whether no posted receive asks for the next arrival of `peer`, if there is one.
+    pub fn is_unclaimed(&mut self, peer: u32) -> bool {
+        if self.matcher.has_no_receive(peer) {
+            return true;
+        }
+        let Some(arrival) = self.endpoints[peer].lane.look() else {
+            return true;
+        };
+        let (key, tag) = (arrival.header.key, arrival.header.imm as i32);
+        self.matcher.find_posted(peer, key, tag).is_none()
     }
 
     /// What the process still owes its peers before it leaves the job: all that it has sent is where they find it.

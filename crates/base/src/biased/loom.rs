@@ -71,6 +71,25 @@ fn breath__lets_the_other_thread_in() {
     });
 }
 
+/// With both seats taken, by threads that may be about to enter, a third one goes without a bias.
+#[test]
+fn bias__goes_through_both_seats() {
+    // Of three threads a bound above this one would take hours.
+    let mut builder = ::loom::model::Builder::new();
+    builder.preemption_bound = Some(2);
+    builder.check(|| {
+        let shared = Arc::new(Shared(Biased::model(0), Watch::default()));
+        shared.0.favour(1);
+        let threads = [2, 3].map(|me| {
+            let other = shared.clone();
+            thread::spawn(move || use_often(&other, me, 4 - me as u32, false))
+        });
+        use_often(&shared, 1, 1, false);
+        threads.into_iter().for_each(|t| t.join().unwrap());
+        assert!(!shared.0.is_wanted());
+    });
+}
+
 /// As [`use_often`], by borrowing.
 fn borrow_often(shared: &Shared, me: usize, times: u32) {
     for _ in 0..times {

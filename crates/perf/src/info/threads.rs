@@ -6,7 +6,7 @@ use fastpath_bootstrap::segment::FURTHER;
 
 /// The highest level, and how its lock works on this machine.
 pub fn list_threads() -> Vec<Facility> {
-    describe(wait::register_membarrier())
+    describe(wait::register_own_membarrier())
 }
 
 fn describe(fences: bool) -> Vec<Facility> {

@@ -136,8 +136,8 @@ impl Worker {
     /// happened. A sender that stops in the middle leaves the rest to a request.
     ///
     /// # Safety
-    /// `to` is writable for `room` bytes. The caller has made sure of `Matcher::has_no_receive`, and that no unexpected
-    /// message is the wanted one.
+    /// `to` is writable for `room` bytes. The caller has made sure that no receive asks for the arrival
+    /// ([`Worker::is_unclaimed`]), and that no unexpected message is the wanted one.
     pub unsafe fn recv_parts(
         &mut self,
         want: Want,
