@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::agreement::{self, Arguments, compare};
-use super::arguments::{Block, Blocks, Collective, TypedBlocks};
+use super::arguments::{Block, BlockArray, Blocks, Collective, TypedBlocks};
 use super::fabric::{Batch, Call, Fabric, IN_TURN_BYTES};
 use super::vector::{Vector, even_blocks};
 use crate::comm::Comm;
@@ -117,10 +117,6 @@ async unsafe fn carry_out<'a, 'b, C: Call>(
         .conclude(unsafe { run(f, around, out, into).await })
 }
 
-fn vector(block: &Block) -> Result<Vector<'_>> {
-    Vector::new(block.buf, block.count, &block.datatype)
-}
-
 /// `MPI_Neighbor_allgather`
 pub struct NeighborAllgather {
     /// The neighbours.
@@ -133,7 +129,7 @@ pub struct NeighborAllgather {
 
 impl Collective for NeighborAllgather {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
-        let (out, into) = (vector(&self.send)?, even_blocks(vector(&self.recv)?));
+        let (out, into) = (self.send.vector()?, even_blocks(self.recv.vector()?));
         // SAFETY: the same contract.
         unsafe { carry_out(f, &self.around, &|_| out, &into).await }
     }
@@ -151,7 +147,7 @@ pub struct NeighborAllgatherv {
 
 impl Collective for NeighborAllgatherv {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
-        let (out, into) = (vector(&self.send)?, self.recv.array().check()?);
+        let (out, into) = (self.send.vector()?, self.recv.check()?);
         // SAFETY: the same contract.
         unsafe { carry_out(f, &self.around, &|_| out, &into).await }
     }
@@ -169,44 +165,31 @@ pub struct NeighborAlltoall {
 
 impl Collective for NeighborAlltoall {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
-        let out = even_blocks(vector(&self.send)?);
-        let into = even_blocks(vector(&self.recv)?);
+        let out = even_blocks(self.send.vector()?);
+        let into = even_blocks(self.recv.vector()?);
         // SAFETY: the same contract.
         unsafe { carry_out(f, &self.around, &out, &into).await }
     }
 }
 
 /// `MPI_Neighbor_alltoallv`
-pub struct NeighborAlltoallv {
-    /// The neighbours.
-    pub around: Neighborhood,
-    /// What the destinations get.
-    pub send: Blocks,
-    /// Where it arrives.
-    pub recv: Blocks,
-}
-
-impl Collective for NeighborAlltoallv {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
-        let (out, into) = (self.send.array().check()?, self.recv.array().check()?);
-        // SAFETY: the same contract.
-        unsafe { carry_out(f, &self.around, &out, &into).await }
-    }
-}
-
+pub type NeighborAlltoallv = NeighborAlltoallArrays<Blocks>;
 /// `MPI_Neighbor_alltoallw`
-pub struct NeighborAlltoallw {
+pub type NeighborAlltoallw = NeighborAlltoallArrays<TypedBlocks>;
+
+/// An alltoall with a count for each neighbour.
+pub struct NeighborAlltoallArrays<B> {
     /// The neighbours.
     pub around: Neighborhood,
     /// What the destinations get.
-    pub send: TypedBlocks,
+    pub send: B,
     /// Where it arrives.
-    pub recv: TypedBlocks,
+    pub recv: B,
 }
 
-impl Collective for NeighborAlltoallw {
+impl<B: BlockArray> Collective for NeighborAlltoallArrays<B> {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
-        let (out, into) = (self.send.arrays().check()?, self.recv.arrays().check()?);
+        let (out, into) = (self.send.check()?, self.recv.check()?);
         // SAFETY: the same contract.
         unsafe { carry_out(f, &self.around, &out, &into).await }
     }
