@@ -16,7 +16,7 @@ enum { TAG_DATA = 1, TAG_ACK = 2, TAG_GO = 3, TAG_CASE = 4, TAG_RIGHT = 11, TAG_
 enum who { PAIR, EVERYONE };
 
 struct test {
-    const char *name, *text;
+    const char *name;
     enum who who;
     const char *operation, *of, *sizes;
     const char *const *variants; /* ends with NULL; NULL: one without a name */

@@ -112,8 +112,7 @@ static void drive_first(const struct test *t) {
 }
 
 const struct test first_tests[] = {
-    {.name = "first", .text = "round trips right after MPI_Init: the first, the worst of the next 50, those after them",
-     .operation = "MPI_Send/MPI_Recv", .of = "round-trip", .sizes = "64K", .touches = true, .strides = true,
-     .drive = drive_first},
+    {.name = "first", .operation = "MPI_Send/MPI_Recv", .of = "round-trip", .sizes = "64K", .touches = true,
+     .strides = true, .drive = drive_first},
     {.name = NULL},
 };

@@ -179,12 +179,9 @@ static void drive_memory(const struct test *t) {
 static void drive_startup(const struct test *t) { step_progress(t->name, 0); }
 
 const struct test resource_tests[] = {
-    {.name = "startup", .text = "a job from its start to its end; its ranks call MPI_Init and MPI_Finalize",
-     .operation = "MPI_Init/MPI_Finalize", .of = "process", .sizes = "0", .drive = drive_startup},
-    {.name = "overlap", .text = "share of a transfer during which both sides, or the receiver, could compute",
-     .operation = "MPI_Isend/MPI_Irecv/MPI_Waitall", .of = "overlap", .sizes = "1K,16K,256K,1M,4M",
+    {.name = "startup", .operation = "MPI_Init/MPI_Finalize", .of = "process", .sizes = "0", .drive = drive_startup},
+    {.name = "overlap", .operation = "MPI_Isend/MPI_Irecv/MPI_Waitall", .of = "overlap", .sizes = "1K,16K,256K,1M,4M",
      .drive = drive_overlap},
-    {.name = "memory", .text = "memory of each rank after talking to its neighbours, then to all; a sample is a rank",
-     .operation = "MPI_Sendrecv", .of = "memory", .sizes = "0", .drive = drive_memory},
+    {.name = "memory", .operation = "MPI_Sendrecv", .of = "memory", .sizes = "0", .drive = drive_memory},
     {.name = NULL},
 };

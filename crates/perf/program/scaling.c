@@ -124,11 +124,9 @@ static void drive_skew(const struct test *t) {
 }
 
 const struct test scaling_tests[] = {
-    {.name = "idle", .text = "half a round trip of ranks 0 and N-1 while the others are in a barrier, asleep, yielding, spinning",
-     .operation = "MPI_Send/MPI_Recv", .of = "half-round-trip", .sizes = "8", .touches = true, .drive = drive_idle},
-    {.name = "matrix", .text = "half a round trip of each pair of ranks, the others in a barrier",
-     .operation = "MPI_Send/MPI_Recv", .of = "half-round-trip", .sizes = "8", .drive = drive_matrix},
-    {.name = "exit-skew", .text = "from the first to the last rank that leaves a collective, each call after a barrier",
-     .operation = "", .of = "skew", .sizes = "8", .drive = drive_skew},
+    {.name = "idle", .operation = "MPI_Send/MPI_Recv", .of = "half-round-trip", .sizes = "8", .touches = true,
+     .drive = drive_idle},
+    {.name = "matrix", .operation = "MPI_Send/MPI_Recv", .of = "half-round-trip", .sizes = "8", .drive = drive_matrix},
+    {.name = "exit-skew", .operation = "", .of = "skew", .sizes = "8", .drive = drive_skew},
     {.name = NULL},
 };
