@@ -24,33 +24,31 @@ pub unsafe fn graph_create(
     indx: *const c_int,
     edges: *const c_int,
     _reorder: c_int,
-    comm_graph: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     let comm = p.comm(comm_old)?;
     // SAFETY: ARGUMENTS.
     unsafe {
         let (index, edges) = read_graph(nnodes, indx, edges)?;
-        store(comm_graph, create_graph(p, &comm, index, edges)?)
+        create_graph(p, &comm, index, edges)
     }
 }
 
 /// `MPI_Graph_map`
 ///
 /// # Safety
-/// As [`graph_create`]; `newrank` is null or a variable.
+/// As [`graph_create`].
 pub unsafe fn graph_map(
     p: &Process,
     comm: usize,
     nnodes: c_int,
     indx: *const c_int,
     edges: *const c_int,
-    newrank: *mut c_int,
-) -> Result<()> {
+) -> Result<c_int> {
     let comm = p.comm(comm)?;
     // SAFETY: ARGUMENTS.
     unsafe {
         let (index, edges) = read_graph(nnodes, indx, edges)?;
-        store(newrank, map_graph(&comm, index, edges)?)
+        map_graph(&comm, index, edges)
     }
 }
 
@@ -95,20 +93,11 @@ pub unsafe fn graph_get(
 }
 
 /// `MPI_Graph_neighbors_count`
-///
-/// # Safety
-/// `nneighbors` is null or a variable.
-pub unsafe fn graph_neighbors_count(
-    p: &Process,
-    comm: usize,
-    rank: c_int,
-    nneighbors: *mut c_int,
-) -> Result<()> {
+pub fn graph_neighbors_count(p: &Process, comm: usize, rank: c_int) -> Result<c_int> {
     let comm = p.comm(comm)?;
     let topology = find_topology(&comm)?;
     let neighbors = topology.graph()?.neighbors(check_rank(&comm, rank)?);
-    // SAFETY: ARGUMENTS.
-    unsafe { store(nneighbors, neighbors.len() as c_int) }
+    Ok(neighbors.len() as c_int)
 }
 
 /// `MPI_Graph_neighbors`
@@ -146,8 +135,7 @@ pub unsafe fn dist_graph_create_adjacent(
     destweights: *const c_int,
     _info: usize,
     _reorder: c_int,
-    comm_dist_graph: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     let comm = p.comm(comm_old)?;
     let graph = DistGraph {
         // SAFETY: ARGUMENTS.
@@ -156,8 +144,7 @@ pub unsafe fn dist_graph_create_adjacent(
         destinations: unsafe { read_edges(outdegree, destinations, destweights) }?,
         weighted: !is_unweighted(sourceweights) && !is_unweighted(destweights),
     };
-    // SAFETY: ARGUMENTS.
-    unsafe { store(comm_dist_graph, create_adjacent(p, &comm, graph)?) }
+    create_adjacent(p, &comm, graph)
 }
 
 /// `MPI_Dist_graph_create`
@@ -175,8 +162,7 @@ pub unsafe fn dist_graph_create(
     weights: *const c_int,
     _info: usize,
     _reorder: c_int,
-    comm_dist_graph: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     let comm = p.comm(comm_old)?;
     // SAFETY: ARGUMENTS.
     let (sources, degrees) = unsafe { (read_array(sources, n)?, read_array(degrees, n)?) };
@@ -200,9 +186,7 @@ pub unsafe fn dist_graph_create(
         .zip(&ends)
         .map(|(source, end)| (source, end.peer, end.weight))
         .collect();
-    let made = create_dist_graph(p, &comm, &edges, !is_unweighted(weights))?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(comm_dist_graph, made) }
+    create_dist_graph(p, &comm, &edges, !is_unweighted(weights))
 }
 
 /// `MPI_Dist_graph_neighbors_count`

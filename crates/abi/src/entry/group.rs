@@ -11,35 +11,18 @@ use fastpath_mpi::{Error, Process, Result};
 use std::rc::Rc;
 
 /// `MPI_Group_size`
-///
-/// # Safety
-/// `size` is null or a variable.
-pub unsafe fn group_size(p: &Process, group: usize, size: *mut c_int) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(size, p.group(group)?.size() as c_int) }
+pub fn group_size(p: &Process, group: usize) -> Result<c_int> {
+    Ok(p.group(group)?.size() as c_int)
 }
 
 /// `MPI_Group_rank`
-///
-/// # Safety
-/// `rank` is null or a variable.
-pub unsafe fn group_rank(p: &Process, group: usize, rank: *mut c_int) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(rank, p.group(group)?.rank_or_undefined()) }
+pub fn group_rank(p: &Process, group: usize) -> Result<c_int> {
+    Ok(p.group(group)?.rank_or_undefined())
 }
 
 /// `MPI_Group_compare`
-///
-/// # Safety
-/// `result` is null or a variable.
-pub unsafe fn group_compare(
-    p: &Process,
-    group1: usize,
-    group2: usize,
-    result: *mut c_int,
-) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(result, p.group(group1)?.compare(&*p.group(group2)?)) }
+pub fn group_compare(p: &Process, group1: usize, group2: usize) -> Result<c_int> {
+    Ok(p.group(group1)?.compare(&*p.group(group2)?))
 }
 
 /// `MPI_Group_translate_ranks`
@@ -71,48 +54,21 @@ pub unsafe fn group_translate_ranks(
 }
 
 /// `MPI_Group_union`
-///
-/// # Safety
-/// `newgroup` is null or a variable.
-pub unsafe fn group_union(
-    p: &Process,
-    group1: usize,
-    group2: usize,
-    newgroup: *mut usize,
-) -> Result<()> {
+pub fn group_union(p: &Process, group1: usize, group2: usize) -> Result<usize> {
     let result = p.group(group1)?.union(&*p.group(group2)?);
-    // SAFETY: ARGUMENTS.
-    unsafe { store_group(p, newgroup, result) }
+    insert_group(p, result)
 }
 
 /// `MPI_Group_intersection`
-///
-/// # Safety
-/// `newgroup` is null or a variable.
-pub unsafe fn group_intersection(
-    p: &Process,
-    group1: usize,
-    group2: usize,
-    newgroup: *mut usize,
-) -> Result<()> {
+pub fn group_intersection(p: &Process, group1: usize, group2: usize) -> Result<usize> {
     let result = p.group(group1)?.intersection(&*p.group(group2)?);
-    // SAFETY: ARGUMENTS.
-    unsafe { store_group(p, newgroup, result) }
+    insert_group(p, result)
 }
 
 /// `MPI_Group_difference`
-///
-/// # Safety
-/// `newgroup` is null or a variable.
-pub unsafe fn group_difference(
-    p: &Process,
-    group1: usize,
-    group2: usize,
-    newgroup: *mut usize,
-) -> Result<()> {
+pub fn group_difference(p: &Process, group1: usize, group2: usize) -> Result<usize> {
     let result = p.group(group1)?.difference(&*p.group(group2)?);
-    // SAFETY: ARGUMENTS.
-    unsafe { store_group(p, newgroup, result) }
+    insert_group(p, result)
 }
 
 /// `MPI_Group_incl`
@@ -124,12 +80,11 @@ pub unsafe fn group_incl(
     group: usize,
     n: c_int,
     ranks: *const c_int,
-    newgroup: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe {
         let result = p.group(group)?.include(read_array(ranks, n)?)?;
-        store_group(p, newgroup, result)
+        insert_group(p, result)
     }
 }
 
@@ -142,12 +97,11 @@ pub unsafe fn group_excl(
     group: usize,
     n: c_int,
     ranks: *const c_int,
-    newgroup: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe {
         let result = p.group(group)?.exclude(read_array(ranks, n)?)?;
-        store_group(p, newgroup, result)
+        insert_group(p, result)
     }
 }
 
@@ -166,7 +120,7 @@ pub unsafe fn group_range_incl(
     // SAFETY: ARGUMENTS.
     unsafe {
         let ranks = group.expand_ranges(read_array(ranges, n)?)?;
-        store_group(p, newgroup, group.include(&ranks)?)
+        store(newgroup, insert_group(p, group.include(&ranks)?)?)
     }
 }
 
@@ -185,7 +139,7 @@ pub unsafe fn group_range_excl(
     // SAFETY: ARGUMENTS.
     unsafe {
         let ranks = group.expand_ranges(read_array(ranges, n)?)?;
-        store_group(p, newgroup, group.exclude(&ranks)?)
+        store(newgroup, insert_group(p, group.exclude(&ranks)?)?)
     }
 }
 
@@ -201,18 +155,9 @@ pub unsafe fn group_free(p: &Process, group: *mut usize) -> Result<()> {
     }
 }
 
-/// Publishes a group and stores its handle.
-///
-/// # Safety
-/// `to` is null or a variable.
-pub(crate) unsafe fn store_group(
-    p: &Process,
-    to: *mut usize,
-    group: impl Into<Rc<Group>>,
-) -> Result<()> {
-    let handle = publish_group(&p.groups, group.into())?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(to, handle) }
+/// Puts a group into the table; its handle.
+pub(crate) fn insert_group(p: &Process, group: impl Into<Rc<Group>>) -> Result<usize> {
+    publish_group(&p.groups, group.into())
 }
 
 #[cfg(test)]
