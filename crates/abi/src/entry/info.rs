@@ -222,12 +222,9 @@ mod tests {
     use core::ptr::{null, null_mut};
 
     fn info(p: &Process) -> usize {
-        let mut info = 0;
-        // SAFETY: the strings end in a NUL and `info` is a variable.
-        unsafe {
-            info_create(p, &mut info).unwrap();
-            info_set(p, info, c"key".as_ptr(), c"value".as_ptr()).unwrap();
-        }
+        let info = info_create(p).unwrap();
+        // SAFETY: the strings end in a NUL.
+        unsafe { info_set(p, info, c"key".as_ptr(), c"value".as_ptr()) }.unwrap();
         info
     }
 
