@@ -7,14 +7,13 @@ use super::{read_array, store};
 use core::ffi::c_int;
 use fastpath_mpi::comm::Comm;
 use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_ERR_DIMS, MPI_ERR_RANK};
-use fastpath_mpi::topology::{
-    create_cart, create_dims, create_sub, find_topology, kind_of, map_cart,
-};
+use fastpath_mpi::topology::create_dims;
+use fastpath_mpi::topology_creation::{create_cart, create_sub, map_cart};
 use fastpath_mpi::{Error, Process, Result};
 
 /// `MPI_Topo_test`
 pub fn topo_test(p: &Process, comm: usize) -> Result<c_int> {
-    Ok(kind_of(&*p.comm(comm)?))
+    Ok(p.comm(comm)?.topology_kind())
 }
 
 /// `MPI_Dims_create`
@@ -76,7 +75,7 @@ pub unsafe fn cart_map(
 
 /// `MPI_Cartdim_get`
 pub fn cartdim_get(p: &Process, comm: usize) -> Result<c_int> {
-    let topology = find_topology(&*p.comm(comm)?)?;
+    let topology = p.comm(comm)?.find_topology()?;
     Ok(topology.cart()?.dims().len() as c_int)
 }
 
@@ -93,7 +92,7 @@ pub unsafe fn cart_get(
     coords: *mut c_int,
 ) -> Result<()> {
     let comm = p.comm(comm)?;
-    let topology = find_topology(&comm)?;
+    let topology = comm.find_topology()?;
     let cart = topology.cart()?;
     let flags: Vec<c_int> = cart
         .periods()
@@ -120,7 +119,7 @@ pub unsafe fn cart_coords(
     coords: *mut c_int,
 ) -> Result<()> {
     let comm = p.comm(comm)?;
-    let topology = find_topology(&comm)?;
+    let topology = comm.find_topology()?;
     let found = topology.cart()?.coords(check_rank(&comm, rank)?);
     // SAFETY: ARGUMENTS.
     unsafe { write_array(&found, coords, maxdims) }
@@ -131,7 +130,7 @@ pub unsafe fn cart_coords(
 /// # Safety
 /// `coords` is null or has as many elements as the grid has dimensions.
 pub unsafe fn cart_rank(p: &Process, comm: usize, coords: *const c_int) -> Result<c_int> {
-    let topology = find_topology(&*p.comm(comm)?)?;
+    let topology = p.comm(comm)?.find_topology()?;
     let cart = topology.cart()?;
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -153,7 +152,7 @@ pub unsafe fn cart_shift(
     rank_dest: *mut c_int,
 ) -> Result<()> {
     let comm = p.comm(comm)?;
-    let (source, dest) = find_topology(&comm)?
+    let (source, dest) = comm.find_topology()?
         .cart()?
         .shift(comm.rank, direction, disp)?;
     // SAFETY: ARGUMENTS.
@@ -169,7 +168,7 @@ pub unsafe fn cart_shift(
 /// `remain_dims` is null or has as many elements as the grid has dimensions.
 pub unsafe fn cart_sub(p: &Process, comm: usize, remain_dims: *const c_int) -> Result<usize> {
     let comm = p.comm(comm)?;
-    let topology = find_topology(&comm)?;
+    let topology = comm.find_topology()?;
     let cart = topology.cart()?;
     // SAFETY: ARGUMENTS.
     unsafe {

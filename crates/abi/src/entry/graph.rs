@@ -7,8 +7,9 @@ use super::cart::{check_rank, write_array};
 use super::{read_array, store};
 use core::ffi::c_int;
 use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_UNWEIGHTED, MPI_WEIGHTS_EMPTY};
-use fastpath_mpi::topology::{
-    DistGraph, Edge, create_adjacent, create_dist_graph, create_graph, find_topology, map_graph,
+use fastpath_mpi::topology::{DistGraph, Edge};
+use fastpath_mpi::topology_creation::{
+    create_adjacent, create_dist_graph, create_graph, map_graph,
 };
 use fastpath_mpi::{Error, Process, Result};
 
@@ -62,7 +63,7 @@ pub unsafe fn graphdims_get(
     nnodes: *mut c_int,
     nedges: *mut c_int,
 ) -> Result<()> {
-    let topology = find_topology(&*p.comm(comm)?)?;
+    let topology = p.comm(comm)?.find_topology()?;
     let graph = topology.graph()?;
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -83,7 +84,7 @@ pub unsafe fn graph_get(
     indx: *mut c_int,
     edges: *mut c_int,
 ) -> Result<()> {
-    let topology = find_topology(&*p.comm(comm)?)?;
+    let topology = p.comm(comm)?.find_topology()?;
     let graph = topology.graph()?;
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -95,7 +96,7 @@ pub unsafe fn graph_get(
 /// `MPI_Graph_neighbors_count`
 pub fn graph_neighbors_count(p: &Process, comm: usize, rank: c_int) -> Result<c_int> {
     let comm = p.comm(comm)?;
-    let topology = find_topology(&comm)?;
+    let topology = comm.find_topology()?;
     let neighbors = topology.graph()?.neighbors(check_rank(&comm, rank)?);
     Ok(neighbors.len() as c_int)
 }
@@ -112,7 +113,7 @@ pub unsafe fn graph_neighbors(
     neighbors: *mut c_int,
 ) -> Result<()> {
     let comm = p.comm(comm)?;
-    let topology = find_topology(&comm)?;
+    let topology = comm.find_topology()?;
     let found = topology.graph()?.neighbors(check_rank(&comm, rank)?);
     let count = found.len().min(usize::try_from(maxneighbors).unwrap_or(0));
     // SAFETY: ARGUMENTS.
@@ -200,7 +201,7 @@ pub unsafe fn dist_graph_neighbors_count(
     outdegree: *mut c_int,
     weighted: *mut c_int,
 ) -> Result<()> {
-    let topology = find_topology(&*p.comm(comm)?)?;
+    let topology = p.comm(comm)?.find_topology()?;
     let graph = topology.dist_graph()?;
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -224,7 +225,7 @@ pub unsafe fn dist_graph_neighbors(
     destinations: *mut c_int,
     destweights: *mut c_int,
 ) -> Result<()> {
-    let topology = find_topology(&*p.comm(comm)?)?;
+    let topology = p.comm(comm)?.find_topology()?;
     let graph = topology.dist_graph()?;
     // SAFETY: ARGUMENTS.
     unsafe {

@@ -12,7 +12,7 @@ use super::vector::{Vector, even_blocks};
 use crate::comm::Comm;
 use crate::consts::MPI_PROC_NULL;
 use crate::error::Result;
-use crate::topology::{Topology, find_topology};
+use crate::topology::Topology;
 
 /// Whom the calling process receives from and sends to.
 pub struct Neighborhood {
@@ -28,7 +28,7 @@ impl Neighborhood {
     /// # Errors
     /// `MPI_ERR_TOPOLOGY` where it has none.
     pub fn of(comm: &Comm) -> Result<Neighborhood> {
-        let topology = find_topology(comm)?;
+        let topology = comm.find_topology()?;
         Ok(Neighborhood {
             sources: topology.sources(comm.rank),
             destinations: topology.destinations(comm.rank),
