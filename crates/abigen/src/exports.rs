@@ -199,7 +199,10 @@ fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, o
         let count = count.map(|p| argument(table, p)).unwrap_or_default();
         args.push(file_access::argument(function, &count));
     }
+    // What the body returns is stored through it.
+    let result = function.params.last().filter(|_| body.returns_value);
     let is_passed = |p: &Param| match &*p.name {
+        name if result.is_some_and(|result| result.name == name) => false,
         "info" | "request" => !body.takes_form,
         name => !(body.takes_access && file_access::is_part(name)),
     };
@@ -221,6 +224,10 @@ fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, o
         _ = writeln!(out, "    {call}");
         return;
     }
+    let call = match result {
+        None => call,
+        Some(result) => format!("unsafe {{ entry::give(r#{}, || {call}) }}", result.name),
+    };
     let clear = clear_results(table, function);
     let fail = |process: &str| match is_tool(function) {
         true => "error.code()".to_string(),
@@ -440,6 +447,7 @@ mod tests {
             takes_access: false,
             takes_width: false,
             returns_result,
+            returns_value: false,
             bundles: Vec::new(),
         }
     }

@@ -4,7 +4,9 @@ use crate::model::Table;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
-use syn::{Fields, FnArg, Item, ItemFn, ReturnType, Type, Visibility};
+use syn::{
+    Fields, FnArg, GenericArgument, Item, ItemFn, PathArguments, ReturnType, Type, Visibility,
+};
 
 /// A hand-written body of an entry point.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub struct Body {
     pub takes_width: bool,
     /// It returns a `Result`; otherwise the value that C gets.
     pub returns_result: bool,
+    /// The `Result` has a value, for the variable that the last argument of C points to.
+    pub returns_value: bool,
     /// The structs among its parameters that are made of several arguments of C.
     pub bundles: Vec<Bundle>,
 }
@@ -165,9 +169,9 @@ fn describe(function: &ItemFn, module: &str, place: String, bundles: &[Bundle]) 
     let is_process = |name: &String| name == "&Process";
     let second = types.get(1).map_or("", String::as_str);
     let of_name = |name: &String| bundles.iter().find(|b| b.name == *name).cloned();
-    let returns_result = match &function.sig.output {
-        ReturnType::Type(_, ty) => last_name(ty) == "Result",
-        ReturnType::Default => false,
+    let (returns_result, returns_value) = match &function.sig.output {
+        ReturnType::Type(_, ty) => (last_name(ty) == "Result", has_value(ty)),
+        ReturnType::Default => (false, false),
     };
     Body {
         module: module.into(),
@@ -177,7 +181,22 @@ fn describe(function: &ItemFn, module: &str, place: String, bundles: &[Bundle]) 
         takes_access: second == "Access" || second == "Which",
         takes_width: second == "Width",
         returns_result,
+        returns_value,
         bundles: types.iter().filter_map(of_name).collect(),
+    }
+}
+
+/// Whether a `Result` is one of something else than `()`.
+fn has_value(ty: &Type) -> bool {
+    let Type::Path(path) = ty else {
+        return false;
+    };
+    match path.path.segments.last().map(|s| &s.arguments) {
+        Some(PathArguments::AngleBracketed(of)) => match of.args.first() {
+            Some(GenericArgument::Type(Type::Tuple(tuple))) => !tuple.elems.is_empty(),
+            of => of.is_some(),
+        },
+        _ => false,
     }
 }
 
@@ -221,6 +240,7 @@ mod tests {
              pub unsafe fn send(buf: *const c_void, n: i64) -> Result<()> { Ok(()) }\n\
              pub fn comm_dup(p: &Process, c: usize) -> fastpath_mpi::Result<()> { Ok(()) }\n\
              pub fn wtime() -> f64 { 0.0 }\n\
+             pub fn comm_size(p: &Process, c: usize) -> Result<c_int> { Ok(1) }\n\
              pub fn gather(p: &Process, form: Form) -> Result<()> { Ok(()) }\n\
              pub fn comm_dup_quick(c: usize) -> bool { false }\n\
              pub(crate) fn helper() {}\n",
@@ -230,7 +250,9 @@ mod tests {
             let body = &bodies.by_name[name];
             (body.takes_process, body.returns_result)
         };
-        assert_eq!(bodies.by_name.len(), 4);
+        assert_eq!(bodies.by_name.len(), 5);
+        assert!(bodies.by_name["comm_size"].returns_value);
+        assert!(!bodies.by_name["comm_dup"].returns_value);
         let with_form = bodies.by_name.iter().filter(|(_, body)| body.takes_form);
         assert_eq!(
             with_form.map(|(name, _)| name).collect::<Vec<_>>(),

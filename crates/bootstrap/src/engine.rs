@@ -14,14 +14,14 @@ pub use pmi1::Pmi1;
 pub use pmix::Pmix;
 
 use crate::job::detect::Protocol;
-use std::fmt;
 use std::io;
 use std::sync::OnceLock;
 
 /// Why an engine cannot be talked to.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// A variable of the engine is missing, or cannot be understood.
+    #[error("{}", describe_variable(.name, .value))]
     Variable {
         /// Its name.
         name: &'static str,
@@ -29,6 +29,7 @@ pub enum EngineError {
         value: String,
     },
     /// A connection or a system call failed.
+    #[error("{step}: {cause}")]
     System {
         /// What was tried.
         step: &'static str,
@@ -36,8 +37,10 @@ pub enum EngineError {
         cause: io::Error,
     },
     /// The engine has closed the connection.
+    #[error("{0}: the launcher has closed its connection; most likely it is ending the job")]
     Closed(&'static str),
     /// The engine answers something else than was asked for, or refuses it.
+    #[error("{step}: the launcher answers {said:?}")]
     Answer {
         /// What was tried.
         step: &'static str,
@@ -45,10 +48,13 @@ pub enum EngineError {
         said: String,
     },
     /// The engine's library cannot be used.
+    #[error("{0}")]
     Library(String),
     /// The engine has no such thing.
+    #[error("the launcher does not keep {0}")]
     Lacks(&'static str),
     /// A value does not fit the engine's limits.
+    #[error("{step}: {bytes} bytes are too many for the launcher")]
     TooLong {
         /// What was tried.
         step: &'static str,
@@ -57,36 +63,12 @@ pub enum EngineError {
     },
 }
 
-impl fmt::Display for EngineError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            EngineError::Variable { name, value } if value.is_empty() => {
-                write!(f, "{name} is not set, which the launcher should do")
-            }
-            EngineError::Variable { name, value } => {
-                write!(
-                    f,
-                    "{name}={value:?}, set by the launcher, cannot be understood"
-                )
-            }
-            EngineError::System { step, cause } => write!(f, "{step}: {cause}"),
-            EngineError::Closed(step) => write!(
-                f,
-                "{step}: the launcher has closed its connection; most likely it is ending the job"
-            ),
-            EngineError::Answer { step, said } => {
-                write!(f, "{step}: the launcher answers {said:?}")
-            }
-            EngineError::Library(why) => f.write_str(why),
-            EngineError::Lacks(what) => write!(f, "the launcher does not keep {what}"),
-            EngineError::TooLong { step, bytes } => {
-                write!(f, "{step}: {bytes} bytes are too many for the launcher")
-            }
-        }
+fn describe_variable(name: &str, value: &str) -> String {
+    match value {
+        "" => format!("{name} is not set, which the launcher should do"),
+        value => format!("{name}={value:?}, set by the launcher, cannot be understood"),
     }
 }
-
-impl std::error::Error for EngineError {}
 
 /// The answer of PMIx: Slurm's keeps none, and PRRTE's was not tried.
 fn no_names<T>() -> Result<T, EngineError> {

@@ -104,6 +104,23 @@ impl Keyvals for Process {
 }
 
 impl Comm {
+    /// The kind of its topology; `MPI_UNDEFINED` where there is none.
+    pub fn topology_kind(&self) -> i32 {
+        self.topology
+            .borrow()
+            .as_ref()
+            .map_or(MPI_UNDEFINED, |topology| topology.kind())
+    }
+
+    /// Its topology, to be asked for what only one kind has.
+    ///
+    /// # Errors
+    /// `MPI_ERR_TOPOLOGY` where it has none.
+    pub fn find_topology(&self) -> Result<Rc<Topology>> {
+        let found = self.topology.borrow().clone();
+        found.ok_or_else(|| Error::new(MPI_ERR_TOPOLOGY, "the communicator has no topology"))
+    }
+
     /// It as the holder of attributes.
     pub fn holder(&self) -> Holder<'_> {
         Holder {

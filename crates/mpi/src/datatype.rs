@@ -31,57 +31,36 @@ use crate::table::Handled;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::layout::{Layout, LayoutError};
 use std::cell::{Cell, RefCell};
-use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
 /// Why an operation on a datatype is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TypeError {
     /// A count below 0.
+    #[error("the count {0} is negative")]
     NegativeCount(i64),
     /// A block length below 0, with its index.
+    #[error("the block length {1} at index {0} is negative")]
     NegativeLength(usize, i64),
     /// A size, displacement or extent beyond 64 bits.
+    #[error("the datatype's size or extent does not fit 64 bits")]
     Overflow,
     /// An optional datatype that this library does not have.
+    #[error("{0} is not supported by this library")]
     NotSupported(&'static str),
     /// A wrong argument, with its name and what is wrong with it.
+    #[error("{0} {1}")]
     Argument(&'static str, String),
     /// A datatype that was not committed.
+    #[error("the datatype is not committed: call MPI_Type_commit first")]
     NotCommitted,
     /// A value that the portable form has no room for: the value and the bytes it has.
+    #[error("the value {0} does not fit the {1} bytes that external32 has for it")]
     NotPortable(String, usize),
     /// A buffer too short for the data: bytes needed, bytes there.
+    #[error("{0} bytes are needed, {1} are there")]
     Truncated(u64, u64),
-}
-
-impl fmt::Display for TypeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TypeError::NegativeCount(n) => write!(f, "the count {n} is negative"),
-            TypeError::NegativeLength(i, n) => {
-                write!(f, "the block length {n} at index {i} is negative")
-            }
-            TypeError::Overflow => {
-                f.write_str("the datatype's size or extent does not fit 64 bits")
-            }
-            TypeError::NotSupported(name) => write!(f, "{name} is not supported by this library"),
-            TypeError::Argument(name, what) => write!(f, "{name} {what}"),
-            TypeError::NotCommitted => {
-                f.write_str("the datatype is not committed: call MPI_Type_commit first")
-            }
-            TypeError::NotPortable(value, bytes) => {
-                write!(
-                    f,
-                    "the value {value} does not fit the {bytes} bytes that external32 has for it"
-                )
-            }
-            TypeError::Truncated(need, have) => {
-                write!(f, "{need} bytes are needed, {have} are there")
-            }
-        }
-    }
 }
 
 impl From<LayoutError> for TypeError {

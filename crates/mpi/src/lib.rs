@@ -44,6 +44,7 @@ pub mod status;
 pub mod table;
 pub mod tool;
 pub mod topology;
+pub mod topology_creation;
 pub mod traced;
 pub mod win;
 

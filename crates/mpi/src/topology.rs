@@ -4,16 +4,12 @@ mod cart;
 mod dims;
 mod graph;
 
-pub use cart::{Cart, create_cart, create_sub, map_cart};
+pub use cart::Cart;
 pub use dims::create_dims;
-pub use graph::{
-    DistGraph, Edge, Graph, create_adjacent, create_dist_graph, create_graph, map_graph,
-};
+pub use graph::{DistGraph, Edge, Graph};
 
-use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};
-use std::rc::Rc;
 
 /// The structure of a communicator.
 #[derive(Debug)]
@@ -53,26 +49,7 @@ impl Topology {
             _ => self.sources(rank),
         }
     }
-}
 
-/// The topology of a communicator; `MPI_UNDEFINED` as a kind where there is none.
-pub fn kind_of(comm: &Comm) -> i32 {
-    comm.topology
-        .borrow()
-        .as_ref()
-        .map_or(MPI_UNDEFINED, |topology| topology.kind())
-}
-
-/// A communicator's topology, to be asked for what only one kind has.
-///
-/// # Errors
-/// `MPI_ERR_TOPOLOGY` where it has none.
-pub fn find_topology(comm: &Comm) -> Result<Rc<Topology>> {
-    let found = comm.topology.borrow().clone();
-    found.ok_or_else(|| Error::new(MPI_ERR_TOPOLOGY, "the communicator has no topology"))
-}
-
-impl Topology {
     /// The grid.
     ///
     /// # Errors

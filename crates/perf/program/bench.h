@@ -16,7 +16,7 @@ enum { TAG_DATA = 1, TAG_ACK = 2, TAG_GO = 3, TAG_CASE = 4, TAG_RIGHT = 11, TAG_
 enum who { PAIR, EVERYONE };
 
 struct test {
-    const char *name, *text;
+    const char *name;
     enum who who;
     const char *operation, *of, *sizes;
     const char *const *variants; /* ends with NULL; NULL: one without a name */
@@ -110,6 +110,8 @@ struct pair {
 
 /* One case of a pair of ranks with the others resting; everyone calls it. */
 void run_pair(const struct test *t, const struct pair *pair, size_t bytes, double duration_ns);
+/* The first and the last rank measure each size by themselves, in so many ways; everyone calls it. */
+void drive_ends(const struct test *t, int ways, void (*measure)(struct bench_case *, int way));
 
 /* ---- deliver.c ---- */
 
@@ -143,5 +145,6 @@ bool has_pattern(const char *at, size_t bytes, unsigned seed);
 void write_all(char *at, size_t bytes, uint64_t word);
 void read_all(const char *at, size_t bytes);
 double memory_shortage(double bytes); /* of this job in bytes; 0 where it fits */
+double read_number(const char *path, const char *field); /* behind a field of a file; below 0 where it is missing */
 
 #endif

@@ -123,7 +123,7 @@ void read_all(const char *at, size_t bytes) {
     __asm__ volatile("" : : "r"(all));
 }
 
-static double read_number(const char *path, const char *field) {
+double read_number(const char *path, const char *field) {
     char line[256];
     double value = -1;
     FILE *f = fopen(path, "r");

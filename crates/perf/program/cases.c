@@ -243,6 +243,32 @@ void run_pair(const struct test *t, const struct pair *pair, size_t bytes, doubl
     if (first != 0 && world_rank == 0) receive_case(t, first);
 }
 
+void drive_ends(const struct test *t, int ways, void (*measure)(struct bench_case *, int way)) {
+    size_t sizes[SIZES_MAX], count = list_sizes(t->sizes, options.strided ? ROW_BYTES : 0, sizes);
+    bool member = world_rank == 0 || world_rank == world_ranks - 1;
+    MPI_Comm members;
+    MPI_Comm_split(MPI_COMM_WORLD, member ? 0 : MPI_UNDEFINED, world_rank, &members);
+    expect_steps(ways * (long)count);
+    for (size_t step = 0; member && step < (size_t)ways * count; step++) {
+        struct bench_case c = make_case(t, members, sizes[step % count]);
+        c.leads = c.member == 0;
+        c.peer = world_ranks - 1 - world_rank;
+        step_progress(t->name, c.bytes);
+        c.send = get_memory(span_of(&c));
+        c.receive = get_memory(span_of(&c));
+        if (agree(members, c.send && c.receive && make_type(&c) == MPI_SUCCESS)) {
+            measure(&c, (int)(step / count));
+            free_type(&c);
+        } else {
+            print_missing(t->name, "%zu bytes: no memory for the buffers", c.bytes);
+        }
+        free_memory(c.send);
+        free_memory(c.receive);
+    }
+    if (member) MPI_Comm_free(&members);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 static void run_everyone(const struct test *t, const char *variant, int index, size_t bytes) {
     MPI_Comm members;
     step_progress(t->name, bytes);
@@ -262,12 +288,12 @@ void run_test(const struct test *t) {
         print_missing(t->name, "%s", lacking);
         return;
     }
-    if (t->drive) {
-        t->drive(t);
-        return;
-    }
     if ((t->who == PAIR || t->window > 0) && world_ranks < 2) {
         print_missing(t->name, "needs two ranks");
+        return;
+    }
+    if (t->drive) {
+        t->drive(t);
         return;
     }
     size_t count = count_sizes(t, sizes);

@@ -40,7 +40,7 @@ static uint64_t read_both(uint64_t *ticks, uint64_t *ns) {
     return best;
 }
 
-static int compare_ticks(const void *a, const void *b) {
+int compare_ticks(const void *a, const void *b) {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
 }

@@ -39,6 +39,7 @@ static inline uint64_t read_ticks(void) {
 void start_clock(void);
 void check_clock(void); /* compares the rate with the kernel's clock again and corrects it */
 double ns_of(uint64_t ticks);
+int compare_ticks(const void *a, const void *b); /* for qsort */
 
 /* ---- histogram.c ---- */
 

@@ -204,9 +204,7 @@ static bool verify_file(struct bench_case *c) {
                .prepare = prepare_file, .run = run_file, .verify = verify_file, .finish = finish_file
 
 const struct test file_tests[] = {
-    {.name = "file-write", .text = "writing a file in $TMPDIR: by the system, alone, together, rows of all ranks in turn, blocks of a plane and of a cube, by the shared pointer; bytes of each rank",
-     OF_ALL, .variants = writes},
-    {.name = "file-read", .text = "reading a file in $TMPDIR: by the system, alone, together, rows of all ranks in turn, blocks of a plane and of a cube, by the shared pointer; bytes of each rank",
-     OF_ALL, .variants = reads},
+    {.name = "file-write", OF_ALL, .variants = writes},
+    {.name = "file-read", OF_ALL, .variants = reads},
     {.name = NULL},
 };

@@ -47,8 +47,9 @@ static bool check_contents(struct bench_case *c) {
 }
 
 /* Round trips from one number to another, each a sample, or the longest of them alone. */
-static void print_part(const struct test *t, const struct bench_case *c, const char *name, const uint64_t *stamps, long count,
-                       bool worst, struct figures *f) {
+static void print_part(const struct bench_case *c, const char *name, const uint64_t *stamps, long count, bool worst,
+                       struct figures *f) {
+    const struct test *t = c->test;
     static struct histogram samples;
     double longest = 0;
     reset_histogram(&samples);
@@ -63,7 +64,8 @@ static void print_part(const struct test *t, const struct bench_case *c, const c
     print_case(f);
 }
 
-static void measure_first(const struct test *t, struct bench_case *c) {
+static void measure_first(struct bench_case *c, int way) {
+    (void)way;
     struct figures f = {.checked = -1};
     double before = time_line(c);
     static uint64_t stamps[TRIPS + 1];
@@ -74,46 +76,15 @@ static void measure_first(const struct test *t, struct bench_case *c) {
     if (options.check) f.checked = check_contents(c);
     any_wrong |= f.checked == 0;
     if (!c->leads) return;
-    print_part(t, c, "the first", stamps, 1, false, &f);
-    print_part(t, c, "worst of the next 50", stamps + 1, NEXT, true, &f);
-    print_part(t, c, "later", stamps + 1 + NEXT, LATER, false, &f);
+    print_part(c, "the first", stamps, 1, false, &f);
+    print_part(c, "worst of the next 50", stamps + 1, NEXT, true, &f);
+    print_part(c, "later", stamps + 1 + NEXT, LATER, false, &f);
 }
 
-static void run_first(const struct test *t, MPI_Comm members, size_t bytes) {
-    struct bench_case c = make_case(t, members, bytes);
-    c.leads = c.member == 0;
-    c.peer = world_ranks - 1 - world_rank;
-    step_progress(t->name, bytes);
-    c.send = get_memory(span_of(&c));
-    c.receive = get_memory(span_of(&c));
-    if (!agree(members, c.send && c.receive && make_type(&c) == MPI_SUCCESS)) {
-        print_missing(t->name, "%zu bytes: no memory for the buffers", bytes);
-    } else {
-        measure_first(t, &c);
-        free_type(&c);
-    }
-    free_memory(c.send);
-    free_memory(c.receive);
-}
-
-static void drive_first(const struct test *t) {
-    size_t sizes[SIZES_MAX], count = list_sizes(t->sizes, options.strided ? ROW_BYTES : 0, sizes);
-    if (world_ranks < 2) {
-        print_missing(t->name, "needs two ranks");
-        return;
-    }
-    bool member = world_rank == 0 || world_rank == world_ranks - 1;
-    MPI_Comm members;
-    MPI_Comm_split(MPI_COMM_WORLD, member ? 0 : MPI_UNDEFINED, world_rank, &members);
-    expect_steps((long)count);
-    for (size_t i = 0; member && i < count; i++) run_first(t, members, sizes[i]);
-    if (member) MPI_Comm_free(&members);
-    MPI_Barrier(MPI_COMM_WORLD);
-}
+static void drive_first(const struct test *t) { drive_ends(t, 1, measure_first); }
 
 const struct test first_tests[] = {
-    {.name = "first", .text = "round trips right after MPI_Init: the first, the worst of the next 50, those after them",
-     .operation = "MPI_Send/MPI_Recv", .of = "round-trip", .sizes = "64K", .touches = true, .strides = true,
-     .drive = drive_first},
+    {.name = "first", .operation = "MPI_Send/MPI_Recv", .of = "round-trip", .sizes = "64K", .touches = true,
+     .strides = true, .drive = drive_first},
     {.name = NULL},
 };

@@ -22,8 +22,8 @@ const struct test *find_test(const char *name) {
 static void list_tests(void) {
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (const struct test *t = tables[i]; t->name; t++)
-            printf("{\"test\":\"%s\",\"text\":\"%s\",\"operation\":\"%s\",\"of\":\"%s\",\"sizes\":\"%s\"}\n", t->name,
-                   t->text, t->operation, t->of, t->sizes ? t->sizes : "");
+            printf("{\"test\":\"%s\",\"operation\":\"%s\",\"of\":\"%s\",\"sizes\":\"%s\"}\n", t->name, t->operation, t->of,
+                   t->sizes ? t->sizes : "");
 }
 
 static const char *parse_tests(char *text) {

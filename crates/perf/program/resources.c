@@ -1,7 +1,6 @@
 /* What a transfer leaves of the processor, what a rank takes of memory, and what a job's start takes. */
 #include "bench.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,15 +46,14 @@ static const struct overlap_way overlap_ways[] = {
     {"receive, long", "MPI_Irecv/MPI_Wait", receive_alone, 8},
 };
 
-static int compare_ticks(const void *a, const void *b) {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* Both sides exchange a message, or one receives; in half of the transfers they compute as long as a bare transfer
  * takes, or eight times as long (`long`), between the start and the wait. What of that time does not show in the whole
  * was overlapped: 100 * (1 - (whole - computing) / transfer), as the OSU benchmarks have it. */
-static void measure_overlap(const struct test *t, const struct overlap_way *way, struct bench_case *c) {
+static void measure_overlap(struct bench_case *c, int which) {
+    const struct test *t = c->test;
+    const struct overlap_way *way = &overlap_ways[which];
+    MPI_Request requests[2];
+    c->requests = requests;
     static uint64_t bare[OVERLAP_SAMPLES];
     static struct histogram samples;
     long calls = OVERLAP_LEAST;
@@ -94,47 +92,13 @@ static void measure_overlap(const struct test *t, const struct overlap_way *way,
 }
 
 static void drive_overlap(const struct test *t) {
-    size_t sizes[SIZES_MAX], count = list_sizes(t->sizes, 0, sizes), ways = sizeof overlap_ways / sizeof *overlap_ways;
-    if (world_ranks < 2) {
-        print_missing(t->name, "needs two ranks");
-        return;
-    }
-    bool member = world_rank == 0 || world_rank == world_ranks - 1;
-    MPI_Comm members;
-    MPI_Comm_split(MPI_COMM_WORLD, member ? 0 : MPI_UNDEFINED, world_rank, &members);
-    expect_steps((long)(ways * count));
-    for (size_t step = 0; member && step < ways * count; step++) {
-        const struct overlap_way *way = &overlap_ways[step / count];
-        size_t i = step % count;
-        MPI_Request requests[2];
-        struct bench_case c = make_case(t, members, sizes[i]);
-        c.leads = c.member == 0;
-        c.peer = world_ranks - 1 - world_rank;
-        c.requests = requests;
-        c.send = get_memory(sizes[i]);
-        c.receive = get_memory(sizes[i]);
-        step_progress(t->name, sizes[i]);
-        if (agree(members, c.send && c.receive)) measure_overlap(t, way, &c);
-        else print_missing(t->name, "%zu bytes: no memory for the buffers", sizes[i]);
-        free_memory(c.send);
-        free_memory(c.receive);
-    }
-    if (member) MPI_Comm_free(&members);
-    MPI_Barrier(MPI_COMM_WORLD);
+    drive_ends(t, sizeof overlap_ways / sizeof *overlap_ways, measure_overlap);
 }
 
 /* ---- memory ---- */
 
 /* A field of the kernel's summary for this process, in bytes; below 0 where it is missing. */
-static double read_memory(const char *field) {
-    char line[256];
-    double value = -1;
-    FILE *f = fopen("/proc/self/smaps_rollup", "r");
-    while (f && fgets(line, sizeof line, f))
-        if (!strncmp(line, field, strlen(field))) value = strtod(line + strlen(field), NULL) * 1024;
-    if (f) fclose(f);
-    return value;
-}
+static double read_memory(const char *field) { return read_number("/proc/self/smaps_rollup", field) * 1024; }
 
 static void print_memory(const struct test *t, const char *variant, double own) {
     static struct histogram samples;
@@ -179,12 +143,9 @@ static void drive_memory(const struct test *t) {
 static void drive_startup(const struct test *t) { step_progress(t->name, 0); }
 
 const struct test resource_tests[] = {
-    {.name = "startup", .text = "a job from its start to its end; its ranks call MPI_Init and MPI_Finalize",
-     .operation = "MPI_Init/MPI_Finalize", .of = "process", .sizes = "0", .drive = drive_startup},
-    {.name = "overlap", .text = "share of a transfer during which both sides, or the receiver, could compute",
-     .operation = "MPI_Isend/MPI_Irecv/MPI_Waitall", .of = "overlap", .sizes = "1K,16K,256K,1M,4M",
+    {.name = "startup", .who = EVERYONE, .operation = "MPI_Init/MPI_Finalize", .of = "process", .sizes = "0", .drive = drive_startup},
+    {.name = "overlap", .operation = "MPI_Isend/MPI_Irecv/MPI_Waitall", .of = "overlap", .sizes = "1K,16K,256K,1M,4M",
      .drive = drive_overlap},
-    {.name = "memory", .text = "memory of each rank after talking to its neighbours, then to all; a sample is a rank",
-     .operation = "MPI_Sendrecv", .of = "memory", .sizes = "0", .drive = drive_memory},
+    {.name = "memory", .who = EVERYONE, .operation = "MPI_Sendrecv", .of = "memory", .sizes = "0", .drive = drive_memory},
     {.name = NULL},
 };

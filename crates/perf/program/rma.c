@@ -130,17 +130,16 @@ static bool verify_atomic(struct bench_case *c) {
 #define SIZES "8,64,1K,8K,64K,1M"
 
 const struct test rma_tests[] = {
-    {.name = "put", .text = "MPI_Put, flushed one by one and in windows", .who = PAIR,
-     .operation = "MPI_Put/MPI_Win_flush", .of = "round-trip", .sizes = SIZES, .variants = flushes, .window = 256,
-     .prepare = prepare_transfer, .run = run_put, .verify = verify_put, .finish = finish_window},
-    {.name = "get", .text = "MPI_Get, flushed one by one and in windows", .who = PAIR,
-     .operation = "MPI_Get/MPI_Win_flush", .of = "round-trip", .sizes = SIZES, .variants = flushes, .window = 256,
-     .prepare = prepare_transfer, .run = run_get, .verify = verify_get, .finish = finish_window},
-    {.name = "atomics", .text = "one 64-bit word: MPI_Fetch_and_op, MPI_Compare_and_swap, MPI_Accumulate, each flushed",
-     .who = PAIR, .operation = "", .of = "round-trip", .sizes = "8", .fixed_size = true, .variants = atomics,
-     .words = true, .prepare = prepare_atomic, .run = run_atomic, .verify = verify_atomic, .finish = finish_window},
-    {.name = "flush", .text = "MPI_Win_flush with nothing outstanding", .who = PAIR, .operation = "MPI_Win_flush",
-     .of = "call", .sizes = "0", .fixed_size = true, .prepare = prepare_window, .run = run_flush,
+    {.name = "put", .who = PAIR, .operation = "MPI_Put/MPI_Win_flush", .of = "round-trip", .sizes = SIZES,
+     .variants = flushes, .window = 256, .prepare = prepare_transfer, .run = run_put, .verify = verify_put,
      .finish = finish_window},
+    {.name = "get", .who = PAIR, .operation = "MPI_Get/MPI_Win_flush", .of = "round-trip", .sizes = SIZES,
+     .variants = flushes, .window = 256, .prepare = prepare_transfer, .run = run_get, .verify = verify_get,
+     .finish = finish_window},
+    {.name = "atomics", .who = PAIR, .operation = "", .of = "round-trip", .sizes = "8", .fixed_size = true,
+     .variants = atomics, .words = true, .prepare = prepare_atomic, .run = run_atomic, .verify = verify_atomic,
+     .finish = finish_window},
+    {.name = "flush", .who = PAIR, .operation = "MPI_Win_flush", .of = "call", .sizes = "0", .fixed_size = true,
+     .prepare = prepare_window, .run = run_flush, .finish = finish_window},
     {.name = NULL},
 };

@@ -12,10 +12,6 @@ static void drive_idle(const struct test *t) {
     static const char *const modes[] = {"barrier", "sleep", "yield", "spin"};
     struct test latency = *find_test("latency");
     size_t sizes[SIZES_MAX], count = list_sizes(t->sizes, 0, sizes);
-    if (world_ranks < 2) {
-        print_missing(t->name, "needs two ranks");
-        return;
-    }
     latency.name = t->name;
     int modes_used = world_ranks == 2 ? 1 : 4;
     expect_steps((long)count * modes_used);
@@ -36,10 +32,6 @@ static void drive_idle(const struct test *t) {
 static void drive_matrix(const struct test *t) {
     struct test latency = *find_test("latency");
     size_t sizes[SIZES_MAX], count = list_sizes(t->sizes, 0, sizes);
-    if (world_ranks < 2) {
-        print_missing(t->name, "needs two ranks");
-        return;
-    }
     latency.name = t->name;
     /* One case each: a row of intervals of every pair would be no matrix. */
     long intervals = options.intervals;
@@ -124,11 +116,9 @@ static void drive_skew(const struct test *t) {
 }
 
 const struct test scaling_tests[] = {
-    {.name = "idle", .text = "half a round trip of ranks 0 and N-1 while the others are in a barrier, asleep, yielding, spinning",
-     .operation = "MPI_Send/MPI_Recv", .of = "half-round-trip", .sizes = "8", .touches = true, .drive = drive_idle},
-    {.name = "matrix", .text = "half a round trip of each pair of ranks, the others in a barrier",
-     .operation = "MPI_Send/MPI_Recv", .of = "half-round-trip", .sizes = "8", .drive = drive_matrix},
-    {.name = "exit-skew", .text = "from the first to the last rank that leaves a collective, each call after a barrier",
-     .operation = "", .of = "skew", .sizes = "8", .drive = drive_skew},
+    {.name = "idle", .operation = "MPI_Send/MPI_Recv", .of = "half-round-trip", .sizes = "8", .touches = true,
+     .drive = drive_idle},
+    {.name = "matrix", .operation = "MPI_Send/MPI_Recv", .of = "half-round-trip", .sizes = "8", .drive = drive_matrix},
+    {.name = "exit-skew", .who = EVERYONE, .operation = "", .of = "skew", .sizes = "8", .drive = drive_skew},
     {.name = NULL},
 };

@@ -3,17 +3,12 @@
 //! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
-use super::store;
 use core::ffi::c_void;
 use fastpath_mpi::Result;
 
 /// `MPI_Get_address`
-///
-/// # Safety
-/// `address` is null or a variable.
-pub unsafe fn get_address(location: *const c_void, address: *mut isize) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(address, location.expose_provenance() as isize) }
+pub fn get_address(location: *const c_void) -> Result<isize> {
+    Ok(location.expose_provenance() as isize)
 }
 
 /// `MPI_Aint_add`

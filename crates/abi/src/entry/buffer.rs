@@ -27,12 +27,8 @@ pub(crate) unsafe fn detach_into<C: Count>(
 }
 
 /// `MPI_Buffer_iflush`
-///
-/// # Safety
-/// `request` is null or a variable.
-pub unsafe fn buffer_iflush(p: &Process, request: *mut usize) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(request, iflush(p, Owner::Process)?) }
+pub fn buffer_iflush(p: &Process) -> Result<usize> {
+    iflush(p, Owner::Process)
 }
 
 /// `MPI_Comm_attach_buffer`
@@ -68,12 +64,8 @@ pub fn comm_flush_buffer(p: &Process, comm: usize) -> Result<()> {
 }
 
 /// `MPI_Comm_iflush_buffer`
-///
-/// # Safety
-/// `request` is null or a variable.
-pub unsafe fn comm_iflush_buffer(p: &Process, comm: usize, request: *mut usize) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(request, iflush(p, Owner::Comm(comm))?) }
+pub fn comm_iflush_buffer(p: &Process, comm: usize) -> Result<usize> {
+    iflush(p, Owner::Comm(comm))
 }
 
 /// `MPI_Session_attach_buffer`
@@ -109,14 +101,6 @@ pub fn session_flush_buffer(p: &Process, session: usize) -> Result<()> {
 }
 
 /// `MPI_Session_iflush_buffer`
-///
-/// # Safety
-/// `request` is null or a variable.
-pub unsafe fn session_iflush_buffer(
-    p: &Process,
-    session: usize,
-    request: *mut usize,
-) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(request, iflush(p, Owner::Session(session))?) }
+pub fn session_iflush_buffer(p: &Process, session: usize) -> Result<usize> {
+    iflush(p, Owner::Session(session))
 }

@@ -7,18 +7,13 @@ use super::{read_array, store};
 use core::ffi::c_int;
 use fastpath_mpi::comm::Comm;
 use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_ERR_DIMS, MPI_ERR_RANK};
-use fastpath_mpi::topology::{
-    create_cart, create_dims, create_sub, find_topology, kind_of, map_cart,
-};
+use fastpath_mpi::topology::create_dims;
+use fastpath_mpi::topology_creation::{create_cart, create_sub, map_cart};
 use fastpath_mpi::{Error, Process, Result};
 
 /// `MPI_Topo_test`
-///
-/// # Safety
-/// `status` is null or a variable.
-pub unsafe fn topo_test(p: &Process, comm: usize, status: *mut c_int) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(status, kind_of(&*p.comm(comm)?)) }
+pub fn topo_test(p: &Process, comm: usize) -> Result<c_int> {
+    Ok(p.comm(comm)?.topology_kind())
 }
 
 /// `MPI_Dims_create`
@@ -41,7 +36,7 @@ pub unsafe fn dims_create(
 /// `MPI_Cart_create`
 ///
 /// # Safety
-/// `dims` and `periods` are null or have `ndims` elements; `comm_cart` is null or a variable.
+/// `dims` and `periods` are null or have `ndims` elements.
 pub unsafe fn cart_create(
     p: &Process,
     comm_old: usize,
@@ -49,49 +44,39 @@ pub unsafe fn cart_create(
     dims: *const c_int,
     periods: *const c_int,
     _reorder: c_int,
-    comm_cart: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     let comm = p.comm(comm_old)?;
     // SAFETY: ARGUMENTS.
     unsafe {
-        let made = create_cart(
+        create_cart(
             p,
             &comm,
             read_dims(dims, ndims)?,
             &read_flags(periods, ndims)?,
-        )?;
-        store(comm_cart, made)
+        )
     }
 }
 
 /// `MPI_Cart_map`
 ///
 /// # Safety
-/// `dims` and `periods` are null or have `ndims` elements; `newrank` is null or a variable.
+/// `dims` and `periods` are null or have `ndims` elements.
 pub unsafe fn cart_map(
     p: &Process,
     comm: usize,
     ndims: c_int,
     dims: *const c_int,
     periods: *const c_int,
-    newrank: *mut c_int,
-) -> Result<()> {
+) -> Result<c_int> {
     let comm = p.comm(comm)?;
     // SAFETY: ARGUMENTS.
-    unsafe {
-        let rank = map_cart(&comm, read_dims(dims, ndims)?, &read_flags(periods, ndims)?)?;
-        store(newrank, rank)
-    }
+    unsafe { map_cart(&comm, read_dims(dims, ndims)?, &read_flags(periods, ndims)?) }
 }
 
 /// `MPI_Cartdim_get`
-///
-/// # Safety
-/// `ndims` is null or a variable.
-pub unsafe fn cartdim_get(p: &Process, comm: usize, ndims: *mut c_int) -> Result<()> {
-    let topology = find_topology(&*p.comm(comm)?)?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(ndims, topology.cart()?.dims().len() as c_int) }
+pub fn cartdim_get(p: &Process, comm: usize) -> Result<c_int> {
+    let topology = p.comm(comm)?.find_topology()?;
+    Ok(topology.cart()?.dims().len() as c_int)
 }
 
 /// `MPI_Cart_get`
@@ -107,7 +92,7 @@ pub unsafe fn cart_get(
     coords: *mut c_int,
 ) -> Result<()> {
     let comm = p.comm(comm)?;
-    let topology = find_topology(&comm)?;
+    let topology = comm.find_topology()?;
     let cart = topology.cart()?;
     let flags: Vec<c_int> = cart
         .periods()
@@ -134,7 +119,7 @@ pub unsafe fn cart_coords(
     coords: *mut c_int,
 ) -> Result<()> {
     let comm = p.comm(comm)?;
-    let topology = find_topology(&comm)?;
+    let topology = comm.find_topology()?;
     let found = topology.cart()?.coords(check_rank(&comm, rank)?);
     // SAFETY: ARGUMENTS.
     unsafe { write_array(&found, coords, maxdims) }
@@ -143,19 +128,14 @@ pub unsafe fn cart_coords(
 /// `MPI_Cart_rank`
 ///
 /// # Safety
-/// `coords` is null or has as many elements as the grid has dimensions; `rank` is null or a variable.
-pub unsafe fn cart_rank(
-    p: &Process,
-    comm: usize,
-    coords: *const c_int,
-    rank: *mut c_int,
-) -> Result<()> {
-    let topology = find_topology(&*p.comm(comm)?)?;
+/// `coords` is null or has as many elements as the grid has dimensions.
+pub unsafe fn cart_rank(p: &Process, comm: usize, coords: *const c_int) -> Result<c_int> {
+    let topology = p.comm(comm)?.find_topology()?;
     let cart = topology.cart()?;
     // SAFETY: ARGUMENTS.
     unsafe {
         let found = cart.rank(read_array(coords, cart.dims().len() as c_int)?)?;
-        store(rank, found as c_int)
+        Ok(found as c_int)
     }
 }
 
@@ -172,7 +152,8 @@ pub unsafe fn cart_shift(
     rank_dest: *mut c_int,
 ) -> Result<()> {
     let comm = p.comm(comm)?;
-    let (source, dest) = find_topology(&comm)?
+    let (source, dest) = comm
+        .find_topology()?
         .cart()?
         .shift(comm.rank, direction, disp)?;
     // SAFETY: ARGUMENTS.
@@ -185,21 +166,15 @@ pub unsafe fn cart_shift(
 /// `MPI_Cart_sub`
 ///
 /// # Safety
-/// `remain_dims` is null or has as many elements as the grid has dimensions; `newcomm` is null or a
-/// variable.
-pub unsafe fn cart_sub(
-    p: &Process,
-    comm: usize,
-    remain_dims: *const c_int,
-    newcomm: *mut usize,
-) -> Result<()> {
+/// `remain_dims` is null or has as many elements as the grid has dimensions.
+pub unsafe fn cart_sub(p: &Process, comm: usize, remain_dims: *const c_int) -> Result<usize> {
     let comm = p.comm(comm)?;
-    let topology = find_topology(&comm)?;
+    let topology = comm.find_topology()?;
     let cart = topology.cart()?;
     // SAFETY: ARGUMENTS.
     unsafe {
         let remain = read_flags(remain_dims, cart.dims().len() as c_int)?;
-        store(newcomm, create_sub(p, &comm, cart, &remain)?)
+        create_sub(p, &comm, cart, &remain)
     }
 }
 

@@ -3,8 +3,8 @@
 //! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
-use super::group::store_group;
-use super::info::store_info;
+use super::group::insert_group;
+use super::info::insert_info;
 use super::{answer, load, read_text, store, store_text};
 use core::ffi::{c_char, c_int};
 use fastpath_mpi::comm::{create, disconnect_comm, free_comm, hints, inter};
@@ -28,12 +28,8 @@ pub unsafe fn comm_size_quick(comm: usize, size: *mut c_int) -> bool {
 }
 
 /// `MPI_Comm_size`
-///
-/// # Safety
-/// `size` is null or a variable.
-pub unsafe fn comm_size(p: &Process, comm: usize, size: *mut c_int) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(size, p.comm(comm)?.size() as c_int) }
+pub fn comm_size(p: &Process, comm: usize) -> Result<c_int> {
+    Ok(p.comm(comm)?.size() as c_int)
 }
 
 /// `MPI_Comm_rank` of a communicator that the immediate path knows.
@@ -50,87 +46,43 @@ pub unsafe fn comm_rank_quick(comm: usize, rank: *mut c_int) -> bool {
 }
 
 /// `MPI_Comm_rank`
-///
-/// # Safety
-/// `rank` is null or a variable.
-pub unsafe fn comm_rank(p: &Process, comm: usize, rank: *mut c_int) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(rank, p.comm(comm)?.rank as c_int) }
+pub fn comm_rank(p: &Process, comm: usize) -> Result<c_int> {
+    Ok(p.comm(comm)?.rank as c_int)
 }
 
 /// `MPI_Comm_remote_size`
-///
-/// # Safety
-/// `size` is null or a variable.
-pub unsafe fn comm_remote_size(p: &Process, comm: usize, size: *mut c_int) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(size, p.comm(comm)?.remote()?.size() as c_int) }
+pub fn comm_remote_size(p: &Process, comm: usize) -> Result<c_int> {
+    Ok(p.comm(comm)?.remote()?.size() as c_int)
 }
 
 /// `MPI_Comm_test_inter`
-///
-/// # Safety
-/// `flag` is null or a variable.
-pub unsafe fn comm_test_inter(p: &Process, comm: usize, flag: *mut c_int) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(flag, p.comm(comm)?.is_inter().into()) }
+pub fn comm_test_inter(p: &Process, comm: usize) -> Result<c_int> {
+    Ok(p.comm(comm)?.is_inter().into())
 }
 
 /// `MPI_Comm_compare`
-///
-/// # Safety
-/// `result` is null or a variable.
-pub unsafe fn comm_compare(
-    p: &Process,
-    comm1: usize,
-    comm2: usize,
-    result: *mut c_int,
-) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(result, p.comm(comm1)?.compare(&*p.comm(comm2)?)) }
+pub fn comm_compare(p: &Process, comm1: usize, comm2: usize) -> Result<c_int> {
+    Ok(p.comm(comm1)?.compare(&*p.comm(comm2)?))
 }
 
 /// `MPI_Comm_group`
-///
-/// # Safety
-/// `group` is null or a variable.
-pub unsafe fn comm_group(p: &Process, comm: usize, group: *mut usize) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store_group(p, group, p.comm(comm)?.group.clone()) }
+pub fn comm_group(p: &Process, comm: usize) -> Result<usize> {
+    insert_group(p, p.comm(comm)?.group.clone())
 }
 
 /// `MPI_Comm_remote_group`
-///
-/// # Safety
-/// `group` is null or a variable.
-pub unsafe fn comm_remote_group(p: &Process, comm: usize, group: *mut usize) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store_group(p, group, p.comm(comm)?.remote()?.clone()) }
+pub fn comm_remote_group(p: &Process, comm: usize) -> Result<usize> {
+    insert_group(p, p.comm(comm)?.remote()?.clone())
 }
 
 /// `MPI_Comm_dup`
-///
-/// # Safety
-/// `newcomm` is null or a variable.
-pub unsafe fn comm_dup(p: &Process, comm: usize, newcomm: *mut usize) -> Result<()> {
-    let made = create::duplicate(p, &*p.comm(comm)?)?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(newcomm, made) }
+pub fn comm_dup(p: &Process, comm: usize) -> Result<usize> {
+    create::duplicate(p, &*p.comm(comm)?)
 }
 
 /// `MPI_Comm_dup_with_info`
-///
-/// # Safety
-/// `newcomm` is null or a variable.
-pub unsafe fn comm_dup_with_info(
-    p: &Process,
-    comm: usize,
-    info: usize,
-    newcomm: *mut usize,
-) -> Result<()> {
-    let made = create::duplicate_with(p, &*p.comm(comm)?, find_hints(&p.infos, info)?)?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(newcomm, made) }
+pub fn comm_dup_with_info(p: &Process, comm: usize, info: usize) -> Result<usize> {
+    create::duplicate_with(p, &*p.comm(comm)?, find_hints(&p.infos, info)?)
 }
 
 /// `MPI_Comm_idup`: the members know contexts for some duplicates in advance, so that the call needs no
@@ -185,73 +137,35 @@ unsafe fn idup(
 }
 
 /// `MPI_Comm_create`
-///
-/// # Safety
-/// `newcomm` is null or a variable.
-pub unsafe fn comm_create(
-    p: &Process,
-    comm: usize,
-    group: usize,
-    newcomm: *mut usize,
-) -> Result<()> {
-    let made = create::create(p, &*p.comm(comm)?, &p.group(group)?)?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(newcomm, made) }
+pub fn comm_create(p: &Process, comm: usize, group: usize) -> Result<usize> {
+    create::create(p, &*p.comm(comm)?, &p.group(group)?)
 }
 
 /// `MPI_Comm_create_group`
-///
-/// # Safety
-/// `newcomm` is null or a variable.
-pub unsafe fn comm_create_group(
-    p: &Process,
-    comm: usize,
-    group: usize,
-    tag: c_int,
-    newcomm: *mut usize,
-) -> Result<()> {
-    let made = create::create_group(p, &*p.comm(comm)?, &p.group(group)?, tag)?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(newcomm, made) }
+pub fn comm_create_group(p: &Process, comm: usize, group: usize, tag: c_int) -> Result<usize> {
+    create::create_group(p, &*p.comm(comm)?, &p.group(group)?, tag)
 }
 
 /// `MPI_Comm_split`
-///
-/// # Safety
-/// `newcomm` is null or a variable.
-pub unsafe fn comm_split(
-    p: &Process,
-    comm: usize,
-    color: c_int,
-    key: c_int,
-    newcomm: *mut usize,
-) -> Result<()> {
-    let made = create::split(p, &*p.comm(comm)?, color, key)?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(newcomm, made) }
+pub fn comm_split(p: &Process, comm: usize, color: c_int, key: c_int) -> Result<usize> {
+    create::split(p, &*p.comm(comm)?, color, key)
 }
 
 /// `MPI_Comm_split_type`
-///
-/// # Safety
-/// `newcomm` is null or a variable.
-pub unsafe fn comm_split_type(
+pub fn comm_split_type(
     p: &Process,
     comm: usize,
     split_type: c_int,
     key: c_int,
     info: usize,
-    newcomm: *mut usize,
-) -> Result<()> {
-    let made = create::split_type(
+) -> Result<usize> {
+    create::split_type(
         p,
         &*p.comm(comm)?,
         split_type,
         key,
         &find_hints(&p.infos, info)?,
-    )?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(newcomm, made) }
+    )
 }
 
 /// `MPI_Comm_free`
@@ -318,45 +232,25 @@ pub fn comm_set_info(p: &Process, comm: usize, info: usize) -> Result<()> {
 }
 
 /// `MPI_Comm_get_info`
-///
-/// # Safety
-/// `info_used` is null or a variable.
-pub unsafe fn comm_get_info(p: &Process, comm: usize, info_used: *mut usize) -> Result<()> {
+pub fn comm_get_info(p: &Process, comm: usize) -> Result<usize> {
     let info = hints::describe(&p.comm(comm)?.hints.borrow());
-    // SAFETY: ARGUMENTS.
-    unsafe { store_info(p, info_used, info) }
+    insert_info(p, info)
 }
 
 /// `MPI_Intercomm_create`
-///
-/// # Safety
-/// `newintercomm` is null or a variable.
-pub unsafe fn intercomm_create(
+pub fn intercomm_create(
     p: &Process,
     local_comm: usize,
     local_leader: c_int,
     peer_comm: usize,
     remote_leader: c_int,
     tag: c_int,
-    newintercomm: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     let local = p.comm(local_comm)?;
-    let made = inter::create_inter(p, &local, local_leader, peer_comm, remote_leader, tag)?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(newintercomm, made) }
+    inter::create_inter(p, &local, local_leader, peer_comm, remote_leader, tag)
 }
 
 /// `MPI_Intercomm_merge`
-///
-/// # Safety
-/// `newintracomm` is null or a variable.
-pub unsafe fn intercomm_merge(
-    p: &Process,
-    intercomm: usize,
-    high: c_int,
-    newintracomm: *mut usize,
-) -> Result<()> {
-    let made = inter::merge(p, &*p.comm(intercomm)?, high != 0)?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(newintracomm, made) }
+pub fn intercomm_merge(p: &Process, intercomm: usize, high: c_int) -> Result<usize> {
+    inter::merge(p, &*p.comm(intercomm)?, high != 0)
 }

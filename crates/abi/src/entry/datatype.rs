@@ -7,29 +7,12 @@ use super::{Count, Width, load, read_counts, store};
 use core::ffi::c_int;
 use fastpath_mpi::consts::*;
 use fastpath_mpi::datatype::{Datatype, DistributedArray};
-use fastpath_mpi::{Error, Process, Result, attribute, datatype, process};
+use fastpath_mpi::{Error, Process, Result, attribute, process};
 use std::rc::Rc;
 
 /// The form of a function by the width of its counts.
 fn form_of<C: Count>() -> Width {
     if C::LARGE { Width::Large } else { Width::Small }
-}
-
-/// Puts a new datatype into the table and stores its handle.
-///
-/// # Safety
-/// `to` is null or a variable.
-unsafe fn give(p: &Process, to: *mut usize, made: datatype::Result<Datatype>) -> Result<()> {
-    let made = made?;
-    if to.is_null() {
-        return Err(Error::new(
-            MPI_ERR_ARG,
-            "the pointer for the new datatype is null",
-        ));
-    }
-    let handle = insert(p, made)?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(to, handle) }
 }
 
 /// Puts a datatype into the table; the immediate path learns of it if it can use it.
@@ -51,74 +34,50 @@ pub(crate) fn remove(p: &Process, handle: usize, datatype: &Datatype) -> Result<
 }
 
 /// `MPI_Type_contiguous` and `MPI_Type_contiguous_c`
-///
-/// # Safety
-/// `newtype` is null or a variable.
-pub unsafe fn type_contiguous(
-    p: &Process,
-    width: Width,
-    count: i64,
-    oldtype: usize,
-    newtype: *mut usize,
-) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe {
-        give(
-            p,
-            newtype,
-            Datatype::contiguous(count, &p.datatype(oldtype)?, width),
-        )
-    }
+pub fn type_contiguous(p: &Process, width: Width, count: i64, oldtype: usize) -> Result<usize> {
+    insert(
+        p,
+        Datatype::contiguous(count, &p.datatype(oldtype)?, width)?,
+    )
 }
 
 /// `MPI_Type_vector` and `MPI_Type_vector_c`
-///
-/// # Safety
-/// `newtype` is null or a variable.
-pub unsafe fn type_vector(
+pub fn type_vector(
     p: &Process,
     width: Width,
     count: i64,
     blocklength: i64,
     stride: i64,
     oldtype: usize,
-    newtype: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     let made = Datatype::vector(count, blocklength, stride, &p.datatype(oldtype)?, width);
-    // SAFETY: ARGUMENTS.
-    unsafe { give(p, newtype, made) }
+    insert(p, made?)
 }
 
 /// `MPI_Type_create_hvector` and `MPI_Type_create_hvector_c`
-///
-/// # Safety
-/// `newtype` is null or a variable.
-pub unsafe fn type_create_hvector(
+pub fn type_create_hvector(
     p: &Process,
     width: Width,
     count: i64,
     blocklength: i64,
     stride: i64,
     oldtype: usize,
-    newtype: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     let made = Datatype::hvector(count, blocklength, stride, &p.datatype(oldtype)?, width);
-    // SAFETY: ARGUMENTS.
-    unsafe { give(p, newtype, made) }
+    insert(p, made?)
 }
 
 /// `MPI_Type_indexed` and `MPI_Type_indexed_c`
 ///
 /// # Safety
-/// The arrays are null or have `count` entries; `newtype` is null or a variable.
+/// The arrays are null or have `count` entries.
 pub unsafe fn type_indexed<C: Count>(
     p: &Process,
     count: i64,
     array_of_blocklengths: *const C,
     array_of_displacements: *const C,
     oldtype: usize,
-    newtype: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe {
         let lengths = read_counts("array_of_blocklengths", array_of_blocklengths, count)?;
@@ -129,22 +88,21 @@ pub unsafe fn type_indexed<C: Count>(
             &p.datatype(oldtype)?,
             form_of::<C>(),
         );
-        give(p, newtype, made)
+        insert(p, made?)
     }
 }
 
 /// `MPI_Type_create_hindexed` and `MPI_Type_create_hindexed_c`
 ///
 /// # Safety
-/// The arrays are null or have `count` entries; `newtype` is null or a variable.
+/// The arrays are null or have `count` entries.
 pub unsafe fn type_create_hindexed<C: Count, D: Count>(
     p: &Process,
     count: i64,
     array_of_blocklengths: *const C,
     array_of_displacements: *const D,
     oldtype: usize,
-    newtype: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe {
         let lengths = read_counts("array_of_blocklengths", array_of_blocklengths, count)?;
@@ -155,22 +113,21 @@ pub unsafe fn type_create_hindexed<C: Count, D: Count>(
             &p.datatype(oldtype)?,
             form_of::<C>(),
         );
-        give(p, newtype, made)
+        insert(p, made?)
     }
 }
 
 /// `MPI_Type_create_indexed_block` and `MPI_Type_create_indexed_block_c`
 ///
 /// # Safety
-/// The array is null or has `count` entries; `newtype` is null or a variable.
+/// The array is null or has `count` entries.
 pub unsafe fn type_create_indexed_block<C: Count>(
     p: &Process,
     count: i64,
     blocklength: i64,
     array_of_displacements: *const C,
     oldtype: usize,
-    newtype: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe {
         let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
@@ -180,22 +137,21 @@ pub unsafe fn type_create_indexed_block<C: Count>(
             &p.datatype(oldtype)?,
             form_of::<C>(),
         );
-        give(p, newtype, made)
+        insert(p, made?)
     }
 }
 
 /// `MPI_Type_create_hindexed_block` and `MPI_Type_create_hindexed_block_c`
 ///
 /// # Safety
-/// The array is null or has `count` entries; `newtype` is null or a variable.
+/// The array is null or has `count` entries.
 pub unsafe fn type_create_hindexed_block<D: Count>(
     p: &Process,
     count: i64,
     blocklength: i64,
     array_of_displacements: *const D,
     oldtype: usize,
-    newtype: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe {
         let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
@@ -205,22 +161,21 @@ pub unsafe fn type_create_hindexed_block<D: Count>(
             &p.datatype(oldtype)?,
             form_of::<D>(),
         );
-        give(p, newtype, made)
+        insert(p, made?)
     }
 }
 
 /// `MPI_Type_create_struct` and `MPI_Type_create_struct_c`
 ///
 /// # Safety
-/// The arrays are null or have `count` entries; `newtype` is null or a variable.
+/// The arrays are null or have `count` entries.
 pub unsafe fn type_create_struct<C: Count, D: Count>(
     p: &Process,
     count: i64,
     array_of_blocklengths: *const C,
     array_of_displacements: *const D,
     array_of_types: *const usize,
-    newtype: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe {
         let lengths = read_counts("array_of_blocklengths", array_of_blocklengths, count)?;
@@ -230,10 +185,9 @@ pub unsafe fn type_create_struct<C: Count, D: Count>(
         }
         let types = (0..lengths.len()).map(|i| p.datatype(array_of_types.add(i).read()));
         let types = types.collect::<Result<Vec<Rc<Datatype>>>>()?;
-        give(
+        insert(
             p,
-            newtype,
-            Datatype::structure(&lengths, &displacements, types, form_of::<C>()),
+            Datatype::structure(&lengths, &displacements, types, form_of::<C>())?,
         )
     }
 }
@@ -241,7 +195,7 @@ pub unsafe fn type_create_struct<C: Count, D: Count>(
 /// `MPI_Type_create_subarray` and `MPI_Type_create_subarray_c`
 ///
 /// # Safety
-/// The arrays are null or have `ndims` entries; `newtype` is null or a variable.
+/// The arrays are null or have `ndims` entries.
 pub unsafe fn type_create_subarray<C: Count>(
     p: &Process,
     ndims: c_int,
@@ -250,8 +204,7 @@ pub unsafe fn type_create_subarray<C: Count>(
     array_of_starts: *const C,
     order: c_int,
     oldtype: usize,
-    newtype: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     let ndims = check_dimensions(ndims)?;
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -259,10 +212,9 @@ pub unsafe fn type_create_subarray<C: Count>(
         let subsizes = read_counts("array_of_subsizes", array_of_subsizes, ndims)?;
         let starts = read_counts("array_of_starts", array_of_starts, ndims)?;
         let old = p.datatype(oldtype)?;
-        give(
+        insert(
             p,
-            newtype,
-            Datatype::subarray(&sizes, &subsizes, &starts, order, &old, form_of::<C>()),
+            Datatype::subarray(&sizes, &subsizes, &starts, order, &old, form_of::<C>())?,
         )
     }
 }
@@ -270,7 +222,7 @@ pub unsafe fn type_create_subarray<C: Count>(
 /// `MPI_Type_create_darray` and `MPI_Type_create_darray_c`
 ///
 /// # Safety
-/// The arrays are null or have `ndims` entries; `newtype` is null or a variable.
+/// The arrays are null or have `ndims` entries.
 pub unsafe fn type_create_darray<C: Count>(
     p: &Process,
     size: c_int,
@@ -282,8 +234,7 @@ pub unsafe fn type_create_darray<C: Count>(
     array_of_psizes: *const c_int,
     order: c_int,
     oldtype: usize,
-    newtype: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     let ndims = check_dimensions(ndims)?;
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -296,10 +247,9 @@ pub unsafe fn type_create_darray<C: Count>(
             psizes: &read_counts("array_of_psizes", array_of_psizes, ndims)?,
             order,
         };
-        give(
+        insert(
             p,
-            newtype,
-            Datatype::darray(&array, &p.datatype(oldtype)?, form_of::<C>()),
+            Datatype::darray(&array, &p.datatype(oldtype)?, form_of::<C>())?,
         )
     }
 }
@@ -315,108 +265,55 @@ fn check_dimensions(ndims: c_int) -> Result<i64> {
 }
 
 /// `MPI_Type_create_resized` and `MPI_Type_create_resized_c`
-///
-/// # Safety
-/// `newtype` is null or a variable.
-pub unsafe fn type_create_resized(
+pub fn type_create_resized(
     p: &Process,
     width: Width,
     oldtype: usize,
     lb: i64,
     extent: i64,
-    newtype: *mut usize,
-) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe {
-        give(
-            p,
-            newtype,
-            Datatype::resized(&p.datatype(oldtype)?, lb, extent, width),
-        )
-    }
+) -> Result<usize> {
+    insert(
+        p,
+        Datatype::resized(&p.datatype(oldtype)?, lb, extent, width)?,
+    )
 }
 
 /// `MPI_Type_dup`: copies the attributes too, as their copy functions say.
-///
-/// # Safety
-/// `newtype` is null or a variable.
-pub unsafe fn type_dup(p: &Process, oldtype: usize, newtype: *mut usize) -> Result<()> {
+pub fn type_dup(p: &Process, oldtype: usize) -> Result<usize> {
     let old = p.datatype(oldtype)?;
-    let mut handle = MPI_DATATYPE_NULL;
-    // SAFETY: the variable is a local one.
-    unsafe { give(p, &mut handle, Ok(Datatype::duplicate(&old)))? };
+    let handle = insert(p, Datatype::duplicate(&old))?;
     let new = p.datatype(handle)?;
     let copied = attribute::copy_attributes(p, old.holder(oldtype), new.holder(handle).attributes);
-    // SAFETY: ARGUMENTS.
-    let outcome = copied.and_then(|()| unsafe { store(newtype, handle) });
-    if outcome.is_err() {
+    if copied.is_err() {
         // The first error is the one to report.
         let _ = remove(p, handle, &new);
     }
-    outcome
+    copied.map(|()| handle)
 }
 
 /// `MPI_Type_create_f90_real`: the same arguments give the same handle.
-///
-/// # Safety
-/// `newtype` is null or a variable.
-pub unsafe fn type_create_f90_real(
-    p: &Process,
-    precision: c_int,
-    range: c_int,
-    newtype: *mut usize,
-) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { give_fortran(p, newtype, Datatype::fortran_real(precision, range, false)) }
+pub fn type_create_f90_real(p: &Process, precision: c_int, range: c_int) -> Result<usize> {
+    find_or_insert(p, Datatype::fortran_real(precision, range, false)?)
 }
 
 /// `MPI_Type_create_f90_complex`: the same arguments give the same handle.
-///
-/// # Safety
-/// `newtype` is null or a variable.
-pub unsafe fn type_create_f90_complex(
-    p: &Process,
-    precision: c_int,
-    range: c_int,
-    newtype: *mut usize,
-) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { give_fortran(p, newtype, Datatype::fortran_real(precision, range, true)) }
+pub fn type_create_f90_complex(p: &Process, precision: c_int, range: c_int) -> Result<usize> {
+    find_or_insert(p, Datatype::fortran_real(precision, range, true)?)
 }
 
 /// `MPI_Type_create_f90_integer`: the same argument gives the same handle.
-///
-/// # Safety
-/// `newtype` is null or a variable.
-pub unsafe fn type_create_f90_integer(
-    p: &Process,
-    range: c_int,
-    newtype: *mut usize,
-) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { give_fortran(p, newtype, Datatype::fortran_integer(range)) }
+pub fn type_create_f90_integer(p: &Process, range: c_int) -> Result<usize> {
+    find_or_insert(p, Datatype::fortran_integer(range)?)
 }
 
-/// # Safety
-/// `to` is null or a variable.
-unsafe fn give_fortran(
-    p: &Process,
-    to: *mut usize,
-    made: datatype::Result<Datatype>,
-) -> Result<()> {
-    let made = made?;
+fn find_or_insert(p: &Process, made: Datatype) -> Result<usize> {
     let is_same = |handle: &usize| {
-        p.types
-            .get(*handle)
-            .is_some_and(|other| other.is_same_kind(&made))
+        let other = p.types.get(*handle);
+        other.is_some_and(|other| other.is_same_kind(&made))
     };
-    let known = p.types.handles().into_iter().find(is_same);
-    // SAFETY: ARGUMENTS.
-    unsafe {
-        match known {
-            Some(handle) => store(to, handle),
-            None => give(p, to, Ok(made)),
-        }
+    match p.types.handles().into_iter().find(is_same) {
+        Some(handle) => Ok(handle),
+        None => insert(p, made),
     }
 }
 

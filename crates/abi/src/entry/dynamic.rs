@@ -5,7 +5,6 @@
 
 use super::{null_result, read_array, read_bytes, read_text, store, store_text};
 use core::ffi::{c_char, c_int};
-use fastpath_mpi::comm::Comm;
 use fastpath_mpi::consts::*;
 use fastpath_mpi::dynamic::{self, Asked, Outcome};
 use fastpath_mpi::info::find_hints;
@@ -138,12 +137,8 @@ pub unsafe fn comm_spawn_multiple(
 }
 
 /// `MPI_Comm_get_parent`
-///
-/// # Safety
-/// `parent` is null or a variable.
-pub unsafe fn comm_get_parent(p: &Process, parent: *mut usize) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(parent, dynamic::get_parent(p)) }
+pub fn comm_get_parent(p: &Process) -> Result<usize> {
+    Ok(dynamic::get_parent(p))
 }
 
 /// `MPI_Open_port`
@@ -193,43 +188,20 @@ unsafe fn read_root_port(p: &Process, port_name: *const c_char, info: usize) -> 
     unsafe { read_port(port_name) }
 }
 
-/// Makes an intercommunicator of a communicator.
-///
-/// # Safety
-/// `newcomm` is null or a variable.
-unsafe fn meet(
-    p: &Process,
-    comm: usize,
-    newcomm: *mut usize,
-    make: impl FnOnce(&Comm) -> Result<usize>,
-) -> Result<()> {
-    if newcomm.is_null() {
-        return Err(null_result());
-    }
-    let comm = p.comm(comm)?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(newcomm, make(&comm)?) }
-}
-
 /// `MPI_Comm_accept`
 ///
 /// # Safety
-/// `port_name` is, at the root, null or a string; `newcomm` is null or a variable.
+/// `port_name` is, at the root, null or a string.
 pub unsafe fn comm_accept(
     p: &Process,
     port_name: *const c_char,
     info: usize,
     root: c_int,
     comm: usize,
-    newcomm: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        let name = || read_root_port(p, port_name, info);
-        meet(p, comm, newcomm, |comm| {
-            dynamic::accept(p, name, root, comm)
-        })
-    }
+    let name = || unsafe { read_root_port(p, port_name, info) };
+    dynamic::accept(p, name, root, &*p.comm(comm)?)
 }
 
 /// `MPI_Comm_connect`
@@ -242,27 +214,15 @@ pub unsafe fn comm_connect(
     info: usize,
     root: c_int,
     comm: usize,
-    newcomm: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        let name = || read_root_port(p, port_name, info);
-        meet(p, comm, newcomm, |comm| {
-            dynamic::connect(p, name, root, comm)
-        })
-    }
+    let name = || unsafe { read_root_port(p, port_name, info) };
+    dynamic::connect(p, name, root, &*p.comm(comm)?)
 }
 
 /// `MPI_Comm_join`
-///
-/// # Safety
-/// `intercomm` is null or a variable.
-pub unsafe fn comm_join(p: &Process, fd: c_int, intercomm: *mut usize) -> Result<()> {
-    if intercomm.is_null() {
-        return Err(null_result());
-    }
-    // SAFETY: ARGUMENTS.
-    unsafe { store(intercomm, dynamic::join(p, fd)?) }
+pub fn comm_join(p: &Process, fd: c_int) -> Result<usize> {
+    dynamic::join(p, fd)
 }
 
 /// The name of a service.

@@ -15,19 +15,10 @@ use fastpath_mpi::{Process, Result};
 /// `MPI_Comm_create_errhandler`
 ///
 /// # Safety
-/// The function is null or of the right type; `errhandler` is null or a variable.
-pub unsafe fn comm_create_errhandler(
-    p: &Process,
-    comm_errhandler_fn: usize,
-    errhandler: *mut usize,
-) -> Result<()> {
+/// The function is null or of the right type.
+pub unsafe fn comm_create_errhandler(p: &Process, comm_errhandler_fn: usize) -> Result<usize> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        store(
-            errhandler,
-            create_errhandler(p, Kind::Comm, comm_errhandler_fn)?,
-        )
-    }
+    unsafe { create_errhandler(p, Kind::Comm, comm_errhandler_fn) }
 }
 
 /// `MPI_Comm_set_errhandler`
@@ -38,13 +29,9 @@ pub fn comm_set_errhandler(p: &Process, comm: usize, errhandler: usize) -> Resul
 }
 
 /// `MPI_Comm_get_errhandler`
-///
-/// # Safety
-/// `errhandler` is null or a variable.
-pub unsafe fn comm_get_errhandler(p: &Process, comm: usize, errhandler: *mut usize) -> Result<()> {
+pub fn comm_get_errhandler(p: &Process, comm: usize) -> Result<usize> {
     let comm = p.comm(comm)?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(errhandler, get_errhandler(p, &comm.errhandler)) }
+    Ok(get_errhandler(p, &comm.errhandler))
 }
 
 /// `MPI_Comm_call_errhandler`
@@ -58,36 +45,18 @@ pub fn comm_call_errhandler(p: &Process, comm: usize, errorcode: c_int) -> Resul
 ///
 /// # Safety
 /// As [`comm_create_errhandler`].
-pub unsafe fn win_create_errhandler(
-    p: &Process,
-    win_errhandler_fn: usize,
-    errhandler: *mut usize,
-) -> Result<()> {
+pub unsafe fn win_create_errhandler(p: &Process, win_errhandler_fn: usize) -> Result<usize> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        store(
-            errhandler,
-            create_errhandler(p, Kind::Win, win_errhandler_fn)?,
-        )
-    }
+    unsafe { create_errhandler(p, Kind::Win, win_errhandler_fn) }
 }
 
 /// `MPI_File_create_errhandler`
 ///
 /// # Safety
 /// As [`comm_create_errhandler`].
-pub unsafe fn file_create_errhandler(
-    p: &Process,
-    file_errhandler_fn: usize,
-    errhandler: *mut usize,
-) -> Result<()> {
+pub unsafe fn file_create_errhandler(p: &Process, file_errhandler_fn: usize) -> Result<usize> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        store(
-            errhandler,
-            create_errhandler(p, Kind::File, file_errhandler_fn)?,
-        )
-    }
+    unsafe { create_errhandler(p, Kind::File, file_errhandler_fn) }
 }
 
 /// `MPI_Session_create_errhandler`
@@ -97,15 +66,9 @@ pub unsafe fn file_create_errhandler(
 pub unsafe fn session_create_errhandler(
     p: &Process,
     session_errhandler_fn: usize,
-    errhandler: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        store(
-            errhandler,
-            create_errhandler(p, Kind::Session, session_errhandler_fn)?,
-        )
-    }
+    unsafe { create_errhandler(p, Kind::Session, session_errhandler_fn) }
 }
 
 /// `MPI_Errhandler_free`
@@ -121,12 +84,8 @@ pub unsafe fn errhandler_free(p: &Process, errhandler: *mut usize) -> Result<()>
 }
 
 /// `MPI_Error_class`
-///
-/// # Safety
-/// `errorclass` is null or a variable.
-pub unsafe fn error_class(p: &Process, errorcode: c_int, errorclass: *mut c_int) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(errorclass, p.codes.class(errorcode)) }
+pub fn error_class(p: &Process, errorcode: c_int) -> Result<c_int> {
+    Ok(p.codes.class(errorcode))
 }
 
 /// `MPI_Error_string`
@@ -145,21 +104,13 @@ pub unsafe fn error_string(
 }
 
 /// `MPI_Add_error_class`
-///
-/// # Safety
-/// `errorclass` is null or a variable.
-pub unsafe fn add_error_class(p: &Process, errorclass: *mut c_int) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(errorclass, p.codes.add_class()?) }
+pub fn add_error_class(p: &Process) -> Result<c_int> {
+    p.codes.add_class()
 }
 
 /// `MPI_Add_error_code`
-///
-/// # Safety
-/// `errorcode` is null or a variable.
-pub unsafe fn add_error_code(p: &Process, errorclass: c_int, errorcode: *mut c_int) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(errorcode, p.codes.add_code(errorclass)?) }
+pub fn add_error_code(p: &Process, errorclass: c_int) -> Result<c_int> {
+    p.codes.add_code(errorclass)
 }
 
 /// `MPI_Add_error_string`

@@ -4,8 +4,8 @@
 #![allow(unsafe_code)]
 
 use super::datatype::insert;
-use super::group::store_group;
-use super::info::store_info;
+use super::group::insert_group;
+use super::info::insert_info;
 use super::{Count, load, read_bytes, read_text, store, store_text};
 use core::ffi::{c_char, c_int, c_void};
 use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_ERR_BAD_FILE, MPI_FILE_NULL, MPI_MAX_DATAREP_STRING};
@@ -33,24 +33,20 @@ unsafe fn read_name<'a>(name: *const c_char) -> Result<&'a str> {
 /// `MPI_File_open`
 ///
 /// # Safety
-/// `filename` is null or a string, `fh` null or a variable.
+/// `filename` is null or a string.
 pub unsafe fn file_open(
     p: &Process,
     comm: usize,
     filename: *const c_char,
     amode: c_int,
     info: usize,
-    fh: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     let comm = p.comm(comm)?;
     // SAFETY: ARGUMENTS.
     unsafe {
         // A name that is none is refused by all together, as any other that cannot be opened.
         let name = read_name(filename).unwrap_or_default();
-        store(
-            fh,
-            open::open(p, &comm, name, amode, find_hints(&p.infos, info))?,
-        )
+        open::open(p, &comm, name, amode, find_hints(&p.infos, info))
     }
 }
 
@@ -91,12 +87,8 @@ pub fn file_preallocate(p: &Process, fh: usize, size: i64) -> Result<()> {
 }
 
 /// `MPI_File_get_size`
-///
-/// # Safety
-/// `size` is null or a variable.
-pub unsafe fn file_get_size(p: &Process, fh: usize, size: *mut i64) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(size, find(p, fh)?.size()?) }
+pub fn file_get_size(p: &Process, fh: usize) -> Result<i64> {
+    find(p, fh)?.size()
 }
 
 /// `MPI_File_sync`
@@ -105,22 +97,14 @@ pub fn file_sync(p: &Process, fh: usize) -> Result<()> {
 }
 
 /// `MPI_File_get_group`
-///
-/// # Safety
-/// `group` is null or a variable.
-pub unsafe fn file_get_group(p: &Process, fh: usize, group: *mut usize) -> Result<()> {
+pub fn file_get_group(p: &Process, fh: usize) -> Result<usize> {
     let members = find(p, fh)?.group();
-    // SAFETY: ARGUMENTS.
-    unsafe { store_group(p, group, (*members).clone()) }
+    insert_group(p, (*members).clone())
 }
 
 /// `MPI_File_get_amode`
-///
-/// # Safety
-/// `amode` is null or a variable.
-pub unsafe fn file_get_amode(p: &Process, fh: usize, amode: *mut c_int) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(amode, find(p, fh)?.amode) }
+pub fn file_get_amode(p: &Process, fh: usize) -> Result<c_int> {
+    Ok(find(p, fh)?.amode)
 }
 
 /// `MPI_File_set_info`
@@ -129,13 +113,9 @@ pub fn file_set_info(p: &Process, fh: usize, info: usize) -> Result<()> {
 }
 
 /// `MPI_File_get_info`
-///
-/// # Safety
-/// `info_used` is null or a variable.
-pub unsafe fn file_get_info(p: &Process, fh: usize, info_used: *mut usize) -> Result<()> {
+pub fn file_get_info(p: &Process, fh: usize) -> Result<usize> {
     let info = find(p, fh)?.info(p);
-    // SAFETY: ARGUMENTS.
-    unsafe { store_info(p, info_used, info) }
+    insert_info(p, info)
 }
 
 /// `MPI_File_set_view`
@@ -277,12 +257,8 @@ pub fn file_seek(p: &Process, fh: usize, offset: i64, whence: c_int) -> Result<(
 }
 
 /// `MPI_File_get_position`
-///
-/// # Safety
-/// `offset` is null or a variable.
-pub unsafe fn file_get_position(p: &Process, fh: usize, offset: *mut i64) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(offset, find(p, fh)?.position()?) }
+pub fn file_get_position(p: &Process, fh: usize) -> Result<i64> {
+    find(p, fh)?.position()
 }
 
 /// `MPI_File_seek_shared`
@@ -291,41 +267,19 @@ pub fn file_seek_shared(p: &Process, fh: usize, offset: i64, whence: c_int) -> R
 }
 
 /// `MPI_File_get_position_shared`
-///
-/// # Safety
-/// `offset` is null or a variable.
-pub unsafe fn file_get_position_shared(p: &Process, fh: usize, offset: *mut i64) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(offset, find(p, fh)?.shared_position(p)?) }
+pub fn file_get_position_shared(p: &Process, fh: usize) -> Result<i64> {
+    find(p, fh)?.shared_position(p)
 }
 
 /// `MPI_File_get_byte_offset`
-///
-/// # Safety
-/// `disp` is null or a variable.
-pub unsafe fn file_get_byte_offset(
-    p: &Process,
-    fh: usize,
-    offset: i64,
-    disp: *mut i64,
-) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(disp, find(p, fh)?.byte_offset(offset)?) }
+pub fn file_get_byte_offset(p: &Process, fh: usize, offset: i64) -> Result<i64> {
+    find(p, fh)?.byte_offset(offset)
 }
 
 /// `MPI_File_get_type_extent` and `MPI_File_get_type_extent_c`
-///
-/// # Safety
-/// `extent` is null or a variable.
-pub unsafe fn file_get_type_extent<C: Count>(
-    p: &Process,
-    fh: usize,
-    datatype: usize,
-    extent: *mut C,
-) -> Result<()> {
+pub fn file_get_type_extent<C: Count>(p: &Process, fh: usize, datatype: usize) -> Result<C> {
     let bytes = find(p, fh)?.type_extent(p, &p.datatype(datatype)?)?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(extent, C::from_i64_or_undefined(bytes)) }
+    Ok(C::from_i64_or_undefined(bytes))
 }
 
 /// `MPI_File_set_atomicity`
@@ -334,12 +288,8 @@ pub fn file_set_atomicity(p: &Process, fh: usize, flag: c_int) -> Result<()> {
 }
 
 /// `MPI_File_get_atomicity`
-///
-/// # Safety
-/// `flag` is null or a variable.
-pub unsafe fn file_get_atomicity(p: &Process, fh: usize, flag: *mut c_int) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(flag, find(p, fh)?.is_atomic().into()) }
+pub fn file_get_atomicity(p: &Process, fh: usize) -> Result<c_int> {
+    Ok(find(p, fh)?.is_atomic().into())
 }
 
 /// `MPI_File_set_errhandler`: of `MPI_FILE_NULL`, the one that files have when they are opened.
@@ -351,16 +301,12 @@ pub fn file_set_errhandler(p: &Process, file: usize, errhandler: usize) -> Resul
 }
 
 /// `MPI_File_get_errhandler`
-///
-/// # Safety
-/// `errhandler` is null or a variable.
-pub unsafe fn file_get_errhandler(p: &Process, file: usize, errhandler: *mut usize) -> Result<()> {
+pub fn file_get_errhandler(p: &Process, file: usize) -> Result<usize> {
     let handle = match file {
         MPI_FILE_NULL => get_errhandler(p, &p.file_errhandler),
         _ => get_errhandler(p, &find(p, file)?.errhandler),
     };
-    // SAFETY: ARGUMENTS.
-    unsafe { store(errhandler, handle) }
+    Ok(handle)
 }
 
 /// `MPI_File_call_errhandler`

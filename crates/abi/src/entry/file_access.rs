@@ -3,7 +3,7 @@
 //! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
-use super::{Access, Which, store};
+use super::{Access, Which};
 use fastpath_mpi::file;
 use fastpath_mpi::request::write_status;
 use fastpath_mpi::status::Status;
@@ -25,15 +25,10 @@ pub unsafe fn file_read(p: &Process, access: Access, fh: usize, status: *mut Sta
 /// `MPI_File_iread` and all with a request.
 ///
 /// # Safety
-/// The buffer is as count and datatype say; `request` is null or a variable.
-pub unsafe fn file_iread(
-    p: &Process,
-    access: Access,
-    fh: usize,
-    request: *mut usize,
-) -> Result<()> {
+/// The buffer is as count and datatype say.
+pub unsafe fn file_iread(p: &Process, access: Access, fh: usize) -> Result<usize> {
     // SAFETY: ARGUMENTS.
-    unsafe { store(request, file::find(p, fh)?.start(p, &access)?) }
+    unsafe { file::find(p, fh)?.start(p, &access) }
 }
 
 /// `MPI_File_read_all_begin` and all that begin a split collective access (section 14.4.5).

@@ -7,8 +7,9 @@ use super::cart::{check_rank, write_array};
 use super::{read_array, store};
 use core::ffi::c_int;
 use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_UNWEIGHTED, MPI_WEIGHTS_EMPTY};
-use fastpath_mpi::topology::{
-    DistGraph, Edge, create_adjacent, create_dist_graph, create_graph, find_topology, map_graph,
+use fastpath_mpi::topology::{DistGraph, Edge};
+use fastpath_mpi::topology_creation::{
+    create_adjacent, create_dist_graph, create_graph, map_graph,
 };
 use fastpath_mpi::{Error, Process, Result};
 
@@ -24,33 +25,31 @@ pub unsafe fn graph_create(
     indx: *const c_int,
     edges: *const c_int,
     _reorder: c_int,
-    comm_graph: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     let comm = p.comm(comm_old)?;
     // SAFETY: ARGUMENTS.
     unsafe {
         let (index, edges) = read_graph(nnodes, indx, edges)?;
-        store(comm_graph, create_graph(p, &comm, index, edges)?)
+        create_graph(p, &comm, index, edges)
     }
 }
 
 /// `MPI_Graph_map`
 ///
 /// # Safety
-/// As [`graph_create`]; `newrank` is null or a variable.
+/// As [`graph_create`].
 pub unsafe fn graph_map(
     p: &Process,
     comm: usize,
     nnodes: c_int,
     indx: *const c_int,
     edges: *const c_int,
-    newrank: *mut c_int,
-) -> Result<()> {
+) -> Result<c_int> {
     let comm = p.comm(comm)?;
     // SAFETY: ARGUMENTS.
     unsafe {
         let (index, edges) = read_graph(nnodes, indx, edges)?;
-        store(newrank, map_graph(&comm, index, edges)?)
+        map_graph(&comm, index, edges)
     }
 }
 
@@ -64,7 +63,7 @@ pub unsafe fn graphdims_get(
     nnodes: *mut c_int,
     nedges: *mut c_int,
 ) -> Result<()> {
-    let topology = find_topology(&*p.comm(comm)?)?;
+    let topology = p.comm(comm)?.find_topology()?;
     let graph = topology.graph()?;
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -85,7 +84,7 @@ pub unsafe fn graph_get(
     indx: *mut c_int,
     edges: *mut c_int,
 ) -> Result<()> {
-    let topology = find_topology(&*p.comm(comm)?)?;
+    let topology = p.comm(comm)?.find_topology()?;
     let graph = topology.graph()?;
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -95,20 +94,11 @@ pub unsafe fn graph_get(
 }
 
 /// `MPI_Graph_neighbors_count`
-///
-/// # Safety
-/// `nneighbors` is null or a variable.
-pub unsafe fn graph_neighbors_count(
-    p: &Process,
-    comm: usize,
-    rank: c_int,
-    nneighbors: *mut c_int,
-) -> Result<()> {
+pub fn graph_neighbors_count(p: &Process, comm: usize, rank: c_int) -> Result<c_int> {
     let comm = p.comm(comm)?;
-    let topology = find_topology(&comm)?;
+    let topology = comm.find_topology()?;
     let neighbors = topology.graph()?.neighbors(check_rank(&comm, rank)?);
-    // SAFETY: ARGUMENTS.
-    unsafe { store(nneighbors, neighbors.len() as c_int) }
+    Ok(neighbors.len() as c_int)
 }
 
 /// `MPI_Graph_neighbors`
@@ -123,7 +113,7 @@ pub unsafe fn graph_neighbors(
     neighbors: *mut c_int,
 ) -> Result<()> {
     let comm = p.comm(comm)?;
-    let topology = find_topology(&comm)?;
+    let topology = comm.find_topology()?;
     let found = topology.graph()?.neighbors(check_rank(&comm, rank)?);
     let count = found.len().min(usize::try_from(maxneighbors).unwrap_or(0));
     // SAFETY: ARGUMENTS.
@@ -146,8 +136,7 @@ pub unsafe fn dist_graph_create_adjacent(
     destweights: *const c_int,
     _info: usize,
     _reorder: c_int,
-    comm_dist_graph: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     let comm = p.comm(comm_old)?;
     let graph = DistGraph {
         // SAFETY: ARGUMENTS.
@@ -156,8 +145,7 @@ pub unsafe fn dist_graph_create_adjacent(
         destinations: unsafe { read_edges(outdegree, destinations, destweights) }?,
         weighted: !is_unweighted(sourceweights) && !is_unweighted(destweights),
     };
-    // SAFETY: ARGUMENTS.
-    unsafe { store(comm_dist_graph, create_adjacent(p, &comm, graph)?) }
+    create_adjacent(p, &comm, graph)
 }
 
 /// `MPI_Dist_graph_create`
@@ -175,8 +163,7 @@ pub unsafe fn dist_graph_create(
     weights: *const c_int,
     _info: usize,
     _reorder: c_int,
-    comm_dist_graph: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     let comm = p.comm(comm_old)?;
     // SAFETY: ARGUMENTS.
     let (sources, degrees) = unsafe { (read_array(sources, n)?, read_array(degrees, n)?) };
@@ -200,9 +187,7 @@ pub unsafe fn dist_graph_create(
         .zip(&ends)
         .map(|(source, end)| (source, end.peer, end.weight))
         .collect();
-    let made = create_dist_graph(p, &comm, &edges, !is_unweighted(weights))?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(comm_dist_graph, made) }
+    create_dist_graph(p, &comm, &edges, !is_unweighted(weights))
 }
 
 /// `MPI_Dist_graph_neighbors_count`
@@ -216,7 +201,7 @@ pub unsafe fn dist_graph_neighbors_count(
     outdegree: *mut c_int,
     weighted: *mut c_int,
 ) -> Result<()> {
-    let topology = find_topology(&*p.comm(comm)?)?;
+    let topology = p.comm(comm)?.find_topology()?;
     let graph = topology.dist_graph()?;
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -240,7 +225,7 @@ pub unsafe fn dist_graph_neighbors(
     destinations: *mut c_int,
     destweights: *mut c_int,
 ) -> Result<()> {
-    let topology = find_topology(&*p.comm(comm)?)?;
+    let topology = p.comm(comm)?.find_topology()?;
     let graph = topology.dist_graph()?;
     // SAFETY: ARGUMENTS.
     unsafe {

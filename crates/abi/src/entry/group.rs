@@ -11,35 +11,18 @@ use fastpath_mpi::{Error, Process, Result};
 use std::rc::Rc;
 
 /// `MPI_Group_size`
-///
-/// # Safety
-/// `size` is null or a variable.
-pub unsafe fn group_size(p: &Process, group: usize, size: *mut c_int) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(size, p.group(group)?.size() as c_int) }
+pub fn group_size(p: &Process, group: usize) -> Result<c_int> {
+    Ok(p.group(group)?.size() as c_int)
 }
 
 /// `MPI_Group_rank`
-///
-/// # Safety
-/// `rank` is null or a variable.
-pub unsafe fn group_rank(p: &Process, group: usize, rank: *mut c_int) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(rank, p.group(group)?.rank_or_undefined()) }
+pub fn group_rank(p: &Process, group: usize) -> Result<c_int> {
+    Ok(p.group(group)?.rank_or_undefined())
 }
 
 /// `MPI_Group_compare`
-///
-/// # Safety
-/// `result` is null or a variable.
-pub unsafe fn group_compare(
-    p: &Process,
-    group1: usize,
-    group2: usize,
-    result: *mut c_int,
-) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(result, p.group(group1)?.compare(&*p.group(group2)?)) }
+pub fn group_compare(p: &Process, group1: usize, group2: usize) -> Result<c_int> {
+    Ok(p.group(group1)?.compare(&*p.group(group2)?))
 }
 
 /// `MPI_Group_translate_ranks`
@@ -71,48 +54,21 @@ pub unsafe fn group_translate_ranks(
 }
 
 /// `MPI_Group_union`
-///
-/// # Safety
-/// `newgroup` is null or a variable.
-pub unsafe fn group_union(
-    p: &Process,
-    group1: usize,
-    group2: usize,
-    newgroup: *mut usize,
-) -> Result<()> {
+pub fn group_union(p: &Process, group1: usize, group2: usize) -> Result<usize> {
     let result = p.group(group1)?.union(&*p.group(group2)?);
-    // SAFETY: ARGUMENTS.
-    unsafe { store_group(p, newgroup, result) }
+    insert_group(p, result)
 }
 
 /// `MPI_Group_intersection`
-///
-/// # Safety
-/// `newgroup` is null or a variable.
-pub unsafe fn group_intersection(
-    p: &Process,
-    group1: usize,
-    group2: usize,
-    newgroup: *mut usize,
-) -> Result<()> {
+pub fn group_intersection(p: &Process, group1: usize, group2: usize) -> Result<usize> {
     let result = p.group(group1)?.intersection(&*p.group(group2)?);
-    // SAFETY: ARGUMENTS.
-    unsafe { store_group(p, newgroup, result) }
+    insert_group(p, result)
 }
 
 /// `MPI_Group_difference`
-///
-/// # Safety
-/// `newgroup` is null or a variable.
-pub unsafe fn group_difference(
-    p: &Process,
-    group1: usize,
-    group2: usize,
-    newgroup: *mut usize,
-) -> Result<()> {
+pub fn group_difference(p: &Process, group1: usize, group2: usize) -> Result<usize> {
     let result = p.group(group1)?.difference(&*p.group(group2)?);
-    // SAFETY: ARGUMENTS.
-    unsafe { store_group(p, newgroup, result) }
+    insert_group(p, result)
 }
 
 /// `MPI_Group_incl`
@@ -124,12 +80,11 @@ pub unsafe fn group_incl(
     group: usize,
     n: c_int,
     ranks: *const c_int,
-    newgroup: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe {
         let result = p.group(group)?.include(read_array(ranks, n)?)?;
-        store_group(p, newgroup, result)
+        insert_group(p, result)
     }
 }
 
@@ -142,12 +97,11 @@ pub unsafe fn group_excl(
     group: usize,
     n: c_int,
     ranks: *const c_int,
-    newgroup: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe {
         let result = p.group(group)?.exclude(read_array(ranks, n)?)?;
-        store_group(p, newgroup, result)
+        insert_group(p, result)
     }
 }
 
@@ -166,7 +120,7 @@ pub unsafe fn group_range_incl(
     // SAFETY: ARGUMENTS.
     unsafe {
         let ranks = group.expand_ranges(read_array(ranges, n)?)?;
-        store_group(p, newgroup, group.include(&ranks)?)
+        store(newgroup, insert_group(p, group.include(&ranks)?)?)
     }
 }
 
@@ -185,7 +139,7 @@ pub unsafe fn group_range_excl(
     // SAFETY: ARGUMENTS.
     unsafe {
         let ranks = group.expand_ranges(read_array(ranges, n)?)?;
-        store_group(p, newgroup, group.exclude(&ranks)?)
+        store(newgroup, insert_group(p, group.exclude(&ranks)?)?)
     }
 }
 
@@ -201,18 +155,9 @@ pub unsafe fn group_free(p: &Process, group: *mut usize) -> Result<()> {
     }
 }
 
-/// Publishes a group and stores its handle.
-///
-/// # Safety
-/// `to` is null or a variable.
-pub(crate) unsafe fn store_group(
-    p: &Process,
-    to: *mut usize,
-    group: impl Into<Rc<Group>>,
-) -> Result<()> {
-    let handle = publish_group(&p.groups, group.into())?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(to, handle) }
+/// Puts a group into the table; its handle.
+pub(crate) fn insert_group(p: &Process, group: impl Into<Rc<Group>>) -> Result<usize> {
+    publish_group(&p.groups, group.into())
 }
 
 #[cfg(test)]
@@ -233,18 +178,15 @@ mod tests {
     #[test]
     fn calls__take_and_give_c_arrays() {
         let (p, group) = process();
-        let mut made = 0;
         let ranks = [3, 1];
         // SAFETY: all pointers are to variables and arrays of the stated size.
         unsafe {
-            group_incl(&p, group, 2, ranks.as_ptr(), &mut made).unwrap();
+            let mut made = group_incl(&p, group, 2, ranks.as_ptr()).unwrap();
             let mut translated = [9; 2];
             group_translate_ranks(&p, made, 2, [1, 0].as_ptr(), group, translated.as_mut_ptr())
                 .unwrap();
             assert_eq!(translated, [1, 3]);
-            let mut rank = -1;
-            group_rank(&p, made, &mut rank).unwrap();
-            assert_eq!(rank, 1);
+            assert_eq!(group_rank(&p, made).unwrap(), 1);
             let mut empty = 0;
             group_range_excl(&p, group, 1, [[0, 3, 1]].as_mut_ptr(), &mut empty).unwrap();
             assert_eq!(empty, MPI_GROUP_EMPTY);
@@ -256,30 +198,17 @@ mod tests {
     #[test]
     fn mistakes__have_their_class() {
         let (p, group) = process();
-        let mut made = 0;
-        // SAFETY: all pointers are null or to variables.
+        // SAFETY: all pointers are null or to an array.
         unsafe {
-            let code = |result: Result<()>| result.unwrap_err().code();
-            assert_eq!(
-                code(group_incl(&p, group, -1, null(), &mut made)),
-                MPI_ERR_ARG
-            );
-            assert_eq!(
-                code(group_incl(&p, group, 1, null(), &mut made)),
-                MPI_ERR_ARG
-            );
-            assert_eq!(
-                code(group_incl(&p, group, 1, [4].as_ptr(), &mut made)),
-                MPI_ERR_RANK
-            );
-            assert_eq!(code(group_size(&p, group, null_mut())), MPI_ERR_ARG);
-            assert_eq!(
-                code(group_size(&p, MPI_GROUP_NULL, null_mut())),
-                MPI_ERR_GROUP
-            );
-            assert_eq!(code(group_free(&p, null_mut())), MPI_ERR_ARG);
-            group_incl(&p, group, 0, null(), &mut made).unwrap();
-            assert_eq!(made, MPI_GROUP_EMPTY);
+            let code = |result: Result<usize>| result.unwrap_err().code();
+            assert_eq!(code(group_incl(&p, group, -1, null())), MPI_ERR_ARG);
+            assert_eq!(code(group_incl(&p, group, 1, null())), MPI_ERR_ARG);
+            assert_eq!(code(group_incl(&p, group, 1, [4].as_ptr())), MPI_ERR_RANK);
+            assert_eq!(group_incl(&p, group, 0, null()).unwrap(), MPI_GROUP_EMPTY);
+            let refused = group_free(&p, null_mut()).unwrap_err();
+            assert_eq!(refused.code(), MPI_ERR_ARG);
         }
+        let refused = group_size(&p, MPI_GROUP_NULL).unwrap_err();
+        assert_eq!(refused.code(), MPI_ERR_GROUP);
     }
 }

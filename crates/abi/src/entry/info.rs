@@ -12,12 +12,8 @@ use fastpath_mpi::info::{Info, describe_environment, find_info, find_mutable_inf
 use fastpath_mpi::{Error, Process, Result};
 
 /// `MPI_Info_create`
-///
-/// # Safety
-/// `info` is null or a variable.
-pub unsafe fn info_create(p: &Process, info: *mut usize) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store_info(p, info, Info::default()) }
+pub fn info_create(p: &Process) -> Result<usize> {
+    insert_info(p, Info::default())
 }
 
 /// `MPI_Info_create_env`
@@ -43,17 +39,13 @@ pub unsafe fn info_create_env(
         )
     };
     // SAFETY: ARGUMENTS.
-    unsafe { store_info(p, info, describe_environment(arguments)) }
+    unsafe { store(info, insert_info(p, describe_environment(arguments))?) }
 }
 
 /// `MPI_Info_dup`
-///
-/// # Safety
-/// `newinfo` is null or a variable.
-pub unsafe fn info_dup(p: &Process, info: usize, newinfo: *mut usize) -> Result<()> {
+pub fn info_dup(p: &Process, info: usize) -> Result<usize> {
     let copy = find_info(&p.infos, info)?.duplicate();
-    // SAFETY: ARGUMENTS.
-    unsafe { store_info(p, newinfo, copy) }
+    insert_info(p, copy)
 }
 
 /// `MPI_Info_free`
@@ -175,12 +167,8 @@ pub unsafe fn info_get_valuelen(
 }
 
 /// `MPI_Info_get_nkeys`
-///
-/// # Safety
-/// `nkeys` is null or a variable.
-pub unsafe fn info_get_nkeys(p: &Process, info: usize, nkeys: *mut c_int) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(nkeys, find_info(&p.infos, info)?.key_count() as c_int) }
+pub fn info_get_nkeys(p: &Process, info: usize) -> Result<c_int> {
+    Ok(find_info(&p.infos, info)?.key_count() as c_int)
 }
 
 /// `MPI_Info_get_nthkey`
@@ -193,14 +181,9 @@ pub unsafe fn info_get_nthkey(p: &Process, info: usize, n: c_int, key: *mut c_ch
     unsafe { copy_cut(&found, key, MPI_MAX_INFO_KEY as usize) }
 }
 
-/// Publishes an info object and stores its handle.
-///
-/// # Safety
-/// `to` is null or a variable.
-pub(crate) unsafe fn store_info(p: &Process, to: *mut usize, info: Info) -> Result<()> {
-    let handle = p.infos.publish(info)?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(to, handle) }
+/// Puts an info object into the table; its handle.
+pub(crate) fn insert_info(p: &Process, info: Info) -> Result<usize> {
+    p.infos.publish(info)
 }
 
 /// The key that a caller passed.
@@ -239,12 +222,9 @@ mod tests {
     use core::ptr::{null, null_mut};
 
     fn info(p: &Process) -> usize {
-        let mut info = 0;
-        // SAFETY: the strings end in a NUL and `info` is a variable.
-        unsafe {
-            info_create(p, &mut info).unwrap();
-            info_set(p, info, c"key".as_ptr(), c"value".as_ptr()).unwrap();
-        }
+        let info = info_create(p).unwrap();
+        // SAFETY: the strings end in a NUL.
+        unsafe { info_set(p, info, c"key".as_ptr(), c"value".as_ptr()) }.unwrap();
         info
     }
 

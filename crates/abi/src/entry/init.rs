@@ -41,35 +41,26 @@ pub unsafe fn finalize(p: &Process) -> Result<()> {
 
 /// # Safety
 /// The standard's.
-pub unsafe fn initialized(flag: *mut c_int) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe {
-        store(
-            flag,
-            (process::world_phase() != Phase::Uninitialized) as c_int,
-        )
-    }
+pub fn initialized() -> Result<c_int> {
+    Ok((process::world_phase() != Phase::Uninitialized) as c_int)
 }
 
 /// # Safety
 /// The standard's.
-pub unsafe fn finalized(flag: *mut c_int) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(flag, (process::world_phase() == Phase::Finalized) as c_int) }
+pub fn finalized() -> Result<c_int> {
+    Ok((process::world_phase() == Phase::Finalized) as c_int)
 }
 
 /// # Safety
 /// The standard's.
-pub unsafe fn query_thread(p: &Process, provided: *mut c_int) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(provided, p.thread_level.get()) }
+pub fn query_thread(p: &Process) -> Result<c_int> {
+    Ok(p.thread_level.get())
 }
 
 /// # Safety
 /// The standard's.
-pub unsafe fn is_thread_main(p: &Process, flag: *mut c_int) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(flag, p.is_main_thread() as c_int) }
+pub fn is_thread_main(p: &Process) -> Result<c_int> {
+    Ok(p.is_main_thread() as c_int)
 }
 
 /// # Safety

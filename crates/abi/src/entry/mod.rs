@@ -4,7 +4,7 @@
 //! file of this folder for
 //!
 //! ```ignore
-//! pub unsafe fn comm_dup(p: &Process, comm: usize, newcomm: *mut usize) -> Result<()>
+//! pub fn comm_dup(p: &Process, comm: usize) -> Result<usize>
 //! ```
 //!
 //! * Every `pub fn` is such a body; one that is no MPI function or is there twice is a build error.
@@ -22,6 +22,8 @@
 //!   of those that end it.
 //! * With `Width` as second parameter the body is told which of `MPI_X` and `MPI_X_c` it serves.
 //! * A parameter whose type is a struct of `arguments.rs` is made of the arguments that have the names of its fields.
+//! * A body whose `Result` has a value leaves out C's last argument, the pointer to the variable for it; where that is
+//!   null, the body is not called.
 //! * A body that returns no `Result` returns what the C function returns.
 //! * `pub unsafe fn comm_rank_quick(comm: usize, rank: *mut c_int) -> bool` is asked first, before MPI
 //!   is entered: the call is over where it returns true, and goes to `comm_rank` otherwise.
@@ -114,6 +116,24 @@ pub(crate) unsafe fn store<T>(to: *mut T, value: T) -> Result<()> {
     }
     // SAFETY: not null, and the caller's by the contract of this function.
     unsafe { to.write(value) };
+    Ok(())
+}
+
+/// Stores what `make` makes in the caller's variable; where there is none, nothing is made.
+///
+/// # Errors
+/// `MPI_ERR_ARG` for a null pointer; those of `make`.
+///
+/// # Safety
+/// `to` is null or the caller's variable of that type.
+#[inline]
+pub(crate) unsafe fn give<T>(to: *mut T, make: impl FnOnce() -> Result<T>) -> Result<()> {
+    if to.is_null() {
+        return Err(null_result());
+    }
+    let made = make()?;
+    // SAFETY: not null, and the caller's by the contract of this function.
+    unsafe { to.write(made) };
     Ok(())
 }
 

@@ -12,48 +12,26 @@ use fastpath_mpi::{Error, Process, Result};
 /// `MPI_Op_create`
 ///
 /// # Safety
-/// `user_fn` is null or a function of that type; `op` is null or a variable.
-pub unsafe fn op_create(p: &Process, user_fn: usize, commute: c_int, op: *mut usize) -> Result<()> {
+/// `user_fn` is null or a function of that type.
+pub unsafe fn op_create(p: &Process, user_fn: usize, commute: c_int) -> Result<usize> {
     // SAFETY: ARGUMENTS; the option of a function pointer has null for none.
     let function = unsafe { core::mem::transmute::<usize, Option<UserFunction>>(user_fn) };
-    // SAFETY: ARGUMENTS.
-    unsafe { give(p, op, function.map(Function::User), commute) }
+    publish(p, function.map(Function::User), commute)
 }
 
 /// `MPI_Op_create_c`
 ///
 /// # Safety
-/// `user_fn` is null or a function of that type; `op` is null or a variable.
-pub unsafe fn op_create_c(
-    p: &Process,
-    user_fn: usize,
-    commute: c_int,
-    op: *mut usize,
-) -> Result<()> {
+/// `user_fn` is null or a function of that type.
+pub unsafe fn op_create_c(p: &Process, user_fn: usize, commute: c_int) -> Result<usize> {
     // SAFETY: ARGUMENTS; the option of a function pointer has null for none.
     let function = unsafe { core::mem::transmute::<usize, Option<UserFunctionLarge>>(user_fn) };
-    // SAFETY: ARGUMENTS.
-    unsafe { give(p, op, function.map(Function::UserLarge), commute) }
+    publish(p, function.map(Function::UserLarge), commute)
 }
 
-/// # Safety
-/// `to` is null or a variable.
-unsafe fn give(
-    p: &Process,
-    to: *mut usize,
-    function: Option<Function>,
-    commute: c_int,
-) -> Result<()> {
+fn publish(p: &Process, function: Option<Function>, commute: c_int) -> Result<usize> {
     let function = function.ok_or_else(|| Error::new(MPI_ERR_ARG, "user_fn is null"))?;
-    if to.is_null() {
-        return Err(Error::new(
-            MPI_ERR_ARG,
-            "the pointer for the new operation is null",
-        ));
-    }
-    let handle = p.ops.publish(Op::user(function, commute != 0))?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(to, handle) }
+    p.ops.publish(Op::user(function, commute != 0))
 }
 
 /// `MPI_Op_free`
@@ -75,11 +53,7 @@ pub unsafe fn op_free(p: &Process, op: *mut usize) -> Result<()> {
 }
 
 /// `MPI_Op_commutative`
-///
-/// # Safety
-/// `commute` is null or a variable.
-pub unsafe fn op_commutative(p: &Process, op: usize, commute: *mut c_int) -> Result<()> {
+pub fn op_commutative(p: &Process, op: usize) -> Result<c_int> {
     let commutes = p.op(op)?.commutes();
-    // SAFETY: ARGUMENTS.
-    unsafe { store(commute, c_int::from(commutes)) }
+    Ok(c_int::from(commutes))
 }

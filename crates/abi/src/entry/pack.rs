@@ -71,20 +71,10 @@ pub unsafe fn unpack<C: Count>(
 }
 
 /// `MPI_Pack_size` and `MPI_Pack_size_c`: `MPI_UNDEFINED` where the size does not fit.
-///
-/// # Safety
-/// `size` is null or a variable.
-pub unsafe fn pack_size<C: Count>(
-    p: &Process,
-    incount: i64,
-    datatype: usize,
-    comm: usize,
-    size: *mut C,
-) -> Result<()> {
+pub fn pack_size<C: Count>(p: &Process, incount: i64, datatype: usize, comm: usize) -> Result<C> {
     p.comm(comm)?;
     let bytes = p.datatype(datatype)?.pack_size(incount)?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(size, C::from_i64_or_undefined(bytes)) }
+    Ok(C::from_i64_or_undefined(bytes))
 }
 
 /// The only portable form is "external32".
@@ -157,21 +147,17 @@ pub unsafe fn unpack_external<D: Count>(
 /// `MPI_Pack_external_size` and `MPI_Pack_external_size_c`
 ///
 /// # Safety
-/// `datarep` is null or a string, `size` null or a variable.
+/// `datarep` is null or a string.
 pub unsafe fn pack_external_size<D: Count>(
     p: &Process,
     datarep: *const c_char,
     incount: i64,
     datatype: usize,
-    size: *mut D,
-) -> Result<()> {
+) -> Result<D> {
     let datatype = p.datatype(datatype)?;
     // SAFETY: ARGUMENTS.
     unsafe {
         check_datarep(datarep)?;
-        store(
-            size,
-            D::from_i64_or_undefined(datatype.external_size(incount)?),
-        )
+        Ok(D::from_i64_or_undefined(datatype.external_size(incount)?))
     }
 }

@@ -4,7 +4,7 @@
 #![allow(unsafe_code)]
 
 use super::arguments::Sent;
-use super::{read_array, store};
+use super::read_array;
 use core::ffi::c_int;
 use fastpath_mpi::info::find_hints;
 use fastpath_mpi::partitioned::{has_arrived, make_recv, make_send, mark_ready};
@@ -19,11 +19,10 @@ pub unsafe fn psend_init(
     message: Sent,
     partitions: c_int,
     info: usize,
-    request: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     find_hints(&p.infos, info)?;
     // SAFETY: ARGUMENTS.
-    unsafe { store(request, make_send(p, message.into(), partitions)?) }
+    unsafe { make_send(p, message.into(), partitions) }
 }
 
 /// `MPI_Precv_init`; the standard calls the source `dest` here.
@@ -35,11 +34,10 @@ pub unsafe fn precv_init(
     message: Sent,
     partitions: c_int,
     info: usize,
-    request: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     find_hints(&p.infos, info)?;
     // SAFETY: ARGUMENTS.
-    unsafe { store(request, make_recv(p, message.into(), partitions)?) }
+    unsafe { make_recv(p, message.into(), partitions) }
 }
 
 /// `MPI_Pready`
@@ -70,15 +68,6 @@ pub unsafe fn pready_list(
 }
 
 /// `MPI_Parrived`
-///
-/// # Safety
-/// `flag` is null or a variable.
-pub unsafe fn parrived(
-    p: &Process,
-    request: usize,
-    partition: c_int,
-    flag: *mut c_int,
-) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store(flag, has_arrived(p, request, partition)?.into()) }
+pub fn parrived(p: &Process, request: usize, partition: c_int) -> Result<c_int> {
+    Ok(has_arrived(p, request, partition)?.into())
 }

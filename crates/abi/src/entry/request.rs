@@ -487,15 +487,10 @@ pub unsafe fn startall(p: &Process, count: c_int, requests: *mut usize) -> Resul
 
 /// # Safety
 /// The standard's.
-pub unsafe fn test_cancelled(p: &Process, status: *const Status, flag: *mut c_int) -> Result<()> {
+pub unsafe fn test_cancelled(p: &Process, status: *const Status) -> Result<c_int> {
     let _ = p;
     // SAFETY: ARGUMENTS.
-    unsafe {
-        store(
-            flag,
-            (*present(status.cast_mut(), "the status")?).is_cancelled() as c_int,
-        )
-    }
+    unsafe { Ok((*present(status.cast_mut(), "the status")?).is_cancelled() as c_int) }
 }
 
 /// # Safety
@@ -518,14 +513,10 @@ pub unsafe fn status_set_source(p: &Process, status: *mut Status, source: c_int)
 
 /// # Safety
 /// The standard's.
-pub unsafe fn status_get_source(
-    p: &Process,
-    status: *const Status,
-    source: *mut c_int,
-) -> Result<()> {
+pub unsafe fn status_get_source(p: &Process, status: *const Status) -> Result<c_int> {
     let _ = p;
     // SAFETY: ARGUMENTS.
-    unsafe { store(source, (*present(status.cast_mut(), "the status")?).source) }
+    unsafe { Ok((*present(status.cast_mut(), "the status")?).source) }
 }
 
 /// # Safety
@@ -539,10 +530,10 @@ pub unsafe fn status_set_tag(p: &Process, status: *mut Status, tag: c_int) -> Re
 
 /// # Safety
 /// The standard's.
-pub unsafe fn status_get_tag(p: &Process, status: *const Status, tag: *mut c_int) -> Result<()> {
+pub unsafe fn status_get_tag(p: &Process, status: *const Status) -> Result<c_int> {
     let _ = p;
     // SAFETY: ARGUMENTS.
-    unsafe { store(tag, (*present(status.cast_mut(), "the status")?).tag) }
+    unsafe { Ok((*present(status.cast_mut(), "the status")?).tag) }
 }
 
 /// # Safety
@@ -556,12 +547,8 @@ pub unsafe fn status_set_error(p: &Process, status: *mut Status, error: c_int) -
 
 /// # Safety
 /// The standard's.
-pub unsafe fn status_get_error(
-    p: &Process,
-    status: *const Status,
-    error: *mut c_int,
-) -> Result<()> {
+pub unsafe fn status_get_error(p: &Process, status: *const Status) -> Result<c_int> {
     let _ = p;
     // SAFETY: ARGUMENTS.
-    unsafe { store(error, (*present(status.cast_mut(), "the status")?).error) }
+    unsafe { Ok((*present(status.cast_mut(), "the status")?).error) }
 }

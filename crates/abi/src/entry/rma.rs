@@ -4,7 +4,6 @@
 #![allow(unsafe_code)]
 
 use super::arguments::{Fetched, OneSided};
-use super::store;
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::hot::{INSIDE, OPEN, is_hidden};
 use fastpath_mpi::win::accumulate::{Side, Swap, Update, compare_and_swap as swap, update};
@@ -84,21 +83,21 @@ pub unsafe fn get(p: &Process, call: OneSided) -> Result<()> {
 /// `MPI_Rput`
 ///
 /// # Safety
-/// As [`put`]; `request` is null or a variable.
-pub unsafe fn rput(p: &Process, call: OneSided, request: *mut usize) -> Result<()> {
+/// As [`put`].
+pub unsafe fn rput(p: &Process, call: OneSided) -> Result<usize> {
     let sides = Sides::from(call);
     // SAFETY: ARGUMENTS.
-    unsafe { store(request, begin_put(p, &sides)?) }
+    unsafe { begin_put(p, &sides) }
 }
 
 /// `MPI_Rget`
 ///
 /// # Safety
-/// As [`get`]; `request` is null or a variable.
-pub unsafe fn rget(p: &Process, call: OneSided, request: *mut usize) -> Result<()> {
+/// As [`get`].
+pub unsafe fn rget(p: &Process, call: OneSided) -> Result<usize> {
     let sides = Sides::from(call);
     // SAFETY: ARGUMENTS.
-    unsafe { store(request, begin_get(p, &sides)?) }
+    unsafe { begin_get(p, &sides) }
 }
 
 /// `MPI_Accumulate` to memory that is reached by load and store.
@@ -130,17 +129,12 @@ pub unsafe fn accumulate(p: &Process, call: OneSided, op: usize) -> Result<()> {
 /// `MPI_Raccumulate`
 ///
 /// # Safety
-/// As [`put`]; `request` is null or a variable.
-pub unsafe fn raccumulate(
-    p: &Process,
-    call: OneSided,
-    op: usize,
-    request: *mut usize,
-) -> Result<()> {
+/// As [`put`].
+pub unsafe fn raccumulate(p: &Process, call: OneSided, op: usize) -> Result<usize> {
     let sides = Sides::from(call);
     let asked = update_of(&sides, None, op);
     // SAFETY: ARGUMENTS.
-    unsafe { store(request, rupdate(p, &asked)?) }
+    unsafe { rupdate(p, &asked) }
 }
 
 /// `MPI_Get_accumulate` on memory that is reached by load and store.
@@ -187,18 +181,17 @@ pub unsafe fn get_accumulate(
 /// `MPI_Rget_accumulate`
 ///
 /// # Safety
-/// As [`get_accumulate`]; `request` is null or a variable.
+/// As [`get_accumulate`].
 pub unsafe fn rget_accumulate(
     p: &Process,
     call: OneSided,
     result: Fetched,
     op: usize,
-    request: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     let sides = Sides::from(call);
     let asked = update_of(&sides, Some(result_side(&result)), op);
     // SAFETY: ARGUMENTS.
-    unsafe { store(request, rupdate(p, &asked)?) }
+    unsafe { rupdate(p, &asked) }
 }
 
 /// `MPI_Fetch_and_op` on memory that is reached by load and store.

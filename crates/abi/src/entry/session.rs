@@ -3,10 +3,10 @@
 //! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
-use super::group::store_group;
-use super::info::store_info;
+use super::group::insert_group;
+use super::info::insert_info;
 use super::p2p_immediate::choose_bodies;
-use super::{load, null_result, read_bytes, read_text, store};
+use super::{load, read_bytes, read_text, store};
 use core::ffi::{c_char, c_int};
 use fastpath_mpi::consts::*;
 use fastpath_mpi::errhandler::{Kind, Scope, call_errhandler, get_errhandler, set_errhandler};
@@ -14,18 +14,11 @@ use fastpath_mpi::info::find_hints;
 use fastpath_mpi::{Error, Process, Result, process, session};
 
 /// `MPI_Session_init`
-///
-/// # Safety
-/// `session` is null or a variable.
-pub unsafe fn session_init(info: usize, errhandler: usize, session: *mut usize) -> Result<()> {
-    if session.is_null() {
-        return Err(null_result());
-    }
+pub fn session_init(info: usize, errhandler: usize) -> Result<usize> {
     let hints = process::enter("MPI_Session_init", true).and_then(|p| find_hints(&p.infos, info));
     let begun = session::init(hints, errhandler)?;
     choose_bodies();
-    // SAFETY: ARGUMENTS.
-    unsafe { store(session, begun) }
+    Ok(begun)
 }
 
 /// `MPI_Session_finalize`
@@ -41,18 +34,9 @@ pub unsafe fn session_finalize(p: &Process, session: *mut usize) -> Result<()> {
 }
 
 /// `MPI_Session_get_num_psets`
-///
-/// # Safety
-/// `npset_names` is null or a variable.
-pub unsafe fn session_get_num_psets(
-    p: &Process,
-    session: usize,
-    info: usize,
-    npset_names: *mut c_int,
-) -> Result<()> {
+pub fn session_get_num_psets(p: &Process, session: usize, info: usize) -> Result<c_int> {
     find_hints(&p.infos, info)?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(npset_names, session::count_sets(p, session)?) }
+    session::count_sets(p, session)
 }
 
 /// `MPI_Session_get_nth_pset`: where `pset_len` is 0, only the length that the name needs.
@@ -92,43 +76,37 @@ unsafe fn read_name(name: *const c_char) -> Result<String> {
 /// `MPI_Session_get_pset_info`
 ///
 /// # Safety
-/// `pset_name` is null or a string; `info` is null or a variable.
+/// `pset_name` is null or a string.
 pub unsafe fn session_get_pset_info(
     p: &Process,
     session: usize,
     pset_name: *const c_char,
-    info: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe {
         let described = session::describe_set(p, session, &read_name(pset_name)?)?;
-        store_info(p, info, described)
+        insert_info(p, described)
     }
 }
 
 /// `MPI_Session_get_info`
-///
-/// # Safety
-/// `info_used` is null or a variable.
-pub unsafe fn session_get_info(p: &Process, session: usize, info_used: *mut usize) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store_info(p, info_used, session::describe(p, session)?) }
+pub fn session_get_info(p: &Process, session: usize) -> Result<usize> {
+    insert_info(p, session::describe(p, session)?)
 }
 
 /// `MPI_Group_from_session_pset`
 ///
 /// # Safety
-/// `pset_name` is null or a string; `newgroup` is null or a variable.
+/// `pset_name` is null or a string.
 pub unsafe fn group_from_session_pset(
     p: &Process,
     session: usize,
     pset_name: *const c_char,
-    newgroup: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe {
         let group = session::group_of_set(p, session, &read_name(pset_name)?)?;
-        store_group(p, newgroup, group)
+        insert_group(p, group)
     }
 }
 
@@ -152,31 +130,27 @@ unsafe fn read_tag<'a>(text: *const c_char) -> Result<&'a [u8]> {
 /// `MPI_Comm_create_from_group`
 ///
 /// # Safety
-/// `stringtag` is null or a string; `newcomm` is null or a variable.
+/// `stringtag` is null or a string.
 pub unsafe fn comm_create_from_group(
     p: &Process,
     group: usize,
     stringtag: *const c_char,
     info: usize,
     errhandler: usize,
-    newcomm: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     find_hints(&p.infos, info)?;
     // SAFETY: ARGUMENTS.
     unsafe {
         let text = read_tag(stringtag)?;
         let group = p.group(group)?;
-        store(
-            newcomm,
-            session::create_from_group(p, &group, text, errhandler)?,
-        )
+        session::create_from_group(p, &group, text, errhandler)
     }
 }
 
 /// `MPI_Intercomm_create_from_groups`
 ///
 /// # Safety
-/// `stringtag` is null or a string; `newintercomm` is null or a variable.
+/// `stringtag` is null or a string.
 pub unsafe fn intercomm_create_from_groups(
     p: &Process,
     local_group: usize,
@@ -186,16 +160,14 @@ pub unsafe fn intercomm_create_from_groups(
     stringtag: *const c_char,
     info: usize,
     errhandler: usize,
-    newintercomm: *mut usize,
-) -> Result<()> {
+) -> Result<usize> {
     find_hints(&p.infos, info)?;
     let group = p.group(local_group)?;
     let (local, remote) = ((&group, local_leader), (remote_group, remote_leader));
     // SAFETY: ARGUMENTS.
     unsafe {
         let text = read_tag(stringtag)?;
-        let made = session::create_inter_from_groups(p, local, remote, text, errhandler)?;
-        store(newintercomm, made)
+        session::create_inter_from_groups(p, local, remote, text, errhandler)
     }
 }
 
@@ -206,17 +178,9 @@ pub fn session_set_errhandler(p: &Process, session: usize, errhandler: usize) ->
 }
 
 /// `MPI_Session_get_errhandler`
-///
-/// # Safety
-/// `errhandler` is null or a variable.
-pub unsafe fn session_get_errhandler(
-    p: &Process,
-    session: usize,
-    errhandler: *mut usize,
-) -> Result<()> {
+pub fn session_get_errhandler(p: &Process, session: usize) -> Result<usize> {
     let session = p.sessions.find(session)?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(errhandler, get_errhandler(p, &session.errhandler)) }
+    Ok(get_errhandler(p, &session.errhandler))
 }
 
 /// `MPI_Session_call_errhandler`

@@ -32,13 +32,9 @@ pub unsafe fn type_size_quick<C: Count>(datatype: usize, size: *mut C) -> bool {
 
 /// `MPI_Type_size` and `MPI_Type_size_c`: `MPI_UNDEFINED` where the size does not fit, or the type is optional and
 /// not supported.
-///
-/// # Safety
-/// `size` is null or a variable.
-pub unsafe fn type_size<C: Count>(p: &Process, datatype: usize, size: *mut C) -> Result<()> {
+pub fn type_size<C: Count>(p: &Process, datatype: usize) -> Result<C> {
     let value = p.datatype(datatype)?.size().unwrap_or(MPI_UNDEFINED.into());
-    // SAFETY: ARGUMENTS.
-    unsafe { store(size, C::from_i64_or_undefined(value)) }
+    Ok(C::from_i64_or_undefined(value))
 }
 
 /// A lower bound of 0 and the length that `length` picks, of a predefined type.
@@ -183,27 +179,13 @@ pub unsafe fn type_match_size(
 }
 
 /// `MPI_Type_get_value_index`
-///
-/// # Safety
-/// `pair_type` is null or a variable.
-pub unsafe fn type_get_value_index(
-    p: &Process,
-    value_type: usize,
-    index_type: usize,
-    pair_type: *mut usize,
-) -> Result<()> {
+pub fn type_get_value_index(p: &Process, value_type: usize, index_type: usize) -> Result<usize> {
     let (value, index) = (p.datatype(value_type)?, p.datatype(index_type)?);
     let pair = value
         .basic()
         .zip(index.basic())
         .and_then(|(v, i)| datatype::value_index_pair(v, i));
-    // SAFETY: ARGUMENTS.
-    unsafe {
-        store(
-            pair_type,
-            pair.map_or(MPI_DATATYPE_NULL, |pair: Basic| pair.handle.into()),
-        )
-    }
+    Ok(pair.map_or(MPI_DATATYPE_NULL, |pair: Basic| pair.handle.into()))
 }
 
 /// `MPI_Get_elements` and `MPI_Get_elements_c` of whole elements of a predefined type.
@@ -223,22 +205,20 @@ pub unsafe fn get_elements_quick<C: Count>(
 /// `MPI_Get_elements` and `MPI_Get_elements_c`
 ///
 /// # Safety
-/// `status` is null or a status, `count` null or a variable.
+/// `status` is null or a status.
 pub unsafe fn get_elements<C: Count>(
     p: &Process,
     status: *const Status,
     datatype: usize,
-    count: *mut C,
-) -> Result<()> {
+) -> Result<C> {
     let datatype = p.datatype(datatype)?;
     // SAFETY: ARGUMENTS.
     unsafe {
         let elements =
             received_bytes(status)?.and_then(|bytes| datatype.elements_from_bytes(bytes));
-        store(
-            count,
-            C::from_i64_or_undefined(elements.unwrap_or(MPI_UNDEFINED.into())),
-        )
+        Ok(C::from_i64_or_undefined(
+            elements.unwrap_or(MPI_UNDEFINED.into()),
+        ))
     }
 }
 
@@ -305,21 +285,19 @@ pub unsafe fn get_count_quick<C: Count>(
 /// number does not fit.
 ///
 /// # Safety
-/// `status` is null or a status, `count` null or a variable.
+/// `status` is null or a status.
 pub unsafe fn get_count<C: Count>(
     p: &Process,
     status: *const Status,
     datatype: usize,
-    count: *mut C,
-) -> Result<()> {
+) -> Result<C> {
     let datatype = p.datatype(datatype)?;
     // SAFETY: ARGUMENTS.
     unsafe {
         let elements = received_bytes(status)?.and_then(|bytes| datatype.count_from_bytes(bytes));
-        store(
-            count,
-            C::from_i64_or_undefined(elements.unwrap_or(MPI_UNDEFINED.into())),
-        )
+        Ok(C::from_i64_or_undefined(
+            elements.unwrap_or(MPI_UNDEFINED.into()),
+        ))
     }
 }
 

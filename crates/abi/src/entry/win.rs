@@ -4,8 +4,8 @@
 #![allow(unsafe_code)]
 
 use super::attribute::read;
-use super::group::store_group;
-use super::info::store_info;
+use super::group::insert_group;
+use super::info::insert_info;
 use super::{Count, load, read_text, store, store_text};
 use core::ffi::{c_char, c_int, c_void};
 use fastpath_mpi::attribute::{delete_attribute, set_attribute};
@@ -129,15 +129,10 @@ unsafe fn allocate(
 ///
 /// # Safety
 /// `win` is null or a variable.
-pub unsafe fn win_create_dynamic(
-    p: &Process,
-    info: usize,
-    comm: usize,
-    win: *mut usize,
-) -> Result<()> {
+pub unsafe fn win_create_dynamic(p: &Process, info: usize, comm: usize) -> Result<usize> {
     let wanted = wanted(p, Flavor::Dynamic, core::ptr::null_mut(), (0, 1), info)?;
     // SAFETY: ARGUMENTS.
-    unsafe { store(win, make(p, &*p.comm(comm)?, &wanted)?.handle.get()) }
+    unsafe { Ok(make(p, &*p.comm(comm)?, &wanted)?.handle.get()) }
 }
 
 /// `MPI_Win_attach`
@@ -194,12 +189,8 @@ pub unsafe fn win_shared_query<C: Count>(
 }
 
 /// `MPI_Win_get_group`
-///
-/// # Safety
-/// `group` is null or a variable.
-pub unsafe fn win_get_group(p: &Process, win: usize, group: *mut usize) -> Result<()> {
-    // SAFETY: ARGUMENTS.
-    unsafe { store_group(p, group, p.win(win)?.group.clone()) }
+pub fn win_get_group(p: &Process, win: usize) -> Result<usize> {
+    insert_group(p, p.win(win)?.group.clone())
 }
 
 /// `MPI_Win_set_info`
@@ -209,13 +200,9 @@ pub fn win_set_info(p: &Process, win: usize, info: usize) -> Result<()> {
 }
 
 /// `MPI_Win_get_info`
-///
-/// # Safety
-/// `info_used` is null or a variable.
-pub unsafe fn win_get_info(p: &Process, win: usize, info_used: *mut usize) -> Result<()> {
+pub fn win_get_info(p: &Process, win: usize) -> Result<usize> {
     let info = hints::describe(&*p.win(win)?);
-    // SAFETY: ARGUMENTS.
-    unsafe { store_info(p, info_used, info) }
+    insert_info(p, info)
 }
 
 /// `MPI_Win_set_name`
@@ -296,13 +283,9 @@ pub fn win_set_errhandler(p: &Process, win: usize, errhandler: usize) -> Result<
 }
 
 /// `MPI_Win_get_errhandler`
-///
-/// # Safety
-/// `errhandler` is null or a variable.
-pub unsafe fn win_get_errhandler(p: &Process, win: usize, errhandler: *mut usize) -> Result<()> {
+pub fn win_get_errhandler(p: &Process, win: usize) -> Result<usize> {
     let window = p.win(win)?;
-    // SAFETY: ARGUMENTS.
-    unsafe { store(errhandler, get_errhandler(p, &window.errhandler)) }
+    Ok(get_errhandler(p, &window.errhandler))
 }
 
 /// `MPI_Win_call_errhandler`

@@ -2,9 +2,10 @@
 #![allow(unsafe_code)]
 
 use super::{Answer, Request, frame, socket_name, unframe};
+use crate::job::send_all;
 use std::io::{self, Read};
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 
@@ -16,34 +17,15 @@ pub fn ask(job_id: u64, request: &Request) -> Result<Answer, String> {
     let talk = || -> io::Result<Answer> {
         let address = SocketAddr::from_abstract_name(socket_name(job_id))?;
         let mut socket = UnixStream::connect_addr(&address)?;
-        if !is_own_user(std::os::fd::AsFd::as_fd(&socket)) {
+        if !is_own_user(socket.as_fd()) {
             return Err(io::Error::other(
                 "a process of another user has its socket's name",
             ));
         }
-        send_all(&socket, &frame(&request.encode()))?;
+        send_all(socket.as_fd(), &frame(&request.encode()))?;
         read_answer(&mut socket)
     };
     talk().map_err(|e| format!("mpiexec does not answer: {e}"))
-}
-
-/// Without the signal that ends a program which writes to nobody.
-fn send_all(socket: &UnixStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        let (fd, first) = (socket.as_raw_fd(), bytes.as_ptr().cast());
-        // SAFETY: the bytes are readable for their length.
-        let sent = unsafe { libc::send(fd, first, bytes.len(), libc::MSG_NOSIGNAL) };
-        match usize::try_from(sent) {
-            Ok(sent) => bytes = bytes.get(sent..).unwrap_or_default(),
-            Err(_) => {
-                let cause = io::Error::last_os_error();
-                if cause.kind() != io::ErrorKind::Interrupted {
-                    return Err(cause);
-                }
-            }
-        }
-    }
-    Ok(())
 }
 
 fn read_answer(socket: &mut UnixStream) -> io::Result<Answer> {

@@ -6,14 +6,14 @@ mod line;
 
 use super::{About, EngineError};
 use crate::job::send_all;
-use crate::network::ports::read_option;
 use fastpath_base::config::shorten;
 use line::{ANSWER_MOST, LINE_MOST, Line, PIECES_MOST, VALUE_MOST};
 use line::{join_value, read_first, split_value};
+use socket2::SockRef;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::net::TcpStream;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// A rank's connection.
 #[derive(Debug)]
@@ -396,12 +396,11 @@ fn take_inherited(fd: RawFd) -> Result<OwnedFd, EngineError> {
         let why = "that is standard input, output or error";
         return Err(wrong(io::Error::new(ErrorKind::InvalidInput, why)));
     }
-    // On a descriptor that is not open, or no socket, it fails.
-    read_option(fd, libc::SO_TYPE).map_err(wrong)?;
-    // SAFETY: a plain call on an open descriptor.
-    if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
-        return Err(wrong(io::Error::last_os_error()));
-    }
+    // SAFETY: only looked at: on a descriptor that is not open, or no socket, the first call fails.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+    let socket = SockRef::from(&borrowed);
+    socket.r#type().map_err(wrong)?;
+    socket.set_cloexec(true).map_err(wrong)?;
     // SAFETY: open, and the launcher has made it for this process alone.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

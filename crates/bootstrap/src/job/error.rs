@@ -4,18 +4,27 @@ use super::detect::Claim;
 use super::{JOB_VARIABLE, environment};
 use crate::engine::EngineError;
 use crate::segment::SegmentError;
-use std::fmt;
 
 /// Why a process could not find its place in a job.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum BootstrapError {
     /// The launcher's variable is malformed.
+    #[error(
+        "{JOB_VARIABLE}={0:?} cannot be understood: it is set by mpiexec and must be left alone \
+         (is mpiexec of another release?)"
+    )]
     Variable(String),
     /// The job's memory file is neither inherited nor to be had from the launcher.
+    #[error("cannot find the job's memory: {0}")]
     NoSegment(String),
     /// The segment cannot be used.
+    #[error("cannot use the job's memory: {0}")]
     Segment(SegmentError),
     /// Another process is, or was, this rank.
+    #[error(
+        "process {owner} has been rank {rank} of this job already: each process that mpiexec \
+         starts may run one MPI program, once"
+    )]
     RankTaken {
         /// The rank.
         rank: usize,
@@ -23,10 +32,17 @@ pub enum BootstrapError {
         owner: u32,
     },
     /// Another launcher has started several processes, which would each be alone.
+    #[error("{}", describe_launched(.0))]
     Launched(Claim),
     /// The launcher is one that can be talked to, and that failed.
+    #[error(
+        "{variable}={value} says that this process is {0}, which does not let it join: {1}",
+        variable = .0.variable,
+        value = .0.value
+    )]
     Engine(Claim, Box<EngineError>),
     /// The ranks of this host, or the hosts, have not found each other.
+    #[error("the job's ranks do not meet: {0}")]
     Join(String),
 }
 
@@ -59,44 +75,17 @@ impl BootstrapError {
     }
 }
 
-impl fmt::Display for BootstrapError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BootstrapError::Variable(text) => write!(
-                f,
-                "{JOB_VARIABLE}={text:?} cannot be understood: it is set by mpiexec and must be \
-                 left alone (is mpiexec of another release?)"
-            ),
-            BootstrapError::NoSegment(why) => write!(f, "cannot find the job's memory: {why}"),
-            BootstrapError::Segment(e) => write!(f, "cannot use the job's memory: {e}"),
-            BootstrapError::RankTaken { rank, owner } => write!(
-                f,
-                "process {owner} has been rank {rank} of this job already: each process that \
-                 mpiexec starts may run one MPI program, once"
-            ),
-            BootstrapError::Engine(claim, why) => write!(
-                f,
-                "{}={} says that this process is {claim}, which does not let it join: {why}",
-                claim.variable, claim.value
-            ),
-            BootstrapError::Join(why) => write!(f, "the job's ranks do not meet: {why}"),
-            BootstrapError::Launched(claim) => write!(
-                f,
-                "{}={} says that {} has started {}, and it offers neither PMI-1 nor PMIx, by which \
-                 Fastpath could take part in its job: each process would be rank 0 of 1",
-                claim.variable,
-                claim.value,
-                claim.launcher,
-                match claim.size {
-                    Some(_) => "several processes",
-                    None => "this process and perhaps others",
-                }
-            ),
-        }
-    }
+fn describe_launched(claim: &Claim) -> String {
+    let started = match claim.size {
+        Some(_) => "several processes",
+        None => "this process and perhaps others",
+    };
+    format!(
+        "{}={} says that {} has started {started}, and it offers neither PMI-1 nor PMIx, by which \
+         Fastpath could take part in its job: each process would be rank 0 of 1",
+        claim.variable, claim.value, claim.launcher
+    )
 }
-
-impl std::error::Error for BootstrapError {}
 
 impl From<EngineError> for BootstrapError {
     fn from(e: EngineError) -> BootstrapError {

@@ -1,10 +1,12 @@
 //! The socket that a rank listens on, and which ports it may have.
 #![allow(unsafe_code)]
 
+use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::ops::RangeInclusive;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
 
 /// Connections that wait to be accepted, at most; the kernel may allow fewer.
 const BACKLOG: libc::c_int = 4096;
@@ -35,7 +37,7 @@ pub fn parse_ports(text: &str) -> Result<Option<RangeInclusive<u16>>, String> {
 #[derive(Debug)]
 pub struct Listener {
     /// At least one.
-    sockets: Vec<OwnedFd>,
+    sockets: Vec<Socket>,
     port: u16,
 }
 
@@ -97,21 +99,20 @@ impl Listener {
         if fd < 3 || unsafe { libc::fcntl(fd, libc::F_GETFD) } < 0 {
             return wrong("the descriptor is not open");
         }
-        if read_option(fd, libc::SO_ACCEPTCONN).ok() != Some(1) {
+        // SAFETY: open, as was just seen.
+        let borrowed = unsafe { BorrowedFd::borrow_raw(fd) };
+        let socket = SockRef::from(&borrowed);
+        if !socket.is_listener().unwrap_or(false) {
             return wrong("it is no socket that listens");
         }
-        let port = match read_port(fd) {
+        let port = match read_port(&socket) {
             Ok(0) | Err(_) => return wrong("it has no port"),
             Ok(port) => port,
         };
-        // SAFETY: plain fcntl on an open descriptor.
-        unsafe {
-            libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC);
-            let flags = libc::fcntl(fd, libc::F_GETFL);
-            libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
-        }
+        socket.set_cloexec(true)?;
+        socket.set_nonblocking(true)?;
         // SAFETY: open, and given to this process for this purpose.
-        let sockets = vec![unsafe { OwnedFd::from_raw_fd(fd) }];
+        let sockets = vec![unsafe { Socket::from_raw_fd(fd) }];
         Ok(Listener { sockets, port })
     }
 
@@ -127,17 +128,16 @@ impl Listener {
 
     /// Has the sockets stay open in a program that this process starts, or close again.
     pub fn set_inherited(&self, stays: bool) {
-        let flags = if stays { 0 } else { libc::FD_CLOEXEC };
         for socket in &self.sockets {
-            // SAFETY: plain fcntl on an open descriptor.
-            unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFD, flags) };
+            // Of an open descriptor it does not fail.
+            let _ = socket.set_cloexec(!stays);
         }
     }
 }
 
 impl From<Listener> for Vec<OwnedFd> {
     fn from(listener: Listener) -> Vec<OwnedFd> {
-        listener.sockets
+        listener.sockets.into_iter().map(OwnedFd::from).collect()
     }
 }
 
@@ -180,21 +180,16 @@ fn listen_at(only: &[IpAddr], port: u16) -> io::Result<Listener> {
 }
 
 fn listen(address: IpAddr, port: u16) -> io::Result<Listener> {
-    let fd = make_socket(address)?;
-    let raw = fd.as_raw_fd();
+    let socket = make_socket(address)?;
     // Connections of a job that has just ended do not keep the port.
-    set_option(raw, libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+    socket.set_reuse_address(true)?;
     if address.is_ipv6() {
-        let alone = i32::from(!address.is_unspecified());
-        set_option(raw, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, alone)?;
+        socket.set_only_v6(!address.is_unspecified())?;
     }
-    let (bytes, length) = write_address(SocketAddr::new(address, port));
-    // SAFETY: an address of that length.
-    check(unsafe { libc::bind(raw, (&raw const bytes).cast(), length) })?;
-    // SAFETY: plain listen.
-    check(unsafe { libc::listen(raw, BACKLOG) })?;
-    let port = read_port(raw)?;
-    let sockets = vec![fd];
+    socket.bind(&SocketAddr::new(address, port).into())?;
+    socket.listen(BACKLOG)?;
+    let port = read_port(&socket)?;
+    let sockets = vec![socket];
     Ok(Listener { sockets, port })
 }
 
@@ -206,119 +201,35 @@ fn listen(address: IpAddr, port: u16) -> io::Result<Listener> {
 pub fn dial(to: SocketAddr, from: Option<IpAddr>) -> io::Result<OwnedFd> {
     let socket = make_socket(to.ip())?;
     if let Some(from) = from {
-        let (bytes, length) = write_address(SocketAddr::new(from, 0));
-        // SAFETY: an address of that length.
-        check(unsafe { libc::bind(socket.as_raw_fd(), (&raw const bytes).cast(), length) })?;
+        socket.bind(&SocketAddr::new(from, 0).into())?;
     }
-    let (bytes, length) = write_address(to);
-    // SAFETY: an address of that length.
-    match check(unsafe { libc::connect(socket.as_raw_fd(), (&raw const bytes).cast(), length) }) {
-        Ok(_) => Ok(socket),
-        Err(e) if e.raw_os_error() == Some(libc::EINPROGRESS) => Ok(socket),
-        Err(e) => Err(e),
+    match socket.connect(&to.into()) {
+        Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(e),
+        _ => Ok(socket.into()),
     }
 }
 
-/// A socket for addresses of the same family.
-fn make_socket(address: IpAddr) -> io::Result<OwnedFd> {
-    let family = match address {
-        IpAddr::V4(_) => libc::AF_INET,
-        IpAddr::V6(_) => libc::AF_INET6,
-    };
-    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: plain socket call.
-    let fd = check(unsafe { libc::socket(family, kind, 0) })?;
-    // SAFETY: new, and nobody else's.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+fn make_socket(address: IpAddr) -> io::Result<Socket> {
+    let domain = Domain::for_address(SocketAddr::new(address, 0));
+    Socket::new_raw(domain, Type::STREAM.cloexec().nonblocking(), None)
 }
 
-fn check(answer: libc::c_int) -> io::Result<libc::c_int> {
-    match answer {
-        0.. => Ok(answer),
-        _ => Err(io::Error::last_os_error()),
-    }
+fn read_port(socket: &Socket) -> io::Result<u16> {
+    let address = socket.local_addr()?.as_socket();
+    let address = address.ok_or_else(|| io::Error::from_raw_os_error(libc::EAFNOSUPPORT));
+    address.map(|address| address.port())
 }
 
-/// Sets an integer option of a socket.
+/// Has the kernel find out that the other end is silent: when it has been for 10 s, by three questions.
 ///
 /// # Errors
-/// What the kernel said.
-pub fn set_option(fd: RawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
-    let length = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: an integer of that length.
-    let answer = unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), length) };
-    check(answer).map(|_| ())
-}
-
-/// Reads an integer option of a socket at the level of sockets.
-///
-/// # Errors
-/// What the kernel said.
-pub fn read_option(fd: RawFd, option: i32) -> io::Result<i32> {
-    let (mut value, mut length) = (0, size_of::<libc::c_int>() as libc::socklen_t);
-    let at = (&raw mut value).cast();
-    // SAFETY: room for an integer, as the length says.
-    check(unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, option, at, &mut length) })?;
-    Ok(value)
-}
-
-fn read_port(fd: RawFd) -> io::Result<u16> {
-    // SAFETY: all bits zero is an address.
-    let mut bytes: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
-    let mut length = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-    // SAFETY: room for any address, as the length says.
-    check(unsafe { libc::getsockname(fd, (&raw mut bytes).cast(), &mut length) })?;
-    match bytes.ss_family as libc::c_int {
-        // SAFETY: of that family; the storage is aligned for all.
-        libc::AF_INET => Ok(u16::from_be(unsafe {
-            (*(&raw const bytes).cast::<libc::sockaddr_in>()).sin_port
-        })),
-        // SAFETY: of that family; the storage is aligned for all.
-        libc::AF_INET6 => Ok(u16::from_be(unsafe {
-            (*(&raw const bytes).cast::<libc::sockaddr_in6>()).sin6_port
-        })),
-        _ => Err(io::Error::from_raw_os_error(libc::EAFNOSUPPORT)),
-    }
-}
-
-/// An address as the kernel takes it, and its length.
-pub fn write_address(address: SocketAddr) -> (libc::sockaddr_storage, libc::socklen_t) {
-    // SAFETY: all bits zero is an address.
-    let mut bytes: libc::sockaddr_storage = unsafe { std::mem::zeroed() };
-    let length = match address {
-        SocketAddr::V4(v4) => write_v4(&mut bytes, v4),
-        SocketAddr::V6(v6) => write_v6(&mut bytes, v6),
-    };
-    (bytes, length as libc::socklen_t)
-}
-
-fn write_v4(bytes: &mut libc::sockaddr_storage, address: SocketAddrV4) -> usize {
-    let v4 = libc::sockaddr_in {
-        sin_family: libc::AF_INET as libc::sa_family_t,
-        sin_port: address.port().to_be(),
-        sin_addr: libc::in_addr {
-            s_addr: address.ip().to_bits().to_be(),
-        },
-        sin_zero: [0; 8],
-    };
-    // SAFETY: the storage has room for every address and is aligned for all.
-    unsafe { (&raw mut *bytes).cast::<libc::sockaddr_in>().write(v4) };
-    size_of::<libc::sockaddr_in>()
-}
-
-fn write_v6(bytes: &mut libc::sockaddr_storage, address: SocketAddrV6) -> usize {
-    let v6 = libc::sockaddr_in6 {
-        sin6_family: libc::AF_INET6 as libc::sa_family_t,
-        sin6_port: address.port().to_be(),
-        sin6_flowinfo: 0,
-        sin6_addr: libc::in6_addr {
-            s6_addr: address.ip().octets(),
-        },
-        sin6_scope_id: 0,
-    };
-    // SAFETY: as in `write_v4`.
-    unsafe { (&raw mut *bytes).cast::<libc::sockaddr_in6>().write(v6) };
-    size_of::<libc::sockaddr_in6>()
+/// The kernel's.
+pub fn keep_alive(socket: &impl AsFd) -> io::Result<()> {
+    let asks = TcpKeepalive::new()
+        .with_time(Duration::from_secs(10))
+        .with_interval(Duration::from_secs(2))
+        .with_retries(3);
+    SockRef::from(socket).set_tcp_keepalive(&asks)
 }
 
 #[cfg(test)]

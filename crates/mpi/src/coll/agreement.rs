@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::fabric::{Call, Fabric, drive};
-use super::vector::{Array, Arrays, Vector};
+use super::vector::Vector;
 use super::{alltoall, choose};
 use crate::channel::Channel;
 use crate::check::{Checks, RECORD_BYTES, Record};
@@ -60,28 +60,6 @@ impl<'a> Arguments<'a> {
 /// Nothing is sent to, or received from, any rank.
 pub(super) fn nothing<'a>(_: u32) -> Data<'a> {
     None
-}
-
-/// A side of a call as it is passed; nothing with `MPI_IN_PLACE`.
-pub(super) fn given<'a>(side: (*const u8, i64, Option<&'a Datatype>)) -> Data<'a> {
-    match side {
-        (buf, count, Some(datatype)) if !super::is_in_place(buf) => Some((datatype, count)),
-        _ => None,
-    }
-}
-
-impl<'a> Array<'a> {
-    /// The block of a rank.
-    pub(super) fn data(&self, rank: u32) -> Data<'a> {
-        Some((self.datatype, self.counts[rank as usize]))
-    }
-}
-
-impl<'a> Arrays<'a> {
-    /// The block of a rank.
-    pub(super) fn data(&self, rank: u32) -> Data<'a> {
-        Some((&self.datatypes[rank as usize], self.counts[rank as usize]))
-    }
 }
 
 /// Compares the arguments with those of the other ranks, where that is asked for. They have been checked.

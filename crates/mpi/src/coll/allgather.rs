@@ -1,69 +1,72 @@
 //! Allgather and Allgatherv.
 #![allow(unsafe_code)]
 
-use super::agreement::{Arguments, compare, given};
+use super::agreement::{Arguments, compare};
 use super::alltoall::together;
 use super::apart::check_apart;
-use super::choose;
+use super::arguments::{Block, BlockArray, Blocks, Collective, Side};
 use super::fabric::{Call, Fabric, place, send_to_all, trade};
-use super::is_in_place;
-use super::nodes;
 use super::scratch::Scratch;
-use super::shared;
-use super::vector::{Array, Vector, even_blocks};
-use crate::datatype::Datatype;
+use super::vector::{Vector, even_blocks};
+use super::{choose, inter, nodes, shared};
 use crate::error::Result;
 
-/// `MPI_Allgather`. `send` is buffer, count and datatype (none with `MPI_IN_PLACE`), as `recv`.
-///
-/// # Safety
-/// The send buffer is readable, the receive buffer writable for every rank's block, as counts and datatypes say;
-/// they do not overlap.
-pub async unsafe fn allgather<C: Call>(
-    f: &C,
-    send: (*const u8, i64, Option<&Datatype>),
-    recv: (*mut u8, i64, &Datatype),
-) -> Result {
-    let first = Vector::new(recv.0, recv.1, recv.2)?;
-    let own = own_block(send)?;
-    check_apart(f.channel(), own, even_blocks(first)(f.rank()))?;
-    let into = Some((recv.2, recv.1));
-    compare(f, Arguments::new(&|_| given(send).or(into), &|_| into)).await?;
-    let (ranks, total) = (f.size(), first.bytes().saturating_mul(f.size() as u64));
-    let how = choose::allgather(total, true, ranks, place(f));
-    let whole = first.part(0, first.count * ranks as u64);
-    // SAFETY: by the contract of this function.
-    f.channel()
-        .conclude(unsafe { run(f, how, own, &even_blocks(first), Some(whole)).await })
+/// `MPI_Allgather`
+pub struct Allgather {
+    /// What is sent.
+    pub send: Side,
+    /// Where it arrives, for one rank.
+    pub recv: Block,
 }
 
-/// `MPI_Allgatherv`. `send` is buffer, count and datatype (none with `MPI_IN_PLACE`).
-///
-/// # Safety
-/// As [`allgather`].
-pub async unsafe fn allgatherv<C: Call>(
-    f: &C,
-    send: (*const u8, i64, Option<&Datatype>),
-    recv: Array<'_>,
-) -> Result {
-    let block = recv.check()?;
-    let own = own_block(send)?;
-    check_apart(f.channel(), own, block(f.rank()))?;
-    let sends = |_| given(send).or(recv.data(f.rank()));
-    compare(f, Arguments::new(&sends, &|from| recv.data(from))).await?;
-    let total = (0..f.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
-    let how = choose::allgather(total, false, f.size(), place(f));
-    // SAFETY: by the contract of this function.
-    f.channel()
-        .conclude(unsafe { run(f, how, own, &block, None).await })
+impl Collective for Allgather {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        let first = self.recv.vector()?;
+        let own = self.send.vector()?;
+        check_apart(f.channel(), own, even_blocks(first)(f.rank()))?;
+        let into = self.recv.data();
+        let sends = |_| self.send.data().or(into);
+        compare(f, Arguments::new(&sends, &|_| into)).await?;
+        let (ranks, total) = (f.size(), first.bytes().saturating_mul(f.size() as u64));
+        let how = choose::allgather(total, true, ranks, place(f));
+        let whole = first.part(0, first.count * ranks as u64);
+        // SAFETY: by the contract of this function.
+        f.channel()
+            .conclude(unsafe { run(f, how, own, &even_blocks(first), Some(whole)).await })
+    }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { inter::allgather(f, self).await }
+    }
 }
 
-/// What a rank sends; none for `MPI_IN_PLACE`.
-fn own_block<'a>(send: (*const u8, i64, Option<&'a Datatype>)) -> Result<Option<Vector<'a>>> {
-    match send {
-        (buf, _, _) if is_in_place(buf) => Ok(None),
-        (buf, count, Some(datatype)) => Vector::new(buf, count, datatype).map(Some),
-        _ => Ok(None),
+/// `MPI_Allgatherv`
+pub struct Allgatherv {
+    /// What is sent.
+    pub send: Side,
+    /// Where it arrives.
+    pub recv: Blocks,
+}
+
+impl Collective for Allgatherv {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        let block = self.recv.check()?;
+        let own = self.send.vector()?;
+        check_apart(f.channel(), own, block(f.rank()))?;
+        let sends = |_| self.send.data().or(self.recv.data(f.rank()));
+        let receives = |from| self.recv.data(from);
+        compare(f, Arguments::new(&sends, &receives)).await?;
+        let total = (0..f.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
+        let how = choose::allgather(total, false, f.size(), place(f));
+        // SAFETY: by the contract of this function.
+        f.channel()
+            .conclude(unsafe { run(f, how, own, &block, None).await })
+    }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { inter::allgatherv(f, self).await }
     }
 }
 

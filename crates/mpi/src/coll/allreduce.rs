@@ -2,48 +2,49 @@
 #![allow(unsafe_code)]
 
 use super::agreement::{Arguments, compare};
-use super::apart::check_apart;
-use super::choose;
+use super::arguments::{Collective, Operands};
 use super::fabric::{Call, Fabric, place};
 use super::halving::Actors;
 use super::local::{Reduction, Value};
 use super::ring::{self, Deal, deal_evenly};
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{allgather, bcast, halving, is_in_place, nodes, reduce, shared};
-use crate::datatype::Datatype;
+use super::{allgather, bcast, choose, halving, inter, nodes, reduce, shared};
 use crate::error::Result;
-use crate::op::Op;
 
-/// `MPI_Allreduce`. `datatype` comes with its handle, for a user's function.
-///
-/// # Safety
-/// The send buffer is readable, the receive buffer writable, as count and datatype say; they do not overlap.
-#[inline]
-pub async unsafe fn allreduce<C: Call>(
-    f: &C,
-    (send, recv): (*const u8, *mut u8),
-    count: i64,
-    datatype: (&Datatype, usize),
-    op: &Op,
-) -> Result {
-    let red = &Reduction::new(op, datatype.0, datatype.1)?;
-    let result = Vector::new(recv, count, datatype.0)?;
-    let operand = if is_in_place(send) {
-        result
-    } else {
-        Vector::new(send, count, datatype.0)?
-    };
-    check_apart(f.channel(), (!is_in_place(send)).then_some(operand), result)?;
-    let data = |_| Some((datatype.0, count));
-    compare(f, Arguments::new(&data, &data).op(op)).await?;
-    if result.bytes() == 0 {
-        return Ok(());
+/// `MPI_Allreduce`
+pub struct Allreduce {
+    /// What is combined, and how.
+    pub operands: Operands,
+    /// Number of elements.
+    pub count: i64,
+}
+
+impl Collective for Allreduce {
+    #[inline]
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        let o = &self.operands;
+        let red = &o.reduction()?;
+        let (operand, result) = o.vectors(f.channel(), self.count)?;
+        let data = |_| Some((o.datatype(), self.count));
+        compare(f, Arguments::new(&data, &data).op(&o.op)).await?;
+        if result.bytes() == 0 {
+            return Ok(());
+        }
+        let how = choose::allreduce(red.size(result.count, f.room()), f.size(), place(f));
+        // SAFETY: by the contract of this function.
+        f.channel()
+            .conclude(unsafe { run(f, how, red, operand, result).await })
     }
-    let how = choose::allreduce(red.size(result.count, f.room()), f.size(), place(f));
-    // SAFETY: by the contract of this function.
-    f.channel()
-        .conclude(unsafe { run(f, how, red, operand, result).await })
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { inter::allreduce(f, self).await }
+    }
+
+    fn calls_back(&self) -> bool {
+        self.operands.calls_back()
+    }
 }
 
 /// The operand may be the result.

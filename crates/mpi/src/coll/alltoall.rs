@@ -1,96 +1,93 @@
 //! Alltoall, Alltoallv and Alltoallw.
 #![allow(unsafe_code)]
 
-use super::agreement::{Arguments, compare, given};
+use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
-use super::choose;
+use super::arguments::{Block, BlockArray, Blocks, Collective, Side, TypedBlocks};
 use super::fabric::{Batch, Call, Fabric, trade};
 use super::scratch::Scratch;
-use super::vector::{Array, Arrays, Vector, even_blocks};
-use crate::datatype::Datatype;
+use super::vector::{Vector, even_blocks};
+use super::{choose, inter};
 use crate::error::Result;
 use fastpath_base::copy::copy;
 
 /// Pairs of messages under way at the same time.
 const WINDOW: u32 = 32;
 
-/// `MPI_Alltoall`. `send` is buffer, count and datatype (none with `MPI_IN_PLACE`), as `recv`.
-///
-/// # Safety
-/// The send buffer is readable and the receive buffer writable for every rank's block, as counts and datatypes say;
-/// they do not overlap.
-pub async unsafe fn alltoall<C: Call>(
-    f: &C,
-    send: (*const u8, i64, Option<&Datatype>),
-    recv: (*mut u8, i64, &Datatype),
-) -> Result {
-    let into = Vector::new(recv.0, recv.1, recv.2)?;
-    let out = match given(send) {
-        Some((datatype, count)) => Some(Vector::new(send.0, count, datatype)?),
-        None => None,
-    };
-    let own = out.map(|out| even_blocks(out)(f.rank()));
-    check_apart(f.channel(), own, even_blocks(into)(f.rank()))?;
-    let data = Some((recv.2, recv.1));
-    compare(f, Arguments::new(&|_| given(send).or(data), &|_| data)).await?;
-    let how = choose::alltoall(into.bytes(), f.size(), f.room());
-    // SAFETY: by the contract of this function.
-    f.channel().conclude(unsafe {
-        match out {
-            Some(out) => run(f, how, &even_blocks(out), &even_blocks(into)).await,
-            None if how == choose::Alltoall::Together || f.size() <= 2 => {
-                f.apart(run_in_place(f, &even_blocks(into))).await
-            }
-            None => {
-                f.apart(run_packed(f, how, &even_blocks(into), &even_blocks(into)))
-                    .await
-            }
-        }
-    })
+/// `MPI_Alltoall`
+pub struct Alltoall {
+    /// What is sent.
+    pub send: Side,
+    /// Where it arrives, for one rank.
+    pub recv: Block,
 }
 
-/// `MPI_Alltoallv`; `send` is none with `MPI_IN_PLACE`.
-///
-/// # Safety
-/// As [`alltoall`].
-pub async unsafe fn alltoallv<C: Call>(f: &C, send: Option<Array<'_>>, recv: Array<'_>) -> Result {
-    let into = recv.check()?;
-    let out = send.map(|send| send.check()).transpose()?;
-    let own = out.as_ref().map(|out| out(f.rank()));
-    check_apart(f.channel(), own, into(f.rank()))?;
-    let sends = |to| send.map_or_else(|| recv.data(to), |send| send.data(to));
-    compare(f, Arguments::new(&sends, &|from| recv.data(from))).await?;
-    // SAFETY: by the contract of this function.
-    f.channel().conclude(unsafe {
-        match &out {
-            Some(out) => run(f, choose::Alltoall::Together, out, &into).await,
-            None => f.apart(run_in_place(f, &into)).await,
-        }
-    })
+impl Collective for Alltoall {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        let into = self.recv.vector()?;
+        let out = self.send.vector()?;
+        let own = out.map(|out| even_blocks(out)(f.rank()));
+        check_apart(f.channel(), own, even_blocks(into)(f.rank()))?;
+        let data = self.recv.data();
+        let sends = |_| self.send.data().or(data);
+        compare(f, Arguments::new(&sends, &|_| data)).await?;
+        let how = choose::alltoall(into.bytes(), f.size(), f.room());
+        // SAFETY: by the contract of this function.
+        f.channel().conclude(unsafe {
+            match out {
+                Some(out) => run(f, how, &even_blocks(out), &even_blocks(into)).await,
+                None if how == choose::Alltoall::Together || f.size() <= 2 => {
+                    f.apart(run_in_place(f, &even_blocks(into))).await
+                }
+                None => {
+                    f.apart(run_packed(f, how, &even_blocks(into), &even_blocks(into)))
+                        .await
+                }
+            }
+        })
+    }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { inter::alltoall(f, self).await }
+    }
 }
 
-/// `MPI_Alltoallw`; `send` is none with `MPI_IN_PLACE`.
-///
-/// # Safety
-/// As [`alltoall`].
-pub async unsafe fn alltoallw<C: Call>(
-    f: &C,
-    send: Option<Arrays<'_>>,
-    recv: Arrays<'_>,
-) -> Result {
-    let into = recv.check()?;
-    let out = send.map(|send| send.check()).transpose()?;
-    let own = out.as_ref().map(|out| out(f.rank()));
-    check_apart(f.channel(), own, into(f.rank()))?;
-    let sends = |to| send.map_or_else(|| recv.data(to), |send| send.data(to));
-    compare(f, Arguments::new(&sends, &|from| recv.data(from))).await?;
-    // SAFETY: by the contract of this function.
-    f.channel().conclude(unsafe {
-        match &out {
-            Some(out) => run(f, choose::Alltoall::Together, out, &into).await,
-            None => f.apart(run_in_place(f, &into)).await,
-        }
-    })
+/// `MPI_Alltoallv`
+pub type Alltoallv = AlltoallArrays<Blocks>;
+/// `MPI_Alltoallw`
+pub type Alltoallw = AlltoallArrays<TypedBlocks>;
+
+/// An alltoall with a count for each rank.
+pub struct AlltoallArrays<B> {
+    /// What is sent; none in place.
+    pub send: Option<B>,
+    /// Where it arrives.
+    pub recv: B,
+}
+
+impl<B: BlockArray> Collective for AlltoallArrays<B> {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        let into = self.recv.check()?;
+        let out = self.send.as_ref().map(B::check).transpose()?;
+        let own = out.as_ref().map(|out| out(f.rank()));
+        check_apart(f.channel(), own, into(f.rank()))?;
+        let sends = |to| self.send.as_ref().unwrap_or(&self.recv).data(to);
+        let receives = |from| self.recv.data(from);
+        compare(f, Arguments::new(&sends, &receives)).await?;
+        // SAFETY: by the contract of this function.
+        f.channel().conclude(unsafe {
+            match &out {
+                Some(out) => run(f, choose::Alltoall::Together, out, &into).await,
+                None => f.apart(run_in_place(f, &into)).await,
+            }
+        })
+    }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { inter::alltoall_arrays(f, self).await }
+    }
 }
 
 /// `out` is the block for a rank, `into` that from a rank.

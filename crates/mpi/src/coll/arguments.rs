@@ -2,9 +2,13 @@
 //! them.
 #![allow(unsafe_code)]
 
+use super::agreement::Data;
+use super::apart::check_apart;
 use super::fabric::Call;
 use super::is_in_place;
-use super::vector::{Array, Arrays};
+use super::local::Reduction;
+use super::vector::{Vector, offset};
+use crate::channel::Channel;
 use crate::datatype::{Datatype, Kept};
 use crate::error::Result;
 use crate::op::Op;
@@ -61,12 +65,19 @@ impl Side {
         })
     }
 
-    pub(super) fn to_send(&self) -> (*const u8, i64, Option<&Datatype>) {
-        (self.buf.cast_const(), self.count, self.datatype.as_deref())
+    /// Its elements; none where they do not count.
+    pub(super) fn vector(&self) -> Result<Option<Vector<'_>>> {
+        let vector = |datatype| Vector::new(self.buf, self.count, datatype);
+        self.datatype.as_deref().map(vector).transpose()
     }
 
-    pub(super) fn to_recv(&self) -> (*mut u8, i64, Option<&Datatype>) {
-        (self.buf, self.count, self.datatype.as_deref())
+    /// What it holds, for a comparison with other ranks.
+    pub(super) fn data(&self) -> Data<'_> {
+        Some((self.datatype.as_deref()?, self.count))
+    }
+
+    pub(super) fn is_in_place(&self) -> bool {
+        is_in_place(self.buf)
     }
 }
 
@@ -81,9 +92,23 @@ pub struct Block {
 }
 
 impl Block {
-    pub(super) fn parts(&self) -> (*mut u8, i64, &Datatype) {
-        (self.buf, self.count, &self.datatype)
+    pub(super) fn vector(&self) -> Result<Vector<'_>> {
+        Vector::new(self.buf, self.count, &self.datatype)
     }
+
+    /// What it holds, for a comparison with other ranks.
+    pub(super) fn data(&self) -> Data<'_> {
+        Some((&self.datatype, self.count))
+    }
+}
+
+/// A buffer with a block for each partner.
+pub(super) trait BlockArray {
+    /// All blocks checked; the one of partner r is the closure's value at r.
+    fn check<'a>(&'a self) -> Result<impl Fn(u32) -> Vector<'a>>;
+
+    /// What the block of a partner holds, for a comparison with other ranks.
+    fn data(&self, partner: u32) -> Data<'_>;
 }
 
 /// A buffer with a count and a displacement for each partner.
@@ -98,14 +123,23 @@ pub struct Blocks {
     pub datatype: Rc<Datatype>,
 }
 
-impl Blocks {
-    pub(super) fn array(&self) -> Array<'_> {
-        Array {
-            buf: self.buf,
-            counts: &self.counts,
-            displacements: &self.displacements,
-            datatype: &self.datatype,
+impl BlockArray for Blocks {
+    fn check<'a>(&'a self) -> Result<impl Fn(u32) -> Vector<'a>> {
+        for &count in &self.counts {
+            Vector::new(self.buf, count, &self.datatype)?;
         }
+        let layout = self.datatype.layout();
+        Ok(move |partner: u32| {
+            let (count, at) = (
+                self.counts[partner as usize] as u64,
+                self.displacements[partner as usize] as u64,
+            );
+            Vector::at(offset(self.buf, at, layout), count, layout)
+        })
+    }
+
+    fn data(&self, partner: u32) -> Data<'_> {
+        Some((&self.datatype, self.counts[partner as usize]))
     }
 }
 
@@ -121,21 +155,37 @@ pub struct TypedBlocks {
     pub datatypes: Vec<Rc<Datatype>>,
 }
 
-impl TypedBlocks {
-    pub(super) fn arrays(&self) -> Arrays<'_> {
-        Arrays {
-            buf: self.buf,
-            counts: &self.counts,
-            displacements: &self.displacements,
-            datatypes: &self.datatypes,
+impl BlockArray for TypedBlocks {
+    fn check<'a>(&'a self) -> Result<impl Fn(u32) -> Vector<'a>> {
+        let blocks = self.counts.iter().zip(&self.displacements);
+        for ((&count, &at), datatype) in blocks.zip(&self.datatypes) {
+            // From MPI_BOTTOM the displacements are addresses.
+            let from = match self.buf.is_null() {
+                true => self.buf.wrapping_offset(at as isize),
+                false => self.buf,
+            };
+            Vector::new(from, count, datatype)?;
         }
+        Ok(|partner: u32| {
+            let partner = partner as usize;
+            let at = self
+                .buf
+                .wrapping_offset(self.displacements[partner] as isize);
+            let layout = self.datatypes[partner].layout();
+            Vector::at(at, self.counts[partner] as u64, layout)
+        })
+    }
+
+    fn data(&self, partner: u32) -> Data<'_> {
+        let partner = partner as usize;
+        Some((&self.datatypes[partner], self.counts[partner]))
     }
 }
 
 /// The operands of a reduction.
 pub struct Operands {
-    send: *const u8,
-    recv: *mut u8,
+    pub(super) send: *const u8,
+    pub(super) recv: *mut u8,
     /// With the handle, for a user's function.
     datatype: Kept,
     pub(super) op: Op,
@@ -161,11 +211,32 @@ impl Operands {
         })
     }
 
-    pub(super) fn buffers(&self) -> (*const u8, *mut u8) {
-        (self.send, self.recv)
+    #[inline]
+    pub(super) fn datatype(&self) -> &Datatype {
+        self.datatype.typed().0
     }
 
-    pub(super) fn typed(&self) -> (&Datatype, usize) {
-        self.datatype.typed()
+    /// How they are combined.
+    #[inline]
+    pub(super) fn reduction(&self) -> Result<Reduction<'_>> {
+        let (datatype, handle) = self.datatype.typed();
+        Reduction::new(&self.op, datatype, handle)
+    }
+
+    /// The rank's operand and its result of `count` elements, checked; in place both are one.
+    #[inline]
+    pub(super) fn vectors(&self, f: &Channel<'_>, count: i64) -> Result<(Vector<'_>, Vector<'_>)> {
+        let result = Vector::new(self.recv, count, self.datatype())?;
+        if is_in_place(self.send) {
+            return Ok((result, result));
+        }
+        let operand = Vector::new(self.send, count, self.datatype())?;
+        check_apart(f, Some(operand), result)?;
+        Ok((operand, result))
+    }
+
+    /// Whether they are combined by a function of the program.
+    pub(super) fn calls_back(&self) -> bool {
+        !self.op.is_predefined()
     }
 }

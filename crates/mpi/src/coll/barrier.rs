@@ -2,15 +2,29 @@
 #![allow(unsafe_code)]
 
 use super::agreement::{self, Arguments, compare};
-use super::choose;
+use super::arguments::Collective;
 use super::fabric::{Call, Fabric};
-use super::nodes;
+use super::{choose, inter, nodes};
 use crate::error::Result;
 use fastpath_protocol::buffer::Buffer;
 
 /// `MPI_Barrier`
+pub struct Barrier;
+
+impl Collective for Barrier {
+    #[inline]
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        barrier(f).await
+    }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        inter::barrier(f).await
+    }
+}
+
+/// `MPI_Barrier` on an intracommunicator.
 #[inline]
-pub async fn barrier<C: Call>(f: &C) -> Result {
+pub(super) async fn barrier<C: Call>(f: &C) -> Result {
     compare(f, Arguments::new(&agreement::nothing, &agreement::nothing)).await?;
     f.channel().conclude(run(f).await)
 }

@@ -2,33 +2,36 @@
 #![allow(unsafe_code)]
 
 use super::agreement::{Arguments, compare};
-use super::choose;
+use super::arguments::{Block, Collective};
 use super::fabric::{Call, Fabric, send_to_all, trade};
-use super::nodes;
 use super::scratch::Scratch;
 use super::vector::Vector;
-use crate::datatype::Datatype;
+use super::{choose, inter, nodes};
 use crate::error::Result;
 
 /// `MPI_Bcast`
-///
-/// # Safety
-/// The buffer is readable at the root and writable elsewhere, as count and datatype say.
-pub async unsafe fn bcast<C: Call>(
-    f: &C,
-    buf: *mut u8,
-    count: i64,
-    datatype: &Datatype,
-    root: i32,
-) -> Result {
-    let root = super::check_root(f.channel().comm, root)?;
-    let data = Vector::new(buf, count, datatype)?;
-    let all = Some((datatype, count));
-    let sends = |_| all.filter(|_| f.rank() == root);
-    let receives = |from| all.filter(|_| from == root);
-    compare(f, Arguments::new(&sends, &receives).root(root)).await?;
-    // SAFETY: by the contract of this function.
-    f.channel().conclude(unsafe { run(f, data, root).await })
+pub struct Bcast {
+    /// What is sent or received.
+    pub data: Block,
+    /// The root.
+    pub root: i32,
+}
+
+impl Collective for Bcast {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        let root = super::check_root(f.channel().comm, self.root)?;
+        let data = self.data.vector()?;
+        let sends = |_| self.data.data().filter(|_| f.rank() == root);
+        let receives = |from| self.data.data().filter(|_| from == root);
+        compare(f, Arguments::new(&sends, &receives).root(root)).await?;
+        // SAFETY: by the contract of this function.
+        f.channel().conclude(unsafe { run(f, data, root).await })
+    }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { inter::bcast(f, self).await }
+    }
 }
 
 /// # Safety

@@ -1,82 +1,83 @@
 //! Gather and Gatherv.
 #![allow(unsafe_code)]
 
-use super::agreement::{Arguments, compare, given};
+use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
+use super::arguments::{BlockArray, Blocks, Collective, Side};
 use super::bcast::{absolute, parent_distance, relative};
-use super::choose;
 use super::fabric::{Batch, Call, Fabric, IN_TURN_BYTES};
 use super::scratch::Scratch;
-use super::vector::{Array, Vector, even_blocks};
-use super::{check_root, is_in_place};
-use crate::datatype::Datatype;
+use super::vector::{Vector, even_blocks};
+use super::{check_root, choose, inter};
 use crate::error::Result;
 
-/// `MPI_Gather`; the receive arguments count at the root alone. `send` is buffer, count and datatype, as `recv`.
-///
-/// # Safety
-/// The send buffer is readable, at the root the receive buffer writable for every rank's block, as the counts and
-/// datatypes say; they do not overlap.
-pub async unsafe fn gather<C: Call>(
-    f: &C,
-    send: (*const u8, i64, Option<&Datatype>),
-    recv: (*mut u8, i64, Option<&Datatype>),
-    root: i32,
-) -> Result {
-    let root = check_root(f.channel().comm, root)?;
-    let own = own_block(send, f.rank() == root)?;
-    let recv_data = recv.2.map(|datatype| (datatype, recv.1));
-    let recv = match recv.2 {
-        Some(datatype) if f.rank() == root => Some(Vector::new(recv.0, recv.1, datatype)?),
-        _ => None,
-    };
-    if let Some(recv) = recv {
-        check_apart(f.channel(), own, even_blocks(recv)(root))?;
-    }
-    let sends = |to| given(send).filter(|_| to == root);
-    let receives = |_| recv_data.filter(|_| f.rank() == root);
-    compare(f, Arguments::new(&sends, &receives).root(root)).await?;
-    let block = recv.or(own).map_or(0, |v| v.bytes());
-    let how = choose::gather(block, f.size(), f.room());
-    // SAFETY: by the contract of this function.
-    f.channel()
-        .conclude(unsafe { run(f, how, own, recv.map(even_blocks), root).await })
+/// `MPI_Gather`
+pub struct Gather {
+    /// What is sent.
+    pub send: Side,
+    /// Where it arrives; counts at the root.
+    pub recv: Side,
+    /// The root.
+    pub root: i32,
 }
 
-/// `MPI_Gatherv`; `recv` counts at the root alone, and is present there.
-///
-/// # Safety
-/// As [`gather`].
-pub async unsafe fn gatherv<C: Call>(
-    f: &C,
-    send: (*const u8, i64, Option<&Datatype>),
-    recv: Option<Array<'_>>,
-    root: i32,
-) -> Result {
-    let root = check_root(f.channel().comm, root)?;
-    let own = own_block(send, f.rank() == root)?;
-    let array = recv.filter(|_| f.rank() == root);
-    let recv = array.map(|array| array.check()).transpose()?;
-    if let Some(block) = &recv {
-        check_apart(f.channel(), own, block(root))?;
+impl Collective for Gather {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        let root = check_root(f.channel().comm, self.root)?;
+        let own = self.send.vector()?;
+        let recv = match f.rank() == root {
+            true => self.recv.vector()?,
+            false => None,
+        };
+        if let Some(recv) = recv {
+            check_apart(f.channel(), own, even_blocks(recv)(root))?;
+        }
+        let sends = |to| self.send.data().filter(|_| to == root);
+        let receives = |_| self.recv.data().filter(|_| f.rank() == root);
+        compare(f, Arguments::new(&sends, &receives).root(root)).await?;
+        let block = recv.or(own).map_or(0, |v| v.bytes());
+        let how = choose::gather(block, f.size(), f.room());
+        // SAFETY: by the contract of this function.
+        f.channel()
+            .conclude(unsafe { run(f, how, own, recv.map(even_blocks), root).await })
     }
-    let sends = |to| given(send).filter(|_| to == root);
-    let receives = |from| array.and_then(|array| array.data(from));
-    compare(f, Arguments::new(&sends, &receives).root(root)).await?;
-    // SAFETY: by the contract of this function.
-    f.channel()
-        .conclude(unsafe { run(f, choose::Gather::Linear, own, recv, root).await })
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { inter::gather(f, self).await }
+    }
 }
 
-/// What a rank sends; none for `MPI_IN_PLACE` at the root.
-fn own_block<'a>(
-    send: (*const u8, i64, Option<&'a Datatype>),
-    is_root: bool,
-) -> Result<Option<Vector<'a>>> {
-    match send {
-        (buf, _, _) if is_root && is_in_place(buf) => Ok(None),
-        (buf, count, Some(datatype)) => Vector::new(buf, count, datatype).map(Some),
-        _ => Ok(None),
+/// `MPI_Gatherv`
+pub struct Gatherv {
+    /// What is sent.
+    pub send: Side,
+    /// Where it arrives, at the root.
+    pub recv: Option<Blocks>,
+    /// The root.
+    pub root: i32,
+}
+
+impl Collective for Gatherv {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        let root = check_root(f.channel().comm, self.root)?;
+        let own = self.send.vector()?;
+        let array = self.recv.as_ref().filter(|_| f.rank() == root);
+        let recv = array.map(|array| array.check()).transpose()?;
+        if let Some(block) = &recv {
+            check_apart(f.channel(), own, block(root))?;
+        }
+        let sends = |to| self.send.data().filter(|_| to == root);
+        let receives = |from| array.and_then(|array| array.data(from));
+        compare(f, Arguments::new(&sends, &receives).root(root)).await?;
+        // SAFETY: by the contract of this function.
+        f.channel()
+            .conclude(unsafe { run(f, choose::Gather::Linear, own, recv, root).await })
+    }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { inter::gatherv(f, self).await }
     }
 }
 

@@ -6,17 +6,22 @@
 //! other group where all get the same.
 #![allow(unsafe_code)]
 
-use super::arguments::Collective;
+use super::allgather::{Allgather, Allgatherv};
+use super::allreduce::Allreduce;
+use super::alltoall::{Alltoall, AlltoallArrays};
+use super::arguments::{BlockArray, Collective, Operands, Side};
+use super::bcast::Bcast;
 use super::fabric::{Batch, Call, trade};
+use super::gather::{Gather, Gatherv};
 use super::local::Reduction;
+use super::reduce::Reduce;
+use super::scatter::{Scatter, Scatterv};
 use super::scratch::Scratch;
-use super::vector::{Array, Arrays, Vector, even_blocks};
-use super::{barrier, bcast, choose, is_in_place, reduce};
+use super::vector::{Vector, even_blocks};
+use super::{barrier, bcast, choose, reduce};
 use crate::comm::Comm;
 use crate::consts::*;
-use crate::datatype::Datatype;
 use crate::error::{Error, Result};
-use crate::op::Op;
 use fastpath_protocol::buffer::Buffer;
 
 /// A call on an intercommunicator.
@@ -81,24 +86,16 @@ fn role<C: Call>(f: &C, root: i32) -> Result<Role> {
     Role::of(f.channel().comm, root)
 }
 
-/// A side of a call: buffer, count and datatype.
-type Side<'a, P> = (P, i64, Option<&'a Datatype>);
-
 /// The elements of a side that counts.
-fn elements<'a>(side: Side<'a, *const u8>) -> Result<Vector<'a>> {
-    let (buf, count, datatype) = side;
-    match datatype {
-        Some(datatype) => Vector::new(buf, count, datatype),
-        None if is_in_place(buf) => Err(refuse_in_place()),
+fn elements(side: &Side) -> Result<Vector<'_>> {
+    match side.vector()? {
+        Some(elements) => Ok(elements),
+        None if side.is_in_place() => Err(refuse_in_place()),
         None => Err(Error::new(
             MPI_ERR_TYPE,
             "the datatype is MPI_DATATYPE_NULL",
         )),
     }
-}
-
-fn received<'a>((buf, count, datatype): Side<'a, *mut u8>) -> Result<Vector<'a>> {
-    elements((buf.cast_const(), count, datatype))
 }
 
 #[cold]
@@ -125,16 +122,12 @@ pub(super) async fn barrier<C: Call>(f: &C) -> Result {
 ///
 /// # Safety
 /// The buffer is readable at the root and writable in the other group.
-pub(super) async unsafe fn bcast<C: Call>(
-    f: &C,
-    (buf, count, datatype): (*mut u8, i64, &Datatype),
-    root: i32,
-) -> Result {
-    let role = role(f, root)?;
+pub(super) async unsafe fn bcast<C: Call>(f: &C, call: &Bcast) -> Result {
+    let role = role(f, call.root)?;
     if role == Role::Idle {
         return Ok(());
     }
-    let data = Vector::new(buf, count, datatype)?;
+    let data = call.data.vector()?;
     if data.bytes() == 0 {
         return Ok(());
     }
@@ -196,18 +189,13 @@ async unsafe fn send_one<C: Call>(f: &C, root: u32, data: Vector<'_>) -> Result 
 ///
 /// # Safety
 /// The send buffer is readable, at the root the receive buffer writable for every block.
-pub(super) async unsafe fn gather<C: Call>(
-    f: &C,
-    send: Side<'_, *const u8>,
-    recv: Side<'_, *mut u8>,
-    root: i32,
-) -> Result {
+pub(super) async unsafe fn gather<C: Call>(f: &C, call: &Gather) -> Result {
     // SAFETY: the same contract.
     unsafe {
-        match role(f, root)? {
-            Role::Root => recv_from_all(f, even_blocks(received(recv)?)).await,
+        match role(f, call.root)? {
+            Role::Root => recv_from_all(f, even_blocks(elements(&call.recv)?)).await,
             Role::Idle => Ok(()),
-            Role::Other(root) => send_one(f, root, elements(send)?).await,
+            Role::Other(root) => send_one(f, root, elements(&call.send)?).await,
         }
     }
 }
@@ -216,17 +204,12 @@ pub(super) async unsafe fn gather<C: Call>(
 ///
 /// # Safety
 /// As [`gather`].
-pub(super) async unsafe fn gatherv<C: Call>(
-    f: &C,
-    send: Side<'_, *const u8>,
-    recv: Option<Array<'_>>,
-    root: i32,
-) -> Result {
+pub(super) async unsafe fn gatherv<C: Call>(f: &C, call: &Gatherv) -> Result {
     // SAFETY: the same contract.
     unsafe {
-        match (role(f, root)?, recv) {
+        match (role(f, call.root)?, &call.recv) {
             (Role::Root, Some(recv)) => recv_from_all(f, recv.check()?).await,
-            (Role::Other(root), _) => send_one(f, root, elements(send)?).await,
+            (Role::Other(root), _) => send_one(f, root, elements(&call.send)?).await,
             _ => Ok(()),
         }
     }
@@ -248,18 +231,13 @@ async unsafe fn recv_one<C: Call>(f: &C, root: u32, data: Vector<'_>) -> Result 
 ///
 /// # Safety
 /// The receive buffer is writable, at the root the send buffer readable for every block.
-pub(super) async unsafe fn scatter<C: Call>(
-    f: &C,
-    send: Side<'_, *const u8>,
-    recv: Side<'_, *mut u8>,
-    root: i32,
-) -> Result {
+pub(super) async unsafe fn scatter<C: Call>(f: &C, call: &Scatter) -> Result {
     // SAFETY: the same contract.
     unsafe {
-        match role(f, root)? {
-            Role::Root => send_to_all(f, even_blocks(elements(send)?)).await,
+        match role(f, call.root)? {
+            Role::Root => send_to_all(f, even_blocks(elements(&call.send)?)).await,
             Role::Idle => Ok(()),
-            Role::Other(root) => recv_one(f, root, received(recv)?).await,
+            Role::Other(root) => recv_one(f, root, elements(&call.recv)?).await,
         }
     }
 }
@@ -268,17 +246,12 @@ pub(super) async unsafe fn scatter<C: Call>(
 ///
 /// # Safety
 /// As [`scatter`].
-pub(super) async unsafe fn scatterv<C: Call>(
-    f: &C,
-    send: Option<Array<'_>>,
-    recv: Side<'_, *mut u8>,
-    root: i32,
-) -> Result {
+pub(super) async unsafe fn scatterv<C: Call>(f: &C, call: &Scatterv) -> Result {
     // SAFETY: the same contract.
     unsafe {
-        match (role(f, root)?, send) {
+        match (role(f, call.root)?, &call.send) {
             (Role::Root, Some(send)) => send_to_all(f, send.check()?).await,
-            (Role::Other(root), _) => recv_one(f, root, received(recv)?).await,
+            (Role::Other(root), _) => recv_one(f, root, elements(&call.recv)?).await,
             _ => Ok(()),
         }
     }
@@ -309,12 +282,8 @@ async unsafe fn swap_all<'a, 'b, C: Call>(
 ///
 /// # Safety
 /// The send buffer is readable, the receive buffer writable for every block; they do not overlap.
-pub(super) async unsafe fn allgather<C: Call>(
-    f: &C,
-    send: Side<'_, *const u8>,
-    (buf, count, datatype): (*mut u8, i64, &Datatype),
-) -> Result {
-    let (own, into) = (elements(send)?, Vector::new(buf, count, datatype)?);
+pub(super) async unsafe fn allgather<C: Call>(f: &C, call: &Allgather) -> Result {
+    let (own, into) = (elements(&call.send)?, call.recv.vector()?);
     // SAFETY: the same contract.
     unsafe { swap_all(f, |_| own, even_blocks(into)).await }
 }
@@ -323,12 +292,8 @@ pub(super) async unsafe fn allgather<C: Call>(
 ///
 /// # Safety
 /// As [`allgather`].
-pub(super) async unsafe fn allgatherv<C: Call>(
-    f: &C,
-    send: Side<'_, *const u8>,
-    recv: Array<'_>,
-) -> Result {
-    let (own, into) = (elements(send)?, recv.check()?);
+pub(super) async unsafe fn allgatherv<C: Call>(f: &C, call: &Allgatherv) -> Result {
+    let (own, into) = (elements(&call.send)?, call.recv.check()?);
     // SAFETY: the same contract.
     unsafe { swap_all(f, |_| own, into).await }
 }
@@ -337,42 +302,22 @@ pub(super) async unsafe fn allgatherv<C: Call>(
 ///
 /// # Safety
 /// The send buffer is readable and the receive buffer writable for every block; they do not overlap.
-pub(super) async unsafe fn alltoall<C: Call>(
-    f: &C,
-    send: Side<'_, *const u8>,
-    (buf, count, datatype): (*mut u8, i64, &Datatype),
-) -> Result {
-    let (out, into) = (elements(send)?, Vector::new(buf, count, datatype)?);
+pub(super) async unsafe fn alltoall<C: Call>(f: &C, call: &Alltoall) -> Result {
+    let (out, into) = (elements(&call.send)?, call.recv.vector()?);
     // SAFETY: the same contract.
     unsafe { swap_all(f, even_blocks(out), even_blocks(into)).await }
 }
 
-/// `MPI_Alltoallv`
+/// `MPI_Alltoallv`, `MPI_Alltoallw`
 ///
 /// # Safety
 /// As [`alltoall`].
-pub(super) async unsafe fn alltoallv<C: Call>(
+pub(super) async unsafe fn alltoall_arrays<C: Call>(
     f: &C,
-    send: Option<Array<'_>>,
-    recv: Array<'_>,
+    call: &AlltoallArrays<impl BlockArray>,
 ) -> Result {
-    let send = send.ok_or_else(refuse_in_place)?;
-    let (out, into) = (send.check()?, recv.check()?);
-    // SAFETY: the same contract.
-    unsafe { swap_all(f, out, into).await }
-}
-
-/// `MPI_Alltoallw`
-///
-/// # Safety
-/// As [`alltoall`].
-pub(super) async unsafe fn alltoallw<C: Call>(
-    f: &C,
-    send: Option<Arrays<'_>>,
-    recv: Arrays<'_>,
-) -> Result {
-    let send = send.ok_or_else(refuse_in_place)?;
-    let (out, into) = (send.check()?, recv.check()?);
+    let send = call.send.as_ref().ok_or_else(refuse_in_place)?;
+    let (out, into) = (send.check()?, call.recv.check()?);
     // SAFETY: the same contract.
     unsafe { swap_all(f, out, into).await }
 }
@@ -403,26 +348,20 @@ async unsafe fn reduce_near<C: Call>(
 ///
 /// # Safety
 /// The send buffer is readable in the other group, the receive buffer writable at the root.
-pub(super) async unsafe fn reduce<C: Call>(
-    f: &C,
-    (send, recv): (*const u8, *mut u8),
-    count: i64,
-    (datatype, handle): (&Datatype, usize),
-    op: &Op,
-    root: i32,
-) -> Result {
-    let role = role(f, root)?;
+pub(super) async unsafe fn reduce<C: Call>(f: &C, call: &Reduce) -> Result {
+    let (o, count) = (&call.operands, call.count);
+    let role = role(f, call.root)?;
     if role == Role::Idle {
         return Ok(());
     }
-    let red = &Reduction::new(op, datatype, handle)?;
+    let red = &o.reduction()?;
     // SAFETY: the same contract.
     unsafe {
         match role {
-            Role::Root => recv_one(f, 0, Vector::new(recv, count, datatype)?).await,
+            Role::Root => recv_one(f, 0, Vector::new(o.recv, count, o.datatype())?).await,
             Role::Idle => Ok(()),
             Role::Other(root) => {
-                let operand = Vector::new(send, count, datatype)?;
+                let operand = Vector::new(o.send, count, o.datatype())?;
                 if operand.bytes() == 0 {
                     return Ok(());
                 }
@@ -446,16 +385,11 @@ pub(super) async unsafe fn reduce<C: Call>(
 ///
 /// # Safety
 /// The send buffer is readable, the receive buffer writable; they do not overlap.
-pub(super) async unsafe fn allreduce<C: Call>(
-    f: &C,
-    (send, recv): (*const u8, *mut u8),
-    count: i64,
-    (datatype, handle): (&Datatype, usize),
-    op: &Op,
-) -> Result {
-    let red = &Reduction::new(op, datatype, handle)?;
-    let operand = Vector::new(send, count, datatype)?;
-    let result = Vector::new(recv, count, datatype)?;
+pub(super) async unsafe fn allreduce<C: Call>(f: &C, call: &Allreduce) -> Result {
+    let (o, count) = (&call.operands, call.count);
+    let red = &o.reduction()?;
+    let operand = Vector::new(o.send, count, o.datatype())?;
+    let result = Vector::new(o.recv, count, o.datatype())?;
     if operand.bytes() == 0 {
         return Ok(());
     }
@@ -481,20 +415,18 @@ pub(super) async unsafe fn allreduce<C: Call>(
 /// The send buffer is readable for all blocks, the receive buffer writable for the own one; they do not overlap.
 pub(super) async unsafe fn reduce_scatter<C: Call>(
     f: &C,
-    (send, recv): (*const u8, *mut u8),
+    o: &Operands,
     counts: impl Fn(u32) -> i64,
-    (datatype, handle): (&Datatype, usize),
-    op: &Op,
 ) -> Result {
-    let red = &Reduction::new(op, datatype, handle)?;
+    let red = &o.reduction()?;
     let total = (0..f.size()).try_fold(0_i64, |sum, rank| match counts(rank) {
         count if count < 0 => None,
         count => sum.checked_add(count),
     });
     let total = total
         .ok_or_else(|| Error::new(MPI_ERR_COUNT, "a count is negative, or too many elements"))?;
-    let operand = Vector::new(send, total, datatype)?;
-    let block = Vector::new(recv, counts(f.rank()), datatype)?;
+    let operand = Vector::new(o.send, total, o.datatype())?;
+    let block = Vector::new(o.recv, counts(f.rank()), o.datatype())?;
     if operand.bytes() == 0 {
         return Ok(());
     }

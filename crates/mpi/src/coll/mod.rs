@@ -5,7 +5,7 @@
 //! algorithms. Each is written once, as an `async fn` over `fabric::Fabric`: on a communicator's channel it blocks, and
 //! runs straight through; on an outstanding call (`nonblocking`) it is a state machine in the request, which goes on
 //! when a message has come; in tests it runs on a simulator of any number of ranks. Which algorithm runs is said in
-//! one place, `choose`. What a call is made with is in `arguments` and `calls`, its three forms in `form`.
+//! one place, `choose`. What a call is made with is in `arguments`, its three forms in `form`.
 //!
 //! Results of reductions depend on the number of ranks, the count and the place alone, never on who arrives first;
 //! all ranks of an allreduce get the same bits; an operation that does not commute is applied in the order of ranks.
@@ -21,7 +21,6 @@ mod barrier;
 mod bcast;
 mod block;
 mod branches;
-mod calls;
 mod choose;
 pub(crate) mod fabric;
 mod form;
@@ -48,12 +47,21 @@ mod tests;
 pub(crate) mod vector;
 
 pub(crate) use agreement::{compare_calls, refuse_call};
+pub use allgather::{Allgather, Allgatherv};
+pub use allreduce::Allreduce;
+pub use alltoall::{Alltoall, Alltoallv, Alltoallw};
 pub use arguments::{Block, Blocks, Collective, Operands, Side, TypedBlocks};
+pub use barrier::Barrier;
+pub use bcast::Bcast;
 pub(crate) use block::Spare;
-pub use calls::*;
 pub use form::Form;
+pub use gather::{Gather, Gatherv};
 pub use local::reduce_local;
 pub use neighbor::*;
+pub use reduce::Reduce;
+pub use reduce_scatter::{ReduceScatter, ReduceScatterBlock};
+pub use scan::{Exscan, Scan};
+pub use scatter::{Scatter, Scatterv};
 
 use crate::channel::Channel;
 use crate::comm::Comm;

@@ -6,13 +6,13 @@
 #![allow(unsafe_code)]
 
 use super::agreement::{self, Arguments, compare};
-use super::arguments::{Block, Blocks, Collective, TypedBlocks};
+use super::arguments::{Block, BlockArray, Blocks, Collective, TypedBlocks};
 use super::fabric::{Batch, Call, Fabric, IN_TURN_BYTES};
 use super::vector::{Vector, even_blocks};
 use crate::comm::Comm;
 use crate::consts::MPI_PROC_NULL;
 use crate::error::Result;
-use crate::topology::{Topology, find_topology};
+use crate::topology::Topology;
 use std::rc::Rc;
 
 /// Whom the calling process receives from and sends to.
@@ -33,7 +33,7 @@ impl Neighborhood {
         if let Some(known) = comm.neighbors.get() {
             return Ok(known.clone());
         }
-        let topology = find_topology(comm)?;
+        let topology = comm.find_topology()?;
         let found = Rc::new(Neighborhood {
             sources: topology.sources(comm.rank),
             destinations: topology.destinations(comm.rank),
@@ -129,10 +129,6 @@ async unsafe fn carry_out<'a, 'b, C: Call>(
         .conclude(unsafe { run(f, around, out, into).await })
 }
 
-fn vector(block: &Block) -> Result<Vector<'_>> {
-    Vector::new(block.buf, block.count, &block.datatype)
-}
-
 /// `MPI_Neighbor_allgather`
 pub struct NeighborAllgather {
     /// The neighbours.
@@ -145,7 +141,7 @@ pub struct NeighborAllgather {
 
 impl Collective for NeighborAllgather {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
-        let (out, into) = (vector(&self.send)?, even_blocks(vector(&self.recv)?));
+        let (out, into) = (self.send.vector()?, even_blocks(self.recv.vector()?));
         // SAFETY: the same contract.
         unsafe { carry_out(f, &self.around, &|_| out, &into).await }
     }
@@ -163,7 +159,7 @@ pub struct NeighborAllgatherv {
 
 impl Collective for NeighborAllgatherv {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
-        let (out, into) = (vector(&self.send)?, self.recv.array().check()?);
+        let (out, into) = (self.send.vector()?, self.recv.check()?);
         // SAFETY: the same contract.
         unsafe { carry_out(f, &self.around, &|_| out, &into).await }
     }
@@ -181,44 +177,31 @@ pub struct NeighborAlltoall {
 
 impl Collective for NeighborAlltoall {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
-        let out = even_blocks(vector(&self.send)?);
-        let into = even_blocks(vector(&self.recv)?);
+        let out = even_blocks(self.send.vector()?);
+        let into = even_blocks(self.recv.vector()?);
         // SAFETY: the same contract.
         unsafe { carry_out(f, &self.around, &out, &into).await }
     }
 }
 
 /// `MPI_Neighbor_alltoallv`
-pub struct NeighborAlltoallv {
-    /// The neighbours.
-    pub around: Rc<Neighborhood>,
-    /// What the destinations get.
-    pub send: Blocks,
-    /// Where it arrives.
-    pub recv: Blocks,
-}
-
-impl Collective for NeighborAlltoallv {
-    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
-        let (out, into) = (self.send.array().check()?, self.recv.array().check()?);
-        // SAFETY: the same contract.
-        unsafe { carry_out(f, &self.around, &out, &into).await }
-    }
-}
-
+pub type NeighborAlltoallv = NeighborAlltoallArrays<Blocks>;
 /// `MPI_Neighbor_alltoallw`
-pub struct NeighborAlltoallw {
+pub type NeighborAlltoallw = NeighborAlltoallArrays<TypedBlocks>;
+
+/// An alltoall with a count for each neighbour.
+pub struct NeighborAlltoallArrays<B> {
     /// The neighbours.
     pub around: Rc<Neighborhood>,
     /// What the destinations get.
-    pub send: TypedBlocks,
+    pub send: B,
     /// Where it arrives.
-    pub recv: TypedBlocks,
+    pub recv: B,
 }
 
-impl Collective for NeighborAlltoallw {
+impl<B: BlockArray> Collective for NeighborAlltoallArrays<B> {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
-        let (out, into) = (self.send.arrays().check()?, self.recv.arrays().check()?);
+        let (out, into) = (self.send.check()?, self.recv.check()?);
         // SAFETY: the same contract.
         unsafe { carry_out(f, &self.around, &out, &into).await }
     }

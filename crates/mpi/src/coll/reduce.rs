@@ -2,55 +2,55 @@
 #![allow(unsafe_code)]
 
 use super::agreement::{Arguments, compare};
-use super::apart::check_apart;
-use super::choose;
+use super::arguments::{Collective, Operands};
 use super::fabric::{Call, Fabric};
 use super::halving::{self, Actors};
 use super::local::{Reduction, Stack, Value};
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{check_root, is_in_place, nodes};
-use crate::datatype::Datatype;
+use super::{check_root, choose, inter, nodes};
 use crate::error::Result;
-use crate::op::Op;
 
-/// `MPI_Reduce`; the receive buffer counts at the root alone. `datatype` comes with its handle, for a user's function.
-///
-/// # Safety
-/// The send buffer is readable, at the root the receive buffer writable, as count and datatype say; they do not
-/// overlap.
-pub async unsafe fn reduce<C: Call>(
-    f: &C,
-    (send, recv): (*const u8, *mut u8),
-    count: i64,
-    datatype: (&Datatype, usize),
-    op: &Op,
-    root: i32,
-) -> Result {
-    let root = check_root(f.channel().comm, root)?;
-    let is_root = f.rank() == root;
-    let red = &Reduction::new(op, datatype.0, datatype.1)?;
-    let result = if is_root {
-        Some(Vector::new(recv, count, datatype.0)?)
-    } else {
-        None
-    };
-    let operand = match result {
-        Some(result) if is_in_place(send) => result,
-        _ => Vector::new(send, count, datatype.0)?,
-    };
-    if let Some(result) = result {
-        check_apart(f.channel(), (!is_in_place(send)).then_some(operand), result)?;
+/// `MPI_Reduce`
+pub struct Reduce {
+    /// What is combined, and how; the receive buffer counts at the root alone.
+    pub operands: Operands,
+    /// Number of elements.
+    pub count: i64,
+    /// The root.
+    pub root: i32,
+}
+
+impl Collective for Reduce {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        let (o, count) = (&self.operands, self.count);
+        let root = check_root(f.channel().comm, self.root)?;
+        let red = &o.reduction()?;
+        let (operand, result) = match f.rank() == root {
+            true => o
+                .vectors(f.channel(), count)
+                .map(|(own, all)| (own, Some(all)))?,
+            false => (Vector::new(o.send, count, o.datatype())?, None),
+        };
+        let data = |_| Some((o.datatype(), count));
+        compare(f, Arguments::new(&data, &data).op(&o.op).root(root)).await?;
+        if operand.bytes() == 0 {
+            return Ok(());
+        }
+        let how = choose::reduce(red.size(operand.count, f.room()), f.size(), f.room());
+        // SAFETY: by the contract of this function.
+        f.channel()
+            .conclude(unsafe { run(f, how, red, operand, result, root).await })
     }
-    let data = |_| Some((datatype.0, count));
-    compare(f, Arguments::new(&data, &data).op(op).root(root)).await?;
-    if operand.bytes() == 0 {
-        return Ok(());
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { inter::reduce(f, self).await }
     }
-    let how = choose::reduce(red.size(operand.count, f.room()), f.size(), f.room());
-    // SAFETY: by the contract of this function.
-    f.channel()
-        .conclude(unsafe { run(f, how, red, operand, result, root).await })
+
+    fn calls_back(&self) -> bool {
+        self.operands.calls_back()
+    }
 }
 
 /// `operand` is this rank's vector; `result` is present at the root, and may be the operand.

@@ -3,93 +3,116 @@
 
 use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
-use super::choose;
+use super::arguments::{Collective, Operands};
 use super::fabric::{Call, Fabric, place};
 use super::local::Reduction;
 use super::ring::{self, Deal};
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{allreduce, is_in_place};
+use super::{allreduce, choose, inter, is_in_place};
 use crate::consts::MPI_ERR_COUNT;
-use crate::datatype::Datatype;
 use crate::error::{Error, Result};
-use crate::op::Op;
 
-/// `MPI_Reduce_scatter`; `counts` has one entry for each rank.
-///
-/// # Safety
-/// The send buffer is readable for all blocks, the receive buffer writable for this rank's (for all in place), as
-/// counts and datatype say; they do not overlap.
-pub async unsafe fn reduce_scatter<C: Call>(
-    f: &C,
-    (send, recv): (*const u8, *mut u8),
-    counts: &[i64],
-    datatype: (&Datatype, usize),
-    op: &Op,
-) -> Result {
-    let red = &Reduction::new(op, datatype.0, datatype.1)?;
-    let mut starts = Vec::with_capacity(counts.len());
-    let mut total = 0u64;
-    for &count in counts {
-        starts.push(total);
-        total = u64::try_from(count)
-            .ok()
-            .and_then(|c| total.checked_add(c))
-            .ok_or_else(|| refuse_count(count))?;
-    }
-    let deal = |rank: u32| (starts[rank as usize], counts[rank as usize] as u64);
-    let (operand, result) = buffers(f.rank(), (send, recv), total, &deal, datatype.0)?;
-    check_apart(f.channel(), (!is_in_place(send)).then_some(operand), result)?;
-    let sends = |to: u32| Some((datatype.0, counts[to as usize]));
-    let receives = |_| sends(f.rank());
-    compare(f, Arguments::new(&sends, &receives).op(op)).await?;
-    // SAFETY: by the contract of this function.
-    f.channel().conclude(unsafe {
-        run(
-            f,
-            choose::reduce_scatter(red.size(total, f.room())),
-            red,
-            operand,
-            &deal,
-            result,
-        )
-        .await
-    })
+/// `MPI_Reduce_scatter`
+pub struct ReduceScatter {
+    /// What is combined, and how; in place the receive buffer has all blocks.
+    pub operands: Operands,
+    /// Number of elements of each rank's block.
+    pub counts: Vec<i64>,
 }
 
-/// `MPI_Reduce_scatter_block`; `count` elements for each rank.
+impl Collective for ReduceScatter {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        let counts = &self.counts;
+        let mut starts = Vec::with_capacity(counts.len());
+        let mut total = 0u64;
+        for &count in counts {
+            starts.push(total);
+            total = u64::try_from(count)
+                .ok()
+                .and_then(|c| total.checked_add(c))
+                .ok_or_else(|| refuse_count(count))?;
+        }
+        let deal = |rank: u32| (starts[rank as usize], counts[rank as usize] as u64);
+        let count = |to: u32| counts[to as usize];
+        // SAFETY: the same contract.
+        unsafe { scatter_result(f, &self.operands, total, &deal, count).await }
+    }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        let counts = |rank: u32| self.counts[rank as usize];
+        // SAFETY: the same contract.
+        unsafe { inter::reduce_scatter(f, &self.operands, counts).await }
+    }
+
+    fn calls_back(&self) -> bool {
+        self.operands.calls_back()
+    }
+}
+
+/// `MPI_Reduce_scatter_block`
+pub struct ReduceScatterBlock {
+    /// What is combined, and how; in place the receive buffer has all blocks.
+    pub operands: Operands,
+    /// Number of elements for each rank.
+    pub count: i64,
+}
+
+impl Collective for ReduceScatterBlock {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        let count = self.count;
+        let share = u64::try_from(count).map_err(|_| refuse_count(count))?;
+        let total = share
+            .checked_mul(f.size() as u64)
+            .ok_or_else(|| refuse_count(count))?;
+        let deal = move |rank: u32| (rank as u64 * share, share);
+        // SAFETY: the same contract.
+        unsafe { scatter_result(f, &self.operands, total, &deal, |_| count).await }
+    }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { inter::reduce_scatter(f, &self.operands, |_| self.count).await }
+    }
+
+    fn calls_back(&self) -> bool {
+        self.operands.calls_back()
+    }
+}
+
+/// Either call, its counts checked: those of each rank, and where its block begins.
 ///
 /// # Safety
-/// As [`reduce_scatter`].
-pub async unsafe fn reduce_scatter_block<C: Call>(
+/// As [`Collective::run`].
+async unsafe fn scatter_result<C: Call>(
     f: &C,
-    (send, recv): (*const u8, *mut u8),
-    count: i64,
-    datatype: (&Datatype, usize),
-    op: &Op,
+    o: &Operands,
+    total: u64,
+    deal: &impl Deal,
+    count: impl Fn(u32) -> i64,
 ) -> Result {
-    let red = &Reduction::new(op, datatype.0, datatype.1)?;
-    let share = u64::try_from(count).map_err(|_| refuse_count(count))?;
-    let total = share
-        .checked_mul(f.size() as u64)
-        .ok_or_else(|| refuse_count(count))?;
-    let deal = move |rank: u32| (rank as u64 * share, share);
-    let (operand, result) = buffers(f.rank(), (send, recv), total, &deal, datatype.0)?;
-    check_apart(f.channel(), (!is_in_place(send)).then_some(operand), result)?;
-    let data = |_| Some((datatype.0, count));
-    compare(f, Arguments::new(&data, &data).op(op)).await?;
+    let red = &o.reduction()?;
+    let whole = i64::try_from(total).map_err(|_| refuse_count(i64::MAX))?;
+    let mine = deal.block(f.rank()).1;
+    let (operand, result) = match is_in_place(o.send) {
+        true => {
+            let operand = Vector::new(o.recv, whole, o.datatype())?;
+            (operand, operand.part(0, mine))
+        }
+        false => {
+            let operand = Vector::new(o.send, whole, o.datatype())?;
+            let result = Vector::new(o.recv, mine as i64, o.datatype())?;
+            check_apart(f.channel(), Some(operand), result)?;
+            (operand, result)
+        }
+    };
+    let sends = |to: u32| Some((o.datatype(), count(to)));
+    let receives = |_| sends(f.rank());
+    compare(f, Arguments::new(&sends, &receives).op(&o.op)).await?;
+    let how = choose::reduce_scatter(red.size(total, f.room()));
     // SAFETY: by the contract of this function.
-    f.channel().conclude(unsafe {
-        run(
-            f,
-            choose::reduce_scatter(red.size(total, f.room())),
-            red,
-            operand,
-            &deal,
-            result,
-        )
-        .await
-    })
+    f.channel()
+        .conclude(unsafe { run(f, how, red, operand, deal, result).await })
 }
 
 #[cold]
@@ -101,26 +124,6 @@ fn refuse_count(count: i64) -> Error {
         "is too large: the blocks of all ranks do not fit 63 bits"
     };
     Error::new(MPI_ERR_COUNT, format!("the count {count} {text}"))
-}
-
-/// The whole operand and this rank's part of the result.
-fn buffers<'a>(
-    rank: u32,
-    (send, recv): (*const u8, *mut u8),
-    total: u64,
-    deal: &impl Deal,
-    datatype: &'a Datatype,
-) -> Result<(Vector<'a>, Vector<'a>)> {
-    let total = i64::try_from(total).map_err(|_| refuse_count(i64::MAX))?;
-    let mine = deal.block(rank).1;
-    if is_in_place(send) {
-        let operand = Vector::new(recv, total, datatype)?;
-        return Ok((operand, operand.part(0, mine)));
-    }
-    Ok((
-        Vector::new(send, total, datatype)?,
-        Vector::new(recv, mine as i64, datatype)?,
-    ))
 }
 
 /// The result may lie at the operand's beginning.

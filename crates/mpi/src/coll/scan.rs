@@ -2,16 +2,13 @@
 #![allow(unsafe_code)]
 
 use super::agreement::{Arguments, compare};
-use super::apart::check_apart;
+use super::arguments::{Collective, Operands};
 use super::choose;
 use super::fabric::{Call, Fabric};
-use super::is_in_place;
 use super::local::Reduction;
 use super::scratch::Scratch;
 use super::vector::Vector;
-use crate::datatype::Datatype;
 use crate::error::Result;
-use crate::op::Op;
 
 /// What a prefix covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,56 +19,51 @@ pub(super) enum Prefix {
     Exclusive,
 }
 
-/// `MPI_Scan`. `datatype` comes with its handle, for a user's function.
-///
-/// # Safety
-/// The send buffer is readable, the receive buffer writable, as count and datatype say; they do not overlap.
-pub async unsafe fn scan<C: Call>(
-    f: &C,
-    buffers: (*const u8, *mut u8),
-    count: i64,
-    datatype: (&Datatype, usize),
-    op: &Op,
-) -> Result {
-    // SAFETY: the same contract.
-    unsafe { prefix(f, Prefix::Inclusive, buffers, count, datatype, op).await }
+/// `MPI_Scan`
+pub struct Scan {
+    /// What is combined, and how.
+    pub operands: Operands,
+    /// Number of elements.
+    pub count: i64,
 }
 
-/// `MPI_Exscan`. `datatype` comes with its handle, for a user's function.
-///
-/// # Safety
-/// As [`scan`].
-pub async unsafe fn exscan<C: Call>(
-    f: &C,
-    buffers: (*const u8, *mut u8),
-    count: i64,
-    datatype: (&Datatype, usize),
-    op: &Op,
-) -> Result {
-    // SAFETY: the same contract.
-    unsafe { prefix(f, Prefix::Exclusive, buffers, count, datatype, op).await }
+impl Collective for Scan {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { prefix(f, Prefix::Inclusive, &self.operands, self.count).await }
+    }
+
+    fn calls_back(&self) -> bool {
+        self.operands.calls_back()
+    }
+}
+
+/// `MPI_Exscan`
+pub struct Exscan {
+    /// What is combined, and how.
+    pub operands: Operands,
+    /// Number of elements.
+    pub count: i64,
+}
+
+impl Collective for Exscan {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { prefix(f, Prefix::Exclusive, &self.operands, self.count).await }
+    }
+
+    fn calls_back(&self) -> bool {
+        self.operands.calls_back()
+    }
 }
 
 /// # Safety
-/// As [`scan`].
-async unsafe fn prefix<C: Call>(
-    f: &C,
-    prefix: Prefix,
-    (send, recv): (*const u8, *mut u8),
-    count: i64,
-    datatype: (&Datatype, usize),
-    op: &Op,
-) -> Result {
-    let red = &Reduction::new(op, datatype.0, datatype.1)?;
-    let result = Vector::new(recv, count, datatype.0)?;
-    let operand = if is_in_place(send) {
-        result
-    } else {
-        Vector::new(send, count, datatype.0)?
-    };
-    check_apart(f.channel(), (!is_in_place(send)).then_some(operand), result)?;
-    let data = |_| Some((datatype.0, count));
-    compare(f, Arguments::new(&data, &data).op(op)).await?;
+/// As [`Collective::run`].
+async unsafe fn prefix<C: Call>(f: &C, prefix: Prefix, o: &Operands, count: i64) -> Result {
+    let red = &o.reduction()?;
+    let (operand, result) = o.vectors(f.channel(), count)?;
+    let data = |_| Some((o.datatype(), count));
+    compare(f, Arguments::new(&data, &data).op(&o.op)).await?;
     let how = choose::scan(f.size(), f.room());
     // SAFETY: by the contract of this function.
     f.channel()

@@ -1,83 +1,84 @@
 //! Scatter and Scatterv.
 #![allow(unsafe_code)]
 
-use super::agreement::{Arguments, compare, given};
+use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
+use super::arguments::{BlockArray, Blocks, Collective, Side};
 use super::bcast::{absolute, parent_distance, relative};
-use super::choose;
 use super::fabric::{Batch, Call, Fabric, IN_TURN_BYTES};
 use super::gather::subtree_ranks;
 use super::scratch::Scratch;
-use super::vector::{Array, Vector, even_blocks};
-use super::{check_root, is_in_place};
-use crate::datatype::Datatype;
+use super::vector::{Vector, even_blocks};
+use super::{check_root, choose, inter};
 use crate::error::Result;
 
-/// `MPI_Scatter`; the send arguments count at the root alone. `send` is buffer, count and datatype, as `recv`.
-///
-/// # Safety
-/// At the root the send buffer is readable for every rank's block, the receive buffer writable, as the counts and
-/// datatypes say; they do not overlap.
-pub async unsafe fn scatter<C: Call>(
-    f: &C,
-    send: (*const u8, i64, Option<&Datatype>),
-    recv: (*mut u8, i64, Option<&Datatype>),
-    root: i32,
-) -> Result {
-    let root = check_root(f.channel().comm, root)?;
-    let send_data = send.2.map(|datatype| (datatype, send.1));
-    let send = match send.2 {
-        Some(datatype) if f.rank() == root => Some(Vector::new(send.0, send.1, datatype)?),
-        _ => None,
-    };
-    let own = own_block(recv, f.rank() == root)?;
-    if let (Some(send), Some(own)) = (send, own) {
-        check_apart(f.channel(), Some(even_blocks(send)(root)), own)?;
-    }
-    let sends = |_| send_data.filter(|_| f.rank() == root);
-    let receives = |from| given((recv.0.cast_const(), recv.1, recv.2)).filter(|_| from == root);
-    compare(f, Arguments::new(&sends, &receives).root(root)).await?;
-    let block = send.or(own).map_or(0, |v| v.bytes());
-    let how = choose::gather(block, f.size(), f.room());
-    // SAFETY: by the contract of this function.
-    f.channel()
-        .conclude(unsafe { run(f, how, send.map(even_blocks), own, root).await })
+/// `MPI_Scatter`
+pub struct Scatter {
+    /// What is sent; counts at the root.
+    pub send: Side,
+    /// Where it arrives.
+    pub recv: Side,
+    /// The root.
+    pub root: i32,
 }
 
-/// `MPI_Scatterv`; `send` counts at the root alone, and is present there.
-///
-/// # Safety
-/// As [`scatter`].
-pub async unsafe fn scatterv<C: Call>(
-    f: &C,
-    send: Option<Array<'_>>,
-    recv: (*mut u8, i64, Option<&Datatype>),
-    root: i32,
-) -> Result {
-    let root = check_root(f.channel().comm, root)?;
-    let array = send.filter(|_| f.rank() == root);
-    let send = array.map(|array| array.check()).transpose()?;
-    let own = own_block(recv, f.rank() == root)?;
-    if let (Some(block), Some(own)) = (&send, own) {
-        check_apart(f.channel(), Some(block(root)), own)?;
+impl Collective for Scatter {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        let root = check_root(f.channel().comm, self.root)?;
+        let send = match f.rank() == root {
+            true => self.send.vector()?,
+            false => None,
+        };
+        let own = self.recv.vector()?;
+        if let (Some(send), Some(own)) = (send, own) {
+            check_apart(f.channel(), Some(even_blocks(send)(root)), own)?;
+        }
+        let sends = |_| self.send.data().filter(|_| f.rank() == root);
+        let receives = |from| self.recv.data().filter(|_| from == root);
+        compare(f, Arguments::new(&sends, &receives).root(root)).await?;
+        let block = send.or(own).map_or(0, |v| v.bytes());
+        let how = choose::gather(block, f.size(), f.room());
+        // SAFETY: by the contract of this function.
+        f.channel()
+            .conclude(unsafe { run(f, how, send.map(even_blocks), own, root).await })
     }
-    let sends = |to| array.and_then(|array| array.data(to));
-    let receives = |from| given((recv.0.cast_const(), recv.1, recv.2)).filter(|_| from == root);
-    compare(f, Arguments::new(&sends, &receives).root(root)).await?;
-    // SAFETY: by the contract of this function.
-    f.channel()
-        .conclude(unsafe { run(f, choose::Gather::Linear, send, own, root).await })
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { inter::scatter(f, self).await }
+    }
 }
 
-/// Where a rank receives; none for `MPI_IN_PLACE` at the root.
-fn own_block<'a>(
-    recv: (*mut u8, i64, Option<&'a Datatype>),
-    is_root: bool,
-) -> Result<Option<Vector<'a>>> {
-    match recv {
-        (buf, _, _) if is_root && is_in_place(buf) => Ok(None),
-        (buf, count, Some(datatype)) => Vector::new(buf, count, datatype).map(Some),
-        _ => Ok(None),
+/// `MPI_Scatterv`
+pub struct Scatterv {
+    /// What is sent, at the root.
+    pub send: Option<Blocks>,
+    /// Where it arrives.
+    pub recv: Side,
+    /// The root.
+    pub root: i32,
+}
+
+impl Collective for Scatterv {
+    async unsafe fn run<C: Call>(&self, f: &C) -> Result {
+        let root = check_root(f.channel().comm, self.root)?;
+        let array = self.send.as_ref().filter(|_| f.rank() == root);
+        let send = array.map(|array| array.check()).transpose()?;
+        let own = self.recv.vector()?;
+        if let (Some(block), Some(own)) = (&send, own) {
+            check_apart(f.channel(), Some(block(root)), own)?;
+        }
+        let sends = |to| array.and_then(|array| array.data(to));
+        let receives = |from| self.recv.data().filter(|_| from == root);
+        compare(f, Arguments::new(&sends, &receives).root(root)).await?;
+        // SAFETY: by the contract of this function.
+        f.channel()
+            .conclude(unsafe { run(f, choose::Gather::Linear, send, own, root).await })
+    }
+
+    async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
+        // SAFETY: the same contract.
+        unsafe { inter::scatterv(f, self).await }
     }
 }
 

@@ -1,13 +1,7 @@
 //! Cartesian grids: ranks in row-major order of their coordinates.
 
-use super::Topology;
-use crate::channel::Channel;
-use crate::comm::{Comm, create, publish};
 use crate::consts::*;
 use crate::error::{Error, Result};
-use crate::group::Group;
-use crate::process::Process;
-use std::rc::Rc;
 
 /// A grid. Without dimensions it has one process.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,7 +137,7 @@ impl Cart {
 
     /// The grid of the dimensions that `remain`, and the ranks here of those that share all other
     /// coordinates with `rank`, in the order of that grid.
-    fn slice(&self, rank: u32, remain: &[bool]) -> (Cart, Vec<i32>) {
+    pub(crate) fn slice(&self, rank: u32, remain: &[bool]) -> (Cart, Vec<i32>) {
         let kept: Vec<usize> = (0..self.dims.len()).filter(|&axis| remain[axis]).collect();
         let part = Cart {
             dims: kept.iter().map(|&axis| self.dims[axis]).collect(),
@@ -159,55 +153,6 @@ impl Cart {
         let ranks = ranks.collect();
         (part, ranks)
     }
-}
-
-/// `MPI_Cart_create`: ranks are not reordered. `MPI_COMM_NULL` on processes beyond the grid.
-///
-/// # Errors
-/// As [`Cart::new`]; those of communication.
-pub fn create_cart(p: &Process, parent: &Comm, dims: &[i32], periods: &[bool]) -> Result<usize> {
-    parent.require_intra()?;
-    let cart = Cart::new(dims, periods, parent.size())?;
-    match create::create_of_first(p, parent, cart.size())? {
-        None => Ok(MPI_COMM_NULL),
-        Some(comm) => publish_with(p, comm, Topology::Cart(cart)),
-    }
-}
-
-/// `MPI_Cart_map`: the rank stays, `MPI_UNDEFINED` beyond the grid.
-///
-/// # Errors
-/// As [`Cart::new`].
-pub fn map_cart(comm: &Comm, dims: &[i32], periods: &[bool]) -> Result<i32> {
-    comm.require_intra()?;
-    // This grid has no process. Only MPI_Cart_create refuses it: there it is a mistake.
-    if dims.contains(&0) && dims.iter().all(|&dim| dim >= 0) {
-        return Ok(MPI_UNDEFINED);
-    }
-    let cart = Cart::new(dims, periods, comm.size())?;
-    Ok(if comm.rank < cart.size() {
-        comm.rank as i32
-    } else {
-        MPI_UNDEFINED
-    })
-}
-
-/// `MPI_Cart_sub`.
-///
-/// # Errors
-/// Those of communication.
-pub fn create_sub(p: &Process, parent: &Comm, cart: &Cart, remain: &[bool]) -> Result<usize> {
-    crate::coll::compare_calls(p, parent)?;
-    let (part, ranks) = cart.slice(parent.rank, remain);
-    let group: Group = parent.group.include(&ranks)?;
-    let channel = Channel::next(p, parent);
-    let comm = create::create_among(p, parent, &channel, Rc::new(group))?;
-    publish_with(p, comm, Topology::Cart(part))
-}
-
-pub(super) fn publish_with(p: &Process, comm: Comm, topology: Topology) -> Result<usize> {
-    comm.topology.replace(Some(Rc::new(topology)));
-    publish(p, comm)
 }
 
 #[cfg(test)]

@@ -152,6 +152,20 @@ impl SharedBoard {
         theirs
     }
 
+    /// The same of bytes, as many of either side, some words at a time.
+    pub fn exchange_bytes<const N: usize>(&self, leads: bool, own: &[u8; N]) -> [u8; N] {
+        let mut theirs = [0; N];
+        let parts = own.chunks(8 * WORDS).zip(theirs.chunks_mut(8 * WORDS));
+        for (own, theirs) in parts {
+            let mut words = [[0; 8]; WORDS];
+            words.as_flattened_mut()[..own.len()].copy_from_slice(own);
+            let said = self.exchange(leads, words.map(u64::from_le_bytes));
+            let said = said.map(u64::to_le_bytes);
+            theirs.copy_from_slice(&said.as_flattened()[..theirs.len()]);
+        }
+        theirs
+    }
+
     /// Waits until the last order has been answered.
     pub fn await_answer(&self) -> [u64; WORDS] {
         let page = self.page();
@@ -183,12 +197,14 @@ mod tests {
                     other.0.answer([a + b, 0, 0, 0]);
                 }
                 assert_eq!(other.0.exchange(false, [5, 6, 7, 8]), [1, 2, 3, 4]);
+                assert_eq!(other.0.exchange_bytes(false, &[2; 75]), [1; 75]);
             });
             for n in 0..100 {
                 board.order([n, 1, 0, 0]);
                 assert_eq!(board.await_answer()[0], n + 1);
             }
             assert_eq!(board.exchange(true, [1, 2, 3, 4]), [5, 6, 7, 8]);
+            assert_eq!(board.exchange_bytes(true, &[1; 75]), [2; 75]);
         });
         assert!(SharedBoard::open("/proc/self/fd/9999").is_err());
         assert!(SharedBoard::open("/dev/null").is_err());

@@ -27,8 +27,8 @@ const POLLS_PER_PROGRESS: u32 = 64;
 /// back what they owe, and no more than they have under way.
 const SIDE_WINDOW: u32 = 16;
 
-/// Words that an address fits in, and a whole number of orders.
-const WORDS_OF_ADDRESS: usize = 8;
+/// Bytes that an address and its length fit in.
+const ADDRESS_ROOM: usize = 64;
 
 /// A lane to the other rank, and what a put or get needs.
 pub struct TransportLink {
@@ -223,16 +223,10 @@ impl TransportLink {
 /// What the wire-up of the library does by messages: each end learns where the other is, and is ready when both know.
 fn exchange_addresses(job: &Job, board: &SharedBoard, lane: &mut Lane) -> io::Result<()> {
     let own = lane.local_address();
-    let mut bytes = [0; WORDS_OF_ADDRESS * 8];
+    let mut bytes = [0; ADDRESS_ROOM];
     bytes[0] = own.as_slice().len() as u8;
     bytes[1..][..own.as_slice().len()].copy_from_slice(own.as_slice());
-    let mut theirs = Vec::new();
-    for part in bytes.chunks_exact(8 * WORDS) {
-        let word = |i: usize| u64::from_le_bytes(part[8 * i..][..8].try_into().unwrap_or_default());
-        let words = std::array::from_fn(word);
-        let answer = board.exchange(job.rank() == 0, words);
-        theirs.extend(answer.iter().flat_map(|word| word.to_le_bytes()));
-    }
+    let theirs = board.exchange_bytes(job.rank() == 0, &bytes);
     let len = usize::from(theirs[0]);
     let address = theirs.get(1..=len).and_then(Address::new);
     if !address.is_some_and(|address| lane.open(&address)) {

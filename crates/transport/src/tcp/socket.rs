@@ -1,14 +1,12 @@
 //! The system calls: sockets, and the set of those that are watched.
 #![allow(unsafe_code)]
 
-use fastpath_bootstrap::network::ports::{dial, read_option, set_option};
+use fastpath_bootstrap::network::ports::{dial, keep_alive};
+use socket2::SockRef;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
-/// Seconds without anything from the peer before the kernel asks whether it is there, between its questions, and how
-/// many go unanswered before the connection ends.
-const KEEPALIVE: [i32; 3] = [10, 2, 3];
 /// A connection that is no more (linux/tcp_states.h).
 const TCP_CLOSE: u8 = 7;
 
@@ -60,13 +58,8 @@ impl Socket {
     }
 
     fn prepare(&self) -> io::Result<()> {
-        let fd = self.fd();
-        set_option(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
-        set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
-        let [idle, interval, count] = KEEPALIVE;
-        set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, idle)?;
-        set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, interval)?;
-        set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, count)
+        SockRef::from(&self.0).set_tcp_nodelay(true)?;
+        keep_alive(&self.0)
     }
 
     pub fn fd(&self) -> RawFd {
@@ -75,10 +68,7 @@ impl Socket {
 
     /// What has become of the connecting.
     pub fn take_error(&self) -> io::Result<()> {
-        match read_option(self.fd(), libc::SO_ERROR)? {
-            0 => Ok(()),
-            code => Err(io::Error::from_raw_os_error(code)),
-        }
+        SockRef::from(&self.0).take_error()?.map_or(Ok(()), Err)
     }
 
     /// Reads into the buffer, which is not empty.
@@ -185,9 +175,10 @@ impl Socket {
     }
 
     #[cfg(test)]
-    pub fn limit_buffers(&self, bytes: i32) {
-        set_option(self.fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, bytes).unwrap();
-        set_option(self.fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, bytes).unwrap();
+    pub fn limit_buffers(&self, bytes: usize) {
+        let socket = SockRef::from(&self.0);
+        socket.set_send_buffer_size(bytes).unwrap();
+        socket.set_recv_buffer_size(bytes).unwrap();
     }
 }
 

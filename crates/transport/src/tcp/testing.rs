@@ -48,7 +48,7 @@ impl TcpPair {
     }
 
     /// Has the kernel keep little of either direction.
-    pub fn limit_buffers(&mut self, bytes: i32) {
+    pub fn limit_buffers(&mut self, bytes: usize) {
         for end in &self.ends {
             if let Stage::Up(socket) = &end.link().stage {
                 socket.limit_buffers(bytes);

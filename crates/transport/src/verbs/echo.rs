@@ -11,7 +11,6 @@ use super::path::{LocalPort, PortAddress};
 use super::post::{Failure, Operation, PostError, SendFlags, failure};
 use super::qp::{PairSettings, Peer, QueuePair, RetryConfig, Service};
 use super::queue::{CompletionQueue, RecvEntry};
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -31,49 +30,37 @@ pub enum Verb {
 }
 
 /// Why an echo did not come back.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EchoError {
     /// A call failed.
-    Verbs(VerbsError),
+    #[error(transparent)]
+    Verbs(#[from] VerbsError),
     /// The payload was to go inline and cannot.
+    #[error("the payload cannot go inline: {0:?}")]
     Inline(InlineRefused),
     /// Longer than the buffers, or a write of nothing.
+    #[error("{0} bytes cannot be sent here")]
     Size(u32),
     /// A send or a receive failed.
+    #[error("{}", describe_failure(.0))]
     Failed(Failure),
     /// Nothing came back for so long: the device does not carry its own packets back.
+    #[error(
+        "nothing came back within {} s: the device does not carry packets to itself",
+        .0.as_secs_f64()
+    )]
     NoAnswer(Duration),
     /// What came is not what was sent.
+    #[error("what came back from the device is not what was sent to it")]
     Garbled,
 }
 
-impl fmt::Display for EchoError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            EchoError::Verbs(error) => error.fmt(f),
-            EchoError::Inline(why) => write!(f, "the payload cannot go inline: {why:?}"),
-            EchoError::Size(bytes) => write!(f, "{bytes} bytes cannot be sent here"),
-            EchoError::Failed(Failure::NoAnswer) => f.write_str(
-                "the device does not answer itself: its port carries no packets back to it",
-            ),
-            EchoError::Failed(why) => write!(f, "a send to the device itself failed: {why:?}"),
-            EchoError::NoAnswer(timeout) => write!(
-                f,
-                "nothing came back within {} s: the device does not carry packets to itself",
-                timeout.as_secs_f64()
-            ),
-            EchoError::Garbled => {
-                f.write_str("what came back from the device is not what was sent to it")
-            }
+fn describe_failure(failure: &Failure) -> String {
+    match failure {
+        Failure::NoAnswer => {
+            "the device does not answer itself: its port carries no packets back to it".to_owned()
         }
-    }
-}
-
-impl std::error::Error for EchoError {}
-
-impl From<VerbsError> for EchoError {
-    fn from(error: VerbsError) -> Self {
-        EchoError::Verbs(error)
+        why => format!("a send to the device itself failed: {why:?}"),
     }
 }
 

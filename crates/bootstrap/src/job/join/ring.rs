@@ -7,22 +7,20 @@ mod closing;
 use super::watch::{end_job, wait_a_second};
 use crate::engine::Aborter;
 use crate::job::Job;
-use crate::network::ports::set_option;
+use crate::network::ports::keep_alive;
 use crate::network::{self, NetworkCard, Reach};
 use crate::segment::FailureKind;
 use fastpath_base::config::Config;
 use fastpath_base::sync::{Ordering, StaticBool};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 pub use closing::close_ring;
 
 /// The node's ranks have all finalized MPI.
 const BYE: u8 = b'B';
-/// Seconds of silence until a connection is tried, between two such tries, and how many of them.
-const KEEPALIVE: [i32; 3] = [10, 2, 3];
 
 /// Opens the sockets on which a node's leader is reached by that of the node before; None where none can be had: then
 /// the nodes do without.
@@ -97,7 +95,7 @@ pub fn list_watches(
 /// Waits for a neighbour's end, and has the job ended if that comes without a word.
 fn watch(job: &'static Job, aborter: &Aborter, ring: &Ring, neighbour: Neighbour) {
     let Neighbour { stream, node } = neighbour;
-    let _ = set_keepalive(&stream);
+    let _ = keep_alive(&stream);
     // Shared, not duplicated: no descriptor may be left, and the word at the end must go all the same.
     let stream = Arc::new(stream);
     ring.keep(stream.clone());
@@ -130,16 +128,6 @@ fn watch(job: &'static Job, aborter: &Aborter, ring: &Ring, neighbour: Neighbour
         let _ = io::stderr().write_all(text.as_bytes());
     }
     end_job(job, aborter, 1);
-}
-
-/// Has the kernel find out that the other end is silent.
-fn set_keepalive(stream: &TcpStream) -> io::Result<()> {
-    let fd = stream.as_raw_fd();
-    let [idle, interval, count] = KEEPALIVE;
-    set_option(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
-    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, idle)?;
-    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, interval)?;
-    set_option(fd, libc::IPPROTO_TCP, libc::TCP_KEEPCNT, count)
 }
 
 #[cfg(all(test, not(loom)))]

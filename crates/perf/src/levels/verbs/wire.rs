@@ -13,7 +13,7 @@ use fastpath_transport::verbs::{
     VerbsError, open_device,
 };
 
-use super::super::board::{SharedBoard, WORDS};
+use super::super::board::SharedBoard;
 use crate::bench::verbs::{Connection, VerbsOptions};
 
 /// Sends under way where nothing else is asked for: of messages, of puts and gets.
@@ -73,7 +73,7 @@ pub struct Wire {
 }
 
 /// The bytes that two ranks tell each other.
-const CARD: usize = 2 * WORDS * 8;
+const CARD: usize = 64;
 
 impl There {
     fn encode(&self) -> [u8; CARD] {
@@ -99,22 +99,6 @@ impl There {
             port: PortAddress::decode(port)?,
         })
     }
-}
-
-/// Tells the other rank these bytes and learns its own.
-fn exchange(board: &SharedBoard, leads: bool, own: &[u8; CARD]) -> [u8; CARD] {
-    let mut theirs = [0; CARD];
-    for (own, theirs) in own.chunks(WORDS * 8).zip(theirs.chunks_mut(WORDS * 8)) {
-        let mut words = [0; WORDS];
-        for (word, bytes) in words.iter_mut().zip(own.chunks_exact(8)) {
-            *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
-        }
-        let answer = board.exchange(leads, words);
-        for (bytes, word) in theirs.chunks_exact_mut(8).zip(answer) {
-            bytes.copy_from_slice(&word.to_le_bytes());
-        }
-    }
-    theirs
 }
 
 impl Wire {
@@ -167,7 +151,7 @@ impl Wire {
             address: buffer.address().expose_provenance() as u64 + landing_of(room) as u64,
             port: port.address(),
         };
-        let card = exchange(board, leads, &own.encode());
+        let card = board.exchange_bytes(leads, &own.encode());
         let refused = || VerbsError::Value("the other rank told no address".to_owned());
         let there = There::decode(&card).ok_or_else(refused)?;
         let mut path = port.path_to(&there.port)?;
