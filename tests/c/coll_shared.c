@@ -5,13 +5,13 @@
 
 enum { BUFFER = 256 << 10 };
 
-/* Rows 0 0 0 and 1 x y of matrices of three rows: products of many need only x and y, and do not commute. */
+/* Pairs a, b are maps x -> a x + b. The left one comes first: they do not commute. */
 static void compose(void *left, void *inout, int *count, MPI_Datatype *type)
 {
     (void)type;
     unsigned *a = left, *b = inout;
     for (int i = 0; i < *count; i++, a += 2, b += 2) {
-        b[1] = a[1] * b[0] + b[1]; /* first a, then b, of maps x -> 2-adic */
+        b[1] = a[1] * b[0] + b[1];
         b[0] = a[0] * b[0];
     }
 }

@@ -10,8 +10,8 @@ pub mod inter;
 
 use crate::attribute::{self, Attributes, Holder, Keyval, Keyvals, Kind};
 use crate::coll::Neighborhood;
-use crate::coll::mapped::{self, Mapped};
 use crate::coll::nodes::{self, Nodes};
+use crate::coll::shared::mapped::{self, Mapped};
 use crate::consts::*;
 use crate::errhandler;
 use crate::error::{Error, Result};

@@ -35,7 +35,7 @@ pub use ask::{ASK_MOST, Ask, Asking, Change, SLOT_BYTES, SLOT_HEAD, SLOTS_BYTES,
 pub use atomic::add_masked;
 pub use error::RmaError;
 pub use fastpath_transport::remote::copy_mapped;
-pub use key::{PACKED_BYTES, PackedKey};
+pub use key::{KEY_WORDS, PACKED_BYTES, PackedKey, key_of_words, words_of_key};
 pub use region::{Exposed, RegionId};
 pub use resolve::{Reach, RemoteKey, Way};
 

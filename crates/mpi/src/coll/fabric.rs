@@ -2,10 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::choose::Room;
-use super::mapped;
 use super::nodes::Nodes;
 use super::scratch::{NearMemory, OnStack};
-use super::shared::SharedBuffers;
+use super::shared::{SharedBuffers, mapped};
 use super::vector::Vector;
 use crate::channel::{Channel, Ticket};
 use crate::comm::inter;

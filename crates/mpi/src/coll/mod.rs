@@ -4,8 +4,9 @@
 //! Each file has one family: the call as the standard has it, with the checks of its arguments, and below it the
 //! algorithms. Each is written once, as an `async fn` over `fabric::Fabric`: on a communicator's channel it blocks, and
 //! runs straight through; on an outstanding call (`nonblocking`) it is a state machine in the request, which goes on
-//! when a message has come; in tests it runs on a simulator of any number of ranks. Which algorithm runs is said in
-//! one place, `choose`. What a call is made with is in `arguments`, its three forms in `form`.
+//! when a message has come; in tests it runs on a simulator of any number of ranks. Which algorithm runs is said in one
+//! place, `choose`. Long calls of ranks that share processors go through memory that all map, `shared`. What a call is
+//! made with is in `arguments`, its three forms in `form`.
 //!
 //! Results of reductions depend on the number of ranks, the count and the place alone, never on who arrives first;
 //! all ranks of an allreduce get the same bits; an operation that does not commute is applied in the order of ranks.
@@ -28,7 +29,6 @@ mod gather;
 mod halving;
 mod inter;
 mod local;
-pub(crate) mod mapped;
 mod neighbor;
 pub(crate) mod nodes;
 pub(crate) mod nonblocking;
@@ -39,7 +39,7 @@ mod ring;
 mod scan;
 mod scatter;
 mod scratch;
-mod shared;
+pub(crate) mod shared;
 #[cfg(test)]
 pub(crate) mod simulator;
 #[cfg(test)]

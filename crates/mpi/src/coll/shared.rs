@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 
 mod learnt;
+pub(crate) mod mapped;
 
 use super::fabric::Fabric;
 use super::halving::Actors;
@@ -54,7 +55,7 @@ impl SharedBuffers {
     }
 
     /// What the report says of copy loops.
-    pub(super) fn report(&self) -> Vec<String> {
+    fn report(&self) -> Vec<String> {
         self.learnt.report()
     }
 

@@ -3,7 +3,7 @@
 use super::failure::{self, Refused, TOLD, agree, agree_and_tell};
 use super::hints::Hints;
 use super::representation::Representation;
-use super::shared::{KEY_WORDS, SharedPointer};
+use super::shared::SharedPointer;
 use super::{File, OPEN_FILES, Shown, find, report};
 use crate::comm::{Comm, create, free_comm, publish};
 use crate::consts::*;
@@ -11,6 +11,7 @@ use crate::errhandler;
 use crate::error::{Error, Result};
 use crate::process::Process;
 use fastpath_io::{Descriptor, IoError, Opening, View, delete};
+use fastpath_protocol::rma::KEY_WORDS;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::CString;
 use std::rc::Rc;

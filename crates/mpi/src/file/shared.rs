@@ -10,11 +10,10 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use fastpath_base::sync::{AtomicU64, Ordering};
 use fastpath_protocol::Worker;
-use fastpath_protocol::rma::{PACKED_BYTES, RegionId, RemoteKey, RmaError};
+use fastpath_protocol::rma::{
+    KEY_WORDS, PackedKey, RegionId, RemoteKey, RmaError, key_of_words, words_of_key,
+};
 use std::cell::Cell;
-
-/// Words of a key of remote memory.
-pub(super) const KEY_WORDS: usize = PACKED_BYTES / 8;
 
 /// Where the shared pointer is, in etypes of the view.
 pub(super) enum SharedPointer {
@@ -51,9 +50,7 @@ impl SharedPointer {
         let kept = match comm.rank {
             0 => {
                 let (at, id, key) = expose(p)?;
-                for (word, bytes) in told.iter_mut().zip(key.as_chunks().0) {
-                    *word = u64::from_le_bytes(*bytes);
-                }
+                told = words_of_key(&key);
                 Some((at, id))
             }
             _ => None,
@@ -108,7 +105,7 @@ impl SharedPointer {
                 let key = match key {
                     Some(key) => key,
                     None => {
-                        let bytes: Vec<u8> = told.iter().flat_map(|w| w.to_le_bytes()).collect();
+                        let bytes = key_of_words(told);
                         // SAFETY: the worker lives while MPI runs, and this call holds the lock.
                         let made = unsafe { (*worker).unpack_key(*owner, &bytes) };
                         key.insert(Box::new(made.map_err(fail)?))
@@ -123,7 +120,7 @@ impl SharedPointer {
 }
 
 /// Memory for a pointer, its name and its key.
-fn expose(p: &Process) -> Result<(usize, RegionId, [u8; PACKED_BYTES])> {
+fn expose(p: &Process) -> Result<(usize, RegionId, PackedKey)> {
     let worker = p.worker()?;
     // SAFETY: the worker lives while MPI runs; the memory is fresh, and stays until it is withdrawn.
     unsafe {

@@ -20,7 +20,9 @@ use crate::error::{Error, Result};
 use crate::memory::find_alignment;
 use crate::process::Process;
 use fastpath_protocol::Worker;
-use fastpath_protocol::rma::{PackedKey, SLOT_BYTES, SLOT_HEAD, SLOTS_BYTES};
+use fastpath_protocol::rma::{
+    KEY_WORDS, PackedKey, SLOT_BYTES, SLOT_HEAD, SLOTS_BYTES, key_of_words, words_of_key,
+};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
 
@@ -276,40 +278,22 @@ struct Taken {
     control: PackedKey,
 }
 
-const WORDS: usize = 3 + 2 * size_of::<PackedKey>() / 8;
-
-fn words_of(key: &PackedKey) -> impl Iterator<Item = u64> {
-    key.as_chunks()
-        .0
-        .iter()
-        .map(|chunk| u64::from_le_bytes(*chunk))
-}
-
-fn key_of(words: &[u64]) -> PackedKey {
-    let mut key = NO_KEY;
-    for (to, word) in key.chunks_exact_mut(8).zip(words) {
-        to.copy_from_slice(&word.to_le_bytes());
-    }
-    key
-}
+const WORDS: usize = 3 + 2 * KEY_WORDS;
 
 impl Taken {
     fn to_words(&self) -> [u64; WORDS] {
         let mut words = [0; WORDS];
         (words[1], words[2]) = (self.owner.into(), self.start);
-        let keys = words_of(&self.memory).chain(words_of(&self.control));
-        words[3..]
-            .iter_mut()
-            .zip(keys)
-            .for_each(|(to, word)| *to = word);
+        words[3..3 + KEY_WORDS].copy_from_slice(&words_of_key(&self.memory));
+        words[3 + KEY_WORDS..].copy_from_slice(&words_of_key(&self.control));
         words
     }
 }
 
 /// What a rank says of its part. Nothing of it is trusted before a key of it is unpacked.
 fn part_of(size: &[u64; 3], words: &[u64; WORDS], owner: &[u64; WORDS]) -> Result<Part> {
-    let (_, control) = words[3..].split_at(size_of::<PackedKey>() / 8);
-    let memory = &owner[3..3 + size_of::<PackedKey>() / 8];
+    let (_, control) = words[3..].split_at(KEY_WORDS);
+    let memory = &owner[3..3 + KEY_WORDS];
     match u32::try_from(words[1]) {
         Ok(owner) if size[2] != 0 => Ok(Part {
             size: size[1],
@@ -317,8 +301,8 @@ fn part_of(size: &[u64; 3], words: &[u64; WORDS], owner: &[u64; WORDS]) -> Resul
             limit: size[1] / size[2],
             owner,
             start: words[2],
-            memory: key_of(memory),
-            control: key_of(control),
+            memory: key_of_words(memory),
+            control: key_of_words(control),
         }),
         _ => Err(wrong_part()),
     }

@@ -27,6 +27,26 @@ const ADAPTER: u8 = 4;
 /// A key as it is given to peers.
 pub type PackedKey = [u8; PACKED_BYTES];
 
+/// Words of a packed key.
+pub const KEY_WORDS: usize = PACKED_BYTES / 8;
+
+/// A packed key as words, for messages that are made of them.
+pub fn words_of_key(key: &PackedKey) -> [u64; KEY_WORDS] {
+    std::array::from_fn(|at| {
+        let bytes = key.as_chunks().0.get(at).copied();
+        u64::from_le_bytes(bytes.unwrap_or_default())
+    })
+}
+
+/// The key that such words are. Fewer are filled up with zeros.
+pub fn key_of_words(words: &[u64]) -> PackedKey {
+    let mut key = [0; PACKED_BYTES];
+    for (to, word) in key.chunks_exact_mut(8).zip(words) {
+        to.copy_from_slice(&word.to_le_bytes());
+    }
+    key
+}
+
 /// What a key says. Its numbers are the peer's word until they are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Described {

@@ -6,6 +6,7 @@
 
 use fastpath_base::copy::CopyLoop;
 use fastpath_protocol::learning::{Arm, LEARN_MIN, Learner, OCTAVES, octave};
+use std::array::from_fn;
 use std::cell::{Cell, RefCell};
 
 /// Calls that are learnt about.
@@ -69,10 +70,7 @@ fn first() -> Arm {
 impl Default for Learnt {
     fn default() -> Self {
         Learnt {
-            loops: [const { [const { Cell::new(Arm::Vector) }; OCTAVES] }; CALLS].map(|octaves| {
-                octaves.iter().for_each(|arm| arm.set(first()));
-                octaves
-            }),
+            loops: from_fn(|_| from_fn(|_| Cell::new(first()))),
             rest_ns: Cell::new(0),
             log: RefCell::default(),
         }
@@ -153,7 +151,7 @@ impl Log {
     fn learn(&mut self, which: Which, arm: Arm, ns: u64) -> u64 {
         let learners = self.learners.get_or_insert_with(|| {
             let learner = || Learner::new(first(), 1, is_available);
-            Box::new(std::array::from_fn(|_| std::array::from_fn(|_| learner())))
+            Box::new(from_fn(|_| from_fn(|_| learner())))
         });
         let learner = &mut learners[which.call as usize][which.octave as usize];
         match learner.note(arm, which.bytes, ns) {

@@ -1,14 +1,16 @@
 //! The shared buffers of a communicator: taken from memory that its members reach, exchanged once, and given back.
 #![allow(unsafe_code)]
 
-use super::shared::{BUFFER_BYTES, SharedBuffers};
+use super::{BUFFER_BYTES, SharedBuffers};
 use crate::channel::Channel;
 use crate::comm::Comm;
 use crate::comm::agree::{gather_all, synchronize};
 use crate::error::Result;
 use crate::process::Process;
 use fastpath_protocol::Worker;
-use fastpath_protocol::rma::{PackedKey, RegionId, RemoteKey};
+use fastpath_protocol::rma::{
+    KEY_WORDS, PackedKey, RegionId, RemoteKey, key_of_words, words_of_key,
+};
 
 /// Bytes that a member takes.
 const BYTES: usize = 2 * BUFFER_BYTES;
@@ -16,8 +18,6 @@ const BYTES: usize = 2 * BUFFER_BYTES;
 const ALIGN: usize = 4096;
 /// Most members: each maps the memory of all.
 const MOST_RANKS: u32 = 64;
-/// Words of a key.
-const WORDS: usize = size_of::<PackedKey>() / 8;
 
 /// The buffers of a communicator, and what they are made of.
 pub struct Mapped {
@@ -61,7 +61,7 @@ impl Own {
 /// Whether the channel's communicator may have buffers: its members are not too many, they share a host, and none of
 /// them has failed to make its own.
 #[inline]
-pub(super) fn may_be_there(f: &Channel<'_>) -> bool {
+pub(in super::super) fn may_be_there(f: &Channel<'_>) -> bool {
     let has_failed = || matches!(f.comm.mapped.get(), Some(None));
     (3..=MOST_RANKS).contains(&f.comm.size()) && !has_failed() && f.comm.nodes(f.process).is_none()
 }
@@ -70,7 +70,7 @@ pub(super) fn may_be_there(f: &Channel<'_>) -> bool {
 ///
 /// # Errors
 /// Those of communication.
-pub(super) fn buffers<'a>(f: &Channel<'a>) -> Result<Option<&'a SharedBuffers>> {
+pub(in super::super) fn buffers<'a>(f: &Channel<'a>) -> Result<Option<&'a SharedBuffers>> {
     let comm = f.comm;
     if comm.mapped.get().is_none() {
         let made = make(f)?;
@@ -84,15 +84,8 @@ fn make(f: &Channel<'_>) -> Result<Option<Box<Mapped>>> {
     let worker: *mut Worker = f.process.worker()?;
     // SAFETY: the worker lives while MPI runs, and this call holds the lock; the reference ends before a message.
     let own = Own::take(unsafe { &mut *worker });
-    let mut words = [0; WORDS];
-    if let Some((_, key)) = &own {
-        let chunks = key.as_chunks().0.iter().map(|c| u64::from_le_bytes(*c));
-        words
-            .iter_mut()
-            .zip(chunks)
-            .for_each(|(to, word)| *to = word);
-    }
-    let all = gather_all(f, words)?;
+    let words = own.as_ref().map(|(_, key)| words_of_key(key));
+    let all = gather_all(f, words.unwrap_or([0; KEY_WORDS]))?;
     // SAFETY: as above.
     let mapped = own
         .as_ref()
@@ -120,12 +113,11 @@ fn make(f: &Channel<'_>) -> Result<Option<Box<Mapped>>> {
 fn map_all(
     worker: &mut Worker,
     comm: &Comm,
-    all: &[[u64; WORDS]],
+    all: &[[u64; KEY_WORDS]],
 ) -> Option<(Box<[*mut u8]>, Vec<RemoteKey>)> {
     let (mut firsts, mut keys) = (Vec::new(), Vec::new());
     for (words, &world) in all.iter().zip(comm.group.world_ranks()) {
-        let key: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let mut key = worker.unpack_key(world, &key).ok()?;
+        let mut key = worker.unpack_key(world, &key_of_words(words)).ok()?;
         if key.len() < BYTES as u64 {
             return None;
         }
