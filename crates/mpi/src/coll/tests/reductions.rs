@@ -433,6 +433,44 @@ fn choice__shares_arithmetic_only_where_it_may() {
     }
 }
 
+#[test]
+fn choice__goes_through_shared_buffers_where_ranks_share_processors_and_have_some() {
+    let size = |bytes, is_contiguous| Size {
+        bytes,
+        count: bytes / 8,
+        commutes: false,
+        is_contiguous,
+        order: Order::Fixed,
+    };
+    let long = size(128 << 10, true);
+    for room in [Room::Shared, Room::Tight] {
+        for ranks in 3..=64 {
+            let reduce = |size, may| choose::allreduce(size, ranks, (room, may));
+            let gather = |total, may| choose::allgather(total, true, ranks, (room, may));
+            assert_eq!(reduce(long, true), Allreduce::Shared);
+            assert_ne!(reduce(long, false), Allreduce::Shared);
+            assert_ne!(reduce(size(8 << 10, true), true), Allreduce::Shared);
+            assert_ne!(reduce(size(128 << 10, false), true), Allreduce::Shared);
+            assert_eq!(gather(64 << 10, true), Allgather::Shared);
+            assert_ne!(gather(64 << 10, false), Allgather::Shared);
+            assert_ne!(gather(4 << 10, true), Allgather::Shared);
+        }
+    }
+    assert_ne!(
+        choose::allreduce(long, 8, (Room::Own, true)),
+        Allreduce::Shared
+    );
+    // Its bits are those of the ring.
+    let round = Size {
+        commutes: true,
+        ..size(1 << 20, true)
+    };
+    assert_eq!(
+        choose::allreduce(round, 6, (Room::Tight, true)),
+        Allreduce::Ring
+    );
+}
+
 /// Which algorithms combine as others do, and which in a way of their own.
 #[test]
 fn choice__of_what_is_rounded_is_by_ranks_and_count_alone() {
