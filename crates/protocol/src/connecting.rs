@@ -49,6 +49,9 @@ impl Worker {
     pub(crate) fn progress_interfaces(&mut self) -> bool {
         let moved = self.interfaces.progress_while(self.is_connecting());
         let accepted = self.accept_peers();
+        while let Some(peer) = self.interfaces.take_without_adapter() {
+            self.leave_adapter(peer);
+        }
         while let Some(peer) = self.interfaces.take_upgrade_request() {
             self.start_rise(peer);
         }
@@ -103,8 +106,13 @@ impl Worker {
         while let Some((peer, number, address)) = self.interfaces.receive_wireup() {
             match Step::from_wire(number & !RISE) {
                 Some(step) if peer < self.present() && number & RISE == 0 => {
-                    self.wireup
-                        .receive(peer, step, address, now_ns, &mut actions);
+                    match step != Step::Refuse && self.interfaces.refuses_adapter(peer) {
+                        true => self.wireup.refuse(peer, &mut actions),
+                        false => {
+                            let wireup = &mut self.wireup;
+                            wireup.receive(peer, step, address, now_ns, &mut actions);
+                        }
+                    }
                 }
                 Some(step) if peer < self.present() => {
                     self.receive_rise(peer, step, address, &mut upgrades);
@@ -131,25 +139,58 @@ impl Worker {
 
     fn apply_wireup(&mut self, actions: Vec<Action>) {
         for action in actions {
+            let failed = |peer| self.wireup.stage(peer) == Some(Stage::Failed);
             match action {
-                Action::Send(peer, step) => {
-                    self.prepare_lane(peer);
-                    let address = self.endpoints[peer].lane.local_address();
-                    if !self.interfaces.send_wireup(peer, step as u8, address) {
-                        self.wireup.postpone(peer, self.interfaces.now_ns());
-                    }
-                }
+                // Its end could not be opened a moment ago.
+                Action::Send(peer, step) if failed(peer) && step != Step::Refuse => {}
+                Action::Ready(peer) if failed(peer) => {}
+                Action::Send(peer, step) => self.send_step(peer, step),
                 Action::Open(peer, address) => {
                     self.prepare_lane(peer);
                     match self.endpoints[peer].lane.open(&address) {
                         true => self.active.push(peer),
+                        false if self.leave_adapter(peer) => self.send_step(peer, Step::Refuse),
                         false => self.counters.violations += 1,
                     }
                 }
                 Action::Ready(peer) => self.endpoints[peer].lane.set_ready(),
-                Action::Fail(peer) => self.fail_pending(peer, Fault::PeerGone),
+                Action::Fail(peer) => _ = self.leave_adapter(peer),
             }
         }
+    }
+
+    fn send_step(&mut self, peer: u32, step: Step) {
+        self.prepare_lane(peer);
+        let address = self.endpoints[peer].lane.local_address();
+        if !self.interfaces.send_wireup(peer, step as u8, address) {
+            self.wireup.postpone(peer, self.interfaces.now_ns());
+        }
+    }
+
+    /// The lane to a peer will not be wired up: another one takes its place, or all that waits for it fails and the
+    /// answer is `false`. No message has gone by it: each waits until it is wired up.
+    #[cold]
+    fn leave_adapter(&mut self, peer: u32) -> bool {
+        if self.wireup.stage(peer) == Some(Stage::Connected) {
+            // What no healthy peer says.
+            self.counters.violations += 1;
+            return false;
+        }
+        // The peer is told so when it asks.
+        self.wireup.refuse(peer, &mut Vec::new());
+        if !self.interfaces.leave_adapter(peer) {
+            self.fail_pending(peer, Fault::PeerGone);
+            return false;
+        }
+        let lane = self.interfaces.make_lane_without_adapter(peer);
+        self.endpoints[peer].lane = lane;
+        self.note_lane_change();
+        if !self.active.contains(&peer) {
+            self.active.push(peer);
+        }
+        // That of a connection of the network cannot fail.
+        _ = self.interfaces.connect(&mut self.endpoints[peer].lane);
+        true
     }
 }
 

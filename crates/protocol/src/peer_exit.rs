@@ -25,7 +25,9 @@ impl Worker {
 
     /// Why a peer cannot be reached any more, with its rank, for people.
     pub fn lost_peer(&self) -> Option<String> {
-        (0..self.present()).find_map(|peer| self.endpoints[peer].lane.failure(peer))
+        let of_lane = |peer| self.endpoints[peer].lane.failure(peer);
+        let of_interface = |peer| self.interfaces.failure(peer);
+        (0..self.present()).find_map(|peer| of_lane(peer).or_else(|| of_interface(peer)))
     }
 
     /// Whether none of `senders`, ranks in the world, will send anything more. With `blocked` this process itself is

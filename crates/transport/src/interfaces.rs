@@ -1,7 +1,7 @@
 //! The interfaces of a process, and the choice of a lane for each peer.
 
 use crate::adapter::rc::RcIface;
-use crate::adapter::{Adapter, AdapterTransport, Counts};
+use crate::adapter::{Adapter, AdapterTransport, Counts, PeerWords};
 use crate::contract::{Address, Connection, Remote, RemoteError};
 use crate::lane::Lane;
 use crate::loopback::LoopbackEndpoint;
@@ -15,9 +15,13 @@ use crate::verbs::{PortCounter, open_device};
 use crate::wireup_mailbox::WireupMailbox;
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::FURTHER;
+use network::WithoutAdapter;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::time::Duration;
+
+/// Rounds of progress after which connections that carry no messages are looked at: each look is a call of the kernel.
+const SELDOM: u32 = 64;
 
 /// Every interface that this process has opened.
 pub struct Interfaces {
@@ -28,8 +32,13 @@ pub struct Interfaces {
     sim: Option<SimIface>,
     /// An adapter, and how ranks that are reached by it find each other.
     adapter: Option<(Adapter, WireupMailbox)>,
-    /// Connections of the kernel's network.
+    /// Connections of the kernel's network: for messages where there is no adapter, and between memories for what an
+    /// adapter needs to begin.
     tcp: Option<TcpIface>,
+    /// Peers that messages go to by those though there is an adapter, and why.
+    without_adapter: WithoutAdapter,
+    /// Rounds of progress since the connections were looked at.
+    unlooked: u32,
     /// Why no adapter is used, where one would have been.
     no_adapter: Option<String>,
     /// What the kernel counts at its port.
@@ -53,6 +62,8 @@ impl Interfaces {
             sim: None,
             adapter: None,
             tcp: None,
+            without_adapter: WithoutAdapter::default(),
+            unlooked: 0,
             no_adapter: None,
             port_counter: None,
             alive: false,
@@ -71,6 +82,8 @@ impl Interfaces {
             sim: None,
             adapter: None,
             tcp: None,
+            without_adapter: WithoutAdapter::default(),
+            unlooked: 0,
             no_adapter: None,
             port_counter: None,
             alive: false,
@@ -177,11 +190,9 @@ impl Interfaces {
         }
         let state = self.domain.state_word(self.domain.me);
         let wake = move || crate::shm::iface::wake(state);
-        match (&mut self.tcp, &mut self.adapter) {
-            (Some(tcp), _) => tcp.arm(wake),
-            (None, Some((adapter, _))) => Some(adapter.arm(wake)),
-            (None, None) => None,
-        }
+        let by_network = self.tcp.as_mut().and_then(|tcp| tcp.arm(wake));
+        let by_adapter = self.adapter.as_mut().map(|(adapter, _)| adapter.arm(wake));
+        by_network.into_iter().chain(by_adapter).min()
     }
 
     /// What wakes this rank where it sleeps, for another thread of its process.
@@ -219,18 +230,20 @@ impl Interfaces {
     }
 
     fn make_outside_lane(&self, peer: u32) -> Lane {
-        if let Some(tcp) = &self.tcp {
-            return Lane::Tcp(Box::new(tcp.endpoint(peer)));
-        }
-        let page = Some(self.domain.page(peer));
-        match self
-            .adapter
-            .as_ref()
-            .map(|(adapter, _)| adapter.make_lane(peer, page))
-        {
-            Some(Ok(lane)) => lane,
-            // `connect` says why.
-            _ => Lane::Unconnected,
+        match (&self.adapter, &self.tcp) {
+            (Some((adapter, _)), tcp) if !self.without_adapter.has(peer) => {
+                let words = match tcp.as_ref().filter(|_| self.meets_by_network(peer)) {
+                    Some(tcp) => PeerWords {
+                        state: Some(tcp.state_word(peer)),
+                        polls: None,
+                    },
+                    None => PeerWords::on_page(self.domain.page(peer)),
+                };
+                // `connect` says why there is none.
+                adapter.make_lane(peer, words).unwrap_or(Lane::Unconnected)
+            }
+            (_, Some(tcp)) => Lane::Tcp(Box::new(tcp.endpoint(peer))),
+            (_, None) => Lane::Unconnected,
         }
     }
 
@@ -241,7 +254,7 @@ impl Interfaces {
     pub fn connect(&self, lane: &mut Lane) -> Result<(), String> {
         match (lane, &self.adapter) {
             (Lane::Unconnected, Some((adapter, _))) => {
-                let why = adapter.make_lane(u32::MAX, None).err();
+                let why = adapter.make_lane(u32::MAX, PeerWords::default()).err();
                 let why = why.map(|error| error.to_string());
                 Err(why.unwrap_or_else(|| "there was no queue pair a moment ago".to_owned()))
             }
@@ -281,7 +294,7 @@ impl Interfaces {
     pub fn has_left(&self, peer: u32) -> bool {
         match (&self.sim, &self.tcp) {
             (Some(sim), _) => sim.has_left(peer),
-            (None, Some(tcp)) if self.is_outside(peer) => tcp.has_left(peer),
+            (None, Some(tcp)) if self.meets_by_network(peer) => tcp.has_left(peer),
             _ => self.domain.has_left(peer),
         }
     }
@@ -313,9 +326,7 @@ impl Interfaces {
                 }
             });
         }
-        if let Some(tcp) = &mut self.tcp {
-            tcp.accept(&mut found);
-        }
+        self.accept_network(&mut found);
         if let Some(sim) = &mut self.sim {
             sim.accept(found);
         }
@@ -331,7 +342,18 @@ impl Interfaces {
         let state = self.domain.state_word(self.domain.me);
         let wake = || crate::shm::iface::wake(state);
         match (&mut self.adapter, &mut self.tcp) {
-            (Some((adapter, _)), _) => adapter.progress(connecting, wake),
+            (Some((adapter, _)), tcp) => {
+                let moved = adapter.progress(connecting, wake);
+                let seldom = !connecting && self.without_adapter.is_empty();
+                self.unlooked += 1;
+                match tcp {
+                    Some(tcp) if !seldom || self.unlooked >= SELDOM => {
+                        self.unlooked = 0;
+                        moved | tcp.progress()
+                    }
+                    _ => moved,
+                }
+            }
             (None, Some(tcp)) => tcp.progress(),
             (None, None) => self.sim.as_mut().is_some_and(SimIface::progress),
         }
@@ -343,6 +365,9 @@ impl Interfaces {
         if let Some(sim) = &self.sim {
             sim.send_wireup(peer, step, address);
         }
+        if self.meets_by_network(peer) {
+            return self.send_wireup_by_network(peer, step, address);
+        }
         match &mut self.adapter {
             Some((Adapter::Upgrade(iface), _)) => iface.send_wireup_datagram(peer, step, address),
             // Memory may be there when the wire-up asks again.
@@ -353,6 +378,9 @@ impl Interfaces {
 
     /// Whether the wire-up interface signals an arrival, without asking it.
     pub fn wireup_signals(&self) -> bool {
+        if self.tcp.as_ref().is_some_and(TcpIface::has_wireup) {
+            return true;
+        }
         match &self.adapter {
             Some((Adapter::Upgrade(iface), _)) => return iface.has_wireup_datagrams(),
             Some((_, mail)) => return mail.signals(),
@@ -363,6 +391,9 @@ impl Interfaces {
 
     /// Asks the wire-up interface for a message: sender, step, address.
     pub fn receive_wireup(&mut self) -> Option<(u32, u8, Address)> {
+        if let Some(received) = self.receive_wireup_by_network() {
+            return Some(received);
+        }
         match &mut self.adapter {
             Some((Adapter::Upgrade(iface), _)) => return iface.take_wireup_datagram(),
             Some((_, mail)) => return mail.receive(),

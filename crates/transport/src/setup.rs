@@ -92,7 +92,9 @@ impl Interfaces {
                 }
             }
         }
-        if self.allowed.tcp {
+        // Ranks of other nodes find each other over the network, also where an adapter carries their messages.
+        let several = self.shared_domain().job.nodes() > 1;
+        if self.allowed.tcp || (several && self.allowed.adapter.is_some()) {
             self.open_tcp(config)?;
         }
         if let Some(outside) = self.allowed.outside() {

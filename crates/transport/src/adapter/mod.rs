@@ -31,6 +31,7 @@ pub use counts::Counts;
 use crate::lane::Lane;
 use crate::verbs::inline::Overrides;
 use crate::verbs::{self, DeviceContext, VerbsError};
+use fastpath_base::sync::AtomicU32;
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::RankPage;
 use port::Port;
@@ -85,6 +86,25 @@ impl std::fmt::Display for AdapterTransport {
     }
 }
 
+/// Words in memory by which a peer is known beside what comes of it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct PeerWords {
+    /// Says whether it has left the job.
+    pub state: Option<&'static AtomicU32>,
+    /// Grows while it looks for arrivals.
+    pub polls: Option<&'static AtomicU32>,
+}
+
+impl PeerWords {
+    /// Those of a rank of the same memory.
+    pub fn on_page(page: &'static RankPage) -> Self {
+        PeerWords {
+            state: Some(&page.state),
+            polls: Some(&page.polls),
+        }
+    }
+}
+
 /// An adapter's port, as one of the transports uses it.
 pub(crate) enum Adapter {
     /// By reliable connections.
@@ -135,24 +155,20 @@ impl Adapter {
         }
     }
 
-    /// A lane to a peer, not connected. `page` is the peer's, which says whether it has left the job.
+    /// A lane to a peer, not connected. `words`: what is known of the peer.
     ///
     /// # Errors
     /// The device has no more of what it needs.
-    pub fn make_lane(
-        &self,
-        peer: u32,
-        page: Option<&'static RankPage>,
-    ) -> Result<Lane, VerbsError> {
-        let state = page.map(|page| &*page.state);
+    pub fn make_lane(&self, peer: u32, words: PeerWords) -> Result<Lane, VerbsError> {
+        let PeerWords { state, polls } = words;
         let mut lane = match self {
             Adapter::Rc(iface) => Lane::Rc(Box::new(iface.endpoint(state)?)),
             Adapter::Ud(iface) => Lane::Ud(Box::new(iface.endpoint(state)?)),
             Adapter::Upgrade(iface) => Lane::Upgrade(Box::new(iface.endpoint(peer, state)?)),
         };
-        match (&mut lane, page) {
-            (Lane::Ud(endpoint), Some(page)) => endpoint.watch_polls(&page.polls),
-            (Lane::Upgrade(endpoint), Some(page)) => endpoint.datagrams().watch_polls(&page.polls),
+        match (&mut lane, polls) {
+            (Lane::Ud(endpoint), Some(polls)) => endpoint.watch_polls(polls),
+            (Lane::Upgrade(endpoint), Some(polls)) => endpoint.datagrams().watch_polls(polls),
             _ => {}
         }
         Ok(lane)

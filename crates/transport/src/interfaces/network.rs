@@ -1,10 +1,136 @@
 //! Peers that are reached by connections of the kernel's network, and what must be told to those of other memories.
 
 use super::Interfaces;
-use crate::tcp::{self, TcpIface};
+use crate::contract::Address;
+use crate::lane::Lane;
+use crate::tcp::{self, TcpIface, WireupHead};
 use fastpath_base::config::Config;
 use fastpath_base::wait;
 use fastpath_bootstrap::segment::Phase;
+use std::collections::BTreeMap;
+
+/// Peers that the adapter does not lead to, and why; those of which nobody has been told yet.
+#[derive(Debug, Default)]
+pub(super) struct WithoutAdapter {
+    why: BTreeMap<u32, String>,
+    untold: Vec<u32>,
+}
+
+impl WithoutAdapter {
+    pub fn has(&self, peer: u32) -> bool {
+        self.why.contains_key(&peer)
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.why.is_empty()
+    }
+
+    fn note(&mut self, peer: u32, why: impl FnOnce() -> String) {
+        if !self.has(peer) {
+            self.why.insert(peer, why());
+            self.untold.push(peer);
+        }
+    }
+}
+
+/// Peers of other memories: an adapter carries their messages, if both sides have the same, and a connection of the
+/// kernel's network what it needs to begin. If not, the connection carries the messages too.
+impl Interfaces {
+    /// Whether a peer and this process know of each other by a connection of the network: they share no memory, or
+    /// nothing else carries their messages.
+    pub(super) fn meets_by_network(&self, peer: u32) -> bool {
+        let apart = self.adapter.is_none() || !self.domain.job.is_node_peer(peer as usize);
+        self.tcp.is_some() && self.is_outside(peer) && apart
+    }
+
+    /// Whether no lane of the adapter leads to a peer, so that one that is asked for is refused.
+    pub fn refuses_adapter(&self, peer: u32) -> bool {
+        self.meets_by_network(peer) && (self.adapter.is_none() || self.without_adapter.has(peer))
+    }
+
+    /// A peer that the adapter has turned out not to lead to; each is told of once.
+    pub fn take_without_adapter(&mut self) -> Option<u32> {
+        self.without_adapter.untold.pop()
+    }
+
+    /// The adapter does not lead to a peer. `false` where nothing else does.
+    pub fn leave_adapter(&mut self, peer: u32) -> bool {
+        let why = || "no connection of both adapters could be made".to_owned();
+        self.without_adapter.note(peer, why);
+        self.without_adapter.untold.retain(|&untold| untold != peer);
+        self.allowed.fall_back && self.meets_by_network(peer)
+    }
+
+    /// A lane to a peer that the adapter does not lead to.
+    pub fn make_lane_without_adapter(&self, peer: u32) -> Lane {
+        match &self.tcp {
+            Some(tcp) => Lane::Tcp(Box::new(tcp.endpoint(peer))),
+            None => Lane::Unconnected,
+        }
+    }
+
+    /// Why a peer is not reached, where its lane does not say, for people.
+    pub fn failure(&self, peer: u32) -> Option<String> {
+        let tcp = self.tcp.as_ref()?;
+        tcp.failure(peer)
+            .or_else(|| match self.allowed.fall_back {
+                false => self.without_adapter.why.get(&peer).cloned(),
+                true => None,
+            })
+    }
+
+    /// A number for what an adapter's lanes are of; 0 where there is no adapter.
+    fn number_adapter(&self) -> u16 {
+        let by = self.adapter.as_ref().map(|(adapter, _)| adapter.by());
+        by.map_or(0, |by| by as u16 + 1)
+    }
+
+    pub(super) fn send_wireup_by_network(&mut self, peer: u32, step: u8, address: Address) -> bool {
+        let by = match self.without_adapter.has(peer) {
+            true => 0,
+            false => self.number_adapter(),
+        };
+        let head = WireupHead { step, by };
+        let tcp = self.tcp.as_mut();
+        tcp.is_none_or(|tcp| tcp.send_wireup(peer, head, address))
+    }
+
+    pub(super) fn receive_wireup_by_network(&mut self) -> Option<(u32, u8, Address)> {
+        let (peer, head, address) = self.tcp.as_mut()?.receive_wireup()?;
+        let own = self.number_adapter();
+        if own != 0 && head.by != own {
+            self.without_adapter.note(peer, || match head.by {
+                0 => format!("rank {peer} has no adapter that it could use"),
+                _ => format!(
+                    "rank {peer} uses its adapter by other transports than this rank: give both \
+                     the same FASTPATH_TRANSPORTS"
+                ),
+            });
+        }
+        Some((peer, head.step, address))
+    }
+
+    /// Peers that something has come of by connections of the network.
+    pub(super) fn accept_network(&mut self, found: &mut impl FnMut(u32)) {
+        let Some(tcp) = &mut self.tcp else {
+            return;
+        };
+        if self.adapter.is_none() {
+            return tcp.accept(found);
+        }
+        let mut all = Vec::new();
+        tcp.accept(|peer| all.push(peer));
+        for peer in all {
+            if !self.without_adapter.has(peer) && !tcp.has_message(peer) {
+                continue;
+            }
+            // Whoever sends messages this way has no other.
+            let why = || format!("rank {peer} has no adapter that it could use");
+            self.without_adapter.note(peer, why);
+            found(peer);
+        }
+    }
+}
 
 impl Interfaces {
     /// No adapter is used, for that reason.
@@ -40,18 +166,16 @@ impl Interfaces {
     /// Rounds of progress that take about as long as so many polls of memory; at least one.
     #[inline]
     pub fn polls(&self, at_memory: u32) -> u32 {
-        match self.tcp {
-            Some(_) => tcp::polls(at_memory),
-            None => at_memory,
+        match (&self.tcp, &self.adapter) {
+            (Some(_), None) => tcp::polls(at_memory),
+            _ => at_memory,
         }
     }
 
     /// The adapter or the connections by which peers are reached, for people.
     pub fn outside(&self) -> Option<String> {
-        match &self.tcp {
-            Some(_) => Some(self.describe_tcp()),
-            None => self.adapter.as_ref().map(|(adapter, _)| adapter.describe()),
-        }
+        let by_adapter = self.adapter.as_ref().map(|(adapter, _)| adapter.describe());
+        by_adapter.or_else(|| self.tcp.as_ref().map(|_| self.describe_tcp()))
     }
 
     /// Whether connections of the kernel's network take long messages from where they lie.
@@ -76,7 +200,7 @@ impl Interfaces {
     /// Whether `peer`, or this process itself, has come so far with leaving the job, or has left it.
     pub fn has_come(&self, peer: u32, phase: Phase) -> bool {
         match &self.tcp {
-            Some(tcp) if self.is_outside(peer) => tcp.has_come(peer, phase),
+            Some(tcp) if self.meets_by_network(peer) => tcp.has_come(peer, phase),
             _ => self.domain.page(peer).phase() >= phase || self.has_left(peer),
         }
     }

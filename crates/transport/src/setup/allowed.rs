@@ -22,6 +22,8 @@ pub struct Allowed {
     pub adapter: Option<AdapterTransport>,
     /// Connections of the kernel's network, for the same peers, where there is no adapter.
     pub tcp: bool,
+    /// Whether pairs of other nodes that an adapter does not connect may use them instead.
+    pub fall_back: bool,
 }
 
 /// What leads to peers that share no memory with a rank, as far as that may be used.
@@ -42,6 +44,7 @@ impl Default for Allowed {
             shm: true,
             adapter: None,
             tcp: false,
+            fall_back: false,
         }
     }
 }
@@ -90,14 +93,7 @@ pub fn choose_transports(
         (false, false) => None,
     };
     let listed = || config.list(Key::Transports).join(",");
-    if nodes > 1 && !tcp && adapter.is_some() {
-        return Err(format!(
-            "FASTPATH_TRANSPORTS={} leaves the ranks of {nodes} nodes no way to each other: rc and \
-             ud reach ranks that were started together on one node only, so far; add tcp",
-            listed()
-        ));
-    }
-    let adapter = adapter.filter(|_| nodes == 1);
+    let fall_back = tcp && nodes > 1;
     if !shm && (adapter.is_some() || tcp) {
         return Ok(Allowed {
             loopback: true,
@@ -105,6 +101,7 @@ pub fn choose_transports(
             shm: false,
             adapter,
             tcp,
+            fall_back,
             ahead: choose_ahead(config),
         });
     }
@@ -135,6 +132,7 @@ pub fn choose_transports(
         shm: true,
         adapter: adapter.filter(|_| several),
         tcp: tcp && several,
+        fall_back,
     })
 }
 
@@ -188,16 +186,15 @@ mod tests {
     }
 
     #[test]
-    fn transports__of_several_nodes_are_shared_memory_and_the_network() {
-        for listed in ["all", "shm,tcp", "shm,rc,tcp"] {
-            let chosen = choose(listed, 4, true, 2).unwrap();
-            assert_eq!(chosen.outside(), Some(Outside::Tcp), "{listed}");
-            assert!(chosen.shm);
+    fn transports__of_several_nodes_are_those_of_several_hosts() {
+        for listed in ["all", "shm,tcp", "shm,rc,tcp", "shm,ud"] {
+            let (one, two) = (choose(listed, 4, true, 1), choose(listed, 4, true, 2));
+            assert_eq!(one.unwrap().outside(), two.unwrap().outside(), "{listed}");
         }
+        let falls_back = |listed, nodes| choose(listed, 4, true, nodes).unwrap().fall_back;
+        assert!(falls_back("all", 2) && !falls_back("shm,rc", 2) && !falls_back("all", 1));
         assert!(!choose("tcp", 4, true, 2).unwrap().shm);
-        for listed in ["shm,rc", "ud", "shm"] {
-            assert!(choose(listed, 4, true, 2).unwrap_err().contains("tcp"));
-        }
+        assert!(choose("shm", 4, true, 2).unwrap_err().contains("tcp"));
     }
 
     #[test]

@@ -138,6 +138,7 @@ impl Core {
         if let Some(phase) = phase {
             link.tell_phase(phase);
         }
+        link.send_unsent();
     }
 
     fn progress(&mut self) -> bool {
@@ -175,7 +176,10 @@ impl Core {
                 if event.writable {
                     link.flush();
                 }
-                event.readable && link.read()
+                let moved = event.readable && link.read();
+                // What is no message is for nobody else.
+                link.advance();
+                moved
             }
             DIAL => self.handle_dial((number >> 8) as u32, (number & 0xff) as usize),
             CALLER => self.handle_caller(number),
@@ -259,7 +263,7 @@ impl Core {
 
 /// The interface of a process.
 pub struct TcpIface {
-    core: Rc<RefCell<Core>>,
+    pub(super) core: Rc<RefCell<Core>>,
     watcher: Option<Watcher>,
 }
 

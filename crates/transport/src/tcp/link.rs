@@ -2,11 +2,13 @@
 
 use super::buffers::{Head, Inbox, Outbox};
 use super::socket::{Epoll, Moved, Socket};
-use super::wire::Frame;
-use crate::contract::Header;
-use fastpath_base::sync::Ordering;
+use super::wire::{Frame, WireupHead};
+use super::wireup::Received;
+use crate::contract::{Address, Header};
+use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_bootstrap::segment::{Phase, RankPage, has_left};
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io;
 use std::rc::Rc;
 
@@ -17,6 +19,8 @@ pub(super) struct Lists {
     pub fresh: Vec<u32>,
     /// Those that something may be under way to.
     pub owing: Vec<u32>,
+    /// Messages of the wire-up that have come and were not taken.
+    pub wireups: VecDeque<Received>,
 }
 
 /// Where a connection stands.
@@ -60,11 +64,15 @@ pub(super) struct Link {
     /// The kernel takes nothing for the peer any more.
     pub(super) broken: bool,
     pub(super) watches_room: bool,
+    /// A message of the wire-up that waits for the connection.
+    pub(super) unsent: Option<(WireupHead, Address)>,
+    /// Says whether the peer has left, where somebody wants to know that without this.
+    pub(super) word: Option<&'static AtomicU32>,
     peer: u32,
     /// The number under which its socket is watched, and where.
     token: u64,
     epoll: Rc<Epoll>,
-    lists: Rc<RefCell<Lists>>,
+    pub(super) lists: Rc<RefCell<Lists>>,
     page: &'static RankPage,
     /// Whether the page is the peer's own.
     is_node_peer: bool,
@@ -97,6 +105,8 @@ impl Link {
             over: false,
             broken: false,
             watches_room: false,
+            unsent: None,
+            word: None,
             peer,
             token,
             epoll,
@@ -124,6 +134,15 @@ impl Link {
         if !std::mem::replace(&mut self.listed, true) {
             self.lists.borrow_mut().fresh.push(self.peer);
         }
+    }
+
+    pub(super) fn peer(&self) -> u32 {
+        self.peer
+    }
+
+    /// Whether nothing more comes from the peer.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
     }
 
     /// Nobody looks at it any more until [`Link::announce`].
@@ -154,6 +173,7 @@ impl Link {
         }
         (self.stage, self.over, self.open) = (Stage::Down, true, None);
         self.outbox.clear();
+        self.tell_state();
     }
 
     /// Whether the peer's page, where that is its own or somebody has told of it there, says that it has left.
@@ -170,6 +190,7 @@ impl Link {
         let said = self.phase == Some(Phase::Finalized);
         if said || self.is_told_gone() {
             (self.stage, self.over, self.open) = (Stage::Down, true, None);
+            self.tell_state();
             return self.outbox.clear();
         }
         let why = match error {
@@ -221,6 +242,7 @@ impl Link {
                     self.inbox.take(&frame);
                     self.hear(phase);
                 }
+                Head::Whole(Frame::Wireup(head, len), _) => self.hear_wireup(head, len),
                 Head::Garbage if self.is_up() => {
                     self.fail(format!("{}: it has sent what is no message", self.name));
                     return Head::Partial;
@@ -235,6 +257,7 @@ impl Link {
     fn hear(&mut self, phase: Phase) {
         self.phase = self.phase.max(Some(phase));
         self.over |= phase == Phase::Finalized;
+        self.tell_state();
     }
 
     /// Whether a message lies here.
@@ -249,6 +272,7 @@ impl Link {
             self.over = true;
             // All that it sent had reached this host's kernel before.
             while matches!(self.advance(), Head::Partial) && self.read() {}
+            self.tell_state();
         }
         if self.is_up() && self.awaits_bulk() {
             return false;

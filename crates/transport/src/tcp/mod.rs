@@ -1,4 +1,7 @@
-//! Connections of the kernel's network, between ranks that share no memory and have no adapter.
+//! Connections of the kernel's network, between ranks that share no memory.
+//!
+//! They carry the messages of ranks without an adapter. Of ranks with one they carry what the adapter needs to begin
+//! ([`wireup`]), and tell of the peer's end.
 //!
 //! A pair connects when the first message goes, from whichever side, and ends with one connection ([`connect`]); each
 //! side proves first that it is of the job ([`greeting`]). Messages travel as frames, a head and a payload. They leave
@@ -32,10 +35,12 @@ pub(crate) mod testing;
 mod tests;
 mod watcher;
 mod wire;
+mod wireup;
 
 pub use domain::Settings;
 pub use endpoint::TcpEndpoint;
 pub use iface::{Counters, TcpIface};
+pub(crate) use wire::WireupHead;
 
 /// Payload of one message up to which it does better than several, in bytes: each costs a call of the kernel.
 pub const MAX_SINGLE: usize = wire::PAYLOAD_MOST;

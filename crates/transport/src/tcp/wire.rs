@@ -1,6 +1,6 @@
 //! What travels on a connection after the greeting: frames, one after the other.
 
-use crate::contract::Header;
+use crate::contract::{ADDRESS_BYTES, Header};
 use fastpath_bootstrap::segment::Phase;
 
 /// Bytes before each payload.
@@ -13,6 +13,7 @@ pub(super) const BULK_MOST: usize = 256 * 1024;
 const MESSAGE: u8 = 0;
 const PHASE: u8 = 1;
 const BULK: u8 = 2;
+const WIREUP: u8 = 3;
 
 /// What a head says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,13 +24,24 @@ pub(super) enum Frame {
     Bulk(Header, usize),
     /// How far the sender has come with leaving the job; no payload.
     Phase(Phase),
+    /// A message of the wire-up of an adapter's lane, and the length of its address in bytes.
+    Wireup(WireupHead, usize),
+}
+
+/// What a message of the wire-up says beside its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WireupHead {
+    /// The step of the state machine.
+    pub step: u8,
+    /// A number for the transport that the sender's lane is of; 0: it has none but this connection.
+    pub by: u16,
 }
 
 impl Frame {
     /// Bytes of head and payload.
     pub fn total(&self) -> usize {
         match self {
-            Frame::Message(_, len) | Frame::Bulk(_, len) => HEAD + len,
+            Frame::Message(_, len) | Frame::Bulk(_, len) | Frame::Wireup(_, len) => HEAD + len,
             Frame::Phase(_) => HEAD,
         }
     }
@@ -48,6 +60,10 @@ impl Frame {
                 head[16..].copy_from_slice(&key.to_le_bytes());
             }
             Frame::Phase(phase) => (head[4], head[5]) = (phase as u8, PHASE),
+            Frame::Wireup(WireupHead { step, by }, len) => {
+                (head[0], head[4], head[5]) = (len as u8, step, WIREUP);
+                head[6..8].copy_from_slice(&by.to_le_bytes());
+            }
         }
         head
     }
@@ -92,6 +108,9 @@ impl Frame {
                 let phase = phases.into_iter().find(|&phase| phase as u8 == id)?;
                 Some(Frame::Phase(phase))
             }
+            WIREUP if len <= ADDRESS_BYTES && (imm, key) == (0, 0) => {
+                Some(Frame::Wireup(WireupHead { step: id, by: aux }, len))
+            }
             _ => None,
         }
     }
@@ -114,6 +133,8 @@ mod tests {
             Frame::Bulk(header, BULK_MOST),
             Frame::Phase(Phase::Silent),
             Frame::Phase(Phase::Finalized),
+            Frame::Wireup(WireupHead { step: 0x12, by: 3 }, ADDRESS_BYTES),
+            Frame::Wireup(WireupHead { step: 1, by: 0 }, 0),
         ] {
             assert_eq!(Frame::decode(&frame.encode()), Some(frame));
         }
@@ -128,8 +149,11 @@ mod tests {
             Frame::decode(&head)
         };
         assert!(changed(0, 9).is_some());
-        for (at, to) in [(3, 1), (5, 3), (5, PHASE), (12, 1), (15, 1)] {
+        for (at, to) in [(3, 1), (5, 4), (5, PHASE), (12, 1), (15, 1)] {
             assert_eq!(changed(at, to), None, "byte {at}");
         }
+        let mut long = Frame::Wireup(WireupHead { step: 1, by: 1 }, ADDRESS_BYTES).encode();
+        long[0] += 1;
+        assert_eq!(Frame::decode(&long), None);
     }
 }
