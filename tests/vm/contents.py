@@ -9,6 +9,8 @@ import shutil
 import subprocess
 import time
 
+from harness import engines
+
 from . import kernel
 from .image import Image
 from .trouble import Trouble
@@ -115,6 +117,16 @@ class Contents:
         for name in os.listdir(said):
             if name not in unused and not name.startswith("config-"):
                 self.image.add_file(os.path.join(said, name))
+
+    def add_hydra(self):
+        """MPICH's launcher, which starts processes and lets them tell each other of themselves, and no more."""
+        try:
+            folder = os.path.join(engines.wheel("mpich"), "bin")
+        except OSError as error:
+            raise Trouble(f"no Hydra: {error}", "see why the package cannot be installed") from None
+        for name in ("mpiexec.hydra", "hydra_pmi_proxy"):
+            self.image.add_file(os.path.join(folder, name))
+        self.path.append(folder)
 
     def add_valgrind(self):
         """Debian's valgrind, with the one tool that counts instructions."""

@@ -9,6 +9,7 @@ A file is TOML; a table is a case:
     expect = "regex"   # what must be found in its output (standard output and error, one after the other)
     netem = "loss 10%" # what tc's netem does on both ends of the wire meanwhile
     hosts = 2          # two virtual hosts: `on a COMMAND`, `on b COMMAND`
+    hydra = true       # Hydra is there: `nodes RANKS COMMAND` starts ranks on both hosts, which share no memory then
     programs = ["x"]   # programs of tests/c, compiled; found by name; "bench": the program behind `fastpath bench`
     files = ["x/y"]    # further files or folders of the tree
     python = true      # Python and its library are there
@@ -41,7 +42,7 @@ BENCH = "bench"
 # How much longer a program may take under emulation.
 SLOWNESS = 4
 KINDS = {"command": str, "timeout": int, "exit": int, "expect": str, "netem": str, "hosts": int, "programs": list,
-         "files": list, "cargo": dict, "fails": str, "only": str, "python": bool, "long": bool, "beside": bool}
+         "files": list, "cargo": dict, "fails": str, "only": str, "python": bool, "hydra": bool, "long": bool, "beside": bool}
 
 
 class Case:
@@ -64,7 +65,7 @@ class Case:
         if values.get("only", "vm") != "vm":
             raise Trouble(f"{name}: only = {values['only']!r}", 'it can only be "vm"')
         self.needs_vm, self.python, self.long = "only" in values, values.get("python", False), values.get("long", False)
-        self.beside = values.get("beside", False)
+        self.beside, self.hydra = values.get("beside", False), values.get("hydra", False)
         if self.beside and (self.netem or self.hosts != 1):
             raise Trouble(f"{name}: beside another case it would have neither netem nor hosts of its own", "leave `beside` out")
         self.programs, self.files, self.cargo = (values.get("programs", []), values.get("files", []), values.get("cargo", {}))
@@ -114,8 +115,9 @@ def read_cases(patterns):
     return [case for case in found if not patterns or any(fnmatch.fnmatch(case.name, p) for p in patterns)]
 
 
-def program_cases(patterns, transports, hosts):
-    """The programs of tests/c that run on two ranks, as cases: with nothing but each of these transports."""
+def program_cases(patterns, transports, hosts, hydra):
+    """The programs of tests/c that run on two ranks, as cases: with nothing but each of these transports. `hydra`: the
+    hosts share no memory of a job."""
     found = []
     for transport in transports:
         for one in program.find(os.path.join(ROOT, "tests", "c")):
@@ -123,14 +125,16 @@ def program_cases(patterns, transports, hosts):
                 continue
             for arguments in one.args:
                 words = shlex.join([one.name, *arguments])
-                name = ".".join([transport, *(["hosts"] if hosts == 2 else []), one.name, *arguments])
-                told = {**one.env, **({"MPI_TEST_HOSTS": "2"} if hosts == 2 else {})}
+                where = {1: [], 2: ["nodes" if hydra else "hosts"]}[hosts]
+                name = ".".join([transport, *where, one.name, *arguments])
+                told = {**one.env, **({"MPI_TEST_HOSTS": "2", "TMPDIR": "/run"} if hosts == 2 else {})}
                 variables = shlex.join(["env", *(f"{key}={value}" for key, value in told.items())])
                 ranks = {1: f"-n 2 {variables} {words}",
                          2: f"--virtual-host a -n 1 on a {variables} {words} : --virtual-host b -n 1 on b {variables} {words}"}
                 seconds = SLOWNESS * one.timeout
-                command = f"FASTPATH_TRANSPORTS={transport} mpiexec --timeout {seconds} {ranks[hosts]}"
-                values = {"command": command, "programs": [one.name], "timeout": seconds + 30, "exit": one.exit, "hosts": hosts}
+                start = f"nodes 1 {variables} {words}" if hydra else f"mpiexec --timeout {seconds} {ranks[hosts]}"
+                values = {"command": f"FASTPATH_TRANSPORTS={transport} {start}", "programs": [one.name],
+                          "timeout": seconds + 30, "exit": one.exit, "hosts": hosts, "hydra": hydra}
                 found.append(Case(name, values))
     return [case for case in found if not patterns or any(fnmatch.fnmatch(case.name, p) for p in patterns)]
 

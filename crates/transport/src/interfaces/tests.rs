@@ -4,6 +4,7 @@
 use super::*;
 use crate::contract::{Connection, Header, Post};
 use crate::verbs::{Failure, fake, fault};
+use fastpath_base::config::Config;
 
 /// The interfaces of ranks on these hosts, each with the fake adapter.
 fn open_by(by: AdapterTransport, hosts: &[u32], shm: bool) -> Vec<Interfaces> {
@@ -206,4 +207,114 @@ fn declared_memory__is_registered_once() {
     show();
     show();
     assert_eq!(count(&ranks[0]), (3, 2), "each is registered anew");
+}
+
+/// Two ranks whose memories are two, with these adapters, if any, and connections of the network.
+fn open_apart(by: [Option<AdapterTransport>; 2]) -> Vec<Interfaces> {
+    fake::set_conditions(fake::Conditions::default());
+    let context = fake::open();
+    let jobs: &'static [Job] = Job::on_nodes(&[0, 1]).unwrap().leak();
+    let on_loopback = [("FASTPATH_INTERFACES".into(), "lo".into())];
+    let config = Config::from_pairs(on_loopback).unwrap();
+    let open = |(job, by): (&'static Job, Option<AdapterTransport>)| {
+        let mut interfaces = Interfaces::open(job);
+        interfaces.allowed.fall_back = true;
+        match by {
+            Some(by) => {
+                let overrides = Overrides::default();
+                interfaces.use_adapter(Adapter::new(by, &context, None, &overrides, job).unwrap());
+            }
+            None => interfaces.allowed.tcp = true,
+        }
+        interfaces.open_tcp(&config).unwrap();
+        interfaces
+    };
+    let ranks = jobs.iter().zip(by).map(open).collect();
+    for (own, other) in [(0, 1), (1, 0)] {
+        jobs[own].learn_card(other, &jobs[other].network_card(other).unwrap());
+    }
+    ranks
+}
+
+fn progress_until(ranks: &mut [Interfaces], mut done: impl FnMut(&mut [Interfaces]) -> bool) {
+    for _ in 0..1_000_000 {
+        if done(ranks) {
+            return;
+        }
+        ranks.iter_mut().for_each(|rank| _ = rank.progress());
+    }
+    panic!("waited in vain");
+}
+
+#[test]
+fn adapters__of_two_memories_find_each_other_and_miss_each_other_by_the_network() {
+    use AdapterTransport::{Rc, Ud, Upgrading};
+    for by in [Rc, Ud, Upgrading] {
+        let mut ranks = open_apart([Some(by); 2]);
+        let mut lanes = [ranks[0].make_lane(1), ranks[1].make_lane(0)];
+        for (from, to) in [(0, 1), (1, 0)] {
+            let address = lanes[from].local_address();
+            assert!(ranks[from].send_wireup(to as u32, 2, address));
+            progress_until(&mut ranks, |ranks| ranks[to].wireup_signals());
+            assert_eq!(
+                ranks[to].receive_wireup(),
+                Some((from as u32, 2, address)),
+                "{by}"
+            );
+            assert!(lanes[to].open(&address));
+        }
+        lanes.iter_mut().for_each(Connection::set_ready);
+        let posted = lanes[0].am_bcopy(Header::new(7, 1, 0), 8, |_| ());
+        assert_eq!(posted, Post::Done, "{by}");
+        progress_until(&mut ranks, |_| lanes[1].look().is_some());
+        assert!(!ranks[0].refuses_adapter(1) && !lanes[1].peer_has_left());
+        lanes[1].take();
+        // The end of a process is the end of its connections.
+        drop(ranks.remove(0));
+        progress_until(&mut ranks, |_| lanes[1].peer_has_left());
+        assert!(ranks[0].failure(0).unwrap().contains("rank 0"), "{by}");
+    }
+}
+
+#[test]
+fn adapters__that_cannot_meet_leave_their_peers_to_the_network() {
+    use AdapterTransport::{Rc, Ud};
+    for (by, says) in [
+        ([Some(Rc), Some(Ud)], "other transports"),
+        ([Some(Rc), None], "no adapter"),
+    ] {
+        let mut ranks = open_apart(by);
+        let asking = ranks[1].make_lane(0).local_address();
+        assert!(ranks[1].send_wireup(0, 1, asking));
+        progress_until(&mut ranks, |ranks| ranks[0].wireup_signals());
+        assert!(!ranks[0].refuses_adapter(1));
+        assert_eq!(ranks[0].receive_wireup(), Some((1, 1, asking)));
+        assert!(ranks[0].refuses_adapter(1));
+        assert_eq!(ranks[0].take_without_adapter(), Some(1));
+        assert_eq!(ranks[0].take_without_adapter(), None);
+        assert!(ranks[0].leave_adapter(1));
+        assert_eq!(name(&ranks[0].make_lane(1)), "tcp");
+        ranks[0].allowed.fall_back = false;
+        assert!(!ranks[0].leave_adapter(1));
+        assert!(ranks[0].failure(1).unwrap().contains(says), "{by:?}");
+    }
+}
+
+#[test]
+fn message__by_the_network_says_that_its_sender_has_no_adapter() {
+    let mut ranks = open_apart([Some(AdapterTransport::Rc), None]);
+    let mut lane = ranks[1].make_lane(0);
+    ranks[1].connect(&mut lane).unwrap();
+    progress_until(&mut ranks, |_| {
+        lane.am_bcopy(Header::new(7, 1, 0), 8, |_| ()) == Post::Done
+    });
+    let mut found = Vec::new();
+    progress_until(&mut ranks, |ranks| {
+        ranks[0].accept(|peer| found.push(peer));
+        !found.is_empty()
+    });
+    assert_eq!((found, ranks[0].take_without_adapter()), (vec![1], Some(1)));
+    let mut back = ranks[0].make_lane(1);
+    assert_eq!(name(&back), "tcp");
+    assert_eq!(back.look().unwrap().header.id, 7);
 }
