@@ -119,14 +119,16 @@ class Contents:
                 self.image.add_file(os.path.join(said, name))
 
     def add_hydra(self):
-        """MPICH's launcher, which starts processes and lets them tell each other of themselves, and no more."""
+        """MPICH's launcher, which starts processes and lets them tell each other of themselves, and no more. Why it cannot
+        be had, where that is so."""
         try:
             folder = os.path.join(engines.wheel("mpich"), "bin")
         except OSError as error:
-            raise Trouble(f"no Hydra: {error}", "see why the package cannot be installed") from None
+            return error
         for name in ("mpiexec.hydra", "hydra_pmi_proxy"):
             self.image.add_file(os.path.join(folder, name))
         self.path.append(folder)
+        return None
 
     def add_valgrind(self):
         """Debian's valgrind, with the one tool that counts instructions."""
