@@ -15,7 +15,9 @@ use crate::verbs::{PortCounter, open_device};
 use crate::wireup_mailbox::WireupMailbox;
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::FURTHER;
+use meeting::Meeting;
 use network::WithoutAdapter;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::ptr::NonNull;
 use std::time::Duration;
@@ -37,6 +39,8 @@ pub struct Interfaces {
     tcp: Option<TcpIface>,
     /// Peers that messages go to by those though there is an adapter, and why.
     without_adapter: WithoutAdapter,
+    /// What is known of peers of other memories that datagrams are to reach.
+    meetings: BTreeMap<u32, Meeting>,
     /// Rounds of progress since the connections were looked at.
     unlooked: u32,
     /// Why no adapter is used, where one would have been.
@@ -63,6 +67,7 @@ impl Interfaces {
             adapter: None,
             tcp: None,
             without_adapter: WithoutAdapter::default(),
+            meetings: BTreeMap::new(),
             unlooked: 0,
             no_adapter: None,
             port_counter: None,
@@ -83,6 +88,7 @@ impl Interfaces {
             adapter: None,
             tcp: None,
             without_adapter: WithoutAdapter::default(),
+            meetings: BTreeMap::new(),
             unlooked: 0,
             no_adapter: None,
             port_counter: None,
@@ -369,7 +375,10 @@ impl Interfaces {
             return self.send_wireup_by_network(peer, step, address);
         }
         match &mut self.adapter {
-            Some((Adapter::Upgrade(iface), _)) => iface.send_wireup_datagram(peer, step, address),
+            Some((Adapter::Upgrade(iface), _)) => {
+                let (ud, addresses) = iface.datagrams();
+                addresses.send(ud, peer, step, address)
+            }
             // Memory may be there when the wire-up asks again.
             Some((_, mail)) => mail.send(peer, step, &address).is_ok(),
             None => true,
@@ -378,28 +387,36 @@ impl Interfaces {
 
     /// Whether the wire-up interface signals an arrival, without asking it.
     pub fn wireup_signals(&self) -> bool {
-        if self.tcp.as_ref().is_some_and(TcpIface::has_wireup) {
-            return true;
-        }
-        match &self.adapter {
-            Some((Adapter::Upgrade(iface), _)) => return iface.has_wireup_datagrams(),
-            Some((_, mail)) => return mail.signals(),
-            None => {}
-        }
-        self.sim.as_ref().is_some_and(SimIface::wireup_signals)
+        let of_adapter = |(adapter, mail): &(Adapter, WireupMailbox)| {
+            adapter.has_wireup_datagrams()
+                || (!matches!(adapter, Adapter::Upgrade(_)) && mail.signals())
+        };
+        self.tcp.as_ref().is_some_and(TcpIface::has_wireup)
+            || self.adapter.as_ref().is_some_and(of_adapter)
+            || self.sim.as_ref().is_some_and(SimIface::wireup_signals)
     }
 
     /// Asks the wire-up interface for a message: sender, step, address.
     pub fn receive_wireup(&mut self) -> Option<(u32, u8, Address)> {
-        if let Some(received) = self.receive_wireup_by_network() {
-            return Some(received);
+        if let Some((adapter, mail)) = &mut self.adapter {
+            // Before what has come by the network, which counts those that do not come.
+            let datagram = adapter
+                .datagrams()
+                .and_then(|(ud, addresses)| addresses.take(ud));
+            if let Some(received) = datagram {
+                self.note_datagram(received.0);
+                return Some(received);
+            }
+            let mail = match adapter {
+                Adapter::Upgrade(_) => None,
+                _ => mail.receive(),
+            };
+            if mail.is_some() {
+                return mail;
+            }
         }
-        match &mut self.adapter {
-            Some((Adapter::Upgrade(iface), _)) => return iface.take_wireup_datagram(),
-            Some((_, mail)) => return mail.receive(),
-            None => {}
-        }
-        self.sim.as_mut()?.receive_wireup()
+        let by_network = self.receive_wireup_by_network();
+        by_network.or_else(|| self.sim.as_mut()?.receive_wireup())
     }
 }
 
@@ -456,6 +473,7 @@ impl Lane {
     }
 }
 
+mod meeting;
 mod network;
 #[cfg(all(test, not(loom)))]
 #[allow(non_snake_case)]

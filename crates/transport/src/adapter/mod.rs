@@ -38,7 +38,7 @@ use port::Port;
 use rc::RcIface;
 use std::sync::Arc;
 use std::time::Duration;
-use ud::UdIface;
+use ud::{RankAddresses, UdIface};
 use upgrade::UpgradeIface;
 
 /// The transports over adapters.
@@ -110,7 +110,7 @@ pub(crate) enum Adapter {
     /// By reliable connections.
     Rc(RcIface),
     /// By datagrams.
-    Ud(UdIface),
+    Ud(UdIface, RankAddresses),
     /// By both.
     Upgrade(Box<UpgradeIface>),
 }
@@ -131,9 +131,10 @@ impl Adapter {
         Ok(match by {
             AdapterTransport::Rc => Adapter::Rc(open_rc(context, port, inline)?),
             AdapterTransport::Ud => {
-                let ud = open_ud(context, port, inline)?;
+                let mut ud = open_ud(context, port, inline)?;
                 ud.tell_polls(&job.own_page().polls);
-                Adapter::Ud(ud)
+                let addresses = RankAddresses::open(&mut ud, job);
+                Adapter::Ud(ud, addresses)
             }
             AdapterTransport::Upgrading => {
                 let (ud, rc) = (
@@ -150,7 +151,7 @@ impl Adapter {
     pub fn by(&self) -> AdapterTransport {
         match self {
             Adapter::Rc(_) => AdapterTransport::Rc,
-            Adapter::Ud(_) => AdapterTransport::Ud,
+            Adapter::Ud(..) => AdapterTransport::Ud,
             Adapter::Upgrade(_) => AdapterTransport::Upgrading,
         }
     }
@@ -163,7 +164,7 @@ impl Adapter {
         let PeerWords { state, polls } = words;
         let mut lane = match self {
             Adapter::Rc(iface) => Lane::Rc(Box::new(iface.endpoint(state)?)),
-            Adapter::Ud(iface) => Lane::Ud(Box::new(iface.endpoint(state)?)),
+            Adapter::Ud(iface, _) => Lane::Ud(Box::new(iface.endpoint(state)?)),
             Adapter::Upgrade(iface) => Lane::Upgrade(Box::new(iface.endpoint(peer, state)?)),
         };
         match (&mut lane, polls) {
@@ -179,7 +180,7 @@ impl Adapter {
     pub fn progress(&mut self, connecting: bool, wake: impl Fn() + Send + 'static) -> bool {
         match self {
             Adapter::Rc(iface) => iface.progress(),
-            Adapter::Ud(iface) => iface.progress(),
+            Adapter::Ud(iface, _) => iface.progress(),
             Adapter::Upgrade(iface) => iface.progress(connecting, wake),
         }
     }
@@ -188,8 +189,26 @@ impl Adapter {
     pub fn arm(&mut self, wake: impl Fn() + Copy + Send + 'static) -> Duration {
         match self {
             Adapter::Rc(iface) => iface.arm(wake),
-            Adapter::Ud(iface) => iface.arm(wake),
+            Adapter::Ud(iface, _) => iface.arm(wake),
             Adapter::Upgrade(iface) => iface.arm(wake),
+        }
+    }
+
+    /// The datagrams, and where they go, where there are any.
+    pub fn datagrams(&mut self) -> Option<(&mut UdIface, &mut RankAddresses)> {
+        match self {
+            Adapter::Rc(_) => None,
+            Adapter::Ud(iface, addresses) => Some((iface, addresses)),
+            Adapter::Upgrade(iface) => Some(iface.datagrams()),
+        }
+    }
+
+    /// Whether a wireup datagram has come.
+    pub fn has_wireup_datagrams(&self) -> bool {
+        match self {
+            Adapter::Rc(_) => false,
+            Adapter::Ud(iface, _) => iface.has_wireup_datagrams(),
+            Adapter::Upgrade(iface) => iface.has_wireup_datagrams(),
         }
     }
 
@@ -197,7 +216,7 @@ impl Adapter {
     pub fn connections(&self) -> Option<&RcIface> {
         match self {
             Adapter::Rc(iface) => Some(iface),
-            Adapter::Ud(_) => None,
+            Adapter::Ud(..) => None,
             Adapter::Upgrade(iface) => Some(iface.parts().1),
         }
     }
@@ -205,7 +224,7 @@ impl Adapter {
     fn with_port<T>(&self, act: impl FnOnce(&Port) -> T) -> T {
         match self {
             Adapter::Rc(iface) => iface.with_port(act),
-            Adapter::Ud(iface) => iface.with_port(act),
+            Adapter::Ud(iface, _) => iface.with_port(act),
             Adapter::Upgrade(iface) => iface.parts().0.with_port(act),
         }
     }
@@ -219,7 +238,7 @@ impl Adapter {
     pub fn counts(&self) -> Vec<Counts> {
         match self {
             Adapter::Rc(iface) => vec![Counts::of_rc(iface)],
-            Adapter::Ud(iface) => vec![Counts::of_ud(&iface.counters())],
+            Adapter::Ud(iface, _) => vec![Counts::of_ud(&iface.counters())],
             Adapter::Upgrade(iface) => {
                 let (ud, rc) = iface.parts();
                 let pairs = Counts::of_pairs(&iface.counters());
@@ -274,13 +293,13 @@ pub fn probe(
 ) -> Result<String, String> {
     let text = verbs::open_device(device, |context, port| {
         Ok(match by {
-            AdapterTransport::Rc => Adapter::Rc(open_rc(context, port, inline)?).describe(),
-            AdapterTransport::Ud => Adapter::Ud(open_ud(context, port, inline)?).describe(),
+            AdapterTransport::Rc => open_rc(context, port, inline)?.with_port(Port::describe),
+            AdapterTransport::Ud => open_ud(context, port, inline)?.with_port(Port::describe),
             AdapterTransport::Upgrading => {
                 let ud = open_ud(context, port, inline)?;
                 // Both at once: together they need more memory than each.
                 open_rc(context, port, inline)?;
-                Adapter::Ud(ud).describe()
+                ud.with_port(Port::describe)
             }
         })
     });

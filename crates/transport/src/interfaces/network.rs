@@ -9,6 +9,9 @@ use fastpath_base::wait;
 use fastpath_bootstrap::segment::Phase;
 use std::collections::BTreeMap;
 
+/// In place of a step: where the sender's queue pair for datagrams is.
+const INTRODUCTION: u8 = 0;
+
 /// Peers that the adapter does not lead to, and why; those of which nobody has been told yet.
 #[derive(Debug, Default)]
 pub(super) struct WithoutAdapter {
@@ -72,42 +75,106 @@ impl Interfaces {
     /// Why a peer is not reached, where its lane does not say, for people.
     pub fn failure(&self, peer: u32) -> Option<String> {
         let tcp = self.tcp.as_ref()?;
-        tcp.failure(peer)
-            .or_else(|| match self.allowed.fall_back {
-                false => self.without_adapter.why.get(&peer).cloned(),
-                true => None,
-            })
+        tcp.failure(peer).or_else(|| match self.allowed.fall_back {
+            false => self.without_adapter.why.get(&peer).cloned(),
+            true => None,
+        })
     }
 
     /// A number for what an adapter's lanes are of; 0 where there is no adapter.
-    fn number_adapter(&self) -> u16 {
+    fn number_adapter(&self) -> u8 {
         let by = self.adapter.as_ref().map(|(adapter, _)| adapter.by());
-        by.map_or(0, |by| by as u16 + 1)
+        by.map_or(0, |by| by as u8 + 1)
     }
 
+    /// Sends a message of the wire-up by the pair's connection, and as a datagram too where the adapter sends such.
     pub(super) fn send_wireup_by_network(&mut self, peer: u32, step: u8, address: Address) -> bool {
         let by = match self.without_adapter.has(peer) {
             true => 0,
             false => self.number_adapter(),
         };
-        let head = WireupHead { step, by };
-        let tcp = self.tcp.as_mut();
-        tcp.is_none_or(|tcp| tcp.send_wireup(peer, head, address))
+        let Some(tcp) = &mut self.tcp else {
+            return true;
+        };
+        let mut also = false;
+        if let Some((adapter, _)) = self.adapter.as_mut().filter(|_| by != 0)
+            && let Some((ud, addresses)) = adapter.datagrams()
+        {
+            let meeting = self.meetings.entry(peer).or_default();
+            also = addresses.send(ud, peer, step, address);
+            meeting.waiting = (!also).then_some((step, address));
+            if !meeting.is_told {
+                let head = WireupHead::plain(INTRODUCTION, by);
+                meeting.is_told = tcp.send_wireup(peer, head, addresses.own());
+            }
+        }
+        tcp.send_wireup(peer, WireupHead { step, by, also }, address)
     }
 
+    /// A message of the wire-up that has come by a connection, and not as a datagram where it could.
     pub(super) fn receive_wireup_by_network(&mut self) -> Option<(u32, u8, Address)> {
-        let (peer, head, address) = self.tcp.as_mut()?.receive_wireup()?;
-        let own = self.number_adapter();
-        if own != 0 && head.by != own {
-            self.without_adapter.note(peer, || match head.by {
-                0 => format!("rank {peer} has no adapter that it could use"),
-                _ => format!(
-                    "rank {peer} uses its adapter by other transports than this rank: give both \
-                     the same FASTPATH_TRANSPORTS"
-                ),
-            });
+        loop {
+            let (peer, head, address) = self.tcp.as_mut()?.receive_wireup()?;
+            let own = self.number_adapter();
+            if own != 0 && head.by != own {
+                self.without_adapter.note(peer, || match head.by {
+                    0 => format!("rank {peer} has no adapter that it could use"),
+                    _ => format!(
+                        "rank {peer} uses its adapter by other transports than this rank: give \
+                         both the same FASTPATH_TRANSPORTS"
+                    ),
+                });
+            }
+            let is_refused = self.refuses_adapter(peer);
+            let adapter = self.adapter.as_mut().filter(|_| !is_refused);
+            let Some((ud, addresses)) = adapter.and_then(|(adapter, _)| adapter.datagrams()) else {
+                match head.step {
+                    INTRODUCTION => continue,
+                    step => return Some((peer, step, address)),
+                }
+            };
+            let meeting = self.meetings.entry(peer).or_default();
+            if head.step == INTRODUCTION {
+                addresses.learn(peer, address);
+                self.answer_introduction(peer);
+                continue;
+            }
+            if meeting.is_vain(head.also) {
+                // Those that have come while this process computed are seen first.
+                ud.progress();
+                if !ud.has_wireup_datagrams() {
+                    let why = || format!("what the adapter of rank {peer} sends does not arrive");
+                    self.without_adapter.note(peer, why);
+                    return Some((peer, head.step, address));
+                }
+            }
         }
-        Some((peer, head.step, address))
+    }
+
+    /// A peer has told where its queue pair is: what waits for that goes, and it is told the same.
+    fn answer_introduction(&mut self, peer: u32) {
+        let by = self.number_adapter();
+        let meeting = self.meetings.entry(peer).or_default();
+        let waiting = meeting.waiting.take();
+        let adapter = self
+            .adapter
+            .as_mut()
+            .and_then(|(adapter, _)| adapter.datagrams());
+        if let (false, Some(tcp), Some((_, addresses))) = (meeting.is_told, &mut self.tcp, adapter)
+        {
+            let head = WireupHead::plain(INTRODUCTION, by);
+            meeting.is_told = tcp.send_wireup(peer, head, addresses.own());
+        }
+        if let Some((step, address)) = waiting {
+            self.send_wireup_by_network(peer, step, address);
+        }
+    }
+
+    /// A datagram of a rank has come.
+    pub(super) fn note_datagram(&mut self, peer: u32) {
+        if self.meets_by_network(peer) {
+            self.meetings.entry(peer).or_default().is_proven = true;
+        }
     }
 
     /// Peers that something has come of by connections of the network.

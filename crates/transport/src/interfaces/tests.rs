@@ -114,7 +114,7 @@ fn peers__that_only_spin_beyond_a_cut_wire_are_given_up() {
         let (mut ranks, mut lanes) = connect_by(by);
         for rank in &ranks {
             match &rank.adapter {
-                Some((Adapter::Ud(iface), _)) => iface.use_clock(fake::now_ns),
+                Some((Adapter::Ud(iface, _), _)) => iface.use_clock(fake::now_ns),
                 Some((Adapter::Upgrade(iface), _)) => iface.parts().0.use_clock(fake::now_ns),
                 _ => unreachable!("opened by datagrams"),
             }
@@ -163,7 +163,7 @@ fn miss_device(by: AdapterTransport) {
     }
     let said = match ranks[1].adapter.as_ref().map(|(adapter, _)| adapter) {
         Some(Adapter::Rc(iface)) => iface.last_error(),
-        Some(Adapter::Ud(iface)) => iface.last_error(),
+        Some(Adapter::Ud(iface, _)) => iface.last_error(),
         Some(Adapter::Upgrade(iface)) => iface.parts().0.last_error(),
         None => None,
     };
@@ -255,12 +255,13 @@ fn adapters__of_two_memories_find_each_other_and_miss_each_other_by_the_network(
         for (from, to) in [(0, 1), (1, 0)] {
             let address = lanes[from].local_address();
             assert!(ranks[from].send_wireup(to as u32, 2, address));
-            progress_until(&mut ranks, |ranks| ranks[to].wireup_signals());
-            assert_eq!(
-                ranks[to].receive_wireup(),
-                Some((from as u32, 2, address)),
-                "{by}"
-            );
+            let mut received = None;
+            progress_until(&mut ranks, |ranks| {
+                assert_eq!(ranks[from].receive_wireup(), None, "{by}");
+                received = ranks[to].receive_wireup();
+                received.is_some()
+            });
+            assert_eq!(received, Some((from as u32, 2, address)), "{by}");
             assert!(lanes[to].open(&address));
         }
         lanes.iter_mut().for_each(Connection::set_ready);
@@ -297,6 +298,52 @@ fn adapters__that_cannot_meet_leave_their_peers_to_the_network() {
         ranks[0].allowed.fall_back = false;
         assert!(!ranks[0].leave_adapter(1));
         assert!(ranks[0].failure(1).unwrap().contains(says), "{by:?}");
+    }
+}
+
+/// One sends as long as the other has received nothing; how often it has sent.
+fn ask(ranks: &mut [Interfaces], step: u8) -> Option<u32> {
+    let address = Address::new(&[9; 30]).unwrap();
+    for sent in 1..100 {
+        ranks[0].send_wireup(1, step, address);
+        for _ in 0..1000 {
+            ranks.iter_mut().for_each(|rank| _ = rank.progress());
+            ranks[0].receive_wireup();
+            if let Some(received) = ranks[1].receive_wireup() {
+                assert_eq!(received, (0, step, address));
+                return Some(sent);
+            }
+        }
+    }
+    None
+}
+
+#[test]
+fn adapters__with_no_way_between_them_are_found_out() {
+    use AdapterTransport::{Ud, Upgrading};
+    for by in [Ud, Upgrading] {
+        let lossy = |drop| {
+            fake::set_conditions(fake::Conditions {
+                faults: fake::Faults {
+                    drop,
+                    ..fake::Faults::default()
+                },
+                ..fake::Conditions::default()
+            });
+        };
+        let mut ranks = open_apart([Some(by); 2]);
+        lossy(1.0);
+        let sent = ask(&mut ranks, 1).unwrap();
+        assert!((12..20).contains(&sent), "{by}: {sent}");
+        assert!(ranks[1].refuses_adapter(0) && !ranks[0].refuses_adapter(1));
+        assert_eq!(ranks[1].take_without_adapter(), Some(0));
+        ranks[1].allowed.fall_back = false;
+        assert!(ranks[1].failure(0).unwrap().contains("does not arrive"));
+        // A way that loses much is one.
+        let mut ranks = open_apart([Some(by); 2]);
+        lossy(0.5);
+        assert!(ask(&mut ranks, 1).is_some());
+        assert!(!ranks[1].refuses_adapter(0), "{by}");
     }
 }
 

@@ -177,6 +177,7 @@ impl Outbox {
 mod tests {
     use super::*;
     use crate::contract::Header;
+    use crate::tcp::WireupHead;
     use fastpath_bootstrap::segment::Phase;
 
     fn receive(inbox: &mut Inbox, mut bytes: &[u8]) {
@@ -237,6 +238,9 @@ mod tests {
             good.push(&frame, |to| unsafe { to.write_bytes(9, len) });
         }
         good.push(&Frame::Phase(Phase::Settled), |_| ());
+        let (step, by, also) = (1, 1, true);
+        let wireup = Frame::Wireup(WireupHead { step, by, also }, 3);
+        good.push_bytes(&[&wireup.encode()[..], &[9; 3]].concat());
         crate::mutate::run(&[good.rest()], |input| {
             let mut inbox = Inbox::default();
             for part in input.chunks(50) {

@@ -64,8 +64,8 @@ pub(super) struct Link {
     /// The kernel takes nothing for the peer any more.
     pub(super) broken: bool,
     pub(super) watches_room: bool,
-    /// A message of the wire-up that waits for the connection.
-    pub(super) unsent: Option<(WireupHead, Address)>,
+    /// Messages of the wire-up that wait for the connection; of each step the last one.
+    pub(super) unsent: Vec<(WireupHead, Address)>,
     /// Says whether the peer has left, where somebody wants to know that without this.
     pub(super) word: Option<&'static AtomicU32>,
     peer: u32,
@@ -105,7 +105,7 @@ impl Link {
             over: false,
             broken: false,
             watches_room: false,
-            unsent: None,
+            unsent: Vec::new(),
             word: None,
             peer,
             token,

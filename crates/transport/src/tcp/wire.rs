@@ -34,7 +34,17 @@ pub(crate) struct WireupHead {
     /// The step of the state machine.
     pub step: u8,
     /// A number for the transport that the sender's lane is of; 0: it has none but this connection.
-    pub by: u16,
+    pub by: u8,
+    /// It has been sent by the adapter too.
+    pub also: bool,
+}
+
+impl WireupHead {
+    /// One that goes by the network alone.
+    pub fn plain(step: u8, by: u8) -> Self {
+        let also = false;
+        WireupHead { step, by, also }
+    }
 }
 
 impl Frame {
@@ -60,9 +70,9 @@ impl Frame {
                 head[16..].copy_from_slice(&key.to_le_bytes());
             }
             Frame::Phase(phase) => (head[4], head[5]) = (phase as u8, PHASE),
-            Frame::Wireup(WireupHead { step, by }, len) => {
+            Frame::Wireup(WireupHead { step, by, also }, len) => {
                 (head[0], head[4], head[5]) = (len as u8, step, WIREUP);
-                head[6..8].copy_from_slice(&by.to_le_bytes());
+                (head[6], head[7]) = (by, also.into());
             }
         }
         head
@@ -108,8 +118,9 @@ impl Frame {
                 let phase = phases.into_iter().find(|&phase| phase as u8 == id)?;
                 Some(Frame::Phase(phase))
             }
-            WIREUP if len <= ADDRESS_BYTES && (imm, key) == (0, 0) => {
-                Some(Frame::Wireup(WireupHead { step: id, by: aux }, len))
+            WIREUP if len <= ADDRESS_BYTES && (imm, key) == (0, 0) && a1 <= 1 => {
+                let (step, by, also) = (id, a0, a1 == 1);
+                Some(Frame::Wireup(WireupHead { step, by, also }, len))
             }
             _ => None,
         }
@@ -120,6 +131,10 @@ impl Frame {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+
+    fn wireup(step: u8, by: u8, also: bool) -> WireupHead {
+        WireupHead { step, by, also }
+    }
 
     #[test]
     fn frames__round_trip() {
@@ -133,8 +148,8 @@ mod tests {
             Frame::Bulk(header, BULK_MOST),
             Frame::Phase(Phase::Silent),
             Frame::Phase(Phase::Finalized),
-            Frame::Wireup(WireupHead { step: 0x12, by: 3 }, ADDRESS_BYTES),
-            Frame::Wireup(WireupHead { step: 1, by: 0 }, 0),
+            Frame::Wireup(wireup(0x12, 3, true), ADDRESS_BYTES),
+            Frame::Wireup(wireup(1, 0, false), 0),
         ] {
             assert_eq!(Frame::decode(&frame.encode()), Some(frame));
         }
@@ -152,7 +167,7 @@ mod tests {
         for (at, to) in [(3, 1), (5, 4), (5, PHASE), (12, 1), (15, 1)] {
             assert_eq!(changed(at, to), None, "byte {at}");
         }
-        let mut long = Frame::Wireup(WireupHead { step: 1, by: 1 }, ADDRESS_BYTES).encode();
+        let mut long = Frame::Wireup(wireup(1, 1, false), ADDRESS_BYTES).encode();
         long[0] += 1;
         assert_eq!(Frame::decode(&long), None);
     }

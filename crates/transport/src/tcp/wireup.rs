@@ -12,11 +12,12 @@ use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_DEAD, STATE_FINALIZED};
 pub(crate) type Received = (u32, WireupHead, Address);
 
 impl Link {
-    /// Sends a message of the wire-up, or does so as soon as the connection is there; the last one alone. False where
-    /// something else is being said.
+    /// Sends a message of the wire-up, or does so as soon as the connection is there. False where something else is being
+    /// said.
     fn send_wireup(&mut self, head: WireupHead, address: Address) -> bool {
         if !self.is_up() {
-            self.unsent = Some((head, address));
+            self.unsent.retain(|(before, _)| before.step != head.step);
+            self.unsent.push((head, address));
             return true;
         }
         if self.open.is_some() {
@@ -31,7 +32,7 @@ impl Link {
 
     /// The connection is there: what waited for it goes.
     pub(super) fn send_unsent(&mut self) {
-        if let Some((head, address)) = self.unsent.take() {
+        for (head, address) in std::mem::take(&mut self.unsent) {
             self.send_wireup(head, address);
         }
     }

@@ -11,6 +11,7 @@
 //!
 //! Taken from RAMCloud's driver for datagrams: receive buffers posted in batches, few sends that report.
 
+mod addresses;
 mod arrivals;
 mod datapath;
 pub mod endpoint;
@@ -28,6 +29,7 @@ mod ways;
 mod wire;
 pub mod wireup_datagram;
 
+pub(crate) use addresses::RankAddresses;
 pub use endpoint::UdEndpoint;
 pub use iface::{Counters, UdIface};
 pub use wireup_datagram::WireupDatagram;

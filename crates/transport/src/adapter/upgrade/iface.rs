@@ -3,8 +3,7 @@
 use super::Rule;
 use super::endpoint::UpgradeEndpoint;
 use crate::adapter::rc::RcIface;
-use crate::adapter::ud::{UdEndpoint, UdIface, WireupDatagram, wireup_datagram};
-use crate::contract::Address;
+use crate::adapter::ud::{RankAddresses, UdEndpoint, UdIface};
 use crate::verbs::VerbsError;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_bootstrap::job::Job;
@@ -58,7 +57,7 @@ pub(super) struct Shared {
 pub struct UpgradeIface {
     ud: UdIface,
     rc: RcIface,
-    job: &'static Job,
+    addresses: RankAddresses,
     shared: Rc<RefCell<Shared>>,
     /// Not 0 once something has arrived at the datagram queue pair that rests.
     bell: Arc<AtomicU32>,
@@ -71,8 +70,7 @@ pub struct UpgradeIface {
 impl UpgradeIface {
     /// Both transports of a rank, whose card is published.
     pub fn new(mut ud: UdIface, rc: RcIface, job: &'static Job) -> Self {
-        let iface_address = ud.open_wireup_datagrams(job.job_id());
-        job.own_page().iface_address.store(iface_address.as_slice());
+        let addresses = RankAddresses::open(&mut ud, job);
         let shared = Shared {
             rule: Rule::default(),
             upgrade_requests: Vec::new(),
@@ -83,7 +81,7 @@ impl UpgradeIface {
         UpgradeIface {
             ud,
             rc,
-            job,
+            addresses,
             shared: Rc::new(RefCell::new(shared)),
             bell: Arc::new(AtomicU32::new(0)),
             resting: false,
@@ -203,55 +201,14 @@ impl UpgradeIface {
         }
     }
 
-    /// Sends a wireup datagram to a rank; false where it did not leave, for one because the rank has not published
-    /// its iface_address.
-    pub fn send_wireup_datagram(&mut self, peer: u32, step: u8, address: Address) -> bool {
-        let Some(iface_address) = self.iface_address(peer) else {
-            return false;
-        };
-        let wireup_datagram = WireupDatagram {
-            number: 0,
-            rank: self.job.rank() as u32,
-            step,
-            address,
-        };
-        self.ud
-            .send_wireup_datagram(&iface_address, &wireup_datagram)
-    }
-
-    /// A wireup datagram that has come: sender, step, address. What says it is from a rank and comes from another
-    /// queue pair
-    /// than that rank's is dropped.
-    pub fn take_wireup_datagram(&mut self) -> Option<(u32, u8, Address)> {
-        loop {
-            let read = self.ud.take_wireup_datagram()?;
-            let own = self
-                .iface_address(read.rank)
-                .as_ref()
-                .and_then(wireup_datagram::number_of);
-            if own == Some(read.number) {
-                return Some((read.rank, read.step, read.address));
-            }
-            self.shared.borrow_mut().counters.strangers += 1;
-        }
+    /// The datagrams, and where they go.
+    pub(crate) fn datagrams(&mut self) -> (&mut UdIface, &mut RankAddresses) {
+        (&mut self.ud, &mut self.addresses)
     }
 
     /// Whether a wireup datagram has come.
     pub fn has_wireup_datagrams(&self) -> bool {
         self.ud.has_wireup_datagrams()
-    }
-
-    pub(super) fn iface_address(&self, rank: u32) -> Option<Address> {
-        Address::new(&self.job.rank_page(rank as usize)?.iface_address.load()?)
-    }
-
-    #[cfg(test)]
-    pub(super) fn send_as(
-        &mut self,
-        iface_address: &Address,
-        wireup_datagram: &WireupDatagram,
-    ) -> bool {
-        self.ud.send_wireup_datagram(iface_address, wireup_datagram)
     }
 
     /// The two transports.
@@ -261,7 +218,10 @@ impl UpgradeIface {
 
     /// Counters so far.
     pub fn counters(&self) -> Counters {
-        self.shared.borrow().counters
+        Counters {
+            strangers: self.addresses.strangers,
+            ..self.shared.borrow().counters
+        }
     }
 }
 

@@ -332,7 +332,7 @@ fn datagrams__are_not_looked_for_once_all_pairs_have_risen() {
 
     // A new pair wants to connect: whoever rests is woken by the wireup datagram.
     let address = Address::new(&[3; 20]).unwrap();
-    assert!(ifaces[0].send_wireup_datagram(1, 1, address));
+    assert!(send_wireup(&mut ifaces[0], 1, 1, address));
     ifaces[0].progress(true, || ());
     let start = std::time::Instant::now();
     while !ifaces[1].has_wireup_datagrams() {
@@ -344,7 +344,7 @@ fn datagrams__are_not_looked_for_once_all_pairs_have_risen() {
             "the wireup_datagram is not seen"
         );
     }
-    assert_eq!(ifaces[1].take_wireup_datagram(), Some((0, 1, address)));
+    assert_eq!(take_wireup(&mut ifaces[1]), Some((0, 1, address)));
     // And rests again.
     for _ in 0..20 {
         ifaces[1].progress(false, || ());
@@ -356,26 +356,37 @@ fn datagrams__are_not_looked_for_once_all_pairs_have_risen() {
     assert_eq!(polls(&ifaces)[1], before);
 }
 
+fn send_wireup(iface: &mut UpgradeIface, peer: u32, step: u8, address: Address) -> bool {
+    let (ud, addresses) = iface.datagrams();
+    addresses.send(ud, peer, step, address)
+}
+
+fn take_wireup(iface: &mut UpgradeIface) -> Option<(u32, u8, Address)> {
+    let (ud, addresses) = iface.datagrams();
+    addresses.take(ud)
+}
+
 #[test]
 fn wireup_datagrams__of_strangers_are_dropped_and_counted() {
     let mut ifaces = open(3, RcSettings::default(), UdSettings::default());
     let address = Address::default();
-    assert!(ifaces[2].send_wireup_datagram(0, 1, address));
+    assert!(send_wireup(&mut ifaces[2], 0, 1, address));
     // Rank 1 writes in the name of rank 2.
-    let iface_address = ifaces[1].iface_address(0).unwrap();
+    let iface_address = ifaces[1].datagrams().1.find(0).unwrap();
     let forged = crate::adapter::ud::WireupDatagram {
         number: 0,
         rank: 2,
         step: 9,
         address,
     };
-    assert!(ifaces[1].send_as(&iface_address, &forged));
+    let (ud, _) = ifaces[1].datagrams();
+    assert!(ud.send_wireup_datagram(&iface_address, &forged));
     for iface in &mut ifaces {
         iface.progress(true, || ());
     }
     ifaces[0].progress(true, || ());
     let mut read = Vec::new();
-    while let Some(wireup_datagram) = ifaces[0].take_wireup_datagram() {
+    while let Some(wireup_datagram) = take_wireup(&mut ifaces[0]) {
         read.push(wireup_datagram);
     }
     assert_eq!(read, [(2, 1, address)]);
@@ -385,5 +396,5 @@ fn wireup_datagrams__of_strangers_are_dropped_and_counted() {
 #[test]
 fn send_wireup_datagram__to_one_that_has_no_card_does_not_leave() {
     let mut ifaces = open(2, RcSettings::default(), UdSettings::default());
-    assert!(!ifaces[0].send_wireup_datagram(7, 1, Address::default()));
+    assert!(!send_wireup(&mut ifaces[0], 7, 1, Address::default()));
 }

@@ -1,0 +1,58 @@
+//! How two ranks that share no memory find out whether their adapters reach each other. Pure.
+//!
+//! Each tells the other by the network where its queue pair for datagrams is. From then on each message of the wire-up
+//! goes twice: as a datagram, and by the network. A datagram that comes proves the way; from then on messages go as
+//! datagrams alone. Where [`UNSEEN_MOST`] have come by the network and none as a datagram, no way leads here.
+
+use crate::contract::Address;
+
+/// Messages whose datagrams have been lost, after which no other is waited for. They are sent ever later, 2 to 128 ms
+/// apart: about a second passes.
+pub(super) const UNSEEN_MOST: u32 = 12;
+
+/// What is known of a peer.
+#[derive(Debug, Default)]
+pub(super) struct Meeting {
+    /// Whether the peer has been told where this rank's queue pair is.
+    pub is_told: bool,
+    /// Whether a datagram of the peer has come.
+    pub is_proven: bool,
+    /// The last message to the peer, until it is known where its queue pair is.
+    pub waiting: Option<(u8, Address)>,
+    /// Messages that came by the network and were sent as datagrams too.
+    unseen: u32,
+}
+
+impl Meeting {
+    /// A message has come by the network, which was sent as a datagram too or not. Whether no datagram can be hoped for.
+    pub fn is_vain(&mut self, also: bool) -> bool {
+        self.unseen += u32::from(also && !self.is_proven);
+        !self.is_proven && self.unseen >= UNSEEN_MOST
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn way__is_vain_after_many_datagrams_that_did_not_come() {
+        let mut meeting = Meeting::default();
+        // What could not be sent as a datagram proves nothing.
+        assert!((0..100).all(|_| !meeting.is_vain(false)));
+        let vain = (0..UNSEEN_MOST)
+            .map(|_| meeting.is_vain(true))
+            .collect::<Vec<_>>();
+        assert_eq!(vain.iter().filter(|&&vain| vain).count(), 1);
+        assert_eq!(vain.last(), Some(&true));
+    }
+
+    #[test]
+    fn way__that_is_proven_is_never_vain() {
+        let mut meeting = Meeting::default();
+        assert!(!meeting.is_vain(true));
+        meeting.is_proven = true;
+        assert!((0..100).all(|_| !meeting.is_vain(true)));
+    }
+}
