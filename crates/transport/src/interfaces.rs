@@ -184,6 +184,7 @@ impl Interfaces {
             .unwrap_or_default()
             .into_iter()
             .chain(of_tcp)
+            .chain(self.without_adapter.counts())
             .chain(of_port)
             .collect()
     }

@@ -1,6 +1,7 @@
 //! Peers that are reached by connections of the kernel's network, and what must be told to those of other memories.
 
 use super::Interfaces;
+use crate::adapter::Counts;
 use crate::contract::Address;
 use crate::lane::Lane;
 use crate::tcp::{self, TcpIface, WireupHead};
@@ -26,6 +27,20 @@ impl WithoutAdapter {
 
     pub fn is_empty(&self) -> bool {
         self.why.is_empty()
+    }
+
+    /// What a report says of them; nothing where there are none.
+    pub fn counts(&self) -> Option<Counts> {
+        let why = self.why.values().next()?;
+        let pairs = match self.why.len() {
+            1 => "1 pair goes".to_owned(),
+            n => format!("{n} pairs go"),
+        };
+        Some(Counts {
+            of: "without adapter",
+            text: format!("{pairs} by tcp: {why}"),
+            numbers: vec![("pairs", self.why.len() as u64)],
+        })
     }
 
     fn note(&mut self, peer: u32, why: impl FnOnce() -> String) {
@@ -101,7 +116,9 @@ impl Interfaces {
             && let Some((ud, addresses)) = adapter.datagrams()
         {
             let meeting = self.meetings.entry(peer).or_default();
-            also = addresses.send(ud, peer, step, address);
+            // What the adapter refuses to send counts as lost on the way.
+            also = addresses.find(peer).is_some();
+            addresses.send(ud, peer, step, address);
             meeting.waiting = (!also).then_some((step, address));
             if !meeting.is_told {
                 let head = WireupHead::plain(INTRODUCTION, by);
