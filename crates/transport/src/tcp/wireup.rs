@@ -12,8 +12,8 @@ use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_DEAD, STATE_FINALIZED};
 pub(crate) type Received = (u32, WireupHead, Address);
 
 impl Link {
-    /// Sends a message of the wire-up, or does so as soon as the connection is there. False where something else is being
-    /// said.
+    /// Sends a message of the wire-up, or does so as soon as the connection is there. False where something else is
+    /// being said.
     fn send_wireup(&mut self, head: WireupHead, address: Address) -> bool {
         if !self.is_up() {
             self.unsent.retain(|(before, _)| before.step != head.step);
