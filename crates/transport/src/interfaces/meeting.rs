@@ -24,8 +24,8 @@ pub(super) struct Meeting {
 }
 
 impl Meeting {
-    /// A message has come by the network, and was sent as a datagram too where `also` says so. Whether no datagram can be
-    /// hoped for.
+    /// A message has come by the network, and was sent as a datagram too where `also` says so. Whether no datagram can
+    /// be hoped for.
     pub fn is_vain(&mut self, also: bool) -> bool {
         self.unseen += u32::from(also && !self.is_proven);
         !self.is_proven && self.unseen >= UNSEEN_MOST
