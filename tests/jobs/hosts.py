@@ -337,6 +337,39 @@ def case_doctor(session):
     return None
 
 
+def case_ps(session):
+    """`fastpath ps --host`: the ranks of a job on all of its hosts, and those that wait for each other."""
+    if reason := _lacks_hosts():
+        return session.skip("hosts.ps", reason)
+    with Hosts(3) as hosts:
+        way = AgentsHydra(hosts)
+        way.prefix = session.prefix
+        job = session.start(way.on_hosts(1, [session.binary("verdicts"), "ring"]), timeout=100)
+        _await_ready(job, 2)
+        found, why = {}, []
+        # Ranks say what they wait for once they sleep.
+        for _ in range(10):
+            outcome = _use_tool(session, hosts, ["ps", "--why", "--json", "--engine", "hydra"], {})
+            if problem := outcome.problem():
+                job.finish()
+                return problem, outcome.text()
+            found = json.loads(outcome.out)
+            why = [one["why"] for one in found.get("why", [])]
+            if why and "waits for rank 1, which waits for rank 0" in why[0]:
+                break
+        text = _use_tool(session, hosts, ["ps", "--engine", "hydra"], {})
+        job.process.terminate()
+        job.await_end(10)
+        job.finish()
+    ranks = {host["host"]: [rank["rank"] for entry in host["jobs"] for rank in entry["ranks"]] for host in found["hosts"]}
+    if ranks != {"h1": [0], "h2": [1]} or len({entry["id"] for host in found["hosts"] for entry in host["jobs"]}) != 1:
+        return f"ranks {ranks}", json.dumps(found)
+    if len(why) != 1 or "rank 0 waits for rank 1, which waits for rank 0" not in why[0]:
+        return f"why {why}", json.dumps(found)
+    listed = all(f"on h{rank + 1}" in text.out and f"rank {rank} (process" in text.out for rank in (0, 1))
+    return None if listed else ("the list lacks something", text.text())
+
+
 def _make(check, kind, *arguments, hosts=3):
     def case(session):
         name = f"hosts.{kind.__name__.lower()}"

@@ -24,11 +24,11 @@ use serde::Serialize;
 
 use crate::document;
 use crate::info::transports;
+use crate::on_hosts::HostOptions;
 
 use devices::{Device, Undriven};
 use diagnostics::{Severity, Trouble};
 use engines::{Engine, Network};
-use hosts::HostOptions;
 use library::Libraries;
 use limits::Limits;
 

@@ -26,6 +26,7 @@ pub mod measure;
 #[allow(dead_code)]
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
+mod on_hosts;
 pub mod output;
 pub mod program;
 pub mod ps;

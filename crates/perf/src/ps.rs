@@ -1,23 +1,29 @@
-//! `fastpath ps`: this user's jobs on this host, what each rank does, and who waits for whom.
+//! `fastpath ps`: this user's jobs on this host or on several, what each rank does, and who waits for whom.
 //!
 //! What the job's memory and `/proc` say is read without touching a process. Only `--why` may stop one, the rank that
 //! the others wait for, for as long as its registers and the top of its stack are read.
 
+mod hosts;
 mod stack;
+mod waiting;
 
 use crate::document::{self, Document};
-use anyhow::{Result, bail};
+use crate::on_hosts::HostOptions;
+use anyhow::{Error, Result, bail};
 use clap::Args;
 use fastpath_base::clock::now_ns;
+use fastpath_base::sync::Ordering;
 use fastpath_base::topology::host_name;
-use fastpath_bootstrap::inspect::Member;
+use fastpath_bootstrap::engine::abort_job;
 use fastpath_bootstrap::inspect::describe::{describe_rank, describe_verdict, find_verdict};
 use fastpath_bootstrap::inspect::facts::{Activity, Facts, look_at_ranks};
 use fastpath_bootstrap::inspect::jobs::{RunningJob, find_jobs};
+use fastpath_bootstrap::inspect::{End, Member};
 use fastpath_bootstrap::segment::{Phase, WaitNote};
-use serde::Serialize;
-use std::collections::BTreeMap;
+use hosts::Hosts;
+use serde::{Deserialize, Serialize};
 use std::fs;
+use waiting::{Waits, find_awaited, name_ranks};
 
 /// Options of `fastpath ps`.
 #[derive(Args, Debug)]
@@ -30,19 +36,24 @@ pub struct PsOptions {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
+    /// Several hosts
+    #[command(flatten)]
+    pub hosts: HostOptions,
 }
 
 /// All that is said.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Listing {
     host: String,
     jobs: Vec<JobEntry>,
 }
 
 /// One job.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct JobEntry {
     job: i32,
+    /// The same on all hosts of a job.
+    id: String,
     command: String,
     /// Since the launcher was started; none where there is no launcher.
     seconds: Option<f64>,
@@ -50,25 +61,37 @@ struct JobEntry {
     shared_bytes: u64,
     ranks: Vec<RankEntry>,
     /// With `--why`.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     why: Option<String>,
 }
 
 /// One rank.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct RankEntry {
     rank: usize,
     process: i32,
-    phase: &'static str,
-    activity: &'static str,
+    phase: String,
+    activity: String,
     resident_bytes: u64,
     waits: Vec<WaitEntry>,
-    #[serde(skip)]
+    /// It sends nothing any more.
+    has_left: bool,
+    /// What it does, in words.
     doing: String,
 }
 
+impl RankEntry {
+    fn waits(&self) -> Waits {
+        let named = self.waits.iter().flat_map(|wait| wait.awaited.clone());
+        Waits {
+            named: (!self.waits.is_empty()).then(|| named.collect()),
+            has_left: self.has_left,
+        }
+    }
+}
+
 /// What one thread of a rank waits for.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 struct WaitEntry {
     thread: String,
     call: String,
@@ -84,42 +107,74 @@ struct WaitEntry {
 /// Does what `fastpath ps` was asked for.
 ///
 /// # Errors
-/// No such job, or the output cannot be written.
+/// No such job, or the output cannot be written; the processes on other hosts come to nothing.
 pub fn run(options: &PsOptions) -> Result<()> {
-    let mut jobs = find_jobs();
-    if let Some(number) = options.job {
-        jobs.retain(|job| job.number == number);
-        if jobs.is_empty() {
-            bail!(
-                "no job {number} of this user runs on {}: `fastpath ps` lists those that do",
-                host_name()
-            );
-        }
+    if options.hosts.probe {
+        let listing = list(options, true);
+        let probed = hosts::probe(&listing, options.why).inspect_err(|_| abort_job(1));
+        return probed.map_err(Error::msg);
     }
-    let listing = Listing {
-        host: host_name(),
-        jobs: jobs.iter().map(|job| list_job(job, options.why)).collect(),
-    };
+    if !options.hosts.hosts.is_empty() {
+        let mut all: Hosts = options.hosts.start(&words(options)).map_err(Error::msg)?;
+        if let Some(number) = options.job
+            && !all.keep(number)
+        {
+            bail!("no job of this user has number {number} on one of these hosts");
+        }
+        return Ok(document::write(options.json, &all, || all.describe())?);
+    }
+    let listing = list(options, false);
+    if let (Some(number), []) = (options.job, &listing.jobs[..]) {
+        bail!(
+            "no job {number} of this user runs on {}: `fastpath ps` lists those that do",
+            listing.host
+        );
+    }
     Ok(document::write(options.json, &listing, || {
-        describe(&listing)
+        let mut said = Document::default();
+        describe_into(&mut said, &listing);
+        said
     })?)
 }
 
-fn list_job(job: &RunningJob, why: bool) -> JobEntry {
+/// What the processes of the hosts are started with.
+fn words(options: &PsOptions) -> Vec<&'static str> {
+    let why = options.why.then_some("--why");
+    ["ps"].into_iter().chain(why).collect()
+}
+
+/// The jobs of this host. `apart`: its ranks alone, and why is found by all hosts together.
+fn list(options: &PsOptions, apart: bool) -> Listing {
+    let mut jobs = find_jobs();
+    jobs.retain(|job| options.job.is_none_or(|number| job.number == number));
+    let why = options.why && !apart;
+    Listing {
+        host: host_name(),
+        jobs: jobs.iter().map(|job| list_job(job, why, apart)).collect(),
+    }
+}
+
+fn list_job(job: &RunningJob, why: bool, apart: bool) -> JobEntry {
     let facts = look_at_ranks(&job.members, &job.segment);
     let now_ns = now_ns();
     let rank = |(rank, (member, facts)): (usize, (&Member, &Facts))| RankEntry {
         rank,
         process: facts.pid,
-        phase: name_phase(facts.phase),
-        activity: name_activity(facts.activity),
+        phase: name_phase(facts.phase).to_owned(),
+        activity: name_activity(facts.activity).to_owned(),
         resident_bytes: resident_bytes(facts.pid),
         waits: list_waits(facts, now_ns),
+        has_left: facts.has_left,
         doing: describe_rank(member, facts, now_ns),
     };
     let members = job.members.iter().zip(&facts).enumerate();
+    let members = members.filter(|(_, (m, _))| !apart || m.end != Some(End::Elsewhere));
     JobEntry {
         job: job.number,
+        id: format!(
+            "{:016x}",
+            job.segment.header().job_id.load(Ordering::Relaxed)
+        ),
         command: command_line(job.number),
         seconds: run_time(job.number),
         shared_bytes: job.segment.used_bytes().unwrap_or(0),
@@ -147,66 +202,52 @@ fn explain(job: &RunningJob, facts: &[Facts], now_ns: u64) -> String {
     if let Some(verdict) = find_verdict(&job.members, &job.segment, facts, now_ns) {
         return describe_verdict(&verdict, &job.members, facts, now_ns);
     }
-    let Some((awaited, waiters)) = find_awaited(facts) else {
+    let waits = |facts: &Facts| Waits {
+        named: (!facts.notes.is_empty()).then(|| {
+            let named = facts.notes.iter().flat_map(|note| note.awaited.named());
+            named.copied().collect()
+        }),
+        has_left: facts.has_left,
+    };
+    let waits: Vec<Waits> = facts.iter().map(waits).collect();
+    let Some((awaited, waiters)) = find_awaited(&waits) else {
         return "no rank waits for one rank that does not wait itself".to_owned();
     };
-    let waiters = name_ranks(&waiters);
-    let place = match stack::find_place(facts[awaited].pid) {
+    let (waiters, pid) = (name_ranks(&waiters), facts[awaited].pid);
+    match job.members[awaited].end {
+        Some(End::Elsewhere) => format!(
+            "{waiters} for rank {awaited}, which is on another host: `fastpath ps --why --host` \
+             with the names of the job's hosts looks at it too"
+        ),
+        _ => format!(
+            "{waiters} for rank {awaited} (process {pid}), which {}",
+            find_place(pid)
+        ),
+    }
+}
+
+/// Where a process is that does not wait, for people.
+fn find_place(pid: i32) -> String {
+    let place = match stack::find_place(pid) {
         Ok(place) => format!("is in {place}"),
         Err(why) => format!("is not in a wait of MPI; where it is cannot be read: {why}"),
     };
-    let pid = facts[awaited].pid;
-    match facts[awaited].activity {
-        Activity::Stopped => format!(
-            "{waiters} for rank {awaited} (process {pid}), which a signal has stopped: `kill \
-             -CONT {pid}` resumes it; it {place}"
-        ),
-        _ => format!("{waiters} for rank {awaited} (process {pid}), which {place}"),
-    }
-}
-
-/// The rank outside of any wait that most ranks wait for, directly or by way of others, and those ranks.
-fn find_awaited(facts: &[Facts]) -> Option<(usize, Vec<usize>)> {
-    let next = |rank: usize| {
-        let mut named = facts[rank].notes.iter().flat_map(|n| n.awaited.named());
-        let first = *named.next()? as usize;
-        let is_one = named.all(|&other| other as usize == first);
-        (is_one && first < facts.len()).then_some(first)
-    };
-    let mut waiters: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
-    for start in (0..facts.len()).filter(|&rank| !facts[rank].notes.is_empty()) {
-        let mut rank = start;
-        // A cycle has no end, and one that is proved is a verdict.
-        for _ in 0..facts.len() {
-            match next(rank) {
-                Some(peer) => rank = peer,
-                None => break,
-            }
+    match is_stopped(pid) {
+        true => {
+            format!("a signal has stopped: `kill -CONT {pid}` resumes it; it {place}")
         }
-        let found = &facts[rank];
-        if rank != start && found.notes.is_empty() && !found.has_left {
-            waiters.entry(rank).or_default().push(start);
-        }
-    }
-    waiters.into_iter().max_by_key(|(_, waiters)| waiters.len())
-}
-
-fn name_ranks(ranks: &[usize]) -> String {
-    const NAMED_MOST: usize = 8;
-    let named: Vec<String> = ranks
-        .iter()
-        .take(NAMED_MOST)
-        .map(usize::to_string)
-        .collect();
-    match ranks.len() {
-        1 => format!("rank {} waits", named[0]),
-        n if n > NAMED_MOST => format!("{n} ranks wait ({}, and others)", named.join(", ")),
-        _ => format!("ranks {} wait", named.join(", ")),
+        false => place,
     }
 }
 
-fn describe(listing: &Listing) -> Document {
-    let mut said = Document::default();
+/// Whether a signal has stopped a process (proc_pid_stat(5), field 3).
+fn is_stopped(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ")
+        .is_some_and(|(_, rest)| rest.starts_with('T'))
+}
+
+fn describe_into(said: &mut Document, listing: &Listing) {
     if listing.jobs.is_empty() {
         said.text(format!("no job of this user runs on {}", listing.host));
     }
@@ -236,7 +277,6 @@ fn describe(listing: &Listing) -> Document {
         }
         job.why.iter().for_each(|why| said.text(why.clone()));
     }
-    said
 }
 
 fn size(bytes: u64) -> String {
@@ -296,63 +336,6 @@ fn run_time(pid: i32) -> Option<f64> {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use fastpath_bootstrap::segment::Awaited;
-
-    fn facts(awaited: &[u32]) -> Facts {
-        let note = WaitNote {
-            call: "MPI_Recv".to_owned(),
-            peer: -1,
-            tag: 7,
-            comm: String::new(),
-            bytes: 8,
-            since_ns: 0,
-            awaited: Awaited::of(awaited),
-            multiple: false,
-            thread: 0,
-            sequence: 2,
-        };
-        Facts {
-            pid: 1,
-            phase: Phase::Initialized,
-            has_left: false,
-            activity: Activity::Running,
-            is_settled: false,
-            names: vec!["thread \"main\"".to_owned(); usize::from(!awaited.is_empty())],
-            notes: match awaited {
-                [] => Vec::new(),
-                _ => vec![note],
-            },
-            unnoted: 0,
-            locks: None,
-        }
-    }
-
-    #[test]
-    fn awaited__is_the_rank_at_the_end_of_most_chains() {
-        let ranks = [
-            facts(&[1]),
-            facts(&[3]),
-            facts(&[4]),
-            facts(&[]),
-            facts(&[]),
-        ];
-        assert_eq!(find_awaited(&ranks), Some((3, vec![0, 1])));
-        assert_eq!(find_awaited(&[facts(&[1]), facts(&[0])]), None);
-        assert_eq!(find_awaited(&[facts(&[]), facts(&[])]), None);
-        assert_eq!(find_awaited(&[facts(&[9])]), None, "no such rank");
-    }
-
-    #[test]
-    fn ranks__are_named_up_to_a_number() {
-        assert_eq!(name_ranks(&[3]), "rank 3 waits");
-        assert_eq!(name_ranks(&[0, 2]), "ranks 0, 2 wait");
-        let many: Vec<usize> = (0..20).collect();
-        assert_eq!(
-            name_ranks(&many),
-            "20 ranks wait (0, 1, 2, 3, 4, 5, 6, 7, and others)"
-        );
-    }
-
     #[test]
     fn process__tells_its_command_its_memory_and_its_age() {
         let own = std::process::id() as i32;

@@ -9,36 +9,14 @@ pub mod probe;
 mod show;
 mod verdict;
 
-use std::io::{self, BufRead, BufReader};
+use std::io;
 use std::net::IpAddr;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
 
-use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::diagnostics::{Severity, Trouble};
 use crate::document;
-
-/// What stands before the report on the output of the first process.
-const MARK: &str = "fastpath-hosts-1 ";
-
-/// Options of `fastpath doctor --host`.
-#[derive(Args, Debug)]
-pub struct HostOptions {
-    /// How these hosts reach each other: one process on each, started as mpiexec would do it
-    #[arg(long = "host", value_name = "NAME", value_delimiter = ',')]
-    pub hosts: Vec<String>,
-    /// What starts the processes: slurm, flux, hydra or prrte [default: the first that is there]
-    #[arg(long, requires = "hosts")]
-    pub engine: Option<String>,
-    /// A further argument of mpiexec; can be given several times
-    #[arg(long, allow_hyphen_values = true, requires = "hosts")]
-    pub mpiexec_arg: Vec<String>,
-    /// The part of one host (started by `fastpath doctor --host`)
-    #[arg(long, hide = true)]
-    pub probe: bool,
-}
+use crate::on_hosts::HostOptions;
 
 /// An address of a host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -157,7 +135,11 @@ struct Examination {
 /// # Errors
 /// The processes cannot be started or do not come to an end; the output cannot be written.
 pub fn run(options: &HostOptions, json: bool) -> io::Result<bool> {
-    let report = start(options).map_err(io::Error::other)?;
+    if options.hosts.len() < 2 {
+        let why = "--host: name two hosts or more, separated by commas";
+        return Err(io::Error::other(why));
+    }
+    let report = options.start(&["doctor"]).map_err(io::Error::other)?;
     let used = verdict::list_used(&report);
     let diagnostics = verdict::diagnose(&report, &used);
     let examination = Examination {
@@ -168,45 +150,4 @@ pub fn run(options: &HostOptions, json: bool) -> io::Result<bool> {
     };
     document::write(json, &examination, || show::describe(&examination))?;
     Ok(examination.healthy)
-}
-
-/// Has an engine start the processes; what they report.
-fn start(options: &HostOptions) -> Result<Report, String> {
-    if options.hosts.len() < 2 {
-        return Err("--host: name two hosts or more, separated by commas".to_owned());
-    }
-    let own = std::env::current_exe().map_err(|e| e.to_string())?;
-    let mpiexec: PathBuf = own.with_file_name("mpiexec");
-    let mut command = Command::new(&mpiexec);
-    command.arg("--no-agents").args(&options.mpiexec_arg);
-    if let Some(engine) = &options.engine {
-        command.args(["--engine", engine]);
-    }
-    command.args(["--host", &options.hosts.join(",")]);
-    command.arg(&own).args(["doctor", "--probe"]);
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-    let mut child = child.map_err(|e| format!("{}: {e}", mpiexec.display()))?;
-    let mut report = None;
-    for line in child
-        .stdout
-        .take()
-        .map(BufReader::new)
-        .into_iter()
-        .flat_map(BufRead::lines)
-    {
-        let line = line.map_err(|e| e.to_string())?;
-        match line.split_once(MARK) {
-            Some((_, text)) => report = Some(serde_json::from_str(text)),
-            None => eprintln!("{line}"),
-        }
-    }
-    let status = child.wait().map_err(|e| e.to_string())?;
-    match report {
-        Some(Ok(report)) => Ok(report),
-        Some(Err(e)) => Err(format!("the report of the hosts cannot be understood: {e}")),
-        None => Err(format!(
-            "the processes on the hosts have reported nothing ({status}): is Fastpath there, under \
-             the same path?"
-        )),
-    }
 }

@@ -5,20 +5,17 @@ use std::net::SocketAddr;
 
 use fastpath_base::config::{Config, Key};
 use fastpath_base::topology;
-use fastpath_bootstrap::engine::Engine;
-use fastpath_bootstrap::job::detect::{Alone, Place};
-use fastpath_bootstrap::job::find_place;
 use fastpath_bootstrap::network::interfaces::list_addresses;
 use fastpath_bootstrap::network::proof::Pass;
 use fastpath_bootstrap::network::random::draw_random;
 use fastpath_bootstrap::network::{self, Listener, Reach};
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::connection::{self, call};
-use super::{Attempt, Host, Interface, MARK, Report, Speed, Used, verdict};
+use super::{Attempt, Host, Interface, Report, Speed, Used, verdict};
 use crate::bench::surroundings::name_tool;
 use crate::files;
+use crate::on_hosts::Group;
 
 /// Calls at once.
 const CALLS_MOST: usize = 128;
@@ -38,93 +35,50 @@ type Speeds = Vec<Result<Speed, (usize, usize, String)>>;
 /// # Errors
 /// No engine has started this process, or it cannot be talked to.
 pub fn run() -> Result<(), String> {
-    let protocol = match find_place() {
-        Place::Several(claim) | Place::Alone(Alone::OfOne(claim)) => claim.protocol,
-        _ => None,
-    };
-    let protocol = protocol.ok_or("--probe is for engines: none has started this process")?;
-    let engine = Engine::connect(protocol).map_err(|e| e.to_string())?;
-    let mut probe = Probe {
-        own: engine.about().rank,
-        count: engine.about().size,
-        engine,
-    };
-    probe.examine()
+    Probe {
+        group: Group::join()?,
+    }
+    .examine()
 }
 
 struct Probe {
-    engine: Engine,
-    own: usize,
-    count: usize,
+    group: Group,
 }
 
 impl Probe {
-    fn examine(&mut self) -> Result<(), String> {
+    fn examine(mut self) -> Result<(), String> {
         let (listener, host) = look();
         let secret = draw_random().map_err(|e| e.to_string())?;
-        let cards: Vec<Card> = self.exchange("card", &Card { host, secret })?;
+        let cards: Vec<Card> = self.group.exchange("card", &Card { host, secret })?;
         let pass = Pass {
             job_id: 0,
             secret: cards[0].secret,
         };
         let hosts: Vec<Host> = cards.into_iter().map(|card| card.host).collect();
         if let Some(listener) = listener {
-            connection::serve(pass, self.own as u32, listener);
+            connection::serve(pass, self.group.own as u32, listener);
         }
-        let tried = self.exchange("tried", &self.try_all(&pass, &hosts))?;
+        let tried = self.group.exchange("tried", &self.try_all(&pass, &hosts))?;
         let mut report = Report {
             hosts,
             tried,
             speeds: Vec::new(),
         };
         let own = self.measure(&pass, &report)?;
-        let all: Vec<Speeds> = self.exchange("speed", &own)?;
+        let all: Vec<Speeds> = self.group.exchange("speed", &own)?;
         report.speeds = all.into_iter().flatten().collect();
-        if self.own == 0 {
-            let text = serde_json::to_string(&report).map_err(|e| e.to_string())?;
-            println!("{MARK}{text}");
-        }
-        // The job is over: an engine that is gone needs no word.
-        let _ = self.engine.finalize();
-        Ok(())
-    }
-
-    /// Tells the others something, and learns the same of all.
-    fn exchange<T: Serialize + DeserializeOwned>(
-        &mut self,
-        key: &str,
-        own: &T,
-    ) -> Result<Vec<T>, String> {
-        let text = serde_json::to_vec(own).map_err(|e| e.to_string())?;
-        self.engine.put(key, &text).map_err(|e| e.to_string())?;
-        self.fence()?;
-        let get = |rank| {
-            let said = self.engine.get(rank, key).map_err(|e| e.to_string())?;
-            let said = said.and_then(|text| serde_json::from_slice(&text).ok());
-            said.ok_or_else(|| {
-                format!(
-                    "process {rank} says nothing that is understood: is Fastpath of another \
-                     version there? Here it is {}",
-                    name_tool()
-                )
-            })
-        };
-        (0..self.count).map(get).collect()
-    }
-
-    fn fence(&mut self) -> Result<(), String> {
-        self.engine.fence().map_err(|e| e.to_string())
+        self.group.end(&report)
     }
 
     /// Calls every address of every other host, from every address of this one and from the one that the kernel
     /// chooses.
     fn try_all(&self, pass: &Pass, hosts: &[Host]) -> Vec<Attempt> {
-        let own = &hosts[self.own];
+        let own = &hosts[self.group.own];
         let mut calls = Vec::new();
         for (peer, host) in hosts
             .iter()
             .enumerate()
-            .filter(|(peer, _)| *peer != self.own)
+            .filter(|(peer, _)| *peer != self.group.own)
         {
             for &to in host.told.iter().filter(|_| host.port != 0) {
                 let addresses = own.interfaces.iter().map(|one| one.address);
@@ -134,7 +88,7 @@ impl Probe {
             }
         }
         let one = |&(peer, from, to): &(usize, _, SocketAddr)| {
-            let (outcome, made) = call(pass, (self.own as u32, peer as u32), from, to);
+            let (outcome, made) = call(pass, (self.group.own as u32, peer as u32), from, to);
             Attempt {
                 peer,
                 from,
@@ -157,15 +111,15 @@ impl Probe {
     fn measure(&mut self, pass: &Pass, report: &Report) -> Result<Speeds, String> {
         let used = verdict::list_used(report);
         let mut speeds = Vec::new();
-        for round in 0..count_rounds(self.count) {
-            let partner = find_partner(self.count, round, self.own);
-            let is_own = |one: &&Used| one.dialer == self.own && Some(one.peer) == partner;
+        for round in 0..count_rounds(self.group.count) {
+            let partner = find_partner(self.group.count, round, self.group.own);
+            let is_own = |one: &&Used| one.dialer == self.group.own && Some(one.peer) == partner;
             for one in used.iter().filter(is_own) {
                 let port = report.hosts[one.peer].port;
                 let speed = measure(pass, one, port);
                 speeds.push(speed.map_err(|why| (one.dialer, one.peer, why)));
             }
-            self.fence()?;
+            self.group.fence()?;
         }
         Ok(speeds)
     }

@@ -1,0 +1,158 @@
+//! The jobs of several hosts, put together: each host lists its own, and who waits for whom is found over all of them.
+
+use super::waiting::{Waits, find_awaited, find_circle, name_chain, name_ranks};
+use super::{JobEntry, Listing, RankEntry, find_place};
+use crate::document::Document;
+use crate::on_hosts::Group;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What all hosts have listed.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Hosts {
+    hosts: Vec<Listing>,
+    /// With `--why`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    why: Vec<Why>,
+}
+
+/// Why a job does not go on.
+#[derive(Debug, Serialize, Deserialize)]
+struct Why {
+    id: String,
+    why: String,
+}
+
+/// A rank, and the number of its host.
+type Placed<'a> = BTreeMap<usize, (usize, &'a RankEntry)>;
+
+/// The part of one host; the first one reports.
+///
+/// # Errors
+/// No engine has started this process, or it cannot be talked to.
+pub(super) fn probe(own: &Listing, why: bool) -> Result<(), String> {
+    let mut group = Group::join()?;
+    let hosts = group.exchange("jobs", own)?;
+    let mut all = Hosts {
+        hosts,
+        why: Vec::new(),
+    };
+    if why {
+        let found = all.find_waits();
+        // Only on its own host can be seen where a rank is.
+        let place =
+            |awaited: &Awaited| (awaited.host == group.own).then(|| find_place(awaited.process));
+        let own: Vec<Option<String>> = found
+            .iter()
+            .map(|(_, f)| f.as_ref().ok().and_then(place))
+            .collect();
+        let places = group.exchange("places", &own)?;
+        all.why = found
+            .into_iter()
+            .enumerate()
+            .map(|(index, (id, found))| {
+                let place = places.iter().find_map(|host| host.get(index)?.clone());
+                let why = found.map_or_else(|why| why, |a| a.describe(place.as_deref()));
+                Why { id, why }
+            })
+            .collect();
+    }
+    group.end(&all)
+}
+
+/// The rank that others wait for.
+struct Awaited {
+    rank: usize,
+    waiters: Vec<usize>,
+    host: usize,
+    process: i32,
+    name: String,
+}
+
+impl Awaited {
+    fn describe(&self, place: Option<&str>) -> String {
+        let (rank, process, host) = (self.rank, self.process, &self.name);
+        format!(
+            "{} for rank {rank} (process {process} on {host}), which {}",
+            name_ranks(&self.waiters),
+            place.unwrap_or("is not seen any more")
+        )
+    }
+}
+
+impl Hosts {
+    /// For each job the rank that most others wait for; in words what there is instead.
+    fn find_waits(&self) -> Vec<(String, Result<Awaited, String>)> {
+        let jobs = || self.hosts.iter().flat_map(|host| &host.jobs);
+        let ids: BTreeSet<&String> = jobs().map(|job| &job.id).collect();
+        let find = |id: &String| (id.clone(), self.find_wait(id));
+        ids.into_iter().map(find).collect()
+    }
+
+    fn find_wait(&self, id: &str) -> Result<Awaited, String> {
+        let ranks: Placed<'_> = self.place_ranks(id);
+        let last = ranks.keys().last().map_or(0, |last| last + 1);
+        let waits: Vec<Waits> = (0..last)
+            .map(|rank| {
+                ranks
+                    .get(&rank)
+                    .map_or_else(Waits::unknown, |(_, r)| r.waits())
+            })
+            .collect();
+        if let Some(circle) = find_circle(&waits) {
+            return Err(format!(
+                "{}: a deadlock, unless a message between hosts is under way; look again",
+                name_chain(&circle)
+            ));
+        }
+        let (awaited, waiters) =
+            find_awaited(&waits).ok_or("no rank waits for one rank that does not wait itself")?;
+        let &(host, entry) = ranks.get(&awaited).ok_or_else(|| {
+            let waiters = name_ranks(&waiters);
+            format!("{waiters} for rank {awaited}, which is on none of these hosts")
+        })?;
+        Ok(Awaited {
+            rank: awaited,
+            waiters,
+            host,
+            process: entry.process,
+            name: self.hosts[host].host.clone(),
+        })
+    }
+
+    fn place_ranks(&self, id: &str) -> Placed<'_> {
+        let mut all = BTreeMap::new();
+        for (number, host) in self.hosts.iter().enumerate() {
+            let jobs = host.jobs.iter().filter(|job| job.id == id);
+            for rank in jobs.flat_map(|job: &JobEntry| &job.ranks) {
+                all.insert(rank.rank, (number, rank));
+            }
+        }
+        all
+    }
+
+    /// Keeps the job that has this number on one of the hosts; whether there is one.
+    pub(super) fn keep(&mut self, number: i32) -> bool {
+        let mut jobs = self.hosts.iter().flat_map(|host| &host.jobs);
+        let Some(id) = jobs.find(|job| job.job == number).map(|job| job.id.clone()) else {
+            return false;
+        };
+        self.why.retain(|why| why.id == id);
+        for host in &mut self.hosts {
+            host.jobs.retain(|job| job.id == id);
+        }
+        true
+    }
+
+    /// All of it, for people.
+    pub(super) fn describe(&self) -> Document {
+        let mut said = Document::default();
+        for host in &self.hosts {
+            super::describe_into(&mut said, host);
+        }
+        for Why { why, .. } in &self.why {
+            said.text(why.clone());
+        }
+        said
+    }
+}

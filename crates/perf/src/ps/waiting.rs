@@ -1,0 +1,138 @@
+//! Who waits for whom. Pure.
+
+use std::collections::BTreeMap;
+
+/// What one rank waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Waits {
+    /// The ranks that the waits of its threads name, in order; `None` where none of its threads waits.
+    pub named: Option<Vec<u32>>,
+    /// It sends nothing any more.
+    pub has_left: bool,
+}
+
+impl Waits {
+    /// Those of a rank that is not seen.
+    pub fn unknown() -> Waits {
+        Waits {
+            named: None,
+            has_left: false,
+        }
+    }
+
+    /// The one rank that it waits for.
+    fn next(&self, ranks: usize) -> Option<usize> {
+        let mut named = self.named.iter().flatten();
+        let first = *named.next()? as usize;
+        let is_one = named.all(|&other| other as usize == first);
+        (is_one && first < ranks).then_some(first)
+    }
+}
+
+/// The rank outside of any wait that most ranks wait for, directly or by way of others, and those ranks.
+pub(super) fn find_awaited(ranks: &[Waits]) -> Option<(usize, Vec<usize>)> {
+    let mut waiters: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    for start in (0..ranks.len()).filter(|&rank| ranks[rank].named.is_some()) {
+        let mut rank = start;
+        // A circle has no end.
+        for _ in 0..ranks.len() {
+            match ranks[rank].next(ranks.len()) {
+                Some(peer) => rank = peer,
+                None => break,
+            }
+        }
+        let found = &ranks[rank];
+        if rank != start && found.named.is_none() && !found.has_left {
+            waiters.entry(rank).or_default().push(start);
+        }
+    }
+    waiters.into_iter().max_by_key(|(_, waiters)| waiters.len())
+}
+
+/// Ranks of which each waits for the next one alone, and the last one for the first.
+pub(super) fn find_circle(ranks: &[Waits]) -> Option<Vec<usize>> {
+    (0..ranks.len()).find_map(|start| {
+        let mut circle = vec![start];
+        loop {
+            let next = ranks[*circle.last()?].next(ranks.len())?;
+            if next == start {
+                return (circle.len() > 1).then_some(circle);
+            }
+            if circle.contains(&next) {
+                return None;
+            }
+            circle.push(next);
+        }
+    })
+}
+
+/// "rank 0 waits for rank 1, which waits for rank 0".
+pub(super) fn name_chain(circle: &[usize]) -> String {
+    let first = circle.first().copied().unwrap_or(0);
+    let rest = circle.iter().skip(1).chain([&first]);
+    let links: Vec<String> = rest.map(|rank| format!("waits for rank {rank}")).collect();
+    format!("rank {first} {}", links.join(", which "))
+}
+
+/// The ranks that wait, as the begin of a sentence.
+pub(super) fn name_ranks(ranks: &[usize]) -> String {
+    const NAMED_MOST: usize = 8;
+    let named: Vec<String> = ranks
+        .iter()
+        .take(NAMED_MOST)
+        .map(usize::to_string)
+        .collect();
+    match ranks.len() {
+        1 => format!("rank {} waits", named[0]),
+        n if n > NAMED_MOST => format!("{n} ranks wait ({}, and others)", named.join(", ")),
+        _ => format!("ranks {} wait", named.join(", ")),
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn waits(named: &[u32]) -> Waits {
+        Waits {
+            named: (!named.is_empty()).then(|| named.to_vec()),
+            has_left: false,
+        }
+    }
+
+    #[test]
+    fn awaited__is_the_rank_at_the_end_of_most_chains() {
+        let ranks = [&[1][..], &[3], &[4], &[], &[]].map(waits);
+        assert_eq!(find_awaited(&ranks), Some((3, vec![0, 1])));
+        assert_eq!(find_awaited(&[waits(&[1]), waits(&[0])]), None);
+        assert_eq!(find_awaited(&[waits(&[]), waits(&[])]), None);
+        assert_eq!(find_awaited(&[waits(&[9])]), None, "no such rank");
+    }
+
+    #[test]
+    fn circle__is_found_behind_ranks_that_wait_for_it() {
+        let ranks = [&[1][..], &[2], &[3], &[1], &[]].map(waits);
+        let circle = find_circle(&ranks).unwrap();
+        assert_eq!(circle, [1, 2, 3]);
+        let said = "rank 1 waits for rank 2, which waits for rank 3, which waits for rank 1";
+        assert_eq!(name_chain(&circle), said);
+        assert_eq!(find_circle(&[waits(&[1]), waits(&[])]), None);
+        // Who waits for one of two is in none.
+        assert_eq!(
+            find_circle(&[waits(&[1, 2]), waits(&[0]), waits(&[])]),
+            None
+        );
+    }
+
+    #[test]
+    fn ranks__are_named_up_to_a_number() {
+        assert_eq!(name_ranks(&[3]), "rank 3 waits");
+        assert_eq!(name_ranks(&[0, 2]), "ranks 0, 2 wait");
+        let many: Vec<usize> = (0..20).collect();
+        assert_eq!(
+            name_ranks(&many),
+            "20 ranks wait (0, 1, 2, 3, 4, 5, 6, 7, and others)"
+        );
+    }
+}
