@@ -16,6 +16,9 @@ impl Worker {
     pub(crate) fn connect(&mut self, peer: u32) -> Result<(), Fault> {
         self.prepare_lane(peer);
         let lane = &mut self.endpoints[peer].lane;
+        if lane.is_unconnected() && self.interfaces.failure(peer).is_some() {
+            return Err(Fault::PeerGone);
+        }
         if let Err(error) = self.interfaces.connect(lane) {
             self.job
                 .own_page()
@@ -50,7 +53,10 @@ impl Worker {
         let moved = self.interfaces.progress_while(self.is_connecting());
         let accepted = self.accept_peers();
         while let Some(peer) = self.interfaces.take_without_adapter() {
-            self.leave_adapter(peer);
+            match self.is_wired(peer) {
+                true => self.refuse_peer(peer),
+                false => _ = self.leave_adapter(peer),
+            }
         }
         while let Some(peer) = self.interfaces.take_upgrade_request() {
             self.start_rise(peer);
@@ -107,6 +113,7 @@ impl Worker {
             match Step::from_wire(number & !RISE) {
                 Some(step) if peer < self.present() && number & RISE == 0 => {
                     match step != Step::Refuse && self.interfaces.refuses_adapter(peer) {
+                        true if self.is_wired(peer) => self.refuse_peer(peer),
                         true => self.wireup.refuse(peer, &mut actions),
                         false => {
                             let wireup = &mut self.wireup;
@@ -159,6 +166,17 @@ impl Worker {
         }
     }
 
+    fn is_wired(&self, peer: u32) -> bool {
+        self.wireup.stage(peer) == Some(Stage::Connected)
+    }
+
+    /// A peer whose lane is wired up speaks as if it had none: no healthy one does.
+    #[cold]
+    fn refuse_peer(&mut self, peer: u32) {
+        self.counters.violations += 1;
+        self.interfaces.hang_up(peer);
+    }
+
     fn send_step(&mut self, peer: u32, step: Step) {
         self.prepare_lane(peer);
         let address = self.endpoints[peer].lane.local_address();
@@ -171,11 +189,6 @@ impl Worker {
     /// answer is `false`. No message has gone by it: each waits until it is wired up.
     #[cold]
     fn leave_adapter(&mut self, peer: u32) -> bool {
-        if self.wireup.stage(peer) == Some(Stage::Connected) {
-            // What no healthy peer says.
-            self.counters.violations += 1;
-            return false;
-        }
         // The peer is told so when it asks.
         self.wireup.refuse(peer, &mut Vec::new());
         if !self.interfaces.leave_adapter(peer) {

@@ -440,6 +440,22 @@ mod tests {
     }
 
     #[test]
+    fn refuse__of_what_was_connected_but_for_the_own_end_is_told() {
+        let mut side = Wireup::new(RETRY_POLICY);
+        let mut out = Vec::new();
+        side.connect(1, 0, &mut out);
+        side.receive(1, Step::Reply, address(1), 1, &mut out);
+        assert_eq!(side.stage(1), Some(Stage::Connected));
+        out.clear();
+        side.refuse(1, &mut out);
+        assert_eq!(out, [Action::Send(1, Step::Refuse)]);
+        assert!(!side.is_active() && side.deadline_ns().is_none());
+        // The peer repeats what it said.
+        side.receive(1, Step::Reply, address(1), 2, &mut out);
+        assert_eq!(out, [Action::Send(1, Step::Refuse); 2]);
+    }
+
+    #[test]
     fn postpone__asks_again_soon_however_often() {
         let mut side = Wireup::new(RETRY_POLICY);
         let mut out = Vec::new();

@@ -246,11 +246,13 @@ impl Interfaces {
                     },
                     None => PeerWords::on_page(self.domain.page(peer)),
                 };
-                // `connect` says why there is none.
                 adapter.make_lane(peer, words).unwrap_or(Lane::Unconnected)
             }
-            (_, Some(tcp)) => Lane::Tcp(Box::new(tcp.endpoint(peer))),
-            (_, None) => Lane::Unconnected,
+            (adapter, Some(tcp)) if adapter.is_none() || self.allowed.fall_back => {
+                Lane::Tcp(Box::new(tcp.endpoint(peer)))
+            }
+            // `connect` says why there is none.
+            _ => Lane::Unconnected,
         }
     }
 

@@ -5,6 +5,7 @@ use crate::adapter::Counts;
 use crate::contract::Address;
 use crate::lane::Lane;
 use crate::tcp::{self, TcpIface, WireupHead};
+use fastpath_base::clock;
 use fastpath_base::config::Config;
 use fastpath_base::wait;
 use fastpath_bootstrap::segment::Phase;
@@ -38,7 +39,7 @@ impl WithoutAdapter {
         };
         Some(Counts {
             of: "without adapter",
-            text: format!("{pairs} by tcp: {why}"),
+            text: format!("{pairs} without it: {why}"),
             numbers: vec![("pairs", self.why.len() as u64)],
         })
     }
@@ -73,10 +74,20 @@ impl Interfaces {
 
     /// The adapter does not lead to a peer. `false` where nothing else does.
     pub fn leave_adapter(&mut self, peer: u32) -> bool {
+        if !self.meets_by_network(peer) {
+            return false;
+        }
         let why = || "no connection of both adapters could be made".to_owned();
         self.without_adapter.note(peer, why);
         self.without_adapter.untold.retain(|&untold| untold != peer);
-        self.allowed.fall_back && self.meets_by_network(peer)
+        self.allowed.fall_back
+    }
+
+    /// A peer has said what it cannot: its connection ends, and so does what waits for it.
+    pub fn hang_up(&mut self, peer: u32) {
+        if let Some(tcp) = &mut self.tcp {
+            tcp.hang_up(peer);
+        }
     }
 
     /// A lane to a peer that the adapter does not lead to.
@@ -125,7 +136,14 @@ impl Interfaces {
                 meeting.is_told = tcp.send_wireup(peer, head, addresses.own());
             }
         }
-        tcp.send_wireup(peer, WireupHead { step, by, also }, address)
+        let meeting = self.meetings.entry(peer).or_default();
+        let alone = (!also).then_some(step);
+        if alone.is_some() && meeting.sent == alone {
+            return true;
+        }
+        let sent = tcp.send_wireup(peer, WireupHead { step, by, also }, address);
+        meeting.sent = alone.filter(|_| sent);
+        sent
     }
 
     /// A message of the wire-up that has come by a connection, and not as a datagram where it could.
@@ -156,7 +174,7 @@ impl Interfaces {
                 self.answer_introduction(peer);
                 continue;
             }
-            if meeting.is_vain(head.also) {
+            if meeting.is_vain(head.also, clock::now_ns()) {
                 // Those that have come while this process computed are seen first.
                 ud.progress();
                 if !ud.has_wireup_datagrams() {
@@ -251,7 +269,9 @@ impl Interfaces {
     #[inline]
     pub fn polls(&self, at_memory: u32) -> u32 {
         match (&self.tcp, &self.adapter) {
-            (Some(_), None) => tcp::polls(at_memory),
+            (Some(_), adapter) if adapter.is_none() || !self.without_adapter.is_empty() => {
+                tcp::polls(at_memory)
+            }
             _ => at_memory,
         }
     }

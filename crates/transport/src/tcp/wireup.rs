@@ -20,21 +20,28 @@ impl Link {
             self.unsent.push((head, address));
             return true;
         }
-        if self.open.is_some() {
+        self.flush();
+        // What a peer does not read must not grow here.
+        if self.open.is_some() || !self.outbox.is_empty() {
             return false;
         }
+        self.push_wireup(head, address);
+        self.flush();
+        true
+    }
+
+    fn push_wireup(&mut self, head: WireupHead, address: Address) {
         let frame = Frame::Wireup(head, address.as_slice().len());
         self.outbox.push_bytes(&frame.encode());
         self.outbox.push_bytes(address.as_slice());
-        self.flush();
-        true
     }
 
     /// The connection is there: what waited for it goes.
     pub(super) fn send_unsent(&mut self) {
         for (head, address) in std::mem::take(&mut self.unsent) {
-            self.send_wireup(head, address);
+            self.push_wireup(head, address);
         }
+        self.flush();
     }
 
     /// Takes one that has come.
@@ -106,6 +113,14 @@ impl TcpIface {
             link.retire();
         }
         has_message
+    }
+
+    /// Nothing goes to or comes from a peer any more, which has said what it cannot.
+    pub(crate) fn hang_up(&mut self, peer: u32) {
+        let link = self.core.borrow_mut().peer(peer).link.clone();
+        let mut link = link.borrow_mut();
+        let name = link.name.clone();
+        link.fail(format!("{name}: it has sent what is no message"));
     }
 
     /// Why nothing goes to a peer any more, for people.

@@ -37,9 +37,9 @@ impl RankAddresses {
         self.find(self.job.rank() as u32).unwrap_or_default()
     }
 
-    /// A rank that shares no memory with this one has told where its queue pair is.
+    /// A rank that shares no memory with this one has told where its queue pair is. It stays there.
     pub fn learn(&mut self, rank: u32, address: Address) {
-        self.told.insert(rank, address);
+        self.told.entry(rank).or_insert(address);
     }
 
     /// Sends a wireup datagram to a rank; false where it did not leave, for one because it is not known where to.
