@@ -98,7 +98,7 @@ impl Arena {
     pub fn new(domain: &'static Domain) -> Arena {
         Arena {
             domain,
-            start: domain.arena_start(domain.me),
+            start: domain.arena_start(domain.me).unwrap_or_default(),
             extents: Extents::new(domain.arena_bytes()),
             pieces: BTreeMap::new(),
             open: [const { Vec::new() }; CLASSES],
