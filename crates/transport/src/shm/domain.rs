@@ -120,7 +120,7 @@ impl Domain {
     /// Sets the bit of this rank in the bitmap of those that have opened a ring to `rank`.
     pub fn announce_ring(&self, rank: u32) {
         let place = self.job.segment().place(self.me as usize);
-        let place = place.unwrap_or_default();
+        let place = place.expect("own rank was checked when the job was attached");
         // ORDERING: release pairs with the acquire in `Iface::accept`: the region is backed.
         self.incoming_word(rank, place / 64)
             .fetch_or(1 << (place % 64), Ordering::Release);
