@@ -438,7 +438,8 @@ impl Job {
         self.segment.worker_bitmap(place, rank)
     }
 
-    /// First byte of the region that `src` fills and `dst` empties; None when either has no place in this memory. The sender has it backed ([`Job::back_pair`]) before either touches it.
+    /// First byte of the region that `src` fills and `dst` empties; None when either has no place in this memory.
+    /// The sender has it backed ([`Job::back_pair`]) before either touches it.
     pub fn pair_region(&self, src: usize, dst: usize) -> Option<NonNull<u8>> {
         self.segment.pair_region(src, dst)
     }

@@ -13,13 +13,12 @@
 //! trace_offset   Area[N]                    AREA_BYTES each, sparse, mapped where a trace is recorded
 //! ```
 //!
-//! N is the number of ranks that the node can have: those that it begins with, and room for those that may be spawned; J
-//! is the same of the whole job. Where the job has one node a rank's number is its place here; else the table has it
-//! ([`Segment::place`]), and ranks of other nodes have 16 bytes and no place. Every offset is a function of N, J and the
-//! length of the file. The file is as long as its address range, but has
-//! memory only where somebody asked for it ([`Segment::ensure_backed`]): a shortage is an error
-//! at that place and never a signal later. A memory file is sealed against shrinking and growing; where there are none
-//! (`file`) an unlinked file of a file system stands in.
+//! N is the number of ranks that the node can have: those that it begins with, and room for those that may be spawned;
+//! J is the same of the whole job. Where the job has one node a rank's number is its place here; else the table has it
+//! ([`Segment::place`]), and ranks of other nodes have 16 bytes and no place. Every offset is a function of N, J and
+//! the length of the file. The file is as long as its address range, but has memory only where somebody asked for it
+//! ([`Segment::ensure_backed`]): a shortage is an error at that place and never a signal later. A memory file is sealed
+//! against shrinking and growing; where there are none (`file`) an unlinked file of a file system stands in.
 
 mod call;
 mod card;

@@ -259,8 +259,8 @@ fn number_choices(config: &Config) -> u32 {
         })
 }
 
-/// Reads the cards of all nodes and notes where the ranks of other nodes are. The number of the job is that of the first
-/// node.
+/// Reads the cards of all nodes and notes where the ranks of other nodes are. The number of the job is that of the
+/// first node.
 fn learn_nodes(
     job: &Job,
     own: NodeCard,

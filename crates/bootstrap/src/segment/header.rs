@@ -31,8 +31,8 @@ pub struct JobHeader {
     pub budget_kib: AtomicU32,
     /// Memory files that the job has, one on each of its nodes; 0 counts as 1.
     pub nodes: AtomicU32,
-    /// Ranks of the job that are there so far: those that the job began with, and those that were spawned. It never falls; the
-    /// launcher alone writes it, after it has had the pages of further ranks backed.
+    /// Ranks of the job that are there so far: those that the job began with, and those that were spawned. It
+    /// never falls; the launcher alone writes it, after it has had the pages of further ranks backed.
     pub present: AtomicU32,
     /// Processors of all nodes of the job together, where an agent has said so; 0: those of this one.
     pub universe: AtomicU32,
