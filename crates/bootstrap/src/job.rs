@@ -10,8 +10,8 @@ mod parents;
 
 use crate::engine::Engine;
 use crate::segment::{
-    JobHeader, Mapping, Phase, RankPage, STATE_DEAD, STATE_FINALIZED, Segment, SegmentError,
-    WaitNoteRef,
+    Elsewhere, JobHeader, Mapping, Phase, RankPage, STATE_DEAD, STATE_FINALIZED, Segment,
+    SegmentError, WaitNoteRef,
 };
 use fastpath_base::sync::{AtomicU64, Ordering};
 use fastpath_base::{topology, wait};
@@ -154,40 +154,44 @@ impl Job {
     /// # Errors
     /// As there.
     pub fn on_hosts(hosts: &[u32]) -> Result<Vec<Job>, BootstrapError> {
-        let (ranks, job_id) = (hosts.len(), random_job_id());
-        let first = Segment::create(ranks, job_id)?;
+        let first = Segment::create(hosts.len(), random_job_id())?;
         for (rank, &host) in hosts.iter().enumerate() {
             if let Some(page) = first.page(rank) {
                 page.host.store(host, Ordering::Relaxed);
             }
         }
+        (0..hosts.len())
+            .map(|rank| Job::in_memory(&first, rank))
+            .collect()
+    }
+
+    /// A rank with a mapping of its own of a new memory.
+    fn in_memory(first: &Segment, rank: usize) -> Result<Job, BootstrapError> {
+        let file = first.file().try_clone_to_owned();
+        let file = file.map_err(|cause| SegmentError::System { step: "dup", cause })?;
         let processors = topology::usable_processors();
         let header = first.header();
         header
             .processors
             .store(processors as u32, Ordering::Relaxed);
-        let place = |rank| {
-            let file = first.file().try_clone_to_owned();
-            let file = file.map_err(|cause| SegmentError::System { step: "dup", cause })?;
-            let job = Job {
-                rank,
-                app: None,
-                app_ranks: ranks,
-                universe: None,
-                world: 0..ranks,
-                began_with: ranks,
-                processors,
-                bound: false,
-                launcher: None,
-                job_id,
-                segment: Segment::attach(file, job_id)?,
-                place: NetworkPlace::default(),
-                link: None,
-            };
-            job.begin();
-            Ok(job)
+        let (job_id, ranks) = (header.job_id.load(Ordering::Relaxed), first.present());
+        let job = Job {
+            rank,
+            app: None,
+            app_ranks: ranks,
+            universe: None,
+            world: 0..ranks,
+            began_with: ranks,
+            processors,
+            bound: false,
+            launcher: None,
+            job_id,
+            segment: Segment::attach(file, job_id)?,
+            place: NetworkPlace::default(),
+            link: None,
         };
-        (0..ranks).map(place).collect()
+        job.begin();
+        Ok(job)
     }
 
     /// As [`Job::in_process`], with the node that each rank is on: those of a node share a memory file, and each file
@@ -199,28 +203,39 @@ impl Job {
         let mut names = nodes.to_vec();
         names.sort();
         names.dedup();
-        let first = Job::on_hosts(nodes)?;
-        let (job_id, secret) = (first[0].job_id, first[0].secret());
-        let mut jobs: Vec<Option<Job>> = first.into_iter().map(|_| None).collect();
+        let job_id = random_job_id();
+        let mut secret = None;
+        let mut jobs: Vec<Option<Job>> = nodes.iter().map(|_| None).collect();
         for &node in &names {
-            for (rank, mut job) in Job::on_hosts(nodes)?.into_iter().enumerate() {
-                if nodes[rank] != node {
-                    continue;
+            let here = (0..nodes.len()).filter(|&rank| nodes[rank] == node);
+            let here: Vec<usize> = here.collect();
+            let memory = Segment::create_for_node(&here, nodes.len(), 0, job_id)?;
+            let header = memory.header();
+            header.set_secret(secret.get_or_insert_with(|| header.secret()));
+            header.nodes.store(names.len() as u32, Ordering::Relaxed);
+            for (rank, &host) in nodes.iter().enumerate() {
+                match memory.page(rank).filter(|_| host == node) {
+                    Some(page) => page.host.store(host, Ordering::Relaxed),
+                    None => memory.tell(rank, Elsewhere { host, card: &[] })?,
                 }
-                let header = job.header();
-                header.job_id.store(job_id, Ordering::Relaxed);
-                header.set_secret(&secret);
-                header.nodes.store(names.len() as u32, Ordering::Relaxed);
-                let pages = (0..nodes.len()).filter_map(|peer| job.rank_page(peer));
-                for (page, &other) in pages.zip(nodes) {
-                    let elsewhere = u32::from(other != node);
-                    page.elsewhere.store(elsewhere, Ordering::Relaxed);
-                }
-                job.job_id = job_id;
-                jobs[rank] = Some(job);
+            }
+            for rank in here {
+                jobs[rank] = Some(Job::in_memory(&memory, rank)?);
             }
         }
         Ok(jobs.into_iter().flatten().collect())
+    }
+
+    /// As [`Job::on_nodes`], the ranks of one node alone, of a job that has `ranks` in all: of the others nothing is
+    /// known but that they are elsewhere.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn on_one_node(here: &[usize], ranks: usize) -> Result<Vec<Job>, BootstrapError> {
+        let memory = Segment::create_for_node(here, ranks, 0, random_job_id())?;
+        memory.header().nodes.store(2, Ordering::Relaxed);
+        let place = |&rank| Job::in_memory(&memory, rank);
+        here.iter().map(place).collect()
     }
 
     fn begin(&self) {
@@ -264,7 +279,7 @@ impl Job {
     /// Most ranks that the job can ever have.
     #[inline]
     pub fn capacity(&self) -> usize {
-        self.segment.layout().ranks()
+        self.segment.capacity()
     }
 
     /// The rank that spawned this process's world as root; None where the launcher's command line has started it.
@@ -299,8 +314,16 @@ impl Job {
 
     /// The ranks whose memory is this one: how many there are, and how many of them are below this rank.
     pub fn node_place(&self) -> (usize, usize) {
-        let count = |ranks: Range<usize>| ranks.filter(|&rank| self.is_node_peer(rank)).count();
-        (count(0..self.present()), count(0..self.rank))
+        let (mut all, mut below) = (0, 0);
+        for rank in self
+            .segment
+            .node_ranks()
+            .filter(|&rank| self.is_node_peer(rank))
+        {
+            all += 1;
+            below += usize::from(rank < self.rank);
+        }
+        (all, below)
     }
 
     /// Whether somebody ends the job where a rank of it fails: our launcher, or the ranks of a node each other.
@@ -334,9 +357,7 @@ impl Job {
 
     /// Number of the host that a rank counts as being on; ranks of one host can share memory.
     pub fn host(&self, rank: usize) -> u32 {
-        self.segment
-            .page(rank)
-            .map_or(0, |page| page.host.load(Ordering::Relaxed))
+        self.segment.host(rank)
     }
 
     /// Whether a rank counts as being on another host than this one. No lane to it may use what lies in the job's
@@ -345,11 +366,10 @@ impl Job {
         self.host(rank) != self.host(self.rank) || !self.is_node_peer(rank)
     }
 
-    /// Whether a rank's page in this memory is its own. Of others, which are on other nodes, nothing but `host` and
-    /// `network` is told there.
+    /// Whether a rank has a page of its own in this memory. Of others, which are on other nodes, nothing is known here
+    /// but their host and how they are reached.
     pub fn is_node_peer(&self, rank: usize) -> bool {
-        let page = self.segment.page(rank);
-        page.is_some_and(|page| page.elsewhere.load(Ordering::Relaxed) == 0)
+        !self.segment.is_elsewhere(rank)
     }
 
     /// Memory files that the job has, one on each of its nodes.
@@ -389,10 +409,15 @@ impl Job {
         &self.segment
     }
 
-    /// The page of a rank; None beyond the last.
+    /// The page of a rank; None beyond the last. One stands for all ranks of other nodes ([`Job::is_node_peer`]).
     #[inline]
     pub fn rank_page(&self, rank: usize) -> Option<&RankPage> {
         self.segment.page(rank)
+    }
+
+    /// The ranks that have a place in this memory: those of this node.
+    pub fn node_ranks(&self) -> impl Iterator<Item = usize> {
+        self.segment.node_ranks()
     }
 
     /// This rank's own page.
@@ -403,7 +428,7 @@ impl Job {
             .expect("own rank was checked when the job was attached")
     }
 
-    /// The bits that senders set for `rank`; None beyond the last.
+    /// The bits that senders set for `rank`, each at its place ([`Segment::place`]); None where the rank has no place.
     pub fn incoming_bitmap(&self, rank: usize) -> Option<&[AtomicU64]> {
         self.segment.incoming_bitmap(rank)
     }
@@ -413,8 +438,8 @@ impl Job {
         self.segment.worker_bitmap(place, rank)
     }
 
-    /// First byte of the region that `src` fills and `dst` empties; None when either is no
-    /// rank. The sender has it backed ([`Job::back_pair`]) before either touches it.
+    /// First byte of the region that `src` fills and `dst` empties; None when either has no place in this memory.
+    /// The sender has it backed ([`Job::back_pair`]) before either touches it.
     pub fn pair_region(&self, src: usize, dst: usize) -> Option<NonNull<u8>> {
         self.segment.pair_region(src, dst)
     }
@@ -427,7 +452,7 @@ impl Job {
         self.segment.back_pair(src, dst)
     }
 
-    /// Offsets of a rank's arena in the segment; None beyond the last rank.
+    /// Offsets of a rank's arena in the segment; None where it has no place there.
     pub fn arena(&self, rank: usize) -> Option<Range<u64>> {
         self.segment.arena(rank)
     }
@@ -507,11 +532,9 @@ impl Job {
     }
 }
 
-/// How many ranks a job began with, as the page of the first of them says; all that are there where it does not.
+/// How many ranks a job began with, as its launcher says; all that are there where it does not.
 fn count_first(segment: &Segment) -> usize {
-    let said = segment
-        .page(0)
-        .map_or(0, |page| page.world_ranks.load(Ordering::Relaxed) as usize);
+    let said = segment.header().began_with.load(Ordering::Relaxed) as usize;
     match (1..=segment.present()).contains(&said) {
         true => said,
         false => segment.present(),

@@ -35,7 +35,8 @@ impl Job {
     /// # Errors
     /// No address space or no memory for it; then nothing is recorded.
     pub fn start_trace(&'static self, events: u32, threads: bool) -> Result<(), SegmentError> {
-        let offset = self.segment().layout().trace_offset(self.rank());
+        let offset = self.segment().trace_offset(self.rank());
+        let offset = offset.ok_or(SegmentError::Ranks(self.rank()))?;
         let mapping = self.map_range(offset, AREA_BYTES as usize)?;
         let back = move |at, bytes| self.segment().ensure_backed(offset + at, bytes).is_ok();
         // SAFETY: mapped for the life of the process, as the mapping is forgotten; the offset is this rank's alone.

@@ -16,7 +16,7 @@ use fastpath_bootstrap::job::{find_place, random_job_id};
 use fastpath_bootstrap::network::proof::Pass;
 use fastpath_bootstrap::network::random::draw_random;
 use fastpath_bootstrap::network::{self, Listener, NetworkCard, Reach};
-use fastpath_bootstrap::segment::{STATE_ABSENT, Segment};
+use fastpath_bootstrap::segment::{Elsewhere, Segment, SegmentError};
 use message::NodeMessage;
 use peers::{Door, Peers};
 use std::ops::Range;
@@ -94,11 +94,6 @@ impl Agent {
     /// The ranks of this node.
     pub fn local(&self) -> Range<usize> {
         self.ranks_of(self.node)
-    }
-
-    /// The job's number, the same on all nodes.
-    pub fn job_id(&self) -> u64 {
-        self.job_id
     }
 
     /// This node's number.
@@ -197,26 +192,44 @@ impl Agent {
         Ok(())
     }
 
+    /// Makes this node's memory, with room for so many further ranks on any of the nodes.
+    ///
+    /// # Errors
+    /// As [`Segment::create_for_node`].
+    pub fn make_memory(&self, spare: usize) -> Result<Segment, SegmentError> {
+        let here: Vec<usize> = self.local().collect();
+        Segment::create_for_node(&here, self.counts.iter().sum(), spare, self.job_id)
+    }
+
+    /// The ranks of the node that began with most: room for further ones is the same everywhere.
+    pub fn most_ranks(&self) -> usize {
+        self.counts.iter().copied().max().unwrap_or(0)
+    }
+
     /// Writes what the ranks of this node find in its memory: the secret, and how each rank of the job is reached.
-    pub fn fill(&self, segment: &Segment) {
+    ///
+    /// # Errors
+    /// No memory for what it tells of other nodes.
+    pub fn fill(&self, segment: &Segment) -> Result<(), SegmentError> {
         let header = segment.header();
         header.set_secret(&self.secret);
         let nodes = self.counts.len() as u32;
         header.nodes.store(nodes, Ordering::Relaxed);
         header.universe.store(self.processors, Ordering::Relaxed);
-        let local = self.local();
-        for (rank, card) in self.cards.iter().enumerate() {
-            let Some(page) = segment.page(rank) else {
-                return;
-            };
-            page.host
-                .store(self.node_of(rank) as u32, Ordering::Relaxed);
-            page.network.store(card);
-            if !local.contains(&rank) {
-                page.elsewhere.store(1, Ordering::Relaxed);
-                page.set_left(STATE_ABSENT);
+        for node in 0..self.counts.len() {
+            let host = node as u32;
+            for rank in self.ranks_of(node) {
+                let card = &self.cards[rank];
+                match segment.page(rank).filter(|_| node == self.node) {
+                    Some(page) => {
+                        page.host.store(host, Ordering::Relaxed);
+                        page.network.store(card);
+                    }
+                    None => segment.tell(rank, Elsewhere { host, card })?,
+                }
             }
         }
+        Ok(())
     }
 
     /// What a rank of this node listens on, for it alone; the first of them belongs to the first rank.

@@ -6,7 +6,7 @@ use crate::watch::Watch;
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::control::{Answer, Cause, Program, Request};
 use fastpath_bootstrap::network::Listener;
-use fastpath_bootstrap::segment::STATE_ABSENT;
+use fastpath_bootstrap::segment::Elsewhere;
 use std::ffi::OsString;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStringExt;
@@ -149,7 +149,7 @@ impl Watch<'_> {
 
     /// How many processes run each program: the best number that there is room for.
     pub fn choose_counts(&self, programs: &[Program]) -> Result<Vec<u32>, Refused> {
-        let mut left = self.segment.layout().ranks() - self.segment.present();
+        let mut left = self.segment.capacity() - self.segment.present();
         let mut counts = Vec::new();
         for (number, program) in programs.iter().enumerate() {
             let fits = |count: &&u32| **count as usize <= left;
@@ -164,7 +164,7 @@ impl Watch<'_> {
     }
 
     fn describe_room(&self, asked: u32, left: usize) -> String {
-        let (capacity, began) = (self.segment.layout().ranks(), self.began_with);
+        let (capacity, began) = (self.segment.capacity(), self.began_with);
         let most = capacity - began;
         format!(
             "{asked} more ranks are asked for, and there is room for {left}: this job can spawn \
@@ -184,26 +184,27 @@ impl Watch<'_> {
         self.outputs
             .open_files(first..first + app_of.len(), is_local)
             .map_err(refuse)?;
-        let host = self.segment.page(new.root);
-        let host = host.map_or(0, |page| page.host.load(Ordering::Relaxed));
-        let added = self.segment.add_ranks(app_of.len(), |rank, page| {
-            let app = app_of[rank - first];
-            page.app.store(app as u32, Ordering::Relaxed);
-            page.app_ranks.store(new.counts[app], Ordering::Relaxed);
-            page.host.store(host, Ordering::Relaxed);
-            page.world_first.store(first as u32, Ordering::Relaxed);
-            page.world_ranks
-                .store(app_of.len() as u32, Ordering::Relaxed);
-            page.parent.store(new.root as u32 + 1, Ordering::Relaxed);
-            if let Some(&(node, card)) = place_of(rank) {
-                page.host.store(node, Ordering::Relaxed);
-                page.network.store(card);
-            }
-            if !is_local(rank) {
-                page.elsewhere.store(1, Ordering::Relaxed);
-                page.set_left(STATE_ABSENT);
-            }
-        });
+        let host = self.segment.host(new.root);
+        let elsewhere = |rank| {
+            let &(host, card) = place_of(rank).filter(|_| !is_local(rank))?;
+            Some(Elsewhere { host, card })
+        };
+        let added = self
+            .segment
+            .add_ranks(app_of.len(), elsewhere, |rank, page| {
+                let app = app_of[rank - first];
+                page.app.store(app as u32, Ordering::Relaxed);
+                page.app_ranks.store(new.counts[app], Ordering::Relaxed);
+                page.host.store(host, Ordering::Relaxed);
+                page.world_first.store(first as u32, Ordering::Relaxed);
+                page.world_ranks
+                    .store(app_of.len() as u32, Ordering::Relaxed);
+                page.parent.store(new.root as u32 + 1, Ordering::Relaxed);
+                if let Some(&(node, card)) = place_of(rank) {
+                    page.host.store(node, Ordering::Relaxed);
+                    page.network.store(card);
+                }
+            });
         added.map_err(|e| refuse(format!("no memory for further ranks: {e}")))?;
         let name = |app: usize| names.get(app).cloned().unwrap_or_default();
         self.ranks.add(app_of.iter().map(|&app| name(app)));

@@ -72,10 +72,7 @@ fn keep_watch(alive: &OwnedFd, segment: &Segment) -> ! {
                 break;
             }
         }
-        for rank in 0..segment.present() {
-            let Some(page) = segment.page(rank) else {
-                break;
-            };
+        for page in segment.node_ranks().filter_map(|rank| segment.page(rank)) {
             let group = page.launched_pid.load(Ordering::Relaxed);
             signal_group(libc::pid_t::try_from(group).unwrap_or(0), libc::SIGKILL);
         }

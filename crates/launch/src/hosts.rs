@@ -283,7 +283,7 @@ impl Watch<'_> {
         let ranks = counts
             .iter()
             .fold(0_usize, |sum, &count| sum.saturating_add(count as usize));
-        let room = self.segment.layout().ranks() - self.segment.present();
+        let room = self.segment.capacity() - self.segment.present();
         if first != self.segment.present() || nodes.len() != ranks || cards.len() != ranks {
             return refuse("the hosts do not agree on which ranks there are");
         }

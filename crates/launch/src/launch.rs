@@ -335,9 +335,12 @@ fn make_segment(
     agent: Option<&Agent>,
 ) -> Result<(&'static Segment, OwnedFd), Refusal> {
     let ranks = app_of.len();
-    let job_id = agent.map_or_else(random_job_id, Agent::job_id);
-    let segment = Segment::create_with_room(ranks, count_spares(ranks), job_id)
-        .map_err(|e| (1, format!("cannot make the job's memory: {e}")))?;
+    let refuse = |e| (1, format!("cannot make the job's memory: {e}"));
+    let segment = match agent {
+        Some(agent) => agent.make_memory(count_spares(agent.most_ranks())),
+        None => Segment::create_with_room(ranks, count_spares(ranks), random_job_id()),
+    };
+    let segment = segment.map_err(refuse)?;
     let segment: &'static Segment = Box::leak(Box::new(segment));
     let header = segment.header();
     header.launcher.store(std::process::id(), Ordering::Relaxed);
@@ -347,7 +350,9 @@ fn make_segment(
     header
         .bound
         .store(u32::from(plan.exclusive), Ordering::Relaxed);
-    for (rank, &app) in app_of.iter().enumerate() {
+    header.began_with.store(ranks as u32, Ordering::Relaxed);
+    for rank in segment.node_ranks() {
+        let app = app_of[rank];
         if let Some(page) = segment.page(rank) {
             page.app.store(app as u32, Ordering::Relaxed);
             page.host.store(number_host(spec, app), Ordering::Relaxed);
@@ -359,7 +364,7 @@ fn make_segment(
         }
     }
     if let Some(agent) = agent {
-        agent.fill(segment);
+        agent.fill(segment).map_err(refuse)?;
     }
     // Few files may be allowed: then any number must do.
     let keep = copy_above(segment.file(), SEGMENT_FD).or_else(|_| copy_above(segment.file(), 3));

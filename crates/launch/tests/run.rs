@@ -356,7 +356,8 @@ fn mistakes__are_one_clear_line() {
     let cases: &[(&[&str], i32, &str)] = &[
         (&[], 2, "no program"),
         (&["-n", "0", "true"], 2, "number of ranks"),
-        (&["-n", "1000000", "true"], 2, "1 to 8192"),
+        (&["-n", "1000000", "true"], 2, "at most 8192"),
+        (&["-n", "9000000", "true"], 2, "1 to 1048576"),
         (&["--frobnicate", "true"], 2, "unknown option"),
         (&["-wdir", "/no/such", "true"], 2, "/no/such"),
         (&["no-such-program"], 127, "no-such-program"),

@@ -103,7 +103,7 @@ impl ProgressThread {
 /// program computes there, and could not move out of the way. A peer's processor is idle while that waits.
 fn spread(job: &Job) {
     let (own, mut all) = (affinity(), CpuSet::new());
-    let ranks = (0..job.present()).filter(|&rank| !job.is_remote(rank));
+    let ranks = job.node_ranks().filter(|&rank| !job.is_remote(rank));
     for page in ranks.filter_map(|rank| job.rank_page(rank)) {
         let pid = page.owner_pid.load(Ordering::Relaxed) as libc::pid_t;
         let set = (pid > 0).then(|| affinity_of(pid)).flatten();

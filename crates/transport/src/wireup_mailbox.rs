@@ -62,10 +62,13 @@ impl WireupMailbox {
     /// No memory for the pair's region.
     pub fn send(&self, peer: u32, step: u8, address: &Address) -> Result<(), SegmentError> {
         let to = peer as usize;
-        let layout = self.job.segment().layout();
-        let bytes = size_of::<Place>() as u64;
-        let offset = layout.pair_offset(self.me, to);
-        self.job.segment().ensure_backed(offset, bytes)?;
+        let segment = self.job.segment();
+        let (Some(offset), Some(own)) =
+            (segment.pair_offset(0, self.me, to), segment.place(self.me))
+        else {
+            return Ok(());
+        };
+        segment.ensure_backed(offset, size_of::<Place>() as u64)?;
         let (Some(place), Some(page)) = (self.place(self.me, to), self.job.rank_page(to)) else {
             return Ok(());
         };
@@ -89,10 +92,10 @@ impl WireupMailbox {
             .version
             .store((version | 1).wrapping_add(1), Ordering::Release);
         if let Some(words) = self.job.incoming_bitmap(to)
-            && let Some(word) = words.get(self.me / 64)
+            && let Some(word) = words.get(own / 64)
         {
             // ORDERING: partner is the acquire load in `receive`: the region is backed.
-            word.fetch_or(1 << (self.me % 64), Ordering::Release);
+            word.fetch_or(1 << (own % 64), Ordering::Release);
         }
         // ORDERING: partner is the acquire load in `receive`: bit and message are there.
         page.incoming_generation.fetch_add(1, Ordering::Release);
@@ -118,10 +121,11 @@ impl WireupMailbox {
                 // ORDERING: partner is the release in `send`.
                 let mut bits = word.load(Ordering::Acquire);
                 while bits != 0 {
-                    let peer = index as u32 * 64 + bits.trailing_zeros();
+                    let at = index * 64 + bits.trailing_zeros() as usize;
                     bits &= bits - 1;
-                    if self.allowed.leads_outside(self.job, peer as usize) {
-                        self.waiting.push(peer);
+                    let peer = self.job.segment().rank_at(at);
+                    if let Some(peer) = peer.filter(|&p| self.allowed.leads_outside(self.job, p)) {
+                        self.waiting.push(peer as u32);
                     }
                 }
             }

@@ -3,7 +3,7 @@
 use super::facts::{Activity, Facts, look_at_ranks};
 use super::verdict::{Verdict, judge};
 use super::{End, Member};
-use crate::segment::{Awaited, Phase, RankPage, Segment, WaitNote};
+use crate::segment::{Awaited, Phase, Segment, WaitNote};
 use fastpath_base::clock::now_ns;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub fn describe_ranks(members: &[Member], segment: &Segment) -> String {
     let before = look_at_ranks(members, segment);
     let now_ns = now_ns();
     let mut text = String::new();
-    let other_host = |rank: usize| segment.page(rank).and_then(RankPage::other_host);
+    let other_host = |rank: usize| segment.other_host(rank);
     let mut first = 0;
     for (number, (member, facts)) in members.iter().zip(&before).enumerate() {
         if let Some(host) = other_host(number) {

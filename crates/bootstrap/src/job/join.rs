@@ -4,7 +4,7 @@
 //! leader. So after the fence the leader has all ranks that can reach it, and nobody waits for one that cannot: a rank
 //! in a network namespace of its own has taken the name there, and is a node of its own. The leader makes the job's
 //! memory and hands it over. Where that were not all ranks of the job, each rank opens a socket, the node's lowest rank
-//! puts one card for all of them, and after a second fence the leader fills in the pages of the ranks of other nodes.
+//! puts one card for all of them, and after a second fence the leader notes where the ranks of other nodes are.
 //! docs/decisions/0040-engines-and-nodes.md has the reasons.
 
 mod card;
@@ -18,7 +18,7 @@ use super::{BootstrapError, Job, network::NetworkPlace, random_job_id};
 use crate::engine::{About, Engine, EngineError};
 use crate::network::NetworkCard;
 use crate::network::proof::Pass;
-use crate::segment::Segment;
+use crate::segment::{Elsewhere, Segment};
 use card::{Hello, NodeCard, Rank, SECRET_BYTES, Welcome};
 use channel::{Frame, Kind, Role, receive, send};
 use fastpath_base::config::{Config, Key};
@@ -152,9 +152,12 @@ fn lead(mut engine: Engine, about: &About, gathering: Gathering) -> Result<Job, 
     Ok(job.with_link(link, about))
 }
 
-/// The memory, with a page for each rank of the job: those of ranks that are not here say so.
+/// The memory, with a place for each rank of this node.
 fn make_memory(about: &About, members: &[Member]) -> Result<Segment, BootstrapError> {
-    let segment = Segment::create(about.size, random_job_id())?;
+    let here = members.iter().map(|member| member.rank);
+    let mut here: Vec<usize> = here.chain([about.rank]).collect();
+    here.sort();
+    let segment = Segment::create_for_node(&here, about.size, 0, random_job_id())?;
     let own = topology::affinity();
     let masks: Vec<&CpuSet> = members
         .iter()
@@ -169,12 +172,6 @@ fn make_memory(about: &About, members: &[Member]) -> Result<Segment, BootstrapEr
         .processors
         .store(processors as u32, Ordering::Relaxed);
     header.bound.store(u32::from(apart), Ordering::Relaxed);
-    let is_here = |rank| rank == about.rank || members.iter().any(|m| m.rank == rank);
-    for rank in (0..about.size).filter(|&rank| !is_here(rank)) {
-        if let Some(page) = segment.page(rank) {
-            page.elsewhere.store(1, Ordering::Relaxed);
-        }
-    }
     // More than one: how many is known once all have told of themselves.
     let nodes = if members.len() + 1 == about.size {
         1
@@ -209,7 +206,7 @@ fn meet_nodes(
         None => engine.put(NODE_KEY, &card)?,
     }
     engine.fence()?;
-    let nodes = fill_pages(engine, job, own)?;
+    let nodes = learn_nodes(job, own, |lowest| engine.get(lowest, NODE_KEY))?;
     let (here, count) = (job.host(job.rank()), nodes.leaders.len() as u32);
     let pass = Pass {
         job_id: nodes.job_id,
@@ -233,11 +230,10 @@ struct Nodes {
 
 /// The card of this node.
 fn describe_node(job: &Job, leader: Vec<u8>, choices: u32) -> NodeCard {
-    let here = (0..job.present()).filter(|&rank| job.is_node_peer(rank));
-    let network = |rank| job.rank_page(rank).and_then(|page| page.network.load());
-    let ranks = here.map(|rank| Rank {
+    let segment = job.segment();
+    let ranks = segment.node_ranks().map(|rank| Rank {
         rank,
-        network: network(rank).unwrap_or_default(),
+        network: segment.network(rank).unwrap_or_default(),
     });
     let is_first = job.is_node_peer(0);
     NodeCard {
@@ -263,14 +259,17 @@ fn number_choices(config: &Config) -> u32 {
         })
 }
 
-/// Reads the cards of all nodes and writes into the pages where the ranks of other nodes are. The number of the job is
-/// that of the first node.
-fn fill_pages(engine: &mut Engine, job: &Job, own: NodeCard) -> Result<Nodes, BootstrapError> {
+/// Reads the cards of all nodes and notes where the ranks of other nodes are. The number of the job is that of the
+/// first node.
+fn learn_nodes(
+    job: &Job,
+    own: NodeCard,
+    get: impl FnMut(usize) -> Result<Option<Vec<u8>>, EngineError>,
+) -> Result<Nodes, BootstrapError> {
     let mut nodes = Nodes {
         job_id: job.job_id,
         leaders: Vec::new(),
     };
-    let get = |lowest| engine.get(lowest, NODE_KEY);
     read_cards(job.present(), own, get, |card| {
         let lowest = card.ranks[0].rank;
         if lowest == 0 {
@@ -280,13 +279,19 @@ fn fill_pages(engine: &mut Engine, job: &Job, own: NodeCard) -> Result<Nodes, Bo
         }
         let is_here = job.is_node_peer(lowest);
         for Rank { rank, network } in &card.ranks {
-            let page = job.rank_page(*rank);
-            let page = page.filter(|_| is_here == job.is_node_peer(*rank));
+            let host = nodes.leaders.len() as u32;
+            let fits = is_here == job.is_node_peer(*rank);
+            let page = job.rank_page(*rank).filter(|_| fits);
             let page = page.ok_or_else(|| unclear(*rank, NO_SUCH))?;
-            let node = nodes.leaders.len() as u32;
-            page.host.store(node, Ordering::Relaxed);
-            if !is_here {
-                page.network.store(network);
+            match is_here {
+                true => page.host.store(host, Ordering::Relaxed),
+                false => job.segment().tell(
+                    *rank,
+                    Elsewhere {
+                        host,
+                        card: network,
+                    },
+                )?,
             }
         }
         nodes.leaders.push(card.leader);

@@ -76,15 +76,14 @@ impl Job {
 
     /// Where a rank is reached; `None` while nobody has said so.
     pub fn network_card(&self, rank: usize) -> Option<NetworkCard> {
-        NetworkCard::decode(&self.rank_page(rank)?.network.load()?)
+        NetworkCard::decode(&self.segment.network(rank)?)
     }
 
     /// Notes where a rank of another node is reached. Whoever makes the node's memory calls it, once, or one of its
     /// ranks does where it learns of it later.
     pub fn learn_card(&self, rank: usize, card: &NetworkCard) {
-        if let Some(page) = self.rank_page(rank) {
-            page.network.store(&card.encode());
-        }
+        // Without memory for it the rank is not reached, and who wants to reach it says so.
+        let _ = self.segment.learn_card(rank, &card.encode());
     }
 
     /// What proves on a network that somebody is of this job.

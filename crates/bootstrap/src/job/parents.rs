@@ -42,7 +42,7 @@ pub(super) fn has_rank_above() -> bool {
 /// Whether a process has taken a rank in a job without a launcher of ours.
 fn is_rank_of(job: &Segment, pid: u32) -> bool {
     let owns = |page: &RankPage| page.owner_pid.load(Ordering::Relaxed) == pid;
-    let mut pages = (0..job.layout().ranks()).filter_map(|rank| job.page(rank));
+    let mut pages = job.node_ranks().filter_map(|rank| job.page(rank));
     job.header().launcher.load(Ordering::Relaxed) == 0 && pages.any(owns)
 }
 

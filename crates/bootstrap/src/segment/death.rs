@@ -8,6 +8,9 @@ use fastpath_base::sync::Ordering;
 impl Segment {
     /// Marks a rank's process as gone, unless it had finalized MPI.
     pub fn mark_dead(&self, rank: usize) {
+        if self.give_up_elsewhere(rank) {
+            return;
+        }
         if let Some(page) = self.page(rank).filter(|p| p.phase() != Phase::Finalized) {
             page.set_left(STATE_DEAD);
         }
@@ -17,7 +20,7 @@ impl Segment {
     pub fn wake_all(&self) {
         // ORDERING: whoever sees the count sees the states.
         self.header().events.fetch_add(1, Ordering::Release);
-        for page in (0..self.present()).filter_map(|rank| self.page(rank)) {
+        for page in self.node_ranks().filter_map(|rank| self.page(rank)) {
             (0..=FURTHER).for_each(|place| page.wake(place));
         }
     }

@@ -17,8 +17,7 @@ const SEALS: libc::c_int = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEA
 ///
 /// # Errors
 /// As [`open_nameless`]; or its length is refused.
-pub(super) fn create_file(ranks: usize) -> Result<(OwnedFd, Layout), SegmentError> {
-    let layout = Layout::new(ranks).ok_or(SegmentError::Ranks(ranks))?;
+pub(super) fn create_file(layout: Layout) -> Result<(OwnedFd, Layout), SegmentError> {
     let (file, can_seal) = open_somewhere()?;
     let layout = set_length(&file, layout)?;
     // A process of the job that changed the length would end the others by SIGBUS.
@@ -333,14 +332,14 @@ mod tests {
 
     #[test]
     fn memory_file__is_limited_by_memory_alone() {
-        let (file, layout) = create_file(1).unwrap();
+        let (file, layout) = create_file(Layout::new(1).unwrap()).unwrap();
         assert_eq!(file_system_room(std::os::fd::AsFd::as_fd(&file)), None);
         assert_eq!(layout, Layout::new(1).unwrap());
     }
 
     #[test]
     fn length__that_is_refused_states_amount_and_limit() {
-        let (file, layout) = create_file(1).unwrap();
+        let (file, layout) = create_file(Layout::new(1).unwrap()).unwrap();
         // Sealed: no other length is allowed.
         let refused = set_length(&file, layout.smaller().unwrap());
         assert!(matches!(refused, Err(SegmentError::System { .. })));

@@ -7,7 +7,7 @@ use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, CacheLine, Ordering};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"FASTPATH");
 
 /// Version of the layout; launcher and library must agree.
-pub const VERSION: u32 = 13;
+pub const VERSION: u32 = 14;
 
 /// The job's header. All zeros but for the first line when the ranks start.
 #[repr(C, align(4096))]
@@ -17,7 +17,7 @@ pub struct JobHeader {
     pub magic: AtomicU64,
     /// [`VERSION`].
     pub version: AtomicU32,
-    /// Number of ranks that the memory is laid out for.
+    /// Number of ranks that the memory has places for.
     pub ranks: AtomicU32,
     /// Random number that tells this job from all others.
     pub job_id: AtomicU64,
@@ -31,12 +31,17 @@ pub struct JobHeader {
     pub budget_kib: AtomicU32,
     /// Memory files that the job has, one on each of its nodes; 0 counts as 1.
     pub nodes: AtomicU32,
-    /// Ranks that are there so far: those that the job began with, and those that were spawned. It never falls; the
-    /// launcher alone writes it, after it has had the pages of further ranks backed.
+    /// Ranks of the job that are there so far: those that the job began with, and those that were spawned. It
+    /// never falls; the launcher alone writes it, after it has had the pages of further ranks backed.
     pub present: AtomicU32,
     /// Processors of all nodes of the job together, where an agent has said so; 0: those of this one.
     pub universe: AtomicU32,
-    _reserved: AtomicU32,
+    /// Ranks that the launcher's command line has started; 0: all that are there.
+    pub began_with: AtomicU32,
+    /// Number of ranks that the whole job can have; 0 where all of them have a place here.
+    pub job_ranks: AtomicU32,
+    /// Places that are taken, where not all ranks of the job have one.
+    pub here: AtomicU32,
     /// How many ranks are awake: up when a rank attaches or wakes, down when it goes to sleep
     /// or finalizes.
     pub awake: CacheLine<AtomicU32>,
@@ -62,6 +67,8 @@ pub struct JobHeader {
     pub outside: Agreement,
     /// Which algorithms of collective calls somebody has named.
     pub collectives: Agreement,
+    /// Cards that ranks of other nodes have in common, as many as were written or are being written.
+    pub cards: CacheLine<AtomicU32>,
 }
 
 /// Words of a job's secret.

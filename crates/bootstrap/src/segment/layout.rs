@@ -12,8 +12,21 @@ pub const PAIR_BYTES: usize = 1088 * 1024;
 /// for what is used.
 pub const ARENA_BYTES: u64 = 1 << 40;
 
-/// Most ranks a segment is laid out for: the regions of all pairs fit the address space of a process.
+/// Most ranks of one node: the regions of all pairs fit the address space of a process.
 pub const MAX_RANKS: usize = 8192;
+
+/// Most ranks of a job: a communicator's context holds so many leaders (`Context::from_leader` in `protocol`), and a
+/// match key more sources.
+pub const MAX_JOB_RANKS: usize = 1 << 20;
+
+/// Bytes that a job on several nodes has for each of its ranks on each of them, beside a page for those that are there.
+pub const ENTRY_BYTES: usize = 16;
+
+/// Bytes of the addresses that ranks of another node have in common.
+pub const CARD_BYTES: usize = 200;
+
+/// Pages that stand for all ranks of other nodes: of those that are there, and of those that are not wanted any more.
+const OTHER_PAGES: usize = 2;
 
 /// Workers that a rank may have beside its first one (`MPI_THREAD_MULTIPLE`).
 pub const FURTHER: usize = 7;
@@ -24,10 +37,12 @@ const FURTHER_RANKS: usize = 1024;
 /// Alignment of the big areas: a large page.
 const AREA_ALIGN: u64 = 2 << 20;
 
-/// The offsets of a job with a given number of ranks.
+/// The offsets of a memory file with a given number of ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     ranks: usize,
+    /// Ranks of the whole job; 0 where it has no others.
+    job: usize,
     /// A power of two, a multiple of [`AREA_ALIGN`].
     arena_bytes: u64,
     /// Further workers of each rank that there is room for: [`FURTHER`] or none.
@@ -42,9 +57,19 @@ impl Layout {
         } else {
             Some(Layout {
                 ranks,
+                job: 0,
                 arena_bytes: ARENA_BYTES,
                 further: if ranks <= FURTHER_RANKS { FURTHER } else { 0 },
             })
+        }
+    }
+
+    /// The layout of one node's memory: it has room for `ranks` ranks of a job that may have `job` ranks in all. None
+    /// when there are too many, or fewer in the job than on the node.
+    pub const fn of_node(ranks: usize, job: usize) -> Option<Layout> {
+        match Layout::new(ranks) {
+            Some(layout) if ranks <= job && job <= MAX_JOB_RANKS => Some(Layout { job, ..layout }),
+            _ => None,
         }
     }
 
@@ -63,16 +88,52 @@ impl Layout {
         }
     }
 
-    /// The layout of a file with so many bytes; None when none has that length.
-    pub fn of_length(ranks: usize, bytes: u64) -> Option<Layout> {
-        let largest = Layout::new(ranks)?;
+    /// The layout of a file with so many bytes, for `ranks` ranks of a job of `job`, or for all of it where that is 0;
+    /// None when none has that length.
+    pub fn of_length(ranks: usize, job: usize, bytes: u64) -> Option<Layout> {
+        let largest = match job {
+            0 => Layout::new(ranks)?,
+            job => Layout::of_node(ranks, job)?,
+        };
         std::iter::successors(Some(largest), |layout| layout.smaller())
             .find(|layout| layout.total_bytes() == bytes)
     }
 
-    /// Number of ranks.
+    /// Number of ranks that have a place in this memory: a page, and regions with each other. A rank is counted here by
+    /// its place, which is its number in the job where the job has no other memory.
     pub const fn ranks(self) -> usize {
         self.ranks
+    }
+
+    /// Whether the job has ranks in other memories.
+    pub const fn has_others(self) -> bool {
+        self.job != 0
+    }
+
+    /// Number of ranks that the whole job can have.
+    pub const fn job_ranks(self) -> usize {
+        match self.job {
+            0 => self.ranks,
+            job => job,
+        }
+    }
+
+    /// Number of pages: those of the ranks, then those that stand for ranks of other nodes.
+    const fn pages(self) -> usize {
+        match self.job {
+            0 => self.ranks,
+            _ => self.ranks + OTHER_PAGES,
+        }
+    }
+
+    /// Offset of the table of all ranks of the job, [`ENTRY_BYTES`] each; nothing is there where it has no others.
+    pub const fn table_offset(self) -> usize {
+        self.worker_bitmap_offset(self.further + 1, 0)
+    }
+
+    /// Offset of what ranks of other nodes have in common, [`CARD_BYTES`] each, at most as many as there are ranks.
+    pub const fn cards_offset(self) -> usize {
+        (self.table_offset() + self.job * ENTRY_BYTES).next_multiple_of(PAGE_BYTES)
     }
 
     /// Offset of a rank's page. `rank` below [`Layout::ranks`].
@@ -92,7 +153,7 @@ impl Layout {
 
     /// Offset of the row of bits that senders set for `rank`.
     pub const fn bitmap_offset(self, rank: usize) -> usize {
-        self.page_offset(self.ranks) + rank * self.bitmap_stride()
+        self.page_offset(self.pages()) + rank * self.bitmap_stride()
     }
 
     /// Further workers of each rank that there is room for.
@@ -106,11 +167,10 @@ impl Layout {
         self.bitmap_offset(place * self.ranks + rank)
     }
 
-    /// End of what every rank uses from the first moment: header, pages and bitmaps. The
-    /// creator has all of it backed.
+    /// End of what every rank may use from the first moment: header, pages, bitmaps and the table. The creator has it
+    /// backed as far as ranks are there.
     pub const fn front_bytes(self) -> usize {
-        self.worker_bitmap_offset(self.further + 1, 0)
-            .next_multiple_of(PAGE_BYTES)
+        (self.cards_offset() + self.job * CARD_BYTES).next_multiple_of(PAGE_BYTES)
     }
 
     /// Offset of the first pair region.
@@ -196,17 +256,37 @@ mod tests {
             let mut next = Layout::new(ranks);
             let mut sizes = 0;
             while let Some(layout) = next {
-                assert_eq!(Layout::of_length(ranks, layout.total_bytes()), Some(layout));
-                assert_eq!(
-                    Layout::of_length(ranks, layout.total_bytes() + PAGE_BYTES as u64),
-                    None
-                );
+                let bytes = layout.total_bytes();
+                assert_eq!(Layout::of_length(ranks, 0, bytes), Some(layout));
+                assert_eq!(Layout::of_length(ranks, 0, bytes + PAGE_BYTES as u64), None);
                 next = layout.smaller();
                 sizes += 1;
             }
             assert_eq!(sizes, (ARENA_BYTES / AREA_ALIGN).ilog2() + 2);
         }
-        assert_eq!(Layout::of_length(0, 0), None);
+        assert_eq!(Layout::of_length(0, 0, 0), None);
+        let part = Layout::of_node(4, 1 << 17).unwrap();
+        let bytes = part.total_bytes();
+        assert_eq!(Layout::of_length(4, 1 << 17, bytes), Some(part));
+        assert_eq!(Layout::of_length(4, 0, bytes), None);
+    }
+
+    #[test]
+    fn part__has_room_for_its_ranks_and_words_for_all_of_the_job() {
+        let whole = Layout::new(4).unwrap();
+        for job in [4, 100_000, MAX_JOB_RANKS] {
+            let part = Layout::of_node(4, job).unwrap();
+            assert_eq!((part.ranks(), part.job_ranks()), (4, job));
+            assert_eq!(part.bitmap_offset(0), part.page_offset(3) + 3 * PAGE_BYTES);
+            assert_eq!(part.table_offset() % 64, 0);
+            assert!(part.cards_offset() >= part.table_offset() + job * ENTRY_BYTES);
+            assert!(part.front_bytes() >= part.cards_offset() + job * CARD_BYTES);
+            // The rest is as large as for four ranks alone.
+            let rest = |l: Layout| l.total_bytes() - l.pair_area_offset();
+            assert_eq!(rest(part), rest(whole));
+        }
+        assert!(Layout::of_node(4, 3).is_none() && Layout::of_node(0, 3).is_none());
+        assert!(Layout::of_node(4, MAX_JOB_RANKS + 1).is_none());
     }
 
     #[test]

@@ -5,9 +5,8 @@
 use super::error::SegmentError;
 use super::file::{create_file, file_system_room, is_nameless, is_sealed_or_unlinked};
 use super::header::{JobHeader, MAGIC, VERSION};
-use super::layout::{Layout, PAGE_BYTES, PAIR_BYTES};
+use super::layout::{Layout, PAGE_BYTES};
 use super::mapping::Mapping;
-use super::page::RankPage;
 use crate::network::random::draw_random;
 use fastpath_base::sync::{AtomicU64, AtomicUsize, Ordering};
 use fastpath_base::topology::available_memory;
@@ -36,14 +35,14 @@ fn margin(available: u64) -> u64 {
 /// The segment of one job, mapped into this process up to the end of the pair regions.
 #[derive(Debug)]
 pub struct Segment {
-    file: OwnedFd,
-    layout: Layout,
-    front: Mapping,
+    pub(super) file: OwnedFd,
+    pub(super) layout: Layout,
+    pub(super) front: Mapping,
     /// The first ranks, for whose pair regions there are addresses: all that there is room for, or those that are there
     /// where address space is short.
-    reach: usize,
+    pub(super) reach: usize,
     /// Those of them whose regions are mapped: who locks all memory of a process locks no room that nobody uses.
-    mapped: AtomicUsize,
+    pub(super) mapped: AtomicUsize,
     writable: bool,
     /// Bytes that may be backed before the system is asked again what is left.
     budget: AtomicU64,
@@ -68,13 +67,19 @@ impl Segment {
         spare: usize,
         job_id: u64,
     ) -> Result<Segment, SegmentError> {
-        if ranks == 0 {
-            return Err(SegmentError::Ranks(ranks));
-        }
-        let create = |spare: usize| {
-            let (file, layout) = create_file(ranks.saturating_add(spare))?;
+        Segment::create_as_spare_fits(spare, |spare| {
+            let all = ranks.saturating_add(spare);
+            let layout = Layout::new(all).filter(|_| ranks != 0);
+            let (file, layout) = create_file(layout.ok_or(SegmentError::Ranks(all))?)?;
             Segment::begin(file, layout, ranks, job_id)
-        };
+        })
+    }
+
+    /// Makes a segment with room for so many ranks more, or with none.
+    pub(super) fn create_as_spare_fits(
+        spare: usize,
+        create: impl Fn(usize) -> Result<Segment, SegmentError>,
+    ) -> Result<Segment, SegmentError> {
         match create(spare) {
             // The length of files, or the address space, may be limited.
             Err(_) if spare != 0 => create(0),
@@ -82,7 +87,7 @@ impl Segment {
         }
     }
 
-    /// Makes a segment of a new file.
+    /// Makes a segment of a new file, with the first `ranks` ranks.
     pub(super) fn begin(
         file: OwnedFd,
         layout: Layout,
@@ -97,6 +102,12 @@ impl Segment {
         segment.back_front(0..ranks)?;
         header.version.store(VERSION, Ordering::Relaxed);
         header.ranks.store(layout.ranks() as u32, Ordering::Relaxed);
+        if layout.has_others() {
+            let all = layout.job_ranks() as u32;
+            header.job_ranks.store(all, Ordering::Relaxed);
+            header.here.store(ranks as u32, Ordering::Relaxed);
+            segment.begin_others()?;
+        }
         header.job_id.store(job_id, Ordering::Relaxed);
         // Without one nobody is reached over a network, and a job in shared memory needs none.
         if let Ok(secret) = draw_random() {
@@ -174,15 +185,20 @@ impl Segment {
             )));
         }
         let ranks = header.ranks.load(Ordering::Relaxed) as usize;
-        let layout = Layout::of_length(ranks, length)
+        let all = header.job_ranks.load(Ordering::Relaxed) as usize;
+        let layout = Layout::of_length(ranks, all, length)
             .ok_or_else(|| foreign(format!("{length} bytes for {ranks} ranks")))?;
         if job_id.is_some_and(|job_id| header.job_id.load(Ordering::Relaxed) != job_id) {
             return Err(foreign("it belongs to another job".into()));
         }
         let budget = (header.budget_kib.load(Ordering::Relaxed) as u64) << 10;
-        let present = header.present.load(Ordering::Relaxed) as usize;
-        let present = present.clamp(1, ranks);
-        let segment = Segment::map(file, layout, present, writable)?;
+        let taken = if all == 0 {
+            &header.present
+        } else {
+            &header.here
+        };
+        let taken = (taken.load(Ordering::Relaxed) as usize).clamp(1, ranks);
+        let segment = Segment::map(file, layout, taken, writable)?;
         segment
             .budget
             .store(budget.min(BUDGET_BYTES), Ordering::Relaxed);
@@ -218,7 +234,7 @@ impl Segment {
     }
 
     /// Maps the regions of all pairs of the first `ranks` ranks.
-    fn map_pairs(&self, ranks: usize) -> Result<(), SegmentError> {
+    pub(super) fn map_pairs(&self, ranks: usize) -> Result<(), SegmentError> {
         let end = |ranks: usize| self.layout.mapped_bytes_of(ranks) as usize;
         let first = match self.mapped.load(Ordering::Relaxed) {
             0 => 0,
@@ -234,7 +250,7 @@ impl Segment {
     }
 
     /// Has memory behind what each of these ranks uses from the first moment: its page, its rows of bits.
-    fn back_front(&self, ranks: Range<usize>) -> Result<(), SegmentError> {
+    pub(super) fn back_front(&self, ranks: Range<usize>) -> Result<(), SegmentError> {
         let layout = self.layout;
         let pages = layout.page_offset(ranks.start)..layout.page_offset(ranks.end);
         let rows = (0..=layout.further()).map(|place| {
@@ -265,103 +281,6 @@ impl Segment {
         unsafe { self.front.base.cast::<JobHeader>().as_ref() }
     }
 
-    /// Number of ranks that are there so far. It grows, to the number that the segment is laid out for at most.
-    #[inline]
-    pub fn present(&self) -> usize {
-        // ORDERING: acquire pairs with the release in `add_ranks`: who sees a rank sees what its page began with.
-        let present = self.header().present.load(Ordering::Acquire) as usize;
-        present.min(self.layout.ranks())
-    }
-
-    /// Makes room for further ranks: their pages have memory, and `prepare` has filled each when they are seen to be
-    /// there. Returns the first. The launcher alone calls it.
-    ///
-    /// # Errors
-    /// The segment is not laid out for so many, or there is no memory for their pages.
-    pub fn add_ranks(
-        &self,
-        ranks: usize,
-        prepare: impl Fn(usize, &RankPage),
-    ) -> Result<usize, SegmentError> {
-        let first = self.present();
-        let end = first + ranks;
-        if end > self.layout.ranks() {
-            return Err(SegmentError::Ranks(end));
-        }
-        self.back_front(first..end)?;
-        for rank in first..end {
-            if let Some(page) = self.page(rank) {
-                prepare(rank, page);
-            }
-        }
-        // ORDERING: publishes the pages; partner is the acquire load in `present`.
-        self.header().present.store(end as u32, Ordering::Release);
-        Ok(first)
-    }
-
-    /// The page of a rank; None beyond the last. Of a rank that is not there yet it may have no memory: below
-    /// [`Segment::present`] it has.
-    #[inline]
-    pub fn page(&self, rank: usize) -> Option<&RankPage> {
-        if rank >= self.layout.ranks() {
-            return None;
-        }
-        let at = self.layout.page_offset(rank);
-        // SAFETY: inside the mapping, and backed where the rank is there; every field is an atomic.
-        Some(unsafe { self.front.base.byte_add(at).cast::<RankPage>().as_ref() })
-    }
-
-    /// The bits that senders set for `rank`, one for each sender; None beyond the last rank.
-    pub fn incoming_bitmap(&self, rank: usize) -> Option<&[AtomicU64]> {
-        self.worker_bitmap(0, rank)
-    }
-
-    /// The same for a worker of that rank; None also where there is no room for such workers.
-    pub fn worker_bitmap(&self, place: usize, rank: usize) -> Option<&[AtomicU64]> {
-        if rank >= self.layout.ranks() || place > self.layout.further() {
-            return None;
-        }
-        let at = self.layout.worker_bitmap_offset(place, rank);
-        // SAFETY: inside the mapping, backed, aligned to a cache line; atomics only.
-        Some(unsafe {
-            let words = self.front.base.byte_add(at).cast::<AtomicU64>();
-            std::slice::from_raw_parts(words.as_ptr(), self.layout.bitmap_words())
-        })
-    }
-
-    /// Whether there are addresses for the regions of a rank's pairs: of one that comes later there may be none, where
-    /// address space is short.
-    pub fn reaches(&self, rank: usize) -> bool {
-        rank < self.reach
-    }
-
-    /// First byte of the region that `src` fills and `dst` empties, [`PAIR_BYTES`] long; None
-    /// when either is no rank. It must be backed ([`Segment::back_pair`]) before it is touched.
-    pub fn pair_region(&self, src: usize, dst: usize) -> Option<NonNull<u8>> {
-        let last = src.max(dst);
-        if last >= self.reach {
-            return None;
-        }
-        if last >= self.mapped.load(Ordering::Relaxed) {
-            let there = self.present().clamp(last + 1, self.reach);
-            self.map_pairs(there).ok()?;
-        }
-        let at = self.layout.pair_offset(src, dst) as usize;
-        // SAFETY: both among the ranks whose regions are mapped, so the offset is inside the mapping.
-        Some(unsafe { self.front.base.byte_add(at) })
-    }
-
-    /// Has the whole region of a pair backed by memory.
-    ///
-    /// # Errors
-    /// No such pair; too little memory.
-    pub fn back_pair(&self, src: usize, dst: usize) -> Result<(), SegmentError> {
-        if src >= self.layout.ranks() || dst >= self.layout.ranks() {
-            return Err(SegmentError::Ranks(src.max(dst)));
-        }
-        self.ensure_backed(self.layout.pair_offset(src, dst), PAIR_BYTES as u64)
-    }
-
     /// Maps the pair regions of further workers for the life of the process; None where there is no room for such
     /// workers, in the file or in the address space.
     pub fn map_further(&self) -> Option<NonNull<u8>> {
@@ -382,13 +301,6 @@ impl Segment {
             )
         };
         Some(std::mem::ManuallyDrop::new(mapping).base)
-    }
-
-    /// Offsets of the arena of a rank; None beyond the last rank. Pieces of it are backed with
-    /// [`Segment::ensure_backed`] and mapped with [`Segment::map_range`].
-    pub fn arena(&self, rank: usize) -> Option<Range<u64>> {
-        let start = self.layout.arena_offset(rank);
-        (rank < self.layout.ranks()).then_some(start..start + self.layout.arena_bytes())
     }
 
     /// Maps another piece of the file, shared, readable and writable.
@@ -421,7 +333,7 @@ impl Segment {
         let others = backing.fetch_add(bytes, Ordering::Relaxed);
         let available = available_memory().saturating_sub(others);
         let done = self.check_available(available, bytes).and_then(|left| {
-            let share = left / (8 * self.present().max(1) as u64);
+            let share = left / (8 * self.here().max(1) as u64);
             self.budget
                 .store(share.min(BUDGET_BYTES), Ordering::Relaxed);
             self.allocate(offset, bytes)
@@ -573,7 +485,8 @@ impl Segment {
 #[cfg(all(test, not(loom)))]
 #[allow(non_snake_case)]
 mod tests {
-    use super::super::page::Phase;
+    use super::super::layout::PAIR_BYTES;
+    use super::super::page::{Phase, RankPage};
     use super::super::wait_note::{Awaited, WaitNoteRef};
     use super::*;
 
@@ -600,11 +513,14 @@ mod tests {
         let b = Segment::attach(again(&a), 42).unwrap();
         assert_eq!((b.layout().ranks(), b.present()), (5, 2));
         let name = |rank: usize, page: &RankPage| page.parent.store(rank as u32, Ordering::Relaxed);
-        assert_eq!(a.add_ranks(2, name).unwrap(), 2);
+        assert_eq!(a.add_ranks(2, |_| None, name).unwrap(), 2);
         assert_eq!(b.present(), 4);
         assert_eq!(b.page(3).unwrap().parent.load(Ordering::Relaxed), 3);
-        assert!(matches!(a.add_ranks(2, name), Err(SegmentError::Ranks(6))));
-        assert_eq!(a.add_ranks(1, name).unwrap(), 4);
+        assert!(matches!(
+            a.add_ranks(2, |_| None, name),
+            Err(SegmentError::Ranks(6))
+        ));
+        assert_eq!(a.add_ranks(1, |_| None, name).unwrap(), 4);
         a.back_pair(4, 0).unwrap();
         a.header().present.store(u32::MAX, Ordering::Relaxed);
         assert_eq!(b.present(), 5, "no more than there are pages");

@@ -6,7 +6,6 @@ use super::layout::FURTHER;
 use super::text::SharedText;
 use super::wait_note::{Status, WaitNote, WaitNoteRef};
 use crate::control::Knocked;
-use crate::network::NetworkCard;
 use fastpath_base::sync::{AtomicU32, AtomicU64, CacheLine, Ordering};
 use fastpath_base::wait::futex_wake;
 use std::ops::Deref;
@@ -20,7 +19,7 @@ pub const STATE_FINALIZED: u32 = 2;
 /// The rank's process is gone.
 pub const STATE_DEAD: u32 = 3;
 
-/// There is no such rank in this memory: it runs on another node.
+/// The rank runs on another node: its page in this memory stands for all such ranks.
 pub const STATE_ABSENT: u32 = 4;
 
 /// From here on: a worker of the rank for which a thread looks that sleeps on the state word of another one, whose
@@ -166,10 +165,11 @@ pub struct RankPage {
     leaders: AtomicU32,
     /// Workers that the rank offers to peers, at least 1; 0 while that is not known.
     pub offers: AtomicU32,
-    /// 1 where the rank's own memory is another file, on another node: then `host` and `network` alone are told here.
-    /// Written before any rank starts.
+    /// 1 where this page stands for ranks whose own memory is another file, on another node: of those the table alone
+    /// tells something ([`super::Segment::host`], [`super::Segment::network`]). Written before any rank starts.
     pub elsewhere: AtomicU32,
-    /// Where the rank is reached over the network ([`crate::network::NetworkCard`]).
+    /// Where the rank is reached over the network ([`crate::network::NetworkCard`]); of ranks of other nodes the table
+    /// has it.
     pub network: Card<24>,
     /// Exit code of the rank's process plus 1, once it has begun to exit; 0 where nobody has noted it.
     pub exit_status: AtomicU32,
@@ -190,6 +190,8 @@ pub struct RankPage {
     /// Ports that are open: the port's number in the upper half (0: none) and who has come to it and was not accepted
     /// yet in the lower one (0: nobody).
     pub ports: [AtomicU64; PORTS],
+    /// The rank's number in the job, where that is not its place in this memory. Written before anybody sees the rank.
+    pub(super) rank: AtomicU32,
 }
 
 /// Ports that a rank can have open at the same time.
@@ -306,16 +308,8 @@ impl RankPage {
             world_ranks: word(),
             parent: word(),
             ports: std::array::from_fn(|_| long()),
+            rank: word(),
         }
-    }
-
-    /// Name of the host, where the rank is on another node.
-    pub fn other_host(&self) -> Option<String> {
-        if self.elsewhere.load(Ordering::Relaxed) == 0 {
-            return None;
-        }
-        let card = self.network.load().as_deref().and_then(NetworkCard::decode);
-        Some(card.map_or_else(|| "whose name is not known".to_owned(), |card| card.host))
     }
 
     /// How far the rank has come. What no rank can have written counts as the start.

@@ -78,12 +78,14 @@ impl Scale {
 /// The parts of those ranks that have recorded.
 pub(super) fn read_ranks(segment: &Segment) -> io::Result<Vec<RankTrace>> {
     let file = File::from(segment.file().try_clone_to_owned()?);
-    let layout = segment.layout();
     let mut ranks = Vec::new();
-    for rank in 0..segment.present() {
+    for rank in segment.node_ranks() {
+        let Some(start) = segment.trace_offset(rank) else {
+            continue;
+        };
         let read = |offset: usize, bytes: usize| {
             let mut data = vec![0; bytes];
-            file.read_exact_at(&mut data, layout.trace_offset(rank) + offset as u64)?;
+            file.read_exact_at(&mut data, start + offset as u64)?;
             Ok(data)
         };
         ranks.extend(read_rank(rank, read)?);

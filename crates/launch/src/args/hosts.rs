@@ -5,7 +5,7 @@ use super::spec::Node;
 use super::values::parse_ranks;
 use super::{Surroundings, UsageError, wrong};
 use fastpath_base::topology::{self, Level};
-use fastpath_bootstrap::segment::MAX_RANKS;
+use fastpath_bootstrap::segment::MAX_JOB_RANKS;
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
@@ -131,7 +131,7 @@ fn read_host(item: &str, place: &str) -> Result<Host, UsageError> {
 
 fn bad_slots<T>(place: &str, text: &str) -> Result<T, UsageError> {
     wrong(format!(
-        "{place}: {text:?} is no number of ranks from 1 to {MAX_RANKS}"
+        "{place}: {text:?} is no number of ranks from 1 to {MAX_JOB_RANKS}"
     ))
 }
 
@@ -188,7 +188,7 @@ pub fn read_tasks(text: &str) -> Option<Vec<Node>> {
             name: String::new(),
             ranks: ranks.trim().parse().ok().filter(|&n| n > 0)?,
         };
-        if nodes.len() + times > MAX_RANKS {
+        if nodes.len() + times > MAX_JOB_RANKS {
             return None;
         }
         nodes.extend(std::iter::repeat_n(node, times));

@@ -7,7 +7,7 @@ use super::values::{Triplet, largest};
 use super::{Request, Surroundings, UsageError, wrong};
 use clap_lex::{OsStrExt, ParsedArg, RawArgs};
 use fastpath_base::topology::Level;
-use fastpath_bootstrap::segment::MAX_RANKS;
+use fastpath_bootstrap::segment::{MAX_JOB_RANKS, MAX_RANKS};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -338,9 +338,9 @@ impl<'a> Parser<'a> {
             .iter()
             .map(|a| a.ranks)
             .fold(0usize, usize::saturating_add);
-        if total > MAX_RANKS {
+        if total > MAX_JOB_RANKS {
             return wrong(format!(
-                "{total} ranks: at most {MAX_RANKS} are possible on one node"
+                "{total} ranks: at most {MAX_JOB_RANKS} are possible"
             ));
         }
         self.check_room(total)?;
@@ -357,6 +357,16 @@ impl<'a> Parser<'a> {
             ));
         }
         self.spec.nodes = self.place(total)?;
+        let most = match &self.spec.nodes {
+            Nodes::Here => total,
+            Nodes::Several(nodes) => nodes.iter().map(|node| node.ranks).max().unwrap_or(0),
+            Nodes::Agent(counts) => counts.iter().copied().max().unwrap_or(0),
+        };
+        if most > MAX_RANKS {
+            return wrong(format!(
+                "{most} ranks: at most {MAX_RANKS} are possible on one node"
+            ));
+        }
         if self.spec.nodes == Nodes::Here {
             for pair in std::mem::take(&mut self.spec.hydra_words).chunks(2) {
                 let typed: Vec<_> = pair.iter().map(|word| word.to_string_lossy()).collect();

@@ -7,7 +7,7 @@ mod typed;
 
 use super::*;
 use fastpath_base::topology::CpuSet;
-use fastpath_bootstrap::segment::MAX_RANKS;
+use fastpath_bootstrap::segment::MAX_JOB_RANKS;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
@@ -85,11 +85,15 @@ fn ranks__bad_numbers_are_refused() {
         "-n x a",
         "-n 1.5 a",
         "-n 99999999999999999999 a",
-        "-n 8193 a",
+        "-n 1048577 a",
     ] {
         assert!(error(line).contains("number of ranks"), "{line}");
     }
-    assert!(error("-n 8192 a : -n 1 b").contains("8193 ranks"));
+    assert!(error("-n 8192 a : -n 1 b").contains("8193 ranks: at most 8192"));
+    assert!(error("-n 1048576 a : -n 1 b").contains("1048577 ranks: at most 1048576"));
+    assert!(error("--host b:8193 a").contains("8193 ranks: at most 8192"));
+    let several = spec("--host b:8192,c:8000 a").nodes;
+    assert!(matches!(several, Nodes::Several(nodes) if nodes[0].ranks == 8192));
     assert!(error("-n").contains("needs a value"));
 }
 

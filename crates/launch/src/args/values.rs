@@ -4,7 +4,7 @@ use super::parse::Given;
 use super::spec::Stdin;
 use super::{UsageError, wrong};
 use fastpath_base::topology::CpuSet;
-use fastpath_bootstrap::segment::MAX_RANKS;
+use fastpath_bootstrap::segment::MAX_JOB_RANKS;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub fn read_ranks(given: &Given) -> Result<usize, UsageError> {
     parse_ranks(&given.text()).map_or_else(
         || {
             wrong(format!(
-                "{}: a number of ranks from 1 to {MAX_RANKS} is needed",
+                "{}: a number of ranks from 1 to {MAX_JOB_RANKS} is needed",
                 given.typed()
             ))
         },
@@ -25,10 +25,10 @@ pub fn read_ranks(given: &Given) -> Result<usize, UsageError> {
     )
 }
 
-/// A number of ranks from 1 to MAX_RANKS.
+/// A number of ranks from 1 to MAX_JOB_RANKS.
 pub fn parse_ranks(text: &str) -> Option<usize> {
     let n = text.parse().ok()?;
-    (1..=MAX_RANKS).contains(&n).then_some(n)
+    (1..=MAX_JOB_RANKS).contains(&n).then_some(n)
 }
 
 /// Seconds, with a fraction if wanted.

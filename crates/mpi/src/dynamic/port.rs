@@ -81,12 +81,20 @@ fn caller_in(word: u64) -> u32 {
     word as u32
 }
 
-/// A caller's half of a port's word: its rank, and which of its calls, modulo 2^16.
+/// Bits of a caller's rank plus 1.
+const RANK_BITS: u32 = 21;
+
+/// A caller's half of a port's word: its rank, and which of its calls, modulo 2^11.
 fn caller(rank: u32, call: u32) -> u32 {
-    (call << 16) | ((rank + 1) & 0xffff)
+    (call << RANK_BITS) | (rank + 1)
 }
 
-const _: () = assert!(fastpath_bootstrap::segment::MAX_RANKS < 0xffff);
+/// The rank in it.
+fn rank_in(caller: u32) -> u32 {
+    (caller & ((1 << RANK_BITS) - 1)).wrapping_sub(1)
+}
+
+const _: () = assert!(fastpath_bootstrap::segment::MAX_JOB_RANKS < 1 << RANK_BITS);
 
 /// `MPI_Open_port`: the port's name.
 ///
@@ -145,7 +153,7 @@ pub fn accept(
         let port = Port::find(job, &name)?;
         let caller = await_caller(p, job, port, comm, &name)?;
         // A peer wrote it.
-        let peer = (caller & 0xffff).wrapping_sub(1);
+        let peer = rank_in(caller);
         if peer as usize >= job.present() {
             return Err(Error::new(MPI_ERR_PORT, "no rank has come to the port"));
         }
@@ -349,9 +357,10 @@ mod tests {
 
     #[test]
     fn word__keeps_number_and_caller_apart() {
-        let caller = caller(8191, 70_000);
+        const LAST: u32 = fastpath_bootstrap::segment::MAX_JOB_RANKS as u32 - 1;
+        let caller = caller(LAST, 70_000);
         let word = word(9, caller);
         assert_eq!((number_in(word), caller_in(word)), (9, caller));
-        assert_eq!((caller & 0xffff) - 1, 8191);
+        assert_eq!(rank_in(caller), LAST);
     }
 }

@@ -197,7 +197,7 @@ fn read_asked(p: &Process, asked: &Asked) -> Result<Program> {
 }
 
 /// Most processes of one program: as many ranks as a job can have.
-const MOST: u32 = fastpath_bootstrap::segment::MAX_RANKS as u32;
+const MOST: u32 = fastpath_bootstrap::segment::MAX_JOB_RANKS as u32;
 
 /// The folder that a program starts in: that of this process, unless the hint says another one.
 fn find_folder(hint: Option<Vec<u8>>) -> Option<Vec<u8>> {

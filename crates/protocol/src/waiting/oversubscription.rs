@@ -174,7 +174,8 @@ impl Worker {
 
     /// Whether a third rank waits for a message and would use this processor well.
     fn does_another_wait(&self, focus: Option<u32>) -> bool {
-        (0..self.present()).any(|rank| Some(rank) != focus && self.is_awake(rank, true))
+        let mut ranks = self.job.node_ranks().map(|rank| rank as u32);
+        ranks.any(|rank| Some(rank) != focus && self.is_awake(rank, true))
     }
 
     /// Whether another rank is awake, and waits for a message (or moves one) or not, as asked for.
@@ -214,7 +215,8 @@ impl Worker {
         if seen.is_some_and(|(rank, _)| waits(rank) == seen) {
             return true;
         }
-        self.wait.oversubscription.computing = (0..self.present()).find_map(waits);
+        let mut ranks = self.job.node_ranks().map(|rank| rank as u32);
+        self.wait.oversubscription.computing = ranks.find_map(waits);
         false
     }
 }

@@ -42,18 +42,20 @@ impl Worker {
         if now < self.wait.spread_ns || self.job.is_bound() {
             return;
         }
-        let ranks = u64::from(self.present());
+        let ranks = self.job.segment().here() as u64;
         self.wait.spread_ns = now + LEAST_NS.max(ranks * ranks * PAIR_NS);
-        let awake = |ranks: std::ops::Range<u32>| -> Vec<Place> {
-            let places = ranks.filter_map(|rank| {
-                let page = self.job.rank_page(rank as usize)?;
+        let awake = |ranks: std::ops::Range<usize>| -> Vec<Place> {
+            let here = self.job.node_ranks().filter(|rank| ranks.contains(rank));
+            let places = here.filter_map(|rank| {
+                let page = self.job.rank_page(rank)?;
                 let cpu = page.processor.load(Ordering::Relaxed).checked_sub(1)?;
                 let is_awake = page.state.load(Ordering::Relaxed) == STATE_AWAKE;
                 is_awake.then(|| (cpu as usize, page.is_waiting()))
             });
             places.collect()
         };
-        let (before, after) = (awake(0..self.rank), awake(self.rank + 1..self.present()));
+        let own_rank = self.rank as usize;
+        let (before, after) = (awake(0..own_rank), awake(own_rank + 1..usize::MAX));
         let allowed: Vec<usize> = topology::affinity().iter().collect();
         if let Some(to) = choose(here, &before, &after, &allowed) {
             topology::move_to(to);

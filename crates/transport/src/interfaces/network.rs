@@ -327,7 +327,7 @@ impl Interfaces {
         }
         self.domain.job.set_phase(phase);
         let job = self.domain.job;
-        let peers = (0..job.present()).filter(|&peer| job.is_node_peer(peer));
+        let peers = job.node_ranks().filter(|&peer| job.is_node_peer(peer));
         peers.for_each(|peer| self.wake_all(peer as u32));
     }
 }

@@ -98,7 +98,9 @@ impl Arena {
     pub fn new(domain: &'static Domain) -> Arena {
         Arena {
             domain,
-            start: domain.arena_start(domain.me),
+            start: domain
+                .arena_start(domain.me)
+                .expect("own rank was checked when the job was attached"),
             extents: Extents::new(domain.arena_bytes()),
             pieces: BTreeMap::new(),
             open: [const { Vec::new() }; CLASSES],
@@ -492,7 +494,7 @@ mod tests {
         domain
             .job
             .segment()
-            .ensure_backed(domain.arena_start(0) + (255 << 20), 2 << 20)
+            .ensure_backed(domain.arena_start(0).unwrap() + (255 << 20), 2 << 20)
             .unwrap();
         assert_eq!(peek(domain, remote, 20), [0; 20]);
     }

@@ -78,7 +78,8 @@ impl Windows {
         match self.open.iter().rposition(wanted) {
             Some(place) => self.open[place..].rotate_left(1),
             None => {
-                let offset = domain.arena_start(rank) + index * WINDOW_BYTES;
+                let start = domain.arena_start(rank).ok_or(RemoteError::Fault)?;
+                let offset = start + index * WINDOW_BYTES;
                 // Both are powers of two.
                 let bytes = WINDOW_BYTES.min(domain.arena_bytes());
                 let mapping = domain.job.map_range(offset, bytes as usize);

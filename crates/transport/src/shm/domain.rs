@@ -50,11 +50,10 @@ impl Domain {
     /// far as [`Domain::back_pair`] made it.
     pub fn pair(&self, from: u32, to: u32) -> *const Pair {
         if let Some(area) = self.further {
-            let layout = self.job.segment().layout();
-            let [from, to] = [from, to].map(|rank| rank as usize);
-            assert!(from.max(to) < layout.ranks(), "ranks of this job");
-            let at = layout.worker_pair_offset(self.place as usize, from, to);
-            let skip = (at - layout.further_offset()) as usize;
+            let segment = self.job.segment();
+            let at = segment.pair_offset(self.place as usize, from as usize, to as usize);
+            let at = at.expect("ranks of this node");
+            let skip = (at - segment.layout().further_offset()) as usize;
             // SAFETY: the area holds the regions of all pairs of ranks at all places, of which the place is one.
             return unsafe { area.byte_add(skip) }.as_ptr().cast();
         }
@@ -69,10 +68,8 @@ impl Domain {
         if !segment.reaches(to as usize) {
             return Err(SegmentError::Ranks(to as usize + 1));
         }
-        let place = self.place as usize;
-        let offset = segment
-            .layout()
-            .worker_pair_offset(place, self.me as usize, to as usize);
+        let offset = segment.pair_offset(self.place as usize, self.me as usize, to as usize);
+        let offset = offset.ok_or(SegmentError::Ranks(to as usize + 1))?;
         segment.ensure_backed(offset + start as u64, len as u64)
     }
 
@@ -93,12 +90,9 @@ impl Domain {
             .store(words.as_ptr().expose_provenance() as u64, Ordering::Release);
     }
 
-    /// Offset of a rank's arena in the segment.
-    pub fn arena_start(&self, rank: u32) -> u64 {
-        match self.job.arena(rank as usize) {
-            Some(range) => range.start,
-            None => unreachable!("rank {rank} is not of this job"),
-        }
+    /// Offset of a rank's arena in the segment; None where it has none there.
+    pub fn arena_start(&self, rank: u32) -> Option<u64> {
+        self.job.arena(rank as usize).map(|range| range.start)
     }
 
     /// Bytes of a rank's arena.
@@ -123,7 +117,16 @@ impl Domain {
         self.page(rank).wake(self.place as usize);
     }
 
-    /// Word `index` of the bitmap of ranks that have opened a ring to `rank`.
+    /// Sets the bit of this rank in the bitmap of those that have opened a ring to `rank`.
+    pub fn announce_ring(&self, rank: u32) {
+        let place = self.job.segment().place(self.me as usize);
+        let place = place.expect("own rank was checked when the job was attached");
+        // ORDERING: release pairs with the acquire in `Iface::accept`: the region is backed.
+        self.incoming_word(rank, place / 64)
+            .fetch_or(1 << (place % 64), Ordering::Release);
+    }
+
+    /// Word `index` of the bitmap of ranks that have opened a ring to `rank`, each at its place.
     pub fn incoming_word(&self, rank: u32, index: usize) -> &'static AtomicU64 {
         match self
             .job

@@ -100,11 +100,7 @@ impl ShmEndpoint {
         self.tx.in_data = Box::into_raw(Box::new(DataQueue::new(ahead, 1)));
         self.tx.limit = slots_within(1);
         self.tx.pair = domain.pair(domain.me, peer);
-        let (word, bit) = (domain.me as usize / 64, 1u64 << (domain.me % 64));
-        // ORDERING: release pairs with the acquire in `Iface::accept`: the region is backed.
-        domain
-            .incoming_word(peer, word)
-            .fetch_or(bit, Ordering::Release);
+        domain.announce_ring(peer);
         // ORDERING: release pairs with the acquire in `Iface::accept`: the bit is set.
         domain
             .incoming_generation(peer)

@@ -18,7 +18,7 @@ pub struct Iface {
 impl Iface {
     /// The interface of a domain's rank.
     pub fn new(domain: &'static Domain) -> Self {
-        let words = domain.job.capacity().div_ceil(64);
+        let words = domain.job.segment().layout().bitmap_words();
         Iface {
             domain,
             seen_generation: 0,
@@ -45,10 +45,12 @@ impl Iface {
             let mut fresh = now & !*seen;
             *seen |= fresh;
             while fresh != 0 {
-                let rank = index as u32 * 64 + fresh.trailing_zeros();
+                let place = index * 64 + fresh.trailing_zeros() as usize;
                 fresh &= fresh - 1;
-                if self.domain.job.reaches(rank as usize) {
-                    found(rank);
+                let job = self.domain.job;
+                let rank = job.segment().rank_at(place);
+                if let Some(rank) = rank.filter(|&rank| job.reaches(rank)) {
+                    found(rank as u32);
                 }
             }
         }

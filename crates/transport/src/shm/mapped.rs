@@ -39,7 +39,7 @@ impl MappedMemory {
         };
         let first = remote.addr / PAGE * PAGE;
         let bytes = end.next_multiple_of(PAGE) - first;
-        let offset = domain.arena_start(peer) + first;
+        let offset = domain.arena_start(peer).ok_or(RemoteError::Fault)? + first;
         let mapping = domain.job.map_range(offset, bytes as usize);
         Ok(MappedMemory {
             mapping: mapping.map_err(|_| RemoteError::Unsupported)?,

@@ -242,7 +242,7 @@ fn watch_leader(job: &'static Job, aborter: &Aborter, stream: &UnixStream, done:
     if done.load(Ordering::Acquire) {
         return;
     }
-    let leader = (0..job.present()).find(|&rank| {
+    let leader = job.segment().node_ranks().find(|&rank| {
         let page = job.rank_page(rank);
         page.is_some_and(|page| page.leads.load(Ordering::Relaxed) == 1)
     });

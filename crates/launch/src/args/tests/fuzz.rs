@@ -24,7 +24,7 @@ fn fuzz__command_lines_are_understood_or_refused() {
             Ok(Request::Run(spec)) => {
                 assert!(!spec.apps.is_empty() && spec.apps.iter().all(|a| !a.argv.is_empty()));
                 let ranks: usize = spec.apps.iter().map(|a| a.ranks).sum();
-                assert!((1..=MAX_RANKS).contains(&ranks));
+                assert!((1..=MAX_JOB_RANKS).contains(&ranks));
             }
             Ok(_) => {}
             Err(error) => assert!(!error.to_string().is_empty()),

@@ -15,9 +15,13 @@ struct Counting {
     got_bytes: usize,
 }
 
-/// Where the ranks of a node are reached: all by the same name and two addresses.
 fn card_of(node: usize, ranks: usize) -> NodeCard {
-    let here = node * EACH..((node + 1) * EACH).min(ranks);
+    card_of_each(node, ranks, EACH)
+}
+
+/// Where the ranks of a node are reached: all by the same name and two addresses.
+fn card_of_each(node: usize, ranks: usize, each: usize) -> NodeCard {
+    let here = node * each..((node + 1) * each).min(ranks);
     let reach = |port: usize| NetworkCard {
         host: format!("node{node:05}"),
         port: 40_000 + (port % EACH) as u16,
@@ -89,6 +93,37 @@ fn a_million_ranks__ask_their_engine_for_a_card_of_each_node() {
             put_bytes <= most && got_bytes <= most,
             "{put_bytes} {got_bytes}"
         );
+    }
+}
+
+/// The memory of a node, filled from the cards of all others.
+fn fill_node(ranks: usize, each: usize) -> Job {
+    let node = ranks / each / 2;
+    let here: Vec<usize> = (node * each..(node + 1) * each).collect();
+    let job = Job::on_one_node(&here, ranks).unwrap().pop().unwrap();
+    let get = |lowest| Ok(Some(card_of_each(lowest / each, ranks, each).encode()));
+    learn_nodes(&job, card_of_each(node, ranks, each), get).unwrap();
+    job
+}
+
+#[test]
+fn memory_of_a_node__has_few_bytes_for_each_rank_of_others() {
+    for (ranks, each) in [(1000, 4), (100_000, 4), (100_000, 64), (1_000_000, 64)] {
+        let job = fill_node(ranks, each);
+        let (used, nodes) = (job.segment().used_bytes().unwrap() as usize, ranks / each);
+        println!("{ranks} ranks, {each} on each node: {used} B");
+        // 16 bytes for a rank, 200 for a node, and what the node's own ranks have, whatever others there are.
+        let own = Job::in_process(each).unwrap()[0].segment().used_bytes();
+        let most = 16 * ranks + 200 * nodes + own.unwrap() as usize + 5 * 4096;
+        assert!(used <= most, "{used} {most}");
+        for rank in [0, 1, ranks / 2, ranks - 1] {
+            let card = card_of_each(rank / each, ranks, each);
+            let reach = NetworkCard::decode(&card.ranks[rank % each].network);
+            assert_eq!(job.host(rank), (rank / each) as u32);
+            let is_here = job.is_node_peer(rank);
+            assert_eq!(is_here, rank / each == nodes / 2);
+            assert!(is_here || job.network_card(rank) == reach);
+        }
     }
 }
 

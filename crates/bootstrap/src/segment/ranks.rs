@@ -1,0 +1,606 @@
+#![allow(unsafe_code)]
+//! The ranks of a job, by their numbers in it: pages, regions and arenas of those that have a place in this memory, and
+//! what is known of the others.
+
+use super::error::SegmentError;
+use super::file::create_file;
+use super::layout::{CARD_BYTES, ENTRY_BYTES, Layout, MAX_JOB_RANKS, MAX_RANKS, PAIR_BYTES};
+use super::memory::Segment;
+use super::page::{RankPage, STATE_ABSENT, STATE_DEAD};
+use super::table::{At, Common, Entry, join_card, split_card};
+use crate::network::NetworkCard;
+use fastpath_base::sync::{AtomicU64, Ordering};
+use std::ops::Range;
+use std::ptr::NonNull;
+
+/// Where a rank of another node runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Elsewhere<'a> {
+    /// Number of its host.
+    pub host: u32,
+    /// How it is reached ([`NetworkCard`]).
+    pub card: &'a [u8],
+}
+
+impl Segment {
+    /// Makes one node's memory of a job with `ranks` ranks, of which those in `here` have a place in it, with room for
+    /// `spare` ranks more on any node. Of the others nothing is known yet but that they are elsewhere.
+    ///
+    /// # Errors
+    /// As [`Segment::create`]; or `here` is not in order.
+    pub fn create_for_node(
+        here: &[usize],
+        ranks: usize,
+        spare: usize,
+        job_id: u64,
+    ) -> Result<Segment, SegmentError> {
+        let in_order = here.windows(2).all(|two| two[0] < two[1]);
+        if !in_order || here.last().is_none_or(|&last| last >= ranks) {
+            return Err(SegmentError::Ranks(ranks));
+        }
+        if here.len() == ranks {
+            return Segment::create_with_room(ranks, spare, job_id);
+        }
+        let segment = Segment::create_as_spare_fits(spare, |spare| {
+            let places = here
+                .len()
+                .saturating_add(spare)
+                .min(MAX_RANKS.max(here.len()));
+            let all = ranks.saturating_add(spare).min(MAX_JOB_RANKS.max(ranks));
+            let layout = Layout::of_node(places, all).ok_or(SegmentError::Ranks(all))?;
+            let (file, layout) = create_file(layout)?;
+            Segment::begin(file, layout, here.len(), job_id)
+        })?;
+        segment.back_table(0..ranks)?;
+        (0..ranks).for_each(|rank| segment.set_place(rank, At::Elsewhere));
+        for (place, &rank) in here.iter().enumerate() {
+            segment.settle(rank, place);
+        }
+        segment
+            .header()
+            .present
+            .store(ranks as u32, Ordering::Relaxed);
+        Ok(segment)
+    }
+
+    /// What stands for the ranks of other nodes: pages that nobody writes any more.
+    pub(super) fn begin_others(&self) -> Result<(), SegmentError> {
+        let layout = self.layout;
+        let (first, end) = (layout.page_offset(layout.ranks()), layout.bitmap_offset(0));
+        self.ensure_backed(first as u64, (end - first) as u64)?;
+        for (at, state) in [(At::Elsewhere, STATE_ABSENT), (At::Gone, STATE_DEAD)] {
+            if let Some(page) = self.page_at(at) {
+                page.elsewhere.store(1, Ordering::Relaxed);
+                page.set_left(state);
+            }
+        }
+        Ok(())
+    }
+
+    fn back_table(&self, ranks: Range<usize>) -> Result<(), SegmentError> {
+        let at = (self.layout.table_offset() + ranks.start * ENTRY_BYTES) as u64;
+        self.ensure_backed(at, (ranks.len() * ENTRY_BYTES) as u64)
+    }
+
+    /// The entry of a rank of the job; None where there is no table, or beyond its end.
+    fn entry(&self, rank: usize) -> Option<&Entry> {
+        if !self.layout.has_others() || rank >= self.layout.job_ranks() {
+            return None;
+        }
+        let at = self.layout.table_offset() + rank * ENTRY_BYTES;
+        // SAFETY: inside the mapping, and backed where the rank is there (else it is a hole of the file, which reads as
+        // zeros); every field is an atomic.
+        Some(unsafe { self.front.base.byte_add(at).cast::<Entry>().as_ref() })
+    }
+
+    fn set_place(&self, rank: usize, at: At) {
+        if let Some(entry) = self.entry(rank) {
+            entry.set_place(at);
+        }
+    }
+
+    /// Gives a rank a place that nobody has.
+    fn settle(&self, rank: usize, place: usize) {
+        if let Some(page) = self.page_at(At::Here(place)) {
+            page.rank.store(rank as u32, Ordering::Relaxed);
+        }
+        self.set_place(rank, At::Here(place));
+    }
+
+    /// Where a rank is, in a job with others.
+    #[cold]
+    #[inline(never)]
+    fn look_up(&self, rank: usize) -> At {
+        match self.entry(rank).map(Entry::place) {
+            Some(At::Here(place)) if place >= self.layout.ranks() => At::Unknown,
+            Some(at) => at,
+            None => At::Unknown,
+        }
+    }
+
+    /// The place of a rank in this memory; None where it has none: it is on another node, or there is no such rank.
+    #[inline]
+    pub fn place(&self, rank: usize) -> Option<usize> {
+        if self.layout.has_others() {
+            return match self.look_up(rank) {
+                At::Here(place) => Some(place),
+                _ => None,
+            };
+        }
+        (rank < self.layout.ranks()).then_some(rank)
+    }
+
+    /// The rank at a place of this memory; None where there is none.
+    pub fn rank_at(&self, place: usize) -> Option<usize> {
+        if !self.layout.has_others() {
+            return (place < self.layout.ranks()).then_some(place);
+        }
+        let page = self.page_at(At::Here(place))?;
+        let rank = page.rank.load(Ordering::Relaxed) as usize;
+        // What pages say is not trusted.
+        (self.look_up(rank) == At::Here(place)).then_some(rank)
+    }
+
+    /// How many places of this memory are taken: the ranks of this node.
+    #[inline]
+    pub fn here(&self) -> usize {
+        if !self.layout.has_others() {
+            return self.present();
+        }
+        // ORDERING: acquire pairs with the release in `add_ranks`.
+        let here = self.header().here.load(Ordering::Acquire) as usize;
+        here.min(self.layout.ranks())
+    }
+
+    /// The ranks that have a place in this memory, by their places.
+    pub fn node_ranks(&self) -> impl Iterator<Item = usize> {
+        (0..self.here()).filter_map(|place| self.rank_at(place))
+    }
+
+    /// Number of ranks that are there so far, on all nodes. It grows, to [`Segment::capacity`] at most.
+    #[inline]
+    pub fn present(&self) -> usize {
+        // ORDERING: acquire pairs with the release in `add_ranks`: who sees a rank sees what its page began with.
+        let present = self.header().present.load(Ordering::Acquire) as usize;
+        present.min(self.capacity())
+    }
+
+    /// Most ranks that the job can have.
+    #[inline]
+    pub fn capacity(&self) -> usize {
+        self.layout.job_ranks()
+    }
+
+    /// Makes room for further ranks. `elsewhere` says of each whether it runs on another node; of those that do not the
+    /// pages have memory, and `prepare` has filled each when they are seen to be there. Returns the first. The launcher
+    /// alone calls it.
+    ///
+    /// # Errors
+    /// The segment is not laid out for so many, or there is no memory for their pages.
+    pub fn add_ranks<'a>(
+        &self,
+        ranks: usize,
+        elsewhere: impl Fn(usize) -> Option<Elsewhere<'a>>,
+        prepare: impl Fn(usize, &RankPage),
+    ) -> Result<usize, SegmentError> {
+        let (first, here) = (self.present(), self.here());
+        let end = first + ranks;
+        let others = (first..end).filter(|&rank| elsewhere(rank).is_some());
+        let new = match self.layout.has_others() {
+            true => ranks - others.count(),
+            // All of them have a place here.
+            false => ranks,
+        };
+        if end > self.capacity() || here + new > self.layout.ranks() {
+            return Err(SegmentError::Ranks(end));
+        }
+        self.back_front(here..here + new)?;
+        if self.layout.has_others() {
+            self.back_table(first..end)?;
+        }
+        let mut place = here;
+        for rank in first..end {
+            match elsewhere(rank).filter(|_| self.layout.has_others()) {
+                Some(told) => {
+                    self.set_place(rank, At::Elsewhere);
+                    self.tell(rank, told)?;
+                    continue;
+                }
+                None => self.settle(rank, place),
+            }
+            if let Some(page) = self.page_at(At::Here(place)) {
+                prepare(rank, page);
+            }
+            place += 1;
+        }
+        if self.layout.has_others() {
+            // ORDERING: publishes the places; partner is the acquire load in `here`.
+            self.header().here.store(place as u32, Ordering::Release);
+        }
+        // ORDERING: publishes pages and entries; partner is the acquire load in `present`.
+        self.header().present.store(end as u32, Ordering::Release);
+        Ok(first)
+    }
+
+    /// Notes where a rank of another node runs. Whoever makes the memory calls it.
+    ///
+    /// # Errors
+    /// No memory for a further card.
+    pub fn tell(&self, rank: usize, told: Elsewhere<'_>) -> Result<(), SegmentError> {
+        if let Some(entry) = self.entry(rank) {
+            entry.set_host(told.host);
+        }
+        self.learn_card(rank, told.card)
+    }
+
+    /// Notes how a rank is reached ([`NetworkCard`]): on its page, or, of a rank of another node, in the table; what is
+    /// no card is left out. What the ranks of a node have in common is kept once where they are told of one after the
+    /// other.
+    ///
+    /// # Errors
+    /// No memory for a further card.
+    pub fn learn_card(&self, rank: usize, card: &[u8]) -> Result<(), SegmentError> {
+        let Some((common, port)) = split_card(card) else {
+            return Ok(());
+        };
+        if self.place(rank).is_some() {
+            if let Some(page) = self.page(rank) {
+                page.network.store(card);
+            }
+            return Ok(());
+        }
+        let Some(entry) = self.entry(rank) else {
+            return Ok(());
+        };
+        let cards = &self.header().cards;
+        let last = (cards.load(Ordering::Relaxed) as usize).checked_sub(1);
+        let last = last.filter(|&last| self.common(last).as_ref() == Some(&common));
+        if let Some(last) = last {
+            entry.set_card(last, port);
+            return Ok(());
+        }
+        let next = cards.fetch_add(1, Ordering::Relaxed) as usize;
+        let at = self.layout.cards_offset() + next * CARD_BYTES;
+        let Some(place) = self.common_at(next) else {
+            return Err(SegmentError::Ranks(next));
+        };
+        self.ensure_backed(at as u64, CARD_BYTES as u64)?;
+        place.store(&common);
+        entry.set_card(next, port);
+        Ok(())
+    }
+
+    fn common_at(&self, number: usize) -> Option<&Common> {
+        let all = self.layout.has_others() && number < self.layout.job_ranks();
+        let used = self.header().cards.load(Ordering::Relaxed) as usize;
+        if !all || number >= used {
+            return None;
+        }
+        let at = self.layout.cards_offset() + number * CARD_BYTES;
+        // SAFETY: inside the mapping, and backed where it is written (else a hole of the file, which reads as zeros);
+        // every field is an atomic.
+        Some(unsafe { self.front.base.byte_add(at).cast::<Common>().as_ref() })
+    }
+
+    fn common(&self, number: usize) -> Option<Vec<u8>> {
+        self.common_at(number)?.load()
+    }
+
+    /// How a rank is reached ([`NetworkCard`]); None while nobody has said so.
+    pub fn network(&self, rank: usize) -> Option<Vec<u8>> {
+        if self.place(rank).is_some() {
+            return self.page(rank)?.network.load();
+        }
+        let (card, port) = self.entry(rank)?.card()?;
+        join_card(self.common(card)?, port)
+    }
+
+    /// Number of the host that a rank counts as being on.
+    pub fn host(&self, rank: usize) -> u32 {
+        if self.place(rank).is_some() {
+            let page = self.page(rank);
+            return page.map_or(0, |page| page.host.load(Ordering::Relaxed));
+        }
+        self.entry(rank).map_or(0, Entry::host)
+    }
+
+    /// Whether a rank runs on another node, so that its page here is none of its own.
+    pub fn is_elsewhere(&self, rank: usize) -> bool {
+        self.page(rank)
+            .is_none_or(|page| page.elsewhere.load(Ordering::Relaxed) != 0)
+    }
+
+    /// Name of the host of a rank that is on another node.
+    pub fn other_host(&self, rank: usize) -> Option<String> {
+        if rank >= self.present() || !self.is_elsewhere(rank) {
+            return None;
+        }
+        let card = self.network(rank).as_deref().and_then(NetworkCard::decode);
+        Some(card.map_or_else(|| "whose name is not known".to_owned(), |card| card.host))
+    }
+
+    /// The page of a rank; None beyond the last. Of a rank that is not there yet it may have no memory: below
+    /// [`Segment::present`] it has. One page stands for all ranks of other nodes.
+    #[inline]
+    pub fn page(&self, rank: usize) -> Option<&RankPage> {
+        if self.layout.has_others() {
+            return match self.look_up(rank) {
+                At::Unknown => None,
+                at => self.page_at(at),
+            };
+        }
+        self.page_at(At::Here(rank))
+    }
+
+    #[inline]
+    fn page_at(&self, at: At) -> Option<&RankPage> {
+        let ranks = self.layout.ranks();
+        let index = match at {
+            At::Here(place) if place < ranks => place,
+            At::Elsewhere if self.layout.has_others() => ranks,
+            At::Gone if self.layout.has_others() => ranks + 1,
+            _ => return None,
+        };
+        let at = self.layout.page_offset(index);
+        // SAFETY: inside the mapping, and backed where the rank is there; every field is an atomic.
+        Some(unsafe { self.front.base.byte_add(at).cast::<RankPage>().as_ref() })
+    }
+
+    /// Notes of a rank of another node that it is not wanted any more; false where it is on this one.
+    pub(super) fn give_up_elsewhere(&self, rank: usize) -> bool {
+        let is_other = self.layout.has_others() && self.place(rank).is_none();
+        if is_other && self.look_up(rank) == At::Elsewhere {
+            self.set_place(rank, At::Gone);
+        }
+        is_other
+    }
+
+    /// The bits that senders set for `rank`, one for each sender, at its place; None where the rank has none.
+    pub fn incoming_bitmap(&self, rank: usize) -> Option<&[AtomicU64]> {
+        self.worker_bitmap(0, rank)
+    }
+
+    /// The same for the worker number `which` of that rank; None also where there is no room for such workers.
+    pub fn worker_bitmap(&self, which: usize, rank: usize) -> Option<&[AtomicU64]> {
+        let place = self.place(rank)?;
+        if which > self.layout.further() {
+            return None;
+        }
+        let at = self.layout.worker_bitmap_offset(which, place);
+        // SAFETY: inside the mapping, backed, aligned to a cache line; atomics only.
+        Some(unsafe {
+            let words = self.front.base.byte_add(at).cast::<AtomicU64>();
+            std::slice::from_raw_parts(words.as_ptr(), self.layout.bitmap_words())
+        })
+    }
+
+    /// Whether there are addresses for the regions of a rank's pairs, or it is on another node: of one that comes later
+    /// to this one there may be none, where address space is short.
+    pub fn reaches(&self, rank: usize) -> bool {
+        match self.place(rank) {
+            Some(place) => place < self.reach,
+            None => rank < self.capacity(),
+        }
+    }
+
+    /// First byte of the region that `src` fills and `dst` empties, [`PAIR_BYTES`] long; None
+    /// when either has no place here. It must be backed ([`Segment::back_pair`]) before it is touched.
+    pub fn pair_region(&self, src: usize, dst: usize) -> Option<NonNull<u8>> {
+        let (src, dst) = (self.place(src)?, self.place(dst)?);
+        let last = src.max(dst);
+        if last >= self.reach {
+            return None;
+        }
+        if last >= self.mapped.load(Ordering::Relaxed) {
+            let there = self.here().clamp(last + 1, self.reach);
+            self.map_pairs(there).ok()?;
+        }
+        let at = self.layout.pair_offset(src, dst) as usize;
+        // SAFETY: both among the ranks whose regions are mapped, so the offset is inside the mapping.
+        Some(unsafe { self.front.base.byte_add(at) })
+    }
+
+    /// Offset of the region by which the workers number `which` of two ranks reach each other; None when either has no
+    /// place here.
+    pub fn pair_offset(&self, which: usize, src: usize, dst: usize) -> Option<u64> {
+        let (src, dst) = (self.place(src)?, self.place(dst)?);
+        Some(self.layout.worker_pair_offset(which, src, dst))
+    }
+
+    /// Has the whole region of a pair backed by memory.
+    ///
+    /// # Errors
+    /// No such pair; too little memory.
+    pub fn back_pair(&self, src: usize, dst: usize) -> Result<(), SegmentError> {
+        let offset = self.pair_offset(0, src, dst);
+        let offset = offset.ok_or(SegmentError::Ranks(src.max(dst)))?;
+        self.ensure_backed(offset, PAIR_BYTES as u64)
+    }
+
+    /// Offsets of the arena of a rank; None where it has no place here. Pieces of it are backed with
+    /// [`Segment::ensure_backed`] and mapped with [`Segment::map_range`].
+    pub fn arena(&self, rank: usize) -> Option<Range<u64>> {
+        let start = self.layout.arena_offset(self.place(rank)?);
+        Some(start..start + self.layout.arena_bytes())
+    }
+
+    /// Offset of a rank's trace; None where it has no place here.
+    pub fn trace_offset(&self, rank: usize) -> Option<u64> {
+        self.place(rank)
+            .map(|place| self.layout.trace_offset(place))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::segment::{PAGE_BYTES, Phase};
+    use std::os::fd::OwnedFd;
+
+    fn again(segment: &Segment) -> OwnedFd {
+        segment.file().try_clone_to_owned().unwrap()
+    }
+
+    fn card(host: &str, port: u16) -> Vec<u8> {
+        let card = NetworkCard {
+            host: host.to_owned(),
+            port,
+            addresses: vec![[10, 0, 0, 1].into()],
+        };
+        card.encode()
+    }
+
+    #[test]
+    fn ranks__of_a_node_have_places_and_others_do_not() {
+        let a = Segment::create_for_node(&[1, 4, 5], 8, 0, 7).unwrap();
+        let b = Segment::attach(again(&a), 7).unwrap();
+        assert_eq!((b.present(), b.capacity(), b.here()), (8, 8, 3));
+        assert_eq!(b.node_ranks().collect::<Vec<_>>(), [1, 4, 5]);
+        for (rank, place) in [(1, 0), (4, 1), (5, 2)] {
+            assert_eq!((b.place(rank), b.rank_at(place)), (Some(place), Some(rank)));
+            a.page(rank).unwrap().set_phase(Phase::Initialized);
+            assert_eq!(b.page(rank).unwrap().phase(), Phase::Initialized);
+            assert!(!b.is_elsewhere(rank) && b.reaches(rank));
+            assert_eq!(b.arena(rank).unwrap().start, b.layout().arena_offset(place));
+            let bits = &a.incoming_bitmap(rank).unwrap()[0];
+            bits.store(rank as u64, Ordering::Relaxed);
+        }
+        assert_eq!(b.incoming_bitmap(4).unwrap()[0].load(Ordering::Relaxed), 4);
+        for rank in [0, 2, 3, 6, 7] {
+            let page = b.page(rank).unwrap();
+            assert_eq!(page.state.load(Ordering::Relaxed), STATE_ABSENT);
+            assert!(b.is_elsewhere(rank) && b.reaches(rank) && b.place(rank).is_none());
+            assert!(b.arena(rank).is_none() && b.incoming_bitmap(rank).is_none());
+            assert!(b.pair_region(rank, 4).is_none() && b.back_pair(4, rank).is_err());
+        }
+        assert!(b.page(8).is_none() && !b.reaches(8) && b.rank_at(3).is_none());
+        a.back_pair(5, 1).unwrap();
+        let [one, two] = [&a, &b].map(|s| s.pair_region(5, 1).unwrap());
+        // SAFETY: both are the first byte of the region just backed.
+        unsafe {
+            one.as_ptr().write(9);
+            assert_eq!(two.as_ptr().read(), 9);
+        }
+        assert!(Segment::create_for_node(&[1, 1], 8, 0, 7).is_err());
+        assert!(Segment::create_for_node(&[8], 8, 0, 7).is_err());
+        assert!(Segment::create_for_node(&[], 8, 0, 7).is_err());
+    }
+
+    #[test]
+    fn node__that_has_all_ranks_needs_no_table() {
+        let all = Segment::create_for_node(&[0, 1, 2], 3, 2, 7).unwrap();
+        assert_eq!(Some(all.layout()), Layout::new(5));
+        assert_eq!((all.present(), all.capacity()), (3, 5));
+        let told = Elsewhere { host: 3, card: &[] };
+        all.tell(1, told).unwrap();
+        assert_eq!((all.host(1), all.network(1)), (0, None));
+    }
+
+    #[test]
+    fn others__have_a_host_and_addresses_that_are_kept_once() {
+        let a = Segment::create_for_node(&[2], 6, 0, 7).unwrap();
+        let b = Segment::attach(again(&a), 7).unwrap();
+        let (one, two, other) = (card("n1", 1), card("n1", 0x1234), card("n2", 1));
+        assert_eq!((b.network(0), b.other_host(2)), (None, None));
+        assert!(b.other_host(0).unwrap().contains("not known"));
+        for (rank, host, card) in [(0, 5, &one), (1, 5, &two), (3, 6, &other)] {
+            a.tell(rank, Elsewhere { host, card }).unwrap();
+            assert_eq!((b.host(rank), b.network(rank)), (host, Some(card.clone())));
+        }
+        assert_eq!(b.other_host(1).unwrap(), "n1");
+        assert_eq!(a.header().cards.load(Ordering::Relaxed), 2);
+        // What is no card is left out, and the own page has that of a rank that is here.
+        a.learn_card(4, &[1, 2]).unwrap();
+        a.learn_card(4, &[1; 300]).unwrap();
+        assert_eq!(b.network(4), None);
+        a.learn_card(2, &two).unwrap();
+        assert_eq!(b.page(2).unwrap().network.load(), Some(two.clone()));
+        assert_eq!(b.network(2), Some(two));
+        a.learn_card(6, &one).unwrap();
+        assert_eq!(b.network(6), None);
+    }
+
+    #[test]
+    fn others__that_are_given_up_are_found_dead() {
+        let a = Segment::create_for_node(&[1], 3, 0, 7).unwrap();
+        a.mark_dead(2);
+        let state = |rank: usize| a.page(rank).unwrap().state.load(Ordering::Relaxed);
+        assert_eq!((state(0), state(2)), (STATE_ABSENT, STATE_DEAD));
+        assert!(a.is_elsewhere(2));
+        a.mark_dead(1);
+        assert_eq!((state(0), state(1)), (STATE_ABSENT, STATE_DEAD));
+        a.wake_all();
+    }
+
+    #[test]
+    fn ranks__are_added_here_and_elsewhere() {
+        let a = Segment::create_for_node(&[1, 2], 4, 3, 7).unwrap();
+        let b = Segment::attach(again(&a), 7).unwrap();
+        assert_eq!((b.capacity(), b.layout().ranks()), (7, 5));
+        let there = card("n3", 9);
+        let elsewhere = |rank: usize| {
+            let (host, card) = (8, &there[..]);
+            (rank != 5).then_some(Elsewhere { host, card })
+        };
+        let name = |rank: usize, page: &RankPage| page.parent.store(rank as u32, Ordering::Relaxed);
+        assert_eq!(a.add_ranks(2, elsewhere, name).unwrap(), 4);
+        assert_eq!((b.present(), b.here()), (6, 3));
+        assert_eq!(
+            (b.place(4), b.place(5), b.rank_at(2)),
+            (None, Some(2), Some(5))
+        );
+        assert_eq!(b.page(5).unwrap().parent.load(Ordering::Relaxed), 5);
+        assert_eq!((b.host(4), b.network(4)), (8, Some(there.clone())));
+        a.back_pair(5, 1).unwrap();
+        assert!(b.pair_region(5, 1).is_some());
+        assert!(a.add_ranks(2, elsewhere, name).is_err());
+        assert_eq!(a.add_ranks(1, elsewhere, name).unwrap(), 6);
+        assert_eq!(b.present(), 7);
+    }
+
+    #[test]
+    fn fuzz__table_and_pages_may_hold_anything() {
+        let a = Segment::create_for_node(&[1, 3], 40, 0, 7).unwrap();
+        let one = card("n1", 7);
+        for rank in (0..40).filter(|&rank| a.is_elsewhere(rank)) {
+            let (host, card) = (rank as u32, &one[..]);
+            a.tell(rank, Elsewhere { host, card }).unwrap();
+        }
+        let layout = a.layout();
+        let front = layout.front_bytes();
+        // SAFETY: mapped, and backed as far as it is used; this test alone uses it.
+        let bytes = unsafe { std::slice::from_raw_parts_mut(a.front.base.as_ptr(), front) };
+        let good = bytes.to_vec();
+        let mut random = crate::mutate::Random::new(crate::mutate::seed());
+        let table = layout.table_offset();
+        for _ in 0..2000 {
+            bytes.copy_from_slice(&good);
+            for _ in 0..1 + random.below(20) {
+                let (from, most) = match random.below(3) {
+                    0 => (table, 40 * ENTRY_BYTES),
+                    1 => (layout.cards_offset(), 2 * CARD_BYTES),
+                    _ => (random.below(table / PAGE_BYTES) * PAGE_BYTES, PAGE_BYTES),
+                };
+                bytes[from + random.below(most)] = random.next() as u8;
+            }
+            assert!(a.node_ranks().all(|rank| rank < 40) && a.present() <= 40);
+            for rank in 0..41 {
+                let _ = (
+                    a.page(rank),
+                    a.network(rank),
+                    a.host(rank),
+                    a.other_host(rank),
+                );
+                let _ = (
+                    a.pair_region(rank, 1),
+                    a.arena(rank),
+                    a.incoming_bitmap(rank),
+                );
+                let place = a.place(rank);
+                assert!(place.is_none_or(|place| place < layout.ranks()));
+            }
+            a.learn_card(0, &one).ok();
+        }
+    }
+}
