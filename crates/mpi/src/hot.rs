@@ -242,7 +242,8 @@ pub fn spread_receives(handle: usize, peer: i32, tag: i32) -> Option<u32> {
     (place != 0).then_some(place)
 }
 
-/// The entry for some messages of a communicator that the tables show as spread; of zeros where the arguments name none.
+/// The entry for some messages of a communicator that the tables show as spread; of zeros where the arguments name no
+/// worker.
 #[inline]
 fn lane(handle: usize, peer: i32, tag: i32) -> &'static HotComm {
     // SAFETY: the communicator lives while it is in the table, and its entries were made before it came there.

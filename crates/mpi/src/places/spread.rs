@@ -2,17 +2,16 @@
 //! one communicator do not share a lock either.
 //!
 //! A receive must be posted where its message comes. Without a promise of the program one with a wildcard may match a
-//! message of any tag or rank, so that all of them need one worker. `mpi_assert_no_any_tag` says that no receive and no
-//! probe of the communicator has `MPI_ANY_TAG`, `mpi_assert_no_any_source` the same of `MPI_ANY_SOURCE` (MPI-5.0 section
-//! 7.4.4): then messages of different tags, or of different pairs of ranks, are never compared with each other, and each
-//! tag or pair has a worker that both sides compute alike. Within it the order is kept. `mpi_assert_allow_overtaking`
-//! adds nothing to that, and by itself allows nothing: a receive with a wildcard would still have to stand in several
-//! places at once.
+//! message of any tag or rank, so that all of them need one worker. `mpi_assert_no_any_tag` says that no receive and
+//! no probe of the communicator has `MPI_ANY_TAG`, `mpi_assert_no_any_source` the same of `MPI_ANY_SOURCE` (MPI-5.0
+//! section 7.4.4): then messages of different tags, or of different pairs of ranks, are never compared with each other,
+//! and each tag or pair has a worker that both sides compute alike. Within it the order is kept.
+//! `mpi_assert_allow_overtaking` adds nothing to that, and by itself allows nothing: a receive with a wildcard would
+//! still have to stand in several places at once.
 //!
 //! The promise of one rank is not enough, since a sender must know what the receiver may ask for. Members that make a
 //! communicator with hints compare them, and what all promise counts. It counts for good: a hint that is set later, or
 //! taken back, moves no message. A wildcard that breaks the promise is an error.
-#![allow(unsafe_code)]
 
 use super::make;
 use crate::channel::Channel;
@@ -150,12 +149,15 @@ impl Spread {
 
     /// Makes the entries for the immediate path, from that of the communicator as a whole.
     pub fn make_entries(&self, whole: &HotComm) {
-        let entry = |(index, endpoints): (usize, &Box<[*mut Endpoint]>)| HotComm {
-            endpoints: endpoints.as_ptr(),
-            place: index as u32 + 1,
-            ..*whole
+        let made = || {
+            let by_place = self.endpoints.iter().zip(1..);
+            let entry = by_place.map(|(endpoints, place)| HotComm {
+                endpoints: endpoints.as_ptr(),
+                place,
+                ..*whole
+            });
+            entry.collect()
         };
-        let made = || self.endpoints.iter().enumerate().map(entry).collect();
         self.entries.get_or_init(made);
     }
 
