@@ -83,3 +83,26 @@ def case_killed(session):
         return (problem, outcome.text()) if problem else None
 
     return repeat(session, 5, 60, one)
+
+
+def case_the_report_says_what_is_spread(session):
+    """The workers that were made, and how many communicators are spread over them, as text and as JSON."""
+    # Seven are made in this program with promises of all ranks.
+    words = [session.binary("threads_spread"), "2", "4"]
+    env = {"FASTPATH_WORKERS": "several", "FASTPATH_REPORT": "1"}
+    outcome = session.mpirun(2, words, timeout=60, env=env).finish()
+    problem = outcome.problem(quiet=False)
+    for rank in range(2):
+        lines = [line for line in outcome.err.splitlines() if f"rank {rank}: MPI_THREAD_MULTIPLE" in line]
+        if not problem and not (len(lines) == 1 and lines[0].endswith("; communicators spread over them: 7")):
+            problem = f"of rank {rank} it says {lines}"
+        for place in range(1, 8):
+            if not problem and f"; worker {place}, for communicators: " not in lines[0]:
+                problem = f"no worker {place} in {lines}"
+    if problem:
+        return problem, outcome.text()
+    outcome = session.mpirun(2, words, timeout=60, env={**env, "FASTPATH_REPORT": "json"}).finish()
+    problem = outcome.problem(quiet=False)
+    if not problem and outcome.err.count('],"spread":7}') != 2:
+        problem = "the JSON does not say that seven are spread"
+    return (problem, outcome.text()) if problem else None

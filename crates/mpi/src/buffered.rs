@@ -180,7 +180,7 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
     let (_record, buffer) = slow::watch(p, args, Kind::Send, checked)?;
     let bytes = buffer.bytes;
     let need = cost(p, bytes);
-    let place = checked.comm.place;
+    let place = checked.place;
     let _within = places::within(place);
     let attached = buffer_of(p, &checked.comm);
     let room = || match attached.is_automatic() {
@@ -231,7 +231,7 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
         drop(unsafe { Vec::from_raw_parts(ptr, length, length) });
     };
     // SAFETY: the copy lives until the request completes (`release`).
-    match unsafe { slow::post_send(p, &checked.comm, copied, args, Mode::Standard) } {
+    match unsafe { slow::post_send(p, checked, copied, args, Mode::Standard) } {
         Ok(Started::Done) => give_back(),
         Ok(Started::Request(id)) => {
             // SAFETY: the worker lives while MPI runs.

@@ -16,7 +16,7 @@ use crate::consts::*;
 use crate::errhandler;
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::places;
+use crate::places::{self, spread::Spread};
 use crate::process::Process;
 use crate::table::{Handled, Table};
 use crate::topology::Topology;
@@ -76,6 +76,8 @@ pub struct Comm {
     pub endpoints: Box<[*mut Endpoint]>,
     /// Which worker carries the messages between two ranks ([`crate::places`]).
     pub place: u32,
+    /// Which workers do, where its messages are spread over several.
+    pub(crate) spread: Option<Box<Spread>>,
     /// The endpoints in that one, where it is a further worker.
     pub(crate) own_endpoints: Option<Box<[*mut Endpoint]>>,
 }
@@ -177,6 +179,7 @@ impl Comm {
             neighbors: OnceCell::new(),
             endpoints,
             place: 0,
+            spread: None,
             own_endpoints: None,
         }
     }
@@ -200,6 +203,15 @@ impl Comm {
         if self.place != 0 {
             places::keep_title(self.handle.get(), Some(self.title()));
         }
+    }
+
+    /// `MPI_Comm_set_info`: takes hints that are known. What its messages are spread by stays.
+    pub fn set_hints(&self, given: Vec<(String, String)>) {
+        let mut given = hints::select(given);
+        if let Some(spread) = &self.spread {
+            given.retain(|(key, _)| !spread.needs(key));
+        }
+        hints::merge(&mut self.hints.borrow_mut(), given);
     }
 
     /// Number of processes in the local group.

@@ -290,9 +290,13 @@ impl Process {
                 ),
             }
         });
-        let each: Vec<String> = each.collect();
+        let mut each: Vec<String> = each.collect();
+        let spread = places::spread::count();
+        if spread != 0 && !json {
+            each.push(format!("; communicators spread over them: {spread}"));
+        }
         match json {
-            true => format!("[{}]", each.join(",")),
+            true => format!("[{}],\"spread\":{spread}", each.join(",")),
             false if each.is_empty() => "; one worker".to_owned(),
             false => each.concat(),
         }

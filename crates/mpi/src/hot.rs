@@ -43,6 +43,18 @@ pub struct HotComm {
 
 const _: () = assert!(size_of::<HotComm>() == 64);
 
+const EMPTY: HotComm = HotComm {
+    send_key: 0,
+    recv_key: 0,
+    own_key: 0,
+    from_key: 0,
+    endpoints: ptr::null(),
+    world: ptr::null(),
+    size: 0,
+    place: 0,
+    comm: ptr::null(),
+};
+
 /// A datatype as the immediate path sees it: contiguous, committed, of 1 to 2^31 - 1 bytes.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -88,19 +100,8 @@ struct Table<T>(UnsafeCell<T>);
 unsafe impl<T> Sync for Table<T> {}
 
 // Three variables rather than one: the address of each is one instruction, of a part of one three.
-static COMMS: Table<[HotComm; ENTRIES]> = Table(UnsafeCell::new(
-    [HotComm {
-        send_key: 0,
-        recv_key: 0,
-        own_key: 0,
-        from_key: 0,
-        endpoints: ptr::null(),
-        world: ptr::null(),
-        size: 0,
-        place: 0,
-        comm: ptr::null(),
-    }; ENTRIES],
-));
+static COMMS: Table<[HotComm; ENTRIES]> = Table(UnsafeCell::new([EMPTY; ENTRIES]));
+static NO_COMM: Table<HotComm> = Table(UnsafeCell::new(EMPTY));
 static TYPES: Table<[HotType; ENTRIES]> =
     Table(UnsafeCell::new([HotType { key: 0, size: 0 }; ENTRIES]));
 static NAMED: Table<[NamedType; NAMED_TYPES]> = Table(UnsafeCell::new([NO_TYPE; NAMED_TYPES]));
@@ -160,13 +161,22 @@ pub fn is_hidden() -> bool {
     !hidden_worker().is_null()
 }
 
-/// The worker that a way of the immediate path to a communicator uses; null where there is none for it.
+/// The entry that a way of the immediate path uses for messages with that rank and tag.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
-pub fn worker_of<const WAY: u8>(handle: usize) -> *mut Worker {
+pub fn entry<const WAY: u8>(handle: usize, peer: i32, tag: i32) -> &'static HotComm {
+    match WAY {
+        SPREAD => lane(handle, peer, tag),
+        _ => comm(handle),
+    }
+}
+
+/// The worker that a way of the immediate path to an entry uses; null where there is none for it.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Recv
+pub fn worker_of<const WAY: u8>(entry: &HotComm) -> *mut Worker {
     match WAY {
         OPEN => worker(),
         INSIDE | SEEN => hidden_worker(),
-        _ => places::further_worker(comm(handle).place),
+        _ => places::further_worker(entry.place),
     }
 }
 
@@ -215,6 +225,35 @@ pub fn further_receives(handle: usize) -> Option<u32> {
     (entry.recv_key == key::<FURTHER>(handle)).then_some(entry.place)
 }
 
+/// The place of the further worker that carries a send of a communicator whose messages are spread; none where they
+/// are not, or where the immediate path does not know them.
+#[inline]
+pub fn spread_sends(handle: usize, peer: i32, tag: i32) -> Option<u32> {
+    let shown = comm(handle).send_key == key::<SPREAD>(handle);
+    let place = shown.then(|| lane(handle, peer, tag).place)?;
+    (place != 0).then_some(place)
+}
+
+/// As [`spread_sends`], for receives.
+#[inline]
+pub fn spread_receives(handle: usize, peer: i32, tag: i32) -> Option<u32> {
+    let shown = comm(handle).recv_key == key::<SPREAD>(handle);
+    let place = shown.then(|| lane(handle, peer, tag).place)?;
+    (place != 0).then_some(place)
+}
+
+/// The entry for some messages of a communicator that the tables show as spread; of zeros where the arguments name no
+/// worker.
+#[inline]
+fn lane(handle: usize, peer: i32, tag: i32) -> &'static HotComm {
+    // SAFETY: the communicator lives while it is in the table, and its entries were made before it came there.
+    let found = unsafe { &*comm(handle).comm }.spread.as_ref();
+    // SAFETY: nobody writes it.
+    found
+        .and_then(|spread| spread.entry(peer, tag))
+        .unwrap_or(unsafe { &*NO_COMM.0.get() })
+}
+
 /// The immediate path as it stands.
 pub const OPEN: u8 = 0;
 /// The same with something around it: points, or the lock of `MPI_THREAD_MULTIPLE`.
@@ -223,6 +262,8 @@ pub const INSIDE: u8 = 1;
 pub const FURTHER: u8 = 2;
 /// As [`INSIDE`], where the caller has seen the same.
 pub const SEEN: u8 = 3;
+/// As [`FURTHER`], by the entry for the message's rank and tag ([`crate::places::spread`]).
+pub const SPREAD: u8 = 4;
 
 /// The key under which a communicator stands here. Where points are recorded, and at `MPI_THREAD_MULTIPLE`, it is the
 /// handle's complement: the immediate path finds nothing, and has no test of its own for it. What it declines goes the
@@ -233,6 +274,7 @@ pub const fn key<const WAY: u8>(handle: usize) -> u64 {
     match WAY {
         OPEN => handle as u64,
         INSIDE | SEEN => !(handle as u64),
+        SPREAD => !(handle as u64) ^ 1 << 61,
         _ => !(handle as u64) ^ 1 << 62,
     }
 }
@@ -283,6 +325,7 @@ impl Process {
             return;
         }
         let key = match engine.allowed.traced || lock::is_enabled() {
+            _ if comm.spread.is_some() => key::<SPREAD>(handle),
             _ if comm.place != 0 => key::<FURTHER>(handle),
             false => key::<OPEN>(handle),
             true => key::<INSIDE>(handle),
@@ -298,6 +341,9 @@ impl Process {
             place: comm.place,
             comm: if comm.is_inter() { ptr::null() } else { comm },
         };
+        if let Some(spread) = &comm.spread {
+            spread.make_entries(&entry);
+        }
         // SAFETY: under the lock or alone; the pointers live as long as the communicator, which is
         // taken out by `hot_comm_clear` before it goes.
         let slot = unsafe { &mut (*COMMS.0.get())[handle & (ENTRIES - 1)] };
@@ -314,6 +360,7 @@ impl Process {
             key::<OPEN>(handle),
             key::<INSIDE>(handle),
             key::<FURTHER>(handle),
+            key::<SPREAD>(handle),
         ];
         if own.contains(&slot.send_key) || own.contains(&slot.recv_key) {
             (slot.send_key, slot.recv_key) = (0, 0);

@@ -71,7 +71,7 @@ pub enum Immediate {
 /// The buffer is readable as count and datatype say.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send
 pub unsafe fn try_send<const MORE: bool, const WAY: u8>(args: Args) -> Immediate {
-    let comm = hot::comm(args.comm);
+    let comm = hot::entry::<WAY>(args.comm, args.peer, args.tag);
     let datatype = hot::datatype(args.datatype);
     let bytes = (args.count as u64).wrapping_mul(datatype.size);
     if (WAY >= hot::FURTHER || comm.send_key == hot::key::<WAY>(args.comm))
@@ -182,7 +182,8 @@ pub unsafe fn try_recv_queued<const WAY: u8>(args: Args, status: *mut Status) ->
     };
     // SAFETY: USER'S BUFFER; as in `find_source`.
     unsafe {
-        match (*hot::worker_of::<WAY>(args.comm)).recv_queued(want, args.buf, room) {
+        let comm = hot::entry::<WAY>(args.comm, args.peer, args.tag);
+        match (*hot::worker_of::<WAY>(comm)).recv_queued(want, args.buf, room) {
             Some(taken) => {
                 fill_status(status, args.peer, taken.tag, taken.len as i64);
                 true
@@ -203,7 +204,8 @@ pub unsafe fn try_irecv_queued<const WAY: u8>(args: Args, request: *mut usize) -
     };
     // SAFETY: USER'S BUFFER; as in `find_source`.
     unsafe {
-        let worker = &mut *hot::worker_of::<WAY>(args.comm);
+        let comm = hot::entry::<WAY>(args.comm, args.peer, args.tag);
+        let worker = &mut *hot::worker_of::<WAY>(comm);
         if request.is_null() || !worker.requests.has_free() {
             return false;
         }
@@ -221,7 +223,7 @@ pub unsafe fn try_irecv_queued<const WAY: u8>(args: Args, request: *mut usize) -
 /// What a receive that names its source asks for, and its room, where the hot tables are enough for it.
 #[inline(always)] // as `try_recv_queued`
 pub(crate) fn named_want<const WAY: u8>(args: &Args) -> Option<(Want, usize)> {
-    let comm = hot::comm(args.comm);
+    let comm = hot::entry::<WAY>(args.comm, args.peer, args.tag);
     let datatype = hot::datatype(args.datatype);
     let plain = comm.recv_key == hot::key::<WAY>(args.comm)
         && datatype.key == args.datatype as u64
@@ -253,7 +255,7 @@ fn is_wanted_tag(tag: i32) -> bool {
 /// (as an `isize`) where the count is.
 #[inline(always)] // see `try_recv`
 pub(crate) fn find_source<const WAY: u8>(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
-    let comm = hot::comm(args.comm);
+    let comm = hot::entry::<WAY>(args.comm, args.peer, args.tag);
     let datatype = hot::datatype(args.datatype);
     let plain = (WAY >= hot::FURTHER || comm.recv_key == hot::key::<WAY>(args.comm))
         && datatype.key == args.datatype as u64
@@ -268,7 +270,7 @@ pub(crate) fn find_source<const WAY: u8>(args: &Args) -> Option<(*mut Endpoint, 
     let rank = args.peer as usize;
     // SAFETY: the key matches, so MPI runs and there is a worker; the tables have an entry for each rank.
     unsafe {
-        let worker = hot::worker_of::<WAY>(args.comm);
+        let worker = hot::worker_of::<WAY>(comm);
         if !(*worker).matcher.is_quiet(*comm.world.add(rank)) {
             return None;
         }
@@ -321,7 +323,7 @@ pub struct Posting {
 /// As [`try_recv`], until the request completes; `request` is null or a variable.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
 pub unsafe fn try_irecv<const WAY: u8>(args: Args, request: *mut usize) -> Irecv {
-    let comm = hot::comm(args.comm);
+    let comm = hot::entry::<WAY>(args.comm, args.peer, args.tag);
     let datatype = hot::datatype(args.datatype);
     let plain = (WAY >= hot::FURTHER || comm.recv_key == hot::key::<WAY>(args.comm))
         && datatype.key == args.datatype as u64
@@ -337,7 +339,7 @@ pub unsafe fn try_irecv<const WAY: u8>(args: Args, request: *mut usize) -> Irecv
     // SAFETY: as in `find_source`.
     unsafe {
         let rank = args.peer as usize;
-        let Some(look) = (*hot::worker_of::<WAY>(args.comm)).may_recv(*comm.world.add(rank)) else {
+        let Some(look) = (*hot::worker_of::<WAY>(comm)).may_recv(*comm.world.add(rank)) else {
             return Irecv::Declined;
         };
         let posting = Posting {
@@ -352,7 +354,7 @@ pub unsafe fn try_irecv<const WAY: u8>(args: Args, request: *mut usize) -> Irecv
             let taken =
                 (*endpoint).copy_short(posting.key, args.tag, args.buf, posting.room as usize);
             if let Some(taken) = taken {
-                *request = (*hot::worker_of::<WAY>(args.comm)).finished_recv(args.peer, taken);
+                *request = (*hot::worker_of::<WAY>(comm)).finished_recv(args.peer, taken);
                 return Irecv::Done(Copied(endpoint));
             }
         }
@@ -379,6 +381,7 @@ pub unsafe fn post_irecv<const WAY: u8>(
             tag,
             key: posting.key,
         };
-        (*hot::worker_of::<WAY>(comm)).post_recv(want, buf, posting.room, comm)
+        let entry = hot::entry::<WAY>(comm, rank as i32, tag);
+        (*hot::worker_of::<WAY>(entry)).post_recv(want, buf, posting.room, comm)
     }
 }

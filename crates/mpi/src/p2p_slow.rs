@@ -5,6 +5,7 @@
 //! their kind. Whoever calls an entry point of MPI promises this, and each function here asks the same of its caller.
 #![allow(unsafe_code)]
 
+mod checked;
 mod eager;
 mod exchange;
 mod fault;
@@ -12,6 +13,7 @@ mod nonblocking;
 mod senders;
 mod watched;
 
+pub(crate) use checked::{Checked, check_matched, check_recv, check_send};
 pub use eager::try_send_eager;
 pub(crate) use exchange::refuse_alias;
 pub use exchange::{isendrecv_replace, sendrecv, sendrecv_replace};
@@ -25,9 +27,8 @@ use watched::{record_bytes, start_watched_recv, start_watched_send};
 use crate::background::Attending;
 use crate::comm::Comm;
 use crate::consts::*;
-use crate::datatype::Datatype;
 use crate::error::{Error, Result};
-use crate::hot;
+use crate::hot::{self, HotComm};
 use crate::lock;
 use crate::p2p::{Args, Immediate, Mode, fill_status, named_want, try_send};
 use crate::places;
@@ -43,21 +44,10 @@ use fastpath_protocol::tag::ANY_TAG;
 use fastpath_protocol::waiting::{Note, POLLS_PER_CHECK};
 use fastpath_protocol::{Endpoint, Fault, RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Post;
-use std::rc::Rc;
 
 /// Looks of a receive for a short message after which a long one may come, of which the progress thread is not told:
 /// beyond what a ping-pong takes.
 const ATTEND_POLLS: u32 = 128;
-
-/// A checked send or receive.
-pub(crate) struct Checked {
-    /// The communicator.
-    pub comm: Rc<Comm>,
-    /// The buffer.
-    pub buffer: Buffer,
-    /// What it holds; none of a message to or from `MPI_PROC_NULL` without a datatype.
-    pub datatype: Option<Rc<Datatype>>,
-}
 
 /// Whether a receive could never fail its checks once the send half has gone.
 #[inline]
@@ -66,125 +56,6 @@ pub fn is_plain_recv(args: &Args) -> bool {
         && args.count as u64 <= i32::MAX as u64
         && (args.peer as u32) < hot::comm(args.comm).size
         && (args.tag >= 0 || args.tag == ANY_TAG)
-}
-
-/// Checks what sends and receives have in common.
-fn check(p: &Process, args: &Args) -> Result<Checked> {
-    let comm = p.comm(args.comm)?;
-    if args.count < 0 {
-        return Err(Error::new(
-            MPI_ERR_COUNT,
-            format!("the count {} is negative", args.count),
-        ));
-    }
-    if args.datatype == MPI_DATATYPE_NULL && args.peer == MPI_PROC_NULL {
-        // No data is moved, so that none needs a type.
-        let buffer = Buffer::contiguous(args.buf, 0);
-        return Ok(Checked {
-            comm,
-            buffer,
-            datatype: None,
-        });
-    }
-    let datatype = p.datatype(args.datatype)?;
-    if !datatype.is_supported() {
-        return Err(Error::new(
-            MPI_ERR_TYPE,
-            format!("{} is not supported here", datatype.name()),
-        ));
-    }
-    if !datatype.is_committed() {
-        return Err(Error::new(
-            MPI_ERR_TYPE,
-            "the datatype is not committed: call MPI_Type_commit first",
-        ));
-    }
-    let buffer = datatype
-        .buffer(args.buf, args.count as u64)
-        .ok_or_else(|| Error::new(MPI_ERR_COUNT, "count times size does not fit 64 bits"))?;
-    // Null is MPI_BOTTOM: right for a type with absolute addresses, wrong for one that starts at 0.
-    if args.buf.is_null() && buffer.bytes > 0 && datatype.layout().true_lb() == 0 {
-        return Err(Error::new(
-            MPI_ERR_BUFFER,
-            format!(
-                "the buffer is null, and {} bytes are asked for",
-                buffer.bytes
-            ),
-        ));
-    }
-    Ok(Checked {
-        comm,
-        buffer,
-        datatype: Some(datatype),
-    })
-}
-
-/// Checks a send. `None` stands for `MPI_PROC_NULL`.
-pub(crate) fn check_send(p: &Process, args: &Args) -> Result<Option<Checked>> {
-    inspect_send(p, args).map_err(|error| name_message(p, args, error))
-}
-
-/// Checks a receive or probe. `None` stands for `MPI_PROC_NULL`.
-pub(crate) fn check_recv(p: &Process, args: &Args) -> Result<Option<Checked>> {
-    inspect_recv(p, args).map_err(|error| name_message(p, args, error))
-}
-
-/// Adds to an error of the arguments which message they describe.
-#[cold]
-fn name_message(p: &Process, args: &Args, error: Error) -> Error {
-    let size = p
-        .types
-        .get(args.datatype)
-        .map_or(0, |datatype| datatype.layout().size());
-    error.about_message(
-        args.peer,
-        args.tag,
-        size.saturating_mul(args.count.max(0) as u64),
-    )
-}
-
-fn inspect_send(p: &Process, args: &Args) -> Result<Option<Checked>> {
-    let checked = check(p, args)?;
-    if args.tag < 0 {
-        return Err(Error::new(
-            MPI_ERR_TAG,
-            format!("the tag {} is negative", args.tag),
-        ));
-    }
-    if args.peer == MPI_PROC_NULL {
-        return Ok(None);
-    }
-    check_rank(&checked.comm, args.peer)?;
-    Ok(Some(checked))
-}
-
-fn inspect_recv(p: &Process, args: &Args) -> Result<Option<Checked>> {
-    let checked = check(p, args)?;
-    if args.tag < 0 && args.tag != MPI_ANY_TAG {
-        return Err(Error::new(
-            MPI_ERR_TAG,
-            format!("the tag {} is negative and not MPI_ANY_TAG", args.tag),
-        ));
-    }
-    if args.peer == MPI_PROC_NULL {
-        return Ok(None);
-    }
-    if args.peer != MPI_ANY_SOURCE {
-        check_rank(&checked.comm, args.peer)?;
-    }
-    Ok(Some(checked))
-}
-
-fn check_rank(comm: &Comm, rank: i32) -> Result {
-    if rank >= 0 && (rank as u32) < comm.peer_count() {
-        return Ok(());
-    }
-    let last = comm.peer_count() as i64 - 1;
-    let name = comm.name.borrow();
-    Err(Error::new(
-        MPI_ERR_RANK,
-        format!("rank {rank} is not in {name:?}: ranks go from 0 to {last}"),
-    ))
 }
 
 /// What a receive on `comm` asks for.
@@ -229,7 +100,7 @@ pub(crate) unsafe fn start_send(
     // SAFETY: USER'S BUFFER.
     unsafe {
         match p.checks() {
-            None => post_send(p, &checked.comm, checked.buffer.clone(), args, mode),
+            None => post_send(p, checked, checked.buffer.clone(), args, mode),
             Some(_) => start_watched_send(p, checked, args, mode),
         }
     }
@@ -242,11 +113,12 @@ pub(crate) unsafe fn start_send(
 #[inline]
 pub(crate) unsafe fn post_send(
     p: &Process,
-    comm: &Comm,
+    checked: &Checked,
     buffer: Buffer,
     args: &Args,
     mode: Mode,
 ) -> Result<Started> {
+    let comm = &checked.comm;
     let bytes = buffer.bytes;
     let send = SendArgs {
         peer: comm.peer_group().world_ranks()[args.peer as usize],
@@ -255,8 +127,8 @@ pub(crate) unsafe fn post_send(
         buffer,
         synchronous: mode == Mode::Synchronous,
     };
-    let _within = places::within(comm.place);
-    let worker = p.worker_at(comm.place)?;
+    let _within = places::within(checked.place);
+    let worker = p.worker_at(checked.place)?;
     // SAFETY: the worker lives while MPI runs; the caller's promise for the buffer.
     let started = unsafe { (*worker).start_send(send) };
     let started = started.map_err(|fault| explain(fault, args, bytes - record_bytes(p), 0))?;
@@ -290,8 +162,8 @@ unsafe fn post_recv<const LATER: bool>(
     args: &Args,
 ) -> Result<RequestId> {
     let want = want(&checked.comm, args.peer, args.tag);
-    let _within = places::within(checked.comm.place);
-    let worker = p.worker_at(checked.comm.place)?;
+    let _within = places::within(checked.place);
+    let worker = p.worker_at(checked.place)?;
     // SAFETY: as in `start_send`.
     unsafe {
         let started = match LATER {
@@ -355,14 +227,14 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
         // Since the call was entered, its arguments were checked.
         trace::share_time_of(Point::Call);
         let _attending = Attending::begin(&p);
-        let _within = places::within(checked.comm.place);
+        let _within = places::within(checked.place);
         match start_send(&p, &checked, &args, mode)? {
             Started::Done => {
                 trace::share_time_of(Point::Posted);
                 Ok(())
             }
             Started::Request(id) => {
-                let worker = p.worker_at(checked.comm.place)?;
+                let worker = p.worker_at(checked.place)?;
                 wait_complete(
                     worker,
                     id,
@@ -394,7 +266,17 @@ pub fn wake(comm: usize, peer: i32, tag: i32, bytes: u64) -> Result {
 #[inline]
 pub fn wake_sleeping_peer(comm: usize, peer: i32) -> bool {
     // SAFETY: the immediate send has found the endpoint there.
-    let post = unsafe { (**hot::comm(comm).endpoints.add(peer as usize)).wake() };
+    unsafe { wake_peer(hot::comm(comm), peer) }
+}
+
+/// The same by the entry that the send has used.
+///
+/// # Safety
+/// The entry has an endpoint for the peer.
+#[inline]
+pub unsafe fn wake_peer(entry: &HotComm, peer: i32) -> bool {
+    // SAFETY: by this function's contract.
+    let post = unsafe { (**entry.endpoints.add(peer as usize)).wake() };
     post != Post::PeerGone
 }
 
@@ -420,9 +302,12 @@ pub fn explain_gone(comm: usize, peer: i32, tag: i32, bytes: u64) -> Error {
 pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Result {
     // SAFETY: USER'S BUFFER.
     unsafe {
-        let mut spun = match hot::further_receives(args.comm) {
-            None => spin_recv::<{ hot::OPEN }>(&args, status),
-            Some(place) => places::with(place, || spin_recv::<{ hot::FURTHER }>(&args, status)),
+        let mut spun = if let Some(place) = hot::further_receives(args.comm) {
+            places::with(place, || spin_recv::<{ hot::FURTHER }>(&args, status))
+        } else if let Some(place) = hot::spread_receives(args.comm, args.peer, args.tag) {
+            places::with(place, || spin_recv::<{ hot::SPREAD }>(&args, status))
+        } else {
+            spin_recv::<{ hot::OPEN }>(&args, status)
         };
         if let Spun::Done = spun {
             return Ok(());
@@ -437,8 +322,9 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
         let _attending = Attending::begin(&p);
         if let Spun::Request(id) = spun {
             let context = p.comm(args.comm)?;
-            let _within = places::within(context.place);
-            let worker = p.worker_at(context.place)?;
+            let place = places::of_request(id as usize);
+            let _within = places::within(place);
+            let worker = p.worker_at(place)?;
             wait_complete(worker, id, &note(name, &context, &args, 0));
             return finish_recv(worker, id, &args, status);
         }
@@ -446,8 +332,8 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
             fill_status(status, MPI_PROC_NULL, MPI_ANY_TAG, 0);
             return Ok(());
         };
-        let _within = places::within(checked.comm.place);
-        let worker = p.worker_at(checked.comm.place)?;
+        let _within = places::within(checked.place);
+        let worker = p.worker_at(checked.place)?;
         let id = start_recv(&p, &checked, &args)?;
         wait_complete(
             worker,
@@ -462,8 +348,8 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
 
 /// Looks at the named peer alone for a while, as long as nothing else needs this process.
 unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> Spun {
-    let comm = hot::comm(args.comm);
-    let worker = hot::worker_of::<WAY>(args.comm);
+    let comm = hot::entry::<WAY>(args.comm, args.peer, args.tag);
+    let worker = hot::worker_of::<WAY>(comm);
     let Some((want, room)) = named_want::<WAY>(args) else {
         return Spun::Nothing;
     };
@@ -519,14 +405,14 @@ unsafe fn recv_arrival<const WAY: u8>(
 ) -> Spun {
     // SAFETY: USER'S BUFFER.
     unsafe {
-        if !(*hot::worker_of::<WAY>(args.comm)).is_unclaimed(want.peer) {
+        let worker = hot::worker_of::<WAY>(hot::entry::<WAY>(args.comm, args.peer, args.tag));
+        if !(*worker).is_unclaimed(want.peer) {
             return Spun::Nothing;
         }
         if let Some(taken) = (*endpoint).recv_immediate(want.key, args.tag, args.buf, room) {
             fill_status(status, args.peer, taken.tag, taken.len as i64);
             return Spun::Done;
         }
-        let worker = hot::worker_of::<WAY>(args.comm);
         match (*worker).recv_parts(want, args.buf, room as u64, args.comm) {
             None => Spun::Nothing,
             Some(Parts::Request(id)) => Spun::Request(id),

@@ -20,6 +20,8 @@
 //! sleeps it sees to it that it is woken for them too ([`cover`]).
 #![allow(unsafe_code)]
 
+pub(crate) mod spread;
+
 use crate::comm::Comm;
 use crate::error::{Error, Result};
 use crate::lock::{self, thread_token};
@@ -33,7 +35,6 @@ use fastpath_base::{topology, wait};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::{Awaited, FURTHER};
 use fastpath_protocol::request::place_of;
-use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::{Note, Others};
 use fastpath_protocol::{Endpoint, Worker};
 use std::collections::HashMap;
@@ -422,9 +423,9 @@ pub(crate) fn offer(p: &Process, config: &Config, is_plain: bool) {
     page.offers.store(offers, Ordering::Relaxed);
 }
 
-/// The place of a communicator with that context and those members, by their ranks in the world, of which the calling
-/// process is one. All members find the same. Waits until all of them have initialised MPI: they make the same call.
-fn choose(p: &Process, context: Context, members: &[u32]) -> Result<u32> {
+/// How many further workers each of those ranks of the world has, of which the calling process is one. All of them find
+/// the same. Waits until all of them have initialised MPI: they make the same call.
+fn count_common(p: &Process, members: &[u32]) -> Result<u32> {
     if AREA.load(Ordering::Relaxed).is_null() || members.len() < 2 {
         return Ok(0);
     }
@@ -467,19 +468,15 @@ fn choose(p: &Process, context: Context, members: &[u32]) -> Result<u32> {
             Worker::wait_until(engine.worker(), None, &note, |worker| look(worker));
         }
     }
-    let further = least.unwrap_or(1).clamp(1, FURTHER as u32 + 1) - 1;
-    let (leader, counter) = context.origin();
-    Ok(match further {
-        0 => 0,
-        _ => 1 + leader.wrapping_add(counter) % further,
-    })
+    Ok(least.unwrap_or(1).clamp(1, FURTHER as u32 + 1) - 1)
 }
 
-/// Gives a new communicator its place, and makes the worker there if there is none yet.
+/// Gives a new communicator its place, and makes the worker there if there is none yet. Says how many further workers
+/// each of its members has.
 ///
 /// # Errors
 /// There is no address space for it.
-pub(crate) fn settle(p: &Process, comm: &mut Comm) -> Result {
+pub(crate) fn settle(p: &Process, comm: &mut Comm) -> Result<u32> {
     let peers = comm
         .remote_group
         .iter()
@@ -491,10 +488,12 @@ pub(crate) fn settle(p: &Process, comm: &mut Comm) -> Result {
         .chain(peers)
         .copied()
         .collect();
-    let place = choose(p, comm.context, &members)?;
-    if place == 0 {
-        return Ok(());
+    let further = count_common(p, &members)?;
+    if further == 0 {
+        return Ok(0);
     }
+    let (leader, counter) = comm.context.origin();
+    let place = 1 + leader.wrapping_add(counter) % further;
     make(p, place)?;
     comm.place = place;
     let peers = comm.peer_group().world_ranks().iter();
@@ -502,7 +501,7 @@ pub(crate) fn settle(p: &Process, comm: &mut Comm) -> Result {
         .filter_map(|&peer| p.endpoint_at(place, peer))
         .collect();
     comm.own_endpoints = Some(endpoints);
-    Ok(())
+    Ok(further)
 }
 
 /// Makes the worker at a place, if there is none. The calling thread is inside MPI.

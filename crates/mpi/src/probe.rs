@@ -22,6 +22,8 @@ pub struct Message {
     token: Cell<Option<u32>>,
     found: Found,
     comm: usize,
+    /// Of the worker that has it.
+    place: u32,
 }
 
 /// Messages taken out of matching by a matched probe.
@@ -103,7 +105,7 @@ pub fn probe(
         }));
     };
     let want = slow::want(&checked.comm, source, tag);
-    let place = checked.comm.place;
+    let place = checked.place;
     let _within = places::within(place);
     let worker = p.worker_at(place)?;
     let mut found = None;
@@ -158,6 +160,7 @@ pub fn probe(
             token: Cell::new(Some(token)),
             found,
             comm,
+            place,
         })?,
     };
     Ok(Some(Probed {
@@ -189,16 +192,16 @@ pub unsafe fn imrecv(
         tag: found.found.tag,
         comm: found.comm,
     };
-    let checked = slow::check_recv(p, &args)?;
+    let checked = slow::check_matched(p, &args)?;
     MESSAGES.of(p).remove(message);
-    let (Some(checked), Some(token)) = (checked, found.token.take()) else {
+    let Some(token) = found.token.take() else {
         return Err(Error::new(
             MPI_ERR_ARG,
             "the message has been received already",
         ));
     };
-    let _within = places::within(checked.comm.place);
-    let worker = p.worker_at(checked.comm.place)?;
+    let _within = places::within(found.place);
+    let worker = p.worker_at(found.place)?;
     // SAFETY: the buffer is writable until the request completes, by this function's contract; the worker lives while
     // MPI runs.
     unsafe {

@@ -226,8 +226,7 @@ pub unsafe fn comm_get_name(
 /// `MPI_Comm_set_info`
 pub fn comm_set_info(p: &Process, comm: usize, info: usize) -> Result<()> {
     let comm = p.comm(comm)?;
-    let given = hints::select(find_hints(&p.infos, info)?);
-    hints::merge(&mut comm.hints.borrow_mut(), given);
+    comm.set_hints(find_hints(&p.infos, info)?);
     Ok(())
 }
 

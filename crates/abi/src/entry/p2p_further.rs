@@ -10,7 +10,7 @@ use super::p2p::{args, finish, finish_request};
 use super::p2p_immediate::{irecv_slow, isend_slow, recv_slow, send_slow};
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::consts::*;
-use fastpath_mpi::hot::{self, FURTHER};
+use fastpath_mpi::hot::{self, FURTHER, SPREAD};
 use fastpath_mpi::p2p::{self, Args, Immediate, Irecv};
 use fastpath_mpi::status::Status;
 use fastpath_mpi::{Result, p2p_slow as slow, places, process, request};
@@ -28,17 +28,84 @@ enum Sent {
 /// # Safety
 /// As [`p2p::try_send`].
 unsafe fn send_within<const MORE: bool>(args: Args) -> Sent {
-    let Some(place) = hot::further_sends(args.comm) else {
-        return Sent::Declined;
-    };
-    // SAFETY: the buffer is readable, as for `MPI_Send`; the thread is inside the worker.
+    // SAFETY: as for this function.
+    unsafe {
+        if let Some(place) = hot::further_sends(args.comm) {
+            return send_at::<MORE, FURTHER>(place, args);
+        }
+        match hot::spread_sends(args.comm, args.peer, args.tag) {
+            Some(place) => send_at::<MORE, SPREAD>(place, args),
+            None => Sent::Declined,
+        }
+    }
+}
+
+/// The same, of the worker at a place.
+#[inline]
+unsafe fn send_at<const MORE: bool, const WAY: u8>(place: u32, args: Args) -> Sent {
+    // SAFETY: the buffer is readable, as for `MPI_Send`; the thread is inside the worker, and what has sent has found
+    // the peer's endpoint.
     places::with(place, || unsafe {
-        match p2p::try_send::<MORE, FURTHER>(args) {
+        let entry = || hot::entry::<WAY>(args.comm, args.peer, args.tag);
+        match p2p::try_send::<MORE, WAY>(args) {
             Immediate::Done => Sent::Done,
-            Immediate::Declined if slow::try_send_eager::<FURTHER>(args) => Sent::Done,
+            Immediate::Declined if slow::try_send_eager::<WAY>(args) => Sent::Done,
             Immediate::Declined => Sent::Declined,
-            Immediate::Wake(_) if slow::wake_sleeping_peer(args.comm, args.peer) => Sent::Done,
+            Immediate::Wake(_) if slow::wake_peer(entry(), args.peer) => Sent::Done,
             Immediate::Wake(bytes) => Sent::Gone(bytes),
+        }
+    })
+}
+
+/// An immediate receive inside the communicator's worker; false where it is declined.
+///
+/// # Safety
+/// As [`p2p::try_recv`].
+unsafe fn recv_within(args: Args, status: *mut Status) -> bool {
+    // SAFETY: as for this function; the thread is inside the worker.
+    unsafe {
+        if let Some(place) = hot::further_receives(args.comm) {
+            return recv_at::<FURTHER>(place, args, status);
+        }
+        hot::spread_receives(args.comm, args.peer, args.tag)
+            .is_some_and(|place| recv_at::<SPREAD>(place, args, status))
+    }
+}
+
+#[inline]
+unsafe fn recv_at<const WAY: u8>(place: u32, args: Args, status: *mut Status) -> bool {
+    // SAFETY: the buffer is writable, as for `MPI_Recv`; the thread is inside the worker.
+    places::with(place, || unsafe {
+        p2p::try_recv::<WAY>(args, status) || p2p::try_recv_queued::<WAY>(args, status)
+    })
+}
+
+/// As [`recv_within`], with a request, which is not null.
+unsafe fn irecv_within(args: Args, request: *mut usize) -> bool {
+    // SAFETY: as for this function.
+    unsafe {
+        if let Some(place) = hot::further_receives(args.comm) {
+            return irecv_at::<FURTHER>(place, args, request);
+        }
+        hot::spread_receives(args.comm, args.peer, args.tag)
+            .is_some_and(|place| irecv_at::<SPREAD>(place, args, request))
+    }
+}
+
+#[inline]
+unsafe fn irecv_at<const WAY: u8>(place: u32, args: Args, request: *mut usize) -> bool {
+    // SAFETY: the buffer is writable, as for `MPI_Irecv`; the thread is inside the worker.
+    places::with(place, || unsafe {
+        match p2p::try_irecv::<WAY>(args, request) {
+            Irecv::Done(copied) => {
+                copied.take();
+                true
+            }
+            Irecv::Post(posting) => {
+                *request = p2p::post_irecv::<WAY>(posting, args.buf, args.tag, args.comm);
+                true
+            }
+            Irecv::Declined => p2p::try_irecv_queued::<WAY>(args, request),
         }
     })
 }
@@ -117,15 +184,9 @@ pub(super) unsafe fn recv_elsewhere(
     status: *mut Status,
 ) -> c_int {
     let args = args(buf, count, datatype, source, tag, comm);
-    // SAFETY: ARGUMENTS; the thread is inside the worker.
+    // SAFETY: ARGUMENTS.
     unsafe {
-        let received = hot::further_receives(comm).is_some_and(|place| {
-            places::with(place, || {
-                p2p::try_recv::<FURTHER>(args, status)
-                    || p2p::try_recv_queued::<FURTHER>(args, status)
-            })
-        });
-        match received {
+        match recv_within(args, status) {
             true => MPI_SUCCESS,
             false => recv_slow(buf, count, datatype, source, tag, comm, status),
         }
@@ -146,22 +207,9 @@ pub(super) unsafe fn irecv_elsewhere(
     request: *mut usize,
 ) -> c_int {
     let args = args(buf, count, datatype, source, tag, comm);
-    // SAFETY: ARGUMENTS; the thread is inside the worker.
+    // SAFETY: ARGUMENTS.
     unsafe {
-        let started = hot::further_receives(comm).is_some_and(|place| {
-            places::with(place, || match p2p::try_irecv::<FURTHER>(args, request) {
-                Irecv::Done(copied) => {
-                    copied.take();
-                    true
-                }
-                Irecv::Post(posting) => {
-                    *request = p2p::post_irecv::<FURTHER>(posting, args.buf, tag, comm);
-                    true
-                }
-                Irecv::Declined => p2p::try_irecv_queued::<FURTHER>(args, request),
-            })
-        });
-        match started {
+        match irecv_within(args, request) {
             true => MPI_SUCCESS,
             false => irecv_slow(buf, count, datatype, source, tag, comm, request),
         }

@@ -13,7 +13,7 @@ use crate::coll;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::places;
+use crate::places::{self, spread};
 use crate::process::Process;
 use fastpath_protocol::tag::Context;
 use std::rc::Rc;
@@ -56,15 +56,17 @@ fn duplicate_at(
     settles: bool,
 ) -> Result<usize> {
     let context = take_spare(p, parent)?;
-    let mut comm = derive(p, parent, context, parent.group.clone());
-    if let Some(remote) = &parent.remote_group {
-        comm = inter::join(p, context, parent.group.clone(), remote.clone());
-        comm.errhandler.set(parent.errhandler.get());
-    } else if settles {
-        places::settle(p, &mut comm)?;
+    let mut comm = match &parent.remote_group {
+        Some(remote) => inter::join(p, context, parent.group.clone(), remote.clone()),
+        None => derive(p, parent, context, parent.group.clone()),
+    };
+    comm.errhandler.set(parent.errhandler.get());
+    *comm.hints.borrow_mut() = hints::select(given);
+    if settles && !comm.is_inter() {
+        let further = places::settle(p, &mut comm)?;
+        spread::settle(p, &mut comm, further)?;
     }
     comm.topology.replace(parent.topology.borrow().clone());
-    *comm.hints.borrow_mut() = hints::select(given);
     let mut spares = parent.spares.get();
     comm.spares.set(spares.split_off());
     parent.spares.set(spares);
@@ -235,6 +237,17 @@ pub fn create_group(p: &Process, parent: &Comm, group: &Rc<Group>, tag: i32) -> 
 /// # Errors
 /// `MPI_ERR_ARG` for another negative color.
 pub fn split(p: &Process, parent: &Comm, color: i32, key: i32) -> Result<usize> {
+    split_with(p, parent, color, key, None)
+}
+
+/// As [`split`]; with hints, those of the new communicator.
+fn split_with(
+    p: &Process,
+    parent: &Comm,
+    color: i32,
+    key: i32,
+    given: Option<&[(String, String)]>,
+) -> Result<usize> {
     if color < 0 && color != MPI_UNDEFINED {
         let message =
             format!("the color {color} is negative: pass one of 0 or more, or MPI_UNDEFINED");
@@ -251,7 +264,11 @@ pub fn split(p: &Process, parent: &Comm, color: i32, key: i32) -> Result<usize> 
             let context = take_context(&mut block)?;
             let mut comm = derive(p, parent, context, Rc::new(group));
             comm.spares.set(block);
-            places::settle(p, &mut comm)?;
+            let further = places::settle(p, &mut comm)?;
+            if let Some(given) = given {
+                *comm.hints.borrow_mut() = hints::select(given.to_vec());
+                spread::settle(p, &mut comm, further)?;
+            }
             publish(p, comm)
         }
     }
@@ -322,10 +339,10 @@ pub fn split_type(
     parent: &Comm,
     kind: i32,
     key: i32,
-    hints: &[(String, String)],
+    given: &[(String, String)],
 ) -> Result<usize> {
     let hint = |name: &str| {
-        hints
+        given
             .iter()
             .find(|(key, _)| key == name)
             .map(|(_, value)| value.as_str())
@@ -353,7 +370,7 @@ pub fn split_type(
             ));
         }
     };
-    split(p, parent, color, key)
+    split_with(p, parent, color, key, Some(given))
 }
 
 #[cfg(test)]

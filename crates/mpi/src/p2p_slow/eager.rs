@@ -13,7 +13,7 @@ use fastpath_transport::Post;
 /// The buffer is readable as count and datatype say.
 #[inline]
 pub unsafe fn try_send_eager<const WAY: u8>(args: Args) -> bool {
-    let comm = hot::comm(args.comm);
+    let comm = hot::entry::<WAY>(args.comm, args.peer, args.tag);
     let datatype = hot::datatype(args.datatype);
     let bytes = (args.count as u64).wrapping_mul(datatype.size);
     let plain = comm.send_key == hot::key::<WAY>(args.comm)
@@ -28,13 +28,8 @@ pub unsafe fn try_send_eager<const WAY: u8>(args: Args) -> bool {
     // SAFETY: as in `p2p::try_send`.
     unsafe {
         let peer = *comm.world.add(args.peer as usize);
-        let post = (*hot::worker_of::<WAY>(args.comm)).send_now(
-            peer,
-            comm.own_key,
-            args.tag,
-            args.buf,
-            bytes,
-        );
+        let post =
+            (*hot::worker_of::<WAY>(comm)).send_now(peer, comm.own_key, args.tag, args.buf, bytes);
         post == Post::Done
     }
 }

@@ -35,13 +35,9 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
     let p = process::enter(name, false)?;
     let receive = check_recv(&p, &into)?;
     let send = check_send(&p, &out)?;
-    let place = receive
-        .iter()
-        .chain(&send)
-        .map(|checked| checked.comm.place);
-    let place = place.max().unwrap_or(0);
-    let _within = places::within(place);
-    let worker = p.worker_at(place)?;
+    let both = receive.iter().chain(&send);
+    let places = both.fold(0, |mask, checked| mask | 1 << checked.place);
+    let _within = places::within_all(places);
     // SAFETY: USER'S BUFFER.
     unsafe {
         let receiving = match &receive {
@@ -53,6 +49,7 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
             match start_send(&p, checked, &out, Mode::Standard) {
                 Ok(Started::Done) => {}
                 Ok(Started::Request(id)) => {
+                    let worker = p.worker_at(checked.place)?;
                     wait_complete(
                         worker,
                         id,
@@ -71,6 +68,7 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
         }
         match (receive, receiving) {
             (Some(checked), Some(id)) => {
+                let worker = p.worker_at(checked.place)?;
                 if result.is_err() {
                     (*worker).cancel_recv(id);
                 }
@@ -130,7 +128,7 @@ pub(crate) fn refuse_alias(p: &Process, out: &Args, into: &Args) -> Result {
 /// # Safety
 /// The buffer is readable as count and datatype say.
 unsafe fn pack_copy(p: &Process, args: &Args) -> Result<(Box<[u8]>, i64)> {
-    let checked = check(p, args)?;
+    let checked = checked::check(p, args)?;
     let bytes = checked.buffer.bytes as usize;
     let mut copy = vec![0_u8; bytes.max(1)].into_boxed_slice();
     // SAFETY: USER'S BUFFER; the copy has the message's length.

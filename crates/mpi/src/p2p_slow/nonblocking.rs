@@ -51,7 +51,7 @@ pub(crate) unsafe fn start_isend(
     let Some(checked) = checked else {
         return Ok(request::DONE_HANDLE);
     };
-    let place = checked.comm.place;
+    let place = checked.place;
     let _within = places::within(place);
     // SAFETY: USER'S BUFFER.
     unsafe {
@@ -105,7 +105,7 @@ pub(crate) unsafe fn start_irecv(
     let Some(checked) = checked else {
         return request::make_proc_null(p);
     };
-    let place = checked.comm.place;
+    let place = checked.place;
     let _within = places::within(place);
     // SAFETY: USER'S BUFFER.
     unsafe {

@@ -18,7 +18,7 @@ pub(super) unsafe fn start_watched_send(
     let (watched, buffer) = watch(p, args, Kind::Send, checked)?;
     // SAFETY: the buffer is readable until the request completes, by this function's contract; the record lives as long
     // as the request.
-    let started = unsafe { post_send(p, &checked.comm, buffer, args, mode)? };
+    let started = unsafe { post_send(p, checked, buffer, args, mode)? };
     if let Started::Request(id) = started {
         keep(p, id, watched);
     }

@@ -8,7 +8,7 @@ use super::hot;
 use super::lock_word::LockWord;
 use super::window::Window;
 use crate::consts::*;
-use crate::hot::worker_of;
+use crate::hot::{OPEN, hidden_worker, worker};
 use fastpath_base::sync::{AtomicU64, Ordering};
 
 /// A window of the hot table, and the rank's words that the lock is made of.
@@ -54,8 +54,11 @@ impl Found {
 
     /// Notes for who looks at the job that the lock is held, or not any more.
     #[inline(always)] // as `find`
-    fn note<const WAY: u8>(&self, win: usize, taken: bool) {
-        let worker = worker_of::<WAY>(win);
+    fn note<const WAY: u8>(&self, taken: bool) {
+        let worker = match WAY {
+            OPEN => worker(),
+            _ => hidden_worker(),
+        };
         // SAFETY: the worker lives while the hot table has a window, and this call is inside MPI alone.
         unsafe { (*worker).note_window_lock(self.window.world(self.rank), taken) };
     }
@@ -89,7 +92,7 @@ pub fn try_lock<const WAY: u8>(kind: i32, rank: i32, assertion: i32, win: usize)
         let me = u64::from(found.window.rank) + 1;
         found.owner.store(me, Ordering::Relaxed);
     }
-    found.note::<WAY>(win, true);
+    found.note::<WAY>(true);
     epoch.lock(found.rank, held);
     found.window.show_again(found.rank);
     true
@@ -120,7 +123,7 @@ pub fn try_unlock<const WAY: u8>(rank: i32, win: usize) -> bool {
     if !found.change(seen, after) {
         return false;
     }
-    found.note::<WAY>(win, false);
+    found.note::<WAY>(false);
     found.window.close(found.rank);
     epoch.unlock(found.rank);
     true

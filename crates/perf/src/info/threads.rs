@@ -39,10 +39,10 @@ fn describe(fences: bool) -> Vec<Facility> {
             name: "workers",
             available: true,
             note: format!(
-                "up to {} in a rank, for messages of threads on different communicators; by \
-                 itself where there are two \
-                 processors for each rank (FASTPATH_WORKERS; FASTPATH_REPORT=1 says how many were \
-                 made)",
+                "up to {} in a rank, for messages of threads on different communicators, and of \
+                 different tags or peers on one whose members all promise mpi_assert_no_any_tag or \
+                 mpi_assert_no_any_source, with FASTPATH_WORKERS=several, or auto where there are \
+                 two processors for each rank (FASTPATH_REPORT=1 says how many were made)",
                 FURTHER + 1
             ),
         },
