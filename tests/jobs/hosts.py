@@ -9,6 +9,7 @@ import tempfile
 from harness import engines, program
 from harness.hosts import Hosts, missing
 from harness.job import await_word
+from jobs.verdicts import _await_ready
 
 # Of tests/c: something of each kind.
 SAMPLE = ["pt2pt_order", "pt2pt_wildcard", "coll_move", "rma_move", "rma_locks", "sessions"]
