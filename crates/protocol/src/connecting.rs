@@ -195,8 +195,7 @@ impl Worker {
             self.fail_pending(peer, Fault::PeerGone);
             return false;
         }
-        let lane = self.interfaces.make_lane_without_adapter(peer);
-        self.endpoints[peer].lane = lane;
+        self.endpoints[peer].lane = self.interfaces.make_lane(peer);
         self.note_lane_change();
         if !self.active.contains(&peer) {
             self.active.push(peer);

@@ -28,13 +28,15 @@ pub fn merge(old: &mut Vec<(String, String)>, new: Vec<(String, String)>) {
     }
 }
 
+/// The value of a hint that is in use.
+pub fn value<'a>(hints: &'a [(String, String)], key: &str) -> &'a str {
+    let found = hints.iter().find(|(k, _)| k == key);
+    found.map_or("false", |(_, value)| value)
+}
+
 /// What `MPI_Comm_get_info` returns: all hints that are in use, with their values.
 pub fn describe(hints: &[(String, String)]) -> Info {
-    let value = |key: &str| {
-        let found = hints.iter().find(|(k, _)| k == key);
-        found.map_or("false", |(_, value)| value.as_str())
-    };
-    let assertions = ASSERTIONS.iter().map(|&key| (key, value(key)));
+    let assertions = ASSERTIONS.iter().map(|&key| (key, value(hints, key)));
     Info::from_pairs(assertions.chain([("mpi_memory_alloc_kinds", MEMORY_KINDS)]))
 }
 

@@ -15,7 +15,7 @@
 
 use super::make;
 use crate::channel::Channel;
-use crate::comm::{Comm, agree};
+use crate::comm::{Comm, agree, hints};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::hot::HotComm;
@@ -81,11 +81,7 @@ pub(crate) fn settle(p: &Process, comm: &mut Comm, further: u32) -> Result {
 }
 
 fn find_promises(hints: &[(String, String)]) -> u64 {
-    let promised = |name: &str| {
-        hints
-            .iter()
-            .any(|(key, value)| key == name && value == "true")
-    };
+    let promised = |name: &str| hints::value(hints, name) == "true";
     let bits = PROMISES.iter().filter(|(name, _)| promised(name));
     bits.fold(0, |all, (_, bit)| all | bit)
 }
@@ -173,7 +169,7 @@ impl Spread {
 mod tests {
     use super::*;
 
-    fn hints(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
         pairs.iter().map(|&(k, v)| (k.into(), v.into())).collect()
     }
 
@@ -184,7 +180,7 @@ mod tests {
             ("mpi_assert_no_any_source", "false"),
             ("mpi_assert_allow_overtaking", "true"),
         ];
-        assert_eq!(find_promises(&hints(&given)), NO_ANY_TAG);
+        assert_eq!(find_promises(&pairs(&given)), NO_ANY_TAG);
         assert_eq!(find_promises(&[]), 0);
     }
 

@@ -3,7 +3,6 @@
 use super::Interfaces;
 use crate::adapter::Counts;
 use crate::contract::Address;
-use crate::lane::Lane;
 use crate::tcp::{self, TcpIface, WireupHead};
 use fastpath_base::clock;
 use fastpath_base::config::Config;
@@ -72,7 +71,7 @@ impl Interfaces {
         self.without_adapter.untold.pop()
     }
 
-    /// The adapter does not lead to a peer. `false` where nothing else does.
+    /// The adapter does not lead to a peer; a new lane goes by the network. `false` where nothing else leads there.
     pub fn leave_adapter(&mut self, peer: u32) -> bool {
         if !self.meets_by_network(peer) {
             return false;
@@ -87,14 +86,6 @@ impl Interfaces {
     pub fn hang_up(&mut self, peer: u32) {
         if let Some(tcp) = &mut self.tcp {
             tcp.hang_up(peer);
-        }
-    }
-
-    /// A lane to a peer that the adapter does not lead to.
-    pub fn make_lane_without_adapter(&self, peer: u32) -> Lane {
-        match &self.tcp {
-            Some(tcp) => Lane::Tcp(Box::new(tcp.endpoint(peer))),
-            None => Lane::Unconnected,
         }
     }
 
