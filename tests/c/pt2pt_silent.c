@@ -200,15 +200,18 @@ static void wild_receive(void)
     MPI_Recv(in, 8, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &status);
 }
 
-/* Messages that nobody has asked for are kept in buffers of their own. How many there are at once in what follows depends
- * on how far one rank is ahead of the other; after this there are enough. */
+/* Messages that nobody has asked for are kept in buffers, by size. How many there are at once in what follows depends on
+ * how far one rank is ahead of the other; after this there are enough of every size that is sent. */
 static void warm_up_unexpected(void)
 {
-    for (int i = 0; i < 64; i++)
-        MPI_Send(out, 4000, MPI_BYTE, other, 7, MPI_COMM_WORLD);
-    MPI_Sendrecv(out, 0, MPI_BYTE, other, 8, in, 0, MPI_BYTE, other, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    for (int i = 0; i < 64; i++)
-        MPI_Recv(in, 4000, MPI_BYTE, other, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    static const int sizes[] = {128, 400, 1000, 4000, 8000};
+    for (int size = 0; size < (int)(sizeof sizes / sizeof *sizes); size++) {
+        for (int i = 0; i < 64; i++)
+            MPI_Send(out, sizes[size], MPI_BYTE, other, 7, MPI_COMM_WORLD);
+        MPI_Sendrecv(out, 0, MPI_BYTE, other, 8, in, 0, MPI_BYTE, other, 8, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        for (int i = 0; i < 64; i++)
+            MPI_Recv(in, sizes[size], MPI_BYTE, other, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
 }
 
 /* From both, so that neither runs ahead until the ring is full. */
