@@ -1,5 +1,6 @@
 /* FASTPATH_PROGRESS=thread: outstanding collectives go on while rank 0 computes, that is, makes no MPI call until the
  * others have completed theirs, which need what rank 0 does in a later step. Others may be calls ahead of it by then.
+ * Argument: rounds.
  * test: ranks=2,3,4 timeout=120 variants=none env=FASTPATH_PROGRESS=thread */
 #define _GNU_SOURCE
 #include "coll_check.h"
@@ -57,7 +58,8 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     map_together();
     double *in = malloc(LONG * sizeof *in), *out = malloc(LONG * sizeof *out);
-    for (int round = 0; round < 20; round++) {
+    int rounds = argc > 1 ? atoi(argv[1]) : 20;
+    for (int round = 0; round < rounds; round++) {
         MPI_Ibarrier(MPI_COMM_WORLD, &request);
         complete(&request, ++calls);
         for (int i = 0; i < LONG; i++)

@@ -123,14 +123,17 @@ def _meets(session, engine):
     return outcome.problem(), outcome.text()
 
 
-def _programs(session, engine, names):
+def _programs(session, engine, names, each=2, without=()):
     for one in program.find(os.path.join(os.path.dirname(__file__), "..", "c")):
         if one.name not in names:
             continue
         session.binary(one.name)
         one.compile(session.mpicc, session.build)
+        env = [f"{name}={value}" for name, value in {"MPI_TEST_HOSTS": "2", **one.env}.items()]
         for args in one.args:
-            outcome = _run(session, engine, 2, ["env", "MPI_TEST_HOSTS=2", one.binary, *args], 2 * one.timeout)
+            if args in without:
+                continue
+            outcome = _run(session, engine, each, ["env", *env, one.binary, *args], 2 * one.timeout)
             if problem := outcome.problem(one.exit, one.quiet):
                 return f"{one.name} {args}: {problem}", outcome.text()
     return None
@@ -408,6 +411,16 @@ for _kind in ENGINES:
         _case.long = _kind not in SHORT or _what == "sample"
         globals()[f"case_{_name}_{_what}"] = _case
 
+
+# A rank on each host: what goes on while one computes goes on by the network. Without the thread too the network takes
+# messages of 64 KiB, so that case is for ranks of one host.
+PROGRESS = ["progress_thread", "coll_progress"]
+case_progress = _make(_programs, AgentsHydra, PROGRESS, 1, [["without"]])
+
+# A rank on each host, which have exchanged nothing yet: one that has left is found so, one that is late is waited for.
+LEAVING = ["pt2pt_finished", "pt2pt_late"]
+case_leaving = _make(_programs, AgentsHydra, LEAVING, 1)
+case_leaving_directly = _make(_programs, Hydra, LEAVING, 1, hosts=4)
 
 # Three hosts with ranks, and one mount that they share.
 case_files_on_three = _make(_programs, AgentsHydra, FILES, hosts=4)

@@ -1,9 +1,10 @@
 //! Progress while the program computes: what a progress thread does under the lock, and who calls it.
 //!
-//! Peers call it (`fastpath_bootstrap::segment::Call`) after what needs an answer: an announcement, a synchronous
-//! message, the answer to an announcement, fragments, room. A call is no part of a short message. While a thread of the
-//! program waits inside MPI it looks by itself, and a call is only noted. The rank calls its own thread where it leaves
-//! something behind that has to be pushed.
+//! Peers of the host call it (`fastpath_bootstrap::segment::Call`) after what needs an answer: an announcement, a
+//! synchronous message, the answer to an announcement, fragments, room. A call is no part of a short message. Of what
+//! comes from other hosts the kernel tells, whatever it is. While a thread of the program waits inside MPI it looks by
+//! itself, and a call is only noted. The rank calls its own thread where it leaves something behind that has to be
+//! pushed.
 
 use crate::request::{Phase, RequestId};
 use crate::unexpected::{Arrived, EntryId};
@@ -73,7 +74,8 @@ impl Worker {
         if self.background.attending != 0 {
             return;
         }
-        let missed = self.own_call().resume() | self.background.missed;
+        let is_due = self.interfaces.has_outside();
+        let missed = self.own_call().resume(is_due) | self.background.missed;
         // Mostly it was what was waited for. Where more and more comes, the program is not kept.
         let goes_on = missed && (0..ROUNDS).all(|_| self.progress());
         if goes_on || !self.is_idle() {
@@ -204,15 +206,17 @@ impl Worker {
         now - *since_ns < POLLS_ON_NS
     }
 
-    /// Has peers call when they give room that is waited for. `Some` where one more look is due after that; in it how
-    /// long a sleep may last.
+    /// Has peers call when they give room that is waited for, and adapter and network when something comes. `Some`
+    /// where one more look is due after that; in it how long a sleep may last.
     fn prepare_rest(&mut self) -> Option<Option<Duration>> {
-        if !self.await_all_room() {
+        let awaits_room = self.await_all_room();
+        if !awaits_room && !self.interfaces.has_outside() {
             return None;
         }
         // ORDERING: as before every sleep for room: either peers see that it is awaited, or the look sees the room
         // (partner: the load in the transport's `publish_head`).
-        let fenced = wait::fence_others();
-        Some((!fenced).then_some(UNFENCED_NAP))
+        let fenced = !awaits_room || wait::fence_others();
+        let unfenced = (!fenced).then_some(UNFENCED_NAP);
+        Some(unfenced.into_iter().chain(self.arm()).min())
     }
 }

@@ -53,6 +53,9 @@ const ALONE_NS: u64 = 5_000;
 const UNFENCED_NAP: Duration = Duration::from_millis(1);
 /// How long a rank sleeps at a time while a connection is made through an adapter.
 const CONNECTING_NAP: Duration = Duration::from_millis(5);
+/// Nanoseconds of waiting after which a rank asks whether those that it waits for are still there, where nothing would
+/// tell.
+const ASK_NS: u64 = 250_000_000;
 /// How long a thread sleeps at a time that cannot be woken for all that it waits for.
 const NAP: Duration = Duration::from_millis(1);
 /// Nanoseconds between two moves to another processor.
@@ -279,6 +282,8 @@ struct Wait {
     slept_ns: u64,
     /// Where its note is on the status page.
     place: Place,
+    /// When to ask whether the peers are still there; 0 before that is known, `u64::MAX` where nothing is to be asked.
+    ask_ns: u64,
 }
 
 /// Where on the status page a thread says what it waits for.
@@ -458,6 +463,9 @@ unsafe fn pause_slow(
     if waited >= NOTED_NS && wait.place == Place::Unset {
         this.write_note(wait, note);
     }
+    if now >= wait.ask_ns {
+        this.ask_after_peers(wait, note, now);
+    }
     let spin_ns = this.wait.spin_ns.unwrap_or(ALONE_NS);
     if waited > spin_ns && !wait.crowded {
         this.migrate_away(wait.focus, now);
@@ -514,6 +522,31 @@ unsafe fn pause_slow(
 }
 
 impl Worker {
+    /// A wait has lasted until `now`: where it is time, asks whether the peers that could end it are still there. They
+    /// may have left before they have exchanged a message with this rank, and nothing would tell it.
+    #[cold]
+    fn ask_after_peers(&mut self, wait: &mut Wait, note: &Note, now: u64) {
+        if !self.interfaces.has_outside() {
+            wait.ask_ns = u64::MAX;
+            return;
+        }
+        if wait.ask_ns == 0 {
+            wait.ask_ns = wait.since_ns + ASK_NS;
+            return;
+        }
+        let focus = wait.focus.as_slice();
+        let awaited = if focus.is_empty() {
+            note.awaited.named()
+        } else {
+            focus
+        };
+        let asked = awaited
+            .iter()
+            .filter_map(|&peer| self.interfaces.ask_after(peer));
+        let again = asked.min().map(|nap| now + nap.as_nanos() as u64);
+        wait.ask_ns = again.unwrap_or(u64::MAX);
+    }
+
     /// Nanoseconds of looking before a rank that has a processor to itself sleeps.
     fn polls_on_for(&self) -> u64 {
         match self.interfaces.has_outside() {

@@ -25,6 +25,18 @@ use std::time::Duration;
 /// Rounds of progress after which connections that carry no messages are looked at: each look is a call of the kernel.
 const SELDOM: u32 = 64;
 
+/// What another thread of this process does when something has come from outside: it wakes the thread of the program
+/// that sleeps for it, or else calls the progress thread, if there is one.
+fn call_outside(domain: &'static Domain) -> impl Fn() + Copy + Send + 'static {
+    let (state, job) = (domain.state_word(domain.me), domain.job);
+    let call = &job.own_page().call;
+    move || {
+        if !crate::shm::iface::wake(state) {
+            call.ring();
+        }
+    }
+}
+
 /// Every interface that this process has opened.
 pub struct Interfaces {
     domain: &'static Domain,
@@ -189,14 +201,16 @@ impl Interfaces {
             .collect()
     }
 
-    /// To be called when this rank has announced its sleep, before its last look: from now on it is woken by what comes
-    /// through an adapter too. Says how long it may sleep at most; `None` where there is no limit.
+    /// To be called when this rank has announced its sleep, or its progress thread is about to sleep, before its last
+    /// look: from now on what comes through an adapter or over the network wakes the rank or calls the thread. Says how
+    /// long the sleep may last at most; `None` where there is no limit.
     pub fn arm(&mut self) -> Option<Duration> {
         if let Some(sim) = &self.sim {
             return sim.nap();
         }
-        let state = self.domain.state_word(self.domain.me);
-        let wake = move || crate::shm::iface::wake(state);
+        // An event of the connections is looked for by the next look.
+        self.unlooked = SELDOM;
+        let wake = call_outside(self.domain);
         let by_network = self.tcp.as_mut().and_then(|tcp| tcp.arm(wake));
         let by_adapter = self.adapter.as_mut().map(|(adapter, _)| adapter.arm(wake));
         by_network.into_iter().chain(by_adapter).min()
@@ -205,7 +219,7 @@ impl Interfaces {
     /// What wakes this rank where it sleeps, for another thread of its process.
     pub fn waker(&self) -> impl Fn() + Send + 'static {
         let state = self.domain.state_word(self.domain.me);
-        move || crate::shm::iface::wake(state)
+        move || _ = crate::shm::iface::wake(state)
     }
 
     /// The time by which interfaces measure, in nanoseconds.
@@ -348,8 +362,7 @@ impl Interfaces {
 
     /// As [`Interfaces::progress`]. `connecting`: messages of the wire-up are waited for.
     pub fn progress_while(&mut self, connecting: bool) -> bool {
-        let state = self.domain.state_word(self.domain.me);
-        let wake = || crate::shm::iface::wake(state);
+        let wake = call_outside(self.domain);
         match (&mut self.adapter, &mut self.tcp) {
             (Some((adapter, _)), tcp) => {
                 let moved = adapter.progress(connecting, wake);

@@ -100,6 +100,7 @@ impl WireupMailbox {
         // ORDERING: partner is the acquire load in `receive`: bit and message are there.
         page.incoming_generation.fetch_add(1, Ordering::Release);
         crate::shm::iface::wake(&page.state);
+        page.call.ring();
         Ok(())
     }
 

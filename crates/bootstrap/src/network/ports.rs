@@ -204,8 +204,38 @@ pub fn dial(to: SocketAddr, from: Option<IpAddr>) -> io::Result<OwnedFd> {
         socket.bind(&SocketAddr::new(from, 0).into())?;
     }
     match socket.connect(&to.into()) {
-        Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(e),
+        Err(e) if e.raw_os_error() != Some(libc::EINPROGRESS) => Err(check_refusal(&socket, e)),
         _ => Ok(socket.into()),
+    }
+}
+
+/// Where [`tcp_info`](https://man7.org/linux/man-pages/man7/tcp.7.html) has the number of segments that have come
+/// (`tcpi_segs_in` of linux/tcp.h).
+const SEGMENTS_IN: usize = 140;
+
+/// The error with which a connection could not be made. One of the kind [`io::ErrorKind::ConnectionRefused`] stays so
+/// where the host itself has answered, by a segment of TCP, that nobody listens there. What a firewall, or a router on
+/// the way, says by a message of ICMP becomes another one.
+pub fn check_refusal(socket: &impl AsFd, error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::ConnectionRefused {
+        return error;
+    }
+    let mut info = [0_u8; 256];
+    let mut length = info.len() as libc::socklen_t;
+    // SAFETY: the buffer is as large as the length says.
+    let answer = unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            info.as_mut_ptr().cast(),
+            &mut length,
+        )
+    };
+    let known = answer == 0 && length as usize >= SEGMENTS_IN + 4;
+    match known && info[SEGMENTS_IN..SEGMENTS_IN + 4] != [0; 4] {
+        true => error,
+        false => io::Error::other(format!("{error}, but not by that host itself")),
     }
 }
 

@@ -6,14 +6,20 @@
 //! | `ATTENDED` | sleeps: a thread of the program waits inside MPI, and looks by itself | `MISSED` |
 //! | `MISSED` | the same | |
 //! | `ASLEEP` | sleeps | `RUNG`, and wakes it |
+//! | `DUE` | sleeps for a moment, then has to look | `RUNG`, and wakes it |
 //! | `BUSY` | looks | `RUNG` |
 //! | `RUNG` | has to look | |
 //!
 //! Peers call, after whatever they have published. The rank's own threads change the word inside their lock. So a
 //! short message costs nobody anything: who sends one does not call.
+//!
+//! `DUE` is for ranks with peers on other hosts. A wait of the program uses up what tells of their messages, and only
+//! who looks next can ask for it again. That is left to the thread, and not at once: the program may well wait again.
+//! While it does the thread sleeps on, and says so by a bit of the word (`DEEP`), so that it is woken at most once in
+//! [`NAP`].
 
 use fastpath_base::sync::{AtomicU32, Ordering, fence};
-use fastpath_base::wait;
+use fastpath_base::wait::{self, Wake};
 use std::time::Duration;
 
 const NONE: u32 = 0;
@@ -22,6 +28,12 @@ const MISSED: u32 = 2;
 const ASLEEP: u32 = 3;
 const BUSY: u32 = 4;
 const RUNG: u32 = 5;
+const DUE: u32 = 6;
+/// Beside `ATTENDED` and `MISSED`: the thread sleeps until it is woken.
+const DEEP: u32 = 8;
+
+/// How long the thread leaves the program alone that has waited: a few round trips over a network.
+const NAP: Duration = Duration::from_micros(250);
 
 /// The word. Zero where a rank has no progress thread.
 #[derive(Debug, Default)]
@@ -51,9 +63,9 @@ impl Call {
         fence(Ordering::SeqCst);
         loop {
             let word = self.0.load(Ordering::Relaxed);
-            let next = match word {
-                ATTENDED => MISSED,
-                ASLEEP | BUSY => RUNG,
+            let next = match word & !DEEP {
+                ATTENDED => MISSED | word & DEEP,
+                ASLEEP | BUSY | DUE => RUNG,
                 _ => return,
             };
             // ORDERING: release: what was published is seen by who finds the call; partners are the acquires of
@@ -63,7 +75,7 @@ impl Call {
                 .0
                 .compare_exchange(word, next, order, Ordering::Relaxed);
             if changed.is_ok() {
-                if word == ASLEEP {
+                if word == ASLEEP || word == DUE {
                     wait::futex_wake(&self.0, u32::MAX);
                 }
                 return;
@@ -86,38 +98,76 @@ impl Call {
 
     /// A thread of the program looks from now on; says whether a call is left to it.
     pub fn attend(&self) -> bool {
-        // ORDERING: acquire pairs with the release of a call.
-        self.0.swap(ATTENDED, Ordering::Acquire) == RUNG
+        loop {
+            let word = self.0.load(Ordering::Relaxed);
+            let next = match word {
+                ASLEEP => ATTENDED | DEEP,
+                _ => ATTENDED,
+            };
+            // ORDERING: acquire pairs with the release of a call.
+            let (order, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
+            if self.0.compare_exchange(word, next, order, relaxed).is_ok() {
+                return word == RUNG;
+            }
+        }
     }
 
     /// Whether a thread of the program looks.
     pub fn is_attended(&self) -> bool {
-        matches!(self.0.load(Ordering::Relaxed), ATTENDED | MISSED)
+        is_attended(self.0.load(Ordering::Relaxed))
     }
 
     /// Whether the thread sleeps and no thread of the program polls: that computes.
     pub fn finds_computing(&self) -> bool {
-        self.0.load(Ordering::Relaxed) == ASLEEP
+        matches!(self.0.load(Ordering::Relaxed), ASLEEP | DUE)
     }
 
     /// No thread of the program looks any more; says whether something was published meanwhile for which the progress
-    /// thread would have been called, and which has to be looked for now.
-    pub fn resume(&self) -> bool {
+    /// thread would have been called, and which has to be looked for now. `due`: the thread is to look soon, whether or
+    /// not it is called.
+    pub fn resume(&self, due: bool) -> bool {
+        let next = if due { DUE } else { ASLEEP };
         // ORDERING: acquire pairs with the release of a call.
-        let missed = self.0.swap(ASLEEP, Ordering::Acquire) == MISSED;
+        let word = self.0.swap(next, Ordering::Acquire);
         // ORDERING: before the look that follows; partner is the fence in `ring_slow`.
         fence(Ordering::SeqCst);
-        missed
+        if due && word & DEEP != 0 {
+            wait::futex_wake(&self.0, u32::MAX);
+        }
+        word & !DEEP == MISSED
     }
 
-    /// The thread's: sleeps until it is called, or for so long. Whether it was called, or there is no thread any more.
+    /// The thread's: sleeps until it is called, or for so long. Whether it was called or is to look, or there is no
+    /// thread any more.
     pub fn wait(&self, limit: Option<Duration>) -> bool {
-        let is_over = |word| word == RUNG || word == NONE;
-        let word = self.0.load(Ordering::Relaxed);
-        if !is_over(word) {
-            wait::futex_wait(&self.0, word, limit);
+        loop {
+            let word = self.0.load(Ordering::Relaxed);
+            let end = match word {
+                RUNG | NONE => return true,
+                DUE => {
+                    // The model's naps are over at once.
+                    let end = match cfg!(loom) {
+                        true => Wake::TimedOut,
+                        false => wait::futex_wait(&self.0, word, Some(NAP)),
+                    };
+                    if end == Wake::TimedOut && self.0.load(Ordering::Relaxed) == DUE {
+                        return true;
+                    }
+                    continue;
+                }
+                _ if is_attended(word) => {
+                    let (deep, relaxed) = (word | DEEP, Ordering::Relaxed);
+                    match self.0.compare_exchange(word, deep, relaxed, relaxed) {
+                        Ok(_) => wait::futex_wait(&self.0, deep, limit),
+                        Err(_) => continue,
+                    }
+                }
+                _ => wait::futex_wait(&self.0, word, limit),
+            };
+            if end == Wake::TimedOut {
+                return matches!(self.0.load(Ordering::Relaxed), RUNG | NONE);
+            }
         }
-        is_over(self.0.load(Ordering::Relaxed))
     }
 
     /// The thread's: it looks from now on, for all that was published before.
@@ -136,6 +186,10 @@ impl Call {
             .compare_exchange(BUSY, ASLEEP, order, relaxed)
             .is_ok()
     }
+}
+
+fn is_attended(word: u32) -> bool {
+    matches!(word & !DEEP, ATTENDED | MISSED)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -165,15 +219,31 @@ mod tests {
         call.take();
         assert!(call.rest() && !call.attend());
         assert!(call.is_attended() && !call.wait(Some(Duration::ZERO)));
-        assert!(!call.resume(), "nothing came");
+        assert!(!call.resume(false), "nothing came");
         assert!(!call.attend());
         call.ring();
         call.ring();
-        assert!(call.is_attended() && call.resume());
+        assert!(call.is_attended() && call.resume(false));
         call.ring();
         assert!(call.attend(), "the thread is not needed for it any more");
         call.end();
         assert!(call.wait(None) && !call.is_answered());
+    }
+
+    #[test]
+    fn due__is_a_look_after_a_nap_unless_the_program_waits_again() {
+        let call = Call::default();
+        call.begin();
+        call.take();
+        assert!(call.rest() && !call.attend());
+        assert!(!call.resume(true) && call.finds_computing());
+        assert!(call.wait(None), "after a nap");
+        assert!(!call.attend() && !call.wait(Some(Duration::ZERO)));
+        call.ring();
+        assert_eq!(state(&call), MISSED | DEEP, "who has napped sleeps");
+        assert!(call.resume(true) && call.wait(None));
+        call.ring();
+        assert_eq!(state(&call), RUNG);
     }
 }
 
@@ -252,6 +322,27 @@ mod model {
     }
 
     #[test]
+    fn due__thread_looks_after_the_program_has_waited() {
+        explore(|| {
+            let shared = make();
+            let program = {
+                let shared = shared.clone();
+                thread::spawn(move || {
+                    for value in 1..3 {
+                        let _seen = shared.seen.lock().unwrap();
+                        shared.call.attend();
+                        // Nobody calls for it.
+                        shared.published.store(value, Ordering::Relaxed);
+                        shared.call.resume(true);
+                    }
+                })
+            };
+            serve(&shared, 2);
+            program.join().unwrap();
+        });
+    }
+
+    #[test]
     fn call__is_missed_by_nobody_while_the_program_comes_and_goes() {
         explore(|| {
             let shared = make();
@@ -264,7 +355,7 @@ mod model {
                 thread::spawn(move || {
                     let mut seen = shared.seen.lock().unwrap();
                     let rung = shared.call.attend();
-                    if shared.call.resume() || rung {
+                    if shared.call.resume(false) || rung {
                         look(&shared, &mut seen);
                         // Whether or not that was all, the thread looks too.
                         shared.call.ring();

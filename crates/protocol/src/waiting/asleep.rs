@@ -3,6 +3,7 @@
 
 use super::{CONNECTING_NAP, NAP, Note, Place, UNFENCED_NAP, Wait, ring_bell};
 use crate::worker::Worker;
+use fastpath_base::clock;
 use fastpath_base::sync::Ordering;
 use fastpath_base::trace::{self, Point};
 use fastpath_base::wait::{self, Wake};
@@ -10,6 +11,7 @@ use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_COVERED, STATE_SLEEPING};
 use fastpath_transport::Connection;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// How many threads of a process sleep and wait, in whichever worker.
 #[derive(Debug, Default)]
@@ -118,12 +120,11 @@ pub(super) unsafe fn sleep(
     // Where several workers are waited for at once, who works for another one does not know of this thread.
     let mut limit = note.naps.then_some(NAP);
     if leads {
-        let mut armed = this.interfaces.arm();
-        if this.is_connecting() {
-            // What is asked again must be asked by somebody awake.
-            armed = armed.map(|limit| limit.min(CONNECTING_NAP));
-        }
-        limit = limit.into_iter().chain(armed).min();
+        limit = limit.into_iter().chain(this.arm()).min();
+    }
+    if wait.ask_ns != u64::MAX {
+        let nap = wait.ask_ns.saturating_sub(clock::now_ns());
+        limit = limit.into_iter().chain([Duration::from_nanos(nap)]).min();
     }
     let moved = this.progress_all();
     let (mut woken, mut naps) = (true, false);
@@ -189,6 +190,17 @@ impl Worker {
         word.store(STATE_COVERED + place, Ordering::Relaxed);
         self.await_all_room();
         true
+    }
+
+    /// Before a sleep, of the program or of its progress thread: what comes from outside ends it. Says how long it may
+    /// last.
+    pub(crate) fn arm(&mut self) -> Option<Duration> {
+        let armed = self.interfaces.arm();
+        match self.is_connecting() {
+            // What is asked again must be asked by somebody awake.
+            true => armed.map(|limit| limit.min(CONNECTING_NAP)),
+            false => armed,
+        }
     }
 
     /// Before a sleep: peers learn what was taken.

@@ -9,6 +9,7 @@ use fastpath_base::config::Config;
 use fastpath_base::wait;
 use fastpath_bootstrap::segment::Phase;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// In place of a step: where the sender's queue pair for datagrams is.
 const INTRODUCTION: u8 = 0;
@@ -298,6 +299,13 @@ impl Interfaces {
             Some(tcp) if self.meets_by_network(peer) => tcp.has_come(peer, phase),
             _ => self.domain.page(peer).phase() >= phase || self.has_left(peer),
         }
+    }
+
+    /// Where nothing tells that `peer`, which has been waited for in vain for a while, has left the job, it is asked.
+    /// Says after what time to call this again; `None` where what comes of it wakes this rank.
+    pub fn ask_after(&mut self, peer: u32) -> Option<Duration> {
+        let tells = !self.meets_by_network(peer) || self.domain.job.is_node_peer(peer as usize);
+        self.tcp.as_mut().filter(|_| !tells)?.ask_after(peer)
     }
 
     /// Whether the process may end as far as its connections are concerned; see [`crate::Connection::may_leave`].

@@ -69,11 +69,11 @@ pub(super) fn wake_peer(peer: &Wakes, place: usize) -> Post {
     Post::Done
 }
 
-/// Wakes the owner of a state word if it sleeps.
-pub fn wake(word: &AtomicU32) {
+/// Wakes the owner of a state word if it sleeps; says whether it did.
+pub fn wake(word: &AtomicU32) -> bool {
     // Relaxed: nothing is handed over by this word; messages and credits are published by stores of their own.
     if word.load(Ordering::Relaxed) != STATE_SLEEPING {
-        return;
+        return false;
     }
     let slept = word.compare_exchange(
         STATE_SLEEPING,
@@ -84,6 +84,7 @@ pub fn wake(word: &AtomicU32) {
     if slept.is_ok() {
         wait::futex_wake(word, u32::MAX);
     }
+    slept.is_ok()
 }
 
 /// Wakes a producer that waits for room in a ring whose consumer we are, and calls its progress thread.

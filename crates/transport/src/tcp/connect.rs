@@ -112,6 +112,13 @@ impl Connect {
         next.into_iter().chain(held).min()
     }
 
+    /// Forgets that this side wanted to talk: no call of it is left.
+    pub fn forget(&mut self) {
+        if self.stage == Stage::Failed {
+            *self = Connect::new(self.lower);
+        }
+    }
+
     /// This side wants to talk to the peer, which has so many addresses.
     pub fn want(&mut self, addresses: usize, now_ns: u64, out: &mut Vec<Action>) {
         self.wanted = true;

@@ -5,20 +5,33 @@ use super::greeting::{HELLO, Said, WELCOME, draw_nonce};
 use super::iface::{Core, dial_token};
 use super::socket::{Moved, Socket};
 use fastpath_base::clock;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// Most bytes of what is told of failed calls.
 const TOLD_MOST: usize = 400;
+/// Nanoseconds between two questions whether a peer is still there, at first and at most.
+const ASK_FIRST_NS: u64 = 500_000_000;
+const ASK_LAST_NS: u64 = 30_000_000_000;
 
 /// The calls to one peer.
 #[derive(Default)]
 pub(super) struct Dialing {
-    /// Whether there is something to say to the peer.
+    /// Whether there is something to say to the peer, or to be learnt of it.
     pub wanted: bool,
+    /// Whether it is only to be learnt whether the peer is still there ([`Core::ask_after`]).
+    pub asks: bool,
+    /// When that may be asked next, and how long after that again.
+    ask_due_ns: u64,
+    ask_apart_ns: u64,
     addresses: Option<Vec<SocketAddr>>,
     dials: Vec<Option<Dial>>,
     /// What became of those that failed, for people.
     told: String,
+    /// The addresses at which nobody listens, as their host says, and those that no way leads to: a bit for each.
+    refused: u32,
+    unroutable: u32,
 }
 
 /// One call.
@@ -45,11 +58,31 @@ impl Dialing {
     fn take(&mut self, dial: usize) -> Option<Dial> {
         self.dials.get_mut(dial)?.take()
     }
+
+    /// Whether the peer's host says that the peer does not listen any more: it does from before its address is told
+    /// until it leaves the job. Addresses that this host has too, as those of bridges, may lead back to it, and say
+    /// nothing.
+    fn proves_gone(&self, is_own: impl Fn(&SocketAddr) -> bool) -> bool {
+        let addresses = self.addresses.iter().flatten().take(DIALS_MOST).enumerate();
+        let others = addresses.filter(|(_, at)| !is_own(at));
+        let others = others.fold(0, |bits, (dial, _)| bits | 1_u32 << dial);
+        self.refused & others != 0 && others & !(self.refused | self.unroutable) == 0
+    }
+
+    /// What was asked got no answer that says anything; it may be asked again, and later each time.
+    fn forget(&mut self) {
+        *self = Dialing {
+            ask_due_ns: self.ask_due_ns,
+            ask_apart_ns: self.ask_apart_ns,
+            ..Dialing::default()
+        };
+    }
 }
 
 /// Why a call came to nothing.
 struct Missed {
     why: String,
+    kind: ErrorKind,
     /// The other end hung up before it answered.
     dropped: bool,
 }
@@ -58,7 +91,15 @@ impl Missed {
     fn at(why: impl ToString) -> Self {
         Missed {
             why: why.to_string(),
+            kind: ErrorKind::Other,
             dropped: false,
+        }
+    }
+
+    fn by(error: &io::Error) -> Self {
+        Missed {
+            kind: error.kind(),
+            ..Missed::at(error)
         }
     }
 
@@ -109,17 +150,22 @@ impl Core {
                     got: 0,
                 });
             }
-            Err(error) => self.fail_dial(peer, dial, Missed::at(error), more),
+            Err(error) => self.fail_dial(peer, dial, Missed::by(&error), more),
         }
     }
 
     /// A call came to nothing.
     fn fail_dial(&mut self, peer: u32, dial: usize, missed: Missed, more: &mut Vec<Action>) {
-        let Missed { why, dropped } = missed;
+        let Missed { why, kind, dropped } = missed;
         self.counters.failed += 1;
         let known = self.peer(peer);
         let dialing = &mut known.dialing;
         dialing.hang_up(dial);
+        match kind {
+            ErrorKind::ConnectionRefused => dialing.refused |= 1 << dial,
+            ErrorKind::NetworkUnreachable => dialing.unroutable |= 1 << dial,
+            _ => {}
+        }
         let address = dialing.addresses.as_ref().and_then(|all| all.get(dial));
         if let Some(address) = address
             && dialing.told.len() < TOLD_MOST
@@ -157,7 +203,8 @@ impl Core {
             return Ok(false);
         };
         let Some(hello) = call.hello else {
-            call.socket.take_error().map_err(Missed::at)?;
+            let connected = call.socket.take_error();
+            connected.map_err(|error| Missed::by(&error))?;
             let nonce = draw_nonce().ok_or_else(|| Missed::at("there are no random numbers"))?;
             let hello = pass.hello(me, peer, nonce);
             let Moved::Bytes(HELLO) = call.socket.write(&hello) else {
@@ -194,9 +241,43 @@ impl Core {
         self.use_socket(peer, call.socket, &confirm);
     }
 
+    /// A peer is waited for in vain with which there is no connection: one is made, so that the peer's end shows, or
+    /// the peer's host says that it has left. Says after what time to ask again, where that has led to nothing.
+    pub fn ask_after(&mut self, peer: u32, now_ns: u64) -> Option<Duration> {
+        let known = self.peer(peer);
+        if known.connect.is_settled() || known.dialing.wanted {
+            return None;
+        }
+        let dialing = &mut known.dialing;
+        if now_ns >= dialing.ask_due_ns {
+            let apart_ns = (2 * dialing.ask_apart_ns).clamp(ASK_FIRST_NS, ASK_LAST_NS);
+            (dialing.ask_apart_ns, dialing.ask_due_ns) = (apart_ns, now_ns + apart_ns);
+            if self.domain.find_peer(peer).is_some() {
+                self.peer(peer).dialing.asks = true;
+                self.begin_calling(peer);
+            }
+        }
+        let dialing = &self.peer(peer).dialing;
+        let nap = Duration::from_nanos(dialing.ask_due_ns.saturating_sub(now_ns));
+        (!dialing.wanted).then_some(nap)
+    }
+
     /// No address leads to the peer.
     pub fn give_up(&mut self, peer: u32) {
+        let gone = match self.peers.get(&peer) {
+            Some(known) => known.dialing.proves_gone(|at| self.domain.is_own(at.ip())),
+            None => false,
+        };
         let known = self.peer(peer);
+        if gone {
+            let mut link = known.link.borrow_mut();
+            link.announce();
+            return link.close();
+        }
+        if known.dialing.asks {
+            known.dialing.forget();
+            return known.connect.forget();
+        }
         let mut link = known.link.borrow_mut();
         // Whoever waits for it asks why.
         link.announce();
@@ -206,5 +287,43 @@ impl Core {
         };
         let why = format!("{} cannot be reached: {why}", link.name);
         link.fail(why);
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn gone__is_who_is_refused_by_its_own_host_at_every_address() {
+        let at = |last| SocketAddr::new([10, 0, 0, last].into(), 7);
+        // Whether the peer's addresses are this host's too; which refuse, and to which no way leads; what it proves.
+        let cases = [
+            (&[false][..], 0b1, 0b0, true),
+            (&[false], 0b0, 0b0, false),
+            (&[false], 0b0, 0b1, false),
+            (&[false, false], 0b01, 0b00, false),
+            (&[false, false], 0b01, 0b10, true),
+            (&[false, false], 0b11, 0b00, true),
+            (&[false, true], 0b10, 0b00, false),
+            (&[false, true], 0b10, 0b01, false),
+            (&[false, true], 0b01, 0b00, true),
+            (&[true, true], 0b11, 0b00, false),
+            (&[], 0b0, 0b0, false),
+        ];
+        for (own, refused, unroutable, gone) in cases {
+            let addresses: Vec<_> = (0..own.len()).map(|i| at(i as u8)).collect();
+            let is_own =
+                |one: &SocketAddr| addresses.iter().position(|at| at == one).map(|i| own[i]);
+            let dialing = Dialing {
+                addresses: Some(addresses.clone()),
+                refused,
+                unroutable,
+                ..Dialing::default()
+            };
+            let proved = dialing.proves_gone(|one| is_own(one).unwrap());
+            assert_eq!(proved, gone, "{own:?} {refused:b} {unroutable:b}");
+        }
     }
 }

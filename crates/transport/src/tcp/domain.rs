@@ -5,7 +5,7 @@ use super::socket::Epoll;
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::network::interfaces::list_addresses;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
 
 /// How connections behave.
@@ -36,6 +36,11 @@ impl Default for Settings {
     }
 }
 
+const LOOPBACK: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::LOCALHOST),
+    IpAddr::V6(Ipv6Addr::LOCALHOST),
+];
+
 /// The job as its connections need it.
 pub struct Domain {
     pub(super) job: &'static Job,
@@ -53,7 +58,8 @@ impl Domain {
     /// # Errors
     /// The process has too many open files.
     pub fn new(job: &'static Job, settings: Settings) -> io::Result<Self> {
-        let own = list_addresses().unwrap_or_default();
+        let found = list_addresses().unwrap_or_default().into_iter();
+        let own = found.map(|found| found.address).chain(LOOPBACK).collect();
         Ok(Domain {
             job,
             me: job.rank() as u32,
@@ -63,8 +69,19 @@ impl Domain {
             },
             epoll: Rc::new(Epoll::new()?),
             settings,
-            own: own.into_iter().map(|found| found.address).collect(),
+            own,
         })
+    }
+
+    /// Whether this host has an address too.
+    pub(super) fn is_own(&self, address: IpAddr) -> bool {
+        self.own.contains(&address)
+    }
+
+    /// Takes this host's addresses for another one's.
+    #[cfg(test)]
+    pub(super) fn disown_addresses(&mut self) {
+        self.own.clear();
     }
 
     /// Where a peer may be reached, the most likely first, and what its host is called; `None` while it has not said.
@@ -73,7 +90,7 @@ impl Domain {
         let mut addresses = card.addresses;
         if !self.job.is_node_peer(peer as usize) {
             // Bridges of containers have the same address everywhere: there answers this host.
-            addresses.sort_by_key(|address| address.is_loopback() || self.own.contains(address));
+            addresses.sort_by_key(|&address| self.is_own(address));
         }
         let at = |address| SocketAddr::new(address, card.port);
         Some((addresses.into_iter().map(at).collect(), card.host))

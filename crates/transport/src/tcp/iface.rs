@@ -103,6 +103,12 @@ impl Core {
         if peer == self.domain.me || self.peer(peer).connect.is_settled() {
             return;
         }
+        self.peer(peer).dialing.asks = false;
+        self.begin_calling(peer);
+    }
+
+    /// Calls the peer, unless that has begun.
+    pub fn begin_calling(&mut self, peer: u32) {
         if !std::mem::replace(&mut self.peer(peer).dialing.wanted, true) {
             if !self.unsettled.contains(&peer) {
                 self.unsettled.push(peer);
@@ -358,6 +364,12 @@ impl TcpIface {
             core.want(peer);
         }
         false
+    }
+
+    /// A peer has been waited for in vain for a while: where there is no connection, it is asked whether it is still
+    /// there. Says after what time to call this again; `None` where what comes of it wakes.
+    pub fn ask_after(&mut self, peer: u32) -> Option<Duration> {
+        self.core.borrow_mut().ask_after(peer, clock::now_ns())
     }
 
     /// Says how far this process has come to those that cannot see it. Once it has finalized nobody connects any more.

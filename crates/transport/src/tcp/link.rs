@@ -171,6 +171,11 @@ impl Link {
         if self.failure.is_none() {
             self.failure = Some(why);
         }
+        self.close();
+    }
+
+    /// The same, without anything having failed: the peer has left.
+    pub fn close(&mut self) {
         (self.stage, self.over, self.open) = (Stage::Down, true, None);
         self.outbox.clear();
         self.tell_state();
@@ -189,9 +194,7 @@ impl Link {
     pub(super) fn end(&mut self, error: Option<io::Error>) {
         let said = self.phase == Some(Phase::Finalized);
         if said || self.is_told_gone() {
-            (self.stage, self.over, self.open) = (Stage::Down, true, None);
-            self.tell_state();
-            return self.outbox.clear();
+            return self.close();
         }
         let why = match error {
             Some(error) => format!("the connection has ended: {error}"),

@@ -1,7 +1,7 @@
 //! The system calls: sockets, and the set of those that are watched.
 #![allow(unsafe_code)]
 
-use fastpath_bootstrap::network::ports::{dial, keep_alive};
+use fastpath_bootstrap::network::ports::{check_refusal, dial, keep_alive};
 use socket2::SockRef;
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -66,9 +66,10 @@ impl Socket {
         self.0.as_raw_fd()
     }
 
-    /// What has become of the connecting.
+    /// What has become of the connecting; for a refusal see [`check_refusal`].
     pub fn take_error(&self) -> io::Result<()> {
-        SockRef::from(&self.0).take_error()?.map_or(Ok(()), Err)
+        let error = SockRef::from(&self.0).take_error()?;
+        error.map_or(Ok(()), |error| Err(check_refusal(&self.0, error)))
     }
 
     /// Reads into the buffer, which is not empty.

@@ -1,5 +1,6 @@
 #![allow(unsafe_code, non_snake_case)]
 
+mod asking;
 mod many;
 
 use super::greeting::{HELLO, Pass, WELCOME, draw_nonce};

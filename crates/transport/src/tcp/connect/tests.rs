@@ -367,3 +367,19 @@ fn callers__that_never_confirm_are_bounded() {
         assert_eq!(out[0], Action::Adopt(999));
     }
 }
+
+#[test]
+fn forgotten__pair_is_as_new_where_its_calls_have_failed() {
+    for lower in [true, false] {
+        let (mut connect, mut out) = (Connect::new(lower), Vec::new());
+        connect.want(1, 0, &mut out);
+        connect.forget();
+        assert_eq!(out, [Action::Dial(0)], "it is still under way");
+        connect.fail(0, 0, &mut out);
+        connect.forget();
+        assert!(!connect.is_settled() && connect.deadline_ns().is_none());
+        out.clear();
+        connect.called(7, 0, &mut out);
+        assert_eq!(out, [Action::Welcome(7)]);
+    }
+}
