@@ -95,8 +95,9 @@ impl Descriptor {
         };
         let create = if how.create { libc::O_CREAT } else { 0 };
         let exclusive = if how.exclusive { libc::O_EXCL } else { 0 };
-        let wishes = how.create && how.striping != Striping::default();
-        let stripes = wishes && System::of_folder(path) == System::Lustre;
+        let stripes = how.create
+            && how.striping != Striping::default()
+            && System::of_folder(path) == System::Lustre;
         let delay = if stripes { lustre::DELAY_CREATE } else { 0 };
         let flags = access | create | exclusive | delay | libc::O_CLOEXEC;
         // SAFETY: a string that ends in a NUL; the mode is what O_CREAT wants.

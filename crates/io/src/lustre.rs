@@ -1,7 +1,7 @@
 //! Stripes of Lustre: what a new file is given, and what a file has.
 //!
-//! By the interface that every release has (`lustre_user.h`, 1.8 to 2.16): a file is made without objects, `ioctl` says how
-//! it is to be striped, and another one tells how it is. Numbers are the host's, without gaps.
+//! By the interface that every release has (`lustre_user.h`, 1.8 to 2.16): a file is made without objects, `ioctl` says
+//! how it is to be striped, and another one tells how it is. Numbers are the host's, without gaps.
 #![allow(unsafe_code)]
 
 /// Flags of `open` that make a file without objects (`O_LOV_DELAY_CREATE`).
@@ -62,8 +62,8 @@ fn decode(bytes: &[u8]) -> Option<Striping> {
     is_known.then_some(Striping { unit, factor })
 }
 
-/// Says how a file that has no objects yet is to be striped. It is a hint: where Lustre refuses it, the file is striped as
-/// its folder has it, and [`get`] tells that.
+/// Says how a file that has no objects yet is to be striped. It is a hint: where Lustre refuses it, the file is striped
+/// as its folder has it, and [`get`] tells that.
 pub(crate) fn set(fd: i32, wish: Striping) {
     if let Some(bytes) = encode(wish) {
         // SAFETY: the call reads as many bytes as a layout of this version has.

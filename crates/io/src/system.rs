@@ -72,15 +72,15 @@ fn folder_of(path: &CStr) -> CString {
     CString::new(folder).unwrap_or_default()
 }
 
-/// Asks the server for the attributes of an open file; its size. `AT_STATX_FORCE_SYNC` is for network file systems, whose
-/// attributes are otherwise as this host has seen them some seconds ago.
+/// Asks the server for the attributes of an open file; its size. Those of a network file system are otherwise as this
+/// host has seen them some seconds ago.
 pub(crate) fn size_at_server(fd: i32) -> Option<i64> {
     let seen = ask(fd, c"", libc::AT_EMPTY_PATH)?;
     i64::try_from(seen.stx_size).ok()
 }
 
-/// Asks the server for the attributes of the folder that a path names a file in. A host that has seen that there is no such
-/// file believes it for some seconds, unless it learns that the folder has changed.
+/// Asks the server for the attributes of the folder that a path names a file in. A host that has seen that there is no
+/// such file believes it for some seconds, unless it learns that the folder has changed.
 pub(crate) fn look_at_folder(path: &CStr) {
     ask(libc::AT_FDCWD, &folder_of(path), 0);
 }

@@ -322,8 +322,8 @@ fn check_view(etype: &Layout, filetype: &Layout, writes: bool) -> Result {
         }
         if writes && !layout.is_ascending() {
             return wrong(format!(
-                "blocks of the {name} overlap, and the file is open to be written: make them disjoint, \
-                 or open it with MPI_MODE_RDONLY"
+                "blocks of the {name} overlap, and the file is open to be written: make them \
+                 disjoint, or open it with MPI_MODE_RDONLY"
             ));
         }
     }
