@@ -65,6 +65,26 @@ def _kill_rank(session, more):
         return (f"opened again: {problem}", again.text()) if problem else None
 
 
+def case_lustre(session):
+    """Stripes are asked for when a file is made, and told of one that is there: beside a library in place of Lustre."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = os.path.join(folder, "lustre.so")
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lustre.c")
+        made = subprocess.run(["cc", "-shared", "-fPIC", "-Wall", "-o", library, source, "-ldl"], capture_output=True,
+                              text=True)
+        if made.returncode:
+            return "the library in place of Lustre does not compile", made.stderr
+        for ranks in (1, 3):
+            place = os.path.join(folder, str(ranks))
+            os.mkdir(place)
+            words = ["env", f"LD_PRELOAD={library}", f"FAKE_LUSTRE={place}", session.binary("file_lustre"), place]
+            outcome = session.mpirun(ranks, words).finish()
+            problem = outcome.problem()
+            if problem:
+                return f"{ranks} ranks: {problem}", outcome.text()
+    return None
+
+
 def case_report(session):
     """The report says of each file what was done with it, and which ranks moved bytes for others."""
     env = {"FASTPATH_REPORT": "json"}

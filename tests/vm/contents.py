@@ -65,11 +65,12 @@ def base_disk(found, cache):
     image.add_text("/etc/hosts", "127.0.0.1 localhost\n10.0.0.1 vm\n10.1.0.1 a\n10.1.0.2 b\n")
     image.add_text("/etc/passwd", "root:x:0:0:root:/root:/bin/bash\n")
     image.add_text("/etc/group", "root:x:0:\n")
-    order = []
-    for path in found.modules(kernel.MODULES):
-        order.append(os.path.basename(path).removesuffix(".ko"))
-        image.add_file(path, f"/vm/modules/{order[-1]}.ko")
-    image.add_text("/vm/modules/order", "".join(f"{name}\n" for name in order))
+    for list_name, wanted in (("order", kernel.MODULES), ("nfs", kernel.NFS)):
+        order = []
+        for path in found.modules(wanted):
+            order.append(os.path.basename(path).removesuffix(".ko"))
+            image.add_file(path, f"/vm/modules/{order[-1]}.ko")
+        image.add_text(f"/vm/modules/{list_name}", "".join(f"{name}\n" for name in order))
     path = os.path.join(cache, f"base-{image.key()}.cpio")
     if not os.path.exists(path):
         for old in glob.glob(os.path.join(cache, "base-*.cpio")):

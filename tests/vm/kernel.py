@@ -1,6 +1,7 @@
 """The kernel of the virtual machine: Debian's package, unpacked into a cache and never installed."""
 
 import glob
+import hashlib
 import lzma
 import os
 import shutil
@@ -14,11 +15,13 @@ from .trouble import Trouble
 PACKAGE = "linux-image-amd64"
 
 # What of the package's modules is kept: the rest is drivers of devices that the machine does not have.
-KEPT = ["arch", "block", "crypto", "lib", "net", "fs/9p", "fs/fuse", "drivers/char", "drivers/infiniband", "drivers/virtio",
-        "drivers/net/veth.ko", "drivers/net/dummy.ko"]
+KEPT = ["arch", "block", "crypto", "lib", "net", "fs/9p", "fs/fscache", "fs/fuse", "fs/lockd", "fs/netfs", "fs/nfs",
+        "drivers/char", "drivers/infiniband", "drivers/virtio", "drivers/net/veth.ko", "drivers/net/dummy.ko"]
 
 # In this order. Soft-RoCE asks for a checksum by name and does not load it.
 MODULES = ["crc32_generic", "virtio_pci", "virtio_console", "veth", "sch_netem", "ib_uverbs", "rdma_rxe"]
+# The kernel's NFS, server and client, which `nfs` loads for the cases that want it.
+NFS = ["nfsd", "nfsv4"]
 
 
 class Kernel:
@@ -60,11 +63,13 @@ def _module_name(path):
 
 def fetch(cache, again=False):
     """The kernel in `cache`; fetched from Debian's archive if none is there, or if it shall be `again`."""
-    there = sorted(glob.glob(os.path.join(cache, "kernel-*")), key=os.path.getmtime)
+    # One that was unpacked before something was added to KEPT lacks it.
+    mark = hashlib.sha256(repr(KEPT).encode()).hexdigest()[:8]
+    there = sorted(glob.glob(os.path.join(cache, f"kernel-*-{mark}")), key=os.path.getmtime)
     if there and not again:
         return Kernel(there[-1])
     package = _newest_package()
-    folder = os.path.join(cache, "kernel-" + package.removeprefix("linux-image-"))
+    folder = os.path.join(cache, f"kernel-{package.removeprefix('linux-image-')}-{mark}")
     os.makedirs(cache, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as scratch:
         print(f"vm: fetching {package}", flush=True)

@@ -202,10 +202,15 @@ impl Layout {
         self.contiguous
     }
 
-    /// Whether the pieces of one element lie in ascending order and apart from each other. False as well for a type
-    /// whose list is too long to look at.
+    /// Whether the pieces of one element lie in ascending order and apart from each other.
     pub fn is_ascending(&self) -> bool {
-        self.list.ascent().is_some()
+        self.list.order().is_some_and(|order| order.is_apart)
+    }
+
+    /// Whether no piece of one element starts before the one before it in the type map; neighbours are one piece. They
+    /// may overlap.
+    pub fn is_nondecreasing(&self) -> bool {
+        self.list.order().is_some()
     }
 
     /// Where the data of `count` elements starts, in bytes from the buffer's address, if it is one piece of memory.

@@ -3,9 +3,14 @@
 
 use crate::counters::{Counter, Counters};
 use crate::error::{Action, IoError};
+use crate::lustre::{self, Striping};
+use crate::system::{System, look_at_folder, size_at_server};
 use fastpath_base::sync::{StaticBool, StaticOrdering as Ordering};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// Bytes that a call on a file in this host's cache costs as much as copying.
+pub(crate) const CALL_BYTES: i64 = 4096;
 
 /// How a file is opened.
 #[derive(Debug, Clone, Copy)]
@@ -20,12 +25,15 @@ pub struct Opening {
     pub exclusive: bool,
     /// Permissions of a file that is made, before the process's mask.
     pub mode: u32,
+    /// Stripes of a file that is made, where its file system has any.
+    pub striping: Striping,
 }
 
 /// An open file.
 #[derive(Debug)]
 pub struct Descriptor {
     fd: OwnedFd,
+    pub(crate) system: System,
     readable: bool,
     /// Whether it may be mapped where its file system allows that.
     maps: StaticBool,
@@ -87,21 +95,69 @@ impl Descriptor {
         };
         let create = if how.create { libc::O_CREAT } else { 0 };
         let exclusive = if how.exclusive { libc::O_EXCL } else { 0 };
-        let flags = access | create | exclusive | libc::O_CLOEXEC;
+        let stripes = how.create
+            && how.striping != Striping::default()
+            && System::of_folder(path) == System::Lustre;
+        let delay = if stripes { lustre::DELAY_CREATE } else { 0 };
+        let flags = access | create | exclusive | delay | libc::O_CLOEXEC;
         // SAFETY: a string that ends in a NUL; the mode is what O_CREAT wants.
-        let fd = retry(|| unsafe { libc::open(path.as_ptr(), flags, how.mode) } as isize);
+        let open = || retry(|| unsafe { libc::open(path.as_ptr(), flags, how.mode) } as isize);
+        let mut fd = open();
+        if fd < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT) {
+            // Another host may just have made it.
+            look_at_folder(path);
+            fd = open();
+        }
         if fd < 0 {
             return Err(IoError::last(Action::Open, 0, 0));
         }
         // SAFETY: just opened, and nobody else knows it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
+        if stripes {
+            lustre::set(fd.as_raw_fd(), how.striping);
+        }
+        let system = System::of(fd.as_raw_fd());
+        if system == System::Nfs {
+            // SAFETY: an open file; the access mode cannot be changed by this, and no other flag is set.
+            let told = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_DIRECT) };
+            if told != 0 {
+                return Err(IoError::last(Action::Open, 0, 0));
+            }
+        }
         Ok(Descriptor {
             fd,
+            system,
             readable: how.read,
             maps: StaticBool::new(true),
             sieves: StaticBool::new(true),
             counters: Counters::new(),
         })
+    }
+
+    /// Whether each call goes to a server, past this host's cache.
+    pub fn is_uncached(&self) -> bool {
+        self.system == System::Nfs
+    }
+
+    /// Bytes that a call costs as much as copying: what it takes of a processor, or the way to a server and back.
+    pub(crate) fn call_bytes(&self) -> i64 {
+        match self.is_uncached() {
+            true => 1 << 16,
+            false => CALL_BYTES,
+        }
+    }
+
+    /// Stripes of the file, where its file system has any and says so.
+    pub fn striping(&self) -> Option<Striping> {
+        match self.system {
+            System::Lustre => lustre::get(self.raw()),
+            _ => None,
+        }
+    }
+
+    /// Whether it can be mapped to be written.
+    pub(crate) fn can_map(&self) -> bool {
+        self.is_readable() && self.may_map() && self.system == System::Paged
     }
 
     /// Whether it may be mapped to be written, where its file system allows that.
@@ -149,6 +205,11 @@ impl Descriptor {
     /// # Errors
     /// The system's.
     pub fn size(&self) -> Result<i64, IoError> {
+        if self.is_uncached()
+            && let Some(size) = size_at_server(self.raw())
+        {
+            return Ok(size);
+        }
         // SAFETY: zeros are a value of it, which the call replaces.
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
         // SAFETY: an open file and a variable of that type.

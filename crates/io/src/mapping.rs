@@ -51,23 +51,6 @@ impl Mapping {
 }
 
 impl Descriptor {
-    /// Whether files of its file system may be mapped to be written.
-    pub(crate) fn can_map(&self) -> bool {
-        if !self.is_readable() || !self.may_map() {
-            return false;
-        }
-        // SAFETY: zeros are a value of it, which the call replaces.
-        let mut facts: libc::statfs = unsafe { std::mem::zeroed() };
-        // SAFETY: an open file and a variable of that type.
-        let told = unsafe { libc::fstatfs(self.raw(), &mut facts) } == 0;
-        let kinds = [
-            libc::TMPFS_MAGIC,
-            libc::EXT4_SUPER_MAGIC,
-            libc::XFS_SUPER_MAGIC,
-        ];
-        told && kinds.contains(&facts.f_type)
-    }
-
     /// Maps a range of the file, whose space is allocated then; none where that cannot be.
     pub(crate) fn map(&self, range: Range<i64>) -> Option<Mapping> {
         if !self.can_map() {

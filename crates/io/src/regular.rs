@@ -5,10 +5,10 @@
 #![allow(unsafe_code)]
 
 use crate::counters::Counter;
-use crate::descriptor::Descriptor;
+use crate::descriptor::{CALL_BYTES, Descriptor};
 use crate::error::IoError;
 use crate::runs::Run;
-use crate::transfer::{CALL_BYTES, Sieve};
+use crate::transfer::Sieve;
 
 /// Pieces below which a run is not treated by itself.
 pub(crate) const LEAST_PIECES: u64 = 64;
@@ -73,7 +73,7 @@ impl Descriptor {
     /// Whether the pieces of a run are read by a call for many.
     pub(crate) fn reads_run(&self, run: &Run) -> bool {
         let gap = run.stride.saturating_sub_unsigned(run.len);
-        self.may_sieve() && run.count >= LEAST_PIECES && (1..=CALL_BYTES).contains(&gap)
+        self.may_sieve() && run.count >= LEAST_PIECES && (1..=self.call_bytes()).contains(&gap)
     }
 
     /// Reads pieces for which [`Descriptor::reads_run`] holds, up to the end of the file; the bytes of them that are

@@ -12,15 +12,12 @@
 #![allow(unsafe_code)]
 
 use crate::counters::Counter;
-use crate::descriptor::Descriptor;
+use crate::descriptor::{CALL_BYTES, Descriptor};
 use crate::error::IoError;
 use crate::regular::LEAST_PIECES;
 use crate::runs::{Coverage, Run};
 use crate::view::View;
 use std::ops::Range;
-
-/// Bytes that a call of the system costs as much as copying.
-pub(crate) const CALL_BYTES: i64 = 4096;
 
 /// Bytes that are read at once where pieces lie close together.
 const SIEVE_BYTES: i64 = 1 << 20;
@@ -187,11 +184,11 @@ impl Descriptor {
             let mut rest = pieces;
             while !rest.is_empty() {
                 let together = match self.is_readable() && sieve != Sieve::Never {
-                    true => count_together(rest),
+                    true => count_together(rest, self.call_bytes()),
                     false => 1,
                 };
                 let (now, later) = rest.split_at(together);
-                match is_sieved(now) {
+                match is_sieved(now, self.call_bytes()) {
                     true => self.write_sieved(now, data, &mut room, sieve)?,
                     false => self.write_pieces(now, data, sieve)?,
                 }
@@ -346,7 +343,7 @@ impl Descriptor {
         let mut done = 0;
         while !rest.is_empty() {
             let together = match self.may_sieve() {
-                true => count_together(rest),
+                true => count_together(rest, self.call_bytes()),
                 false => 1,
             };
             let (now, later) = rest.split_at(together);
@@ -464,9 +461,9 @@ fn range_of(pieces: &[Piece]) -> Option<Range<i64>> {
 }
 
 /// Whether reading and writing the whole range costs less than a call for each of these pieces.
-fn is_sieved(pieces: &[Piece]) -> bool {
+fn is_sieved(pieces: &[Piece], call_bytes: i64) -> bool {
     let span = range_of(pieces).map_or(0, |range| range.end - range.start);
-    pieces.len() >= SIEVED_PIECES && 2 * span < pieces.len() as i64 * CALL_BYTES
+    pieces.len() >= SIEVED_PIECES && 2 * span < pieces.len() as i64 * call_bytes
 }
 
 /// The range of the file that pieces lie in, where storing them through a mapping of it costs less than a call for
@@ -480,7 +477,7 @@ fn mapped_range(pieces: &[Piece]) -> Option<Range<i64>> {
 }
 
 /// How many of the first pieces are read by one call: while they ascend, and a gap costs less than a call.
-fn count_together(pieces: &[Piece]) -> usize {
+fn count_together(pieces: &[Piece], call_bytes: i64) -> usize {
     let mut pairs = pieces.iter().zip(&pieces[1..]);
     let Some(first) = pieces.first() else {
         return 0;
@@ -488,7 +485,7 @@ fn count_together(pieces: &[Piece]) -> usize {
     let parted = pairs.position(|(piece, next)| {
         let gap = next.offset - piece.offset - piece.bytes as i64;
         let span = next.offset + next.bytes as i64 - first.offset;
-        !(0..=CALL_BYTES).contains(&gap) || span > SIEVE_BYTES
+        !(0..=call_bytes).contains(&gap) || span > SIEVE_BYTES
     });
     parted.map_or(pieces.len(), |index| index + 1)
 }
@@ -498,6 +495,8 @@ fn count_together(pieces: &[Piece]) -> usize {
 mod tests {
     use super::*;
     use crate::descriptor::Opening;
+    use crate::lustre::Striping;
+    use crate::system::System;
     use fastpath_base::layout::Layout;
     use proptest::prelude::*;
     use std::ffi::CString;
@@ -512,6 +511,7 @@ mod tests {
             create: true,
             exclusive: false,
             mode: 0o600,
+            striping: Striping::default(),
         };
         (Descriptor::open(&path, how).unwrap(), path)
     }
@@ -521,12 +521,15 @@ mod tests {
         #[test]
         fn transfer__agrees_with_a_map_of_bytes(
             displacement in 0i64..5000, len in 1u64..2000, wide in any::<bool>(), gap in 0u64..9000, from in 0u64..3000,
-            bytes in 0usize..20000, size in 0i64..60000, maps in any::<bool>(),
+            bytes in 0usize..20000, size in 0i64..60000, maps in any::<bool>(), uncached in any::<bool>(),
             sieve in prop::sample::select(vec![Sieve::Never, Sieve::Locked, Sieve::Held]),
         ) {
             let (len, gap) = if wide { (len, gap) } else { (1 + len % 20, gap % 60) };
-            let (file, path) = scratch("transfer");
+            let (mut file, path) = scratch("transfer");
             file.set_mapping(maps);
+            if uncached {
+                file.system = System::Nfs;
+            }
             crate::delete(&path).unwrap();
             let block = Layout::contiguous(len).unwrap().resized(0, (len + gap) as i64).unwrap();
             let view = View::new(displacement, Arc::new(block));
@@ -612,6 +615,7 @@ mod tests {
             create: false,
             exclusive: false,
             mode: 0,
+            striping: Striping::default(),
         };
         let other = Descriptor::open(&path, how).unwrap();
         crate::delete(&path).unwrap();

@@ -74,7 +74,7 @@ impl View {
     }
 
     /// Where byte `position` lies of a view without gaps, of which any bytes are one piece.
-    pub(crate) fn dense_offset(&self, position: u64) -> Option<i64> {
+    pub fn dense_offset(&self, position: u64) -> Option<i64> {
         let dense = self.filetype.is_contiguous() && self.size() > 0;
         dense.then(|| self.displacement.wrapping_add_unsigned(position))
     }

@@ -14,9 +14,6 @@ const INLINE_ENTRIES: usize = 1024;
 /// A repeated list with no more entries than this in all is written out, which gives its pieces a chance to merge.
 const UNROLL_ENTRIES: u64 = 16;
 
-/// Entries of a list that are looked at to learn whether it ascends.
-const ASCENT_ENTRIES: u64 = 1 << 22;
-
 /// Loops may nest this deep; what is deeper is written out. Each level that repeats doubles the size at least,
 /// so only sharing without repetition could go beyond.
 const MAX_DEPTH: u32 = 96;
@@ -82,16 +79,65 @@ pub(super) struct List {
     depth: u32,
     /// Entries of this list and of those below it, a shared one counted at each use; saturates.
     total: u64,
+    /// None for an empty list, or one with a piece that starts before the one before it.
+    order: Option<Order>,
 }
 
-/// The range of `count` copies of one, `stride` apart, the first moved by `offset`; none where they do not ascend.
-fn spread(offset: i64, (low, high): (i64, i64), stride: i64, count: u64) -> Option<(i64, i64)> {
-    let last = i64::try_from(count.checked_sub(1)?).ok()?;
-    if last > 0 && stride < high.checked_sub(low)? {
-        return None;
+/// Pieces of which none starts before the one before it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Order {
+    /// Where the first one starts.
+    first: i64,
+    /// Where the last one starts.
+    last: i64,
+    /// The end of what they reach.
+    end: i64,
+    /// Whether each lies behind the one before it.
+    pub is_apart: bool,
+}
+
+impl Order {
+    fn of_entry(entry: &Entry) -> Option<Order> {
+        let (offset, one, stride, count) = match entry {
+            Entry::Block(b) => {
+                let one = Order {
+                    first: 0,
+                    last: 0,
+                    end: i64::try_from(b.len).ok()?,
+                    is_apart: true,
+                };
+                (b.offset, one, b.stride, b.count)
+            }
+            Entry::Loop(l) => (l.offset, l.body.order?, l.stride, l.count),
+        };
+        one.repeat(offset, stride, count)
     }
-    let (start, end) = (low.checked_add(offset)?, high.checked_add(offset)?);
-    Some((start, stride.checked_mul(last)?.checked_add(end)?))
+
+    /// Of `count` copies, `stride` apart, the first moved by `offset`.
+    fn repeat(self, offset: i64, stride: i64, count: u64) -> Option<Order> {
+        let steps = i64::try_from(count.checked_sub(1)?).ok()?;
+        if steps > 0 && stride < self.last.checked_sub(self.first)? {
+            return None;
+        }
+        let to_last = stride.checked_mul(steps)?.checked_add(offset)?;
+        Some(Order {
+            first: self.first.checked_add(offset)?,
+            last: self.last.checked_add(to_last)?,
+            end: self.end.checked_add(to_last)?,
+            is_apart: self.is_apart
+                && (steps == 0 || stride >= self.end.checked_sub(self.first)?),
+        })
+    }
+
+    /// With others behind these in the list.
+    fn then(self, next: Order) -> Option<Order> {
+        (next.first >= self.last).then_some(Order {
+            first: self.first,
+            last: next.last,
+            end: self.end.max(next.end),
+            is_apart: self.is_apart && next.is_apart && next.first >= self.end,
+        })
+    }
 }
 
 impl List {
@@ -139,28 +185,9 @@ impl List {
         self.total
     }
 
-    /// The range that the pieces lie in, where each lies behind the one before it; none for an empty list, or one with
-    /// more entries than are looked at.
-    pub fn ascent(&self) -> Option<(i64, i64)> {
-        if self.total > ASCENT_ENTRIES {
-            return None;
-        }
-        let mut all: Option<(i64, i64)> = None;
-        for entry in &self.entries {
-            let (low, high) = match entry {
-                Entry::Block(b) => {
-                    spread(b.offset, (0, i64::try_from(b.len).ok()?), b.stride, b.count)?
-                }
-                Entry::Loop(l) => spread(l.offset, l.body.ascent()?, l.stride, l.count)?,
-            };
-            let start = match all {
-                None => low,
-                Some((start, end)) if end <= low => start,
-                Some(_) => return None,
-            };
-            all = Some((start, high));
-        }
-        all
+    /// How the pieces follow each other, where none starts before the one before it.
+    pub fn order(&self) -> Option<Order> {
+        self.order
     }
 
     /// `count` copies of this list, `stride` bytes apart.
@@ -351,7 +378,11 @@ impl ListBuilder {
                 total = total.saturating_add(l.body.total);
             }
         }
+        let mut orders = self.entries.iter().map(Order::of_entry);
+        let first = orders.next().flatten();
+        let order = orders.try_fold(first, |all, next| Some(all?.then(next?)));
         Arc::new(List {
+            order: order.flatten(),
             entries: self.entries.into_boxed_slice(),
             starts,
             size: self.size,

@@ -158,6 +158,7 @@ fn check_against_model(recipe: &Recipe, count: u64, cuts: &[usize]) {
     assert_eq!((layout.lb(), layout.extent()), model.bounds());
     let ascends = !model.bytes.is_empty() && model.bytes.windows(2).all(|pair| pair[0] < pair[1]);
     assert_eq!(layout.is_ascending(), ascends);
+    assert!(layout.is_nondecreasing() || !ascends);
     let (low, high) = model.data();
     assert_eq!((layout.true_lb(), layout.true_extent()), (low, high - low));
 

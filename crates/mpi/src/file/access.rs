@@ -244,16 +244,52 @@ impl File {
         if checked.bytes == 0 {
             return Ok(0);
         }
-        let to = self.make_target(located)?;
         let (begin, end) = match access.writes {
             true => (Point::FileWrite, Point::FileWriteDone),
             false => (Point::FileRead, Point::FileReadDone),
         };
         trace::record(begin, 0, 0, checked.bytes);
         // SAFETY: ELEMENTS.
-        let moved = unsafe { self.move_to(&to, access, checked) };
+        let moved = unsafe {
+            match self.move_piece(access, located) {
+                Some(moved) => moved,
+                None => self
+                    .make_target(located)
+                    .and_then(|to| self.move_to(&to, access, checked)),
+            }
+        };
         trace::record(end, 0, 0, 0);
         moved
+    }
+
+    /// Moves one piece of memory to or from one piece of the file, without a lock; none for any other access.
+    ///
+    /// # Safety
+    /// As [`File::access`].
+    unsafe fn move_piece(
+        &self,
+        access: &Access,
+        located: &Located,
+    ) -> Option<std::result::Result<u64, Refused>> {
+        let checked = &located.checked;
+        let at = checked.datatype().layout().dense_offset(checked.count)?;
+        let shown = self.shown.borrow();
+        let offset = shown.view.dense_offset(located.start)?;
+        let locks = self.atomic.get() || (access.writes && self.sieve() != Sieve::Never);
+        if locks || !shown.representation.is_native() {
+            return None;
+        }
+        let descriptor = self.descriptor.borrow();
+        let file = descriptor.as_ref()?;
+        let (buf, len) = (access.buf.wrapping_offset(at as isize), checked.bytes);
+        // SAFETY: the elements are one piece of memory of so many bytes.
+        let moved = unsafe {
+            match access.writes {
+                true => file.write_at(buf, len as usize, offset).map(|()| len),
+                false => file.read_at(buf, len as usize, offset).map(|n| n as u64),
+            }
+        };
+        Some(moved.map_err(Refused::System))
     }
 
     /// # Safety

@@ -30,8 +30,8 @@ const TOLD: usize = OUTCOME + 4 + 1 + 1 + 5;
 /// Bytes of a piece from which ranks of one host read and write at least as well alone. Measured; see
 /// docs/decisions/0052-large-pieces-alone.md.
 const PIECE_OF_HOST: u64 = 4096;
-/// The same where ranks are on several hosts: a call may go to a server, and find a block that another host holds.
-const PIECE_OF_HOSTS: u64 = 1 << 18;
+/// The same where ranks are on several hosts, or calls go to a server: that may find a block that another host holds.
+const PIECE_OF_SERVER: u64 = 1 << 18;
 
 /// Bytes of an aggregator's buffer, at most, whatever another rank says.
 const MOST_BUFFER: u64 = 1 << 31;
@@ -242,15 +242,16 @@ impl File {
     /// What this rank would plan by; rank 0's counts.
     fn tuning(&self, p: &Process, writes: bool) -> Tuning {
         let hints = self.hints.borrow();
-        let is_one_host = self.hosts(p) == 1;
+        let descriptor = self.descriptor.borrow();
+        let is_uncached = descriptor.as_ref().is_some_and(|file| file.is_uncached());
         Tuning {
             switch: hints.exchange(writes),
             buffer: hints.buffer(),
             aggregators: hints.aggregators().unwrap_or_else(|| self.aggregators(p)),
             align: hints.align(),
-            worthwhile: match is_one_host {
-                true => PIECE_OF_HOST,
-                false => PIECE_OF_HOSTS,
+            worthwhile: match self.hosts(p) {
+                1 if !is_uncached => PIECE_OF_HOST,
+                _ => PIECE_OF_SERVER,
             },
         }
     }

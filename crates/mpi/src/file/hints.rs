@@ -4,7 +4,7 @@
 //! permissions, collective buffering, data sieving and stripes are acted on, and told with the value in use.
 
 use crate::info::Info;
-use fastpath_io::Switch;
+use fastpath_io::{Striping, Switch};
 
 #[derive(Clone, Copy)]
 enum Value {
@@ -136,6 +136,23 @@ impl Hints {
         self.number("cb_nodes")
     }
 
+    /// Stripes that a new file is to have, where its file system has any.
+    pub fn striping(&self) -> Striping {
+        Striping {
+            unit: self.number("striping_unit").unwrap_or(0),
+            factor: self.number("striping_factor").unwrap_or(0),
+        }
+    }
+
+    /// Takes over the stripes that the file has, whatever was asked for.
+    pub fn set_striping(&mut self, has: Striping) {
+        let pair = |name: &str, number: u64| (name.to_owned(), number.to_string());
+        self.merge(vec![
+            pair("striping_unit", has.unit),
+            pair("striping_factor", has.factor),
+        ]);
+    }
+
     /// What domains of aggregators begin at multiples of, in bytes.
     pub fn align(&self) -> u64 {
         let stripe = self.number("striping_unit");
@@ -231,6 +248,15 @@ mod tests {
         assert_eq!(merged(&[]).exchange(true), Switch::Automatic);
         assert_eq!(merged(&[("cb_buffer_size", "1")]).buffer(), 4096);
         assert_eq!(merged(&[("striping_unit", "65536")]).align(), 65536);
+        let mut striped = merged(&[("striping_factor", "3"), ("striping_unit", "5")]);
+        assert_eq!(striped.striping(), Striping { unit: 5, factor: 3 });
+        let has = Striping {
+            unit: 1 << 20,
+            factor: 2,
+        };
+        striped.set_striping(has);
+        assert_eq!((striped.striping(), striped.align()), (has, 1 << 20));
+        assert_eq!(merged(&[]).striping(), Striping::default());
         assert!(merged(&[]).reads_between());
         assert!(!merged(&[("romio_ds_read", "disable")]).reads_between());
     }

@@ -8,6 +8,7 @@ use crate::error::{Error, Result};
 use crate::info::Info;
 use crate::process::Process;
 use fastpath_io::{Descriptor, View};
+use fastpath_protocol::layout::Layout;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -199,8 +200,10 @@ impl File {
         etype.check_ready()?;
         filetype.check_ready()?;
         let there = representation.in_file(p, &filetype)?;
-        let unit = representation.in_file(p, &etype)?.layout().size();
-        check_filetype(unit, &there)?;
+        let element = representation.in_file(p, &etype)?;
+        let unit = element.layout().size();
+        let writes = !self.has_mode(MPI_MODE_RDONLY);
+        check_view(element.layout(), there.layout(), writes)?;
         let view = View::new(displacement, there.layout().clone());
         Ok(Shown {
             unit,
@@ -292,10 +295,10 @@ impl File {
     }
 }
 
-/// A filetype is made of etypes, lies in ascending order from 0 on, and does not run backwards.
-fn check_filetype(unit: u64, filetype: &Datatype) -> Result {
-    let size = filetype.layout().size();
+/// A filetype is made of etypes, starts at 0 or behind it, and does not run backwards (MPI 5.0, section 14.3).
+fn check_view(etype: &Layout, filetype: &Layout, writes: bool) -> Result {
     let wrong = |what: String| Err(Error::new(MPI_ERR_ARG, what));
+    let (unit, size) = (etype.size(), filetype.size());
     if unit == 0 {
         return wrong("the etype has no bytes".into());
     }
@@ -304,12 +307,68 @@ fn check_filetype(unit: u64, filetype: &Datatype) -> Result {
             "the filetype's {size} bytes are no multiple of the etype's {unit}"
         ));
     }
-    let layout = filetype.layout();
-    if layout.true_lb() < 0 {
-        return wrong("the filetype has a negative displacement".into());
+    for (name, layout) in [("etype", etype), ("filetype", filetype)] {
+        if layout.size() == 0 {
+            continue;
+        }
+        if layout.true_lb() < 0 {
+            return wrong(format!("the {name} has a negative displacement"));
+        }
+        if !layout.is_nondecreasing() {
+            return wrong(format!(
+                "the displacements of the {name} decrease: a view shows a file from front to back, \
+                 so name its blocks in ascending order"
+            ));
+        }
+        if writes && !layout.is_ascending() {
+            return wrong(format!(
+                "blocks of the {name} overlap, and the file is open to be written: make them \
+                 disjoint, or open it with MPI_MODE_RDONLY"
+            ));
+        }
     }
-    if size > 0 && layout.extent() <= 0 {
-        return wrong(format!("the filetype's extent is {}", layout.extent()));
+    if size > 0 && filetype.extent() <= 0 {
+        return wrong(format!("the filetype's extent is {}", filetype.extent()));
     }
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use fastpath_protocol::layout::Part;
+
+    #[test]
+    fn view__shows_a_file_from_front_to_back() {
+        let int = Layout::basic(4, 4);
+        let at = |places: &[i64]| Layout::indexed(&int, 1, places.iter().copied()).unwrap();
+        let check = |etype: &Layout, filetype: &Layout, writes| {
+            let refused = check_view(etype, filetype, writes).err();
+            refused.map_or(String::new(), |error| error.to_string())
+        };
+        assert_eq!(check(&int, &at(&[0, 8, 16]), true), "");
+        for writes in [true, false] {
+            assert!(check(&int, &at(&[8, 0]), writes).contains("filetype decrease"));
+            assert!(check(&at(&[8, 0]), &at(&[8, 0]), writes).contains("etype decrease"));
+            assert!(check(&int, &at(&[-4, 8]), writes).contains("negative"));
+            assert!(check(&int, &Layout::contiguous(6).unwrap(), writes).contains("no multiple"));
+            assert!(check(&Layout::empty(), &int, writes).contains("no bytes"));
+            assert_eq!(check(&int, &Layout::empty(), writes), "");
+        }
+        // The same bytes twice can be read.
+        for places in [[0, 0], [0, 2]] {
+            assert!(check(&int, &at(&places), true).contains("overlap"));
+            assert_eq!(check(&int, &at(&places), false), "");
+        }
+        // However long the list is.
+        let long = at(&(0..5_000_000).map(|i| i * 8 + i % 3).collect::<Vec<_>>());
+        assert_eq!(check(&int, &long, true), "");
+        let turned = Layout::structure([&long, &int].map(|layout| Part {
+            layout,
+            count: 1,
+            displacement: 0,
+        }));
+        assert!(check(&int, &turned.unwrap(), true).contains("decrease"));
+    }
 }

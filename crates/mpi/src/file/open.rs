@@ -112,7 +112,7 @@ fn open_on(
         let text = format!("file \"{name}\": the access modes of the ranks differ");
         return Err(Error::new(MPI_ERR_NOT_SAME, text));
     }
-    let opened = open_in_turn(p, &comm, name, &path, amode, hints.mode())?;
+    let opened = open_in_turn(p, &comm, name, &path, amode, &hints)?;
     let (mut pointer, made) = match SharedPointer::make(p, &comm) {
         Ok(pointer) => (pointer, Ok(())),
         Err(error) => (SharedPointer::Own(Cell::new(0)), Err(error)),
@@ -127,6 +127,9 @@ fn open_on(
             .is_some_and(|e| e.config.is_disabled("file-mapping")),
     );
     descriptor.set_sieving(hints.reads_between());
+    if let Some(striping) = descriptor.striping() {
+        hints.set_striping(striping);
+    }
     let byte = p.datatype(MPI_BYTE)?;
     let shown = Shown {
         view: View::new(0, byte.layout().clone()),
@@ -173,7 +176,7 @@ fn open_in_turn(
     name: &str,
     path: &CString,
     amode: i32,
-    mode: u32,
+    hints: &Hints,
 ) -> Result<std::result::Result<Descriptor, IoError>> {
     let has = |bits: i32| amode & bits != 0;
     let how = Opening {
@@ -181,7 +184,8 @@ fn open_in_turn(
         write: !has(MPI_MODE_RDONLY),
         create: has(MPI_MODE_CREATE),
         exclusive: has(MPI_MODE_EXCL) && has(MPI_MODE_CREATE),
-        mode,
+        mode: hints.mode(),
+        striping: hints.striping(),
     };
     let mut first = None;
     if how.create {

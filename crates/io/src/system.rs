@@ -1,0 +1,133 @@
+//! What the file system of a file needs done differently.
+#![allow(unsafe_code)]
+
+use std::ffi::{CStr, CString};
+
+/// Kinds of file systems, as far as they differ here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum System {
+    /// Keeps a file's pages in this host's memory for all its processes: a file may be mapped to be written.
+    Paged,
+    /// Each host has a cache of its own, which nobody keeps alike. A write to a page that is in it may take the rest of
+    /// the page along, so that bytes of another host are lost: nothing goes through the cache here.
+    Nfs,
+    /// Stripes over servers, which programs may choose; keeps caches alike itself.
+    Lustre,
+    /// Anything else: files are not mapped.
+    Other,
+}
+
+/// Super block of Lustre (`LUSTRE_SUPER_MAGIC`).
+const LUSTRE: i64 = 0x0BD0_0BD0;
+
+fn kind_of(magic: i64) -> System {
+    // The type of the constants differs between libraries of C.
+    #[allow(clippy::unnecessary_cast)]
+    const KINDS: [(i64, System); 5] = [
+        (libc::TMPFS_MAGIC as i64, System::Paged),
+        (libc::EXT4_SUPER_MAGIC as i64, System::Paged),
+        (libc::XFS_SUPER_MAGIC as i64, System::Paged),
+        (libc::NFS_SUPER_MAGIC as i64, System::Nfs),
+        (LUSTRE, System::Lustre),
+    ];
+    let found = KINDS.iter().find(|(known, _)| *known == magic);
+    found.map_or(System::Other, |(_, kind)| *kind)
+}
+
+impl System {
+    /// That of an open file.
+    pub(crate) fn of(fd: i32) -> System {
+        // SAFETY: zeros are a value of it, which the call replaces.
+        let mut facts: libc::statfs = unsafe { std::mem::zeroed() };
+        // SAFETY: a variable of that type; a number that is no open file is an error.
+        match unsafe { libc::fstatfs(fd, &mut facts) } {
+            #[allow(clippy::unnecessary_cast)]
+            0 => kind_of(facts.f_type as i64),
+            _ => System::Other,
+        }
+    }
+
+    /// That of the folder in which the path is, or would be.
+    pub(crate) fn of_folder(path: &CStr) -> System {
+        let folder = folder_of(path);
+        // SAFETY: zeros are a value of it, which the call replaces.
+        let mut facts: libc::statfs = unsafe { std::mem::zeroed() };
+        // SAFETY: a string that ends in a NUL, and a variable of that type.
+        match unsafe { libc::statfs(folder.as_ptr(), &mut facts) } {
+            #[allow(clippy::unnecessary_cast)]
+            0 => kind_of(facts.f_type as i64),
+            _ => System::Other,
+        }
+    }
+}
+
+/// The folder that a path names a file in.
+fn folder_of(path: &CStr) -> CString {
+    let bytes = path.to_bytes();
+    let folder = match bytes.iter().rposition(|byte| *byte == b'/') {
+        Some(0) => b"/",
+        Some(end) => &bytes[..end],
+        None => b".",
+    };
+    CString::new(folder).unwrap_or_default()
+}
+
+/// Asks the server for the attributes of an open file; its size. Those of a network file system are otherwise as this
+/// host has seen them some seconds ago.
+pub(crate) fn size_at_server(fd: i32) -> Option<i64> {
+    let seen = ask(fd, c"", libc::AT_EMPTY_PATH)?;
+    i64::try_from(seen.stx_size).ok()
+}
+
+/// Asks the server for the attributes of the folder that a path names a file in. A host that has seen that there is no
+/// such file believes it for some seconds, unless it learns that the folder has changed.
+pub(crate) fn look_at_folder(path: &CStr) {
+    ask(libc::AT_FDCWD, &folder_of(path), 0);
+}
+
+fn ask(fd: i32, path: &CStr, flags: i32) -> Option<libc::statx> {
+    // SAFETY: zeros are a value of it, which the call replaces.
+    let mut seen: libc::statx = unsafe { std::mem::zeroed() };
+    let flags = flags | libc::AT_STATX_FORCE_SYNC;
+    // SAFETY: a string that ends in a NUL, and a variable of that type.
+    let told = unsafe { libc::statx(fd, path.as_ptr(), flags, libc::STATX_BASIC_STATS, &mut seen) };
+    (told == 0).then_some(seen)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder__of_a_path_is_what_is_before_its_last_part() {
+        let folder = |path: &str| {
+            folder_of(&CString::new(path).unwrap())
+                .into_string()
+                .unwrap()
+        };
+        assert_eq!(folder("/a/b"), "/a");
+        assert_eq!(folder("/a"), "/");
+        assert_eq!(folder("a"), ".");
+        assert_eq!(folder("a/b/c"), "a/b");
+    }
+
+    #[test]
+    fn system__is_known_by_its_number() {
+        assert_eq!(kind_of(0x6969), System::Nfs);
+        assert_eq!(kind_of(0x0BD0_0BD0), System::Lustre);
+        assert_eq!(kind_of(0xEF53), System::Paged);
+        assert_eq!(kind_of(0x9123_683E), System::Other);
+        assert_eq!(System::of(-1), System::Other);
+        assert_eq!(System::of_folder(c"/proc/none"), System::Other);
+    }
+
+    #[test]
+    fn size__of_an_open_file_is_asked_for() {
+        let file = std::fs::File::open("/proc/self/exe").unwrap();
+        let size = file.metadata().unwrap().len() as i64;
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+        assert_eq!(size_at_server(fd), Some(size));
+        assert_eq!(size_at_server(-1), None);
+    }
+}
