@@ -98,7 +98,7 @@ int main(int argc, char **argv)
     char text[1024];
     MPI_T_cvar_handle wait, eager;
     MPI_T_pvar_session session;
-    MPI_T_pvar_handle stored, length;
+    MPI_T_pvar_handle stored, length, most, eager_bytes;
     MPI_T_event_registration event;
     SAME(MPI_T_cvar_get_num(&number), MPI_T_ERR_NOT_INITIALIZED);
     T_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
@@ -138,6 +138,10 @@ int main(int argc, char **argv)
     SAME(MPI_T_pvar_get_index("unexpected_messages", MPI_T_PVAR_CLASS_LEVEL, &index), MPI_T_ERR_INVALID_NAME);
     T_OK(MPI_T_pvar_get_index("unexpected_queue_length", MPI_T_PVAR_CLASS_LEVEL, &index));
     T_OK(MPI_T_pvar_handle_alloc(session, index, NULL, &length, &count));
+    T_OK(MPI_T_pvar_get_index("unexpected_queue_length_most", MPI_T_PVAR_CLASS_HIGHWATERMARK, &index));
+    T_OK(MPI_T_pvar_handle_alloc(session, index, NULL, &most, &count));
+    T_OK(MPI_T_pvar_get_index("eager_bytes_by_memory", MPI_T_PVAR_CLASS_COUNTER, &index));
+    T_OK(MPI_T_pvar_handle_alloc(session, index, NULL, &eager_bytes, &count));
     T_OK(MPI_T_pvar_read(session, stored, &unexpected));
     SAME(unexpected, 0);
     T_OK(MPI_T_pvar_start(session, MPI_T_PVAR_ALL_HANDLES));
@@ -155,6 +159,10 @@ int main(int argc, char **argv)
     SAME(queued, 1);
     T_OK(MPI_T_pvar_read(session, length, &queued));
     SAME(queued, 0);
+    T_OK(MPI_T_pvar_read(session, most, &queued));
+    CHECK(queued >= 1);
+    T_OK(MPI_T_pvar_read(session, eager_bytes, &queued));
+    SAME(queued, sizeof data);
     T_OK(MPI_T_pvar_readreset(session, stored, &unexpected));
     SAME(unexpected, 1);
     T_OK(MPI_T_pvar_read(session, stored, &unexpected));

@@ -25,6 +25,27 @@ static void receive(int source, int tag)
     MPI_Recv(&value, 1, MPI_INT, source, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
+/* Known numbers of messages of each protocol, of which rank 1 does not ask for all; then both wait for ever. */
+static void make_traffic(void)
+{
+    MPI_Request requests[3];
+    if (rank == 0) {
+        for (int i = 0; i < 100; i++)
+            MPI_Send(&value, 1, MPI_INT, 1, 20, MPI_COMM_WORLD);
+        for (int i = 0; i < 5; i++)
+            MPI_Send(large, 1 << 10, MPI_CHAR, 1, 21, MPI_COMM_WORLD);
+        for (int i = 0; i < 2; i++)
+            MPI_Isend(large, 1 << 20, MPI_CHAR, 1, 22, MPI_COMM_WORLD, &requests[i]);
+        receive(1, 23);
+    }
+    for (int i = 0; i < 100; i++)
+        receive(0, 20);
+    MPI_Recv(large, 1 << 10, MPI_CHAR, 0, 21, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    for (int i = 0; i < 3; i++)
+        MPI_Irecv(large + i, 1, MPI_CHAR, 0, 30 + i, MPI_COMM_WORLD, &requests[i]);
+    receive(0, 24);
+}
+
 static void *compute_in_thread(void *nothing)
 {
     compute();
@@ -123,6 +144,8 @@ int main(int argc, char **argv)
             pause();
         }
         receive(level == MPI_THREAD_MULTIPLE ? MPI_ANY_SOURCE : 1, 12);
+    } else if (strcmp(how, "traffic") == 0) {
+        make_traffic();
     } else if (strcmp(how, "work") == 0) {
         compute();
     } else if (strcmp(how, "exchange") == 0) {

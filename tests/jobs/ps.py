@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 
 from jobs.verdicts import _await_ready, _await_sleep, _start
 
@@ -56,6 +57,48 @@ def case_why_computes(session):
     is_named = "rank 0 waits for rank 1 (process" in text
     has_place = "which is in compute" in text or "the kernel refuses ptrace" in text
     return None if is_named and has_place else ("the rank or its place is not named", text)
+
+
+def case_traffic(session):
+    """What a rank has sent, by protocol, and what its queues hold are the figures of a program that is known, and no
+    process is stopped for it."""
+    job = _start(session, 2, "traffic", timeout=60, env={"FASTPATH_WAIT": "sleep"})
+    _await_ready(job, 2)
+    _await_sleep(job, [0, 1])
+    number = job.process.pid
+    text, found = _ps(session, number).stdout, json.loads(_ps(session, number, "--json").stdout)
+    is_running = job.process.poll() is None
+    _end(job)
+    first, second = [rank["traffic"] for rank in found["jobs"][0]["ranks"]]
+    if not is_running:
+        return "the job has ended", text
+    # Rank 0 has sent 5 messages of 1 KiB, of which nobody has asked for 4, and begins two of 1 MiB.
+    eager, announced = first["sent"]["eager_by_memory"], first["sent"]["rendezvous_by_memory"]
+    if (eager["messages"], eager["bytes"]) != (5, 5 << 10) or (announced["messages"], announced["bytes"]) != (2, 2 << 20):
+        return f"sent {first['sent']}", text
+    if (first["queues"]["sends"], first["queues"]["send_bytes"]) != (2, 2 << 20):
+        return f"queues of rank 0: {first['queues']}", text
+    # Rank 1 has 4 + 2 that it did not ask for, and waits for one that nobody sends; 3 of its receives are never met.
+    if (second["queues"]["unexpected"], second["queues"]["receives"]) != (6, 4):
+        return f"queues of rank 1: {second['queues']}", text
+    if first["ring_slots_sent"] < 7 + 100 or second["ring_slots_waiting"] != 0:
+        return f"rings {first}, {second}", text
+    lines = ["5 messages (5 KiB) eager", "2 messages (2.0 MiB) rendezvous", "6 unexpected messages, 4 receives"]
+    return None if all(line in text for line in lines) else ("the list lacks something", text)
+
+
+def case_quick(session):
+    """64 ranks are listed, and why they wait, without a process of theirs being stopped."""
+    job = _start(session, 64, "ring", timeout=120, env={"FASTPATH_WAIT": "sleep"})
+    _await_ready(job, 64)
+    _await_sleep(job, range(64))
+    began = time.monotonic()
+    outcome = _ps(session, job.process.pid, "--why")
+    took = time.monotonic() - began
+    _end(job)
+    print(f"    64 ranks in {took:.2f} s")
+    listed = [f"rank {rank} (process" in outcome.stdout for rank in range(64)]
+    return None if all(listed) and "deadlock" in outcome.stdout else ("the list lacks something", outcome.stdout)
 
 
 def case_unknown(session):

@@ -155,6 +155,8 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
         unsafe { (*worker).record_arrivals() };
         lock::first().record_calls();
     }
+    // SAFETY: just made; it stays where it is.
+    unsafe { (*worker).show() };
     // SAFETY: just made, and nobody else knows it.
     crate::request::make_done_request(unsafe { &mut *worker });
     // SAFETY: nobody else is inside MPI.

@@ -522,9 +522,9 @@ fn make(p: &Process, place: u32) -> Result {
         Error::new(MPI_ERR_NO_MEM, text).with_advice(Some("FASTPATH_WORKERS=one does without"))
     })?;
     made.name_comm = title;
-    further
-        .worker
-        .store(Box::into_raw(Box::new(made)), Ordering::Relaxed);
+    let made = Box::leak(Box::new(made));
+    made.show();
+    further.worker.store(made, Ordering::Relaxed);
     further.lock.favour(thread_token());
     // ORDERING: release pairs with the acquires of who looks at all workers: this one is made.
     MADE.fetch_or(1 | 1 << place, Ordering::Release);

@@ -4,6 +4,8 @@
 //! the others wait for, for as long as its registers and the top of its stack are read.
 
 mod hosts;
+mod memory;
+mod queues;
 mod stack;
 mod waiting;
 
@@ -21,6 +23,7 @@ use fastpath_bootstrap::inspect::jobs::{RunningJob, find_jobs};
 use fastpath_bootstrap::inspect::{End, Member};
 use fastpath_bootstrap::segment::{Phase, WaitNote};
 use hosts::Hosts;
+use queues::{Traffics, look_at_traffic};
 use serde::{Deserialize, Serialize};
 use std::fs;
 use waiting::{Waits, find_awaited, name_ranks};
@@ -78,6 +81,9 @@ struct RankEntry {
     has_left: bool,
     /// What it does, in words.
     doing: String,
+    /// What it has sent, and what its queues hold.
+    #[serde(default)]
+    traffic: Traffics,
 }
 
 impl RankEntry {
@@ -157,7 +163,8 @@ fn list(options: &PsOptions, apart: bool) -> Listing {
 fn list_job(job: &RunningJob, why: bool, apart: bool) -> JobEntry {
     let facts = look_at_ranks(&job.members, &job.segment);
     let now_ns = now_ns();
-    let rank = |(rank, (member, facts)): (usize, (&Member, &Facts))| RankEntry {
+    let traffic = look_at_traffic(job, &facts);
+    let rank = |((rank, (member, facts)), traffic): Row<'_>| RankEntry {
         rank,
         process: facts.pid,
         phase: name_phase(facts.phase).to_owned(),
@@ -166,9 +173,10 @@ fn list_job(job: &RunningJob, why: bool, apart: bool) -> JobEntry {
         waits: list_waits(facts, now_ns),
         has_left: facts.has_left,
         doing: describe_rank(member, facts, now_ns),
+        traffic,
     };
-    let members = job.members.iter().zip(&facts).enumerate();
-    let members = members.filter(|(_, (m, _))| !apart || m.end != Some(End::Elsewhere));
+    let members = job.members.iter().zip(&facts).enumerate().zip(traffic);
+    let members = members.filter(|((_, (m, _)), _)| !apart || m.end != Some(End::Elsewhere));
     JobEntry {
         job: job.number,
         id: format!(
@@ -182,6 +190,9 @@ fn list_job(job: &RunningJob, why: bool, apart: bool) -> JobEntry {
         why: why.then(|| explain(job, &facts, now_ns)),
     }
 }
+
+/// A rank's number, its process, what is known of it, and what it has sent.
+type Row<'a> = ((usize, (&'a Member, &'a Facts)), Traffics);
 
 fn list_waits(facts: &Facts, now_ns: u64) -> Vec<WaitEntry> {
     let wait = |(note, name): (&WaitNote, &String)| WaitEntry {
@@ -274,11 +285,16 @@ fn describe_into(said: &mut Document, listing: &Listing) {
                 size(rank.resident_bytes),
                 rank.doing
             ));
+            rank.traffic
+                .describe()
+                .into_iter()
+                .for_each(|line| said.text(line));
         }
         job.why.iter().for_each(|why| said.text(why.clone()));
     }
 }
 
+/// Bytes for people.
 fn size(bytes: u64) -> String {
     match bytes >> 20 {
         0 => format!("{} KiB", bytes >> 10),

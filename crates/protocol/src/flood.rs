@@ -88,6 +88,11 @@ impl Worker {
         self.matcher.store.usage()
     }
 
+    /// The most unexpected messages that were stored at once.
+    pub fn unexpected_most(&self) -> u64 {
+        self.matcher.store.most()
+    }
+
     /// Whether the next arrival of a peer stays in its ring, now that the bound is reached.
     #[cold]
     #[inline(never)]

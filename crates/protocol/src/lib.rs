@@ -19,6 +19,7 @@ pub mod rma;
 pub mod selection;
 pub mod send;
 mod short_arrivals;
+pub mod sight;
 pub mod tag;
 pub mod unexpected;
 pub mod waiting;

@@ -458,6 +458,12 @@ impl RequestPool {
         request
     }
 
+    /// Where its first request, the index of that, and the index that follows the last one used lie, for those who look
+    /// from outside.
+    pub(crate) fn shown(&self) -> (*const Request, u32, *const u32) {
+        (self.address(self.first), self.first, &raw const self.fresh)
+    }
+
     /// Most requests at once.
     pub fn capacity(&self) -> u32 {
         self.end - self.first

@@ -5,7 +5,7 @@ use crate::buffer::Buffer;
 use crate::endpoint::Pending;
 use crate::learning::{Arm, LEARN_MIN};
 use crate::request::{Fault, Kind, Phase, RequestId};
-use crate::worker::Worker;
+use crate::worker::{SHORT_LIMIT, Worker};
 use fastpath_base::copy::CopyLoop;
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Connection, Post};
@@ -133,10 +133,29 @@ impl Worker {
                 endpoint.send_parts(key, tag, data, len as usize, part, by)
             }
         };
-        if len >= LEARN_MIN && post == Post::Done {
-            self.count_arm(peer, len, false);
+        if post == Post::Done {
+            self.count_eager(peer, len);
+            if len >= LEARN_MIN {
+                self.count_arm(peer, len, false);
+            }
         }
         post
+    }
+
+    /// Counts a message that has left whole. Short ones by memory are known by the slots that they took.
+    #[inline]
+    pub(crate) fn count_eager(&mut self, peer: u32, bytes: u64) {
+        let way = self.way_to(peer);
+        if way != 0 || bytes > SHORT_LIMIT as u64 {
+            self.counters.eager[way].add(bytes);
+        }
+    }
+
+    /// How a peer is reached, as an index of what is counted: 0 by memory, 1 by an adapter or the network.
+    #[inline]
+    pub(crate) fn way_to(&self, peer: u32) -> usize {
+        let lane = &self.endpoints[peer].lane;
+        usize::from(!lane.is_same_host() && !lane.is_self())
     }
 
     /// Sends the first message of a request, or queues it behind what waits already.

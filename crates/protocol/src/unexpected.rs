@@ -175,6 +175,8 @@ pub(crate) struct Store {
     count: u64,
     /// Bytes that lie outside of entries.
     bytes_elsewhere: u64,
+    /// The most entries in use so far.
+    most: u64,
     /// Entries that are looked at before there is an index.
     pub polls_max: u32,
     /// Entries looked at by [`Store::find`] so far.
@@ -191,6 +193,7 @@ impl Default for Store {
             indexed: 0,
             count: 0,
             bytes_elsewhere: 0,
+            most: 0,
             polls_max: POLLS_MAX,
             #[cfg(test)]
             steps: std::cell::Cell::default(),
@@ -203,6 +206,16 @@ impl Store {
     #[inline]
     pub fn usage(&self) -> (u64, u64) {
         (self.count, self.count * ENTRY_BYTES + self.bytes_elsewhere)
+    }
+
+    /// The most entries that were in use at once.
+    pub fn most(&self) -> u64 {
+        self.most
+    }
+
+    /// Where the number of entries in use lies, for those who look from outside.
+    pub fn shown(&self) -> *const u64 {
+        &raw const self.count
     }
 
     /// An entry.
@@ -225,6 +238,7 @@ impl Store {
         entry.body = body;
         self.bytes_elsewhere += entry.bytes_elsewhere();
         self.count += 1;
+        self.most = self.most.max(self.count);
         self.slab.push(list, id, |e| (&mut e.next, &mut e.prev));
         self.slab
             .push(&mut self.all, id, |e| (&mut e.all_next, &mut e.all_prev));

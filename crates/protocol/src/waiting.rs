@@ -405,6 +405,7 @@ impl Worker {
             }
             if !wait.begun {
                 wait.begun = true;
+                this.counters.waits += 1;
                 trace::record(Point::Wait, focus.unwrap_or(ANY_PEER), note.tag, note.bytes);
             }
             if let Some(peer) = focus {
@@ -514,7 +515,10 @@ unsafe fn pause_slow(
             let (began, ended) = this.wait.door().yield_timed();
             wait.given_ns += (ended - began).saturating_sub(YIELD_SHARE_NS);
             // SAFETY: NO REFERENCE: a new one, since other threads may have used the worker meanwhile.
-            unsafe { (*worker).note_yield(began, ended) };
+            unsafe {
+                (*worker).counters.yields += 1;
+                (*worker).note_yield(began, ended);
+            }
         }
         (Some(_), false) if this.wait.is_wanted() => _ = this.wait.door().yield_timed(),
         _ => spin_loop(),

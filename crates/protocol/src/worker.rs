@@ -28,27 +28,59 @@ pub const EAGER_LIMIT: usize = 32 * 1024;
 /// Most bytes of a message that are sent without being asked for.
 pub const EARLY_LIMIT: u64 = 32 * 1024;
 
-/// Counters for reports and tests; nothing on the immediate path is counted.
+/// Messages sent, and their bytes.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Messages.
+    pub messages: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+}
+
+impl Traffic {
+    #[inline]
+    pub(crate) fn add(&mut self, bytes: u64) {
+        self.messages += 1;
+        self.bytes += bytes;
+    }
+}
+
+/// Counters for reports and tests; nothing on the immediate path is counted. Words alone: others read them (`sight`).
+#[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
+    /// Messages sent whole, but for short ones by memory: by memory, and by an adapter or the network.
+    pub eager: [Traffic; 2],
+    /// Messages announced first (rendezvous): the same.
+    pub announced: [Traffic; 2],
     /// Requests made in all.
     pub requests: u64,
     /// Messages stored because nobody had asked for them.
     pub unexpected: u64,
-    /// Long messages sent.
-    pub rendezvous: u64,
     /// Long messages fetched by a single copy.
     pub single_copies: u64,
     /// Long messages read straight from the sender's shared memory.
     pub direct_reads: u64,
     /// Long messages written straight into the receiver's shared memory.
     pub direct_writes: u64,
+    /// Waits in which the first look found nothing.
+    pub waits: u64,
+    /// Times that a wait let others run.
+    pub yields: u64,
     /// Times this process slept.
     pub sleeps: u64,
     /// Peers this process has opened a lane to.
     pub connections: u64,
     /// Messages that no healthy peer sends, dropped.
     pub violations: u64,
+}
+
+impl Counters {
+    /// Long messages announced, by any way.
+    pub fn announced_messages(&self) -> u64 {
+        self.announced[0].messages + self.announced[1].messages
+    }
 }
 
 /// Sends, receives and progress of one process.

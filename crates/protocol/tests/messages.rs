@@ -98,7 +98,7 @@ fn message__of_every_border_size_arrives_in_every_mode() {
                 (0, 0)
             );
         }
-        assert!(world.rank(0).counters.rendezvous > 0);
+        assert!(world.rank(0).counters.announced_messages() > 0);
     }
 }
 

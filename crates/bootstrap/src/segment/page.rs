@@ -192,6 +192,9 @@ pub struct RankPage {
     pub ports: [AtomicU64; PORTS],
     /// The rank's number in the job, where that is not its place in this memory. Written before anybody sees the rank.
     pub(super) rank: AtomicU32,
+    /// Where in its process each of the rank's workers says what others may look at; 0: nowhere. Its owner alone writes
+    /// them.
+    pub sights: [AtomicU64; FURTHER + 1],
 }
 
 /// Ports that a rank can have open at the same time.

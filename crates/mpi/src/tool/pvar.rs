@@ -27,6 +27,8 @@ pub struct Variable {
 enum Value {
     /// The sum over the workers.
     Workers(fn(&Worker) -> u64),
+    /// What the adapters of this process count under one of these names.
+    Adapters(&'static [&'static str]),
     /// What is counted of files.
     Files(Counter),
 }
@@ -50,20 +52,35 @@ macro_rules! variables {
     };
     (@ counter) => { MPI_T_PVAR_CLASS_COUNTER };
     (@ level) => { MPI_T_PVAR_CLASS_LEVEL };
+    (@ most) => { MPI_T_PVAR_CLASS_HIGHWATERMARK };
 }
 
 variables! {
     counter "requests" Workers |w| w.counters.requests, "sends and receives that took a request";
     counter "unexpected_messages" Workers |w| w.counters.unexpected,
         "messages that came before their receive and were stored";
-    counter "rendezvous_messages" Workers |w| w.counters.rendezvous,
-        "long messages sent by rendezvous";
+    counter "eager_messages_by_memory" Workers |w| w.counters.eager[0].messages,
+        "messages of more than 48 bytes sent whole by memory";
+    counter "eager_bytes_by_memory" Workers |w| w.counters.eager[0].bytes, "bytes of them";
+    counter "eager_messages_by_network" Workers |w| w.counters.eager[1].messages,
+        "messages sent whole by adapters and networks";
+    counter "eager_bytes_by_network" Workers |w| w.counters.eager[1].bytes, "bytes of them";
+    counter "rendezvous_messages_by_memory" Workers |w| w.counters.announced[0].messages,
+        "long messages announced first, to go by memory";
+    counter "rendezvous_bytes_by_memory" Workers |w| w.counters.announced[0].bytes,
+        "bytes of them";
+    counter "rendezvous_messages_by_network" Workers |w| w.counters.announced[1].messages,
+        "long messages announced first, to go by adapters and networks";
+    counter "rendezvous_bytes_by_network" Workers |w| w.counters.announced[1].bytes,
+        "bytes of them";
     counter "single_copies" Workers |w| w.counters.single_copies,
         "long messages received by a copy of the kernel from the sender's memory";
     counter "direct_reads" Workers |w| w.counters.direct_reads,
         "long messages read from shared memory of the sender";
     counter "direct_writes" Workers |w| w.counters.direct_writes,
         "long messages written into shared memory of the receiver";
+    counter "waits" Workers |w| w.counters.waits, "waits in which the first look found nothing";
+    counter "yields" Workers |w| w.counters.yields, "times that a wait let others run";
     counter "sleeps" Workers |w| w.counters.sleeps, "waits that went to sleep in the kernel";
     counter "connections" Workers |w| w.counters.connections,
         "peers that this process has connected to";
@@ -75,6 +92,12 @@ variables! {
         "one-sided operations that waited in a queue";
     counter "rma_operations_served" Workers |w| w.rma.counters.served,
         "one-sided operations of peers carried out by this process";
+    counter "adapter_packets_resent" Adapters &["resent"],
+        "packets that an adapter has sent again";
+    counter "registrations" Adapters &["registrations_made"],
+        "ranges of memory registered with an adapter";
+    counter "registrations_reused" Adapters &["registrations_reused"],
+        "uses of a range that was registered already";
     counter "file_reads" Files Counter::Reads, "calls of the system that read files";
     counter "file_bytes_read" Files Counter::ReadBytes, "bytes that they have read";
     counter "file_writes" Files Counter::Writes, "calls of the system that write files";
@@ -92,6 +115,8 @@ variables! {
         "bytes of this process in such accesses";
     level "unexpected_queue_length" Workers |w| w.unexpected_usage().0,
         "unexpected messages stored now";
+    most "unexpected_queue_length_most" Workers Worker::unexpected_most,
+        "the most unexpected messages that were stored at once";
     level "unexpected_queue_bytes" Workers |w| w.unexpected_usage().1,
         "memory that unexpected messages take now, in bytes";
 }
@@ -154,6 +179,14 @@ fn current(p: &Process, index: usize) -> u64 {
     match VARIABLES[index].value {
         // SAFETY: a worker lives as long as the engine, and the caller is inside MPI.
         Value::Workers(value) => p.workers().map(|(_, w)| unsafe { value(&*w) }).sum(),
+        Value::Adapters(names) => p
+            .workers()
+            // SAFETY: as above.
+            .flat_map(|(_, w)| unsafe { (*w).interfaces().adapter_counts() })
+            .flat_map(|counts| counts.numbers)
+            .filter(|(name, _)| names.contains(name))
+            .map(|(_, number)| number)
+            .sum(),
         Value::Files(counter) => fastpath_io::PROCESS.get(counter),
     }
 }

@@ -276,7 +276,10 @@ impl Worker {
         });
         if post == Post::Done {
             trace::record(Point::Eager, request.peer, request.tag, request.bytes);
+            let (peer, bytes) = (request.peer, request.bytes);
+            self.count_eager(peer, bytes);
         }
+        let request = self.requests.get_mut(id);
         if post == Post::Done && sync {
             // From now on, and not before, the receiver may answer.
             request.phase = Phase::Announced;

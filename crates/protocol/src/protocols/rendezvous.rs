@@ -132,7 +132,7 @@ impl Worker {
             if bytes >= LEARN_MIN {
                 self.count_arm(peer, bytes, timed);
             }
-            self.counters.rendezvous += 1;
+            self.counters.announced[self.way_to(peer)].add(bytes);
             let request = self.requests.get(id);
             trace::record(Point::Announced, request.peer, request.tag, first);
         } else {

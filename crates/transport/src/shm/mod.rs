@@ -9,6 +9,8 @@ mod grow;
 pub mod idle;
 pub mod iface;
 pub mod mapped;
+#[cfg(not(loom))]
+pub mod outside;
 pub mod recall;
 mod recycle;
 mod slow_path;

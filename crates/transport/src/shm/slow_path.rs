@@ -40,6 +40,14 @@ impl Tx {
         if head.wrapping_sub(queue.said) > self.tail.wrapping_sub(queue.said) {
             return false;
         }
+        if head < queue.said {
+            // SAFETY: mapped, as `pair` is not null.
+            let laps = unsafe { &(*self.pair).control.laps };
+            laps.store(
+                laps.load(Ordering::Relaxed).wrapping_add(1),
+                Ordering::Relaxed,
+            );
+        }
         queue.said = head;
         let outstanding = self.tail.wrapping_sub(head);
         while queue.first != queue.next {

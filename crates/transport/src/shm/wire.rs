@@ -112,7 +112,9 @@ pub struct Control {
     pub data_size: AtomicU32,
     /// Position up to which the consumer has taken messages, whether it gives back their room or not (`recycle`).
     pub taken: AtomicU32,
-    _pad: [u8; 48],
+    /// How often `head` has come round; written by the producer, for those who look from outside.
+    pub laps: AtomicU32,
+    _pad: [u8; 44],
 }
 
 /// Cooperative copies that can be under way in one direction.
