@@ -12,7 +12,7 @@ mod shared_processors;
 
 pub use peer::Learnt;
 pub(crate) use peer::stamp_ns;
-pub use shared_processors::CopyCosts;
+pub use shared_processors::{CopyCosts, EagerCopy};
 pub(crate) use shared_processors::Half;
 
 use fastpath_base::copy::CopyLoop;
