@@ -318,12 +318,12 @@ impl Lane {
         }
     }
 
-    /// Whether the lane may have so many bytes on their way, besides those to other peers.
+    /// Whether a ring of this host may have room for so many bytes, besides those to other peers.
     #[inline]
     pub fn has_share(&self, bytes: u64) -> bool {
         match self {
             Lane::Shm(endpoint) => bytes <= endpoint.tx.share().into(),
-            _ => true,
+            _ => false,
         }
     }
 

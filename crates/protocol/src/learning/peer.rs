@@ -78,6 +78,9 @@ impl Worker {
         if self.is_crowded() {
             return self.choose_eager_crowded(peer, bytes);
         }
+        if bytes > ALWAYS_EAGER && !self.endpoints[peer].lane.has_share(bytes) {
+            return None;
+        }
         match self.choose_arm(peer, bytes) {
             (_, true) => None, // the announcement says when it began
             (arm, false) => Some(EagerCopy {
@@ -91,12 +94,11 @@ impl Worker {
     #[inline(never)]
     fn choose_eager_crowded(&mut self, peer: u32, bytes: u64) -> Option<EagerCopy> {
         let is_same_host = self.endpoints[peer].lane.is_same_host();
-        self.fits_ring(peer, bytes).then(|| {
-            match self.selection.overrides.adapt && is_same_host {
+        self.fits_ring(peer, bytes)
+            .then(|| match self.selection.overrides.adapt && is_same_host {
                 true => self.choose_eager_copy(bytes),
                 false => EagerCopy::PLAIN,
-            }
-        })
+            })
     }
 
     /// Whether a message may leave at once where ranks share processors: the ring holds several such, since its receiver

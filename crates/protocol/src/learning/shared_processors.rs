@@ -16,8 +16,9 @@ const TRIES: u32 = 64;
 const TIMED_MIN: u64 = 8 * 1024;
 /// The ring takes so much more than its copies: one part in so many.
 const RING_MORE: u64 = 4;
-/// How fast a cost follows what is measured: by one part in so many.
-const FOLLOWS: u64 = 8;
+/// How fast a cost rises with what is measured: by one part in so many. It falls by half: others may run in between, and
+/// make a copy take more time, but not less.
+const RISES: u64 = 8;
 
 /// Picoseconds for each byte; 0: not known.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,7 +30,8 @@ impl Cost {
         let took = (ns.saturating_mul(1000) / bytes.max(1)).max(1);
         self.0 = match self.0 {
             0 => took,
-            usual => (usual * (FOLLOWS - 1) + took.min(2 * usual)).div_ceil(FOLLOWS),
+            usual if took < usual => usual.midpoint(took).max(1),
+            usual => (usual * (RISES - 1) + took.min(2 * usual)).div_ceil(RISES),
         };
     }
 }
@@ -316,7 +318,7 @@ mod tests {
             count += u32::from(by == CopyLoop::Streaming);
             if timed {
                 costs.of(by).pack.note(1 << 15, (pack << 15) / 1000);
-                costs.of(by).unpack.note(1 << 15, un(pack << 15) / 1000);
+                costs.of(by).unpack.note(1 << 15, (unpack << 15) / 1000);
             }
         }
         count

@@ -179,7 +179,9 @@ impl Tx {
     #[inline(never)]
     pub fn prepare_stream(&mut self, len: u64) {
         let twice = len.saturating_mul(2).min(DATA_BYTES.into()) as u32;
-        let wanted = twice.next_power_of_two().clamp(DATA_BYTES_STREAM, self.share());
+        let wanted = twice
+            .next_power_of_two()
+            .clamp(DATA_BYTES_STREAM, self.share());
         let old = self.data_size;
         if old >= wanted {
             self.make_more();
@@ -428,7 +430,7 @@ mod tests {
             // As if so much had been sent and taken.
             (end.tx.data_head, end.tx.data_tail) = (64 << 20, 64 << 20);
         }
-        for (streams, share) in [(6, DATA_BYTES_STREAM), (4, DATA_BYTES / 4), (1, DATA_BYTES)] {
+        for (streams, share) in [(6, DATA_BYTES / 8), (4, DATA_BYTES / 4), (1, DATA_BYTES)] {
             ends.truncate(streams);
             for _ in 0..4 {
                 ends[0].tx.prepare_stream(1);
