@@ -84,7 +84,7 @@ def case_nothing_is_set(session):
     def check(report):
         node = _class(report)
         yield _class(report, "itself", "any memory")["transports"], ["loopback"]
-        yield [_border(node, p) for p in ("eager short", "eager", "eager multi-fragment")], [48, 4096, 32768]
+        yield [_border(node, p) for p in ("eager short", "eager", "eager multi-fragment")], [48, 4096, 65536]
         refused = "process_vm_readv" in _reason(node, "cooperative")
         yield refused or "not at first" in _reason(node, "cooperative"), True
         yield "MPI_Alloc_mem" in _reason(node, "rendezvous put"), True
@@ -172,7 +172,7 @@ def case_eager_max(session):
 
         return check
 
-    settings = [("0", 48, True), ("1K", 1024, False), ("20000", 20000, False), ("1M", 32768, True)]
+    settings = [("0", 48, True), ("1K", 1024, False), ("20000", 20000, False), ("1M", 65536, True)]
     problems = [_holds(session, {"FASTPATH_EAGER_MAX": v}, most(size, note)) for v, size, note in settings]
     return _all([*problems, _refused(session, {"FASTPATH_EAGER_MAX": "junk"}, "FASTPATH_EAGER_MAX=junk")])
 

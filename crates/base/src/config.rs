@@ -371,7 +371,7 @@ mod tests {
 
     #[test]
     fn size__outside_its_bounds_is_told_with_what_counts() {
-        for (text, taken) in [("1", "48"), ("1T", "32768"), ("0", "48")] {
+        for (text, taken) in [("1", "48"), ("1T", "65536"), ("0", "48")] {
             let c = read(&[("FASTPATH_EAGER_MAX", text)]).unwrap();
             let [warning] = c.warnings() else {
                 panic!("{text}: {:?}", c.warnings())
@@ -385,7 +385,7 @@ mod tests {
                 "{warning}"
             );
         }
-        for text in ["48", "32K", "auto"] {
+        for text in ["48", "64K", "auto"] {
             assert!(
                 read(&[("FASTPATH_EAGER_MAX", text)])
                     .unwrap()

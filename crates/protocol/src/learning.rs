@@ -12,8 +12,8 @@ mod shared_processors;
 
 pub use peer::Learnt;
 pub(crate) use peer::stamp_ns;
-pub use shared_processors::CopyCosts;
 pub(crate) use shared_processors::Half;
+pub use shared_processors::{CopyCosts, EagerCopy};
 
 use fastpath_base::copy::CopyLoop;
 

@@ -140,7 +140,7 @@ impl Worker {
             wire::EAGER_FIRST => self.handle_eager_first(peer, header, data, len),
             wire::FRAG => self.handle_fragment(peer, header, data, len),
             wire::RTR => self.handle_rtr(peer, header, data, len),
-            wire::EAGER_MIDDLE => self.handle_eager_middle(peer, data, len),
+            wire::EAGER_MIDDLE => self.handle_eager_middle(peer, header, data, len),
             wire::DONE => self.handle_done(peer, header),
             wire::ATP => self.handle_atp(peer, header),
             wire::ACK | wire::ATS => self.handle_ats(peer, header),

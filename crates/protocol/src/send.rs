@@ -3,10 +3,10 @@
 
 use crate::buffer::Buffer;
 use crate::endpoint::Pending;
-use crate::learning::{Arm, LEARN_MIN};
+use crate::learning::{Arm, EagerCopy, LEARN_MIN};
 use crate::request::{Fault, Kind, Phase, RequestId};
 use crate::worker::{SHORT_LIMIT, Worker};
-use fastpath_base::copy::CopyLoop;
+use fastpath_base::clock;
 use fastpath_base::trace::{self, Point};
 use fastpath_transport::{Connection, Post};
 
@@ -112,30 +112,33 @@ impl Worker {
         if len > self.thresholds.first {
             return Post::NoResource;
         }
-        let mut by = CopyLoop::Vector;
+        let mut copy = EagerCopy::PLAIN;
         if len >= LEARN_MIN {
             if self.is_read_directly(data.addr(), len) {
                 return Post::NoResource;
             }
-            let (arm, timed) = self.choose_arm(peer, len);
-            if timed {
-                return Post::NoResource; // an announcement says when it began
-            }
-            by = arm.copy_loop();
+            let Some(chosen) = self.choose_eager(peer, len) else {
+                return Post::NoResource;
+            };
+            copy = chosen;
         }
+        let began_ns = copy.timed.then(clock::now_ns);
         let endpoint = &mut self.endpoints[peer];
         // SAFETY: `data` is readable for `len` bytes, by this function's contract.
         let post = unsafe {
             if len <= self.thresholds.max_single_on(&endpoint.lane) {
-                endpoint.send_buffered(key, tag, data, len as usize, by)
+                endpoint.send_buffered(key, tag, data, len as usize, copy.by)
             } else {
                 let part = self.thresholds.part_on(&endpoint.lane) as usize;
-                endpoint.send_parts(key, tag, data, len as usize, part, by)
+                endpoint.send_parts(key, tag, data, len as usize, part, copy)
             }
         };
         if post == Post::Done {
             self.count_eager(peer, len);
             if len >= LEARN_MIN {
+                if let Some(began_ns) = began_ns {
+                    self.copy_costs.note_eager_pack(copy.by, len, began_ns);
+                }
                 self.count_arm(peer, len, false);
             }
         }

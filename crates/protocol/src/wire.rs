@@ -6,7 +6,7 @@
 //! | `EAGER_SYNC` | tag | match key | sender's request (8 bytes), then the message |
 //! | `ACK` | 0 | sender's request | none: the synchronous message was matched |
 //! | `RTS` | tag | match key | [`RtsHeader`], then the first bytes of the message, or nothing where none come by themselves |
-//! | `EAGER_FIRST` | tag | match key | the first bytes of a message that comes all by itself; its length is `header.aux` |
+//! | `EAGER_FIRST` | tag | match key | the first bytes of a message that comes all by itself; its length is one more than `header.aux` |
 //! | `RTR` | 0 | sender's request | [`Rtr`]: go on, so many bytes in all |
 //! | `FRAG` | 0 | receiver's request | the next bytes of the message |
 //! | `ATS` | 0 | sender's request | none: the receiver needs no more from the sender |
@@ -243,11 +243,12 @@ pub const RTS_HEADER: usize = 64;
 
 impl Rts {
     /// What an `EAGER_FIRST` with a length of `total` bytes says in these terms.
-    pub fn of_parts(total: u16) -> Self {
+    pub fn of_parts(aux: u16) -> Self {
+        let total = u32::from(aux) + 1;
         Rts {
-            total: total as u64,
+            total: total.into(),
             request: 0,
-            early: total.into(),
+            early: total,
             offer: Offer::Fragments,
         }
     }

@@ -26,7 +26,7 @@ pub const SHORT_LIMIT: usize = 48;
 pub const EAGER_LIMIT: usize = 32 * 1024;
 
 /// Most bytes of a message that are sent without being asked for.
-pub const EARLY_LIMIT: u64 = 32 * 1024;
+pub const EARLY_LIMIT: u64 = 64 * 1024;
 
 /// Messages sent, and their bytes.
 #[repr(C)]

@@ -308,13 +308,22 @@ impl Lane {
         }
     }
 
-    /// Prepares for a message much longer than what one post carries.
+    /// Prepares for a message of `len` bytes, much longer than what one post carries.
     #[inline]
-    pub fn prepare_stream(&mut self) {
+    pub fn prepare_stream(&mut self, len: u64) {
         if let Lane::Shm(endpoint) = self
             && !endpoint.tx.has_whole_area()
         {
-            endpoint.tx.prepare_stream();
+            endpoint.tx.prepare_stream(len);
+        }
+    }
+
+    /// Whether a ring of this host may have room for so many bytes, besides those to other peers.
+    #[inline]
+    pub fn has_share(&self, bytes: u64) -> bool {
+        match self {
+            Lane::Shm(endpoint) => bytes <= endpoint.tx.share().into(),
+            _ => false,
         }
     }
 

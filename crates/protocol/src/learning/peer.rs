@@ -1,5 +1,6 @@
 //! What is learnt of one peer: as its sender what it advises, as its receiver what its messages took.
 
+use super::shared_processors::EagerCopy;
 use super::{Advice, Arm, Entry, LEARN_MIN, Learner, OCTAVES, octave, timed_of};
 use crate::request::{Fault, RequestId};
 use crate::wire;
@@ -9,6 +10,10 @@ use fastpath_transport::Header;
 
 /// Bits of `header.imm` of an `ADVICE` that name the octave; above them the messages of which one is to be timed.
 const OCTAVE_BITS: u32 = 8;
+
+/// Bytes of a message that leaves at once to however many peers, and messages that a ring is to hold of longer ones.
+const ALWAYS_EAGER: u64 = 32 << 10;
+const RING_MESSAGES: u64 = 4;
 
 /// What is learnt of one peer.
 pub struct Learnt {
@@ -56,15 +61,50 @@ impl Worker {
 
     /// The same where its receiver may have no processor to itself: times tell of the scheduler.
     fn choose_crowded(&mut self, peer: u32, bytes: u64, computes: bool) -> Arm {
-        if bytes < self.thresholds.crowded_copy {
+        let learns = self.selection.overrides.adapt && self.endpoints[peer].lane.is_same_host();
+        if bytes < self.thresholds.crowded_copy && self.fits_ring(peer, bytes) {
             return Arm::Vector;
         }
-        let learns = self.selection.overrides.adapt && self.endpoints[peer].lane.is_same_host();
         match learns && !computes {
             true => self.choose_by_copies(),
             // The one with the fewest copies leaves most to others.
             false => Arm::Get,
         }
+    }
+
+    /// How a contiguous message of [`LEARN_MIN`] bytes or more is copied that leaves at once; `None`: it is announced.
+    #[inline]
+    pub(crate) fn choose_eager(&mut self, peer: u32, bytes: u64) -> Option<EagerCopy> {
+        if self.is_crowded() {
+            return self.choose_eager_crowded(peer, bytes);
+        }
+        if bytes > ALWAYS_EAGER && !self.endpoints[peer].lane.has_share(bytes) {
+            return None;
+        }
+        match self.choose_arm(peer, bytes) {
+            (_, true) => None, // the announcement says when it began
+            (arm, false) => Some(EagerCopy {
+                by: arm.copy_loop(),
+                timed: false,
+            }),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn choose_eager_crowded(&mut self, peer: u32, bytes: u64) -> Option<EagerCopy> {
+        let is_same_host = self.endpoints[peer].lane.is_same_host();
+        self.fits_ring(peer, bytes)
+            .then(|| match self.selection.overrides.adapt && is_same_host {
+                true => self.choose_eager_copy(bytes),
+                false => EagerCopy::PLAIN,
+            })
+    }
+
+    /// Whether a message may leave at once where ranks share processors: the ring holds several such, since its
+    /// receiver may wait for a processor.
+    fn fits_ring(&self, peer: u32, bytes: u64) -> bool {
+        bytes <= ALWAYS_EAGER || self.endpoints[peer].lane.has_share(RING_MESSAGES * bytes)
     }
 
     /// A message of [`LEARN_MIN`] bytes or more leaves, timed or not.

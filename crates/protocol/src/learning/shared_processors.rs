@@ -8,6 +8,7 @@ use super::Arm;
 use crate::request::Request;
 use crate::worker::Worker;
 use fastpath_base::clock;
+use fastpath_base::copy::CopyLoop;
 
 /// Of so many messages one goes the other way, so that a change is seen.
 const TRIES: u32 = 64;
@@ -15,8 +16,9 @@ const TRIES: u32 = 64;
 const TIMED_MIN: u64 = 8 * 1024;
 /// The ring takes so much more than its copies: one part in so many.
 const RING_MORE: u64 = 4;
-/// How fast a cost follows what is measured: by one part in so many.
-const FOLLOWS: u64 = 8;
+/// How fast a cost rises with what is measured: by one part in so many. It falls by half: others may run in between,
+/// and make a copy take more time, but not less.
+const RISES: u64 = 8;
 
 /// Picoseconds for each byte; 0: not known.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,7 +30,8 @@ impl Cost {
         let took = (ns.saturating_mul(1000) / bytes.max(1)).max(1);
         self.0 = match self.0 {
             0 => took,
-            usual => (usual * (FOLLOWS - 1) + took.min(2 * usual)).div_ceil(FOLLOWS),
+            usual if took < usual => usual.midpoint(took).max(1),
+            usual => (usual * (RISES - 1) + took.min(2 * usual)).div_ceil(RISES),
         };
     }
 }
@@ -42,9 +45,32 @@ pub struct CopyCosts {
     pack: Cost,
     unpack: Cost,
     messages: u32,
+    /// Of messages that leave at once, by octave.
+    eager: [EagerCosts; EAGER_OCTAVES],
 }
 
 impl CopyCosts {
+    fn eager(&mut self, bytes: u64) -> Option<&mut EagerCosts> {
+        let octave = (bytes / EAGER_TIMED_MIN).checked_ilog2()?;
+        self.eager.get_mut(octave as usize)
+    }
+
+    /// A message of `bytes` bytes that leaves at once is in the ring.
+    pub(crate) fn note_eager_pack(&mut self, by: CopyLoop, bytes: u64, began_ns: u64) {
+        let took_ns = clock::now_ns().saturating_sub(began_ns);
+        if let Some(costs) = self.eager(bytes) {
+            costs.of(by).pack.note(bytes, took_ns);
+        }
+    }
+
+    /// `part` bytes of such a message are copied out of it.
+    pub(crate) fn note_eager_unpack(&mut self, by: CopyLoop, bytes: u64, part: u64, began_ns: u64) {
+        let took_ns = clock::now_ns().saturating_sub(began_ns);
+        if let Some(costs) = self.eager(bytes) {
+            costs.of(by).unpack.note(part, took_ns);
+        }
+    }
+
     /// A copy has ended that is timed if there is a time at which it began.
     #[inline]
     pub(crate) fn note(&mut self, half: Half, began_ns: Option<u64>, bytes: u64) {
@@ -81,6 +107,136 @@ impl CopyCosts {
     }
 }
 
+/// Smallest message that leaves at once and whose copies are timed, in bytes.
+const EAGER_TIMED_MIN: u64 = 8 * 1024;
+/// Octaves of them, up to [`crate::worker::EARLY_LIMIT`].
+const EAGER_OCTAVES: usize = 4;
+/// Of so many messages of an octave some go the other way, in a row: a line tells of the loop that wrote it only when
+/// the ring has come round.
+const EAGER_CYCLE: u32 = 2048;
+/// How many, and how many of them are timed, the last ones.
+const EAGER_TRIAL: u32 = 32;
+const EAGER_TIMED: u32 = 4;
+/// Of so many others one is timed.
+const EAGER_SAMPLE: u32 = 16;
+/// The other way has to take less by one part in so many.
+const EAGER_MARGIN: u64 = 8;
+
+/// What both copies of a message through the ring take.
+#[derive(Debug, Clone, Copy, Default)]
+struct RingCost {
+    pack: Cost,
+    unpack: Cost,
+}
+
+impl RingCost {
+    /// 0: not known.
+    fn sum(&self) -> u64 {
+        match self.pack.0.min(self.unpack.0) {
+            0 => 0,
+            _ => self.pack.0 + self.unpack.0,
+        }
+    }
+}
+
+/// How a message that leaves at once is copied into the ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EagerCopy {
+    /// By this loop.
+    pub by: CopyLoop,
+    /// Both of its copies are timed.
+    pub timed: bool,
+}
+
+impl EagerCopy {
+    /// Where nothing is learnt.
+    pub const PLAIN: EagerCopy = EagerCopy {
+        by: CopyLoop::Vector,
+        timed: false,
+    };
+
+    /// `header.imm` of the `EAGER_MIDDLE`s of the message: 0 where its copies are not timed.
+    pub fn mark(self) -> u32 {
+        match (self.timed, self.by) {
+            (false, _) => 0,
+            (true, CopyLoop::Streaming) => 2,
+            (true, _) => 1,
+        }
+    }
+
+    /// The loop of a message whose copies are timed; of nothing else, whatever a peer has written.
+    pub fn of_mark(mark: u32) -> Option<CopyLoop> {
+        match mark {
+            1 => Some(CopyLoop::Vector),
+            2 => Some(CopyLoop::Streaming),
+            _ => None,
+        }
+    }
+}
+
+/// What copies of messages of one octave take that leave at once. A plain store is fastest where the processors share a
+/// cache. Where they do not it fetches each line from the reader's cache first, and one past the caches is. The sender
+/// cannot tell by its own copies alone: what it stores past the caches its reader fetches from memory.
+#[derive(Debug, Clone, Copy)]
+struct EagerCosts {
+    vector: RingCost,
+    streaming: RingCost,
+    streams: bool,
+    messages: u32,
+}
+
+impl Default for EagerCosts {
+    fn default() -> Self {
+        EagerCosts {
+            vector: RingCost::default(),
+            streaming: RingCost::default(),
+            streams: false,
+            messages: EAGER_CYCLE - EAGER_TRIAL,
+        }
+    }
+}
+
+impl EagerCosts {
+    fn of(&mut self, by: CopyLoop) -> &mut RingCost {
+        match by {
+            CopyLoop::Streaming => &mut self.streaming,
+            _ => &mut self.vector,
+        }
+    }
+
+    /// How the next message is copied.
+    fn choose(&mut self) -> EagerCopy {
+        let at = self.messages % EAGER_CYCLE;
+        self.messages = self.messages.wrapping_add(1);
+        if at == EAGER_TRIAL {
+            self.decide();
+        }
+        let is_last = |at: u32| at % EAGER_TRIAL >= EAGER_TRIAL - EAGER_TIMED;
+        let is_trial = at < EAGER_TRIAL;
+        let begins = at >= EAGER_CYCLE - EAGER_TRIAL;
+        let timed = match is_trial || begins {
+            true => is_last(at),
+            false => at.is_multiple_of(EAGER_SAMPLE),
+        };
+        let by = match self.streams != is_trial {
+            true => CopyLoop::Streaming,
+            false => CopyLoop::Vector,
+        };
+        EagerCopy { by, timed }
+    }
+
+    fn decide(&mut self) {
+        let (vector, streaming) = (self.vector.sum(), self.streaming.sum());
+        if vector == 0 || streaming == 0 {
+            return;
+        }
+        self.streams = match self.streams {
+            true => streaming - streaming / EAGER_MARGIN <= vector,
+            false => streaming < vector - vector / EAGER_MARGIN,
+        };
+    }
+}
+
 /// A copy of a message, or one half of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Half {
@@ -96,6 +252,14 @@ impl Worker {
         match Arm::Streaming.copy_loop().is_available() {
             true => self.copy_costs.choose(),
             false => Arm::Get,
+        }
+    }
+
+    /// How a message to a rank of this host is copied that leaves at once, where ranks share processors.
+    pub(super) fn choose_eager_copy(&mut self, bytes: u64) -> EagerCopy {
+        match self.copy_costs.eager(bytes) {
+            Some(costs) if CopyLoop::Streaming.is_available() => costs.choose(),
+            _ => EagerCopy::PLAIN,
         }
     }
 
@@ -140,6 +304,47 @@ mod tests {
         assert!(gets(&mut costs, 250, 60, 80) <= tries);
         gets(&mut costs, 130, 60, 80);
         assert!(gets(&mut costs, 130, 60, 80) >= 1000 - tries);
+    }
+
+    /// Of 8 cycles of messages, those that are stored past the caches, when copies take so many picoseconds a byte.
+    fn streamed(costs: &mut EagerCosts, vector: (u64, u64), streaming: (u64, u64)) -> u32 {
+        let mut count = 0;
+        for _ in 0..8 * EAGER_CYCLE {
+            let EagerCopy { by, timed } = costs.choose();
+            let (pack, unpack) = match by {
+                CopyLoop::Streaming => streaming,
+                _ => vector,
+            };
+            count += u32::from(by == CopyLoop::Streaming);
+            if timed {
+                costs.of(by).pack.note(1 << 15, (pack << 15) / 1000);
+                costs.of(by).unpack.note(1 << 15, (unpack << 15) / 1000);
+            }
+        }
+        count
+    }
+
+    #[test]
+    fn eager__goes_by_what_both_copies_take_and_follows_a_change() {
+        let (all, tries) = (8 * EAGER_CYCLE, 9 * EAGER_TRIAL);
+        let mut costs = EagerCosts::default();
+        // A shared cache: the reader pays for what was stored past it.
+        assert!(streamed(&mut costs, (20, 20), (16, 60)) <= tries);
+        // None.
+        assert!(streamed(&mut costs, (150, 40), (50, 60)) >= all - tries - EAGER_CYCLE);
+        assert!(streamed(&mut costs, (150, 40), (50, 60)) >= all - tries);
+        assert!(streamed(&mut costs, (20, 20), (16, 60)) <= tries + EAGER_CYCLE);
+        // No better by a part that matters.
+        assert!(streamed(&mut costs, (20, 20), (18, 20)) <= tries);
+    }
+
+    #[test]
+    fn eager_marks__name_the_loops_and_nothing_else() {
+        for by in [CopyLoop::Vector, CopyLoop::Streaming] {
+            let marked = |timed| EagerCopy::of_mark(EagerCopy { by, timed }.mark());
+            assert_eq!((marked(true), marked(false)), (Some(by), None));
+        }
+        assert_eq!(EagerCopy::of_mark(u32::MAX), None);
     }
 
     #[test]

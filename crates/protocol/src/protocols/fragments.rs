@@ -8,6 +8,7 @@
 use super::{Record, below};
 use crate::buffer::Buffer;
 use crate::endpoint::{Early, Endpoint};
+use crate::learning::EagerCopy;
 use crate::matching::Want;
 use crate::request::RequestId;
 use crate::selection::candidates::{fixed, stream_byte_ns};
@@ -16,7 +17,8 @@ use crate::selection::{Constants, Thresholds};
 use crate::tag::{key_source, tag_matches};
 use crate::wire::{self, Rts, Timing};
 use crate::worker::{SHORT_LIMIT, Worker};
-use fastpath_base::copy::{CopyLoop, copy, copy_with};
+use fastpath_base::clock;
+use fastpath_base::copy::{copy, copy_with};
 use fastpath_transport::{Connection, Header, Lane, Post};
 
 /// What goes eagerly, but not as one.
@@ -80,9 +82,12 @@ impl Endpoint {
         data: *const u8,
         len: usize,
         part: usize,
-        by: CopyLoop,
+        copy: EagerCopy,
     ) -> Post {
         let first = part.min(len);
+        if len >= WIDE_MIN {
+            self.lane.prepare_stream(len as u64);
+        }
         // In a slot there is no room for the length of the whole (`Header::aux`).
         if first <= SHORT_LIMIT
             || self.blocked != 0
@@ -90,25 +95,22 @@ impl Endpoint {
         {
             return Post::NoResource;
         }
-        if len >= WIDE_MIN {
-            self.lane.prepare_stream();
-        }
         let header = Header {
-            aux: len as u16,
+            aux: (len - 1) as u16,
             ..Header::new(wire::EAGER_FIRST, tag as u32, key)
         };
         // SAFETY: the first `first` of the `len` readable bytes at `data`; the transport gives `to` with room for them.
         let mut post = self.post_bcopy(header, first, |to| unsafe {
-            copy_with(by, to, data, first)
+            copy_with(copy.by, to, data, first)
         });
         let mut done = first;
         while done < len && post == Post::Done {
             let next = part.min(len - done);
-            let header = Header::new(wire::EAGER_MIDDLE, 0, 0);
+            let header = Header::new(wire::EAGER_MIDDLE, copy.mark(), 0);
             // SAFETY: the next `next` of the `len` readable bytes at `data`; the transport gives `to` with room for
             // them.
             post = self.post_bcopy(header, next, |to| unsafe {
-                copy_with(by, to, data.add(done), next)
+                copy_with(copy.by, to, data.add(done), next)
             });
             done += next;
         }
@@ -118,12 +120,12 @@ impl Endpoint {
 
 /// Looks for the next part of a message, of up to `left` bytes, for a while.
 #[inline]
-fn await_part(lane: &mut Lane, left: u64) -> Option<(*const u8, usize)> {
+fn await_part(lane: &mut Lane, left: u64) -> Option<(*const u8, usize, u32)> {
     for _ in 0..PART_POLLS {
         if let Some(part) = lane.look() {
             let fits = (1..=left).contains(&(part.len() as u64));
             return (part.header.id == wire::EAGER_MIDDLE && fits)
-                .then(|| (part.data(), part.len()));
+                .then(|| (part.data(), part.len(), part.header.imm));
         }
     }
     None
@@ -147,7 +149,7 @@ impl Worker {
     ) -> Option<Parts> {
         let arrival = self.endpoints[want.peer].lane.look()?;
         let (header, data, len) = (arrival.header, arrival.data(), arrival.len());
-        let (tag, total) = (header.imm as i32, header.aux as u64);
+        let (tag, total) = (header.imm as i32, u64::from(header.aux) + 1);
         let fits = total <= room && (1..=total).contains(&(len as u64));
         if header.id != wire::EAGER_FIRST
             || header.key != want.key
@@ -163,13 +165,18 @@ impl Worker {
         lane.take();
         let mut moved = len as u64;
         while moved < total {
-            let Some((data, len)) = await_part(lane, total - moved) else {
+            let Some((data, len, mark)) = await_part(lane, total - moved) else {
                 return self
                     .continue_parts(want, tag, to, room, moved, total, user)
                     .map(Parts::Request);
             };
+            let timed = EagerCopy::of_mark(mark).map(|by| (by, clock::now_ns()));
             // SAFETY: `moved + len` is at most the message's length, which fits `room`, for which `to` is writable.
             unsafe { copy(to.add(moved as usize), data, len) };
+            if let Some((by, began_ns)) = timed {
+                let costs = &mut self.copy_costs;
+                costs.note_eager_unpack(by, total, len as u64, began_ns);
+            }
             lane.take();
             moved += len as u64;
         }
@@ -219,7 +226,13 @@ impl Worker {
     }
 
     /// More of the message that the peer announced last.
-    pub(crate) fn handle_eager_middle(&mut self, peer: u32, data: *const u8, len: usize) {
+    pub(crate) fn handle_eager_middle(
+        &mut self,
+        peer: u32,
+        header: Header,
+        data: *const u8,
+        len: usize,
+    ) {
         let early = &mut self.endpoints[peer].early;
         if len as u64 > early.left as u64 || len == 0 {
             return self.violation();
@@ -227,7 +240,14 @@ impl Worker {
         early.left -= len as u32;
         let (stored, id) = (early.stored, early.id);
         if !stored {
-            return self.add_bytes(id, data, len);
+            let total = self.requests.get(id).limit;
+            let timed = EagerCopy::of_mark(header.imm).map(|by| (by, clock::now_ns()));
+            self.add_bytes(id, data, len);
+            if let Some((by, began_ns)) = timed {
+                let costs = &mut self.copy_costs;
+                costs.note_eager_unpack(by, total, len as u64, began_ns);
+            }
+            return;
         }
         // SAFETY: `data` holds `len` bytes.
         if id != Early::NOWHERE && !unsafe { self.matcher.store.extend(id, data, len) } {

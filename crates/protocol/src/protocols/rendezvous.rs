@@ -77,7 +77,7 @@ impl Worker {
         }
         let (peer, bytes) = (request.peer, request.bytes);
         if early != 0 && bytes >= STREAM_MIN && !self.is_crowded() {
-            self.endpoints[peer].lane.prepare_stream();
+            self.endpoints[peer].lane.prepare_stream(early);
         }
         let request = self.requests.get_mut(id);
         let endpoint = &mut self.endpoints[peer];

@@ -166,8 +166,13 @@ fn kernel__that_is_fast_is_asked_earlier() {
         kernel_byte_ns: 0.005,
         ..Constants::default()
     };
-    let t = decide(&c, &FIXED, true);
-    let usual = decide(&Constants::default(), &FIXED, true);
+    // Where less than usual goes without being asked for: nothing of that is copied so.
+    let early = Overrides {
+        eager_max: Some(32 << 10),
+        ..FIXED
+    };
+    let t = decide(&c, &early, true);
+    let usual = decide(&Constants::default(), &early, true);
     assert!(t.single_copy < usual.single_copy, "{t:?}");
     assert_eq!(t.piece_min, 8192);
 }
@@ -203,7 +208,7 @@ fn whole__is_what_may_travel_eagerly_where_nobody_wants_parts() {
 #[test]
 fn single_copy__is_not_the_beginning_of_who_learns() {
     let at = |overrides| decide(&Constants::default(), &overrides, true).single_copy;
-    assert_eq!([FIXED, FREE].map(at), [128 * 1024, u64::MAX]);
+    assert_eq!([FIXED, FREE].map(at), [EARLY_LIMIT + 1, u64::MAX]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use fastpath_transport::Lane;
 
 /// Two registrations, each a system call that pins pages, take about as long as two copies of so many bytes. Not
 /// measured on the machine at hand.
-const FETCH_FROM: u64 = 64 * 1024;
+const FETCH_FROM: u64 = 64 * 1024 + 1;
 const _: () = assert!(FETCH_FROM > EARLY_LIMIT);
 
 /// Bytes that go without being asked for over a lane that takes messages from where they lie, where the user's
@@ -112,10 +112,10 @@ impl Default for Thresholds {
             part: 4 * 1024,
             fragment: 16 * 1024,
             single_copy: u64::MAX,
-            crowded_copy: 32 * 1024 + 1,
+            crowded_copy: 64 * 1024 + 1,
             fetch: FETCH_FROM,
-            direct: 32 * 1024 + 1,
-            cooperative: 32 * 1024 + 1,
+            direct: 64 * 1024 + 1,
+            cooperative: 64 * 1024 + 1,
             piece_min: 16 * 1024,
             piece_max: 256 * 1024,
             pipelined: true,

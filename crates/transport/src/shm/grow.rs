@@ -15,6 +15,15 @@ use super::wire::*;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use std::ptr;
 
+/// The size of a data area behind this one.
+fn next_size(size: u32) -> u32 {
+    let step = match size < DATA_BYTES_STREAM {
+        true => DATA_STEP,
+        false => DATA_STEP_STREAM,
+    };
+    (size.saturating_mul(step)).clamp(DATA_BYTES_FIRST, DATA_BYTES)
+}
+
 impl DataQueue {
     /// Of a ring that starts, with so many pages backed.
     pub fn new(ahead: Ahead, head_pages: u32) -> Self {
@@ -164,15 +173,20 @@ impl Tx {
         grown
     }
 
-    /// Has memory for a stream: a message of which the data area carries only a part at a time.
+    /// Has memory for a stream: a message of many parts, `len` bytes long. Twice its bytes, so that it need not wait
+    /// for the one before it, as far as the areas of this process may be so large.
     #[cold]
     #[inline(never)]
-    pub fn prepare_stream(&mut self) {
+    pub fn prepare_stream(&mut self, len: u64) {
+        let twice = len.saturating_mul(2).min(DATA_BYTES.into()) as u32;
+        let wanted = twice
+            .next_power_of_two()
+            .clamp(DATA_BYTES_STREAM, self.share());
         let old = self.data_size;
-        if old >= DATA_BYTES_STREAM {
+        if old >= wanted {
             self.make_more();
-        } else if self.grow_data_to(DATA_BYTES_STREAM) {
-            self.populate(old, DATA_BYTES_STREAM - old);
+        } else if self.grow_data_to(wanted) {
+            self.populate(old, self.data_size - old);
         } else {
             self.note_starved(false);
         }
@@ -195,8 +209,8 @@ impl Tx {
         // SAFETY: made when the ring was connected.
         let queue = unsafe { &*self.in_data };
         let made = self.data_size + queue.made;
-        let next = self.data_size.saturating_mul(DATA_STEP).min(DATA_BYTES);
-        if next > DATA_BYTES / self.streams().load(Ordering::Relaxed).max(1) {
+        let next = next_size(self.data_size);
+        if next > self.share() {
             self.note_starved(false);
             return false;
         }
@@ -212,6 +226,12 @@ impl Tx {
         queue.made += len;
         queue.earned_at = queue.earned_at.wrapping_add(len * DATA_SHARE);
         made + len == next && self.grow_data_to(next)
+    }
+
+    /// The largest area of a stream: those of all peers together are to stay in a cache.
+    pub fn share(&self) -> u32 {
+        let streams = self.streams().load(Ordering::Relaxed).max(1);
+        (DATA_BYTES / streams).max(DATA_BYTES_STREAM)
     }
 
     /// To how many peers this process sends streams.
@@ -242,9 +262,9 @@ impl Tx {
         if old == DATA_BYTES || self.pair.is_null() {
             return false;
         }
-        let mut size = (old * DATA_STEP).clamp(DATA_BYTES_FIRST, DATA_BYTES);
+        let mut size = next_size(old);
         while size < needed.min(DATA_BYTES) {
-            size = (size * DATA_STEP).min(DATA_BYTES);
+            size = next_size(size);
         }
         // SAFETY: made when the ring was connected.
         let have = old + unsafe { (*self.in_data).made };
@@ -405,20 +425,21 @@ mod tests {
         let mut ends: Vec<_> = (1..7).map(|peer| ShmEndpoint::new(domain, peer)).collect();
         for end in &mut ends {
             end.connect(Ahead::default()).expect("memory for a page");
-            end.tx.prepare_stream();
+            end.tx.prepare_stream(1);
             assert_eq!(end.tx.data_size, DATA_BYTES_STREAM);
             // As if so much had been sent and taken.
             (end.tx.data_head, end.tx.data_tail) = (64 << 20, 64 << 20);
         }
-        ends[0].tx.prepare_stream();
-        assert_eq!(ends[0].tx.data_size, DATA_BYTES_STREAM, "six streams");
-        ends.truncate(4);
-        ends[0].tx.prepare_stream();
-        assert_eq!(ends[0].tx.data_size, DATA_BYTES / 4, "four");
-        ends.truncate(1);
-        (ends[0].tx.data_head, ends[0].tx.data_tail) = (128 << 20, 128 << 20);
-        ends[0].tx.prepare_stream();
-        assert_eq!(ends[0].tx.data_size, DATA_BYTES, "alone");
+        for (streams, share) in [(6, DATA_BYTES / 8), (4, DATA_BYTES / 4), (1, DATA_BYTES)] {
+            ends.truncate(streams);
+            for _ in 0..4 {
+                ends[0].tx.prepare_stream(1);
+                let tx = &mut ends[0].tx;
+                tx.data_tail = tx.data_tail.wrapping_add(64 << 20);
+                tx.data_head = tx.data_tail;
+            }
+            assert_eq!(ends[0].tx.data_size, share, "{streams} streams");
+        }
     }
 
     #[test]

@@ -41,6 +41,8 @@ pub const DATA_BYTES: u32 = 1024 * 1024;
 pub const DATA_BYTES_FIRST: u32 = 4 * 1024;
 /// How much larger the data area becomes at a step.
 pub const DATA_STEP: u32 = 4;
+/// The same from [`DATA_BYTES_STREAM`] on.
+pub const DATA_STEP_STREAM: u32 = 2;
 /// Bytes that it has at least when it carries a stream, a message of many parts.
 pub const DATA_BYTES_STREAM: u32 = 64 * 1024;
 /// Beyond that it grows by one byte for so many that are sent.
