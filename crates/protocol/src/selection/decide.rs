@@ -70,7 +70,7 @@ pub fn decide(c: &Constants, overrides: &Overrides, kernel: bool) -> Thresholds 
     );
     t.first = overrides.eager_limit();
     t.max_single = match overrides.whole && overrides.chunk.is_none() && overrides.pipeline {
-        true => t.first,
+        true => t.first.min(EAGER_LIMIT as u64),
         false => 0,
     };
     t.eager = choose_eager(c, &t, overrides);

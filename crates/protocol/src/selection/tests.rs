@@ -4,7 +4,7 @@ use super::envelope::Curve;
 use super::report::{Class, Report};
 use super::*;
 use crate::protocols::{Protocol, curves};
-use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
+use crate::worker::{EAGER_LIMIT, EARLY_LIMIT, SHORT_LIMIT};
 use fastpath_transport::setup::peers::foresee_outside;
 use proptest::prelude::*;
 
@@ -197,7 +197,7 @@ fn eager_max__is_kept_between_a_slot_and_what_may_travel_eagerly() {
 fn whole__is_what_may_travel_eagerly_where_nobody_wants_parts() {
     let whole = |overrides| decide(&Constants::default(), &overrides, true).max_single;
     let (chunk, eager_max) = (Some(1024), Some(10_000));
-    assert_eq!(whole(FREE), EARLY_LIMIT);
+    assert_eq!(whole(FREE), EAGER_LIMIT as u64);
     assert_eq!(whole(Overrides { eager_max, ..FREE }), 10_000);
     assert_eq!(whole(Overrides { chunk, ..FREE }), 0);
     let (pipeline, off) = (false, false);

@@ -1,6 +1,6 @@
 //! Sizes from which the protocols change: the decision as the message path reads it.
 
-use crate::worker::EARLY_LIMIT;
+use crate::worker::{EAGER_LIMIT, EARLY_LIMIT};
 use fastpath_transport::Lane;
 
 /// Two registrations, each a system call that pins pages, take about as long as two copies of so many bytes. Not
@@ -107,7 +107,7 @@ impl Default for Thresholds {
     fn default() -> Self {
         Thresholds {
             eager: 4 * 1024,
-            max_single: EARLY_LIMIT,
+            max_single: EAGER_LIMIT as u64,
             first: EARLY_LIMIT,
             part: 4 * 1024,
             fragment: 16 * 1024,
