@@ -312,6 +312,7 @@ impl RankPage {
             parent: word(),
             ports: std::array::from_fn(|_| long()),
             rank: word(),
+            sights: std::array::from_fn(|_| long()),
         }
     }
 
