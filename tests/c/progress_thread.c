@@ -278,7 +278,7 @@ int main(int argc, char **argv)
     int number = 1;
     for (int again = 0; again < (with ? 20 : 2); again++) {
         receiver_computes(number++, BIG, 0);
-        receiver_computes(number++, 64 << 10, 0);
+        receiver_computes(number++, 96 << 10, 0);
         receiver_computes(number++, 8, 1);
         receiver_computes(number++, 8, 2);
         receiver_computes(number++, 20000, 2);
