@@ -365,10 +365,7 @@ static void test_handlers(void)
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
-    int job = rank == 0 ? getpid() : 0;
-    MPI_Bcast(&job, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    const char *folder = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%s/file_basic.%d", folder ? folder : "/tmp", job);
+    name_file(path, sizeof path, "file_basic");
     test_modes();
     test_sizes();
     test_hints();

@@ -235,10 +235,7 @@ static void test_portable(void)
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
-    int job = rank == 0 ? getpid() : 0;
-    MPI_Bcast(&job, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    const char *folder = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%s/file_representation.%d", folder ? folder : "/tmp", job);
+    name_file(path, sizeof path, "file_representation");
     OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL,
                      &file));
     MPI_Datatype two;

@@ -19,15 +19,21 @@ def _end(job):
     job.finish()
 
 
-def case_list(session):
-    """Every rank of a job is listed, as text and as JSON, and the job goes on."""
-    job = _start(session, 2, "ring", timeout=60, env={"FASTPATH_WAIT": "sleep"})
+def _look(session, how):
+    """The number of a job of two ranks that sleep, what is listed of it, as text and as JSON, and whether it went on."""
+    job = _start(session, 2, how, timeout=60, env={"FASTPATH_WAIT": "sleep"})
     _await_ready(job, 2)
     _await_sleep(job, [0, 1])
     number = job.process.pid
     text, found = _ps(session, number).stdout, json.loads(_ps(session, number, "--json").stdout)
     is_running = job.process.poll() is None
     _end(job)
+    return number, text, found, is_running
+
+
+def case_list(session):
+    """Every rank of a job is listed, as text and as JSON, and the job goes on."""
+    number, text, found, is_running = _look(session, "ring")
     ranks = [rank for entry in found["jobs"] for rank in entry["ranks"]]
     waits = [(wait["call"], wait["peer"], wait["awaited"]) for rank in ranks for wait in rank["waits"]]
     if not is_running:
@@ -62,13 +68,7 @@ def case_why_computes(session):
 def case_traffic(session):
     """What a rank has sent, by protocol, and what its queues hold are the figures of a program that is known, and no
     process is stopped for it."""
-    job = _start(session, 2, "traffic", timeout=60, env={"FASTPATH_WAIT": "sleep"})
-    _await_ready(job, 2)
-    _await_sleep(job, [0, 1])
-    number = job.process.pid
-    text, found = _ps(session, number).stdout, json.loads(_ps(session, number, "--json").stdout)
-    is_running = job.process.poll() is None
-    _end(job)
+    _, text, found, is_running = _look(session, "traffic")
     first, second = [rank["traffic"] for rank in found["jobs"][0]["ranks"]]
     if not is_running:
         return "the job has ended", text

@@ -19,7 +19,7 @@ pub mod rma;
 pub mod selection;
 pub mod send;
 mod short_arrivals;
-pub mod sight;
+pub mod snapshot;
 pub mod tag;
 pub mod unexpected;
 pub mod waiting;

@@ -46,7 +46,8 @@ impl Traffic {
     }
 }
 
-/// Counters for reports and tests; nothing on the immediate path is counted. Words alone: others read them (`sight`).
+/// Counters for reports and tests; nothing on the immediate path is counted. Words alone: others read them
+/// (`snapshot`).
 #[repr(C)]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {

@@ -194,7 +194,7 @@ pub struct RankPage {
     pub(super) rank: AtomicU32,
     /// Where in its process each of the rank's workers says what others may look at; 0: nowhere. Its owner alone writes
     /// them.
-    pub sights: [AtomicU64; FURTHER + 1],
+    pub snapshots: [AtomicU64; FURTHER + 1],
 }
 
 /// Ports that a rank can have open at the same time.
@@ -312,7 +312,7 @@ impl RankPage {
             parent: word(),
             ports: std::array::from_fn(|_| long()),
             rank: word(),
-            sights: std::array::from_fn(|_| long()),
+            snapshots: std::array::from_fn(|_| long()),
         }
     }
 

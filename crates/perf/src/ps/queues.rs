@@ -9,7 +9,7 @@ use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::inspect::facts::Facts;
 use fastpath_bootstrap::inspect::jobs::RunningJob;
 use fastpath_bootstrap::segment::{FURTHER, Phase, Segment};
-use fastpath_protocol::sight::{Seen, look};
+use fastpath_protocol::snapshot::{Snapshot, look};
 use fastpath_protocol::worker::Traffic;
 use fastpath_transport::shm::outside::{RingSeen, SEEN_BYTES, see_ring};
 use serde::{Deserialize, Serialize};
@@ -123,7 +123,7 @@ fn look_at_rings(segment: &Segment, all: &mut [Traffics]) {
 }
 
 /// What the workers of a rank show together; `None` where the kernel does not let anybody look.
-fn look_at_workers(job: &RunningJob, rank: usize, pid: i32) -> Option<Seen> {
+fn look_at_workers(job: &RunningJob, rank: usize, pid: i32) -> Option<Snapshot> {
     let read = |address: u64, words: usize| {
         let bytes = read_memory(pid, address, words * 8);
         let words_of = bytes
@@ -131,16 +131,18 @@ fn look_at_workers(job: &RunningJob, rank: usize, pid: i32) -> Option<Seen> {
             .map(|w| w.try_into().map(u64::from_le_bytes));
         (bytes.len() == words * 8).then(|| words_of.flatten().collect())
     };
-    let sights = &job.segment.page(rank)?.sights;
+    let snapshots = &job.segment.page(rank)?.snapshots;
     // ORDERING: acquire pairs with the release in `Worker::show`.
-    let shown = sights.iter().map(|sight| sight.load(Ordering::Acquire));
+    let shown = snapshots
+        .iter()
+        .map(|addresses| addresses.load(Ordering::Acquire));
     let seen = shown
-        .filter(|&sight| sight != 0)
-        .map(|sight| look(&read, sight));
+        .filter(|&addresses| addresses != 0)
+        .map(|addresses| look(&read, addresses));
     seen.reduce(|a, b| Some(a?.and(b?))).flatten()
 }
 
-fn sent_of(seen: Seen) -> Sent {
+fn sent_of(seen: Snapshot) -> Sent {
     let ([eager, far_eager], [long, far_long]) = (seen.counters.eager, seen.counters.announced);
     Sent {
         eager_by_memory: eager.into(),
@@ -150,7 +152,7 @@ fn sent_of(seen: Seen) -> Sent {
     }
 }
 
-fn queues_of(seen: Seen) -> Queues {
+fn queues_of(seen: Snapshot) -> Queues {
     Queues {
         unexpected: seen.unexpected,
         receives: seen.receives,

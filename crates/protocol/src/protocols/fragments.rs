@@ -85,14 +85,14 @@ impl Endpoint {
         copy: EagerCopy,
     ) -> Post {
         let first = part.min(len);
+        // In a slot there is no room for the length of the whole (`Header::aux`).
+        if first <= SHORT_LIMIT || self.blocked != 0 {
+            return Post::NoResource;
+        }
         if len >= WIDE_MIN {
             self.lane.prepare_stream(len as u64);
         }
-        // In a slot there is no room for the length of the whole (`Header::aux`).
-        if first <= SHORT_LIMIT
-            || self.blocked != 0
-            || !self.lane.has_room(len.div_ceil(part) as u32, part)
-        {
+        if !self.lane.has_room(len.div_ceil(part) as u32, part) {
             return Post::NoResource;
         }
         let header = Header {

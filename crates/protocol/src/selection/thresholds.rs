@@ -5,8 +5,7 @@ use fastpath_transport::Lane;
 
 /// Two registrations, each a system call that pins pages, take about as long as two copies of so many bytes. Not
 /// measured on the machine at hand.
-const FETCH_FROM: u64 = 64 * 1024 + 1;
-const _: () = assert!(FETCH_FROM > EARLY_LIMIT);
+const FETCH_FROM: u64 = EARLY_LIMIT + 1;
 
 /// Bytes that go without being asked for over a lane that takes messages from where they lie, where the user's
 /// variables say no other number. To ask costs two short messages in the middle of a long one: 20 to 27 us between two
@@ -112,10 +111,10 @@ impl Default for Thresholds {
             part: 4 * 1024,
             fragment: 16 * 1024,
             single_copy: u64::MAX,
-            crowded_copy: 64 * 1024 + 1,
+            crowded_copy: EARLY_LIMIT + 1,
             fetch: FETCH_FROM,
-            direct: 64 * 1024 + 1,
-            cooperative: 64 * 1024 + 1,
+            direct: EARLY_LIMIT + 1,
+            cooperative: EARLY_LIMIT + 1,
             piece_min: 16 * 1024,
             piece_max: 256 * 1024,
             pipelined: true,

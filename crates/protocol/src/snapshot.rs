@@ -1,6 +1,6 @@
 //! What a process has counted and what its queues hold, as others see it: `fastpath ps` reads it out of the process's
 //! memory by the process number. The process takes no part and is not stopped: it says on its rank's page, once for
-//! each worker, where its [`Sight`] lies (`docs/decisions/0070-ps-reads-counters-from-outside.md`).
+//! each worker, where its [`Addresses`] lies (`docs/decisions/0070-ps-reads-counters-from-outside.md`).
 //!
 //! What is read changes meanwhile, may be another process's, and is not trusted: all of it is numbers that are shown.
 #![allow(unsafe_code)]
@@ -18,7 +18,7 @@ const REQUESTS_EACH: usize = 256;
 /// Where a worker has what others may look at: addresses in its process.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub struct Sight {
+pub struct Addresses {
     /// Of its [`Counters`].
     counters: u64,
     /// Of the number of unexpected messages.
@@ -32,12 +32,12 @@ pub struct Sight {
 }
 
 /// What lies in memory as words.
-const WORDS: usize = size_of::<Sight>() / 8;
+const WORDS: usize = size_of::<Addresses>() / 8;
 const COUNTED: usize = size_of::<Counters>() / 8;
 
 /// What was seen of a worker, or of several together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct Snapshot {
     /// What it has counted.
     pub counters: Counters,
     /// Messages that nobody has asked for yet.
@@ -55,7 +55,7 @@ impl Worker {
     pub fn show(&self) {
         let (unexpected, (requests, first, fresh)) =
             (self.matcher.store.shown(), self.requests.shown());
-        let sight = Box::leak(Box::new(Sight {
+        let addresses = Box::leak(Box::new(Addresses {
             counters: (&raw const self.counters).addr() as u64,
             unexpected: unexpected.addr() as u64,
             requests: requests.addr() as u64,
@@ -63,9 +63,9 @@ impl Worker {
             first: u64::from(first),
         }));
         let page = self.job.own_page();
-        if let Some(shown) = page.sights.get(self.wait.place as usize) {
+        if let Some(shown) = page.snapshots.get(self.wait.place as usize) {
             // ORDERING: release, for who reads both by this memory: the addresses are there.
-            shown.store((&raw const *sight).addr() as u64, Ordering::Release);
+            shown.store((&raw const *addresses).addr() as u64, Ordering::Release);
         }
     }
 }
@@ -73,23 +73,23 @@ impl Worker {
 /// Reads words of another process's memory; `None` where not all can be read.
 pub type Read<'a> = &'a dyn Fn(u64, usize) -> Option<Vec<u64>>;
 
-/// Looks at the worker whose [`Sight`] lies there; `None` where it cannot be read.
-pub fn look(read: Read<'_>, sight: u64) -> Option<Seen> {
-    let sight: [u64; WORDS] = read(sight, WORDS)?.try_into().ok()?;
+/// Looks at the worker whose [`Addresses`] lies there; `None` where it cannot be read.
+pub fn look(read: Read<'_>, addresses: u64) -> Option<Snapshot> {
+    let addresses: [u64; WORDS] = read(addresses, WORDS)?.try_into().ok()?;
     // SAFETY: as many words, and any words make one.
-    let sight: Sight = unsafe { std::mem::transmute(sight) };
-    let counted: [u64; COUNTED] = read(sight.counters, COUNTED)?.try_into().ok()?;
-    let mut seen = Seen {
+    let addresses: Addresses = unsafe { std::mem::transmute(addresses) };
+    let counted: [u64; COUNTED] = read(addresses.counters, COUNTED)?.try_into().ok()?;
+    let mut seen = Snapshot {
         counters: to_counters(counted),
-        unexpected: *read(sight.unexpected, 1)?.first()?,
-        ..Seen::default()
+        unexpected: *read(addresses.unexpected, 1)?.first()?,
+        ..Snapshot::default()
     };
     // It lies behind another word of 32 bits, or before one.
-    let fresh = read(sight.fresh & !7, 1)?;
-    let fresh = (fresh.first()? >> (sight.fresh % 8 * 8)) as u32;
-    let used = u64::from(fresh).saturating_sub(sight.first) as usize;
+    let fresh = read(addresses.fresh & !7, 1)?;
+    let fresh = (fresh.first()? >> (addresses.fresh % 8 * 8)) as u32;
+    let used = u64::from(fresh).saturating_sub(addresses.first) as usize;
     let mut left = used.min(REQUESTS_MOST);
-    let mut at = sight.requests;
+    let mut at = addresses.requests;
     while left > 0 {
         let some = left.min(REQUESTS_EACH);
         for request in read(at, some * REQUEST_WORDS)?.chunks_exact(REQUEST_WORDS) {
@@ -104,7 +104,7 @@ pub fn look(read: Read<'_>, sight: u64) -> Option<Seen> {
 const REQUEST_WORDS: usize = size_of::<Request>() / 8;
 const _: () = assert!(offset_of!(Request, bytes) % 8 == 0);
 
-impl Seen {
+impl Snapshot {
     fn add_request(&mut self, words: &[u64]) {
         let byte = |at: usize| (words[at / 8] >> (at % 8 * 8)) as u8;
         if byte(offset_of!(Request, state)) != State::Active as u8 {
@@ -123,8 +123,8 @@ impl Seen {
 
     /// What two workers have together.
     #[must_use]
-    pub fn and(self, other: Seen) -> Seen {
-        Seen {
+    pub fn and(self, other: Snapshot) -> Snapshot {
+        Snapshot {
             counters: add_counters(self.counters, other.counters),
             unexpected: self.unexpected.saturating_add(other.unexpected),
             receives: self.receives + other.receives,
@@ -190,16 +190,16 @@ mod tests {
         };
         let unexpected = 9_u64;
         let (requests, first, fresh) = pool.shown();
-        let sight = Sight {
+        let addresses = Addresses {
             counters: (&raw const counters).expose_provenance() as u64,
             unexpected: (&raw const unexpected).expose_provenance() as u64,
             requests: requests.expose_provenance() as u64,
             fresh: fresh.expose_provenance() as u64,
             first: u64::from(first),
         };
-        let at = (&raw const sight).expose_provenance() as u64;
+        let at = (&raw const addresses).expose_provenance() as u64;
         let seen = look(&own_memory, at).unwrap();
-        let wanted = Seen {
+        let wanted = Snapshot {
             counters,
             unexpected: 9,
             receives: 1,
@@ -209,9 +209,9 @@ mod tests {
         assert_eq!(seen, wanted);
         assert_eq!(seen.and(seen).counters.sleeps, 6);
         assert_eq!(look(&own_memory, 0), None, "it shows nothing");
-        let nowhere = Sight {
+        let nowhere = Addresses {
             unexpected: 0,
-            ..sight
+            ..addresses
         };
         let at = (&raw const nowhere).expose_provenance() as u64;
         assert_eq!(look(&own_memory, at), None);
