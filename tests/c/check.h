@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static int rank = -1, ranks, failures;
 static MPI_Comm meeting; /* for `meet` alone, so that no wild receive sees its messages */
@@ -132,14 +131,5 @@ __attribute__((unused)) static void meet(void)
     for (int step = 1; step < ranks; step *= 2)
         MPI_Sendrecv(&out, 1, MPI_CHAR, (rank + step) % ranks, 0, &in, 1, MPI_CHAR,
                      (rank + ranks - step) % ranks, 0, meeting, MPI_STATUS_IGNORE);
-}
-
-/* The name of a file of this job, the same on all ranks. */
-__attribute__((unused)) static void name_file(char *path, size_t size, const char *name)
-{
-    int job = rank == 0 ? getpid() : 0;
-    const char *folder = getenv("TMPDIR");
-    MPI_Bcast(&job, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    snprintf(path, size, "%s/%s.%d", folder ? folder : "/tmp", name, job);
 }
 #endif

@@ -1,8 +1,7 @@
 /* Files: modes, sizes, hints, views, pointers, errors. */
 /* test: ranks=1,2,3,4,8 */
-#include "check.h"
+#include "file_check.h"
 #include <sys/stat.h>
-#include <unistd.h>
 
 /* The old names are tested too. */
 #pragma GCC diagnostic ignored "-Wdeprecated-declarations"

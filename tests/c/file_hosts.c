@@ -2,8 +2,7 @@
  * other's bytes after MPI_File_sync or in atomic mode, its size, files that another has just made. The case `nfs` of
  * tests/vm runs it over NFS, where each host has a cache of its own. */
 /* test: ranks=1,2,3,4,8 */
-#include "check.h"
-#include <unistd.h>
+#include "file_check.h"
 
 enum { PIECE = 100, PIECES = 200, BLOCK = 20000, ROUNDS = 20, MOST = 64 };
 

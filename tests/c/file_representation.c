@@ -1,9 +1,8 @@
 /* Representations of the program: its functions are called with what they should be, views follow the sizes in the file,
  * and errors are told. "external32" of types whose size differs there. */
 /* test: ranks=1,2,3 */
-#include "check.h"
+#include "file_check.h"
 #include <stdint.h>
-#include <unistd.h>
 
 static MPI_File file;
 static MPI_Status status;

@@ -1,11 +1,10 @@
 /* Large accesses with a request go on while the program makes no call; memory with gaps, many at once, the end of the
  * file, errors, requests that are freed. */
 /* test: ranks=1,2,3,4 */
-#include "check.h"
+#include "file_check.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 enum { BYTES = 1 << 20, MANY = 20 };
 
