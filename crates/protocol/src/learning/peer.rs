@@ -107,6 +107,17 @@ impl Worker {
         bytes <= ALWAYS_EAGER || self.endpoints[peer].lane.has_share(RING_MESSAGES * bytes)
     }
 
+    /// Bytes of a longer message that go to a peer without being asked for.
+    pub(crate) fn early_to(&self, peer: u32) -> u64 {
+        let lane = &self.endpoints[peer].lane;
+        let early = self.thresholds.early_on(lane);
+        let waits = self.is_crowded() && lane.is_same_host();
+        match waits && !self.fits_ring(peer, early) {
+            true => early.min(ALWAYS_EAGER),
+            false => early,
+        }
+    }
+
     /// A message of [`LEARN_MIN`] bytes or more leaves, timed or not.
     #[inline]
     pub(crate) fn count_arm(&mut self, peer: u32, bytes: u64, timed: bool) {

@@ -64,13 +64,12 @@ impl Worker {
 
     fn post_rts(&mut self, id: RequestId) -> Post {
         let offer = self.offer_message(id);
-        let request = self.requests.get_mut(id);
-        let early = if offer.is_some() {
-            0
-        } else {
-            let lane = &self.endpoints[request.peer].lane;
-            self.thresholds.early_on(lane).min(request.bytes)
+        let request = self.requests.get(id);
+        let early = match offer {
+            Some(_) => 0,
+            None => self.early_to(request.peer).min(request.bytes),
         };
+        let request = self.requests.get_mut(id);
         let timed = request.sent_ns != 0;
         if timed {
             request.sent_ns = stamp_ns();
