@@ -3,6 +3,7 @@
 pub mod detect;
 mod environment;
 mod error;
+mod foreign;
 mod identity;
 mod join;
 mod network;
@@ -23,6 +24,8 @@ use detect::Place;
 pub use detect::is_identity;
 pub use environment::{describe_copies, describe_start, find_place};
 pub use error::BootstrapError;
+use foreign::ForeignRanks;
+pub use foreign::{ForeignNumbers, Origin};
 pub use identity::{Identity, JOB_VARIABLE, random_job_id};
 pub(crate) use join::{pause, send_all};
 use network::NetworkPlace;
@@ -44,6 +47,7 @@ pub struct Job {
     place: NetworkPlace,
     /// To the launcher, where it is not ours.
     link: Option<join::Link>,
+    foreign: ForeignRanks,
 }
 
 impl Job {
@@ -104,6 +108,7 @@ impl Job {
             segment,
             place: NetworkPlace::inheriting(id.listeners),
             link: None,
+            foreign: ForeignRanks::default(),
         };
         job.begin();
         Ok(job)
@@ -115,7 +120,7 @@ impl Job {
     /// The kernel refuses the memory.
     pub fn singleton() -> Result<Job, BootstrapError> {
         let job_id = random_job_id();
-        let segment = Segment::create(1, job_id)?;
+        let segment = Segment::create_alone(foreign::ALONE_MOST, job_id)?;
         let processors = topology::usable_processors();
         segment
             .header()
@@ -135,6 +140,7 @@ impl Job {
             segment,
             place: NetworkPlace::default(),
             link: None,
+            foreign: ForeignRanks::default(),
         };
         job.begin();
         Ok(job)
@@ -189,6 +195,7 @@ impl Job {
             segment: Segment::attach(file, job_id)?,
             place: NetworkPlace::default(),
             link: None,
+            foreign: ForeignRanks::default(),
         };
         job.begin();
         Ok(job)

@@ -49,15 +49,22 @@ impl Watch<'_> {
                     let text = "the request cannot be understood";
                     client.reply(&Answer::refuse(Cause::Malformed, text));
                 }
-                Some(Request::Spawn { .. } | Request::Prepare { .. } | Request::Add { .. })
-                    if is_ending =>
-                {
+                Some(
+                    Request::Spawn { .. }
+                    | Request::Prepare { .. }
+                    | Request::Add { .. }
+                    | Request::Number { .. }
+                    | Request::AddForeign { .. },
+                ) if is_ending => {
                     client.reply(&Answer::refuse(Cause::Spawn, "the job is being ended"));
                 }
                 Some(request) if self.agent.is_some() => self.serve_on_hosts(client, request),
                 Some(Request::Spawn { root, programs }) => {
                     let done = self.spawn(root as usize, &programs);
                     client.reply(&answer_for(done));
+                }
+                Some(Request::Number { foreign }) => {
+                    client.reply(&self.number_foreign(&foreign, None));
                 }
                 Some(request) => client.reply(&self.control.answer(&request)),
             }

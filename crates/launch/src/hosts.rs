@@ -80,7 +80,10 @@ impl Watch<'_> {
                 agent.has_published = true;
                 0
             }
-            Request::Spawn { .. } | Request::Unpublish { .. } | Request::Lookup { .. } => 0,
+            Request::Spawn { .. }
+            | Request::Unpublish { .. }
+            | Request::Lookup { .. }
+            | Request::Number { .. } => 0,
             _ => own,
         };
         if at != own && client.is_agent() {
@@ -112,6 +115,13 @@ impl Watch<'_> {
                 cards,
             } if from_first => {
                 answer_for(self.add_here(root as usize, first as usize, &counts, &nodes, &cards))
+            }
+            Request::Number { foreign } => self.number_foreign(&foreign, Some(&peers)),
+            Request::AddForeign { first, foreign } if from_first => {
+                match self.add_foreign(first, &foreign) {
+                    Ok(()) => Answer::Done,
+                    Err(text) => Answer::refuse(Cause::Spawn, text),
+                }
             }
             Request::GiveUp { first } if from_first => {
                 self.ranks.give_up(first as usize, self.segment);

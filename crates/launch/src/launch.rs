@@ -24,7 +24,7 @@ use fastpath_base::refusal::{describe_call, read_limit};
 use fastpath_base::sync::Ordering;
 use fastpath_base::topology;
 use fastpath_bootstrap::engine::abort_job;
-use fastpath_bootstrap::job::{describe_copies, random_job_id};
+use fastpath_bootstrap::job::{ForeignNumbers, describe_copies, random_job_id};
 use fastpath_bootstrap::segment::{MAX_RANKS, Segment};
 use fastpath_bootstrap::trace::prepare_file;
 use std::ffi::{OsStr, OsString};
@@ -198,6 +198,7 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         trace,
         agent,
         pending: None,
+        foreign: ForeignNumbers::default(),
     });
     if let Some(door) = watch.agent.as_mut().and_then(Agent::take_door) {
         watch.control.open_door(door, &watch.poller);

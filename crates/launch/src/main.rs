@@ -8,6 +8,7 @@ mod control;
 mod dynamic;
 mod engine;
 mod environment;
+mod foreign;
 mod guard;
 mod hosts;
 mod input;

@@ -79,6 +79,17 @@ impl Ranks {
         self.list.extend(programs.into_iter().map(Rank::new));
     }
 
+    /// Further ranks that run in other jobs.
+    pub fn add_foreign(&mut self, ranks: usize, program: &str) {
+        let foreign = || Rank {
+            end: Some(End::Elsewhere),
+            group_gone: true,
+            ..Rank::new(program.to_owned())
+        };
+        self.list
+            .extend(std::iter::repeat_with(foreign).take(ranks));
+    }
+
     /// Ends the ranks from `first` on, some of which could not be started: whoever knows of them finds them dead.
     pub fn give_up(&mut self, first: usize, segment: &Segment) {
         for (number, rank) in self.list.iter_mut().enumerate().skip(first) {

@@ -35,7 +35,8 @@ pub fn describe_map(spec: &JobSpec, paths: &[&Path], host: &str, processors: usi
 /// The lines of `-print-all-exitcodes`.
 pub fn describe_ends(ranks: &[Rank]) -> String {
     let mut text = String::new();
-    for (number, rank) in ranks.iter().enumerate() {
+    let own = |(_, rank): &(usize, &Rank)| rank.end != Some(End::Elsewhere);
+    for (number, rank) in ranks.iter().enumerate().filter(own) {
         let how = match rank.end {
             Some(End::Exit(code)) => format!("left with exit code {code}"),
             Some(end) => describe_end(end),

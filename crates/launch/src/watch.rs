@@ -17,7 +17,7 @@ use crate::singletons;
 use crate::start::Starter;
 use fastpath_base::clock::now_ns;
 use fastpath_bootstrap::inspect::describe::describe_signal;
-use fastpath_bootstrap::job::exit_code;
+use fastpath_bootstrap::job::{ForeignNumbers, exit_code};
 use fastpath_bootstrap::segment::{FailureKind, Phase, Segment};
 use fastpath_bootstrap::trace;
 use std::os::fd::OwnedFd;
@@ -92,6 +92,8 @@ pub struct Watch<'a> {
     pub agent: Option<Agent>,
     /// What the first of them has had this one prepare.
     pub pending: Option<Pending>,
+    /// The numbers of ranks of other jobs.
+    pub foreign: ForeignNumbers,
 }
 
 /// What changes while it runs.

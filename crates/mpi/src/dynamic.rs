@@ -1,12 +1,16 @@
 #![allow(unsafe_code)]
 //! Processes and connections that come while a job runs (MPI-5.0 section 11.8).
 //!
-//! All of them are ranks of one job, whose memory has room for more ranks than it begins with. The launcher starts
+//! What is spawned are ranks of one job, whose memory has room for more ranks than it begins with; so are, to each
+//! other, those of two jobs that are connected ([`foreign`]). The launcher starts
 //! processes and keeps the names of services ([`fastpath_bootstrap::control`]). Groups are made of ranks of the job; a
 //! spawned world is a range of them. Two sides meet at their roots, in a context that is theirs alone
 //! ([`Meeting`](crate::session::meeting::Meeting)), and agree on an intercommunicator as `MPI_Intercomm_create` does.
 
+mod door;
+mod foreign;
 mod join;
+mod line;
 mod names;
 mod port;
 mod soft;
@@ -60,6 +64,13 @@ fn ask(p: &Process, class: i32, what: &str, request: &Request) -> Result<Answer>
     }
     let answer = places::run_outside(|| client::ask(job.job_id(), request));
     answer.map_err(|why| Error::new(class, why))
+}
+
+/// The worker, while nothing waits.
+fn with_worker<T>(p: &Process, act: impl FnOnce(&mut Worker) -> T) -> Result<T> {
+    let worker = p.worker()?;
+    // SAFETY: the worker lives while MPI runs; this call holds the lock, and no other reference to it is held.
+    Ok(act(unsafe { &mut *worker }))
 }
 
 /// Waits, with progress, until `done` says so; it may be asked once more then. Whoever changes what it looks at need

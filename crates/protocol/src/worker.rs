@@ -15,7 +15,9 @@ use crate::unexpected::Buffers;
 use crate::waiting::WaitPolicy;
 use crate::wire::CONTROL_MAX;
 use crate::wireup::Wireup;
+use fastpath_base::config::Config;
 use fastpath_bootstrap::job::Job;
+use fastpath_bootstrap::network::NetworkCard;
 use fastpath_transport::{Connection, Header, Interfaces, Post};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -228,6 +230,19 @@ impl Worker {
     /// The interfaces, for those who report them.
     pub fn interfaces(&self) -> &Interfaces {
         &self.interfaces
+    }
+
+    /// See [`Interfaces::open_for_foreign`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_for_foreign(&mut self, config: &Config) -> Result<NetworkCard, String> {
+        self.interfaces.open_for_foreign(config)
+    }
+
+    /// See [`Interfaces::note_foreign`].
+    pub fn note_foreign(&mut self, ranks: &[u32]) {
+        self.interfaces.note_foreign(ranks);
     }
 
     /// Takes the interfaces that have been configured, to be used without a worker. This one reaches nobody by an

@@ -57,8 +57,8 @@ impl Interfaces {
         let several = (0..job.present()).any(|rank| job.is_remote(rank));
         let ranks = job.present() as u32;
         let mut allowed = choose_transports(config, ranks, several, job.nodes())?;
-        // A rank reaches itself without them; those that it may spawn reach it by them.
-        if job.capacity() == 1 {
+        // A rank reaches itself without them; those that it may spawn reach it by them. Other jobs come later.
+        if job.capacity() == 1 || job.numbers_foreign() {
             (allowed.adapter, allowed.tcp) = (None, false);
         }
         self.agree_on_transports(config, allowed)?;

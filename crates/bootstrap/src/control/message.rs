@@ -1,5 +1,7 @@
 //! Requests and answers as they travel: numbers in 32 bits, little end first; texts and lists after their length.
 
+use crate::job::Origin;
+
 /// One program of a spawn.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Program {
@@ -13,6 +15,17 @@ pub struct Program {
     pub path: Option<Vec<u8>>,
     /// The host it is to run on.
     pub host: Option<Vec<u8>>,
+}
+
+/// A rank of another job, as that job tells of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    /// Who it is.
+    pub origin: Origin,
+    /// Number of its host in its own job.
+    pub host: u32,
+    /// How it is reached ([`crate::network::NetworkCard`]).
+    pub card: Vec<u8>,
 }
 
 /// What a rank asks the launcher.
@@ -91,6 +104,18 @@ pub enum Request {
         /// The first of them.
         first: u32,
     },
+    /// Give ranks of other jobs numbers in this one, those that they have where they have any.
+    Number {
+        /// The ranks.
+        foreign: Vec<Foreign>,
+    },
+    /// From the first agent: these ranks of other jobs have numbers now, one after the other.
+    AddForeign {
+        /// The first number.
+        first: u32,
+        /// The ranks, each with the host that it counts as being on here.
+        foreign: Vec<Foreign>,
+    },
 }
 
 /// Why something was refused.
@@ -140,6 +165,11 @@ pub enum Answer {
     Ready {
         /// Their cards.
         cards: Vec<Vec<u8>>,
+    },
+    /// The numbers of the ranks of other jobs, in the order in which they were asked for.
+    Numbered {
+        /// The numbers.
+        ranks: Vec<u32>,
     },
     /// It was refused.
     Refused {
@@ -274,6 +304,10 @@ impl Request {
                 .list(cards, |to, card| _ = to.bytes(card)),
             Request::GiveUp { first } => to.number(10).number(*first),
             Request::Input => to.number(11),
+            Request::Number { foreign } => to.number(12).list(foreign, write_foreign),
+            Request::AddForeign { first, foreign } => {
+                to.number(13).number(*first).list(foreign, write_foreign)
+            }
         };
         to.0
     }
@@ -327,6 +361,13 @@ impl Request {
                 first: from.number()?,
             },
             11 => Request::Input,
+            12 => Request::Number {
+                foreign: from.list(read_foreign)?,
+            },
+            13 => Request::AddForeign {
+                first: from.number()?,
+                foreign: from.list(read_foreign)?,
+            },
             _ => return None,
         };
         from.end(request)
@@ -353,6 +394,40 @@ fn read_program(from: &mut Reader<'_>) -> Option<Program> {
     (is_whole && !program.counts.is_empty()).then_some(program)
 }
 
+fn write_foreign(to: &mut Writer, foreign: &Foreign) {
+    let Origin { job, rank } = foreign.origin;
+    to.number(job as u32).number((job >> 32) as u32);
+    to.number(rank).number(foreign.host).bytes(&foreign.card);
+}
+
+fn read_foreign(from: &mut Reader<'_>) -> Option<Foreign> {
+    let (low, high) = (from.number()?, from.number()?);
+    Some(Foreign {
+        origin: Origin {
+            job: u64::from(high) << 32 | u64::from(low),
+            rank: from.number()?,
+        },
+        host: from.number()?,
+        card: from.bytes()?,
+    })
+}
+
+impl Foreign {
+    /// Several as bytes.
+    pub fn encode_all(all: &[Foreign]) -> Vec<u8> {
+        let mut to = Writer::default();
+        to.list(all, write_foreign);
+        to.0
+    }
+
+    /// The reverse; `None` where they are no such list.
+    pub fn decode_all(bytes: &[u8]) -> Option<Vec<Foreign>> {
+        let mut from = Reader(bytes);
+        let all = from.list(read_foreign)?;
+        from.end(all)
+    }
+}
+
 impl Answer {
     /// As bytes.
     pub fn encode(&self) -> Vec<u8> {
@@ -363,6 +438,7 @@ impl Answer {
             Answer::Found { port } => to.number(3).bytes(port),
             Answer::Knocked(what) => to.number(5).number(*what as u32),
             Answer::Ready { cards } => to.number(6).list(cards, |to, card| _ = to.bytes(card)),
+            Answer::Numbered { ranks } => to.number(7).numbers(ranks),
             Answer::Refused {
                 cause,
                 program,
@@ -408,6 +484,9 @@ impl Answer {
             6 => Answer::Ready {
                 cards: from.list(Reader::bytes)?,
             },
+            7 => Answer::Numbered {
+                ranks: from.list(Reader::number)?,
+            },
             _ => return None,
         };
         from.end(answer)
@@ -428,6 +507,14 @@ mod tests {
             host: Some(b"localhost".to_vec()),
         };
         let other = program.clone();
+        let foreign = Foreign {
+            origin: Origin {
+                job: 0x0123_4567_89ab_cdef,
+                rank: 3,
+            },
+            host: 1,
+            card: vec![1, 2, 3],
+        };
         let (service, port) = (b"ocean".to_vec(), b"a port".to_vec());
         vec![
             Request::Spawn {
@@ -464,6 +551,13 @@ mod tests {
                 cards: vec![vec![1, 2], Vec::new()],
             },
             Request::GiveUp { first: 4 },
+            Request::Number {
+                foreign: vec![foreign.clone()],
+            },
+            Request::AddForeign {
+                first: 4,
+                foreign: vec![foreign.clone(), foreign],
+            },
         ]
     }
 
@@ -482,6 +576,7 @@ mod tests {
             Answer::Ready {
                 cards: vec![vec![7], Vec::new()],
             },
+            Answer::Numbered { ranks: vec![4, 5] },
         ]
     }
 

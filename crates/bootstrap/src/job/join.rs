@@ -14,6 +14,7 @@ mod gather;
 mod ring;
 mod watch;
 
+use super::foreign::ForeignRanks;
 use super::{BootstrapError, Job, network::NetworkPlace, random_job_id};
 use crate::engine::{About, Engine, EngineError};
 use crate::network::NetworkCard;
@@ -82,6 +83,7 @@ impl Job {
             segment,
             place: NetworkPlace::default(),
             link: None,
+            foreign: ForeignRanks::default(),
         };
         if job.rank_page(about.rank).is_none() {
             let why = format!("the memory has no rank {}", about.rank);

@@ -35,6 +35,14 @@ impl Job {
     /// # Errors
     /// As [`network::open`].
     pub fn open_network(&self, config: &Config) -> Result<&Listener, String> {
+        self.open_network_to(config, self.network_reach())
+    }
+
+    /// As [`Job::open_network`], for peers of other jobs too, which may be on any host.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn open_network_to(&self, config: &Config, reach: Reach) -> Result<&Listener, String> {
         if let Some(listener) = self.place.listener.get() {
             return Ok(listener);
         }
@@ -51,13 +59,12 @@ impl Job {
         let (listener, card) = match inherited {
             Some(Ok(listener)) if is_told => (listener, None),
             Some(Ok(listener)) => {
-                let card = network::describe_inherited(config, self.network_reach(), &listener)?;
+                let card = network::describe_inherited(config, reach, &listener)?;
                 (listener, Some(card))
             }
             // Where a program on the way has closed it, and nobody knows its port yet.
             _ if !is_told => {
-                let (listener, card) =
-                    network::open(config, self.network_reach(), self.node_place().0)?;
+                let (listener, card) = network::open(config, reach, self.node_place().0)?;
                 (listener, Some(card))
             }
             Some(Err(e)) => {

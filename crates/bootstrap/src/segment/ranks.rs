@@ -63,6 +63,27 @@ impl Segment {
         Ok(segment)
     }
 
+    /// The memory of a process that nobody has started, with room for `others` ranks of other jobs that it may be
+    /// connected with.
+    ///
+    /// # Errors
+    /// As [`Segment::create`].
+    pub fn create_alone(others: usize, job_id: u64) -> Result<Segment, SegmentError> {
+        Segment::create_as_spare_fits(others, |others| {
+            let layout = match others {
+                0 => Layout::new(1),
+                others => Layout::of_node(1, 1 + others),
+            };
+            let (file, layout) = create_file(layout.ok_or(SegmentError::Ranks(1))?)?;
+            let segment = Segment::begin(file, layout, 1, job_id)?;
+            if layout.has_others() {
+                segment.back_table(0..1)?;
+                segment.settle(0, 0);
+            }
+            Ok(segment)
+        })
+    }
+
     /// What stands for the ranks of other nodes: pages that nobody writes any more.
     pub(super) fn begin_others(&self) -> Result<(), SegmentError> {
         let layout = self.layout;

@@ -5,6 +5,7 @@
 //! out in blocks: the first for the communicator itself, the others as spares that all its members
 //! know, so that a later duplicate needs no message.
 
+use fastpath_bootstrap::job::random_job_id;
 use fastpath_protocol::tag::Context;
 use std::cell::{Cell, RefCell};
 
@@ -12,6 +13,11 @@ use std::cell::{Cell, RefCell};
 const COUNTERS: u32 = 1 << 19;
 /// Numbers below are those of `MPI_COMM_WORLD` and `MPI_COMM_SELF`.
 const FIRST: u32 = 4;
+/// Leaders that a context can name.
+const LEADERS: u32 = 1 << 20;
+/// Contexts that members of several jobs share name a leader from here on, by chance: no rank has such a number but in a
+/// job of more than half a million.
+const FIRST_SHARED: u32 = LEADERS / 2;
 /// Numbers in a block while there are plenty.
 const BLOCK: u32 = 8;
 
@@ -39,19 +45,24 @@ impl Block {
 
     /// The block as a number that the leader sends to the others; 0 if it is empty.
     pub fn to_wire(self) -> u64 {
-        if self.count == 0 {
-            0
-        } else {
-            u64::from(self.first) << 32 | u64::from(self.count)
+        match self.count {
+            0 => 0,
+            count => u64::from(self.leader) << 32 | u64::from(self.first) << 8 | u64::from(count),
         }
     }
 
-    /// A block that the process of world rank `leader` wrote; empty if the number makes no sense.
-    pub fn from_wire(leader: u32, wire: u64) -> Block {
-        let (first, count) = ((wire >> 32) as u32, wire as u32);
-        if first < FIRST || count > BLOCK || first.saturating_add(count) > COUNTERS {
+    /// A block that another process wrote; empty if the number makes no sense.
+    pub fn from_wire(wire: u64) -> Block {
+        let (leader, first, count) = (wire >> 32, wire as u32 >> 8, wire as u32 & 0xff);
+        if first < FIRST || count == 0 || count > BLOCK || first + count > COUNTERS {
             return Block::EMPTY;
         }
+        let Some(leader) = u32::try_from(leader)
+            .ok()
+            .filter(|&leader| leader < LEADERS)
+        else {
+            return Block::EMPTY;
+        };
         Block {
             leader,
             first,
@@ -99,6 +110,9 @@ pub struct Pool {
     next: Cell<u32>,
     /// How many numbers are in use.
     taken: Cell<u32>,
+    /// Whether this process is connected with ranks of other jobs: then its blocks are drawn by chance, of 2^35, since
+    /// no leader's number means the same in two jobs.
+    shared: Cell<bool>,
 }
 
 const _: () = assert!(BLOCK == u8::BITS && COUNTERS.is_multiple_of(BLOCK));
@@ -118,12 +132,32 @@ impl Pool {
             used: RefCell::new(Vec::new()),
             next: Cell::new(FIRST_FREE),
             taken: Cell::new(0),
+            shared: Cell::new(false),
+        }
+    }
+
+    /// This process is connected with ranks of other jobs.
+    pub fn share(&self) {
+        self.shared.set(true);
+    }
+
+    fn draw(&self) -> Block {
+        let random = random_job_id();
+        let (leader, block) = (random as u32, (random >> 32) as u32);
+        let free = COUNTERS / BLOCK - FIRST_FREE / BLOCK;
+        Block {
+            leader: FIRST_SHARED + leader % (LEADERS - FIRST_SHARED),
+            first: FIRST_FREE + block % free * BLOCK,
+            count: BLOCK,
         }
     }
 
     /// Takes a block for a communicator that the process of world rank `leader`, the caller, leads
     /// or may turn out to lead; empty when the process leads as many communicators as it can.
     pub fn reserve(&self, leader: u32) -> Block {
+        if self.shared.get() {
+            return self.draw();
+        }
         // Spares are for a process that leads few communicators.
         let whole = self.taken.get() < COUNTERS / 2;
         let found = whole.then(|| self.find_block()).flatten();
@@ -214,11 +248,25 @@ mod tests {
     fn block__travels_as_a_number() {
         let pool = Pool::new();
         let block = pool.reserve(3);
-        assert_eq!(Block::from_wire(3, block.to_wire()), block);
-        assert!(Block::from_wire(3, 0).is_empty());
-        for garbage in [1, 1 << 32 | 1, u64::MAX, 20 << 32 | 9] {
-            assert!(Block::from_wire(3, garbage).is_empty(), "{garbage:#x}");
+        assert_eq!(Block::from_wire(block.to_wire()), block);
+        assert!(Block::from_wire(0).is_empty());
+        for garbage in [1, 1 << 8 | 1, u64::MAX, 20 << 8 | 9, 1 << 52 | 20 << 8 | 1] {
+            assert!(Block::from_wire(garbage).is_empty(), "{garbage:#x}");
         }
+    }
+
+    #[test]
+    fn shared__blocks_are_of_no_rank_and_travel_too() {
+        let pool = Pool::new();
+        pool.share();
+        for _ in 0..1000 {
+            let block = pool.reserve(3);
+            assert!(block.leader() >= FIRST_SHARED && block.count == BLOCK);
+            assert_eq!(Block::from_wire(block.to_wire()), block);
+            // Nobody takes them back.
+            pool.give_back(3, block);
+        }
+        assert_eq!(pool.taken.get(), 0);
     }
 
     #[test]

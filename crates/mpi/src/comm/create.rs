@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::places::{self, spread};
 use crate::process::Process;
+use fastpath_bootstrap::job::Job;
 use fastpath_protocol::tag::Context;
 use std::rc::Rc;
 
@@ -127,10 +128,8 @@ fn distribute(p: &Process, members: &impl Members, group: &Group, ranks: &[u32])
     } else {
         0
     };
-    Ok(Block::from_wire(
-        leader,
-        agree::broadcast(members, ranks, position, own)?,
-    ))
+    let wire = agree::broadcast(members, ranks, position, own)?;
+    Ok(Block::from_wire(wire))
 }
 
 /// A communicator of an intracommunicator's members, with its error handler.
@@ -309,7 +308,7 @@ fn split_members(
         p.contexts.give_back(me, own);
     }
     let leader = ranks[0] as usize;
-    let block = Block::from_wire(world_ranks[leader], all[leader][1]);
+    let block = Block::from_wire(all[leader][1]);
     let members = ranks
         .iter()
         .map(|&rank| world_ranks[rank as usize])
@@ -327,6 +326,21 @@ pub(super) fn select_color(all: &[[u64; 2]], color: i32) -> Vec<u32> {
         .collect();
     ranks.sort_unstable();
     ranks.into_iter().map(|(_, rank)| rank).collect()
+}
+
+/// A number that the members of a communicator on this process's host have alike, and others have not.
+fn number_host(job: &Job, comm: &Comm) -> i32 {
+    let own = job.host(job.rank());
+    let mut members = comm.group.world_ranks().iter();
+    match members.any(|&rank| job.is_foreign(rank as usize)) {
+        // Jobs share no memory, whichever hosts they are on.
+        true => {
+            let mixed = job.job_id().wrapping_add(own.into());
+            (mixed ^ mixed >> 32) as i32 & i32::MAX
+        }
+        // Counted from 0 by the launcher.
+        false => own as i32,
+    }
 }
 
 /// `MPI_Comm_split_type`. All ranks of one host share its memory, and no finer kind of
@@ -347,8 +361,7 @@ pub fn split_type(
             .find(|(key, _)| key == name)
             .map(|(_, value)| value.as_str())
     };
-    // Numbers of hosts are counted from 0 by the launcher.
-    let own_host = p.engine().map_or(0, |e| e.job.host(e.job.rank()) as i32);
+    let own_host = p.engine().map_or(0, |e| number_host(e.job, parent));
     let by_resource = || match hint("mpi_hw_resource_type") {
         Some("mpi_shared_memory") => own_host,
         _ => MPI_UNDEFINED,

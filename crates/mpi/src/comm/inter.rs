@@ -15,15 +15,14 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::places;
 use crate::process::Process;
-use fastpath_bootstrap::job::Job;
+use fastpath_bootstrap::job::{Job, Origin};
 use fastpath_protocol::tag::Context;
 use std::rc::Rc;
 
 /// Words of a greeting between leaders: members of the group and a block of contexts.
 const GREETING: usize = 2;
-/// Words that a leader passes on before the ranks: error class, members of the remote group, a block of contexts and
-/// who leads it.
-const NEWS: usize = 4;
+/// Words that a leader passes on before the ranks: error class, members of the remote group, a block of contexts.
+const NEWS: usize = 3;
 
 /// What two leaders have agreed on.
 #[derive(Debug)]
@@ -32,8 +31,6 @@ pub(crate) struct Pact {
     pub remote: Vec<u32>,
     /// Contexts.
     pub block: Block,
-    /// Whose they are.
-    pub leader: u32,
 }
 
 /// Where a leader finds the other one.
@@ -108,7 +105,7 @@ pub(crate) fn greet(p: &Process, group: &Group, bridge: Bridge<'_>) -> Result<Pa
     let own = p.contexts.reserve(me);
     let result = exchange_groups(p, group, own, channel, to);
     let lost = match &result {
-        Ok(pact) => pact.leader != me,
+        Ok(pact) => pact.block != own,
         Err(_) => true,
     };
     if lost {
@@ -133,14 +130,11 @@ fn exchange_groups(
         let text = format!("the remote group says that it has {} members", theirs[0]);
         return Err(Error::new(MPI_ERR_OTHER, text));
     }
-    let ours: Vec<u64> = group
-        .world_ranks()
-        .iter()
-        .map(|&rank| rank.into())
-        .collect();
-    let mut ranks = vec![0; theirs[0] as usize];
-    Members::exchange(channel, to, &ours, to, &mut ranks)?;
-    let remote = read_ranks(&ranks, all)?;
+    let job = p.running()?.job;
+    let ours = write_ranks(job, group.world_ranks());
+    let mut words = vec![0; ORIGIN * theirs[0] as usize];
+    Members::exchange(channel, to, &ours, to, &mut words)?;
+    let remote = read_ranks(job, &words)?;
     let common = group.intersection(&Group::new(remote.clone(), me));
     if let Some(world) = common.world_ranks().first() {
         let text = format!(
@@ -149,22 +143,37 @@ fn exchange_groups(
         return Err(Error::new(MPI_ERR_COMM, text));
     }
     let there = channel.comm.peer_group().world_ranks()[to as usize];
-    let (leader, block) = match me < there {
-        true => (me, own),
-        false => (there, Block::from_wire(there, theirs[1])),
+    let block = match job.origin(me as usize) < job.origin(there as usize) {
+        true => own,
+        false => Block::from_wire(theirs[1]),
     };
-    Ok(Pact {
-        remote,
-        block,
-        leader,
-    })
+    Ok(Pact { remote, block })
 }
 
-/// Ranks of the job that another process wrote.
-fn read_ranks(words: &[u64], all: u64) -> Result<Vec<u32>> {
-    let read = |&word: &u64| (word < all).then_some(word as u32);
-    let ranks: Option<Vec<u32>> = words.iter().map(read).collect();
-    ranks.ok_or_else(|| Error::new(MPI_ERR_OTHER, "the remote group names a rank of no process"))
+/// Words of a rank: number of its job, and its rank there. A rank's number in one job says nothing in another one.
+const ORIGIN: usize = 2;
+
+/// Ranks of this process's job, its own and those of others that it is connected with, for another process.
+fn write_ranks(job: &Job, ranks: &[u32]) -> Vec<u64> {
+    let origins = ranks.iter().map(|&rank| job.origin(rank as usize));
+    origins
+        .flat_map(|origin| [origin.job, u64::from(origin.rank)])
+        .collect()
+}
+
+/// Ranks that another process wrote.
+fn read_ranks(job: &Job, words: &[u64]) -> Result<Vec<u32>> {
+    let read = |pair: &[u64]| {
+        let &[id, rank] = pair else { return None };
+        let rank = u32::try_from(rank).ok()?;
+        job.find_origin(Origin { job: id, rank })
+    };
+    let ranks: Option<Vec<u32>> = words.chunks(ORIGIN).map(read).collect();
+    ranks.ok_or_else(|| {
+        let text = "the remote group names a process of no rank of this job, nor of a job that \
+            this process is connected with";
+        Error::new(MPI_ERR_OTHER, text)
+    })
 }
 
 /// Refuses ranks that this process has no addresses for.
@@ -202,8 +211,8 @@ pub(crate) fn pass_on(
     match pact {
         Some(Ok(pact)) => {
             let count = pact.remote.len() as u64;
-            news = [0, count, pact.block.to_wire(), pact.leader.into()];
-            words.extend(pact.remote.iter().map(|&rank| u64::from(rank)));
+            news = [0, count, pact.block.to_wire()];
+            words = write_ranks(p.running()?.job, &pact.remote);
         }
         Some(Err(error)) => {
             news[0] = error.code() as u64;
@@ -219,13 +228,12 @@ pub(crate) fn pass_on(
         let text = format!("rank {leader}, the leader of the local group, failed: see its error");
         return Err(Error::new(news[0] as i32, text));
     }
-    words.resize(news[1] as usize, 0);
+    words.resize(ORIGIN * news[1] as usize, 0);
     agree::broadcast_words(members, &ranks, position, &mut words)?;
     let job = p.running()?.job;
-    let remote = read_ranks(&words, job.present() as u64)?;
+    let remote = read_ranks(job, &words)?;
     require_reach(job, &remote)?;
-    let block = Block::from_wire(news[3] as u32, news[2]);
-    Ok((Group::new(remote, me), block))
+    Ok((Group::new(remote, me), Block::from_wire(news[2])))
 }
 
 /// An intercommunicator with the first context of a block; the others are its spares.
@@ -248,8 +256,12 @@ pub(super) fn join(p: &Process, context: Context, local: Rc<Group>, remote: Rc<G
 }
 
 /// Whether the local group is the first of the two, where both must agree on an order.
-pub(crate) fn is_first(comm: &Comm) -> bool {
-    comm.group.world_ranks().first() < comm.peer_group().world_ranks().first()
+pub(crate) fn is_first(p: &Process, comm: &Comm) -> bool {
+    let origin = |group: &Group| {
+        let first = *group.world_ranks().first()?;
+        Some(p.engine()?.job.origin(first as usize))
+    };
+    origin(&comm.group) < origin(comm.peer_group())
 }
 
 /// The local group as a communicator of its own.
@@ -297,18 +309,15 @@ pub(super) fn synchronize(p: &Process, comm: &Comm) -> Result {
 
 /// More contexts for duplicates, by rank 0 of the first group.
 pub(super) fn refill_spares(p: &Process, comm: &Comm) -> Result<Block> {
-    let first = is_first(comm);
+    let first = is_first(p, comm);
     let leads = first && comm.rank == 0;
     let own = match leads {
         true => p.contexts.reserve(comm.my_world_rank()),
         false => Block::EMPTY,
     };
     let (ours, theirs) = exchange_words(p, comm, &[own.to_wire()], 1)?;
-    let (group, words) = match first {
-        true => (&*comm.group, ours),
-        false => (comm.peer_group(), theirs),
-    };
-    Ok(Block::from_wire(group.world_ranks()[0], words[0]))
+    let words = if first { ours } else { theirs };
+    Ok(Block::from_wire(words[0]))
 }
 
 /// `MPI_Intercomm_merge`: the group that says `high` comes last.
@@ -323,7 +332,7 @@ pub fn merge(p: &Process, comm: &Comm, high: bool) -> Result<usize> {
     let leads = match (ours[0] != 0, theirs[0] != 0) {
         (false, true) => true,
         (true, false) => false,
-        _ => is_first(comm),
+        _ => is_first(p, comm),
     };
     let (low, last) = match leads {
         true => (&*comm.group, comm.peer_group()),
@@ -345,9 +354,8 @@ pub(super) fn split(p: &Process, comm: &Comm, color: i32, key: i32) -> Result<us
         _ => p.contexts.reserve(me),
     };
     let tables = exchange_colors(p, comm, color, key, own);
-    let parts = tables.map(|(here, there)| choose_members(comm, color, &here, &there));
-    let leads = matches!(&parts, Ok(Some((_, _, block))) if block.to_wire() == own.to_wire()
-        && block.leader() == me);
+    let parts = tables.map(|(here, there)| choose_members(p, comm, color, &here, &there));
+    let leads = matches!(&parts, Ok(Some((_, _, block))) if *block == own);
     if !leads {
         p.contexts.give_back(me, own);
     }
@@ -383,6 +391,7 @@ fn exchange_colors(
 
 /// The groups of one color, and the block of the one that leads: the first of the first group.
 fn choose_members(
+    p: &Process,
     comm: &Comm,
     color: i32,
     here: &[[u64; 2]],
@@ -398,9 +407,9 @@ fn choose_members(
         ranks.iter().map(|&rank| world[rank as usize]).collect()
     };
     let (local, remote) = (of(&comm.group, &local), of(comm.peer_group(), &remote));
-    let block = match is_first(comm) {
-        true => Block::from_wire(local[0], here[near as usize][1]),
-        false => Block::from_wire(remote[0], there[far as usize][1]),
+    let block = match is_first(p, comm) {
+        true => Block::from_wire(here[near as usize][1]),
+        false => Block::from_wire(there[far as usize][1]),
     };
     let me = comm.my_world_rank();
     Some((Group::new(local, me), Group::new(remote, me), block))

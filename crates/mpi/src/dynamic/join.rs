@@ -1,6 +1,7 @@
 //! `MPI_Comm_join` (MPI-5.0 section 11.10.4): two processes that share a socket tell each other who they are.
-#![allow(unsafe_code)]
 
+use super::foreign::{self, Bridge as Strangers};
+use super::line::move_bytes;
 use super::{CALLS, wait};
 use crate::comm::inter::{self, Bridge};
 use crate::comm::publish;
@@ -54,7 +55,7 @@ fn refuse(cause: &io::Error) -> Error {
 }
 
 /// `MPI_Comm_join`: an intercommunicator with the process at the other end of the socket; `MPI_COMM_NULL` where that is
-/// of another job, with which there is no connection.
+/// of another job with which this one cannot be connected.
 ///
 /// # Errors
 /// `MPI_ERR_ARG` where the descriptor is no connected socket, or this process is at both ends; `MPI_ERR_OTHER` where
@@ -67,8 +68,9 @@ pub fn join(p: &Process, fd: RawFd) -> Result<usize> {
         call: CALLS.of(p).next(),
     };
     let other = exchange(p, fd, own)?;
+    let alone = Rc::new(Group::new(vec![own.rank], own.rank));
     if other.job != own.job {
-        return Ok(MPI_COMM_NULL);
+        return join_foreign(p, fd, alone);
     }
     if other.rank == own.rank {
         let text = "this process is at both ends of the socket";
@@ -82,17 +84,24 @@ pub fn join(p: &Process, fd: RawFd) -> Result<usize> {
         true => (own, other),
         false => (other, own),
     };
-    let pair = Rc::new(Group::new(vec![low.rank, high.rank], own.rank));
     let text = [low.encode(), high.encode()].concat();
-    let meeting = Meeting::new(p, pair, &text, Purpose::Join);
-    let alone = Rc::new(Group::new(vec![own.rank], own.rank));
-    let bridge = Bridge {
-        channel: meeting.channel(p),
-        leader: u32::from(other.rank > own.rank),
-    };
-    let pact = inter::greet(p, &alone, bridge)?;
+    let both = (own.rank, other.rank);
+    let (meeting, leader) = Meeting::of_pair(p, both, &text, Purpose::Join);
+    let channel = meeting.channel(p);
+    let pact = inter::greet(p, &alone, Bridge { channel, leader })?;
     let remote = Rc::new(Group::new(pact.remote, own.rank));
     publish(p, inter::assemble(p, alone, remote, pact.block)?)
+}
+
+/// With a process of another job; `MPI_COMM_NULL` where both cannot be connected (MPI-5.0 section 11.10.4).
+fn join_foreign(p: &Process, fd: RawFd, alone: Rc<Group>) -> Result<usize> {
+    let meeting = Meeting::new(p, alone.clone(), b"", Purpose::Join);
+    // Both ends trust the socket.
+    let bridge = Strangers { fd, key: [0; 32] };
+    match foreign::connect(p, &meeting.channel(p), &alone, 0, Some(bridge)) {
+        Ok((remote, block)) => publish(p, inter::assemble(p, alone, Rc::new(remote), block)?),
+        Err(_) => Ok(MPI_COMM_NULL),
+    }
 }
 
 /// Sends our greeting and waits, with progress, for the other one.
@@ -117,45 +126,6 @@ fn exchange(p: &Process, fd: RawFd, own: Greeting) -> Result<Greeting> {
         let text = "what is at the other end of the socket has not called MPI_Comm_join";
         Error::new(MPI_ERR_OTHER, text)
     })
-}
-
-/// Sends and receives what goes without waiting. Not more than a greeting is read: the socket stays as it was.
-fn move_bytes(
-    fd: RawFd,
-    (bytes, sent): (&[u8; BYTES], &mut usize),
-    (theirs, got): (&mut [u8; BYTES], &mut usize),
-) -> io::Result<()> {
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    let out = &bytes[*sent..];
-    if !out.is_empty() {
-        // SAFETY: the bytes that are left are readable; a descriptor that is no socket is refused.
-        let moved = unsafe { libc::send(fd, out.as_ptr().cast(), out.len(), flags) };
-        advance(sent, moved)?;
-    }
-    let into = &mut theirs[*got..];
-    if into.is_empty() {
-        return Ok(());
-    }
-    // SAFETY: the bytes that are left are writable.
-    match unsafe { libc::recv(fd, into.as_mut_ptr().cast(), into.len(), flags) } {
-        0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        moved => advance(got, moved),
-    }
-}
-
-/// Counts what a call has moved; what would have blocked has moved nothing.
-fn advance(done: &mut usize, moved: isize) -> io::Result<()> {
-    match usize::try_from(moved) {
-        Ok(moved) => *done += moved,
-        Err(_) => {
-            let cause = io::Error::last_os_error();
-            let waits = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
-            if !waits.contains(&cause.kind()) {
-                return Err(cause);
-            }
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -2,70 +2,110 @@
 //!
 //! A port is a word in the page of the rank that has opened it: its number, and who has come to it. A root that
 //! connects puts itself there when nobody is, and has been let in when the accepting root has taken it away; then both
-//! agree as two leaders of an intercommunicator do.
+//! agree as two leaders of an intercommunicator do. Processes of other jobs come over the network ([`super::door`]).
 
-use super::{CALLS, ask, wait};
+use super::door::{self, Door, Way};
+use super::{CALLS, ask, foreign, wait};
 use crate::channel::Channel;
 use crate::coll;
+use crate::comm::agree;
 use crate::comm::inter::{self, Bridge, Pact};
 use crate::comm::{Comm, publish};
 use crate::consts::*;
 use crate::error::{Error, Result};
-use crate::group::Group;
-use crate::process::Process;
+use crate::process::{Process, ProcessPart};
 use crate::session::meeting::{Meeting, Purpose};
 use fastpath_base::clock;
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::control::{Answer, Knocked, Request};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::PORTS;
+use fastpath_transport::setup::allowed::is_listed;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fmt;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::rc::Rc;
 
 /// The name of a port.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Port {
     job: u64,
     rank: u32,
     /// Counted by the rank, from 1.
     number: u32,
+    /// Where processes of other jobs come to it, if they can.
+    way: Option<Way>,
 }
+
+/// The doors of this process's ports, by the numbers of the ports.
+static DOORS: ProcessPart<RefCell<BTreeMap<u32, Door>>> =
+    ProcessPart::new(RefCell::new(BTreeMap::new()));
 
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Port { job, rank, number } = self;
-        write!(f, "fastpath:{job:016x}:{rank}:{number}")
+        let Port {
+            job,
+            rank,
+            number,
+            way,
+        } = self;
+        write!(f, "fastpath:{job:016x}:{rank}:{number}")?;
+        way.iter().try_for_each(|way| write!(f, ":{way}"))
     }
 }
 
 impl Port {
     fn parse(name: &str) -> Option<Port> {
-        let fields: Vec<&str> = name.split(':').collect();
-        let ["fastpath", job, rank, number] = fields[..] else {
-            return None;
-        };
+        let mut fields = name.splitn(5, ':');
+        let mut next = || fields.next();
+        let (mark, job, rank, number) = (next()?, next()?, next()?, next()?);
         Some(Port {
-            job: u64::from_str_radix(job, 16).ok()?,
+            job: u64::from_str_radix(job, 16)
+                .ok()
+                .filter(|_| mark == "fastpath")?,
             rank: rank.parse().ok()?,
             number: number.parse().ok().filter(|&number| number > 0)?,
+            way: match next() {
+                None => None,
+                Some(way) => Some(Way::parse(way)?),
+            },
         })
     }
 
-    /// The port of this job that a name says.
+    /// The port that a name says; of this job, the rank is one.
     fn find(job: &Job, name: &str) -> Result<Port> {
         let refuse = |text: String| Err(Error::new(MPI_ERR_PORT, text));
         match Port::parse(name) {
             None => refuse(format!("{name:?} is no name that MPI_Open_port gave")),
-            Some(port) if port.job != job.job_id() => refuse(format!(
-                "{name:?} is a port of another job: jobs cannot be connected yet, only processes \
-                 that one mpiexec has started, those that they have spawned among them"
-            )),
-            Some(port) if port.rank as usize >= job.present() => {
+            Some(port) if port.job == job.job_id() && port.rank as usize >= job.present() => {
                 refuse(format!("{name:?} is a port of no rank of this job"))
             }
             Some(port) => Ok(port),
         }
     }
+
+    /// Whether a word on this process's page is its own.
+    fn is_at(&self, job: &Job, word: u64) -> bool {
+        let is_own = self.job == job.job_id() && self.rank as usize == job.rank();
+        is_own && number_in(word) == self.number
+    }
+
+    /// Where processes of other jobs come to it.
+    fn door(&self) -> door::Number {
+        door::Number {
+            job: self.job,
+            port: self.number,
+        }
+    }
+}
+
+/// Who has come to a port, or where this process has come to.
+enum Met {
+    /// A rank of this job, with which the root has agreed.
+    Rank(Pact),
+    /// A process of another job.
+    Foreign(OwnedFd, [u8; 32]),
 }
 
 /// A port's word: its number, and who has come.
@@ -110,11 +150,20 @@ pub fn open(p: &Process) -> Result<String> {
     let number = CALLS.of(p).next();
     // Relaxed: whoever learns the name by a message sees the word.
     free.store(word(number, 0), Ordering::Relaxed);
-    let port = Port {
+    let mut port = Port {
         job: job.job_id(),
         rank: job.rank() as u32,
         number,
+        way: None,
     };
+    let config = p.running()?.config;
+    if is_listed(config, "tcp")
+        // Without it the port is for this job alone.
+        && let Ok((door, way)) = Door::open(config, port.door())
+    {
+        DOORS.of(p).borrow_mut().insert(number, door);
+        port.way = Some(way);
+    }
     Ok(port.to_string())
 }
 
@@ -126,13 +175,15 @@ pub fn close(p: &Process, name: &str) -> Result {
     let job = p.running()?.job;
     let port = Port::find(job, name)?;
     let ports = &job.own_page().ports;
-    let is_it = |word: u64| port.rank as usize == job.rank() && number_in(word) == port.number;
-    let found = ports.iter().find(|at| is_it(at.load(Ordering::Relaxed)));
+    let found = ports
+        .iter()
+        .find(|at| port.is_at(job, at.load(Ordering::Relaxed)));
     let Some(found) = found else {
         let text = format!("{name:?} is no port that this process has open");
         return Err(Error::new(MPI_ERR_PORT, text));
     };
     found.store(0, Ordering::Relaxed);
+    DOORS.of(p).borrow_mut().remove(&port.number);
     Ok(())
 }
 
@@ -151,18 +202,32 @@ pub fn accept(
         let name = name()?;
         let job = p.running()?.job;
         let port = Port::find(job, &name)?;
-        let caller = await_caller(p, job, port, comm, &name)?;
+        let caller = match await_caller(p, job, &port, comm, &name)? {
+            Came::Rank(caller) => caller,
+            Came::Foreign(fd) => {
+                let key = port.way.as_ref().map_or([0; 32], |way| way.key);
+                return Ok(Met::Foreign(fd, key));
+            }
+        };
         // A peer wrote it.
         let peer = rank_in(caller);
         if peer as usize >= job.present() {
             return Err(Error::new(MPI_ERR_PORT, "no rank has come to the port"));
         }
-        greet(p, comm, peer, port, caller)
+        greet(p, comm, peer, &port, caller).map(Met::Rank)
     })
 }
 
+/// Who comes to a port.
+enum Came {
+    /// A rank of this job: what it has written into the port's word.
+    Rank(u32),
+    /// A process of another job, at the other end of the socket.
+    Foreign(OwnedFd),
+}
+
 /// Waits until somebody comes to a port of this process, and lets it in.
-fn await_caller(p: &Process, job: &Job, port: Port, comm: &Comm, name: &str) -> Result<u32> {
+fn await_caller(p: &Process, job: &Job, port: &Port, comm: &Comm, name: &str) -> Result<Came> {
     let ports = &job.own_page().ports;
     let mut outcome = None;
     let alone = !p.has_threads();
@@ -171,7 +236,7 @@ fn await_caller(p: &Process, job: &Job, port: Port, comm: &Comm, name: &str) -> 
         if outcome.is_some() {
             return true;
         }
-        let is_it = |word: u64| port.rank as usize == job.rank() && number_in(word) == port.number;
+        let is_it = |word: u64| port.is_at(job, word);
         // ORDERING: partner is the release in `RankPage::knock`: what the caller wrote before it came is seen.
         let found = ports.iter().find(|at| is_it(at.load(Ordering::Acquire)));
         let Some(found) = found else {
@@ -182,21 +247,24 @@ fn await_caller(p: &Process, job: &Job, port: Port, comm: &Comm, name: &str) -> 
         let seen = found.load(Ordering::Relaxed);
         let empty = word(port.number, 0);
         if !is_it(seen) || seen == empty {
-            let (me, others) = (worker.rank, 0..worker.present());
-            if alone
-                && others
-                    .into_iter()
-                    .all(|rank| rank == me || worker.peer_has_left(rank))
-            {
-                let text = "nobody can come to the port: no other process of this job is left, and \
-                    jobs cannot be connected with each other yet";
-                outcome = Some(Err(Error::new(MPI_ERR_PORT, text)));
+            let mut doors = DOORS.of(p).borrow_mut();
+            let (me, mut others) = (worker.rank, 0..worker.present());
+            let has_left = |rank| rank == me || worker.peer_has_left(rank);
+            match doors.get_mut(&port.number) {
+                Some(door) => outcome = door.poll().map(|fd| Ok(Came::Foreign(fd))),
+                None if alone && others.all(has_left) => {
+                    let text = "nobody can come to the port: no other process of this job is left, \
+                        and those of other jobs come by tcp, which could not be opened or is left \
+                        out";
+                    outcome = Some(Err(Error::new(MPI_ERR_PORT, text)));
+                }
+                None => {}
             }
             return outcome.is_some();
         }
         // ORDERING: acquire as above; release: partner is the acquire of the next one in `RankPage::knock`.
         let taken = found.compare_exchange(seen, empty, Ordering::AcqRel, Ordering::Relaxed);
-        outcome = taken.ok().map(|word| Ok(caller_in(word)));
+        outcome = taken.ok().map(|word| Ok(Came::Rank(caller_in(word))));
         outcome.is_some()
     })?;
     outcome.unwrap_or_else(|| Err(Error::new(MPI_ERR_INTERN, "nobody has come to the port")))
@@ -216,14 +284,25 @@ pub fn connect(
         let name = name()?;
         let job = p.running()?.job;
         let port = Port::find(job, &name)?;
+        if port.job != job.job_id() {
+            let Some(way) = &port.way else {
+                let text = format!(
+                    "{name:?} is a port of another job, which does not say where it is reached: \
+                     was tcp left out of its FASTPATH_TRANSPORTS?"
+                );
+                return Err(Error::new(MPI_ERR_PORT, text));
+            };
+            let fd = door::call(p, way, port.door(), &name)?;
+            return Ok(Met::Foreign(fd, way.key));
+        }
         let caller = caller(job.rank() as u32, CALLS.of(p).next());
-        claim(p, job, port, caller, comm, &name)?;
-        greet(p, comm, port.rank, port, caller)
+        claim(p, job, &port, caller, comm, &name)?;
+        greet(p, comm, port.rank, &port, caller).map(Met::Rank)
     })
 }
 
 /// Comes to a port, and waits to be let in.
-fn claim(p: &Process, job: &Job, port: Port, caller: u32, comm: &Comm, name: &str) -> Result {
+fn claim(p: &Process, job: &Job, port: &Port, caller: u32, comm: &Comm, name: &str) -> Result {
     let Some(page) = job.rank_page(port.rank as usize) else {
         return Err(Error::new(MPI_ERR_PORT, "no such rank"));
     };
@@ -262,7 +341,7 @@ fn claim(p: &Process, job: &Job, port: Port, caller: u32, comm: &Comm, name: &st
 const ASK_AGAIN_NS: [u64; 2] = [200_000, 20_000_000];
 
 /// The same for a port of a rank on another host, whose launcher comes to it for this process.
-fn claim_elsewhere(p: &Process, port: Port, caller: u32, comm: &Comm, name: &str) -> Result {
+fn claim_elsewhere(p: &Process, port: &Port, caller: u32, comm: &Comm, name: &str) -> Result {
     let [mut pause_ns, most_ns] = ASK_AGAIN_NS;
     let mut has_come = false;
     loop {
@@ -288,17 +367,15 @@ fn claim_elsewhere(p: &Process, port: Port, caller: u32, comm: &Comm, name: &str
 }
 
 /// Both roots agree as leaders do.
-fn greet(p: &Process, comm: &Comm, peer: u32, port: Port, caller: u32) -> Result<Pact> {
+fn greet(p: &Process, comm: &Comm, peer: u32, port: &Port, caller: u32) -> Result<Pact> {
     let me = comm.my_world_rank();
     if peer == me {
         let text = "both sides of the connection are one process";
         return Err(Error::new(MPI_ERR_COMM, text));
     }
-    let pair = Rc::new(Group::new(vec![me.min(peer), me.max(peer)], me));
-    let text = format!("{port} {caller}");
-    let meeting = Meeting::new(p, pair, text.as_bytes(), Purpose::Port);
+    let text = format!("{} {} {caller}", port.rank, port.number);
+    let (meeting, leader) = Meeting::of_pair(p, (me, peer), text.as_bytes(), Purpose::Port);
     let channel = meeting.channel(p);
-    let leader = u32::from(peer > me);
     inter::greet(p, &comm.group, Bridge { channel, leader })
 }
 
@@ -307,14 +384,35 @@ fn create(
     p: &Process,
     root: i32,
     comm: &Comm,
-    meet: impl FnOnce() -> Result<Pact>,
+    meet: impl FnOnce() -> Result<Met>,
 ) -> Result<usize> {
     comm.require_intra()?;
     let root = coll::check_root(comm, root)?;
     coll::compare_calls(p, comm)?;
     let members = Channel::next(p, comm);
-    let pact = (comm.rank == root).then(meet);
-    let (remote, block) = inter::pass_on(p, &members, &comm.group, root, pact)?;
+    let (mut pact, mut socket) = (None, None);
+    if comm.rank == root {
+        match meet() {
+            Ok(Met::Foreign(fd, key)) => socket = Some((fd, key)),
+            Ok(Met::Rank(met)) => pact = Some(Ok(met)),
+            Err(error) => pact = Some(Err(error)),
+        }
+    }
+    let size = comm.size();
+    let ranks: Vec<u32> = (0..size).map(|i| (i + root) % size).collect();
+    let position = ((comm.rank + size - root) % size) as usize;
+    let mut is_foreign = [u64::from(socket.is_some())];
+    agree::broadcast_words(&members, &ranks, position, &mut is_foreign)?;
+    let (remote, block) = match is_foreign {
+        [0] => inter::pass_on(p, &members, &comm.group, root, pact)?,
+        _ => {
+            let bridge = socket.as_ref().map(|(fd, key)| foreign::Bridge {
+                fd: fd.as_raw_fd(),
+                key: *key,
+            });
+            foreign::connect(p, &members, &comm.group, root, bridge)?
+        }
+    };
     let made = inter::assemble(p, comm.group.clone(), Rc::new(remote), block)?;
     made.errhandler.set(comm.errhandler.get());
     publish(p, made)
@@ -331,8 +429,9 @@ mod tests {
             job: 0xabc,
             rank: 7,
             number: 3,
+            way: None,
         };
-        assert_eq!(Port::parse(&port.to_string()), Some(port));
+        assert_eq!(Port::parse(&port.to_string()), Some(port.clone()));
         assert!(port.to_string().len() < MPI_MAX_PORT_NAME as usize);
         for name in [
             "",

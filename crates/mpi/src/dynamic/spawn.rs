@@ -77,6 +77,12 @@ fn spawn_all(
 ) -> Result<usize> {
     comm.require_intra()?;
     let root = coll::check_root(comm, root)?;
+    let job = p.running()?.job;
+    let mut ranks = comm.group.world_ranks().iter();
+    if ranks.any(|&rank| job.is_foreign(rank as usize)) {
+        let text = "the communicator has processes of several jobs: spawn from one job's own";
+        return Err(Error::new(MPI_ERR_COMM, text));
+    }
     coll::compare_calls(p, comm)?;
     let members = Channel::next(p, comm);
     let started = (comm.rank == root).then(|| start(p, comm, asked, codes));
@@ -308,7 +314,7 @@ fn pass_on(
     }
     let remote: Vec<u32> = (first as u32..(first + count) as u32).collect();
     inter::require_reach(p.running()?.job, &remote)?;
-    Ok((remote, Block::from_wire(leader, block)))
+    Ok((remote, Block::from_wire(block)))
 }
 
 /// The two that a letter goes between.
@@ -370,8 +376,7 @@ fn read_letter(p: &Process, root: u32, me: u32) -> Result<Pact> {
         remote: (ranks.iter())
             .map(|&rank| u32::try_from(rank).unwrap_or(u32::MAX))
             .collect(),
-        block: Block::from_wire(root, block),
-        leader: root,
+        block: Block::from_wire(block),
     })
 }
 

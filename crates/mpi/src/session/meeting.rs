@@ -37,8 +37,16 @@ impl Meeting {
     pub fn new(p: &Process, group: Rc<Group>, text: &[u8], purpose: Purpose) -> Self {
         // The hash of Fowler, Noll and Vo, 64 bits.
         let mut mark = 0xcbf2_9ce4_8422_2325_u64;
+        let job = p.engine().map(|engine| engine.job);
         let ranks = group.world_ranks().iter();
-        let ranks = ranks.flat_map(|rank| rank.to_le_bytes());
+        let ranks = ranks.flat_map(|&rank| {
+            let origin = job.map_or((0, rank), |job| {
+                let origin = job.origin(rank as usize);
+                (origin.job, origin.rank)
+            });
+            [origin.0, u64::from(origin.1)].map(u64::to_le_bytes)
+        });
+        let ranks = ranks.flatten();
         let bytes = text.iter().copied().chain([0, purpose as u8]).chain(ranks);
         bytes.for_each(|byte| mark = (mark ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
         let rank = group.rank().unwrap_or(0);
@@ -46,6 +54,24 @@ impl Meeting {
             comm: Comm::new(p, Context::SESSIONS, group, None, rank),
             mark,
         }
+    }
+
+    /// The meeting of this process with another one, and that one's rank there.
+    pub fn of_pair(
+        p: &Process,
+        (me, there): (u32, u32),
+        text: &[u8],
+        purpose: Purpose,
+    ) -> (Self, u32) {
+        let origin = |rank: u32| p.engine().map(|engine| engine.job.origin(rank as usize));
+        // Both see the same pair.
+        let pair = match origin(me) < origin(there) {
+            true => vec![me, there],
+            false => vec![there, me],
+        };
+        let other = u32::from(pair[0] == me);
+        let meeting = Meeting::new(p, Rc::new(Group::new(pair, me)), text, purpose);
+        (meeting, other)
     }
 
     /// What tells this meeting from others.
@@ -102,7 +128,7 @@ fn create_comm(p: &Process, group: &Rc<Group>, text: &[u8], errhandler: usize) -
     let mut words = [own.to_wire(), meeting.mark];
     agree::broadcast_words(&members, &ranks, members.rank() as usize, &mut words)?;
     meeting.check(words[1])?;
-    let mut block = Block::from_wire(leader, words[0]);
+    let mut block = Block::from_wire(words[0]);
     let context = create::take_context(&mut block)?;
     let mut made = Comm::new(p, context, group.clone(), None, meeting.comm.rank);
     made.spares.set(block);
@@ -153,11 +179,8 @@ pub fn create_inter_from_groups(
         let me = side.comm.my_world_rank();
         let pact = (leader == me).then(|| {
             let there = find_leader(&*p.group(remote)?, remote_leader, "remote")?;
-            // Both see the same pair.
-            let pair = Rc::new(Group::new(vec![me.min(there), me.max(there)], me));
-            let bridge = Meeting::new(p, pair, text, Purpose::Leaders);
+            let (bridge, leader) = Meeting::of_pair(p, (me, there), text, Purpose::Leaders);
             let channel = bridge.channel(p);
-            let leader = u32::from(there > me);
             inter::greet(p, local, Bridge { channel, leader })
         });
         let members = side.channel(p);

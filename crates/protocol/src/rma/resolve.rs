@@ -153,7 +153,9 @@ impl Worker {
         if peer >= self.present() {
             return Err(RmaError::BadKey("its owner is no rank of this job"));
         }
-        let described = Described::unpack(bytes, peer)?;
+        // A rank of another job names itself as its own job does.
+        let owner = self.job.origin(peer as usize).rank;
+        let described = Described::unpack(bytes, owner)?;
         let mut key = RemoteKey {
             generation: self.rma.generation.wrapping_sub(1),
             way: Way::Messages,

@@ -3,10 +3,13 @@
 use super::Interfaces;
 use crate::adapter::Counts;
 use crate::contract::Address;
+use crate::setup::allowed::is_listed;
 use crate::tcp::{self, TcpIface, WireupHead};
 use fastpath_base::clock;
 use fastpath_base::config::Config;
+use fastpath_base::sync::Ordering;
 use fastpath_base::wait;
+use fastpath_bootstrap::network::{NetworkCard, Reach};
 use fastpath_bootstrap::segment::Phase;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -42,6 +45,12 @@ impl WithoutAdapter {
             text: format!("{pairs} without it: {why}"),
             numbers: vec![("pairs", self.why.len() as u64)],
         })
+    }
+
+    /// The adapter is not asked for a peer: nobody needs to be told.
+    fn leave_out(&mut self, peer: u32) {
+        let why = || format!("rank {peer} is of another job");
+        self.why.entry(peer).or_insert_with(why);
     }
 
     fn note(&mut self, peer: u32, why: impl FnOnce() -> String) {
@@ -238,8 +247,44 @@ impl Interfaces {
     /// # Errors
     /// For people: what is missing and what to do.
     pub fn open_tcp(&mut self, config: &Config) -> Result<(), String> {
+        self.domain.job.open_network(config)?;
+        self.listen(config)
+    }
+
+    /// Listens for ranks of other jobs, which are reached by connections of the kernel's network alone. Says how this
+    /// process is reached.
+    ///
+    /// # Errors
+    /// As [`Interfaces::open_tcp`]; or the user has left tcp out.
+    pub fn open_for_foreign(&mut self, config: &Config) -> Result<NetworkCard, String> {
+        if !is_listed(config, "tcp") {
+            return Err(
+                "ranks of two jobs reach each other by tcp, which FASTPATH_TRANSPORTS leaves out"
+                    .to_owned(),
+            );
+        }
         let job = self.domain.job;
-        job.open_network(config)?;
+        job.open_network_to(config, Reach::Network)?;
+        if self.tcp.is_none() {
+            self.listen(config)?;
+        }
+        (self.allowed.tcp, self.allowed.fall_back) = (self.adapter.is_none(), true);
+        job.own_page().by_adapter.store(1, Ordering::Relaxed);
+        let card = job.network_card(job.rank());
+        card.ok_or_else(|| "this process has not said where it listens".to_owned())
+    }
+
+    /// Those ranks are of another job.
+    pub fn note_foreign(&mut self, ranks: &[u32]) {
+        if self.adapter.is_some() {
+            ranks
+                .iter()
+                .for_each(|&rank| self.without_adapter.leave_out(rank));
+        }
+    }
+
+    fn listen(&mut self, config: &Config) -> Result<(), String> {
+        let job = self.domain.job;
         let settings = tcp::Settings {
             bulk: !config.is_disabled("bulk"),
             ..tcp::Settings::default()

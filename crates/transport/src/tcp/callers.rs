@@ -1,7 +1,7 @@
 //! Connections that others have made to this process, until they have said who they are and one is used.
 
 use super::connect::Action;
-use super::greeting::{CONFIRM, HELLO, WELCOME, draw_nonce};
+use super::greeting::{CONFIRM, HELLO, Pass, WELCOME, draw_nonce};
 use super::iface::{CALLER, Core, Counters, LISTENER};
 use super::socket::{Moved, Socket};
 use fastpath_base::clock;
@@ -20,8 +20,9 @@ const PAUSE_NS: u64 = 100_000_000;
 struct Caller {
     socket: Socket,
     since_ns: u64,
-    /// Which rank it is, once it has proved that.
+    /// Which rank it is, once it has proved that, and by what.
     peer: Option<u32>,
+    pass: Option<Pass>,
     hello: [u8; HELLO],
     /// What was answered.
     welcome: Option<[u8; WELCOME]>,
@@ -175,6 +176,7 @@ impl Core {
             socket,
             since_ns: clock::now_ns(),
             peer: None,
+            pass: None,
             hello: [0; HELLO],
             welcome: None,
             confirm: [0; CONFIRM],
@@ -219,23 +221,18 @@ impl Core {
 
     /// A caller has said its first word.
     fn greet_caller(&mut self, id: u64) {
-        let (me, size) = (self.domain.me, self.domain.job.present() as u32);
         let Some(caller) = self.callers.all.get_mut(&id) else {
             return;
         };
-        let said = self.domain.pass.read_hello(&caller.hello);
-        let said = said.filter(|said| said.to == me && said.from < size && said.from != me);
-        let Some(said) = said else {
+        let Some((pass, peer)) = self.domain.find_caller(&caller.hello) else {
             return self.lose_caller(id, None);
         };
-        caller.peer = Some(said.from);
+        (caller.peer, caller.pass) = (Some(peer), Some(pass));
         self.callers.strangers -= 1;
         let mut actions = Vec::new();
         let now_ns = clock::now_ns();
-        self.peer(said.from)
-            .connect
-            .called(id, now_ns, &mut actions);
-        self.apply(said.from, actions);
+        self.peer(peer).connect.called(id, now_ns, &mut actions);
+        self.apply(peer, actions);
     }
 
     /// A caller has said its last word before its messages.
@@ -243,10 +240,9 @@ impl Core {
         let Some(caller) = self.callers.all.get(&id) else {
             return;
         };
-        let Some(welcome) = &caller.welcome else {
+        let (Some(welcome), Some(pass)) = (&caller.welcome, &caller.pass) else {
             return;
         };
-        let pass = &self.domain.pass;
         if !pass.is_confirm(&caller.hello, welcome, &caller.confirm) {
             self.counters.strangers += 1;
             return self.lose_caller(id, Some(peer));
@@ -276,8 +272,8 @@ impl Core {
             return;
         };
         let me = self.domain.me;
-        let answer = |nonce| self.domain.pass.welcome(&caller.hello, me, nonce);
-        let (welcome, peer) = (draw_nonce().map(answer), caller.peer);
+        let answer = |nonce| Some(caller.pass.as_ref()?.welcome(&caller.hello, me, nonce));
+        let (welcome, peer) = (draw_nonce().and_then(answer), caller.peer);
         match welcome.map(|welcome| (welcome, caller.socket.write(&welcome))) {
             Some((welcome, Moved::Bytes(WELCOME))) => caller.welcome = Some(welcome),
             _ => {
@@ -297,7 +293,8 @@ impl Core {
         };
         self.counters.accepted += 1;
         if let Some((_, host)) = self.domain.find_peer(peer) {
-            self.peer(peer).link.borrow_mut().name = format!("rank {peer} on {host}");
+            let name = self.domain.name_peer(peer, &host);
+            self.peer(peer).link.borrow_mut().name = name;
         }
         self.use_socket(peer, caller.socket, &[]);
     }

@@ -1,7 +1,7 @@
 //! The calls of this process: to which addresses of a peer, and how far each has come.
 
 use super::connect::{Action, DIALS_MOST};
-use super::greeting::{HELLO, Said, WELCOME, draw_nonce};
+use super::greeting::{HELLO, Pass, Said, WELCOME, draw_nonce};
 use super::iface::{Core, dial_token};
 use super::socket::{Moved, Socket};
 use fastpath_base::clock;
@@ -37,8 +37,8 @@ pub(super) struct Dialing {
 /// One call.
 struct Dial {
     socket: Socket,
-    /// What was said, once it is connected.
-    hello: Option<[u8; HELLO]>,
+    /// What was said, once it is connected, and by what this process proves itself.
+    hello: Option<([u8; HELLO], Pass)>,
     welcome: [u8; WELCOME],
     got: usize,
 }
@@ -122,8 +122,9 @@ impl Core {
         };
         let count = addresses.len().min(DIALS_MOST);
         let mut actions = Vec::new();
+        let name = self.domain.name_peer(peer, &host);
         let known = self.peer(peer);
-        known.link.borrow_mut().name = format!("rank {peer} on {host}");
+        known.link.borrow_mut().name = name;
         known.dialing.dials.resize_with(count, || None);
         known.dialing.addresses = Some(addresses);
         known.connect.want(count, now_ns, &mut actions);
@@ -193,24 +194,23 @@ impl Core {
 
     /// Greets where the peer has accepted, and reads its answer; says whether that is a welcome.
     fn go_on(&mut self, peer: u32, dial: usize) -> Result<bool, Missed> {
-        let (me, pass, epoll) = (
-            self.domain.me,
-            self.domain.pass.clone(),
-            self.domain.epoll.clone(),
-        );
+        let (me, epoll) = (self.domain.me, self.domain.epoll.clone());
+        let there = self.domain.job.origin(peer as usize).rank;
+        let pass = self.domain.pass_to(peer);
         let dials = &mut self.peer(peer).dialing.dials;
         let Some(Some(call)) = dials.get_mut(dial) else {
             return Ok(false);
         };
-        let Some(hello) = call.hello else {
+        let Some((hello, pass)) = &call.hello else {
             let connected = call.socket.take_error();
             connected.map_err(|error| Missed::by(&error))?;
             let nonce = draw_nonce().ok_or_else(|| Missed::at("there are no random numbers"))?;
-            let hello = pass.hello(me, peer, nonce);
+            let pass = pass.ok_or_else(|| Missed::at("it has told no secret"))?;
+            let hello = pass.hello(me, there, nonce);
             let Moved::Bytes(HELLO) = call.socket.write(&hello) else {
                 return Err(Missed::dropped("the greeting could not be sent"));
             };
-            call.hello = Some(hello);
+            call.hello = Some((hello, pass));
             let watched = epoll.change(call.socket.fd(), dial_token(peer, dial), false);
             watched.map_err(Missed::at)?;
             return Ok(false);
@@ -224,10 +224,14 @@ impl Core {
         if call.got < WELCOME {
             return Ok(false);
         }
-        let said = pass.read_welcome(&hello, &call.welcome);
-        match said == Some(Said { from: peer, to: me }) {
+        let said = pass.read_welcome(hello, &call.welcome);
+        let wanted = Said {
+            from: there,
+            to: me,
+        };
+        match said == Some(wanted) {
             true => Ok(true),
-            false => Err(Missed::at("who answers there is not of this job")),
+            false => Err(Missed::at("who answers there is somebody else")),
         }
     }
 
@@ -236,8 +240,10 @@ impl Core {
         let Some(call) = self.peer(peer).dialing.take(dial) else {
             return;
         };
-        let Some(hello) = call.hello else { return };
-        let confirm = self.domain.pass.confirm(&hello, &call.welcome);
+        let Some((hello, pass)) = call.hello else {
+            return;
+        };
+        let confirm = pass.confirm(&hello, &call.welcome);
         self.use_socket(peer, call.socket, &confirm);
     }
 

@@ -1,8 +1,8 @@
 //! What the connections of a process have in common: the job, its secret, and the set of sockets.
 
-use super::greeting::Pass;
+use super::greeting::{HELLO, Pass, Said};
 use super::socket::Epoll;
-use fastpath_bootstrap::job::Job;
+use fastpath_bootstrap::job::{Job, Origin};
 use fastpath_bootstrap::network::interfaces::list_addresses;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -73,6 +73,48 @@ impl Domain {
         })
     }
 
+    /// Whether this side is the lower one of a pair, where both must agree on an order.
+    pub(super) fn is_lower(&self, peer: u32) -> bool {
+        self.origin() < self.job.origin(peer as usize)
+    }
+
+    /// Who this process is for all jobs.
+    fn origin(&self) -> Origin {
+        self.job.origin(self.me as usize)
+    }
+
+    /// What this process proves itself by to a peer; `None` for one that it is not connected with.
+    pub(super) fn pass_to(&self, peer: u32) -> Option<Pass> {
+        let rank = peer as usize;
+        if !self.job.is_foreign(rank) {
+            return Some(self.pass.clone());
+        }
+        let secret = self.job.foreign_secret(rank)?;
+        let job_id = self.pass.job_id;
+        Some(Pass { job_id, secret })
+    }
+
+    /// Who greets so: its pass, and its rank in this job; `None` for a stranger.
+    pub(super) fn find_caller(&self, hello: &[u8; HELLO]) -> Option<(Pass, u32)> {
+        let (me, size) = (self.me, self.job.present() as u32);
+        let is_for_me = |said: &Said| said.to == me;
+        if let Some(said) = self.pass.read_hello(hello) {
+            let known = is_for_me(&said) && said.from < size && said.from != me;
+            return known.then(|| (self.pass.clone(), said.from));
+        }
+        let all = self.job.foreign_secrets().into_iter();
+        let mut passes = all.map(|(job_id, secret)| Pass { job_id, secret });
+        passes.find_map(|pass| {
+            let said = pass.read_hello(hello).filter(is_for_me)?;
+            let origin = Origin {
+                job: pass.job_id,
+                rank: said.from,
+            };
+            let peer = self.job.find_origin(origin)?;
+            Some((pass, peer))
+        })
+    }
+
     /// Whether this host has an address too.
     pub(super) fn is_own(&self, address: IpAddr) -> bool {
         self.own.contains(&address)
@@ -82,6 +124,16 @@ impl Domain {
     #[cfg(test)]
     pub(super) fn disown_addresses(&mut self) {
         self.own.clear();
+    }
+
+    /// What people call a peer on that host.
+    pub(super) fn name_peer(&self, peer: u32, host: &str) -> String {
+        match self.job.origin(peer as usize) {
+            Origin { job, rank } if job != self.pass.job_id => {
+                format!("rank {rank} of another job on {host}")
+            }
+            _ => format!("rank {peer} on {host}"),
+        }
     }
 
     /// Where a peer may be reached, the most likely first, and what its host is called; `None` while it has not said.

@@ -91,7 +91,7 @@ impl Core {
             );
             Peer {
                 link: Rc::new(RefCell::new(link)),
-                connect: Connect::new(domain.me < peer),
+                connect: Connect::new(domain.is_lower(peer)),
                 dialing: Dialing::default(),
             }
         })

@@ -1,0 +1,76 @@
+//! Ranks of other jobs that this one is connected with: they get numbers in this job, the same on all of its hosts.
+
+use crate::agent::peers::Peers;
+use crate::watch::Watch;
+use fastpath_bootstrap::control::{Answer, Cause, Foreign, Request};
+use fastpath_bootstrap::segment::Elsewhere;
+
+/// What a rank of another job is called where programs are named.
+const PROGRAM: &str = "a process of another job";
+
+impl Watch<'_> {
+    /// Answers with the numbers of ranks of other jobs. `peers`: the agents of the other hosts.
+    pub fn number_foreign(&mut self, asked: &[Foreign], peers: Option<&Peers>) -> Answer {
+        let first = self.segment.present() as u32;
+        let (ranks, new) = self.foreign.assign(asked, first);
+        if new.is_empty() {
+            return Answer::Numbered { ranks };
+        }
+        let new: Vec<Foreign> = new
+            .into_iter()
+            .map(|(foreign, host)| Foreign { host, ..foreign })
+            .collect();
+        if let Err(text) = self.add_foreign(first, &new) {
+            self.foreign.take_back(first);
+            return Answer::refuse(Cause::Spawn, text);
+        }
+        let request = Request::AddForeign {
+            first,
+            foreign: new,
+        };
+        for node in 1..peers.map_or(1, Peers::nodes) {
+            // One whose ranks have all ended need not know.
+            let _ = peers.map(|peers| peers.ask(node, &request));
+        }
+        Answer::Numbered { ranks }
+    }
+
+    /// Makes room for ranks of other jobs, each with its host as it counts here.
+    ///
+    /// # Errors
+    /// For people.
+    pub fn add_foreign(&mut self, first: u32, new: &[Foreign]) -> Result<(), String> {
+        let first = first as usize;
+        if first != self.segment.present() {
+            return Err("the hosts do not agree on which ranks there are".to_owned());
+        }
+        let left = self.segment.capacity() - first;
+        if new.len() > left {
+            return Err(format!(
+                "{} ranks of another job are to be connected with, and there is room for {left}: \
+                 FASTPATH_SPAWN_MAX changes that, before mpiexec; ranks that were spawned, and \
+                 those of other jobs that have ended, count too",
+                new.len()
+            ));
+        }
+        let elsewhere = |rank: usize| {
+            let foreign = new.get(rank - first)?;
+            Some(Elsewhere {
+                host: foreign.host,
+                card: &foreign.card,
+            })
+        };
+        self.outputs
+            .open_files(first..first + new.len(), |_| false)?;
+        let added = self.segment.add_ranks(new.len(), elsewhere, |rank, page| {
+            let Foreign { host, card, .. } = &new[rank - first];
+            page.stand_for_foreign(*host, card);
+        });
+        added.map_err(|e| format!("no memory for ranks of another job: {e}"))?;
+        self.ranks.add_foreign(new.len(), PROGRAM);
+        if let Some(agent) = &mut self.agent {
+            agent.add(&vec![agent.node() as u32; new.len()]);
+        }
+        Ok(())
+    }
+}

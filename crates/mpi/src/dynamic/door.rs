@@ -1,0 +1,424 @@
+//! How a process of another job comes to a port: over the network, with a key that is part of the port's name.
+//!
+//! Whoever knows the name may come, as with every MPI; others are closed out after 5 seconds, and 64 of them wait at
+//! once. The key itself never travels: both ends prove that they know it, each by the other one's random number.
+
+use super::line::move_bytes;
+use super::wait;
+use crate::consts::MPI_ERR_PORT;
+use crate::error::{Error, Result};
+use crate::process::Process;
+use fastpath_base::clock;
+use fastpath_base::config::Config;
+use fastpath_bootstrap::network::interfaces::list_addresses;
+use fastpath_bootstrap::network::ports::{dial, keep_alive};
+use fastpath_bootstrap::network::proof::{Pass, TAG};
+use fastpath_bootstrap::network::random::draw_random;
+use fastpath_bootstrap::network::{self, Reach};
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Bytes of a random number.
+const NONCE: usize = 32;
+/// Connections whose maker has not proved that it knows the key; the oldest goes for the next one.
+const STRANGERS_MOST: usize = 64;
+/// Nanoseconds that one has for it.
+const STRANGER_NS: u64 = 5_000_000_000;
+/// Nanoseconds until the next address is called.
+const CALL_NS: u64 = 5_000_000_000;
+
+/// Where a door is, and its key: the end of a port's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Way {
+    pub key: [u8; 32],
+    port: u16,
+    addresses: Vec<IpAddr>,
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.key
+            .iter()
+            .try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        write!(f, ":{}:", self.port)?;
+        for (number, address) in self.addresses.iter().enumerate() {
+            let comma = if number == 0 { "" } else { "," };
+            write!(f, "{comma}{address}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Way {
+    /// What [`Way`]'s text says.
+    pub fn parse(text: &str) -> Option<Way> {
+        let mut fields = text.splitn(3, ':');
+        let (digits, port, addresses) = (fields.next()?, fields.next()?, fields.next()?);
+        let mut key = [0; 32];
+        if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        for (byte, two) in key.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
+            *byte = u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok()?;
+        }
+        let addresses = addresses.split(',').map(|address| address.parse().ok());
+        Some(Way {
+            key,
+            port: port.parse().ok().filter(|&port| port != 0)?,
+            addresses: addresses.collect::<Option<Vec<IpAddr>>>()?,
+        })
+    }
+}
+
+/// Which door it is: number of its job, and its own number there.
+#[derive(Clone, Copy)]
+pub struct Number {
+    pub job: u64,
+    pub port: u32,
+}
+
+/// What both ends prove.
+struct Proof {
+    pass: Pass,
+    port: u32,
+}
+
+impl Proof {
+    fn new(key: [u8; 32], number: Number) -> Proof {
+        let pass = Pass {
+            job_id: number.job,
+            secret: key,
+        };
+        let port = number.port;
+        Proof { pass, port }
+    }
+
+    fn call(&self, nonce: &[u8]) -> [u8; TAG] {
+        self.pass.tag(b"port call", nonce, 0, self.port)
+    }
+
+    fn answer(&self, nonces: &[u8]) -> [u8; TAG] {
+        self.pass.tag(b"port answer", nonces, self.port, 0)
+    }
+
+    fn confirm(&self, nonces: &[u8]) -> [u8; TAG] {
+        self.pass.tag(b"port confirm", nonces, 0, self.port)
+    }
+
+    fn is_call(&self, call: &[u8; NONCE + TAG]) -> bool {
+        let (nonce, tag) = call.split_at(NONCE);
+        let tag = tag.try_into().unwrap_or(&[0; TAG]);
+        self.pass.is_tag(tag, b"port call", nonce, (0, self.port))
+    }
+
+    fn is_answer(&self, nonces: &[u8], tag: &[u8; TAG]) -> bool {
+        self.pass
+            .is_tag(tag, b"port answer", nonces, (self.port, 0))
+    }
+
+    fn is_confirm(&self, nonces: &[u8], tag: &[u8; TAG]) -> bool {
+        self.pass
+            .is_tag(tag, b"port confirm", nonces, (0, self.port))
+    }
+}
+
+/// A connection whose maker has not proved yet that it knows the key.
+struct Caller {
+    stream: TcpStream,
+    since_ns: u64,
+    call: [u8; NONCE + TAG],
+    got: usize,
+    /// What is answered, once it has called.
+    answer: Option<[u8; NONCE + TAG]>,
+    sent: usize,
+    confirm: [u8; TAG],
+    confirmed: usize,
+}
+
+impl Caller {
+    /// Goes on with it; `Ok(true)` when it has proved itself.
+    fn advance(&mut self, proof: &Proof) -> io::Result<bool> {
+        let fd = self.stream.as_raw_fd();
+        if self.answer.is_none() {
+            move_bytes(fd, (&[], &mut 0), (&mut self.call, &mut self.got))?;
+            if self.got < self.call.len() {
+                return Ok(false);
+            }
+            if !proof.is_call(&self.call) {
+                return Err(ErrorKind::PermissionDenied.into());
+            }
+            let nonce: [u8; NONCE] = draw_random()?;
+            let nonces = [&self.call[..NONCE], &nonce].concat();
+            let mut answer = [0; NONCE + TAG];
+            answer[..NONCE].copy_from_slice(&nonce);
+            answer[NONCE..].copy_from_slice(&proof.answer(&nonces));
+            self.answer = Some(answer);
+        }
+        let Some(answer) = &self.answer else {
+            return Ok(false);
+        };
+        let into = (&mut self.confirm[..], &mut self.confirmed);
+        move_bytes(fd, (answer, &mut self.sent), into)?;
+        if self.confirmed < TAG {
+            return Ok(false);
+        }
+        let nonces = [&self.call[..NONCE], &answer[..NONCE]].concat();
+        match proof.is_confirm(&nonces, &self.confirm) {
+            true => Ok(true),
+            false => Err(ErrorKind::PermissionDenied.into()),
+        }
+    }
+}
+
+/// Where processes of other jobs come to a port, as long as it is open.
+pub struct Door {
+    listeners: Vec<TcpListener>,
+    proof: Proof,
+    callers: Vec<Caller>,
+}
+
+impl Door {
+    /// Listens for processes of other jobs, on any host.
+    ///
+    /// # Errors
+    /// For people: no socket can be had, or the settings leave none.
+    pub fn open(config: &Config, number: Number) -> std::result::Result<(Door, Way), String> {
+        let key = draw_random().map_err(|e| format!("no random numbers: {e}"))?;
+        let (listener, card) = network::open(config, Reach::Network, 1)?;
+        let listeners = Vec::<OwnedFd>::from(listener);
+        let door = Door {
+            listeners: listeners.into_iter().map(TcpListener::from).collect(),
+            proof: Proof::new(key, number),
+            callers: Vec::new(),
+        };
+        let way = Way {
+            key,
+            port: card.port,
+            addresses: card.addresses,
+        };
+        Ok((door, way))
+    }
+
+    /// A caller that has proved itself, if there is one.
+    pub fn poll(&mut self) -> Option<OwnedFd> {
+        let now_ns = clock::now_ns();
+        for listener in &self.listeners {
+            // What cannot be accepted now, for want of descriptors say, waits.
+            while let Ok((stream, _)) = listener.accept() {
+                if stream.set_nonblocking(true).is_err() {
+                    continue;
+                }
+                if self.callers.len() >= STRANGERS_MOST {
+                    self.callers.remove(0);
+                }
+                self.callers.push(Caller {
+                    stream,
+                    since_ns: now_ns,
+                    call: [0; NONCE + TAG],
+                    got: 0,
+                    answer: None,
+                    sent: 0,
+                    confirm: [0; TAG],
+                    confirmed: 0,
+                });
+            }
+        }
+        let is_old = |caller: &Caller| now_ns.saturating_sub(caller.since_ns) > STRANGER_NS;
+        self.callers.retain(|caller| !is_old(caller));
+        let mut proved = None;
+        let mut place = 0;
+        while place < self.callers.len() {
+            match self.callers[place].advance(&self.proof) {
+                Ok(false) => place += 1,
+                Ok(true) if proved.is_none() => proved = Some(self.callers.remove(place)),
+                // It is seen again next time.
+                Ok(true) => place += 1,
+                Err(_) => _ = self.callers.remove(place),
+            }
+        }
+        let stream = proved?.stream;
+        let _ = keep_alive(&stream);
+        Some(stream.into())
+    }
+}
+
+/// Comes to a door, and waits until it is opened: until the process there accepts.
+///
+/// # Errors
+/// `MPI_ERR_PORT`: no address leads there, or nobody there knows the key.
+pub fn call(p: &Process, way: &Way, number: Number, name: &str) -> Result<OwnedFd> {
+    let own: Vec<IpAddr> = list_addresses()
+        .unwrap_or_default()
+        .into_iter()
+        .map(|found| found.address)
+        .collect();
+    let mut addresses = way.addresses.clone();
+    // Bridges of containers have the same address everywhere: there answers this host.
+    addresses.sort_by_key(|address| own.contains(address));
+    let mut told = Vec::new();
+    for address in addresses {
+        let at = SocketAddr::new(address, way.port);
+        let greeted = match connect(p, at)? {
+            Ok(stream) => greet(p, &stream, way, number)?.map(|()| stream),
+            Err(cause) => Err(cause),
+        };
+        match greeted {
+            Ok(stream) => {
+                let _ = keep_alive(&stream);
+                return Ok(stream.into());
+            }
+            Err(cause) => told.push(format!("{at}: {cause}")),
+        }
+    }
+    let text = format!(
+        "{name:?} is closed, or cannot be reached: {}",
+        told.join(", ")
+    );
+    Err(Error::new(MPI_ERR_PORT, text))
+}
+
+fn connect(p: &Process, at: SocketAddr) -> Result<io::Result<TcpStream>> {
+    let stream = match dial(at, None) {
+        Ok(fd) => TcpStream::from(fd),
+        Err(cause) => return Ok(Err(cause)),
+    };
+    let until_ns = clock::now_ns() + CALL_NS;
+    let mut outcome = None;
+    wait(p, 0, |_| {
+        outcome = match stream.take_error() {
+            Ok(Some(cause)) | Err(cause) => Some(Err(cause)),
+            Ok(None) if stream.peer_addr().is_ok() => Some(Ok(())),
+            Ok(None) if clock::now_ns() > until_ns => Some(Err(ErrorKind::TimedOut.into())),
+            Ok(None) => return false,
+        };
+        true
+    })?;
+    Ok(outcome.unwrap_or(Ok(())).map(|()| stream))
+}
+
+fn greet(p: &Process, stream: &TcpStream, way: &Way, number: Number) -> Result<io::Result<()>> {
+    let proof = Proof::new(way.key, number);
+    let nonce: [u8; NONCE] = match draw_random() {
+        Ok(nonce) => nonce,
+        Err(cause) => return Ok(Err(cause)),
+    };
+    let call = [&nonce[..], &proof.call(&nonce)].concat();
+    let mut answer = [0; NONCE + TAG];
+    let (mut sent, mut got) = (0, 0);
+    let mut failed = None;
+    let fd = stream.as_raw_fd();
+    wait(p, 0, |_| {
+        // Asked again, it answers the same.
+        if failed.is_none() {
+            failed = move_bytes(fd, (&call, &mut sent), (&mut answer, &mut got)).err();
+        }
+        failed.is_some() || got == answer.len()
+    })?;
+    if let Some(cause) = failed {
+        return Ok(Err(cause));
+    }
+    let (theirs, tag) = answer.split_at(NONCE);
+    let nonces = [&nonce[..], theirs].concat();
+    if !proof.is_answer(&nonces, tag.try_into().unwrap_or(&[0; TAG])) {
+        let text = "who answers there does not know the key of the port";
+        return Ok(Err(io::Error::new(ErrorKind::PermissionDenied, text)));
+    }
+    let confirm = proof.confirm(&nonces);
+    let mut sent = 0;
+    let mut failed = None;
+    wait(p, 0, |_| {
+        if failed.is_none() {
+            failed = move_bytes(fd, (&confirm, &mut sent), (&mut [], &mut 0)).err();
+        }
+        failed.is_some() || sent == confirm.len()
+    })?;
+    Ok(failed.map_or(Ok(()), Err))
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn way() -> Way {
+        Way {
+            key: std::array::from_fn(|at| at as u8 * 7),
+            port: 40_001,
+            addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
+        }
+    }
+
+    #[test]
+    fn way__comes_back_as_it_was() {
+        let text = way().to_string();
+        assert_eq!(Way::parse(&text), Some(way()));
+        for wrong in [&text[1..], "", "00:1:10.0.0.1", &text.replace("40001", "0")] {
+            assert_eq!(Way::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn fuzz__way_is_understood_or_refused() {
+        let text = way().to_string();
+        crate::mutate::run(&[text.as_bytes()], |input| {
+            if let Some(way) = Way::parse(&String::from_utf8_lossy(input)) {
+                assert_eq!(Way::parse(&way.to_string()), Some(way));
+            }
+        });
+    }
+
+    const NUMBER: Number = Number { job: 7, port: 3 };
+
+    /// A caller's end that does what it says, and the door after as many polls as it takes.
+    fn try_door(proof: &Proof, confirms: bool) -> bool {
+        let config = Config::defaults();
+        let (mut door, way) = Door::open(&config, NUMBER).unwrap();
+        door.proof = Proof::new([5; 32], NUMBER);
+        let at = SocketAddr::new(way.addresses[0], way.port);
+        let mut stream = TcpStream::connect(at).unwrap();
+        let nonce = [9; NONCE];
+        use std::io::{Read, Write};
+        stream.write_all(&nonce).unwrap();
+        stream.write_all(&proof.call(&nonce)).unwrap();
+        let mut answer = [0; NONCE + TAG];
+        let answered = std::thread::spawn(move || {
+            let done = stream.read_exact(&mut answer);
+            (done.is_ok(), answer, stream)
+        });
+        while !answered.is_finished() {
+            assert!(door.poll().is_none());
+            std::thread::yield_now();
+        }
+        let (is_answered, answer, mut stream) = answered.join().unwrap();
+        if !is_answered {
+            assert!(door.callers.is_empty());
+            return false;
+        }
+        let nonces = [&nonce[..], &answer[..NONCE]].concat();
+        assert!(proof.is_answer(&nonces, answer[NONCE..].try_into().unwrap()));
+        let mut confirm = proof.confirm(&nonces);
+        confirm[0] ^= u8::from(!confirms);
+        stream.write_all(&confirm).unwrap();
+        loop {
+            if door.poll().is_some() {
+                return true;
+            }
+            if door.callers.is_empty() {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn door__opens_to_who_knows_its_key() {
+        let right = Proof::new([5; 32], NUMBER);
+        assert!(try_door(&right, true));
+        assert!(!try_door(&right, false));
+        assert!(!try_door(&Proof::new([6; 32], NUMBER), true));
+        let other = Number { port: 4, ..NUMBER };
+        assert!(!try_door(&Proof::new([5; 32], other), true));
+    }
+}
