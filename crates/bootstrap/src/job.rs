@@ -12,7 +12,7 @@ mod parents;
 use crate::engine::Engine;
 use crate::segment::{
     Elsewhere, JobHeader, Mapping, Phase, RankPage, STATE_DEAD, STATE_FINALIZED, Segment,
-    SegmentError, WaitNoteRef,
+    SegmentError, Spare, WaitNoteRef,
 };
 use fastpath_base::sync::{AtomicU64, Ordering};
 use fastpath_base::{topology, wait};
@@ -25,7 +25,7 @@ pub use detect::is_identity;
 pub use environment::{describe_copies, describe_start, find_place};
 pub use error::BootstrapError;
 use foreign::ForeignRanks;
-pub use foreign::{ForeignNumbers, Origin};
+pub use foreign::{ForeignNumbers, Origin, number_host};
 pub use identity::{Identity, JOB_VARIABLE, random_job_id};
 pub(crate) use join::{pause, send_all};
 use network::NetworkPlace;
@@ -120,7 +120,7 @@ impl Job {
     /// The kernel refuses the memory.
     pub fn singleton() -> Result<Job, BootstrapError> {
         let job_id = random_job_id();
-        let segment = Segment::create_alone(foreign::ALONE_MOST, job_id)?;
+        let segment = Segment::create_for_node(&[0], 1, foreign::SPARE, job_id)?;
         let processors = topology::usable_processors();
         segment
             .header()
@@ -216,7 +216,7 @@ impl Job {
         for &node in &names {
             let here = (0..nodes.len()).filter(|&rank| nodes[rank] == node);
             let here: Vec<usize> = here.collect();
-            let memory = Segment::create_for_node(&here, nodes.len(), 0, job_id)?;
+            let memory = Segment::create_for_node(&here, nodes.len(), Spare::default(), job_id)?;
             let header = memory.header();
             header.set_secret(secret.get_or_insert_with(|| header.secret()));
             header.nodes.store(names.len() as u32, Ordering::Relaxed);
@@ -239,7 +239,7 @@ impl Job {
     /// # Errors
     /// As there.
     pub fn on_one_node(here: &[usize], ranks: usize) -> Result<Vec<Job>, BootstrapError> {
-        let memory = Segment::create_for_node(here, ranks, 0, random_job_id())?;
+        let memory = Segment::create_for_node(here, ranks, Spare::default(), random_job_id())?;
         memory.header().nodes.store(2, Ordering::Relaxed);
         let place = |&rank| Job::in_memory(&memory, rank);
         here.iter().map(place).collect()

@@ -16,7 +16,7 @@ use fastpath_bootstrap::job::{find_place, random_job_id};
 use fastpath_bootstrap::network::proof::Pass;
 use fastpath_bootstrap::network::random::draw_random;
 use fastpath_bootstrap::network::{self, Listener, NetworkCard, Reach};
-use fastpath_bootstrap::segment::{Elsewhere, Segment, SegmentError};
+use fastpath_bootstrap::segment::{Elsewhere, Segment, SegmentError, Spare};
 use message::NodeMessage;
 use peers::{Door, Peers};
 use std::ops::Range;
@@ -198,6 +198,10 @@ impl Agent {
     /// As [`Segment::create_for_node`].
     pub fn make_memory(&self, spare: usize) -> Result<Segment, SegmentError> {
         let here: Vec<usize> = self.local().collect();
+        let spare = Spare {
+            ranks: spare,
+            foreign: 0,
+        };
         Segment::create_for_node(&here, self.counts.iter().sum(), spare, self.job_id)
     }
 

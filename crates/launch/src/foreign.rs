@@ -3,6 +3,7 @@
 use crate::agent::peers::Peers;
 use crate::watch::Watch;
 use fastpath_bootstrap::control::{Answer, Cause, Foreign, Request};
+use fastpath_bootstrap::job::number_host;
 use fastpath_bootstrap::segment::Elsewhere;
 
 /// What a rank of another job is called where programs are named.
@@ -16,10 +17,6 @@ impl Watch<'_> {
         if new.is_empty() {
             return Answer::Numbered { ranks };
         }
-        let new: Vec<Foreign> = new
-            .into_iter()
-            .map(|(foreign, host)| Foreign { host, ..foreign })
-            .collect();
         if let Err(text) = self.add_foreign(first, &new) {
             self.foreign.take_back(first);
             return Answer::refuse(Cause::Spawn, text);
@@ -35,7 +32,7 @@ impl Watch<'_> {
         Answer::Numbered { ranks }
     }
 
-    /// Makes room for ranks of other jobs, each with its host as it counts here.
+    /// Makes room for ranks of other jobs.
     ///
     /// # Errors
     /// For people.
@@ -56,15 +53,16 @@ impl Watch<'_> {
         let elsewhere = |rank: usize| {
             let foreign = new.get(rank - first)?;
             Some(Elsewhere {
-                host: foreign.host,
+                host: number_host(foreign.origin.job, foreign.host),
                 card: &foreign.card,
             })
         };
         self.outputs
             .open_files(first..first + new.len(), |_| false)?;
         let added = self.segment.add_ranks(new.len(), elsewhere, |rank, page| {
-            let Foreign { host, card, .. } = &new[rank - first];
-            page.stand_for_foreign(*host, card);
+            if let Some(Elsewhere { host, card }) = elsewhere(rank) {
+                page.stand_for_foreign(host, card);
+            }
         });
         added.map_err(|e| format!("no memory for ranks of another job: {e}"))?;
         self.ranks.add_foreign(new.len(), PROGRAM);

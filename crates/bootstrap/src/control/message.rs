@@ -113,7 +113,7 @@ pub enum Request {
     AddForeign {
         /// The first number.
         first: u32,
-        /// The ranks, each with the host that it counts as being on here.
+        /// The ranks.
         foreign: Vec<Foreign>,
     },
 }

@@ -1,18 +1,22 @@
 //! Ranks of other jobs that this one is connected with (docs/decisions/0071).
 //!
-//! They have numbers in this job, which are the same for all its ranks: the launcher gives them, or the process itself
-//! where it is alone. Who they are everywhere is told by an [`Origin`].
+//! They have numbers in this job. Where there is a launcher of ours it gives them, the same for all ranks; else the
+//! ranks of a node take some of their own, so that a number means nothing in another process. Who a rank is for all
+//! processes of all jobs is told by its [`Origin`].
 
 use super::Job;
 use crate::control::Foreign;
-use crate::segment::Elsewhere;
+use crate::segment::{Elsewhere, Spare};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Numbers of hosts from here on are those of other jobs' ranks: two jobs share no memory, whichever hosts they run on.
 const FIRST_HOST: u32 = 1 << 30;
-/// Most ranks of other jobs that a process without a launcher can be connected with in all.
-pub(super) const ALONE_MOST: usize = 128;
+/// Room for ranks of other jobs on each node of a job without a launcher of ours.
+pub(super) const SPARE: Spare = Spare {
+    ranks: 0,
+    foreign: 256,
+};
 
 /// A rank, as all jobs name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -23,37 +27,34 @@ pub struct Origin {
     pub rank: u32,
 }
 
-/// The numbers that ranks of other jobs have in this one.
-#[derive(Debug, Default)]
-pub struct ForeignNumbers {
-    ranks: BTreeMap<Origin, u32>,
-    /// Number of the host of the job, in the order of coming.
-    hosts: BTreeMap<(u64, u32), u32>,
+/// The number that a host of another job has in this one: not that of any other host, but by a chance of one in 2^30.
+pub fn number_host(job: u64, host: u32) -> u32 {
+    // Multiplicative hashing (Knuth, The Art of Computer Programming, volume 3, section 6.4).
+    let mixed = (job ^ u64::from(host).rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    FIRST_HOST | (mixed >> 34) as u32
 }
+
+/// The numbers that a launcher has given to ranks of other jobs.
+#[derive(Debug, Default)]
+pub struct ForeignNumbers(BTreeMap<Origin, u32>);
 
 impl ForeignNumbers {
     /// The numbers of those ranks: of one that comes for the first time the next one from `next` on. The second list
-    /// has those that are new, in order, with the host that they count as being on.
-    pub fn assign(&mut self, asked: &[Foreign], next: u32) -> (Vec<u32>, Vec<(Foreign, u32)>) {
+    /// has those that are new, in order.
+    pub fn assign(&mut self, asked: &[Foreign], next: u32) -> (Vec<u32>, Vec<Foreign>) {
         let mut new = Vec::new();
         let numbers = asked.iter().map(|foreign| {
-            if let Some(&known) = self.ranks.get(&foreign.origin) {
-                return known;
-            }
-            let number = next + new.len() as u32;
-            self.ranks.insert(foreign.origin, number);
-            let host = FIRST_HOST + self.hosts.len() as u32;
-            let key = (foreign.origin.job, foreign.host);
-            let host = *self.hosts.entry(key).or_insert(host);
-            new.push((foreign.clone(), host));
-            number
+            *self.0.entry(foreign.origin).or_insert_with(|| {
+                new.push(foreign.clone());
+                next + new.len() as u32 - 1
+            })
         });
         (numbers.collect(), new)
     }
 
     /// Forgets numbers from `first` on, which nobody has been told.
     pub fn take_back(&mut self, first: u32) {
-        self.ranks.retain(|_, number| *number < first);
+        self.0.retain(|_, number| *number < first);
     }
 }
 
@@ -71,8 +72,6 @@ struct Known {
 #[derive(Debug, Default)]
 pub(super) struct ForeignRanks {
     known: Mutex<Vec<Known>>,
-    /// Where there is no launcher.
-    numbers: Mutex<ForeignNumbers>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -145,37 +144,32 @@ impl Job {
         }
     }
 
-    /// Whether this process gives ranks of other jobs their numbers itself: it is alone.
+    /// Whether the ranks of a node number those of other jobs by themselves: there is no launcher of ours.
     pub fn numbers_foreign(&self) -> bool {
-        self.launcher.is_none() && self.began_with == 1 && self.segment.capacity() > 1
+        self.launcher.is_none()
     }
 
-    /// Gives ranks of other jobs their numbers, where this process is alone.
+    /// Makes room on this node for ranks of another job; returns the first of their numbers, which follow each other.
     ///
     /// # Errors
     /// For people: there is no room.
-    pub fn number_foreign(&self, asked: &[Foreign]) -> Result<Vec<u32>, String> {
-        let mut numbers = lock(&self.foreign.numbers);
-        let first = self.present();
-        let (ranks, new) = numbers.assign(asked, first as u32);
-        let elsewhere = |rank: usize| {
-            let (foreign, host) = new.get(rank - first)?;
-            Some(Elsewhere {
-                host: *host,
-                card: &foreign.card,
+    pub fn add_foreign(&self, foreign: &[Foreign]) -> Result<u32, String> {
+        let elsewhere: Vec<Elsewhere<'_>> = foreign
+            .iter()
+            .map(|one| Elsewhere {
+                host: number_host(one.origin.job, one.host),
+                card: &one.card,
             })
+            .collect();
+        let added = self.segment.add_foreign(&elsewhere);
+        let refused = |e| {
+            let (asked, most) = (foreign.len(), SPARE.foreign);
+            format!(
+                "no room for {asked} ranks of another job (where mpiexec has not started the job, \
+                 a node has room for {most} in all): {e}"
+            )
         };
-        match self.segment.add_ranks(new.len(), elsewhere, |_, _| {}) {
-            Ok(_) => Ok(ranks),
-            Err(e) => {
-                numbers.take_back(first as u32);
-                Err(format!(
-                    "no room for {} ranks of another job (a process without mpiexec has room for \
-                     {ALONE_MOST} in all): {e}",
-                    new.len()
-                ))
-            }
-        }
+        added.map(|first| first as u32).map_err(refused)
     }
 }
 
@@ -203,12 +197,13 @@ mod tests {
         let mut numbers = ForeignNumbers::default();
         let (ranks, new) = numbers.assign(&[foreign(7, 0, 0), foreign(7, 1, 0)], 4);
         assert_eq!((ranks, new.len()), (vec![4, 5], 2));
-        assert_eq!(new[0].1, new[1].1);
         let (ranks, later) = numbers.assign(&[foreign(8, 1, 0), foreign(7, 1, 0)], 6);
-        assert_eq!((ranks, later.len()), (vec![6, 5], 1));
-        assert_ne!(later[0].1, new[0].1);
+        assert_eq!((ranks, later), (vec![6, 5], vec![foreign(8, 1, 0)]));
         numbers.take_back(6);
         assert_eq!(numbers.assign(&[foreign(9, 0, 0)], 6).0, [6]);
+        let hosts = [(7, 0), (7, 1), (8, 0), (0, 7)].map(|(job, host)| number_host(job, host));
+        assert!(hosts.iter().all(|&host| host >= FIRST_HOST));
+        assert!((1..hosts.len()).all(|i| !hosts[..i].contains(&hosts[i])));
     }
 
     #[test]
@@ -216,8 +211,7 @@ mod tests {
         let job = Job::singleton().unwrap();
         assert!(job.numbers_foreign() && job.present() == 1);
         let asked = [foreign(7, 3, 0), foreign(7, 5, 1)];
-        assert_eq!(job.number_foreign(&asked).unwrap(), [1, 2]);
-        assert_eq!(job.number_foreign(&asked[1..]).unwrap(), [2]);
+        assert_eq!(job.add_foreign(&asked), Ok(1));
         assert_eq!(job.present(), 3);
         assert!(job.is_remote(1) && job.host(1) != job.host(2));
         assert_eq!(job.network_card(2).unwrap().port, 6);
@@ -230,10 +224,10 @@ mod tests {
         job.know_foreign([(2, asked[1].origin)].into_iter(), [4; 32]);
         assert_eq!(job.foreign_secret(2), Some([4; 32]));
         assert_eq!(job.foreign_secrets(), [(7, [3; 32]), (7, [4; 32])]);
-        let many: Vec<Foreign> = (0..ALONE_MOST as u32)
+        let many: Vec<Foreign> = (0..SPARE.foreign as u32)
             .map(|rank| foreign(8, rank, 0))
             .collect();
-        assert!(job.number_foreign(&many).unwrap_err().contains("no room"));
-        assert_eq!(job.number_foreign(&many[..1]).unwrap(), [3]);
+        assert!(job.add_foreign(&many).unwrap_err().contains("no room"));
+        assert_eq!(job.add_foreign(&many[..1]), Ok(3));
     }
 }

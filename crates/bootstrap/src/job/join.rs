@@ -14,7 +14,7 @@ mod gather;
 mod ring;
 mod watch;
 
-use super::foreign::ForeignRanks;
+use super::foreign::{self, ForeignRanks};
 use super::{BootstrapError, Job, network::NetworkPlace, random_job_id};
 use crate::engine::{About, Engine, EngineError};
 use crate::network::NetworkCard;
@@ -159,7 +159,7 @@ fn make_memory(about: &About, members: &[Member]) -> Result<Segment, BootstrapEr
     let here = members.iter().map(|member| member.rank);
     let mut here: Vec<usize> = here.chain([about.rank]).collect();
     here.sort();
-    let segment = Segment::create_for_node(&here, about.size, 0, random_job_id())?;
+    let segment = Segment::create_for_node(&here, about.size, foreign::SPARE, random_job_id())?;
     let own = topology::affinity();
     let masks: Vec<&CpuSet> = members
         .iter()

@@ -10,6 +10,7 @@ use super::page::{RankPage, STATE_ABSENT, STATE_DEAD};
 use super::table::{At, Common, Entry, join_card, split_card};
 use crate::network::NetworkCard;
 use fastpath_base::sync::{AtomicU64, Ordering};
+use fastpath_base::wait::yield_now;
 use std::ops::Range;
 use std::ptr::NonNull;
 
@@ -22,66 +23,62 @@ pub struct Elsewhere<'a> {
     pub card: &'a [u8],
 }
 
+/// How many ranks more a job has room for than it begins with.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Spare {
+    /// Those that are spawned, on any node.
+    pub ranks: usize,
+    /// Those of other jobs, which have no place in this memory.
+    pub foreign: usize,
+}
+
 impl Segment {
     /// Makes one node's memory of a job with `ranks` ranks, of which those in `here` have a place in it, with room for
-    /// `spare` ranks more on any node. Of the others nothing is known yet but that they are elsewhere.
+    /// more. Of the others nothing is known yet but that they are elsewhere.
     ///
     /// # Errors
     /// As [`Segment::create`]; or `here` is not in order.
     pub fn create_for_node(
         here: &[usize],
         ranks: usize,
-        spare: usize,
+        spare: Spare,
         job_id: u64,
     ) -> Result<Segment, SegmentError> {
         let in_order = here.windows(2).all(|two| two[0] < two[1]);
         if !in_order || here.last().is_none_or(|&last| last >= ranks) {
             return Err(SegmentError::Ranks(ranks));
         }
-        if here.len() == ranks {
-            return Segment::create_with_room(ranks, spare, job_id);
+        if here.len() == ranks && spare.foreign == 0 {
+            return Segment::create_with_room(ranks, spare.ranks, job_id);
         }
-        let segment = Segment::create_as_spare_fits(spare, |spare| {
+        let segment = Segment::create_as_spare_fits(spare.ranks + spare.foreign, |room| {
+            // All or nothing.
+            let [more, foreign] = [spare.ranks, spare.foreign].map(|wanted| wanted.min(room));
             let places = here
                 .len()
-                .saturating_add(spare)
+                .saturating_add(more)
                 .min(MAX_RANKS.max(here.len()));
-            let all = ranks.saturating_add(spare).min(MAX_JOB_RANKS.max(ranks));
-            let layout = Layout::of_node(places, all).ok_or(SegmentError::Ranks(all))?;
-            let (file, layout) = create_file(layout)?;
+            let all = ranks.saturating_add(more).saturating_add(foreign);
+            let all = all.min(MAX_JOB_RANKS.max(ranks));
+            let layout = match all == here.len() {
+                true => Layout::new(all),
+                false => Layout::of_node(places, all),
+            };
+            let (file, layout) = create_file(layout.ok_or(SegmentError::Ranks(all))?)?;
             Segment::begin(file, layout, here.len(), job_id)
         })?;
-        segment.back_table(0..ranks)?;
-        (0..ranks).for_each(|rank| segment.set_place(rank, At::Elsewhere));
-        for (place, &rank) in here.iter().enumerate() {
-            segment.settle(rank, place);
+        if segment.layout.has_others() {
+            segment.back_table(0..ranks)?;
+            (0..ranks).for_each(|rank| segment.set_place(rank, At::Elsewhere));
+            for (place, &rank) in here.iter().enumerate() {
+                segment.settle(rank, place);
+            }
         }
         segment
             .header()
             .present
             .store(ranks as u32, Ordering::Relaxed);
         Ok(segment)
-    }
-
-    /// The memory of a process that nobody has started, with room for `others` ranks of other jobs that it may be
-    /// connected with.
-    ///
-    /// # Errors
-    /// As [`Segment::create`].
-    pub fn create_alone(others: usize, job_id: u64) -> Result<Segment, SegmentError> {
-        Segment::create_as_spare_fits(others, |others| {
-            let layout = match others {
-                0 => Layout::new(1),
-                others => Layout::of_node(1, 1 + others),
-            };
-            let (file, layout) = create_file(layout.ok_or(SegmentError::Ranks(1))?)?;
-            let segment = Segment::begin(file, layout, 1, job_id)?;
-            if layout.has_others() {
-                segment.back_table(0..1)?;
-                segment.settle(0, 0);
-            }
-            Ok(segment)
-        })
     }
 
     /// What stands for the ranks of other nodes: pages that nobody writes any more.
@@ -190,6 +187,28 @@ impl Segment {
     #[inline]
     pub fn capacity(&self) -> usize {
         self.layout.job_ranks()
+    }
+
+    /// As [`Segment::add_ranks`], of ranks of another job, where there is no launcher: any rank of the node may call it.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn add_foreign(&self, ranks: &[Elsewhere<'_>]) -> Result<usize, SegmentError> {
+        let adding = &self.header().adding;
+        let me = std::process::id();
+        // ORDERING: acquire pairs with the release below: the ranks that another process has added are seen.
+        while adding
+            .compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed)
+            .is_err()
+        {
+            yield_now();
+        }
+        let first = self.present();
+        let elsewhere = |rank: usize| ranks.get(rank - first).copied();
+        let added = self.add_ranks(ranks.len(), elsewhere, |_, _| {});
+        // ORDERING: release pairs with the acquire above.
+        adding.store(0, Ordering::Release);
+        added
     }
 
     /// Makes room for further ranks. `elsewhere` says of each whether it runs on another node; of those that do not the
@@ -474,7 +493,7 @@ mod tests {
 
     #[test]
     fn ranks__of_a_node_have_places_and_others_do_not() {
-        let a = Segment::create_for_node(&[1, 4, 5], 8, 0, 7).unwrap();
+        let a = Segment::create_for_node(&[1, 4, 5], 8, Spare::default(), 7).unwrap();
         let b = Segment::attach(again(&a), 7).unwrap();
         assert_eq!((b.present(), b.capacity(), b.here()), (8, 8, 3));
         assert_eq!(b.node_ranks().collect::<Vec<_>>(), [1, 4, 5]);
@@ -503,14 +522,23 @@ mod tests {
             one.as_ptr().write(9);
             assert_eq!(two.as_ptr().read(), 9);
         }
-        assert!(Segment::create_for_node(&[1, 1], 8, 0, 7).is_err());
-        assert!(Segment::create_for_node(&[8], 8, 0, 7).is_err());
-        assert!(Segment::create_for_node(&[], 8, 0, 7).is_err());
+        assert!(Segment::create_for_node(&[1, 1], 8, Spare::default(), 7).is_err());
+        assert!(Segment::create_for_node(&[8], 8, Spare::default(), 7).is_err());
+        assert!(Segment::create_for_node(&[], 8, Spare::default(), 7).is_err());
     }
 
     #[test]
     fn node__that_has_all_ranks_needs_no_table() {
-        let all = Segment::create_for_node(&[0, 1, 2], 3, 2, 7).unwrap();
+        let all = Segment::create_for_node(
+            &[0, 1, 2],
+            3,
+            Spare {
+                ranks: 2,
+                foreign: 0,
+            },
+            7,
+        )
+        .unwrap();
         assert_eq!(Some(all.layout()), Layout::new(5));
         assert_eq!((all.present(), all.capacity()), (3, 5));
         let told = Elsewhere { host: 3, card: &[] };
@@ -520,7 +548,7 @@ mod tests {
 
     #[test]
     fn others__have_a_host_and_addresses_that_are_kept_once() {
-        let a = Segment::create_for_node(&[2], 6, 0, 7).unwrap();
+        let a = Segment::create_for_node(&[2], 6, Spare::default(), 7).unwrap();
         let b = Segment::attach(again(&a), 7).unwrap();
         let (one, two, other) = (card("n1", 1), card("n1", 0x1234), card("n2", 1));
         assert_eq!((b.network(0), b.other_host(2)), (None, None));
@@ -544,7 +572,7 @@ mod tests {
 
     #[test]
     fn others__that_are_given_up_are_found_dead() {
-        let a = Segment::create_for_node(&[1], 3, 0, 7).unwrap();
+        let a = Segment::create_for_node(&[1], 3, Spare::default(), 7).unwrap();
         a.mark_dead(2);
         let state = |rank: usize| a.page(rank).unwrap().state.load(Ordering::Relaxed);
         assert_eq!((state(0), state(2)), (STATE_ABSENT, STATE_DEAD));
@@ -556,7 +584,16 @@ mod tests {
 
     #[test]
     fn ranks__are_added_here_and_elsewhere() {
-        let a = Segment::create_for_node(&[1, 2], 4, 3, 7).unwrap();
+        let a = Segment::create_for_node(
+            &[1, 2],
+            4,
+            Spare {
+                ranks: 3,
+                foreign: 0,
+            },
+            7,
+        )
+        .unwrap();
         let b = Segment::attach(again(&a), 7).unwrap();
         assert_eq!((b.capacity(), b.layout().ranks()), (7, 5));
         let there = card("n3", 9);
@@ -582,7 +619,7 @@ mod tests {
 
     #[test]
     fn fuzz__table_and_pages_may_hold_anything() {
-        let a = Segment::create_for_node(&[1, 3], 40, 0, 7).unwrap();
+        let a = Segment::create_for_node(&[1, 3], 40, Spare::default(), 7).unwrap();
         let one = card("n1", 7);
         for rank in (0..40).filter(|&rank| a.is_elsewhere(rank)) {
             let (host, card) = (rank as u32, &one[..]);

@@ -20,6 +20,10 @@ use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, OwnedFd};
 
+/// Bytes of a key that are drawn; the others are 0, so that the name of a port stays short.
+const KEY: usize = 16;
+/// Most bytes of the addresses in a port's name, which engines publish if it is not too long.
+const ADDRESSES: usize = 120;
 /// Bytes of a random number.
 const NONCE: usize = 32;
 /// Connections whose maker has not proved that it knows the key; the oldest goes for the next one.
@@ -39,7 +43,7 @@ pub struct Way {
 
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.key
+        self.key[..KEY]
             .iter()
             .try_for_each(|byte| write!(f, "{byte:02x}"))?;
         write!(f, ":{}:", self.port)?;
@@ -57,7 +61,7 @@ impl Way {
         let mut fields = text.splitn(3, ':');
         let (digits, port, addresses) = (fields.next()?, fields.next()?, fields.next()?);
         let mut key = [0; 32];
-        if digits.len() != 64 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        if digits.len() != 2 * KEY || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return None;
         }
         for (byte, two) in key.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
@@ -70,6 +74,21 @@ impl Way {
             addresses: addresses.collect::<Option<Vec<IpAddr>>>()?,
         })
     }
+}
+
+/// As many addresses, the best first, as there is room for; one at least.
+fn shorten(mut addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+    let mut bytes = 0;
+    let mut fits = |address: &IpAddr| {
+        bytes += address.to_string().len() + 1;
+        bytes <= ADDRESSES
+    };
+    let count = addresses
+        .iter()
+        .take_while(|&address| fits(address))
+        .count();
+    addresses.truncate(count.max(1));
+    addresses
 }
 
 /// Which door it is: number of its job, and its own number there.
@@ -185,7 +204,9 @@ impl Door {
     /// # Errors
     /// For people: no socket can be had, or the settings leave none.
     pub fn open(config: &Config, number: Number) -> std::result::Result<(Door, Way), String> {
-        let key = draw_random().map_err(|e| format!("no random numbers: {e}"))?;
+        let random: [u8; KEY] = draw_random().map_err(|e| format!("no random numbers: {e}"))?;
+        let mut key = [0; 32];
+        key[..KEY].copy_from_slice(&random);
         let (listener, card) = network::open(config, Reach::Network, 1)?;
         let listeners = Vec::<OwnedFd>::from(listener);
         let door = Door {
@@ -196,7 +217,7 @@ impl Door {
         let way = Way {
             key,
             port: card.port,
-            addresses: card.addresses,
+            addresses: shorten(card.addresses),
         };
         Ok((door, way))
     }
@@ -344,7 +365,7 @@ mod tests {
 
     fn way() -> Way {
         Way {
-            key: std::array::from_fn(|at| at as u8 * 7),
+            key: std::array::from_fn(|at| if at < KEY { at as u8 * 7 } else { 0 }),
             port: 40_001,
             addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
         }

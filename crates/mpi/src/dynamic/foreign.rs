@@ -9,6 +9,7 @@ use super::{ask, with_worker};
 use crate::channel::Channel;
 use crate::comm::agree::{self, Members};
 use crate::comm::contexts::Block;
+use crate::comm::inter;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -65,13 +66,10 @@ pub fn connect(
         true => exchange(p, bridge, &all, channel.rank()),
         false => refuse(p, bridge, "a process of the other side cannot be reached"),
     });
-    if let Err(error) = own {
-        return Err(error);
-    }
-    let numbered = pass_on(channel, group, root, agreed).and_then(|agreed| {
-        let ranks = number(p, &agreed)?;
-        Ok((ranks, agreed.block))
-    });
+    let agreed = pass_on(channel, group, root, agreed);
+    own?;
+    let agreed = agreed?;
+    let numbered = number(p, channel, &all, &agreed);
     // All of this side, then of both.
     let is_done = u64::from(numbered.is_ok());
     let done = agree::gather_all(channel, [is_done])?;
@@ -83,7 +81,7 @@ pub fn connect(
     }
     let (ranks, position) = order(channel, group, root);
     agree::broadcast_words(channel, &ranks, position, &mut both)?;
-    let (ranks, block) = numbered?;
+    let ranks = numbered?;
     if both[0] != 1 {
         let text = "a process of this side or the other one could not be connected: see its error";
         return Err(Error::new(MPI_ERR_PORT, text));
@@ -93,7 +91,7 @@ pub fn connect(
         let text = format!("rank {common} of this job is on both sides");
         return Err(Error::new(MPI_ERR_COMM, text));
     }
-    Ok((remote, block))
+    Ok((remote, agreed.block))
 }
 
 /// The members from the root on, and the caller's place among them.
@@ -107,11 +105,6 @@ fn order(channel: &Channel<'_>, group: &Group, root: u32) -> (Vec<u32>, usize) {
 fn open(p: &Process) -> Result<Foreign> {
     let engine = p.running()?;
     let job = engine.job;
-    if job.launcher().is_none() && !job.numbers_foreign() {
-        let text = "this job was started without our mpiexec, and has several ranks: it cannot be \
-            connected with other jobs";
-        return Err(Error::new(MPI_ERR_PORT, text));
-    }
     let card = with_worker(p, |worker| worker.open_for_foreign(engine.config))?;
     let card = card.map_err(|text| Error::new(MPI_ERR_PORT, text))?;
     Ok(Foreign {
@@ -288,16 +281,25 @@ fn pass_on(
     })
 }
 
-/// Has the ranks of the other side numbered in this job, and knows them from now on.
-fn number(p: &Process, agreed: &Agreed) -> Result<Vec<u32>> {
+/// Has the ranks of the other side numbered in this job, and knows them from now on. All members call it.
+fn number(
+    p: &Process,
+    channel: &Channel<'_>,
+    members: &[[u64; SELF]],
+    agreed: &Agreed,
+) -> Result<Vec<u32>> {
     let job = p.running()?.job;
     let all = Foreign::decode_all(&agreed.list).unwrap_or_default();
-    let foreign: Vec<Foreign> = all
-        .iter()
-        .filter(|one| one.origin.job != job.job_id())
-        .cloned()
-        .collect();
-    let ranks = number_foreign(p, job, &foreign)?;
+    let is_foreign = |one: &&Foreign| one.origin.job != job.job_id();
+    let foreign: Vec<Foreign> = all.iter().filter(is_foreign).cloned().collect();
+    let ranks = match job.numbers_foreign() {
+        true => take_numbers(job, channel, members, &foreign),
+        false => {
+            let numbered = ask_numbers(p, &foreign);
+            // Members of other jobs may need it.
+            share(channel, 0).and(numbered)
+        }
+    }?;
     let is_right = |&rank: &u32| (rank as usize) < job.present();
     if ranks.len() != foreign.len() || !ranks.iter().all(is_right) {
         return Err(Error::new(MPI_ERR_INTERN, "mpiexec answers something else"));
@@ -310,24 +312,57 @@ fn number(p: &Process, agreed: &Agreed) -> Result<Vec<u32>> {
     with_worker(p, |worker| worker.note_foreign(&ranks))?;
     let of = |one: &Foreign| job.find_origin(one.origin);
     let ranks: Option<Vec<u32>> = all.iter().map(of).collect();
-    let ranks = ranks.filter(|ranks| !ranks.is_empty());
-    let ranks = ranks.ok_or_else(|| {
-        Error::new(
-            MPI_ERR_PORT,
-            "the other side names a process of no rank of this job",
-        )
+    let ranks = ranks.filter(|ranks| !ranks.is_empty()).ok_or_else(|| {
+        let text = "the other side names a process of no rank of this job";
+        Error::new(MPI_ERR_PORT, text)
     })?;
-    crate::comm::inter::require_reach(job, &ranks)?;
+    inter::require_reach(job, &ranks)?;
     Ok(ranks)
 }
 
-fn number_foreign(p: &Process, job: &Job, foreign: &[Foreign]) -> Result<Vec<u32>> {
+/// What each member says: one word.
+fn share(channel: &Channel<'_>, word: u64) -> Result<Vec<[u64; 1]>> {
+    agree::gather_all(channel, [word])
+}
+
+/// The numbers where there is no launcher of ours: the first member of each node takes some that the others of it use
+/// too, but for ranks that they know already.
+fn take_numbers(
+    job: &Job,
+    channel: &Channel<'_>,
+    members: &[[u64; SELF]],
+    foreign: &[Foreign],
+) -> Result<Vec<u32>> {
+    let own = (job.job_id(), job.host(job.rank()));
+    let is_here = |member: &[u64; SELF]| {
+        let Foreign { origin, host, .. } = read_member(member);
+        (origin.job, host) == own
+    };
+    let leader = members.iter().position(is_here).unwrap_or(0);
+    let added = match leader == channel.rank() as usize && !foreign.is_empty() {
+        true => job.add_foreign(foreign),
+        false => Ok(0),
+    };
+    let word = added.as_ref().map_or(0, |&first| first.into());
+    let shared = share(channel, word)?;
+    if let Err(text) = added {
+        return Err(Error::new(MPI_ERR_PORT, text));
+    }
+    let first = shared[leader][0] as u32;
+    if first == 0 && !foreign.is_empty() {
+        let text = format!("rank {leader} has found no room for the ranks of the other side");
+        return Err(Error::new(MPI_ERR_PORT, text));
+    }
+    let numbers = foreign.iter().zip(first..);
+    Ok(numbers
+        .map(|(one, number)| job.find_origin(one.origin).unwrap_or(number))
+        .collect())
+}
+
+/// The numbers that the launcher gives.
+fn ask_numbers(p: &Process, foreign: &[Foreign]) -> Result<Vec<u32>> {
     if foreign.is_empty() {
         return Ok(Vec::new());
-    }
-    if job.numbers_foreign() {
-        let numbered = job.number_foreign(foreign);
-        return numbered.map_err(|text| Error::new(MPI_ERR_PORT, text));
     }
     let request = Request::Number {
         foreign: foreign.to_vec(),
