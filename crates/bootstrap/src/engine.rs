@@ -13,6 +13,7 @@ mod pmix;
 pub use pmi1::Pmi1;
 pub use pmix::Pmix;
 
+use crate::control::Program;
 use crate::job::detect::Protocol;
 use std::io;
 use std::sync::OnceLock;
@@ -50,6 +51,12 @@ pub enum EngineError {
     /// The engine's library cannot be used.
     #[error("{0}")]
     Library(String),
+    /// The engine starts no further processes.
+    #[error("the launcher is not asked for further processes {0}")]
+    Starts(&'static str),
+    /// The engine's protocol cannot carry a word.
+    #[error("PMI-1 carries no empty word, and none with a line's end or a backslash: {0}")]
+    Unsayable(String),
     /// The engine has no such thing.
     #[error("the launcher does not keep {0}")]
     Lacks(&'static str),
@@ -187,6 +194,23 @@ impl Engine {
         match self {
             Engine::Pmi1(pmi) => pmi.unpublish(service),
             Engine::Pmix(_) => no_names(),
+        }
+    }
+
+    /// Starts processes, which are a job of their own, and leaves them a value as [`Engine::put`] of their first rank
+    /// would. Each program is started as often as its first count says.
+    ///
+    /// # Errors
+    /// The engine starts none, or cannot be reached.
+    pub fn spawn(
+        &mut self,
+        programs: &[Program],
+        key: &str,
+        value: &[u8],
+    ) -> Result<(), EngineError> {
+        match self {
+            Engine::Pmi1(pmi) => pmi.spawn(programs, key, value),
+            Engine::Pmix(_) => Err(EngineError::Starts("by PMIx")),
         }
     }
 

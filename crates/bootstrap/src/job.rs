@@ -7,6 +7,7 @@ mod foreign;
 mod identity;
 mod join;
 mod network;
+pub mod parent;
 mod parents;
 
 use crate::engine::Engine;
@@ -19,16 +20,18 @@ use fastpath_base::{topology, wait};
 use std::ffi::OsString;
 use std::ops::Range;
 use std::ptr::NonNull;
+use std::sync::{Mutex, PoisonError};
 
 use detect::Place;
 pub use detect::is_identity;
-pub use environment::{describe_copies, describe_start, find_place};
+pub use environment::{describe_copies, describe_start, find_mpiexec, find_place};
 pub use error::BootstrapError;
 use foreign::ForeignRanks;
 pub use foreign::{ForeignNumbers, Origin, number_host};
 pub use identity::{Identity, JOB_VARIABLE, random_job_id};
 pub(crate) use join::{pause, send_all};
 use network::NetworkPlace;
+pub use parent::PARENT_VARIABLE;
 
 /// This process's place in its job. One per process; it lives as long as the process uses MPI.
 #[derive(Debug)]
@@ -48,6 +51,8 @@ pub struct Job {
     /// To the launcher, where it is not ours.
     link: Option<join::Link>,
     foreign: ForeignRanks,
+    /// The engine of a process that is alone, once it was asked for something.
+    late_engine: Mutex<Option<Engine>>,
 }
 
 impl Job {
@@ -109,6 +114,7 @@ impl Job {
             place: NetworkPlace::inheriting(id.listeners),
             link: None,
             foreign: ForeignRanks::default(),
+            late_engine: Mutex::default(),
         };
         job.begin();
         Ok(job)
@@ -141,6 +147,7 @@ impl Job {
             place: NetworkPlace::default(),
             link: None,
             foreign: ForeignRanks::default(),
+            late_engine: Mutex::default(),
         };
         job.begin();
         Ok(job)
@@ -196,6 +203,7 @@ impl Job {
             place: NetworkPlace::default(),
             link: None,
             foreign: ForeignRanks::default(),
+            late_engine: Mutex::default(),
         };
         job.begin();
         Ok(job)
@@ -360,6 +368,11 @@ impl Job {
         if let Some(link) = &self.link {
             link.leave();
         }
+        let late = self.late_engine.lock();
+        if let Some(engine) = late.unwrap_or_else(PoisonError::into_inner).as_mut() {
+            // Where it does not hear, it takes this process's end for a failure, and says so.
+            let _ = engine.finalize();
+        }
     }
 
     /// Number of the host that a rank counts as being on; ranks of one host can share memory.
@@ -371,6 +384,12 @@ impl Job {
     /// memory.
     pub fn is_remote(&self, rank: usize) -> bool {
         self.host(rank) != self.host(self.rank) || !self.is_node_peer(rank)
+    }
+
+    /// Whether some rank of this job counts as being on another host than this one.
+    pub fn has_other_hosts(&self) -> bool {
+        let mut ranks = 0..self.present();
+        ranks.any(|rank| self.is_remote(rank) && !self.is_foreign(rank))
     }
 
     /// Whether a rank has a page of its own in this memory. Of others, which are on other nodes, nothing is known here

@@ -1,7 +1,7 @@
 //! Which variables the ranks of a program get.
 
 use crate::args::{App, Inherit, JobSpec};
-use fastpath_bootstrap::job::{JOB_VARIABLE, is_identity};
+use fastpath_bootstrap::job::{JOB_VARIABLE, PARENT_VARIABLE, is_identity};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -33,6 +33,7 @@ pub fn select_variables(
 fn is_about_ourselves(name: &str) -> bool {
     let own = [
         JOB_VARIABLE,
+        PARENT_VARIABLE,
         "FASTPATH_RANK",
         "FASTPATH_SIZE",
         "FASTPATH_SINGLETON",

@@ -16,7 +16,7 @@ use fastpath_base::config::{Config, Key};
 use fastpath_base::refusal::describe_call;
 use fastpath_base::sync::Ordering;
 use fastpath_base::topology::CpuSet;
-use fastpath_bootstrap::job::{Identity, JOB_VARIABLE};
+use fastpath_bootstrap::job::{Identity, JOB_VARIABLE, PARENT_VARIABLE, parent};
 use fastpath_bootstrap::network::Listener;
 use fastpath_bootstrap::segment::Segment;
 use std::collections::BTreeMap;
@@ -115,6 +115,8 @@ pub struct Place<'a, 'b> {
 pub struct Starter {
     spawner: Spawner,
     identity: Identity,
+    /// Where the process of another job waits that has spawned this one, as ranks are told.
+    parent: Option<String>,
     need: Need,
 }
 
@@ -140,6 +142,7 @@ impl Starter {
         };
         Ok(Starter {
             spawner,
+            parent: parent::read_of_launcher().map(|port| parent::tell(identity.job_id, &port)),
             identity,
             need,
         })
@@ -167,6 +170,9 @@ impl Starter {
             c_pair("FASTPATH_RANK".as_ref(), own_rank.to_string().as_ref()),
             c_pair("FASTPATH_SIZE".as_ref(), size.to_string().as_ref()),
         ];
+        let parent = self.parent.as_ref();
+        let parent = parent.map(|told| c_pair(PARENT_VARIABLE.as_ref(), told.as_ref()));
+        let own: Vec<CString> = own.into_iter().chain(parent).collect();
         let (out_reader, out) = make_pipe().map_err(files)?;
         let (err_reader, err) = make_pipe().map_err(files)?;
         let Some(page) = at.segment.page(rank) else {

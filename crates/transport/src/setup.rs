@@ -54,7 +54,7 @@ impl Interfaces {
     /// that could be used.
     pub fn configure(&mut self, config: &Config) -> Result<Vec<String>, ConfigureError> {
         let job = self.shared_domain().job;
-        let several = (0..job.present()).any(|rank| job.is_remote(rank));
+        let several = job.has_other_hosts();
         let ranks = job.present() as u32;
         let mut allowed = choose_transports(config, ranks, several, job.nodes())?;
         // A rank reaches itself without them; those that it may spawn reach it by them. Other jobs come later.

@@ -187,6 +187,8 @@ variables! {
         "the compiler that mpicxx calls";
     InternalJob "FASTPATH_INTERNAL_JOB" Kind::Text, "", true,
         "the launcher tells a rank who it is";
+    InternalParent "FASTPATH_INTERNAL_PARENT" Kind::Text, "", true,
+        "the launcher tells a rank where the process of another job waits that has spawned it";
     InternalClaims "FASTPATH_INTERNAL_CLAIMS" Kind::Text, "/sys/devices/system/cpu", true,
         "folder of processors, whose bytes jobs lock to claim them; set by tests";
     Rank "FASTPATH_RANK" Kind::Text, "", true,

@@ -5,6 +5,7 @@
 mod line;
 
 use super::{About, EngineError};
+use crate::control::Program;
 use crate::job::send_all;
 use fastpath_base::config::shorten;
 use line::{ANSWER_MOST, LINE_MOST, Line, PIECES_MOST, VALUE_MOST};
@@ -256,6 +257,58 @@ impl Pmi1 {
         Ok((!is_refused).then_some(line))
     }
 
+    /// As [`super::Engine::spawn`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn spawn(
+        &mut self,
+        programs: &[Program],
+        key: &str,
+        value: &[u8],
+    ) -> Result<(), EngineError> {
+        let step = "spawn";
+        let pieces = split_value(value);
+        let [piece] = pieces.as_slice() else {
+            let bytes = value.len();
+            return Err(EngineError::TooLong { step, bytes });
+        };
+        let left = [
+            "preput_num=1".to_owned(),
+            format!("preput_key_0={}", name_key(0, key, 0)),
+            format!("preput_val_0={piece}"),
+        ];
+        let mut lines = Vec::new();
+        for (number, program) in programs.iter().enumerate() {
+            lines.extend(describe_program(program, number, programs.len())?);
+            lines.extend(left.clone());
+            lines.extend(describe_hints(program));
+            lines.push("endcmd".to_owned());
+        }
+        // All or nothing: an engine waits for the rest of what has begun.
+        if let Some(long) = lines.iter().find(|line| line.len() >= LINE_MOST) {
+            let bytes = long.len();
+            return Err(EngineError::TooLong { step, bytes });
+        }
+        // Hydra takes an empty value for an error, and some of its releases drop a backslash.
+        let is_lost = |line: &String| line.contains(['\n', '\\']) || line.ends_with('=');
+        if let Some(line) = lines.iter().find(|line| is_lost(line)) {
+            return Err(EngineError::Unsayable(shorten(line)));
+        }
+        for line in &lines {
+            self.send(line, step)?;
+        }
+        let answer = "spawn_result";
+        let (text, line) = self.read_line(answer)?;
+        match line.answers(answer) {
+            true => Ok(()),
+            false => Err(EngineError::Answer {
+                step: answer,
+                said: shorten(&text),
+            }),
+        }
+    }
+
     /// As [`super::Engine::aborter`].
     ///
     /// # Errors
@@ -344,6 +397,54 @@ impl Aborter {
         let line = format!("cmd=abort exitcode={code}\n");
         let _ = send_all(self.stream.as_fd(), line.as_bytes());
     }
+}
+
+/// The lines of one program of a spawn (MPICH's `PMI_Spawn_multiple`, the multi-line form of the protocol).
+fn describe_program(
+    program: &Program,
+    number: usize,
+    of: usize,
+) -> Result<Vec<String>, EngineError> {
+    let words = program.argv.iter().map(|word| {
+        let malformed = |_| EngineError::Answer {
+            step: "spawn",
+            said: "a word of the command is no text".into(),
+        };
+        String::from_utf8(word.clone()).map_err(malformed)
+    });
+    let words = words.collect::<Result<Vec<String>, _>>()?;
+    let count = program.counts.first().copied().unwrap_or(1);
+    let mut lines = vec![
+        "mcmd=spawn".to_owned(),
+        format!("nprocs={count}"),
+        format!("execname={}", words.first().map_or("", String::as_str)),
+        format!("totspawns={of}"),
+        format!("spawnssofar={}", number + 1),
+    ];
+    let arguments = words.iter().skip(1).enumerate();
+    lines.extend(arguments.map(|(at, word)| format!("arg{}={word}", at + 1)));
+    lines.push(format!("argcnt={}", words.len().saturating_sub(1)));
+    Ok(lines)
+}
+
+/// Folder, path and host, where they are asked for.
+fn describe_hints(program: &Program) -> Vec<String> {
+    let hints = [
+        ("wdir", &program.wdir),
+        ("path", &program.path),
+        ("host", &program.host),
+    ];
+    let given = hints.iter().filter_map(|(key, value)| {
+        let value = String::from_utf8(value.as_ref()?.clone()).ok()?;
+        Some((key, value))
+    });
+    let given: Vec<_> = given.collect();
+    let mut lines = vec![format!("info_num={}", given.len())];
+    for (number, (key, value)) in given.iter().enumerate() {
+        lines.push(format!("info_key_{number}={key}"));
+        lines.push(format!("info_val_{number}={value}"));
+    }
+    lines
 }
 
 /// Before names of services and of ports.

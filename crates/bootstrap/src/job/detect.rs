@@ -5,6 +5,7 @@
 //! its test is a table of environments that were recorded from the launchers (decision record 0018).
 
 use super::identity::JOB_VARIABLE;
+use super::parent::SPAWNED;
 use fastpath_base::config::{Key, VARIABLES, parse_flag, shorten};
 use std::fmt;
 
@@ -167,7 +168,11 @@ pub fn detect(env: Lookup<'_>, pmi_peer: Option<&str>) -> Place {
     if let Some(pmi) = &pmi
         && pmi_peer.is_some()
     {
-        return pmi.clone().into_place();
+        // The one rank of a job that another one has spawned meets it by the engine.
+        return match env(SPAWNED).as_deref() {
+            Some("1") => Place::Several(pmi.clone()),
+            _ => pmi.clone().into_place(),
+        };
     }
     let mut told: Vec<Claim> = others.into_iter().chain([pmi]).flatten().collect();
     let first = told.iter().position(Claim::tells_of_others).unwrap_or(0);

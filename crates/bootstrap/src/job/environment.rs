@@ -166,7 +166,7 @@ fn quote(word: &str) -> String {
 }
 
 /// Our `mpiexec`: beside the library, in the `bin` beside its folder, or in `PATH`.
-fn find_mpiexec() -> Option<PathBuf> {
+pub fn find_mpiexec() -> Option<PathBuf> {
     let library = own_file();
     let beside = library.iter().flat_map(|file| file.ancestors().skip(1));
     let near = beside

@@ -85,9 +85,9 @@ impl ForeignRanks {
 }
 
 impl Job {
-    /// Whether a rank is of another job.
+    /// Whether a rank is of another job, known to this process or not.
     pub fn is_foreign(&self, rank: usize) -> bool {
-        rank >= self.began_with && self.origin(rank).job != self.job_id
+        self.host(rank) >= FIRST_HOST
     }
 
     /// Who a rank is for all jobs.
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(job.present(), 3);
         assert!(job.is_remote(1) && job.host(1) != job.host(2));
         assert_eq!(job.network_card(2).unwrap().port, 6);
-        assert!(job.find_origin(asked[0].origin).is_none() && !job.is_foreign(1));
+        assert!(job.find_origin(asked[0].origin).is_none());
         let pairs = [1, 2].into_iter().zip(asked.iter().map(|one| one.origin));
         job.know_foreign(pairs, [3; 32]);
         assert_eq!(job.find_origin(asked[1].origin), Some(2));

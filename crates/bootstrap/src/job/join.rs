@@ -30,6 +30,7 @@ use ring::Neighbour;
 use std::fmt;
 use std::io;
 use std::os::unix::net::UnixStream;
+use std::sync::Mutex;
 
 pub(crate) use channel::{pause, send_all};
 pub(super) use watch::Link;
@@ -84,6 +85,7 @@ impl Job {
             place: NetworkPlace::default(),
             link: None,
             foreign: ForeignRanks::default(),
+            late_engine: Mutex::default(),
         };
         if job.rank_page(about.rank).is_none() {
             let why = format!("the memory has no rank {}", about.rank);

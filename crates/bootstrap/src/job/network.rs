@@ -101,7 +101,7 @@ impl Job {
     /// From where this rank must be reached.
     fn network_reach(&self) -> Reach {
         // Hosts that ranks count as being on may have networks of their own.
-        let within = self.nodes() == 1 && !(0..self.present()).any(|rank| self.is_remote(rank));
+        let within = self.nodes() == 1 && !self.has_other_hosts();
         match within {
             true => Reach::Node,
             false => Reach::Network,

@@ -167,6 +167,21 @@ pub fn open(p: &Process) -> Result<String> {
     Ok(port.to_string())
 }
 
+/// As [`open`], of a port that processes of other jobs can come to.
+///
+/// # Errors
+/// As there; `MPI_ERR_PORT` where they cannot.
+pub fn open_to_others(p: &Process) -> Result<String> {
+    let name = open(p)?;
+    if Port::parse(&name).is_some_and(|port| port.way.is_some()) {
+        return Ok(name);
+    }
+    close(p, &name)?;
+    let text = "processes of another job come by tcp, which could not be opened, or is left out of \
+        FASTPATH_TRANSPORTS";
+    Err(Error::new(MPI_ERR_PORT, text))
+}
+
 /// `MPI_Close_port`.
 ///
 /// # Errors
@@ -198,11 +213,25 @@ pub fn accept(
     root: i32,
     comm: &Comm,
 ) -> Result<usize> {
+    accept_while(p, name, root, comm, || None)
+}
+
+/// As [`accept`]; ends with what `is_vain` says, once it does.
+///
+/// # Errors
+/// As there.
+pub fn accept_while(
+    p: &Process,
+    name: impl FnOnce() -> Result<String>,
+    root: i32,
+    comm: &Comm,
+    is_vain: impl FnMut() -> Option<Error>,
+) -> Result<usize> {
     create(p, root, comm, || {
         let name = name()?;
         let job = p.running()?.job;
         let port = Port::find(job, &name)?;
-        let caller = match await_caller(p, job, &port, comm, &name)? {
+        let caller = match await_caller(p, job, &port, comm, &name, is_vain)? {
             Came::Rank(caller) => caller,
             Came::Foreign(fd) => {
                 let key = port.way.as_ref().map_or([0; 32], |way| way.key);
@@ -227,7 +256,14 @@ enum Came {
 }
 
 /// Waits until somebody comes to a port of this process, and lets it in.
-fn await_caller(p: &Process, job: &Job, port: &Port, comm: &Comm, name: &str) -> Result<Came> {
+fn await_caller(
+    p: &Process,
+    job: &Job,
+    port: &Port,
+    comm: &Comm,
+    name: &str,
+    mut is_vain: impl FnMut() -> Option<Error>,
+) -> Result<Came> {
     let ports = &job.own_page().ports;
     let mut outcome = None;
     let alone = !p.has_threads();
@@ -260,6 +296,7 @@ fn await_caller(p: &Process, job: &Job, port: &Port, comm: &Comm, name: &str) ->
                 }
                 None => {}
             }
+            outcome = outcome.take().or_else(|| is_vain().map(Err));
             return outcome.is_some();
         }
         // ORDERING: acquire as above; release: partner is the acquire of the next one in `RankPage::knock`.

@@ -2,6 +2,8 @@
 //! `MPI_Comm_spawn`: the root asks the launcher, all parents make an intercommunicator, and the root tells the first of
 //! the new processes, which waits for that in `MPI_Init`, who they are. No parent waits for a child.
 
+mod foreign;
+
 use super::ask;
 use super::soft::read_soft;
 use crate::channel::Channel;
@@ -84,6 +86,9 @@ fn spawn_all(
         return Err(Error::new(MPI_ERR_COMM, text));
     }
     coll::compare_calls(p, comm)?;
+    if job.launcher().is_none() {
+        return foreign::spawn(p, comm, root, asked, codes);
+    }
     let members = Channel::next(p, comm);
     let started = (comm.rank == root).then(|| start(p, comm, asked, codes));
     let (remote, block) = pass_on(comm, &members, root, started, codes, p)?;
@@ -97,14 +102,8 @@ fn spawn_all(
     Ok(handle)
 }
 
-/// Has the launcher start what was asked for.
-fn start(
-    p: &Process,
-    comm: &Comm,
-    asked: impl FnOnce() -> Result<Vec<Asked>>,
-    codes: &mut Vec<i32>,
-) -> Result<Started> {
-    let asked = asked()?;
+/// The number of the program of each process that is asked for, none where that is not known; so many codes of failure.
+fn list_codes(asked: &[Asked], codes: &mut Vec<i32>) -> Vec<usize> {
     let is_possible = |asked: &Asked| (0..=MOST as i32).contains(&asked.most);
     let of_program: Vec<usize> = match asked.iter().all(is_possible) {
         true => (asked.iter().enumerate())
@@ -113,23 +112,42 @@ fn start(
         false => Vec::new(),
     };
     *codes = vec![MPI_ERR_SPAWN; of_program.len()];
-    let programs = asked.iter().map(|asked| read_asked(p, asked));
-    let programs = programs.collect::<Result<Vec<Program>>>()?;
+    of_program
+}
+
+fn read_programs(p: &Process, asked: &[Asked]) -> Result<Vec<Program>> {
+    asked.iter().map(|asked| read_asked(p, asked)).collect()
+}
+
+/// The codes where so many processes of each program run.
+fn codes_of(asked: &[Asked], counts: &[u32]) -> Vec<i32> {
+    let each = asked.iter().zip(counts).flat_map(|(asked, &count)| {
+        let code = move |own| match own < count as i32 {
+            true => MPI_SUCCESS,
+            false => MPI_ERR_SPAWN,
+        };
+        (0..asked.most).map(code)
+    });
+    each.collect()
+}
+
+/// Has the launcher start what was asked for.
+fn start(
+    p: &Process,
+    comm: &Comm,
+    asked: impl FnOnce() -> Result<Vec<Asked>>,
+    codes: &mut Vec<i32>,
+) -> Result<Started> {
+    let asked = asked()?;
+    let of_program = list_codes(&asked, codes);
+    let programs = read_programs(p, &asked)?;
     let request = Request::Spawn {
         root: comm.my_world_rank(),
         programs,
     };
     match ask(p, MPI_ERR_SPAWN, "start other processes", &request)? {
         Answer::Spawned { first, counts } if counts.len() == asked.len() => {
-            *codes = (asked.iter().zip(&counts))
-                .flat_map(|(asked, &count)| {
-                    let code = move |own| match own < count as i32 {
-                        true => MPI_SUCCESS,
-                        false => MPI_ERR_SPAWN,
-                    };
-                    (0..asked.most).map(code)
-                })
-                .collect();
+            *codes = codes_of(&asked, &counts);
             let (ranks, codes) = (counts.iter().sum(), codes.clone());
             Ok(Started {
                 first,
@@ -346,7 +364,10 @@ fn write_letter(p: &Process, comm: &Comm, child: u32, block: Block) -> Result {
 pub(crate) fn meet_parent(p: &Process) -> Result {
     let job = p.running()?.job;
     let Some(root) = job.parent() else {
-        return Ok(());
+        return match job.is_spawned_by_other() {
+            true => foreign::meet_parent(p),
+            false => Ok(()),
+        };
     };
     let world = p.comm(MPI_COMM_WORLD)?;
     let pact = (world.rank == 0).then(|| read_letter(p, root as u32, world.my_world_rank()));

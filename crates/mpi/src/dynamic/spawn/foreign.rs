@@ -1,0 +1,211 @@
+//! Processes that are spawned where no launcher of ours runs: a job of its own, started by the engine or by an
+//! `mpiexec` that this process calls, and connected with through a port of the root (docs/decisions/0071).
+
+use super::{Asked, codes_of, list_codes, read_programs};
+use crate::channel::Channel;
+use crate::comm::Comm;
+use crate::comm::agree::{self, Members};
+use crate::consts::*;
+use crate::dynamic::port;
+use crate::error::{Error, Result};
+use crate::places;
+use crate::process::{Process, ProcessPart};
+use fastpath_base::{clock, topology};
+use fastpath_bootstrap::control::Program;
+use fastpath_bootstrap::engine::Engine;
+use fastpath_bootstrap::job::{Job, PARENT_VARIABLE, describe_start, find_mpiexec, parent};
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Child, Command, Stdio};
+
+/// Nanoseconds between two looks whether an `mpiexec` still runs.
+const LOOK_NS: u64 = 10_000_000;
+/// Each `mpiexec` that this process has called, until its end was seen.
+static CHILDREN: ProcessPart<RefCell<Vec<Child>>> = ProcessPart::new(RefCell::new(Vec::new()));
+
+/// What the root has begun.
+struct Begun {
+    /// Where the new processes come to.
+    port: String,
+    /// Who starts them, where this process has called it.
+    mpiexec: Option<Child>,
+}
+
+/// `MPI_Comm_spawn` and `MPI_Comm_spawn_multiple`: all members call it.
+pub fn spawn(
+    p: &Process,
+    comm: &Comm,
+    root: u32,
+    asked: impl FnOnce() -> Result<Vec<Asked>>,
+    codes: &mut Vec<i32>,
+) -> Result<usize> {
+    let begun = (comm.rank == root).then(|| begin(p, asked, codes));
+    let begun = pass_codes(p, comm, root, begun, codes)?;
+    let (name, mut mpiexec) = match begun {
+        Some(Begun { port, mpiexec }) => (port, mpiexec),
+        None => (String::new(), None),
+    };
+    let mut seen_ns = 0;
+    let has_ended = || {
+        let now_ns = clock::now_ns();
+        if now_ns < seen_ns + LOOK_NS {
+            return None;
+        }
+        seen_ns = now_ns;
+        let status = mpiexec.as_mut()?.try_wait().ok()??;
+        let text = format!(
+            "the mpiexec that was to start them has ended ({status}) before they called MPI_Init"
+        );
+        Some(Error::new(MPI_ERR_SPAWN, text))
+    };
+    let met = port::accept_while(p, || Ok(name.clone()), root as i32, comm, has_ended);
+    if let Some(mpiexec) = mpiexec {
+        let mut children = CHILDREN.of(p).borrow_mut();
+        children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        children.push(mpiexec);
+    }
+    if comm.rank == root {
+        port::close(p, &name)?;
+    }
+    if met.is_err() {
+        codes.fill(MPI_ERR_SPAWN);
+    }
+    met
+}
+
+fn begin(
+    p: &Process,
+    asked: impl FnOnce() -> Result<Vec<Asked>>,
+    codes: &mut Vec<i32>,
+) -> Result<Begun> {
+    let asked = asked()?;
+    list_codes(&asked, codes);
+    let programs = read_programs(p, &asked)?;
+    let job = p.running()?.job;
+    let port = port::open_to_others(p)?;
+    let started = match start_by_engine(job, &programs, &port) {
+        Some(started) => started.map(|()| None),
+        None => start_by_mpiexec(&programs, &port).map(Some),
+    };
+    match started {
+        Ok(mpiexec) => {
+            let counts = programs.iter().map(|program| program.counts[0]);
+            *codes = codes_of(&asked, &counts.collect::<Vec<u32>>());
+            Ok(Begun { port, mpiexec })
+        }
+        Err(error) => {
+            port::close(p, &port)?;
+            Err(error)
+        }
+    }
+}
+
+/// `None` where there is no engine.
+fn start_by_engine(job: &Job, programs: &[Program], port: &str) -> Option<Result> {
+    let spawn = |engine: &mut Engine| engine.spawn(programs, parent::KEY, port.as_bytes());
+    let asked = places::run_outside(|| job.ask_any_engine(spawn))?;
+    Some(asked.map_err(|error| {
+        let advice = format!("start the program with mpiexec: {}", describe_start(1));
+        Error::new(MPI_ERR_SPAWN, error.to_string()).with_advice(Some(advice))
+    }))
+}
+
+/// This process is alone: an `mpiexec` starts the others, on this host.
+fn start_by_mpiexec(programs: &[Program], port: &str) -> Result<Child> {
+    let refuse = |text: String| Error::new(MPI_ERR_SPAWN, text);
+    let Some(mpiexec) = find_mpiexec() else {
+        return Err(refuse(
+            "no mpiexec of Fastpath is beside the library or in PATH: it alone can start other \
+             processes"
+                .to_owned(),
+        ));
+    };
+    let own = topology::host_name();
+    let mut command = Command::new(mpiexec);
+    for (number, program) in programs.iter().enumerate() {
+        if let Some(host) = &program.host {
+            let host = String::from_utf8_lossy(host);
+            if ![&own, "localhost", "127.0.0.1", "::1"].contains(&&*host) {
+                return Err(refuse(format!(
+                    "host {host:?}: a process without mpiexec starts others on its own host, \
+                     {own}, alone"
+                )));
+            }
+        }
+        if number != 0 {
+            command.arg(":");
+        }
+        command.arg("-n").arg(program.counts[0].to_string());
+        for (option, value) in [("-wdir", &program.wdir), ("-path", &program.path)] {
+            if let Some(value) = value {
+                command.arg(option).arg(OsStr::from_bytes(value));
+            }
+        }
+        command.args(program.argv.iter().map(|word| OsStr::from_bytes(word)));
+    }
+    command.env(PARENT_VARIABLE, parent::tell_launcher(port));
+    command.stdin(Stdio::null());
+    let started = command.spawn();
+    started.map_err(|cause| refuse(format!("mpiexec cannot be started: {cause}")))
+}
+
+/// All members learn what became of the root's request; the root gets it back.
+fn pass_codes(
+    p: &Process,
+    comm: &Comm,
+    root: u32,
+    begun: Option<Result<Begun>>,
+    codes: &mut Vec<i32>,
+) -> Result<Option<Begun>> {
+    let members = Channel::next(p, comm);
+    let size = comm.size();
+    let ranks: Vec<u32> = (0..size).map(|i| (i + root) % size).collect();
+    let position = ((members.rank() + size - root) % size) as usize;
+    let class = match &begun {
+        Some(Err(error)) => error.code() as u64,
+        _ => 0,
+    };
+    let mut news = [class, codes.len() as u64];
+    agree::broadcast_words(&members, &ranks, position, &mut news)?;
+    let mut words: Vec<u64> = codes.iter().map(|&code| code as u64).collect();
+    words.resize(news[1] as usize, 0);
+    agree::broadcast_words(&members, &ranks, position, &mut words)?;
+    *codes = words.iter().map(|&word| word as i32).collect();
+    let begun = begun.transpose()?;
+    match news[0] {
+        0 => Ok(begun),
+        class => {
+            let text = format!("rank {root}, the root, could not start them: see its error");
+            Err(Error::new(class as i32, text))
+        }
+    }
+}
+
+/// In `MPI_Init` of a process that another job has spawned: makes the communicator of `MPI_Comm_get_parent`.
+pub fn meet_parent(p: &Process) -> Result {
+    let job = p.running()?.job;
+    let world = p.comm(MPI_COMM_WORLD)?;
+    let found = match world.rank {
+        0 => places::run_outside(|| job.find_foreign_parent()),
+        _ => Ok(None),
+    };
+    let (members, ranks) = (
+        Channel::next(p, &world),
+        (0..world.size()).collect::<Vec<u32>>(),
+    );
+    let is_there = !matches!(found, Ok(None));
+    let mut words = [u64::from(is_there)];
+    agree::broadcast_words(&members, &ranks, world.rank as usize, &mut words)?;
+    // A program of another MPI has spawned this one.
+    if words[0] == 0 {
+        return Ok(());
+    }
+    let refuse = |why| Error::new(MPI_ERR_SPAWN, why);
+    let name = || Ok(found.map_err(refuse)?.unwrap_or_default());
+    let handle = port::connect(p, name, 0, &world)?;
+    let made = p.comm(handle)?;
+    *made.name.borrow_mut() = "MPI_COMM_PARENT".to_owned();
+    p.parent.set(handle);
+    Ok(())
+}
