@@ -1,5 +1,6 @@
 /* What comes while a job runs, under a launcher that is not ours: a port within a host, the name of a service where the
- * launcher keeps such (argument `names`), and an error that says what to do for the rest.
+ * launcher keeps such (argument `names`), processes where it starts such (argument `spawns`), and an error that says what
+ * to do for the rest.
  * test: only=build */
 #include "check.h"
 
@@ -13,12 +14,57 @@ static void check_refused(int line, int code, int class, const char *word)
         fail(line, "class %d: %s", class_of(code), text);
 }
 
+/* Children of all ranks and of one alone, which have a word for their parents. */
+static void check_children(char *program)
+{
+    char *words[] = {"child", "two words", NULL};
+    for (int round = 0; round < 2; round++) {
+        MPI_Comm inter, comm = round == 0 ? MPI_COMM_WORLD : MPI_COMM_SELF;
+        int codes[2] = {-1, -1}, size = -1, root = round == 0 ? ranks - 1 : 0, own, here, sum = 0;
+        if (round == 1 && rank != 0)
+            continue;
+        MPI_Comm_rank(comm, &own);
+        MPI_Comm_size(comm, &here);
+        OK(MPI_Comm_spawn(own == root ? program : NULL, own == root ? words : NULL, 2, MPI_INFO_NULL, root, comm, &inter,
+                          codes));
+        SAME(codes[0], MPI_SUCCESS);
+        SAME(codes[1], MPI_SUCCESS);
+        MPI_Comm_remote_size(inter, &size);
+        SAME(size, 2);
+        OK(MPI_Allreduce(&own, &sum, 1, MPI_INT, MPI_SUM, inter));
+        SAME(sum, 2 * here);
+        OK(MPI_Comm_disconnect(&inter));
+    }
+}
+
+static int be_child(MPI_Comm parent, int argc, char **argv)
+{
+    char name[MPI_MAX_OBJECT_NAME];
+    int length, sum, parents;
+    SAME(argc, 3);
+    CHECK(!strcmp(argv[2], "two words"));
+    MPI_Comm_get_name(parent, name, &length);
+    CHECK(!strcmp(name, "MPI_COMM_PARENT"));
+    MPI_Comm_remote_size(parent, &parents);
+    OK(MPI_Allreduce(&parents, &sum, 1, MPI_INT, MPI_SUM, parent));
+    SAME(sum, parents * (parents - 1) / 2);
+    OK(MPI_Comm_disconnect(&parent));
+    return finish();
+}
+
 int main(int argc, char **argv)
 {
     char port[MPI_MAX_PORT_NAME] = "", found[MPI_MAX_PORT_NAME] = "";
-    int names = argc > 1 && !strcmp(argv[1], "names"), code, codes[2] = {-1, -1};
-    MPI_Comm inter;
+    int names = 0, spawns = 0, code, codes[2] = {-1, -1};
+    MPI_Comm inter, parent;
+    for (int i = 1; i < argc; i++) {
+        names |= !strcmp(argv[i], "names");
+        spawns |= !strcmp(argv[i], "spawns");
+    }
     start(&argc, &argv);
+    MPI_Comm_get_parent(&parent);
+    if (parent != MPI_COMM_NULL)
+        return be_child(parent, argc, argv);
     OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     OK(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN));
     if (rank == 0)
@@ -57,6 +103,10 @@ int main(int argc, char **argv)
         OK(MPI_Sendrecv(&word, 1, MPI_INT, 0, 1, &other, 1, MPI_INT, 0, 1, inter, MPI_STATUS_IGNORE));
         SAME(other, ranks - 1 - rank);
         OK(MPI_Comm_disconnect(&inter));
+    }
+    if (spawns) {
+        check_children(argv[0]);
+        return finish();
     }
     code = MPI_Comm_spawn(argv[0], MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes);
     if (rank == 0)

@@ -2,8 +2,9 @@
 """A launcher of one host that speaks PMI-1 and no more: it needs no installation, and it does what engines do at their
 worst. It takes no notice of a rank that ends, unless that ends by a signal and --kill is given.
 
-usage: pmi.py [--kill] [--slurm] [--name JOB] [-n N] PROGRAM [ARGUMENT...]
+usage: pmi.py [--kill] [--slurm] [--name JOB] [--left KEY VALUE] [-n N] PROGRAM [ARGUMENT...]
 
+  --left    a value that the job's first rank finds, as of a rank that has spawned it
   --kill    ends the job when a rank is ended by a signal, as Hydra does
   --slurm   answers as Slurm does, where engines differ
   --name    what the job is called
@@ -18,16 +19,20 @@ import sys
 
 
 class Job:
-    def __init__(self, size, words, kill, slurm, name=None):
+    def __init__(self, size, words, kill, slurm, name=None, left=None):
         self.size, self.kill, self.slurm = size, kill, slurm
         own = f"{os.getpid()}.0" if slurm else f"kvs_{os.getpid()}_0_{os.urandom(4).hex()}"
         self.name = name or own
-        self.values, self.services, self.waiting, self.code = {}, {}, [], None
+        self.values, self.services, self.waiting, self.code = dict([left] if left else []), {}, [], None
+        self.spawning, self.spawned = {}, []
         self.selector = selectors.DefaultSelector()
         self.ranks = []
         for rank in range(size):
             ours, theirs = socket.socketpair()
             env = dict(os.environ, PMI_FD=str(theirs.fileno()), PMI_RANK=str(rank), PMI_SIZE=str(size))
+            env.pop("PMI_SPAWNED", None)
+            if left:
+                env["PMI_SPAWNED"] = "1"
             self.ranks.append(subprocess.Popen(words, env=env, pass_fds=[theirs.fileno()]))
             theirs.close()
             self.selector.register(ours, selectors.EVENT_READ, bytearray())
@@ -47,9 +52,11 @@ class Job:
                 while b"\n" in key.data:
                     line, _, rest = bytes(key.data).partition(b"\n")
                     key.data[:] = rest
-                    self.answer(key.fileobj, dict(w.split("=", 1) for w in line.decode().split() if "=" in w))
+                    self.take(key.fileobj, line.decode())
             if self.kill and any(rank.poll() is not None and rank.returncode < 0 for rank in self.ranks):
                 self.code = 9
+        for job in self.spawned:
+            job.wait()
         if self.code is None:
             return max(128 - r.returncode if r.returncode < 0 else r.returncode for r in self.ranks)
         for rank in self.ranks:
@@ -57,6 +64,28 @@ class Job:
         for rank in self.ranks:
             rank.wait()
         return self.code
+
+    def take(self, of, line):
+        """A line, alone or as one of several that are a command together."""
+        if line == "mcmd=spawn":
+            self.spawning[of] = {}
+        elif line == "endcmd":
+            self.spawn(of, self.spawning.pop(of))
+        elif of in self.spawning:
+            name, value = line.split("=", 1)
+            self.spawning[of][name] = value
+        else:
+            self.answer(of, dict(w.split("=", 1) for w in line.split() if "=" in w))
+
+    def spawn(self, to, asked):
+        """One program, as a job of its own."""
+        words = [asked["execname"], *(asked[f"arg{i + 1}"] for i in range(int(asked["argcnt"])))]
+        infos = {asked[f"info_key_{i}"]: asked[f"info_val_{i}"] for i in range(int(asked["info_num"]))}
+        if self.slurm or asked["totspawns"] != "1":
+            return self.say(to, "spawn_result rc=-1")
+        own = [sys.executable, os.path.abspath(__file__), "--left", asked["preput_key_0"], asked["preput_val_0"]]
+        self.spawned.append(subprocess.Popen([*own, "-n", asked["nprocs"], *words], cwd=infos.get("wdir")))
+        return self.say(to, "spawn_result rc=0")
 
     def answer(self, to, asked):
         done = " msg=success" if self.slurm else " tag=0"
@@ -110,13 +139,15 @@ class Job:
 
 
 def main():
-    words, options, size, name = sys.argv[1:], set(), 1, None
+    words, options, size, name, left = sys.argv[1:], set(), 1, None, None
     while words and words[0].startswith("-"):
         option = words.pop(0)
         if option == "-n":
             size = int(words.pop(0))
         elif option == "--name":
             name = words.pop(0)
+        elif option == "--left":
+            left = (words.pop(0), words.pop(0))
         elif option in ("--kill", "--slurm"):
             options.add(option)
         else:
@@ -124,13 +155,13 @@ def main():
     if not words:
         sys.exit(__doc__)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    job = Job(size, words, "--kill" in options, "--slurm" in options, name)
+    job = Job(size, words, "--kill" in options, "--slurm" in options, name, left)
     try:
         return job.run()
     finally:
-        for rank in job.ranks:
-            if rank.poll() is None:
-                rank.kill()
+        for process in [*job.ranks, *job.spawned]:
+            if process.poll() is None:
+                process.terminate() if process in job.spawned else process.kill()
 
 
 if __name__ == "__main__":

@@ -28,6 +28,8 @@ ENDS = {
 CODES = {"exit": 7, "abort": 7}
 # Those that speak PMI-1.
 KEEP_NAMES = (engines.Pmi, engines.Hydra)
+# Those of them that start further processes.
+SPAWN = (engines.Pmi, engines.Hydra, engines.HydraByPort)
 ENGINES = [engines.Pmi, engines.PmiAsSlurm, engines.Hydra, engines.HydraByPort, engines.Prrte]
 
 # A rank that starts other programs: one without a launcher, and two ranks by the launcher that started it.
@@ -121,8 +123,10 @@ def _nests(session, kind):
 
 
 def _dynamic(session, kind):
-    """Ports work within a host, names where the launcher keeps them; what cannot be says what to do."""
-    words = [session.binary("spawn_direct"), *(["names"] if issubclass(kind, KEEP_NAMES) else [])]
+    """Ports work within a host, names where the launcher keeps them, spawned processes where it starts them; what cannot
+    be says what to do."""
+    words = [session.binary("spawn_direct"), *(["names"] if issubclass(kind, KEEP_NAMES) else []),
+             *(["spawns"] if kind in SPAWN else [])]
     outcome = _run(session, kind, 3, words)
     return outcome.problem(), outcome.text()
 

@@ -19,9 +19,12 @@ pub use names::Names;
 /// Most bytes of a message without its length: far more than a kernel takes as arguments of one process.
 pub const MESSAGE_MOST: usize = 16 << 20;
 
+/// How the names of jobs' sockets begin.
+const SOCKET_PREFIX: &str = "fastpath-";
+
 /// The name of a job's socket, in the abstract namespace.
 pub fn socket_name(job_id: u64) -> String {
-    format!("fastpath-{job_id:016x}")
+    format!("{SOCKET_PREFIX}{job_id:016x}")
 }
 
 /// A message with its length in front.

@@ -52,7 +52,7 @@ pub enum EngineError {
     #[error("{0}")]
     Library(String),
     /// The engine starts no further processes.
-    #[error("the launcher is not asked for further processes {0}")]
+    #[error("no further processes are asked of this launcher {0}")]
     Starts(&'static str),
     /// The engine's protocol cannot carry a word.
     #[error("PMI-1 carries no empty word, and none with a line's end or a backslash: {0}")]

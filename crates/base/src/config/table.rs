@@ -176,8 +176,8 @@ variables! {
     TraceEvents "FASTPATH_TRACE_EVENTS" Kind::CountWithin(1, MAX_EVENTS as u64), "16384", false,
         "how many points of each thread are kept, the last ones; 1 to 1048576";
     SpawnMax "FASTPATH_SPAWN_MAX" Kind::Count, "128", false,
-        "how many processes MPI_Comm_spawn can add to a job in all; room for each takes address \
-         space and almost no memory";
+        "how many processes MPI_Comm_spawn, and jobs that are connected with, can add to a job in \
+         all; room for each takes address space and almost no memory";
     Singleton "FASTPATH_SINGLETON" Kind::Flag, "0", false,
         "1: this process is a job of its own, rank 0 of 1, whatever the variables of a launcher \
          say";

@@ -1,7 +1,7 @@
 //! A rank's side of the launcher's socket.
 #![allow(unsafe_code)]
 
-use super::{Answer, Request, frame, socket_name, unframe};
+use super::{Answer, Request, SOCKET_PREFIX, frame, socket_name, unframe};
 use crate::job::send_all;
 use std::io::{self, Read};
 use std::mem::{MaybeUninit, size_of};
@@ -26,6 +26,27 @@ pub fn ask(job_id: u64, request: &Request) -> Result<Answer, String> {
         read_answer(&mut socket)
     };
     talk().map_err(|e| format!("mpiexec does not answer: {e}"))
+}
+
+/// The jobs on this host whose launchers can be asked, this user's and others', by the kernel's list of sockets; empty
+/// where it tells of none.
+pub fn list_jobs() -> Vec<u64> {
+    let text = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    read_jobs(&text)
+}
+
+/// The jobs among the sockets of `/proc/net/unix` (proc(5)), each once: their names are the last word of a line.
+fn read_jobs(text: &str) -> Vec<u64> {
+    let prefix = format!("@{SOCKET_PREFIX}");
+    let words = text.lines().filter_map(|line| line.split(' ').next_back());
+    let numbers = words.filter_map(|word| word.strip_prefix(&prefix));
+    let mut jobs: Vec<u64> = numbers
+        .filter(|number| number.len() == 16)
+        .filter_map(|number| u64::from_str_radix(number, 16).ok())
+        .collect();
+    jobs.sort_unstable();
+    jobs.dedup();
+    jobs
 }
 
 fn read_answer(socket: &mut UnixStream) -> io::Result<Answer> {
@@ -76,6 +97,21 @@ mod tests {
     use std::io::Write;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixListener;
+
+    #[test]
+    fn jobs__are_those_with_a_socket_of_that_name() {
+        let text = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+            00: 00000003 00000000 00000000 0001 03 17 @fastpath-00000000000000ab\n\
+            00: 00000002 00000000 00010000 0001 01 18 @fastpath-00000000000000ab\n\
+            00: 00000002 00000000 00010000 0001 01 19 @fastpath-0-00000000000000ac-2\n\
+            00: 00000002 00000000 00010000 0001 01 20 /run/fastpath-00000000000000ad\n\
+            00: 00000002 00000000 00010000 0001 01 21\n";
+        assert_eq!(read_jobs(text), [0xab]);
+        let job = random_job_id();
+        let address = SocketAddr::from_abstract_name(socket_name(job)).unwrap();
+        let _listener = UnixListener::bind_addr(&address).unwrap();
+        assert!(list_jobs().contains(&job));
+    }
 
     #[test]
     fn launcher__that_is_not_there_is_an_error() {

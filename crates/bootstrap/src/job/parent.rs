@@ -73,6 +73,11 @@ impl Job {
         }
     }
 
+    /// Whether an engine has started this job in place of `mpiexec`, and it needs that engine.
+    pub fn has_engine(&self) -> bool {
+        self.link.is_some()
+    }
+
     /// Asks the engine that has started this job in place of `mpiexec`, also where it has started one process alone,
     /// which needs it for nothing else. `None` where there is no engine.
     ///

@@ -1,12 +1,13 @@
 //! Names of services (MPI-5.0 section 11.9.4): the launcher keeps them for all ranks of its job, ours or an engine; a
-//! process that is alone keeps them for itself.
+//! process that is alone keeps them for itself. A name that a job does not know is looked for in this user's other jobs
+//! on this host.
 
 use super::ask;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::places;
 use crate::process::Process;
-use fastpath_bootstrap::control::{Answer, Cause, Names, Request};
+use fastpath_bootstrap::control::{Answer, Cause, Names, Request, client};
 use fastpath_bootstrap::engine::{Engine, EngineError};
 use fastpath_bootstrap::job::{Job, describe_start};
 
@@ -66,7 +67,7 @@ fn settle(
 ) -> Result<Answer> {
     let job = p.running()?.job;
     let answer = match job.launcher() {
-        None if job.present() > 1 => settle_with_engine(job, &request)?,
+        None if job.has_engine() => settle_with_engine(job, &request)?,
         None => here(&mut p.names.borrow_mut()).map_err(|(cause, text)| refuse(cause, text))?,
         Some(_) => ask(p, MPI_ERR_OTHER, "keep the names of services", &request)?,
     };
@@ -103,10 +104,26 @@ pub fn look_up(p: &Process, service: &[u8]) -> Result<Vec<u8>> {
         let port = names.look_up(service)?.to_vec();
         Ok(Answer::Found { port })
     };
-    match settle(p, request, here)? {
+    let found = match settle(p, request.clone(), here) {
+        Err(error) if error.code() == MPI_ERR_NAME => {
+            look_in_other_jobs(p, &request)?.ok_or(error)?
+        }
+        found => found?,
+    };
+    match found {
         Answer::Found { port } => Ok(port),
         _ => Err(Error::new(MPI_ERR_INTERN, "mpiexec answers something else")),
     }
+}
+
+/// Asks the launchers of this user's other jobs on this host: two jobs that are to be connected find each other so.
+fn look_in_other_jobs(p: &Process, request: &Request) -> Result<Option<Answer>> {
+    let own = p.running()?.job.job_id();
+    Ok(places::run_outside(|| {
+        let jobs = client::list_jobs().into_iter().filter(|&job| job != own);
+        let mut answers = jobs.filter_map(|job| client::ask(job, request).ok());
+        answers.find(|answer| matches!(answer, Answer::Found { .. }))
+    }))
 }
 
 /// `MPI_Unpublish_name`.

@@ -107,7 +107,8 @@ fn start_by_engine(job: &Job, programs: &[Program], port: &str) -> Option<Result
     let asked = places::run_outside(|| job.ask_any_engine(spawn))?;
     Some(asked.map_err(|error| {
         let advice = format!("start the program with mpiexec: {}", describe_start(1));
-        Error::new(MPI_ERR_SPAWN, error.to_string()).with_advice(Some(advice))
+        let text = format!("{error}; under mpiexec they could be started");
+        Error::new(MPI_ERR_SPAWN, text).with_advice(Some(advice))
     }))
 }
 

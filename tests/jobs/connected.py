@@ -1,0 +1,112 @@
+"""Jobs that are connected with each other by ports and sockets, and processes that are spawned without our launcher."""
+
+import os
+import shutil
+import socket
+import tempfile
+import time
+
+
+def _launch(session, ranks, words, **more):
+    """A job of so many ranks; 0: one process without a launcher."""
+    if ranks == 0:
+        return session.start([*words], **more)
+    return session.mpirun(ranks, [*words], **more)
+
+
+def _pair(session, servers, callers, words, env=None, codes=(0, 0)):
+    """Two jobs of that program: what is wrong with one of them, and what both said."""
+    folder = tempfile.mkdtemp(prefix="mpi-connected-")
+    path, program = os.path.join(folder, "name"), session.binary("two_jobs")
+    try:
+        jobs = [
+            _launch(session, servers, [program, "serve", path, *words], env=env),
+            _launch(session, callers, [program, "call", path, *words], env=env),
+        ]
+        ends = [job.finish() for job in jobs]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    for end, code, who in zip(ends, codes, ("the side with the port", "the other side")):
+        if problem := end.problem(code, quiet=code == 0):
+            return f"{who}: {problem}", "".join(one.text() for one in ends)
+    return None
+
+
+def case_jobs(session):
+    """Jobs of several sizes, also of one process without a launcher, twice with the same port."""
+    for servers, callers in ((2, 2), (1, 3), (0, 2), (3, 0), (0, 0)):
+        env = {"TWO_JOBS_PUBLISHED": "1"} if servers else None
+        if found := _pair(session, servers, callers, ["all", "2"], env=env):
+            return f"{servers} and {callers} ranks: {found[0]}", found[1]
+    return None
+
+
+def case_over_tcp(session):
+    """Ranks of each job reach each other by the same connections."""
+    return _pair(session, 2, 2, ["all", "1"], env={"FASTPATH_TRANSPORTS": "tcp"})
+
+
+def case_progress_thread(session):
+    """With a progress thread, which the network calls."""
+    return _pair(session, 2, 1, ["all", "1"], env={"FASTPATH_PROGRESS": "thread"})
+
+
+def case_death(session):
+    """A job that dies ends alone: the other one gets an error, and goes on."""
+    return _pair(session, 2, 1, ["dies"], codes=(0, 137))
+
+
+def case_join(session):
+    """MPI_Comm_join of processes of two jobs; the socket is theirs again after that."""
+    folder = tempfile.mkdtemp(prefix="mpi-connected-")
+    try:
+        words = [session.binary("two_jobs"), "join", os.path.join(folder, "socket")]
+        jobs = [session.mpirun(1, words), session.start(words)]
+        ends = [job.finish() for job in jobs]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    problems = [end.problem() for end in ends if end.problem()]
+    return (problems[0], "".join(end.text() for end in ends)) if problems else None
+
+
+def case_strangers(session):
+    """Who does not know a port's key is turned away, says nothing for long, or too much: the port still opens to who
+    knows it."""
+    folder = tempfile.mkdtemp(prefix="mpi-connected-")
+    path, program = os.path.join(folder, "name"), session.binary("two_jobs")
+    callers = []
+    try:
+        server = session.mpirun(1, [program, "serve", path, "all", "1"])
+        while not os.path.exists(path) and server.process.poll() is None:
+            time.sleep(0.01)
+        with open(path, encoding="ascii") as file:
+            _, _, _, _, _, port, addresses = file.read().split(":", 6)
+        for number in range(70):
+            caller = socket.create_connection((addresses.split(",", maxsplit=1)[0], int(port)), timeout=10)
+            caller.setblocking(False)
+            try:
+                caller.send(b"" if number % 2 else b"x" * 300)
+            except OSError:
+                pass  # it was hung up on
+            callers.append(caller)
+        wrong = session.start([program, "call", path, "wrong"]).finish()
+        right = session.start([program, "call", path, "all", "1"]).finish()
+        ends = [wrong, right, server.finish()]
+    finally:
+        for caller in callers:
+            caller.close()
+        shutil.rmtree(folder, ignore_errors=True)
+    for end, who in zip(ends, ("a wrong key", "the right one", "the port's side")):
+        if problem := end.problem():
+            return f"{who}: {problem}", "".join(one.text() for one in ends)
+    return None
+
+
+def case_spawned_alone(session):
+    """A process without a launcher spawns: what it has started is all gone with it. A program that is not there is named."""
+    outcome = session.start([session.binary("spawn_basic")]).finish()
+    if problem := outcome.problem():
+        return problem, outcome.text()
+    missing = session.start([session.binary("two_jobs"), "missing"]).finish()
+    problem = missing.problem(quiet=False) or (None if "/no/such/program" in missing.err else "it is not named")
+    return (problem, missing.text()) if problem else None
