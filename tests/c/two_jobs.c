@@ -157,10 +157,15 @@ static void check_all(const char *name, int rounds)
     for (int round = 0; round < rounds; round++) {
         MPI_Comm inter = MPI_COMM_NULL, all;
         int root = round % 2 && serves ? 0 : round % ranks;
-        if (serves)
-            OK(MPI_Comm_accept(name, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter));
-        else
-            OK(MPI_Comm_connect(name, MPI_INFO_NULL, root, MPI_COMM_WORLD, &inter));
+        int code = serves ? MPI_Comm_accept(name, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter)
+                          : MPI_Comm_connect(name, MPI_INFO_NULL, root, MPI_COMM_WORLD, &inter);
+        if (code != MPI_SUCCESS) {
+            char text[MPI_MAX_ERROR_STRING];
+            int length;
+            MPI_Error_string(code, text, &length);
+            fail(__LINE__, "%s", text);
+            return;
+        }
         exchange(inter);
         OK(MPI_Intercomm_merge(inter, !serves, &all));
         check_collectives(all);

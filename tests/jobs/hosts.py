@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 
@@ -261,6 +262,28 @@ def case_two_jobs(session):
             outcome = one.finish()
             if problem := outcome.problem():
                 return problem, outcome.text()
+    return None
+
+
+def case_connected(session):
+    """Two jobs, each on two hosts, one through agents and one directly, are connected with each other."""
+    if reason := _lacks_hosts():
+        return session.skip("hosts.connected", reason)
+    folder = tempfile.mkdtemp(prefix="mpi-connected-")
+    with Hosts(3) as hosts:
+        ways = [AgentsHydra(hosts), Hydra(hosts)]
+        words = [session.binary("two_jobs"), os.path.join(folder, "name"), "all", "2"]
+        running = []
+        for way, side, each in zip(ways, ("serve", "call"), (2, 1)):
+            way.prefix = session.prefix
+            running.append(session.start(way.on_hosts(each, [words[0], side, *words[1:]]), timeout=60))
+        for one in running:
+            one.await_end(30)
+        outcomes = [one.finish() for one in running]
+    shutil.rmtree(folder, ignore_errors=True)
+    for outcome in outcomes:
+        if problem := outcome.problem():
+            return problem, "".join(one.text() for one in outcomes)
     return None
 
 

@@ -58,7 +58,7 @@ impl Interfaces {
         let ranks = job.present() as u32;
         let mut allowed = choose_transports(config, ranks, several, job.nodes())?;
         // A rank reaches itself without them; those that it may spawn reach it by them. Other jobs come later.
-        if job.capacity() == 1 || job.numbers_foreign() {
+        if job.capacity() == 1 || (job.numbers_foreign() && job.began_with() == 1) {
             (allowed.adapter, allowed.tcp) = (None, false);
         }
         self.agree_on_transports(config, allowed)?;

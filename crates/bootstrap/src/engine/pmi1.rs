@@ -572,6 +572,61 @@ mod tests {
     }
 
     #[test]
+    fn spawn__is_said_in_lines_and_refused_where_it_cannot_be() {
+        let program = Program {
+            argv: ["./child", "two words", "x=y"].map(Into::into).to_vec(),
+            counts: vec![3, 1],
+            wdir: Some(b"/tmp".to_vec()),
+            path: None,
+            host: None,
+        };
+        let spawn = |answer: &'static [u8], programs: &[Program]| {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            (&ours).write_all(answer).unwrap();
+            let outcome = Pmi1::new(theirs.into()).spawn(programs, "parent", b"a port");
+            let lines = std::io::BufReader::new(ours).lines().map(Result::unwrap);
+            (outcome, lines.collect::<Vec<String>>())
+        };
+        let both = [program.clone(), program.clone()];
+        let (outcome, lines) = spawn(b"cmd=spawn_result rc=0 jobid=x nerrs=0\n", &both);
+        outcome.unwrap();
+        let left = format!("preput_val_0={}", split_value(b"a port")[0]);
+        let expected = [
+            "mcmd=spawn",
+            "nprocs=3",
+            "execname=./child",
+            "totspawns=2",
+            "spawnssofar=1",
+            "arg1=two words",
+            "arg2=x=y",
+            "argcnt=2",
+            "preput_num=1",
+            "preput_key_0=fp-parent-0",
+            &left,
+            "info_num=1",
+            "info_key_0=wdir",
+            "info_val_0=/tmp",
+            "endcmd",
+        ];
+        assert_eq!(lines[..expected.len()], expected);
+        assert_eq!(lines.len(), 2 * expected.len());
+        assert!(lines.contains(&"spawnssofar=2".to_owned()));
+        let (refused, _) = spawn(b"cmd=spawn_result rc=-1\n", &both);
+        assert!(matches!(refused, Err(EngineError::Answer { .. })));
+        for word in [&b""[..], b"a\\b", b"a\nb"] {
+            let mut odd = program.clone();
+            odd.argv.push(word.to_vec());
+            let (refused, lines) = spawn(b"", &[odd]);
+            assert!(
+                matches!(refused, Err(EngineError::Unsayable(_))),
+                "{word:?}"
+            );
+            // Nothing was begun.
+            assert!(lines.is_empty());
+        }
+    }
+
+    #[test]
     fn abort__goes_out_while_a_fence_is_waited_for() {
         let server = Server::new("kvs_2_0", 2, Manner::Hydra);
         let mut first = server.connect(0);

@@ -189,7 +189,8 @@ impl Segment {
         self.layout.job_ranks()
     }
 
-    /// As [`Segment::add_ranks`], of ranks of another job, where there is no launcher: any rank of the node may call it.
+    /// As [`Segment::add_ranks`], of ranks of another job, where there is no launcher: any rank of the node may call
+    /// it.
     ///
     /// # Errors
     /// As there.

@@ -15,8 +15,8 @@ const COUNTERS: u32 = 1 << 19;
 const FIRST: u32 = 4;
 /// Leaders that a context can name.
 const LEADERS: u32 = 1 << 20;
-/// Contexts that members of several jobs share name a leader from here on, by chance: no rank has such a number but in a
-/// job of more than half a million.
+/// Contexts that members of several jobs share name a leader from here on, by chance: no rank has such a number but in
+/// a job of more than half a million.
 const FIRST_SHARED: u32 = LEADERS / 2;
 /// Numbers in a block while there are plenty.
 const BLOCK: u32 = 8;

@@ -49,7 +49,7 @@ struct Agreed {
 /// All members of a group call it; the root with its bridge. The remote group, and contexts.
 ///
 /// # Errors
-/// `MPI_ERR_PORT`: the other side has gone or cannot be connected with; the same error on all members, but for the text.
+/// `MPI_ERR_PORT`: the other side has gone or cannot be connected with; all members get the same but for the text.
 pub fn connect(
     p: &Process,
     channel: &Channel<'_>,
