@@ -18,6 +18,9 @@ pub(super) const SPARE: Spare = Spare {
     foreign: 256,
 };
 
+/// Secrets of a pair that are kept: the last ones. A pair needs none once it has its connection.
+const SECRETS_MOST: usize = 8;
+
 /// A rank, as all jobs name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {
@@ -63,8 +66,8 @@ impl ForeignNumbers {
 struct Known {
     rank: u32,
     origin: Origin,
-    /// What proves on a network that somebody is of that job, and that this process is of its own: one for each time
-    /// that both have been connected.
+    /// What proves on a network that somebody is of that job, and that this process is of its own: one for each of the
+    /// last times that both have been connected.
     secrets: Vec<[u8; 32]>,
 }
 
@@ -134,7 +137,12 @@ impl Job {
         let mut known = lock(&self.foreign.known);
         for (rank, origin) in ranks {
             match known.iter_mut().find(|one| one.origin == origin) {
-                Some(one) => one.secrets.push(secret),
+                Some(one) => {
+                    one.secrets.push(secret);
+                    if one.secrets.len() > SECRETS_MOST {
+                        one.secrets.remove(0);
+                    }
+                }
                 None => known.push(Known {
                     rank,
                     origin,
