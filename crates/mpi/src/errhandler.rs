@@ -81,6 +81,8 @@ pub enum Scope {
     File(usize),
     /// A session's handle.
     Session(usize),
+    /// The error handler that an object of this kind is to have, of the call that makes it.
+    New(Kind, usize),
 }
 
 /// Finds the error handler of an object by its handle.
@@ -249,8 +251,14 @@ fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
         object,
         comm: None,
     };
-    if let Some(handler) = error.handler() {
-        return of_object(handler, MPI_COMM_NULL);
+    if let Scope::New(kind, handler) = scope
+        && check_errhandler(p, kind, handler).is_ok()
+    {
+        let none_yet = match kind {
+            Kind::Session => MPI_SESSION_NULL,
+            _ => MPI_COMM_NULL,
+        };
+        return of_object(handler, none_yet);
     }
     let finders = p.finders.get();
     let wanted = match (error.comm(), error.file().map_or(scope, Scope::File)) {
@@ -269,7 +277,7 @@ fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
             let own = (finders.file)(p, file);
             return of_object(own.unwrap_or(p.file_errhandler.get()), file);
         }
-        (None, Scope::None) => None,
+        (None, Scope::None | Scope::New(..)) => None,
     };
     match wanted.clone().or_else(|| find_default(p)) {
         Some(comm) => Target {
