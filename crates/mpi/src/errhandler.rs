@@ -326,7 +326,7 @@ fn dispatch(p: &Process, scope: Scope, name: &'static str, error: Error) -> i32 
         Ok(Action::Return) => p.codes.remember(code, format!("{name}: {error}")),
         Ok(Action::Call(_, function)) => {
             p.codes.remember(code, format!("{name}: {error}"));
-            call_function(function, target.object, code);
+            return call_function(function, target.object, code);
         }
         Ok(Action::End) | Err(_) => {
             let report = report::describe(p, name, &error, target.comm.as_deref());
@@ -336,11 +336,13 @@ fn dispatch(p: &Process, scope: Scope, name: &'static str, error: Error) -> i32 
     code
 }
 
-fn call_function(function: Function, object: usize, code: i32) {
+/// What the function leaves of the code is what the MPI call returns.
+fn call_function(function: Function, object: usize, code: i32) -> i32 {
     let (mut object, mut code) = (object, code);
     // SAFETY: `create_errhandler` was promised a function of this type; the variables live. The lock,
     // if there is one, may be taken again by this thread.
     unsafe { function(&mut object, &mut code) };
+    code
 }
 
 /// `MPI_Comm_call_errhandler` and the like: the handler of `scope` is called with `code`. Success is
