@@ -90,7 +90,9 @@ pub unsafe fn update(p: &Process, asked: &Update) -> Result {
         if other.bytes != there.bytes {
             return Err(refuse_lengths(what, other, &there));
         }
-        if other.datatype.signature().uniform() != there.datatype.signature().uniform() {
+        // A datatype without elements has no predefined one.
+        let (here, at_target) = (other.datatype.signature(), there.datatype.signature());
+        if there.bytes != 0 && here.uniform() != at_target.uniform() {
             return Err(refuse_types(what));
         }
     }
