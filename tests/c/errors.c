@@ -3,7 +3,7 @@
 #include <stdarg.h>
 
 static MPI_Comm seen_comm;
-static int seen_code, calls;
+static int seen_code, calls, answer;
 
 /* As a user writes it: with further arguments, which are not looked at. */
 static void handler(MPI_Comm *comm, int *code, ...)
@@ -13,6 +13,8 @@ static void handler(MPI_Comm *comm, int *code, ...)
     va_end(more);
     seen_comm = *comm;
     seen_code = *code;
+    if (answer)
+        *code = answer == -1 ? MPI_SUCCESS : answer;
     calls++;
 }
 
@@ -51,10 +53,18 @@ static void test_handlers(void)
     CHECK(MPI_Comm_call_errhandler(dup, MPI_ERR_OTHER) == MPI_SUCCESS);
     CHECK(calls == 5 && seen_code == MPI_ERR_OTHER);
 
+    /* The call returns what the handler makes of the code. */
+    answer = -1;
+    OK(MPI_Send(&value, 1, MPI_INT, ranks, 0, dup));
+    answer = MPI_ERR_OTHER;
+    CLASS(MPI_Send(&value, 1, MPI_INT, ranks, 0, dup), MPI_ERR_OTHER);
+    CHECK(calls == 7 && seen_code == MPI_ERR_RANK);
+    answer = 0;
+
     MPI_Comm inherits;
     MPI_Comm_split(dup, 0, 0, &inherits);
     MPI_Send(&value, 1, MPI_INT, ranks, 0, inherits);
-    CHECK(calls == 6 && seen_comm == inherits);
+    CHECK(calls == 8 && seen_comm == inherits);
     MPI_Comm_free(&inherits);
 
     /* Without a communicator errors go to MPI_COMM_SELF. */
@@ -63,14 +73,14 @@ static void test_handlers(void)
     freed = dup;
     MPI_Comm_free(&dup);
     CLASS(MPI_Comm_size(freed, &size), MPI_ERR_COMM);
-    CHECK(calls == 7 && seen_comm == MPI_COMM_SELF);
+    CHECK(calls == 9 && seen_comm == MPI_COMM_SELF);
     CLASS(MPI_Info_set(MPI_INFO_NULL, "a", "b"), MPI_ERR_INFO);
-    CHECK(calls == 8);
+    CHECK(calls == 10);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     CLASS(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRHANDLER_NULL), MPI_ERR_ERRHANDLER);
     CLASS(MPI_Group_size(MPI_GROUP_NULL, &size), MPI_ERR_GROUP);
     CLASS(MPI_Comm_size(MPI_COMM_SELF, NULL), MPI_ERR_ARG);
-    CHECK(calls == 8);
+    CHECK(calls == 10);
     MPI_Errhandler_free(&own);
 }
 

@@ -237,7 +237,30 @@ static void check_refused(MPI_Comm comm)
     OK(MPI_Request_free(&request));
     OK(MPI_Precv_init(data, 2, 1, MPI_INT, rank, 11, comm, MPI_INFO_NULL, &other));
     OK(MPI_Request_free(&other));
-    /* Other bytes in all. */
+    /* A longer buffer; what lies behind the message stays, and its partitions are not waited for. */
+    int room[6] = {-1, -1, -1, -1, -1, -1}, two[2] = {7, 8}, count;
+    OK(MPI_Psend_init(two, 1, 2, MPI_INT, rank, 12, comm, MPI_INFO_NULL, &request));
+    OK(MPI_Precv_init(room, 3, 2, MPI_INT, rank, 12, comm, MPI_INFO_NULL, &other));
+    for (int round = 0; round < 2; round++) {
+        two[0] = 7 + round;
+        OK(MPI_Start(&other));
+        OK(MPI_Start(&request));
+        OK(MPI_Parrived(other, 0, &flag));
+        CHECK(!flag);
+        OK(MPI_Pready(0, request));
+        OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+        for (int part = 0; part < 3; part++)
+            for (flag = 0; !flag;)
+                OK(MPI_Parrived(other, part, &flag));
+        OK(MPI_Wait(&other, &status));
+        STATUS(status, rank, 12, 8);
+        MPI_Get_count(&status, MPI_INT, &count);
+        SAME(count, 2);
+        CHECK(room[0] == 7 + round && room[1] == 8 && room[2] == -1 && room[5] == -1);
+    }
+    MPI_Request_free(&request);
+    MPI_Request_free(&other);
+    /* Too many bytes. */
     OK(MPI_Psend_init(data, 2, 1, MPI_INT, rank, 12, comm, MPI_INFO_NULL, &request));
     OK(MPI_Precv_init(data, 1, 1, MPI_INT, rank, 12, comm, MPI_INFO_NULL, &other));
     OK(MPI_Start(&request));

@@ -129,6 +129,27 @@ static void test_others(int kind)
     free_window(&w);
 }
 
+/* No elements, of whatever datatype. */
+static void test_nothing(int kind)
+{
+    struct window w = make_window(kind, sizeof(int), sizeof(int));
+    MPI_Datatype none;
+    int value = 5, result = 6, right = (rank + 1) % ranks;
+    MPI_Aint at = place(&w, right, 0, sizeof(int));
+    MPI_Type_contiguous(0, MPI_INT, &none);
+    MPI_Type_commit(&none);
+    OK(MPI_Win_lock(MPI_LOCK_SHARED, right, 0, w.win));
+    OK(MPI_Accumulate(&value, 3, none, right, at, 0, MPI_INT, MPI_SUM, w.win));
+    OK(MPI_Accumulate(&value, 0, MPI_INT, right, at, 3, none, MPI_SUM, w.win));
+    OK(MPI_Get_accumulate(&value, 0, MPI_DOUBLE, &result, 2, none, right, at, 0, MPI_INT, MPI_SUM, w.win));
+    OK(MPI_Win_unlock(right, w.win));
+    SAME(result, 6);
+    meet();
+    SAME(*(int *)w.base, 0);
+    MPI_Type_free(&none);
+    free_window(&w);
+}
+
 /* All ranks at the same words: nothing is lost, every ticket is given once, and arrays are atomic by element. */
 static void test_together(int kind, int rounds)
 {
@@ -198,6 +219,7 @@ int main(int argc, char **argv)
             test_llong(kind);
         }
         test_others(kind);
+        test_nothing(kind);
         test_together(kind, rounds);
         if (failures != before)
             fprintf(stderr, "rank %d: the window was of kind %s\n", rank, kind_names[kind]);

@@ -21,7 +21,7 @@ static void on_error(MPI_Win *win, int *code, ...)
 static void test_attributes(void)
 {
     const int flavors[KINDS] = {MPI_WIN_FLAVOR_CREATE, MPI_WIN_FLAVOR_CREATE, MPI_WIN_FLAVOR_ALLOCATE, MPI_WIN_FLAVOR_SHARED,
-                                MPI_WIN_FLAVOR_DYNAMIC};
+                                MPI_WIN_FLAVOR_DYNAMIC, MPI_WIN_FLAVOR_DYNAMIC};
     int key, value = 3, flag = -1, *found;
     OK(MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, on_delete, &key, NULL));
     for (int kind = 0; kind < KINDS; kind++) {
@@ -30,12 +30,12 @@ static void test_attributes(void)
         struct window w = make_window(kind, 1000 + (size_t)rank, 1 + rank % 2);
         void *base, *number;
         OK(MPI_Win_get_attr(w.win, MPI_WIN_BASE, &base, &flag));
-        CHECK(flag && base == (kind == DYNAMIC ? MPI_BOTTOM : w.base));
+        CHECK(flag && base == (is_dynamic(kind) ? MPI_BOTTOM : w.base));
         OK(MPI_Win_get_attr(w.win, MPI_WIN_SIZE, &number, &flag));
         CHECK(flag);
-        SAME(*(MPI_Aint *)number, kind == DYNAMIC ? 0 : 1000 + rank);
+        SAME(*(MPI_Aint *)number, is_dynamic(kind) ? 0 : 1000 + rank);
         OK(MPI_Win_get_attr(w.win, MPI_WIN_DISP_UNIT, &number, &flag));
-        SAME(*(int *)number, kind == DYNAMIC ? 1 : 1 + rank % 2);
+        SAME(*(int *)number, is_dynamic(kind) ? 1 : 1 + rank % 2);
         OK(MPI_Win_get_attr(w.win, MPI_WIN_CREATE_FLAVOR, &number, &flag));
         SAME(*(int *)number, flavors[kind]);
         OK(MPI_Win_get_attr(w.win, MPI_WIN_MODEL, &number, &flag));
@@ -222,6 +222,53 @@ static void test_dynamic(void)
         free(pieces[i]);
 }
 
+/* One datatype over pieces that are apart: what lies between them is not attached. */
+static void test_pieces(void)
+{
+    enum { PIECES = 3, STEP = 1000, BYTES = 400, VALUES = PIECES * BYTES / 4 };
+    MPI_Win win;
+    unsigned char *memory = allocate(PIECES * STEP);
+    int values[VALUES], got[VALUES + PIECES], right = (rank + 1) % ranks, left = (rank + ranks - 1) % ranks;
+    MPI_Aint own, theirs, places[PIECES];
+    MPI_Datatype type, beyond;
+    OK(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win));
+    memset(memory, 0, PIECES * STEP);
+    for (int i = 0; i < PIECES; i++)
+        OK(MPI_Win_attach(win, memory + i * STEP, BYTES));
+    MPI_Get_address(memory, &own);
+    MPI_Sendrecv(&own, 1, MPI_AINT, left, 0, &theirs, 1, MPI_AINT, right, 0, meeting, MPI_STATUS_IGNORE);
+    for (int i = 0; i < PIECES; i++)
+        places[i] = MPI_Aint_add(theirs, i * STEP);
+    OK(MPI_Type_create_hindexed_block(PIECES, BYTES / 4, places, MPI_INT, &type));
+    OK(MPI_Type_commit(&type));
+    OK(MPI_Type_create_hindexed_block(PIECES, BYTES / 4 + 1, places, MPI_INT, &beyond));
+    OK(MPI_Type_commit(&beyond));
+    for (int i = 0; i < VALUES; i++)
+        values[i] = 1000 * rank + i;
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, right, 0, win));
+    CLASS(MPI_Get(got, VALUES + PIECES, MPI_INT, right, 0, 1, beyond, win), MPI_ERR_RMA_RANGE);
+    OK(MPI_Put(values, VALUES, MPI_INT, right, 0, 1, type, win));
+    OK(MPI_Win_flush(right, win));
+    OK(MPI_Accumulate(values, VALUES, MPI_INT, right, 0, 1, type, MPI_SUM, win));
+    OK(MPI_Win_flush(right, win));
+    OK(MPI_Get(got, VALUES, MPI_INT, right, 0, 1, type, win));
+    OK(MPI_Win_unlock(right, win));
+    for (int i = 0; i < VALUES; i++)
+        SAME(got[i], 2 * values[i]);
+    meet();
+    OK(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, win));
+    for (int i = 0; i < PIECES; i++)
+        for (int k = 0; k < BYTES / 4; k++)
+            SAME(((int *)(memory + i * STEP))[k], 2 * (1000 * left + i * BYTES / 4 + k));
+    OK(MPI_Win_unlock(rank, win));
+    meet();
+    OK(MPI_Win_free(&win));
+    MPI_Type_free(&type);
+    MPI_Type_free(&beyond);
+    free(memory);
+}
+
 /* Many windows at once, and one after the other. */
 static void test_many(void)
 {
@@ -256,6 +303,7 @@ int main(int argc, char **argv)
         test_shared("true");
     }
     test_dynamic();
+    test_pieces();
     test_many();
     return finish();
 }

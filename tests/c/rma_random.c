@@ -99,7 +99,7 @@ static void run(int kind, int steps, unsigned long long number)
             break;
         case 3:
             for (int k = 0; k < s.n; k++)
-                OK(MPI_Fetch_and_op(&s.values[k], result, MPI_UNSIGNED, s.target, at + k * (kind == DYNAMIC ? 4 : 1), op, w.win));
+                OK(MPI_Fetch_and_op(&s.values[k], result, MPI_UNSIGNED, s.target, at + k * (is_dynamic(kind) ? 4 : 1), op, w.win));
             break;
         default:
             for (int k = 0; k < s.n; k++) {
@@ -107,7 +107,7 @@ static void run(int kind, int steps, unsigned long long number)
                 for (;;) {
                     next = combine(op_of(s.first), s.values[k], expected);
                     OK(MPI_Compare_and_swap(&next, &expected, &found, MPI_UNSIGNED, s.target,
-                                            at + k * (kind == DYNAMIC ? 4 : 1), w.win));
+                                            at + k * (is_dynamic(kind) ? 4 : 1), w.win));
                     OK(MPI_Win_flush(s.target, w.win));
                     if (found == expected)
                         break;

@@ -158,6 +158,43 @@ static void check_groups(MPI_Session session)
     MPI_Group_free(&world);
 }
 
+static int comm_raised, comm_calls;
+static void handle_comm(MPI_Comm *comm, int *code, ...)
+{
+    CHECK(*comm == MPI_COMM_NULL);
+    comm_raised = class_of(*code);
+    comm_calls++;
+}
+
+/* The handler that the communicator would have had gets every error of the call. */
+static void check_making(MPI_Session session)
+{
+    MPI_Group world;
+    MPI_Comm comm;
+    MPI_Errhandler handler;
+    char tag[MPI_MAX_STRINGTAG_LEN + 1];
+    memset(tag, 'x', MPI_MAX_STRINGTAG_LEN);
+    tag[MPI_MAX_STRINGTAG_LEN] = 0;
+    OK(MPI_Comm_create_errhandler(handle_comm, &handler));
+    OK(MPI_Group_from_session_pset(session, "mpi://WORLD", &world));
+    comm_calls = 0;
+    CLASS(MPI_Comm_create_from_group(world, "no variable", MPI_INFO_NULL, handler, NULL), MPI_ERR_ARG);
+    SAME(comm_raised, MPI_ERR_ARG);
+    SAME(comm_calls, 1);
+    CLASS(MPI_Comm_create_from_group(MPI_GROUP_NULL, "no group", MPI_INFO_NULL, handler, &comm), MPI_ERR_GROUP);
+    SAME(comm_raised, MPI_ERR_GROUP);
+    CLASS(MPI_Comm_create_from_group(world, tag, MPI_INFO_NULL, handler, &comm), MPI_ERR_ARG);
+    CHECK(comm == MPI_COMM_NULL);
+    SAME(comm_calls, 3);
+    CLASS(MPI_Intercomm_create_from_groups(world, -1, MPI_GROUP_NULL, 0, "no leader", MPI_INFO_NULL, handler, &comm),
+          MPI_ERR_RANK);
+    CLASS(MPI_Intercomm_create_from_groups(MPI_GROUP_NULL, 0, world, 0, "", MPI_INFO_NULL, handler, &comm),
+          MPI_ERR_GROUP);
+    SAME(comm_calls, 5);
+    MPI_Errhandler_free(&handler);
+    MPI_Group_free(&world);
+}
+
 static void check_all(void)
 {
     MPI_Session session = begin("MPI_THREAD_MULTIPLE"), second = begin(NULL);
@@ -165,6 +202,7 @@ static void check_all(void)
     check_sets(session);
     check_handlers(session);
     check_groups(session);
+    check_making(session);
     MPI_Info info;
     OK(MPI_Session_get_info(session, &info));
     char value[40] = "";

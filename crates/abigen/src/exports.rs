@@ -345,18 +345,18 @@ fn scope(function: &Function) -> String {
     {
         return format!("Scope::{kind}(unsafe {{ read_handle(r#{name}) }})");
     }
-    function
-        .params
-        .iter()
-        .filter(|p| p.ctype.stars == 0 && p.suffix.is_empty())
-        .find_map(|p| {
-            Some(format!(
-                "Scope::{}(r#{})",
-                scope_kind(&p.ctype.base)?,
-                p.name
-            ))
-        })
-        .unwrap_or_else(|| "Scope::None".into())
+    let by_value = |p: &&Param| p.ctype.stars == 0 && p.suffix.is_empty();
+    let mut values = function.params.iter().filter(by_value);
+    if let Some((kind, name)) = values.find_map(|p| Some((scope_kind(&p.ctype.base)?, &p.name))) {
+        return format!("Scope::{kind}(r#{name})");
+    }
+    // A call that makes an object gets the error handler that this is to have.
+    let has_handler = function.params.iter().any(|p| p.name == "errhandler");
+    let made = function.params.last().filter(|p| p.ctype.stars == 1);
+    match made.and_then(|p| scope_kind(&p.ctype.base)) {
+        Some(kind) if has_handler => format!("Scope::New(Kind::{kind}, r#errhandler)"),
+        _ => "Scope::None".into(),
+    }
 }
 
 fn scope_kind(base: &str) -> Option<&'static str> {
@@ -614,6 +614,16 @@ mod tests {
         assert!(text.contains("fail_unsupported(Scope::Comm(r#comm), \"MPI_Send\")"));
         assert!(text.contains("_buf: *const c_void"));
         assert!(emit("MPI_Comm_free", &[]).contains("Scope::Comm(unsafe { read_handle(r#comm) })"));
+    }
+
+    #[test]
+    fn call_that_makes_an_object__raises_errors_on_its_handler() {
+        let comm = emit("MPI_Comm_create_from_group", &[]);
+        assert!(comm.contains("fail_unsupported(Scope::New(Kind::Comm, r#errhandler), "));
+        let session = emit("MPI_Session_init", &[]);
+        assert!(session.contains("fail_unsupported(Scope::New(Kind::Session, r#errhandler), "));
+        let handler = emit("MPI_Comm_create_errhandler", &[]);
+        assert!(handler.contains("fail_unsupported(Scope::None, "));
     }
 
     #[test]

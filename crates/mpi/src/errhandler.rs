@@ -81,6 +81,8 @@ pub enum Scope {
     File(usize),
     /// A session's handle.
     Session(usize),
+    /// The error handler that an object of this kind is to have, of the call that makes it.
+    New(Kind, usize),
 }
 
 /// Finds the error handler of an object by its handle.
@@ -249,8 +251,14 @@ fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
         object,
         comm: None,
     };
-    if let Some(handler) = error.handler() {
-        return of_object(handler, MPI_COMM_NULL);
+    if let Scope::New(kind, handler) = scope
+        && check_errhandler(p, kind, handler).is_ok()
+    {
+        let none_yet = match kind {
+            Kind::Session => MPI_SESSION_NULL,
+            _ => MPI_COMM_NULL,
+        };
+        return of_object(handler, none_yet);
     }
     let finders = p.finders.get();
     let wanted = match (error.comm(), error.file().map_or(scope, Scope::File)) {
@@ -269,7 +277,7 @@ fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
             let own = (finders.file)(p, file);
             return of_object(own.unwrap_or(p.file_errhandler.get()), file);
         }
-        (None, Scope::None) => None,
+        (None, Scope::None | Scope::New(..)) => None,
     };
     match wanted.clone().or_else(|| find_default(p)) {
         Some(comm) => Target {
@@ -318,7 +326,7 @@ fn dispatch(p: &Process, scope: Scope, name: &'static str, error: Error) -> i32 
         Ok(Action::Return) => p.codes.remember(code, format!("{name}: {error}")),
         Ok(Action::Call(_, function)) => {
             p.codes.remember(code, format!("{name}: {error}"));
-            call_function(function, target.object, code);
+            return call_function(function, target.object, code);
         }
         Ok(Action::End) | Err(_) => {
             let report = report::describe(p, name, &error, target.comm.as_deref());
@@ -328,11 +336,13 @@ fn dispatch(p: &Process, scope: Scope, name: &'static str, error: Error) -> i32 
     code
 }
 
-fn call_function(function: Function, object: usize, code: i32) {
+/// What the function leaves of the code is what the MPI call returns.
+fn call_function(function: Function, object: usize, code: i32) -> i32 {
     let (mut object, mut code) = (object, code);
     // SAFETY: `create_errhandler` was promised a function of this type; the variables live. The lock,
     // if there is one, may be taken again by this thread.
     unsafe { function(&mut object, &mut code) };
+    code
 }
 
 /// `MPI_Comm_call_errhandler` and the like: the handler of `scope` is called with `code`. Success is

@@ -17,7 +17,6 @@ struct Info {
     message: String,
     comm: Option<usize>,
     file: Option<usize>,
-    handler: Option<usize>,
     peer: Option<i32>,
     tag: Option<i32>,
     bytes: Option<u64>,
@@ -37,7 +36,6 @@ impl Error {
             message,
             comm: None,
             file: None,
-            handler: None,
             peer: None,
             tag: None,
             bytes: None,
@@ -80,18 +78,6 @@ impl Error {
     /// The file that [`Error::on_file`] named.
     pub fn file(&self) -> Option<usize> {
         self.0.file
-    }
-
-    /// Raises the error on an error handler itself, of a call that makes the object which is to have it.
-    #[must_use]
-    pub fn on_handler(mut self, handler: usize) -> Self {
-        self.0.handler = Some(handler);
-        self
-    }
-
-    /// The error handler that [`Error::on_handler`] named.
-    pub fn handler(&self) -> Option<usize> {
-        self.0.handler
     }
 
     /// Names the message the error is about: the rank of the peer (or `MPI_ANY_SOURCE`), the tag (or

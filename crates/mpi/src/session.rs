@@ -41,14 +41,14 @@ static TURN: Mutex<()> = Mutex::new(());
 /// `MPI_Session_init`; returns the session's handle.
 ///
 /// # Errors
-/// Raised on `errhandler`: `MPI_ERR_INFO`, `MPI_ERR_ARG` for a thread level of another name, `MPI_ERR_OTHER` when the
+/// `MPI_ERR_ERRHANDLER`, `MPI_ERR_INFO`, `MPI_ERR_ARG` for a thread level of another name, `MPI_ERR_OTHER` when the
 /// job cannot be joined any more.
 pub fn init(hints: Result<Vec<(String, String)>>, errhandler: usize) -> Result<usize> {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: the process's own tables; whoever is inside MPI beside this thread holds the lock that is taken below.
     let p = unsafe { process::get_unlocked() };
     check_errhandler(p, Kind::Session, errhandler)?;
-    begin(p, hints, errhandler).map_err(|error| error.on_handler(errhandler))
+    begin(p, hints, errhandler)
 }
 
 fn begin(p: &Process, hints: Result<Vec<(String, String)>>, errhandler: usize) -> Result<usize> {

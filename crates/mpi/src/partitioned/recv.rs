@@ -116,13 +116,14 @@ impl Recv {
         self.offer = Some(offer.unwrap_or(Offer::NONE));
         let offer = offer.ok_or_else(garbage)?;
         let (sent, room) = (offer.total().unwrap_or(0), checked.buffer.bytes);
-        match sent == room {
+        // As of any message, the buffer may be longer.
+        match sent <= room {
             true => Ok(true),
             false => Err(Error::new(
                 MPI_ERR_TRUNCATE,
                 format!(
                     "the sender's {} partitions have {sent} bytes in all, the receiver's {} have \
-                     {room}: give both the same",
+                     {room}: give the receiver at least as many",
                     offer.partitions, self.partitions
                 ),
             )),
@@ -261,10 +262,7 @@ impl Operation for Recv {
         Some(match self.failed.take() {
             Some(error) => Err(error),
             None => {
-                let bytes = self
-                    .checked
-                    .as_ref()
-                    .map_or(0, |checked| checked.buffer.bytes);
+                let bytes = self.offer.and_then(Offer::total).unwrap_or(0);
                 let (source, tag) = (self.args.peer, self.args.tag);
                 Ok(Status::new(source, tag, MPI_SUCCESS, bytes as i64))
             }
@@ -335,11 +333,11 @@ impl Operation for Recv {
 }
 
 impl Recv {
-    /// The error of a sender whose partitions have other bytes in all; again at each start.
+    /// The error of a sender whose partitions have more bytes in all; again at each start.
     fn disagreement(&self) -> Option<Error> {
         let (offer, checked) = (self.offer?, self.checked.as_ref()?);
-        (offer.total()? != checked.buffer.bytes).then(|| {
-            let text = "the sender's partitions have other bytes in all than the receiver's";
+        (offer.total()? > checked.buffer.bytes).then(|| {
+            let text = "the sender's partitions have more bytes in all than the receiver's";
             Error::new(MPI_ERR_TRUNCATE, text).on_comm(self.args.comm)
         })
     }

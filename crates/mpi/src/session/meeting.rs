@@ -101,7 +101,7 @@ impl Meeting {
 /// `MPI_Comm_create_from_group`; `MPI_COMM_NULL` for an empty group.
 ///
 /// # Errors
-/// Raised on `errhandler`: `MPI_ERR_GROUP` where the process is no member.
+/// `MPI_ERR_ERRHANDLER`, `MPI_ERR_GROUP` where the process is no member.
 pub fn create_from_group(
     p: &Process,
     group: &Rc<Group>,
@@ -109,10 +109,6 @@ pub fn create_from_group(
     errhandler: usize,
 ) -> Result<usize> {
     check_errhandler(p, Kind::Comm, errhandler)?;
-    create_comm(p, group, text, errhandler).map_err(|error| error.on_handler(errhandler))
-}
-
-fn create_comm(p: &Process, group: &Rc<Group>, text: &[u8], errhandler: usize) -> Result<usize> {
     if group.size() == 0 {
         return Ok(MPI_COMM_NULL);
     }
@@ -162,8 +158,8 @@ fn find_leader(group: &Group, leader: i32, side: &str) -> Result<u32> {
 /// `MPI_Intercomm_create_from_groups`. The remote group and its leader count on the local leader alone.
 ///
 /// # Errors
-/// Raised on `errhandler`: `MPI_ERR_GROUP` where the process is not in the local group or it is empty, `MPI_ERR_RANK`
-/// for a leader that is not there, `MPI_ERR_COMM` where the groups have a process in common.
+/// `MPI_ERR_ERRHANDLER`, `MPI_ERR_GROUP` where the process is not in the local group or it is empty, `MPI_ERR_RANK` for
+/// a leader that is not there, `MPI_ERR_COMM` where the groups have a process in common.
 pub fn create_inter_from_groups(
     p: &Process,
     (local, local_leader): (&Rc<Group>, i32),
@@ -172,23 +168,20 @@ pub fn create_inter_from_groups(
     errhandler: usize,
 ) -> Result<usize> {
     check_errhandler(p, Kind::Comm, errhandler)?;
-    let create = || {
-        require_member(local, "the local group")?;
-        let leader = find_leader(local, local_leader, "local")?;
-        let side = Meeting::new(p, local.clone(), text, Purpose::Side);
-        let me = side.comm.my_world_rank();
-        let pact = (leader == me).then(|| {
-            let there = find_leader(&*p.group(remote)?, remote_leader, "remote")?;
-            let (bridge, leader) = Meeting::of_pair(p, (me, there), text, Purpose::Leaders);
-            let channel = bridge.channel(p);
-            inter::greet(p, local, Bridge { channel, leader })
-        });
-        let members = side.channel(p);
-        let leader = local_leader as u32;
-        let (remote, block) = inter::pass_on(p, &members, local, leader, pact)?;
-        let made = inter::assemble(p, local.clone(), Rc::new(remote), block)?;
-        made.errhandler.set(errhandler);
-        publish(p, made)
-    };
-    create().map_err(|error: Error| error.on_handler(errhandler))
+    require_member(local, "the local group")?;
+    let leader = find_leader(local, local_leader, "local")?;
+    let side = Meeting::new(p, local.clone(), text, Purpose::Side);
+    let me = side.comm.my_world_rank();
+    let pact = (leader == me).then(|| {
+        let there = find_leader(&*p.group(remote)?, remote_leader, "remote")?;
+        let (bridge, leader) = Meeting::of_pair(p, (me, there), text, Purpose::Leaders);
+        let channel = bridge.channel(p);
+        inter::greet(p, local, Bridge { channel, leader })
+    });
+    let members = side.channel(p);
+    let leader = local_leader as u32;
+    let (remote, block) = inter::pass_on(p, &members, local, leader, pact)?;
+    let made = inter::assemble(p, local.clone(), Rc::new(remote), block)?;
+    made.errhandler.set(errhandler);
+    publish(p, made)
 }

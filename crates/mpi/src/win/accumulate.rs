@@ -90,7 +90,9 @@ pub unsafe fn update(p: &Process, asked: &Update) -> Result {
         if other.bytes != there.bytes {
             return Err(refuse_lengths(what, other, &there));
         }
-        if other.datatype.signature().uniform() != there.datatype.signature().uniform() {
+        // A datatype without elements has no predefined one.
+        let (here, at_target) = (other.datatype.signature(), there.datatype.signature());
+        if there.bytes != 0 && here.uniform() != at_target.uniform() {
             return Err(refuse_types(what));
         }
     }
@@ -105,7 +107,7 @@ pub unsafe fn update(p: &Process, asked: &Update) -> Result {
         .ok_or_else(|| refuse_types("target"))?;
     let handle = usize::from(basic.handle);
     let reducer = op.reducer(&*p.datatype(handle)?, handle)?;
-    let found = target::find(p, &window, rank, asked.disp, there.span()?)?;
+    let found = target::find(p, &window, rank, asked.disp, &there)?;
     let whole = (&found, &there);
     target::check(p, &window, whole, Access::Accumulate, true);
     trace::record(Point::Accumulate, window.world(rank), 0, there.bytes);
@@ -394,7 +396,7 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
             "the address of an operand or of the result is null",
         ));
     }
-    let found = target::find(p, &window, rank, asked.disp, there.span()?)?;
+    let found = target::find(p, &window, rank, asked.disp, &there)?;
     let whole = (&found, &there);
     target::check(p, &window, whole, Access::Accumulate, true);
     trace::record(Point::Accumulate, window.world(rank), 0, there.bytes);

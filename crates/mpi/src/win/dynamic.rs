@@ -168,29 +168,36 @@ pub fn detach(p: &Process, window: &Window, base: *const u8) -> Result {
 /// store), key, offset in its region.
 pub(super) type Found = (*mut u8, *mut RemoteKey, u64);
 
-/// Finds `len` bytes at the address `at` of a rank.
+/// Finds `len` bytes at the address `at` of a rank, or as many of them as the piece of attached memory has that the
+/// first one is in; how many. Nothing where the first one is in none.
 ///
 /// # Errors
-/// `MPI_ERR_RMA_RANGE` where they are not all in one piece of attached memory.
-pub(super) fn locate(p: &Process, window: &Window, rank: u32, at: u64, len: u64) -> Result<Found> {
+/// What keeps the rank from being reached.
+pub(super) fn locate(
+    p: &Process,
+    window: &Window,
+    rank: u32,
+    at: u64,
+    len: u64,
+) -> Result<Option<(Found, u64)>> {
     let worker = p.worker()?;
-    for fresh in [false, true] {
+    // A part is no answer of a list that may have changed.
+    for (fresh, least) in [(false, len), (true, len), (true, 1)] {
         let reached = window.reach(p, rank)?;
         // SAFETY: lives as long as the window; nothing below lets other threads in while the reference lives.
         let reached = unsafe { &mut *reached };
         let near = reached.base.cast::<List>();
         if !near.is_null() {
             read_near(near, &mut reached.attached);
-        } else if fresh {
+        } else if fresh && least == len {
             // SAFETY: this call holds the lock.
             unsafe { read_far(worker, window, rank)? };
         }
         // SAFETY: LOCKED WORKER: made anew, since `read_far` may have let others in.
         let attached = unsafe { &mut (*window.reach(p, rank)?).attached };
         let holds = |entry: &Entry| {
-            at >= entry.address
-                && at - entry.address <= entry.len
-                && len <= entry.len - (at - entry.address)
+            let offset = at.checked_sub(entry.address);
+            offset.is_some_and(|offset| entry.len.checked_sub(offset) >= Some(least))
         };
         let Some((entry, key)) = attached.pieces.iter_mut().find(|(entry, _)| holds(entry)) else {
             continue;
@@ -208,19 +215,23 @@ pub(super) fn locate(p: &Process, window: &Window, rank: u32, at: u64, len: u64)
         let base = base.map_or(std::ptr::null_mut(), |base| {
             base.wrapping_add(offset as usize)
         });
-        return Ok((base, &raw mut **key, offset));
+        let found = (base, &raw mut **key, offset);
+        return Ok(Some((found, len.min(entry.len - offset))));
     }
-    Err(Error::new(
-        MPI_ERR_RMA_RANGE,
-        format!(
-            "rank {rank} has not attached the {len} bytes at {at:#x} to the window ({})",
-            window.title()
-        ),
-    )
-    .with_advice(Some(
+    Ok(None)
+}
+
+/// The error for bytes at the address `at` of a rank that are not attached.
+#[cold]
+pub(super) fn refuse(window: &Window, rank: u32, at: u64, len: u64) -> Error {
+    let text = format!(
+        "rank {rank} has not attached the {len} bytes at {at:#x} to the window ({})",
+        window.title()
+    );
+    Error::new(MPI_ERR_RMA_RANGE, text).with_advice(Some(
         "attach the memory first, and pass the address that MPI_Get_address gave on that rank as \
          displacement",
-    )))
+    ))
 }
 
 /// Takes over a new list; keys of pieces that stay are kept.

@@ -120,9 +120,11 @@ pub(super) struct Target {
     offset: i64,
     /// The byte as a person would count it: from the begin of the rank's part, or its address in a dynamic window.
     byte: i64,
+    /// The bytes are in several pieces of attached memory: each is looked for when it is used, and there is no key.
+    apart: bool,
 }
 
-/// Finds a displacement of a rank, from which the bytes of `span` are used.
+/// Finds a displacement of a rank, from which the bytes of `elements` are used.
 ///
 /// # Errors
 /// `MPI_ERR_DISP` for a negative displacement, `MPI_ERR_RMA_RANGE` for bytes outside of what the rank exposes.
@@ -131,24 +133,22 @@ pub(super) fn find(
     window: &Window,
     rank: u32,
     disp: isize,
-    (low, len): (i64, i64),
+    elements: &Elements,
 ) -> Result<Target> {
+    let (low, len) = elements.span()?;
     let bytes = len as u64;
     if window.flavor == Flavor::Dynamic {
-        let from = (disp as i64).wrapping_add(low);
-        let (near, key, offset) = dynamic::locate(p, window, rank, from as u64, bytes)?;
-        return Ok(Target {
-            rank,
-            near: match near.is_null() {
-                true => near,
-                false => near.wrapping_offset(low.wrapping_neg() as isize),
-            },
-            key,
-            // SAFETY: lives as long as the window.
-            slots: unsafe { (*window.reach(p, rank)?).slots },
-            offset: (offset as i64).wrapping_sub(low),
-            byte: disp as i64,
-        });
+        let at = disp as i64;
+        return match find_attached(p, window, rank, at, (low, bytes))? {
+            Some((found, there)) if there == bytes => Ok(found),
+            Some((first, _)) => find_apart(p, window, first, elements),
+            None => Err(dynamic::refuse(
+                window,
+                rank,
+                at.wrapping_add(low) as u64,
+                bytes,
+            )),
+        };
     }
     let part = &window.peers[rank as usize].part;
     let from = i128::from(disp as i64) * i128::from(part.unit) + i128::from(low);
@@ -171,7 +171,55 @@ pub(super) fn find(
         slots: reached.slots,
         offset: (part.start as i64).wrapping_add(start),
         byte: start,
+        apart: false,
     })
+}
+
+/// Finds `bytes` bytes that begin `low` behind the address `at` of a rank, or as many as are in one piece of attached
+/// memory; how many. Nothing where the first one is not attached.
+fn find_attached(
+    p: &Process,
+    window: &Window,
+    rank: u32,
+    at: i64,
+    (low, bytes): (i64, u64),
+) -> Result<Option<(Target, u64)>> {
+    let from = at.wrapping_add(low);
+    let located = dynamic::locate(p, window, rank, from as u64, bytes)?;
+    let Some(((near, key, offset), there)) = located else {
+        return Ok(None);
+    };
+    let found = Target {
+        rank,
+        near: match near.is_null() {
+            true => near,
+            false => near.wrapping_offset(low.wrapping_neg() as isize),
+        },
+        key,
+        // SAFETY: lives as long as the window.
+        slots: unsafe { (*window.reach(p, rank)?).slots },
+        offset: (offset as i64).wrapping_sub(low),
+        byte: at,
+        apart: false,
+    };
+    Ok(Some((found, there)))
+}
+
+/// Elements whose bytes are not in one piece of attached memory, each of which is in some.
+#[cold]
+#[inline(never)]
+fn find_apart(p: &Process, window: &Window, first: Target, elements: &Elements) -> Result<Target> {
+    let found = Target {
+        near: std::ptr::null_mut(),
+        key: std::ptr::null_mut(),
+        slots: None,
+        apart: true,
+        ..first
+    };
+    found.each(elements, |at, _, len| {
+        found.each_piece(p, window, at, len, |_, _, _| Ok(()))
+    })?;
+    Ok(found)
 }
 
 impl Target {
@@ -219,6 +267,12 @@ impl Target {
         local: *mut u8,
         len: usize,
     ) -> Result {
+        if self.apart {
+            return self.each_piece(p, window, at, len, |piece, done, len| {
+                // SAFETY: SPAN AND BUFFER.
+                unsafe { piece.transfer::<PUTS>(p, window, 0, local.wrapping_add(done), len) }
+            });
+        }
         if !self.near.is_null() {
             let there = self.near.wrapping_offset(at as isize);
             // SAFETY: SPAN AND BUFFER. Ranges that overlap are an error of the program, which a copy of its own memory
@@ -348,6 +402,30 @@ impl Target {
             });
             lock::complete(p, window, self.rank).and(begun)
         }
+    }
+
+    /// Calls `visit` for every piece of attached memory that `len` bytes at `at` are in, with how many came before.
+    #[cold]
+    #[inline(never)]
+    fn each_piece(
+        &self,
+        p: &Process,
+        window: &Window,
+        at: i64,
+        len: usize,
+        mut visit: impl FnMut(Target, usize, usize) -> Result,
+    ) -> Result {
+        let (first, mut done) = (self.byte.wrapping_add(at), 0);
+        while done < len {
+            let (from, rest) = (first.wrapping_add(done as i64), (len - done) as u64);
+            let found = find_attached(p, window, self.rank, from, (0, rest))?;
+            let Some((piece, there)) = found else {
+                return Err(dynamic::refuse(window, self.rank, first as u64, len as u64));
+            };
+            visit(piece, done, there as usize)?;
+            done += there as usize;
+        }
+        Ok(())
     }
 
     /// Calls `visit` for every piece of memory of elements here, with its place in packed order.

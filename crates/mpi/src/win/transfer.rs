@@ -84,7 +84,7 @@ pub(super) unsafe fn transfer<const PUTS: bool>(
         let text = format!("the origin's buffer of {} bytes is null", origin.bytes);
         return Err(Error::new(MPI_ERR_BUFFER, text));
     }
-    let found = target::find(p, &window, rank, sides.disp, there.span()?)?;
+    let found = target::find(p, &window, rank, sides.disp, &there)?;
     let (kind, point) = match PUTS {
         true => (Kind::Put, Point::Put),
         false => (Kind::Get, Point::Get),
