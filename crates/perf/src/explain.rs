@@ -245,11 +245,8 @@ pub struct Outcome {
     pub means: String,
 }
 
-/// Makes a waterfall step by step.
-#[derive(Clone, Debug)]
-pub struct WaterfallBuilder(Waterfall);
-
-impl WaterfallBuilder {
+/// Made step by step.
+impl Waterfall {
     /// Begins with a figure.
     pub fn start(
         title: impl Into<String>,
@@ -264,13 +261,13 @@ impl WaterfallBuilder {
             unit: unit.to_owned(),
             steps: Vec::new(),
         };
-        WaterfallBuilder(waterfall).push(StepKind::Start, name, [0.0, level], how, source)
+        waterfall.push(StepKind::Start, name, [0.0, level], how, source)
     }
 
     /// What the figure has come to.
     pub fn level(&self) -> f64 {
         let own = |s: &&Step| !matches!(s.kind, StepKind::Measured | StepKind::Left);
-        self.0.steps.iter().rfind(own).map_or(0.0, |s| s.level)
+        self.steps.iter().rfind(own).map_or(0.0, |s| s.level)
     }
 
     /// Changes the figure to a level.
@@ -294,9 +291,9 @@ impl WaterfallBuilder {
     /// Ends with a figure from outside, if there is one, and what is left between it and the level.
     pub fn finish(self, measured: Option<f64>) -> Waterfall {
         let Some(measured) = measured else {
-            return self.0;
+            return self;
         };
-        let left = measured - self.level();
+        let (left, how) = ([measured - self.level(), measured], "measured - predicted");
         self.push(
             StepKind::Measured,
             "measured",
@@ -304,14 +301,7 @@ impl WaterfallBuilder {
             "",
             "measured",
         )
-        .push(
-            StepKind::Left,
-            "left",
-            [left, measured],
-            "measured - predicted",
-            "",
-        )
-        .0
+        .push(StepKind::Left, "left", left, how, "")
     }
 
     fn push(
@@ -322,7 +312,7 @@ impl WaterfallBuilder {
         how: impl Into<String>,
         source: &str,
     ) -> Self {
-        self.0.steps.push(Step {
+        self.steps.push(Step {
             name: name.to_owned(),
             kind,
             change,
@@ -371,7 +361,7 @@ mod tests {
 
     #[test]
     fn waterfall__changes_add_up_to_its_levels() {
-        let made = WaterfallBuilder::start("t", "MiB/s", "raw", 3814.7, "", "")
+        let made = Waterfall::start("t", "MiB/s", "raw", 3814.7, "", "")
             .to("headers", 3487.7, "24 B around each 256 B", "specification")
             .by("skips", -9.0, "", "")
             .state()

@@ -18,7 +18,7 @@ use fastpath_pcie::{Bytes, Link, LinkError, Time};
 use super::bandwidth::{TransportName, VerbName};
 use super::command::{OutputOptions, take_signs};
 use super::findings::said;
-use super::{Explanation, Finding, Waterfall, WaterfallBuilder, refuse};
+use super::{Explanation, Finding, Waterfall, refuse};
 pub use ticks::{Pair, Tick};
 
 /// Options of `fastpath explain latency`.
@@ -183,11 +183,10 @@ fn draw(path: &Path<'_>, message: &Message, measured: Option<Time>) -> Waterfall
     let title = format!("{}: {}", message.way.name(), say_reads(message.way));
     let mut parts = path.parts(message).into_iter();
     let Some(first) = parts.next() else {
-        return WaterfallBuilder::start(title, "ns", "nothing", 0.0, "", "").finish(None);
+        return Waterfall::start(title, "ns", "nothing", 0.0, "", "").finish(None);
     };
     let source = path.host.source;
-    let mut steps =
-        WaterfallBuilder::start(title, "ns", first.name, first.time.ns(), first.how, source);
+    let mut steps = Waterfall::start(title, "ns", first.name, first.time.ns(), first.how, source);
     for part in parts {
         let (how, source) = match part.name.starts_with("adapter") {
             true => (String::new(), path.adapter.source),
