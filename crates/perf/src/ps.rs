@@ -10,6 +10,7 @@ mod stack;
 mod waiting;
 
 use crate::document::{self, Document};
+use crate::info::machine::page_bytes;
 use crate::on_hosts::HostOptions;
 use anyhow::{Error, Result, bail};
 use clap::Args;
@@ -335,7 +336,7 @@ fn command_line(pid: i32) -> String {
 fn resident_bytes(pid: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
     let pages = text.split(' ').nth(1).and_then(|n| n.parse().ok());
-    pages.unwrap_or(0_u64) * stack::page_bytes()
+    pages.unwrap_or(0_u64) * page_bytes() as u64
 }
 
 /// Seconds since a process was started (proc_pid_stat(5), field 22).

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use fastpath_base::clock;
-use fastpath_base::topology::{self, Core};
+use fastpath_base::topology::{self, Core, CpuSet};
 use serde::Serialize;
 
 use crate::bench::surroundings::find_field;
@@ -77,6 +77,7 @@ pub fn describe() -> Machine {
 impl Machine {
     /// Name and value of each line of the text form.
     pub fn lines(&self) -> Vec<(&'static str, String)> {
+        let allowed = CpuSet::from_iter(self.processors_allowed.iter().copied());
         let unknown = || "(the kernel does not say)".to_owned();
         let packages: BTreeSet<_> = self.cores.iter().map(|c| c.package).collect();
         let nodes: BTreeSet<_> = self.cores.iter().map(|c| c.node).collect();
@@ -100,7 +101,7 @@ impl Machine {
             ("host", self.host.clone()),
             ("kernel", self.kernel.clone().unwrap_or_else(unknown)),
             ("processor", self.processor.clone().unwrap_or_else(unknown)),
-            ("processors allowed", list_numbers(&self.processors_allowed)),
+            ("processors allowed", allowed.to_string()),
             (
                 "cores",
                 format!(
@@ -137,25 +138,6 @@ impl Machine {
     }
 }
 
-/// Numbers with runs shortened: `0-3,8`.
-fn list_numbers(numbers: &[usize]) -> String {
-    let mut parts: Vec<(usize, usize)> = Vec::new();
-    for &n in numbers {
-        match parts.last_mut() {
-            Some((_, end)) if *end + 1 == n => *end = n,
-            _ => parts.push((n, n)),
-        }
-    }
-    let text = |&(a, b): &(usize, usize)| {
-        if a == b {
-            a.to_string()
-        } else {
-            format!("{a}-{b}")
-        }
-    };
-    parts.iter().map(text).collect::<Vec<_>>().join(",")
-}
-
 pub fn list_caches(processor: usize) -> Vec<Cache> {
     let folder = format!("/sys/devices/system/cpu/cpu{processor}/cache");
     let read = |index: usize, file: &str| read_text(format!("{folder}/index{index}/{file}"));
@@ -171,7 +153,8 @@ pub fn list_caches(processor: usize) -> Vec<Cache> {
         .collect()
 }
 
-fn page_bytes() -> usize {
+/// Bytes of a page of memory.
+pub fn page_bytes() -> usize {
     // SAFETY: asks for a constant of the system; touches no memory of ours.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).unwrap_or(4096)
@@ -181,13 +164,6 @@ fn page_bytes() -> usize {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers__are_shortened_to_runs() {
-        assert_eq!(list_numbers(&[0, 1, 2, 3, 8]), "0-3,8");
-        assert_eq!(list_numbers(&[5]), "5");
-        assert_eq!(list_numbers(&[]), "");
-    }
 
     #[test]
     fn model__is_the_first_named() {
