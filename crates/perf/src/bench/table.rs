@@ -6,7 +6,7 @@ use crate::document;
 use crate::measure::pipeline::is_same_line;
 use crate::output::format::megabytes_per_s;
 use crate::program::Start;
-use crate::record::{Case, Clock, Level, Of};
+use crate::record::{Case, Clock, Level};
 use fastpath_base::topology;
 
 /// A table that grows with each case.
@@ -221,6 +221,7 @@ p99 etc.: nearest rank.";
 mod tests {
     use super::*;
     use crate::program::{Event, parse_event};
+    use crate::record::Of;
 
     fn make_case(window: &str, median: u64) -> Case {
         let line = format!(

@@ -219,7 +219,7 @@ fn open_kept(
     let identity = Identity::new(plans, contestants.iter().map(|c| &c.peer));
     let kept = Kept::open(path, &identity, &surroundings::describe_run())?;
     for report in reports {
-        report.run.started_unix_s = kept.started_unix_s();
+        report.run.started_unix_s = kept.started_unix_s;
     }
     Ok(Some(kept))
 }
