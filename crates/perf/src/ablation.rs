@@ -116,9 +116,7 @@ pub fn run(options: &AblationOptions) -> Result<()> {
     let (mpicc, mpiexec) = choose_mpi(&options.mpi)?;
     let store = Store::open(&options.results, None)?;
     let program = Program::compile(&mpicc)?;
-    let mut report = Report::new(surroundings::describe_run());
-    report.run.mpi.name = "fastpath".to_owned();
-    report.run.mpi.path = format!("{}, {}", mpicc.display(), mpiexec.display());
+    let mut report = surroundings::make_report("fastpath", &mpicc, &mpiexec);
     let make_step = |(added, disabled)| Step {
         added,
         disabled,

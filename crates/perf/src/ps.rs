@@ -178,6 +178,7 @@ fn list_job(job: &RunningJob, why: bool, apart: bool) -> JobEntry {
     };
     let members = job.members.iter().zip(&facts).enumerate().zip(traffic);
     let members = members.filter(|((_, (m, _)), _)| !apart || m.end != Some(End::Elsewhere));
+    let ranks: Vec<RankEntry> = members.map(rank).collect();
     JobEntry {
         job: job.number,
         id: format!(
@@ -187,8 +188,8 @@ fn list_job(job: &RunningJob, why: bool, apart: bool) -> JobEntry {
         command: command_line(job.number),
         seconds: run_time(job.number),
         shared_bytes: job.segment.used_bytes().unwrap_or(0),
-        ranks: members.map(rank).collect(),
-        why: why.then(|| explain(job, &facts, now_ns)),
+        why: why.then(|| explain(job, &facts, &ranks, now_ns)),
+        ranks,
     }
 }
 
@@ -210,18 +211,11 @@ fn list_waits(facts: &Facts, now_ns: u64) -> Vec<WaitEntry> {
 }
 
 /// Why the job does not go on, as far as that can be said.
-fn explain(job: &RunningJob, facts: &[Facts], now_ns: u64) -> String {
+fn explain(job: &RunningJob, facts: &[Facts], ranks: &[RankEntry], now_ns: u64) -> String {
     if let Some(verdict) = find_verdict(&job.members, &job.segment, facts, now_ns) {
         return describe_verdict(&verdict, &job.members, facts, now_ns);
     }
-    let waits = |facts: &Facts| Waits {
-        named: (!facts.notes.is_empty()).then(|| {
-            let named = facts.notes.iter().flat_map(|note| note.awaited.named());
-            named.copied().collect()
-        }),
-        has_left: facts.has_left,
-    };
-    let waits: Vec<Waits> = facts.iter().map(waits).collect();
+    let waits: Vec<Waits> = ranks.iter().map(RankEntry::waits).collect();
     let Some((awaited, waiters)) = find_awaited(&waits) else {
         return "no rank waits for one rank that does not wait itself".to_owned();
     };

@@ -19,6 +19,7 @@ pub const SCHEMA: &str = "fastpath.compare";
 pub const VERSION: u32 = 1;
 
 /// The schema of a stored comparison, as JSON Schema (draft 2020-12).
+#[cfg(test)]
 pub const SCHEMA_TEXT: &str = include_str!("../../../../docs/schema/compare-1.json");
 
 /// MPIs compared in one run.
