@@ -98,13 +98,20 @@ impl Explanation {
     }
 }
 
-/// A value that is refused, and what was expected.
-fn refuse(what: &'static str, found: impl ToString, expected: &'static str) -> LinkError {
-    let found = found.to_string();
-    LinkError {
-        what,
-        found,
-        expected,
+/// Refuses a value if it is wrong, and says what was expected.
+fn refuse_if(
+    is_wrong: bool,
+    what: &'static str,
+    found: impl ToString,
+    expected: &'static str,
+) -> Result<(), LinkError> {
+    match is_wrong {
+        true => Err(LinkError {
+            what,
+            found: found.to_string(),
+            expected,
+        }),
+        false => Ok(()),
     }
 }
 

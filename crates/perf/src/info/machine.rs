@@ -81,54 +81,34 @@ impl Machine {
         let unknown = || "(the kernel does not say)".to_owned();
         let packages: BTreeSet<_> = self.cores.iter().map(|c| c.package).collect();
         let nodes: BTreeSet<_> = self.cores.iter().map(|c| c.node).collect();
-        let threads = self
-            .cores
-            .iter()
-            .map(|c| c.threads.len())
-            .max()
-            .unwrap_or(1);
-        let caches: Vec<String> = self
-            .caches
-            .iter()
-            .map(|c| {
-                format!(
-                    "L{} {} {} (processors {})",
-                    c.level, c.kind, c.size, c.shared_by
-                )
-            })
-            .collect();
+        let threads = self.cores.iter().map(|c| c.threads.len()).max();
+        let threads = threads.unwrap_or(1);
+        let cache = |c: &Cache| {
+            let (level, kind, size, by) = (c.level, &c.kind, &c.size, &c.shared_by);
+            format!("L{level} {kind} {size} (processors {by})")
+        };
+        let caches: Vec<String> = self.caches.iter().map(cache).collect();
+        let cores = format!(
+            "{} on {} package(s), {} NUMA node(s), up to {threads} thread(s) each",
+            self.cores.len(),
+            packages.len(),
+            nodes.len(),
+        );
+        let quota = self.cpu_quota.map(|q| format!("{q:.2} processors"));
+        let memory = self.memory_available_bytes as f64 / (1u64 << 30) as f64;
         vec![
             ("host", self.host.clone()),
             ("kernel", self.kernel.clone().unwrap_or_else(unknown)),
             ("processor", self.processor.clone().unwrap_or_else(unknown)),
             ("processors allowed", allowed.to_string()),
-            (
-                "cores",
-                format!(
-                    "{} on {} package(s), {} NUMA node(s), up to {} thread(s) each",
-                    self.cores.len(),
-                    packages.len(),
-                    nodes.len(),
-                    threads
-                ),
-            ),
-            (
-                "time granted",
-                self.cpu_quota
-                    .map_or("no limit".to_owned(), |q| format!("{q:.2} processors")),
-            ),
+            ("cores", cores),
+            ("time granted", quota.unwrap_or("no limit".to_owned())),
             (
                 "processors usable",
                 format!("{} at once", self.processors_usable),
             ),
             ("caches", caches.join(", ")),
-            (
-                "memory available",
-                format!(
-                    "{:.1} GiB",
-                    self.memory_available_bytes as f64 / (1u64 << 30) as f64
-                ),
-            ),
+            ("memory available", format!("{memory:.1} GiB")),
             ("page", format!("{} B", self.page_bytes)),
             (
                 "clock resolution",

@@ -261,12 +261,16 @@ fn measure(
 }
 
 #[inline]
-fn post(link: &mut impl RemoteLink, puts: bool, buffer: &mut [u8]) {
-    let posted = match puts {
+fn try_post(link: &mut impl RemoteLink, puts: bool, buffer: &mut [u8]) -> bool {
+    match puts {
         true => link.put(buffer),
         false => link.get(buffer),
-    };
-    if !posted {
+    }
+}
+
+#[inline]
+fn post(link: &mut impl RemoteLink, puts: bool, buffer: &mut [u8]) {
+    if !try_post(link, puts, buffer) {
         super::protocol::end_without_peer();
     }
 }
@@ -301,11 +305,7 @@ pub fn run_flush(rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &Lev
 
 /// A put or a get, complete when it returns; false where it fails.
 pub fn move_whole(link: &mut impl RemoteLink, puts: bool, buffer: &mut [u8]) -> bool {
-    let posted = match puts {
-        true => link.put(buffer),
-        false => link.get(buffer),
-    };
-    posted && link.flush()
+    try_post(link, puts, buffer) && link.flush()
 }
 
 /// Whether what one side wrote is what the other reads.
