@@ -13,15 +13,16 @@ fn describe(fences: bool) -> Vec<Facility> {
     let lock = match fences {
         true => {
             "the thread that makes the calls pays plain instructions; another one that comes \
-             takes the lock from it by a membarrier"
+             takes the lock from it by a \
+             membarrier"
         }
         false => {
             "the kernel or a sandbox refuses membarrier: an ordinary lock, an atomic operation \
              for each call"
         }
     };
-    let highest = "the highest level; below it no call pays for threads, and FASTPATH_CHECK=1 tells \
-        of calls that it forbids";
+    let highest = "the highest level; below it no call pays for threads, and FASTPATH_CHECK=1 \
+        tells of calls that it forbids";
     let workers = format!(
         "up to {} in a rank, for messages of threads on different communicators, and of different \
          tags or peers on one whose members all promise mpi_assert_no_any_tag or \
