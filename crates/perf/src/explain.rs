@@ -179,25 +179,22 @@ impl Step {
     pub fn is_change(&self) -> bool {
         matches!(self.kind, StepKind::Change | StepKind::Left)
     }
-
-    /// Where its bar begins.
-    pub fn from(&self) -> f64 {
-        if self.is_change() {
-            self.level - self.change
-        } else {
-            0.0
-        }
-    }
 }
 
 impl Waterfall {
-    /// The largest figure, to which bars are drawn.
-    pub fn most(&self) -> f64 {
-        let ends = self
-            .steps
-            .iter()
-            .flat_map(|s| [s.level, s.level - s.change]);
-        ends.filter(|v| v.is_finite()).fold(0.0, f64::max)
+    /// Where the bar of a step begins and ends, as shares of the largest figure.
+    pub fn ends(&self, step: &Step) -> [f64; 2] {
+        let all = self.steps.iter();
+        let all = all.flat_map(|s| [s.level, s.level - s.change]);
+        let most = all.filter(|v| v.is_finite()).fold(0.0, f64::max);
+        let from = match step.is_change() {
+            true => step.level - step.change,
+            false => 0.0,
+        };
+        [from, step.level].map(|level| match most > 0.0 && level.is_finite() {
+            true => (level / most).clamp(0.0, 1.0),
+            false => 0.0,
+        })
     }
 }
 
