@@ -9,7 +9,7 @@ use fastpath_base::copy::engine::Loop;
 use serde_json::json;
 
 use super::floor::{
-    EMPTY, FAILED, Printer, choose_processors, choose_sizes, parse_batch, parse_samples,
+    EMPTY, FAILED, Output, choose_processors, choose_sizes, parse_batch, parse_samples,
 };
 use super::options::parse_bytes;
 use super::table::describe_pair;
@@ -65,7 +65,7 @@ const OFFSETS: [Offsets; 4] = [
 struct Session<'a> {
     options: &'a CopyOptions,
     pair: [usize; 2],
-    printer: Printer,
+    output: Output,
 }
 
 /// All loops alone, then as the two sides of a pipeline.
@@ -76,13 +76,13 @@ pub fn run(options: &CopyOptions) -> Result<()> {
     let session = Session {
         options,
         pair: choose_processors(&options.processors)?,
-        printer: Printer::new(options.json, !options.no_progress),
+        output: Output::new(options.json, !options.no_progress),
     };
     if !options.pipeline {
         session.run_alone()?;
     }
     session.run_pipeline()?;
-    session.printer.bar.finish_and_clear();
+    session.output.bar.finish_and_clear();
     Ok(())
 }
 
@@ -95,10 +95,10 @@ impl Session<'_> {
     fn run_alone(&self) -> Result<()> {
         let (sizes, loops) = (self.sizes(&SIZES), Loop::all_available());
         let mut copies = Copies::new(sizes.iter().copied().max().unwrap_or(0));
-        self.printer
+        self.output
             .bar
             .set_length((sizes.len() * 2 * loops.len() * OFFSETS.len()) as u64);
-        self.printer.head(&[
+        self.output.head(&[
             "copies on one processor, ns per copy (min, median) and GB/s at the median, by where \
              source and target begin",
             &format!(
@@ -113,7 +113,7 @@ impl Session<'_> {
             for target in [Target::Buffer, Target::Ring] {
                 let mut rows = Vec::new();
                 for &which in &loops {
-                    self.printer
+                    self.output
                         .bar
                         .set_message(format!("{}, {bytes} B", which.name()));
                     rows.push((
@@ -141,7 +141,7 @@ impl Session<'_> {
             let case = (target, offsets);
             let time = copies.measure(self.pair[0], which, case, bytes, amount);
             times.push(time.context(FAILED)?.context(EMPTY)?);
-            self.printer.bar.inc(1);
+            self.output.bar.inc(1);
         }
         Ok(times)
     }
@@ -174,7 +174,7 @@ impl Session<'_> {
                     "by_offsets": by_offsets.collect::<Vec<_>>(),
                 })
             };
-            self.printer.say(&text, record);
+            self.output.say(&text, record);
         }
     }
 
@@ -188,12 +188,12 @@ impl Session<'_> {
         };
         let sizes = self.sizes(&PIPELINE_SIZES);
         let plans: usize = sizes.iter().map(|&b| effort.count_plans(b)).sum();
-        self.printer.bar.reset();
-        self.printer.bar.set_length(plans as u64);
+        self.output.bar.reset();
+        self.output.bar.set_length(plans as u64);
         let ([title, legend], table) = (head_pipeline(self.pair), make_pipeline());
-        self.printer.head(&["", &title, &legend, &table.head()]);
+        self.output.head(&["", &title, &legend, &table.head()]);
         for bytes in sizes {
-            self.printer.bar.set_message(format!("pipeline, {bytes} B"));
+            self.output.bar.set_message(format!("pipeline, {bytes} B"));
             let mut found = self.search(bytes, effort).context(FAILED)?;
             found.sort_by(compare);
             for (place, found) in found.iter().enumerate() {
@@ -205,7 +205,7 @@ impl Session<'_> {
 
     fn search(&self, bytes: usize, effort: Effort) -> io::Result<Vec<Found>> {
         let mut pipeline = Pipeline::new(self.pair, bytes)?;
-        search(&mut pipeline, effort, &mut || self.printer.bar.inc(1))
+        search(&mut pipeline, effort, &mut || self.output.bar.inc(1))
     }
 
     fn print_pipeline(&self, bytes: usize, found: &Found, best: bool, table: &Table) {
@@ -225,7 +225,7 @@ impl Session<'_> {
             format!("{:.1}", time.median),
             format!("{rate:.1}"),
         ]);
-        self.printer.say(&text, || {
+        self.output.say(&text, || {
             json!({
                 "record": "copy_pipeline", "unit": "ns per half round trip", "bytes": bytes,
                 "processors": self.pair, "into_ring": into, "out_of_ring": out,

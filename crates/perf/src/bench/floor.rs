@@ -58,15 +58,15 @@ pub(super) const FAILED: &str = "cannot measure the floor";
 pub(super) const EMPTY: &str = "nothing was measured";
 
 /// Prints results, as a table or as one JSON object a line, beside a bar of progress.
-pub(super) struct Printer {
+pub(super) struct Output {
     json: bool,
     pub bar: ProgressBar,
 }
 
-impl Printer {
-    pub fn new(json: bool, shows_progress: bool) -> Printer {
+impl Output {
+    pub fn new(json: bool, shows_progress: bool) -> Output {
         let bar = make_bar(1, shows_progress, "");
-        Printer { json, bar }
+        Output { json, bar }
     }
 
     /// A line of the table, or a record.
@@ -129,24 +129,24 @@ pub(super) fn choose_sizes(asked: &[u64], otherwise: &[u64]) -> Vec<usize> {
 /// A processor that cannot be used.
 pub fn run(options: &FloorOptions) -> Result<()> {
     let pair = choose_processors(&options.processors)?;
-    let printer = &Printer::new(options.json, false);
+    let output = &Output::new(options.json, false);
     let (samples, batch_ns) = (options.samples, options.batch);
     let sizes = choose_sizes(&options.sizes, &steps_of_four::<9>(64));
     say_line(
         pair,
         measure_lines(pair, samples, batch_ns),
         batch_ns,
-        printer,
+        output,
     )?;
-    say_stream(measure_stream(pair, samples, batch_ns), printer)?;
+    say_stream(measure_stream(pair, samples, batch_ns), output)?;
     let samples = samples.min(100);
     let table = make_table("");
     let head = "copy of memory, one processor, ns per copy:";
-    printer.head(&[head, &table.head()]);
+    output.head(&[head, &table.head()]);
     let mut copier = CopyFloor::new(sizes.iter().copied().max().unwrap_or(0));
     for &bytes in &sizes {
         let copy = copier.sample(bytes, samples, batch_ns);
-        say_copy(bytes, Ok(copy), &table, printer)?;
+        say_copy(bytes, Ok(copy), &table, output)?;
     }
     let large: Vec<usize> = sizes.into_iter().filter(|&b| b >= TRANSFER_MIN).collect();
     let table = make_table("way<60|");
@@ -155,17 +155,17 @@ pub fn run(options: &FloorOptions) -> Result<()> {
         let head = format!(
             "carrying a message between processors {one} and {two}, ns per half round trip:"
         );
-        printer.head(&[&head, &table.head()]);
+        output.head(&[&head, &table.head()]);
     }
     let pipelines = find_best(pair, &large, SEARCH_NS).context(FAILED)?;
     for (mut pipeline, found) in pipelines {
         let (bytes, plan) = (pipeline.bytes(), found.plan);
         let taken = pipeline.sample(plan, samples, batch_ns);
         let way = format!("bare pipeline: {plan}");
-        say_transfer(bytes, &way, taken.map(|taken| taken.times), &table, printer);
+        say_transfer(bytes, &way, taken.map(|taken| taken.times), &table, output);
         for way in TRANSFER_WAYS {
             let taken = measure_transfer(pair, way, bytes, samples, batch_ns);
-            say_transfer(bytes, &way.to_string(), taken, &table, printer);
+            say_transfer(bytes, &way.to_string(), taken, &table, output);
         }
     }
     // Last: from then on this process records.
@@ -185,7 +185,7 @@ pub fn run(options: &FloorOptions) -> Result<()> {
         let time = summarize(&times).context(EMPTY)?;
         let said = say_time(&time);
         let text = format!("point of a trace (FASTPATH_TRACE), {what}: {said} ns");
-        printer.say(
+        output.say(
             &text,
             || json!({"record": "floor_point", "unit": "ns per point", "what": what, "time": time}),
         );
@@ -203,7 +203,7 @@ fn say_line(
     processors: [usize; 2],
     taken: io::Result<Vec<f64>>,
     batch_ns: u64,
-    printer: &Printer,
+    output: &Output,
 ) -> Result<()> {
     let line = summarize_all(taken)?;
     let clock_step_ns = observe_clock_step_ns();
@@ -216,7 +216,7 @@ fn say_line(
         line.samples,
         batch_ns as f64 / 1000.0,
     );
-    printer.say(&text, || {
+    output.say(&text, || {
         json!({
             "record": "floor_line", "unit": "ns one way", "processors": processors,
             "time": line, "batch_ns": batch_ns, "clock_step_ns": clock_step_ns,
@@ -233,7 +233,7 @@ fn say_time(time: &Summary) -> String {
 }
 
 /// Lines that stream through a ring.
-fn say_stream(taken: io::Result<Vec<f64>>, printer: &Printer) -> Result<()> {
+fn say_stream(taken: io::Result<Vec<f64>>, output: &Output) -> Result<()> {
     let stream = summarize_all(taken)?;
     let rate = 1e3 / stream.median;
     let text = format!(
@@ -241,7 +241,7 @@ fn say_stream(taken: io::Result<Vec<f64>>, printer: &Printer) -> Result<()> {
          at the median",
         say_time(&stream)
     );
-    printer.say(&text, || {
+    output.say(&text, || {
         json!({
             "record": "floor_stream", "unit": "ns per message of one line", "time": stream,
             "million_messages_per_s_at_median": rate,
@@ -267,12 +267,12 @@ fn say_copy(
     bytes: usize,
     taken: io::Result<Vec<f64>>,
     table: &Table,
-    printer: &Printer,
+    output: &Output,
 ) -> Result<()> {
     let copy = summarize_all(taken)?;
     let cells = [bytes.to_string()].into_iter();
     let cells = cells.chain(list_times(bytes, &copy));
-    printer.say(&table.format_row(cells), || {
+    output.say(&table.format_row(cells), || {
         json!({
             "record": "floor_copy", "unit": "ns per copy", "bytes": bytes, "time": copy,
             "GB_per_s_at_median": bytes as f64 / copy.median,
@@ -287,7 +287,7 @@ fn say_transfer(
     way: &str,
     taken: io::Result<Vec<f64>>,
     table: &Table,
-    printer: &Printer,
+    output: &Output,
 ) {
     let time = taken.map(|taken| summarize(&taken));
     let mut cells = vec![bytes.to_string(), way.to_owned()];
@@ -296,7 +296,7 @@ fn say_transfer(
         Ok(None) => cells.push("no samples".to_owned()),
         Err(e) => cells.push(format!("not open: {e}")),
     }
-    printer.say(&table.format_row(cells), || {
+    output.say(&table.format_row(cells), || {
         json!({
             "record": "floor_transfer", "unit": "ns per half round trip", "bytes": bytes,
             "way": way, "time": time.as_ref().ok(),

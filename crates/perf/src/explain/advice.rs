@@ -38,12 +38,13 @@ pub struct Subject {
 /// A value that was given for the link is none that a link can have.
 pub fn explain(subject: &Subject, asked: &LinkOptions) -> Result<Explanation, LinkError> {
     let device = &subject.device;
+    let direction = Moves::of_options(asked.direction, asked.ratio)?;
     let mut made = Explanation::new(title_of(device));
     let link = collect(subject, asked, &mut made)?;
     if let Some(link) = link {
         let narrowest = links::narrowest_above(&subject.above, &link);
         let unit = asked.measured.map_or(RateUnit::MbPerS, |m| m.unit);
-        let directions = match Moves::of_options(asked.direction, asked.ratio)? {
+        let directions = match direction {
             Some(one) => vec![one],
             None => vec![Moves::Write, Moves::Read],
         };

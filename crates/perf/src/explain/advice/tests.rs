@@ -360,3 +360,15 @@ fn values__that_no_link_has_are_refused_with_what_was_expected() {
         assert!(error.contains("expected"), "{error}");
     }
 }
+
+#[test]
+fn ratio__without_both_directions_is_refused_even_where_no_link_is_shown() {
+    let asked = LinkOptions {
+        ratio: Some(Ratio::EVEN),
+        ..LinkOptions::default()
+    };
+    let cut = &CONNECTX[..CONNECTX.find("\tCapabilities: [60]").unwrap()];
+    for text in [CONNECTX, cut] {
+        assert!(explain(&subject(text), &asked).is_err(), "{text}");
+    }
+}
