@@ -21,10 +21,6 @@ use crate::record::{AblationStep, Breakdown, Case, Change, Report};
 /// Options of `fastpath bench ablation`.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct AblationOptions {
-    /// The order in which the optimisations are switched on [default: as `fastpath info` lists them]
-    #[arg(long, value_delimiter = ',', value_parser =
-        clap::builder::PossibleValuesParser::new(FEATURES))]
-    pub order: Vec<String>,
     /// How often all steps are timed, in turn
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub turns: u32,
@@ -55,18 +51,12 @@ const RATE_SIZE: u64 = 8;
 const DURATION_MS: f64 = 50.0;
 
 /// What is switched on in each step, and what is still off.
-fn list_steps(order: &[String]) -> Vec<(String, Vec<String>)> {
-    let mut order = order.to_vec();
-    for feature in FEATURES {
-        if !order.iter().any(|o| o == feature) {
-            order.push((*feature).to_owned());
-        }
-    }
-    let mut steps = vec![(String::new(), order.clone())];
-    for (index, feature) in order.iter().enumerate() {
-        steps.push((feature.clone(), order[index + 1..].to_vec()));
-    }
-    steps
+fn list_steps() -> impl Iterator<Item = (String, Vec<String>)> {
+    let added = [""].into_iter().chain(FEATURES.iter().copied());
+    added.enumerate().map(|(index, feature)| {
+        let off = FEATURES[index..].iter().map(|&other| other.to_owned());
+        (feature.to_owned(), off.collect())
+    })
 }
 
 /// One step while it is measured.
@@ -126,19 +116,14 @@ pub fn run(options: &AblationOptions) -> Result<()> {
     let (mpicc, mpiexec) = choose_mpi(&options.mpi)?;
     let store = Store::open(&options.results, None)?;
     let program = Program::compile(&mpicc)?;
-    let mut report = Report::new(surroundings::describe_run());
-    report.run.mpi.name = "fastpath".to_owned();
-    report.run.mpi.path = format!("{}, {}", mpicc.display(), mpiexec.display());
+    let mut report = surroundings::make_report("fastpath", &mpicc, &mpiexec);
     let make_step = |(added, disabled)| Step {
         added,
         disabled,
         cases: Vec::new(),
         turns: Vec::new(),
     };
-    let mut steps: Vec<Step> = list_steps(&options.order)
-        .into_iter()
-        .map(make_step)
-        .collect();
+    let mut steps: Vec<Step> = list_steps().map(make_step).collect();
     let mut done = time_steps(options, &program, &mpiexec, &mut steps, &mut report);
     for (index, step) in steps.iter().enumerate() {
         let before = index.checked_sub(1).map(|i| &steps[i]);
@@ -399,14 +384,14 @@ mod tests {
 
     #[test]
     fn steps__go_from_all_off_to_all_on_each_feature_once() {
-        let steps = list_steps(&["recvi".to_owned()]);
+        let steps: Vec<_> = list_steps().collect();
         assert_eq!(steps.len(), FEATURES.len() + 1);
         assert_eq!(
             (steps[0].0.as_str(), steps[0].1.len()),
             ("", FEATURES.len())
         );
-        assert_eq!(steps[1].0, "recvi");
-        assert!(!steps[1].1.contains(&"recvi".to_owned()));
+        assert_eq!(steps[1].0, FEATURES[0]);
+        assert_eq!(steps[1].1, FEATURES[1..]);
         assert!(steps[FEATURES.len()].1.is_empty());
     }
 }

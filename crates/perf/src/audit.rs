@@ -424,7 +424,8 @@ fn judge_statistics(finding: &TableFindings) -> Vec<String> {
 pub fn run(options: &AuditOptions) -> io::Result<()> {
     let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", options.file.display()));
     let bytes = read_input(&options.file, BYTES_MAX).map_err(named)?;
-    let text = remove_colours(&String::from_utf8_lossy(&bytes));
+    let text = String::from_utf8_lossy(&bytes);
+    let text = console::strip_ansi_codes(&text);
     let found = audit(&text);
     if found.tables.is_empty() {
         let why = match text.trim_start().starts_with(['{', '[']) {
@@ -437,17 +438,6 @@ pub fn run(options: &AuditOptions) -> io::Result<()> {
         return Err(io::Error::other(why));
     }
     document::write(options.json, &found, || show::describe(&found))
-}
-
-/// The text without the sequences that colour it on a terminal, which NetPIPE 5 writes into files too.
-fn remove_colours(text: &str) -> String {
-    let mut parts = text.split("\u{1b}[");
-    let mut plain = parts.next().unwrap_or("").to_owned();
-    for part in parts {
-        let end = part.find(|c: char| c.is_ascii_alphabetic());
-        plain += end.map_or("", |end| &part[end + 1..]);
-    }
-    plain
 }
 
 #[cfg(test)]

@@ -62,6 +62,11 @@ impl Document {
         }
     }
 
+    /// Goes on with what the name before is.
+    pub fn go_on(&mut self, value: impl Into<String>) {
+        self.pair("", value);
+    }
+
     /// Adds a table, if it has rows.
     pub fn table(&mut self, table: Table) {
         if !table.rows.is_empty() {

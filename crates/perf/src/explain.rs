@@ -98,13 +98,20 @@ impl Explanation {
     }
 }
 
-/// A value that is refused, and what was expected.
-fn refuse(what: &'static str, found: impl ToString, expected: &'static str) -> LinkError {
-    let found = found.to_string();
-    LinkError {
-        what,
-        found,
-        expected,
+/// Refuses a value if it is wrong, and says what was expected.
+fn refuse_if(
+    is_wrong: bool,
+    what: &'static str,
+    found: impl ToString,
+    expected: &'static str,
+) -> Result<(), LinkError> {
+    match is_wrong {
+        true => Err(LinkError {
+            what,
+            found: found.to_string(),
+            expected,
+        }),
+        false => Ok(()),
     }
 }
 
@@ -172,25 +179,22 @@ impl Step {
     pub fn is_change(&self) -> bool {
         matches!(self.kind, StepKind::Change | StepKind::Left)
     }
-
-    /// Where its bar begins.
-    pub fn from(&self) -> f64 {
-        if self.is_change() {
-            self.level - self.change
-        } else {
-            0.0
-        }
-    }
 }
 
 impl Waterfall {
-    /// The largest figure, to which bars are drawn.
-    pub fn most(&self) -> f64 {
-        let ends = self
-            .steps
-            .iter()
-            .flat_map(|s| [s.level, s.level - s.change]);
-        ends.filter(|v| v.is_finite()).fold(0.0, f64::max)
+    /// Where the bar of a step begins and ends, as shares of the largest figure.
+    pub fn ends(&self, step: &Step) -> [f64; 2] {
+        let all = self.steps.iter();
+        let all = all.flat_map(|s| [s.level, s.level - s.change]);
+        let most = all.filter(|v| v.is_finite()).fold(0.0, f64::max);
+        let from = match step.is_change() {
+            true => step.level - step.change,
+            false => 0.0,
+        };
+        [from, step.level].map(|level| match most > 0.0 && level.is_finite() {
+            true => (level / most).clamp(0.0, 1.0),
+            false => 0.0,
+        })
     }
 }
 
@@ -245,11 +249,8 @@ pub struct Outcome {
     pub means: String,
 }
 
-/// Makes a waterfall step by step.
-#[derive(Clone, Debug)]
-pub struct WaterfallBuilder(Waterfall);
-
-impl WaterfallBuilder {
+/// Made step by step.
+impl Waterfall {
     /// Begins with a figure.
     pub fn start(
         title: impl Into<String>,
@@ -264,13 +265,13 @@ impl WaterfallBuilder {
             unit: unit.to_owned(),
             steps: Vec::new(),
         };
-        WaterfallBuilder(waterfall).push(StepKind::Start, name, [0.0, level], how, source)
+        waterfall.push(StepKind::Start, name, [0.0, level], how, source)
     }
 
     /// What the figure has come to.
     pub fn level(&self) -> f64 {
         let own = |s: &&Step| !matches!(s.kind, StepKind::Measured | StepKind::Left);
-        self.0.steps.iter().rfind(own).map_or(0.0, |s| s.level)
+        self.steps.iter().rfind(own).map_or(0.0, |s| s.level)
     }
 
     /// Changes the figure to a level.
@@ -294,9 +295,9 @@ impl WaterfallBuilder {
     /// Ends with a figure from outside, if there is one, and what is left between it and the level.
     pub fn finish(self, measured: Option<f64>) -> Waterfall {
         let Some(measured) = measured else {
-            return self.0;
+            return self;
         };
-        let left = measured - self.level();
+        let (left, how) = ([measured - self.level(), measured], "measured - predicted");
         self.push(
             StepKind::Measured,
             "measured",
@@ -304,14 +305,7 @@ impl WaterfallBuilder {
             "",
             "measured",
         )
-        .push(
-            StepKind::Left,
-            "left",
-            [left, measured],
-            "measured - predicted",
-            "",
-        )
-        .0
+        .push(StepKind::Left, "left", left, how, "")
     }
 
     fn push(
@@ -322,7 +316,7 @@ impl WaterfallBuilder {
         how: impl Into<String>,
         source: &str,
     ) -> Self {
-        self.0.steps.push(Step {
+        self.steps.push(Step {
             name: name.to_owned(),
             kind,
             change,
@@ -371,7 +365,7 @@ mod tests {
 
     #[test]
     fn waterfall__changes_add_up_to_its_levels() {
-        let made = WaterfallBuilder::start("t", "MiB/s", "raw", 3814.7, "", "")
+        let made = Waterfall::start("t", "MiB/s", "raw", 3814.7, "", "")
             .to("headers", 3487.7, "24 B around each 256 B", "specification")
             .by("skips", -9.0, "", "")
             .state()

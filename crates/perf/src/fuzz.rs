@@ -6,8 +6,8 @@ use clap::Parser;
 
 use crate::audit::audit;
 use crate::cli::{Cli, Command};
-use crate::explain::advice::{Asked, Subject, explain};
-use crate::explain::command::What;
+use crate::explain::advice::{Subject, explain};
+use crate::explain::command::{LinkOptions, What};
 use crate::explain::function::Function;
 use crate::explain::show::{Look, format_text};
 use crate::explain::{bandwidth, cliff, config_space, latency, lspci};
@@ -153,9 +153,9 @@ fn explain_all_ways(device: Function) {
         source: "lspci",
         ..Subject::default()
     };
-    let asked = Asked {
+    let asked = LinkOptions {
         measured: "3552MiB/s".parse().ok(),
-        ..Asked::default()
+        ..LinkOptions::default()
     };
     let made = explain(&subject, &asked).expect("what was read is checked where it is read");
     for step in made.waterfalls.iter().flat_map(|w| &w.steps) {

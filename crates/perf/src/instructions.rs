@@ -207,9 +207,7 @@ pub fn run(options: &InstructionOptions) -> Result<()> {
     let environment = options.path.environment();
     let peers = options.peers.list()?;
     let limits = options.budget.as_deref().map(budget::read).transpose()?;
-    let mut report = Report::new(surroundings::describe_run());
-    report.run.mpi.name = "fastpath".to_owned();
-    report.run.mpi.path = format!("{}, {}", mpicc.display(), mpiexec.display());
+    let mut report = surroundings::make_report("fastpath", &mpicc, &mpiexec);
     let ours = Counted {
         name: "fastpath",
         mpicc: &mpicc,

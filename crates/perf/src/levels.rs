@@ -29,7 +29,7 @@ use fastpath_protocol::selection::report::{Class, Range};
 use serde::{Deserialize, Serialize};
 
 use crate::bench::verbs::VerbsOptions;
-use crate::measure::steps_of_four;
+use crate::data::{Text, leak, table};
 use crate::program::Settings;
 use crate::record::{Case, Level, Of, TOUCHED};
 pub use board::SharedBoard;
@@ -118,34 +118,32 @@ impl Ways {
 }
 
 /// What a test runs as.
+#[derive(Deserialize)]
 struct LevelTest {
-    name: &'static str,
-    operation: &'static str,
+    #[serde(deserialize_with = "leak")]
+    name: Text,
+    levels: Vec<Level>,
+    operation: String,
     of: Of,
+    #[serde(default)]
     window: u32,
-    sizes: &'static [u64],
+    sizes: Vec<u64>,
+}
+
+#[derive(Deserialize)]
+struct LevelTests {
+    test: Vec<LevelTest>,
+}
+
+table!(TESTS: LevelTests = "levels.toml");
+
+/// The tests of a name that a level has.
+fn find_tests(level: Level, name: &str) -> Vec<&'static LevelTest> {
+    let fits = |t: &&LevelTest| t.name == name && t.levels.contains(&level);
+    TESTS.test.iter().filter(fits).collect()
 }
 
 impl LevelTest {
-    /// One of single operations that carry nothing.
-    const fn new(name: &'static str, operation: &'static str, of: Of) -> LevelTest {
-        LevelTest {
-            name,
-            operation,
-            of,
-            window: 0,
-            sizes: &[0],
-        }
-    }
-
-    const fn with_sizes(self, sizes: &'static [u64]) -> LevelTest {
-        LevelTest { sizes, ..self }
-    }
-
-    const fn in_windows(self, window: u32) -> LevelTest {
-        LevelTest { window, ..self }
-    }
-
     /// Operations by which the time of one run is divided, besides the window.
     fn divisor(&self) -> f64 {
         if self.of == Of::HalfRoundTrip {
@@ -156,9 +154,9 @@ impl LevelTest {
     }
 
     /// The sizes that were asked for, or its own.
-    fn choose_sizes<'a>(&self, asked: &'a [u64]) -> &'a [u64] {
+    fn choose_sizes<'a>(&'a self, asked: &'a [u64]) -> &'a [u64] {
         match asked.is_empty() || self.has_fixed_size() {
-            true => self.sizes,
+            true => &self.sizes,
             false => asked,
         }
     }
@@ -173,7 +171,7 @@ impl LevelTest {
         Case {
             test: self.name.to_owned(),
             variant: variant.to_owned(),
-            operation: self.operation.to_owned(),
+            operation: self.operation.clone(),
             of: self.of,
             bytes: bytes as u64,
             window: (window > 0).then_some(window),
@@ -190,46 +188,6 @@ impl LevelTest {
         }
     }
 }
-
-/// None, one word, then 64 B to 1 MiB.
-const SIZES: &[u64] = &{
-    let large: [u64; 8] = steps_of_four(64);
-    let [a, b, c, d, e, f, g, h] = large;
-    [0, 8, a, b, c, d, e, f, g, h]
-};
-const LARGE: &[u64] = &steps_of_four::<5>(4 << 10);
-
-/// A window of puts or gets, as in the study of UCX over InfiniBand (CCGRID 2017).
-const REMOTE_WINDOW: u32 = 256;
-
-const LATENCY: LevelTest =
-    LevelTest::new("latency", "send/receive", Of::HalfRoundTrip).with_sizes(SIZES);
-const RATE: LevelTest = LevelTest::new("rate", "send/receive", Of::Message)
-    .in_windows(64)
-    .with_sizes(&[8]);
-const BANDWIDTH: LevelTest = LevelTest::new("bandwidth", "send/receive", Of::Message)
-    .in_windows(64)
-    .with_sizes(LARGE);
-const PUT_WINDOWS: LevelTest = LevelTest::new("put", "put, flush after each window", Of::Message)
-    .in_windows(REMOTE_WINDOW)
-    .with_sizes(SIZES);
-const GET_WINDOWS: LevelTest = LevelTest::new("get", "get, flush after each window", Of::Message)
-    .in_windows(REMOTE_WINDOW)
-    .with_sizes(SIZES);
-const FLUSH: LevelTest = LevelTest::new("flush", "flush", Of::Call);
-/// Of the protocol alone.
-const ATOMICS: LevelTest =
-    LevelTest::new("atomics", "atomic, then flush", Of::RoundTrip).with_sizes(&[8]);
-
-const KNOWN: [LevelTest; 7] = [
-    LATENCY,
-    RATE,
-    BANDWIDTH,
-    PUT_WINDOWS,
-    GET_WINDOWS,
-    ATOMICS,
-    FLUSH,
-];
 
 /// Runs as one rank of the job.
 ///
@@ -341,12 +299,14 @@ fn run_plan(
 fn run_tests(plan: &LevelPlan, rank: &mut engine::Rank, link: &mut impl LevelLink) {
     rank.start();
     for name in &plan.settings.tests {
-        let Some(test) = KNOWN.iter().find(|t| t.name == name) else {
+        let of_name = find_tests(plan.level, name);
+        if of_name.is_empty() {
             rank.missing(name, "this level has no such test");
-            continue;
-        };
-        for &bytes in test.choose_sizes(&plan.settings.case.sizes) {
-            run_size(rank, link, test, bytes as usize);
+        }
+        for test in of_name {
+            for &bytes in test.choose_sizes(&plan.settings.case.sizes) {
+                run_size(rank, link, test, bytes as usize);
+            }
         }
     }
     rank.end();

@@ -1,34 +1,34 @@
 //! The toolbox behind the `fastpath` command: it measures, explains and diagnoses.
 
-pub mod ablation;
-pub mod audit;
-pub mod bench;
-pub mod catalogue;
+mod ablation;
+mod audit;
+mod bench;
+mod catalogue;
 pub mod cli;
-pub mod cliffs;
-pub mod compare;
+mod cliffs;
+mod compare;
 mod data;
-pub mod doctor;
-pub mod document;
+mod doctor;
+mod document;
 pub mod explain;
 mod files;
 #[cfg(test)]
 mod fuzz;
-pub mod html;
-pub mod info;
-pub mod instructions;
+mod html;
+mod info;
+mod instructions;
 pub mod interrupt;
-pub mod levels;
-pub mod library;
+mod levels;
+mod library;
 mod lists;
-pub mod measure;
+mod measure;
 #[cfg(test)]
 #[allow(dead_code)]
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
 mod on_hosts;
 pub mod output;
-pub mod program;
-pub mod ps;
+mod program;
+mod ps;
 pub mod record;
-pub mod tune;
+mod tune;

@@ -19,7 +19,9 @@ use serde_json::Value;
 use crate::bench::options::{CaseOptions, parse_intervals, parse_timing};
 use crate::record::{Case, Clock, Missing};
 
-pub use event::{Event, Progress, Start, VERSION as EVENTS_VERSION, parse_event};
+#[cfg(test)]
+pub use event::parse_event;
+pub use event::{Event, Progress, Start, VERSION as EVENTS_VERSION};
 pub use job::RunError;
 pub use selection::{Selection, VARIABLE};
 

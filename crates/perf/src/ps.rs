@@ -10,6 +10,7 @@ mod stack;
 mod waiting;
 
 use crate::document::{self, Document};
+use crate::info::machine::page_bytes;
 use crate::on_hosts::HostOptions;
 use anyhow::{Error, Result, bail};
 use clap::Args;
@@ -177,6 +178,7 @@ fn list_job(job: &RunningJob, why: bool, apart: bool) -> JobEntry {
     };
     let members = job.members.iter().zip(&facts).enumerate().zip(traffic);
     let members = members.filter(|((_, (m, _)), _)| !apart || m.end != Some(End::Elsewhere));
+    let ranks: Vec<RankEntry> = members.map(rank).collect();
     JobEntry {
         job: job.number,
         id: format!(
@@ -186,8 +188,8 @@ fn list_job(job: &RunningJob, why: bool, apart: bool) -> JobEntry {
         command: command_line(job.number),
         seconds: run_time(job.number),
         shared_bytes: job.segment.used_bytes().unwrap_or(0),
-        ranks: members.map(rank).collect(),
-        why: why.then(|| explain(job, &facts, now_ns)),
+        why: why.then(|| explain(job, &facts, &ranks, now_ns)),
+        ranks,
     }
 }
 
@@ -209,18 +211,11 @@ fn list_waits(facts: &Facts, now_ns: u64) -> Vec<WaitEntry> {
 }
 
 /// Why the job does not go on, as far as that can be said.
-fn explain(job: &RunningJob, facts: &[Facts], now_ns: u64) -> String {
+fn explain(job: &RunningJob, facts: &[Facts], ranks: &[RankEntry], now_ns: u64) -> String {
     if let Some(verdict) = find_verdict(&job.members, &job.segment, facts, now_ns) {
         return describe_verdict(&verdict, &job.members, facts, now_ns);
     }
-    let waits = |facts: &Facts| Waits {
-        named: (!facts.notes.is_empty()).then(|| {
-            let named = facts.notes.iter().flat_map(|note| note.awaited.named());
-            named.copied().collect()
-        }),
-        has_left: facts.has_left,
-    };
-    let waits: Vec<Waits> = facts.iter().map(waits).collect();
+    let waits: Vec<Waits> = ranks.iter().map(RankEntry::waits).collect();
     let Some((awaited, waiters)) = find_awaited(&waits) else {
         return "no rank waits for one rank that does not wait itself".to_owned();
     };
@@ -335,7 +330,7 @@ fn command_line(pid: i32) -> String {
 fn resident_bytes(pid: i32) -> u64 {
     let text = fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
     let pages = text.split(' ').nth(1).and_then(|n| n.parse().ok());
-    pages.unwrap_or(0_u64) * stack::page_bytes()
+    pages.unwrap_or(0_u64) * page_bytes() as u64
 }
 
 /// Seconds since a process was started (proc_pid_stat(5), field 22).

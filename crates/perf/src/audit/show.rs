@@ -123,13 +123,10 @@ fn describe_step(table: &TableFindings, step: &Step, said: &mut Document) {
         Rounding::Mixed => "to one in the last digit",
     };
     let (values, chance) = (step.values, step.chance.max(1e-99));
-    said.pair(
-        "",
-        format!(
-            "{values} distinct values are whole multiples, {rounding}; chance of an \
+    said.go_on(format!(
+        "{values} distinct values are whole multiples, {rounding}; chance of an \
         accident: {chance:.0e}"
-        ),
-    );
+    ));
     for clock in step.clocks.iter().take(2) {
         let by = match clock.operations {
             1 => "a whole step of".to_owned(),
@@ -139,19 +136,13 @@ fn describe_step(table: &TableFindings, step: &Step, said: &mut Document) {
         let assumed = clock
             .supposes
             .map_or(String::new(), |unit| format!(", if these are {unit}"));
-        said.pair(
-            "",
-            format!(
-                "{by} {}, {:.3} ns{assumed}",
-                clock.clock, clock.clock_step_ns
-            ),
-        );
+        said.go_on(format!(
+            "{by} {}, {:.3} ns{assumed}",
+            clock.clock, clock.clock_step_ns
+        ));
     }
     if step.clocks.is_empty() {
-        said.pair(
-            "",
-            "no known clock has this step; digits that were rounded further make one too",
-        );
+        said.go_on("no known clock has this step; digits that were rounded further make one too");
     }
 }
 
@@ -171,24 +162,18 @@ fn describe_unit(table: &TableFindings, unit: &UnitFinding, said: &mut Document)
     let relation = if unit.by_time { "divided by" } else { "times" };
     let (rows, chance) = (unit.rows, unit.chance);
     said.pair("unit", format!("`{bandwidth}` is in {means}"));
-    said.pair(
-        "",
-        format!(
-            "`{size}` {relation} `{other}` gives it in all {rows} rows; chance of \
+    said.go_on(format!(
+        "`{size}` {relation} `{other}` gives it in all {rows} rows; chance of \
         an accident: {chance:.0e}"
-        ),
-    );
+    ));
     let cells = &table.table.columns[unit.bandwidth].cells;
     let top = cells.iter().map(|c| c.value).fold(0.0, f64::max);
     if unit.base == Base::Mebi {
         let decimal = top * unit.base.factor();
-        said.pair(
-            "",
-            format!(
-                "its {top} are {decimal:.1} of 10^6; hold it against a limit in the \
+        said.go_on(format!(
+            "its {top} are {decimal:.1} of 10^6; hold it against a limit in the \
             same unit (4000 of 10^6 are 3814.7)"
-            ),
-        );
+        ));
     }
 }
 

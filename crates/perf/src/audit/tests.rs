@@ -293,7 +293,7 @@ fn imb_megabytes__follow_the_version() {
 fn colours__are_no_part_of_a_number() {
     let line = "  1:       1  B        20 times --> \u{1b}[1;35m 24.177 Mbps\u{1b}[0m  in \
         \u{1b}[1;34m330.889 nsecs\u{1b}[0m";
-    let found = audit(&remove_colours(line));
+    let found = audit(&console::strip_ansi_codes(line));
     assert_eq!(found.tables[0].tool.as_deref(), Some("NetPIPE 5"));
 }
 

@@ -6,11 +6,10 @@ use std::io;
 use anyhow::{Context, Result};
 use clap::Args;
 use fastpath_base::copy::engine::Loop;
-use indicatif::ProgressBar;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::floor::{
-    EMPTY, FAILED, Form, choose_processors, choose_sizes, parse_batch, parse_samples, print_json,
+    EMPTY, FAILED, Output, choose_processors, choose_sizes, parse_batch, parse_samples,
 };
 use super::options::parse_bytes;
 use super::table::describe_pair;
@@ -20,7 +19,6 @@ use crate::measure::pipeline::Pipeline;
 use crate::measure::pipeline::search::{Effort, Found, compare, search};
 use crate::measure::statistics::Summary;
 use crate::measure::steps_of_four;
-use crate::output::{make_bar, print_line};
 
 /// Options of the copy loops.
 #[derive(Args, Debug)]
@@ -67,8 +65,7 @@ const OFFSETS: [Offsets; 4] = [
 struct Session<'a> {
     options: &'a CopyOptions,
     pair: [usize; 2],
-    form: Form,
-    bar: ProgressBar,
+    output: Output,
 }
 
 /// All loops alone, then as the two sides of a pipeline.
@@ -79,14 +76,13 @@ pub fn run(options: &CopyOptions) -> Result<()> {
     let session = Session {
         options,
         pair: choose_processors(&options.processors)?,
-        form: if options.json { Form::Json } else { Form::Text },
-        bar: make_bar(1, !options.no_progress, ""),
+        output: Output::new(options.json, !options.no_progress),
     };
     if !options.pipeline {
         session.run_alone()?;
     }
     session.run_pipeline()?;
-    session.bar.finish_and_clear();
+    session.output.bar.finish_and_clear();
     Ok(())
 }
 
@@ -95,29 +91,14 @@ impl Session<'_> {
         choose_sizes(&self.options.sizes, otherwise)
     }
 
-    /// A line of the table, or a record.
-    fn say(&self, text: &str, record: impl FnOnce() -> Value) {
-        self.bar.suspend(|| match self.form {
-            Form::Text => print_line(text),
-            Form::Json => print_json(&record()),
-        });
-    }
-
-    /// What stands above a table.
-    fn head(&self, lines: &[&str]) {
-        if self.form == Form::Text {
-            self.bar
-                .suspend(|| lines.iter().for_each(|line| print_line(line)));
-        }
-    }
-
     /// Loops that run on one processor and find everything in its caches, if it fits.
     fn run_alone(&self) -> Result<()> {
         let (sizes, loops) = (self.sizes(&SIZES), Loop::all_available());
         let mut copies = Copies::new(sizes.iter().copied().max().unwrap_or(0));
-        self.bar
+        self.output
+            .bar
             .set_length((sizes.len() * 2 * loops.len() * OFFSETS.len()) as u64);
-        self.head(&[
+        self.output.head(&[
             "copies on one processor, ns per copy (min, median) and GB/s at the median, by where \
              source and target begin",
             &format!(
@@ -132,7 +113,9 @@ impl Session<'_> {
             for target in [Target::Buffer, Target::Ring] {
                 let mut rows = Vec::new();
                 for &which in &loops {
-                    self.bar.set_message(format!("{}, {bytes} B", which.name()));
+                    self.output
+                        .bar
+                        .set_message(format!("{}, {bytes} B", which.name()));
                     rows.push((
                         which,
                         self.measure_alone(&mut copies, which, target, bytes)?,
@@ -158,7 +141,7 @@ impl Session<'_> {
             let case = (target, offsets);
             let time = copies.measure(self.pair[0], which, case, bytes, amount);
             times.push(time.context(FAILED)?.context(EMPTY)?);
-            self.bar.inc(1);
+            self.output.bar.inc(1);
         }
         Ok(times)
     }
@@ -191,7 +174,7 @@ impl Session<'_> {
                     "by_offsets": by_offsets.collect::<Vec<_>>(),
                 })
             };
-            self.say(&text, record);
+            self.output.say(&text, record);
         }
     }
 
@@ -205,12 +188,12 @@ impl Session<'_> {
         };
         let sizes = self.sizes(&PIPELINE_SIZES);
         let plans: usize = sizes.iter().map(|&b| effort.count_plans(b)).sum();
-        self.bar.reset();
-        self.bar.set_length(plans as u64);
+        self.output.bar.reset();
+        self.output.bar.set_length(plans as u64);
         let ([title, legend], table) = (head_pipeline(self.pair), make_pipeline());
-        self.head(&["", &title, &legend, &table.head()]);
+        self.output.head(&["", &title, &legend, &table.head()]);
         for bytes in sizes {
-            self.bar.set_message(format!("pipeline, {bytes} B"));
+            self.output.bar.set_message(format!("pipeline, {bytes} B"));
             let mut found = self.search(bytes, effort).context(FAILED)?;
             found.sort_by(compare);
             for (place, found) in found.iter().enumerate() {
@@ -222,7 +205,7 @@ impl Session<'_> {
 
     fn search(&self, bytes: usize, effort: Effort) -> io::Result<Vec<Found>> {
         let mut pipeline = Pipeline::new(self.pair, bytes)?;
-        search(&mut pipeline, effort, &mut || self.bar.inc(1))
+        search(&mut pipeline, effort, &mut || self.output.bar.inc(1))
     }
 
     fn print_pipeline(&self, bytes: usize, found: &Found, best: bool, table: &Table) {
@@ -242,7 +225,7 @@ impl Session<'_> {
             format!("{:.1}", time.median),
             format!("{rate:.1}"),
         ]);
-        self.say(&text, || {
+        self.output.say(&text, || {
             json!({
                 "record": "copy_pipeline", "unit": "ns per half round trip", "bytes": bytes,
                 "processors": self.pair, "into_ring": into, "out_of_ring": out,

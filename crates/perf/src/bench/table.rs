@@ -4,8 +4,9 @@
 use crate::catalogue::find;
 use crate::document;
 use crate::measure::pipeline::is_same_line;
+use crate::output::format::megabytes_per_s;
 use crate::program::Start;
-use crate::record::{Case, Clock, Level, Of};
+use crate::record::{Case, Clock, Level};
 use fastpath_base::topology;
 
 /// A table that grows with each case.
@@ -61,14 +62,6 @@ pub fn describe_clock(clock: &Clock) -> String {
         clock.resolution_ns,
         clock.read_ns
     )
-}
-
-/// MB (10^6 bytes) per second at the median, where bytes are carried.
-pub fn megabytes_per_s(case: &Case) -> Option<f64> {
-    let carries = matches!(case.of, Of::HalfRoundTrip | Of::Message | Of::Hop);
-    let median = case.samples.quantile(0.5)?;
-    (carries && case.unit == "ns" && case.bytes > 0 && median > 0.0)
-        .then(|| case.bytes as f64 * 1e3 / median)
 }
 
 /// Millions of messages per second at the median, where messages are counted.
@@ -178,7 +171,7 @@ fn list_cells(case: &Case) -> Vec<String> {
     cells.extend([
         s.count.to_string(),
         case.timing.operations_per_sample.to_string(),
-        optional(megabytes_per_s(case), 0),
+        optional(megabytes_per_s(case, s.median), 0),
         optional(million_messages_per_s(case), 2),
         floor.map_or_else(|| "-".to_owned(), digits),
         optional(floor.map(|f| s.median / f), 2),
@@ -228,6 +221,7 @@ p99 etc.: nearest rank.";
 mod tests {
     use super::*;
     use crate::program::{Event, parse_event};
+    use crate::record::Of;
 
     fn make_case(window: &str, median: u64) -> Case {
         let line = format!(
@@ -243,7 +237,7 @@ mod tests {
     #[test]
     fn rates__are_decimal_megabytes_and_millions() {
         let case = make_case("64", 100_000);
-        let rate = megabytes_per_s(&case).unwrap();
+        let rate = megabytes_per_s(&case, case.samples.quantile(0.5).unwrap()).unwrap();
         assert!((rate - 10_000.0).abs() < 1.0, "{rate}");
         let case = make_case("64", 20);
         assert_eq!(million_messages_per_s(&case), Some(50.0));

@@ -19,6 +19,7 @@ pub const SCHEMA: &str = "fastpath.compare";
 pub const VERSION: u32 = 1;
 
 /// The schema of a stored comparison, as JSON Schema (draft 2020-12).
+#[cfg(test)]
 pub const SCHEMA_TEXT: &str = include_str!("../../../../docs/schema/compare-1.json");
 
 /// MPIs compared in one run.
@@ -61,6 +62,15 @@ pub struct Row {
     pub says: String,
     /// The statistic of both in each round: ours, theirs.
     pub pairs: Vec<(f64, f64)>,
+    /// What was measured beside them.
+    #[serde(flatten)]
+    pub beside: Beside,
+}
+
+/// What was measured beside the runs of one case.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct Beside {
     /// The statistic of the floor beside the runs of each round: ours, theirs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub floors: Vec<(f64, f64)>,
@@ -70,17 +80,6 @@ pub struct Row {
     /// One way of a cache line beside the runs of each round, in nanoseconds: ours, theirs. What two
     /// processors share changes on a virtual machine.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub lines: Vec<[f64; 2]>,
-}
-
-/// What was measured beside the runs of one case.
-#[derive(Clone, Debug, Default)]
-pub struct Beside {
-    /// See [`Row::floors`].
-    pub floors: Vec<(f64, f64)>,
-    /// What it is.
-    pub floor_of: Option<String>,
-    /// See [`Row::lines`].
     pub lines: Vec<[f64; 2]>,
 }
 
@@ -114,51 +113,40 @@ impl Row {
             ratio,
             says: says.to_owned(),
             pairs,
-            floors: Vec::new(),
-            floor_of: None,
-            lines: Vec::new(),
+            beside: Beside::default(),
         })
     }
 
-    /// The row with what was measured beside its runs.
+    /// The row with what was measured beside its runs; a floor counts if every run has one.
     pub fn with(self, beside: &Beside) -> Row {
-        let has_floors = beside.floors.len() == self.pairs.len();
-        Row {
-            floors: beside
-                .floors
-                .iter()
-                .copied()
-                .filter(|_| has_floors)
-                .collect(),
-            floor_of: beside.floor_of.clone().filter(|_| has_floors),
-            lines: beside.lines.clone(),
-            ..self
+        let mut beside = beside.clone();
+        if beside.floors.len() != self.pairs.len() {
+            (beside.floors, beside.floor_of) = (Vec::new(), None);
         }
+        Row { beside, ..self }
     }
 
     /// The floor, the median over all runs, then ours and theirs as multiples of what was measured
     /// beside each run, the medians over the rounds.
     pub fn find_floor(&self) -> Option<[f64; 3]> {
-        let floors = self
-            .floors
-            .iter()
-            .flat_map(|&(ours, theirs)| [ours, theirs]);
-        let both = || self.pairs.iter().zip(&self.floors);
+        let floors = &self.beside.floors;
+        let both = || self.pairs.iter().zip(floors);
         let ours = find_median(both().map(|(times, floors)| times.0 / floors.0));
         let theirs = find_median(both().map(|(times, floors)| times.1 / floors.1));
-        Some([find_median(floors)?, ours?, theirs?])
+        let all = floors.iter().flat_map(|&(ours, theirs)| [ours, theirs]);
+        Some([find_median(all)?, ours?, theirs?])
     }
 
     /// The time of a line beside our runs and beside theirs, each the median over the rounds.
     pub fn find_lines(&self) -> Option<[f64; 2]> {
-        let of = |side: usize| find_median(self.lines.iter().map(|pair| pair[side]));
+        let of = |side: usize| find_median(self.beside.lines.iter().map(|pair| pair[side]));
         Some([of(0)?, of(1)?])
     }
 
     /// Rounds in which a line took another time beside ours than beside theirs.
     pub fn count_uneven(&self) -> usize {
         let uneven = |&&[ours, theirs]: &&[f64; 2]| !is_same_line(ours, theirs);
-        self.lines.iter().filter(uneven).count()
+        self.beside.lines.iter().filter(uneven).count()
     }
 
     /// Whether the peer is ahead.

@@ -5,7 +5,7 @@
 //! further one is a turn with its samples. A line that was cut off when the comparison was killed is
 //! dropped, and the turn made again.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -13,54 +13,43 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Error, Result, anyhow};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use super::peers::Peer;
 use super::rounds::{Measured, Plan, Turn};
 use crate::bench::surroundings;
-use crate::record::{Machine, Run};
+use crate::record::Run;
 
 /// The name that every such file carries, with its version.
-const SCHEMA: &str = "fastpath.compare.kept 1";
+const SCHEMA: &str = "fastpath.compare.kept 2";
 
-/// What has to be the same for turns to belong to one comparison.
+/// What has to be the same for turns to belong to one comparison, by what people call it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Identity {
-    schema: String,
-    /// The tool with its commit.
-    tool: String,
-    /// The contents of our library's file, as a number.
-    library: u64,
-    machine: Machine,
-    plans: Vec<Plan>,
-    /// Name, compiler, launcher, arguments and variables of each.
-    mpis: Vec<String>,
-}
+pub struct Identity(BTreeMap<String, Value>);
 
 impl Identity {
     /// That of a comparison; ours is the first of `mpis`.
     pub fn new<'a>(plans: &[Plan], mpis: impl Iterator<Item = &'a Peer>) -> Identity {
         let mpis: Vec<&Peer> = mpis.collect();
-        Identity {
-            schema: SCHEMA.to_owned(),
-            tool: surroundings::name_tool(),
-            library: mpis.first().map_or(0, |ours| hash_library(&ours.mpicc)),
-            machine: surroundings::describe_run().machine,
-            plans: plans.to_vec(),
-            mpis: mpis.iter().map(|peer| format!("{peer:?}")).collect(),
-        }
+        let library = mpis.first().map_or(0, |ours| hash_library(&ours.mpicc));
+        // Name, compiler, launcher, arguments and variables of each.
+        let mpis: Vec<String> = mpis.iter().map(|peer| format!("{peer:?}")).collect();
+        let parts = [
+            ("form", json!(SCHEMA)),
+            ("commit of the tool", json!(surroundings::name_tool())),
+            ("library", json!(library)),
+            ("machine", json!(surroundings::describe_run().machine)),
+            ("tests, sizes, ranks or timing", json!(plans)),
+            ("MPIs", json!(mpis)),
+        ];
+        let parts = parts.map(|(name, value)| (name.to_owned(), value));
+        Identity(parts.into_iter().collect())
     }
 
     /// In what another one differs; None where in nothing.
-    fn find_difference(&self, other: &Identity) -> Option<&'static str> {
-        let parts = [
-            (self.schema == other.schema, "form"),
-            (self.tool == other.tool, "commit of the tool"),
-            (self.library == other.library, "library"),
-            (self.machine == other.machine, "machine"),
-            (self.plans == other.plans, "tests, sizes, ranks or timing"),
-            (self.mpis == other.mpis, "MPIs"),
-        ];
-        let (_, what) = parts.into_iter().find(|(same, _)| !same)?;
+    fn find_difference(&self, other: &Identity) -> Option<&str> {
+        let mut parts = self.0.iter();
+        let (what, _) = parts.find(|(name, value)| other.0.get(*name) != Some(value))?;
         Some(what)
     }
 }
@@ -81,13 +70,8 @@ fn hash_library(mpicc: &Path) -> u64 {
 /// Round, peer, number of the plan.
 type Place = (u32, usize, usize);
 
-#[derive(Serialize, Deserialize)]
-struct Line {
-    round: u32,
-    peer: usize,
-    number: usize,
-    ours: Measured,
-    theirs: Measured,
+fn place_of(turn: &Turn<'_>) -> Place {
+    (turn.round, turn.peer, turn.number)
 }
 
 /// The file, and the turns that were in it.
@@ -95,11 +79,12 @@ struct Line {
 pub struct Kept {
     path: PathBuf,
     file: File,
-    turns: HashMap<Place, [Measured; 2]>,
+    /// What ours and theirs gave.
+    pub turns: HashMap<Place, [Measured; 2]>,
     /// When the first of them was started, in seconds since 1970.
-    started_unix_s: u64,
+    pub started_unix_s: u64,
     /// Why what an earlier comparison had measured was given up.
-    dropped: Option<String>,
+    pub dropped: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -161,11 +146,10 @@ impl Kept {
         self.started_unix_s = head.started_unix_s;
         let mut valid = first.len();
         for text in lines {
-            let Ok(line) = serde_json::from_str::<Line>(text) else {
+            let Ok((place, pair)) = serde_json::from_str(text) else {
                 break;
             };
-            let place = (line.round, line.peer, line.number);
-            self.turns.insert(place, [line.ours, line.theirs]);
+            self.turns.insert(place, pair);
             valid += text.len();
         }
         Ok(valid)
@@ -188,30 +172,9 @@ impl Kept {
         self.file.sync_data()
     }
 
-    /// Why an earlier comparison in the file was given up, if one was.
-    pub fn dropped(&self) -> Option<&str> {
-        self.dropped.as_deref()
-    }
-
-    /// When the comparison was begun, in seconds since 1970.
-    pub fn started_unix_s(&self) -> u64 {
-        self.started_unix_s
-    }
-
-    /// Turns that are there.
-    pub fn len(&self) -> usize {
-        self.turns.len()
-    }
-
-    /// Whether none is.
-    pub fn is_empty(&self) -> bool {
-        self.turns.is_empty()
-    }
-
     /// What a turn gave, if it is there.
     pub fn find(&self, turn: &Turn<'_>) -> Option<[Measured; 2]> {
-        let place = (turn.round, turn.peer, turn.number);
-        self.turns.get(&place).cloned()
+        self.turns.get(&place_of(turn)).cloned()
     }
 
     /// Keeps a turn.
@@ -219,16 +182,8 @@ impl Kept {
     /// # Errors
     /// It cannot be written (a full disk).
     pub fn add(&mut self, turn: &Turn<'_>, pair: &[Measured; 2]) -> Result<()> {
-        let [ours, theirs] = pair.clone();
-        let line = Line {
-            round: turn.round,
-            peer: turn.peer,
-            number: turn.number,
-            ours,
-            theirs,
-        };
         let path = self.path.display().to_string();
-        self.append(&line).context(path)
+        self.append(&(place_of(turn), pair)).context(path)
     }
 }
 
@@ -291,7 +246,7 @@ mod tests {
         let file = make_file("cut");
         let plan = make_plan(2);
         let mut kept = open(&file, 2);
-        assert!(kept.is_empty() && kept.dropped().is_none());
+        assert!(kept.turns.is_empty() && kept.dropped.is_none());
         for round in 0..2 {
             let pair = make_pair(100.0 + f64::from(round));
             kept.add(&make_turn(&plan, round), &pair).unwrap();
@@ -307,7 +262,7 @@ mod tests {
         drop(kept);
         let kept = open(&file, 2);
         assert_eq!(kept.find(&make_turn(&plan, 1)), Some(make_pair(300.0)));
-        assert_eq!(kept.len(), 2);
+        assert_eq!(kept.turns.len(), 2);
     }
 
     #[test]
@@ -318,10 +273,10 @@ mod tests {
             .add(&make_turn(&plan, 0), &make_pair(1.0))
             .unwrap();
         let kept = open(&file, 4);
-        assert!(kept.is_empty());
-        assert!(kept.dropped().unwrap().contains("ranks"), "{kept:?}");
+        assert!(kept.turns.is_empty());
+        assert!(kept.dropped.as_ref().unwrap().contains("ranks"), "{kept:?}");
         drop(kept);
-        assert!(open(&file, 2).is_empty(), "it was begun anew");
+        assert!(open(&file, 2).turns.is_empty(), "it was begun anew");
     }
 
     #[test]

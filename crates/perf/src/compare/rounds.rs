@@ -1,12 +1,12 @@
 //! The rounds of a comparison: in each, this MPI and a peer run one after the other, and which of
 //! them begins changes from round to round, so that a machine that drifts favours nobody.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::Statistic;
 use super::comparison::{Beside, NotCompared, Row};
+use super::stored::describe_key;
+use super::turns::describe_plan;
 use crate::program::{Outcome, Settings};
 use crate::record::{Case, Clock, Key, Missing, Report};
 
@@ -103,7 +103,6 @@ pub struct Rounds {
     statistic: Statistic,
     /// By peer and case, in the order in which they came.
     pairs: Vec<Pairs>,
-    index: BTreeMap<(usize, Key), usize>,
     missing: Vec<NotCompared>,
     /// The results of each MPI, merged over the rounds.
     pub reports: Vec<Report>,
@@ -118,7 +117,6 @@ impl Rounds {
             names: reports.iter().map(|r| r.run.mpi.name.clone()).collect(),
             statistic,
             pairs: Vec::new(),
-            index: BTreeMap::new(),
             missing: Vec::new(),
             reports,
             failed: Vec::new(),
@@ -165,21 +163,12 @@ impl Rounds {
         if ours.failure.is_some() || theirs.failure.is_some() {
             self.failed.push((peer, number));
         }
-        let by_key = |cases: &[Case]| -> BTreeMap<Key, Case> {
-            cases.iter().map(|c| (c.key(), c.clone())).collect()
-        };
-        let their_cases = by_key(&theirs.cases);
         for case in &ours.cases {
             let key = case.key();
-            match their_cases.get(&key) {
+            match theirs.cases.iter().rfind(|other| other.key() == key) {
                 Some(other) => self.take_pair(peer, key, case, other),
                 None if theirs.failure.is_none() => {
-                    let name = self.names[peer].clone();
-                    self.note(
-                        &name,
-                        super::stored::describe_key(&key),
-                        "it gave no such case",
-                    );
+                    self.refuse(peer, &key, "it gave no such case");
                 }
                 None => {}
             }
@@ -191,7 +180,6 @@ impl Rounds {
 
     fn take_pair(&mut self, peer: usize, key: Key, ours: &Case, theirs: &Case) {
         let batches = [ours, theirs].map(|c| c.timing.operations_per_sample);
-        let name = self.names[peer].clone();
         if self.statistic != Statistic::Mean && batches[0] != batches[1] {
             let reason = format!(
                 "different statistic: the {} over means of {} operations against that over means \
@@ -200,16 +188,17 @@ impl Rounds {
                 batches[0],
                 batches[1]
             );
-            return self.note(&name, super::stored::describe_key(&key), &reason);
+            return self.refuse(peer, &key, &reason);
         }
         let values = [ours, theirs].map(|c| self.statistic.take(&c.samples));
         let [Some(a), Some(b)] = values else {
-            return self.note(&name, super::stored::describe_key(&key), "no samples");
+            return self.refuse(peer, &key, "no samples");
         };
         let floors = [ours, theirs].map(|c| self.statistic.take(c.floor.as_ref()?));
-        let next = self.pairs.len();
-        let at = *self.index.entry((peer, key.clone())).or_insert(next);
-        if at == next {
+        let mut all = self.pairs.iter();
+        let known = all.position(|p| p.peer == peer && p.key == key);
+        let at = known.unwrap_or(self.pairs.len());
+        if known.is_none() {
             self.pairs.push(Pairs {
                 peer,
                 key,
@@ -229,14 +218,19 @@ impl Rounds {
         }
     }
 
+    /// Notes that a case of a peer is not compared.
+    fn refuse(&mut self, peer: usize, key: &Key, reason: &str) {
+        let name = self.names[peer].clone();
+        self.note(&name, describe_key(key), reason);
+    }
+
     fn note_failures(&mut self, mpi: usize, plan: &Plan, outcome: &Measured) {
         let name = self.names[mpi].clone();
         for missing in &outcome.missing {
             self.note(&name, missing.test.clone(), &missing.reason);
         }
         if let Some(failure) = &outcome.failure {
-            let what = format!("{}, {} ranks", plan.settings.tests.join(","), plan.ranks);
-            self.note(&name, what, failure);
+            self.note(&name, describe_plan(plan), failure);
         }
     }
 

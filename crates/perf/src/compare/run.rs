@@ -219,7 +219,7 @@ fn open_kept(
     let identity = Identity::new(plans, contestants.iter().map(|c| &c.peer));
     let kept = Kept::open(path, &identity, &surroundings::describe_run())?;
     for report in reports {
-        report.run.started_unix_s = kept.started_unix_s();
+        report.run.started_unix_s = kept.started_unix_s;
     }
     Ok(Some(kept))
 }
@@ -277,11 +277,10 @@ fn tell(options: &CompareOptions, files: Files, comparison: &Comparison) -> Resu
 
 fn make_report(contestant: &Contestant) -> Report {
     let peer = &contestant.peer;
-    let mut run = surroundings::describe_run();
-    run.mpi.name.clone_from(&peer.name);
-    run.mpi.path = format!("{}, {}", peer.mpicc.display(), peer.mpiexec.display());
-    run.environment.extend(peer.environment.iter().cloned());
-    Report::new(run)
+    let mut report = surroundings::make_report(&peer.name, &peer.mpicc, &peer.mpiexec);
+    let environment = &mut report.run.environment;
+    environment.extend(peer.environment.iter().cloned());
+    report
 }
 
 fn measure(contestant: &Contestant, plan: &Plan) -> Outcome {

@@ -120,7 +120,7 @@ fn add_row(row: &Row, table: &mut Table) {
     if let Some([ours, theirs]) = lines {
         let uneven = match row.count_uneven() {
             0 => String::new(),
-            count => format!(" ({count} of {})", row.lines.len()),
+            count => format!(" ({count} of {})", row.beside.lines.len()),
         };
         cells.push(format!("{:>8}{uneven}", format!("{ours:.0}/{theirs:.0}")));
     }

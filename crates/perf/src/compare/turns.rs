@@ -125,11 +125,11 @@ impl Progress {
     }
 
     fn say_start(&self, kept: &Kept) {
-        if let Some(dropped) = kept.dropped() {
+        if let Some(dropped) = &kept.dropped {
             eprintln!("fastpath: {dropped}");
         }
-        if !kept.is_empty() {
-            let (there, total) = (kept.len(), self.total);
+        if !kept.turns.is_empty() {
+            let (there, total) = (kept.turns.len(), self.total);
             eprintln!("fastpath: {there} of {total} turns are there from before; going on");
         }
     }

@@ -118,18 +118,14 @@ pub(super) fn look_at_network() -> Network {
     let listed = list_addresses().map_err(|e| e.to_string());
     let wanted = config.text(Key::Interfaces);
     let chosen = listed.and_then(|found| choose_addresses(&found, wanted, Reach::Network));
-    let ports = config.text(Key::Ports).to_owned();
-    match chosen {
-        Ok(addresses) => Network {
-            addresses: addresses.iter().map(|a| a.to_string()).collect(),
-            problem: None,
-            ports,
-        },
-        Err(why) => Network {
-            addresses: Vec::new(),
-            problem: Some(why),
-            ports,
-        },
+    let (addresses, problem) = match chosen {
+        Ok(addresses) => (addresses.iter().map(|a| a.to_string()).collect(), None),
+        Err(why) => (Vec::new(), Some(why)),
+    };
+    Network {
+        addresses,
+        problem,
+        ports: config.text(Key::Ports).to_owned(),
     }
 }
 

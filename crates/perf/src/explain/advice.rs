@@ -8,9 +8,10 @@ pub(crate) mod links;
 
 use fastpath_pcie::formulas::DataLink;
 use fastpath_pcie::link::AddressWidth;
-use fastpath_pcie::{Bytes, Link, LinkError, Rate, RateUnit, StatedRate};
+use fastpath_pcie::{Bytes, Link, LinkError, Rate, RateUnit};
 
 use super::bus::{self, Load};
+use super::command::LinkOptions;
 use super::findings::said;
 use super::function::{Function, LinkShape, Shown};
 use super::moves::{Moves, Ratio};
@@ -31,35 +32,19 @@ pub struct Subject {
     pub source: &'static str,
 }
 
-/// What the asker adds.
-#[derive(Clone, Debug, Default)]
-pub struct Asked {
-    /// A measured bandwidth.
-    pub measured: Option<StatedRate>,
-    /// What was measured; both are shown without it.
-    pub direction: Option<Moves>,
-    /// The link, in place of what was read.
-    pub link: Option<Link>,
-    /// The maximum payload in bytes, in place of what was read.
-    pub payload: Option<u64>,
-    /// The maximum read request in bytes, likewise.
-    pub read_request: Option<u64>,
-    /// Width of addresses in bits, 32 or 64.
-    pub address: Option<u32>,
-}
-
 /// The whole explanation of a device.
 ///
 /// # Errors
 /// A value that was given for the link is none that a link can have.
-pub fn explain(subject: &Subject, asked: &Asked) -> Result<Explanation, LinkError> {
+pub fn explain(subject: &Subject, asked: &LinkOptions) -> Result<Explanation, LinkError> {
     let device = &subject.device;
+    let direction = Moves::of_options(asked.direction, asked.ratio)?;
     let mut made = Explanation::new(title_of(device));
     let link = collect(subject, asked, &mut made)?;
     if let Some(link) = link {
         let narrowest = links::narrowest_above(&subject.above, &link);
         let unit = asked.measured.map_or(RateUnit::MbPerS, |m| m.unit);
-        let directions = match asked.direction {
+        let directions = match direction {
             Some(one) => vec![one],
             None => vec![Moves::Write, Moves::Read],
         };
@@ -78,7 +63,7 @@ pub fn explain(subject: &Subject, asked: &Asked) -> Result<Explanation, LinkErro
     } else {
         made.findings.extend(links::explain_missing(subject));
     }
-    links::explain_state(subject, asked.link.is_some(), &mut made.findings);
+    links::explain_state(subject, asked.pcie.is_some(), &mut made.findings);
     fields::explain_fields(subject, link.as_ref(), &mut made.findings);
     Ok(made)
 }
@@ -94,17 +79,17 @@ fn title_of(device: &Function) -> String {
 /// Collects the link's values and writes down where each was found.
 fn collect(
     subject: &Subject,
-    asked: &Asked,
+    asked: &LinkOptions,
     made: &mut Explanation,
 ) -> Result<Option<Link>, LinkError> {
     let device = &subject.device;
     let source = |register: &str| format!("{}: {register}", subject.source);
-    let (shape, from) = match asked.link {
+    let (shape, from) = match asked.pcie {
         Some(_) => (LinkShape::default(), "given".to_owned()),
         None if device.link_is != LinkShape::default() => (device.link_is, source("LnkSta")),
         None => (device.link_by_name(), "its name".to_owned()),
     };
-    let link = asked.link.or_else(|| links::make(shape));
+    let link = asked.pcie.or_else(|| links::make(shape));
     match (&link, device.shown) {
         (Some(link), _) => made.input("link", describe_link(link), from),
         (None, Shown::Absent) => {
@@ -127,10 +112,15 @@ fn collect(
         made.input(name, format!("{bytes} B"), from);
         bytes
     };
-    let payload = size("maximum payload", asked.payload, device.payload_is, 256);
+    let payload = size(
+        "maximum payload",
+        asked.mps.map(|b| b.0),
+        device.payload_is,
+        256,
+    );
     let request = size(
         "maximum read request",
-        asked.read_request,
+        asked.mrrs.map(|b| b.0),
         device.read_request,
         512,
     );
@@ -187,10 +177,10 @@ fn draw_waterfall(
     link: &Link,
     narrowest: Option<(&Function, Link)>,
     unit: RateUnit,
-    asked: &Asked,
+    asked: &LinkOptions,
 ) -> Waterfall {
     let figure = |rate: Rate| rate.in_unit(unit);
-    let could = match asked.link {
+    let could = match asked.pcie {
         Some(_) => None,
         None => links::make(subject.device.link_can),
     };

@@ -19,7 +19,7 @@ use fastpath_pcie::{Bytes, Link, LinkError, Rate, RateUnit, StatedRate};
 use super::bus::Load;
 use super::command::{OutputOptions, take_signs};
 use super::moves::{Direction, Moves, Ratio};
-use super::{Explanation, refuse};
+use super::{Explanation, refuse_if};
 
 /// Options of `fastpath explain bandwidth`.
 ///
@@ -314,45 +314,26 @@ fn check(options: &BandwidthOptions) -> Result<Subject, LinkError> {
     let wire = wire.with_mtu(options.mtu.0)?;
     let (size, transport) = (options.size(), Transport::from(options.transport()));
     let is_datagram = transport == Transport::Ud;
-    if size.0 == 0 || size.0 > 1 << 31 {
-        return Err(refuse("message", size, "1 byte to 2 GiB"));
-    }
-    if is_datagram && size > options.mtu {
-        return Err(refuse(
-            "datagram",
-            size,
-            "at most one packet of the network (--mtu)",
-        ));
-    }
-    if is_datagram && options.verb() == VerbName::Write {
-        return Err(refuse(
-            "verb",
-            "write by datagram",
-            "a send, or another transport",
-        ));
-    }
-    if options.cq_mod == 0 {
-        return Err(refuse(
-            "signalled sends",
-            0,
-            "one in at least one (--cq-mod)",
-        ));
-    }
-    if options.clients == 0 {
-        return Err(refuse("clients", 0, "at least one"));
-    }
-    if let Some(rate) = options
-        .message_rate
-        .filter(|rate| !(rate.is_finite() && *rate > 0.0))
-    {
-        let expected = "millions of messages a second, more than 0";
-        return Err(refuse("message rate", rate, expected));
-    }
+    let wrong = size.0 == 0 || size.0 > 1 << 31;
+    refuse_if(wrong, "message", size, "1 byte to 2 GiB")?;
+    let wrong = is_datagram && size > options.mtu;
+    let expected = "at most one packet of the network (--mtu)";
+    refuse_if(wrong, "datagram", size, expected)?;
+    let wrong = is_datagram && options.verb() == VerbName::Write;
+    let expected = "a send, or another transport";
+    refuse_if(wrong, "verb", "write by datagram", expected)?;
+    let expected = "one in at least one (--cq-mod)";
+    refuse_if(options.cq_mod == 0, "signalled sends", 0, expected)?;
+    refuse_if(options.clients == 0, "clients", 0, "at least one")?;
+    let rate = options.message_rate.unwrap_or(1.0);
+    let wrong = !(rate.is_finite() && rate > 0.0);
+    let expected = "millions of messages a second, more than 0";
+    refuse_if(wrong, "message rate", rate, expected)?;
     let moves = Moves::of_options(options.direction, options.ratio)?;
-    if matches!(moves, Some(Moves::Both(_))) && (options.clients > 1 || options.single.is_some()) {
-        let expected = "one figure of one host in both directions, without --clients and --single";
-        return Err(refuse("clients", options.clients, expected));
-    }
+    let several = options.clients > 1 || options.single.is_some();
+    let wrong = matches!(moves, Some(Moves::Both(_))) && several;
+    let expected = "one figure of one host in both directions, without --clients and --single";
+    refuse_if(wrong, "clients", options.clients, expected)?;
     let message = Message {
         signal_every: options.cq_mod,
         receive_batch: 16,

@@ -4,8 +4,8 @@ use fastpath_pcie::formulas::message::Part;
 use fastpath_pcie::formulas::{DataLink, Direction, Flow, Traffic, throughput};
 use fastpath_pcie::{Bytes, Link, Rate, RateUnit};
 
+use super::Waterfall;
 use super::moves::Moves;
-use super::{Waterfall, WaterfallBuilder};
 
 /// Where the constants of a bus come from.
 pub const SPECIFICATION: &str = "PCI Express Base Specification";
@@ -51,7 +51,7 @@ impl Load {
 
     /// Wears a figure down from the bits of the link to the data: headers, the other parts one by one, the data-link
     /// layer.
-    pub fn wear_down(&self, mut steps: WaterfallBuilder, unit: RateUnit) -> WaterfallBuilder {
+    pub fn wear_down(&self, mut steps: Waterfall, unit: RateUnit) -> Waterfall {
         let figure = |traffic: &Traffic, data_link| self.rate_of(traffic, data_link).in_unit(unit);
         let (data, others) = self.parts.split_at(self.of_data.min(self.parts.len()));
         let mut sum = fastpath_pcie::formulas::message::sum(data);
@@ -119,7 +119,7 @@ pub fn say_encoding(link: &Link) -> String {
 }
 
 /// A waterfall that begins with what a link signals, and what the encoding leaves.
-pub fn start(title: &str, link: &Link, moves: Moves, unit: RateUnit) -> WaterfallBuilder {
+pub fn start(title: &str, link: &Link, moves: Moves, unit: RateUnit) -> Waterfall {
     let over = moves.over_one();
     let raw = link.raw();
     let signalling = raw * (over / link.generation().encoding());
@@ -130,7 +130,7 @@ pub fn start(title: &str, link: &Link, moves: Moves, unit: RateUnit) -> Waterfal
     };
     let how = format!("{} = {:.1}{times}", say_encoding(link), raw.gb_per_s());
     let lanes = format!("{}{times}", say_lanes(link));
-    WaterfallBuilder::start(
+    Waterfall::start(
         title,
         unit.name(),
         "signalling",
@@ -142,6 +142,6 @@ pub fn start(title: &str, link: &Link, moves: Moves, unit: RateUnit) -> Waterfal
 }
 
 /// Ends a waterfall, with what was measured if something was.
-pub fn finish(steps: WaterfallBuilder, measured: Option<Rate>, unit: RateUnit) -> Waterfall {
+pub fn finish(steps: Waterfall, measured: Option<Rate>, unit: RateUnit) -> Waterfall {
     steps.finish(measured.map(|rate| rate.in_unit(unit)))
 }

@@ -12,7 +12,7 @@ use fastpath_pcie::{Bytes, Link, LinkError, StatedRate};
 use super::bandwidth::{TransportName, VerbName};
 use super::command::{OutputOptions, take_signs};
 use super::findings::{said, to_try};
-use super::{Experiment, Explanation, Finding, refuse};
+use super::{Experiment, Explanation, Finding, refuse_if};
 
 /// Options of `fastpath explain cliff`.
 ///
@@ -121,23 +121,22 @@ pub fn explain(options: &CliffOptions) -> Result<Explanation, LinkError> {
 }
 
 fn check(options: &CliffOptions) -> Result<(), LinkError> {
-    let at = options.at.0;
-    if at == 0 || at > 1 << 31 {
-        return Err(refuse("size", options.at, "1 byte to 2 GiB"));
-    }
-    if !options.slot_align.0.is_power_of_two() || options.slot_align.0 > 1 << 20 {
-        let expected = "a power of two up to 1 MiB";
-        return Err(refuse("alignment of slots", options.slot_align, expected));
-    }
-    if options.mtu.0 == 0 || options.offset.is_some_and(|o| o.0 > 1 << 30) {
-        let expected = "an MTU of at least 1 byte, an offset of at most 1 GiB";
-        return Err(refuse("offset or MTU", options.mtu, expected));
-    }
-    if options.transport == TransportName::Ud && at >= options.mtu.0 {
-        let expected = "at most one packet of the network (--mtu), one byte after the step too";
-        return Err(refuse("datagram", Bytes(at + 1), expected));
-    }
-    Ok(())
+    let (at, mtu, align) = (options.at.0, options.mtu.0, options.slot_align.0);
+    refuse_if(
+        at == 0 || at > 1 << 31,
+        "size",
+        options.at,
+        "1 byte to 2 GiB",
+    )?;
+    let wrong = !align.is_power_of_two() || align > 1 << 20;
+    let expected = "a power of two up to 1 MiB";
+    refuse_if(wrong, "alignment of slots", options.slot_align, expected)?;
+    let wrong = mtu == 0 || options.offset.is_some_and(|o| o.0 > 1 << 30);
+    let expected = "an MTU of at least 1 byte, an offset of at most 1 GiB";
+    refuse_if(wrong, "offset or MTU", options.mtu, expected)?;
+    let wrong = options.transport == TransportName::Ud && at >= mtu;
+    let expected = "at most one packet of the network (--mtu), one byte after the step too";
+    refuse_if(wrong, "datagram", Bytes(at + 1), expected)
 }
 
 /// What would change if the messages were datagrams, where it was not said how they travel.

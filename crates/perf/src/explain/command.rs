@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 use clap::{Arg, Args, Subcommand};
-use fastpath_pcie::{Bytes, Link, LinkError, StatedRate};
+use fastpath_pcie::{Bytes, Link, StatedRate};
 
-use super::advice::{self, Asked, Subject};
+use super::advice::{self, Subject};
 use super::bandwidth::{self, BandwidthOptions};
 use super::cliff::{self, CliffOptions};
 use super::function::{Function, Port, Shown};
 use super::latency::{self, LatencyOptions};
 use super::lspci;
-use super::moves::{Direction, Moves, Ratio};
+use super::moves::{Direction, Ratio};
 use super::probe::{self, ProbeOptions};
 use super::show::{Look, format_overview, format_text};
 use super::sysfs;
@@ -95,17 +95,6 @@ pub struct LinkOptions {
 }
 
 impl LinkOptions {
-    pub(super) fn asked(&self) -> Result<Asked, LinkError> {
-        Ok(Asked {
-            measured: self.measured,
-            direction: Moves::of_options(self.direction, self.ratio)?,
-            link: self.pcie,
-            payload: self.mps.map(|b| b.0),
-            read_request: self.mrrs.map(|b| b.0),
-            address: self.address,
-        })
-    }
-
     fn is_given(&self) -> bool {
         self.measured.is_some() || self.pcie.is_some() || self.mps.is_some() || self.mrrs.is_some()
     }
@@ -167,7 +156,7 @@ pub fn run(options: &ExplainOptions) -> Result<()> {
         What::Device(options) => {
             let here = &options.here;
             let subject = sysfs::read_device(&here.sysfs, &options.name)?;
-            let explanation = advice::explain(&subject, &here.link.asked()?)?;
+            let explanation = advice::explain(&subject, &here.link)?;
             write(&[explanation], &here.output)
         }
         What::Probe(options) => probe::run(options),
@@ -183,10 +172,9 @@ fn run_lspci(options: &LspciOptions) -> Result<()> {
         options.device.as_deref(),
         options.link.is_given(),
     )?;
-    let asked = options.link.asked()?;
     let explanations: Vec<Explanation> = chosen
         .into_iter()
-        .map(|i| advice::explain(&make_subject(&functions, i), &asked))
+        .map(|i| advice::explain(&make_subject(&functions, i), &options.link))
         .collect::<Result<_, _>>()?;
     match explanations.as_slice() {
         [_] => write(&explanations, &options.output),

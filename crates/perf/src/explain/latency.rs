@@ -18,7 +18,7 @@ use fastpath_pcie::{Bytes, Link, LinkError, Time};
 use super::bandwidth::{TransportName, VerbName};
 use super::command::{OutputOptions, take_signs};
 use super::findings::said;
-use super::{Explanation, Finding, Waterfall, WaterfallBuilder, refuse};
+use super::{Explanation, Finding, Waterfall, refuse_if};
 pub use ticks::{Pair, Tick};
 
 /// Options of `fastpath explain latency`.
@@ -97,21 +97,15 @@ pub fn explain(options: &LatencyOptions) -> Result<Explanation, LinkError> {
     path.hops = options.hops;
     let (transport, verb) = (Transport::from(options.transport), Verb::from(options.verb));
     // Nothing is read in no time; what would follow is no figure of any adapter.
-    if let Some(read) = options.read.filter(|read| *read <= Time::ZERO) {
-        return Err(refuse("read of memory", read, "a time of more than 0"));
-    }
-    if options.size.0 > 1 << 30 || options.inline.0 > 1 << 20 {
-        let expected = "at most 1 GiB, of which at most 1 MiB inline";
-        return Err(refuse("message", options.size, expected));
-    }
+    let wrong = host.read <= Time::ZERO;
+    refuse_if(wrong, "read of memory", host.read, "a time of more than 0")?;
+    let wrong = options.size.0 > 1 << 30 || options.inline.0 > 1 << 20;
+    let expected = "at most 1 GiB, of which at most 1 MiB inline";
+    refuse_if(wrong, "message", options.size, expected)?;
     let is_whole = verb == Verb::Send && options.size.0 <= path.wire.mtu.into();
-    if transport == Transport::Ud && !is_whole {
-        return Err(refuse(
-            "datagram",
-            options.size,
-            "a send of one packet of the network",
-        ));
-    }
+    let wrong = transport == Transport::Ud && !is_whole;
+    let expected = "a send of one packet of the network";
+    refuse_if(wrong, "datagram", options.size, expected)?;
     let inlined = match options.inline.0 {
         0 => None,
         wanted => Some(crossover::predict(&path, transport, verb, wanted as u32)?),
@@ -183,11 +177,10 @@ fn draw(path: &Path<'_>, message: &Message, measured: Option<Time>) -> Waterfall
     let title = format!("{}: {}", message.way.name(), say_reads(message.way));
     let mut parts = path.parts(message).into_iter();
     let Some(first) = parts.next() else {
-        return WaterfallBuilder::start(title, "ns", "nothing", 0.0, "", "").finish(None);
+        return Waterfall::start(title, "ns", "nothing", 0.0, "", "").finish(None);
     };
     let source = path.host.source;
-    let mut steps =
-        WaterfallBuilder::start(title, "ns", first.name, first.time.ns(), first.how, source);
+    let mut steps = Waterfall::start(title, "ns", first.name, first.time.ns(), first.how, source);
     for part in parts {
         let (how, source) = match part.name.starts_with("adapter") {
             true => (String::new(), path.adapter.source),

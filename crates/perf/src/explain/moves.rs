@@ -70,20 +70,7 @@ pub enum Moves {
 }
 
 impl Moves {
-    /// What was asked for.
-    ///
-    /// # Errors
-    /// A ratio is given, and only one direction.
-    pub fn new(direction: Direction, ratio: Option<Ratio>) -> Result<Moves, LinkError> {
-        match (direction, ratio) {
-            (Direction::Both, ratio) => Ok(Moves::Both(ratio.unwrap_or(Ratio::EVEN))),
-            (_, Some(ratio)) => Err(refuse_ratio(ratio)),
-            (Direction::Write, None) => Ok(Moves::Write),
-            (Direction::Read, None) => Ok(Moves::Read),
-        }
-    }
-
-    /// As [`Moves::new`], where perhaps no direction is asked for.
+    /// What was asked for, if a direction was.
     ///
     /// # Errors
     /// A ratio is given without both directions.
@@ -92,8 +79,14 @@ impl Moves {
         ratio: Option<Ratio>,
     ) -> Result<Option<Moves>, LinkError> {
         match (direction, ratio) {
-            (Some(direction), ratio) => Moves::new(direction, ratio).map(Some),
-            (None, Some(ratio)) => Err(refuse_ratio(ratio)),
+            (Some(Direction::Both), ratio) => Ok(Some(Moves::Both(ratio.unwrap_or(Ratio::EVEN)))),
+            (_, Some(ratio)) => Err(LinkError {
+                what: "ratio",
+                found: ratio.to_string(),
+                expected: "none without both directions at once (--direction both)",
+            }),
+            (Some(Direction::Write), None) => Ok(Some(Moves::Write)),
+            (Some(Direction::Read), None) => Ok(Some(Moves::Read)),
             (None, None) => Ok(None),
         }
     }
@@ -165,14 +158,6 @@ impl Moves {
             Moves::Read => vec![read(1)],
             Moves::Both(r) => vec![written(r.written), read(r.read)],
         }
-    }
-}
-
-fn refuse_ratio(ratio: Ratio) -> LinkError {
-    LinkError {
-        what: "ratio",
-        found: ratio.to_string(),
-        expected: "none without both directions at once (--direction both)",
     }
 }
 

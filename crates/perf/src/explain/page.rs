@@ -118,28 +118,20 @@ struct Bar {
     class: &'static str,
 }
 
-fn make_bar(step: &Step, most: f64) -> Bar {
-    let place = |level: f64| match most > 0.0 && level.is_finite() {
-        true => (level / most).clamp(0.0, 1.0) * WIDE,
-        false => 0.0,
-    };
+fn make_bar(waterfall: &Waterfall, step: &Step) -> Bar {
+    let [from, to] = waterfall.ends(step).map(|share| share * WIDE);
     let class = match step.kind {
         StepKind::Measured => "seen",
         _ if !step.is_change() => "level",
         _ if step.change < 0.0 => "fall",
         _ => "rise",
     };
-    Bar {
-        from: place(step.from()),
-        to: place(step.level),
-        class,
-    }
+    Bar { from, to, class }
 }
 
 fn draw_rows(waterfall: &Waterfall) -> Markup {
     let steps = &waterfall.steps;
-    let most = waterfall.most();
-    let bars: Vec<Bar> = steps.iter().map(|s| make_bar(s, most)).collect();
+    let bars: Vec<Bar> = steps.iter().map(|s| make_bar(waterfall, s)).collect();
     html! { @for (row, (step, bar)) in steps.iter().zip(&bars).enumerate() {
         @let line = ROW * row as f64 + TEXT;
         @let top = line + 6.0;

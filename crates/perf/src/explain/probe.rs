@@ -13,7 +13,7 @@ use super::advice::{self, Subject};
 use super::command::{HereOptions, LinkOptions, write};
 use super::findings::said;
 use super::function::Function;
-use super::moves::Moves;
+use super::moves::{Direction, Moves};
 use super::sysfs;
 use cuda::{CopyWay, Cuda};
 
@@ -138,16 +138,20 @@ fn explain(
 ) -> Result<Explanation> {
     let most = measured.iter().map(|m| m.rate());
     let most = most.fold(Rate::default(), |a, b| if b > a { b } else { a });
-    let mut asked = link.asked()?;
-    let (moves, way) = match copy {
-        CopyWay::ToDevice => (Moves::Read, "host to device"),
-        CopyWay::ToHost => (Moves::Write, "device to host"),
+    Moves::of_options(link.direction, link.ratio)?;
+    let (direction, way) = match copy {
+        CopyWay::ToDevice => (Direction::Read, "host to device"),
+        CopyWay::ToHost => (Direction::Write, "device to host"),
     };
-    asked.direction = Some(moves);
-    asked.measured = Some(StatedRate {
-        rate: most,
-        unit: link.measured.map_or(RateUnit::GbytePerS, |m| m.unit),
-    });
+    let asked = LinkOptions {
+        direction: Some(direction),
+        ratio: None,
+        measured: Some(StatedRate {
+            rate: most,
+            unit: link.measured.map_or(RateUnit::GbytePerS, |m| m.unit),
+        }),
+        ..link.clone()
+    };
     let mut made = advice::explain(subject, &asked)?;
     made.title = format!("{name} at {}: copies from {way}", subject.device.address);
     for m in measured {

@@ -1,6 +1,6 @@
 //! Explanations made up for tests.
 
-use super::{Experiment, Explanation, Finding, FindingKind, Input, Outcome, WaterfallBuilder};
+use super::{Experiment, Explanation, Finding, FindingKind, Input, Outcome, Waterfall};
 
 /// One with every part: a waterfall that falls from 4000 by 800, and one that rises.
 pub fn make_explanation() -> Explanation {
@@ -15,7 +15,7 @@ pub fn make_explanation() -> Explanation {
         input("maximum payload", "256 B", "assumed"),
     ];
     let from = "PCI Express Base Specification, chapter 4";
-    let falls = WaterfallBuilder::start(
+    let falls = Waterfall::start(
         "adapter to memory",
         "MB/s",
         "8 lanes",
@@ -25,7 +25,7 @@ pub fn make_explanation() -> Explanation {
     )
     .to("packet headers", 3200.0, "24 B around each 96 B", from)
     .state();
-    let rises = WaterfallBuilder::start("one way", "ns", "software", 75.0, "given", "given")
+    let rises = Waterfall::start("one way", "ns", "software", 75.0, "given", "given")
         .by("doorbell", 40.0, "a store over the bus", "UCX")
         .by("two reads, one after the other", 700.0, "2 x 350 ns", "UCX")
         .state();

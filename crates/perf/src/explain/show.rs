@@ -187,14 +187,13 @@ fn format_waterfall(waterfall: &Waterfall, look: Look) -> String {
     // Two spaces between the columns; what is left is shared by the bar and its arithmetic.
     let rest = look.columns.saturating_sub(names + numbers + 6);
     let bar = (rest * 2 / 5).clamp(BAR.0, BAR.1);
-    let scale = Scale::of(waterfall, bar);
     let mut out = format!(
         "{} {}\n",
         look.paint(BOLD, &waterfall.title),
         look.paint(FAINT, &format!("({})", waterfall.unit))
     );
     for step in steps {
-        let drawn = draw_bar(step, scale, look);
+        let drawn = draw_bar(waterfall, step, bar, look);
         let head = format!("  {:<names$}  {:>numbers$}  ", step.name, number(step));
         let head = match step.kind {
             StepKind::Level | StepKind::Measured => look.paint(BOLD, &head),
@@ -246,34 +245,13 @@ fn choose_digits(waterfall: &Waterfall) -> usize {
     }
 }
 
-/// Which level is which column of a bar: zero is the first.
-#[derive(Clone, Copy)]
-struct Scale {
-    most: f64,
-    columns: usize,
-}
-
-impl Scale {
-    fn of(waterfall: &Waterfall, columns: usize) -> Scale {
-        let most = waterfall.most();
-        Scale { most, columns }
-    }
-
-    /// Eighths of a column.
-    fn place(&self, level: f64) -> usize {
-        if self.most <= 0.0 || !level.is_finite() {
-            return 0;
-        }
-        let share = (level / self.most).clamp(0.0, 1.0);
-        (share * (self.columns * 8) as f64).round() as usize
-    }
-}
-
 /// The bar of a step, padded to its columns: from nothing for what states a figure, from the level
 /// before to the level after for a change.
-fn draw_bar(step: &Step, scale: Scale, look: Look) -> String {
+fn draw_bar(waterfall: &Waterfall, step: &Step, columns: usize, look: Look) -> String {
     let change = step.is_change();
-    let (a, b) = (scale.place(step.from()), scale.place(step.level));
+    // In eighths of a column.
+    let ends = waterfall.ends(step);
+    let [a, b] = ends.map(|share| (share * (columns * 8) as f64).round() as usize);
     let (low, high) = (a.min(b), a.max(b));
     let color = match step.kind {
         StepKind::Measured => YELLOW,
@@ -287,7 +265,7 @@ fn draw_bar(step: &Step, scale: Scale, look: Look) -> String {
         draw_signs(low, high, change)
     };
     let before = " ".repeat(filled);
-    let after = scale.columns.saturating_sub(filled + drawn.chars().count());
+    let after = columns.saturating_sub(filled + drawn.chars().count());
     format!("{before}{}{}", look.paint(color, &drawn), " ".repeat(after))
 }
 
@@ -439,13 +417,12 @@ mod tests {
     #[test]
     fn bars__are_as_long_as_their_levels() {
         let waterfall = &make_explanation().waterfalls[0];
-        let scale = Scale::of(waterfall, 40);
         let look = Look {
             color: false,
             ..TERMINAL
         };
         let length = |i: usize| {
-            let bar = draw_bar(&waterfall.steps[i], scale, look);
+            let bar = draw_bar(waterfall, &waterfall.steps[i], 40, look);
             assert_eq!(bar.chars().count(), 40, "{bar:?}");
             let before = bar.chars().take_while(|c| *c == ' ').count();
             (before, bar.trim().chars().count())
@@ -454,7 +431,7 @@ mod tests {
         assert_eq!(length(0), (0, 40));
         assert_eq!(length(1), (32, 8));
         assert_eq!(length(2), (0, 32));
-        let plain = draw_bar(&waterfall.steps[1], scale, Look::PLAIN);
+        let plain = draw_bar(waterfall, &waterfall.steps[1], 40, Look::PLAIN);
         assert_eq!(plain.trim(), "--------");
     }
 

@@ -6,7 +6,7 @@ use super::curves::{Across, Chart, Floor, Point, Quantity, Series};
 use super::heat::Map;
 use super::svg::size;
 use crate::lists::unique;
-use crate::record::{Case, Level, Of, Report};
+use crate::record::{Case, Key, Of, Report};
 
 /// Curves that one chart can hold and still be read.
 const SERIES_MAX: usize = 6;
@@ -106,25 +106,20 @@ fn make_charts(reports: &[Report], cases: &[Found]) -> Vec<Figure> {
     vec![Figure::Curves(make_chart(reports, across, cases, &curves))]
 }
 
-/// What tells curves of one chart apart.
-#[derive(Clone, PartialEq)]
-struct CurveKey {
-    report: usize,
-    level: Level,
-    variant: String,
-    operation: String,
-    ranks: Option<u32>,
-}
+/// What tells curves of one chart apart: the report, and the case but for what the chart runs across.
+type CurveKey = (usize, Key);
 
-fn curve_key(across: Across, found: &Found) -> CurveKey {
-    let (report, case) = *found;
-    CurveKey {
-        report,
-        level: case.level,
-        variant: case.variant.clone(),
-        operation: case.operation.clone(),
-        ranks: (across == Across::Bytes).then_some(case.ranks),
-    }
+fn curve_key(across: Across, &(report, case): &Found) -> CurveKey {
+    let ranks = match across {
+        Across::Bytes => case.ranks,
+        Across::Ranks => 0,
+    };
+    let key = Key {
+        bytes: 0,
+        ranks,
+        ..case.key()
+    };
+    (report, key)
 }
 
 fn curve_keys(across: Across, cases: &[Found]) -> Vec<CurveKey> {
@@ -135,27 +130,27 @@ fn curve_keys(across: Across, cases: &[Found]) -> Vec<CurveKey> {
 fn name_curve(reports: &[Report], key: &CurveKey, all: &[CurveKey]) -> String {
     let differs = |pick: &dyn Fn(&CurveKey) -> String| all.iter().any(|k| pick(k) != pick(key));
     let mut parts = Vec::new();
-    let mpi = |k: &CurveKey| match reports[k.report].run.mpi.name.as_str() {
-        "" => format!("run {}", k.report + 1),
+    let mpi = |k: &CurveKey| match reports[k.0].run.mpi.name.as_str() {
+        "" => format!("run {}", k.0 + 1),
         name => name.to_owned(),
     };
     if differs(&mpi) {
         parts.push(mpi(key));
-    } else if differs(&|k| k.report.to_string()) {
-        parts.push(format!("run {}", key.report + 1));
+    } else if differs(&|k| k.0.to_string()) {
+        parts.push(format!("run {}", key.0 + 1));
     }
-    if differs(&|k| k.level.name().to_owned()) {
-        parts.push(key.level.name().to_owned());
+    if differs(&|k| k.1.level.name().to_owned()) {
+        parts.push(key.1.level.name().to_owned());
     }
-    let has = |k: &CurveKey, part: &str| k.variant.split(", ").any(|p| p == part);
+    let has = |k: &CurveKey, part: &str| k.1.variant.split(", ").any(|p| p == part);
     let own = |part: &&str| !part.is_empty() && all.iter().any(|k| !has(k, part));
-    parts.extend(key.variant.split(", ").filter(own).map(str::to_owned));
-    if differs(&|k| format!("{:?}", k.ranks)) {
-        parts.extend(key.ranks.map(|r| format!("{r} ranks")));
+    parts.extend(key.1.variant.split(", ").filter(own).map(str::to_owned));
+    if differs(&|k| k.1.ranks.to_string()) {
+        parts.push(format!("{} ranks", key.1.ranks));
     }
     if parts.is_empty() {
-        parts.push(if differs(&|k| k.operation.clone()) {
-            key.operation.clone()
+        parts.push(if differs(&|k| k.1.operation.clone()) {
+            key.1.operation.clone()
         } else {
             mpi(key)
         });
@@ -176,7 +171,7 @@ fn make_chart(reports: &[Report], across: Across, cases: &[Found], keys: &[Curve
         ("ns", _) => Quantity::Time,
         _ => Quantity::Plain,
     };
-    let several = reports.len() > 1 && keys.iter().any(|k| k.report != keys[0].report);
+    let several = reports.len() > 1 && keys.iter().any(|k| k.0 != keys[0].0);
     let mut used = BTreeMap::new();
     let series = keys.iter().enumerate().map(|(index, key)| {
         let mut points: Vec<Point> = cases
@@ -193,11 +188,11 @@ fn make_chart(reports: &[Report], across: Across, cases: &[Found], keys: &[Curve
             })
             .collect();
         points.sort_by_key(|p| p.x);
-        let dash = used.entry(key.report).or_insert(0);
+        let dash = used.entry(key.0).or_insert(0);
         *dash += 1;
         Series {
             name: name_curve(reports, key, keys),
-            color: if several { key.report } else { index },
+            color: if several { key.0 } else { index },
             dash: if several { *dash - 1 } else { 0 },
             points,
         }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 
 use fastpath_base::clock;
-use fastpath_base::topology::{self, Core};
+use fastpath_base::topology::{self, Core, CpuSet};
 use serde::Serialize;
 
 use crate::bench::surroundings::find_field;
@@ -77,57 +77,38 @@ pub fn describe() -> Machine {
 impl Machine {
     /// Name and value of each line of the text form.
     pub fn lines(&self) -> Vec<(&'static str, String)> {
+        let allowed = CpuSet::from_iter(self.processors_allowed.iter().copied());
         let unknown = || "(the kernel does not say)".to_owned();
         let packages: BTreeSet<_> = self.cores.iter().map(|c| c.package).collect();
         let nodes: BTreeSet<_> = self.cores.iter().map(|c| c.node).collect();
-        let threads = self
-            .cores
-            .iter()
-            .map(|c| c.threads.len())
-            .max()
-            .unwrap_or(1);
-        let caches: Vec<String> = self
-            .caches
-            .iter()
-            .map(|c| {
-                format!(
-                    "L{} {} {} (processors {})",
-                    c.level, c.kind, c.size, c.shared_by
-                )
-            })
-            .collect();
+        let threads = self.cores.iter().map(|c| c.threads.len()).max();
+        let threads = threads.unwrap_or(1);
+        let cache = |c: &Cache| {
+            let (level, kind, size, by) = (c.level, &c.kind, &c.size, &c.shared_by);
+            format!("L{level} {kind} {size} (processors {by})")
+        };
+        let caches: Vec<String> = self.caches.iter().map(cache).collect();
+        let cores = format!(
+            "{} on {} package(s), {} NUMA node(s), up to {threads} thread(s) each",
+            self.cores.len(),
+            packages.len(),
+            nodes.len(),
+        );
+        let quota = self.cpu_quota.map(|q| format!("{q:.2} processors"));
+        let memory = self.memory_available_bytes as f64 / (1u64 << 30) as f64;
         vec![
             ("host", self.host.clone()),
             ("kernel", self.kernel.clone().unwrap_or_else(unknown)),
             ("processor", self.processor.clone().unwrap_or_else(unknown)),
-            ("processors allowed", list_numbers(&self.processors_allowed)),
-            (
-                "cores",
-                format!(
-                    "{} on {} package(s), {} NUMA node(s), up to {} thread(s) each",
-                    self.cores.len(),
-                    packages.len(),
-                    nodes.len(),
-                    threads
-                ),
-            ),
-            (
-                "time granted",
-                self.cpu_quota
-                    .map_or("no limit".to_owned(), |q| format!("{q:.2} processors")),
-            ),
+            ("processors allowed", allowed.to_string()),
+            ("cores", cores),
+            ("time granted", quota.unwrap_or("no limit".to_owned())),
             (
                 "processors usable",
                 format!("{} at once", self.processors_usable),
             ),
             ("caches", caches.join(", ")),
-            (
-                "memory available",
-                format!(
-                    "{:.1} GiB",
-                    self.memory_available_bytes as f64 / (1u64 << 30) as f64
-                ),
-            ),
+            ("memory available", format!("{memory:.1} GiB")),
             ("page", format!("{} B", self.page_bytes)),
             (
                 "clock resolution",
@@ -135,25 +116,6 @@ impl Machine {
             ),
         ]
     }
-}
-
-/// Numbers with runs shortened: `0-3,8`.
-fn list_numbers(numbers: &[usize]) -> String {
-    let mut parts: Vec<(usize, usize)> = Vec::new();
-    for &n in numbers {
-        match parts.last_mut() {
-            Some((_, end)) if *end + 1 == n => *end = n,
-            _ => parts.push((n, n)),
-        }
-    }
-    let text = |&(a, b): &(usize, usize)| {
-        if a == b {
-            a.to_string()
-        } else {
-            format!("{a}-{b}")
-        }
-    };
-    parts.iter().map(text).collect::<Vec<_>>().join(",")
 }
 
 pub fn list_caches(processor: usize) -> Vec<Cache> {
@@ -171,7 +133,8 @@ pub fn list_caches(processor: usize) -> Vec<Cache> {
         .collect()
 }
 
-fn page_bytes() -> usize {
+/// Bytes of a page of memory.
+pub fn page_bytes() -> usize {
     // SAFETY: asks for a constant of the system; touches no memory of ours.
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(bytes).unwrap_or(4096)
@@ -181,13 +144,6 @@ fn page_bytes() -> usize {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers__are_shortened_to_runs() {
-        assert_eq!(list_numbers(&[0, 1, 2, 3, 8]), "0-3,8");
-        assert_eq!(list_numbers(&[5]), "5");
-        assert_eq!(list_numbers(&[]), "");
-    }
 
     #[test]
     fn model__is_the_first_named() {

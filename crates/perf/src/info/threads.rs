@@ -21,31 +21,19 @@ fn describe(fences: bool) -> Vec<Facility> {
              for each call"
         }
     };
+    let highest = "the highest level; below it no call pays for threads, and FASTPATH_CHECK=1 \
+        tells of calls that it forbids";
+    let workers = format!(
+        "up to {} in a rank, for messages of threads on different communicators, and of different \
+         tags or peers on one whose members all promise mpi_assert_no_any_tag or \
+         mpi_assert_no_any_source, with FASTPATH_WORKERS=several, or auto where there are two \
+         processors for each rank (FASTPATH_REPORT=1 says how many were made)",
+        FURTHER + 1
+    );
     vec![
-        Facility {
-            name: "MPI_THREAD_MULTIPLE",
-            available: true,
-            note: "the highest level; below it no call pays for threads, and FASTPATH_CHECK=1 \
-                tells of calls that it \
-                   forbids"
-                .to_owned(),
-        },
-        Facility {
-            name: "biased lock",
-            available: fences,
-            note: lock.to_owned(),
-        },
-        Facility {
-            name: "workers",
-            available: true,
-            note: format!(
-                "up to {} in a rank, for messages of threads on different communicators, and of \
-                 different tags or peers on one whose members all promise mpi_assert_no_any_tag or \
-                 mpi_assert_no_any_source, with FASTPATH_WORKERS=several, or auto where there are \
-                 two processors for each rank (FASTPATH_REPORT=1 says how many were made)",
-                FURTHER + 1
-            ),
-        },
+        Facility::new("MPI_THREAD_MULTIPLE", true, highest.to_owned()),
+        Facility::new("biased lock", fences, lock.to_owned()),
+        Facility::new("workers", true, workers),
     ]
 }
 

@@ -37,6 +37,16 @@ pub struct Facility {
     pub note: String,
 }
 
+impl Facility {
+    pub fn new(name: &'static str, available: bool, note: String) -> Facility {
+        Facility {
+            name,
+            available,
+            note,
+        }
+    }
+}
+
 /// Every transport with the reason for or against it.
 pub fn list(config: &Config) -> Vec<Transport> {
     let tried = [
@@ -171,28 +181,18 @@ pub fn list_waiting() -> Vec<Facility> {
     } else {
         "the kernel lacks it: every sender pays a fence".to_owned()
     };
+    let wakes = match sleeps {
+        true => format!("a wake with nobody asleep takes {futex:.0} ns (minimum)"),
+        false => "a sandbox refuses it: who sleeps looks every millisecond".to_owned(),
+    };
+    let turns = match yields {
+        true => format!("{yielding:.0} ns with nobody to yield to (minimum)"),
+        false => "a sandbox refuses it: ranks on a crowded node sleep instead".to_owned(),
+    };
     vec![
-        Facility {
-            name: "membarrier, expedited",
-            available: fence,
-            note,
-        },
-        Facility {
-            name: "futex between processes",
-            available: sleeps,
-            note: match sleeps {
-                true => format!("a wake with nobody asleep takes {futex:.0} ns (minimum)"),
-                false => "a sandbox refuses it: who sleeps looks every millisecond".to_owned(),
-            },
-        },
-        Facility {
-            name: "sched_yield",
-            available: yields,
-            note: match yields {
-                true => format!("{yielding:.0} ns with nobody to yield to (minimum)"),
-                false => "a sandbox refuses it: ranks on a crowded node sleep instead".to_owned(),
-            },
-        },
+        Facility::new("membarrier, expedited", fence, note),
+        Facility::new("futex between processes", sleeps, wakes),
+        Facility::new("sched_yield", yields, turns),
     ]
 }
 

@@ -47,8 +47,8 @@ pub enum Held {
 pub trait RemoteLink {
     /// Kinds of memory that differ at this level.
     fn memories(&mut self) -> &'static [Memory];
-    /// Takes memory to be reached.
-    fn take(&mut self, memory: Memory, bytes: usize) -> (*mut u8, Option<Vec<u8>>);
+    /// Takes memory that the ranks share; null where there is none.
+    fn take_shared(&mut self, bytes: usize) -> *mut u8;
     /// Lets the peer reach memory.
     fn expose(&mut self, at: *mut u8, bytes: usize, memory: Memory) -> (Words, Held);
     /// The peer reaches it no more.
@@ -114,7 +114,11 @@ pub fn name_memory(memory: Memory) -> &'static str {
 impl Target {
     /// Makes it, on the rank that is reached.
     pub fn new(link: &mut impl RemoteLink, memory: Memory, bytes: usize) -> Target {
-        let (at, own) = link.take(memory, bytes.max(1));
+        let mut own = (memory == Memory::Private).then(|| vec![0u8; bytes.max(1)]);
+        let at = match &mut own {
+            Some(own) => own.as_mut_ptr(),
+            None => link.take_shared(bytes.max(1)),
+        };
         let (words, held) = match at.is_null() {
             true => ([0; 9], Held::Nothing),
             false => link.expose(at, bytes.max(1), memory),
@@ -257,12 +261,16 @@ fn measure(
 }
 
 #[inline]
-fn post(link: &mut impl RemoteLink, puts: bool, buffer: &mut [u8]) {
-    let posted = match puts {
+fn try_post(link: &mut impl RemoteLink, puts: bool, buffer: &mut [u8]) -> bool {
+    match puts {
         true => link.put(buffer),
         false => link.get(buffer),
-    };
-    if !posted {
+    }
+}
+
+#[inline]
+fn post(link: &mut impl RemoteLink, puts: bool, buffer: &mut [u8]) {
+    if !try_post(link, puts, buffer) {
         super::protocol::end_without_peer();
     }
 }
@@ -297,11 +305,7 @@ pub fn run_flush(rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &Lev
 
 /// A put or a get, complete when it returns; false where it fails.
 pub fn move_whole(link: &mut impl RemoteLink, puts: bool, buffer: &mut [u8]) -> bool {
-    let posted = match puts {
-        true => link.put(buffer),
-        false => link.get(buffer),
-    };
-    posted && link.flush()
+    try_post(link, puts, buffer) && link.flush()
 }
 
 /// Whether what one side wrote is what the other reads.

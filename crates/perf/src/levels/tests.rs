@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use super::*;
 use crate::bench::options::CaseOptions;
+use crate::catalogue;
 use crate::program::{Event, parse_event};
 use crate::record::{Case, Missing};
 
@@ -230,5 +231,25 @@ fn iterations__are_as_many_as_were_asked_for() {
         let (cases, _) = run_settings(Level::Protocol, settings, false);
         let made = cases[0].samples.count() * cases[0].timing.operations_per_sample;
         assert_eq!(made, iterations, "{timing}");
+    }
+}
+
+#[test]
+fn tests__are_those_of_the_catalogue_at_their_levels() {
+    for test in &TESTS.test {
+        let known = catalogue::find(test.name).unwrap();
+        let here = |level: &Level| known.levels.contains(level) || test.name == "atomics";
+        assert!(test.levels.iter().all(here), "{}", test.name);
+        assert!(
+            test.sizes.iter().all(|&bytes| bytes <= 1 << 20),
+            "{}",
+            test.name
+        );
+    }
+    for test in catalogue::list() {
+        let below = test.levels.iter().filter(|level| **level != Level::Mpi);
+        for &level in below {
+            assert!(!find_tests(level, test.name).is_empty(), "{}", test.name);
+        }
     }
 }

@@ -13,35 +13,16 @@ use fastpath_base::config::Config;
 use fastpath_bootstrap::Job;
 
 use super::board::SharedBoard;
-use super::{
-    BANDWIDTH, FLUSH, GET_WINDOWS, LATENCY, LevelPlan, LevelTest, PUT_WINDOWS, RATE, SIZES, engine,
-};
-use super::{alternate, fill_pattern, has_pattern};
+use super::{LevelPlan, LevelTest, alternate, engine, fill_pattern, find_tests, has_pattern};
 use crate::bench::verbs::{Connection, VerbsOptions};
-use crate::record::{Case, Of};
+use crate::record::Case;
 use bare::{Bare, Pace};
 use wire::{DEPTHS, Wire};
 
 pub use facts::describe_software;
 
-/// Writes one at a time, back and forth.
-const WRITES: LevelTest =
-    LevelTest::new("put", "RDMA write, seen in memory", Of::HalfRoundTrip).with_sizes(SIZES);
-
-/// Reads one at a time.
-const READS: LevelTest = LevelTest::new("get", "RDMA read", Of::RoundTrip).with_sizes(SIZES);
-
-/// The tests of the levels above, and single writes and reads.
-const KNOWN: [LevelTest; 8] = [
-    LATENCY,
-    RATE,
-    BANDWIDTH,
-    WRITES,
-    PUT_WINDOWS,
-    READS,
-    GET_WINDOWS,
-    FLUSH,
-];
+/// The largest message where no sizes are asked for.
+const LARGEST: u64 = 1 << 20;
 
 /// The variant of windows in both directions at once.
 const BOTH: &str = "both ways";
@@ -70,7 +51,7 @@ pub fn run(
 ) -> io::Result<()> {
     let options = &plan.verbs;
     let asked = plan.settings.case.sizes.iter().max().copied();
-    let room = asked.unwrap_or(SIZES[SIZES.len() - 1]) as usize;
+    let room = asked.unwrap_or(LARGEST) as usize;
     let wire = Wire::open(config, options, room, board, rank.leads());
     let wire = wire.map_err(|error| io::Error::other(error.to_string()))?;
     // Receives are posted on both sides before anything is sent.
@@ -96,7 +77,7 @@ pub fn run(
     let endless = intervals == Some("endless");
     let turns = intervals.and_then(|n| n.parse().ok());
     for name in &plan.settings.tests {
-        let of_name: Vec<&LevelTest> = KNOWN.iter().filter(|t| t.name == name).collect();
+        let of_name = find_tests(plan.level, name);
         if of_name.is_empty() {
             rank.missing(name, "this level has no such test");
         }
@@ -173,7 +154,7 @@ impl Tests<'_> {
         let variant = name_variant(test.name, window, both);
         let case = Case {
             checked,
-            ..test.case(bytes, window, variant, test.operation)
+            ..test.case(bytes, window, variant, &test.operation)
         };
         let divisor = test.divisor() * f64::from(window.max(1));
         let leads = rank.leads();

@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::record::Report;
 
 /// The schema of a stored result, as JSON Schema (draft 2020-12).
+#[cfg(test)]
 pub const SCHEMA_TEXT: &str = include_str!("../../../../docs/schema/bench-1.json");
 
 /// The whole result, with the end of the last line.

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::event::{Event, parse_event};
 use super::selection::is_learnt;
-use super::{Job, STALL, Selection};
+use super::{Job, Selection};
 use crate::interrupt;
 
 /// Why a job did not end well.
@@ -181,18 +181,13 @@ pub(super) fn run(program: &Path, job: &Job, on_event: impl FnMut(Event)) -> Res
         tail: VecDeque::new(),
         damaged: None,
     };
-    let stall = if job.stall.is_zero() {
-        STALL
-    } else {
-        job.stall
-    };
-    let status = watch(&mut child, &said, stall, &mut reading);
+    let status = watch(&mut child, &said, job.stall, &mut reading);
     let tail = reading.tail.into();
     if let Some(signal) = interrupt::find_request() {
         return Err(RunError::Interrupted(signal));
     }
     match status {
-        Ok(None) => Err(RunError::Stalled(stall, tail)),
+        Ok(None) => Err(RunError::Stalled(job.stall, tail)),
         Ok(Some(status)) if !status.success() => Err(RunError::Ended(status, tail)),
         Ok(Some(_)) => reading.damaged.map_or(Ok(()), |e| Err(RunError::Event(e))),
         Err(e) => Err(RunError::Start(job.mpiexec.clone(), e)),
@@ -269,6 +264,7 @@ pub(super) fn await_end(child: &mut Child, limit: Duration) -> io::Result<Option
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::STALL;
     use super::*;
 
     /// A job whose launcher is a shell that does this.

@@ -22,12 +22,6 @@ pub(super) fn ticks_per_second() -> f64 {
     unsafe { libc::sysconf(libc::_SC_CLK_TCK) as f64 }
 }
 
-/// Bytes of a page of memory.
-pub(super) fn page_bytes() -> u64 {
-    // SAFETY: plain sysconf.
-    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as u64 }
-}
-
 /// A mapping of code.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Code {

@@ -32,14 +32,8 @@ pub struct Histogram {
 #[derive(Clone, Debug, Serialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Histogram"))]
 struct Stored {
-    count: u64,
-    min: f64,
-    median: f64,
-    mean: f64,
-    p90: f64,
-    p99: f64,
-    p999: f64,
-    max: f64,
+    #[serde(flatten)]
+    summary: Summary,
     /// Pairs of a bucket's lower bound in thousandths of the unit and the samples in it, ascending.
     buckets: Vec<(u64, u64)>,
 }
@@ -58,7 +52,8 @@ struct Read {
 const BUCKET_WIDTH: f64 = 1.0 / 2048.0;
 
 /// The statistics that tables show.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Summary {
     /// Number of samples.
     pub count: u64,
@@ -212,17 +207,8 @@ impl FromIterator<f64> for Histogram {
 
 impl From<Histogram> for Stored {
     fn from(histogram: Histogram) -> Stored {
-        let s = histogram.summarize();
-        let take = |pick: fn(&Summary) -> f64| s.as_ref().map_or(0.0, pick);
         Stored {
-            count: histogram.count,
-            min: histogram.min,
-            median: take(|s| s.median),
-            mean: take(|s| s.mean),
-            p90: take(|s| s.p90),
-            p99: take(|s| s.p99),
-            p999: take(|s| s.p999),
-            max: histogram.max,
+            summary: histogram.summarize().unwrap_or_default(),
             buckets: histogram.buckets.into_iter().collect(),
         }
     }

@@ -3,6 +3,7 @@
 use super::super::FindingKind;
 use super::*;
 use crate::explain::lspci;
+use crate::explain::moves::Direction;
 
 fn subject(text: &str) -> Subject {
     Subject {
@@ -15,10 +16,10 @@ fn subject(text: &str) -> Subject {
 const CONNECTX: &str = include_str!("../samples/connectx2-2012.txt");
 const GPU: &str = include_str!("../samples/gpu.txt");
 
-fn measured(text: &str) -> Asked {
-    Asked {
+fn measured(text: &str) -> LinkOptions {
+    LinkOptions {
         measured: Some(text.parse().unwrap()),
-        ..Asked::default()
+        ..LinkOptions::default()
     }
 }
 
@@ -61,11 +62,11 @@ fn connectx2__is_expected_to_reach_what_the_model_says() {
     // Memory below 4 GiB has shorter headers, for devices of 32 bits always.
     let mut old = subject(CONNECTX);
     old.device.dma_bits = Some(32);
-    let made = explain(&old, &Asked::default()).unwrap();
+    let made = explain(&old, &LinkOptions::default()).unwrap();
     assert_eq!(input(&made, "addresses").0, "32 bits");
-    let asked = Asked {
+    let asked = LinkOptions {
         address: Some(32),
-        direction: Some(Moves::Write),
+        direction: Some(Direction::Write),
         ..measured("3552MiB/s")
     };
     let made = explain(&subject(CONNECTX), &asked).unwrap();
@@ -76,15 +77,15 @@ fn connectx2__is_expected_to_reach_what_the_model_says() {
 #[test]
 fn connectx2__cut_off_says_so_and_takes_what_is_given() {
     let cut = &CONNECTX[..CONNECTX.find("\tCapabilities: [60]").unwrap()];
-    let made = explain(&subject(cut), &Asked::default()).unwrap();
+    let made = explain(&subject(cut), &LinkOptions::default()).unwrap();
     assert!(made.waterfalls.is_empty());
     assert_eq!(find(&made, "cut-off").kind, FindingKind::Answer);
     let by_width = find(&made, "by-width");
     assert!(by_width.text.contains("PCIe 2.0"), "{by_width:?}");
     assert!(by_width.text.contains("x8: 3648 MB/s"), "{by_width:?}");
-    let asked = Asked {
-        link: Some("2.0x8".parse().unwrap()),
-        payload: Some(256),
+    let asked = LinkOptions {
+        pcie: Some("2.0x8".parse().unwrap()),
+        mps: Some(Bytes(256)),
         ..measured("3552MiB/s")
     };
     let made = explain(&subject(cut), &asked).unwrap();
@@ -99,7 +100,7 @@ fn connectx2__cut_off_says_so_and_takes_what_is_given() {
 
 #[test]
 fn old_registers__are_said_to_have_no_effect() {
-    let made = explain(&subject(CONNECTX), &Asked::default()).unwrap();
+    let made = explain(&subject(CONNECTX), &LinkOptions::default()).unwrap();
     for (id, parts) in [
         ("latency-timer", ["`Latency: 0`", "no effect"]),
         ("cache-line-size", ["32 bytes", "no effect"]),
@@ -116,15 +117,15 @@ fn old_registers__are_said_to_have_no_effect() {
         01)\n\tStatus: Cap+\n\tLatency: 0\n\t\
                   Capabilities: [40] Vendor Specific Information: VirtIO: CommonCfg\n\tKernel \
                   driver in use: virtio-pci\n";
-    let made = explain(&subject(virtio), &Asked::default()).unwrap();
+    let made = explain(&subject(virtio), &LinkOptions::default()).unwrap();
     assert!(find(&made, "no-express").text.contains("virtio device"));
     assert!(find(&made, "latency-timer").text.contains("no effect"));
     let linked = virtio.replace("Kernel", "LnkSta: Speed 2.5GT/s, Width x1\n\tKernel");
-    let made = explain(&subject(&linked), &Asked::default()).unwrap();
+    let made = explain(&subject(&linked), &LinkOptions::default()).unwrap();
     assert_eq!(find(&made, "played").kind, FindingKind::Caution);
     let legacy =
         include_str!("../samples/legacy.txt").to_owned() + "\tKernel driver in use: mgag200\n";
-    let made = explain(&subject(&legacy), &Asked::default()).unwrap();
+    let made = explain(&subject(&legacy), &LinkOptions::default()).unwrap();
     assert!(find(&made, "latency-timer").text.contains("`Latency: 64`"));
     assert!(find(&made, "no-express").why.contains("133 MB/s"));
     assert!(!ids(&made).contains(&"cache-line-size"));
@@ -133,7 +134,7 @@ fn old_registers__are_said_to_have_no_effect() {
 #[test]
 fn gpu__with_half_its_lanes_is_told_by_what_the_port_could() {
     let mut gpu = subject(GPU);
-    let made = explain(&gpu, &Asked::default()).unwrap();
+    let made = explain(&gpu, &LinkOptions::default()).unwrap();
     let steps: Vec<&str> = made.waterfalls[0]
         .steps
         .iter()
@@ -147,11 +148,11 @@ fn gpu__with_half_its_lanes_is_told_by_what_the_port_could() {
     );
     assert!(find(&made, "fewer-lanes").why.contains("was not shown"));
     gpu.above = lspci::parse(include_str!("../samples/root.txt")).unwrap();
-    let made = explain(&gpu, &Asked::default()).unwrap();
+    let made = explain(&gpu, &LinkOptions::default()).unwrap();
     let why = &find(&made, "fewer-lanes").why;
     assert!(why.contains("16:00.0, could be x16"), "{why}");
     gpu.above[0].link_can.lanes = Some(8);
-    let made = explain(&gpu, &Asked::default()).unwrap();
+    let made = explain(&gpu, &LinkOptions::default()).unwrap();
     let why = &find(&made, "fewer-lanes").why;
     assert!(why.contains("wired for x8"), "{why}");
     for id in ["corrected-errors", "aspm", "retrained"] {
@@ -161,8 +162,8 @@ fn gpu__with_half_its_lanes_is_told_by_what_the_port_could() {
 
 #[test]
 fn both__directions_are_held_against_their_sum() {
-    let both = |figure: &str| Asked {
-        direction: Some(Moves::Both(Ratio::EVEN)),
+    let both = |figure: &str| LinkOptions {
+        direction: Some(Direction::Both),
         ..measured(figure)
     };
     let made = explain(&subject(CONNECTX), &both("6630MiB/s")).unwrap();
@@ -201,7 +202,7 @@ fn speed__below_what_it_could_be_is_explained() {
         "LnkSta:\tSpeed 2.5GT/s (downgraded)",
     );
     let mut gpu = subject(&slow);
-    let made = explain(&gpu, &Asked::default()).unwrap();
+    let made = explain(&gpu, &LinkOptions::default()).unwrap();
     let found = find(&made, "less-speed");
     assert!(
         found.text.contains("2.5 GT/s") && found.text.contains("16 GT/s"),
@@ -209,7 +210,7 @@ fn speed__below_what_it_could_be_is_explained() {
     );
     assert!(found.why.contains("under load"), "{found:?}");
     gpu.device.link_target = Some(1);
-    let made = explain(&gpu, &Asked::default()).unwrap();
+    let made = explain(&gpu, &LinkOptions::default()).unwrap();
     assert!(find(&made, "less-speed").why.contains("LnkCtl2"));
 }
 
@@ -224,7 +225,7 @@ fn switch__with_a_narrower_link_is_the_limit() {
         lanes: Some(8),
     };
     gpu.above = vec![switch];
-    let made = explain(&gpu, &Asked::default()).unwrap();
+    let made = explain(&gpu, &LinkOptions::default()).unwrap();
     let step = made.waterfalls[0]
         .steps
         .iter()
@@ -290,7 +291,7 @@ fn states__without_a_link_have_their_answer() {
             source: "lspci",
             ..Subject::default()
         };
-        let made = explain(&one, &Asked::default()).unwrap();
+        let made = explain(&one, &LinkOptions::default()).unwrap();
         assert!(made.waterfalls.is_empty());
         made.findings[0].id.clone()
     };
@@ -299,21 +300,21 @@ fn states__without_a_link_have_their_answer() {
     assert_eq!(answer("0a:03.0"), "no-express");
     assert_eq!(answer("65:00.0"), "silent");
     let denied = "01:00.0 A card\n\tFlags: bus master\n\tCapabilities: <access denied>\n";
-    let made = explain(&subject(denied), &Asked::default()).unwrap();
+    let made = explain(&subject(denied), &LinkOptions::default()).unwrap();
     assert!(find(&made, "denied").why.contains("root"));
 }
 
 #[test]
 fn fields__that_cost_bandwidth_say_how_much() {
     let nvme = subject(include_str!("../samples/nvme.txt"));
-    let made = explain(&nvme, &Asked::default()).unwrap();
+    let made = explain(&nvme, &LinkOptions::default()).unwrap();
     // 4 of 284 B.
     assert!(find(&made, "ecrc").text.contains("1.4 %"), "{made:?}");
     let small = CONNECTX.replace(
         "NoSnoop-\n\t\t\tMaxPayload 256",
         "NoSnoop-\n\t\t\tMaxPayload 128",
     );
-    let made = explain(&subject(&small), &Asked::default()).unwrap();
+    let made = explain(&subject(&small), &LinkOptions::default()).unwrap();
     // 128/152 against 256/280.
     assert!(
         find(&made, "payload").text.contains("8.6 % more"),
@@ -325,7 +326,7 @@ fn fields__that_cost_bandwidth_say_how_much() {
     below.above = lspci::parse(include_str!("../samples/root.txt")).unwrap();
     for (bytes, said) in [(128, "no more is possible"), (256, "pci=pcie_bus_perf")] {
         below.above[0].payload_can = Some(bytes);
-        let made = explain(&below, &Asked::default()).unwrap();
+        let made = explain(&below, &LinkOptions::default()).unwrap();
         let why = &find(&made, "payload").why;
         assert!(why.contains(said), "{bytes}: {why}");
     }
@@ -337,7 +338,7 @@ fn fields__that_cost_bandwidth_say_how_much() {
         let mut few = subject(text);
         few.device.tags_is = Some(32);
         few.device.read_request = Some(128);
-        let made = explain(&few, &Asked::default()).unwrap();
+        let made = explain(&few, &LinkOptions::default()).unwrap();
         assert_eq!(find(&made, "tags").kind, kind);
     }
 }
@@ -349,13 +350,25 @@ fn values__that_no_link_has_are_refused_with_what_was_expected() {
         (None, Some(64), None),
         (None, None, Some(48)),
     ] {
-        let asked = Asked {
-            payload,
-            read_request,
+        let asked = LinkOptions {
+            mps: payload.map(Bytes),
+            mrrs: read_request.map(Bytes),
             address,
-            ..Asked::default()
+            ..LinkOptions::default()
         };
         let error = explain(&subject(CONNECTX), &asked).unwrap_err().to_string();
         assert!(error.contains("expected"), "{error}");
+    }
+}
+
+#[test]
+fn ratio__without_both_directions_is_refused_even_where_no_link_is_shown() {
+    let asked = LinkOptions {
+        ratio: Some(Ratio::EVEN),
+        ..LinkOptions::default()
+    };
+    let cut = &CONNECTX[..CONNECTX.find("\tCapabilities: [60]").unwrap()];
+    for text in [CONNECTX, cut] {
+        assert!(explain(&subject(text), &asked).is_err(), "{text}");
     }
 }

@@ -3,19 +3,14 @@
 use fastpath_pcie::wire::Wire;
 use fastpath_pcie::{Bytes, Link, Rate, StatedRate};
 
+use super::super::Waterfall;
 use super::super::bus;
 use super::super::moves::Moves;
-use super::super::{Waterfall, WaterfallBuilder};
 use super::judge::BOTH_WAYS;
 use super::{BandwidthOptions, Subject, units};
 
 /// From signalling, or from what somebody expected, to what the encoding leaves.
-fn start(
-    title: &str,
-    expected: Option<StatedRate>,
-    subject: &Subject,
-    moves: Moves,
-) -> WaterfallBuilder {
+fn start(title: &str, expected: Option<StatedRate>, subject: &Subject, moves: Moves) -> Waterfall {
     let (link, unit) = (&subject.link, subject.unit);
     let raw = link.raw() * moves.over_one();
     let mixed = expected.filter(|stated| units::find_mix(*stated, raw).is_some());
@@ -23,7 +18,7 @@ fn start(
         return bus::start(title, link, moves, unit);
     };
     let carried = bus::say_encoding(link);
-    WaterfallBuilder::start(
+    Waterfall::start(
         title,
         unit.name(),
         "expected",
@@ -93,7 +88,7 @@ pub(super) fn draw_network(subject: &Subject, wire: &Wire) -> Waterfall {
     let ceiling = wire.ceiling(message.transport, message.verb, message.size) * over;
     let around =
         wire.message_bytes(message.transport, message.verb, message.size) - message.size.as_f64();
-    let steps = WaterfallBuilder::start(
+    let steps = Waterfall::start(
         title,
         unit.name(),
         "signalling",

@@ -4,6 +4,7 @@ use std::os::unix::fs::symlink;
 
 use super::*;
 use crate::explain::advice;
+use crate::explain::command::LinkOptions;
 use crate::explain::config_space::parse_dump;
 
 /// A tree under the folder for temporary files; gone with the value.
@@ -168,7 +169,7 @@ fn adapter__of_a_virtual_machine_lies_below_its_function() {
     assert_eq!(subject.device.address, "0000:00:03.0");
     // Its registers are not to be read, but the kernel has no link of it.
     assert_eq!(subject.device.shown, Shown::Absent);
-    let made = advice::explain(&subject, &advice::Asked::default()).unwrap();
+    let made = advice::explain(&subject, &LinkOptions::default()).unwrap();
     assert!(
         made.title.contains("virtio network device"),
         "{}",

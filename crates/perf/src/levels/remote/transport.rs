@@ -45,13 +45,9 @@ impl RemoteLink for TransportLink {
         }
     }
 
-    fn take(&mut self, memory: Memory, bytes: usize) -> (*mut u8, Option<Vec<u8>>) {
-        if memory == Memory::Private {
-            let mut own = vec![0u8; bytes];
-            return (own.as_mut_ptr(), Some(own));
-        }
-        let at = self.interfaces.arena.allocate(bytes, 64).ok();
-        (at.map_or(std::ptr::null_mut(), |p| p.as_ptr()), None)
+    fn take_shared(&mut self, bytes: usize) -> *mut u8 {
+        let at = self.interfaces.arena.allocate(bytes, 64);
+        at.map_or(std::ptr::null_mut(), |at| at.as_ptr())
     }
 
     fn expose(&mut self, at: *mut u8, bytes: usize, memory: Memory) -> (Words, Held) {
