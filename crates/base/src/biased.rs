@@ -17,7 +17,7 @@
 //! A thread that serves the others borrows the lock ([`Biased::borrow`]): whoever had the bias has it again afterwards.
 #![allow(unsafe_code)]
 
-use crate::sync::{AtomicU32, AtomicU64, AtomicUsize, Ordering, compiler_fence, fence};
+use crate::sync::{AtomicU32, AtomicUsize, Ordering, compiler_fence, fence};
 use crate::wait;
 
 mod seat;
@@ -34,28 +34,36 @@ const HANDED: u32 = 3;
 pub const PASSES: u32 = if cfg!(loom) { 1 } else { 8 };
 /// Yields before a thread sleeps for the lock.
 const YIELDS: u32 = if cfg!(loom) { 0 } else { 8 };
-/// Entries of one thread alone after which it gets the bias: about what they have cost more than by bias is a
-/// revocation.
+/// Entries of one thread alone after which it gets the bias, at least.
 const ALONE: u32 = 256;
-/// The same after many that did not last.
-const ALONE_MOST: u32 = 1 << 20;
-/// Nanoseconds that a bias has to last: a hundred times what a revocation takes.
-const LASTING_NS: u64 = 200_000;
+/// The same where the fence of the last revocation took so many nanoseconds more: a revocation then takes at most an
+/// eighth of the time, since an entry with what it is for takes some 30 ns. Between threads that share a processor the
+/// fence takes 400 ns, where it interrupts other processors 5 to 20 us.
+const FENCE_NS_PER_ENTRY: u64 = 4;
+/// Entries, at most: a thread that is stopped in a fence makes it look long.
+const ALONE_MOST: u32 = 1 << 14;
 
 /// No thread.
 const NOBODY: usize = 0;
 /// Stands beside the number of a thread that has the bias with its second seat.
 const SECOND: usize = 1 << (usize::BITS - 1);
 
+/// The first seat.
+pub const FIRST_SEAT: u8 = 0;
+/// The second one.
+pub const SECOND_SEAT: u8 = 1;
+
 /// The lock. A thread is named by a number below [`SECOND`] that no other living thread has; it calls
 /// [`Biased::forget`] before it ends.
 ///
-/// There are two seats, since a thread that lost its bias may not come for long: it is stopped, or computes. The
-/// immediate path of MPI knows the first one alone; with the second a call costs a few instructions more.
+/// There are two seats, since a thread that lost its bias may not come for long: it is stopped, or computes. With the
+/// second one a call of MPI costs a few instructions more.
 #[repr(C, align(64))]
 pub struct Biased {
     /// The thread that enters without `word`, and whether its seat is the second one.
     bias: AtomicUsize,
+    /// The number of the seat that it was given with last.
+    last_seat: AtomicUsize,
     first: Seat,
     /// Threads that try to get in.
     wanted: AtomicU32,
@@ -71,8 +79,6 @@ pub struct Biased {
     streak: AtomicU32,
     /// So many give the bias.
     needed: AtomicU32,
-    /// When it was given last.
-    favoured_ns: AtomicU64,
     /// Releases since a thread last slept for the lock and got it, at which another one slept.
     passed: AtomicU32,
     revoked: AtomicU32,
@@ -87,6 +93,7 @@ macro_rules! make {
     ($may_bias:expr, $needed:expr) => {
         Biased {
             bias: AtomicUsize::new(NOBODY),
+            last_seat: AtomicUsize::new(0),
             first: Seat::new(),
             wanted: AtomicU32::new(0),
             second: Seat::new(),
@@ -96,7 +103,6 @@ macro_rules! make {
             last: AtomicUsize::new(NOBODY),
             streak: AtomicU32::new(0),
             needed: AtomicU32::new($needed),
-            favoured_ns: AtomicU64::new(0),
             passed: AtomicU32::new(0),
             revoked: AtomicU32::new(0),
             contended: AtomicU32::new(0),
@@ -124,6 +130,21 @@ impl Biased {
         [(&self.first, 0), (&self.second, SECOND)]
     }
 
+    /// The same of one seat.
+    #[inline(always)] // as `favours`
+    fn seat<const SEAT: u8>(&self) -> (&Seat, usize) {
+        match SEAT {
+            FIRST_SEAT => (&self.first, 0),
+            _ => (&self.second, SECOND),
+        }
+    }
+
+    /// The number of the seat that the bias was given with last.
+    #[inline(always)] // as `favours`
+    pub fn last_seat(&self) -> usize {
+        self.last_seat.load(Ordering::Relaxed)
+    }
+
     /// The seat that a bias is for.
     fn seat_for(&self, bias: usize) -> &Seat {
         match bias & SECOND {
@@ -139,9 +160,10 @@ impl Biased {
             // ORDERING: acquire pairs with the release in `forget`.
             let insider = seat.insider.load(Ordering::Acquire);
             if (insider == NOBODY || insider == me) && self.may_favour() {
-                self.favoured_ns.store(now_ns(), Ordering::Relaxed);
                 seat.insider.store(me, Ordering::Relaxed);
                 self.bias.store(me | mark, Ordering::Relaxed);
+                self.last_seat
+                    .store(usize::from(mark != 0), Ordering::Relaxed);
                 return;
             }
         }
@@ -169,65 +191,61 @@ impl Biased {
     /// Enters by the bias, or does nothing and returns false. Left by [`Biased::release`].
     #[inline]
     pub fn try_enter(&self, me: usize) -> bool {
-        if !self.favours(me) {
-            return self.bias.load(Ordering::Relaxed) == me | SECOND && self.enter_second(me);
+        match self.favours::<FIRST_SEAT>(me) {
+            true => self.enter::<FIRST_SEAT>(me),
+            false => self.favours::<SECOND_SEAT>(me) && self.enter_second(me),
         }
-        let entered = self.step_in(me);
-        if !entered {
-            self.back_out();
-        }
-        entered
     }
 
-    /// As [`Biased::try_enter`], by a bias with the second seat, which was this thread's.
     #[inline(never)]
     fn enter_second(&self, me: usize) -> bool {
-        let entered = self.step_into(&self.second, me | SECOND);
+        self.enter::<SECOND_SEAT>(me)
+    }
+
+    #[inline]
+    fn enter<const SEAT: u8>(&self, me: usize) -> bool {
+        let entered = self.step_in::<SEAT>(me);
         if !entered {
-            self.second.step(-1);
-            self.second.wake_revoker();
+            self.back_out::<SEAT>();
         }
         entered
     }
 
-    /// Whether the bias is this thread's, with the first seat.
+    /// Whether the bias is this thread's, with that seat.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
-    pub fn favours(&self, me: usize) -> bool {
-        self.bias.load(Ordering::Relaxed) == me
+    pub fn favours<const SEAT: u8>(&self, me: usize) -> bool {
+        self.bias.load(Ordering::Relaxed) == me | self.seat::<SEAT>().1
     }
 
-    /// Enters by the bias with the first seat, which was this thread's. If it returns false, the bias has gone
-    /// meanwhile and [`Biased::back_out`] is due.
+    /// Enters by the bias with a seat, which was this thread's. If it returns false, the bias has gone meanwhile and
+    /// [`Biased::back_out`] is due.
     #[inline(always)] // as `favours`
     #[must_use]
-    pub fn step_in(&self, me: usize) -> bool {
-        self.step_into(&self.first, me)
-    }
-
-    #[inline(always)] // as `favours`
-    fn step_into(&self, seat: &Seat, bias: usize) -> bool {
+    pub fn step_in<const SEAT: u8>(&self, me: usize) -> bool {
+        let (seat, mark) = self.seat::<SEAT>();
         seat.step(1);
         // ORDERING: partner is the fence in `revoke`: either it sees `inside`, or this thread sees that the bias is
         // gone.
         compiler_fence(Ordering::SeqCst);
         // ORDERING: acquire, as every way in; the bias is this thread's own store.
-        self.bias.load(Ordering::Acquire) == bias
+        self.bias.load(Ordering::Acquire) == me | mark
     }
 
     /// See [`Biased::step_in`].
     #[cold]
     #[inline(never)]
-    pub fn back_out(&self) {
-        self.first.step(-1);
-        self.wake_revoker();
+    pub fn back_out<const SEAT: u8>(&self) {
+        self.seat::<SEAT>().0.step(-1);
+        self.wake_revoker::<SEAT>();
     }
 
     /// Leaves what [`Biased::step_in`] has entered; returns whether the bias is gone, and [`Biased::wake_revoker`] is
     /// due.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
     #[must_use]
-    pub fn leave(&self, me: usize) -> bool {
-        self.leave_levels(&self.first, me, 1)
+    pub fn leave<const SEAT: u8>(&self, me: usize) -> bool {
+        let (seat, mark) = self.seat::<SEAT>();
+        self.leave_levels(seat, me | mark, 1)
     }
 
     #[inline(always)] // as `leave`
@@ -239,11 +257,11 @@ impl Biased {
         self.bias.load(Ordering::Relaxed) != bias
     }
 
-    /// Wakes the thread that has revoked the bias with the first seat; it looks whether it may go on.
+    /// Wakes the thread that has revoked the bias with a seat; it looks whether it may go on.
     #[cold]
     #[inline(never)]
-    pub fn wake_revoker(&self) {
-        self.first.wake_revoker();
+    pub fn wake_revoker<const SEAT: u8>(&self) {
+        self.seat::<SEAT>().0.wake_revoker();
     }
 
     /// Takes the lock; nests.
@@ -438,12 +456,6 @@ impl Biased {
     /// Ends the bias of another thread. The caller holds `word`.
     fn revoke(&self, me: usize) {
         if self.drive_out(me) != NOBODY {
-            let lasted = now_ns().saturating_sub(self.favoured_ns.load(Ordering::Relaxed));
-            let needed = match lasted < LASTING_NS {
-                true => (2 * self.needed.load(Ordering::Relaxed)).min(ALONE_MOST),
-                false => ALONE,
-            };
-            self.needed.store(needed, Ordering::Relaxed);
             count(&self.revoked);
         }
     }
@@ -459,8 +471,10 @@ impl Biased {
         let inside_word = &self.seat_for(biased).inside;
         self.wanted.fetch_add(1, Ordering::Relaxed);
         self.bias.store(NOBODY, Ordering::Relaxed);
+        let began = now_ns();
         // It does not fail: without it there is no bias (`may_favour`).
         wait::fence_own_threads();
+        self.note_fence(now_ns().saturating_sub(began));
         let mut polls = 0;
         loop {
             // ORDERING: acquire pairs with the release in `leave`.
@@ -476,6 +490,14 @@ impl Biased {
         }
         self.wanted.fetch_sub(1, Ordering::Relaxed);
         biased
+    }
+
+    /// The fence of a revocation took so long.
+    fn note_fence(&self, took_ns: u64) {
+        if !cfg!(loom) {
+            let entries = (took_ns / FENCE_NS_PER_ENTRY).clamp(ALONE.into(), ALONE_MOST.into());
+            self.needed.store(entries as u32, Ordering::Relaxed);
+        }
     }
 
     #[inline]

@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use fastpath_base::biased::Biased;
+pub use fastpath_base::biased::{FIRST_SEAT, SECOND_SEAT};
 use fastpath_base::sync::{AtomicU8, Ordering};
 
 /// Threads need the lock.
@@ -178,45 +179,52 @@ pub fn is_enabled() -> bool {
     LOCK.is_enabled()
 }
 
-/// Whether the bias is the calling thread's.
+/// Whether the bias is the calling thread's, with that seat.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
-pub fn favours() -> bool {
-    LOCK.biased.favours(thread_token())
+pub fn favours<const SEAT: u8>() -> bool {
+    LOCK.biased.favours::<SEAT>(thread_token())
 }
 
-/// Enters by the bias, which was the calling thread's. Left by [`leave`]. If it returns false, [`back_out`] is due.
+/// The seat that the bias was given with last.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
+pub fn last_seat() -> usize {
+    LOCK.biased.last_seat()
+}
+
+/// Enters by the bias, which was the calling thread's, with that seat. Left by [`leave`]. If it returns false,
+/// [`back_out`] is due.
 #[inline(always)] // as `favours`
 #[must_use]
-pub fn step_in() -> bool {
-    LOCK.biased.step_in(thread_token())
+pub fn step_in<const SEAT: u8>() -> bool {
+    LOCK.biased.step_in::<SEAT>(thread_token())
 }
 
 /// Takes back what [`step_in`] did in vain.
 #[cold]
 #[inline(never)]
-pub fn back_out() {
-    LOCK.biased.back_out();
+pub fn back_out<const SEAT: u8>() {
+    LOCK.biased.back_out::<SEAT>();
 }
 
 /// Leaves what [`step_in`] has entered; returns whether [`wake`] is due.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
 #[must_use]
-pub fn leave() -> bool {
-    LOCK.biased.leave(thread_token())
+pub fn leave<const SEAT: u8>() -> bool {
+    LOCK.biased.leave::<SEAT>(thread_token())
 }
 
 /// Wakes the thread that has revoked the bias.
 #[cold]
 #[inline(never)]
-pub fn wake() {
-    LOCK.biased.wake_revoker();
+pub fn wake<const SEAT: u8>() {
+    LOCK.biased.wake_revoker::<SEAT>();
 }
 
 /// Leaves what [`step_in`] has entered, where no call has to be a jump.
 #[inline]
-pub fn leave_surely() {
-    if leave() {
-        wake();
+pub fn leave_surely<const SEAT: u8>() {
+    if leave::<SEAT>() {
+        wake::<SEAT>();
     }
 }
 

@@ -20,10 +20,13 @@ use fastpath_mpi::status::Status;
 use fastpath_mpi::{lock, p2p_slow as slow, request, traced};
 use std::sync::{Mutex, PoisonError};
 
-type SendBody = unsafe fn(*const c_void, c_int, usize, c_int, c_int, usize) -> c_int;
-type RecvBody = unsafe fn(*mut c_void, c_int, usize, c_int, c_int, usize, *mut Status) -> c_int;
-type IsendBody = unsafe fn(*const c_void, c_int, usize, c_int, c_int, usize, *mut usize) -> c_int;
-type IrecvBody = unsafe fn(*mut c_void, c_int, usize, c_int, c_int, usize, *mut usize) -> c_int;
+pub(super) type SendBody = unsafe fn(*const c_void, c_int, usize, c_int, c_int, usize) -> c_int;
+pub(super) type RecvBody =
+    unsafe fn(*mut c_void, c_int, usize, c_int, c_int, usize, *mut Status) -> c_int;
+pub(super) type IsendBody =
+    unsafe fn(*const c_void, c_int, usize, c_int, c_int, usize, *mut usize) -> c_int;
+pub(super) type IrecvBody =
+    unsafe fn(*mut c_void, c_int, usize, c_int, c_int, usize, *mut usize) -> c_int;
 
 /// What carries out the calls at one thread level. Counts are those of an `int`.
 #[derive(Clone, Copy)]

@@ -7,11 +7,14 @@
 
 use super::p2p::{Envelope, args, finish, finish_request};
 use super::p2p_further::{irecv_elsewhere, isend_elsewhere, recv_elsewhere, send_elsewhere};
-use super::p2p_immediate::{irecv_slow, isend_slow, recv_slow, send_slow};
+use super::p2p_immediate::{
+    IrecvBody, IsendBody, RecvBody, SendBody, irecv_slow, isend_slow, recv_slow, send_slow,
+};
 use core::ffi::{c_int, c_void};
 use fastpath_base::hint::hide;
 use fastpath_mpi::consts::*;
 use fastpath_mpi::hot::{self, SEEN};
+use fastpath_mpi::lock::{FIRST_SEAT, SECOND_SEAT};
 use fastpath_mpi::p2p::{self, Args, Copied, Immediate, Irecv, Posting};
 use fastpath_mpi::status::Status;
 use fastpath_mpi::{Result, lock, p2p_slow as slow, request};
@@ -24,11 +27,40 @@ const BIAS_LOST: u8 = 1;
 /// The thread is inside by its bias, and the immediate path has declined; it leaves once the lock has served.
 const DECLINED: u8 = 2;
 
-/// As `send_plain` in `p2p_immediate`, inside the lock by the bias of the calling thread.
+/// A body for each seat of the bias, and the one that goes by the seat that it was given with last: threads that take
+/// turns on a processor have one each. A body that knew both would keep registers for the choice.
+macro_rules! choose_by_seat {
+    ($name:ident, $bodies:ident, $body:ident, $seated:ident, ($($argument:ident: $kind:ty),*)) => {
+        static $bodies: [$body; 2] = [$seated::<FIRST_SEAT>, $seated::<SECOND_SEAT>];
+
+        /// As the plain body in `p2p_immediate`, inside the lock.
+        ///
+        /// # Safety
+        /// The standard's.
+        pub(super) unsafe fn $name($($argument: $kind),*) -> c_int {
+            // SAFETY: ARGUMENTS; the number of a seat is 0 or 1.
+            unsafe { $bodies.get_unchecked(lock::last_seat())($($argument),*) }
+        }
+    };
+}
+
+choose_by_seat!(send_inside, SEND, SendBody, send_seated,
+    (buf: *const c_void, count: c_int, datatype: usize, dest: c_int, tag: c_int, comm: usize));
+choose_by_seat!(recv_inside, RECV, RecvBody, recv_seated,
+    (buf: *mut c_void, count: c_int, datatype: usize, source: c_int, tag: c_int, comm: usize,
+     status: *mut Status));
+choose_by_seat!(isend_inside, ISEND, IsendBody, isend_seated,
+    (buf: *const c_void, count: c_int, datatype: usize, dest: c_int, tag: c_int, comm: usize,
+     request: *mut usize));
+choose_by_seat!(irecv_inside, IRECV, IrecvBody, irecv_seated,
+    (buf: *mut c_void, count: c_int, datatype: usize, source: c_int, tag: c_int, comm: usize,
+     request: *mut usize));
+
+/// As `send_plain` in `p2p_immediate`, inside the lock by the bias of the calling thread with that seat.
 ///
 /// # Safety
 /// The standard's; the same of the other functions here.
-pub(super) unsafe fn send_inside(
+unsafe fn send_seated<const SEAT: u8>(
     buf: *const c_void,
     count: c_int,
     datatype: usize,
@@ -43,17 +75,19 @@ pub(super) unsafe fn send_inside(
         if !hot::sends_inside(comm) {
             return send_elsewhere(buf, count, datatype, dest, tag, comm);
         }
-        if !lock::favours() {
-            return send_locked::<UNBIASED>(buf, count, datatype, dest, tag, comm);
+        if !lock::favours::<SEAT>() {
+            return send_locked::<UNBIASED, SEAT>(buf, count, datatype, dest, tag, comm);
         }
-        if !lock::step_in() {
-            return send_locked::<BIAS_LOST>(buf, count, datatype, dest, tag, comm);
+        if !lock::step_in::<SEAT>() {
+            return send_locked::<BIAS_LOST, SEAT>(buf, count, datatype, dest, tag, comm);
         }
         match p2p::try_send::<false, SEEN>(args(buf, count, datatype, dest, tag, comm)) {
-            Immediate::Done if lock::leave() => wake(),
+            Immediate::Done if lock::leave::<SEAT>() => wake::<SEAT>(),
             Immediate::Done => MPI_SUCCESS,
-            Immediate::Declined => send_locked::<DECLINED>(buf, count, datatype, dest, tag, comm),
-            Immediate::Wake(bytes) => wake_inside(comm, dest, tag, bytes),
+            Immediate::Declined => {
+                send_locked::<DECLINED, SEAT>(buf, count, datatype, dest, tag, comm)
+            }
+            Immediate::Wake(bytes) => wake_inside::<SEAT>(comm, dest, tag, bytes),
         }
     }
 }
@@ -61,17 +95,17 @@ pub(super) unsafe fn send_inside(
 /// The message has left; its receiver must be woken, and the lock left.
 #[cold]
 #[inline(never)]
-fn wake_inside(comm: usize, dest: c_int, tag: c_int, bytes: u64) -> c_int {
+fn wake_inside<const SEAT: u8>(comm: usize, dest: c_int, tag: c_int, bytes: u64) -> c_int {
     let result = slow::wake(comm, dest, tag, bytes);
-    lock::leave_surely();
+    lock::leave_surely::<SEAT>();
     finish(result, "MPI_Send", comm)
 }
 
 /// Another thread has come since the calling one was inside.
 #[cold]
 #[inline(never)]
-fn wake() -> c_int {
-    lock::wake();
+fn wake<const SEAT: u8>() -> c_int {
+    lock::wake::<SEAT>();
     hide(MPI_SUCCESS) // so that it is a jump, as in `irecv_post`
 }
 
@@ -81,10 +115,10 @@ fn wake() -> c_int {
 /// As there.
 #[cold]
 #[inline(never)]
-unsafe fn tell_taken(copied: Copied) -> c_int {
+unsafe fn tell_taken<const SEAT: u8>(copied: Copied) -> c_int {
     // SAFETY: ARGUMENTS.
     unsafe { copied.tell() };
-    lock::leave_surely();
+    lock::leave_surely::<SEAT>();
     hide(MPI_SUCCESS)
 }
 
@@ -109,7 +143,7 @@ unsafe fn send_with_lock<const MORE: bool>(args: Args) -> Option<Result<()>> {
 /// As [`send_inside`], by the lock.
 #[cold]
 #[inline(never)]
-unsafe fn send_locked<const FROM: u8>(
+unsafe fn send_locked<const FROM: u8, const SEAT: u8>(
     buf: *const c_void,
     count: i64,
     datatype: usize,
@@ -118,13 +152,13 @@ unsafe fn send_locked<const FROM: u8>(
     comm: usize,
 ) -> c_int {
     if FROM == BIAS_LOST {
-        lock::back_out();
+        lock::back_out::<SEAT>();
     }
     // SAFETY: ARGUMENTS.
     unsafe {
         let sent = send_with_lock::<false>(args(buf, count, datatype, dest, tag, comm));
         if FROM == DECLINED {
-            lock::leave_surely();
+            lock::leave_surely::<SEAT>();
         }
         match sent {
             Some(result) => finish(result, "MPI_Send", comm),
@@ -134,7 +168,7 @@ unsafe fn send_locked<const FROM: u8>(
 }
 
 /// As [`send_inside`].
-pub(super) unsafe fn recv_inside(
+unsafe fn recv_seated<const SEAT: u8>(
     buf: *mut c_void,
     count: c_int,
     datatype: usize,
@@ -150,20 +184,20 @@ pub(super) unsafe fn recv_inside(
         if !hot::receives_inside(comm) {
             return recv_elsewhere(buf, count, datatype, source, tag, comm, status);
         }
-        if !lock::favours() {
-            return recv_locked::<UNBIASED>(buf, count, datatype, envelope(), status, comm);
+        if !lock::favours::<SEAT>() {
+            return recv_locked::<UNBIASED, SEAT>(buf, count, datatype, envelope(), status, comm);
         }
-        if !lock::step_in() {
-            return recv_locked::<BIAS_LOST>(buf, count, datatype, envelope(), status, comm);
+        if !lock::step_in::<SEAT>() {
+            return recv_locked::<BIAS_LOST, SEAT>(buf, count, datatype, envelope(), status, comm);
         }
         let args = args(buf, count, datatype, source, tag, comm);
         let Some(copied) = p2p::try_copy::<SEEN>(args, status) else {
-            return recv_locked::<DECLINED>(buf, count, datatype, envelope(), status, comm);
+            return recv_locked::<DECLINED, SEAT>(buf, count, datatype, envelope(), status, comm);
         };
         match copied.advance() {
-            false if lock::leave() => wake(),
+            false if lock::leave::<SEAT>() => wake::<SEAT>(),
             false => MPI_SUCCESS,
-            true => tell_taken(copied),
+            true => tell_taken::<SEAT>(copied),
         }
     }
 }
@@ -171,7 +205,7 @@ pub(super) unsafe fn recv_inside(
 /// As [`recv_inside`], by the lock.
 #[cold]
 #[inline(never)]
-unsafe fn recv_locked<const FROM: u8>(
+unsafe fn recv_locked<const FROM: u8, const SEAT: u8>(
     buf: *mut c_void,
     count: i64,
     datatype: usize,
@@ -180,19 +214,24 @@ unsafe fn recv_locked<const FROM: u8>(
     comm: usize,
 ) -> c_int {
     if FROM == BIAS_LOST {
-        lock::back_out();
+        lock::back_out::<SEAT>();
     }
     let (source, tag) = (envelope.source(), envelope.tag());
     let args = args(buf, count, datatype, source, tag, comm);
     // SAFETY: ARGUMENTS.
     unsafe {
-        let received = lock::with_lock(|| {
-            p2p::try_recv::<{ hot::INSIDE }>(args, status)
-                || p2p::try_recv_queued::<{ hot::INSIDE }>(args, status)
-        });
-        if FROM == DECLINED {
-            lock::leave_surely();
-        }
+        // What has been declined inside is not tried the same way again.
+        let received = match FROM {
+            DECLINED => {
+                let received = p2p::try_recv_queued::<{ hot::INSIDE }>(args, status);
+                lock::leave_surely::<SEAT>();
+                received
+            }
+            _ => lock::with_lock(|| {
+                p2p::try_recv::<{ hot::INSIDE }>(args, status)
+                    || p2p::try_recv_queued::<{ hot::INSIDE }>(args, status)
+            }),
+        };
         match received {
             true => MPI_SUCCESS,
             false => recv_slow(buf, count, datatype, source, tag, comm, status),
@@ -201,7 +240,7 @@ unsafe fn recv_locked<const FROM: u8>(
 }
 
 /// As [`send_inside`].
-pub(super) unsafe fn isend_inside(
+unsafe fn isend_seated<const SEAT: u8>(
     buf: *const c_void,
     count: c_int,
     datatype: usize,
@@ -219,24 +258,24 @@ pub(super) unsafe fn isend_inside(
         if !hot::sends_inside(comm) {
             return isend_elsewhere(buf, count, datatype, dest, tag, comm, request);
         }
-        if !lock::favours() {
-            return isend_locked::<UNBIASED>(buf, count, datatype, dest, tag, comm, request);
+        if !lock::favours::<SEAT>() {
+            return isend_locked::<UNBIASED, SEAT>(buf, count, datatype, dest, tag, comm, request);
         }
-        if !lock::step_in() {
-            return isend_locked::<BIAS_LOST>(buf, count, datatype, dest, tag, comm, request);
+        if !lock::step_in::<SEAT>() {
+            return isend_locked::<BIAS_LOST, SEAT>(buf, count, datatype, dest, tag, comm, request);
         }
         match p2p::try_send::<true, SEEN>(args(buf, count, datatype, dest, tag, comm)) {
             Immediate::Done => {
                 *request = request::DONE_HANDLE;
-                match lock::leave() {
-                    true => wake(),
+                match lock::leave::<SEAT>() {
+                    true => wake::<SEAT>(),
                     false => MPI_SUCCESS,
                 }
             }
             Immediate::Declined => {
-                isend_locked::<DECLINED>(buf, count, datatype, dest, tag, comm, request)
+                isend_locked::<DECLINED, SEAT>(buf, count, datatype, dest, tag, comm, request)
             }
-            Immediate::Wake(bytes) => isend_wake_inside(comm, dest, tag, bytes, request),
+            Immediate::Wake(bytes) => isend_wake_inside::<SEAT>(comm, dest, tag, bytes, request),
         }
     }
 }
@@ -244,7 +283,7 @@ pub(super) unsafe fn isend_inside(
 /// As [`wake_inside`], with a request.
 #[cold]
 #[inline(never)]
-unsafe fn isend_wake_inside(
+unsafe fn isend_wake_inside<const SEAT: u8>(
     comm: usize,
     dest: c_int,
     tag: c_int,
@@ -255,7 +294,7 @@ unsafe fn isend_wake_inside(
     unsafe {
         *request = request::DONE_HANDLE;
         let result = slow::wake(comm, dest, tag, bytes);
-        lock::leave_surely();
+        lock::leave_surely::<SEAT>();
         finish_request(result, "MPI_Isend", comm, request)
     }
 }
@@ -263,7 +302,7 @@ unsafe fn isend_wake_inside(
 /// As [`send_locked`].
 #[cold]
 #[inline(never)]
-unsafe fn isend_locked<const FROM: u8>(
+unsafe fn isend_locked<const FROM: u8, const SEAT: u8>(
     buf: *const c_void,
     count: i64,
     datatype: usize,
@@ -273,13 +312,13 @@ unsafe fn isend_locked<const FROM: u8>(
     request: *mut usize,
 ) -> c_int {
     if FROM == BIAS_LOST {
-        lock::back_out();
+        lock::back_out::<SEAT>();
     }
     // SAFETY: ARGUMENTS.
     unsafe {
         let sent = send_with_lock::<true>(args(buf, count, datatype, dest, tag, comm));
         if FROM == DECLINED {
-            lock::leave_surely();
+            lock::leave_surely::<SEAT>();
         }
         match sent {
             Some(result) => {
@@ -292,7 +331,7 @@ unsafe fn isend_locked<const FROM: u8>(
 }
 
 /// As [`send_inside`].
-pub(super) unsafe fn irecv_inside(
+unsafe fn irecv_seated<const SEAT: u8>(
     buf: *mut c_void,
     count: c_int,
     datatype: usize,
@@ -308,23 +347,30 @@ pub(super) unsafe fn irecv_inside(
         if !hot::receives_inside(comm) {
             return irecv_elsewhere(buf, count, datatype, source, tag, comm, request);
         }
-        if !lock::favours() {
-            return irecv_locked::<UNBIASED>(buf, count, datatype, envelope(), request, comm);
+        if !lock::favours::<SEAT>() {
+            return irecv_locked::<UNBIASED, SEAT>(buf, count, datatype, envelope(), request, comm);
         }
-        if !lock::step_in() {
-            return irecv_locked::<BIAS_LOST>(buf, count, datatype, envelope(), request, comm);
+        if !lock::step_in::<SEAT>() {
+            return irecv_locked::<BIAS_LOST, SEAT>(
+                buf,
+                count,
+                datatype,
+                envelope(),
+                request,
+                comm,
+            );
         }
         match p2p::try_irecv::<SEEN>(args(buf, count, datatype, source, tag, comm), request) {
             Irecv::Done(copied) => match copied.advance() {
-                false if lock::leave() => wake(),
+                false if lock::leave::<SEAT>() => wake::<SEAT>(),
                 false => MPI_SUCCESS,
-                true => tell_taken(copied),
+                true => tell_taken::<SEAT>(copied),
             },
             Irecv::Post(Posting { key, room }) => {
-                irecv_post_inside(buf, room, key, request, tag, comm)
+                irecv_post_inside::<SEAT>(buf, room, key, request, tag, comm)
             }
             Irecv::Declined => {
-                irecv_locked::<DECLINED>(buf, count, datatype, envelope(), request, comm)
+                irecv_locked::<DECLINED, SEAT>(buf, count, datatype, envelope(), request, comm)
             }
         }
     }
@@ -332,7 +378,7 @@ pub(super) unsafe fn irecv_inside(
 
 /// As `irecv_post`, and leaves.
 #[inline(never)]
-unsafe fn irecv_post_inside(
+unsafe fn irecv_post_inside<const SEAT: u8>(
     buf: *mut c_void,
     room: u64,
     key: u64,
@@ -344,8 +390,8 @@ unsafe fn irecv_post_inside(
     unsafe {
         *request = p2p::post_irecv::<{ hot::INSIDE }>(Posting { key, room }, buf.cast(), tag, comm);
     }
-    match lock::leave() {
-        true => wake(),
+    match lock::leave::<SEAT>() {
+        true => wake::<SEAT>(),
         false => MPI_SUCCESS,
     }
 }
@@ -353,7 +399,7 @@ unsafe fn irecv_post_inside(
 /// As [`recv_locked`].
 #[cold]
 #[inline(never)]
-unsafe fn irecv_locked<const FROM: u8>(
+unsafe fn irecv_locked<const FROM: u8, const SEAT: u8>(
     buf: *mut c_void,
     count: i64,
     datatype: usize,
@@ -362,26 +408,30 @@ unsafe fn irecv_locked<const FROM: u8>(
     comm: usize,
 ) -> c_int {
     if FROM == BIAS_LOST {
-        lock::back_out();
+        lock::back_out::<SEAT>();
     }
     let (source, tag) = (envelope.source(), envelope.tag());
     let args = args(buf, count, datatype, source, tag, comm);
     // SAFETY: ARGUMENTS.
     unsafe {
-        let started = lock::with_lock(|| match p2p::try_irecv::<{ hot::INSIDE }>(args, request) {
-            Irecv::Done(copied) => {
-                copied.take();
-                true
+        let started = match FROM {
+            DECLINED => {
+                let started = p2p::try_irecv_queued::<{ hot::INSIDE }>(args, request);
+                lock::leave_surely::<SEAT>();
+                started
             }
-            Irecv::Post(posting) => {
-                *request = p2p::post_irecv::<{ hot::INSIDE }>(posting, args.buf, tag, comm);
-                true
-            }
-            Irecv::Declined => p2p::try_irecv_queued::<{ hot::INSIDE }>(args, request),
-        });
-        if FROM == DECLINED {
-            lock::leave_surely();
-        }
+            _ => lock::with_lock(|| match p2p::try_irecv::<{ hot::INSIDE }>(args, request) {
+                Irecv::Done(copied) => {
+                    copied.take();
+                    true
+                }
+                Irecv::Post(posting) => {
+                    *request = p2p::post_irecv::<{ hot::INSIDE }>(posting, args.buf, tag, comm);
+                    true
+                }
+                Irecv::Declined => p2p::try_irecv_queued::<{ hot::INSIDE }>(args, request),
+            }),
+        };
         match started {
             true => MPI_SUCCESS,
             false => irecv_slow(buf, count, datatype, source, tag, comm, request),

@@ -114,7 +114,7 @@ fn loan__excludes_and_returns_the_bias() {
         shared.0.give_back();
         assert!(shared.0.try_enter(1), "the bias is its own again");
         shared.1.note_write();
-        assert!(!shared.0.leave(1));
+        assert!(!shared.0.leave::<FIRST_SEAT>(1));
     });
 }
 
@@ -138,7 +138,7 @@ fn loan__that_is_only_tried_excludes_and_returns_the_bias() {
         assert!(shared.0.try_enter(1), "the bias is its own again");
         shared.1.note_write();
         assert!(!shared.0.try_borrow(2, true), "somebody is inside");
-        assert!(!shared.0.leave(1));
+        assert!(!shared.0.leave::<FIRST_SEAT>(1));
     });
 }
 

@@ -54,9 +54,7 @@ fn biased__goes_to_whoever_is_alone_for_long() {
     if !fenced {
         return;
     }
-    assert!(!lock.leave(1));
-    let given_at = |ns| lock.favoured_ns.store(ns, Ordering::Relaxed);
-    given_at(u64::MAX); // It will not have lasted.
+    assert!(!lock.leave::<FIRST_SEAT>(1));
     let has_bias = |me, mark| lock.bias.load(Ordering::Relaxed) == me | mark;
     let enter_often = |me, times| {
         (0..times).for_each(|_| {
@@ -65,11 +63,19 @@ fn biased__goes_to_whoever_is_alone_for_long() {
         });
         has_bias(me, 0) || has_bias(me, SECOND)
     };
-    assert!(!enter_often(2, 2 * ALONE), "a revocation makes it harder");
+    let revoke = |me, fence_ns| {
+        assert!(!enter_often(me, 1));
+        lock.note_fence(fence_ns);
+    };
+    revoke(2, u64::from(2 * ALONE) * FENCE_NS_PER_ENTRY);
+    assert!(
+        !enter_often(2, 2 * ALONE - 1),
+        "a long fence makes it harder"
+    );
     assert!(enter_often(2, 1));
     assert!(has_bias(2, SECOND), "the first may be about to enter");
     assert_eq!(lock.counts(), (1, 0));
-    given_at(1); // It will have lasted for long.
+    revoke(3, 0);
     assert!(!enter_often(3, 9 * ALONE), "both may be about to enter");
     assert!(!enter_often(1, 1));
     assert!(!enter_often(3, ALONE));
@@ -78,6 +84,8 @@ fn biased__goes_to_whoever_is_alone_for_long() {
     lock.forget(3);
     assert!(!enter_often(4, ALONE));
     assert!(enter_often(4, 1), "the one before has ended");
+    revoke(5, u64::MAX);
+    assert_eq!(lock.needed.load(Ordering::Relaxed), ALONE_MOST);
 }
 
 #[test]
@@ -91,7 +99,7 @@ fn biased__to_one_thread_stays_so_however_often_it_is_borrowed() {
         lock.give_back();
         assert_eq!(lock.try_enter(1), fenced);
         if fenced {
-            assert!(!lock.leave(1));
+            assert!(!lock.leave::<FIRST_SEAT>(1));
         }
     }
     assert_eq!(lock.counts().0, 0, "a loan is no revocation");
