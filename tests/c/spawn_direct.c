@@ -1,6 +1,6 @@
 /* What comes while a job runs, under a launcher that is not ours: a port within a host, the name of a service where the
- * launcher keeps such (argument `names`), processes where it starts such (argument `spawns`), and an error that says what
- * to do for the rest.
+ * launcher keeps such (argument `names`), processes where it starts such (argument `spawns`; `skips`: nothing is spawned), and an
+ * error that says what to do for the rest.
  * test: only=build */
 #include "check.h"
 
@@ -55,11 +55,12 @@ static int be_child(MPI_Comm parent, int argc, char **argv)
 int main(int argc, char **argv)
 {
     char port[MPI_MAX_PORT_NAME] = "", found[MPI_MAX_PORT_NAME] = "";
-    int names = 0, spawns = 0, code, codes[2] = {-1, -1};
+    int names = 0, spawns = 0, skips = 0, code, codes[2] = {-1, -1};
     MPI_Comm inter, parent;
     for (int i = 1; i < argc; i++) {
         names |= !strcmp(argv[i], "names");
         spawns |= !strcmp(argv[i], "spawns");
+        skips |= !strcmp(argv[i], "skips");
     }
     start(&argc, &argv);
     MPI_Comm_get_parent(&parent);
@@ -104,10 +105,10 @@ int main(int argc, char **argv)
         SAME(other, ranks - 1 - rank);
         OK(MPI_Comm_disconnect(&inter));
     }
-    if (spawns) {
+    if (spawns)
         check_children(argv[0]);
+    if (spawns || skips)
         return finish();
-    }
     code = MPI_Comm_spawn(argv[0], MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes);
     if (rank == 0)
         check_refused(__LINE__, code, MPI_ERR_SPAWN, "mpiexec");

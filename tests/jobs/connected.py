@@ -52,8 +52,11 @@ def case_progress_thread(session):
 
 
 def case_death(session):
-    """A job that dies ends alone: the other one gets an error, and goes on."""
-    return _pair(session, 2, 1, ["dies"], codes=(0, 137))
+    """A job that dies ends alone: the other one gets an error, and goes on, also where nothing was said before."""
+    for how in ("dies", "vanishes"):
+        if found := _pair(session, 2, 1, [how], codes=(0, 137)):
+            return f"{how}: {found[0]}", found[1]
+    return None
 
 
 def case_join(session):

@@ -50,6 +50,6 @@ pub use page::{
     NOTES, PORTS, Phase, RankPage, STATE_ABSENT, STATE_AWAKE, STATE_COVERED, STATE_DEAD,
     STATE_FINALIZED, STATE_SLEEPING, Wakes, WindowLocks, has_left,
 };
-pub use ranks::{Elsewhere, Spare};
+pub use ranks::{Elsewhere, FIRST_FOREIGN_HOST, Spare};
 pub use text::SharedText;
 pub use wait_note::{Awaited, WaitNote, WaitNoteRef};

@@ -19,7 +19,13 @@ pub fn describe_ranks(members: &[Member], segment: &Segment) -> String {
     let before = look_at_ranks(members, segment);
     let now_ns = now_ns();
     let mut text = String::new();
-    let other_host = |rank: usize| segment.other_host(rank);
+    let other_host = |rank: usize| {
+        let host = segment.other_host(rank)?;
+        Some(match segment.is_foreign(rank) {
+            true => format!("in another job, on {host}"),
+            false => format!("on another node, {host}"),
+        })
+    };
     let mut first = 0;
     for (number, (member, facts)) in members.iter().zip(&before).enumerate() {
         if let Some(host) = other_host(number) {
@@ -29,11 +35,8 @@ pub fn describe_ranks(members: &[Member], segment: &Segment) -> String {
             }
             if other_host(number + 1).as_ref() != Some(&host) {
                 let _ = match number - first {
-                    0 => writeln!(text, "  rank {number} is on another node, {host}"),
-                    _ => writeln!(
-                        text,
-                        "  ranks {first} to {number} are on another node, {host}"
-                    ),
+                    0 => writeln!(text, "  rank {number} is {host}"),
+                    _ => writeln!(text, "  ranks {first} to {number} are {host}"),
                 };
             }
             continue;
@@ -124,7 +127,9 @@ pub fn describe_end(end: End) -> String {
         End::Exit(code) => format!("has left with exit code {code}"),
         End::Signal(signal, _) => format!("was ended by {}", describe_signal(signal)),
         End::Unknown => "has ended".to_owned(),
-        End::Elsewhere => "is on another host, where `fastpath ps` shows it".to_owned(),
+        End::Elsewhere => {
+            "is on another host or of another job, where `fastpath ps` shows it".to_owned()
+        }
     }
 }
 

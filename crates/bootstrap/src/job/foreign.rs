@@ -6,12 +6,10 @@
 
 use super::Job;
 use crate::control::Foreign;
-use crate::segment::{Elsewhere, Spare};
+use crate::segment::{Elsewhere, FIRST_FOREIGN_HOST, Spare};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Numbers of hosts from here on are those of other jobs' ranks: two jobs share no memory, whichever hosts they run on.
-const FIRST_HOST: u32 = 1 << 30;
 /// Room for ranks of other jobs on each node of a job without a launcher of ours.
 pub(super) const SPARE: Spare = Spare {
     ranks: 0,
@@ -34,7 +32,7 @@ pub struct Origin {
 pub fn number_host(job: u64, host: u32) -> u32 {
     // Multiplicative hashing (Knuth, The Art of Computer Programming, volume 3, section 6.4).
     let mixed = (job ^ u64::from(host).rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    FIRST_HOST | (mixed >> 34) as u32
+    FIRST_FOREIGN_HOST | (mixed >> 34) as u32
 }
 
 /// The numbers that a launcher has given to ranks of other jobs.
@@ -90,7 +88,7 @@ impl ForeignRanks {
 impl Job {
     /// Whether a rank is of another job, known to this process or not.
     pub fn is_foreign(&self, rank: usize) -> bool {
-        self.host(rank) >= FIRST_HOST
+        self.segment.is_foreign(rank)
     }
 
     /// Who a rank is for all jobs.
@@ -210,7 +208,7 @@ mod tests {
         numbers.take_back(6);
         assert_eq!(numbers.assign(&[foreign(9, 0, 0)], 6).0, [6]);
         let hosts = [(7, 0), (7, 1), (8, 0), (0, 7)].map(|(job, host)| number_host(job, host));
-        assert!(hosts.iter().all(|&host| host >= FIRST_HOST));
+        assert!(hosts.iter().all(|&host| host >= FIRST_FOREIGN_HOST));
         assert!((1..hosts.len()).all(|i| !hosts[..i].contains(&hosts[i])));
     }
 

@@ -23,6 +23,9 @@ pub struct Elsewhere<'a> {
     pub card: &'a [u8],
 }
 
+/// Numbers of hosts from here on are those of other jobs' ranks: two jobs share no memory, whichever hosts they run on.
+pub const FIRST_FOREIGN_HOST: u32 = 1 << 30;
+
 /// How many ranks more a job has room for than it begins with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spare {
@@ -349,6 +352,11 @@ impl Segment {
     pub fn is_elsewhere(&self, rank: usize) -> bool {
         self.page(rank)
             .is_none_or(|page| page.elsewhere.load(Ordering::Relaxed) != 0)
+    }
+
+    /// Whether a rank is of another job.
+    pub fn is_foreign(&self, rank: usize) -> bool {
+        self.host(rank) >= FIRST_FOREIGN_HOST
     }
 
     /// Name of the host of a rank that is on another node.

@@ -269,7 +269,7 @@ impl Door {
 ///
 /// # Errors
 /// `MPI_ERR_PORT`: no address leads there, or nobody there knows the key.
-pub fn call(p: &Process, way: &Way, number: Number, name: &str) -> Result<OwnedFd> {
+pub fn call(p: &Process, way: &Way, number: Number) -> Result<OwnedFd> {
     let own: Vec<IpAddr> = list_addresses()
         .unwrap_or_default()
         .into_iter()
@@ -294,7 +294,9 @@ pub fn call(p: &Process, way: &Way, number: Number, name: &str) -> Result<OwnedF
         }
     }
     let text = format!(
-        "{name:?} is closed, or cannot be reached: {}",
+        "the port {} of job {:016x} is closed, or cannot be reached: {}",
+        number.port,
+        number.job,
         told.join(", ")
     );
     Err(Error::new(MPI_ERR_PORT, text))
@@ -338,7 +340,13 @@ fn greet(p: &Process, stream: &TcpStream, way: &Way, number: Number) -> Result<i
         failed.is_some() || got == answer.len()
     })?;
     if let Some(cause) = failed {
-        return Ok(Err(cause));
+        let why = match cause.kind() {
+            ErrorKind::UnexpectedEof => {
+                "who answers there has hung up: the key is another one's, or the port is closed"
+            }
+            _ => return Ok(Err(cause)),
+        };
+        return Ok(Err(io::Error::new(cause.kind(), why)));
     }
     let (theirs, tag) = answer.split_at(NONCE);
     let nonces = [&nonce[..], theirs].concat();

@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::process::{Process, ProcessPart};
 use crate::session::meeting::{Meeting, Purpose};
 use fastpath_base::clock;
+use fastpath_base::config::{Key, Origin};
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::control::{Answer, Knocked, Request};
 use fastpath_bootstrap::job::Job;
@@ -157,12 +158,20 @@ pub fn open(p: &Process) -> Result<String> {
         way: None,
     };
     let config = p.running()?.config;
-    if is_listed(config, "tcp")
-        // Without it the port is for this job alone.
-        && let Ok((door, way)) = Door::open(config, port.door())
-    {
-        DOORS.of(p).borrow_mut().insert(number, door);
-        port.way = Some(way);
+    let is_asked = |key| config.setting(key).origin != Origin::Default;
+    if is_listed(config, "tcp") {
+        match Door::open(config, port.door()) {
+            Ok((door, way)) => {
+                DOORS.of(p).borrow_mut().insert(number, door);
+                port.way = Some(way);
+            }
+            Err(text) if is_asked(Key::Ports) || is_asked(Key::Interfaces) => {
+                free.store(0, Ordering::Relaxed);
+                return Err(Error::new(MPI_ERR_OTHER, text));
+            }
+            // Without it the port is for this job alone.
+            Err(_) => {}
+        }
     }
     Ok(port.to_string())
 }
@@ -329,7 +338,7 @@ pub fn connect(
                 );
                 return Err(Error::new(MPI_ERR_PORT, text));
             };
-            let fd = door::call(p, way, port.door(), &name)?;
+            let fd = door::call(p, way, port.door())?;
             return Ok(Met::Foreign(fd, way.key));
         }
         let caller = caller(job.rank() as u32, CALLS.of(p).next());

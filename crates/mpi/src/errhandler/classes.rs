@@ -94,7 +94,8 @@ classes! {
     MPI_ERR_NOT_SAME, "arguments differ between ranks that must pass the same", "";
     MPI_ERR_NO_SPACE, "not enough space on the device", "";
     MPI_ERR_NO_SUCH_FILE, "the file does not exist", "";
-    MPI_ERR_PORT, "invalid port name", "pass the name that MPI_Open_port gave";
+    MPI_ERR_PORT, "invalid port name", "pass the name that MPI_Open_port gave, while the process \
+        that opened it runs";
     MPI_ERR_QUOTA, "quota exceeded", "";
     MPI_ERR_READ_ONLY, "the file or file system is read-only", "";
     MPI_ERR_RMA_ATTACH, "memory cannot be attached to the window", "";

@@ -271,7 +271,12 @@ impl Core {
     /// No address leads to the peer.
     pub fn give_up(&mut self, peer: u32) {
         let gone = match self.peers.get(&peer) {
-            Some(known) => known.dialing.proves_gone(|at| self.domain.is_own(at.ip())),
+            // Two jobs on one host are reached by its own addresses, and there is no other way.
+            Some(known) => {
+                let is_foreign = self.domain.job.is_foreign(peer as usize);
+                let leads_back = |at: &SocketAddr| !is_foreign && self.domain.is_own(at.ip());
+                known.dialing.proves_gone(leads_back)
+            }
             None => false,
         };
         let known = self.peer(peer);
