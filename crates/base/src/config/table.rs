@@ -138,7 +138,7 @@ variables! {
          talk much, between hosts, and within one where shm is not listed; tcp for the same where \
          there is no adapter";
     EagerMax "FASTPATH_EAGER_MAX" Kind::SizeWithin(48, 64 << 10), "auto", false,
-        "largest message sent without asking the receiver first, 48 to 32K; auto: by measured cost";
+        "largest message sent without asking the receiver first, 48 to 64K; auto: by measured cost";
     PipelineChunk "FASTPATH_PIPELINE_CHUNK" Kind::SizeWithin(256, 32704), "auto", false,
         "piece in which a large message is copied through shared memory, 256 to 32704; auto: by \
          measured cost";
