@@ -116,6 +116,14 @@ pub(crate) fn broadcast_words(
     Ok(())
 }
 
+/// The same from the member `root` to all others.
+pub(crate) fn broadcast_from(members: &impl Members, root: u32, words: &mut [u64]) -> Result {
+    let size = members.size();
+    let ranks: Vec<u32> = (0..size).map(|i| (i + root) % size).collect();
+    let position = (members.rank() + size - root) % size;
+    broadcast_words(members, &ranks, position as usize, words)
+}
+
 /// Returns when all members have called it: the dissemination barrier of Hensgen, Finkel and Manber
 /// (1988).
 pub(crate) fn synchronize(members: &impl Members) -> Result {

@@ -201,9 +201,6 @@ pub(crate) fn pass_on(
     leader: u32,
     pact: Option<Result<Pact>>,
 ) -> Result<(Group, Block)> {
-    let size = group.size();
-    let ranks: Vec<u32> = (0..size).map(|i| (i + leader) % size).collect();
-    let position = ((members.rank() + size - leader) % size) as usize;
     let me = group.world_ranks()[members.rank() as usize];
     let mut news = [0; NEWS];
     let mut words = Vec::new();
@@ -220,7 +217,7 @@ pub(crate) fn pass_on(
         }
         None => {}
     }
-    agree::broadcast_words(members, &ranks, position, &mut news)?;
+    agree::broadcast_from(members, leader, &mut news)?;
     if let Some(error) = failed {
         return Err(error);
     }
@@ -229,7 +226,7 @@ pub(crate) fn pass_on(
         return Err(Error::new(news[0] as i32, text));
     }
     words.resize(ORIGIN * news[1] as usize, 0);
-    agree::broadcast_words(members, &ranks, position, &mut words)?;
+    agree::broadcast_from(members, leader, &mut words)?;
     let job = p.running()?.job;
     let remote = read_ranks(job, &words)?;
     require_reach(job, &remote)?;
@@ -289,8 +286,7 @@ fn exchange_words(
     if comm.rank == 0 {
         Members::exchange(&between, 0, out, 0, into)?;
     }
-    let ranks: Vec<u32> = (0..comm.size()).collect();
-    agree::broadcast_words(&within, &ranks, comm.rank as usize, &mut words)?;
+    agree::broadcast_from(&within, 0, &mut words)?;
     let theirs = words.split_off(mine.len());
     Ok((words, theirs))
 }

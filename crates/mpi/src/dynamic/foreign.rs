@@ -66,7 +66,7 @@ pub fn connect(
         true => exchange(p, bridge, &all, channel.rank()),
         false => refuse(p, bridge, "a process of the other side cannot be reached"),
     });
-    let agreed = pass_on(channel, group, root, agreed);
+    let agreed = pass_on(channel, root, agreed);
     own?;
     let agreed = agreed?;
     let numbered = number(p, channel, &all, &agreed);
@@ -79,8 +79,7 @@ pub fn connect(
         let theirs = swap(p, bridge.fd, &[u8::from(done)])?;
         both[0] &= u64::from(theirs.is_ok_and(|theirs| theirs == [1]));
     }
-    let (ranks, position) = order(channel, group, root);
-    agree::broadcast_words(channel, &ranks, position, &mut both)?;
+    agree::broadcast_from(channel, root, &mut both)?;
     let ranks = numbered?;
     if both[0] != 1 {
         let text = "a process of this side or the other one could not be connected: see its error";
@@ -94,11 +93,20 @@ pub fn connect(
     Ok((remote, agreed.block))
 }
 
-/// The members from the root on, and the caller's place among them.
-fn order(channel: &Channel<'_>, group: &Group, root: u32) -> (Vec<u32>, usize) {
-    let size = group.size();
-    let ranks = (0..size).map(|i| (i + root) % size).collect();
-    (ranks, ((channel.rank() + size - root) % size) as usize)
+/// Bytes as words, the last one filled up with zeros.
+fn to_words(bytes: &[u8]) -> Vec<u64> {
+    let word = |chunk: &[u8]| {
+        let mut whole = [0; 8];
+        whole[..chunk.len()].copy_from_slice(chunk);
+        u64::from_le_bytes(whole)
+    };
+    bytes.chunks(8).map(word).collect()
+}
+
+/// The reverse, of so many bytes.
+fn to_bytes(words: &[u64], bytes: usize) -> Vec<u8> {
+    let all = words.iter().flat_map(|word| word.to_le_bytes());
+    all.take(bytes).collect()
 }
 
 /// Listens, and says who this process is.
@@ -120,27 +128,21 @@ fn describe(own: &Result<Foreign>) -> [u64; SELF] {
         let (origin, bytes) = (own.origin, own.card.len() as u64);
         let head = [1, origin.job, origin.rank.into(), own.host.into(), bytes];
         words[..SELF_HEAD].copy_from_slice(&head);
-        let mut card = [0; CARD_BYTES];
-        card[..own.card.len()].copy_from_slice(&own.card);
-        for (word, bytes) in words[SELF_HEAD..].iter_mut().zip(card.chunks_exact(8)) {
-            *word = bytes.try_into().map_or(0, u64::from_le_bytes);
-        }
+        let card = to_words(&own.card);
+        words[SELF_HEAD..][..card.len()].copy_from_slice(&card);
     }
     words
 }
 
 fn read_member(words: &[u64; SELF]) -> Foreign {
     let [_, job, rank, host, bytes] = *words.first_chunk::<SELF_HEAD>().unwrap_or(&[0; SELF_HEAD]);
-    let card = words[SELF_HEAD..]
-        .iter()
-        .flat_map(|word| word.to_le_bytes());
     Foreign {
         origin: Origin {
             job,
             rank: rank as u32,
         },
         host: host as u32,
-        card: card.take(bytes as usize).collect(),
+        card: to_bytes(&words[SELF_HEAD..], bytes as usize),
     }
 }
 
@@ -230,21 +232,13 @@ fn talk(p: &Process, bridge: Bridge, message: &[u8]) -> Result<Vec<u8>> {
 }
 
 /// All members learn what the roots have agreed on.
-fn pass_on(
-    channel: &Channel<'_>,
-    group: &Group,
-    root: u32,
-    agreed: Option<Result<Agreed>>,
-) -> Result<Agreed> {
-    let (ranks, position) = order(channel, group, root);
+fn pass_on(channel: &Channel<'_>, root: u32, agreed: Option<Result<Agreed>>) -> Result<Agreed> {
     let (mut news, mut list, mut failed) = ([0; NEWS], Vec::new(), None);
     match agreed {
         Some(Ok(agreed)) => {
             news[1] = agreed.list.len() as u64;
             news[2] = agreed.block.to_wire();
-            for (word, bytes) in news[3..].iter_mut().zip(agreed.secret.chunks_exact(8)) {
-                *word = bytes.try_into().map_or(0, u64::from_le_bytes);
-            }
+            news[3..].copy_from_slice(&to_words(&agreed.secret));
             list = agreed.list;
         }
         Some(Err(error)) => {
@@ -253,7 +247,7 @@ fn pass_on(
         }
         None => {}
     }
-    agree::broadcast_words(channel, &ranks, position, &mut news)?;
+    agree::broadcast_from(channel, root, &mut news)?;
     if let Some(error) = failed {
         return Err(error);
     }
@@ -262,13 +256,10 @@ fn pass_on(
         return Err(Error::new(news[0] as i32, text));
     }
     let bytes = news[1] as usize;
-    list.resize(bytes.next_multiple_of(8), 0);
-    let words = list.chunks_exact(8);
-    let words = words.map(|bytes| bytes.try_into().map_or(0, u64::from_le_bytes));
-    let mut words: Vec<u64> = words.collect();
-    agree::broadcast_words(channel, &ranks, position, &mut words)?;
-    let mut list: Vec<u8> = words.into_iter().flat_map(u64::to_le_bytes).collect();
-    list.truncate(bytes);
+    list.resize(bytes, 0);
+    let mut words = to_words(&list);
+    agree::broadcast_from(channel, root, &mut words)?;
+    let list = to_bytes(&words, bytes);
     let mut secret = [0; 32];
     for (bytes, word) in secret.chunks_exact_mut(8).zip(&news[3..]) {
         bytes.copy_from_slice(&word.to_le_bytes());

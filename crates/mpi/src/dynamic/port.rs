@@ -444,11 +444,8 @@ fn create(
             Err(error) => pact = Some(Err(error)),
         }
     }
-    let size = comm.size();
-    let ranks: Vec<u32> = (0..size).map(|i| (i + root) % size).collect();
-    let position = ((comm.rank + size - root) % size) as usize;
     let mut is_foreign = [u64::from(socket.is_some())];
-    agree::broadcast_words(&members, &ranks, position, &mut is_foreign)?;
+    agree::broadcast_from(&members, root, &mut is_foreign)?;
     let (remote, block) = match is_foreign {
         [0] => inter::pass_on(p, &members, &comm.group, root, pact)?,
         _ => {

@@ -295,9 +295,6 @@ fn pass_on(
     codes: &mut Vec<i32>,
     p: &Process,
 ) -> Result<(Vec<u32>, Block)> {
-    let size = comm.size();
-    let ranks: Vec<u32> = (0..size).map(|i| (i + root) % size).collect();
-    let position = ((comm.rank + size - root) % size) as usize;
     let leader = comm.group.world_ranks()[root as usize];
     let mut news = [0; NEWS];
     let mut failed = None;
@@ -313,11 +310,11 @@ fn pass_on(
         }
         None => {}
     }
-    agree::broadcast_words(members, &ranks, position, &mut news)?;
+    agree::broadcast_from(members, root, &mut news)?;
     let [class, first, count, block, length] = news;
     let mut words: Vec<u64> = codes.iter().map(|&code| code as u64).collect();
     words.resize((length as usize).min(MOST as usize * MOST as usize), 0);
-    agree::broadcast_words(members, &ranks, position, &mut words)?;
+    agree::broadcast_from(members, root, &mut words)?;
     *codes = words.iter().map(|&word| word as i32).collect();
     if let Some(error) = failed {
         return Err(error);

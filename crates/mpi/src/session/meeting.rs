@@ -120,9 +120,8 @@ pub fn create_from_group(
         0 => p.contexts.reserve(leader),
         _ => Block::EMPTY,
     };
-    let ranks: Vec<u32> = (0..group.size()).collect();
     let mut words = [own.to_wire(), meeting.mark];
-    agree::broadcast_words(&members, &ranks, members.rank() as usize, &mut words)?;
+    agree::broadcast_from(&members, 0, &mut words)?;
     meeting.check(words[1])?;
     let mut block = Block::from_wire(words[0]);
     let context = create::take_context(&mut block)?;

@@ -4,7 +4,7 @@
 use super::{Asked, codes_of, list_codes, read_programs};
 use crate::channel::Channel;
 use crate::comm::Comm;
-use crate::comm::agree::{self, Members};
+use crate::comm::agree;
 use crate::consts::*;
 use crate::dynamic::port;
 use crate::error::{Error, Result};
@@ -160,18 +160,15 @@ fn pass_codes(
     codes: &mut Vec<i32>,
 ) -> Result<Option<Begun>> {
     let members = Channel::next(p, comm);
-    let size = comm.size();
-    let ranks: Vec<u32> = (0..size).map(|i| (i + root) % size).collect();
-    let position = ((members.rank() + size - root) % size) as usize;
     let class = match &begun {
         Some(Err(error)) => error.code() as u64,
         _ => 0,
     };
     let mut news = [class, codes.len() as u64];
-    agree::broadcast_words(&members, &ranks, position, &mut news)?;
+    agree::broadcast_from(&members, root, &mut news)?;
     let mut words: Vec<u64> = codes.iter().map(|&code| code as u64).collect();
     words.resize(news[1] as usize, 0);
-    agree::broadcast_words(&members, &ranks, position, &mut words)?;
+    agree::broadcast_from(&members, root, &mut words)?;
     *codes = words.iter().map(|&word| word as i32).collect();
     let begun = begun.transpose()?;
     match news[0] {
@@ -191,13 +188,10 @@ pub fn meet_parent(p: &Process) -> Result {
         0 => places::run_outside(|| job.find_foreign_parent()),
         _ => Ok(None),
     };
-    let (members, ranks) = (
-        Channel::next(p, &world),
-        (0..world.size()).collect::<Vec<u32>>(),
-    );
+    let members = Channel::next(p, &world);
     let is_there = !matches!(found, Ok(None));
     let mut words = [u64::from(is_there)];
-    agree::broadcast_words(&members, &ranks, world.rank as usize, &mut words)?;
+    agree::broadcast_from(&members, 0, &mut words)?;
     // A program of another MPI has spawned this one.
     if words[0] == 0 {
         return Ok(());
