@@ -3,7 +3,8 @@
  * name that was changed; a side that dies.
  * test: only=build
  *
- * usage: two_jobs serve|call FILE all ROUNDS | serve|call FILE dies|vanishes | call FILE wrong | join PATH | missing */
+ * usage: two_jobs serve|call FILE all ROUNDS | serve|call FILE dies|vanishes|hangs | call FILE wrong | join PATH
+ *        | missing */
 #define _GNU_SOURCE
 #include "check.h"
 #include <signal.h>
@@ -217,6 +218,18 @@ static void check_death(const char *name, int silent)
     OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
+/* Both sides wait for each other. */
+static void check_hang(const char *name)
+{
+    MPI_Comm inter = MPI_COMM_NULL;
+    int word;
+    if (serves)
+        OK(MPI_Comm_accept(name, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter));
+    else
+        OK(MPI_Comm_connect(name, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter));
+    MPI_Recv(&word, 1, MPI_INT, 0, 1, inter, MPI_STATUS_IGNORE);
+}
+
 static void check_wrong(char *name)
 {
     MPI_Comm inter;
@@ -301,6 +314,8 @@ int main(int argc, char **argv)
         check_all(name, atoi(argv[4]));
     else if (!strcmp(argv[3], "dies") || !strcmp(argv[3], "vanishes"))
         check_death(name, !strcmp(argv[3], "vanishes"));
+    else if (!strcmp(argv[3], "hangs"))
+        check_hang(name);
     else
         check_wrong(name);
     if (serves && rank == 0) {

@@ -113,3 +113,26 @@ def case_spawned_alone(session):
     missing = session.start([session.binary("two_jobs"), "missing"]).finish()
     problem = missing.problem(quiet=False) or (None if "/no/such/program" in missing.err else "it is not named")
     return (problem, missing.text()) if problem else None
+
+
+def case_ports_that_are_none(session):
+    """What FASTPATH_PORTS says wrongly is an error of MPI_Open_port, and not found out by who comes to the port."""
+    outcome = session.mpirun(1, [session.binary("spawn_ends"), "accept"], env={"FASTPATH_PORTS": "abc"}).finish()
+    missing = [text for text in ("MPI_Open_port", 'FASTPATH_PORTS="abc"') if text not in outcome.err]
+    if outcome.code in (None, 0) or outcome.left or missing:
+        return f"exit code {outcome.code}, the report lacks {missing}", outcome.text()
+    return None
+
+
+def case_listed(session):
+    """A report of a job tells ranks of another one from those of other nodes."""
+    folder = tempfile.mkdtemp(prefix="mpi-connected-")
+    path, program = os.path.join(folder, "name"), session.binary("two_jobs")
+    try:
+        waits = session.mpirun(1, [program, "serve", path, "hangs"], timeout=5)
+        comes = session.mpirun(1, [program, "call", path, "hangs"], timeout=5)
+        ends = [waits.finish(), comes.finish()]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    told = [end.code == 124 and "rank 1 is in another job, on" in end.err for end in ends]
+    return None if all(told) else ("it is not told", "".join(end.text() for end in ends))
