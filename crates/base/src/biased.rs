@@ -382,7 +382,7 @@ impl Biased {
     /// [`Biased::give_back`].
     pub fn borrow(&self, me: usize) {
         self.take_word();
-        let lender = self.drive_out(me);
+        let (lender, _) = self.drive_out(me);
         self.lender.store(lender, Ordering::Relaxed);
         self.owner.store(me, Ordering::Relaxed);
         self.depth.store(1, Ordering::Relaxed);
@@ -455,18 +455,20 @@ impl Biased {
 
     /// Ends the bias of another thread. The caller holds `word`.
     fn revoke(&self, me: usize) {
-        if self.drive_out(me) != NOBODY {
+        let (revoked, fence_ns) = self.drive_out(me);
+        if revoked != NOBODY {
             count(&self.revoked);
+            self.note_fence(fence_ns);
         }
     }
 
-    /// Takes the bias from another thread; returns it, and waits until that one is not inside. The
-    /// caller holds `word`.
-    fn drive_out(&self, me: usize) -> usize {
+    /// Takes the bias from another thread and waits until that one is not inside. Returns the bias and how many
+    /// nanoseconds the fence took. The caller holds `word`.
+    fn drive_out(&self, me: usize) -> (usize, u64) {
         // ORDERING: acquire pairs with the release in `forget`.
         let biased = self.bias.load(Ordering::Acquire);
         if biased == NOBODY || biased & !SECOND == me {
-            return NOBODY;
+            return (NOBODY, 0);
         }
         let inside_word = &self.seat_for(biased).inside;
         self.wanted.fetch_add(1, Ordering::Relaxed);
@@ -474,7 +476,7 @@ impl Biased {
         let began = now_ns();
         // It does not fail: without it there is no bias (`may_favour`).
         wait::fence_own_threads();
-        self.note_fence(now_ns().saturating_sub(began));
+        let fence_ns = now_ns().saturating_sub(began);
         let mut polls = 0;
         loop {
             // ORDERING: acquire pairs with the release in `leave`.
@@ -489,10 +491,10 @@ impl Biased {
             }
         }
         self.wanted.fetch_sub(1, Ordering::Relaxed);
-        biased
+        (biased, fence_ns)
     }
 
-    /// The fence of a revocation took so long.
+    /// The fence of a revocation took so long. A loan does not count: its bias comes back at once.
     fn note_fence(&self, took_ns: u64) {
         if !cfg!(loom) {
             let entries = (took_ns / FENCE_NS_PER_ENTRY).clamp(ALONE.into(), ALONE_MOST.into());
