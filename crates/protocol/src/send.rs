@@ -129,7 +129,7 @@ impl Worker {
             if len <= self.thresholds.max_single_on(&endpoint.lane) {
                 endpoint.send_buffered(key, tag, data, len as usize, copy.by)
             } else {
-                let part = self.thresholds.part_on(&endpoint.lane) as usize;
+                let part = self.thresholds.fragment_on(&endpoint.lane) as usize;
                 endpoint.send_parts(key, tag, data, len as usize, part, copy)
             }
         };

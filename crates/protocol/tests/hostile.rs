@@ -118,8 +118,7 @@ impl Victim {
         let thresholds = Thresholds {
             eager: 100,
             first: 400,
-            part: 60,
-            fragment: 64,
+            fragment: 60,
             single_copy: 1000,
             ..Thresholds::default()
         };

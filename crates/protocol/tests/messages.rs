@@ -25,11 +25,10 @@ fn borders(thresholds: &Thresholds) -> Vec<usize> {
     let Thresholds {
         eager,
         first,
-        part,
         fragment,
         ..
     } = *thresholds;
-    let early = [part, 2 * part, 3 * part, first];
+    let early = [fragment, 2 * fragment, 3 * fragment, first];
     let late = [first + fragment, first + 2 * fragment, first + 7 * fragment];
     let at = [0, 8, 40, 48, eager].into_iter().chain(early).chain(late);
     let mut sizes: Vec<usize> = at
@@ -357,12 +356,12 @@ fn synchronous__completes_only_when_matched() {
 
 #[test]
 fn message__whose_parts_would_fit_slots_arrives() {
-    for (eager, part) in [(0, 100), (40, 16), (0, 48)] {
+    for (eager, fragment) in [(0, 100), (40, 16), (0, 48)] {
         for mut world in [World::shared(2), world(2)] {
             for worker in &mut world.workers {
                 worker.thresholds = Thresholds {
                     eager,
-                    part,
+                    fragment,
                     ..SMALL
                 };
             }
@@ -370,7 +369,11 @@ fn message__whose_parts_would_fit_slots_arrives() {
                 let data: Vec<u8> = (0..len).collect();
                 let sending = world.send(0, 1, 1, &data);
                 let receiving = world.recv(1, 0, 1, 300);
-                assert_eq!(world.finish_recv(receiving).data, data, "{eager} {part}");
+                assert_eq!(
+                    world.finish_recv(receiving).data,
+                    data,
+                    "{eager} {fragment}"
+                );
                 world.finish_send(sending);
             }
         }

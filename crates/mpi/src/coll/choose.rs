@@ -191,8 +191,8 @@ const IN_PLACE_COPY: u64 = 1 << 20;
 const REDUCE_LONG: u64 = 16 << 10;
 /// Bytes of an allreduce from which the ranks share the arithmetic.
 const ALLREDUCE_LONG: u64 = 32 << 10;
-/// Bytes of an allreduce up to which two ranks exchange all they have, and both do all the arithmetic.
-const ALLREDUCE_PAIR: u64 = 256 << 10;
+/// The same of two ranks on two hosts: each further exchange costs the way between them.
+const ALLREDUCE_LONG_APART: u64 = 512 << 10;
 /// Bytes of a piece of an allreduce by recursive doubling: what two ranks send, receive and add stays in their caches.
 pub(super) const ALLREDUCE_PIECE: u64 = 256 << 10;
 /// Bytes of an allreduce from which a number of ranks that is no power of two uses a ring, and bytes of each rank's
@@ -455,7 +455,11 @@ pub(super) fn allreduce(size: Size, ranks: u32, (room, may_share): (Room<'_>, bo
     let goes_round = size.order != Order::Tree && size.goes_round(ranks);
     let may_share = may_share && size.has_short_elements() && !goes_round;
     let usual = if ranks <= 2 {
-        match size.bytes > ALLREDUCE_PAIR && size.can_share(ranks) {
+        let long = match room {
+            Room::Hosts(_) => ALLREDUCE_LONG_APART,
+            _ => ALLREDUCE_LONG,
+        };
+        match size.bytes >= long && size.can_share(ranks) {
             true => Allreduce::HalvingDoubling,
             false => Allreduce::Doubling,
         }

@@ -175,7 +175,7 @@ impl TransportLink {
         let part = if data.len() <= whole {
             data.len()
         } else {
-            self.thresholds.part_on(&self.lane) as usize
+            self.thresholds.fragment_on(&self.lane) as usize
         };
         for piece in data.chunks(part) {
             self.post(|lane| {

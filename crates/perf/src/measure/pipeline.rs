@@ -52,8 +52,9 @@ impl Plan {
     }
 }
 
-/// The largest ring of a plan.
-pub const RING_MAX: usize = 64 << 10;
+/// The largest ring of a plan: of two such the lines have left the second-level caches before they come round again,
+/// where these hold 1 MiB each.
+pub const RING_MAX: usize = 2 << 20;
 
 /// The smallest chunk of a plan.
 pub const CHUNK_MIN: usize = 1 << 10;

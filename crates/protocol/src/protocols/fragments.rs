@@ -30,7 +30,7 @@ pub(super) const RECORD: Record = Record {
         Ok(t.first.min(below(t.copy_from(case.shared))))
     },
     how: |case| {
-        let part = case.thresholds.part.max(case.as_one());
+        let part = case.thresholds.fragment.max(case.as_one());
         format!(
             "parts of {part} B without asking; {}",
             case.thresholds.stream()
@@ -42,10 +42,10 @@ pub(super) const RECORD: Record = Record {
 /// Several buffers without asking: the receiver copies one out while the sender copies the next one in.
 /// A single part costs what `eager` does.
 pub fn parts(c: &Constants, t: &Thresholds) -> Curve {
-    let ns_per_byte = stream_byte_ns(c, t.part, true);
-    let first = t.part as f64 * (2.0 * c.transfer_byte_ns - ns_per_byte);
+    let ns_per_byte = stream_byte_ns(c, t.fragment, true);
+    let first = t.fragment as f64 * (2.0 * c.transfer_byte_ns - ns_per_byte);
     let cost = fixed(c.post_ns + first, c.line_ns, c.post_ns, ns_per_byte);
-    Curve::line(t.part + 1, t.first, cost)
+    Curve::line(t.fragment + 1, t.first, cost)
 }
 
 /// Looks for the next part of a message before a request takes over.
@@ -64,9 +64,6 @@ pub enum Parts {
     /// The rest goes to this request.
     Request(RequestId),
 }
-
-/// Bytes of a message from which the data area grows with what is sent: shorter ones do as well in a small one.
-const WIDE_MIN: usize = 16 * 1024;
 
 /// The sender.
 impl Endpoint {
@@ -89,9 +86,7 @@ impl Endpoint {
         if first <= SHORT_LIMIT || self.blocked != 0 {
             return Post::NoResource;
         }
-        if len >= WIDE_MIN {
-            self.lane.prepare_stream(len as u64);
-        }
+        self.lane.prepare_stream(len as u64);
         if !self.lane.has_room(len.div_ceil(part) as u32, part) {
             return Post::NoResource;
         }
@@ -273,7 +268,10 @@ mod tests {
     fn parts__of_one_cost_what_a_buffer_does() {
         let (c, t) = (Constants::default(), Thresholds::default());
         let (parts, eager) = (parts(&c, &t), eager(&c, 1 << 20));
-        let (one, two) = (eager.at(t.part).unwrap(), parts.at(t.part + 1).unwrap());
+        let (one, two) = (
+            eager.at(t.fragment).unwrap(),
+            parts.at(t.fragment + 1).unwrap(),
+        );
         assert!((two / one - 1.0).abs() < 0.01, "{one} and {two}");
     }
 }

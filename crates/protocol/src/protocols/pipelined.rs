@@ -47,8 +47,8 @@ pub(super) const RECORD: Record = Record {
 /// bytes are copied, and must be made and handled.
 pub fn fragments(c: &Constants, t: &Thresholds) -> Curve {
     let early = t.first.min(EARLY_LIMIT);
-    let piece = t.part.min(early) as f64;
-    let stream = stream_byte_ns(c, t.part, true);
+    let piece = t.fragment.min(early) as f64;
+    let stream = stream_byte_ns(c, t.fragment, true);
     let begin = 2.0 * c.post_ns + c.line_ns + piece * (2.0 * c.transfer_byte_ns - stream);
     let handshake = 4.0 * c.post_ns + 3.0 * c.line_ns;
     let early_ns = (begin + early as f64 * stream).max(handshake);

@@ -35,7 +35,7 @@ impl Worker {
         }
         let request = self.requests.get_mut(id);
         let lane = &self.endpoints[request.peer].lane;
-        let part = self.thresholds.part_on(lane);
+        let part = self.thresholds.fragment_on(lane);
         let early = request.early as u64;
         while request.moved < early {
             let left = early - request.moved;
@@ -84,7 +84,7 @@ impl Worker {
         let first = match is_bulk {
             // It is matched while the bytes come.
             true => 0,
-            false => self.thresholds.part_on(&endpoint.lane).min(early),
+            false => self.thresholds.fragment_on(&endpoint.lane).min(early),
         };
         if is_bulk && early == request.bytes {
             endpoint.lane.hold_next();

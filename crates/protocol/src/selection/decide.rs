@@ -15,8 +15,8 @@ pub const PART_MAX: u64 = (EAGER_LIMIT - RTS_HEADER) as u64 / 64 * 64;
 /// Largest message in one buffer, with the header of a synchronous one.
 pub const WHOLE_MAX: u64 = (EAGER_LIMIT - SYNC_HEADER) as u64 / 64 * 64;
 
-/// Sizes of messages for which parts and fragments are made: the middle of what each of them serves.
-const EAGER_FIRST_FOR: f64 = 16.0 * 1024.0;
+/// Size of the messages for which fragments are made. Shorter ones would do with smaller fragments by the costs below,
+/// but an exchange in both directions takes longer with them (docs/performance.md, *Large messages*).
 const FRAGMENTS_FOR: f64 = 256.0 * 1024.0;
 /// Bounds of the pieces that are chosen by cost: several of them fit the innermost cache.
 const PIECES: (f64, f64) = (1024.0, 16.0 * 1024.0);
@@ -62,7 +62,7 @@ pub fn decide(c: &Constants, overrides: &Overrides, kernel: bool) -> Thresholds 
         piece_max: COOPERATIVE_PIECE_MAX,
         ..Thresholds::default()
     };
-    (t.part, t.fragment) = choose_parts(c, overrides);
+    t.fragment = choose_fragment(c, overrides);
     let byte_ns = c.transfer_byte_ns + c.kernel_byte_ns;
     t.piece_min = round_piece(
         COPY_PER_CALL * c.kernel_call_ns / byte_ns,
@@ -94,18 +94,19 @@ pub fn decide(c: &Constants, overrides: &Overrides, kernel: bool) -> Thresholds 
     t
 }
 
-fn choose_parts(c: &Constants, overrides: &Overrides) -> (u64, u64) {
+fn choose_fragment(c: &Constants, overrides: &Overrides) -> u64 {
     if let Some(chunk) = overrides.chunk {
-        let chunk = chunk.clamp(PART_MIN, PART_MAX);
-        return (chunk, chunk);
+        return chunk.clamp(PART_MIN, PART_MAX);
     }
     if !overrides.pipeline {
-        return (PART_MAX, PART_MAX);
+        return PART_MAX;
     }
     // A message of n bytes in parts of p takes the copy of the first part longer than its stream, and
     // each part costs a post: p * transfer + (n / p) * post is least where p^2 = n * post / transfer.
-    let best = |n: f64| round_piece((n * c.post_ns / c.transfer_byte_ns).sqrt(), PIECES);
-    (best(EAGER_FIRST_FOR), best(FRAGMENTS_FOR))
+    round_piece(
+        (FRAGMENTS_FOR * c.post_ns / c.transfer_byte_ns).sqrt(),
+        PIECES,
+    )
 }
 
 fn choose_eager(c: &Constants, t: &Thresholds, overrides: &Overrides) -> u64 {
@@ -117,7 +118,9 @@ fn choose_eager(c: &Constants, t: &Thresholds, overrides: &Overrides) -> u64 {
     let spans = lower(&curves[Protocol::Eager as usize..=Protocol::Fragments as usize]);
     let parts = spans.iter().rev().take_while(|span| span.best == 1).last();
     // What one part holds needs no second one.
-    parts.map_or(most, |span| round_size(span.from - 1).max(t.part).min(most))
+    parts.map_or(most, |span| {
+        round_size(span.from - 1).max(t.fragment).min(most)
+    })
 }
 
 /// The size from which the receiver's copy takes less work of both sides together than two through the ring.

@@ -21,11 +21,9 @@ pub struct Thresholds {
     /// The same over a lane on which one message does better than several, as far as that one says ([`Lane::whole`]).
     pub max_single: u64,
     /// Bytes of a longer message that travel without being asked for: its announcement carries the
-    /// first `part` of them, the others follow at once. At most [`EARLY_LIMIT`].
+    /// first `fragment` of them, the others follow at once. At most [`EARLY_LIMIT`].
     pub first: u64,
-    /// Bytes of one of those parts.
-    pub part: u64,
-    /// Bytes of one further fragment.
+    /// Bytes of each part of a message that goes in several.
     pub fragment: u64,
     /// Size from which both sides make a single copy, if they can; none of who learns, which begins in the ring.
     pub single_copy: u64,
@@ -57,12 +55,6 @@ impl Thresholds {
     #[inline]
     pub fn max_single_on(&self, lane: &Lane) -> u64 {
         self.eager.max(self.as_one(lane))
-    }
-
-    /// Bytes of one part of a longer message over a lane.
-    #[inline]
-    pub fn part_on(&self, lane: &Lane) -> u64 {
-        self.part.max(self.as_one(lane))
     }
 
     /// Bytes of a longer message that go over a lane without being asked for.
@@ -105,10 +97,9 @@ impl Thresholds {
 impl Default for Thresholds {
     fn default() -> Self {
         Thresholds {
-            eager: 4 * 1024,
+            eager: 16 * 1024,
             max_single: EAGER_LIMIT as u64,
             first: EARLY_LIMIT,
-            part: 4 * 1024,
             fragment: 16 * 1024,
             single_copy: u64::MAX,
             crowded_copy: EARLY_LIMIT + 1,

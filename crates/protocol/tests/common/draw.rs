@@ -58,11 +58,10 @@ pub fn conditions() -> impl Strategy<Value = Conditions> {
 }
 
 pub fn thresholds() -> impl Strategy<Value = Thresholds> {
-    let fixed = |eager, first, part, fragment, single_copy| {
+    let fixed = |eager, first, fragment, single_copy| {
         Just(Thresholds {
             eager,
             first,
-            part,
             fragment,
             single_copy,
             ..Thresholds::default()
@@ -70,9 +69,9 @@ pub fn thresholds() -> impl Strategy<Value = Thresholds> {
     };
     prop_oneof![
         Just(Thresholds::default()),
-        fixed(40, 200, 60, 64, u64::MAX),
-        fixed(100, 0, 16, 1000, 300),
-        fixed(0, 4096, 100, 33, 4097),
-        fixed(300, 300, 1, 1, 301),
+        fixed(40, 200, 60, u64::MAX),
+        fixed(100, 0, 1000, 300),
+        fixed(0, 4096, 33, 4097),
+        fixed(300, 300, 1, 301),
     ]
 }

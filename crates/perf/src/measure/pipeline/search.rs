@@ -63,8 +63,8 @@ const ROUNDS: usize = 4;
 /// How much longer those are measured that are shown: the fastest of many is partly the luckiest.
 const FINAL_FACTOR: usize = 4;
 
-const CHUNKS: [usize; 4] = [CHUNK_MIN, 2 << 10, 4 << 10, 8 << 10];
-const RINGS: [usize; 3] = [16 << 10, 32 << 10, RING_MAX];
+const CHUNKS: [usize; 4] = [CHUNK_MIN, 2 << 10, 4 << 10, 16 << 10];
+const RINGS: [usize; 3] = [16 << 10, 64 << 10, RING_MAX];
 
 /// Chunk and ring, for messages of so many bytes.
 fn list_shapes(bytes: usize) -> Vec<(usize, usize)> {
@@ -353,7 +353,7 @@ mod tests {
         let largest = |bytes| list_shapes(bytes).into_iter().map(|s| s.0).max();
         assert_eq!(largest(100), Some(1024));
         assert_eq!(largest(1500), Some(2048));
-        assert_eq!(largest(1 << 20), Some(8192));
+        assert_eq!(largest(1 << 20), Some(16 << 10));
         let whole = |(chunk, ring): (usize, usize)| ring % chunk == 0 && ring <= RING_MAX;
         assert!(list_shapes(1 << 20).into_iter().all(whole));
     }
