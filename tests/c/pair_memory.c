@@ -67,7 +67,7 @@ static void grow(void)
  * has sent all the same, since lines that come round late are cheaper to write. */
 static void widen(void)
 {
-    static char data[16 * 1024];
+    static char data[20 * 1024];
     long before = job_pages();
     for (int i = 0; i < 600; i++) {
         if (rank == 0) {
@@ -80,7 +80,7 @@ static void widen(void)
     }
     long pages = job_pages() - before;
     if (rank == 0 && (pages < 128 || pages > 300))
-        fail(__LINE__, "600 messages of 16 KiB took %ld pages", pages);
+        fail(__LINE__, "600 messages of 20 KiB took %ld pages", pages);
 }
 
 /* All ranks with all others, in a job in which nobody has talked to more than one. */

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import tempfile
 import time
@@ -103,6 +104,21 @@ def case_strangers(session):
         if problem := end.problem():
             return f"{who}: {problem}", "".join(one.text() for one in ends)
     return None
+
+
+def case_stopped(session):
+    """A name is looked for in this user's other jobs, of which one is stopped: its launcher is not waited for."""
+    stopped = session.mpirun(1, ["sleep", "60"])
+    try:
+        time.sleep(0.3)
+        stopped.process.send_signal(signal.SIGSTOP)
+        outcome = session.mpirun(2, [session.binary("port_basic")]).finish()
+        problem = outcome.problem()
+        return (problem, outcome.text()) if problem else None
+    finally:
+        stopped.process.send_signal(signal.SIGCONT)
+        stopped.process.send_signal(signal.SIGTERM)
+        stopped.finish()
 
 
 def case_spawned_alone(session):

@@ -3,20 +3,40 @@
 
 use super::{Answer, Request, SOCKET_PREFIX, frame, socket_name, unframe};
 use crate::job::send_all;
+use socket2::{Domain, SockAddr, Socket, Type};
+use std::ffi::OsStr;
 use std::io::{self, Read};
 use std::mem::{MaybeUninit, size_of};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 /// Asks the launcher of a job, and waits for its answer.
 ///
 /// # Errors
 /// It cannot be reached, is another user's process, or has not understood; in words.
 pub fn ask(job_id: u64, request: &Request) -> Result<Answer, String> {
+    ask_within(job_id, request, None)
+}
+
+/// As [`ask`]; it waits no longer than so for each step of the launcher, which may be stopped.
+///
+/// # Errors
+/// As there, and it does not answer in time.
+pub fn ask_within(
+    job_id: u64,
+    request: &Request,
+    limit: Option<Duration>,
+) -> Result<Answer, String> {
     let talk = || -> io::Result<Answer> {
-        let address = SocketAddr::from_abstract_name(socket_name(job_id))?;
-        let mut socket = UnixStream::connect_addr(&address)?;
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        // The connection itself waits where too many others do.
+        socket.set_write_timeout(limit)?;
+        socket.set_read_timeout(limit)?;
+        let path = [b"\0", socket_name(job_id).as_bytes()].concat();
+        socket.connect(&SockAddr::unix(OsStr::from_bytes(&path))?)?;
+        let mut socket = UnixStream::from(OwnedFd::from(socket));
         if !is_own_user(socket.as_fd()) {
             return Err(io::Error::other(
                 "a process of another user has its socket's name",
@@ -96,7 +116,8 @@ mod tests {
     use crate::job::random_job_id;
     use std::io::Write;
     use std::os::fd::AsFd;
-    use std::os::unix::net::UnixListener;
+    use std::os::linux::net::SocketAddrExt;
+    use std::os::unix::net::{SocketAddr, UnixListener};
 
     #[test]
     fn jobs__are_those_with_a_socket_of_that_name() {
@@ -120,6 +141,19 @@ mod tests {
         };
         let error = ask(random_job_id(), &request).unwrap_err();
         assert!(error.contains("mpiexec does not answer"), "{error}");
+    }
+
+    #[test]
+    fn launcher__that_is_stopped_is_not_waited_for() {
+        let (job, request) = (random_job_id(), Request::Lookup { service: vec![1] });
+        let address = SocketAddr::from_abstract_name(socket_name(job)).unwrap();
+        let _stopped = UnixListener::bind_addr(&address).unwrap();
+        // Callers that have gone stay in its queue, until that is full.
+        for _ in 0..300 {
+            let limit = Some(Duration::from_millis(1));
+            let error = ask_within(job, &request, limit).unwrap_err();
+            assert!(error.contains("does not answer"), "{error}");
+        }
     }
 
     #[test]

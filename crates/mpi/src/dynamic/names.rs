@@ -10,6 +10,7 @@ use crate::process::Process;
 use fastpath_bootstrap::control::{Answer, Cause, Names, Request, client};
 use fastpath_bootstrap::engine::{Engine, EngineError};
 use fastpath_bootstrap::job::{Job, describe_start};
+use std::time::Duration;
 
 /// The error of a refusal.
 fn refuse(cause: Cause, text: String) -> Error {
@@ -116,12 +117,15 @@ pub fn look_up(p: &Process, service: &[u8]) -> Result<Vec<u8>> {
     }
 }
 
+/// How long another job's launcher is waited for: it may be stopped.
+const OTHER_JOB: Option<Duration> = Some(Duration::from_secs(1));
+
 /// Asks the launchers of this user's other jobs on this host: two jobs that are to be connected find each other so.
 fn look_in_other_jobs(p: &Process, request: &Request) -> Result<Option<Answer>> {
     let own = p.running()?.job.job_id();
     Ok(places::run_outside(|| {
         let jobs = client::list_jobs().into_iter().filter(|&job| job != own);
-        let mut answers = jobs.filter_map(|job| client::ask(job, request).ok());
+        let mut answers = jobs.filter_map(|job| client::ask_within(job, request, OTHER_JOB).ok());
         answers.find(|answer| matches!(answer, Answer::Found { .. }))
     }))
 }
