@@ -2,20 +2,19 @@
 //! the other on, in time and in instructions (the table of the study "sm Latency", Open MPI, 2009).
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use anyhow::Result;
 use fastpath_base::config::FEATURES;
 
 use crate::bench::options::MpiOptions;
 use crate::bench::store::{ResultOptions, Store};
-use crate::bench::{choose_mpi, surroundings};
 use crate::compare::interval::{self, Ratio, Verdict};
+use crate::compare::peers::Peer;
 use crate::document::{Cell, Column, Document, Table};
 use crate::html::svg::{size, time};
 use crate::instructions::{Counted, count};
 use crate::output::{LEFT, make_bar};
-use crate::program::{Job, Program, STALL, Settings};
+use crate::program::{Job, Program, Settings};
 use crate::record::{AblationStep, Breakdown, Case, Change, Report};
 
 /// Options of `fastpath bench ablation`.
@@ -70,8 +69,12 @@ struct Step {
 }
 
 impl Step {
-    fn environment(&self) -> Vec<(String, String)> {
-        vec![("FASTPATH_DISABLE".to_owned(), self.disabled.join(","))]
+    /// The MPI as it runs in this step.
+    fn mpi(&self, ours: &Peer) -> Peer {
+        Peer {
+            environment: vec![("FASTPATH_DISABLE".to_owned(), self.disabled.join(","))],
+            ..ours.clone()
+        }
     }
 
     fn take(&mut self, cases: Vec<Case>) {
@@ -113,10 +116,10 @@ fn name_case(case: &Case) -> (String, u64) {
 /// The program cannot be compiled, a job fails, a file cannot be written. What was measured before is
 /// shown and written.
 pub fn run(options: &AblationOptions) -> Result<()> {
-    let (mpicc, mpiexec) = choose_mpi(&options.mpi)?;
+    let ours = Peer::ours(&options.mpi)?;
     let store = Store::open(&options.results, None)?;
-    let program = Program::compile(&mpicc)?;
-    let mut report = surroundings::make_report("fastpath", &mpicc, &mpiexec);
+    let program = Program::compile(&ours.mpicc)?;
+    let mut report = ours.report();
     let make_step = |(added, disabled)| Step {
         added,
         disabled,
@@ -124,12 +127,12 @@ pub fn run(options: &AblationOptions) -> Result<()> {
         turns: Vec::new(),
     };
     let mut steps: Vec<Step> = list_steps().map(make_step).collect();
-    let mut done = time_steps(options, &program, &mpiexec, &mut steps, &mut report);
+    let mut done = time_steps(options, &program, &ours, &mut steps, &mut report);
     for (index, step) in steps.iter().enumerate() {
         let before = index.checked_sub(1).map(|i| &steps[i]);
         let counted = match options.no_instructions || done.is_err() {
             true => Ok(Vec::new()),
-            false => count_step(options, &mpicc, &mpiexec, &step.environment()),
+            false => count_step(&step.mpi(&ours)),
         };
         let instructions = counted.unwrap_or_else(|e| {
             done = Err(e);
@@ -153,7 +156,7 @@ pub fn run(options: &AblationOptions) -> Result<()> {
 fn time_steps(
     options: &AblationOptions,
     program: &Program,
-    mpiexec: &Path,
+    ours: &Peer,
     steps: &mut [Step],
     report: &mut Report,
 ) -> Result<()> {
@@ -168,8 +171,7 @@ fn time_steps(
             bar.set_message(format!("turn {}, {}", turn + 1, name_step(&step.added)));
             let mut cases = Vec::new();
             for settings in list_settings(options) {
-                let environment = step.environment();
-                let job = make_job(options, mpiexec, &environment, &settings);
+                let job = step.mpi(ours).job(2, &settings);
                 cases.extend(time_step(program, job, report)?);
             }
             step.take(cases);
@@ -202,22 +204,6 @@ fn list_settings(options: &AblationOptions) -> Vec<Settings> {
     all
 }
 
-fn make_job(
-    options: &AblationOptions,
-    mpiexec: &Path,
-    environment: &[(String, String)],
-    settings: &Settings,
-) -> Job {
-    Job {
-        mpiexec: mpiexec.to_owned(),
-        mpiexec_arguments: options.mpi.mpiexec_arg.clone(),
-        environment: environment.to_vec(),
-        ranks: 2,
-        arguments: settings.arguments(),
-        stall: STALL,
-    }
-}
-
 fn time_step(program: &Program, job: Job, report: &mut Report) -> Result<Vec<Case>> {
     let outcome = program.run(&job.with_selection(), |_| {});
     outcome.failure.map_or(Ok(()), Err)?;
@@ -228,18 +214,9 @@ fn time_step(program: &Program, job: Job, report: &mut Report) -> Result<Vec<Cas
     Ok(outcome.cases)
 }
 
-fn count_step(
-    options: &AblationOptions,
-    mpicc: &Path,
-    mpiexec: &Path,
-    environment: &[(String, String)],
-) -> Result<Vec<Breakdown>> {
+fn count_step(mpi: &Peer) -> Result<Vec<Breakdown>> {
     let counted = count(&Counted {
-        name: "fastpath",
-        mpicc,
-        mpiexec,
-        arguments: &options.mpi.mpiexec_arg,
-        environment,
+        mpi,
         sizes: &[8],
         whole: false,
     })?;

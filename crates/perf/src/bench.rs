@@ -21,39 +21,15 @@ use anyhow::{Result, bail, ensure};
 use indicatif::ProgressBar;
 
 use crate::catalogue::{self, Class, Group, Test};
+use crate::compare::peers::Peer;
 use crate::interrupt;
 use crate::levels::{self, LevelPlan, SharedBoard};
 use crate::output::{self, Printer, head, make_bar, print_line};
 use crate::program::{Event, Job, Program, RunError, STALL, Settings};
 use crate::record::{Case, Level, Missing, Mpi, Report};
-use options::{BenchOptions, MpiOptions};
+use options::BenchOptions;
 use pipeline::Pipelines;
 use store::Store;
-
-/// Compiler wrapper and launcher of the MPI to measure: those named, or those installed beside
-/// this program.
-///
-/// # Errors
-/// Neither named nor installed.
-pub fn choose_mpi(options: &MpiOptions) -> Result<(PathBuf, PathBuf)> {
-    let own = std::env::current_exe().unwrap_or_default();
-    let mpicc = match &options.mpicc {
-        Some(path) => find_command(path),
-        None => own.with_file_name("mpicc"),
-    };
-    let mpiexec = match &options.mpiexec {
-        Some(path) => find_command(path),
-        None => mpicc.with_file_name("mpiexec"),
-    };
-    for (path, option) in [(&mpicc, "--mpicc"), (&mpiexec, "--mpiexec")] {
-        let shown = path.display();
-        ensure!(
-            path.exists(),
-            "{shown} is not there; name another with {option}"
-        );
-    }
-    Ok((mpicc, mpiexec))
-}
 
 /// A bare name is looked for where the shell looks.
 pub fn find_command(name: &Path) -> PathBuf {
@@ -69,14 +45,12 @@ pub fn find_command(name: &Path) -> PathBuf {
 
 /// Everything of one command.
 struct Session {
+    mpi: Peer,
     program: Program,
-    mpiexec: PathBuf,
-    mpiexec_arguments: Vec<String>,
     report: Report,
     bar: ProgressBar,
     printer: Printer,
     shows_table: bool,
-    environment: Vec<(String, String)>,
     /// The floor of large messages of a ping-pong.
     pipeline: Pipelines,
 }
@@ -104,33 +78,28 @@ pub fn run(options: &BenchOptions) -> Result<()> {
     };
     let no_table = options.check_places()?;
     let store = Store::open(&options.results, options.csv.as_deref())?;
-    let (mpicc, mpiexec) = choose_mpi(&options.mpi)?;
+    let mut mpi = Peer::ours(&options.mpi)?.on_hosts(&options.mpi);
+    mpi.environment = options.path.environment();
+    let mut report = mpi.report();
+    // The library says it.
+    report.run.mpi.name.clear();
     let mut session = Session {
         program: if options.has_level(Level::Mpi) {
-            Program::compile(&mpicc)?
+            Program::compile(&mpi.mpicc)?
         } else {
             // Nobody runs it.
             Program {
                 path: PathBuf::new(),
             }
         },
-        mpiexec_arguments: [
-            options.mpi.mpiexec_arg.clone(),
-            options.mpi.list_host_words(&mpiexec),
-        ]
-        .concat(),
-        mpiexec,
-        report: Report::new(surroundings::describe_run()),
+        mpi,
+        report,
         bar: make_bar(1, !options.no_progress, ""),
         printer: Printer::new(options.style),
         shows_table: !no_table,
-        environment: options.path.environment(),
         pipeline: Pipelines::default(),
     };
-    let run = &mut session.report.run;
-    run.mpi.path = format!("{}, {}", mpicc.display(), session.mpiexec.display());
-    run.environment.extend(session.environment.iter().cloned());
-    let machine = head::describe_machine(&run.machine);
+    let machine = head::describe_machine(&session.report.run.machine);
     session.say(&machine);
     interrupt::keep_results();
     let (mut failure, mut written) = (None, Ok(()));
@@ -215,13 +184,10 @@ impl Session {
     }
 
     fn job(&self, settings: &Settings, ranks: u32) -> Job {
+        let longer = settings.case.duration.unwrap_or(0.0) / 500.0;
         Job {
-            mpiexec: self.mpiexec.clone(),
-            mpiexec_arguments: self.mpiexec_arguments.clone(),
-            environment: self.environment.clone(),
-            ranks,
-            arguments: settings.arguments(),
-            stall: STALL + Duration::from_secs_f64(settings.case.duration.unwrap_or(0.0) / 500.0),
+            stall: STALL + Duration::from_secs_f64(longer),
+            ..self.mpi.job(ranks, settings)
         }
     }
 

@@ -20,11 +20,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
-use fastpath_base::topology;
 
 use crate::bench::options::{LevelName, MpiOptions, PathOptions, parse_bytes};
 use crate::bench::store::{ResultOptions, Store};
-use crate::bench::{choose_mpi, surroundings};
 use crate::compare::peers::{Peer, PeerOptions};
 use crate::record::{Breakdown, Level, Missing, Report};
 use callgrind::Dump;
@@ -83,16 +81,8 @@ fn parse_payload(text: &str) -> Result<u64, String> {
 
 /// One MPI to count.
 pub struct Counted<'a> {
-    /// Its name in tables.
-    pub name: &'a str,
-    /// Compiler wrapper.
-    pub mpicc: &'a Path,
-    /// Launcher.
-    pub mpiexec: &'a Path,
-    /// Further arguments of the launcher.
-    pub arguments: &'a [String],
-    /// Variables of the job.
-    pub environment: &'a [(String, String)],
+    /// Which.
+    pub mpi: &'a Peer,
     /// Payloads.
     pub sizes: &'a [u64],
     /// Whether to look for functions.
@@ -116,22 +106,22 @@ pub fn count(mpi: &Counted) -> Result<Vec<Breakdown>> {
     let source = folder.0.join("instructions.c");
     let program = folder.0.join("instructions");
     fs::write(&source, SOURCE).context("cannot write the program that is counted")?;
-    let mut compile = Command::new(mpi.mpicc);
+    let mut compile = Command::new(&mpi.mpi.mpicc);
     // A library path meant for the run can mislead the linker.
     compile
         .env_remove("LD_LIBRARY_PATH")
         .args(["-O2", "-g", "-fno-plt"]);
     compile.arg(&source).arg("-o").arg(&program);
-    run_quietly(&mut compile, &mpi.mpicc.display().to_string())?;
+    run_quietly(&mut compile, &mpi.mpi.mpicc.display().to_string())?;
     let mut arguments = vec![folder.0.display().to_string()];
     arguments.extend(mpi.sizes.iter().map(u64::to_string));
-    let mut dumps = watch(mpi, &folder.0, &program, &arguments, 1)?;
+    let mut dumps = watch(mpi.mpi, &folder.0, &program, &arguments, 1)?;
     if mpi.whole {
         let multiple = folder.0.join("multiple");
         fs::create_dir(&multiple).context("no folder for the program's counts")?;
         arguments[0] = multiple.display().to_string();
         arguments.insert(1, "multiple".to_owned());
-        dumps.extend(watch(mpi, &multiple, &program, &arguments, 1)?);
+        dumps.extend(watch(mpi.mpi, &multiple, &program, &arguments, 1)?);
     }
     make_breakdowns(mpi, &dumps, &program)
 }
@@ -149,7 +139,7 @@ fn make_breakdowns(mpi: &Counted, dumps: &[Dump], program: &Path) -> Result<Vec<
         };
         let (operation, bytes) = parse_name(&dump.name)?;
         Ok(Breakdown {
-            mpi: mpi.name.to_owned(),
+            mpi: mpi.mpi.name.clone(),
             operation,
             level: Level::Mpi,
             bytes,
@@ -202,18 +192,14 @@ impl InstructionOptions {
 /// # Errors
 /// As [`count`]; a budget that is exceeded.
 pub fn run(options: &InstructionOptions) -> Result<()> {
-    let (mpicc, mpiexec) = choose_mpi(&options.mpi)?;
+    let mut ours = Peer::ours(&options.mpi)?;
     options.path.check(&options.levels)?;
-    let environment = options.path.environment();
     let peers = options.peers.list()?;
     let limits = options.budget.as_deref().map(budget::read).transpose()?;
-    let mut report = surroundings::make_report("fastpath", &mpicc, &mpiexec);
+    let mut report = ours.report();
+    ours.environment = options.path.environment();
     let ours = Counted {
-        name: "fastpath",
-        mpicc: &mpicc,
-        mpiexec: &mpiexec,
-        arguments: &options.mpi.mpiexec_arg,
-        environment: &environment,
+        mpi: &ours,
         sizes: &options.sizes,
         whole: true,
     };
@@ -246,13 +232,8 @@ fn count_levels(
     if options.has_level(Level::Mpi) {
         add_mpi(ours, report)?;
         for peer in peers {
-            let arguments = peer.list_arguments(2, topology::usable_processors());
             let theirs = Counted {
-                name: &peer.name,
-                mpicc: &peer.mpicc,
-                mpiexec: &peer.mpiexec,
-                arguments: &arguments,
-                environment: &peer.environment,
+                mpi: peer,
                 whole: false,
                 ..*ours
             };
@@ -273,7 +254,7 @@ fn count_levels(
 
 fn add_mpi(mpi: &Counted, report: &mut Report) -> Result<()> {
     let counted = count(mpi)?;
-    report.missing.extend(list_missing(mpi.name, &counted));
+    report.missing.extend(list_missing(&mpi.mpi.name, &counted));
     report.breakdowns.extend(counted);
     Ok(())
 }
@@ -291,11 +272,7 @@ mod tests {
             memcpy\n0x30 1 4000\ntotals: 62000\n";
         let dumps = [callgrind::parse_dump(text).unwrap()];
         let mpi = Counted {
-            name: "a peer",
-            mpicc: Path::new(""),
-            mpiexec: Path::new(""),
-            arguments: &[],
-            environment: &[],
+            mpi: &Peer::new("a peer", Path::new("mpicc"), None),
             sizes: &[8],
             whole: false,
         };
@@ -334,11 +311,7 @@ mod tests {
     fn count__with_a_compiler_that_is_not_there_says_so() {
         let nowhere = Path::new("/nowhere/mpicc");
         let mpi = Counted {
-            name: "nobody",
-            mpicc: nowhere,
-            mpiexec: nowhere,
-            arguments: &[],
-            environment: &[],
+            mpi: &Peer::new("nobody", nowhere, None),
             sizes: &[8],
             whole: false,
         };

@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use fastpath_base::topology;
 
 use crate::files::read_text;
-use crate::record::{Machine, Report, Run};
+use crate::record::{Machine, Run};
 
 /// Variables that change what an MPI library does begin so.
 const PREFIXES: &str =
@@ -17,14 +16,6 @@ const PREFIXES: &str =
 /// The tool as results name it: version, and commit where it is known.
 pub fn name_tool() -> String {
     format!("fastpath {}", env!("BUILD_VERSION"))
-}
-
-/// A report without cases of an MPI.
-pub fn make_report(name: &str, mpicc: &Path, mpiexec: &Path) -> Report {
-    let mut run = describe_run();
-    run.mpi.name = name.to_owned();
-    run.mpi.path = format!("{}, {}", mpicc.display(), mpiexec.display());
-    Report::new(run)
 }
 
 /// A run that begins now; library and clock are filled in when they are known.

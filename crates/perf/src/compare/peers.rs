@@ -2,8 +2,14 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Error, Result, bail};
+use anyhow::{Context, Error, Result, bail, ensure};
 use clap::Args;
+use fastpath_base::topology;
+
+use crate::bench::options::MpiOptions;
+use crate::bench::{find_command, surroundings};
+use crate::program::{Job, STALL, Settings};
+use crate::record::Report;
 
 /// One MPI, ours or another.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,8 +42,38 @@ impl Peer {
         }
     }
 
+    /// Ours: the one that the options name, or what is installed beside this program.
+    ///
+    /// # Errors
+    /// Neither named nor installed.
+    pub fn ours(options: &MpiOptions) -> Result<Peer> {
+        let own = std::env::current_exe().unwrap_or_default();
+        let named = options.mpicc.as_deref().map(find_command);
+        let mpicc = named.unwrap_or_else(|| own.with_file_name("mpicc"));
+        let mpiexec = options.mpiexec.as_deref().map(find_command);
+        let ours = Peer {
+            arguments: options.mpiexec_arg.clone(),
+            ..Peer::new("fastpath", &mpicc, mpiexec.as_deref())
+        };
+        for (path, option) in [(&ours.mpicc, "--mpicc"), (&ours.mpiexec, "--mpiexec")] {
+            let shown = path.display();
+            ensure!(
+                path.exists(),
+                "{shown} is not there; name another with {option}"
+            );
+        }
+        Ok(ours)
+    }
+
+    /// The same on the hosts of the options.
+    pub fn on_hosts(mut self, options: &MpiOptions) -> Peer {
+        let words = options.list_host_words(&self.mpiexec);
+        self.arguments.extend(words);
+        self
+    }
+
     /// The launcher's arguments for so many ranks on so many processors.
-    pub fn list_arguments(&self, ranks: u32, processors: usize) -> Vec<String> {
+    fn list_arguments_on(&self, ranks: u32, processors: usize) -> Vec<String> {
         let fits = ranks as usize <= processors;
         let further = if fits {
             &self.arguments_fit
@@ -45,6 +81,32 @@ impl Peer {
             &self.arguments_crowded
         };
         [self.arguments.as_slice(), further].concat()
+    }
+
+    /// The launcher's arguments for so many ranks here.
+    pub fn list_arguments(&self, ranks: u32) -> Vec<String> {
+        self.list_arguments_on(ranks, topology::usable_processors())
+    }
+
+    /// A job of the benchmark program.
+    pub fn job(&self, ranks: u32, settings: &Settings) -> Job {
+        Job {
+            mpiexec: self.mpiexec.clone(),
+            mpiexec_arguments: self.list_arguments(ranks),
+            environment: self.environment.clone(),
+            ranks,
+            arguments: settings.arguments(),
+            stall: STALL,
+        }
+    }
+
+    /// A report of it without cases.
+    pub fn report(&self) -> Report {
+        let mut run = surroundings::describe_run();
+        run.mpi.name.clone_from(&self.name);
+        run.mpi.path = format!("{}, {}", self.mpicc.display(), self.mpiexec.display());
+        run.environment.extend(self.environment.iter().cloned());
+        Report::new(run)
     }
 }
 
@@ -255,9 +317,9 @@ mod tests {
             peer.environment,
             [("LD_LIBRARY_PATH".to_owned(), "/a:/b".to_owned())]
         );
-        assert_eq!(peer.list_arguments(2, 2), ["-q", "--bind-to", "core"]);
+        assert_eq!(peer.list_arguments_on(2, 2), ["-q", "--bind-to", "core"]);
         assert_eq!(
-            peer.list_arguments(3, 2),
+            peer.list_arguments_on(3, 2),
             ["-q", "--map-by", ":OVERSUBSCRIBE"]
         );
     }

@@ -16,11 +16,11 @@ use super::stored::{self, Rule};
 use super::turns::{Stop, Turns};
 use super::{markdown, show};
 use crate::bench::pipeline::{self, Pipelines};
-use crate::bench::{self, startup, surroundings};
+use crate::bench::{startup, surroundings};
 use crate::catalogue::{self, Class};
 use crate::output;
 use crate::output::file::Target;
-use crate::program::{Job, Outcome, Program, STALL};
+use crate::program::{Outcome, Program};
 use crate::record::Report;
 
 /// Exit code where something was refused or could not be compared.
@@ -153,7 +153,7 @@ fn run_peers(options: &CompareOptions, peers: Vec<Peer>) -> Result<u8> {
     let plans = options.measure.list_plans()?;
     let files = Files::open(options)?;
     let (contestants, failed) = gather(options, peers)?;
-    let mut reports: Vec<Report> = contestants.iter().map(make_report).collect();
+    let mut reports: Vec<Report> = contestants.iter().map(|c| c.peer.report()).collect();
     let kept = open_kept(options, &plans, &contestants, &mut reports)?;
     let mut rounds = Rounds::new(reports, options.statistic);
     for (name, reason) in &failed {
@@ -189,21 +189,15 @@ fn run_peers(options: &CompareOptions, peers: Vec<Peer>) -> Result<u8> {
 
 /// Ours and those peers that could be compiled for; the others, with the reason.
 fn gather(options: &CompareOptions, peers: Vec<Peer>) -> Result<(Vec<Contestant>, Failures)> {
-    let (mpicc, mpiexec) = bench::choose_mpi(&options.mpi)?;
-    let mut ours = Peer::new("fastpath", &mpicc, Some(&mpiexec));
-    ours.arguments.clone_from(&options.mpi.mpiexec_arg);
-    let program = Program::compile(&mpicc)?;
+    let peer = Peer::ours(&options.mpi)?;
+    let program = Program::compile(&peer.mpicc)?;
     let (others, failed) = compile(peers);
-    let mut contestants = vec![Contestant {
-        peer: ours,
-        program,
-    }];
-    contestants.extend(others);
-    for Contestant { peer, .. } in &mut contestants {
-        let words = options.mpi.list_host_words(&peer.mpiexec);
-        peer.arguments.extend(words);
-    }
-    Ok((contestants, failed))
+    let all = [Contestant { peer, program }].into_iter().chain(others);
+    let on_hosts = |c: Contestant| Contestant {
+        peer: c.peer.on_hosts(&options.mpi),
+        ..c
+    };
+    Ok((all.map(on_hosts).collect(), failed))
 }
 
 /// The file of turns, if one is named; what it holds was begun earlier, and the reports say so.
@@ -275,25 +269,9 @@ fn tell(options: &CompareOptions, files: Files, comparison: &Comparison) -> Resu
     said
 }
 
-fn make_report(contestant: &Contestant) -> Report {
-    let peer = &contestant.peer;
-    let mut report = surroundings::make_report(&peer.name, &peer.mpicc, &peer.mpiexec);
-    let environment = &mut report.run.environment;
-    environment.extend(peer.environment.iter().cloned());
-    report
-}
-
 fn measure(contestant: &Contestant, plan: &Plan) -> Outcome {
     let (peer, program) = (&contestant.peer, &contestant.program);
-    let processors = fastpath_base::topology::usable_processors();
-    let job = Job {
-        mpiexec: peer.mpiexec.clone(),
-        mpiexec_arguments: peer.list_arguments(plan.ranks, processors),
-        environment: peer.environment.clone(),
-        ranks: plan.ranks,
-        arguments: plan.settings.arguments(),
-        stall: STALL,
-    };
+    let job = peer.job(plan.ranks, &plan.settings);
     let names = plan.settings.tests.iter();
     let tests: Vec<_> = names.filter_map(|name| catalogue::find(name)).collect();
     match tests.iter().find(|test| test.class == Class::Job) {

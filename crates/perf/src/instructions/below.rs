@@ -55,7 +55,7 @@ pub fn count(
     let plan = serde_json::to_string(&plan).context(failed)?;
     let own = std::env::current_exe().context(failed)?;
     let arguments = ["bench".to_owned(), "rank".to_owned(), plan];
-    let dumps = watch(mpi, &folder.0, &own, &arguments, 0)?;
+    let dumps = watch(mpi.mpi, &folder.0, &own, &arguments, 0)?;
     let mut symbols = Symbols::default();
     let counted: Result<Vec<_>, _> = dumps
         .iter()
@@ -89,7 +89,7 @@ fn make_breakdown(
     }
     parts.retain(|p| p.level != PROGRAM);
     Ok(Breakdown {
-        mpi: mpi.name.to_owned(),
+        mpi: mpi.mpi.name.clone(),
         operation,
         level,
         bytes,

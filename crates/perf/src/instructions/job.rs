@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use fastpath_base::sync::{AtomicU64, Ordering};
 
-use super::Counted;
 use super::callgrind::{self, Dump};
 use crate::bench::find_command;
+use crate::compare::peers::Peer;
 
 /// A folder that goes when it is dropped.
 pub struct Scratch(pub PathBuf);
@@ -75,7 +75,7 @@ pub fn run_quietly(command: &mut Command, what: &str) -> Result<()> {
 /// # Errors
 /// The job fails, or its dumps cannot be read.
 pub fn watch(
-    mpi: &Counted,
+    mpi: &Peer,
     folder: &Path,
     program: &Path,
     arguments: &[String],
@@ -86,8 +86,8 @@ pub fn watch(
     let mut job = Command::new("timeout");
     // In this process's group, so that what interrupts it ends the job too.
     job.args(["--foreground", "-k", "10", "540"])
-        .arg(mpi.mpiexec);
-    job.args(mpi.arguments);
+        .arg(&mpi.mpiexec);
+    job.args(mpi.list_arguments(2));
     for rank in 0..2 {
         if rank > 0 {
             job.arg(":");
