@@ -26,11 +26,12 @@ ENDS = {
 }
 # Exit codes that are told exactly.
 CODES = {"exit": 7, "abort": 7}
-# Those that speak PMI-1.
-KEEP_NAMES = (engines.Pmi, engines.Hydra)
+# Those that keep names of services.
+KEEP_NAMES = (engines.Pmi, engines.Hydra, engines.Prrte)
 # Those of them that start further processes. Over a connection Hydra 5.0 sometimes leaves a fence of a second spawned job
 # without an answer (decision 0071).
-SPAWN = {engines.Pmi: ["spawns"], engines.Hydra: ["spawns"], engines.HydraByPort: ["skips"]}
+SPAWN = {engines.Pmi: ["spawns"], engines.Hydra: ["spawns"], engines.HydraByPort: ["skips"],
+         engines.Prrte: ["spawns"]}
 ENGINES = [engines.Pmi, engines.PmiAsSlurm, engines.Hydra, engines.HydraByPort, engines.Prrte]
 
 # A rank that starts other programs: one without a launcher, and two ranks by the launcher that started it.
