@@ -14,6 +14,19 @@ static void check_refused(int line, int code, int class, const char *word)
         fail(line, "class %d: %s", class_of(code), text);
 }
 
+/* A program that is not there is told of before the engine, which would end the job, hears of it. */
+static void check_missing(void)
+{
+    MPI_Comm inter = MPI_COMM_SELF;
+    int code = MPI_Comm_spawn("/no/such/program", MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter,
+                              MPI_ERRCODES_IGNORE);
+    if (rank == 0)
+        check_refused(__LINE__, code, MPI_ERR_SPAWN, "\"/no/such/program\": there is no such program");
+    else
+        CLASS(code, MPI_ERR_SPAWN);
+    SAME(inter, MPI_COMM_NULL);
+}
+
 /* Children of all ranks and of one alone, which have a word for their parents. */
 static void check_children(char *program)
 {
@@ -105,6 +118,7 @@ int main(int argc, char **argv)
         SAME(other, ranks - 1 - rank);
         OK(MPI_Comm_disconnect(&inter));
     }
+    check_missing();
     if (spawns)
         check_children(argv[0]);
     if (spawns || skips)

@@ -28,7 +28,7 @@ ENDS = {
 CODES = {"exit": 7, "abort": 7}
 # Those that keep names of services.
 KEEP_NAMES = (engines.Pmi, engines.Hydra, engines.Prrte)
-# Those of them that start further processes. Over a connection Hydra 5.0 sometimes leaves a fence of a second spawned job
+# Those of them that start further processes. Over a connection Hydra 5.0 sometimes leaves a fence of a spawned job
 # without an answer (decision 0071).
 SPAWN = {engines.Pmi: ["spawns"], engines.Hydra: ["spawns"], engines.HydraByPort: ["skips"],
          engines.Prrte: ["spawns"]}

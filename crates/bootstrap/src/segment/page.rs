@@ -488,3 +488,30 @@ mod model {
         });
     }
 }
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::super::Segment;
+    use super::*;
+
+    #[test]
+    fn knock__comes_waits_and_leaves_the_port_free() {
+        let segment = Segment::create(1, 1).unwrap();
+        let page = segment.page(0).unwrap();
+        let port = &page.ports[1];
+        let empty = 7 << 32;
+        port.store(empty, Ordering::Relaxed);
+        assert_eq!(page.knock(8, 1, Visit::Comes), None);
+        assert_eq!(page.knock(7, 1, Visit::Comes), Some(Knocked::Stands));
+        assert_eq!(page.knock(7, 2, Visit::Comes), Some(Knocked::Waits));
+        assert_eq!(page.knock(7, 1, Visit::Asks), Some(Knocked::Stands));
+        assert_eq!(page.knock(7, 1, Visit::Leaves), Some(Knocked::Waits));
+        assert_eq!(port.load(Ordering::Relaxed), empty);
+        assert_eq!(page.knock(7, 2, Visit::Comes), Some(Knocked::Stands));
+        // Who accepts has taken the second one away, at the moment when it was about to leave.
+        port.store(empty, Ordering::Relaxed);
+        assert_eq!(page.knock(7, 2, Visit::Leaves), Some(Knocked::LetIn));
+        assert_eq!(page.knock(7, 2, Visit::Asks), Some(Knocked::LetIn));
+    }
+}
