@@ -198,8 +198,8 @@ impl Engine {
         }
     }
 
-    /// Starts processes, which are a job of their own, and tells them this port, where [`Engine::find_parent`] finds it.
-    /// Each program is started as often as its first count says.
+    /// Starts processes, which are a job of their own, and tells them this port, where [`Engine::find_parent`] finds
+    /// it. Each program is started as often as its first count says.
     ///
     /// # Errors
     /// The engine starts none, or cannot be reached.

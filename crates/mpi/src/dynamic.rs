@@ -55,14 +55,14 @@ static CALLS: ProcessPart<Counter> = ProcessPart::new(Counter::new());
 
 /// How long a call waits for the other side of a connection.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct Timeout {
     seconds: u32,
     until_ns: u64,
 }
 
-impl Patience {
+impl Timeout {
     /// For ever.
-    pub const ENDLESS: Patience = Patience {
+    pub const ENDLESS: Timeout = Timeout {
         seconds: u32::MAX,
         until_ns: u64::MAX,
     };
@@ -71,15 +71,15 @@ impl Patience {
     ///
     /// # Errors
     /// `MPI_ERR_INFO_VALUE` for what is no number of seconds.
-    pub fn read(hints: &[(String, String)]) -> Result<Patience> {
+    pub fn read(hints: &[(String, String)]) -> Result<Timeout> {
         let Some((_, text)) = hints.iter().find(|(key, _)| key == "timeout") else {
-            return Ok(Patience::ENDLESS);
+            return Ok(Timeout::ENDLESS);
         };
         let Ok(seconds) = text.trim().parse::<u32>() else {
             let text = format!("timeout is {text:?}: it is a whole number of seconds");
             return Err(Error::new(MPI_ERR_INFO_VALUE, text));
         };
-        Ok(Patience {
+        Ok(Timeout {
             seconds,
             until_ns: clock::now_ns() + u64::from(seconds) * 1_000_000_000,
         })
@@ -142,9 +142,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patience__is_a_number_of_seconds_or_endless() {
-        let read = |text: &str| Patience::read(&[("timeout".to_owned(), text.to_owned())]);
-        assert!(Patience::read(&[]).unwrap().check("x").is_none());
+    fn timeout__is_a_number_of_seconds_or_endless() {
+        let read = |text: &str| Timeout::read(&[("timeout".to_owned(), text.to_owned())]);
+        assert!(Timeout::read(&[]).unwrap().check("x").is_none());
         assert!(read(" 4000000 ").unwrap().check("x").is_none());
         let over = read("0").unwrap().check("nobody has come").unwrap();
         assert_eq!(over.code(), MPI_ERR_PORT);

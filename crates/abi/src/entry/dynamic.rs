@@ -6,7 +6,7 @@
 use super::{null_result, read_array, read_bytes, read_text, store, store_text};
 use core::ffi::{c_char, c_int};
 use fastpath_mpi::consts::*;
-use fastpath_mpi::dynamic::{self, Asked, Outcome, Patience};
+use fastpath_mpi::dynamic::{self, Asked, Outcome, Timeout};
 use fastpath_mpi::info::find_hints;
 use fastpath_mpi::{Error, Process, Result};
 
@@ -186,10 +186,10 @@ unsafe fn read_root_port(
     p: &Process,
     port_name: *const c_char,
     info: usize,
-) -> Result<(String, Patience)> {
-    let patience = Patience::read(&find_hints(&p.infos, info)?)?;
+) -> Result<(String, Timeout)> {
+    let timeout = Timeout::read(&find_hints(&p.infos, info)?)?;
     // SAFETY: ARGUMENTS.
-    Ok((unsafe { read_port(port_name) }?, patience))
+    Ok((unsafe { read_port(port_name) }?, timeout))
 }
 
 /// `MPI_Comm_accept`

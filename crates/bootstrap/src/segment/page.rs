@@ -262,8 +262,8 @@ impl RankPage {
         self.waits.load(Ordering::Relaxed) & 1 != 0
     }
 
-    /// Comes to the port of that number, looks what has become of a caller that has come, or goes away from there; `None`
-    /// where it is not open. A port is a word: its number, and below it the caller that is there.
+    /// Comes to the port of that number, looks what has become of a caller that has come, or goes away from there;
+    /// `None` where it is not open. A port is a word: its number, and below it the caller that is there.
     pub fn knock(&self, number: u32, caller: u32, visit: Visit) -> Option<Knocked> {
         let loads = || self.ports.iter().map(|at| (at, at.load(Ordering::Relaxed)));
         let (at, seen) = loads().find(|&(_, word)| (word >> 32) as u32 == number)?;

@@ -4,7 +4,7 @@
 //! once. The key itself never travels: both ends prove that they know it, each by the other one's random number.
 
 use super::line::move_bytes;
-use super::{Patience, wait};
+use super::{Timeout, wait};
 use crate::consts::MPI_ERR_PORT;
 use crate::error::{Error, Result};
 use crate::process::Process;
@@ -269,7 +269,7 @@ impl Door {
 ///
 /// # Errors
 /// `MPI_ERR_PORT`: no address leads there, nobody there knows the key, or nobody opens for as long as this waits.
-pub fn call(p: &Process, way: &Way, number: Number, patience: Patience) -> Result<OwnedFd> {
+pub fn call(p: &Process, way: &Way, number: Number, timeout: Timeout) -> Result<OwnedFd> {
     let own: Vec<IpAddr> = list_addresses()
         .unwrap_or_default()
         .into_iter()
@@ -281,10 +281,10 @@ pub fn call(p: &Process, way: &Way, number: Number, patience: Patience) -> Resul
     let mut told = Vec::new();
     for address in addresses {
         let at = SocketAddr::new(address, way.port);
-        let greeted = match connect(p, at, patience)? {
+        let greeted = match connect(p, at, timeout)? {
             Ok(stream) => {
                 let proof = Proof::new(way.key, number);
-                greet(p, &stream, &proof, patience)?.map(|()| stream)
+                greet(p, &stream, &proof, timeout)?.map(|()| stream)
             }
             Err(cause) => Err(cause),
         };
@@ -295,7 +295,7 @@ pub fn call(p: &Process, way: &Way, number: Number, patience: Patience) -> Resul
             }
             Err(cause) => told.push(format!("{at}: {cause}")),
         }
-        if let Some(error) = patience.check("nobody has accepted at the port") {
+        if let Some(error) = timeout.check("nobody has accepted at the port") {
             return Err(error);
         }
     }
@@ -308,7 +308,7 @@ pub fn call(p: &Process, way: &Way, number: Number, patience: Patience) -> Resul
     Err(Error::new(MPI_ERR_PORT, text))
 }
 
-fn connect(p: &Process, at: SocketAddr, patience: Patience) -> Result<io::Result<TcpStream>> {
+fn connect(p: &Process, at: SocketAddr, timeout: Timeout) -> Result<io::Result<TcpStream>> {
     let stream = match dial(at, None) {
         Ok(fd) => TcpStream::from(fd),
         Err(cause) => return Ok(Err(cause)),
@@ -319,7 +319,7 @@ fn connect(p: &Process, at: SocketAddr, patience: Patience) -> Result<io::Result
         outcome = match stream.take_error() {
             Ok(Some(cause)) | Err(cause) => Some(Err(cause)),
             Ok(None) if stream.peer_addr().is_ok() => Some(Ok(())),
-            Ok(None) if clock::now_ns() > until_ns.min(patience.until_ns) => {
+            Ok(None) if clock::now_ns() > until_ns.min(timeout.until_ns) => {
                 Some(Err(ErrorKind::TimedOut.into()))
             }
             Ok(None) => return false,
@@ -333,7 +333,7 @@ fn greet(
     p: &Process,
     stream: &TcpStream,
     proof: &Proof,
-    patience: Patience,
+    timeout: Timeout,
 ) -> Result<io::Result<()>> {
     let nonce: [u8; NONCE] = match draw_random() {
         Ok(nonce) => nonce,
@@ -350,7 +350,7 @@ fn greet(
             failed = move_bytes(fd, (&call, &mut sent), (&mut answer, &mut got)).err();
         }
         let is_here = got == answer.len();
-        if !is_here && clock::now_ns() >= patience.until_ns {
+        if !is_here && clock::now_ns() >= timeout.until_ns {
             failed = failed.take().or(Some(ErrorKind::TimedOut.into()));
         }
         failed.is_some() || is_here

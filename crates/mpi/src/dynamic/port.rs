@@ -5,7 +5,7 @@
 //! agree as two leaders of an intercommunicator do. Processes of other jobs come over the network ([`super::door`]).
 
 use super::door::{self, Door, Way};
-use super::{CALLS, Patience, ask, foreign, wait};
+use super::{CALLS, Timeout, ask, foreign, wait};
 use crate::channel::Channel;
 use crate::coll;
 use crate::comm::agree;
@@ -218,7 +218,7 @@ pub fn close(p: &Process, name: &str) -> Result {
 /// `MPI_ERR_ROOT`; `MPI_ERR_COMM` where both sides have a process in common.
 pub fn accept(
     p: &Process,
-    name: impl FnOnce() -> Result<(String, Patience)>,
+    name: impl FnOnce() -> Result<(String, Timeout)>,
     root: i32,
     comm: &Comm,
 ) -> Result<usize> {
@@ -231,14 +231,14 @@ pub fn accept(
 /// As there.
 pub fn accept_while(
     p: &Process,
-    name: impl FnOnce() -> Result<(String, Patience)>,
+    name: impl FnOnce() -> Result<(String, Timeout)>,
     root: i32,
     comm: &Comm,
     mut is_vain: impl FnMut() -> Option<Error>,
 ) -> Result<usize> {
     create(p, root, comm, || {
-        let (name, patience) = name()?;
-        let is_vain = || is_vain().or_else(|| patience.check("nobody has come to the port"));
+        let (name, timeout) = name()?;
+        let is_vain = || is_vain().or_else(|| timeout.check("nobody has come to the port"));
         let job = p.running()?.job;
         let port = Port::find(job, &name)?;
         let caller = match await_caller(p, job, &port, comm, &name, is_vain)? {
@@ -323,12 +323,12 @@ fn await_caller(
 /// As [`accept`]; `MPI_ERR_PORT` also where the port is closed, or its process has left.
 pub fn connect(
     p: &Process,
-    name: impl FnOnce() -> Result<(String, Patience)>,
+    name: impl FnOnce() -> Result<(String, Timeout)>,
     root: i32,
     comm: &Comm,
 ) -> Result<usize> {
     create(p, root, comm, || {
-        let (name, patience) = name()?;
+        let (name, timeout) = name()?;
         let job = p.running()?.job;
         let port = Port::find(job, &name)?;
         // On another host where no launcher of ours comes to it: as a process of another job does.
@@ -341,7 +341,7 @@ pub fn connect(
                 );
                 return Err(Error::new(MPI_ERR_PORT, text));
             };
-            let fd = door::call(p, way, port.door(), patience)?;
+            let fd = door::call(p, way, port.door(), timeout)?;
             return Ok(Met::Foreign(fd, way.key));
         }
         let caller = caller(job.rank() as u32, CALLS.of(p).next());
@@ -350,7 +350,7 @@ pub fn connect(
             name: &name,
             caller,
             comm: comm.handle.get(),
-            patience,
+            timeout,
         };
         claim(p, job, &call)?;
         greet(p, comm, port.rank, &port, caller).map(Met::Rank)
@@ -363,7 +363,7 @@ struct Call<'a> {
     name: &'a str,
     caller: u32,
     comm: usize,
-    patience: Patience,
+    timeout: Timeout,
 }
 
 /// What is said where nobody lets a caller in.
@@ -398,7 +398,7 @@ fn claim(p: &Process, job: &Job, call: &Call<'_>) -> Result {
                 worker.interfaces().wake_all(port.rank);
             }
             Some(Knocked::Stands | Knocked::Waits) => {
-                if let Some(error) = call.patience.check(NOBODY_ACCEPTS) {
+                if let Some(error) = call.timeout.check(NOBODY_ACCEPTS) {
                     let left = match visit {
                         Visit::Comes => None,
                         _ => page.knock(port.number, call.caller, Visit::Leaves),
@@ -423,7 +423,7 @@ fn claim_elsewhere(p: &Process, call: &Call<'_>) -> Result {
     let [mut pause_ns, most_ns] = ASK_AGAIN_NS;
     let mut visit = Visit::Comes;
     loop {
-        let mut over = call.patience.check(NOBODY_ACCEPTS);
+        let mut over = call.timeout.check(NOBODY_ACCEPTS);
         if over.is_some() && visit == Visit::Asks {
             visit = Visit::Leaves;
         }

@@ -171,7 +171,7 @@ mod tests {
             ("FASTPATH_PORTS", "abc"),
             ("FASTPATH_INTERFACES", "nosuch0"),
         ] {
-            let config = Config::from_pairs([(name, value)]).unwrap();
+            let config = Config::from_pairs([(name.into(), value.into())]).unwrap();
             let problem = describe_network(&config).problem.unwrap();
             assert!(problem.contains(name), "{problem}");
         }

@@ -6,7 +6,7 @@ use crate::channel::Channel;
 use crate::comm::Comm;
 use crate::comm::agree;
 use crate::consts::*;
-use crate::dynamic::{Patience, port};
+use crate::dynamic::{Timeout, port};
 use crate::error::{Error, Result};
 use crate::places;
 use crate::process::{Process, ProcessPart};
@@ -60,7 +60,7 @@ pub fn spawn(
         );
         Some(Error::new(MPI_ERR_SPAWN, text))
     };
-    let at = || Ok((name.clone(), Patience::ENDLESS));
+    let at = || Ok((name.clone(), Timeout::ENDLESS));
     let met = port::accept_while(p, at, root as i32, comm, has_ended);
     if let Some(mpiexec) = mpiexec {
         let mut children = CHILDREN.of(p).borrow_mut();
@@ -241,7 +241,7 @@ pub fn meet_parent(p: &Process) -> Result {
     let refuse = |why| Error::new(MPI_ERR_SPAWN, why);
     let name = || {
         let port = found.map_err(refuse)?.unwrap_or_default();
-        Ok((port, Patience::ENDLESS))
+        Ok((port, Timeout::ENDLESS))
     };
     let handle = port::connect(p, name, 0, &world)?;
     let made = p.comm(handle)?;
