@@ -122,6 +122,41 @@ static void check_refused(void)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
 }
 
+/* Who waits no longer than it says gets an error, and the port is free for the next one. */
+static void check_timeout(void)
+{
+    char name[MPI_MAX_PORT_NAME] = "";
+    MPI_Comm inter = MPI_COMM_SELF;
+    MPI_Info soon;
+    MPI_Info_create(&soon);
+    MPI_Info_set(soon, "timeout", "0");
+    if (rank == 0) {
+        OK(MPI_Open_port(MPI_INFO_NULL, name));
+        CLASS(MPI_Comm_accept(name, soon, 0, MPI_COMM_SELF, &inter), MPI_ERR_PORT);
+        SAME(inter, MPI_COMM_NULL);
+    }
+    pass_name(name, 0, 1);
+    if (rank == 1)
+        for (int round = 0; round < 2; round++)
+            CLASS(MPI_Comm_connect(name, soon, 0, MPI_COMM_SELF, &inter), MPI_ERR_PORT);
+    meet();
+    MPI_Info_set(soon, "timeout", "soon");
+    if (rank == 1)
+        CLASS(MPI_Comm_connect(name, soon, 0, MPI_COMM_SELF, &inter), MPI_ERR_INFO_VALUE);
+    MPI_Info_set(soon, "timeout", "3600");
+    if (rank == 0)
+        OK(MPI_Comm_accept(name, soon, 0, MPI_COMM_SELF, &inter));
+    if (rank == 1)
+        OK(MPI_Comm_connect(name, soon, 0, MPI_COMM_SELF, &inter));
+    if (rank < 2) {
+        use(inter, 1);
+        OK(MPI_Comm_disconnect(&inter));
+    }
+    if (rank == 0)
+        OK(MPI_Close_port(name));
+    MPI_Info_free(&soon);
+}
+
 /* A child finds a port of its parents by name. */
 static void check_child(void)
 {
@@ -213,6 +248,7 @@ int main(int argc, char **argv)
     check_callers();
     check_names();
     check_refused();
+    check_timeout();
     check_join();
     check_child();
     return finish();

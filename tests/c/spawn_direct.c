@@ -1,6 +1,6 @@
-/* What comes while a job runs, under a launcher that is not ours: a port within a host, the name of a service where the
- * launcher keeps such (argument `names`), processes where it starts such (argument `spawns`; `skips`: nothing is spawned), and an
- * error that says what to do for the rest.
+/* What comes while a job runs, under a launcher that is not ours: a port, the name of a service where the launcher keeps
+ * such (argument `names`), processes where it starts such (argument `spawns`; `shares`: they know the names; `skips`:
+ * nothing is spawned), and an error that says what to do for the rest.
  * test: only=build */
 #include "check.h"
 
@@ -14,10 +14,25 @@ static void check_refused(int line, int code, int class, const char *word)
         fail(line, "class %d: %s", class_of(code), text);
 }
 
-/* Children of all ranks and of one alone, which have a word for their parents. */
-static void check_children(char *program)
+/* A program that is not there is told of before the engine, which would end the job, hears of it. */
+static void check_missing(void)
 {
-    char *words[] = {"child", "two words", NULL};
+    MPI_Comm inter = MPI_COMM_SELF;
+    int code = MPI_Comm_spawn("/no/such/program", MPI_ARGV_NULL, 1, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter,
+                              MPI_ERRCODES_IGNORE);
+    if (rank == 0)
+        check_refused(__LINE__, code, MPI_ERR_SPAWN, "\"/no/such/program\": there is no such program");
+    else
+        CLASS(code, MPI_ERR_SPAWN);
+    SAME(inter, MPI_COMM_NULL);
+}
+
+/* Children of all ranks and of one alone, which have a word for their parents. */
+static void check_children(char *program, int shares)
+{
+    char *words[] = {shares ? "looks up" : "child", "two words", NULL};
+    if (rank == 0 && shares)
+        OK(MPI_Publish_name("for children", MPI_INFO_NULL, "anywhere"));
     for (int round = 0; round < 2; round++) {
         MPI_Comm inter, comm = round == 0 ? MPI_COMM_WORLD : MPI_COMM_SELF;
         int codes[2] = {-1, -1}, size = -1, root = round == 0 ? ranks - 1 : 0, own, here, sum = 0;
@@ -35,6 +50,8 @@ static void check_children(char *program)
         SAME(sum, 2 * here);
         OK(MPI_Comm_disconnect(&inter));
     }
+    if (rank == 0 && shares)
+        OK(MPI_Unpublish_name("for children", MPI_INFO_NULL, "anywhere"));
 }
 
 static int be_child(MPI_Comm parent, int argc, char **argv)
@@ -45,6 +62,11 @@ static int be_child(MPI_Comm parent, int argc, char **argv)
     CHECK(!strcmp(argv[2], "two words"));
     MPI_Comm_get_name(parent, name, &length);
     CHECK(!strcmp(name, "MPI_COMM_PARENT"));
+    if (!strcmp(argv[1], "looks up")) {
+        char found[MPI_MAX_PORT_NAME] = "";
+        OK(MPI_Lookup_name("for children", MPI_INFO_NULL, found));
+        CHECK(!strcmp(found, "anywhere"));
+    }
     MPI_Comm_remote_size(parent, &parents);
     OK(MPI_Allreduce(&parents, &sum, 1, MPI_INT, MPI_SUM, parent));
     SAME(sum, parents * (parents - 1) / 2);
@@ -55,12 +77,13 @@ static int be_child(MPI_Comm parent, int argc, char **argv)
 int main(int argc, char **argv)
 {
     char port[MPI_MAX_PORT_NAME] = "", found[MPI_MAX_PORT_NAME] = "";
-    int names = 0, spawns = 0, skips = 0, code, codes[2] = {-1, -1};
+    int names = 0, spawns = 0, skips = 0, shares = 0, code, codes[2] = {-1, -1};
     MPI_Comm inter, parent;
     for (int i = 1; i < argc; i++) {
         names |= !strcmp(argv[i], "names");
         spawns |= !strcmp(argv[i], "spawns");
         skips |= !strcmp(argv[i], "skips");
+        shares |= !strcmp(argv[i], "shares");
     }
     start(&argc, &argv);
     MPI_Comm_get_parent(&parent);
@@ -95,18 +118,20 @@ int main(int argc, char **argv)
     meet();
     if (rank == 0 && names)
         OK(MPI_Unpublish_name("a service", MPI_INFO_NULL, port));
-    if (rank == 0)
+    int has_both = ranks > 1;
+    if (rank == 0 && has_both)
         OK(MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter));
-    else if (rank == ranks - 1)
+    else if (rank == ranks - 1 && has_both)
         OK(MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter));
-    if (rank == 0 || rank == ranks - 1) {
+    if (has_both && (rank == 0 || rank == ranks - 1)) {
         int word = rank, other = -1;
         OK(MPI_Sendrecv(&word, 1, MPI_INT, 0, 1, &other, 1, MPI_INT, 0, 1, inter, MPI_STATUS_IGNORE));
         SAME(other, ranks - 1 - rank);
         OK(MPI_Comm_disconnect(&inter));
     }
+    check_missing();
     if (spawns)
-        check_children(argv[0]);
+        check_children(argv[0], shares);
     if (spawns || skips)
         return finish();
     code = MPI_Comm_spawn(argv[0], MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes);

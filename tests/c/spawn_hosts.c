@@ -44,7 +44,14 @@ static void check_names(void)
         OK(MPI_Publish_name("mine", MPI_INFO_NULL, "nowhere"));
         OK(MPI_Unpublish_name("mine", MPI_INFO_NULL, "nowhere"));
         OK(MPI_Lookup_name("between hosts", MPI_INFO_NULL, port));
+        MPI_Info soon;
+        MPI_Info_create(&soon);
+        MPI_Info_set(soon, "timeout", "0");
+        MPI_Error_class(MPI_Comm_connect(port, soon, 0, MPI_COMM_SELF, &inter), &class);
+        SAME(class, MPI_ERR_PORT);
+        MPI_Info_free(&soon);
     }
+    OK(MPI_Barrier(MPI_COMM_WORLD));
     for (int round = 0; round < 3; round++) {
         if (rank == 0)
             OK(MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &inter));

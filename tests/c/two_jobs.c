@@ -3,7 +3,7 @@
  * name that was changed; a side that dies.
  * test: only=build
  *
- * usage: two_jobs serve|call FILE all ROUNDS | serve|call FILE dies|vanishes|hangs | call FILE wrong | join PATH
+ * usage: two_jobs serve|call FILE all ROUNDS | serve|call FILE dies|vanishes|hangs|late | call FILE wrong | join PATH [null]
  *        | missing */
 #define _GNU_SOURCE
 #include "check.h"
@@ -218,6 +218,37 @@ static void check_death(const char *name, int silent)
     OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
+/* A call gives up where the other side does not come, and leaves nothing behind: the next one meets. */
+static void check_late(const char *path, const char *name)
+{
+    MPI_Comm inter = MPI_COMM_SELF;
+    MPI_Info soon;
+    char over[200], word[MPI_MAX_PORT_NAME], text[MPI_MAX_ERROR_STRING];
+    int length;
+    snprintf(over, sizeof over, "%s.over", path);
+    MPI_Info_create(&soon);
+    MPI_Info_set(soon, "timeout", "0");
+    if (serves)
+        read_name(over, word);
+    int code = serves ? MPI_Comm_accept(name, soon, 0, MPI_COMM_WORLD, &inter)
+                      : MPI_Comm_connect(name, soon, 0, MPI_COMM_WORLD, &inter);
+    CLASS(code, MPI_ERR_PORT);
+    SAME(inter, MPI_COMM_NULL);
+    MPI_Error_string(code, text, &length);
+    if (rank == 0)
+        CHECK(strstr(text, "for 0 s"));
+    if (!serves && rank == 0)
+        write_name(over, "over");
+    MPI_Info_set(soon, "timeout", "3600");
+    if (serves)
+        OK(MPI_Comm_accept(name, soon, 0, MPI_COMM_WORLD, &inter));
+    else
+        OK(MPI_Comm_connect(name, soon, 0, MPI_COMM_WORLD, &inter));
+    exchange(inter);
+    OK(MPI_Comm_disconnect(&inter));
+    MPI_Info_free(&soon);
+}
+
 /* Both sides wait for each other. */
 static void check_hang(const char *name)
 {
@@ -244,7 +275,7 @@ static void check_wrong(char *name)
 }
 
 /* Two processes of two jobs have a socket; both come to the same path. */
-static void check_join(const char *path)
+static void check_join(const char *path, int is_null)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     MPI_Comm inter = MPI_COMM_NULL;
@@ -261,7 +292,7 @@ static void check_join(const char *path)
     }
     for (int round = 0; round < 2; round++) {
         OK(MPI_Comm_join(fd, &inter));
-        CHECK(inter != MPI_COMM_NULL);
+        SAME(inter == MPI_COMM_NULL, is_null);
         if (inter == MPI_COMM_NULL)
             return;
         exchange(inter);
@@ -281,7 +312,7 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     if (!strcmp(argv[1], "join")) {
-        check_join(argv[2]);
+        check_join(argv[2], argc > 3);
         return finish();
     }
     if (!strcmp(argv[1], "missing")) {
@@ -316,6 +347,8 @@ int main(int argc, char **argv)
         check_death(name, !strcmp(argv[3], "vanishes"));
     else if (!strcmp(argv[3], "hangs"))
         check_hang(name);
+    else if (!strcmp(argv[3], "late"))
+        check_late(argv[2], name);
     else
         check_wrong(name);
     if (serves && rank == 0) {

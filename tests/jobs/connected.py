@@ -73,6 +73,30 @@ def case_join(session):
     return (problems[0], "".join(end.text() for end in ends)) if problems else None
 
 
+def case_join_that_cannot_be(session):
+    """MPI_Comm_join with a process that no other job can reach gives no communicator, and both sides say why."""
+    folder = tempfile.mkdtemp(prefix="mpi-connected-")
+    try:
+        words = [session.binary("two_jobs"), "join", os.path.join(folder, "socket"), "null"]
+        jobs = [session.start(words, env={"FASTPATH_TRANSPORTS": "shm"}), session.start(words)]
+        ends = [job.finish() for job in jobs]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    for end, why in zip(ends, ("FASTPATH_TRANSPORTS", "a process of the other side cannot be reached")):
+        said = "MPI_Comm_join gives MPI_COMM_NULL" in end.err and why in end.err
+        if problem := end.problem(quiet=False) or (None if said else "it is not said why"):
+            return problem, "".join(one.text() for one in ends)
+    return None
+
+
+def case_late(session):
+    """Who waits at a port no longer than it says gets an error, on either side; the next one is let in."""
+    for servers, callers in ((1, 1), (2, 0)):
+        if found := _pair(session, servers, callers, ["late"]):
+            return f"{servers} and {callers} ranks: {found[0]}", found[1]
+    return None
+
+
 def case_strangers(session):
     """Who does not know a port's key is turned away, says nothing for long, or too much: the port still opens to who
     knows it."""

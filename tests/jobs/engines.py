@@ -26,11 +26,12 @@ ENDS = {
 }
 # Exit codes that are told exactly.
 CODES = {"exit": 7, "abort": 7}
-# Those that speak PMI-1.
-KEEP_NAMES = (engines.Pmi, engines.Hydra)
-# Those of them that start further processes. Over a connection Hydra 5.0 sometimes leaves a fence of a second spawned job
+# Those that keep names of services.
+KEEP_NAMES = (engines.Pmi, engines.Hydra, engines.Prrte)
+# Those of them that start further processes. Over a connection Hydra 5.0 sometimes leaves a fence of a spawned job
 # without an answer (decision 0071).
-SPAWN = {engines.Pmi: ["spawns"], engines.Hydra: ["spawns"], engines.HydraByPort: ["skips"]}
+SPAWN = {engines.Pmi: ["spawns"], engines.Hydra: ["spawns", "shares"], engines.HydraByPort: ["skips"],
+         engines.Prrte: ["spawns", "shares"]}
 ENGINES = [engines.Pmi, engines.PmiAsSlurm, engines.Hydra, engines.HydraByPort, engines.Prrte]
 
 # A rank that starts other programs: one without a launcher, and two ranks by the launcher that started it.
@@ -128,8 +129,11 @@ def _dynamic(session, kind):
     be says what to do."""
     words = [session.binary("spawn_direct"), *(["names"] if issubclass(kind, KEEP_NAMES) else []),
              *SPAWN.get(kind, [])]
-    outcome = _run(session, kind, 3, words)
-    return outcome.problem(), outcome.text()
+    for ranks in (3, 1) if "spawns" in words else (3,):
+        outcome = _run(session, kind, ranks, words)
+        if problem := outcome.problem():
+            return f"{ranks} ranks: {problem}", outcome.text()
+    return None
 
 
 def _shows(session, kind):

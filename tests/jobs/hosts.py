@@ -161,6 +161,12 @@ def _dynamic(session, engine):
     return _programs(session, engine, DYNAMIC)
 
 
+def _dynamic_directly(session, engine):
+    """The same of programs that an engine has started without our mpiexec: it keeps names and starts processes."""
+    outcome = _run(session, engine, 2, [session.binary("spawn_direct"), "names", "spawns"])
+    return outcome.problem(), outcome.text()
+
+
 def _checksum(file):
     return subprocess.run(["cksum"], stdin=file, capture_output=True, text=True, check=True).stdout.strip()
 
@@ -430,6 +436,8 @@ for _kind in ENGINES:
         _cases["input"] = _make(_input, _kind)
         _cases["dynamic"] = _make(_dynamic, _kind)
         _cases["ends_spawned"] = _make(_ends_spawned, _kind)
+    elif _kind in (Hydra, Prrte):
+        _cases["dynamic"] = _make(_dynamic_directly, _kind)
     for _what, _case in _cases.items():
         _case.long = _kind not in SHORT or _what == "sample"
         globals()[f"case_{_name}_{_what}"] = _case

@@ -12,6 +12,7 @@ mod pmix;
 
 pub use pmi1::Pmi1;
 pub use pmix::Pmix;
+pub(crate) use pmix::is_told_of_parent;
 
 use crate::control::Program;
 use crate::job::detect::Protocol;
@@ -52,7 +53,7 @@ pub enum EngineError {
     #[error("{0}")]
     Library(String),
     /// The engine starts no further processes.
-    #[error("no further processes are asked of this launcher {0}")]
+    #[error("this launcher starts no further processes {0}")]
     Starts(&'static str),
     /// The engine's protocol cannot carry a word.
     #[error("PMI-1 carries no empty word, and none with a line's end or a backslash: {0}")]
@@ -77,10 +78,10 @@ fn describe_variable(name: &str, value: &str) -> String {
     }
 }
 
-/// The answer of PMIx: Slurm's keeps none, and PRRTE's was not tried.
-fn no_names<T>() -> Result<T, EngineError> {
-    Err(EngineError::Lacks("names of services"))
-}
+/// What a job that spawns another one by PMI-1 leaves for its first rank.
+const PARENT_KEY: &str = "parent";
+/// The variable by which an engine with PMI-1 says that the job was spawned.
+pub(crate) const SPAWNED: &str = "PMI_SPAWNED";
 
 /// What an engine tells a process of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -171,7 +172,7 @@ impl Engine {
     pub fn publish(&mut self, service: &[u8], port: &[u8]) -> Result<bool, EngineError> {
         match self {
             Engine::Pmi1(pmi) => pmi.publish(service, port),
-            Engine::Pmix(_) => no_names(),
+            Engine::Pmix(pmix) => pmix.publish(service, port),
         }
     }
 
@@ -182,7 +183,7 @@ impl Engine {
     pub fn look_up(&mut self, service: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
         match self {
             Engine::Pmi1(pmi) => pmi.look_up(service),
-            Engine::Pmix(_) => no_names(),
+            Engine::Pmix(pmix) => pmix.look_up(service),
         }
     }
 
@@ -193,25 +194,47 @@ impl Engine {
     pub fn unpublish(&mut self, service: &[u8]) -> Result<bool, EngineError> {
         match self {
             Engine::Pmi1(pmi) => pmi.unpublish(service),
-            Engine::Pmix(_) => no_names(),
+            Engine::Pmix(pmix) => pmix.unpublish(service),
         }
     }
 
-    /// Starts processes, which are a job of their own, and leaves them a value as [`Engine::put`] of their first rank
-    /// would. Each program is started as often as its first count says.
+    /// Starts processes, which are a job of their own, and tells them this port, where [`Engine::find_parent`] finds
+    /// it. Each program is started as often as its first count says.
     ///
     /// # Errors
     /// The engine starts none, or cannot be reached.
-    pub fn spawn(
-        &mut self,
-        programs: &[Program],
-        key: &str,
-        value: &[u8],
-    ) -> Result<(), EngineError> {
+    pub fn spawn(&mut self, programs: &[Program], port: &str) -> Result<(), EngineError> {
         match self {
-            Engine::Pmi1(pmi) => pmi.spawn(programs, key, value),
-            Engine::Pmix(_) => Err(EngineError::Starts("by PMIx")),
+            Engine::Pmi1(pmi) => pmi.spawn(programs, PARENT_KEY, port.as_bytes()),
+            Engine::Pmix(pmix) => pmix.spawn(programs, port),
         }
+    }
+
+    /// Whether another job may have spawned this one, as all ranks of it find alike.
+    ///
+    /// # Errors
+    /// As [`Engine::put`].
+    pub fn is_spawned(&self) -> Result<bool, EngineError> {
+        match self {
+            Engine::Pmi1(_) => Ok(std::env::var(SPAWNED).is_ok_and(|said| said == "1")),
+            Engine::Pmix(pmix) => pmix.find_parent().map(|port| port.is_some()),
+        }
+    }
+
+    /// The port of the process that has spawned this job. None where a program of another MPI has done so, or nobody.
+    ///
+    /// # Errors
+    /// As [`Engine::put`], and that is no text.
+    pub fn find_parent(&mut self) -> Result<Option<String>, EngineError> {
+        let found = match self {
+            Engine::Pmi1(pmi) => pmi.get(0, PARENT_KEY)?,
+            Engine::Pmix(pmix) => return pmix.find_parent(),
+        };
+        let malformed = |_| EngineError::Answer {
+            step: "get",
+            said: "no text as the parent's port".into(),
+        };
+        found.map(String::from_utf8).transpose().map_err(malformed)
     }
 
     /// What ends the job, for any thread: also while another one waits in a fence.

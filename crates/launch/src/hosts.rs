@@ -13,7 +13,7 @@ use crate::start::Prepared;
 use crate::watch::Watch;
 use fastpath_base::config::Config;
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::control::{Answer, Cause, Program, Request};
+use fastpath_bootstrap::control::{Answer, Cause, Program, Request, Visit};
 use fastpath_bootstrap::network::{self, Listener, Reach};
 use fastpath_bootstrap::segment::has_left;
 use std::thread;
@@ -102,8 +102,8 @@ impl Watch<'_> {
                 rank,
                 number,
                 caller,
-                has_come,
-            } => self.knock(rank as usize, number, caller, has_come),
+                visit,
+            } => self.knock(rank as usize, number, caller, visit),
             Request::Prepare { nodes, programs } if from_first => {
                 answer_for(self.prepare_here(&nodes, &programs))
             }
@@ -147,7 +147,7 @@ impl Watch<'_> {
     }
 
     /// Comes to a port of a rank of this node, for one of another node.
-    fn knock(&self, rank: usize, number: u32, caller: u32, has_come: bool) -> Answer {
+    fn knock(&self, rank: usize, number: u32, caller: u32, visit: Visit) -> Answer {
         let page = self.segment.page(rank);
         let Some(page) = page.filter(|_| rank < self.segment.present()) else {
             return Answer::refuse(Cause::Name, "is a port of no rank of this job");
@@ -156,7 +156,7 @@ impl Watch<'_> {
         if has_left(page.state.load(Ordering::Acquire)) {
             return Answer::refuse(Cause::Name, "is of a process that has left MPI");
         }
-        match page.knock(number, caller, has_come) {
+        match page.knock(number, caller, visit) {
             Some(what) => Answer::Knocked(what),
             None => Answer::refuse(Cause::Name, "is closed"),
         }

@@ -22,9 +22,11 @@ pub use port::{accept, close, connect, open};
 pub(crate) use spawn::meet_parent;
 pub use spawn::{Asked, Outcome, get_parent, spawn};
 
+use crate::consts::{MPI_ERR_INFO_VALUE, MPI_ERR_PORT};
 use crate::error::{Error, Result};
 use crate::places;
 use crate::process::{Process, ProcessPart};
+use fastpath_base::clock;
 use fastpath_bootstrap::control::{Answer, Request, client};
 use fastpath_bootstrap::job::describe_start;
 use fastpath_bootstrap::segment::Awaited;
@@ -50,6 +52,49 @@ impl Counter {
 
 /// Numbers of ports and connections.
 static CALLS: ProcessPart<Counter> = ProcessPart::new(Counter::new());
+
+/// How long a call waits for the other side of a connection.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeout {
+    seconds: u32,
+    until_ns: u64,
+}
+
+impl Timeout {
+    /// For ever.
+    pub const ENDLESS: Timeout = Timeout {
+        seconds: u32::MAX,
+        until_ns: u64::MAX,
+    };
+
+    /// As the info key `timeout` says, in seconds from now on (as in MPICH); for ever without it.
+    ///
+    /// # Errors
+    /// `MPI_ERR_INFO_VALUE` for what is no number of seconds.
+    pub fn read(hints: &[(String, String)]) -> Result<Timeout> {
+        let Some((_, text)) = hints.iter().find(|(key, _)| key == "timeout") else {
+            return Ok(Timeout::ENDLESS);
+        };
+        let Ok(seconds) = text.trim().parse::<u32>() else {
+            let text = format!("timeout is {text:?}: it is a whole number of seconds");
+            return Err(Error::new(MPI_ERR_INFO_VALUE, text));
+        };
+        Ok(Timeout {
+            seconds,
+            until_ns: clock::now_ns() + u64::from(seconds) * 1_000_000_000,
+        })
+    }
+
+    /// The error where that time is over: what has not happened meanwhile.
+    pub fn check(&self, what: &str) -> Option<Error> {
+        if clock::now_ns() < self.until_ns {
+            return None;
+        }
+        let seconds = self.seconds;
+        let text = format!("{what} for {seconds} s, which is what the info key timeout says");
+        Some(Error::new(MPI_ERR_PORT, text))
+    }
+}
 
 /// Asks the launcher. Other threads may call MPI meanwhile.
 ///
@@ -89,4 +134,23 @@ fn wait(p: &Process, comm: usize, done: impl FnMut(&mut Worker) -> bool) -> Resu
     // SAFETY: the worker lives while MPI runs; no reference to it is held here.
     unsafe { Worker::wait_until(worker, None, &note, done) };
     Ok(())
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeout__is_a_number_of_seconds_or_endless() {
+        let read = |text: &str| Timeout::read(&[("timeout".to_owned(), text.to_owned())]);
+        assert!(Timeout::read(&[]).unwrap().check("x").is_none());
+        assert!(read(" 4000000 ").unwrap().check("x").is_none());
+        let over = read("0").unwrap().check("nobody has come").unwrap();
+        assert_eq!(over.code(), MPI_ERR_PORT);
+        assert!(over.message().starts_with("nobody has come for 0 s"));
+        for text in ["", "soon", "-1", "1.5"] {
+            assert_eq!(read(text).unwrap_err().code(), MPI_ERR_INFO_VALUE, "{text}");
+        }
+    }
 }

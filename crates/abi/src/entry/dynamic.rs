@@ -6,7 +6,7 @@
 use super::{null_result, read_array, read_bytes, read_text, store, store_text};
 use core::ffi::{c_char, c_int};
 use fastpath_mpi::consts::*;
-use fastpath_mpi::dynamic::{self, Asked, Outcome};
+use fastpath_mpi::dynamic::{self, Asked, Outcome, Timeout};
 use fastpath_mpi::info::find_hints;
 use fastpath_mpi::{Error, Process, Result};
 
@@ -178,14 +178,18 @@ pub unsafe fn close_port(p: &Process, port_name: *const c_char) -> Result<()> {
     dynamic::close(p, &unsafe { read_port(port_name) }?)
 }
 
-/// The port that the root names.
+/// The port that the root names, and how long it waits there.
 ///
 /// # Safety
 /// `port_name` is null or a string.
-unsafe fn read_root_port(p: &Process, port_name: *const c_char, info: usize) -> Result<String> {
-    find_hints(&p.infos, info)?;
+unsafe fn read_root_port(
+    p: &Process,
+    port_name: *const c_char,
+    info: usize,
+) -> Result<(String, Timeout)> {
+    let timeout = Timeout::read(&find_hints(&p.infos, info)?)?;
     // SAFETY: ARGUMENTS.
-    unsafe { read_port(port_name) }
+    Ok((unsafe { read_port(port_name) }?, timeout))
 }
 
 /// `MPI_Comm_accept`

@@ -59,7 +59,7 @@ pub enum Request {
         /// Where it was said to be.
         port: Vec<u8>,
     },
-    /// Come to a port of a rank on another host, or ask again what has become of it.
+    /// Come to a port of a rank on another host, ask again what has become of it, or go away.
     Knock {
         /// The rank that has opened the port.
         rank: u32,
@@ -67,8 +67,8 @@ pub enum Request {
         number: u32,
         /// Who comes, as it is written into the port's word.
         caller: u32,
-        /// Whether it has come before.
-        has_come: bool,
+        /// What it does there.
+        visit: Visit,
     },
     /// From an agent: whatever this rank has published is gone.
     Forget {
@@ -131,10 +131,21 @@ pub enum Cause {
     Malformed = 4,
 }
 
+/// What a caller does at a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Visit {
+    /// It comes.
+    Comes = 0,
+    /// It has come, and looks whether it is let in.
+    Asks = 1,
+    /// It has waited long enough, and goes away.
+    Leaves = 2,
+}
+
 /// What has become of a caller at a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Knocked {
-    /// Somebody else is there.
+    /// Somebody else is there, or this one has gone away.
     Waits = 1,
     /// It has come, and is not let in yet.
     Stands = 2,
@@ -284,9 +295,8 @@ impl Request {
                 rank,
                 number,
                 caller,
-                has_come,
-            } => (to.number(5).number(*rank).number(*number).number(*caller))
-                .number((*has_come).into()),
+                visit,
+            } => (to.number(5).number(*rank).number(*number).number(*caller)).number(*visit as u32),
             Request::Forget { owner } => to.number(6).number(*owner),
             Request::Stay => to.number(7),
             Request::Prepare { nodes, programs } => {
@@ -336,9 +346,10 @@ impl Request {
                 rank: from.number()?,
                 number: from.number()?,
                 caller: from.number()?,
-                has_come: match from.number()? {
-                    0 => false,
-                    1 => true,
+                visit: match from.number()? {
+                    0 => Visit::Comes,
+                    1 => Visit::Asks,
+                    2 => Visit::Leaves,
                     _ => return None,
                 },
             },
@@ -534,7 +545,7 @@ mod tests {
                 rank: 3,
                 number: 1,
                 caller: 1 << 16 | 2,
-                has_come: true,
+                visit: Visit::Leaves,
             },
             Request::Forget { owner: 3 },
             Request::Stay,

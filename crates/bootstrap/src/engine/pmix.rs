@@ -6,16 +6,24 @@
 mod library;
 
 use super::{About, EngineError};
+use crate::control::Program;
+use crate::job::PARENT_VARIABLE;
+use fastpath_base::config::{VARIABLES, shorten};
 use fastpath_base::thread::without_signals;
-use library::{BYTE_OBJECT, Bytes, Data, GLOBAL, Info, Library, NOT_FOUND, Proc, SUCCESS};
-use library::{Value, WILDCARD};
-use std::ffi::CString;
+use library::{App, DUPLICATE_KEY, GLOBAL, Info, KEY_BYTES, Library, NAMESPACE_BYTES, NOT_FOUND};
+use library::{NOT_SUPPORTED, Proc, Published, SUCCESS, Value, WILDCARD};
+use std::ffi::{CStr, CString};
 use std::fmt;
-use std::os::raw::c_int;
+use std::os::raw::{c_char, c_int};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
-/// Bytes of a value beyond which somebody else has put it.
-const VALUE_MOST: usize = 16 << 20;
+/// Where spawned processes may run: also where no slot is left, as under our own launcher.
+const MAP_BY: &CStr = c":OVERSUBSCRIBE";
+/// Their processors: the launcher counts those of the first job as taken, and would refuse to bind to them.
+const BIND_TO: &CStr = c"none";
+/// Before the name of a service.
+const SERVICE: &[u8] = b"fastpath.service.";
 
 /// A rank's connection. The library has one for each process.
 pub struct Pmix {
@@ -95,15 +103,7 @@ impl Pmix {
     /// As there.
     pub fn put(&mut self, key: &str, value: &[u8]) -> Result<(), EngineError> {
         let name = name_key(key);
-        let mut value = Value {
-            kind: BYTE_OBJECT,
-            data: Data {
-                bytes: Bytes {
-                    data: value.as_ptr().cast_mut().cast(),
-                    size: value.len(),
-                },
-            },
-        };
+        let mut value = Value::of_bytes(value);
         // SAFETY: key and value live for the call, which copies them.
         let status = unsafe { (self.pmix.put)(GLOBAL, name.as_ptr(), &mut value) };
         check(self.pmix, "PMIx_Put", status)?;
@@ -128,21 +128,7 @@ impl Pmix {
     /// As there.
     pub fn get(&mut self, rank: usize, key: &str) -> Result<Option<Vec<u8>>, EngineError> {
         let peer = self.own.with_rank(rank as u32);
-        let found = self.fetch(&peer, key, |value| {
-            if value.kind != BYTE_OBJECT {
-                return None;
-            }
-            // SAFETY: the kind says that bytes were written.
-            let Bytes { data, size } = unsafe { value.data.bytes };
-            match size {
-                0 => Some(Vec::new()),
-                1..=VALUE_MOST if !data.is_null() => {
-                    // SAFETY: the library's own memory, of that length, until the value is released.
-                    Some(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), size) }.to_vec())
-                }
-                _ => None,
-            }
-        })?;
+        let found = self.fetch(&peer, key, Value::read_bytes)?;
         match found {
             Some(None) => Err(EngineError::Answer {
                 step: "PMIx_Get",
@@ -172,7 +158,7 @@ impl Pmix {
     fn fetch_named<T>(
         &self,
         of: &Proc,
-        key: &CString,
+        key: &CStr,
         read: impl Fn(&Value) -> T,
     ) -> Result<Option<T>, EngineError> {
         let mut value: *mut Value = std::ptr::null_mut();
@@ -193,6 +179,140 @@ impl Pmix {
             found
         };
         Ok(Some(found))
+    }
+
+    /// As [`super::Engine::find_parent`]: who has started this job, if that is one of ours, has told it so by the
+    /// environment. A launcher that a process of such a job starts hands that on to jobs which nobody has spawned.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn find_parent(&self) -> Result<Option<String>, EngineError> {
+        let told = std::env::var(PARENT_VARIABLE).ok();
+        let Some((parent, port)) = told.as_deref().and_then(read_parent) else {
+            return Ok(None);
+        };
+        let found = self.fetch_named(&self.own, c"pmix.parent", Value::process)?;
+        let is_it = found.flatten().is_some_and(|found| {
+            let (namespace, rank) = parent;
+            found.namespace() == namespace && found.rank == rank
+        });
+        Ok(is_it.then(|| port.to_owned()))
+    }
+
+    /// As [`super::Engine::spawn`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn spawn(&mut self, programs: &[Program], port: &str) -> Result<(), EngineError> {
+        let told = tell_parent(&self.own, port);
+        let mut variables = vec![c_string("a variable", told.as_bytes())?];
+        variables.extend(list_settings());
+        let hosts = programs.iter().map(|program| {
+            let host = program.host.as_ref();
+            host.map(|host| c_string("host", host)).transpose()
+        });
+        let hosts: Vec<Option<CString>> = hosts.collect::<Result<_, _>>()?;
+        let infos = hosts.iter().map(|host| {
+            let host = host.as_ref().map(|host| Info::text("pmix.host", host));
+            host.into_iter().collect()
+        });
+        let infos: Vec<Vec<Info>> = infos.collect();
+        let apps = programs.iter().zip(&infos).map(|(program, infos)| {
+            let words = program.argv.iter().map(|word| c_string("a word", word));
+            let words: Vec<CString> = words.collect::<Result<_, _>>()?;
+            let folder = program.wdir.as_ref();
+            let folder = folder.map(|folder| c_string("wdir", folder)).transpose()?;
+            let most = program.counts.first().copied().unwrap_or(1) as c_int;
+            Ok(App::new(&words, &variables, folder.as_deref(), most, infos))
+        });
+        let apps: Vec<App> = apps.collect::<Result<_, EngineError>>()?;
+        let of_job = [
+            Info::text("pmix.mapby", MAP_BY),
+            Info::text("pmix.bindto", BIND_TO),
+        ];
+        let mut namespace: [c_char; NAMESPACE_BYTES] = [0; NAMESPACE_BYTES];
+        // SAFETY: lists of those lengths and room for a namespace, which live for the call; the apps' lists are on C's
+        // heap, as the library may extend them.
+        let status = unsafe {
+            (self.pmix.spawn)(
+                of_job.as_ptr(),
+                of_job.len(),
+                apps.as_ptr(),
+                apps.len(),
+                namespace.as_mut_ptr(),
+            )
+        };
+        match status {
+            NOT_SUPPORTED => Err(EngineError::Starts("by PMIx")),
+            status => check(self.pmix, "PMIx_Spawn", status),
+        }
+    }
+
+    /// As [`super::Engine::publish`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn publish(&mut self, service: &[u8], port: &[u8]) -> Result<bool, EngineError> {
+        let key = name_service(service)?;
+        // PRRTE takes a name twice without a word.
+        if self.look_up(service)?.is_some() {
+            return Ok(false);
+        }
+        let info = Info::bytes(&key, port);
+        // SAFETY: the information lives for the call, which copies it.
+        match unsafe { (self.pmix.publish)(&info, 1) } {
+            DUPLICATE_KEY => Ok(false),
+            status => self.check_names("PMIx_Publish", status).map(|()| true),
+        }
+    }
+
+    /// As [`super::Engine::look_up`].
+    ///
+    /// # Errors
+    /// As there.
+    pub fn look_up(&mut self, service: &[u8]) -> Result<Option<Vec<u8>>, EngineError> {
+        let mut wanted = Published::wanted(&name_service(service)?);
+        // SAFETY: room for one answer, which lives for the call.
+        let status = unsafe { (self.pmix.look_up)(&mut wanted, 1, std::ptr::null(), 0) };
+        if status == NOT_FOUND {
+            return Ok(None);
+        }
+        self.check_names("PMIx_Lookup", status)?;
+        let found = wanted.value.read_bytes();
+        // SAFETY: what the library has put there; it is not read again.
+        unsafe { (self.pmix.value_destruct)(&mut wanted.value) };
+        Ok(found)
+    }
+
+    /// As [`super::Engine::unpublish`].
+    ///
+    /// # Errors
+    /// As there, and this process has not published it.
+    pub fn unpublish(&mut self, service: &[u8]) -> Result<bool, EngineError> {
+        let step = "PMIx_Unpublish";
+        let key = c_string("a name", &name_service(service)?)?;
+        let keys = [key.as_ptr(), std::ptr::null()];
+        // SAFETY: a list that ends in null, which lives for the call.
+        let status = unsafe { (self.pmix.unpublish)(keys.as_ptr(), std::ptr::null(), 0) };
+        if status == NOT_FOUND {
+            return Ok(false);
+        }
+        self.check_names(step, status)?;
+        // Nothing is said where the name is another process's; it stays.
+        match self.look_up(service)? {
+            None => Ok(true),
+            Some(_) => Err(EngineError::Answer {
+                step,
+                said: "only the process that has published a name can take it back".into(),
+            }),
+        }
+    }
+
+    fn check_names(&self, step: &'static str, status: c_int) -> Result<(), EngineError> {
+        match status {
+            NOT_SUPPORTED => Err(EngineError::Lacks("names of services")),
+            status => check(self.pmix, step, status),
+        }
     }
 
     /// As [`super::Engine::aborter`].
@@ -238,6 +358,60 @@ fn name_key(key: &str) -> CString {
     CString::new(format!("fastpath.{key}")).unwrap_or_default()
 }
 
+/// Before what a process is told that was spawned by PMIx: who has spawned it, and that one's port.
+const BY_PMIX: &str = "pmix ";
+
+/// The variable, with its name, that tells processes which this one spawns where it waits for them.
+fn tell_parent(own: &Proc, port: &str) -> String {
+    let (rank, namespace) = (own.rank, own.namespace());
+    format!("{PARENT_VARIABLE}={BY_PMIX}{rank} {port} {namespace}")
+}
+
+/// Namespace and rank of the process that has spawned this one, and its port.
+fn read_parent(told: &str) -> Option<((&str, u32), &str)> {
+    let mut fields = told.strip_prefix(BY_PMIX)?.splitn(3, ' ');
+    let (rank, port, namespace) = (fields.next()?, fields.next()?, fields.next()?);
+    Some(((namespace, rank.parse().ok()?), port))
+}
+
+/// Whether a process was spawned by PMIx from another namespace than its own, as far as the variable tells.
+pub fn is_told_of_parent(told: &str, namespace: &str) -> bool {
+    read_parent(told).is_some_and(|((parent, _), _)| parent != namespace)
+}
+
+/// The settings of this process as `NAME=VALUE`, which spawned processes are to have too: what a launcher was told to
+/// set holds for its first job alone.
+fn list_settings() -> Vec<CString> {
+    let shown = VARIABLES.iter().filter(|variable| !variable.internal);
+    let set = shown.filter_map(|variable| {
+        let value = std::env::var_os(variable.name)?;
+        let pair = [variable.name.as_bytes(), b"=", value.as_bytes()].concat();
+        CString::new(pair).ok()
+    });
+    set.collect()
+}
+
+fn c_string(what: &str, bytes: &[u8]) -> Result<CString, EngineError> {
+    CString::new(bytes).map_err(|_| EngineError::Answer {
+        step: "spawn",
+        said: format!(
+            "{what} with a zero inside: {}",
+            shorten(&String::from_utf8_lossy(bytes))
+        ),
+    })
+}
+
+/// The key under which a service is published.
+fn name_service(service: &[u8]) -> Result<Vec<u8>, EngineError> {
+    match [SERVICE, service].concat() {
+        key if key.len() < KEY_BYTES => Ok(key),
+        key => Err(EngineError::TooLong {
+            step: "the name of a service",
+            bytes: key.len(),
+        }),
+    }
+}
+
 fn check(library: &Library, step: &'static str, status: c_int) -> Result<(), EngineError> {
     match status {
         SUCCESS => Ok(()),
@@ -245,5 +419,42 @@ fn check(library: &Library, step: &'static str, status: c_int) -> Result<(), Eng
             step,
             said: library.describe(status),
         }),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parent__is_told_with_its_namespace() {
+        let own = Proc::named("prterun-a@1", 3);
+        let told = tell_parent(&own, "fastpath:1:0:1:key:5:10.0.0.1");
+        let (name, told) = told.split_once('=').unwrap();
+        assert_eq!(name, PARENT_VARIABLE);
+        let read = Some((("prterun-a@1", 3), "fastpath:1:0:1:key:5:10.0.0.1"));
+        assert_eq!(read_parent(told), read);
+        assert!(is_told_of_parent(told, "prterun-a@2"));
+        assert!(!is_told_of_parent(told, "prterun-a@1"));
+        for wrong in [
+            "",
+            "pmix ",
+            "pmix 3 port",
+            "pmix x port a@1",
+            "0000 port",
+            "spawn port",
+        ] {
+            assert_eq!(read_parent(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn service__has_room_in_a_key() {
+        assert_eq!(name_service(b"a b").unwrap(), b"fastpath.service.a b");
+        let most = KEY_BYTES - 1 - SERVICE.len();
+        assert!(name_service(&vec![b'x'; most]).is_ok());
+        let long = name_service(&vec![b'x'; most + 1]).unwrap_err();
+        assert!(matches!(long, EngineError::TooLong { .. }));
     }
 }

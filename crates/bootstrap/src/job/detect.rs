@@ -5,7 +5,8 @@
 //! its test is a table of environments that were recorded from the launchers (decision record 0018).
 
 use super::identity::JOB_VARIABLE;
-use super::parent::SPAWNED;
+use super::parent::PARENT_VARIABLE;
+use crate::engine::{SPAWNED, is_told_of_parent};
 use fastpath_base::config::{Key, VARIABLES, parse_flag, shorten};
 use std::fmt;
 
@@ -235,9 +236,13 @@ fn read_pmix(env: Lookup<'_>) -> Option<Claim> {
         ranks: "PMIX_RANK",
         sizes,
     };
+    let claim = Claim::read(env, launcher, &names)?;
+    // The one rank of a job that another one has spawned meets it by the engine.
+    let is_spawned = env(PARENT_VARIABLE).is_some_and(|told| is_told_of_parent(&told, &namespace));
     Some(Claim {
         protocol: Some(Protocol::Pmix),
-        ..Claim::read(env, launcher, &names)?
+        size: claim.size.filter(|_| !is_spawned),
+        ..claim
     })
 }
 

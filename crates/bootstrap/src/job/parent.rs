@@ -3,17 +3,12 @@
 use super::detect::{Alone, Place};
 use super::{Job, find_place};
 use crate::engine::{Engine, EngineError};
-use fastpath_base::config::shorten;
 use std::sync::PoisonError;
 
 /// The variable by which `mpiexec` is told so, and tells its ranks.
 pub const PARENT_VARIABLE: &str = "FASTPATH_INTERNAL_PARENT";
 /// What a process that calls `mpiexec` writes before the port: ranks inherit the variable, and may call `mpiexec` too.
 const FOR_LAUNCHER: &str = "spawn ";
-/// The variable by which an engine with PMI-1 says that the job was spawned.
-pub(super) const SPAWNED: &str = "PMI_SPAWNED";
-/// What the parent leaves for the first rank, as [`crate::engine::Engine::put`] would.
-pub const KEY: &str = "parent";
 
 /// What an `mpiexec` that is to spawn is told.
 pub fn tell_launcher(port: &str) -> String {
@@ -42,7 +37,11 @@ impl Job {
     pub fn is_spawned_by_other(&self) -> bool {
         match self.launcher {
             Some(_) => self.told_parent().is_some(),
-            None => self.link.is_some() && std::env::var(SPAWNED).is_ok_and(|said| said == "1"),
+            // What cannot be found out is found out again, and said, where the port is asked for.
+            None => {
+                let asked = self.ask_engine(|engine| engine.is_spawned().unwrap_or(true));
+                asked.unwrap_or(false)
+            }
         }
     }
 
@@ -59,23 +58,22 @@ impl Job {
         if self.launcher.is_some() {
             return Ok(self.told_parent());
         }
-        let asked = self.ask_engine(|engine| engine.get(0, KEY));
-        match asked {
-            None => Ok(None),
-            Some(Err(error)) => Err(error.to_string()),
-            Some(Ok(port)) => port
-                .map(|port| {
-                    let malformed = |_| "its parent is named by no text".to_owned();
-                    String::from_utf8(port).map_err(malformed)
-                })
-                .transpose()
-                .map_err(|why| shorten(&why)),
-        }
+        let asked = self.ask_engine(Engine::find_parent);
+        asked.unwrap_or(Ok(None)).map_err(|error| error.to_string())
     }
 
     /// Whether an engine has started this job in place of `mpiexec`, and it needs that engine.
     pub fn has_engine(&self) -> bool {
         self.link.is_some()
+    }
+
+    /// Whether [`Job::ask_any_engine`] would ask one.
+    pub fn may_ask_engine(&self) -> bool {
+        let is_of_one = || match find_place() {
+            Place::Alone(Alone::OfOne(claim)) => claim.protocol.is_some(),
+            _ => false,
+        };
+        self.has_engine() || self.launcher.is_none() && is_of_one()
     }
 
     /// Asks the engine that has started this job in place of `mpiexec`, also where it has started one process alone,

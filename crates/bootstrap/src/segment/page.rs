@@ -5,7 +5,7 @@ use super::card::Card;
 use super::layout::FURTHER;
 use super::text::SharedText;
 use super::wait_note::{Status, WaitNote, WaitNoteRef};
-use crate::control::Knocked;
+use crate::control::{Knocked, Visit};
 use fastpath_base::sync::{AtomicU32, AtomicU64, CacheLine, Ordering};
 use fastpath_base::wait::futex_wake;
 use std::ops::Deref;
@@ -262,21 +262,29 @@ impl RankPage {
         self.waits.load(Ordering::Relaxed) & 1 != 0
     }
 
-    /// Comes to the port of that number, or looks what has become of a caller that has come; `None` where it is not
-    /// open. A port is a word: its number, and below it the caller that is there.
-    pub fn knock(&self, number: u32, caller: u32, has_come: bool) -> Option<Knocked> {
+    /// Comes to the port of that number, looks what has become of a caller that has come, or goes away from there;
+    /// `None` where it is not open. A port is a word: its number, and below it the caller that is there.
+    pub fn knock(&self, number: u32, caller: u32, visit: Visit) -> Option<Knocked> {
         let loads = || self.ports.iter().map(|at| (at, at.load(Ordering::Relaxed)));
         let (at, seen) = loads().find(|&(_, word)| (word >> 32) as u32 == number)?;
-        Some(match (has_come, seen as u32) {
-            (true, there) if there == caller => Knocked::Stands,
-            (true, _) => Knocked::LetIn,
-            (false, 0) => {
-                let mine = seen | u64::from(caller);
-                // ORDERING: release: partner is the acquire of who accepts; acquire: of the one that was let in before.
-                let taken = at.compare_exchange(seen, mine, Ordering::AcqRel, Ordering::Relaxed);
+        let change = |to| {
+            // ORDERING: release: partner is the acquire of who accepts; acquire: of the one that was let in before.
+            at.compare_exchange(seen, to, Ordering::AcqRel, Ordering::Relaxed)
+        };
+        let is_there = seen as u32 == caller;
+        Some(match (visit, seen as u32) {
+            (Visit::Comes, 0) => {
+                let taken = change(seen | u64::from(caller));
                 taken.map_or(Knocked::Waits, |_| Knocked::Stands)
             }
-            (false, _) => Knocked::Waits,
+            (Visit::Comes, _) => Knocked::Waits,
+            (Visit::Asks, _) if is_there => Knocked::Stands,
+            (Visit::Leaves, _) if is_there => {
+                // Whoever is not there any more at this moment was let in.
+                let left = change(u64::from(number) << 32);
+                left.map_or(Knocked::LetIn, |_| Knocked::Waits)
+            }
+            (Visit::Asks | Visit::Leaves, _) => Knocked::LetIn,
         })
     }
 
@@ -478,5 +486,32 @@ mod model {
             rank.join().unwrap();
             assert_eq!(page.wait_notes().pop().map(check), Some(2));
         });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[allow(non_snake_case)]
+mod tests {
+    use super::super::Segment;
+    use super::*;
+
+    #[test]
+    fn knock__comes_waits_and_leaves_the_port_free() {
+        let segment = Segment::create(1, 1).unwrap();
+        let page = segment.page(0).unwrap();
+        let port = &page.ports[1];
+        let empty = 7 << 32;
+        port.store(empty, Ordering::Relaxed);
+        assert_eq!(page.knock(8, 1, Visit::Comes), None);
+        assert_eq!(page.knock(7, 1, Visit::Comes), Some(Knocked::Stands));
+        assert_eq!(page.knock(7, 2, Visit::Comes), Some(Knocked::Waits));
+        assert_eq!(page.knock(7, 1, Visit::Asks), Some(Knocked::Stands));
+        assert_eq!(page.knock(7, 1, Visit::Leaves), Some(Knocked::Waits));
+        assert_eq!(port.load(Ordering::Relaxed), empty);
+        assert_eq!(page.knock(7, 2, Visit::Comes), Some(Knocked::Stands));
+        // Who accepts has taken the second one away, at the moment when it was about to leave.
+        port.store(empty, Ordering::Relaxed);
+        assert_eq!(page.knock(7, 2, Visit::Leaves), Some(Knocked::LetIn));
+        assert_eq!(page.knock(7, 2, Visit::Asks), Some(Knocked::LetIn));
     }
 }

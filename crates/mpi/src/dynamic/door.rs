@@ -4,7 +4,7 @@
 //! once. The key itself never travels: both ends prove that they know it, each by the other one's random number.
 
 use super::line::move_bytes;
-use super::wait;
+use super::{Timeout, wait};
 use crate::consts::MPI_ERR_PORT;
 use crate::error::{Error, Result};
 use crate::process::Process;
@@ -268,8 +268,8 @@ impl Door {
 /// Comes to a door, and waits until it is opened: until the process there accepts.
 ///
 /// # Errors
-/// `MPI_ERR_PORT`: no address leads there, or nobody there knows the key.
-pub fn call(p: &Process, way: &Way, number: Number) -> Result<OwnedFd> {
+/// `MPI_ERR_PORT`: no address leads there, nobody there knows the key, or nobody opens for as long as this waits.
+pub fn call(p: &Process, way: &Way, number: Number, timeout: Timeout) -> Result<OwnedFd> {
     let own: Vec<IpAddr> = list_addresses()
         .unwrap_or_default()
         .into_iter()
@@ -281,8 +281,11 @@ pub fn call(p: &Process, way: &Way, number: Number) -> Result<OwnedFd> {
     let mut told = Vec::new();
     for address in addresses {
         let at = SocketAddr::new(address, way.port);
-        let greeted = match connect(p, at)? {
-            Ok(stream) => greet(p, &stream, way, number)?.map(|()| stream),
+        let greeted = match connect(p, at, timeout)? {
+            Ok(stream) => {
+                let proof = Proof::new(way.key, number);
+                greet(p, &stream, &proof, timeout)?.map(|()| stream)
+            }
             Err(cause) => Err(cause),
         };
         match greeted {
@@ -291,6 +294,9 @@ pub fn call(p: &Process, way: &Way, number: Number) -> Result<OwnedFd> {
                 return Ok(stream.into());
             }
             Err(cause) => told.push(format!("{at}: {cause}")),
+        }
+        if let Some(error) = timeout.check("nobody has accepted at the port") {
+            return Err(error);
         }
     }
     let text = format!(
@@ -302,7 +308,7 @@ pub fn call(p: &Process, way: &Way, number: Number) -> Result<OwnedFd> {
     Err(Error::new(MPI_ERR_PORT, text))
 }
 
-fn connect(p: &Process, at: SocketAddr) -> Result<io::Result<TcpStream>> {
+fn connect(p: &Process, at: SocketAddr, timeout: Timeout) -> Result<io::Result<TcpStream>> {
     let stream = match dial(at, None) {
         Ok(fd) => TcpStream::from(fd),
         Err(cause) => return Ok(Err(cause)),
@@ -313,7 +319,9 @@ fn connect(p: &Process, at: SocketAddr) -> Result<io::Result<TcpStream>> {
         outcome = match stream.take_error() {
             Ok(Some(cause)) | Err(cause) => Some(Err(cause)),
             Ok(None) if stream.peer_addr().is_ok() => Some(Ok(())),
-            Ok(None) if clock::now_ns() > until_ns => Some(Err(ErrorKind::TimedOut.into())),
+            Ok(None) if clock::now_ns() > until_ns.min(timeout.until_ns) => {
+                Some(Err(ErrorKind::TimedOut.into()))
+            }
             Ok(None) => return false,
         };
         true
@@ -321,8 +329,12 @@ fn connect(p: &Process, at: SocketAddr) -> Result<io::Result<TcpStream>> {
     Ok(outcome.unwrap_or(Ok(())).map(|()| stream))
 }
 
-fn greet(p: &Process, stream: &TcpStream, way: &Way, number: Number) -> Result<io::Result<()>> {
-    let proof = Proof::new(way.key, number);
+fn greet(
+    p: &Process,
+    stream: &TcpStream,
+    proof: &Proof,
+    timeout: Timeout,
+) -> Result<io::Result<()>> {
     let nonce: [u8; NONCE] = match draw_random() {
         Ok(nonce) => nonce,
         Err(cause) => return Ok(Err(cause)),
@@ -337,7 +349,11 @@ fn greet(p: &Process, stream: &TcpStream, way: &Way, number: Number) -> Result<i
         if failed.is_none() {
             failed = move_bytes(fd, (&call, &mut sent), (&mut answer, &mut got)).err();
         }
-        failed.is_some() || got == answer.len()
+        let is_here = got == answer.len();
+        if !is_here && clock::now_ns() >= timeout.until_ns {
+            failed = failed.take().or(Some(ErrorKind::TimedOut.into()));
+        }
+        failed.is_some() || is_here
     })?;
     if let Some(cause) = failed {
         let why = match cause.kind() {

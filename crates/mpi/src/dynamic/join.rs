@@ -93,14 +93,20 @@ pub fn join(p: &Process, fd: RawFd) -> Result<usize> {
     publish(p, inter::assemble(p, alone, remote, pact.block)?)
 }
 
-/// With a process of another job; `MPI_COMM_NULL` where both cannot be connected (MPI-5.0 section 11.10.4).
+/// With a process of another job; `MPI_COMM_NULL`, and a line that says why, where both cannot be connected (MPI-5.0
+/// section 11.10.4).
 fn join_foreign(p: &Process, fd: RawFd, alone: Rc<Group>) -> Result<usize> {
     let meeting = Meeting::new(p, alone.clone(), b"", Purpose::Join);
     // Both ends trust the socket.
     let bridge = Strangers { fd, key: [0; 32] };
     match foreign::connect(p, &meeting.channel(p), &alone, 0, Some(bridge)) {
         Ok((remote, block)) => publish(p, inter::assemble(p, alone, Rc::new(remote), block)?),
-        Err(_) => Ok(MPI_COMM_NULL),
+        // The standard has no error for it.
+        Err(why) => {
+            let (rank, why) = (p.running()?.job.rank(), why.message());
+            eprintln!("fastpath: rank {rank}: MPI_Comm_join gives MPI_COMM_NULL: {why}");
+            Ok(MPI_COMM_NULL)
+        }
     }
 }
 

@@ -47,16 +47,21 @@ fn ask_engine(engine: &mut Engine, request: &Request) -> std::result::Result<Ans
     })
 }
 
-/// The same, for who has no launcher of ours.
-fn settle_with_engine(job: &Job, request: &Request) -> Result<Answer> {
-    let asked = places::run_outside(|| job.ask_engine(|engine| ask_engine(engine, request)));
+/// The same, for who has no launcher of ours; `None` where no engine keeps names, and this process, which is alone,
+/// does so itself.
+fn settle_with_engine(job: &Job, request: &Request) -> Option<Result<Answer>> {
+    if !job.may_ask_engine() {
+        return None;
+    }
+    let asked = places::run_outside(|| job.ask_any_engine(|engine| ask_engine(engine, request)))?;
     match asked {
-        Some(Ok(answer)) => Ok(answer),
-        Some(Err(error)) => {
+        Ok(answer) => Some(Ok(answer)),
+        Err(_) if !job.has_engine() => None,
+        Err(error) => {
             let advice = format!("start the program with mpiexec: {}", describe_start(1));
-            Err(Error::new(MPI_ERR_OTHER, error.to_string()).with_advice(Some(advice)))
+            let error = Error::new(MPI_ERR_OTHER, error.to_string());
+            Some(Err(error.with_advice(Some(advice))))
         }
-        None => Err(Error::new(MPI_ERR_INTERN, "there is no launcher")),
     }
 }
 
@@ -68,8 +73,10 @@ fn settle(
 ) -> Result<Answer> {
     let job = p.running()?.job;
     let answer = match job.launcher() {
-        None if job.has_engine() => settle_with_engine(job, &request)?,
-        None => here(&mut p.names.borrow_mut()).map_err(|(cause, text)| refuse(cause, text))?,
+        None => match settle_with_engine(job, &request) {
+            Some(answer) => answer?,
+            None => here(&mut p.names.borrow_mut()).map_err(|(cause, text)| refuse(cause, text))?,
+        },
         Some(_) => ask(p, MPI_ERR_OTHER, "keep the names of services", &request)?,
     };
     match answer {

@@ -5,7 +5,7 @@
 //! agree as two leaders of an intercommunicator do. Processes of other jobs come over the network ([`super::door`]).
 
 use super::door::{self, Door, Way};
-use super::{CALLS, ask, foreign, wait};
+use super::{CALLS, Timeout, ask, foreign, wait};
 use crate::channel::Channel;
 use crate::coll;
 use crate::comm::agree;
@@ -18,7 +18,7 @@ use crate::session::meeting::{Meeting, Purpose};
 use fastpath_base::clock;
 use fastpath_base::config::{Key, Origin};
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::control::{Answer, Knocked, Request};
+use fastpath_bootstrap::control::{Answer, Knocked, Request, Visit};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::PORTS;
 use fastpath_transport::setup::allowed::is_listed;
@@ -214,11 +214,11 @@ pub fn close(p: &Process, name: &str) -> Result {
 /// `MPI_Comm_accept`.
 ///
 /// # Errors
-/// `MPI_ERR_PORT` for a port that the root has not opened, `MPI_ERR_ROOT`; `MPI_ERR_COMM` where both sides have a
-/// process in common.
+/// `MPI_ERR_PORT` for a port that the root has not opened, and where nobody comes for as long as the root waits;
+/// `MPI_ERR_ROOT`; `MPI_ERR_COMM` where both sides have a process in common.
 pub fn accept(
     p: &Process,
-    name: impl FnOnce() -> Result<String>,
+    name: impl FnOnce() -> Result<(String, Timeout)>,
     root: i32,
     comm: &Comm,
 ) -> Result<usize> {
@@ -231,13 +231,14 @@ pub fn accept(
 /// As there.
 pub fn accept_while(
     p: &Process,
-    name: impl FnOnce() -> Result<String>,
+    name: impl FnOnce() -> Result<(String, Timeout)>,
     root: i32,
     comm: &Comm,
-    is_vain: impl FnMut() -> Option<Error>,
+    mut is_vain: impl FnMut() -> Option<Error>,
 ) -> Result<usize> {
     create(p, root, comm, || {
-        let name = name()?;
+        let (name, timeout) = name()?;
+        let is_vain = || is_vain().or_else(|| timeout.check("nobody has come to the port"));
         let job = p.running()?.job;
         let port = Port::find(job, &name)?;
         let caller = match await_caller(p, job, &port, comm, &name, is_vain)? {
@@ -322,92 +323,133 @@ fn await_caller(
 /// As [`accept`]; `MPI_ERR_PORT` also where the port is closed, or its process has left.
 pub fn connect(
     p: &Process,
-    name: impl FnOnce() -> Result<String>,
+    name: impl FnOnce() -> Result<(String, Timeout)>,
     root: i32,
     comm: &Comm,
 ) -> Result<usize> {
     create(p, root, comm, || {
-        let name = name()?;
+        let (name, timeout) = name()?;
         let job = p.running()?.job;
         let port = Port::find(job, &name)?;
-        if port.job != job.job_id() {
+        // On another host where no launcher of ours comes to it: as a process of another job does.
+        let is_elsewhere = job.launcher().is_none() && !job.is_node_peer(port.rank as usize);
+        if port.job != job.job_id() || is_elsewhere {
             let Some(way) = &port.way else {
                 let text = format!(
-                    "{name:?} is a port of another job, which does not say where it is reached: \
-                     was tcp left out of its FASTPATH_TRANSPORTS?"
+                    "{name:?} is a port of another job or host, which does not say where it is \
+                     reached: was tcp left out of its FASTPATH_TRANSPORTS?"
                 );
                 return Err(Error::new(MPI_ERR_PORT, text));
             };
-            let fd = door::call(p, way, port.door())?;
+            let fd = door::call(p, way, port.door(), timeout)?;
             return Ok(Met::Foreign(fd, way.key));
         }
         let caller = caller(job.rank() as u32, CALLS.of(p).next());
-        claim(p, job, &port, caller, comm, &name)?;
+        let call = Call {
+            port: &port,
+            name: &name,
+            caller,
+            comm: comm.handle.get(),
+            timeout,
+        };
+        claim(p, job, &call)?;
         greet(p, comm, port.rank, &port, caller).map(Met::Rank)
     })
 }
 
+/// A caller of a port of this job.
+struct Call<'a> {
+    port: &'a Port,
+    name: &'a str,
+    caller: u32,
+    comm: usize,
+    timeout: Timeout,
+}
+
+/// What is said where nobody lets a caller in.
+const NOBODY_ACCEPTS: &str = "the port is open, but nobody has accepted there";
+
 /// Comes to a port, and waits to be let in.
-fn claim(p: &Process, job: &Job, port: &Port, caller: u32, comm: &Comm, name: &str) -> Result {
+fn claim(p: &Process, job: &Job, call: &Call<'_>) -> Result {
+    let Call { port, name, .. } = call;
     let Some(page) = job.rank_page(port.rank as usize) else {
         return Err(Error::new(MPI_ERR_PORT, "no such rank"));
     };
     if !job.is_node_peer(port.rank as usize) {
-        return claim_elsewhere(p, port, caller, comm, name);
+        return claim_elsewhere(p, call);
     }
-    let (mut has_come, mut is_over) = (false, false);
-    let mut why = None;
-    wait(p, comm.handle.get(), |worker| {
+    let mut visit = Visit::Comes;
+    let mut outcome = None;
+    let refuse = |why| Err(Error::new(MPI_ERR_PORT, format!("{name:?} {why}")));
+    wait(p, call.comm, |worker| {
         // Asked again, it answers the same.
-        if is_over || why.is_some() {
+        if outcome.is_some() {
             return true;
         }
         if worker.peer_has_left(port.rank) {
-            why = Some("is of a process that has left MPI");
+            outcome = Some(refuse("is of a process that has left MPI"));
             return true;
         }
-        match page.knock(port.number, caller, has_come) {
-            None => why = Some("is closed"),
-            Some(Knocked::LetIn) => is_over = true,
-            Some(Knocked::Stands) if !has_come => {
-                has_come = true;
+        match page.knock(port.number, call.caller, visit) {
+            None => outcome = Some(refuse("is closed")),
+            Some(Knocked::LetIn) => outcome = Some(Ok(())),
+            Some(Knocked::Stands) if visit == Visit::Comes => {
+                visit = Visit::Asks;
                 worker.interfaces().wake_all(port.rank);
             }
-            Some(Knocked::Stands | Knocked::Waits) => {}
+            Some(Knocked::Stands | Knocked::Waits) => {
+                if let Some(error) = call.timeout.check(NOBODY_ACCEPTS) {
+                    let left = match visit {
+                        Visit::Comes => None,
+                        _ => page.knock(port.number, call.caller, Visit::Leaves),
+                    };
+                    // At the last moment.
+                    let is_let_in = left == Some(Knocked::LetIn);
+                    outcome = Some(if is_let_in { Ok(()) } else { Err(error) });
+                }
+            }
         }
-        is_over || why.is_some()
+        outcome.is_some()
     })?;
-    match why {
-        None => Ok(()),
-        Some(why) => Err(Error::new(MPI_ERR_PORT, format!("{name:?} {why}"))),
-    }
+    outcome.unwrap_or(Ok(()))
 }
 
 /// Nanoseconds between two questions what has become of a caller at a port of another host: at first, and at most.
 const ASK_AGAIN_NS: [u64; 2] = [200_000, 20_000_000];
 
 /// The same for a port of a rank on another host, whose launcher comes to it for this process.
-fn claim_elsewhere(p: &Process, port: &Port, caller: u32, comm: &Comm, name: &str) -> Result {
+fn claim_elsewhere(p: &Process, call: &Call<'_>) -> Result {
+    let Call { port, name, .. } = call;
     let [mut pause_ns, most_ns] = ASK_AGAIN_NS;
-    let mut has_come = false;
+    let mut visit = Visit::Comes;
     loop {
+        let mut over = call.timeout.check(NOBODY_ACCEPTS);
+        if over.is_some() && visit == Visit::Asks {
+            visit = Visit::Leaves;
+        }
         let request = Request::Knock {
             rank: port.rank,
             number: port.number,
-            caller,
-            has_come,
+            caller: call.caller,
+            visit,
         };
         match ask(p, MPI_ERR_PORT, "reach ports of other hosts", &request)? {
             Answer::Knocked(Knocked::LetIn) => return Ok(()),
-            Answer::Knocked(Knocked::Stands) => has_come = true,
+            Answer::Knocked(Knocked::Stands) => {
+                visit = Visit::Asks;
+                over = None;
+            }
             Answer::Knocked(Knocked::Waits) => {}
             Answer::Refused { text, .. } => {
                 return Err(Error::new(MPI_ERR_PORT, format!("{name:?} {text}")));
             }
             _ => return Err(Error::new(MPI_ERR_INTERN, "mpiexec answers something else")),
         }
+        if let Some(error) = over {
+            return Err(error);
+        }
         let until_ns = clock::now_ns() + pause_ns;
-        wait(p, comm.handle.get(), |_| clock::now_ns() >= until_ns)?;
+        wait(p, call.comm, |_| clock::now_ns() >= until_ns)?;
         pause_ns = (2 * pause_ns).min(most_ns);
     }
 }

@@ -97,6 +97,15 @@ pub(super) fn diagnose(facts: &Facts) -> Vec<Trouble> {
             values!(why),
         );
     }
+    // A host without a network may be meant so; a variable that leaves none is not.
+    let problem = facts.network.problem.as_ref();
+    if let Some(why) = problem.filter(|why| why.contains("FASTPATH_")) {
+        found.add(
+            "refused",
+            "jobs on several hosts and connected jobs cannot be started from here",
+            values!(why),
+        );
+    }
     if !facts.devices.is_empty() {
         found.look_at_limits(&facts.limits);
     }

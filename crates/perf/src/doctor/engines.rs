@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use fastpath_base::config::{Config, Key};
 use fastpath_bootstrap::network::Reach;
 use fastpath_bootstrap::network::interfaces::{choose_addresses, list_addresses};
+use fastpath_bootstrap::network::ports::parse_ports;
 use serde::Serialize;
 
 /// An engine that is installed.
@@ -115,9 +116,14 @@ fn read_plugins(text: &str) -> Vec<String> {
 /// How ranks of other hosts would reach this one.
 pub(super) fn look_at_network() -> Network {
     let config = Config::from_env().unwrap_or_else(|_| Config::defaults());
+    describe_network(&config)
+}
+
+fn describe_network(config: &Config) -> Network {
     let listed = list_addresses().map_err(|e| e.to_string());
     let wanted = config.text(Key::Interfaces);
     let chosen = listed.and_then(|found| choose_addresses(&found, wanted, Reach::Network));
+    let chosen = parse_ports(config.text(Key::Ports)).and(chosen);
     let (addresses, problem) = match chosen {
         Ok(addresses) => (addresses.iter().map(|a| a.to_string()).collect(), None),
         Err(why) => (Vec::new(), Some(why)),
@@ -161,5 +167,13 @@ mod tests {
     fn network__of_this_machine_is_told_or_why_there_is_none() {
         let network = look_at_network();
         assert_eq!(network.addresses.is_empty(), network.problem.is_some());
+        for (name, value) in [
+            ("FASTPATH_PORTS", "abc"),
+            ("FASTPATH_INTERFACES", "nosuch0"),
+        ] {
+            let config = Config::from_pairs([(name.into(), value.into())]).unwrap();
+            let problem = describe_network(&config).problem.unwrap();
+            assert!(problem.contains(name), "{problem}");
+        }
     }
 }

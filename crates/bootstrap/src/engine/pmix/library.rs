@@ -5,17 +5,17 @@
 use crate::engine::EngineError;
 use libc::{c_char, c_int, c_void, size_t};
 use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::path::{Path, PathBuf};
 
 /// The name under which OpenPMIx installs the library, in all releases since 3.
 const SONAME: &str = "libpmix.so.2";
 
 /// Bytes of a namespace with the zero behind it.
-const NAMESPACE_BYTES: usize = 256;
+pub const NAMESPACE_BYTES: usize = 256;
 
 /// Bytes of a key with the zero behind it.
-const KEY_BYTES: usize = 512;
+pub const KEY_BYTES: usize = 512;
 
 /// Stands for all ranks.
 pub const WILDCARD: u32 = 0xffff_fffe;
@@ -46,6 +46,19 @@ impl Proc {
         Proc { rank, ..*self }
     }
 
+    /// A process of that name; what is too long is cut.
+    #[cfg(test)]
+    pub fn named(namespace: &str, rank: u32) -> Proc {
+        let mut proc = Proc {
+            rank,
+            ..Proc::empty()
+        };
+        let bytes = namespace.bytes().take(NAMESPACE_BYTES - 1);
+        let places = proc.namespace.iter_mut();
+        places.zip(bytes).for_each(|(to, from)| *to = from);
+        proc
+    }
+
     /// The namespace: what the engine calls the job.
     pub fn namespace(&self) -> String {
         let name = CStr::from_bytes_until_nul(&self.namespace).unwrap_or_default();
@@ -66,6 +79,8 @@ pub struct Bytes {
 #[derive(Clone, Copy)]
 pub union Data {
     pub number: u64,
+    pub text: *const c_char,
+    pub process: *const Proc,
     pub bytes: Bytes,
     room: [u64; 3],
 }
@@ -87,19 +102,140 @@ pub struct Info {
 }
 
 impl Info {
+    fn new(key: &[u8], value: Value) -> Info {
+        Info {
+            key: to_key(key),
+            flags: 0,
+            value,
+        }
+    }
+
     /// A flag that is set.
     pub fn flag(key: &str) -> Info {
-        let mut name = [0; KEY_BYTES];
-        let bytes = key.bytes().take(KEY_BYTES - 1);
-        name.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
-        Info {
-            key: name,
-            flags: 0,
-            value: Value {
-                kind: BOOL,
-                data: Data { number: 1 },
-            },
+        let data = Data { number: 1 };
+        Info::new(key.as_bytes(), Value { kind: BOOL, data })
+    }
+
+    /// A text, which must live as long as this.
+    pub fn text(key: &str, text: &CStr) -> Info {
+        let data = Data {
+            text: text.as_ptr(),
+        };
+        Info::new(key.as_bytes(), Value { kind: STRING, data })
+    }
+
+    /// Bytes, which must live as long as this.
+    pub fn bytes(key: &[u8], bytes: &[u8]) -> Info {
+        Info::new(key, Value::of_bytes(bytes))
+    }
+}
+
+/// A key; what is too long is cut.
+fn to_key(key: &[u8]) -> [u8; KEY_BYTES] {
+    let mut name = [0; KEY_BYTES];
+    let bytes = key.iter().take(KEY_BYTES - 1);
+    name.iter_mut()
+        .zip(bytes)
+        .for_each(|(to, &from)| *to = from);
+    name
+}
+
+/// `pmix_pdata_t`: what is looked up.
+#[repr(C)]
+pub struct Published {
+    owner: Proc,
+    key: [u8; KEY_BYTES],
+    /// What was found.
+    pub value: Value,
+}
+
+impl Published {
+    /// What is looked for.
+    pub fn wanted(key: &[u8]) -> Published {
+        Published {
+            owner: Proc::empty(),
+            key: to_key(key),
+            value: Value::empty(),
         }
+    }
+}
+
+/// `pmix_app_t`: a program that is to be started. The library may put other lists of its own in place of these, so
+/// they lie on C's heap, and what is there in the end is given back.
+#[repr(C)]
+pub struct App {
+    command: *mut c_char,
+    arguments: *mut *mut c_char,
+    variables: *mut *mut c_char,
+    folder: *mut c_char,
+    most: c_int,
+    infos: *const Info,
+    info_count: size_t,
+}
+
+impl App {
+    /// A program, its words, variables as `NAME=VALUE`, the folder that it starts in, how many processes, and further
+    /// information, which must live as long as this.
+    pub fn new(
+        words: &[CString],
+        variables: &[CString],
+        folder: Option<&CStr>,
+        most: c_int,
+        infos: &[Info],
+    ) -> App {
+        let copy = |text: &CStr| {
+            // SAFETY: a C string.
+            unsafe { libc::strdup(text.as_ptr()) }
+        };
+        App {
+            command: words
+                .first()
+                .map_or(std::ptr::null_mut(), |word| copy(word)),
+            arguments: copy_list(words),
+            variables: copy_list(variables),
+            folder: folder.map_or(std::ptr::null_mut(), copy),
+            most,
+            // Some releases look for an end behind a list without a length.
+            infos: match infos {
+                [] => std::ptr::null(),
+                infos => infos.as_ptr(),
+            },
+            info_count: infos.len(),
+        }
+    }
+}
+
+impl Drop for App {
+    fn drop(&mut self) {
+        for list in [self.arguments, self.variables] {
+            let mut at = list;
+            // SAFETY: null, or an array on C's heap of strings on C's heap that ends in null.
+            unsafe {
+                while !at.is_null() && !(*at).is_null() {
+                    libc::free((*at).cast());
+                    at = at.add(1);
+                }
+                libc::free(list.cast());
+            }
+        }
+        for text in [self.command, self.folder] {
+            // SAFETY: null, or a string on C's heap.
+            unsafe { libc::free(text.cast()) };
+        }
+    }
+}
+
+/// Copies of these strings on C's heap, with null behind them; null where there is no memory.
+fn copy_list(texts: &[CString]) -> *mut *mut c_char {
+    // SAFETY: zeros are null pointers, so that the list has its end wherever copying ends.
+    unsafe {
+        let list: *mut *mut c_char = libc::calloc(texts.len() + 1, size_of::<*mut c_char>()).cast();
+        if !list.is_null() {
+            for (at, text) in texts.iter().enumerate() {
+                *list.add(at) = libc::strdup(text.as_ptr());
+            }
+        }
+        list
     }
 }
 
@@ -107,18 +243,77 @@ const _: () = {
     assert!(size_of::<Proc>() == 260);
     assert!(size_of::<Value>() == 32);
     assert!(size_of::<Info>() == 552);
+    assert!(size_of::<App>() == 56);
+    assert!(size_of::<Published>() == 808);
 };
 
 /// `PMIX_BOOL`.
 const BOOL: u16 = 1;
+/// `PMIX_STRING`.
+const STRING: u16 = 3;
+/// `PMIX_PROC`.
+const PROC: u16 = 22;
 /// `PMIX_BYTE_OBJECT`.
 pub const BYTE_OBJECT: u16 = 27;
 /// `PMIX_SUCCESS`.
 pub const SUCCESS: c_int = 0;
 /// `PMIX_ERR_NOT_FOUND`.
 pub const NOT_FOUND: c_int = -46;
+/// `PMIX_ERR_NOT_SUPPORTED`.
+pub const NOT_SUPPORTED: c_int = -47;
+/// `PMIX_ERR_DUPLICATE_KEY`.
+pub const DUPLICATE_KEY: c_int = -53;
+
+/// Bytes of a value beyond which somebody else has put it.
+const VALUE_MOST: usize = 16 << 20;
 
 impl Value {
+    /// Room for one (`PMIX_UNDEF`).
+    pub const fn empty() -> Value {
+        Value {
+            kind: 0,
+            data: Data { room: [0; 3] },
+        }
+    }
+
+    /// Bytes, which must live as long as this.
+    pub fn of_bytes(bytes: &[u8]) -> Value {
+        let bytes = Bytes {
+            data: bytes.as_ptr().cast_mut().cast(),
+            size: bytes.len(),
+        };
+        Value {
+            kind: BYTE_OBJECT,
+            data: Data { bytes },
+        }
+    }
+
+    /// The bytes of a value that the library has made; None where it is of another type.
+    pub fn read_bytes(&self) -> Option<Vec<u8>> {
+        if self.kind != BYTE_OBJECT {
+            return None;
+        }
+        // SAFETY: the kind says that bytes were written.
+        let Bytes { data, size } = unsafe { self.data.bytes };
+        match size {
+            0 => Some(Vec::new()),
+            1..=VALUE_MOST if !data.is_null() => {
+                // SAFETY: the library's own memory, of that length, until the value is released.
+                Some(unsafe { std::slice::from_raw_parts(data.cast::<u8>(), size) }.to_vec())
+            }
+            _ => None,
+        }
+    }
+
+    /// The process that a value of the library names.
+    pub fn process(&self) -> Option<Proc> {
+        if self.kind != PROC {
+            return None;
+        }
+        // SAFETY: the kind says that a process was written, which is the library's own.
+        unsafe { self.data.process.as_ref() }.copied()
+    }
+
     /// As a number that is not negative, whatever the type: engines differ.
     pub fn number(&self) -> Option<u64> {
         // SAFETY: the kind says which member was written; each reading of it is of bytes that are there.
@@ -165,6 +360,10 @@ functions! {
     get "PMIx_Get" (*const Proc, *const c_char, *const Info, size_t, *mut *mut Value) -> c_int;
     abort "PMIx_Abort" (c_int, *const c_char, *const Proc, size_t) -> c_int;
     finalize "PMIx_Finalize" (*const Info, size_t) -> c_int;
+    spawn "PMIx_Spawn" (*const Info, size_t, *const App, size_t, *mut c_char) -> c_int;
+    publish "PMIx_Publish" (*const Info, size_t) -> c_int;
+    look_up "PMIx_Lookup" (*mut Published, size_t, *const Info, size_t) -> c_int;
+    unpublish "PMIx_Unpublish" (*const *const c_char, *const Info, size_t) -> c_int;
     value_destruct "PMIx_Value_destruct" (*mut Value) -> ();
     error_string "PMIx_Error_string" (c_int) -> *const c_char;
 }
@@ -267,6 +466,37 @@ mod tests {
     }
 
     #[test]
+    fn value__is_read_as_what_it_is() {
+        let bytes = Value::of_bytes(b"abc");
+        assert_eq!(bytes.read_bytes().unwrap(), b"abc");
+        assert_eq!(Value::of_bytes(b"").read_bytes().unwrap(), b"");
+        assert_eq!(Value::empty().read_bytes(), None);
+        assert!(bytes.process().is_none());
+        let parent = Proc::named("job@1", 7);
+        let process = Value {
+            kind: PROC,
+            data: Data { process: &parent },
+        };
+        assert_eq!(process.process().unwrap().rank, 7);
+        assert_eq!(process.read_bytes(), None);
+    }
+
+    #[test]
+    fn app__has_lists_of_its_own_that_end_in_null() {
+        let words = [c"prog".to_owned(), c"two words".to_owned()];
+        let app = App::new(&words, &[], Some(c"/tmp"), 2, &[]);
+        // SAFETY: strings and lists as the constructor makes them.
+        unsafe {
+            assert_eq!(CStr::from_ptr(app.command), c"prog");
+            assert_eq!(CStr::from_ptr(*app.arguments.add(1)), c"two words");
+            assert!((*app.arguments.add(2)).is_null() && (*app.variables).is_null());
+            assert_eq!(CStr::from_ptr(app.folder), c"/tmp");
+        }
+        let plain = App::new(&words, &words, None, 1, &[]);
+        assert!(plain.folder.is_null() && plain.infos.is_null());
+    }
+
+    #[test]
     fn library__is_found_where_the_launcher_has_it() {
         let maps = "7f00-7f01 r-xp 00000000 08:01 12   /usr/lib/libc.so.6\n\
                     7f02-7f03 r--p 00000000 08:01 13   /opt/a b/lib/libpmix.so.2.13.4\n";
@@ -278,9 +508,8 @@ mod tests {
 
     #[test]
     fn namespace__ends_at_its_zero() {
-        let mut proc = Proc::empty();
-        assert_eq!(proc.namespace(), "");
-        proc.namespace[..5].copy_from_slice(b"job@1");
+        assert_eq!(Proc::empty().namespace(), "");
+        let mut proc = Proc::named("job@1", 0);
         assert_eq!(proc.with_rank(3).namespace(), "job@1");
         proc.namespace = [b'x'; NAMESPACE_BYTES];
         assert_eq!(proc.namespace(), "", "no zero is no text");

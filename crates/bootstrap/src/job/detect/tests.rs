@@ -34,6 +34,20 @@ fn detect__knows_the_launcher_of_every_recorded_environment() {
 }
 
 #[test]
+fn detect__asks_the_engine_where_one_rank_may_have_been_spawned() {
+    let with = |parent: &str| {
+        let mut env = environment(&[open_mpi(0, 1)]);
+        let told = format!("pmix 0 fastpath:1:0:1 {parent}");
+        env.insert(PARENT_VARIABLE.to_owned(), told);
+        place(&env, None)
+    };
+    assert!(matches!(with("prterun-vm-22784@0"), Place::Several(_)));
+    assert!(matches!(with("prterun-vm-22784@1"), Place::Alone(_)));
+    let plain = place(&environment(&[open_mpi(0, 1)]), None);
+    assert!(matches!(plain, Place::Alone(_)));
+}
+
+#[test]
 fn detect__knows_by_what_a_launcher_can_be_spoken_to() {
     let pmi1 = Some(Protocol::Pmi1);
     let by_pmix = Some(Protocol::Pmix);

@@ -6,7 +6,7 @@ use crate::channel::Channel;
 use crate::comm::Comm;
 use crate::comm::agree;
 use crate::consts::*;
-use crate::dynamic::port;
+use crate::dynamic::{Timeout, port};
 use crate::error::{Error, Result};
 use crate::places;
 use crate::process::{Process, ProcessPart};
@@ -15,8 +15,9 @@ use fastpath_bootstrap::control::Program;
 use fastpath_bootstrap::engine::Engine;
 use fastpath_bootstrap::job::{Job, PARENT_VARIABLE, describe_start, find_mpiexec, parent};
 use std::cell::RefCell;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Nanoseconds between two looks whether an `mpiexec` still runs.
@@ -59,7 +60,8 @@ pub fn spawn(
         );
         Some(Error::new(MPI_ERR_SPAWN, text))
     };
-    let met = port::accept_while(p, || Ok(name.clone()), root as i32, comm, has_ended);
+    let at = || Ok((name.clone(), Timeout::ENDLESS));
+    let met = port::accept_while(p, at, root as i32, comm, has_ended);
     if let Some(mpiexec) = mpiexec {
         let mut children = CHILDREN.of(p).borrow_mut();
         children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
@@ -81,12 +83,16 @@ fn begin(
 ) -> Result<Begun> {
     let asked = asked()?;
     list_codes(&asked, codes);
-    let programs = read_programs(p, &asked)?;
+    let mut programs = read_programs(p, &asked)?;
     let job = p.running()?.job;
+    let has_engine = job.may_ask_engine();
+    if has_engine {
+        programs.iter_mut().try_for_each(find_program)?;
+    }
     let port = port::open_to_others(p)?;
-    let started = match start_by_engine(job, &programs, &port) {
-        Some(started) => started.map(|()| None),
-        None => start_by_mpiexec(&programs, &port).map(Some),
+    let started = match has_engine {
+        true => start_by_engine(job, &programs, &port).map(|()| None),
+        false => start_by_mpiexec(&programs, &port).map(Some),
     };
     match started {
         Ok(mpiexec) => {
@@ -101,15 +107,51 @@ fn begin(
     }
 }
 
-/// `None` where there is no engine.
-fn start_by_engine(job: &Job, programs: &[Program], port: &str) -> Option<Result> {
-    let spawn = |engine: &mut Engine| engine.spawn(programs, parent::KEY, port.as_bytes());
-    let asked = places::run_outside(|| job.ask_any_engine(spawn))?;
-    Some(asked.map_err(|error| {
+/// Looks for a program as our own launcher does: an engine would end the job, or start it in another folder, where
+/// something is not there. What a named host has is not known here.
+fn find_program(program: &mut Program) -> Result {
+    let refuse = |text: String| Err(Error::new(MPI_ERR_SPAWN, text));
+    let is_here = program.host.is_none();
+    let folder = program.wdir.as_deref().unwrap_or_default();
+    let folder = Path::new(OsStr::from_bytes(folder)).to_owned();
+    if is_here && !folder.is_dir() {
+        return refuse(format!("wdir {folder:?} is no folder"));
+    }
+    let Some(name) = program.argv.first_mut() else {
+        return Ok(());
+    };
+    let path = Path::new(OsStr::from_bytes(name));
+    let listed: Vec<OsString> = match name.contains(&b'/') {
+        true => vec![OsString::new()],
+        false => {
+            let hint = program.path.clone().map(OsString::from_vec);
+            hint.into_iter().chain(std::env::var_os("PATH")).collect()
+        }
+    };
+    let places = listed.iter().flat_map(std::env::split_paths);
+    let mut places = places.map(|place| folder.join(place).join(path));
+    match places.find(|place| place.is_file()) {
+        Some(place) => {
+            let place = std::path::absolute(&place).unwrap_or(place);
+            *name = place.into_os_string().into_vec();
+        }
+        None if is_here => return refuse(format!("{path:?}: there is no such program")),
+        None => {}
+    }
+    Ok(())
+}
+
+fn start_by_engine(job: &Job, programs: &[Program], port: &str) -> Result {
+    let spawn = |engine: &mut Engine| engine.spawn(programs, port);
+    let asked = places::run_outside(|| job.ask_any_engine(spawn));
+    let Some(asked) = asked else {
+        return Err(Error::new(MPI_ERR_INTERN, "there is no engine"));
+    };
+    asked.map_err(|error| {
         let advice = format!("start the program with mpiexec: {}", describe_start(1));
         let text = format!("{error}; under mpiexec they could be started");
         Error::new(MPI_ERR_SPAWN, text).with_advice(Some(advice))
-    }))
+    })
 }
 
 /// This process is alone: an `mpiexec` starts the others, on this host.
@@ -197,7 +239,10 @@ pub fn meet_parent(p: &Process) -> Result {
         return Ok(());
     }
     let refuse = |why| Error::new(MPI_ERR_SPAWN, why);
-    let name = || Ok(found.map_err(refuse)?.unwrap_or_default());
+    let name = || {
+        let port = found.map_err(refuse)?.unwrap_or_default();
+        Ok((port, Timeout::ENDLESS))
+    };
     let handle = port::connect(p, name, 0, &world)?;
     let made = p.comm(handle)?;
     *made.name.borrow_mut() = "MPI_COMM_PARENT".to_owned();

@@ -134,6 +134,16 @@ fn device__that_jobs_are_told_to_use_is_there_with_its_port() {
     };
     let words = ["end at once", "leaves rc alone", "unset it"];
     assert_one(refused, Severity::Trouble, &words);
+    let without_network = |why: &str| {
+        let mut facts = tree.facts();
+        facts.network.problem = Some(why.to_owned());
+        facts
+    };
+    let words = ["connected jobs", "no range of ports", "unset it"];
+    let wrong = without_network("FASTPATH_PORTS=\"abc\" is no range of ports");
+    assert_one(wrong, Severity::Trouble, &words);
+    let meant = Examination::of(without_network("this host has no interface"));
+    assert!(meant.healthy && meant.diagnostics.is_empty());
     let nowhere = Facts {
         wanted: Some("mlx5_0".to_owned()),
         ..Tree::new("nothing_wanted").facts()
