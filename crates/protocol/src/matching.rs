@@ -284,6 +284,7 @@ impl Matcher {
         self.find_further(peer, key, tag)
     }
 
+    #[cold]
     #[inline(never)]
     fn find_further(&mut self, peer: u32, key: u64, tag: i32) -> Option<*mut Request> {
         let again = &mut self.again;
@@ -401,6 +402,7 @@ impl Matcher {
     ///
     /// # Safety
     /// The receive is posted, in a list that has an index.
+    #[cold]
     #[inline(never)]
     unsafe fn leave_index(&mut self, list: usize, request: *mut Request) {
         let lists = &mut self.peers[list];
