@@ -3,8 +3,9 @@
 //! No clock and no transport. Each peer has a list of posted receives and one of unexpected messages, so that a receive
 //! that names its source looks at that source alone; receives from any source have a list of their own, and an order
 //! number decides between the two. Posted requests are linked where they lie, so that posting writes nothing twice. A
-//! long list of them gets an index by source and tag (`index`); messages have one always (`unexpected`). Nothing is
-//! global to the process.
+//! long list of them gets an index by source and tag (`index`); messages have one always (`unexpected`). A message or a
+//! receive that is like the one before does not look again at what was in its way ([`Again`], `Store::lacks`): a thread
+//! pays once in its turn for what another one has posted, or was sent. Nothing is global to the process.
 //!
 //! **POSTED IN PLACE.** A request in a list is valid, and stays where it is until it is matched or taken back: whoever
 //! posts it promises that. So all links of a list lead to valid requests, and an `end` to the link behind the last of
@@ -75,6 +76,16 @@ struct PeerLists {
 
 const _: () = assert!(size_of::<PeerLists>() == 32);
 
+/// Where the last message found its receive in a list with an index: the next one, if it is like it, begins there. No
+/// receive before that place has asked for it, and those posted since stand behind.
+struct Again {
+    key: u64,
+    tag: i32,
+    list: u32,
+    /// What names the first receive that may ask for such a message; null where there was none yet.
+    link: *mut *mut Request,
+}
+
 /// The matching engine of one worker.
 pub struct Matcher {
     /// One for each peer, then one for receives from any source.
@@ -85,6 +96,7 @@ pub struct Matcher {
     /// Indexes of long lists of posted receives, and those of no list.
     indexes: Vec<Index>,
     unused: Vec<u32>,
+    again: Again,
     /// Receives of a list that are looked at before it gets an index.
     polls_max: u32,
     /// Receives looked at by `find_posted` so far.
@@ -118,6 +130,12 @@ impl Matcher {
             store: Store::default(),
             indexes: Vec::new(),
             unused: Vec::new(),
+            again: Again {
+                key: 0,
+                tag: 0,
+                list: 0,
+                link: ptr::null_mut(),
+            },
             polls_max: POLLS_MAX,
             #[cfg(test)]
             steps: 0,
@@ -269,8 +287,30 @@ impl Matcher {
     #[cold]
     #[inline(never)]
     fn find_further(&mut self, peer: u32, key: u64, tag: i32) -> Option<*mut Request> {
+        let again = &mut self.again;
+        if (again.key, again.tag, again.list) == (key, tag, peer) && !again.link.is_null() {
+            // SAFETY: POSTED IN PLACE: the link is one of the list, and what it leads to is valid.
+            let next = unsafe { (*again.link).as_ref() };
+            if next.is_some_and(|next| next.key == key && tag_matches(next.tag, tag)) {
+                // SAFETY: as above.
+                return Some(unsafe { *again.link });
+            }
+        }
         let found = self.find_in(peer as usize, key, tag);
-        (!found.is_null()).then_some(found)
+        if found.is_null() {
+            return None;
+        }
+        if self.lists(peer).index != 0 {
+            // SAFETY: POSTED IN PLACE: it is in the list.
+            let link = unsafe { (*found).link };
+            self.again = Again {
+                key,
+                tag,
+                list: peer,
+                link,
+            };
+        }
+        Some(found)
     }
 
     /// Removes a receive posted to `peer`.
@@ -368,9 +408,17 @@ impl Matcher {
         let lists = &mut self.peers[list];
         // SAFETY: POSTED IN PLACE: the receive is in the list, whose index holds what was posted there.
         unsafe {
-            self.indexes[lists.index as usize - 1].remove(request);
+            if self.again.link == &raw mut (*request).next {
+                self.again.link = (*request).link;
+            }
+            if (*request).place != 0 {
+                self.indexes[lists.index as usize - 1].remove(request);
+            }
             if lists.posted.first == request && (*request).next.is_null() {
                 self.unused.push(std::mem::take(&mut lists.index));
+                if self.again.list == list as u32 {
+                    self.again.link = ptr::null_mut();
+                }
             }
         }
     }

@@ -58,7 +58,7 @@ impl Worker {
     }
 
     /// Threads of this process that sleep look again: one of their operations may have ended.
-    pub fn wake_sleepers(&self) {
+    pub fn wake_sleepers(&mut self) {
         if self.wait.sleepers != 0 {
             self.wait.wake_own(self.job);
         }

@@ -164,6 +164,12 @@ impl List {
 /// Entries that are looked at one after the other before there is an index.
 const POLLS_MAX: u32 = 8;
 
+const NOTHING: Want = Want {
+    peer: ANY_PEER,
+    tag: 0,
+    key: 0,
+};
+
 /// All stored messages. The list of each peer lies with its caller.
 pub(crate) struct Store {
     slab: Slab,
@@ -177,6 +183,9 @@ pub(crate) struct Store {
     bytes_elsewhere: u64,
     /// The most entries in use so far.
     most: u64,
+    /// What no entry satisfies: the last receive from a named source that found nothing, as long as no message came
+    /// that it might take. Without such a receive it names no source.
+    lacked: Want,
     /// Entries that are looked at before there is an index.
     pub polls_max: u32,
     /// Entries looked at by [`Store::find`] so far.
@@ -194,6 +203,7 @@ impl Default for Store {
             count: 0,
             bytes_elsewhere: 0,
             most: 0,
+            lacked: NOTHING,
             polls_max: POLLS_MAX,
             #[cfg(test)]
             steps: std::cell::Cell::default(),
@@ -245,7 +255,17 @@ impl Store {
         if self.indexed != 0 {
             self.enter_indexes(id);
         }
+        if self.lacked.key == key {
+            self.lacked = NOTHING;
+        }
         id
+    }
+
+    /// Whether it is known that no entry satisfies a receive that names its source. A thread asks that for each of its
+    /// receives while messages of another thread wait.
+    #[inline]
+    pub fn lacks(&self, want: &Want) -> bool {
+        self.lacked == *want
     }
 
     /// As [`Store::add`], of a short message: `fill` writes its `len` bytes.
@@ -372,8 +392,12 @@ impl Store {
         let found = unsafe { (*first).key == want.key && tag_matches(want.tag, (*first).tag) };
         match found {
             true => Some(first),
+            false if self.lacks(want) => None,
             false => match self.find_further(list, want) {
-                NIL => None,
+                NIL => {
+                    self.lacked = *want;
+                    None
+                }
                 id => Some(self.slab.address(id)),
             },
         }

@@ -127,12 +127,16 @@ pub struct WaitPolicy {
     pub census: Arc<Mutex<Census>>,
     /// Threads that wait in this worker.
     pub waiting: u32,
-    /// Those of them that sleep now.
+    /// Those of them that sleep, and that nobody of this process has woken.
     pub sleepers: u32,
+    /// How often this process has woken all of them.
+    pub wakes: u32,
     /// Number of sleeping threads with which arrivals may go the short way (`drain`): 0, or one that is never reached.
     pub drain_at: u32,
     /// Whether one of them sleeps on the state word, where peers wake it.
     pub led: bool,
+    /// Whether that one was woken by this process, and has not come back yet.
+    pub led_is_woken: bool,
     /// Calls that have answered "not yet", modulo 256.
     pub misses: u8,
     /// When this process last moved to another processor.
@@ -162,11 +166,13 @@ impl WaitPolicy {
             census: Arc::default(),
             waiting: 0,
             sleepers: 0,
+            wakes: 0,
             drain_at: match config.is_disabled("drain") {
                 true => u32::MAX,
                 false => 0,
             },
             led: false,
+            led_is_woken: false,
             misses: 0,
             moved_ns: 0,
             spread_ns: 0,
@@ -209,15 +215,20 @@ impl WaitPolicy {
     }
 
     /// Wakes this process's own sleeping threads: one of their requests may be complete, or there is
-    /// something that they can go on with. Called under the lock, as all that follows.
+    /// something that they can go on with. Once: until one sleeps again, each of them is to look. Called under the lock,
+    /// as all that follows.
     #[cold]
-    pub(crate) fn wake_own(&self, job: &Job) {
+    pub(crate) fn wake_own(&mut self, job: &Job) {
         let word = job.own_page().state_of(self.place as usize);
         word.store(self.awake_state(), Ordering::Relaxed);
         wait::futex_wake(word, u32::MAX);
-        if self.sleepers > 1 {
+        // One that was woken may not have left the state word yet, and then others sleep on the bell alone.
+        if self.sleepers > 1 || self.led_is_woken {
             ring_bell(job);
         }
+        self.led_is_woken = self.led;
+        self.wakes = self.wakes.wrapping_add(1);
+        self.sleepers = 0;
     }
 }
 

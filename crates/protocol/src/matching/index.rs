@@ -100,16 +100,13 @@ impl Index {
         }
     }
 
-    /// Takes out a receive, which may be one that was not added yet; it still is in the list.
+    /// Takes out a receive that was added; it still is in the list.
     ///
     /// # Safety
-    /// It is posted in this index's list.
+    /// It is in the index.
     pub unsafe fn remove(&mut self, request: *mut Request) {
         // SAFETY: IN THE LIST for this receive and for its neighbours in the chain.
         unsafe {
-            if (*request).place == 0 {
-                return;
-            }
             (*request).place = 0;
             if self.rest == &raw mut (*request).next {
                 self.rest = (*request).link;

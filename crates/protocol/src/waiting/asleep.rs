@@ -94,6 +94,7 @@ pub(super) unsafe fn sleep(
         this.write_note(wait, note);
     }
     this.wait.sleepers += 1;
+    let wakes = this.wait.wakes;
     let (place, leads) = (this.wait.place, !this.wait.led);
     let census = this.wait.census.clone();
     let led = leads.then_some(place);
@@ -154,12 +155,12 @@ pub(super) unsafe fn sleep(
     }
     // SAFETY: NO REFERENCE (`waiting`): a new one, since other threads may have used the worker meanwhile.
     let this = unsafe { &mut *worker };
-    this.wait.sleepers -= 1;
+    this.wait.sleepers -= u32::from(this.wait.wakes == wakes);
     if leads {
         let state = this.wait.awake_state();
         page.state_of(place as usize)
             .store(state, Ordering::Relaxed);
-        this.wait.led = false;
+        (this.wait.led, this.wait.led_is_woken) = (false, false);
         if this.wait.sleepers != 0 {
             // Another one must take the place on the state word.
             ring_bell(job);
