@@ -214,8 +214,9 @@ impl WaitPolicy {
         Door(self.release_lock, self.place)
     }
 
-    /// Wakes this process's own sleeping threads: one of their requests may be complete, or there is something that they
-    /// can go on with. Once: until one sleeps again, each of them is to look. Called under the lock, as all that follows.
+    /// Wakes this process's own sleeping threads: one of their requests may be complete, or there is something that
+    /// they can go on with. Once: until one sleeps again, each of them is to look. Called under the lock, as all that
+    /// follows.
     #[cold]
     pub(crate) fn wake_own(&mut self, job: &Job) {
         let word = job.own_page().state_of(self.place as usize);
