@@ -84,7 +84,7 @@ def case_nothing_is_set(session):
     def check(report):
         node = _class(report)
         yield _class(report, "itself", "any memory")["transports"], ["loopback"]
-        yield [_border(node, p) for p in ("eager short", "eager", "eager multi-fragment")], [48, 4096, 65536]
+        yield [_border(node, p) for p in ("eager short", "eager", "eager multi-fragment")], [48, 16384, 65536]
         refused = "process_vm_readv" in _reason(node, "cooperative")
         yield refused or "not at first" in _reason(node, "cooperative"), True
         yield "MPI_Alloc_mem" in _reason(node, "rendezvous put"), True
