@@ -130,11 +130,19 @@ def case_strangers(session):
     return None
 
 
+def _launchers():
+    """The sockets at which launchers are asked."""
+    with open("/proc/net/unix", encoding="ascii") as file:
+        return {line.split()[-1] for line in file if "@fastpath-" in line}
+
+
 def case_stopped(session):
     """A name is looked for in this user's other jobs, of which one is stopped: its launcher is not waited for."""
+    before = _launchers()
     stopped = session.mpirun(1, ["sleep", "60"])
     try:
-        time.sleep(0.3)
+        while not _launchers() - before and stopped.process.poll() is None:
+            time.sleep(0.01)
         stopped.process.send_signal(signal.SIGSTOP)
         outcome = session.mpirun(2, [session.binary("port_basic")]).finish()
         problem = outcome.problem()

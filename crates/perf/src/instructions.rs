@@ -196,8 +196,8 @@ pub fn run(options: &InstructionOptions) -> Result<()> {
     options.path.check(&options.levels)?;
     let peers = options.peers.list()?;
     let limits = options.budget.as_deref().map(budget::read).transpose()?;
-    let mut report = ours.report();
     ours.environment = options.path.environment();
+    let mut report = ours.report();
     let ours = Counted {
         mpi: &ours,
         sizes: &options.sizes,

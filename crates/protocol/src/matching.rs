@@ -3,13 +3,13 @@
 //! No clock and no transport. Each peer has a list of posted receives and one of unexpected messages, so that a receive
 //! that names its source looks at that source alone; receives from any source have a list of their own, and an order
 //! number decides between the two. Posted requests are linked where they lie, so that posting writes nothing twice. A
-//! long list of them gets an index by source and tag (`index`); messages have one always (`unexpected`). A message or a
-//! receive that is like the one before does not look again at what was in its way ([`Again`], `Store::lacks`): a thread
-//! pays once in its turn for what another one has posted, or was sent. Nothing is global to the process.
+//! long list of them gets an index by source and tag (`index`); messages have one always (`unexpected`). What stood in
+//! the way of a message or a receive is remembered for the next one with the same tag ([`Again`], `Store`), so that
+//! threads with tags of their own do not search behind each other's. Nothing is global to the process.
 //!
 //! **POSTED IN PLACE.** A request in a list is valid, and stays where it is until it is matched or taken back: whoever
 //! posts it promises that. So all links of a list lead to valid requests, and an `end` to the link behind the last of
-//! them or to the list itself. `peers` grows only where a peer is added, and no pointer into it is kept across that.
+//! them or to the list itself. `peers` never grows.
 
 #![allow(unsafe_code)]
 
@@ -76,13 +76,13 @@ struct PeerLists {
 
 const _: () = assert!(size_of::<PeerLists>() == 32);
 
-/// Where the last message found its receive in a list with an index: the next one, if it is like it, begins there. No
-/// receive before that place has asked for it, and those posted since stand behind.
+/// Where the last message found its receive in a list with an index. The next message with the same key and tag begins
+/// there: no receive before that place matches, and later ones are posted behind it.
 struct Again {
     key: u64,
     tag: i32,
     list: u32,
-    /// What names the first receive that may ask for such a message; null where there was none yet.
+    /// The link that leads to the first receive that may match; null where there was none yet, or the list is empty.
     link: *mut *mut Request,
 }
 

@@ -164,6 +164,7 @@ impl List {
 /// Entries that are looked at one after the other before there is an index.
 const POLLS_MAX: u32 = 8;
 
+/// A receive that names no source: no search for one is remembered.
 const NOTHING: Want = Want {
     peer: ANY_PEER,
     tag: 0,
@@ -259,13 +260,6 @@ impl Store {
             self.lacked = NOTHING;
         }
         id
-    }
-
-    /// Whether it is known that no entry satisfies a receive that names its source. A thread asks that for each of its
-    /// receives while messages of another thread wait.
-    #[inline]
-    pub fn lacks(&self, want: &Want) -> bool {
-        self.lacked == *want
     }
 
     /// As [`Store::add`], of a short message: `fill` writes its `len` bytes.
@@ -392,7 +386,7 @@ impl Store {
         let found = unsafe { (*first).key == want.key && tag_matches(want.tag, (*first).tag) };
         match found {
             true => Some(first),
-            false if self.lacks(want) => None,
+            false if self.lacked == *want => None,
             false => match self.find_further(list, want) {
                 NIL => {
                     self.lacked = *want;

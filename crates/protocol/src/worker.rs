@@ -168,8 +168,10 @@ impl Worker {
     pub fn further(first: &Worker, place: u32, area: NonNull<u8>) -> std::io::Result<Self> {
         let mut wait = WaitPolicy {
             place,
+            waiting: 0,
             sleepers: 0,
             led: false,
+            led_is_woken: false,
             covered_by: 0,
             ..first.wait.clone()
         };

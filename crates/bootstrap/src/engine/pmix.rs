@@ -225,7 +225,7 @@ impl Pmix {
             let most = program.counts.first().copied().unwrap_or(1) as c_int;
             Ok(App::new(&words, &variables, folder.as_deref(), most, infos))
         });
-        let apps: Vec<App> = apps.collect::<Result<_, EngineError>>()?;
+        let mut apps: Vec<App> = apps.collect::<Result<_, EngineError>>()?;
         let of_job = [
             Info::text("pmix.mapby", MAP_BY),
             Info::text("pmix.bindto", BIND_TO),
@@ -237,7 +237,7 @@ impl Pmix {
             (self.pmix.spawn)(
                 of_job.as_ptr(),
                 of_job.len(),
-                apps.as_ptr(),
+                apps.as_mut_ptr(),
                 apps.len(),
                 namespace.as_mut_ptr(),
             )

@@ -265,8 +265,9 @@ impl RankPage {
     /// Comes to the port of that number, looks what has become of a caller that has come, or goes away from there;
     /// `None` where it is not open. A port is a word: its number, and below it the caller that is there.
     pub fn knock(&self, number: u32, caller: u32, visit: Visit) -> Option<Knocked> {
+        let is_open = |word: u64| (word >> 32) as u32 == number;
         let loads = || self.ports.iter().map(|at| (at, at.load(Ordering::Relaxed)));
-        let (at, seen) = loads().find(|&(_, word)| (word >> 32) as u32 == number)?;
+        let (at, seen) = loads().find(|&(_, word)| is_open(word))?;
         let change = |to| {
             // ORDERING: release: partner is the acquire of who accepts; acquire: of the one that was let in before.
             at.compare_exchange(seen, to, Ordering::AcqRel, Ordering::Relaxed)
@@ -280,9 +281,12 @@ impl RankPage {
             (Visit::Comes, _) => Knocked::Waits,
             (Visit::Asks, _) if is_there => Knocked::Stands,
             (Visit::Leaves, _) if is_there => {
-                // Whoever is not there any more at this moment was let in.
-                let left = change(u64::from(number) << 32);
-                left.map_or(Knocked::LetIn, |_| Knocked::Waits)
+                match change(u64::from(number) << 32) {
+                    Ok(_) => Knocked::Waits,
+                    // Whoever is not there any more at this moment was let in, unless the port was closed.
+                    Err(now) if is_open(now) => Knocked::LetIn,
+                    Err(_) => return None,
+                }
             }
             (Visit::Asks | Visit::Leaves, _) => Knocked::LetIn,
         })

@@ -247,11 +247,11 @@ impl Door {
             }
         }
         let is_old = |caller: &Caller| now_ns.saturating_sub(caller.since_ns) > STRANGER_NS;
-        self.callers.retain(|caller| !is_old(caller));
         let mut proved = None;
         let mut place = 0;
         while place < self.callers.len() {
             match self.callers[place].advance(&self.proof) {
+                Ok(false) if is_old(&self.callers[place]) => _ = self.callers.remove(place),
                 Ok(false) => place += 1,
                 Ok(true) if proved.is_none() => proved = Some(self.callers.remove(place)),
                 // It is seen again next time.

@@ -56,13 +56,21 @@ fn settle_with_engine(job: &Job, request: &Request) -> Option<Result<Answer>> {
     let asked = places::run_outside(|| job.ask_any_engine(|engine| ask_engine(engine, request)))?;
     match asked {
         Ok(answer) => Some(Ok(answer)),
-        Err(_) if !job.has_engine() => None,
+        Err(error) if !job.has_engine() && !is_answer(&error) => None,
         Err(error) => {
             let advice = format!("start the program with mpiexec: {}", describe_start(1));
             let error = Error::new(MPI_ERR_OTHER, error.to_string());
             Some(Err(error.with_advice(Some(advice))))
         }
     }
+}
+
+/// Whether an engine that keeps names has refused something.
+fn is_answer(error: &EngineError) -> bool {
+    matches!(
+        error,
+        EngineError::Answer { .. } | EngineError::TooLong { .. }
+    )
 }
 
 /// Asks the launcher, or these names where this process is alone.

@@ -360,7 +360,7 @@ functions! {
     get "PMIx_Get" (*const Proc, *const c_char, *const Info, size_t, *mut *mut Value) -> c_int;
     abort "PMIx_Abort" (c_int, *const c_char, *const Proc, size_t) -> c_int;
     finalize "PMIx_Finalize" (*const Info, size_t) -> c_int;
-    spawn "PMIx_Spawn" (*const Info, size_t, *const App, size_t, *mut c_char) -> c_int;
+    spawn "PMIx_Spawn" (*const Info, size_t, *mut App, size_t, *mut c_char) -> c_int;
     publish "PMIx_Publish" (*const Info, size_t) -> c_int;
     look_up "PMIx_Lookup" (*mut Published, size_t, *const Info, size_t) -> c_int;
     unpublish "PMIx_Unpublish" (*const *const c_char, *const Info, size_t) -> c_int;

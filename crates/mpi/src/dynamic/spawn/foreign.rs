@@ -17,7 +17,8 @@ use fastpath_bootstrap::job::{Job, PARENT_VARIABLE, describe_start, find_mpiexec
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 /// Nanoseconds between two looks whether an `mpiexec` still runs.
@@ -111,10 +112,12 @@ fn begin(
 /// something is not there. What a named host has is not known here.
 fn find_program(program: &mut Program) -> Result {
     let refuse = |text: String| Err(Error::new(MPI_ERR_SPAWN, text));
-    let is_here = program.host.is_none();
+    if program.host.is_some() {
+        return Ok(());
+    }
     let folder = program.wdir.as_deref().unwrap_or_default();
     let folder = Path::new(OsStr::from_bytes(folder)).to_owned();
-    if is_here && !folder.is_dir() {
+    if !folder.is_dir() {
         return refuse(format!("wdir {folder:?} is no folder"));
     }
     let Some(name) = program.argv.first_mut() else {
@@ -130,15 +133,18 @@ fn find_program(program: &mut Program) -> Result {
     };
     let places = listed.iter().flat_map(std::env::split_paths);
     let mut places = places.map(|place| folder.join(place).join(path));
-    match places.find(|place| place.is_file()) {
+    let can_run = |place: &PathBuf| {
+        let found = place.metadata();
+        found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    };
+    match places.find(can_run) {
         Some(place) => {
             let place = std::path::absolute(&place).unwrap_or(place);
             *name = place.into_os_string().into_vec();
+            Ok(())
         }
-        None if is_here => return refuse(format!("{path:?}: there is no such program")),
-        None => {}
+        None => refuse(format!("{path:?}: there is no such program")),
     }
-    Ok(())
 }
 
 fn start_by_engine(job: &Job, programs: &[Program], port: &str) -> Result {

@@ -72,6 +72,8 @@ fn list_shapes(bytes: usize) -> Vec<(usize, usize)> {
     let chunks = CHUNKS.into_iter().filter(useful);
     chunks
         .flat_map(|chunk| RINGS.map(|ring| (chunk, ring)))
+        // The two sides copy at once.
+        .filter(|(chunk, ring)| chunk < ring)
         .collect()
 }
 
