@@ -4,7 +4,7 @@
 use crate::counters::{Counter, Counters};
 use crate::error::{Action, IoError};
 use crate::lustre::{self, Striping};
-use crate::system::{System, look_at_folder, size_at_server};
+use crate::system::{System, is_deleted_at_server, look_at_folder, size_at_server};
 use fastpath_base::sync::{StaticBool, StaticOrdering as Ordering};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -101,18 +101,34 @@ impl Descriptor {
         let delay = if stripes { lustre::DELAY_CREATE } else { 0 };
         let flags = access | create | exclusive | delay | libc::O_CLOEXEC;
         // SAFETY: a string that ends in a NUL; the mode is what O_CREAT wants.
-        let open = || retry(|| unsafe { libc::open(path.as_ptr(), flags, how.mode) } as isize);
-        let mut fd = open();
-        if fd < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT) {
-            // Another host may just have made it.
+        let open = || match retry(|| unsafe { libc::open(path.as_ptr(), flags, how.mode) } as isize)
+        {
+            fd if fd < 0 => Err(IoError::last(Action::Open, 0, 0)),
+            // SAFETY: just opened, and nobody else knows it.
+            fd => Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) }),
+        };
+        let is_deleted = |fd: &OwnedFd| {
+            System::of(fd.as_raw_fd()) == System::Nfs && is_deleted_at_server(fd.as_raw_fd())
+        };
+        let mut opened = open();
+        let is_old = match &opened {
+            Ok(fd) => is_deleted(fd),
+            Err(error) => error.errno == libc::ENOENT,
+        };
+        if is_old {
+            // Another host may just have made it, or have deleted it and made another.
             look_at_folder(path);
-            fd = open();
+            opened = open();
         }
-        if fd < 0 {
-            return Err(IoError::last(Action::Open, 0, 0));
+        let fd = opened?;
+        if is_old && is_deleted(&fd) {
+            return Err(IoError {
+                action: Action::Open,
+                errno: libc::ENOENT,
+                offset: 0,
+                bytes: 0,
+            });
         }
-        // SAFETY: just opened, and nobody else knows it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd as i32) };
         if stripes {
             lustre::set(fd.as_raw_fd(), how.striping);
         }

@@ -79,6 +79,15 @@ pub(crate) fn size_at_server(fd: i32) -> Option<i64> {
     i64::try_from(seen.stx_size).ok()
 }
 
+/// Asks the server whether an open file has no name any more. A host that has seen the name believes it for some
+/// seconds, and opens what another one has deleted.
+pub(crate) fn is_deleted_at_server(fd: i32) -> bool {
+    match ask(fd, c"", libc::AT_EMPTY_PATH) {
+        Some(seen) => seen.stx_nlink == 0,
+        None => std::io::Error::last_os_error().raw_os_error() == Some(libc::ESTALE),
+    }
+}
+
 /// Asks the server for the attributes of the folder that a path names a file in. A host that has seen that there is no
 /// such file believes it for some seconds, unless it learns that the folder has changed.
 pub(crate) fn look_at_folder(path: &CStr) {
@@ -120,6 +129,17 @@ mod tests {
         assert_eq!(kind_of(0x9123_683E), System::Other);
         assert_eq!(System::of(-1), System::Other);
         assert_eq!(System::of_folder(c"/proc/none"), System::Other);
+    }
+
+    #[test]
+    fn file__that_has_no_name_any_more_is_deleted() {
+        let path = std::env::temp_dir().join(format!("fastpath-deleted-{}", std::process::id()));
+        let file = std::fs::File::create(&path).unwrap();
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&file);
+        assert!(!is_deleted_at_server(fd));
+        std::fs::remove_file(&path).unwrap();
+        assert!(is_deleted_at_server(fd));
+        assert!(!is_deleted_at_server(-1));
     }
 
     #[test]

@@ -406,7 +406,7 @@ impl Matcher {
     #[inline(never)]
     unsafe fn leave_index(&mut self, list: usize, request: *mut Request) {
         let lists = &mut self.peers[list];
-        // SAFETY: POSTED IN PLACE: the receive is in the list, whose index holds what was posted there.
+        // SAFETY: POSTED IN PLACE: the receive is in the list. One that has a place there is in the list's index.
         unsafe {
             if self.again.link == &raw mut (*request).next {
                 self.again.link = (*request).link;
