@@ -44,6 +44,8 @@ const HOPELESS: u64 = 4;
 const DOUBLINGS: u8 = 6;
 /// Timed messages of a trial that went another way: the sender does not follow.
 const IGNORED: u8 = 12;
+/// Longest time of a message that counts, in nanoseconds: 18 minutes. A clock that jumps says more.
+const LONGEST_NS: u64 = 1 << 40;
 
 /// How a long message travels between two ranks of a host.
 #[repr(u8)]
@@ -108,6 +110,11 @@ impl Arm {
 #[inline]
 pub fn octave(bytes: u64) -> usize {
     ((bytes.max(LEARN_MIN) / LEARN_MIN).ilog2() as usize).min(OCTAVES - 1)
+}
+
+/// What `bytes` bytes take at `rate` picoseconds for each, at most [`LONGEST_NS`].
+fn nanoseconds(rate: u64, bytes: u64) -> i64 {
+    (rate.saturating_mul(bytes) / 1000).min(LONGEST_NS) as i64
 }
 
 /// What the sender is to do for an octave.
@@ -187,7 +194,7 @@ impl Learner {
     /// A timed message of `bytes` bytes that went by `arm` took `ns` nanoseconds. What the sender is to do from now on,
     /// where that changes.
     pub fn note(&mut self, arm: Arm, bytes: u64, ns: u64) -> Option<Advice> {
-        let ns = ns.clamp(1, 1 << 40);
+        let ns = ns.clamp(1, LONGEST_NS);
         let rate = (ns.saturating_mul(1000) / bytes.max(1)).clamp(1, u32::MAX as u64 >> 4) as u32;
         self.messages = self.messages.saturating_add(1);
         match self.trial {
@@ -257,17 +264,16 @@ impl Learner {
                 0 => best * UNKNOWN,
                 known => known,
             };
-            let loss = known.saturating_sub(best) * bytes / 1000 * TRIAL as u64;
-            let least = best * bytes / 1000; // a change costs something, however good it looks
-            let needed = (loss + least) << self.failed[arm as usize];
-            self.allowance >= needed as i64
+            let loss = nanoseconds(known.saturating_sub(best), bytes) * TRIAL as i64;
+            let least = nanoseconds(best, bytes); // a change costs something, however good it looks
+            self.allowance >= (loss + least) << self.failed[arm as usize]
         };
         in_turn.filter(is_open).find(is_due)
     }
 
     fn note_trial(&mut self, trial: Arm, bytes: u64, ns: u64, rate: u32) -> Option<Advice> {
         let best = self.known[self.best as usize] as u64;
-        self.allowance -= (ns as i64 - (best * bytes / 1000) as i64).max(0);
+        self.allowance -= (ns as i64 - nanoseconds(best, bytes)).max(0);
         self.seen += 1;
         let is_hopeless = rate as u64 > HOPELESS * best;
         if self.seen > 1 || is_hopeless {

@@ -237,6 +237,16 @@ fn octaves__are_apart_and_end() {
     assert_eq!(sizes.map(octave), [0, 0, 0, 1, 4, 10, 10]);
 }
 
+#[test]
+fn learner__of_the_slowest_rate_and_a_message_of_a_tebibyte__does_not_overflow() {
+    let mut learner = Learner::new(Arm::Vector, TIMED, |_| true);
+    for _ in 0..100 {
+        learner.note(learner.learnt().0, 1, u64::MAX);
+        learner.note(Arm::Get, 1 << 40, u64::MAX);
+    }
+    assert!(learner.learnt().1 > 0);
+}
+
 proptest! {
     #[test]
     fn learner__of_any_times_names_an_arm_that_is_there(
