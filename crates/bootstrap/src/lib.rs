@@ -7,6 +7,7 @@
 //! | [`job`] | the job as one rank sees it: rank, size, pages of the others, records of failure |
 //! | [`network`] | what a rank needs to be reached over the network |
 //! | [`control`] | what ranks and the launcher say to each other while the job runs |
+//! | [`program`] | finding a program before it is started |
 //! | [`inspect`] | what can be seen of a running job from outside |
 //! | [`trace`] | where the ranks' points are recorded, and the file they are merged into |
 
@@ -19,6 +20,7 @@ pub mod job;
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
 pub mod network;
+pub mod program;
 pub mod segment;
 pub mod trace;
 

@@ -257,7 +257,7 @@ fn describe(nodes: &[Node], program: &Path, words: &[OsString]) -> String {
 fn find_program(name: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let mut places = std::env::split_paths(&path).map(|folder| folder.join(name));
-    places.find(|place| crate::program::is_program(place))
+    places.find(|place| fastpath_bootstrap::program::is_program(place))
 }
 
 fn is_root() -> bool {

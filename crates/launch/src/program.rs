@@ -1,132 +1,27 @@
-#![allow(unsafe_code)]
-//! Finding the program before anything is started, so that a mistake is one clear line.
+//! The program of an app, and what it is started with.
 
 use crate::args::App;
+pub use fastpath_bootstrap::program::{ProgramError, check_folder};
 use std::ffi::{CString, OsStr, OsString};
-use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-
-/// A program that cannot be started, with the exit code shells use for it.
-#[derive(Debug)]
-pub struct ProgramError {
-    /// 126, 127, or 2 for a wrong folder.
-    pub code: i32,
-    /// What is wrong.
-    pub text: String,
-}
-
-impl fmt::Display for ProgramError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
-fn fail<T>(code: i32, text: String) -> Result<T, ProgramError> {
-    Err(ProgramError { code, text })
-}
 
 /// Checks the folder an app starts in.
 ///
 /// # Errors
 /// It is not there, no folder, or may not be entered.
 pub fn check_wdir(app: &App) -> Result<(), ProgramError> {
-    let Some(dir) = &app.wdir else { return Ok(()) };
-    match std::fs::metadata(dir) {
-        Err(e) => fail(2, format!("-wdir {}: {e}", dir.display())),
-        Ok(m) if !m.is_dir() => fail(2, format!("-wdir {}: not a folder", dir.display())),
-        Ok(_) if !may(dir, libc::X_OK) => fail(
-            2,
-            format!(
-                "-wdir {}: it may not be entered (permissions)",
-                dir.display()
-            ),
-        ),
-        Ok(_) => Ok(()),
-    }
+    let folder = app.wdir.as_deref();
+    folder.map_or(Ok(()), |folder| check_folder("-wdir", folder))
 }
 
-/// The file to execute for an app: a name with a slash is taken from the folder it starts in,
-/// any other is looked up in `path` (the ranks' PATH).
+/// The file to execute for an app; `path` is the ranks' PATH.
 ///
 /// # Errors
 /// 127 when there is none, 126 when it cannot be executed.
 pub fn find_program(app: &App, path: Option<&OsStr>) -> Result<PathBuf, ProgramError> {
     let name = app.argv.first().map_or(OsStr::new(""), OsString::as_os_str);
-    let from = |p: &Path| {
-        app.wdir
-            .as_ref()
-            .map_or_else(|| p.to_path_buf(), |d| d.join(p))
-    };
-    if name.as_bytes().contains(&b'/') {
-        let at = from(Path::new(name));
-        return match judge(&at) {
-            Verdict::Good => Ok(at),
-            Verdict::Missing(why) => fail(127, format!("{}: {why}", at.display())),
-            Verdict::Unusable(why) => fail(126, format!("{}: {why}", at.display())),
-        };
-    }
-    let default = OsStr::new("/usr/local/bin:/usr/bin:/bin");
-    let mut unusable = None;
-    for dir in path.unwrap_or(default).as_bytes().split(|&b| b == b':') {
-        let dir = if dir.is_empty() {
-            Path::new(".")
-        } else {
-            Path::new(OsStr::from_bytes(dir))
-        };
-        let at = from(&dir.join(name));
-        match judge(&at) {
-            Verdict::Good => return Ok(at),
-            Verdict::Unusable(why) => unusable = unusable.or(Some((at, why))),
-            Verdict::Missing(_) => {}
-        }
-    }
-    if let Some((at, why)) = unusable {
-        return fail(126, format!("{}: {why}", at.display()));
-    }
-    let hint = match judge(&from(Path::new(name))) {
-        Verdict::Good => format!("; there is one in the folder itself: ./{}", name.display()),
-        _ => String::new(),
-    };
-    fail(
-        127,
-        format!("{}: no such program in PATH{hint}", name.display()),
-    )
-}
-
-enum Verdict {
-    Good,
-    Missing(String),
-    Unusable(String),
-}
-
-fn judge(at: &Path) -> Verdict {
-    match std::fs::metadata(at) {
-        Err(e) if e.raw_os_error() == Some(libc::EACCES) => Verdict::Unusable(e.to_string()),
-        Err(e) => Verdict::Missing(e.to_string()),
-        Ok(m) if m.is_dir() => Verdict::Unusable("it is a folder".into()),
-        Ok(_) if !may(at, libc::X_OK) => {
-            Verdict::Unusable("it is not executable (permissions)".into())
-        }
-        Ok(_) => Verdict::Good,
-    }
-}
-
-/// Whether there is a program that may be run.
-pub fn is_program(at: &Path) -> bool {
-    matches!(judge(at), Verdict::Good)
-}
-
-/// Whether the kernel does not say that a file may not be used so. Where a sandbox refuses the question, using it
-/// tells.
-fn may(path: &Path, mode: libc::c_int) -> bool {
-    let Ok(path) = CString::new(path.as_os_str().as_bytes().to_vec()) else {
-        return false;
-    };
-    // SAFETY: the path is a C string.
-    let answer = unsafe { libc::access(path.as_ptr(), mode) };
-    let cause = std::io::Error::last_os_error().raw_os_error();
-    answer == 0 || matches!(cause, Some(libc::EPERM | libc::ENOSYS))
+    fastpath_bootstrap::program::find_program(name, app.wdir.as_deref(), path)
 }
 
 /// What an exec that failed after all these checks has to say.
@@ -188,32 +83,6 @@ mod tests {
             argv: vec![name.into()],
             ..App::default()
         }
-    }
-
-    #[test]
-    fn program__is_found_in_path() {
-        let path = OsStr::new("/nowhere:/bin");
-        assert_eq!(
-            find_program(&app("sh"), Some(path)).unwrap(),
-            Path::new("/bin/sh")
-        );
-        assert_eq!(
-            find_program(&app("/bin/sh"), None).unwrap(),
-            Path::new("/bin/sh")
-        );
-    }
-
-    #[test]
-    fn program__missing_is_127_and_unusable_126() {
-        let code = |name: &str| {
-            find_program(&app(name), Some(OsStr::new("/bin")))
-                .unwrap_err()
-                .code
-        };
-        assert_eq!(code("no-such-program"), 127);
-        assert_eq!(code("/no/such/program"), 127);
-        assert_eq!(code("/etc"), 126);
-        assert_eq!(code("/etc/passwd"), 126);
     }
 
     #[test]

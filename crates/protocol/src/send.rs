@@ -130,7 +130,7 @@ impl Worker {
                 endpoint.send_buffered(key, tag, data, len as usize, copy.by)
             } else {
                 let part = self.thresholds.fragment_on(&endpoint.lane) as usize;
-                endpoint.send_parts(key, tag, data, len as usize, part, copy)
+                endpoint.send_fragments(key, tag, data, len as usize, part, copy)
             }
         };
         if post == Post::Done {

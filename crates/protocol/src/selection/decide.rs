@@ -9,9 +9,9 @@ use crate::wire::{RTS_HEADER, SYNC_HEADER};
 use crate::worker::{EAGER_LIMIT, EARLY_LIMIT, SHORT_LIMIT};
 
 /// Smallest piece that `FASTPATH_PIPELINE_CHUNK` can ask for, in bytes.
-pub const PART_MIN: u64 = 256;
+pub const FRAGMENT_MIN: u64 = 256;
 /// Largest one: a transport buffer holds it with the header of an announcement, in whole cache lines.
-pub const PART_MAX: u64 = (EAGER_LIMIT - RTS_HEADER) as u64 / 64 * 64;
+pub const FRAGMENT_MAX: u64 = (EAGER_LIMIT - RTS_HEADER) as u64 / 64 * 64;
 /// Largest message in one buffer, with the header of a synchronous one.
 pub const WHOLE_MAX: u64 = (EAGER_LIMIT - SYNC_HEADER) as u64 / 64 * 64;
 
@@ -96,10 +96,10 @@ pub fn decide(c: &Constants, overrides: &Overrides, kernel: bool) -> Thresholds 
 
 fn choose_fragment(c: &Constants, overrides: &Overrides) -> u64 {
     if let Some(chunk) = overrides.chunk {
-        return chunk.clamp(PART_MIN, PART_MAX);
+        return chunk.clamp(FRAGMENT_MIN, FRAGMENT_MAX);
     }
     if !overrides.pipeline {
-        return PART_MAX;
+        return FRAGMENT_MAX;
     }
     // A message of n bytes in parts of p takes the copy of the first part longer than its stream, and
     // each part costs a post: p * transfer + (n / p) * post is least where p^2 = n * post / transfer.

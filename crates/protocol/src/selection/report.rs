@@ -1,7 +1,7 @@
 //! What was chosen and why, for people and programs: `FASTPATH_REPORT` and `fastpath info --protocols`.
 
 use super::constants::FIELDS;
-use super::decide::{PART_MAX, PART_MIN};
+use super::decide::{FRAGMENT_MAX, FRAGMENT_MIN};
 use super::{Overrides, Selection, Source};
 use crate::protocols::{Case, FAR, Place, RECORDS};
 use crate::rma::{Reach, Way};
@@ -307,7 +307,7 @@ fn list_notes(selection: &Selection) -> Vec<String> {
         note(
             "FASTPATH_PIPELINE_CHUNK",
             overrides.chunk,
-            PART_MIN..=PART_MAX,
+            FRAGMENT_MIN..=FRAGMENT_MAX,
             "a piece has",
         ),
     ];

@@ -228,7 +228,7 @@ proptest! {
     #[test]
     fn decide__keeps_what_the_message_path_relies_on(c in any_constants(), w in overrides(), kernel: bool) {
         let t = decide(&c, &w, kernel);
-        prop_assert!((PART_MIN..=PART_MAX).contains(&t.fragment));
+        prop_assert!((FRAGMENT_MIN..=FRAGMENT_MAX).contains(&t.fragment));
         prop_assert!(t.eager >= SHORT_LIMIT as u64 && t.eager <= WHOLE_MAX);
         prop_assert!(t.first <= EARLY_LIMIT && t.eager <= t.first);
         prop_assert!(t.single_copy > t.eager && t.direct > t.eager);
@@ -246,7 +246,7 @@ proptest! {
             prop_assert!(t.single_copy > t.first && t.direct > t.first);
         }
         if let Some(chunk) = w.chunk {
-            let chunk = chunk.clamp(PART_MIN, PART_MAX);
+            let chunk = chunk.clamp(FRAGMENT_MIN, FRAGMENT_MAX);
             prop_assert_eq!(t.fragment, chunk);
         }
     }

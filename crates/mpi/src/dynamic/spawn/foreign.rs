@@ -14,11 +14,11 @@ use fastpath_base::{clock, topology};
 use fastpath_bootstrap::control::Program;
 use fastpath_bootstrap::engine::Engine;
 use fastpath_bootstrap::job::{Job, PARENT_VARIABLE, describe_start, find_mpiexec, parent};
+use fastpath_bootstrap::program::{self, ProgramError};
 use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 /// Nanoseconds between two looks whether an `mpiexec` still runs.
@@ -111,40 +111,26 @@ fn begin(
 /// Looks for a program as our own launcher does: an engine would end the job, or start it in another folder, where
 /// something is not there. What a named host has is not known here.
 fn find_program(program: &mut Program) -> Result {
-    let refuse = |text: String| Err(Error::new(MPI_ERR_SPAWN, text));
     if program.host.is_some() {
         return Ok(());
     }
-    let folder = program.wdir.as_deref().unwrap_or_default();
-    let folder = Path::new(OsStr::from_bytes(folder)).to_owned();
-    if !folder.is_dir() {
-        return refuse(format!("wdir {folder:?} is no folder"));
+    let refuse = |error: ProgramError| Error::new(MPI_ERR_SPAWN, error.text);
+    let folder = program.wdir.as_deref();
+    let folder = folder.map(|folder| Path::new(OsStr::from_bytes(folder)));
+    if let Some(folder) = folder {
+        program::check_folder("wdir", folder).map_err(refuse)?;
     }
     let Some(name) = program.argv.first_mut() else {
         return Ok(());
     };
-    let path = Path::new(OsStr::from_bytes(name));
-    let listed: Vec<OsString> = match name.contains(&b'/') {
-        true => vec![OsString::new()],
-        false => {
-            let hint = program.path.clone().map(OsString::from_vec);
-            hint.into_iter().chain(std::env::var_os("PATH")).collect()
-        }
-    };
-    let places = listed.iter().flat_map(std::env::split_paths);
-    let mut places = places.map(|place| folder.join(place).join(path));
-    let can_run = |place: &PathBuf| {
-        let found = place.metadata();
-        found.is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-    };
-    match places.find(can_run) {
-        Some(place) => {
-            let place = std::path::absolute(&place).unwrap_or(place);
-            *name = place.into_os_string().into_vec();
-            Ok(())
-        }
-        None => refuse(format!("{path:?}: there is no such program")),
-    }
+    let hint = program.path.clone().map(OsString::from_vec);
+    let lists: Vec<_> = hint.into_iter().chain(std::env::var_os("PATH")).collect();
+    let path = lists.join(OsStr::new(":"));
+    let found = program::find_program(OsStr::from_bytes(name), folder, Some(&path));
+    let found = found.map_err(refuse)?;
+    let found = std::path::absolute(&found).unwrap_or(found);
+    *name = found.into_os_string().into_vec();
+    Ok(())
 }
 
 fn start_by_engine(job: &Job, programs: &[Program], port: &str) -> Result {

@@ -1,0 +1,158 @@
+#![allow(unsafe_code)]
+//! Finding a program before it is started, so that a mistake is one clear line.
+
+use std::ffi::{CString, OsStr};
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// A program that cannot be started, with the exit code shells use for it.
+#[derive(Debug)]
+pub struct ProgramError {
+    /// 126, 127, or 2 for a wrong folder.
+    pub code: i32,
+    /// What is wrong.
+    pub text: String,
+}
+
+impl fmt::Display for ProgramError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn fail<T>(code: i32, text: String) -> Result<T, ProgramError> {
+    Err(ProgramError { code, text })
+}
+
+/// Checks the folder that a program is to start in. `option` is what named it.
+///
+/// # Errors
+/// It is not there, no folder, or may not be entered.
+pub fn check_folder(option: &str, folder: &Path) -> Result<(), ProgramError> {
+    let refuse = |why: &str| fail(2, format!("{option} {}: {why}", folder.display()));
+    match std::fs::metadata(folder) {
+        Err(error) => refuse(&error.to_string()),
+        Ok(found) if !found.is_dir() => refuse("not a folder"),
+        Ok(_) if !may(folder, libc::X_OK) => refuse("it may not be entered (permissions)"),
+        Ok(_) => Ok(()),
+    }
+}
+
+/// The file to execute for a name: one with a slash is taken from `folder`, in which the program is to start (the
+/// present one if there is none), any other is looked up in `path`, a list as in PATH.
+///
+/// # Errors
+/// 127 when there is none, 126 when it cannot be executed.
+pub fn find_program(
+    name: &OsStr,
+    folder: Option<&Path>,
+    path: Option<&OsStr>,
+) -> Result<PathBuf, ProgramError> {
+    let from = |place: &Path| folder.map_or_else(|| place.to_path_buf(), |it| it.join(place));
+    if name.as_bytes().contains(&b'/') {
+        let at = from(Path::new(name));
+        return match judge(&at) {
+            Verdict::Good => Ok(at),
+            Verdict::Missing(why) => fail(127, format!("{}: {why}", at.display())),
+            Verdict::Unusable(why) => fail(126, format!("{}: {why}", at.display())),
+        };
+    }
+    let default = OsStr::new("/usr/local/bin:/usr/bin:/bin");
+    let mut unusable = None;
+    for dir in path.unwrap_or(default).as_bytes().split(|&b| b == b':') {
+        let dir = if dir.is_empty() {
+            Path::new(".")
+        } else {
+            Path::new(OsStr::from_bytes(dir))
+        };
+        let at = from(&dir.join(name));
+        match judge(&at) {
+            Verdict::Good => return Ok(at),
+            Verdict::Unusable(why) => unusable = unusable.or(Some((at, why))),
+            Verdict::Missing(_) => {}
+        }
+    }
+    if let Some((at, why)) = unusable {
+        return fail(126, format!("{}: {why}", at.display()));
+    }
+    let hint = match judge(&from(Path::new(name))) {
+        Verdict::Good => format!("; there is one in the folder itself: ./{}", name.display()),
+        _ => String::new(),
+    };
+    fail(
+        127,
+        format!("{}: no such program in PATH{hint}", name.display()),
+    )
+}
+
+enum Verdict {
+    Good,
+    Missing(String),
+    Unusable(String),
+}
+
+fn judge(at: &Path) -> Verdict {
+    match std::fs::metadata(at) {
+        Err(e) if e.raw_os_error() == Some(libc::EACCES) => Verdict::Unusable(e.to_string()),
+        Err(e) => Verdict::Missing(e.to_string()),
+        Ok(m) if m.is_dir() => Verdict::Unusable("it is a folder".into()),
+        Ok(_) if !may(at, libc::X_OK) => {
+            Verdict::Unusable("it is not executable (permissions)".into())
+        }
+        Ok(_) => Verdict::Good,
+    }
+}
+
+/// Whether there is a program that may be run.
+pub fn is_program(at: &Path) -> bool {
+    matches!(judge(at), Verdict::Good)
+}
+
+/// Whether the kernel does not say that a file may not be used so. Where a sandbox refuses the question, using it
+/// tells.
+fn may(path: &Path, mode: libc::c_int) -> bool {
+    let Ok(path) = CString::new(path.as_os_str().as_bytes().to_vec()) else {
+        return false;
+    };
+    // SAFETY: the path is a C string.
+    let answer = unsafe { libc::access(path.as_ptr(), mode) };
+    let cause = std::io::Error::last_os_error().raw_os_error();
+    answer == 0 || matches!(cause, Some(libc::EPERM | libc::ENOSYS))
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn find(name: &str, folder: Option<&str>, path: &str) -> Result<PathBuf, ProgramError> {
+        let folder = folder.map(Path::new);
+        find_program(OsStr::new(name), folder, Some(OsStr::new(path)))
+    }
+
+    #[test]
+    fn program__is_found_in_path() {
+        let found = find("sh", None, "/nowhere:/bin").unwrap();
+        assert_eq!(found, Path::new("/bin/sh"));
+        let found = find("/bin/sh", None, "").unwrap();
+        assert_eq!(found, Path::new("/bin/sh"));
+    }
+
+    #[test]
+    fn program__missing_is_127_and_unusable_126() {
+        let code = |name: &str| find(name, None, "/bin").unwrap_err().code;
+        assert_eq!(code("no-such-program"), 127);
+        assert_eq!(code("/no/such/program"), 127);
+        assert_eq!(code("/etc"), 126);
+        assert_eq!(code("/etc/passwd"), 126);
+    }
+
+    #[test]
+    fn program__with_a_slash_starts_from_the_folder() {
+        let found = find("./sh", Some("/bin"), "").unwrap();
+        assert_eq!(found, Path::new("/bin/./sh"));
+        let error = find("sh", Some("/bin"), "/nowhere").unwrap_err();
+        assert!(error.text.contains("./sh"), "{error}");
+    }
+}
