@@ -36,12 +36,12 @@ pub(super) const RECORD: Record = Record {
             case.thresholds.stream()
         )
     },
-    cost: |c, t, _| fragments(c, t),
+    cost: |c, t, _| eager_fragments(c, t),
 };
 
 /// Several buffers without asking: the receiver copies one out while the sender copies the next one in.
 /// A single part costs what `eager` does.
-pub fn fragments(c: &Constants, t: &Thresholds) -> Curve {
+pub fn eager_fragments(c: &Constants, t: &Thresholds) -> Curve {
     let ns_per_byte = stream_byte_ns(c, t.fragment, true);
     let first = t.fragment as f64 * (2.0 * c.transfer_byte_ns - ns_per_byte);
     let cost = fixed(c.post_ns + first, c.line_ns, c.post_ns, ns_per_byte);
@@ -267,7 +267,7 @@ mod tests {
     #[test]
     fn parts__of_one_cost_what_a_buffer_does() {
         let (c, t) = (Constants::default(), Thresholds::default());
-        let (fragments, eager) = (fragments(&c, &t), eager(&c, 1 << 20));
+        let (fragments, eager) = (eager_fragments(&c, &t), eager(&c, 1 << 20));
         let (one, two) = (
             eager.at(t.fragment).unwrap(),
             fragments.at(t.fragment + 1).unwrap(),

@@ -245,12 +245,12 @@ impl Worker {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::protocols::fragments::fragments;
+    use crate::protocols::fragments::eager_fragments;
 
     #[test]
     fn fragments__go_on_where_the_parts_end() {
         let (c, t) = (Constants::default(), Thresholds::default());
-        let last = fragments(&c, &t).at(t.first).unwrap();
+        let last = eager_fragments(&c, &t).at(t.first).unwrap();
         let next = fragments(&c, &t).at(t.first + 1).unwrap();
         assert!(
             (next - last - 2.0 * c.step_ns).abs() < 1.0,
