@@ -7,11 +7,12 @@
 
 use super::skip_empty;
 use crate::channel::Channel;
+use crate::comm::Comm;
 use crate::consts::MPI_IN_PLACE;
 use crate::error::Result;
 use crate::hot::{self, HotComm};
 use crate::op::{Kernel, cache};
-use crate::process;
+use crate::process::{self, Process};
 use fastpath_base::copy::copy_small;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::waiting::{POLLS_PER_CHECK, SPIN_POLLS};
@@ -119,10 +120,17 @@ impl Missing {
         let p = process::enter(name, false)?;
         let comm = p.comm(handle)?;
         // SAFETY: BYTES.
-        unsafe {
-            Channel::tagged(&p, &comm, self.tag)
-                .recv(self.from, Buffer::contiguous(into, bytes as u64))
-        }
+        unsafe { self.wait(&p, &comm, into, bytes) }
+    }
+
+    /// The same without looking first.
+    ///
+    /// # Safety
+    /// As [`Missing::receive`].
+    unsafe fn wait(self, p: &Process, comm: &Comm, into: *mut u8, bytes: usize) -> Result {
+        let buffer = Buffer::contiguous(into, bytes as u64);
+        // SAFETY: BYTES.
+        unsafe { Channel::tagged(p, comm, self.tag).recv(self.from, buffer) }
     }
 }
 
@@ -165,6 +173,26 @@ pub fn barrier(handle: usize) -> Outcome {
         // SAFETY: no memory is touched.
         Some(pair) => unsafe { exchange(&pair, std::ptr::null(), std::ptr::null_mut(), 0) },
         None => Outcome::Declined,
+    }
+}
+
+/// As the barrier of two ranks by a call that is inside MPI already; false where that does not fit, and nothing has
+/// happened.
+///
+/// # Errors
+/// What was found out about the other rank.
+pub(crate) fn meet(p: &Process, comm: &Comm) -> Result<bool> {
+    let handle = comm.handle.get();
+    match barrier(handle) {
+        Outcome::Declined => Ok(false),
+        Outcome::Done => Ok(true),
+        // SAFETY: no memory is touched.
+        Outcome::Waiting(missing) => unsafe {
+            if !missing.spin(handle, std::ptr::null_mut(), 0) {
+                missing.wait(p, comm, std::ptr::null_mut(), 0)?;
+            }
+            Ok(true)
+        },
     }
 }
 

@@ -12,7 +12,10 @@ const KNOWN: i32 = MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_
 
 /// Returns when all ranks have called it.
 pub(super) fn meet(p: &Process, window: &Window) -> Result {
-    coll::meet(&Channel::next(p, &window.comm))
+    match coll::pair::meet(p, &window.comm)? {
+        true => Ok(()),
+        false => coll::meet(&Channel::next(p, &window.comm)),
+    }
 }
 
 /// `MPI_Win_fence`
