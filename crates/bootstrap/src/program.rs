@@ -45,9 +45,7 @@ pub fn check_folder(option: &str, folder: &Path) -> Result<(), ProgramError> {
 /// # Errors
 /// 127 when there is none, 126 when it cannot be executed.
 pub fn find_program(
-    name: &OsStr,
-    folder: Option<&Path>,
-    path: Option<&OsStr>,
+    name: &OsStr, folder: Option<&Path>, path: Option<&OsStr>,
 ) -> Result<PathBuf, ProgramError> {
     let from = |place: &Path| folder.map_or_else(|| place.to_path_buf(), |it| it.join(place));
     if name.as_bytes().contains(&b'/') {

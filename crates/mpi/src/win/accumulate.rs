@@ -174,9 +174,7 @@ impl Job<'_> {
     /// # Safety
     /// As [`update`].
     unsafe fn run(
-        &self,
-        origin: Option<(*const u8, Elements)>,
-        result: Option<(*mut u8, Elements)>,
+        &self, origin: Option<(*const u8, Elements)>, result: Option<(*mut u8, Elements)>,
     ) -> Result {
         let words = Words::of(self.p, self.window, self.found.rank)?;
         let piece = |(at, elements): (*const u8, &Elements)| {
@@ -433,10 +431,7 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
 /// # Safety
 /// As [`compare_and_swap`]; the target was found with the span of an element of `len` bytes, at most 16.
 unsafe fn ask_to_swap(
-    p: &Process,
-    window: &Window,
-    asked: &Swap,
-    (found, len): (&Target, usize),
+    p: &Process, window: &Window, asked: &Swap, (found, len): (&Target, usize),
 ) -> Result<usize> {
     if !found.may_ask() {
         return Ok(0);
