@@ -7,7 +7,7 @@ use super::arguments::{RecvBlock, SendBlock};
 use super::coll::read_blocks;
 use super::{Count, Form, read_counts};
 use core::ffi::c_void;
-use fastpath_mpi::coll::{self, TypedBlocks};
+use fastpath_mpi::coll::{self, Block, Collective, Side, TypedBlocks};
 use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_IN_PLACE};
 use fastpath_mpi::{Error, Process, Result};
 
@@ -40,6 +40,22 @@ pub(crate) unsafe fn read_typed_blocks<C: Count, D: Count>(
     }
 }
 
+/// A call in which all blocks have one length.
+///
+/// # Safety
+/// The buffers are as counts and datatypes say.
+#[inline]
+unsafe fn run_blocks<C: Collective + 'static>(
+    p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
+    make: impl FnOnce(Side, Block) -> C,
+) -> Result<()> {
+    if form.is_blocking() && coll::skip_empty(comm, send.shape(), recv.shape(), 0) {
+        return Ok(());
+    }
+    // SAFETY: ARGUMENTS.
+    unsafe { form.run(p, comm, |_| Ok(make(send.side(p, true)?, recv.block(p)?))) }
+}
+
 /// `MPI_Allgather` in its three forms.
 ///
 /// # Safety
@@ -47,15 +63,11 @@ pub(crate) unsafe fn read_typed_blocks<C: Count, D: Count>(
 pub unsafe fn allgather(
     p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
 ) -> Result<()> {
-    if form.is_blocking() && coll::skip_empty(comm, send.shape(), recv.shape(), 0) {
-        return Ok(());
-    }
     // SAFETY: ARGUMENTS.
     unsafe {
-        form.run(p, comm, |_| {
-            let send = send.side(p, true)?;
-            let recv = recv.block(p)?;
-            Ok(coll::Allgather { send, recv })
+        run_blocks(p, form, send, recv, comm, |send, recv| coll::Allgather {
+            send,
+            recv,
         })
     }
 }
@@ -91,15 +103,11 @@ pub unsafe fn allgatherv<C: Count, D: Count>(
 pub unsafe fn alltoall(
     p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
 ) -> Result<()> {
-    if form.is_blocking() && coll::skip_empty(comm, send.shape(), recv.shape(), 0) {
-        return Ok(());
-    }
     // SAFETY: ARGUMENTS.
     unsafe {
-        form.run(p, comm, |_| {
-            let send = send.side(p, true)?;
-            let recv = recv.block(p)?;
-            Ok(coll::Alltoall { send, recv })
+        run_blocks(p, form, send, recv, comm, |send, recv| coll::Alltoall {
+            send,
+            recv,
         })
     }
 }

@@ -8,8 +8,29 @@ use super::coll::read_blocks;
 use super::coll_all::read_typed_blocks;
 use super::{Count, Form};
 use core::ffi::c_void;
-use fastpath_mpi::coll::{self, Neighborhood};
+use fastpath_mpi::coll::{self, Block, Collective, Neighborhood};
 use fastpath_mpi::{Process, Result};
+use std::rc::Rc;
+
+/// A call in which all blocks have one length.
+///
+/// # Safety
+/// The buffers are as counts and datatypes say.
+#[inline]
+unsafe fn run_blocks<C: Collective + 'static>(
+    p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
+    make: impl FnOnce(Rc<Neighborhood>, Block, Block) -> C,
+) -> Result<()> {
+    let read = |comm: &_| {
+        Ok(make(
+            Neighborhood::of(comm)?,
+            send.block(p)?,
+            recv.block(p)?,
+        ))
+    };
+    // SAFETY: ARGUMENTS.
+    unsafe { form.run(p, comm, read) }
+}
 
 /// `MPI_Neighbor_allgather` in its three forms.
 ///
@@ -18,15 +39,9 @@ use fastpath_mpi::{Process, Result};
 pub unsafe fn neighbor_allgather(
     p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
 ) -> Result<()> {
+    let make = |around, send, recv| coll::NeighborAllgather { around, send, recv };
     // SAFETY: ARGUMENTS.
-    unsafe {
-        form.run(p, comm, |comm| {
-            let around = Neighborhood::of(comm)?;
-            let send = send.block(p)?;
-            let recv = recv.block(p)?;
-            Ok(coll::NeighborAllgather { around, send, recv })
-        })
-    }
+    unsafe { run_blocks(p, form, send, recv, comm, make) }
 }
 
 /// `MPI_Neighbor_allgatherv` in its three forms.
@@ -56,15 +71,9 @@ pub unsafe fn neighbor_allgatherv<C: Count, D: Count>(
 pub unsafe fn neighbor_alltoall(
     p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
 ) -> Result<()> {
+    let make = |around, send, recv| coll::NeighborAlltoall { around, send, recv };
     // SAFETY: ARGUMENTS.
-    unsafe {
-        form.run(p, comm, |comm| {
-            let around = Neighborhood::of(comm)?;
-            let send = send.block(p)?;
-            let recv = recv.block(p)?;
-            Ok(coll::NeighborAlltoall { around, send, recv })
-        })
-    }
+    unsafe { run_blocks(p, form, send, recv, comm, make) }
 }
 
 /// `MPI_Neighbor_alltoallv` in its three forms.

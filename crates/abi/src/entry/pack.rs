@@ -6,16 +6,22 @@
 use super::{Count, load, read_text, store};
 use core::ffi::{c_char, c_void};
 use fastpath_mpi::consts::*;
+use fastpath_mpi::datatype::TypeError;
 use fastpath_mpi::{Error, Process, Result};
 
-/// A position for the caller's variable.
+/// Moves the caller's position to where `step` says that it is afterwards.
 ///
 /// # Safety
-/// `to` is a variable.
-unsafe fn store_position<C: Count>(to: *mut C, position: i64) -> Result<()> {
-    // A position is at most the size of a buffer, which came in the same width.
+/// `position` is null or a variable.
+unsafe fn advance<C: Count>(
+    position: *mut C, step: impl FnOnce(i64) -> core::result::Result<i64, TypeError>,
+) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe { store(to, C::from_i64_or_undefined(position)) }
+    let at = unsafe { load(position)? };
+    // A position is at most the size of a buffer, which came in the same width.
+    let next = C::from_i64_or_undefined(step(at.to_i64())?);
+    // SAFETY: ARGUMENTS.
+    unsafe { store(position, next) }
 }
 
 /// `MPI_Pack` and `MPI_Pack_c`
@@ -30,11 +36,9 @@ pub unsafe fn pack<C: Count>(
     let datatype = p.datatype(datatype)?;
     // SAFETY: ARGUMENTS.
     unsafe {
-        let at = load(position)?.to_i64();
-        store_position(
-            position,
-            datatype.pack(inbuf.cast(), incount, outbuf.cast(), outsize, at)?,
-        )
+        advance(position, |at| {
+            datatype.pack(inbuf.cast(), incount, outbuf.cast(), outsize, at)
+        })
     }
 }
 
@@ -50,11 +54,9 @@ pub unsafe fn unpack<C: Count>(
     let datatype = p.datatype(datatype)?;
     // SAFETY: ARGUMENTS.
     unsafe {
-        let at = load(position)?.to_i64();
-        store_position(
-            position,
-            datatype.unpack(inbuf.cast(), insize, at, outbuf.cast(), outcount)?,
-        )
+        advance(position, |at| {
+            datatype.unpack(inbuf.cast(), insize, at, outbuf.cast(), outcount)
+        })
     }
 }
 
@@ -92,11 +94,9 @@ pub unsafe fn pack_external<D: Count>(
     // SAFETY: ARGUMENTS.
     unsafe {
         check_datarep(datarep)?;
-        let at = load(position)?.to_i64();
-        store_position(
-            position,
-            datatype.pack_external(inbuf.cast(), incount, outbuf.cast(), outsize, at)?,
-        )
+        advance(position, |at| {
+            datatype.pack_external(inbuf.cast(), incount, outbuf.cast(), outsize, at)
+        })
     }
 }
 
@@ -112,11 +112,9 @@ pub unsafe fn unpack_external<D: Count>(
     // SAFETY: ARGUMENTS.
     unsafe {
         check_datarep(datarep)?;
-        let at = load(position)?.to_i64();
-        store_position(
-            position,
-            datatype.unpack_external(inbuf.cast(), insize, at, outbuf.cast(), outcount)?,
-        )
+        advance(position, |at| {
+            datatype.unpack_external(inbuf.cast(), insize, at, outbuf.cast(), outcount)
+        })
     }
 }
 
