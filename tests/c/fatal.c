@@ -58,6 +58,16 @@ int main(int argc, char **argv)
             MPI_Psend_init(&value, 1, 1, MPI_INT, 0, 3, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
             MPI_Pready(0, request);
         }
+        if (strcmp(how, "free") == 0) {
+            MPI_Comm world = MPI_COMM_WORLD;
+            MPI_Comm_free(&world);
+        }
+        if (strcmp(how, "twice") == 0) {
+            MPI_Request request;
+            MPI_Recv_init(&value, 1, MPI_INT, 0, 3, MPI_COMM_WORLD, &request);
+            MPI_Start(&request);
+            MPI_Start(&request);
+        }
         if (strcmp(how, "abort") == 0)
             MPI_Abort(MPI_COMM_WORLD, 7);
         if (strcmp(how, "call") == 0)

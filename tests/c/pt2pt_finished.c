@@ -1,6 +1,6 @@
 /* Rank 0 alone stays in the job. Sending to a rank that has finalized, and waiting for its messages, is an error that
  * returns and not a hang; what it sent before it left arrives.
- * test: ranks=2,3 mistakes=yes args=send;recv;irecv;test;any;several;probe;sendrecv;silent;collective */
+ * test: ranks=2,3 mistakes=yes args=send;recv;irecv;test;any;several;probe;sendrecv;silent;collective;partitioned */
 #include "check.h"
 
 static int value;
@@ -208,6 +208,20 @@ static void test_collective(void)
     GONE(MPI_Barrier(MPI_COMM_WORLD), "without taking part");
 }
 
+/* The tag of the message in which the library tells of the partitions is nobody's. */
+static void test_partitioned(void)
+{
+    MPI_Request request;
+    char text[MPI_MAX_ERROR_STRING];
+    int code, length;
+    while (MPI_Send(&value, 1, MPI_INT, 1, 2, MPI_COMM_WORLD) == MPI_SUCCESS)
+        ;
+    code = MPI_Psend_init(&value, 1, 1, MPI_INT, 1, 6, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+    GONE(code, "MPI_Psend_init");
+    MPI_Error_string(code, text, &length);
+    CHECK(!strstr(text, "tag -"));
+}
+
 int main(int argc, char **argv)
 {
     MPI_Init(&argc, &argv);
@@ -218,7 +232,7 @@ int main(int argc, char **argv)
     const struct { const char *name; void (*run)(void); } all[] = {
         {"send", test_send}, {"recv", test_recv}, {"irecv", test_irecv}, {"test", test_test}, {"any", test_any},
         {"several", test_several}, {"probe", test_probe}, {"sendrecv", test_sendrecv}, {"silent", test_silent},
-        {"collective", test_collective},
+        {"collective", test_collective}, {"partitioned", test_partitioned},
     };
     if (rank > 0 && strcmp(what, "silent")) {
         if (rank > 1) {

@@ -14,6 +14,8 @@ ENDS = {
     "root": (8, ["MPI_Bcast", "the root 1 is no rank of the remote group (0 to 0)", "1 and 1 ranks"]),
     "ready": (7, ["MPI_Pready", "not active: start it first", "rank 1 of 3"]),
     "abort": (7, ["MPI_Abort", "code 7", "rank 1 of 3"]),
+    "free": (5, ["MPI_Comm_free", "cannot be freed", "to do:        do not free it"]),
+    "twice": (7, ["MPI_Start", "is active already", "to do:        complete it first"]),
     "call": (5, ["MPI_Comm_call_errhandler", "MPI_ERR_COMM"]),
 }
 

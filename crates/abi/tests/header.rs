@@ -35,6 +35,22 @@ fn header__compiles_without_a_warning_as_cpp() {
     }
 }
 
+/// An optimising compiler sees that MPI_UNWEIGHTED is the address of no array.
+#[test]
+fn weights__that_are_no_array_give_no_warning() {
+    let folder = make_folder("header-weights");
+    let text = "#include <mpi.h>\n\
+        void f(MPI_Comm *new) {\n\
+        int s = 0, from[4], to[4];\n\
+        MPI_Dist_graph_create(MPI_COMM_SELF, 1, &s, &s, &s, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, new);\n\
+        MPI_Dist_graph_create_adjacent(MPI_COMM_SELF, 1, &s, MPI_UNWEIGHTED, 1, &s,\n\
+            MPI_UNWEIGHTED, MPI_INFO_NULL, 0, new);\n\
+        MPI_Dist_graph_neighbors(*new, 4, from, MPI_UNWEIGHTED, 4, to, MPI_UNWEIGHTED);\n}\n";
+    std::fs::write(folder.join("weights.c"), text).unwrap();
+    let args = ["-O2", "-c", "-o", "weights.o", "weights.c"];
+    run(&folder, &cc(), &[&STRICT[..], &args].concat(), &[]);
+}
+
 #[test]
 fn header_and_library__hold_every_constant_type_and_function() {
     let folder = make_folder("header-asserts");

@@ -44,9 +44,9 @@ impl Watch<'_> {
         let left = self.segment.capacity() - first;
         if new.len() > left {
             return Err(format!(
-                "{} ranks of another job are to be connected with, and there is room for {left}: \
-                 FASTPATH_SPAWN_MAX changes that, before mpiexec; ranks that were spawned, and \
-                 those of other jobs that have ended, count too",
+                "{} ranks of another job are to be connected with, and there is room for {left} \
+                 (ranks that were spawned, and those of other jobs that have ended, count too): \
+                 start mpiexec with a larger FASTPATH_SPAWN_MAX",
                 new.len()
             ));
         }

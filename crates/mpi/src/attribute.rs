@@ -171,7 +171,8 @@ fn find_keyval(p: &impl Keyvals, kind: Kind, key: i32) -> Result<Rc<Keyval>> {
     let of_window = kind == Kind::Win && (MPI_WIN_BASE..=MPI_WIN_MODEL).contains(&key);
     if of_window || predefined_address(p, kind, key).is_some() {
         let message = "the attribute is predefined: it can be read, but not set, deleted or freed";
-        return Err(Error::new(MPI_ERR_KEYVAL, message));
+        let advice = "use a key that the program has created";
+        return Err(Error::new(MPI_ERR_KEYVAL, message).with_advice(Some(advice)));
     }
     let keyval = p.keyvals().find(key as usize)?;
     if keyval.kind == kind {

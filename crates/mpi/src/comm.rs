@@ -14,7 +14,7 @@ use crate::coll::nodes::{self, Nodes};
 use crate::coll::shared::mapped::{self, Mapped};
 use crate::consts::*;
 use crate::errhandler;
-use crate::error::{Error, Result};
+use crate::error::{Error, NOT_TO_BE_FREED, Result};
 use crate::group::Group;
 use crate::places::{self, spread::Spread};
 use crate::process::Process;
@@ -335,10 +335,8 @@ pub fn publish(p: &Process, comm: Comm) -> Result<usize> {
 pub fn free_comm(p: &Process, handle: usize) -> Result {
     let comm = p.comm(handle)?;
     if handle == MPI_COMM_WORLD || handle == MPI_COMM_SELF {
-        return Err(Error::new(
-            MPI_ERR_COMM,
-            "MPI_COMM_WORLD and MPI_COMM_SELF cannot be freed",
-        ));
+        let text = "MPI_COMM_WORLD and MPI_COMM_SELF cannot be freed";
+        return Err(Error::new(MPI_ERR_COMM, text).with_advice(Some(NOT_TO_BE_FREED)));
     }
     attribute::delete_attributes(p, comm.holder())?;
     mapped::give_back(p, &comm)?;

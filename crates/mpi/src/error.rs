@@ -7,6 +7,11 @@ use std::fmt;
 /// `Result<()>` travels in one register.
 pub type Result<T = ()> = core::result::Result<T, Error>;
 
+/// What to do with a predefined object.
+pub const NOT_TO_BE_FREED: &str = "do not free it: MPI_Finalize does";
+/// What to do with an active request.
+pub const COMPLETE_FIRST: &str = "complete it first, by MPI_Wait or MPI_Test";
+
 /// An MPI error: code, cause and, where known, the communicator it is raised on.
 #[derive(Debug)]
 pub struct Error(Box<Info>);

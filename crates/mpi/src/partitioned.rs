@@ -16,7 +16,7 @@ pub use send::{make_send, mark_ready};
 use crate::channel::Ticket;
 use crate::comm::Comm;
 use crate::consts::*;
-use crate::error::{Error, Result};
+use crate::error::{COMPLETE_FIRST, Error, Result};
 use crate::p2p::Args;
 use crate::process::Process;
 use fastpath_protocol::State;
@@ -117,19 +117,28 @@ fn whole(args: Args, partitions: i32) -> Result<Args> {
     Ok(Args { count, ..args })
 }
 
-/// Keeps the first error of a request, to be raised on its communicator.
-fn keep_first(failed: &mut Option<Error>, comm: usize, error: Error) {
-    failed.get_or_insert_with(|| error.on_comm(comm));
+/// Keeps the first error of a request.
+fn keep_first(failed: &mut Option<Error>, args: &Args, error: Error) {
+    failed.get_or_insert_with(|| own_error(args, error));
+}
+
+/// An error as one of the request: on its communicator, with its tag, not that of a message of ours.
+fn own_error(args: &Args, error: Error) -> Error {
+    let error = match error.about() {
+        Some((peer, _, bytes)) => error.about_message(peer, args.tag, bytes),
+        None => error,
+    };
+    error.on_comm(args.comm)
 }
 
 fn refuse_free(call: &str) -> Error {
     let text = format!("the request of {call} is active: it can be freed when it is complete");
-    Error::new(MPI_ERR_REQUEST, text)
+    Error::new(MPI_ERR_REQUEST, text).with_advice(Some(COMPLETE_FIRST))
 }
 
 fn refuse_cancel(call: &str) -> Error {
     let text = format!("a request of {call} cannot be cancelled");
-    Error::new(MPI_ERR_REQUEST, text)
+    Error::new(MPI_ERR_REQUEST, text).with_advice(Some(COMPLETE_FIRST))
 }
 
 /// Takes back the receive of an offer that nobody wants any more.

@@ -167,10 +167,9 @@ fn give_contents(
     counts: Room<i64>, types: Room<usize>,
 ) -> Result<()> {
     if contents.combiner == Combiner::Named {
-        return Err(Error::new(
-            MPI_ERR_TYPE,
-            "a named predefined datatype has no contents",
-        ));
+        let text = "a named predefined datatype has no contents";
+        let advice = "look at the combiner that MPI_Type_get_envelope gives first";
+        return Err(Error::new(MPI_ERR_TYPE, text).with_advice(Some(advice)));
     }
     integers.check(contents.integers.len())?;
     addresses.check(contents.addresses.len())?;

@@ -7,6 +7,7 @@ use super::{Count, Width, load, read_counts, store};
 use core::ffi::c_int;
 use fastpath_mpi::consts::*;
 use fastpath_mpi::datatype::{Datatype, DistributedArray};
+use fastpath_mpi::error::NOT_TO_BE_FREED;
 use fastpath_mpi::{Error, Process, Result, attribute, process};
 use std::rc::Rc;
 
@@ -298,10 +299,8 @@ pub unsafe fn type_free(p: &Process, datatype: *mut usize) -> Result<()> {
     let handle = unsafe { load(datatype) }?;
     let object = p.datatype(handle)?;
     if object.is_predefined() {
-        return Err(Error::new(
-            MPI_ERR_TYPE,
-            format!("{} is predefined and cannot be freed", object.name()),
-        ));
+        let text = format!("{} is predefined and cannot be freed", object.name());
+        return Err(Error::new(MPI_ERR_TYPE, text).with_advice(Some(NOT_TO_BE_FREED)));
     }
     if object.is_freed() {
         return Err(Error::new(

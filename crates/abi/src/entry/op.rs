@@ -6,6 +6,7 @@
 use super::{load, store};
 use core::ffi::c_int;
 use fastpath_mpi::consts::*;
+use fastpath_mpi::error::NOT_TO_BE_FREED;
 use fastpath_mpi::op::{Function, Op, UserFunction, UserFunctionLarge};
 use fastpath_mpi::{Error, Process, Result};
 
@@ -42,10 +43,8 @@ pub unsafe fn op_free(p: &Process, op: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
     let handle = unsafe { load(op) }?;
     if p.op(handle)?.is_predefined() {
-        return Err(Error::new(
-            MPI_ERR_OP,
-            "a predefined operation cannot be freed",
-        ));
+        let text = "a predefined operation cannot be freed";
+        return Err(Error::new(MPI_ERR_OP, text).with_advice(Some(NOT_TO_BE_FREED)));
     }
     p.ops.remove(handle);
     // SAFETY: ARGUMENTS.

@@ -4,7 +4,7 @@ use super::table::{Does, Opt, SECTIONS, Section, Takes};
 use std::fmt::Write as _;
 
 const HEAD: &str = "\
-mpiexec starts an MPI program on this node.
+mpiexec starts an MPI program, on this host or on several (--host, --hostfile).
 
   mpiexec -n N [options] PROGRAM [ARGUMENTS] [: -n N [options] PROGRAM [ARGUMENTS]]...
 
@@ -23,6 +23,9 @@ Exit code: 0 when every rank ended with 0; else that of the first rank that fail
 128 + N for signal N; 124 after a timeout; 2 for a wrong command line, 126 for a
 program that cannot be run, 127 for one that is not there; 1 for anything else, such as
 output that cannot be written.
+
+SIGINT (Ctrl-C), SIGTERM, SIGHUP and SIGQUIT are passed on to all ranks, which may end as
+they like; a second one kills them.
 ";
 
 /// Columns of the text.

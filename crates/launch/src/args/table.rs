@@ -347,10 +347,8 @@ const RECEIVED: &[Opt] = &[
             Ok(())
         },
         "the ranks of the program that follows count as being on a host of this name: they share \
-         memory with \
-         ranks of the same name only, and reach others by an adapter. They start here; a program \
-         that enters \
-         a namespace may stand before theirs",
+         memory with ranks of the same name only, and reach others by an adapter or TCP. They \
+         start here; a program that enters a namespace may stand before theirs",
     ),
 ];
 

@@ -175,7 +175,8 @@ fn agree(rank: u32, own: &Record, theirs: &Record) -> Result {
             crate::op::describe_handle(theirs.op),
             crate::op::describe_handle(own.op)
         );
-        return refuse(MPI_ERR_OP, text);
+        let advice = "pass the same operation on all ranks";
+        return refuse(MPI_ERR_OP, text).map_err(|error| error.with_advice(Some(advice)));
     }
     Ok(())
 }

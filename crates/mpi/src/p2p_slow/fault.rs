@@ -29,15 +29,17 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
         Fault::Truncated => Error::new(
             MPI_ERR_TRUNCATE,
             format!(
-                "the message from rank {peer} with tag {tag} has {sent} bytes, the receive buffer \
-                 {bytes}: make it larger"
+                "the message from rank {peer}{} has {sent} bytes, the receive buffer {bytes}: make \
+                 it larger",
+                name_tag(tag)
             ),
         ),
         Fault::PeerGone => Error::new(
             MPI_ERR_OTHER,
             format!(
-                "rank {peer} has left the job (finalized or dead): nobody takes the message with \
-                 tag {tag} of {bytes} bytes{}",
+                "rank {peer} has left the job (finalized or dead): nobody takes the message{} of \
+                 {bytes} bytes{}",
+                name_tag(tag),
                 explain_loss()
             ),
         ),
@@ -66,11 +68,16 @@ pub(crate) fn explain_disagreement(class: i32, args: &Args, expected: u64, sent:
     .about_message(peer, tag, expected)
 }
 
+/// The tag of a program's message; those of the library, and `MPI_ANY_TAG`, say nothing to anybody.
+fn name_tag(tag: i32) -> String {
+    match tag {
+        0.. => format!(" with tag {tag}"),
+        _ => String::new(),
+    }
+}
+
 fn explain_silence(peer: i32, tag: i32) -> String {
-    let tag = match tag {
-        MPI_ANY_TAG => String::new(),
-        _ => format!(" with tag {tag}"),
-    };
+    let tag = name_tag(tag);
     let lost = explain_loss();
     match peer {
         MPI_ANY_SOURCE => format!(

@@ -2,7 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::{
-    OFFER_WORDS, Offer, check_partition, keep_first, offer_route, refuse_cancel, refuse_free, whole,
+    OFFER_WORDS, Offer, check_partition, keep_first, offer_route, own_error, refuse_cancel,
+    refuse_free, whole,
 };
 use crate::channel::{Channel, Ticket};
 use crate::consts::*;
@@ -65,10 +66,8 @@ pub unsafe fn make_recv(p: &Process, args: Args, partitions: i32) -> Result<usiz
         let buffer = Buffer::contiguous(words.as_mut_ptr().cast(), size_of_val(&*words) as u64);
         let channel = Channel::in_context(p, &checked.comm, context, tag);
         // SAFETY: the words live until the receive has ended: with the operation, or leaked (`free`).
-        awaited = Some((
-            unsafe { channel.post_recv(args.peer as u32, buffer)? },
-            words,
-        ));
+        let posted = unsafe { channel.post_recv(args.peer as u32, buffer) };
+        awaited = Some((posted.map_err(|error| own_error(&args, error))?, words));
     }
     let recv = Recv {
         checked,
@@ -175,7 +174,7 @@ impl Recv {
             }
         }
         if let Some(error) = failed {
-            keep_first(&mut self.failed, self.args.comm, error);
+            keep_first(&mut self.failed, &self.args, error);
         }
     }
 
@@ -207,7 +206,7 @@ impl Recv {
             unsafe { layout.unpack(checked.buffer.ptr, checked.buffer.count, from, aside) };
         }
         if let Err(error) = result {
-            keep_first(&mut self.failed, self.args.comm, error);
+            keep_first(&mut self.failed, &self.args, error);
         }
         true
     }
@@ -240,7 +239,7 @@ impl Recv {
                 Ok(false) => return,
                 Ok(true) => self.post(p),
                 Err(error) => {
-                    keep_first(&mut self.failed, self.args.comm, error);
+                    keep_first(&mut self.failed, &self.args, error);
                     return;
                 }
             }
@@ -317,7 +316,7 @@ impl Operation for Recv {
         match notice {
             Notice::Arrived(partition) => {
                 let arrived = self.has_arrived(p, partition);
-                arrived.map_err(|error| error.on_comm(self.args.comm))
+                arrived.map_err(|error| own_error(&self.args, error))
             }
             _ => Err(request::not_of_kind("of a partitioned send")),
         }

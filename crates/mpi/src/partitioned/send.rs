@@ -1,7 +1,9 @@
 //! The sender's side.
 #![allow(unsafe_code)]
 
-use super::{Offer, check_partition, keep_first, offer_route, refuse_cancel, refuse_free, whole};
+use super::{
+    Offer, check_partition, keep_first, offer_route, own_error, refuse_cancel, refuse_free, whole,
+};
 use crate::buffered;
 use crate::channel::{Channel, Ticket};
 use crate::consts::*;
@@ -49,7 +51,7 @@ pub unsafe fn make_send(p: &Process, args: Args, partitions: i32) -> Result<usiz
         let comm = &checked.comm;
         offer.bytes = checked.buffer.bytes / u64::from(partitions.max(1));
         offer.first = super::take_tags(comm, partitions);
-        send_offer(p, checked, &args, offer)?;
+        send_offer(p, checked, &args, offer).map_err(|error| own_error(&args, error))?;
     }
     let send = Send {
         checked,
@@ -104,7 +106,7 @@ impl Send {
         match unsafe { channel.post_send(self.args.peer as u32, buffer) } {
             Ok(ticket) if ticket.is_done() => {}
             Ok(ticket) => self.under_way.push(ticket),
-            Err(error) => keep_first(&mut self.failed, self.args.comm, error),
+            Err(error) => keep_first(&mut self.failed, &self.args, error),
         }
     }
 
@@ -139,10 +141,10 @@ impl Operation for Send {
                 }
                 Ok(true) => {
                     if let Err(error) = channel.finish(ticket) {
-                        keep_first(&mut self.failed, self.args.comm, error);
+                        keep_first(&mut self.failed, &self.args, error);
                     }
                 }
-                Err(error) => keep_first(&mut self.failed, self.args.comm, error),
+                Err(error) => keep_first(&mut self.failed, &self.args, error),
             }
         }
         if self.missing > 0 {
@@ -199,7 +201,9 @@ impl Operation for Send {
             }
             Notice::Ready(low, high) => {
                 let marked = self.mark(p, low, high);
-                marked.map(|()| true).map_err(|e| e.on_comm(self.args.comm))
+                marked
+                    .map(|()| true)
+                    .map_err(|error| own_error(&self.args, error))
             }
             _ => Err(request::not_of_kind("of a partitioned receive")),
         }

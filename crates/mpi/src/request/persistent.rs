@@ -3,7 +3,7 @@
 
 use super::{Extra, Operation, Watch, find, keep_polled, make_foreign, pool_of};
 use crate::consts::*;
-use crate::error::{Error, Result};
+use crate::error::{COMPLETE_FIRST, Error, Result};
 use crate::p2p::{Args, Mode};
 use crate::p2p_slow::{self as slow, Checked};
 use crate::process::Process;
@@ -63,7 +63,7 @@ fn start_operation(p: &Process, index: usize) -> Result {
         })) => poll.take(),
         _ => {
             let text = "the persistent request is active already";
-            return Err(Error::new(MPI_ERR_REQUEST, text));
+            return Err(Error::new(MPI_ERR_REQUEST, text).with_advice(Some(COMPLETE_FIRST)));
         }
     };
     let Some(mut operation) = taken else {
@@ -118,10 +118,8 @@ pub fn start(p: &Process, handle: usize) -> Result {
             ..
         }))) if foreign => (*args, *mode, checked.clone()),
         Some(Some(Extra::Persistent(Persistent { call, .. }))) if foreign => {
-            return Err(Error::new(
-                MPI_ERR_REQUEST,
-                format!("the request of {call} is active already"),
-            ));
+            let text = format!("the request of {call} is active already");
+            return Err(Error::new(MPI_ERR_REQUEST, text).with_advice(Some(COMPLETE_FIRST)));
         }
         _ => return Err(Error::new(MPI_ERR_REQUEST, "the request is not persistent")),
     };
