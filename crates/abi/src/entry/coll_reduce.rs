@@ -73,8 +73,21 @@ pub unsafe fn allreduce(
 #[inline(never)]
 unsafe fn allreduce_many(call: Reduction, comm: usize) -> Result<()> {
     let p = process::enter("MPI_Allreduce", false)?;
+    let Reduction {
+        sendbuf,
+        recvbuf,
+        count,
+        datatype,
+        op,
+    } = call;
+    let (send, recv) = (sendbuf.cast(), recvbuf.cast());
     // SAFETY: ARGUMENTS.
-    unsafe { iallreduce(&p, Form::Blocking, call, comm) }
+    unsafe {
+        match coll::pair::allreduce_inside(&p, send, recv, count, datatype, op, comm) {
+            Some(result) => result,
+            None => iallreduce(&p, Form::Blocking, call, comm),
+        }
+    }
 }
 
 /// `MPI_Allreduce` in its three forms.

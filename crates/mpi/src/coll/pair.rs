@@ -1,5 +1,6 @@
 //! The immediate path of barrier and short allreduce between two ranks: two messages, no request, no lock, no
-//! allocation. Whatever does not fit takes the ordinary path, which checks and explains.
+//! allocation. Whatever does not fit takes the ordinary path, which checks and explains. At `MPI_THREAD_MULTIPLE` the
+//! same goes inside the lock.
 //!
 //! **BYTES.** Each buffer of an exchange is valid for the bytes of its message, and a handle is that of the call: each
 //! function here asks this of its caller.
@@ -10,7 +11,8 @@ use crate::channel::Channel;
 use crate::comm::Comm;
 use crate::consts::MPI_IN_PLACE;
 use crate::error::Result;
-use crate::hot::{self, HotComm};
+use crate::hot::{self, HotComm, INSIDE, OPEN};
+use crate::lock;
 use crate::op::{Kernel, cache};
 use crate::process::{self, Process};
 use fastpath_base::copy::copy_small;
@@ -48,16 +50,19 @@ struct Pair {
 
 /// The pair behind a communicator's handle, if it has two ranks and nothing stands before their next messages.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
-fn find_pair(handle: usize) -> Option<Pair> {
+fn find_pair<const WAY: u8>(handle: usize) -> Option<Pair> {
     let comm = hot::comm(handle);
-    let key = handle as u64;
+    let key = hot::key::<WAY>(handle);
     if comm.send_key != key || comm.recv_key != key || comm.size != 2 || comm.comm.is_null() {
         return None;
     }
     let other = 1 - (comm.own_key - comm.from_key) as usize;
     // SAFETY: the keys match, so MPI runs and there is a worker; the tables have an entry for each of the two ranks.
     unsafe {
-        if !(*hot::worker()).matcher.is_quiet(*comm.world.add(other)) {
+        if !(*hot::worker_of::<WAY>(comm))
+            .matcher
+            .is_quiet(*comm.world.add(other))
+        {
             return None;
         }
         Some(Pair {
@@ -79,8 +84,8 @@ unsafe fn exchange(pair: &Pair, out: *const u8, into: *mut u8, bytes: usize) -> 
         other,
         endpoint,
     } = *pair;
-    // SAFETY: the communicator lives while it is in the table; below MPI_THREAD_MULTIPLE, where alone it is there, this
-    // is the only thread inside MPI. The caller vouches for the memory.
+    // SAFETY: the communicator lives while it is in the table; this is the only thread inside MPI: below
+    // MPI_THREAD_MULTIPLE, and there since it has the lock. The caller vouches for the memory.
     unsafe {
         let tag = Channel::next_tag(&*comm.comm);
         match (*endpoint).send_immediate(tag::collective_key(comm.own_key), tag, out, bytes) {
@@ -165,7 +170,12 @@ impl Missing {
 /// `MPI_Barrier` of two ranks.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
 pub fn barrier(handle: usize) -> Outcome {
-    match find_pair(handle) {
+    meet_by::<OPEN>(handle)
+}
+
+#[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
+fn meet_by<const WAY: u8>(handle: usize) -> Outcome {
+    match find_pair::<WAY>(handle) {
         // SAFETY: no memory is touched.
         Some(pair) => unsafe { exchange(&pair, std::ptr::null(), std::ptr::null_mut(), 0) },
         None => Outcome::Declined,
@@ -177,14 +187,18 @@ pub fn barrier(handle: usize) -> Outcome {
 ///
 /// # Errors
 /// What was found out about the other rank.
-pub(crate) fn meet(p: &Process, comm: &Comm) -> Result<bool> {
+pub fn meet(p: &Process, comm: &Comm) -> Result<bool> {
     let handle = comm.handle.get();
-    match barrier(handle) {
+    let outcome = match lock::is_enabled() {
+        false => barrier(handle),
+        true => meet_by::<INSIDE>(handle),
+    };
+    match outcome {
         Outcome::Declined => Ok(false),
         Outcome::Done => Ok(true),
         // SAFETY: no memory is touched.
         Outcome::Waiting(missing) => unsafe {
-            if !missing.spin(handle, std::ptr::null_mut(), 0) {
+            if lock::is_enabled() || !missing.spin(handle, std::ptr::null_mut(), 0) {
                 missing.wait(p, comm, std::ptr::null_mut(), 0)?;
             }
             Ok(true)
@@ -201,6 +215,39 @@ pub(crate) fn meet(p: &Process, comm: &Comm) -> Result<bool> {
 pub unsafe fn allreduce(
     send: *const u8, recv: *mut u8, count: i64, datatype: usize, op: usize, handle: usize,
 ) -> Option<Result> {
+    // SAFETY: BYTES.
+    let receive = |missing: Missing, into, bytes| unsafe {
+        missing.receive("MPI_Allreduce", handle, into, bytes)
+    };
+    // SAFETY: as for this function.
+    unsafe { allreduce_by::<OPEN>(send, recv, count, datatype, op, handle, receive) }
+}
+
+/// The same at `MPI_THREAD_MULTIPLE`, of a thread that is inside MPI.
+///
+/// # Safety
+/// As [`allreduce`].
+pub unsafe fn allreduce_inside(
+    p: &Process, send: *const u8, recv: *mut u8, count: i64, datatype: usize, op: usize,
+    handle: usize,
+) -> Option<Result> {
+    if !lock::is_enabled() {
+        return None;
+    }
+    // SAFETY: BYTES.
+    let receive =
+        |missing: Missing, into, bytes| unsafe { missing.wait(p, &*p.comm(handle)?, into, bytes) };
+    // SAFETY: as for this function.
+    unsafe { allreduce_by::<INSIDE>(send, recv, count, datatype, op, handle, receive) }
+}
+
+/// # Safety
+/// As [`allreduce`]; `receive` waits for a message of so many bytes.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
+unsafe fn allreduce_by<const WAY: u8>(
+    send: *const u8, recv: *mut u8, count: i64, datatype: usize, op: usize, handle: usize,
+    receive: impl FnOnce(Missing, *mut u8, usize) -> Result,
+) -> Option<Result> {
     let element = hot::datatype(datatype);
     let bytes = (count as u64).wrapping_mul(element.size);
     let kernel = cache::find(op, datatype)?;
@@ -215,18 +262,12 @@ pub unsafe fn allreduce(
         let skipped = recv as usize != MPI_IN_PLACE && skip_empty(handle, empty, empty, 0);
         return skipped.then_some(Ok(()));
     }
-    let pair = find_pair(handle)?;
+    let pair = find_pair::<WAY>(handle)?;
     // SAFETY: BYTES: the buffers are as count and datatype say, and the type is contiguous, so that its elements are
     // `bytes` bytes.
     unsafe {
-        combine(
-            &pair,
-            send,
-            recv,
-            (count as usize, bytes as usize),
-            kernel,
-            handle,
-        )
+        let sizes = (count as usize, bytes as usize);
+        combine(&pair, send, recv, sizes, kernel, receive)
     }
 }
 
@@ -235,7 +276,7 @@ pub unsafe fn allreduce(
 #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
 unsafe fn combine(
     pair: &Pair, send: *const u8, recv: *mut u8, (count, bytes): (usize, usize), kernel: Kernel,
-    handle: usize,
+    receive: impl FnOnce(Missing, *mut u8, usize) -> Result,
 ) -> Option<Result> {
     let in_place = send as usize == MPI_IN_PLACE;
     let operand = if in_place { recv.cast_const() } else { send };
@@ -251,7 +292,7 @@ unsafe fn combine(
             Outcome::Done => {}
             Outcome::Declined => return None,
             Outcome::Waiting(missing) => {
-                if let Err(e) = missing.receive("MPI_Allreduce", handle, into, bytes) {
+                if let Err(e) = receive(missing, into, bytes) {
                     return Some(Err(e));
                 }
             }
