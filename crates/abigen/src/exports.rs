@@ -77,10 +77,7 @@ pub fn emit_modules(bodies: &Bodies) -> String {
 }
 
 fn emit_function(
-    table: &Table,
-    bodies: &Bodies,
-    function: &Function,
-    out: &mut String,
+    table: &Table, bodies: &Bodies, function: &Function, out: &mut String,
 ) -> Result<(), String> {
     let name = &function.name;
     let found = find_body(bodies, function);
@@ -258,10 +255,7 @@ fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, o
 
 /// What a body is given of C's arguments: those that belong to a bundle in one struct.
 fn list_arguments(
-    table: &Table,
-    function: &Function,
-    body: &Body,
-    is_passed: impl Fn(&Param) -> bool,
+    table: &Table, function: &Function, body: &Body, is_passed: impl Fn(&Param) -> bool,
 ) -> Vec<String> {
     let value = |name: &str| function.params.iter().find(|p| p.name == name);
     let bundle = |bundle: &Bundle| {

@@ -153,9 +153,7 @@ impl Table {
 
 /// Calls `read` with section and text of each line that says something.
 fn for_each_line(
-    file: &str,
-    text: &str,
-    mut read: impl FnMut(&str, &str) -> Parsed<()>,
+    file: &str, text: &str, mut read: impl FnMut(&str, &str) -> Parsed<()>,
 ) -> Result<(), ParseError> {
     let mut section = "";
     for (index, line) in text.lines().enumerate() {

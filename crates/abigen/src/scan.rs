@@ -107,11 +107,7 @@ impl Bodies {
     }
 
     fn read_source(
-        &mut self,
-        module: &str,
-        path: &str,
-        text: &str,
-        table: &Table,
+        &mut self, module: &str, path: &str, text: &str, table: &Table,
     ) -> Result<(), ScanError> {
         let file = syn::parse_file(text)
             .map_err(|e| ScanError(format!("{path}:{}: {e}", e.span().start().line)))?;

@@ -97,17 +97,14 @@ impl Layout {
 
     /// `blocklength` elements at each of the byte displacements (MPI_Type_create_hindexed_block).
     pub fn indexed(
-        &self,
-        blocklength: u64,
-        displacements: impl IntoIterator<Item = i64>,
+        &self, blocklength: u64, displacements: impl IntoIterator<Item = i64>,
     ) -> Result<Layout, LayoutError> {
         self.indexed_parts(displacements.into_iter().map(|d| (blocklength, d)))
     }
 
     /// At each (number of elements, byte displacement) that many elements (MPI_Type_create_hindexed).
     pub fn indexed_parts(
-        &self,
-        parts: impl IntoIterator<Item = (u64, i64)>,
+        &self, parts: impl IntoIterator<Item = (u64, i64)>,
     ) -> Result<Layout, LayoutError> {
         Layout::structure(parts.into_iter().map(|(count, displacement)| Part {
             layout: self,

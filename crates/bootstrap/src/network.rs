@@ -38,9 +38,7 @@ pub enum Reach {
 /// # Errors
 /// For people: a variable that cannot be understood or leaves nothing, all ports in use, or what the kernel said.
 pub fn open(
-    config: &Config,
-    reach: Reach,
-    ranks: usize,
+    config: &Config, reach: Reach, ranks: usize,
 ) -> Result<(Listener, NetworkCard), String> {
     let ports = parse_ports(config.text(Key::Ports))?;
     let addresses = find_addresses(config, reach)?;
@@ -79,9 +77,7 @@ fn describe(listener: &Listener, addresses: Vec<std::net::IpAddr>) -> NetworkCar
 /// # Errors
 /// As [`open`], of the addresses.
 pub fn describe_inherited(
-    config: &Config,
-    reach: Reach,
-    listener: &Listener,
+    config: &Config, reach: Reach, listener: &Listener,
 ) -> Result<NetworkCard, String> {
     Ok(describe(listener, find_addresses(config, reach)?))
 }

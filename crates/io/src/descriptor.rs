@@ -292,10 +292,7 @@ impl Descriptor {
     /// # Safety
     /// `buffer` is writable for `len` bytes.
     pub unsafe fn read_at(
-        &self,
-        buffer: *mut u8,
-        len: usize,
-        offset: i64,
+        &self, buffer: *mut u8, len: usize, offset: i64,
     ) -> Result<usize, IoError> {
         let mut done = 0;
         while done < len {

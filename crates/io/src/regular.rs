@@ -23,11 +23,7 @@ const MAPPED_SPAN: i64 = 1 << 22;
 /// # Safety
 /// All pieces are readable there, writable here, and do not overlap.
 unsafe fn copy_pieces(
-    mut to: *mut u8,
-    to_step: usize,
-    mut from: *const u8,
-    from_step: usize,
-    len: usize,
+    mut to: *mut u8, to_step: usize, mut from: *const u8, from_step: usize, len: usize,
     count: usize,
 ) {
     macro_rules! of_length {
@@ -85,10 +81,7 @@ impl Descriptor {
     /// # Safety
     /// `to` is writable for the bytes of all pieces.
     pub(crate) unsafe fn read_run(
-        &self,
-        run: Run,
-        to: *mut u8,
-        room: &mut Vec<u8>,
+        &self, run: Run, to: *mut u8, room: &mut Vec<u8>,
     ) -> Result<usize, IoError> {
         let (mut done, mut rest) = (0, Some(run));
         while let Some(run) = rest {
@@ -135,10 +128,7 @@ impl Descriptor {
     /// # Safety
     /// `data` is readable for the bytes of all pieces.
     pub(crate) unsafe fn store_run(
-        &self,
-        run: Run,
-        data: *const u8,
-        sieve: Sieve,
+        &self, run: Run, data: *const u8, sieve: Sieve,
     ) -> Result<Option<Run>, IoError> {
         let (mut done, mut rest) = (0, Some(run));
         while let Some(run) = rest {

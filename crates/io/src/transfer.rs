@@ -60,12 +60,7 @@ impl Descriptor {
     /// # Safety
     /// `data` is readable for `len` bytes.
     pub unsafe fn write_view(
-        &self,
-        view: &View,
-        from: u64,
-        data: *const u8,
-        len: usize,
-        sieve: Sieve,
+        &self, view: &View, from: u64, data: *const u8, len: usize, sieve: Sieve,
     ) -> Result<(), IoError> {
         if let Some(offset) = view.dense_offset(from) {
             let one = Piece {
@@ -123,10 +118,7 @@ impl Descriptor {
     /// # Safety
     /// What is covered is readable at its distance from the start of the window.
     pub unsafe fn write_covered(
-        &self,
-        covered: &Coverage,
-        data: *const u8,
-        sieve: Sieve,
+        &self, covered: &Coverage, data: *const u8, sieve: Sieve,
     ) -> Result<(), IoError> {
         let mut result = Ok(());
         for_each_batch(covered, |batch| {
@@ -162,10 +154,7 @@ impl Descriptor {
     /// # Safety
     /// Every piece is readable where it is in memory.
     unsafe fn write_batch(
-        &self,
-        pieces: &[Piece],
-        data: *const u8,
-        sieve: Sieve,
+        &self, pieces: &[Piece], data: *const u8, sieve: Sieve,
     ) -> Result<(), IoError> {
         // SAFETY: PIECES, in both calls.
         unsafe {
@@ -220,10 +209,7 @@ impl Descriptor {
     /// # Safety
     /// As [`Descriptor::write_batch`].
     unsafe fn write_pieces(
-        &self,
-        pieces: &[Piece],
-        data: *const u8,
-        sieve: Sieve,
+        &self, pieces: &[Piece], data: *const u8, sieve: Sieve,
     ) -> Result<(), IoError> {
         for piece in pieces {
             let lock = match sieve {
@@ -242,11 +228,7 @@ impl Descriptor {
     /// # Safety
     /// As [`Descriptor::write_batch`].
     unsafe fn write_sieved(
-        &self,
-        pieces: &[Piece],
-        data: *const u8,
-        room: &mut Vec<u8>,
-        sieve: Sieve,
+        &self, pieces: &[Piece], data: *const u8, room: &mut Vec<u8>, sieve: Sieve,
     ) -> Result<(), IoError> {
         let Some(range) = range_of(pieces) else {
             return Ok(());
@@ -283,11 +265,7 @@ impl Descriptor {
     /// # Safety
     /// `to` is writable for `len` bytes.
     pub unsafe fn read_view(
-        &self,
-        view: &View,
-        from: u64,
-        to: *mut u8,
-        len: usize,
+        &self, view: &View, from: u64, to: *mut u8, len: usize,
     ) -> Result<usize, IoError> {
         if let Some(offset) = view.dense_offset(from) {
             // SAFETY: PIECES.
@@ -369,10 +347,7 @@ impl Descriptor {
     /// # Safety
     /// As [`Descriptor::read_batch`].
     unsafe fn read_sieved(
-        &self,
-        pieces: &[Piece],
-        to: *mut u8,
-        room: &mut Vec<u8>,
+        &self, pieces: &[Piece], to: *mut u8, room: &mut Vec<u8>,
     ) -> Result<usize, IoError> {
         let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else {
             return Ok(0);

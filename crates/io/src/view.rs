@@ -164,11 +164,7 @@ impl View {
 
     /// As [`View::for_each_piece`], but at least `regular` pieces at even distances, with gaps, are named as one run.
     pub(crate) fn for_each_part(
-        &self,
-        from: u64,
-        len: u64,
-        regular: u64,
-        mut visit: impl FnMut(Run),
+        &self, from: u64, len: u64, regular: u64, mut visit: impl FnMut(Run),
     ) {
         let one = |(offset, len)| Run {
             offset,

@@ -40,11 +40,7 @@ pub type Claim<'a> = &'a mut dyn FnMut(Pick<'_>) -> Result<Claimed, String>;
 
 /// Decides for `ranks` ranks that run `threads` threads each.
 pub fn plan_binding(
-    placement: &Placement,
-    ranks: usize,
-    threads: usize,
-    machine: &Machine,
-    claim: Claim<'_>,
+    placement: &Placement, ranks: usize, threads: usize, machine: &Machine, claim: Claim<'_>,
 ) -> Plan {
     let asked = placement.per_rank;
     let done = match &placement.bind {
@@ -112,11 +108,7 @@ fn bind_to_list(list: &[CpuSet], ranks: usize, machine: &Machine) -> Result<Plan
 
 /// A core each where there are enough that nobody has claimed, else a hardware thread each.
 fn bind_to_cores(
-    placement: &Placement,
-    ranks: usize,
-    per_rank: usize,
-    machine: &Machine,
-    claim: Claim<'_>,
+    placement: &Placement, ranks: usize, per_rank: usize, machine: &Machine, claim: Claim<'_>,
 ) -> Result<Plan, String> {
     let want = ranks.saturating_mul(per_rank);
     if want > machine.processors {
@@ -160,10 +152,7 @@ fn bind_to_cores(
 /// Goes round the groups and picks units for one rank after the other. Those of other jobs of this user are passed
 /// over, those of other users come last in their group.
 fn pick_units(
-    groups: &[Vec<Vec<usize>>],
-    placement: &Placement,
-    ranks: usize,
-    per_rank: usize,
+    groups: &[Vec<Vec<usize>>], placement: &Placement, ranks: usize, per_rank: usize,
     others: &Others,
 ) -> Result<Vec<Placed>, String> {
     let is_in = |unit: &[usize], set: &CpuSet| unit.iter().any(|&cpu| set.contains(cpu));

@@ -159,11 +159,7 @@ fn read_user(pid: u32) -> Option<u32> {
 /// The processors up to `most` on which other processes than `me` hold a lock, from the text of /proc/locks:
 /// `1: POSIX  ADVISORY  READ 22913 00:16:3562 3 3`.
 fn find_others(
-    text: &str,
-    file: &str,
-    me: u32,
-    most: usize,
-    is_own: &dyn Fn(u32) -> bool,
+    text: &str, file: &str, me: u32, most: usize, is_own: &dyn Fn(u32) -> bool,
 ) -> Others {
     let mut others = Others::default();
     for line in text.lines() {

@@ -97,10 +97,7 @@ impl Watch<'_> {
 
     /// Starts those of the new ranks that are listed, with what they listen on.
     pub fn start_added(
-        &mut self,
-        first: usize,
-        new: &NewRanks<'_>,
-        prepared: &[Prepared],
+        &mut self, first: usize, new: &NewRanks<'_>, prepared: &[Prepared],
         starting: Vec<(usize, Option<Listener>)>,
     ) -> Result<(), Refused> {
         let app_of = list_programs(new.counts);

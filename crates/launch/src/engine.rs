@@ -203,9 +203,7 @@ fn is_by_ssh(engine: Engine, spec: &JobSpec, here: &Here<'_>) -> bool {
 
 /// What the engine starts on each node.
 fn list_processes(
-    spec: &JobSpec,
-    nodes: &[Node],
-    words: &[OsString],
+    spec: &JobSpec, nodes: &[Node], words: &[OsString],
 ) -> Result<Vec<OsString>, (i32, String)> {
     if spec.no_agents {
         return match spec.apps.as_slice() {

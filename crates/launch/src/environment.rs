@@ -9,9 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 /// Those of the launcher's `environment` that the command line passes on, in pairs of name and value. What tells the
 /// launcher itself who it is stays with it.
 pub fn select_variables(
-    environment: impl IntoIterator<Item = (OsString, OsString)>,
-    spec: &JobSpec,
-    app: &App,
+    environment: impl IntoIterator<Item = (OsString, OsString)>, spec: &JobSpec, app: &App,
 ) -> BTreeMap<OsString, OsString> {
     let inherit = app.inherit.as_ref().unwrap_or(&spec.inherit);
     let listed = |names: &[OsString], name: &OsStr| names.iter().any(|n| is_meant(n, name));
@@ -43,8 +41,7 @@ fn is_about_ourselves(name: &str) -> bool {
 
 /// The names of `-x` that nothing in the environment has.
 pub fn find_missing<V: IntoIterator<Item = (OsString, OsString)>>(
-    environment: impl FnOnce() -> V,
-    spec: &JobSpec,
+    environment: impl FnOnce() -> V, spec: &JobSpec,
 ) -> Vec<&OsString> {
     let mut missing: Vec<&OsString> = spec.exported.iter().collect();
     if !missing.is_empty() {

@@ -164,10 +164,7 @@ impl Watch<'_> {
 
     /// Has processes started on the hosts of the job.
     fn spawn_on_hosts(
-        &mut self,
-        peers: &Peers,
-        root: usize,
-        mut programs: Vec<Program>,
+        &mut self, peers: &Peers, root: usize, mut programs: Vec<Program>,
     ) -> Result<Answer, Refused> {
         if root >= self.segment.present() {
             return Err((usize::MAX, format!("there is no rank {root}")));
@@ -216,10 +213,7 @@ impl Watch<'_> {
 
     /// Has the programs looked up on all hosts that they are to run on; how each new rank is reached.
     fn prepare_everywhere(
-        &mut self,
-        peers: &Peers,
-        nodes: &[u32],
-        programs: &[Program],
+        &mut self, peers: &Peers, nodes: &[u32], programs: &[Program],
     ) -> Result<Vec<Vec<u8>>, Refused> {
         let mut all = vec![Vec::new(); nodes.len()];
         let request = Request::Prepare {
@@ -282,12 +276,7 @@ impl Watch<'_> {
     }
 
     fn add_here(
-        &mut self,
-        root: usize,
-        first: usize,
-        counts: &[u32],
-        nodes: &[u32],
-        cards: &[Vec<u8>],
+        &mut self, root: usize, first: usize, counts: &[u32], nodes: &[u32], cards: &[Vec<u8>],
     ) -> Result<Answer, Refused> {
         let refuse = |text: &str| Err((usize::MAX, text.to_owned()));
         let ranks = counts
@@ -353,8 +342,7 @@ fn find_host(peers: &Peers, program: &Program, root: usize) -> Result<Option<usi
 
 /// An answer of another agent, if it is of that kind.
 fn expect(
-    answer: Result<Answer, String>,
-    is_it: impl FnOnce(&Answer) -> bool,
+    answer: Result<Answer, String>, is_it: impl FnOnce(&Answer) -> bool,
 ) -> Result<Answer, Refused> {
     match answer {
         Ok(answer) if is_it(&answer) => Ok(answer),

@@ -66,11 +66,7 @@ struct Writer {
 /// # Errors
 /// The kernel's.
 pub fn open_inputs(
-    poller: &Poller,
-    token: u64,
-    who: &Stdin,
-    local: Range<usize>,
-    awaited: usize,
+    poller: &Poller, token: u64, who: &Stdin, local: Range<usize>, awaited: usize,
 ) -> io::Result<(Inputs, Option<Forward>)> {
     let list = who.among(local);
     let mut inputs = Inputs {

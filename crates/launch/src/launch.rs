@@ -215,11 +215,7 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
 
 /// What is said before the ranks start: that they are not bound as wanted, what runs where, how it is bound.
 fn describe_start(
-    spec: &JobSpec,
-    apps: &[Prepared],
-    plan: &Plan,
-    host: &str,
-    machine: &Machine,
+    spec: &JobSpec, apps: &[Prepared], plan: &Plan, host: &str, machine: &Machine,
 ) -> String {
     let mut text = String::new();
     if let Some(warning) = &plan.warning {
@@ -239,11 +235,7 @@ fn describe_start(
 /// Starts the `local` ranks, in order.
 #[allow(clippy::too_many_arguments)]
 fn start_ranks(
-    watch: &mut Watch<'_>,
-    apps: &[Prepared],
-    app_of: &[usize],
-    local: Range<usize>,
-    plan: &Plan,
+    watch: &mut Watch<'_>, apps: &[Prepared], app_of: &[usize], local: Range<usize>, plan: &Plan,
     need: Need,
 ) -> Result<(), Refusal> {
     let files = |e: std::io::Error| (1, describe_files("fcntl or pipe2", &e, need));
@@ -328,11 +320,7 @@ fn plan_for(spec: &JobSpec, ranks: usize, machine: &Machine) -> Plan {
 /// Makes the job's memory and fills in what the ranks find there. The segment lives as long
 /// as the launcher.
 fn make_segment(
-    spec: &JobSpec,
-    app_of: &[usize],
-    machine: &Machine,
-    plan: &Plan,
-    need: Need,
+    spec: &JobSpec, app_of: &[usize], machine: &Machine, plan: &Plan, need: Need,
     agent: Option<&Agent>,
 ) -> Result<(&'static Segment, OwnedFd), Refusal> {
     let ranks = app_of.len();

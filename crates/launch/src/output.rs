@@ -282,9 +282,7 @@ impl<'a> Outputs<'a> {
     /// # Errors
     /// Which file cannot be made, and why.
     pub fn open_files(
-        &mut self,
-        ranks: Range<usize>,
-        is_local: impl Fn(usize) -> bool,
+        &mut self, ranks: Range<usize>, is_local: impl Fn(usize) -> bool,
     ) -> Result<(), String> {
         self.files.truncate(ranks.start);
         for rank in ranks {
@@ -321,12 +319,7 @@ impl<'a> Outputs<'a> {
     /// Watches a rank's output (`which` 0) or error (1). Streams are numbered in the order
     /// they are added, which is also their token's offset from `first_token`.
     pub fn add_stream(
-        &mut self,
-        poller: &Poller,
-        first_token: u64,
-        rank: usize,
-        which: usize,
-        fd: OwnedFd,
+        &mut self, poller: &Poller, first_token: u64, rank: usize, which: usize, fd: OwnedFd,
     ) {
         let token = first_token + self.streams.len() as u64;
         poller.change(fd.as_fd(), token, Interest::Read);

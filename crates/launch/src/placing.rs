@@ -32,9 +32,7 @@ impl Machine {
 /// Sorts units (cores or hardware threads) by the place that `map` deals ranks round; all in one list where it leaves
 /// them in order.
 pub fn group_units(
-    units: Vec<Vec<usize>>,
-    map: Option<(Level, usize)>,
-    machine: &Machine,
+    units: Vec<Vec<usize>>, map: Option<(Level, usize)>, machine: &Machine,
 ) -> Result<Vec<Vec<Vec<usize>>>, String> {
     let threads = units.iter().all(|u| u.len() == 1);
     let (level, size) = match map {
@@ -54,10 +52,7 @@ pub fn group_units(
 
 /// Binds each rank to places of this kind, which it may share with others.
 pub fn place_on(
-    level: Level,
-    placement: &Placement,
-    ranks: usize,
-    machine: &Machine,
+    level: Level, placement: &Placement, ranks: usize, machine: &Machine,
 ) -> Result<Vec<CpuSet>, String> {
     let targets = machine.groups(level, placement.per_rank.unwrap_or(1))?;
     let placed = match placement.map.filter(|(level, _)| *level != Level::Node) {

@@ -103,9 +103,7 @@ impl Poller {
 /// Waits until an entry is ready or a signal that `mask` lets in has come, for at most `limit_ms` milliseconds. Returns
 /// how many entries are ready.
 fn poll_entries(
-    entries: &mut [libc::pollfd],
-    limit_ms: Option<u64>,
-    mask: Option<&libc::sigset_t>,
+    entries: &mut [libc::pollfd], limit_ms: Option<u64>, mask: Option<&libc::sigset_t>,
 ) -> io::Result<usize> {
     let limit = limit_ms.map(|ms| libc::timespec {
         tv_sec: (ms / 1000) as libc::time_t,

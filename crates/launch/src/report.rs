@@ -11,11 +11,7 @@ use std::fmt::Write as _;
 
 /// Says who failed first, how, and in which call.
 pub fn describe_failure(
-    failure: &Failure,
-    ranks: &Ranks,
-    segment: &Segment,
-    host: &str,
-    now_ns: u64,
+    failure: &Failure, ranks: &Ranks, segment: &Segment, host: &str, now_ns: u64,
 ) -> String {
     let mut text = String::from("mpiexec: rank ");
     let rank = ranks.list().get(failure.rank);

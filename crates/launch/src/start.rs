@@ -126,10 +126,7 @@ impl Starter {
     /// # Errors
     /// No memory.
     pub fn new(
-        inherited: Inherited,
-        segment: &Segment,
-        keep: RawFd,
-        need: Need,
+        inherited: Inherited, segment: &Segment, keep: RawFd, need: Need,
     ) -> Result<Starter, Refusal> {
         let spawner = Spawner::new(inherited);
         let spawner = spawner.map_err(|e| (1, format!("no memory to start ranks: {e}")))?;

@@ -121,11 +121,7 @@ pub trait Keyvals {
 /// Addresses that are none of the constants are functions of the type that the standard gives for
 /// `kind`, and stay so while the key is in use.
 pub unsafe fn create_keyval(
-    p: &impl Keyvals,
-    kind: Kind,
-    copy: usize,
-    delete: usize,
-    extra_state: *mut c_void,
+    p: &impl Keyvals, kind: Kind, copy: usize, delete: usize, extra_state: *mut c_void,
 ) -> Result<i32> {
     let on_copy = match copy {
         MPI_COMM_NULL_COPY_FN => OnCopy::Leave,
@@ -336,11 +332,7 @@ mod tests {
     type Log = RefCell<Vec<(char, usize, i32, usize)>>;
 
     unsafe extern "C" fn copy_plus_one(
-        object: usize,
-        key: c_int,
-        state: *mut c_void,
-        value: *mut c_void,
-        out: *mut c_void,
+        object: usize, key: c_int, state: *mut c_void, value: *mut c_void, out: *mut c_void,
         flag: *mut c_int,
     ) -> c_int {
         // SAFETY: the tests pass a log as extra state, and the callee's variables.
@@ -359,10 +351,7 @@ mod tests {
     }
 
     unsafe extern "C" fn log_delete(
-        object: usize,
-        key: c_int,
-        value: *mut c_void,
-        state: *mut c_void,
+        object: usize, key: c_int, value: *mut c_void, state: *mut c_void,
     ) -> c_int {
         // SAFETY: the tests pass a log as extra state.
         unsafe {

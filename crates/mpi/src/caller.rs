@@ -13,8 +13,7 @@ const FRAMES_MAX: u32 = 256;
 unsafe extern "C" {
     /// Of the unwinder that every Rust and C++ program links (Itanium C++ ABI, exception handling, 1.6).
     fn _Unwind_Backtrace(
-        visit: extern "C" fn(*mut c_void, *mut Walk) -> c_int,
-        walk: *mut Walk,
+        visit: extern "C" fn(*mut c_void, *mut Walk) -> c_int, walk: *mut Walk,
     ) -> c_int;
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
 }
@@ -79,9 +78,7 @@ pub(crate) fn prepare() {
 
 /// Sets `code` to the segment that this function lies in.
 unsafe extern "C" fn find_own_code(
-    object: *mut libc::dl_phdr_info,
-    _: usize,
-    code: *mut c_void,
+    object: *mut libc::dl_phdr_info, _: usize, code: *mut c_void,
 ) -> c_int {
     // SAFETY: the linker's, valid for the length of the call, as is `code`.
     unsafe {

@@ -134,10 +134,7 @@ impl<'a> Channel<'a> {
     /// As [`Channel::tagged`], in either context of the communicator.
     #[inline]
     pub(crate) fn in_context(
-        process: &'a Process,
-        comm: &'a Comm,
-        context: Context,
-        tag: i32,
+        process: &'a Process, comm: &'a Comm, context: Context, tag: i32,
     ) -> Self {
         Channel {
             process,
@@ -324,11 +321,7 @@ impl<'a> Channel<'a> {
     /// # Safety
     /// As [`Channel::exchange`], until both tickets have been waited for.
     pub(crate) unsafe fn post_exchange(
-        &self,
-        to: u32,
-        out: Buffer,
-        from: u32,
-        into: Buffer,
+        &self, to: u32, out: Buffer, from: u32, into: Buffer,
     ) -> (Result<Ticket>, Result<Ticket>) {
         // SAFETY: BUFFERS.
         unsafe {
@@ -429,11 +422,7 @@ impl<'a> Channel<'a> {
     /// The same of a longer message to a member of this host: an adapter may bring another message while this one is
     /// sent, before it is asked for.
     unsafe fn try_send_eager(
-        &self,
-        endpoint: *mut Endpoint,
-        key: u64,
-        to: u32,
-        data: &Buffer,
+        &self, endpoint: *mut Endpoint, key: u64, to: u32, data: &Buffer,
     ) -> bool {
         let Ok(worker) = self.process.worker() else {
             return false;

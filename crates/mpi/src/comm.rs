@@ -135,11 +135,7 @@ impl Comm {
     /// A communicator without a handle, with `MPI_ERRORS_ARE_FATAL`. `rank` is the calling process's
     /// rank in `group`.
     pub fn new(
-        p: &Process,
-        context: Context,
-        group: Rc<Group>,
-        remote_group: Option<Rc<Group>>,
-        rank: u32,
+        p: &Process, context: Context, group: Rc<Group>, remote_group: Option<Rc<Group>>, rank: u32,
     ) -> Self {
         let spares = if context == Context::WORLD {
             Block::WORLD_SPARES

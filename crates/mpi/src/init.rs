@@ -297,12 +297,7 @@ fn make_world(p: &Process, job: &Job) {
 }
 
 fn add_predefined_comm(
-    p: &Process,
-    handle: usize,
-    context: Context,
-    group: Rc<Group>,
-    rank: u32,
-    name: &str,
+    p: &Process, handle: usize, context: Context, group: Rc<Group>, rank: u32, name: &str,
 ) {
     let comm = Comm::new(p, context, group, None, rank);
     comm.handle.set(handle);

@@ -368,10 +368,7 @@ pub unsafe fn try_irecv<const WAY: u8>(args: Args, request: *mut usize) -> Irecv
 /// As [`try_irecv`], which has just been called with the same arguments.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
 pub unsafe fn post_irecv<const WAY: u8>(
-    posting: Posting,
-    buf: *mut u8,
-    tag: i32,
-    comm: usize,
+    posting: Posting, buf: *mut u8, tag: i32, comm: usize,
 ) -> usize {
     // SAFETY: as in `find_source`.
     unsafe {

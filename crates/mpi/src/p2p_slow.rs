@@ -92,10 +92,7 @@ pub(crate) fn note(call: &'static str, comm: &Comm, args: &Args, bytes: u64) -> 
 /// # Safety
 /// The buffer is readable until the request completes.
 pub(crate) unsafe fn start_send(
-    p: &Process,
-    checked: &Checked,
-    args: &Args,
-    mode: Mode,
+    p: &Process, checked: &Checked, args: &Args, mode: Mode,
 ) -> Result<Started> {
     // SAFETY: USER'S BUFFER.
     unsafe {
@@ -112,11 +109,7 @@ pub(crate) unsafe fn start_send(
 /// As [`start_send`].
 #[inline]
 pub(crate) unsafe fn post_send(
-    p: &Process,
-    checked: &Checked,
-    buffer: Buffer,
-    args: &Args,
-    mode: Mode,
+    p: &Process, checked: &Checked, buffer: Buffer, args: &Args, mode: Mode,
 ) -> Result<Started> {
     let comm = &checked.comm;
     let bytes = buffer.bytes;
@@ -156,10 +149,7 @@ pub(crate) unsafe fn start_recv(p: &Process, checked: &Checked, args: &Args) -> 
 /// Starts a receive of what travels; `LATER`: of a call that returns at once.
 #[inline]
 unsafe fn post_recv<const LATER: bool>(
-    p: &Process,
-    checked: &Checked,
-    buffer: Buffer,
-    args: &Args,
+    p: &Process, checked: &Checked, buffer: Buffer, args: &Args,
 ) -> Result<RequestId> {
     let want = want(&checked.comm, args.peer, args.tag);
     let _within = places::within(checked.place);
@@ -397,11 +387,7 @@ unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> Spun {
 
 /// The peer's next arrival, if it is the wanted message: whole or in parts.
 unsafe fn recv_arrival<const WAY: u8>(
-    args: &Args,
-    endpoint: *mut Endpoint,
-    want: Want,
-    room: usize,
-    status: *mut Status,
+    args: &Args, endpoint: *mut Endpoint, want: Want, room: usize, status: *mut Status,
 ) -> Spun {
     // SAFETY: USER'S BUFFER.
     unsafe {
@@ -436,10 +422,7 @@ enum Spun {
 
 /// Reads and frees a completed receive.
 pub(crate) unsafe fn finish_recv(
-    worker: *mut Worker,
-    id: RequestId,
-    args: &Args,
-    status: *mut Status,
+    worker: *mut Worker, id: RequestId, args: &Args, status: *mut Status,
 ) -> Result {
     // SAFETY: USER'S BUFFER.
     unsafe {

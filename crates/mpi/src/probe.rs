@@ -77,13 +77,7 @@ fn status_of(p: &Process, found: &Found) -> Status {
 
 /// Any probe: with `wait` until a message is there, with `take` it is taken out of matching.
 pub fn probe(
-    p: &Process,
-    call: &'static str,
-    source: i32,
-    tag: i32,
-    comm: usize,
-    wait: bool,
-    take: bool,
+    p: &Process, call: &'static str, source: i32, tag: i32, comm: usize, wait: bool, take: bool,
 ) -> Result<Option<Probed>> {
     let args = Args {
         buf: std::ptr::null_mut(),
@@ -174,11 +168,7 @@ pub fn probe(
 /// # Safety
 /// The buffer is writable until the request completes.
 pub unsafe fn imrecv(
-    p: &Process,
-    buf: *mut u8,
-    count: i64,
-    datatype: usize,
-    message: usize,
+    p: &Process, buf: *mut u8, count: i64, datatype: usize, message: usize,
 ) -> Result<usize> {
     if message == MPI_MESSAGE_NO_PROC {
         return crate::request::make_proc_null(p);

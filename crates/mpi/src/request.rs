@@ -395,10 +395,7 @@ fn awaited_by(p: &Process, named: &Named) -> Result<Awaited> {
 /// Makes progress until `done` says so or fails; `awaited` says who could bring that about. The caller is inside the
 /// workers at `places`.
 fn wait_any_of(
-    p: &Process,
-    places: u32,
-    call: &'static str,
-    awaited: impl FnOnce() -> Awaited,
+    p: &Process, places: u32, call: &'static str, awaited: impl FnOnce() -> Awaited,
     mut done: impl FnMut() -> Result<bool>,
 ) -> Result {
     let mut result = done();

@@ -129,10 +129,7 @@ fn publish_graph(p: &Process, parent: &Comm, graph: DistGraph) -> Result<usize> 
 /// `MPI_ERR_RANK` for an end that the communicator does not have, `MPI_ERR_ARG` for a negative
 /// weight; those of communication.
 pub fn create_dist_graph(
-    p: &Process,
-    parent: &Comm,
-    edges: &[(i32, i32, i32)],
-    weighted: bool,
+    p: &Process, parent: &Comm, edges: &[(i32, i32, i32)], weighted: bool,
 ) -> Result<usize> {
     parent.require_intra()?;
     for &(source, destination, weight) in edges {
@@ -147,9 +144,7 @@ pub fn create_dist_graph(
 
 /// Tells each end of the edges about them: everybody sends to everybody else.
 fn distribute(
-    members: &impl agree::Members,
-    edges: &[(i32, i32, i32)],
-    weighted: bool,
+    members: &impl agree::Members, edges: &[(i32, i32, i32)], weighted: bool,
 ) -> Result<DistGraph> {
     let (me, size) = (members.rank(), members.size());
     let mut graph = DistGraph {

@@ -123,10 +123,7 @@ fn message(path: &Path<'_>, transport: Transport, verb: Verb, size: u32, inline:
 /// # Errors
 /// No descriptor of the adapter holds that much.
 pub fn predict(
-    path: &Path<'_>,
-    transport: Transport,
-    verb: Verb,
-    wanted: u32,
+    path: &Path<'_>, transport: Transport, verb: Verb, wanted: u32,
 ) -> Result<Prediction, LinkError> {
     let grant = descriptor::grant(path.adapter.family, transport, wanted, 1)?;
     let time = |size, inline| path.one_way(&message(path, transport, verb, size, inline));
@@ -164,11 +161,7 @@ pub fn predict(
 /// # Errors
 /// No descriptor of the adapter holds that much.
 pub fn choose(
-    host: &Host,
-    adapter: &Adapter,
-    transport: Transport,
-    verb: Verb,
-    wanted: u32,
+    host: &Host, adapter: &Adapter, transport: Transport, verb: Verb, wanted: u32,
 ) -> Result<Choice, LinkError> {
     let path = Path::new(host, adapter)?;
     Ok(predict(&path, transport, verb, wanted)?.choice)

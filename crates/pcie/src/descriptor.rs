@@ -105,11 +105,7 @@ pub fn pointing_descriptor(transport: Transport, verb: Verb, segments: u32) -> u
 
 /// Bytes of a descriptor of one operation with `payload` bytes, inside it or pointed at.
 pub fn descriptor(
-    family: Family,
-    transport: Transport,
-    verb: Verb,
-    payload: u32,
-    inline: bool,
+    family: Family, transport: Transport, verb: Verb, payload: u32, inline: bool,
 ) -> u32 {
     match inline {
         true => inline_descriptor(family, transport, verb, payload),
@@ -122,10 +118,7 @@ pub fn descriptor(
 /// # Errors
 /// No descriptor is that large ([`LARGEST_DESCRIPTOR`]).
 pub fn grant(
-    family: Family,
-    transport: Transport,
-    inline: u32,
-    segments: u32,
+    family: Family, transport: Transport, inline: u32, segments: u32,
 ) -> Result<Grant, LinkError> {
     let reserved = reserved(transport);
     let segments_need = u64::from(segments) * u64::from(DATA) + u64::from(reserved);
@@ -214,12 +207,7 @@ impl Way {
 /// `buffer` is the adapter's BlueFlame buffer in bytes (0: it has none), `posted` how many
 /// operations are posted at once.
 pub fn way(
-    family: Family,
-    transport: Transport,
-    verb: Verb,
-    payload: u32,
-    inline: bool,
-    buffer: u32,
+    family: Family, transport: Transport, verb: Verb, payload: u32, inline: bool, buffer: u32,
     posted: u32,
 ) -> Way {
     let size = descriptor(family, transport, verb, payload, inline);

@@ -227,12 +227,7 @@ impl Simulator {
     /// Lets a node's device read and write memory without a network: `count` times `write` and `read` bytes,
     /// `depth` such pairs under way. The stream's number.
     pub fn stream(
-        &mut self,
-        node: usize,
-        write: Bytes,
-        read: Bytes,
-        count: u64,
-        depth: u32,
+        &mut self, node: usize, write: Bytes, read: Bytes, count: u64, depth: u32,
     ) -> usize {
         self.streams.push(Stream::new(node, write, read, count));
         let stream = self.streams.len() - 1;

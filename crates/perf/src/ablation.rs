@@ -154,10 +154,7 @@ pub fn run(options: &AblationOptions) -> Result<()> {
 
 /// Times all steps, turn by turn, up and down in turn, so that a machine that drifts favours none.
 fn time_steps(
-    options: &AblationOptions,
-    program: &Program,
-    ours: &Peer,
-    steps: &mut [Step],
+    options: &AblationOptions, program: &Program, ours: &Peer, steps: &mut [Step],
     report: &mut Report,
 ) -> Result<()> {
     let bar = make_bar(u64::from(options.turns) * steps.len() as u64, true, LEFT);
@@ -306,10 +303,7 @@ pub fn tabulate(steps: &[AblationStep]) -> Table {
 
 /// A value with the bar of its share.
 fn bar(
-    value: Option<f64>,
-    whole: Option<f64>,
-    show: fn(f64) -> String,
-    change: Option<&Ratio>,
+    value: Option<f64>, whole: Option<f64>, show: fn(f64) -> String, change: Option<&Ratio>,
 ) -> Cell {
     let (Some(value), Some(whole)) = (value, whole) else {
         return "-".into();

@@ -337,10 +337,7 @@ fn find_lattice(all: &[Candidate], chance_max: f64) -> Option<(Lattice, Vec<usiz
 }
 
 fn record_step(
-    findings: &mut [TableFindings],
-    all: &[Candidate],
-    lattice: &Lattice,
-    members: &[usize],
+    findings: &mut [TableFindings], all: &[Candidate], lattice: &Lattice, members: &[usize],
 ) {
     for (index, finding) in findings.iter_mut().enumerate() {
         let of_table = members.iter().map(|&m| &all[m]);

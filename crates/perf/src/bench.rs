@@ -123,10 +123,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
 impl Session {
     /// All tests on one number of ranks.
     fn run_ranks(
-        &mut self,
-        tests: &[&'static Test],
-        options: &BenchOptions,
-        ranks: u32,
+        &mut self, tests: &[&'static Test], options: &BenchOptions, ranks: u32,
     ) -> Result<(), RunError> {
         let of = |class: Class| tests.iter().copied().filter(move |t| t.class == class);
         let together: Vec<_> = tests
@@ -155,10 +152,7 @@ impl Session {
     }
 
     fn measure_job(
-        &mut self,
-        test: &'static Test,
-        options: &BenchOptions,
-        ranks: u32,
+        &mut self, test: &'static Test, options: &BenchOptions, ranks: u32,
     ) -> Result<Case, RunError> {
         let settings = Settings::default().with_tests([test.name]);
         let job = self.job(&settings, ranks);
@@ -193,10 +187,7 @@ impl Session {
 
     /// The tests that have a level, at each that was asked for, the lowest first.
     fn run_levels(
-        &mut self,
-        tests: &[&'static Test],
-        options: &BenchOptions,
-        ranks: u32,
+        &mut self, tests: &[&'static Test], options: &BenchOptions, ranks: u32,
     ) -> Result<(), RunError> {
         for level in [Level::Verbs, Level::Transport, Level::Protocol, Level::Mpi] {
             if !options.has_level(level) {
@@ -238,11 +229,7 @@ impl Session {
 
     /// The same tests on a lower level: this program is the ranks' program.
     fn run_below(
-        &mut self,
-        level: Level,
-        job: Job,
-        settings: &Settings,
-        options: &BenchOptions,
+        &mut self, level: Level, job: Job, settings: &Settings, options: &BenchOptions,
     ) -> Result<(), RunError> {
         let failed = |e| RunError::Start(PathBuf::from("fastpath"), e);
         let board = SharedBoard::create().map_err(failed)?;
@@ -266,11 +253,7 @@ impl Session {
     }
 
     fn run_program(
-        &mut self,
-        program: &Program,
-        job: &Job,
-        settings: &Settings,
-        level: Level,
+        &mut self, program: &Program, job: &Job, settings: &Settings, level: Level,
     ) -> Result<(), RunError> {
         let Session {
             bar,
@@ -326,11 +309,7 @@ impl Session {
 
     /// Tests that a job did not come to before it failed.
     fn note_unmeasured(
-        &mut self,
-        settings: &Settings,
-        level: Level,
-        ranks: u32,
-        failure: &RunError,
+        &mut self, settings: &Settings, level: Level, ranks: u32, failure: &RunError,
     ) {
         let report = &mut self.report;
         let reason = failure.to_string();

@@ -13,9 +13,7 @@ use serde::Serialize;
 /// # Errors
 /// It takes no more.
 pub fn write(
-    as_json: bool,
-    found: &impl Serialize,
-    describe: impl FnOnce() -> Document,
+    as_json: bool, found: &impl Serialize, describe: impl FnOnce() -> Document,
 ) -> io::Result<()> {
     let mut out = io::stdout().lock();
     if as_json {

@@ -100,10 +100,7 @@ impl Explanation {
 
 /// Refuses a value if it is wrong, and says what was expected.
 fn refuse_if(
-    is_wrong: bool,
-    what: &'static str,
-    found: impl ToString,
-    expected: &'static str,
+    is_wrong: bool, what: &'static str, found: impl ToString, expected: &'static str,
 ) -> Result<(), LinkError> {
     match is_wrong {
         true => Err(LinkError {
@@ -253,11 +250,7 @@ pub struct Outcome {
 impl Waterfall {
     /// Begins with a figure.
     pub fn start(
-        title: impl Into<String>,
-        unit: &str,
-        name: &str,
-        level: f64,
-        how: impl Into<String>,
+        title: impl Into<String>, unit: &str, name: &str, level: f64, how: impl Into<String>,
         source: &str,
     ) -> Self {
         let waterfall = Waterfall {
@@ -309,11 +302,7 @@ impl Waterfall {
     }
 
     fn push(
-        mut self,
-        kind: StepKind,
-        name: &str,
-        [change, level]: [f64; 2],
-        how: impl Into<String>,
+        mut self, kind: StepKind, name: &str, [change, level]: [f64; 2], how: impl Into<String>,
         source: &str,
     ) -> Self {
         self.steps.push(Step {

@@ -112,9 +112,7 @@ pub fn collect() -> Info {
 /// What a job that may use `loopback` and `shm`, or not, would print with `FASTPATH_REPORT`, and what is wrong with the
 /// stored constants.
 fn report_protocols(
-    config: &Config,
-    (loopback, shm): (bool, bool),
-    transports: &[Transport],
+    config: &Config, (loopback, shm): (bool, bool), transports: &[Transport],
 ) -> (Report, Vec<String>) {
     let mut selection = Selection::of(config);
     // The transport was tried between two processes: that counts more than what this one may do alone.

@@ -223,10 +223,7 @@ pub fn run(options: &InstructionOptions) -> Result<()> {
 
 /// Counts at every level that was asked for; peers that cannot be counted are told in `failed`.
 fn count_levels(
-    ours: &Counted,
-    peers: &[Peer],
-    options: &InstructionOptions,
-    report: &mut Report,
+    ours: &Counted, peers: &[Peer], options: &InstructionOptions, report: &mut Report,
     failed: &mut Vec<String>,
 ) -> Result<()> {
     if options.has_level(Level::Mpi) {

@@ -216,10 +216,7 @@ fn print_event(line: &str) {
 
 /// All tests of a plan, as one of the two ranks.
 fn run_level(
-    plan: &LevelPlan,
-    board: &SharedBoard,
-    job: &'static Job,
-    sink: engine::Sink,
+    plan: &LevelPlan, board: &SharedBoard, job: &'static Job, sink: engine::Sink,
 ) -> io::Result<()> {
     let mut rank = engine::Rank::new(plan, board, job, sink)?;
     let config = plan.config(job.rank())?;
@@ -285,10 +282,7 @@ impl LevelLink for transport::TransportLink {
 }
 
 fn run_plan(
-    plan: &LevelPlan,
-    board: &SharedBoard,
-    rank: &mut engine::Rank,
-    link: &mut impl LevelLink,
+    plan: &LevelPlan, board: &SharedBoard, rank: &mut engine::Rank, link: &mut impl LevelLink,
 ) {
     match plan.counted {
         true => counted::run(plan, board, rank.leads(), link),
@@ -329,11 +323,7 @@ fn run_size(rank: &mut engine::Rank, link: &mut impl LevelLink, test: &LevelTest
 }
 
 fn run_messages<L: Link>(
-    rank: &mut engine::Rank,
-    link: &mut L,
-    test: &LevelTest,
-    bytes: usize,
-    way: Way,
+    rank: &mut engine::Rank, link: &mut L, test: &LevelTest, bytes: usize, way: Way,
 ) {
     let window = test.choose_window(rank.window());
     let mut send = vec![1; bytes];
@@ -387,10 +377,7 @@ fn run_messages<L: Link>(
 /// One side of so many round trips: the leader gives first, the other takes first.
 #[inline]
 fn alternate<L>(
-    link: &mut L,
-    leads: bool,
-    operations: u64,
-    mut give: impl FnMut(&mut L),
+    link: &mut L, leads: bool, operations: u64, mut give: impl FnMut(&mut L),
     mut take: impl FnMut(&mut L),
 ) {
     for _ in 0..operations {
@@ -425,10 +412,7 @@ fn read_all(bytes: &[u8]) {
 
 /// Each side sends bytes that only it sends; says whether this side got the other's.
 fn exchange_patterns(
-    link: &mut impl Link,
-    leads: bool,
-    send: &mut [u8],
-    receive: &mut [u8],
+    link: &mut impl Link, leads: bool, send: &mut [u8], receive: &mut [u8],
 ) -> bool {
     fill_pattern(send, leads);
     receive.fill(0xee);

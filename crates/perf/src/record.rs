@@ -370,9 +370,7 @@ impl Case {
 /// # Errors
 /// It is not JSON of this shape, of another form, or of another version of it.
 pub fn read_versioned<T: DeserializeOwned>(
-    text: &str,
-    wanted: &'static str,
-    version: u32,
+    text: &str, wanted: &'static str, version: u32,
 ) -> Result<T> {
     #[derive(Deserialize)]
     struct Head {

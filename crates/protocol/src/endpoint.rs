@@ -150,10 +150,7 @@ impl Endpoint {
     /// Posts a message of up to one buffer and wakes the peer if it sleeps.
     #[inline]
     pub(crate) fn post_bcopy(
-        &mut self,
-        header: Header,
-        len: usize,
-        pack: impl FnOnce(*mut u8),
+        &mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8),
     ) -> Post {
         match self.lane.am_bcopy(header, len, pack) {
             Post::Wake => self.lane.wake(),
@@ -168,10 +165,7 @@ impl Endpoint {
     /// # Safety
     /// `data` is readable for `left` bytes.
     pub(crate) unsafe fn post_next(
-        &mut self,
-        header: Header,
-        (left, piece): (u64, u64),
-        data: Option<*const u8>,
+        &mut self, header: Header, (left, piece): (u64, u64), data: Option<*const u8>,
         pack: impl FnOnce(*mut u8, usize),
     ) -> (Post, u64) {
         // SAFETY: `data` is readable for `left` bytes, by this function's contract.
@@ -188,10 +182,7 @@ impl Endpoint {
     /// # Safety
     /// `data` is readable for `len` bytes, at most [`crate::worker::SHORT_LIMIT`].
     pub(crate) unsafe fn post_short(
-        &mut self,
-        header: Header,
-        data: *const u8,
-        len: usize,
+        &mut self, header: Header, data: *const u8, len: usize,
     ) -> Post {
         // SAFETY: `data` is readable for `len` bytes, by this function's contract, and `len` is at most a slot's.
         match unsafe { self.lane.am_short(header, data, len) } {

@@ -13,9 +13,7 @@ impl Worker {
     /// # Errors
     /// Too little memory: needed and available are stated. Or the kernel refuses a mapping.
     pub fn allocate_memory(
-        &mut self,
-        bytes: usize,
-        align: usize,
+        &mut self, bytes: usize, align: usize,
     ) -> Result<NonNull<u8>, SegmentError> {
         let memory = self.interfaces.arena.allocate(bytes, align)?;
         // Shorter messages are never fetched from where they lie.
@@ -32,9 +30,7 @@ impl Worker {
     /// # Errors
     /// As there.
     pub fn reserve_memory(
-        &mut self,
-        bytes: usize,
-        align: usize,
+        &mut self, bytes: usize, align: usize,
     ) -> Result<NonNull<u8>, SegmentError> {
         self.interfaces.arena.reserve(bytes, align)
     }

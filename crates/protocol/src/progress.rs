@@ -172,12 +172,7 @@ impl Worker {
 
     /// Keeps what has come of a message, with room for what comes by itself.
     pub(crate) fn store_long(
-        &mut self,
-        peer: u32,
-        header: Header,
-        arrived: Arrived,
-        from: *const u8,
-        len: usize,
+        &mut self, peer: u32, header: Header, arrived: Arrived, from: *const u8, len: usize,
     ) -> EntryId {
         trace::record(Point::Unexpected, peer, header.imm as i32, len as u64);
         let room = match arrived {
@@ -195,11 +190,7 @@ impl Worker {
 
     /// Keeps a message that nobody has asked for.
     pub(crate) fn keep(
-        &mut self,
-        peer: u32,
-        header: Header,
-        arrived: Arrived,
-        data: Vec<u8>,
+        &mut self, peer: u32, header: Header, arrived: Arrived, data: Vec<u8>,
     ) -> EntryId {
         self.counters.unexpected += 1;
         let (tag, body) = (header.imm as i32, Body::Long(arrived, data));

@@ -43,11 +43,7 @@ impl Worker {
     /// Finds the receive for an arrival and claims the message of the peer's request for it.
     #[inline]
     pub(crate) fn match_announced(
-        &mut self,
-        peer: u32,
-        key: u64,
-        tag: i32,
-        request: Option<u32>,
+        &mut self, peer: u32, key: u64, tag: i32, request: Option<u32>,
     ) -> Matched {
         let Some(found) = self.matcher.find_posted(peer, key, tag) else {
             return Matched::Nothing;
@@ -177,9 +173,7 @@ impl Worker {
     /// Hands a message that is on its way, in part, over to a request without an owner, whose `buffer` has a copy of
     /// it: the first one completes, whatever the receiver does. `None` where there is no such message.
     pub fn hand_over(
-        &mut self,
-        id: RequestId,
-        copy: impl FnOnce(&Request) -> Buffer,
+        &mut self, id: RequestId, copy: impl FnOnce(&Request) -> Buffer,
     ) -> Option<RequestId> {
         let request = self.requests.get(id);
         if request.state != State::Active

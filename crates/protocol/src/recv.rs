@@ -132,9 +132,7 @@ impl Worker {
     /// # Safety
     /// As [`Worker::start_recv`].
     pub unsafe fn recv_matched(
-        &mut self,
-        token: EntryId,
-        buffer: Buffer,
+        &mut self, token: EntryId, buffer: Buffer,
     ) -> Result<RequestId, Fault> {
         let (peer, key, tag, announced) = match self.matcher.store.find_used(token) {
             Some(m) => (m.peer, m.key, m.tag, m.announced_by().is_some()),

@@ -102,12 +102,7 @@ impl Worker {
     /// `data` is readable for `len` bytes.
     #[inline]
     pub unsafe fn send_now(
-        &mut self,
-        peer: u32,
-        key: u64,
-        tag: i32,
-        data: *const u8,
-        len: u64,
+        &mut self, peer: u32, key: u64, tag: i32, data: *const u8, len: u64,
     ) -> Post {
         if len > self.thresholds.first {
             return Post::NoResource;

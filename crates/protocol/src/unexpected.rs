@@ -265,10 +265,7 @@ impl Store {
     /// As [`Store::add`], of a short message: `fill` writes its `len` bytes.
     #[inline]
     pub fn add_short(
-        &mut self,
-        list: &mut List,
-        (peer, key, tag): (u32, u64, i32),
-        len: usize,
+        &mut self, list: &mut List, (peer, key, tag): (u32, u64, i32), len: usize,
         fill: impl FnOnce(*mut u8),
     ) -> EntryId {
         debug_assert!(len <= SHORT_LIMIT);

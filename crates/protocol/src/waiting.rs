@@ -344,9 +344,7 @@ impl Worker {
     /// # Safety
     /// `worker` is valid, and no reference to it lives in the caller across this call.
     pub unsafe fn wait_until(
-        worker: *mut Worker,
-        focus: Option<u32>,
-        note: &Note,
+        worker: *mut Worker, focus: Option<u32>, note: &Note,
         mut done: impl FnMut(&mut Worker) -> bool,
     ) {
         // SAFETY: valid by the contract.
@@ -436,10 +434,7 @@ impl Worker {
 /// What happens between two looks that found nothing.
 #[inline]
 unsafe fn pause(
-    worker: *mut Worker,
-    wait: &mut Wait,
-    note: &Note,
-    done: &mut impl FnMut(&mut Worker) -> bool,
+    worker: *mut Worker, wait: &mut Wait, note: &Note, done: &mut impl FnMut(&mut Worker) -> bool,
 ) {
     // SAFETY: NO REFERENCE: this one ends before the worker is given on.
     let this = unsafe { &mut *worker };
@@ -456,10 +451,7 @@ unsafe fn pause(
 #[cold]
 #[inline(never)]
 unsafe fn pause_slow(
-    worker: *mut Worker,
-    wait: &mut Wait,
-    note: &Note,
-    done: &mut impl FnMut(&mut Worker) -> bool,
+    worker: *mut Worker, wait: &mut Wait, note: &Note, done: &mut impl FnMut(&mut Worker) -> bool,
 ) {
     // SAFETY: NO REFERENCE: this one ends before the lock is given up.
     let this = unsafe { &mut *worker };

@@ -129,12 +129,7 @@ impl Wireup {
 
     /// A message of the wire-up has come from `peer`.
     pub fn receive(
-        &mut self,
-        peer: u32,
-        step: Step,
-        address: Address,
-        now_ns: u64,
-        out: &mut Vec<Action>,
+        &mut self, peer: u32, step: Step, address: Address, now_ns: u64, out: &mut Vec<Action>,
     ) {
         match (self.stage(peer), step) {
             (None, Step::Request) | (Some(Stage::Requested), Step::Request) => {

@@ -152,9 +152,7 @@ impl Worker {
 
     /// A worker that reaches its peers through the given interfaces.
     pub fn with_interfaces(
-        job: &'static Job,
-        wait: WaitPolicy,
-        interfaces: Interfaces,
+        job: &'static Job, wait: WaitPolicy, interfaces: Interfaces,
     ) -> std::io::Result<Self> {
         Worker::with_pool(job, wait, interfaces, RequestPool::new()?)
     }
@@ -192,10 +190,7 @@ impl Worker {
     }
 
     fn with_pool(
-        job: &'static Job,
-        mut wait: WaitPolicy,
-        interfaces: Interfaces,
-        requests: RequestPool,
+        job: &'static Job, mut wait: WaitPolicy, interfaces: Interfaces, requests: RequestPool,
     ) -> std::io::Result<Self> {
         wait.census = Arc::default();
         Ok(Worker {

@@ -79,10 +79,7 @@ fn flush(world: &mut World) -> Result<(), RmaError> {
 }
 
 fn put(
-    world: &mut World,
-    key: &mut RemoteKey,
-    offset: usize,
-    from: &[u8],
+    world: &mut World, key: &mut RemoteKey, offset: usize, from: &[u8],
 ) -> Result<Moved, RmaError> {
     // SAFETY: every caller keeps the bytes until it has flushed.
     unsafe {
@@ -93,10 +90,7 @@ fn put(
 }
 
 fn get(
-    world: &mut World,
-    key: &mut RemoteKey,
-    offset: usize,
-    to: &mut [u8],
+    world: &mut World, key: &mut RemoteKey, offset: usize, to: &mut [u8],
 ) -> Result<Moved, RmaError> {
     // SAFETY: as in `put`.
     unsafe {

@@ -105,12 +105,7 @@ impl Pair {
 
     /// Sends one message; the bytes that arrived.
     fn exchange(
-        &mut self,
-        len: usize,
-        from: Place,
-        to: Place,
-        room: usize,
-        posted: bool,
+        &mut self, len: usize, from: Place, to: Place, room: usize, posted: bool,
     ) -> Vec<u8> {
         let (source, target) = (self.memory(0, from, len), self.memory(1, to, room));
         // SAFETY: both are as long as asked for.

@@ -109,13 +109,7 @@ struct Run {
 impl Run {
     #[allow(clippy::too_many_arguments)] // what a message is
     fn send(
-        &mut self,
-        from: u32,
-        to: u32,
-        comm_index: usize,
-        tag: i32,
-        len: usize,
-        synchronous: bool,
+        &mut self, from: u32, to: u32, comm_index: usize, tag: i32, len: usize, synchronous: bool,
         immediate: bool,
     ) {
         let number = self.messages.len() as u32;

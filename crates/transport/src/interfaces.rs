@@ -131,10 +131,7 @@ impl Interfaces {
     /// # Errors
     /// For people: what is missing and what to do.
     pub fn open_adapter(
-        &mut self,
-        by: AdapterTransport,
-        device: Option<&str>,
-        inline: &Overrides<'_>,
+        &mut self, by: AdapterTransport, device: Option<&str>, inline: &Overrides<'_>,
     ) -> Result<(), String> {
         let job = self.domain.job;
         let opened = open_device(device, |context, port| {
@@ -472,10 +469,7 @@ impl Lane {
     /// # Errors
     /// As [`crate::contract::Endpoint::get`]; `visit` may have been called for a part of it.
     pub fn visit_shared(
-        &mut self,
-        remote: Remote,
-        len: usize,
-        visit: impl FnMut(*mut u8, usize),
+        &mut self, remote: Remote, len: usize, visit: impl FnMut(*mut u8, usize),
     ) -> Result<(), RemoteError> {
         match self {
             Lane::Shm(endpoint) => endpoint.visit_shared(remote, len, visit),

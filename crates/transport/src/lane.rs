@@ -118,10 +118,7 @@ impl Lane {
     /// `data` is readable for `len` bytes.
     #[inline]
     pub unsafe fn am_bulk(
-        &mut self,
-        header: Header,
-        data: *const u8,
-        len: usize,
+        &mut self, header: Header, data: *const u8, len: usize,
     ) -> Option<(Post, usize)> {
         match self {
             // SAFETY: BYTES.
@@ -431,10 +428,7 @@ impl Lane {
     /// # Safety
     /// As there.
     pub unsafe fn put(
-        &mut self,
-        from: *const u8,
-        len: usize,
-        to: Remote,
+        &mut self, from: *const u8, len: usize, to: Remote,
     ) -> Result<(), RemoteError> {
         // SAFETY: BYTES.
         unsafe {

@@ -129,9 +129,7 @@ impl Interfaces {
     }
 
     fn configure_adapter(
-        &mut self,
-        config: &Config,
-        by: AdapterTransport,
+        &mut self, config: &Config, by: AdapterTransport,
     ) -> Result<Vec<String>, String> {
         let stored = StoredInline::of(config);
         let opened = stored.with_overrides(config, |overrides| {
@@ -180,8 +178,7 @@ impl Interfaces {
 /// # Errors
 /// Such a job ends before it begins: what it says.
 pub fn try_transports(
-    config: &Config,
-    find: impl FnOnce(AdapterTransport) -> Result<(), String>,
+    config: &Config, find: impl FnOnce(AdapterTransport) -> Result<(), String>,
 ) -> Result<Allowed, String> {
     let allowed = choose_transports(config, 2, false, 1)?;
     if let Some(by) = allowed.adapter {

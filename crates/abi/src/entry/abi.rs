@@ -64,10 +64,7 @@ pub fn abi_set_fortran_info(p: &Process, info: usize) -> Result<()> {
 /// `logical_true` and `logical_false` are null or variables of `logical_size` bytes, `is_set` is null
 /// or a variable.
 pub unsafe fn abi_get_fortran_booleans(
-    p: &Process,
-    logical_size: c_int,
-    logical_true: *mut c_void,
-    logical_false: *mut c_void,
+    p: &Process, logical_size: c_int, logical_true: *mut c_void, logical_false: *mut c_void,
     is_set: *mut c_int,
 ) -> Result<()> {
     let size = check_logical_size(logical_size)?;
@@ -94,10 +91,7 @@ pub unsafe fn abi_get_fortran_booleans(
 /// # Safety
 /// `logical_true` and `logical_false` are null or variables of `logical_size` bytes.
 pub unsafe fn abi_set_fortran_booleans(
-    p: &Process,
-    logical_size: c_int,
-    logical_true: *const c_void,
-    logical_false: *const c_void,
+    p: &Process, logical_size: c_int, logical_true: *const c_void, logical_false: *const c_void,
 ) -> Result<()> {
     let size = check_logical_size(logical_size)?;
     let read = |from: *const c_void| -> Result<Logical> {

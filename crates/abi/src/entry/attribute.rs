@@ -17,10 +17,7 @@ use fastpath_mpi::{Error, Process, Result};
 /// # Safety
 /// The functions are constants or functions of the right type; `comm_keyval` is null or a variable.
 pub unsafe fn comm_create_keyval(
-    p: &Process,
-    comm_copy_attr_fn: usize,
-    comm_delete_attr_fn: usize,
-    comm_keyval: *mut c_int,
+    p: &Process, comm_copy_attr_fn: usize, comm_delete_attr_fn: usize, comm_keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
@@ -47,10 +44,7 @@ pub unsafe fn comm_free_keyval(p: &Process, comm_keyval: *mut c_int) -> Result<(
 
 /// `MPI_Comm_set_attr`
 pub fn comm_set_attr(
-    p: &Process,
-    comm: usize,
-    comm_keyval: c_int,
-    attribute_val: *mut c_void,
+    p: &Process, comm: usize, comm_keyval: c_int, attribute_val: *mut c_void,
 ) -> Result<()> {
     set_attribute(p, p.comm(comm)?.holder(), comm_keyval, attribute_val)
 }
@@ -60,11 +54,7 @@ pub fn comm_set_attr(
 /// # Safety
 /// `attribute_val` is null or a variable of pointer size, `flag` is null or a variable.
 pub unsafe fn comm_get_attr(
-    p: &Process,
-    comm: usize,
-    comm_keyval: c_int,
-    attribute_val: *mut c_void,
-    flag: *mut c_int,
+    p: &Process, comm: usize, comm_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int,
 ) -> Result<()> {
     let comm = p.comm(comm)?;
     // SAFETY: ARGUMENTS.
@@ -81,10 +71,7 @@ pub fn comm_delete_attr(p: &Process, comm: usize, comm_keyval: c_int) -> Result<
 /// # Safety
 /// The functions are constants or functions of the right type; `type_keyval` is null or a variable.
 pub unsafe fn type_create_keyval(
-    p: &Process,
-    type_copy_attr_fn: usize,
-    type_delete_attr_fn: usize,
-    type_keyval: *mut c_int,
+    p: &Process, type_copy_attr_fn: usize, type_delete_attr_fn: usize, type_keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
@@ -114,10 +101,7 @@ pub unsafe fn type_free_keyval(p: &Process, type_keyval: *mut c_int) -> Result<(
 /// # Safety
 /// The functions are constants or functions of the right type; `win_keyval` is null or a variable.
 pub unsafe fn win_create_keyval(
-    p: &Process,
-    win_copy_attr_fn: usize,
-    win_delete_attr_fn: usize,
-    win_keyval: *mut c_int,
+    p: &Process, win_copy_attr_fn: usize, win_delete_attr_fn: usize, win_keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
@@ -147,11 +131,7 @@ pub unsafe fn win_free_keyval(p: &Process, win_keyval: *mut c_int) -> Result<()>
 /// # Safety
 /// The functions are constants or functions of the right type; `keyval` is null or a variable.
 unsafe fn make(
-    p: &Process,
-    kind: Kind,
-    copy: usize,
-    delete: usize,
-    keyval: *mut c_int,
+    p: &Process, kind: Kind, copy: usize, delete: usize, keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
@@ -175,11 +155,7 @@ unsafe fn free(p: &Process, kind: Kind, keyval: *mut c_int) -> Result<()> {
 /// # Safety
 /// `value` is null or a variable of pointer size, `flag` is null or a variable.
 pub(crate) unsafe fn read(
-    p: &Process,
-    holder: Holder,
-    keyval: c_int,
-    value: *mut c_void,
-    flag: *mut c_int,
+    p: &Process, holder: Holder, keyval: c_int, value: *mut c_void, flag: *mut c_int,
 ) -> Result<()> {
     let found = get_attribute(p, holder, keyval)?;
     if let Some(found) = found {

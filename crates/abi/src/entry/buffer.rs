@@ -13,10 +13,7 @@ use fastpath_mpi::{Process, Result};
 /// # Safety
 /// `buffer_addr` is null or the address of a pointer; `size` is null or a variable.
 pub(crate) unsafe fn detach_into<C: Count>(
-    p: &Process,
-    owner: Owner,
-    buffer_addr: *mut c_void,
-    size: *mut C,
+    p: &Process, owner: Owner, buffer_addr: *mut c_void, size: *mut C,
 ) -> Result<()> {
     let (address, bytes) = detach(p, owner)?;
     // SAFETY: ARGUMENTS.
@@ -36,10 +33,7 @@ pub fn buffer_iflush(p: &Process) -> Result<usize> {
 /// # Safety
 /// The standard's.
 pub unsafe fn comm_attach_buffer(
-    p: &Process,
-    comm: usize,
-    buffer: *mut c_void,
-    size: i64,
+    p: &Process, comm: usize, buffer: *mut c_void, size: i64,
 ) -> Result<()> {
     attach(p, Owner::Comm(comm), buffer as usize, size)
 }
@@ -49,10 +43,7 @@ pub unsafe fn comm_attach_buffer(
 /// # Safety
 /// As [`detach_into`].
 pub unsafe fn comm_detach_buffer<C: Count>(
-    p: &Process,
-    comm: usize,
-    buffer_addr: *mut c_void,
-    size: *mut C,
+    p: &Process, comm: usize, buffer_addr: *mut c_void, size: *mut C,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { detach_into(p, Owner::Comm(comm), buffer_addr, size) }
@@ -73,10 +64,7 @@ pub fn comm_iflush_buffer(p: &Process, comm: usize) -> Result<usize> {
 /// # Safety
 /// The standard's.
 pub unsafe fn session_attach_buffer(
-    p: &Process,
-    session: usize,
-    buffer: *mut c_void,
-    size: i64,
+    p: &Process, session: usize, buffer: *mut c_void, size: i64,
 ) -> Result<()> {
     attach(p, Owner::Session(session), buffer as usize, size)
 }
@@ -86,10 +74,7 @@ pub unsafe fn session_attach_buffer(
 /// # Safety
 /// As [`detach_into`].
 pub unsafe fn session_detach_buffer<C: Count>(
-    p: &Process,
-    session: usize,
-    buffer_addr: *mut c_void,
-    size: *mut C,
+    p: &Process, session: usize, buffer_addr: *mut c_void, size: *mut C,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { detach_into(p, Owner::Session(session), buffer_addr, size) }

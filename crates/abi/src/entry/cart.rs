@@ -21,10 +21,7 @@ pub fn topo_test(p: &Process, comm: usize) -> Result<c_int> {
 /// # Safety
 /// `dims` is null or has `ndims` elements.
 pub unsafe fn dims_create(
-    _p: &Process,
-    nnodes: c_int,
-    ndims: c_int,
-    dims: *mut c_int,
+    _p: &Process, nnodes: c_int, ndims: c_int, dims: *mut c_int,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     let mut found = unsafe { read_dims(dims, ndims) }?.to_vec();
@@ -38,11 +35,7 @@ pub unsafe fn dims_create(
 /// # Safety
 /// `dims` and `periods` are null or have `ndims` elements.
 pub unsafe fn cart_create(
-    p: &Process,
-    comm_old: usize,
-    ndims: c_int,
-    dims: *const c_int,
-    periods: *const c_int,
+    p: &Process, comm_old: usize, ndims: c_int, dims: *const c_int, periods: *const c_int,
     _reorder: c_int,
 ) -> Result<usize> {
     let comm = p.comm(comm_old)?;
@@ -62,11 +55,7 @@ pub unsafe fn cart_create(
 /// # Safety
 /// `dims` and `periods` are null or have `ndims` elements.
 pub unsafe fn cart_map(
-    p: &Process,
-    comm: usize,
-    ndims: c_int,
-    dims: *const c_int,
-    periods: *const c_int,
+    p: &Process, comm: usize, ndims: c_int, dims: *const c_int, periods: *const c_int,
 ) -> Result<c_int> {
     let comm = p.comm(comm)?;
     // SAFETY: ARGUMENTS.
@@ -84,11 +73,7 @@ pub fn cartdim_get(p: &Process, comm: usize) -> Result<c_int> {
 /// # Safety
 /// The arrays are null or have `maxdims` elements.
 pub unsafe fn cart_get(
-    p: &Process,
-    comm: usize,
-    maxdims: c_int,
-    dims: *mut c_int,
-    periods: *mut c_int,
+    p: &Process, comm: usize, maxdims: c_int, dims: *mut c_int, periods: *mut c_int,
     coords: *mut c_int,
 ) -> Result<()> {
     let comm = p.comm(comm)?;
@@ -112,11 +97,7 @@ pub unsafe fn cart_get(
 /// # Safety
 /// `coords` is null or has `maxdims` elements.
 pub unsafe fn cart_coords(
-    p: &Process,
-    comm: usize,
-    rank: c_int,
-    maxdims: c_int,
-    coords: *mut c_int,
+    p: &Process, comm: usize, rank: c_int, maxdims: c_int, coords: *mut c_int,
 ) -> Result<()> {
     let comm = p.comm(comm)?;
     let topology = comm.find_topology()?;
@@ -144,11 +125,7 @@ pub unsafe fn cart_rank(p: &Process, comm: usize, coords: *const c_int) -> Resul
 /// # Safety
 /// `rank_source` and `rank_dest` are null or variables.
 pub unsafe fn cart_shift(
-    p: &Process,
-    comm: usize,
-    direction: c_int,
-    disp: c_int,
-    rank_source: *mut c_int,
+    p: &Process, comm: usize, direction: c_int, disp: c_int, rank_source: *mut c_int,
     rank_dest: *mut c_int,
 ) -> Result<()> {
     let comm = p.comm(comm)?;

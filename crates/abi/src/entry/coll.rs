@@ -16,10 +16,7 @@ use fastpath_mpi::{Process, Result, process};
 
 /// A buffer that always counts.
 pub(crate) fn read_block(
-    p: &Process,
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
+    p: &Process, buf: *mut c_void, count: i64, datatype: usize,
 ) -> Result<Block> {
     Ok(Block {
         buf: buf.cast(),
@@ -33,10 +30,7 @@ pub(crate) fn read_block(
 /// # Safety
 /// The arrays are null or have an entry for each.
 pub(crate) unsafe fn read_blocks<C: Count, D: Count>(
-    p: &Process,
-    partners: u32,
-    buf: *const c_void,
-    (counts, displacements): (*const C, *const D),
+    p: &Process, partners: u32, buf: *const c_void, (counts, displacements): (*const C, *const D),
     datatype: usize,
 ) -> Result<Blocks> {
     let partners = i64::from(partners);
@@ -122,12 +116,7 @@ pub unsafe fn ibarrier(p: &Process, form: Form, comm: usize) -> Result<()> {
 /// # Safety
 /// The buffer is as count and datatype say.
 pub unsafe fn bcast(
-    p: &Process,
-    form: Form,
-    buffer: *mut c_void,
-    count: i64,
-    datatype: usize,
-    root: c_int,
+    p: &Process, form: Form, buffer: *mut c_void, count: i64, datatype: usize, root: c_int,
     comm: usize,
 ) -> Result<()> {
     if form.is_blocking() && coll::skip_empty(comm, (count, datatype), (count, datatype), root) {
@@ -148,12 +137,7 @@ pub unsafe fn bcast(
 /// # Safety
 /// The buffers are as counts and datatypes say.
 pub unsafe fn gather(
-    p: &Process,
-    form: Form,
-    send: SendBlock,
-    recv: RecvBlock,
-    root: c_int,
-    comm: usize,
+    p: &Process, form: Form, send: SendBlock, recv: RecvBlock, root: c_int, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -172,15 +156,8 @@ pub unsafe fn gather(
 /// # Safety
 /// The buffers are as counts and datatypes say; at the root the arrays have an entry for each rank.
 pub unsafe fn gatherv<C: Count, D: Count>(
-    p: &Process,
-    form: Form,
-    send: SendBlock,
-    recvbuf: *mut c_void,
-    recvcounts: *const C,
-    displs: *const D,
-    recvtype: usize,
-    root: c_int,
-    comm: usize,
+    p: &Process, form: Form, send: SendBlock, recvbuf: *mut c_void, recvcounts: *const C,
+    displs: *const D, recvtype: usize, root: c_int, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -208,12 +185,7 @@ pub unsafe fn gatherv<C: Count, D: Count>(
 /// # Safety
 /// The buffers are as counts and datatypes say.
 pub unsafe fn scatter(
-    p: &Process,
-    form: Form,
-    send: SendBlock,
-    recv: RecvBlock,
-    root: c_int,
-    comm: usize,
+    p: &Process, form: Form, send: SendBlock, recv: RecvBlock, root: c_int, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -232,15 +204,8 @@ pub unsafe fn scatter(
 /// # Safety
 /// The buffers are as counts and datatypes say; at the root the arrays have an entry for each rank.
 pub unsafe fn scatterv<C: Count, D: Count>(
-    p: &Process,
-    form: Form,
-    sendbuf: *const c_void,
-    sendcounts: *const C,
-    displs: *const D,
-    sendtype: usize,
-    recv: RecvBlock,
-    root: c_int,
-    comm: usize,
+    p: &Process, form: Form, sendbuf: *const c_void, sendcounts: *const C, displs: *const D,
+    sendtype: usize, recv: RecvBlock, root: c_int, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {

@@ -20,10 +20,7 @@ fn is_in_place(buf: *const c_void) -> bool {
 /// # Safety
 /// The arrays are null or have an entry for each.
 pub(crate) unsafe fn read_typed_blocks<C: Count, D: Count>(
-    p: &Process,
-    partners: u32,
-    buf: *const c_void,
-    (counts, displacements): (*const C, *const D),
+    p: &Process, partners: u32, buf: *const c_void, (counts, displacements): (*const C, *const D),
     datatypes: *const usize,
 ) -> Result<TypedBlocks> {
     if datatypes.is_null() && partners != 0 {
@@ -48,11 +45,7 @@ pub(crate) unsafe fn read_typed_blocks<C: Count, D: Count>(
 /// # Safety
 /// The buffers are as counts and datatypes say.
 pub unsafe fn allgather(
-    p: &Process,
-    form: Form,
-    send: SendBlock,
-    recv: RecvBlock,
-    comm: usize,
+    p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
 ) -> Result<()> {
     if form.is_blocking() && coll::skip_empty(comm, send.shape(), recv.shape(), 0) {
         return Ok(());
@@ -72,14 +65,8 @@ pub unsafe fn allgather(
 /// # Safety
 /// The buffers are as counts and datatypes say; the arrays have an entry for each rank.
 pub unsafe fn allgatherv<C: Count, D: Count>(
-    p: &Process,
-    form: Form,
-    send: SendBlock,
-    recvbuf: *mut c_void,
-    recvcounts: *const C,
-    displs: *const D,
-    recvtype: usize,
-    comm: usize,
+    p: &Process, form: Form, send: SendBlock, recvbuf: *mut c_void, recvcounts: *const C,
+    displs: *const D, recvtype: usize, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -102,11 +89,7 @@ pub unsafe fn allgatherv<C: Count, D: Count>(
 /// # Safety
 /// The buffers are as counts and datatypes say.
 pub unsafe fn alltoall(
-    p: &Process,
-    form: Form,
-    send: SendBlock,
-    recv: RecvBlock,
-    comm: usize,
+    p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
 ) -> Result<()> {
     if form.is_blocking() && coll::skip_empty(comm, send.shape(), recv.shape(), 0) {
         return Ok(());
@@ -126,17 +109,9 @@ pub unsafe fn alltoall(
 /// # Safety
 /// The buffers are as counts and datatypes say; the arrays have an entry for each rank.
 pub unsafe fn alltoallv<C: Count, D: Count>(
-    p: &Process,
-    form: Form,
-    sendbuf: *const c_void,
-    sendcounts: *const C,
-    sdispls: *const D,
-    sendtype: usize,
-    recvbuf: *mut c_void,
-    recvcounts: *const C,
-    rdispls: *const D,
-    recvtype: usize,
-    comm: usize,
+    p: &Process, form: Form, sendbuf: *const c_void, sendcounts: *const C, sdispls: *const D,
+    sendtype: usize, recvbuf: *mut c_void, recvcounts: *const C, rdispls: *const D,
+    recvtype: usize, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -163,17 +138,9 @@ pub unsafe fn alltoallv<C: Count, D: Count>(
 /// # Safety
 /// The buffers are as counts and datatypes say; the arrays have an entry for each rank.
 pub unsafe fn alltoallw<C: Count, D: Count>(
-    p: &Process,
-    form: Form,
-    sendbuf: *const c_void,
-    sendcounts: *const C,
-    sdispls: *const D,
-    sendtypes: *const usize,
-    recvbuf: *mut c_void,
-    recvcounts: *const C,
-    rdispls: *const D,
-    recvtypes: *const usize,
-    comm: usize,
+    p: &Process, form: Form, sendbuf: *const c_void, sendcounts: *const C, sdispls: *const D,
+    sendtypes: *const usize, recvbuf: *mut c_void, recvcounts: *const C, rdispls: *const D,
+    recvtypes: *const usize, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {

@@ -16,11 +16,7 @@ use fastpath_mpi::{Process, Result};
 /// # Safety
 /// The buffers are as counts and datatypes say.
 pub unsafe fn neighbor_allgather(
-    p: &Process,
-    form: Form,
-    send: SendBlock,
-    recv: RecvBlock,
-    comm: usize,
+    p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -38,14 +34,8 @@ pub unsafe fn neighbor_allgather(
 /// # Safety
 /// The buffers are as counts and datatypes say; the arrays have an entry for each neighbour.
 pub unsafe fn neighbor_allgatherv<C: Count, D: Count>(
-    p: &Process,
-    form: Form,
-    send: SendBlock,
-    recvbuf: *mut c_void,
-    recvcounts: *const C,
-    displs: *const D,
-    recvtype: usize,
-    comm: usize,
+    p: &Process, form: Form, send: SendBlock, recvbuf: *mut c_void, recvcounts: *const C,
+    displs: *const D, recvtype: usize, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -64,11 +54,7 @@ pub unsafe fn neighbor_allgatherv<C: Count, D: Count>(
 /// # Safety
 /// The buffers are as counts and datatypes say.
 pub unsafe fn neighbor_alltoall(
-    p: &Process,
-    form: Form,
-    send: SendBlock,
-    recv: RecvBlock,
-    comm: usize,
+    p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -86,17 +72,9 @@ pub unsafe fn neighbor_alltoall(
 /// # Safety
 /// The buffers are as counts and datatypes say; the arrays have an entry for each neighbour.
 pub unsafe fn neighbor_alltoallv<C: Count, D: Count>(
-    p: &Process,
-    form: Form,
-    sendbuf: *const c_void,
-    sendcounts: *const C,
-    sdispls: *const D,
-    sendtype: usize,
-    recvbuf: *mut c_void,
-    recvcounts: *const C,
-    rdispls: *const D,
-    recvtype: usize,
-    comm: usize,
+    p: &Process, form: Form, sendbuf: *const c_void, sendcounts: *const C, sdispls: *const D,
+    sendtype: usize, recvbuf: *mut c_void, recvcounts: *const C, rdispls: *const D,
+    recvtype: usize, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -115,17 +93,9 @@ pub unsafe fn neighbor_alltoallv<C: Count, D: Count>(
 /// # Safety
 /// The buffers are as counts and datatypes say; the arrays have an entry for each neighbour.
 pub unsafe fn neighbor_alltoallw<C: Count>(
-    p: &Process,
-    form: Form,
-    sendbuf: *const c_void,
-    sendcounts: *const C,
-    sdispls: *const isize,
-    sendtypes: *const usize,
-    recvbuf: *mut c_void,
-    recvcounts: *const C,
-    rdispls: *const isize,
-    recvtypes: *const usize,
-    comm: usize,
+    p: &Process, form: Form, sendbuf: *const c_void, sendcounts: *const C, sdispls: *const isize,
+    sendtypes: *const usize, recvbuf: *mut c_void, recvcounts: *const C, rdispls: *const isize,
+    recvtypes: *const usize, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {

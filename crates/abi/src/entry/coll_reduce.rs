@@ -16,11 +16,7 @@ use fastpath_mpi::{Process, Result, process};
 /// # Safety
 /// The buffers are as count and datatype say.
 pub unsafe fn reduce(
-    p: &Process,
-    form: Form,
-    call: Reduction,
-    root: c_int,
-    comm: usize,
+    p: &Process, form: Form, call: Reduction, root: c_int, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -49,11 +45,7 @@ pub unsafe fn reduce(
 /// The buffers are as count and datatype say.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn allreduce(
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    op: usize,
+    sendbuf: *const c_void, recvbuf: *mut c_void, count: i64, datatype: usize, op: usize,
     comm: usize,
 ) -> c_int {
     // SAFETY: ARGUMENTS.
@@ -104,14 +96,8 @@ pub unsafe fn iallreduce(p: &Process, form: Form, call: Reduction, comm: usize) 
 /// # Safety
 /// The buffers are as counts and datatype say; the array has an entry for each rank.
 pub unsafe fn reduce_scatter<C: Count>(
-    p: &Process,
-    form: Form,
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
-    recvcounts: *const C,
-    datatype: usize,
-    op: usize,
-    comm: usize,
+    p: &Process, form: Form, sendbuf: *const c_void, recvbuf: *mut c_void, recvcounts: *const C,
+    datatype: usize, op: usize, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -128,14 +114,8 @@ pub unsafe fn reduce_scatter<C: Count>(
 /// # Safety
 /// The buffers are as count and datatype say.
 pub unsafe fn reduce_scatter_block(
-    p: &Process,
-    form: Form,
-    sendbuf: *const c_void,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    datatype: usize,
-    op: usize,
-    comm: usize,
+    p: &Process, form: Form, sendbuf: *const c_void, recvbuf: *mut c_void, recvcount: i64,
+    datatype: usize, op: usize, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -182,11 +162,7 @@ pub unsafe fn exscan(p: &Process, form: Form, call: Reduction, comm: usize) -> R
 /// # Safety
 /// The buffers are as count and datatype say.
 pub unsafe fn reduce_local(
-    p: &Process,
-    inbuf: *const c_void,
-    inoutbuf: *mut c_void,
-    count: i64,
-    datatype: usize,
+    p: &Process, inbuf: *const c_void, inoutbuf: *mut c_void, count: i64, datatype: usize,
     op: usize,
 ) -> Result<()> {
     let (layout, op) = (p.datatype(datatype)?, p.op(op)?);

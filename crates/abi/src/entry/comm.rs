@@ -92,10 +92,7 @@ pub fn comm_dup_with_info(p: &Process, comm: usize, info: usize) -> Result<usize
 /// # Safety
 /// `newcomm` and `request` are null or variables.
 pub unsafe fn comm_idup(
-    p: &Process,
-    comm: usize,
-    newcomm: *mut usize,
-    request: *mut usize,
+    p: &Process, comm: usize, newcomm: *mut usize, request: *mut usize,
 ) -> Result<()> {
     let hints = p.comm(comm)?.hints.borrow().clone();
     // SAFETY: ARGUMENTS.
@@ -107,11 +104,7 @@ pub unsafe fn comm_idup(
 /// # Safety
 /// `newcomm` and `request` are null or variables.
 pub unsafe fn comm_idup_with_info(
-    p: &Process,
-    comm: usize,
-    info: usize,
-    newcomm: *mut usize,
-    request: *mut usize,
+    p: &Process, comm: usize, info: usize, newcomm: *mut usize, request: *mut usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { idup(p, comm, find_hints(&p.infos, info)?, newcomm, request) }
@@ -122,10 +115,7 @@ pub unsafe fn comm_idup_with_info(
 /// # Safety
 /// `newcomm` and `request` are null or variables.
 unsafe fn idup(
-    p: &Process,
-    comm: usize,
-    hints: Vec<(String, String)>,
-    newcomm: *mut usize,
+    p: &Process, comm: usize, hints: Vec<(String, String)>, newcomm: *mut usize,
     request: *mut usize,
 ) -> Result<()> {
     let made = create::duplicate_early(p, &*p.comm(comm)?, hints)?;
@@ -153,11 +143,7 @@ pub fn comm_split(p: &Process, comm: usize, color: c_int, key: c_int) -> Result<
 
 /// `MPI_Comm_split_type`
 pub fn comm_split_type(
-    p: &Process,
-    comm: usize,
-    split_type: c_int,
-    key: c_int,
-    info: usize,
+    p: &Process, comm: usize, split_type: c_int, key: c_int, info: usize,
 ) -> Result<usize> {
     create::split_type(
         p,
@@ -210,10 +196,7 @@ pub unsafe fn comm_set_name(p: &Process, comm: usize, comm_name: *const c_char) 
 /// # Safety
 /// `comm_name` is null or has room for `MPI_MAX_OBJECT_NAME` bytes, `resultlen` is null or a variable.
 pub unsafe fn comm_get_name(
-    p: &Process,
-    comm: usize,
-    comm_name: *mut c_char,
-    resultlen: *mut c_int,
+    p: &Process, comm: usize, comm_name: *mut c_char, resultlen: *mut c_int,
 ) -> Result<()> {
     let name = match comm {
         MPI_COMM_NULL => "MPI_COMM_NULL".to_string(),
@@ -238,11 +221,7 @@ pub fn comm_get_info(p: &Process, comm: usize) -> Result<usize> {
 
 /// `MPI_Intercomm_create`
 pub fn intercomm_create(
-    p: &Process,
-    local_comm: usize,
-    local_leader: c_int,
-    peer_comm: usize,
-    remote_leader: c_int,
+    p: &Process, local_comm: usize, local_leader: c_int, peer_comm: usize, remote_leader: c_int,
     tag: c_int,
 ) -> Result<usize> {
     let local = p.comm(local_comm)?;

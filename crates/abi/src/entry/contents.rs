@@ -16,12 +16,8 @@ use std::rc::Rc;
 /// # Safety
 /// The pointers are null or variables.
 pub unsafe fn type_get_envelope(
-    p: &Process,
-    datatype: usize,
-    num_integers: *mut c_int,
-    num_addresses: *mut c_int,
-    num_datatypes: *mut c_int,
-    combiner: *mut c_int,
+    p: &Process, datatype: usize, num_integers: *mut c_int, num_addresses: *mut c_int,
+    num_datatypes: *mut c_int, combiner: *mut c_int,
 ) -> Result<()> {
     let datatype = p.datatype(datatype)?;
     let contents = datatype.contents();
@@ -49,13 +45,8 @@ pub unsafe fn type_get_envelope(
 /// # Safety
 /// The pointers are null or variables.
 pub unsafe fn type_get_envelope_c(
-    p: &Process,
-    datatype: usize,
-    num_integers: *mut i64,
-    num_addresses: *mut i64,
-    num_large_counts: *mut i64,
-    num_datatypes: *mut i64,
-    combiner: *mut c_int,
+    p: &Process, datatype: usize, num_integers: *mut i64, num_addresses: *mut i64,
+    num_large_counts: *mut i64, num_datatypes: *mut i64, combiner: *mut c_int,
 ) -> Result<()> {
     let datatype = p.datatype(datatype)?;
     let contents = datatype.contents();
@@ -83,14 +74,8 @@ fn check_small(contents: &Contents) -> Result<()> {
 /// # Safety
 /// The arrays are null or have the stated numbers of entries.
 pub unsafe fn type_get_contents(
-    p: &Process,
-    datatype: usize,
-    max_integers: c_int,
-    max_addresses: c_int,
-    max_datatypes: c_int,
-    array_of_integers: *mut c_int,
-    array_of_addresses: *mut isize,
-    array_of_datatypes: *mut usize,
+    p: &Process, datatype: usize, max_integers: c_int, max_addresses: c_int, max_datatypes: c_int,
+    array_of_integers: *mut c_int, array_of_addresses: *mut isize, array_of_datatypes: *mut usize,
 ) -> Result<()> {
     let datatype = p.datatype(datatype)?;
     let contents = datatype.contents();
@@ -109,16 +94,9 @@ pub unsafe fn type_get_contents(
 /// # Safety
 /// The arrays are null or have the stated numbers of entries.
 pub unsafe fn type_get_contents_c(
-    p: &Process,
-    datatype: usize,
-    max_integers: i64,
-    max_addresses: i64,
-    max_large_counts: i64,
-    max_datatypes: i64,
-    array_of_integers: *mut c_int,
-    array_of_addresses: *mut isize,
-    array_of_large_counts: *mut i64,
-    array_of_datatypes: *mut usize,
+    p: &Process, datatype: usize, max_integers: i64, max_addresses: i64, max_large_counts: i64,
+    max_datatypes: i64, array_of_integers: *mut c_int, array_of_addresses: *mut isize,
+    array_of_large_counts: *mut i64, array_of_datatypes: *mut usize,
 ) -> Result<()> {
     let datatype = p.datatype(datatype)?;
     // SAFETY: ARGUMENTS.
@@ -185,12 +163,8 @@ impl<T> Room<T> {
 }
 
 fn give_contents(
-    p: &Process,
-    contents: &Contents,
-    integers: Room<c_int>,
-    addresses: Room<isize>,
-    counts: Room<i64>,
-    types: Room<usize>,
+    p: &Process, contents: &Contents, integers: Room<c_int>, addresses: Room<isize>,
+    counts: Room<i64>, types: Room<usize>,
 ) -> Result<()> {
     if contents.combiner == Combiner::Named {
         return Err(Error::new(

@@ -43,12 +43,7 @@ pub fn type_contiguous(p: &Process, width: Width, count: i64, oldtype: usize) ->
 
 /// `MPI_Type_vector` and `MPI_Type_vector_c`
 pub fn type_vector(
-    p: &Process,
-    width: Width,
-    count: i64,
-    blocklength: i64,
-    stride: i64,
-    oldtype: usize,
+    p: &Process, width: Width, count: i64, blocklength: i64, stride: i64, oldtype: usize,
 ) -> Result<usize> {
     let made = Datatype::vector(count, blocklength, stride, &p.datatype(oldtype)?, width);
     insert(p, made?)
@@ -56,12 +51,7 @@ pub fn type_vector(
 
 /// `MPI_Type_create_hvector` and `MPI_Type_create_hvector_c`
 pub fn type_create_hvector(
-    p: &Process,
-    width: Width,
-    count: i64,
-    blocklength: i64,
-    stride: i64,
-    oldtype: usize,
+    p: &Process, width: Width, count: i64, blocklength: i64, stride: i64, oldtype: usize,
 ) -> Result<usize> {
     let made = Datatype::hvector(count, blocklength, stride, &p.datatype(oldtype)?, width);
     insert(p, made?)
@@ -72,10 +62,7 @@ pub fn type_create_hvector(
 /// # Safety
 /// The arrays are null or have `count` entries.
 pub unsafe fn type_indexed<C: Count>(
-    p: &Process,
-    count: i64,
-    array_of_blocklengths: *const C,
-    array_of_displacements: *const C,
+    p: &Process, count: i64, array_of_blocklengths: *const C, array_of_displacements: *const C,
     oldtype: usize,
 ) -> Result<usize> {
     // SAFETY: ARGUMENTS.
@@ -97,10 +84,7 @@ pub unsafe fn type_indexed<C: Count>(
 /// # Safety
 /// The arrays are null or have `count` entries.
 pub unsafe fn type_create_hindexed<C: Count, D: Count>(
-    p: &Process,
-    count: i64,
-    array_of_blocklengths: *const C,
-    array_of_displacements: *const D,
+    p: &Process, count: i64, array_of_blocklengths: *const C, array_of_displacements: *const D,
     oldtype: usize,
 ) -> Result<usize> {
     // SAFETY: ARGUMENTS.
@@ -122,11 +106,7 @@ pub unsafe fn type_create_hindexed<C: Count, D: Count>(
 /// # Safety
 /// The array is null or has `count` entries.
 pub unsafe fn type_create_indexed_block<C: Count>(
-    p: &Process,
-    count: i64,
-    blocklength: i64,
-    array_of_displacements: *const C,
-    oldtype: usize,
+    p: &Process, count: i64, blocklength: i64, array_of_displacements: *const C, oldtype: usize,
 ) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -146,11 +126,7 @@ pub unsafe fn type_create_indexed_block<C: Count>(
 /// # Safety
 /// The array is null or has `count` entries.
 pub unsafe fn type_create_hindexed_block<D: Count>(
-    p: &Process,
-    count: i64,
-    blocklength: i64,
-    array_of_displacements: *const D,
-    oldtype: usize,
+    p: &Process, count: i64, blocklength: i64, array_of_displacements: *const D, oldtype: usize,
 ) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -170,10 +146,7 @@ pub unsafe fn type_create_hindexed_block<D: Count>(
 /// # Safety
 /// The arrays are null or have `count` entries.
 pub unsafe fn type_create_struct<C: Count, D: Count>(
-    p: &Process,
-    count: i64,
-    array_of_blocklengths: *const C,
-    array_of_displacements: *const D,
+    p: &Process, count: i64, array_of_blocklengths: *const C, array_of_displacements: *const D,
     array_of_types: *const usize,
 ) -> Result<usize> {
     // SAFETY: ARGUMENTS.
@@ -197,13 +170,8 @@ pub unsafe fn type_create_struct<C: Count, D: Count>(
 /// # Safety
 /// The arrays are null or have `ndims` entries.
 pub unsafe fn type_create_subarray<C: Count>(
-    p: &Process,
-    ndims: c_int,
-    array_of_sizes: *const C,
-    array_of_subsizes: *const C,
-    array_of_starts: *const C,
-    order: c_int,
-    oldtype: usize,
+    p: &Process, ndims: c_int, array_of_sizes: *const C, array_of_subsizes: *const C,
+    array_of_starts: *const C, order: c_int, oldtype: usize,
 ) -> Result<usize> {
     let ndims = check_dimensions(ndims)?;
     // SAFETY: ARGUMENTS.
@@ -224,16 +192,9 @@ pub unsafe fn type_create_subarray<C: Count>(
 /// # Safety
 /// The arrays are null or have `ndims` entries.
 pub unsafe fn type_create_darray<C: Count>(
-    p: &Process,
-    size: c_int,
-    rank: c_int,
-    ndims: c_int,
-    array_of_gsizes: *const C,
-    array_of_distribs: *const c_int,
-    array_of_dargs: *const c_int,
-    array_of_psizes: *const c_int,
-    order: c_int,
-    oldtype: usize,
+    p: &Process, size: c_int, rank: c_int, ndims: c_int, array_of_gsizes: *const C,
+    array_of_distribs: *const c_int, array_of_dargs: *const c_int, array_of_psizes: *const c_int,
+    order: c_int, oldtype: usize,
 ) -> Result<usize> {
     let ndims = check_dimensions(ndims)?;
     // SAFETY: ARGUMENTS.
@@ -266,11 +227,7 @@ fn check_dimensions(ndims: c_int) -> Result<i64> {
 
 /// `MPI_Type_create_resized` and `MPI_Type_create_resized_c`
 pub fn type_create_resized(
-    p: &Process,
-    width: Width,
-    oldtype: usize,
-    lb: i64,
-    extent: i64,
+    p: &Process, width: Width, oldtype: usize, lb: i64, extent: i64,
 ) -> Result<usize> {
     insert(
         p,

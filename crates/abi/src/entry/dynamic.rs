@@ -33,10 +33,7 @@ unsafe fn read_words(argv: *const *mut c_char) -> Vec<Vec<u8>> {
 /// # Safety
 /// `command` is null or a string; `argv` as in [`read_words`].
 unsafe fn read_asked(
-    command: *const c_char,
-    argv: *const *mut c_char,
-    most: c_int,
-    info: usize,
+    command: *const c_char, argv: *const *mut c_char, most: c_int, info: usize,
 ) -> Result<Asked> {
     // SAFETY: ARGUMENTS.
     let (command, words) = unsafe { (read_bytes(command), read_words(argv)) };
@@ -69,15 +66,8 @@ unsafe fn store_outcome(outcome: Outcome, comm: *mut usize, codes: *mut c_int) -
 /// At the root `command` is a string and `argv` null or an array of strings that ends in null; `intercomm` is null or a
 /// variable; `array_of_errcodes` is null or has room for `maxprocs` of the root.
 pub unsafe fn comm_spawn(
-    p: &Process,
-    command: *const c_char,
-    argv: *mut *mut c_char,
-    maxprocs: c_int,
-    info: usize,
-    root: c_int,
-    comm: usize,
-    intercomm: *mut usize,
-    array_of_errcodes: *mut c_int,
+    p: &Process, command: *const c_char, argv: *mut *mut c_char, maxprocs: c_int, info: usize,
+    root: c_int, comm: usize, intercomm: *mut usize, array_of_errcodes: *mut c_int,
 ) -> Result<()> {
     if intercomm.is_null() {
         return Err(null_result());
@@ -95,15 +85,9 @@ pub unsafe fn comm_spawn(
 /// # Safety
 /// At the root all arrays have `count` entries, `array_of_argv` may be null; else as [`comm_spawn`].
 pub unsafe fn comm_spawn_multiple(
-    p: &Process,
-    count: c_int,
-    array_of_commands: *mut *mut c_char,
-    array_of_argv: *mut *mut *mut c_char,
-    array_of_maxprocs: *const c_int,
-    array_of_info: *const usize,
-    root: c_int,
-    comm: usize,
-    intercomm: *mut usize,
+    p: &Process, count: c_int, array_of_commands: *mut *mut c_char,
+    array_of_argv: *mut *mut *mut c_char, array_of_maxprocs: *const c_int,
+    array_of_info: *const usize, root: c_int, comm: usize, intercomm: *mut usize,
     array_of_errcodes: *mut c_int,
 ) -> Result<()> {
     if intercomm.is_null() {
@@ -183,9 +167,7 @@ pub unsafe fn close_port(p: &Process, port_name: *const c_char) -> Result<()> {
 /// # Safety
 /// `port_name` is null or a string.
 unsafe fn read_root_port(
-    p: &Process,
-    port_name: *const c_char,
-    info: usize,
+    p: &Process, port_name: *const c_char, info: usize,
 ) -> Result<(String, Timeout)> {
     let timeout = Timeout::read(&find_hints(&p.infos, info)?)?;
     // SAFETY: ARGUMENTS.
@@ -197,11 +179,7 @@ unsafe fn read_root_port(
 /// # Safety
 /// `port_name` is, at the root, null or a string.
 pub unsafe fn comm_accept(
-    p: &Process,
-    port_name: *const c_char,
-    info: usize,
-    root: c_int,
-    comm: usize,
+    p: &Process, port_name: *const c_char, info: usize, root: c_int, comm: usize,
 ) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     let name = || unsafe { read_root_port(p, port_name, info) };
@@ -213,11 +191,7 @@ pub unsafe fn comm_accept(
 /// # Safety
 /// As [`comm_accept`].
 pub unsafe fn comm_connect(
-    p: &Process,
-    port_name: *const c_char,
-    info: usize,
-    root: c_int,
-    comm: usize,
+    p: &Process, port_name: *const c_char, info: usize, root: c_int, comm: usize,
 ) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     let name = || unsafe { read_root_port(p, port_name, info) };
@@ -244,10 +218,7 @@ unsafe fn read_service<'a>(name: *const c_char) -> Result<&'a [u8]> {
 /// # Safety
 /// Both names are null or strings.
 pub unsafe fn publish_name(
-    p: &Process,
-    service_name: *const c_char,
-    info: usize,
-    port_name: *const c_char,
+    p: &Process, service_name: *const c_char, info: usize, port_name: *const c_char,
 ) -> Result<()> {
     find_hints(&p.infos, info)?;
     // SAFETY: ARGUMENTS.
@@ -260,10 +231,7 @@ pub unsafe fn publish_name(
 /// # Safety
 /// `service_name` is null or a string; `port_name` is null or has room for `MPI_MAX_PORT_NAME` bytes.
 pub unsafe fn lookup_name(
-    p: &Process,
-    service_name: *const c_char,
-    info: usize,
-    port_name: *mut c_char,
+    p: &Process, service_name: *const c_char, info: usize, port_name: *mut c_char,
 ) -> Result<()> {
     find_hints(&p.infos, info)?;
     if port_name.is_null() {
@@ -280,10 +248,7 @@ pub unsafe fn lookup_name(
 /// # Safety
 /// Both names are null or strings.
 pub unsafe fn unpublish_name(
-    p: &Process,
-    service_name: *const c_char,
-    info: usize,
-    port_name: *const c_char,
+    p: &Process, service_name: *const c_char, info: usize, port_name: *const c_char,
 ) -> Result<()> {
     find_hints(&p.infos, info)?;
     // SAFETY: ARGUMENTS.

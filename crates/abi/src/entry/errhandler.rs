@@ -64,8 +64,7 @@ pub unsafe fn file_create_errhandler(p: &Process, file_errhandler_fn: usize) -> 
 /// # Safety
 /// As [`comm_create_errhandler`].
 pub unsafe fn session_create_errhandler(
-    p: &Process,
-    session_errhandler_fn: usize,
+    p: &Process, session_errhandler_fn: usize,
 ) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe { create_errhandler(p, Kind::Session, session_errhandler_fn) }
@@ -93,10 +92,7 @@ pub fn error_class(p: &Process, errorcode: c_int) -> Result<c_int> {
 /// # Safety
 /// `string` is null or has room for `MPI_MAX_ERROR_STRING` bytes, `resultlen` is null or a variable.
 pub unsafe fn error_string(
-    p: &Process,
-    errorcode: c_int,
-    string: *mut c_char,
-    resultlen: *mut c_int,
+    p: &Process, errorcode: c_int, string: *mut c_char, resultlen: *mut c_int,
 ) -> Result<()> {
     let text = p.codes.text(errorcode);
     // SAFETY: ARGUMENTS.

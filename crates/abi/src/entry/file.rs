@@ -35,11 +35,7 @@ unsafe fn read_name<'a>(name: *const c_char) -> Result<&'a str> {
 /// # Safety
 /// `filename` is null or a string.
 pub unsafe fn file_open(
-    p: &Process,
-    comm: usize,
-    filename: *const c_char,
-    amode: c_int,
-    info: usize,
+    p: &Process, comm: usize, filename: *const c_char, amode: c_int, info: usize,
 ) -> Result<usize> {
     let comm = p.comm(comm)?;
     // SAFETY: ARGUMENTS.
@@ -123,12 +119,7 @@ pub fn file_get_info(p: &Process, fh: usize) -> Result<usize> {
 /// # Safety
 /// `datarep` is null or a string.
 pub unsafe fn file_set_view(
-    p: &Process,
-    fh: usize,
-    disp: i64,
-    etype: usize,
-    filetype: usize,
-    datarep: *const c_char,
+    p: &Process, fh: usize, disp: i64, etype: usize, filetype: usize, datarep: *const c_char,
     info: usize,
 ) -> Result<()> {
     let file = find(p, fh)?;
@@ -149,12 +140,8 @@ pub unsafe fn file_set_view(
 /// # Safety
 /// `datarep` is null or a string; the functions are null or of the types that the standard gives, and stay so.
 pub unsafe fn register_datarep(
-    p: &Process,
-    datarep: *const c_char,
-    read_conversion_fn: usize,
-    write_conversion_fn: usize,
-    dtype_file_extent_fn: usize,
-    extra_state: *mut c_void,
+    p: &Process, datarep: *const c_char, read_conversion_fn: usize, write_conversion_fn: usize,
+    dtype_file_extent_fn: usize, extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS; the option of a function pointer has null for none.
     unsafe {
@@ -171,12 +158,8 @@ pub unsafe fn register_datarep(
 /// # Safety
 /// As [`register_datarep`].
 pub unsafe fn register_datarep_c(
-    p: &Process,
-    datarep: *const c_char,
-    read_conversion_fn: usize,
-    write_conversion_fn: usize,
-    dtype_file_extent_fn: usize,
-    extra_state: *mut c_void,
+    p: &Process, datarep: *const c_char, read_conversion_fn: usize, write_conversion_fn: usize,
+    dtype_file_extent_fn: usize, extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: an address that is not null is a function of the type for its argument, by this function's contract.
     unsafe {
@@ -191,11 +174,8 @@ pub unsafe fn register_datarep_c(
 /// # Safety
 /// As [`register_datarep`].
 unsafe fn register(
-    p: &Process,
-    datarep: *const c_char,
-    (read, write): (Option<Convert>, Option<Convert>),
-    extent: usize,
-    extra_state: *mut c_void,
+    p: &Process, datarep: *const c_char, (read, write): (Option<Convert>, Option<Convert>),
+    extent: usize, extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     let (name, extent) = unsafe {
@@ -232,11 +212,7 @@ fn handle_of(p: &Process, datatype: &Datatype) -> Result<usize> {
 /// # Safety
 /// The pointers are null or variables; `datarep` is null or has room for `MPI_MAX_DATAREP_STRING` bytes.
 pub unsafe fn file_get_view(
-    p: &Process,
-    fh: usize,
-    disp: *mut i64,
-    etype: *mut usize,
-    filetype: *mut usize,
+    p: &Process, fh: usize, disp: *mut i64, etype: *mut usize, filetype: *mut usize,
     datarep: *mut c_char,
 ) -> Result<()> {
     let shown = find(p, fh)?.shown();

@@ -45,10 +45,7 @@ pub unsafe fn file_read_all_begin(p: &Process, access: Access, fh: usize) -> Res
 /// # Safety
 /// `status` is null or a status.
 pub unsafe fn file_read_all_end(
-    p: &Process,
-    which: Which,
-    fh: usize,
-    status: *mut Status,
+    p: &Process, which: Which, fh: usize, status: *mut Status,
 ) -> Result<()> {
     let ended = file::find(p, fh)?.end(which)?;
     // SAFETY: ARGUMENTS.

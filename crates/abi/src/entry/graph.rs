@@ -19,11 +19,7 @@ use fastpath_mpi::{Error, Process, Result};
 /// `indx` is null or has `nnodes` elements, `edges` is null or has as many as the last of them says;
 /// `comm_graph` is null or a variable.
 pub unsafe fn graph_create(
-    p: &Process,
-    comm_old: usize,
-    nnodes: c_int,
-    indx: *const c_int,
-    edges: *const c_int,
+    p: &Process, comm_old: usize, nnodes: c_int, indx: *const c_int, edges: *const c_int,
     _reorder: c_int,
 ) -> Result<usize> {
     let comm = p.comm(comm_old)?;
@@ -39,11 +35,7 @@ pub unsafe fn graph_create(
 /// # Safety
 /// As [`graph_create`].
 pub unsafe fn graph_map(
-    p: &Process,
-    comm: usize,
-    nnodes: c_int,
-    indx: *const c_int,
-    edges: *const c_int,
+    p: &Process, comm: usize, nnodes: c_int, indx: *const c_int, edges: *const c_int,
 ) -> Result<c_int> {
     let comm = p.comm(comm)?;
     // SAFETY: ARGUMENTS.
@@ -58,10 +50,7 @@ pub unsafe fn graph_map(
 /// # Safety
 /// `nnodes` and `nedges` are null or variables.
 pub unsafe fn graphdims_get(
-    p: &Process,
-    comm: usize,
-    nnodes: *mut c_int,
-    nedges: *mut c_int,
+    p: &Process, comm: usize, nnodes: *mut c_int, nedges: *mut c_int,
 ) -> Result<()> {
     let topology = p.comm(comm)?.find_topology()?;
     let graph = topology.graph()?;
@@ -77,12 +66,7 @@ pub unsafe fn graphdims_get(
 /// # Safety
 /// `indx` is null or has `maxindex` elements, `edges` is null or has `maxedges`.
 pub unsafe fn graph_get(
-    p: &Process,
-    comm: usize,
-    maxindex: c_int,
-    maxedges: c_int,
-    indx: *mut c_int,
-    edges: *mut c_int,
+    p: &Process, comm: usize, maxindex: c_int, maxedges: c_int, indx: *mut c_int, edges: *mut c_int,
 ) -> Result<()> {
     let topology = p.comm(comm)?.find_topology()?;
     let graph = topology.graph()?;
@@ -106,11 +90,7 @@ pub fn graph_neighbors_count(p: &Process, comm: usize, rank: c_int) -> Result<c_
 /// # Safety
 /// `neighbors` is null or has `maxneighbors` elements.
 pub unsafe fn graph_neighbors(
-    p: &Process,
-    comm: usize,
-    rank: c_int,
-    maxneighbors: c_int,
-    neighbors: *mut c_int,
+    p: &Process, comm: usize, rank: c_int, maxneighbors: c_int, neighbors: *mut c_int,
 ) -> Result<()> {
     let comm = p.comm(comm)?;
     let topology = comm.find_topology()?;
@@ -126,16 +106,9 @@ pub unsafe fn graph_neighbors(
 /// The arrays are null or constants or have as many elements as the degrees say; `comm_dist_graph` is
 /// null or a variable.
 pub unsafe fn dist_graph_create_adjacent(
-    p: &Process,
-    comm_old: usize,
-    indegree: c_int,
-    sources: *const c_int,
-    sourceweights: *const c_int,
-    outdegree: c_int,
-    destinations: *const c_int,
-    destweights: *const c_int,
-    _info: usize,
-    _reorder: c_int,
+    p: &Process, comm_old: usize, indegree: c_int, sources: *const c_int,
+    sourceweights: *const c_int, outdegree: c_int, destinations: *const c_int,
+    destweights: *const c_int, _info: usize, _reorder: c_int,
 ) -> Result<usize> {
     let comm = p.comm(comm_old)?;
     let graph = DistGraph {
@@ -154,15 +127,8 @@ pub unsafe fn dist_graph_create_adjacent(
 /// `sources` and `degrees` are null or have `n` elements; `destinations` and `weights` are null or
 /// constants or have as many as the degrees say; `comm_dist_graph` is null or a variable.
 pub unsafe fn dist_graph_create(
-    p: &Process,
-    comm_old: usize,
-    n: c_int,
-    sources: *const c_int,
-    degrees: *const c_int,
-    destinations: *const c_int,
-    weights: *const c_int,
-    _info: usize,
-    _reorder: c_int,
+    p: &Process, comm_old: usize, n: c_int, sources: *const c_int, degrees: *const c_int,
+    destinations: *const c_int, weights: *const c_int, _info: usize, _reorder: c_int,
 ) -> Result<usize> {
     let comm = p.comm(comm_old)?;
     // SAFETY: ARGUMENTS.
@@ -195,11 +161,7 @@ pub unsafe fn dist_graph_create(
 /// # Safety
 /// All pointers are null or variables.
 pub unsafe fn dist_graph_neighbors_count(
-    p: &Process,
-    comm: usize,
-    indegree: *mut c_int,
-    outdegree: *mut c_int,
-    weighted: *mut c_int,
+    p: &Process, comm: usize, indegree: *mut c_int, outdegree: *mut c_int, weighted: *mut c_int,
 ) -> Result<()> {
     let topology = p.comm(comm)?.find_topology()?;
     let graph = topology.dist_graph()?;
@@ -216,14 +178,8 @@ pub unsafe fn dist_graph_neighbors_count(
 /// # Safety
 /// The arrays are null or constants or have as many elements as the maxima say.
 pub unsafe fn dist_graph_neighbors(
-    p: &Process,
-    comm: usize,
-    maxindegree: c_int,
-    sources: *mut c_int,
-    sourceweights: *mut c_int,
-    maxoutdegree: c_int,
-    destinations: *mut c_int,
-    destweights: *mut c_int,
+    p: &Process, comm: usize, maxindegree: c_int, sources: *mut c_int, sourceweights: *mut c_int,
+    maxoutdegree: c_int, destinations: *mut c_int, destweights: *mut c_int,
 ) -> Result<()> {
     let topology = p.comm(comm)?.find_topology()?;
     let graph = topology.dist_graph()?;
@@ -251,9 +207,7 @@ pub unsafe fn dist_graph_neighbors(
 /// # Safety
 /// As [`graph_create`].
 unsafe fn read_graph<'a>(
-    nnodes: c_int,
-    indx: *const c_int,
-    edges: *const c_int,
+    nnodes: c_int, indx: *const c_int, edges: *const c_int,
 ) -> Result<(&'a [c_int], &'a [c_int])> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -272,9 +226,7 @@ fn is_unweighted(weights: *const c_int) -> bool {
 /// # Safety
 /// The arrays are null or constants or have `count` elements.
 unsafe fn read_edges(
-    count: c_int,
-    peers: *const c_int,
-    weights: *const c_int,
+    count: c_int, peers: *const c_int, weights: *const c_int,
 ) -> Result<Vec<Edge>> {
     let is_constant = is_unweighted(weights) || weights.addr() == MPI_WEIGHTS_EMPTY;
     // SAFETY: ARGUMENTS.
@@ -303,11 +255,7 @@ unsafe fn read_edges(
 /// # Safety
 /// The arrays are null or constants or have `room` elements.
 unsafe fn write_edges(
-    edges: &[Edge],
-    weighted: bool,
-    room: c_int,
-    peers: *mut c_int,
-    weights: *mut c_int,
+    edges: &[Edge], weighted: bool, room: c_int, peers: *mut c_int, weights: *mut c_int,
 ) -> Result<()> {
     let count = edges.len().min(usize::try_from(room).unwrap_or(0));
     let list = |value: fn(&Edge) -> c_int| edges[..count].iter().map(value).collect::<Vec<_>>();

@@ -13,11 +13,7 @@ use fastpath_mpi::{Process, Result};
 /// # Safety
 /// The functions are null or of the right types; `request` is null or a variable.
 pub unsafe fn grequest_start(
-    p: &Process,
-    query_fn: usize,
-    free_fn: usize,
-    cancel_fn: usize,
-    extra_state: *mut c_void,
+    p: &Process, query_fn: usize, free_fn: usize, cancel_fn: usize, extra_state: *mut c_void,
     request: *mut usize,
 ) -> Result<()> {
     let functions = (query_fn, free_fn, cancel_fn);

@@ -30,12 +30,7 @@ pub fn group_compare(p: &Process, group1: usize, group2: usize) -> Result<c_int>
 /// # Safety
 /// `ranks1` and `ranks2` are null or have `n` elements.
 pub unsafe fn group_translate_ranks(
-    p: &Process,
-    group1: usize,
-    n: c_int,
-    ranks1: *const c_int,
-    group2: usize,
-    ranks2: *mut c_int,
+    p: &Process, group1: usize, n: c_int, ranks1: *const c_int, group2: usize, ranks2: *mut c_int,
 ) -> Result<()> {
     let (group1, group2) = (p.group(group1)?, p.group(group2)?);
     // SAFETY: ARGUMENTS.
@@ -76,10 +71,7 @@ pub fn group_difference(p: &Process, group1: usize, group2: usize) -> Result<usi
 /// # Safety
 /// `ranks` is null or has `n` elements, `newgroup` is null or a variable.
 pub unsafe fn group_incl(
-    p: &Process,
-    group: usize,
-    n: c_int,
-    ranks: *const c_int,
+    p: &Process, group: usize, n: c_int, ranks: *const c_int,
 ) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -93,10 +85,7 @@ pub unsafe fn group_incl(
 /// # Safety
 /// `ranks` is null or has `n` elements, `newgroup` is null or a variable.
 pub unsafe fn group_excl(
-    p: &Process,
-    group: usize,
-    n: c_int,
-    ranks: *const c_int,
+    p: &Process, group: usize, n: c_int, ranks: *const c_int,
 ) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -110,11 +99,7 @@ pub unsafe fn group_excl(
 /// # Safety
 /// `ranges` is null or has `n` triplets, `newgroup` is null or a variable.
 pub unsafe fn group_range_incl(
-    p: &Process,
-    group: usize,
-    n: c_int,
-    ranges: *mut [c_int; 3],
-    newgroup: *mut usize,
+    p: &Process, group: usize, n: c_int, ranges: *mut [c_int; 3], newgroup: *mut usize,
 ) -> Result<()> {
     let group = p.group(group)?;
     // SAFETY: ARGUMENTS.
@@ -129,11 +114,7 @@ pub unsafe fn group_range_incl(
 /// # Safety
 /// `ranges` is null or has `n` triplets, `newgroup` is null or a variable.
 pub unsafe fn group_range_excl(
-    p: &Process,
-    group: usize,
-    n: c_int,
-    ranges: *mut [c_int; 3],
-    newgroup: *mut usize,
+    p: &Process, group: usize, n: c_int, ranges: *mut [c_int; 3], newgroup: *mut usize,
 ) -> Result<()> {
     let group = p.group(group)?;
     // SAFETY: ARGUMENTS.

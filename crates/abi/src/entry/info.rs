@@ -21,10 +21,7 @@ pub fn info_create(p: &Process) -> Result<usize> {
 /// # Safety
 /// `argv` is null or has `argc` strings, `info` is null or a variable.
 pub unsafe fn info_create_env(
-    p: &Process,
-    argc: c_int,
-    argv: *mut *mut c_char,
-    info: *mut usize,
+    p: &Process, argc: c_int, argv: *mut *mut c_char, info: *mut usize,
 ) -> Result<()> {
     let arguments = if argv.is_null() || argc <= 0 {
         None
@@ -65,10 +62,7 @@ pub unsafe fn info_free(p: &Process, info: *mut usize) -> Result<()> {
 /// # Safety
 /// `key` and `value` are null or strings.
 pub unsafe fn info_set(
-    p: &Process,
-    info: usize,
-    key: *const c_char,
-    value: *const c_char,
+    p: &Process, info: usize, key: *const c_char, value: *const c_char,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     let (key, value) = unsafe { (read_key(key)?, read_bytes(value)) };
@@ -91,11 +85,7 @@ pub unsafe fn info_delete(p: &Process, info: usize, key: *const c_char) -> Resul
 /// `key` is null or a string, `value` is null or has room for `valuelen` + 1 bytes, `flag` is null or
 /// a variable.
 pub unsafe fn info_get(
-    p: &Process,
-    info: usize,
-    key: *const c_char,
-    valuelen: c_int,
-    value: *mut c_char,
+    p: &Process, info: usize, key: *const c_char, valuelen: c_int, value: *mut c_char,
     flag: *mut c_int,
 ) -> Result<()> {
     if valuelen < 0 {
@@ -120,11 +110,7 @@ pub unsafe fn info_get(
 /// `key` is null or a string, `buflen` and `flag` are null or variables, `value` is null or has room
 /// for `*buflen` bytes.
 pub unsafe fn info_get_string(
-    p: &Process,
-    info: usize,
-    key: *const c_char,
-    buflen: *mut c_int,
-    value: *mut c_char,
+    p: &Process, info: usize, key: *const c_char, buflen: *mut c_int, value: *mut c_char,
     flag: *mut c_int,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
@@ -150,11 +136,7 @@ pub unsafe fn info_get_string(
 /// # Safety
 /// `key` is null or a string, `valuelen` and `flag` are null or variables.
 pub unsafe fn info_get_valuelen(
-    p: &Process,
-    info: usize,
-    key: *const c_char,
-    valuelen: *mut c_int,
-    flag: *mut c_int,
+    p: &Process, info: usize, key: *const c_char, valuelen: *mut c_int, flag: *mut c_int,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {

@@ -22,10 +22,7 @@ pub unsafe fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()
 /// # Safety
 /// The standard's.
 pub unsafe fn init_thread(
-    _argc: *mut c_int,
-    _argv: *mut *mut *mut c_char,
-    required: c_int,
-    provided: *mut c_int,
+    _argc: *mut c_int, _argv: *mut *mut *mut c_char, required: c_int, provided: *mut c_int,
 ) -> Result<()> {
     let level = fastpath_mpi::init::init(required)?;
     choose_bodies();

@@ -233,9 +233,7 @@ pub(crate) unsafe fn load<T: Copy>(from: *const T) -> Result<T> {
 /// # Safety
 /// `from` is null or has `count` entries.
 pub(crate) unsafe fn read_counts<C: Count>(
-    name: &str,
-    from: *const C,
-    count: i64,
+    name: &str, from: *const C, count: i64,
 ) -> Result<Vec<i64>> {
     let Ok(length) = usize::try_from(count) else {
         return Err(Error::new(
@@ -287,10 +285,7 @@ pub(crate) unsafe fn read_text(name: &str, from: *const c_char, limit: usize) ->
 /// # Safety
 /// `to` is null or has room for `capacity` bytes, at least 1; `length` is null or a variable.
 pub(crate) unsafe fn store_text(
-    text: &str,
-    to: *mut c_char,
-    capacity: usize,
-    length: *mut c_int,
+    text: &str, to: *mut c_char, capacity: usize, length: *mut c_int,
 ) -> Result<()> {
     if to.is_null() {
         return Err(null_result());

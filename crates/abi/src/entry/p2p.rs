@@ -15,12 +15,7 @@ use fastpath_mpi::{Process, Result, p2p_slow as slow, request};
 
 #[inline]
 pub(super) fn args(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    peer: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *const c_void, count: i64, datatype: usize, peer: c_int, tag: c_int, comm: usize,
 ) -> Args {
     Args {
         buf: buf.cast_mut().cast(),
@@ -65,10 +60,7 @@ pub(super) fn finish(result: Result<()>, name: &'static str, comm: usize) -> c_i
 /// # Safety
 /// `request` is null or a variable.
 pub(super) unsafe fn finish_request(
-    result: Result<()>,
-    name: &'static str,
-    comm: usize,
-    request: *mut usize,
+    result: Result<()>, name: &'static str, comm: usize, request: *mut usize,
 ) -> c_int {
     if result.is_err() {
         // SAFETY: ARGUMENTS.
@@ -122,18 +114,9 @@ pub unsafe fn irsend(message: Sent, request: *mut usize) -> Result<()> {
 /// # Safety
 /// The standard's.
 pub unsafe fn sendrecv(
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: usize,
-    dest: c_int,
-    sendtag: c_int,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: usize,
-    source: c_int,
-    recvtag: c_int,
-    comm: usize,
-    status: *mut Status,
+    sendbuf: *const c_void, sendcount: i64, sendtype: usize, dest: c_int, sendtag: c_int,
+    recvbuf: *mut c_void, recvcount: i64, recvtype: usize, source: c_int, recvtag: c_int,
+    comm: usize, status: *mut Status,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -146,16 +129,8 @@ pub unsafe fn sendrecv(
 /// # Safety
 /// The standard's.
 pub unsafe fn sendrecv_replace(
-    p: &Process,
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    sendtag: c_int,
-    source: c_int,
-    recvtag: c_int,
-    comm: usize,
-    status: *mut Status,
+    p: &Process, buf: *mut c_void, count: i64, datatype: usize, dest: c_int, sendtag: c_int,
+    source: c_int, recvtag: c_int, comm: usize, status: *mut Status,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -174,9 +149,7 @@ pub unsafe fn buffer_attach(p: &Process, buffer: *mut c_void, size: i64) -> Resu
 /// # Safety
 /// The standard's.
 pub unsafe fn buffer_detach<C: super::Count>(
-    p: &Process,
-    buffer_addr: *mut c_void,
-    size: *mut C,
+    p: &Process, buffer_addr: *mut c_void, size: *mut C,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { super::buffer::detach_into(p, Owner::Process, buffer_addr, size) }
@@ -191,19 +164,9 @@ pub unsafe fn buffer_flush(p: &Process) -> Result<()> {
 /// # Safety
 /// The standard's.
 pub unsafe fn isendrecv(
-    p: &Process,
-    sendbuf: *const c_void,
-    sendcount: i64,
-    sendtype: usize,
-    dest: c_int,
-    sendtag: c_int,
-    recvbuf: *mut c_void,
-    recvcount: i64,
-    recvtype: usize,
-    source: c_int,
-    recvtag: c_int,
-    comm: usize,
-    request: *mut usize,
+    p: &Process, sendbuf: *const c_void, sendcount: i64, sendtype: usize, dest: c_int,
+    sendtag: c_int, recvbuf: *mut c_void, recvcount: i64, recvtype: usize, source: c_int,
+    recvtag: c_int, comm: usize, request: *mut usize,
 ) -> Result<()> {
     let out = args(sendbuf, sendcount, sendtype, dest, sendtag, comm);
     let into = args(recvbuf, recvcount, recvtype, source, recvtag, comm);
@@ -214,16 +177,8 @@ pub unsafe fn isendrecv(
 /// # Safety
 /// The standard's.
 pub unsafe fn isendrecv_replace(
-    p: &Process,
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    sendtag: c_int,
-    source: c_int,
-    recvtag: c_int,
-    comm: usize,
-    request: *mut usize,
+    p: &Process, buf: *mut c_void, count: i64, datatype: usize, dest: c_int, sendtag: c_int,
+    source: c_int, recvtag: c_int, comm: usize, request: *mut usize,
 ) -> Result<()> {
     let out = args(buf, count, datatype, dest, sendtag, comm);
     let into = args(buf, count, datatype, source, recvtag, comm);

@@ -122,12 +122,7 @@ fn refuse(name: &'static str, args: Args, bytes: u64) -> Result<()> {
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn send_elsewhere(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *const c_void, count: i64, datatype: usize, dest: c_int, tag: c_int, comm: usize,
 ) -> c_int {
     let args = args(buf, count, datatype, dest, tag, comm);
     // SAFETY: ARGUMENTS.
@@ -145,12 +140,7 @@ pub(super) unsafe fn send_elsewhere(
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn isend_elsewhere(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *const c_void, count: i64, datatype: usize, dest: c_int, tag: c_int, comm: usize,
     request: *mut usize,
 ) -> c_int {
     let args = args(buf, count, datatype, dest, tag, comm);
@@ -175,12 +165,7 @@ pub(super) unsafe fn isend_elsewhere(
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn recv_elsewhere(
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *mut c_void, count: i64, datatype: usize, source: c_int, tag: c_int, comm: usize,
     status: *mut Status,
 ) -> c_int {
     let args = args(buf, count, datatype, source, tag, comm);
@@ -198,12 +183,7 @@ pub(super) unsafe fn recv_elsewhere(
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn irecv_elsewhere(
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *mut c_void, count: i64, datatype: usize, source: c_int, tag: c_int, comm: usize,
     request: *mut usize,
 ) -> c_int {
     let args = args(buf, count, datatype, source, tag, comm);

@@ -87,12 +87,7 @@ fn bodies() -> &'static Bodies {
 /// The standard's.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn send(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *const c_void, count: i64, datatype: usize, dest: c_int, tag: c_int, comm: usize,
 ) -> c_int {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -106,12 +101,7 @@ pub unsafe fn send(
 /// # Safety
 /// The standard's.
 unsafe fn send_plain(
-    buf: *const c_void,
-    count: c_int,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *const c_void, count: c_int, datatype: usize, dest: c_int, tag: c_int, comm: usize,
 ) -> c_int {
     let count = i64::from(count);
     // SAFETY: ARGUMENTS.
@@ -128,12 +118,7 @@ unsafe fn send_plain(
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn send_slow(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *const c_void, count: i64, datatype: usize, dest: c_int, tag: c_int, comm: usize,
 ) -> c_int {
     let args = args(buf, count, datatype, dest, tag, comm);
     // SAFETY: ARGUMENTS.
@@ -158,12 +143,7 @@ fn send_wake(comm: usize, dest: c_int, tag: c_int, bytes: u64) -> c_int {
 /// The standard's.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn recv(
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *mut c_void, count: i64, datatype: usize, source: c_int, tag: c_int, comm: usize,
     status: *mut Status,
 ) -> c_int {
     // SAFETY: ARGUMENTS.
@@ -178,12 +158,7 @@ pub unsafe fn recv(
 /// # Safety
 /// The standard's.
 unsafe fn recv_plain(
-    buf: *mut c_void,
-    count: c_int,
-    datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *mut c_void, count: c_int, datatype: usize, source: c_int, tag: c_int, comm: usize,
     status: *mut Status,
 ) -> c_int {
     let count = i64::from(count);
@@ -223,11 +198,7 @@ unsafe fn tell_taken(copied: Copied) -> c_int {
 #[cold]
 #[inline(never)]
 unsafe fn recv_queued(
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    envelope: Envelope,
-    status: *mut Status,
+    buf: *mut c_void, count: i64, datatype: usize, envelope: Envelope, status: *mut Status,
     comm: usize,
 ) -> c_int {
     let (source, tag) = (envelope.source(), envelope.tag());
@@ -244,12 +215,7 @@ unsafe fn recv_queued(
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn recv_slow(
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *mut c_void, count: i64, datatype: usize, source: c_int, tag: c_int, comm: usize,
     status: *mut Status,
 ) -> c_int {
     let args = args(buf, count, datatype, source, tag, comm);
@@ -267,12 +233,7 @@ pub(super) unsafe fn recv_slow(
 /// The standard's.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn isend(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *const c_void, count: i64, datatype: usize, dest: c_int, tag: c_int, comm: usize,
     request: *mut usize,
 ) -> c_int {
     // SAFETY: ARGUMENTS.
@@ -287,12 +248,7 @@ pub unsafe fn isend(
 /// # Safety
 /// The standard's.
 unsafe fn isend_plain(
-    buf: *const c_void,
-    count: c_int,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *const c_void, count: c_int, datatype: usize, dest: c_int, tag: c_int, comm: usize,
     request: *mut usize,
 ) -> c_int {
     let count = i64::from(count);
@@ -316,12 +272,7 @@ unsafe fn isend_plain(
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn isend_slow(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *const c_void, count: i64, datatype: usize, dest: c_int, tag: c_int, comm: usize,
     request: *mut usize,
 ) -> c_int {
     let args = args(buf, count, datatype, dest, tag, comm);
@@ -351,11 +302,7 @@ pub(super) unsafe fn isend_slow(
 #[cold]
 #[inline(never)]
 unsafe fn isend_wake(
-    comm: usize,
-    dest: c_int,
-    tag: c_int,
-    bytes: u64,
-    request: *mut usize,
+    comm: usize, dest: c_int, tag: c_int, bytes: u64, request: *mut usize,
 ) -> c_int {
     // SAFETY: ARGUMENTS, which has seen that `request` is not null.
     unsafe {
@@ -369,12 +316,7 @@ unsafe fn isend_wake(
 /// The standard's.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn irecv(
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *mut c_void, count: i64, datatype: usize, source: c_int, tag: c_int, comm: usize,
     request: *mut usize,
 ) -> c_int {
     // SAFETY: ARGUMENTS.
@@ -389,12 +331,7 @@ pub unsafe fn irecv(
 /// # Safety
 /// The standard's.
 unsafe fn irecv_plain(
-    buf: *mut c_void,
-    count: c_int,
-    datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *mut c_void, count: c_int, datatype: usize, source: c_int, tag: c_int, comm: usize,
     request: *mut usize,
 ) -> c_int {
     let count = i64::from(count);
@@ -422,12 +359,7 @@ unsafe fn irecv_plain(
 /// saves registers for the other.
 #[inline(never)]
 unsafe fn irecv_post(
-    buf: *mut c_void,
-    room: u64,
-    key: u64,
-    request: *mut usize,
-    tag: c_int,
-    comm: usize,
+    buf: *mut c_void, room: u64, key: u64, request: *mut usize, tag: c_int, comm: usize,
 ) -> c_int {
     // SAFETY: ARGUMENTS.
     unsafe { *request = p2p::post_irecv::<OPEN>(Posting { key, room }, buf.cast(), tag, comm) };
@@ -439,11 +371,7 @@ unsafe fn irecv_post(
 #[cold]
 #[inline(never)]
 unsafe fn irecv_queued(
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    envelope: Envelope,
-    request: *mut usize,
+    buf: *mut c_void, count: i64, datatype: usize, envelope: Envelope, request: *mut usize,
     comm: usize,
 ) -> c_int {
     let (source, tag) = (envelope.source(), envelope.tag());
@@ -460,12 +388,7 @@ unsafe fn irecv_queued(
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn irecv_slow(
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *mut c_void, count: i64, datatype: usize, source: c_int, tag: c_int, comm: usize,
     request: *mut usize,
 ) -> c_int {
     let args = args(buf, count, datatype, source, tag, comm);

@@ -61,12 +61,7 @@ choose_by_seat!(irecv_inside, IRECV, IrecvBody, irecv_seated,
 /// # Safety
 /// The standard's; the same of the other functions here.
 unsafe fn send_seated<const SEAT: u8>(
-    buf: *const c_void,
-    count: c_int,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *const c_void, count: c_int, datatype: usize, dest: c_int, tag: c_int, comm: usize,
 ) -> c_int {
     let count = i64::from(count);
     // Whatever is rare is a jump, so that nothing is kept in registers for it.
@@ -144,12 +139,7 @@ unsafe fn send_with_lock<const MORE: bool>(args: Args) -> Option<Result<()>> {
 #[cold]
 #[inline(never)]
 unsafe fn send_locked<const FROM: u8, const SEAT: u8>(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *const c_void, count: i64, datatype: usize, dest: c_int, tag: c_int, comm: usize,
 ) -> c_int {
     if FROM == BIAS_LOST {
         lock::back_out::<SEAT>();
@@ -169,12 +159,7 @@ unsafe fn send_locked<const FROM: u8, const SEAT: u8>(
 
 /// As [`send_inside`].
 unsafe fn recv_seated<const SEAT: u8>(
-    buf: *mut c_void,
-    count: c_int,
-    datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *mut c_void, count: c_int, datatype: usize, source: c_int, tag: c_int, comm: usize,
     status: *mut Status,
 ) -> c_int {
     let count = i64::from(count);
@@ -206,11 +191,7 @@ unsafe fn recv_seated<const SEAT: u8>(
 #[cold]
 #[inline(never)]
 unsafe fn recv_locked<const FROM: u8, const SEAT: u8>(
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    envelope: Envelope,
-    status: *mut Status,
+    buf: *mut c_void, count: i64, datatype: usize, envelope: Envelope, status: *mut Status,
     comm: usize,
 ) -> c_int {
     if FROM == BIAS_LOST {
@@ -241,12 +222,7 @@ unsafe fn recv_locked<const FROM: u8, const SEAT: u8>(
 
 /// As [`send_inside`].
 unsafe fn isend_seated<const SEAT: u8>(
-    buf: *const c_void,
-    count: c_int,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *const c_void, count: c_int, datatype: usize, dest: c_int, tag: c_int, comm: usize,
     request: *mut usize,
 ) -> c_int {
     let count = i64::from(count);
@@ -284,11 +260,7 @@ unsafe fn isend_seated<const SEAT: u8>(
 #[cold]
 #[inline(never)]
 unsafe fn isend_wake_inside<const SEAT: u8>(
-    comm: usize,
-    dest: c_int,
-    tag: c_int,
-    bytes: u64,
-    request: *mut usize,
+    comm: usize, dest: c_int, tag: c_int, bytes: u64, request: *mut usize,
 ) -> c_int {
     // SAFETY: ARGUMENTS, which has seen that `request` is not null.
     unsafe {
@@ -303,12 +275,7 @@ unsafe fn isend_wake_inside<const SEAT: u8>(
 #[cold]
 #[inline(never)]
 unsafe fn isend_locked<const FROM: u8, const SEAT: u8>(
-    buf: *const c_void,
-    count: i64,
-    datatype: usize,
-    dest: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *const c_void, count: i64, datatype: usize, dest: c_int, tag: c_int, comm: usize,
     request: *mut usize,
 ) -> c_int {
     if FROM == BIAS_LOST {
@@ -332,12 +299,7 @@ unsafe fn isend_locked<const FROM: u8, const SEAT: u8>(
 
 /// As [`send_inside`].
 unsafe fn irecv_seated<const SEAT: u8>(
-    buf: *mut c_void,
-    count: c_int,
-    datatype: usize,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
+    buf: *mut c_void, count: c_int, datatype: usize, source: c_int, tag: c_int, comm: usize,
     request: *mut usize,
 ) -> c_int {
     let count = i64::from(count);
@@ -379,12 +341,7 @@ unsafe fn irecv_seated<const SEAT: u8>(
 /// As `irecv_post`, and leaves.
 #[inline(never)]
 unsafe fn irecv_post_inside<const SEAT: u8>(
-    buf: *mut c_void,
-    room: u64,
-    key: u64,
-    request: *mut usize,
-    tag: c_int,
-    comm: usize,
+    buf: *mut c_void, room: u64, key: u64, request: *mut usize, tag: c_int, comm: usize,
 ) -> c_int {
     // SAFETY: `try_irecv` has just found the room; buffer and request are the user's, as for `MPI_Irecv`.
     unsafe {
@@ -400,11 +357,7 @@ unsafe fn irecv_post_inside<const SEAT: u8>(
 #[cold]
 #[inline(never)]
 unsafe fn irecv_locked<const FROM: u8, const SEAT: u8>(
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    envelope: Envelope,
-    request: *mut usize,
+    buf: *mut c_void, count: i64, datatype: usize, envelope: Envelope, request: *mut usize,
     comm: usize,
 ) -> c_int {
     if FROM == BIAS_LOST {

@@ -13,11 +13,7 @@ use fastpath_mpi::{Process, Result, request};
 /// # Safety
 /// As the calls below.
 unsafe fn make(
-    p: &Process,
-    call: &'static str,
-    message: Args,
-    mode: Option<Mode>,
-    request: *mut usize,
+    p: &Process, call: &'static str, message: Args, mode: Option<Mode>, request: *mut usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { store(request, request::make_persistent(p, call, message, mode)?) }

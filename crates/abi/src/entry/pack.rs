@@ -23,14 +23,8 @@ unsafe fn store_position<C: Count>(to: *mut C, position: i64) -> Result<()> {
 /// # Safety
 /// The buffers are as the standard says; `position` is null or a variable.
 pub unsafe fn pack<C: Count>(
-    p: &Process,
-    inbuf: *const c_void,
-    incount: i64,
-    datatype: usize,
-    outbuf: *mut c_void,
-    outsize: i64,
-    position: *mut C,
-    comm: usize,
+    p: &Process, inbuf: *const c_void, incount: i64, datatype: usize, outbuf: *mut c_void,
+    outsize: i64, position: *mut C, comm: usize,
 ) -> Result<()> {
     p.comm(comm)?;
     let datatype = p.datatype(datatype)?;
@@ -49,14 +43,8 @@ pub unsafe fn pack<C: Count>(
 /// # Safety
 /// The buffers are as the standard says; `position` is null or a variable.
 pub unsafe fn unpack<C: Count>(
-    p: &Process,
-    inbuf: *const c_void,
-    insize: i64,
-    position: *mut C,
-    outbuf: *mut c_void,
-    outcount: i64,
-    datatype: usize,
-    comm: usize,
+    p: &Process, inbuf: *const c_void, insize: i64, position: *mut C, outbuf: *mut c_void,
+    outcount: i64, datatype: usize, comm: usize,
 ) -> Result<()> {
     p.comm(comm)?;
     let datatype = p.datatype(datatype)?;
@@ -97,14 +85,8 @@ unsafe fn check_datarep(datarep: *const c_char) -> Result<()> {
 /// # Safety
 /// The buffers are as the standard says; `datarep` is null or a string, `position` null or a variable.
 pub unsafe fn pack_external<D: Count>(
-    p: &Process,
-    datarep: *const c_char,
-    inbuf: *const c_void,
-    incount: i64,
-    datatype: usize,
-    outbuf: *mut c_void,
-    outsize: i64,
-    position: *mut D,
+    p: &Process, datarep: *const c_char, inbuf: *const c_void, incount: i64, datatype: usize,
+    outbuf: *mut c_void, outsize: i64, position: *mut D,
 ) -> Result<()> {
     let datatype = p.datatype(datatype)?;
     // SAFETY: ARGUMENTS.
@@ -123,14 +105,8 @@ pub unsafe fn pack_external<D: Count>(
 /// # Safety
 /// The buffers are as the standard says; `datarep` is null or a string, `position` null or a variable.
 pub unsafe fn unpack_external<D: Count>(
-    p: &Process,
-    datarep: *const c_char,
-    inbuf: *const c_void,
-    insize: i64,
-    position: *mut D,
-    outbuf: *mut c_void,
-    outcount: i64,
-    datatype: usize,
+    p: &Process, datarep: *const c_char, inbuf: *const c_void, insize: i64, position: *mut D,
+    outbuf: *mut c_void, outcount: i64, datatype: usize,
 ) -> Result<()> {
     let datatype = p.datatype(datatype)?;
     // SAFETY: ARGUMENTS.
@@ -149,10 +125,7 @@ pub unsafe fn unpack_external<D: Count>(
 /// # Safety
 /// `datarep` is null or a string.
 pub unsafe fn pack_external_size<D: Count>(
-    p: &Process,
-    datarep: *const c_char,
-    incount: i64,
-    datatype: usize,
+    p: &Process, datarep: *const c_char, incount: i64, datatype: usize,
 ) -> Result<D> {
     let datatype = p.datatype(datatype)?;
     // SAFETY: ARGUMENTS.

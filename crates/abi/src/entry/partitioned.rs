@@ -15,10 +15,7 @@ use fastpath_mpi::{Process, Result};
 /// # Safety
 /// The standard's.
 pub unsafe fn psend_init(
-    p: &Process,
-    message: Sent,
-    partitions: c_int,
-    info: usize,
+    p: &Process, message: Sent, partitions: c_int, info: usize,
 ) -> Result<usize> {
     find_hints(&p.infos, info)?;
     // SAFETY: ARGUMENTS.
@@ -30,10 +27,7 @@ pub unsafe fn psend_init(
 /// # Safety
 /// The standard's.
 pub unsafe fn precv_init(
-    p: &Process,
-    message: Sent,
-    partitions: c_int,
-    info: usize,
+    p: &Process, message: Sent, partitions: c_int, info: usize,
 ) -> Result<usize> {
     find_hints(&p.infos, info)?;
     // SAFETY: ARGUMENTS.
@@ -55,10 +49,7 @@ pub fn pready_range(p: &Process, low: c_int, high: c_int, request: usize) -> Res
 /// # Safety
 /// The array has `length` elements.
 pub unsafe fn pready_list(
-    p: &Process,
-    length: c_int,
-    array_of_partitions: *const c_int,
-    request: usize,
+    p: &Process, length: c_int, array_of_partitions: *const c_int, request: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     let partitions = unsafe { read_array(array_of_partitions, length) }?;

@@ -12,11 +12,7 @@ use fastpath_mpi::{Process, Result, probe, request};
 /// # Safety
 /// The standard's.
 pub unsafe fn probe(
-    p: &Process,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
-    status: *mut Status,
+    p: &Process, source: c_int, tag: c_int, comm: usize, status: *mut Status,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -30,12 +26,7 @@ pub unsafe fn probe(
 /// # Safety
 /// The standard's.
 pub unsafe fn iprobe(
-    p: &Process,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
-    flag: *mut c_int,
-    status: *mut Status,
+    p: &Process, source: c_int, tag: c_int, comm: usize, flag: *mut c_int, status: *mut Status,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -50,12 +41,7 @@ pub unsafe fn iprobe(
 /// # Safety
 /// The standard's.
 pub unsafe fn mprobe(
-    p: &Process,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
-    message: *mut usize,
-    status: *mut Status,
+    p: &Process, source: c_int, tag: c_int, comm: usize, message: *mut usize, status: *mut Status,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -72,12 +58,7 @@ pub unsafe fn mprobe(
 /// # Safety
 /// The standard's.
 pub unsafe fn improbe(
-    p: &Process,
-    source: c_int,
-    tag: c_int,
-    comm: usize,
-    flag: *mut c_int,
-    message: *mut usize,
+    p: &Process, source: c_int, tag: c_int, comm: usize, flag: *mut c_int, message: *mut usize,
     status: *mut Status,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
@@ -94,11 +75,7 @@ pub unsafe fn improbe(
 /// # Safety
 /// The standard's.
 pub unsafe fn mrecv(
-    p: &Process,
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    message: *mut usize,
+    p: &Process, buf: *mut c_void, count: i64, datatype: usize, message: *mut usize,
     status: *mut Status,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
@@ -112,11 +89,7 @@ pub unsafe fn mrecv(
 /// # Safety
 /// The standard's.
 pub unsafe fn imrecv(
-    p: &Process,
-    buf: *mut c_void,
-    count: i64,
-    datatype: usize,
-    message: *mut usize,
+    p: &Process, buf: *mut c_void, count: i64, datatype: usize, message: *mut usize,
     request: *mut usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.

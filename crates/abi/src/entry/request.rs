@@ -174,10 +174,7 @@ pub unsafe fn waitall(count: c_int, requests: *mut usize, statuses: *mut Status)
 /// # Safety
 /// As [`waitall`].
 unsafe fn collect_further(
-    mut index: usize,
-    count: usize,
-    requests: *mut usize,
-    statuses: *mut Status,
+    mut index: usize, count: usize, requests: *mut usize, statuses: *mut Status,
 ) -> usize {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -221,10 +218,7 @@ unsafe fn collect_further(
 #[cold]
 #[inline(never)]
 unsafe fn waitall_slow(
-    mut index: usize,
-    count: usize,
-    requests: *mut usize,
-    statuses: *mut Status,
+    mut index: usize, count: usize, requests: *mut usize, statuses: *mut Status,
 ) -> Result<(usize, Option<Error>)> {
     let ended = match hot::is_hidden() {
         // SAFETY: ARGUMENTS.
@@ -261,11 +255,7 @@ unsafe fn waitall_slow(
 /// # Safety
 /// The standard's.
 pub unsafe fn testall(
-    p: &Process,
-    count: c_int,
-    requests: *mut usize,
-    flag: *mut c_int,
-    statuses: *mut Status,
+    p: &Process, count: c_int, requests: *mut usize, flag: *mut c_int, statuses: *mut Status,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -278,11 +268,7 @@ pub unsafe fn testall(
 /// # Safety
 /// The standard's.
 pub unsafe fn waitany(
-    p: &Process,
-    count: c_int,
-    requests: *mut usize,
-    indx: *mut c_int,
-    status: *mut Status,
+    p: &Process, count: c_int, requests: *mut usize, indx: *mut c_int, status: *mut Status,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -295,11 +281,7 @@ pub unsafe fn waitany(
 /// # Safety
 /// The standard's.
 pub unsafe fn testany(
-    p: &Process,
-    count: c_int,
-    requests: *mut usize,
-    indx: *mut c_int,
-    flag: *mut c_int,
+    p: &Process, count: c_int, requests: *mut usize, indx: *mut c_int, flag: *mut c_int,
     status: *mut Status,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
@@ -314,11 +296,7 @@ pub unsafe fn testany(
 /// # Safety
 /// The standard's.
 pub unsafe fn waitsome(
-    p: &Process,
-    incount: c_int,
-    requests: *mut usize,
-    outcount: *mut c_int,
-    indices: *mut c_int,
+    p: &Process, incount: c_int, requests: *mut usize, outcount: *mut c_int, indices: *mut c_int,
     statuses: *mut Status,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
@@ -333,11 +311,7 @@ pub unsafe fn waitsome(
 /// # Safety
 /// The standard's.
 pub unsafe fn testsome(
-    p: &Process,
-    incount: c_int,
-    requests: *mut usize,
-    outcount: *mut c_int,
-    indices: *mut c_int,
+    p: &Process, incount: c_int, requests: *mut usize, outcount: *mut c_int, indices: *mut c_int,
     statuses: *mut Status,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
@@ -359,10 +333,7 @@ pub unsafe fn request_free(p: &Process, request: *mut usize) -> Result<()> {
 /// # Safety
 /// The standard's.
 pub unsafe fn request_get_status(
-    p: &Process,
-    request: usize,
-    flag: *mut c_int,
-    status: *mut Status,
+    p: &Process, request: usize, flag: *mut c_int, status: *mut Status,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -374,11 +345,7 @@ pub unsafe fn request_get_status(
 /// # Safety
 /// The standard's.
 pub unsafe fn request_get_status_all(
-    p: &Process,
-    count: c_int,
-    requests: *const usize,
-    flag: *mut c_int,
-    statuses: *mut Status,
+    p: &Process, count: c_int, requests: *const usize, flag: *mut c_int, statuses: *mut Status,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -399,11 +366,7 @@ pub unsafe fn request_get_status_all(
 /// # Safety
 /// The standard's.
 pub unsafe fn request_get_status_any(
-    p: &Process,
-    count: c_int,
-    requests: *const usize,
-    indx: *mut c_int,
-    flag: *mut c_int,
+    p: &Process, count: c_int, requests: *const usize, indx: *mut c_int, flag: *mut c_int,
     status: *mut Status,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
@@ -431,11 +394,7 @@ pub unsafe fn request_get_status_any(
 /// # Safety
 /// The standard's.
 pub unsafe fn request_get_status_some(
-    p: &Process,
-    incount: c_int,
-    requests: *const usize,
-    outcount: *mut c_int,
-    indices: *mut c_int,
+    p: &Process, incount: c_int, requests: *const usize, outcount: *mut c_int, indices: *mut c_int,
     statuses: *mut Status,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.

@@ -158,10 +158,7 @@ pub unsafe fn get_accumulate_quick(call: OneSided, result: Fetched, op: usize) -
 /// # Safety
 /// As [`put`], and [`get`] for the result.
 pub unsafe fn get_accumulate(
-    p: &Process,
-    call: OneSided,
-    result: Fetched,
-    op: usize,
+    p: &Process, call: OneSided, result: Fetched, op: usize,
 ) -> Result<()> {
     let sides = Sides::from(call);
     let place = (
@@ -183,10 +180,7 @@ pub unsafe fn get_accumulate(
 /// # Safety
 /// As [`get_accumulate`].
 pub unsafe fn rget_accumulate(
-    p: &Process,
-    call: OneSided,
-    result: Fetched,
-    op: usize,
+    p: &Process, call: OneSided, result: Fetched, op: usize,
 ) -> Result<usize> {
     let sides = Sides::from(call);
     let asked = update_of(&sides, Some(result_side(&result)), op);
@@ -200,13 +194,8 @@ pub unsafe fn rget_accumulate(
 /// The buffers have an element of the datatype each.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn fetch_and_op_quick(
-    origin_addr: *const c_void,
-    result_addr: *mut c_void,
-    datatype: usize,
-    target_rank: c_int,
-    target_disp: isize,
-    op: usize,
-    win: usize,
+    origin_addr: *const c_void, result_addr: *mut c_void, datatype: usize, target_rank: c_int,
+    target_disp: isize, op: usize, win: usize,
 ) -> bool {
     let place = (target_rank, target_disp);
     let buffers = (origin_addr.cast(), result_addr.cast());
@@ -219,14 +208,8 @@ pub unsafe fn fetch_and_op_quick(
 /// # Safety
 /// The buffers have an element of the datatype each, and do not overlap.
 pub unsafe fn fetch_and_op(
-    p: &Process,
-    origin_addr: *const c_void,
-    result_addr: *mut c_void,
-    datatype: usize,
-    target_rank: c_int,
-    target_disp: isize,
-    op: usize,
-    win: usize,
+    p: &Process, origin_addr: *const c_void, result_addr: *mut c_void, datatype: usize,
+    target_rank: c_int, target_disp: isize, op: usize, win: usize,
 ) -> Result<()> {
     let (place, buffers) = (
         (target_rank, target_disp),
@@ -258,13 +241,8 @@ pub unsafe fn fetch_and_op(
 /// The buffers have an element of the datatype each.
 #[inline(always)] // `fastpath bench atomics --level mpi` measures it
 pub unsafe fn compare_and_swap_quick(
-    origin_addr: *const c_void,
-    compare_addr: *const c_void,
-    result_addr: *mut c_void,
-    datatype: usize,
-    target_rank: c_int,
-    target_disp: isize,
-    win: usize,
+    origin_addr: *const c_void, compare_addr: *const c_void, result_addr: *mut c_void,
+    datatype: usize, target_rank: c_int, target_disp: isize, win: usize,
 ) -> bool {
     let buffers = (origin_addr.cast(), compare_addr.cast(), result_addr.cast());
     // SAFETY: ARGUMENTS.
@@ -283,14 +261,8 @@ pub unsafe fn compare_and_swap_quick(
 /// # Safety
 /// The buffers have an element of the datatype each, and do not overlap.
 pub unsafe fn compare_and_swap(
-    p: &Process,
-    origin_addr: *const c_void,
-    compare_addr: *const c_void,
-    result_addr: *mut c_void,
-    datatype: usize,
-    target_rank: c_int,
-    target_disp: isize,
-    win: usize,
+    p: &Process, origin_addr: *const c_void, compare_addr: *const c_void, result_addr: *mut c_void,
+    datatype: usize, target_rank: c_int, target_disp: isize, win: usize,
 ) -> Result<()> {
     let (place, buffers) = (
         (target_rank, target_disp),

@@ -44,11 +44,7 @@ pub fn session_get_num_psets(p: &Process, session: usize, info: usize) -> Result
 /// # Safety
 /// `pset_len` is null or a variable; `pset_name` has room for that many bytes.
 pub unsafe fn session_get_nth_pset(
-    p: &Process,
-    session: usize,
-    info: usize,
-    n: c_int,
-    pset_len: *mut c_int,
+    p: &Process, session: usize, info: usize, n: c_int, pset_len: *mut c_int,
     pset_name: *mut c_char,
 ) -> Result<()> {
     find_hints(&p.infos, info)?;
@@ -78,9 +74,7 @@ unsafe fn read_name(name: *const c_char) -> Result<String> {
 /// # Safety
 /// `pset_name` is null or a string.
 pub unsafe fn session_get_pset_info(
-    p: &Process,
-    session: usize,
-    pset_name: *const c_char,
+    p: &Process, session: usize, pset_name: *const c_char,
 ) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -99,9 +93,7 @@ pub fn session_get_info(p: &Process, session: usize) -> Result<usize> {
 /// # Safety
 /// `pset_name` is null or a string.
 pub unsafe fn group_from_session_pset(
-    p: &Process,
-    session: usize,
-    pset_name: *const c_char,
+    p: &Process, session: usize, pset_name: *const c_char,
 ) -> Result<usize> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -132,11 +124,7 @@ unsafe fn read_tag<'a>(text: *const c_char) -> Result<&'a [u8]> {
 /// # Safety
 /// `stringtag` is null or a string.
 pub unsafe fn comm_create_from_group(
-    p: &Process,
-    group: usize,
-    stringtag: *const c_char,
-    info: usize,
-    errhandler: usize,
+    p: &Process, group: usize, stringtag: *const c_char, info: usize, errhandler: usize,
 ) -> Result<usize> {
     find_hints(&p.infos, info)?;
     // SAFETY: ARGUMENTS.
@@ -152,14 +140,8 @@ pub unsafe fn comm_create_from_group(
 /// # Safety
 /// `stringtag` is null or a string.
 pub unsafe fn intercomm_create_from_groups(
-    p: &Process,
-    local_group: usize,
-    local_leader: c_int,
-    remote_group: usize,
-    remote_leader: c_int,
-    stringtag: *const c_char,
-    info: usize,
-    errhandler: usize,
+    p: &Process, local_group: usize, local_leader: c_int, remote_group: usize,
+    remote_leader: c_int, stringtag: *const c_char, info: usize, errhandler: usize,
 ) -> Result<usize> {
     find_hints(&p.infos, info)?;
     let group = p.group(local_group)?;

@@ -98,16 +98,9 @@ pub unsafe fn t_cvar_get_num(num_cvar: *mut c_int) -> Result<()> {
 /// # Safety
 /// The pointers are null or variables; the texts have room as their lengths say.
 pub unsafe fn t_cvar_get_info(
-    cvar_index: c_int,
-    name: *mut c_char,
-    name_len: *mut c_int,
-    verbosity: *mut c_int,
-    datatype: *mut usize,
-    enumtype: *mut usize,
-    desc: *mut c_char,
-    desc_len: *mut c_int,
-    bind: *mut c_int,
-    scope: *mut c_int,
+    cvar_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int,
+    datatype: *mut usize, enumtype: *mut usize, desc: *mut c_char, desc_len: *mut c_int,
+    bind: *mut c_int, scope: *mut c_int,
 ) -> Result<()> {
     let (variable, shape) = cvar::find(cvar_index)?;
     // SAFETY: ARGUMENTS.
@@ -144,10 +137,7 @@ pub unsafe fn t_cvar_get_index(name: *const c_char, cvar_index: *mut c_int) -> R
 /// # Safety
 /// `handle` and `count` are null or variables.
 pub unsafe fn t_cvar_handle_alloc(
-    cvar_index: c_int,
-    _obj_handle: *mut c_void,
-    handle: *mut usize,
-    count: *mut c_int,
+    cvar_index: c_int, _obj_handle: *mut c_void, handle: *mut usize, count: *mut c_int,
 ) -> Result<()> {
     let (opened, elements) = cvar::open(cvar_index)?;
     // SAFETY: ARGUMENTS.
@@ -228,10 +218,7 @@ pub unsafe fn t_cvar_write(handle: usize, buf: *const c_void) -> Result<()> {
 /// # Safety
 /// The pointers are null or variables; the text has room as its length says.
 pub unsafe fn t_enum_get_info(
-    enumtype: usize,
-    num: *mut c_int,
-    name: *mut c_char,
-    name_len: *mut c_int,
+    enumtype: usize, num: *mut c_int, name: *mut c_char, name_len: *mut c_int,
 ) -> Result<()> {
     let (variable, words) = cvar::find_enum(enumtype)?;
     // SAFETY: ARGUMENTS.
@@ -247,11 +234,7 @@ pub unsafe fn t_enum_get_info(
 /// # Safety
 /// As [`t_enum_get_info`].
 pub unsafe fn t_enum_get_item(
-    enumtype: usize,
-    indx: c_int,
-    value: *mut c_int,
-    name: *mut c_char,
-    name_len: *mut c_int,
+    enumtype: usize, indx: c_int, value: *mut c_int, name: *mut c_char, name_len: *mut c_int,
 ) -> Result<()> {
     let (variable, words) = cvar::find_enum(enumtype)?;
     let word = usize::try_from(indx)
@@ -285,14 +268,8 @@ pub unsafe fn t_category_get_num(num_cat: *mut c_int) -> Result<()> {
 /// # Safety
 /// The pointers are null or variables; the texts have room as their lengths say.
 pub unsafe fn t_category_get_info(
-    cat_index: c_int,
-    name: *mut c_char,
-    name_len: *mut c_int,
-    desc: *mut c_char,
-    desc_len: *mut c_int,
-    num_cvars: *mut c_int,
-    num_pvars: *mut c_int,
-    num_categories: *mut c_int,
+    cat_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char,
+    desc_len: *mut c_int, num_cvars: *mut c_int, num_pvars: *mut c_int, num_categories: *mut c_int,
 ) -> Result<()> {
     let category = find_category(cat_index)?;
     // SAFETY: ARGUMENTS.
@@ -331,10 +308,7 @@ pub unsafe fn t_category_get_index(name: *const c_char, cat_index: *mut c_int) -
 /// # Safety
 /// `indices` is null or has room for `len` numbers.
 unsafe fn tell_indices(
-    cat_index: c_int,
-    kind: usize,
-    len: c_int,
-    indices: *mut c_int,
+    cat_index: c_int, kind: usize, len: c_int, indices: *mut c_int,
 ) -> Result<()> {
     let count = find_category(cat_index)?.counts[kind];
     for index in 0..count.min(usize::try_from(len).unwrap_or(0)) {
@@ -351,9 +325,7 @@ unsafe fn tell_indices(
 /// # Safety
 /// `indices` is null or has room for `len` numbers.
 pub unsafe fn t_category_get_cvars(
-    cat_index: c_int,
-    len: c_int,
-    indices: *mut c_int,
+    cat_index: c_int, len: c_int, indices: *mut c_int,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { tell_indices(cat_index, 0, len, indices) }
@@ -364,9 +336,7 @@ pub unsafe fn t_category_get_cvars(
 /// # Safety
 /// `indices` is null or has room for `len` numbers.
 pub unsafe fn t_category_get_pvars(
-    cat_index: c_int,
-    len: c_int,
-    indices: *mut c_int,
+    cat_index: c_int, len: c_int, indices: *mut c_int,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { tell_indices(cat_index, 1, len, indices) }
@@ -377,9 +347,7 @@ pub unsafe fn t_category_get_pvars(
 /// # Safety
 /// `indices` is null or has room for `len` numbers.
 pub unsafe fn t_category_get_events(
-    cat_index: c_int,
-    len: c_int,
-    indices: *mut c_int,
+    cat_index: c_int, len: c_int, indices: *mut c_int,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { tell_indices(cat_index, 2, len, indices) }
@@ -387,9 +355,7 @@ pub unsafe fn t_category_get_events(
 
 /// `MPI_T_category_get_categories`: there are none below others.
 pub fn t_category_get_categories(
-    cat_index: c_int,
-    _len: c_int,
-    _indices: *mut c_int,
+    cat_index: c_int, _len: c_int, _indices: *mut c_int,
 ) -> Result<()> {
     find_category(cat_index).map(drop)
 }

@@ -28,19 +28,10 @@ pub unsafe fn t_event_get_index(name: *const c_char, event_index: *mut c_int) ->
 /// # Safety
 /// The pointers are null or variables; the texts have room as their lengths say, the arrays for `*num_elements`.
 pub unsafe fn t_event_get_info(
-    p: &Process,
-    event_index: c_int,
-    name: *mut c_char,
-    name_len: *mut c_int,
-    verbosity: *mut c_int,
-    array_of_datatypes: *mut usize,
-    array_of_displacements: *mut isize,
-    num_elements: *mut c_int,
-    enumtype: *mut usize,
-    info: *mut usize,
-    desc: *mut c_char,
-    desc_len: *mut c_int,
-    bind: *mut c_int,
+    p: &Process, event_index: c_int, name: *mut c_char, name_len: *mut c_int,
+    verbosity: *mut c_int, array_of_datatypes: *mut usize, array_of_displacements: *mut isize,
+    num_elements: *mut c_int, enumtype: *mut usize, info: *mut usize, desc: *mut c_char,
+    desc_len: *mut c_int, bind: *mut c_int,
 ) -> Result<()> {
     let point = event::find(event_index)?;
     let elements = event::elements(point);
@@ -95,10 +86,7 @@ unsafe fn tell_info(p: &Process, info: *mut usize) -> Result<()> {
 /// # Safety
 /// `event_registration` is null or a variable.
 pub unsafe fn t_event_handle_alloc(
-    event_index: c_int,
-    _obj_handle: *mut c_void,
-    _info: usize,
-    event_registration: *mut usize,
+    event_index: c_int, _obj_handle: *mut c_void, _info: usize, event_registration: *mut usize,
 ) -> Result<()> {
     let handle = event::open(event_index)?;
     // SAFETY: ARGUMENTS.
@@ -116,9 +104,7 @@ pub fn t_event_handle_set_info(event_registration: usize, _info: usize) -> Resul
 /// # Safety
 /// `info_used` is null or a variable.
 pub unsafe fn t_event_handle_get_info(
-    p: &Process,
-    event_registration: usize,
-    info_used: *mut usize,
+    p: &Process, event_registration: usize, info_used: *mut usize,
 ) -> Result<()> {
     event::check(event_registration, MPI_T_CB_REQUIRE_NONE)?;
     // SAFETY: ARGUMENTS.
@@ -130,10 +116,7 @@ pub unsafe fn t_event_handle_get_info(
 /// # Safety
 /// `event_cb_function` is null or such a function.
 pub unsafe fn t_event_register_callback(
-    event_registration: usize,
-    cb_safety: c_int,
-    _info: usize,
-    user_data: *mut c_void,
+    event_registration: usize, cb_safety: c_int, _info: usize, user_data: *mut c_void,
     event_cb_function: usize,
 ) -> Result<()> {
     // SAFETY: null, or the address of a function of that type.
@@ -143,9 +126,7 @@ pub unsafe fn t_event_register_callback(
 
 /// `MPI_T_event_callback_set_info`: no key is known.
 pub fn t_event_callback_set_info(
-    event_registration: usize,
-    cb_safety: c_int,
-    _info: usize,
+    event_registration: usize, cb_safety: c_int, _info: usize,
 ) -> Result<()> {
     event::check(event_registration, cb_safety)
 }
@@ -155,10 +136,7 @@ pub fn t_event_callback_set_info(
 /// # Safety
 /// `info_used` is null or a variable.
 pub unsafe fn t_event_callback_get_info(
-    p: &Process,
-    event_registration: usize,
-    cb_safety: c_int,
-    info_used: *mut usize,
+    p: &Process, event_registration: usize, cb_safety: c_int, info_used: *mut usize,
 ) -> Result<()> {
     event::check(event_registration, cb_safety)?;
     // SAFETY: ARGUMENTS.
@@ -170,9 +148,7 @@ pub unsafe fn t_event_callback_get_info(
 /// # Safety
 /// `free_cb_function` is null or such a function.
 pub unsafe fn t_event_handle_free(
-    event_registration: usize,
-    user_data: *mut c_void,
-    free_cb_function: usize,
+    event_registration: usize, user_data: *mut c_void, free_cb_function: usize,
 ) -> Result<()> {
     event::close(event_registration)?;
     // SAFETY: null, or the address of a function of that type, which the tool wants to be called.
@@ -189,8 +165,7 @@ pub unsafe fn t_event_handle_free(
 /// # Safety
 /// `dropped_cb_function` is null or such a function.
 pub unsafe fn t_event_set_dropped_handler(
-    event_registration: usize,
-    dropped_cb_function: usize,
+    event_registration: usize, dropped_cb_function: usize,
 ) -> Result<()> {
     // SAFETY: null, or the address of a function of that type.
     let function = unsafe { transmute::<usize, Option<DroppedCallback>>(dropped_cb_function) };
@@ -212,9 +187,7 @@ unsafe fn instance<'a>(handle: usize) -> Result<&'a Instance> {
 /// # Safety
 /// The instance is that of a running callback; `buffer` is null or has room for the element.
 pub unsafe fn t_event_read(
-    event_instance: usize,
-    element_index: c_int,
-    buffer: *mut c_void,
+    event_instance: usize, element_index: c_int, buffer: *mut c_void,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     let instance = unsafe { instance(event_instance)? };
@@ -266,8 +239,7 @@ pub unsafe fn t_event_copy(event_instance: usize, buffer: *mut c_void) -> Result
 /// # Safety
 /// The instance is that of a running callback; `event_timestamp` is null or a variable.
 pub unsafe fn t_event_get_timestamp(
-    event_instance: usize,
-    event_timestamp: *mut i64,
+    event_instance: usize, event_timestamp: *mut i64,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe { tell(event_timestamp, instance(event_instance)?.ns as i64) };
@@ -303,15 +275,8 @@ fn check_source(index: c_int) -> Result<()> {
 /// # Safety
 /// The pointers are null or variables; the texts have room as their lengths say.
 pub unsafe fn t_source_get_info(
-    p: &Process,
-    source_index: c_int,
-    name: *mut c_char,
-    name_len: *mut c_int,
-    desc: *mut c_char,
-    desc_len: *mut c_int,
-    ordering: *mut c_int,
-    ticks_per_second: *mut i64,
-    max_ticks: *mut i64,
+    p: &Process, source_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char,
+    desc_len: *mut c_int, ordering: *mut c_int, ticks_per_second: *mut i64, max_ticks: *mut i64,
     info: *mut usize,
 ) -> Result<()> {
     check_source(source_index)?;

@@ -15,18 +15,9 @@ use fastpath_mpi::{Error, Process, Result};
 /// # Safety
 /// The pointers are null or variables; the texts have room as their lengths say.
 pub unsafe fn t_pvar_get_info(
-    pvar_index: c_int,
-    name: *mut c_char,
-    name_len: *mut c_int,
-    verbosity: *mut c_int,
-    var_class: *mut c_int,
-    datatype: *mut usize,
-    enumtype: *mut usize,
-    desc: *mut c_char,
-    desc_len: *mut c_int,
-    bind: *mut c_int,
-    readonly: *mut c_int,
-    continuous: *mut c_int,
+    pvar_index: c_int, name: *mut c_char, name_len: *mut c_int, verbosity: *mut c_int,
+    var_class: *mut c_int, datatype: *mut usize, enumtype: *mut usize, desc: *mut c_char,
+    desc_len: *mut c_int, bind: *mut c_int, readonly: *mut c_int, continuous: *mut c_int,
     atomic: *mut c_int,
 ) -> Result<()> {
     let variable = pvar::find(pvar_index)?;
@@ -51,9 +42,7 @@ pub unsafe fn t_pvar_get_info(
 /// # Safety
 /// `name` is null or a string, `pvar_index` null or a variable.
 pub unsafe fn t_pvar_get_index(
-    name: *const c_char,
-    var_class: c_int,
-    pvar_index: *mut c_int,
+    name: *const c_char, var_class: c_int, pvar_index: *mut c_int,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -93,10 +82,7 @@ pub unsafe fn t_pvar_session_free(session: *mut usize) -> Result<()> {
 /// # Safety
 /// `handle` and `count` are null or variables.
 pub unsafe fn t_pvar_handle_alloc(
-    session: usize,
-    pvar_index: c_int,
-    _obj_handle: *mut c_void,
-    handle: *mut usize,
+    session: usize, pvar_index: c_int, _obj_handle: *mut c_void, handle: *mut usize,
     count: *mut c_int,
 ) -> Result<()> {
     let opened = pvar::open(session, pvar_index)?;
@@ -149,10 +135,7 @@ unsafe fn tell_value(buf: *mut c_void, value: u64) -> Result<()> {
 /// # Safety
 /// `buf` is null or has room for 8 bytes.
 pub unsafe fn t_pvar_read(
-    p: &Process,
-    session: usize,
-    handle: usize,
-    buf: *mut c_void,
+    p: &Process, session: usize, handle: usize, buf: *mut c_void,
 ) -> Result<()> {
     let value = pvar::read(p, session, handle)?;
     // SAFETY: ARGUMENTS.
@@ -164,10 +147,7 @@ pub unsafe fn t_pvar_read(
 /// # Safety
 /// `buf` is null or has room for 8 bytes.
 pub unsafe fn t_pvar_readreset(
-    p: &Process,
-    session: usize,
-    handle: usize,
-    buf: *mut c_void,
+    p: &Process, session: usize, handle: usize, buf: *mut c_void,
 ) -> Result<()> {
     let value = pvar::read_and_reset(p, session, handle)?;
     // SAFETY: ARGUMENTS.
@@ -184,10 +164,7 @@ pub fn t_pvar_reset(p: &Process, session: usize, handle: usize) -> Result<()> {
 /// # Safety
 /// `buf` is null or has 8 bytes.
 pub unsafe fn t_pvar_write(
-    p: &Process,
-    session: usize,
-    handle: usize,
-    buf: *const c_void,
+    p: &Process, session: usize, handle: usize, buf: *const c_void,
 ) -> Result<()> {
     if buf.is_null() {
         return Err(Error::new(MPI_T_ERR_INVALID, "the buffer is null"));

@@ -9,10 +9,7 @@ use fastpath_mpi::{Process, Result, attribute};
 
 /// `MPI_Type_set_attr`
 pub fn type_set_attr(
-    p: &Process,
-    datatype: usize,
-    type_keyval: c_int,
-    attribute_val: *mut c_void,
+    p: &Process, datatype: usize, type_keyval: c_int, attribute_val: *mut c_void,
 ) -> Result<()> {
     let object = p.datatype(datatype)?;
     attribute::set_attribute(p, object.holder(datatype), type_keyval, attribute_val)
@@ -23,11 +20,7 @@ pub fn type_set_attr(
 /// # Safety
 /// `attribute_val` is null or a variable for a pointer, `flag` null or a variable.
 pub unsafe fn type_get_attr(
-    p: &Process,
-    datatype: usize,
-    type_keyval: c_int,
-    attribute_val: *mut c_void,
-    flag: *mut c_int,
+    p: &Process, datatype: usize, type_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int,
 ) -> Result<()> {
     let object = p.datatype(datatype)?;
     let value = attribute::get_attribute(p, object.holder(datatype), type_keyval)?;

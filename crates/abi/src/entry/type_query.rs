@@ -43,10 +43,7 @@ pub fn type_size<C: Count>(p: &Process, datatype: usize) -> Result<C> {
 /// Both pointers are null or variables.
 #[inline(always)] // `fastpath bench instructions` counts the queries that use it
 unsafe fn answer_range<D: Count>(
-    datatype: usize,
-    lb: *mut D,
-    extent: *mut D,
-    length: fn(&NamedType) -> u16,
+    datatype: usize, lb: *mut D, extent: *mut D, length: fn(&NamedType) -> u16,
 ) -> bool {
     match hot::named_type(datatype) {
         // SAFETY: ARGUMENTS.
@@ -72,10 +69,7 @@ pub unsafe fn type_get_extent_quick<D: Count>(datatype: usize, lb: *mut D, exten
 /// # Safety
 /// Both pointers are null or variables.
 pub unsafe fn type_get_extent<D: Count>(
-    p: &Process,
-    datatype: usize,
-    lb: *mut D,
-    extent: *mut D,
+    p: &Process, datatype: usize, lb: *mut D, extent: *mut D,
 ) -> Result<()> {
     let (low, length) = p.datatype(datatype)?.extent();
     // SAFETY: ARGUMENTS.
@@ -91,9 +85,7 @@ pub unsafe fn type_get_extent<D: Count>(
 /// Both pointers are null or variables.
 #[inline(always)] // as `type_get_extent_quick`
 pub unsafe fn type_get_true_extent_quick<D: Count>(
-    datatype: usize,
-    true_lb: *mut D,
-    true_extent: *mut D,
+    datatype: usize, true_lb: *mut D, true_extent: *mut D,
 ) -> bool {
     // SAFETY: ARGUMENTS.
     unsafe { answer_range(datatype, true_lb, true_extent, |named| named.true_extent) }
@@ -104,10 +96,7 @@ pub unsafe fn type_get_true_extent_quick<D: Count>(
 /// # Safety
 /// Both pointers are null or variables.
 pub unsafe fn type_get_true_extent<D: Count>(
-    p: &Process,
-    datatype: usize,
-    true_lb: *mut D,
-    true_extent: *mut D,
+    p: &Process, datatype: usize, true_lb: *mut D, true_extent: *mut D,
 ) -> Result<()> {
     let (low, length) = p.datatype(datatype)?.true_extent();
     // SAFETY: ARGUMENTS.
@@ -122,10 +111,7 @@ pub unsafe fn type_get_true_extent<D: Count>(
 /// # Safety
 /// `type_name` is null or has room for `MPI_MAX_OBJECT_NAME` bytes, `resultlen` is null or a variable.
 pub unsafe fn type_get_name(
-    p: &Process,
-    datatype: usize,
-    type_name: *mut c_char,
-    resultlen: *mut c_int,
+    p: &Process, datatype: usize, type_name: *mut c_char, resultlen: *mut c_int,
 ) -> Result<()> {
     let name = match datatype {
         MPI_DATATYPE_NULL => "MPI_DATATYPE_NULL".to_string(),
@@ -151,10 +137,7 @@ pub unsafe fn type_set_name(p: &Process, datatype: usize, type_name: *const c_ch
 /// # Safety
 /// `datatype` is null or a variable.
 pub unsafe fn type_match_size(
-    _p: &Process,
-    typeclass: c_int,
-    size: c_int,
-    datatype: *mut usize,
+    _p: &Process, typeclass: c_int, size: c_int, datatype: *mut usize,
 ) -> Result<()> {
     let class = match typeclass {
         MPI_TYPECLASS_REAL => TypeClass::Real,
@@ -194,9 +177,7 @@ pub fn type_get_value_index(p: &Process, value_type: usize, index_type: usize) -
 /// `status` is null or a status, `count` null or a variable.
 #[inline(always)] // as `get_count_quick`
 pub unsafe fn get_elements_quick<C: Count>(
-    status: *const Status,
-    datatype: usize,
-    count: *mut C,
+    status: *const Status, datatype: usize, count: *mut C,
 ) -> bool {
     // SAFETY: ARGUMENTS.
     unsafe { answer_count(status, datatype, count, |named| named.elements) }
@@ -207,9 +188,7 @@ pub unsafe fn get_elements_quick<C: Count>(
 /// # Safety
 /// `status` is null or a status.
 pub unsafe fn get_elements<C: Count>(
-    p: &Process,
-    status: *const Status,
-    datatype: usize,
+    p: &Process, status: *const Status, datatype: usize,
 ) -> Result<C> {
     let datatype = p.datatype(datatype)?;
     // SAFETY: ARGUMENTS.
@@ -245,10 +224,7 @@ fn no_status() -> Error {
 /// `status` is null or a status, `count` null or a variable.
 #[inline(always)] // `fastpath bench instructions` counts the queries that use it
 unsafe fn answer_count<C: Count>(
-    status: *const Status,
-    datatype: usize,
-    count: *mut C,
-    each: fn(&NamedType) -> u16,
+    status: *const Status, datatype: usize, count: *mut C, each: fn(&NamedType) -> u16,
 ) -> bool {
     let Some(named) = hot::named_type(datatype) else {
         return false;
@@ -273,9 +249,7 @@ unsafe fn answer_count<C: Count>(
 /// `status` is null or a status, `count` null or a variable.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn get_count_quick<C: Count>(
-    status: *const Status,
-    datatype: usize,
-    count: *mut C,
+    status: *const Status, datatype: usize, count: *mut C,
 ) -> bool {
     // SAFETY: ARGUMENTS.
     unsafe { answer_count(status, datatype, count, |_| 1) }
@@ -287,9 +261,7 @@ pub unsafe fn get_count_quick<C: Count>(
 /// # Safety
 /// `status` is null or a status.
 pub unsafe fn get_count<C: Count>(
-    p: &Process,
-    status: *const Status,
-    datatype: usize,
+    p: &Process, status: *const Status, datatype: usize,
 ) -> Result<C> {
     let datatype = p.datatype(datatype)?;
     // SAFETY: ARGUMENTS.
@@ -306,10 +278,7 @@ pub unsafe fn get_count<C: Count>(
 /// # Safety
 /// `status` is null or a status.
 pub unsafe fn status_set_elements(
-    p: &Process,
-    status: *mut Status,
-    datatype: usize,
-    count: i64,
+    p: &Process, status: *mut Status, datatype: usize, count: i64,
 ) -> Result<()> {
     let datatype = p.datatype(datatype)?;
     if status.is_null() {

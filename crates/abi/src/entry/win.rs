@@ -18,11 +18,7 @@ use fastpath_mpi::win::{dynamic, hints};
 use fastpath_mpi::{Error, Process, Result};
 
 fn wanted(
-    p: &Process,
-    flavor: Flavor,
-    base: *mut c_void,
-    (size, unit): (isize, i64),
-    info: usize,
+    p: &Process, flavor: Flavor, base: *mut c_void, (size, unit): (isize, i64), info: usize,
 ) -> Result<Wanted> {
     Ok(Wanted {
         flavor,
@@ -38,12 +34,7 @@ fn wanted(
 /// # Safety
 /// The memory stays until the window is freed; `win` is null or a variable.
 pub unsafe fn win_create(
-    p: &Process,
-    base: *mut c_void,
-    size: isize,
-    disp_unit: i64,
-    info: usize,
-    comm: usize,
+    p: &Process, base: *mut c_void, size: isize, disp_unit: i64, info: usize, comm: usize,
     win: *mut usize,
 ) -> Result<()> {
     let wanted = wanted(p, Flavor::Create, base, (size, disp_unit), info)?;
@@ -56,12 +47,7 @@ pub unsafe fn win_create(
 /// # Safety
 /// `baseptr` is null or a variable that holds a pointer, `win` is null or a variable.
 pub unsafe fn win_allocate(
-    p: &Process,
-    size: isize,
-    disp_unit: i64,
-    info: usize,
-    comm: usize,
-    baseptr: *mut c_void,
+    p: &Process, size: isize, disp_unit: i64, info: usize, comm: usize, baseptr: *mut c_void,
     win: *mut usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
@@ -83,12 +69,7 @@ pub unsafe fn win_allocate(
 /// # Safety
 /// As [`win_allocate`].
 pub unsafe fn win_allocate_shared(
-    p: &Process,
-    size: isize,
-    disp_unit: i64,
-    info: usize,
-    comm: usize,
-    baseptr: *mut c_void,
+    p: &Process, size: isize, disp_unit: i64, info: usize, comm: usize, baseptr: *mut c_void,
     win: *mut usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
@@ -108,13 +89,8 @@ pub unsafe fn win_allocate_shared(
 /// # Safety
 /// As [`win_allocate`].
 unsafe fn allocate(
-    p: &Process,
-    flavor: Flavor,
-    place: (isize, i64),
-    info: usize,
-    comm: usize,
-    baseptr: *mut c_void,
-    win: *mut usize,
+    p: &Process, flavor: Flavor, place: (isize, i64), info: usize, comm: usize,
+    baseptr: *mut c_void, win: *mut usize,
 ) -> Result<()> {
     let wanted = wanted(p, flavor, core::ptr::null_mut(), place, info)?;
     // SAFETY: ARGUMENTS.
@@ -166,12 +142,7 @@ pub unsafe fn win_free(p: &Process, win: *mut usize) -> Result<()> {
 /// # Safety
 /// `size` and `disp_unit` are null or variables, `baseptr` is null or a variable that holds a pointer.
 pub unsafe fn win_shared_query<C: Count>(
-    p: &Process,
-    win: usize,
-    rank: c_int,
-    size: *mut isize,
-    disp_unit: *mut C,
-    baseptr: *mut c_void,
+    p: &Process, win: usize, rank: c_int, size: *mut isize, disp_unit: *mut C, baseptr: *mut c_void,
 ) -> Result<()> {
     let (bytes, unit, base) = query_shared(p, &*p.win(win)?, rank)?;
     let Some(unit) = C::from_i64(unit) else {
@@ -222,10 +193,7 @@ pub unsafe fn win_set_name(p: &Process, win: usize, win_name: *const c_char) -> 
 /// # Safety
 /// `win_name` is null or has room for `MPI_MAX_OBJECT_NAME` bytes, `resultlen` is null or a variable.
 pub unsafe fn win_get_name(
-    p: &Process,
-    win: usize,
-    win_name: *mut c_char,
-    resultlen: *mut c_int,
+    p: &Process, win: usize, win_name: *mut c_char, resultlen: *mut c_int,
 ) -> Result<()> {
     let name = match win {
         MPI_WIN_NULL => "MPI_WIN_NULL".to_string(),
@@ -240,10 +208,7 @@ pub unsafe fn win_get_name(
 /// # Safety
 /// The value is what the key's functions expect.
 pub unsafe fn win_set_attr(
-    p: &Process,
-    win: usize,
-    win_keyval: c_int,
-    attribute_val: *mut c_void,
+    p: &Process, win: usize, win_keyval: c_int, attribute_val: *mut c_void,
 ) -> Result<()> {
     set_attribute(p, p.win(win)?.holder(), win_keyval, attribute_val)
 }
@@ -253,11 +218,7 @@ pub unsafe fn win_set_attr(
 /// # Safety
 /// `attribute_val` is null or a variable of pointer size, `flag` is null or a variable.
 pub unsafe fn win_get_attr(
-    p: &Process,
-    win: usize,
-    win_keyval: c_int,
-    attribute_val: *mut c_void,
-    flag: *mut c_int,
+    p: &Process, win: usize, win_keyval: c_int, attribute_val: *mut c_void, flag: *mut c_int,
 ) -> Result<()> {
     let window = p.win(win)?;
     // SAFETY: ARGUMENTS.

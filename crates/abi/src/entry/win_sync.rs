@@ -59,11 +59,7 @@ pub unsafe fn win_lock_quick(lock_type: c_int, rank: c_int, assert: c_int, win: 
 
 /// `MPI_Win_lock`
 pub fn win_lock(
-    p: &Process,
-    lock_type: c_int,
-    rank: c_int,
-    assert: c_int,
-    win: usize,
+    p: &Process, lock_type: c_int, rank: c_int, assert: c_int, win: usize,
 ) -> Result<()> {
     if is_hidden() && hot_lock::try_lock::<INSIDE>(lock_type, rank, assert, win) {
         return Ok(());

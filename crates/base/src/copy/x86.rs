@@ -63,10 +63,7 @@ pub(super) unsafe fn run_main(which: Loop, to: *mut u8, from: *const u8, len: us
 /// As [`run_main`]; `len` is a multiple of [`STEP`].
 #[inline]
 unsafe fn copy_ahead(
-    to: *mut u8,
-    from: *const u8,
-    len: usize,
-    prefetch: Prefetch,
+    to: *mut u8, from: *const u8, len: usize, prefetch: Prefetch,
     copy: impl Fn(*mut u8, *const u8, usize),
 ) {
     if prefetch == Prefetch::Nothing {

@@ -8,12 +8,7 @@
 /// Every piece is readable on the one side and writable on the other, and the two sides do not overlap.
 #[inline]
 pub(super) unsafe fn copy_strided(
-    from: *const u8,
-    from_stride: isize,
-    to: *mut u8,
-    to_stride: isize,
-    len: usize,
-    n: usize,
+    from: *const u8, from_stride: isize, to: *mut u8, to_stride: isize, len: usize, n: usize,
 ) {
     // SAFETY: the same contract; the constant equals `len`.
     unsafe {
@@ -35,11 +30,7 @@ pub(super) unsafe fn copy_strided(
 /// As for [`copy_strided`], with `N` for the length.
 #[inline]
 unsafe fn copy_pieces<const N: usize>(
-    mut from: *const u8,
-    from_stride: isize,
-    mut to: *mut u8,
-    to_stride: isize,
-    n: usize,
+    mut from: *const u8, from_stride: isize, mut to: *mut u8, to_stride: isize, n: usize,
 ) {
     for _ in 0..n {
         // SAFETY: both pieces are valid for N bytes by this function's contract; [u8; N] asks for no alignment.
@@ -52,11 +43,7 @@ unsafe fn copy_pieces<const N: usize>(
 /// # Safety
 /// As for [`copy_strided`].
 unsafe fn copy_any(
-    mut from: *const u8,
-    from_stride: isize,
-    mut to: *mut u8,
-    to_stride: isize,
-    len: usize,
+    mut from: *const u8, from_stride: isize, mut to: *mut u8, to_stride: isize, len: usize,
     n: usize,
 ) {
     for _ in 0..n {
@@ -81,11 +68,7 @@ pub(super) struct Side<P> {
 /// As for [`copy_strided`], for every run.
 #[inline]
 pub(super) unsafe fn copy_grid(
-    from: Side<*const u8>,
-    to: Side<*mut u8>,
-    len: usize,
-    n: usize,
-    runs: usize,
+    from: Side<*const u8>, to: Side<*mut u8>, len: usize, n: usize, runs: usize,
 ) {
     // SAFETY: the same contract; the constant equals `len`.
     unsafe {
@@ -109,10 +92,7 @@ pub(super) unsafe fn copy_grid(
 /// As for [`copy_grid`], with `N` for the length.
 #[inline]
 unsafe fn copy_runs<const N: usize>(
-    from: Side<*const u8>,
-    to: Side<*mut u8>,
-    n: usize,
-    runs: usize,
+    from: Side<*const u8>, to: Side<*mut u8>, n: usize, runs: usize,
 ) {
     let (mut a, mut b) = (from.at, to.at);
     for _ in 0..runs {

@@ -240,11 +240,7 @@ pub(super) struct ListBuilder {
 impl ListBuilder {
     /// `count` copies of `list`, `stride` apart, the first at `offset`.
     pub fn add(
-        &mut self,
-        list: &Arc<List>,
-        count: u64,
-        stride: i64,
-        offset: i64,
+        &mut self, list: &Arc<List>, count: u64, stride: i64, offset: i64,
     ) -> Result<(), LayoutError> {
         if count == 0 || list.size == 0 {
             return Ok(());

@@ -46,12 +46,7 @@ impl Layout {
     /// As of [`Layout::pack`]; `out` is writable for `room` bytes.
     #[inline]
     pub unsafe fn pack_to(
-        &self,
-        base: *const u8,
-        count: u64,
-        from: u64,
-        out: *mut u8,
-        room: usize,
+        &self, base: *const u8, count: u64, from: u64, out: *mut u8, room: usize,
     ) -> usize {
         walk(self, count, from, room as u64, &mut Pack { base, out })
     }
@@ -75,12 +70,7 @@ impl Layout {
     /// As of [`Layout::unpack`]; `data` is readable for `len` bytes.
     #[inline]
     pub unsafe fn unpack_from(
-        &self,
-        base: *mut u8,
-        count: u64,
-        from: u64,
-        data: *const u8,
-        len: usize,
+        &self, base: *mut u8, count: u64, from: u64, data: *const u8, len: usize,
     ) -> usize {
         walk(self, count, from, len as u64, &mut Unpack { base, data })
     }

@@ -25,9 +25,7 @@ pub fn ask(job_id: u64, request: &Request) -> Result<Answer, String> {
 /// # Errors
 /// As there, and it does not answer in time.
 pub fn ask_within(
-    job_id: u64,
-    request: &Request,
-    limit: Option<Duration>,
+    job_id: u64, request: &Request, limit: Option<Duration>,
 ) -> Result<Answer, String> {
     let talk = || -> io::Result<Answer> {
         let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;

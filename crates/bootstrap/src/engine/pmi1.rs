@@ -180,10 +180,7 @@ impl Pmi1 {
     }
 
     fn get_piece(
-        &mut self,
-        rank: usize,
-        key: &str,
-        number: usize,
+        &mut self, rank: usize, key: &str, number: usize,
     ) -> Result<Option<String>, EngineError> {
         let key = name_key(rank, key, number);
         self.send(
@@ -262,10 +259,7 @@ impl Pmi1 {
     /// # Errors
     /// As there.
     pub fn spawn(
-        &mut self,
-        programs: &[Program],
-        key: &str,
-        value: &[u8],
+        &mut self, programs: &[Program], key: &str, value: &[u8],
     ) -> Result<(), EngineError> {
         let step = "spawn";
         let pieces = split_value(value);
@@ -401,9 +395,7 @@ impl Aborter {
 
 /// The lines of one program of a spawn (MPICH's `PMI_Spawn_multiple`, the multi-line form of the protocol).
 fn describe_program(
-    program: &Program,
-    number: usize,
-    of: usize,
+    program: &Program, number: usize, of: usize,
 ) -> Result<Vec<String>, EngineError> {
     let words = program.argv.iter().map(|word| {
         let malformed = |_| EngineError::Answer {

@@ -146,20 +146,14 @@ impl Pmix {
     }
 
     fn fetch<T>(
-        &self,
-        of: &Proc,
-        key: &str,
-        read: impl Fn(&Value) -> T,
+        &self, of: &Proc, key: &str, read: impl Fn(&Value) -> T,
     ) -> Result<Option<T>, EngineError> {
         self.fetch_named(of, &name_key(key), read)
     }
 
     /// Reads a value; None where there is none.
     fn fetch_named<T>(
-        &self,
-        of: &Proc,
-        key: &CStr,
-        read: impl Fn(&Value) -> T,
+        &self, of: &Proc, key: &CStr, read: impl Fn(&Value) -> T,
     ) -> Result<Option<T>, EngineError> {
         let mut value: *mut Value = std::ptr::null_mut();
         // SAFETY: process, key and the place for the answer live for the call.

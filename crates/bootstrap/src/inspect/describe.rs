@@ -56,10 +56,7 @@ pub fn describe_ranks(members: &[Member], segment: &Segment) -> String {
 
 /// Why ranks wait for ever, by a second look at them; the first was complete at `now_ns`.
 pub fn find_verdict(
-    members: &[Member],
-    segment: &Segment,
-    before: &[Facts],
-    now_ns: u64,
+    members: &[Member], segment: &Segment, before: &[Facts], now_ns: u64,
 ) -> Option<Verdict> {
     // The second look takes time, which most jobs can be spared.
     judge(before, before, now_ns)?;
@@ -198,10 +195,7 @@ fn name_awaited(awaited: &Awaited) -> String {
 
 /// The sentence of a verdict.
 pub fn describe_verdict(
-    verdict: &Verdict,
-    members: &[Member],
-    facts: &[Facts],
-    now_ns: u64,
+    verdict: &Verdict, members: &[Member], facts: &[Facts], now_ns: u64,
 ) -> String {
     match verdict {
         Verdict::Cycle(cycle) => {

@@ -50,8 +50,7 @@ pub fn find_jobs() -> Vec<RunningJob> {
 
 /// The job whose memory a descriptor of another process is, unless it is known already.
 fn open_job(
-    descriptor: &Path,
-    known: &BTreeMap<(u64, u64), RunningJob>,
+    descriptor: &Path, known: &BTreeMap<(u64, u64), RunningJob>,
 ) -> Option<((u64, u64), RunningJob)> {
     if !is_memory(descriptor) {
         return None;

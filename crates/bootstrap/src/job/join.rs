@@ -189,10 +189,7 @@ fn make_memory(about: &About, members: &[Member]) -> Result<Segment, BootstrapEr
 /// Tells the other nodes how the ranks of this one are reached, and learns the same of theirs; returns the number of
 /// the job, and the nodes that this one watches.
 fn meet_nodes(
-    engine: &mut Engine,
-    job: &Job,
-    members: &[Member],
-    lowest: usize,
+    engine: &mut Engine, job: &Job, members: &[Member], lowest: usize,
 ) -> Result<(u64, Vec<Neighbour>), BootstrapError> {
     let config = job.open_to_other_nodes()?;
     let watched = ring::open(&config, members.len() + 1);
@@ -266,9 +263,7 @@ fn number_choices(config: &Config) -> u32 {
 /// Reads the cards of all nodes and notes where the ranks of other nodes are. The number of the job is that of the
 /// first node.
 fn learn_nodes(
-    job: &Job,
-    own: NodeCard,
-    get: impl FnMut(usize) -> Result<Option<Vec<u8>>, EngineError>,
+    job: &Job, own: NodeCard, get: impl FnMut(usize) -> Result<Option<Vec<u8>>, EngineError>,
 ) -> Result<Nodes, BootstrapError> {
     let mut nodes = Nodes {
         job_id: job.job_id,
@@ -312,8 +307,7 @@ const NO_SUCH: &str = "is told of in a way that cannot be";
 /// Reads the cards of all nodes, each under its lowest rank: that of rank 0, and then that of the lowest rank which no
 /// card has named so far. So there are as many gets as other nodes.
 fn read_cards(
-    ranks: usize,
-    own: NodeCard,
+    ranks: usize, own: NodeCard,
     mut get: impl FnMut(usize) -> Result<Option<Vec<u8>>, EngineError>,
     mut take: impl FnMut(NodeCard) -> Result<(), BootstrapError>,
 ) -> Result<(), BootstrapError> {

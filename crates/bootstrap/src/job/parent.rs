@@ -82,8 +82,7 @@ impl Job {
     /// # Errors
     /// The engine cannot be talked to.
     pub fn ask_any_engine<T>(
-        &self,
-        ask: impl FnOnce(&mut Engine) -> Result<T, EngineError>,
+        &self, ask: impl FnOnce(&mut Engine) -> Result<T, EngineError>,
     ) -> Option<Result<T, EngineError>> {
         if self.link.is_some() {
             return self.ask_engine(ask);

@@ -48,9 +48,7 @@ impl Listener {
     /// # Errors
     /// All ports are in use, or what the kernel said, for people.
     pub fn open(
-        ports: Option<RangeInclusive<u16>>,
-        only: &[IpAddr],
-        ranks: usize,
+        ports: Option<RangeInclusive<u16>>, only: &[IpAddr], ranks: usize,
     ) -> Result<Listener, String> {
         let Some(ports) = ports else {
             return listen_anywhere(only).map_err(|e| format!("no port to listen on: {e}"));

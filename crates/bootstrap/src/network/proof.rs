@@ -20,11 +20,7 @@ impl Pass {
 
     /// Whether that is it; compared in a time that does not depend on where they differ.
     pub fn is_tag(
-        &self,
-        tag: &[u8; TAG],
-        purpose: &[u8],
-        nonce: &[u8],
-        (from, to): (u32, u32),
+        &self, tag: &[u8; TAG], purpose: &[u8], nonce: &[u8], (from, to): (u32, u32),
     ) -> bool {
         self.hash(purpose, nonce, from, to) == *tag
     }

@@ -26,10 +26,7 @@ impl Mapping {
     /// # Errors
     /// The kernel refuses.
     pub(super) fn new(
-        file: BorrowedFd<'_>,
-        offset: u64,
-        bytes: usize,
-        writable: bool,
+        file: BorrowedFd<'_>, offset: u64, bytes: usize, writable: bool,
     ) -> Result<Mapping, SegmentError> {
         let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
         // SAFETY: a new shared mapping at an address of the kernel's choice.
@@ -72,10 +69,7 @@ impl Mapping {
     /// # Errors
     /// The kernel refuses, or the part leaves the addresses.
     pub(super) fn fill(
-        &self,
-        file: BorrowedFd<'_>,
-        part: Range<usize>,
-        writable: bool,
+        &self, file: BorrowedFd<'_>, part: Range<usize>, writable: bool,
     ) -> Result<(), SegmentError> {
         let bytes = part.len();
         if part.end > self.bytes {

@@ -63,9 +63,7 @@ impl Segment {
     /// # Errors
     /// As [`Segment::create`].
     pub fn create_with_room(
-        ranks: usize,
-        spare: usize,
-        job_id: u64,
+        ranks: usize, spare: usize, job_id: u64,
     ) -> Result<Segment, SegmentError> {
         Segment::create_as_spare_fits(spare, |spare| {
             let all = ranks.saturating_add(spare);
@@ -77,8 +75,7 @@ impl Segment {
 
     /// Makes a segment with room for so many ranks more, or with none.
     pub(super) fn create_as_spare_fits(
-        spare: usize,
-        create: impl Fn(usize) -> Result<Segment, SegmentError>,
+        spare: usize, create: impl Fn(usize) -> Result<Segment, SegmentError>,
     ) -> Result<Segment, SegmentError> {
         match create(spare) {
             // The length of files, or the address space, may be limited.
@@ -89,10 +86,7 @@ impl Segment {
 
     /// Makes a segment of a new file, with the first `ranks` ranks.
     pub(super) fn begin(
-        file: OwnedFd,
-        layout: Layout,
-        ranks: usize,
-        job_id: u64,
+        file: OwnedFd, layout: Layout, ranks: usize, job_id: u64,
     ) -> Result<Segment, SegmentError> {
         let segment = Segment::map(file, layout, ranks, true)?;
         // The header first: what is available is shared by as many as are present.
@@ -207,10 +201,7 @@ impl Segment {
 
     /// `least`: the first ranks, whose pairs must be mapped.
     fn map(
-        file: OwnedFd,
-        layout: Layout,
-        least: usize,
-        writable: bool,
+        file: OwnedFd, layout: Layout, least: usize, writable: bool,
     ) -> Result<Segment, SegmentError> {
         let reserve = |ranks: usize| {
             let bytes = usize::try_from(layout.mapped_bytes_of(ranks));
@@ -409,11 +400,7 @@ impl Segment {
     #[cold]
     #[inline(never)]
     fn advise_slow(
-        &self,
-        mode: libc::c_int,
-        offset: u64,
-        bytes: u64,
-        refused: io::Error,
+        &self, mode: libc::c_int, offset: u64, bytes: u64, refused: io::Error,
     ) -> Option<io::Error> {
         let advice = match mode {
             PUNCH => libc::MADV_REMOVE,

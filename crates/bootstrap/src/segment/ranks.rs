@@ -42,10 +42,7 @@ impl Segment {
     /// # Errors
     /// As [`Segment::create`]; or `here` is not in order.
     pub fn create_for_node(
-        here: &[usize],
-        ranks: usize,
-        spare: Spare,
-        job_id: u64,
+        here: &[usize], ranks: usize, spare: Spare, job_id: u64,
     ) -> Result<Segment, SegmentError> {
         let in_order = here.windows(2).all(|two| two[0] < two[1]);
         if !in_order || here.last().is_none_or(|&last| last >= ranks) {
@@ -222,9 +219,7 @@ impl Segment {
     /// # Errors
     /// The segment is not laid out for so many, or there is no memory for their pages.
     pub fn add_ranks<'a>(
-        &self,
-        ranks: usize,
-        elsewhere: impl Fn(usize) -> Option<Elsewhere<'a>>,
+        &self, ranks: usize, elsewhere: impl Fn(usize) -> Option<Elsewhere<'a>>,
         prepare: impl Fn(usize, &RankPage),
     ) -> Result<usize, SegmentError> {
         let (first, here) = (self.present(), self.here());

@@ -95,8 +95,7 @@ pub(super) fn read_ranks(segment: &Segment) -> io::Result<Vec<RankTrace>> {
 
 /// One part, of which `read` gives bytes by offset and length.
 pub(super) fn read_rank(
-    rank: usize,
-    read: impl Fn(usize, usize) -> io::Result<Vec<u8>>,
+    rank: usize, read: impl Fn(usize, usize) -> io::Result<Vec<u8>>,
 ) -> io::Result<Option<RankTrace>> {
     let header = read(0, 40)?;
     let events = word32(&header, 24);

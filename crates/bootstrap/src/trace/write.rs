@@ -39,10 +39,7 @@ pub(super) fn write(ranks: &[RankTrace], out: &mut dyn Write) -> io::Result<Summ
 }
 
 fn write_thread(
-    rank: &RankTrace,
-    thread: &ThreadTrace,
-    start: u64,
-    out: &mut dyn Write,
+    rank: &RankTrace, thread: &ThreadTrace, start: u64, out: &mut dyn Write,
 ) -> io::Result<()> {
     // What was overwritten may hold the beginning of what ends here. What never ends is left open: the
     // rank was in it when it died.

@@ -35,10 +35,7 @@ pub fn split_lines(text: &[u8], place: &str) -> Result<Vec<(usize, Vec<OsString>
 }
 
 fn push_words(
-    lines: &mut Vec<(usize, Vec<OsString>)>,
-    number: usize,
-    line: &[u8],
-    place: &str,
+    lines: &mut Vec<(usize, Vec<OsString>)>, number: usize, line: &[u8], place: &str,
 ) -> Result<(), UsageError> {
     let Some(words) = shlex::bytes::split(line) else {
         return wrong(format!("{place} line {number}: a quote is not closed"));

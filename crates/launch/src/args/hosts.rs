@@ -235,10 +235,7 @@ impl Surroundings for ThisNode {
 
 /// Is it a name of the node called `host`? Asks nobody on the network: `aliases` is the text of /etc/hosts.
 fn is_own_name(
-    name: &str,
-    host: &str,
-    aliases: &dyn Fn() -> String,
-    is_own: &dyn Fn(IpAddr) -> bool,
+    name: &str, host: &str, aliases: &dyn Fn() -> String, is_own: &dyn Fn(IpAddr) -> bool,
 ) -> bool {
     if let Ok(address) = name.parse::<IpAddr>() {
         return is_own(address);

@@ -293,10 +293,7 @@ impl<'a> Parser<'a> {
 
     /// The number of ranks of a program: `asked` by -n, 0 where it is missing.
     fn count_ranks(
-        &mut self,
-        asked: usize,
-        slots: usize,
-        count: &Count,
+        &mut self, asked: usize, slots: usize, count: &Count,
     ) -> Result<usize, UsageError> {
         let nodes = self.count_nodes();
         let mut ranks = match (asked, &count.per_node) {

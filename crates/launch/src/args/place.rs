@@ -122,9 +122,7 @@ pub fn take_map(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError
 }
 
 fn take_map_qualifier(
-    parser: &mut Parser<'_>,
-    given: &Given,
-    word: &str,
+    parser: &mut Parser<'_>, given: &Given, word: &str,
 ) -> Result<(), UsageError> {
     let place = &mut parser.spec.placement;
     match word {

@@ -36,11 +36,7 @@ impl Checks {
     /// Puts room for a record before the data of a send or receive, of a send with its record. What it returns must be
     /// kept ([`Checks::keep`]) as long as the request lives.
     pub(crate) fn watch(
-        &self,
-        p: &Process,
-        kind: Kind,
-        (datatype, count): (&Rc<Datatype>, u64),
-        buffer: &Buffer,
+        &self, p: &Process, kind: Kind, (datatype, count): (&Rc<Datatype>, u64), buffer: &Buffer,
     ) -> Result<(Watched, Buffer)> {
         let (call, place) = (p.call.get(), self.place());
         let record = match kind {

@@ -78,10 +78,7 @@ pub(crate) fn leave() {
 
 /// What is wrong with a call, by thread and name, while another thread is inside; None where nothing is.
 fn describe(
-    level: i32,
-    is_main: bool,
-    call: (&str, &str),
-    other: Option<(&str, &str)>,
+    level: i32, is_main: bool, call: (&str, &str), other: Option<(&str, &str)>,
 ) -> Option<String> {
     let (name, call) = call;
     let place = Call::find(None).map_or(String::new(), |call| format!(" at {}", call.place()));

@@ -33,8 +33,7 @@ pub(super) struct Arguments<'a> {
 impl<'a> Arguments<'a> {
     /// What each rank sends to each other and receives from it.
     pub(super) fn new(
-        sends: &'a dyn Fn(u32) -> Data<'a>,
-        receives: &'a dyn Fn(u32) -> Data<'a>,
+        sends: &'a dyn Fn(u32) -> Data<'a>, receives: &'a dyn Fn(u32) -> Data<'a>,
     ) -> Self {
         Arguments {
             root: None,

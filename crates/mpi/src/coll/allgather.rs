@@ -75,10 +75,7 @@ impl Collective for Allgatherv {
 /// # Safety
 /// `own` is readable, the blocks are writable; they do not overlap.
 pub(super) async unsafe fn run<'a, F: Fabric>(
-    f: &F,
-    how: choose::Allgather,
-    own: Option<Vector<'_>>,
-    block: &impl Fn(u32) -> Vector<'a>,
+    f: &F, how: choose::Allgather, own: Option<Vector<'_>>, block: &impl Fn(u32) -> Vector<'a>,
     whole: Option<Vector<'a>>,
 ) -> Result {
     let alone = f.size() == 1 || (0..f.size()).all(|r| block(r).bytes() == 0);
@@ -99,10 +96,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
 /// # Safety
 /// As [`run`].
 pub(super) async unsafe fn run_as<'a, F: Fabric>(
-    f: &F,
-    how: choose::Allgather,
-    own: Option<Vector<'_>>,
-    block: &impl Fn(u32) -> Vector<'a>,
+    f: &F, how: choose::Allgather, own: Option<Vector<'_>>, block: &impl Fn(u32) -> Vector<'a>,
     whole: Option<Vector<'a>>,
 ) -> Result {
     // SAFETY: the same contract.
@@ -140,9 +134,7 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
 /// # Safety
 /// As [`run`].
 unsafe fn place_own<'a, F: Fabric>(
-    f: &F,
-    own: Option<Vector<'_>>,
-    block: &impl Fn(u32) -> Vector<'a>,
+    f: &F, own: Option<Vector<'_>>, block: &impl Fn(u32) -> Vector<'a>,
 ) -> Result {
     // SAFETY: the same contract.
     f.put_off(unsafe { own.map_or(Ok(()), |own| own.copy_to(block(f.rank()))) })
@@ -153,9 +145,7 @@ unsafe fn place_own<'a, F: Fabric>(
 /// # Safety
 /// The blocks are writable, the rank's own is filled.
 async unsafe fn flat<'a, F: Fabric>(
-    f: &F,
-    block: &impl Fn(u32) -> Vector<'a>,
-    whole: Option<Vector<'a>>,
+    f: &F, block: &impl Fn(u32) -> Vector<'a>, whole: Option<Vector<'a>>,
 ) -> Result {
     let mut scratch = Scratch::new(f);
     let all = match whole {
@@ -200,10 +190,7 @@ async unsafe fn flat<'a, F: Fabric>(
 /// # Safety
 /// `packed` holds all blocks; they are writable.
 unsafe fn unpack_all<'a, F: Fabric>(
-    packed: *mut u8,
-    first: u32,
-    f: &F,
-    block: &impl Fn(u32) -> Vector<'a>,
+    packed: *mut u8, first: u32, f: &F, block: &impl Fn(u32) -> Vector<'a>,
 ) {
     let mut at = packed;
     for i in 0..f.size() {
@@ -289,9 +276,7 @@ async unsafe fn bruck<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) 
 /// # Safety
 /// As [`run`].
 pub(super) async unsafe fn ring<'a, F: Fabric>(
-    f: &F,
-    own: Option<Vector<'_>>,
-    block: &impl Fn(u32) -> Vector<'a>,
+    f: &F, own: Option<Vector<'_>>, block: &impl Fn(u32) -> Vector<'a>,
 ) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
     let (next, previous) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);

@@ -53,11 +53,7 @@ impl Collective for Allreduce {
 /// The operand is readable, the result writable; they do not overlap, or are the same.
 #[inline]
 pub(super) async unsafe fn run<'a, F: Fabric>(
-    f: &F,
-    how: choose::Allreduce,
-    red: &'a Reduction<'a>,
-    operand: Vector<'a>,
-    result: Vector<'a>,
+    f: &F, how: choose::Allreduce, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
 ) -> Result {
     // SAFETY: the same contract.
     unsafe {
@@ -74,11 +70,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
 /// As [`run`].
 #[inline(never)]
 async unsafe fn run_other<'a, F: Fabric>(
-    f: &F,
-    how: choose::Allreduce,
-    red: &'a Reduction<'a>,
-    operand: Vector<'a>,
-    result: Vector<'a>,
+    f: &F, how: choose::Allreduce, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
 ) -> Result {
     // SAFETY: the same contract.
     unsafe {
@@ -96,11 +88,7 @@ async unsafe fn run_other<'a, F: Fabric>(
 /// # Safety
 /// As [`run`].
 pub(super) async unsafe fn run_as<'a, F: Fabric>(
-    f: &F,
-    how: choose::Allreduce,
-    red: &'a Reduction<'a>,
-    operand: Vector<'a>,
-    result: Vector<'a>,
+    f: &F, how: choose::Allreduce, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
 ) -> Result {
     let in_place = operand.ptr == result.ptr;
     // SAFETY: the same contract.
@@ -151,11 +139,7 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
 /// # Safety
 /// As [`run`].
 pub(super) async unsafe fn in_pieces<'a, F: Fabric>(
-    f: &F,
-    red: &'a Reduction<'a>,
-    operand: Vector<'a>,
-    result: Vector<'a>,
-    piece: u64,
+    f: &F, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>, piece: u64,
 ) -> Result {
     let mut done = 0;
     while done < result.count {
@@ -174,10 +158,7 @@ pub(super) async unsafe fn in_pieces<'a, F: Fabric>(
 /// As [`run`].
 #[inline]
 async unsafe fn doubling<'a, F: Fabric>(
-    f: &F,
-    red: &'a Reduction<'a>,
-    operand: Vector<'a>,
-    result: Vector<'a>,
+    f: &F, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
 ) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
     let actors = Actors::of(ranks);

@@ -95,9 +95,7 @@ impl<B: BlockArray> Collective for AlltoallArrays<B> {
 /// # Safety
 /// Blocks of `out` are readable, those of `into` writable; they do not overlap.
 pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
-    f: &F,
-    how: choose::Alltoall,
-    out: &impl Fn(u32) -> Vector<'a>,
+    f: &F, how: choose::Alltoall, out: &impl Fn(u32) -> Vector<'a>,
     into: &impl Fn(u32) -> Vector<'b>,
 ) -> Result {
     let rank = f.rank();
@@ -118,9 +116,7 @@ pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
 /// # Safety
 /// As [`run`], but that they may be the same; all blocks are of one length.
 pub(super) async unsafe fn run_packed<'a, 'b, F: Fabric>(
-    f: &F,
-    how: choose::Alltoall,
-    out: &impl Fn(u32) -> Vector<'a>,
+    f: &F, how: choose::Alltoall, out: &impl Fn(u32) -> Vector<'a>,
     into: &impl Fn(u32) -> Vector<'b>,
 ) -> Result {
     // SAFETY: the same contract.
@@ -139,9 +135,7 @@ pub(super) async unsafe fn run_packed<'a, 'b, F: Fabric>(
 /// # Safety
 /// As [`run`].
 pub(super) async unsafe fn together<'a, 'b, F: Fabric>(
-    f: &F,
-    out: &impl Fn(u32) -> Vector<'a>,
-    into: &impl Fn(u32) -> Vector<'b>,
+    f: &F, out: &impl Fn(u32) -> Vector<'a>, into: &impl Fn(u32) -> Vector<'b>,
 ) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
     for window in (1..ranks).step_by(WINDOW as usize) {
@@ -167,9 +161,7 @@ pub(super) async unsafe fn together<'a, 'b, F: Fabric>(
 /// # Safety
 /// As [`run`]; all blocks are of one length, above 0.
 async unsafe fn flat_root<'a, 'b, F: Fabric>(
-    f: &F,
-    out: &impl Fn(u32) -> Vector<'a>,
-    into: &impl Fn(u32) -> Vector<'b>,
+    f: &F, out: &impl Fn(u32) -> Vector<'a>, into: &impl Fn(u32) -> Vector<'b>,
 ) -> Result {
     let ranks = f.size() as usize;
     let block = out(0).bytes() as usize;
@@ -203,9 +195,7 @@ async unsafe fn flat_root<'a, 'b, F: Fabric>(
 /// # Safety
 /// As [`flat_root`].
 async unsafe fn flat_other<'a, 'b, F: Fabric>(
-    f: &F,
-    out: &impl Fn(u32) -> Vector<'a>,
-    into: &impl Fn(u32) -> Vector<'b>,
+    f: &F, out: &impl Fn(u32) -> Vector<'a>, into: &impl Fn(u32) -> Vector<'b>,
 ) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
     let block = out(rank).bytes();
@@ -231,9 +221,7 @@ async unsafe fn flat_other<'a, 'b, F: Fabric>(
 /// # Safety
 /// As [`run`]; all blocks are of one length, above 0.
 async unsafe fn bruck<'a, 'b, F: Fabric>(
-    f: &F,
-    out: &impl Fn(u32) -> Vector<'a>,
-    into: &impl Fn(u32) -> Vector<'b>,
+    f: &F, out: &impl Fn(u32) -> Vector<'a>, into: &impl Fn(u32) -> Vector<'b>,
 ) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
     let bytes = out(rank).bytes();
@@ -283,8 +271,7 @@ async unsafe fn bruck<'a, 'b, F: Fabric>(
 /// # Safety
 /// The blocks are readable and writable.
 pub(super) async unsafe fn run_in_place<'a, F: Fabric>(
-    f: &F,
-    block: &impl Fn(u32) -> Vector<'a>,
+    f: &F, block: &impl Fn(u32) -> Vector<'a>,
 ) -> Result {
     let total = (0..f.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
     // SAFETY: the same contract.
@@ -294,9 +281,7 @@ pub(super) async unsafe fn run_in_place<'a, F: Fabric>(
 /// # Safety
 /// As [`run_in_place`].
 pub(super) async unsafe fn run_in_place_as<'a, F: Fabric>(
-    f: &F,
-    how: choose::AlltoallInPlace,
-    block: &impl Fn(u32) -> Vector<'a>,
+    f: &F, how: choose::AlltoallInPlace, block: &impl Fn(u32) -> Vector<'a>,
 ) -> Result {
     // SAFETY: the same contract.
     unsafe {

@@ -51,11 +51,7 @@ impl Side {
     /// # Errors
     /// `MPI_ERR_TYPE`
     pub fn new(
-        p: &Process,
-        used: bool,
-        buf: *const u8,
-        count: i64,
-        datatype: usize,
+        p: &Process, used: bool, buf: *const u8, count: i64, datatype: usize,
     ) -> Result<Side> {
         let used = used && !is_in_place(buf);
         Ok(Side {
@@ -197,11 +193,7 @@ impl Operands {
     /// # Errors
     /// `MPI_ERR_TYPE`, `MPI_ERR_OP`
     pub fn new(
-        p: &Process,
-        send: *const u8,
-        recv: *mut u8,
-        datatype: usize,
-        op: usize,
+        p: &Process, send: *const u8, recv: *mut u8, datatype: usize, op: usize,
     ) -> Result<Operands> {
         Ok(Operands {
             send,

@@ -48,10 +48,7 @@ pub(super) async unsafe fn run<F: Fabric>(f: &F, data: Vector<'_>, root: u32) ->
 /// # Safety
 /// As [`run`].
 pub(super) async unsafe fn run_by<F: Fabric>(
-    f: &F,
-    how: choose::Bcast,
-    data: Vector<'_>,
-    root: u32,
+    f: &F, how: choose::Bcast, data: Vector<'_>, root: u32,
 ) -> Result {
     // SAFETY: the same contract.
     unsafe {
@@ -69,10 +66,7 @@ pub(super) async unsafe fn run_by<F: Fabric>(
 /// # Safety
 /// As [`run`].
 pub(super) async unsafe fn run_as<F: Fabric>(
-    f: &F,
-    how: choose::Bcast,
-    data: Vector<'_>,
-    root: u32,
+    f: &F, how: choose::Bcast, data: Vector<'_>, root: u32,
 ) -> Result {
     // SAFETY: the same contract.
     unsafe {

@@ -109,13 +109,8 @@ impl<'a> Held<'a> {
 /// # Safety
 /// The operand is readable, the result of heads writable; they do not overlap, or are the same.
 pub(super) async unsafe fn reduce<'a, F: Fabric>(
-    f: &F,
-    nodes: &Nodes,
-    levels: &Levels<'_, F>,
-    red: &'a Reduction<'a>,
-    operand: Vector<'a>,
-    result: Option<Vector<'a>>,
-    wants: impl Fn(u32) -> bool,
+    f: &F, nodes: &Nodes, levels: &Levels<'_, F>, red: &'a Reduction<'a>, operand: Vector<'a>,
+    result: Option<Vector<'a>>, wants: impl Fn(u32) -> bool,
 ) -> Result {
     let actors = Actors::of(f.size());
     let own = nodes.of(f.rank());
@@ -178,10 +173,7 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
 /// # Safety
 /// As [`reduce`].
 async unsafe fn meet<'a, F: Fabric>(
-    f: &F,
-    nodes: &Nodes,
-    held: &mut Held<'a>,
-    result: Option<Vector<'a>>,
+    f: &F, nodes: &Nodes, held: &mut Held<'a>, result: Option<Vector<'a>>,
     wants: impl Fn(u32) -> bool,
 ) -> Result {
     let (rank, actors) = (f.rank(), Actors::of(f.size()));
@@ -268,10 +260,7 @@ fn needed(nodes: &Nodes, actors: Actors, node: u32) -> u64 {
 /// # Safety
 /// Those to be sent are readable, the others writable; they do not overlap.
 async unsafe fn trade<'a, F: Fabric>(
-    f: &F,
-    with: u32,
-    out: &[(Branch, Vector<'a>)],
-    into: &[(Branch, Vector<'a>)],
+    f: &F, with: u32, out: &[(Branch, Vector<'a>)], into: &[(Branch, Vector<'a>)],
 ) -> Result {
     let mut batch = Batch::new(f);
     // SAFETY: by contract.

@@ -284,10 +284,7 @@ pub(super) enum Allgather {
 /// `total` bytes in all; `even` where all blocks are of one length and lie one after the other.
 #[inline]
 pub(super) fn allgather(
-    total: u64,
-    even: bool,
-    ranks: u32,
-    (room, may_share): (Room<'_>, bool),
+    total: u64, even: bool, ranks: u32, (room, may_share): (Room<'_>, bool),
 ) -> Allgather {
     let doubles = even && ranks.is_power_of_two();
     let usual = if ranks == 2 {

@@ -61,11 +61,7 @@ pub trait Fabric {
     /// # Safety
     /// As for both; the buffers do not overlap.
     unsafe fn exchange(
-        &self,
-        to: u32,
-        out: Buffer,
-        from: u32,
-        into: Buffer,
+        &self, to: u32, out: Buffer, from: u32, into: Buffer,
     ) -> impl Future<Output = Result>;
     /// Starts a send.
     ///
@@ -183,11 +179,7 @@ impl Fabric for Channel<'_> {
 
     #[inline]
     unsafe fn exchange(
-        &self,
-        to: u32,
-        out: Buffer,
-        from: u32,
-        into: Buffer,
+        &self, to: u32, out: Buffer, from: u32, into: Buffer,
     ) -> impl Future<Output = Result> {
         // SAFETY: the same contract.
         ready(unsafe { self.put_off(Channel::exchange(self, to, out, from, into)) })
@@ -237,11 +229,7 @@ pub fn drive<T>(algorithm: impl Future<Output = T>) -> T {
 /// `out` is readable, `into` writable; they do not overlap.
 #[inline]
 pub(super) async unsafe fn trade<F: Fabric>(
-    f: &F,
-    to: u32,
-    out: Vector<'_>,
-    from: u32,
-    into: Vector<'_>,
+    f: &F, to: u32, out: Vector<'_>, from: u32, into: Vector<'_>,
 ) -> Result {
     // SAFETY: the same contract.
     unsafe {

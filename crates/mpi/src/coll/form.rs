@@ -42,10 +42,7 @@ impl Form {
     /// The buffers are as [`Collective::run`] wants them until the call is complete.
     #[inline]
     pub unsafe fn run<C: Collective + 'static>(
-        self,
-        p: &Process,
-        comm: usize,
-        read: impl FnOnce(&Comm) -> Result<C>,
+        self, p: &Process, comm: usize, read: impl FnOnce(&Comm) -> Result<C>,
     ) -> Result {
         let comm = p.comm(comm)?;
         // SAFETY: CALL'S BUFFERS.
@@ -62,10 +59,7 @@ impl Form {
     #[cold]
     #[inline(never)]
     unsafe fn run_between<C: Collective + 'static>(
-        self,
-        p: &Process,
-        comm: Rc<Comm>,
-        read: impl FnOnce(&Comm) -> Result<C>,
+        self, p: &Process, comm: Rc<Comm>, read: impl FnOnce(&Comm) -> Result<C>,
     ) -> Result {
         // SAFETY: CALL'S BUFFERS.
         unsafe { self.run_on(p, comm, |comm| read(comm).map(Between)) }
@@ -75,10 +69,7 @@ impl Form {
     /// As [`Form::run`].
     #[inline]
     unsafe fn run_on<C: Collective + 'static>(
-        self,
-        p: &Process,
-        comm: Rc<Comm>,
-        read: impl FnOnce(&Comm) -> Result<C>,
+        self, p: &Process, comm: Rc<Comm>, read: impl FnOnce(&Comm) -> Result<C>,
     ) -> Result {
         let (request, made) = match self {
             Form::Blocking => {

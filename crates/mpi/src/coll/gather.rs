@@ -86,10 +86,7 @@ impl Collective for Gatherv {
 /// # Safety
 /// `own` is readable, the blocks are writable; they do not overlap.
 pub(super) async unsafe fn run<'a, F: Fabric>(
-    f: &F,
-    how: choose::Gather,
-    own: Option<Vector<'_>>,
-    block: Option<impl Fn(u32) -> Vector<'a>>,
+    f: &F, how: choose::Gather, own: Option<Vector<'_>>, block: Option<impl Fn(u32) -> Vector<'a>>,
     root: u32,
 ) -> Result {
     // SAFETY: the same contract.
@@ -113,9 +110,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
 /// # Safety
 /// As [`run`].
 async unsafe fn linear_root<'a, F: Fabric>(
-    f: &F,
-    own: Option<Vector<'_>>,
-    block: impl Fn(u32) -> Vector<'a>,
+    f: &F, own: Option<Vector<'_>>, block: impl Fn(u32) -> Vector<'a>,
 ) -> Result {
     let others = || (0..f.size()).filter(|&r| r != f.rank());
     let in_turn = others().all(|r| block(r).bytes() <= IN_TURN_BYTES);
@@ -148,9 +143,7 @@ pub(super) fn subtree_ranks(relative: u32, ranks: u32) -> u32 {
 /// # Safety
 /// As [`run`]; all blocks are of one length.
 async unsafe fn binomial_root<'a, F: Fabric>(
-    f: &F,
-    own: Option<Vector<'_>>,
-    block: impl Fn(u32) -> Vector<'a>,
+    f: &F, own: Option<Vector<'_>>, block: impl Fn(u32) -> Vector<'a>,
 ) -> Result {
     let (ranks, root) = (f.size(), f.rank());
     let bytes = block(root).bytes();
@@ -195,10 +188,7 @@ async unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> 
 /// # Safety
 /// `packed` has room for the rank's subtree, in blocks of `bytes` bytes.
 async unsafe fn collect_children<F: Fabric>(
-    f: &F,
-    packed: *mut u8,
-    bytes: u64,
-    root: u32,
+    f: &F, packed: *mut u8, bytes: u64, root: u32,
 ) -> Result {
     let ranks = f.size();
     let me = relative(f.rank(), root, ranks);

@@ -137,11 +137,7 @@ impl Actors {
 /// # Safety
 /// `send` is readable and `recv` writable for `count` elements; they do not overlap.
 pub(super) async unsafe fn allreduce<F: Fabric>(
-    f: &F,
-    red: &Reduction<'_>,
-    send: Option<*const u8>,
-    recv: *mut u8,
-    count: u64,
+    f: &F, red: &Reduction<'_>, send: Option<*const u8>, recv: *mut u8, count: u64,
 ) -> Result {
     let (rank, actors) = (f.rank(), Actors::of(f.size()));
     let result = red.at(recv, count);
@@ -168,12 +164,7 @@ pub(super) async unsafe fn allreduce<F: Fabric>(
 /// # Safety
 /// As [`allreduce`].
 pub(super) async unsafe fn reduce<F: Fabric>(
-    f: &F,
-    red: &Reduction<'_>,
-    send: Option<*const u8>,
-    recv: *mut u8,
-    count: u64,
-    root: u32,
+    f: &F, red: &Reduction<'_>, send: Option<*const u8>, recv: *mut u8, count: u64, root: u32,
 ) -> Result {
     let (rank, actors) = (f.rank(), Actors::of(f.size()));
     let result = red.at(recv, count);
@@ -240,10 +231,7 @@ impl<'f, F: Fabric, R: Fn(u32) -> u32> Halves<'f, F, R> {
     /// # Safety
     /// As [`allreduce`].
     async unsafe fn scatter(
-        &self,
-        red: &Reduction<'_>,
-        mut send: Option<*const u8>,
-        result: Vector<'_>,
+        &self, red: &Reduction<'_>, mut send: Option<*const u8>, result: Vector<'_>,
     ) -> Result {
         let (f, count) = (self.fabric, result.count);
         let mut scratch = Scratch::new(f);

@@ -262,9 +262,7 @@ pub(super) async unsafe fn scatterv<C: Call>(f: &C, call: &Scatterv) -> Result {
 /// # Safety
 /// Blocks of `out` are readable, those of `into` writable; they do not overlap.
 async unsafe fn swap_all<'a, 'b, C: Call>(
-    f: &C,
-    out: impl Fn(u32) -> Vector<'a>,
-    into: impl Fn(u32) -> Vector<'b>,
+    f: &C, out: impl Fn(u32) -> Vector<'a>, into: impl Fn(u32) -> Vector<'b>,
 ) -> Result {
     let there = f.channel().comm.peer_count();
     let mut batch = Batch::new(f);
@@ -313,8 +311,7 @@ pub(super) async unsafe fn alltoall<C: Call>(f: &C, call: &Alltoall) -> Result {
 /// # Safety
 /// As [`alltoall`].
 pub(super) async unsafe fn alltoall_arrays<C: Call>(
-    f: &C,
-    call: &AlltoallArrays<impl BlockArray>,
+    f: &C, call: &AlltoallArrays<impl BlockArray>,
 ) -> Result {
     let send = call.send.as_ref().ok_or_else(refuse_in_place)?;
     let (out, into) = (send.check()?, call.recv.check()?);
@@ -327,10 +324,7 @@ pub(super) async unsafe fn alltoall_arrays<C: Call>(
 /// # Safety
 /// The operand is readable, the result writable; they do not overlap.
 async unsafe fn reduce_near<C: Call>(
-    near: &C,
-    red: &Reduction<'_>,
-    operand: Vector<'_>,
-    result: Vector<'_>,
+    near: &C, red: &Reduction<'_>, operand: Vector<'_>, result: Vector<'_>,
 ) -> Result {
     let how = choose::reduce(
         red.size(operand.count, near.room()),
@@ -414,9 +408,7 @@ pub(super) async unsafe fn allreduce<C: Call>(f: &C, call: &Allreduce) -> Result
 /// # Safety
 /// The send buffer is readable for all blocks, the receive buffer writable for the own one; they do not overlap.
 pub(super) async unsafe fn reduce_scatter<C: Call>(
-    f: &C,
-    o: &Operands,
-    counts: impl Fn(u32) -> i64,
+    f: &C, o: &Operands, counts: impl Fn(u32) -> i64,
 ) -> Result {
     let red = &o.reduction()?;
     let total = (0..f.size()).try_fold(0_i64, |sum, rank| match counts(rank) {

@@ -170,11 +170,7 @@ impl<'a> Stack<'a> {
 
     /// `own` may be the result. `others` has the places, one behind the other.
     pub(super) fn new(
-        red: &'a Reduction<'a>,
-        ranks: u32,
-        own: Vector<'a>,
-        result: Vector<'a>,
-        others: Vector<'a>,
+        red: &'a Reduction<'a>, ranks: u32, own: Vector<'a>, result: Vector<'a>, others: Vector<'a>,
     ) -> Self {
         let is_fixed = own.ptr != result.ptr;
         let free = (2u64 << Stack::places(ranks)) - 1;
@@ -291,11 +287,7 @@ impl<'a> Stack<'a> {
 /// # Safety
 /// `input` is readable, `inout` writable, as count and datatype say.
 pub unsafe fn reduce_local(
-    input: *const u8,
-    inout: *mut u8,
-    count: i64,
-    datatype: (&Datatype, usize),
-    op: &Op,
+    input: *const u8, inout: *mut u8, count: i64, datatype: (&Datatype, usize), op: &Op,
 ) -> Result {
     let left = Vector::new(input, count, datatype.0)?;
     let right = Vector::new(inout, count, datatype.0)?;

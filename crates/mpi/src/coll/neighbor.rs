@@ -73,9 +73,7 @@ const _: () = assert!(MPI_PROC_NULL < 0);
 /// # Safety
 /// Blocks of `out` are readable, those of `into` writable; they do not overlap.
 pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
-    f: &F,
-    around: &Neighborhood,
-    out: &impl Fn(u32) -> Vector<'a>,
+    f: &F, around: &Neighborhood, out: &impl Fn(u32) -> Vector<'a>,
     into: &impl Fn(u32) -> Vector<'b>,
 ) -> Result {
     let me = f.rank();
@@ -118,9 +116,7 @@ pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
 /// # Safety
 /// As [`run`].
 async unsafe fn carry_out<'a, 'b, C: Call>(
-    f: &C,
-    around: &Neighborhood,
-    out: &impl Fn(u32) -> Vector<'a>,
+    f: &C, around: &Neighborhood, out: &impl Fn(u32) -> Vector<'a>,
     into: &impl Fn(u32) -> Vector<'b>,
 ) -> Result {
     compare(f, Arguments::new(&agreement::nothing, &agreement::nothing)).await?;

@@ -223,11 +223,7 @@ impl<F: Fabric> Fabric for Part<'_, F> {
     }
 
     unsafe fn exchange(
-        &self,
-        to: u32,
-        out: Buffer,
-        from: u32,
-        into: Buffer,
+        &self, to: u32, out: Buffer, from: u32, into: Buffer,
     ) -> impl Future<Output = Result> {
         let (to, from) = (self.member(to), self.member(from));
         // SAFETY: the same contract.
@@ -302,10 +298,7 @@ async fn report<F: Fabric>(f: &F) -> Result {
 /// # Safety
 /// As [`bcast::run`].
 pub(super) async unsafe fn bcast<F: Fabric>(
-    f: &F,
-    nodes: &Nodes,
-    data: Vector<'_>,
-    root: u32,
+    f: &F, nodes: &Nodes, data: Vector<'_>, root: u32,
 ) -> Result {
     let Levels { node, head, heads } = levels(f, nodes, root);
     // SAFETY: the same contract.
@@ -322,11 +315,7 @@ pub(super) async unsafe fn bcast<F: Fabric>(
 /// # Safety
 /// As [`reduce::run`].
 pub(super) async unsafe fn reduce<'a, F: Fabric>(
-    f: &F,
-    nodes: &Nodes,
-    red: &'a Reduction<'a>,
-    operand: Vector<'a>,
-    result: Option<Vector<'a>>,
+    f: &F, nodes: &Nodes, red: &'a Reduction<'a>, operand: Vector<'a>, result: Option<Vector<'a>>,
     root: u32,
 ) -> Result {
     let levels = levels(f, nodes, root);
@@ -360,11 +349,7 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
 /// # Safety
 /// As [`allreduce::run`].
 pub(super) async unsafe fn allreduce<'a, F: Fabric>(
-    f: &F,
-    nodes: &Nodes,
-    red: &'a Reduction<'a>,
-    operand: Vector<'a>,
-    result: Vector<'a>,
+    f: &F, nodes: &Nodes, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
 ) -> Result {
     let levels = levels(f, nodes, 0);
     let size = red.size(operand.count, f.room()).along_tree();
@@ -396,10 +381,7 @@ pub(super) async unsafe fn allreduce<'a, F: Fabric>(
 /// # Safety
 /// As [`allgather::run`].
 pub(super) async unsafe fn allgather<'a, F: Fabric>(
-    f: &F,
-    nodes: &Nodes,
-    own: Option<Vector<'_>>,
-    block: &impl Fn(u32) -> Vector<'a>,
+    f: &F, nodes: &Nodes, own: Option<Vector<'_>>, block: &impl Fn(u32) -> Vector<'a>,
     whole: Option<Vector<'a>>,
 ) -> Result {
     let Levels { node, head, heads } = levels(f, nodes, 0);

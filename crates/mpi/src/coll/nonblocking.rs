@@ -173,11 +173,7 @@ impl Fabric for Outstanding {
     }
 
     unsafe fn exchange(
-        &self,
-        to: u32,
-        out: Buffer,
-        from: u32,
-        into: Buffer,
+        &self, to: u32, out: Buffer, from: u32, into: Buffer,
     ) -> impl Future<Output = Result> {
         // SAFETY: the same contract.
         let (received, sent) = unsafe { self.channel.post_exchange(to, out, from, into) };
@@ -338,9 +334,7 @@ where
 /// # Safety
 /// As [`Collective::run`].
 pub(super) unsafe fn start<C: Collective + 'static>(
-    p: &Process,
-    comm: Rc<Comm>,
-    read: impl FnOnce(&Comm) -> Result<C>,
+    p: &Process, comm: Rc<Comm>, read: impl FnOnce(&Comm) -> Result<C>,
 ) -> Result<usize> {
     let handle = comm.handle.get();
     let f = Outstanding::next(comm);
@@ -368,10 +362,7 @@ pub(super) unsafe fn start<C: Collective + 'static>(
 /// # Errors
 /// `MPI_ERR_OTHER` where there are no more requests.
 pub(crate) fn start_status<F>(
-    p: &Process,
-    comm: Rc<Comm>,
-    calls_back: bool,
-    call: impl FnOnce(Outstanding) -> F,
+    p: &Process, comm: Rc<Comm>, calls_back: bool, call: impl FnOnce(Outstanding) -> F,
 ) -> Result<usize>
 where
     F: Future<Output = Result<Status>> + 'static,
@@ -425,8 +416,7 @@ impl<R: Operation> Operation for Begun<R> {
 
 /// Polls a call for the first time. It may end at once; then it needs no request of its own.
 fn begin<F: Future<Output = Result> + 'static>(
-    p: &Process,
-    mut running: Running<F, fn() -> F>,
+    p: &Process, mut running: Running<F, fn() -> F>,
 ) -> Result<usize> {
     match running.poll(p) {
         Some(result) => result.map(|_| request::completed_request()),
@@ -442,9 +432,7 @@ fn begin<F: Future<Output = Result> + 'static>(
 /// # Safety
 /// As [`Collective::run`], from each start to its completion.
 pub(super) unsafe fn prepare<C: Collective + 'static>(
-    p: &Process,
-    comm: Rc<Comm>,
-    read: impl FnOnce(&Comm) -> Result<C>,
+    p: &Process, comm: Rc<Comm>, read: impl FnOnce(&Comm) -> Result<C>,
 ) -> Result<usize> {
     let handle = comm.handle.get();
     let f = Outstanding::persistent(comm);

@@ -106,11 +106,7 @@ impl Missing {
     /// `into` is writable for `bytes` bytes; the handle is that of the call.
     #[inline(never)]
     pub unsafe fn receive(
-        self,
-        name: &'static str,
-        handle: usize,
-        into: *mut u8,
-        bytes: usize,
+        self, name: &'static str, handle: usize, into: *mut u8, bytes: usize,
     ) -> Result {
         // SAFETY: BYTES.
         if unsafe { self.spin(handle, into, bytes) } {
@@ -175,12 +171,7 @@ pub fn barrier(handle: usize) -> Outcome {
 /// The buffers are as count and datatype say.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
 pub unsafe fn allreduce(
-    send: *const u8,
-    recv: *mut u8,
-    count: i64,
-    datatype: usize,
-    op: usize,
-    handle: usize,
+    send: *const u8, recv: *mut u8, count: i64, datatype: usize, op: usize, handle: usize,
 ) -> Option<Result> {
     let element = hot::datatype(datatype);
     let bytes = (count as u64).wrapping_mul(element.size);
@@ -215,11 +206,7 @@ pub unsafe fn allreduce(
 /// As [`allreduce`]; the kernel is for elements that are `bytes` bytes in all.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
 unsafe fn combine(
-    pair: &Pair,
-    send: *const u8,
-    recv: *mut u8,
-    (count, bytes): (usize, usize),
-    kernel: Kernel,
+    pair: &Pair, send: *const u8, recv: *mut u8, (count, bytes): (usize, usize), kernel: Kernel,
     handle: usize,
 ) -> Option<Result> {
     let in_place = send as usize == MPI_IN_PLACE;

@@ -58,12 +58,8 @@ impl Collective for Reduce {
 /// # Safety
 /// The operand is readable, the result writable; they do not overlap, or are the same.
 pub(super) async unsafe fn run<'a, F: Fabric>(
-    f: &F,
-    how: choose::Reduce,
-    red: &'a Reduction<'a>,
-    operand: Vector<'a>,
-    result: Option<Vector<'a>>,
-    root: u32,
+    f: &F, how: choose::Reduce, red: &'a Reduction<'a>, operand: Vector<'a>,
+    result: Option<Vector<'a>>, root: u32,
 ) -> Result {
     // SAFETY: the same contract.
     unsafe {
@@ -81,12 +77,8 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
 /// # Safety
 /// As [`run`].
 pub(super) async unsafe fn run_as<'a, F: Fabric>(
-    f: &F,
-    how: choose::Reduce,
-    red: &'a Reduction<'a>,
-    operand: Vector<'a>,
-    result: Option<Vector<'a>>,
-    root: u32,
+    f: &F, how: choose::Reduce, red: &'a Reduction<'a>, operand: Vector<'a>,
+    result: Option<Vector<'a>>, root: u32,
 ) -> Result {
     // SAFETY: the same contract.
     unsafe {
@@ -106,11 +98,7 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
 /// # Safety
 /// As [`run`].
 pub(super) async unsafe fn flat<'a, F: Fabric>(
-    f: &F,
-    red: &'a Reduction<'a>,
-    operand: Vector<'a>,
-    result: Option<Vector<'a>>,
-    root: u32,
+    f: &F, red: &'a Reduction<'a>, operand: Vector<'a>, result: Option<Vector<'a>>, root: u32,
 ) -> Result {
     // SAFETY: the same contract.
     unsafe {
@@ -126,10 +114,7 @@ pub(super) async unsafe fn flat<'a, F: Fabric>(
 /// # Safety
 /// As [`run`].
 async unsafe fn flat_root<'a, F: Fabric>(
-    f: &F,
-    red: &'a Reduction<'a>,
-    own: Vector<'a>,
-    result: Vector<'a>,
+    f: &F, red: &'a Reduction<'a>, own: Vector<'a>, result: Vector<'a>,
 ) -> Result {
     let (root, ranks) = (f.rank(), f.size());
     let mut scratch = Scratch::new(f);
@@ -156,11 +141,7 @@ async unsafe fn flat_root<'a, F: Fabric>(
 /// # Safety
 /// As [`run`].
 async unsafe fn binomial<'a, F: Fabric>(
-    f: &F,
-    red: &'a Reduction<'a>,
-    operand: Vector<'a>,
-    result: Option<Vector<'a>>,
-    root: u32,
+    f: &F, red: &'a Reduction<'a>, operand: Vector<'a>, result: Option<Vector<'a>>, root: u32,
 ) -> Result {
     let (rank, actors) = (f.rank(), Actors::of(f.size()));
     let (me, top) = (actors.number(rank), actors.number(root));
@@ -231,11 +212,7 @@ async unsafe fn binomial<'a, F: Fabric>(
 /// # Safety
 /// As [`run`]; the operation commutes.
 async unsafe fn halved<'a, F: Fabric>(
-    f: &F,
-    red: &'a Reduction<'a>,
-    operand: Vector<'a>,
-    result: Option<Vector<'a>>,
-    root: u32,
+    f: &F, red: &'a Reduction<'a>, operand: Vector<'a>, result: Option<Vector<'a>>, root: u32,
 ) -> Result {
     let mut scratch = Scratch::new(f);
     let place = match result {

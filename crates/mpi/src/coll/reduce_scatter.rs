@@ -85,11 +85,7 @@ impl Collective for ReduceScatterBlock {
 /// # Safety
 /// As [`Collective::run`].
 async unsafe fn scatter_result<C: Call>(
-    f: &C,
-    o: &Operands,
-    total: u64,
-    deal: &impl Deal,
-    count: impl Fn(u32) -> i64,
+    f: &C, o: &Operands, total: u64, deal: &impl Deal, count: impl Fn(u32) -> i64,
 ) -> Result {
     let red = &o.reduction()?;
     let whole = i64::try_from(total).map_err(|_| refuse_count(i64::MAX))?;
@@ -131,12 +127,8 @@ fn refuse_count(count: i64) -> Error {
 /// # Safety
 /// The operand is readable, the result writable.
 pub(super) async unsafe fn run<'a, F: Fabric>(
-    f: &F,
-    how: choose::ReduceScatter,
-    red: &'a Reduction<'a>,
-    operand: Vector<'a>,
-    deal: &impl Deal,
-    result: Vector<'a>,
+    f: &F, how: choose::ReduceScatter, red: &'a Reduction<'a>, operand: Vector<'a>,
+    deal: &impl Deal, result: Vector<'a>,
 ) -> Result {
     if operand.bytes() == 0 {
         return Ok(());

@@ -38,11 +38,7 @@ pub(super) fn deal_evenly(count: u64, ranks: u32) -> impl Fn(u32) -> (u64, u64) 
 /// # Safety
 /// `send` is readable for all blocks, `result` writable for this rank's.
 pub(super) async unsafe fn reduce_scatter<F: Fabric>(
-    f: &F,
-    red: &Reduction<'_>,
-    send: *const u8,
-    deal: &impl Deal,
-    result: *mut u8,
+    f: &F, red: &Reduction<'_>, send: *const u8, deal: &impl Deal, result: *mut u8,
 ) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
     let (next, previous) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);

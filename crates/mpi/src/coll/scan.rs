@@ -75,11 +75,7 @@ async unsafe fn prefix<C: Call>(f: &C, prefix: Prefix, o: &Operands, count: i64)
 /// # Safety
 /// The operand is readable, the result writable; they do not overlap, or are the same.
 pub(super) async unsafe fn run<'a, F: Fabric>(
-    f: &F,
-    how: choose::Scan,
-    prefix: Prefix,
-    red: &'a Reduction<'a>,
-    operand: Vector<'a>,
+    f: &F, how: choose::Scan, prefix: Prefix, red: &'a Reduction<'a>, operand: Vector<'a>,
     result: Vector<'a>,
 ) -> Result {
     if operand.bytes() == 0 {
@@ -99,11 +95,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
 /// # Safety
 /// As [`run`].
 async unsafe fn chain<'a, F: Fabric>(
-    f: &F,
-    prefix: Prefix,
-    red: &'a Reduction<'a>,
-    operand: Vector<'a>,
-    result: Vector<'a>,
+    f: &F, prefix: Prefix, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
 ) -> Result {
     let (rank, is_last) = (f.rank(), f.rank() + 1 == f.size());
     let (mut before, mut through) = (Scratch::new(f), Scratch::new(f));
@@ -141,11 +133,7 @@ async unsafe fn chain<'a, F: Fabric>(
 /// # Safety
 /// As [`run`].
 async unsafe fn doubling<'a, F: Fabric>(
-    f: &F,
-    prefix: Prefix,
-    red: &'a Reduction<'a>,
-    operand: Vector<'a>,
-    result: Vector<'a>,
+    f: &F, prefix: Prefix, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
 ) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
     let (mut a, mut b) = (Scratch::new(f), Scratch::new(f));

@@ -87,10 +87,7 @@ impl Collective for Scatterv {
 /// # Safety
 /// The blocks are readable, `own` is writable; they do not overlap.
 pub(super) async unsafe fn run<'a, F: Fabric>(
-    f: &F,
-    how: choose::Gather,
-    block: Option<impl Fn(u32) -> Vector<'a>>,
-    own: Option<Vector<'_>>,
+    f: &F, how: choose::Gather, block: Option<impl Fn(u32) -> Vector<'a>>, own: Option<Vector<'_>>,
     root: u32,
 ) -> Result {
     // SAFETY: the same contract.
@@ -114,9 +111,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
 /// # Safety
 /// As [`run`].
 async unsafe fn linear_root<'a, F: Fabric>(
-    f: &F,
-    block: impl Fn(u32) -> Vector<'a>,
-    own: Option<Vector<'_>>,
+    f: &F, block: impl Fn(u32) -> Vector<'a>, own: Option<Vector<'_>>,
 ) -> Result {
     let others = || (0..f.size()).filter(|&r| r != f.rank());
     let in_turn = others().all(|r| block(r).bytes() <= IN_TURN_BYTES);
@@ -142,9 +137,7 @@ async unsafe fn linear_root<'a, F: Fabric>(
 /// # Safety
 /// As [`run`]; all blocks are of one length.
 async unsafe fn binomial_root<'a, F: Fabric>(
-    f: &F,
-    block: impl Fn(u32) -> Vector<'a>,
-    own: Option<Vector<'_>>,
+    f: &F, block: impl Fn(u32) -> Vector<'a>, own: Option<Vector<'_>>,
 ) -> Result {
     let (ranks, root) = (f.size(), f.rank());
     let bytes = block(root).bytes();

@@ -83,9 +83,7 @@ impl<'f, F: Fabric> Scratch<'f, F> {
     /// The origin of `count` elements.
     #[inline]
     pub(super) fn elements<'a>(
-        &mut self,
-        layout: &'a Arc<Layout>,
-        count: u64,
+        &mut self, layout: &'a Arc<Layout>, count: u64,
     ) -> Result<Vector<'a>> {
         if layout.is_contiguous() {
             return Ok(Vector::at(self.room(layout.size() * count)?, count, layout));

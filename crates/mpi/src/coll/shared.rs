@@ -199,11 +199,7 @@ fn disagree(bytes: u64) -> Error {
 /// The operand is readable and the result writable; they do not overlap, or are the same. Elements are contiguous, and
 /// fit a buffer.
 pub(super) async unsafe fn allreduce<F: Fabric>(
-    f: &F,
-    buffers: &SharedBuffers,
-    red: &Reduction<'_>,
-    operand: Vector<'_>,
-    result: Vector<'_>,
+    f: &F, buffers: &SharedBuffers, red: &Reduction<'_>, operand: Vector<'_>, result: Vector<'_>,
 ) -> Result {
     let size = red.layout.size();
     let (bytes, at_once) = (operand.bytes(), buffers.bytes as u64 / size * size);
@@ -265,10 +261,7 @@ unsafe fn combine(red: &Reduction<'_>, turn: Turn<'_>, ranks: u32, range: Range<
 /// # Safety
 /// `own` is readable, the blocks are writable; they do not overlap.
 pub(super) async unsafe fn allgather<'a, F: Fabric>(
-    f: &F,
-    buffers: &SharedBuffers,
-    own: Vector<'_>,
-    block: &impl Fn(u32) -> Vector<'a>,
+    f: &F, buffers: &SharedBuffers, own: Vector<'_>, block: &impl Fn(u32) -> Vector<'a>,
 ) -> Result {
     let longest = (0..f.size()).map(|r| block(r).bytes()).max().unwrap_or(0);
     let total = (0..f.size()).fold(0u64, |sum, r| sum.wrapping_add(block(r).bytes()));

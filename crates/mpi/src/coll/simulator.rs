@@ -70,9 +70,7 @@ pub(crate) fn run<R: Send>(ranks: u32, mode: Mode, body: impl Fn(&Rank<'_>) -> R
 
 /// The same with the host of each rank.
 pub(crate) fn run_on<R: Send>(
-    hosts: &[u32],
-    mode: Mode,
-    body: impl Fn(&Rank<'_>) -> R + Sync,
+    hosts: &[u32], mode: Mode, body: impl Fn(&Rank<'_>) -> R + Sync,
 ) -> Vec<R> {
     let ranks = hosts.len() as u32;
     let pairs = (ranks * ranks) as usize;

@@ -55,8 +55,7 @@ impl Members for Channel<'_> {
 /// The contributions of all members, by rank. In each of log2(n) rounds a member passes on all it
 /// has to one whose distance doubles (Bruck et al., 1997).
 pub(crate) fn gather_all<const WORDS: usize>(
-    members: &impl Members,
-    mine: [u64; WORDS],
+    members: &impl Members, mine: [u64; WORDS],
 ) -> Result<Vec<[u64; WORDS]>> {
     let (me, size) = (members.rank() as usize, members.size() as usize);
     let mut words = Vec::with_capacity(size * WORDS);
@@ -80,10 +79,7 @@ pub(crate) fn gather_all<const WORDS: usize>(
 /// Sends `value` from the first of `ranks` to the others, along a binomial tree. `position` is the
 /// caller's index in `ranks`.
 pub(super) fn broadcast(
-    members: &impl Members,
-    ranks: &[u32],
-    position: usize,
-    value: u64,
+    members: &impl Members, ranks: &[u32], position: usize, value: u64,
 ) -> Result<u64> {
     let mut word = [value];
     broadcast_words(members, ranks, position, &mut word)?;
@@ -92,10 +88,7 @@ pub(super) fn broadcast(
 
 /// The same of several words, as many on all members.
 pub(crate) fn broadcast_words(
-    members: &impl Members,
-    ranks: &[u32],
-    position: usize,
-    words: &mut [u64],
+    members: &impl Members, ranks: &[u32], position: usize, words: &mut [u64],
 ) -> Result {
     // The lowest bit of a position says how far away its parent is, and below it come its children.
     let reach = match position {

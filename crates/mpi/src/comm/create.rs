@@ -51,10 +51,7 @@ pub fn duplicate_early(p: &Process, parent: &Comm, given: Vec<(String, String)>)
 
 /// `settles`: the call may wait for the others, so that a further worker can carry the messages.
 fn duplicate_at(
-    p: &Process,
-    parent: &Comm,
-    given: Vec<(String, String)>,
-    settles: bool,
+    p: &Process, parent: &Comm, given: Vec<(String, String)>, settles: bool,
 ) -> Result<usize> {
     let context = take_spare(p, parent)?;
     let mut comm = match &parent.remote_group {
@@ -149,10 +146,7 @@ pub(super) fn derive(p: &Process, parent: &Comm, context: Context, group: Rc<Gro
 /// A communicator of the calling process and the other members of `group`, each of which calls this
 /// with an equal group. `channel` is of `parent`.
 pub(crate) fn create_among(
-    p: &Process,
-    parent: &Comm,
-    channel: &Channel,
-    group: Rc<Group>,
+    p: &Process, parent: &Comm, channel: &Channel, group: Rc<Group>,
 ) -> Result<Comm> {
     let ranks = ranks_in(&group, parent)?;
     let mut block = distribute(p, channel, &group, &ranks)?;
@@ -241,11 +235,7 @@ pub fn split(p: &Process, parent: &Comm, color: i32, key: i32) -> Result<usize> 
 
 /// As [`split`]; with hints, those of the new communicator.
 fn split_with(
-    p: &Process,
-    parent: &Comm,
-    color: i32,
-    key: i32,
-    given: Option<&[(String, String)]>,
+    p: &Process, parent: &Comm, color: i32, key: i32, given: Option<&[(String, String)]>,
 ) -> Result<usize> {
     if color < 0 && color != MPI_UNDEFINED {
         let message =
@@ -276,11 +266,7 @@ fn split_with(
 /// The caller's new group and its leader's block. Everybody tells color, key and a block of its own
 /// that counts if it turns out to lead, so that one round of messages is enough.
 fn split_members(
-    p: &Process,
-    members: &impl Members,
-    group: &Group,
-    color: i32,
-    key: i32,
+    p: &Process, members: &impl Members, group: &Group, color: i32, key: i32,
 ) -> Result<Option<(Group, Block)>> {
     let world_ranks = group.world_ranks();
     let (rank, me) = (members.rank(), world_ranks[members.rank() as usize]);
@@ -349,11 +335,7 @@ fn number_host(job: &Job, comm: &Comm) -> i32 {
 /// # Errors
 /// `MPI_ERR_ARG` for an unknown type.
 pub fn split_type(
-    p: &Process,
-    parent: &Comm,
-    kind: i32,
-    key: i32,
-    given: &[(String, String)],
+    p: &Process, parent: &Comm, kind: i32, key: i32, given: &[(String, String)],
 ) -> Result<usize> {
     let hint = |name: &str| {
         given

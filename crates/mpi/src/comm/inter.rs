@@ -47,12 +47,7 @@ pub(crate) struct Bridge<'a> {
 /// `MPI_ERR_RANK` for a leader that is not there, `MPI_ERR_TAG` for a tag below 0, `MPI_ERR_COMM` where the groups
 /// have a process in common. What the leader finds the other members of its group get too.
 pub fn create_inter(
-    p: &Process,
-    local: &Comm,
-    local_leader: i32,
-    peer: usize,
-    remote_leader: i32,
-    tag: i32,
+    p: &Process, local: &Comm, local_leader: i32, peer: usize, remote_leader: i32, tag: i32,
 ) -> Result<usize> {
     local.require_intra()?;
     let leader = u32::try_from(local_leader)
@@ -115,11 +110,7 @@ pub(crate) fn greet(p: &Process, group: &Group, bridge: Bridge<'_>) -> Result<Pa
 }
 
 fn exchange_groups(
-    p: &Process,
-    group: &Group,
-    own: Block,
-    channel: &Channel<'_>,
-    to: u32,
+    p: &Process, group: &Group, own: Block, channel: &Channel<'_>, to: u32,
 ) -> Result<Pact> {
     let me = channel.comm.my_world_rank();
     let mine: [u64; GREETING] = [group.size().into(), own.to_wire()];
@@ -195,11 +186,7 @@ pub(crate) fn require_reach(job: &Job, ranks: &[u32]) -> Result {
 
 /// Passes on to the members of `group` what their leader, the one that has a pact, has agreed on.
 pub(crate) fn pass_on(
-    p: &Process,
-    members: &impl Members,
-    group: &Group,
-    leader: u32,
-    pact: Option<Result<Pact>>,
+    p: &Process, members: &impl Members, group: &Group, leader: u32, pact: Option<Result<Pact>>,
 ) -> Result<(Group, Block)> {
     let me = group.world_ranks()[members.rank() as usize];
     let mut news = [0; NEWS];
@@ -235,10 +222,7 @@ pub(crate) fn pass_on(
 
 /// An intercommunicator with the first context of a block; the others are its spares.
 pub(crate) fn assemble(
-    p: &Process,
-    local: Rc<Group>,
-    remote: Rc<Group>,
-    mut block: Block,
+    p: &Process, local: Rc<Group>, remote: Rc<Group>, mut block: Block,
 ) -> Result<Comm> {
     let context = take_context(&mut block)?;
     let comm = join(p, context, local, remote);
@@ -273,10 +257,7 @@ pub(crate) fn local_of(comm: &Comm) -> Result<&Rc<Comm>> {
 
 /// What the ranks 0 of both groups say, the own one's first, to all members.
 fn exchange_words(
-    p: &Process,
-    comm: &Comm,
-    mine: &[u64],
-    theirs: usize,
+    p: &Process, comm: &Comm, mine: &[u64], theirs: usize,
 ) -> Result<(Vec<u64>, Vec<u64>)> {
     let between = Channel::next(p, comm);
     let within = Channel::tagged(p, local_of(comm)?, between.tag);
@@ -368,11 +349,7 @@ type Colors = Vec<[u64; 2]>;
 
 /// Color, key and block of all members of both groups.
 fn exchange_colors(
-    p: &Process,
-    comm: &Comm,
-    color: i32,
-    key: i32,
-    own: Block,
+    p: &Process, comm: &Comm, color: i32, key: i32, own: Block,
 ) -> Result<(Colors, Colors)> {
     let mine = [
         (color as u32 as u64) << 32 | u64::from(key as u32),
@@ -387,11 +364,7 @@ fn exchange_colors(
 
 /// The groups of one color, and the block of the one that leads: the first of the first group.
 fn choose_members(
-    p: &Process,
-    comm: &Comm,
-    color: i32,
-    here: &[[u64; 2]],
-    there: &[[u64; 2]],
+    p: &Process, comm: &Comm, color: i32, here: &[[u64; 2]], there: &[[u64; 2]],
 ) -> Option<(Group, Group, Block)> {
     if color == MPI_UNDEFINED {
         return None;

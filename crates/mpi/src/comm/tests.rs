@@ -111,12 +111,7 @@ unsafe extern "C" fn refuse(_: usize, _: c_int, _: *mut c_void, _: *mut c_void) 
 }
 
 unsafe extern "C" fn refuse_copy(
-    _: usize,
-    _: c_int,
-    _: *mut c_void,
-    _: *mut c_void,
-    _: *mut c_void,
-    _: *mut c_int,
+    _: usize, _: c_int, _: *mut c_void, _: *mut c_void, _: *mut c_void, _: *mut c_int,
 ) -> c_int {
     MPI_ERR_OTHER
 }

@@ -92,12 +92,7 @@ fn multiply(a: i64, b: i64) -> Result<i64> {
 impl Datatype {
     /// MPI_Type_create_subarray. The slices have one entry for each dimension.
     pub fn subarray(
-        sizes: &[i64],
-        subsizes: &[i64],
-        starts: &[i64],
-        order: i32,
-        old: &Rc<Datatype>,
-        form: Form,
+        sizes: &[i64], subsizes: &[i64], starts: &[i64], order: i32, old: &Rc<Datatype>, form: Form,
     ) -> Result<Datatype> {
         old.check_usable()?;
         if sizes.is_empty() {
@@ -135,9 +130,7 @@ impl Datatype {
 
     /// MPI_Type_create_darray: what the process owns.
     pub fn darray(
-        array: &DistributedArray<'_>,
-        old: &Rc<Datatype>,
-        form: Form,
+        array: &DistributedArray<'_>, old: &Rc<Datatype>, form: Form,
     ) -> Result<Datatype> {
         old.check_usable()?;
         let DistributedArray {
@@ -228,11 +221,7 @@ struct Share {
 
 impl Share {
     fn new(
-        gsize: i64,
-        distribution: Distribution,
-        processes: i64,
-        coordinate: i64,
-        dim: usize,
+        gsize: i64, distribution: Distribution, processes: i64, coordinate: i64, dim: usize,
     ) -> Result<Share> {
         let even = (gsize - 1) / processes + 1;
         let length = match distribution {

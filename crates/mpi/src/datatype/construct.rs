@@ -35,10 +35,7 @@ impl Datatype {
 
     /// A new type whose signature is `count` times that of `old`.
     pub(super) fn repeat_of(
-        old: &Datatype,
-        count: u64,
-        layout: Layout,
-        contents: Contents,
+        old: &Datatype, count: u64, layout: Layout, contents: Contents,
     ) -> Datatype {
         let mut signature = Signature::default();
         signature.append(&old.signature, count);
@@ -61,11 +58,7 @@ impl Datatype {
 
     /// MPI_Type_vector: `stride` is in extents of `old`.
     pub fn vector(
-        count: i64,
-        length: i64,
-        stride: i64,
-        old: &Rc<Datatype>,
-        form: Form,
+        count: i64, length: i64, stride: i64, old: &Rc<Datatype>, form: Form,
     ) -> Result<Datatype> {
         let bytes = stride
             .checked_mul(old.layout.extent())
@@ -77,11 +70,7 @@ impl Datatype {
 
     /// MPI_Type_create_hvector: `stride` is in bytes.
     pub fn hvector(
-        count: i64,
-        length: i64,
-        stride: i64,
-        old: &Rc<Datatype>,
-        form: Form,
+        count: i64, length: i64, stride: i64, old: &Rc<Datatype>, form: Form,
     ) -> Result<Datatype> {
         let contents = Contents::record(
             Combiner::Hvector,
@@ -94,11 +83,7 @@ impl Datatype {
     }
 
     fn strided(
-        count: i64,
-        length: i64,
-        stride: i64,
-        old: &Datatype,
-        contents: Contents,
+        count: i64, length: i64, stride: i64, old: &Datatype, contents: Contents,
     ) -> Result<Datatype> {
         old.check_usable()?;
         let (n, len) = (check_count(count)?, check_length(0, length)?);
@@ -109,10 +94,7 @@ impl Datatype {
 
     /// MPI_Type_indexed (displacements in extents of `old`). Both slices have one entry for each block.
     pub fn indexed(
-        lengths: &[i64],
-        displacements: &[i64],
-        old: &Rc<Datatype>,
-        form: Form,
+        lengths: &[i64], displacements: &[i64], old: &Rc<Datatype>, form: Form,
     ) -> Result<Datatype> {
         let counts = [&[lengths.len() as i64], lengths, displacements].concat();
         let contents = Contents::record(Combiner::Indexed, form, counts, vec![], vec![old.clone()]);
@@ -121,10 +103,7 @@ impl Datatype {
 
     /// MPI_Type_create_hindexed (displacements in bytes). Both slices have one entry for each block.
     pub fn hindexed(
-        lengths: &[i64],
-        displacements: &[i64],
-        old: &Rc<Datatype>,
-        form: Form,
+        lengths: &[i64], displacements: &[i64], old: &Rc<Datatype>, form: Form,
     ) -> Result<Datatype> {
         let counts = [&[lengths.len() as i64], lengths].concat();
         let contents = Contents::record(
@@ -138,10 +117,7 @@ impl Datatype {
     }
 
     fn blocks(
-        lengths: &[i64],
-        displacements: &[i64],
-        old: &Datatype,
-        contents: Contents,
+        lengths: &[i64], displacements: &[i64], old: &Datatype, contents: Contents,
     ) -> Result<Datatype> {
         old.check_usable()?;
         let elements = check_lengths(lengths)?;
@@ -155,10 +131,7 @@ impl Datatype {
 
     /// MPI_Type_create_indexed_block (displacements in extents of `old`).
     pub fn indexed_block(
-        length: i64,
-        displacements: &[i64],
-        old: &Rc<Datatype>,
-        form: Form,
+        length: i64, displacements: &[i64], old: &Rc<Datatype>, form: Form,
     ) -> Result<Datatype> {
         let counts = [&[displacements.len() as i64, length], displacements].concat();
         let contents = Contents::record(
@@ -173,10 +146,7 @@ impl Datatype {
 
     /// MPI_Type_create_hindexed_block (displacements in bytes).
     pub fn hindexed_block(
-        length: i64,
-        displacements: &[i64],
-        old: &Rc<Datatype>,
-        form: Form,
+        length: i64, displacements: &[i64], old: &Rc<Datatype>, form: Form,
     ) -> Result<Datatype> {
         let counts = vec![displacements.len() as i64, length];
         let contents = Contents::record(
@@ -190,10 +160,7 @@ impl Datatype {
     }
 
     fn equal_blocks(
-        length: i64,
-        displacements: &[i64],
-        old: &Datatype,
-        contents: Contents,
+        length: i64, displacements: &[i64], old: &Datatype, contents: Contents,
     ) -> Result<Datatype> {
         old.check_usable()?;
         let len = check_length(0, length)?;
@@ -206,10 +173,7 @@ impl Datatype {
 
     /// MPI_Type_create_struct (displacements in bytes). The slices have one entry for each block.
     pub fn structure(
-        lengths: &[i64],
-        displacements: &[i64],
-        types: Vec<Rc<Datatype>>,
-        form: Form,
+        lengths: &[i64], displacements: &[i64], types: Vec<Rc<Datatype>>, form: Form,
     ) -> Result<Datatype> {
         check_lengths(lengths)?;
         let mut signature = Signature::default();

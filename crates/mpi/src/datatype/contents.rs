@@ -68,10 +68,7 @@ impl Contents {
     }
 
     pub(super) fn of_array(
-        combiner: Combiner,
-        integers: Vec<i64>,
-        large_counts: Vec<i64>,
-        old: &Rc<Datatype>,
+        combiner: Combiner, integers: Vec<i64>, large_counts: Vec<i64>, old: &Rc<Datatype>,
     ) -> Contents {
         Contents {
             combiner,
@@ -84,10 +81,7 @@ impl Contents {
 
     /// Counts and addresses as the form stores them: the large form has both in one list.
     pub(super) fn record(
-        combiner: Combiner,
-        form: Form,
-        mut counts: Vec<i64>,
-        addresses: Vec<i64>,
+        combiner: Combiner, form: Form, mut counts: Vec<i64>, addresses: Vec<i64>,
         types: Vec<Rc<Datatype>>,
     ) -> Contents {
         match form {

@@ -202,12 +202,7 @@ impl Datatype {
     /// # Safety
     /// `packed` is null or has `size` bytes.
     unsafe fn open_external(
-        &self,
-        buffer: *const u8,
-        count: i64,
-        packed: *const u8,
-        size: i64,
-        position: i64,
+        &self, buffer: *const u8, count: i64, packed: *const u8, size: i64, position: i64,
     ) -> Result<(*mut u8, usize)> {
         self.check_packing(buffer, count)?;
         let bytes = self.external_size(count)?;
@@ -227,12 +222,7 @@ impl Datatype {
     /// # Safety
     /// As for [`Datatype::pack`].
     pub unsafe fn pack_external(
-        &self,
-        input: *const u8,
-        count: i64,
-        output: *mut u8,
-        size: i64,
-        position: i64,
+        &self, input: *const u8, count: i64, output: *mut u8, size: i64, position: i64,
     ) -> Result<i64> {
         // SAFETY: by the contract of this function.
         let (start, bytes) = unsafe { self.open_external(input, count, output, size, position) }?;
@@ -265,12 +255,7 @@ impl Datatype {
     /// # Safety
     /// As for [`Datatype::unpack`].
     pub unsafe fn unpack_external(
-        &self,
-        input: *const u8,
-        size: i64,
-        position: i64,
-        output: *mut u8,
-        count: i64,
+        &self, input: *const u8, size: i64, position: i64, output: *mut u8, count: i64,
     ) -> Result<i64> {
         // SAFETY: by the contract of this function.
         let (start, bytes) = unsafe { self.open_external(output, count, input, size, position) }?;
@@ -301,9 +286,7 @@ impl Datatype {
     /// Calls `visit` with pieces of the packed form that hold one basic type: the type, where the piece starts, and
     /// its bytes, at most `CHUNK`.
     fn for_each_chunk(
-        &self,
-        count: u64,
-        visit: &mut dyn FnMut(Basic, u64, usize) -> Result<()>,
+        &self, count: u64, visit: &mut dyn FnMut(Basic, u64, usize) -> Result<()>,
     ) -> Result<()> {
         let (mut from, mut outcome) = (0u64, Ok(()));
         let mut run = |basic: Basic, n: u64| {

@@ -12,9 +12,7 @@ use super::{Datatype, Result, TypeError};
 /// # Safety
 /// `buffer` is null or has `size` bytes.
 pub(super) unsafe fn open_packed(
-    buffer: *const u8,
-    size: i64,
-    position: i64,
+    buffer: *const u8, size: i64, position: i64,
 ) -> Result<(*mut u8, usize)> {
     let wrong = |name, what: String| Err(TypeError::Argument(name, what));
     if size < 0 {
@@ -75,12 +73,7 @@ impl Datatype {
     /// # Safety
     /// The elements at `input` are readable, and `output` is null or has `size` writable bytes, apart from them.
     pub unsafe fn pack(
-        &self,
-        input: *const u8,
-        count: i64,
-        output: *mut u8,
-        size: i64,
-        position: i64,
+        &self, input: *const u8, count: i64, output: *mut u8, size: i64, position: i64,
     ) -> Result<i64> {
         let bytes = self.check_packing(input, count)?;
         // SAFETY: by the contract of this function.
@@ -105,12 +98,7 @@ impl Datatype {
     /// # Safety
     /// The elements at `output` are writable, and `input` is null or has `size` readable bytes, apart from them.
     pub unsafe fn unpack(
-        &self,
-        input: *const u8,
-        size: i64,
-        position: i64,
-        output: *mut u8,
-        count: i64,
+        &self, input: *const u8, size: i64, position: i64, output: *mut u8, count: i64,
     ) -> Result<i64> {
         let bytes = self.check_packing(output, count)?;
         // SAFETY: by the contract of this function.

@@ -15,8 +15,7 @@ impl Datatype {
     /// # Errors
     /// Those of `named` and of the constructors: `TypeError::Overflow`, say.
     pub fn rebuild<E: From<TypeError>>(
-        self: &Rc<Datatype>,
-        named: Named<'_, E>,
+        self: &Rc<Datatype>, named: Named<'_, E>,
     ) -> Result<Rc<Datatype>, E> {
         if let Some(basic) = self.basic() {
             return named(self, basic);

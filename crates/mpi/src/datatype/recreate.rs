@@ -94,11 +94,7 @@ fn order_code(c: bool) -> i32 {
 
 /// A grid of (size, distribution, argument, processes).
 fn make_darray(
-    grid: &[(i64, usize, i64, i64)],
-    rank: i64,
-    order: i32,
-    old: &Rc<Datatype>,
-    form: Form,
+    grid: &[(i64, usize, i64, i64)], rank: i64, order: i32, old: &Rc<Datatype>, form: Form,
 ) -> Result<Datatype> {
     let codes = [
         MPI_DISTRIBUTE_NONE,

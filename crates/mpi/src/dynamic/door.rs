@@ -330,10 +330,7 @@ fn connect(p: &Process, at: SocketAddr, timeout: Timeout) -> Result<io::Result<T
 }
 
 fn greet(
-    p: &Process,
-    stream: &TcpStream,
-    proof: &Proof,
-    timeout: Timeout,
+    p: &Process, stream: &TcpStream, proof: &Proof, timeout: Timeout,
 ) -> Result<io::Result<()>> {
     let nonce: [u8; NONCE] = match draw_random() {
         Ok(nonce) => nonce,

@@ -51,11 +51,7 @@ struct Agreed {
 /// # Errors
 /// `MPI_ERR_PORT`: the other side has gone or cannot be connected with; all members get the same but for the text.
 pub fn connect(
-    p: &Process,
-    channel: &Channel<'_>,
-    group: &Group,
-    root: u32,
-    bridge: Option<Bridge>,
+    p: &Process, channel: &Channel<'_>, group: &Group, root: u32, bridge: Option<Bridge>,
 ) -> Result<(Group, Block)> {
     let me = group.world_ranks()[channel.rank() as usize];
     let own = open(p);
@@ -274,10 +270,7 @@ fn pass_on(channel: &Channel<'_>, root: u32, agreed: Option<Result<Agreed>>) -> 
 
 /// Has the ranks of the other side numbered in this job, and knows them from now on. All members call it.
 fn number(
-    p: &Process,
-    channel: &Channel<'_>,
-    members: &[[u64; SELF]],
-    agreed: &Agreed,
+    p: &Process, channel: &Channel<'_>, members: &[[u64; SELF]], agreed: &Agreed,
 ) -> Result<Vec<u32>> {
     let job = p.running()?.job;
     let all = Foreign::decode_all(&agreed.list).unwrap_or_default();
@@ -319,10 +312,7 @@ fn share(channel: &Channel<'_>, word: u64) -> Result<Vec<[u64; 1]>> {
 /// The numbers where there is no launcher of ours: the first member of each node takes some that the others of it use
 /// too, but for ranks that they know already.
 fn take_numbers(
-    job: &Job,
-    channel: &Channel<'_>,
-    members: &[[u64; SELF]],
-    foreign: &[Foreign],
+    job: &Job, channel: &Channel<'_>, members: &[[u64; SELF]], foreign: &[Foreign],
 ) -> Result<Vec<u32>> {
     let own = (job.job_id(), job.host(job.rank()));
     let is_here = |member: &[u64; SELF]| {

@@ -58,9 +58,7 @@ pub fn swap(p: &Process, fd: RawFd, message: &[u8]) -> Result<io::Result<Vec<u8>
 /// # Errors
 /// The kernel's; `UnexpectedEof` where the other end has closed while something was expected.
 pub fn move_bytes(
-    fd: RawFd,
-    (bytes, sent): (&[u8], &mut usize),
-    (theirs, got): (&mut [u8], &mut usize),
+    fd: RawFd, (bytes, sent): (&[u8], &mut usize), (theirs, got): (&mut [u8], &mut usize),
 ) -> io::Result<()> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     let out = &bytes[*sent..];

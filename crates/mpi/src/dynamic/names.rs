@@ -75,8 +75,7 @@ fn is_answer(error: &EngineError) -> bool {
 
 /// Asks the launcher, or these names where this process is alone.
 fn settle(
-    p: &Process,
-    request: Request,
+    p: &Process, request: Request,
     here: impl FnOnce(&mut Names) -> std::result::Result<Answer, (Cause, String)>,
 ) -> Result<Answer> {
     let job = p.running()?.job;

@@ -217,10 +217,7 @@ pub fn close(p: &Process, name: &str) -> Result {
 /// `MPI_ERR_PORT` for a port that the root has not opened, and where nobody comes for as long as the root waits;
 /// `MPI_ERR_ROOT`; `MPI_ERR_COMM` where both sides have a process in common.
 pub fn accept(
-    p: &Process,
-    name: impl FnOnce() -> Result<(String, Timeout)>,
-    root: i32,
-    comm: &Comm,
+    p: &Process, name: impl FnOnce() -> Result<(String, Timeout)>, root: i32, comm: &Comm,
 ) -> Result<usize> {
     accept_while(p, name, root, comm, || None)
 }
@@ -230,10 +227,7 @@ pub fn accept(
 /// # Errors
 /// As there.
 pub fn accept_while(
-    p: &Process,
-    name: impl FnOnce() -> Result<(String, Timeout)>,
-    root: i32,
-    comm: &Comm,
+    p: &Process, name: impl FnOnce() -> Result<(String, Timeout)>, root: i32, comm: &Comm,
     mut is_vain: impl FnMut() -> Option<Error>,
 ) -> Result<usize> {
     create(p, root, comm, || {
@@ -267,11 +261,7 @@ enum Came {
 
 /// Waits until somebody comes to a port of this process, and lets it in.
 fn await_caller(
-    p: &Process,
-    job: &Job,
-    port: &Port,
-    comm: &Comm,
-    name: &str,
+    p: &Process, job: &Job, port: &Port, comm: &Comm, name: &str,
     mut is_vain: impl FnMut() -> Option<Error>,
 ) -> Result<Came> {
     let ports = &job.own_page().ports;
@@ -322,10 +312,7 @@ fn await_caller(
 /// # Errors
 /// As [`accept`]; `MPI_ERR_PORT` also where the port is closed, or its process has left.
 pub fn connect(
-    p: &Process,
-    name: impl FnOnce() -> Result<(String, Timeout)>,
-    root: i32,
-    comm: &Comm,
+    p: &Process, name: impl FnOnce() -> Result<(String, Timeout)>, root: i32, comm: &Comm,
 ) -> Result<usize> {
     create(p, root, comm, || {
         let (name, timeout) = name()?;
@@ -469,10 +456,7 @@ fn greet(p: &Process, comm: &Comm, peer: u32, port: &Port, caller: u32) -> Resul
 
 /// The intercommunicator of all members of `comm` and those whom the root has met.
 fn create(
-    p: &Process,
-    root: i32,
-    comm: &Comm,
-    meet: impl FnOnce() -> Result<Met>,
+    p: &Process, root: i32, comm: &Comm, meet: impl FnOnce() -> Result<Met>,
 ) -> Result<usize> {
     comm.require_intra()?;
     let root = coll::check_root(comm, root)?;

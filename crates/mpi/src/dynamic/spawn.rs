@@ -60,10 +60,7 @@ struct Started {
 
 /// `MPI_Comm_spawn` and `MPI_Comm_spawn_multiple`. `asked` counts at the root alone.
 pub fn spawn(
-    p: &Process,
-    comm: &Comm,
-    root: i32,
-    asked: impl FnOnce() -> Result<Vec<Asked>>,
+    p: &Process, comm: &Comm, root: i32, asked: impl FnOnce() -> Result<Vec<Asked>>,
 ) -> Outcome {
     let mut codes = Vec::new();
     let comm = spawn_all(p, comm, root, asked, &mut codes);
@@ -71,10 +68,7 @@ pub fn spawn(
 }
 
 fn spawn_all(
-    p: &Process,
-    comm: &Comm,
-    root: i32,
-    asked: impl FnOnce() -> Result<Vec<Asked>>,
+    p: &Process, comm: &Comm, root: i32, asked: impl FnOnce() -> Result<Vec<Asked>>,
     codes: &mut Vec<i32>,
 ) -> Result<usize> {
     comm.require_intra()?;
@@ -133,10 +127,7 @@ fn codes_of(asked: &[Asked], counts: &[u32]) -> Vec<i32> {
 
 /// Has the launcher start what was asked for.
 fn start(
-    p: &Process,
-    comm: &Comm,
-    asked: impl FnOnce() -> Result<Vec<Asked>>,
-    codes: &mut Vec<i32>,
+    p: &Process, comm: &Comm, asked: impl FnOnce() -> Result<Vec<Asked>>, codes: &mut Vec<i32>,
 ) -> Result<Started> {
     let asked = asked()?;
     let of_program = list_codes(&asked, codes);
@@ -288,12 +279,8 @@ fn read_pairs(text: &[u8]) -> Vec<(String, Vec<u8>)> {
 
 /// All members learn what became of the root's request: the ranks of the children, and contexts.
 fn pass_on(
-    comm: &Comm,
-    members: &impl Members,
-    root: u32,
-    started: Option<Result<Started>>,
-    codes: &mut Vec<i32>,
-    p: &Process,
+    comm: &Comm, members: &impl Members, root: u32, started: Option<Result<Started>>,
+    codes: &mut Vec<i32>, p: &Process,
 ) -> Result<(Vec<u32>, Block)> {
     let leader = comm.group.world_ranks()[root as usize];
     let mut news = [0; NEWS];

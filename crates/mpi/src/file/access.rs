@@ -190,10 +190,7 @@ impl File {
 
     /// The status of an access that has moved so many bytes of the file; it tells of bytes in memory.
     pub(super) fn status_of(
-        &self,
-        access: &Access,
-        datatype: Option<&Datatype>,
-        bytes: u64,
+        &self, access: &Access, datatype: Option<&Datatype>, bytes: u64,
     ) -> Result<Status> {
         let in_memory = match datatype {
             Some(datatype) if self.converts(access.writes) => {
@@ -236,9 +233,7 @@ impl File {
     /// # Safety
     /// As [`File::access`].
     pub(super) unsafe fn transfer(
-        &self,
-        access: &Access,
-        located: &Located,
+        &self, access: &Access, located: &Located,
     ) -> std::result::Result<u64, Refused> {
         let checked = &located.checked;
         if checked.bytes == 0 {
@@ -267,9 +262,7 @@ impl File {
     /// # Safety
     /// As [`File::access`].
     unsafe fn move_piece(
-        &self,
-        access: &Access,
-        located: &Located,
+        &self, access: &Access, located: &Located,
     ) -> Option<std::result::Result<u64, Refused>> {
         let checked = &located.checked;
         let at = checked.datatype().layout().dense_offset(checked.count)?;
@@ -295,10 +288,7 @@ impl File {
     /// # Safety
     /// As [`File::access`].
     unsafe fn move_to(
-        &self,
-        to: &Target,
-        access: &Access,
-        checked: &Checked,
+        &self, to: &Target, access: &Access, checked: &Checked,
     ) -> std::result::Result<u64, Refused> {
         if !self.converts(access.writes) {
             // SAFETY: ELEMENTS.

@@ -105,10 +105,7 @@ impl Told {
 /// # Safety
 /// The memory is as the access says until the future is ready.
 pub(super) async unsafe fn run<C: Call>(
-    f: &C,
-    file: &File,
-    access: &Access,
-    located: Result<Located>,
+    f: &C, file: &File, access: &Access, located: Result<Located>,
 ) -> Result<u64> {
     let p = f.channel().process;
     let (located, told) = tell(located.map_err(Refused::Other));
@@ -155,8 +152,7 @@ fn host_of(p: &Process, file: &File, rank: u32) -> u32 {
 
 /// The contributions of all members, by rank: Bruck's allgather, as [`crate::comm::agree::gather_all`] has it.
 async fn gather_words<F: Fabric, const WORDS: usize>(
-    f: &F,
-    mine: [u64; WORDS],
+    f: &F, mine: [u64; WORDS],
 ) -> Result<Vec<[u64; WORDS]>> {
     let (me, size) = (f.rank() as usize, f.size() as usize);
     let mut all = vec![[0; WORDS]; size];
@@ -283,13 +279,7 @@ impl File {
     /// # Safety
     /// As [`run`].
     async unsafe fn follow<C: Call>(
-        &self,
-        f: &C,
-        access: &Access,
-        located: &Located,
-        plan: &Plan,
-        shares: &[Share],
-        size: i64,
+        &self, f: &C, access: &Access, located: &Located, plan: &Plan, shares: &[Share], size: i64,
     ) -> Result<std::result::Result<u64, Refused>> {
         let shown = self.shown();
         let (checked, start) = (&located.checked, located.start);
@@ -331,8 +321,7 @@ struct FileStore<'a> {
 
 impl FileStore<'_> {
     fn with<T>(
-        &self,
-        body: impl FnOnce(&Descriptor) -> std::result::Result<T, IoError>,
+        &self, body: impl FnOnce(&Descriptor) -> std::result::Result<T, IoError>,
     ) -> std::result::Result<T, Refused> {
         self.file.with_descriptor(|file| Ok(body(file)?))
     }
@@ -340,9 +329,7 @@ impl FileStore<'_> {
 
 impl Store for FileStore<'_> {
     unsafe fn write(
-        &self,
-        covered: &Coverage,
-        from: *const u8,
+        &self, covered: &Coverage, from: *const u8,
     ) -> std::result::Result<(), Refused> {
         trace::record(Point::FileWrite, 0, 0, covered.bytes());
         // SAFETY: ELEMENTS.

@@ -106,10 +106,7 @@ pub(super) fn tell<T>(
 /// # Errors
 /// That error; those of communication.
 pub(super) fn agree<T>(
-    p: &Process,
-    comm: &Comm,
-    name: &str,
-    own: std::result::Result<T, Refused>,
+    p: &Process, comm: &Comm, name: &str, own: std::result::Result<T, Refused>,
 ) -> Result<T> {
     Ok(agree_and_tell::<T, TOLD>(p, comm, name, own, &[])?.0)
 }
@@ -119,11 +116,7 @@ pub(super) fn agree<T>(
 /// # Errors
 /// As there.
 pub(super) fn agree_and_tell<T, const WORDS: usize>(
-    p: &Process,
-    comm: &Comm,
-    name: &str,
-    own: std::result::Result<T, Refused>,
-    more: &[u64],
+    p: &Process, comm: &Comm, name: &str, own: std::result::Result<T, Refused>, more: &[u64],
 ) -> Result<(T, Vec<[u64; WORDS]>)> {
     let (value, told) = tell(own);
     let mut words = [0; WORDS];
@@ -144,9 +137,7 @@ pub(super) fn agree_and_tell<T, const WORDS: usize>(
 /// # Errors
 /// The error of the first rank that has one.
 pub(super) fn conclude<'a>(
-    rank: u32,
-    name: &str,
-    told: std::result::Result<(), Refused>,
+    rank: u32, name: &str, told: std::result::Result<(), Refused>,
     all: impl Iterator<Item = &'a [u64; TOLD]>,
 ) -> Result {
     let found = (0..)

@@ -19,8 +19,7 @@ fn negative(what: &str, value: i64) -> Error {
 impl File {
     /// Runs `body` on the open file.
     pub(super) fn with_descriptor<T>(
-        &self,
-        body: impl FnOnce(&Descriptor) -> std::result::Result<T, Refused>,
+        &self, body: impl FnOnce(&Descriptor) -> std::result::Result<T, Refused>,
     ) -> std::result::Result<T, Refused> {
         body(&*self.open_descriptor()?)
     }
@@ -67,9 +66,7 @@ impl File {
     }
 
     fn change_size(
-        &self,
-        p: &Process,
-        size: i64,
+        &self, p: &Process, size: i64,
         change: impl FnOnce(&Descriptor) -> std::result::Result<(), Refused>,
     ) -> Result {
         self.agree(p, self.check_size(size).map_err(Refused::Other))?;
@@ -152,12 +149,8 @@ impl File {
     /// The same class on all ranks: `MPI_ERR_ARG` or `MPI_ERR_TYPE` for types that make no view,
     /// `MPI_ERR_UNSUPPORTED_DATAREP`, `MPI_ERR_NOT_SAME`.
     pub fn set_view(
-        &self,
-        p: &Process,
-        displacement: i64,
-        (etype, filetype): (usize, usize),
-        representation: &str,
-        given: Result<Vec<(String, String)>>,
+        &self, p: &Process, displacement: i64, (etype, filetype): (usize, usize),
+        representation: &str, given: Result<Vec<(String, String)>>,
     ) -> Result {
         let shown = given.and_then(|given| {
             let shown = self.make_view(p, displacement, (etype, filetype), representation)?;
@@ -173,10 +166,7 @@ impl File {
     }
 
     fn make_view(
-        &self,
-        p: &Process,
-        displacement: i64,
-        (etype, filetype): (usize, usize),
+        &self, p: &Process, displacement: i64, (etype, filetype): (usize, usize),
         representation: &str,
     ) -> Result<Shown> {
         let displacement = match displacement {

@@ -73,11 +73,7 @@ fn check_mode(amode: i32) -> Result {
 /// The same class on all ranks: `MPI_ERR_AMODE`, `MPI_ERR_NOT_SAME` for modes that differ, `MPI_ERR_COMM`, those of
 /// hints, and what the system says.
 pub fn open(
-    p: &Process,
-    parent: &Comm,
-    name: &str,
-    amode: i32,
-    given: Result<Vec<(String, String)>>,
+    p: &Process, parent: &Comm, name: &str, amode: i32, given: Result<Vec<(String, String)>>,
 ) -> Result<usize> {
     parent.require_intra()?;
     let made = create::create_of_first(p, parent, parent.size())?;
@@ -94,11 +90,7 @@ pub fn open(
 }
 
 fn open_on(
-    p: &Process,
-    comm: usize,
-    name: &str,
-    amode: i32,
-    given: Result<Vec<(String, String)>>,
+    p: &Process, comm: usize, name: &str, amode: i32, given: Result<Vec<(String, String)>>,
 ) -> Result<usize> {
     let comm = p.comm(comm)?;
     let mut hints = Hints::default();
@@ -171,12 +163,7 @@ fn open_on(
 /// Opens the file; where it may have to be made, rank 0 does so before the others. What the system says of this rank's
 /// opening is not yet agreed on.
 fn open_in_turn(
-    p: &Process,
-    comm: &Comm,
-    name: &str,
-    path: &CString,
-    amode: i32,
-    hints: &Hints,
+    p: &Process, comm: &Comm, name: &str, path: &CString, amode: i32, hints: &Hints,
 ) -> Result<std::result::Result<Descriptor, IoError>> {
     let has = |bits: i32| amode & bits != 0;
     let how = Opening {

@@ -238,11 +238,7 @@ impl Convert {
     /// # Safety
     /// The user's buffer has the elements that hold the items, the file's buffer the items.
     unsafe fn call(
-        self,
-        known: &Registered,
-        (user, datatype): (*mut u8, usize),
-        file: *mut u8,
-        position: u64,
+        self, known: &Registered, (user, datatype): (*mut u8, usize), file: *mut u8, position: u64,
         count: u64,
     ) -> Result {
         let (user, file, extra) = (user.cast(), file.cast(), known.extra_state);
@@ -318,10 +314,7 @@ impl Cut {
 /// # Safety
 /// The elements are readable or, to be read into, writable.
 pub(super) unsafe fn move_converted(
-    to: &Target,
-    representation: &Representation,
-    access: &Access,
-    datatype: &Datatype,
+    to: &Target, representation: &Representation, access: &Access, datatype: &Datatype,
 ) -> std::result::Result<u64, Refused> {
     let cut = Cut::of(representation, datatype, access.count as u64)?;
     if cut.bytes == 0 {
@@ -376,12 +369,8 @@ pub(super) unsafe fn move_converted(
 /// # Safety
 /// As [`move_converted`]; the stage has room for the pieces.
 unsafe fn convert(
-    representation: &Representation,
-    access: &Access,
-    datatype: &Datatype,
-    cut: &Cut,
-    (first, count): (u64, u64),
-    stage: &mut [u8],
+    representation: &Representation, access: &Access, datatype: &Datatype, cut: &Cut,
+    (first, count): (u64, u64), stage: &mut [u8],
 ) -> Result {
     let room = stage.len() as i64;
     if count == 0 {

@@ -107,12 +107,7 @@ struct Exchange<'a, F, S> {
 /// # Safety
 /// The memory of the task is readable or, to be read into, writable. All ranks have the same plan and shares.
 pub(super) async unsafe fn run<F: Fabric, S: Store>(
-    f: &F,
-    plan: &Plan,
-    shares: &[Share],
-    task: &Task<'_>,
-    store: &S,
-    buffer: &mut Vec<u8>,
+    f: &F, plan: &Plan, shares: &[Share], task: &Task<'_>, store: &S, buffer: &mut Vec<u8>,
 ) -> Result<std::result::Result<(), Refused>> {
     let own = plan.index_of(f.rank());
     let window = |round| own.map_or(0..0, |index| plan.window(index, round));
@@ -246,10 +241,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
 
     /// What this aggregator is asked in this step, its own ask among it. Ranks that have no more are callers no longer.
     async fn receive_asks(
-        &self,
-        asks: &[Ask],
-        window: &Range<i64>,
-        callers: &mut Vec<u32>,
+        &self, asks: &[Ask], window: &Range<i64>, callers: &mut Vec<u32>,
     ) -> Result<Vec<Asked>> {
         let me = self.f.rank();
         let own = asks.iter().find(|ask| self.rank_of(ask) == me);
@@ -300,10 +292,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
     /// # Safety
     /// As [`run`].
     async unsafe fn take_step(
-        &mut self,
-        asks: &[Ask],
-        window: &Range<i64>,
-        callers: &mut Vec<u32>,
+        &mut self, asks: &[Ask], window: &Range<i64>, callers: &mut Vec<u32>,
         covered: &mut Coverage,
     ) -> Result {
         let me = self.f.rank();
@@ -345,10 +334,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
     /// # Safety
     /// As [`run`].
     async unsafe fn give_step(
-        &mut self,
-        asks: &[Ask],
-        window: &Range<i64>,
-        callers: &mut Vec<u32>,
+        &mut self, asks: &[Ask], window: &Range<i64>, callers: &mut Vec<u32>,
     ) -> Result {
         let me = self.f.rank();
         let (mut sends, mut receives) = (Batch::new(self.f), Batch::new(self.f));
@@ -528,9 +514,7 @@ mod tests {
 
     impl Store for Disk {
         unsafe fn write(
-            &self,
-            covered: &Coverage,
-            from: *const u8,
+            &self, covered: &Coverage, from: *const u8,
         ) -> std::result::Result<(), Refused> {
             let mut bytes = self.bytes.lock().unwrap();
             let mut result = Ok(());
@@ -618,11 +602,7 @@ mod tests {
 
     /// Runs an access of all ranks; what each rank's memory holds then, and what it returned.
     fn access(
-        parts: &[Part],
-        tuning: &Tuning,
-        mode: Mode,
-        writes: bool,
-        disk: &Disk,
+        parts: &[Part], tuning: &Tuning, mode: Mode, writes: bool, disk: &Disk,
     ) -> Vec<(Vec<u8>, bool)> {
         let shares: Vec<Share> = (0..)
             .zip(parts)

@@ -388,10 +388,7 @@ fn long_double__that_is_no_number_does_not_win() {
 }
 
 unsafe extern "C" fn subtract(
-    left: *mut c_void,
-    inout: *mut c_void,
-    len: *mut i32,
-    handle: *mut usize,
+    left: *mut c_void, inout: *mut c_void, len: *mut i32, handle: *mut usize,
 ) {
     // SAFETY: called by the reducer with `len` elements of two i32 (at an extent of 12 bytes).
     unsafe {
@@ -407,10 +404,7 @@ unsafe extern "C" fn subtract(
 }
 
 unsafe extern "C" fn subtract_large(
-    left: *mut c_void,
-    inout: *mut c_void,
-    len: *mut i64,
-    handle: *mut usize,
+    left: *mut c_void, inout: *mut c_void, len: *mut i64, handle: *mut usize,
 ) {
     // SAFETY: `left` and `inout` have as many elements as the count says, which is small.
     unsafe { subtract(left, inout, &mut (*len as i32), handle) }

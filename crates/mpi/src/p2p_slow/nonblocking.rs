@@ -43,10 +43,7 @@ pub(crate) unsafe fn isend_checked(p: &Process, args: &Args, mode: Mode) -> Resu
 /// # Safety
 /// As for [`isend`].
 pub(crate) unsafe fn start_isend(
-    p: &Process,
-    checked: Option<&Checked>,
-    args: &Args,
-    mode: Mode,
+    p: &Process, checked: Option<&Checked>, args: &Args, mode: Mode,
 ) -> Result<usize> {
     let Some(checked) = checked else {
         return Ok(request::DONE_HANDLE);
@@ -98,9 +95,7 @@ pub(crate) unsafe fn irecv_checked(p: &Process, args: &Args) -> Result<usize> {
 /// # Safety
 /// As for [`irecv`].
 pub(crate) unsafe fn start_irecv(
-    p: &Process,
-    checked: Option<&Checked>,
-    args: &Args,
+    p: &Process, checked: Option<&Checked>, args: &Args,
 ) -> Result<usize> {
     let Some(checked) = checked else {
         return request::make_proc_null(p);

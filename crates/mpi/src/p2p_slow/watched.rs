@@ -10,10 +10,7 @@ use fastpath_protocol::request::Kind;
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn start_watched_send(
-    p: &Process,
-    checked: &Checked,
-    args: &Args,
-    mode: Mode,
+    p: &Process, checked: &Checked, args: &Args, mode: Mode,
 ) -> Result<Started> {
     let (watched, buffer) = watch(p, args, Kind::Send, checked)?;
     // SAFETY: the buffer is readable until the request completes, by this function's contract; the record lives as long
@@ -29,9 +26,7 @@ pub(super) unsafe fn start_watched_send(
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn start_watched_recv(
-    p: &Process,
-    checked: &Checked,
-    args: &Args,
+    p: &Process, checked: &Checked, args: &Args,
 ) -> Result<RequestId> {
     let (watched, buffer) = watch(p, args, Kind::Recv, checked)?;
     // SAFETY: the buffer is writable until the request completes, by this function's contract; the record lives as long
@@ -43,10 +38,7 @@ pub(super) unsafe fn start_watched_recv(
 
 /// The buffer as it travels; where mistakes are looked for, with a record before it that [`keep`] takes.
 pub(crate) fn watch(
-    p: &Process,
-    args: &Args,
-    kind: Kind,
-    checked: &Checked,
+    p: &Process, args: &Args, kind: Kind, checked: &Checked,
 ) -> Result<(Option<Watched>, Buffer)> {
     match (p.checks(), &checked.datatype) {
         (Some(checks), Some(datatype)) => {

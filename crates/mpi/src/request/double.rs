@@ -55,10 +55,7 @@ impl Operation for Pair {
 /// # Safety
 /// The buffers are valid until the request completes.
 pub unsafe fn isendrecv(
-    p: &Process,
-    out: Args,
-    into: Args,
-    copy: Option<Box<[u8]>>,
+    p: &Process, out: Args, into: Args, copy: Option<Box<[u8]>>,
 ) -> Result<usize> {
     drop(slow::check_send(p, &out)?);
     if out.buf == into.buf {

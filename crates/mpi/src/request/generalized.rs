@@ -29,9 +29,7 @@ struct Generalized {
 /// # Safety
 /// The functions are null or of the types that the standard gives, and stay so until the request is freed.
 pub unsafe fn start_generalized(
-    p: &Process,
-    (query, free, cancel): (usize, usize, usize),
-    extra: usize,
+    p: &Process, (query, free, cancel): (usize, usize, usize), extra: usize,
 ) -> Result<usize> {
     if query == 0 || free == 0 || cancel == 0 {
         let text = "a function of the generalized request is a null pointer: pass all three";

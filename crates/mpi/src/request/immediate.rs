@@ -19,8 +19,7 @@ use fastpath_protocol::{Request, Worker};
 /// `request` is null or a variable; `status` is null or a status.
 #[inline]
 pub unsafe fn try_collect<const ENTRY: bool, const WAY: u8>(
-    request: *mut usize,
-    status: *mut Status,
+    request: *mut usize, status: *mut Status,
 ) -> bool {
     if request.is_null() {
         return false;
@@ -38,9 +37,7 @@ pub unsafe fn try_collect<const ENTRY: bool, const WAY: u8>(
 /// As [`try_collect`]; `request` is a variable, and the worker lives.
 #[inline]
 pub unsafe fn collect_of<const ENTRY: bool>(
-    worker: *mut Worker,
-    request: *mut usize,
-    status: *mut Status,
+    worker: *mut Worker, request: *mut usize, status: *mut Status,
 ) -> bool {
     // SAFETY: VARIABLES; this is the only thread inside the worker, as in `p2p::try_send`.
     unsafe {
@@ -67,10 +64,7 @@ pub unsafe fn collect_of<const ENTRY: bool>(
 /// As [`collect_of`].
 #[inline]
 pub unsafe fn await_of<const ENTRY: bool>(
-    worker: *mut Worker,
-    request: *mut usize,
-    status: *mut Status,
-    polls: u32,
+    worker: *mut Worker, request: *mut usize, status: *mut Status, polls: u32,
 ) -> bool {
     // SAFETY: VARIABLES; the worker lives, and the calling thread is inside.
     unsafe {
@@ -117,10 +111,7 @@ pub unsafe fn collect_done<const ENTRY: bool>(request: *mut usize, status: *mut 
 /// As [`try_collect`]; `request` names the request.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Wait_isend
 unsafe fn collect<const ENTRY: bool>(
-    pool: &mut RequestPool,
-    found: *mut Request,
-    request: *mut usize,
-    status: *mut Status,
+    pool: &mut RequestPool, found: *mut Request, request: *mut usize, status: *mut Status,
 ) {
     // SAFETY: VARIABLES.
     unsafe {

@@ -175,10 +175,7 @@ pub(super) fn poll_operation(p: &Process, index: usize) -> bool {
 /// Puts an operation back that was polled; says whether it has ended. It is kept for `free`, but not polled again: the
 /// result says so.
 pub(super) fn keep_polled(
-    p: &Process,
-    index: usize,
-    operation: Box<dyn Operation>,
-    ended: Option<Result<Status>>,
+    p: &Process, index: usize, operation: Box<dyn Operation>, ended: Option<Result<Status>>,
 ) -> bool {
     let complete = ended.is_some();
     let now = match complete {

@@ -23,10 +23,7 @@ pub(crate) struct Persistent {
 
 /// `MPI_Send_init` and its like; `mode` is `None` for a receive.
 pub fn make_persistent(
-    p: &Process,
-    call: &'static str,
-    args: Args,
-    mode: Option<Mode>,
+    p: &Process, call: &'static str, args: Args, mode: Option<Mode>,
 ) -> Result<usize> {
     let checked = match mode {
         Some(_) => slow::check_send(p, &args)?,

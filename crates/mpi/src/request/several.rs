@@ -24,9 +24,7 @@ pub type Outcome<T> = Result<(T, Result)>;
 
 /// Completes request `index` of an array and notes its error, for calls that complete several.
 unsafe fn collect_into(
-    p: &Process,
-    request: *mut usize,
-    status: *mut Status,
+    p: &Process, request: *mut usize, status: *mut Status,
 ) -> Result<Option<Error>> {
     // SAFETY: VARIABLES.
     unsafe {
@@ -70,10 +68,7 @@ pub fn join_errors(first: Option<Error>, has_statuses: bool) -> Result {
 /// # Safety
 /// `request` is a variable; `status` is null or a status.
 pub unsafe fn wait_into(
-    p: &Process,
-    call: &'static str,
-    request: *mut usize,
-    status: *mut Status,
+    p: &Process, call: &'static str, request: *mut usize, status: *mut Status,
 ) -> Result<Option<Error>> {
     // SAFETY: VARIABLES.
     unsafe {
@@ -89,10 +84,7 @@ pub unsafe fn wait_into(
 /// # Safety
 /// As [`wait_into`], for each request.
 pub unsafe fn test_all(
-    p: &Process,
-    count: usize,
-    requests: *mut usize,
-    statuses: *mut Status,
+    p: &Process, count: usize, requests: *mut usize, statuses: *mut Status,
 ) -> Outcome<bool> {
     // SAFETY: VARIABLES.
     unsafe {
@@ -125,9 +117,7 @@ pub unsafe fn test_all(
 
 /// One look over an array: the first completed active entry, and whether any is active.
 unsafe fn find_complete(
-    p: &Process,
-    count: usize,
-    requests: *const usize,
+    p: &Process, count: usize, requests: *const usize,
 ) -> Result<(Option<usize>, bool)> {
     let mut any_active = false;
     for index in 0..count {
@@ -147,9 +137,7 @@ unsafe fn find_complete(
 /// As [`find_complete`], of a call that waits: receives end if nobody is left who could send, and nothing else that is
 /// active could go on.
 unsafe fn find_complete_or_gone(
-    p: &Process,
-    count: usize,
-    requests: *const usize,
+    p: &Process, count: usize, requests: *const usize,
 ) -> Result<(Option<usize>, bool)> {
     // SAFETY: VARIABLES.
     unsafe {
@@ -210,10 +198,7 @@ unsafe fn awaited_by_any(p: &Process, count: usize, requests: *mut usize) -> Awa
 /// # Safety
 /// `requests` holds `count` requests; `status` is null or a status.
 pub unsafe fn wait_any(
-    p: &Process,
-    count: usize,
-    requests: *mut usize,
-    status: *mut Status,
+    p: &Process, count: usize, requests: *mut usize, status: *mut Status,
 ) -> Outcome<Option<usize>> {
     // SAFETY: VARIABLES.
     unsafe {
@@ -230,10 +215,7 @@ pub unsafe fn wait_any(
 }
 
 unsafe fn finish_any(
-    p: &Process,
-    found: Option<usize>,
-    requests: *mut usize,
-    status: *mut Status,
+    p: &Process, found: Option<usize>, requests: *mut usize, status: *mut Status,
 ) -> Outcome<Option<usize>> {
     // SAFETY: VARIABLES.
     unsafe {
@@ -252,10 +234,7 @@ unsafe fn finish_any(
 /// # Safety
 /// As [`wait_any`].
 pub unsafe fn test_any(
-    p: &Process,
-    count: usize,
-    requests: *mut usize,
-    status: *mut Status,
+    p: &Process, count: usize, requests: *mut usize, status: *mut Status,
 ) -> Outcome<(bool, Option<usize>)> {
     // SAFETY: VARIABLES.
     unsafe {
@@ -281,11 +260,7 @@ pub unsafe fn test_any(
 /// # Safety
 /// `requests`, `indices` hold `count` entries; `statuses` is null or as long.
 pub unsafe fn complete_some(
-    p: &Process,
-    wait: bool,
-    count: usize,
-    requests: *mut usize,
-    indices: *mut i32,
+    p: &Process, wait: bool, count: usize, requests: *mut usize, indices: *mut i32,
     statuses: *mut Status,
 ) -> Outcome<Option<usize>> {
     // SAFETY: VARIABLES.

@@ -58,10 +58,7 @@ impl Meeting {
 
     /// The meeting of this process with another one, and that one's rank there.
     pub fn of_pair(
-        p: &Process,
-        (me, there): (u32, u32),
-        text: &[u8],
-        purpose: Purpose,
+        p: &Process, (me, there): (u32, u32), text: &[u8], purpose: Purpose,
     ) -> (Self, u32) {
         let origin = |rank: u32| p.engine().map(|engine| engine.job.origin(rank as usize));
         // Both see the same pair.
@@ -103,10 +100,7 @@ impl Meeting {
 /// # Errors
 /// `MPI_ERR_ERRHANDLER`, `MPI_ERR_GROUP` where the process is no member.
 pub fn create_from_group(
-    p: &Process,
-    group: &Rc<Group>,
-    text: &[u8],
-    errhandler: usize,
+    p: &Process, group: &Rc<Group>, text: &[u8], errhandler: usize,
 ) -> Result<usize> {
     check_errhandler(p, Kind::Comm, errhandler)?;
     if group.size() == 0 {
@@ -160,11 +154,8 @@ fn find_leader(group: &Group, leader: i32, side: &str) -> Result<u32> {
 /// `MPI_ERR_ERRHANDLER`, `MPI_ERR_GROUP` where the process is not in the local group or it is empty, `MPI_ERR_RANK` for
 /// a leader that is not there, `MPI_ERR_COMM` where the groups have a process in common.
 pub fn create_inter_from_groups(
-    p: &Process,
-    (local, local_leader): (&Rc<Group>, i32),
-    (remote, remote_leader): (usize, i32),
-    text: &[u8],
-    errhandler: usize,
+    p: &Process, (local, local_leader): (&Rc<Group>, i32), (remote, remote_leader): (usize, i32),
+    text: &[u8], errhandler: usize,
 ) -> Result<usize> {
     check_errhandler(p, Kind::Comm, errhandler)?;
     require_member(local, "the local group")?;

@@ -269,9 +269,7 @@ fn find_handle(tool: &mut super::Tool, session: usize, handle: usize) -> Result<
 
 /// Does something with a handle, of which the process's value is told.
 fn with<T>(
-    p: &Process,
-    (session, handle): (usize, usize),
-    act: impl FnOnce(&mut Handle, u64) -> Result<T>,
+    p: &Process, (session, handle): (usize, usize), act: impl FnOnce(&mut Handle, u64) -> Result<T>,
 ) -> Result<T> {
     let mut tool = enter()?;
     let found = find_handle(&mut tool, session, handle)?;
@@ -281,10 +279,7 @@ fn with<T>(
 
 /// Does something with a counter, or, with `MPI_T_PVAR_ALL_HANDLES`, with all counters of the session.
 fn with_counters(
-    p: &Process,
-    (session, handle): (usize, usize),
-    refused: i32,
-    act: impl Fn(&mut Handle, u64),
+    p: &Process, (session, handle): (usize, usize), refused: i32, act: impl Fn(&mut Handle, u64),
 ) -> Result {
     if handle != MPI_T_PVAR_ALL_HANDLES {
         return with(p, (session, handle), |handle, now| {

@@ -174,9 +174,7 @@ impl Job<'_> {
     /// # Safety
     /// As [`update`].
     unsafe fn run(
-        &self,
-        origin: Option<(*const u8, Elements)>,
-        result: Option<(*mut u8, Elements)>,
+        &self, origin: Option<(*const u8, Elements)>, result: Option<(*mut u8, Elements)>,
     ) -> Result {
         let words = Words::of(self.p, self.window, self.found.rank)?;
         let piece = |(at, elements): (*const u8, &Elements)| {
@@ -260,11 +258,7 @@ impl Job<'_> {
     /// # Safety
     /// As [`Job::change_pieces`].
     unsafe fn delegate(
-        &self,
-        words: &Words,
-        at: i64,
-        from: *const u8,
-        to: Option<*const u8>,
+        &self, words: &Words, at: i64, from: *const u8, to: Option<*const u8>,
     ) -> Result<bool> {
         let len = self.there.bytes as usize;
         let change = (self.change_of(to.is_some()), at, len);

@@ -116,12 +116,8 @@ impl Target {
     /// The bytes are inside the span that the target was found with; what is given is readable and what is taken
     /// writable.
     pub unsafe fn ask(
-        &self,
-        p: &Process,
-        window: &Window,
-        (change, at, len): (Change, i64, usize),
-        given: (*const u8, usize),
-        taken: (*mut u8, usize),
+        &self, p: &Process, window: &Window, (change, at, len): (Change, i64, usize),
+        given: (*const u8, usize), taken: (*mut u8, usize),
     ) -> Result<usize> {
         let asking = Asking {
             ask: Ask::Change(change.pack()),
@@ -143,10 +139,7 @@ impl Target {
     /// # Safety
     /// As [`Target::ask`].
     pub unsafe fn delegate(
-        &self,
-        words: &Words,
-        (change, at, len): (Change, i64, usize),
-        given: (*const u8, usize),
+        &self, words: &Words, (change, at, len): (Change, i64, usize), given: (*const u8, usize),
         taken: (*mut u8, usize),
     ) -> Result<bool> {
         if words.near(ACCUMULATE).is_some() || self.key().is_null() {

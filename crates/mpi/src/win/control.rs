@@ -313,10 +313,7 @@ impl<'a> Words<'a> {
     #[cold]
     #[inline(never)]
     pub fn await_word(
-        &self,
-        at: u64,
-        (peer, awaited): (i32, Awaited),
-        done: impl Fn(u64) -> bool,
+        &self, at: u64, (peer, awaited): (i32, Awaited), done: impl Fn(u64) -> bool,
     ) -> Result {
         let note = Note {
             peer,

@@ -68,9 +68,7 @@ pub unsafe fn make(p: &Process, parent: &Comm, wanted: &Wanted) -> Result<Rc<Win
 
 /// What all ranks say, unless one of them has failed: then all fail. The first word tells that, and is 0 in `mine`.
 fn agree<const N: usize>(
-    p: &Process,
-    comm: &Comm,
-    mine: Result<[u64; N]>,
+    p: &Process, comm: &Comm, mine: Result<[u64; N]>,
 ) -> Result<Vec<[u64; N]>> {
     let (words, own) = match mine {
         Ok(words) => (words, None),
@@ -174,12 +172,7 @@ unsafe fn make_over(p: &Process, comm: Rc<Comm>, wanted: &Wanted) -> Result<Rc<W
 }
 
 fn assemble(
-    p: &Process,
-    comm: Rc<Comm>,
-    wanted: &Wanted,
-    peers: Box<[Peer]>,
-    base: *mut u8,
-    own: Own,
+    p: &Process, comm: Rc<Comm>, wanted: &Wanted, peers: Box<[Peer]>, base: *mut u8, own: Own,
 ) -> Result<Window> {
     let ranks = comm.size();
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
@@ -317,11 +310,7 @@ fn wrong_part() -> Error {
 /// # Safety
 /// As [`make`].
 unsafe fn take_memory(
-    p: &Process,
-    comm: &Comm,
-    wanted: &Wanted,
-    layout: Layout,
-    own: &mut Own,
+    p: &Process, comm: &Comm, wanted: &Wanted, layout: Layout, own: &mut Own,
 ) -> Result<Taken> {
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
     let worker = unsafe { &mut *p.worker()? };

@@ -174,11 +174,7 @@ pub(super) type Found = (*mut u8, *mut RemoteKey, u64);
 /// # Errors
 /// What keeps the rank from being reached.
 pub(super) fn locate(
-    p: &Process,
-    window: &Window,
-    rank: u32,
-    at: u64,
-    len: u64,
+    p: &Process, window: &Window, rank: u32, at: u64, len: u64,
 ) -> Result<Option<(Found, u64)>> {
     let worker = p.worker()?;
     // A part is no answer of a list that may have changed.

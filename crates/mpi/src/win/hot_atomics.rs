@@ -47,10 +47,7 @@ fn word_of(datatype: usize) -> Option<u64> {
 /// The buffers have an element of the datatype each.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
 pub unsafe fn try_fetch_and_op<const WAY: u8>(
-    (origin, result): (*const u8, *mut u8),
-    datatype: usize,
-    (rank, disp): (i32, isize),
-    op: usize,
+    (origin, result): (*const u8, *mut u8), datatype: usize, (rank, disp): (i32, isize), op: usize,
     win: usize,
 ) -> bool {
     let Some(bytes) = word_of(datatype).filter(|_| !origin.is_null() && !result.is_null()) else {
@@ -134,9 +131,7 @@ pub unsafe fn try_accumulate<const WAY: u8>(sides: &Sides, op: usize) -> bool {
 /// As [`try_accumulate`]; the result is writable for as many elements.
 #[inline(always)] // as `try_accumulate`
 pub unsafe fn try_get_accumulate<const WAY: u8>(
-    sides: &Sides,
-    (result, result_count, result_datatype): (*mut u8, i64, usize),
-    op: usize,
+    sides: &Sides, (result, result_count, result_datatype): (*mut u8, i64, usize), op: usize,
 ) -> bool {
     let plain = sides.datatype == result_datatype && sides.count == result_count;
     if !plain || result.is_null() {
@@ -172,10 +167,8 @@ pub(super) fn note_compared(datatype: usize) {
 /// The buffers have an element of the datatype each.
 #[inline(always)] // `fastpath bench atomics --level mpi` measures it
 pub unsafe fn try_compare_and_swap<const WAY: u8>(
-    (origin, compare, result): (*const u8, *const u8, *mut u8),
-    datatype: usize,
-    (rank, disp): (i32, isize),
-    win: usize,
+    (origin, compare, result): (*const u8, *const u8, *mut u8), datatype: usize,
+    (rank, disp): (i32, isize), win: usize,
 ) -> bool {
     let known = COMPARED.get(datatype.wrapping_sub(FIRST_TYPE));
     let is_known = known.is_some_and(|known| known.load(Ordering::Relaxed) != 0);
@@ -203,10 +196,7 @@ pub unsafe fn try_compare_and_swap<const WAY: u8>(
 /// All are valid for a `T`.
 #[inline(always)] // as `try_compare_and_swap`
 unsafe fn swap<T: Copy + PartialEq>(
-    target: *mut u8,
-    origin: *const u8,
-    compare: *const u8,
-    result: *mut u8,
+    target: *mut u8, origin: *const u8, compare: *const u8, result: *mut u8,
 ) {
     // SAFETY: all are valid for a `T`, by this function's contract.
     unsafe {

@@ -32,9 +32,7 @@ pub(super) fn check_assertion(assertion: i32, known: i32) -> Result {
 }
 
 pub(super) fn refuse(
-    window: &Window,
-    rank: Option<u32>,
-    result: core::result::Result<(), Refusal>,
+    window: &Window, rank: Option<u32>, result: core::result::Result<(), Refusal>,
 ) -> Result {
     result.map_err(|refusal| error::refuse_epoch(window, rank, refusal))
 }

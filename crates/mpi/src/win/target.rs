@@ -129,11 +129,7 @@ pub(super) struct Target {
 /// # Errors
 /// `MPI_ERR_DISP` for a negative displacement, `MPI_ERR_RMA_RANGE` for bytes outside of what the rank exposes.
 pub(super) fn find(
-    p: &Process,
-    window: &Window,
-    rank: u32,
-    disp: isize,
-    elements: &Elements,
+    p: &Process, window: &Window, rank: u32, disp: isize, elements: &Elements,
 ) -> Result<Target> {
     let (low, len) = elements.span()?;
     let bytes = len as u64;
@@ -178,11 +174,7 @@ pub(super) fn find(
 /// Finds `bytes` bytes that begin `low` behind the address `at` of a rank, or as many as are in one piece of attached
 /// memory; how many. Nothing where the first one is not attached.
 fn find_attached(
-    p: &Process,
-    window: &Window,
-    rank: u32,
-    at: i64,
-    (low, bytes): (i64, u64),
+    p: &Process, window: &Window, rank: u32, at: i64, (low, bytes): (i64, u64),
 ) -> Result<Option<(Target, u64)>> {
     let from = at.wrapping_add(low);
     let located = dynamic::locate(p, window, rank, from as u64, bytes)?;
@@ -229,12 +221,7 @@ impl Target {
     /// The bytes are inside the span that the target was found with; `from` is readable until the window's next
     /// [`lock::complete`] of the rank.
     pub unsafe fn put(
-        &self,
-        p: &Process,
-        window: &Window,
-        at: i64,
-        from: *const u8,
-        len: usize,
+        &self, p: &Process, window: &Window, at: i64, from: *const u8, len: usize,
     ) -> Result {
         // SAFETY: SPAN AND BUFFER.
         unsafe { self.transfer::<true>(p, window, at, from.cast_mut(), len) }
@@ -246,12 +233,7 @@ impl Target {
     /// # Safety
     /// As [`Target::put`]; `to` is writable.
     pub unsafe fn get(
-        &self,
-        p: &Process,
-        window: &Window,
-        at: i64,
-        to: *mut u8,
-        len: usize,
+        &self, p: &Process, window: &Window, at: i64, to: *mut u8, len: usize,
     ) -> Result {
         // SAFETY: SPAN AND BUFFER.
         unsafe { self.transfer::<false>(p, window, at, to, len) }
@@ -260,12 +242,7 @@ impl Target {
     /// # Safety
     /// As [`Target::put`] and [`Target::get`].
     unsafe fn transfer<const PUTS: bool>(
-        &self,
-        p: &Process,
-        window: &Window,
-        at: i64,
-        local: *mut u8,
-        len: usize,
+        &self, p: &Process, window: &Window, at: i64, local: *mut u8, len: usize,
     ) -> Result {
         if self.apart {
             return self.each_piece(p, window, at, len, |piece, done, len| {
@@ -358,11 +335,7 @@ impl Target {
     /// # Safety
     /// As [`Target::put`].
     pub unsafe fn scatter(
-        &self,
-        p: &Process,
-        window: &Window,
-        elements: &Elements,
-        packed: &[u8],
+        &self, p: &Process, window: &Window, elements: &Elements, packed: &[u8],
     ) -> Result {
         if !self.near.is_null() {
             // SAFETY: SPAN AND BUFFER.
@@ -388,11 +361,7 @@ impl Target {
     /// # Safety
     /// As [`Target::get`].
     pub unsafe fn gather(
-        &self,
-        p: &Process,
-        window: &Window,
-        elements: &Elements,
-        packed: &mut [u8],
+        &self, p: &Process, window: &Window, elements: &Elements, packed: &mut [u8],
     ) -> Result {
         if !self.near.is_null() {
             // SAFETY: SPAN AND BUFFER.
@@ -413,11 +382,7 @@ impl Target {
     #[cold]
     #[inline(never)]
     fn each_piece(
-        &self,
-        p: &Process,
-        window: &Window,
-        at: i64,
-        len: usize,
+        &self, p: &Process, window: &Window, at: i64, len: usize,
         mut visit: impl FnMut(Target, usize, usize) -> Result,
     ) -> Result {
         let (first, mut done) = (self.byte.wrapping_add(at), 0);
@@ -435,9 +400,7 @@ impl Target {
 
     /// Calls `visit` for every piece of memory of elements here, with its place in packed order.
     pub fn each(
-        &self,
-        elements: &Elements,
-        mut visit: impl FnMut(i64, usize, usize) -> Result,
+        &self, elements: &Elements, mut visit: impl FnMut(i64, usize, usize) -> Result,
     ) -> Result {
         if let Some(at) = elements.piece() {
             return visit(at, 0, elements.bytes as usize);
@@ -459,11 +422,7 @@ impl Target {
 /// last flush, so that nothing orders the two. One that is not `kept` is complete when its request is.
 #[inline]
 pub(super) fn check(
-    p: &Process,
-    window: &Window,
-    access: (&Target, &Elements),
-    kind: Kind,
-    kept: bool,
+    p: &Process, window: &Window, access: (&Target, &Elements), kind: Kind, kept: bool,
 ) {
     if let Some(checks) = p.checks() {
         check_slow(p, checks, window, access, kind, kept);
@@ -476,12 +435,8 @@ const PIECES_MOST: usize = 1 << 12;
 #[cold]
 #[inline(never)]
 fn check_slow(
-    p: &Process,
-    checks: &Checks,
-    window: &Window,
-    (found, elements): (&Target, &Elements),
-    kind: Kind,
-    kept: bool,
+    p: &Process, checks: &Checks, window: &Window, (found, elements): (&Target, &Elements),
+    kind: Kind, kept: bool,
 ) {
     let mut pieces = Vec::new();
     let visited = found.each(elements, |at, _, len| {

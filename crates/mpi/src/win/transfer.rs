@@ -62,9 +62,7 @@ pub unsafe fn get(p: &Process, sides: &Sides) -> Result {
 /// # Safety
 /// As [`put`] or [`get`].
 pub(super) unsafe fn transfer<const PUTS: bool>(
-    p: &Process,
-    sides: &Sides,
-    kept: bool,
+    p: &Process, sides: &Sides, kept: bool,
 ) -> Result<Begun> {
     let window = p.win(sides.win)?;
     let origin = Elements::new(p, sides.count, sides.datatype)?;
@@ -116,10 +114,7 @@ fn refuse_lengths(puts: bool, origin: &Elements, there: &Elements) -> Error {
 /// # Safety
 /// As [`put`] or [`get`]; the target was found with the span of `there`.
 unsafe fn move_data<const PUTS: bool>(
-    p: &Process,
-    window: &Window,
-    found: &Target,
-    (buffer, origin): (*mut u8, &Elements),
+    p: &Process, window: &Window, found: &Target, (buffer, origin): (*mut u8, &Elements),
     there: &Elements,
 ) -> Result {
     // SAFETY: ORIGIN AND RESULT, in every call.
@@ -163,9 +158,7 @@ unsafe fn move_data<const PUTS: bool>(
 /// # Safety
 /// As [`move_data`].
 unsafe fn move_in_chunks<const PUTS: bool>(
-    found: &Target,
-    (buffer, origin): (*mut u8, &Elements),
-    there: &Elements,
+    found: &Target, (buffer, origin): (*mut u8, &Elements), there: &Elements,
 ) {
     let (from, to) = match PUTS {
         true => ((buffer, origin), (found.near, there)),

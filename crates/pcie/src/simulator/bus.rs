@@ -26,10 +26,7 @@ impl Simulator {
 
     /// Writes `bytes` bytes into memory; `packet` says what each write is, given whether it is the last.
     pub(super) fn write_memory(
-        &mut self,
-        node: u32,
-        bytes: u64,
-        packet: impl Fn(bool) -> UpPacket,
+        &mut self, node: u32, bytes: u64, packet: impl Fn(bool) -> UpPacket,
     ) {
         let packets = self.nodes[node as usize].packets;
         for (data, last) in packets.writes(bytes) {

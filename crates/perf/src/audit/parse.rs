@@ -198,9 +198,7 @@ fn join_units(line: &str) -> Vec<std::ops::Range<usize>> {
 }
 
 fn split_at_gaps(
-    line: &str,
-    words: &[std::ops::Range<usize>],
-    count: usize,
+    line: &str, words: &[std::ops::Range<usize>], count: usize,
 ) -> Option<Vec<String>> {
     let gap = |i: usize| words[i + 1].start - words[i].end;
     let mut widths: Vec<usize> = (0..words.len().saturating_sub(1)).map(gap).collect();

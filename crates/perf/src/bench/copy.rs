@@ -129,11 +129,7 @@ impl Session<'_> {
 
     /// One time for each way that the buffers lie.
     fn measure_alone(
-        &self,
-        copies: &mut Copies,
-        which: Loop,
-        target: Target,
-        bytes: usize,
+        &self, copies: &mut Copies, which: Loop, target: Target, bytes: usize,
     ) -> Result<Vec<Summary>> {
         let amount = (self.options.samples, self.options.batch / 4);
         let mut times = Vec::new();

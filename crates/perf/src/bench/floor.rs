@@ -200,10 +200,7 @@ fn summarize_all(taken: io::Result<Vec<f64>>) -> Result<Summary> {
 
 /// The cache line between two processors.
 fn say_line(
-    processors: [usize; 2],
-    taken: io::Result<Vec<f64>>,
-    batch_ns: u64,
-    output: &Output,
+    processors: [usize; 2], taken: io::Result<Vec<f64>>, batch_ns: u64, output: &Output,
 ) -> Result<()> {
     let line = summarize_all(taken)?;
     let clock_step_ns = observe_clock_step_ns();
@@ -264,10 +261,7 @@ fn list_times(bytes: usize, time: &Summary) -> [String; 4] {
 
 /// The copy of memory at one size.
 fn say_copy(
-    bytes: usize,
-    taken: io::Result<Vec<f64>>,
-    table: &Table,
-    output: &Output,
+    bytes: usize, taken: io::Result<Vec<f64>>, table: &Table, output: &Output,
 ) -> Result<()> {
     let copy = summarize_all(taken)?;
     let cells = [bytes.to_string()].into_iter();
@@ -283,11 +277,7 @@ fn say_copy(
 
 /// One way to carry a message of one size, or why it is not open.
 fn say_transfer(
-    bytes: usize,
-    way: &str,
-    taken: io::Result<Vec<f64>>,
-    table: &Table,
-    output: &Output,
+    bytes: usize, way: &str, taken: io::Result<Vec<f64>>, table: &Table, output: &Output,
 ) {
     let time = taken.map(|taken| summarize(&taken));
     let mut cells = vec![bytes.to_string(), way.to_owned()];

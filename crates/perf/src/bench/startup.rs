@@ -29,9 +29,7 @@ pub(super) fn observe_kernel_clock() -> Clock {
 /// Start and end of a job whose ranks call `MPI_Init` and `MPI_Finalize`; `start` runs one and says
 /// what went wrong. The first of `jobs` is how many are not counted, the second how many are.
 pub(crate) fn measure(
-    test: &'static Test,
-    ranks: u32,
-    [warmup, jobs]: [u64; 2],
+    test: &'static Test, ranks: u32, [warmup, jobs]: [u64; 2],
     mut start: impl FnMut() -> Option<RunError>,
 ) -> Result<Case, RunError> {
     let mut samples = Histogram::default();

@@ -191,8 +191,7 @@ fn add_table(comparison: &Comparison, key: &Key, page: &mut Document) {
 
 /// The row of each peer.
 fn find_peers<'a>(
-    rows: &'a [&'a Row],
-    peers: &'a [&'a str],
+    rows: &'a [&'a Row], peers: &'a [&'a str],
 ) -> impl Iterator<Item = Option<&'a Row>> {
     peers
         .iter()

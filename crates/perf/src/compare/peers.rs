@@ -257,9 +257,7 @@ fn parse_peer(word: &str) -> Result<Peer> {
 }
 
 fn find_peer<'a, 'b>(
-    peers: &'a mut [Peer],
-    option: &str,
-    word: &'b str,
+    peers: &'a mut [Peer], option: &str, word: &'b str,
 ) -> Result<(&'a mut Peer, &'b str)> {
     let (name, rest) = word
         .split_once(':')

@@ -128,9 +128,7 @@ impl Rounds {
     /// # Errors
     /// That reason.
     pub fn run<E>(
-        &mut self,
-        plans: &[Plan],
-        rounds: u32,
+        &mut self, plans: &[Plan], rounds: u32,
         mut run: impl FnMut(&Turn<'_>) -> Result<[Measured; 2], E>,
     ) -> Result<(), E> {
         for round in 0..rounds {
@@ -334,9 +332,7 @@ mod tests {
 
     /// All rounds, by a function that runs a plan on the MPI of a number.
     fn run(
-        rounds: &mut Rounds,
-        plans: &[Plan],
-        count: u32,
+        rounds: &mut Rounds, plans: &[Plan], count: u32,
         mut measure: impl FnMut(usize, &Plan) -> Measured,
     ) {
         let done: Result<(), ()> = rounds.run(plans, count, |turn| Ok(turn.take(&mut measure)));

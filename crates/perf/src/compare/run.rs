@@ -202,10 +202,7 @@ fn gather(options: &CompareOptions, peers: Vec<Peer>) -> Result<(Vec<Contestant>
 
 /// The file of turns, if one is named; what it holds was begun earlier, and the reports say so.
 fn open_kept(
-    options: &CompareOptions,
-    plans: &[Plan],
-    contestants: &[Contestant],
-    reports: &mut [Report],
+    options: &CompareOptions, plans: &[Plan], contestants: &[Contestant], reports: &mut [Report],
 ) -> Result<Option<Kept>> {
     let Some(path) = &options.keep else {
         return Ok(None);
@@ -219,10 +216,7 @@ fn open_kept(
 }
 
 fn run_rounds(
-    options: &CompareOptions,
-    plans: &[Plan],
-    contestants: &[Contestant],
-    rounds: &mut Rounds,
+    options: &CompareOptions, plans: &[Plan], contestants: &[Contestant], rounds: &mut Rounds,
     kept: Option<Kept>,
 ) -> Result<(), Stop> {
     let mut turns = Turns {

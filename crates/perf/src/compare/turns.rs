@@ -60,9 +60,7 @@ impl Turns<'_> {
     /// # Errors
     /// See [`Stop`].
     pub fn make(
-        &mut self,
-        rounds: &mut Rounds,
-        name: impl Fn(usize) -> String,
+        &mut self, rounds: &mut Rounds, name: impl Fn(usize) -> String,
         mut measure: impl FnMut(usize, &Plan) -> Measured,
     ) -> Result<(), Stop> {
         let total = self.peers * self.plans.len() * self.rounds as usize;

@@ -78,9 +78,7 @@ fn title_of(device: &Function) -> String {
 
 /// Collects the link's values and writes down where each was found.
 fn collect(
-    subject: &Subject,
-    asked: &LinkOptions,
-    made: &mut Explanation,
+    subject: &Subject, asked: &LinkOptions, made: &mut Explanation,
 ) -> Result<Option<Link>, LinkError> {
     let device = &subject.device;
     let source = |register: &str| format!("{}: {register}", subject.source);
@@ -172,12 +170,8 @@ fn expected(link: &Link, narrowest: Option<(&Function, Link)>, moves: Moves) -> 
 }
 
 fn draw_waterfall(
-    moves: Moves,
-    subject: &Subject,
-    link: &Link,
-    narrowest: Option<(&Function, Link)>,
-    unit: RateUnit,
-    asked: &LinkOptions,
+    moves: Moves, subject: &Subject, link: &Link, narrowest: Option<(&Function, Link)>,
+    unit: RateUnit, asked: &LinkOptions,
 ) -> Waterfall {
     let figure = |rate: Rate| rate.in_unit(unit);
     let could = match asked.pcie {
@@ -204,10 +198,7 @@ fn draw_waterfall(
 }
 
 fn answer(
-    link: &Link,
-    narrowest: Option<(&Function, Link)>,
-    unit: RateUnit,
-    directions: &[Moves],
+    link: &Link, narrowest: Option<(&Function, Link)>, unit: RateUnit, directions: &[Moves],
 ) -> Finding {
     let rate = |moves| format_rate(expected(link, narrowest, moves), unit);
     let pieces = link.with_completion(64).unwrap_or(*link);

@@ -278,8 +278,7 @@ pub fn write(explanations: &[Explanation], options: &OutputOptions) -> Result<()
 }
 
 fn write_as(
-    explanations: &[Explanation],
-    options: &OutputOptions,
+    explanations: &[Explanation], options: &OutputOptions,
     format: fn(&[Explanation], Look) -> String,
 ) -> Result<()> {
     if let Some(path) = &options.html {

@@ -235,10 +235,7 @@ fn say_ranges(found: &Prediction) -> String {
 }
 
 fn judge_crossover(
-    path: &Path<'_>,
-    transport: Transport,
-    wanted: &Bytes,
-    found: &Prediction,
+    path: &Path<'_>, transport: Transport, wanted: &Bytes, found: &Prediction,
     findings: &mut Vec<Finding>,
 ) -> Result<(), LinkError> {
     let why = say_ranges(found);

@@ -75,8 +75,7 @@ impl Moves {
     /// # Errors
     /// A ratio is given without both directions.
     pub fn of_options(
-        direction: Option<Direction>,
-        ratio: Option<Ratio>,
+        direction: Option<Direction>, ratio: Option<Ratio>,
     ) -> Result<Option<Moves>, LinkError> {
         match (direction, ratio) {
             (Some(Direction::Both), ratio) => Ok(Some(Moves::Both(ratio.unwrap_or(Ratio::EVEN)))),

@@ -129,11 +129,7 @@ fn measure_reads(chain: &mut dyn FnMut(u32) -> Result<u64>) -> Result<f64> {
 }
 
 fn explain(
-    subject: &Subject,
-    name: &str,
-    copy: CopyWay,
-    measured: &[&Measured],
-    read_ns: &Result<f64>,
+    subject: &Subject, name: &str, copy: CopyWay, measured: &[&Measured], read_ns: &Result<f64>,
     link: &LinkOptions,
 ) -> Result<Explanation> {
     let most = measured.iter().map(|m| m.rate());

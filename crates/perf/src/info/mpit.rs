@@ -97,9 +97,7 @@ fn collect() -> Result<Listing> {
 /// # Safety
 /// The library is an MPI library.
 unsafe fn list(
-    library: &Library,
-    number: &str,
-    ask: impl Fn(c_int, T, I, T, I) -> c_int,
+    library: &Library, number: &str, ask: impl Fn(c_int, T, I, T, I) -> c_int,
 ) -> Result<Vec<Entry>> {
     let mut count = 0;
     // SAFETY: the type that the standard gives the function.

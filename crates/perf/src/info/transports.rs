@@ -113,8 +113,7 @@ pub fn try_all(config: &Config) -> Result<Allowed, String> {
 /// # Errors
 /// There is none that could be used: what is wrong with it, for people.
 pub fn find_adapter(
-    config: &Config,
-    by: AdapterTransport,
+    config: &Config, by: AdapterTransport,
 ) -> Result<(String, Vec<String>), String> {
     let stored = StoredInline::of(config);
     let found = stored.with_overrides(config, |overrides| {

@@ -28,9 +28,7 @@ const WAYS: [&str; 6] = [
 /// # Errors
 /// The job fails, or this program has no line tables.
 pub fn count(
-    mpi: &Counted,
-    level: Level,
-    path: &PathOptions,
+    mpi: &Counted, level: Level, path: &PathOptions,
 ) -> Result<(Vec<Breakdown>, Vec<Missing>)> {
     let failed = "the ranks cannot be prepared";
     let folder = Scratch::make()?;
@@ -76,10 +74,7 @@ fn calls_of(operation: &str) -> u64 {
 }
 
 fn make_breakdown(
-    mpi: &Counted,
-    level: Level,
-    dump: &Dump,
-    symbols: &mut Symbols,
+    mpi: &Counted, level: Level, dump: &Dump, symbols: &mut Symbols,
 ) -> Result<Breakdown> {
     let (operation, bytes) = parse_name(&dump.name)?;
     let calls = calls_of(&operation);

@@ -75,11 +75,7 @@ pub fn run_quietly(command: &mut Command, what: &str) -> Result<()> {
 /// # Errors
 /// The job fails, or its dumps cannot be read.
 pub fn watch(
-    mpi: &Peer,
-    folder: &Path,
-    program: &Path,
-    arguments: &[String],
-    watched: usize,
+    mpi: &Peer, folder: &Path, program: &Path, arguments: &[String], watched: usize,
 ) -> Result<Vec<Dump>> {
     let valgrind = find_valgrind()?;
     let out = folder.join("out");

@@ -108,10 +108,7 @@ impl Symbols {
     /// The instructions of a dump per call, by level and function, most first. `inside` says which
     /// objects are counted.
     pub fn break_down(
-        &mut self,
-        dump: &Dump,
-        calls: f64,
-        inside: impl Fn(&str) -> bool,
+        &mut self, dump: &Dump, calls: f64, inside: impl Fn(&str) -> bool,
     ) -> Vec<Part> {
         let mut sums: HashMap<(String, String), u64> = HashMap::new();
         for ((object, address), cost) in &dump.costs {

@@ -111,10 +111,7 @@ impl SharedBoard {
     }
 
     fn await_order(
-        &self,
-        polls: u32,
-        nap: Duration,
-        mut act: impl FnMut() -> bool,
+        &self, polls: u32, nap: Duration, mut act: impl FnMut() -> bool,
     ) -> [u64; WORDS] {
         let page = self.page();
         let last = page.answered.load(Ordering::Relaxed);

@@ -94,12 +94,8 @@ pub(super) fn ask(board: &SharedBoard, what: u64, bytes: u64, kind: u64) -> [u64
 
 /// Collects over [`CALLS`] calls of `operation`; `before` and `after` are not counted.
 pub(super) fn count<L>(
-    name: &str,
-    bytes: u64,
-    link: &mut L,
-    mut before: impl FnMut(&mut L),
-    mut operation: impl FnMut(&mut L),
-    mut after: impl FnMut(&mut L),
+    name: &str, bytes: u64, link: &mut L, mut before: impl FnMut(&mut L),
+    mut operation: impl FnMut(&mut L), mut after: impl FnMut(&mut L),
 ) {
     for n in 0..WARM + CALLS {
         if n == WARM {
@@ -136,12 +132,8 @@ fn make<L>(operation: &mut impl FnMut(&mut L), link: &mut L) {
 
 /// Counts a send and a receive of so many bytes; `before` comes before each of them.
 pub(super) fn count_messages<L>(
-    board: &SharedBoard,
-    bytes: u64,
-    link: &mut L,
-    mut before: impl FnMut(&mut L),
-    send: impl FnMut(&mut L),
-    receive: impl FnMut(&mut L),
+    board: &SharedBoard, bytes: u64, link: &mut L, mut before: impl FnMut(&mut L),
+    send: impl FnMut(&mut L), receive: impl FnMut(&mut L),
 ) {
     let take = |_: &mut L| {
         ask(board, RECEIVE, bytes, 0);

@@ -211,10 +211,7 @@ impl<'a> Rank<'a> {
     /// # Errors
     /// The engine refuses an option.
     pub fn new(
-        plan: &'a LevelPlan,
-        board: &'a SharedBoard,
-        job: &Job,
-        sink: Sink,
+        plan: &'a LevelPlan, board: &'a SharedBoard, job: &Job, sink: Sink,
     ) -> io::Result<Rank<'a>> {
         let leads = job.rank() == 0;
         if leads {
@@ -344,10 +341,7 @@ impl<'a> Rank<'a> {
     /// Measures a case: `run` does so many operations, on either rank; the time of one is divided. `counts` says
     /// afterwards what was done for each operation.
     pub fn measure(
-        &mut self,
-        case: Case,
-        divisor: f64,
-        mut run: impl FnMut(u64),
+        &mut self, case: Case, divisor: f64, mut run: impl FnMut(u64),
         counts: impl FnOnce() -> BTreeMap<String, f64>,
     ) {
         let step = |step: Option<u64>| {
@@ -360,11 +354,7 @@ impl<'a> Rank<'a> {
     /// As [`Rank::measure`], of operations that the other rank may have to carry out: it does until it is asked for
     /// something else.
     pub fn measure_served<L: RemoteLink>(
-        &mut self,
-        case: Case,
-        divisor: f64,
-        link: &mut L,
-        mut run: impl FnMut(&mut L, u64),
+        &mut self, case: Case, divisor: f64, link: &mut L, mut run: impl FnMut(&mut L, u64),
     ) {
         let mut calls = 0;
         let step = |step| match step {
@@ -378,11 +368,7 @@ impl<'a> Rank<'a> {
     }
 
     fn measure_steps<F: FnMut(Option<u64>) -> bool>(
-        &mut self,
-        case: Case,
-        divisor: f64,
-        serves: bool,
-        step: F,
+        &mut self, case: Case, divisor: f64, serves: bool, step: F,
         counts: impl FnOnce() -> BTreeMap<String, f64>,
     ) {
         let (test, bytes, done) = (case.test.clone(), case.bytes, self.done);

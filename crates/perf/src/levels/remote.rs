@@ -169,10 +169,7 @@ fn exchange(rank: &mut engine::Rank, words: Words) -> Words {
 /// Memory of the other rank that is reached, and what is said where it is not; `tried` says whether its leader reaches
 /// it.
 fn reach<L: RemoteLink>(
-    rank: &mut engine::Rank,
-    link: &mut L,
-    memory: Memory,
-    bytes: usize,
+    rank: &mut engine::Rank, link: &mut L, memory: Memory, bytes: usize,
     tried: impl FnOnce(&mut L) -> bool,
 ) -> Result<Target, String> {
     let mut target = Target::new(link, memory, bytes);
@@ -190,11 +187,7 @@ fn reach<L: RemoteLink>(
 }
 
 fn run_memory<L: RemoteLink>(
-    rank: &mut engine::Rank,
-    link: &mut L,
-    test: &LevelTest,
-    bytes: usize,
-    memory: Memory,
+    rank: &mut engine::Rank, link: &mut L, test: &LevelTest, bytes: usize, memory: Memory,
 ) {
     let puts = test.name == "put";
     let mut buffer = vec![1u8; bytes];
@@ -218,12 +211,8 @@ fn serve_until(link: &mut impl RemoteLink, rank: &mut engine::Rank, own: bool) -
 }
 
 fn measure(
-    rank: &mut engine::Rank,
-    link: &mut impl RemoteLink,
-    test: &LevelTest,
-    bytes: usize,
-    buffer: &mut [u8],
-    checked: Option<bool>,
+    rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &LevelTest, bytes: usize,
+    buffer: &mut [u8], checked: Option<bool>,
 ) {
     let (leads, puts) = (rank.leads(), test.name == "put");
     let window = test.choose_window(rank.window());
@@ -310,10 +299,7 @@ pub fn move_whole(link: &mut impl RemoteLink, puts: bool, buffer: &mut [u8]) -> 
 
 /// Whether what one side wrote is what the other reads.
 fn check(
-    rank: &mut engine::Rank,
-    link: &mut impl RemoteLink,
-    puts: bool,
-    buffer: &mut [u8],
+    rank: &mut engine::Rank, link: &mut impl RemoteLink, puts: bool, buffer: &mut [u8],
     target: &mut Target,
 ) -> Option<bool> {
     if !rank.checks() {

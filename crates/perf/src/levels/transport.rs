@@ -62,9 +62,7 @@ impl TransportLink {
     /// # Errors
     /// The variables are wrong, or there is no memory.
     pub fn open(
-        job: &'static Job,
-        board: &SharedBoard,
-        config: &Config,
+        job: &'static Job, board: &SharedBoard, config: &Config,
     ) -> io::Result<TransportLink> {
         // The library's own choice of transports and protocols; the worker that made it is not used.
         let mut worker = open_worker(job, config)?;

@@ -43,10 +43,7 @@ fn name_variant(test: &str, window: u32, both: bool) -> &'static str {
 /// # Errors
 /// There is no adapter, or it refuses something.
 pub fn run(
-    plan: &LevelPlan,
-    board: &SharedBoard,
-    job: &'static Job,
-    rank: &mut engine::Rank,
+    plan: &LevelPlan, board: &SharedBoard, job: &'static Job, rank: &mut engine::Rank,
     config: &Config,
 ) -> io::Result<()> {
     let options = &plan.verbs;

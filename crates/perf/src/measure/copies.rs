@@ -56,12 +56,8 @@ impl Copies {
     /// # Errors
     /// A processor that this process may not use.
     pub fn measure(
-        &mut self,
-        processor: usize,
-        which: Loop,
-        (target, offsets): (Target, Offsets),
-        bytes: usize,
-        (samples, batch_ns): (usize, u64),
+        &mut self, processor: usize, which: Loop, (target, offsets): (Target, Offsets),
+        bytes: usize, (samples, batch_ns): (usize, u64),
     ) -> io::Result<Option<Summary>> {
         let mut sample = || {
             placement::bind_thread(processor)?;
@@ -79,11 +75,7 @@ impl Copies {
 
     /// What one call copies.
     fn make_copy(
-        &mut self,
-        which: Loop,
-        target: Target,
-        offsets: Offsets,
-        bytes: usize,
+        &mut self, which: Loop, target: Target, offsets: Offsets, bytes: usize,
     ) -> impl FnMut() {
         assert!(which.is_available() && offsets.from < PAGE && offsets.to < PAGE);
         let piece = match target {

@@ -101,9 +101,7 @@ impl Lines {
 /// # Errors
 /// A processor that this process may not use.
 pub fn measure_lines(
-    processors: [usize; 2],
-    samples: usize,
-    batch_ns: u64,
+    processors: [usize; 2], samples: usize, batch_ns: u64,
 ) -> std::io::Result<Vec<f64>> {
     let lines = Lines::default();
     let lead = || {

@@ -19,9 +19,7 @@ pub struct Word(pub AtomicU64);
 /// # Errors
 /// A processor this process may not use.
 pub fn run_pair<T: Default + Send>(
-    processors: [usize; 2],
-    lead: impl FnOnce() -> T + Send,
-    follow: impl FnOnce() + Send,
+    processors: [usize; 2], lead: impl FnOnce() -> T + Send, follow: impl FnOnce() + Send,
 ) -> io::Result<T> {
     thread::scope(|scope| {
         let follower = scope.spawn(|| {

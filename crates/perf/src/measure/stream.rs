@@ -94,9 +94,7 @@ impl Ring {
 /// # Errors
 /// A processor this process may not use.
 pub fn measure_stream(
-    processors: [usize; 2],
-    samples: usize,
-    batch_ns: u64,
+    processors: [usize; 2], samples: usize, batch_ns: u64,
 ) -> io::Result<Vec<f64>> {
     let ring = Ring::new();
     let lead = || {

@@ -180,11 +180,7 @@ fn make_range(at: *mut u8, len: usize) -> libc::iovec {
 /// # Errors
 /// A processor this process may not use; the kernel refuses the copy.
 pub fn measure_transfer(
-    processors: [usize; 2],
-    way: Way,
-    bytes: usize,
-    samples: usize,
-    batch_ns: u64,
+    processors: [usize; 2], way: Way, bytes: usize, samples: usize, batch_ns: u64,
 ) -> io::Result<Vec<f64>> {
     // A refusal would leave the other side waiting: find out before there is one.
     Direction::new(bytes).try_alone(way, bytes)?;

@@ -197,9 +197,7 @@ pub(super) fn run(program: &Path, job: &Job, on_event: impl FnMut(Event)) -> Res
 /// Reads until the job has ended and all it said is read; None: it stalled, or this program was asked to end, and it
 /// was ended.
 fn watch(
-    child: &mut Child,
-    said: &Receiver<Said>,
-    stall: Duration,
+    child: &mut Child, said: &Receiver<Said>, stall: Duration,
     reading: &mut Reading<impl FnMut(Event)>,
 ) -> io::Result<Option<ExitStatus>> {
     let mut heard = Instant::now();

@@ -110,10 +110,7 @@ impl Histogram {
     /// A histogram from counted buckets and exact statistics, as a measuring program prints them;
     /// None where they contradict each other.
     pub fn from_parts(
-        buckets: impl IntoIterator<Item = (u64, u64)>,
-        sum: f64,
-        min: f64,
-        max: f64,
+        buckets: impl IntoIterator<Item = (u64, u64)>, sum: f64, min: f64, max: f64,
     ) -> Option<Histogram> {
         let mut histogram = Histogram {
             sum,

@@ -143,10 +143,7 @@ fn open(options: &InlineOptions, config: &Config) -> Result<(Arc<DeviceContext>,
 }
 
 fn measure(
-    options: &InlineOptions,
-    context: &Arc<DeviceContext>,
-    port: Option<u8>,
-    identity: &Identity,
+    options: &InlineOptions, context: &Arc<DeviceContext>, port: Option<u8>, identity: &Identity,
 ) -> Result<Report> {
     let port = Loop::new(context, port)?;
     let largest = sweep::find_largest(&port, options.most)?;
@@ -266,10 +263,7 @@ fn find_profile(identity: &Identity) -> Option<&'static str> {
 
 /// Stores what was found; where, and how many bytes jobs will ask for.
 fn keep(
-    options: &InlineOptions,
-    config: &Config,
-    identity: &Identity,
-    found: Option<&Finding>,
+    options: &InlineOptions, config: &Config, identity: &Identity, found: Option<&Finding>,
 ) -> Result<(PathBuf, u32)> {
     let found = found.context("the adapter grants no inline data")?;
     if !found.known {

@@ -21,10 +21,7 @@ impl Matcher {
     /// Stores a whole short message that nobody waits for, of which `fill` writes the `len` bytes.
     #[inline]
     pub(crate) fn add_unexpected_short(
-        &mut self,
-        message: (u32, u64, i32),
-        len: usize,
-        fill: impl FnOnce(*mut u8),
+        &mut self, message: (u32, u64, i32), len: usize, fill: impl FnOnce(*mut u8),
     ) {
         let lists = &mut self.peers[message.0 as usize];
         lists.busy += 1;
@@ -48,10 +45,7 @@ impl Matcher {
     /// `to` is writable for `room` bytes.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv_unexpected
     pub(crate) unsafe fn take_short(
-        &mut self,
-        want: &Want,
-        to: *mut u8,
-        room: usize,
+        &mut self, want: &Want, to: *mut u8, room: usize,
     ) -> Option<Result<Taken, TooLong>> {
         debug_assert!((want.peer as usize) < self.peers.len());
         // SAFETY: as in `lists`; what is found is in use and in the list of its peer; the caller's for `to`.

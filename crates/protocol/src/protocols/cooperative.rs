@@ -76,11 +76,7 @@ impl Worker {
 
     /// The sender's part; says when it is done.
     pub(crate) fn cooperate_as_sender(
-        &mut self,
-        id: RequestId,
-        counter: u8,
-        rtr: &Rtr,
-        pieces: Pieces,
+        &mut self, id: RequestId, counter: u8, rtr: &Rtr, pieces: Pieces,
     ) {
         let (claimed, failed) = self.copy_pieces(id, counter, pieces, rtr.into);
         if claimed > 0 {
@@ -92,11 +88,7 @@ impl Worker {
     /// Claims pieces and copies them from the end that is this side's, until all are claimed. Says how many were its
     /// own, and whether one of them could not be copied.
     fn copy_pieces(
-        &mut self,
-        id: RequestId,
-        counter: u8,
-        pieces: Pieces,
-        other: Remote,
+        &mut self, id: RequestId, counter: u8, pieces: Pieces, other: Remote,
     ) -> (u32, bool) {
         let request = self.requests.get(id);
         let (end, sends) = (End::of(self.rank, request.peer), request.kind == Kind::Send);

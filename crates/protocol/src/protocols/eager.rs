@@ -69,11 +69,7 @@ impl Endpoint {
     /// `data` is readable for `len` bytes, at most [`crate::worker::SHORT_LIMIT`].
     #[inline(always)] // `fastpath bench instructions` counts MPI_Send
     pub unsafe fn send_immediate(
-        &mut self,
-        key: u64,
-        tag: i32,
-        data: *const u8,
-        len: usize,
+        &mut self, key: u64, tag: i32, data: *const u8, len: usize,
     ) -> Post {
         if self.blocked != 0 {
             return Post::NoResource;
@@ -89,12 +85,7 @@ impl Endpoint {
     /// `data` is readable for `len` bytes, at most [`crate::worker::EAGER_LIMIT`].
     #[inline]
     pub unsafe fn send_buffered(
-        &mut self,
-        key: u64,
-        tag: i32,
-        data: *const u8,
-        len: usize,
-        by: CopyLoop,
+        &mut self, key: u64, tag: i32, data: *const u8, len: usize, by: CopyLoop,
     ) -> Post {
         if self.blocked != 0 {
             return Post::NoResource;
@@ -114,11 +105,7 @@ impl Endpoint {
     /// empty message.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
     pub unsafe fn recv_short(
-        &mut self,
-        key: u64,
-        tag: i32,
-        to: *mut u8,
-        room: usize,
+        &mut self, key: u64, tag: i32, to: *mut u8, room: usize,
     ) -> Option<Taken> {
         // SAFETY: `to` is writable for `room` bytes, by this function's contract; what is taken has just been copied.
         unsafe {
@@ -134,11 +121,7 @@ impl Endpoint {
     /// As there.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
     pub unsafe fn recv_short_whole(
-        &mut self,
-        key: u64,
-        tag: i32,
-        to: *mut u8,
-        len: usize,
+        &mut self, key: u64, tag: i32, to: *mut u8, len: usize,
     ) -> Option<Taken> {
         // SAFETY: `to` is writable for `len` bytes, by this function's contract, and no other length is copied; what is
         // taken has just been copied.
@@ -156,11 +139,7 @@ impl Endpoint {
     /// As there.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     pub unsafe fn copy_short(
-        &mut self,
-        key: u64,
-        tag: i32,
-        to: *mut u8,
-        room: usize,
+        &mut self, key: u64, tag: i32, to: *mut u8, room: usize,
     ) -> Option<Taken> {
         // SAFETY: `to` is writable for `room` bytes, by this function's contract, and nothing longer is copied.
         unsafe { self.copy_short_if(key, tag, to, |len| len as isize <= room as isize) }
@@ -170,11 +149,7 @@ impl Endpoint {
     /// `to` is writable for so many bytes as `fits` allows.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
     unsafe fn copy_short_if(
-        &mut self,
-        key: u64,
-        tag: i32,
-        to: *mut u8,
-        fits: impl FnOnce(usize) -> bool,
+        &mut self, key: u64, tag: i32, to: *mut u8, fits: impl FnOnce(usize) -> bool,
     ) -> Option<Taken> {
         let arrival = self.lane.look_short(wire::EAGER)?;
         let header = arrival.header;
@@ -227,11 +202,7 @@ impl Endpoint {
     /// `to` is writable for `room` bytes.
     #[inline]
     pub unsafe fn recv_immediate(
-        &mut self,
-        key: u64,
-        tag: i32,
-        to: *mut u8,
-        room: usize,
+        &mut self, key: u64, tag: i32, to: *mut u8, room: usize,
     ) -> Option<Taken> {
         let arrival = self.lane.look()?;
         let header = arrival.header;
@@ -301,11 +272,7 @@ impl Worker {
     }
 
     pub(crate) fn handle_eager_sync(
-        &mut self,
-        peer: u32,
-        header: Header,
-        data: *const u8,
-        len: usize,
+        &mut self, peer: u32, header: Header, data: *const u8, len: usize,
     ) {
         // SAFETY: `data` holds `len` bytes.
         let Some(sender) = (unsafe { wire::read::<u64>(data, len) }) else {
@@ -329,12 +296,7 @@ impl Worker {
 
     /// Completes a receive with a whole message.
     pub(crate) fn deliver(
-        &mut self,
-        id: RequestId,
-        key: u64,
-        tag: i32,
-        data: *const u8,
-        len: usize,
+        &mut self, id: RequestId, key: u64, tag: i32, data: *const u8, len: usize,
     ) {
         let request = self.requests.get_mut(id);
         request.source = key_source(key) as i32;

@@ -73,13 +73,7 @@ impl Endpoint {
     /// # Safety
     /// `data` is readable for `len` bytes.
     pub unsafe fn send_parts(
-        &mut self,
-        key: u64,
-        tag: i32,
-        data: *const u8,
-        len: usize,
-        part: usize,
-        copy: EagerCopy,
+        &mut self, key: u64, tag: i32, data: *const u8, len: usize, part: usize, copy: EagerCopy,
     ) -> Post {
         let first = part.min(len);
         // In a slot there is no room for the length of the whole (`Header::aux`).
@@ -136,11 +130,7 @@ impl Worker {
     /// `to` is writable for `room` bytes. The caller has made sure that no receive asks for the arrival
     /// ([`Worker::is_unclaimed`]), and that no unexpected message is the wanted one.
     pub unsafe fn recv_parts(
-        &mut self,
-        want: Want,
-        to: *mut u8,
-        room: u64,
-        user: usize,
+        &mut self, want: Want, to: *mut u8, room: u64, user: usize,
     ) -> Option<Parts> {
         let arrival = self.endpoints[want.peer].lane.look()?;
         let (header, data, len) = (arrival.header, arrival.data(), arrival.len());
@@ -182,13 +172,7 @@ impl Worker {
     #[allow(clippy::too_many_arguments)]
     #[cold]
     fn continue_parts(
-        &mut self,
-        want: Want,
-        tag: i32,
-        to: *mut u8,
-        room: u64,
-        moved: u64,
-        total: u64,
+        &mut self, want: Want, tag: i32, to: *mut u8, room: u64, moved: u64, total: u64,
         user: usize,
     ) -> Option<RequestId> {
         // There is one: `recv_parts` has looked before it took anything.
@@ -207,11 +191,7 @@ impl Worker {
     }
 
     pub(crate) fn handle_eager_first(
-        &mut self,
-        peer: u32,
-        header: Header,
-        data: *const u8,
-        len: usize,
+        &mut self, peer: u32, header: Header, data: *const u8, len: usize,
     ) {
         if len == 0 {
             return self.violation();
@@ -222,11 +202,7 @@ impl Worker {
 
     /// More of the message that the peer announced last.
     pub(crate) fn handle_eager_middle(
-        &mut self,
-        peer: u32,
-        header: Header,
-        data: *const u8,
-        len: usize,
+        &mut self, peer: u32, header: Header, data: *const u8, len: usize,
     ) {
         let early = &mut self.endpoints[peer].early;
         if len as u64 > early.left as u64 || len == 0 {

@@ -142,11 +142,7 @@ impl Worker {
 /// The receiver.
 impl Worker {
     pub(crate) fn handle_fragment(
-        &mut self,
-        peer: u32,
-        header: Header,
-        data: *const u8,
-        len: usize,
+        &mut self, peer: u32, header: Header, data: *const u8, len: usize,
     ) {
         let Some(id) = self.find_active(header.key, Kind::Recv, peer) else {
             return self.violation();

@@ -260,13 +260,7 @@ impl Worker {
 
     /// A message of which the first `len` bytes are there.
     pub(crate) fn announce(
-        &mut self,
-        peer: u32,
-        header: Header,
-        rts: Rts,
-        timing: Timing,
-        data: *const u8,
-        len: usize,
+        &mut self, peer: u32, header: Header, rts: Rts, timing: Timing, data: *const u8, len: usize,
     ) {
         let early = rts.early as usize;
         if len > early || self.endpoints[peer].early.left != 0 {
@@ -294,13 +288,7 @@ impl Worker {
     /// message by a single copy, or asks for what does not come by itself.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn fetch(
-        &mut self,
-        id: RequestId,
-        peer: u32,
-        key: u64,
-        tag: i32,
-        rts: Rts,
-        first: *const u8,
+        &mut self, id: RequestId, peer: u32, key: u64, tag: i32, rts: Rts, first: *const u8,
         first_len: usize,
     ) {
         let request = self.requests.get_mut(id);

@@ -292,10 +292,7 @@ impl Worker {
     /// [`ASK_MOST`] bytes none or as many as it has. The slots are mapped: the key that they were found with is still
     /// there.
     pub unsafe fn ask_owner(
-        &mut self,
-        key: &mut RemoteKey,
-        slots: &Slots,
-        asking: &Asking,
+        &mut self, key: &mut RemoteKey, slots: &Slots, asking: &Asking,
     ) -> Result<usize, RmaError> {
         self.admit(key, asking.offset, asking.len)?;
         let most = match asking.ask {
@@ -370,11 +367,7 @@ impl Worker {
     /// # Safety
     /// As [`Worker::ask_owner`].
     unsafe fn post_piece(
-        &mut self,
-        key: &RemoteKey,
-        slots: &Slots,
-        asking: &Asking,
-        piece: usize,
+        &mut self, key: &RemoteKey, slots: &Slots, asking: &Asking, piece: usize,
     ) -> bool {
         let slot = slots.slot(self.rank, piece);
         let Some(held) = slot.hold() else {
@@ -410,11 +403,7 @@ impl Worker {
     /// # Safety
     /// As [`Worker::ask_owner`].
     unsafe fn end_piece(
-        &mut self,
-        slot: &Slot,
-        peer: u32,
-        asking: &Asking,
-        piece: usize,
+        &mut self, slot: &Slot, peer: u32, asking: &Asking, piece: usize,
     ) -> Result<bool, RmaError> {
         let done = self.await_end(slot, peer)?;
         let start = piece * ASK_MOST;

@@ -14,10 +14,7 @@ use fastpath_base::sync::{AtomicU64, Ordering};
 /// # Safety
 /// `at` is aligned to 8 and valid for reads and writes of 8 bytes, of which others make atomic ones alone.
 pub(super) unsafe fn change(
-    at: *mut u8,
-    operation: u32,
-    operand: u64,
-    compare: u64,
+    at: *mut u8, operation: u32, operand: u64, compare: u64,
 ) -> Option<u64> {
     // SAFETY: `at` is aligned and valid, and others use it by atomics alone, by this function's contract; the type has
     // the layout of its number.
@@ -61,11 +58,7 @@ impl Worker {
     /// # Safety
     /// `found` is writable for 8 bytes and nobody else's: until a flush where the answer is `Pending`.
     pub unsafe fn fetch_add_nbi(
-        &mut self,
-        key: &mut RemoteKey,
-        offset: u64,
-        add: u64,
-        found: *mut u64,
+        &mut self, key: &mut RemoteKey, offset: u64, add: u64, found: *mut u64,
     ) -> Result<Moved, RmaError> {
         // SAFETY: `found` is writable for 8 bytes as long as the operation is under way, by this function's contract.
         unsafe { self.post_atomic(key, offset, (ADD, add, 0), found) }
@@ -79,12 +72,7 @@ impl Worker {
     /// # Safety
     /// As there.
     pub unsafe fn compare_swap_nbi(
-        &mut self,
-        key: &mut RemoteKey,
-        offset: u64,
-        compare: u64,
-        swap: u64,
-        found: *mut u64,
+        &mut self, key: &mut RemoteKey, offset: u64, compare: u64, swap: u64, found: *mut u64,
     ) -> Result<Moved, RmaError> {
         // SAFETY: `found` is writable for 8 bytes as long as the operation is under way, by this function's contract.
         unsafe { self.post_atomic(key, offset, (SWAP, swap, compare), found) }
@@ -99,12 +87,7 @@ impl Worker {
     /// # Safety
     /// As there.
     pub unsafe fn fetch_add_masked_nbi(
-        &mut self,
-        key: &mut RemoteKey,
-        offset: u64,
-        add: u64,
-        boundaries: u64,
-        found: *mut u64,
+        &mut self, key: &mut RemoteKey, offset: u64, add: u64, boundaries: u64, found: *mut u64,
     ) -> Result<Moved, RmaError> {
         // SAFETY: `found` is writable for 8 bytes as long as the operation is under way, by this function's contract.
         unsafe { self.post_atomic(key, offset, (MASKED_ADD, add, boundaries), found) }
@@ -113,11 +96,8 @@ impl Worker {
     /// # Safety
     /// As [`Worker::fetch_add_nbi`].
     unsafe fn post_atomic(
-        &mut self,
-        key: &mut RemoteKey,
-        offset: u64,
-        (operation, operand, compare): (u32, u64, u64),
-        found: *mut u64,
+        &mut self, key: &mut RemoteKey, offset: u64,
+        (operation, operand, compare): (u32, u64, u64), found: *mut u64,
     ) -> Result<Moved, RmaError> {
         self.admit(key, offset, 8)?;
         if !(key.described.address.wrapping_add(offset)).is_multiple_of(8) {

@@ -20,9 +20,7 @@ use fastpath_bootstrap::segment::Awaited;
 #[cold]
 #[inline(never)]
 unsafe fn await_step(
-    worker: *mut Worker,
-    peer: Option<u32>,
-    call: &'static str,
+    worker: *mut Worker, peer: Option<u32>, call: &'static str,
     mut step: impl FnMut(&mut Worker) -> Result<bool, RmaError>,
 ) -> Result<(), RmaError> {
     let note = Note {
@@ -79,11 +77,7 @@ impl Worker {
     /// bytes.
     #[inline]
     pub unsafe fn put(
-        worker: *mut Worker,
-        key: &mut RemoteKey,
-        offset: u64,
-        from: *const u8,
-        len: usize,
+        worker: *mut Worker, key: &mut RemoteKey, offset: u64, from: *const u8, len: usize,
     ) -> Result<(), RmaError> {
         // SAFETY: NO REFERENCE: the one for `put_nbi` ends with it. `from` is readable until the operation has ended
         // locally, which is waited for.
@@ -102,11 +96,7 @@ impl Worker {
     /// As there; `to` is writable for `len` bytes.
     #[inline]
     pub unsafe fn get(
-        worker: *mut Worker,
-        key: &mut RemoteKey,
-        offset: u64,
-        to: *mut u8,
-        len: usize,
+        worker: *mut Worker, key: &mut RemoteKey, offset: u64, to: *mut u8, len: usize,
     ) -> Result<(), RmaError> {
         // SAFETY: NO REFERENCE: the one for `get_nbi` ends with it. `to` is writable until the operation has ended
         // locally, which is waited for.
@@ -124,10 +114,7 @@ impl Worker {
     /// # Safety
     /// `worker` as in [`Worker::put`].
     pub unsafe fn fetch_add(
-        worker: *mut Worker,
-        key: &mut RemoteKey,
-        offset: u64,
-        add: u64,
+        worker: *mut Worker, key: &mut RemoteKey, offset: u64, add: u64,
     ) -> Result<u64, RmaError> {
         let mut found = 0;
         // SAFETY: NO REFERENCE: the one for the post ends with it. `found` is there until the answer is, which is
@@ -147,11 +134,7 @@ impl Worker {
     /// # Safety
     /// As there.
     pub unsafe fn compare_swap(
-        worker: *mut Worker,
-        key: &mut RemoteKey,
-        offset: u64,
-        compare: u64,
-        swap: u64,
+        worker: *mut Worker, key: &mut RemoteKey, offset: u64, compare: u64, swap: u64,
     ) -> Result<u64, RmaError> {
         let mut found = 0;
         // SAFETY: NO REFERENCE: the one for the post ends with it. `found` is there until the answer is, which is

@@ -66,11 +66,7 @@ impl Worker {
     }
 
     fn serve_atomic(
-        &mut self,
-        peer: u32,
-        header: Header,
-        data: *const u8,
-        len: usize,
+        &mut self, peer: u32, header: Header, data: *const u8, len: usize,
     ) -> Option<()> {
         // SAFETY: `data` holds `len` bytes.
         let asked = unsafe { wire::read::<Change>(data, len) }?;
@@ -95,11 +91,7 @@ impl Worker {
     }
 
     fn take_answer(
-        &mut self,
-        peer: u32,
-        header: Header,
-        data: *const u8,
-        len: usize,
+        &mut self, peer: u32, header: Header, data: *const u8, len: usize,
     ) -> Option<()> {
         let is_its = |landing: &Landing| landing.peer == peer;
         let landing = self.rma.landings.remove_if(header.key, is_its)?;

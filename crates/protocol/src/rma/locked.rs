@@ -73,11 +73,7 @@ impl Worker {
     /// # Safety
     /// What is given is readable, and `answer` writable for 8 bytes more than are taken, until the flush.
     pub unsafe fn change_nbi(
-        &mut self,
-        key: &mut RemoteKey,
-        lock: &LockWord,
-        asking: &Asking,
-        answer: *mut u8,
+        &mut self, key: &mut RemoteKey, lock: &LockWord, asking: &Asking, answer: *mut u8,
     ) -> Result<bool, RmaError> {
         self.admit(key, asking.offset, asking.len)?;
         let Ask::Change(change) = asking.ask else {
@@ -110,11 +106,7 @@ impl Worker {
 
     /// A peer asks for a change.
     pub(super) fn serve_change(
-        &mut self,
-        peer: u32,
-        header: Header,
-        data: *const u8,
-        len: usize,
+        &mut self, peer: u32, header: Header, data: *const u8, len: usize,
     ) -> Option<()> {
         // SAFETY: `data` holds `len` bytes.
         let asked = unsafe { wire::read::<LockedChange>(data, len) }?;
@@ -145,10 +137,7 @@ impl Worker {
 
     /// Makes a change if its word is free; none where there is no such word, memory or change.
     fn make_locked(
-        &self,
-        asked: &LockedChange,
-        span: usize,
-        operand: &mut [u8; ASK_MOST],
+        &self, asked: &LockedChange, span: usize, operand: &mut [u8; ASK_MOST],
     ) -> Option<bool> {
         let regions = &self.rma.regions;
         let word = regions.locate(asked.lock.region, asked.lock.offset, 8)?;

@@ -39,10 +39,7 @@ impl Worker {
     /// Resolves a key where lanes have changed since it was, and says whether the region holds all of the bytes.
     #[inline]
     pub(super) fn admit(
-        &mut self,
-        key: &mut RemoteKey,
-        offset: u64,
-        len: usize,
+        &mut self, key: &mut RemoteKey, offset: u64, len: usize,
     ) -> Result<(), RmaError> {
         match self.is_admitted(key, offset, len) {
             true => Ok(()),
@@ -73,11 +70,7 @@ impl Worker {
     /// `from` is readable for `len` bytes: until a flush where the answer is `Pending`.
     #[inline]
     pub unsafe fn put_nbi(
-        &mut self,
-        key: &mut RemoteKey,
-        offset: u64,
-        from: *const u8,
-        len: usize,
+        &mut self, key: &mut RemoteKey, offset: u64, from: *const u8, len: usize,
     ) -> Result<Moved, RmaError> {
         // SAFETY: LOCAL BYTES: a put only reads them.
         unsafe { self.move_nbi::<true>(key, offset, from.cast_mut(), len) }
@@ -93,11 +86,7 @@ impl Worker {
     /// `to` is writable for `len` bytes and nobody else's: until a flush where the answer is `Pending`.
     #[inline]
     pub unsafe fn get_nbi(
-        &mut self,
-        key: &mut RemoteKey,
-        offset: u64,
-        to: *mut u8,
-        len: usize,
+        &mut self, key: &mut RemoteKey, offset: u64, to: *mut u8, len: usize,
     ) -> Result<Moved, RmaError> {
         // SAFETY: LOCAL BYTES.
         unsafe { self.move_nbi::<false>(key, offset, to, len) }
@@ -109,11 +98,7 @@ impl Worker {
     /// As [`Worker::put_nbi`] or [`Worker::get_nbi`].
     #[inline]
     unsafe fn move_nbi<const PUTS: bool>(
-        &mut self,
-        key: &mut RemoteKey,
-        offset: u64,
-        local: *mut u8,
-        len: usize,
+        &mut self, key: &mut RemoteKey, offset: u64, local: *mut u8, len: usize,
     ) -> Result<Moved, RmaError> {
         if key.way == Way::LoadStore && self.is_admitted(key, offset, len) {
             // SAFETY: just seen: the key is resolved to load and store, and its region holds all of the bytes. LOCAL
@@ -132,11 +117,7 @@ impl Worker {
     /// As there.
     #[inline(never)]
     unsafe fn move_elsewhere<const PUTS: bool>(
-        &mut self,
-        key: &mut RemoteKey,
-        offset: u64,
-        local: *mut u8,
-        len: usize,
+        &mut self, key: &mut RemoteKey, offset: u64, local: *mut u8, len: usize,
     ) -> Result<Moved, RmaError> {
         self.admit(key, offset, len)?;
         let (kind, whole, moved) = match PUTS {
@@ -167,11 +148,7 @@ impl Worker {
     /// As [`Worker::put_nbi`] or [`Worker::get_nbi`].
     #[inline]
     pub(super) unsafe fn post_moving<const PUTS: bool>(
-        &mut self,
-        peer: u32,
-        local: *mut u8,
-        len: usize,
-        remote: Remote,
+        &mut self, peer: u32, local: *mut u8, len: usize, remote: Remote,
     ) -> Posted {
         if !PUTS {
             self.rma.reads = true;
@@ -190,12 +167,7 @@ impl Worker {
     #[cold]
     #[inline(never)]
     fn continue_slow(
-        &mut self,
-        key: &RemoteKey,
-        kind: Kind,
-        offset: u64,
-        local: *mut u8,
-        len: usize,
+        &mut self, key: &RemoteKey, kind: Kind, offset: u64, local: *mut u8, len: usize,
         posted: Posted,
     ) -> Result<Moved, RmaError> {
         let mut operation = Operation::new(key, kind, offset, local, len, self.rma.generation);
@@ -216,12 +188,7 @@ impl Worker {
     /// As [`Worker::put_nbi`] and [`Worker::get_nbi`].
     #[inline(never)]
     unsafe fn move_slow(
-        &mut self,
-        key: &mut RemoteKey,
-        kind: Kind,
-        offset: u64,
-        local: *mut u8,
-        len: usize,
+        &mut self, key: &mut RemoteKey, kind: Kind, offset: u64, local: *mut u8, len: usize,
     ) -> Result<Moved, RmaError> {
         if len == 0 {
             return Ok(Moved::Done);
@@ -247,12 +214,7 @@ impl Worker {
     /// # Safety
     /// As [`Worker::put_nbi`] and [`Worker::get_nbi`].
     unsafe fn copy_by_kernel(
-        &mut self,
-        key: &RemoteKey,
-        kind: &Kind,
-        offset: u64,
-        local: *mut u8,
-        len: usize,
+        &mut self, key: &RemoteKey, kind: &Kind, offset: u64, local: *mut u8, len: usize,
     ) -> Result<(), RemoteError> {
         let (lane, remote) = (&mut self.endpoints[key.peer].lane, key.remote(offset));
         // SAFETY: LOCAL BYTES: a put only reads them.

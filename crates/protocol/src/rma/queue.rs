@@ -49,12 +49,7 @@ pub(super) struct Operation {
 
 impl Operation {
     pub fn new(
-        key: &RemoteKey,
-        kind: Kind,
-        offset: u64,
-        local: *mut u8,
-        len: usize,
-        generation: u32,
+        key: &RemoteKey, kind: Kind, offset: u64, local: *mut u8, len: usize, generation: u32,
     ) -> Self {
         Operation {
             kind,
@@ -160,9 +155,7 @@ impl Worker {
 
     /// Begins an operation, or puts it behind those that wait.
     pub(super) fn start_operation(
-        &mut self,
-        peer: u32,
-        mut operation: Operation,
+        &mut self, peer: u32, mut operation: Operation,
     ) -> Result<Moved, RmaError> {
         if operation.way == Way::Messages {
             self.connect(peer).map_err(|_| RmaError::NoMemory)?;
@@ -397,11 +390,7 @@ impl Worker {
 
     /// Posts what `pack` writes: short if it fits.
     fn post_packed(
-        &mut self,
-        peer: u32,
-        header: Header,
-        len: usize,
-        pack: impl FnOnce(*mut u8),
+        &mut self, peer: u32, header: Header, len: usize, pack: impl FnOnce(*mut u8),
     ) -> Post {
         let endpoint = &mut self.endpoints[peer];
         if len > SHORT_LIMIT {

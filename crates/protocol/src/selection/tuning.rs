@@ -25,8 +25,7 @@ const END: &str = "end";
 /// # Errors
 /// Why it cannot be used, with its name.
 pub fn load(
-    place: &Place,
-    machine: impl FnOnce() -> Machine,
+    place: &Place, machine: impl FnOnce() -> Machine,
 ) -> Result<Option<(PathBuf, Constants)>, String> {
     if matches!(place, Place::Cache(folder) if !folder.is_dir()) {
         return Ok(None); // without asking what machine this is

@@ -90,9 +90,7 @@ impl Slab {
     /// Appends an entry to a list, whose links `links` names: to the next and to the one before.
     #[inline(always)] // as `address`
     pub fn push(
-        &mut self,
-        list: &mut List,
-        id: EntryId,
+        &mut self, list: &mut List, id: EntryId,
         links: impl Fn(&mut Entry) -> (&mut EntryId, &mut EntryId),
     ) {
         let last = list.last;
@@ -108,9 +106,7 @@ impl Slab {
     /// Takes out of a list what lies between two neighbours, by its links to the next and to the one before.
     #[inline(always)] // as `push`
     pub fn join(
-        &mut self,
-        list: &mut List,
-        (next, prev): (EntryId, EntryId),
+        &mut self, list: &mut List, (next, prev): (EntryId, EntryId),
         links: impl Fn(&mut Entry) -> (&mut EntryId, &mut EntryId),
     ) {
         match prev {

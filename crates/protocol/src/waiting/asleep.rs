@@ -79,10 +79,7 @@ pub(super) fn lock(census: &Mutex<Census>) -> MutexGuard<'_, Census> {
 /// then wakes the others, which sleep on the bell. Were they to announce their sleep in the state word as
 /// well, that would hide a wake-up from a thread that was on its way to sleep there.
 pub(super) unsafe fn sleep(
-    worker: *mut Worker,
-    wait: &mut Wait,
-    note: &Note,
-    done: &mut impl FnMut(&mut Worker) -> bool,
+    worker: *mut Worker, wait: &mut Wait, note: &Note, done: &mut impl FnMut(&mut Worker) -> bool,
 ) -> bool {
     // SAFETY: NO REFERENCE (`waiting`): this one ends before the lock is given up.
     let this = unsafe { &mut *worker };

@@ -230,12 +230,7 @@ impl World {
 
     /// Starts a send of a copy of `data`.
     pub fn send_as(
-        &mut self,
-        from: u32,
-        to: u32,
-        tag: i32,
-        data: &[u8],
-        synchronous: bool,
+        &mut self, from: u32, to: u32, tag: i32, data: &[u8], synchronous: bool,
     ) -> Sending {
         let data: Box<[u8]> = data.into();
         let buffer = Buffer::contiguous(data.as_ptr().cast_mut(), data.len() as u64);

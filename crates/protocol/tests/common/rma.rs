@@ -68,10 +68,7 @@ pub fn flush(world: &mut World) -> Result<(), RmaError> {
 }
 
 pub fn put(
-    world: &mut World,
-    key: &mut RemoteKey,
-    offset: u64,
-    bytes: &[u8],
+    world: &mut World, key: &mut RemoteKey, offset: u64, bytes: &[u8],
 ) -> Result<Moved, RmaError> {
     // SAFETY: every caller keeps the bytes until it has flushed.
     unsafe {
@@ -82,10 +79,7 @@ pub fn put(
 }
 
 pub fn get(
-    world: &mut World,
-    key: &mut RemoteKey,
-    offset: u64,
-    to: &mut [u8],
+    world: &mut World, key: &mut RemoteKey, offset: u64, to: &mut [u8],
 ) -> Result<Moved, RmaError> {
     // SAFETY: as in `put`.
     unsafe {

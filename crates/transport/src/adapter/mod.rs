@@ -122,11 +122,8 @@ impl Adapter {
     /// # Errors
     /// As [`RcIface::new`] and [`UdIface::new`].
     pub fn new(
-        by: AdapterTransport,
-        context: &Arc<DeviceContext>,
-        port: Option<u8>,
-        inline: &Overrides<'_>,
-        job: &'static Job,
+        by: AdapterTransport, context: &Arc<DeviceContext>, port: Option<u8>,
+        inline: &Overrides<'_>, job: &'static Job,
     ) -> Result<Self, VerbsError> {
         Ok(match by {
             AdapterTransport::Rc => Adapter::Rc(open_rc(context, port, inline)?),
@@ -255,9 +252,7 @@ impl Adapter {
 }
 
 fn open_rc(
-    context: &Arc<DeviceContext>,
-    port: Option<u8>,
-    inline: &Overrides<'_>,
+    context: &Arc<DeviceContext>, port: Option<u8>, inline: &Overrides<'_>,
 ) -> Result<RcIface, VerbsError> {
     let (inline, inline_source) = inline.settle(context);
     let settings = rc::Settings {
@@ -269,9 +264,7 @@ fn open_rc(
 }
 
 fn open_ud(
-    context: &Arc<DeviceContext>,
-    port: Option<u8>,
-    inline: &Overrides<'_>,
+    context: &Arc<DeviceContext>, port: Option<u8>, inline: &Overrides<'_>,
 ) -> Result<UdIface, VerbsError> {
     let (inline, inline_source) = inline.settle(context);
     let settings = ud::Settings {
@@ -287,9 +280,7 @@ fn open_ud(
 /// # Errors
 /// For people: what is missing and what to do.
 pub fn probe(
-    by: AdapterTransport,
-    device: Option<&str>,
-    inline: &Overrides<'_>,
+    by: AdapterTransport, device: Option<&str>, inline: &Overrides<'_>,
 ) -> Result<String, String> {
     let text = verbs::open_device(device, |context, port| {
         Ok(match by {

@@ -41,9 +41,7 @@ impl Port {
     /// # Errors
     /// No such port, none active, or the device refuses.
     pub fn new(
-        context: &Arc<DeviceContext>,
-        port: Option<u8>,
-        inline: (u32, Source),
+        context: &Arc<DeviceContext>, port: Option<u8>, inline: (u32, Source),
     ) -> Result<Self, VerbsError> {
         Ok(Port {
             inline,

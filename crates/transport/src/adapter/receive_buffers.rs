@@ -107,8 +107,7 @@ impl ReceiveBuffers {
     /// # Errors
     /// The first that `post` had; what was accepted before counts.
     pub fn post(
-        &mut self,
-        mut post: impl FnMut(&[RecvEntry]) -> Result<(), (usize, VerbsError)>,
+        &mut self, mut post: impl FnMut(&[RecvEntry]) -> Result<(), (usize, VerbsError)>,
     ) -> Result<(), VerbsError> {
         while !self.idle.is_empty() {
             let start = self.idle.len().saturating_sub(BATCH);

@@ -70,9 +70,7 @@ impl Class {
     }
 
     fn add(
-        &mut self,
-        count: u32,
-        make: &mut impl FnMut(usize) -> Result<Buffer, VerbsError>,
+        &mut self, count: u32, make: &mut impl FnMut(usize) -> Result<Buffer, VerbsError>,
     ) -> Result<(), VerbsError> {
         let buffer = make(self.stride * count as usize)?;
         let first = self.places.len() as u32;
@@ -95,8 +93,7 @@ impl SendBuffers {
     /// # Errors
     /// No memory, or the limit on locked memory is too low.
     pub fn new(
-        settings: [ClassSettings; 2],
-        mut make: impl FnMut(usize) -> Result<Buffer, VerbsError>,
+        settings: [ClassSettings; 2], mut make: impl FnMut(usize) -> Result<Buffer, VerbsError>,
     ) -> Result<Self, VerbsError> {
         let mut classes = settings.map(Class::new);
         for class in &mut classes {
@@ -116,9 +113,7 @@ impl SendBuffers {
     /// # Errors
     /// No memory, or the limit on locked memory is too low.
     pub fn grow(
-        &mut self,
-        large: bool,
-        mut make: impl FnMut(usize) -> Result<Buffer, VerbsError>,
+        &mut self, large: bool, mut make: impl FnMut(usize) -> Result<Buffer, VerbsError>,
     ) -> Result<bool, VerbsError> {
         let mut classes = self.classes[large as usize..].iter_mut();
         let Some(class) = classes.find(|class| !class.complete) else {

@@ -84,10 +84,7 @@ impl<M> Sender<M> {
 
     /// As [`Sender::acknowledge`]; `taken_one` is given each message that the receiver has taken.
     pub fn acknowledge_with(
-        &mut self,
-        now_ns: u64,
-        ack: Ack,
-        mut taken_one: impl FnMut(M),
+        &mut self, now_ns: u64, ack: Ack, mut taken_one: impl FnMut(M),
     ) -> bool {
         let taken = ack.next.wrapping_sub(self.oldest());
         if taken as usize > self.flights.len() {

@@ -48,11 +48,7 @@ struct Outcome {
 
 /// Sends `count` numbered messages through a bad wire, taking them with probability `take` a step.
 fn run(
-    seed: u64,
-    settings: Settings,
-    count: u32,
-    first: u32,
-    [drop, double, take]: [f64; 3],
+    seed: u64, settings: Settings, count: u32, first: u32, [drop, double, take]: [f64; 3],
 ) -> Outcome {
     let mut random = Random::new(seed);
     let mut sender = Sender::new(settings, first);

@@ -80,10 +80,7 @@ pub fn is_listed(config: &Config, name: &str) -> bool {
 /// # Errors
 /// `FASTPATH_TRANSPORTS` leaves ranks that cannot reach each other; the text says what to add.
 pub fn choose_transports(
-    config: &Config,
-    ranks: u32,
-    several: bool,
-    nodes: usize,
+    config: &Config, ranks: u32, several: bool, nodes: usize,
 ) -> Result<Allowed, String> {
     let [loopback, shm, tcp] = ["loopback", "shm", "tcp"].map(|name| is_listed(config, name));
     let adapter = match (is_listed(config, "rc"), is_listed(config, "ud")) {

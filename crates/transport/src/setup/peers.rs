@@ -133,8 +133,7 @@ impl PeerClass {
 /// The peers that an adapter or the network would lead to in a job on several hosts. `find` says which adapter a
 /// transport has here, for people.
 pub fn foresee_outside(
-    config: &Config,
-    find: impl FnOnce(AdapterTransport) -> Option<String>,
+    config: &Config, find: impl FnOnce(AdapterTransport) -> Option<String>,
 ) -> Option<PeerClass> {
     let allowed = choose_transports(config, 2, true, 1).ok()?;
     let found = allowed.adapter.and_then(|by| Some((by, find(by)?)));

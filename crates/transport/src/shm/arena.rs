@@ -137,10 +137,7 @@ impl Arena {
     }
 
     fn allocate_whole(
-        &mut self,
-        bytes: usize,
-        align: usize,
-        backed: bool,
+        &mut self, bytes: usize, align: usize, backed: bool,
     ) -> Result<NonNull<u8>, SegmentError> {
         let pages = (bytes as u64).max(1).checked_next_multiple_of(PAGE);
         let pages = pages
@@ -177,11 +174,7 @@ impl Arena {
     }
 
     fn map_pages(
-        &self,
-        offset: u64,
-        pages: u64,
-        spare: u64,
-        (align, backed): (usize, bool),
+        &self, offset: u64, pages: u64, spare: u64, (align, backed): (usize, bool),
     ) -> Result<(Mapping, NonNull<u8>), SegmentError> {
         let segment = self.domain.job.segment();
         let mapping = segment.map_range(self.start + offset, (pages + spare) as usize)?;

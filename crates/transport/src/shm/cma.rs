@@ -69,10 +69,7 @@ pub fn probe_peer(domain: &Domain, peer: u32) -> Option<Result<(), String>> {
 /// # Safety
 /// `to` is writable for `len` bytes.
 pub unsafe fn read(
-    endpoint: &mut ShmEndpoint,
-    to: *mut u8,
-    len: usize,
-    from: Remote,
+    endpoint: &mut ShmEndpoint, to: *mut u8, len: usize, from: Remote,
 ) -> Result<(), RemoteError> {
     let pid = find_process(endpoint, from)?;
     // SAFETY: `to` is writable for `len` bytes, by this function's contract; the kernel checks the other side.
@@ -87,10 +84,7 @@ pub unsafe fn read(
 /// # Safety
 /// `from` is readable for `len` bytes.
 pub unsafe fn write(
-    endpoint: &mut ShmEndpoint,
-    from: *const u8,
-    len: usize,
-    to: Remote,
+    endpoint: &mut ShmEndpoint, from: *const u8, len: usize, to: Remote,
 ) -> Result<(), RemoteError> {
     let pid = find_process(endpoint, to)?;
     // SAFETY: `from` is readable for `len` bytes, by this function's contract; the kernel checks the other side.
@@ -147,10 +141,7 @@ fn note_refusal(endpoint: &mut ShmEndpoint, code: i32) -> RemoteError {
 /// # Safety
 /// `to` is writable for `len` bytes.
 pub unsafe fn read_process(
-    pid: libc::pid_t,
-    to: *mut u8,
-    len: usize,
-    addr: u64,
+    pid: libc::pid_t, to: *mut u8, len: usize, addr: u64,
 ) -> Result<(), i32> {
     copy_all(len, |done| {
         let local = libc::iovec {
@@ -172,10 +163,7 @@ pub unsafe fn read_process(
 /// # Safety
 /// `from` is readable for `len` bytes.
 pub unsafe fn write_process(
-    pid: libc::pid_t,
-    from: *const u8,
-    len: usize,
-    addr: u64,
+    pid: libc::pid_t, from: *const u8, len: usize, addr: u64,
 ) -> Result<(), i32> {
     copy_all(len, |done| {
         // SAFETY: inside the caller's buffer.

@@ -166,11 +166,7 @@ impl Tx {
     /// has come with what the peer sends.
     #[inline]
     pub fn am_bcopy(
-        &mut self,
-        header: Header,
-        len: usize,
-        taken: &u32,
-        pack: impl FnOnce(*mut u8),
+        &mut self, header: Header, len: usize, taken: &u32, pack: impl FnOnce(*mut u8),
     ) -> Post {
         if !self.has_room() && !self.refresh_credits() {
             return Post::NoResource;

@@ -44,10 +44,7 @@ fn check(domain: &Domain, remote: Remote, len: usize) -> Result<(u32, u64), Remo
 /// `Unsupported` where the key names no arena or there is no address space for a window, `Fault`
 /// where it names what is outside of one. `visit` may have been called for a part of it.
 pub fn visit_stretches(
-    domain: &Domain,
-    windows: &mut Windows,
-    remote: Remote,
-    len: usize,
+    domain: &Domain, windows: &mut Windows, remote: Remote, len: usize,
     mut visit: impl FnMut(*mut u8, usize),
 ) -> Result<(), RemoteError> {
     if remote.rkey & KEY_ARENA == 0 {
@@ -69,10 +66,7 @@ pub fn visit_stretches(
 
 impl Windows {
     fn find_or_open(
-        &mut self,
-        domain: &Domain,
-        rank: u32,
-        index: u64,
+        &mut self, domain: &Domain, rank: u32, index: u64,
     ) -> Result<*mut u8, RemoteError> {
         let wanted = |window: &Window| window.rank == rank && window.index == index;
         match self.open.iter().rposition(wanted) {

@@ -173,10 +173,7 @@ impl ShmEndpoint {
     /// Calls `visit` with each stretch of memory that the key names, if this process can reach it by
     /// load and store. Others may write there at any time.
     pub fn visit_shared(
-        &mut self,
-        remote: Remote,
-        len: usize,
-        visit: impl FnMut(*mut u8, usize),
+        &mut self, remote: Remote, len: usize, visit: impl FnMut(*mut u8, usize),
     ) -> Result<(), RemoteError> {
         let windows = self.windows.get_or_insert_default();
         direct::visit_stretches(self.domain, windows, remote, len, visit)

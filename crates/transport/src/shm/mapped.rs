@@ -24,10 +24,7 @@ impl MappedMemory {
     /// `Unsupported` where the key names no arena or there is no address space, `Fault` where it names what is outside
     /// of one, or another rank's.
     pub fn new(
-        domain: &Domain,
-        peer: u32,
-        remote: Remote,
-        len: usize,
+        domain: &Domain, peer: u32, remote: Remote, len: usize,
     ) -> Result<Self, RemoteError> {
         if remote.rkey & KEY_ARENA == 0 {
             return Err(RemoteError::Unsupported);

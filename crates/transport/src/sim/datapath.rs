@@ -115,12 +115,7 @@ impl Fabric {
 impl Network {
     /// Sends a message that `pack` writes, if there is room.
     pub(super) fn post(
-        &self,
-        from: u32,
-        to: u32,
-        header: Header,
-        len: usize,
-        pack: impl FnOnce(*mut u8),
+        &self, from: u32, to: u32, header: Header, len: usize, pack: impl FnOnce(*mut u8),
     ) -> Post {
         let answer = self.0.borrow_mut().admit(from, to);
         if answer != Post::Done {

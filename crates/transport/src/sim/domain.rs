@@ -92,11 +92,7 @@ impl Fabric {
 
     /// Sends something that may be lost, doubled and overtaken.
     pub fn send_badly<T: Clone>(
-        &mut self,
-        to: u32,
-        from: u32,
-        item: T,
-        of: fn(&mut Port) -> &mut Schedule<T>,
+        &mut self, to: u32, from: u32, item: T, of: fn(&mut Port) -> &mut Schedule<T>,
     ) {
         let mut copies = 1;
         if self.random.chance(self.conditions.drop) {

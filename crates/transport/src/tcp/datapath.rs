@@ -36,10 +36,7 @@ impl Link {
     /// # Safety
     /// `data` is readable for `len` bytes.
     pub unsafe fn post_bulk(
-        &mut self,
-        header: Header,
-        data: *const u8,
-        len: usize,
+        &mut self, header: Header, data: *const u8, len: usize,
     ) -> (Post, usize) {
         if !self.takes_messages() {
             return (Post::PeerGone, 0);

@@ -59,10 +59,7 @@ impl TcpEndpoint {
     /// # Safety
     /// As there.
     pub unsafe fn am_bulk(
-        &mut self,
-        header: Header,
-        data: *const u8,
-        len: usize,
+        &mut self, header: Header, data: *const u8, len: usize,
     ) -> Option<(Post, usize)> {
         // SAFETY: `data` is readable for `len` bytes, as `Link::post_bulk` asks of this function's caller too.
         let post = || unsafe { self.link.borrow_mut().post_bulk(header, data, len) };

@@ -104,10 +104,7 @@ impl Pass {
 
     /// Whether that is it.
     pub fn is_confirm(
-        &self,
-        hello: &[u8; HELLO],
-        welcome: &[u8; WELCOME],
-        confirm: &[u8; CONFIRM],
+        &self, hello: &[u8; HELLO], welcome: &[u8; WELCOME], confirm: &[u8; CONFIRM],
     ) -> bool {
         self.tag(b"confirm", &[hello, welcome]) == *confirm
     }

@@ -82,10 +82,8 @@ pub(super) struct Link {
 
 impl Link {
     pub fn new(
-        (peer, token): (u32, u64),
-        (page, is_node_peer): (&'static RankPage, bool),
-        (epoll, lists): (Rc<Epoll>, Rc<RefCell<Lists>>),
-        (limit, gather): (usize, bool),
+        (peer, token): (u32, u64), (page, is_node_peer): (&'static RankPage, bool),
+        (epoll, lists): (Rc<Epoll>, Rc<RefCell<Lists>>), (limit, gather): (usize, bool),
     ) -> Self {
         Link {
             stage: Stage::Waiting,

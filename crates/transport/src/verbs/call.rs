@@ -10,9 +10,7 @@ fn last_errno() -> c_int {
 
 /// A call that makes an object: null says that `errno` has the reason.
 pub(super) fn make<T>(
-    step: Step,
-    device: &str,
-    call: impl FnOnce() -> *mut T,
+    step: Step, device: &str, call: impl FnOnce() -> *mut T,
 ) -> Result<NonNull<T>, VerbsError> {
     if let Some(errno) = fault::strike(step) {
         return Err(VerbsError::call(step, device, errno));
@@ -28,9 +26,7 @@ pub(super) fn make<T>(
 
 /// A call that answers 0, an error number, or -1 with `errno`.
 pub(super) fn check(
-    step: Step,
-    device: &str,
-    call: impl FnOnce() -> c_int,
+    step: Step, device: &str, call: impl FnOnce() -> c_int,
 ) -> Result<(), VerbsError> {
     if let Some(errno) = fault::strike(step) {
         return Err(VerbsError::call(step, device, errno));
@@ -92,8 +88,7 @@ pub(crate) mod fault {
     /// Makes something once as it should be, with the `wanted` steps among others, and then as often as there were
     /// steps, each time with another one failing (`EBUSY`): `check` looks at the error, and nothing is left of it.
     pub fn fail_each_step<T>(
-        wanted: &[Step],
-        mut make: impl FnMut() -> Result<T, VerbsError>,
+        wanted: &[Step], mut make: impl FnMut() -> Result<T, VerbsError>,
         check: impl Fn(Step, VerbsError),
     ) {
         let base = alive();

@@ -12,8 +12,7 @@ use std::sync::Arc;
 /// # Errors
 /// There is no such device, or no usable one: what is wrong with each that there is.
 pub fn open_device<T>(
-    wanted: Option<&str>,
-    make: impl Fn(&Arc<DeviceContext>, Option<u8>) -> Result<T, VerbsError>,
+    wanted: Option<&str>, make: impl Fn(&Arc<DeviceContext>, Option<u8>) -> Result<T, VerbsError>,
 ) -> Result<T, VerbsError> {
     let library = Library::load()?;
     if let Some(wanted) = wanted {

@@ -102,10 +102,7 @@ impl Loop {
     }
 
     fn pair(
-        &self,
-        inline: u32,
-        depth: u32,
-        [send_cq, recv_cq]: [&Arc<CompletionQueue>; 2],
+        &self, inline: u32, depth: u32, [send_cq, recv_cq]: [&Arc<CompletionQueue>; 2],
     ) -> Result<QueuePair, VerbsError> {
         QueuePair::new(
             &self.domain,
@@ -135,11 +132,7 @@ impl Loop {
 
     /// The same by an address of the port that may not be right.
     pub(super) fn connect_by(
-        &self,
-        address: &PortAddress,
-        inline: u32,
-        most: u32,
-        timeout: Duration,
+        &self, address: &PortAddress, inline: u32, most: u32, timeout: Duration,
     ) -> Result<Echo, VerbsError> {
         let ends = [self.end(inline, most)?, self.end(inline, most)?];
         let path = self.port.path_to(address)?;
@@ -224,12 +217,7 @@ impl End {
     }
 
     fn post(
-        &mut self,
-        verb: Verb,
-        bytes: u32,
-        stamp: u8,
-        inline: InlineChoice,
-        to: (u64, u32),
+        &mut self, verb: Verb, bytes: u32, stamp: u8, inline: InlineChoice, to: (u64, u32),
     ) -> Result<(), EchoError> {
         let out = self.buffer.address();
         if let Some(last) = bytes.checked_sub(1) {
@@ -318,11 +306,7 @@ impl Echo {
     /// # Errors
     /// See [`EchoError`].
     pub fn exchange(
-        &mut self,
-        verb: Verb,
-        bytes: u32,
-        inline: InlineChoice,
-        count: u64,
+        &mut self, verb: Verb, bytes: u32, inline: InlineChoice, count: u64,
     ) -> Result<(), EchoError> {
         if bytes > self.ends[0].room || bytes == 0 && verb == Verb::Write {
             return Err(EchoError::Size(bytes));
@@ -338,11 +322,7 @@ impl Echo {
 
     /// One message from an end to the other.
     fn pass(
-        &mut self,
-        from: usize,
-        verb: Verb,
-        bytes: u32,
-        inline: InlineChoice,
+        &mut self, from: usize, verb: Verb, bytes: u32, inline: InlineChoice,
     ) -> Result<(), EchoError> {
         let far = &self.ends[1 - from];
         far.forget_last(bytes);

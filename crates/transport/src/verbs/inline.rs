@@ -39,9 +39,7 @@ impl fmt::Display for Source {
 
 /// How much inline data to ask a device for, in bytes, and who said so: the first of these that is there.
 pub fn requested(
-    request: Option<u32>,
-    environment: Option<u32>,
-    tuning: Option<u32>,
+    request: Option<u32>, environment: Option<u32>, tuning: Option<u32>,
 ) -> (u32, Source) {
     let first = [
         (request, Source::Request),
@@ -111,10 +109,7 @@ pub enum InlineRefused {
 /// It was to be forced and cannot be.
 #[inline]
 pub fn decide(
-    has_payload: bool,
-    bytes: u64,
-    granted: u32,
-    choice: InlineChoice,
+    has_payload: bool, bytes: u64, granted: u32, choice: InlineChoice,
 ) -> Result<bool, InlineRefused> {
     let fits = has_payload && bytes <= granted as u64;
     match choice {

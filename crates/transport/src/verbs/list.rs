@@ -40,11 +40,7 @@ impl SendList {
     /// It must go inline and cannot; nothing was added.
     #[inline]
     pub fn push(
-        &mut self,
-        pair: &QueuePair,
-        id: u64,
-        operation: &Operation<'_>,
-        segments: &[Sge],
+        &mut self, pair: &QueuePair, id: u64, operation: &Operation<'_>, segments: &[Sge],
         flags: SendFlags,
     ) -> Result<bool, InlineRefused> {
         let built = build_request(id, operation, segments, flags, pair.granted_inline());

@@ -104,10 +104,7 @@ impl MemoryRegion {
     /// # Errors
     /// The memory is not there or not writable, or the limit on locked memory is too low.
     pub unsafe fn register(
-        domain: &Arc<ProtectionDomain>,
-        address: *mut u8,
-        len: usize,
-        access: Access,
+        domain: &Arc<ProtectionDomain>, address: *mut u8, len: usize, access: Access,
     ) -> Result<Self, VerbsError> {
         let context = &domain.context;
         // SAFETY: the domain is alive; the kernel checks the memory.
@@ -167,8 +164,7 @@ impl Drop for MemoryRegion {
 /// # Errors
 /// There is not even memory for one.
 pub fn fewer(
-    mut count: u32,
-    mut make: impl FnMut(u32) -> Result<(), VerbsError>,
+    mut count: u32, mut make: impl FnMut(u32) -> Result<(), VerbsError>,
 ) -> Result<bool, VerbsError> {
     while count > 0 {
         match make(count) {
@@ -202,9 +198,7 @@ impl Buffer {
     /// # Errors
     /// No memory, or the limit on locked memory is too low.
     pub fn new(
-        domain: &Arc<ProtectionDomain>,
-        len: usize,
-        access: Access,
+        domain: &Arc<ProtectionDomain>, len: usize, access: Access,
     ) -> Result<Self, VerbsError> {
         let len = len.max(1).next_multiple_of(4096);
         let at = fastpath_base::memory::reserve(len).map_err(|cause| {
@@ -219,9 +213,7 @@ impl Buffer {
 
     /// Where so many pieces of `stride` bytes lie in it one after the other, each with the key of its memory.
     pub fn places(
-        &self,
-        stride: usize,
-        count: u32,
+        &self, stride: usize, count: u32,
     ) -> impl Iterator<Item = (*mut u8, u32)> + use<> {
         let (at, lkey) = (self.address(), self.region.lkey());
         (0..count as usize).map(move |index| (at.wrapping_add(index * stride), lkey))

@@ -141,11 +141,7 @@ impl SendRequest {
     /// that it can be tested without a device.
     #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
     fn patch(
-        &mut self,
-        id: u64,
-        operation: &Operation<'_>,
-        segments: &[Sge],
-        flags: SendFlags,
+        &mut self, id: u64, operation: &Operation<'_>, segments: &[Sge], flags: SendFlags,
         granted_inline: u32,
     ) -> Result<bool, InlineRefused> {
         let bytes = segments.iter().map(|segment| segment.length as u64).sum();
@@ -233,11 +229,7 @@ impl SendRequest {
 /// A request of its own for one send, and whether its payload goes inline.
 #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
 pub(super) fn build_request(
-    id: u64,
-    operation: &Operation<'_>,
-    segments: &[Sge],
-    flags: SendFlags,
-    granted_inline: u32,
+    id: u64, operation: &Operation<'_>, segments: &[Sge], flags: SendFlags, granted_inline: u32,
 ) -> Result<(SendWr, bool), InlineRefused> {
     let mut request = SendRequest::default();
     let inline = request.patch(id, operation, segments, flags, granted_inline)?;
@@ -254,11 +246,7 @@ impl QueuePair {
     /// Nothing was posted.
     #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
     pub unsafe fn post_send(
-        &self,
-        id: u64,
-        operation: &Operation<'_>,
-        segments: &[Sge],
-        flags: SendFlags,
+        &self, id: u64, operation: &Operation<'_>, segments: &[Sge], flags: SendFlags,
     ) -> Result<Posted, PostError> {
         let mut request = SendRequest::default();
         // SAFETY: the segments are as `post_patched` wants them, by this function's contract.
@@ -275,11 +263,7 @@ impl QueuePair {
     /// Nothing was posted.
     #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
     pub unsafe fn post_patched(
-        &self,
-        request: &mut SendRequest,
-        id: u64,
-        operation: &Operation<'_>,
-        segments: &[Sge],
+        &self, request: &mut SendRequest, id: u64, operation: &Operation<'_>, segments: &[Sge],
         flags: SendFlags,
     ) -> Result<Posted, PostError> {
         let patched = request.patch(id, operation, segments, flags, self.granted_inline());

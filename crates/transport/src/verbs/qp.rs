@@ -116,8 +116,7 @@ impl QueuePair {
     /// # Errors
     /// The device refuses, at whichever step; nothing is left behind.
     pub fn new(
-        domain: &Arc<ProtectionDomain>,
-        settings: &PairSettings<'_>,
+        domain: &Arc<ProtectionDomain>, settings: &PairSettings<'_>,
     ) -> Result<Self, VerbsError> {
         let context = domain.context();
         let ops = context.ops();
@@ -191,10 +190,7 @@ impl QueuePair {
     /// # Errors
     /// The peer's address leads nowhere, or the device refuses.
     pub fn connect(
-        &self,
-        peer: &Peer,
-        psn: u32,
-        retry_config: &RetryConfig,
+        &self, peer: &Peer, psn: u32, retry_config: &RetryConfig,
     ) -> Result<(), VerbsError> {
         let limits = self.domain.context().attributes();
         let within = |limit: c_int| retry_config.reads.min(limit.clamp(0, 255) as u8);
@@ -360,8 +356,7 @@ impl Drop for QueuePair {
 }
 
 fn create_pair(
-    domain: &Arc<ProtectionDomain>,
-    settings: &PairSettings<'_>,
+    domain: &Arc<ProtectionDomain>, settings: &PairSettings<'_>,
 ) -> Result<NonNull<abi::Qp>, VerbsError> {
     let mut inline = settings.inline;
     loop {

@@ -96,9 +96,7 @@ impl CompletionQueue {
     /// # Errors
     /// The device has no more, or not so deep ones.
     pub fn new(
-        context: &Arc<DeviceContext>,
-        depth: u32,
-        channel: Option<&Arc<CompletionChannel>>,
+        context: &Arc<DeviceContext>, depth: u32, channel: Option<&Arc<CompletionChannel>>,
     ) -> Result<Arc<Self>, VerbsError> {
         let Some(poll) = context.ops().poll_cq else {
             return Err(VerbsError::call(Step::PollCq, context.name(), libc::ENOSYS));
@@ -187,8 +185,7 @@ pub struct RecvEntry {
 /// # Safety
 /// `post` takes lists of receives; the segments stay writable until they complete.
 pub(super) unsafe fn post_receives(
-    entries: &[RecvEntry],
-    mut post: impl FnMut(*mut RecvWr, *mut *mut RecvWr) -> c_int,
+    entries: &[RecvEntry], mut post: impl FnMut(*mut RecvWr, *mut *mut RecvWr) -> c_int,
 ) -> (usize, c_int) {
     let mut done = 0;
     for batch in entries.chunks(BATCH) {

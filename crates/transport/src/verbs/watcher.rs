@@ -24,8 +24,7 @@ impl Watcher {
     /// # Errors
     /// The process has too many threads or open files.
     pub fn start(
-        channel: Arc<CompletionChannel>,
-        wake: impl Fn() + Send + 'static,
+        channel: Arc<CompletionChannel>, wake: impl Fn() + Send + 'static,
     ) -> io::Result<Self> {
         // SAFETY: plain integers.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };

@@ -54,11 +54,7 @@ impl MemoryWindow {
     /// write there if `writable`, and read in any case. Its key is another than before. What was bound by it before is
     /// done.
     pub fn bind<'a>(
-        &'a self,
-        region: &'a MemoryRegion,
-        address: *mut u8,
-        len: usize,
-        writable: bool,
+        &'a self, region: &'a MemoryRegion, address: *mut u8, len: usize, writable: bool,
     ) -> Operation<'a> {
         // The low byte is the owner's to change, so that an old key does not fit the new binding.
         let key = self.key.get();

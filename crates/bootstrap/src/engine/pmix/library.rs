@@ -177,10 +177,7 @@ impl App {
     /// A program, its words, variables as `NAME=VALUE`, the folder that it starts in, how many processes, and further
     /// information, which must live as long as this.
     pub fn new(
-        words: &[CString],
-        variables: &[CString],
-        folder: Option<&CStr>,
-        most: c_int,
+        words: &[CString], variables: &[CString], folder: Option<&CStr>, most: c_int,
         infos: &[Info],
     ) -> App {
         let copy = |text: &CStr| {

@@ -165,10 +165,7 @@ struct Control([u8; 64]);
 /// # Errors
 /// The kernel's.
 pub fn send(
-    stream: &UnixStream,
-    kind: Kind,
-    body: &[u8],
-    file: Option<BorrowedFd<'_>>,
+    stream: &UnixStream, kind: Kind, body: &[u8], file: Option<BorrowedFd<'_>>,
 ) -> io::Result<()> {
     use std::os::fd::AsFd;
     let mut frame = [&MAGIC[..], &[kind as u8, 0, 0, 0]].concat();

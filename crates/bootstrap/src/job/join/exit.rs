@@ -33,8 +33,7 @@ fn find_job() -> Option<&'static Job> {
 #[cfg(target_env = "gnu")]
 unsafe extern "C" {
     fn on_exit(
-        handler: extern "C" fn(libc::c_int, *mut libc::c_void),
-        argument: *mut libc::c_void,
+        handler: extern "C" fn(libc::c_int, *mut libc::c_void), argument: *mut libc::c_void,
     ) -> libc::c_int;
 }
 

@@ -71,8 +71,7 @@ pub fn is_for_now(error: &io::Error) -> bool {
 
 /// Takes connections until the fence is over, and then what is left.
 fn take_all(
-    listener: UnixListener,
-    over: &UnixStream,
+    listener: UnixListener, over: &UnixStream,
 ) -> io::Result<(UnixListener, Vec<UnixStream>)> {
     let mut streams = Vec::new();
     let mut pause = None;

@@ -80,10 +80,7 @@ pub type Watch = Box<dyn FnOnce() + Send>;
 
 /// What there is to do: to watch each neighbour.
 pub fn list_watches(
-    job: &'static Job,
-    aborter: &Arc<Aborter>,
-    ring: &Arc<Ring>,
-    neighbours: Vec<Neighbour>,
+    job: &'static Job, aborter: &Arc<Aborter>, ring: &Arc<Ring>, neighbours: Vec<Neighbour>,
 ) -> Vec<Watch> {
     let watch = |neighbour| {
         let (aborter, ring) = (aborter.clone(), ring.clone());

@@ -65,10 +65,7 @@ impl Link {
 
     /// Of a node's leader.
     pub(super) fn leader(
-        engine: Engine,
-        listener: UnixListener,
-        members: Vec<Member>,
-        neighbours: Vec<Neighbour>,
+        engine: Engine, listener: UnixListener, members: Vec<Member>, neighbours: Vec<Neighbour>,
     ) -> Result<Link, EngineError> {
         let left = Arc::new((Mutex::new(members.len()), Condvar::new()));
         let watched = Watched::Members(listener, members, neighbours);
@@ -188,10 +185,7 @@ pub fn poll_entry(fd: RawFd, events: libc::c_short) -> libc::pollfd {
 
 /// Sees members finish or die, until none is left.
 fn watch_members(
-    job: &'static Job,
-    aborter: &Aborter,
-    listener: &UnixListener,
-    mut members: Vec<Member>,
+    job: &'static Job, aborter: &Aborter, listener: &UnixListener, mut members: Vec<Member>,
     left: &(Mutex<usize>, Condvar),
 ) {
     let mut pause = None;

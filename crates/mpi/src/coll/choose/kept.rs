@@ -41,10 +41,7 @@ impl Placement {
     /// the bytes and the spread, in 56 bits.
     #[inline]
     pub(super) fn choose<A: Algorithm>(
-        &self,
-        bytes: u64,
-        facts: u64,
-        choose: impl FnOnce(Spread) -> A,
+        &self, bytes: u64, facts: u64, choose: impl FnOnce(Spread) -> A,
     ) -> A {
         let facts = (facts << 4 | A::NUMBER) << NUMBER;
         // Fibonacci hashing (Knuth, The Art of Computer Programming, volume 3, 6.4).

@@ -111,9 +111,7 @@ fn make(f: &Channel<'_>) -> Result<Option<Box<Mapped>>> {
 
 /// Where the memory of each member is; nothing of what they say is trusted before a key of it is unpacked.
 fn map_all(
-    worker: &mut Worker,
-    comm: &Comm,
-    all: &[[u64; KEY_WORDS]],
+    worker: &mut Worker, comm: &Comm, all: &[[u64; KEY_WORDS]],
 ) -> Option<(Box<[*mut u8]>, Vec<RemoteKey>)> {
     let (mut firsts, mut keys) = (Vec::new(), Vec::new());
     for (words, &world) in all.iter().zip(comm.group.world_ranks()) {

@@ -67,10 +67,7 @@ thread_local! {
 
 /// An operation that takes its time and computes nothing, on bytes that nobody looks at.
 pub(in super::super) unsafe extern "C" fn fold(
-    _: *mut c_void,
-    _: *mut c_void,
-    len: *mut i32,
-    _: *mut usize,
+    _: *mut c_void, _: *mut c_void, len: *mut i32, _: *mut usize,
 ) {
     // SAFETY: called by a reducer.
     let bytes = unsafe { *len } as u64;

@@ -30,11 +30,7 @@ fn add(a: Matrix, b: Matrix) -> Matrix {
 /// # Safety
 /// As an MPI_User_function; the handle is the shape's extent in words.
 unsafe fn apply(
-    f: fn(Matrix, Matrix) -> Matrix,
-    left: *mut c_void,
-    inout: *mut c_void,
-    len: i32,
-    extent: usize,
+    f: fn(Matrix, Matrix) -> Matrix, left: *mut c_void, inout: *mut c_void, len: i32, extent: usize,
 ) {
     let shape = if extent == Shape::Tight.extent() {
         Shape::Tight
@@ -56,10 +52,7 @@ unsafe fn apply(
 }
 
 unsafe extern "C" fn product(
-    left: *mut c_void,
-    inout: *mut c_void,
-    len: *mut i32,
-    handle: *mut usize,
+    left: *mut c_void, inout: *mut c_void, len: *mut i32, handle: *mut usize,
 ) {
     // SAFETY: called by a reducer.
     unsafe { apply(multiply, left, inout, *len, *handle) }
@@ -354,10 +347,7 @@ fn tree_sum(values: &[f64], ranks: u32) -> Vec<f64> {
 
 /// The result of each rank.
 fn sum_floats(
-    hosts: &[u32],
-    mode: Mode,
-    values: &[f64],
-    in_place: bool,
+    hosts: &[u32], mode: Mode, values: &[f64], in_place: bool,
     sum: impl for<'a> Fn(&Rank<'_>, &'a Reduction<'a>, Vector<'a>, Vector<'a>) -> crate::error::Result
     + Sync,
 ) -> Vec<Vec<f64>> {

@@ -93,11 +93,7 @@ impl Table {
 /// `rings`: algorithms with a step for each rank, and the least that they take. Where that is above what others take,
 /// or there are too many ranks, they are not run.
 fn measure<H: Copy + PartialEq + std::fmt::Debug>(
-    chosen: H,
-    all: &[H],
-    rings: &[H],
-    (least, may_run): (f64, bool),
-    run: impl Fn(H) -> f64,
+    chosen: H, all: &[H], rings: &[H], (least, may_run): (f64, bool), run: impl Fn(H) -> f64,
 ) -> Table {
     let mut taken: Vec<(String, f64)> = all
         .iter()

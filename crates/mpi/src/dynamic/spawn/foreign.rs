@@ -36,10 +36,7 @@ struct Begun {
 
 /// `MPI_Comm_spawn` and `MPI_Comm_spawn_multiple`: all members call it.
 pub fn spawn(
-    p: &Process,
-    comm: &Comm,
-    root: u32,
-    asked: impl FnOnce() -> Result<Vec<Asked>>,
+    p: &Process, comm: &Comm, root: u32, asked: impl FnOnce() -> Result<Vec<Asked>>,
     codes: &mut Vec<i32>,
 ) -> Result<usize> {
     let begun = (comm.rank == root).then(|| begin(p, asked, codes));
@@ -78,9 +75,7 @@ pub fn spawn(
 }
 
 fn begin(
-    p: &Process,
-    asked: impl FnOnce() -> Result<Vec<Asked>>,
-    codes: &mut Vec<i32>,
+    p: &Process, asked: impl FnOnce() -> Result<Vec<Asked>>, codes: &mut Vec<i32>,
 ) -> Result<Begun> {
     let asked = asked()?;
     list_codes(&asked, codes);
@@ -201,11 +196,7 @@ fn start_by_mpiexec(programs: &[Program], port: &str) -> Result<Child> {
 
 /// All members learn what became of the root's request; the root gets it back.
 fn pass_codes(
-    p: &Process,
-    comm: &Comm,
-    root: u32,
-    begun: Option<Result<Begun>>,
-    codes: &mut Vec<i32>,
+    p: &Process, comm: &Comm, root: u32, begun: Option<Result<Begun>>, codes: &mut Vec<i32>,
 ) -> Result<Option<Begun>> {
     let members = Channel::next(p, comm);
     let class = match &begun {

@@ -173,10 +173,7 @@ pub struct Call {
 
 /// Calls a peer; what came of it, and the connection.
 pub fn call(
-    pass: &Pass,
-    (own, peer): (u32, u32),
-    from: Option<IpAddr>,
-    to: SocketAddr,
+    pass: &Pass, (own, peer): (u32, u32), from: Option<IpAddr>, to: SocketAddr,
 ) -> (Outcome, Option<Call>) {
     let since = Instant::now();
     let stream = match dial(to, from).and_then(|socket| await_connected(socket.into())) {

@@ -16,12 +16,8 @@ struct Hypothesis {
 
 /// Holds a measured figure against the link, and ranks what may be behind a difference.
 pub(super) fn judge(
-    subject: &Subject,
-    link: &Link,
-    narrowest: Option<(&Function, Link)>,
-    measured: StatedRate,
-    directions: &[Moves],
-    made: &mut Explanation,
+    subject: &Subject, link: &Link, narrowest: Option<(&Function, Link)>, measured: StatedRate,
+    directions: &[Moves], made: &mut Explanation,
 ) {
     let share_of = |moves: &Moves| {
         let most = expected(link, narrowest, *moves);
@@ -87,10 +83,7 @@ fn rank(hypotheses: Vec<Hypothesis>, measured: StatedRate, made: &mut Explanatio
 }
 
 fn list_hypotheses(
-    subject: &Subject,
-    link: &Link,
-    measured: StatedRate,
-    directions: &[Moves],
+    subject: &Subject, link: &Link, measured: StatedRate, directions: &[Moves],
 ) -> Vec<Hypothesis> {
     let mut all = Vec::new();
     let mut put = |rate, finding| all.push(Hypothesis { rate, finding });

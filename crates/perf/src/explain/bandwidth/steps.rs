@@ -36,10 +36,7 @@ fn start(title: &str, expected: Option<StatedRate>, subject: &Subject, moves: Mo
 
 /// A bus, with what was measured where it is the limit.
 fn draw_bus(
-    title: &str,
-    expected: Option<StatedRate>,
-    subject: &Subject,
-    (moves, stage): (Moves, &str),
+    title: &str, expected: Option<StatedRate>, subject: &Subject, (moves, stage): (Moves, &str),
     single: Option<Rate>,
 ) -> Waterfall {
     let load = subject.load(&subject.link, moves);

@@ -9,9 +9,7 @@ use super::{BandwidthOptions, Subject, Tool};
 /// A figure as it is meant: in the unit that a message rate proved for those written so, or by its tool:
 /// perftest divides by 2^20 and writes MB.
 pub fn reinterpret(
-    stated: StatedRate,
-    tool: Option<Tool>,
-    proved: Option<(RateUnit, RateUnit)>,
+    stated: StatedRate, tool: Option<Tool>, proved: Option<(RateUnit, RateUnit)>,
 ) -> StatedRate {
     if let Some((_, unit)) = proved.filter(|(written, _)| *written == stated.unit) {
         return StatedRate {

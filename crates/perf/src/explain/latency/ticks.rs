@@ -106,9 +106,7 @@ pub fn gain_of(pair: &Pair, tick: Time) -> Interval {
 /// Judges the measured times of `options` against `predicted`; `saved` says how many serial reads inline
 /// data of a size saves.
 pub(super) fn judge(
-    options: &LatencyOptions,
-    predicted: Time,
-    saved: &dyn Fn(u32) -> u32,
+    options: &LatencyOptions, predicted: Time, saved: &dyn Fn(u32) -> u32,
     findings: &mut Vec<Finding>,
 ) {
     let Some(Tick(tick)) = options.tick else {
@@ -145,10 +143,7 @@ fn judge_measured(measured: Time, predicted: Time, tick: Time) -> Finding {
 }
 
 fn judge_pairs(
-    options: &LatencyOptions,
-    saved: &dyn Fn(u32) -> u32,
-    tick: Time,
-    findings: &mut Vec<Finding>,
+    options: &LatencyOptions, saved: &dyn Fn(u32) -> u32, tick: Time, findings: &mut Vec<Finding>,
 ) {
     let mut both = Interval(0.0, f64::INFINITY);
     for pair in &options.pairs {

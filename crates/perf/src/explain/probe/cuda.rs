@@ -141,10 +141,7 @@ impl Cuda {
 
     /// What a call writes, if it succeeds.
     fn ask<T>(
-        &self,
-        name: &'static str,
-        mut answer: T,
-        call: impl FnOnce(&mut T) -> Status,
+        &self, name: &'static str, mut answer: T, call: impl FnOnce(&mut T) -> Status,
     ) -> Result<T> {
         let status = call(&mut answer);
         self.check(name, status).map(|()| answer)
@@ -168,10 +165,8 @@ impl Cuda {
     }
 
     fn text(
-        &self,
-        name: &'static str,
-        call: unsafe extern "C" fn(*mut c_char, c_int, Device) -> Status,
-        device: Device,
+        &self, name: &'static str,
+        call: unsafe extern "C" fn(*mut c_char, c_int, Device) -> Status, device: Device,
     ) -> Result<String> {
         let mut bytes = [0u8; 128];
         // SAFETY: the buffer has the length that is told, and one byte more that stays zero.

@@ -37,10 +37,7 @@ pub fn run(rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &LevelTest
 }
 
 fn run_memory(
-    rank: &mut engine::Rank,
-    link: &mut impl RemoteLink,
-    test: &LevelTest,
-    memory: Memory,
+    rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &LevelTest, memory: Memory,
 ) {
     let mut target = match reach(rank, link, memory, 8, has_right_answers) {
         Ok(target) => target,

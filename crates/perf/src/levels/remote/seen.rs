@@ -14,12 +14,8 @@ const POLLS_PER_YIELD: u32 = 1024;
 
 /// Measures one size; both ranks reach each other's memory, and each has written none of the other's since they agreed.
 pub fn run<L: RemoteLink>(
-    rank: &mut engine::Rank,
-    link: &mut L,
-    test: &LevelTest,
-    buffer: &mut [u8],
-    target: &mut Target,
-    checked: Option<bool>,
+    rank: &mut engine::Rank, link: &mut L, test: &LevelTest, buffer: &mut [u8],
+    target: &mut Target, checked: Option<bool>,
 ) {
     let bytes = buffer.len();
     // What was put before is there, and nobody writes before both are ready.
@@ -72,9 +68,7 @@ fn await_mark(link: &mut impl RemoteLink, last: *const u8, mark: u8) {
 /// Waits until something has come; false where nobody is there any more to send it.
 #[inline]
 fn await_written<L>(
-    link: &mut L,
-    has_come: impl Fn() -> bool,
-    mut serve: impl FnMut(&mut L),
+    link: &mut L, has_come: impl Fn() -> bool, mut serve: impl FnMut(&mut L),
     has_lost: impl Fn(&mut L) -> bool,
 ) -> bool {
     let mut polls = 0_u32;

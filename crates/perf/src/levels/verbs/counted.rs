@@ -39,11 +39,7 @@ impl Side for Bare<'_> {
 
 /// Makes the operations, or answers.
 pub fn run(
-    plan: &LevelPlan,
-    board: &SharedBoard,
-    leads: bool,
-    bare: &mut Bare,
-    connection: Connection,
+    plan: &LevelPlan, board: &SharedBoard, leads: bool, bare: &mut Bare, connection: Connection,
 ) {
     if !leads {
         return answer(board, bare);

@@ -107,11 +107,7 @@ impl Wire {
     /// # Errors
     /// There is no adapter, or it refuses something.
     pub fn open(
-        config: &Config,
-        options: &VerbsOptions,
-        room: usize,
-        board: &SharedBoard,
-        leads: bool,
+        config: &Config, options: &VerbsOptions, room: usize, board: &SharedBoard, leads: bool,
     ) -> Result<Wire, VerbsError> {
         let (context, port) = open_device(config.device(), |context, port| {
             let port = LocalPort::choose(context, port)?;
@@ -264,12 +260,8 @@ fn landing_of(room: usize) -> usize {
 }
 
 fn connect(
-    domain: &Arc<ProtectionDomain>,
-    pair: &QueuePair,
-    connection: Connection,
-    there: &There,
-    path: Path,
-    psn: u32,
+    domain: &Arc<ProtectionDomain>, pair: &QueuePair, connection: Connection, there: &There,
+    path: Path, psn: u32,
 ) -> Result<Option<AddressHandle>, VerbsError> {
     match connection {
         Connection::Rc => {

@@ -97,9 +97,7 @@ const PARTS: [u64; 2] = [40, 70];
 /// # Errors
 /// A processor that this process may not use; no memory.
 pub fn find_best(
-    processors: [usize; 2],
-    sizes: &[usize],
-    limit_ns: u64,
+    processors: [usize; 2], sizes: &[usize], limit_ns: u64,
 ) -> io::Result<Vec<(Pipeline, Found)>> {
     let mut sizes = sizes.to_vec();
     sizes.sort_unstable();
@@ -120,9 +118,7 @@ pub fn find_best(
 
 /// The best few plans, the fastest first, in `share` nanoseconds from `begin` on.
 fn search_within(
-    pipeline: &mut Pipeline,
-    known: &[Found],
-    (begin, share): (u64, u64),
+    pipeline: &mut Pipeline, known: &[Found], (begin, share): (u64, u64),
 ) -> io::Result<Vec<Found>> {
     let until = |percent| Effort {
         until_ns: begin + share * percent / 100,
@@ -151,9 +147,7 @@ fn search_within(
 
 /// Measures each plan once, and of what is left of the time gives the best few, the fastest first.
 fn measure_best(
-    pipeline: &mut Pipeline,
-    plans: Vec<Plan>,
-    effort: Effort,
+    pipeline: &mut Pipeline, plans: Vec<Plan>, effort: Effort,
 ) -> io::Result<Vec<Found>> {
     let mut found = measure_plans(pipeline, unique(plans), effort, &mut || ())?;
     found.sort_by(compare);
@@ -174,9 +168,7 @@ pub fn compare(one: &Found, two: &Found) -> Ordering {
 /// # Errors
 /// See [`Pipeline::sample`].
 pub fn search(
-    pipeline: &mut Pipeline,
-    effort: Effort,
-    tick: &mut impl FnMut(),
+    pipeline: &mut Pipeline, effort: Effort, tick: &mut impl FnMut(),
 ) -> io::Result<Vec<Found>> {
     let (loops, shapes) = (Loop::all_available(), list_shapes(pipeline.bytes));
     let shapes_of = |pair: &[Loop; 2]| {
@@ -247,10 +239,7 @@ fn make_plan(into_ring: Loop, out_of_ring: Loop, (chunk, ring): (usize, usize)) 
 /// Measures the plans in turn, and compares what was measured in the same state of the machine:
 /// the one in which most was.
 fn measure_plans(
-    pipeline: &mut Pipeline,
-    plans: Vec<Plan>,
-    effort: Effort,
-    tick: &mut impl FnMut(),
+    pipeline: &mut Pipeline, plans: Vec<Plan>, effort: Effort, tick: &mut impl FnMut(),
 ) -> io::Result<Vec<Found>> {
     let mut taken = vec![Vec::new(); plans.len()];
     'rounds: for round in 0..ROUNDS {

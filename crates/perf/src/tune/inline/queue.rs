@@ -69,10 +69,7 @@ pub(super) fn family(identity: &Identity) -> Option<Family> {
 /// # Errors
 /// The device refuses.
 pub(super) fn measure(
-    port: &Loop,
-    identity: &Identity,
-    asked: u32,
-    depth: u32,
+    port: &Loop, identity: &Identity, asked: u32, depth: u32,
 ) -> Result<Cost, VerbsError> {
     let before = read_maps();
     let pair = port.make_pair(asked, depth)?;

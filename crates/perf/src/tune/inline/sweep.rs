@@ -164,11 +164,7 @@ fn calibrate(echo: &mut Echo, verb: Verb, bytes: u32) -> Result<u64, EchoError> 
 
 /// The mean time of a message one way, in nanoseconds.
 fn time_batch(
-    echo: &mut Echo,
-    verb: Verb,
-    bytes: u32,
-    choice: InlineChoice,
-    count: u64,
+    echo: &mut Echo, verb: Verb, bytes: u32, choice: InlineChoice, count: u64,
 ) -> Result<f64, EchoError> {
     let start = clock::now_ns();
     echo.exchange(verb, bytes, choice, count)?;

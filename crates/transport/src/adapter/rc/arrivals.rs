@@ -113,12 +113,7 @@ impl Core {
     /// `len` bytes have arrived at `at`, in this receive buffer.
     #[inline(never)]
     unsafe fn handle_part(
-        &mut self,
-        index: usize,
-        tag: Tag,
-        number: u32,
-        at: *const u8,
-        len: usize,
+        &mut self, index: usize, tag: Tag, number: u32, at: *const u8, len: usize,
     ) {
         let kept = match tag.kind {
             // SAFETY: ARRIVED.
@@ -135,11 +130,7 @@ impl Core {
     /// # Safety
     /// `len` bytes have arrived at `at`.
     unsafe fn begin_assembly(
-        &mut self,
-        index: usize,
-        total: usize,
-        at: *const u8,
-        len: usize,
+        &mut self, index: usize, total: usize, at: *const u8, len: usize,
     ) -> bool {
         let mut data = self.spare.pop().unwrap_or_default();
         let connection = self.connection(index);

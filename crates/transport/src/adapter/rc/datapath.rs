@@ -28,11 +28,7 @@ impl Core {
     /// As [`crate::verbs::QueuePair::post_patched`].
     #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
     pub unsafe fn post(
-        &mut self,
-        index: usize,
-        operation: &Operation<'_>,
-        segments: &[Sge],
-        report: bool,
+        &mut self, index: usize, operation: &Operation<'_>, segments: &[Sge], report: bool,
         inline: InlineChoice,
     ) -> bool {
         let connection = self.connections.of_endpoint(index);
@@ -64,11 +60,7 @@ impl Core {
     /// `data` is readable for `len` bytes.
     #[inline]
     pub unsafe fn send_inline(
-        &mut self,
-        index: usize,
-        header: Header,
-        data: *const u8,
-        len: usize,
+        &mut self, index: usize, header: Header, data: *const u8, len: usize,
     ) -> Post {
         let connection = self.connection(index);
         let post = connection.admit(1);
@@ -160,11 +152,7 @@ impl Core {
     /// Posts a packet that lies in a slot, which is free again when the message's last one, this, is done.
     #[inline(always)] // `fastpath bench instructions --transport rc` counts a send
     fn post_packet(
-        &mut self,
-        index: usize,
-        tag: &Operation<'_>,
-        segments: &[Sge],
-        last: Option<Slot>,
+        &mut self, index: usize, tag: &Operation<'_>, segments: &[Sge], last: Option<Slot>,
     ) -> bool {
         // Large buffers are few: some come back before all are in use.
         let report = last.is_some_and(|slot| self.pool.is_mark(slot));
@@ -216,10 +204,7 @@ impl Core {
     /// # Safety
     /// The segments stay as the operation needs them until it is reported.
     pub unsafe fn post_remote(
-        &mut self,
-        index: usize,
-        operation: &Operation<'_>,
-        segments: &[Sge],
+        &mut self, index: usize, operation: &Operation<'_>, segments: &[Sge],
         ticket: Option<Ticket>,
     ) -> Post {
         let waited = ticket.is_some();

@@ -136,11 +136,7 @@ impl RcEndpoint {
     /// # Safety
     /// `from` is readable for `len` bytes until the operation is reported.
     pub unsafe fn put_zcopy(
-        &mut self,
-        from: *const u8,
-        len: usize,
-        to: Remote,
-        cookie: u64,
+        &mut self, from: *const u8, len: usize, to: Remote, cookie: u64,
     ) -> Post {
         // SAFETY: BYTES; the memory is only read.
         unsafe { self.post_zcopy(from.cast_mut(), len, Access::Read, &write_to(to), cookie) }
@@ -165,12 +161,7 @@ impl RcEndpoint {
     /// # Safety
     /// As [`RcEndpoint::put_zcopy`] or [`RcEndpoint::get_zcopy`], whichever `operation` is.
     unsafe fn post_zcopy(
-        &mut self,
-        at: *mut u8,
-        len: usize,
-        access: Access,
-        operation: &Operation<'_>,
-        cookie: u64,
+        &mut self, at: *mut u8, len: usize, access: Access, operation: &Operation<'_>, cookie: u64,
     ) -> Post {
         // SAFETY: BYTES.
         let posted = unsafe { self.post_registered(at, len, access, operation, cookie) };
@@ -182,12 +173,7 @@ impl RcEndpoint {
     /// # Safety
     /// As there.
     pub(super) unsafe fn post_registered(
-        &mut self,
-        at: *mut u8,
-        len: usize,
-        access: Access,
-        operation: &Operation<'_>,
-        cookie: u64,
+        &mut self, at: *mut u8, len: usize, access: Access, operation: &Operation<'_>, cookie: u64,
     ) -> Option<Post> {
         let (core, index) = self.core();
         if let Some(refused) = refuse_remote(core, index) {
@@ -225,9 +211,7 @@ impl RcEndpoint {
 
     /// Posts a copy of up to [`ZCOPY_MOST`] bytes at a time, and waits for it.
     fn copy_directly(
-        &mut self,
-        len: usize,
-        mut post: impl FnMut(&mut Self, usize, usize, u64) -> Post,
+        &mut self, len: usize, mut post: impl FnMut(&mut Self, usize, usize, u64) -> Post,
     ) -> Result<(), RemoteError> {
         let mut done = 0;
         while done < len {

@@ -125,9 +125,7 @@ impl RcIface {
     /// # Errors
     /// No such port, none active, or the device refuses something; nothing is left behind.
     pub fn new(
-        context: &Arc<DeviceContext>,
-        port: Option<u8>,
-        settings: Settings,
+        context: &Arc<DeviceContext>, port: Option<u8>, settings: Settings,
     ) -> Result<Self, VerbsError> {
         let inline = (settings.inline, settings.inline_source);
         let port = Port::new(context, port, inline)?;

@@ -149,10 +149,7 @@ impl Registrations {
     /// # Errors
     /// The memory is not there, or the limit on locked memory is too low.
     pub unsafe fn register(
-        &mut self,
-        address: *mut u8,
-        len: usize,
-        access: Access,
+        &mut self, address: *mut u8, len: usize, access: Access,
     ) -> Result<Arc<MemoryRegion>, VerbsError> {
         let start = address.expose_provenance();
         let wanted = start..start + len.max(1);
@@ -207,9 +204,7 @@ impl Registrations {
     /// # Safety
     /// As [`MemoryRegion::register`].
     unsafe fn make(
-        &mut self,
-        range: &Range<usize>,
-        access: Access,
+        &mut self, range: &Range<usize>, access: Access,
     ) -> Result<Arc<MemoryRegion>, VerbsError> {
         let at = std::ptr::with_exposed_provenance_mut(range.start);
         loop {
@@ -226,11 +221,7 @@ impl Registrations {
     }
 
     fn insert(
-        &mut self,
-        range: Range<usize>,
-        access: Access,
-        region: &Arc<MemoryRegion>,
-        stay: Stay,
+        &mut self, range: Range<usize>, access: Access, region: &Arc<MemoryRegion>, stay: Stay,
     ) {
         let entry = Entry {
             len: range.len(),

@@ -32,9 +32,7 @@ impl RcIface {
     /// # Safety
     /// The memory stays mapped as long as the answer is kept.
     pub(crate) unsafe fn register_remote(
-        &self,
-        address: *mut u8,
-        len: usize,
+        &self, address: *mut u8, len: usize,
     ) -> Option<Arc<MemoryRegion>> {
         // SAFETY: BYTES.
         let register = |registrations: &mut Registrations| unsafe {
@@ -137,11 +135,7 @@ impl RcEndpoint {
     /// # Safety
     /// As [`RcEndpoint::put_zcopy`] and [`RcEndpoint::get_zcopy`].
     unsafe fn post_silent(
-        &mut self,
-        at: *mut u8,
-        len: usize,
-        access: Access,
-        operation: &Operation<'_>,
+        &mut self, at: *mut u8, len: usize, access: Access, operation: &Operation<'_>,
     ) -> Option<Posted> {
         // SAFETY: BYTES.
         let posted = unsafe { self.post_registered(at, len, access, operation, NOBODY) }?;

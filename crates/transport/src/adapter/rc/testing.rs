@@ -24,8 +24,7 @@ impl RcPair {
     }
 
     pub fn on(
-        context: &std::sync::Arc<crate::verbs::DeviceContext>,
-        settings: Settings,
+        context: &std::sync::Arc<crate::verbs::DeviceContext>, settings: Settings,
     ) -> Result<Self, VerbsError> {
         let ifaces = [
             RcIface::new(context, None, settings)?,

@@ -130,9 +130,7 @@ impl Watch {
     /// `renewed` is told of those that were not yet: what was known of them before does not count. False where not all
     /// of the range is watched.
     pub(super) fn cover(
-        &self,
-        range: &Range<usize>,
-        mut renewed: impl FnMut(&Range<usize>),
+        &self, range: &Range<usize>, mut renewed: impl FnMut(&Range<usize>),
     ) -> bool {
         if !self.is_ours() || self.has_ended() {
             return false;

@@ -82,12 +82,7 @@ impl Core {
     /// Sends a packet for the first time.
     #[inline]
     pub fn send_new(
-        &mut self,
-        index: usize,
-        packet: &Packet,
-        kind: Kind,
-        total: u32,
-        now: u64,
+        &mut self, index: usize, packet: &Packet, kind: Kind, total: u32, now: u64,
     ) -> bool {
         let Some(link) = self.links.get_mut(index) else {
             return false;
@@ -251,10 +246,7 @@ impl Core {
 /// number.
 #[inline]
 fn prepare(
-    link: &mut Link,
-    kind: Kind,
-    total: u32,
-    packet: Option<(&Packet, u64)>,
+    link: &mut Link, kind: Kind, total: u32, packet: Option<(&Packet, u64)>,
 ) -> Option<[u8; HEAD]> {
     let seq = match packet {
         None => 0,

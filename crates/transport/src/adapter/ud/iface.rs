@@ -158,9 +158,7 @@ impl UdIface {
     /// # Errors
     /// No such port, none active, or the device refuses something; nothing is left behind.
     pub fn new(
-        context: &Arc<DeviceContext>,
-        port: Option<u8>,
-        settings: Settings,
+        context: &Arc<DeviceContext>, port: Option<u8>, settings: Settings,
     ) -> Result<Self, VerbsError> {
         let inline = (settings.inline, settings.inline_source);
         let port = Port::new(context, port, inline)?;
@@ -285,9 +283,7 @@ impl UdIface {
 
     /// Sends a wireup datagram to the one whose card is given; false where it did not leave.
     pub fn send_wireup_datagram(
-        &mut self,
-        iface_address: &Address,
-        wireup_datagram: &WireupDatagram,
+        &mut self, iface_address: &Address, wireup_datagram: &WireupDatagram,
     ) -> bool {
         let mut core = self.core.borrow_mut();
         let sent = core.send_wireup_datagram(iface_address, wireup_datagram);

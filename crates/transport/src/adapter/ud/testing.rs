@@ -45,9 +45,7 @@ impl UdPair {
     }
 
     fn make(
-        (context, real): (Arc<DeviceContext>, bool),
-        settings: Settings,
-        start: Option<u32>,
+        (context, real): (Arc<DeviceContext>, bool), settings: Settings, start: Option<u32>,
     ) -> Self {
         let far = second_device().filter(|_| real).unwrap_or(context.clone());
         let mut pair = Self::unconnected([&context, &far], settings).expect("two ends");
@@ -78,8 +76,7 @@ impl UdPair {
     }
 
     fn unconnected(
-        contexts: [&Arc<DeviceContext>; 2],
-        settings: Settings,
+        contexts: [&Arc<DeviceContext>; 2], settings: Settings,
     ) -> Result<Self, VerbsError> {
         let ifaces = [
             UdIface::new(contexts[0], None, settings)?,
@@ -126,11 +123,8 @@ impl UdPair {
 
 /// Makes progress, and lets time pass where that brings nothing, until `done` says so. `tell` says what hangs.
 pub(crate) fn run_until<P>(
-    pair: &mut P,
-    progress: impl Fn(&mut P),
-    pass: impl Fn(&P),
-    mut done: impl FnMut(&mut P) -> bool,
-    tell: impl Fn(&P) -> String,
+    pair: &mut P, progress: impl Fn(&mut P), pass: impl Fn(&P),
+    mut done: impl FnMut(&mut P) -> bool, tell: impl Fn(&P) -> String,
 ) {
     let start = Instant::now();
     let mut rounds = 0;

@@ -18,9 +18,7 @@ impl Ways {
     /// # Errors
     /// There is no way, or the device refuses.
     pub fn find(
-        &mut self,
-        from: &Port,
-        to: &PortAddress,
+        &mut self, from: &Port, to: &PortAddress,
     ) -> Result<(Arc<AddressHandle>, usize), VerbsError> {
         let path = from.local.path_to(to)?;
         let chunk = path.mtu_bytes() - HEAD;

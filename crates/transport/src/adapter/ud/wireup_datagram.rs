@@ -104,9 +104,7 @@ impl Core {
 
     /// Sends a wireup_datagram to the queue pair that `iface_address` names; false where there is no room, or no way.
     pub fn send_wireup_datagram(
-        &mut self,
-        iface_address: &Address,
-        wireup_datagram: &WireupDatagram,
+        &mut self, iface_address: &Address, wireup_datagram: &WireupDatagram,
     ) -> Result<bool, VerbsError> {
         let (Some(to), Some(secret)) = (LinkAddress::decode(iface_address), self.secret) else {
             return Ok(false);

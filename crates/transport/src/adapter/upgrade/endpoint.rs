@@ -64,10 +64,7 @@ impl Drop for OnDatagrams {
 
 impl UpgradeEndpoint {
     pub(super) fn new(
-        ud: UdEndpoint,
-        peer: u32,
-        state: Option<&'static AtomicU32>,
-        shared: Rc<RefCell<Shared>>,
+        ud: UdEndpoint, peer: u32, state: Option<&'static AtomicU32>, shared: Rc<RefCell<Shared>>,
     ) -> Self {
         let rule = shared.borrow().rule;
         shared.borrow_mut().counters.pairs += 1;

@@ -105,9 +105,7 @@ impl UpgradeIface {
     /// # Errors
     /// No memory for receive buffers.
     pub fn endpoint(
-        &self,
-        peer: u32,
-        state: Option<&'static AtomicU32>,
+        &self, peer: u32, state: Option<&'static AtomicU32>,
     ) -> Result<UpgradeEndpoint, VerbsError> {
         let ud = self.ud.endpoint(state)?;
         Ok(UpgradeEndpoint::new(ud, peer, state, self.shared.clone()))

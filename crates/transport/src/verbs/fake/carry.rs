@@ -10,9 +10,7 @@ const GRH: u32 = 40;
 const DATAGRAM_MOST: usize = 1024;
 
 pub(super) unsafe extern "C" fn post_recv(
-    qp: *mut Qp,
-    list: *mut RecvWr,
-    bad: *mut *mut RecvWr,
+    qp: *mut Qp, list: *mut RecvWr, bad: *mut *mut RecvWr,
 ) -> c_int {
     // SAFETY: OBJECTS.
     unsafe {
@@ -26,9 +24,7 @@ pub(super) unsafe extern "C" fn post_recv(
 }
 
 pub(super) unsafe extern "C" fn post_srq_recv(
-    srq: *mut Srq,
-    list: *mut RecvWr,
-    bad: *mut *mut RecvWr,
+    srq: *mut Srq, list: *mut RecvWr, bad: *mut *mut RecvWr,
 ) -> c_int {
     // SAFETY: OBJECTS.
     unsafe {
@@ -38,10 +34,7 @@ pub(super) unsafe extern "C" fn post_srq_recv(
 }
 
 unsafe fn take_list(
-    receives: &mut VecDeque<Room>,
-    depth: u32,
-    mut list: *mut RecvWr,
-    bad: *mut *mut RecvWr,
+    receives: &mut VecDeque<Room>, depth: u32, mut list: *mut RecvWr, bad: *mut *mut RecvWr,
 ) -> c_int {
     if with(Fabric::count_receive_post) {
         // SAFETY: OBJECTS.
@@ -68,9 +61,7 @@ unsafe fn take_list(
 }
 
 pub(super) unsafe extern "C" fn post_send(
-    qp: *mut Qp,
-    mut list: *mut SendWr,
-    bad: *mut *mut SendWr,
+    qp: *mut Qp, mut list: *mut SendWr, bad: *mut *mut SendWr,
 ) -> c_int {
     while !list.is_null() {
         // SAFETY: OBJECTS.

@@ -106,10 +106,7 @@ pub(super) unsafe extern "C" fn query_port(_: *mut Context, port: u8, to: *mut P
 pub(super) const OWN_GID: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1];
 
 pub(super) unsafe extern "C" fn query_gid(
-    _: *mut Context,
-    _: u8,
-    index: c_int,
-    to: *mut Gid,
+    _: *mut Context, _: u8, index: c_int, to: *mut Gid,
 ) -> c_int {
     let raw = OWN_GID;
     let filled = index == 1 && with(|f| f.conditions.addresses);
@@ -119,12 +116,7 @@ pub(super) unsafe extern "C" fn query_gid(
 }
 
 pub(super) unsafe extern "C" fn query_gid_ex(
-    context: *mut Context,
-    port: u32,
-    index: u32,
-    to: *mut GidEntry,
-    _: u32,
-    _: size_t,
+    context: *mut Context, port: u32, index: u32, to: *mut GidEntry, _: u32, _: size_t,
 ) -> c_int {
     // SAFETY: OBJECTS.
     unsafe {
@@ -155,10 +147,7 @@ pub(super) unsafe extern "C" fn dealloc_pd(pd: *mut Pd) -> c_int {
 }
 
 pub(super) unsafe extern "C" fn reg_mr(
-    pd: *mut Pd,
-    addr: *mut c_void,
-    length: size_t,
-    access: c_int,
+    pd: *mut Pd, addr: *mut c_void, length: size_t, access: c_int,
 ) -> *mut Mr {
     let room =
         with(|fabric| fabric.registered().saturating_add(length) <= fabric.conditions.lockable);
@@ -213,11 +202,7 @@ pub(super) unsafe extern "C" fn destroy_comp_channel(channel: *mut CompChannel) 
 }
 
 pub(super) unsafe extern "C" fn create_cq(
-    context: *mut Context,
-    cqe: c_int,
-    _: *mut c_void,
-    channel: *mut CompChannel,
-    _: c_int,
+    context: *mut Context, cqe: c_int, _: *mut c_void, channel: *mut CompChannel, _: c_int,
 ) -> *mut Cq {
     // SAFETY: plain structures.
     let base = unsafe {
@@ -251,9 +236,7 @@ pub(super) unsafe extern "C" fn destroy_cq(cq: *mut Cq) -> c_int {
 
 /// Any thread may call it.
 pub(super) unsafe extern "C" fn get_cq_event(
-    channel: *mut CompChannel,
-    to: *mut *mut Cq,
-    _: *mut *mut c_void,
+    channel: *mut CompChannel, to: *mut *mut Cq, _: *mut *mut c_void,
 ) -> c_int {
     // SAFETY: made by `create_comp_channel`.
     let channel = unsafe { &*channel.cast::<FakeChannel>() };
@@ -357,10 +340,7 @@ pub(super) unsafe extern "C" fn create_qp(pd: *mut Pd, init: *mut QpInitAttr) ->
 }
 
 pub(super) unsafe extern "C" fn query_qp(
-    qp: *mut Qp,
-    attr: *mut QpAttr,
-    _: c_int,
-    init: *mut QpInitAttr,
+    qp: *mut Qp, attr: *mut QpAttr, _: c_int, init: *mut QpInitAttr,
 ) -> c_int {
     // SAFETY: made by `create_qp`; the caller's structures.
     unsafe {

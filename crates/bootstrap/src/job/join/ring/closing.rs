@@ -38,11 +38,7 @@ const CALLERS_MOST: usize = 64;
 /// Connects this node, one of `nodes`, with the next one and the one before, as all do at this time. A neighbour that
 /// is not reached, or does not come, is not watched.
 pub fn close_ring(
-    pass: &Pass,
-    listeners: &[TcpListener],
-    next: Option<&NetworkCard>,
-    own: u32,
-    nodes: u32,
+    pass: &Pass, listeners: &[TcpListener], next: Option<&NetworkCard>, own: u32, nodes: u32,
 ) -> Vec<Neighbour> {
     let (after, before) = ((own + 1) % nodes, (own + nodes - 1) % nodes);
     let mut calls = Calls::to(next);

@@ -72,11 +72,7 @@ impl Bare<'_> {
 
     /// Posts so many alike by one call.
     pub(super) fn post_list(
-        &mut self,
-        operation: &Operation<'_>,
-        segment: Sge,
-        count: u32,
-        report: bool,
+        &mut self, operation: &Operation<'_>, segment: Sge, count: u32, report: bool,
     ) {
         let segments = [segment];
         self.list.clear();

@@ -99,9 +99,7 @@ impl Registrations {
     /// # Safety
     /// As [`MemoryRegion::register`].
     pub(super) unsafe fn register_to_keep(
-        &mut self,
-        wanted: &Range<usize>,
-        access: Access,
+        &mut self, wanted: &Range<usize>, access: Access,
     ) -> Option<Arc<MemoryRegion>> {
         let made = self.counts.made;
         let keeping = self.keeping.as_mut()?;

@@ -43,8 +43,7 @@ pub(super) fn visit_private(
 }
 
 fn visit_lines(
-    from: &mut impl Read,
-    mut visit: impl FnMut(&[u8]) -> ControlFlow<()>,
+    from: &mut impl Read, mut visit: impl FnMut(&[u8]) -> ControlFlow<()>,
 ) -> io::Result<()> {
     let mut buffer = [0; ROOM];
     let (mut filled, mut skipping) = (0, false);

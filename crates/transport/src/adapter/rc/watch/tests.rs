@@ -24,10 +24,7 @@ pub(in crate::adapter::rc) fn start() -> Option<Watch> {
 }
 
 pub(in crate::adapter::rc) fn map_at(
-    at: usize,
-    len: usize,
-    rights: libc::c_int,
-    flags: libc::c_int,
+    at: usize, len: usize, rights: libc::c_int, flags: libc::c_int,
 ) -> usize {
     let at = std::ptr::with_exposed_provenance_mut(at);
     // SAFETY: over nothing, or over memory of a test.

@@ -15,9 +15,7 @@ fn registrations(most: usize) -> Option<Registrations> {
 }
 
 fn register(
-    registrations: &mut Registrations,
-    range: &Range<usize>,
-    access: Access,
+    registrations: &mut Registrations, range: &Range<usize>, access: Access,
 ) -> Arc<MemoryRegion> {
     let at = std::ptr::with_exposed_provenance_mut(range.start);
     // SAFETY: the fake device reads nothing that is not sent.
