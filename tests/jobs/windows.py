@@ -90,3 +90,13 @@ def case_example(session):
         if outcome.problem() or "the table is right" not in outcome.out:
             return f"{ranks} ranks: {outcome.problem()}", outcome.text()
     return None
+
+
+def case_hosts(session):
+    """Counters of a rank that others reach by messages alone, beside a rank of its host."""
+    program = [session.binary("rma_counters")]
+    words = [session.mpiexec, "--timeout", "60", "--virtual-host", "a", "-n", "2", *program, ":",
+             "--virtual-host", "b", "-n", "2", *program]
+    outcome = session.start(words, env={"FASTPATH_TRANSPORTS": "loopback,shm,cma,tcp"}).finish()
+    problem = outcome.problem()
+    return (problem, outcome.text()) if problem else None

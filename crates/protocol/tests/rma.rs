@@ -9,7 +9,7 @@ mod remote;
 use common::*;
 use fastpath_bootstrap::segment::Phase;
 use fastpath_protocol::Worker;
-use fastpath_protocol::rma::{Moved, RemoteKey, RmaError, Way};
+use fastpath_protocol::rma::{ANSWER_MOST, Ask, Asking, LockWord, Moved, RemoteKey, RmaError, Way};
 use fastpath_transport::sim::Conditions;
 use remote::{bad_network, flush, get, put, region, with_fragments};
 
@@ -218,6 +218,80 @@ fn atomics__count_and_swap_whoever_makes_them() {
         let mut wanted = [0; 24];
         wanted[8..16].fill(0xff);
         assert_eq!(theirs.bytes(), wanted);
+    }
+}
+
+/// Adds the operand to as many bytes, and answers with what they were; knows no other change than 7.
+unsafe fn add_bytes(change: u64, data: *mut u8, memory: *mut u8, len: usize) -> bool {
+    for at in 0..if change == 7 { len } else { 0 } {
+        // SAFETY: both have so many bytes.
+        unsafe {
+            let (before, operand) = (memory.add(at).read(), data.add(at).read());
+            memory.add(at).write(before.wrapping_add(operand));
+            data.add(at).write(before);
+        }
+    }
+    change == 7
+}
+
+#[test]
+fn change__is_one_question_to_its_owner_who_makes_it_if_its_word_is_free() {
+    for (mut world, arena, way) in worlds() {
+        let mut memory = region(&mut world, 4000, 0, arena);
+        let lock = region(&mut world, 16, 0, arena);
+        world.rank(1).rma.change = add_bytes;
+        // A first transfer connects.
+        let _ = put(&mut world, &mut memory.key, 0, &[0; 4000]).unwrap();
+        assert_eq!(flush(&mut world), Ok(()));
+        let given = pattern(5, 4000);
+        for (change, held, len, taken, wanted) in [
+            (7, 0_u64, 8, 8, Ok(Some(true))),
+            (7, 0, 3, 0, Ok(Some(true))),
+            (7, 0, 3500, 0, Ok(Some(true))),
+            (7, 1, 8, 8, Ok(Some(false))),
+            (8, 0, 8, 0, Err(RmaError::Withdrawn)),
+            (7, 0, 8, 8, Ok(Some(true))),
+            (7, 0, 4000, 25, Ok(None)),
+        ] {
+            memory.fill(&pattern(6, 4000));
+            lock.fill(&[[0; 8], held.to_ne_bytes()].concat());
+            let mut answer = [0; ANSWER_MOST];
+            let (given, to) = ((given.as_ptr(), len), answer[8..].as_mut_ptr());
+            let asking = Asking {
+                ask: Ask::Change(change),
+                offset: 100,
+                len: len.min(3900),
+                given,
+                taken: (to, taken),
+            };
+            let served = world.rank(1).rma.counters.served;
+            let word = LockWord {
+                key: &lock.key,
+                offset: 8,
+            };
+            let (rank, key) = (world.rank(0), &mut memory.key);
+            // SAFETY: what is given and answered is there until the flush.
+            let asked = unsafe { rank.change_nbi(key, &word, &asking, answer.as_mut_ptr()) };
+            let asked = asked.unwrap();
+            let flushed = flush(&mut world);
+            let outcome = flushed.map(|()| asked.then_some(answer[0] != 0));
+            let wanted = if way == Way::Messages {
+                wanted
+            } else {
+                Ok(None)
+            };
+            assert_eq!(outcome, wanted, "{len} {way:?}");
+            let questions = world.rank(1).rma.counters.served - served;
+            assert_eq!(questions, u64::from(wanted != Ok(None)), "{len} {way:?}");
+            let mut bytes = pattern(6, 4000);
+            if outcome == Ok(Some(true)) {
+                assert_eq!(answer[8..8 + taken], bytes[100..100 + taken]);
+                let changed = bytes[100..].iter_mut().zip(pattern(5, 4000)).take(len);
+                changed.for_each(|(byte, more)| *byte = byte.wrapping_add(more));
+            }
+            assert!(memory.bytes() == bytes, "{len} {way:?}");
+            assert_eq!(lock.bytes()[8..], held.to_ne_bytes());
+        }
     }
 }
 

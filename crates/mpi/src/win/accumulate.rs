@@ -204,6 +204,13 @@ impl Job<'_> {
             let done = unsafe { self.change_pieces(at, from, to.flatten()) };
             return words.unlock_accumulates().and(done);
         }
+        if let (Some(at), true, Some(Some(from))) = (self.there.piece(), self.may_delegate(), from)
+            && to != Some(None)
+            // SAFETY: ORIGIN AND RESULT: all sides are one piece each.
+            && unsafe { self.delegate(&words, at, from, to.flatten())? }
+        {
+            return Ok(());
+        }
         let operand = match &origin {
             // SAFETY: ORIGIN AND RESULT.
             Some((at, elements)) => unsafe { elements.pack(*at)? },
@@ -229,7 +236,35 @@ impl Job<'_> {
 
     /// Whether the target may be asked to combine.
     fn may_ask(&self) -> bool {
-        self.found.may_ask() && self.writes && self.basic.kind != Kind::Pair
+        self.found.may_ask() && self.may_delegate()
+    }
+
+    /// Whether the target understands the change.
+    fn may_delegate(&self) -> bool {
+        self.writes && self.basic.kind != Kind::Pair
+    }
+
+    /// The change as it travels.
+    fn change_of(&self, fetches: bool) -> Change {
+        Change {
+            datatype: self.basic.handle,
+            op: self.op as u16,
+            how: if fetches { How::Fetch } else { How::Combine },
+        }
+    }
+
+    /// Has the target take its lock and combine, where it is reached by messages alone; false where it has not.
+    ///
+    /// # Safety
+    /// As [`Job::change_pieces`].
+    unsafe fn delegate(
+        &self, words: &Words, at: i64, from: *const u8, to: Option<*const u8>,
+    ) -> Result<bool> {
+        let len = self.there.bytes as usize;
+        let change = (self.change_of(to.is_some()), at, len);
+        let taken = to.map_or((ptr::null_mut(), 0), |to| (to.cast_mut(), len));
+        // SAFETY: ORIGIN AND RESULT.
+        unsafe { self.found.delegate(words, change, (from, len), taken) }
     }
 
     /// Has the target combine what it does, and does the rest by reading, combining and writing.
@@ -239,15 +274,7 @@ impl Job<'_> {
     unsafe fn change_pieces(&self, at: i64, from: *const u8, to: Option<*const u8>) -> Result {
         let (p, window, len) = (self.p, self.window, self.there.bytes as usize);
         let to = to.map(<*const u8>::cast_mut);
-        let change = Change {
-            datatype: self.basic.handle,
-            op: self.op as u16,
-            how: if to.is_some() {
-                How::Fetch
-            } else {
-                How::Combine
-            },
-        };
+        let change = self.change_of(to.is_some());
         let taken = to.map_or((ptr::null_mut(), 0), |to| (to, len));
         // SAFETY: ORIGIN AND RESULT.
         let done = unsafe {
@@ -402,9 +429,26 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
     let words = Words::of(p, &window, rank)?;
     let len = there.bytes as usize;
     let mut old = [0_u8; 32];
+    let mut given = [0_u8; 32];
+    // SAFETY: ORIGIN AND RESULT; no such type has more than 16 bytes.
+    unsafe {
+        copy_here(given.as_mut_ptr(), asked.compare, len);
+        copy_here(given.as_mut_ptr().add(len), asked.origin, len);
+    }
+    let (given, taken) = ((given.as_ptr(), 2 * len), (asked.result, len));
+    let change = Change {
+        datatype: asked.datatype as u16,
+        op: 0,
+        how: How::Swap,
+    };
+    let change = (change, 0, len);
+    // SAFETY: ORIGIN AND RESULT.
+    if unsafe { found.delegate(&words, change, given, taken)? } {
+        return Ok(());
+    }
     words.lock_accumulates()?;
     // SAFETY: ORIGIN AND RESULT.
-    match unsafe { ask_to_swap(p, &window, asked, (&found, len)) } {
+    match unsafe { found.ask(p, &window, change, given, taken) } {
         Ok(0) => {}
         done => return words.unlock_accumulates().and(done.map(drop)),
     }
@@ -424,29 +468,4 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
     // SAFETY: ORIGIN AND RESULT.
     unsafe { copy_here(asked.result, old.as_ptr(), len) };
     Ok(())
-}
-
-/// Asks the target to compare and swap; 0 where it has not.
-///
-/// # Safety
-/// As [`compare_and_swap`]; the target was found with the span of an element of `len` bytes, at most 16.
-unsafe fn ask_to_swap(
-    p: &Process, window: &Window, asked: &Swap, (found, len): (&Target, usize),
-) -> Result<usize> {
-    if !found.may_ask() {
-        return Ok(0);
-    }
-    let mut given = [0_u8; 32];
-    let change = Change {
-        datatype: asked.datatype as u16,
-        op: 0,
-        how: How::Swap,
-    };
-    // SAFETY: ORIGIN AND RESULT.
-    unsafe {
-        copy_here(given.as_mut_ptr(), asked.compare, len);
-        copy_here(given.as_mut_ptr().add(len), asked.origin, len);
-        let sides = ((given.as_ptr(), 2 * len), (asked.result, len));
-        found.ask(p, window, (change, 0, len), sides.0, sides.1)
-    }
 }

@@ -5,6 +5,7 @@
 //! the window. Whoever found the two promises it.
 #![allow(unsafe_code)]
 
+use super::control::{ACCUMULATE, Words};
 use super::target::Target;
 use super::window::Window;
 use crate::datatype::Basic;
@@ -127,6 +128,32 @@ impl Target {
         };
         // SAFETY: DATA AND MEMORY.
         unsafe { self.ask_owner(p, window, &asking) }
+    }
+
+    /// Has the target make a change of `len` bytes at `at`, from the displacement, and take its lock itself; false
+    /// where nothing was changed: the target is reached otherwise than by messages, or its lock is taken.
+    ///
+    /// # Errors
+    /// What keeps the target from being reached.
+    ///
+    /// # Safety
+    /// As [`Target::ask`].
+    pub unsafe fn delegate(
+        &self, words: &Words, (change, at, len): (Change, i64, usize), given: (*const u8, usize),
+        taken: (*mut u8, usize),
+    ) -> Result<bool> {
+        if words.near(ACCUMULATE).is_some() || self.key().is_null() {
+            return Ok(false);
+        }
+        let asking = Asking {
+            ask: Ask::Change(change.pack()),
+            offset: self.offset_of(at),
+            len,
+            given,
+            taken,
+        };
+        // SAFETY: DATA AND MEMORY.
+        unsafe { words.change(self.key(), &asking) }
     }
 }
 

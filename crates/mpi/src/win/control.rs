@@ -21,10 +21,11 @@ use super::window::Window;
 use crate::error::Result;
 use crate::process::Process;
 use fastpath_base::clock;
+use fastpath_base::copy::copy;
 use fastpath_base::sync::{AtomicU64, Ordering, spin_loop};
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::Worker;
-use fastpath_protocol::rma::{RemoteKey, add_masked};
+use fastpath_protocol::rma::{ANSWER_MOST, Asking, LockWord as HeldWord, RemoteKey, add_masked};
 use fastpath_protocol::waiting::Note;
 use std::ptr;
 
@@ -262,6 +263,37 @@ impl<'a> Words<'a> {
         };
         done.map_err(|e| error::explain(self.window, self.rank, e))?;
         Ok(*found)
+    }
+
+    /// Asks the rank to change its memory itself, under its lock of accumulates; false where nothing was changed.
+    ///
+    /// # Safety
+    /// As [`Target::ask`](super::target::Target::ask), for the key that the target was found with.
+    #[cold]
+    #[inline(never)]
+    pub unsafe fn change(&self, memory: *mut RemoteKey, asking: &Asking) -> Result<bool> {
+        let worker = self.p.worker()?;
+        let mut answer = Box::new([0_u8; ANSWER_MOST]);
+        let world = self.window.world(self.rank);
+        // SAFETY: as in `far`; what is given and taken is the caller's promise, and an answer has no more bytes.
+        let done = unsafe {
+            let lock = HeldWord {
+                key: &(*self.control).key,
+                offset: ACCUMULATE,
+            };
+            let asked = (*worker).change_nbi(&mut *memory, &lock, asking, answer.as_mut_ptr());
+            match asked {
+                Ok(true) => Worker::flush(worker, world).map(|()| answer[0] != 0),
+                other => other,
+            }
+        };
+        let made = done.map_err(|e| error::explain(self.window, self.rank, e))?;
+        let (to, len) = asking.taken;
+        if made && len != 0 {
+            // SAFETY: what is taken is writable for as many bytes, by this function's contract.
+            unsafe { copy(to, answer[8..].as_ptr(), len) };
+        }
+        Ok(made)
     }
 
     /// The note of a wait for this rank's words.

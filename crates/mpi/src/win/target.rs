@@ -305,6 +305,11 @@ impl Target {
         self.offset.wrapping_add(at) as u64
     }
 
+    /// The key that it was found with; null where there is none.
+    pub fn key(&self) -> *mut RemoteKey {
+        self.key
+    }
+
     /// Whether the target may be asked to carry operations out.
     pub fn may_ask(&self) -> bool {
         self.slots.is_some() && self.near.is_null()

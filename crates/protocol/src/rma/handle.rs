@@ -26,6 +26,7 @@ impl Worker {
             wire::REMOTE_FLUSH => self.serve_flush(peer, header),
             wire::REMOTE_FLUSHED => self.take_flushed(peer, header),
             wire::REMOTE_ASK => self.serve_ask(header),
+            wire::REMOTE_CHANGE => self.serve_change(peer, header, data, len),
             _ => None,
         };
         self.counters.violations += u64::from(healthy.is_none());

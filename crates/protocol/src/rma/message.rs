@@ -5,7 +5,8 @@
 //! | `REMOTE_PUT` | 0 | 0 | [`Place`], then the bytes |
 //! | `REMOTE_GET` | bytes wanted | token | [`Place`] |
 //! | `REMOTE_ATOMIC` | [`ADD`], [`SWAP`] or [`MASKED_ADD`] | token | [`Change`] |
-//! | `REMOTE_DATA` | 0, or 1 for refused | token | the bytes, or what was there before |
+//! | `REMOTE_CHANGE` | bytes to change, and from bit 16 on bytes of the answer | token | [`LockedChange`], then the operand |
+//! | `REMOTE_DATA` | 0, or 1 for refused | token | the bytes, or what was there before; of a `REMOTE_CHANGE` a word that says whether it was made, then what was there |
 //! | `REMOTE_FLUSH` | 0 | number of puts so far | none |
 //! | `REMOTE_FLUSHED` | puts refused since the last answer | the same number | none: those puts have been carried out |
 
@@ -33,6 +34,16 @@ pub(super) struct Change {
     pub compare: u64,
 }
 
+/// A change that the layer above understands, and the word that its owner holds meanwhile.
+#[repr(C)]
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LockedChange {
+    pub place: Place,
+    pub lock: Place,
+    pub change: u64,
+}
+
+const _: () = assert!(size_of::<LockedChange>() == 40);
 const _: () = assert!(size_of::<Place>() == 16 && size_of::<Change>() == 32);
 
 /// Where an answer belongs.

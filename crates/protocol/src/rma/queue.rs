@@ -3,7 +3,8 @@
 
 use super::error::RmaError;
 use super::key::Described;
-use super::message::{Change, Landing, Place};
+use super::locked::Locked;
+use super::message::{Change, Landing, LockedChange, Place};
 use super::resolve::{RemoteKey, Way, choose_way};
 use super::{Moved, RmaError::PeerGone};
 use crate::request::Fault;
@@ -27,6 +28,8 @@ pub(super) enum Kind {
         operand: u64,
         compare: u64,
     },
+    /// Made by the owner under a lock word: [`super::locked`].
+    Change(Locked),
 }
 
 /// An operation of which a part may have been done.
@@ -250,6 +253,7 @@ impl Worker {
                     self.post_moving::<false>(peer, to, len, operation.remote())
                 },
                 (_, Kind::Put) => self.post_put_message(peer, operation),
+                (_, Kind::Change(asked)) => self.post_change(peer, operation, asked),
                 (_, _) => self.post_question(peer, operation),
             };
             match posted {
@@ -328,7 +332,36 @@ impl Worker {
             let endpoint = &mut self.endpoints[peer];
             endpoint.post_short(header, change.as_ptr().cast(), payload)
         };
-        let posted = as_posted(post, len);
+        self.note_question(peer, token, as_posted(post, len))
+    }
+
+    /// Posts a change, which the peer answers.
+    fn post_change(&mut self, peer: u32, operation: &Operation, asked: Locked) -> Posted {
+        if self.remote_peer(peer).answers >= ANSWERS_MOST {
+            return Posted::NoResource;
+        }
+        let (to, len) = operation.rest();
+        let token = self.rma.landings.insert(Landing { peer, to, len });
+        let header = Header::new(wire::REMOTE_CHANGE, asked.sizes(len), token);
+        let change = LockedChange {
+            place: operation.place(),
+            lock: asked.lock,
+            change: asked.change,
+        };
+        let (from, given) = asked.given;
+        let skip = size_of::<LockedChange>();
+        let post = self.post_packed(peer, header, skip + given, |to| {
+            // SAFETY: `to` has room for both, by what is posted; what is given is readable until the answer is there.
+            unsafe {
+                to.cast::<LockedChange>().write_unaligned(change);
+                copy(to.add(skip), from, given);
+            }
+        });
+        self.note_question(peer, token, as_posted(post, len))
+    }
+
+    /// An answer is awaited, where its question has been posted.
+    fn note_question(&mut self, peer: u32, token: u64, posted: Posted) -> Posted {
         match posted {
             Posted::InProgress(_) => self.note_busy(peer).answers += 1,
             _ => {
