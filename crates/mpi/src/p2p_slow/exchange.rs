@@ -30,6 +30,12 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
             if is_near(&out) && try_send_eager::<{ hot::OPEN }>(out) {
                 return recv(name, into, status);
             }
+            if lock::is_enabled()
+                && let Some(sent) = try_send_inside(out)
+            {
+                sent?;
+                return recv(name, into, status);
+            }
         }
     }
     let p = process::enter(name, false)?;
@@ -92,6 +98,29 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
             }
         }
     }
+}
+
+/// An immediate send inside the lock of the first worker; none where it is declined.
+///
+/// # Safety
+/// As [`try_send`].
+unsafe fn try_send_inside(out: Args) -> Option<Result> {
+    if !hot::sends_inside(out.comm) {
+        return None;
+    }
+    let mut result = Ok(());
+    // SAFETY: USER'S BUFFER.
+    let sent = lock::with_lock(
+        || match unsafe { try_send::<false, { hot::INSIDE }>(out) } {
+            Immediate::Done => true,
+            Immediate::Wake(bytes) => {
+                result = wake(out.comm, out.peer, out.tag, bytes);
+                true
+            }
+            Immediate::Declined => false,
+        },
+    );
+    sent.then_some(result)
 }
 
 /// Whether the immediate path knows the peer, as one of this host.
