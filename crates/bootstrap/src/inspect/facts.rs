@@ -336,6 +336,43 @@ mod tests {
     }
 
     #[test]
+    fn rank__only_waits_where_no_other_thread_may_call_mpi() {
+        let segment = Segment::create(1, 1).unwrap();
+        let wait = |multiple| WaitNoteRef {
+            call: "MPI_Recv",
+            peer: 0,
+            tag: 0,
+            comm: "",
+            bytes: 0,
+            since_ns: 5,
+            awaited: Awaited::of(&[0]),
+            multiple,
+            thread: 1,
+        };
+        let asleep = |threads| Activity::Asleep { threads, ticks: 0 };
+        let cases = [
+            (false, Activity::Running, true),
+            (false, asleep(2), true),
+            (true, asleep(1), true),
+            (true, asleep(2), false),
+            (true, Activity::Running, false),
+            (false, Activity::Stopped, false),
+            (false, Activity::Traced, false),
+            (false, Activity::Unknown, false),
+        ];
+        for (multiple, activity, expected) in cases {
+            segment.page(0).unwrap().note_waiting(0, wait(multiple));
+            let members = [Member { pid: 0, end: None }];
+            let mut facts = look_at_ranks(&members, &segment).remove(0);
+            facts.activity = activity;
+            assert_eq!(facts.only_waits(), expected, "{multiple} {activity:?}");
+            assert!(
+                !facts.has_waited_long(5 + LEAST_NS - 1) && facts.has_waited_long(5 + LEAST_NS)
+            );
+        }
+    }
+
+    #[test]
     fn process__is_one_that_descends_from_the_one_that_was_started() {
         let own = std::process::id() as libc::pid_t;
         let parent = std::os::unix::process::parent_id() as libc::pid_t;
