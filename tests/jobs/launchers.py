@@ -126,17 +126,20 @@ def case_python(session):
 
 
 def case_other_library(session):
-    """A program of another MPI library runs alone on each rank, which is told; one of no library is no matter."""
+    """A program of another MPI library runs alone on each rank, which is told, also where it hangs; one of no library is
+    no matter."""
     # The name of a library behind a script: what a program that is linked with it holds.
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "other_library")
         with open(path, "w", encoding="utf-8") as file:
-            file.write("#!/bin/sh\nexit 0\n# libmpi.so.12\n")
+            file.write('#!/bin/sh\nexec "$@"\n# libmpi.so.12\n')
         os.chmod(path, 0o755)
-        told = session.mpirun(2, [path]).finish()
-    wrong = None if "no rank has joined the job" in told.err and "libmpi.so" in told.err else "it is not told"
-    if problem := told.problem(quiet=False) or wrong:
-        return problem, told.text()
+        ended = session.mpirun(2, [path, "true"]).finish()
+        hung = session.mpirun(2, [path, "sleep", "1000"], timeout=1).finish()
+    for told, code in [(ended, 0), (hung, 124)]:
+        is_told = told.err.count("no rank has joined the job") == 1 and "libmpi.so" in told.err
+        if problem := told.problem(code, quiet=False) or (None if is_told else "it is not told"):
+            return problem, told.text()
     silent = session.mpirun(2, ["true"]).finish()
     return silent.problem(), silent.text()
 

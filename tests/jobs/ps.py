@@ -53,6 +53,39 @@ def case_why_deadlock(session):
     return None if "deadlock: rank 0 waits for rank 1 (MPI_Recv" in text else ("no deadlock is named", text)
 
 
+def case_why_network(session):
+    """The same where the ranks wait for each other over the network."""
+    ring = ["-n", "1", session.binary("verdicts"), "ring"]
+    words = [session.mpiexec, "--timeout", "60", "--virtual-host", "a", *ring, ":", "--virtual-host", "b", *ring]
+    job = session.start(words, env={"FASTPATH_WAIT": "sleep"})
+    _await_ready(job, 2)
+    _await_sleep(job, [0, 1])
+    text = _ps(session, job.process.pid, "--why").stdout
+    _end(job)
+    is_named = "rank 0 waits for rank 1, which waits for rank 0: a deadlock, unless" in text
+    return None if is_named else ("no deadlock is named", text)
+
+
+def case_why_thread(session):
+    """Ranks of which one has another thread that will send are called no deadlock."""
+    job = _start(session, 2, "multiple-thread-sends,60", timeout=60, env={"FASTPATH_WAIT": "sleep"})
+    _await_ready(job, 2)
+    _await_sleep(job, [0, 1])
+    text = _ps(session, job.process.pid, "--why").stdout
+    _end(job)
+    return None if "no rank waits for one rank that" in text else ("a wrong verdict", text)
+
+
+def case_sleeps(session):
+    """A rank that sleeps outside of a wait of MPI is not said to run."""
+    job = _start(session, 2, "await-sleep", timeout=60)
+    _await_ready(job, 2)
+    _await_sleep(job, [0])
+    text = _ps(session, job.process.pid).stdout
+    _end(job)
+    return None if "sleeps, but waits for no message" in text else ("it is not told", text)
+
+
 def case_why_computes(session):
     """The rank that the others wait for is named, with the function where it is, unless the kernel refuses that."""
     job = _start(session, 2, "await-work", timeout=60)

@@ -9,11 +9,11 @@ use std::path::Path;
 /// So much of a program is looked through; the names of its libraries lie further ahead.
 const HEAD: u64 = 4 << 20;
 
-/// What is said at the end of a job of several ranks that all ended well and of which none has joined it, if their
-/// program names a library of MPI that is not the one beside this launcher. None where it names none.
+/// What is said of a job of several ranks that all ended well, or run too long, and of which none has joined it, if
+/// their program names a library of MPI that is not the one beside this launcher. None where it names none.
 pub fn describe(ranks: &[Rank], has_joined: impl Fn(usize) -> bool) -> Option<String> {
-    let ended_well = |rank: &Rank| matches!(rank.end, Some(End::Exit(0)));
-    if ranks.len() < 2 || !ranks.iter().all(ended_well) || (0..ranks.len()).any(has_joined) {
+    let is_well = |rank: &Rank| matches!(rank.end, None | Some(End::Exit(0)));
+    if ranks.len() < 2 || !ranks.iter().all(is_well) || (0..ranks.len()).any(has_joined) {
         return None;
     }
     let program = &ranks[0].program;

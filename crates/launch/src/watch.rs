@@ -222,8 +222,22 @@ impl Watch<'_> {
         if signal != libc::SIGTERM || self.agent.is_some() {
             return text;
         }
-        let ranks = describe_ranks(&self.ranks, self.segment);
+        let ranks = self.describe_doing();
         format!("{}. What each rank was doing:\n{ranks}", text.trim_end())
+    }
+
+    /// What each rank does, and whether none is of this MPI.
+    fn describe_doing(&self) -> String {
+        let ranks = describe_ranks(&self.ranks, self.segment);
+        ranks + &self.describe_singletons().unwrap_or_default()
+    }
+
+    fn describe_singletons(&self) -> Option<String> {
+        let has_joined = |rank: usize| {
+            let page = self.segment.page(rank);
+            page.is_none_or(|page| page.phase() > Phase::Launched)
+        };
+        singletons::describe(self.ranks.list(), has_joined)
     }
 
     fn end_for(&self, failure: &Failure) -> Ending {
@@ -257,7 +271,7 @@ impl Watch<'_> {
             let text = format!(
                 "mpiexec: the job did not end within {limit} s (--timeout). What each rank was \
                  doing:\n{}",
-                describe_ranks(&self.ranks, self.segment)
+                self.describe_doing()
             );
             state.ending = Some(end_now(TIMEOUT_CODE, text));
         }
@@ -290,12 +304,8 @@ impl Watch<'_> {
         if self.spec.exit_codes {
             self.outputs.say(&describe_ends(self.ranks.list()));
         }
-        let has_joined = |rank: usize| {
-            let page = self.segment.page(rank);
-            page.is_none_or(|page| page.phase() > Phase::Launched)
-        };
         if code == 0
-            && let Some(text) = singletons::describe(self.ranks.list(), has_joined)
+            && let Some(text) = self.describe_singletons()
         {
             self.outputs.say(&text);
         }

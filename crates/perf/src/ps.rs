@@ -27,7 +27,7 @@ use hosts::Hosts;
 use queues::{Traffics, look_at_traffic};
 use serde::{Deserialize, Serialize};
 use std::fs;
-use waiting::{Waits, find_awaited, name_ranks};
+use waiting::{Waits, find_cause, name_ranks};
 
 /// Options of `fastpath ps`.
 #[derive(Args, Debug)]
@@ -78,6 +78,9 @@ struct RankEntry {
     activity: String,
     resident_bytes: u64,
     waits: Vec<WaitEntry>,
+    /// It can do nothing but wait, as far as is seen, and has waited for a second.
+    #[serde(default)]
+    is_idle: bool,
     /// It sends nothing any more.
     has_left: bool,
     /// What it does, in words.
@@ -92,6 +95,7 @@ impl RankEntry {
         let named = self.waits.iter().flat_map(|wait| wait.awaited.clone());
         Waits {
             named: (!self.waits.is_empty()).then(|| named.collect()),
+            is_idle: self.is_idle,
             has_left: self.has_left,
         }
     }
@@ -172,6 +176,7 @@ fn list_job(job: &RunningJob, why: bool, apart: bool) -> JobEntry {
         activity: name_activity(facts.activity).to_owned(),
         resident_bytes: resident_bytes(facts.pid),
         waits: list_waits(facts, now_ns),
+        is_idle: facts.only_waits() && facts.has_waited_long(now_ns),
         has_left: facts.has_left,
         doing: describe_rank(member, facts, now_ns),
         traffic,
@@ -216,8 +221,9 @@ fn explain(job: &RunningJob, facts: &[Facts], ranks: &[RankEntry], now_ns: u64) 
         return describe_verdict(&verdict, &job.members, facts, now_ns);
     }
     let waits: Vec<Waits> = ranks.iter().map(RankEntry::waits).collect();
-    let Some((awaited, waiters)) = find_awaited(&waits) else {
-        return "no rank waits for one rank that does not wait itself".to_owned();
+    let (awaited, waiters) = match find_cause(&waits) {
+        Ok(found) => found,
+        Err(why) => return why,
     };
     let (waiters, pid) = (name_ranks(&waiters), facts[awaited].pid);
     match job.members[awaited].end {

@@ -90,11 +90,14 @@ fn describe_doing(facts: &Facts, stopped: Option<String>, waits: Option<String>)
         (Some(stopped), Some(waits)) => format!("{stopped}; it {waits}"),
         (Some(only), None) | (None, Some(only)) => only,
         (None, None) => match facts.phase {
-            Phase::Launched => "runs and has not called MPI_Init".into(),
+            Phase::Launched => "has not called MPI_Init".into(),
             Phase::Attached => "is in MPI_Init".into(),
-            Phase::Initialized => "runs, or looks for a message without sleeping".into(),
+            Phase::Initialized => match facts.activity {
+                Activity::Asleep { .. } => "sleeps, but waits for no message".into(),
+                _ => "runs, or looks for a message without sleeping".into(),
+            },
             Phase::Silent | Phase::Settled => "is in MPI_Finalize".into(),
-            Phase::Finalized => "runs after MPI_Finalize".into(),
+            Phase::Finalized => "has called MPI_Finalize".into(),
         },
     }
 }
@@ -396,6 +399,9 @@ mod tests {
         );
         let runs = "runs, or looks for a message without sleeping";
         assert_eq!(describe(&facts(Activity::Running, None)), runs);
+        let (threads, ticks) = (1, 0);
+        let asleep = facts(Activity::Asleep { threads, ticks }, None);
+        assert_eq!(describe(&asleep), "sleeps, but waits for no message");
         // Of several threads one waits; the note is that one's.
         let mut several = waiting(&[4]);
         several.notes[0].multiple = true;
@@ -415,7 +421,6 @@ mod tests {
             describe(&crowd),
             format!("has 4 threads that wait:{line}{other}\n    and 2 more")
         );
-        let (threads, ticks) = (1, 0);
         several.activity = Activity::Asleep { threads, ticks };
         assert_eq!(describe(&several), waits);
     }

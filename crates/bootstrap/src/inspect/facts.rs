@@ -7,6 +7,8 @@ use std::fs;
 
 /// Parents between a rank's own process and the one that the launcher started for it, at most.
 const PARENTS_MOST: usize = 32;
+/// Nanoseconds that a wait must have lasted before anything is said of it.
+pub(super) const LEAST_NS: u64 = 1_000_000_000;
 
 /// What the kernel says of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,24 @@ pub struct Facts {
     pub locks: Option<WindowLocks>,
 }
 
+impl Facts {
+    /// Whether no thread of it can make an MPI call beside those that wait, and nobody has stopped these.
+    pub fn only_waits(&self) -> bool {
+        let multiple = self.notes.iter().any(|note| note.multiple);
+        match self.activity {
+            Activity::Asleep { threads, .. } => threads == self.notes.len() || !multiple,
+            Activity::Running => !multiple,
+            Activity::Unknown | Activity::Stopped | Activity::Traced => false,
+        }
+    }
+
+    /// Whether all its waits have lasted long enough that something can be said of them.
+    pub fn has_waited_long(&self, now_ns: u64) -> bool {
+        let lasted = |note: &WaitNote| now_ns.saturating_sub(note.since_ns) >= LEAST_NS;
+        self.notes.iter().all(lasted)
+    }
+}
+
 /// Looks at all ranks, one after the other.
 pub fn look_at_ranks(members: &[Member], segment: &Segment) -> Vec<Facts> {
     let look = |(number, member)| look_at_rank(member, segment.page(number));
@@ -103,6 +123,10 @@ fn look_at_rank(rank: &Member, page: Option<&RankPage>) -> Facts {
             let helpers = page.helpers.load(Ordering::Relaxed) as usize;
             let progress = usize::from(page.call.is_answered());
             facts.activity = facts.activity.without(helpers.saturating_add(progress));
+            // It may have begun to wait in between; who sleeps in a wait has noted it before.
+            if facts.notes.is_empty() {
+                facts.notes = page.wait_notes();
+            }
         }
     }
     let name = |note: &WaitNote| name_thread(facts.pid, owner, note.thread);
@@ -309,6 +333,43 @@ mod tests {
         assert_eq!(judge(&[('S', 3), ('t', 4)]), Activity::Traced);
         assert_eq!(judge(&[]), Activity::Unknown);
         assert_eq!(judge(&[('Z', 1)]), Activity::Unknown);
+    }
+
+    #[test]
+    fn rank__only_waits_where_no_other_thread_may_call_mpi() {
+        let segment = Segment::create(1, 1).unwrap();
+        let wait = |multiple| WaitNoteRef {
+            call: "MPI_Recv",
+            peer: 0,
+            tag: 0,
+            comm: "",
+            bytes: 0,
+            since_ns: 5,
+            awaited: Awaited::of(&[0]),
+            multiple,
+            thread: 1,
+        };
+        let asleep = |threads| Activity::Asleep { threads, ticks: 0 };
+        let cases = [
+            (false, Activity::Running, true),
+            (false, asleep(2), true),
+            (true, asleep(1), true),
+            (true, asleep(2), false),
+            (true, Activity::Running, false),
+            (false, Activity::Stopped, false),
+            (false, Activity::Traced, false),
+            (false, Activity::Unknown, false),
+        ];
+        for (multiple, activity, expected) in cases {
+            segment.page(0).unwrap().note_waiting(0, wait(multiple));
+            let members = [Member { pid: 0, end: None }];
+            let mut facts = look_at_ranks(&members, &segment).remove(0);
+            facts.activity = activity;
+            assert_eq!(facts.only_waits(), expected, "{multiple} {activity:?}");
+            assert!(
+                !facts.has_waited_long(5 + LEAST_NS - 1) && facts.has_waited_long(5 + LEAST_NS)
+            );
+        }
     }
 
     #[test]

@@ -3,8 +3,6 @@
 use super::facts::{Activity, Facts};
 use crate::segment::Awaited;
 
-/// Nanoseconds that a wait must have lasted before anything is said of it.
-const LEAST_NS: u64 = 1_000_000_000;
 /// With more ranks than these that wait for several each, they are all named rather than the fewest that explain it.
 const SEARCHED_MOST: usize = 256;
 
@@ -55,11 +53,12 @@ impl Stand {
         let slept = before.is_settled && after.is_settled && sequences(before) == sequences(after);
         let mut awaited = Awaited::UNKNOWN;
         for note in &before.notes {
-            if !note.awaited.is_known() || now_ns.saturating_sub(note.since_ns) < LEAST_NS {
+            if !note.awaited.is_known() {
                 return Stand::Free;
             }
             awaited.add(note.awaited);
         }
+        let slept = slept && before.has_waited_long(now_ns);
         match slept && awaited.is_known() && are_threads_asleep(before, after) {
             true => Stand::Asleep(awaited),
             false => Stand::Free,
@@ -70,13 +69,8 @@ impl Stand {
 /// Whether no thread of a rank has run from one look to the other, and none can make an MPI call beside those that
 /// wait.
 fn are_threads_asleep(before: &Facts, after: &Facts) -> bool {
-    let multiple = before.notes.iter().any(|note| note.multiple);
-    match before.activity {
-        Activity::Asleep { threads, .. } => {
-            before.activity == after.activity && (threads == before.notes.len() || !multiple)
-        }
-        _ => false,
-    }
+    let asleep = matches!(before.activity, Activity::Asleep { .. });
+    asleep && before.activity == after.activity && before.only_waits()
 }
 
 /// The ranks that no rank can help: what is left when those that may go on are taken away, and again those that wait
@@ -202,6 +196,7 @@ fn close(rank: usize, stands: &[Stand], stuck: &[bool], all: &[usize]) -> Vec<us
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
+    use crate::inspect::facts::LEAST_NS;
     use crate::segment::{Phase, WaitNote};
 
     const NOW_NS: u64 = 100 * LEAST_NS;

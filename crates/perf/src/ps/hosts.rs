@@ -1,6 +1,6 @@
 //! The jobs of several hosts, put together: each host lists its own, and who waits for whom is found over all of them.
 
-use super::waiting::{Waits, find_awaited, find_circle, name_chain, name_ranks};
+use super::waiting::{Waits, find_cause, name_ranks};
 use super::{JobEntry, Listing, RankEntry, find_place};
 use crate::document::Document;
 use crate::on_hosts::Group;
@@ -99,14 +99,7 @@ impl Hosts {
                     .map_or_else(Waits::unknown, |(_, r)| r.waits())
             })
             .collect();
-        if let Some(circle) = find_circle(&waits) {
-            return Err(format!(
-                "{}: a deadlock, unless a message between hosts is under way; look again",
-                name_chain(&circle)
-            ));
-        }
-        let (awaited, waiters) =
-            find_awaited(&waits).ok_or("no rank waits for one rank that does not wait itself")?;
+        let (awaited, waiters) = find_cause(&waits)?;
         let &(host, entry) = ranks.get(&awaited).ok_or_else(|| {
             let waiters = name_ranks(&waiters);
             format!("{waiters} for rank {awaited}, which is on none of these hosts")
@@ -150,9 +143,54 @@ impl Hosts {
         for host in &self.hosts {
             super::describe_into(&mut said, host);
         }
-        for Why { why, .. } in &self.why {
-            said.text(why.clone());
+        for Why { id, why } in &self.why {
+            said.text(format!("{}: {why}", self.name_job(id)));
         }
         said
+    }
+
+    /// A job as the first host lists it that has ranks of it.
+    fn name_job(&self, id: &str) -> String {
+        let mut jobs = self.hosts.iter().flat_map(|host| {
+            let job = host.jobs.iter().find(|job| job.id == id)?;
+            Some(format!("job {} on {}", job.job, host.host))
+        });
+        jobs.next().unwrap_or_else(|| format!("job {id}"))
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn listing(host: &str, jobs: &[(i32, &str)]) -> Listing {
+        let job = |&(job, id): &(i32, &str)| JobEntry {
+            job,
+            id: id.to_owned(),
+            command: String::new(),
+            seconds: None,
+            shared_bytes: 0,
+            ranks: Vec::new(),
+            why: None,
+        };
+        Listing {
+            host: host.to_owned(),
+            jobs: jobs.iter().map(job).collect(),
+        }
+    }
+
+    #[test]
+    fn verdict__names_its_job() {
+        let hosts = vec![
+            listing("h1", &[(7, "a")]),
+            listing("h2", &[(9, "b"), (8, "a")]),
+        ];
+        let all = Hosts {
+            hosts,
+            why: Vec::new(),
+        };
+        assert_eq!(all.name_job("a"), "job 7 on h1");
+        assert_eq!(all.name_job("b"), "job 9 on h2");
     }
 }

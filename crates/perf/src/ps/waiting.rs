@@ -7,6 +7,8 @@ use std::collections::BTreeMap;
 pub(super) struct Waits {
     /// The ranks that the waits of its threads name, in order; `None` where none of its threads waits.
     pub named: Option<Vec<u32>>,
+    /// It can do nothing but wait, as far as is seen, and has waited for a second.
+    pub is_idle: bool,
     /// It sends nothing any more.
     pub has_left: bool,
 }
@@ -16,6 +18,7 @@ impl Waits {
     pub fn unknown() -> Waits {
         Waits {
             named: None,
+            is_idle: false,
             has_left: false,
         }
     }
@@ -29,8 +32,20 @@ impl Waits {
     }
 }
 
+/// The rank that most ranks wait for, and these; in words what there is instead.
+pub(super) fn find_cause(ranks: &[Waits]) -> Result<(usize, Vec<usize>), String> {
+    if let Some(circle) = find_circle(ranks) {
+        let chain = name_chain(&circle);
+        return Err(format!(
+            "{chain}: a deadlock, unless a message is under way; look again"
+        ));
+    }
+    find_awaited(ranks)
+        .ok_or_else(|| "no rank waits for one rank that does not wait itself".to_owned())
+}
+
 /// The rank outside of any wait that most ranks wait for, directly or by way of others, and those ranks.
-pub(super) fn find_awaited(ranks: &[Waits]) -> Option<(usize, Vec<usize>)> {
+fn find_awaited(ranks: &[Waits]) -> Option<(usize, Vec<usize>)> {
     let mut waiters: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     for start in (0..ranks.len()).filter(|&rank| ranks[rank].named.is_some()) {
         let mut rank = start;
@@ -50,11 +65,15 @@ pub(super) fn find_awaited(ranks: &[Waits]) -> Option<(usize, Vec<usize>)> {
 }
 
 /// Ranks of which each waits for the next one alone, and the last one for the first.
-pub(super) fn find_circle(ranks: &[Waits]) -> Option<Vec<usize>> {
+fn find_circle(ranks: &[Waits]) -> Option<Vec<usize>> {
+    let next = |rank: usize| match ranks[rank].is_idle {
+        true => ranks[rank].next(ranks.len()),
+        false => None,
+    };
     (0..ranks.len()).find_map(|start| {
         let mut circle = vec![start];
         loop {
-            let next = ranks[*circle.last()?].next(ranks.len())?;
+            let next = next(*circle.last()?)?;
             if next == start {
                 return (circle.len() > 1).then_some(circle);
             }
@@ -67,7 +86,7 @@ pub(super) fn find_circle(ranks: &[Waits]) -> Option<Vec<usize>> {
 }
 
 /// "rank 0 waits for rank 1, which waits for rank 0".
-pub(super) fn name_chain(circle: &[usize]) -> String {
+fn name_chain(circle: &[usize]) -> String {
     let first = circle.first().copied().unwrap_or(0);
     let rest = circle.iter().skip(1).chain([&first]);
     let links: Vec<String> = rest.map(|rank| format!("waits for rank {rank}")).collect();
@@ -97,6 +116,7 @@ mod tests {
     fn waits(named: &[u32]) -> Waits {
         Waits {
             named: (!named.is_empty()).then(|| named.to_vec()),
+            is_idle: !named.is_empty(),
             has_left: false,
         }
     }
@@ -123,6 +143,21 @@ mod tests {
             find_circle(&[waits(&[1, 2]), waits(&[0]), waits(&[])]),
             None
         );
+    }
+
+    #[test]
+    fn cause__is_a_circle_of_ranks_that_only_wait_or_the_rank_awaited() {
+        let mut ranks = [&[1][..], &[0], &[3], &[]].map(waits);
+        let circle = find_cause(&ranks).unwrap_err();
+        assert!(
+            circle.starts_with("rank 0 waits for rank 1, which waits for rank 0: a deadlock"),
+            "{circle}"
+        );
+        // Another thread may send, or the wait has just begun.
+        ranks[1].is_idle = false;
+        assert_eq!(find_cause(&ranks), Ok((3, vec![2])));
+        let none = find_cause(&ranks[..2]).unwrap_err();
+        assert!(none.starts_with("no rank waits"), "{none}");
     }
 
     #[test]
