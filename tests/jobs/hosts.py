@@ -84,7 +84,9 @@ class AgentsPrrte(Agents):
 
     def on_hosts(self, each, words):
         moved = [f"{name}_PREFIX={self.place}" for name in ("PRTE", "PMIX", "OPAL")]
-        moved += [f"PRTE_MCA_plm_ssh_agent={self.hosts.rsh}", "PRTE_MCA_plm_ssh_no_tree_spawn=1"]
+        # What a daemon leaves that is killed goes with the hosts: the next one with its number would stumble over it.
+        moved += [f"PRTE_MCA_plm_ssh_agent={self.hosts.rsh}", "PRTE_MCA_plm_ssh_no_tree_spawn=1",
+                  f"PRTE_MCA_prte_tmpdir_base={self.hosts.folder}"]
         path = f"PATH={self.place}/bin:{os.environ['PATH']}"
         return self.hosts.beside("h0", ["env", *moved, path, *self.mpiexec("prrte", each, [], words)])
 
