@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 
@@ -56,6 +57,7 @@ class SlurmPmix(SlurmPmi2):
 class Agents:
     """Our own mpiexec, which has an engine start an agent of ours on each host."""
     prefix = None  # of the installation
+    daemon = None  # of the engine, on each host, where the job starts it
 
     def mpiexec(self, engine, each, options, words):
         places = ",".join(f"{name}:{each}" for name in self.hosts.names[1:])
@@ -63,7 +65,7 @@ class Agents:
 
 
 class AgentsHydra(Agents):
-    name = "agents-hydra"
+    name, daemon = "agents-hydra", "hydra_pmi_proxy"
 
     def __init__(self, hosts):
         self.hosts, self.folder = hosts, os.path.dirname(engines.Hydra().mpiexec)
@@ -75,14 +77,16 @@ class AgentsHydra(Agents):
 
 
 class AgentsPrrte(Agents):
-    name = "agents-prrte"
+    name, daemon = "agents-prrte", "prted"
 
     def __init__(self, hosts):
         self.hosts, self.place = hosts, engines.Prrte().place
 
     def on_hosts(self, each, words):
         moved = [f"{name}_PREFIX={self.place}" for name in ("PRTE", "PMIX", "OPAL")]
-        moved += [f"PRTE_MCA_plm_ssh_agent={self.hosts.rsh}", "PRTE_MCA_plm_ssh_no_tree_spawn=1"]
+        # What a daemon leaves that is killed goes with the hosts: the next one with its number would stumble over it.
+        moved += [f"PRTE_MCA_plm_ssh_agent={self.hosts.rsh}", "PRTE_MCA_plm_ssh_no_tree_spawn=1",
+                  f"PRTE_MCA_prte_tmpdir_base={self.hosts.folder}"]
         path = f"PATH={self.place}/bin:{os.environ['PATH']}"
         return self.hosts.beside("h0", ["env", *moved, path, *self.mpiexec("prrte", each, [], words)])
 
@@ -198,6 +202,25 @@ def _ends_spawned(session, engine):
         if outcome.code in (None, 0) or outcome.left:
             return f"{how}: {outcome.problem() or 'exit code 0'}", outcome.text()
     return None
+
+
+def _engine_killed(session, engine):
+    """Who kills the engine's daemons, and so nobody is left who could end the ranks, ends these too. What the agents say
+    of it has no reader any more."""
+    begun = os.path.join(engine.hosts.folder, "begun")
+    os.mkfifo(begun)
+    running = session.start(engine.on_hosts(1, [session.binary("waits"), begun]), timeout=60)
+    if not await_word(running, begun):
+        return "it does not begin", running.finish().text()
+    daemons = [pid for pid, command in running.processes() if command.split()[0].endswith(engine.daemon)]
+    for pid in daemons:
+        os.kill(pid, signal.SIGKILL)
+    # What an engine does without its daemons is its own affair.
+    running.process.kill()
+    running.process.wait()
+    is_gone = running.wait_gone(20)
+    outcome = running.finish()
+    return None if daemons and is_gone else (f"daemons {daemons}, left: {outcome.left}", outcome.text())
 
 
 def _use_tool(session, hosts, words, env):
@@ -320,6 +343,26 @@ def case_silent_host(session):
 case_silent_host.long = True
 
 
+def case_timeout(session):
+    """`--timeout` says of the ranks of each host what they did when the time was up, before the end of others woke them:
+    also where the engine starts one host later."""
+    if reason := _lacks_hosts():
+        return session.skip("hosts.timeout", reason)
+    with Hosts(3) as hosts:
+        late = os.path.join(hosts.folder, "late")
+        with open(late, "w", encoding="ascii") as file:
+            file.write(f'#!/bin/sh\ncase " $* " in *" h2 "*) sleep 1;; esac\nexec {hosts.rsh} "$@"\n')
+        os.chmod(late, 0o755)
+        hosts.rsh = late
+        way = AgentsHydra(hosts)
+        way.prefix = session.prefix
+        outcome = _run(session, way, 1, [session.binary("ends"), "0", "waits"], options=["--timeout", "2"])
+    found = re.findall(r"rank (\d) \(process \d+\) waits in MPI_Recv, peer (\d)", outcome.err)
+    if sorted(found) != [("0", "1"), ("1", "0")] or outcome.code != 124 or outcome.left:
+        return f"exit code {outcome.code}, ranks that wait: {found}", outcome.text()
+    return None
+
+
 def case_doctor(session):
     """How two hosts reach each other: every pair of addresses, the connection that a job would use, and what is wrong."""
     if reason := _lacks_hosts():
@@ -438,6 +481,8 @@ for _kind in ENGINES:
         _cases["input"] = _make(_input, _kind)
         _cases["dynamic"] = _make(_dynamic, _kind)
         _cases["ends_spawned"] = _make(_ends_spawned, _kind)
+        if _kind.daemon:
+            _cases["engine_killed"] = _make(_engine_killed, _kind)
     elif _kind in (Hydra, Prrte):
         _cases["dynamic"] = _make(_dynamic_directly, _kind)
     for _what, _case in _cases.items():

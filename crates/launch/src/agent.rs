@@ -20,6 +20,8 @@ use fastpath_bootstrap::segment::{Elsewhere, Segment, SegmentError, Spare};
 use message::NodeMessage;
 use peers::{Door, Peers};
 use std::ops::Range;
+use std::os::unix::process::parent_id;
+use std::time::Instant;
 
 /// What the value of a node is called.
 const KEY: &str = "node";
@@ -29,6 +31,10 @@ const KEY: &str = "node";
 pub struct Agent {
     engine: Engine,
     aborter: Aborter,
+    /// The process of the engine that has started this one.
+    parent: u32,
+    /// When all agents had come: they count the job's time from there.
+    met: Instant,
     node: usize,
     /// How many ranks each node began with.
     counts: Vec<usize>,
@@ -57,6 +63,8 @@ impl Agent {
     /// # Errors
     /// There is no engine, or it has started another number of agents; no port; an agent of another version.
     pub fn join(counts: &[usize], processors: usize, config: &Config) -> Result<Agent, String> {
+        // Before the engine is spoken to: one that ends from here on is found out.
+        let parent = parent_id();
         let describe = |e| format!("--agent: the engine that should have started it: {e}");
         let protocol = match find_place() {
             Place::Several(claim) | Place::Alone(Alone::OfOne(claim)) => claim.protocol,
@@ -74,6 +82,8 @@ impl Agent {
         }
         let mut agent = Agent {
             aborter: engine.aborter().map_err(describe)?,
+            parent,
+            met: Instant::now(),
             node: about.rank,
             counts: counts.to_vec(),
             added: Vec::new(),
@@ -89,6 +99,16 @@ impl Agent {
         };
         agent.exchange(config)?;
         Ok(agent)
+    }
+
+    /// When all agents had come, which is at the same moment for all of them.
+    pub fn met(&self) -> Instant {
+        self.met
+    }
+
+    /// The process of the engine that had started this one, where it has ended.
+    pub fn lost_parent(&self) -> Option<u32> {
+        (parent_id() != self.parent).then_some(self.parent)
     }
 
     /// The ranks of this node.
@@ -155,6 +175,7 @@ impl Agent {
         let describe = |e| format!("telling the other nodes how ranks are reached: {e}");
         let put = self.engine.put(KEY, &own.encode());
         put.and_then(|()| self.engine.fence()).map_err(describe)?;
+        self.met = Instant::now();
         let mut agents = Vec::new();
         self.processors = 0;
         for node in 0..self.counts.len() {

@@ -37,8 +37,11 @@ pub const STREAMS: u64 = 16;
 
 /// Exit code after `--timeout`, that of timeout(1).
 const TIMEOUT_CODE: i32 = 124;
-/// After a time-out the agents of other nodes, which have the same limit, say what their ranks were doing.
+/// After a time-out the agents of other nodes, which have the same limit, see what their ranks are doing before the end
+/// of ours wakes those; and after that end they say it.
 const OTHERS_SPEAK: Duration = Duration::from_millis(300);
+/// How often an agent looks whether its engine lives: Linux before 5.3 has no descriptor for that.
+const LOOK_MS: u64 = 500;
 /// Between the polite signal and the other one; together with the time below well under 2 s.
 const KILL_AFTER: Duration = Duration::from_millis(900);
 /// How long the others may go on when a rank has finalized MPI and then returned a failure:
@@ -109,13 +112,19 @@ struct State {
 impl Watch<'_> {
     /// Runs until no rank is left; returns the launcher's exit code.
     pub fn run(mut self, started: Instant) -> i32 {
+        let started = self.agent.as_ref().map_or(started, Agent::met);
+        let look = self.agent.as_ref().map(|_| LOOK_MS);
         let mut state = State {
             timeout_at: self.spec.timeout.and_then(|t| started.checked_add(t)),
             ..State::default()
         };
         let mut prompt = None;
         while self.ranks.running() > 0 || self.is_needed(&state) {
-            let limit = earliest_ms(&state).into_iter().chain(prompt).min();
+            let limit = earliest_ms(&state)
+                .into_iter()
+                .chain(prompt)
+                .chain(look)
+                .min();
             for token in self.poller.wait(limit) {
                 self.handle(token, state.ending.is_some());
             }
@@ -273,7 +282,21 @@ impl Watch<'_> {
                  doing:\n{}",
                 self.describe_doing()
             );
-            state.ending = Some(end_now(TIMEOUT_CODE, text));
+            let mut ending = end_now(TIMEOUT_CODE, text);
+            if self.agent.is_some() {
+                ending.terminate_at = Some(now + OTHERS_SPEAK);
+            }
+            state.ending = Some(ending);
+        }
+        if state.ending.is_none()
+            && let Some(parent) = self.agent.as_ref().and_then(Agent::lost_parent)
+        {
+            let text = format!(
+                "mpiexec: the engine's process on {} ({parent}) has ended, and so do the ranks \
+                 that it had started there\n",
+                self.host
+            );
+            state.ending = Some(end_now(1, text));
         }
         let Some(ending) = &mut state.ending else {
             return;
