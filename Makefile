@@ -108,7 +108,7 @@ vm-test-all: prefix
 # Programs of others, built and run against a scratch installation. They install what they need.
 test-suites: build
 	install/install.sh '$(BUILD)' '$(TARGET_DIR)/suites/prefix'
-	for suite in mpi4py osu graph500 netpipe hpcc fftw rsmpi lammps hdf5 pnetcdf ior; do \
+	for suite in mpi4py osu graph500 netpipe hpcc fftw rsmpi lammps hdf5 pnetcdf ior tileio; do \
 	    tests/suites/$$suite --prefix '$(TARGET_DIR)/suites/prefix' $(SUITES) || exit 1; \
 	done
 

@@ -16,13 +16,16 @@ int main(int argc, char **argv)
     MPI_Barrier(MPI_COMM_WORLD);
     static long long ones[LONG], before[LONG], fetched[ROUNDS];
     for (int i = 0; i < LONG; i++) ones[i] = 1;
+    /* One that the program has asked for has a handle of its own. */
+    MPI_Datatype wide;
+    MPI_Type_create_f90_integer(18, &wide);
     MPI_Win_lock_all(0, win);
     for (int round = 0; round < ROUNDS; round++) {
         MPI_Fetch_and_op(ones, &fetched[round], MPI_LONG_LONG, 0, 0, MPI_SUM, win);
         MPI_Win_flush(0, win);
         for (long long seen = 0, found; ; seen = found) {
             long long next = seen + 1;
-            MPI_Compare_and_swap(&next, &seen, &found, MPI_LONG_LONG, 0, 1, win);
+            MPI_Compare_and_swap(&next, &seen, &found, round % 2 ? wide : MPI_LONG_LONG, 0, 1, win);
             MPI_Win_flush(0, win);
             if (found == seen) break;
         }

@@ -63,9 +63,10 @@ def case_launcher_killed(session):
 
 def case_alone(session):
     """Without mpiexec a process has one started: what that has spawned is a job of its own, whose end is told and is not
-    this one's."""
-    outcome = session.start([session.binary("spawn_ends"), "leaves"]).finish()
-    return _judge(outcome, 0, ["spawn_ends) left with exit code 4"])
+    this one's, and whose mpiexec may end a moment later."""
+    job = session.start([session.binary("spawn_ends"), "leaves"])
+    job.await_end(5)
+    return _judge(job.finish(), 0, ["spawn_ends) left with exit code 4"])
 
 
 def case_limited(session):

@@ -292,8 +292,8 @@ impl Watch<'_> {
             && let Some(parent) = self.agent.as_ref().and_then(Agent::lost_parent)
         {
             let text = format!(
-                "mpiexec: the engine's process on {} ({parent}) has ended, and so do the ranks \
-                 that it had started there\n",
+                "mpiexec: the engine's process on {} ({parent}) has ended: the ranks that it had \
+                 started there are ended too\n",
                 self.host
             );
             state.ending = Some(end_now(1, text));

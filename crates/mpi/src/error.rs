@@ -11,6 +11,8 @@ pub type Result<T = ()> = core::result::Result<T, Error>;
 pub const NOT_TO_BE_FREED: &str = "do not free it: MPI_Finalize does";
 /// What to do with an active request.
 pub const COMPLETE_FIRST: &str = "complete it first, by MPI_Wait or MPI_Test";
+/// What to do with a request that cannot be cancelled.
+pub const COMPLETE_IT: &str = "complete it, by MPI_Wait or MPI_Test";
 
 /// An MPI error: code, cause and, where known, the communicator it is raised on.
 #[derive(Debug)]

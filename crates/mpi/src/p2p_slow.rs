@@ -16,7 +16,7 @@ mod watched;
 pub(crate) use checked::{Checked, check_matched, check_recv, check_send};
 pub use eager::try_send_eager;
 pub(crate) use exchange::refuse_alias;
-pub use exchange::{isendrecv_replace, sendrecv, sendrecv_replace};
+pub use exchange::{isendrecv_replace, send_with_lock, sendrecv, sendrecv_replace};
 pub(crate) use fault::{end_without_answer, explain, explain_disagreement};
 pub use nonblocking::{irecv, isend};
 pub(crate) use nonblocking::{irecv_checked, isend_checked, start_irecv, start_isend};

@@ -16,7 +16,7 @@ pub use send::{make_send, mark_ready};
 use crate::channel::Ticket;
 use crate::comm::Comm;
 use crate::consts::*;
-use crate::error::{COMPLETE_FIRST, Error, Result};
+use crate::error::{COMPLETE_FIRST, COMPLETE_IT, Error, Result};
 use crate::p2p::Args;
 use crate::process::Process;
 use fastpath_protocol::State;
@@ -138,7 +138,7 @@ fn refuse_free(call: &str) -> Error {
 
 fn refuse_cancel(call: &str) -> Error {
     let text = format!("a request of {call} cannot be cancelled");
-    Error::new(MPI_ERR_REQUEST, text).with_advice(Some(COMPLETE_FIRST))
+    Error::new(MPI_ERR_REQUEST, text).with_advice(Some(COMPLETE_IT))
 }
 
 /// Takes back the receive of an offer that nobody wants any more.

@@ -147,6 +147,12 @@ static void make_call(const char *which) {
         ask(SEND, 1);
         MPI_Status status;
         COUNTED(MPI_Recv(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &status));
+    } else if (!strcmp(which, "MPI_Sendrecv")) {
+        ask(SEND, 1);
+        MPI_Status status;
+        COUNTED(MPI_Sendrecv(buffer, bytes, MPI_BYTE, peer, TAG, second, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD,
+                             &status));
+        ask(RECEIVE, 1);
     } else if (!strcmp(which, "MPI_Isend")) {
         COUNTED(MPI_Isend(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request));
         ask(RECEIVE, 0);
@@ -224,7 +230,7 @@ static void make_call(const char *which) {
 
 static const char *const cases[] = {
     "MPI_Comm_rank",   "MPI_Comm_size",       "MPI_Type_size",        "MPI_Type_get_extent", "MPI_Get_count",
-    "MPI_Send",        "MPI_Recv",            "MPI_Isend",            "MPI_Irecv",      "MPI_Irecv_there",
+    "MPI_Send",        "MPI_Recv",            "MPI_Sendrecv",    "MPI_Isend",            "MPI_Irecv",      "MPI_Irecv_there",
     "MPI_Recv_unexpected", "MPI_Irecv_unexpected", "MPI_Wait_isend", "MPI_Wait_irecv",
     "MPI_Test_irecv",  "MPI_Test_not_yet",   "MPI_Irecv_Wait_posted",
     "MPI_Recv_among_unexpected", "MPI_Irecv_Wait_among_posted", "MPI_Neighbor_alltoall",
@@ -264,7 +270,8 @@ static void count_case(const char *which) {
 
 /* Whether a case is counted at both thread levels. */
 static int is_immediate(const char *which) {
-    static const char *const both[] = {"MPI_Send", "MPI_Recv", "MPI_Isend", "MPI_Irecv_there", "MPI_Wait_isend"};
+    static const char *const both[] = {"MPI_Send",  "MPI_Recv",        "MPI_Sendrecv",
+                                       "MPI_Isend", "MPI_Irecv_there", "MPI_Wait_isend"};
     for (size_t i = 0; i < sizeof both / sizeof *both; i++)
         if (!strcmp(which, both[i])) return 1;
     return 0;

@@ -37,7 +37,7 @@ pub use atomic::add_masked;
 pub use error::RmaError;
 pub use fastpath_transport::remote::copy_mapped;
 pub use key::{KEY_WORDS, PACKED_BYTES, PackedKey, key_of_words, words_of_key};
-pub use locked::{ANSWER_MOST, LockWord};
+pub use locked::{ANSWER_HEAD, ANSWER_MOST, LockWord};
 pub use region::{Exposed, RegionId};
 pub use resolve::{Reach, RemoteKey, Way};
 

@@ -71,7 +71,7 @@ pub const ADVICE: u8 = 20;
 /// A peer asks for a small put or get that it has written into a slot (`rma::ask`).
 pub const REMOTE_ASK: u8 = 21;
 
-/// A change that the owner makes under a lock word of its (`rma::message`).
+/// A change that the owner makes under a lock word of its own (`rma::message`).
 pub const REMOTE_CHANGE: u8 = 22;
 
 /// Whether a control message does nothing but complete an operation of its receiver: a program learns of it soon enough

@@ -125,17 +125,33 @@ fn run_deeds(world: &mut World, region: &mut Region, deeds: &[Deed]) -> Result<(
     Ok(())
 }
 
+/// A change of all bytes that it may make, whatever is asked for.
+unsafe fn clear_all(_: u64, data: *mut u8, memory: *mut u8, len: usize) -> bool {
+    // SAFETY: both have so many bytes.
+    unsafe {
+        data.write_bytes(0, len);
+        memory.write_bytes(0, len);
+    }
+    true
+}
+
 /// A message of a peer that need not be one that a healthy one sends.
 fn forgery() -> impl Strategy<Value = (u8, u32, u64, Vec<u64>, usize)> {
     let word = prop_oneof![0_u64..100, Just(1 << 32), any::<u64>(), Just(u64::MAX)];
-    let words = prop::collection::vec(word, 0..9);
+    let words = prop::collection::vec(word, 0..20);
     let key = prop_oneof![
         0_u64..4,
         (1_u64..3, 0_u64..4).prop_map(|(used, at)| used << 32 | at),
         any::<u64>()
     ];
     let imm = prop_oneof![0_u32..200, any::<u32>()];
-    (12_u8..18, imm, key, words, 0_usize..8)
+    // A change says in the upper half how long its answer is.
+    let imm = prop_oneof![
+        imm,
+        (0_u32..80, 0_u32..80).prop_map(|(len, answer)| len | answer << 16)
+    ];
+    let id = prop_oneof![12_u8..18, 21_u8..23];
+    (id, imm, key, words, 0_usize..8)
 }
 
 proptest! {
@@ -144,6 +160,7 @@ proptest! {
     #[test]
     fn messages__that_lie_change_nothing_but_what_is_exposed(forged in prop::collection::vec(forgery(), 1..40)) {
         let mut world = World::new(2, Conditions { delay_ns: 0..=0, slots: 64, ..Conditions::default() });
+        world.rank(0).rma.change = clear_all;
         let mut theirs = region(&mut world, 64, 0, false);
         // Rank 0 exposes the middle of this.
         let own: &'static mut [u64] = Box::leak(vec![u64::MAX; 48].into_boxed_slice());

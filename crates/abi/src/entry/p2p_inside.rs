@@ -15,9 +15,9 @@ use fastpath_base::hint::hide;
 use fastpath_mpi::consts::*;
 use fastpath_mpi::hot::{self, SEEN};
 use fastpath_mpi::lock::{FIRST_SEAT, SECOND_SEAT};
-use fastpath_mpi::p2p::{self, Args, Copied, Immediate, Irecv, Posting};
+use fastpath_mpi::p2p::{self, Copied, Immediate, Irecv, Posting};
 use fastpath_mpi::status::Status;
-use fastpath_mpi::{Result, lock, p2p_slow as slow, request};
+use fastpath_mpi::{lock, p2p_slow as slow, request};
 
 // Why a call takes the lock after all.
 /// The bias is not the calling thread's.
@@ -117,24 +117,6 @@ unsafe fn tell_taken<const SEAT: u8>(copied: Copied) -> c_int {
     hide(MPI_SUCCESS)
 }
 
-/// An immediate send inside the lock; none where it is declined.
-unsafe fn send_with_lock<const MORE: bool>(args: Args) -> Option<Result<()>> {
-    let mut result = Ok(());
-    let sent = lock::with_lock(|| {
-        // SAFETY: ARGUMENTS.
-        match unsafe { p2p::try_send::<MORE, { hot::INSIDE }>(args) } {
-            Immediate::Done => true,
-            // SAFETY: ARGUMENTS.
-            Immediate::Declined => unsafe { slow::try_send_eager::<{ hot::INSIDE }>(args) },
-            Immediate::Wake(bytes) => {
-                result = slow::wake(args.comm, args.peer, args.tag, bytes);
-                true
-            }
-        }
-    });
-    sent.then_some(result)
-}
-
 /// As [`send_inside`], by the lock.
 #[cold]
 #[inline(never)]
@@ -146,7 +128,7 @@ unsafe fn send_locked<const FROM: u8, const SEAT: u8>(
     }
     // SAFETY: ARGUMENTS.
     unsafe {
-        let sent = send_with_lock::<false>(args(buf, count, datatype, dest, tag, comm));
+        let sent = slow::send_with_lock::<false>(args(buf, count, datatype, dest, tag, comm), true);
         if FROM == DECLINED {
             lock::leave_surely::<SEAT>();
         }
@@ -283,7 +265,7 @@ unsafe fn isend_locked<const FROM: u8, const SEAT: u8>(
     }
     // SAFETY: ARGUMENTS.
     unsafe {
-        let sent = send_with_lock::<true>(args(buf, count, datatype, dest, tag, comm));
+        let sent = slow::send_with_lock::<true>(args(buf, count, datatype, dest, tag, comm), true);
         if FROM == DECLINED {
             lock::leave_surely::<SEAT>();
         }

@@ -78,10 +78,10 @@ impl Facts {
         }
     }
 
-    /// Whether all its waits have lasted long enough that something can be said of them.
+    /// Whether it waits, and all its waits have lasted long enough that something can be said of them.
     pub fn has_waited_long(&self, now_ns: u64) -> bool {
         let lasted = |note: &WaitNote| now_ns.saturating_sub(note.since_ns) >= LEAST_NS;
-        self.notes.iter().all(lasted)
+        !self.notes.is_empty() && self.notes.iter().all(lasted)
     }
 }
 
@@ -369,6 +369,8 @@ mod tests {
             assert!(
                 !facts.has_waited_long(5 + LEAST_NS - 1) && facts.has_waited_long(5 + LEAST_NS)
             );
+            facts.notes.clear();
+            assert!(!facts.has_waited_long(5 + LEAST_NS));
         }
     }
 

@@ -11,7 +11,7 @@ use super::scratch::InState;
 use crate::channel::{Channel, Ticket};
 use crate::comm::{Comm, inter};
 use crate::consts::MPI_ERR_REQUEST;
-use crate::error::{COMPLETE_FIRST, Error, Result};
+use crate::error::{COMPLETE_FIRST, COMPLETE_IT, Error, Result};
 use crate::process::{self, Process};
 use crate::request::{self, Operation, Watch};
 use crate::status::Status;
@@ -309,7 +309,7 @@ where
 
     fn cancel(&mut self, _: &Process) -> Result {
         let text = format!("a request of {} cannot be cancelled", self.call);
-        Err(Error::new(MPI_ERR_REQUEST, text).with_advice(Some(COMPLETE_FIRST)))
+        Err(Error::new(MPI_ERR_REQUEST, text).with_advice(Some(COMPLETE_IT)))
     }
 
     fn check_free(&self) -> Result {

@@ -30,7 +30,7 @@ pub enum Outcome {
     Done,
     /// Nothing has happened.
     Declined,
-    /// The other rank's message is not there yet: [`Missing::receive`] waits for it.
+    /// The other rank's message is not there yet: [`Missing::receive`], or [`Missing::wait`] inside MPI, waits for it.
     Waiting(Missing),
 }
 

@@ -31,7 +31,8 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
                 return recv(name, into, status);
             }
             if lock::is_enabled()
-                && let Some(sent) = try_send_inside(out)
+                && hot::sends_inside(out.comm)
+                && let Some(sent) = send_with_lock::<false>(out, is_near(&out))
             {
                 sent?;
                 return recv(name, into, status);
@@ -100,26 +101,25 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
     }
 }
 
-/// An immediate send inside the lock of the first worker; none where it is declined.
+/// An immediate send inside the lock of the first worker; none where it is declined. `eager`: also of what takes
+/// several parts.
 ///
 /// # Safety
 /// As [`try_send`].
-unsafe fn try_send_inside(out: Args) -> Option<Result> {
-    if !hot::sends_inside(out.comm) {
-        return None;
-    }
+pub unsafe fn send_with_lock<const MORE: bool>(args: Args, eager: bool) -> Option<Result> {
     let mut result = Ok(());
-    // SAFETY: USER'S BUFFER.
-    let sent = lock::with_lock(
-        || match unsafe { try_send::<false, { hot::INSIDE }>(out) } {
+    let sent = lock::with_lock(|| {
+        // SAFETY: USER'S BUFFER.
+        match unsafe { try_send::<MORE, { hot::INSIDE }>(args) } {
             Immediate::Done => true,
+            // SAFETY: USER'S BUFFER.
+            Immediate::Declined => eager && unsafe { try_send_eager::<{ hot::INSIDE }>(args) },
             Immediate::Wake(bytes) => {
-                result = wake(out.comm, out.peer, out.tag, bytes);
+                result = wake(args.comm, args.peer, args.tag, bytes);
                 true
             }
-            Immediate::Declined => false,
-        },
-    );
+        }
+    });
     sent.then_some(result)
 }
 
@@ -127,7 +127,7 @@ unsafe fn try_send_inside(out: Args) -> Option<Result> {
 fn is_near(args: &Args) -> bool {
     let comm = hot::comm(args.comm);
     // SAFETY: a key that matches says that the entry is a communicator of so many endpoints, which live as long.
-    hot::sends_openly(args.comm)
+    (hot::sends_openly(args.comm) || hot::sends_inside(args.comm))
         && (args.peer as u32) < comm.size
         && unsafe { (**comm.endpoints.add(args.peer as usize)).is_same_host() }
 }

@@ -393,7 +393,7 @@ pub struct Swap {
 pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
     let window = p.win(asked.win)?;
     let there = Elements::new(p, 1, asked.datatype)?;
-    let kind = there.datatype.basic().map(|basic| basic.kind);
+    let basic = there.datatype.basic();
     let allowed = [
         Kind::Signed,
         Kind::Unsigned,
@@ -402,13 +402,13 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
         Kind::Byte,
         Kind::Character,
     ];
-    if !kind.is_some_and(|kind| allowed.contains(&kind)) {
+    let Some(basic) = basic.filter(|basic| allowed.contains(&basic.kind)) else {
         let text = format!(
             "{} is not compared: pass an integer, a logical or MPI_BYTE",
             there.datatype.name()
         );
         return Err(Error::new(MPI_ERR_TYPE, text));
-    }
+    };
     note_compared(asked.datatype);
     if asked.rank == MPI_PROC_NULL {
         return Ok(());
@@ -437,7 +437,7 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
     }
     let (given, taken) = ((given.as_ptr(), 2 * len), (asked.result, len));
     let change = Change {
-        datatype: asked.datatype as u16,
+        datatype: basic.handle,
         op: 0,
         how: How::Swap,
     };

@@ -1,5 +1,6 @@
-//! Accumulates on memory that is not mapped: the origin, which has the target's lock of accumulates, asks the target to
-//! combine (`fastpath_protocol::rma::Ask`), in place of reading, combining and writing.
+//! Accumulates on memory that is not mapped: the origin asks the target to combine (`fastpath_protocol::rma::Ask`), in
+//! place of reading, combining and writing. It has the target's lock of accumulates, or the target takes that itself
+//! ([`Target::delegate`]).
 //!
 //! **DATA AND MEMORY.** `data` is valid for as many bytes as an asked change may have, `memory` for its `len` bytes of
 //! the window. Whoever found the two promises it.

@@ -25,7 +25,9 @@ use fastpath_base::copy::copy;
 use fastpath_base::sync::{AtomicU64, Ordering, spin_loop};
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::Worker;
-use fastpath_protocol::rma::{ANSWER_MOST, Asking, LockWord as HeldWord, RemoteKey, add_masked};
+use fastpath_protocol::rma::{
+    ANSWER_HEAD, ANSWER_MOST, Asking, LockWord as HeldWord, RemoteKey, add_masked,
+};
 use fastpath_protocol::waiting::Note;
 use std::ptr;
 
@@ -283,7 +285,9 @@ impl<'a> Words<'a> {
             };
             let asked = (*worker).change_nbi(&mut *memory, &lock, asking, answer.as_mut_ptr());
             match asked {
-                Ok(true) => Worker::flush(worker, world).map(|()| answer[0] != 0),
+                Ok(true) => {
+                    Worker::flush(worker, world).map(|()| answer[..ANSWER_HEAD] != [0; ANSWER_HEAD])
+                }
                 other => other,
             }
         };
@@ -291,7 +295,7 @@ impl<'a> Words<'a> {
         let (to, len) = asking.taken;
         if made && len != 0 {
             // SAFETY: what is taken is writable for as many bytes, by this function's contract.
-            unsafe { copy(to, answer[8..].as_ptr(), len) };
+            unsafe { copy(to, answer[ANSWER_HEAD..].as_ptr(), len) };
         }
         Ok(made)
     }

@@ -1,5 +1,5 @@
-//! Changes that the owner makes under a lock word of its, where its memory is reached by messages alone: one question
-//! in place of four, which take the lock, read, write and give the lock back.
+//! Changes that the owner makes under a lock word of its own, where its memory is reached by messages alone: one
+//! question in place of four, which take the lock, read, write and give the lock back.
 //!
 //! The owner does not wait for the word: where it is taken, the answer says that nothing was changed, and the origin
 //! goes the longer way.
@@ -16,8 +16,8 @@ use fastpath_base::copy::copy;
 use fastpath_base::sync::{AtomicU64, Ordering, spin_loop};
 use fastpath_transport::Header;
 
-/// Bytes of an answer before what was there.
-const HEAD: usize = 8;
+/// Bytes of an answer before what was there: a word of this host, 0 if nothing was changed.
+pub const ANSWER_HEAD: usize = 8;
 /// Most bytes of an answer.
 pub const ANSWER_MOST: usize = CONTROL_MAX;
 /// Tries of the lock word before the owner says that it is taken.
@@ -79,7 +79,7 @@ impl Worker {
         let Ask::Change(change) = asking.ask else {
             return Ok(false);
         };
-        let bytes = HEAD + asking.taken.1;
+        let bytes = ANSWER_HEAD + asking.taken.1;
         let message = size_of::<LockedChange>() + asking.given.1;
         let lane = &self.endpoints[key.peer].lane;
         let most = lane.capabilities().map_or(0, |c| c.bcopy).min(EAGER_LIMIT);
@@ -112,7 +112,7 @@ impl Worker {
         let asked = unsafe { wire::read::<LockedChange>(data, len) }?;
         let given = len - size_of::<LockedChange>();
         let (span, bytes) = (header.imm as usize & 0xffff, header.imm as usize >> 16);
-        if given > ASK_MOST || span > ASK_MOST || !(HEAD..=ANSWER_MOST).contains(&bytes) {
+        if given > ASK_MOST || span > ASK_MOST || !(ANSWER_HEAD..=ANSWER_MOST).contains(&bytes) {
             return None;
         }
         let mut operand = [0; ASK_MOST];
@@ -127,8 +127,8 @@ impl Worker {
         let made = self.make_locked(&asked, span, &mut operand);
         self.rma.counters.served += 1;
         let mut answer = [0; ANSWER_MOST];
-        answer[..HEAD].copy_from_slice(&u64::from(made == Some(true)).to_ne_bytes());
-        answer[HEAD..bytes].copy_from_slice(&operand[..bytes - HEAD]);
+        answer[..ANSWER_HEAD].copy_from_slice(&u64::from(made == Some(true)).to_ne_bytes());
+        answer[ANSWER_HEAD..bytes].copy_from_slice(&operand[..bytes - ANSWER_HEAD]);
         let reply = Header::new(wire::REMOTE_DATA, u32::from(made.is_none()), header.key);
         let bytes = if made.is_some() { bytes } else { 0 };
         self.send_control(peer, reply, &answer[..bytes]);
@@ -145,7 +145,8 @@ impl Worker {
         if !word.addr().is_multiple_of(8) {
             return None;
         }
-        // SAFETY: inside exposed memory, aligned; others use it by atomics alone.
+        // SAFETY: inside exposed memory, aligned: it is there. A peer that names a word of the program's, or one that
+        // it has changed, changes what it may write anyway.
         let word = unsafe { &*word.cast_const().cast::<AtomicU64>() };
         if !take(word) {
             return Some(false);

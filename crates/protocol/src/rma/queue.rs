@@ -15,7 +15,7 @@ use fastpath_transport::remote::Posted;
 use fastpath_transport::{Header, Post, Remote};
 use std::collections::VecDeque;
 
-/// Gets and atomics by messages that one peer owes answers to, at most.
+/// Gets, atomics and changes by messages that one peer owes answers to, at most.
 const ANSWERS_MOST: u32 = 32;
 
 /// What an operation does.

@@ -120,8 +120,8 @@ fn find_program(program: &mut Program) -> Result {
     };
     let hint = program.path.clone().map(OsString::from_vec);
     let lists: Vec<_> = hint.into_iter().chain(std::env::var_os("PATH")).collect();
-    let path = lists.join(OsStr::new(":"));
-    let found = program::find_program(OsStr::from_bytes(name), folder, Some(&path));
+    let path = (!lists.is_empty()).then(|| lists.join(OsStr::new(":")));
+    let found = program::find_program(OsStr::from_bytes(name), folder, path.as_deref());
     let found = found.map_err(refuse)?;
     let found = std::path::absolute(&found).unwrap_or(found);
     *name = found.into_os_string().into_vec();
