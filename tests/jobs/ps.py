@@ -31,6 +31,15 @@ def _look(session, how):
     return number, text, found, is_running
 
 
+def _tell(session, job, asleep, *options):
+    """What is said of a job of two ranks once some of them sleep; the job is ended then."""
+    _await_ready(job, 2)
+    _await_sleep(job, asleep)
+    text = _ps(session, job.process.pid, *options).stdout
+    _end(job)
+    return text
+
+
 def case_list(session):
     """Every rank of a job is listed, as text and as JSON, and the job goes on."""
     number, text, found, is_running = _look(session, "ring")
@@ -46,10 +55,7 @@ def case_list(session):
 
 def case_why_deadlock(session):
     job = _start(session, 2, "ring", timeout=60, env={"FASTPATH_WAIT": "sleep"})
-    _await_ready(job, 2)
-    _await_sleep(job, [0, 1])
-    text = _ps(session, job.process.pid, "--why").stdout
-    _end(job)
+    text = _tell(session, job, [0, 1], "--why")
     return None if "deadlock: rank 0 waits for rank 1 (MPI_Recv" in text else ("no deadlock is named", text)
 
 
@@ -58,10 +64,7 @@ def case_why_network(session):
     ring = ["-n", "1", session.binary("verdicts"), "ring"]
     words = [session.mpiexec, "--timeout", "60", "--virtual-host", "a", *ring, ":", "--virtual-host", "b", *ring]
     job = session.start(words, env={"FASTPATH_WAIT": "sleep"})
-    _await_ready(job, 2)
-    _await_sleep(job, [0, 1])
-    text = _ps(session, job.process.pid, "--why").stdout
-    _end(job)
+    text = _tell(session, job, [0, 1], "--why")
     is_named = "rank 0 waits for rank 1, which waits for rank 0: a deadlock, unless" in text
     return None if is_named else ("no deadlock is named", text)
 
@@ -69,30 +72,21 @@ def case_why_network(session):
 def case_why_thread(session):
     """Ranks of which one has another thread that will send are called no deadlock."""
     job = _start(session, 2, "multiple-thread-sends,60", timeout=60, env={"FASTPATH_WAIT": "sleep"})
-    _await_ready(job, 2)
-    _await_sleep(job, [0, 1])
-    text = _ps(session, job.process.pid, "--why").stdout
-    _end(job)
+    text = _tell(session, job, [0, 1], "--why")
     return None if "no rank waits for one rank that" in text else ("a wrong verdict", text)
 
 
 def case_sleeps(session):
     """A rank that sleeps outside of a wait of MPI is not said to run."""
     job = _start(session, 2, "await-sleep", timeout=60)
-    _await_ready(job, 2)
-    _await_sleep(job, [0])
-    text = _ps(session, job.process.pid).stdout
-    _end(job)
+    text = _tell(session, job, [0])
     return None if "sleeps, but waits for no message" in text else ("it is not told", text)
 
 
 def case_why_computes(session):
     """The rank that the others wait for is named, with the function where it is, unless the kernel refuses that."""
     job = _start(session, 2, "await-work", timeout=60)
-    _await_ready(job, 2)
-    _await_sleep(job, [0])
-    text = _ps(session, job.process.pid, "--why").stdout
-    _end(job)
+    text = _tell(session, job, [0], "--why")
     is_named = "rank 0 waits for rank 1 (process" in text
     has_place = "which is in compute" in text or "the kernel refuses ptrace" in text
     return None if is_named and has_place else ("the rank or its place is not named", text)

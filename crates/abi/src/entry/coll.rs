@@ -12,7 +12,7 @@ use fastpath_mpi::coll::{self, Block, Blocks};
 use fastpath_mpi::comm::Comm;
 use fastpath_mpi::consts::{MPI_BYTE, MPI_PROC_NULL, MPI_ROOT, MPI_SUCCESS};
 use fastpath_mpi::errhandler::{Scope, raise};
-use fastpath_mpi::{Process, Result, process};
+use fastpath_mpi::{Process, Result, lock, process};
 
 /// A buffer that always counts.
 pub(crate) fn read_block(
@@ -98,7 +98,8 @@ fn barrier_slow(outcome: Outcome, comm: usize) -> c_int {
 
 fn barrier_many(comm: usize) -> Result<()> {
     let p = process::enter("MPI_Barrier", false)?;
-    match pair::meet(&p, &*p.comm(comm)?)? {
+    // Below that level two ranks have tried it before.
+    match lock::is_enabled() && pair::meet(&p, &*p.comm(comm)?)? {
         true => Ok(()),
         // SAFETY: no memory is touched.
         false => unsafe { ibarrier(&p, Form::Blocking, comm) },

@@ -120,15 +120,22 @@ impl Target {
         &self, p: &Process, window: &Window, (change, at, len): (Change, i64, usize),
         given: (*const u8, usize), taken: (*mut u8, usize),
     ) -> Result<usize> {
-        let asking = Asking {
+        let asking = self.asking(change, at, len, given, taken);
+        // SAFETY: DATA AND MEMORY.
+        unsafe { self.ask_owner(p, window, &asking) }
+    }
+
+    fn asking(
+        &self, change: Change, at: i64, len: usize, given: (*const u8, usize),
+        taken: (*mut u8, usize),
+    ) -> Asking {
+        Asking {
             ask: Ask::Change(change.pack()),
             offset: self.offset_of(at),
             len,
             given,
             taken,
-        };
-        // SAFETY: DATA AND MEMORY.
-        unsafe { self.ask_owner(p, window, &asking) }
+        }
     }
 
     /// Has the target make a change of `len` bytes at `at`, from the displacement, and take its lock itself; false
@@ -146,13 +153,7 @@ impl Target {
         if words.near(ACCUMULATE).is_some() || self.key().is_null() {
             return Ok(false);
         }
-        let asking = Asking {
-            ask: Ask::Change(change.pack()),
-            offset: self.offset_of(at),
-            len,
-            given,
-            taken,
-        };
+        let asking = self.asking(change, at, len, given, taken);
         // SAFETY: DATA AND MEMORY.
         unsafe { words.change(self.key(), &asking) }
     }
