@@ -8,10 +8,10 @@
 //! | 16 | how many that wait for the lock, to share it, hold other locks of the window |
 //! | 24 | of the first rank on each host: who is in `MPI_Win_lock_all` without locks ([`super::lock_all`]) |
 //! | 64 | the lock of accumulates: 0 or 1 |
-//! | 128 | how many epochs by `MPI_Win_start` have ended here |
-//! | 192 | for each ticket of the lock, modulo their number, the rank of who waits with it plus 1 |
-//! | behind | for each rank, how many epochs it has posted for this one |
-//! | behind, from a multiple of 64 on | slots for small operations on memory that is not mapped, where there may be such memory |
+//! | 128 | for each ticket of the lock, modulo their number, the rank of who waits with it plus 1 |
+//! | behind, from a multiple of 64 on | for each rank, how many epochs it has posted for this one |
+//! | the same | for each rank, how many epochs by its `MPI_Win_start` have ended here |
+//! | the same | slots for small operations on memory that is not mapped, where there may be such memory |
 #![allow(unsafe_code)]
 
 use super::error;
@@ -28,7 +28,7 @@ use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{
     ANSWER_HEAD, ANSWER_MOST, Asking, LockWord as HeldWord, RemoteKey, add_masked,
 };
-use fastpath_protocol::waiting::Note;
+use fastpath_protocol::waiting::{Note, POLLS_PER_CHECK};
 use std::ptr;
 
 /// The lock of a window.
@@ -41,15 +41,17 @@ pub(super) const PRESSED: u64 = 16;
 pub(super) const SHARERS: u64 = 24;
 /// The lock of accumulates.
 pub(super) const ACCUMULATE: u64 = 64;
-/// Epochs that have ended here.
-pub(super) const COMPLETED: u64 = 128;
-const QUEUE: u64 = 192;
+const QUEUE: u64 = 128;
 
 /// How long a rank that asks for a word elsewhere pauses before it asks again, in nanoseconds: at first and at most.
 const FIRST_PAUSE_NS: u64 = 1_000;
 const LAST_PAUSE_NS: u64 = 200_000;
+/// Bytes that processors pass to each other at once.
+const LINE: u64 = 64;
 /// Tries of a lock before other work is looked for.
 const TRIES: u32 = 64;
+/// Polls of a count before other work is looked for: about a microsecond.
+const COUNT_POLLS: u32 = 1024;
 
 /// Tickets that can wait at the same time.
 fn tickets(ranks: u32) -> u64 {
@@ -61,19 +63,25 @@ pub(super) fn queue_at(ranks: u32, ticket: u64) -> u64 {
     QUEUE + 8 * (ticket & (tickets(ranks) - 1))
 }
 
-/// Where a rank counts the epochs that it has posted.
+/// Where a rank counts the epochs that it has posted: it alone changes this word.
 pub(super) fn posts_of(ranks: u32, rank: u32) -> u64 {
-    QUEUE + 8 * (tickets(ranks) + u64::from(rank))
+    (QUEUE + 8 * tickets(ranks)).next_multiple_of(LINE) + 8 * u64::from(rank)
+}
+
+/// Where a rank counts the epochs that it has ended: it alone changes this word. No line has both counts: the first
+/// store into a line that is polled would have to be followed by another fetch of it.
+pub(super) fn ends_of(ranks: u32, rank: u32) -> u64 {
+    posts_of(ranks, ranks).next_multiple_of(LINE) + 8 * u64::from(rank)
 }
 
 /// Bytes of one rank's words.
 pub(super) fn bytes(ranks: u32) -> usize {
-    posts_of(ranks, ranks) as usize
+    ends_of(ranks, ranks) as usize
 }
 
 /// Where the slots begin.
 pub(super) fn slots_at(ranks: u32) -> usize {
-    bytes(ranks).next_multiple_of(64)
+    bytes(ranks).next_multiple_of(LINE as usize)
 }
 
 /// The words of one rank.
@@ -155,6 +163,20 @@ impl<'a> Words<'a> {
                 unsafe { worker.fetch_add_nbi(key, at, value, found) }.map(drop)
             }),
         }
+    }
+
+    /// Counts one more in a word that this rank alone changes, and that says `count` then. Who waits for it in this
+    /// host is woken.
+    #[inline]
+    pub fn count(&self, at: u64, count: u64) -> Result {
+        let Some(word) = self.near(at) else {
+            return self.add(at, 1).map(drop);
+        };
+        // ORDERING: as in `add`.
+        word.store(count, Ordering::Release);
+        // SAFETY: the worker lives while MPI runs, and this call holds the lock.
+        unsafe { (*self.p.worker()?).wake_rank(self.window.world(self.rank)) };
+        Ok(())
     }
 
     /// Replaces a word if it is as expected; what was there.
@@ -311,6 +333,41 @@ impl<'a> Words<'a> {
             awaited,
             naps: !self.window.is_local,
         }
+    }
+
+    /// Waits until a word says at least `wanted`, which `rank` brings about by [`Words::count`].
+    #[inline]
+    pub fn await_count(&self, at: u64, rank: u32, wanted: u64) -> Result {
+        let world = self.window.world(rank);
+        match self.near(at) {
+            Some(word) if self.spin(word, world, wanted)? => Ok(()),
+            _ => {
+                let by = (rank as i32, Awaited::of(&[world]));
+                self.await_word(at, by, |count| count >= wanted)
+            }
+        }
+    }
+
+    /// Polls nothing but the word for a while, as long as nothing else is to be done.
+    #[inline]
+    fn spin(&self, word: &AtomicU64, world: u32, wanted: u64) -> Result<bool> {
+        let worker = self.p.worker()?;
+        // SAFETY: the worker lives while MPI runs, and this call holds the lock; no reference outlives a statement.
+        let mut watches = unsafe { (*worker).wait.directed && (*worker).may_watch_ring(world) };
+        for poll in 1..=COUNT_POLLS {
+            // ORDERING: as in `add`.
+            if word.load(Ordering::Acquire) >= wanted {
+                return Ok(true);
+            }
+            if poll % POLLS_PER_CHECK == 0 {
+                // SAFETY: as above.
+                watches = watches && unsafe { !(*worker).wants_attention(world) };
+            }
+            if !watches {
+                break;
+            }
+        }
+        Ok(false)
     }
 
     /// Waits until a word says what `done` wants, which `peer`, a rank or negative, or who is awaited brings about.

@@ -1,6 +1,8 @@
 //! Epochs of a window (MPI 5.0, section 12.5): which synchronisation calls may follow which, and whether an access is
 //! inside one. Knows nothing of processes or memory.
 
+use std::rc::Rc;
+
 /// A lock that this process has on a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
@@ -34,7 +36,7 @@ enum Access {
     /// Since a fence: to every rank.
     Fence,
     /// Since `MPI_Win_start`: to these ranks.
-    Start(Vec<u32>),
+    Start(Rc<[u32]>),
     /// To ranks that are locked, one by one.
     Locks,
     /// Since `MPI_Win_lock_all`: to every rank.
@@ -129,7 +131,7 @@ pub struct Epoch {
     /// How many are not [`Held::None`].
     holds: u32,
     /// The ranks that may access this one since `MPI_Win_post`.
-    posted: Option<Vec<u32>>,
+    posted: Option<Rc<[u32]>>,
 }
 
 impl Epoch {
@@ -247,7 +249,9 @@ impl Epoch {
 
     /// The epoch to all ranks has ended.
     pub fn unlock_all(&mut self) {
-        self.held.fill(Held::None);
+        if self.holds != 0 {
+            self.held.fill(Held::None);
+        }
         (self.holds, self.access) = (0, Access::None);
     }
 
@@ -256,16 +260,15 @@ impl Epoch {
         self.refuse_access()
     }
 
-    /// An epoch to these ranks has begun.
-    pub fn start(&mut self, mut ranks: Vec<u32>) {
-        ranks.sort_unstable();
+    /// An epoch to these ranks, which ascend, has begun.
+    pub fn start(&mut self, ranks: Rc<[u32]>) {
         self.access = Access::Start(ranks);
     }
 
     /// The ranks of the epoch that `MPI_Win_complete` ends.
-    pub fn may_complete(&self) -> Result<Vec<u32>, Refusal> {
+    pub fn may_complete(&self) -> Result<Rc<[u32]>, Refusal> {
         match &self.access {
-            Access::Start(ranks) => Ok(ranks.clone()),
+            Access::Start(ranks) => Ok(Rc::clone(ranks)),
             _ => Err(Refusal::NoStart),
         }
     }
@@ -284,13 +287,13 @@ impl Epoch {
     }
 
     /// These ranks may access this one.
-    pub fn post(&mut self, ranks: Vec<u32>) {
+    pub fn post(&mut self, ranks: Rc<[u32]>) {
         self.posted = Some(ranks);
     }
 
     /// The ranks that the exposure epoch waits for.
-    pub fn posted(&self) -> Result<&[u32], Refusal> {
-        self.posted.as_deref().ok_or(Refusal::NoPost)
+    pub fn posted(&self) -> Result<Rc<[u32]>, Refusal> {
+        self.posted.clone().ok_or(Refusal::NoPost)
     }
 
     /// The exposure epoch has ended.
@@ -341,10 +344,10 @@ mod tests {
         assert!(epoch.fence(true));
         assert!(!epoch.fence(false));
         assert_eq!(epoch.permit(3), Err(Refusal::NoAccess));
-        epoch.start(vec![2, 1]);
+        epoch.start([1, 2].into());
         assert_eq!((epoch.permit(1), epoch.permit(2)), (Ok(()), Ok(())));
         assert_eq!(epoch.permit(0), Err(Refusal::NotStarted));
-        assert_eq!(epoch.may_complete(), Ok(vec![1, 2]));
+        assert_eq!(epoch.may_complete(), Ok([1, 2].into()));
         epoch.complete();
         assert_eq!(epoch.may_complete(), Err(Refusal::NoStart));
         epoch.lock(2, Held::Exclusive);
@@ -397,19 +400,19 @@ mod tests {
     #[test]
     fn calls__that_do_not_fit_are_refused() {
         let mut epoch = Epoch::new(2);
-        epoch.start(vec![1]);
+        epoch.start([1].into());
         assert_eq!(epoch.may_fence(), Err(Refusal::InStart));
         assert_eq!(epoch.may_start(), Err(Refusal::InStart));
         assert_eq!(epoch.may_lock(Some(1)), Err(Refusal::InStart));
         assert_eq!(epoch.may_flush(None), Err(Refusal::NotLocked));
         epoch.complete();
-        epoch.post(vec![0]);
+        epoch.post([0].into());
         assert_eq!(epoch.may_post(), Err(Refusal::InPost));
         assert_eq!(
             (epoch.may_fence(), epoch.may_free()),
             (Err(Refusal::InPost), Err(Refusal::InPost))
         );
-        assert_eq!(epoch.posted(), Ok(&[0][..]));
+        assert_eq!(epoch.posted(), Ok([0].into()));
         // Both sides of an exchange.
         assert_eq!(
             (epoch.may_start(), epoch.may_lock(Some(0))),

@@ -11,7 +11,9 @@
 
 use super::control::{SHARERS, Words};
 use super::epoch::Sharing;
-use super::lock::{check_assertion, complete_all, give, leave_fence, note, refuse, take};
+use super::lock::{
+    check_assertion, complete_all, complete_pending, give, leave_fence, note, refuse, take,
+};
 use super::window::Window;
 use crate::consts::MPI_MODE_NOCHECK;
 use crate::error::Result;
@@ -58,6 +60,9 @@ pub fn lock_all(p: &Process, window: &Window, assertion: i32) -> Result {
         _ => Sharing::Unchecked,
     };
     window.epoch.borrow_mut().lock_all(sharing);
+    for rank in window.opened_before.borrow_mut().drain(..) {
+        window.show_again(rank);
+    }
     Ok(())
 }
 
@@ -68,8 +73,16 @@ pub fn lock_all(p: &Process, window: &Window, assertion: i32) -> Result {
 pub fn unlock_all(p: &Process, window: &Window) -> Result {
     let sharing = window.epoch.borrow().may_unlock_all();
     refuse(window, None, sharing.map(drop))?;
+    window
+        .opened_before
+        .borrow_mut()
+        .clone_from(&window.opened.borrow());
     window.close_all();
-    let done = complete_all(p, window);
+    // What gives a lock back orders what was written.
+    let done = match sharing {
+        Ok(Sharing::Unchecked) => complete_all(p, window),
+        _ => complete_pending(p, window),
+    };
     let left = match sharing {
         Ok(Sharing::Counted) => leave(p, window),
         _ => give_locks(p, window),

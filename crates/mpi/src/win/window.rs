@@ -6,6 +6,7 @@ use super::control::{self, ACCUMULATE, Control};
 use super::dynamic::{Attached, LIST_BYTES, Pieces};
 use super::epoch::Epoch;
 use super::error;
+use super::exposure::Exposure;
 use super::hot::HotPeer;
 use crate::attribute::{Attributes, Holder, Kind};
 use crate::comm::Comm;
@@ -156,12 +157,12 @@ pub struct Window {
     pub(super) kept: Cell<u32>,
     /// Ranks that the hot table shows as open.
     pub(super) opened: RefCell<Vec<u32>>,
+    /// Those that it showed at the end of the last epoch by `MPI_Win_lock_all`.
+    pub(super) opened_before: RefCell<Vec<u32>>,
     /// Ranks with [`Peer::pending`].
     pub(super) pending: RefCell<Vec<u32>>,
-    /// Epochs by `MPI_Win_start` that each rank has opened to this one so far.
-    pub(super) started: RefCell<Vec<u64>>,
-    /// Epochs that ranks have to have ended here before the next `MPI_Win_wait` returns.
-    pub(super) completions: Cell<u64>,
+    /// What `MPI_Win_post` and `MPI_Win_start` count and remember.
+    pub(super) exposure: RefCell<Exposure>,
     pub(super) own: RefCell<Own>,
     /// Accesses to each rank that nothing has completed, where mistakes are looked for.
     pub(super) accesses: RefCell<BTreeMap<u32, Accesses>>,
@@ -357,13 +358,6 @@ impl Window {
         if !self.peers[rank as usize].pending.replace(true) {
             self.pending.borrow_mut().push(rank);
         }
-    }
-
-    /// Counts an epoch by `MPI_Win_start` to a rank; which one it is.
-    pub(super) fn count_start(&self, rank: u32) -> u64 {
-        let count = &mut self.started.borrow_mut()[rank as usize];
-        *count += 1;
-        *count
     }
 
     /// How a rank is reached, if it was accessed: name and explanation.
