@@ -255,11 +255,7 @@ impl<'a> Channel<'a> {
     pub unsafe fn start_recv(&self, from: u32, data: Buffer) -> Result<Ticket> {
         let args = self.args(from, &data);
         let bytes = data.bytes;
-        let want = Want {
-            peer: self.world_rank(from),
-            tag: self.tag,
-            key: self.context().key(from),
-        };
+        let want = self.want(from);
         // SAFETY: BUFFERS; the worker lives while MPI runs.
         match unsafe { (*self.process.worker()?).start_recv(want, data) } {
             Ok(id) => Ok(Ticket(id)),
@@ -311,8 +307,26 @@ impl<'a> Channel<'a> {
         unsafe {
             match self.try_recv(from, &data) {
                 Some(taken) => self.check_taken(from, &data, taken).map(|()| Ticket(0)),
-                None => self.start_recv(from, data),
+                None => self.queue_recv(from, data),
             }
+        }
+    }
+
+    /// Starts a receive whose message was not there.
+    ///
+    /// # Safety
+    /// As [`Channel::start_recv`].
+    #[inline]
+    unsafe fn queue_recv(&self, from: u32, data: Buffer) -> Result<Ticket> {
+        let worker = self.process.worker()?;
+        let want = self.want(from);
+        // SAFETY: BUFFERS; the worker lives while MPI runs.
+        unsafe {
+            if data.layout.is_none() && (*worker).must_post(&want) {
+                let request = (*worker).post_plain(want, data.ptr, data.bytes);
+                return Ok(Ticket((*request).id()));
+            }
+            self.start_recv(from, data)
         }
     }
 
@@ -514,6 +528,14 @@ impl<'a> Channel<'a> {
     #[inline]
     fn world_rank(&self, rank: u32) -> u32 {
         self.comm.peer_group().world_ranks()[rank as usize]
+    }
+
+    fn want(&self, from: u32) -> Want {
+        Want {
+            peer: self.world_rank(from),
+            tag: self.tag,
+            key: self.context().key(from),
+        }
     }
 
     fn args(&self, peer: u32, data: &Buffer) -> Args {

@@ -4,7 +4,7 @@
 use crate::buffer::Buffer;
 use crate::endpoint::Taken;
 use crate::matching::Want;
-use crate::request::{Fault, Kind, Phase, RequestId, State};
+use crate::request::{Fault, Kind, Phase, Request, RequestId, State};
 use crate::tag::key_source;
 use crate::unexpected::{Arrived, Entry, EntryId};
 use crate::wire::{self, Timing};
@@ -215,19 +215,32 @@ impl Worker {
     /// As [`Worker::finished_recv`]; `ptr` is writable for `bytes` bytes until the request completes.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
     pub unsafe fn post_recv(&mut self, want: Want, ptr: *mut u8, bytes: u64, user: usize) -> usize {
+        // SAFETY: by this function's contract; the request is one of the pool.
+        unsafe {
+            let request = self.post_plain(want, ptr, bytes);
+            (*request).user = user;
+            (*request).handle as usize
+        }
+    }
+
+    /// The same; returns the request.
+    ///
+    /// # Safety
+    /// As [`Worker::post_recv`].
+    #[inline(always)] // as `post_recv`
+    pub unsafe fn post_plain(&mut self, want: Want, ptr: *mut u8, bytes: u64) -> *mut Request {
         // SAFETY: a request is free, by this function's contract; it never moves, and is unposted before it is freed.
         unsafe {
             let request = self
                 .requests
                 .take_free(Kind::Recv, State::Active, Phase::Posted);
-            (*request).user = user;
             (*request).peer = want.peer;
             (*request).key = want.key;
             (*request).tag = want.tag;
             (*request).ptr = ptr;
             (*request).bytes = bytes;
             self.matcher.post_named(request);
-            (*request).handle as usize
+            request
         }
     }
 }
