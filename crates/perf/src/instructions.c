@@ -209,6 +209,14 @@ static void make_call(const char *which) {
     } else if (!strcmp(which, "MPI_Win_flush")) {
         MPI_Put(buffer, bytes, MPI_BYTE, peer, 0, bytes, MPI_BYTE, window);
         COUNTED(MPI_Win_flush(peer, window));
+    } else if (!strcmp(which, "MPI_Win_lock_all")) {
+        COUNTED(MPI_Win_lock_all(0, unlocked));
+        MPI_Put(buffer, bytes, MPI_BYTE, peer, 0, bytes, MPI_BYTE, unlocked);
+        MPI_Win_unlock_all(unlocked);
+    } else if (!strcmp(which, "MPI_Win_unlock_all")) {
+        MPI_Win_lock_all(0, unlocked);
+        MPI_Put(buffer, bytes, MPI_BYTE, peer, 0, bytes, MPI_BYTE, unlocked);
+        COUNTED(MPI_Win_unlock_all(unlocked));
     } else if (!strcmp(which, "MPI_Win_lock")) {
         COUNTED(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, peer, 0, unlocked));
         MPI_Win_unlock(peer, unlocked);
@@ -235,9 +243,11 @@ static const char *const cases[] = {
     "MPI_Test_irecv",  "MPI_Test_not_yet",   "MPI_Irecv_Wait_posted",
     "MPI_Recv_among_unexpected", "MPI_Irecv_Wait_among_posted", "MPI_Neighbor_alltoall",
     "MPI_Put",         "MPI_Get",           "MPI_Fetch_and_op",   "MPI_Win_flush",
+    /* Before the first exclusive lock of that window. */
+    "MPI_Win_lock_all", "MPI_Win_unlock_all",
     "MPI_Win_lock",    "MPI_Win_unlock",
 };
-enum { CASES = sizeof cases / sizeof *cases, REMOTE_CASES = 6 };
+enum { CASES = sizeof cases / sizeof *cases, REMOTE_CASES = 8 };
 
 /* Whether the library has windows; called by both ranks. */
 static int open_window(void) {

@@ -152,11 +152,13 @@ fn make_breakdowns(mpi: &Counted, dumps: &[Dump], program: &Path) -> Result<Vec<
 }
 
 /// Calls for which a library needs windows.
-const OF_WINDOWS: [&str; 6] = [
+const OF_WINDOWS: [&str; 8] = [
     "MPI_Put",
     "MPI_Get",
     "MPI_Fetch_and_op",
     "MPI_Win_flush",
+    "MPI_Win_lock_all",
+    "MPI_Win_unlock_all",
     "MPI_Win_lock",
     "MPI_Win_unlock",
 ];

@@ -51,17 +51,17 @@ impl Found {
         let changed = self.lock.compare_exchange(seen.0, to.0, done, failed);
         changed.is_ok()
     }
+}
 
-    /// Notes for who looks at the job that the lock is held, or not any more.
-    #[inline(always)] // as `find`
-    fn note<const WAY: u8>(&self, taken: bool) {
-        let worker = match WAY {
-            OPEN => worker(),
-            _ => hidden_worker(),
-        };
-        // SAFETY: the worker lives while the hot table has a window, and this call is inside MPI alone.
-        unsafe { (*worker).note_window_lock(self.window.world(self.rank), taken) };
-    }
+/// Notes for who looks at the job that a lock is held, or not any more.
+#[inline(always)] // as `find`
+pub(super) fn note<const WAY: u8>(window: &Window, rank: u32, taken: bool) {
+    let worker = match WAY {
+        OPEN => worker(),
+        _ => hidden_worker(),
+    };
+    // SAFETY: the worker lives while the hot table has a window, and this call is inside MPI alone.
+    unsafe { (*worker).note_window_lock(window.world(rank), taken) };
 }
 
 /// `MPI_Win_lock`, or nothing.
@@ -92,7 +92,7 @@ pub fn try_lock<const WAY: u8>(kind: i32, rank: i32, assertion: i32, win: usize)
         let me = u64::from(found.window.rank) + 1;
         found.owner.store(me, Ordering::Relaxed);
     }
-    found.note::<WAY>(true);
+    note::<WAY>(found.window, found.rank, true);
     epoch.lock(found.rank, held);
     found.window.show_again(found.rank);
     true
@@ -123,7 +123,7 @@ pub fn try_unlock<const WAY: u8>(rank: i32, win: usize) -> bool {
     if !found.change(seen, after) {
         return false;
     }
-    found.note::<WAY>(false);
+    note::<WAY>(found.window, found.rank, false);
     found.window.close(found.rank);
     epoch.unlock(found.rank);
     true

@@ -15,9 +15,11 @@ use super::lock::{
     check_assertion, complete_all, complete_pending, give, leave_fence, note, refuse, take,
 };
 use super::window::Window;
+use super::{hot, hot_lock};
 use crate::consts::MPI_MODE_NOCHECK;
 use crate::error::Result;
 use crate::process::Process;
+use fastpath_base::sync::{AtomicU64, Ordering};
 use std::collections::HashSet;
 
 /// A host's word: how many ranks are in `MPI_Win_lock_all` without locks, and how many have announced that they lock
@@ -60,9 +62,7 @@ pub fn lock_all(p: &Process, window: &Window, assertion: i32) -> Result {
         _ => Sharing::Unchecked,
     };
     window.epoch.borrow_mut().lock_all(sharing);
-    for rank in window.opened_before.borrow_mut().drain(..) {
-        window.show_again(rank);
-    }
+    window.open_again();
     Ok(())
 }
 
@@ -73,11 +73,7 @@ pub fn lock_all(p: &Process, window: &Window, assertion: i32) -> Result {
 pub fn unlock_all(p: &Process, window: &Window) -> Result {
     let sharing = window.epoch.borrow().may_unlock_all();
     refuse(window, None, sharing.map(drop))?;
-    window
-        .opened_before
-        .borrow_mut()
-        .clone_from(&window.opened.borrow());
-    window.close_all();
+    window.close_for_now();
     // What gives a lock back orders what was written.
     let done = match sharing {
         Ok(Sharing::Unchecked) => complete_all(p, window),
@@ -89,6 +85,59 @@ pub fn unlock_all(p: &Process, window: &Window) -> Result {
     };
     window.epoch.borrow_mut().unlock_all();
     done.and(left)
+}
+
+/// `MPI_Win_lock_all` of a window whose word of this host was used before and that nobody locks exclusively, or nothing.
+#[inline]
+pub fn try_lock_all<const WAY: u8>(assertion: i32, win: usize) -> bool {
+    let Some((window, home, word)) = find::<WAY>(win).filter(|_| assertion == 0) else {
+        return false;
+    };
+    let Ok(mut epoch) = window.epoch.try_borrow_mut() else {
+        return false;
+    };
+    if window.contested.get() || epoch.is_fenced() || epoch.may_lock(None).is_err() {
+        return false;
+    }
+    // ORDERING: what was written to the window before is there for who counts itself, or locks; partner: the same
+    // operations of the other ranks.
+    if Sharers(word.fetch_add(Sharers::ENTER, Ordering::AcqRel)).is_contested() {
+        // ORDERING: as above.
+        word.fetch_add(Sharers::LEAVE, Ordering::AcqRel);
+        return false;
+    }
+    hot_lock::note::<WAY>(window, home, true);
+    epoch.lock_all(Sharing::Counted);
+    window.open_again();
+    true
+}
+
+/// `MPI_Win_unlock_all` of such an epoch in which nothing is under way, or nothing.
+#[inline]
+pub fn try_unlock_all<const WAY: u8>(win: usize) -> bool {
+    let Some((window, home, word)) = find::<WAY>(win) else {
+        return false;
+    };
+    let Ok(mut epoch) = window.epoch.try_borrow_mut() else {
+        return false;
+    };
+    if epoch.may_unlock_all() != Ok(Sharing::Counted) || !window.pending.borrow().is_empty() {
+        return false;
+    }
+    window.close_for_now();
+    hot_lock::note::<WAY>(window, home, false);
+    // ORDERING: as in `try_lock_all`.
+    word.fetch_add(Sharers::LEAVE, Ordering::AcqRel);
+    epoch.unlock_all();
+    true
+}
+
+/// A window of the hot table, the first rank of this host, and its word.
+#[inline]
+fn find<const WAY: u8>(win: usize) -> Option<(&'static Window, u32, &'static AtomicU64)> {
+    let window = hot::whole::<WAY>(win)?;
+    let home = *window.home.get()?;
+    Some((window, home, window.known(home)?.control.near(SHARERS)?))
 }
 
 /// Is counted among those in `MPI_Win_lock_all`; false where a rank locks exclusively.

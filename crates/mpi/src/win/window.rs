@@ -362,8 +362,7 @@ impl Window {
 
     /// How a rank is reached, if it was accessed: name and explanation.
     pub(super) fn way(&self, rank: u32) -> Option<(&'static str, &'static str)> {
-        // SAFETY: as in `reach`.
-        let reached = unsafe { (*self.peers[rank as usize].reached.get()).as_ref()? };
+        let reached = self.known(rank)?;
         let near = (Way::LoadStore.name(), Way::LoadStore.how());
         match &reached.memory {
             _ if !reached.base.is_null() => Some(near),
@@ -387,10 +386,17 @@ impl Window {
     /// As [`Window::show`], of a rank that was shown before.
     #[inline]
     pub(super) fn show_again(&self, rank: u32) {
-        // SAFETY: as in `reach`.
-        if let Some(reached) = unsafe { &*self.peers[rank as usize].reached.get() } {
+        if let Some(reached) = self.known(rank) {
             self.open(rank, reached);
         }
+    }
+
+    /// How a rank's part is reached, if that was found out before. The reference is not kept while other threads come
+    /// in.
+    #[inline]
+    pub(super) fn known(&self, rank: u32) -> Option<&Reached> {
+        // SAFETY: as in `reach`.
+        unsafe { (*self.peers[rank as usize].reached.get()).as_deref() }
     }
 
     /// Whether operations may be under way to a rank that a flush has to complete.
@@ -436,6 +442,23 @@ impl Window {
             if let Some(at) = opened.iter().rposition(|&other| other == rank) {
                 opened.swap_remove(at);
             }
+        }
+    }
+
+    /// Shows those that [`Window::close_for_now`] hid.
+    #[inline]
+    pub(super) fn open_again(&self) {
+        while let Some(rank) = self.opened_before.borrow_mut().pop() {
+            self.show_again(rank);
+        }
+    }
+
+    /// As [`Window::close_all`], at the end of an epoch that the next one will be like.
+    #[inline]
+    pub(super) fn close_for_now(&self) {
+        self.opened_before.swap(&self.opened);
+        for &rank in &*self.opened_before.borrow() {
+            self.hot[rank as usize].set(HotPeer::CLOSED);
         }
     }
 
