@@ -96,7 +96,17 @@ def case_ranks(session):
 
 def case_threads(session):
     problem, events = _trace(session, ["multiple"])
-    return problem or _lacks(events, 0, ["MPI_Send", "MPI_Recv", "post"])
+    if problem:
+        return problem
+    lacking = _lacks(events, 0, ["MPI_Send", "MPI_Recv", "post"])
+    if lacking:
+        return lacking, ""
+    own = [event for event in events if event["pid"] == 0]
+    names = {event["tid"]: event["args"]["name"] for event in own if event.get("name") == "thread_name"}
+    tracks = {event["tid"] for event in own if event["ph"] != "M"}
+    if len(tracks) < 2 or tracks != set(names) or list(names.values()).count("main thread") != 1:
+        return f"the threads {sorted(tracks)} are named {names}", ""
+    return None
 
 
 def case_killed(session):

@@ -116,8 +116,8 @@ variables! {
     Wait "FASTPATH_WAIT" Kind::Choice(WAIT_MODES), "auto", false,
         "how a rank waits: spin, then yield, then sleep (auto), or one of them alone";
     Progress "FASTPATH_PROGRESS" Kind::Choice(PROGRESS), "none", false,
-        "thread: a thread of the library goes on with messages between the ranks of a host while \
-         the program computes; none: only MPI calls do";
+        "thread: a thread of the library goes on with long messages and collective calls while the \
+         program computes; none: only MPI calls do";
     Workers "FASTPATH_WORKERS" Kind::Choice(WORKERS), "one", false,
         "at MPI_THREAD_MULTIPLE, whether threads on different communicators have a lock and rings \
          of their own (several) or share them (one); auto: several where there are two processors \

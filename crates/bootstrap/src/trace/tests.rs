@@ -70,7 +70,9 @@ fn assert_json(text: &str) {
 #[test]
 fn part__with_nothing_in_it_is_no_rank() {
     assert!(!read(&[]).contains("process_name"));
-    assert!(read(&part(0, &[])).contains("rank 4 (process 77)"));
+    let text = read(&part(0, &[]));
+    assert!(text.contains("rank 4 (process 77)"));
+    assert!(text.contains("\"name\":\"thread 5\""), "{text}");
 }
 
 #[test]

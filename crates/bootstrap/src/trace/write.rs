@@ -26,6 +26,16 @@ pub(super) fn write(ranks: &[RankTrace], out: &mut dyn Write) -> io::Result<Summ
             rank.rank
         )?;
         for thread in &rank.threads {
+            let name = match thread.tid == rank.pid {
+                true => "main thread".to_owned(),
+                false => format!("thread {}", thread.tid),
+            };
+            write!(
+                out,
+                "{between}{{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{},\"tid\":{},\
+                 \"args\":{{\"name\":\"{name}\"}}}}",
+                rank.rank, thread.tid
+            )?;
             write_thread(rank, thread, start, out)?;
         }
     }

@@ -10,6 +10,7 @@ use super::idle::Ahead;
 use super::recall::Recalls;
 use super::wire::*;
 use crate::contract::*;
+use fastpath_base::copy::copy;
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::segment::{SegmentError, has_left};
 use std::ptr;
@@ -289,7 +290,7 @@ impl Endpoint for ShmEndpoint {
         self.visit_shared(from, len, |at, part| {
             // SAFETY: the parts are `len` bytes in all; the peer's memory is no part of `to`, which
             // is this program's own, unless it names one place as both buffers.
-            unsafe { ptr::copy(at, to.add(done), part) };
+            unsafe { copy_or_move(to.add(done), at, part) };
             done += part;
         })
     }
@@ -302,9 +303,25 @@ impl Endpoint for ShmEndpoint {
         let mut done = 0;
         self.visit_shared(to, len, |at, part| {
             // SAFETY: as in `get`.
-            unsafe { ptr::copy(from.add(done), at, part) };
+            unsafe { copy_or_move(at, from.add(done), part) };
             done += part;
         })
+    }
+}
+
+/// Copies between memory that no program should name as both buffers: where one does, the bytes may be any, but no
+/// more than that.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `len` bytes.
+unsafe fn copy_or_move(to: *mut u8, from: *const u8, len: usize) {
+    let apart = to.addr().abs_diff(from.addr());
+    // SAFETY: by this function's contract; as far apart as they are long, they do not overlap.
+    unsafe {
+        match apart >= len {
+            true => copy(to, from, len),
+            false => ptr::copy(from, to, len),
+        }
     }
 }
 
