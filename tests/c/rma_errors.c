@@ -117,6 +117,11 @@ static void test_epochs(void)
     /* An epoch by a fence that a lock follows gives no access to other ranks any more. */
     OK(MPI_Win_fence(0, w.win));
     OK(MPI_Put(&value, 1, MPI_INT, 0, 4 * rank, 1, MPI_INT, w.win));
+    /* Operations with a request are for passive targets (section 12.3.5). */
+    MPI_Request request;
+    CLASS(MPI_Rput(&value, 1, MPI_INT, 0, 4 * rank, 1, MPI_INT, w.win, &request), MPI_ERR_RMA_SYNC);
+    CLASS(MPI_Rget(&value, 1, MPI_INT, 0, 4 * rank, 1, MPI_INT, w.win, &request), MPI_ERR_RMA_SYNC);
+    CLASS(MPI_Raccumulate(&value, 1, MPI_INT, 0, 4 * rank, 1, MPI_INT, MPI_SUM, w.win, &request), MPI_ERR_RMA_SYNC);
     OK(MPI_Win_fence(0, w.win));
     OK(MPI_Win_lock(MPI_LOCK_SHARED, last, 0, w.win));
     if (ranks > 1)

@@ -2,6 +2,7 @@
  * `multiple` threads may call.
  * test: only=build */
 #include "check.h"
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -16,6 +17,14 @@ static void await_sleeper(int process)
             abort();
         fclose(file);
     }
+}
+
+/* A second thread, which has a track of its own. */
+static void *talk_to_itself(void *unused)
+{
+    int out = 1, into = 0;
+    MPI_Sendrecv(&out, 1, MPI_INT, 0, 0, &into, 1, MPI_INT, 0, 0, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+    return unused;
 }
 
 int main(int argc, char **argv)
@@ -36,6 +45,11 @@ int main(int argc, char **argv)
                 MPI_Send(data, sizes[s], MPI_BYTE, rank - 1, 6, MPI_COMM_WORLD);
             }
         }
+    if (multiple) {
+        pthread_t thread;
+        pthread_create(&thread, NULL, talk_to_itself, NULL);
+        pthread_join(thread, NULL);
+    }
     /* From whoever sends first: one looks at everything for that. */
     int other = rank ^ 1, word = rank;
     if (other < ranks) {

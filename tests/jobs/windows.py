@@ -93,10 +93,13 @@ def case_example(session):
 
 
 def case_hosts(session):
-    """Counters of a rank that others reach by messages alone, beside a rank of its host."""
-    program = [session.binary("rma_counters")]
-    words = [session.mpiexec, "--timeout", "60", "--virtual-host", "a", "-n", "2", *program, ":",
-             "--virtual-host", "b", "-n", "2", *program]
-    outcome = session.start(words, env={"FASTPATH_TRANSPORTS": "loopback,shm,cma,tcp"}).finish()
-    problem = outcome.problem()
-    return (problem, outcome.text()) if problem else None
+    """Counters of a rank that others reach by messages alone, beside a rank of its host; and memory that is only read."""
+    for name in ("rma_counters", "rma_read_only"):
+        program = [session.binary(name)]
+        words = [session.mpiexec, "--timeout", "60", "--virtual-host", "a", "-n", "2", *program, ":",
+                 "--virtual-host", "b", "-n", "2", *program]
+        outcome = session.start(words, env={"FASTPATH_TRANSPORTS": "loopback,shm,cma,tcp"}).finish()
+        problem = outcome.problem()
+        if problem:
+            return f"{name}: {problem}", outcome.text()
+    return None

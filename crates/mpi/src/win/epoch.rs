@@ -48,6 +48,8 @@ enum Access {
 pub enum Refusal {
     /// No epoch gives access to that rank.
     NoAccess,
+    /// An operation with a request needs an epoch of a passive target.
+    NotPassive,
     /// There is an epoch by `MPI_Win_start`, but not to that rank.
     NotStarted,
     /// A lock on that rank is held already.
@@ -77,6 +79,10 @@ impl Refusal {
             Refusal::NoAccess => (
                 "no epoch gives access to this rank",
                 "call MPI_Win_lock, MPI_Win_lock_all, MPI_Win_start or MPI_Win_fence first",
+            ),
+            Refusal::NotPassive => (
+                "an operation with a request needs an epoch by MPI_Win_lock or MPI_Win_lock_all",
+                "call one of those first, or use the operation without a request",
             ),
             Refusal::NotStarted => (
                 "the rank is not in the group that MPI_Win_start was given",
@@ -315,6 +321,14 @@ impl Epoch {
         }
     }
 
+    /// Whether operations with a request may be called, where any access is open (MPI 5.0, section 12.3.5).
+    pub fn may_request(&self) -> Result<(), Refusal> {
+        match self.access {
+            Access::Fence | Access::Start(_) => Err(Refusal::NotPassive),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether a flush of one rank, or of all, may be called: inside an epoch of a passive target alone.
     pub fn may_flush(&self, rank: Option<u32>) -> Result<(), Refusal> {
         match (&self.access, rank) {
@@ -400,7 +414,9 @@ mod tests {
     #[test]
     fn calls__that_do_not_fit_are_refused() {
         let mut epoch = Epoch::new(2);
+        assert_eq!(epoch.may_request(), Ok(()));
         epoch.start([1].into());
+        assert_eq!(epoch.may_request(), Err(Refusal::NotPassive));
         assert_eq!(epoch.may_fence(), Err(Refusal::InStart));
         assert_eq!(epoch.may_start(), Err(Refusal::InStart));
         assert_eq!(epoch.may_lock(Some(1)), Err(Refusal::InStart));

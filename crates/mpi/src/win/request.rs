@@ -5,6 +5,7 @@
 
 use super::accumulate::{Update, update};
 use super::hot::Sides;
+use super::lock::refuse;
 use super::transfer::{Begun, is_over, transfer};
 use super::window::Window;
 use crate::error::Result;
@@ -29,6 +30,13 @@ impl Operation for UnderWay {
     }
 }
 
+/// Refuses an epoch in which there are no operations with a request.
+fn check_epoch(p: &Process, win: usize) -> Result {
+    let window = p.win(win)?;
+    let may = window.epoch.borrow().may_request();
+    refuse(&window, None, may)
+}
+
 fn request_of(p: &Process, begun: Begun) -> Result<usize> {
     match begun {
         None => Ok(completed_request()),
@@ -45,6 +53,7 @@ fn request_of(p: &Process, begun: Begun) -> Result<usize> {
 /// As there.
 #[allow(unsafe_code)]
 pub unsafe fn rput(p: &Process, sides: &Sides) -> Result<usize> {
+    check_epoch(p, sides.win)?;
     // SAFETY: ORIGIN AND RESULT.
     request_of(p, unsafe { transfer::<true>(p, sides, true) }?)
 }
@@ -58,6 +67,7 @@ pub unsafe fn rput(p: &Process, sides: &Sides) -> Result<usize> {
 /// As there.
 #[allow(unsafe_code)]
 pub unsafe fn rget(p: &Process, sides: &Sides) -> Result<usize> {
+    check_epoch(p, sides.win)?;
     // SAFETY: ORIGIN AND RESULT.
     request_of(p, unsafe { transfer::<false>(p, sides, false) }?)
 }
@@ -71,6 +81,7 @@ pub unsafe fn rget(p: &Process, sides: &Sides) -> Result<usize> {
 /// As there.
 #[allow(unsafe_code)]
 pub unsafe fn rupdate(p: &Process, asked: &Update) -> Result<usize> {
+    check_epoch(p, asked.win)?;
     // SAFETY: ORIGIN AND RESULT.
     unsafe { update(p, asked)? };
     Ok(completed_request())

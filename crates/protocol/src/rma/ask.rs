@@ -484,7 +484,8 @@ impl Worker {
             slot.offset.load(Ordering::Relaxed),
         );
         let found = match len <= ASK_MOST {
-            true => regions.locate(place.0, place.1, len as u64),
+            true if asked & (PUT | CHANGE) == 0 => regions.locate(place.0, place.1, len as u64),
+            true => regions.locate_to_write(place.0, place.1, len as u64),
             false => None,
         };
         let data = slot.data();

@@ -37,7 +37,7 @@ impl Worker {
         let place = unsafe { wire::read::<Place>(data, len) }?;
         let skip = size_of::<Place>();
         let regions = &self.rma.regions;
-        match regions.locate(place.region, place.offset, (len - skip) as u64) {
+        match regions.locate_to_write(place.region, place.offset, (len - skip) as u64) {
             // SAFETY: inside exposed memory, which is there by its owner's promise; the arrival has as many bytes.
             Some(to) => unsafe { copy(to, data.add(skip), len - skip) },
             None => self.remote_peer(peer).refused += 1,
@@ -71,7 +71,8 @@ impl Worker {
         // SAFETY: `data` holds `len` bytes.
         let asked = unsafe { wire::read::<Change>(data, len) }?;
         let place = asked.place;
-        let at = self.rma.regions.locate(place.region, place.offset, 8);
+        let regions = &self.rma.regions;
+        let at = regions.locate_to_write(place.region, place.offset, 8);
         let at = at.filter(|at| at.addr().is_multiple_of(8));
         // SAFETY: inside exposed memory, aligned, and used as memory that others change.
         let found =

@@ -141,7 +141,8 @@ impl Worker {
     ) -> Option<bool> {
         let regions = &self.rma.regions;
         let word = regions.locate(asked.lock.region, asked.lock.offset, 8)?;
-        let memory = regions.locate(asked.place.region, asked.place.offset, span as u64)?;
+        let place = asked.place;
+        let memory = regions.locate_to_write(place.region, place.offset, span as u64)?;
         if !word.addr().is_multiple_of(8) {
             return None;
         }

@@ -6,6 +6,9 @@ use super::key::{Described, PackedKey};
 use super::numbered::Numbered;
 use crate::worker::Worker;
 use fastpath_transport::remote::Registration;
+use std::cell::Cell;
+use std::fs;
+use std::ops::Range;
 
 /// Names memory that is exposed, at its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -23,11 +26,43 @@ pub struct Exposed {
 pub(super) struct Region {
     base: *mut u8,
     len: u64,
+    /// Whether this process may write it, once a peer has asked for that: a window may be of memory that is only read.
+    is_writable: Cell<Option<bool>>,
     /// What the adapter knows of it.
     _registration: Option<Registration>,
 }
 
+/// Whether no page of a range is one that the process may not write; so where nothing says.
+fn may_write(range: Range<usize>) -> bool {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    !maps.lines().any(|line| forbids(line, &range))
+}
+
+/// Whether a line of `/proc/self/maps` is of pages of the range that the process may not write.
+fn forbids(line: &str, range: &Range<usize>) -> bool {
+    let mut words = line.split_ascii_whitespace();
+    let bounds = words.next().and_then(|bounds| bounds.split_once('-'));
+    let number = |text| usize::from_str_radix(text, 16).ok();
+    let bounds = bounds.and_then(|(start, end)| Some((number(start)?, number(end)?)));
+    let (Some((start, end)), Some(rights)) = (bounds, words.next()) else {
+        return false;
+    };
+    start < range.end && range.start < end && rights.as_bytes().get(1) != Some(&b'w')
+}
+
 impl Numbered<Region> {
+    /// As [`Numbered::locate`], of memory that is to be written; `None` too where this process may not.
+    pub fn locate_to_write(&self, id: u64, offset: u64, len: u64) -> Option<*mut u8> {
+        let at = self.locate(id, offset, len)?;
+        let region = self.find(id)?;
+        let is_writable = region.is_writable.get().unwrap_or_else(|| {
+            let start = region.base.addr();
+            may_write(start..start.saturating_add(region.len as usize))
+        });
+        region.is_writable.set(Some(is_writable));
+        is_writable.then_some(at)
+    }
+
     /// Where `len` bytes at `offset` of a region are; `None` where they are not all inside one.
     pub fn locate(&self, id: u64, offset: u64, len: u64) -> Option<*mut u8> {
         let region = self.find(id)?;
@@ -53,6 +88,7 @@ impl Worker {
         let id = RegionId(self.rma.regions.insert(Region {
             base: address,
             len: len as u64,
+            is_writable: Cell::new(arena.map(|_| true)),
             _registration: registration,
         }));
         let described = Described {
@@ -98,7 +134,29 @@ mod tests {
         Region {
             base: std::ptr::without_provenance_mut(4096),
             len,
+            is_writable: Cell::new(None),
             _registration: None,
+        }
+    }
+
+    #[test]
+    fn memory__that_is_only_read_is_not_written() {
+        let (data, text) = ([1_u8; 100], "of the program's constants");
+        let of = |at: *const u8, len: usize| at.addr()..at.addr() + len;
+        assert!(may_write(of(data.as_ptr(), 100)));
+        assert!(!may_write(of(text.as_ptr(), text.len())));
+        let line = "7f0000001000-7f0000003000 r--p 00000000 00:00 0 ";
+        for (range, forbidden) in [
+            (0x1fff..0x2001, true),
+            (0..0x1000, false),
+            (0x3000..0x4000, false),
+        ] {
+            let range = 0x7f00_0000_0000 + range.start..0x7f00_0000_0000 + range.end;
+            assert_eq!(forbids(line, &range), forbidden, "{range:?}");
+            assert!(!forbids(&line.replace("r--p", "rw-s"), &range));
+        }
+        for bad in ["", "7f-", "x-y r--p", "1000-9000"] {
+            assert!(!forbids(bad, &(0..usize::MAX)), "{bad}");
         }
     }
 
