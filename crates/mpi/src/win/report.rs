@@ -7,6 +7,9 @@ use crate::process::Process;
 use fastpath_base::config::Key;
 use std::fmt::Write;
 
+/// What is told of a rank whose words this process does not reach by load and store.
+const NEEDS_OWNER: &str = "; locks, atomics and accumulates wait until the owner makes progress";
+
 /// Prints how the ranks that were accessed have been reached, if the user wants to know: one line.
 pub(super) fn print(p: &Process, window: &Window) -> Result {
     let config = p.running()?.config;
@@ -14,27 +17,33 @@ pub(super) fn print(p: &Process, window: &Window) -> Result {
     if !json && !config.flag(Key::Report) {
         return Ok(());
     }
-    let mut ways: Vec<(&'static str, &'static str, Vec<u32>)> = Vec::new();
+    let mut ways: Vec<(&'static str, &'static str, bool, Vec<u32>)> = Vec::new();
     for rank in 0..window.size() {
         let Some((name, how)) = window.way(rank) else {
             continue;
         };
-        match ways.iter_mut().find(|way| way.0 == name) {
-            Some(way) => way.2.push(rank),
-            None => ways.push((name, how, vec![rank])),
+        let needs_owner = window.needs_owner(rank);
+        let alike = |way: &&mut (_, _, bool, _)| (way.0, way.2) == (name, needs_owner);
+        match ways.iter_mut().find(alike) {
+            Some(way) => way.3.push(rank),
+            None => ways.push((name, how, needs_owner, vec![rank])),
         }
     }
     let mut text = String::new();
-    for (at, (name, how, ranks)) in ways.iter().enumerate() {
+    for (at, (name, how, needs_owner, ranks)) in ways.iter().enumerate() {
         let (comma, list) = (if at == 0 { "" } else { "," }, list(ranks));
         _ = match json {
-            true => write!(text, r#"{comma}{{"way":"{name}","ranks":[{list}]}}"#),
+            true => write!(
+                text,
+                r#"{comma}{{"way":"{name}","ranks":[{list}],"atomics_need_owner":{needs_owner}}}"#
+            ),
             false => {
                 let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
                 write!(
                     text,
-                    "{}{noun} {list} by {name} ({how})",
-                    if at == 0 { "" } else { "; " }
+                    "{}{noun} {list} by {name} ({how}{})",
+                    if at == 0 { "" } else { "; " },
+                    if *needs_owner { NEEDS_OWNER } else { "" }
                 )
             }
         };

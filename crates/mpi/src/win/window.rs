@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::conflicts::Accesses;
-use super::control::{self, ACCUMULATE, Control};
+use super::control::{self, ACCUMULATE, Control, LOCK};
 use super::dynamic::{Attached, LIST_BYTES, Pieces};
 use super::epoch::Epoch;
 use super::error;
@@ -358,6 +358,12 @@ impl Window {
         if !self.peers[rank as usize].pending.replace(true) {
             self.pending.borrow_mut().push(rank);
         }
+    }
+
+    /// Whether locks, atomics and accumulates of a rank that is reached wait until it makes progress.
+    pub(super) fn needs_owner(&self, rank: u32) -> bool {
+        self.known(rank)
+            .is_some_and(|reached| reached.control.word(LOCK).is_null())
     }
 
     /// How a rank is reached, if it was accessed: name and explanation.
