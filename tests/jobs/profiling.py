@@ -1,6 +1,7 @@
 """A profiling library that wraps every function: it sees each call of the program once, and none that the library makes
 itself. Linked, preloaded, and not there at all."""
 
+import json
 import os
 import re
 import subprocess
@@ -124,3 +125,22 @@ def case_example(session):
         if found != wanted:
             return f"{ranks} ranks: {found} instead of {wanted}", outcome.text()
     return None
+
+
+def case_listing(session):
+    """`fastpath info --mpit` lists all of the tool interface, with scope or class, and binding."""
+    outcome = session.start([os.path.join(session.prefix, "bin", "fastpath"), "info", "--mpit", "--json"]).finish()
+    problem = outcome.problem()
+    if problem:
+        return problem, outcome.text()
+    listing = json.loads(outcome.out)
+    kinds = {"control_variables": {"readonly", "local", "all", "all_eq"}, "performance_variables": {"counter", "level", "highwatermark"},
+             "events": {None}}
+    for sort, known in kinds.items():
+        for entry in listing[sort]:
+            if entry.get("kind") not in known or entry["binding"] != "no_object" or not entry["meaning"]:
+                return f"of {sort} one is described wrongly", str(entry)
+    names = {entry["name"]: entry.get("kind") for sort in kinds for entry in listing[sort]}
+    wanted = {"FASTPATH_WAIT": "all", "requests": "counter"}
+    wrong = {name: names.get(name) for name, kind in wanted.items() if names.get(name) != kind}
+    return (f"these are listed wrongly: {wrong}", outcome.out) if wrong else None

@@ -21,11 +21,59 @@ struct Listing {
     events: Vec<Entry>,
 }
 
-/// A name and what it means.
+/// What is said of one of them.
 #[derive(Debug, Serialize)]
 struct Entry {
     name: String,
+    /// Of a control variable its scope, of a performance variable its class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kind: Option<&'static str>,
+    /// The object that it belongs to.
+    binding: &'static str,
     meaning: String,
+}
+
+/// When a control variable may change, and where it must be alike (section 15.3.6); from 1 on.
+const SCOPES: [&str; 7] = [
+    "constant", "readonly", "local", "group", "group_eq", "all", "all_eq",
+];
+
+/// What a performance variable counts or shows (section 15.3.7); from 1 on.
+const CLASSES: [&str; 10] = [
+    "state",
+    "level",
+    "size",
+    "percentage",
+    "highwatermark",
+    "lowwatermark",
+    "counter",
+    "aggregate",
+    "timer",
+    "generic",
+];
+
+/// Objects; from 1 on.
+const BINDINGS: [&str; 12] = [
+    "no_object",
+    "comm",
+    "datatype",
+    "errhandler",
+    "file",
+    "group",
+    "op",
+    "request",
+    "win",
+    "message",
+    "info",
+    "session",
+];
+
+/// What a number stands for.
+fn say(words: &[&'static str], number: c_int) -> &'static str {
+    let index = usize::try_from(number).ok().and_then(|n| n.checked_sub(1));
+    index
+        .and_then(|index| words.get(index))
+        .unwrap_or(&"unknown")
 }
 
 // A text, an integer, a handle or a type that the functions write.
@@ -50,15 +98,23 @@ pub fn print(as_json: bool) -> Result<()> {
 fn describe(listing: &Listing) -> Document {
     let mut said = Document::default();
     let parts = [
-        ("control variables", &listing.control_variables),
-        ("performance variables", &listing.performance_variables),
-        ("events", &listing.events),
+        (
+            "control variables: scope, binding",
+            &listing.control_variables,
+        ),
+        (
+            "performance variables: class, binding",
+            &listing.performance_variables,
+        ),
+        ("events: binding", &listing.events),
     ];
     for (head, entries) in parts {
         said.heading(head);
         let mut table = Table::of("<28|");
         for entry in entries {
-            table.row([entry.name.as_str(), entry.meaning.as_str()]);
+            let kind = entry.kind.map_or(String::new(), |kind| format!("{kind}, "));
+            let meaning = format!("{kind}{}: {}", entry.binding, entry.meaning);
+            table.row([entry.name.as_str(), &meaning]);
         }
         said.table(table);
     }
@@ -79,25 +135,38 @@ fn collect() -> Result<Listing> {
         // Not wanted.
         let (o, h) = (null_mut::<c_int>(), null_mut::<usize>());
         Ok(Listing {
-            control_variables: list(&library, "MPI_T_cvar_get_num", |i, n, nl, d, dl| {
-                cvar(i, n, nl, o, h, h, d, dl, o, o)
+            control_variables: list(&library, "MPI_T_cvar_get_num", &SCOPES, |i, a| {
+                let (d, dl) = a.meaning;
+                cvar(i, a.name.0, a.name.1, o, h, h, d, dl, a.binding, a.kind)
             })?,
-            performance_variables: list(&library, "MPI_T_pvar_get_num", |i, n, nl, d, dl| {
-                pvar(i, n, nl, o, o, h, h, d, dl, o, o, o, o)
+            performance_variables: list(&library, "MPI_T_pvar_get_num", &CLASSES, |i, a| {
+                let (d, dl) = a.meaning;
+                pvar(
+                    i, a.name.0, a.name.1, o, a.kind, h, h, d, dl, a.binding, o, o, o,
+                )
             })?,
-            events: list(&library, "MPI_T_event_get_num", |i, n, nl, d, dl| {
-                event(i, n, nl, o, h, h, o, h, h, d, dl, o)
+            events: list(&library, "MPI_T_event_get_num", &[], |i, a| {
+                let (d, dl) = a.meaning;
+                event(i, a.name.0, a.name.1, o, h, h, o, h, h, d, dl, a.binding)
             })?,
         })
     }
 }
 
-/// Names and descriptions of all things of a kind.
+/// Where a function writes what it says: texts with their room.
+struct Answer {
+    name: (T, I),
+    meaning: (T, I),
+    kind: I,
+    binding: I,
+}
+
+/// All things of a sort; `kinds` are the words for their kinds.
 ///
 /// # Safety
 /// The library is an MPI library.
 unsafe fn list(
-    library: &Library, number: &str, ask: impl Fn(c_int, T, I, T, I) -> c_int,
+    library: &Library, number: &str, kinds: &[&'static str], ask: impl Fn(c_int, &Answer) -> c_int,
 ) -> Result<Vec<Entry>> {
     let mut count = 0;
     // SAFETY: the type that the standard gives the function.
@@ -106,16 +175,20 @@ unsafe fn list(
     for index in 0..count {
         let (mut name, mut meaning) = ([0_u8; NAME], [0_u8; MEANING]);
         let (mut name_room, mut meaning_room) = (NAME as c_int, MEANING as c_int);
-        let code = ask(
-            index,
-            name.as_mut_ptr().cast(),
-            &mut name_room,
-            meaning.as_mut_ptr().cast(),
-            &mut meaning_room,
-        );
-        if code == 0 {
-            let (name, meaning) = (text(&name), text(&meaning));
-            entries.push(Entry { name, meaning });
+        let (mut kind, mut binding) = (0, 0);
+        let answer = Answer {
+            name: (name.as_mut_ptr().cast(), &mut name_room),
+            meaning: (meaning.as_mut_ptr().cast(), &mut meaning_room),
+            kind: &mut kind,
+            binding: &mut binding,
+        };
+        if ask(index, &answer) == 0 {
+            entries.push(Entry {
+                name: text(&name),
+                kind: (!kinds.is_empty()).then(|| say(kinds, kind)),
+                binding: say(&BINDINGS, binding),
+                meaning: text(&meaning),
+            });
         }
     }
     Ok(entries)
