@@ -173,13 +173,13 @@ impl Tx {
         grown
     }
 
-    /// Has memory for a stream: a message of many parts, `len` bytes long. Twice its bytes, so that it need not wait
-    /// for the one before it, as far as the areas of this process may be so large.
+    /// Has memory for a stream: a message of many parts, `len` bytes long, as far as the areas of this process may be so
+    /// large. That the next one need not wait for it, the area grows further with what is sent.
     #[cold]
     #[inline(never)]
     pub fn prepare_stream(&mut self, len: u64) {
-        let twice = len.saturating_mul(2).min(DATA_BYTES.into()) as u32;
-        let wanted = twice
+        let whole = len.min(DATA_BYTES.into()) as u32;
+        let wanted = whole
             .next_power_of_two()
             .clamp(DATA_BYTES_STREAM, self.share());
         let old = self.data_size;
@@ -216,7 +216,8 @@ impl Tx {
         }
         let pages = self.data_tail.wrapping_sub(queue.earned_at) / (PAGE as u32 * DATA_SHARE);
         let len = (pages * PAGE as u32).min(next - made);
-        if len == 0 || !self.back(HEAD_BYTES + made as usize, len as usize) {
+        if len < DATA_PART.min(next - made) || !self.back(HEAD_BYTES + made as usize, len as usize)
+        {
             self.note_starved(false);
             return false;
         }

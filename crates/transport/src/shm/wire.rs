@@ -46,7 +46,9 @@ pub const DATA_STEP_STREAM: u32 = 2;
 /// Bytes that it has at least when it carries a stream, a message of many parts.
 pub const DATA_BYTES_STREAM: u32 = 64 * 1024;
 /// Beyond that it grows by one byte for so many that are sent.
-pub const DATA_SHARE: u32 = 4;
+pub const DATA_SHARE: u32 = 8;
+/// Bytes that it grows by then at least: each time takes two calls of the system.
+pub const DATA_PART: u32 = 32 * 1024;
 /// Largest payload of one message in the data area.
 pub const DATA_MESSAGE_MAX: usize = 32 * 1024;
 
