@@ -87,7 +87,8 @@ pub fn unlock_all(p: &Process, window: &Window) -> Result {
     done.and(left)
 }
 
-/// `MPI_Win_lock_all` of a window whose word of this host was used before and that nobody locks exclusively, or nothing.
+/// `MPI_Win_lock_all` of a window that nobody locks exclusively and whose word of this host was used before, or
+/// nothing.
 #[inline]
 pub fn try_lock_all<const WAY: u8>(assertion: i32, win: usize) -> bool {
     let Some((window, home, word)) = find::<WAY>(win).filter(|_| assertion == 0) else {

@@ -173,8 +173,8 @@ impl Tx {
         grown
     }
 
-    /// Has memory for a stream: a message of many parts, `len` bytes long, as far as the areas of this process may be so
-    /// large. That the next one need not wait for it, the area grows further with what is sent.
+    /// Has memory for a stream: a message of many parts, `len` bytes long, as far as the areas of this process may be
+    /// so large. That the next one need not wait for it, the area grows further with what is sent.
     #[cold]
     #[inline(never)]
     pub fn prepare_stream(&mut self, len: u64) {
