@@ -142,23 +142,11 @@ impl Copied {
     }
 }
 
-/// Receives a message that is there already and fits a slot, or does nothing.
+/// Receives a message that is there already and fits a slot, but for the end: it is still to be taken. Or does nothing.
+/// Straight code without a call.
 ///
 /// # Safety
 /// The buffer is writable as count and datatype say; `status` is null or a status.
-#[inline]
-pub unsafe fn try_recv<const WAY: u8>(args: Args, status: *mut Status) -> bool {
-    // SAFETY: USER'S BUFFER; taken is what was copied.
-    unsafe {
-        let copied = try_copy::<WAY>(args, status);
-        copied.map(|copied| copied.take()).is_some()
-    }
-}
-
-/// As [`try_recv`], but for the end: the message is still to be taken. Straight code without a call.
-///
-/// # Safety
-/// As [`try_recv`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
 pub unsafe fn try_copy<const WAY: u8>(args: Args, status: *mut Status) -> Option<Copied> {
     // SAFETY: USER'S BUFFER.
@@ -170,11 +158,11 @@ pub unsafe fn try_copy<const WAY: u8>(args: Args, status: *mut Status) -> Option
     }
 }
 
-/// Receives a short message where messages or receives of its source wait already, or does nothing: what [`try_recv`]
+/// Receives a short message where messages or receives of its source wait already, or does nothing: what [`try_copy`]
 /// has declined because the source is not quiet.
 ///
 /// # Safety
-/// As [`try_recv`].
+/// As [`try_copy`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Recv_unexpected
 pub unsafe fn try_recv_queued<const WAY: u8>(args: Args, status: *mut Status) -> bool {
     let Some((want, room)) = named_want::<WAY>(&args) else {
@@ -245,7 +233,7 @@ pub(crate) fn named_want<const WAY: u8>(args: &Args) -> Option<(Want, usize)> {
 }
 
 /// Whether a receive may ask for a tag: one of 0 and above, or any.
-#[inline(always)] // see `try_recv`
+#[inline(always)] // see `try_copy`
 fn is_wanted_tag(tag: i32) -> bool {
     // Hidden: the second test stays behind the first one, which is enough for nearly all.
     tag >= 0 || hide(tag) == ANY_TAG
@@ -253,7 +241,7 @@ fn is_wanted_tag(tag: i32) -> bool {
 
 /// Endpoint, match key and room of a receive that names its source, if nothing stands before it. The room is below zero
 /// (as an `isize`) where the count is.
-#[inline(always)] // see `try_recv`
+#[inline(always)] // see `try_copy`
 pub(crate) fn find_source<const WAY: u8>(args: &Args) -> Option<(*mut Endpoint, u64, usize)> {
     let comm = hot::entry::<WAY>(args.comm, args.peer, args.tag);
     let datatype = hot::datatype(args.datatype);
@@ -287,7 +275,7 @@ pub(crate) fn find_source<const WAY: u8>(args: &Args) -> Option<(*mut Endpoint, 
 ///
 /// # Safety
 /// `status` is null (`MPI_STATUS_IGNORE`) or a status.
-#[inline(always)] // see `try_recv`
+#[inline(always)] // see `try_copy`
 pub(crate) unsafe fn fill_status(status: *mut Status, source: i32, tag: i32, bytes: i64) {
     // SAFETY: USER'S BUFFER.
     if let Some(status) = unsafe { status.as_mut() } {
@@ -298,12 +286,12 @@ pub(crate) unsafe fn fill_status(status: *mut Status, source: i32, tag: i32, byt
     }
 }
 
-/// What became of an immediate nonblocking receive.
-pub enum Irecv {
-    /// The message was there, and its request has completed. It is still to be taken.
+/// What became of an immediate receive.
+pub enum ImmediateRecv<P = Posting> {
+    /// The message was there, and the receive has completed. It is still to be taken.
     Done(Copied),
     /// It must be posted, by [`post_irecv`].
-    Post(Posting),
+    Post(P),
     /// Nothing has happened.
     Declined,
 }
@@ -311,18 +299,18 @@ pub enum Irecv {
 /// A receive that nothing stands against but that its message is not there.
 #[derive(Clone, Copy)]
 pub struct Posting {
-    /// Match key.
-    pub key: u64,
     /// Bytes of the buffer.
     pub room: u64,
+    /// Match key.
+    pub key: u64,
 }
 
 /// Completes a receive from a named source if its message is there.
 ///
 /// # Safety
-/// As [`try_recv`], until the request completes; `request` is null or a variable.
+/// As [`try_copy`], until the request completes; `request` is null or a variable.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
-pub unsafe fn try_irecv<const WAY: u8>(args: Args, request: *mut usize) -> Irecv {
+pub unsafe fn try_irecv<const WAY: u8>(args: Args, request: *mut usize) -> ImmediateRecv {
     let comm = hot::entry::<WAY>(args.comm, args.peer, args.tag);
     let datatype = hot::datatype(args.datatype);
     let plain = (WAY >= hot::FURTHER || comm.recv_key == hot::key::<WAY>(args.comm))
@@ -334,20 +322,20 @@ pub unsafe fn try_irecv<const WAY: u8>(args: Args, request: *mut usize) -> Irecv
         // jump to it would be a call.
         && (!args.buf.is_null() & !request.is_null());
     if !plain {
-        return Irecv::Declined;
+        return ImmediateRecv::Declined;
     }
     // SAFETY: as in `find_source`.
     unsafe {
         let rank = args.peer as usize;
         let Some(look) = (*hot::worker_of::<WAY>(comm)).may_recv(*comm.world.add(rank)) else {
-            return Irecv::Declined;
+            return ImmediateRecv::Declined;
         };
         let posting = Posting {
-            key: comm.from_key + rank as u64,
             room: (args.count as u64).wrapping_mul(datatype.size),
+            key: comm.from_key + rank as u64,
         };
         if (posting.room as i64) < 0 {
-            return Irecv::Declined; // as the count is
+            return ImmediateRecv::Declined; // as the count is
         }
         if look {
             let endpoint = *comm.endpoints.add(rank);
@@ -355,10 +343,10 @@ pub unsafe fn try_irecv<const WAY: u8>(args: Args, request: *mut usize) -> Irecv
                 (*endpoint).copy_short(posting.key, args.tag, args.buf, posting.room as usize);
             if let Some(taken) = taken {
                 *request = (*hot::worker_of::<WAY>(comm)).finished_recv(args.peer, taken);
-                return Irecv::Done(Copied(endpoint));
+                return ImmediateRecv::Done(Copied(endpoint));
             }
         }
-        Irecv::Post(posting)
+        ImmediateRecv::Post(posting)
     }
 }
 

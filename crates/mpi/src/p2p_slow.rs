@@ -344,7 +344,7 @@ unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> Spun {
         return Spun::Nothing;
     };
     let peer = want.peer;
-    // SAFETY: as in `try_recv`; no reference to the worker outlives a statement.
+    // SAFETY: as in `try_copy`; no reference to the worker outlives a statement.
     unsafe {
         let endpoint = *comm.endpoints.add(args.peer as usize);
         if !(*worker).wait.directed

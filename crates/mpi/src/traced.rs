@@ -106,7 +106,7 @@ pub unsafe fn send(name: &'static str, args: Args) -> Option<Result<()>> {
 /// An immediate receive with its points; false where nothing is recorded, or the message is not there.
 ///
 /// # Safety
-/// As [`crate::p2p::try_recv`].
+/// As [`crate::p2p::try_copy`].
 pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> bool {
     if !trace::is_on() {
         return false;

@@ -15,7 +15,7 @@ use crate::html::svg::{size, time};
 use crate::instructions::{Counted, count};
 use crate::output::{LEFT, make_bar};
 use crate::program::{Job, Program, Settings};
-use crate::record::{AblationStep, Breakdown, Case, Change, Report};
+use crate::record::{AblationStep, Breakdown, Case, Report, StepChange};
 
 /// Options of `fastpath bench ablation`.
 #[derive(clap::Args, Clone, Debug, Default)]
@@ -91,7 +91,7 @@ impl Step {
     }
 
     /// Its time to that of another step, of the runs in the same turns.
-    fn compare(&self, before: &Step) -> Vec<Change> {
+    fn compare(&self, before: &Step) -> Vec<StepChange> {
         let of_case = |case: &Case| {
             let name = name_case(case);
             let turns = self.turns.iter().zip(&before.turns);
@@ -100,7 +100,7 @@ impl Step {
                 .collect();
             let ratio = interval::of_pairs(&pairs)?;
             let (test, bytes) = name;
-            Some(Change { test, bytes, ratio })
+            Some(StepChange { test, bytes, ratio })
         };
         self.cases.iter().filter_map(of_case).collect()
     }

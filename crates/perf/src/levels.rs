@@ -143,6 +143,26 @@ fn find_tests(level: Level, name: &str) -> Vec<&'static LevelTest> {
     TESTS.test.iter().filter(fits).collect()
 }
 
+/// Does something for each size of each test of a plan, and says which tests its level does not have.
+fn visit_sizes(
+    plan: &LevelPlan, rank: &mut engine::Rank,
+    mut visit: impl FnMut(&mut engine::Rank, &LevelTest, usize),
+) {
+    rank.start();
+    for name in &plan.settings.tests {
+        let of_name = find_tests(plan.level, name);
+        if of_name.is_empty() {
+            rank.missing(name, "this level has no such test");
+        }
+        for test in of_name {
+            for &bytes in test.choose_sizes(&plan.settings.case.sizes) {
+                visit(rank, test, bytes as usize);
+            }
+        }
+    }
+    rank.end();
+}
+
 impl LevelTest {
     /// Operations by which the time of one run is divided, besides the window.
     fn divisor(&self) -> f64 {
@@ -286,24 +306,10 @@ fn run_plan(
 ) {
     match plan.counted {
         true => counted::run(plan, board, rank.leads(), link),
-        false => run_tests(plan, rank, link),
+        false => visit_sizes(plan, rank, |rank, test, bytes| {
+            run_size(rank, link, test, bytes)
+        }),
     }
-}
-
-fn run_tests(plan: &LevelPlan, rank: &mut engine::Rank, link: &mut impl LevelLink) {
-    rank.start();
-    for name in &plan.settings.tests {
-        let of_name = find_tests(plan.level, name);
-        if of_name.is_empty() {
-            rank.missing(name, "this level has no such test");
-        }
-        for test in of_name {
-            for &bytes in test.choose_sizes(&plan.settings.case.sizes) {
-                run_size(rank, link, test, bytes as usize);
-            }
-        }
-    }
-    rank.end();
 }
 
 fn run_size(rank: &mut engine::Rank, link: &mut impl LevelLink, test: &LevelTest, bytes: usize) {

@@ -18,7 +18,7 @@ use anyhow::{Context, Result, ensure};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-pub use breakdown::{AblationStep, Breakdown, Change, Part};
+pub use breakdown::{AblationStep, Breakdown, Part, StepChange};
 pub use histogram::{Histogram, Summary};
 
 /// The name that every stored result carries.

@@ -59,9 +59,9 @@ impl Worker {
             }
         }
         while let Some(peer) = self.interfaces.take_upgrade_request() {
-            self.start_rise(peer);
+            self.start_upgrade(peer);
         }
-        if self.interfaces.take_risen() {
+        if self.interfaces.take_upgraded() {
             self.note_lane_change();
         }
         // A poll of the wire-up interface is not free: only while something is connecting, or when
@@ -122,7 +122,7 @@ impl Worker {
                     }
                 }
                 Some(step) if peer < self.present() => {
-                    self.receive_rise(peer, step, address, &mut upgrades);
+                    self.receive_upgrade(peer, step, address, &mut upgrades);
                 }
                 _ => self.counters.violations += 1,
             }
@@ -140,7 +140,7 @@ impl Worker {
         self.wireup.tick(now_ns, &mut actions);
         self.upgrade.tick(now_ns, &mut upgrades);
         self.apply_wireup(actions);
-        self.apply_rise(upgrades);
+        self.apply_upgrade(upgrades);
         moved
     }
 
@@ -210,7 +210,7 @@ impl Worker {
 /// where they cannot be made.
 impl Worker {
     #[cold]
-    fn start_rise(&mut self, peer: u32) {
+    fn start_upgrade(&mut self, peer: u32) {
         if self.upgrade.stage(peer).is_some() {
             return;
         }
@@ -223,7 +223,7 @@ impl Worker {
             // The peer learns of it when it asks.
             false => self.upgrade.refuse(peer, &mut Vec::new()),
         }
-        self.apply_rise(actions);
+        self.apply_upgrade(actions);
     }
 
     fn prepare_upgrade(&mut self, peer: u32) -> bool {
@@ -232,7 +232,7 @@ impl Worker {
         self.interfaces.prepare_upgrade(lane).is_ok()
     }
 
-    fn receive_rise(&mut self, peer: u32, step: Step, address: Address, out: &mut Vec<Action>) {
+    fn receive_upgrade(&mut self, peer: u32, step: Step, address: Address, out: &mut Vec<Action>) {
         let is_new = step == Step::Request && self.upgrade.stage(peer).is_none();
         if is_new && !self.prepare_upgrade(peer) {
             return self.upgrade.refuse(peer, out);
@@ -241,7 +241,7 @@ impl Worker {
         self.upgrade.receive(peer, step, address, now_ns, out);
     }
 
-    fn apply_rise(&mut self, actions: Vec<Action>) {
+    fn apply_upgrade(&mut self, actions: Vec<Action>) {
         for action in actions {
             let (Action::Send(peer, _)
             | Action::Open(peer, _)
@@ -255,20 +255,20 @@ impl Worker {
                 Action::Send(_, step) => self.send_upgrade(peer, step),
                 Action::Open(_, address) => {
                     let lane = &mut self.endpoints[peer].lane;
-                    if !lane.open_rise(&address) {
-                        lane.give_up_rise();
+                    if !lane.open_upgrade(&address) {
+                        lane.give_up_upgrade();
                         self.upgrade.refuse(peer, &mut Vec::new());
                         self.send_upgrade(peer, Step::Refuse);
                     }
                 }
                 Action::Ready(_) => self.endpoints[peer].lane.finish_upgrade(),
-                Action::Fail(_) => self.endpoints[peer].lane.give_up_rise(),
+                Action::Fail(_) => self.endpoints[peer].lane.give_up_upgrade(),
             }
         }
     }
 
     fn send_upgrade(&mut self, peer: u32, step: Step) {
-        let address = self.endpoints[peer].lane.rise_address();
+        let address = self.endpoints[peer].lane.upgrade_address();
         let number = step as u8 | RISE;
         if !self.interfaces.send_wireup(peer, number, address) {
             self.upgrade.postpone(peer, self.interfaces.now_ns());

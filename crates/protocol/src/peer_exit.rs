@@ -25,7 +25,7 @@ impl Worker {
 
     /// Why a peer cannot be reached any more, with its rank, for people.
     pub fn lost_peer(&self) -> Option<String> {
-        let of_lane = |peer| self.endpoints[peer].lane.failure(peer);
+        let of_lane = |peer| self.endpoints[peer].lane.describe_failure(peer);
         let of_interface = |peer| self.interfaces.failure(peer);
         (0..self.present()).find_map(|peer| of_lane(peer).or_else(|| of_interface(peer)))
     }

@@ -32,12 +32,12 @@ mod reached;
 mod region;
 mod resolve;
 
-pub use ask::{ASK_MOST, Ask, Asking, Change, SLOT_BYTES, SLOT_HEAD, SLOTS_BYTES, Slots};
+pub use ask::{ASK_MOST, Ask, Asking, ChangeFunction, SLOT_BYTES, SLOT_HEAD, SLOTS_BYTES, Slots};
 pub use atomic::add_masked;
 pub use error::RmaError;
 pub use fastpath_transport::remote::copy_mapped;
 pub use key::{KEY_WORDS, PACKED_BYTES, PackedKey, key_of_words, words_of_key};
-pub use locked::{ANSWER_HEAD, ANSWER_MOST, LockWord};
+pub use locked::{ANSWER_HEAD, ANSWER_MOST, HeldWord};
 pub use region::{Exposed, RegionId};
 pub use resolve::{Reach, RemoteKey, Way};
 
@@ -93,7 +93,7 @@ pub struct Rma {
     /// Where answers belong, by token.
     landings: Numbered<Landing>,
     /// Makes the changes that peers ask for.
-    pub change: Change,
+    pub change: ChangeFunction,
     /// Events so far.
     pub counters: Counters,
 }

@@ -391,7 +391,7 @@ impl Traffic {
 /// Puts, gets and atomics that were begun before a pair leaves datagrams behind, meanwhile and afterwards are done
 /// once, and a flush says so.
 #[test]
-fn rise__meanwhile_everything_is_done_once_and_flushes_are_true() {
+fn upgrade__meanwhile_everything_is_done_once_and_flushes_are_true() {
     for flushes in [false, true] {
         let mut world = upgrade_world(60);
         let mut traffic = Traffic::new();

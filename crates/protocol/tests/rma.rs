@@ -9,7 +9,7 @@ mod remote;
 use common::*;
 use fastpath_bootstrap::segment::Phase;
 use fastpath_protocol::Worker;
-use fastpath_protocol::rma::{ANSWER_MOST, Ask, Asking, LockWord, Moved, RemoteKey, RmaError, Way};
+use fastpath_protocol::rma::{ANSWER_MOST, Ask, Asking, HeldWord, Moved, RemoteKey, RmaError, Way};
 use fastpath_transport::sim::Conditions;
 use remote::{bad_network, flush, get, put, region, with_fragments};
 
@@ -265,7 +265,7 @@ fn change__is_one_question_to_its_owner_who_makes_it_if_its_word_is_free() {
                 taken: (to, taken),
             };
             let served = world.rank(1).rma.counters.served;
-            let word = LockWord {
+            let word = HeldWord {
                 key: &lock.key,
                 offset: 8,
             };

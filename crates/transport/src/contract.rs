@@ -279,6 +279,46 @@ pub trait Connection {
 
     /// The peer needs no more what [`Connection::register`] has shown it under this key.
     fn deregister(&mut self, _key: u64) {}
+
+    /// Why nothing is carried to the peer of that rank any more, where that is so: for people, with the rank.
+    fn describe_failure(&self, _peer: u32) -> Option<String> {
+        None
+    }
+
+    /// Where the peer finds this end of the connection that is to take the place of this one.
+    fn upgrade_address(&self) -> Address {
+        Address::default()
+    }
+
+    /// Opens that connection to the peer's end of it; false where it leads nowhere.
+    fn open_upgrade(&mut self, _address: &Address) -> bool {
+        false
+    }
+
+    /// The peer's end of that connection is open: what is sent goes there from now on.
+    fn finish_upgrade(&mut self) {}
+
+    /// There will be no such connection.
+    fn give_up_upgrade(&mut self) {}
+
+    /// Whether single copies with this peer are known to work, so that both sides can take part in one.
+    fn knows_single_copy(&self) -> bool {
+        false
+    }
+
+    /// Opens a copy of a message to the peer in which both sides take part; `None` where there is none, or too many are
+    /// under way.
+    fn open_cooperative(&mut self) -> Option<u32> {
+        None
+    }
+
+    /// Closes what [`Connection::open_cooperative`] has opened.
+    fn close_cooperative(&mut self, _index: u32) {}
+
+    /// Claims the next piece of a cooperative copy: how many had been claimed before, by either side.
+    fn claim_cooperative(&mut self, _index: u32, _sender: bool) -> u32 {
+        u32::MAX
+    }
 }
 
 /// What carries messages to and from one peer: the hot half of the contract.
@@ -295,6 +335,40 @@ pub trait Endpoint: Connection {
     /// Sends `len` bytes, at most `capabilities().bcopy`, that `pack` writes into the transport's
     /// buffer. `pack` runs only if there is room, and is given a pointer to `len` writable bytes.
     fn am_bcopy(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post;
+
+    /// Whether [`Endpoint::am_bulk`] does better than other ways.
+    fn has_bulk(&self) -> bool {
+        false
+    }
+
+    /// The message that is posted next goes together with the bulk message that follows it at once.
+    fn hold_next(&mut self) {}
+
+    /// As [`Endpoint::am_bcopy`], of bytes that lie in a row and whose receiver has a place for them, of any length;
+    /// says how many have gone. They go in the order of calls: while some of a message's have not, no other message
+    /// goes, but for a bound of the transport's. `None` where that is no better.
+    ///
+    /// # Safety
+    /// `data` is readable for `len` bytes.
+    unsafe fn am_bulk(
+        &mut self, _header: Header, _data: *const u8, _len: usize,
+    ) -> Option<(Post, usize)> {
+        None
+    }
+
+    /// A message that [`Endpoint::am_bulk`] has sent and that has not all come, and how many bytes are to come: they
+    /// can be taken as they do ([`Endpoint::stream`]), before anything that [`Endpoint::look`] would show.
+    fn find_bulk(&self) -> Option<(Header, usize)> {
+        None
+    }
+
+    /// Takes the next bytes of that message, at most as many as there is room for; how many. The last one ends it.
+    ///
+    /// # Safety
+    /// `to` is writable for `room` bytes.
+    unsafe fn stream(&mut self, _to: *mut u8, _room: usize) -> usize {
+        0
+    }
 
     /// Wakes the peer after a post that returned [`Post::Wake`]: `Done` or `PeerGone`.
     fn wake(&mut self) -> Post {

@@ -5,8 +5,6 @@
 //! passes it on to the transport.
 #![allow(unsafe_code)]
 
-mod connection;
-
 use crate::adapter::rc::RcEndpoint;
 use crate::adapter::ud::UdEndpoint;
 use crate::adapter::upgrade::UpgradeEndpoint;
@@ -17,6 +15,24 @@ use crate::shm::recall::Recalls;
 use crate::sim::SimEndpoint;
 use crate::tcp::TcpEndpoint;
 use fastpath_base::sync::{Ordering, fence};
+
+/// Asks whichever endpoint a lane has; an unconnected one answers `$none`.
+macro_rules! ask {
+    ($lane:expr, $endpoint:ident => $answer:expr, or $none:expr) => {
+        match $lane {
+            Lane::Unconnected => $none,
+            Lane::Shm($endpoint) => $answer,
+            Lane::Loopback($endpoint) => $answer,
+            Lane::Sim($endpoint) => $answer,
+            Lane::Rc($endpoint) => $answer,
+            Lane::Ud($endpoint) => $answer,
+            Lane::Upgrade($endpoint) => $answer,
+            Lane::Tcp($endpoint) => $answer,
+        }
+    };
+}
+
+mod connection;
 
 /// An endpoint of some transport. All bits zero is a valid [`Lane::Unconnected`], so that the
 /// endpoints of peers that never talk cost no memory.
@@ -43,20 +59,15 @@ pub enum Lane {
 impl Lane {
     /// What the endpoint can do; `None` while unconnected.
     pub fn capabilities(&self) -> Option<Capabilities> {
-        match self {
-            Lane::Unconnected => None,
-            Lane::Shm(endpoint) => Some(endpoint.capabilities()),
-            Lane::Loopback(endpoint) => Some(endpoint.capabilities()),
-            Lane::Sim(endpoint) => Some(endpoint.capabilities()),
+        let can = ask!(self, endpoint => endpoint.capabilities(), or return None);
+        Some(match self {
             // What a message is received into is not shown to its sender.
-            Lane::Rc(endpoint) => Some(Capabilities {
+            Lane::Rc(_) => Capabilities {
                 put_zcopy: 0,
-                ..endpoint.capabilities()
-            }),
-            Lane::Ud(endpoint) => Some(endpoint.capabilities()),
-            Lane::Upgrade(endpoint) => Some(endpoint.capabilities()),
-            Lane::Tcp(endpoint) => Some(endpoint.capabilities()),
-        }
+                ..can
+            },
+            _ => can,
+        })
     }
 
     /// Whether no transport has been chosen for this peer.
@@ -97,56 +108,42 @@ impl Lane {
         }
     }
 
-    /// Whether [`Lane::am_bulk`] does better than other ways.
+    /// See [`Endpoint::has_bulk`].
     #[inline]
     pub fn has_bulk(&self) -> bool {
-        matches!(self, Lane::Tcp(endpoint) if endpoint.has_bulk())
+        ask!(self, endpoint => endpoint.has_bulk(), or false)
     }
 
-    /// The message that is posted next goes together with the bulk message that follows it at once.
+    /// See [`Endpoint::hold_next`].
     pub fn hold_next(&mut self) {
-        if let Lane::Tcp(endpoint) = self {
-            endpoint.hold_next();
-        }
+        ask!(self, endpoint => endpoint.hold_next(), or ())
     }
 
-    /// As [`Lane::am_bcopy`], of bytes that lie in a row and whose receiver has a place for them, of any length; says
-    /// how many have gone. They go in the order of calls: while some of a message's have not, no other message goes,
-    /// but for a bound of the transport's. `None` where that is no better.
+    /// See [`Endpoint::am_bulk`].
     ///
     /// # Safety
-    /// `data` is readable for `len` bytes.
+    /// As there.
     #[inline]
     pub unsafe fn am_bulk(
         &mut self, header: Header, data: *const u8, len: usize,
     ) -> Option<(Post, usize)> {
-        match self {
-            // SAFETY: BYTES.
-            Lane::Tcp(endpoint) => unsafe { endpoint.am_bulk(header, data, len) },
-            _ => None,
-        }
+        // SAFETY: BYTES.
+        ask!(self, endpoint => unsafe { endpoint.am_bulk(header, data, len) }, or None)
     }
 
-    /// A message that [`Lane::am_bulk`] has sent and that has not all come, and how many bytes are to come: they can be
-    /// taken as they do ([`Lane::stream`]), before anything that [`Lane::look`] would show.
+    /// See [`Endpoint::find_bulk`].
     #[inline]
     pub fn find_bulk(&self) -> Option<(Header, usize)> {
-        match self {
-            Lane::Tcp(endpoint) => endpoint.find_bulk(),
-            _ => None,
-        }
+        ask!(self, endpoint => endpoint.find_bulk(), or None)
     }
 
-    /// Takes the next bytes of that message, at most as many as there is room for; how many. The last one ends it.
+    /// See [`Endpoint::stream`].
     ///
     /// # Safety
-    /// `to` is writable for `room` bytes.
+    /// As there.
     pub unsafe fn stream(&mut self, to: *mut u8, room: usize) -> usize {
-        match self {
-            // SAFETY: BYTES.
-            Lane::Tcp(endpoint) => unsafe { endpoint.stream(to, room) },
-            _ => 0,
-        }
+        // SAFETY: BYTES.
+        ask!(self, endpoint => unsafe { endpoint.stream(to, room) }, or 0)
     }
 
     /// As [`Lane::am_short`], where the room is known and the payload fits the descriptor; anything
@@ -166,12 +163,7 @@ impl Lane {
     /// See [`Endpoint::wake`].
     #[cold]
     pub fn wake(&mut self) -> Post {
-        match self {
-            Lane::Shm(endpoint) => endpoint.wake(),
-            Lane::Loopback(endpoint) => endpoint.wake(),
-            Lane::Sim(endpoint) => endpoint.wake(),
-            _ => Post::Done,
-        }
+        ask!(self, endpoint => endpoint.wake(), or Post::Done)
     }
 
     /// The next arrival if it is short and has this id, for [`Lane::take_short`]; `None` does not say that there is
@@ -243,18 +235,6 @@ impl Lane {
             Lane::Loopback(endpoint) => endpoint.look(),
             _ => self.look_other(),
         }
-    }
-
-    /// Why nothing is carried to the peer of that rank any more, where that is so: for people, with the rank.
-    pub fn failure(&self, peer: u32) -> Option<String> {
-        let failed = match self {
-            Lane::Rc(endpoint) => endpoint.failure(),
-            Lane::Ud(endpoint) => endpoint.failure(),
-            Lane::Upgrade(endpoint) => endpoint.failure(),
-            Lane::Tcp(endpoint) => return endpoint.failure(),
-            _ => None,
-        };
-        failed.map(|why| format!("the adapter has lost rank {peer} of MPI_COMM_WORLD ({why})"))
     }
 
     /// Whether [`Lane::look`] would show something.
@@ -351,51 +331,13 @@ impl Lane {
     /// As there.
     pub unsafe fn get(&mut self, to: *mut u8, len: usize, from: Remote) -> Result<(), RemoteError> {
         // SAFETY: BYTES.
-        unsafe {
-            match self {
-                Lane::Shm(endpoint) => endpoint.get(to, len, from),
-                Lane::Loopback(endpoint) => endpoint.get(to, len, from),
-                Lane::Sim(endpoint) => endpoint.get(to, len, from),
-                Lane::Rc(endpoint) => endpoint.get(to, len, from),
-                Lane::Ud(endpoint) => endpoint.get(to, len, from),
-                Lane::Upgrade(endpoint) => endpoint.get(to, len, from),
-                Lane::Tcp(_) | Lane::Unconnected => Err(RemoteError::Unsupported),
-            }
-        }
+        ask!(self, end => unsafe { end.get(to, len, from) }, or Err(RemoteError::Unsupported))
     }
 
     /// Whether the peer shares this process's clock and memory.
     #[inline]
     pub fn is_same_host(&self) -> bool {
         matches!(self, Lane::Shm(_))
-    }
-
-    /// Whether single copies with this peer are known to work, so that both sides can take part in one.
-    pub fn knows_single_copy(&self) -> bool {
-        matches!(self, Lane::Shm(endpoint) if endpoint.knows_single_copy())
-    }
-
-    /// Opens a copy in which both sides take part (see `shm`); `None` where the lane has none.
-    pub fn open_cooperative(&mut self) -> Option<u32> {
-        match self {
-            Lane::Shm(endpoint) => endpoint.open_cooperative(),
-            _ => None,
-        }
-    }
-
-    /// Closes a cooperative copy.
-    pub fn close_cooperative(&mut self, index: u32) {
-        if let Lane::Shm(endpoint) = self {
-            endpoint.close_cooperative(index);
-        }
-    }
-
-    /// Claims a piece of a cooperative copy: how many had been claimed before, by either side.
-    pub fn claim_cooperative(&mut self, index: u32, sender: bool) -> u32 {
-        match self {
-            Lane::Shm(endpoint) => endpoint.claim_cooperative(index, sender),
-            _ => u32::MAX,
-        }
     }
 
     /// Receiver: claims the announced message of the peer's `request`, to match it; false where the peer has taken it
@@ -431,17 +373,7 @@ impl Lane {
         &mut self, from: *const u8, len: usize, to: Remote,
     ) -> Result<(), RemoteError> {
         // SAFETY: BYTES.
-        unsafe {
-            match self {
-                Lane::Shm(endpoint) => endpoint.put(from, len, to),
-                Lane::Loopback(endpoint) => endpoint.put(from, len, to),
-                Lane::Sim(endpoint) => endpoint.put(from, len, to),
-                Lane::Rc(endpoint) => endpoint.put(from, len, to),
-                Lane::Ud(endpoint) => endpoint.put(from, len, to),
-                Lane::Upgrade(endpoint) => endpoint.put(from, len, to),
-                Lane::Tcp(_) | Lane::Unconnected => Err(RemoteError::Unsupported),
-            }
-        }
+        ask!(self, end => unsafe { end.put(from, len, to) }, or Err(RemoteError::Unsupported))
     }
 
     /// Completes puts and gets at the peer: it sees them before anything that comes after. On every

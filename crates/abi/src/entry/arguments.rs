@@ -2,11 +2,15 @@
 //!
 //! A body with a parameter of one of these types is given the struct, made of the arguments that have the names of its
 //! fields (`abigen/src/scan.rs`).
+//!
+//! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
+#![allow(unsafe_code)]
 
-use super::coll::read_block;
+use super::Count;
+use super::coll::{read_block, read_blocks, read_typed_blocks};
 use super::p2p::args;
 use core::ffi::{c_int, c_void};
-use fastpath_mpi::coll::{Block, Operands, Side};
+use fastpath_mpi::coll::{Block, Blocks, Operands, Side, TypedBlocks};
 use fastpath_mpi::p2p::Args;
 use fastpath_mpi::win::transfer::Sides;
 use fastpath_mpi::{Process, Result};
@@ -24,22 +28,6 @@ pub struct Sent {
 impl From<Sent> for Args {
     fn from(m: Sent) -> Args {
         args(m.buf, m.count, m.datatype, m.dest, m.tag, m.comm)
-    }
-}
-
-/// A message from another rank.
-pub struct Received {
-    pub buf: *mut c_void,
-    pub count: i64,
-    pub datatype: usize,
-    pub source: c_int,
-    pub tag: c_int,
-    pub comm: usize,
-}
-
-impl From<Received> for Args {
-    fn from(m: Received) -> Args {
-        args(m.buf, m.count, m.datatype, m.source, m.tag, m.comm)
     }
 }
 
@@ -124,6 +112,94 @@ impl RecvBlock {
     /// As a buffer that always counts.
     pub fn block(&self, p: &Process) -> Result<Block> {
         read_block(p, self.recvbuf, self.recvcount, self.recvtype)
+    }
+}
+
+/// What a collective call receives, with a count and a displacement for each partner.
+pub struct RecvBlocks<C, D> {
+    pub recvbuf: *mut c_void,
+    pub recvcounts: *const C,
+    pub displs: *const D,
+    pub recvtype: usize,
+}
+
+impl<C: Count, D: Count> RecvBlocks<C, D> {
+    /// The buffer, of so many partners.
+    ///
+    /// # Safety
+    /// The arrays are null or have an entry for each.
+    pub unsafe fn read(&self, p: &Process, partners: u32) -> Result<Blocks> {
+        let arrays = (self.recvcounts, self.displs);
+        // SAFETY: ARGUMENTS.
+        unsafe { read_blocks(p, partners, self.recvbuf, arrays, self.recvtype) }
+    }
+}
+
+/// What is exchanged, with a count and a displacement for each partner.
+pub struct Exchange<C, D> {
+    pub sendbuf: *const c_void,
+    pub sendcounts: *const C,
+    pub sdispls: *const D,
+    pub sendtype: usize,
+    pub recvbuf: *mut c_void,
+    pub recvcounts: *const C,
+    pub rdispls: *const D,
+    pub recvtype: usize,
+}
+
+impl<C: Count, D: Count> Exchange<C, D> {
+    /// What so many partners are given.
+    ///
+    /// # Safety
+    /// The arrays are null or have an entry for each.
+    pub unsafe fn given(&self, p: &Process, partners: u32) -> Result<Blocks> {
+        let arrays = (self.sendcounts, self.sdispls);
+        // SAFETY: ARGUMENTS.
+        unsafe { read_blocks(p, partners, self.sendbuf, arrays, self.sendtype) }
+    }
+
+    /// What so many partners give.
+    ///
+    /// # Safety
+    /// The arrays are null or have an entry for each.
+    pub unsafe fn taken(&self, p: &Process, partners: u32) -> Result<Blocks> {
+        let arrays = (self.recvcounts, self.rdispls);
+        // SAFETY: ARGUMENTS.
+        unsafe { read_blocks(p, partners, self.recvbuf, arrays, self.recvtype) }
+    }
+}
+
+/// The same with a datatype for each partner.
+pub struct TypedExchange<C, D> {
+    pub sendbuf: *const c_void,
+    pub sendcounts: *const C,
+    pub sdispls: *const D,
+    pub sendtypes: *const usize,
+    pub recvbuf: *mut c_void,
+    pub recvcounts: *const C,
+    pub rdispls: *const D,
+    pub recvtypes: *const usize,
+}
+
+impl<C: Count, D: Count> TypedExchange<C, D> {
+    /// What so many partners are given.
+    ///
+    /// # Safety
+    /// The arrays are null or have an entry for each.
+    pub unsafe fn given(&self, p: &Process, partners: u32) -> Result<TypedBlocks> {
+        let arrays = (self.sendcounts, self.sdispls);
+        // SAFETY: ARGUMENTS.
+        unsafe { read_typed_blocks(p, partners, self.sendbuf, arrays, self.sendtypes) }
+    }
+
+    /// What so many partners give.
+    ///
+    /// # Safety
+    /// The arrays are null or have an entry for each.
+    pub unsafe fn taken(&self, p: &Process, partners: u32) -> Result<TypedBlocks> {
+        let arrays = (self.recvcounts, self.rdispls);
+        // SAFETY: ARGUMENTS.
+        unsafe { read_typed_blocks(p, partners, self.recvbuf, arrays, self.recvtypes) }
     }
 }
 

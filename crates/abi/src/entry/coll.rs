@@ -4,15 +4,15 @@
 //! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
-use super::arguments::{RecvBlock, SendBlock};
+use super::arguments::{RecvBlock, RecvBlocks, SendBlock};
 use super::{Count, Form, read_counts};
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::coll::pair::{self, Outcome};
-use fastpath_mpi::coll::{self, Block, Blocks};
+use fastpath_mpi::coll::{self, Block, Blocks, TypedBlocks};
 use fastpath_mpi::comm::Comm;
-use fastpath_mpi::consts::{MPI_BYTE, MPI_PROC_NULL, MPI_ROOT, MPI_SUCCESS};
+use fastpath_mpi::consts::{MPI_BYTE, MPI_ERR_ARG, MPI_PROC_NULL, MPI_ROOT, MPI_SUCCESS};
 use fastpath_mpi::errhandler::{Scope, raise};
-use fastpath_mpi::{Process, Result, lock, process};
+use fastpath_mpi::{Error, Process, Result, lock, process};
 
 /// A buffer that always counts.
 pub(crate) fn read_block(
@@ -41,6 +41,31 @@ pub(crate) unsafe fn read_blocks<C: Count, D: Count>(
             counts: read_counts("the array of counts", counts, partners)?,
             displacements: read_counts("the array of displacements", displacements, partners)?,
             datatype: p.datatype(datatype)?,
+        })
+    }
+}
+
+/// A buffer with a count, a displacement and a datatype for each of so many partners.
+///
+/// # Safety
+/// The arrays are null or have an entry for each.
+pub(crate) unsafe fn read_typed_blocks<C: Count, D: Count>(
+    p: &Process, partners: u32, buf: *const c_void, (counts, displacements): (*const C, *const D),
+    datatypes: *const usize,
+) -> Result<TypedBlocks> {
+    if datatypes.is_null() && partners != 0 {
+        return Err(Error::new(MPI_ERR_ARG, "the array of datatypes is null"));
+    }
+    let count = i64::from(partners);
+    // SAFETY: ARGUMENTS.
+    unsafe {
+        Ok(TypedBlocks {
+            buf: buf.cast::<u8>().cast_mut(),
+            counts: read_counts("the array of counts", counts, count)?,
+            displacements: read_counts("the array of displacements", displacements, count)?,
+            datatypes: (0..partners as usize)
+                .map(|partner| p.datatype(datatypes.add(partner).read()))
+                .collect::<Result<_>>()?,
         })
     }
 }
@@ -160,23 +185,15 @@ pub unsafe fn gather(
 /// # Safety
 /// The buffers are as counts and datatypes say; at the root the arrays have an entry for each rank.
 pub unsafe fn gatherv<C: Count, D: Count>(
-    p: &Process, form: Form, send: SendBlock, recvbuf: *mut c_void, recvcounts: *const C,
-    displs: *const D, recvtype: usize, root: c_int, comm: usize,
+    p: &Process, form: Form, send: SendBlock, recv: RecvBlocks<C, D>, root: c_int, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
             let used = is_partner(comm, root);
             let send = send.side(p, used)?;
-            let arrays = (recvcounts, displs);
             let recv = match is_root(comm, root) {
-                true => Some(read_blocks(
-                    p,
-                    comm.peer_count(),
-                    recvbuf,
-                    arrays,
-                    recvtype,
-                )?),
+                true => Some(recv.read(p, comm.peer_count())?),
                 false => None,
             };
             Ok(coll::Gatherv { send, recv, root })

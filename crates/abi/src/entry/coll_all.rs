@@ -3,40 +3,18 @@
 //! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
-use super::arguments::{RecvBlock, SendBlock};
-use super::coll::read_blocks;
-use super::{Count, Form, read_counts};
+use super::arguments::{Exchange, RecvBlock, RecvBlocks, SendBlock, TypedExchange};
+use super::{Count, Form};
 use core::ffi::c_void;
-use fastpath_mpi::coll::{self, Block, Collective, Side, TypedBlocks};
-use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_IN_PLACE};
-use fastpath_mpi::{Error, Process, Result};
+use fastpath_mpi::coll::{self, Block, Collective, Side};
+use fastpath_mpi::consts::MPI_IN_PLACE;
+use fastpath_mpi::{Process, Result};
 
-fn is_in_place(buf: *const c_void) -> bool {
-    buf as usize == MPI_IN_PLACE
-}
-
-/// A buffer with a count, a displacement and a datatype for each of so many partners.
-///
-/// # Safety
-/// The arrays are null or have an entry for each.
-pub(crate) unsafe fn read_typed_blocks<C: Count, D: Count>(
-    p: &Process, partners: u32, buf: *const c_void, (counts, displacements): (*const C, *const D),
-    datatypes: *const usize,
-) -> Result<TypedBlocks> {
-    if datatypes.is_null() && partners != 0 {
-        return Err(Error::new(MPI_ERR_ARG, "the array of datatypes is null"));
-    }
-    let count = i64::from(partners);
-    // SAFETY: ARGUMENTS.
-    unsafe {
-        Ok(TypedBlocks {
-            buf: buf.cast::<u8>().cast_mut(),
-            counts: read_counts("the array of counts", counts, count)?,
-            displacements: read_counts("the array of displacements", displacements, count)?,
-            datatypes: (0..partners as usize)
-                .map(|partner| p.datatype(datatypes.add(partner).read()))
-                .collect::<Result<_>>()?,
-        })
+/// What is sent, where it does not lie where it is received.
+fn unless_in_place<B>(buf: *const c_void, read: impl FnOnce() -> Result<B>) -> Result<Option<B>> {
+    match buf as usize {
+        MPI_IN_PLACE => Ok(None),
+        _ => read().map(Some),
     }
 }
 
@@ -63,13 +41,9 @@ unsafe fn run_blocks<C: Collective + 'static>(
 pub unsafe fn allgather(
     p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
 ) -> Result<()> {
+    let make = |send, recv| coll::Allgather { send, recv };
     // SAFETY: ARGUMENTS.
-    unsafe {
-        run_blocks(p, form, send, recv, comm, |send, recv| coll::Allgather {
-            send,
-            recv,
-        })
-    }
+    unsafe { run_blocks(p, form, send, recv, comm, make) }
 }
 
 /// `MPI_Allgatherv` in its three forms.
@@ -77,20 +51,13 @@ pub unsafe fn allgather(
 /// # Safety
 /// The buffers are as counts and datatypes say; the arrays have an entry for each rank.
 pub unsafe fn allgatherv<C: Count, D: Count>(
-    p: &Process, form: Form, send: SendBlock, recvbuf: *mut c_void, recvcounts: *const C,
-    displs: *const D, recvtype: usize, comm: usize,
+    p: &Process, form: Form, send: SendBlock, recv: RecvBlocks<C, D>, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
             let send = send.side(p, true)?;
-            let recv = read_blocks(
-                p,
-                comm.peer_count(),
-                recvbuf,
-                (recvcounts, displs),
-                recvtype,
-            )?;
+            let recv = recv.read(p, comm.peer_count())?;
             Ok(coll::Allgatherv { send, recv })
         })
     }
@@ -103,13 +70,9 @@ pub unsafe fn allgatherv<C: Count, D: Count>(
 pub unsafe fn alltoall(
     p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
 ) -> Result<()> {
+    let make = |send, recv| coll::Alltoall { send, recv };
     // SAFETY: ARGUMENTS.
-    unsafe {
-        run_blocks(p, form, send, recv, comm, |send, recv| coll::Alltoall {
-            send,
-            recv,
-        })
-    }
+    unsafe { run_blocks(p, form, send, recv, comm, make) }
 }
 
 /// `MPI_Alltoallv` in its three forms.
@@ -117,25 +80,13 @@ pub unsafe fn alltoall(
 /// # Safety
 /// The buffers are as counts and datatypes say; the arrays have an entry for each rank.
 pub unsafe fn alltoallv<C: Count, D: Count>(
-    p: &Process, form: Form, sendbuf: *const c_void, sendcounts: *const C, sdispls: *const D,
-    sendtype: usize, recvbuf: *mut c_void, recvcounts: *const C, rdispls: *const D,
-    recvtype: usize, comm: usize,
+    p: &Process, form: Form, call: Exchange<C, D>, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
-            let ranks = comm.peer_count();
-            let send = match is_in_place(sendbuf) {
-                true => None,
-                false => Some(read_blocks(
-                    p,
-                    ranks,
-                    sendbuf,
-                    (sendcounts, sdispls),
-                    sendtype,
-                )?),
-            };
-            let recv = read_blocks(p, ranks, recvbuf, (recvcounts, rdispls), recvtype)?;
+            let send = unless_in_place(call.sendbuf, || call.given(p, comm.peer_count()))?;
+            let recv = call.taken(p, comm.peer_count())?;
             Ok(coll::Alltoallv { send, recv })
         })
     }
@@ -146,25 +97,13 @@ pub unsafe fn alltoallv<C: Count, D: Count>(
 /// # Safety
 /// The buffers are as counts and datatypes say; the arrays have an entry for each rank.
 pub unsafe fn alltoallw<C: Count, D: Count>(
-    p: &Process, form: Form, sendbuf: *const c_void, sendcounts: *const C, sdispls: *const D,
-    sendtypes: *const usize, recvbuf: *mut c_void, recvcounts: *const C, rdispls: *const D,
-    recvtypes: *const usize, comm: usize,
+    p: &Process, form: Form, call: TypedExchange<C, D>, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
         form.run(p, comm, |comm| {
-            let ranks = comm.peer_count();
-            let send = match is_in_place(sendbuf) {
-                true => None,
-                false => Some(read_typed_blocks(
-                    p,
-                    ranks,
-                    sendbuf,
-                    (sendcounts, sdispls),
-                    sendtypes,
-                )?),
-            };
-            let recv = read_typed_blocks(p, ranks, recvbuf, (recvcounts, rdispls), recvtypes)?;
+            let send = unless_in_place(call.sendbuf, || call.given(p, comm.peer_count()))?;
+            let recv = call.taken(p, comm.peer_count())?;
             Ok(coll::Alltoallw { send, recv })
         })
     }

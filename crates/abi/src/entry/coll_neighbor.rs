@@ -3,14 +3,23 @@
 //! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
-use super::arguments::{RecvBlock, SendBlock};
-use super::coll::read_blocks;
-use super::coll_all::read_typed_blocks;
+use super::arguments::{Exchange, RecvBlock, RecvBlocks, SendBlock, TypedExchange};
 use super::{Count, Form};
-use core::ffi::c_void;
 use fastpath_mpi::coll::{self, Block, Collective, Neighborhood};
 use fastpath_mpi::{Process, Result};
 use std::rc::Rc;
+
+/// A call among the neighbours of a communicator, made of what is read for them.
+///
+/// # Safety
+/// The buffers are as counts and datatypes say.
+#[inline]
+unsafe fn run<C: Collective + 'static>(
+    p: &Process, form: Form, comm: usize, read: impl FnOnce(Rc<Neighborhood>) -> Result<C>,
+) -> Result<()> {
+    // SAFETY: ARGUMENTS.
+    unsafe { form.run(p, comm, |comm| read(Neighborhood::of(comm)?)) }
+}
 
 /// A call in which all blocks have one length.
 ///
@@ -49,16 +58,13 @@ pub unsafe fn neighbor_allgather(
 /// # Safety
 /// The buffers are as counts and datatypes say; the arrays have an entry for each neighbour.
 pub unsafe fn neighbor_allgatherv<C: Count, D: Count>(
-    p: &Process, form: Form, send: SendBlock, recvbuf: *mut c_void, recvcounts: *const C,
-    displs: *const D, recvtype: usize, comm: usize,
+    p: &Process, form: Form, send: SendBlock, recv: RecvBlocks<C, D>, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
-        form.run(p, comm, |comm| {
-            let around = Neighborhood::of(comm)?;
+        run(p, form, comm, |around| {
             let send = send.block(p)?;
-            let sources = around.indegree();
-            let recv = read_blocks(p, sources, recvbuf, (recvcounts, displs), recvtype)?;
+            let recv = recv.read(p, around.indegree())?;
             Ok(coll::NeighborAllgatherv { around, send, recv })
         })
     }
@@ -81,17 +87,13 @@ pub unsafe fn neighbor_alltoall(
 /// # Safety
 /// The buffers are as counts and datatypes say; the arrays have an entry for each neighbour.
 pub unsafe fn neighbor_alltoallv<C: Count, D: Count>(
-    p: &Process, form: Form, sendbuf: *const c_void, sendcounts: *const C, sdispls: *const D,
-    sendtype: usize, recvbuf: *mut c_void, recvcounts: *const C, rdispls: *const D,
-    recvtype: usize, comm: usize,
+    p: &Process, form: Form, call: Exchange<C, D>, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
-        form.run(p, comm, |comm| {
-            let around = Neighborhood::of(comm)?;
-            let (sources, destinations) = (around.indegree(), around.outdegree());
-            let send = read_blocks(p, destinations, sendbuf, (sendcounts, sdispls), sendtype)?;
-            let recv = read_blocks(p, sources, recvbuf, (recvcounts, rdispls), recvtype)?;
+        run(p, form, comm, |around| {
+            let send = call.given(p, around.outdegree())?;
+            let recv = call.taken(p, around.indegree())?;
             Ok(coll::NeighborAlltoallv { around, send, recv })
         })
     }
@@ -102,18 +104,13 @@ pub unsafe fn neighbor_alltoallv<C: Count, D: Count>(
 /// # Safety
 /// The buffers are as counts and datatypes say; the arrays have an entry for each neighbour.
 pub unsafe fn neighbor_alltoallw<C: Count>(
-    p: &Process, form: Form, sendbuf: *const c_void, sendcounts: *const C, sdispls: *const isize,
-    sendtypes: *const usize, recvbuf: *mut c_void, recvcounts: *const C, rdispls: *const isize,
-    recvtypes: *const usize, comm: usize,
+    p: &Process, form: Form, call: TypedExchange<C, isize>, comm: usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
-        form.run(p, comm, |comm| {
-            let around = Neighborhood::of(comm)?;
-            let (sources, destinations) = (around.indegree(), around.outdegree());
-            let send =
-                read_typed_blocks(p, destinations, sendbuf, (sendcounts, sdispls), sendtypes)?;
-            let recv = read_typed_blocks(p, sources, recvbuf, (recvcounts, rdispls), recvtypes)?;
+        run(p, form, comm, |around| {
+            let send = call.given(p, around.outdegree())?;
+            let recv = call.taken(p, around.indegree())?;
             Ok(coll::NeighborAlltoallw { around, send, recv })
         })
     }

@@ -6,14 +6,14 @@
 //! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
-use super::p2p::{args, finish, finish_request};
-use super::p2p_immediate::{irecv_slow, isend_slow, recv_slow, send_slow};
+use super::p2p::args;
+use super::p2p_calls::{RecvCall, SendCall};
+use super::p2p_immediate::{recv_slow, send_slow};
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::consts::*;
 use fastpath_mpi::hot::{self, FURTHER, SPREAD};
-use fastpath_mpi::p2p::{self, Args, Immediate, Irecv};
-use fastpath_mpi::status::Status;
-use fastpath_mpi::{Result, p2p_slow as slow, places, process, request};
+use fastpath_mpi::p2p::{Args, Immediate};
+use fastpath_mpi::{Result, p2p_slow as slow, places, process};
 
 /// What became of an immediate send.
 enum Sent {
@@ -26,15 +26,18 @@ enum Sent {
 /// An immediate send inside the communicator's worker.
 ///
 /// # Safety
-/// As [`p2p::try_send`].
-unsafe fn send_within<const MORE: bool>(args: Args) -> Sent {
+/// As [`SendCall::try_send`].
+unsafe fn send_within<C: SendCall>(args: Args, call: C) -> Sent {
+    if !call.is_given() {
+        return Sent::Declined;
+    }
     // SAFETY: as for this function.
     unsafe {
         if let Some(place) = hot::further_sends(args.comm) {
-            return send_at::<MORE, FURTHER>(place, args);
+            return send_at::<C, FURTHER>(place, args, call);
         }
         match hot::spread_sends(args.comm, args.peer, args.tag) {
-            Some(place) => send_at::<MORE, SPREAD>(place, args),
+            Some(place) => send_at::<C, SPREAD>(place, args, call),
             None => Sent::Declined,
         }
     }
@@ -42,12 +45,12 @@ unsafe fn send_within<const MORE: bool>(args: Args) -> Sent {
 
 /// The same, of the worker at a place.
 #[inline]
-unsafe fn send_at<const MORE: bool, const WAY: u8>(place: u32, args: Args) -> Sent {
+unsafe fn send_at<C: SendCall, const WAY: u8>(place: u32, args: Args, call: C) -> Sent {
     // SAFETY: the buffer is readable, as for `MPI_Send`; the thread is inside the worker, and what has sent has found
     // the peer's endpoint.
     places::with(place, || unsafe {
         let entry = || hot::entry::<WAY>(args.comm, args.peer, args.tag);
-        match p2p::try_send::<MORE, WAY>(args) {
+        match call.try_send::<WAY>(args) {
             Immediate::Done => Sent::Done,
             Immediate::Declined if slow::try_send_eager::<WAY>(args) => Sent::Done,
             Immediate::Declined => Sent::Declined,
@@ -60,54 +63,22 @@ unsafe fn send_at<const MORE: bool, const WAY: u8>(place: u32, args: Args) -> Se
 /// An immediate receive inside the communicator's worker; false where it is declined.
 ///
 /// # Safety
-/// As [`p2p::try_recv`].
-unsafe fn recv_within(args: Args, status: *mut Status) -> bool {
+/// As [`RecvCall::try_recv`].
+unsafe fn recv_within<C: RecvCall>(args: Args, call: C) -> bool {
     // SAFETY: as for this function; the thread is inside the worker.
     unsafe {
         if let Some(place) = hot::further_receives(args.comm) {
-            return recv_at::<FURTHER>(place, args, status);
+            return recv_at::<C, FURTHER>(place, args, call);
         }
         hot::spread_receives(args.comm, args.peer, args.tag)
-            .is_some_and(|place| recv_at::<SPREAD>(place, args, status))
+            .is_some_and(|place| recv_at::<C, SPREAD>(place, args, call))
     }
 }
 
 #[inline]
-unsafe fn recv_at<const WAY: u8>(place: u32, args: Args, status: *mut Status) -> bool {
+unsafe fn recv_at<C: RecvCall, const WAY: u8>(place: u32, args: Args, call: C) -> bool {
     // SAFETY: the buffer is writable, as for `MPI_Recv`; the thread is inside the worker.
-    places::with(place, || unsafe {
-        p2p::try_recv::<WAY>(args, status) || p2p::try_recv_queued::<WAY>(args, status)
-    })
-}
-
-/// As [`recv_within`], with a request, which is not null.
-unsafe fn irecv_within(args: Args, request: *mut usize) -> bool {
-    // SAFETY: as for this function.
-    unsafe {
-        if let Some(place) = hot::further_receives(args.comm) {
-            return irecv_at::<FURTHER>(place, args, request);
-        }
-        hot::spread_receives(args.comm, args.peer, args.tag)
-            .is_some_and(|place| irecv_at::<SPREAD>(place, args, request))
-    }
-}
-
-#[inline]
-unsafe fn irecv_at<const WAY: u8>(place: u32, args: Args, request: *mut usize) -> bool {
-    // SAFETY: the buffer is writable, as for `MPI_Irecv`; the thread is inside the worker.
-    places::with(place, || unsafe {
-        match p2p::try_irecv::<WAY>(args, request) {
-            Irecv::Done(copied) => {
-                copied.take();
-                true
-            }
-            Irecv::Post(posting) => {
-                *request = p2p::post_irecv::<WAY>(posting, args.buf, args.tag, args.comm);
-                true
-            }
-            Irecv::Declined => p2p::try_irecv_queued::<WAY>(args, request),
-        }
-    })
+    places::with(place, || unsafe { call.recv_shortly::<WAY>(args) })
 }
 
 /// The error of a send whose receiver has gone; made inside MPI.
@@ -121,41 +92,19 @@ fn refuse(name: &'static str, args: Args, bytes: u64) -> Result<()> {
 /// The standard's.
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn send_elsewhere(
-    buf: *const c_void, count: i64, datatype: usize, dest: c_int, tag: c_int, comm: usize,
+pub(super) unsafe fn send_elsewhere<C: SendCall>(
+    buf: *const c_void, count: i64, datatype: usize, dest: c_int, tag: c_int, comm: usize, call: C,
 ) -> c_int {
     let args = args(buf, count, datatype, dest, tag, comm);
     // SAFETY: ARGUMENTS.
     unsafe {
-        match send_within::<false>(args) {
-            Sent::Done => MPI_SUCCESS,
-            Sent::Declined => send_slow(buf, count, datatype, dest, tag, comm),
-            Sent::Gone(bytes) => finish(refuse("MPI_Send", args, bytes), "MPI_Send", comm),
-        }
-    }
-}
-
-/// # Safety
-/// The standard's; `request` is not null.
-#[cold]
-#[inline(never)]
-pub(super) unsafe fn isend_elsewhere(
-    buf: *const c_void, count: i64, datatype: usize, dest: c_int, tag: c_int, comm: usize,
-    request: *mut usize,
-) -> c_int {
-    let args = args(buf, count, datatype, dest, tag, comm);
-    // SAFETY: ARGUMENTS.
-    unsafe {
-        match send_within::<true>(args) {
+        match send_within(args, call) {
             Sent::Done => {
-                *request = request::DONE_HANDLE;
+                call.complete();
                 MPI_SUCCESS
             }
-            Sent::Declined => isend_slow(buf, count, datatype, dest, tag, comm, request),
-            Sent::Gone(bytes) => {
-                let result = refuse("MPI_Isend", args, bytes);
-                finish_request(result, "MPI_Isend", comm, request)
-            }
+            Sent::Declined => send_slow(buf, count, datatype, dest, tag, comm, call),
+            Sent::Gone(bytes) => call.finish(refuse(C::NAME, args, bytes), comm),
         }
     }
 }
@@ -164,34 +113,15 @@ pub(super) unsafe fn isend_elsewhere(
 /// The standard's.
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn recv_elsewhere(
-    buf: *mut c_void, count: i64, datatype: usize, source: c_int, tag: c_int, comm: usize,
-    status: *mut Status,
+pub(super) unsafe fn recv_elsewhere<C: RecvCall>(
+    buf: *mut c_void, count: i64, datatype: usize, source: c_int, tag: c_int, comm: usize, call: C,
 ) -> c_int {
     let args = args(buf, count, datatype, source, tag, comm);
     // SAFETY: ARGUMENTS.
     unsafe {
-        match recv_within(args, status) {
+        match recv_within(args, call) {
             true => MPI_SUCCESS,
-            false => recv_slow(buf, count, datatype, source, tag, comm, status),
-        }
-    }
-}
-
-/// # Safety
-/// The standard's.
-#[cold]
-#[inline(never)]
-pub(super) unsafe fn irecv_elsewhere(
-    buf: *mut c_void, count: i64, datatype: usize, source: c_int, tag: c_int, comm: usize,
-    request: *mut usize,
-) -> c_int {
-    let args = args(buf, count, datatype, source, tag, comm);
-    // SAFETY: ARGUMENTS.
-    unsafe {
-        match irecv_within(args, request) {
-            true => MPI_SUCCESS,
-            false => irecv_slow(buf, count, datatype, source, tag, comm, request),
+            false => recv_slow(buf, count, datatype, source, tag, comm, call),
         }
     }
 }

@@ -3,8 +3,10 @@
 //! **ARGUMENTS.** What pointers among the arguments point to: see the module above.
 #![allow(unsafe_code)]
 
-use super::arguments::{Received, Sent};
+use super::arguments::Sent;
+use super::p2p::args;
 use super::store;
+use core::ffi::{c_int, c_void};
 use fastpath_mpi::p2p::{Args, Mode};
 use fastpath_mpi::{Process, Result, request};
 
@@ -81,7 +83,11 @@ pub unsafe fn rsend_init(p: &Process, message: Sent, request: *mut usize) -> Res
 
 /// # Safety
 /// The standard's.
-pub unsafe fn recv_init(p: &Process, message: Received, request: *mut usize) -> Result<()> {
+pub unsafe fn recv_init(
+    p: &Process, buf: *mut c_void, count: i64, datatype: usize, source: c_int, tag: c_int,
+    comm: usize, request: *mut usize,
+) -> Result<()> {
+    let message = args(buf, count, datatype, source, tag, comm);
     // SAFETY: ARGUMENTS.
-    unsafe { make(p, "MPI_Recv_init", message.into(), None, request) }
+    unsafe { make(p, "MPI_Recv_init", message, None, request) }
 }

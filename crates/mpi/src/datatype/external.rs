@@ -10,7 +10,7 @@ const CHUNK: usize = 4096;
 
 /// How one number changes between memory and the portable form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Change {
+enum Conversion {
     /// Bytes stay as they are, or turn round.
     Turn,
     /// A signed integer of another size.
@@ -26,7 +26,7 @@ enum Change {
 struct Number {
     native: usize,
     portable: usize,
-    change: Change,
+    change: Conversion,
 }
 
 impl Number {
@@ -35,31 +35,31 @@ impl Number {
         let same = |native| Number {
             native,
             portable: native,
-            change: Change::Turn,
+            change: Conversion::Turn,
         };
         match (basic.kind, basic.name) {
             (_, "MPI_LONG") => Number {
                 native: size,
                 portable: 4,
-                change: Change::Signed,
+                change: Conversion::Signed,
             },
             (_, "MPI_UNSIGNED_LONG") => Number {
                 native: size,
                 portable: 4,
-                change: Change::Unsigned,
+                change: Conversion::Unsigned,
             },
             (_, "MPI_WCHAR") => Number {
                 native: size,
                 portable: 2,
-                change: Change::Unsigned,
+                change: Conversion::Unsigned,
             },
             (Kind::LongDouble | Kind::LongComplex, _) => Number {
                 native: 16,
                 portable: 16,
                 change: if cfg!(target_arch = "x86_64") {
-                    Change::Extended
+                    Conversion::Extended
                 } else {
-                    Change::Turn
+                    Conversion::Turn
                 },
             },
             (Kind::Complex, _) => same(size / 2),
@@ -71,8 +71,8 @@ impl Number {
     /// The value does not fit the portable form.
     fn export(self, from: &[u8], to: &mut [u8]) -> Result<()> {
         match self.change {
-            Change::Turn => turn(from, to),
-            Change::Signed => {
+            Conversion::Turn => turn(from, to),
+            Conversion::Signed => {
                 let value = sign_extend(from);
                 let cut = value as i32;
                 if i64::from(cut) != value {
@@ -80,7 +80,7 @@ impl Number {
                 }
                 to.copy_from_slice(&cut.to_be_bytes());
             }
-            Change::Unsigned => {
+            Conversion::Unsigned => {
                 let value = widen(from).to_be_bytes();
                 let (high, low) = value.split_at(8 - self.portable);
                 if high.iter().any(|byte| *byte != 0) {
@@ -91,22 +91,22 @@ impl Number {
                 }
                 to.copy_from_slice(low);
             }
-            Change::Extended => turn(&binary128_from_extended(from), to),
+            Conversion::Extended => turn(&binary128_from_extended(from), to),
         }
         Ok(())
     }
 
     fn import(self, from: &[u8], to: &mut [u8]) {
         match self.change {
-            Change::Turn => turn(from, to),
-            Change::Signed | Change::Unsigned => {
-                let negative = self.change == Change::Signed
+            Conversion::Turn => turn(from, to),
+            Conversion::Signed | Conversion::Unsigned => {
+                let negative = self.change == Conversion::Signed
                     && from.first().is_some_and(|byte| *byte & 0x80 != 0);
                 to.fill(if negative { 0xFF } else { 0 });
                 let length = from.len();
                 turn(from, &mut to[..length]);
             }
-            Change::Extended => {
+            Conversion::Extended => {
                 let mut wide = [0; 16];
                 turn(from, &mut wide);
                 to.copy_from_slice(&extended_from_binary128(wide));

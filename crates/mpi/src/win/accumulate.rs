@@ -7,7 +7,7 @@
 //! of its caller.
 #![allow(unsafe_code)]
 
-use super::change::{Change, How};
+use super::change::{ElementChange, How};
 use super::conflicts::Kind as Access;
 use super::control::Words;
 use super::hot_atomics::note_compared;
@@ -245,8 +245,8 @@ impl Job<'_> {
     }
 
     /// The change as it travels.
-    fn change_of(&self, fetches: bool) -> Change {
-        Change {
+    fn change_of(&self, fetches: bool) -> ElementChange {
+        ElementChange {
             datatype: self.basic.handle,
             op: self.op as u16,
             how: if fetches { How::Fetch } else { How::Combine },
@@ -436,7 +436,7 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
         copy_here(given.as_mut_ptr().add(len), asked.origin, len);
     }
     let (given, taken) = ((given.as_ptr(), 2 * len), (asked.result, len));
-    let change = Change {
+    let change = ElementChange {
         datatype: basic.handle,
         op: 0,
         how: How::Swap,

@@ -22,7 +22,7 @@ const ELEMENT_MOST: usize = 32;
 /// What a target is asked to do with elements of a predefined datatype, as it travels: handles of datatype and
 /// operation, which are the same in all processes, and how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Change {
+pub(super) struct ElementChange {
     pub datatype: u16,
     pub op: u16,
     pub how: How,
@@ -38,14 +38,14 @@ pub(super) enum How {
     Swap,
 }
 
-impl Change {
+impl ElementChange {
     fn pack(self) -> u64 {
         u64::from(self.datatype) | u64::from(self.op) << 16 | (self.how as u64) << 32
     }
 
-    fn unpack(word: u64) -> Option<Change> {
+    fn unpack(word: u64) -> Option<ElementChange> {
         let how = [How::Combine, How::Fetch, How::Swap];
-        Some(Change {
+        Some(ElementChange {
             datatype: word as u16,
             op: (word >> 16) as u16,
             how: *how.get((word >> 32) as usize)?,
@@ -53,12 +53,12 @@ impl Change {
     }
 }
 
-/// Makes a change that a peer asks for: `fastpath_protocol::rma::Change`.
+/// Makes a change that a peer asks for: `fastpath_protocol::rma::ChangeFunction`.
 ///
 /// # Safety
 /// `data` is valid for [`ASK_MOST`] bytes and `memory` for `len`.
 pub(crate) unsafe fn make(word: u64, data: *mut u8, memory: *mut u8, len: usize) -> bool {
-    let Some(change) = Change::unpack(word) else {
+    let Some(change) = ElementChange::unpack(word) else {
         return false;
     };
     let Some(basic) = Basic::from_handle(change.datatype.into()).filter(|b| b.is_supported())
@@ -117,7 +117,7 @@ impl Target {
     /// The bytes are inside the span that the target was found with; what is given is readable and what is taken
     /// writable.
     pub unsafe fn ask(
-        &self, p: &Process, window: &Window, (change, at, len): (Change, i64, usize),
+        &self, p: &Process, window: &Window, (change, at, len): (ElementChange, i64, usize),
         given: (*const u8, usize), taken: (*mut u8, usize),
     ) -> Result<usize> {
         let asking = self.asking(change, at, len, given, taken);
@@ -126,7 +126,7 @@ impl Target {
     }
 
     fn asking(
-        &self, change: Change, at: i64, len: usize, given: (*const u8, usize),
+        &self, change: ElementChange, at: i64, len: usize, given: (*const u8, usize),
         taken: (*mut u8, usize),
     ) -> Asking {
         Asking {
@@ -147,8 +147,8 @@ impl Target {
     /// # Safety
     /// As [`Target::ask`].
     pub unsafe fn delegate(
-        &self, words: &Words, (change, at, len): (Change, i64, usize), given: (*const u8, usize),
-        taken: (*mut u8, usize),
+        &self, words: &Words, (change, at, len): (ElementChange, i64, usize),
+        given: (*const u8, usize), taken: (*mut u8, usize),
     ) -> Result<bool> {
         if words.near(ACCUMULATE).is_some() || self.key().is_null() {
             return Ok(false);
@@ -167,7 +167,7 @@ mod tests {
 
     fn change(datatype: usize, op: usize, how: How) -> u64 {
         let (datatype, op) = (datatype as u16, op as u16);
-        Change { datatype, op, how }.pack()
+        ElementChange { datatype, op, how }.pack()
     }
 
     fn run(word: u64, given: &[u8], memory: &mut [u8]) -> Option<Vec<u8>> {

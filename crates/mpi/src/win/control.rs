@@ -25,9 +25,7 @@ use fastpath_base::copy::copy;
 use fastpath_base::sync::{AtomicU64, Ordering, spin_loop};
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::Worker;
-use fastpath_protocol::rma::{
-    ANSWER_HEAD, ANSWER_MOST, Asking, LockWord as HeldWord, RemoteKey, add_masked,
-};
+use fastpath_protocol::rma::{ANSWER_HEAD, ANSWER_MOST, Asking, HeldWord, RemoteKey, add_masked};
 use fastpath_protocol::waiting::{Note, POLLS_PER_CHECK};
 use std::ptr;
 

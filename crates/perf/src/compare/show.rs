@@ -3,7 +3,7 @@
 use super::comparison::{Comparison, Row};
 use super::interval::{Ratio, Verdict};
 use super::name_directions;
-use super::stored::{Change, Changes, Rule};
+use super::stored::{CaseChange, Changes, Rule};
 use crate::document::Table;
 use crate::lists::group;
 use crate::output::format::{behind, format_number};
@@ -160,7 +160,7 @@ pub fn format_changes(changes: &Changes, rule: Rule) -> String {
     text + &format!("{all} compared, {worse} worse, {refused} not compared\n")
 }
 
-fn add_change(change: &Change, table: &mut Table) {
+fn add_change(change: &CaseChange, table: &mut Table) {
     let key = &change.key;
     let mut name = name_variant(key);
     if key.level != Level::Mpi {

@@ -25,7 +25,7 @@ pub struct Rule {
 
 /// One case on both sides.
 #[derive(Clone, Debug)]
-pub struct Change {
+pub struct CaseChange {
     /// Which.
     pub key: Key,
     /// The statistic before; of several runs the geometric mean.
@@ -40,7 +40,7 @@ pub struct Change {
     pub runs: [usize; 2],
 }
 
-impl Change {
+impl CaseChange {
     /// Whether it became worse.
     pub fn is_worse(&self) -> bool {
         let worse = if is_more_better(self.key.of) {
@@ -65,7 +65,7 @@ pub struct Refused {
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
     /// What was compared.
-    pub changes: Vec<Change>,
+    pub changes: Vec<CaseChange>,
     /// What was not.
     pub refused: Vec<Refused>,
     /// What differs between the runs as a whole and should be known.
@@ -75,7 +75,7 @@ pub struct Changes {
 impl Changes {
     /// 0: nothing became worse; 1: something did; 2: something could not be compared.
     pub fn exit_code(&self) -> u8 {
-        if self.changes.iter().any(Change::is_worse) {
+        if self.changes.iter().any(CaseChange::is_worse) {
             1
         } else if !self.refused.is_empty() || self.changes.is_empty() {
             2
@@ -127,7 +127,7 @@ pub fn compare(before: &[Report], now: &[Report], rule: Rule) -> Changes {
     result
 }
 
-fn compare_case(key: &Key, old: &[&Case], new: &[&Case], rule: Rule) -> Result<Change, String> {
+fn compare_case(key: &Key, old: &[&Case], new: &[&Case], rule: Rule) -> Result<CaseChange, String> {
     check_batches(old, new, rule.statistic)?;
     let take = |cases: &[&Case]| -> Option<Vec<f64>> {
         cases
@@ -154,7 +154,7 @@ fn compare_case(key: &Key, old: &[&Case], new: &[&Case], rule: Rule) -> Result<C
     };
     let average =
         |values: &[f64]| (values.iter().map(|v| v.ln()).sum::<f64>() / values.len() as f64).exp();
-    Ok(Change {
+    Ok(CaseChange {
         key: key.clone(),
         before: average(&before),
         now: average(&now),
@@ -393,8 +393,8 @@ mod tests {
 
     #[test]
     fn unlike_cases__are_refused_with_the_reason() {
-        type Change = fn(&mut Case);
-        let changes: [(&str, Change); 7] = [
+        type Edit = fn(&mut Case);
+        let changes: [(&str, Edit); 7] = [
             ("different operation", |c| {
                 c.operation = "MPI_Isend/MPI_Irecv".into()
             }),

@@ -3,7 +3,7 @@
 use super::*;
 use crate::compare::interval::Ratio;
 use crate::record::{
-    AblationStep, Breakdown, Change, Histogram, Level, Missing, Of, Part, Run, Timing,
+    AblationStep, Breakdown, Histogram, Level, Missing, Of, Part, Run, StepChange, Timing,
 };
 
 fn make_case(test: &str, bytes: u64, ranks: u32, median: f64) -> Case {
@@ -125,8 +125,8 @@ pub fn make_report(name: &str, slow: f64) -> Report {
 }
 
 /// What a step changed: the first two show, the others do not.
-fn make_changes(added: &str) -> Vec<Change> {
-    let change = |bytes, interval| Change {
+fn make_changes(added: &str) -> Vec<StepChange> {
+    let change = |bytes, interval| StepChange {
         test: "latency".into(),
         bytes,
         ratio: Ratio {

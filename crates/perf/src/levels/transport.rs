@@ -160,62 +160,6 @@ impl TransportLink {
             std::thread::yield_now();
         }
     }
-
-    #[inline]
-    fn send_one(&mut self, data: &[u8]) {
-        let header = Header::new(ID, 0, 0);
-        if data.len() <= SHORT_LIMIT {
-            // SAFETY: the slice is readable.
-            self.post(|lane| unsafe { lane.am_short(header, data.as_ptr(), data.len()) });
-            return;
-        }
-        let whole = self.thresholds.max_single_on(&self.lane) as usize;
-        let part = if data.len() <= whole {
-            data.len()
-        } else {
-            self.thresholds.fragment_on(&self.lane) as usize
-        };
-        for piece in data.chunks(part) {
-            self.post(|lane| {
-                // SAFETY: `to` has room for the piece.
-                lane.am_bcopy(header, piece.len(), |to| unsafe {
-                    copy(to, piece.as_ptr(), piece.len());
-                })
-            });
-        }
-    }
-
-    /// Takes arrivals until the message is there.
-    #[inline]
-    fn recv_one(&mut self, into: &mut [u8]) {
-        if let Some(arrival) = self.lane.look_short(ID) {
-            copy_arrival(&arrival, into);
-            // SAFETY: it was shown just now.
-            unsafe { self.lane.take_short() };
-            return;
-        }
-        let (mut done, mut polls, mut cold) = (0, 0u32, false);
-        loop {
-            if let Some(arrival) = self.lane.look() {
-                done += copy_arrival(&arrival, &mut into[done..]);
-                self.lane.take();
-                if done >= into.len() {
-                    if self.is_adapter() {
-                        self.lane.return_credits();
-                    }
-                    return;
-                }
-                polls = 0;
-                continue;
-            }
-            match polls {
-                0 => cold = self.lane.begin_wait(),
-                _ if cold => cold = self.lane.warm(),
-                _ => {}
-            }
-            self.pause_look(&mut polls);
-        }
-    }
 }
 
 /// What the wire-up of the library does by messages: each end learns where the other is, and is ready when both know.
@@ -290,20 +234,65 @@ impl Side for TransportLink {
 impl Link for TransportLink {
     #[inline]
     fn send(&mut self, data: &[u8]) {
-        self.send_one(data);
+        let header = Header::new(ID, 0, 0);
+        if data.len() <= SHORT_LIMIT {
+            // SAFETY: the slice is readable.
+            self.post(|lane| unsafe { lane.am_short(header, data.as_ptr(), data.len()) });
+            return;
+        }
+        let whole = self.thresholds.max_single_on(&self.lane) as usize;
+        let part = if data.len() <= whole {
+            data.len()
+        } else {
+            self.thresholds.fragment_on(&self.lane) as usize
+        };
+        for piece in data.chunks(part) {
+            self.post(|lane| {
+                // SAFETY: `to` has room for the piece.
+                lane.am_bcopy(header, piece.len(), |to| unsafe {
+                    copy(to, piece.as_ptr(), piece.len());
+                })
+            });
+        }
     }
 
     #[inline]
     fn recv(&mut self, into: &mut [u8]) {
-        self.recv_one(into);
+        if let Some(arrival) = self.lane.look_short(ID) {
+            copy_arrival(&arrival, into);
+            // SAFETY: it was shown just now.
+            unsafe { self.lane.take_short() };
+            return;
+        }
+        let (mut done, mut polls, mut cold) = (0, 0u32, false);
+        loop {
+            if let Some(arrival) = self.lane.look() {
+                done += copy_arrival(&arrival, &mut into[done..]);
+                self.lane.take();
+                if done >= into.len() {
+                    if self.is_adapter() {
+                        self.lane.return_credits();
+                    }
+                    return;
+                }
+                polls = 0;
+                continue;
+            }
+            match polls {
+                0 => cold = self.lane.begin_wait(),
+                _ if cold => cold = self.lane.warm(),
+                _ => {}
+            }
+            self.pause_look(&mut polls);
+        }
     }
 
     fn send_window(&mut self, window: u32, data: &[u8]) {
-        (0..window).for_each(|_| self.send_one(data));
+        (0..window).for_each(|_| self.send(data));
     }
 
     fn recv_window(&mut self, window: u32, into: &mut [u8]) {
-        (0..window).for_each(|_| self.recv_one(into));
+        (0..window).for_each(|_| self.recv(into));
     }
 
     fn way(&self, bytes: usize) -> Result<Way, String> {

@@ -13,7 +13,7 @@ use fastpath_base::config::Config;
 use fastpath_bootstrap::Job;
 
 use super::board::SharedBoard;
-use super::{LevelPlan, LevelTest, alternate, engine, fill_pattern, find_tests, has_pattern};
+use super::{LevelPlan, LevelTest, alternate, engine, fill_pattern, has_pattern, visit_sizes};
 use crate::bench::verbs::{Connection, VerbsOptions};
 use crate::record::Case;
 use bare::{Bare, Pace};
@@ -63,7 +63,6 @@ pub fn run(
         wire.connection.name(),
         facts::describe_wire(&wire, options, depths),
     );
-    rank.start();
     let tests = Tests {
         wire: &wire,
         options,
@@ -73,21 +72,12 @@ pub fn run(
     let intervals = plan.settings.intervals.as_deref();
     let endless = intervals == Some("endless");
     let turns = intervals.and_then(|n| n.parse().ok());
-    for name in &plan.settings.tests {
-        let of_name = find_tests(plan.level, name);
-        if of_name.is_empty() {
-            rank.missing(name, "this level has no such test");
+    visit_sizes(plan, rank, |rank, test, bytes| {
+        let mut left = turns.unwrap_or(1u64);
+        while (left > 0 || endless) && tests.run(rank, test, bytes) {
+            left = left.saturating_sub(1);
         }
-        for test in of_name {
-            for &bytes in test.choose_sizes(&plan.settings.case.sizes) {
-                let mut left = turns.unwrap_or(1u64);
-                while (left > 0 || endless) && tests.run(rank, test, bytes as usize) {
-                    left = left.saturating_sub(1);
-                }
-            }
-        }
-    }
-    rank.end();
+    });
     tests.bare.borrow_mut().flush();
     // Neither leaves while the other may still wait for an answer of its queue pair.
     board.exchange(rank.leads(), [0; 4]);

@@ -42,8 +42,8 @@ pub struct Part {
 
 /// What a step of an ablation changed in one case.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Change {
+#[cfg_attr(test, derive(schemars::JsonSchema), schemars(rename = "Change"))]
+pub struct StepChange {
     /// Test of the case; empty in results stored before there was more than one: `latency`.
     #[serde(default)]
     pub test: String,
@@ -66,15 +66,15 @@ pub struct AblationStep {
     pub cases: Vec<Case>,
     /// What the step changed; empty in the first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub changes: Vec<Change>,
+    pub changes: Vec<StepChange>,
     /// What was counted.
     pub instructions: Vec<Breakdown>,
 }
 
 impl AblationStep {
     /// What the step changed in a case.
-    pub fn find_change(&self, case: &Case) -> Option<&Change> {
-        let is_of = |c: &&Change| {
+    pub fn find_change(&self, case: &Case) -> Option<&StepChange> {
+        let is_of = |c: &&StepChange| {
             let test = match c.test.as_str() {
                 "" => "latency",
                 test => test,

@@ -2,7 +2,9 @@
 
 use crate::compare::interval::Ratio;
 
-use super::{AblationStep, Breakdown, Case, Change, Level, Missing, Of, Part, Report, Run, Timing};
+use super::{
+    AblationStep, Breakdown, Case, Level, Missing, Of, Part, Report, Run, StepChange, Timing,
+};
 
 /// A latency of this many bytes with these samples.
 pub fn make_case(bytes: u64, samples: &[f64]) -> Case {
@@ -92,7 +94,7 @@ pub fn make_report() -> Report {
         added: "sendi".into(),
         disabled: vec!["recvi".into()],
         cases: vec![make_case(8, &[95.0])],
-        changes: vec![Change {
+        changes: vec![StepChange {
             test: "latency".into(),
             bytes: 8,
             ratio: Ratio {

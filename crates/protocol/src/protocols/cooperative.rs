@@ -13,7 +13,7 @@ use crate::selection::{Constants, Thresholds};
 use crate::wire::{self, NOWHERE, Offer, Rtr};
 use crate::worker::{SHORT_LIMIT, Worker};
 use fastpath_base::trace::{self, Point};
-use fastpath_transport::{Header, Remote};
+use fastpath_transport::{Connection, Header, Remote};
 
 /// The longest messages.
 pub(super) const RECORD: Record = Record {

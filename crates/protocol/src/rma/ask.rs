@@ -167,7 +167,8 @@ impl Slot {
 
 /// Makes a change that a peer asks for, and that only the layer above understands: of `len` bytes at `memory`, with the
 /// [`ASK_MOST`] bytes at `data`, where the answer goes too. False where it is none. Others may write to both meanwhile.
-pub type Change = unsafe fn(change: u64, data: *mut u8, memory: *mut u8, len: usize) -> bool;
+pub type ChangeFunction =
+    unsafe fn(change: u64, data: *mut u8, memory: *mut u8, len: usize) -> bool;
 
 /// What the owner is to do with its memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,7 +177,7 @@ pub enum Ask {
     Put,
     /// Answer with its bytes.
     Get,
-    /// Make this change ([`Change`]).
+    /// Make this change ([`ChangeFunction`]).
     Change(u64),
 }
 

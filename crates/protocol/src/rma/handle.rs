@@ -3,7 +3,7 @@
 
 use super::atomic::change;
 use super::error::RmaError::Withdrawn;
-use super::message::{Change, Landing, Place};
+use super::message::{AtomicChange, Landing, Place};
 use super::queue::Reply;
 use crate::wire;
 use crate::worker::{EAGER_LIMIT, Worker};
@@ -69,7 +69,7 @@ impl Worker {
         &mut self, peer: u32, header: Header, data: *const u8, len: usize,
     ) -> Option<()> {
         // SAFETY: `data` holds `len` bytes.
-        let asked = unsafe { wire::read::<Change>(data, len) }?;
+        let asked = unsafe { wire::read::<AtomicChange>(data, len) }?;
         let place = asked.place;
         let regions = &self.rma.regions;
         let at = regions.locate_to_write(place.region, place.offset, 8);

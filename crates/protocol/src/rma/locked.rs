@@ -24,7 +24,7 @@ pub const ANSWER_MOST: usize = CONTROL_MAX;
 const TRIES: u32 = 64;
 
 /// A word at its owner: 0, or 1 while somebody has it.
-pub struct LockWord<'a> {
+pub struct HeldWord<'a> {
     /// Its region.
     pub key: &'a RemoteKey,
     /// Its offset there, a multiple of 8.
@@ -73,7 +73,7 @@ impl Worker {
     /// # Safety
     /// What is given is readable, and `answer` writable for 8 bytes more than are taken, until the flush.
     pub unsafe fn change_nbi(
-        &mut self, key: &mut RemoteKey, lock: &LockWord, asking: &Asking, answer: *mut u8,
+        &mut self, key: &mut RemoteKey, lock: &HeldWord, asking: &Asking, answer: *mut u8,
     ) -> Result<bool, RmaError> {
         self.admit(key, asking.offset, asking.len)?;
         let Ask::Change(change) = asking.ask else {

@@ -4,7 +4,7 @@
 //! |---|---|---|---|
 //! | `REMOTE_PUT` | 0 | 0 | [`Place`], then the bytes |
 //! | `REMOTE_GET` | bytes wanted | token | [`Place`] |
-//! | `REMOTE_ATOMIC` | [`ADD`], [`SWAP`] or [`MASKED_ADD`] | token | [`Change`] |
+//! | `REMOTE_ATOMIC` | [`ADD`], [`SWAP`] or [`MASKED_ADD`] | token | [`AtomicChange`] |
 //! | `REMOTE_CHANGE` | bytes to change, and from bit 16 on bytes of the answer | token | [`LockedChange`], then the operand |
 //! | `REMOTE_DATA` | 0, or 1 for refused | token | the bytes, or what was there before; of a `REMOTE_CHANGE` a word that says whether it was made, then what was there |
 //! | `REMOTE_FLUSH` | 0 | number of puts so far | none |
@@ -28,7 +28,7 @@ pub(super) struct Place {
 /// What an atomic does.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Change {
+pub(super) struct AtomicChange {
     pub place: Place,
     pub operand: u64,
     pub compare: u64,
@@ -44,7 +44,7 @@ pub(super) struct LockedChange {
 }
 
 const _: () = assert!(size_of::<LockedChange>() == 40);
-const _: () = assert!(size_of::<Place>() == 16 && size_of::<Change>() == 32);
+const _: () = assert!(size_of::<Place>() == 16 && size_of::<AtomicChange>() == 32);
 
 /// Where an answer belongs.
 #[derive(Debug, Clone, Copy)]

@@ -4,7 +4,7 @@
 use super::error::RmaError;
 use super::key::Described;
 use super::locked::Locked;
-use super::message::{Change, Landing, LockedChange, Place};
+use super::message::{AtomicChange, Landing, LockedChange, Place};
 use super::resolve::{RemoteKey, Way, choose_way};
 use super::{Moved, RmaError::PeerGone};
 use crate::request::Fault;
@@ -318,7 +318,7 @@ impl Worker {
                 compare,
             } => {
                 (change[2], change[3]) = (operand, compare);
-                (wire::REMOTE_ATOMIC, operation, 8, size_of::<Change>())
+                (wire::REMOTE_ATOMIC, operation, 8, size_of::<AtomicChange>())
             }
             _ => {
                 let len = rest.min(self.remote_part(peer));

@@ -291,8 +291,8 @@ impl<const KIND: u32> UpgradeRig<KIND> {
     fn upgrade(&mut self) {
         match self.settled {
             20 => self.pair.open_connection(),
-            24 => self.pair.ends[0].use_connection(),
-            28 => self.pair.ends[1].use_connection(),
+            24 => self.pair.ends[0].finish_upgrade(),
+            28 => self.pair.ends[1].finish_upgrade(),
             _ => {}
         }
     }
@@ -308,7 +308,7 @@ impl<const KIND: u32> Rig for UpgradeRig<KIND> {
         }
         if KIND == 2 {
             pair.open_connection();
-            pair.ends.iter_mut().for_each(|end| end.use_connection());
+            pair.ends.iter_mut().for_each(|end| end.finish_upgrade());
         }
         let settled = if KIND == 2 { 100 } else { 0 };
         UpgradeRig { pair, settled }

@@ -131,7 +131,7 @@ fn peers__that_only_spin_beyond_a_cut_wire_are_given_up() {
             Post::Done
         );
         let began = fake::now_ns();
-        while lanes[0].failure(1).is_none() {
+        while lanes[0].describe_failure(1).is_none() {
             for rank in &mut ranks {
                 (0..100).for_each(|_| _ = rank.progress());
             }
@@ -140,7 +140,7 @@ fn peers__that_only_spin_beyond_a_cut_wire_are_given_up() {
         }
         assert!(fake::now_ns() - began > 290_000_000_000, "{by}");
         assert_eq!(
-            (lanes[0].failure(1), lanes[1].failure(0)),
+            (lanes[0].describe_failure(1), lanes[1].describe_failure(0)),
             (
                 Some(format!(
                     "the adapter has lost rank 1 of MPI_COMM_WORLD ({})",

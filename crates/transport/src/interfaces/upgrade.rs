@@ -3,7 +3,6 @@
 use super::Interfaces;
 use crate::adapter::Adapter;
 use crate::adapter::upgrade::{Refusal, Rule, UpgradeIface};
-use crate::contract::Address;
 use crate::lane::Lane;
 
 impl Interfaces {
@@ -22,7 +21,7 @@ impl Interfaces {
     }
 
     /// When pairs get connections, where they do.
-    pub fn rise_rule(&self) -> Option<Rule> {
+    pub fn upgrade_rule(&self) -> Option<Rule> {
         self.upgrade().map(UpgradeIface::rule)
     }
 
@@ -39,7 +38,7 @@ impl Interfaces {
     }
 
     /// Whether lanes have become connections since this was last asked.
-    pub fn take_risen(&mut self) -> bool {
+    pub fn take_upgraded(&mut self) -> bool {
         self.upgrade_mut().is_some_and(UpgradeIface::take_news)
     }
 
@@ -57,42 +56,12 @@ impl Interfaces {
 }
 
 impl Lane {
-    /// Where the peer finds this end of a connection that is being made.
-    pub fn rise_address(&self) -> Address {
-        match self {
-            Lane::Upgrade(endpoint) => endpoint.upgrade_address(),
-            _ => Address::default(),
-        }
-    }
-
-    /// Opens the connection to the peer's end of it; false where it leads nowhere.
-    pub fn open_rise(&mut self, address: &Address) -> bool {
-        match self {
-            Lane::Upgrade(endpoint) => endpoint.open_connection(address),
-            _ => false,
-        }
-    }
-
-    /// The peer's end of the connection is open.
-    pub fn finish_upgrade(&mut self) {
-        if let Lane::Upgrade(endpoint) = self {
-            endpoint.use_connection();
-        }
-    }
-
-    /// There will be no connection.
-    pub fn give_up_rise(&mut self) {
-        if let Lane::Upgrade(endpoint) = self {
-            endpoint.give_up_connection();
-        }
-    }
-
     /// Leaves datagrams behind where nothing goes by them any more.
     pub(crate) fn settle_upgrade(&mut self) {
         let Lane::Upgrade(endpoint) = self else {
             return;
         };
-        if !endpoint.has_risen() {
+        if !endpoint.has_upgraded() {
             return;
         }
         if let Lane::Upgrade(endpoint) = std::mem::replace(self, Lane::Unconnected)

@@ -6,22 +6,6 @@
 use super::Lane;
 use crate::contract::{Address, Connection, Remote};
 
-/// Asks whichever endpoint a lane has; an unconnected one answers `$none`.
-macro_rules! ask {
-    ($lane:expr, $endpoint:ident => $answer:expr, or $none:expr) => {
-        match $lane {
-            Lane::Unconnected => $none,
-            Lane::Shm($endpoint) => $answer,
-            Lane::Loopback($endpoint) => $answer,
-            Lane::Sim($endpoint) => $answer,
-            Lane::Rc($endpoint) => $answer,
-            Lane::Ud($endpoint) => $answer,
-            Lane::Upgrade($endpoint) => $answer,
-            Lane::Tcp($endpoint) => $answer,
-        }
-    };
-}
-
 impl Connection for Lane {
     fn wants_wireup(&self) -> bool {
         ask!(self, endpoint => endpoint.wants_wireup(), or false)
@@ -96,5 +80,41 @@ impl Connection for Lane {
 
     fn deregister(&mut self, key: u64) {
         ask!(self, endpoint => endpoint.deregister(key), or ())
+    }
+
+    fn describe_failure(&self, peer: u32) -> Option<String> {
+        ask!(self, endpoint => endpoint.describe_failure(peer), or None)
+    }
+
+    fn upgrade_address(&self) -> Address {
+        ask!(self, endpoint => endpoint.upgrade_address(), or Address::default())
+    }
+
+    fn open_upgrade(&mut self, address: &Address) -> bool {
+        ask!(self, endpoint => endpoint.open_upgrade(address), or false)
+    }
+
+    fn finish_upgrade(&mut self) {
+        ask!(self, endpoint => endpoint.finish_upgrade(), or ())
+    }
+
+    fn give_up_upgrade(&mut self) {
+        ask!(self, endpoint => endpoint.give_up_upgrade(), or ())
+    }
+
+    fn knows_single_copy(&self) -> bool {
+        ask!(self, endpoint => endpoint.knows_single_copy(), or false)
+    }
+
+    fn open_cooperative(&mut self) -> Option<u32> {
+        ask!(self, endpoint => endpoint.open_cooperative(), or None)
+    }
+
+    fn close_cooperative(&mut self, index: u32) {
+        ask!(self, endpoint => endpoint.close_cooperative(index), or ())
+    }
+
+    fn claim_cooperative(&mut self, index: u32, sender: bool) -> u32 {
+        ask!(self, endpoint => endpoint.claim_cooperative(index, sender), or u32::MAX)
     }
 }

@@ -154,7 +154,7 @@ pub fn foresee_outside(
 impl Interfaces {
     /// The classes of this process's peers.
     pub fn peer_classes(&self) -> Vec<PeerClass> {
-        let (allowed, rule) = (self.allowed, self.rise_rule());
+        let (allowed, rule) = (self.allowed, self.upgrade_rule());
         let at = || self.outside().unwrap_or_default();
         let outside = allowed.outside().map(|outside| match outside {
             Outside::Adapter(by) => PeerClass::outside(by, at(), !allowed.shm, rule),

@@ -114,46 +114,9 @@ impl ShmEndpoint {
         self.rx.pair = self.domain.pair(self.tx.peer, self.domain.me);
     }
 
-    /// Whether a single copy with this peer has been done before, so that both sides may take part.
-    pub fn knows_single_copy(&self) -> bool {
-        matches!(self.permission, Permission::Granted(_))
-    }
-
     /// Never has the kernel copy from or to the peer's memory.
     pub fn refuse_single_copy(&mut self) {
         self.permission = Permission::Refused(0);
-    }
-
-    /// Opens a cooperative copy of a message to the peer; `None` where too many are under way.
-    pub fn open_cooperative(&mut self) -> Option<u32> {
-        if self.tx.pair.is_null() {
-            return None;
-        }
-        let index = (!self.cooperative_open).trailing_zeros();
-        if index as usize >= COOPERATIVE_COPIES || !self.tx.grow_head() {
-            return None;
-        }
-        self.cooperative_open |= 1 << index;
-        // SAFETY: mapped, as the ring is connected.
-        let cooperative = unsafe { &(*self.tx.pair).cooperative[index as usize] };
-        cooperative.claimed.store(0, Ordering::Relaxed);
-        Some(index)
-    }
-
-    /// Closes a cooperative copy that [`ShmEndpoint::open_cooperative`] opened.
-    pub fn close_cooperative(&mut self, index: u32) {
-        self.cooperative_open &= !(1 << (index as usize % COOPERATIVE_COPIES));
-    }
-
-    /// Claims the next piece of a cooperative copy: how many had been claimed before, by either side.
-    pub fn claim_cooperative(&mut self, index: u32, sender: bool) -> u32 {
-        let pair = if sender { self.tx.pair } else { self.rx.pair };
-        let Some(index) = (index as usize).checked_rem(COOPERATIVE_COPIES) else {
-            return u32::MAX;
-        };
-        // SAFETY: mapped: the announcement that names the copy came through this ring.
-        let cooperative = unsafe { &(*pair).cooperative[index] };
-        cooperative.claimed.fetch_add(1, Ordering::Relaxed)
     }
 
     /// What is taken back of the messages to the peer; none where nothing was sent.
@@ -222,6 +185,39 @@ impl Connection for ShmEndpoint {
 
     fn is_drained(&mut self) -> bool {
         self.tx.is_drained()
+    }
+
+    fn knows_single_copy(&self) -> bool {
+        matches!(self.permission, Permission::Granted(_))
+    }
+
+    fn open_cooperative(&mut self) -> Option<u32> {
+        if self.tx.pair.is_null() {
+            return None;
+        }
+        let index = (!self.cooperative_open).trailing_zeros();
+        if index as usize >= COOPERATIVE_COPIES || !self.tx.grow_head() {
+            return None;
+        }
+        self.cooperative_open |= 1 << index;
+        // SAFETY: mapped, as the ring is connected.
+        let cooperative = unsafe { &(*self.tx.pair).cooperative[index as usize] };
+        cooperative.claimed.store(0, Ordering::Relaxed);
+        Some(index)
+    }
+
+    fn close_cooperative(&mut self, index: u32) {
+        self.cooperative_open &= !(1 << (index as usize % COOPERATIVE_COPIES));
+    }
+
+    fn claim_cooperative(&mut self, index: u32, sender: bool) -> u32 {
+        let pair = if sender { self.tx.pair } else { self.rx.pair };
+        let Some(index) = (index as usize).checked_rem(COOPERATIVE_COPIES) else {
+            return u32::MAX;
+        };
+        // SAFETY: mapped: the announcement that names the copy came through this ring.
+        let cooperative = unsafe { &(*pair).cooperative[index] };
+        cooperative.claimed.fetch_add(1, Ordering::Relaxed)
     }
 }
 

@@ -5,7 +5,7 @@ use super::Iface;
 use super::testing::ShmPair;
 use super::wire::*;
 use crate::conformance::{Rig, Sent, Start, Way, look, post};
-use crate::contract::Endpoint;
+use crate::contract::{Connection, Endpoint};
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::segment::PAIR_BYTES;
 use proptest::prelude::*;

@@ -43,43 +43,6 @@ impl TcpEndpoint {
         }
     }
 
-    /// Whether [`TcpEndpoint::am_bulk`] can be used; not where that is switched off.
-    #[inline]
-    pub fn has_bulk(&self) -> bool {
-        self.bulk
-    }
-
-    /// The message that is posted next goes together with the bulk message that follows it.
-    pub fn hold_next(&mut self) {
-        self.link.borrow_mut().held = self.bulk;
-    }
-
-    /// See [`Link::post_bulk`]; `None` where that is switched off.
-    ///
-    /// # Safety
-    /// As there.
-    pub unsafe fn am_bulk(
-        &mut self, header: Header, data: *const u8, len: usize,
-    ) -> Option<(Post, usize)> {
-        // SAFETY: `data` is readable for `len` bytes, as `Link::post_bulk` asks of this function's caller too.
-        let post = || unsafe { self.link.borrow_mut().post_bulk(header, data, len) };
-        self.bulk.then(post)
-    }
-
-    /// See [`Link::find_bulk`].
-    pub fn find_bulk(&self) -> Option<(Header, usize)> {
-        self.link.borrow().find_bulk()
-    }
-
-    /// See [`Link::stream`].
-    ///
-    /// # Safety
-    /// As there.
-    pub unsafe fn stream(&mut self, to: *mut u8, room: usize) -> usize {
-        // SAFETY: `to` is writable for `room` bytes, as `Link::stream` asks of this function's caller too.
-        unsafe { self.link.borrow_mut().stream(to, room) }
-    }
-
     /// Why nothing goes to the peer any more, for people.
     pub fn failure(&self) -> Option<String> {
         self.link.borrow().failure.clone()
@@ -114,6 +77,10 @@ impl Connection for TcpEndpoint {
     fn is_drained(&mut self) -> bool {
         self.link.borrow_mut().is_settled()
     }
+
+    fn describe_failure(&self, _peer: u32) -> Option<String> {
+        self.failure()
+    }
 }
 
 impl Endpoint for TcpEndpoint {
@@ -141,6 +108,32 @@ impl Endpoint for TcpEndpoint {
     fn am_bcopy(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
         debug_assert!(len <= PAYLOAD_MOST);
         self.link.borrow_mut().post(header, len, pack)
+    }
+
+    #[inline]
+    fn has_bulk(&self) -> bool {
+        self.bulk
+    }
+
+    fn hold_next(&mut self) {
+        self.link.borrow_mut().held = self.bulk;
+    }
+
+    unsafe fn am_bulk(
+        &mut self, header: Header, data: *const u8, len: usize,
+    ) -> Option<(Post, usize)> {
+        // SAFETY: `data` is readable for `len` bytes, as `Link::post_bulk` asks of this function's caller too.
+        let post = || unsafe { self.link.borrow_mut().post_bulk(header, data, len) };
+        self.bulk.then(post)
+    }
+
+    fn find_bulk(&self) -> Option<(Header, usize)> {
+        self.link.borrow().find_bulk()
+    }
+
+    unsafe fn stream(&mut self, to: *mut u8, room: usize) -> usize {
+        // SAFETY: `to` is writable for `room` bytes, as `Link::stream` asks of this function's caller too.
+        unsafe { self.link.borrow_mut().stream(to, room) }
     }
 
     fn look(&mut self) -> Option<Arrival<'_>> {

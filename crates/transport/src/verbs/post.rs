@@ -315,6 +315,13 @@ pub enum Failure {
     Other(i32),
 }
 
+impl Failure {
+    /// What people are told of a connection to the peer of that rank which has failed so.
+    pub fn describe(self, peer: u32) -> String {
+        format!("the adapter has lost rank {peer} of MPI_COMM_WORLD ({self})")
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

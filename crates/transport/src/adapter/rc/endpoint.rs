@@ -411,6 +411,10 @@ impl Connection for RcEndpoint {
     fn may_leave(&mut self) -> bool {
         self.peer_has_left() || self.is_drained()
     }
+
+    fn describe_failure(&self, peer: u32) -> Option<String> {
+        self.failure().map(|why| why.describe(peer))
+    }
 }
 
 impl Endpoint for RcEndpoint {

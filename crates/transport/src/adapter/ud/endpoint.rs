@@ -182,6 +182,10 @@ impl Connection for UdEndpoint {
     fn may_leave(&mut self) -> bool {
         self.peer_has_left() || self.has_arrived()
     }
+
+    fn describe_failure(&self, peer: u32) -> Option<String> {
+        self.failure().map(|why| why.describe(peer))
+    }
 }
 
 impl Endpoint for UdEndpoint {

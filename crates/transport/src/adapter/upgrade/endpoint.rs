@@ -117,35 +117,6 @@ impl UpgradeEndpoint {
         self.rc.is_some()
     }
 
-    /// Where the peer finds this end of the connection; no address where there is none.
-    pub fn upgrade_address(&self) -> Address {
-        self.rc
-            .as_ref()
-            .map_or_else(Address::default, |rc| rc.local_address())
-    }
-
-    /// Opens the connection to the peer's end of it; false where it leads nowhere.
-    pub fn open_connection(&mut self, address: &Address) -> bool {
-        self.rc.as_mut().is_some_and(|rc| rc.open(address))
-    }
-
-    /// The peer's end of the connection is open: what is sent goes there from now on.
-    pub fn use_connection(&mut self) {
-        if let Some(rc) = &mut self.rc {
-            rc.set_ready();
-            self.up = true;
-            self.change();
-        }
-    }
-
-    /// There will be no connection.
-    pub fn give_up_connection(&mut self) {
-        (self.asked, self.stays) = (true, true);
-        if self.sends == Way::Datagrams && self.takes == Way::Datagrams {
-            (self.rc, self.up) = (None, false);
-        }
-    }
-
     /// Changes to the connection what is sent from now on, if that can be. Not on the way of a message: who has found
     /// room for several keeps it.
     fn change(&mut self) {
@@ -177,11 +148,11 @@ impl UpgradeEndpoint {
     }
 
     /// Whether both directions go by the connection, and the peer knows all that datagrams had to say.
-    pub fn has_risen(&mut self) -> bool {
+    pub fn has_upgraded(&mut self) -> bool {
         (self.sends, self.takes) == (Way::Connection, Way::Connection) && self.ud.is_drained()
     }
 
-    /// The connection alone; [`UpgradeEndpoint::has_risen`] has been found.
+    /// The connection alone; [`UpgradeEndpoint::has_upgraded`] has been found.
     pub fn into_connection(self) -> Option<Box<RcEndpoint>> {
         let mut shared = self.pair.0.borrow_mut();
         shared.counters.upgraded += 1;
@@ -311,16 +282,45 @@ impl Connection for UpgradeEndpoint {
     fn may_leave(&mut self) -> bool {
         self.peer_has_left() || self.has_arrived()
     }
+
+    fn describe_failure(&self, peer: u32) -> Option<String> {
+        self.failure().map(|why| why.describe(peer))
+    }
+
+    fn upgrade_address(&self) -> Address {
+        self.rc
+            .as_ref()
+            .map_or_else(Address::default, |rc| rc.local_address())
+    }
+
+    fn open_upgrade(&mut self, address: &Address) -> bool {
+        self.rc.as_mut().is_some_and(|rc| rc.open(address))
+    }
+
+    fn finish_upgrade(&mut self) {
+        if let Some(rc) = &mut self.rc {
+            rc.set_ready();
+            self.up = true;
+            self.change();
+        }
+    }
+
+    fn give_up_upgrade(&mut self) {
+        (self.asked, self.stays) = (true, true);
+        if self.sends == Way::Datagrams && self.takes == Way::Datagrams {
+            (self.rc, self.up) = (None, false);
+        }
+    }
 }
 
 impl Endpoint for UpgradeEndpoint {
     /// What messages can count on by either way. Memory is fetched by a connection alone.
     fn capabilities(&self) -> Capabilities {
         let by_datagrams = self.ud.capabilities();
-        let will_rise = !self.stays || self.rc.is_some();
+        let will_upgrade = !self.stays || self.rc.is_some();
         Capabilities {
             name: "upgrade",
-            get_zcopy: if will_rise { ZCOPY_MOST } else { 0 },
+            get_zcopy: if will_upgrade { ZCOPY_MOST } else { 0 },
             put_zcopy: 0,
             ..by_datagrams
         }

@@ -4,6 +4,7 @@ use super::Rule;
 use super::endpoint::UpgradeEndpoint;
 use crate::adapter::rc::RcIface;
 use crate::adapter::ud::{RankAddresses, UdEndpoint, UdIface};
+use crate::contract::Connection;
 use crate::verbs::VerbsError;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_bootstrap::job::Job;
@@ -144,7 +145,7 @@ impl UpgradeIface {
         match made {
             Ok(rc) => endpoint.prepare(rc),
             Err(refusal) => {
-                endpoint.give_up_connection();
+                endpoint.give_up_upgrade();
                 return Err(refusal);
             }
         }

@@ -48,7 +48,7 @@ impl UpgradePair {
         }
         let addresses = [1, 0].map(|from: usize| self.ends[from].upgrade_address());
         for (end, address) in self.ends.iter_mut().zip(&addresses) {
-            assert!(end.open_connection(address));
+            assert!(end.open_upgrade(address));
         }
     }
 

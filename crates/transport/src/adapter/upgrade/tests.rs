@@ -235,7 +235,7 @@ fn get__reads_what_was_shown_after_the_change() {
     let at = from.as_mut_ptr();
     // SAFETY: the memory outlives what is shown of it.
     assert_eq!(unsafe { pair.ends[0].register(at, 100_000) }, None);
-    pair.ends[0].use_connection();
+    pair.ends[0].finish_upgrade();
     // SAFETY: as above.
     let shown = unsafe { pair.ends[0].register(at, 100_000) }.unwrap();
     let nowhere = Remote { addr: 0, rkey: 0 };
@@ -300,11 +300,11 @@ fn limit__is_of_connections_that_are_there() {
 }
 
 #[test]
-fn datagrams__are_not_looked_for_once_all_pairs_have_risen() {
+fn datagrams__are_not_looked_for_once_all_pairs_have_upgraded() {
     let UpgradePair { ends, ifaces } = {
         let mut pair = pair();
         pair.open_connection();
-        pair.ends.iter_mut().for_each(|end| end.use_connection());
+        pair.ends.iter_mut().for_each(|end| end.finish_upgrade());
         pair
     };
     let mut ifaces = ifaces;
