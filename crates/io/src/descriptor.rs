@@ -64,14 +64,14 @@ impl Drop for Lock<'_> {
 /// The system's.
 pub fn delete(path: &CStr) -> Result<(), IoError> {
     // SAFETY: a string that ends in a NUL.
-    match unsafe { libc::unlink(path.as_ptr()) } {
+    match retry(|| unsafe { libc::unlink(path.as_ptr()) } as isize) {
         0 => Ok(()),
         _ => Err(IoError::last(Action::Delete, 0, 0)),
     }
 }
 
 /// Repeats a call that a signal has interrupted.
-fn retry(mut call: impl FnMut() -> isize) -> isize {
+pub(crate) fn retry(mut call: impl FnMut() -> isize) -> isize {
     loop {
         let result = call();
         let is_interrupted =
@@ -252,14 +252,14 @@ impl Descriptor {
     /// # Errors
     /// The system's.
     pub fn allocate(&self, size: i64) -> Result<(), IoError> {
-        if size == 0 {
-            return Ok(());
-        }
-        loop {
+        let (mut from, mut step) = (0, size);
+        while from < size {
+            let bytes = step.min(size - from);
             // SAFETY: an open file.
-            match unsafe { libc::posix_fallocate(self.fd.as_raw_fd(), 0, size) } {
-                0 => return Ok(()),
-                libc::EINTR => {}
+            match unsafe { libc::posix_fallocate(self.fd.as_raw_fd(), from, bytes) } {
+                0 => from += bytes,
+                // On tmpfs it may begin anew: less of it ends between two signals of a timer.
+                libc::EINTR => step = (step / 2).max(1 << 20),
                 errno => {
                     return Err(IoError {
                         action: Action::Allocate,
@@ -270,6 +270,7 @@ impl Descriptor {
                 }
             }
         }
+        Ok(())
     }
 
     /// Returns when all that was written is on the device.

@@ -1,6 +1,7 @@
 //! What the file system of a file needs done differently.
 #![allow(unsafe_code)]
 
+use crate::descriptor::retry;
 use std::ffi::{CStr, CString};
 
 /// Kinds of file systems, as far as they differ here.
@@ -40,7 +41,7 @@ impl System {
         // SAFETY: zeros are a value of it, which the call replaces.
         let mut facts: libc::statfs = unsafe { std::mem::zeroed() };
         // SAFETY: a variable of that type; a number that is no open file is an error.
-        match unsafe { libc::fstatfs(fd, &mut facts) } {
+        match retry(|| unsafe { libc::fstatfs(fd, &mut facts) } as isize) {
             #[allow(clippy::unnecessary_cast)]
             0 => kind_of(facts.f_type as i64),
             _ => System::Other,
@@ -53,7 +54,7 @@ impl System {
         // SAFETY: zeros are a value of it, which the call replaces.
         let mut facts: libc::statfs = unsafe { std::mem::zeroed() };
         // SAFETY: a string that ends in a NUL, and a variable of that type.
-        match unsafe { libc::statfs(folder.as_ptr(), &mut facts) } {
+        match retry(|| unsafe { libc::statfs(folder.as_ptr(), &mut facts) } as isize) {
             #[allow(clippy::unnecessary_cast)]
             0 => kind_of(facts.f_type as i64),
             _ => System::Other,
