@@ -1,8 +1,9 @@
 /* Accesses of which one rank's calls fail, as tests/jobs/faults.c makes them: every form of access tells the same error
  * on all ranks that take part, and each byte of the file is what it was or what was to be written there.
  *
- * Words: write | read | rest, the number of the system's error, the rank, the file, and how the ranks' bytes lie: `apart`
- * in blocks, in `rows` in turn by way of others, in small `pieces` that are stored, or `sieved`: read and written back. */
+ * Words: write | read | rest, the number of the system's error, the rank, the file, and how the ranks' bytes lie:
+ * `apart` in blocks, in `rows` in turn by way of others, in small `pieces` that are stored, or `sieved`: read and written
+ * back. */
 /* test: only=build */
 #include "check.h"
 #include <errno.h>

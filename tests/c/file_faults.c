@@ -1,6 +1,6 @@
 /* What tests/jobs/files.py makes of files: a full disk, a rank that is killed in a collective write, and the file after
- * that; a file that cannot be written. Words: full | kill | again | fixed, then the file; and, for rows of all ranks in turn, `together` where they go by way of
- * others, or `pieces` where they are small and each rank stores its own. */
+ * that; a file that cannot be written. Words: full | kill | again | fixed, then the file; and, for rows of all ranks in
+ * turn, `together` where they go by way of others, or `pieces` where they are small and each rank stores its own. */
 /* test: only=build */
 #include "check.h"
 #include <signal.h>
@@ -25,8 +25,8 @@ static void open_file(const char *path)
     OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR, info, &file));
     if (row) {
         MPI_Datatype tile;
-        MPI_Type_create_subarray(1, (int[]){(ranks + 1) * row}, (int[]){row}, (int[]){rank * row}, MPI_ORDER_C, MPI_BYTE,
-                                 &tile);
+        int tile_bytes = (ranks + 1) * row;
+        MPI_Type_create_subarray(1, &tile_bytes, &row, (int[]){rank * row}, MPI_ORDER_C, MPI_BYTE, &tile);
         MPI_Type_commit(&tile);
         OK(MPI_File_set_view(file, 0, MPI_BYTE, tile, "native", MPI_INFO_NULL));
         MPI_Type_free(&tile);

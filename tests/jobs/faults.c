@@ -1,5 +1,5 @@
-/* A file system with faults, to be preloaded: calls on files in TMPDIR move less than asked, are interrupted or fail, as
- * the words of FAULTS say.
+/* A file system with faults, to be preloaded: calls on files in TMPDIR move less than asked, are interrupted or fail,
+ * as the words of FAULTS say.
  *   short       a transfer moves 1 byte to all of it, as the rank and the number of the call have it
  *   eintr       every third call is interrupted, and always one that allocates more than 1 MiB: as on tmpfs while a
  *               timer's signals come

@@ -1,4 +1,4 @@
-"""What happens to files: the disk is full, a call fails or does less, a rank is killed while all write; what is told."""
+"""What happens to files: a full disk, calls that fail or do less, a rank that is killed; what is told of them."""
 
 import contextlib
 import errno
@@ -25,7 +25,8 @@ def _preloaded(name):
     with tempfile.TemporaryDirectory() as folder:
         library = os.path.join(folder, f"{name}.so")
         source = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.c")
-        subprocess.run(["cc", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-o", library, source, "-ldl"], check=True)
+        flags = ["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-ldl"]
+        subprocess.run(["cc", "-o", library, source, *flags], check=True)
         inside = os.path.join(folder, "inside")
         os.mkdir(inside)
         yield library, inside
@@ -155,13 +156,14 @@ def _fail_one(session, what, error):
 
 
 def case_error_of_all(session):
-    """What rank 0 does for all fails: size and space; or, in any rank, what each does: the way to the device, closing."""
+    """Size and space, which rank 0 sees to, cannot be had; or in one rank syncing and closing fail."""
     with _preloaded("faults") as (library, folder):
         for error in (errno.EDQUOT, errno.EIO):
             for ranks, rank in ((1, 0), (3, 0), (3, 2)):
                 words = ",".join(f"{call}=1:{error}" for call in ("size", "write", "sync", "close"))
                 made = _Faults(library, folder, words, rank)
-                program = [session.binary("file_failing"), "rest", str(error), str(rank), os.path.join(folder, "file"), "apart"]
+                path = os.path.join(folder, "file")
+                program = [session.binary("file_failing"), "rest", str(error), str(rank), path, "apart"]
                 outcome = session.mpirun(ranks, [*made.words, *program]).finish()
                 problem = made.problem(ranks, outcome)
                 if problem:
