@@ -4,7 +4,9 @@
 use crate::counters::{Counter, Counters};
 use crate::error::{Action, IoError};
 use crate::lustre::{self, Striping};
-use crate::system::{System, is_deleted_at_server, look_at_folder, size_at_server};
+use crate::system::{
+    System, has_local_locks, is_deleted_at_server, look_at_folder, size_at_server,
+};
 use fastpath_base::sync::{StaticBool, StaticOrdering as Ordering};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -153,6 +155,11 @@ impl Descriptor {
     /// Whether each call goes to a server, past this host's cache.
     pub fn is_uncached(&self) -> bool {
         self.system == System::Nfs
+    }
+
+    /// Whether locks keep out this host's processes alone, by an option of the mount.
+    pub fn has_local_locks(&self) -> bool {
+        self.is_uncached() && has_local_locks(self.raw())
     }
 
     /// Bytes that a call costs as much as copying: what it takes of a processor, or the way to a server and back.

@@ -95,6 +95,25 @@ pub(crate) fn look_at_folder(path: &CStr) {
     ask(libc::AT_FDCWD, &folder_of(path), 0);
 }
 
+/// Whether locks of an open file keep out this host's processes alone.
+pub(crate) fn has_local_locks(fd: i32) -> bool {
+    let Some(seen) = ask(fd, c"", libc::AT_EMPTY_PATH) else {
+        return false;
+    };
+    let device = format!("{}:{}", seen.stx_dev_major, seen.stx_dev_minor);
+    std::fs::read_to_string("/proc/self/mountinfo")
+        .is_ok_and(|mounts| is_locked_locally(&mounts, &device))
+}
+
+/// The same by a text as in `/proc/self/mountinfo`: a device is its third word, its options are the last.
+fn is_locked_locally(mounts: &str, device: &str) -> bool {
+    mounts.lines().any(|line| {
+        let options = line.rsplit(' ').next().unwrap_or("");
+        let is_local = |option| matches!(option, "local_lock=all" | "local_lock=posix");
+        line.split(' ').nth(2) == Some(device) && options.split(',').any(is_local)
+    })
+}
+
 fn ask(fd: i32, path: &CStr, flags: i32) -> Option<libc::statx> {
     // SAFETY: zeros are a value of it, which the call replaces.
     let mut seen: libc::statx = unsafe { std::mem::zeroed() };
@@ -130,6 +149,25 @@ mod tests {
         assert_eq!(kind_of(0x9123_683E), System::Other);
         assert_eq!(System::of(-1), System::Other);
         assert_eq!(System::of_folder(c"/proc/none"), System::Other);
+    }
+
+    #[test]
+    fn locks__of_a_mount_are_local_where_it_says_so() {
+        let line = |device: &str, options: &str| {
+            format!(
+                "36 25 {device} / /data rw,relatime shared:7 - nfs a:/data rw,vers=3,{options}\n"
+            )
+        };
+        let mounts = |options: &str| line("0:40", "local_lock=none") + &line("0:41", options);
+        assert!(is_locked_locally(&mounts("nolock,local_lock=all"), "0:41"));
+        assert!(is_locked_locally(
+            &mounts("local_lock=posix,addr=10.1.0.1"),
+            "0:41"
+        ));
+        assert!(!is_locked_locally(&mounts("local_lock=flock"), "0:41"));
+        assert!(!is_locked_locally(&mounts("local_lock=all"), "0:40"));
+        assert!(!is_locked_locally("", "0:41"));
+        assert!(!has_local_locks(-1));
     }
 
     #[test]
