@@ -102,8 +102,10 @@ static size_t part_of(int fd, size_t bytes)
 {
     if (!is_short || bytes < 2 || !is_faulty(fd))
         return bytes;
-    unsigned draw = (atomic_fetch_add(&calls, 1) * 16 + rank) * 2654435761u;
-    size_t part = draw >> 30 == 0 ? bytes : 1 + (draw >> 8) % bytes;
+    unsigned draw = (atomic_fetch_add(&calls, 1) * 16 + rank + 1) * 2654435761u;
+    draw = (draw ^ draw >> 15) * 2246822519u;
+    draw ^= draw >> 13;
+    size_t part = draw % 4 == 0 ? bytes : 1 + (draw >> 2) % bytes;
     injected[SHORT] += part < bytes;
     return part;
 }
