@@ -83,6 +83,9 @@ static void test_sizes(void)
     OK(MPI_File_preallocate(file, 5000));
     OK(MPI_File_get_size(file, &bytes));
     SAME(bytes, 5000);
+    OK(MPI_File_preallocate(file, 3000001));
+    OK(MPI_File_get_size(file, &bytes));
+    SAME(bytes, 3000001);
     meet();
     OK(MPI_File_set_size(file, 0));
     OK(MPI_File_get_size(file, &bytes));

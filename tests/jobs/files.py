@@ -1,5 +1,7 @@
-"""What happens to files: the disk is full, a rank is killed while all write; what is told of them."""
+"""What happens to files: a full disk, calls that fail or do less, a rank that is killed; what is told of them."""
 
+import contextlib
+import errno
 import json
 import os
 import shutil
@@ -17,6 +19,44 @@ def _own_mount():
     return None
 
 
+@contextlib.contextmanager
+def _preloaded(name):
+    """A library made of a file beside this one, to be preloaded, and a folder for what it has to do with."""
+    with tempfile.TemporaryDirectory() as folder:
+        library = os.path.join(folder, f"{name}.so")
+        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.c")
+        flags = ["-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", "-ldl"]
+        subprocess.run(["cc", "-o", library, source, *flags], check=True)
+        inside = os.path.join(folder, "inside")
+        os.mkdir(inside)
+        yield library, inside
+
+
+class _Faults:
+    """The words before a program whose files in `folder` shall have faults, and what there was of each."""
+
+    def __init__(self, library, folder, words, rank=None):
+        self.folder, self.log = folder, f"{library}.log"
+        self.words = ["env", f"LD_PRELOAD={library}", f"TMPDIR={folder}", f"FAULTS={words}", f"FAULTS_LOG={self.log}"]
+        if rank is not None:
+            self.words.append(f"FAULTS_RANK={rank}")
+        self.wanted = ["short" in words, "eintr" in words, "=" in words, "lie" in words]
+
+    def problem(self, ranks, outcome):
+        """What is wrong with a job; that there were no faults is."""
+        counted = []
+        if os.path.exists(self.log):
+            with open(self.log, encoding="utf-8") as file:
+                counted = [[int(word) for word in line.split()] for line in file]
+            os.unlink(self.log)
+        problem = outcome.problem()
+        if problem is None and len(counted) != ranks:
+            problem = f"{len(counted)} of {ranks} ranks had faults"
+        if problem is None and [sum(column) > 0 for column in zip(*counted)] != self.wanted:
+            problem = f"faults by rank: {counted}"
+        return problem
+
+
 def case_disk_full(session):
     return _fill_disk(session, [])
 
@@ -26,20 +66,107 @@ def case_disk_full_together(session):
     return _fill_disk(session, ["together"])
 
 
-def _fill_disk(session, more):
-    words = _own_mount()
-    if words is None:
-        session.skip("files.disk_full", "no file system can be mounted here")
-        return None
-    with tempfile.TemporaryDirectory() as folder:
+def case_disk_full_pieces(session):
+    """There is no space for pages that would be stored to."""
+    return _fill_disk(session, ["pieces"])
+
+
+def case_disk_full_stored(session):
+    """A page has no space when it is stored to, though that was promised: the kernel sends SIGBUS."""
+    return _fill_disk(session, ["pieces"], "lie")
+
+
+def _fill_disk(session, more, faults=""):
+    with _preloaded("faults") as (library, folder):
         for ranks in (1, 2, 4):
-            program = [session.mpiexec, "-n", str(ranks), "--timeout", "60", session.binary("file_faults"), "full",
-                       os.path.join(folder, "file"), *more]
-            mount = f'mount -t tmpfs -o size=1m none {folder} && exec "$@"'
-            outcome = session.start([*words, "sh", "-c", mount, "sh", *program]).finish()
-            problem = outcome.problem()
+            made = _Faults(library, folder, faults)
+            words = [*made.words, session.binary("file_faults"), "full", os.path.join(folder, "file"), *more]
+            outcome = _run_mounted(session, f"mount -t tmpfs -o size=1m none {folder}", ranks, words)
+            if outcome is None:
+                return None
+            problem = made.problem(ranks, outcome)
             if problem:
                 return f"{ranks} ranks: {problem}", outcome.text()
+    return None
+
+
+def _run_mounted(session, mount, ranks, words):
+    """A job that has a file system of its own; None where none can be mounted."""
+    own = _own_mount()
+    if own is None:
+        session.skip("files", f"no file system can be mounted here: {words[-1]}")
+        return None
+    program = [session.mpiexec, "-n", str(ranks), "--timeout", "60", *words]
+    return session.start([*own, "sh", "-c", f'{mount} && exec "$@"', "sh", *program]).finish()
+
+
+def case_read_only(session):
+    """A file on a file system that is mounted to be read."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "file")
+        mount = f"mount -t tmpfs none {folder} && echo old > {path} && mount -o remount,ro {folder}"
+        outcome = _run_mounted(session, mount, 3, [session.binary("file_faults"), "fixed", path])
+        problem = outcome and outcome.problem()
+        return (problem, outcome.text()) if problem else None
+
+
+def case_short_and_interrupted(session):
+    """Transfers move less than asked, and signals interrupt calls: nobody sees anything of it."""
+    runs = [(name, []) for name in ("file_basic", "file_access", "file_requests", "file_representation")]
+    runs += [("file_together", [word]) for word in ("enable", "automatic", "disable", "sieve")]
+    with _preloaded("faults") as (library, folder):
+        for name, args in runs:
+            for ranks in (1, 3):
+                made = _Faults(library, folder, "short,eintr")
+                env = {"FASTPATH_DISABLE": "file-mapping"} if args or ranks == 3 else {}
+                outcome = session.mpirun(ranks, [*made.words, session.binary(name), *args], env=env).finish()
+                problem = made.problem(ranks, outcome)
+                if problem:
+                    return f"{name} {' '.join(args)} on {ranks} ranks: {problem}", outcome.text()
+    return None
+
+
+def case_quota(session):
+    """The quota is used up in one rank, which may be an aggregator."""
+    return _fail_one(session, "write", errno.EDQUOT)
+
+
+def case_error_writing(session):
+    return _fail_one(session, "write", errno.EIO)
+
+
+def case_error_reading(session):
+    return _fail_one(session, "read", errno.EIO)
+
+
+def _fail_one(session, what, error):
+    """Calls of rank 1 fail, the first of them sooner where a block takes few; all transfers are short besides."""
+    with _preloaded("faults") as (library, folder):
+        for layout, number in (("apart", 6), ("rows", 6), ("pieces", 2), ("sieved", 2)):
+            env = {"FASTPATH_DISABLE": "file-mapping"} if layout == "sieved" else {}
+            for ranks in (2, 4):
+                made = _Faults(library, folder, f"short,eintr,{what}={number}:{error}", 1)
+                program = [session.binary("file_failing"), what, str(error), "1", os.path.join(folder, "file"), layout]
+                outcome = session.mpirun(ranks, [*made.words, *program], env=env).finish()
+                problem = made.problem(ranks, outcome)
+                if problem:
+                    return f"{layout}, {ranks} ranks: {problem}", outcome.text()
+    return None
+
+
+def case_error_of_all(session):
+    """Size and space, which rank 0 sees to, cannot be had; or in one rank syncing and closing fail."""
+    with _preloaded("faults") as (library, folder):
+        for error in (errno.EDQUOT, errno.EIO):
+            for ranks, rank in ((1, 0), (3, 0), (3, 2)):
+                words = ",".join(f"{call}=1:{error}" for call in ("size", "write", "sync", "close"))
+                made = _Faults(library, folder, words, rank)
+                path = os.path.join(folder, "file")
+                program = [session.binary("file_failing"), "rest", str(error), str(rank), path, "apart"]
+                outcome = session.mpirun(ranks, [*made.words, *program]).finish()
+                problem = made.problem(ranks, outcome)
+                if problem:
+                    return f"rank {rank} of {ranks}: {problem}", outcome.text()
     return None
 
 
@@ -67,13 +194,7 @@ def _kill_rank(session, more):
 
 def case_lustre(session):
     """Stripes are asked for when a file is made, and told of one that is there: beside a library in place of Lustre."""
-    with tempfile.TemporaryDirectory() as folder:
-        library = os.path.join(folder, "lustre.so")
-        source = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lustre.c")
-        made = subprocess.run(["cc", "-shared", "-fPIC", "-Wall", "-o", library, source, "-ldl"], capture_output=True,
-                              text=True)
-        if made.returncode:
-            return "the library in place of Lustre does not compile", made.stderr
+    with _preloaded("lustre") as (library, folder):
         for ranks in (1, 3):
             place = os.path.join(folder, str(ranks))
             os.mkdir(place)

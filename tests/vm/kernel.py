@@ -21,7 +21,7 @@ KEPT = ["arch", "block", "crypto", "lib", "net", "fs/9p", "fs/fscache", "fs/fuse
 # In this order. Soft-RoCE asks for a checksum by name and does not load it.
 MODULES = ["crc32_generic", "virtio_pci", "virtio_console", "veth", "sch_netem", "ib_uverbs", "rdma_rxe"]
 # The kernel's NFS, server and client, which `nfs` loads for the cases that want it.
-NFS = ["nfsd", "nfsv4"]
+NFS = ["nfsd", "nfsv3", "nfsv4"]
 
 
 class Kernel:

@@ -4,7 +4,9 @@
 use crate::counters::{Counter, Counters};
 use crate::error::{Action, IoError};
 use crate::lustre::{self, Striping};
-use crate::system::{System, is_deleted_at_server, look_at_folder, size_at_server};
+use crate::system::{
+    System, has_local_locks, is_deleted_at_server, look_at_folder, size_at_server,
+};
 use fastpath_base::sync::{StaticBool, StaticOrdering as Ordering};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -64,14 +66,14 @@ impl Drop for Lock<'_> {
 /// The system's.
 pub fn delete(path: &CStr) -> Result<(), IoError> {
     // SAFETY: a string that ends in a NUL.
-    match unsafe { libc::unlink(path.as_ptr()) } {
+    match retry(|| unsafe { libc::unlink(path.as_ptr()) } as isize) {
         0 => Ok(()),
         _ => Err(IoError::last(Action::Delete, 0, 0)),
     }
 }
 
 /// Repeats a call that a signal has interrupted.
-fn retry(mut call: impl FnMut() -> isize) -> isize {
+pub(crate) fn retry(mut call: impl FnMut() -> isize) -> isize {
     loop {
         let result = call();
         let is_interrupted =
@@ -153,6 +155,11 @@ impl Descriptor {
     /// Whether each call goes to a server, past this host's cache.
     pub fn is_uncached(&self) -> bool {
         self.system == System::Nfs
+    }
+
+    /// Whether locks keep out this host's processes alone, by an option of the mount.
+    pub fn has_local_locks(&self) -> bool {
+        self.is_uncached() && has_local_locks(self.raw())
     }
 
     /// Bytes that a call costs as much as copying: what it takes of a processor, or the way to a server and back.
@@ -252,14 +259,14 @@ impl Descriptor {
     /// # Errors
     /// The system's.
     pub fn allocate(&self, size: i64) -> Result<(), IoError> {
-        if size == 0 {
-            return Ok(());
-        }
-        loop {
+        let (mut from, mut step) = (0, size);
+        while from < size {
+            let bytes = step.min(size - from);
             // SAFETY: an open file.
-            match unsafe { libc::posix_fallocate(self.fd.as_raw_fd(), 0, size) } {
-                0 => return Ok(()),
-                libc::EINTR => {}
+            match unsafe { libc::posix_fallocate(self.fd.as_raw_fd(), from, bytes) } {
+                0 => from += bytes,
+                // On tmpfs it may begin anew: less of it ends between two signals of a timer.
+                libc::EINTR => step = (step / 2).max(1 << 20),
                 errno => {
                     return Err(IoError {
                         action: Action::Allocate,
@@ -270,6 +277,7 @@ impl Descriptor {
                 }
             }
         }
+        Ok(())
     }
 
     /// Returns when all that was written is on the device.

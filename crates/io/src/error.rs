@@ -68,8 +68,12 @@ impl fmt::Display for IoError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = io::Error::from_raw_os_error(self.errno);
         write!(f, "the system refused to {}", self.action.words())?;
-        if matches!(self.action, Action::Read | Action::Write | Action::Lock) {
-            write!(f, " ({} bytes at offset {})", self.bytes, self.offset)?;
+        match self.action {
+            Action::Read | Action::Write | Action::Lock => {
+                write!(f, " ({} bytes at offset {})", self.bytes, self.offset)?;
+            }
+            Action::Resize | Action::Allocate => write!(f, " ({} bytes)", self.bytes)?,
+            _ => {}
         }
         write!(f, ": {why}")
     }

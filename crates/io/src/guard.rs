@@ -26,8 +26,23 @@ unsafe impl Sync for Former {}
 
 static FORMER: Former = Former(UnsafeCell::new(MaybeUninit::uninit()));
 
-/// A range of memory that is watched until this is dropped.
-pub(crate) struct Guard(());
+/// A range of memory that is watched until this is dropped, by the same thread.
+pub(crate) struct Guard {
+    /// Whether the thread held the signal back: the kernel ends a process for that.
+    held: bool,
+}
+
+/// Lets the signal through to this thread or, with `SIG_BLOCK`, holds it back; whether it was held back.
+fn set_held(how: c_int) -> bool {
+    // SAFETY: sets of signals are plain data, filled before they are used.
+    unsafe {
+        let (mut own, mut old) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigemptyset(&mut own);
+        libc::sigaddset(&mut own, libc::SIGBUS);
+        libc::pthread_sigmask(how, &own, &mut old);
+        libc::sigismember(&old, libc::SIGBUS) == 1
+    }
+}
 
 impl Guard {
     /// Watches `len` bytes at `at`, both multiples of `page`; none where another range is watched, by another thread.
@@ -50,7 +65,9 @@ impl Guard {
             libc::sigaction(libc::SIGBUS, std::ptr::null(), former) == 0
                 && libc::sigaction(libc::SIGBUS, &new, std::ptr::null_mut()) == 0
         };
-        let guard = Guard(());
+        let guard = Guard {
+            held: set_held(libc::SIG_UNBLOCK),
+        };
         is_set.then_some(guard)
     }
 
@@ -63,6 +80,9 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         END.store(0, Ordering::Relaxed);
+        if self.held {
+            set_held(libc::SIG_BLOCK);
+        }
         // SAFETY: the structures live; `watch` has filled FORMER where the handler is there.
         unsafe {
             let mut now: libc::sigaction = std::mem::zeroed();
@@ -148,6 +168,8 @@ mod tests {
             );
             assert!(at != libc::MAP_FAILED);
             let at = at.cast::<u8>();
+            // A thread that holds all signals back is none the worse for it.
+            assert!(!set_held(libc::SIG_BLOCK));
             let guard = watch(at as usize, 2 * PAGE, PAGE);
             assert!(Guard::watch(at as usize, PAGE, PAGE).is_none());
             at.add(PAGE).write_volatile(1);
@@ -159,6 +181,7 @@ mod tests {
             assert!(guard.has_lost());
             assert_eq!(at.add(PAGE + 9).read_volatile(), 1);
             drop(guard);
+            assert!(set_held(libc::SIG_UNBLOCK));
             libc::munmap(at.cast(), 2 * PAGE);
         }
         assert_eq!(file.metadata().unwrap().len(), 10);

@@ -1,6 +1,7 @@
 //! What the file system of a file needs done differently.
 #![allow(unsafe_code)]
 
+use crate::descriptor::retry;
 use std::ffi::{CStr, CString};
 
 /// Kinds of file systems, as far as they differ here.
@@ -40,7 +41,7 @@ impl System {
         // SAFETY: zeros are a value of it, which the call replaces.
         let mut facts: libc::statfs = unsafe { std::mem::zeroed() };
         // SAFETY: a variable of that type; a number that is no open file is an error.
-        match unsafe { libc::fstatfs(fd, &mut facts) } {
+        match retry(|| unsafe { libc::fstatfs(fd, &mut facts) } as isize) {
             #[allow(clippy::unnecessary_cast)]
             0 => kind_of(facts.f_type as i64),
             _ => System::Other,
@@ -53,7 +54,7 @@ impl System {
         // SAFETY: zeros are a value of it, which the call replaces.
         let mut facts: libc::statfs = unsafe { std::mem::zeroed() };
         // SAFETY: a string that ends in a NUL, and a variable of that type.
-        match unsafe { libc::statfs(folder.as_ptr(), &mut facts) } {
+        match retry(|| unsafe { libc::statfs(folder.as_ptr(), &mut facts) } as isize) {
             #[allow(clippy::unnecessary_cast)]
             0 => kind_of(facts.f_type as i64),
             _ => System::Other,
@@ -94,6 +95,25 @@ pub(crate) fn look_at_folder(path: &CStr) {
     ask(libc::AT_FDCWD, &folder_of(path), 0);
 }
 
+/// Whether locks of an open file keep out this host's processes alone.
+pub(crate) fn has_local_locks(fd: i32) -> bool {
+    let Some(seen) = ask(fd, c"", libc::AT_EMPTY_PATH) else {
+        return false;
+    };
+    let device = format!("{}:{}", seen.stx_dev_major, seen.stx_dev_minor);
+    std::fs::read_to_string("/proc/self/mountinfo")
+        .is_ok_and(|mounts| is_locked_locally(&mounts, &device))
+}
+
+/// The same by a text as in `/proc/self/mountinfo`: a device is its third word, its options are the last.
+fn is_locked_locally(mounts: &str, device: &str) -> bool {
+    mounts.lines().any(|line| {
+        let options = line.rsplit(' ').next().unwrap_or("");
+        let is_local = |option| matches!(option, "local_lock=all" | "local_lock=posix");
+        line.split(' ').nth(2) == Some(device) && options.split(',').any(is_local)
+    })
+}
+
 fn ask(fd: i32, path: &CStr, flags: i32) -> Option<libc::statx> {
     // SAFETY: zeros are a value of it, which the call replaces.
     let mut seen: libc::statx = unsafe { std::mem::zeroed() };
@@ -129,6 +149,25 @@ mod tests {
         assert_eq!(kind_of(0x9123_683E), System::Other);
         assert_eq!(System::of(-1), System::Other);
         assert_eq!(System::of_folder(c"/proc/none"), System::Other);
+    }
+
+    #[test]
+    fn locks__of_a_mount_are_local_where_it_says_so() {
+        let line = |device: &str, options: &str| {
+            format!(
+                "36 25 {device} / /data rw,relatime shared:7 - nfs a:/data rw,vers=3,{options}\n"
+            )
+        };
+        let mounts = |options: &str| line("0:40", "local_lock=none") + &line("0:41", options);
+        assert!(is_locked_locally(&mounts("nolock,local_lock=all"), "0:41"));
+        assert!(is_locked_locally(
+            &mounts("local_lock=posix,addr=10.1.0.1"),
+            "0:41"
+        ));
+        assert!(!is_locked_locally(&mounts("local_lock=flock"), "0:41"));
+        assert!(!is_locked_locally(&mounts("local_lock=all"), "0:40"));
+        assert!(!is_locked_locally("", "0:41"));
+        assert!(!has_local_locks(-1));
     }
 
     #[test]

@@ -84,6 +84,8 @@ pub struct File {
     /// The individual file pointer, in etypes of the view.
     position: Cell<i64>,
     atomic: Cell<bool>,
+    /// Whether locks of some rank keep out processes of its own host alone.
+    local_locks: bool,
     pointer: RefCell<SharedPointer>,
     /// The split collective access under way, and how it has ended.
     pending: Cell<Option<(split::Which, Status)>>,

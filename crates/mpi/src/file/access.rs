@@ -320,7 +320,9 @@ impl File {
             (_, Switch::Disabled) => Sieve::Never,
             (true, _) => Sieve::Held,
             // A lock that keeps out writers alone needs a file that can be read.
-            (false, Switch::Enabled) if self.has_mode(MPI_MODE_RDWR) => Sieve::Locked,
+            (false, Switch::Enabled) if self.has_mode(MPI_MODE_RDWR) && !self.local_locks => {
+                Sieve::Locked
+            }
             (false, _) => Sieve::Never,
         }
     }

@@ -214,7 +214,7 @@ impl File {
     }
 
     /// Hosts that ranks are on.
-    fn hosts(&self, p: &Process) -> u64 {
+    pub(super) fn hosts(&self, p: &Process) -> u64 {
         *self.hosts.get_or_init(|| {
             let ranks = 0..self.comm.size();
             let mut hosts: Vec<u32> = ranks.map(|rank| host_of(p, self, rank)).collect();

@@ -131,9 +131,18 @@ impl File {
     /// `MPI_File_set_atomicity`.
     ///
     /// # Errors
-    /// The same on all ranks.
+    /// The same on all ranks; `MPI_ERR_UNSUPPORTED_OPERATION` where locks do not keep out ranks of other hosts.
     pub fn set_atomicity(&self, p: &Process, atomic: bool) -> Result {
         self.require_same(p, "the flag of atomicity", u64::from(atomic))?;
+        if atomic && self.local_locks && self.hosts(p) > 1 {
+            let text = format!(
+                "file \"{}\" is on a mount with nolock or local_lock, where locks hold within one \
+                 host, and its ranks are on {}: there is no atomic mode",
+                self.name,
+                self.hosts(p)
+            );
+            return Err(Error::new(MPI_ERR_UNSUPPORTED_OPERATION, text));
+        }
         self.atomic.set(atomic);
         Ok(())
     }

@@ -111,9 +111,12 @@ fn open_on(
     };
     let own = opened.map_err(Refused::System);
     let own = own.and_then(|opened| made.map(|()| opened).map_err(Refused::Other));
-    let told = agree_and_tell::<_, { TOLD + KEY_WORDS }>(p, &comm, name, own, &pointer.words());
+    let mut more = [0; 1 + KEY_WORDS];
+    more[0] = own.as_ref().is_ok_and(Descriptor::has_local_locks).into();
+    more[1..].copy_from_slice(&pointer.words());
+    let told = agree_and_tell::<_, { TOLD + 1 + KEY_WORDS }>(p, &comm, name, own, &more);
     let (descriptor, all) = told.inspect_err(|_| pointer.release(p))?;
-    pointer.learn(&all[0][TOLD..]);
+    pointer.learn(&all[0][TOLD + 1..]);
     descriptor.set_mapping(
         !p.engine()
             .is_some_and(|e| e.config.is_disabled("file-mapping")),
@@ -143,6 +146,7 @@ fn open_on(
         shown: RefCell::new(Rc::new(shown)),
         position: Cell::new(0),
         atomic: Cell::new(false),
+        local_locks: all.iter().any(|told| told[TOLD] != 0),
         pointer: RefCell::new(pointer),
         pending: Cell::new(None),
         hosts: OnceCell::new(),
