@@ -34,6 +34,7 @@ static void test_modes(void)
     CLASS(MPI_File_open(MPI_COMM_WORLD, "/nowhere/at/all", MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file),
           MPI_ERR_NO_SUCH_FILE);
     CLASS(MPI_File_open(MPI_COMM_WORLD, "", MPI_MODE_RDWR, MPI_INFO_NULL, &file), MPI_ERR_BAD_FILE);
+    CLASS(MPI_File_open(MPI_COMM_WORLD, "/", MPI_MODE_RDONLY, MPI_INFO_NULL, &file), MPI_ERR_BAD_FILE);
     file = open_file(MPI_MODE_CREATE | MPI_MODE_EXCL | MPI_MODE_WRONLY);
     int amode = 0, answer = 0;
     OK(MPI_File_get_amode(file, &amode));

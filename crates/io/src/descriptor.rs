@@ -84,6 +84,17 @@ pub(crate) fn retry(mut call: impl FnMut() -> isize) -> isize {
     }
 }
 
+/// What the system knows of an open file.
+fn inspect(fd: &OwnedFd) -> Result<libc::stat, IoError> {
+    // SAFETY: zeros are a value of it, which the call replaces.
+    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: an open file and a variable of that type.
+    match unsafe { libc::fstat(fd.as_raw_fd(), &mut stat) } {
+        0 => Ok(stat),
+        _ => Err(IoError::last(Action::Inspect, 0, 0)),
+    }
+}
+
 impl Descriptor {
     /// Opens a file.
     ///
@@ -123,13 +134,18 @@ impl Descriptor {
             opened = open();
         }
         let fd = opened?;
+        let refuse = |errno| IoError {
+            action: Action::Open,
+            errno,
+            offset: 0,
+            bytes: 0,
+        };
+        // The system opens it for reading.
+        if inspect(&fd)?.st_mode & libc::S_IFMT == libc::S_IFDIR {
+            return Err(refuse(libc::EISDIR));
+        }
         if is_old && is_deleted(&fd) {
-            return Err(IoError {
-                action: Action::Open,
-                errno: libc::ENOENT,
-                offset: 0,
-                bytes: 0,
-            });
+            return Err(refuse(libc::ENOENT));
         }
         if stripes {
             lustre::set(fd.as_raw_fd(), how.striping);
@@ -233,13 +249,7 @@ impl Descriptor {
         {
             return Ok(size);
         }
-        // SAFETY: zeros are a value of it, which the call replaces.
-        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-        // SAFETY: an open file and a variable of that type.
-        match unsafe { libc::fstat(self.fd.as_raw_fd(), &mut stat) } {
-            0 => Ok(stat.st_size),
-            _ => Err(IoError::last(Action::Inspect, 0, 0)),
-        }
+        inspect(&self.fd).map(|stat| stat.st_size)
     }
 
     /// Makes the file as long as said: cut, or with zeros at its end.

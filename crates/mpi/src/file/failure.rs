@@ -41,6 +41,7 @@ fn class_of(error: &IoError) -> i32 {
         libc::EDQUOT => MPI_ERR_QUOTA,
         libc::ENAMETOOLONG | libc::ENOTDIR | libc::EISDIR | libc::ELOOP => MPI_ERR_BAD_FILE,
         libc::EBUSY | libc::ETXTBSY => MPI_ERR_FILE_IN_USE,
+        libc::EOPNOTSUPP | libc::ENOSYS => MPI_ERR_UNSUPPORTED_OPERATION,
         _ => MPI_ERR_IO,
     }
 }

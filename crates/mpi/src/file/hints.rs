@@ -20,7 +20,7 @@ enum Value {
     Text,
 }
 
-const KNOWN: [(&str, Value); 21] = [
+const KNOWN: [(&str, Value); 27] = [
     ("access_style", Value::Text),
     ("collective_buffering", Value::Flag),
     ("cb_block_size", Value::Number),
@@ -38,6 +38,12 @@ const KNOWN: [(&str, Value); 21] = [
     ("striping_unit", Value::Number),
     ("romio_cb_read", Value::Switch),
     ("romio_cb_write", Value::Switch),
+    ("romio_cb_alltoall", Value::Switch),
+    ("romio_cb_ds_threshold", Value::Text),
+    ("romio_cb_fr_alignment", Value::Number),
+    ("romio_cb_fr_types", Value::Text),
+    ("romio_cb_pfr", Value::Switch),
+    ("romio_no_indep_rw", Value::Flag),
     ("romio_ds_read", Value::Switch),
     ("romio_ds_write", Value::Switch),
     ("ind_rd_buffer_size", Value::Number),
