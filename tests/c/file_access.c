@@ -218,6 +218,47 @@ static void test_sequential(void)
     meet();
 }
 
+/* Long pieces of memory with gaps between them, more than a call of the system takes; each rank has a part of the file. */
+static void test_scattered(void)
+{
+    enum { PIECES = 1500, PIECE = 4100, GAP = 60, ALL = PIECES * PIECE };
+    MPI_Offset own = (MPI_Offset)rank * ALL;
+    unsigned char *pieces = malloc(PIECES * (PIECE + GAP)), *whole = malloc(ALL);
+    MPI_Datatype type;
+    int bytes;
+    OK(MPI_Type_vector(PIECES, PIECE, PIECE + GAP, MPI_BYTE, &type));
+    OK(MPI_Type_commit(&type));
+    OK(MPI_File_set_size(file, 0));
+    OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL));
+    for (int i = 0; i < PIECES * (PIECE + GAP); i++)
+        pieces[i] = i % (PIECE + GAP) < PIECE ? (i / 7 + rank) % 251 : 255;
+    OK(MPI_File_write_at(file, own, pieces, 1, type, &status));
+    MPI_Get_count(&status, MPI_BYTE, &bytes);
+    SAME(bytes, ALL);
+    OK(MPI_File_read_at(file, own, whole, ALL, MPI_BYTE, &status));
+    int wrong = 0;
+    for (int i = 0; i < ALL; i++)
+        wrong += whole[i] != ((i / PIECE * (PIECE + GAP) + i % PIECE) / 7 + rank) % 251;
+    SAME(wrong, 0);
+    memset(pieces, 254, PIECES * (PIECE + GAP));
+    OK(MPI_File_read_at(file, own, pieces, 1, type, &status));
+    for (int i = 0; i < PIECES * (PIECE + GAP); i++)
+        wrong += pieces[i] != (i % (PIECE + GAP) < PIECE ? (i / 7 + rank) % 251 : 254);
+    SAME(wrong, 0);
+    meet();
+    /* Where the file ends, what was read is told, and what lies behind stays. */
+    memset(pieces, 254, PIECES * (PIECE + GAP));
+    OK(MPI_File_read_at(file, (MPI_Offset)ranks * ALL - 5000, pieces, 1, type, &status));
+    MPI_Get_elements(&status, MPI_BYTE, &bytes);
+    SAME(bytes, 5000);
+    SAME(pieces[PIECE + GAP + 899], (((PIECES - 1) * (PIECE + GAP) + PIECE - 1) / 7 + ranks - 1) % 251);
+    SAME(pieces[PIECE + GAP + 900], 254);
+    MPI_Type_free(&type);
+    free(pieces);
+    free(whole);
+    meet();
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -233,6 +274,7 @@ int main(int argc, char **argv)
     test_ordered();
     test_atomic();
     test_random();
+    test_scattered();
     test_sequential();
     OK(MPI_File_close(&file));
     CLASS(MPI_File_open(MPI_COMM_SELF, path, MPI_MODE_RDONLY, MPI_INFO_NULL, &file), MPI_ERR_NO_SUCH_FILE);

@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 enum { FILES = 1024 };
@@ -118,6 +119,23 @@ ssize_t pread(int fd, void *to, size_t bytes, off_t offset)
 ssize_t pwrite(int fd, const void *from, size_t bytes, off_t offset)
 {
     return fails(fd, WRITE) ? -1 : NEXT(pwrite)(fd, from, part_of(fd, bytes), offset);
+}
+
+/* Of many pieces a short transfer moves a part of the first one. */
+ssize_t preadv(int fd, const struct iovec *to, int pieces, off_t offset)
+{
+    if (fails(fd, READ))
+        return -1;
+    size_t part = part_of(fd, to->iov_len);
+    return part < to->iov_len ? NEXT(pread)(fd, to->iov_base, part, offset) : NEXT(preadv)(fd, to, pieces, offset);
+}
+
+ssize_t pwritev(int fd, const struct iovec *from, int pieces, off_t offset)
+{
+    if (fails(fd, WRITE))
+        return -1;
+    size_t part = part_of(fd, from->iov_len);
+    return part < from->iov_len ? NEXT(pwrite)(fd, from->iov_base, part, offset) : NEXT(pwritev)(fd, from, pieces, offset);
 }
 
 /* Space that is promised and is not there when a page is written: as where pages are shared with another file. */

@@ -17,9 +17,13 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::status::Status;
 use fastpath_base::trace::{self, Point};
-use fastpath_io::{Descriptor, IoError, Lock, Sieve, Switch, View};
-use fastpath_protocol::layout::Layout;
+use fastpath_io::{Descriptor, IoError, Lock, Scattered, Sieve, Switch, View};
+use fastpath_protocol::layout::{Block, Layout};
 use std::sync::Arc;
+
+/// Bytes of a piece of memory from which a call of the system moves it faster than it is packed
+/// (`docs/performance.md`).
+const LONG_PIECE: u64 = 4096;
 
 /// Bytes that are packed or unpacked at a time where memory has gaps.
 const STAGE_BYTES: u64 = 1 << 20;
@@ -359,6 +363,18 @@ impl Memory {
             bytes: checked.bytes,
         }
     }
+
+    /// Whether its pieces are long, as far as the first and the last one tell.
+    fn has_long_pieces(&self) -> bool {
+        let is_one = |from| {
+            let mut pieces = 0;
+            let count = |block: Block| pieces += block.count;
+            self.layout
+                .for_each_run(self.count, from, LONG_PIECE, count);
+            pieces == 1
+        };
+        self.bytes >= LONG_PIECE && is_one(0) && is_one(self.bytes - LONG_PIECE)
+    }
 }
 
 impl Target {
@@ -412,6 +428,17 @@ impl Target {
                         .map(|n| n as u64),
                 }
             };
+        }
+        if let Some(offset) = view.dense_offset(start)
+            && sieve == Sieve::Never
+            && memory.has_long_pieces()
+        {
+            let mut scattered = Scattered::new(file, writes, offset);
+            layout.visit_stretches(count, |at, len| {
+                // SAFETY: ELEMENTS: this is a piece of them.
+                unsafe { scattered.add(buf.wrapping_offset(at as isize), len as usize) };
+            });
+            return scattered.finish();
         }
         let mut stage = vec![0u8; total.min(STAGE_BYTES) as usize];
         let mut done = 0;
