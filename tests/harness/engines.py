@@ -81,6 +81,8 @@ class Prrte:
     def start_on(self, hosts, names, each, words):
         # The wheel does not know where it has been moved to, and its daemons on other hosts are to know it too.
         moved = [f"{name}_PREFIX={self.place}" for name in ("PRTE", "PMIX", "OPAL")]
+        # What a daemon leaves that is killed goes with the hosts: the next one with its number would stumble over it.
+        moved.append(f"PRTE_MCA_prte_tmpdir_base={hosts.folder}")
         command = ["env", *moved, self.prterun, "--allow-run-as-root", "--prtemca", "plm_ssh_agent", hosts.rsh,
                    "--prtemca", "plm_ssh_no_tree_spawn", "1", "--map-by", ":OVERSUBSCRIBE",
                    "--host", ",".join(f"{name}:{each}" for name in names), "-n", str(each * len(names)), *words]
