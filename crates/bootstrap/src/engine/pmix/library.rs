@@ -335,12 +335,12 @@ impl Value {
         }
         // SAFETY: the kind says that a text was written.
         let text = unsafe { self.data.text };
+        if text.is_null() {
+            return None;
+        }
         // SAFETY: a C string of the library's own, until the value is released.
-        (!text.is_null()).then(|| {
-            unsafe { CStr::from_ptr(text) }
-                .to_string_lossy()
-                .into_owned()
-        })
+        let text = unsafe { CStr::from_ptr(text) };
+        Some(text.to_string_lossy().into_owned())
     }
 
     /// The process that a value of the library names.
