@@ -1,5 +1,6 @@
 """Jobs on several virtual hosts, started by the launchers that people have. Needs root, for the hosts."""
 
+import contextlib
 import json
 import os
 import re
@@ -57,7 +58,7 @@ class SlurmPmix(SlurmPmi2):
 class Agents:
     """Our own mpiexec, which has an engine start an agent of ours on each host."""
     prefix = None  # of the installation
-    daemon = None  # of the engine, on each host, where the job starts it
+    daemon = None  # what the engine starts for a job, and cannot do without
 
     def mpiexec(self, engine, each, options, words):
         places = ",".join(f"{name}:{each}" for name in self.hosts.names[1:])
@@ -92,7 +93,8 @@ class AgentsPrrte(Agents):
 
 
 class AgentsSlurm(engines.Slurm, Agents):
-    name = "agents-slurm"
+    # Its daemons live on, and notice nothing.
+    name, daemon = "agents-slurm", "srun"
 
     def on_hosts(self, each, words):
         command = self.mpiexec("slurm", each, [], words)
@@ -213,8 +215,10 @@ def _engine_killed(session, engine):
     if not await_word(running, begun):
         return "it does not begin", running.finish().text()
     daemons = [pid for pid, command in running.processes() if command.split()[0].endswith(engine.daemon)]
-    for pid in daemons:
-        os.kill(pid, signal.SIGKILL)
+    # The youngest first: srun has a second process, which would end the job when it finds that the first one is gone.
+    for pid in sorted(daemons, reverse=True):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     # What an engine does without its daemons is its own affair.
     running.process.kill()
     running.process.wait()
@@ -482,8 +486,7 @@ for _kind in ENGINES:
         _cases["input"] = _make(_input, _kind)
         _cases["dynamic"] = _make(_dynamic, _kind)
         _cases["ends_spawned"] = _make(_ends_spawned, _kind)
-        if _kind.daemon:
-            _cases["engine_killed"] = _make(_engine_killed, _kind)
+        _cases["engine_killed"] = _make(_engine_killed, _kind)
     elif _kind in (Hydra, Prrte):
         _cases["dynamic"] = _make(_dynamic_directly, _kind)
     for _what, _case in _cases.items():
