@@ -7,11 +7,13 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 
 from harness import engines, program
 from harness.hosts import Hosts, missing
 from harness.job import await_word
+from jobs.engines import PARENT
 from jobs.verdicts import _await_ready
 
 # Of tests/c: something of each kind.
@@ -81,14 +83,12 @@ class AgentsPrrte(Agents):
     name, daemon = "agents-prrte", "prted"
 
     def __init__(self, hosts):
-        self.hosts, self.place = hosts, engines.Prrte().place
+        self.hosts, self.prrte = hosts, engines.Prrte()
 
     def on_hosts(self, each, words):
-        moved = [f"{name}_PREFIX={self.place}" for name in ("PRTE", "PMIX", "OPAL")]
-        # What a daemon leaves that is killed goes with the hosts: the next one with its number would stumble over it.
-        moved += [f"PRTE_MCA_plm_ssh_agent={self.hosts.rsh}", "PRTE_MCA_plm_ssh_no_tree_spawn=1",
-                  f"PRTE_MCA_prte_tmpdir_base={self.hosts.folder}"]
-        path = f"PATH={self.place}/bin:{os.environ['PATH']}"
+        moved = [*self.prrte.moved(self.hosts), f"PRTE_MCA_plm_ssh_agent={self.hosts.rsh}",
+                 "PRTE_MCA_plm_ssh_no_tree_spawn=1"]
+        path = f"PATH={self.prrte.place}/bin:{os.environ['PATH']}"
         return self.hosts.beside("h0", ["env", *moved, path, *self.mpiexec("prrte", each, [], words)])
 
 
@@ -156,6 +156,32 @@ def _ends(session, engine):
                 continue
             if outcome.code in (None, 0) or outcome.left:
                 return f"rank {rank} ends by {how}: {outcome.problem() or 'exit code 0'}", outcome.text()
+    return None
+
+
+def _nests(session, engine):
+    """What a task of Slurm starts in its turn is told from it: no rank is silently alone, whatever variables are left."""
+    hydra, prrte, world = engines.Hydra(), engines.Prrte(), session.binary("world")
+    ours = [os.path.join(session.prefix, "bin", "mpiexec"), "-n", "2", world]
+    inner = {
+        "our mpiexec": ours,
+        "Hydra": [hydra.mpiexec, "-rmk", "user", "-launcher", "fork", "-n", "2", world],
+        "PRRTE": ["env", *prrte.moved(engine.hosts), prrte.prterun, "--allow-run-as-root",
+                  "--prtemca", "plm", "ssh", "--prtemca", "ras", "^slurm",
+                  "--map-by", ":OVERSUBSCRIBE", "-n", "2", world],
+        # Ranks of Slurm that start a job of ours.
+        "our mpiexec in a rank": [sys.executable, "-c", PARENT, os.path.join(session.prefix, "lib", "libmpi_abi.so.1"),
+                                  *ours],
+    }
+    for what, words in inner.items():
+        outcome = _run(session, engine, 1, words)
+        found = sorted(re.findall(r"rank \d of \d", outcome.out))
+        wanted = ["rank 0 of 2", "rank 1 of 2"] * 2
+        # The last line of each job alone.
+        if what == "our mpiexec in a rank":
+            found, wanted = [one[-1] for one in found], ["2", "2"]
+        if outcome.problem() or found != sorted(wanted):
+            return f"{what}: {outcome.problem() or found}", outcome.text()
     return None
 
 
@@ -459,6 +485,12 @@ def _make(check, kind, *arguments, hosts=3):
         if reason := missing():
             session.skip(name, f"no virtual hosts: {reason}")
             return None
+        try:
+            if issubclass(kind, engines.Slurm):
+                engines.lay_slurm()
+        except OSError as error:
+            session.skip(name, error)
+            return None
         with Hosts(hosts) as made:
             try:
                 engine = kind(made)
@@ -489,6 +521,8 @@ for _kind in ENGINES:
         _cases["engine_killed"] = _make(_engine_killed, _kind)
     elif _kind in (Hydra, Prrte):
         _cases["dynamic"] = _make(_dynamic_directly, _kind)
+    else:
+        _cases["nests"] = _make(_nests, _kind)
     for _what, _case in _cases.items():
         _case.long = _kind not in SHORT or _what == "sample"
         globals()[f"case_{_name}_{_what}"] = _case

@@ -179,8 +179,19 @@ pub fn hand_over(spec: &JobSpec, words: &[OsString]) -> (i32, String) {
     if spec.only_show {
         std::process::exit(0);
     }
-    let error = Command::new(&program).args(&all).exec();
+    let mut command = Command::new(&program);
+    if engine == Engine::Slurm && is_in_step(&|name| std::env::var(name).ok()) {
+        command.env("SLURM_OVERLAP", "1");
+    }
+    let error = command.args(&all).exec();
     (1, format!("{}: {error}", program.display()))
+}
+
+/// Whether this process is a task of a step of Slurm: that has the processors of the allocation, and a further step would
+/// wait for its end. Batch scripts and shells have no number of a step, or one of the highest.
+fn is_in_step(variable: &dyn Fn(&str) -> Option<String>) -> bool {
+    let number = variable("SLURM_STEP_ID").and_then(|text| text.trim().parse::<i64>().ok());
+    number.is_some_and(|number| (0..0xffff_fff0).contains(&number))
 }
 
 /// Whether the engine starts its processes by ssh as it finds it, without words or variables of the user's about that.
@@ -296,6 +307,15 @@ mod tests {
         assert!(missing.contains("mpiexec.hydra is not"), "{missing}");
         let unknown = choose(Some("ssh"), &[], &[]).unwrap_err();
         assert!(unknown.contains("slurm, flux, hydra, prrte"), "{unknown}");
+    }
+
+    #[test]
+    fn step__is_what_has_a_number_that_slurm_counts() {
+        let is_in_step = |id: Option<&str>| is_in_step(&|_| id.map(str::to_owned));
+        assert!(is_in_step(Some("0")) && is_in_step(Some("17")));
+        for id in [None, Some(""), Some("4294967290"), Some("-5"), Some("x")] {
+            assert!(!is_in_step(id), "{id:?}");
+        }
     }
 
     #[test]
