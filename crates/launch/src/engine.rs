@@ -187,8 +187,8 @@ pub fn hand_over(spec: &JobSpec, words: &[OsString]) -> (i32, String) {
     (1, format!("{}: {error}", program.display()))
 }
 
-/// Whether this process is a task of a step of Slurm: that has the processors of the allocation, and a further step would
-/// wait for its end. Batch scripts and shells have no number of a step, or one of the highest.
+/// Whether this process is a task of a step of Slurm: that has the processors of the allocation, and a further step
+/// would wait for its end. Batch scripts and shells have no number of a step, or one of the highest.
 fn is_in_step(variable: &dyn Fn(&str) -> Option<String>) -> bool {
     let number = variable("SLURM_STEP_ID").and_then(|text| text.trim().parse::<i64>().ok());
     number.is_some_and(|number| (0..0xffff_fff0).contains(&number))
