@@ -120,6 +120,13 @@ class Hosts:
         that it can reach the other hosts by `rsh`."""
         return ["nsenter", "-t", str(self.pids[name]), "--net", "--uts", "--", *words]
 
+    def has(self, name, pid):
+        """Whether a process is on a host, or has entered it."""
+        try:
+            return os.readlink(f"/proc/{pid}/ns/net") == os.readlink(f"/proc/{self.pids[name]}/ns/net")
+        except OSError:
+            return False  # it has just ended
+
     def stop(self, name):
         """The host is gone, as if its power had failed."""
         os.kill(self.pids[name], signal.SIGKILL)

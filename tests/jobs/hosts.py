@@ -361,12 +361,13 @@ def case_silent_host(session):
             if not await_word(running, begun):
                 return f"{way.name}: it does not begin", running.finish().text()
             hosts.cut("h2")
-            running.await_end(60)
+            running.await_end(0)
             # What runs there cannot be told that the job is over. It takes a moment to end with its host.
+            is_over = running.wait_gone(60, lambda pid: hosts.has("h2", pid))
             hosts.stop("h2")
             running.wait_gone(20)
             outcome = running.finish()
-            if outcome.code in (None, 0) or outcome.left or "rank 1 on h2" not in outcome.err:
+            if not is_over or outcome.code in (None, 0) or outcome.left or "rank 1 on h2" not in outcome.err:
                 return f"{way.name}: a silent host", outcome.text()
     return None
 
