@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 
 from harness import job
 
@@ -189,6 +190,14 @@ class Slurm:
         subprocess.run(hosts.on(control, ["/usr/sbin/slurmctld", "-c"]), env=env, check=True)
         for name in nodes:
             subprocess.run(hosts.on(name, ["/usr/sbin/slurmd", "-c", "-N", name]), env=env, check=True)
+        # A job that comes before the hosts have said that they are there is told that it has to wait.
+        end = time.monotonic() + 30
+        idle = ["idle"] * len(nodes)
+        ask = hosts.on(control, ["sinfo", "-h", "-N", "-o", "%t"])
+        while subprocess.run(ask, env=env, capture_output=True, text=True).stdout.split() != idle:
+            if time.monotonic() > end:
+                raise RuntimeError("a host of Slurm does not come up")
+            time.sleep(0.05)
 
     def start_on(self, mpi, nodes, ranks, words, options=()):
         command = ["env", f"SLURM_CONF={self.conf}", "srun", f"--mpi={mpi}", "-N", str(nodes), "-n", str(ranks),

@@ -110,6 +110,10 @@ def _run(session, engine, each, words, timeout=60, options=(), **more):
     if options:
         at = command.index("--host")
         command[at:at] = options
+    return _run_words(session, command, timeout, **more)
+
+
+def _run_words(session, command, timeout=60, **more):
     running = session.start(command, timeout=timeout, **more)
     running.await_end(10)
     outcome = running.finish()
@@ -123,7 +127,11 @@ def _run(session, engine, each, words, timeout=60, options=(), **more):
 
 def _meets(session, engine):
     """Ranks of two hosts are one job, each once."""
-    outcome = _run(session, engine, 2, [session.binary("world")])
+    return _judge_four(_run(session, engine, 2, [session.binary("world")]))
+
+
+def _judge_four(outcome):
+    """A job of four ranks that say so."""
     wanted = [f"rank {rank} of 4" for rank in range(4)]
     if sorted(re.findall(r"rank \d of \d", outcome.out)) != wanted:
         return f"ranks: {outcome.problem() or sorted(set(outcome.out.splitlines()))}", outcome.text()
@@ -183,6 +191,28 @@ def _nests(session, engine):
         if outcome.problem() or found != sorted(wanted):
             return f"{what}: {outcome.problem() or found}", outcome.text()
     return None
+
+
+def _allocation(session, engine):
+    """In an allocation of several nodes `mpiexec` needs no hosts."""
+    words = ["salloc", "-Q", "-N", "2", "-n", "4", "--overcommit", os.path.join(session.prefix, "bin", "mpiexec"),
+             session.binary("world")]
+    return _judge_four(_run_words(session, engine.hosts.on("h0", ["env", f"SLURM_CONF={engine.conf}", *words])))
+
+
+def case_kubernetes(session):
+    """So it does where Kubernetes' MPI operator tells the hosts of Hydra."""
+    if reason := _lacks_hosts():
+        return session.skip("hosts.kubernetes", reason)
+    with Hosts(3) as hosts:
+        file = os.path.join(hosts.folder, "hostfile")
+        with open(file, "w", encoding="ascii") as to:
+            to.write("h1:2\nh2:2\n")
+        folder = os.path.dirname(engines.Hydra().mpiexec)
+        env = [f"PATH={folder}:{os.environ['PATH']}", f"HYDRA_HOST_FILE={file}", "HYDRA_LAUNCHER=ssh",
+               f"HYDRA_LAUNCHER_EXEC={hosts.rsh}"]
+        words = ["env", *env, os.path.join(session.prefix, "bin", "mpiexec"), session.binary("world")]
+        return _judge_four(_run_words(session, hosts.beside("h0", words)))
 
 
 def _dynamic(session, engine):
@@ -520,6 +550,8 @@ for _kind in ENGINES:
         _cases["dynamic"] = _make(_dynamic, _kind)
         _cases["ends_spawned"] = _make(_ends_spawned, _kind)
         _cases["engine_killed"] = _make(_engine_killed, _kind)
+        if _kind is AgentsSlurm:
+            _cases["allocation"] = _make(_allocation, _kind)
     elif _kind in (Hydra, Prrte):
         _cases["dynamic"] = _make(_dynamic_directly, _kind)
     else:

@@ -227,8 +227,14 @@ fn list_processes(
     }
     let agent = std::env::current_exe();
     let agent = agent.map_err(|e| (1, format!("cannot tell where mpiexec is: {e}")))?;
-    let counts: Vec<String> = nodes.iter().map(|node| node.ranks.to_string()).collect();
-    let agent = [agent.into(), "--agent".into(), counts.join(",").into()];
+    let join = |counts: &mut dyn Iterator<Item = usize>| {
+        let counts: Vec<String> = counts.map(|count| count.to_string()).collect();
+        counts.join(",")
+    };
+    let of_nodes = join(&mut nodes.iter().map(|node| node.ranks));
+    let of_apps = join(&mut spec.apps.iter().map(|app| app.ranks));
+    let counts = format!("{of_nodes}/{of_apps}");
+    let agent = [agent.into(), "--agent".into(), counts.into()];
     Ok(agent.into_iter().chain(words.iter().cloned()).collect())
 }
 
@@ -386,12 +392,13 @@ mod tests {
         let mut spec = JobSpec {
             apps: vec![App {
                 argv: vec!["prog".into(), "x".into()],
+                ranks: 4,
                 ..App::default()
             }],
             ..JobSpec::default()
         };
         let agents = list_processes(&spec, &nodes(2), &words).unwrap();
-        assert_eq!(agents[1..], ["--agent", "2,2", "--host", "a,b", "prog"]);
+        assert_eq!(agents[1..], ["--agent", "2,2/4", "--host", "a,b", "prog"]);
         spec.no_agents = true;
         assert!(list_processes(&spec, &nodes(2), &words).is_err());
         let program = list_processes(&spec, &nodes(1), &words).unwrap();
