@@ -1,6 +1,7 @@
 /* What comes while a job runs, under a launcher that is not ours: a port, the name of a service where the launcher keeps
- * such (argument `names`), processes where it starts such (argument `spawns`; `shares`: they know the names; `tells`: it
- * says when they have ended; `skips`: nothing is spawned), and an error that says what to do for the rest.
+ * such (argument `names`), processes where it starts such (argument `spawns`; `shares`: they know the names; `ends`: some
+ * end at once, and `tells`: the launcher says so; `skips`: nothing is spawned), and an error that says what to do for the
+ * rest.
  * test: only=build */
 #include "check.h"
 
@@ -98,7 +99,7 @@ static int be_child(MPI_Comm parent, int argc, char **argv)
 int main(int argc, char **argv)
 {
     char port[MPI_MAX_PORT_NAME] = "", found[MPI_MAX_PORT_NAME] = "";
-    int names = 0, spawns = 0, skips = 0, shares = 0, tells = 0, code, codes[2] = {-1, -1};
+    int names = 0, spawns = 0, skips = 0, shares = 0, ends = 0, tells = 0, code, codes[2] = {-1, -1};
     MPI_Comm inter, parent;
     for (int i = 1; i < argc; i++) {
         names |= !strcmp(argv[i], "names");
@@ -106,6 +107,7 @@ int main(int argc, char **argv)
         skips |= !strcmp(argv[i], "skips");
         shares |= !strcmp(argv[i], "shares");
         tells |= !strcmp(argv[i], "tells");
+        ends |= tells || !strcmp(argv[i], "ends");
     }
     start(&argc, &argv);
     MPI_Comm_get_parent(&parent);
@@ -152,10 +154,10 @@ int main(int argc, char **argv)
         OK(MPI_Comm_disconnect(&inter));
     }
     check_missing();
-    if (spawns) {
+    if (spawns)
         check_children(argv[0], shares);
+    if (ends)
         check_ended(tells);
-    }
     if (spawns || skips)
         return finish();
     code = MPI_Comm_spawn(argv[0], MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes);

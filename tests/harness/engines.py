@@ -82,14 +82,13 @@ class Prrte:
     def start(self, ranks, words):
         return [self.prterun, "--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE", "-n", str(ranks), *words]
 
-    def moved(self, hosts):
+    def moved(self):
         """Variables: the wheel does not know where it has been moved to, and its daemons on other hosts are to know it
-        too. What a daemon leaves that is killed goes with the hosts: the next one with its number would stumble over it."""
-        places = [f"{name}_PREFIX={self.place}" for name in ("PRTE", "PMIX", "OPAL")]
-        return [*places, f"PRTE_MCA_prte_tmpdir_base={hosts.folder}"]
+        too. These name folders by the numbers of processes, which hosts have in common: each in one of its own."""
+        return [*(f"{name}_PREFIX={self.place}" for name in ("PRTE", "PMIX", "OPAL")), "PRTE_MCA_prte_tmpdir_base=/dev/shm"]
 
     def start_on(self, hosts, names, each, words):
-        command = ["env", *self.moved(hosts), self.prterun, "--allow-run-as-root", "--prtemca", "plm_ssh_agent", hosts.rsh,
+        command = ["env", *self.moved(), self.prterun, "--allow-run-as-root", "--prtemca", "plm_ssh_agent", hosts.rsh,
                    "--prtemca", "plm_ssh_no_tree_spawn", "1", "--map-by", ":OVERSUBSCRIBE",
                    "--host", ",".join(f"{name}:{each}" for name in names), "-n", str(each * len(names)), *words]
         return hosts.beside(hosts.names[0], command)
