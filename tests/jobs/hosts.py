@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 from harness import engines, program
 from harness.hosts import Hosts, missing
@@ -253,6 +254,31 @@ def _input(session, engine):
             if found != {rank: whole if rank in readers else nothing for rank in range(4)}:
                 return f"--stdin {who}: {found}, whole: {whole}", outcome.text()
     return None
+
+
+def case_input_that_pauses(session):
+    """A rank that fails while standard input is silent ends the job, on whichever host it is."""
+    if reason := _lacks_hosts():
+        return session.skip("hosts.input_that_pauses", reason)
+    with Hosts(3) as hosts:
+        way = AgentsHydra(hosts)
+        way.prefix = session.prefix
+        program = ["sh", "-c", "test $FASTPATH_RANK = 3 && sleep 1 && exit 3; cat > /dev/null"]
+        command = way.on_hosts(2, program)
+        at = command.index("--host")
+        command[at:at] = ["--stdin", "all"]
+        reader, writer = os.pipe()
+        running = session.start(command, stdin=reader, timeout=20)
+        # In pieces, as somebody types.
+        for _ in range(10):
+            os.write(writer, bytes(3000))
+            time.sleep(0.02)
+        running.await_end(10)
+        outcome = running.finish()
+        os.close(reader)
+        os.close(writer)
+    told = None if "rank 3 " in outcome.err else "rank 3 is not named"
+    return outcome.problem(3, quiet=False) or told, outcome.text()
 
 
 def _ends_spawned(session, engine):

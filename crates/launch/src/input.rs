@@ -14,7 +14,7 @@ use crate::agent::peers::Peers;
 use crate::args::Stdin;
 use crate::poll::{self, Interest, Poller};
 use std::fs::File;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Read};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::mpsc::Receiver;
@@ -138,8 +138,12 @@ fn fetch_input(peers: Peers, staying: Option<Receiver<()>>) -> io::Result<()> {
         // the input with it.
         let _ = staying.map(|staying| staying.recv());
         match peers.open_input() {
-            // A rank that reads no more ends this too.
-            Ok(mut from) => drop(io::copy(&mut from, &mut writer)),
+            // A rank that reads no more ends this too. Not by splice(2), as the standard library would from a socket:
+            // what that leaves in a pipe poll(2) may take for readable though read(2) waits.
+            Ok(mut from) => {
+                let from: &mut dyn Read = &mut from;
+                drop(io::copy(from, &mut writer));
+            }
             Err(e) => {
                 let host = peers.host(0);
                 eprintln!("mpiexec: no standard input comes from host {host}: {e}");
