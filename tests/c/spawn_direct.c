@@ -1,6 +1,7 @@
 /* What comes while a job runs, under a launcher that is not ours: a port, the name of a service where the launcher keeps
- * such (argument `names`), processes where it starts such (argument `spawns`; `shares`: they know the names; `skips`:
- * nothing is spawned), and an error that says what to do for the rest.
+ * such (argument `names`), processes where it starts such (argument `spawns`; `shares`: they know the names; `ends`: some
+ * end at once, and `tells`: the launcher says so; `skips`: nothing is spawned), and an error that says what to do for the
+ * rest.
  * test: only=build */
 #include "check.h"
 
@@ -25,6 +26,27 @@ static void check_missing(void)
     else
         CLASS(code, MPI_ERR_SPAWN);
     SAME(inter, MPI_COMM_NULL);
+}
+
+/* Processes that end before they call MPI_Init are not waited for: no longer than the info key says, or until the launcher
+ * says so. */
+static void check_ended(int tells)
+{
+    MPI_Comm inter = MPI_COMM_SELF;
+    MPI_Info info;
+    int codes[2] = {-1, -1};
+    OK(MPI_Info_create(&info));
+    OK(MPI_Info_set(info, "timeout", "soon"));
+    CLASS(MPI_Comm_spawn("/bin/true", MPI_ARGV_NULL, 2, info, 0, MPI_COMM_WORLD, &inter, codes), MPI_ERR_INFO_VALUE);
+    OK(MPI_Info_set(info, "timeout", tells ? "1000" : "1"));
+    int code = MPI_Comm_spawn("/bin/true", MPI_ARGV_NULL, 2, info, 0, MPI_COMM_WORLD, &inter, codes);
+    if (rank == 0)
+        check_refused(__LINE__, code, MPI_ERR_SPAWN, tells ? "ended before they called MPI_Init" : "called MPI_Init");
+    else
+        CLASS(code, MPI_ERR_SPAWN);
+    SAME(class_of(codes[1]), MPI_ERR_SPAWN);
+    SAME(inter, MPI_COMM_NULL);
+    OK(MPI_Info_free(&info));
 }
 
 /* Children of all ranks and of one alone, which have a word for their parents. */
@@ -77,13 +99,15 @@ static int be_child(MPI_Comm parent, int argc, char **argv)
 int main(int argc, char **argv)
 {
     char port[MPI_MAX_PORT_NAME] = "", found[MPI_MAX_PORT_NAME] = "";
-    int names = 0, spawns = 0, skips = 0, shares = 0, code, codes[2] = {-1, -1};
+    int names = 0, spawns = 0, skips = 0, shares = 0, ends = 0, tells = 0, code, codes[2] = {-1, -1};
     MPI_Comm inter, parent;
     for (int i = 1; i < argc; i++) {
         names |= !strcmp(argv[i], "names");
         spawns |= !strcmp(argv[i], "spawns");
         skips |= !strcmp(argv[i], "skips");
         shares |= !strcmp(argv[i], "shares");
+        tells |= !strcmp(argv[i], "tells");
+        ends |= tells || !strcmp(argv[i], "ends");
     }
     start(&argc, &argv);
     MPI_Comm_get_parent(&parent);
@@ -132,6 +156,8 @@ int main(int argc, char **argv)
     check_missing();
     if (spawns)
         check_children(argv[0], shares);
+    if (ends)
+        check_ended(tells);
     if (spawns || skips)
         return finish();
     code = MPI_Comm_spawn(argv[0], MPI_ARGV_NULL, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &inter, codes);

@@ -1,10 +1,14 @@
 """Launchers of others, installed beside the system in build/engines where the registry of Python's packages or the
 archive of Debian has them: Hydra (MPICH's), PRRTE (Open MPI's), Slurm. MPI_TEST_ENGINES names another folder."""
 
+import glob
 import os
 import shutil
 import subprocess
 import sys
+import time
+
+from harness import job
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 FOLDER = os.environ.get("MPI_TEST_ENGINES") or os.path.join(HERE, "..", "..", "build", "engines")
@@ -78,10 +82,13 @@ class Prrte:
     def start(self, ranks, words):
         return [self.prterun, "--allow-run-as-root", "--map-by", ":OVERSUBSCRIBE", "-n", str(ranks), *words]
 
+    def moved(self):
+        """Variables: the wheel does not know where it has been moved to, and its daemons on other hosts are to know it
+        too. These name folders by the numbers of processes, which hosts have in common: each in one of its own."""
+        return [*(f"{name}_PREFIX={self.place}" for name in ("PRTE", "PMIX", "OPAL")), "PRTE_MCA_prte_tmpdir_base=/dev/shm"]
+
     def start_on(self, hosts, names, each, words):
-        # The wheel does not know where it has been moved to, and its daemons on other hosts are to know it too.
-        moved = [f"{name}_PREFIX={self.place}" for name in ("PRTE", "PMIX", "OPAL")]
-        command = ["env", *moved, self.prterun, "--allow-run-as-root", "--prtemca", "plm_ssh_agent", hosts.rsh,
+        command = ["env", *self.moved(), self.prterun, "--allow-run-as-root", "--prtemca", "plm_ssh_agent", hosts.rsh,
                    "--prtemca", "plm_ssh_no_tree_spawn", "1", "--map-by", ":OVERSUBSCRIBE",
                    "--host", ",".join(f"{name}:{each}" for name in names), "-n", str(each * len(names)), *words]
         return hosts.beside(hosts.names[0], command)
@@ -117,13 +124,52 @@ PartitionName=p Nodes=ALL Default=YES MaxTime=10 State=UP
 """
 
 
+SLURM_PACKAGES = ["slurmctld", "slurmd", "slurm-client", "libpmix2"]
+
+
+def _has_slurm():
+    path = "/usr/sbin:/usr/bin:/sbin:/bin"
+    return all(shutil.which(word, path=path) for word in ("slurmctld", "slurmd", "srun"))
+
+
+def lay_slurm():
+    """Lays Slurm over /usr, where it is not installed, for this run alone. Raises OSError where it cannot be had."""
+    if _has_slurm():
+        return
+    place = os.path.join(FOLDER, "slurm")
+    if not os.path.exists(os.path.join(place, "complete")):
+        shutil.rmtree(place, ignore_errors=True)
+        os.makedirs(os.path.join(place, "packages"))
+        install = ["apt-get", "install", "--simulate", "--no-install-recommends", *SLURM_PACKAGES]
+        missing = [line.split()[1] for line in _ask(install, place).splitlines() if line.startswith("Inst ")]
+        _ask(["apt-get", "download", *missing], os.path.join(place, "packages"))
+        for file in glob.glob(os.path.join(place, "packages", "*.deb")):
+            _ask(["dpkg", "--extract", file, place], place)
+        # What the packages do when they are installed; the library's name is in a package for developers.
+        for name in ("slurmctld", "slurmd", "slurmstepd"):
+            os.symlink(f"{name}-wlm", os.path.join(place, "usr", "sbin", name))
+        for library in glob.glob(os.path.join(place, "usr", "lib", "*", "pmix2", "lib", "libpmix.so.2")):
+            os.symlink("libpmix.so.2", library.removesuffix(".2"))
+        with open(os.path.join(place, "complete"), "w", encoding="ascii"):
+            pass
+    if not job.has_own_shm():
+        raise OSError("no Slurm is installed, and nothing can be mounted")
+    _ask(["mount", "-t", "overlay", "overlay", "-o", f"lowerdir={place}/usr:/usr", "/usr"], place)
+
+
+def _ask(words, folder):
+    """What a command says. Raises OSError where it fails or is not there."""
+    made = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+    if made.returncode != 0:
+        said = made.stderr.strip().splitlines() or ["no word"]
+        raise OSError(f"Slurm cannot be had: {words[0]}: {said[-1]}")
+    return made.stdout
+
+
 class Slurm:
-    """A cluster on virtual hosts: the first one controls, the others run ranks."""
+    """A cluster on virtual hosts: the first one controls, the others run ranks. After `lay_slurm`."""
 
     def __init__(self, hosts):
-        for word in ("slurmctld", "slurmd", "srun"):
-            if shutil.which(word, path="/usr/sbin:/usr/bin:/sbin:/bin") is None:
-                raise OSError(f"no {word}: install slurmctld, slurmd and slurm-client")
         self.hosts, self.folder = hosts, os.path.join(hosts.folder, "slurm")
         control, nodes = hosts.names[0], hosts.names[1:]
         for name in ("ctld", *nodes):
@@ -143,6 +189,14 @@ class Slurm:
         subprocess.run(hosts.on(control, ["/usr/sbin/slurmctld", "-c"]), env=env, check=True)
         for name in nodes:
             subprocess.run(hosts.on(name, ["/usr/sbin/slurmd", "-c", "-N", name]), env=env, check=True)
+        # A job that comes before the hosts have said that they are there is told that it has to wait.
+        end = time.monotonic() + 30
+        idle = ["idle"] * len(nodes)
+        ask = hosts.on(control, ["sinfo", "-h", "-N", "-o", "%t"])
+        while subprocess.run(ask, env=env, capture_output=True, text=True).stdout.split() != idle:
+            if time.monotonic() > end:
+                raise RuntimeError("a host of Slurm does not come up")
+            time.sleep(0.05)
 
     def start_on(self, mpi, nodes, ranks, words, options=()):
         command = ["env", f"SLURM_CONF={self.conf}", "srun", f"--mpi={mpi}", "-N", str(nodes), "-n", str(ranks),

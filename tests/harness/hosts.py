@@ -11,7 +11,10 @@ import tempfile
 # Of each host: what it does not share with the machine. Files are the same everywhere, as on a cluster.
 HOST = ["unshare", "--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
 SWITCH = ["unshare", "--net", "--pid", "--fork", "--kill-child"]
-ENTER = ["--net", "--uts", "--ipc", "--mount", "--pid"]
+ENTER = ["--net", "--uts", "--ipc", "--mount", "--pid", "--no-fork"]
+# The shell that enters is not of the host's processes yet, but what it starts is. nsenter's own fork would stop itself
+# once its child was stopped, and stay so when that goes on.
+AS_CHILD = '"$@"; exit $?'
 
 # In place of ssh, for launchers that want it: rsh [OPTION...] HOST COMMAND..., which goes through a shell.
 RSH = """#!/bin/bash
@@ -19,7 +22,7 @@ while [[ $1 == -* ]]; do case $1 in -l|-p|-o|-i) shift;; esac; shift; done
 host=$1; shift
 exec {enter} -t $(cat {folder}/$host.pid) {namespaces} -- \\
     env -i HOME=/root USER=root SHELL=/bin/bash PATH=/usr/local/bin:/usr/bin:/bin \\
-    MPI_TEST_MARK=$MPI_TEST_MARK bash -c "$*"
+    MPI_TEST_MARK=$MPI_TEST_MARK bash -c '{as_child}' bash bash -c "$*"
 """
 
 SET_UP = """
@@ -76,7 +79,8 @@ class Hosts:
             self._ip(pid, "link set eth0 up")
         self.rsh = os.path.join(self.folder, "rsh")
         with open(self.rsh, "w", encoding="ascii") as file:
-            file.write(RSH.format(enter=shutil.which("nsenter"), folder=self.folder, namespaces=" ".join(ENTER)))
+            file.write(RSH.format(enter=shutil.which("nsenter"), folder=self.folder, namespaces=" ".join(ENTER),
+                                  as_child=AS_CHILD))
         os.chmod(self.rsh, 0o755)
 
     def _hold(self, words):
@@ -98,7 +102,8 @@ class Hosts:
 
     def on(self, name, words):
         """The command that runs `words` on a host."""
-        return ["nsenter", "-t", str(self.pids[name]), *ENTER, f"--wd={os.getcwd()}", "--", *words]
+        return ["nsenter", "-t", str(self.pids[name]), *ENTER, f"--wd={os.getcwd()}", "--", "sh", "-c", AS_CHILD, "sh",
+                *words]
 
     def add_network(self, name, interface, address):
         """Gives the host one more network, which leads nowhere."""
@@ -114,6 +119,13 @@ class Hosts:
         """The command that runs `words` with the network and the name of a host, but with this machine's processes: so
         that it can reach the other hosts by `rsh`."""
         return ["nsenter", "-t", str(self.pids[name]), "--net", "--uts", "--", *words]
+
+    def has(self, name, pid):
+        """Whether a process is on a host, or has entered it."""
+        try:
+            return os.readlink(f"/proc/{pid}/ns/net") == os.readlink(f"/proc/{self.pids[name]}/ns/net")
+        except OSError:
+            return False  # it has just ended
 
     def stop(self, name):
         """The host is gone, as if its power had failed."""

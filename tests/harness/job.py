@@ -126,10 +126,11 @@ class Running:
         if self.process.poll() is None:
             _kill(self.process.pid, signal.SIGKILL)
 
-    def wait_gone(self, seconds):
-        """Waits until no process of the job is left but the one started; whether it came so far."""
+    def wait_gone(self, seconds, but=lambda pid: False):
+        """Waits until no process of the job is left but the one started and those that are excepted; whether it came so
+        far."""
         end = time.monotonic() + seconds
-        while self.processes():
+        while not all(but(pid) for pid, _ in self.processes()):
             if time.monotonic() > end:
                 return False
             time.sleep(0.01)

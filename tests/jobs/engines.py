@@ -30,8 +30,8 @@ CODES = {"exit": 7, "abort": 7}
 KEEP_NAMES = (engines.Pmi, engines.Hydra, engines.Prrte)
 # Those of them that start further processes. Over a connection Hydra 5.0 sometimes leaves a fence of a spawned job
 # without an answer (decision 0071).
-SPAWN = {engines.Pmi: ["spawns"], engines.Hydra: ["spawns", "shares"], engines.HydraByPort: ["skips"],
-         engines.Prrte: ["spawns", "shares"]}
+SPAWN = {engines.Pmi: ["spawns", "ends"], engines.Hydra: ["spawns", "shares", "ends"], engines.HydraByPort: ["skips"],
+         engines.Prrte: ["spawns", "shares", "tells"]}
 ENGINES = [engines.Pmi, engines.PmiAsSlurm, engines.Hydra, engines.HydraByPort, engines.Prrte]
 
 # A rank that starts other programs: one without a launcher, and two ranks by the launcher that started it.

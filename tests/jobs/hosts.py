@@ -1,16 +1,20 @@
 """Jobs on several virtual hosts, started by the launchers that people have. Needs root, for the hosts."""
 
+import contextlib
 import json
 import os
 import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
+import time
 
 from harness import engines, program
 from harness.hosts import Hosts, missing
 from harness.job import await_word
+from jobs.engines import PARENT
 from jobs.verdicts import _await_ready
 
 # Of tests/c: something of each kind.
@@ -57,7 +61,7 @@ class SlurmPmix(SlurmPmi2):
 class Agents:
     """Our own mpiexec, which has an engine start an agent of ours on each host."""
     prefix = None  # of the installation
-    daemon = None  # of the engine, on each host, where the job starts it
+    daemon = None  # what the engine starts for a job, and cannot do without
 
     def mpiexec(self, engine, each, options, words):
         places = ",".join(f"{name}:{each}" for name in self.hosts.names[1:])
@@ -80,19 +84,18 @@ class AgentsPrrte(Agents):
     name, daemon = "agents-prrte", "prted"
 
     def __init__(self, hosts):
-        self.hosts, self.place = hosts, engines.Prrte().place
+        self.hosts, self.prrte = hosts, engines.Prrte()
 
     def on_hosts(self, each, words):
-        moved = [f"{name}_PREFIX={self.place}" for name in ("PRTE", "PMIX", "OPAL")]
-        # What a daemon leaves that is killed goes with the hosts: the next one with its number would stumble over it.
-        moved += [f"PRTE_MCA_plm_ssh_agent={self.hosts.rsh}", "PRTE_MCA_plm_ssh_no_tree_spawn=1",
-                  f"PRTE_MCA_prte_tmpdir_base={self.hosts.folder}"]
-        path = f"PATH={self.place}/bin:{os.environ['PATH']}"
+        moved = [*self.prrte.moved(), f"PRTE_MCA_plm_ssh_agent={self.hosts.rsh}",
+                 "PRTE_MCA_plm_ssh_no_tree_spawn=1"]
+        path = f"PATH={self.prrte.place}/bin:{os.environ['PATH']}"
         return self.hosts.beside("h0", ["env", *moved, path, *self.mpiexec("prrte", each, [], words)])
 
 
 class AgentsSlurm(engines.Slurm, Agents):
-    name = "agents-slurm"
+    # Its daemons live on, and notice nothing.
+    name, daemon = "agents-slurm", "srun"
 
     def on_hosts(self, each, words):
         command = self.mpiexec("slurm", each, [], words)
@@ -108,6 +111,10 @@ def _run(session, engine, each, words, timeout=60, options=(), **more):
     if options:
         at = command.index("--host")
         command[at:at] = options
+    return _run_words(session, command, timeout, **more)
+
+
+def _run_words(session, command, timeout=60, **more):
     running = session.start(command, timeout=timeout, **more)
     running.await_end(10)
     outcome = running.finish()
@@ -121,7 +128,11 @@ def _run(session, engine, each, words, timeout=60, options=(), **more):
 
 def _meets(session, engine):
     """Ranks of two hosts are one job, each once."""
-    outcome = _run(session, engine, 2, [session.binary("world")])
+    return _judge_four(_run(session, engine, 2, [session.binary("world")]))
+
+
+def _judge_four(outcome):
+    """A job of four ranks that say so."""
     wanted = [f"rank {rank} of 4" for rank in range(4)]
     if sorted(re.findall(r"rank \d of \d", outcome.out)) != wanted:
         return f"ranks: {outcome.problem() or sorted(set(outcome.out.splitlines()))}", outcome.text()
@@ -157,6 +168,54 @@ def _ends(session, engine):
     return None
 
 
+def _nests(session, engine):
+    """What a task of Slurm starts in its turn is told from it: no rank is silently alone, whatever variables are left."""
+    hydra, prrte, world = engines.Hydra(), engines.Prrte(), session.binary("world")
+    ours = [os.path.join(session.prefix, "bin", "mpiexec"), "-n", "2", world]
+    inner = {
+        "our mpiexec": ours,
+        "Hydra": [hydra.mpiexec, "-rmk", "user", "-launcher", "fork", "-n", "2", world],
+        "PRRTE": ["env", *prrte.moved(), prrte.prterun, "--allow-run-as-root",
+                  "--prtemca", "plm", "ssh", "--prtemca", "ras", "^slurm",
+                  "--map-by", ":OVERSUBSCRIBE", "-n", "2", world],
+        # Ranks of Slurm that start a job of ours.
+        "our mpiexec in a rank": [sys.executable, "-c", PARENT, os.path.join(session.prefix, "lib", "libmpi_abi.so.1"),
+                                  *ours],
+    }
+    for what, words in inner.items():
+        outcome = _run(session, engine, 1, words)
+        found = sorted(re.findall(r"rank \d of \d", outcome.out))
+        wanted = ["rank 0 of 2", "rank 1 of 2"] * 2
+        # The last line of each job alone.
+        if what == "our mpiexec in a rank":
+            found, wanted = [one[-1] for one in found], ["2", "2"]
+        if outcome.problem() or found != sorted(wanted):
+            return f"{what}: {outcome.problem() or found}", outcome.text()
+    return None
+
+
+def _allocation(session, engine):
+    """In an allocation of several nodes `mpiexec` needs no hosts."""
+    words = ["salloc", "-Q", "-N", "2", "-n", "4", "--overcommit", os.path.join(session.prefix, "bin", "mpiexec"),
+             session.binary("world")]
+    return _judge_four(_run_words(session, engine.hosts.on("h0", ["env", f"SLURM_CONF={engine.conf}", *words])))
+
+
+def case_kubernetes(session):
+    """So it does where Kubernetes' MPI operator tells the hosts of Hydra."""
+    if reason := _lacks_hosts():
+        return session.skip("hosts.kubernetes", reason)
+    with Hosts(3) as hosts:
+        file = os.path.join(hosts.folder, "hostfile")
+        with open(file, "w", encoding="ascii") as to:
+            to.write("h1:2\nh2:2\n")
+        folder = os.path.dirname(engines.Hydra().mpiexec)
+        env = [f"PATH={folder}:{os.environ['PATH']}", f"HYDRA_HOST_FILE={file}", "HYDRA_LAUNCHER=ssh",
+               f"HYDRA_LAUNCHER_EXEC={hosts.rsh}"]
+        words = ["env", *env, os.path.join(session.prefix, "bin", "mpiexec"), session.binary("world")]
+        return _judge_four(_run_words(session, hosts.beside("h0", words)))
+
+
 def _dynamic(session, engine):
     """Names of services, ports and spawned processes, between hosts and on both of them."""
     outcome = _run(session, engine, 2, [session.binary("spawn_hosts")])
@@ -167,7 +226,9 @@ def _dynamic(session, engine):
 
 def _dynamic_directly(session, engine):
     """The same of programs that an engine has started without our mpiexec: it keeps names and starts processes."""
-    outcome = _run(session, engine, 2, [session.binary("spawn_direct"), "names", "spawns"])
+    # On several hosts prterun sometimes stays for ever where a job that it has spawned ends at once.
+    ends = [] if isinstance(engine, Prrte) else ["ends"]
+    outcome = _run(session, engine, 2, [session.binary("spawn_direct"), "names", "spawns", *ends])
     return outcome.problem(), outcome.text()
 
 
@@ -195,6 +256,31 @@ def _input(session, engine):
     return None
 
 
+def case_input_that_pauses(session):
+    """A rank that fails while standard input is silent ends the job, on whichever host it is."""
+    if reason := _lacks_hosts():
+        return session.skip("hosts.input_that_pauses", reason)
+    with Hosts(3) as hosts:
+        way = AgentsHydra(hosts)
+        way.prefix = session.prefix
+        program = ["sh", "-c", "test $FASTPATH_RANK = 3 && sleep 1 && exit 3; cat > /dev/null"]
+        command = way.on_hosts(2, program)
+        at = command.index("--host")
+        command[at:at] = ["--stdin", "all"]
+        reader, writer = os.pipe()
+        running = session.start(command, stdin=reader, timeout=20)
+        # In pieces, as somebody types.
+        for _ in range(10):
+            os.write(writer, bytes(3000))
+            time.sleep(0.02)
+        running.await_end(10)
+        outcome = running.finish()
+        os.close(reader)
+        os.close(writer)
+    told = None if "rank 3 " in outcome.err else "rank 3 is not named"
+    return outcome.problem(3, quiet=False) or told, outcome.text()
+
+
 def _ends_spawned(session, engine):
     """A spawned process that fails ends the job on all hosts, whichever host it is on."""
     for how in ("abort", "dies", "fails", "leaves", "silent"):
@@ -213,8 +299,10 @@ def _engine_killed(session, engine):
     if not await_word(running, begun):
         return "it does not begin", running.finish().text()
     daemons = [pid for pid, command in running.processes() if command.split()[0].endswith(engine.daemon)]
-    for pid in daemons:
-        os.kill(pid, signal.SIGKILL)
+    # The youngest first: srun has a second process, which would end the job when it finds that the first one is gone.
+    for pid in sorted(daemons, reverse=True):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
     # What an engine does without its daemons is its own affair.
     running.process.kill()
     running.process.wait()
@@ -331,11 +419,13 @@ def case_silent_host(session):
             if not await_word(running, begun):
                 return f"{way.name}: it does not begin", running.finish().text()
             hosts.cut("h2")
-            running.await_end(60)
-            # What runs there cannot be told that the job is over.
+            running.await_end(0)
+            # What runs there cannot be told that the job is over. It takes a moment to end with its host.
+            is_over = running.wait_gone(60, lambda pid: hosts.has("h2", pid))
             hosts.stop("h2")
+            running.wait_gone(20)
             outcome = running.finish()
-            if outcome.code in (None, 0) or outcome.left or "rank 1 on h2" not in outcome.err:
+            if not is_over or outcome.code in (None, 0) or outcome.left or "rank 1 on h2" not in outcome.err:
                 return f"{way.name}: a silent host", outcome.text()
     return None
 
@@ -454,6 +544,12 @@ def _make(check, kind, *arguments, hosts=3):
         if reason := missing():
             session.skip(name, f"no virtual hosts: {reason}")
             return None
+        try:
+            if issubclass(kind, engines.Slurm):
+                engines.lay_slurm()
+        except OSError as error:
+            session.skip(name, error)
+            return None
         with Hosts(hosts) as made:
             try:
                 engine = kind(made)
@@ -481,10 +577,13 @@ for _kind in ENGINES:
         _cases["input"] = _make(_input, _kind)
         _cases["dynamic"] = _make(_dynamic, _kind)
         _cases["ends_spawned"] = _make(_ends_spawned, _kind)
-        if _kind.daemon:
-            _cases["engine_killed"] = _make(_engine_killed, _kind)
+        _cases["engine_killed"] = _make(_engine_killed, _kind)
+        if _kind is AgentsSlurm:
+            _cases["allocation"] = _make(_allocation, _kind)
     elif _kind in (Hydra, Prrte):
         _cases["dynamic"] = _make(_dynamic_directly, _kind)
+    else:
+        _cases["nests"] = _make(_nests, _kind)
     for _what, _case in _cases.items():
         _case.long = _kind not in SHORT or _what == "sample"
         globals()[f"case_{_name}_{_what}"] = _case

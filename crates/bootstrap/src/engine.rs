@@ -199,25 +199,36 @@ impl Engine {
     }
 
     /// Starts processes, which are a job of their own, and tells them this port, where [`Engine::find_parent`] finds
-    /// it. Each program is started as often as its first count says.
+    /// it. Each program is started as often as its first count says. Gives what the engine calls that job; by PMI-1 it
+    /// does not say so.
     ///
     /// # Errors
     /// The engine starts none, or cannot be reached.
-    pub fn spawn(&mut self, programs: &[Program], port: &str) -> Result<(), EngineError> {
+    pub fn spawn(
+        &mut self, programs: &[Program], port: &str,
+    ) -> Result<Option<String>, EngineError> {
         match self {
-            Engine::Pmi1(pmi) => pmi.spawn(programs, PARENT_KEY, port.as_bytes()),
-            Engine::Pmix(pmix) => pmix.spawn(programs, port),
+            Engine::Pmi1(pmi) => {
+                let spawned = pmi.spawn(programs, PARENT_KEY, port.as_bytes());
+                spawned.map(|()| None)
+            }
+            Engine::Pmix(pmix) => pmix.spawn(programs, port).map(Some),
         }
     }
 
-    /// Whether another job may have spawned this one, as all ranks of it find alike.
-    ///
-    /// # Errors
-    /// As [`Engine::put`].
-    pub fn is_spawned(&self) -> Result<bool, EngineError> {
+    /// Whether the engine runs a job that [`Engine::spawn`] has named; also where it does not say.
+    pub fn runs(&self, job: &str) -> bool {
         match self {
-            Engine::Pmi1(_) => Ok(std::env::var(SPAWNED).is_ok_and(|said| said == "1")),
-            Engine::Pmix(pmix) => pmix.find_parent().map(|port| port.is_some()),
+            Engine::Pmi1(_) => true,
+            Engine::Pmix(pmix) => pmix.runs(job),
+        }
+    }
+
+    /// Whether another job may have spawned this one: the environment says so, and so do all ranks of it.
+    pub fn is_spawned(&self) -> bool {
+        match self {
+            Engine::Pmi1(_) => std::env::var(SPAWNED).is_ok_and(|said| said == "1"),
+            Engine::Pmix(pmix) => pmix.is_spawned(),
         }
     }
 

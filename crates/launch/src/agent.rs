@@ -7,11 +7,12 @@
 
 mod message;
 pub mod peers;
+mod pulse;
 
 use fastpath_base::config::Config;
-use fastpath_base::sync::Ordering;
+use fastpath_base::sync::{Ordering, StaticBool};
 use fastpath_bootstrap::engine::{Aborter, Engine};
-use fastpath_bootstrap::job::detect::{Alone, Place};
+use fastpath_bootstrap::job::detect::{Alone, Launcher, Place, Protocol};
 use fastpath_bootstrap::job::{find_place, random_job_id};
 use fastpath_bootstrap::network::proof::Pass;
 use fastpath_bootstrap::network::random::draw_random;
@@ -21,6 +22,8 @@ use message::NodeMessage;
 use peers::{Door, Peers};
 use std::ops::Range;
 use std::os::unix::process::parent_id;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 /// What the value of a node is called.
@@ -29,10 +32,12 @@ const KEY: &str = "node";
 /// This node's agent, and what it knows of the others.
 #[derive(Debug)]
 pub struct Agent {
-    engine: Engine,
+    engine: pulse::Shared,
     aborter: Aborter,
     /// The process of the engine that has started this one.
     parent: u32,
+    /// Whether `srun`, where it is the engine, has ended, as the first agent finds.
+    is_lost: Option<Arc<StaticBool>>,
     /// When all agents had come: they count the job's time from there.
     met: Instant,
     node: usize,
@@ -42,6 +47,8 @@ pub struct Agent {
     added: Vec<u32>,
     /// The agents, as this one calls the others.
     peers: Option<Peers>,
+    /// Ends when the first agent knows that this one's ranks run.
+    staying: Option<Receiver<()>>,
     /// Where they come in, until that is watched.
     door: Option<Door>,
     /// Processors of all nodes.
@@ -66,12 +73,14 @@ impl Agent {
         // Before the engine is spoken to: one that ends from here on is found out.
         let parent = parent_id();
         let describe = |e| format!("--agent: the engine that should have started it: {e}");
-        let protocol = match find_place() {
-            Place::Several(claim) | Place::Alone(Alone::OfOne(claim)) => claim.protocol,
+        let claim = match find_place() {
+            Place::Several(claim) | Place::Alone(Alone::OfOne(claim)) => Some(claim),
             _ => None,
         };
-        let protocol = protocol.ok_or("--agent is for engines: none has started this process")?;
-        let engine = Engine::connect(protocol).map_err(describe)?;
+        let found = claim.and_then(|claim| Some((claim.protocol?, claim.launcher)));
+        let (protocol, launcher) =
+            found.ok_or("--agent is for engines: none has started this process")?;
+        let mut engine = Engine::connect(protocol).map_err(describe)?;
         let about = engine.about();
         if about.size != counts.len() {
             return Err(format!(
@@ -83,11 +92,13 @@ impl Agent {
         let mut agent = Agent {
             aborter: engine.aborter().map_err(describe)?,
             parent,
+            is_lost: None,
             met: Instant::now(),
             node: about.rank,
             counts: counts.to_vec(),
             added: Vec::new(),
             peers: None,
+            staying: None,
             door: None,
             processors: processors as u32,
             has_published: false,
@@ -95,9 +106,13 @@ impl Agent {
             job_id: 0,
             secret: [0; 32],
             cards: Vec::new(),
-            engine,
+            engine: Arc::default(),
         };
-        agent.exchange(config)?;
+        agent.exchange(&mut engine, config)?;
+        agent.engine = Arc::new(Mutex::new(Some(engine)));
+        if (launcher, protocol, agent.node) == (Launcher::Slurm, Protocol::Pmi1, 0) {
+            agent.is_lost = pulse::watch(&agent.engine);
+        }
         Ok(agent)
     }
 
@@ -106,9 +121,15 @@ impl Agent {
         self.met
     }
 
-    /// The process of the engine that had started this one, where it has ended.
-    pub fn lost_parent(&self) -> Option<u32> {
-        (parent_id() != self.parent).then_some(self.parent)
+    /// What of the engine has ended, if it has: the process that had started this one, or `srun`.
+    pub fn lost_engine(&self) -> Option<String> {
+        // ORDERING: acquire; partner is the store of the thread that looks: nothing else is passed on.
+        let is_lost = |lost: &Arc<StaticBool>| lost.load(Ordering::Acquire);
+        if self.is_lost.as_ref().is_some_and(is_lost) {
+            return Some("srun".to_owned());
+        }
+        let is_gone = parent_id() != self.parent;
+        is_gone.then(|| format!("the engine's process ({})", self.parent))
     }
 
     /// The ranks of this node.
@@ -124,6 +145,11 @@ impl Agent {
     /// The agents of all nodes; None where they cannot be called.
     pub fn peers(&self) -> Option<&Peers> {
         self.peers.as_ref()
+    }
+
+    /// What ends when the first agent knows that this one's ranks run, for who waits for that.
+    pub fn take_staying(&mut self) -> Option<Receiver<()>> {
+        self.staying.take()
     }
 
     /// Where agents of other nodes come in, for who watches it.
@@ -156,7 +182,7 @@ impl Agent {
         first..first + self.counts[node]
     }
 
-    fn exchange(&mut self, config: &Config) -> Result<(), String> {
+    fn exchange(&mut self, engine: &mut Engine, config: &Config) -> Result<(), String> {
         let ranks = self.local().len();
         // One for itself.
         let (own_listener, own_card) = network::open(config, Reach::Network, ranks + 1)?;
@@ -173,13 +199,13 @@ impl Agent {
             own.cards.push(card.encode());
         }
         let describe = |e| format!("telling the other nodes how ranks are reached: {e}");
-        let put = self.engine.put(KEY, &own.encode());
-        put.and_then(|()| self.engine.fence()).map_err(describe)?;
+        let put = engine.put(KEY, &own.encode());
+        put.and_then(|()| engine.fence()).map_err(describe)?;
         self.met = Instant::now();
         let mut agents = Vec::new();
         self.processors = 0;
         for node in 0..self.counts.len() {
-            let said = self.engine.get(node, KEY).map_err(describe)?;
+            let said = engine.get(node, KEY).map_err(describe)?;
             let said = said.as_deref().and_then(NodeMessage::decode);
             let is_whole = |said: &NodeMessage| {
                 let is_card = |card: &Vec<u8>| NetworkCard::decode(card).is_some();
@@ -207,7 +233,7 @@ impl Agent {
         self.door = Some(Door::new(own_listener, pass, self.node as u32));
         let peers = Peers::new(pass, self.node, agents);
         if self.node != 0 {
-            peers.stay();
+            self.staying = Some(peers.stay());
         }
         self.peers = Some(peers);
         Ok(())
@@ -267,9 +293,10 @@ impl Agent {
 
     /// The ranks of this node have ended, with this code: ends the others unless it is 0.
     pub fn leave(&mut self, code: i32) {
-        match code {
-            0 => drop(self.engine.finalize()),
-            code => self.aborter.abort(code),
+        if code != 0 {
+            return self.aborter.abort(code);
         }
+        let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
+        let _ = engine.take().map(|mut engine| engine.finalize());
     }
 }

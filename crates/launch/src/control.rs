@@ -233,6 +233,8 @@ impl Client {
                         && Request::decode(message) == Some(Request::Stay) =>
                 {
                     self.who = Who::Staying;
+                    // An answer of that length finds room in a new connection.
+                    let _ = poll::write(self.socket.as_fd(), &frame(&Answer::Done.encode()));
                 }
                 Ok(None) => {}
                 Ok(Some(message)) => return State::Asks(Request::decode(message)),
@@ -258,5 +260,36 @@ impl Client {
                 Err(_) => return,
             }
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::agent::peers::Peers;
+    use fastpath_base::config::Config;
+    use fastpath_bootstrap::network::proof::Pass;
+    use fastpath_bootstrap::network::{self, Reach};
+    use std::sync::mpsc::TryRecvError;
+
+    #[test]
+    fn agent__that_stays_goes_on_when_it_is_counted() {
+        let pass = Pass {
+            job_id: 7,
+            secret: [3; 32],
+        };
+        let (listener, card) = network::open(&Config::defaults(), Reach::Node, 1).unwrap();
+        let poller = poll::tests::poller();
+        let mut control = Control::default();
+        control.open_door(Door::new(listener, pass, 0), &poller);
+        let counted = Peers::new(pass, 1, vec![card]).stay();
+        while control.staying() == 0 {
+            assert_eq!(counted.try_recv(), Err(TryRecvError::Empty));
+            poller.wait(None);
+            control.accept(&poller);
+            assert!(control.read(&poller).is_empty());
+        }
+        assert!(counted.recv().is_err());
     }
 }

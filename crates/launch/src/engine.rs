@@ -179,8 +179,19 @@ pub fn hand_over(spec: &JobSpec, words: &[OsString]) -> (i32, String) {
     if spec.only_show {
         std::process::exit(0);
     }
-    let error = Command::new(&program).args(&all).exec();
+    let mut command = Command::new(&program);
+    if engine == Engine::Slurm && is_in_step(&|name| std::env::var(name).ok()) {
+        command.env("SLURM_OVERLAP", "1");
+    }
+    let error = command.args(&all).exec();
     (1, format!("{}: {error}", program.display()))
+}
+
+/// Whether this process is a task of a step of Slurm: that has the processors of the allocation, and a further step
+/// would wait for its end. Batch scripts and shells have no number of a step, or one of the highest.
+fn is_in_step(variable: &dyn Fn(&str) -> Option<String>) -> bool {
+    let number = variable("SLURM_STEP_ID").and_then(|text| text.trim().parse::<i64>().ok());
+    number.is_some_and(|number| (0..0xffff_fff0).contains(&number))
 }
 
 /// Whether the engine starts its processes by ssh as it finds it, without words or variables of the user's about that.
@@ -216,8 +227,14 @@ fn list_processes(
     }
     let agent = std::env::current_exe();
     let agent = agent.map_err(|e| (1, format!("cannot tell where mpiexec is: {e}")))?;
-    let counts: Vec<String> = nodes.iter().map(|node| node.ranks.to_string()).collect();
-    let agent = [agent.into(), "--agent".into(), counts.join(",").into()];
+    let join = |counts: &mut dyn Iterator<Item = usize>| {
+        let counts: Vec<String> = counts.map(|count| count.to_string()).collect();
+        counts.join(",")
+    };
+    let of_nodes = join(&mut nodes.iter().map(|node| node.ranks));
+    let of_apps = join(&mut spec.apps.iter().map(|app| app.ranks));
+    let counts = format!("{of_nodes}/{of_apps}");
+    let agent = [agent.into(), "--agent".into(), counts.into()];
     Ok(agent.into_iter().chain(words.iter().cloned()).collect())
 }
 
@@ -299,6 +316,15 @@ mod tests {
     }
 
     #[test]
+    fn step__is_what_has_a_number_that_slurm_counts() {
+        let is_in_step = |id: Option<&str>| is_in_step(&|_| id.map(str::to_owned));
+        assert!(is_in_step(Some("0")) && is_in_step(Some("17")));
+        for id in [None, Some(""), Some("4294967290"), Some("-5"), Some("x")] {
+            assert!(!is_in_step(id), "{id:?}");
+        }
+    }
+
+    #[test]
     fn ssh__is_what_starts_processes_where_nobody_says_otherwise() {
         let by_ssh = |engine, words: &[&str], set: &[&str]| {
             let spec = JobSpec {
@@ -366,12 +392,13 @@ mod tests {
         let mut spec = JobSpec {
             apps: vec![App {
                 argv: vec!["prog".into(), "x".into()],
+                ranks: 4,
                 ..App::default()
             }],
             ..JobSpec::default()
         };
         let agents = list_processes(&spec, &nodes(2), &words).unwrap();
-        assert_eq!(agents[1..], ["--agent", "2,2", "--host", "a,b", "prog"]);
+        assert_eq!(agents[1..], ["--agent", "2,2/4", "--host", "a,b", "prog"]);
         spec.no_agents = true;
         assert!(list_processes(&spec, &nodes(2), &words).is_err());
         let program = list_processes(&spec, &nodes(1), &words).unwrap();

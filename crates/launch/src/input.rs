@@ -14,9 +14,10 @@ use crate::agent::peers::Peers;
 use crate::args::Stdin;
 use crate::poll::{self, Interest, Poller};
 use std::fs::File;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Read};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::mpsc::Receiver;
 
 /// With this much waiting for the slowest reader, nothing more is read.
 const MOST_WAITING: usize = 16 << 20;
@@ -112,29 +113,37 @@ pub fn open_inputs(
 ///
 /// # Errors
 /// The kernel's.
-pub fn meet_agents(agent: &Agent, who: &Stdin) -> io::Result<usize> {
+pub fn meet_agents(agent: &mut Agent, who: &Stdin) -> io::Result<usize> {
+    let staying = agent.take_staying();
     let reads = |node: usize| !who.among(agent.ranks_of(node)).is_empty();
     let Some(peers) = agent.peers() else {
         return Ok(0);
     };
     match agent.node() {
         0 => Ok((1..peers.nodes()).filter(|&node| reads(node)).count()),
-        node if reads(node) => fetch_input(peers.clone()).map(|()| 0),
+        node if reads(node) => fetch_input(peers.clone(), staying).map(|()| 0),
         _ => Ok(0),
     }
 }
 
 /// Makes what the first agent sends this process's standard input.
-fn fetch_input(peers: Peers) -> io::Result<()> {
+fn fetch_input(peers: Peers, staying: Option<Receiver<()>>) -> io::Result<()> {
     let (reader, mut writer) = std::io::pipe()?;
     // SAFETY: plain dup2 over standard input, which nobody reads yet.
     if unsafe { libc::dup2(reader.as_raw_fd(), 0) } < 0 {
         return Err(io::Error::last_os_error());
     }
     let copy = move || {
+        // The first agent may end when its ranks have, unless it knows that there are others: it would take the rest of
+        // the input with it.
+        let _ = staying.map(|staying| staying.recv());
         match peers.open_input() {
-            // A rank that reads no more ends this too.
-            Ok(mut from) => drop(io::copy(&mut from, &mut writer)),
+            // A rank that reads no more ends this too. Not by splice(2), as the standard library would from a socket:
+            // what that leaves in a pipe poll(2) may take for readable though read(2) waits.
+            Ok(mut from) => {
+                let from: &mut dyn Read = &mut from;
+                drop(io::copy(from, &mut writer));
+            }
             Err(e) => {
                 let host = peers.host(0);
                 eprintln!("mpiexec: no standard input comes from host {host}: {e}");

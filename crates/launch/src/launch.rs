@@ -240,7 +240,7 @@ fn start_ranks(
 ) -> Result<(), Refusal> {
     let files = |e: std::io::Error| (1, describe_files("fcntl or pipe2", &e, need));
     let who = &watch.spec.stdin;
-    let others = watch.agent.as_ref().map(|agent| meet_agents(agent, who));
+    let others = watch.agent.as_mut().map(|agent| meet_agents(agent, who));
     let others = others.transpose().map_err(files)?.unwrap_or(0);
     let inputs = open_inputs(&watch.poller, INPUT, who, local.clone(), others);
     let (inputs, forward) = inputs.map_err(files)?;

@@ -223,10 +223,11 @@ pub fn is_regular(fd: BorrowedFd<'_>) -> bool {
 
 #[cfg(test)]
 #[allow(non_snake_case)]
-mod tests {
+pub mod tests {
     use super::*;
 
-    fn poller() -> Poller {
+    /// One that holds no signals back.
+    pub fn poller() -> Poller {
         // SAFETY: all zeros is the empty set.
         Poller::new(unsafe { std::mem::zeroed() }).unwrap()
     }

@@ -289,11 +289,11 @@ impl Watch<'_> {
             state.ending = Some(ending);
         }
         if state.ending.is_none()
-            && let Some(parent) = self.agent.as_ref().and_then(Agent::lost_parent)
+            && let Some(lost) = self.agent.as_ref().and_then(Agent::lost_engine)
         {
             let text = format!(
-                "mpiexec: the engine's process on {} ({parent}) has ended: the ranks that it had \
-                 started there are ended too\n",
+                "mpiexec: on {}, {lost} has ended: the ranks that it had started there are ended \
+                 too\n",
                 self.host
             );
             state.ending = Some(end_now(1, text));

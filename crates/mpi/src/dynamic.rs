@@ -72,22 +72,35 @@ impl Timeout {
     /// # Errors
     /// `MPI_ERR_INFO_VALUE` for what is no number of seconds.
     pub fn read(hints: &[(String, String)]) -> Result<Timeout> {
-        let Some((_, text)) = hints.iter().find(|(key, _)| key == "timeout") else {
-            return Ok(Timeout::ENDLESS);
-        };
-        let Ok(seconds) = text.trim().parse::<u32>() else {
+        match hints.iter().find(|(key, _)| key == "timeout") {
+            Some((_, text)) => Timeout::parse(text),
+            None => Ok(Timeout::ENDLESS),
+        }
+    }
+
+    fn parse(text: &str) -> Result<Timeout> {
+        let refuse = |_| {
             let text = format!("timeout is {text:?}: it is a whole number of seconds");
-            return Err(Error::new(MPI_ERR_INFO_VALUE, text));
+            Error::new(MPI_ERR_INFO_VALUE, text)
         };
-        Ok(Timeout {
+        text.trim().parse().map(Timeout::after).map_err(refuse)
+    }
+
+    /// So many seconds from now on.
+    fn after(seconds: u32) -> Timeout {
+        Timeout {
             seconds,
             until_ns: clock::now_ns() + u64::from(seconds) * 1_000_000_000,
-        })
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        clock::now_ns() >= self.until_ns
     }
 
     /// The error where that time is over: what has not happened meanwhile.
     pub fn check(&self, what: &str) -> Option<Error> {
-        if clock::now_ns() < self.until_ns {
+        if !self.is_over() {
             return None;
         }
         let seconds = self.seconds;

@@ -10,11 +10,11 @@ use crate::control::Program;
 use crate::job::PARENT_VARIABLE;
 use fastpath_base::config::{VARIABLES, shorten};
 use fastpath_base::thread::without_signals;
-use library::{App, DUPLICATE_KEY, GLOBAL, Info, KEY_BYTES, Library, NAMESPACE_BYTES, NOT_FOUND};
-use library::{NOT_SUPPORTED, Proc, Published, SUCCESS, Value, WILDCARD};
+use library::{App, DUPLICATE_KEY, GLOBAL, Info, KEY_BYTES, Library, NOT_FOUND, NOT_SUPPORTED};
+use library::{Proc, Published, Query, SUCCESS, Value, WILDCARD};
 use std::ffi::{CStr, CString};
 use std::fmt;
-use std::os::raw::{c_char, c_int};
+use std::os::raw::c_int;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
 
@@ -175,6 +175,39 @@ impl Pmix {
         Ok(Some(found))
     }
 
+    /// As [`super::Engine::is_spawned`].
+    pub fn is_spawned(&self) -> bool {
+        let told = std::env::var(PARENT_VARIABLE);
+        told.is_ok_and(|told| is_told_of_parent(&told, &self.about.job))
+    }
+
+    /// As [`super::Engine::runs`].
+    pub fn runs(&self, job: &str) -> bool {
+        let Some(query) = self.pmix.query else {
+            return true;
+        };
+        let keys = [c"pmix.qry.ns".as_ptr(), std::ptr::null()];
+        let wanted = Query::of(&keys);
+        let (mut found, mut count) = (std::ptr::null_mut(), 0);
+        // SAFETY: one question and the places for the answer, which live for the call.
+        let status = unsafe { query(&wanted, 1, &mut found, &mut count) };
+        if found.is_null() {
+            return true;
+        }
+        let mut runs = true;
+        // SAFETY: so many answers that the library has made for this call, on C's heap; they are read before they are
+        // given back.
+        unsafe {
+            for info in std::slice::from_raw_parts_mut(found, count) {
+                let jobs = info.value.read_text().filter(|_| status == SUCCESS);
+                runs &= jobs.is_none_or(|jobs| is_listed(&jobs, job));
+                (self.pmix.value_destruct)(&mut info.value);
+            }
+            libc::free(found.cast());
+        }
+        runs
+    }
+
     /// As [`super::Engine::find_parent`]: who has started this job, if that is one of ours, has told it so by the
     /// environment. A launcher that a process of such a job starts hands that on to jobs which nobody has spawned.
     ///
@@ -197,7 +230,7 @@ impl Pmix {
     ///
     /// # Errors
     /// As there.
-    pub fn spawn(&mut self, programs: &[Program], port: &str) -> Result<(), EngineError> {
+    pub fn spawn(&mut self, programs: &[Program], port: &str) -> Result<String, EngineError> {
         let told = tell_parent(&self.own, port);
         let mut variables = vec![c_string("a variable", told.as_bytes())?];
         variables.extend(list_settings());
@@ -224,7 +257,7 @@ impl Pmix {
             Info::text("pmix.mapby", MAP_BY),
             Info::text("pmix.bindto", BIND_TO),
         ];
-        let mut namespace: [c_char; NAMESPACE_BYTES] = [0; NAMESPACE_BYTES];
+        let mut spawned = Proc::empty();
         // SAFETY: lists of those lengths and room for a namespace, which live for the call; the apps' lists are on C's
         // heap, as the library may extend them.
         let status = unsafe {
@@ -233,12 +266,12 @@ impl Pmix {
                 of_job.len(),
                 apps.as_mut_ptr(),
                 apps.len(),
-                namespace.as_mut_ptr(),
+                spawned.room_for_namespace(),
             )
         };
         match status {
             NOT_SUPPORTED => Err(EngineError::Starts("by PMIx")),
-            status => check(self.pmix, "PMIx_Spawn", status),
+            status => check(self.pmix, "PMIx_Spawn", status).map(|()| spawned.namespace()),
         }
     }
 
@@ -373,6 +406,11 @@ pub fn is_told_of_parent(told: &str, namespace: &str) -> bool {
     read_parent(told).is_some_and(|((parent, _), _)| parent != namespace)
 }
 
+/// Whether a list with commas has a name.
+fn is_listed(list: &str, name: &str) -> bool {
+    list.split(',').any(|listed| listed == name)
+}
+
 /// The settings of this process as `NAME=VALUE`, which spawned processes are to have too: what a launcher was told to
 /// set holds for its first job alone.
 fn list_settings() -> Vec<CString> {
@@ -441,6 +479,13 @@ mod tests {
         ] {
             assert_eq!(read_parent(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn job__runs_where_it_is_listed_whole() {
+        assert!(is_listed("prterun-a@1,prterun-a@2", "prterun-a@2"));
+        assert!(!is_listed("prterun-a@1,prterun-a@22", "prterun-a@2"));
+        assert!(!is_listed("", "prterun-a@2"));
     }
 
     #[test]

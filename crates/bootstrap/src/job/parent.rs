@@ -33,13 +33,12 @@ fn read(told: &str, job_id: u64) -> Option<&str> {
 }
 
 impl Job {
-    /// Whether another job has spawned this one, as all ranks of it find alike.
+    /// Whether another job may have spawned this one, as all ranks of it find alike.
     pub fn is_spawned_by_other(&self) -> bool {
         match self.launcher {
             Some(_) => self.told_parent().is_some(),
-            // What cannot be found out is found out again, and said, where the port is asked for.
             None => {
-                let asked = self.ask_engine(|engine| engine.is_spawned().unwrap_or(true));
+                let asked = self.ask_engine(|engine| engine.is_spawned());
                 asked.unwrap_or(false)
             }
         }

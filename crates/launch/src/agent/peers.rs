@@ -13,6 +13,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -155,21 +156,30 @@ impl Peers {
         })
     }
 
-    /// Tells the first agent that this node's ranks run, until this process ends.
-    pub fn stay(&self) {
+    /// Tells the first agent that this node's ranks run, until this process ends. The channel ends when it knows, or
+    /// cannot be told.
+    pub fn stay(&self) -> Receiver<()> {
         let peers = self.clone();
+        let (telling, told) = channel();
         let stay = move || {
             let Ok(mut stream) = peers.call(0) else {
                 return;
             };
             let _ = stream.set_read_timeout(None);
             if stream.write_all(&frame(&Request::Stay.encode())).is_ok() {
-                // Ends with this process, or with the other one.
-                let is_interrupt = |e: io::Error| e.kind() == ErrorKind::Interrupted;
-                while stream.read(&mut [0; 16]).is_err_and(is_interrupt) {}
+                // It answers at once. Then the connection ends with this process, or with the other one.
+                let mut telling: Option<Sender<()>> = Some(telling);
+                loop {
+                    match stream.read(&mut [0; 64]) {
+                        Ok(0) => return,
+                        Err(e) if e.kind() != ErrorKind::Interrupted => return,
+                        _ => drop(telling.take()),
+                    }
+                }
             }
         };
         let _ = thread::Builder::new().stack_size(1 << 17).spawn(stay);
+        told
     }
 
     /// The connection on which standard input comes from the first agent.
@@ -201,7 +211,11 @@ impl Peers {
                     Err(e) => failed = e,
                 }
             }
-            if failed.kind() != ErrorKind::UnexpectedEof {
+            // Or its process has yet to begin to look at those who call.
+            if !matches!(
+                failed.kind(),
+                ErrorKind::UnexpectedEof | ErrorKind::WouldBlock
+            ) {
                 break;
             }
         }

@@ -38,6 +38,10 @@ pub fn take_hosts(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageErr
 
 /// `--hostfile FILE`: a host on each line, with `slots=` and `max_slots=` (Open MPI) or `:SLOTS` (MPICH, Intel MPI).
 pub fn take_hostfile(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
+    // The file may be there for the user's host alone, and an agent has been told what it needs.
+    if !parser.told_ranks.is_empty() {
+        return Ok(());
+    }
     let path = Path::new(given.value());
     let text = parser
         .here
@@ -61,14 +65,19 @@ pub fn take_hostfile(parser: &mut Parser<'_>, given: &Given) -> Result<(), Usage
     Ok(())
 }
 
-/// `--agent RANKS,...`
+/// `--agent RANKS,...[/RANKS,...]`: of each node, and of each program.
 pub fn take_agent(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError> {
-    let ranks = given.text().split(',').map(parse_ranks).collect();
-    parser.agent = Some(Option::map_or_else(
-        ranks,
-        || wrong(format!("{}: these are no numbers of ranks", given.typed())),
-        Ok,
-    )?);
+    let text = given.text();
+    let (nodes, programs) = text.split_once('/').unwrap_or((&text, ""));
+    let read = |list: &str| list.split(',').map(parse_ranks).collect::<Option<Vec<_>>>();
+    let programs = match programs {
+        "" => Some(Vec::new()),
+        list => read(list),
+    };
+    let (Some(nodes), Some(programs)) = (read(nodes), programs) else {
+        return wrong(format!("{}: these are no numbers of ranks", given.typed()));
+    };
+    (parser.agent, parser.told_ranks) = (Some(nodes), programs);
     Ok(())
 }
 

@@ -99,6 +99,8 @@ pub struct Parser<'a> {
     pub quiet: bool,
     /// This process is the agent of a node: how many ranks each node has.
     pub agent: Option<Vec<usize>>,
+    /// How many ranks each program has, as an agent is told: it may see another allocation than who has counted them.
+    pub told_ranks: Vec<usize>,
     /// More ranks than slots or processors are refused; the option that says so.
     pub no_oversubscribe: Option<String>,
     /// More ranks than slots are nothing to tell of.
@@ -149,6 +151,7 @@ impl<'a> Parser<'a> {
             request: None,
             quiet: false,
             agent: None,
+            told_ranks: Vec::new(),
             no_oversubscribe: None,
             may_oversubscribe: false,
             in_config: false,
@@ -286,7 +289,10 @@ impl<'a> Parser<'a> {
         };
         self.slots += slots;
         let mut app = std::mem::take(&mut self.app);
-        app.ranks = self.count_ranks(app.ranks, slots, &count)?;
+        app.ranks = match self.told_ranks.get(self.spec.apps.len()) {
+            Some(&ranks) => ranks,
+            None => self.count_ranks(app.ranks, slots, &count)?,
+        };
         self.spec.apps.push(app);
         Ok(())
     }
@@ -340,7 +346,9 @@ impl<'a> Parser<'a> {
                 "{total} ranks: at most {MAX_JOB_RANKS} are possible"
             ));
         }
-        self.check_room(total)?;
+        if self.told_ranks.is_empty() {
+            self.check_room(total)?;
+        }
         for app in &mut self.spec.apps {
             app.wdir = app.wdir.take().or_else(|| self.global.wdir.clone());
             app.path = app.path.take().or_else(|| self.global.path.clone());

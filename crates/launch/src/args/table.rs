@@ -219,10 +219,10 @@ const RANKS: &[Opt] = &[
     ),
     opt(
         "--agent",
-        One("N,..."),
+        One("N,...[/N,...]"),
         hosts::take_agent,
         "for the engines that start a job on several hosts: this process starts the ranks of one \
-         of them",
+         of them; numbers of ranks of each host, and of each program",
     ),
     set(
         "-configfile",

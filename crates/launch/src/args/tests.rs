@@ -13,10 +13,10 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A node called node7.example with 8 cores of two threads on two sockets, and some files.
-struct Here;
+/// A node called node7.example with 8 cores of two threads on two sockets, some files, and these variables.
+struct Here<'a>(&'a [(&'a str, &'a str)]);
 
-impl Surroundings for Here {
+impl Surroundings for Here<'_> {
     fn is_here(&self, name: &str) -> bool {
         ["localhost", "127.0.0.1", "::1", "node7", "node7.example"].contains(&name)
     }
@@ -36,8 +36,9 @@ impl Surroundings for Here {
         Ok(text.as_bytes().to_vec())
     }
 
-    fn variable(&self, _: &str) -> Option<String> {
-        None
+    fn variable(&self, name: &str) -> Option<String> {
+        let found = self.0.iter().find(|(known, _)| *known == name);
+        found.map(|(_, value)| (*value).to_owned())
     }
 
     fn count(&self, level: Level) -> usize {
@@ -51,7 +52,14 @@ impl Surroundings for Here {
 }
 
 fn parse(line: &str) -> Result<Request, UsageError> {
-    parse_args(line.split_whitespace().map(OsString::from), &Here)
+    parse_within(line, &[])
+}
+
+fn parse_within(line: &str, variables: &[(&str, &str)]) -> Result<Request, UsageError> {
+    parse_args(
+        line.split_whitespace().map(OsString::from),
+        &Here(variables),
+    )
 }
 
 fn spec(line: &str) -> JobSpec {
@@ -210,7 +218,7 @@ fn soft__takes_the_largest_number() {
         "9223372036854775807:1:-9223372036854775808",
     ] {
         let words = ["-soft", bad, "a"].map(OsString::from);
-        assert!(parse_args(words, &Here).is_err(), "{bad}");
+        assert!(parse_args(words, &Here(&[])).is_err(), "{bad}");
     }
 }
 
@@ -460,7 +468,7 @@ fn every_option__is_accepted_with_one_dash_and_with_two() {
                     _ => &["A", "1"],
                 };
                 let words = [&[name.as_str()], values, &["prog"]].concat();
-                let outcome = parse_args(words.iter().map(OsString::from), &Here);
+                let outcome = parse_args(words.iter().map(OsString::from), &Here(&[]));
                 let text = outcome.map_or_else(|e| e.to_string(), |_| String::new());
                 assert!(
                     !text.contains("unknown option") && !text.contains("needs"),
@@ -505,8 +513,8 @@ fn help_and_version__win() {
 #[test]
 fn words_that_are_no_text__pass_through() {
     let odd = OsString::from_vec(vec![b'-', 0xff]);
-    assert!(parse_args([odd.clone()], &Here).is_err());
-    let Ok(Request::Run(s)) = parse_args(["a".into(), odd.clone()], &Here) else {
+    assert!(parse_args([odd.clone()], &Here(&[])).is_err());
+    let Ok(Request::Run(s)) = parse_args(["a".into(), odd.clone()], &Here(&[])) else {
         panic!()
     };
     assert_eq!(s.apps[0].argv[1], odd);
@@ -541,7 +549,7 @@ fn any_words__are_understood_or_refused() {
     // Every sequence of four words.
     for n in 0..pool.len().pow(4) {
         let word = |k: u32| OsString::from(pool[n / pool.len().pow(k) % pool.len()]);
-        let _ = parse_args((0..4).map(word), &Here);
+        let _ = parse_args((0..4).map(word), &Here(&[]));
     }
 }
 

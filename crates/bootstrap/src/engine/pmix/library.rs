@@ -59,6 +59,11 @@ impl Proc {
         proc
     }
 
+    /// Where the library writes a namespace.
+    pub fn room_for_namespace(&mut self) -> *mut c_char {
+        self.namespace.as_mut_ptr().cast()
+    }
+
     /// The namespace: what the engine calls the job.
     pub fn namespace(&self) -> String {
         let name = CStr::from_bytes_until_nul(&self.namespace).unwrap_or_default();
@@ -98,7 +103,8 @@ pub struct Value {
 pub struct Info {
     key: [u8; KEY_BYTES],
     flags: u32,
-    value: Value,
+    /// What is said, or was found.
+    pub value: Value,
 }
 
 impl Info {
@@ -156,6 +162,25 @@ impl Published {
             owner: Proc::empty(),
             key: to_key(key),
             value: Value::empty(),
+        }
+    }
+}
+
+/// `pmix_query_t`: a question to the engine.
+#[repr(C)]
+pub struct Query {
+    keys: *const *const c_char,
+    qualifiers: *const Info,
+    qualifier_count: size_t,
+}
+
+impl Query {
+    /// The one about these keys; the list ends in null and must live as long as this.
+    pub fn of(keys: &[*const c_char]) -> Query {
+        Query {
+            keys: keys.as_ptr(),
+            qualifiers: std::ptr::null(),
+            qualifier_count: 0,
         }
     }
 }
@@ -242,6 +267,7 @@ const _: () = {
     assert!(size_of::<Info>() == 552);
     assert!(size_of::<App>() == 56);
     assert!(size_of::<Published>() == 808);
+    assert!(size_of::<Query>() == 24);
 };
 
 /// `PMIX_BOOL`.
@@ -302,6 +328,21 @@ impl Value {
         }
     }
 
+    /// The text of a value that the library has made.
+    pub fn read_text(&self) -> Option<String> {
+        if self.kind != STRING {
+            return None;
+        }
+        // SAFETY: the kind says that a text was written.
+        let text = unsafe { self.data.text };
+        if text.is_null() {
+            return None;
+        }
+        // SAFETY: a C string of the library's own, until the value is released.
+        let text = unsafe { CStr::from_ptr(text) };
+        Some(text.to_string_lossy().into_owned())
+    }
+
     /// The process that a value of the library names.
     pub fn process(&self) -> Option<Proc> {
         if self.kind != PROC {
@@ -333,17 +374,25 @@ impl Value {
     }
 }
 
+/// `PMIx_Query_info`.
+type AskEngine = unsafe extern "C" fn(*const Query, size_t, *mut *mut Info, *mut size_t) -> c_int;
+
 /// Defines the table of functions and its loading together.
 macro_rules! functions {
     ($($name:ident $symbol:literal ($($arg:ty),*) -> $ret:ty;)*) => {
         /// The library's functions.
         pub struct Library {
             $(pub $name: unsafe extern "C" fn($($arg),*) -> $ret,)*
+            /// Asks the engine something; None in releases before 4.
+            pub query: Option<AskEngine>,
         }
 
         impl Library {
             fn resolve(loaded: &Loaded) -> Result<Library, EngineError> {
-                Ok(Library { $($name: find(loaded, $symbol)?,)* })
+                Ok(Library {
+                    $($name: find(loaded, $symbol)?,)*
+                    query: find(loaded, "PMIx_Query_info").ok(),
+                })
             }
         }
     };
@@ -468,6 +517,9 @@ mod tests {
         assert_eq!(bytes.read_bytes().unwrap(), b"abc");
         assert_eq!(Value::of_bytes(b"").read_bytes().unwrap(), b"");
         assert_eq!(Value::empty().read_bytes(), None);
+        let text = Info::text("key", c"a@1,a@2").value;
+        assert_eq!(text.read_text().unwrap(), "a@1,a@2");
+        assert_eq!(bytes.read_text(), None);
         assert!(bytes.process().is_none());
         let parent = Proc::named("job@1", 7);
         let process = Value {

@@ -20,7 +20,7 @@ fn fuzz__command_lines_are_understood_or_refused() {
     crate::mutate::run(corpus, |input| {
         let words = input.split(|&b| b == b' ');
         let words = words.map(|word| OsString::from_vec(word.to_vec()));
-        match parse_args(words, &Here) {
+        match parse_args(words, &Here(&[])) {
             Ok(Request::Run(spec)) => {
                 assert!(!spec.apps.is_empty() && spec.apps.iter().all(|a| !a.argv.is_empty()));
                 let ranks: usize = spec.apps.iter().map(|a| a.ranks).sum();

@@ -14,8 +14,16 @@ fn hosts__of_this_node_need_no_engine() {
 
 /// The nodes of a job on several.
 fn nodes(line: &str) -> Vec<(String, usize)> {
-    match spec(line).nodes {
-        Nodes::Several(nodes) => nodes.into_iter().map(|n| (n.name, n.ranks)).collect(),
+    nodes_within(line, &[])
+}
+
+/// The same with these variables.
+fn nodes_within(line: &str, variables: &[(&str, &str)]) -> Vec<(String, usize)> {
+    match parse_within(line, variables) {
+        Ok(Request::Run(spec)) => match spec.nodes {
+            Nodes::Several(nodes) => nodes.into_iter().map(|n| (n.name, n.ranks)).collect(),
+            other => panic!("{line}: {other:?}"),
+        },
         other => panic!("{line}: {other:?}"),
     }
 }
@@ -47,6 +55,18 @@ fn agent__is_of_all_ranks() {
     let line = "--agent 2,1 -n 3 --host x:2,y a";
     assert_eq!(spec(line).nodes, Nodes::Agent(vec![2, 1]));
     assert!(error("--agent 2,2 -n 3 a").contains("not the 3 ranks"));
+    // Told of each program, the numbers count whatever the agent sees of the allocation.
+    let told = spec("--agent 2,2/1,3 -ppn 2 a : b");
+    assert_eq!(told.nodes, Nodes::Agent(vec![2, 2]));
+    assert_eq!(
+        told.apps.iter().map(|app| app.ranks).collect::<Vec<_>>(),
+        [1, 3]
+    );
+    assert!(error("--hostfile none a").contains("none"));
+    let elsewhere = spec("--agent 2,2/4 --hostfile none a");
+    assert_eq!(elsewhere.nodes, Nodes::Agent(vec![2, 2]));
+    assert!(error("--agent 2,2/1,2 a : b").contains("not the 3 ranks"));
+    assert!(error("--agent 2,2/x a").contains("no numbers of ranks"));
     assert!(error("--agent 2,x -n 3 a").contains("no numbers of ranks"));
 }
 
@@ -61,6 +81,30 @@ fn allocation__of_slurm_says_how_many_ranks_a_node_gets() {
     for text in ["", "0", "2(x", "2(x-1)", "2(x99999999)", "a(x2)"] {
         assert_eq!(read(text), None, "{text}");
     }
+}
+
+#[test]
+fn allocation__is_taken_where_no_host_is_named() {
+    let slurm = [
+        ("SLURM_JOB_NUM_NODES", "2"),
+        ("SLURM_TASKS_PER_NODE", "2(x2)"),
+    ];
+    let unnamed = |counts: &[usize]| {
+        counts
+            .iter()
+            .map(|&n| (String::new(), n))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(nodes_within("a", &slurm), unnamed(&[2, 2]));
+    assert_eq!(nodes_within("-n 3 a", &slurm), unnamed(&[2, 1]));
+    assert_eq!(
+        nodes_within("--host x,y a", &slurm),
+        [("x".to_owned(), 1), ("y".to_owned(), 1)]
+    );
+    let kubernetes = [("HYDRA_HOST_FILE", "cluster")];
+    let named = ["node7", "node8"].map(|name| (name.to_owned(), 2));
+    assert_eq!(nodes_within("a", &kubernetes), named);
+    assert_eq!(nodes_within("-n 4 a", &kubernetes), named);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Processes that are spawned where no launcher of ours runs: a job of its own, started by the engine or by an
 //! `mpiexec` that this process calls, and connected with through a port of the root (docs/decisions/0071).
 
-use super::{Asked, codes_of, list_codes, read_programs};
+use super::{Asked, Hints, codes_of, list_codes, read_programs};
 use crate::channel::Channel;
 use crate::comm::Comm;
 use crate::comm::agree;
@@ -21,8 +21,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Nanoseconds between two looks whether an `mpiexec` still runs.
+/// Nanoseconds between two looks whether an `mpiexec` still runs, and whether the engine runs a job.
 const LOOK_NS: u64 = 10_000_000;
+const ASK_NS: u64 = 500_000_000;
+/// How often in a row the engine must say that it runs no such job: the daemon of one host may hear of the job later
+/// than this process.
+const MISSES: u32 = 2;
+/// Seconds that processes which the engine has started have to call `MPI_Init`: Hydra does not say that they have
+/// ended. The info key `timeout` names another number.
+const LIMIT_S: u32 = 300;
 /// Each `mpiexec` that this process has called, until its end was seen.
 static CHILDREN: ProcessPart<RefCell<Vec<Child>>> = ProcessPart::new(RefCell::new(Vec::new()));
 
@@ -30,8 +37,58 @@ static CHILDREN: ProcessPart<RefCell<Vec<Child>>> = ProcessPart::new(RefCell::ne
 struct Begun {
     /// Where the new processes come to.
     port: String,
-    /// Who starts them, where this process has called it.
-    mpiexec: Option<Child>,
+    starter: Starter,
+    /// How long they are waited for.
+    timeout: Timeout,
+    /// When they are looked for again.
+    look_ns: u64,
+}
+
+/// Who starts the new processes.
+enum Starter {
+    /// An `mpiexec` that this process has called.
+    Mpiexec(Child),
+    /// The engine; what it calls their job, if it says so, and how often in a row it did not know that.
+    Engine(Option<String>, u32),
+}
+
+impl Begun {
+    /// Why nobody will come to the port any more.
+    fn find_end(&mut self, job: &Job) -> Option<Error> {
+        let now_ns = clock::now_ns();
+        if now_ns < self.look_ns {
+            return None;
+        }
+        let text = match &mut self.starter {
+            Starter::Mpiexec(child) => {
+                self.look_ns = now_ns + LOOK_NS;
+                let status = child.try_wait().ok()??;
+                format!(
+                    "the mpiexec that was to start them has ended ({status}) before they called \
+                     MPI_Init"
+                )
+            }
+            Starter::Engine(name, misses) => {
+                self.look_ns = now_ns + ASK_NS;
+                let ask = |name: &String| job.ask_any_engine(|engine| Ok(engine.runs(name)));
+                let runs = name.as_ref().and_then(ask);
+                *misses = match runs {
+                    Some(Ok(false)) => *misses + 1,
+                    _ => 0,
+                };
+                let seconds = self.timeout.seconds;
+                match *misses >= MISSES {
+                    true => "they have ended before they called MPI_Init".to_owned(),
+                    false if self.timeout.is_over() => format!(
+                        "they have not called MPI_Init within {seconds} s: most likely they have \
+                         ended before (the info key timeout says how long they are waited for)"
+                    ),
+                    false => return None,
+                }
+            }
+        };
+        Some(Error::new(MPI_ERR_SPAWN, text))
+    }
 }
 
 /// `MPI_Comm_spawn` and `MPI_Comm_spawn_multiple`: all members call it.
@@ -40,33 +97,19 @@ pub fn spawn(
     codes: &mut Vec<i32>,
 ) -> Result<usize> {
     let begun = (comm.rank == root).then(|| begin(p, asked, codes));
-    let begun = pass_codes(p, comm, root, begun, codes)?;
-    let (name, mut mpiexec) = match begun {
-        Some(Begun { port, mpiexec }) => (port, mpiexec),
-        None => (String::new(), None),
-    };
-    let mut seen_ns = 0;
-    let has_ended = || {
-        let now_ns = clock::now_ns();
-        if now_ns < seen_ns + LOOK_NS {
-            return None;
-        }
-        seen_ns = now_ns;
-        let status = mpiexec.as_mut()?.try_wait().ok()??;
-        let text = format!(
-            "the mpiexec that was to start them has ended ({status}) before they called MPI_Init"
-        );
-        Some(Error::new(MPI_ERR_SPAWN, text))
-    };
-    let at = || Ok((name.clone(), Timeout::ENDLESS));
+    let mut begun = pass_codes(p, comm, root, begun, codes)?;
+    let job = p.running()?.job;
+    let name = begun.as_ref().map(|begun| begun.port.clone());
+    let at = || Ok((name.clone().unwrap_or_default(), Timeout::ENDLESS));
+    let has_ended = || begun.as_mut()?.find_end(job);
     let met = port::accept_while(p, at, root as i32, comm, has_ended);
-    if let Some(mpiexec) = mpiexec {
-        let mut children = CHILDREN.of(p).borrow_mut();
-        children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
-        children.push(mpiexec);
-    }
-    if comm.rank == root {
-        port::close(p, &name)?;
+    if let Some(begun) = begun {
+        if let Starter::Mpiexec(mpiexec) = begun.starter {
+            let mut children = CHILDREN.of(p).borrow_mut();
+            children.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+            children.push(mpiexec);
+        }
+        port::close(p, &begun.port)?;
     }
     if met.is_err() {
         codes.fill(MPI_ERR_SPAWN);
@@ -85,22 +128,38 @@ fn begin(
     if has_engine {
         programs.iter_mut().try_for_each(find_program)?;
     }
+    let timeout = read_timeout(p, &asked)?;
     let port = port::open_to_others(p)?;
     let started = match has_engine {
-        true => start_by_engine(job, &programs, &port).map(|()| None),
-        false => start_by_mpiexec(&programs, &port).map(Some),
+        true => start_by_engine(job, &programs, &port),
+        false => start_by_mpiexec(&programs, &port).map(Starter::Mpiexec),
     };
     match started {
-        Ok(mpiexec) => {
+        Ok(starter) => {
             let counts = programs.iter().map(|program| program.counts[0]);
             *codes = codes_of(&asked, &counts.collect::<Vec<u32>>());
-            Ok(Begun { port, mpiexec })
+            Ok(Begun {
+                port,
+                starter,
+                timeout: timeout.unwrap_or_else(|| Timeout::after(LIMIT_S)),
+                look_ns: 0,
+            })
         }
         Err(error) => {
             port::close(p, &port)?;
             Err(error)
         }
     }
+}
+
+/// What the info key `timeout` of a program says.
+fn read_timeout(p: &Process, asked: &[Asked]) -> Result<Option<Timeout>> {
+    for asked in asked {
+        if let Some(text) = Hints::read(p, asked.info)?.get("timeout") {
+            return Timeout::parse(&String::from_utf8_lossy(&text)).map(Some);
+        }
+    }
+    Ok(None)
 }
 
 /// Looks for a program as our own launcher does: an engine would end the job, or start it in another folder, where
@@ -128,13 +187,14 @@ fn find_program(program: &mut Program) -> Result {
     Ok(())
 }
 
-fn start_by_engine(job: &Job, programs: &[Program], port: &str) -> Result {
+fn start_by_engine(job: &Job, programs: &[Program], port: &str) -> Result<Starter> {
     let spawn = |engine: &mut Engine| engine.spawn(programs, port);
     let asked = places::run_outside(|| job.ask_any_engine(spawn));
     let Some(asked) = asked else {
         return Err(Error::new(MPI_ERR_INTERN, "there is no engine"));
     };
-    asked.map_err(|error| {
+    let started = asked.map(|name| Starter::Engine(name, 0));
+    started.map_err(|error| {
         let advice = format!("start the program with mpiexec: {}", describe_start(1));
         let text = format!("{error}; under mpiexec they could be started");
         Error::new(MPI_ERR_SPAWN, text).with_advice(Some(advice))
