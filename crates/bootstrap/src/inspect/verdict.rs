@@ -73,14 +73,14 @@ impl Stand {
     }
 }
 
-/// Whether a rank that sleeps with a limit has begun and ended a look between the looks at all ranks: the first sleep
-/// that has ended since may have followed an earlier one.
+/// Whether a rank that sleeps with a limit has looked in vain since the first look at all ranks: between the ends of two
+/// of its sleeps it has looked once from beginning to end.
 fn has_looked(before: &Facts, after: &Facts) -> bool {
-    let looks = |naps: u32| naps.wrapping_sub(before.naps_then);
+    let since = |naps: u32| naps.wrapping_sub(before.naps_then);
     before.naps.is_some()
         && after
             .naps
-            .is_some_and(|naps| (2..1 << 31).contains(&looks(naps)))
+            .is_some_and(|naps| (2..1 << 31).contains(&since(naps)))
 }
 
 /// Whether no thread of a rank has run from one look to the other, and none can make an MPI call beside those that

@@ -302,7 +302,7 @@ fn await_ticket(words: &Words<'_>, ticket: Ticket, exclusive: bool) -> Result<bo
 
 /// The writer that is inside, where the holder of a ticket comes next: then the lock goes to nobody else before.
 fn holder(words: &Words<'_>, ticket: Ticket) -> Option<Awaited> {
-    // ORDERING: before the owner, who has left the word empty if it is not the one inside; partner: who leaves the lock.
+    // ORDERING: before the word of the owner, which whoever is not inside has left empty; partner: who leaves the lock.
     let word = LockWord(words.near(LOCK)?.load(Ordering::Acquire));
     let owner = words.near(OWNER)?.load(Ordering::Relaxed).wrapping_sub(1);
     let world = words.window.group.world_ranks().get(owner as usize);
