@@ -73,8 +73,8 @@ impl Stand {
     }
 }
 
-/// Whether a rank that sleeps with a limit has looked in vain since the first look at all ranks: between the ends of two
-/// of its sleeps it has looked once from beginning to end.
+/// Whether a rank that sleeps with a limit has looked in vain since the first look at all ranks: between the ends of
+/// two of its sleeps it has looked once from beginning to end.
 fn has_looked(before: &Facts, after: &Facts) -> bool {
     let since = |naps: u32| naps.wrapping_sub(before.naps_then);
     before.naps.is_some()
