@@ -35,6 +35,41 @@ int main(int argc, char **argv)
             MPI_Recv(&value, 1, MPI_INT, 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         else
             MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+    } else if (strcmp(how, "other") == 0 || strcmp(how, "all") == 0) {
+        /* The same with a lock of rank 1's memory, which rank 1 itself wants, alone or with all. */
+        if (rank == 0)
+            MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, win);
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 0)
+            MPI_Recv(&value, 1, MPI_INT, 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else if (strcmp(how, "all") == 0)
+            MPI_Win_lock_all(0, win);
+        else
+            MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, win);
+    } else if (strcmp(how, "queue") == 0) {
+        /* Two wait for rank 0's lock. Who gets it works on, and rank 0 waits for the other one. */
+        if (rank == 0)
+            MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 0) {
+            MPI_Status status;
+            sleep(1);
+            MPI_Win_unlock(0, win);
+            MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 8, MPI_COMM_WORLD, &status);
+            MPI_Recv(&value, 1, MPI_INT, 3 - status.MPI_SOURCE, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        }
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+        MPI_Send(&value, 1, MPI_INT, 0, 8, MPI_COMM_WORLD);
+        pause();
+    } else if (strcmp(how, "entered") == 0) {
+        /* Rank 0 is in MPI_Win_lock_all and waits for a message of rank 1, which wants a lock of its own memory. */
+        if (rank == 0)
+            MPI_Win_lock_all(0, win);
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 0)
+            MPI_Recv(&value, 1, MPI_INT, 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        else
+            MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 1, 0, win);
     } else if (strcmp(how, "post") == 0) {
         /* Rank 1 waits for a post that rank 0 never makes. */
         MPI_Group world;

@@ -96,6 +96,24 @@ static void wait_any(void)
     MPI_Waitany(2, requests, &index, MPI_STATUS_IGNORE);
 }
 
+/* Begins what the last word of `how` names, with rank 0 as the peer of partitions. */
+static void begin(const char *how, MPI_Request *request)
+{
+    static char parts[2];
+    if (strstr(how, "iallreduce"))
+        MPI_Iallreduce(&rank, &value, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD, request);
+    else if (strstr(how, "ibarrier"))
+        MPI_Ibarrier(MPI_COMM_WORLD, request);
+    else if (strstr(how, "barrier-init"))
+        MPI_Barrier_init(MPI_COMM_WORLD, MPI_INFO_NULL, request);
+    else if (rank == 0)
+        MPI_Psend_init(parts, 2, 1, MPI_CHAR, 1, 0, MPI_COMM_WORLD, MPI_INFO_NULL, request);
+    else
+        MPI_Precv_init(parts, 2, 1, MPI_CHAR, 0, 0, MPI_COMM_WORLD, MPI_INFO_NULL, request);
+    if (strstr(how, "init"))
+        MPI_Start(request);
+}
+
 int main(int argc, char **argv)
 {
     const char *how = argc > 1 ? argv[1] : "";
@@ -138,6 +156,35 @@ int main(int argc, char **argv)
         if (rank == size - 1)
             receive(0, 11);
         MPI_Barrier(MPI_COMM_WORLD);
+    } else if (strcmp(how, "wait-ibarrier") == 0 || strcmp(how, "waitany-ibarrier") == 0) {
+        MPI_Request request;
+        int index;
+        if (rank == size - 1)
+            receive(0, 11);
+        begin(how, &request);
+        if (strcmp(how, "wait-ibarrier") == 0)
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+        else
+            MPI_Waitany(1, &request, &index, MPI_STATUS_IGNORE);
+    } else if (strcmp(how, "beside-ibarrier") == 0) {
+        /* Rank 0 waits for a message of rank 2, but its barrier sends what rank 2 waits for when rank 3 has come. */
+        MPI_Request request;
+        if (rank == 3)
+            compute();
+        begin(how, &request);
+        if (rank == 0)
+            receive(2, 13);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    } else if (strncmp(how, "work-", 5) == 0) {
+        MPI_Request request;
+        if (rank == 0 && strstr(how, "parts")) {
+            begin(how, &request);
+            MPI_Pready(0, request);
+        }
+        if (rank == 0)
+            compute();
+        begin(how, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
     } else if (strcmp(how, "finalized") == 0 || strcmp(how, "multiple-finalized") == 0) {
         if (rank != 0) {
             MPI_Finalize();
@@ -158,7 +205,7 @@ int main(int argc, char **argv)
         if (rank == 1)
             pause();
         receive(1, 13);
-    } else if (strcmp(how, "thread-works") == 0) {
+    } else if (strcmp(how, "thread-works") == 0 || strcmp(how, "multiple-thread-works") == 0) {
         if (rank == 1)
             pthread_create(&thread, NULL, compute_in_thread, NULL);
         receive(1 - rank, 14);

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -76,6 +77,13 @@ def case_why_thread(session):
     return None if "no rank waits for one rank that" in text else ("a wrong verdict", text)
 
 
+def case_beside(session):
+    """A thread that computes beside one that waits is listed."""
+    job = _start(session, 2, "multiple-thread-works", timeout=60, env={"FASTPATH_WAIT": "sleep"})
+    text = _tell(session, job, [0, 1])
+    return None if re.search(r'has a thread that waits:\n.*"main" in MPI_Recv.*\n +thread \d+ runs\n', text) else ("it is not told", text)
+
+
 def case_sleeps(session):
     """A rank that sleeps outside of a wait of MPI is not said to run."""
     job = _start(session, 2, "await-sleep", timeout=60)
@@ -90,6 +98,18 @@ def case_why_computes(session):
     is_named = "rank 0 waits for rank 1 (process" in text
     has_place = "which is in compute" in text or "the kernel refuses ptrace" in text
     return None if is_named and has_place else ("the rank or its place is not named", text)
+
+
+def case_operations(session):
+    """Who waits for an operation says the call that began it, its communicator, and the rank that it waits for."""
+    calls = {"work-iallreduce": "MPI_Iallreduce", "work-barrier-init": "MPI_Barrier_init", "work-parts-init": "MPI_Precv_init"}
+    for how, call in calls.items():
+        job = _start(session, 2, how, timeout=60, env={"FASTPATH_WAIT": "sleep"})
+        text = _tell(session, job, [1], "--why")
+        is_named = f"waits in MPI_Wait for {call}, peer 0, communicator MPI_COMM_WORLD, " in text
+        if not is_named or "rank 1 waits for rank 0 (process" not in text:
+            return f"{call}: its peer or its cause is not named", text
+    return None
 
 
 def case_traffic(session):

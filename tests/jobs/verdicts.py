@@ -21,6 +21,8 @@ DEADLOCKS = [
     ("waitany", 3, r"deadlock of 3 ranks, .*: rank 0 waits for any of ranks 1, 2 \(MPI_Waitany, .*\); "
                    r"rank 1 waits for rank 0 \(.*\); rank 2 waits for rank 0 \(.*\)"),
     ("barrier-wait", 4, r"deadlock: rank 0 waits for rank \d \(MPI_Barrier, .*\), .*which waits for rank 0 \(.*\)"),
+    ("wait-ibarrier", 4, r"deadlock: rank 0 waits for rank \d \(MPI_Wait for MPI_Ibarrier, .*\), .*which waits for rank 0 \(.*\)"),
+    ("waitany-ibarrier", 2, r"deadlock: rank 0 waits for rank 1 \(MPI_Waitany, .*\), which waits for rank 0 \(MPI_Recv, .*\)"),
     ("multiple-threads", 2, r"deadlock: rank 0 waits for rank 1 \((thread .* in MPI_Recv, tag \d+, \d\.\d s(; )?){2}\), "
                             r"which waits for rank 0 \((thread .* in MPI_Recv, tag \d+, \d\.\d s(; )?){2}\)"),
     ("multiple-finalized", 2, r"this wait cannot end: rank 0 waits for any of ranks 0, 1 \(MPI_Recv, .*\), "
@@ -30,7 +32,7 @@ DEADLOCKS = [
 # The same for those that go on, or might: nothing is said.
 HEALTHY = [
     ("work", 2, None), ("exchange", 4, None), ("await-work", 2, None), ("await-sleep", 3, None),
-    ("barrier-work", 4, None), ("thread-works", 2, None),
+    ("barrier-work", 4, None), ("beside-ibarrier", 4, None), ("work-ibarrier", 3, None), ("thread-works", 2, None),
     ("multiple-threads-work", 3, None),
 ]
 

@@ -17,6 +17,12 @@ ENDS = {
 HANGS = {
     "held": ["it holds a lock of rank 0's window memory", "MPI_Win_lock, peer 0, communicator of the window ledger", "deadlock: rank 0 waits for rank 1 (MPI_Recv",
              "which waits for rank 0 (MPI_Win_lock"],
+    "other": ["rank 1 (process", "MPI_Win_lock, peer 1, communicator of the window ledger, a lock of the peer's memory that rank 0 holds",
+              "deadlock: rank 0 waits for rank 1 (MPI_Recv", "which waits for rank 0 (MPI_Win_lock"],
+    "all": ["MPI_Win_lock_all, peer 1, communicator of the window ledger, a lock of the peer's memory that rank 0 holds",
+            "deadlock: rank 0 waits for rank 1 (MPI_Recv", "which waits for rank 0 (MPI_Win_lock_all"],
+    "entered": ["MPI_Win_lock, communicator of the window ledger, until rank 0 leaves MPI_Win_lock_all",
+                "deadlock: rank 0 waits for rank 1 (MPI_Recv", "which waits for rank 0 (MPI_Win_lock"],
     "post": ["MPI_Win_start, peer 0", "which waits for rank 0 (MPI_Win_start"],
 }
 # What is switched off, and the way of memory that MPI allocates and of other memory then. Without "direct" the words of locks
@@ -41,6 +47,13 @@ for _how, (_code, _texts) in ENDS.items():
     globals()[f"case_{_how}"] = _make(_how, _code, _texts, 60)
 for _how, _texts in HANGS.items():
     globals()[f"case_{_how}"] = _make(_how, 124, _texts, 2)
+
+
+def case_queue(session):
+    """Who waits for a lock behind another one waits for that one too, which goes on: that is no deadlock."""
+    outcome = session.mpirun(3, [session.binary("rma_wrong"), "queue"], timeout=4).finish()
+    problem = _judge(outcome, 124, ["waits in MPI_Win_lock, peer 0, communicator of the window ledger, a lock of the peer's memory, "])
+    return problem or ("a deadlock is named" if "deadlock" in outcome.err else None)
 
 
 def case_trace(session):

@@ -11,6 +11,7 @@ use crate::hot::{self, Allowed};
 use crate::lock;
 use crate::places;
 use crate::process::{self, Engine, Phase, Process};
+use crate::request;
 use fastpath_base::config::{Config, Key};
 use fastpath_base::topology;
 use fastpath_base::wait;
@@ -133,7 +134,8 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
         }
         print_selection(&mut worker, config);
     }
-    worker.name_comm = name_comm;
+    worker.name_wait = request::name_wait;
+    worker.moved_by = request::moved_by;
     worker.rma.change = crate::win::change::make;
     p.finders.set(Finders {
         win: crate::win::window::find_handler,
@@ -307,15 +309,6 @@ fn add_predefined_comm(
     if let Some(comm) = p.comms.get(handle) {
         p.hot_comm_set(handle, &comm);
     }
-}
-
-/// For the note of a rank that is about to sleep; see [`Worker::name_comm`].
-fn name_comm(handle: usize) -> String {
-    // SAFETY: called by a thread that holds the lock, from a wait.
-    let p = unsafe { process::get_unlocked() };
-    p.comm_of_request(handle)
-        .map(|comm| comm.title())
-        .unwrap_or_default()
 }
 
 /// Lets other threads into MPI while `pause` runs.

@@ -35,7 +35,7 @@ use fastpath_base::{topology, wait};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::{Awaited, FURTHER};
 use fastpath_protocol::request::place_of;
-use fastpath_protocol::waiting::{Note, Others};
+use fastpath_protocol::waiting::{Note, Others, Title};
 use fastpath_protocol::{Endpoint, Worker};
 use std::collections::HashMap;
 use std::ptr::{self, NonNull};
@@ -521,7 +521,7 @@ fn make(p: &Process, place: u32) -> Result {
         let text = format!("no address space for another worker: {e}");
         Error::new(MPI_ERR_NO_MEM, text).with_advice(Some("FASTPATH_WORKERS=one does without"))
     })?;
-    made.name_comm = title;
+    made.name_wait = title;
     let made = Box::leak(Box::new(made));
     made.show();
     further.worker.store(made, Ordering::Relaxed);
@@ -541,10 +541,13 @@ pub(crate) fn keep_title(handle: usize, title: Option<String>) {
     }
 }
 
-fn title(handle: usize) -> String {
+fn title(handle: usize, _: Option<u32>) -> Title {
     let titles = TITLES.lock().unwrap_or_else(PoisonError::into_inner);
     let found = titles.as_ref().and_then(|titles| titles.get(&handle));
-    found.cloned().unwrap_or_default()
+    Title {
+        comm: found.cloned().unwrap_or_default(),
+        ..Title::default()
+    }
 }
 
 impl Process {

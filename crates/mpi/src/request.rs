@@ -20,6 +20,7 @@ mod steps;
 mod workers;
 
 use active::Active;
+pub(crate) use active::moved_by;
 pub use double::isendrecv;
 pub use ended::{cancel, free};
 pub use immediate::{await_of, collect_done, try_arrival, try_collect};
@@ -36,6 +37,7 @@ pub use several::{
     Outcome, complete_some, join_errors, status_at, test_all, test_any, wait_any, wait_into,
 };
 
+pub(crate) use steps::name_wait;
 use steps::{await_step, awaited_request};
 use workers::{places_of, places_of_all, pool_at, pool_of, worker_of};
 
@@ -379,9 +381,14 @@ fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
     }
 }
 
-/// Who could complete a request; unknown for an operation of this layer.
+/// Who could complete a request, or make an operation of this layer go on.
 fn awaited_by(p: &Process, named: &Named) -> Result<Awaited> {
-    let Named::Plain(id) = *named else {
+    let id = match *named {
+        Named::Plain(id) => Some(id),
+        Named::Operation(index) => awaited_request(p, index)?,
+        Named::Inactive => None,
+    };
+    let Some(id) = id else {
         return Ok(Awaited::UNKNOWN);
     };
     // SAFETY: INSIDE (`workers`).

@@ -77,7 +77,7 @@ pub struct Note {
     pub peer: i32,
     /// Tag.
     pub tag: i32,
-    /// What names the communicator in the layer above; see [`Worker::name_comm`]. 0 for none.
+    /// What names the communicator, or the operation, in the layer above; see [`Worker::name_wait`]. 0 for none.
     pub comm: usize,
     /// Bytes of the message or buffer.
     pub bytes: u64,
@@ -85,6 +85,17 @@ pub struct Note {
     pub awaited: Awaited,
     /// Whether it waits for several workers at once, so that nobody may know whom to wake.
     pub naps: bool,
+}
+
+/// What the layer above says of a wait.
+#[derive(Debug, Default)]
+pub struct Title {
+    /// What a person calls the communicator; empty for none.
+    pub comm: String,
+    /// The call that began the operation which is waited for; empty where it is the waiting one.
+    pub began: &'static str,
+    /// The peer's rank in the communicator, where [`Note::peer`] does not say it.
+    pub peer: Option<i32>,
 }
 
 /// Lets other threads of the process into MPI while the argument runs; of the worker at that place.

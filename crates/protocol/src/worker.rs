@@ -12,12 +12,13 @@ use crate::rma::Rma;
 use crate::selection::Selection;
 pub use crate::selection::Thresholds;
 use crate::unexpected::Buffers;
-use crate::waiting::WaitPolicy;
+use crate::waiting::{Title, WaitPolicy};
 use crate::wire::CONTROL_MAX;
 use crate::wireup::Wireup;
 use fastpath_base::config::Config;
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::network::NetworkCard;
+use fastpath_bootstrap::segment::Awaited;
 use fastpath_transport::{Connection, Header, Interfaces, Post};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -133,11 +134,13 @@ pub struct Worker {
     pub background: Background,
     /// The job.
     pub job: &'static Job,
-    /// What a person calls a communicator ([`crate::waiting::Note::comm`]); empty for none.
-    pub name_comm: fn(usize) -> String,
+    /// What a note says of a wait: of its [`crate::waiting::Note::comm`], and of the one rank that is waited for.
+    pub name_wait: fn(usize, Option<u32>) -> Title,
     /// Called after rounds of progress, where operations of the layer above go on when requests complete; says whether
     /// any did.
     pub on_progress: Option<fn(&mut Worker) -> bool>,
+    /// Who could make those operations go on; unknown where nobody can say.
+    pub moved_by: fn(&Worker) -> Awaited,
     /// Called with every completed detached request (buffered sends) before it is freed.
     pub on_detached: Option<fn(&Request)>,
     /// Called where there is no memory to answer a peer, whose operation could never end.
@@ -183,7 +186,7 @@ impl Worker {
         worker.selection = first.selection.clone();
         worker.flood.bound = first.flood.bound;
         worker.flood.on_reached = first.flood.on_reached;
-        worker.name_comm = first.name_comm;
+        worker.name_wait = first.name_wait;
         worker.on_detached = first.on_detached;
         worker.on_no_answer = first.on_no_answer;
         Ok(worker)
@@ -217,8 +220,9 @@ impl Worker {
             wait,
             background: Background::default(),
             job,
-            name_comm: |_| String::new(),
+            name_wait: |_, _| Title::default(),
             on_progress: None,
+            moved_by: |_| Awaited::UNKNOWN,
             on_detached: None,
             on_no_answer: None,
         })

@@ -58,8 +58,13 @@ pub fn describe_ranks(members: &[Member], segment: &Segment) -> String {
 pub fn find_verdict(
     members: &[Member], segment: &Segment, before: &[Facts], now_ns: u64,
 ) -> Option<Verdict> {
-    // The second look takes time, which most jobs can be spared.
-    judge(before, before, now_ns)?;
+    // The second look takes time, which most jobs can be spared: those that it could tell nothing new of, even if all
+    // had looked again.
+    let mut again = before.to_vec();
+    for facts in &mut again {
+        facts.naps = facts.naps.map(|_| facts.naps_then.wrapping_add(2));
+    }
+    judge(before, &again, now_ns)?;
     std::thread::park_timeout(BETWEEN_POLLS);
     judge(before, &look_at_ranks(members, segment), now_ns)
 }
@@ -118,6 +123,9 @@ fn describe_waits(facts: &Facts, now_ns: u64) -> Option<String> {
     if let more @ 1.. = facts.unnoted {
         let _ = write!(text, "\n    and {more} more");
     }
+    for name in &facts.beside {
+        let _ = write!(text, "\n    {name} runs");
+    }
     Some(text)
 }
 
@@ -141,12 +149,13 @@ pub fn describe_note(note: &WaitNote, now_ns: u64) -> String {
         // The peer's rank in its communicator; the others of the report are those in the job.
         if let [rank] = *note.awaited.named()
             && rank as i32 != note.peer
+            && !note.awaited.is_for_lock()
         {
             let _ = write!(text, " (rank {rank} of the job)");
         }
-    } else if !note.comm.is_empty() {
+    } else if !note.comm.is_empty() && !note.awaited.is_for_lock() {
         text.push_str(", any peer");
-    } else if !note.awaited.named().is_empty() {
+    } else if note.comm.is_empty() && !note.awaited.named().is_empty() {
         let _ = write!(text, ", {}", name_awaited(&note.awaited));
     }
     if note.tag >= 0 {
@@ -155,9 +164,22 @@ pub fn describe_note(note: &WaitNote, now_ns: u64) -> String {
     if !note.comm.is_empty() {
         let _ = write!(text, ", communicator {}", note.comm);
     }
+    if note.awaited.is_for_lock() {
+        text.push_str(&describe_lock(note));
+    }
     let _ = write!(text, ", {} bytes", note.bytes);
     let _ = write!(text, ", for {}", describe_wait(note, now_ns));
     text
+}
+
+/// Whose memory a rank wants to lock, and who has locked it.
+fn describe_lock(note: &WaitNote) -> String {
+    match (note.peer < 0, note.awaited.named()) {
+        (false, [rank]) => format!(", a lock of the peer's memory that rank {rank} holds"),
+        (false, _) => ", a lock of the peer's memory".to_owned(),
+        (true, [rank]) => format!(", until rank {rank} leaves MPI_Win_lock_all"),
+        (true, _) => ", until no rank is in MPI_Win_lock_all".to_owned(),
+    }
 }
 
 fn name_call(note: &WaitNote) -> &str {
@@ -340,8 +362,11 @@ mod tests {
             has_left: false,
             activity,
             is_settled: false,
+            naps: None,
+            naps_then: 0,
             names: note.iter().map(|_| "thread \"main\"".to_owned()).collect(),
             notes: note.into_iter().collect(),
+            beside: Vec::new(),
             unnoted: 0,
             locks: None,
         }
@@ -387,6 +412,18 @@ mod tests {
         let describe = |facts: &Facts| describe_rank(&MEMBERS[0], facts, 3_500_000_000);
         let stopped = "is stopped by a signal (SIGSTOP, SIGTSTP): `kill -CONT 77` resumes it";
         assert_eq!(describe(&facts(Activity::Stopped, None)), stopped);
+        let locks = |peer| {
+            let mut note = note("MPI_Win_lock", &[]);
+            (note.peer, note.tag, note.comm) = (peer, -1, "the window".to_owned());
+            note.awaited = Awaited::holding(&[0]);
+            describe(&facts(Activity::Unknown, Some(note)))
+        };
+        let lock = "waits in MPI_Win_lock, peer 1, communicator the window, a lock of the peer's memory that rank 0 \
+                    holds, 8 bytes, for 2.5 s";
+        assert_eq!(locks(1), lock);
+        let lock = "waits in MPI_Win_lock, communicator the window, until rank 0 leaves MPI_Win_lock_all, 8 bytes, \
+                    for 2.5 s";
+        assert_eq!(locks(-1), lock);
         let waits = "waits in MPI_Recv, rank 4, tag 7, 8 bytes, for 2.5 s";
         assert_eq!(describe(&waiting(&[4])), waits);
         let mut both = waiting(&[4]);

@@ -57,10 +57,17 @@ pub struct Facts {
     /// The threads that say so sleep in MPI until a peer wakes one, and nothing was there for it to take
     /// (docs/decisions/0019-when-a-deadlock-is-proved.md).
     pub is_settled: bool,
+    /// Sleeps with a limit after which its one thread that waits had nothing to do, before its note was read; `None`
+    /// where they tell nothing.
+    pub naps: Option<u32>,
+    /// The same when all ranks had been looked at.
+    pub naps_then: u32,
     /// What its threads say that they wait for.
     pub notes: Vec<WaitNote>,
     /// What each of these is called, where the level lets several threads wait.
     pub names: Vec<String>,
+    /// What the threads are called that run beside them, where they can be told apart.
+    pub beside: Vec<String>,
     /// Threads that wait and say nothing, since there are too many.
     pub unnoted: u32,
     /// Locks of windows that it holds.
@@ -88,7 +95,12 @@ impl Facts {
 /// Looks at all ranks, one after the other.
 pub fn look_at_ranks(members: &[Member], segment: &Segment) -> Vec<Facts> {
     let look = |(number, member)| look_at_rank(member, segment.page(number));
-    members.iter().enumerate().map(look).collect()
+    let mut all: Vec<Facts> = members.iter().enumerate().map(look).collect();
+    for (number, facts) in all.iter_mut().enumerate() {
+        let page = segment.page(number);
+        facts.naps_then = page.map_or(0, |page| page.naps.load(Ordering::Relaxed));
+    }
+    all
 }
 
 fn look_at_rank(rank: &Member, page: Option<&RankPage>) -> Facts {
@@ -99,8 +111,11 @@ fn look_at_rank(rank: &Member, page: Option<&RankPage>) -> Facts {
         has_left: rank.end.is_some_and(|end| end != End::Elsewhere) || phase == Phase::Finalized,
         activity: Activity::Unknown,
         is_settled: false,
+        naps: None,
+        naps_then: 0,
         notes: Vec::new(),
         names: Vec::new(),
+        beside: Vec::new(),
         unnoted: 0,
         locks: page.and_then(RankPage::window_locks),
     };
@@ -111,27 +126,48 @@ fn look_at_rank(rank: &Member, page: Option<&RankPage>) -> Facts {
     if let Some(page) = page {
         let by_adapter = page.by_adapter.load(Ordering::Relaxed) != 0;
         let sleepers = page.sleepers() as usize;
+        let naps = page.naps.load(Ordering::Relaxed);
         facts.notes = page.wait_notes();
         facts.unnoted = page.unnoted();
+        let is_one = facts.notes.len() == 1 && facts.unnoted == 0 && !by_adapter;
+        facts.naps = is_one.then_some(naps);
         facts.is_settled = sleepers != 0 && sleepers == facts.notes.len() && !by_adapter;
     }
     let owner = page.map_or(0, |page| page.owner_pid.load(Ordering::Relaxed));
     if let Some(pid) = find_process(rank.pid, owner as libc::pid_t) {
         facts.pid = pid;
-        facts.activity = look_at_process(pid);
+        let threads = read_threads(pid);
+        facts.activity = judge_threads(threads.iter().map(|(_, stat)| stat));
         if let Some(page) = page {
             let helpers = page.helpers.load(Ordering::Relaxed) as usize;
-            let progress = usize::from(page.call.is_answered());
-            facts.activity = facts.activity.without(helpers.saturating_add(progress));
+            let own = helpers.saturating_add(usize::from(page.call.is_answered()));
+            facts.activity = facts.activity.without(own);
             // It may have begun to wait in between; who sleeps in a wait has noted it before.
             if facts.notes.is_empty() {
                 facts.notes = page.wait_notes();
+            }
+            // The library's own threads are not told from those of the program.
+            if own == 0 {
+                facts.beside = name_beside(&facts, &threads, owner);
             }
         }
     }
     let name = |note: &WaitNote| name_thread(facts.pid, owner, note.thread);
     facts.names = facts.notes.iter().map(name).collect();
     facts
+}
+
+/// The threads that run beside those that wait. Below `MPI_THREAD_MULTIPLE` a note does not say whose it is.
+fn name_beside(facts: &Facts, threads: &[(u32, Stat)], owner: u32) -> Vec<String> {
+    if !facts.notes.iter().any(|note| note.multiple) {
+        return Vec::new();
+    }
+    let waits = |thread| facts.notes.iter().any(|note| note.thread == thread);
+    let beside = threads.iter().filter(|(_, stat)| stat.state == 'R');
+    let beside = beside.filter(|&&(thread, _)| !waits(thread));
+    beside
+        .map(|&(thread, _)| name_thread(facts.pid, owner, thread))
+        .collect()
 }
 
 /// What a person calls a thread: the first one, or its number, with the name that the program has given it. `owner` and
@@ -169,16 +205,19 @@ fn find_process(started: libc::pid_t, owner: libc::pid_t) -> Option<libc::pid_t>
     None
 }
 
-fn look_at_process(pid: libc::pid_t) -> Activity {
+/// The threads of a process, by their numbers; none where they cannot be looked at.
+fn read_threads(pid: libc::pid_t) -> Vec<(u32, Stat)> {
     let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
-        return Activity::Unknown;
+        return Vec::new();
     };
-    let read = |task: fs::DirEntry| fs::read_to_string(task.path().join("stat")).ok();
-    let stats: Vec<String> = tasks.flatten().filter_map(read).collect();
-    judge_threads(stats.iter().filter_map(|text| parse_stat(text)))
+    let read = |task: fs::DirEntry| {
+        let stat = parse_stat(&fs::read_to_string(task.path().join("stat")).ok()?)?;
+        Some((task.file_name().to_str()?.parse().ok()?, stat))
+    };
+    tasks.flatten().filter_map(read).collect()
 }
 
-fn judge_threads(stats: impl Iterator<Item = Stat>) -> Activity {
+fn judge_threads<'a>(stats: impl Iterator<Item = &'a Stat>) -> Activity {
     let (mut threads, mut ticks, mut runs) = (0, 0_u64, false);
     for stat in stats {
         match stat.state {
@@ -319,7 +358,10 @@ mod tests {
 
     #[test]
     fn threads__make_one_activity() {
-        let judge = |stats: &[(char, u64)]| judge_threads(stats.iter().map(|&(s, t)| stat(s, t)));
+        let judge = |stats: &[(char, u64)]| {
+            let stats: Vec<Stat> = stats.iter().map(|&(s, t)| stat(s, t)).collect();
+            judge_threads(stats.iter())
+        };
         let asleep = |threads, ticks| Activity::Asleep { threads, ticks };
         assert_eq!(judge(&[('S', 3)]), asleep(1, 3));
         assert_eq!(asleep(3, 3).without(2), asleep(1, 3));
@@ -385,7 +427,9 @@ mod tests {
         assert_eq!(find_process(own, 1), None);
         assert_eq!(find_process(0, own), None);
         // This thread runs while it looks.
-        assert_eq!(look_at_process(own), Activity::Running);
-        assert_eq!(look_at_process(0), Activity::Unknown);
+        let threads = read_threads(own);
+        let stats = threads.iter().map(|(_, stat)| stat);
+        assert_eq!(judge_threads(stats), Activity::Running);
+        assert!(read_threads(0).is_empty());
     }
 }

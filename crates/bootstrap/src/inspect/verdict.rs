@@ -50,7 +50,9 @@ impl Stand {
             return Stand::Left;
         }
         let sequences = |facts: &Facts| facts.notes.iter().map(|n| n.sequence).collect::<Vec<_>>();
-        let slept = before.is_settled && after.is_settled && sequences(before) == sequences(after);
+        let naps = has_looked(before, after);
+        let slept = naps || before.is_settled && after.is_settled;
+        let slept = slept && sequences(before) == sequences(after);
         let mut awaited = Awaited::UNKNOWN;
         for note in &before.notes {
             if !note.awaited.is_known() {
@@ -59,11 +61,26 @@ impl Stand {
             awaited.add(note.awaited);
         }
         let slept = slept && before.has_waited_long(now_ns);
-        match slept && awaited.is_known() && are_threads_asleep(before, after) {
+        // Who looks from time to time runs now and then.
+        let is_quiet = match naps {
+            true => before.only_waits() && after.only_waits(),
+            false => are_threads_asleep(before, after),
+        };
+        match slept && awaited.is_known() && is_quiet {
             true => Stand::Asleep(awaited),
             false => Stand::Free,
         }
     }
+}
+
+/// Whether a rank that sleeps with a limit has looked in vain since the first look at all ranks: between the ends of
+/// two of its sleeps it has looked once from beginning to end.
+fn has_looked(before: &Facts, after: &Facts) -> bool {
+    let since = |naps: u32| naps.wrapping_sub(before.naps_then);
+    before.naps.is_some()
+        && after
+            .naps
+            .is_some_and(|naps| (2..1 << 31).contains(&since(naps)))
 }
 
 /// Whether no thread of a rank has run from one look to the other, and none can make an MPI call beside those that
@@ -227,8 +244,11 @@ mod tests {
                 ticks: 5,
             },
             is_settled: true,
+            naps: None,
+            naps_then: 0,
             notes: vec![note],
             names: vec!["thread \"main\"".to_owned()],
+            beside: Vec::new(),
             unnoted: 0,
             locks: None,
         };
@@ -434,6 +454,20 @@ mod tests {
         }
     }
 
+    /// Waits for rank 0 and looks so often between the looks at all.
+    fn naps(looks: u32) -> Seen {
+        let napping = waits(&[0]).with(|facts| {
+            (facts.is_settled, facts.activity) = (false, Activity::Running);
+            (facts.naps, facts.naps_then) = (Some(u32::MAX - 1), u32::MAX);
+        });
+        napping.then(|facts| facts.naps = Some(u32::MAX.wrapping_add(looks)))
+    }
+
+    #[test]
+    fn rank__that_looks_in_vain_from_time_to_time_is_stuck_too() {
+        assert_eq!(verdict(vec![waits(&[1]), naps(2)]), cycle(&[0, 1]));
+    }
+
     /// Each change of one rank of a cycle takes the proof away.
     #[test]
     fn rank__that_may_go_on_makes_a_cycle_none() {
@@ -465,6 +499,15 @@ mod tests {
             ("says nothing", waits(&[0]).with(|f| f.notes.clear())),
             ("says not for whom", sleeps(Awaited::UNKNOWN)),
             ("waits for no rank", waits(&[99])),
+            ("naps, and has not looked since", naps(1)),
+            ("naps, and another thread may call MPI", {
+                let running = |facts: &mut Facts| facts.activity = Activity::Running;
+                naps(2).noted(|n| n.multiple = true).with(running)
+            }),
+            (
+                "naps, and has found something",
+                naps(2).then(|f| f.notes.iter_mut().for_each(|n| n.sequence += 2)),
+            ),
             (
                 "is stopped",
                 waits(&[0]).with(|f| f.activity = Activity::Stopped),

@@ -192,6 +192,8 @@ pub struct RankPage {
     pub ports: [AtomicU64; PORTS],
     /// The rank's number in the job, where that is not its place in this memory. Written before anybody sees the rank.
     pub(super) rank: AtomicU32,
+    /// Sleeps with a limit that were over without anything to do, of a rank with one worker. Its owner alone writes it.
+    pub naps: AtomicU32,
     /// Where in its process each of the rank's workers says what others may look at; 0: nowhere. Its owner alone writes
     /// them.
     pub snapshots: [AtomicU64; FURTHER + 1],
@@ -332,6 +334,7 @@ impl RankPage {
             parent: word(),
             ports: std::array::from_fn(|_| long()),
             rank: word(),
+            naps: word(),
             snapshots: std::array::from_fn(|_| long()),
         }
     }

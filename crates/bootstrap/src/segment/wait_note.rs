@@ -16,7 +16,7 @@ pub(super) struct Status {
     tag: AtomicI32,
     bytes: AtomicU64,
     since_ns: AtomicU64,
-    call: SharedText<5>,
+    call: SharedText<9>,
     comm: SharedText<8>,
     /// 1 where other threads of the process may call MPI meanwhile.
     multiple: AtomicU32,
@@ -24,6 +24,8 @@ pub(super) struct Status {
     awaited: AtomicU32,
     awaited_ranks: [AtomicU32; AWAITED_MOST],
     thread: AtomicU32,
+    /// 1 where those awaited hold a lock.
+    locks: AtomicU32,
 }
 
 #[cfg(not(loom))]
@@ -44,6 +46,8 @@ pub struct Awaited {
     /// How many are named; 0: nothing is known; above [`AWAITED_MOST`]: it may be any rank of the job.
     count: u32,
     ranks: [u32; AWAITED_MOST],
+    /// See [`Awaited::holding`].
+    holds: bool,
 }
 
 impl Awaited {
@@ -51,12 +55,14 @@ impl Awaited {
     pub const UNKNOWN: Awaited = Awaited {
         count: 0,
         ranks: [0; AWAITED_MOST],
+        holds: false,
     };
 
     /// Any rank of the job.
     pub const ANY: Awaited = Awaited {
         count: u32::MAX,
         ranks: [0; AWAITED_MOST],
+        holds: false,
     };
 
     /// Any of these; where they are too many to be named, any rank of the job. No rank: nothing is known.
@@ -68,6 +74,19 @@ impl Awaited {
         }
         awaited.count = ranks.len() as u32;
         awaited
+    }
+
+    /// As [`Awaited::of`], for a lock of window memory: one of these holds it.
+    pub fn holding(ranks: &[u32]) -> Awaited {
+        Awaited {
+            holds: true,
+            ..Awaited::of(ranks)
+        }
+    }
+
+    /// Whether a lock is waited for.
+    pub fn is_for_lock(&self) -> bool {
+        self.holds
     }
 
     /// Adds what another part of the same wait waits for.
@@ -85,6 +104,15 @@ impl Awaited {
         if other.is_any() {
             *self = Awaited::ANY;
         }
+    }
+
+    /// Any of these or of those; where one of the two is not known, neither is this.
+    pub fn or(mut self, other: Awaited) -> Awaited {
+        if !self.is_known() || !other.is_known() {
+            return Awaited::UNKNOWN;
+        }
+        self.add(other);
+        self
     }
 
     /// The ranks by name; none where it may be any rank or nothing is known.
@@ -108,14 +136,17 @@ impl Status {
         let ranks = self.awaited_ranks.each_ref();
         let ranks = ranks.map(|rank| rank.load(Ordering::Relaxed));
         let count = self.awaited.load(Ordering::Relaxed) as usize;
-        ranks.get(..count).map_or(Awaited::ANY, Awaited::of)
+        Awaited {
+            holds: self.locks.load(Ordering::Relaxed) != 0,
+            ..ranks.get(..count).map_or(Awaited::ANY, Awaited::of)
+        }
     }
 }
 
 /// What a thread of a rank was waiting for when it was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitNote {
-    /// Name of the MPI call.
+    /// Name of the MPI call, and of the one that began the operation that it waits for.
     pub call: String,
     /// Rank of the peer in the communicator, negative for any or none.
     pub peer: i32,
@@ -156,6 +187,7 @@ impl Status {
             awaited: word(),
             awaited_ranks: std::array::from_fn(|_| word()),
             thread: word(),
+            locks: word(),
         }
     }
 
@@ -173,6 +205,8 @@ impl Status {
             word.store(rank, Ordering::Relaxed);
         }
         self.thread.store(note.thread, Ordering::Relaxed);
+        self.locks
+            .store(note.awaited.holds.into(), Ordering::Relaxed);
         self.waiting.store(1, Ordering::Relaxed);
         self.end();
     }
@@ -232,7 +266,7 @@ impl Status {
 /// A note as its writer has it; the fields are those of [`WaitNote`].
 #[derive(Clone, Copy, Debug)]
 pub struct WaitNoteRef<'a> {
-    /// Name of the MPI call, at most 40 bytes of it are kept.
+    /// Name of the MPI call, at most 72 bytes of it are kept.
     pub call: &'a str,
     /// See [`WaitNote::peer`].
     pub peer: i32,
@@ -268,6 +302,10 @@ mod tests {
         assert!(awaited.is_any() && awaited.is_known() && awaited.named().is_empty());
         assert_eq!(Awaited::of(&[0; AWAITED_MOST + 1]), Awaited::ANY);
         assert!(!Awaited::of(&[]).is_known());
+        let (one, two) = (Awaited::of(&[1]), Awaited::of(&[2]));
+        assert_eq!(one.or(two), Awaited::of(&[1, 2]));
+        assert_eq!(one.or(Awaited::UNKNOWN), Awaited::UNKNOWN);
+        assert_eq!(Awaited::UNKNOWN.or(one), Awaited::UNKNOWN);
         let mut awaited = Awaited::of(&[3]);
         awaited.add(Awaited::ANY);
         assert_eq!(awaited, Awaited::ANY);

@@ -296,6 +296,10 @@ where
         self.calls_back
     }
 
+    fn began(&self) -> &'static str {
+        self.call
+    }
+
     fn comm(&self) -> Option<usize> {
         Some(self.comm)
     }
@@ -399,6 +403,10 @@ impl<R: Operation> Operation for Begun<R> {
 
     fn calls_back(&self) -> bool {
         self.running.calls_back()
+    }
+
+    fn began(&self) -> &'static str {
+        self.running.began()
     }
 
     fn comm(&self) -> Option<usize> {

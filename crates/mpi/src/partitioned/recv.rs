@@ -280,6 +280,10 @@ impl Operation for Recv {
         }
     }
 
+    fn began(&self) -> &'static str {
+        "MPI_Precv_init"
+    }
+
     fn comm(&self) -> Option<usize> {
         self.checked.is_some().then_some(self.args.comm)
     }

@@ -164,6 +164,10 @@ impl Operation for Send {
         }
     }
 
+    fn began(&self) -> &'static str {
+        "MPI_Psend_init"
+    }
+
     fn comm(&self) -> Option<usize> {
         self.checked.is_some().then_some(self.args.comm)
     }

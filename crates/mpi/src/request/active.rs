@@ -3,6 +3,8 @@
 
 use super::{Extra, Watch, poll_operation};
 use crate::process::{self, Process};
+use fastpath_bootstrap::segment::Awaited;
+use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::{RequestId, State, Worker};
 use std::cell::Cell;
 
@@ -48,6 +50,13 @@ impl super::Extras {
 
 /// Notes that an operation is watched in another way now.
 pub(super) fn note(p: &Process, index: usize, before: Watch, now: Watch) {
+    if before == now {
+        return;
+    }
+    let Ok(worker) = p.worker() else { return };
+    // Threads that sleep have said on the status page whom the operations wait for.
+    // SAFETY: the worker lives while MPI runs, and the caller is inside.
+    unsafe { (*worker).wake_sleepers() };
     if (before == Watch::Named) == (now == Watch::Named) {
         return;
     }
@@ -59,9 +68,28 @@ pub(super) fn note(p: &Process, index: usize, before: Watch, now: Watch) {
     }
     let any = !indices.is_empty();
     p.extras.active.indices.set(indices);
-    let Ok(worker) = p.worker() else { return };
     // SAFETY: the worker lives while MPI runs, and the caller is inside.
     unsafe { (*worker).on_progress = any.then_some(go_on) };
+}
+
+/// Who could make any of the operations go on; unknown where one wants to be asked. Called inside the first worker.
+pub(crate) fn moved_by(worker: &Worker) -> Awaited {
+    // SAFETY: the caller is inside MPI.
+    let p = unsafe { process::get_unlocked() };
+    let mut awaited = Awaited::UNKNOWN;
+    for extra in p.extras.slots().iter().flatten() {
+        let Extra::Operation { watch, .. } = extra else {
+            continue;
+        };
+        match *watch {
+            Watch::Named => {}
+            Watch::Request(id) if worker.requests.get(id).peer != ANY_PEER => {
+                awaited.add(Awaited::of(&[worker.requests.get(id).peer]));
+            }
+            _ => return Awaited::UNKNOWN,
+        }
+    }
+    awaited
 }
 
 /// Polls the operations whose requests have completed, and those that want to be asked; says whether any went on.

@@ -47,6 +47,11 @@ pub trait Operation {
         false
     }
 
+    /// The call that began it, for the notes of waits; empty where they do not say it.
+    fn began(&self) -> &'static str {
+        ""
+    }
+
     /// The communicator that it needs until its request is freed.
     fn comm(&self) -> Option<usize> {
         None

@@ -3,11 +3,48 @@
 
 use super::{Extra, Watch, pool_of};
 use crate::error::Result;
-use crate::process::Process;
+use crate::process::{self, Process};
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::matching::ANY_PEER;
-use fastpath_protocol::waiting::Note;
+use fastpath_protocol::waiting::{Note, Title};
 use fastpath_protocol::{RequestId, State, Worker};
+
+/// In [`Note::comm`]: the index of an operation rather than the handle of a communicator.
+const OPERATION: usize = 1 << 63;
+
+/// See [`Worker::name_wait`].
+pub(crate) fn name_wait(handle: usize, peer: Option<u32>) -> Title {
+    // SAFETY: called by a thread that holds the lock, from a wait.
+    let p = unsafe { process::get_unlocked() };
+    if handle & OPERATION == 0 {
+        let comm = p.comm_of_request(handle).map(|comm| comm.title());
+        return Title {
+            comm: comm.unwrap_or_default(),
+            ..Title::default()
+        };
+    }
+    let slots = p.extras.slots();
+    let Some(Some(Extra::Operation {
+        poll: Some(operation),
+        ..
+    })) = slots.get(handle & !OPERATION)
+    else {
+        return Title::default();
+    };
+    let comm = operation.comm().and_then(|comm| p.comm_of_request(comm));
+    // Of two groups the peer may be in one's own.
+    let found = peer.zip(comm).and_then(|(peer, comm)| {
+        let ranks = comm.peer_group().world_ranks();
+        let rank = ranks.iter().position(|&rank| rank == peer)?;
+        Some((rank as i32, comm.title()))
+    });
+    let (peer, comm) = found.unzip();
+    Title {
+        comm: comm.unwrap_or_default(),
+        began: operation.began(),
+        peer,
+    }
+}
 
 /// The request with a known peer that an operation waits for, if it waits for one.
 pub(super) fn awaited_request(p: &Process, index: usize) -> Result<Option<RequestId>> {
@@ -37,7 +74,7 @@ pub(super) fn await_step(p: &Process, call: &'static str, index: usize, id: Requ
         call,
         peer: -1,
         tag: -1,
-        comm: 0,
+        comm: OPERATION | index,
         bytes,
         awaited: Awaited::of(&[peer]),
         naps: false,

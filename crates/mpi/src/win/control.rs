@@ -333,6 +333,14 @@ impl<'a> Words<'a> {
         }
     }
 
+    /// The other ranks of the window, any of which may hold a lock.
+    pub fn others(&self) -> Awaited {
+        let worlds = (0..).zip(self.window.group.world_ranks());
+        let others = worlds.filter(|&(rank, _)| rank != self.window.rank);
+        let others: Vec<u32> = others.map(|(_, &world)| world).collect();
+        Awaited::holding(&others)
+    }
+
     /// Waits until a word says at least `wanted`, which `rank` brings about by [`Words::count`].
     #[inline]
     pub fn await_count(&self, at: u64, rank: u32, wanted: u64) -> Result {
@@ -381,14 +389,15 @@ impl<'a> Words<'a> {
         self.await_noted(at, &note, done)
     }
 
-    /// Waits until a word says what `done` wants. Who brings it about wakes nobody, and so this rank looks from time to
-    /// time.
+    /// Waits until a word says what `done` wants: that nobody is in `MPI_Win_lock_all`. Who brings it about wakes
+    /// nobody, and so this rank looks from time to time.
     #[cold]
     #[inline(never)]
     pub fn poll_word(&self, at: u64, done: impl Fn(u64) -> bool) -> Result {
         let note = Note {
             naps: true,
-            ..self.note(Awaited::UNKNOWN)
+            peer: -1,
+            ..self.note(self.others())
         };
         self.await_noted(at, &note, done)
     }

@@ -280,20 +280,13 @@ fn await_turn(words: &Words<'_>, mut ticket: Ticket, exclusive: bool) -> Result 
 /// Waits until it is a ticket's turn; false where its holder is to give way.
 fn await_ticket(words: &Words<'_>, ticket: Ticket, exclusive: bool) -> Result<bool> {
     let window = words.window;
-    let mut awaited = Awaited::UNKNOWN;
-    if let (Some(place), Some(owner)) = (
-        words.near(queue_at(window.size(), ticket)),
-        words.near(OWNER),
-    ) {
+    if let Some(place) = words.near(queue_at(window.size(), ticket)) {
         place.store(u64::from(window.rank) + 1, Ordering::Relaxed);
         // ORDERING: who leaves, or presses, sees this place, or this rank sees what it did; partner: the fence in
         // `wake_next`.
         fence(Ordering::SeqCst);
-        let owner = owner.load(Ordering::Relaxed).wrapping_sub(1);
-        if let Some(&world) = window.group.world_ranks().get(owner as usize) {
-            awaited = Awaited::of(&[world]);
-        }
     }
+    let awaited = holder(words, ticket).unwrap_or_else(|| words.others());
     let is_pressed = || words.load(PRESSED).is_ok_and(|pressed| pressed != 0);
     let gives_way = Cell::new(false);
     let is_over = |word| {
@@ -305,6 +298,16 @@ fn await_ticket(words: &Words<'_>, ticket: Ticket, exclusive: bool) -> Result<bo
     let peer = words.rank as i32;
     sleeping(words, || words.await_word(LOCK, (peer, awaited), is_over))?;
     Ok(!gives_way.get())
+}
+
+/// The writer that is inside, where the holder of a ticket comes next: then the lock goes to nobody else before.
+fn holder(words: &Words<'_>, ticket: Ticket) -> Option<Awaited> {
+    // ORDERING: before the word of the owner, which whoever is not inside has left empty; partner: who leaves the lock.
+    let word = LockWord(words.near(LOCK)?.load(Ordering::Acquire));
+    let owner = words.near(OWNER)?.load(Ordering::Relaxed).wrapping_sub(1);
+    let world = words.window.group.world_ranks().get(owner as usize);
+    let world = world.filter(|_| word.is_next(ticket))?;
+    Some(Awaited::holding(&[*world]))
 }
 
 /// Waits without keeping the processor where there are fewer than ranks: who has the lock, and the one whose turn comes

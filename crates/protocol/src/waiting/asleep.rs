@@ -87,6 +87,10 @@ pub(super) unsafe fn sleep(
     this.return_all_credits();
     let job = this.job;
     let page = job.own_page();
+    if this.on_progress.is_some() {
+        // What its operations wait for may have changed.
+        this.take_back_note(wait);
+    }
     if wait.place == Place::Unset {
         this.write_note(wait, note);
     }
@@ -171,6 +175,8 @@ pub(super) unsafe fn sleep(
     lock(&census).end_sleep(job, led, naps);
     if woken {
         this.take_back_note(wait);
+    } else if this.wait.others.is_none() {
+        page.naps.fetch_add(1, Ordering::Relaxed);
     }
     woken
 }

@@ -25,18 +25,25 @@ impl Worker {
             free
         };
         wait.place = Place::At(free);
-        let awaited = match wait.focus {
-            // Others may wait for what its operations do when a message comes from somebody else.
-            _ if self.on_progress.is_some() => Awaited::UNKNOWN,
+        let mut awaited = match wait.focus {
             Some(peer) => Awaited::of(&[peer]),
             None => note.awaited,
         };
+        if self.on_progress.is_some() {
+            // Others may wait for what its operations do when a message comes from somebody else.
+            awaited = awaited.or((self.moved_by)(self));
+        }
         let multiple = self.wait.multiple;
+        let title = (self.name_wait)(note.comm, wait.focus);
+        let call = match title.began {
+            "" => note.call.to_owned(),
+            began => format!("{} for {began}", note.call),
+        };
         let note = WaitNoteRef {
-            call: note.call,
-            peer: note.peer,
+            call: &call,
+            peer: title.peer.unwrap_or(note.peer),
             tag: note.tag,
-            comm: &(self.name_comm)(note.comm),
+            comm: &title.comm,
             bytes: note.bytes,
             since_ns: wait.since_ns,
             awaited,
