@@ -22,19 +22,13 @@ fn generate() -> Result<(), Box<dyn Error>> {
     let table = Table::builtin()?;
     let bodies = Bodies::read_folder(&entry, &table)?;
     let names = choose_names()?;
-    std::fs::write(
-        out.join("exports.rs"),
-        exports::emit_exports(&table, &bodies, names)?,
-    )?;
+    std::fs::write(out.join("exports.rs"), exports::emit_exports(&table, &bodies, names)?)?;
     std::fs::write(out.join("modules.rs"), exports::emit_modules(&bodies))?;
 
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libmpi_abi.so.1");
     if names == Names::WeakAlias {
         let script = write_version_script(&out)?;
-        println!(
-            "cargo:rustc-cdylib-link-arg=-Wl,--version-script={}",
-            script.display()
-        );
+        println!("cargo:rustc-cdylib-link-arg=-Wl,--version-script={}", script.display());
     }
     Ok(())
 }
@@ -49,11 +43,7 @@ fn choose_names() -> Result<Names, Box<dyn Error>> {
         Err(_) => {}
     }
     let has_lld = std::env::var("TARGET")? == "x86_64-unknown-linux-gnu";
-    Ok(if has_lld {
-        Names::WeakAlias
-    } else {
-        Names::Jump
-    })
+    Ok(if has_lld { Names::WeakAlias } else { Names::Jump })
 }
 
 fn write_version_script(out: &Path) -> Result<PathBuf, std::io::Error> {

@@ -125,10 +125,7 @@ pub fn run(corpus: &[&[u8]], mut check: impl FnMut(&[u8])) {
             mutate(&mut random, &mut input, corpus);
         }
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| check(&input))) {
-            eprintln!(
-                "FUZZ_SEED={seed}, round {round}: \"{}\"",
-                input.escape_ascii()
-            );
+            eprintln!("FUZZ_SEED={seed}, round {round}: \"{}\"", input.escape_ascii());
             resume_unwind(panic);
         }
     }

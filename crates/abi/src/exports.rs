@@ -2,13 +2,7 @@
 //!
 //! A call that fails sets its results to null and goes to the error handler; nothing else happens
 //! here.
-#![allow(
-    unsafe_code,
-    non_snake_case,
-    missing_docs,
-    unused_imports,
-    unused_unsafe
-)]
+#![allow(unsafe_code, non_snake_case, missing_docs, unused_imports, unused_unsafe)]
 #![allow(
     clippy::missing_safety_doc,
     clippy::undocumented_unsafe_blocks,

@@ -23,14 +23,8 @@ fn read_exports() -> BTreeMap<String, Export> {
     file.dynamic_symbols()
         .filter(|s| s.is_definition())
         .map(|s| {
-            let SymbolFlags::Elf { st_info, .. } = s.flags() else {
-                panic!("not ELF")
-            };
-            let export = Export {
-                address: s.address(),
-                binding: st_info >> 4,
-                kind: st_info & 15,
-            };
+            let SymbolFlags::Elf { st_info, .. } = s.flags() else { panic!("not ELF") };
+            let export = Export { address: s.address(), binding: st_info >> 4, kind: st_info & 15 };
             (s.name().unwrap().to_string(), export)
         })
         .collect()
@@ -56,10 +50,7 @@ fn names__share_an_address() {
         let weak = &exports[&function.name];
         let strong = &exports[&format!("P{}", function.name)];
         assert_eq!(weak.address, strong.address, "{}", function.name);
-        assert_eq!(
-            (weak.binding, strong.binding),
-            (elf::STB_WEAK, elf::STB_GLOBAL)
-        );
+        assert_eq!((weak.binding, strong.binding), (elf::STB_WEAK, elf::STB_GLOBAL));
     }
 }
 
@@ -77,10 +68,7 @@ fn library__calls_no_function_that_a_profiler_may_replace() {
             imports += 1;
         }
     }
-    assert!(
-        imports > 0,
-        "the library imports nothing: the test looks at the wrong place"
-    );
+    assert!(imports > 0, "the library imports nothing: the test looks at the wrong place");
 }
 
 #[test]
@@ -100,17 +88,8 @@ fn library__is_known_to_the_loader_by_the_name_of_the_abi() {
     };
     assert_eq!(texts(elf::DT_SONAME), ["libmpi_abi.so.1"]);
     for needed in texts(elf::DT_NEEDED) {
-        let of_the_system = [
-            "libc.so",
-            "libgcc_s.so",
-            "libm.so",
-            "ld-linux",
-            "libpthread",
-            "libdl",
-        ];
-        assert!(
-            of_the_system.iter().any(|s| needed.starts_with(s)),
-            "needs {needed}"
-        );
+        let of_the_system =
+            ["libc.so", "libgcc_s.so", "libm.so", "ld-linux", "libpthread", "libdl"];
+        assert!(of_the_system.iter().any(|s| needed.starts_with(s)), "needs {needed}");
     }
 }

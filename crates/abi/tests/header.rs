@@ -13,10 +13,7 @@ fn header__compiles_without_a_warning_as_c() {
     let folder = make_folder("header-c");
     for standard in ["-std=c99", "-std=c11", "-std=gnu17"] {
         let file = source("include.c");
-        let args = [
-            &STRICT[..],
-            &[standard, "-Wstrict-prototypes", "-c", "-o", "a.o", &file],
-        ];
+        let args = [&STRICT[..], &[standard, "-Wstrict-prototypes", "-c", "-o", "a.o", &file]];
         run(&folder, &cc(), &args.concat(), &[]);
     }
 }
@@ -26,12 +23,7 @@ fn header__compiles_without_a_warning_as_cpp() {
     let folder = make_folder("header-cpp");
     for standard in ["-std=c++11", "-std=c++17", "-std=c++20"] {
         let file = source("include.cpp");
-        run(
-            &folder,
-            &cxx(),
-            &[&STRICT[..], &[standard, "-c", "-o", "a.o", &file]].concat(),
-            &[],
-        );
+        run(&folder, &cxx(), &[&STRICT[..], &[standard, "-c", "-o", "a.o", &file]].concat(), &[]);
     }
 }
 
@@ -54,24 +46,9 @@ fn weights__that_are_no_array_give_no_warning() {
 #[test]
 fn header_and_library__hold_every_constant_type_and_function() {
     let folder = make_folder("header-asserts");
-    std::fs::write(
-        folder.join("asserts.c"),
-        asserts::emit_program(&common::table()),
-    )
-    .unwrap();
-    let args = [
-        "-std=c11",
-        "-DMPI_NO_DEPRECATION_WARNINGS",
-        "-o",
-        "asserts",
-        "asserts.c",
-    ];
-    run(
-        &folder,
-        &cc(),
-        &[&STRICT[..], &args, &["-L.", "-lmpi_abi"]].concat(),
-        &[],
-    );
+    std::fs::write(folder.join("asserts.c"), asserts::emit_program(&common::table())).unwrap();
+    let args = ["-std=c11", "-DMPI_NO_DEPRECATION_WARNINGS", "-o", "asserts", "asserts.c"];
+    run(&folder, &cc(), &[&STRICT[..], &args, &["-L.", "-lmpi_abi"]].concat(), &[]);
     let printed = run(&folder, "./asserts", &[], &[]);
     assert!(printed.ends_with("1328 functions, 0 wrong\n"), "{printed}");
 }
@@ -90,10 +67,5 @@ fn deprecated_function__gets_a_warning_that_can_be_switched_off() {
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(errors.contains("deprecated since MPI-2.0"), "{errors}");
-    run(
-        &folder,
-        &cc(),
-        &[&base[..], &["-DMPI_NO_DEPRECATION_WARNINGS"]].concat(),
-        &[],
-    );
+    run(&folder, &cc(), &[&base[..], &["-DMPI_NO_DEPRECATION_WARNINGS"]].concat(), &[]);
 }

@@ -13,12 +13,7 @@ fn build_profiler(name: &str) -> PathBuf {
     let folder = make_folder(name);
     let library = ["-I.", "-shared", "-fPIC", "-o", "libprofile.so"];
     let file = source("profile.c");
-    run(
-        &folder,
-        &cc(),
-        &[&library[..], &[&file, "-L.", "-lmpi_abi"]].concat(),
-        &[],
-    );
+    run(&folder, &cc(), &[&library[..], &[&file, "-L.", "-lmpi_abi"]].concat(), &[]);
     folder
 }
 
@@ -26,19 +21,9 @@ fn build_profiler(name: &str) -> PathBuf {
 fn preloaded_profiler__sees_each_call_once() {
     let folder = build_profiler("profile-preload");
     let file = source("profiled.c");
-    run(
-        &folder,
-        &cc(),
-        &["-I.", "-o", "profiled", &file, "-L.", "-lmpi_abi"],
-        &[],
-    );
+    run(&folder, &cc(), &["-I.", "-o", "profiled", &file, "-L.", "-lmpi_abi"], &[]);
     assert_eq!(run(&folder, "./profiled", &[], &[]), "");
-    let printed = run(
-        &folder,
-        "./profiled",
-        &[],
-        &[("LD_PRELOAD", "./libprofile.so")],
-    );
+    let printed = run(&folder, "./profiled", &[], &[("LD_PRELOAD", "./libprofile.so")]);
     assert_eq!(printed, EXPECTED);
 }
 
@@ -46,15 +31,7 @@ fn preloaded_profiler__sees_each_call_once() {
 fn linked_profiler__sees_each_call_once() {
     let folder = build_profiler("profile-link");
     let file = source("profiled.c");
-    let args = [
-        "-I.",
-        "-o",
-        "profiled",
-        &file,
-        "-L.",
-        "-lprofile",
-        "-lmpi_abi",
-    ];
+    let args = ["-I.", "-o", "profiled", &file, "-L.", "-lprofile", "-lmpi_abi"];
     run(&folder, &cc(), &args, &[]);
     assert_eq!(run(&folder, "./profiled", &[], &[]), EXPECTED);
 }
@@ -63,15 +40,7 @@ fn linked_profiler__sees_each_call_once() {
 fn profiler_in_the_program__sees_each_call_once() {
     let folder = make_folder("profile-static");
     let (profile, profiled) = (source("profile.c"), source("profiled.c"));
-    let args = [
-        "-I.",
-        "-o",
-        "profiled",
-        &profiled,
-        &profile,
-        "-L.",
-        "-lmpi_abi",
-    ];
+    let args = ["-I.", "-o", "profiled", &profiled, &profile, "-L.", "-lmpi_abi"];
     run(&folder, &cc(), &args, &[]);
     assert_eq!(run(&folder, "./profiled", &[], &[]), EXPECTED);
 }

@@ -9,16 +9,7 @@ use common::{cc, make_folder, run, source};
 fn abi_queries__answer_before_initialisation() {
     let folder = make_folder("queries-abi");
     let file = source("abi.c");
-    let args = [
-        "-Wall",
-        "-Wextra",
-        "-I.",
-        "-o",
-        "abi",
-        &file,
-        "-L.",
-        "-lmpi_abi",
-    ];
+    let args = ["-Wall", "-Wextra", "-I.", "-o", "abi", &file, "-L.", "-lmpi_abi"];
     run(&folder, &cc(), &args, &[]);
     assert_eq!(run(&folder, "./abi", &[], &[]), "");
 }

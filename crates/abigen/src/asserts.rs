@@ -29,16 +29,10 @@ IS(sizeof(MPI_Offset) == 8 && (MPI_Offset)-1 < 0, "MPI_Offset");
 pub fn emit_program(table: &Table) -> String {
     let mut out = String::from(HEAD);
     for handle in &table.handles {
-        _ = writeln!(
-            out,
-            "IS(sizeof({handle}) == sizeof(void *), \"size of {handle}\");"
-        );
+        _ = writeln!(out, "IS(sizeof({handle}) == sizeof(void *), \"size of {handle}\");");
     }
     for name in &table.enums {
-        _ = writeln!(
-            out,
-            "IS(sizeof({name}) == sizeof(int), \"size of {name}\");"
-        );
+        _ = writeln!(out, "IS(sizeof({name}) == sizeof(int), \"size of {name}\");");
     }
     for constant in &table.constants {
         let (name, value) = (&constant.name, constant.value);

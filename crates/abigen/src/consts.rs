@@ -20,10 +20,7 @@ pub fn emit_constants(table: &Table) -> String {
         let (name, ty, value) = (&constant.name, rust_type(table, constant), constant.value);
         _ = writeln!(out, "pub const {name}: {ty} = {value};");
     }
-    let classes = table
-        .constants
-        .iter()
-        .filter(|c| c.section == "error classes");
+    let classes = table.constants.iter().filter(|c| c.section == "error classes");
     let classes: Vec<&Constant> = classes.filter(|c| c.name != "MPI_ERR_LASTCODE").collect();
     emit_names(
         &mut out,

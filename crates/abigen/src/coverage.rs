@@ -75,30 +75,19 @@ pub fn emit_coverage(table: &Table, bodies: &Bodies) -> String {
             describe_missing(&missing, count)
         );
     }
-    _ = writeln!(
-        text,
-        "| **together** | | **{total} of {}** | |",
-        table.functions.len()
-    );
+    _ = writeln!(text, "| **together** | | **{total} of {}** | |", table.functions.len());
     text
 }
 
 fn describe_missing(missing: &[&Function], count: usize) -> String {
     // A large-count form shares the body of its other form.
-    let names: Vec<&str> = missing
-        .iter()
-        .filter(|f| f.large_of.is_none())
-        .map(|f| f.name.as_str())
-        .collect();
+    let names: Vec<&str> =
+        missing.iter().filter(|f| f.large_of.is_none()).map(|f| f.name.as_str()).collect();
     match missing.len() {
         0 => String::new(),
         all if all == count => "all".into(),
         _ if names.len() <= NAMED => names.join(", "),
-        _ => format!(
-            "{}, and {} more",
-            names[..NAMED - 1].join(", "),
-            names.len() + 1 - NAMED
-        ),
+        _ => format!("{}, and {} more", names[..NAMED - 1].join(", "), names.len() + 1 - NAMED),
     }
 }
 
@@ -106,11 +95,7 @@ fn describe_missing(missing: &[&Function], count: usize) -> String {
 pub fn replace_coverage(document: &str, coverage: &str) -> Option<String> {
     let start = document.find(BEGIN)? + BEGIN.len();
     let end = start + document[start..].find(END)?;
-    Some(format!(
-        "{}\n{coverage}{}",
-        &document[..start],
-        &document[end..]
-    ))
+    Some(format!("{}\n{coverage}{}", &document[..start], &document[end..]))
 }
 
 #[cfg(test)]
@@ -123,11 +108,7 @@ mod tests {
         let table = Table::builtin().unwrap();
         for function in &table.functions {
             let row = row_of(function);
-            assert!(
-                ROWS.iter().any(|(key, ..)| *key == row),
-                "{} has no row",
-                function.name
-            );
+            assert!(ROWS.iter().any(|(key, ..)| *key == row), "{} has no row", function.name);
         }
     }
 
@@ -135,10 +116,7 @@ mod tests {
     fn coverage__names_what_is_missing() {
         let text = emit_coverage(&Table::builtin().unwrap(), &Bodies::default());
         assert!(text.contains("| groups | 7.3 | 0 of 12 | all |"), "{text}");
-        assert!(
-            text.ends_with("| **together** | | **0 of 664** | |\n"),
-            "{text}"
-        );
+        assert!(text.ends_with("| **together** | | **0 of 664** | |\n"), "{text}");
     }
 
     #[test]

@@ -67,11 +67,7 @@ pub fn emit_modules(bodies: &Bodies) -> String {
     let mut out = String::new();
     for path in &bodies.files {
         let module = path.file_stem().unwrap_or_default().to_string_lossy();
-        _ = writeln!(
-            out,
-            "#[path = {:?}]\npub mod {module};",
-            path.display().to_string()
-        );
+        _ = writeln!(out, "#[path = {:?}]\npub mod {module};", path.display().to_string());
     }
     out
 }
@@ -90,16 +86,11 @@ fn emit_function(
         out,
         "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn P{name}({params}) -> {ret} {{"
     );
-    let quick = found
-        .as_ref()
-        .and_then(|(name, _)| Some((name, bodies.quick.get(name)?)));
+    let quick = found.as_ref().and_then(|(name, _)| Some((name, bodies.quick.get(name)?)));
     let has_quick = quick.is_some();
     if let Some((body_name, quick)) = quick {
         emit_quick(table, function, body_name, quick, out);
-        _ = writeln!(
-            out,
-            "#[cold]\n#[inline(never)]\nunsafe fn slow({params}) -> {ret} {{"
-        );
+        _ = writeln!(out, "#[cold]\n#[inline(never)]\nunsafe fn slow({params}) -> {ret} {{");
     }
     match found {
         None if is_tool(function) => out.push_str("    MPI_ERR_UNSUPPORTED_OPERATION\n"),
@@ -116,11 +107,7 @@ fn emit_function(
 /// The short way, and the jump to all the rest.
 fn emit_quick(table: &Table, function: &Function, body_name: &str, quick: &Body, out: &mut String) {
     let widened = list_arguments(table, function, quick, |_| true);
-    let names: Vec<String> = function
-        .params
-        .iter()
-        .map(|p| format!("r#{}", p.name))
-        .collect();
+    let names: Vec<String> = function.params.iter().map(|p| format!("r#{}", p.name)).collect();
     _ = writeln!(
         out,
         "    if unsafe {{ entry::{}::{body_name}_quick({}) }} {{ return 0; }}\n    return unsafe \
@@ -155,15 +142,11 @@ pub fn find_body<'a>(bodies: &'a Bodies, function: &Function) -> Option<(String,
         let body = bodies.by_name.get(name).filter(|body| body.takes_access)?;
         return Some((name.to_string(), body));
     }
-    let call = shared
-        .strip_suffix("_init")
-        .or_else(|| shared.strip_prefix('i'))?;
-    [format!("i{call}"), call.to_string()]
-        .into_iter()
-        .find_map(|name| {
-            let body = bodies.by_name.get(&name).filter(|body| body.takes_form)?;
-            Some((name, body))
-        })
+    let call = shared.strip_suffix("_init").or_else(|| shared.strip_prefix('i'))?;
+    [format!("i{call}"), call.to_string()].into_iter().find_map(|name| {
+        let body = bodies.by_name.get(&name).filter(|body| body.takes_form)?;
+        Some((name, body))
+    })
 }
 
 /// The form of a collective call, from its name and whether it has a request.
@@ -212,11 +195,7 @@ fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, o
         // That of the first half is used.
         out.push_str("    _ = r#buf;\n");
     }
-    let call = format!(
-        "unsafe {{ entry::{}::{body_name}({}) }}",
-        body.module,
-        args.join(", ")
-    );
+    let call = format!("unsafe {{ entry::{}::{body_name}({}) }}", body.module, args.join(", "));
     if !body.returns_result {
         _ = writeln!(out, "    {call}");
         return;
@@ -237,16 +216,9 @@ fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, o
     let mut process = "None";
     if body.takes_process {
         let anytime = function.anytime;
-        _ = writeln!(
-            out,
-            "    let process = match enter(\"{name}\", {anytime}) {{"
-        );
+        _ = writeln!(out, "    let process = match enter(\"{name}\", {anytime}) {{");
         _ = writeln!(out, "        Ok(process) => process,");
-        _ = writeln!(
-            out,
-            "        Err(error) => return {},\n    }};",
-            fail("None")
-        );
+        _ = writeln!(out, "        Err(error) => return {},\n    }};", fail("None"));
         process = "Some(&*process)";
     }
     _ = writeln!(out, "    match {call} {{\n        Ok(()) => 0,");
@@ -261,11 +233,7 @@ fn list_arguments(
     let bundle = |bundle: &Bundle| {
         let field = |name: &String| Some(format!("{name}: {}", argument(table, value(name)?)));
         let fields: Vec<String> = bundle.fields.iter().filter_map(field).collect();
-        format!(
-            "entry::arguments::{} {{ {} }}",
-            bundle.name,
-            fields.join(", ")
-        )
+        format!("entry::arguments::{} {{ {} }}", bundle.name, fields.join(", "))
     };
     let mut args = Vec::new();
     for param in function.params.iter().filter(|p| is_passed(p)) {
@@ -313,11 +281,7 @@ fn null_result(table: &Table, function: &Function, param: &Param) -> Option<Stri
 
 fn emit_jump(table: &Table, function: &Function, out: &mut String) {
     let name = &function.name;
-    let args: Vec<String> = function
-        .params
-        .iter()
-        .map(|p| format!("r#{}", p.name))
-        .collect();
+    let args: Vec<String> = function.params.iter().map(|p| format!("r#{}", p.name)).collect();
     _ = writeln!(
         out,
         "#[unsafe(no_mangle)]\npub unsafe extern \"C\" fn {name}({}) -> {} {{\n    unsafe {{ \
@@ -384,11 +348,7 @@ fn rust_params(table: &Table, function: &Function, used: bool) -> String {
             let read = scope.contains(&format!("r#{})", p.name))
                 || null_result(table, function, p).is_some();
             let silent = !used && !read;
-            let name = if silent {
-                format!("_{}", p.name)
-            } else {
-                format!("r#{}", p.name)
-            };
+            let name = if silent { format!("_{}", p.name) } else { format!("r#{}", p.name) };
             format!("{name}: {}", rust_type(table, &p.ctype, &p.suffix))
         })
         .collect();
@@ -479,14 +439,9 @@ mod tests {
 
     #[test]
     fn body_with_a_width__is_told_which_form_it_serves() {
-        let body = Body {
-            takes_width: true,
-            ..body(true, true)
-        };
-        for (name, width) in [
-            ("MPI_Type_contiguous", "Small"),
-            ("MPI_Type_contiguous_c", "Large"),
-        ] {
+        let body = Body { takes_width: true, ..body(true, true) };
+        for (name, width) in [("MPI_Type_contiguous", "Small"), ("MPI_Type_contiguous_c", "Large")]
+        {
             let text = emit(name, &[("type_contiguous", body.clone())]);
             let given = format!("type_contiguous(&process, entry::Width::{width}, ");
             assert!(text.contains(&given), "{text}");
@@ -496,14 +451,8 @@ mod tests {
     #[test]
     fn body_with_a_bundle__is_given_the_struct_in_its_place() {
         let fields = ["buf", "count", "datatype", "dest", "tag", "comm"].map(str::to_owned);
-        let bundle = Bundle {
-            name: "Sent".into(),
-            fields: fields.to_vec(),
-        };
-        let body = Body {
-            bundles: vec![bundle],
-            ..body(false, true)
-        };
+        let bundle = Bundle { name: "Sent".into(), fields: fields.to_vec() };
+        let body = Body { bundles: vec![bundle], ..body(false, true) };
         let text = emit("MPI_Issend", &[("issend", body)]);
         let given = "issend(entry::arguments::Sent { buf: r#buf, count: ";
         assert!(text.contains(given), "{text}");
@@ -528,23 +477,11 @@ mod tests {
 
     #[test]
     fn body_with_a_form__serves_three_functions_in_two_widths() {
-        let body = Body {
-            takes_form: true,
-            ..body(true, true)
-        };
+        let body = Body { takes_form: true, ..body(true, true) };
         for (name, call) in [
-            (
-                "MPI_Gather",
-                "gather(&process, entry::Form::Blocking, r#sendbuf,",
-            ),
-            (
-                "MPI_Igather_c",
-                "gather(&process, entry::Form::Nonblocking(r#request), r#sendbuf,",
-            ),
-            (
-                "MPI_Gather_init",
-                "gather(&process, entry::Form::Persistent(r#request), r#sendbuf,",
-            ),
+            ("MPI_Gather", "gather(&process, entry::Form::Blocking, r#sendbuf,"),
+            ("MPI_Igather_c", "gather(&process, entry::Form::Nonblocking(r#request), r#sendbuf,"),
+            ("MPI_Gather_init", "gather(&process, entry::Form::Persistent(r#request), r#sendbuf,"),
         ] {
             let text = emit(name, &[("gather", body.clone())]);
             assert!(text.contains(call) && text.contains("r#comm) }"), "{text}");
@@ -578,10 +515,7 @@ mod tests {
             };
             let other = table.function(name).unwrap();
             let types = |function: &Function| {
-                let types = function
-                    .params
-                    .iter()
-                    .map(|p| rust_type(&table, &p.ctype, &p.suffix));
+                let types = function.params.iter().map(|p| rust_type(&table, &p.ctype, &p.suffix));
                 types
                     .map(|t| t.replace("i64", "c_int").replace("isize", "c_int"))
                     .collect::<Vec<_>>()
@@ -594,10 +528,7 @@ mod tests {
     fn error_without_an_open_file__is_one_of_files() {
         for name in ["MPI_File_open", "MPI_File_delete", "MPI_Register_datarep"] {
             let text = emit(name, &[]);
-            assert!(
-                text.contains("fail_unsupported(Scope::File(MPI_FILE_NULL), "),
-                "{text}"
-            );
+            assert!(text.contains("fail_unsupported(Scope::File(MPI_FILE_NULL), "), "{text}");
         }
         assert!(emit("MPI_File_sync", &[]).contains("fail_unsupported(Scope::File(r#fh), "));
     }
@@ -628,10 +559,7 @@ mod tests {
         assert!(text.contains("Ok(()) => 0,"));
         let text = emit("MPI_Win_create", &[]);
         assert!(text.contains("unsafe { clear(r#win, MPI_WIN_NULL) }; fail_unsupported("));
-        let text = emit(
-            "MPI_Comm_create_keyval",
-            &[("comm_create_keyval", body(true, true))],
-        );
+        let text = emit("MPI_Comm_create_keyval", &[("comm_create_keyval", body(true, true))]);
         assert!(text.contains("clear(r#comm_keyval, MPI_KEYVAL_INVALID)"));
         let text = emit("MPI_Imrecv", &[("imrecv", body(true, true))]);
         assert!(text.contains("clear(r#request,") && !text.contains("clear(r#message,"));
@@ -640,32 +568,17 @@ mod tests {
     #[test]
     fn handle_that_a_function_reads__is_left_alone() {
         let table = Table::builtin().unwrap();
-        let reads: Vec<&str> = table
-            .functions
-            .iter()
-            .filter(|f| f.inout.is_some())
-            .map(|f| &*f.name)
-            .collect();
+        let reads: Vec<&str> =
+            table.functions.iter().filter(|f| f.inout.is_some()).map(|f| &*f.name).collect();
         for function in &table.functions {
-            let verb = function
-                .name
-                .trim_end_matches("_c")
-                .rsplit('_')
-                .next()
-                .unwrap();
+            let verb = function.name.trim_end_matches("_c").rsplit('_').next().unwrap();
             let takes = ["free", "commit", "disconnect", "close", "finalize"].contains(&verb);
             if takes && !clear_results(&table, function).is_empty() {
                 panic!("{} must say `inout`", function.name);
             }
         }
-        for name in [
-            "MPI_Wait",
-            "MPI_Test",
-            "MPI_Start",
-            "MPI_Cancel",
-            "MPI_Mrecv",
-            "MPI_Imrecv_c",
-        ] {
+        for name in ["MPI_Wait", "MPI_Test", "MPI_Start", "MPI_Cancel", "MPI_Mrecv", "MPI_Imrecv_c"]
+        {
             assert!(reads.contains(&name), "{name}");
         }
     }

@@ -34,10 +34,7 @@ pub fn argument(function: &Function, count: &str) -> String {
             _ if name.contains("_ordered") => "Ordered",
             _ => "All",
         };
-        return format!(
-            "entry::Which::{}{kind}",
-            if writes { "Write" } else { "Read" }
-        );
+        return format!("entry::Which::{}{kind}", if writes { "Write" } else { "Read" });
     }
     let place = match name {
         _ if name.contains("_at") => "At(r#offset)",
@@ -86,35 +83,14 @@ mod tests {
             parts.iter().all(|part| of(name).contains(part)) && of(name).contains("count: n,")
         };
         let (individual, shared) = ("Place::Individual", "Place::Shared");
-        assert!(says(
-            "MPI_File_read",
-            &["writes: false", individual, "collective: false"]
-        ));
-        assert!(says(
-            "MPI_File_iwrite_all_c",
-            &["writes: true", individual, "collective: true"]
-        ));
-        assert!(says(
-            "MPI_File_write_shared",
-            &["writes: true", shared, "collective: false"]
-        ));
-        assert!(says(
-            "MPI_File_read_at",
-            &["Place::At(r#offset)", "collective: false"]
-        ));
-        assert!(says(
-            "MPI_File_iread_at_all",
-            &["Place::At(r#offset)", "collective: true"]
-        ));
-        assert!(says(
-            "MPI_File_read_ordered_begin",
-            &["Place::Ordered", "collective: true"]
-        ));
+        assert!(says("MPI_File_read", &["writes: false", individual, "collective: false"]));
+        assert!(says("MPI_File_iwrite_all_c", &["writes: true", individual, "collective: true"]));
+        assert!(says("MPI_File_write_shared", &["writes: true", shared, "collective: false"]));
+        assert!(says("MPI_File_read_at", &["Place::At(r#offset)", "collective: false"]));
+        assert!(says("MPI_File_iread_at_all", &["Place::At(r#offset)", "collective: true"]));
+        assert!(says("MPI_File_read_ordered_begin", &["Place::Ordered", "collective: true"]));
         assert_eq!(of("MPI_File_write_at_all_end"), "entry::Which::WriteAtAll");
         assert_eq!(of("MPI_File_read_all_end"), "entry::Which::ReadAll");
-        assert_eq!(
-            of("MPI_File_write_ordered_end"),
-            "entry::Which::WriteOrdered"
-        );
+        assert_eq!(of("MPI_File_write_ordered_end"), "entry::Which::WriteOrdered");
     }
 }

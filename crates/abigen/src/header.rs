@@ -93,11 +93,7 @@ fn emit_types(table: &Table, out: &mut String) {
             .filter(|c| c.ctype.base == *name)
             .map(|c| format!("    {} = {}", c.name, c.value))
             .collect();
-        _ = write!(
-            out,
-            "\ntypedef enum {{\n{}\n}} {name};\n",
-            members.join(",\n")
-        );
+        _ = write!(out, "\ntypedef enum {{\n{}\n}} {name};\n", members.join(",\n"));
     }
     out.push_str("\n/* Callbacks */\n");
     for callback in &table.callbacks {
@@ -122,12 +118,7 @@ fn emit_constants(table: &Table, out: &mut String) {
             title[..1].make_ascii_uppercase();
             _ = writeln!(out, "\n/* {title} */");
         }
-        _ = writeln!(
-            out,
-            "#define {:<31} {}",
-            constant.name,
-            value_in_c(constant)
-        );
+        _ = writeln!(out, "#define {:<31} {}", constant.name, value_in_c(constant));
     }
 }
 
@@ -178,11 +169,7 @@ fn wrap_call(head: &str, params: &str) -> String {
 
 /// Whether C can compare this constant in a constant expression.
 pub(crate) fn is_integer(table: &Table, ctype: &CType) -> bool {
-    ctype.stars == 0
-        && matches!(
-            table.kind(&ctype.base),
-            Some(Kind::Int | Kind::Aint | Kind::Long)
-        )
+    ctype.stars == 0 && matches!(table.kind(&ctype.base), Some(Kind::Int | Kind::Aint | Kind::Long))
 }
 
 #[cfg(test)]
@@ -195,15 +182,10 @@ mod tests {
         let table = Table::builtin().unwrap();
         let header = emit_header(&table);
         let (declarations, _) = header.split_once("#ifndef MPI_NO_F2C").unwrap();
-        let words: Vec<&str> = declarations
-            .split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-            .collect();
+        let words: Vec<&str> =
+            declarations.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
         for symbol in table.symbols() {
-            assert_eq!(
-                words.iter().filter(|w| **w == symbol).count(),
-                1,
-                "{symbol}"
-            );
+            assert_eq!(words.iter().filter(|w| **w == symbol).count(), 1, "{symbol}");
         }
         for constant in &table.constants {
             assert_eq!(
@@ -230,9 +212,6 @@ mod tests {
         assert_eq!(value("MPI_ANY_SOURCE"), "(-1)");
         assert_eq!(value("MPI_TAG_UB"), "501");
         assert_eq!(value("MPI_IN_PLACE"), "((void *)1)");
-        assert_eq!(
-            value("MPI_COMM_DUP_FN"),
-            "((MPI_Comm_copy_attr_function *)1)"
-        );
+        assert_eq!(value("MPI_COMM_DUP_FN"), "((MPI_Comm_copy_attr_function *)1)");
     }
 }

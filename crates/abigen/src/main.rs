@@ -62,11 +62,7 @@ fn print_missing(table: &Table, bodies: &Bodies) {
         let (have, missing): (Vec<_>, Vec<_>) =
             all.partition(|f| exports::find_body(bodies, f).is_some());
         total += have.len();
-        println!(
-            "{section}: {} of {}",
-            have.len(),
-            have.len() + missing.len()
-        );
+        println!("{section}: {} of {}", have.len(), have.len() + missing.len());
         for function in missing.iter().filter(|f| f.large_of.is_none()) {
             println!("    {}", function.name);
         }

@@ -151,11 +151,8 @@ impl Table {
     /// All 2 N names the library exports, sorted: each function as `MPI_X` and as `PMPI_X`.
     #[must_use]
     pub fn symbols(&self) -> Vec<String> {
-        let mut all: Vec<String> = self
-            .functions
-            .iter()
-            .flat_map(|f| [f.name.clone(), format!("P{}", f.name)])
-            .collect();
+        let mut all: Vec<String> =
+            self.functions.iter().flat_map(|f| [f.name.clone(), format!("P{}", f.name)]).collect();
         all.sort();
         all
     }
@@ -193,9 +190,5 @@ pub fn c_params(params: &[Param], varargs: bool) -> String {
     if varargs {
         all.push("...".into());
     }
-    if all.is_empty() {
-        "void".into()
-    } else {
-        all.join(", ")
-    }
+    if all.is_empty() { "void".into() } else { all.join(", ") }
 }

@@ -92,29 +92,16 @@ impl Table {
         let mut names = HashSet::new();
         for_each_line(file, text, |section, line| {
             let (declaration, value) = line.rsplit_once(' ').ok_or("expected C-TYPE NAME VALUE")?;
-            let value = value
-                .parse()
-                .map_err(|_| format!("`{value}` is not an integer"))?;
-            let Param {
-                name,
-                ctype,
-                suffix,
-                ..
-            } = parse_declaration(declaration)?;
+            let value = value.parse().map_err(|_| format!("`{value}` is not an integer"))?;
+            let Param { name, ctype, suffix, .. } = parse_declaration(declaration)?;
             if !suffix.is_empty() {
                 return Err("a constant is not an array".into());
             }
-            self.kind(&ctype.base)
-                .ok_or_else(|| format!("unknown type {}", ctype.base))?;
+            self.kind(&ctype.base).ok_or_else(|| format!("unknown type {}", ctype.base))?;
             if !names.insert(name.clone()) {
                 return Err(format!("{name} is there twice"));
             }
-            self.constants.push(Constant {
-                name,
-                section: section.into(),
-                ctype,
-                value,
-            });
+            self.constants.push(Constant { name, section: section.into(), ctype, value });
             Ok(())
         })
     }
@@ -134,14 +121,9 @@ impl Table {
     }
 
     fn check_function(&self, function: &Function) -> Parsed<()> {
-        let types = function
-            .params
-            .iter()
-            .map(|p| &p.ctype)
-            .chain([&function.ret]);
+        let types = function.params.iter().map(|p| &p.ctype).chain([&function.ret]);
         for ctype in types {
-            self.kind(&ctype.base)
-                .ok_or_else(|| format!("unknown type {}", ctype.base))?;
+            self.kind(&ctype.base).ok_or_else(|| format!("unknown type {}", ctype.base))?;
         }
         let mut named = function.scope.iter().chain(&function.inout);
         match named.find(|name| !function.params.iter().any(|p| p.name == **name)) {
@@ -175,9 +157,7 @@ fn for_each_line(
 }
 
 fn split_word(line: &str) -> Parsed<(&str, &str)> {
-    let (word, rest) = line
-        .split_once(' ')
-        .ok_or_else(|| format!("`{line}` ends too early"))?;
+    let (word, rest) = line.split_once(' ').ok_or_else(|| format!("`{line}` ends too early"))?;
     Ok((word, rest.trim()))
 }
 
@@ -252,9 +232,7 @@ struct Prototype<'a> {
 impl<'a> Prototype<'a> {
     fn parse(text: &'a str) -> Parsed<Self> {
         let (head, rest) = text.split_once('(').ok_or("no parameter list")?;
-        let inside = rest
-            .strip_suffix(')')
-            .ok_or("the parameter list is not closed")?;
+        let inside = rest.strip_suffix(')').ok_or("the parameter list is not closed")?;
         let Param { name, ctype, .. } = parse_declaration(head)?;
         let mut params: Vec<&str> = match inside {
             "void" => Vec::new(),
@@ -264,12 +242,7 @@ impl<'a> Prototype<'a> {
         if varargs {
             params.pop();
         }
-        Ok(Self {
-            name,
-            ret: ctype,
-            params,
-            varargs,
-        })
+        Ok(Self { name, ret: ctype, params, varargs })
     }
 
     /// The parameters, and those of the large-count form where one differs.
@@ -289,10 +262,7 @@ impl<'a> Prototype<'a> {
             differs = true;
             for (form, ctype) in [(&mut small, first), (&mut large, second)] {
                 let param = parse_declaration(&format!("{before}{ctype}{after}"))?;
-                form.push(Param {
-                    poly: true,
-                    ..param
-                });
+                form.push(Param { poly: true, ..param });
             }
         }
         Ok((small, differs.then_some(large)))
@@ -322,11 +292,7 @@ fn parse_declaration(text: &str) -> Parsed<Param> {
     }
     Ok(Param {
         name: name.into(),
-        ctype: CType {
-            base: base.into(),
-            constant,
-            stars,
-        },
+        ctype: CType { base: base.into(), constant, stars },
         suffix: suffix.into(),
         poly: false,
     })
@@ -367,12 +333,7 @@ mod tests {
 
     #[test]
     fn declaration__keeps_stars_and_suffix() {
-        for text in [
-            "char ***argv",
-            "int ranges[][3]",
-            "const void *buf",
-            "MPI_Comm comm",
-        ] {
+        for text in ["char ***argv", "int ranges[][3]", "const void *buf", "MPI_Comm comm"] {
             assert_eq!(parse_declaration(text).unwrap().c_decl(), text);
         }
     }
@@ -380,9 +341,8 @@ mod tests {
     #[test]
     fn error__names_file_and_line() {
         let mut table = Table::default();
-        let error = table
-            .read_functions("f.txt", "# c\n\nint MPI_X(int a)\nint MPI_Y(foo b)")
-            .unwrap_err();
+        let error =
+            table.read_functions("f.txt", "# c\n\nint MPI_X(int a)\nint MPI_Y(foo b)").unwrap_err();
         assert_eq!(error.to_string(), "f.txt:4: unknown type foo");
     }
 
@@ -404,11 +364,7 @@ mod tests {
             assert!(table.read_functions("f", line).is_err(), "{line}");
         }
         let mut table = Table::default();
-        assert!(
-            table
-                .read_constants("c", "int MPI_A 1\nint MPI_A 2")
-                .is_err()
-        );
+        assert!(table.read_constants("c", "int MPI_A 1\nint MPI_A 2").is_err());
         assert!(table.read_constants("c", "int MPI_B x").is_err());
         assert!(table.read_types("t", "struct MPI_B").is_err());
     }

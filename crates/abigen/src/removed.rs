@@ -33,31 +33,15 @@ const TAIL: &str = "
 
 /// Name, parameters and replacement of each function (MPI 3.0, section 16.1).
 const FUNCTIONS: [(&str, &str, &str); 10] = [
-    (
-        "MPI_Address",
-        "void *location, MPI_Aint *address",
-        "MPI_Get_address",
-    ),
+    ("MPI_Address", "void *location, MPI_Aint *address", "MPI_Get_address"),
     (
         "MPI_Errhandler_create",
         "MPI_Comm_errhandler_function *function, MPI_Errhandler *errhandler",
         "MPI_Comm_create_errhandler",
     ),
-    (
-        "MPI_Errhandler_get",
-        "MPI_Comm comm, MPI_Errhandler *errhandler",
-        "MPI_Comm_get_errhandler",
-    ),
-    (
-        "MPI_Errhandler_set",
-        "MPI_Comm comm, MPI_Errhandler errhandler",
-        "MPI_Comm_set_errhandler",
-    ),
-    (
-        "MPI_Type_extent",
-        "MPI_Datatype datatype, MPI_Aint *extent",
-        "MPI_Type_get_extent",
-    ),
+    ("MPI_Errhandler_get", "MPI_Comm comm, MPI_Errhandler *errhandler", "MPI_Comm_get_errhandler"),
+    ("MPI_Errhandler_set", "MPI_Comm comm, MPI_Errhandler errhandler", "MPI_Comm_set_errhandler"),
+    ("MPI_Type_extent", "MPI_Datatype datatype, MPI_Aint *extent", "MPI_Type_get_extent"),
     (
         "MPI_Type_hindexed",
         "int count, int blocklengths[], MPI_Aint displacements[], \
@@ -70,22 +54,14 @@ const FUNCTIONS: [(&str, &str, &str); 10] = [
          MPI_Datatype *newtype",
         "MPI_Type_create_hvector",
     ),
-    (
-        "MPI_Type_lb",
-        "MPI_Datatype datatype, MPI_Aint *displacement",
-        "MPI_Type_get_extent",
-    ),
+    ("MPI_Type_lb", "MPI_Datatype datatype, MPI_Aint *displacement", "MPI_Type_get_extent"),
     (
         "MPI_Type_struct",
         "int count, int blocklengths[], MPI_Aint displacements[], \
          MPI_Datatype types[],\n     MPI_Datatype *newtype",
         "MPI_Type_create_struct",
     ),
-    (
-        "MPI_Type_ub",
-        "MPI_Datatype datatype, MPI_Aint *displacement",
-        "MPI_Type_get_extent",
-    ),
+    ("MPI_Type_ub", "MPI_Datatype datatype, MPI_Aint *displacement", "MPI_Type_get_extent"),
 ];
 
 /// Declaration and replacement of each type and constant.
@@ -96,34 +72,19 @@ const NAMES: [(&str, &str); 6] = [
     ),
     ("extern MPI_Datatype MPI_LB", "MPI_Type_create_resized"),
     ("extern MPI_Datatype MPI_UB", "MPI_Type_create_resized"),
-    (
-        "extern int MPI_COMBINER_HINDEXED_INTEGER",
-        "MPI_COMBINER_HINDEXED",
-    ),
-    (
-        "extern int MPI_COMBINER_HVECTOR_INTEGER",
-        "MPI_COMBINER_HVECTOR",
-    ),
-    (
-        "extern int MPI_COMBINER_STRUCT_INTEGER",
-        "MPI_COMBINER_STRUCT",
-    ),
+    ("extern int MPI_COMBINER_HINDEXED_INTEGER", "MPI_COMBINER_HINDEXED"),
+    ("extern int MPI_COMBINER_HVECTOR_INTEGER", "MPI_COMBINER_HVECTOR"),
+    ("extern int MPI_COMBINER_STRUCT_INTEGER", "MPI_COMBINER_STRUCT"),
 ];
 
 /// The part of `mpi.h` that declares them. They are not macros: a program can define macros of these names.
 pub(crate) fn emit_removed(out: &mut String) {
     out.push_str(HEAD);
     for (name, params, instead) in FUNCTIONS {
-        _ = writeln!(
-            out,
-            "MPI_ABI_REMOVED({name}, \"{instead}\",\n    ({params}));"
-        );
+        _ = writeln!(out, "MPI_ABI_REMOVED({name}, \"{instead}\",\n    ({params}));");
     }
     for (declaration, instead) in NAMES {
-        _ = writeln!(
-            out,
-            "{declaration}\n    MPI_ABI_REMOVED_NAME(\"{instead}\");"
-        );
+        _ = writeln!(out, "{declaration}\n    MPI_ABI_REMOVED_NAME(\"{instead}\");");
     }
     out.push_str(TAIL);
 }

@@ -87,19 +87,12 @@ impl Bodies {
         }
         // The bundles first.
         files.sort_by_key(|path| {
-            (
-                path.file_stem().is_none_or(|stem| stem != BUNDLES),
-                path.clone(),
-            )
+            (path.file_stem().is_none_or(|stem| stem != BUNDLES), path.clone())
         });
         let mut bodies = Self::default();
         for path in files {
             let text = std::fs::read_to_string(&path).map_err(|e| fail(&path, &e))?;
-            let module = path
-                .file_stem()
-                .unwrap_or_default()
-                .to_string_lossy()
-                .into_owned();
+            let module = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
             bodies.read_source(&module, &path.display().to_string(), &text, table)?;
             bodies.files.push(path);
         }
@@ -145,10 +138,7 @@ impl Bodies {
                 )));
             }
             if let Some(other) = bodies.insert(name, body.clone()) {
-                return Err(ScanError(format!(
-                    "{}: is already in {}",
-                    body.place, other.place
-                )));
+                return Err(ScanError(format!("{}: is already in {}", body.place, other.place)));
             }
         }
         Ok(())
@@ -208,12 +198,9 @@ fn name_type(input: &FnArg) -> String {
 
 fn last_name(ty: &Type) -> String {
     match ty {
-        Type::Path(path) => path
-            .path
-            .segments
-            .last()
-            .map(|s| s.ident.to_string())
-            .unwrap_or_default(),
+        Type::Path(path) => {
+            path.path.segments.last().map(|s| s.ident.to_string()).unwrap_or_default()
+        }
         _ => String::new(),
     }
 }
@@ -250,10 +237,7 @@ mod tests {
         assert!(bodies.by_name["comm_size"].returns_value);
         assert!(!bodies.by_name["comm_dup"].returns_value);
         let with_form = bodies.by_name.iter().filter(|(_, body)| body.takes_form);
-        assert_eq!(
-            with_form.map(|(name, _)| name).collect::<Vec<_>>(),
-            ["gather"]
-        );
+        assert_eq!(with_form.map(|(name, _)| name).collect::<Vec<_>>(), ["gather"]);
         assert_eq!(bodies.quick.keys().collect::<Vec<_>>(), ["comm_dup"]);
         assert_eq!(shape("send"), (false, true));
         assert_eq!(shape("comm_dup"), (true, true));
@@ -264,19 +248,10 @@ mod tests {
     fn mistakes__are_errors_with_their_place() {
         for (text, message) in [
             ("pub fn sned() {}", "p2p.rs:1: there is no MPI function"),
-            (
-                "pub fn sned_quick() {}",
-                "p2p.rs:1: there is no MPI function",
-            ),
-            (
-                "\npub fn send() -> R {}\npub fn send() -> R {}",
-                "p2p.rs:3: is already in p2p.rs:2",
-            ),
+            ("pub fn sned_quick() {}", "p2p.rs:1: there is no MPI function"),
+            ("\npub fn send() -> R {}\npub fn send() -> R {}", "p2p.rs:3: is already in p2p.rs:2"),
             ("pub fn send(", "p2p.rs:1: "),
-            (
-                "pub fn send(p: &Process) -> i32 { 0 }",
-                "p2p.rs:1: a body that takes the process",
-            ),
+            ("pub fn send(p: &Process) -> i32 { 0 }", "p2p.rs:1: a body that takes the process"),
         ] {
             let error = scan(text).unwrap_err().to_string();
             assert!(error.starts_with(message), "{error}");

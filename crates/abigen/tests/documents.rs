@@ -14,22 +14,12 @@ fn read(name: &str) -> String {
 
 /// What stands between backquotes, line by line.
 fn quoted(text: &str) -> Vec<Vec<&str>> {
-    text.lines()
-        .map(|line| line.split('`').skip(1).step_by(2).collect())
-        .collect()
+    text.lines().map(|line| line.split('`').skip(1).step_by(2).collect()).collect()
 }
 
 /// Folders at the root whose files the pages name.
-const FOLDERS: [&str; 8] = [
-    "crates/",
-    "docs/",
-    "tests/",
-    "bench/",
-    "install/",
-    "examples/",
-    "scripts/",
-    ".ci/",
-];
+const FOLDERS: [&str; 8] =
+    ["crates/", "docs/", "tests/", "bench/", "install/", "examples/", "scripts/", ".ci/"];
 
 fn is_path(word: &str) -> bool {
     FOLDERS.iter().any(|folder| word.starts_with(folder)) && !word.contains(['*', '<', ' '])
@@ -83,11 +73,7 @@ fn pages__name_files_that_exist() {
     for page in pages {
         let text = read(page);
         for word in quoted(&text).into_iter().flatten() {
-            let path = if is_path(word) {
-                Some(word.to_string())
-            } else {
-                of_crate(word)
-            };
+            let path = if is_path(word) { Some(word.to_string()) } else { of_crate(word) };
             let known = path.is_none_or(|path| root().join(path).exists());
             assert!(known, "{page} names {word}, which does not exist");
         }
@@ -105,13 +91,8 @@ fn requirements__name_tests_and_items_that_exist() {
                 file = root().join(word).is_file().then(|| read(word));
             } else if word.contains("__") || word.contains("::") {
                 let name = word.rsplit("::").next().unwrap_or(word);
-                let known = file
-                    .as_ref()
-                    .is_some_and(|file: &String| file.contains(name));
-                assert!(
-                    known,
-                    "docs/requirements.md: {word} is not in the file named before it"
-                );
+                let known = file.as_ref().is_some_and(|file: &String| file.contains(name));
+                assert!(known, "docs/requirements.md: {word} is not in the file named before it");
             }
         }
     }

@@ -23,12 +23,7 @@ const RANGES: [(&str, i64, i64, &str); 11] = [
 fn values(table: &Table, ctype: &str) -> BTreeMap<String, i64> {
     let of_type =
         |c: &&fastpath_abigen::model::Constant| c.ctype.base == ctype && c.ctype.stars == 0;
-    table
-        .constants
-        .iter()
-        .filter(of_type)
-        .map(|c| (c.name.clone(), c.value))
-        .collect()
+    table.constants.iter().filter(of_type).map(|c| (c.name.clone(), c.value)).collect()
 }
 
 #[test]
@@ -52,10 +47,7 @@ fn predefined_handles__have_one_name_but_for_synonyms() {
         for (name, value) in values(&table, ctype) {
             if let Some(other) = seen.insert(value, name.clone()) {
                 let known = |n: &str| SYNONYMS.contains(&n);
-                assert!(
-                    known(&name) || known(&other),
-                    "{name} and {other} are {value:#x}"
-                );
+                assert!(known(&name) || known(&other), "{name} and {other} are {value:#x}");
             }
         }
     }
@@ -75,11 +67,7 @@ fn datatypes_of_fixed_size__carry_the_size_in_their_bits() {
         if name.starts_with("MPI_2") {
             continue;
         }
-        let bytes = if name.ends_with("_T") {
-            number / 8
-        } else {
-            number
-        };
+        let bytes = if name.ends_with("_T") { number / 8 } else { number };
         assert_eq!(value & 0x40, 0x40, "{name} is marked as of fixed size");
         assert_eq!(1 << ((value >> 3) & 7), bytes, "{name}");
         checked += 1;
@@ -112,8 +100,5 @@ fn integer_constants__are_those_that_programs_rely_on() {
         assert_eq!(ints[name], value, "{name}");
     }
     let reserved = ints.iter().find(|(_, value)| **value > 16384);
-    assert_eq!(
-        reserved, None,
-        "values above 16384 belong to implementations"
-    );
+    assert_eq!(reserved, None, "values above 16384 belong to implementations");
 }

@@ -10,16 +10,8 @@ use fastpath_base::layout::{Layout, LayoutError, Part};
 
 /// Kinds, each with 1000 pieces; the second value is the number of elements.
 fn make_layout(kind: &str) -> Result<Option<(Layout, u64)>, LayoutError> {
-    let (int, double, char) = (
-        Layout::basic(4, 4),
-        Layout::basic(8, 8),
-        Layout::basic(1, 1),
-    );
-    let part = |layout, count, displacement| Part {
-        layout,
-        count,
-        displacement,
-    };
+    let (int, double, char) = (Layout::basic(4, 4), Layout::basic(8, 8), Layout::basic(1, 1));
+    let part = |layout, count, displacement| Part { layout, count, displacement };
     Ok(Some(match kind {
         "contiguous" => (int.repeat(1000)?, 1),
         "vector4" => (int.vector(1000, 1, 8)?, 1),
@@ -28,12 +20,7 @@ fn make_layout(kind: &str) -> Result<Option<(Layout, u64)>, LayoutError> {
         "resized4" => (int.resized(0, 8)?, 1000),
         "rows_of_2" => (int.vector(2, 1, 8)?.vector(500, 1, 24)?, 1),
         "rows_of_10" => (int.vector(10, 1, 8)?.vector(100, 1, 100)?, 1),
-        "cube" => (
-            int.vector(10, 1, 8)?
-                .vector(10, 1, 100)?
-                .vector(10, 1, 1000)?,
-            1,
-        ),
+        "cube" => (int.vector(10, 1, 8)?.vector(10, 1, 100)?.vector(10, 1, 1000)?, 1),
         "structure" => (
             Layout::structure([
                 part(&char, 1, 0),
@@ -43,10 +30,7 @@ fn make_layout(kind: &str) -> Result<Option<(Layout, u64)>, LayoutError> {
             ])?,
             250,
         ),
-        "index" => (
-            int.indexed(1, (0..1000i64).map(|i| i * 16 + i * i % 5 % 2 * 8))?,
-            1,
-        ),
+        "index" => (int.indexed(1, (0..1000i64).map(|i| i * 16 + i * i % 5 % 2 * 8))?, 1),
         _ => return Ok(None),
     }))
 }
@@ -76,19 +60,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut memory = vec![1u8; length as usize];
     let mut packed = vec![0u8; (layout.size() * count) as usize];
     for _ in 0..rounds.parse::<u32>()? {
-        assert_eq!(
-            pack_once(&layout, &memory, count, &mut packed),
-            packed.len()
-        );
-        assert_eq!(
-            unpack_once(&layout, &mut memory, count, &packed),
-            packed.len()
-        );
+        assert_eq!(pack_once(&layout, &memory, count, &mut packed), packed.len());
+        assert_eq!(unpack_once(&layout, &mut memory, count, &packed), packed.len());
     }
-    println!(
-        "{kind}: {} bytes, {} list entries",
-        packed.len(),
-        layout.entries()
-    );
+    println!("{kind}: {} bytes, {} list entries", packed.len(), layout.entries());
     Ok(())
 }

@@ -162,8 +162,7 @@ impl Biased {
             if (insider == NOBODY || insider == me) && self.may_favour() {
                 seat.insider.store(me, Ordering::Relaxed);
                 self.bias.store(me | mark, Ordering::Relaxed);
-                self.last_seat
-                    .store(usize::from(mark != 0), Ordering::Relaxed);
+                self.last_seat.store(usize::from(mark != 0), Ordering::Relaxed);
                 return;
             }
         }
@@ -392,11 +391,7 @@ impl Biased {
     /// bias of another thread costs a fence, which is paid only if `may_fence`.
     pub fn try_borrow(&self, me: usize, may_fence: bool) -> bool {
         let has_bias = |biased| biased != NOBODY && biased & !SECOND != me;
-        let is_inside = |order| {
-            self.seats()
-                .iter()
-                .any(|(seat, _)| seat.inside.load(order) != 0)
-        };
+        let is_inside = |order| self.seats().iter().any(|(seat, _)| seat.inside.load(order) != 0);
         if is_inside(Ordering::Relaxed)
             || (!may_fence && has_bias(self.bias.load(Ordering::Relaxed)))
             || !self.try_take_word()
@@ -505,9 +500,7 @@ impl Biased {
     #[inline]
     fn try_take_word(&self) -> bool {
         // ORDERING: acquire pairs with the releases in `release_word`.
-        self.word
-            .compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed)
-            .is_ok()
+        self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     fn take_word(&self) {
@@ -574,10 +567,7 @@ fn now_ns() -> u64 {
 
 /// Adds 1. The caller holds `word`, so that nobody else does.
 fn count(number: &AtomicU32) {
-    number.store(
-        number.load(Ordering::Relaxed).wrapping_add(1),
-        Ordering::Relaxed,
-    );
+    number.store(number.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }
 
 #[cfg(all(test, not(loom)))]

@@ -5,10 +5,7 @@
 /// back. A reading costs some 20 ns where the kernel maps the clock into the process.
 #[inline]
 pub fn now_ns() -> u64 {
-    let mut ts = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `ts` is a valid timespec for the kernel to write.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut ts) };
     to_ns(&ts)
@@ -16,10 +13,7 @@ pub fn now_ns() -> u64 {
 
 /// Resolution that the kernel states for the monotonic clock, in nanoseconds (at least 1).
 pub fn resolution_ns() -> u64 {
-    let mut ts = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
+    let mut ts = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `ts` is a valid timespec for the kernel to write.
     let rc = unsafe { libc::clock_getres(libc::CLOCK_MONOTONIC, &mut ts) };
     if rc != 0 {
@@ -30,9 +24,7 @@ pub fn resolution_ns() -> u64 {
 
 #[inline]
 fn to_ns(ts: &libc::timespec) -> u64 {
-    (ts.tv_sec as u64)
-        .wrapping_mul(1_000_000_000)
-        .wrapping_add(ts.tv_nsec as u64)
+    (ts.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(ts.tv_nsec as u64)
 }
 
 #[cfg(test)]

@@ -79,16 +79,9 @@ pub fn set(key: Key, text: &str) -> Result<(), ConfigError> {
         text: text.to_owned(),
         reason,
     })?;
-    let mut set = SET_BY_PROGRAM
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut set = SET_BY_PROGRAM.lock().unwrap_or_else(PoisonError::into_inner);
     set.retain(|setting| setting.variable.key != key);
-    set.push(Setting {
-        variable,
-        text: text.to_owned(),
-        value,
-        origin: Origin::Program,
-    });
+    set.push(Setting { variable, text: text.to_owned(), value, origin: Origin::Program });
     Ok(())
 }
 
@@ -143,10 +136,7 @@ impl Config {
     /// The defaults alone.
     pub fn defaults() -> Config {
         let settings = VARIABLES.iter().map(default_setting).collect();
-        Config {
-            settings,
-            warnings: Vec::new(),
-        }
+        Config { settings, warnings: Vec::new() }
     }
 
     /// Reads name and value pairs; names without the prefix are skipped, an empty value counts
@@ -296,12 +286,7 @@ fn default_setting(variable: &'static Variable) -> Setting {
     // A test holds every default of the table to its kind, so the fallback is never used.
     let value =
         parse::parse_value(&variable.kind, variable.default).unwrap_or(Value::Text(String::new()));
-    Setting {
-        variable,
-        text: variable.default.to_owned(),
-        value,
-        origin: Origin::Default,
-    }
+    Setting { variable, text: variable.default.to_owned(), value, origin: Origin::Default }
 }
 
 /// The text of a variable for a message: whole, or its first 80 characters and its length.
@@ -337,11 +322,7 @@ mod tests {
     use super::*;
 
     fn read(pairs: &[(&str, &str)]) -> Result<Config, ConfigError> {
-        Config::from_pairs(
-            pairs
-                .iter()
-                .map(|(n, v)| (OsString::from(n), OsString::from(v))),
-        )
+        Config::from_pairs(pairs.iter().map(|(n, v)| (OsString::from(n), OsString::from(v))))
     }
 
     #[test]
@@ -373,25 +354,12 @@ mod tests {
     fn size__outside_its_bounds_is_told_with_what_counts() {
         for (text, taken) in [("1", "48"), ("1T", "65536"), ("0", "48")] {
             let c = read(&[("FASTPATH_EAGER_MAX", text)]).unwrap();
-            let [warning] = c.warnings() else {
-                panic!("{text}: {:?}", c.warnings())
-            };
-            assert!(
-                warning.starts_with(&format!("FASTPATH_EAGER_MAX={text}: ")),
-                "{warning}"
-            );
-            assert!(
-                warning.ends_with(&format!("counts as {taken}")),
-                "{warning}"
-            );
+            let [warning] = c.warnings() else { panic!("{text}: {:?}", c.warnings()) };
+            assert!(warning.starts_with(&format!("FASTPATH_EAGER_MAX={text}: ")), "{warning}");
+            assert!(warning.ends_with(&format!("counts as {taken}")), "{warning}");
         }
         for text in ["48", "64K", "auto"] {
-            assert!(
-                read(&[("FASTPATH_EAGER_MAX", text)])
-                    .unwrap()
-                    .warnings()
-                    .is_empty()
-            );
+            assert!(read(&[("FASTPATH_EAGER_MAX", text)]).unwrap().warnings().is_empty());
         }
     }
 
@@ -401,12 +369,7 @@ mod tests {
         for variable in VARIABLES {
             if let Err(error) = read(&[(variable.name, &long)]) {
                 let said = error.to_string();
-                assert!(
-                    said.len() < 600,
-                    "{}: {} characters",
-                    variable.name,
-                    said.len()
-                );
+                assert!(said.len() < 600, "{}: {} characters", variable.name, said.len());
             }
         }
         let name = format!("FASTPATH_{long}");
@@ -419,21 +382,14 @@ mod tests {
     fn unknown_name__warns_with_the_nearest() {
         let c = read(&[("FASTPATH_WIAT", "spin")]).unwrap();
         assert_eq!(c.warnings().len(), 1);
-        assert!(
-            c.warnings()[0].contains("FASTPATH_WAIT"),
-            "{}",
-            c.warnings()[0]
-        );
+        assert!(c.warnings()[0].contains("FASTPATH_WAIT"), "{}", c.warnings()[0]);
     }
 
     #[test]
     fn internal_name__is_neither_warned_about_nor_listed() {
         let c = read(&[("FASTPATH_INTERNAL_JOB", "fd=3")]).unwrap();
         assert!(c.warnings().is_empty());
-        assert!(
-            c.listing()
-                .all(|s| s.variable.name != "FASTPATH_INTERNAL_JOB")
-        );
+        assert!(c.listing().all(|s| s.variable.name != "FASTPATH_INTERNAL_JOB"));
     }
 
     #[test]
@@ -561,10 +517,7 @@ mod tests {
                 let at = line.iter().position(|&b| b == b'=').unwrap_or(line.len());
                 let (name, text) = line.split_at(at);
                 let text = text.get(1..).unwrap_or_default();
-                (
-                    OsString::from_vec(name.to_vec()),
-                    OsString::from_vec(text.to_vec()),
-                )
+                (OsString::from_vec(name.to_vec()), OsString::from_vec(text.to_vec()))
             };
             match Config::from_pairs(input.split(|&b| b == b'\n').map(pair)) {
                 Ok(config) => assert_eq!(config.settings.len(), VARIABLES.len()),
@@ -574,11 +527,7 @@ mod tests {
             if let Ok(bytes) = parse_size(&text) {
                 assert!(bytes <= 1 << 63, "{text}");
             }
-            let _ = (
-                parse_duration_ns(&text),
-                parse_count(&text),
-                parse_flag(&text),
-            );
+            let _ = (parse_duration_ns(&text), parse_count(&text), parse_flag(&text));
         });
     }
 }

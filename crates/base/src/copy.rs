@@ -165,14 +165,7 @@ mod tests {
     fn copy__copies_just_that() {
         const MOST: usize = 3 * LIBRARY_MAX;
         let from: Vec<u8> = (0..MOST).map(|i| (i % 251) as u8 + 1).collect();
-        for len in [
-            0,
-            1,
-            LIBRARY_MAX,
-            LIBRARY_MAX + 1,
-            2 * LIBRARY_MAX,
-            MOST - 1,
-        ] {
+        for len in [0, 1, LIBRARY_MAX, LIBRARY_MAX + 1, 2 * LIBRARY_MAX, MOST - 1] {
             let mut to = vec![0u8; MOST + 1];
             // SAFETY: both are longer than that.
             unsafe { copy(to.as_mut_ptr().add(1), from.as_ptr(), len) };
@@ -189,10 +182,7 @@ mod tests {
             // SAFETY: both are longer than `len` plus one.
             unsafe { copy_small(to.as_mut_ptr().add(1), from.as_ptr(), len) };
             assert_eq!(&to[1..=len], &from[..len]);
-            assert!(
-                to[0] == 0 && to[len + 1..].iter().all(|&b| b == 0),
-                "length {len}"
-            );
+            assert!(to[0] == 0 && to[len + 1..].iter().all(|&b| b == 0), "length {len}");
         }
     }
 }

@@ -88,10 +88,7 @@ impl Layout {
     pub fn vector(&self, count: u64, blocklength: u64, stride: i64) -> Result<Layout, LayoutError> {
         let group = self.list.repeat(blocklength, self.extent)?;
         let list = group.repeat(count, stride)?;
-        let bounds = self
-            .bounds
-            .repeat(blocklength, self.extent)?
-            .repeat(count, stride)?;
+        let bounds = self.bounds.repeat(blocklength, self.extent)?.repeat(count, stride)?;
         Layout::assemble(list, bounds)
     }
 
@@ -124,12 +121,7 @@ impl Layout {
                 .repeat(part.count, part.layout.extent)?
                 .shift(part.displacement)?;
             bounds = bounds.union(own);
-            builder.add(
-                &part.layout.list,
-                part.count,
-                part.layout.extent,
-                part.displacement,
-            )?;
+            builder.add(&part.layout.list, part.count, part.layout.extent, part.displacement)?;
         }
         Layout::assemble(builder.finish(), bounds)
     }
@@ -148,14 +140,7 @@ impl Layout {
         let dense_at_zero = list.dense_piece().is_some_and(|b| b.offset == 0);
         let contiguous =
             lb == 0 && i64::try_from(size) == Ok(extent) && (size == 0 || dense_at_zero);
-        Ok(Layout {
-            size,
-            lb,
-            extent,
-            contiguous,
-            bounds,
-            list,
-        })
+        Ok(Layout { size, lb, extent, contiguous, bounds, list })
     }
 
     /// Data bytes of one element.
@@ -224,19 +209,13 @@ impl Layout {
     /// Bytes of data in `count` elements; none where it does not fit 63 bits.
     #[inline]
     pub fn total_bytes(&self, count: u64) -> Option<u64> {
-        self.size
-            .checked_mul(count)
-            .filter(|b| *b <= i64::MAX as u64)
+        self.size.checked_mul(count).filter(|b| *b <= i64::MAX as u64)
     }
 
     /// Lowest data byte of `count` elements and the number of bytes to behind the highest, relative to the buffer's
     /// address: what a caller must own. (0, 0) when there is no data.
     pub fn span(&self, count: u64) -> Result<(i64, i64), LayoutError> {
-        let (low, high) = self
-            .bounds
-            .repeat(count, self.extent)?
-            .data
-            .unwrap_or((0, 0));
+        let (low, high) = self.bounds.repeat(count, self.extent)?.data.unwrap_or((0, 0));
         Ok((low, high.checked_sub(low).ok_or(LayoutError::Overflow)?))
     }
 

@@ -38,10 +38,7 @@ pub fn describe_mapping(bytes: u64, cause: &io::Error) -> io::Error {
 
 /// The limit that counts now (`getrlimit`); None without one, or where the kernel does not say.
 pub fn read_limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
-    let mut limit = libc::rlimit {
-        rlim_cur: libc::RLIM_INFINITY,
-        rlim_max: libc::RLIM_INFINITY,
-    };
+    let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: the structure is valid; a failure leaves it as it is.
     unsafe { libc::getrlimit(resource, &mut limit) };
     (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
@@ -87,9 +84,7 @@ mod tests {
     #[test]
     fn limit__is_the_one_that_the_kernel_tells_of() {
         let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
-        let line = limits
-            .lines()
-            .find(|line| line.starts_with("Max open files"));
+        let line = limits.lines().find(|line| line.starts_with("Max open files"));
         let soft = line.unwrap().split_whitespace().nth(3).unwrap();
         let known =
             read_limit(libc::RLIMIT_NOFILE).map_or("unlimited".to_owned(), |n| n.to_string());
@@ -100,9 +95,6 @@ mod tests {
     fn bytes__have_a_unit_that_fits() {
         let texts =
             [0, 1023, 1024, 10 << 20, (10 << 30) - 1, 10 << 30].map(|n| Bytes(n).to_string());
-        assert_eq!(
-            texts,
-            ["0 B", "1023 B", "1 KiB", "10 MiB", "10239 MiB", "10 GiB"]
-        );
+        assert_eq!(texts, ["0 B", "1023 B", "1 KiB", "10 MiB", "10239 MiB", "10 GiB"]);
     }
 }

@@ -24,10 +24,7 @@ impl Machine {
     pub fn current() -> Machine {
         let cpuinfo = read_begin(Path::new("/proc/cpuinfo"), 4096).unwrap_or_default();
         let kernel = read_begin(Path::new("/proc/sys/kernel/osrelease"), 256).unwrap_or_default();
-        Machine {
-            processor: find_processor(&cpuinfo),
-            kernel: one_line(&kernel),
-        }
+        Machine { processor: find_processor(&cpuinfo), kernel: one_line(&kernel) }
     }
 
     /// Name of its file: letters, digits and signs that are safe everywhere.
@@ -57,12 +54,7 @@ fn find_processor(cpuinfo: &str) -> String {
         found.map(|(_, value)| one_line(value))
     };
     let numbers = || {
-        let names = [
-            "CPU implementer",
-            "CPU architecture",
-            "CPU variant",
-            "CPU part",
-        ];
+        let names = ["CPU implementer", "CPU architecture", "CPU variant", "CPU part"];
         let found: Vec<String> = names.into_iter().filter_map(value).collect();
         (!found.is_empty()).then(|| found.join(" "))
     };
@@ -72,16 +64,8 @@ fn find_processor(cpuinfo: &str) -> String {
 
 fn one_line(text: &str) -> String {
     let first = text.trim().lines().next().unwrap_or("").trim();
-    let name: String = first
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(100)
-        .collect();
-    if name.is_empty() {
-        "unknown".to_owned()
-    } else {
-        name
-    }
+    let name: String = first.chars().filter(|c| !c.is_control()).take(100).collect();
+    if name.is_empty() { "unknown".to_owned() } else { name }
 }
 
 fn read_begin(path: &Path, most: u64) -> io::Result<String> {
@@ -139,9 +123,7 @@ pub fn read_file(path: &Path) -> io::Result<String> {
         return Err(other("it is not a file"));
     }
     let mut bytes = Vec::new();
-    File::open(path)?
-        .take(LONGEST + 1)
-        .read_to_end(&mut bytes)?;
+    File::open(path)?.take(LONGEST + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > LONGEST {
         return Err(other("it is too long to be one of ours"));
     }
@@ -150,18 +132,13 @@ pub fn read_file(path: &Path) -> io::Result<String> {
 
 /// Writes a file, its folder too; whoever reads meanwhile sees the old one or the new one.
 pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
-    if let Some(folder) = path
-        .parent()
-        .filter(|folder| !folder.as_os_str().is_empty())
-    {
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         fs::create_dir_all(folder)?;
     }
     let mut fresh = path.as_os_str().to_owned();
     fresh.push(format!(".{}", std::process::id()));
     let mut file = File::create_new(&fresh)?;
-    let written = file
-        .write_all(text.as_bytes())
-        .and_then(|()| fs::rename(&fresh, path));
+    let written = file.write_all(text.as_bytes()).and_then(|()| fs::rename(&fresh, path));
     if written.is_err() {
         let _ = fs::remove_file(&fresh);
     }
@@ -185,10 +162,8 @@ mod tests {
 
     #[test]
     fn file_name__is_safe_whatever_the_machine_says() {
-        let odd = Machine {
-            processor: "../../etc\n/A (R)  B".to_owned(),
-            kernel: "x".repeat(1000),
-        };
+        let odd =
+            Machine { processor: "../../etc\n/A (R)  B".to_owned(), kernel: "x".repeat(1000) };
         let name = odd.file_name();
         assert!(name.starts_with("tuning-..-..-etc-A-R-B-xxx"), "{name}");
         assert!(name.len() <= 200 && !name.contains('/'));
@@ -200,11 +175,7 @@ mod tests {
             find_cache(xdg.map(Into::into), home.map(Into::into))
         };
         assert_eq!(of(Some("/x"), Some("/h")), Some("/x/fastpath".into()));
-        assert_eq!(
-            of(Some("x"), Some("/h")),
-            Some("/h/.cache/fastpath".into()),
-            "not absolute"
-        );
+        assert_eq!(of(Some("x"), Some("/h")), Some("/h/.cache/fastpath".into()), "not absolute");
         assert_eq!(of(None, Some("/h")), Some("/h/.cache/fastpath".into()));
         assert_eq!((of(None, None), of(None, Some(""))), (None, None));
     }

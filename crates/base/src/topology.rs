@@ -37,9 +37,7 @@ impl CpuSet {
 
     /// Is this processor in the set?
     pub fn contains(&self, cpu: usize) -> bool {
-        self.words
-            .get(cpu / 64)
-            .is_some_and(|w| w >> (cpu % 64) & 1 == 1)
+        self.words.get(cpu / 64).is_some_and(|w| w >> (cpu % 64) & 1 == 1)
     }
 
     /// How many there are.
@@ -184,9 +182,7 @@ pub fn affinity_of(pid: libc::pid_t) -> Option<CpuSet> {
 
 fn online() -> CpuSet {
     let list = std::fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
-    CpuSet::parse(&list)
-        .filter(|s| !s.is_empty())
-        .unwrap_or_else(|| CpuSet::from_iter([0]))
+    CpuSet::parse(&list).filter(|s| !s.is_empty()).unwrap_or_else(|| CpuSet::from_iter([0]))
 }
 
 /// Binds the calling thread (and what it starts from now on) to these processors.
@@ -197,11 +193,7 @@ pub fn set_affinity(set: &CpuSet) -> io::Result<()> {
     let bytes = set.words.len() * 8;
     // SAFETY: the buffer has `bytes` bytes and the kernel reads at most so many.
     let rc = unsafe { libc::sched_setaffinity(0, bytes, set.words.as_ptr().cast()) };
-    if rc == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    if rc == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// How many processors worth of time this process can have at once: its affinity mask, or the

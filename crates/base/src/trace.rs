@@ -41,12 +41,7 @@ fn tell_observer(event: Event) {
     if let Some(observer) = OBSERVER.get()
         && let Some(point) = Point::from_number(event.head as u8)
     {
-        observer(
-            point,
-            (event.head >> 32) as u32,
-            event.tag as i32,
-            event.bytes,
-        );
+        observer(point, (event.head >> 32) as u32, event.tag as i32, event.bytes);
     }
 }
 
@@ -68,11 +63,7 @@ struct Event {
 impl Event {
     #[inline]
     fn new(point: Point, peer: u32, tag: i32, bytes: u64) -> Event {
-        Event {
-            head: u64::from(peer) << 32 | point as u64,
-            tag: tag as u32,
-            bytes,
-        }
+        Event { head: u64::from(peer) << 32 | point as u64, tag: tag as u32, bytes }
     }
 
     /// Of a point that has no fields.

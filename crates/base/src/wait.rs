@@ -46,13 +46,7 @@ pub fn futex_wait(word: &AtomicU32, expected: u32, timeout: Option<Duration>) ->
     // SAFETY: the word is a live, aligned u32; the timespec outlives the call. Without
     // FUTEX_PRIVATE_FLAG the kernel finds the word by its page, so peers may share it.
     let rc = unsafe {
-        libc::syscall(
-            libc::SYS_futex,
-            word.as_ptr(),
-            libc::FUTEX_WAIT,
-            expected,
-            limit_ptr,
-        )
+        libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, expected, limit_ptr)
     };
     if rc == 0 {
         return Wake::Woken;
@@ -238,10 +232,7 @@ mod tests {
     #[test]
     fn futex_wait__times_out() {
         let word = AtomicU32::new(0);
-        assert_eq!(
-            futex_wait(&word, 0, Some(Duration::from_millis(1))),
-            Wake::TimedOut
-        );
+        assert_eq!(futex_wait(&word, 0, Some(Duration::from_millis(1))), Wake::TimedOut);
     }
 
     #[test]

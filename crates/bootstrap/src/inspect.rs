@@ -49,7 +49,5 @@ pub fn find_members(segment: &Segment) -> Vec<Member> {
         pid: page.launched_pid.load(Ordering::Relaxed) as libc::pid_t,
         end: find_end(page),
     };
-    (0..segment.present())
-        .filter_map(|rank| segment.page(rank).map(member))
-        .collect()
+    (0..segment.present()).filter_map(|rank| segment.page(rank).map(member)).collect()
 }

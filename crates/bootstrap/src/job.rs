@@ -77,24 +77,16 @@ impl Job {
 
     fn attach_as(text: OsString) -> Result<Job, BootstrapError> {
         let malformed = || BootstrapError::Variable(text.to_string_lossy().into_owned());
-        let id = text
-            .to_str()
-            .and_then(Identity::parse)
-            .ok_or_else(malformed)?;
+        let id = text.to_str().and_then(Identity::parse).ok_or_else(malformed)?;
         let segment = id.open_segment()?;
-        let page = segment
-            .page(id.rank)
-            .filter(|_| id.rank < segment.present());
+        let page = segment.page(id.rank).filter(|_| id.rank < segment.present());
         let page = page.ok_or_else(malformed)?;
         match identity::claim_rank(page) {
             identity::Claim::Ours => {}
             // A rank has started another MPI program by itself: that one is on its own.
             identity::Claim::Ancestor => return Job::singleton(),
             identity::Claim::Taken(owner) => {
-                return Err(BootstrapError::RankTaken {
-                    rank: id.rank,
-                    owner,
-                });
+                return Err(BootstrapError::RankTaken { rank: id.rank, owner });
             }
         }
         let world = find_world(page, id.rank, segment.present());
@@ -128,10 +120,7 @@ impl Job {
         let job_id = random_job_id();
         let segment = Segment::create_for_node(&[0], 1, foreign::SPARE, job_id)?;
         let processors = topology::usable_processors();
-        segment
-            .header()
-            .processors
-            .store(processors as u32, Ordering::Relaxed);
+        segment.header().processors.store(processors as u32, Ordering::Relaxed);
         let job = Job {
             rank: 0,
             app: None,
@@ -173,9 +162,7 @@ impl Job {
                 page.host.store(host, Ordering::Relaxed);
             }
         }
-        (0..hosts.len())
-            .map(|rank| Job::in_memory(&first, rank))
-            .collect()
+        (0..hosts.len()).map(|rank| Job::in_memory(&first, rank)).collect()
     }
 
     /// A rank with a mapping of its own of a new memory.
@@ -184,9 +171,7 @@ impl Job {
         let file = file.map_err(|cause| SegmentError::System { step: "dup", cause })?;
         let processors = topology::usable_processors();
         let header = first.header();
-        header
-            .processors
-            .store(processors as u32, Ordering::Relaxed);
+        header.processors.store(processors as u32, Ordering::Relaxed);
         let (job_id, ranks) = (header.job_id.load(Ordering::Relaxed), first.present());
         let job = Job {
             rank,
@@ -330,11 +315,7 @@ impl Job {
     /// The ranks whose memory is this one: how many there are, and how many of them are below this rank.
     pub fn node_place(&self) -> (usize, usize) {
         let (mut all, mut below) = (0, 0);
-        for rank in self
-            .segment
-            .node_ranks()
-            .filter(|&rank| self.is_node_peer(rank))
-        {
+        for rank in self.segment.node_ranks().filter(|&rank| self.is_node_peer(rank)) {
             all += 1;
             below += usize::from(rank < self.rank);
         }
@@ -449,9 +430,7 @@ impl Job {
     /// This rank's own page.
     #[inline]
     pub fn own_page(&self) -> &RankPage {
-        self.segment
-            .page(self.rank)
-            .expect("own rank was checked when the job was attached")
+        self.segment.page(self.rank).expect("own rank was checked when the job was attached")
     }
 
     /// The bits that senders set for `rank`, each at its place ([`Segment::place`]); None where the rank has no place.
@@ -595,15 +574,9 @@ mod tests {
 
     fn variable(segment: &Segment, rank: usize, job_id: u64) -> OsString {
         let fd = segment.file().as_raw_fd();
-        Identity {
-            fd,
-            rank,
-            launcher: std::process::id(),
-            job_id,
-            listeners: Vec::new(),
-        }
-        .to_string()
-        .into()
+        Identity { fd, rank, launcher: std::process::id(), job_id, listeners: Vec::new() }
+            .to_string()
+            .into()
     }
 
     #[test]
@@ -622,10 +595,7 @@ mod tests {
         jobs[0].own_page().app.store(7, Ordering::Relaxed);
         assert_eq!(jobs[2].rank_page(0).unwrap().app.load(Ordering::Relaxed), 7);
         assert_eq!(jobs[1].header().awake.load(Ordering::Relaxed), 3);
-        assert!(matches!(
-            Job::in_process(0),
-            Err(BootstrapError::Segment(_))
-        ));
+        assert!(matches!(Job::in_process(0), Err(BootstrapError::Segment(_))));
     }
 
     #[test]
@@ -658,16 +628,9 @@ mod tests {
         let segment = Segment::create(4, 77).unwrap();
         segment.header().processors.store(2, Ordering::Relaxed);
         segment.page(3).unwrap().app.store(1, Ordering::Relaxed);
-        segment
-            .page(3)
-            .unwrap()
-            .app_ranks
-            .store(2, Ordering::Relaxed);
+        segment.page(3).unwrap().app_ranks.store(2, Ordering::Relaxed);
         let job = Job::attach_as(variable(&segment, 3, 77)).unwrap();
-        assert_eq!(
-            (job.rank(), job.present(), job.appnum(), job.app_size()),
-            (3, 4, Some(1), 2)
-        );
+        assert_eq!((job.rank(), job.present(), job.appnum(), job.app_size()), (3, 4, Some(1), 2));
         assert_eq!(job.processors(), 2);
         assert_eq!(segment.header().awake.load(Ordering::Relaxed), 1);
         job.note_waiting(
@@ -692,10 +655,7 @@ mod tests {
         job.clear_waiting(0);
         assert_eq!(segment.page(3).unwrap().wait_notes().pop(), None);
         job.set_phase(Phase::Finalized);
-        assert_eq!(
-            segment.page(3).unwrap().state.load(Ordering::Relaxed),
-            STATE_FINALIZED
-        );
+        assert_eq!(segment.page(3).unwrap().state.load(Ordering::Relaxed), STATE_FINALIZED);
     }
 
     #[test]
@@ -711,10 +671,7 @@ mod tests {
             listeners: Vec::new(),
         };
         assert!(id.open_from_launcher().is_ok());
-        let wrong = Identity {
-            launcher: u32::MAX,
-            ..id
-        };
+        let wrong = Identity { launcher: u32::MAX, ..id };
         assert!(wrong.open_from_launcher().is_err());
     }
 
@@ -735,21 +692,14 @@ mod tests {
         let job = Job::attach_as(variable(&segment, 0, 9)).unwrap();
         job.set_phase(Phase::Finalized);
         let e = Job::attach_as(variable(&segment, 0, 9)).unwrap_err();
-        assert!(
-            matches!(e, BootstrapError::RankTaken { rank: 0, .. }),
-            "{e}"
-        );
+        assert!(matches!(e, BootstrapError::RankTaken { rank: 0, .. }), "{e}");
     }
 
     #[test]
     fn attach__by_a_child_of_the_rank_is_a_job_of_its_own() {
         let segment = Segment::create(2, 9).unwrap();
         // Process 1 is everybody's ancestor.
-        segment
-            .page(0)
-            .unwrap()
-            .owner_pid
-            .store(1, Ordering::Relaxed);
+        segment.page(0).unwrap().owner_pid.store(1, Ordering::Relaxed);
         segment.page(0).unwrap().set_phase(Phase::Initialized);
         let job = Job::attach_as(variable(&segment, 0, 9)).unwrap();
         assert_eq!((job.present(), job.launcher()), (1, None));
@@ -760,18 +710,12 @@ mod tests {
         let job = Job::singleton().unwrap();
         assert!(job.record_abort(3, "no such file"));
         assert!(!job.record_abort(4, "later"));
-        assert_eq!(
-            job.header().abort.load(),
-            Some((0, 3, "no such file".to_owned()))
-        );
+        assert_eq!(job.header().abort.load(), Some((0, 3, "no such file".to_owned())));
         assert_eq!(job.header().events.load(Ordering::Relaxed), 1);
     }
 
     #[test]
     fn exit_code__is_never_success() {
-        assert_eq!(
-            [exit_code(0), exit_code(7), exit_code(256), exit_code(-1)],
-            [1, 7, 1, 255]
-        );
+        assert_eq!([exit_code(0), exit_code(7), exit_code(256), exit_code(-1)], [1, 7, 1, 255]);
     }
 }

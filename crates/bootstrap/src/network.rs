@@ -65,11 +65,7 @@ fn find_addresses(config: &Config, reach: Reach) -> Result<Vec<std::net::IpAddr>
 }
 
 fn describe(listener: &Listener, addresses: Vec<std::net::IpAddr>) -> NetworkCard {
-    NetworkCard {
-        host: topology::host_name(),
-        port: listener.port(),
-        addresses,
-    }
+    NetworkCard { host: topology::host_name(), port: listener.port(), addresses }
 }
 
 /// The card of a socket that somebody else opened for this rank.

@@ -59,11 +59,7 @@ pub fn find_program(
     let default = OsStr::new("/usr/local/bin:/usr/bin:/bin");
     let mut unusable = None;
     for dir in path.unwrap_or(default).as_bytes().split(|&b| b == b':') {
-        let dir = if dir.is_empty() {
-            Path::new(".")
-        } else {
-            Path::new(OsStr::from_bytes(dir))
-        };
+        let dir = if dir.is_empty() { Path::new(".") } else { Path::new(OsStr::from_bytes(dir)) };
         let at = from(&dir.join(name));
         match judge(&at) {
             Verdict::Good => return Ok(at),
@@ -78,10 +74,7 @@ pub fn find_program(
         Verdict::Good => format!("; there is one in the folder itself: ./{}", name.display()),
         _ => String::new(),
     };
-    fail(
-        127,
-        format!("{}: no such program in PATH{hint}", name.display()),
-    )
+    fail(127, format!("{}: no such program in PATH{hint}", name.display()))
 }
 
 enum Verdict {

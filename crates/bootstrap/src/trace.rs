@@ -78,12 +78,7 @@ pub fn describe(path: &Path, outcome: io::Result<Summary>) -> String {
         Ok(summary) => summary,
         Err(e) => return format!("no trace in {path}: {e}"),
     };
-    let Summary {
-        ranks,
-        points,
-        overwritten,
-        threads_lost,
-    } = summary;
+    let Summary { ranks, points, overwritten, threads_lost } = summary;
     let mut text = format!("trace of {ranks} ranks in {path}: {points} points");
     if overwritten > 0 {
         text +=

@@ -54,9 +54,7 @@ pub struct Lock<'f> {
 
 impl Drop for Lock<'_> {
     fn drop(&mut self) {
-        let _ = self
-            .file
-            .set_lock(libc::F_UNLCK as i16, self.offset, self.bytes);
+        let _ = self.file.set_lock(libc::F_UNLCK as i16, self.offset, self.bytes);
     }
 }
 
@@ -134,12 +132,7 @@ impl Descriptor {
             opened = open();
         }
         let fd = opened?;
-        let refuse = |errno| IoError {
-            action: Action::Open,
-            errno,
-            offset: 0,
-            bytes: 0,
-        };
+        let refuse = |errno| IoError { action: Action::Open, errno, offset: 0, bytes: 0 };
         // The system opens it for reading.
         if inspect(&fd)?.st_mode & libc::S_IFMT == libc::S_IFDIR {
             return Err(refuse(libc::EISDIR));
@@ -373,11 +366,7 @@ impl Descriptor {
     pub fn lock(&self, writes: bool, offset: i64, bytes: i64) -> Result<Lock<'_>, IoError> {
         let kind = if writes { libc::F_WRLCK } else { libc::F_RDLCK };
         self.set_lock(kind as i16, offset, bytes)?;
-        Ok(Lock {
-            file: self,
-            offset,
-            bytes,
-        })
+        Ok(Lock { file: self, offset, bytes })
     }
 
     fn set_lock(&self, kind: i16, offset: i64, bytes: i64) -> Result<(), IoError> {

@@ -55,12 +55,7 @@ impl IoError {
     /// The last error of a system call.
     pub(crate) fn last(action: Action, offset: i64, bytes: u64) -> IoError {
         let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
-        IoError {
-            action,
-            errno,
-            offset,
-            bytes,
-        }
+        IoError { action, errno, offset, bytes }
     }
 }
 

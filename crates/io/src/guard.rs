@@ -48,9 +48,7 @@ impl Guard {
     /// Watches `len` bytes at `at`, both multiples of `page`; none where another range is watched, by another thread.
     pub(crate) fn watch(at: usize, len: usize, page: usize) -> Option<Guard> {
         // ORDERING: acquire, with the release in `drop`: what that thread wrote to FORMER comes before what this does.
-        WATCHED
-            .compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
-            .ok()?;
+        WATCHED.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).ok()?;
         START.store(at, Ordering::Relaxed);
         END.store(at.saturating_add(len), Ordering::Relaxed);
         PAGE.store(page, Ordering::Relaxed);
@@ -65,9 +63,7 @@ impl Guard {
             libc::sigaction(libc::SIGBUS, std::ptr::null(), former) == 0
                 && libc::sigaction(libc::SIGBUS, &new, std::ptr::null_mut()) == 0
         };
-        let guard = Guard {
-            held: set_held(libc::SIG_UNBLOCK),
-        };
+        let guard = Guard { held: set_held(libc::SIG_UNBLOCK) };
         is_set.then_some(guard)
     }
 
@@ -158,14 +154,7 @@ mod tests {
         unsafe {
             let rights = libc::PROT_READ | libc::PROT_WRITE;
             let fd = file.as_raw_fd();
-            let at = libc::mmap(
-                std::ptr::null_mut(),
-                2 * PAGE,
-                rights,
-                libc::MAP_SHARED,
-                fd,
-                0,
-            );
+            let at = libc::mmap(std::ptr::null_mut(), 2 * PAGE, rights, libc::MAP_SHARED, fd, 0);
             assert!(at != libc::MAP_FAILED);
             let at = at.cast::<u8>();
             // A thread that holds all signals back is none the worse for it.

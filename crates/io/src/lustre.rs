@@ -37,9 +37,7 @@ pub struct Striping {
 fn encode(wish: Striping) -> Option<[u8; HEAD]> {
     let is_size = wish.unit.is_multiple_of(GRAIN);
     let unit = u32::try_from(wish.unit).ok().filter(|_| is_size)?;
-    let factor = u16::try_from(wish.factor)
-        .ok()
-        .filter(|n| usize::from(*n) <= MOST)?;
+    let factor = u16::try_from(wish.factor).ok().filter(|n| usize::from(*n) <= MOST)?;
     if unit == 0 && factor == 0 {
         return None;
     }
@@ -103,13 +101,7 @@ mod tests {
         // One of the two is enough, and what Lustre would refuse is not asked for.
         assert!(encode(Striping { unit, factor: 0 }).is_some());
         assert!(encode(Striping { unit: 0, factor: 1 }).is_some());
-        for (unit, factor) in [
-            (0, 0),
-            (1000, 4),
-            (1 << 32, 4),
-            (unit, 2001),
-            (unit, 1 << 16),
-        ] {
+        for (unit, factor) in [(0, 0), (1000, 4), (1 << 32, 4), (unit, 2001), (unit, 1 << 16)] {
             assert_eq!(encode(Striping { unit, factor }), None);
         }
     }
@@ -121,10 +113,7 @@ mod tests {
         bytes[28..30].copy_from_slice(&2u16.to_ne_bytes());
         for magic in MAGIC {
             bytes[..4].copy_from_slice(&magic.to_ne_bytes());
-            let told = Striping {
-                unit: 4 << 20,
-                factor: 2,
-            };
+            let told = Striping { unit: 4 << 20, factor: 2 };
             assert_eq!(decode(&bytes), Some(told));
         }
         assert_eq!(decode(&bytes[..29]), None);

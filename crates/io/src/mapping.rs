@@ -60,10 +60,8 @@ impl Descriptor {
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096);
         let start = range.start / page * page;
         let len = usize::try_from(range.end - start).ok()?;
-        let (flags, rights) = (
-            libc::MAP_SHARED | libc::MAP_POPULATE,
-            libc::PROT_READ | libc::PROT_WRITE,
-        );
+        let (flags, rights) =
+            (libc::MAP_SHARED | libc::MAP_POPULATE, libc::PROT_READ | libc::PROT_WRITE);
         // SAFETY: an open file; the kernel chooses the address.
         let at = unsafe {
             let bytes = range.end - range.start;
@@ -80,11 +78,6 @@ impl Descriptor {
             unsafe { libc::munmap(at, len) };
             return None;
         };
-        Some(Mapping {
-            at: at.cast(),
-            len,
-            start,
-            guard,
-        })
+        Some(Mapping { at: at.cast(), len, start, guard })
     }
 }

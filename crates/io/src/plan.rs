@@ -85,11 +85,7 @@ impl Plan {
         let aggregators = choose_aggregators(shares, tuning.aggregators);
         let (align, window) = fit(tuning);
         let cuts = cut(low..high, aggregators.len() as u64, align);
-        Some(Plan {
-            aggregators,
-            cuts,
-            window,
-        })
+        Some(Plan { aggregators, cuts, window })
     }
 
     /// Ranks that read or write, each once.
@@ -149,12 +145,10 @@ fn pays(shares: &[Share], range: u64, worthwhile: u64) -> bool {
         is_interleaved |= share.low < reached;
         reached = reached.max(share.high);
     }
-    let bytes = wanted
+    let bytes = wanted.iter().fold(0u64, |sum, share| sum.saturating_add(share.bytes));
+    let pieces = wanted
         .iter()
-        .fold(0u64, |sum, share| sum.saturating_add(share.bytes));
-    let pieces = wanted.iter().fold(0u64, |sum, share| {
-        sum.saturating_add(share.bytes.div_ceil(share.piece.max(1)))
-    });
+        .fold(0u64, |sum, share| sum.saturating_add(share.bytes.div_ceil(share.piece.max(1))));
     is_interleaved && bytes / pieces.max(1) < worthwhile && bytes >= range / DENSITY
 }
 
@@ -169,15 +163,9 @@ fn choose_aggregators(shares: &[Share], asked: u64) -> Vec<u32> {
     }
     let number = match asked {
         0 => by_host.len(),
-        asked => usize::try_from(asked)
-            .unwrap_or(usize::MAX)
-            .min(shares.len()),
+        asked => usize::try_from(asked).unwrap_or(usize::MAX).min(shares.len()),
     };
-    let most = by_host
-        .iter()
-        .map(|(_, ranks)| ranks.len())
-        .max()
-        .unwrap_or(0);
+    let most = by_host.iter().map(|(_, ranks)| ranks.len()).max().unwrap_or(0);
     let in_turn = (0..most).flat_map(|turn| by_host.iter().filter_map(move |(_, r)| r.get(turn)));
     in_turn.take(number).copied().collect()
 }
@@ -242,15 +230,9 @@ mod tests {
         let small = interleaved(4, 8, 1000, |_| 0);
         assert!(Plan::make(&small, &TUNING).is_some());
         assert!(Plan::make(&interleaved(4, 8192, 1000, |_| 0), &TUNING).is_none());
-        let off = Tuning {
-            switch: Switch::Disabled,
-            ..TUNING
-        };
+        let off = Tuning { switch: Switch::Disabled, ..TUNING };
         assert!(Plan::make(&small, &off).is_none());
-        let on = Tuning {
-            switch: Switch::Enabled,
-            ..TUNING
-        };
+        let on = Tuning { switch: Switch::Enabled, ..TUNING };
         let apart: Vec<Share> = (0..4)
             .map(|rank| Share {
                 low: rank * 8000,
@@ -263,13 +245,7 @@ mod tests {
         assert!(Plan::make(&apart, &TUNING).is_none());
         assert!(Plan::make(&apart, &on).is_some());
         assert!(Plan::make(&apart[..1], &on).is_none());
-        let sparse: Vec<Share> = small
-            .iter()
-            .map(|s| Share {
-                high: 1 << 40,
-                ..*s
-            })
-            .collect();
+        let sparse: Vec<Share> = small.iter().map(|s| Share { high: 1 << 40, ..*s }).collect();
         assert!(Plan::make(&sparse, &TUNING).is_none());
         assert!(Plan::make(&[Share::default(); 4], &on).is_none());
     }
@@ -278,10 +254,7 @@ mod tests {
     fn aggregators__are_one_on_each_host_or_as_many_as_asked() {
         let shares = interleaved(6, 8, 1000, |rank| rank / 2);
         let of = |aggregators| {
-            let tuning = Tuning {
-                aggregators,
-                ..TUNING
-            };
+            let tuning = Tuning { aggregators, ..TUNING };
             Plan::make(&shares, &tuning).unwrap().aggregators().to_vec()
         };
         assert_eq!(of(0), [0, 2, 4]);

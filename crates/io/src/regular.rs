@@ -50,9 +50,7 @@ impl Run {
     fn split(self, span: i64) -> (Run, Option<Run>) {
         let now = ((span / self.stride.max(1)).max(1) as u64).min(self.count);
         let rest = (now < self.count).then(|| Run {
-            offset: self
-                .offset
-                .wrapping_add(self.stride.wrapping_mul(now as i64)),
+            offset: self.offset.wrapping_add(self.stride.wrapping_mul(now as i64)),
             count: self.count - now,
             ..self
         });
@@ -166,12 +164,7 @@ mod tests {
 
     #[test]
     fn run__is_split_into_parts_of_a_span() {
-        let run = Run {
-            offset: 100,
-            len: 8,
-            stride: 32,
-            count: 10,
-        };
+        let run = Run { offset: 100, len: 8, stride: 32, count: 10 };
         let (first, rest) = run.split(100);
         assert_eq!((first.count, first.span()), (3, 72));
         let rest = rest.unwrap();
@@ -189,11 +182,7 @@ mod tests {
             unsafe { copy_pieces(to.as_mut_ptr(), 28, from.as_ptr(), 20, len, 7) };
             for (at, byte) in to.iter().enumerate() {
                 let is_piece = at / 28 < 7 && at % 28 < len;
-                let wanted = if is_piece {
-                    (at / 28 * 20 + at % 28) as u8
-                } else {
-                    255
-                };
+                let wanted = if is_piece { (at / 28 * 20 + at % 28) as u8 } else { 255 };
                 assert_eq!(*byte, wanted, "length {len}, byte {at}");
             }
         }

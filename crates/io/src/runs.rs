@@ -33,10 +33,7 @@ impl Run {
     /// Where the last piece ends; none where that is beyond any file.
     pub fn end(&self) -> Option<i64> {
         let last = i64::try_from(self.count - 1).ok()?;
-        self.stride
-            .checked_mul(last)?
-            .checked_add(self.offset)?
-            .checked_add_unsigned(self.len)
+        self.stride.checked_mul(last)?.checked_add(self.offset)?.checked_add_unsigned(self.len)
     }
 
     /// As words for another process.
@@ -47,12 +44,7 @@ impl Run {
     /// What another process has told; none where it is no run of ascending pieces within `window`.
     pub fn from_words(words: [u64; RUN_WORDS], window: &Range<i64>) -> Option<Run> {
         let [offset, len, stride, count] = words;
-        let run = Run {
-            offset: offset as i64,
-            len,
-            stride: stride as i64,
-            count,
-        };
+        let run = Run { offset: offset as i64, len, stride: stride as i64, count };
         let ascends = count == 1 || (run.stride > 0 && run.stride as u64 >= len);
         let fits = len > 0 && count > 0 && ascends && run.offset >= window.start;
         (fits && run.end()? <= window.end).then_some(run)
@@ -72,12 +64,7 @@ pub(crate) struct RunList {
 impl RunList {
     /// An empty list that takes `most` runs.
     pub(crate) fn new(most: usize) -> RunList {
-        RunList {
-            runs: Vec::new(),
-            bytes: 0,
-            most,
-            is_full: false,
-        }
+        RunList { runs: Vec::new(), bytes: 0, most, is_full: false }
     }
 
     /// Whether it has refused a run, and takes no more.
@@ -122,10 +109,9 @@ fn join(last: &mut Run, next: &Run) -> bool {
         1 => next.offset - last.offset,
         _ => last.stride,
     };
-    let follows = stride
-        .checked_mul(last.count as i64)
-        .and_then(|all| all.checked_add(last.offset))
-        == Some(next.offset);
+    let follows =
+        stride.checked_mul(last.count as i64).and_then(|all| all.checked_add(last.offset))
+            == Some(next.offset);
     if !follows || stride < last.len as i64 || !(one || next.stride == stride) {
         return false;
     }
@@ -145,10 +131,7 @@ impl Coverage {
     /// None of the bytes of a window.
     pub fn new(window: Range<i64>) -> Coverage {
         let bytes = window.end.saturating_sub(window.start).max(0) as usize;
-        Coverage {
-            start: window.start,
-            words: vec![0; bytes.div_ceil(64)],
-        }
+        Coverage { start: window.start, words: vec![0; bytes.div_ceil(64)] }
     }
 
     /// Where the window begins.
@@ -158,10 +141,7 @@ impl Coverage {
 
     /// How many bytes are covered.
     pub fn bytes(&self) -> u64 {
-        self.words
-            .iter()
-            .map(|word| u64::from(word.count_ones()))
-            .sum()
+        self.words.iter().map(|word| u64::from(word.count_ones())).sum()
     }
 
     /// Adds the bytes of a run, which lies in the window.
@@ -246,26 +226,13 @@ mod tests {
     #[test]
     fn run_list__joins_neighbours_and_even_distances() {
         let mut list = RunList::new(2);
-        let one = |offset, len| Run {
-            offset,
-            len,
-            stride: 0,
-            count: 1,
-        };
+        let one = |offset, len| Run { offset, len, stride: 0, count: 1 };
         for i in 0..100 {
             list.add(one(i * 32, 8));
         }
         list.add(one(4000, 5));
         list.add(one(4005, 3));
-        assert_eq!(
-            list.runs[0],
-            Run {
-                offset: 0,
-                len: 8,
-                stride: 32,
-                count: 100
-            }
-        );
+        assert_eq!(list.runs[0], Run { offset: 0, len: 8, stride: 32, count: 100 });
         assert_eq!(list.runs[1], one(4000, 8));
         list.add(one(5001, 9));
         assert!(list.is_full() && list.bytes == 808);
@@ -273,12 +240,7 @@ mod tests {
 
     #[test]
     fn run__of_another_process_is_within_the_window_or_none() {
-        let run = Run {
-            offset: 10,
-            len: 4,
-            stride: 8,
-            count: 3,
-        };
+        let run = Run { offset: 10, len: 4, stride: 8, count: 3 };
         assert_eq!(Run::from_words(run.to_words(), &(10..30)), Some(run));
         assert_eq!(Run::from_words(run.to_words(), &(10..29)), None);
         assert_eq!(Run::from_words(run.to_words(), &(11..90)), None);

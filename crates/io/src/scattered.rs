@@ -41,10 +41,7 @@ impl<'f> Scattered<'f> {
     /// # Safety
     /// PIECES, until [`Scattered::finish`] has returned.
     pub unsafe fn add(&mut self, at: *mut u8, len: usize) {
-        self.pieces.push(libc::iovec {
-            iov_base: at.cast(),
-            iov_len: len,
-        });
+        self.pieces.push(libc::iovec { iov_base: at.cast(), iov_len: len });
         if self.pieces.len() == MOST {
             self.flush();
         }
@@ -92,12 +89,7 @@ impl<'f> Scattered<'f> {
                     self.offset += n as i64;
                 }
                 0 if !self.writes => self.is_over = true,
-                0 => self.fail(IoError {
-                    action,
-                    errno: libc::ENOSPC,
-                    offset: at,
-                    bytes: left,
-                }),
+                0 => self.fail(IoError { action, errno: libc::ENOSPC, offset: at, bytes: left }),
                 _ => self.fail(IoError::last(action, at, left)),
             }
         }
@@ -131,10 +123,8 @@ mod tests {
     fn skip__goes_on_inside_a_piece() {
         let mut memory = [0_u8; 30];
         let base = memory.as_mut_ptr();
-        let piece = |at: usize, len| libc::iovec {
-            iov_base: base.wrapping_add(at).cast(),
-            iov_len: len,
-        };
+        let piece =
+            |at: usize, len| libc::iovec { iov_base: base.wrapping_add(at).cast(), iov_len: len };
         let all = || [piece(0, 4), piece(10, 0), piece(20, 6)];
         for (moved, done, left) in [(3, 0, 1), (4, 2, 6), (9, 2, 1), (10, 3, 0)] {
             let mut pieces = all();

@@ -130,11 +130,7 @@ mod tests {
 
     #[test]
     fn folder__of_a_path_is_what_is_before_its_last_part() {
-        let folder = |path: &str| {
-            folder_of(&CString::new(path).unwrap())
-                .into_string()
-                .unwrap()
-        };
+        let folder = |path: &str| folder_of(&CString::new(path).unwrap()).into_string().unwrap();
         assert_eq!(folder("/a/b"), "/a");
         assert_eq!(folder("/a"), "/");
         assert_eq!(folder("a"), ".");
@@ -160,10 +156,7 @@ mod tests {
         };
         let mounts = |options: &str| line("0:40", "local_lock=none") + &line("0:41", options);
         assert!(is_locked_locally(&mounts("nolock,local_lock=all"), "0:41"));
-        assert!(is_locked_locally(
-            &mounts("local_lock=posix,addr=10.1.0.1"),
-            "0:41"
-        ));
+        assert!(is_locked_locally(&mounts("local_lock=posix,addr=10.1.0.1"), "0:41"));
         assert!(!is_locked_locally(&mounts("local_lock=flock"), "0:41"));
         assert!(!is_locked_locally(&mounts("local_lock=all"), "0:40"));
         assert!(!is_locked_locally("", "0:41"));

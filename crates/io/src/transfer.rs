@@ -63,11 +63,7 @@ impl Descriptor {
         &self, view: &View, from: u64, data: *const u8, len: usize, sieve: Sieve,
     ) -> Result<(), IoError> {
         if let Some(offset) = view.dense_offset(from) {
-            let one = Piece {
-                offset,
-                bytes: len,
-                at: 0,
-            };
+            let one = Piece { offset, bytes: len, at: 0 };
             // SAFETY: PIECES.
             return unsafe { self.write_batch(&[one], data, sieve) };
         }
@@ -95,11 +91,7 @@ impl Descriptor {
                 at += (run.bytes() - left) as usize;
             }
             for piece in rest.iter().flat_map(Run::pieces) {
-                batch.push(Piece {
-                    offset: piece,
-                    bytes: run.len as usize,
-                    at,
-                });
+                batch.push(Piece { offset: piece, bytes: run.len as usize, at });
                 at += run.len as usize;
                 if batch.len() == BATCH {
                     write(&mut batch, &mut result);
@@ -291,11 +283,7 @@ impl Descriptor {
                 return;
             }
             for offset in run.pieces() {
-                batch.push(Piece {
-                    offset,
-                    bytes: run.len as usize,
-                    at,
-                });
+                batch.push(Piece { offset, bytes: run.len as usize, at });
                 at += run.len as usize;
                 if batch.len() == BATCH && !read.is_over {
                     // SAFETY: PIECES.
@@ -364,10 +352,7 @@ impl Descriptor {
             let start = (piece.offset - first.offset) as usize;
             let bytes = piece.bytes.min(there.saturating_sub(start));
             // SAFETY: PIECES; within the room that was read.
-            unsafe {
-                to.add(piece.at)
-                    .copy_from_nonoverlapping(room.as_ptr().add(start), bytes)
-            };
+            unsafe { to.add(piece.at).copy_from_nonoverlapping(room.as_ptr().add(start), bytes) };
             read += bytes;
             if bytes < piece.bytes {
                 break;
@@ -428,10 +413,7 @@ fn for_each_batch(covered: &Coverage, mut visit: impl FnMut(&[Piece])) {
 /// The range of the file that pieces lie in.
 fn range_of(pieces: &[Piece]) -> Option<Range<i64>> {
     let low = pieces.iter().map(|piece| piece.offset).min()?;
-    let high = pieces
-        .iter()
-        .map(|piece| piece.offset + piece.bytes as i64)
-        .max()?;
+    let high = pieces.iter().map(|piece| piece.offset + piece.bytes as i64).max()?;
     Some(low..high)
 }
 
@@ -538,11 +520,7 @@ mod tests {
     fn covered__bytes_are_written_and_read_at_their_places() {
         let (file, path) = scratch("covered");
         crate::delete(&path).unwrap();
-        for (maps, sieve) in [
-            (true, Sieve::Never),
-            (false, Sieve::Never),
-            (false, Sieve::Locked),
-        ] {
+        for (maps, sieve) in [(true, Sieve::Never), (false, Sieve::Never), (false, Sieve::Locked)] {
             file.set_mapping(maps);
             file.set_size(0).unwrap();
             file.set_size(9000).unwrap();
@@ -551,12 +529,7 @@ mod tests {
             let window: Vec<u8> = (0..9000).map(|i| (i % 251) as u8 + 1).collect();
             for run in [(100, 7, 40, 200), (8500, 300, 0, 1), (9000, 100, 0, 1)] {
                 let (offset, len, stride, count) = run;
-                covered.add(&crate::Run {
-                    offset,
-                    len,
-                    stride,
-                    count,
-                });
+                covered.add(&crate::Run { offset, len, stride, count });
                 for at in (0..count as i64).flat_map(|i| {
                     let start = offset + i * stride;
                     start..start + len as i64
@@ -566,8 +539,7 @@ mod tests {
             }
             // SAFETY: buffers of so many bytes.
             unsafe {
-                file.write_covered(&covered, window.as_ptr(), sieve)
-                    .unwrap();
+                file.write_covered(&covered, window.as_ptr(), sieve).unwrap();
                 let mut all = vec![9u8; 9100];
                 assert_eq!(file.read_at(all.as_mut_ptr(), 9100, 0).unwrap(), 9100);
                 assert!(all == model);
@@ -607,8 +579,7 @@ mod tests {
             for _ in 0..100 {
                 // SAFETY: data of so many bytes.
                 unsafe {
-                    file.write_view(&view, 0, data.as_ptr(), data.len(), Sieve::Never)
-                        .unwrap()
+                    file.write_view(&view, 0, data.as_ptr(), data.len(), Sieve::Never).unwrap()
                 };
             }
             over.store(true, Ordering::Relaxed);
@@ -616,8 +587,7 @@ mod tests {
         let mut back = vec![0u8; data.len()];
         // SAFETY: buffers of so many bytes.
         unsafe {
-            file.write_view(&view, 0, data.as_ptr(), data.len(), Sieve::Never)
-                .unwrap();
+            file.write_view(&view, 0, data.as_ptr(), data.len(), Sieve::Never).unwrap();
             let read = file.read_view(&view, 0, back.as_mut_ptr(), back.len());
             assert_eq!(read.unwrap(), data.len());
         }

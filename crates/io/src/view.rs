@@ -27,10 +27,7 @@ const ENDLESS: u64 = u64::MAX;
 impl View {
     /// A view that starts at byte `displacement` of the file and repeats `filetype`.
     pub fn new(displacement: i64, filetype: Arc<Layout>) -> View {
-        View {
-            displacement,
-            filetype,
-        }
+        View { displacement, filetype }
     }
 
     /// Bytes of the view in one repetition; with 0 it shows nothing.
@@ -68,8 +65,7 @@ impl View {
             return None;
         }
         let mut offset = 0;
-        self.filetype
-            .for_each_run(ENDLESS, position, 1, |run| offset = run.offset);
+        self.filetype.for_each_run(ENDLESS, position, 1, |run| offset = run.offset);
         offset.checked_add(self.displacement)
     }
 
@@ -141,15 +137,14 @@ impl View {
         let (mut done, mut step) = (0, WALK);
         while done < len && !list.is_full() {
             let now = step.min(len - done);
-            self.filetype
-                .for_each_run(ENDLESS, from + done, now, |run| {
-                    list.add(Run {
-                        offset: run.offset.wrapping_add(self.displacement),
-                        len: run.len,
-                        stride: run.stride,
-                        count: run.count,
-                    })
-                });
+            self.filetype.for_each_run(ENDLESS, from + done, now, |run| {
+                list.add(Run {
+                    offset: run.offset.wrapping_add(self.displacement),
+                    len: run.len,
+                    stride: run.stride,
+                    count: run.count,
+                })
+            });
             done += now;
             step = step.saturating_mul(2);
         }
@@ -166,12 +161,7 @@ impl View {
     pub(crate) fn for_each_part(
         &self, from: u64, len: u64, regular: u64, mut visit: impl FnMut(Run),
     ) {
-        let one = |(offset, len)| Run {
-            offset,
-            len,
-            stride: 0,
-            count: 1,
-        };
+        let one = |(offset, len)| Run { offset, len, stride: 0, count: 1 };
         let mut open: Option<(i64, u64)> = None;
         self.filetype.for_each_run(ENDLESS, from, len, |run| {
             let mut at = run.offset.wrapping_add(self.displacement);
@@ -179,12 +169,7 @@ impl View {
                 if let Some(piece) = open.take() {
                     visit(one(piece));
                 }
-                visit(Run {
-                    offset: at,
-                    len: run.len,
-                    stride: run.stride,
-                    count: run.count,
-                });
+                visit(Run { offset: at, len: run.len, stride: run.stride, count: run.count });
                 return;
             }
             for _ in 0..run.count {
@@ -219,10 +204,7 @@ mod tests {
         let places = (0..count).map(|i| (i * (len + gap)) as i64);
         let layout = Layout::indexed(&block, 1, places).unwrap();
         let extent = count * (len + gap) + tail;
-        View::new(
-            displacement,
-            Arc::new(layout.resized(0, extent as i64).unwrap()),
-        )
+        View::new(displacement, Arc::new(layout.resized(0, extent as i64).unwrap()))
     }
 
     #[test]

@@ -69,15 +69,11 @@ fn main() {
                 libc::close(next().parse().unwrap());
             },
             "exec" => {
-                let e = Command::new(std::env::current_exe().unwrap())
-                    .args(words)
-                    .exec();
+                let e = Command::new(std::env::current_exe().unwrap()).args(words).exec();
                 panic!("exec: {e}");
             }
             "child" => {
-                let status = Command::new(std::env::current_exe().unwrap())
-                    .args(words)
-                    .status();
+                let status = Command::new(std::env::current_exe().unwrap()).args(words).status();
                 std::process::exit(status.unwrap().code().unwrap_or(98));
             }
             "orphan" => leave_orphan(&next()),

@@ -226,10 +226,7 @@ impl Agent {
             self.processors = self.processors.saturating_add(said.processors);
             self.cards.extend(said.cards);
         }
-        let pass = Pass {
-            job_id: self.job_id,
-            secret: self.secret,
-        };
+        let pass = Pass { job_id: self.job_id, secret: self.secret };
         self.door = Some(Door::new(own_listener, pass, self.node as u32));
         let peers = Peers::new(pass, self.node, agents);
         if self.node != 0 {
@@ -245,10 +242,7 @@ impl Agent {
     /// As [`Segment::create_for_node`].
     pub fn make_memory(&self, spare: usize) -> Result<Segment, SegmentError> {
         let here: Vec<usize> = self.local().collect();
-        let spare = Spare {
-            ranks: spare,
-            foreign: 0,
-        };
+        let spare = Spare { ranks: spare, foreign: 0 };
         Segment::create_for_node(&here, self.counts.iter().sum(), spare, self.job_id)
     }
 

@@ -83,22 +83,14 @@ fn float(reason: &str) -> Plan {
 
 /// Ranks on places that they may share with others.
 fn share(level: Level, sets: Vec<CpuSet>) -> Plan {
-    Plan {
-        sets,
-        ..float(&format!("a {level} for each rank"))
-    }
+    Plan { sets, ..float(&format!("a {level} for each rank")) }
 }
 
 fn bind_to_list(list: &[CpuSet], ranks: usize, machine: &Machine) -> Result<Plan, String> {
     let allowed = machine.cores.iter().flat_map(|c| &c.threads);
     let allowed: CpuSet = allowed.copied().collect();
-    if let Some(set) = list
-        .iter()
-        .find(|s| !s.iter().any(|cpu| allowed.contains(cpu)))
-    {
-        return Err(format!(
-            "processors {set} may not be used here, {allowed} may"
-        ));
+    if let Some(set) = list.iter().find(|s| !s.iter().any(|cpu| allowed.contains(cpu))) {
+        return Err(format!("processors {set} may not be used here, {allowed} may"));
     }
     Ok(Plan {
         sets: list.iter().cycle().take(ranks).cloned().collect(),
@@ -112,10 +104,7 @@ fn bind_to_cores(
 ) -> Result<Plan, String> {
     let want = ranks.saturating_mul(per_rank);
     if want > machine.processors {
-        return Err(format!(
-            "{want} processors wanted, {} usable",
-            machine.processors
-        ));
+        return Err(format!("{want} processors wanted, {} usable", machine.processors));
     }
     let threads_alone = placement.threads
         || placement.bind == Bind::To(Level::Thread)
@@ -144,9 +133,7 @@ fn bind_to_cores(
             _claims: claimed.locks,
         });
     }
-    Err(format!(
-        "{want} processors wanted, fewer allowed by the affinity mask"
-    ))
+    Err(format!("{want} processors wanted, fewer allowed by the affinity mask"))
 }
 
 /// Goes round the groups and picks units for one rank after the other. Those of other jobs of this user are passed
@@ -163,10 +150,7 @@ fn pick_units(
         free
     };
     let groups: Vec<_> = groups.iter().map(free).collect();
-    let mut left: Vec<_> = groups
-        .iter()
-        .map(|units| units.chunks_exact(per_rank.max(1)))
-        .collect();
+    let mut left: Vec<_> = groups.iter().map(|units| units.chunks_exact(per_rank.max(1))).collect();
     let mut placed = Vec::new();
     while placed.len() < ranks {
         let before = placed.len();
@@ -190,22 +174,12 @@ pub fn describe_plan(plan: &Plan, ranks: usize, machine: &Machine) -> String {
     for rank in 0..ranks {
         let line = match plan.sets.get(rank) {
             Some(set) => {
-                let noun = if set.len() == 1 {
-                    "processor"
-                } else {
-                    "processors"
-                };
-                format!(
-                    "rank {rank} is bound to {noun} {set} ({})",
-                    describe_place(set, machine)
-                )
+                let noun = if set.len() == 1 { "processor" } else { "processors" };
+                format!("rank {rank} is bound to {noun} {set} ({})", describe_place(set, machine))
             }
             None => {
-                let all: CpuSet = machine
-                    .cores
-                    .iter()
-                    .flat_map(|c| c.threads.iter().copied())
-                    .collect();
+                let all: CpuSet =
+                    machine.cores.iter().flat_map(|c| c.threads.iter().copied()).collect();
                 format!("rank {rank} floats over processors {all}: {}", plan.reason)
             }
         };
@@ -216,19 +190,11 @@ pub fn describe_plan(plan: &Plan, ranks: usize, machine: &Machine) -> String {
 
 fn describe_place(set: &CpuSet, machine: &Machine) -> String {
     let on = |c: &&Core| c.threads.iter().any(|&cpu| set.contains(cpu));
-    let mut nodes: Vec<String> = machine
-        .cores
-        .iter()
-        .filter(on)
-        .map(|c| c.node.to_string())
-        .collect();
+    let mut nodes: Vec<String> =
+        machine.cores.iter().filter(on).map(|c| c.node.to_string()).collect();
     nodes.dedup();
     let cores = machine.cores.iter().filter(on).count();
-    format!(
-        "{cores} core{}, NUMA node {}",
-        if cores == 1 { "" } else { "s" },
-        nodes.join(",")
-    )
+    format!("{cores} core{}, NUMA node {}", if cores == 1 { "" } else { "s" }, nodes.join(","))
 }
 
 #[cfg(test)]
@@ -246,11 +212,7 @@ mod tests {
             cache: 0,
             threads: (0..threads).map(|t| c + t * all).collect(),
         };
-        Machine {
-            cores: (0..all).map(core).collect(),
-            processors: all * threads,
-            read: |_| None,
-        }
+        Machine { cores: (0..all).map(core).collect(), processors: all * threads, read: |_| None }
     }
 
     fn sets(plan: &Plan) -> Vec<String> {
@@ -258,10 +220,7 @@ mod tests {
     }
 
     fn to(bind: Bind) -> Placement {
-        Placement {
-            bind,
-            ..Placement::default()
-        }
+        Placement { bind, ..Placement::default() }
     }
 
     fn plan(bind: Bind, ranks: usize, machine: &Machine) -> Plan {
@@ -285,11 +244,7 @@ mod tests {
     fn ranks__float_when_they_do_not_fit() {
         let p = plan(Bind::Auto, 9, &machine(1, 4, 2));
         assert!(p.sets.is_empty() && p.warning.is_none());
-        assert!(
-            plan(Bind::To(Level::Core), 9, &machine(1, 4, 2))
-                .warning
-                .is_some()
-        );
+        assert!(plan(Bind::To(Level::Core), 9, &machine(1, 4, 2)).warning.is_some());
     }
 
     #[test]
@@ -302,18 +257,12 @@ mod tests {
         let m = machine(1, 4, 1);
         let p = plan_binding(&placement, 2, 1, &m, &mut claim_beside("", ""));
         let warning = p.warning.expect("a warning");
-        assert!(
-            warning.starts_with("--cpus-per-proc 5: not possible"),
-            "{warning}"
-        );
+        assert!(warning.starts_with("--cpus-per-proc 5: not possible"), "{warning}");
     }
 
     #[test]
     fn quota__below_the_mask_counts() {
-        let m = Machine {
-            processors: 2,
-            ..machine(1, 4, 1)
-        };
+        let m = Machine { processors: 2, ..machine(1, 4, 1) };
         assert!(plan(Bind::Auto, 3, &m).sets.is_empty());
         assert_eq!(sets(&plan(Bind::Auto, 2, &m)), ["0", "1"]);
     }
@@ -321,10 +270,7 @@ mod tests {
     #[test]
     fn single_rank__floats_unless_asked() {
         assert!(plan(Bind::Auto, 1, &machine(1, 4, 1)).sets.is_empty());
-        assert_eq!(
-            sets(&plan(Bind::To(Level::Core), 1, &machine(1, 4, 1))),
-            ["0"]
-        );
+        assert_eq!(sets(&plan(Bind::To(Level::Core), 1, &machine(1, 4, 1))), ["0"]);
         assert!(plan(Bind::None, 2, &machine(1, 4, 1)).sets.is_empty());
     }
 
@@ -345,13 +291,7 @@ mod tests {
     fn cores_of_another_user__are_avoided_and_shared_where_there_are_no_others() {
         let m = machine(1, 4, 1);
         let beside = |ranks, own, foreign| {
-            plan_binding(
-                &to(Bind::Auto),
-                ranks,
-                1,
-                &m,
-                &mut claim_beside(own, foreign),
-            )
+            plan_binding(&to(Bind::Auto), ranks, 1, &m, &mut claim_beside(own, foreign))
         };
         let p = beside(2, "", "0-1");
         assert_eq!(sets(&p), ["2", "3"]);
@@ -373,13 +313,7 @@ mod tests {
 
     #[test]
     fn threads__get_cores_of_their_own() {
-        let p = plan_binding(
-            &to(Bind::Auto),
-            2,
-            2,
-            &machine(1, 4, 1),
-            &mut claim_beside("", ""),
-        );
+        let p = plan_binding(&to(Bind::Auto), 2, 2, &machine(1, 4, 1), &mut claim_beside("", ""));
         assert_eq!(sets(&p), ["0-1", "2-3"]);
         let p = plan_binding(
             &to(Bind::Auto),
@@ -396,10 +330,7 @@ mod tests {
         let m = machine(2, 2, 1);
         let text = describe_plan(&plan(Bind::Auto, 3, &m), 3, &m);
         assert_eq!(text.lines().count(), 3);
-        assert!(
-            text.contains("rank 2 is bound to processor 2 (1 core, NUMA node 1)"),
-            "{text}"
-        );
+        assert!(text.contains("rank 2 is bound to processor 2 (1 core, NUMA node 1)"), "{text}");
         assert!(
             describe_plan(&plan(Bind::None, 1, &m), 1, &m).contains("floats over processors 0-3")
         );

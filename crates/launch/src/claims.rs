@@ -89,11 +89,7 @@ pub fn claim_processors(folder: &Path, pick: Pick<'_>) -> Result<Claimed, String
         // user who is there again and again is no reason to.
         let surprised = after.meet_foreign(&placed) && !before.meet_foreign(&placed);
         if !(after.meet_own(&placed) || surprised && attempt < TRIES) {
-            return Ok(Claimed {
-                shared: after.meet_foreign(&placed),
-                placed,
-                locks: Some(locks),
-            });
+            return Ok(Claimed { shared: after.meet_foreign(&placed), placed, locks: Some(locks) });
         }
         set_lock(&locks, libc::F_UNLCK, 0, 0).map_err(|e| unavailable("fcntl", e))?;
         if attempt == TRIES {
@@ -132,9 +128,7 @@ fn read_others(folder: &File) -> io::Result<Others> {
     let me = std::fs::read_link("/proc/self")?;
     let me = me.to_str().and_then(|pid| pid.parse().ok()).unwrap_or(0);
     let mut text = String::new();
-    File::open("/proc/locks")?
-        .take(LOCKS_MOST)
-        .read_to_string(&mut text)?;
+    File::open("/proc/locks")?.take(LOCKS_MOST).read_to_string(&mut text)?;
     // SAFETY: no arguments, cannot fail.
     let user = unsafe { libc::getuid() };
     let is_own = |pid: u32| read_user(pid) == Some(user);
@@ -191,11 +185,7 @@ pub fn claim_beside(own: &str, foreign: &str) -> impl FnMut(Pick<'_>) -> Result<
     let others = Others { own, foreign };
     move |pick| {
         let placed = pick(&others)?;
-        Ok(Claimed {
-            shared: others.meet_foreign(&placed),
-            placed,
-            locks: None,
-        })
+        Ok(Claimed { shared: others.meet_foreign(&placed), placed, locks: None })
     }
 }
 
@@ -209,10 +199,7 @@ mod tests {
     }
 
     fn others(own: &str, foreign: &str) -> Others {
-        Others {
-            own: set(own),
-            foreign: set(foreign),
-        }
+        Others { own: set(own), foreign: set(foreign) }
     }
 
     #[test]
@@ -244,13 +231,9 @@ mod tests {
             b"1: POSIX  ADVISORY  READ 1 00:16:3562 18446744073709551615 EOF",
         ];
         crate::mutate::run(corpus, |input| {
-            find_others(
-                &String::from_utf8_lossy(input),
-                "00:16:3562",
-                1,
-                4096,
-                &|pid| pid % 2 == 0,
-            );
+            find_others(&String::from_utf8_lossy(input), "00:16:3562", 1, 4096, &|pid| {
+                pid % 2 == 0
+            });
         });
     }
 

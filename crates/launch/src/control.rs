@@ -61,10 +61,7 @@ impl Control {
         if let Some(listener) = &listener {
             poller.change(listener.as_fd(), CONTROL, Interest::Read);
         }
-        Control {
-            listener,
-            ..Control::default()
-        }
+        Control { listener, ..Control::default() }
     }
 
     /// Listens for the agents of other nodes too.
@@ -101,11 +98,7 @@ impl Control {
                 poller.change(gone.socket.as_fd(), 0, Interest::Nothing);
             }
             poller.change(socket.as_fd(), CLIENTS, Interest::Read);
-            self.clients.push(Client {
-                socket,
-                who: Who::Stranger(nonce),
-                read: Vec::new(),
-            });
+            self.clients.push(Client { socket, who: Who::Stranger(nonce), read: Vec::new() });
         }
     }
 
@@ -165,11 +158,7 @@ impl Control {
                 self.names.forget(*owner);
                 Ok(())
             }
-            Request::Publish {
-                owner,
-                service,
-                port,
-            } => self.names.publish(service, port, *owner),
+            Request::Publish { owner, service, port } => self.names.publish(service, port, *owner),
             Request::Unpublish { service, port } => self.names.unpublish(service, port),
             Request::Lookup { service } => match self.names.look_up(service) {
                 Ok(port) => {
@@ -275,10 +264,7 @@ mod tests {
 
     #[test]
     fn agent__that_stays_goes_on_when_it_is_counted() {
-        let pass = Pass {
-            job_id: 7,
-            secret: [3; 32],
-        };
+        let pass = Pass { job_id: 7, secret: [3; 32] };
         let (listener, card) = network::open(&Config::defaults(), Reach::Node, 1).unwrap();
         let poller = poll::tests::poller();
         let mut control = Control::default();

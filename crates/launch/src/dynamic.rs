@@ -15,9 +15,7 @@ use std::path::PathBuf;
 /// What a program is called in reports.
 pub fn name_program(program: &Program) -> String {
     let name = program.argv.first();
-    name.map_or(String::new(), |name| {
-        String::from_utf8_lossy(name).into_owned()
-    })
+    name.map_or(String::new(), |name| String::from_utf8_lossy(name).into_owned())
 }
 
 /// A program that cannot be started: its number, and why.
@@ -25,9 +23,7 @@ pub type Refused = (usize, String);
 
 /// The number of the program that each of the new ranks runs.
 pub fn list_programs(counts: &[u32]) -> Vec<usize> {
-    (counts.iter().enumerate())
-        .flat_map(|(number, &count)| vec![number; count as usize])
-        .collect()
+    (counts.iter().enumerate()).flat_map(|(number, &count)| vec![number; count as usize]).collect()
 }
 
 /// What is known of new ranks.
@@ -82,11 +78,7 @@ impl Watch<'_> {
         });
         let prepared = prepared.collect::<Result<Vec<Prepared>, _>>()?;
         let counts = self.choose_counts(programs)?;
-        let new = NewRanks {
-            root,
-            counts: &counts,
-            places: Vec::new(),
-        };
+        let new = NewRanks { root, counts: &counts, places: Vec::new() };
         let names = programs.iter().map(name_program).collect::<Vec<_>>();
         let first = self.add_ranks(&new, &names)?;
         let starting = (0..list_programs(&counts).len()).map(|own| (own, None));
@@ -132,10 +124,7 @@ impl Watch<'_> {
         let host = String::from_utf8_lossy(host);
         match is_this_host(&host, self.host) {
             true => Ok(()),
-            false => Err(format!(
-                "host {host:?}: mpiexec starts processes on {} alone",
-                self.host
-            )),
+            false => Err(format!("host {host:?}: mpiexec starts processes on {} alone", self.host)),
         }
     }
 
@@ -185,30 +174,25 @@ impl Watch<'_> {
         let here = self.agent.as_ref().map_or(0, |agent| agent.node() as u32);
         let place_of = |rank: usize| new.places.get(rank - first);
         let is_local = |rank| place_of(rank).is_none_or(|&(node, _)| node == here);
-        self.outputs
-            .open_files(first..first + app_of.len(), is_local)
-            .map_err(refuse)?;
+        self.outputs.open_files(first..first + app_of.len(), is_local).map_err(refuse)?;
         let host = self.segment.host(new.root);
         let elsewhere = |rank| {
             let &(host, card) = place_of(rank).filter(|_| !is_local(rank))?;
             Some(Elsewhere { host, card })
         };
-        let added = self
-            .segment
-            .add_ranks(app_of.len(), elsewhere, |rank, page| {
-                let app = app_of[rank - first];
-                page.app.store(app as u32, Ordering::Relaxed);
-                page.app_ranks.store(new.counts[app], Ordering::Relaxed);
-                page.host.store(host, Ordering::Relaxed);
-                page.world_first.store(first as u32, Ordering::Relaxed);
-                page.world_ranks
-                    .store(app_of.len() as u32, Ordering::Relaxed);
-                page.parent.store(new.root as u32 + 1, Ordering::Relaxed);
-                if let Some(&(node, card)) = place_of(rank) {
-                    page.host.store(node, Ordering::Relaxed);
-                    page.network.store(card);
-                }
-            });
+        let added = self.segment.add_ranks(app_of.len(), elsewhere, |rank, page| {
+            let app = app_of[rank - first];
+            page.app.store(app as u32, Ordering::Relaxed);
+            page.app_ranks.store(new.counts[app], Ordering::Relaxed);
+            page.host.store(host, Ordering::Relaxed);
+            page.world_first.store(first as u32, Ordering::Relaxed);
+            page.world_ranks.store(app_of.len() as u32, Ordering::Relaxed);
+            page.parent.store(new.root as u32 + 1, Ordering::Relaxed);
+            if let Some(&(node, card)) = place_of(rank) {
+                page.host.store(node, Ordering::Relaxed);
+                page.network.store(card);
+            }
+        });
         added.map_err(|e| refuse(format!("no memory for further ranks: {e}")))?;
         let name = |app: usize| names.get(app).cloned().unwrap_or_default();
         self.ranks.add(app_of.iter().map(|&app| name(app)));

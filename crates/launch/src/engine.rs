@@ -164,10 +164,7 @@ pub fn hand_over(spec: &JobSpec, words: &[OsString]) -> (i32, String) {
     }
     let mut all = list_words(engine, nodes, spec, is_root());
     if engine == Engine::Prrte {
-        all.extend(list_exports(
-            std::env::vars_os().map(|(name, _)| name),
-            spec,
-        ));
+        all.extend(list_exports(std::env::vars_os().map(|(name, _)| name), spec));
     }
     match list_processes(spec, nodes, words) {
         Ok(words) => all.extend(words),
@@ -219,10 +216,7 @@ fn list_processes(
     if spec.no_agents {
         return match spec.apps.as_slice() {
             [app] if nodes.iter().all(|node| node.ranks == 1) => Ok(app.argv.clone()),
-            _ => Err((
-                2,
-                "--no-agents: one program, and one rank on each host".to_owned(),
-            )),
+            _ => Err((2, "--no-agents: one program, and one rank on each host".to_owned())),
         };
     }
     let agent = std::env::current_exe();
@@ -261,11 +255,7 @@ fn describe(nodes: &[Node], program: &Path, words: &[OsString]) -> String {
     }
     let words = words.iter().map(|word| word.to_string_lossy());
     let words: Vec<_> = words.collect();
-    text + &format!(
-        "mpiexec: started by {} {}\n",
-        program.display(),
-        words.join(" ")
-    )
+    text + &format!("mpiexec: started by {} {}\n", program.display(), words.join(" "))
 }
 
 /// A program on the search path.
@@ -331,10 +321,7 @@ mod tests {
                 hydra_words: words.iter().map(OsString::from).collect(),
                 ..JobSpec::default()
             };
-            let here = Here {
-                is_set: &|name| set.contains(&name),
-                find: &|_| None,
-            };
+            let here = Here { is_set: &|name| set.contains(&name), find: &|_| None };
             is_by_ssh(engine, &spec, &here)
         };
         assert!(by_ssh(Engine::Hydra, &[], &["PATH"]));
@@ -347,24 +334,16 @@ mod tests {
 
     #[test]
     fn words__start_one_agent_on_each_node() {
-        let node = |name: &str| Node {
-            name: name.to_owned(),
-            ranks: 2,
-        };
-        let spec = JobSpec {
-            hydra_words: vec!["-launcher".into(), "ssh".into()],
-            ..JobSpec::default()
-        };
+        let node = |name: &str| Node { name: name.to_owned(), ranks: 2 };
+        let spec =
+            JobSpec { hydra_words: vec!["-launcher".into(), "ssh".into()], ..JobSpec::default() };
         let words = |engine, names: &[&str]| {
             let nodes: Vec<Node> = names.iter().map(|name| node(name)).collect();
             let words = list_words(engine, &nodes, &spec, true);
             let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
             words.join(" ")
         };
-        assert_eq!(
-            words(Engine::Hydra, &["a", "b"]),
-            "-hosts a,b -n 2 -ppn 1 -launcher ssh"
-        );
+        assert_eq!(words(Engine::Hydra, &["a", "b"]), "-hosts a,b -n 2 -ppn 1 -launcher ssh");
         assert_eq!(
             words(Engine::Slurm, &["", ""]),
             "--mpi=pmi2 -N 2 -n 2 --ntasks-per-node=1 -K --cpu-bind=none -i0"
@@ -374,27 +353,15 @@ mod tests {
             words(Engine::Prrte, &["a", "b"]),
             "--host a:1,b:1 -n 2 --map-by ppr:1:node --bind-to none --allow-run-as-root"
         );
-        assert_eq!(
-            words(Engine::Flux, &["a", "b"]),
-            "run -N 2 -n 2 --requires=host:a,b"
-        );
+        assert_eq!(words(Engine::Flux, &["a", "b"]), "run -N 2 -n 2 --requires=host:a,b");
     }
 
     #[test]
     fn processes__are_agents_or_one_of_the_program_on_each_node() {
-        let nodes = |ranks| {
-            ["a", "b"].map(|name| Node {
-                name: name.to_owned(),
-                ranks,
-            })
-        };
+        let nodes = |ranks| ["a", "b"].map(|name| Node { name: name.to_owned(), ranks });
         let words = ["--host".into(), "a,b".into(), "prog".into()];
         let mut spec = JobSpec {
-            apps: vec![App {
-                argv: vec!["prog".into(), "x".into()],
-                ranks: 4,
-                ..App::default()
-            }],
+            apps: vec![App { argv: vec!["prog".into(), "x".into()], ranks: 4, ..App::default() }],
             ..JobSpec::default()
         };
         let agents = list_processes(&spec, &nodes(2), &words).unwrap();
@@ -410,10 +377,7 @@ mod tests {
     #[test]
     fn input__without_agents_is_the_first_ranks() {
         let check = |stdin| {
-            let spec = JobSpec {
-                stdin,
-                ..JobSpec::default()
-            };
+            let spec = JobSpec { stdin, ..JobSpec::default() };
             check_input(&spec)
         };
         assert_eq!(check(Stdin::Ranks(vec![0])), Ok(()));

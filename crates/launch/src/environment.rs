@@ -29,13 +29,8 @@ pub fn select_variables(
 
 /// Whether a variable tells the launcher itself who it is, and would tell its ranks something wrong.
 fn is_about_ourselves(name: &str) -> bool {
-    let own = [
-        JOB_VARIABLE,
-        PARENT_VARIABLE,
-        "FASTPATH_RANK",
-        "FASTPATH_SIZE",
-        "FASTPATH_SINGLETON",
-    ];
+    let own =
+        [JOB_VARIABLE, PARENT_VARIABLE, "FASTPATH_RANK", "FASTPATH_SIZE", "FASTPATH_SINGLETON"];
     own.contains(&name) || is_identity(name)
 }
 
@@ -97,10 +92,7 @@ mod tests {
 
     #[test]
     fn variables__of_fastpath_are_always_passed_on() {
-        let spec = JobSpec {
-            inherit: only(&[]),
-            ..JobSpec::default()
-        };
+        let spec = JobSpec { inherit: only(&[]), ..JobSpec::default() };
         let selected = select_variables(environment(), &spec, &App::default());
         assert_eq!(selected.into_keys().collect::<Vec<_>>(), ["FASTPATH_WAIT"]);
     }

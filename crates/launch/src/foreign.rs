@@ -21,10 +21,7 @@ impl Watch<'_> {
             self.foreign.take_back(first);
             return Answer::refuse(Cause::Spawn, text);
         }
-        let request = Request::AddForeign {
-            first,
-            foreign: new,
-        };
+        let request = Request::AddForeign { first, foreign: new };
         for node in 1..peers.map_or(1, Peers::nodes) {
             // One whose ranks have all ended need not know.
             let _ = peers.map(|peers| peers.ask(node, &request));
@@ -57,8 +54,7 @@ impl Watch<'_> {
                 card: &foreign.card,
             })
         };
-        self.outputs
-            .open_files(first..first + new.len(), |_| false)?;
+        self.outputs.open_files(first..first + new.len(), |_| false)?;
         let added = self.segment.add_ranks(new.len(), elsewhere, |rank, page| {
             if let Some(Elsewhere { host, card }) = elsewhere(rank) {
                 page.stand_for_foreign(host, card);

@@ -48,13 +48,7 @@ fn place_ranks(counts: &[u32], wanted: &[Option<usize>], root: usize, nodes: usi
         number += 1;
         (root + (number - 1) * nodes.min(free) / free) % nodes
     };
-    let place = |&app: &usize| {
-        wanted
-            .get(app)
-            .copied()
-            .flatten()
-            .unwrap_or_else(&mut spread)
-    };
+    let place = |&app: &usize| wanted.get(app).copied().flatten().unwrap_or_else(&mut spread);
     app_of.iter().map(place).map(|node| node as u32).collect()
 }
 
@@ -98,22 +92,13 @@ impl Watch<'_> {
             Request::Spawn { root, programs } => {
                 answer_for(self.spawn_on_hosts(&peers, root as usize, programs))
             }
-            Request::Knock {
-                rank,
-                number,
-                caller,
-                visit,
-            } => self.knock(rank as usize, number, caller, visit),
+            Request::Knock { rank, number, caller, visit } => {
+                self.knock(rank as usize, number, caller, visit)
+            }
             Request::Prepare { nodes, programs } if from_first => {
                 answer_for(self.prepare_here(&nodes, &programs))
             }
-            Request::Add {
-                root,
-                first,
-                counts,
-                nodes,
-                cards,
-            } if from_first => {
+            Request::Add { root, first, counts, nodes, cards } if from_first => {
                 answer_for(self.add_here(root as usize, first as usize, &counts, &nodes, &cards))
             }
             Request::Number { foreign } => self.number_foreign(&foreign, Some(&peers)),
@@ -216,10 +201,7 @@ impl Watch<'_> {
         &mut self, peers: &Peers, nodes: &[u32], programs: &[Program],
     ) -> Result<Vec<Vec<u8>>, Refused> {
         let mut all = vec![Vec::new(); nodes.len()];
-        let request = Request::Prepare {
-            nodes: nodes.to_vec(),
-            programs: programs.to_vec(),
-        };
+        let request = Request::Prepare { nodes: nodes.to_vec(), programs: programs.to_vec() };
         for node in 0..peers.nodes() {
             let here = |&&of: &&u32| of as usize == node;
             let count = nodes.iter().filter(here).count();
@@ -244,10 +226,7 @@ impl Watch<'_> {
                 }
             } else {
                 let host = peers.host(node);
-                return Err((
-                    usize::MAX,
-                    format!("host {host} has prepared something else"),
-                ));
+                return Err((usize::MAX, format!("host {host} has prepared something else")));
             }
         }
         Ok(all)
@@ -279,9 +258,7 @@ impl Watch<'_> {
         &mut self, root: usize, first: usize, counts: &[u32], nodes: &[u32], cards: &[Vec<u8>],
     ) -> Result<Answer, Refused> {
         let refuse = |text: &str| Err((usize::MAX, text.to_owned()));
-        let ranks = counts
-            .iter()
-            .fold(0_usize, |sum, &count| sum.saturating_add(count as usize));
+        let ranks = counts.iter().fold(0_usize, |sum, &count| sum.saturating_add(count as usize));
         let room = self.segment.capacity() - self.segment.present();
         if first != self.segment.present() || nodes.len() != ranks || cards.len() != ranks {
             return refuse("the hosts do not agree on which ranks there are");
@@ -295,28 +272,17 @@ impl Watch<'_> {
             return refuse("nothing was prepared");
         }
         let cards = cards.iter().map(Vec::as_slice);
-        let new = NewRanks {
-            root,
-            counts,
-            places: nodes.iter().copied().zip(cards).collect(),
-        };
+        let new = NewRanks { root, counts, places: nodes.iter().copied().zip(cards).collect() };
         let names = pending.as_ref().map_or(&[][..], |pending| &pending.names);
         let first = self.add_ranks(&new, names)?;
         if let Some(agent) = &mut self.agent {
             agent.add(nodes);
         }
-        if let Some(Pending {
-            prepared,
-            listeners,
-            ..
-        }) = pending
-        {
+        if let Some(Pending { prepared, listeners, .. }) = pending {
             if prepared.len() != counts.len() {
                 return refuse("something else was prepared");
             }
-            let starting = listeners
-                .into_iter()
-                .map(|(own, listener)| (own, Some(listener)));
+            let starting = listeners.into_iter().map(|(own, listener)| (own, Some(listener)));
             self.start_added(first, &new, &prepared, starting.collect())?;
         }
         Ok(Answer::Done)
@@ -364,10 +330,7 @@ mod tests {
         assert_eq!(place_ranks(&[1], &[None], 1, 3), [1]);
         assert_eq!(place_ranks(&[4], &[None], 1, 2), [1, 1, 0, 0]);
         assert_eq!(place_ranks(&[2], &[None], 0, 3), [0, 1]);
-        assert_eq!(
-            place_ranks(&[2, 3], &[Some(2), None], 0, 3),
-            [2, 2, 0, 1, 2]
-        );
+        assert_eq!(place_ranks(&[2, 3], &[Some(2), None], 0, 3), [2, 2, 0, 1, 2]);
         assert_eq!(place_ranks(&[2], &[Some(1)], 0, 2), [1, 1]);
     }
 }

@@ -70,10 +70,7 @@ pub fn open_inputs(
     poller: &Poller, token: u64, who: &Stdin, local: Range<usize>, awaited: usize,
 ) -> io::Result<(Inputs, Option<Forward>)> {
     let list = who.among(local);
-    let mut inputs = Inputs {
-        null: open_null()?,
-        readers: Vec::new(),
-    };
+    let mut inputs = Inputs { null: open_null()?, readers: Vec::new() };
     let terminal = io::stdin().is_terminal();
     if let ([rank], false, 0) = (&list[..], terminal, awaited) {
         let own = copy_above(poll::standard(0), 3)?;
@@ -98,11 +95,7 @@ pub fn open_inputs(
         let fd = OwnedFd::from(writer);
         poll::set_nonblocking(fd.as_fd());
         inputs.readers.push((rank, reader.into()));
-        forward.writers.push(Writer {
-            fd,
-            written: 0,
-            watched: false,
-        });
+        forward.writers.push(Writer { fd, written: 0, watched: false });
     }
     forward.settle(poller);
     Ok((inputs, Some(forward)))
@@ -193,11 +186,7 @@ impl Forward {
     /// The agent of another host has come for its copy.
     pub fn add(&mut self, socket: OwnedFd, poller: &Poller) {
         self.awaited = self.awaited.saturating_sub(1);
-        self.writers.push(Writer {
-            fd: socket,
-            written: 0,
-            watched: false,
-        });
+        self.writers.push(Writer { fd: socket, written: 0, watched: false });
         self.pass_on(poller);
         self.settle(poller);
     }
@@ -282,11 +271,7 @@ impl Forward {
     fn settle(&mut self, poller: &Poller) {
         let want = self.is_hungry();
         if want != self.watched {
-            let interest = if want {
-                Interest::Read
-            } else {
-                Interest::Nothing
-            };
+            let interest = if want { Interest::Read } else { Interest::Nothing };
             poller.change(poll::standard(0), self.token, interest);
             self.watched = want;
         }
@@ -294,11 +279,7 @@ impl Forward {
         for writer in &mut self.writers {
             let want = writer.written < left;
             if want != writer.watched {
-                let interest = if want {
-                    Interest::Write
-                } else {
-                    Interest::Nothing
-                };
+                let interest = if want { Interest::Write } else { Interest::Nothing };
                 poller.change(writer.fd.as_fd(), token, interest);
                 writer.watched = want;
             }

@@ -47,10 +47,7 @@ pub fn run_job(spec: &JobSpec, words: &[OsString]) -> i32 {
         eprintln!("mpiexec: {notice}");
     }
     for name in find_missing(std::env::vars_os, spec) {
-        eprintln!(
-            "mpiexec: -x {}: not set in the environment, not passed on",
-            name.display()
-        );
+        eprintln!("mpiexec: -x {}: not set in the environment, not passed on", name.display());
     }
     if let Some(place) = &spec.report_pid
         && let Err(e) = report_pid(place)
@@ -111,30 +108,19 @@ enum Started<'a> {
 }
 
 fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
-    let apps = spec
-        .apps
-        .iter()
-        .map(|a| prepare_app(a, spec))
-        .collect::<Result<Vec<_>, _>>();
+    let apps = spec.apps.iter().map(|a| prepare_app(a, spec)).collect::<Result<Vec<_>, _>>();
     let apps = apps.map_err(|e: ProgramError| (e.code, e.text))?;
     if !apps.windows(2).all(|two| two[0].checks == two[1].checks) {
         let text = "FASTPATH_CHECK differs among the programs: set it for all of them, with -x or \
             before mpiexec";
         return Err((2, text.to_string()));
     }
-    let app_of: Vec<usize> = spec
-        .apps
-        .iter()
-        .enumerate()
-        .flat_map(|(i, a)| vec![i; a.ranks])
-        .collect();
+    let app_of: Vec<usize> =
+        spec.apps.iter().enumerate().flat_map(|(i, a)| vec![i; a.ranks]).collect();
     let trace = apps.iter().find_map(|app| app.trace.clone());
     if let Some(path) = &trace {
         prepare_file(path).map_err(|e| {
-            (
-                2,
-                format!("FASTPATH_TRACE={}: {e}", shorten(&path.to_string_lossy())),
-            )
+            (2, format!("FASTPATH_TRACE={}: {e}", shorten(&path.to_string_lossy())))
         })?;
     }
     check_calls().map_err(|text| (1, text))?;
@@ -148,10 +134,7 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         _ => None,
     };
     let local = agent.as_ref().map_or(0..app_of.len(), Agent::local);
-    let need = Need {
-        ranks: local.len(),
-        files: count_files(spec, local.len()),
-    };
+    let need = Need { ranks: local.len(), files: count_files(spec, local.len()) };
     limit_files(need, &inherited).map_err(|text| (1, text))?;
 
     let machine = read_machine();
@@ -169,12 +152,8 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
     let poller = Poller::new(signals.mask()).map_err(|e| (1, describe_call("ppoll", &e)))?;
     let mut spared = list_children();
     adopt_orphans();
-    let guard = Guard::start(segment, need).map_err(|e| {
-        (
-            1,
-            format!("cannot start the process that guards the job: {e}"),
-        )
-    })?;
+    let guard = Guard::start(segment, need)
+        .map_err(|e| (1, format!("cannot start the process that guards the job: {e}")))?;
     spared.push(guard.pid());
     let starter = Starter::new(inherited, segment, keep.as_raw_fd(), need)?;
     let job_id = segment.header().job_id.load(Ordering::Relaxed);
@@ -286,29 +265,17 @@ fn own_config(spec: &JobSpec) -> Config {
 fn read_machine() -> Machine {
     let allowed = topology::affinity();
     let processors = topology::limit_by_quota(allowed.len(), topology::cpu_quota());
-    Machine {
-        cores: topology::list_cores(&allowed),
-        processors,
-        read: topology::read_system,
-    }
+    Machine { cores: topology::list_cores(&allowed), processors, read: topology::read_system }
 }
 
 fn plan_for(spec: &JobSpec, ranks: usize, machine: &Machine) -> Plan {
     let lookup = |name: &str| {
-        let set = spec
-            .env
-            .iter()
-            .rev()
-            .find(|(n, _)| n == name)
-            .map(|(_, v)| v.clone());
+        let set = spec.env.iter().rev().find(|(n, _)| n == name).map(|(_, v)| v.clone());
         set.or_else(|| std::env::var_os(name))
     };
     // "4" or "4,2" for nested regions: the first counts.
     let threads = lookup("OMP_NUM_THREADS").and_then(|t| {
-        t.to_string_lossy()
-            .split(',')
-            .next()
-            .and_then(|n| n.trim().parse::<usize>().ok())
+        t.to_string_lossy().split(',').next().and_then(|n| n.trim().parse::<usize>().ok())
     });
     let per_rank = threads.unwrap_or(1).max(1);
     let config = Config::from_env().unwrap_or_else(|_| Config::defaults());
@@ -333,22 +300,16 @@ fn make_segment(
     let segment: &'static Segment = Box::leak(Box::new(segment));
     let header = segment.header();
     header.launcher.store(std::process::id(), Ordering::Relaxed);
-    header
-        .processors
-        .store(machine.processors as u32, Ordering::Relaxed);
-    header
-        .bound
-        .store(u32::from(plan.exclusive), Ordering::Relaxed);
+    header.processors.store(machine.processors as u32, Ordering::Relaxed);
+    header.bound.store(u32::from(plan.exclusive), Ordering::Relaxed);
     header.began_with.store(ranks as u32, Ordering::Relaxed);
     for rank in segment.node_ranks() {
         let app = app_of[rank];
         if let Some(page) = segment.page(rank) {
             page.app.store(app as u32, Ordering::Relaxed);
             page.host.store(number_host(spec, app), Ordering::Relaxed);
-            page.app_ranks
-                .store(spec.apps[app].ranks as u32, Ordering::Relaxed);
-            page.bound
-                .store(u32::from(plan.exclusive), Ordering::Relaxed);
+            page.app_ranks.store(spec.apps[app].ranks as u32, Ordering::Relaxed);
+            page.bound.store(u32::from(plan.exclusive), Ordering::Relaxed);
             page.world_ranks.store(ranks as u32, Ordering::Relaxed);
         }
     }
@@ -385,10 +346,7 @@ fn count_spares(ranks: usize) -> usize {
 /// Number of the host that an app's ranks count as being on: that of the first app that names it, plus one.
 fn number_host(spec: &JobSpec, app: usize) -> u32 {
     let host = &spec.apps[app].virtual_host;
-    let first = spec
-        .apps
-        .iter()
-        .position(|other| other.virtual_host == *host);
+    let first = spec.apps.iter().position(|other| other.virtual_host == *host);
     match (host, first) {
         (Some(_), Some(first)) => first as u32 + 1,
         _ => 0,

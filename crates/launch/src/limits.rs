@@ -26,18 +26,12 @@ pub fn check_calls() -> Result<(), String> {
             // These two have no errno: they return it.
             ("getpid", error_number(me)),
             ("getppid", error_number(libc::getppid())),
-            (
-                "wait4",
-                errno_of(libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) as isize),
-            ),
+            ("wait4", errno_of(libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) as isize)),
             ("kill", errno_of(libc::kill(me, 0) as isize)),
             ("write", errno_of(libc::write(2, [0u8].as_ptr().cast(), 0))),
         ]
     };
-    match answers
-        .iter()
-        .find(|(_, errno)| matches!(errno, &(libc::EPERM | libc::ENOSYS)))
-    {
+    match answers.iter().find(|(_, errno)| matches!(errno, &(libc::EPERM | libc::ENOSYS))) {
         None => Ok(()),
         Some((call, errno)) => {
             let why = describe_call(call, &io::Error::from_raw_os_error(*errno));
@@ -120,10 +114,8 @@ pub fn describe_files(call: &str, cause: &io::Error, need: Need) -> String {
 
 /// A line on each limit that may have ended a rank so, as the launcher has handed it on; `early`: before `MPI_Init`.
 pub fn describe_limits(end: Option<End>, early: bool) -> String {
-    let memory = [
-        (libc::RLIMIT_AS, "address space", "-v"),
-        (libc::RLIMIT_DATA, "private memory", "-d"),
-    ];
+    let memory =
+        [(libc::RLIMIT_AS, "address space", "-v"), (libc::RLIMIT_DATA, "private memory", "-d")];
     let suspects: &[_] = match end {
         Some(End::Signal(libc::SIGKILL | libc::SIGXCPU, _)) => {
             &[(libc::RLIMIT_CPU, "processor time", "-t")]
@@ -163,10 +155,7 @@ mod tests {
 
     #[test]
     fn files__that_are_missing_are_counted() {
-        let need = Need {
-            ranks: 7,
-            files: 14,
-        };
+        let need = Need { ranks: 7, files: 14 };
         let text = describe_files("pipe2", &io::Error::from_raw_os_error(libc::EMFILE), need);
         assert!(text.contains("7 ranks need 34 open files"), "{text}");
         let limit = read_limit(libc::RLIMIT_NOFILE).unwrap_or(0);
@@ -183,10 +172,7 @@ mod tests {
         let told = describe_limits(Some(End::Signal(libc::SIGXCPU, false)), false);
         assert!(told.contains(&expected) && told.is_empty() == expected.is_empty());
         assert_eq!(describe_limits(Some(End::Exit(127)), false), "");
-        assert_eq!(
-            describe_limits(Some(End::Signal(libc::SIGSEGV, false)), true),
-            ""
-        );
+        assert_eq!(describe_limits(Some(End::Signal(libc::SIGSEGV, false)), true), "");
     }
 
     #[test]

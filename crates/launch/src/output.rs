@@ -38,11 +38,7 @@ pub struct LineBuffer {
 impl LineBuffer {
     /// `tag` is put before each line; empty for none.
     pub fn new(tag: Pattern) -> LineBuffer {
-        LineBuffer {
-            tag,
-            partial: Vec::new(),
-            inside_line: false,
-        }
+        LineBuffer { tag, partial: Vec::new(), inside_line: false }
     }
 
     /// Takes bytes in, gives whole lines out.
@@ -156,11 +152,7 @@ impl Sink {
     fn write_ready(&mut self) {
         while self.pending() > 0 {
             let rest = &self.queue[self.written..];
-            let piece = if self.regular {
-                rest
-            } else {
-                &rest[..rest.len().min(WRITE_PIECE)]
-            };
+            let piece = if self.regular { rest } else { &rest[..rest.len().min(WRITE_PIECE)] };
             if !self.regular && !poll::is_writable(self.fd.as_fd()) {
                 break;
             }
@@ -190,11 +182,7 @@ impl Sink {
     fn watch(&mut self, poller: &Poller) {
         let want = self.pending() > 0 && !self.regular;
         if want != self.watched {
-            let interest = if want {
-                Interest::Write
-            } else {
-                Interest::Nothing
-            };
+            let interest = if want { Interest::Write } else { Interest::Nothing };
             poller.change(self.fd.as_fd(), self.token, interest);
             self.watched = want;
         }
@@ -255,21 +243,16 @@ impl<'a> Outputs<'a> {
         let own = |fd, name, token| Sink::new(SinkFd::Standard(poll::standard(fd)), name, token);
         let sinks = match poll::is_same_file(poll::standard(1), poll::standard(2)) {
             true => vec![own(1, "standard output and error", tokens[0])],
-            false => vec![
-                own(1, "standard output", tokens[0]),
-                own(2, "standard error", tokens[1]),
-            ],
+            false => {
+                vec![own(1, "standard output", tokens[0]), own(2, "standard error", tokens[1])]
+            }
         };
         Outputs {
             streams: Vec::new(),
             sink_of: [0, sinks.len() - 1],
             sinks,
             what,
-            who: Who {
-                rank: 0,
-                ranks,
-                host,
-            },
+            who: Who { rank: 0, ranks, host },
             files: Vec::new(),
             opened: HashMap::new(),
             terminal: io::stdout().is_terminal(),
@@ -350,10 +333,7 @@ impl<'a> Outputs<'a> {
                 stream.touched = stream.lines.has_partial().then(Instant::now);
                 false
             }
-            Err(e) => !matches!(
-                e.kind(),
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
-            ),
+            Err(e) => !matches!(e.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted),
         };
         if ended {
             stream.lines.finish(&mut sink.queue);
@@ -387,19 +367,11 @@ impl<'a> Outputs<'a> {
         }
         for (index, stream) in self.streams.iter_mut().enumerate() {
             let pending = self.sinks[stream.sink].pending();
-            let pause = if stream.paused {
-                pending > QUEUE_LOW
-            } else {
-                pending > QUEUE_HIGH
-            };
+            let pause = if stream.paused { pending > QUEUE_LOW } else { pending > QUEUE_HIGH };
             if pause != stream.paused {
                 stream.paused = pause;
                 if let Some(fd) = &stream.fd {
-                    let interest = if pause {
-                        Interest::Nothing
-                    } else {
-                        Interest::Read
-                    };
+                    let interest = if pause { Interest::Nothing } else { Interest::Read };
                     poller.change(fd.as_fd(), first_token + index as u64, interest);
                 }
             }
@@ -476,10 +448,7 @@ impl<'a> Outputs<'a> {
     pub fn describe_loss(&self) -> Option<String> {
         self.sinks.iter().find_map(|sink| {
             let e = sink.failure.as_ref()?;
-            Some(format!(
-                "mpiexec: {} cannot be written, output is lost: {e}\n",
-                sink.name
-            ))
+            Some(format!("mpiexec: {} cannot be written, output is lost: {e}\n", sink.name))
         })
     }
 
@@ -508,20 +477,14 @@ mod tests {
     use super::*;
 
     fn tagged(tag: &str) -> LineBuffer {
-        let who = Who {
-            rank: 0,
-            ranks: 1,
-            host: "",
-        };
+        let who = Who { rank: 0, ranks: 1, host: "" };
         LineBuffer::new(Pattern::new(tag.as_bytes(), who))
     }
 
     fn run(tag: &str, pieces: &[&str]) -> String {
         let mut buffer = tagged(tag);
         let mut out = Vec::new();
-        pieces
-            .iter()
-            .for_each(|p| buffer.push(p.as_bytes(), &mut out));
+        pieces.iter().for_each(|p| buffer.push(p.as_bytes(), &mut out));
         buffer.finish(&mut out);
         String::from_utf8(out).unwrap()
     }
@@ -529,10 +492,7 @@ mod tests {
     #[test]
     fn lines__are_tagged_once_each() {
         assert_eq!(run("[1] ", &["a\nb\n"]), "[1] a\n[1] b\n");
-        assert_eq!(
-            run("[1] ", &["a", "b\n", "\n", "c"]),
-            "[1] ab\n[1] \n[1] c\n"
-        );
+        assert_eq!(run("[1] ", &["a", "b\n", "\n", "c"]), "[1] ab\n[1] \n[1] c\n");
     }
 
     #[test]

@@ -127,11 +127,7 @@ mod tests {
     use super::*;
 
     fn write(text: &str) -> String {
-        let who = Who {
-            rank: 7,
-            ranks: 12,
-            host: "box",
-        };
+        let who = Who { rank: 7, ranks: 12, host: "box" };
         let mut out = Vec::new();
         Pattern::new(text.as_bytes(), who).write(&mut out);
         String::from_utf8(out).unwrap()

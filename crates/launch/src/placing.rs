@@ -11,11 +11,7 @@ pub type Placed = (usize, CpuSet);
 impl Machine {
     /// The places of this kind; an error says that the kernel does not tell.
     pub fn places(&self, level: Level) -> Result<Vec<CpuSet>, String> {
-        let allowed: CpuSet = self
-            .cores
-            .iter()
-            .flat_map(|c| c.threads.iter().copied())
-            .collect();
+        let allowed: CpuSet = self.cores.iter().flat_map(|c| c.threads.iter().copied()).collect();
         list_places(level, &allowed, &self.read)
             .filter(|places| !places.is_empty())
             .ok_or_else(|| format!("the kernel names no {level} here"))
@@ -42,9 +38,7 @@ pub fn group_units(
     };
     let groups = machine.groups(level, size)?;
     let of = |group: &CpuSet| {
-        let inside = units
-            .iter()
-            .filter(|u| u.iter().any(|&cpu| group.contains(cpu)));
+        let inside = units.iter().filter(|u| u.iter().any(|&cpu| group.contains(cpu)));
         inside.cloned().collect()
     };
     Ok(groups.iter().map(of).collect())
@@ -64,9 +58,7 @@ pub fn place_on(
         Some((level, size)) => {
             let groups = machine.groups(level, size)?;
             let visits = visit(groups.len(), ranks, placement.in_a_row);
-            visits
-                .map(|(at, turn)| (at, choose(&targets, &groups[at], turn)))
-                .collect()
+            visits.map(|(at, turn)| (at, choose(&targets, &groups[at], turn))).collect()
         }
     };
     Ok(number(placed, placement.rank, machine))
@@ -83,15 +75,9 @@ fn visit(groups: usize, ranks: usize, in_a_row: usize) -> impl Iterator<Item = (
 
 /// One of the targets inside the group, in turn, or the one that it lies in.
 fn choose(targets: &[CpuSet], group: &CpuSet, turn: usize) -> CpuSet {
-    let inside: Vec<&CpuSet> = targets
-        .iter()
-        .filter(|t| t.iter().all(|cpu| group.contains(cpu)))
-        .collect();
-    let around = || {
-        targets
-            .iter()
-            .find(|t| group.iter().any(|cpu| t.contains(cpu)))
-    };
+    let inside: Vec<&CpuSet> =
+        targets.iter().filter(|t| t.iter().all(|cpu| group.contains(cpu))).collect();
+    let around = || targets.iter().find(|t| group.iter().any(|cpu| t.contains(cpu)));
     match inside.len() {
         0 => around().unwrap_or(group).clone(),
         n => inside[turn % n].clone(),
@@ -135,19 +121,13 @@ mod tests {
     /// n and n + 8 are siblings. The cores of a package share a cache of level 3.
     fn sysfs(path: &str) -> Option<String> {
         let list = |first: usize, n: usize| {
-            format!(
-                "{first}-{},{}-{}\n",
-                first + n - 1,
-                first + 8,
-                first + n + 7
-            )
+            format!("{first}-{},{}-{}\n", first + n - 1, first + 8, first + n + 7)
         };
         if path == "node/online" {
             return Some("0-3\n".into());
         }
-        if let Some(number) = path
-            .strip_prefix("node/node")
-            .and_then(|f| f.strip_suffix("/cpulist"))
+        if let Some(number) =
+            path.strip_prefix("node/node").and_then(|f| f.strip_suffix("/cpulist"))
         {
             return Some(list(2 * number.parse::<usize>().ok()?, 2));
         }
@@ -167,11 +147,7 @@ mod tests {
 
     fn machine() -> Machine {
         let allowed = CpuSet::parse("0-15").unwrap();
-        Machine {
-            cores: list_cores_in(&allowed, &sysfs),
-            processors: 16,
-            read: sysfs,
-        }
+        Machine { cores: list_cores_in(&allowed, &sysfs), processors: 16, read: sysfs }
     }
 
     fn plan(ranks: usize, placement: Placement) -> Plan {
@@ -185,17 +161,11 @@ mod tests {
     }
 
     fn to(level: Level) -> Placement {
-        Placement {
-            bind: Bind::To(level),
-            ..Placement::default()
-        }
+        Placement { bind: Bind::To(level), ..Placement::default() }
     }
 
     fn map(level: Level) -> Placement {
-        Placement {
-            map: Some((level, 1)),
-            ..Placement::default()
-        }
+        Placement { map: Some((level, 1)), ..Placement::default() }
     }
 
     #[test]
@@ -204,18 +174,12 @@ mod tests {
         let double = [sockets[0], sockets[0], sockets[1], sockets[1]];
         assert_eq!(sets(4, to(Level::Package)), double);
         assert_eq!(sets(4, to(Level::Cache(3))), double);
-        assert_eq!(
-            sets(4, to(Level::Numa)),
-            ["0-1,8-9", "2-3,10-11", "4-5,12-13", "6-7,14-15"]
-        );
+        assert_eq!(sets(4, to(Level::Numa)), ["0-1,8-9", "2-3,10-11", "4-5,12-13", "6-7,14-15"]);
         assert_eq!(sets(2, to(Level::Node)), ["0-15", "0-15"]);
         assert_eq!(sets(3, to(Level::Thread)), ["0", "8", "1"]);
         assert_eq!(sets(2, to(Level::Core)), ["0,8", "1,9"]);
         assert_eq!(sets(2, to(Level::Cache(2))), ["0,8", "4,12"]);
-        let two = Placement {
-            per_rank: Some(2),
-            ..to(Level::Numa)
-        };
+        let two = Placement { per_rank: Some(2), ..to(Level::Numa) };
         assert_eq!(sets(2, two), sockets);
     }
 
@@ -227,20 +191,14 @@ mod tests {
             p.warning.as_deref(),
             Some("--bind-to l4cache: not possible, ranks float: the kernel names no l4cache here")
         );
-        let quiet = Placement {
-            if_supported: true,
-            ..to(Level::Cache(4))
-        };
+        let quiet = Placement { if_supported: true, ..to(Level::Cache(4)) };
         assert_eq!(plan(2, quiet).warning, None);
     }
 
     #[test]
     fn bind__to_lists_of_processors_in_turn() {
         let list = ["0,2", "1"].map(|l| CpuSet::parse(l).unwrap()).to_vec();
-        let cpus = |list| Placement {
-            bind: Bind::Cpus(list),
-            ..Placement::default()
-        };
+        let cpus = |list| Placement { bind: Bind::Cpus(list), ..Placement::default() };
         assert_eq!(sets(3, cpus(list)), ["0,2", "1", "0,2"]);
         let far = plan(1, cpus(vec![CpuSet::from_iter([40])]));
         assert!(far.sets.is_empty() && far.warning.unwrap().contains("processors 40"));
@@ -249,36 +207,21 @@ mod tests {
     #[test]
     fn map__deals_cores_round_the_places() {
         assert_eq!(sets(4, map(Level::Package)), ["0,8", "4,12", "1,9", "5,13"]);
-        assert_eq!(
-            sets(5, map(Level::Numa)),
-            ["0,8", "2,10", "4,12", "6,14", "1,9"]
-        );
+        assert_eq!(sets(5, map(Level::Numa)), ["0,8", "2,10", "4,12", "6,14", "1,9"]);
         for level in [Level::Core, Level::Node] {
             assert_eq!(sets(2, map(level)), ["0,8", "1,9"]);
         }
-        let threads = Placement {
-            threads: true,
-            ..map(Level::Core)
-        };
+        let threads = Placement { threads: true, ..map(Level::Core) };
         assert_eq!(sets(9, threads)[..2], ["0", "1"]);
         assert_eq!(sets(2, map(Level::Thread)), ["0", "8"]);
-        let stride = Placement {
-            map: Some((Level::Core, 2)),
-            ..Placement::default()
-        };
+        let stride = Placement { map: Some((Level::Core, 2)), ..Placement::default() };
         assert_eq!(sets(5, stride), ["0,8", "2,10", "4,12", "6,14", "1,9"]);
     }
 
     #[test]
     fn map__with_several_cores_a_rank() {
-        let pe = |level, n| Placement {
-            per_rank: Some(n),
-            ..map(level)
-        };
-        assert_eq!(
-            sets(3, pe(Level::Package, 2)),
-            ["0-1,8-9", "4-5,12-13", "2-3,10-11"]
-        );
+        let pe = |level, n| Placement { per_rank: Some(n), ..map(level) };
+        assert_eq!(sets(3, pe(Level::Package, 2)), ["0-1,8-9", "4-5,12-13", "2-3,10-11"]);
         // Three of four cores of a package, then none of it are left for a second rank.
         assert_eq!(sets(2, pe(Level::Package, 3)), ["0-2,8-10", "4-6,12-14"]);
         let warning = plan(2, pe(Level::Numa, 3)).warning.unwrap();
@@ -288,11 +231,7 @@ mod tests {
 
     #[test]
     fn map__in_a_row_as_ppr_asks_for() {
-        let ppr = |bind| Placement {
-            in_a_row: 2,
-            bind,
-            ..map(Level::Package)
-        };
+        let ppr = |bind| Placement { in_a_row: 2, bind, ..map(Level::Package) };
         assert_eq!(sets(4, ppr(Bind::Auto)), ["0,8", "1,9", "4,12", "5,13"]);
         let (a, b) = ("0-3,8-11", "4-7,12-15");
         assert_eq!(sets(5, ppr(Bind::To(Level::Package))), [a, a, b, b, a]);
@@ -300,10 +239,7 @@ mod tests {
 
     #[test]
     fn map__and_bind_to_other_places() {
-        let of = |bound, mapped| Placement {
-            bind: Bind::To(bound),
-            ..map(mapped)
-        };
+        let of = |bound, mapped| Placement { bind: Bind::To(bound), ..map(mapped) };
         let (a, b) = ("0-3,8-11", "4-7,12-15");
         assert_eq!(sets(3, of(Level::Package, Level::Package)), [a, b, a]);
         assert_eq!(sets(3, of(Level::Package, Level::Core)), [a, a, a]);
@@ -320,28 +256,16 @@ mod tests {
         let dealt = ["0,8", "4,12", "1,9", "5,13"];
         assert_eq!(sets(4, by(Rank::Fill, map(Level::Package))), filled);
         assert_eq!(sets(4, by(Rank::Round(None), map(Level::Package))), dealt);
-        let ppr = Placement {
-            in_a_row: 2,
-            ..map(Level::Package)
-        };
+        let ppr = Placement { in_a_row: 2, ..map(Level::Package) };
         assert_eq!(sets(4, by(Rank::Round(None), ppr.clone())), dealt);
         assert_eq!(sets(4, by(Rank::Round(Some(Level::Package)), ppr)), dealt);
         let cores = Placement::default();
-        assert_eq!(
-            sets(3, by(Rank::Round(Some(Level::Numa)), cores)),
-            ["0,8", "2,10", "1,9"]
-        );
+        assert_eq!(sets(3, by(Rank::Round(Some(Level::Numa)), cores)), ["0,8", "2,10", "1,9"]);
     }
 
     #[test]
     fn overload__lets_ranks_share_cores() {
-        let p = plan(
-            9,
-            Placement {
-                overload: true,
-                ..to(Level::Core)
-            },
-        );
+        let p = plan(9, Placement { overload: true, ..to(Level::Core) });
         assert_eq!(p.sets.len(), 9);
         assert!(!p.exclusive && p.warning.is_none());
     }

@@ -38,10 +38,7 @@ impl Poller {
     /// # Errors
     /// The kernel refuses the call that waits.
     pub fn new(mask: libc::sigset_t) -> io::Result<Poller> {
-        let poller = Poller {
-            watched: RefCell::default(),
-            mask,
-        };
+        let poller = Poller { watched: RefCell::default(), mask };
         match poll_entries(&mut [], Some(0), Some(&poller.mask)) {
             Err(e) if e.kind() != io::ErrorKind::Interrupted => Err(e),
             _ => Ok(poller),
@@ -52,10 +49,7 @@ impl Poller {
     /// is closed. Regular files are always ready.
     pub fn change(&self, fd: BorrowedFd<'_>, token: u64, interest: Interest) {
         let mut watched = self.watched.borrow_mut();
-        let place = watched
-            .entries
-            .iter()
-            .position(|entry| entry.fd == fd.as_raw_fd());
+        let place = watched.entries.iter().position(|entry| entry.fd == fd.as_raw_fd());
         let events = match interest {
             Interest::Read => libc::POLLIN,
             Interest::Write => libc::POLLOUT,
@@ -73,11 +67,7 @@ impl Poller {
                 watched.tokens[place] = token;
             }
             None => {
-                watched.entries.push(libc::pollfd {
-                    fd: fd.as_raw_fd(),
-                    events,
-                    revents: 0,
-                });
+                watched.entries.push(libc::pollfd { fd: fd.as_raw_fd(), events, revents: 0 });
                 watched.tokens.push(token);
             }
         }
@@ -93,10 +83,7 @@ impl Poller {
             return Vec::new();
         }
         let ready = watched.entries.iter().zip(&watched.tokens);
-        ready
-            .filter(|(entry, _)| entry.revents != 0)
-            .map(|(_, &token)| token)
-            .collect()
+        ready.filter(|(entry, _)| entry.revents != 0).map(|(_, &token)| token).collect()
     }
 }
 
@@ -148,11 +135,7 @@ pub fn is_readable(fd: BorrowedFd<'_>) -> bool {
 
 fn wait_for(fd: BorrowedFd<'_>, events: libc::c_short, limit_ms: u64) -> bool {
     let fd = fd.as_raw_fd();
-    let mut entry = libc::pollfd {
-        fd,
-        events,
-        revents: 0,
-    };
+    let mut entry = libc::pollfd { fd, events, revents: 0 };
     poll_entries(std::slice::from_mut(&mut entry), Some(limit_ms), None).is_ok_and(|n| n == 1)
 }
 

@@ -46,21 +46,13 @@ pub fn describe_exec_error(program: &Path, errno: i32) -> ProgramError {
             code: 126,
             text: format!("{program}: arguments and environment are too long ({cause})"),
         },
-        _ => ProgramError {
-            code: 126,
-            text: format!("{program}: {cause}"),
-        },
+        _ => ProgramError { code: 126, text: format!("{program}: {cause}") },
     }
 }
 
 /// A C string; a zero byte inside, which no command line can hold, ends it.
 pub fn c_string(text: &OsStr) -> CString {
-    let bytes: Vec<u8> = text
-        .as_bytes()
-        .iter()
-        .copied()
-        .take_while(|&b| b != 0)
-        .collect();
+    let bytes: Vec<u8> = text.as_bytes().iter().copied().take_while(|&b| b != 0).collect();
     CString::new(bytes).unwrap_or_default()
 }
 
@@ -78,11 +70,7 @@ mod tests {
     use super::*;
 
     fn app(name: &str) -> App {
-        App {
-            ranks: 1,
-            argv: vec![name.into()],
-            ..App::default()
-        }
+        App { ranks: 1, argv: vec![name.into()], ..App::default() }
     }
 
     #[test]

@@ -86,8 +86,7 @@ impl Ranks {
             group_gone: true,
             ..Rank::new(program.to_owned())
         };
-        self.list
-            .extend(std::iter::repeat_with(foreign).take(ranks));
+        self.list.extend(std::iter::repeat_with(foreign).take(ranks));
     }
 
     /// Ends the ranks from `first` on, some of which could not be started: whoever knows of them finds them dead.
@@ -114,10 +113,7 @@ impl Ranks {
 
     /// Them as an observer sees them.
     pub fn members(&self) -> Vec<Member> {
-        let member = |rank: &Rank| Member {
-            pid: rank.pid,
-            end: rank.end,
-        };
+        let member = |rank: &Rank| Member { pid: rank.pid, end: rank.end };
         self.list.iter().map(member).collect()
     }
 
@@ -152,16 +148,11 @@ impl Ranks {
             ended.push(rank);
         }
         self.forget_groups(segment);
-        let failures: Vec<Failure> = ended
-            .iter()
-            .filter_map(|&r| self.judge(r, segment))
-            .collect();
+        let failures: Vec<Failure> = ended.iter().filter_map(|&r| self.judge(r, segment)).collect();
         let first = pick_first(failures, segment);
         // Before anybody can see who is dead: what happens to others because of it is no failure of theirs.
         if let Some(failure) = &first {
-            let Failure {
-                kind, rank, code, ..
-            } = *failure;
+            let Failure { kind, rank, code, .. } = *failure;
             segment.header().failure.record(kind, rank, code);
         }
         for &rank in &ended {
@@ -189,14 +180,7 @@ impl Ranks {
     /// Was the end of this rank a failure?
     fn judge(&self, rank: usize, segment: &Segment) -> Option<Failure> {
         let phase = segment.page(rank).map_or(Phase::Launched, |p| p.phase());
-        let failure = |kind, code| {
-            Some(Failure {
-                rank,
-                kind,
-                code,
-                message: String::new(),
-            })
-        };
+        let failure = |kind, code| Some(Failure { rank, kind, code, message: String::new() });
         match self.list[rank].end? {
             _ if self.list[rank].is_given_up => None,
             End::Signal(signal, _) => failure(FailureKind::Signal, signal),
@@ -254,11 +238,7 @@ fn await_end(pid: libc::pid_t, limit_ms: i32) {
     // ignores; the array has the one entry that is stated.
     unsafe {
         let fd = libc::syscall(libc::SYS_pidfd_open, pid, 0) as i32;
-        let mut entry = libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        };
+        let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         libc::poll(&mut entry, 1, limit_ms);
         if fd >= 0 {
             libc::close(fd);
@@ -272,18 +252,10 @@ fn pick_first(failures: Vec<Failure>, segment: &Segment) -> Option<Failure> {
         return None;
     }
     if let Some((rank, code, message)) = segment.header().abort.load() {
-        return Some(Failure {
-            rank,
-            kind: FailureKind::Abort,
-            code,
-            message,
-        });
+        return Some(Failure { rank, kind: FailureKind::Abort, code, message });
     }
     let by_signal = |f: &&Failure| f.kind == FailureKind::Signal;
-    let first = failures
-        .iter()
-        .find(by_signal)
-        .or_else(|| failures.iter().min_by_key(|f| f.rank));
+    let first = failures.iter().find(by_signal).or_else(|| failures.iter().min_by_key(|f| f.rank));
     first.cloned()
 }
 
@@ -298,7 +270,5 @@ fn read_status(status: i32) -> End {
 /// Children of this thread, adopted ones too; empty where the kernel does not tell.
 pub fn list_children() -> Vec<libc::pid_t> {
     let text = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
-    text.split_whitespace()
-        .filter_map(|w| w.parse().ok())
-        .collect()
+    text.split_whitespace().filter_map(|w| w.parse().ok()).collect()
 }

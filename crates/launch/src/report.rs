@@ -29,10 +29,7 @@ pub fn describe_failure(
         ),
         FailureKind::Exit => write!(text, " left with exit code {}", failure.code),
         FailureKind::NoFinalize => {
-            write!(
-                text,
-                " left with exit code 0 but without calling MPI_Finalize"
-            )
+            write!(text, " left with exit code 0 but without calling MPI_Finalize")
         }
         FailureKind::Gone => write!(text, " has ended without calling MPI_Finalize"),
         FailureKind::Abort => write!(text, " aborted the job with code {}", failure.code),
@@ -56,10 +53,7 @@ pub fn describe_failure(
         }
     }
     text.push('\n');
-    let said = segment
-        .page(failure.rank)
-        .map(|p| p.message.load())
-        .unwrap_or_default();
+    let said = segment.page(failure.rank).map(|p| p.message.load()).unwrap_or_default();
     for message in [&failure.message, &said] {
         for line in message.lines().filter(|l| !l.trim().is_empty()) {
             let _ = writeln!(text, "mpiexec:   {line}");
@@ -71,9 +65,7 @@ pub fn describe_failure(
 /// Says what each rank is doing, and why ranks wait for ever where that is proved.
 pub fn describe_ranks(ranks: &Ranks, segment: &Segment) -> String {
     let text = inspect::describe::describe_ranks(&ranks.members(), segment);
-    text.lines()
-        .map(|line| format!("mpiexec: {line}\n"))
-        .collect()
+    text.lines().map(|line| format!("mpiexec: {line}\n")).collect()
 }
 
 #[cfg(test)]
@@ -89,12 +81,8 @@ mod tests {
     #[test]
     fn failure__names_rank_host_signal_and_message() {
         let (ranks, segment) = job();
-        let failure = Failure {
-            rank: 1,
-            kind: FailureKind::Signal,
-            code: 11,
-            message: "why\n".into(),
-        };
+        let failure =
+            Failure { rank: 1, kind: FailureKind::Signal, code: 11, message: "why\n".into() };
         let text = describe_failure(&failure, &ranks, &segment, "node7", 0);
         assert!(text.contains("rank 1 on node7"), "{text}");
         assert!(text.contains("SIGSEGV") && text.contains("prog"), "{text}");

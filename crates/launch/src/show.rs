@@ -9,10 +9,7 @@ use std::path::Path;
 
 /// The lines of `-v` and `--display-map`: node and processors, then each program with its ranks.
 pub fn describe_map(spec: &JobSpec, paths: &[&Path], host: &str, processors: usize) -> String {
-    let mut text = format!(
-        "mpiexec: node {host}, {processors} processor{}\n",
-        plural(processors)
-    );
+    let mut text = format!("mpiexec: node {host}, {processors} processor{}\n", plural(processors));
     let mut first = 0;
     for (app, path) in spec.apps.iter().zip(paths) {
         let which = match app.ranks {

@@ -97,11 +97,7 @@ impl Signals {
                     return Err(describe_call("rt_sigaction", &cause));
                 }
             }
-            let inherited = Inherited {
-                mask: old,
-                handled: wanted,
-                files: read_file_limit(),
-            };
+            let inherited = Inherited { mask: old, handled: wanted, files: read_file_limit() };
             Ok((Signals { mask }, inherited))
         }
     }
@@ -164,10 +160,7 @@ pub fn raise_file_limit(old: libc::rlimit, need: u64) -> bool {
         return true;
     }
     // Whoever is privileged may go beyond the hard limit.
-    let raised = libc::rlimit {
-        rlim_cur: need,
-        rlim_max: old.rlim_max.max(need),
-    };
+    let raised = libc::rlimit { rlim_cur: need, rlim_max: old.rlim_max.max(need) };
     // SAFETY: plain setrlimit on a valid structure.
     unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raised) == 0 }
 }

@@ -101,18 +101,11 @@ impl Spawner {
             )
         };
         if stack == libc::MAP_FAILED {
-            return Err(describe_mapping(
-                STACK_BYTES as u64,
-                &io::Error::last_os_error(),
-            ));
+            return Err(describe_mapping(STACK_BYTES as u64, &io::Error::last_os_error()));
         }
         // SAFETY: no arguments.
         let launcher = unsafe { libc::getpid() };
-        Ok(Spawner {
-            stack,
-            launcher,
-            inherited,
-        })
+        Ok(Spawner { stack, launcher, inherited })
     }
 
     /// Starts one rank in a process group of its own; returns its process number, which is the
@@ -155,10 +148,7 @@ impl Spawner {
         };
         if pid < 0 {
             let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
-            return Err(SpawnError {
-                step: Step::Clone,
-                errno,
-            });
+            return Err(SpawnError { step: Step::Clone, errno });
         }
         // SAFETY: the child wrote through the pointer it was given; read it from memory.
         match unsafe { from_ref(&child.failed).read_volatile() } {
@@ -236,10 +226,7 @@ unsafe fn prepare_child(child: &Child) -> Result<(), Step> {
             libc::signal(signal, libc::SIG_DFL);
         }
         let mask = &inherited.mask;
-        check(
-            "rt_sigprocmask",
-            libc::sigprocmask(libc::SIG_SETMASK, mask, null_mut()),
-        )?;
+        check("rt_sigprocmask", libc::sigprocmask(libc::SIG_SETMASK, mask, null_mut()))?;
     }
     Ok(())
 }

@@ -54,10 +54,8 @@ pub fn prepare_app(app: &App, spec: &JobSpec) -> Result<Prepared, ProgramError> 
     env.extend(spec.env.iter().cloned());
     env.extend(app.env.iter().cloned());
     let pairs = env.iter().map(|(n, v)| (n.clone(), v.clone()));
-    let config = Config::from_pairs(pairs).map_err(|e| ProgramError {
-        code: 2,
-        text: e.to_string(),
-    })?;
+    let config =
+        Config::from_pairs(pairs).map_err(|e| ProgramError { code: 2, text: e.to_string() })?;
     let trace = config.text(Key::Trace);
     let trace = (!trace.is_empty()).then(|| PathBuf::from(trace));
     let found = find_program(app, search_path(app, &env).as_deref())?;
@@ -153,9 +151,7 @@ impl Starter {
         let files = |e: std::io::Error| (1, describe_files("pipe2", &e, self.need));
         let rank = new.rank;
         // Kept by the rank; closed here when it runs.
-        new.listener
-            .iter()
-            .for_each(|listener| listener.set_inherited(true));
+        new.listener.iter().for_each(|listener| listener.set_inherited(true));
         let identity = Identity {
             rank,
             listeners: new.listener.map(Listener::fds).unwrap_or_default(),
@@ -191,8 +187,7 @@ impl Starter {
             .map_err(|e| describe_spawn_error(&e, rank, app))?;
         at.ranks.started(rank, pid);
         for (which, reader) in [(0, out_reader), (1, err_reader)] {
-            at.outputs
-                .add_stream(at.poller, STREAMS, rank, which, reader);
+            at.outputs.add_stream(at.poller, STREAMS, rank, which, reader);
         }
         Ok(())
     }

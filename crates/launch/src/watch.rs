@@ -120,11 +120,7 @@ impl Watch<'_> {
         };
         let mut prompt = None;
         while self.ranks.running() > 0 || self.is_needed(&state) {
-            let limit = earliest_ms(&state)
-                .into_iter()
-                .chain(prompt)
-                .chain(look)
-                .min();
+            let limit = earliest_ms(&state).into_iter().chain(prompt).chain(look).min();
             for token in self.poller.wait(limit) {
                 self.handle(token, state.ending.is_some());
             }
@@ -167,9 +163,7 @@ impl Watch<'_> {
             }
             CONTROL => self.control.accept(&self.poller),
             CLIENTS => self.serve(is_ending),
-            t if t >= STREAMS => self
-                .outputs
-                .read_stream(&self.poller, (t - STREAMS) as usize),
+            t if t >= STREAMS => self.outputs.read_stream(&self.poller, (t - STREAMS) as usize),
             // Room in an output: `settle` writes.
             _ => {}
         }
@@ -199,9 +193,7 @@ impl Watch<'_> {
                 } else {
                     // Asked twice: no more waiting.
                     let text = interrupted_text(signal);
-                    state
-                        .ending
-                        .get_or_insert_with(|| end_now(128 + signal, text));
+                    state.ending.get_or_insert_with(|| end_now(128 + signal, text));
                     self.ranks.signal_all(libc::SIGKILL);
                 }
             }
@@ -258,10 +250,7 @@ impl Watch<'_> {
         };
         let now = now_ns();
         let mut text = describe_failure(failure, &self.ranks, self.segment, self.host, now);
-        let phase = self
-            .segment
-            .page(failure.rank)
-            .map_or(Phase::Launched, |p| p.phase());
+        let phase = self.segment.page(failure.rank).map_or(Phase::Launched, |p| p.phase());
         let end = self.ranks.list().get(failure.rank).and_then(|r| r.end);
         text += &describe_limits(end, phase == Phase::Launched);
         let late = failure.kind == FailureKind::Exit && phase == Phase::Finalized;
@@ -341,13 +330,8 @@ impl Watch<'_> {
         }
         if let Some(path) = &self.trace {
             let outcome = trace::write_file(self.segment, path);
-            code = if outcome.is_err() && code == 0 {
-                1
-            } else {
-                code
-            };
-            self.outputs
-                .say(&format!("mpiexec: {}\n", trace::describe(path, outcome)));
+            code = if outcome.is_err() && code == 0 { 1 } else { code };
+            self.outputs.say(&format!("mpiexec: {}\n", trace::describe(path, outcome)));
             self.outputs.flush(|| !wants_end(signals));
         }
         // When all is said: the engine ends the other nodes, and this process too.
@@ -363,19 +347,11 @@ impl Watch<'_> {
 }
 
 fn end_now(code: i32, text: String) -> Ending {
-    Ending {
-        code,
-        text,
-        terminate_at: Some(Instant::now()),
-        kill_at: None,
-    }
+    Ending { code, text, terminate_at: Some(Instant::now()), kill_at: None }
 }
 
 fn interrupted_text(signal: i32) -> String {
-    format!(
-        "mpiexec: the job was ended by {}\n",
-        describe_signal(signal)
-    )
+    format!("mpiexec: the job was ended by {}\n", describe_signal(signal))
 }
 
 /// Has somebody asked for the end while the last output is being written?
@@ -386,11 +362,8 @@ fn wants_end(signals: &Signals) -> bool {
 
 fn earliest_ms(state: &State) -> Option<u64> {
     let ending = state.ending.as_ref();
-    let all = [
-        state.timeout_at,
-        ending.and_then(|e| e.terminate_at),
-        ending.and_then(|e| e.kill_at),
-    ];
+    let all =
+        [state.timeout_at, ending.and_then(|e| e.terminate_at), ending.and_then(|e| e.kill_at)];
     let next = all.into_iter().flatten().min()?;
     let left = next.saturating_duration_since(Instant::now());
     // Rounded up, or the loop would turn idly through the last millisecond.

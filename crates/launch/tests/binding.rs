@@ -26,10 +26,7 @@ fn mpiexec(words: &[&str]) -> Job {
 fn masks(words: &[&str]) -> Vec<String> {
     let words = [words, &["sh", "-c", MASK]].concat();
     let o = mpiexec(&words).run().expect_code(0);
-    o.stdout
-        .lines()
-        .map(|l| l.rsplit(':').next().unwrap().to_owned())
-        .collect()
+    o.stdout.lines().map(|l| l.rsplit(':').next().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -38,10 +35,7 @@ fn binding__follows_the_options_and_leaves_other_jobs_their_cores() {
     std::fs::create_dir_all(claims()).unwrap();
     let cores = list_cores(&all).len();
 
-    assert_eq!(
-        masks(&["-n", "2", "--bind-to", "none"]),
-        [all.to_string(), all.to_string()]
-    );
+    assert_eq!(masks(&["-n", "2", "--bind-to", "none"]), [all.to_string(), all.to_string()]);
     assert_eq!(masks(&["-n", "1"]), [all.to_string()]);
     let many = (all.len() + 1).to_string();
     assert!(masks(&["-n", &many]).iter().all(|m| *m == all.to_string()));
@@ -53,32 +47,21 @@ fn binding__follows_the_options_and_leaves_other_jobs_their_cores() {
         .run()
         .expect_code(0)
         .expect_stderr("rank 0 is bound to processor");
-    mpiexec(&["-n", "1", "--report-bindings", "true"])
-        .run()
-        .expect_code(0)
-        .expect_stderr("floats");
+    mpiexec(&["-n", "1", "--report-bindings", "true"]).run().expect_code(0).expect_stderr("floats");
 
     // Wider places are shared, and processors can be named.
     for place in ["socket", "numa", "node", "l9cache"] {
         let o = mpiexec(&["-n", "2", "--bind-to", place, "--report-bindings", "true"]).run();
         match place {
-            "l9cache" => o
-                .expect_code(2)
-                .expect_stderr("l3cache, numa, socket or node is possible"),
-            _ => o
-                .expect_code(0)
-                .expect_stderr("rank 1 is bound to processor"),
+            "l9cache" => {
+                o.expect_code(2).expect_stderr("l3cache, numa, socket or node is possible")
+            }
+            _ => o.expect_code(0).expect_stderr("rank 1 is bound to processor"),
         };
     }
     let first = all.iter().next().unwrap().to_string();
-    assert_eq!(
-        masks(&["-n", "1", "--bind-to", &format!("user:{first}")]),
-        [first.as_str()]
-    );
-    assert_eq!(
-        masks(&["-n", "1", "--bind-to", "hwthread"]),
-        [first.as_str()]
-    );
+    assert_eq!(masks(&["-n", "1", "--bind-to", &format!("user:{first}")]), [first.as_str()]);
+    assert_eq!(masks(&["-n", "1", "--bind-to", "hwthread"]), [first.as_str()]);
     assert_eq!(masks(&["-n", "1", "--cpu-set", &first]), [first.as_str()]);
     mpiexec(&["--cpu-set", "65535", "true"])
         .run()
@@ -87,24 +70,10 @@ fn binding__follows_the_options_and_leaves_other_jobs_their_cores() {
         .expect_stderr(" may be used here");
 
     // One job holds a core until its input ends; another then gets a different one.
-    let mut job = mpiexec(&[
-        "-n",
-        "1",
-        "--bind-to",
-        "core",
-        "sh",
-        "-c",
-        &format!("{MASK}; cat"),
-    ]);
+    let mut job = mpiexec(&["-n", "1", "--bind-to", "core", "sh", "-c", &format!("{MASK}; cat")]);
     job.command.stdin(Stdio::piped());
     let mut holder = job.start();
-    let held = holder
-        .read_until("Cpus_allowed")
-        .trim()
-        .rsplit(':')
-        .next()
-        .unwrap()
-        .to_owned();
+    let held = holder.read_until("Cpus_allowed").trim().rsplit(':').next().unwrap().to_owned();
     assert_ne!(held, all.to_string());
     if cores > 1 {
         let other = masks(&["-n", "1", "--bind-to", "core"]);
@@ -112,17 +81,8 @@ fn binding__follows_the_options_and_leaves_other_jobs_their_cores() {
         assert_ne!(other[0], all.to_string());
     }
     // All cores: not to be had while the first job runs.
-    let o = mpiexec(&[
-        "-n",
-        &cores.to_string(),
-        "--bind-to",
-        "core",
-        "--report-bindings",
-        "true",
-    ]);
-    o.run()
-        .expect_code(0)
-        .expect_stderr("other jobs have bound");
+    let o = mpiexec(&["-n", &cores.to_string(), "--bind-to", "core", "--report-bindings", "true"]);
+    o.run().expect_code(0).expect_stderr("other jobs have bound");
     let mut input = holder.child.stdin.take().unwrap();
     input.write_all(b"done\n").unwrap();
     drop(input);
@@ -143,8 +103,7 @@ fn jobs__that_start_at_once_never_bind_to_the_same_core() {
             let words = ["-n", "1", "--bind-to", "core", "sh", "-c", &script];
             let mut job = common::mpiexec(&words);
             job.command.stdin(Stdio::piped());
-            job.env("FASTPATH_INTERNAL_CLAIMS", folder.to_str().unwrap())
-                .start()
+            job.env("FASTPATH_INTERNAL_CLAIMS", folder.to_str().unwrap()).start()
         };
         let mut jobs: Vec<_> = (0..cores + 2).map(start).collect();
         let mut masks: Vec<String> = jobs

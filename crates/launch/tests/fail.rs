@@ -6,20 +6,13 @@ use common::{CleanFolder, marked, mpiexec, wait_gone};
 
 #[test]
 fn exit_code__is_that_of_the_rank_that_failed() {
-    let o = mpiexec(&[
-        "-n", "1", "sleep", "1000", ":", "-n", "1", "sh", "-c", "exit 7",
-    ])
-    .run();
-    o.expect_code(7)
-        .expect_stderr("rank 1 on")
-        .expect_stderr("exit code 7");
+    let o = mpiexec(&["-n", "1", "sleep", "1000", ":", "-n", "1", "sh", "-c", "exit 7"]).run();
+    o.expect_code(7).expect_stderr("rank 1 on").expect_stderr("exit code 7");
 }
 
 #[test]
 fn signal__is_named_and_gives_128_and_more() {
-    let words = [
-        "-n", "2", "PROBE", "attach", "init", "wait", "MPI_Recv", ":",
-    ];
+    let words = ["-n", "2", "PROBE", "attach", "init", "wait", "MPI_Recv", ":"];
     let words = [&words[..], &["PROBE", "attach", "init", "signal", "6"]].concat();
     let o = mpiexec(&words).run().expect_code(134);
     o.expect_stderr("rank 2 on").expect_stderr("SIGABRT");
@@ -27,17 +20,8 @@ fn signal__is_named_and_gives_128_and_more() {
 
 #[test]
 fn killed_rank__is_reported_with_the_call_it_was_in() {
-    let mut running = mpiexec(&[
-        "-n",
-        "2",
-        "-l",
-        "PROBE",
-        "attach",
-        "init",
-        "wait",
-        "MPI_Bcast",
-    ])
-    .start();
+    let mut running =
+        mpiexec(&["-n", "2", "-l", "PROBE", "attach", "init", "wait", "MPI_Bcast"]).start();
     running.read_until("waiting");
     running.read_until("waiting");
     let ranks = marked(&running.mark);
@@ -46,50 +30,27 @@ fn killed_rank__is_reported_with_the_call_it_was_in() {
     // SAFETY: a process of our own job.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);
     let o = running.finish().expect_code(137);
-    o.expect_stderr("SIGKILL")
-        .expect_stderr("while waiting in MPI_Bcast, peer 1, tag 7");
+    o.expect_stderr("SIGKILL").expect_stderr("while waiting in MPI_Bcast, peer 1, tag 7");
 }
 
 #[test]
 fn leaving_without_finalize__is_a_failure() {
-    let words = [
-        "-n", "1", "PROBE", "attach", "init", "wait", "MPI_Recv", ":",
-    ];
+    let words = ["-n", "1", "PROBE", "attach", "init", "wait", "MPI_Recv", ":"];
     let words = [&words[..], &["PROBE", "attach", "init", "exit", "0"]].concat();
-    mpiexec(&words)
-        .run()
-        .expect_code(1)
-        .expect_stderr("without calling MPI_Finalize");
+    mpiexec(&words).run().expect_code(1).expect_stderr("without calling MPI_Finalize");
 }
 
 #[test]
 fn leaving_before_init__wakes_those_who_wait() {
-    let words = [
-        "-n",
-        "1",
-        "PROBE",
-        "attach",
-        "init",
-        "until-dead",
-        "1",
-        "finalize",
-        ":",
-        "true",
-    ];
+    let words = ["-n", "1", "PROBE", "attach", "init", "until-dead", "1", "finalize", ":", "true"];
     let o = mpiexec(&words).run().expect_code(0);
     assert_eq!(o.stdout, "rank 1 is dead\n");
 }
 
 #[test]
 fn abort__gives_code_and_message() {
-    let words = [
-        "-n", "1", "PROBE", "attach", "init", "wait", "MPI_Recv", ":",
-    ];
-    let words = [
-        &words[..],
-        &["PROBE", "attach", "init", "abort", "5", "no input file"],
-    ]
-    .concat();
+    let words = ["-n", "1", "PROBE", "attach", "init", "wait", "MPI_Recv", ":"];
+    let words = [&words[..], &["PROBE", "attach", "init", "abort", "5", "no input file"]].concat();
     let o = mpiexec(&words).run().expect_code(5);
     o.expect_stderr("rank 1 on")
         .expect_stderr("aborted the job with code 5")
@@ -99,9 +60,7 @@ fn abort__gives_code_and_message() {
 #[test]
 fn failure_after_finalize__counts_and_lets_the_others_finish() {
     let done = "sleep 0.1; echo done";
-    let words = [
-        "-n", "1", "PROBE", "attach", "init", "finalize", "exit", "3", ":",
-    ];
+    let words = ["-n", "1", "PROBE", "attach", "init", "finalize", "exit", "3", ":"];
     let words = [&words[..], &["-n", "2", "sh", "-c", done]].concat();
     let o = mpiexec(&words).run().expect_code(3);
     assert_eq!(o.stdout, "done\ndone\n");
@@ -110,42 +69,19 @@ fn failure_after_finalize__counts_and_lets_the_others_finish() {
 #[test]
 fn ranks_that_ignore_sigterm__are_killed() {
     let stubborn = "trap '' TERM; while :; do sleep 1000; done";
-    mpiexec(&["-n", "2", "sh", "-c", stubborn, ":", "false"])
-        .run()
-        .expect_code(1);
+    mpiexec(&["-n", "2", "sh", "-c", stubborn, ":", "false"]).run().expect_code(1);
 }
 
 #[test]
 fn failure__ends_what_has_left_its_group_too() {
-    let words = [
-        "-n",
-        "1",
-        "PROBE",
-        "orphan",
-        "1000",
-        ":",
-        "sh",
-        "-c",
-        "sleep 0.1; exit 4",
-    ];
+    let words = ["-n", "1", "PROBE", "orphan", "1000", ":", "sh", "-c", "sleep 0.1; exit 4"];
     // `run` finds every process with the job's mark.
     mpiexec(&words).run().expect_code(4);
 }
 
 #[test]
 fn timeout__says_what_each_rank_was_doing() {
-    let words = [
-        "--timeout",
-        "0.5",
-        "-n",
-        "1",
-        "PROBE",
-        "attach",
-        "init",
-        "wait",
-        "MPI_Recv",
-        ":",
-    ];
+    let words = ["--timeout", "0.5", "-n", "1", "PROBE", "attach", "init", "wait", "MPI_Recv", ":"];
     let words = [&words[..], &["sleep", "1000", ":", "true"]].concat();
     let o = mpiexec(&words).run().expect_code(124);
     o.expect_stderr("waits in MPI_Recv, peer 1, tag 7")
@@ -195,9 +131,7 @@ fn terminate__calls_nothing_a_deadlock_that_has_just_begun() {
 
 #[test]
 fn timeout__in_time_changes_nothing() {
-    let o = mpiexec(&["--timeout", "50", "-n", "2", "true"])
-        .run()
-        .expect_code(0);
+    let o = mpiexec(&["--timeout", "50", "-n", "2", "true"]).run().expect_code(0);
     assert_eq!(o.stderr, "");
 }
 
@@ -288,9 +222,7 @@ fn killed_launcher__at_any_moment_leaves_nobody() {
     let folder = CleanFolder::new("launch-any");
     let script = "sleep 1000 & wait";
     for step in 0..60u32 {
-        let mut running = folder
-            .serve(mpiexec(&["-n", "4", "sh", "-c", script]))
-            .start();
+        let mut running = folder.serve(mpiexec(&["-n", "4", "sh", "-c", script])).start();
         let until =
             std::time::Instant::now() + std::time::Duration::from_micros(u64::from(step) * 150);
         while std::time::Instant::now() < until {
@@ -310,10 +242,7 @@ fn killed_rank__at_any_moment_ends_the_job() {
         // Whichever rank is found first, however far it has come.
         let victim = loop {
             let found = marked(&running.mark);
-            if let Some(p) = found
-                .iter()
-                .find(|p| p.contains("probe") && !p.contains("mpiexec"))
-            {
+            if let Some(p) = found.iter().find(|p| p.contains("probe") && !p.contains("mpiexec")) {
                 break p.split(' ').next().unwrap().parse::<i32>().unwrap();
             }
         };
@@ -333,10 +262,7 @@ fn killed_guard__does_not_disturb_the_job() {
     running.read_until("ready");
     let launcher = running.child.id().to_string();
     let found = marked(&running.mark);
-    let guard = found
-        .iter()
-        .find(|p| p.contains("mpiexec") && !p.starts_with(&launcher))
-        .unwrap();
+    let guard = found.iter().find(|p| p.contains("mpiexec") && !p.starts_with(&launcher)).unwrap();
     let pid: i32 = guard.split(' ').next().unwrap().parse().unwrap();
     // SAFETY: a process of our own job.
     assert_eq!(unsafe { libc::kill(pid, libc::SIGKILL) }, 0);

@@ -43,25 +43,14 @@ fn attach__works_when_the_descriptor_was_closed_on_the_way() {
 
 #[test]
 fn attach__below_a_shell_is_the_rank() {
-    let o = mpiexec(&[
-        "-n",
-        "2",
-        "sh",
-        "-c",
-        "PROBE attach init where finalize; exit $?",
-    ])
-    .run();
+    let o = mpiexec(&["-n", "2", "sh", "-c", "PROBE attach init where finalize; exit $?"]).run();
     assert!(o.expect_code(0).stdout.contains("rank 1 of 2"));
 }
 
 #[test]
 fn attach__by_a_program_that_a_rank_starts_is_a_job_of_one() {
     let o = mpiexec(&["-n", "1", "PROBE", "attach", "child", "attach", "where"]).run();
-    assert!(
-        o.expect_code(0)
-            .stdout
-            .contains("rank 0 of 1 app None of 1 launcher false")
-    );
+    assert!(o.expect_code(0).stdout.contains("rank 0 of 1 app None of 1 launcher false"));
 }
 
 /// What Hydra sets for rank 0 of 2; the descriptor is closed, as where a program on the way closes what it inherits.
@@ -87,16 +76,10 @@ fn attach__in_another_launcher_that_a_rank_has_started_is_neither_the_rank_nor_a
         // One rank there is alone, and leaves the rank of our job to its owner.
         let single = inner.replace("=2", "=1");
         let script = format!("(export {single}; PROBE attach where); PROBE attach where");
-        let o = mpiexec(&["-n", "2", "sh", "-c", &script])
-            .run()
-            .expect_code(0);
+        let o = mpiexec(&["-n", "2", "sh", "-c", &script]).run().expect_code(0);
         let alone = "rank 0 of 1 app None of 1 launcher false";
         assert_eq!(o.stdout.matches(alone).count(), 2, "{o:?}");
-        assert!(
-            o.stdout
-                .contains("rank 1 of 2 app Some(0) of 2 launcher true"),
-            "{o:?}"
-        );
+        assert!(o.stdout.contains("rank 1 of 2 app Some(0) of 2 launcher true"), "{o:?}");
     }
 }
 
@@ -109,22 +92,13 @@ fn ranks__see_no_identity_of_a_launcher_outside() {
     let o = with_variables(job, &format!("{outside} FASTPATH_SINGLETON=1 PMI_DEBUG=0")).run();
     let o = o.expect_code(0);
     let seen = |name: &str| o.stdout.lines().any(|line| line.starts_with(name));
-    for name in [
-        "PMI_FD",
-        "PMI_RANK",
-        "PMIX_",
-        "OMPI_",
-        "SLURM_PROCID",
-        "FLUX_TASK",
-        "FASTPATH_SINGLETON",
-    ] {
+    for name in
+        ["PMI_FD", "PMI_RANK", "PMIX_", "OMPI_", "SLURM_PROCID", "FLUX_TASK", "FASTPATH_SINGLETON"]
+    {
         assert!(!seen(name), "{name} in {o:?}");
     }
     // What says something of the job stays, and what was asked for.
-    assert!(
-        seen("SLURM_JOB_ID=1") && seen("SLURM_NTASKS=2") && seen("PMI_DEBUG=1"),
-        "{o:?}"
-    );
+    assert!(seen("SLURM_JOB_ID=1") && seen("SLURM_NTASKS=2") && seen("PMI_DEBUG=1"), "{o:?}");
 }
 
 #[test]
@@ -139,19 +113,13 @@ fn ranks__under_another_launcher_are_those_of_our_job() {
 #[test]
 fn mpiexec__says_once_that_another_launcher_has_started_several_of_it() {
     let say = |text: &str| {
-        with_variables(mpiexec(&["-n", "1", "true"]), text)
-            .run()
-            .expect_code(0)
-            .stderr
+        with_variables(mpiexec(&["-n", "1", "true"]), text).run().expect_code(0).stderr
     };
     let said = say(SRUN);
     assert_eq!(said.lines().count(), 1, "{said}");
-    for part in [
-        "srun of Slurm",
-        "SLURM_STEP_NUM_TASKS=2",
-        "srun -N 1 -n 1 -c 2 ",
-        "FASTPATH_SINGLETON",
-    ] {
+    for part in
+        ["srun of Slurm", "SLURM_STEP_NUM_TASKS=2", "srun -N 1 -n 1 -c 2 ", "FASTPATH_SINGLETON"]
+    {
         assert!(said.contains(part), "{part} in {said}");
     }
     assert!(say(HYDRA).contains("PMI_SIZE=2"));
@@ -170,21 +138,13 @@ fn mpiexec__says_once_that_another_launcher_has_started_several_of_it() {
 #[test]
 fn attach__twice_in_a_row_is_an_error() {
     let script = "PROBE attach init finalize; PROBE attach";
-    let o = mpiexec(&["-n", "1", "sh", "-c", script])
-        .run()
-        .expect_code(99);
-    assert!(
-        o.stdout.contains("has been rank 0 of this job already"),
-        "{o:?}"
-    );
+    let o = mpiexec(&["-n", "1", "sh", "-c", script]).run().expect_code(99);
+    assert!(o.stdout.contains("has been rank 0 of this job already"), "{o:?}");
 }
 
 #[test]
 fn wdir__of_each_app() {
-    let o = mpiexec(&[
-        "-n", "1", "-wdir", "/usr", "pwd", ":", "-wdir", "/proc/..", "pwd",
-    ])
-    .run();
+    let o = mpiexec(&["-n", "1", "-wdir", "/usr", "pwd", ":", "-wdir", "/proc/..", "pwd"]).run();
     assert_eq!(o.expect_code(0).sorted_lines(), ["/", "/usr"]);
 }
 
@@ -201,11 +161,7 @@ fn environment__app_over_job_over_inherited() {
         "-genv", "A", "job", "-x", "B=job", "-env", "A", "app", "sh", "-c", script, ":", "sh",
         "-c", script,
     ];
-    let o = mpiexec(&words)
-        .env("B", "inherited")
-        .env("C", "inherited")
-        .run()
-        .expect_code(0);
+    let o = mpiexec(&words).env("B", "inherited").env("C", "inherited").run().expect_code(0);
     assert_eq!(o.sorted_lines(), ["app job inherited", "job job inherited"]);
 }
 
@@ -219,9 +175,7 @@ fn export__of_what_is_not_set_is_said() {
 
 #[test]
 fn stdin__goes_to_rank_0_alone() {
-    let o = mpiexec(&["-n", "3", "-l", "cat"])
-        .run_with_input("one\ntwo\n")
-        .expect_code(0);
+    let o = mpiexec(&["-n", "3", "-l", "cat"]).run_with_input("one\ntwo\n").expect_code(0);
     assert_eq!(o.stdout, "[0] one\n[0] two\n");
 }
 
@@ -246,9 +200,7 @@ fn output__without_tags_is_byte_for_byte() {
 
 #[test]
 fn output__lines_are_never_torn() {
-    let o = mpiexec(&["-n", "4", "-l", "PROBE", "print", "2000"])
-        .run()
-        .expect_code(0);
+    let o = mpiexec(&["-n", "4", "-l", "PROBE", "print", "2000"]).run().expect_code(0);
     let mut next = [0usize; 4];
     for line in o.stdout.lines() {
         let rank: usize = line[1..2].parse().unwrap();
@@ -276,9 +228,7 @@ fn output__both_streams_into_one_file_keep_their_lines() {
 
 #[test]
 fn output__more_than_any_buffer_comes_through() {
-    let o = mpiexec(&["-n", "2", "PROBE", "flood", "12"])
-        .run()
-        .expect_code(0);
+    let o = mpiexec(&["-n", "2", "PROBE", "flood", "12"]).run().expect_code(0);
     assert_eq!(o.stdout.len(), 24 << 20);
     assert!(o.stdout.lines().all(|l| l.len() == 1023));
 }
@@ -310,10 +260,7 @@ fn empty() -> std::process::ChildStdout {
 
 #[test]
 fn many_ranks__on_few_processors() {
-    let o = mpiexec(&[
-        "-n", "100", "PROBE", "attach", "init", "say", "here", "finalize",
-    ])
-    .run();
+    let o = mpiexec(&["-n", "100", "PROBE", "attach", "init", "say", "here", "finalize"]).run();
     assert_eq!(o.expect_code(0).stdout.lines().count(), 100);
 }
 
@@ -321,28 +268,15 @@ fn many_ranks__on_few_processors() {
 fn file_limit__is_raised_for_the_launcher_and_kept_for_the_ranks() {
     let mpi = env!("CARGO_BIN_EXE_mpiexec");
     let script = format!("ulimit -Sn 100; exec {mpi} -n 60 PROBE limit");
-    let o = mpiexec(&["-n", "1", "sh", "-c", &script])
-        .run()
-        .expect_code(0);
+    let o = mpiexec(&["-n", "1", "sh", "-c", &script]).run().expect_code(0);
     assert_eq!(o.stdout, "limit 100\n".repeat(60));
 }
 
 #[test]
 fn hostile_surroundings__do_not_matter() {
     let long = format!("/tmp/{}", "x".repeat(200));
-    let words = [
-        "-n",
-        "2",
-        "--oversubscribe",
-        "--allow-run-as-root",
-        "--host",
-        "localhost:2",
-    ];
-    let words = [
-        &words[..],
-        &["PROBE", "attach", "init", "where", "finalize"],
-    ]
-    .concat();
+    let words = ["-n", "2", "--oversubscribe", "--allow-run-as-root", "--host", "localhost:2"];
+    let words = [&words[..], &["PROBE", "attach", "init", "where", "finalize"]].concat();
     let o = mpiexec(&words)
         .env("TMPDIR", &long)
         .env("HOSTNAME", "no.such.host")
@@ -364,16 +298,8 @@ fn mistakes__are_one_clear_line() {
         (&["/no/such/program"], 127, "/no/such/program"),
         (&["/etc"], 126, "folder"),
         (&["/etc/passwd"], 126, "not executable"),
-        (
-            &["--host", "far", "--engine", "none", "true"],
-            1,
-            "--engine",
-        ),
-        (
-            &["-genv", "FASTPATH_WAIT", "spni", "true"],
-            2,
-            "FASTPATH_WAIT=spni",
-        ),
+        (&["--host", "far", "--engine", "none", "true"], 1, "--engine"),
+        (&["-genv", "FASTPATH_WAIT", "spni", "true"], 2, "FASTPATH_WAIT=spni"),
     ];
     for (words, code, part) in cases {
         let o = mpiexec(words).run().expect_code(*code).expect_stderr(part);
@@ -392,21 +318,10 @@ fn programs_that_cannot_run__say_why() {
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
         path.to_str().unwrap().to_owned()
     };
-    let (lost, plain) = (
-        make("lost", "#!/no/such/interpreter\n"),
-        make("plain", "echo hi\n"),
-    );
-    mpiexec(&["-n", "2", &lost])
-        .run()
-        .expect_code(127)
-        .expect_stderr("interpreter is missing");
-    mpiexec(&["-n", "2", &plain])
-        .run()
-        .expect_code(126)
-        .expect_stderr("#!");
+    let (lost, plain) = (make("lost", "#!/no/such/interpreter\n"), make("plain", "echo hi\n"));
+    mpiexec(&["-n", "2", &lost]).run().expect_code(127).expect_stderr("interpreter is missing");
+    mpiexec(&["-n", "2", &plain]).run().expect_code(126).expect_stderr("#!");
     // Ranks that run already are ended when a later one cannot be started.
-    mpiexec(&["-n", "2", "sleep", "1000", ":", &lost])
-        .run()
-        .expect_code(127);
+    mpiexec(&["-n", "2", "sleep", "1000", ":", &lost]).run().expect_code(127);
     std::fs::remove_dir_all(&dir).unwrap();
 }

@@ -41,10 +41,7 @@ impl Terminal {
         let null = std::ptr::null_mut();
         // SAFETY: both numbers are writable; the descriptors are new and nobody else's.
         let (master, slave) = unsafe {
-            assert_eq!(
-                libc::openpty(&mut master, &mut slave, null, null.cast(), null.cast()),
-                0
-            );
+            assert_eq!(libc::openpty(&mut master, &mut slave, null, null.cast(), null.cast()), 0);
             // A job that held its own terminal's far end would never see it close.
             libc::fcntl(master, libc::F_SETFD, libc::FD_CLOEXEC);
             (OwnedFd::from_raw_fd(master), OwnedFd::from_raw_fd(slave))
@@ -67,15 +64,8 @@ impl Terminal {
         let child = job.command.spawn().unwrap();
         drop(job.command);
         let watchdog = Watchdog::start(child.id(), &job.mark, Instant::now());
-        let job = AtTerminal {
-            child,
-            mark: job.mark,
-            watchdog,
-        };
-        let terminal = Terminal {
-            master: File::from(master),
-            seen: String::new(),
-        };
+        let job = AtTerminal { child, mark: job.mark, watchdog };
+        let terminal = Terminal { master: File::from(master), seen: String::new() };
         (terminal, job)
     }
 

@@ -83,10 +83,7 @@ impl Clone for Attributes {
 
 impl Attributes {
     fn find(&self, keyval: &Rc<Keyval>) -> Option<usize> {
-        self.0
-            .borrow()
-            .iter()
-            .position(|a| Rc::ptr_eq(&a.keyval, keyval))
+        self.0.borrow().iter().position(|a| Rc::ptr_eq(&a.keyval, keyval))
     }
 }
 
@@ -136,14 +133,7 @@ pub unsafe fn create_keyval(
         _ => Some(unsafe { std::mem::transmute::<usize, DeleteFunction>(delete) }),
     };
     let (uses, freed) = (Cell::new(0), Cell::new(false));
-    let keyval = Keyval {
-        kind,
-        on_copy,
-        on_delete,
-        extra_state,
-        uses,
-        freed,
-    };
+    let keyval = Keyval { kind, on_copy, on_delete, extra_state, uses, freed };
     // Handles of tables are positive and fit an int.
     Ok(p.keyvals().publish(keyval)? as i32)
 }
@@ -161,10 +151,7 @@ pub fn free_keyval(p: &impl Keyvals, kind: Kind, key: i32) -> Result {
 }
 
 fn already_freed(key: i32) -> Error {
-    Error::new(
-        MPI_ERR_KEYVAL,
-        format!("the attribute key {key} was freed already"),
-    )
+    Error::new(MPI_ERR_KEYVAL, format!("the attribute key {key} was freed already"))
 }
 
 fn find_keyval(p: &impl Keyvals, kind: Kind, key: i32) -> Result<Rc<Keyval>> {
@@ -207,9 +194,7 @@ pub fn get_attribute(p: &impl Keyvals, holder: Holder, key: i32) -> Result<Optio
     }
     let keyval = find_keyval(p, holder.kind, key)?;
     let attributes = holder.attributes;
-    Ok(attributes
-        .find(&keyval)
-        .map(|index| attributes.0.borrow()[index].value))
+    Ok(attributes.find(&keyval).map(|index| attributes.0.borrow()[index].value))
 }
 
 /// Sets an attribute; one that is there is deleted first, as by [`delete_attribute`].
@@ -225,11 +210,7 @@ pub fn set_attribute(p: &impl Keyvals, holder: Holder, key: i32, value: *mut c_v
         delete_at(p, holder, index)?;
     }
     keyval.uses.set(keyval.uses.get() + 1);
-    holder
-        .attributes
-        .0
-        .borrow_mut()
-        .push(Attribute { key, keyval, value });
+    holder.attributes.0.borrow_mut().push(Attribute { key, keyval, value });
     Ok(())
 }
 
@@ -317,10 +298,7 @@ pub fn copy_attributes(p: &impl Keyvals, from: Holder, to: &Attributes) -> Resul
 }
 
 fn refused(what: &str, code: i32) -> Error {
-    Error::new(
-        code,
-        format!("the user's attribute {what} function returned error code {code}"),
-    )
+    Error::new(code, format!("the user's attribute {what} function returned error code {code}"))
 }
 
 #[cfg(test)]
@@ -338,33 +316,19 @@ mod tests {
     ) -> c_int {
         // SAFETY: the tests pass a log as extra state, and the callee's variables.
         unsafe {
-            (*state.cast::<Log>())
-                .borrow_mut()
-                .push(('c', object, key, value as usize));
+            (*state.cast::<Log>()).borrow_mut().push(('c', object, key, value as usize));
             *flag = (value as usize != 13) as c_int;
             *out.cast::<*mut c_void>() = value.wrapping_byte_add(1);
         }
-        if value as usize == 66 {
-            MPI_ERR_OTHER
-        } else {
-            MPI_SUCCESS
-        }
+        if value as usize == 66 { MPI_ERR_OTHER } else { MPI_SUCCESS }
     }
 
     unsafe extern "C" fn log_delete(
         object: usize, key: c_int, value: *mut c_void, state: *mut c_void,
     ) -> c_int {
         // SAFETY: the tests pass a log as extra state.
-        unsafe {
-            (*state.cast::<Log>())
-                .borrow_mut()
-                .push(('d', object, key, value as usize))
-        };
-        if value as usize == 77 {
-            MPI_ERR_INTERN
-        } else {
-            MPI_SUCCESS
-        }
+        unsafe { (*state.cast::<Log>()).borrow_mut().push(('d', object, key, value as usize)) };
+        if value as usize == 77 { MPI_ERR_INTERN } else { MPI_SUCCESS }
     }
 
     fn value(number: usize) -> *mut c_void {
@@ -372,35 +336,19 @@ mod tests {
     }
 
     fn holder(handle: usize, attributes: &Attributes) -> Holder<'_> {
-        Holder {
-            kind: Kind::Comm,
-            handle,
-            attributes,
-        }
+        Holder { kind: Kind::Comm, handle, attributes }
     }
 
     fn logging_key(p: &Process, log: &Log) -> i32 {
-        let (copy, delete) = (
-            copy_plus_one as CopyFunction as usize,
-            log_delete as DeleteFunction as usize,
-        );
+        let (copy, delete) =
+            (copy_plus_one as CopyFunction as usize, log_delete as DeleteFunction as usize);
         // SAFETY: functions of the right type.
-        unsafe {
-            create_keyval(
-                p,
-                Kind::Comm,
-                copy,
-                delete,
-                (log as *const Log).cast_mut().cast(),
-            )
-        }
-        .unwrap()
+        unsafe { create_keyval(p, Kind::Comm, copy, delete, (log as *const Log).cast_mut().cast()) }
+            .unwrap()
     }
 
     fn get(p: &Process, attributes: &Attributes, key: i32) -> Option<usize> {
-        get_attribute(p, holder(5, attributes), key)
-            .unwrap()
-            .map(|value| value as usize)
+        get_attribute(p, holder(5, attributes), key).unwrap().map(|value| value as usize)
     }
 
     #[test]
@@ -449,11 +397,7 @@ mod tests {
         assert_eq!(error.code(), MPI_ERR_INTERN);
         let order: Vec<usize> = log.borrow().iter().map(|entry| entry.3).collect();
         assert_eq!(order, [4, 3, 77]);
-        assert_eq!(
-            get(&p, &attributes, keys[1]),
-            Some(77),
-            "the attribute stays"
-        );
+        assert_eq!(get(&p, &attributes, keys[1]), Some(77), "the attribute stays");
     }
 
     #[test]
@@ -467,10 +411,7 @@ mod tests {
         assert!(set_attribute(&p, holder(5, &attributes), key, value(2)).is_err());
         delete_attribute(&p, holder(5, &attributes), key).unwrap();
         assert!(get_attribute(&p, holder(5, &attributes), key).is_err());
-        assert_eq!(
-            free_keyval(&p, Kind::Comm, key).unwrap_err().code(),
-            MPI_ERR_KEYVAL
-        );
+        assert_eq!(free_keyval(&p, Kind::Comm, key).unwrap_err().code(), MPI_ERR_KEYVAL);
         assert_eq!(log.borrow().len(), 1);
     }
 
@@ -486,10 +427,7 @@ mod tests {
                 code(set_attribute(&p, holder(5, &attributes), bad, value(1))),
                 MPI_ERR_KEYVAL
             );
-            assert_eq!(
-                code(delete_attribute(&p, holder(5, &attributes), bad)),
-                MPI_ERR_KEYVAL
-            );
+            assert_eq!(code(delete_attribute(&p, holder(5, &attributes), bad)), MPI_ERR_KEYVAL);
         }
     }
 

@@ -146,9 +146,7 @@ fn serve(job: &Job, served: Served, call: &'static Call) {
             Turn::Over(nap) => limit = nap,
             Turn::Interrupted => {
                 is_due = true;
-                (0..YIELDS)
-                    .take_while(|_| lock.is_wanted())
-                    .for_each(|_| wait::yield_now());
+                (0..YIELDS).take_while(|_| lock.is_wanted()).for_each(|_| wait::yield_now());
             }
         }
     }

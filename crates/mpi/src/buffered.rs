@@ -156,9 +156,7 @@ fn release(request: &Request) {
         if request.charged {
             // SAFETY: made by `send`.
             let attached = unsafe { charged_to(request) };
-            attached
-                .used
-                .fetch_sub(cost(p, request.bytes), Ordering::Relaxed);
+            attached.used.fetch_sub(cost(p, request.bytes), Ordering::Relaxed);
             length += TRAILER;
         }
         // SAFETY: `send` and `take_over` leaked a vector of exactly this length and capacity.
@@ -218,9 +216,7 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
             }
         }
         let behind = copy.as_mut_ptr().add(bytes as usize);
-        behind
-            .cast::<*const Attached>()
-            .write_unaligned(std::ptr::from_ref(attached));
+        behind.cast::<*const Attached>().write_unaligned(std::ptr::from_ref(attached));
         copy.set_len(length);
     }
     let copy = copy.into_boxed_slice();
@@ -310,10 +306,7 @@ pub(crate) fn take_over(worker: &mut Worker, id: RequestId) {
 /// `MPI_ERR_BUFFER` where one is attached already, `MPI_ERR_ARG` for a negative size.
 pub fn attach(p: &Process, owner: Owner, address: usize, size: i64) -> Result {
     if size < 0 && address != MPI_BUFFER_AUTOMATIC {
-        return Err(Error::new(
-            MPI_ERR_ARG,
-            format!("the size {size} is negative"),
-        ));
+        return Err(Error::new(MPI_ERR_ARG, format!("the size {size} is negative")));
     }
     at_place(p, owner, |place| {
         let attached = place.get().unwrap_or_else(|| p.spare_buffers.take());

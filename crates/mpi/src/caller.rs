@@ -46,11 +46,7 @@ extern "C" fn visit(context: *mut c_void, walk: *mut Walk) -> c_int {
         return GO_ON;
     }
     // A return address may be the first of what follows the function that was called last.
-    let inside = if ip == walk.place {
-        ip
-    } else {
-        ip.wrapping_sub(1)
-    };
+    let inside = if ip == walk.place { ip } else { ip.wrapping_sub(1) };
     if library().contains(&inside) {
         walk.outermost = inside;
     } else if walk.outermost != 0 {
@@ -125,9 +121,7 @@ impl Call {
         };
         // SAFETY: `visit` has the form that is asked for.
         unsafe { _Unwind_Backtrace(visit, &mut walk) };
-        let Walk {
-            outermost, caller, ..
-        } = walk;
+        let Walk { outermost, caller, .. } = walk;
         (outermost != 0).then_some(Call { outermost, caller })
     }
 

@@ -110,8 +110,7 @@ impl<'a> Channel<'a> {
     /// Counts a collective call on `comm`.
     #[inline]
     pub(crate) fn advance(comm: &Comm) {
-        comm.collective_sequence
-            .set(comm.collective_sequence.get().wrapping_add(1));
+        comm.collective_sequence.set(comm.collective_sequence.get().wrapping_add(1));
     }
 
     /// Takes the call back before anything was sent: it does not count among the collective calls on the communicator.
@@ -396,10 +395,8 @@ impl<'a> Channel<'a> {
                     short.unwrap_or(0),
                 )),
                 fault => {
-                    let args = Args {
-                        peer: self.comm.peer_rank(peer),
-                        ..self.args(0, &Buffer::empty())
-                    };
+                    let args =
+                        Args { peer: self.comm.peer_rank(peer), ..self.args(0, &Buffer::empty()) };
                     Err(slow::explain(fault, &args, bytes, sent))
                 }
             }
@@ -531,22 +528,11 @@ impl<'a> Channel<'a> {
     }
 
     fn want(&self, from: u32) -> Want {
-        Want {
-            peer: self.world_rank(from),
-            tag: self.tag,
-            key: self.context().key(from),
-        }
+        Want { peer: self.world_rank(from), tag: self.tag, key: self.context().key(from) }
     }
 
     fn args(&self, peer: u32, data: &Buffer) -> Args {
         let comm = self.comm.handle.get();
-        Args {
-            buf: data.ptr,
-            count: 0,
-            datatype: 0,
-            peer: peer as i32,
-            tag: self.tag,
-            comm,
-        }
+        Args { buf: data.ptr, count: 0, datatype: 0, peer: peer as i32, tag: self.tag, comm }
     }
 }

@@ -62,10 +62,7 @@ impl Checks {
             return String::new();
         };
         let mut places = self.places.borrow_mut();
-        places
-            .entry(place)
-            .or_insert_with(|| place.to_string())
-            .clone()
+        places.entry(place).or_insert_with(|| place.to_string()).clone()
     }
 
     /// The call that this thread is in, with its place.

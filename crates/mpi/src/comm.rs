@@ -108,10 +108,7 @@ impl Keyvals for Process {
 impl Comm {
     /// The kind of its topology; `MPI_UNDEFINED` where there is none.
     pub fn topology_kind(&self) -> i32 {
-        self.topology
-            .borrow()
-            .as_ref()
-            .map_or(MPI_UNDEFINED, |topology| topology.kind())
+        self.topology.borrow().as_ref().map_or(MPI_UNDEFINED, |topology| topology.kind())
     }
 
     /// Its topology, to be asked for what only one kind has.
@@ -125,11 +122,7 @@ impl Comm {
 
     /// It as the holder of attributes.
     pub fn holder(&self) -> Holder<'_> {
-        Holder {
-            kind: Kind::Comm,
-            handle: self.handle.get(),
-            attributes: &self.attributes,
-        }
+        Holder { kind: Kind::Comm, handle: self.handle.get(), attributes: &self.attributes }
     }
 
     /// A communicator without a handle, with `MPI_ERRORS_ARE_FATAL`. `rank` is the calling process's
@@ -137,20 +130,13 @@ impl Comm {
     pub fn new(
         p: &Process, context: Context, group: Rc<Group>, remote_group: Option<Rc<Group>>, rank: u32,
     ) -> Self {
-        let spares = if context == Context::WORLD {
-            Block::WORLD_SPARES
-        } else {
-            Block::EMPTY
-        };
+        let spares = if context == Context::WORLD { Block::WORLD_SPARES } else { Block::EMPTY };
         let session = Cell::new(group.session());
         let of_group = |group: &Rc<Group>| Comm::new(p, context, group.clone(), None, rank);
         let local = remote_group.is_some().then(|| Rc::new(of_group(&group)));
         let peers = remote_group.as_ref().unwrap_or(&group);
-        let endpoints = peers
-            .world_ranks()
-            .iter()
-            .filter_map(|&peer| p.endpoint_address(peer))
-            .collect();
+        let endpoints =
+            peers.world_ranks().iter().filter_map(|&peer| p.endpoint_address(peer)).collect();
         Comm {
             handle: Cell::new(MPI_COMM_NULL),
             context,
@@ -228,10 +214,7 @@ impl Comm {
     /// The rank by which messages reach the process of rank `world` in the world; that one where it is no member.
     pub fn peer_rank(&self, world: u32) -> i32 {
         let ranks = self.peer_group().world_ranks();
-        ranks
-            .iter()
-            .position(|&rank| rank == world)
-            .map_or(world as i32, |rank| rank as i32)
+        ranks.iter().position(|&rank| rank == world).map_or(world as i32, |rank| rank as i32)
     }
 
     /// Which members share a host, where they are on several: for collective calls of an intracommunicator.
@@ -248,11 +231,7 @@ impl Comm {
 
     /// The calling process's rank in the world.
     pub fn my_world_rank(&self) -> u32 {
-        self.group
-            .world_ranks()
-            .get(self.rank as usize)
-            .copied()
-            .unwrap_or(0)
+        self.group.world_ranks().get(self.rank as usize).copied().unwrap_or(0)
     }
 
     /// Refuses an intercommunicator.
@@ -301,11 +280,7 @@ impl Comm {
             }
             _ => result = MPI_UNEQUAL,
         }
-        if result == MPI_IDENT {
-            MPI_CONGRUENT
-        } else {
-            result
-        }
+        if result == MPI_IDENT { MPI_CONGRUENT } else { result }
     }
 }
 

@@ -61,11 +61,7 @@ fn provide_stack() {
         let Ok(memory) = fastpath_base::memory::reserve(STACK_BYTES) else {
             return;
         };
-        let new = libc::stack_t {
-            ss_sp: memory.cast(),
-            ss_flags: 0,
-            ss_size: STACK_BYTES,
-        };
+        let new = libc::stack_t { ss_sp: memory.cast(), ss_flags: 0, ss_size: STACK_BYTES };
         libc::sigaltstack(&new, std::ptr::null_mut());
     }
 }
@@ -97,10 +93,7 @@ struct Line {
 
 impl Line {
     fn new() -> Line {
-        Line {
-            bytes: [0; 240],
-            len: 0,
-        }
+        Line { bytes: [0; 240], len: 0 }
     }
 
     fn as_str(&self) -> &str {
@@ -111,8 +104,7 @@ impl Line {
 impl Write for Line {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         let room = self.bytes.get_mut(self.len..self.len + text.len());
-        room.ok_or(std::fmt::Error)?
-            .copy_from_slice(text.as_bytes());
+        room.ok_or(std::fmt::Error)?.copy_from_slice(text.as_bytes());
         self.len += text.len();
         Ok(())
     }

@@ -187,18 +187,10 @@ impl Datatype {
     pub fn buffer(&self, ptr: *mut u8, count: u64) -> Option<Buffer> {
         let bytes = self.layout.total_bytes(count)?;
         if let Some(offset) = self.layout.dense_offset(count) {
-            return Some(Buffer::contiguous(
-                ptr.wrapping_offset(offset as isize),
-                bytes,
-            ));
+            return Some(Buffer::contiguous(ptr.wrapping_offset(offset as isize), bytes));
         }
         self.layout.span(count).ok()?;
-        Some(Buffer {
-            ptr,
-            bytes,
-            layout: Some(self.layout.clone()),
-            count,
-        })
+        Some(Buffer { ptr, bytes, layout: Some(self.layout.clone()), count })
     }
 
     /// The size by which the immediate path may know it: committed, contiguous, at least one byte.
@@ -209,9 +201,7 @@ impl Datatype {
 
     /// Data bytes of one element; none (MPI_UNDEFINED) for a type that is not supported.
     pub fn size(&self) -> Option<i64> {
-        self.is_supported()
-            .then(|| i64::try_from(self.layout.size()).ok())
-            .flatten()
+        self.is_supported().then(|| i64::try_from(self.layout.size()).ok()).flatten()
     }
 
     /// Lower bound and extent in bytes.
@@ -236,11 +226,7 @@ impl Datatype {
 
     /// It as the holder of attributes, under the handle that the user knows it by.
     pub fn holder(&self, handle: usize) -> Holder<'_> {
-        Holder {
-            kind: HolderKind::Type,
-            handle,
-            attributes: &self.attributes,
-        }
+        Holder { kind: HolderKind::Type, handle, attributes: &self.attributes }
     }
 
     /// Elements that `bytes` received bytes are (MPI_Get_count); none (MPI_UNDEFINED) if they are no whole number.
@@ -248,25 +234,18 @@ impl Datatype {
     pub fn count_from_bytes(&self, bytes: u64) -> Option<i64> {
         match self.layout.size() {
             0 => (bytes == 0).then_some(0),
-            size => bytes
-                .is_multiple_of(size)
-                .then(|| i64::try_from(bytes / size).ok())
-                .flatten(),
+            size => bytes.is_multiple_of(size).then(|| i64::try_from(bytes / size).ok()).flatten(),
         }
     }
 
     /// Basic elements that `bytes` received bytes are (MPI_Get_elements); none (MPI_UNDEFINED) if they end within one.
     pub fn elements_from_bytes(&self, bytes: u64) -> Option<i64> {
-        self.signature
-            .elements_in(bytes)
-            .and_then(|n| i64::try_from(n).ok())
+        self.signature.elements_in(bytes).and_then(|n| i64::try_from(n).ok())
     }
 
     /// Bytes that the first `elements` basic elements take (MPI_Status_set_elements).
     pub fn bytes_from_elements(&self, elements: u64) -> Option<u64> {
-        self.signature
-            .bytes_of(elements)
-            .filter(|bytes| *bytes <= i64::MAX as u64)
+        self.signature.bytes_of(elements).filter(|bytes| *bytes <= i64::MAX as u64)
     }
 }
 

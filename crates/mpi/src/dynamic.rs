@@ -62,10 +62,7 @@ pub struct Timeout {
 
 impl Timeout {
     /// For ever.
-    pub const ENDLESS: Timeout = Timeout {
-        seconds: u32::MAX,
-        until_ns: u64::MAX,
-    };
+    pub const ENDLESS: Timeout = Timeout { seconds: u32::MAX, until_ns: u64::MAX };
 
     /// As the info key `timeout` says, in seconds from now on (as in MPICH); for ever without it.
     ///
@@ -88,10 +85,7 @@ impl Timeout {
 
     /// So many seconds from now on.
     fn after(seconds: u32) -> Timeout {
-        Timeout {
-            seconds,
-            until_ns: clock::now_ns() + u64::from(seconds) * 1_000_000_000,
-        }
+        Timeout { seconds, until_ns: clock::now_ns() + u64::from(seconds) * 1_000_000_000 }
     }
 
     fn is_over(&self) -> bool {

@@ -60,11 +60,7 @@ impl Handled for Errhandler {
 
 impl Errhandler {
     fn new(action: Action) -> Self {
-        Errhandler {
-            action,
-            held: Cell::new(1),
-            attached: Cell::new(0),
-        }
+        Errhandler { action, held: Cell::new(1), attached: Cell::new(0) }
     }
 }
 
@@ -99,20 +95,14 @@ pub struct Finders {
 
 impl Finders {
     /// There are no such objects yet.
-    pub const NONE: Finders = Finders {
-        win: |_, _| None,
-        file: |_, _| None,
-    };
+    pub const NONE: Finders = Finders { win: |_, _| None, file: |_, _| None };
 }
 
 /// Makes the predefined error handlers.
 pub fn register_predefined(p: &Process) {
-    p.errhandlers
-        .insert_predefined(MPI_ERRORS_ARE_FATAL, Errhandler::new(Action::End));
-    p.errhandlers
-        .insert_predefined(MPI_ERRORS_ABORT, Errhandler::new(Action::End));
-    p.errhandlers
-        .insert_predefined(MPI_ERRORS_RETURN, Errhandler::new(Action::Return));
+    p.errhandlers.insert_predefined(MPI_ERRORS_ARE_FATAL, Errhandler::new(Action::End));
+    p.errhandlers.insert_predefined(MPI_ERRORS_ABORT, Errhandler::new(Action::End));
+    p.errhandlers.insert_predefined(MPI_ERRORS_RETURN, Errhandler::new(Action::Return));
 }
 
 /// Makes an error handler from the address of a user's function.
@@ -125,10 +115,7 @@ pub fn register_predefined(p: &Process) {
 /// while the handler is in use.
 pub unsafe fn create_errhandler(p: &Process, kind: Kind, function: usize) -> Result<usize> {
     if function == 0 {
-        return Err(Error::new(
-            MPI_ERR_ARG,
-            "the error handler function is a null pointer",
-        ));
+        return Err(Error::new(MPI_ERR_ARG, "the error handler function is a null pointer"));
     }
     // SAFETY: a function of this type by the contract of this function; the kinds of objects differ
     // only in what the handle, an integer here, is a handle of.
@@ -160,10 +147,7 @@ pub fn free_errhandler(p: &Process, handle: usize) -> Result {
         return Ok(());
     }
     let Some(left) = handler.held.get().checked_sub(1) else {
-        return Err(Error::new(
-            MPI_ERR_ERRHANDLER,
-            "the error handler was freed already",
-        ));
+        return Err(Error::new(MPI_ERR_ERRHANDLER, "the error handler was freed already"));
     };
     handler.held.set(left);
     remove_unused(p, handle, &handler);
@@ -189,9 +173,7 @@ pub fn attach(p: &Process, handle: usize) {
 /// Undoes [`attach`].
 pub fn detach(p: &Process, handle: usize) {
     if let Some(handler) = p.errhandlers.get(handle) {
-        handler
-            .attached
-            .set(handler.attached.get().saturating_sub(1));
+        handler.attached.set(handler.attached.get().saturating_sub(1));
         remove_unused(p, handle, &handler);
     }
 }
@@ -246,11 +228,7 @@ struct Target {
 }
 
 fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
-    let of_object = |handler, object| Target {
-        handler,
-        object,
-        comm: None,
-    };
+    let of_object = |handler, object| Target { handler, object, comm: None };
     if let Scope::New(kind, handler) = scope
         && check_errhandler(p, kind, handler).is_ok()
     {
@@ -280,17 +258,11 @@ fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
         (None, Scope::None | Scope::New(..)) => None,
     };
     match wanted.clone().or_else(|| find_default(p)) {
-        Some(comm) => Target {
-            handler: comm.errhandler.get(),
-            object: comm.handle.get(),
-            comm: wanted,
-        },
+        Some(comm) => {
+            Target { handler: comm.errhandler.get(), object: comm.handle.get(), comm: wanted }
+        }
         // Before initialisation and after finalisation.
-        None => Target {
-            handler: MPI_ERRORS_ARE_FATAL,
-            object: MPI_COMM_NULL,
-            comm: None,
-        },
+        None => Target { handler: MPI_ERRORS_ARE_FATAL, object: MPI_COMM_NULL, comm: None },
     }
 }
 
@@ -349,10 +321,7 @@ fn call_function(function: Function, object: usize, code: i32) -> i32 {
 /// no error and calls nothing.
 pub fn call_errhandler(p: &Process, scope: Scope, name: &'static str, code: i32) {
     if code != MPI_SUCCESS {
-        let message = format!(
-            "the program raised this error itself: {}",
-            p.codes.text(code)
-        );
+        let message = format!("the program raised this error itself: {}", p.codes.text(code));
         dispatch(p, scope, name, Error::new(code, message));
     }
 }

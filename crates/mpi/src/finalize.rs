@@ -130,11 +130,7 @@ fn await_last_messages(worker: &mut Worker) -> &Worker {
     };
     loop {
         worker.take_arrivals();
-        if !worker
-            .job
-            .world()
-            .any(|peer| will_send(worker, peer as u32))
-        {
+        if !worker.job.world().any(|peer| will_send(worker, peer as u32)) {
             return worker;
         }
         // Nobody wakes a process that does not say that it sleeps: the time ends the wait.
@@ -225,15 +221,7 @@ fn print_counts(p: &Process, worker: &Worker, config: &Config) {
 
 /// What the progress thread did, if there was one: one line.
 fn report_progress(worker: &Worker, json: bool) -> Option<String> {
-    let (
-        rank,
-        Background {
-            runs,
-            turns,
-            useful,
-            ..
-        },
-    ) = (worker.rank, worker.background);
+    let (rank, Background { runs, turns, useful, .. }) = (worker.rank, worker.background);
     runs.then(|| match json {
         true => format!(
             r#"{{"rank":{rank},"progress_thread":{{"turns":{turns},"useful_polls":{useful}}}}}"#

@@ -38,10 +38,7 @@ impl Fortran {
     /// Nothing is known.
     #[must_use]
     pub const fn new() -> Self {
-        Self {
-            booleans: RefCell::new(None),
-            info: RefCell::new(None),
-        }
+        Self { booleans: RefCell::new(None), info: RefCell::new(None) }
     }
 
     /// The values of TRUE and FALSE in a LOGICAL of `size` bytes, where they were given.
@@ -60,10 +57,7 @@ impl Fortran {
     pub fn set_booleans(&self, size: usize, yes: Logical, no: Logical) -> Result {
         let mut booleans = self.booleans.borrow_mut();
         if booleans.is_some() {
-            return Err(Error::new(
-                MPI_ERR_ABI,
-                "the Fortran booleans were set before",
-            ));
+            return Err(Error::new(MPI_ERR_ABI, "the Fortran booleans were set before"));
         }
         *booleans = Some((size, yes, no));
         Ok(())
@@ -82,10 +76,7 @@ impl Fortran {
     /// `MPI_ERR_UNSUPPORTED_OPERATION` for a size that the datatypes here do not have.
     pub fn set_info(&self, info: &Info) -> Result {
         if self.info.borrow().is_some() {
-            return Err(Error::new(
-                MPI_ERR_ABI,
-                "the Fortran types were described before",
-            ));
+            return Err(Error::new(MPI_ERR_ABI, "the Fortran types were described before"));
         }
         for (key, bytes) in SIZES {
             let Some(value) = info.get(key.as_bytes())? else {
@@ -147,9 +138,7 @@ mod tests {
         assert_eq!(refused("8"), MPI_ERR_UNSUPPORTED_OPERATION);
         assert_eq!(refused("four"), MPI_ERR_INFO_VALUE);
         assert!(fortran.info().is_none());
-        fortran
-            .set_info(&Info::from_pairs([("mpi_integer_size", "4")]))
-            .unwrap();
+        fortran.set_info(&Info::from_pairs([("mpi_integer_size", "4")])).unwrap();
         assert_eq!(refused("4"), MPI_ERR_ABI);
         let known = fortran.info().unwrap().get(b"mpi_integer_size").unwrap();
         assert_eq!(known.as_deref(), Some(&b"4"[..]));

@@ -36,12 +36,7 @@ impl Group {
     /// A group of world ranks in order; `me` is the calling process's world rank.
     pub fn new(ranks: Vec<u32>, me: u32) -> Self {
         let my_rank = ranks.iter().position(|&r| r == me).map(|i| i as u32);
-        Group {
-            ranks,
-            me: Some(me),
-            my_rank,
-            session: 0,
-        }
+        Group { ranks, me: Some(me), my_rank, session: 0 }
     }
 
     /// The handle of the session that the group comes from; 0 for the world model.
@@ -54,10 +49,7 @@ impl Group {
     pub fn of_session(self: Rc<Self>, session: usize) -> Rc<Group> {
         match self.session == session {
             true => self,
-            false => Rc::new(Group {
-                session,
-                ..(*self).clone()
-            }),
+            false => Rc::new(Group { session, ..(*self).clone() }),
         }
     }
 
@@ -100,11 +92,7 @@ impl Group {
 
     /// World rank of each member, and its rank in the group.
     fn positions(&self) -> HashMap<u32, u32> {
-        self.ranks
-            .iter()
-            .zip(0..)
-            .map(|(&world, rank)| (world, rank))
-            .collect()
+        self.ranks.iter().zip(0..).map(|(&world, rank)| (world, rank)).collect()
     }
 
     /// The ranks in `other` of the processes that have `ranks` here, `MPI_UNDEFINED` for those that
@@ -147,11 +135,7 @@ impl Group {
     pub fn intersection(&self, other: &Group) -> Group {
         let there = other.positions();
         Group::derive(
-            self.ranks
-                .iter()
-                .copied()
-                .filter(|world| there.contains_key(world))
-                .collect(),
+            self.ranks.iter().copied().filter(|world| there.contains_key(world)).collect(),
             self.me,
             self.session,
         )
@@ -162,11 +146,7 @@ impl Group {
     pub fn difference(&self, other: &Group) -> Group {
         let there = other.positions();
         Group::derive(
-            self.ranks
-                .iter()
-                .copied()
-                .filter(|world| !there.contains_key(world))
-                .collect(),
+            self.ranks.iter().copied().filter(|world| !there.contains_key(world)).collect(),
             self.me,
             self.session,
         )
@@ -195,11 +175,7 @@ impl Group {
             self.take(rank, &mut taken)?;
         }
         let left = self.ranks.iter().zip(&taken).filter(|(_, taken)| !**taken);
-        Ok(Group::derive(
-            left.map(|(&world, _)| world).collect(),
-            self.me,
-            self.session,
-        ))
+        Ok(Group::derive(left.map(|(&world, _)| world).collect(), self.me, self.session))
     }
 
     /// The ranks that triplets of first, last and stride name, in order (MPI-5.0 section 7.3.2).
@@ -232,33 +208,20 @@ impl Group {
     }
 
     fn derive(ranks: Vec<u32>, me: Option<u32>, session: usize) -> Group {
-        let my_rank = me
-            .and_then(|me| ranks.iter().position(|&r| r == me))
-            .map(|i| i as u32);
-        Group {
-            ranks,
-            me,
-            my_rank,
-            session,
-        }
+        let my_rank = me.and_then(|me| ranks.iter().position(|&r| r == me)).map(|i| i as u32);
+        Group { ranks, me, my_rank, session }
     }
 
     fn index(&self, rank: i32) -> Result<usize> {
-        usize::try_from(rank)
-            .ok()
-            .filter(|&index| index < self.ranks.len())
-            .ok_or_else(|| {
-                let last = i64::from(self.size()) - 1;
-                let have = if last < 0 {
-                    "the group is empty".into()
-                } else {
-                    format!("the group has ranks 0 to {last}")
-                };
-                Error::new(
-                    MPI_ERR_RANK,
-                    format!("rank {rank} is not in the group: {have}"),
-                )
-            })
+        usize::try_from(rank).ok().filter(|&index| index < self.ranks.len()).ok_or_else(|| {
+            let last = i64::from(self.size()) - 1;
+            let have = if last < 0 {
+                "the group is empty".into()
+            } else {
+                format!("the group has ranks 0 to {last}")
+            };
+            Error::new(MPI_ERR_RANK, format!("rank {rank} is not in the group: {have}"))
+        })
     }
 
     fn take(&self, rank: i32, taken: &mut [bool]) -> Result<usize> {
@@ -367,16 +330,11 @@ mod tests {
     fn ranges__expand_as_in_the_standard() {
         let ranks: Vec<u32> = (0..30).collect();
         let a = group(&ranks);
-        let expanded = a
-            .expand_ranges(&[[1, 7, 3], [20, 16, -2], [5, 5, 9], [9, 8, 1]])
-            .unwrap();
+        let expanded = a.expand_ranges(&[[1, 7, 3], [20, 16, -2], [5, 5, 9], [9, 8, 1]]).unwrap();
         assert_eq!(expanded, [1, 4, 7, 20, 18, 16, 5]);
         assert_eq!(code(a.expand_ranges(&[[0, 1, 0]])), MPI_ERR_ARG);
         assert_eq!(code(a.expand_ranges(&[[28, 31, 1]])), MPI_ERR_RANK);
-        assert_eq!(
-            code(a.expand_ranges(&[[i32::MAX, i32::MIN, i32::MIN]])),
-            MPI_ERR_RANK
-        );
+        assert_eq!(code(a.expand_ranges(&[[i32::MAX, i32::MIN, i32::MIN]])), MPI_ERR_RANK);
     }
 
     #[test]

@@ -80,12 +80,7 @@ pub struct NamedType {
     pub elements: u16,
 }
 
-const NO_TYPE: NamedType = NamedType {
-    size: 0,
-    extent: 0,
-    true_extent: 0,
-    elements: 0,
-};
+const NO_TYPE: NamedType = NamedType { size: 0, extent: 0, true_extent: 0, elements: 0 };
 
 /// The handles of predefined datatypes begin here (MPI 5.0, section 20.3).
 const FIRST_NAMED: usize = 1 << 9;
@@ -249,9 +244,7 @@ fn lane(handle: usize, peer: i32, tag: i32) -> &'static HotComm {
     // SAFETY: the communicator lives while it is in the table, and its entries were made before it came there.
     let found = unsafe { &*comm(handle).comm }.spread.as_ref();
     // SAFETY: nobody writes it.
-    found
-        .and_then(|spread| spread.entry(peer, tag))
-        .unwrap_or(unsafe { &*NO_COMM.0.get() })
+    found.and_then(|spread| spread.entry(peer, tag)).unwrap_or(unsafe { &*NO_COMM.0.get() })
 }
 
 /// The immediate path as it stands.
@@ -373,10 +366,7 @@ impl Process {
         // SAFETY: under the lock or alone.
         let slot = unsafe { &mut (*TYPES.0.get())[handle & (ENTRIES - 1)] };
         if allowed && (1..=i32::MAX as u64).contains(&size) && slot.key == 0 {
-            *slot = HotType {
-                key: handle as u64,
-                size,
-            };
+            *slot = HotType { key: handle as u64, size };
         }
     }
 
@@ -391,9 +381,7 @@ impl Process {
 
     /// Publishes what queries of the predefined datatypes answer, unless it is switched off or calls are recorded.
     pub(crate) fn hot_named_set_all(&self) {
-        let allowed = self
-            .engine()
-            .map_or(Allowed::default(), |engine| engine.allowed);
+        let allowed = self.engine().map_or(Allowed::default(), |engine| engine.allowed);
         if allowed.traced || !allowed.datatype {
             return;
         }

@@ -31,17 +31,13 @@ impl Info {
         pairs: impl IntoIterator<Item = (K, V)>,
     ) -> Self {
         let own = |(key, value): (K, V)| (key.as_ref().into(), value.as_ref().into());
-        Info {
-            pairs: RefCell::new(pairs.into_iter().map(own).collect()),
-        }
+        Info { pairs: RefCell::new(pairs.into_iter().map(own).collect()) }
     }
 
     /// A copy with the same pairs in the same order.
     #[must_use]
     pub fn duplicate(&self) -> Info {
-        Info {
-            pairs: RefCell::new(self.pairs.borrow().clone()),
-        }
+        Info { pairs: RefCell::new(self.pairs.borrow().clone()) }
     }
 
     /// Adds a pair, or replaces the value of a key that is there.
@@ -74,10 +70,8 @@ impl Info {
         check_key(key)?;
         let mut pairs = self.pairs.borrow_mut();
         let Some(index) = pairs.iter().position(|(k, _)| **k == *key) else {
-            let message = format!(
-                "the info object has no key \"{}\"",
-                String::from_utf8_lossy(key)
-            );
+            let message =
+                format!("the info object has no key \"{}\"", String::from_utf8_lossy(key));
             return Err(Error::new(MPI_ERR_INFO_NOKEY, message));
         };
         pairs.remove(index);
@@ -91,10 +85,7 @@ impl Info {
     pub fn get(&self, key: &[u8]) -> Result<Option<Box<[u8]>>> {
         check_key(key)?;
         let pairs = self.pairs.borrow();
-        Ok(pairs
-            .iter()
-            .find(|(k, _)| **k == *key)
-            .map(|(_, value)| value.clone()))
+        Ok(pairs.iter().find(|(k, _)| **k == *key).map(|(_, value)| value.clone()))
     }
 
     /// Number of keys.
@@ -110,10 +101,8 @@ impl Info {
         let pairs = self.pairs.borrow();
         let found = usize::try_from(n).ok().and_then(|index| pairs.get(index));
         found.map(|(key, _)| key.clone()).ok_or_else(|| {
-            let message = format!(
-                "there is no key of number {n}: the info object has {}",
-                pairs.len()
-            );
+            let message =
+                format!("there is no key of number {n}: the info object has {}", pairs.len());
             Error::new(MPI_ERR_ARG, message)
         })
     }
@@ -121,11 +110,7 @@ impl Info {
     /// All pairs as text, for hints.
     pub fn to_hints(&self) -> Vec<(String, String)> {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        self.pairs
-            .borrow()
-            .iter()
-            .map(|(key, value)| (text(key), text(value)))
-            .collect()
+        self.pairs.borrow().iter().map(|(key, value)| (text(key), text(value))).collect()
     }
 }
 
@@ -243,9 +228,7 @@ mod tests {
     }
 
     fn text(info: &Info, key: &str) -> Option<String> {
-        info.get(key.as_bytes())
-            .unwrap()
-            .map(|value| String::from_utf8(value.into()).unwrap())
+        info.get(key.as_bytes()).unwrap().map(|value| String::from_utf8(value.into()).unwrap())
     }
 
     #[test]
@@ -255,10 +238,7 @@ mod tests {
             info.set(key.as_bytes(), value.as_bytes()).unwrap();
         }
         assert_eq!(info.key_count(), 3);
-        assert_eq!(
-            (&*info.key(0).unwrap(), &*info.key(1).unwrap()),
-            (&b"b"[..], &b"a"[..])
-        );
+        assert_eq!((&*info.key(0).unwrap(), &*info.key(1).unwrap()), (&b"b"[..], &b"a"[..]));
         assert_eq!(text(&info, "b").as_deref(), Some("3"));
         assert_eq!(text(&info, "\u{e9}").as_deref(), Some(""));
         assert_eq!(text(&info, "c"), None);
@@ -301,11 +281,8 @@ mod tests {
         register_predefined(&infos);
         extend_environment(&infos, "maxprocs", "3").unwrap();
         assert_eq!(text(&env, "maxprocs").as_deref(), Some("3"));
-        let own = describe_environment(Some(vec![
-            b"prog".to_vec(),
-            b"-a".to_vec(),
-            b"b c".to_vec(),
-        ]));
+        let own =
+            describe_environment(Some(vec![b"prog".to_vec(), b"-a".to_vec(), b"b c".to_vec()]));
         assert_eq!(text(&own, "command").as_deref(), Some("prog"));
         assert_eq!(text(&own, "argv").as_deref(), Some("-a b c"));
     }

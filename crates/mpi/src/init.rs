@@ -69,16 +69,9 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     if p.engine().is_some() {
         return Ok(p.thread_level.get());
     }
-    let levels = [
-        MPI_THREAD_SINGLE,
-        MPI_THREAD_FUNNELED,
-        MPI_THREAD_SERIALIZED,
-        MPI_THREAD_MULTIPLE,
-    ];
-    let level = levels
-        .into_iter()
-        .find(|&level| required <= level)
-        .unwrap_or(MPI_THREAD_MULTIPLE);
+    let levels =
+        [MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE];
+    let level = levels.into_iter().find(|&level| required <= level).unwrap_or(MPI_THREAD_MULTIPLE);
     let config = Config::from_env().map_err(|e| Error::new(MPI_ERR_OTHER, e.to_string()))?;
     let config: &'static Config = Box::leak(Box::new(config));
     let job = Job::attach().map_err(|e| {
@@ -88,10 +81,7 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     })?;
     let job: &'static Job = Box::leak(Box::new(job));
     if job.rank() == 0 {
-        config
-            .warnings()
-            .iter()
-            .for_each(|warning| eprintln!("fastpath: {warning}"));
+        config.warnings().iter().for_each(|warning| eprintln!("fastpath: {warning}"));
     }
     wait::register_membarrier();
     let serves = config.choice(Key::Progress) == "thread";
@@ -110,15 +100,9 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     let mut policy = WaitPolicy::of(config, job.processors() as u32, release_lock);
     policy.wanted = places::is_wanted;
     policy.multiple = level == MPI_THREAD_MULTIPLE;
-    let mut worker = Worker::new(job, policy).map_err(|e| {
-        Error::new(
-            MPI_ERR_NO_MEM,
-            format!("no address space for the worker: {e}"),
-        )
-    })?;
-    worker
-        .configure(config)
-        .map_err(|e| Error::new(MPI_ERR_OTHER, e.why).with_advice(e.advice))?;
+    let mut worker = Worker::new(job, policy)
+        .map_err(|e| Error::new(MPI_ERR_NO_MEM, format!("no address space for the worker: {e}")))?;
+    worker.configure(config).map_err(|e| Error::new(MPI_ERR_OTHER, e.why).with_advice(e.advice))?;
     let (warnings, choice) = crate::coll::ask(config);
     job.agree_on_collectives(choice).map_err(|other| {
         let rank = job.rank();
@@ -137,10 +121,8 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     worker.name_wait = request::name_wait;
     worker.moved_by = request::moved_by;
     worker.rma.change = crate::win::change::make;
-    p.finders.set(Finders {
-        win: crate::win::window::find_handler,
-        file: crate::file::find_handler,
-    });
+    p.finders
+        .set(Finders { win: crate::win::window::find_handler, file: crate::file::find_handler });
     worker.flood.bound = config.number(Key::UnexpectedMax).unwrap_or(u64::MAX);
     worker.flood.on_reached = Some(tell_flood);
     worker.on_no_answer = Some(crate::p2p_slow::end_without_answer);
@@ -186,12 +168,8 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     }
     // What the progress thread, points and checks need goes through the first worker.
     places::offer(p, config, !serves && !check && !allowed.traced);
-    p.environment
-        .appnum
-        .set(job.appnum().map(|number| number as i32));
-    p.environment
-        .universe_size
-        .set(Some(job.universe_size() as i32));
+    p.environment.appnum.set(job.appnum().map(|number| number as i32));
+    p.environment.universe_size.set(Some(job.universe_size() as i32));
     register_predefined(p);
     describe_job(p, job, level)?;
     crate::buffered::install(p);
@@ -241,12 +219,7 @@ fn print_selection(worker: &mut Worker, config: &Config) {
 #[cold]
 fn tell_flood(worker: &Worker, reached: &Reached) {
     let (rank, host) = (worker.rank, topology::host_name());
-    let Reached {
-        peer,
-        messages,
-        bytes,
-        bound,
-    } = reached;
+    let Reached { peer, messages, bytes, bound } = reached;
     eprintln!(
         "fastpath: rank {rank} on {host}: {messages} messages that it has not asked for yet take \
          {bytes} bytes, which \
@@ -287,14 +260,7 @@ fn make_world(p: &Process, job: &Job) {
     let (first, end) = (ranks.start as u32, ranks.end as u32);
     let world = Rc::new(Group::new((first..end).collect(), me));
     let own = Rc::new(Group::new(vec![me], me));
-    add_predefined_comm(
-        p,
-        MPI_COMM_WORLD,
-        Context::WORLD,
-        world,
-        me - first,
-        "MPI_COMM_WORLD",
-    );
+    add_predefined_comm(p, MPI_COMM_WORLD, Context::WORLD, world, me - first, "MPI_COMM_WORLD");
     add_predefined_comm(p, MPI_COMM_SELF, Context::SELF, own, 0, "MPI_COMM_SELF");
 }
 

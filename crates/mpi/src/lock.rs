@@ -72,10 +72,7 @@ fn may_bias() -> bool {
 impl Lock {
     /// A lock that does nothing until [`Lock::enable`].
     pub const fn new() -> Self {
-        Lock {
-            gate: AtomicU8::new(0),
-            biased: Biased::new(may_bias),
-        }
+        Lock { gate: AtomicU8::new(0), biased: Biased::new(may_bias) }
     }
 
     /// Makes the lock real, biased to the calling thread. Called while the process has one thread in MPI.

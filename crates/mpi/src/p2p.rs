@@ -263,11 +263,7 @@ pub(crate) fn find_source<const WAY: u8>(args: &Args) -> Option<(*mut Endpoint, 
             return None;
         }
         let room = (args.count as u64).wrapping_mul(datatype.size);
-        Some((
-            *comm.endpoints.add(rank),
-            comm.from_key + rank as u64,
-            room as usize,
-        ))
+        Some((*comm.endpoints.add(rank), comm.from_key + rank as u64, room as usize))
     }
 }
 
@@ -361,11 +357,7 @@ pub unsafe fn post_irecv<const WAY: u8>(
     // SAFETY: as in `find_source`.
     unsafe {
         let rank = posting.key - hot::comm(comm).from_key;
-        let want = Want {
-            peer: *hot::comm(comm).world.add(rank as usize),
-            tag,
-            key: posting.key,
-        };
+        let want = Want { peer: *hot::comm(comm).world.add(rank as usize), tag, key: posting.key };
         let entry = hot::entry::<WAY>(comm, rank as i32, tag);
         (*hot::worker_of::<WAY>(entry)).post_recv(want, buf, posting.room, comm)
     }

@@ -61,11 +61,7 @@ pub fn is_plain_recv(args: &Args) -> bool {
 /// What a receive on `comm` asks for.
 pub(crate) fn want(comm: &Comm, source: i32, tag: i32) -> Want {
     match source {
-        MPI_ANY_SOURCE => Want {
-            peer: ANY_PEER,
-            tag,
-            key: comm.context.key(0),
-        },
+        MPI_ANY_SOURCE => Want { peer: ANY_PEER, tag, key: comm.context.key(0) },
         _ => Want {
             peer: comm.peer_group().world_ranks()[source as usize],
             tag,
@@ -225,11 +221,7 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
             }
             Started::Request(id) => {
                 let worker = p.worker_at(checked.place)?;
-                wait_complete(
-                    worker,
-                    id,
-                    &note(name, &checked.comm, &args, checked.buffer.bytes),
-                );
+                wait_complete(worker, id, &note(name, &checked.comm, &args, checked.buffer.bytes));
                 settle(&p, id);
                 let fault = (*worker).requests.get(id).fault;
                 (*worker).requests.free(id);
@@ -325,11 +317,7 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
         let _within = places::within(checked.place);
         let worker = p.worker_at(checked.place)?;
         let id = start_recv(&p, &checked, &args)?;
-        wait_complete(
-            worker,
-            id,
-            &note(name, &checked.comm, &args, checked.buffer.bytes),
-        );
+        wait_complete(worker, id, &note(name, &checked.comm, &args, checked.buffer.bytes));
         trace::share_time_of(Point::Waited);
         settle(&p, id);
         finish_recv(worker, id, &args, status)
@@ -428,25 +416,13 @@ pub(crate) unsafe fn finish_recv(
     unsafe {
         let request = (*worker).requests.get(id);
         let (fault, bytes, sent) = (request.fault, request.bytes, request.limit);
-        let (source, tag, received) = (
-            request::source_of(request),
-            request.received_tag,
-            request.received,
-        );
+        let (source, tag, received) =
+            (request::source_of(request), request.received_tag, request.received);
         fill_status(status, source, tag, received as i64);
         (*worker).requests.free(id);
         match fault {
             Fault::None => Ok(()),
-            fault => Err(explain(
-                fault,
-                &Args {
-                    peer: source,
-                    tag,
-                    ..*args
-                },
-                bytes,
-                sent,
-            )),
+            fault => Err(explain(fault, &Args { peer: source, tag, ..*args }, bytes, sent)),
         }
     }
 }

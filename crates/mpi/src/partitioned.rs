@@ -43,26 +43,16 @@ const OFFER_WORDS: usize = 2;
 
 impl Offer {
     /// Nothing at all.
-    const NONE: Offer = Offer {
-        partitions: 0,
-        bytes: 0,
-        first: 0,
-    };
+    const NONE: Offer = Offer { partitions: 0, bytes: 0, first: 0 };
 
     fn to_wire(self) -> [u64; OFFER_WORDS] {
-        [
-            u64::from(self.partitions) << 32 | u64::from(self.first),
-            self.bytes,
-        ]
+        [u64::from(self.partitions) << 32 | u64::from(self.first), self.bytes]
     }
 
     /// An offer that a peer wrote; none where it makes no sense.
     fn from_wire(words: [u64; OFFER_WORDS]) -> Option<Offer> {
-        let offer = Offer {
-            partitions: (words[0] >> 32) as u32,
-            bytes: words[1],
-            first: words[0] as u32,
-        };
+        let offer =
+            Offer { partitions: (words[0] >> 32) as u32, bytes: words[1], first: words[0] as u32 };
         offer.total()?;
         (offer.partitions <= i32::MAX as u32 && offer.first < TAGS).then_some(offer)
     }
@@ -176,11 +166,7 @@ mod tests {
 
     #[test]
     fn offer__travels_as_words() {
-        let offer = Offer {
-            partitions: 7,
-            bytes: 1 << 40,
-            first: TAGS - 2,
-        };
+        let offer = Offer { partitions: 7, bytes: 1 << 40, first: TAGS - 2 };
         assert_eq!(Offer::from_wire(offer.to_wire()), Some(offer));
         for garbage in [[u64::MAX, 0], [2 << 32, u64::MAX], [u64::from(TAGS), 1]] {
             assert_eq!(Offer::from_wire(garbage), None, "{garbage:?}");
@@ -189,11 +175,7 @@ mod tests {
 
     #[test]
     fn tags__stay_below_those_of_collective_calls_and_come_round() {
-        let offer = Offer {
-            partitions: 3,
-            bytes: 1,
-            first: TAGS - 1,
-        };
+        let offer = Offer { partitions: 3, bytes: 1, first: TAGS - 1 };
         assert_eq!(offer.tag(0), i32::MIN + 1);
         assert_eq!(offer.tag(1), FIRST_TAG);
         assert_eq!(offer.tag(2), FIRST_TAG - 1);

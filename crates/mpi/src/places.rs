@@ -447,9 +447,7 @@ fn count_common(p: &Process, members: &[u32]) -> Result<u32> {
     let mut least = None;
     let mut look = |worker: &Worker| {
         let offers = members.iter().map(|&rank| offer(worker, rank));
-        least = offers
-            .collect::<Option<Vec<u32>>>()
-            .and_then(|all| all.into_iter().min());
+        least = offers.collect::<Option<Vec<u32>>>().and_then(|all| all.into_iter().min());
         least.is_some()
     };
     // SAFETY: the worker lives while MPI runs; no reference to it is held across the wait.
@@ -477,17 +475,8 @@ fn count_common(p: &Process, members: &[u32]) -> Result<u32> {
 /// # Errors
 /// There is no address space for it.
 pub(crate) fn settle(p: &Process, comm: &mut Comm) -> Result<u32> {
-    let peers = comm
-        .remote_group
-        .iter()
-        .flat_map(|group| group.world_ranks());
-    let members: Vec<u32> = comm
-        .group
-        .world_ranks()
-        .iter()
-        .chain(peers)
-        .copied()
-        .collect();
+    let peers = comm.remote_group.iter().flat_map(|group| group.world_ranks());
+    let members: Vec<u32> = comm.group.world_ranks().iter().chain(peers).copied().collect();
     let further = count_common(p, &members)?;
     if further == 0 {
         return Ok(0);
@@ -497,9 +486,8 @@ pub(crate) fn settle(p: &Process, comm: &mut Comm) -> Result<u32> {
     make(p, place)?;
     comm.place = place;
     let peers = comm.peer_group().world_ranks().iter();
-    let endpoints: Box<[*mut Endpoint]> = peers
-        .filter_map(|&peer| p.endpoint_at(place, peer))
-        .collect();
+    let endpoints: Box<[*mut Endpoint]> =
+        peers.filter_map(|&peer| p.endpoint_at(place, peer)).collect();
     comm.own_endpoints = Some(endpoints);
     Ok(further)
 }
@@ -544,10 +532,7 @@ pub(crate) fn keep_title(handle: usize, title: Option<String>) {
 fn title(handle: usize, _: Option<u32>) -> Title {
     let titles = TITLES.lock().unwrap_or_else(PoisonError::into_inner);
     let found = titles.as_ref().and_then(|titles| titles.get(&handle));
-    Title {
-        comm: found.cloned().unwrap_or_default(),
-        ..Title::default()
-    }
+    Title { comm: found.cloned().unwrap_or_default(), ..Title::default() }
 }
 
 impl Process {

@@ -51,10 +51,7 @@ impl Message {
             "the message from rank {} with tag {} in {}, {} bytes",
             status.source,
             status.tag,
-            comm.map_or_else(
-                || "a communicator that was freed".into(),
-                |comm| comm.title()
-            ),
+            comm.map_or_else(|| "a communicator that was freed".into(), |comm| comm.title()),
             status.bytes()
         )
     }
@@ -79,20 +76,10 @@ fn status_of(p: &Process, found: &Found) -> Status {
 pub fn probe(
     p: &Process, call: &'static str, source: i32, tag: i32, comm: usize, wait: bool, take: bool,
 ) -> Result<Option<Probed>> {
-    let args = Args {
-        buf: std::ptr::null_mut(),
-        count: 0,
-        datatype: MPI_BYTE,
-        peer: source,
-        tag,
-        comm,
-    };
+    let args =
+        Args { buf: std::ptr::null_mut(), count: 0, datatype: MPI_BYTE, peer: source, tag, comm };
     let Some(checked) = slow::check_recv(p, &args)? else {
-        let message = if take {
-            MPI_MESSAGE_NO_PROC
-        } else {
-            MPI_MESSAGE_NULL
-        };
+        let message = if take { MPI_MESSAGE_NO_PROC } else { MPI_MESSAGE_NULL };
         return Ok(Some(Probed {
             message,
             status: Status::new(MPI_PROC_NULL, MPI_ANY_TAG, MPI_SUCCESS, 0),
@@ -107,9 +94,7 @@ pub fn probe(
     let mut look = |w: &mut Worker| {
         if found.is_none() {
             found = match take {
-                true => w
-                    .probe_matched(&want)
-                    .map(|(token, found)| (Some(token), found)),
+                true => w.probe_matched(&want).map(|(token, found)| (Some(token), found)),
                 false => w.probe(&want).map(|found| (None, found)),
             };
         }
@@ -121,10 +106,8 @@ pub fn probe(
         (*worker).progress_all();
         places::visit(place);
         if !look(&mut *worker) && wait {
-            let note = Note {
-                awaited: senders.awaited(),
-                ..slow::note(call, &checked.comm, &args, 0)
-            };
+            let note =
+                Note { awaited: senders.awaited(), ..slow::note(call, &checked.comm, &args, 0) };
             let named = (want.peer != ANY_PEER).then_some(want.peer);
             Worker::wait_until(worker, named, &note, |w| {
                 if look(w) {
@@ -150,17 +133,11 @@ pub fn probe(
     };
     let message = match token {
         None => MPI_MESSAGE_NULL,
-        Some(token) => MESSAGES.of(p).publish(Message {
-            token: Cell::new(Some(token)),
-            found,
-            comm,
-            place,
-        })?,
+        Some(token) => {
+            MESSAGES.of(p).publish(Message { token: Cell::new(Some(token)), found, comm, place })?
+        }
     };
-    Ok(Some(Probed {
-        message,
-        status: status_of(p, &found),
-    }))
+    Ok(Some(Probed { message, status: status_of(p, &found) }))
 }
 
 /// `MPI_Imrecv`: receives a message that a matched probe took out; returns the request's handle.
@@ -174,21 +151,12 @@ pub unsafe fn imrecv(
         return crate::request::make_proc_null(p);
     }
     let found = MESSAGES.of(p).find(message)?;
-    let args = Args {
-        buf,
-        count,
-        datatype,
-        peer: MPI_ANY_SOURCE,
-        tag: found.found.tag,
-        comm: found.comm,
-    };
+    let args =
+        Args { buf, count, datatype, peer: MPI_ANY_SOURCE, tag: found.found.tag, comm: found.comm };
     let checked = slow::check_matched(p, &args)?;
     MESSAGES.of(p).remove(message);
     let Some(token) = found.token.take() else {
-        return Err(Error::new(
-            MPI_ERR_ARG,
-            "the message has been received already",
-        ));
+        return Err(Error::new(MPI_ERR_ARG, "the message has been received already"));
     };
     let _within = places::within(found.place);
     let worker = p.worker_at(found.place)?;

@@ -276,8 +276,7 @@ impl Process {
     /// Whether more ranks are awake on this node than it has processors.
     pub fn is_crowded(&self) -> bool {
         // SAFETY: the worker lives as long as the engine.
-        self.engine()
-            .is_some_and(|engine| unsafe { (*engine.worker).is_crowded() })
+        self.engine().is_some_and(|engine| unsafe { (*engine.worker).is_crowded() })
     }
 }
 

@@ -85,10 +85,7 @@ pub(crate) fn make_proc_null(p: &Process) -> Result<usize> {
 
 #[cold]
 fn out_of_requests() -> Error {
-    Error::new(
-        MPI_ERR_OTHER,
-        "4 million requests are in use: complete or free some",
-    )
+    Error::new(MPI_ERR_OTHER, "4 million requests are in use: complete or free some")
 }
 
 enum Extra {
@@ -197,10 +194,7 @@ fn resolve(p: &Process, handle: usize) -> Result<Named> {
             None => Ok(Named::Inactive),
             Some(inner) => resolve(p, inner),
         },
-        Some(Some(Extra::Operation {
-            started: Some(false),
-            ..
-        })) => Ok(Named::Inactive),
+        Some(Some(Extra::Operation { started: Some(false), .. })) => Ok(Named::Inactive),
         Some(Some(Extra::Operation { .. })) => Ok(Named::Operation(index)),
         _ => Err(Error::new(MPI_ERR_REQUEST, "the request has been freed")),
     }
@@ -271,11 +265,8 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
             }
             return Ok(result);
         }
-        if let Some(Some(Extra::Operation {
-            result: ended,
-            started: Some(started),
-            ..
-        })) = p.extras.slots_mut().get_mut(index)
+        if let Some(Some(Extra::Operation { result: ended, started: Some(started), .. })) =
+            p.extras.slots_mut().get_mut(index)
         {
             (*started, *ended) = (false, None);
             return Ok(result);
@@ -364,19 +355,10 @@ fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
                 }
             }
             let places = match p.extras.slots().get(index) {
-                Some(Some(Extra::Operation {
-                    poll: Some(operation),
-                    ..
-                })) => operation.places(p),
+                Some(Some(Extra::Operation { poll: Some(operation), .. })) => operation.places(p),
                 _ => 1,
             };
-            wait_any_of(
-                p,
-                places,
-                call,
-                || Awaited::UNKNOWN,
-                || check_complete(p, named),
-            )
+            wait_any_of(p, places, call, || Awaited::UNKNOWN, || check_complete(p, named))
         }
     }
 }

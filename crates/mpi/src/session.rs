@@ -70,11 +70,7 @@ fn begin(p: &Process, hints: Result<Vec<(String, String)>>, errhandler: usize) -
         let own = std::process::id();
         p.session_use.begun_by.store(own, Ordering::Relaxed);
     }
-    let session = Session {
-        errhandler: Cell::new(errhandler),
-        level,
-        buffer: Cell::new(None),
-    };
+    let session = Session { errhandler: Cell::new(errhandler), level, buffer: Cell::new(None) };
     let handle = p.sessions.publish(session)?;
     errhandler::attach(p, errhandler);
     p.session_use.open.fetch_add(1, Ordering::Relaxed);
@@ -147,10 +143,7 @@ pub fn name_of_set(p: &Process, session: usize, n: i32) -> Result<&'static str> 
     let found = usize::try_from(n).ok().and_then(|n| PROCESS_SETS.get(n));
     found.copied().ok_or_else(|| {
         let last = PROCESS_SETS.len() - 1;
-        Error::new(
-            MPI_ERR_ARG,
-            format!("there is no process set of number {n} (0 to {last})"),
-        )
+        Error::new(MPI_ERR_ARG, format!("there is no process set of number {n} (0 to {last})"))
     })
 }
 
@@ -160,15 +153,10 @@ fn members_of(p: &Process, name: &str) -> Result<Vec<u32>> {
     let world = job.world();
     let all = world.start as u32..world.end as u32;
     let own_host = job.host(job.rank());
-    match PROCESS_SETS
-        .iter()
-        .position(|set| set.eq_ignore_ascii_case(name))
-    {
+    match PROCESS_SETS.iter().position(|set| set.eq_ignore_ascii_case(name)) {
         Some(0) => Ok(all.collect()),
         Some(1) => Ok(vec![job.rank() as u32]),
-        Some(_) => Ok(all
-            .filter(|&rank| job.host(rank as usize) == own_host)
-            .collect()),
+        Some(_) => Ok(all.filter(|&rank| job.host(rank as usize) == own_host).collect()),
         None => {
             let known = PROCESS_SETS.join(", ");
             let text = format!("there is no process set {name:?}: there are {known}");
@@ -195,10 +183,7 @@ pub fn describe(p: &Process, session: usize) -> Result<Info> {
     let level = p.sessions.find(session)?.level;
     let name = LEVELS.iter().find(|&&(_, number)| number == level);
     let name = name.map_or("MPI_THREAD_SINGLE", |&(name, _)| name);
-    Ok(Info::from_pairs([
-        ("thread_level", name),
-        ("mpi_memory_alloc_kinds", MEMORY_KINDS),
-    ]))
+    Ok(Info::from_pairs([("thread_level", name), ("mpi_memory_alloc_kinds", MEMORY_KINDS)]))
 }
 
 /// `MPI_Group_from_session_pset`.

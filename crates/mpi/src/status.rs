@@ -22,12 +22,7 @@ impl Status {
     #[must_use]
     #[inline]
     pub const fn new(source: i32, tag: i32, error: i32, bytes: i64) -> Self {
-        let mut status = Self {
-            source,
-            tag,
-            error,
-            internal: [0; 5],
-        };
+        let mut status = Self { source, tag, error, internal: [0; 5] };
         status.set_bytes(bytes);
         status
     }

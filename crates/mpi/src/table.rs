@@ -115,10 +115,7 @@ impl<T> Table<T> {
                 if inner.slots.len() + FIRST_USER > INDEX_MASK {
                     return None;
                 }
-                inner.slots.push(Slot {
-                    generation: 0,
-                    object: None,
-                });
+                inner.slots.push(Slot { generation: 0, object: None });
                 inner.slots.len() - 1
             }
         };
@@ -193,10 +190,7 @@ impl<T> Table<T> {
     pub fn handles(&self) -> Vec<usize> {
         let inner = self.inner.borrow();
         let slots = inner.slots.iter().enumerate();
-        slots
-            .filter(|(_, s)| s.object.is_some())
-            .map(|(i, s)| encode(s.generation, i))
-            .collect()
+        slots.filter(|(_, s)| s.object.is_some()).map(|(i, s)| encode(s.generation, i)).collect()
     }
 
     /// Forgets everything, predefined objects included.
@@ -261,15 +255,7 @@ mod tests {
         let second = table.insert("b").unwrap();
         assert_ne!(first, second);
         assert!(table.get(first).is_none() && table.remove(first).is_none());
-        for garbage in [
-            0,
-            1,
-            4095,
-            4096,
-            usize::MAX,
-            second | 1 << 40,
-            0x7fff_0000_1234,
-        ] {
+        for garbage in [0, 1, 4095, 4096, usize::MAX, second | 1 << 40, 0x7fff_0000_1234] {
             assert!(table.get(garbage).is_none(), "{garbage:#x}");
         }
     }

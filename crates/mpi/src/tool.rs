@@ -63,12 +63,8 @@ struct Tool {
     pvars: Slots<pvar::Handle>,
 }
 
-static TOOL: Mutex<Tool> = Mutex::new(Tool {
-    inits: 0,
-    cvars: Slots::new(),
-    sessions: Slots::new(),
-    pvars: Slots::new(),
-});
+static TOOL: Mutex<Tool> =
+    Mutex::new(Tool { inits: 0, cvars: Slots::new(), sessions: Slots::new(), pvars: Slots::new() });
 
 fn lock() -> MutexGuard<'static, Tool> {
     TOOL.lock().unwrap_or_else(PoisonError::into_inner)
@@ -78,10 +74,7 @@ fn lock() -> MutexGuard<'static, Tool> {
 fn enter() -> Result<MutexGuard<'static, Tool>> {
     let tool = lock();
     match tool.inits {
-        0 => Err(Error::new(
-            MPI_T_ERR_NOT_INITIALIZED,
-            "call MPI_T_init_thread first",
-        )),
+        0 => Err(Error::new(MPI_T_ERR_NOT_INITIALIZED, "call MPI_T_init_thread first")),
         _ => Ok(tool),
     }
 }
@@ -134,11 +127,7 @@ pub struct Category {
 
 /// All categories. None has others in it, and none changes.
 pub fn categories() -> [Category; 3] {
-    let category = |name, meaning, counts| Category {
-        name,
-        meaning,
-        counts,
-    };
+    let category = |name, meaning, counts| Category { name, meaning, counts };
     [
         category(
             "configuration",
@@ -150,11 +139,7 @@ pub fn categories() -> [Category; 3] {
             "messages, waits and connections of this process",
             [0, pvar::VARIABLES.len(), 0],
         ),
-        category(
-            "trace",
-            "what FASTPATH_TRACE records",
-            [0, 0, event::count()],
-        ),
+        category("trace", "what FASTPATH_TRACE records", [0, 0, event::count()]),
     ]
 }
 
@@ -170,10 +155,7 @@ pub fn find_category(index: i32) -> Result<Category> {
 }
 
 fn no_index(what: &str, index: i32) -> Error {
-    Error::new(
-        MPI_T_ERR_INVALID_INDEX,
-        format!("there is no {what} {index}"),
-    )
+    Error::new(MPI_T_ERR_INVALID_INDEX, format!("there is no {what} {index}"))
 }
 
 fn no_name(what: &str, name: &str) -> Error {

@@ -85,10 +85,7 @@ impl Topology {
     pub fn dist_graph(&self) -> Result<&DistGraph> {
         match self {
             Topology::DistGraph(graph) => Ok(graph),
-            _ => Err(Error::new(
-                MPI_ERR_TOPOLOGY,
-                "the communicator has no distributed graph",
-            )),
+            _ => Err(Error::new(MPI_ERR_TOPOLOGY, "the communicator has no distributed graph")),
         }
     }
 }

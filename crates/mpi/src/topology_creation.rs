@@ -34,11 +34,7 @@ pub fn map_cart(comm: &Comm, dims: &[i32], periods: &[bool]) -> Result<i32> {
         return Ok(MPI_UNDEFINED);
     }
     let cart = Cart::new(dims, periods, comm.size())?;
-    Ok(if comm.rank < cart.size() {
-        comm.rank as i32
-    } else {
-        MPI_UNDEFINED
-    })
+    Ok(if comm.rank < cart.size() { comm.rank as i32 } else { MPI_UNDEFINED })
 }
 
 /// `MPI_Cart_sub`.
@@ -81,11 +77,7 @@ pub fn create_graph(p: &Process, parent: &Comm, index: &[i32], edges: &[i32]) ->
 /// As [`create_graph`].
 pub fn map_graph(comm: &Comm, index: &[i32], edges: &[i32]) -> Result<i32> {
     let graph = check_graph(comm, index, edges)?;
-    Ok(if comm.rank < graph.size() {
-        comm.rank as i32
-    } else {
-        MPI_UNDEFINED
-    })
+    Ok(if comm.rank < graph.size() { comm.rank as i32 } else { MPI_UNDEFINED })
 }
 
 fn check_graph(comm: &Comm, index: &[i32], edges: &[i32]) -> Result<Graph> {
@@ -147,11 +139,7 @@ fn distribute(
     members: &impl agree::Members, edges: &[(i32, i32, i32)], weighted: bool,
 ) -> Result<DistGraph> {
     let (me, size) = (members.rank(), members.size());
-    let mut graph = DistGraph {
-        sources: Vec::new(),
-        destinations: Vec::new(),
-        weighted,
-    };
+    let mut graph = DistGraph { sources: Vec::new(), destinations: Vec::new(), weighted };
     graph.read(me, &select_edges(edges, me));
     for distance in 1..size {
         let (to, from) = ((me + distance) % size, (me + size - distance) % size);
@@ -168,9 +156,8 @@ fn distribute(
 /// The edges that start or end at `rank`, three numbers in two words each.
 fn select_edges(edges: &[(i32, i32, i32)], rank: u32) -> Vec<u64> {
     let rank = rank as i32;
-    let touching = edges
-        .iter()
-        .filter(|(source, destination, _)| *source == rank || *destination == rank);
+    let touching =
+        edges.iter().filter(|(source, destination, _)| *source == rank || *destination == rank);
     touching
         .flat_map(|&(source, destination, weight)| {
             [
@@ -184,22 +171,13 @@ fn select_edges(edges: &[(i32, i32, i32)], rank: u32) -> Vec<u64> {
 impl DistGraph {
     fn read(&mut self, me: u32, words: &[u64]) {
         for pair in words.chunks_exact(2) {
-            let (source, destination, weight) = (
-                (pair[0] >> 32) as i32,
-                pair[0] as u32 as i32,
-                pair[1] as u32 as i32,
-            );
+            let (source, destination, weight) =
+                ((pair[0] >> 32) as i32, pair[0] as u32 as i32, pair[1] as u32 as i32);
             if destination == me as i32 {
-                self.sources.push(Edge {
-                    peer: source,
-                    weight,
-                });
+                self.sources.push(Edge { peer: source, weight });
             }
             if source == me as i32 {
-                self.destinations.push(Edge {
-                    peer: destination,
-                    weight,
-                });
+                self.destinations.push(Edge { peer: destination, weight });
             }
         }
     }
@@ -209,20 +187,15 @@ fn check_end(comm: &Comm, rank: i32) -> Result {
     if u32::try_from(rank).is_ok_and(|rank| rank < comm.size()) {
         return Ok(());
     }
-    let message = format!(
-        "rank {rank} is not in the communicator, which has ranks 0 to {}",
-        comm.size() - 1
-    );
+    let message =
+        format!("rank {rank} is not in the communicator, which has ranks 0 to {}", comm.size() - 1);
     Err(Error::new(MPI_ERR_RANK, message))
 }
 
 fn check_weight(weight: i32) -> Result {
     match weight {
         0.. => Ok(()),
-        _ => Err(Error::new(
-            MPI_ERR_ARG,
-            format!("the weight {weight} is negative"),
-        )),
+        _ => Err(Error::new(MPI_ERR_ARG, format!("the weight {weight} is negative"))),
     }
 }
 
@@ -248,10 +221,7 @@ mod tests {
         assert_eq!(graphs[1].sources, [edge(0, 10)]);
         assert_eq!(graphs[1].destinations, [edge(2, 11)]);
         assert_eq!(graphs[0].sources, [edge(3, 13), edge(0, 14), edge(0, 20)]);
-        assert_eq!(
-            graphs[0].destinations,
-            [edge(1, 10), edge(0, 14), edge(0, 20)]
-        );
+        assert_eq!(graphs[0].destinations, [edge(1, 10), edge(0, 14), edge(0, 20)]);
         assert_eq!(
             (graphs[3].sources.clone(), graphs[3].destinations.clone()),
             (vec![edge(2, 12)], vec![edge(0, 13)])

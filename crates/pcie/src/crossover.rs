@@ -74,11 +74,7 @@ impl Choice {
             (Some(last), None) => Crossover::Always(last.size),
             (Some(last), Some(_)) => Crossover::Until(last.size),
         };
-        Choice {
-            crossover,
-            last,
-            next,
-        }
+        Choice { crossover, last, next }
     }
 
     /// Whether a message of `size` bytes is to go inline.
@@ -128,11 +124,7 @@ pub fn predict(
     let grant = descriptor::grant(path.adapter.family, transport, wanted, 1)?;
     let time = |size, inline| path.one_way(&message(path, transport, verb, size, inline));
     let samples: Vec<Costs> = (1..=grant.inline)
-        .map(|size| Costs {
-            size,
-            inline: time(size, true),
-            dma: time(size, false),
-        })
+        .map(|size| Costs { size, inline: time(size, true), dma: time(size, false) })
         .collect();
     let mut ranges: Vec<Range> = Vec::new();
     for costs in &samples {
@@ -140,19 +132,10 @@ pub fn predict(
         let way = path.way(transport, verb, size, true);
         match ranges.last_mut() {
             Some(range) if range.way == way => (range.to, range.gain) = (size, gain),
-            _ => ranges.push(Range {
-                from: size,
-                to: size,
-                way,
-                gain,
-            }),
+            _ => ranges.push(Range { from: size, to: size, way, gain }),
         }
     }
-    Ok(Prediction {
-        grant,
-        choice: Choice::of_samples(&samples, Time::ZERO),
-        ranges,
-    })
+    Ok(Prediction { grant, choice: Choice::of_samples(&samples, Time::ZERO), ranges })
 }
 
 /// Up to which size a message should go inline from `host` by `adapter`, where `wanted` bytes of inline data
@@ -180,10 +163,7 @@ mod tests {
 
     #[test]
     fn crossover__is_a_property_of_the_host() {
-        assert_eq!(
-            at("2016", "connectx5", 220).choice.crossover,
-            Crossover::Always(220)
-        );
+        assert_eq!(at("2016", "connectx5", 220).choice.crossover, Crossover::Always(220));
         let slow = at("uncombined", "connectx5", 220).choice.crossover;
         assert!(matches!(slow, Crossover::Until(n) if n < 220), "{slow:?}");
     }
@@ -200,10 +180,7 @@ mod tests {
         let found = at("2009", "connectx", 400);
         assert_eq!((found.grant.descriptor, found.grant.inline), (512, 448));
         let ways: Vec<_> = found.ranges.iter().map(|r| (r.from, r.to, r.way)).collect();
-        assert_eq!(
-            ways,
-            [(1, 208, Way::InlineBlueFlame), (209, 448, Way::Inline)]
-        );
+        assert_eq!(ways, [(1, 208, Way::InlineBlueFlame), (209, 448, Way::Inline)]);
         assert!(found.ranges[0].gain > found.ranges[1].gain);
         assert_eq!(found.choice.crossover, Crossover::Always(448));
     }
@@ -216,29 +193,14 @@ mod tests {
         let (last, next) = (choice.last.unwrap(), choice.next.unwrap());
         assert_eq!(choice.crossover, Crossover::Until(last.size));
         assert_eq!(next.size, last.size + 1);
-        assert!(
-            last.inline < last.dma && next.inline >= next.dma,
-            "{choice:?}"
-        );
+        assert!(last.inline < last.dma && next.inline >= next.dma, "{choice:?}");
         assert!(choice.takes(last.size) && !choice.takes(next.size));
         let path = Path::new(host, adapter).unwrap();
-        let time = |inline| {
-            path.one_way(&message(
-                &path,
-                Transport::Rc,
-                Verb::Write,
-                last.size,
-                inline,
-            ))
-        };
+        let time =
+            |inline| path.one_way(&message(&path, Transport::Rc, Verb::Write, last.size, inline));
         assert_eq!((last.inline, last.dma), (time(true), time(false)));
-        let all = choose(
-            crate::profile::host("2016").unwrap(),
-            adapter,
-            Transport::Rc,
-            Verb::Write,
-            220,
-        );
+        let all =
+            choose(crate::profile::host("2016").unwrap(), adapter, Transport::Rc, Verb::Write, 220);
         assert_eq!(all.unwrap().next, None);
         assert!(choose(host, adapter, Transport::Rc, Verb::Write, 5000).is_err());
     }
@@ -250,30 +212,18 @@ mod tests {
             inline: Time::from_ns(inline),
             dma: Time::from_ns(dma),
         };
-        let samples = [
-            costs(8, 1.0, 3.0),
-            costs(64, 2.0, 3.0),
-            costs(128, 4.0, 3.0),
-        ];
+        let samples = [costs(8, 1.0, 3.0), costs(64, 2.0, 3.0), costs(128, 4.0, 3.0)];
         let choice = |samples: &[Costs], noise| Choice::of_samples(samples, Time::from_ns(noise));
-        for (noise, crossover) in [
-            (0.0, Crossover::Until(64)),
-            (1.5, Crossover::Until(8)),
-            (5.0, Crossover::Never),
-        ] {
+        for (noise, crossover) in
+            [(0.0, Crossover::Until(64)), (1.5, Crossover::Until(8)), (5.0, Crossover::Never)]
+        {
             assert_eq!(choice(&samples, noise).crossover, crossover, "{noise}");
         }
         let found = choice(&samples, 1.5);
-        assert_eq!(
-            (found.last, found.next),
-            (Some(samples[0]), Some(samples[1]))
-        );
+        assert_eq!((found.last, found.next), (Some(samples[0]), Some(samples[1])));
         assert_eq!(choice(&samples[..2], 0.0).crossover, Crossover::Always(64));
         let none = choice(&[], 0.0);
-        assert_eq!(
-            (none.crossover, none.last, none.next),
-            (Crossover::Never, None, None)
-        );
+        assert_eq!((none.crossover, none.last, none.next), (Crossover::Never, None, None));
         assert!(!none.takes(0));
         assert_eq!(Crossover::Never.limit(), None);
     }

@@ -86,12 +86,7 @@ pub fn inline_descriptor(family: Family, transport: Transport, verb: Verb, paylo
             let first = BLOCK - header % BLOCK - INLINE_HEADER;
             let rest = payload.saturating_sub(first);
             let chunks = 1 + rest.div_ceil(BLOCK - INLINE_HEADER);
-            payload
-                + if payload > 0 {
-                    chunks * INLINE_HEADER
-                } else {
-                    0
-                }
+            payload + if payload > 0 { chunks * INLINE_HEADER } else { 0 }
         }
         Family::Mlx5 => payload + if payload > 0 { INLINE_HEADER } else { 0 },
     };
@@ -135,16 +130,8 @@ pub fn grant(
         .filter(|descriptor| family == Family::Mlx5 || descriptor.is_power_of_two())
         .find(|&d| room(d) >= inline && u64::from(d) >= segments_need && d > reserved)
         .map(|descriptor| match family {
-            Family::Mlx4 => Grant {
-                descriptor,
-                inline: room(descriptor),
-                is_exact: true,
-            },
-            Family::Mlx5 => Grant {
-                descriptor,
-                inline,
-                is_exact: false,
-            },
+            Family::Mlx4 => Grant { descriptor, inline: room(descriptor), is_exact: true },
+            Family::Mlx5 => Grant { descriptor, inline, is_exact: false },
         })
         .ok_or_else(|| LinkError {
             what: "inline data",
@@ -242,20 +229,14 @@ mod tests {
             (512, 900, 1024, 928),
         ] {
             for asked in [from, to] {
-                assert_eq!(
-                    granted(Family::Mlx4, Transport::Rc, asked),
-                    (descriptor, inline)
-                );
+                assert_eq!(granted(Family::Mlx4, Transport::Rc, asked), (descriptor, inline));
             }
         }
         for (from, to, descriptor, inline) in
             [(0, 60, 128, 60), (64, 128, 256, 180), (188, 400, 512, 420)]
         {
             for asked in [from, to] {
-                assert_eq!(
-                    granted(Family::Mlx4, Transport::Ud, asked),
-                    (descriptor, inline)
-                );
+                assert_eq!(granted(Family::Mlx4, Transport::Ud, asked), (descriptor, inline));
             }
         }
     }
@@ -271,11 +252,7 @@ mod tests {
             (Transport::Ud, 188, 256),
         ] {
             let grant = grant(Family::Mlx5, transport, inline, 1).unwrap();
-            let least = Grant {
-                descriptor,
-                inline,
-                is_exact: false,
-            };
+            let least = Grant { descriptor, inline, is_exact: false };
             assert_eq!(grant, least);
         }
         assert!(grant(Family::Mlx4, Transport::Rc, 0, 1).unwrap().is_exact);
@@ -307,10 +284,7 @@ mod tests {
             (Family::Mlx4, u32::MAX, u32::MAX),
         ] {
             let error = grant(family, Transport::Rc, inline, segments).unwrap_err();
-            assert!(
-                error.to_string().contains("what fits a descriptor of"),
-                "{error}"
-            );
+            assert!(error.to_string().contains("what fits a descriptor of"), "{error}");
         }
     }
 

@@ -99,11 +99,7 @@ pub fn throughput(link: &Link, traffic: &Traffic, data_link: DataLink) -> Throug
         false => Direction::Down,
     };
     let per_s = raw / up.max(down);
-    Throughput {
-        per_s,
-        bound,
-        busy: (up * per_s / raw, down * per_s / raw),
-    }
+    Throughput { per_s, bound, busy: (up * per_s / raw, down * per_s / raw) }
 }
 
 /// Bytes a second that the device can write into memory, in transfers of `size` bytes.
@@ -129,10 +125,7 @@ pub fn both_rate(link: &Link, size: Bytes, data_link: DataLink) -> Rate {
 /// their headers, to 16 bytes of answers.
 pub fn ucx_utilisation(link: &Link) -> f64 {
     let payload = f64::from(link.max_payload());
-    let header = f64::from(
-        link.with_framing(crate::link::Framing::Ucx)
-            .write_overhead(),
-    );
+    let header = f64::from(link.with_framing(crate::link::Framing::Ucx).write_overhead());
     4.0 * payload / (4.0 * (payload + header) + 16.0)
 }
 
@@ -174,11 +167,9 @@ mod tests {
 
     #[test]
     fn grid__of_generation_2_x8_reads() {
-        for (completion, headers, charged) in [
-            (64, 2906.0, 2605.0),
-            (128, 3299.0, 2957.0),
-            (256, 3538.0, 3171.0),
-        ] {
+        for (completion, headers, charged) in
+            [(64, 2906.0, 2605.0), (128, 3299.0, 2957.0), (256, 3538.0, 3171.0)]
+        {
             let link = link("2.0x8", 256).with_completion(completion).unwrap();
             is_near(read_rate(&link, SIZE, DataLink::Ignored), headers);
             is_near(read_rate(&link, SIZE, DataLink::Symmetric), charged);
@@ -233,10 +224,7 @@ mod tests {
         assert_eq!(traffic.down.bytes(), 65536.0 + 256.0 * 20.0);
         let found = throughput(&link, &traffic, DataLink::Ignored);
         assert_eq!(found.bound, Direction::Up);
-        is_near(
-            both_rate(&link, SIZE, DataLink::Ignored),
-            3814.697 * 65536.0 / traffic.up.bytes(),
-        );
+        is_near(both_rate(&link, SIZE, DataLink::Ignored), 3814.697 * 65536.0 / traffic.up.bytes());
     }
 
     #[test]

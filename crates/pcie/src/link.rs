@@ -22,22 +22,14 @@ pub struct LinkError {
 
 impl fmt::Display for LinkError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} {}: expected {}",
-            self.what, self.found, self.expected
-        )
+        write!(f, "{} {}: expected {}", self.what, self.found, self.expected)
     }
 }
 
 impl std::error::Error for LinkError {}
 
 fn refuse(what: &'static str, found: impl fmt::Display, expected: &'static str) -> LinkError {
-    LinkError {
-        what,
-        found: found.to_string(),
-        expected,
-    }
+    LinkError { what, found: found.to_string(), expected }
 }
 
 /// A generation of PCIe.
@@ -131,9 +123,7 @@ impl Generation {
 impl TryFrom<u32> for Generation {
     type Error = LinkError;
     fn try_from(number: u32) -> Result<Generation, LinkError> {
-        let found = Generation::ALL
-            .into_iter()
-            .find(|g| u32::from(g.number()) == number);
+        let found = Generation::ALL.into_iter().find(|g| u32::from(g.number()) == number);
         found.ok_or_else(|| refuse("generation", number, "one from 1 to 7"))
     }
 }
@@ -163,9 +153,7 @@ impl TryFrom<u32> for Lanes {
     fn try_from(count: u32) -> Result<Lanes, LinkError> {
         let found = Lanes::ALL.into_iter().find(|&n| u32::from(n) == count);
         let expected = "x1, x2, x4, x8, x12, x16 or x32";
-        found
-            .map(Lanes)
-            .ok_or_else(|| refuse("lanes", format_args!("x{count}"), expected))
+        found.map(Lanes).ok_or_else(|| refuse("lanes", format_args!("x{count}"), expected))
     }
 }
 
@@ -418,10 +406,7 @@ impl FromStr for Link {
             false => Err(malformed()),
         };
         let generation = Generation::try_from(number(generation.trim())?)?;
-        Ok(Link::new(
-            generation,
-            Lanes::try_from(number(lanes.trim())?)?,
-        ))
+        Ok(Link::new(generation, Lanes::try_from(number(lanes.trim())?)?))
     }
 }
 
@@ -461,25 +446,13 @@ mod tests {
         assert_eq!((long.write_overhead(), long.read_request()), (24, 24));
         assert_eq!(long.completion_overhead(), 20);
         let short = long.with_address(AddressWidth::Bits32);
-        assert_eq!(
-            (short.write_overhead(), short.completion_overhead()),
-            (20, 20)
-        );
+        assert_eq!((short.write_overhead(), short.completion_overhead()), (20, 20));
         assert_eq!(short.with_ecrc(true).write_overhead(), 24);
         assert_eq!(link("3.0x8").write_overhead(), 24);
-        assert_eq!(
-            link("3.0x8").with_framing(Framing::Ucx).write_overhead(),
-            26
-        );
-        assert_eq!(
-            link("2.0x8").with_framing(Framing::Ucx).write_overhead(),
-            24
-        );
+        assert_eq!(link("3.0x8").with_framing(Framing::Ucx).write_overhead(), 26);
+        assert_eq!(link("2.0x8").with_framing(Framing::Ucx).write_overhead(), 24);
         assert_eq!(link("6.0x8").write_overhead(), 16);
-        assert_eq!(
-            link("6.0x8").with_framing(Framing::Eight).write_overhead(),
-            24
-        );
+        assert_eq!(link("6.0x8").with_framing(Framing::Eight).write_overhead(), 24);
     }
 
     #[test]

@@ -237,21 +237,11 @@ mod tests {
         }
         assert_eq!(
             ADAPTERS.len(),
-            adapter("?")
-                .unwrap_err()
-                .expected
-                .replace(" or ", ", ")
-                .split(", ")
-                .count()
+            adapter("?").unwrap_err().expected.replace(" or ", ", ").split(", ").count()
         );
         assert_eq!(
             HOSTS.len(),
-            host("?")
-                .unwrap_err()
-                .expected
-                .replace(" or ", ", ")
-                .split(", ")
-                .count()
+            host("?").unwrap_err().expected.replace(" or ", ", ").split(", ").count()
         );
     }
 }

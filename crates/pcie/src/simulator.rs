@@ -333,26 +333,14 @@ impl Simulator {
 
     fn handle(&mut self, event: Event) {
         match event {
-            Event::Store {
-                node,
-                bytes,
-                message,
-            } => self.store(node, bytes, message),
+            Event::Store { node, bytes, message } => self.store(node, bytes, message),
             Event::Up { node, packet } => self.arrive_at_host(node, packet),
             Event::Down { node, packet } => self.arrive_at_adapter(node, packet),
             Event::Answer { node, up, update } => self.answer(node, up, update),
             Event::Memory { node, job, bytes } => self.complete_read(node, job, bytes),
-            Event::Launch {
-                message,
-                bytes,
-                place,
-            } => self.launch(message, bytes, place),
+            Event::Launch { message, bytes, place } => self.launch(message, bytes, place),
             Event::LineFree { node } => self.transmit(node),
-            Event::Received {
-                message,
-                bytes,
-                place,
-            } => self.receive(message, bytes, place),
+            Event::Received { message, bytes, place } => self.receive(message, bytes, place),
             Event::Acknowledged { message } => self.acknowledge(message),
             Event::Visible { message } => self.take_up(message),
             Event::Done { message } => self.finish(message),

@@ -26,10 +26,7 @@ impl fmt::Display for UnitError {
 impl std::error::Error for UnitError {}
 
 fn refuse(found: &str, expected: impl Into<String>) -> UnitError {
-    UnitError {
-        found: found.trim().to_owned(),
-        expected: expected.into(),
-    }
+    UnitError { found: found.trim().to_owned(), expected: expected.into() }
 }
 
 /// Splits `1.5MiB/s` into its number and the unit behind it, which may be empty.
@@ -43,10 +40,7 @@ fn split_number<'a>(text: &'a str, of: &str) -> Result<(f64, &'a str), UnitError
     let number = digits.parse::<f64>().ok().filter(|n| n.is_finite());
     match number {
         Some(n) => Ok((n, unit.trim())),
-        None => Err(refuse(
-            text,
-            format!("{of} begins with a number, such as 256 or 3.5"),
-        )),
+        None => Err(refuse(text, format!("{of} begins with a number, such as 256 or 3.5"))),
     }
 }
 
@@ -100,10 +94,7 @@ impl FromStr for Bytes {
         };
         let bytes = number * factor;
         if bytes.fract() != 0.0 || bytes >= 2f64.powi(63) {
-            return Err(refuse(
-                text,
-                "a size is a whole number of bytes, below 2^63",
-            ));
+            return Err(refuse(text, "a size is a whole number of bytes, below 2^63"));
         }
         Ok(Bytes(bytes as u64))
     }
@@ -331,10 +322,7 @@ impl FromStr for StatedRate {
         let units = "MB/s (10^6 bytes), MiB/s (2^20 bytes), GB/s, GiB/s, Mb/s or Gb/s (bits)";
         match RateUnit::parse(unit) {
             Some(_) if number == 0.0 => Err(refuse(text, "a rate is more than 0")),
-            Some(unit) => Ok(StatedRate {
-                rate: Rate::new(number, unit),
-                unit,
-            }),
+            Some(unit) => Ok(StatedRate { rate: Rate::new(number, unit), unit }),
             None if unit.is_empty() => Err(refuse(
                 text,
                 format!(
@@ -459,10 +447,7 @@ mod tests {
         let raw: Rate = "32 Gb/s".parse().unwrap();
         assert!(close(raw.mb_per_s().0, 4000.0));
         assert!(close(raw.mib_per_s().0, 3814.697265625));
-        assert!(close(
-            Rate::from(MibPerS(3814.697265625)).gb_per_s().0,
-            32.0
-        ));
+        assert!(close(Rate::from(MibPerS(3814.697265625)).gb_per_s().0, 32.0));
         let stated: StatedRate = "3552MiB/s".parse().unwrap();
         assert!(close(stated.rate.mb_per_s().0, 3724.541952));
         assert_eq!(stated.to_string(), "3552.0 MiB/s");
@@ -487,12 +472,7 @@ mod tests {
 
     #[test]
     fn bytes__are_read_and_shown() {
-        for (text, bytes) in [
-            ("256", 256),
-            ("64K", 65536),
-            ("64KiB", 65536),
-            ("1MB", 1_000_000),
-        ] {
+        for (text, bytes) in [("256", 256), ("64K", 65536), ("64KiB", 65536), ("1MB", 1_000_000)] {
             assert_eq!(text.parse(), Ok(Bytes(bytes)));
         }
         assert_eq!(Bytes(65536).to_string(), "64 KiB");

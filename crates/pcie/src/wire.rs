@@ -163,11 +163,7 @@ impl Wire {
 }
 
 fn refuse(found: String) -> LinkError {
-    LinkError {
-        what: "wire",
-        found,
-        expected: EXPECTED,
-    }
+    LinkError { what: "wire", found, expected: EXPECTED }
 }
 
 impl FromStr for Wire {
@@ -217,14 +213,8 @@ mod tests {
         let bus: crate::Link = "2.0x8".parse().unwrap();
         assert!((wire.rate / bus.raw() - 1.0).abs() < 1e-12);
         let ceiling = wire.ceiling(Transport::Rc, Verb::Send, Bytes(65536));
-        assert!(
-            (ceiling.mb_per_s().0 / 3975.0 - 1.0).abs() < 1e-3,
-            "{ceiling:?}"
-        );
-        assert!(
-            (ceiling.mib_per_s().0 / 3791.0 - 1.0).abs() < 1e-3,
-            "{ceiling:?}"
-        );
+        assert!((ceiling.mb_per_s().0 / 3975.0 - 1.0).abs() < 1e-3, "{ceiling:?}");
+        assert!((ceiling.mib_per_s().0 / 3791.0 - 1.0).abs() < 1e-3, "{ceiling:?}");
     }
 
     #[test]
@@ -254,10 +244,7 @@ mod tests {
         assert_eq!(bytes(&ib, Transport::Ud, Verb::Send), 2048.0 + 36.0);
         assert_eq!(bytes(&ib, Transport::Rc, Verb::Write), 2048.0 + 44.0);
         let small = ib.with_mtu(256).unwrap();
-        assert_eq!(
-            bytes(&small, Transport::Rc, Verb::Send),
-            2048.0 + 8.0 * 28.0
-        );
+        assert_eq!(bytes(&small, Transport::Rc, Verb::Send), 2048.0 + 8.0 * 28.0);
         let roce: Wire = "roce100".parse().unwrap();
         assert_eq!(bytes(&roce, Transport::Rc, Verb::Send), 2048.0 + 82.0);
         assert_eq!(ib.packets(Bytes(0)), 1);
@@ -267,10 +254,7 @@ mod tests {
     fn impossible_wires__are_refused_with_what_was_expected() {
         for text in ["QDRx3", "PDR", "roce", "roce33", "", "FDR4y", "rocev1-"] {
             let error = text.parse::<Wire>().unwrap_err().to_string();
-            assert!(
-                error.contains("expected an InfiniBand link"),
-                "{text}: {error}"
-            );
+            assert!(error.contains("expected an InfiniBand link"), "{text}: {error}");
         }
         assert!("QDR".parse::<Wire>().unwrap().with_mtu(1500).is_err());
     }

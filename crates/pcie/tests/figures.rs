@@ -40,11 +40,7 @@ fn ceiling__in_mixed_units_is_a_tenth_too_high() {
 #[test]
 fn headers__of_both_address_widths() {
     let long = write_rate(&bus(), SIZE, DataLink::Ignored);
-    let short = write_rate(
-        &bus().with_address(AddressWidth::Bits32),
-        SIZE,
-        DataLink::Ignored,
-    );
+    let short = write_rate(&bus().with_address(AddressWidth::Bits32), SIZE, DataLink::Ignored);
     is_near(mib(long), 3487.6);
     is_near(mib(short), 3538.3);
     is_near(mib(long * (1.0 - SKIP_SHARE)), 3479.0);
@@ -75,10 +71,7 @@ fn network__ties_with_the_bus() {
 /// The driver's comment: 29.25 Gb/s expected of "PCIe 2.0 x4", 3020 MB/s reported as 23.6 Gb/s.
 #[test]
 fn driver__comment_mixes_units_too() {
-    is_near(
-        write_rate(&bus(), SIZE, DataLink::Ignored).gb_per_s().0,
-        29.257,
-    );
+    is_near(write_rate(&bus(), SIZE, DataLink::Ignored).gb_per_s().0, 29.257);
     let reported = Rate::from(MibPerS(3020.0));
     is_near(reported.mb_per_s().0, 3167.0);
     is_near(reported / bus().raw(), 0.792);
@@ -94,12 +87,6 @@ fn generation__5_x16() {
     let link: Link = "5.0x16".parse().unwrap();
     is_near(link.raw().mb_per_s().0, 63_015.0);
     let ucx = link.with_framing(fastpath_pcie::link::Framing::Ucx);
-    is_near(
-        write_rate(&ucx, SIZE, DataLink::Ignored).mb_per_s().0,
-        57_206.0,
-    );
-    is_near(
-        write_rate(&link, SIZE, DataLink::Ignored).mb_per_s().0,
-        57_614.0,
-    );
+    is_near(write_rate(&ucx, SIZE, DataLink::Ignored).mb_per_s().0, 57_206.0);
+    is_near(write_rate(&link, SIZE, DataLink::Ignored).mb_per_s().0, 57_614.0);
 }

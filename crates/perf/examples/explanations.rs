@@ -26,9 +26,7 @@ fn time_ms(program: &str, words: &[&str]) -> Result<f64, Box<dyn Error>> {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let program = std::env::args()
-        .nth(1)
-        .ok_or("expected: the path of fastpath")?;
+    let program = std::env::args().nth(1).ok_or("expected: the path of fastpath")?;
     let commands =
         ["bandwidth", "latency", "cliff"].map(|what| format!("fastpath explain {what} "));
     let is_whole = |line: &&str| commands.iter().any(|command| line.starts_with(command));
@@ -41,10 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         times.sort_by(f64::total_cmp);
         let (least, median, most) = (times[0], times[RUNS / 2], times[RUNS - 1]);
-        println!(
-            "{least:6.1} {median:6.1} {most:6.1} ms  {}",
-            words.join(" ")
-        );
+        println!("{least:6.1} {median:6.1} {most:6.1} ms  {}", words.join(" "));
         (slowest, count) = (slowest.max(median), count + 1);
     }
     println!(

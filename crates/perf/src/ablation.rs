@@ -78,9 +78,8 @@ impl Step {
     }
 
     fn take(&mut self, cases: Vec<Case>) {
-        let medians = cases
-            .iter()
-            .filter_map(|case| Some((name_case(case), case.samples.quantile(0.5)?)));
+        let medians =
+            cases.iter().filter_map(|case| Some((name_case(case), case.samples.quantile(0.5)?)));
         self.turns.push(medians.collect());
         for case in cases {
             match self.cases.iter_mut().find(|c| c.key() == case.key()) {
@@ -120,12 +119,8 @@ pub fn run(options: &AblationOptions) -> Result<()> {
     let store = Store::open(&options.results, None)?;
     let program = Program::compile(&ours.mpicc)?;
     let mut report = ours.report();
-    let make_step = |(added, disabled)| Step {
-        added,
-        disabled,
-        cases: Vec::new(),
-        turns: Vec::new(),
-    };
+    let make_step =
+        |(added, disabled)| Step { added, disabled, cases: Vec::new(), turns: Vec::new() };
     let mut steps: Vec<Step> = list_steps().map(make_step).collect();
     let mut done = time_steps(options, &program, &ours, &mut steps, &mut report);
     for (index, step) in steps.iter().enumerate() {
@@ -212,11 +207,7 @@ fn time_step(program: &Program, job: Job, report: &mut Report) -> Result<Vec<Cas
 }
 
 fn count_step(mpi: &Peer) -> Result<Vec<Breakdown>> {
-    let counted = count(&Counted {
-        mpi,
-        sizes: &[8],
-        whole: false,
-    })?;
+    let counted = count(&Counted { mpi, sizes: &[8], whole: false })?;
     let wanted = |b: &Breakdown| CALLS.contains(&b.operation.as_str());
     Ok(counted.into_iter().filter(wanted).collect())
 }
@@ -247,32 +238,13 @@ pub fn tabulate(steps: &[AblationStep]) -> Table {
     let Some(first) = steps.iter().find(|step| !step.cases.is_empty()) else {
         return Table::default();
     };
-    let head = |name: String, below: String| {
-        Column::number(
-            Cell {
-                below,
-                ..name.into()
-            },
-            0,
-        )
-    };
+    let head = |name: String, below: String| Column::number(Cell { below, ..name.into() }, 0);
     let of_case = |c: &Case| {
-        head(
-            format!("{} {}", c.test, c.variant),
-            format!("{}, {}", size(c.bytes), c.of.text()),
-        )
+        head(format!("{} {}", c.test, c.variant), format!("{}, {}", size(c.bytes), c.of.text()))
     };
-    let of_call = |b: &Breakdown| {
-        head(
-            b.operation.clone(),
-            format!("{}, instructions", size(b.bytes)),
-        )
-    };
-    let columns = first
-        .cases
-        .iter()
-        .map(of_case)
-        .chain(first.instructions.iter().map(of_call));
+    let of_call =
+        |b: &Breakdown| head(b.operation.clone(), format!("{}, instructions", size(b.bytes)));
+    let columns = first.cases.iter().map(of_case).chain(first.instructions.iter().map(of_call));
     let mut table = Table::new([Column::text("step", 0)].into_iter().chain(columns));
     for step in steps {
         let times = first.cases.iter().map(|case| {
@@ -284,19 +256,9 @@ pub fn tabulate(steps: &[AblationStep]) -> Table {
         let counts = first.instructions.iter().map(|b| {
             let is_same = |o: &&Breakdown| (&o.operation, o.bytes) == (&b.operation, b.bytes);
             let same = step.instructions.iter().find(is_same);
-            bar(
-                same.map(|o| o.total),
-                Some(b.total),
-                |v| format!("{v:.1}"),
-                None,
-            )
+            bar(same.map(|o| o.total), Some(b.total), |v| format!("{v:.1}"), None)
         });
-        table.row(
-            [Cell::from(name_step(&step.added))]
-                .into_iter()
-                .chain(times)
-                .chain(counts),
-        );
+        table.row([Cell::from(name_step(&step.added))].into_iter().chain(times).chain(counts));
     }
     table
 }
@@ -330,9 +292,7 @@ mod tests {
             cases: Vec::new(),
             turns: Vec::new(),
         };
-        turns
-            .iter()
-            .for_each(|&ns| step.take(vec![make_case(8, &[ns; 3])]));
+        turns.iter().for_each(|&ns| step.take(vec![make_case(8, &[ns; 3])]));
         step
     }
 
@@ -346,10 +306,7 @@ mod tests {
         assert_eq!(changes[0].test, "latency");
         let ratio = changes[0].ratio;
         let [low, high] = ratio.interval.unwrap();
-        assert!(
-            (ratio.ratio - 0.8).abs() < 0.001 && high - low < 0.01,
-            "{ratio:?}"
-        );
+        assert!((ratio.ratio - 0.8).abs() < 0.001 && high - low < 0.01, "{ratio:?}");
         assert_eq!((now.cases.len(), now.cases[0].samples.count()), (1, 9));
     }
 
@@ -357,10 +314,7 @@ mod tests {
     fn steps__go_from_all_off_to_all_on_each_feature_once() {
         let steps: Vec<_> = list_steps().collect();
         assert_eq!(steps.len(), FEATURES.len() + 1);
-        assert_eq!(
-            (steps[0].0.as_str(), steps[0].1.len()),
-            ("", FEATURES.len())
-        );
+        assert_eq!((steps[0].0.as_str(), steps[0].1.len()), ("", FEATURES.len()));
         assert_eq!(steps[1].0, FEATURES[0]);
         assert_eq!(steps[1].1, FEATURES[1..]);
         assert!(steps[FEATURES.len()].1.is_empty());

@@ -206,11 +206,7 @@ fn read_tables(text: &str) -> Vec<Table> {
 }
 
 fn open_findings(table: Table) -> TableFindings {
-    let rounded = table
-        .columns
-        .iter()
-        .enumerate()
-        .filter_map(describe_rounding);
+    let rounded = table.columns.iter().enumerate().filter_map(describe_rounding);
     let describe = |(i, c): (usize, &Column)| {
         let units: Vec<&str> = c.units.iter().map(|u| u.name).collect();
         ColumnFindings {
@@ -240,9 +236,7 @@ fn open_findings(table: Table) -> TableFindings {
 /// What coarse numbers say of a column: a power of ten is no clock's step, but printed digits or a conversion.
 fn describe_rounding((index, column): (usize, &Column)) -> Option<String> {
     let coarse = format_step(column.coarse?);
-    let unit = column
-        .unit()
-        .map_or(String::new(), |u| format!(" {}", u.name));
+    let unit = column.unit().map_or(String::new(), |u| format!(" {}", u.name));
     Some(format!(
         "`{}`: all values are multiples of {coarse}{unit}: rounded, or converted from a coarser \
          unit",
@@ -264,17 +258,9 @@ fn collect_candidates(tables: &[Table]) -> Vec<Candidate> {
             all.push(Candidate {
                 table: t,
                 column: c,
-                name: if named {
-                    column.name.clone()
-                } else {
-                    format!("{c}")
-                },
+                name: if named { column.name.clone() } else { format!("{c}") },
                 is_time: ns.is_some(),
-                cells: column
-                    .cells
-                    .iter()
-                    .map(|c| c.scaled(ns.unwrap_or(1.0)))
-                    .collect(),
+                cells: column.cells.iter().map(|c| c.scaled(ns.unwrap_or(1.0))).collect(),
             });
         }
     }
@@ -311,10 +297,7 @@ fn find_lattice(all: &[Candidate], chance_max: f64) -> Option<(Lattice, Vec<usiz
     let groups = group_candidates(all);
     let search = |group: &Vec<usize>| {
         let cells: Vec<Cell> = group.iter().flat_map(|&i| all[i].cells.clone()).collect();
-        Some((
-            lattice::find_step(&cells, groups.len(), chance_max)?,
-            group.clone(),
-        ))
+        Some((lattice::find_step(&cells, groups.len(), chance_max)?, group.clone()))
     };
     // Of equal ones that of the most columns: the others of it add no value of their own.
     let better = |a: &(Lattice, Vec<usize>), b: &(Lattice, Vec<usize>)| {
@@ -399,10 +382,7 @@ fn judge_statistics(finding: &TableFindings) -> Vec<String> {
         // What has neither heading nor unit may be anything, a share of the processor for one.
         let is_known = ns(index).is_some() || !column.name.is_empty();
         let in_unit = finding.units.iter().any(|u| u.bandwidth == index);
-        let mut cells = column
-            .cells
-            .iter()
-            .map(|c| c.scaled(ns(index).unwrap_or(1.0)));
+        let mut cells = column.cells.iter().map(|c| c.scaled(ns(index).unwrap_or(1.0)));
         let misses = cells.any(|c| step.lattice.multiple(c).is_none());
         if measured && same && is_known && !on(index) && !in_unit && misses {
             said.push(format!(

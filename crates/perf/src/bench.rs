@@ -72,10 +72,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
     options.path.check(&options.levels)?;
     options.check_buffers()?;
     let verbs = options.choose_verbs()?;
-    let options = &BenchOptions {
-        verbs,
-        ..options.clone()
-    };
+    let options = &BenchOptions { verbs, ..options.clone() };
     let no_table = options.check_places()?;
     let store = Store::open(&options.results, options.csv.as_deref())?;
     let mut mpi = Peer::ours(&options.mpi)?.on_hosts(&options.mpi);
@@ -88,9 +85,7 @@ pub fn run(options: &BenchOptions) -> Result<()> {
             Program::compile(&mpi.mpicc)?
         } else {
             // Nobody runs it.
-            Program {
-                path: PathBuf::new(),
-            }
+            Program { path: PathBuf::new() }
         },
         mpi,
         report,
@@ -168,8 +163,7 @@ impl Session {
         self.say(&clock);
         self.bar.set_length(jobs.iter().sum());
         self.bar.set_position(0);
-        self.bar
-            .set_message(format!("{}, {ranks} ranks", test.name));
+        self.bar.set_message(format!("{}, {ranks} ranks", test.name));
         startup::measure(test, ranks, jobs, || {
             let failure = self.program.run(&job, |_| ()).failure;
             self.bar.inc(1);
@@ -179,10 +173,7 @@ impl Session {
 
     fn job(&self, settings: &Settings, ranks: u32) -> Job {
         let longer = settings.case.duration.unwrap_or(0.0) / 500.0;
-        Job {
-            stall: STALL + Duration::from_secs_f64(longer),
-            ..self.mpi.job(ranks, settings)
-        }
+        Job { stall: STALL + Duration::from_secs_f64(longer), ..self.mpi.job(ranks, settings) }
     }
 
     /// The tests that have a level, at each that was asked for, the lowest first.
@@ -194,9 +185,8 @@ impl Session {
                 continue;
             }
             let fits = level == Level::Mpi || ranks == 2;
-            let (there, not): (Vec<&'static Test>, Vec<_>) = tests
-                .iter()
-                .partition(|t| fits && t.levels.contains(&level));
+            let (there, not): (Vec<&'static Test>, Vec<_>) =
+                tests.iter().partition(|t| fits && t.levels.contains(&level));
             for test in not {
                 let reason = match fits {
                     true => "the test does not exist at this level".to_owned(),
@@ -204,11 +194,7 @@ impl Session {
                         "the levels below MPI are measured between two ranks, not {ranks} (-n 2)"
                     ),
                 };
-                self.report.missing.push(Missing {
-                    test: test.name.to_owned(),
-                    level,
-                    reason,
-                });
+                self.report.missing.push(Missing { test: test.name.to_owned(), level, reason });
             }
             if there.is_empty() {
                 continue;
@@ -242,26 +228,15 @@ impl Session {
             verbs: options.verbs.clone(),
         };
         let plan = serde_json::to_string(&plan).map_err(|e| failed(e.into()))?;
-        let own = Program {
-            path: std::env::current_exe().map_err(failed)?,
-        };
-        let job = Job {
-            arguments: vec!["bench".to_owned(), "rank".to_owned(), plan],
-            ..job
-        };
+        let own = Program { path: std::env::current_exe().map_err(failed)? };
+        let job = Job { arguments: vec!["bench".to_owned(), "rank".to_owned(), plan], ..job };
         self.run_program(&own, &job, settings, level)
     }
 
     fn run_program(
         &mut self, program: &Program, job: &Job, settings: &Settings, level: Level,
     ) -> Result<(), RunError> {
-        let Session {
-            bar,
-            printer,
-            shows_table,
-            pipeline,
-            ..
-        } = self;
+        let Session { bar, printer, shows_table, pipeline, .. } = self;
         let outcome = program.run(job, |event| {
             let lines = match event {
                 Event::Start(start) => printer.comment(&table::describe_start(start)),
@@ -291,11 +266,7 @@ impl Session {
         if let Some(start) = outcome.start.filter(|_| run.mpi.name.is_empty()) {
             run.mpi = Mpi {
                 name: name_library(&start.library),
-                version: start
-                    .library
-                    .split_whitespace()
-                    .collect::<Vec<_>>()
-                    .join(" "),
+                version: start.library.split_whitespace().collect::<Vec<_>>().join(" "),
                 path: std::mem::take(&mut run.mpi.path),
             };
         }
@@ -339,8 +310,7 @@ impl Session {
     fn add(&mut self, case: Case) {
         if self.shows_table {
             let lines = self.printer.add(&case);
-            self.bar
-                .suspend(|| lines.iter().for_each(|line| print_line(line)));
+            self.bar.suspend(|| lines.iter().for_each(|line| print_line(line)));
         }
         self.report.cases.push(case);
     }
@@ -407,10 +377,7 @@ mod tests {
         for (says, name) in [
             ("Open MPI v5.0.11, package: x 5", "open mpi"),
             ("MPICH Version:\t5.0.2", "mpich"),
-            (
-                "Intel(R) MPI Library 2021.18 for Linux* OS",
-                "intel(r) mpi library",
-            ),
+            ("Intel(R) MPI Library 2021.18 for Linux* OS", "intel(r) mpi library"),
             ("Fastpath 0.1.0", "fastpath"),
             ("Nameless", "nameless"),
             ("", ""),

@@ -107,21 +107,14 @@ fn measure_step(points: &[Point], i: usize, cliffs: &BTreeMap<usize, f64>) -> f6
     // Both positive here: a line that falls below zero at `a` is below the near side's there, and
     // then above 1 at `b` would have meant that they meet.
     let charitable = |x: f64| if x > 0.0 { x.ln().abs() } else { f64::INFINITY };
-    if charitable(at_a) < charitable(at_b) {
-        at_a
-    } else {
-        at_b
-    }
+    if charitable(at_a) < charitable(at_b) { at_a } else { at_b }
 }
 
 /// The cliffs of all sweeps among the cases, with what lies there.
 pub fn find_in_cases(cases: &[Case], boundaries: &[Boundary]) -> Vec<(Key, Cliff)> {
     let mut sweeps: BTreeMap<Key, Vec<&Case>> = BTreeMap::new();
     for case in cases.iter().filter(|c| c.unit == "ns") {
-        let key = Key {
-            bytes: 0,
-            ..case.key()
-        };
+        let key = Key { bytes: 0, ..case.key() };
         sweeps.entry(key).or_default().push(case);
     }
     let mut found = Vec::new();
@@ -131,10 +124,7 @@ pub fn find_in_cases(cases: &[Case], boundaries: &[Boundary]) -> Vec<(Key, Cliff
         sweep.dedup_by_key(|c| c.bytes);
         let points: Vec<Point> = sweep
             .iter()
-            .map(|c| Point {
-                bytes: c.bytes,
-                ns: c.samples.quantile(0.5).unwrap_or(0.0),
-            })
+            .map(|c| Point { bytes: c.bytes, ns: c.samples.quantile(0.5).unwrap_or(0.0) })
             .collect();
         for (i, factor) in find(&points) {
             let cliff = Cliff {
@@ -219,17 +209,12 @@ fn describe_threshold(near: &Case, far: &Case) -> String {
 }
 
 /// What recurs: alignment, and the payload of a packet on the bus.
-const PERIODS: [(u64, &str); 3] = [
-    (64, "a 64 B cache line"),
-    (256, "a bus packet of 256 B"),
-    (4096, "a 4 KiB page"),
-];
+const PERIODS: [(u64, &str); 3] =
+    [(64, "a 64 B cache line"), (256, "a bus packet of 256 B"), (4096, "a 4 KiB page")];
 
 /// What is known of this machine without asking the library: its caches.
 pub fn list_cache_boundaries() -> Vec<Boundary> {
-    let caches = list_caches(0)
-        .into_iter()
-        .filter(|c| c.kind != "instruction");
+    let caches = list_caches(0).into_iter().filter(|c| c.kind != "instruction");
     let boundary = |cache: Cache| {
         let at = fastpath_base::config::parse_size(&cache.size).ok()?;
         let what = format!("one buffer fills the level {} cache", cache.level);
@@ -288,10 +273,7 @@ mod tests {
     use crate::record::samples::make_case;
 
     fn make_points(points: &[(u64, f64)]) -> Vec<Point> {
-        points
-            .iter()
-            .map(|&(bytes, ns)| Point { bytes, ns })
-            .collect()
+        points.iter().map(|&(bytes, ns)| Point { bytes, ns }).collect()
     }
 
     fn find_sizes(points: &[(u64, f64)]) -> Vec<(u64, f64)> {
@@ -332,33 +314,17 @@ mod tests {
     #[test]
     fn neighbours__of_one_byte_are_held_against_their_bare_ratio() {
         // The cliff of 1728 and 1729 B: a byte more, and the message takes half the time.
-        let points = [
-            (1024, 700.0),
-            (1728, 1100.0),
-            (1729, 546.0),
-            (2048, 640.0),
-            (4096, 1250.0),
-        ];
+        let points = [(1024, 700.0), (1728, 1100.0), (1729, 546.0), (2048, 640.0), (4096, 1250.0)];
         assert_eq!(find_sizes(&points), [(1728, 0.5)]);
-        let steady = [
-            (1024, 700.0),
-            (1728, 1100.0),
-            (1729, 1110.0),
-            (2048, 1290.0),
-        ];
+        let steady = [(1024, 700.0), (1728, 1100.0), (1729, 1110.0), (2048, 1290.0)];
         assert_eq!(find_sizes(&steady), []);
     }
 
     #[test]
     fn way__that_begins_too_late_shows_as_a_step_down() {
         // Measured: another way from 32 KiB on, which would have paid at 16 KiB already.
-        let points = [
-            (4096, 924.0),
-            (8192, 1594.0),
-            (16384, 2688.0),
-            (32768, 3061.0),
-            (65536, 4980.0),
-        ];
+        let points =
+            [(4096, 924.0), (8192, 1594.0), (16384, 2688.0), (32768, 3061.0), (65536, 4980.0)];
         assert_eq!(find_sizes(&points), [(16384, 0.78)]);
     }
 
@@ -372,19 +338,10 @@ mod tests {
     #[test]
     fn causes__name_protocol_boundary_and_alignment() {
         let near = make_case(4096, &[500.0]);
-        let far = Case {
-            protocol: Some("rendezvous".into()),
-            ..make_case(4097, &[1500.0])
-        };
+        let far = Case { protocol: Some("rendezvous".into()), ..make_case(4097, &[1500.0]) };
         let boundaries = [
-            Boundary {
-                at: 4096,
-                what: "the largest eager message".into(),
-            },
-            Boundary {
-                at: 100,
-                what: "elsewhere".into(),
-            },
+            Boundary { at: 4096, what: "the largest eager message".into() },
+            Boundary { at: 100, what: "elsewhere".into() },
         ];
         let found = find_in_cases(&[far, near], &boundaries);
         assert_eq!(found.len(), 1);
@@ -449,16 +406,10 @@ mod tests {
             let at = |i: i32| middle + width * (f64::from(i) / 50.0 - 1.0);
             (0..=100).map(at).collect()
         };
-        let steady = [
-            make_case(4096, &spread(500.0, 5.0)),
-            make_case(4097, &spread(700.0, 5.0)),
-        ];
+        let steady = [make_case(4096, &spread(500.0, 5.0)), make_case(4097, &spread(700.0, 5.0))];
         assert!(!describe(&steady, &[]).contains("noise"));
         for noisy in [spread(700.0, 650.0), vec![700.0]] {
-            let cases = [
-                make_case(4096, &spread(500.0, 5.0)),
-                make_case(4097, &noisy),
-            ];
+            let cases = [make_case(4096, &spread(500.0, 5.0)), make_case(4097, &noisy)];
             let text = describe(&cases, &[]);
             assert!(text.contains("x1.400 (within the noise"), "{text}");
         }
@@ -466,10 +417,7 @@ mod tests {
 
     #[test]
     fn tests__and_ranks_are_sweeps_of_their_own() {
-        let eight = Case {
-            ranks: 8,
-            ..make_case(16, &[9000.0])
-        };
+        let eight = Case { ranks: 8, ..make_case(16, &[9000.0]) };
         assert!(find_in_cases(&[make_case(8, &[100.0]), eight], &[]).is_empty());
     }
 }

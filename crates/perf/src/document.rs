@@ -122,10 +122,7 @@ pub struct Cell {
 impl<T: Into<String>> From<T> for Cell {
     fn from(text: T) -> Cell {
         let text = text.into();
-        Cell {
-            text,
-            ..Cell::default()
-        }
+        Cell { text, ..Cell::default() }
     }
 }
 
@@ -142,21 +139,13 @@ impl Column {
     /// A column of numbers.
     pub fn number(head: impl Into<Cell>, width: usize) -> Column {
         let head = head.into();
-        Column {
-            head,
-            is_text: false,
-            width,
-        }
+        Column { head, is_text: false, width }
     }
 
     /// A column of words.
     pub fn text(head: impl Into<Cell>, width: usize) -> Column {
         let head = head.into();
-        Column {
-            head,
-            is_text: true,
-            width,
-        }
+        Column { head, is_text: true, width }
     }
 }
 
@@ -164,10 +153,7 @@ impl Table {
     /// One without rows.
     pub fn new(columns: impl IntoIterator<Item = Column>) -> Table {
         let columns = columns.into_iter().collect();
-        Table {
-            columns,
-            rows: Vec::new(),
-        }
+        Table { columns, rows: Vec::new() }
     }
 
     /// One without rows, its columns written in a line such as `bytes>9|variant<14`: heads, the side on which cells
@@ -190,21 +176,12 @@ impl Table {
     /// As Markdown; a bar would part two columns.
     pub fn to_markdown(&self) -> String {
         let line = |cells: Vec<&str>| {
-            let cells: String = cells
-                .iter()
-                .map(|c| format!(" {} |", c.replace('|', "/")))
-                .collect();
+            let cells: String =
+                cells.iter().map(|c| format!(" {} |", c.replace('|', "/"))).collect();
             format!("|{cells}\n")
         };
         let head = line(self.columns.iter().map(|c| c.head.text.as_str()).collect());
-        let rows = self
-            .rows
-            .iter()
-            .map(|row| line(row.iter().map(|c| c.text.as_str()).collect()));
-        format!(
-            "{head}|{}\n{}",
-            "---|".repeat(self.columns.len()),
-            rows.collect::<String>()
-        )
+        let rows = self.rows.iter().map(|row| line(row.iter().map(|c| c.text.as_str()).collect()));
+        format!("{head}|{}\n{}", "---|".repeat(self.columns.len()), rows.collect::<String>())
     }
 }

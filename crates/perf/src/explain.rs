@@ -93,8 +93,7 @@ impl Explanation {
     pub fn sort_findings(&mut self) {
         use FindingKind::{Answer, Cause, Caution, Excluded, Note};
         let order = [Answer, Caution, Cause, Excluded, Note];
-        self.findings
-            .sort_by_key(|f| order.iter().position(|kind| *kind == f.kind));
+        self.findings.sort_by_key(|f| order.iter().position(|kind| *kind == f.kind));
     }
 }
 
@@ -103,11 +102,7 @@ fn refuse_if(
     is_wrong: bool, what: &'static str, found: impl ToString, expected: &'static str,
 ) -> Result<(), LinkError> {
     match is_wrong {
-        true => Err(LinkError {
-            what,
-            found: found.to_string(),
-            expected,
-        }),
+        true => Err(LinkError { what, found: found.to_string(), expected }),
         false => Ok(()),
     }
 }
@@ -253,11 +248,7 @@ impl Waterfall {
         title: impl Into<String>, unit: &str, name: &str, level: f64, how: impl Into<String>,
         source: &str,
     ) -> Self {
-        let waterfall = Waterfall {
-            title: title.into(),
-            unit: unit.to_owned(),
-            steps: Vec::new(),
-        };
+        let waterfall = Waterfall { title: title.into(), unit: unit.to_owned(), steps: Vec::new() };
         waterfall.push(StepKind::Start, name, [0.0, level], how, source)
     }
 
@@ -291,14 +282,13 @@ impl Waterfall {
             return self;
         };
         let (left, how) = ([measured - self.level(), measured], "measured - predicted");
-        self.push(
-            StepKind::Measured,
-            "measured",
-            [0.0, measured],
+        self.push(StepKind::Measured, "measured", [0.0, measured], "", "measured").push(
+            StepKind::Left,
+            "left",
+            left,
+            how,
             "",
-            "measured",
         )
-        .push(StepKind::Left, "left", left, how, "")
     }
 
     fn push(

@@ -18,9 +18,7 @@ pub fn read_text(path: impl AsRef<Path>) -> Option<String> {
 /// The names in a folder; none where there is no such folder.
 pub fn list_names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| entry.file_name().into_string().ok())
-        .collect()
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
 /// The names in a folder that are numbers, in their order.

@@ -115,13 +115,8 @@ fn fuzz__command_lines_of_explain_are_answered_or_refused() {
             return;
         }
         let line = String::from_utf8_lossy(input);
-        let words = ["fastpath", "explain"]
-            .into_iter()
-            .chain(line.split_whitespace());
-        let Ok(Cli {
-            command: Command::Explain(options),
-        }) = Cli::try_parse_from(words)
-        else {
+        let words = ["fastpath", "explain"].into_iter().chain(line.split_whitespace());
+        let Ok(Cli { command: Command::Explain(options) }) = Cli::try_parse_from(words) else {
             return;
         };
         let made = match &options.what {
@@ -133,10 +128,7 @@ fn fuzz__command_lines_of_explain_are_answered_or_refused() {
         match made {
             Ok(made) => {
                 for step in made.waterfalls.iter().flat_map(|w| &w.steps) {
-                    assert!(
-                        step.level.is_finite() && step.change.is_finite(),
-                        "{line}: {step:?}"
-                    );
+                    assert!(step.level.is_finite() && step.change.is_finite(), "{line}: {step:?}");
                 }
                 format_text(&made, Look::PLAIN);
             }
@@ -147,23 +139,13 @@ fn fuzz__command_lines_of_explain_are_answered_or_refused() {
 
 /// Whatever a device says of itself can be explained and shown, without a figure that is none.
 fn explain_all_ways(device: Function) {
-    let subject = Subject {
-        above: vec![device.clone()],
-        device,
-        source: "lspci",
-        ..Subject::default()
-    };
-    let asked = LinkOptions {
-        measured: "3552MiB/s".parse().ok(),
-        ..LinkOptions::default()
-    };
+    let subject =
+        Subject { above: vec![device.clone()], device, source: "lspci", ..Subject::default() };
+    let asked = LinkOptions { measured: "3552MiB/s".parse().ok(), ..LinkOptions::default() };
     let made = explain(&subject, &asked).expect("what was read is checked where it is read");
     for step in made.waterfalls.iter().flat_map(|w| &w.steps) {
         assert!(step.level.is_finite() && step.level >= 0.0, "{step:?}");
     }
     let text = format_text(&made, Look::PLAIN);
-    assert!(
-        text.chars().all(|c| c == '\n' || !c.is_control()),
-        "{text:?}"
-    );
+    assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
 }

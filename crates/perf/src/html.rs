@@ -50,11 +50,8 @@ pub fn run(options: &PageOptions) -> io::Result<()> {
         let why = format!("{} is a result: name another file", result.display());
         return Err(io::Error::other(why));
     }
-    let reports: Vec<Report> = options
-        .results
-        .iter()
-        .map(|p| read_report(p))
-        .collect::<io::Result<_>>()?;
+    let reports: Vec<Report> =
+        options.results.iter().map(|p| read_report(p)).collect::<io::Result<_>>()?;
     let page = write_page(&reports, options.title.as_deref());
     let written = Target::open(&options.output).and_then(|file| file.finish(&page));
     written.map_err(|e| io::Error::other(format!("{e:#}")))
@@ -122,10 +119,7 @@ fn show_summary(reports: &[Report]) -> Markup {
     facts.push(m.kernel.clone());
     facts.retain(|f| !f.is_empty());
     let of_test = |test: &'static str| {
-        report
-            .cases
-            .iter()
-            .filter(move |c| c.test == test && c.variant.is_empty())
+        report.cases.iter().filter(move |c| c.test == test && c.variant.is_empty())
     };
     let small = |c: &&Case| (c.level, c.bytes != 8, c.bytes);
     let speed = |c: &&Case| {
@@ -150,14 +144,8 @@ fn show_tile(case: Option<&Case>, what: &str, show: impl Fn(f64) -> String) -> M
     let Some((case, s)) = case.and_then(|c| Some((c, c.samples.summarize()?))) else {
         return html! {};
     };
-    let floor = case
-        .floor
-        .as_ref()
-        .and_then(|f| f.quantile(0.5))
-        .filter(|f| *f > 0.0);
-    let floor = floor.map_or(String::new(), |f| {
-        format!("; {:.2} times its floor", s.median / f)
-    });
+    let floor = case.floor.as_ref().and_then(|f| f.quantile(0.5)).filter(|f| *f > 0.0);
+    let floor = floor.map_or(String::new(), |f| format!("; {:.2} times its floor", s.median / f));
     let size = match case.bytes {
         0 if what == "barrier" => String::new(),
         bytes => format!("{}, ", size(bytes)),

@@ -122,9 +122,7 @@ fn report_protocols(
     // As a job has it: without shared memory a rank reaches itself though nothing says so.
     let others = shm && transports.iter().any(|t| t.name == "shm" && t.usable);
     let outside = peers::foresee_outside(config, |by| {
-        transports::find_adapter(config, by)
-            .ok()
-            .map(|(adapter, _)| adapter)
+        transports::find_adapter(config, by).ok().map(|(adapter, _)| adapter)
     });
     let peers = PeerClass::list(loopback, others, outside);
     (Report::of(&selection, peers), selection.warnings)
@@ -199,22 +197,13 @@ fn describe(info: &Info) -> Document {
         said.pair(name, value);
     }
     said.heading("transports");
-    let transports = info
-        .transports
-        .iter()
-        .map(|t| (t.name, t.usable, &t.reason));
+    let transports = info.transports.iter().map(|t| (t.name, t.usable, &t.reason));
     said.table(tabulate(10, transports));
     said.heading("protocols");
-    info.protocols
-        .to_string()
-        .lines()
-        .for_each(|line| said.text(line));
+    info.protocols.to_string().lines().for_each(|line| said.text(line));
     for (section, facilities) in [("waiting", &info.waiting), ("threads", &info.threads)] {
         said.heading(section);
-        said.table(tabulate(
-            24,
-            facilities.iter().map(|f| (f.name, f.available, &f.note)),
-        ));
+        said.table(tabulate(24, facilities.iter().map(|f| (f.name, f.available, &f.note))));
     }
     said
 }
@@ -250,21 +239,10 @@ mod tests {
     #[test]
     fn info__is_one_json_object_with_every_section() {
         let value = serde_json::to_value(collect()).unwrap();
-        for section in [
-            "version",
-            "configuration",
-            "machine",
-            "transports",
-            "waiting",
-            "threads",
-        ] {
+        for section in ["version", "configuration", "machine", "transports", "waiting", "threads"] {
             assert!(value.get(section).is_some(), "{section}");
         }
         let entries = value["configuration"].as_array().unwrap();
-        assert!(
-            entries
-                .iter()
-                .any(|e| e["name"] == "FASTPATH_WAIT" && e["origin"] == "default")
-        );
+        assert!(entries.iter().any(|e| e["name"] == "FASTPATH_WAIT" && e["origin"] == "default"));
     }
 }

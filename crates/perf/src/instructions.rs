@@ -108,9 +108,7 @@ pub fn count(mpi: &Counted) -> Result<Vec<Breakdown>> {
     fs::write(&source, SOURCE).context("cannot write the program that is counted")?;
     let mut compile = Command::new(&mpi.mpi.mpicc);
     // A library path meant for the run can mislead the linker.
-    compile
-        .env_remove("LD_LIBRARY_PATH")
-        .args(["-O2", "-g", "-fno-plt"]);
+    compile.env_remove("LD_LIBRARY_PATH").args(["-O2", "-g", "-fno-plt"]);
     compile.arg(&source).arg("-o").arg(&program);
     run_quietly(&mut compile, &mpi.mpi.mpicc.display().to_string())?;
     let mut arguments = vec![folder.0.display().to_string()];
@@ -166,11 +164,8 @@ const OF_WINDOWS: [&str; 8] = [
 /// Those operations of which nothing was counted.
 fn list_lacking(names: &[&str], counted: &[Breakdown], level: Level, reason: &str) -> Vec<Missing> {
     let lacks = |name: &&&str| !counted.iter().any(|b| b.operation == **name);
-    let missing = |name: &&str| Missing {
-        test: (*name).to_owned(),
-        level,
-        reason: reason.to_owned(),
-    };
+    let missing =
+        |name: &&str| Missing { test: (*name).to_owned(), level, reason: reason.to_owned() };
     names.iter().filter(lacks).map(missing).collect()
 }
 
@@ -200,11 +195,7 @@ pub fn run(options: &InstructionOptions) -> Result<()> {
     let limits = options.budget.as_deref().map(budget::read).transpose()?;
     ours.environment = options.path.environment();
     let mut report = ours.report();
-    let ours = Counted {
-        mpi: &ours,
-        sizes: &options.sizes,
-        whole: true,
-    };
+    let ours = Counted { mpi: &ours, sizes: &options.sizes, whole: true };
     let store = Store::open(&options.results, None)?;
     let mut failed = Vec::new();
     let counted = count_levels(&ours, &peers, options, &mut report, &mut failed);
@@ -231,11 +222,7 @@ fn count_levels(
     if options.has_level(Level::Mpi) {
         add_mpi(ours, report)?;
         for peer in peers {
-            let theirs = Counted {
-                mpi: peer,
-                whole: false,
-                ..*ours
-            };
+            let theirs = Counted { mpi: peer, whole: false, ..*ours };
             if let Err(e) = add_mpi(&theirs, report) {
                 failed.push(format!("{}: {e:#}", peer.name));
             }
@@ -277,10 +264,7 @@ mod tests {
         };
         let found = make_breakdowns(&mpi, &dumps, Path::new("/t/program")).unwrap();
         assert_eq!((found.len(), found[0].total), (1, 44.0));
-        assert_eq!(
-            (found[0].operation.as_str(), found[0].bytes),
-            ("MPI_Send", 8)
-        );
+        assert_eq!((found[0].operation.as_str(), found[0].bytes), ("MPI_Send", 8));
         let missing = list_missing("a peer", &found);
         let tests: Vec<&str> = missing.iter().map(|m| m.test.as_str()).collect();
         assert_eq!(tests, OF_WINDOWS);
@@ -309,15 +293,8 @@ mod tests {
     #[test]
     fn count__with_a_compiler_that_is_not_there_says_so() {
         let nowhere = Path::new("/nowhere/mpicc");
-        let mpi = Counted {
-            mpi: &Peer::new("nobody", nowhere, None),
-            sizes: &[8],
-            whole: false,
-        };
+        let mpi = Counted { mpi: &Peer::new("nobody", nowhere, None), sizes: &[8], whole: false };
         let error = count(&mpi).unwrap_err().to_string();
-        assert!(
-            error.contains("/nowhere/mpicc") || error.contains("valgrind"),
-            "{error}"
-        );
+        assert!(error.contains("/nowhere/mpicc") || error.contains("valgrind"), "{error}");
     }
 }

@@ -102,10 +102,7 @@ impl Ways {
         let serves = |c: &Class| c.adapter.is_some() || private(c);
         let class = report.classes.into_iter().find(serves);
         let ranges = class.map_or_else(Vec::new, |class| class.ranges);
-        let make = |r: Range| Way {
-            name: r.protocol,
-            sizes: (r.from, r.to),
-        };
+        let make = |r: Range| Way { name: r.protocol, sizes: (r.from, r.to) };
         Ways(ranges.into_iter().map(make).collect())
     }
 
@@ -166,11 +163,7 @@ fn visit_sizes(
 impl LevelTest {
     /// Operations by which the time of one run is divided, besides the window.
     fn divisor(&self) -> f64 {
-        if self.of == Of::HalfRoundTrip {
-            2.0
-        } else {
-            1.0
-        }
+        if self.of == Of::HalfRoundTrip { 2.0 } else { 1.0 }
     }
 
     /// The sizes that were asked for, or its own.
@@ -306,9 +299,7 @@ fn run_plan(
 ) {
     match plan.counted {
         true => counted::run(plan, board, rank.leads(), link),
-        false => visit_sizes(plan, rank, |rank, test, bytes| {
-            run_size(rank, link, test, bytes)
-        }),
+        false => visit_sizes(plan, rank, |rank, test, bytes| run_size(rank, link, test, bytes)),
     }
 }
 
@@ -362,10 +353,8 @@ fn run_messages<L: Link>(
             },
         ),
         0 => {
-            let (give, take) = (
-                |l: &mut _| L::send(l, &send),
-                |l: &mut _| L::recv(l, &mut receive),
-            );
+            let (give, take) =
+                (|l: &mut _| L::send(l, &send), |l: &mut _| L::recv(l, &mut receive));
             alternate(link, leads, operations, give, take);
         }
         _ if leads => {
@@ -442,10 +431,7 @@ fn fill_pattern(bytes: &mut [u8], of_leader: bool) {
 }
 
 fn has_pattern(bytes: &[u8], of_leader: bool) -> bool {
-    bytes
-        .iter()
-        .enumerate()
-        .all(|(i, &b)| b == pattern_byte(i, of_leader))
+    bytes.iter().enumerate().all(|(i, &b)| b == pattern_byte(i, of_leader))
 }
 
 #[cfg(test)]

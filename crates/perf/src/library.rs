@@ -93,10 +93,7 @@ mod tests {
         let Err(e) = ask_version(Path::new("/nonexistent/libmpi_abi.so.1")) else {
             panic!("opened a file that is not there");
         };
-        assert!(
-            e.to_string().contains("/nonexistent/libmpi_abi.so.1"),
-            "{e}"
-        );
+        assert!(e.to_string().contains("/nonexistent/libmpi_abi.so.1"), "{e}");
     }
 
     #[test]

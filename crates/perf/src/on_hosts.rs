@@ -91,11 +91,7 @@ impl Group {
         };
         let protocol = protocol.ok_or("--probe is for engines: none has started this process")?;
         let engine = Engine::connect(protocol).map_err(|e| e.to_string())?;
-        Ok(Group {
-            own: engine.about().rank,
-            count: engine.about().size,
-            engine,
-        })
+        Ok(Group { own: engine.about().rank, count: engine.about().size, engine })
     }
 
     /// Tells the others something, and learns the same of all.

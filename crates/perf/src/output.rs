@@ -79,11 +79,7 @@ impl Printer {
             Printer::Table(_) => {
                 let overhead = table::describe_overhead(&report.cases);
                 let ways = paths::describe(&report.cases);
-                format!(
-                    "\n{}\n{overhead}\n{ways}{}",
-                    table::LEGEND,
-                    steps.trim_end()
-                )
+                format!("\n{}\n{overhead}\n{ways}{}", table::LEGEND, steps.trim_end())
             }
             Printer::Styled(_) => steps.lines().map(|l| format!("# {l}\n")).collect(),
         }

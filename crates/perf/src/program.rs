@@ -101,10 +101,7 @@ impl Settings {
     /// The same for these tests.
     pub fn with_tests<'a>(&self, names: impl IntoIterator<Item = &'a str>) -> Settings {
         let tests = names.into_iter().map(str::to_owned).collect();
-        Settings {
-            tests,
-            ..self.clone()
-        }
+        Settings { tests, ..self.clone() }
     }
 
     /// The program's arguments.
@@ -234,12 +231,8 @@ mod tests {
             layout: Some("strided".into()),
             ..CaseOptions::default()
         };
-        let settings = Settings {
-            case,
-            sample_bytes: Some(4096),
-            no_floor: true,
-            ..Settings::default()
-        };
+        let settings =
+            Settings { case, sample_bytes: Some(4096), no_floor: true, ..Settings::default() };
         let settings = settings.with_tests(["latency", "rate"]);
         let words = settings.arguments().join(" ");
         let wanted = "latency,rate --buffer alloc_mem --check --duration 2.5 --floor no --offset 3 \

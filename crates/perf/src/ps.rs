@@ -159,10 +159,7 @@ fn list(options: &PsOptions, apart: bool) -> Listing {
     let mut jobs = find_jobs();
     jobs.retain(|job| options.job.is_none_or(|number| job.number == number));
     let why = options.why && !apart;
-    Listing {
-        host: host_name(),
-        jobs: jobs.iter().map(|job| list_job(job, why, apart)).collect(),
-    }
+    Listing { host: host_name(), jobs: jobs.iter().map(|job| list_job(job, why, apart)).collect() }
 }
 
 fn list_job(job: &RunningJob, why: bool, apart: bool) -> JobEntry {
@@ -186,10 +183,7 @@ fn list_job(job: &RunningJob, why: bool, apart: bool) -> JobEntry {
     let ranks: Vec<RankEntry> = members.map(rank).collect();
     JobEntry {
         job: job.number,
-        id: format!(
-            "{:016x}",
-            job.segment.header().job_id.load(Ordering::Relaxed)
-        ),
+        id: format!("{:016x}", job.segment.header().job_id.load(Ordering::Relaxed)),
         command: command_line(job.number),
         seconds: run_time(job.number),
         shared_bytes: job.segment.used_bytes().unwrap_or(0),
@@ -231,10 +225,7 @@ fn explain(job: &RunningJob, facts: &[Facts], ranks: &[RankEntry], now_ns: u64) 
             "{waiters} for rank {awaited}, which is on another host: `fastpath ps --why --host` \
              with the names of the job's hosts looks at it too"
         ),
-        _ => format!(
-            "{waiters} for rank {awaited} (process {pid}), which {}",
-            find_place(pid)
-        ),
+        _ => format!("{waiters} for rank {awaited} (process {pid}), which {}", find_place(pid)),
     }
 }
 
@@ -255,8 +246,7 @@ fn find_place(pid: i32) -> String {
 /// Whether a signal has stopped a process (proc_pid_stat(5), field 3).
 fn is_stopped(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ")
-        .is_some_and(|(_, rest)| rest.starts_with('T'))
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
 }
 
 fn describe_into(said: &mut Document, listing: &Listing) {
@@ -268,9 +258,7 @@ fn describe_into(said: &mut Document, listing: &Listing) {
             1 => "1 rank".to_owned(),
             n => format!("{n} ranks"),
         };
-        let since = job
-            .seconds
-            .map_or(String::new(), |s| format!(", for {s:.0} s"));
+        let since = job.seconds.map_or(String::new(), |s| format!(", for {s:.0} s"));
         said.heading(format!(
             "job {} on {}: {ranks}{since}, {} shared: {}",
             job.job,
@@ -286,10 +274,7 @@ fn describe_into(said: &mut Document, listing: &Listing) {
                 size(rank.resident_bytes),
                 rank.doing
             ));
-            rank.traffic
-                .describe()
-                .into_iter()
-                .for_each(|line| said.text(line));
+            rank.traffic.describe().into_iter().for_each(|line| said.text(line));
         }
         job.why.iter().for_each(|why| said.text(why.clone()));
     }
@@ -326,9 +311,7 @@ fn name_activity(activity: Activity) -> &'static str {
 fn command_line(pid: i32) -> String {
     let text = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = text.split(|&b| b == 0).filter(|word| !word.is_empty());
-    let words: Vec<String> = words
-        .map(|w| String::from_utf8_lossy(w).into_owned())
-        .collect();
+    let words: Vec<String> = words.map(|w| String::from_utf8_lossy(w).into_owned()).collect();
     let shown = |c: char| if c.is_control() { '?' } else { c };
     words.join(" ").chars().map(shown).collect()
 }

@@ -379,16 +379,9 @@ pub fn read_versioned<T: DeserializeOwned>(
     }
     let shape = "not a stored result";
     let head: Head = serde_json::from_str(text).context(shape)?;
-    ensure!(
-        head.schema == wanted,
-        "a result of `{}`, not of `{wanted}`",
-        head.schema
-    );
+    ensure!(head.schema == wanted, "a result of `{}`, not of `{wanted}`", head.schema);
     let found = head.version;
-    ensure!(
-        found == version,
-        "version {found} of the form; this tool reads {version}"
-    );
+    ensure!(found == version, "version {found} of the form; this tool reads {version}");
     serde_json::from_str(text).context(shape)
 }
 
@@ -422,9 +415,7 @@ mod tests {
 
     fn make_report() -> Report {
         let mut report = Report::new(Run::default());
-        report
-            .cases
-            .push(samples::make_case(8, &[120.0, 130.5, 9000.0]));
+        report.cases.push(samples::make_case(8, &[120.0, 130.5, 9000.0]));
         report
     }
 
@@ -449,10 +440,7 @@ mod tests {
     #[test]
     fn key__tells_levels_apart() {
         let case = make_report().cases.remove(0);
-        let other = Case {
-            level: Level::Transport,
-            ..case.clone()
-        };
+        let other = Case { level: Level::Transport, ..case.clone() };
         assert_ne!(case.key(), other.key());
     }
 }

@@ -69,10 +69,7 @@ pub fn run(options: &TuneOptions) -> Result<()> {
     let constants = measure(processors)?;
     for field in FIELDS {
         let value = (field.get)(&constants);
-        println!(
-            "{:<20} {value:>10.3} {:<6} {}",
-            field.name, field.unit, field.meaning
-        );
+        println!("{:<20} {value:>10.3} {:<6} {}", field.name, field.unit, field.meaning);
     }
     if options.dry_run {
         return Ok(());
@@ -103,10 +100,7 @@ fn no_place(place: &Place) -> &'static str {
 /// The constants of this machine; those that only a whole job would show keep their defaults.
 fn measure(processors: [usize; 2]) -> Result<Constants> {
     let lines = measure_lines(processors, SAMPLES, BATCH_NS).context(FAILED)?;
-    let mut constants = Constants {
-        line_ns: least(lines),
-        ..Constants::default()
-    };
+    let mut constants = Constants { line_ns: least(lines), ..Constants::default() };
     if constants.line_ns > SHARED_PROCESSOR_NS {
         bail!("{ODD}: the two sides shared a processor: something else runs there; try again");
     }
@@ -133,12 +127,7 @@ fn measure_stream(processors: [usize; 2], bytes: usize) -> io::Result<f64> {
     let mut shortest = f64::INFINITY;
     let loops = [Loop::usual(), Loop::String];
     for which in loops.into_iter().filter(|which| which.is_available()) {
-        let plan = Plan {
-            into_ring: which,
-            out_of_ring: which,
-            chunk: CHUNK,
-            ring: RING,
-        };
+        let plan = Plan { into_ring: which, out_of_ring: which, chunk: CHUNK, ring: RING };
         let taken = pipeline.sample(plan, SAMPLES, BATCH_NS)?;
         shortest = shortest.min(least(taken.times));
     }

@@ -111,19 +111,13 @@ fn ping_pong__of_large_messages_stands_beside_the_bare_pipeline() {
     let output = mpi.bench_with_floor(&[&words[..], &[json.to_str().unwrap()]].concat());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(text.contains("0/0!"), "a line like none here: {text}");
-    assert!(
-        text.contains("bare pipeline between processors 0 and 1"),
-        "{text}"
-    );
+    assert!(text.contains("bare pipeline between processors 0 and 1"), "{text}");
     let rows = |when: &str| text.lines().filter(|l| l.contains(when)).count();
     assert!(rows(" before  ") == 1 && rows(" after  ") == 1, "{text}");
     let report: Value = serde_json::from_slice(&fs::read(json).unwrap()).unwrap();
     let cases = report["cases"].as_array().unwrap();
     assert!(cases[0]["floor_of"].is_null());
-    assert_eq!(
-        cases[1]["floor_of"],
-        "bare pipeline and a cache line one way"
-    );
+    assert_eq!(cases[1]["floor_of"], "bare pipeline and a cache line one way");
     assert!(cases[1]["floor_line"].as_f64().unwrap() > 0.0);
 }
 
@@ -168,19 +162,14 @@ fn missing_test__is_shown_with_its_reason() {
     let output = mpi.bench(&["latency"]);
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert_eq!(
-        text.matches("put is missing: MPI_Win_create").count(),
-        1,
-        "{text}"
-    );
+    assert_eq!(text.matches("put is missing: MPI_Win_create").count(), 1, "{text}");
 }
 
 #[test]
 fn job_that_measures_nothing__is_an_error() {
-    for (name, script, message) in [
-        ("nothing", "exit 0", "without a result"),
-        ("fails", "exit 5", "the job failed"),
-    ] {
+    for (name, script, message) in
+        [("nothing", "exit 0", "without a result"), ("fails", "exit 5", "the job failed")]
+    {
         let mpi = Mpi::new(name, script);
         let said = error_of(&mpi.bench(&["barrier"]));
         assert!(said.contains(message), "{said}");
@@ -190,10 +179,7 @@ fn job_that_measures_nothing__is_an_error() {
 #[test]
 fn compiler_that_fails__is_shown_with_its_message() {
     let mpi = Mpi::new("compiler", "exit 0");
-    write_script(
-        &mpi.0.join("mpicc"),
-        "echo 'mpi.h: no such file' >&2; exit 1",
-    );
+    write_script(&mpi.0.join("mpicc"), "echo 'mpi.h: no such file' >&2; exit 1");
     let said = error_of(&mpi.bench(&["latency"]));
     assert!(said.contains("mpi.h: no such file"), "{said}");
 }
@@ -212,10 +198,7 @@ fn program__is_compiled_once_for_a_wrapper() {
     let mpi = Mpi::new("once", &say(&[START, CASE]));
     let compile = fs::read_to_string(mpi.0.join("mpicc")).unwrap();
     let count = mpi.0.join("count");
-    let counting = format!(
-        "case $* in *-o*) echo >> {} ;; esac\n{compile}",
-        count.display()
-    );
+    let counting = format!("case $* in *-o*) echo >> {} ;; esac\n{compile}", count.display());
     write_script(&mpi.0.join("mpicc"), &counting);
     for _ in 0..3 {
         assert!(mpi.bench(&["latency"]).status.success());
@@ -251,10 +234,8 @@ fn full_disk__is_an_error_and_the_table_is_shown() {
 
 #[test]
 fn list__names_the_tests_without_an_mpi() {
-    let output = Command::new(env!("CARGO_BIN_EXE_fastpath"))
-        .args(["bench", "--list"])
-        .output()
-        .unwrap();
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_fastpath")).args(["bench", "--list"]).output().unwrap();
     assert!(output.status.success());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     for name in ["latency", "rate", "floor", "copy"] {
@@ -269,18 +250,10 @@ fn styles__have_the_columns_of_other_tools_and_the_same_numbers() {
     let text = String::from_utf8_lossy(&osu.stdout).into_owned();
     assert!(text.contains("# Size       Avg Latency(us)"), "{text}");
     let numbers: Vec<&str> = text.lines().filter(|l| !l.starts_with('#')).collect();
-    assert!(
-        numbers
-            .iter()
-            .any(|l| l.starts_with("8 ") && l.contains("0.200")),
-        "{text}"
-    );
+    assert!(numbers.iter().any(|l| l.starts_with("8 ") && l.contains("0.200")), "{text}");
     let perftest = mpi.bench(&["latency", "--style", "perftest"]);
     let text = String::from_utf8_lossy(&perftest.stdout).into_owned();
-    assert!(
-        text.contains("t_typical[usec]") && text.contains("is the median"),
-        "{text}"
-    );
+    assert!(text.contains("t_typical[usec]") && text.contains("is the median"), "{text}");
 }
 
 #[test]
@@ -320,9 +293,8 @@ fn read_one_line(mpi: &Mpi, arguments: &[&str]) -> (String, std::process::ExitSt
 
 fn list_files(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap();
-    let mut names: Vec<String> = entries
-        .map(|e| e.unwrap().file_name().into_string().unwrap())
-        .collect();
+    let mut names: Vec<String> =
+        entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
     names.sort();
     names
 }
@@ -330,9 +302,7 @@ fn list_files(folder: &Path) -> Vec<String> {
 #[test]
 fn reader_that_has_seen_enough__leaves_no_part_of_a_file() {
     // Many cases: the pipe is closed long before the last.
-    let lines: Vec<&str> = std::iter::once(START)
-        .chain(std::iter::repeat_n(CASE, 500))
-        .collect();
+    let lines: Vec<&str> = std::iter::once(START).chain(std::iter::repeat_n(CASE, 500)).collect();
     let mpi = Mpi::new("closed", &say(&lines));
     let before = list_files(&mpi.0);
     let (line, status) = read_one_line(&mpi, &["latency", "--csv", "-"]);
@@ -343,10 +313,7 @@ fn reader_that_has_seen_enough__leaves_no_part_of_a_file() {
     let (_, status) = read_one_line(&mpi, &["latency", "--csv", "result.csv"]);
     assert!(status.success(), "{status}");
     let text = fs::read_to_string(mpi.0.join("result.csv")).unwrap();
-    assert_eq!(
-        text.lines().filter(|l| l.starts_with("latency,")).count(),
-        500
-    );
+    assert_eq!(text.lines().filter(|l| l.starts_with("latency,")).count(), 500);
     assert_eq!(list_files(&mpi.0).len(), before.len() + 1);
 }
 
@@ -362,10 +329,7 @@ fn first_run__says_that_it_compiles_where_nobody_watches_too() {
 fn standard_output__that_is_full_is_told_and_the_table_still_seen() {
     let mpi = Mpi::new("standard", &say(&[START, CASE]));
     for json in [&[][..], &["--json", "-"]] {
-        let full = fs::OpenOptions::new()
-            .write(true)
-            .open("/dev/full")
-            .unwrap();
+        let full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
         let output = Command::new(env!("CARGO_BIN_EXE_fastpath"))
             .args(["bench", "latency"])
             .args(json)

@@ -16,24 +16,13 @@ fn run(arguments: &[&str], environment: &[(&str, &str)]) -> Output {
 
 fn records(output: &Output) -> Vec<Value> {
     let text = String::from_utf8_lossy(&output.stdout);
-    text.lines()
-        .map(|l| serde_json::from_str(l).expect("a line is JSON"))
-        .collect()
+    text.lines().map(|l| serde_json::from_str(l).expect("a line is JSON")).collect()
 }
 
 #[test]
 fn floor__states_unit_statistic_and_processors() {
-    let arguments = [
-        "bench",
-        "floor",
-        "--json",
-        "--samples",
-        "5",
-        "--batch",
-        "2us",
-        "--sizes",
-        "64,4K",
-    ];
+    let arguments =
+        ["bench", "floor", "--json", "--samples", "5", "--batch", "2us", "--sizes", "64,4K"];
     let output = run(&arguments, &[]);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     if processors < 2 {
@@ -58,9 +47,7 @@ fn floor__states_unit_statistic_and_processors() {
         let [min, median, p99] = ["min", "median", "p99"].map(|s| time[s].as_f64().unwrap());
         assert!(min <= median && median <= p99, "{time}");
         // A difference of two measurements may come out below nothing where others run.
-        let differs = record["what"]
-            .as_str()
-            .is_some_and(|w| w.ends_with("in place"));
+        let differs = record["what"].as_str().is_some_and(|w| w.ends_with("in place"));
         assert!(differs || 0.0 < min, "{record}");
     }
     assert_eq!(records[3]["bytes"], 4096);
@@ -84,9 +71,7 @@ fn copy__shows_each_loop_alone_and_marks_one_pipeline_of_a_size() {
     // Two sizes, to a buffer and to a ring.
     assert_eq!(of("copy_alone").len(), 2 * 2 * loops);
     for bytes in [1024, 4096] {
-        let best = of("copy_pipeline")
-            .into_iter()
-            .filter(|r| r["best"] == true);
+        let best = of("copy_pipeline").into_iter().filter(|r| r["best"] == true);
         assert_eq!(best.filter(|r| r["bytes"] == bytes).count(), 1);
     }
 }
@@ -105,26 +90,13 @@ fn info__shows_the_origin_of_a_variable_and_warns_of_an_unknown_one() {
     assert!(output.status.success(), "{output:?}");
     let info: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let entries = info["configuration"].as_array().unwrap();
-    let disable = entries
-        .iter()
-        .find(|e| e["name"] == "FASTPATH_DISABLE")
-        .unwrap();
+    let disable = entries.iter().find(|e| e["name"] == "FASTPATH_DISABLE").unwrap();
     assert_eq!(
         (disable["value"].as_str(), disable["origin"].as_str()),
         (Some("cma"), Some("environment"))
     );
-    assert!(
-        info["warnings"][0]
-            .as_str()
-            .unwrap()
-            .contains("FASTPATH_WAIT")
-    );
-    let cma = info["transports"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .find(|t| t["name"] == "cma")
-        .unwrap();
+    assert!(info["warnings"][0].as_str().unwrap().contains("FASTPATH_WAIT"));
+    let cma = info["transports"].as_array().unwrap().iter().find(|t| t["name"] == "cma").unwrap();
     assert_eq!(cma["usable"], false);
     assert!(cma["reason"].as_str().unwrap().contains("FASTPATH_DISABLE"));
 }
@@ -134,19 +106,11 @@ fn info__as_text_has_every_section() {
     let output = run(&["info"], &[]);
     assert!(output.status.success());
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    for section in [
-        "\nconfiguration\n",
-        "\nmachine\n",
-        "\ntransports\n",
-        "\nwaiting\n",
-    ] {
+    for section in ["\nconfiguration\n", "\nmachine\n", "\ntransports\n", "\nwaiting\n"] {
         assert!(text.contains(section), "{section} in {text}");
     }
     // The trial of cross-memory attach was made, whatever came of it.
-    let cma = text
-        .lines()
-        .find(|l| l.trim_start().starts_with("cma"))
-        .unwrap();
+    let cma = text.lines().find(|l| l.trim_start().starts_with("cma")).unwrap();
     assert!(!cma.contains("not tried"), "{cma}");
 }
 
@@ -171,9 +135,7 @@ fn audit__reads_the_standard_input_and_says_what_it_found() {
     let output = start(&["-", "--json"], table);
     assert!(output.status.success(), "{output:?}");
     let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let step = found["tables"][0]["steps"][0]["step"]
-        .as_f64()
-        .expect("a step");
+    let step = found["tables"][0]["steps"][0]["step"].as_f64().expect("a step");
     assert!((step - 62.5).abs() < 0.1, "{found}");
     let output = start(&[], "no numbers here\n");
     assert!(!output.status.success());
@@ -252,12 +214,7 @@ fn explain_lspci__answers_in_text_json_and_a_page() {
 fn explain_lspci__of_a_host_lists_its_devices() {
     let path = sample("host.txt");
     let text = text_of(&run(&["explain", "lspci", &path], &[]));
-    for part in [
-        "0000:17:00.0",
-        "0000:41:00.0",
-        "8 of the 16 lanes",
-        "--device",
-    ] {
+    for part in ["0000:17:00.0", "0000:41:00.0", "8 of the 16 lanes", "--device"] {
         assert!(text.contains(part), "{part} in {text}");
     }
     let found = records(&run(&["explain", "lspci", &path, "--json"], &[]));
@@ -299,10 +256,7 @@ fn explain__refuses_nonsense_and_says_what_was_expected() {
     let other = format!("{}/Cargo.toml", env!("CARGO_MANIFEST_DIR"));
     let cases: [(&[&str], &str); 4] = [
         (&several, "--device"),
-        (
-            &["explain", "lspci", &other],
-            "expected is what `lspci -vv` prints",
-        ),
+        (&["explain", "lspci", &other], "expected is what `lspci -vv` prints"),
         (&["explain", "lspci", "/nonexistent"], "/nonexistent"),
         (&["explain", "device", "../etc"], "no name of a device"),
     ];

@@ -60,14 +60,7 @@ impl Folder {
 
     fn compare(&self, ours: &Path, arguments: &[&str]) -> Output {
         Command::new(env!("CARGO_BIN_EXE_fastpath"))
-            .args([
-                "compare",
-                "--tests",
-                "latency",
-                "--sizes=0,8",
-                "--rounds",
-                "3",
-            ])
+            .args(["compare", "--tests", "latency", "--sizes=0,8", "--rounds", "3"])
             .arg("--mpicc")
             .arg(ours)
             .args(arguments)
@@ -122,11 +115,7 @@ fn peers__that_are_slower_and_faster_are_told_apart_and_stored() {
         .output()
         .unwrap();
     assert_eq!(stdout(&again), text);
-    assert!(
-        fs::read_to_string(page)
-            .unwrap()
-            .contains("80.00 (**1.25 [1.25, 1.25]**)")
-    );
+    assert!(fs::read_to_string(page).unwrap().contains("80.00 (**1.25 [1.25, 1.25]**)"));
 }
 
 #[test]
@@ -145,10 +134,7 @@ fn peers__whose_compiler_or_job_fails_are_named_and_the_others_compared() {
         text.contains("none: not compared: there is no compiler wrapper /nonexistent/mpicc"),
         "{text}"
     );
-    assert!(
-        text.contains("dying, latency, 2 ranks: not compared"),
-        "{text}"
-    );
+    assert!(text.contains("dying, latency, 2 ranks: not compared"), "{text}");
     assert!(said.contains("rank 1 is gone"), "{said}");
 }
 
@@ -214,17 +200,9 @@ fn comparison__that_is_killed_goes_on_after_the_last_whole_turn() {
     assert_eq!(killed.status.code(), None, "{}", stderr(&killed));
     let output = folder.compare(&ours, &[&peer, &keep]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    assert!(
-        stderr(&output).contains("1 of 3 turns are there"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("1 of 3 turns are there"), "{}", stderr(&output));
     assert!(stdout(&output).contains("0.500 [0.500, 0.500]"));
-    assert_eq!(
-        count_starts(&folder, "theirs"),
-        4,
-        "three, and the one killed"
-    );
+    assert_eq!(count_starts(&folder, "theirs"), 4, "three, and the one killed");
 }
 
 #[test]
@@ -266,10 +244,7 @@ fn variables_and_arguments__reach_the_launcher() {
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let seen = fs::read_to_string(folder.0.join("seen")).unwrap();
     assert!(seen.starts_with("hello --bind-to core -n 2 "), "{seen}");
-    assert!(
-        seen.contains("latency") && seen.contains("--timing batch=16"),
-        "{seen}"
-    );
+    assert!(seen.contains("latency") && seen.contains("--timing batch=16"), "{seen}");
 }
 
 #[test]
@@ -280,11 +255,7 @@ fn peer__that_runs_on_our_library_is_found_out() {
     let twin = folder.add_mpi("twin", &format!("cat <<'END'\n{events}\nEND"));
     let twin = format!("--peer=twin={}", twin.display());
     let output = folder.compare(&ours, &[&twin]);
-    assert!(
-        stdout(&output).contains("same library"),
-        "{}",
-        stdout(&output)
-    );
+    assert!(stdout(&output).contains("same library"), "{}", stdout(&output));
 }
 
 #[test]
@@ -296,10 +267,7 @@ fn full_disk__is_told_and_the_comparison_still_printed() {
     assert_eq!(output.status.code(), Some(2));
     assert!(stdout(&output).contains("faster"), "{}", stdout(&output));
     let said = stderr(&output);
-    assert!(
-        said.contains("/dev/full") && said.contains("No space left"),
-        "{said}"
-    );
+    assert!(said.contains("/dev/full") && said.contains("No space left"), "{said}");
 }
 
 /// A stored result whose every sample takes so many nanoseconds, from the tool itself.
@@ -320,11 +288,7 @@ fn store(folder: &Folder, name: &str, ns: u64) -> String {
 }
 
 fn compare_stored(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_fastpath"))
-        .arg("compare")
-        .args(arguments)
-        .output()
-        .unwrap()
+    Command::new(env!("CARGO_BIN_EXE_fastpath")).arg("compare").args(arguments).output().unwrap()
 }
 
 #[test]
@@ -342,11 +306,7 @@ fn stored_results__set_the_exit_code() {
     fs::write(&now, text.replace("\"bytes\":8,", "\"bytes\":16,")).unwrap();
     let refused = compare_stored(&[&before, &now]);
     assert_eq!(refused.status.code(), Some(2));
-    assert!(
-        stdout(&refused).contains("lacks this size"),
-        "{}",
-        stdout(&refused)
-    );
+    assert!(stdout(&refused).contains("lacks this size"), "{}", stdout(&refused));
 }
 
 #[test]
@@ -356,10 +316,7 @@ fn stored_results__that_are_none_are_refused() {
     let wrong = folder.0.join("wrong.json");
     fs::write(&wrong, "{\"schema\":\"something\",\"version\":1}").unwrap();
     for (arguments, part) in [
-        (
-            vec![before.as_str(), "/nonexistent.json"],
-            "/nonexistent.json",
-        ),
+        (vec![before.as_str(), "/nonexistent.json"], "/nonexistent.json"),
         (vec![before.as_str(), wrong.to_str().unwrap()], "something"),
         (vec![], "compare what?"),
         (vec![&before, &before, &before], "two results"),

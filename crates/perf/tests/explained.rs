@@ -46,9 +46,7 @@ fn compare_row(made: &Explanation, title: &str, row: &str) {
         StepKind::Left => step.change,
         _ => step.level,
     };
-    let written: f64 = cells[1]
-        .parse()
-        .unwrap_or_else(|_| panic!("no figure: {row}"));
+    let written: f64 = cells[1].parse().unwrap_or_else(|_| panic!("no figure: {row}"));
     let near = (found / written - 1.0).abs() < 5e-4 || (found - written).abs() < 0.06;
     assert!(near, "{title}, {row}: {found}");
 }
@@ -71,11 +69,7 @@ fn examples__say_what_the_commands_answer() {
             answer = None;
         } else if let (Some(made), Some(text)) = (&answer, line.strip_prefix("> ")) {
             let said = |f: &fastpath_perf::explain::Finding| f.text == text;
-            assert!(
-                made.findings.iter().any(said),
-                "not said: {text}\n{:#?}",
-                made.findings
-            );
+            assert!(made.findings.iter().any(said), "not said: {text}\n{:#?}", made.findings);
             sentences += 1;
         }
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
@@ -89,10 +83,7 @@ fn examples__say_what_the_commands_answer() {
             _ => title = None,
         }
     }
-    assert!(
-        commands >= 11 && rows >= 16 && sentences >= 15,
-        "{commands} {rows} {sentences}"
-    );
+    assert!(commands >= 11 && rows >= 16 && sentences >= 15, "{commands} {rows} {sentences}");
 }
 
 /// The commands for devices, with devices of ours in place of the reader's: they are taken, and say what stands below
@@ -208,10 +199,7 @@ fn prose__has_the_figures_of_the_model() {
         --measured 3552MB/s --tool perftest --clients 3 --single 3218MB/s";
     let made = run(ramcloud).expect("an answer");
     let predicted = |made: &Explanation| {
-        let step = made.waterfalls[0]
-            .steps
-            .iter()
-            .find(|s| s.name == "predicted");
+        let step = made.waterfalls[0].steps.iter().find(|s| s.name == "predicted");
         step.expect("a prediction").level
     };
     let above = (3552.0 / predicted(&made) - 1.0) * 100.0;
@@ -234,11 +222,7 @@ fn prose__has_the_figures_of_the_model() {
     let figures = [
         format!("The unit is {unit:.0} % of the supposed gap"),
         format!("lies {above:.1} % above what this link can carry"),
-        format!(
-            "({} MiB/s if the sender's bus is the limit, {} if",
-            seen(0, 0),
-            seen(0, 1)
-        ),
+        format!("({} MiB/s if the sender's bus is the limit, {} if", seen(0, 0), seen(0, 1)),
         format!("({} and {})", seen(1, 0), seen(1, 1)),
         format!(
             "stay {:.0} to {:.0} % below the {write:.2} GB/s of the bus",
@@ -252,16 +236,9 @@ fn prose__has_the_figures_of_the_model() {
             descriptor(Transport::Rc, Verb::Write),
             descriptor(Transport::Ud, Verb::Send)
         ),
-        format!(
-            "64 B more per message of up to 4096, {:.1} %",
-            64.0 / 4096.0 * 100.0
-        ),
+        format!("64 B more per message of up to 4096, {:.1} %", 64.0 / 4096.0 * 100.0),
         format!("ticks every {:.0} ns", 1e9 / 3_579_545.0),
-        format!(
-            "takes {:.0} ns for a datagram, and {:.0} once",
-            takes(450.0),
-            takes(520.0)
-        ),
+        format!("takes {:.0} ns for a datagram, and {:.0} once", takes(450.0), takes(520.0)),
         format!("Within {}, the uncertainty of", percent(AGREES)),
         format!(
             "{:.1} % of one-way writes, {:.1} % (x16) to {:.1} % (x1) of reads",

@@ -50,29 +50,18 @@ fn probe__measures_both_directions_and_gives_everything_back() {
     let output = probe(&driver, &["--json", "--sysfs", place], "");
     assert!(output.status.success(), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        said.contains("driver: 0 contexts, 0 buffers and modules left"),
-        "{said}"
-    );
+    assert!(said.contains("driver: 0 contexts, 0 buffers and modules left"), "{said}");
     let text = String::from_utf8_lossy(&output.stdout);
-    let found: Vec<Value> = text
-        .lines()
-        .map(|l| serde_json::from_str(l).expect("JSON"))
-        .collect();
+    let found: Vec<Value> = text.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect();
     assert_eq!(found.len(), 2);
     for (explanation, way) in found.iter().zip(["host to device", "device to host"]) {
         let title = explanation["title"].as_str().expect("a title");
-        assert!(
-            title.contains("A GPU that is none at 0000:c1:00.0"),
-            "{title}"
-        );
+        assert!(title.contains("A GPU that is none at 0000:c1:00.0"), "{title}");
         assert!(title.contains(way), "{title}");
         let inputs = explanation["inputs"].as_array().expect("inputs");
-        let copies = inputs.iter().filter(|i| {
-            i["name"]
-                .as_str()
-                .is_some_and(|n| n.starts_with("copies of"))
-        });
+        let copies = inputs
+            .iter()
+            .filter(|i| i["name"].as_str().is_some_and(|n| n.starts_with("copies of")));
         assert_eq!(copies.count(), 6, "{inputs:?}");
         assert_eq!(inputs[0]["value"], "PCIe 5.0 x16 (32 GT/s)");
         let findings = explanation["findings"].as_array().expect("findings");
@@ -97,18 +86,14 @@ fn probe__says_which_call_failed() {
         }
     }
     // Copies alone are worth telling.
-    for (call, why) in [
-        ("cuModuleLoadData", "cuModuleLoadData"),
-        ("chase", "did not follow the chain"),
-    ] {
+    for (call, why) in
+        [("cuModuleLoadData", "cuModuleLoadData"), ("chase", "did not follow the chain")]
+    {
         let output = probe(&driver, &["--pcie", "5.0x16"], call);
         assert!(output.status.success(), "{output:?}");
         let text = String::from_utf8_lossy(&output.stdout);
         let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(
-            flat.contains("were not measured") && flat.contains(why),
-            "{flat}"
-        );
+        assert!(flat.contains("were not measured") && flat.contains(why), "{flat}");
     }
     let output = probe(&driver, &["--gpu", "1"], "");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -19,12 +19,7 @@ pub struct Buffer {
 impl Buffer {
     /// `bytes` contiguous bytes at `ptr`.
     pub fn contiguous(ptr: *mut u8, bytes: u64) -> Self {
-        Buffer {
-            ptr,
-            bytes,
-            layout: None,
-            count: 0,
-        }
+        Buffer { ptr, bytes, layout: None, count: 0 }
     }
 
     /// Whether it is known to be the same memory as another one: one piece at one address, or the same elements.

@@ -20,10 +20,7 @@ impl Worker {
             return Err(Fault::PeerGone);
         }
         if let Err(error) = self.interfaces.connect(lane) {
-            self.job
-                .own_page()
-                .message
-                .store(&format!("connecting to rank {peer}: {error}"));
+            self.job.own_page().message.store(&format!("connecting to rank {peer}: {error}"));
             return Err(Fault::NoMemory);
         }
         match self.endpoints[peer].lane.wants_wireup() {
@@ -97,8 +94,7 @@ impl Worker {
     #[cold]
     fn start_wireup(&mut self, peer: u32) -> Result<(), Fault> {
         let mut actions = Vec::new();
-        self.wireup
-            .connect(peer, self.interfaces.now_ns(), &mut actions);
+        self.wireup.connect(peer, self.interfaces.now_ns(), &mut actions);
         self.apply_wireup(actions);
         match self.wireup.stage(peer) {
             Some(Stage::Failed) => Err(Fault::PeerGone),
@@ -130,11 +126,8 @@ impl Worker {
         let has_left = |peer: &u32| self.endpoints[*peer].lane.peer_has_left();
         let left: Vec<u32> = self.wireup.connecting().filter(has_left).collect();
         let left_upgrades: Vec<u32> = self.upgrade.connecting().filter(has_left).collect();
-        left.into_iter()
-            .for_each(|peer| self.wireup.give_up(peer, &mut actions));
-        left_upgrades
-            .into_iter()
-            .for_each(|peer| self.upgrade.give_up(peer, &mut upgrades));
+        left.into_iter().for_each(|peer| self.wireup.give_up(peer, &mut actions));
+        left_upgrades.into_iter().for_each(|peer| self.upgrade.give_up(peer, &mut upgrades));
         // A retransmission is not progress. A peer that is given up below is noticed by whoever asks for its requests.
         let moved = !actions.is_empty() || !upgrades.is_empty();
         self.wireup.tick(now_ns, &mut actions);

@@ -84,11 +84,7 @@ impl Endpoints {
         let capacity = job.capacity() as u32;
         // All bits zero is a valid endpoint.
         let first = memory::reserve(capacity as usize * size_of::<Endpoint>())?.cast();
-        Ok(Endpoints {
-            first,
-            capacity,
-            job,
-        })
+        Ok(Endpoints { first, capacity, job })
     }
 
     /// Where one lies: for who keeps it, and goes there while nothing of the worker is borrowed.

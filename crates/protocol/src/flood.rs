@@ -97,10 +97,8 @@ impl Worker {
     #[cold]
     #[inline(never)]
     pub(crate) fn leaves_waiting(&mut self, peer: u32, header: Header) -> bool {
-        let begins_message = matches!(
-            header.id,
-            wire::EAGER | wire::EAGER_SYNC | wire::RTS | wire::EAGER_FIRST
-        );
+        let begins_message =
+            matches!(header.id, wire::EAGER | wire::EAGER_SYNC | wire::RTS | wire::EAGER_FIRST);
         if self.flood.lifted || !begins_message {
             return false;
         }
@@ -111,12 +109,7 @@ impl Worker {
         self.flood.held_back = true;
         let (messages, bytes) = self.matcher.store.usage();
         if let Some(tell) = self.flood.on_reached.take() {
-            let reached = Reached {
-                peer,
-                messages,
-                bytes,
-                bound: self.flood.bound,
-            };
+            let reached = Reached { peer, messages, bytes, bound: self.flood.bound };
             tell(self, &reached);
         }
         true

@@ -65,13 +65,8 @@ pub enum Arm {
 
 impl Arm {
     /// All of them.
-    pub const ALL: [Arm; 5] = [
-        Arm::Vector,
-        Arm::String,
-        Arm::Streaming,
-        Arm::Get,
-        Arm::Cooperative,
-    ];
+    pub const ALL: [Arm; 5] =
+        [Arm::Vector, Arm::String, Arm::Streaming, Arm::Get, Arm::Cooperative];
 
     /// The arm with this number, if there is one.
     pub fn of(number: u8) -> Option<Arm> {
@@ -80,13 +75,8 @@ impl Arm {
 
     /// For reports.
     pub fn name(self) -> &'static str {
-        [
-            "pipelined",
-            "pipelined, string copy",
-            "pipelined, streaming copy",
-            "get",
-            "cooperative",
-        ][self as usize]
+        ["pipelined", "pipelined, string copy", "pipelined, streaming copy", "get", "cooperative"]
+            [self as usize]
     }
 
     /// The sender's loop where the message goes through the ring.
@@ -238,10 +228,7 @@ impl Learner {
         let next = self.next_trial(bytes)?;
         (self.trial, self.last) = (Some(next), next as u8);
         (self.seen, self.ignored, self.least) = (0, 0, u32::MAX);
-        Some(Advice {
-            arm: next,
-            timed: 1,
-        })
+        Some(Advice { arm: next, timed: 1 })
     }
 
     /// The arm that is known to have taken least, if that is half of what the best one takes now; its time is measured
@@ -309,10 +296,7 @@ impl Learner {
 
     fn settle(&mut self) -> Advice {
         self.trial = None;
-        Advice {
-            arm: self.best,
-            timed: self.timed,
-        }
+        Advice { arm: self.best, timed: self.timed }
     }
 }
 
@@ -329,10 +313,7 @@ impl Mirror {
     /// The learner of an octave gives this advice.
     pub fn follow(&mut self, advice: Advice) {
         *self = match advice.is_trial() && advice.arm.is_ring() {
-            true => Mirror {
-                arm: Some(advice.arm),
-                left: MIRRORED,
-            },
+            true => Mirror { arm: Some(advice.arm), left: MIRRORED },
             false => Mirror::default(),
         };
     }

@@ -45,11 +45,7 @@ impl Want {
     /// Whether a message satisfies this receive. Its peer has been compared by the caller's choice of list.
     #[inline]
     pub(crate) fn accepts(&self, key: u64, tag: i32) -> bool {
-        let key = if self.peer == ANY_PEER {
-            key_context(key)
-        } else {
-            key
-        };
+        let key = if self.peer == ANY_PEER { key_context(key) } else { key };
         self.key == key && tag_matches(self.tag, tag)
     }
 }
@@ -108,10 +104,7 @@ impl Matcher {
     /// An engine for messages of `peers` ranks.
     pub fn new(peers: u32) -> Self {
         let empty = PeerLists {
-            posted: PostedList {
-                first: ptr::null_mut(),
-                end: ptr::null_mut(),
-            },
+            posted: PostedList { first: ptr::null_mut(), end: ptr::null_mut() },
             unexpected: List::default(),
             busy: 0,
             index: 0,
@@ -130,12 +123,7 @@ impl Matcher {
             store: Store::default(),
             indexes: Vec::new(),
             unused: Vec::new(),
-            again: Again {
-                key: 0,
-                tag: 0,
-                list: 0,
-                link: ptr::null_mut(),
-            },
+            again: Again { key: 0, tag: 0, list: 0, link: ptr::null_mut() },
             polls_max: POLLS_MAX,
             #[cfg(test)]
             steps: 0,
@@ -303,12 +291,7 @@ impl Matcher {
         if self.lists(peer).index != 0 {
             // SAFETY: POSTED IN PLACE: it is in the list.
             let link = unsafe { (*found).link };
-            self.again = Again {
-                key,
-                tag,
-                list: peer,
-                link,
-            };
+            self.again = Again { key, tag, list: peer, link };
         }
         Some(found)
     }

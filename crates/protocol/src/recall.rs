@@ -61,9 +61,7 @@ impl Worker {
     #[inline]
     fn claim(&self, peer: u32, request: u32) -> bool {
         let endpoint = &self.endpoints[peer];
-        endpoint
-            .lane
-            .claim(request, endpoint.blocked == 0 && self.probed == 0)
+        endpoint.lane.claim(request, endpoint.blocked == 0 && self.probed == 0)
     }
 
     /// The earliest unexpected message that satisfies `want`, taken out of matching.
@@ -250,11 +248,7 @@ impl Worker {
             self.pass_on(id, buffer);
         }
         self.send_control(peer, Header::new(wire::CANCEL, 0, handle as u64), &[]);
-        self.recalled.push(Recalled {
-            id,
-            entry,
-            released: false,
-        });
+        self.recalled.push(Recalled { id, entry, released: false });
         self.requests.get_mut(id).cancelled = true;
         self.withdraw_offer(id);
         self.complete(id);

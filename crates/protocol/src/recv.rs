@@ -112,11 +112,7 @@ impl Worker {
 
     fn describe(&self, id: EntryId) -> Found {
         let message = self.matcher.unexpected(id);
-        Found {
-            source: key_source(message.key),
-            tag: message.tag,
-            bytes: message.total(),
-        }
+        Found { source: key_source(message.key), tag: message.tag, bytes: message.total() }
     }
 
     /// Looks for a message and takes it out of matching; it is received by [`Worker::recv_matched`].
@@ -148,11 +144,8 @@ impl Worker {
         let message = self.matcher.unexpected(token);
         let (peer, key, tag) = (message.peer, message.key, message.tag);
         // The bytes stay where they are until the entry is freed.
-        let (arrived, data, len) = (
-            message.arrived(),
-            message.data().as_ptr(),
-            message.data().len(),
-        );
+        let (arrived, data, len) =
+            (message.arrived(), message.data().as_ptr(), message.data().len());
         match arrived {
             Arrived::Eager => self.deliver(id, key, tag, data, len),
             Arrived::EagerSync(sender) => {
@@ -199,9 +192,7 @@ impl Worker {
     pub unsafe fn finished_recv(&mut self, source: i32, taken: Taken) -> usize {
         // SAFETY: a request is free, by this function's contract; just taken, it is nobody else's.
         unsafe {
-            let request = self
-                .requests
-                .take_free(Kind::Recv, State::Complete, Phase::Begun);
+            let request = self.requests.take_free(Kind::Recv, State::Complete, Phase::Begun);
             (*request).source = source;
             (*request).received_tag = taken.tag;
             (*request).received = taken.len as u64;
@@ -231,9 +222,7 @@ impl Worker {
     pub unsafe fn post_plain(&mut self, want: Want, ptr: *mut u8, bytes: u64) -> *mut Request {
         // SAFETY: a request is free, by this function's contract; it never moves, and is unposted before it is freed.
         unsafe {
-            let request = self
-                .requests
-                .take_free(Kind::Recv, State::Active, Phase::Posted);
+            let request = self.requests.take_free(Kind::Recv, State::Active, Phase::Posted);
             (*request).peer = want.peer;
             (*request).key = want.key;
             (*request).tag = want.tag;

@@ -180,12 +180,7 @@ impl Request {
                 Arc::from_raw(self.layout)
             }
         });
-        Buffer {
-            ptr: self.ptr,
-            bytes: self.bytes,
-            layout,
-            count: self.count,
-        }
+        Buffer { ptr: self.ptr, bytes: self.bytes, layout, count: self.count }
     }
 
     /// Sets the buffer.
@@ -282,10 +277,7 @@ impl Request {
         const _: () = assert!(Kind::Send as u32 == 0 && Kind::Recv as u32 == 1);
         // SAFETY: kind, state, fault and whether cancelled: four fields of one byte each, in this order.
         let word = unsafe {
-            (&raw const *self)
-                .byte_add(std::mem::offset_of!(Request, kind))
-                .cast::<u32>()
-                .read()
+            (&raw const *self).byte_add(std::mem::offset_of!(Request, kind)).cast::<u32>().read()
         };
         word & !1 == (State::Complete as u32) << 8
     }
@@ -295,10 +287,7 @@ impl Request {
     fn is_posted_recv(&self) -> bool {
         // SAFETY: eight fields of one byte each, as `begin` writes them.
         let word = unsafe {
-            (&raw const *self)
-                .byte_add(std::mem::offset_of!(Request, kind))
-                .cast::<u64>()
-                .read()
+            (&raw const *self).byte_add(std::mem::offset_of!(Request, kind)).cast::<u64>().read()
         };
         word == first_word(Kind::Recv, State::Active, Phase::Posted)
     }
@@ -578,8 +567,7 @@ impl RequestPool {
 
     /// All requests that are under way. Slow: for the end of a job.
     pub fn active(&self) -> impl Iterator<Item = &Request> {
-        self.in_use()
-            .filter(|request| request.state == State::Active)
+        self.in_use().filter(|request| request.state == State::Active)
     }
 
     /// All requests that have not been freed; walks the pool.
@@ -619,12 +607,9 @@ mod tests {
         assert_eq!(got, pool.capacity() as usize);
         assert_eq!(got, (CAPACITY_MIN - FIRST) as usize);
         assert!(!pool.has_room() && pool.is_limited());
-        for handle in [
-            0,
-            u64::MAX,
-            (USER_BIT | CAPACITY_MIN) as u64,
-            (USER_BIT | (CAPACITY - 1)) as u64,
-        ] {
+        for handle in
+            [0, u64::MAX, (USER_BIT | CAPACITY_MIN) as u64, (USER_BIT | (CAPACITY - 1)) as u64]
+        {
             assert_eq!(pool.find(handle), None, "{handle:#x}");
         }
         pool.mask = whole;

@@ -165,9 +165,7 @@ impl Worker {
         let mut object = serde_json::Map::new();
         object.insert("rank".to_owned(), rank.into());
         for Counts { of, numbers, .. } in counts {
-            let numbers = numbers
-                .into_iter()
-                .map(|(name, n)| (name.to_owned(), n.into()));
+            let numbers = numbers.into_iter().map(|(name, n)| (name.to_owned(), n.into()));
             object.insert(of.to_owned(), serde_json::Map::from_iter(numbers).into());
         }
         vec![serde_json::Value::Object(object).to_string()]

@@ -169,9 +169,7 @@ impl Worker {
     /// Posts the eager message or the announcement of a request; false where there is no room.
     pub(crate) fn post_first(&mut self, id: RequestId) -> bool {
         let request = self.requests.get(id);
-        let whole = self
-            .thresholds
-            .max_single_on(&self.endpoints[request.peer].lane);
+        let whole = self.thresholds.max_single_on(&self.endpoints[request.peer].lane);
         // What is announced goes on in parts, though the lane may have changed since to one that would take it whole.
         let timed = request.sent_ns != 0;
         let (peer, mut is_answered) = (request.peer, request.synchronous);

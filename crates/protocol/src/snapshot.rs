@@ -166,12 +166,8 @@ mod tests {
     #[test]
     fn worker__is_seen_with_its_counters_and_its_requests() {
         let mut pool = RequestPool::new().unwrap();
-        for (kind, bytes) in [
-            (Kind::Send, 5),
-            (Kind::Recv, 7),
-            (Kind::Send, 8),
-            (Kind::Foreign, 1),
-        ] {
+        for (kind, bytes) in [(Kind::Send, 5), (Kind::Recv, 7), (Kind::Send, 8), (Kind::Foreign, 1)]
+        {
             let id = pool.allocate(kind).unwrap();
             pool.get_mut(id).bytes = bytes;
         }
@@ -179,13 +175,7 @@ mod tests {
         pool.get_mut(done).state = State::Complete;
         let counters = Counters {
             sleeps: 3,
-            announced: [
-                Traffic::default(),
-                Traffic {
-                    messages: 1,
-                    bytes: 1 << 40,
-                },
-            ],
+            announced: [Traffic::default(), Traffic { messages: 1, bytes: 1 << 40 }],
             ..Counters::default()
         };
         let unexpected = 9_u64;
@@ -199,20 +189,11 @@ mod tests {
         };
         let at = (&raw const addresses).expose_provenance() as u64;
         let seen = look(&own_memory, at).unwrap();
-        let wanted = Snapshot {
-            counters,
-            unexpected: 9,
-            receives: 1,
-            sends: 2,
-            send_bytes: 13,
-        };
+        let wanted = Snapshot { counters, unexpected: 9, receives: 1, sends: 2, send_bytes: 13 };
         assert_eq!(seen, wanted);
         assert_eq!(seen.and(seen).counters.sleeps, 6);
         assert_eq!(look(&own_memory, 0), None, "it shows nothing");
-        let nowhere = Addresses {
-            unexpected: 0,
-            ..addresses
-        };
+        let nowhere = Addresses { unexpected: 0, ..addresses };
         let at = (&raw const nowhere).expose_provenance() as u64;
         assert_eq!(look(&own_memory, at), None);
     }

@@ -165,11 +165,7 @@ impl List {
 const POLLS_MAX: u32 = 8;
 
 /// A receive that names no source: no search for one is remembered.
-const NOTHING: Want = Want {
-    peer: ANY_PEER,
-    tag: 0,
-    key: 0,
-};
+const NOTHING: Want = Want { peer: ANY_PEER, tag: 0, key: 0 };
 
 /// All stored messages. The list of each peer lies with its caller.
 pub(crate) struct Store {
@@ -251,8 +247,7 @@ impl Store {
         self.count += 1;
         self.most = self.most.max(self.count);
         self.slab.push(list, id, |e| (&mut e.next, &mut e.prev));
-        self.slab
-            .push(&mut self.all, id, |e| (&mut e.all_next, &mut e.all_prev));
+        self.slab.push(&mut self.all, id, |e| (&mut e.all_next, &mut e.all_prev));
         if self.indexed != 0 {
             self.enter_indexes(id);
         }
@@ -298,8 +293,7 @@ impl Store {
             self.slab.join(list, links, |e| (&mut e.next, &mut e.prev));
             let links = ((*entry).all_next, (*entry).all_prev);
             let all = &mut self.all;
-            self.slab
-                .join(all, links, |e| (&mut e.all_next, &mut e.all_prev));
+            self.slab.join(all, links, |e| (&mut e.all_next, &mut e.all_prev));
         }
     }
 
@@ -403,9 +397,7 @@ impl Store {
     /// The entries of a peer, oldest first.
     pub fn entries(&self, list: List) -> impl Iterator<Item = EntryId> {
         let listed = |id: EntryId| (id != NIL).then_some(id);
-        std::iter::successors(listed(list.first), move |&id| {
-            listed(self.slab.get(id).next)
-        })
+        std::iter::successors(listed(list.first), move |&id| listed(self.slab.get(id).next))
     }
 
     /// All entries in the order of their arrival.

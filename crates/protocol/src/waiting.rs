@@ -553,14 +553,8 @@ impl Worker {
             return;
         }
         let focus = wait.focus.as_slice();
-        let awaited = if focus.is_empty() {
-            note.awaited.named()
-        } else {
-            focus
-        };
-        let asked = awaited
-            .iter()
-            .filter_map(|&peer| self.interfaces.ask_after(peer));
+        let awaited = if focus.is_empty() { note.awaited.named() } else { focus };
+        let asked = awaited.iter().filter_map(|&peer| self.interfaces.ask_after(peer));
         let again = asked.min().map(|nap| now + nap.as_nanos() as u64);
         wait.ask_ns = again.unwrap_or(u64::MAX);
     }

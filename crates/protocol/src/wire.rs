@@ -77,10 +77,7 @@ pub const REMOTE_CHANGE: u8 = 22;
 /// Whether a control message does nothing but complete an operation of its receiver: a program learns of it soon enough
 /// when it asks.
 pub fn only_completes(id: u8) -> bool {
-    matches!(
-        id,
-        ACK | ATS | ATP | CANCELLED | ADVICE | REMOTE_DATA | REMOTE_FLUSHED
-    )
+    matches!(id, ACK | ATS | ATP | CANCELLED | ADVICE | REMOTE_DATA | REMOTE_FLUSHED)
 }
 
 /// Bytes before the message in an `EAGER_SYNC`.
@@ -175,13 +172,7 @@ impl RtsHeader {
 
     /// What a peer has announced; `None` where nobody announces that.
     pub fn unpack(&self) -> Option<(Rts, Timing)> {
-        let (early, from) = (
-            self.early as u64,
-            Remote {
-                addr: self.addr,
-                rkey: self.rkey,
-            },
-        );
+        let (early, from) = (self.early as u64, Remote { addr: self.addr, rkey: self.rkey });
         // A message that is copied comes by the copy alone.
         let copied = early == 0 && self.rkey != 0;
         let offer = match self.offer {
@@ -191,16 +182,8 @@ impl RtsHeader {
             COOPERATIVE if copied => Offer::Cooperative(from, self.index),
             _ => return None,
         };
-        let rts = Rts {
-            total: self.total,
-            request: self.request,
-            early: self.early,
-            offer,
-        };
-        let timing = Timing {
-            sent_ns: self.sent_ns,
-            arm: self.arm,
-        };
+        let rts = Rts { total: self.total, request: self.request, early: self.early, offer };
+        let timing = Timing { sent_ns: self.sent_ns, arm: self.arm };
         (early <= self.total).then_some((rts, timing))
     }
 }
@@ -248,12 +231,7 @@ impl Rts {
     /// What an `EAGER_FIRST` with a length of `total` bytes says in these terms.
     pub fn of_parts(aux: u16) -> Self {
         let total = u32::from(aux) + 1;
-        Rts {
-            total: total.into(),
-            request: 0,
-            early: total,
-            offer: Offer::Fragments,
-        }
+        Rts { total: total.into(), request: 0, early: total, offer: Offer::Fragments }
     }
 
     /// The sender's request where it may take the message back: one in parts without a request it may not.

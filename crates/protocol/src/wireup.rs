@@ -65,10 +65,7 @@ pub struct RetryPolicy {
 
 impl Default for RetryPolicy {
     fn default() -> Self {
-        RetryPolicy {
-            timeout_ns: 2_000_000,
-            sends: u32::MAX,
-        }
+        RetryPolicy { timeout_ns: 2_000_000, sends: u32::MAX }
     }
 }
 
@@ -102,10 +99,7 @@ pub struct Wireup {
 impl Wireup {
     /// Nothing is connecting.
     pub fn new(retry_policy: RetryPolicy) -> Self {
-        Wireup {
-            retry_policy,
-            ..Wireup::default()
-        }
+        Wireup { retry_policy, ..Wireup::default() }
     }
 
     /// Whether anything is connecting: only then need the wire-up interface be progressed.
@@ -191,11 +185,7 @@ impl Wireup {
         match self.stage(peer) {
             Some(Stage::Requested | Stage::Accepted) => self.end(peer, Stage::Failed),
             _ => {
-                let attempt = Attempt {
-                    stage: Stage::Failed,
-                    due_ns: 0,
-                    sends: 0,
-                };
+                let attempt = Attempt { stage: Stage::Failed, due_ns: 0, sends: 0 };
                 self.attempts.insert(peer, attempt);
             }
         }
@@ -230,11 +220,7 @@ impl Wireup {
     }
 
     fn begin(&mut self, peer: u32, stage: Stage, now_ns: u64) {
-        let attempt = Attempt {
-            stage,
-            due_ns: now_ns + self.retry_policy.timeout_ns,
-            sends: 1,
-        };
+        let attempt = Attempt { stage, due_ns: now_ns + self.retry_policy.timeout_ns, sends: 1 };
         if self.attempts.insert(peer, attempt).is_none() {
             self.connecting += 1;
         }
@@ -262,10 +248,7 @@ mod tests {
         }
     }
 
-    const RETRY_POLICY: RetryPolicy = RetryPolicy {
-        timeout_ns: 1000,
-        sends: 1000,
-    };
+    const RETRY_POLICY: RetryPolicy = RetryPolicy { timeout_ns: 1000, sends: 1000 };
 
     fn address(rank: u32) -> Address {
         Address::new(&rank.to_le_bytes()).unwrap()
@@ -322,8 +305,7 @@ mod tests {
                             1 + self.random.below(2)
                         };
                         for _ in 0..copies {
-                            self.wire
-                                .push((self.now + self.random.below(3000), peer, step));
+                            self.wire.push((self.now + self.random.below(3000), peer, step));
                         }
                     }
                     Action::Open(from, at) => {
@@ -352,10 +334,8 @@ mod tests {
             self.now += 1 + self.random.below(500);
             for me in 0..2 {
                 let mut out = Vec::new();
-                while let Some(index) = self
-                    .wire
-                    .iter()
-                    .position(|(at, to, _)| *at <= self.now && *to == me)
+                while let Some(index) =
+                    self.wire.iter().position(|(at, to, _)| *at <= self.now && *to == me)
                 {
                     let (_, _, step) = self.wire.swap_remove(index);
                     let peer = 1 - me as u32;
@@ -471,19 +451,12 @@ mod tests {
         assert_eq!(out, [Action::Send(1, Step::Request)]);
         out.clear();
         sides[1].receive(0, Step::Request, address(0), 1, &mut out);
-        assert_eq!(
-            out,
-            [Action::Open(0, address(0)), Action::Send(0, Step::Reply)]
-        );
+        assert_eq!(out, [Action::Open(0, address(0)), Action::Send(0, Step::Reply)]);
         out.clear();
         sides[0].receive(1, Step::Reply, address(1), 2, &mut out);
         assert_eq!(
             out,
-            [
-                Action::Open(1, address(1)),
-                Action::Ready(1),
-                Action::Send(1, Step::Confirm)
-            ]
+            [Action::Open(1, address(1)), Action::Ready(1), Action::Send(1, Step::Confirm)]
         );
         assert!(!sides[0].is_active() && sides[1].is_active());
         out.clear();
@@ -494,10 +467,7 @@ mod tests {
 
     #[test]
     fn tick__an_unanswered_request_is_sent_again_ever_later_and_then_given_up() {
-        let mut side = Wireup::new(RetryPolicy {
-            timeout_ns: 10,
-            sends: 4,
-        });
+        let mut side = Wireup::new(RetryPolicy { timeout_ns: 10, sends: 4 });
         let mut out = Vec::new();
         side.connect(1, 0, &mut out);
         let mut times = Vec::new();

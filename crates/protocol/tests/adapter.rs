@@ -10,10 +10,7 @@ use fastpath_transport::sim::{Conditions, Hardware};
 fn world(adapter_name: &str, inline: u32) -> World {
     let (host, adapter) = (host("2009").unwrap(), adapter(adapter_name).unwrap());
     let hardware = Hardware::new(host, adapter, inline).unwrap();
-    let conditions = Conditions {
-        hardware: Some(hardware),
-        ..Conditions::default()
-    };
+    let conditions = Conditions { hardware: Some(hardware), ..Conditions::default() };
     World::new(2, conditions)
 }
 
@@ -41,18 +38,9 @@ fn inline__saves_two_serial_reads_and_one_beyond_blueflame() {
     // A header of 16 bytes goes with each: 224 fill what BlueFlame takes, 448 are granted.
     let at = [8, 208, 209, 432, 433].map(|size| one_way(&mut inline, size));
     let without = one_way(&mut world("connectx", 0), 13);
-    assert!(
-        (without - at[0] - 2.0 * read).abs() < 0.3 * read,
-        "{at:?} {without}"
-    );
-    assert!(
-        at[2] - at[1] > 0.4 * read,
-        "the cliff behind BlueFlame: {at:?}"
-    );
-    assert!(
-        (at[4] - at[3] - read).abs() < 0.4 * read,
-        "the end of inline data: {at:?}"
-    );
+    assert!((without - at[0] - 2.0 * read).abs() < 0.3 * read, "{at:?} {without}");
+    assert!(at[2] - at[1] > 0.4 * read, "the cliff behind BlueFlame: {at:?}");
+    assert!((at[4] - at[3] - read).abs() < 0.4 * read, "the end of inline data: {at:?}");
     assert!(at[1] < without, "{at:?} {without}");
 }
 
@@ -61,10 +49,7 @@ fn adapter__of_another_generation_pushes_any_descriptor() {
     let read = host("2009").unwrap().read.ns();
     let inline = one_way(&mut world("connectx5", 220), 8);
     let pushed = one_way(&mut world("connectx5", 0), 13);
-    assert!(
-        (pushed - inline - read).abs() < 0.3 * read,
-        "{inline} {pushed}"
-    );
+    assert!((pushed - inline - read).abs() < 0.3 * read, "{inline} {pushed}");
 }
 
 #[test]

@@ -20,17 +20,12 @@ fn cancel__takes_back_what_has_not_matched_and_only_that() {
     drop(world.send(0, 1, 1, b"data"));
     assert!(world.finish_recv(first).outcome.cancelled);
     let received = world.finish_recv(second);
-    assert_eq!(
-        (received.outcome.cancelled, received.data),
-        (false, b"data".to_vec())
-    );
+    assert_eq!((received.outcome.cancelled, received.data), (false, b"data".to_vec()));
     // A long message that has matched can no longer be cancelled.
     let long = world.recv(1, 0, 2, 100_000);
     let sending = world.send(0, 1, 2, &pattern(2, 100_000));
-    assert!(
-        world.run_until(|w| w.rank(0).counters.announced_messages() == 1
-            && !w.rank(1).requests.get(long.id).is_posted())
-    );
+    assert!(world.run_until(|w| w.rank(0).counters.announced_messages() == 1
+        && !w.rank(1).requests.get(long.id).is_posted()));
     assert!(!world.rank(1).cancel_recv(long.id));
     assert!(world.finish_recv(long).data == pattern(2, 100_000));
     world.finish_send(sending);
@@ -40,11 +35,7 @@ fn cancel__takes_back_what_has_not_matched_and_only_that() {
 fn cancel__takes_back_without_the_receiver_what_lies_in_shared_memory() {
     for (single_copy, loopback) in [(true, true), (false, false)] {
         let mut world = World::shared_with(2, single_copy, loopback);
-        for (round, len) in [0, 8, 1000, 40_000, 400_000]
-            .into_iter()
-            .cycle()
-            .take(700)
-            .enumerate()
+        for (round, len) in [0, 8, 1000, 40_000, 400_000].into_iter().cycle().take(700).enumerate()
         {
             let (sending, id) = waiting_send(&mut world, 1, len);
             world.rank(0).cancel_send(id);
@@ -66,10 +57,7 @@ fn cancel__takes_back_without_the_receiver_what_lies_in_shared_memory() {
         world.settle();
         // All that were taken back have been forgotten, but for the last: nobody has asked since.
         assert!(world.rank(0).requests.alive() <= 1);
-        assert_eq!(
-            world.rank(0).counters.violations + world.rank(1).counters.violations,
-            0
-        );
+        assert_eq!(world.rank(0).counters.violations + world.rank(1).counters.violations, 0);
     }
 }
 
@@ -103,26 +91,16 @@ fn cancel__asks_the_receiver_where_they_share_no_memory() {
         assert_eq!((outcome.fault, outcome.cancelled), (Fault::None, true));
         assert!(world.rank(1).probe(&want(0, 1)).is_none());
     }
-    assert_eq!(
-        world.rank(0).requests.alive() + world.rank(1).requests.alive(),
-        0
-    );
-    assert_eq!(
-        world.rank(0).counters.violations + world.rank(1).counters.violations,
-        0
-    );
+    assert_eq!(world.rank(0).requests.alive() + world.rank(1).requests.alive(), 0);
+    assert_eq!(world.rank(0).counters.violations + world.rank(1).counters.violations, 0);
 }
 
 #[test]
 fn cancel__completes_once_what_goes_by_itself_has_left() {
-    let conditions = Conditions {
-        slots: 6,
-        ..Conditions::default()
-    };
+    let conditions = Conditions { slots: 6, ..Conditions::default() };
     let mut world = small_world(2, conditions);
-    let before: Vec<_> = (0..4)
-        .map(|tag| world.send(0, 1, tag, &pattern(tag as u32, 50)))
-        .collect();
+    let before: Vec<_> =
+        (0..4).map(|tag| world.send(0, 1, tag, &pattern(tag as u32, 50))).collect();
     // Of the 200 bytes that go by themselves the last find no room.
     let (sending, id) = waiting_send(&mut world, 7, 1000);
     // The receiver makes room, and the question overtakes what waits.
@@ -137,9 +115,8 @@ fn cancel__completes_once_what_goes_by_itself_has_left() {
     world.network.set_faults(0.0, 0.0, 0.0);
     let outcome = world.finish_send(sending).unwrap();
     assert_eq!((outcome.fault, outcome.cancelled), (Fault::None, true));
-    let after: Vec<_> = (4..7)
-        .map(|tag| world.send_as(0, 1, tag, &pattern(tag as u32, 1000), true))
-        .collect();
+    let after: Vec<_> =
+        (4..7).map(|tag| world.send_as(0, 1, tag, &pattern(tag as u32, 1000), true)).collect();
     for tag in 0..7 {
         let receiving = world.recv(1, 0, ANY_TAG, 1000);
         let received = world.finish_recv(receiving);

@@ -38,9 +38,7 @@ fn pass_between(world: &mut World, [from, to]: [u32; 2], size: usize, room: usiz
     let data: Vec<u8> = (0..size).map(|i| ((i * 7) >> 3) as u8).collect();
     let receiving = world.recv(to, from, 3, room);
     let sending = world.send(from, to, 3, &data);
-    run_until(world, "a message", |w| {
-        w.is_received(&receiving) && w.is_sent(&sending)
-    });
+    run_until(world, "a message", |w| w.is_received(&receiving) && w.is_sent(&sending));
     world.finish_send(sending);
     let received = world.finish_recv(receiving);
     assert!(received.data == data[..size.min(room)], "{size} {room}");
@@ -92,10 +90,7 @@ fn progress__asks_the_adapter_once_for_all() {
 #[test]
 fn late_pair__connects_by_datagrams_that_had_gone_to_rest() {
     let device = device();
-    let at_once = Rule {
-        connect_ns: 0,
-        ..Rule::default()
-    };
+    let at_once = Rule { connect_ns: 0, ..Rule::default() };
     let mut world = World::on_adapters(&[device.as_str(); 3], AdapterTransport::Upgrading, at_once);
     let mut rests = 0;
     for (late, upgraded) in [([0, 1], 1), ([2, 0], 2)] {
@@ -103,9 +98,7 @@ fn late_pair__connects_by_datagrams_that_had_gone_to_rest() {
             pass_between(world, late, 100, 100);
             count(world, 0, "pairs", "upgraded") == upgraded
         });
-        run_until(&mut world, "rest", |world| {
-            count(world, 0, "pairs", "rests") > rests
-        });
+        run_until(&mut world, "rest", |world| count(world, 0, "pairs", "rests") > rests);
         rests = count(&mut world, 0, "pairs", "rests");
         // A last acknowledgement may come, which rings once.
         let before = count(&mut world, 0, "ud", "receive_polls");

@@ -20,10 +20,8 @@ fn is_long() -> bool {
     std::env::var_os("FASTPATH_TEST_LONG").is_some()
 }
 
-const BOTH: [(AdapterTransport, Way); 2] = [
-    (AdapterTransport::Rc, Way::Adapter),
-    (AdapterTransport::Ud, Way::Messages),
-];
+const BOTH: [(AdapterTransport, Way); 2] =
+    [(AdapterTransport::Rc, Way::Adapter), (AdapterTransport::Ud, Way::Messages)];
 
 fn world(by: AdapterTransport) -> World {
     let device =
@@ -34,11 +32,7 @@ fn world(by: AdapterTransport) -> World {
 /// Memory of rank 1 that rank 0 reaches.
 fn region(world: &mut World, memory: &mut [u8]) -> (RemoteKey, Exposed) {
     // SAFETY: every caller keeps the memory until its world has gone.
-    let exposed = unsafe {
-        world
-            .rank(1)
-            .expose_memory(memory.as_mut_ptr(), memory.len())
-    };
+    let exposed = unsafe { world.rank(1).expose_memory(memory.as_mut_ptr(), memory.len()) };
     (world.rank(0).unpack_key(1, &exposed.key).unwrap(), exposed)
 }
 
@@ -70,11 +64,7 @@ fn flush(world: &mut World) -> Result<(), RmaError> {
             Ok(false) => world.progress(),
             ended => return ended.map(|_| ()),
         };
-        assert!(
-            start.elapsed() < WATCHDOG,
-            "a flush never ends; counted: {}",
-            count_events(world)
-        );
+        assert!(start.elapsed() < WATCHDOG, "a flush never ends; counted: {}", count_events(world));
     }
 }
 
@@ -82,22 +72,14 @@ fn put(
     world: &mut World, key: &mut RemoteKey, offset: usize, from: &[u8],
 ) -> Result<Moved, RmaError> {
     // SAFETY: every caller keeps the bytes until it has flushed.
-    unsafe {
-        world
-            .rank(0)
-            .put_nbi(key, offset as u64, from.as_ptr(), from.len())
-    }
+    unsafe { world.rank(0).put_nbi(key, offset as u64, from.as_ptr(), from.len()) }
 }
 
 fn get(
     world: &mut World, key: &mut RemoteKey, offset: usize, to: &mut [u8],
 ) -> Result<Moved, RmaError> {
     // SAFETY: as in `put`.
-    unsafe {
-        world
-            .rank(0)
-            .get_nbi(key, offset as u64, to.as_mut_ptr(), to.len())
-    }
+    unsafe { world.rank(0).get_nbi(key, offset as u64, to.as_mut_ptr(), to.len()) }
 }
 
 #[test]
@@ -163,11 +145,7 @@ fn registrations__are_kept_and_never_of_other_memory() {
                     unsafe { std::slice::from_raw_parts_mut(at, LEN) }
                 }
             };
-            let own = if round % 6 > 3 {
-                &mut own[..20_000]
-            } else {
-                own
-            };
+            let own = if round % 6 > 3 { &mut own[..20_000] } else { own };
             let wanted = pattern(round, own.len());
             own.copy_from_slice(&wanted);
             if round % 2 == 0 {
@@ -178,10 +156,7 @@ fn registrations__are_kept_and_never_of_other_memory() {
                 memory[..own.len()].copy_from_slice(&pattern(round + 100, own.len()));
                 let _ = get(&mut world, &mut key, 0, own).unwrap();
                 assert_eq!(flush(&mut world), Ok(()));
-                assert!(
-                    own == pattern(round + 100, own.len()),
-                    "get of round {round}"
-                );
+                assert!(own == pattern(round + 100, own.len()), "get of round {round}");
             }
         }
         let (made, changed) = counts(&mut world);
@@ -234,10 +209,7 @@ fn operations__in_any_order_do_what_they_do_to_an_array() {
                 // SAFETY: the result is there until the flush.
                 let _ = unsafe {
                     let key = &mut key;
-                    world
-                        .rank(0)
-                        .fetch_add_nbi(key, at as u64, add, &raw mut found)
-                        .unwrap()
+                    world.rank(0).fetch_add_nbi(key, at as u64, add, &raw mut found).unwrap()
                 };
                 assert_eq!(flush(&mut world), Ok(()));
                 let was = u64::from_ne_bytes(model[at..at + 8].try_into().unwrap());
@@ -265,10 +237,9 @@ fn operations__in_any_order_do_what_they_do_to_an_array() {
 
 #[test]
 fn region__that_is_withdrawn_is_not_reached_any_more() {
-    for (by, error) in [
-        (AdapterTransport::Rc, RmaError::PeerGone),
-        (AdapterTransport::Ud, RmaError::Withdrawn),
-    ] {
+    for (by, error) in
+        [(AdapterTransport::Rc, RmaError::PeerGone), (AdapterTransport::Ud, RmaError::Withdrawn)]
+    {
         let mut world = world(by);
         let mut memory = vec![0; 64];
         let (mut key, exposed) = region(&mut world, &mut memory);
@@ -315,10 +286,7 @@ fn upgrade_world(messages: u64) -> World {
         .expect("FASTPATH_TEST_DEVICE names an adapter");
     let mut devices: Vec<&str> = names.split_whitespace().collect();
     devices.resize(2, devices[0]);
-    let rule = Rule {
-        connect_ns: messages * Rule::excess_ns(8),
-        ..Rule::default()
-    };
+    let rule = Rule { connect_ns: messages * Rule::excess_ns(8), ..Rule::default() };
     World::on_adapters(&devices, AdapterTransport::Upgrading, rule)
 }
 
@@ -402,10 +370,7 @@ fn upgrade__meanwhile_everything_is_done_once_and_flushes_are_true() {
         // The datagrams' own wire-up is over before turns are counted.
         traffic.post(&mut world, &mut key);
         assert_eq!(flush(&mut world), Ok(()));
-        assert_eq!(
-            (key.way(), world.rank(0).is_connecting()),
-            (Way::Messages, false)
-        );
+        assert_eq!((key.way(), world.rank(0).is_connecting()), (Way::Messages, false));
         let (mut before, mut meanwhile, mut rounds) = (0, 0, 0);
         let start = Instant::now();
         while key.way() == Way::Messages {

@@ -122,28 +122,14 @@ impl Victim {
             single_copy: 1000,
             ..Thresholds::default()
         };
-        let mut world = World::new(
-            2,
-            Conditions {
-                delay_ns: 0..=0,
-                slots: 16,
-                ..Conditions::default()
-            },
-        );
+        let mut world =
+            World::new(2, Conditions { delay_ns: 0..=0, slots: 16, ..Conditions::default() });
         world.rank(0).thresholds = thresholds;
         let mut peer = world.network.iface(1).endpoint(0);
         peer.connect();
         peer.open_receive();
         let (receives, ended, sends, spent) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Victim {
-            world,
-            peer,
-            seen: Vec::new(),
-            receives,
-            ended,
-            sends,
-            spent,
-        }
+        Victim { world, peer, seen: Vec::new(), receives, ended, sends, spent }
     }
 
     /// Everybody has a turn, and everything is checked.
@@ -155,9 +141,7 @@ impl Victim {
     }
 
     fn forge(&mut self, id: u8, key: u64, payload: &[u8]) {
-        self.world
-            .network
-            .forge(1, 0, Header::new(id, 1, key), payload);
+        self.world.network.forge(1, 0, Header::new(id, 1, key), payload);
     }
 
     fn key(&self, key: Key) -> u64 {
@@ -176,9 +160,7 @@ impl Victim {
         while let Some(arrival) = self.peer.look() {
             // SAFETY: valid until it is taken.
             let data = unsafe { std::slice::from_raw_parts(arrival.data(), arrival.len()) };
-            let poisoned = data
-                .windows(8)
-                .any(|run| run.iter().all(|&byte| byte == POISON));
+            let poisoned = data.windows(8).any(|run| run.iter().all(|&byte| byte == POISON));
             assert!(
                 !poisoned,
                 "read a buffer after its send had completed: id {}",
@@ -238,9 +220,7 @@ impl Victim {
         }
         for receiving in &self.receives {
             assert!(
-                receiving.data[receiving.room..]
-                    .iter()
-                    .all(|&byte| byte == FILL),
+                receiving.data[receiving.room..].iter().all(|&byte| byte == FILL),
                 "wrote beyond the buffer"
             );
         }
@@ -260,34 +240,18 @@ impl Victim {
             }
             Deed::Send { len, synchronous } => {
                 let data = vec![1; len];
-                self.sends
-                    .push(self.world.send_as(0, 1, 1, &data, synchronous));
+                self.sends.push(self.world.send_as(0, 1, 1, &data, synchronous));
             }
             Deed::Cancel => {
                 if let Some(receiving) = self.receives.first() {
                     self.world.workers[0].cancel_recv(receiving.id);
                 }
             }
-            Deed::Forge {
-                id,
-                imm,
-                aux,
-                key,
-                payload,
-            } => {
-                let header = Header {
-                    aux,
-                    ..Header::new(id, imm, self.key(key))
-                };
+            Deed::Forge { id, imm, aux, key, payload } => {
+                let header = Header { aux, ..Header::new(id, imm, self.key(key)) };
                 self.world.network.forge(1, 0, header, &payload);
             }
-            Deed::Announce {
-                total,
-                early,
-                offer,
-                request,
-                len,
-            } => {
+            Deed::Announce { total, early, offer, request, len } => {
                 let mut payload = Vec::new();
                 payload.extend(total.to_le_bytes());
                 payload.extend([0, 1_u64].map(u64::to_le_bytes).concat());
@@ -299,12 +263,7 @@ impl Victim {
                 let header = Header::new(4, 1, WORLD.key(1));
                 self.world.network.forge(1, 0, header, &payload);
             }
-            Deed::Answer {
-                key,
-                limit,
-                request,
-                cooperative,
-            } => {
+            Deed::Answer { key, limit, request, cooperative } => {
                 let mut payload = Vec::new();
                 payload.extend(limit.to_le_bytes());
                 payload.extend(request.to_le_bytes());
@@ -341,26 +300,10 @@ proptest! {
 #[test]
 fn cancelled__receive_has_got_nothing_of_the_one_before() {
     let mut victim = Victim::new();
-    let recv = |room| Deed::Recv {
-        any: false,
-        tag: 0,
-        room,
-    };
-    let message = Deed::Forge {
-        id: wire::EAGER,
-        imm: 1,
-        aux: 0,
-        key: Key::Match,
-        payload: vec![0; 35],
-    };
-    for deed in [
-        message,
-        recv(35),
-        Deed::Progress,
-        recv(20),
-        recv(0),
-        Deed::Cancel,
-    ] {
+    let recv = |room| Deed::Recv { any: false, tag: 0, room };
+    let message =
+        Deed::Forge { id: wire::EAGER, imm: 1, aux: 0, key: Key::Match, payload: vec![0; 35] };
+    for deed in [message, recv(35), Deed::Progress, recv(20), recv(0), Deed::Cancel] {
         victim.act(deed);
         victim.collect();
     }
@@ -371,18 +314,8 @@ fn cancelled__receive_has_got_nothing_of_the_one_before() {
 /// to come eagerly.
 fn victim_of_an_announcement() -> Victim {
     let mut victim = Victim::new();
-    victim.act(Deed::Recv {
-        any: false,
-        tag: 1,
-        room: 1000,
-    });
-    victim.act(Deed::Announce {
-        total: 1000,
-        early: 200,
-        offer: [0, 0],
-        request: 1,
-        len: 60,
-    });
+    victim.act(Deed::Recv { any: false, tag: 1, room: 1000 });
+    victim.act(Deed::Announce { total: 1000, early: 200, offer: [0, 0], request: 1, len: 60 });
     victim.turn();
     victim
 }
@@ -390,12 +323,7 @@ fn victim_of_an_announcement() -> Victim {
 #[test]
 fn fragment__does_not_end_a_receive_whose_early_bytes_are_still_to_come() {
     let mut victim = victim_of_an_announcement();
-    let handle = victim
-        .world
-        .rank(0)
-        .requests
-        .get(victim.receives[0].id)
-        .handle as u64;
+    let handle = victim.world.rank(0).requests.get(victim.receives[0].id).handle as u64;
     victim.forge(wire::FRAG, handle, &[3; 940]);
     victim.turn();
     // Were the receive complete now, this would go to a buffer that is its user's again.
@@ -404,11 +332,7 @@ fn fragment__does_not_end_a_receive_whose_early_bytes_are_still_to_come() {
     assert_eq!(victim.receives.len(), 1, "still under way");
     victim.forge(wire::FRAG, handle, &[5; 800]);
     victim.turn();
-    assert!(
-        victim.receives.is_empty(),
-        "{:?}",
-        victim.world.rank(0).counters
-    );
+    assert!(victim.receives.is_empty(), "{:?}", victim.world.rank(0).counters);
     assert_eq!(victim.world.rank(0).counters.violations, 1);
 }
 
@@ -430,14 +354,9 @@ fn early_bytes__of_a_receive_that_was_given_up_go_nowhere() {
 fn fragment__for_a_posted_receive_is_refused_whatever_its_request_was_before() {
     let mut victim = Victim::new();
     // A long send of which the peer wants less than it has been sent: its request ends with more moved than wanted.
-    victim.act(Deed::Send {
-        len: 900,
-        synchronous: false,
-    });
+    victim.act(Deed::Send { len: 900, synchronous: false });
     victim.spy();
-    let Started::Request(id) = victim.sends[0].started else {
-        panic!("it has no request")
-    };
+    let Started::Request(id) = victim.sends[0].started else { panic!("it has no request") };
     let handle = victim.world.rank(0).requests.get(id).handle as u64;
     let mut answer = [0; 32];
     answer[0] = 1;
@@ -461,10 +380,7 @@ fn answer__to_what_was_never_sent_completes_nothing() {
             for len in [90, 300, 5000] {
                 let mut victim = Victim::new();
                 for _ in 0..20 {
-                    victim.act(Deed::Send {
-                        len: 50,
-                        synchronous: false,
-                    });
+                    victim.act(Deed::Send { len: 50, synchronous: false });
                 }
                 victim.act(Deed::Send { len, synchronous });
                 victim.collect();

@@ -14,16 +14,7 @@ use fastpath_protocol::{RequestId, SendArgs, Started, State, Worker};
 use std::sync::{Arc, OnceLock};
 
 const TAG: i32 = 5;
-const SIZES: [usize; 8] = [
-    9_000,
-    32_767,
-    32_768,
-    32_769,
-    70_001,
-    300_000,
-    1 << 20,
-    1_200_011,
-];
+const SIZES: [usize; 8] = [9_000, 32_767, 32_768, 32_769, 70_001, 300_000, 1 << 20, 1_200_011];
 
 /// Two ranks, each with memory of its own kind.
 struct Pair {
@@ -39,17 +30,12 @@ enum Place {
 use Place::{Private, Shared};
 
 fn policy() -> WaitPolicy {
-    WaitPolicy {
-        mode: WaitMode::Spin,
-        ..WaitPolicy::of(&Config::defaults(), 2, None)
-    }
+    WaitPolicy { mode: WaitMode::Spin, ..WaitPolicy::of(&Config::defaults(), 2, None) }
 }
 
 impl Pair {
     fn new(settings: &[(&str, &str)]) -> Pair {
-        let pairs = settings
-            .iter()
-            .map(|(name, value)| (name.into(), value.into()));
+        let pairs = settings.iter().map(|(name, value)| (name.into(), value.into()));
         let config = Config::from_pairs(pairs).unwrap();
         let jobs: &'static [Job] = Job::in_process(2).unwrap().leak();
         let make = |job| {
@@ -57,29 +43,19 @@ impl Pair {
             worker.configure(&config).unwrap();
             worker
         };
-        Pair {
-            workers: jobs.iter().map(make).collect(),
-        }
+        Pair { workers: jobs.iter().map(make).collect() }
     }
 
     fn memory(&mut self, rank: usize, place: Place, bytes: usize) -> *mut u8 {
         match place {
             Private => vec![0u8; bytes].leak().as_mut_ptr(),
-            Shared => self.workers[rank]
-                .allocate_memory(bytes, 64)
-                .unwrap()
-                .as_ptr(),
+            Shared => self.workers[rank].allocate_memory(bytes, 64).unwrap().as_ptr(),
         }
     }
 
     fn start_send(&mut self, buffer: Buffer) -> Option<RequestId> {
-        let args = SendArgs {
-            peer: 1,
-            key: Context::WORLD.key(0),
-            tag: TAG,
-            buffer,
-            synchronous: false,
-        };
+        let args =
+            SendArgs { peer: 1, key: Context::WORLD.key(0), tag: TAG, buffer, synchronous: false };
         let worker = &mut self.workers[0];
         // SAFETY: buffers live as long as the test.
         let started = unsafe { worker.start_send(args) };
@@ -90,11 +66,7 @@ impl Pair {
     }
 
     fn start_recv(&mut self, buffer: Buffer) -> RequestId {
-        let want = Want {
-            peer: 0,
-            key: Context::WORLD.key(0),
-            tag: TAG,
-        };
+        let want = Want { peer: 0, key: Context::WORLD.key(0), tag: TAG };
         // SAFETY: as above.
         unsafe { self.workers[1].start_recv(want, buffer) }.unwrap()
     }
@@ -125,9 +97,7 @@ impl Pair {
     fn finish(&mut self, send: Option<RequestId>, recv: RequestId) {
         for round in 0.. {
             assert!(round < 1_000_000, "the message does not arrive");
-            self.workers
-                .iter_mut()
-                .for_each(|worker| _ = worker.progress());
+            self.workers.iter_mut().for_each(|worker| _ = worker.progress());
             let sent = send.is_none_or(|id| self.is_complete(0, id));
             if sent && self.is_complete(1, recv) {
                 break;
@@ -154,21 +124,11 @@ fn pattern(len: usize) -> &'static [u8] {
 
 #[test]
 fn message__arrives_whole_from_and_into_every_kind_of_memory() {
-    for disabled in [
-        "",
-        "cma",
-        "direct",
-        "cma,direct",
-        "pipeline",
-        "cma,direct,pipeline",
-    ] {
+    for disabled in ["", "cma", "direct", "cma,direct", "pipeline", "cma,direct,pipeline"] {
         let mut pair = Pair::new(&[("FASTPATH_DISABLE", disabled)]);
-        for (from, to) in [
-            (Private, Private),
-            (Private, Shared),
-            (Shared, Private),
-            (Shared, Shared),
-        ] {
+        for (from, to) in
+            [(Private, Private), (Private, Shared), (Shared, Private), (Shared, Shared)]
+        {
             for len in SIZES {
                 for posted in [true, false] {
                     let got = pair.exchange(len, from, to, len, posted);
@@ -183,23 +143,13 @@ fn message__arrives_whole_from_and_into_every_kind_of_memory() {
 fn message__that_is_too_long_is_cut_in_every_way() {
     for disabled in ["", "cma", "cma,direct"] {
         let mut pair = Pair::new(&[("FASTPATH_DISABLE", disabled)]);
-        for (from, to) in [
-            (Private, Private),
-            (Private, Shared),
-            (Shared, Private),
-            (Shared, Shared),
-        ] {
-            for (len, room) in [
-                (300_000, 299_999),
-                (300_000, 33_000),
-                (300_000, 100),
-                (70_000, 1),
-            ] {
+        for (from, to) in
+            [(Private, Private), (Private, Shared), (Shared, Private), (Shared, Shared)]
+        {
+            for (len, room) in [(300_000, 299_999), (300_000, 33_000), (300_000, 100), (70_000, 1)]
+            {
                 let got = pair.exchange(len, from, to, room, true);
-                assert!(
-                    got == pattern(len)[..room],
-                    "{disabled:?} {from:?} {to:?} {len} {room}"
-                );
+                assert!(got == pattern(len)[..room], "{disabled:?} {from:?} {to:?} {len} {room}");
             }
         }
     }
@@ -210,13 +160,7 @@ fn shared_memory_of_the_sender__is_read_directly() {
     let mut pair = Pair::new(&[("FASTPATH_DISABLE", "cma")]);
     pair.exchange(1 << 20, Shared, Private, 1 << 20, true);
     pair.exchange(1 << 20, Shared, Shared, 1 << 20, true);
-    assert_eq!(
-        (
-            pair.counters(1).direct_reads,
-            pair.counters(0).direct_writes
-        ),
-        (2, 0)
-    );
+    assert_eq!((pair.counters(1).direct_reads, pair.counters(0).direct_writes), (2, 0));
     pair.exchange(1 << 20, Private, Private, 1 << 20, true);
     assert_eq!(pair.counters(1).direct_reads, 2);
 }
@@ -225,13 +169,7 @@ fn shared_memory_of_the_sender__is_read_directly() {
 fn shared_memory_of_the_receiver__is_written_directly() {
     let mut pair = Pair::new(&[("FASTPATH_DISABLE", "cma")]);
     pair.exchange(1 << 20, Private, Shared, 1 << 20, true);
-    assert_eq!(
-        (
-            pair.counters(1).direct_reads,
-            pair.counters(0).direct_writes
-        ),
-        (0, 1)
-    );
+    assert_eq!((pair.counters(1).direct_reads, pair.counters(0).direct_writes), (0, 1));
 }
 
 #[test]
@@ -240,8 +178,7 @@ fn direct__can_be_switched_off() {
     pair.exchange(1 << 20, Shared, Shared, 1 << 20, true);
     let both = [pair.counters(0), pair.counters(1)];
     assert!(
-        both.iter()
-            .all(|c| c.direct_reads + c.direct_writes + c.single_copies == 0),
+        both.iter().all(|c| c.direct_reads + c.direct_writes + c.single_copies == 0),
         "{both:?}"
     );
 }
@@ -269,33 +206,18 @@ fn shared_memory__serves_layouts_too() {
     let mut pair = Pair::new(&[("FASTPATH_DISABLE", "cma")]);
     let (layout, bytes) = strided(500);
     let span = 500 * 1024;
-    let (shared, spread) = (
-        pair.memory(0, Shared, bytes as usize),
-        pair.memory(1, Private, span),
-    );
+    let (shared, spread) = (pair.memory(0, Shared, bytes as usize), pair.memory(1, Private, span));
     let sent = pattern(bytes as usize);
     // SAFETY: as long as asked for.
     unsafe { shared.copy_from_nonoverlapping(sent.as_ptr(), sent.len()) };
-    let buffer = Buffer {
-        ptr: spread,
-        bytes,
-        layout: Some(layout),
-        count: 1,
-    };
+    let buffer = Buffer { ptr: spread, bytes, layout: Some(layout), count: 1 };
     let recv = pair.start_recv(buffer);
     let send = pair.start_send(Buffer::contiguous(shared, bytes));
     pair.finish(send, recv);
     // SAFETY: as above.
     let got = unsafe { std::slice::from_raw_parts(spread, span) };
-    assert!(
-        sent.chunks(512)
-            .zip(got.chunks(1024))
-            .all(|(sent, got)| sent == &got[..512])
-    );
-    assert!(
-        got.chunks(1024)
-            .all(|got| got[512..].iter().all(|&byte| byte == 0))
-    );
+    assert!(sent.chunks(512).zip(got.chunks(1024)).all(|(sent, got)| sent == &got[..512]));
+    assert!(got.chunks(1024).all(|got| got[512..].iter().all(|&byte| byte == 0)));
     assert_eq!(pair.counters(1).direct_reads, 1);
 }
 
@@ -327,10 +249,7 @@ fn transports__of_two_ranks_that_cannot_meet_are_refused() {
     // What makes no difference to who reaches whom may differ.
     assert_eq!(set(2, "all"), Ok(()));
     let why = set(0, "rc").unwrap_err().why;
-    for part in [
-        "rank 0 has FASTPATH_TRANSPORTS=rc ",
-        "rank 1 FASTPATH_TRANSPORTS=shm:",
-    ] {
+    for part in ["rank 0 has FASTPATH_TRANSPORTS=rc ", "rank 1 FASTPATH_TRANSPORTS=shm:"] {
         assert!(why.contains(part), "{why}");
     }
 }
@@ -339,28 +258,16 @@ fn transports__of_two_ranks_that_cannot_meet_are_refused() {
 fn rank_without_loopback__reaches_itself_through_the_ring() {
     let mut pair = Pair::new(&[("FASTPATH_TRANSPORTS", "shm")]);
     for len in [0, 8, 5000, 20_000, 100_000, 1 << 20] {
-        let (source, target) = (
-            pattern(len).as_ptr().cast_mut(),
-            vec![0u8; len].leak().as_mut_ptr(),
-        );
-        let want = Want {
-            peer: 1,
-            key: Context::WORLD.key(1),
-            tag: TAG,
-        };
+        let (source, target) =
+            (pattern(len).as_ptr().cast_mut(), vec![0u8; len].leak().as_mut_ptr());
+        let want = Want { peer: 1, key: Context::WORLD.key(1), tag: TAG };
         let buffer = Buffer::contiguous(source, len as u64);
-        let args = SendArgs {
-            peer: 1,
-            key: Context::WORLD.key(1),
-            tag: TAG,
-            buffer,
-            synchronous: true,
-        };
+        let args =
+            SendArgs { peer: 1, key: Context::WORLD.key(1), tag: TAG, buffer, synchronous: true };
         // SAFETY: the buffers are leaked.
         let (recv, send) = unsafe {
-            let recv = pair.workers[1]
-                .start_recv(want, Buffer::contiguous(target, len as u64))
-                .unwrap();
+            let recv =
+                pair.workers[1].start_recv(want, Buffer::contiguous(target, len as u64)).unwrap();
             (recv, pair.workers[1].start_send(args).unwrap())
         };
         let Started::Request(send) = send else {

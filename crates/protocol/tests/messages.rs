@@ -11,30 +11,17 @@ use fastpath_protocol::worker::Thresholds;
 use fastpath_transport::sim::Conditions;
 
 fn world(ranks: u32) -> World {
-    World::new(
-        ranks,
-        Conditions {
-            wake: 0.2,
-            ..Conditions::default()
-        },
-    )
+    World::new(ranks, Conditions { wake: 0.2, ..Conditions::default() })
 }
 
 /// Every size at which something changes, and its neighbours.
 fn borders(thresholds: &Thresholds) -> Vec<usize> {
-    let Thresholds {
-        eager,
-        first,
-        fragment,
-        ..
-    } = *thresholds;
+    let Thresholds { eager, first, fragment, .. } = *thresholds;
     let early = [fragment, 2 * fragment, 3 * fragment, first];
     let late = [first + fragment, first + 2 * fragment, first + 7 * fragment];
     let at = [0, 8, 40, 48, eager].into_iter().chain(early).chain(late);
-    let mut sizes: Vec<usize> = at
-        .flat_map(|n| [n.saturating_sub(1), n, n + 1])
-        .map(|n| n as usize)
-        .collect();
+    let mut sizes: Vec<usize> =
+        at.flat_map(|n| [n.saturating_sub(1), n, n + 1]).map(|n| n as usize).collect();
     sizes.sort();
     sizes.dedup();
     sizes
@@ -46,12 +33,7 @@ fn exchange(world: &mut World, len: usize, synchronous: bool, posted_first: bool
     let sending = world.send_as(0, 1, 7, &data, synchronous);
     if !posted_first {
         world.settle();
-        let Thresholds {
-            eager,
-            first,
-            single_copy,
-            ..
-        } = world.rank(0).thresholds;
+        let Thresholds { eager, first, single_copy, .. } = world.rank(0).thresholds;
         let copied = world.get && len as u64 >= single_copy;
         let by_itself = len as u64 <= eager || (len as u64 <= first && !copied);
         assert_eq!(world.is_sent(&sending), !synchronous && by_itself);
@@ -80,10 +62,7 @@ fn exchange(world: &mut World, len: usize, synchronous: bool, posted_first: bool
 fn message__of_every_border_size_arrives_in_every_mode() {
     for thresholds in [SMALL, Thresholds::default()] {
         let mut world = world(2);
-        world
-            .workers
-            .iter_mut()
-            .for_each(|worker| worker.thresholds = thresholds);
+        world.workers.iter_mut().for_each(|worker| worker.thresholds = thresholds);
         for len in borders(&thresholds) {
             for (synchronous, posted_first) in
                 [(false, false), (false, true), (true, false), (true, true)]
@@ -92,10 +71,7 @@ fn message__of_every_border_size_arrives_in_every_mode() {
             }
         }
         for worker in &world.workers {
-            assert_eq!(
-                (worker.requests.alive(), worker.counters.violations),
-                (0, 0)
-            );
+            assert_eq!((worker.requests.alive(), worker.counters.violations), (0, 0));
         }
         assert!(world.rank(0).counters.announced_messages() > 0);
     }
@@ -104,30 +80,15 @@ fn message__of_every_border_size_arrives_in_every_mode() {
 #[test]
 fn message__arrives_by_single_copy_where_the_transport_can() {
     for get in [true, false] {
-        let mut world = World::new(
-            2,
-            Conditions {
-                get,
-                ..Conditions::default()
-            },
-        );
-        let thresholds = Thresholds {
-            single_copy: 300,
-            ..SMALL
-        };
-        world
-            .workers
-            .iter_mut()
-            .for_each(|worker| worker.thresholds = thresholds);
+        let mut world = World::new(2, Conditions { get, ..Conditions::default() });
+        let thresholds = Thresholds { single_copy: 300, ..SMALL };
+        world.workers.iter_mut().for_each(|worker| worker.thresholds = thresholds);
         for len in [100, 101, 299, 300, 301, 5000] {
             for (synchronous, posted_first) in [(false, false), (false, true), (true, true)] {
                 exchange(&mut world, len, synchronous, posted_first);
             }
         }
-        assert_eq!(
-            world.rank(1).counters.single_copies,
-            if get { 9 } else { 0 }
-        );
+        assert_eq!(world.rank(1).counters.single_copies, if get { 9 } else { 0 });
     }
 }
 
@@ -146,18 +107,10 @@ fn message__to_oneself_of_every_border_size_arrives() {
 
 #[test]
 fn rendezvous__several_at_once_do_not_mix() {
-    let mut world = small_world(
-        3,
-        Conditions {
-            slots: 16,
-            ..Conditions::default()
-        },
-    );
+    let mut world = small_world(3, Conditions { slots: 16, ..Conditions::default() });
     let len = |i: u32| 150 + 300 * i as usize;
-    let plan: Vec<(u32, u32, i32)> = (0..24)
-        .map(|i| (i % 2, 2 - (i / 2) % 2, i as i32))
-        .filter(|p| p.0 != p.1)
-        .collect();
+    let plan: Vec<(u32, u32, i32)> =
+        (0..24).map(|i| (i % 2, 2 - (i / 2) % 2, i as i32)).filter(|p| p.0 != p.1).collect();
     let sends: Vec<_> = plan
         .iter()
         .map(|&(from, to, tag)| world.send(from, to, tag, &pattern(tag as u32, len(tag as u32))))
@@ -185,13 +138,7 @@ fn rendezvous__several_at_once_do_not_mix() {
 
 #[test]
 fn rings__full_in_both_directions_drain() {
-    let mut world = small_world(
-        2,
-        Conditions {
-            slots: 4,
-            ..Conditions::default()
-        },
-    );
+    let mut world = small_world(2, Conditions { slots: 4, ..Conditions::default() });
     let sizes = [0, 8, 60, 100, 101, 500];
     let data = |i: usize| pattern(i as u32, sizes[i % sizes.len()]);
     let mut sends = Vec::new();
@@ -215,10 +162,7 @@ fn rings__full_in_both_directions_drain() {
 /// A pair that gets a connection sends more as one than before.
 #[test]
 fn message__half_sent_goes_on_in_parts_where_it_would_go_as_one_by_now() {
-    let one_slot = Conditions {
-        slots: 1,
-        ..Conditions::default()
-    };
+    let one_slot = Conditions { slots: 1, ..Conditions::default() };
     for synchronous in [false, true] {
         let mut world = small_world(2, one_slot.clone());
         let data = pattern(5, 180);
@@ -252,12 +196,7 @@ fn receive__shorter_than_the_message_gets_what_fits_and_both_lengths() {
                 let receiving = early.unwrap_or_else(|| world.recv(1, 0, 5, room));
                 let received = world.finish_recv(receiving);
                 assert!(received.data == data[..room], "{len} bytes into {room}");
-                let Outcome {
-                    fault,
-                    received,
-                    sent,
-                    ..
-                } = received.outcome;
+                let Outcome { fault, received, sent, .. } = received.outcome;
                 assert_eq!(
                     (fault, received, sent),
                     (Fault::Truncated, room as u64, len as u64),
@@ -287,11 +226,7 @@ fn wildcards__take_the_earliest_message_and_internal_tags_never() {
     let mut take = |from, tag| {
         let receiving = world.recv(0, from, tag, 20);
         let received = world.finish_recv(receiving);
-        (
-            received.outcome.source,
-            received.outcome.tag,
-            String::from_utf8(received.data).unwrap(),
-        )
+        (received.outcome.source, received.outcome.tag, String::from_utf8(received.data).unwrap())
     };
     assert_eq!(take(ANY_PEER, 6), (1, 6, "second".into()));
     assert_eq!(take(ANY_PEER, ANY_TAG), (1, 5, "first".into()));
@@ -345,10 +280,7 @@ fn synchronous__completes_only_when_matched() {
         assert!(!world.is_sent(&sending), "{len} bytes");
         let receiving = world.recv(1, 0, 1, len);
         world.settle();
-        assert!(
-            world.is_sent(&sending) && world.is_received(&receiving),
-            "{len} bytes"
-        );
+        assert!(world.is_sent(&sending) && world.is_received(&receiving), "{len} bytes");
         world.finish_recv(receiving);
         world.finish_send(sending);
     }
@@ -359,21 +291,13 @@ fn message__whose_parts_would_fit_slots_arrives() {
     for (eager, fragment) in [(0, 100), (40, 16), (0, 48)] {
         for mut world in [World::shared(2), world(2)] {
             for worker in &mut world.workers {
-                worker.thresholds = Thresholds {
-                    eager,
-                    fragment,
-                    ..SMALL
-                };
+                worker.thresholds = Thresholds { eager, fragment, ..SMALL };
             }
             for len in [1, 41, 48, 49, 101, 200] {
                 let data: Vec<u8> = (0..len).collect();
                 let sending = world.send(0, 1, 1, &data);
                 let receiving = world.recv(1, 0, 1, 300);
-                assert_eq!(
-                    world.finish_recv(receiving).data,
-                    data,
-                    "{eager} {fragment}"
-                );
+                assert_eq!(world.finish_recv(receiving).data, data, "{eager} {fragment}");
                 world.finish_send(sending);
             }
         }

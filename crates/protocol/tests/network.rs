@@ -26,9 +26,7 @@ fn pass(world: &mut World, [from, to]: [u32; 2], size: usize, room: usize) -> Re
     let data: Vec<u8> = (0..size).map(|i| ((i * 7) >> 3) as u8).collect();
     let receiving = world.recv(to, from, 3, room);
     let sending = world.send(from, to, 3, &data);
-    run_until(world, "a message", |w| {
-        w.is_received(&receiving) && w.is_sent(&sending)
-    });
+    run_until(world, "a message", |w| w.is_received(&receiving) && w.is_sent(&sending));
     world.finish_send(sending);
     let received = world.finish_recv(receiving);
     assert!(received.data == data[..size.min(room)], "{size} {room}");
@@ -37,11 +35,7 @@ fn pass(world: &mut World, [from, to]: [u32; 2], size: usize, room: usize) -> Re
 
 #[test]
 fn messages__of_all_sizes_pass_within_a_memory_and_between_two() {
-    for (nodes, all) in [
-        (&[0, 0][..], true),
-        (&[0, 1], false),
-        (&[3, 3, 5, 5], false),
-    ] {
+    for (nodes, all) in [(&[0, 0][..], true), (&[0, 1], false), (&[3, 3, 5, 5], false)] {
         let mut world = World::over_network(nodes, all);
         let ranks = nodes.len() as u32;
         for size in SIZES {
@@ -86,9 +80,7 @@ fn phases__are_known_between_memories_without_a_message_before() {
     world.rank(2).tell_phase(Phase::Silent);
     // By the page of its own memory at once, by a connection that is made for it from another.
     assert!(world.rank(2).is_silent(1));
-    run_until(&mut world, "both to be known", |w| {
-        w.rank(0).is_silent(1) & w.rank(0).is_silent(2)
-    });
+    run_until(&mut world, "both to be known", |w| w.rank(0).is_silent(1) & w.rank(0).is_silent(2));
     assert!(!world.rank(1).is_silent(0));
 }
 
@@ -103,9 +95,6 @@ fn peer__of_another_memory_that_dies_ends_what_waits_for_it() {
         w.rank(0).peer_has_left(1)
     });
     let why = world.rank(0).lost_peer().unwrap();
-    assert!(
-        why.contains("rank 1 on") && why.contains("without MPI_Finalize"),
-        "{why}"
-    );
+    assert!(why.contains("rank 1 on") && why.contains("without MPI_Finalize"), "{why}");
     assert!(!world.is_received(&receiving));
 }

@@ -13,13 +13,7 @@ use fastpath_transport::sim::Conditions;
 #[test]
 fn detached__send_is_freed_when_done_and_reported_once() {
     thread_local!(static SEEN: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
-    let mut world = small_world(
-        2,
-        Conditions {
-            slots: 2,
-            ..Conditions::default()
-        },
-    );
+    let mut world = small_world(2, Conditions { slots: 2, ..Conditions::default() });
     world.rank(0).on_detached = Some(|_| SEEN.set(SEEN.get() + 1));
     let mut keep = Vec::new();
     for (tag, len) in [8, 100, 101, 1000, 90, 2000].into_iter().enumerate() {
@@ -46,9 +40,7 @@ fn detached__send_is_freed_when_done_and_reported_once() {
 fn detached__long_send_counts_as_unsent_until_its_receiver_has_it() {
     let mut world = small_world(2, Conditions::default());
     let sending = world.send(0, 1, 1, &pattern(1, 1000));
-    let Started::Request(id) = sending.started else {
-        panic!("a long send needs a request")
-    };
+    let Started::Request(id) = sending.started else { panic!("a long send needs a request") };
     world.rank(0).requests.get_mut(id).detached = true;
     world.settle();
     // MPI_Finalize must still deliver it.
@@ -61,30 +53,14 @@ fn detached__long_send_counts_as_unsent_until_its_receiver_has_it() {
 
 #[test]
 fn peer_gone__fails_what_is_sent_and_what_waits() {
-    let mut world = small_world(
-        2,
-        Conditions {
-            slots: 2,
-            ..Conditions::default()
-        },
-    );
-    let sends: Vec<_> = [8, 8, 8, 1000]
-        .iter()
-        .map(|&len| world.send(0, 1, 1, &pattern(1, len)))
-        .collect();
+    let mut world = small_world(2, Conditions { slots: 2, ..Conditions::default() });
+    let sends: Vec<_> =
+        [8, 8, 8, 1000].iter().map(|&len| world.send(0, 1, 1, &pattern(1, len))).collect();
     world.network.leave(1);
-    let outcomes: Vec<_> = sends
-        .into_iter()
-        .map(|sending| world.finish_send(sending).map(|o| o.fault))
-        .collect();
-    assert_eq!(
-        outcomes,
-        [None, None, Some(Fault::PeerGone), Some(Fault::PeerGone)]
-    );
-    assert_eq!(
-        (world.rank(0).requests.alive(), has_unsent(world.rank(0))),
-        (0, false)
-    );
+    let outcomes: Vec<_> =
+        sends.into_iter().map(|sending| world.finish_send(sending).map(|o| o.fault)).collect();
+    assert_eq!(outcomes, [None, None, Some(Fault::PeerGone), Some(Fault::PeerGone)]);
+    assert_eq!((world.rank(0).requests.alive(), has_unsent(world.rank(0))), (0, false));
 }
 
 #[test]
@@ -98,17 +74,11 @@ fn source_gone__ends_a_receive_only_when_nothing_is_left_to_come() {
     world.rank(1).job.set_phase(Phase::Finalized);
     assert!(world.rank(0).give_up(missing.id, 1) && world.rank(0).give_up(there.id, 1));
     let outcome = world.finish_recv(missing).outcome;
-    assert_eq!(
-        (outcome.fault, outcome.source, outcome.tag),
-        (Fault::SourceGone, 1, 1)
-    );
+    assert_eq!((outcome.fault, outcome.source, outcome.tag), (Fault::SourceGone, 1, 1));
     assert!(world.finish_recv(there).data == pattern(2, 100));
 
     let from_any = world.recv(0, ANY_PEER, 1, 8);
-    assert!(
-        !world.rank(0).have_left(&[0, 1, 2], true),
-        "rank 2 is there"
-    );
+    assert!(!world.rank(0).have_left(&[0, 1, 2], true), "rank 2 is there");
     world.rank(2).job.set_phase(Phase::Finalized);
     assert!(!world.rank(0).have_left(&[0, 1, 2], false), "rank 0 itself");
     assert!(world.rank(0).have_left(&[0, 1, 2], true));
@@ -123,9 +93,7 @@ fn detached__end_when_what_could_match_them_has_gone_by() {
     let (named, wild) = (world.recv(0, 1, 1, 8), world.recv(0, ANY_PEER, 1, 8));
     let there = world.recv(0, 1, 2, 100_000);
     let sending = world.send_as(0, 1, 3, &pattern(3, 8), true);
-    let Started::Request(unmatched) = sending.started else {
-        panic!("it waits for its receiver")
-    };
+    let Started::Request(unmatched) = sending.started else { panic!("it waits for its receiver") };
     for id in [named.id, wild.id, there.id, unmatched] {
         world.rank(0).requests.get_mut(id).detached = true;
     }

@@ -92,11 +92,7 @@ impl Receive {
 }
 
 fn comm(index: usize) -> Context {
-    [
-        Context::WORLD,
-        Context::from_leader(1, 4),
-        Context::WORLD.collective(),
-    ][index]
+    [Context::WORLD, Context::from_leader(1, 4), Context::WORLD.collective()][index]
 }
 
 /// The program, its messages and receives in the order in which they were started.
@@ -130,13 +126,7 @@ impl Run {
         let mut request = None;
         if !now {
             let buffer = Buffer::contiguous(data.as_ptr().cast_mut(), data.len() as u64);
-            let args = SendArgs {
-                peer: to,
-                key,
-                tag,
-                buffer,
-                synchronous,
-            };
+            let args = SendArgs { peer: to, key, tag, buffer, synchronous };
             // SAFETY: as above.
             if let Started::Request(id) = unsafe { worker.start_send(args) }.unwrap() {
                 request = Some(id);
@@ -158,11 +148,7 @@ impl Run {
         let room = room.max(4);
         let mut data = vec![FILL; room + 32].into_boxed_slice();
         let source = if from == ANY_PEER { 0 } else { from };
-        let want = Want {
-            peer: from,
-            tag,
-            key: comm(comm_index).key(source),
-        };
+        let want = Want { peer: from, tag, key: comm(comm_index).key(source) };
         let buffer = Buffer::contiguous(data.as_mut_ptr(), room as u64);
         let mut receive = Receive {
             at,
@@ -203,9 +189,7 @@ impl Run {
         }
         // SAFETY: the buffer has room for as much.
         let taken = unsafe {
-            self.world
-                .endpoint(at, want.peer)
-                .recv_immediate(want.key, want.tag, to, room)
+            self.world.endpoint(at, want.peer).recv_immediate(want.key, want.tag, to, room)
         };
         let done = |tag, len: u64| Outcome {
             fault: Fault::None,
@@ -248,33 +232,10 @@ impl Run {
     fn step(&mut self, op: &Op) {
         let ranks = self.world.workers.len() as u32;
         match *op {
-            Op::Send {
-                from,
-                to,
-                comm,
-                tag,
-                len,
-                synchronous,
-                immediate,
-            } => {
-                self.send(
-                    from % ranks,
-                    to % ranks,
-                    comm,
-                    tag,
-                    len,
-                    synchronous,
-                    immediate,
-                );
+            Op::Send { from, to, comm, tag, len, synchronous, immediate } => {
+                self.send(from % ranks, to % ranks, comm, tag, len, synchronous, immediate);
             }
-            Op::Recv {
-                at,
-                from,
-                comm,
-                tag,
-                room,
-                way,
-            } => {
+            Op::Recv { at, from, comm, tag, room, way } => {
                 let from = if from == ANY_PEER { from } else { from % ranks };
                 self.recv(at % ranks, from, comm, tag, room, way);
             }
@@ -341,11 +302,7 @@ impl Run {
             (outcome.source, outcome.tag, outcome.received),
             (message.from as i32, message.tag, fits as u64)
         );
-        let fault = if fits < message.data.len() {
-            Fault::Truncated
-        } else {
-            Fault::None
-        };
+        let fault = if fits < message.data.len() { Fault::Truncated } else { Fault::None };
         assert_eq!(outcome.fault, fault);
         if fault == Fault::Truncated {
             assert_eq!(outcome.sent, message.data.len() as u64);
@@ -395,20 +352,12 @@ impl Run {
 
     /// Nothing that could happen has not.
     fn check_rest(&self, thresholds: &Thresholds) {
-        for (index, receive) in self
-            .receives
-            .iter()
-            .enumerate()
-            .filter(|(_, r)| r.outcome.is_none())
+        for (index, receive) in
+            self.receives.iter().enumerate().filter(|(_, r)| r.outcome.is_none())
         {
-            let missed = self
-                .messages
-                .iter()
-                .position(|m| m.receive.is_none() && receive.accepts(m));
-            assert_eq!(
-                missed, None,
-                "receive {index} waits and the message is there"
-            );
+            let missed =
+                self.messages.iter().position(|m| m.receive.is_none() && receive.accepts(m));
+            assert_eq!(missed, None, "receive {index} waits and the message is there");
         }
         for (number, message) in self.messages.iter().enumerate() {
             let alone = !message.synchronous && message.data.len() as u64 <= thresholds.eager;
@@ -441,34 +390,15 @@ impl Run {
             .map(|m| (m.to, m.comm, m.tag))
             .collect();
         for (at, comm, tag) in left {
-            self.recv(
-                at,
-                ANY_PEER,
-                comm,
-                if tag < 0 { tag } else { ANY_TAG },
-                100_000,
-                Way::Plain,
-            );
+            self.recv(at, ANY_PEER, comm, if tag < 0 { tag } else { ANY_TAG }, 100_000, Way::Plain);
         }
         self.world.settle();
         self.collect();
         self.check_matching();
-        assert!(
-            self.messages
-                .iter()
-                .all(|m| m.receive.is_some() && m.request.is_none())
-        );
+        assert!(self.messages.iter().all(|m| m.receive.is_some() && m.request.is_none()));
         for (rank, worker) in self.world.workers.iter_mut().enumerate() {
-            let left = (
-                worker.requests.alive(),
-                worker.counters.violations,
-                has_unsent(worker),
-            );
-            assert_eq!(
-                left,
-                (0, 0, false),
-                "rank {rank}: requests, violations, unsent"
-            );
+            let left = (worker.requests.alive(), worker.counters.violations, has_unsent(worker));
+            assert_eq!(left, (0, 0, false), "rank {rank}: requests, violations, unsent");
         }
         let counts = self.world.network.counts();
         assert_eq!(
@@ -480,15 +410,8 @@ impl Run {
 }
 
 fn run(world: World, thresholds: Thresholds, ops: &[Op]) {
-    let mut run = Run {
-        world,
-        messages: Vec::new(),
-        receives: Vec::new(),
-    };
-    run.world
-        .workers
-        .iter_mut()
-        .for_each(|worker| worker.thresholds = thresholds);
+    let mut run = Run { world, messages: Vec::new(), receives: Vec::new() };
+    run.world.workers.iter_mut().for_each(|worker| worker.thresholds = thresholds);
     for op in ops {
         run.step(op);
     }

@@ -15,20 +15,13 @@ use remote::{bad_network, flush, get, put, region, with_fragments};
 
 /// A world for each way, with memory that is reached so.
 fn worlds() -> Vec<(World, bool, Way)> {
-    let direct = Conditions {
-        get: true,
-        ..Conditions::default()
-    };
+    let direct = Conditions { get: true, ..Conditions::default() };
     vec![
         (World::shared(2), true, Way::LoadStore),
         (World::shared_with(2, false, true), false, Way::Messages),
         (World::new(2, direct), false, Way::Kernel),
         (World::new(2, Conditions::default()), false, Way::Messages),
-        (
-            with_fragments(World::new(2, bad_network(3)), 500),
-            false,
-            Way::Messages,
-        ),
+        (with_fragments(World::new(2, bad_network(3)), 500), false, Way::Messages),
     ]
 }
 
@@ -48,10 +41,7 @@ fn bytes__of_every_size_go_there_and_come_back_in_every_way() {
             let mut got = vec![FILL; len + 10];
             let _ = get(&mut world, &mut region.key, 2, &mut got[..len + 5]).unwrap();
             assert_eq!(flush(&mut world), Ok(()));
-            assert!(
-                got[..len + 5] == wanted[2..len + 7],
-                "get of {len}, {way:?}"
-            );
+            assert!(got[..len + 5] == wanted[2..len + 7], "get of {len}, {way:?}");
             assert!(got[len + 5..].iter().all(|&byte| byte == FILL));
         }
     }
@@ -60,10 +50,7 @@ fn bytes__of_every_size_go_there_and_come_back_in_every_way() {
 #[test]
 fn report__says_the_way_that_a_key_is_resolved_to() {
     let mut world = World::shared(2);
-    for (memory, arena) in [
-        ("memory from MPI_Alloc_mem", true),
-        ("private memory", false),
-    ] {
+    for (memory, arena) in [("memory from MPI_Alloc_mem", true), ("private memory", false)] {
         let way = region(&mut world, 100, 8, arena).key.way();
         let report = world.rank(0).report(0);
         let mut classes = report.classes.iter();
@@ -80,50 +67,27 @@ fn bytes__outside_of_the_region_are_refused_and_nothing_is_written() {
         let before = pattern(4, 100);
         region.fill(&before);
         let mut buffer = [FILL; 101];
-        for (offset, len) in [
-            (0, 101),
-            (1, 100),
-            (100, 1),
-            (101, 0),
-            (u64::MAX, 1),
-            (u64::MAX - 50, 100),
-        ] {
-            let outside = Err(RmaError::OutOfBounds {
-                offset,
-                len: len as u64,
-                size: 100,
-            });
+        for (offset, len) in
+            [(0, 101), (1, 100), (100, 1), (101, 0), (u64::MAX, 1), (u64::MAX - 50, 100)]
+        {
+            let outside = Err(RmaError::OutOfBounds { offset, len: len as u64, size: 100 });
             assert_eq!(
                 put(&mut world, &mut region.key, offset, &buffer[..len]),
                 outside,
                 "{way:?}"
             );
-            assert_eq!(
-                get(&mut world, &mut region.key, offset, &mut buffer[..len]),
-                outside
-            );
+            assert_eq!(get(&mut world, &mut region.key, offset, &mut buffer[..len]), outside);
         }
         let huge = usize::MAX;
         // SAFETY: refused before the pointer is used.
-        let refused = unsafe {
-            world
-                .rank(0)
-                .put_nbi(&mut region.key, 50, buffer.as_ptr(), huge)
-        };
+        let refused = unsafe { world.rank(0).put_nbi(&mut region.key, 50, buffer.as_ptr(), huge) };
         assert!(matches!(refused, Err(RmaError::OutOfBounds { .. })));
         for (offset, why) in [(93, false), (100, false), (u64::MAX - 3, false), (4, true)] {
             let mut found = 7;
             // SAFETY: refused before anything is written.
-            let refused = unsafe {
-                world
-                    .rank(0)
-                    .fetch_add_nbi(&mut region.key, offset, 1, &raw mut found)
-            };
-            assert_eq!(
-                refused == Err(RmaError::Misaligned),
-                why,
-                "{offset} {way:?}"
-            );
+            let refused =
+                unsafe { world.rank(0).fetch_add_nbi(&mut region.key, offset, 1, &raw mut found) };
+            assert_eq!(refused == Err(RmaError::Misaligned), why, "{offset} {way:?}");
             assert!(refused.is_err() && found == 7);
         }
         assert_eq!(flush(&mut world), Ok(()));
@@ -140,10 +104,8 @@ fn repeated(len: usize) -> *mut u8 {
         assert!(file >= 0 && libc::ftruncate(file, PIECE as i64) == 0);
         let whole = len.next_multiple_of(PIECE);
         let start = fastpath_base::memory::reserve(whole).unwrap();
-        let (access, flags) = (
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED | libc::MAP_FIXED,
-        );
+        let (access, flags) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_FIXED);
         for at in (0..whole).step_by(PIECE) {
             let piece = libc::mmap(start.add(at).cast(), PIECE, access, flags, file, 0);
             assert!(piece != libc::MAP_FAILED);
@@ -157,10 +119,7 @@ fn repeated(len: usize) -> *mut u8 {
 #[test]
 fn bytes__more_than_two_to_the_31_go_at_once() {
     const LEN: usize = (1 << 31) + 100_000;
-    let direct = Conditions {
-        get: true,
-        ..Conditions::default()
-    };
+    let direct = Conditions { get: true, ..Conditions::default() };
     for mut world in [World::new(2, direct), World::shared(2)] {
         let [theirs, own] = [repeated(LEN), repeated(LEN)];
         // SAFETY: both are there, and the last writes of each piece are the same.
@@ -178,10 +137,7 @@ fn bytes__more_than_two_to_the_31_go_at_once() {
             let mut got = [0; 100];
             let from = LEN as u64 - 100_000;
             let _ = get(&mut world, &mut key, from, &mut got).unwrap();
-            assert_eq!(
-                (flush(&mut world), &got[..]),
-                (Ok(()), &pattern(1, 100)[..])
-            );
+            assert_eq!((flush(&mut world), &got[..]), (Ok(()), &pattern(1, 100)[..]));
         }
     }
 }
@@ -208,10 +164,7 @@ fn atomics__count_and_swap_whoever_makes_them() {
             // SAFETY: as above.
             let _ = unsafe {
                 let key = &mut theirs.key;
-                world
-                    .rank(0)
-                    .compare_swap_nbi(key, 8, compare, swap, &raw mut found)
-                    .unwrap()
+                world.rank(0).compare_swap_nbi(key, 8, compare, swap, &raw mut found).unwrap()
             };
             assert_eq!((flush(&mut world), found), (Ok(()), was));
         }
@@ -265,21 +218,14 @@ fn change__is_one_question_to_its_owner_who_makes_it_if_its_word_is_free() {
                 taken: (to, taken),
             };
             let served = world.rank(1).rma.counters.served;
-            let word = HeldWord {
-                key: &lock.key,
-                offset: 8,
-            };
+            let word = HeldWord { key: &lock.key, offset: 8 };
             let (rank, key) = (world.rank(0), &mut memory.key);
             // SAFETY: what is given and answered is there until the flush.
             let asked = unsafe { rank.change_nbi(key, &word, &asking, answer.as_mut_ptr()) };
             let asked = asked.unwrap();
             let flushed = flush(&mut world);
             let outcome = flushed.map(|()| asked.then_some(answer[0] != 0));
-            let wanted = if way == Way::Messages {
-                wanted
-            } else {
-                Ok(None)
-            };
+            let wanted = if way == Way::Messages { wanted } else { Ok(None) };
             assert_eq!(outcome, wanted, "{len} {way:?}");
             let questions = world.rank(1).rma.counters.served - served;
             assert_eq!(questions, u64::from(wanted != Ok(None)), "{len} {way:?}");
@@ -320,10 +266,7 @@ fn key__is_resolved_once_and_again_when_a_lane_has_changed() {
 
 #[test]
 fn reductions__cost_when_they_are_switched_off_what_they_save() {
-    let conditions = Conditions {
-        wireup: true,
-        ..Conditions::default()
-    };
+    let conditions = Conditions { wireup: true, ..Conditions::default() };
     let mut world = World::new(2, conditions);
     let mut theirs = region(&mut world, 64, 0, false);
     let exchange = |world: &mut World, key: &mut RemoteKey| {
@@ -355,10 +298,7 @@ fn operations__are_queued_only_where_there_is_no_room_or_no_connection() {
     let bytes = pattern(1, 4096);
     for i in 0..64 {
         let part = &bytes[64 * i..64 * (i + 1)];
-        assert_eq!(
-            put(&mut world, &mut near.key, 64 * i as u64, part),
-            Ok(Moved::Done)
-        );
+        assert_eq!(put(&mut world, &mut near.key, 64 * i as u64, part), Ok(Moved::Done));
     }
     assert_eq!((flush(&mut world), queued(&mut world)), (Ok(()), 0));
     assert!(near.bytes() == bytes);
@@ -373,17 +313,11 @@ fn operations__are_queued_only_where_there_is_no_room_or_no_connection() {
     wanted[3] = 9;
     assert!(far.bytes() == wanted);
     // Without a connection everything waits, in order.
-    let conditions = Conditions {
-        wireup: true,
-        ..Conditions::default()
-    };
+    let conditions = Conditions { wireup: true, ..Conditions::default() };
     let mut world = World::new(2, conditions);
     let mut region = region(&mut world, 8, 0, false);
     for i in 0..5 {
-        assert_eq!(
-            put(&mut world, &mut region.key, 0, &[i; 8]),
-            Ok(Moved::Pending)
-        );
+        assert_eq!(put(&mut world, &mut region.key, 0, &[i; 8]), Ok(Moved::Pending));
     }
     assert_eq!((flush(&mut world), queued(&mut world)), (Ok(()), 5));
     assert_eq!(region.bytes(), [4; 8]);
@@ -421,11 +355,7 @@ fn region__that_is_withdrawn_is_an_error_of_the_flush_alone() {
 #[test]
 fn peer__that_leaves_ends_what_is_under_way_to_it() {
     for wireup in [false, true] {
-        let conditions = Conditions {
-            wireup,
-            slots: 4,
-            ..Conditions::default()
-        };
+        let conditions = Conditions { wireup, slots: 4, ..Conditions::default() };
         let mut world = with_fragments(World::new(2, conditions), 100);
         let mut region = region(&mut world, 10_000, 0, false);
         let bytes = pattern(1, 10_000);
@@ -466,14 +396,8 @@ fn blocking__operations_are_done_when_they_return() {
         let was = Worker::fetch_add(worker, &mut region.key, 8, 1);
         assert_eq!((was, got), (Ok(u64::from_ne_bytes([7; 8])), [7; 8]));
         let (was, next) = (was.unwrap() + 1, 5);
-        assert_eq!(
-            Worker::compare_swap(worker, &mut region.key, 8, was, next),
-            Ok(was)
-        );
-        assert_eq!(
-            Worker::compare_swap(worker, &mut region.key, 8, was, next),
-            Ok(next)
-        );
+        assert_eq!(Worker::compare_swap(worker, &mut region.key, 8, was, next), Ok(was));
+        assert_eq!(Worker::compare_swap(worker, &mut region.key, 8, was, next), Ok(next));
         assert_eq!(Worker::flush(worker, 1), Ok(()));
         assert_eq!(Worker::fence(worker), Ok(()));
         assert_eq!(Worker::flush_all(worker), Ok(()));

@@ -58,11 +58,7 @@ fn run_deeds(world: &mut World, region: &mut Region, deeds: &[Deed]) -> Result<(
         };
         let (inside, key) = (at + len <= BYTES, &mut region.key);
         let mut buffer: Box<[u8]> = vec![FILL; len].into();
-        let before = if inside {
-            model[at..at + len].to_vec()
-        } else {
-            buffer.to_vec()
-        };
+        let before = if inside { model[at..at + len].to_vec() } else { buffer.to_vec() };
         let found: *mut u64 = buffer.as_mut_ptr().cast();
         let posted = match deed {
             Deed::Put(_, bytes) => {
@@ -76,14 +72,8 @@ fn run_deeds(world: &mut World, region: &mut Region, deeds: &[Deed]) -> Result<(
             },
             // SAFETY: as above.
             Deed::Swap(_, compare, swap, hit) => unsafe {
-                let compare = if *hit && inside {
-                    word(&model, at)
-                } else {
-                    *compare
-                };
-                world
-                    .rank(0)
-                    .compare_swap_nbi(key, at as u64, compare, *swap, found)
+                let compare = if *hit && inside { word(&model, at) } else { *compare };
+                world.rank(0).compare_swap_nbi(key, at as u64, compare, *swap, found)
             },
             Deed::Flush => {
                 prop_assert_eq!(flush(world), Ok(()));
@@ -146,10 +136,7 @@ fn forgery() -> impl Strategy<Value = (u8, u32, u64, Vec<u64>, usize)> {
     ];
     let imm = prop_oneof![0_u32..200, any::<u32>()];
     // A change says in the upper half how long its answer is.
-    let imm = prop_oneof![
-        imm,
-        (0_u32..80, 0_u32..80).prop_map(|(len, answer)| len | answer << 16)
-    ];
+    let imm = prop_oneof![imm, (0_u32..80, 0_u32..80).prop_map(|(len, answer)| len | answer << 16)];
     let id = prop_oneof![12_u8..18, 21_u8..23];
     (id, imm, key, words, 0_usize..8)
 }

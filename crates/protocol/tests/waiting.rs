@@ -22,15 +22,9 @@ const SLEEPS: u64 = 4;
 /// The rank's note at each look after its first sleep, while it waits for nothing that comes; and when it no longer
 /// waits.
 fn watch_notes(job: &'static Job, nap: Option<Duration>) -> (Vec<Option<WaitNote>>, bool) {
-    let conditions = Conditions {
-        nap,
-        ..Conditions::default()
-    };
+    let conditions = Conditions { nap, ..Conditions::default() };
     let interfaces = Interfaces::simulate(job, &Network::new(1, conditions));
-    let sleeps = WaitPolicy {
-        mode: WaitMode::Sleep,
-        ..policy()
-    };
+    let sleeps = WaitPolicy { mode: WaitMode::Sleep, ..policy() };
     let mut worker = Worker::with_interfaces(job, sleeps, interfaces).unwrap();
     let note = Note {
         call: "MPI_Recv",

@@ -11,18 +11,12 @@ use fastpath_transport::sim::Conditions;
 use proptest::prelude::*;
 
 fn conditions() -> Conditions {
-    Conditions {
-        wireup: true,
-        delay_ns: 100..=5000,
-        ..Conditions::default()
-    }
+    Conditions { wireup: true, delay_ns: 100..=5000, ..Conditions::default() }
 }
 
 /// Polls of the wire-up interface by all ranks.
 fn polls(world: &World) -> u64 {
-    (0..world.workers.len() as u32)
-        .map(|rank| world.network.wireup_polls(rank))
-        .sum()
+    (0..world.workers.len() as u32).map(|rank| world.network.wireup_polls(rank)).sum()
 }
 
 #[test]
@@ -42,25 +36,14 @@ fn wireup__is_polled_only_while_something_connects_and_again_for_a_new_peer() {
     let first = exchange(&mut world, 0, 1);
     assert!(first > 0);
     for _ in 0..100 {
-        assert_eq!(
-            exchange(&mut world, 0, 1),
-            first,
-            "polled for a peer that is connected"
-        );
-        assert_eq!(
-            exchange(&mut world, 1, 0),
-            first,
-            "the connection serves both ways"
-        );
+        assert_eq!(exchange(&mut world, 0, 1), first, "polled for a peer that is connected");
+        assert_eq!(exchange(&mut world, 1, 0), first, "the connection serves both ways");
     }
     assert!(exchange(&mut world, 0, 2) > first, "a new peer");
     let second = polls(&world);
     assert_eq!(exchange(&mut world, 2, 0), second);
-    let connections: Vec<u64> = world
-        .workers
-        .iter()
-        .map(|worker| worker.counters.connections)
-        .collect();
+    let connections: Vec<u64> =
+        world.workers.iter().map(|worker| worker.counters.connections).collect();
     assert_eq!(connections, [2, 1, 1], "only those who talk connect");
 }
 
@@ -73,10 +56,7 @@ fn wireup__what_is_sent_meanwhile_waits_and_goes_out_in_order() {
         .enumerate()
         .map(|(i, &len)| world.send(0, 1, i as i32, &pattern(i as u32, len)))
         .collect();
-    assert!(
-        sends.iter().all(|sending| !world.is_sent(sending)),
-        "nothing can have left yet"
-    );
+    assert!(sends.iter().all(|sending| !world.is_sent(sending)), "nothing can have left yet");
     assert_eq!(world.network.counts().posted, 0);
     for (i, &len) in sizes.iter().enumerate() {
         let receiving = world.recv(1, 0, ANY_TAG, len);
@@ -96,10 +76,7 @@ fn check_failure(world: &mut World, sends: [Sending; 2]) {
         let outcome = world.finish_send(sending).expect("it cannot have left");
         assert_eq!(outcome.fault, Fault::PeerGone);
     }
-    assert_eq!(
-        (world.rank(0).requests.alive(), has_unsent(world.rank(0))),
-        (0, false)
-    );
+    assert_eq!((world.rank(0).requests.alive(), has_unsent(world.rank(0))), (0, false));
     let settled = polls(world);
     world.settle();
     assert_eq!(polls(world), settled, "polled for a peer that was given up");
@@ -107,33 +84,15 @@ fn check_failure(world: &mut World, sends: [Sending; 2]) {
 
 #[test]
 fn wireup__a_peer_that_never_answers_fails_what_waits_for_it() {
-    let mut world = World::new(
-        2,
-        Conditions {
-            drop: 1.0,
-            ..conditions()
-        },
-    );
-    world.rank(0).wireup = Wireup::new(RetryPolicy {
-        timeout_ns: 1_000_000,
-        sends: 20,
-    });
-    let sends = [
-        world.send(0, 1, 1, b"one"),
-        world.send(0, 1, 2, &pattern(2, 100_000)),
-    ];
+    let mut world = World::new(2, Conditions { drop: 1.0, ..conditions() });
+    world.rank(0).wireup = Wireup::new(RetryPolicy { timeout_ns: 1_000_000, sends: 20 });
+    let sends = [world.send(0, 1, 1, b"one"), world.send(0, 1, 2, &pattern(2, 100_000))];
     check_failure(&mut world, sends);
 }
 
 #[test]
 fn wireup__asking_again_is_nothing_that_has_happened() {
-    let mut world = World::new(
-        2,
-        Conditions {
-            drop: 1.0,
-            ..conditions()
-        },
-    );
+    let mut world = World::new(2, Conditions { drop: 1.0, ..conditions() });
     let _asks = world.send(0, 1, 1, b"one");
     while world.progress() {}
     let asked = world.network.counts().dropped;
@@ -146,21 +105,9 @@ fn wireup__asking_again_is_nothing_that_has_happened() {
 
 #[test]
 fn wireup__a_peer_that_leaves_before_it_answers_fails_what_waits_for_it() {
-    let mut world = World::new(
-        2,
-        Conditions {
-            drop: 1.0,
-            ..conditions()
-        },
-    );
-    let sends = [
-        world.send(0, 1, 1, b"one"),
-        world.send(0, 1, 2, &pattern(2, 100_000)),
-    ];
-    assert!(
-        !world.run_until(|world| world.is_sent(&sends[0])),
-        "it may compute for hours"
-    );
+    let mut world = World::new(2, Conditions { drop: 1.0, ..conditions() });
+    let sends = [world.send(0, 1, 1, b"one"), world.send(0, 1, 2, &pattern(2, 100_000))];
+    assert!(!world.run_until(|world| world.is_sent(&sends[0])), "it may compute for hours");
     world.network.leave(1);
     check_failure(&mut world, sends);
 }

@@ -49,12 +49,7 @@ impl Header {
     /// A header of these, with `aux` 0.
     #[inline]
     pub fn new(id: u8, imm: u32, key: u64) -> Self {
-        Header {
-            id,
-            imm,
-            key,
-            aux: 0,
-        }
+        Header { id, imm, key, aux: 0 }
     }
 }
 
@@ -73,12 +68,7 @@ impl Arrival<'_> {
     /// A view of `len` bytes at `data`.
     #[inline]
     pub fn new(header: Header, data: *const u8, len: usize) -> Self {
-        Arrival {
-            header,
-            data,
-            len,
-            _borrow: PhantomData,
-        }
+        Arrival { header, data, len, _borrow: PhantomData }
     }
 
     /// First byte of the payload; valid for [`Arrival::len`] bytes until the arrival is taken.
@@ -168,10 +158,7 @@ pub struct Address {
 
 impl Default for Address {
     fn default() -> Self {
-        Address {
-            len: 0,
-            bytes: [0; ADDRESS_BYTES],
-        }
+        Address { len: 0, bytes: [0; ADDRESS_BYTES] }
     }
 }
 
@@ -180,10 +167,7 @@ impl Address {
     pub fn new(from: &[u8]) -> Option<Self> {
         let mut bytes = [0; ADDRESS_BYTES];
         bytes.get_mut(..from.len())?.copy_from_slice(from);
-        Some(Address {
-            len: from.len() as u8,
-            bytes,
-        })
+        Some(Address { len: from.len() as u8, bytes })
     }
 
     /// The bytes.

@@ -117,11 +117,7 @@ impl Interfaces {
     /// Reaches every peer through a simulated network, with the job's rank as its port.
     pub fn simulate(job: &'static Job, network: &Network) -> Self {
         let sim = Some(network.iface(job.rank() as u32));
-        Interfaces {
-            sim,
-            alive: true,
-            ..Interfaces::open(job)
-        }
+        Interfaces { sim, alive: true, ..Interfaces::open(job) }
     }
 
     /// Reaches peers by a transport of the adapter `device` (`mlx5_0` or `mlx5_0:1`), or of the first that
@@ -134,9 +130,8 @@ impl Interfaces {
         &mut self, by: AdapterTransport, device: Option<&str>, inline: &Overrides<'_>,
     ) -> Result<(), String> {
         let job = self.domain.job;
-        let opened = open_device(device, |context, port| {
-            Adapter::new(by, context, port, inline, job)
-        });
+        let opened =
+            open_device(device, |context, port| Adapter::new(by, context, port, inline, job));
         self.use_adapter(opened.map_err(|error| error.to_string())?);
         Ok(())
     }
@@ -221,9 +216,7 @@ impl Interfaces {
 
     /// The time by which interfaces measure, in nanoseconds.
     pub fn now_ns(&self) -> u64 {
-        self.sim
-            .as_ref()
-            .map_or_else(fastpath_base::clock::now_ns, SimIface::now_ns)
+        self.sim.as_ref().map_or_else(fastpath_base::clock::now_ns, SimIface::now_ns)
     }
 
     /// A lane for `peer`, open in neither direction where directions are opened one by one.
@@ -251,10 +244,7 @@ impl Interfaces {
         match (&self.adapter, &self.tcp) {
             (Some((adapter, _)), tcp) if !self.without_adapter.has(peer) => {
                 let words = match tcp.as_ref().filter(|_| self.meets_by_network(peer)) {
-                    Some(tcp) => PeerWords {
-                        state: Some(tcp.state_word(peer)),
-                        polls: None,
-                    },
+                    Some(tcp) => PeerWords { state: Some(tcp.state_word(peer)), polls: None },
                     None => PeerWords::on_page(self.domain.page(peer)),
                 };
                 adapter.make_lane(peer, words).unwrap_or(Lane::Unconnected)
@@ -413,9 +403,7 @@ impl Interfaces {
     pub fn receive_wireup(&mut self) -> Option<(u32, u8, Address)> {
         if let Some((adapter, mail)) = &mut self.adapter {
             // Before what has come by the network, which counts those that do not come.
-            let datagram = adapter
-                .datagrams()
-                .and_then(|(ud, addresses)| addresses.take(ud));
+            let datagram = adapter.datagrams().and_then(|(ud, addresses)| addresses.take(ud));
             if let Some(received) = datagram {
                 self.note_datagram(received.0);
                 return Some(received);

@@ -62,10 +62,7 @@ impl Lane {
         let can = ask!(self, endpoint => endpoint.capabilities(), or return None);
         Some(match self {
             // What a message is received into is not shown to its sender.
-            Lane::Rc(_) => Capabilities {
-                put_zcopy: 0,
-                ..can
-            },
+            Lane::Rc(_) => Capabilities { put_zcopy: 0, ..can },
             _ => can,
         })
     }
@@ -344,8 +341,7 @@ impl Lane {
     /// back. `answered`: the answers to all messages that were claimed before have been posted.
     #[inline]
     pub fn claim(&self, request: u32, answered: bool) -> bool {
-        self.received_recalls()
-            .is_none_or(|recalls| recalls.claim(request, answered))
+        self.received_recalls().is_none_or(|recalls| recalls.claim(request, answered))
     }
 
     /// Receiver: what the peer takes back of its messages, where both agree in shared memory.

@@ -108,10 +108,7 @@ impl Interfaces {
     /// # Errors
     /// As [`MappedMemory::new`].
     pub fn map_memory(&self, peer: u32, at: u64, len: usize) -> Result<MappedMemory, RemoteError> {
-        let remote = Remote {
-            addr: at,
-            rkey: KEY_ARENA | u64::from(peer),
-        };
+        let remote = Remote { addr: at, rkey: KEY_ARENA | u64::from(peer) };
         MappedMemory::new(self.shared_domain(), peer, remote, len)
     }
 

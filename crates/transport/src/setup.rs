@@ -112,29 +112,25 @@ impl Interfaces {
             Outside::Adapter(by) => by as u32 + 1,
             Outside::Tcp => 0,
         };
-        job.header()
-            .outside
-            .join(job.rank(), choice)
-            .map_err(|other| {
-                let (one, two) = match outside {
-                    Outside::Adapter(_) => (job.rank(), other),
-                    Outside::Tcp => (other, job.rank()),
-                };
-                format!(
-                    "rank {one} has an adapter for ranks of other hosts and rank {two} has none: \
+        job.header().outside.join(job.rank(), choice).map_err(|other| {
+            let (one, two) = match outside {
+                Outside::Adapter(_) => (job.rank(), other),
+                Outside::Tcp => (other, job.rank()),
+            };
+            format!(
+                "rank {one} has an adapter for ranks of other hosts and rank {two} has none: \
                  messages between them would never arrive; leave rc and ud out of \
                  FASTPATH_TRANSPORTS (shm,tcp)"
-                )
-            })
+            )
+        })
     }
 
     fn configure_adapter(
         &mut self, config: &Config, by: AdapterTransport,
     ) -> Result<Vec<String>, String> {
         let stored = StoredInline::of(config);
-        let opened = stored.with_overrides(config, |overrides| {
-            self.open_adapter(by, config.device(), overrides)
-        });
+        let opened = stored
+            .with_overrides(config, |overrides| self.open_adapter(by, config.device(), overrides));
         opened?;
         self.set_upgrade_rule(choose_rule(config));
         Ok(stored.take_diagnostics())
@@ -144,10 +140,7 @@ impl Interfaces {
     fn registrations_most(&self, config: &Config) -> usize {
         let job = self.shared_domain().job;
         let neighbours = (0..job.present()).filter(|&rank| !job.is_remote(rank));
-        match (
-            config.is_disabled("registrations"),
-            config.number(Key::Registrations),
-        ) {
+        match (config.is_disabled("registrations"), config.number(Key::Registrations)) {
             (true, _) => 0,
             (false, Some(bytes)) => bytes as usize,
             (false, None) => Registrations::default_most(neighbours.count()),

@@ -128,13 +128,8 @@ impl Calibration {
 
     /// What was measured so far.
     pub fn cost(&self) -> SingleCopyCost {
-        let bytes = self
-            .whole
-            .saturating_sub(self.copy.saturating_add(self.call)) as f64;
-        SingleCopyCost {
-            call_ns: self.call as f64,
-            byte_ns: BYTE_BETWEEN * bytes / LONG as f64,
-        }
+        let bytes = self.whole.saturating_sub(self.copy.saturating_add(self.call)) as f64;
+        SingleCopyCost { call_ns: self.call as f64, byte_ns: BYTE_BETWEEN * bytes / LONG as f64 }
     }
 }
 
@@ -165,12 +160,7 @@ mod tests {
     #[test]
     fn cost__of_times_that_make_no_sense_is_a_number() {
         for (call, whole, copy) in [(0, 0, 0), (10, 5, 100), (1 << 60, 1 << 62, 3)] {
-            let calibration = Calibration {
-                call,
-                whole,
-                copy,
-                ..Calibration::default()
-            };
+            let calibration = Calibration { call, whole, copy, ..Calibration::default() };
             let cost = calibration.cost();
             assert!(cost.call_ns >= 0.0 && cost.byte_ns >= 0.0, "{cost:?}");
         }
@@ -182,10 +172,8 @@ mod tests {
             let pair = (name.into(), value.into());
             switched_off(&Config::from_pairs([pair]).unwrap())
         };
-        let [disabled, unlisted] = [
-            set("FASTPATH_DISABLE", "cma"),
-            set("FASTPATH_TRANSPORTS", "shm"),
-        ];
+        let [disabled, unlisted] =
+            [set("FASTPATH_DISABLE", "cma"), set("FASTPATH_TRANSPORTS", "shm")];
         assert!(disabled.unwrap().contains("FASTPATH_DISABLE"));
         assert!(unlisted.unwrap().contains("FASTPATH_TRANSPORTS"));
         assert_eq!(set("FASTPATH_TRANSPORTS", "shm,cma"), None);

@@ -76,9 +76,7 @@ impl WireupMailbox {
         let len = address.as_slice().len();
         padded[..len].copy_from_slice(address.as_slice());
         let version = place.version.load(Ordering::Relaxed);
-        place
-            .version
-            .store(version.wrapping_add(1) | 1, Ordering::Relaxed);
+        place.version.store(version.wrapping_add(1) | 1, Ordering::Relaxed);
         // ORDERING: partner is the acquire fence in `read`: who sees any of what follows sees the odd version.
         fence(Ordering::Release);
         let head = step as u32 | (len as u32) << 8;
@@ -88,9 +86,7 @@ impl WireupMailbox {
             word.store(u64::from_le_bytes(bytes), Ordering::Relaxed);
         }
         // ORDERING: publishes the message; partner is the acquire load in `read`.
-        place
-            .version
-            .store((version | 1).wrapping_add(1), Ordering::Release);
+        place.version.store((version | 1).wrapping_add(1), Ordering::Release);
         if let Some(words) = self.job.incoming_bitmap(to)
             && let Some(word) = words.get(own / 64)
         {
@@ -212,10 +208,7 @@ mod tests {
         place.step.store(u32::MAX, Ordering::Relaxed);
         assert_eq!(b.receive(), None);
         place.version.store(7, Ordering::Relaxed);
-        b.job
-            .own_page()
-            .incoming_generation
-            .fetch_add(1, Ordering::Relaxed);
+        b.job.own_page().incoming_generation.fetch_add(1, Ordering::Relaxed);
         assert_eq!(b.receive(), None);
     }
 }

@@ -77,10 +77,7 @@ pub unsafe fn abi_get_fortran_booleans(
                 return Err(null_result());
             }
             // SAFETY: a variable of `size` bytes, of which `value` has at least as many.
-            unsafe {
-                to.cast::<u8>()
-                    .copy_from_nonoverlapping(value.as_ptr(), size)
-            };
+            unsafe { to.cast::<u8>().copy_from_nonoverlapping(value.as_ptr(), size) };
         }
     }
     Ok(())
@@ -100,13 +97,8 @@ pub unsafe fn abi_set_fortran_booleans(
             return Err(null_result());
         }
         // SAFETY: a variable of `size` bytes by the contract, and `value` has at least as many.
-        unsafe {
-            value
-                .as_mut_ptr()
-                .copy_from_nonoverlapping(from.cast(), size)
-        };
+        unsafe { value.as_mut_ptr().copy_from_nonoverlapping(from.cast(), size) };
         Ok(value)
     };
-    p.fortran
-        .set_booleans(size, read(logical_true)?, read(logical_false)?)
+    p.fortran.set_booleans(size, read(logical_true)?, read(logical_false)?)
 }

@@ -21,16 +21,7 @@ pub unsafe fn comm_create_keyval(
     extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        make(
-            p,
-            Kind::Comm,
-            comm_copy_attr_fn,
-            comm_delete_attr_fn,
-            comm_keyval,
-            extra_state,
-        )
-    }
+    unsafe { make(p, Kind::Comm, comm_copy_attr_fn, comm_delete_attr_fn, comm_keyval, extra_state) }
 }
 
 /// `MPI_Comm_free_keyval`
@@ -75,16 +66,7 @@ pub unsafe fn type_create_keyval(
     extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        make(
-            p,
-            Kind::Type,
-            type_copy_attr_fn,
-            type_delete_attr_fn,
-            type_keyval,
-            extra_state,
-        )
-    }
+    unsafe { make(p, Kind::Type, type_copy_attr_fn, type_delete_attr_fn, type_keyval, extra_state) }
 }
 
 /// `MPI_Type_free_keyval`
@@ -105,16 +87,7 @@ pub unsafe fn win_create_keyval(
     extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        make(
-            p,
-            Kind::Win,
-            win_copy_attr_fn,
-            win_delete_attr_fn,
-            win_keyval,
-            extra_state,
-        )
-    }
+    unsafe { make(p, Kind::Win, win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state) }
 }
 
 /// `MPI_Win_free_keyval`
@@ -160,10 +133,7 @@ pub(crate) unsafe fn read(
     let found = get_attribute(p, holder, keyval)?;
     if let Some(found) = found {
         if value.is_null() {
-            return Err(Error::new(
-                MPI_ERR_ARG,
-                "the pointer for the attribute's value is null",
-            ));
+            return Err(Error::new(MPI_ERR_ARG, "the pointer for the attribute's value is null"));
         }
         // SAFETY: not null, and of pointer size by the contract of this function; where it lies is
         // the program's choice.

@@ -40,14 +40,7 @@ pub unsafe fn cart_create(
 ) -> Result<usize> {
     let comm = p.comm(comm_old)?;
     // SAFETY: ARGUMENTS.
-    unsafe {
-        create_cart(
-            p,
-            &comm,
-            read_dims(dims, ndims)?,
-            &read_flags(periods, ndims)?,
-        )
-    }
+    unsafe { create_cart(p, &comm, read_dims(dims, ndims)?, &read_flags(periods, ndims)?) }
 }
 
 /// `MPI_Cart_map`
@@ -79,11 +72,7 @@ pub unsafe fn cart_get(
     let comm = p.comm(comm)?;
     let topology = comm.find_topology()?;
     let cart = topology.cart()?;
-    let flags: Vec<c_int> = cart
-        .periods()
-        .iter()
-        .map(|&periodic| periodic.into())
-        .collect();
+    let flags: Vec<c_int> = cart.periods().iter().map(|&periodic| periodic.into()).collect();
     // SAFETY: ARGUMENTS.
     unsafe {
         write_array(cart.dims(), dims, maxdims)?;
@@ -129,10 +118,7 @@ pub unsafe fn cart_shift(
     rank_dest: *mut c_int,
 ) -> Result<()> {
     let comm = p.comm(comm)?;
-    let (source, dest) = comm
-        .find_topology()?
-        .cart()?
-        .shift(comm.rank, direction, disp)?;
+    let (source, dest) = comm.find_topology()?.cart()?.shift(comm.rank, direction, disp)?;
     // SAFETY: ARGUMENTS.
     unsafe {
         store(rank_source, source)?;
@@ -157,15 +143,12 @@ pub unsafe fn cart_sub(p: &Process, comm: usize, remain_dims: *const c_int) -> R
 
 /// A rank of the communicator.
 pub(crate) fn check_rank(comm: &Comm, rank: c_int) -> Result<u32> {
-    u32::try_from(rank)
-        .ok()
-        .filter(|&rank| rank < comm.size())
-        .ok_or_else(|| {
-            let last = comm.size() - 1;
-            let message =
-                format!("rank {rank} is not in the communicator, which has ranks 0 to {last}");
-            Error::new(MPI_ERR_RANK, message)
-        })
+    u32::try_from(rank).ok().filter(|&rank| rank < comm.size()).ok_or_else(|| {
+        let last = comm.size() - 1;
+        let message =
+            format!("rank {rank} is not in the communicator, which has ranks 0 to {last}");
+        Error::new(MPI_ERR_RANK, message)
+    })
 }
 
 /// The dimensions that a caller passed.
@@ -174,10 +157,7 @@ pub(crate) fn check_rank(comm: &Comm, rank: c_int) -> Result<u32> {
 /// As [`read_array`].
 unsafe fn read_dims<'a>(dims: *const c_int, ndims: c_int) -> Result<&'a [c_int]> {
     if ndims < 0 {
-        return Err(Error::new(
-            MPI_ERR_DIMS,
-            format!("the number of dimensions is {ndims}"),
-        ));
+        return Err(Error::new(MPI_ERR_DIMS, format!("the number of dimensions is {ndims}")));
     }
     // SAFETY: ARGUMENTS.
     unsafe { read_array(dims, ndims) }
@@ -189,10 +169,7 @@ unsafe fn read_dims<'a>(dims: *const c_int, ndims: c_int) -> Result<&'a [c_int]>
 /// As [`read_array`].
 unsafe fn read_flags(flags: *const c_int, count: c_int) -> Result<Vec<bool>> {
     // SAFETY: ARGUMENTS.
-    Ok(unsafe { read_array(flags, count) }?
-        .iter()
-        .map(|&flag| flag != 0)
-        .collect())
+    Ok(unsafe { read_array(flags, count) }?.iter().map(|&flag| flag != 0).collect())
 }
 
 /// Fills a caller's array, which must have room for all values.
@@ -201,20 +178,15 @@ unsafe fn read_flags(flags: *const c_int, count: c_int) -> Result<Vec<bool>> {
 /// `to` is null or has `room` elements.
 pub(crate) unsafe fn write_array(values: &[c_int], to: *mut c_int, room: c_int) -> Result<()> {
     if i64::from(room) < values.len() as i64 {
-        let message = format!(
-            "the array has room for {room} elements, {} are needed",
-            values.len()
-        );
+        let message =
+            format!("the array has room for {room} elements, {} are needed", values.len());
         return Err(Error::new(MPI_ERR_ARG, message));
     }
     if values.is_empty() {
         return Ok(());
     }
     if to.is_null() {
-        return Err(Error::new(
-            MPI_ERR_ARG,
-            "the pointer to an array for the result is null",
-        ));
+        return Err(Error::new(MPI_ERR_ARG, "the pointer to an array for the result is null"));
     }
     // SAFETY: not null, and room by the contract of this function.
     unsafe { to.copy_from_nonoverlapping(values.as_ptr(), values.len()) };

@@ -18,11 +18,7 @@ use fastpath_mpi::{Error, Process, Result, lock, process};
 pub(crate) fn read_block(
     p: &Process, buf: *mut c_void, count: i64, datatype: usize,
 ) -> Result<Block> {
-    Ok(Block {
-        buf: buf.cast(),
-        count,
-        datatype: p.datatype(datatype)?,
-    })
+    Ok(Block { buf: buf.cast(), count, datatype: p.datatype(datatype)? })
 }
 
 /// A buffer with a count and a displacement for each of so many partners.
@@ -233,13 +229,7 @@ pub unsafe fn scatterv<C: Count, D: Count>(
         form.run(p, comm, |comm| {
             let arrays = (sendcounts, displs);
             let send = match is_root(comm, root) {
-                true => Some(read_blocks(
-                    p,
-                    comm.peer_count(),
-                    sendbuf,
-                    arrays,
-                    sendtype,
-                )?),
+                true => Some(read_blocks(p, comm.peer_count(), sendbuf, arrays, sendtype)?),
                 false => None,
             };
             let used = is_partner(comm, root);

@@ -30,13 +30,7 @@ unsafe fn run_blocks<C: Collective + 'static>(
     p: &Process, form: Form, send: SendBlock, recv: RecvBlock, comm: usize,
     make: impl FnOnce(Rc<Neighborhood>, Block, Block) -> C,
 ) -> Result<()> {
-    let read = |comm: &_| {
-        Ok(make(
-            Neighborhood::of(comm)?,
-            send.block(p)?,
-            recv.block(p)?,
-        ))
-    };
+    let read = |comm: &_| Ok(make(Neighborhood::of(comm)?, send.block(p)?, recv.block(p)?));
     // SAFETY: ARGUMENTS.
     unsafe { form.run(p, comm, read) }
 }

@@ -24,17 +24,9 @@ pub unsafe fn reduce(
             let idle = comm.is_inter() && root == MPI_PROC_NULL;
             let op = if idle { MPI_SUM } else { call.op };
             let datatype = used_type(comm, root, call.datatype);
-            let call = Reduction {
-                datatype,
-                op,
-                ..call
-            };
+            let call = Reduction { datatype, op, ..call };
             let (operands, count) = (call.operands(p)?, call.count);
-            Ok(coll::Reduce {
-                operands,
-                count,
-                root,
-            })
+            Ok(coll::Reduce { operands, count, root })
         })
     }
 }
@@ -54,13 +46,7 @@ pub unsafe fn allreduce(
             Some(Ok(())) => MPI_SUCCESS,
             Some(Err(error)) => finish(Err(error), "MPI_Allreduce", comm),
             None => {
-                let call = Reduction {
-                    sendbuf,
-                    recvbuf,
-                    count,
-                    datatype,
-                    op,
-                };
+                let call = Reduction { sendbuf, recvbuf, count, datatype, op };
                 let result = allreduce_many(call, comm);
                 finish(result, "MPI_Allreduce", comm)
             }
@@ -73,13 +59,7 @@ pub unsafe fn allreduce(
 #[inline(never)]
 unsafe fn allreduce_many(call: Reduction, comm: usize) -> Result<()> {
     let p = process::enter("MPI_Allreduce", false)?;
-    let Reduction {
-        sendbuf,
-        recvbuf,
-        count,
-        datatype,
-        op,
-    } = call;
+    let Reduction { sendbuf, recvbuf, count, datatype, op } = call;
     let (send, recv) = (sendbuf.cast(), recvbuf.cast());
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -134,10 +114,7 @@ pub unsafe fn reduce_scatter_block(
     unsafe {
         form.run(p, comm, |_| {
             let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
-            Ok(coll::ReduceScatterBlock {
-                operands,
-                count: recvcount,
-            })
+            Ok(coll::ReduceScatterBlock { operands, count: recvcount })
         })
     }
 }
@@ -180,13 +157,5 @@ pub unsafe fn reduce_local(
 ) -> Result<()> {
     let (layout, op) = (p.datatype(datatype)?, p.op(op)?);
     // SAFETY: ARGUMENTS.
-    unsafe {
-        coll::reduce_local(
-            inbuf.cast(),
-            inoutbuf.cast(),
-            count,
-            (&layout, datatype),
-            &op,
-        )
-    }
+    unsafe { coll::reduce_local(inbuf.cast(), inoutbuf.cast(), count, (&layout, datatype), &op) }
 }

@@ -145,13 +145,7 @@ pub fn comm_split(p: &Process, comm: usize, color: c_int, key: c_int) -> Result<
 pub fn comm_split_type(
     p: &Process, comm: usize, split_type: c_int, key: c_int, info: usize,
 ) -> Result<usize> {
-    create::split_type(
-        p,
-        &*p.comm(comm)?,
-        split_type,
-        key,
-        &find_hints(&p.infos, info)?,
-    )
+    create::split_type(p, &*p.comm(comm)?, split_type, key, &find_hints(&p.infos, info)?)
 }
 
 /// `MPI_Comm_free`

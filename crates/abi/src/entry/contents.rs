@@ -24,18 +24,9 @@ pub unsafe fn type_get_envelope(
     check_small(contents)?;
     // SAFETY: ARGUMENTS.
     unsafe {
-        store(
-            num_integers,
-            c_int::from_i64_or_undefined(contents.integers.len() as i64),
-        )?;
-        store(
-            num_addresses,
-            c_int::from_i64_or_undefined(contents.addresses.len() as i64),
-        )?;
-        store(
-            num_datatypes,
-            c_int::from_i64_or_undefined(contents.types.len() as i64),
-        )?;
+        store(num_integers, c_int::from_i64_or_undefined(contents.integers.len() as i64))?;
+        store(num_addresses, c_int::from_i64_or_undefined(contents.addresses.len() as i64))?;
+        store(num_datatypes, c_int::from_i64_or_undefined(contents.types.len() as i64))?;
         store(combiner, contents.combiner as c_int)
     }
 }
@@ -120,34 +111,21 @@ impl<T> Room<T> {
     /// # Safety
     /// `array` is null or has `length` entries.
     unsafe fn new(name: &'static str, array: *mut T, length: i64) -> Room<T> {
-        Room {
-            name,
-            array,
-            length,
-        }
+        Room { name, array, length }
     }
 
     fn none() -> Room<T> {
-        Room {
-            name: "",
-            array: core::ptr::null_mut(),
-            length: 0,
-        }
+        Room { name: "", array: core::ptr::null_mut(), length: 0 }
     }
 
     fn check(&self, needed: usize) -> Result<()> {
         if self.length < needed as i64 {
-            let cause = format!(
-                "max_{} is {}, but the datatype has {needed}",
-                self.name, self.length
-            );
+            let cause =
+                format!("max_{} is {}, but the datatype has {needed}", self.name, self.length);
             return Err(Error::new(MPI_ERR_ARG, cause));
         }
         if needed > 0 && self.array.is_null() {
-            return Err(Error::new(
-                MPI_ERR_ARG,
-                format!("array_of_{} is null", self.name),
-            ));
+            return Err(Error::new(MPI_ERR_ARG, format!("array_of_{} is null", self.name)));
         }
         Ok(())
     }
@@ -195,11 +173,7 @@ fn give_contents(
 /// Removes handles that were made in vain.
 fn take_back(p: &Process, handles: &[usize]) {
     for handle in handles {
-        if let Some(datatype) = p
-            .types
-            .get(*handle)
-            .filter(|datatype| !datatype.is_predefined())
-        {
+        if let Some(datatype) = p.types.get(*handle).filter(|datatype| !datatype.is_predefined()) {
             // It has no attributes whose deletion could fail.
             let _ = remove(p, *handle, &datatype);
         }
@@ -213,11 +187,8 @@ fn hand_out(p: &Process, datatype: &Rc<Datatype>) -> Result<usize> {
             return Ok(basic.handle.into());
         }
         // One that stands for a Fortran kind is never freed, so its handle is still there.
-        let is_it = |handle: &usize| {
-            p.types
-                .get(*handle)
-                .is_some_and(|other| Rc::ptr_eq(&other, datatype))
-        };
+        let is_it =
+            |handle: &usize| p.types.get(*handle).is_some_and(|other| Rc::ptr_eq(&other, datatype));
         if let Some(handle) = p.types.handles().into_iter().find(is_it) {
             return Ok(handle);
         }

@@ -36,10 +36,7 @@ pub(crate) fn remove(p: &Process, handle: usize, datatype: &Datatype) -> Result<
 
 /// `MPI_Type_contiguous` and `MPI_Type_contiguous_c`
 pub fn type_contiguous(p: &Process, width: Width, count: i64, oldtype: usize) -> Result<usize> {
-    insert(
-        p,
-        Datatype::contiguous(count, &p.datatype(oldtype)?, width)?,
-    )
+    insert(p, Datatype::contiguous(count, &p.datatype(oldtype)?, width)?)
 }
 
 /// `MPI_Type_vector` and `MPI_Type_vector_c`
@@ -70,12 +67,8 @@ pub unsafe fn type_indexed<C: Count>(
     unsafe {
         let lengths = read_counts("array_of_blocklengths", array_of_blocklengths, count)?;
         let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
-        let made = Datatype::indexed(
-            &lengths,
-            &displacements,
-            &p.datatype(oldtype)?,
-            form_of::<C>(),
-        );
+        let made =
+            Datatype::indexed(&lengths, &displacements, &p.datatype(oldtype)?, form_of::<C>());
         insert(p, made?)
     }
 }
@@ -92,12 +85,8 @@ pub unsafe fn type_create_hindexed<C: Count, D: Count>(
     unsafe {
         let lengths = read_counts("array_of_blocklengths", array_of_blocklengths, count)?;
         let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
-        let made = Datatype::hindexed(
-            &lengths,
-            &displacements,
-            &p.datatype(oldtype)?,
-            form_of::<C>(),
-        );
+        let made =
+            Datatype::hindexed(&lengths, &displacements, &p.datatype(oldtype)?, form_of::<C>());
         insert(p, made?)
     }
 }
@@ -159,10 +148,7 @@ pub unsafe fn type_create_struct<C: Count, D: Count>(
         }
         let types = (0..lengths.len()).map(|i| p.datatype(array_of_types.add(i).read()));
         let types = types.collect::<Result<Vec<Rc<Datatype>>>>()?;
-        insert(
-            p,
-            Datatype::structure(&lengths, &displacements, types, form_of::<C>())?,
-        )
+        insert(p, Datatype::structure(&lengths, &displacements, types, form_of::<C>())?)
     }
 }
 
@@ -181,10 +167,7 @@ pub unsafe fn type_create_subarray<C: Count>(
         let subsizes = read_counts("array_of_subsizes", array_of_subsizes, ndims)?;
         let starts = read_counts("array_of_starts", array_of_starts, ndims)?;
         let old = p.datatype(oldtype)?;
-        insert(
-            p,
-            Datatype::subarray(&sizes, &subsizes, &starts, order, &old, form_of::<C>())?,
-        )
+        insert(p, Datatype::subarray(&sizes, &subsizes, &starts, order, &old, form_of::<C>())?)
     }
 }
 
@@ -209,20 +192,14 @@ pub unsafe fn type_create_darray<C: Count>(
             psizes: &read_counts("array_of_psizes", array_of_psizes, ndims)?,
             order,
         };
-        insert(
-            p,
-            Datatype::darray(&array, &p.datatype(oldtype)?, form_of::<C>())?,
-        )
+        insert(p, Datatype::darray(&array, &p.datatype(oldtype)?, form_of::<C>())?)
     }
 }
 
 fn check_dimensions(ndims: c_int) -> Result<i64> {
     match ndims {
         1.. => Ok(ndims.into()),
-        _ => Err(Error::new(
-            MPI_ERR_ARG,
-            format!("ndims is {ndims}, must be at least 1"),
-        )),
+        _ => Err(Error::new(MPI_ERR_ARG, format!("ndims is {ndims}, must be at least 1"))),
     }
 }
 
@@ -230,10 +207,7 @@ fn check_dimensions(ndims: c_int) -> Result<i64> {
 pub fn type_create_resized(
     p: &Process, width: Width, oldtype: usize, lb: i64, extent: i64,
 ) -> Result<usize> {
-    insert(
-        p,
-        Datatype::resized(&p.datatype(oldtype)?, lb, extent, width)?,
-    )
+    insert(p, Datatype::resized(&p.datatype(oldtype)?, lb, extent, width)?)
 }
 
 /// `MPI_Type_dup`: copies the attributes too, as their copy functions say.
@@ -303,10 +277,7 @@ pub unsafe fn type_free(p: &Process, datatype: *mut usize) -> Result<()> {
         return Err(Error::new(MPI_ERR_TYPE, text).with_advice(Some(NOT_TO_BE_FREED)));
     }
     if object.is_freed() {
-        return Err(Error::new(
-            MPI_ERR_TYPE,
-            "the datatype has been freed already",
-        ));
+        return Err(Error::new(MPI_ERR_TYPE, "the datatype has been freed already"));
     }
     remove(p, handle, &object)?;
     // SAFETY: ARGUMENTS.

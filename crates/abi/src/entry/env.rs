@@ -37,14 +37,7 @@ pub unsafe fn get_library_version(version: *mut c_char, resultlen: *mut c_int) -
         env!("CARGO_PKG_VERSION")
     );
     // SAFETY: ARGUMENTS.
-    unsafe {
-        store_text(
-            &text,
-            version,
-            MPI_MAX_LIBRARY_VERSION_STRING as usize,
-            resultlen,
-        )
-    }
+    unsafe { store_text(&text, version, MPI_MAX_LIBRARY_VERSION_STRING as usize, resultlen) }
 }
 
 /// `MPI_Get_processor_name`: the name of the host as the kernel knows it; nothing is resolved.
@@ -58,10 +51,7 @@ pub unsafe fn get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> Re
         let cause = std::io::Error::last_os_error();
         return Err(Error::new(MPI_ERR_OTHER, format!("gethostname: {cause}")));
     }
-    let length = host
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(host.len() - 1);
+    let length = host.iter().position(|byte| *byte == 0).unwrap_or(host.len() - 1);
     let text = String::from_utf8_lossy(&host[..length]);
     // SAFETY: ARGUMENTS.
     unsafe { store_text(&text, name, MPI_MAX_PROCESSOR_NAME as usize, resultlen) }
@@ -121,9 +111,7 @@ mod tests {
         // SAFETY: the buffer has the length that the standard asks for.
         unsafe { get_library_version(text.as_mut_ptr(), &mut length) }.unwrap();
         // SAFETY: the call has ended the text with a NUL.
-        let text = unsafe { core::ffi::CStr::from_ptr(text.as_ptr()) }
-            .to_str()
-            .unwrap();
+        let text = unsafe { core::ffi::CStr::from_ptr(text.as_ptr()) }.to_str().unwrap();
         assert!(text.starts_with("Fastpath "));
         assert_eq!(text.len(), length as usize);
     }
@@ -136,9 +124,7 @@ mod tests {
         unsafe { get_processor_name(text.as_mut_ptr(), &mut length) }.unwrap();
         let kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         // SAFETY: the call has ended the text with a NUL.
-        let text = unsafe { core::ffi::CStr::from_ptr(text.as_ptr()) }
-            .to_str()
-            .unwrap();
+        let text = unsafe { core::ffi::CStr::from_ptr(text.as_ptr()) }.to_str().unwrap();
         assert_eq!(text, kernel.trim_end());
         assert_eq!(text.len(), length as usize);
     }

@@ -126,13 +126,7 @@ pub unsafe fn file_set_view(
     // SAFETY: ARGUMENTS. A null pointer is refused by all together.
     let datarep = unsafe { read_text("datarep", datarep, MPI_MAX_DATAREP_STRING as usize) };
     let datarep = datarep.unwrap_or_default();
-    file.set_view(
-        p,
-        disp,
-        (etype, filetype),
-        &datarep,
-        find_hints(&p.infos, info),
-    )
+    file.set_view(p, disp, (etype, filetype), &datarep, find_hints(&p.infos, info))
 }
 
 /// `MPI_Register_datarep`
@@ -180,23 +174,11 @@ unsafe fn register(
     // SAFETY: ARGUMENTS.
     let (name, extent) = unsafe {
         let name = read_text("datarep", datarep, MPI_MAX_DATAREP_STRING as usize)?;
-        (
-            name,
-            core::mem::transmute::<usize, Option<ExtentFunction>>(extent),
-        )
+        (name, core::mem::transmute::<usize, Option<ExtentFunction>>(extent))
     };
     let extent =
         extent.ok_or_else(|| Error::new(MPI_ERR_ARG, "dtype_file_extent_fn is a null pointer"))?;
-    representation::register(
-        p,
-        Registered {
-            name,
-            read,
-            write,
-            extent,
-            extra_state,
-        },
-    )
+    representation::register(p, Registered { name, read, write, extent, extra_state })
 }
 
 /// A handle of a view's datatype: the predefined one, or a new one for the user to free.

@@ -135,24 +135,16 @@ pub unsafe fn dist_graph_create(
     let (sources, degrees) = unsafe { (read_array(sources, n)?, read_array(degrees, n)?) };
     let mut total: c_int = 0;
     for &degree in degrees {
-        let sum = if degree < 0 {
-            None
-        } else {
-            total.checked_add(degree)
-        };
+        let sum = if degree < 0 { None } else { total.checked_add(degree) };
         total =
             sum.ok_or_else(|| Error::new(MPI_ERR_ARG, format!("the degree {degree} cannot be")))?;
     }
     // SAFETY: ARGUMENTS.
     let ends = unsafe { read_edges(total, destinations, weights) }?;
-    let starts = sources
-        .iter()
-        .zip(degrees)
-        .flat_map(|(&source, &degree)| (0..degree).map(move |_| source));
-    let edges: Vec<_> = starts
-        .zip(&ends)
-        .map(|(source, end)| (source, end.peer, end.weight))
-        .collect();
+    let starts =
+        sources.iter().zip(degrees).flat_map(|(&source, &degree)| (0..degree).map(move |_| source));
+    let edges: Vec<_> =
+        starts.zip(&ends).map(|(source, end)| (source, end.peer, end.weight)).collect();
     create_dist_graph(p, &comm, &edges, !is_unweighted(weights))
 }
 
@@ -185,20 +177,8 @@ pub unsafe fn dist_graph_neighbors(
     let graph = topology.dist_graph()?;
     // SAFETY: ARGUMENTS.
     unsafe {
-        write_edges(
-            &graph.sources,
-            graph.weighted,
-            maxindegree,
-            sources,
-            sourceweights,
-        )?;
-        write_edges(
-            &graph.destinations,
-            graph.weighted,
-            maxoutdegree,
-            destinations,
-            destweights,
-        )
+        write_edges(&graph.sources, graph.weighted, maxindegree, sources, sourceweights)?;
+        write_edges(&graph.destinations, graph.weighted, maxoutdegree, destinations, destweights)
     }
 }
 
@@ -242,11 +222,7 @@ unsafe fn read_edges(
         unsafe { read_array(weights, count) }?
     };
     let weights = weights.iter().copied().chain(core::iter::repeat(1));
-    Ok(peers
-        .iter()
-        .zip(weights)
-        .map(|(&peer, weight)| Edge { peer, weight })
-        .collect())
+    Ok(peers.iter().zip(weights).map(|(&peer, weight)| Edge { peer, weight }).collect())
 }
 
 /// Writes the first edges of one direction, at most `room`, and their weights where there are any and

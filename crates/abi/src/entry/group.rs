@@ -36,10 +36,7 @@ pub unsafe fn group_translate_ranks(
     // SAFETY: ARGUMENTS.
     let translated = group1.translate(unsafe { read_array(ranks1, n) }?, &group2)?;
     if ranks2.is_null() && n > 0 {
-        return Err(Error::new(
-            MPI_ERR_ARG,
-            "the pointer for the translated ranks is null",
-        ));
+        return Err(Error::new(MPI_ERR_ARG, "the pointer for the translated ranks is null"));
     }
     for (index, rank) in translated.into_iter().enumerate() {
         // SAFETY: not null, and `n` elements by the contract of this function.

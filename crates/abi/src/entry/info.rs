@@ -29,11 +29,7 @@ pub unsafe fn info_create_env(
         // SAFETY: ARGUMENTS.
         let strings = unsafe { read_array(argv, argc) }?.iter();
         // SAFETY: each is null or a string.
-        Some(
-            strings
-                .map_while(|&text| unsafe { read_bytes(text) }.map(<[u8]>::to_vec))
-                .collect(),
-        )
+        Some(strings.map_while(|&text| unsafe { read_bytes(text) }.map(<[u8]>::to_vec)).collect())
     };
     // SAFETY: ARGUMENTS.
     unsafe { store(info, insert_info(p, describe_environment(arguments))?) }
@@ -89,10 +85,7 @@ pub unsafe fn info_get(
     flag: *mut c_int,
 ) -> Result<()> {
     if valuelen < 0 {
-        return Err(Error::new(
-            MPI_ERR_ARG,
-            format!("the length of the value is {valuelen}"),
-        ));
+        return Err(Error::new(MPI_ERR_ARG, format!("the length of the value is {valuelen}")));
     }
     // SAFETY: ARGUMENTS.
     unsafe {
@@ -189,8 +182,7 @@ unsafe fn copy_cut(bytes: &[u8], to: *mut c_char, capacity: usize) -> Result<()>
     let count = bytes.len().min(capacity - 1);
     // SAFETY: not null, and room for `count` bytes and the NUL by the contract of this function.
     unsafe {
-        to.cast::<u8>()
-            .copy_from_nonoverlapping(bytes.as_ptr(), count);
+        to.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), count);
         to.add(count).write(0);
     }
     Ok(())
@@ -223,10 +215,7 @@ mod tests {
             assert_eq!((length, flag), (6, 1));
             length = 4;
             info_get_string(&p, info, key, &mut length, buffer.as_mut_ptr(), &mut flag).unwrap();
-            assert_eq!(
-                (CStr::from_ptr(buffer.as_ptr()), length, flag),
-                (c"val", 6, 1)
-            );
+            assert_eq!((CStr::from_ptr(buffer.as_ptr()), length, flag), (c"val", 6, 1));
             assert_eq!(buffer[4], b'x' as c_char);
             length = 8;
             info_get_string(
@@ -266,14 +255,8 @@ mod tests {
         // SAFETY: all pointers are null or to variables and strings.
         unsafe {
             let code = |result: Result<()>| result.unwrap_err().code();
-            assert_eq!(
-                code(info_set(&p, info, null(), c"v".as_ptr())),
-                MPI_ERR_INFO_KEY
-            );
-            assert_eq!(
-                code(info_set(&p, info, c"k".as_ptr(), null())),
-                MPI_ERR_INFO_VALUE
-            );
+            assert_eq!(code(info_set(&p, info, null(), c"v".as_ptr())), MPI_ERR_INFO_KEY);
+            assert_eq!(code(info_set(&p, info, c"k".as_ptr(), null())), MPI_ERR_INFO_VALUE);
             assert_eq!(code(info_free(&p, null_mut())), MPI_ERR_ARG);
             info_free(&p, &mut info).unwrap();
             assert_eq!(info, MPI_INFO_NULL);

@@ -215,10 +215,7 @@ pub(crate) fn null_result() -> Error {
 #[inline]
 pub(crate) unsafe fn load<T: Copy>(from: *const T) -> Result<T> {
     if from.is_null() {
-        return Err(Error::new(
-            MPI_ERR_ARG,
-            "the pointer to an argument is null",
-        ));
+        return Err(Error::new(MPI_ERR_ARG, "the pointer to an argument is null"));
     }
     // SAFETY: not null, and the caller's by the contract of this function.
     Ok(unsafe { from.read() })
@@ -236,20 +233,14 @@ pub(crate) unsafe fn read_counts<C: Count>(
     name: &str, from: *const C, count: i64,
 ) -> Result<Vec<i64>> {
     let Ok(length) = usize::try_from(count) else {
-        return Err(Error::new(
-            MPI_ERR_COUNT,
-            format!("the count {count} is negative"),
-        ));
+        return Err(Error::new(MPI_ERR_COUNT, format!("the count {count} is negative")));
     };
     if length > 0 && from.is_null() {
         return Err(Error::new(MPI_ERR_ARG, format!("{name} is null")));
     }
     let mut values = Vec::new();
     if values.try_reserve_exact(length).is_err() {
-        return Err(Error::new(
-            MPI_ERR_NO_MEM,
-            format!("no memory for {count} entries of {name}"),
-        ));
+        return Err(Error::new(MPI_ERR_NO_MEM, format!("no memory for {count} entries of {name}")));
     }
     // SAFETY: the array has `count` entries by the contract of this function.
     values.extend((0..length).map(|i| unsafe { from.add(i).read() }.to_i64()));
@@ -294,8 +285,7 @@ pub(crate) unsafe fn store_text(
     let count = bytes.len().min(capacity - 1);
     // SAFETY: `count` bytes and the NUL are within the capacity that the caller promised.
     unsafe {
-        to.cast::<u8>()
-            .copy_from_nonoverlapping(bytes.as_ptr(), count);
+        to.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), count);
         to.add(count).write(0);
         store(length, count as c_int)
     }
@@ -335,16 +325,9 @@ mod tests {
         // SAFETY: arrays of the stated length and null are allowed.
         unsafe {
             assert_eq!(read_counts("c", [1_i32, -2].as_ptr(), 2).unwrap(), [1, -2]);
-            assert!(
-                read_counts("c", core::ptr::null::<i64>(), 0)
-                    .unwrap()
-                    .is_empty()
-            );
-            let error = |count| {
-                read_counts("c", core::ptr::null::<i64>(), count)
-                    .unwrap_err()
-                    .code()
-            };
+            assert!(read_counts("c", core::ptr::null::<i64>(), 0).unwrap().is_empty());
+            let error =
+                |count| read_counts("c", core::ptr::null::<i64>(), count).unwrap_err().code();
             assert_eq!((error(1), error(-1)), (MPI_ERR_ARG, MPI_ERR_COUNT));
         }
     }

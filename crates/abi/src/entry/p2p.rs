@@ -17,14 +17,7 @@ use fastpath_mpi::{Process, Result, p2p_slow as slow, request};
 pub(super) fn args(
     buf: *const c_void, count: i64, datatype: usize, peer: c_int, tag: c_int, comm: usize,
 ) -> Args {
-    Args {
-        buf: buf.cast_mut().cast(),
-        count,
-        datatype,
-        peer,
-        tag,
-        comm,
-    }
+    Args { buf: buf.cast_mut().cast(), count, datatype, peer, tag, comm }
 }
 
 /// Source and tag in one argument: with them all arguments of a receive are in registers, and a function can end in a

@@ -213,4 +213,3 @@ impl RecvCall for *mut usize {
         }
     }
 }
-

@@ -25,60 +25,28 @@ unsafe fn make(
 /// The standard's.
 pub unsafe fn send_init(p: &Process, message: Sent, request: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        make(
-            p,
-            "MPI_Send_init",
-            message.into(),
-            Some(Mode::Standard),
-            request,
-        )
-    }
+    unsafe { make(p, "MPI_Send_init", message.into(), Some(Mode::Standard), request) }
 }
 
 /// # Safety
 /// The standard's.
 pub unsafe fn ssend_init(p: &Process, message: Sent, request: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        make(
-            p,
-            "MPI_Ssend_init",
-            message.into(),
-            Some(Mode::Synchronous),
-            request,
-        )
-    }
+    unsafe { make(p, "MPI_Ssend_init", message.into(), Some(Mode::Synchronous), request) }
 }
 
 /// # Safety
 /// The standard's.
 pub unsafe fn bsend_init(p: &Process, message: Sent, request: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        make(
-            p,
-            "MPI_Bsend_init",
-            message.into(),
-            Some(Mode::Buffered),
-            request,
-        )
-    }
+    unsafe { make(p, "MPI_Bsend_init", message.into(), Some(Mode::Buffered), request) }
 }
 
 /// # Safety
 /// The standard's.
 pub unsafe fn rsend_init(p: &Process, message: Sent, request: *mut usize) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        make(
-            p,
-            "MPI_Rsend_init",
-            message.into(),
-            Some(Mode::Ready),
-            request,
-        )
-    }
+    unsafe { make(p, "MPI_Rsend_init", message.into(), Some(Mode::Ready), request) }
 }
 
 /// # Safety

@@ -36,9 +36,7 @@ pub unsafe fn pack<C: Count>(
     let datatype = p.datatype(datatype)?;
     // SAFETY: ARGUMENTS.
     unsafe {
-        advance(position, |at| {
-            datatype.pack(inbuf.cast(), incount, outbuf.cast(), outsize, at)
-        })
+        advance(position, |at| datatype.pack(inbuf.cast(), incount, outbuf.cast(), outsize, at))
     }
 }
 
@@ -54,9 +52,7 @@ pub unsafe fn unpack<C: Count>(
     let datatype = p.datatype(datatype)?;
     // SAFETY: ARGUMENTS.
     unsafe {
-        advance(position, |at| {
-            datatype.unpack(inbuf.cast(), insize, at, outbuf.cast(), outcount)
-        })
+        advance(position, |at| datatype.unpack(inbuf.cast(), insize, at, outbuf.cast(), outcount))
     }
 }
 
@@ -75,10 +71,9 @@ unsafe fn check_datarep(datarep: *const c_char) -> Result<()> {
     // SAFETY: ARGUMENTS.
     match unsafe { read_text("datarep", datarep, MPI_MAX_DATAREP_STRING as usize) }?.as_str() {
         "external32" => Ok(()),
-        other => Err(Error::new(
-            MPI_ERR_ARG,
-            format!("datarep is \"{other}\", must be \"external32\""),
-        )),
+        other => {
+            Err(Error::new(MPI_ERR_ARG, format!("datarep is \"{other}\", must be \"external32\"")))
+        }
     }
 }
 

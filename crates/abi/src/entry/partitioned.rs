@@ -53,9 +53,7 @@ pub unsafe fn pready_list(
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
     let partitions = unsafe { read_array(array_of_partitions, length) }?;
-    partitions
-        .iter()
-        .try_for_each(|&partition| mark_ready(p, request, partition, partition))
+    partitions.iter().try_for_each(|&partition| mark_ready(p, request, partition, partition))
 }
 
 /// `MPI_Parrived`

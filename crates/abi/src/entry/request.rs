@@ -22,10 +22,7 @@ fn checked(count: c_int) -> Result<usize> {
 
 fn present<T>(pointer: *mut T, what: &str) -> Result<*mut T> {
     match pointer.is_null() {
-        true => Err(Error::new(
-            MPI_ERR_ARG,
-            format!("the pointer for {what} is null"),
-        )),
+        true => Err(Error::new(MPI_ERR_ARG, format!("the pointer for {what} is null"))),
         false => Ok(pointer),
     }
 }
@@ -406,11 +403,7 @@ pub unsafe fn request_get_status_some(
                 continue;
             }
             active = true;
-            let status = if statuses.is_null() {
-                statuses
-            } else {
-                statuses.add(done)
-            };
+            let status = if statuses.is_null() { statuses } else { statuses.add(done) };
             if request::get_status(p, request, status)? {
                 *indices.add(done) = index as c_int;
                 done += 1;

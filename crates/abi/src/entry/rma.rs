@@ -13,19 +13,11 @@ use fastpath_mpi::win::{rget as begin_get, rput as begin_put, rupdate};
 use fastpath_mpi::{Process, Result};
 
 fn side(buffer: *const c_void, count: i64, datatype: usize) -> Side {
-    Side {
-        buffer: buffer.cast_mut().cast(),
-        count,
-        datatype,
-    }
+    Side { buffer: buffer.cast_mut().cast(), count, datatype }
 }
 
 fn result_side(result: &Fetched) -> Side {
-    side(
-        result.result_addr,
-        result.result_count,
-        result.result_datatype,
-    )
+    side(result.result_addr, result.result_count, result.result_datatype)
 }
 
 /// What an accumulate asks for.
@@ -144,11 +136,7 @@ pub unsafe fn raccumulate(p: &Process, call: OneSided, op: usize) -> Result<usiz
 #[inline(always)] // as `accumulate_quick`
 pub unsafe fn get_accumulate_quick(call: OneSided, result: Fetched, op: usize) -> bool {
     let sides = Sides::from(call);
-    let place = (
-        result.result_addr.cast(),
-        result.result_count,
-        result.result_datatype,
-    );
+    let place = (result.result_addr.cast(), result.result_count, result.result_datatype);
     // SAFETY: ARGUMENTS.
     unsafe { hot_atomics::try_get_accumulate::<OPEN>(&sides, place, op) }
 }
@@ -161,11 +149,7 @@ pub unsafe fn get_accumulate(
     p: &Process, call: OneSided, result: Fetched, op: usize,
 ) -> Result<()> {
     let sides = Sides::from(call);
-    let place = (
-        result.result_addr.cast(),
-        result.result_count,
-        result.result_datatype,
-    );
+    let place = (result.result_addr.cast(), result.result_count, result.result_datatype);
     // SAFETY: ARGUMENTS.
     if is_hidden() && unsafe { hot_atomics::try_get_accumulate::<INSIDE>(&sides, place, op) } {
         return Ok(());
@@ -211,10 +195,7 @@ pub unsafe fn fetch_and_op(
     p: &Process, origin_addr: *const c_void, result_addr: *mut c_void, datatype: usize,
     target_rank: c_int, target_disp: isize, op: usize, win: usize,
 ) -> Result<()> {
-    let (place, buffers) = (
-        (target_rank, target_disp),
-        (origin_addr.cast(), result_addr.cast()),
-    );
+    let (place, buffers) = ((target_rank, target_disp), (origin_addr.cast(), result_addr.cast()));
     // SAFETY: ARGUMENTS.
     let done = is_hidden()
         && unsafe { hot_atomics::try_fetch_and_op::<INSIDE>(buffers, datatype, place, op, win) };
@@ -264,10 +245,8 @@ pub unsafe fn compare_and_swap(
     p: &Process, origin_addr: *const c_void, compare_addr: *const c_void, result_addr: *mut c_void,
     datatype: usize, target_rank: c_int, target_disp: isize, win: usize,
 ) -> Result<()> {
-    let (place, buffers) = (
-        (target_rank, target_disp),
-        (origin_addr.cast(), compare_addr.cast(), result_addr.cast()),
-    );
+    let (place, buffers) =
+        ((target_rank, target_disp), (origin_addr.cast(), compare_addr.cast(), result_addr.cast()));
     // SAFETY: ARGUMENTS.
     let done = is_hidden()
         && unsafe { hot_atomics::try_compare_and_swap::<INSIDE>(buffers, datatype, place, win) };

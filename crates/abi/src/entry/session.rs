@@ -112,10 +112,9 @@ unsafe fn read_tag<'a>(text: *const c_char) -> Result<&'a [u8]> {
     let text = text.ok_or_else(|| Error::new(MPI_ERR_ARG, "stringtag is null"))?;
     match text.len() < MPI_MAX_STRINGTAG_LEN as usize {
         true => Ok(text),
-        false => Err(Error::new(
-            MPI_ERR_ARG,
-            format!("stringtag has {} bytes: give fewer", text.len()),
-        )),
+        false => {
+            Err(Error::new(MPI_ERR_ARG, format!("stringtag has {} bytes: give fewer", text.len())))
+        }
     }
 }
 

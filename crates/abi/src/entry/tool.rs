@@ -37,8 +37,7 @@ pub(super) unsafe fn tell_text(to: *mut c_char, length: *mut c_int, text: &str) 
         let room = usize::try_from(*length).unwrap_or(0);
         if !to.is_null() && room > 0 {
             let shown = text.len().min(room - 1);
-            to.cast::<u8>()
-                .copy_from_nonoverlapping(text.as_ptr(), shown);
+            to.cast::<u8>().copy_from_nonoverlapping(text.as_ptr(), shown);
             to.add(shown).write(0);
         }
         *length = text.len() as c_int + 1;
@@ -201,9 +200,7 @@ pub unsafe fn t_cvar_write(handle: usize, buf: *const c_void) -> Result<()> {
         match shape {
             Shape::Text => {
                 let all = buf.cast::<u8>();
-                let length = (0..cvar::TEXT_MAX)
-                    .take_while(|&i| *all.add(i) != 0)
-                    .count();
+                let length = (0..cvar::TEXT_MAX).take_while(|&i| *all.add(i) != 0).count();
                 let bytes = core::slice::from_raw_parts(all, length);
                 Content::Text(String::from_utf8_lossy(bytes).into_owned())
             }
@@ -237,14 +234,9 @@ pub unsafe fn t_enum_get_item(
     enumtype: usize, indx: c_int, value: *mut c_int, name: *mut c_char, name_len: *mut c_int,
 ) -> Result<()> {
     let (variable, words) = cvar::find_enum(enumtype)?;
-    let word = usize::try_from(indx)
-        .ok()
-        .and_then(|index| words.get(index));
+    let word = usize::try_from(indx).ok().and_then(|index| words.get(index));
     let word = word.ok_or_else(|| {
-        Error::new(
-            MPI_T_ERR_INVALID_ITEM,
-            format!("{variable} has no item {indx}"),
-        )
+        Error::new(MPI_T_ERR_INVALID_ITEM, format!("{variable} has no item {indx}"))
     })?;
     // SAFETY: ARGUMENTS.
     unsafe {

@@ -194,10 +194,7 @@ pub unsafe fn t_event_read(
     let index = usize::try_from(element_index).ok();
     let element = index.and_then(|index| instance.element(index));
     let (bytes, length) = element.ok_or_else(|| {
-        Error::new(
-            MPI_T_ERR_INVALID_INDEX,
-            format!("the event has no element {element_index}"),
-        )
+        Error::new(MPI_T_ERR_INVALID_INDEX, format!("the event has no element {element_index}"))
     })?;
     if buffer.is_null() {
         return Err(Error::new(MPI_T_ERR_INVALID, "the buffer is null"));
@@ -207,11 +204,7 @@ pub unsafe fn t_event_read(
         false => 0,
     };
     // SAFETY: `length` bytes, at most 8.
-    unsafe {
-        buffer
-            .cast::<u8>()
-            .copy_from_nonoverlapping(bytes.as_ptr().add(from), length)
-    };
+    unsafe { buffer.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr().add(from), length) };
     Ok(())
 }
 
@@ -263,10 +256,7 @@ fn check_source(index: c_int) -> Result<()> {
     tool::check()?;
     match index {
         0 => Ok(()),
-        _ => Err(Error::new(
-            MPI_T_ERR_INVALID_INDEX,
-            format!("there is no source {index}"),
-        )),
+        _ => Err(Error::new(MPI_T_ERR_INVALID_INDEX, format!("there is no source {index}"))),
     }
 }
 

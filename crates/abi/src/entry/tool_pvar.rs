@@ -45,12 +45,7 @@ pub unsafe fn t_pvar_get_index(
     name: *const c_char, var_class: c_int, pvar_index: *mut c_int,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        tell(
-            pvar_index,
-            pvar::index_of(text_of(name)?, var_class)? as c_int,
-        )
-    };
+    unsafe { tell(pvar_index, pvar::index_of(text_of(name)?, var_class)? as c_int) };
     Ok(())
 }
 

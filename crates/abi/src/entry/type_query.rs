@@ -145,17 +145,11 @@ pub unsafe fn type_match_size(
         MPI_TYPECLASS_COMPLEX => TypeClass::Complex,
         MPIX_TYPECLASS_LOGICAL => TypeClass::Logical,
         _ => {
-            return Err(Error::new(
-                MPI_ERR_ARG,
-                format!("{typeclass} is no MPI_TYPECLASS_*"),
-            ));
+            return Err(Error::new(MPI_ERR_ARG, format!("{typeclass} is no MPI_TYPECLASS_*")));
         }
     };
     let Some(found) = datatype::match_size(class, size.into()) else {
-        return Err(Error::new(
-            MPI_ERR_ARG,
-            format!("no datatype of this class has {size} bytes"),
-        ));
+        return Err(Error::new(MPI_ERR_ARG, format!("no datatype of this class has {size} bytes")));
     };
     // SAFETY: ARGUMENTS.
     unsafe { store(datatype, found.handle.into()) }
@@ -164,10 +158,7 @@ pub unsafe fn type_match_size(
 /// `MPI_Type_get_value_index`
 pub fn type_get_value_index(p: &Process, value_type: usize, index_type: usize) -> Result<usize> {
     let (value, index) = (p.datatype(value_type)?, p.datatype(index_type)?);
-    let pair = value
-        .basic()
-        .zip(index.basic())
-        .and_then(|(v, i)| datatype::value_index_pair(v, i));
+    let pair = value.basic().zip(index.basic()).and_then(|(v, i)| datatype::value_index_pair(v, i));
     Ok(pair.map_or(MPI_DATATYPE_NULL, |pair: Basic| pair.handle.into()))
 }
 
@@ -195,9 +186,7 @@ pub unsafe fn get_elements<C: Count>(
     unsafe {
         let elements =
             received_bytes(status)?.and_then(|bytes| datatype.elements_from_bytes(bytes));
-        Ok(C::from_i64_or_undefined(
-            elements.unwrap_or(MPI_UNDEFINED.into()),
-        ))
+        Ok(C::from_i64_or_undefined(elements.unwrap_or(MPI_UNDEFINED.into())))
     }
 }
 
@@ -267,9 +256,7 @@ pub unsafe fn get_count<C: Count>(
     // SAFETY: ARGUMENTS.
     unsafe {
         let elements = received_bytes(status)?.and_then(|bytes| datatype.count_from_bytes(bytes));
-        Ok(C::from_i64_or_undefined(
-            elements.unwrap_or(MPI_UNDEFINED.into()),
-        ))
+        Ok(C::from_i64_or_undefined(elements.unwrap_or(MPI_UNDEFINED.into())))
     }
 }
 
@@ -284,9 +271,7 @@ pub unsafe fn status_set_elements(
     if status.is_null() {
         return Err(no_status());
     }
-    let bytes = u64::try_from(count)
-        .ok()
-        .and_then(|count| datatype.bytes_from_elements(count));
+    let bytes = u64::try_from(count).ok().and_then(|count| datatype.bytes_from_elements(count));
     let Some(bytes) = bytes else {
         return Err(Error::new(
             MPI_ERR_COUNT,

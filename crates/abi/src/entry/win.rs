@@ -51,17 +51,7 @@ pub unsafe fn win_allocate(
     win: *mut usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        allocate(
-            p,
-            Flavor::Allocate,
-            (size, disp_unit),
-            info,
-            comm,
-            baseptr,
-            win,
-        )
-    }
+    unsafe { allocate(p, Flavor::Allocate, (size, disp_unit), info, comm, baseptr, win) }
 }
 
 /// `MPI_Win_allocate_shared`
@@ -73,17 +63,7 @@ pub unsafe fn win_allocate_shared(
     win: *mut usize,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe {
-        allocate(
-            p,
-            Flavor::Shared,
-            (size, disp_unit),
-            info,
-            comm,
-            baseptr,
-            win,
-        )
-    }
+    unsafe { allocate(p, Flavor::Shared, (size, disp_unit), info, comm, baseptr, win) }
 }
 
 /// # Safety

@@ -23,18 +23,8 @@ pub fn library_folder() -> &'static Path {
             name => name,
         };
         let status = Command::new(env!("CARGO"))
-            .args([
-                "build",
-                "--quiet",
-                "--package",
-                "fastpath-abi",
-                "--profile",
-                profile,
-            ])
-            .args([
-                "--target-dir".as_ref(),
-                folder.parent().unwrap().as_os_str(),
-            ])
+            .args(["build", "--quiet", "--package", "fastpath-abi", "--profile", profile])
+            .args(["--target-dir".as_ref(), folder.parent().unwrap().as_os_str()])
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .stderr(Stdio::null())
             .status()
@@ -67,10 +57,7 @@ pub fn run(folder: &Path, program: &str, args: &[&str], env: &[(&str, &str)]) ->
         .output()
         .unwrap_or_else(|e| panic!("{program}: {e}"));
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(
-        output.status.success() && errors.is_empty(),
-        "{program} {args:?}:\n{errors}"
-    );
+    assert!(output.status.success() && errors.is_empty(), "{program} {args:?}:\n{errors}");
     String::from_utf8(output.stdout).unwrap()
 }
 

@@ -15,10 +15,7 @@ pub(super) struct Seat {
 
 macro_rules! make {
     () => {
-        Seat {
-            inside: AtomicU32::new(0),
-            insider: AtomicUsize::new(0),
-        }
+        Seat { inside: AtomicU32::new(0), insider: AtomicUsize::new(0) }
     };
 }
 

@@ -68,10 +68,7 @@ fn biased__goes_to_whoever_is_alone_for_long() {
         lock.note_fence(fence_ns);
     };
     revoke(2, u64::from(2 * ALONE) * FENCE_NS_PER_ENTRY);
-    assert!(
-        !enter_often(2, 2 * ALONE - 1),
-        "a long fence makes it harder"
-    );
+    assert!(!enter_often(2, 2 * ALONE - 1), "a long fence makes it harder");
     assert!(enter_often(2, 1));
     assert!(has_bias(2, SECOND), "the first may be about to enter");
     assert_eq!(lock.counts(), (1, 0));

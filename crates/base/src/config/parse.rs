@@ -32,9 +32,7 @@ fn or_auto(text: &str, parse: fn(&str) -> Result<u64, String>) -> Result<Value, 
     if text.eq_ignore_ascii_case("auto") {
         return Ok(Value::Number(None));
     }
-    parse(text)
-        .map(|n| Value::Number(Some(n)))
-        .map_err(|e| format!("{e}, or auto"))
+    parse(text).map(|n| Value::Number(Some(n))).map_err(|e| format!("{e}, or auto"))
 }
 
 /// `1`, `yes`, `on`, `true`; `0`, `no`, `off`, `false`; case does not matter.
@@ -59,8 +57,7 @@ pub fn parse_flag(text: &str) -> Result<bool, String> {
 /// # Errors
 /// Anything else.
 pub fn parse_count(text: &str) -> Result<u64, String> {
-    text.parse()
-        .map_err(|_| "expected a whole number".to_owned())
+    text.parse().map_err(|_| "expected a whole number".to_owned())
 }
 
 /// Bytes: a number, with a fraction if wanted, and K, M, G or T (powers of 1024, whatever the
@@ -71,10 +68,7 @@ pub fn parse_count(text: &str) -> Result<u64, String> {
 pub fn parse_size(text: &str) -> Result<u64, String> {
     let (number, unit) = split_unit(text);
     let unit = unit.to_ascii_lowercase();
-    let letter = unit
-        .strip_suffix("ib")
-        .or_else(|| unit.strip_suffix('b'))
-        .unwrap_or(&unit);
+    let letter = unit.strip_suffix("ib").or_else(|| unit.strip_suffix('b')).unwrap_or(&unit);
     let shift = match letter {
         "" => 0,
         "k" => 10,
@@ -96,11 +90,7 @@ const LONGEST_BYTES: usize = 32;
 /// # Errors
 /// Anything else, in words: empty, negative, not a number, too large, too long.
 pub fn parse_bytes(text: &str) -> Result<u64, String> {
-    let refuse = |why: &str| {
-        Err(format!(
-            "{why}; expected decimal bytes such as 0, 220 or 1K"
-        ))
-    };
+    let refuse = |why: &str| Err(format!("{why}; expected decimal bytes such as 0, 220 or 1K"));
     if text.len() > LONGEST_BYTES {
         return refuse("too long");
     }
@@ -140,9 +130,7 @@ pub fn parse_duration_ns(text: &str) -> Result<u64, String> {
 }
 
 fn split_unit(text: &str) -> (&str, &str) {
-    let end = text
-        .find(|c: char| !(c.is_ascii_digit() || c == '.'))
-        .unwrap_or(text.len());
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     (number, unit.trim())
 }
@@ -241,15 +229,8 @@ mod tests {
 
     #[test]
     fn words__are_checked_one_by_one() {
-        assert_eq!(
-            parse_words("a, B,", &["a", "b"]),
-            Ok(vec!["a".to_owned(), "b".to_owned()])
-        );
-        assert!(
-            parse_words("a,c", &["a", "b"])
-                .unwrap_err()
-                .contains("\"c\"")
-        );
+        assert_eq!(parse_words("a, B,", &["a", "b"]), Ok(vec!["a".to_owned(), "b".to_owned()]));
+        assert!(parse_words("a,c", &["a", "b"]).unwrap_err().contains("\"c\""));
     }
 
     #[test]
@@ -270,9 +251,7 @@ mod tests {
             Kind::Text,
         ];
         for n in 0..pool.len().pow(4) {
-            let text: String = (0..4)
-                .map(|k| pool[n / pool.len().pow(k) % pool.len()])
-                .collect();
+            let text: String = (0..4).map(|k| pool[n / pool.len().pow(k) % pool.len()]).collect();
             for kind in &kinds {
                 let _ = parse_value(kind, &text);
             }

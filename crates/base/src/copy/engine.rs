@@ -84,10 +84,7 @@ impl Loop {
     /// the clock of some processors.
     #[inline]
     pub fn usual() -> Loop {
-        Loop::Vector {
-            width: Loop::usual_width(),
-            prefetch: Prefetch::Nothing,
-        }
+        Loop::Vector { width: Loop::usual_width(), prefetch: Prefetch::Nothing }
     }
 
     /// The same for lines that another processor may have: they are asked for ahead of the stores. Where this
@@ -97,18 +94,12 @@ impl Loop {
             true => Prefetch::Target,
             false => Prefetch::Nothing,
         };
-        Loop::Vector {
-            width: Loop::usual_width(),
-            prefetch,
-        }
+        Loop::Vector { width: Loop::usual_width(), prefetch }
     }
 
     /// The same with stores past the caches.
     pub fn usual_streaming() -> Loop {
-        Loop::Streaming {
-            width: Loop::usual_width(),
-            prefetch: Prefetch::Nothing,
-        }
+        Loop::Streaming { width: Loop::usual_width(), prefetch: Prefetch::Nothing }
     }
 
     #[inline]
@@ -122,11 +113,7 @@ impl Loop {
     /// Whether this processor can run it.
     pub fn is_available(self) -> bool {
         if cfg!(any(not(target_arch = "x86_64"), miri)) {
-            return self
-                == Loop::Vector {
-                    width: Width::B16,
-                    prefetch: Prefetch::Nothing,
-                };
+            return self == Loop::Vector { width: Width::B16, prefetch: Prefetch::Nothing };
         }
         match self {
             Loop::Vector { width, .. } => has_width(width),

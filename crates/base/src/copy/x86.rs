@@ -180,57 +180,9 @@ macro_rules! vector_loop {
     };
 }
 
-vector_loop!(
-    copy_vector16,
-    "movdqu",
-    "movdqa",
-    "xmm",
-    "16",
-    "0, 64, 128, 192",
-    ""
-);
-vector_loop!(
-    copy_vector32,
-    "vmovdqu",
-    "vmovdqa",
-    "ymm",
-    "32",
-    "0, 128",
-    "vzeroupper"
-);
-vector_loop!(
-    copy_vector64,
-    "vmovdqu64",
-    "vmovdqa64",
-    "zmm",
-    "64",
-    "0",
-    "vzeroupper"
-);
-vector_loop!(
-    stream_vector16,
-    "movdqu",
-    "movntdq",
-    "xmm",
-    "16",
-    "0, 64, 128, 192",
-    ""
-);
-vector_loop!(
-    stream_vector32,
-    "vmovdqu",
-    "vmovntdq",
-    "ymm",
-    "32",
-    "0, 128",
-    "vzeroupper"
-);
-vector_loop!(
-    stream_vector64,
-    "vmovdqu64",
-    "vmovntdq",
-    "zmm",
-    "64",
-    "0",
-    "vzeroupper"
-);
+vector_loop!(copy_vector16, "movdqu", "movdqa", "xmm", "16", "0, 64, 128, 192", "");
+vector_loop!(copy_vector32, "vmovdqu", "vmovdqa", "ymm", "32", "0, 128", "vzeroupper");
+vector_loop!(copy_vector64, "vmovdqu64", "vmovdqa64", "zmm", "64", "0", "vzeroupper");
+vector_loop!(stream_vector16, "movdqu", "movntdq", "xmm", "16", "0, 64, 128, 192", "");
+vector_loop!(stream_vector32, "vmovdqu", "vmovntdq", "ymm", "32", "0, 128", "vzeroupper");
+vector_loop!(stream_vector64, "vmovdqu64", "vmovntdq", "zmm", "64", "0", "vzeroupper");

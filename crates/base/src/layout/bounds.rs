@@ -22,24 +22,14 @@ pub(super) struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Bounds {
-        Bounds {
-            data: None,
-            outer: None,
-            marked: false,
-            align: 1,
-        }
+        Bounds { data: None, outer: None, marked: false, align: 1 }
     }
 }
 
 impl Bounds {
     pub fn basic(size: u32, align: u32) -> Bounds {
         let data = (size > 0).then_some((0, size.into()));
-        Bounds {
-            data,
-            outer: data,
-            marked: false,
-            align: align.max(1),
-        }
+        Bounds { data, outer: data, marked: false, align: align.max(1) }
     }
 
     /// `count` copies, `stride` apart.
@@ -50,10 +40,7 @@ impl Bounds {
         if self.outer.is_none() {
             return Ok(self);
         }
-        let last = i64::try_from(steps)
-            .ok()
-            .and_then(|s| s.checked_mul(stride))
-            .ok_or(Overflow)?;
+        let last = i64::try_from(steps).ok().and_then(|s| s.checked_mul(stride)).ok_or(Overflow)?;
         Ok(self.union(self.shift(last)?))
     }
 
@@ -65,11 +52,7 @@ impl Bounds {
                 _ => Err(Overflow),
             },
         };
-        Ok(Bounds {
-            data: moved(self.data)?,
-            outer: moved(self.outer)?,
-            ..self
-        })
+        Ok(Bounds { data: moved(self.data)?, outer: moved(self.outer)?, ..self })
     }
 
     pub fn union(self, other: Bounds) -> Bounds {
@@ -91,11 +74,7 @@ impl Bounds {
     }
 
     pub fn with_marks(self, lb: i64, ub: i64) -> Bounds {
-        Bounds {
-            outer: Some((lb, ub)),
-            marked: true,
-            ..self
-        }
+        Bounds { outer: Some((lb, ub)), marked: true, ..self }
     }
 
     /// With the padding of a whole type: without markers the extent is rounded up to the alignment,
@@ -108,10 +87,7 @@ impl Bounds {
         let align = i64::from(self.align);
         let padding = (align - length % align) % align;
         let high = high.checked_add(padding).ok_or(Overflow)?;
-        Ok(Bounds {
-            outer: Some((low, high)),
-            ..self
-        })
+        Ok(Bounds { outer: Some((low, high)), ..self })
     }
 
     /// Lower bound and extent.

@@ -100,12 +100,8 @@ impl Order {
     fn of_entry(entry: &Entry) -> Option<Order> {
         let (offset, one, stride, count) = match entry {
             Entry::Block(b) => {
-                let one = Order {
-                    first: 0,
-                    last: 0,
-                    end: i64::try_from(b.len).ok()?,
-                    is_apart: true,
-                };
+                let one =
+                    Order { first: 0, last: 0, end: i64::try_from(b.len).ok()?, is_apart: true };
                 (b.offset, one, b.stride, b.count)
             }
             Entry::Loop(l) => (l.offset, l.body.order?, l.stride, l.count),
@@ -145,12 +141,7 @@ impl List {
     pub fn dense(bytes: u64) -> Arc<List> {
         let mut builder = ListBuilder::default();
         if bytes > 0 {
-            builder.push_block(Block {
-                offset: 0,
-                len: bytes,
-                stride: 0,
-                count: 1,
-            });
+            builder.push_block(Block { offset: 0, len: bytes, stride: 0, count: 1 });
             builder.size = bytes;
         }
         builder.finish()
@@ -174,10 +165,7 @@ impl List {
 
     /// The entry that holds byte `position` of the packed form (below `size`), and where that entry starts.
     pub fn seek(&self, position: u64) -> (usize, u64) {
-        let index = self
-            .starts
-            .partition_point(|start| *start <= position)
-            .saturating_sub(1);
+        let index = self.starts.partition_point(|start| *start <= position).saturating_sub(1);
         (index, self.starts.get(index).copied().unwrap_or(0))
     }
 
@@ -224,9 +212,7 @@ impl List {
 
 /// Where the piece after the last would be, relative to the first.
 fn stride_end(stride: i64, count: u64) -> Option<i64> {
-    i64::try_from(count)
-        .ok()
-        .and_then(|c| c.checked_mul(stride))
+    i64::try_from(count).ok().and_then(|c| c.checked_mul(stride))
 }
 
 /// A list in the making. Callers must have checked that the byte range of what they add fits 64 bits, as `Bounds`
@@ -245,13 +231,8 @@ impl ListBuilder {
         if count == 0 || list.size == 0 {
             return Ok(());
         }
-        let size = list
-            .size
-            .checked_mul(count)
-            .and_then(|bytes| bytes.checked_add(self.size));
-        self.size = size
-            .filter(|bytes| *bytes <= i64::MAX as u64)
-            .ok_or(Overflow)?;
+        let size = list.size.checked_mul(count).and_then(|bytes| bytes.checked_add(self.size));
+        self.size = size.filter(|bytes| *bytes <= i64::MAX as u64).ok_or(Overflow)?;
         let entries = list.entries.len();
         let share =
             entries > 1 && self.entries.len() + entries > INLINE_ENTRIES && list.depth < MAX_DEPTH;
@@ -276,12 +257,7 @@ impl ListBuilder {
             }
         }
         let stride = if count == 1 { 0 } else { stride };
-        self.push(Entry::Loop(Loop {
-            offset,
-            stride,
-            count,
-            body: list.clone(),
-        }));
+        self.push(Entry::Loop(Loop { offset, stride, count, body: list.clone() }));
         Ok(())
     }
 
@@ -313,19 +289,12 @@ impl ListBuilder {
                 return;
             }
             // The last piece grows and leaves its strided block.
-            let at = last
-                .offset
-                .wrapping_add(last.stride.wrapping_mul((last.count - 1) as i64));
+            let at = last.offset.wrapping_add(last.stride.wrapping_mul((last.count - 1) as i64));
             last.count -= 1;
             if last.count == 1 {
                 last.stride = 0;
             }
-            self.entries.push(Entry::Block(Block {
-                offset: at,
-                len,
-                stride: 0,
-                count: 1,
-            }));
+            self.entries.push(Entry::Block(Block { offset: at, len, stride: 0, count: 1 }));
             return;
         }
         let own = (last.offset, last.stride, last.count);

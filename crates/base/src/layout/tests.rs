@@ -27,8 +27,7 @@ struct Model {
 impl Model {
     fn place(&mut self, other: &Model, at: i64) {
         self.bytes.extend(other.bytes.iter().map(|b| b + at));
-        self.marks
-            .extend(other.marks.iter().map(|(l, u)| (l + at, u + at)));
+        self.marks.extend(other.marks.iter().map(|(l, u)| (l + at, u + at)));
         if !other.bytes.is_empty() {
             let (lb, extent) = other.bounds();
             self.parts.push((lb + at, lb + extent + at));
@@ -100,10 +99,8 @@ impl Recipe {
             Recipe::Vector(n, len, stride, old) => old.layout().vector(*n, *len, *stride),
             Recipe::Indexed(parts, old) => old.layout().indexed_parts(parts.iter().copied()),
             Recipe::Struct(parts) => {
-                let layouts: Vec<_> = parts
-                    .iter()
-                    .map(|(n, at, old)| (*n, *at, old.layout()))
-                    .collect();
+                let layouts: Vec<_> =
+                    parts.iter().map(|(n, at, old)| (*n, *at, old.layout())).collect();
                 Layout::structure(layouts.iter().map(|(n, at, l)| Part {
                     layout: l,
                     count: *n,
@@ -134,10 +131,7 @@ fn any_recipe() -> impl Strategy<Value = Recipe> {
             (0u64..5, old.clone()).prop_map(|(n, old)| Recipe::Repeat(n, old)),
             (0u64..5, 0u64..4, at.clone(), old.clone())
                 .prop_map(|(n, len, s, old)| Recipe::Vector(n, len, s, old)),
-            (
-                prop::collection::vec((0u64..4, at.clone()), 0..5),
-                old.clone()
-            )
+            (prop::collection::vec((0u64..4, at.clone()), 0..5), old.clone())
                 .prop_map(|(parts, old)| Recipe::Indexed(parts, old)),
             prop::collection::vec((0u64..3, at.clone(), inner), 0..4).prop_map(Recipe::Struct),
             (at.clone(), at, old).prop_map(|(lb, extent, old)| Recipe::Resized(lb, extent, old)),
@@ -174,9 +168,7 @@ fn check_against_model(recipe: &Recipe, count: u64, cuts: &[usize]) {
         assert!(offsets.iter().enumerate().all(|(i, b)| *b == at + i as i64));
     }
 
-    let mut memory: Vec<u8> = (0..(high - low).max(1))
-        .map(|i| (i * 7 + i / 251) as u8)
-        .collect();
+    let mut memory: Vec<u8> = (0..(high - low).max(1)).map(|i| (i * 7 + i / 251) as u8).collect();
     let naive: Vec<u8> = offsets.iter().map(|b| memory[(b - low) as usize]).collect();
     let base = memory.as_mut_ptr().wrapping_offset(-low as isize);
 
@@ -225,10 +217,7 @@ fn pack__reads_from_any_offset() {
         3,
         2,
         20,
-        Box::new(Recipe::Struct(vec![
-            (1, 0, Recipe::Basic(1, 1)),
-            (1, 4, Recipe::Basic(4, 4)),
-        ])),
+        Box::new(Recipe::Struct(vec![(1, 0, Recipe::Basic(1, 1)), (1, 4, Recipe::Basic(4, 4))])),
     );
     let layout = recipe.layout();
     let offsets = spread(&recipe.model(), 5);
@@ -237,11 +226,7 @@ fn pack__reads_from_any_offset() {
         let mut out = [0u8; 7];
         // SAFETY: 5 elements span less than 400 bytes.
         let n = unsafe { layout.pack(memory.as_ptr(), 5, from as u64, &mut out) };
-        let naive: Vec<u8> = offsets[from..]
-            .iter()
-            .take(7)
-            .map(|b| memory[*b as usize])
-            .collect();
+        let naive: Vec<u8> = offsets[from..].iter().take(7).map(|b| memory[*b as usize]).collect();
         assert_eq!(out[..n], naive);
     }
 }
@@ -258,11 +243,7 @@ fn vector_of_vectors__stays_small() {
 #[test]
 fn repeated_structure__stays_small() {
     let b = Layout::basic(8, 8);
-    let part = |displacement, count| Part {
-        layout: &b,
-        count,
-        displacement,
-    };
+    let part = |displacement, count| Part { layout: &b, count, displacement };
     let s = Layout::structure([part(0, 1), part(16, 3), part(48, 1)]).unwrap();
     assert_eq!(s.entries(), 3);
     assert!(s.repeat(1_000_000).unwrap().entries() <= 4);
@@ -293,16 +274,8 @@ fn deep_nesting__does_not_recurse_without_end() {
     let mut nested = byte.clone();
     for i in 1..20_000i64 {
         let parts = [
-            Part {
-                layout: &nested,
-                count: 1,
-                displacement: 0,
-            },
-            Part {
-                layout: &byte,
-                count: 1,
-                displacement: i * 2 + i * i % 5 * 40_000,
-            },
+            Part { layout: &nested, count: 1, displacement: 0 },
+            Part { layout: &byte, count: 1, displacement: i * 2 + i * i % 5 * 40_000 },
         ];
         nested = Layout::structure(parts).unwrap();
     }
@@ -314,24 +287,12 @@ fn deep_nesting__does_not_recurse_without_end() {
 #[test]
 fn neighbours__merge_into_one_piece() {
     let int = Layout::basic(4, 4);
-    assert!(
-        int.indexed_parts([(2, 0), (3, 8), (1, 20)])
-            .unwrap()
-            .is_contiguous()
-    );
+    assert!(int.indexed_parts([(2, 0), (3, 8), (1, 20)]).unwrap().is_contiguous());
     assert!(int.vector(7, 3, 12).unwrap().is_contiguous());
     let d = Layout::basic(8, 8);
     let parts = [
-        Part {
-            layout: &d,
-            count: 1,
-            displacement: 0,
-        },
-        Part {
-            layout: &int,
-            count: 2,
-            displacement: 8,
-        },
+        Part { layout: &d, count: 1, displacement: 0 },
+        Part { layout: &int, count: 2, displacement: 8 },
     ];
     assert!(Layout::structure(parts).unwrap().is_contiguous());
 }
@@ -351,10 +312,7 @@ fn dense_offset__knows_lower_bounds_and_gaps() {
     assert!(!shifted.is_contiguous());
     assert_eq!(shifted.dense_offset(3), Some(8));
     let gapped = int.resized(0, 16).unwrap();
-    assert_eq!(
-        (gapped.dense_offset(1), gapped.dense_offset(2)),
-        (Some(0), None)
-    );
+    assert_eq!((gapped.dense_offset(1), gapped.dense_offset(2)), (Some(0), None));
 }
 
 #[test]
@@ -368,13 +326,7 @@ fn sizes__over_two_to_the_31_are_exact() {
     v.for_each_run(1, 3 * ((1 << 33) - 1) - 1, 100, |run| {
         seen.push((run.offset, run.len * run.count))
     });
-    assert_eq!(
-        seen,
-        [
-            (((1i64 << 33) - 2) * (1 << 20) + 2, 1),
-            (((1i64 << 33) - 1) << 20, 3)
-        ]
-    );
+    assert_eq!(seen, [(((1i64 << 33) - 2) * (1 << 20) + 2, 1), (((1i64 << 33) - 1) << 20, 3)]);
 }
 
 #[test]
@@ -400,16 +352,8 @@ fn markers__outweigh_data_and_move_with_their_part() {
     let int = Layout::basic(4, 4);
     let marked = int.resized(-4, 20).unwrap();
     let parts = [
-        Part {
-            layout: &int,
-            count: 1,
-            displacement: -100,
-        },
-        Part {
-            layout: &marked,
-            count: 2,
-            displacement: 8,
-        },
+        Part { layout: &int, count: 1, displacement: -100 },
+        Part { layout: &marked, count: 2, displacement: 8 },
     ];
     let s = Layout::structure(parts).unwrap();
     assert_eq!((s.lb(), s.extent()), (4, 40));
@@ -431,16 +375,8 @@ fn part__ends_behind_its_own_padding() {
 fn structure__is_padded_to_its_alignment() {
     let (d, c) = (Layout::basic(8, 8), Layout::basic(1, 1));
     let parts = [
-        Part {
-            layout: &d,
-            count: 1,
-            displacement: 0,
-        },
-        Part {
-            layout: &c,
-            count: 1,
-            displacement: 8,
-        },
+        Part { layout: &d, count: 1, displacement: 0 },
+        Part { layout: &c, count: 1, displacement: 8 },
     ];
     let s = Layout::structure(parts).unwrap();
     assert_eq!((s.size(), s.extent(), s.true_extent()), (9, 16, 9));
@@ -448,15 +384,10 @@ fn structure__is_padded_to_its_alignment() {
 
 #[test]
 fn empty__packs_nothing() {
-    for empty in [
-        Layout::empty(),
-        Layout::basic(4, 4).repeat(0).unwrap(),
-        Layout::structure([]).unwrap(),
-    ] {
-        assert_eq!(
-            (empty.size(), empty.extent(), empty.span(9)),
-            (0, 0, Ok((0, 0)))
-        );
+    for empty in
+        [Layout::empty(), Layout::basic(4, 4).repeat(0).unwrap(), Layout::structure([]).unwrap()]
+    {
+        assert_eq!((empty.size(), empty.extent(), empty.span(9)), (0, 0, Ok((0, 0))));
         // SAFETY: an empty type has no data bytes.
         let packed = unsafe { empty.pack(std::ptr::null(), 5, 0, &mut [0; 8]) };
         assert_eq!(packed, 0);

@@ -86,12 +86,7 @@ struct Each<F>(F);
 
 impl<F: FnMut(Block)> Visit for Each<F> {
     fn run(&mut self, at: i64, len: u64, stride: i64, n: u64) {
-        (self.0)(Block {
-            offset: at,
-            len,
-            stride,
-            count: n,
-        });
+        (self.0)(Block { offset: at, len, stride, count: n });
     }
 }
 
@@ -108,16 +103,7 @@ impl Visit for Pack {
         let len = len as usize;
         // SAFETY: a walk visits data bytes of the elements, which pack's caller lets us read, and at most as many
         // bytes in all as `out` has; `out` has moved past those already written.
-        unsafe {
-            copy_strided(
-                from,
-                stride as isize,
-                self.out,
-                len as isize,
-                len,
-                n as usize,
-            )
-        };
+        unsafe { copy_strided(from, stride as isize, self.out, len as isize, len, n as usize) };
         self.out = self.out.wrapping_add(len * n as usize);
     }
 
@@ -131,21 +117,11 @@ impl Visit for Pack {
 
     #[inline]
     fn grid(&mut self, at: i64, block: &Block, step: i64, n: u64) {
-        let from = self
-            .base
-            .wrapping_offset(at.wrapping_add(block.offset) as isize);
+        let from = self.base.wrapping_offset(at.wrapping_add(block.offset) as isize);
         let bytes = block.bytes() as isize;
         let (len, count) = (block.len as isize, block.count as usize);
-        let from = Side {
-            at: from,
-            stride: block.stride as isize,
-            step: step as isize,
-        };
-        let to = Side {
-            at: self.out,
-            stride: len,
-            step: bytes,
-        };
+        let from = Side { at: from, stride: block.stride as isize, step: step as isize };
+        let to = Side { at: self.out, stride: len, step: bytes };
         // SAFETY: as in `run`, for `n` runs.
         unsafe { copy_grid(from, to, len as usize, count, n as usize) };
         self.out = self.out.wrapping_offset(bytes * n as isize);
@@ -165,16 +141,7 @@ impl Visit for Unpack {
         let len = len as usize;
         // SAFETY: a walk visits data bytes of the elements, which unpack's caller lets us write, and at most as many
         // bytes in all as `data` has; `data` has moved past those already read.
-        unsafe {
-            copy_strided(
-                self.data,
-                len as isize,
-                to,
-                stride as isize,
-                len,
-                n as usize,
-            )
-        };
+        unsafe { copy_strided(self.data, len as isize, to, stride as isize, len, n as usize) };
         self.data = self.data.wrapping_add(len * n as usize);
     }
 
@@ -188,21 +155,11 @@ impl Visit for Unpack {
 
     #[inline]
     fn grid(&mut self, at: i64, block: &Block, step: i64, n: u64) {
-        let to = self
-            .base
-            .wrapping_offset(at.wrapping_add(block.offset) as isize);
+        let to = self.base.wrapping_offset(at.wrapping_add(block.offset) as isize);
         let bytes = block.bytes() as isize;
         let (len, count) = (block.len as isize, block.count as usize);
-        let from = Side {
-            at: self.data,
-            stride: len,
-            step: bytes,
-        };
-        let to = Side {
-            at: to,
-            stride: block.stride as isize,
-            step: step as isize,
-        };
+        let from = Side { at: self.data, stride: len, step: bytes };
+        let to = Side { at: to, stride: block.stride as isize, step: step as isize };
         // SAFETY: as in `run`, for `n` runs.
         unsafe { copy_grid(from, to, len as usize, count, n as usize) };
         self.data = self.data.wrapping_offset(bytes * n as isize);
@@ -249,11 +206,7 @@ fn walk<V: Visit>(layout: &Layout, count: u64, from: u64, room: u64, v: &mut V) 
             let whole = if i64::try_from(b.len) == Ok(layout.extent) {
                 Block { len: total, ..*b }
             } else {
-                Block {
-                    stride: layout.extent,
-                    count,
-                    ..*b
-                }
+                Block { stride: layout.extent, count, ..*b }
             };
             walk_block(&whole, 0, from, &mut left, v);
         }
@@ -266,11 +219,7 @@ fn walk<V: Visit>(layout: &Layout, count: u64, from: u64, room: u64, v: &mut V) 
 /// bounded `left` by the bytes that there are.
 fn walk_copies<V: Visit>(list: &List, at: i64, stride: i64, skip: u64, mut left: u64, v: &mut V) {
     let size = list.size();
-    let (mut copy, within) = if skip == 0 {
-        (0, 0)
-    } else {
-        (skip / size, skip % size)
-    };
+    let (mut copy, within) = if skip == 0 { (0, 0) } else { (skip / size, skip % size) };
     let place = |copy: u64| at.wrapping_add(stride.wrapping_mul(copy as i64));
     if within > 0 {
         let mut now = (size - within).min(left);

@@ -39,10 +39,7 @@ fn group_folders(read: Reader, controller: &str) -> Vec<String> {
             if !names.split(',').any(|n| n == controller) {
                 continue;
             }
-            vec![
-                format!("/sys/fs/cgroup/{names}"),
-                format!("/sys/fs/cgroup/{controller}"),
-            ]
+            vec![format!("/sys/fs/cgroup/{names}"), format!("/sys/fs/cgroup/{controller}")]
         };
         for ancestor in Path::new(path).ancestors() {
             let ancestor = ancestor.to_string_lossy();
@@ -70,10 +67,9 @@ fn find_quota(read: Reader) -> Option<f64> {
         // "max 100000" or "150000 100000", in microseconds.
         let text = read(&format!("{folder}/cpu.max")).unwrap_or_default();
         let mut words = text.split_whitespace();
-        if let (Some(Ok(quota)), Some(Ok(period))) = (
-            words.next().map(str::parse::<f64>),
-            words.next().map(str::parse::<f64>),
-        ) {
+        if let (Some(Ok(quota)), Some(Ok(period))) =
+            (words.next().map(str::parse::<f64>), words.next().map(str::parse::<f64>))
+        {
             take(quota / period);
         }
     }
@@ -100,11 +96,7 @@ fn find_memory(read: Reader) -> u64 {
         let limit = read_number(read, &format!("{folder}/memory.limit_in_bytes"));
         let used = read_number(read, &format!("{folder}/memory.usage_in_bytes"));
         let stat = read(&format!("{folder}/memory.stat")).unwrap_or_default();
-        least = least.min(memory_left(
-            limit,
-            used,
-            field(&stat, "total_inactive_file"),
-        ));
+        least = least.min(memory_left(limit, used, field(&stat, "total_inactive_file")));
     }
     least
 }
@@ -118,11 +110,7 @@ fn memory_left(limit: Option<f64>, used: Option<f64>, inactive: Option<u64>) -> 
 }
 
 fn read_number(read: Reader, path: &str) -> Option<f64> {
-    read(path)?
-        .trim()
-        .parse::<f64>()
-        .ok()
-        .filter(|n| n.is_finite())
+    read(path)?.trim().parse::<f64>().ok().filter(|n| n.is_finite())
 }
 
 fn field(text: &str, name: &str) -> Option<u64> {
@@ -139,10 +127,8 @@ mod tests {
     use std::collections::HashMap;
 
     fn reader(files: &[(&str, &str)]) -> impl Fn(&str) -> Option<String> {
-        let files: HashMap<String, String> = files
-            .iter()
-            .map(|(n, t)| ((*n).to_owned(), (*t).to_owned()))
-            .collect();
+        let files: HashMap<String, String> =
+            files.iter().map(|(n, t)| ((*n).to_owned(), (*t).to_owned())).collect();
         move |path| files.get(path).cloned()
     }
 
@@ -171,26 +157,17 @@ mod tests {
     #[test]
     fn quota__none_when_nothing_can_be_read() {
         assert_eq!(find_quota(&reader(&[])), None);
-        assert_eq!(
-            find_quota(&reader(&[("/proc/self/cgroup", "garbage\n::\n0:\n")])),
-            None
-        );
+        assert_eq!(find_quota(&reader(&[("/proc/self/cgroup", "garbage\n::\n0:\n")])), None);
     }
 
     #[test]
     fn memory__is_the_least_of_machine_and_group() {
         let files = [
             ("/proc/self/cgroup", "0::/g\n"),
-            (
-                "/proc/meminfo",
-                "MemTotal: 9000 kB\nMemAvailable:    8000 kB\n",
-            ),
+            ("/proc/meminfo", "MemTotal: 9000 kB\nMemAvailable:    8000 kB\n"),
             ("/sys/fs/cgroup/g/memory.max", "4096000\n"),
             ("/sys/fs/cgroup/g/memory.current", "4000000\n"),
-            (
-                "/sys/fs/cgroup/g/memory.stat",
-                "anon 1\ninactive_file 1000\n",
-            ),
+            ("/sys/fs/cgroup/g/memory.stat", "anon 1\ninactive_file 1000\n"),
         ];
         assert_eq!(find_memory(&reader(&files)), 97_000);
         assert_eq!(find_memory(&reader(&files[..2])), 8_192_000);

@@ -38,18 +38,10 @@ pub fn list_cores_in(allowed: &CpuSet, read: &dyn Fn(&str) -> Option<String>) ->
         let cache = first(set("cache/index3/shared_cpu_list"))
             .or_else(|| first(set("topology/package_cpus_list")))
             .unwrap_or(0);
-        let node = nodes
-            .iter()
-            .find(|(_, set)| set.contains(cpu))
-            .map_or(0, |(n, _)| *n);
+        let node = nodes.iter().find(|(_, set)| set.contains(cpu)).map_or(0, |(n, _)| *n);
         cores
             .entry((node, package, cache, lead))
-            .or_insert_with(|| Core {
-                node,
-                package,
-                cache,
-                threads: Vec::new(),
-            })
+            .or_insert_with(|| Core { node, package, cache, threads: Vec::new() })
             .threads
             .push(cpu);
     }
@@ -145,10 +137,7 @@ mod tests {
         let cores = list_cores_in(&CpuSet::parse("0-7").unwrap(), &two_by_two);
         let threads: Vec<_> = cores.iter().map(|c| c.threads.clone()).collect();
         assert_eq!(threads, [[0, 4], [1, 5], [2, 6], [3, 7]]);
-        assert_eq!(
-            cores.iter().map(|c| c.node).collect::<Vec<_>>(),
-            [0, 0, 1, 1]
-        );
+        assert_eq!(cores.iter().map(|c| c.node).collect::<Vec<_>>(), [0, 0, 1, 1]);
     }
 
     #[test]
@@ -156,17 +145,10 @@ mod tests {
         let cores = list_cores_in(&CpuSet::parse("0-7").unwrap(), &two_by_two);
         let distances = [0, 4, 1, 5, 2].map(|to| find_among(&cores, 0, to).unwrap());
         let (cache, apart) = (Distance::Cache, Distance::Apart);
-        assert_eq!(
-            distances,
-            [Distance::None, Distance::Core, cache, cache, apart]
-        );
+        assert_eq!(distances, [Distance::None, Distance::Core, cache, cache, apart]);
         assert_eq!(find_among(&cores, 0, 8), None);
         let split = |path: &str| match path.ends_with("shared_cpu_list") {
-            true => path
-                .strip_prefix("cpu/cpu")?
-                .split('/')
-                .next()
-                .map(str::to_owned),
+            true => path.strip_prefix("cpu/cpu")?.split('/').next().map(str::to_owned),
             false => two_by_two(path),
         };
         let cores = list_cores_in(&CpuSet::parse("0-7").unwrap(), &split);
@@ -190,10 +172,7 @@ mod tests {
     #[test]
     fn cores__of_this_machine_cover_its_mask() {
         let mask = super::super::affinity();
-        let covered: CpuSet = list_cores(&mask)
-            .into_iter()
-            .flat_map(|c| c.threads)
-            .collect();
+        let covered: CpuSet = list_cores(&mask).into_iter().flat_map(|c| c.threads).collect();
         assert_eq!(covered.to_string(), mask.to_string());
     }
 

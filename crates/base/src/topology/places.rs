@@ -87,12 +87,7 @@ mod tests {
     fn node(path: &str) -> Option<String> {
         let list = |core: usize, cores: usize| {
             let first = core / cores * cores;
-            format!(
-                "{first}-{0},{1}-{2}",
-                first + cores - 1,
-                first + 8,
-                first + cores + 7
-            )
+            format!("{first}-{0},{1}-{2}", first + cores - 1, first + 8, first + cores + 7)
         };
         if let Some(file) = path.strip_prefix("node/") {
             let file = file.strip_prefix("node");
@@ -126,10 +121,7 @@ mod tests {
         let some = |list: &[&str]| Some(list.iter().map(|&s| s.to_owned()).collect::<Vec<_>>());
         let all = "0-15";
         assert_eq!(places(Level::Node, all), some(&["0-15"]));
-        assert_eq!(
-            places(Level::Package, all),
-            some(&["0-3,8-11", "4-7,12-15"])
-        );
+        assert_eq!(places(Level::Package, all), some(&["0-3,8-11", "4-7,12-15"]));
         let numa = ["0-1,8-9", "2-3,10-11", "4-5,12-13", "6-7,14-15"];
         assert_eq!(places(Level::Numa, all), some(&numa));
         assert_eq!(places(Level::Cache(3), all), some(&numa));
@@ -151,18 +143,10 @@ mod tests {
     #[test]
     fn places__of_this_machine_cover_its_mask() {
         let mask = super::super::affinity();
-        for level in [
-            Level::Thread,
-            Level::Core,
-            Level::Numa,
-            Level::Package,
-            Level::Node,
-        ] {
+        for level in [Level::Thread, Level::Core, Level::Numa, Level::Package, Level::Node] {
             let places = list_places(level, &mask, &read_system).unwrap();
-            let covered: CpuSet = places
-                .iter()
-                .flat_map(|p| p.iter().collect::<Vec<_>>())
-                .collect();
+            let covered: CpuSet =
+                places.iter().flat_map(|p| p.iter().collect::<Vec<_>>()).collect();
             assert_eq!(covered.to_string(), mask.to_string(), "{level}");
         }
     }

@@ -134,12 +134,7 @@ impl Area {
         // ORDERING: release: who finds the magic finds the rest; partner: the reader is another process that reads the
         // file, mostly after this one's end.
         header.magic.store(TRACE_MAGIC, Ordering::Release);
-        Some(Area {
-            base,
-            events,
-            back,
-            known: [const { StaticUsize::new(0) }; MAX_NAMES],
-        })
+        Some(Area { base, events, back, known: [const { StaticUsize::new(0) }; MAX_NAMES] })
     }
 
     fn header(&self) -> &AreaHeader {
@@ -253,10 +248,7 @@ impl Area {
         // SAFETY: backed for ever.
         let (written, shared) = unsafe {
             let ring = &*ring;
-            (
-                ring.written.load(Ordering::Relaxed),
-                ring.shared.load(Ordering::Relaxed),
-            )
+            (ring.written.load(Ordering::Relaxed), ring.shared.load(Ordering::Relaxed))
         };
         if shared != written || written == 0 {
             return None;

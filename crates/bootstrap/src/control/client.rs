@@ -36,9 +36,7 @@ pub fn ask_within(
         socket.connect(&SockAddr::unix(OsStr::from_bytes(&path))?)?;
         let mut socket = UnixStream::from(OwnedFd::from(socket));
         if !is_own_user(socket.as_fd()) {
-            return Err(io::Error::other(
-                "a process of another user has its socket's name",
-            ));
+            return Err(io::Error::other("a process of another user has its socket's name"));
         }
         send_all(socket.as_fd(), &frame(&request.encode()))?;
         read_answer(&mut socket)
@@ -134,9 +132,7 @@ mod tests {
 
     #[test]
     fn launcher__that_is_not_there_is_an_error() {
-        let request = Request::Lookup {
-            service: b"a".to_vec(),
-        };
+        let request = Request::Lookup { service: b"a".to_vec() };
         let error = ask(random_job_id(), &request).unwrap_err();
         assert!(error.contains("mpiexec does not answer"), "{error}");
     }
@@ -157,9 +153,7 @@ mod tests {
 
     #[test]
     fn answer__is_read_in_pieces_and_must_make_sense() {
-        let request = Request::Lookup {
-            service: b"a".to_vec(),
-        };
+        let request = Request::Lookup { service: b"a".to_vec() };
         let good = frame(&Answer::Done.encode());
         for (answer, expected) in [
             (good.clone(), Some(Answer::Done)),

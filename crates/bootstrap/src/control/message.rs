@@ -197,11 +197,7 @@ impl Answer {
     /// A refusal that no program of a spawn is to blame for.
     pub fn refuse(cause: Cause, text: impl Into<String>) -> Answer {
         let (program, text) = (u32::MAX, text.into());
-        Answer::Refused {
-            cause,
-            program,
-            text,
-        }
+        Answer::Refused { cause, program, text }
     }
 }
 
@@ -284,34 +280,25 @@ impl Request {
             Request::Spawn { root, programs } => {
                 to.number(1).number(*root).list(programs, write_program)
             }
-            Request::Publish {
-                owner,
-                service,
-                port,
-            } => to.number(2).number(*owner).bytes(service).bytes(port),
+            Request::Publish { owner, service, port } => {
+                to.number(2).number(*owner).bytes(service).bytes(port)
+            }
             Request::Lookup { service } => to.number(3).bytes(service),
             Request::Unpublish { service, port } => to.number(4).bytes(service).bytes(port),
-            Request::Knock {
-                rank,
-                number,
-                caller,
-                visit,
-            } => (to.number(5).number(*rank).number(*number).number(*caller)).number(*visit as u32),
+            Request::Knock { rank, number, caller, visit } => {
+                (to.number(5).number(*rank).number(*number).number(*caller)).number(*visit as u32)
+            }
             Request::Forget { owner } => to.number(6).number(*owner),
             Request::Stay => to.number(7),
             Request::Prepare { nodes, programs } => {
                 to.number(8).numbers(nodes).list(programs, write_program)
             }
-            Request::Add {
-                root,
-                first,
-                counts,
-                nodes,
-                cards,
-            } => (to.number(9).number(*root).number(*first))
-                .numbers(counts)
-                .numbers(nodes)
-                .list(cards, |to, card| _ = to.bytes(card)),
+            Request::Add { root, first, counts, nodes, cards } => {
+                (to.number(9).number(*root).number(*first))
+                    .numbers(counts)
+                    .numbers(nodes)
+                    .list(cards, |to, card| _ = to.bytes(card))
+            }
             Request::GiveUp { first } => to.number(10).number(*first),
             Request::Input => to.number(11),
             Request::Number { foreign } => to.number(12).list(foreign, write_foreign),
@@ -335,13 +322,8 @@ impl Request {
                 service: from.bytes()?,
                 port: from.bytes()?,
             },
-            3 => Request::Lookup {
-                service: from.bytes()?,
-            },
-            4 => Request::Unpublish {
-                service: from.bytes()?,
-                port: from.bytes()?,
-            },
+            3 => Request::Lookup { service: from.bytes()? },
+            4 => Request::Unpublish { service: from.bytes()?, port: from.bytes()? },
             5 => Request::Knock {
                 rank: from.number()?,
                 number: from.number()?,
@@ -353,9 +335,7 @@ impl Request {
                     _ => return None,
                 },
             },
-            6 => Request::Forget {
-                owner: from.number()?,
-            },
+            6 => Request::Forget { owner: from.number()? },
             7 => Request::Stay,
             8 => Request::Prepare {
                 nodes: from.list(Reader::number)?,
@@ -368,17 +348,10 @@ impl Request {
                 nodes: from.list(Reader::number)?,
                 cards: from.list(Reader::bytes)?,
             },
-            10 => Request::GiveUp {
-                first: from.number()?,
-            },
+            10 => Request::GiveUp { first: from.number()? },
             11 => Request::Input,
-            12 => Request::Number {
-                foreign: from.list(read_foreign)?,
-            },
-            13 => Request::AddForeign {
-                first: from.number()?,
-                foreign: from.list(read_foreign)?,
-            },
+            12 => Request::Number { foreign: from.list(read_foreign)? },
+            13 => Request::AddForeign { first: from.number()?, foreign: from.list(read_foreign)? },
             _ => return None,
         };
         from.end(request)
@@ -414,10 +387,7 @@ fn write_foreign(to: &mut Writer, foreign: &Foreign) {
 fn read_foreign(from: &mut Reader<'_>) -> Option<Foreign> {
     let (low, high) = (from.number()?, from.number()?);
     Some(Foreign {
-        origin: Origin {
-            job: u64::from(high) << 32 | u64::from(low),
-            rank: from.number()?,
-        },
+        origin: Origin { job: u64::from(high) << 32 | u64::from(low), rank: from.number()? },
         host: from.number()?,
         card: from.bytes()?,
     })
@@ -450,15 +420,9 @@ impl Answer {
             Answer::Knocked(what) => to.number(5).number(*what as u32),
             Answer::Ready { cards } => to.number(6).list(cards, |to, card| _ = to.bytes(card)),
             Answer::Numbered { ranks } => to.number(7).numbers(ranks),
-            Answer::Refused {
-                cause,
-                program,
-                text,
-            } => to
-                .number(4)
-                .number(*cause as u32)
-                .number(*program)
-                .bytes(text.as_bytes()),
+            Answer::Refused { cause, program, text } => {
+                to.number(4).number(*cause as u32).number(*program).bytes(text.as_bytes())
+            }
         };
         to.0
     }
@@ -467,14 +431,9 @@ impl Answer {
     pub fn decode(bytes: &[u8]) -> Option<Answer> {
         let mut from = Reader(bytes);
         let answer = match from.number()? {
-            1 => Answer::Spawned {
-                first: from.number()?,
-                counts: from.list(Reader::number)?,
-            },
+            1 => Answer::Spawned { first: from.number()?, counts: from.list(Reader::number)? },
             2 => Answer::Done,
-            3 => Answer::Found {
-                port: from.bytes()?,
-            },
+            3 => Answer::Found { port: from.bytes()? },
             4 => Answer::Refused {
                 cause: match from.number()? {
                     1 => Cause::Spawn,
@@ -492,12 +451,8 @@ impl Answer {
                 3 => Knocked::LetIn,
                 _ => return None,
             }),
-            6 => Answer::Ready {
-                cards: from.list(Reader::bytes)?,
-            },
-            7 => Answer::Numbered {
-                ranks: from.list(Reader::number)?,
-            },
+            6 => Answer::Ready { cards: from.list(Reader::bytes)? },
+            7 => Answer::Numbered { ranks: from.list(Reader::number)? },
             _ => return None,
         };
         from.end(answer)

@@ -37,9 +37,7 @@ impl Names {
         let refuse = |text: String| Err((Cause::Service, text));
         if let Some(there) = self.0.get(service) {
             let (name, owner) = (show(service), there.owner);
-            return refuse(format!(
-                "rank {owner} of the job has published {name} already"
-            ));
+            return refuse(format!("rank {owner} of the job has published {name} already"));
         }
         if self.0.len() >= SERVICES_MOST {
             return refuse(format!("{SERVICES_MOST} services are published already"));

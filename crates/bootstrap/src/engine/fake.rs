@@ -40,12 +40,7 @@ pub struct Server {
 impl Server {
     /// A job of so many ranks.
     pub fn new(job: &str, size: usize, manner: Manner) -> Server {
-        Server {
-            size,
-            manner,
-            job: job.to_owned(),
-            shared: Arc::default(),
-        }
+        Server { size, manner, job: job.to_owned(), shared: Arc::default() }
     }
 
     /// A connection for a rank, and its thread.
@@ -95,10 +90,8 @@ impl Server {
         let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
         let mut stream = stream;
         while let Some(Ok(line)) = lines.next() {
-            let fields: HashMap<&str, &str> = line
-                .split(' ')
-                .filter_map(|word| word.split_once('='))
-                .collect();
+            let fields: HashMap<&str, &str> =
+                line.split(' ').filter_map(|word| word.split_once('=')).collect();
             let Some(answer) = self.answer(&fields) else {
                 continue;
             };

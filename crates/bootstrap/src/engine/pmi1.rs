@@ -70,10 +70,7 @@ impl Pmi1 {
             size = size.or(line.number("size"));
         }
         let (Some(rank), Some(size)) = (rank, size) else {
-            return Err(EngineError::Answer {
-                step: "initack",
-                said: "no rank and size".into(),
-            });
+            return Err(EngineError::Answer { step: "initack", said: "no rank and size".into() });
         };
         pmi.start(rank, size)?;
         Ok(pmi)
@@ -83,13 +80,7 @@ impl Pmi1 {
         Pmi1 {
             stream: File::from(stream),
             ahead: Vec::new(),
-            about: About {
-                rank: 0,
-                size: 1,
-                job: String::new(),
-                appnum: None,
-                universe: None,
-            },
+            about: About { rank: 0, size: 1, job: String::new(), appnum: None, universe: None },
         }
     }
 
@@ -101,19 +92,13 @@ impl Pmi1 {
             return Err(EngineError::Variable { name, value });
         }
         (self.about.rank, self.about.size) = (rank, size);
-        self.ask(
-            "cmd=init pmi_version=1 pmi_subversion=1",
-            "response_to_init",
-        )?;
+        self.ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init")?;
         let maxes = self.ask("cmd=get_maxes", "maxes")?;
         let name = self.ask("cmd=get_my_kvsname", "my_kvsname")?;
         let name = name.field("kvsname").unwrap_or_default().to_owned();
         let longest = maxes.number("kvsname_max").unwrap_or(256).min(256);
         if name.is_empty() || name.len() > longest {
-            return Err(EngineError::Answer {
-                step: "my_kvsname",
-                said: shorten(&name),
-            });
+            return Err(EngineError::Answer { step: "my_kvsname", said: shorten(&name) });
         }
         self.about.job = name;
         // What is not told is not needed.
@@ -136,10 +121,7 @@ impl Pmi1 {
     pub fn put(&mut self, key: &str, value: &[u8]) -> Result<(), EngineError> {
         let pieces = split_value(value);
         if pieces.len() > PIECES_MOST {
-            return Err(EngineError::TooLong {
-                step: "put",
-                bytes: value.len(),
-            });
+            return Err(EngineError::TooLong { step: "put", bytes: value.len() });
         }
         for (number, piece) in pieces.iter().enumerate() {
             let key = name_key(self.about.rank, key, number);
@@ -165,10 +147,7 @@ impl Pmi1 {
         let Some(first) = self.get_piece(rank, key, 0)? else {
             return Ok(None);
         };
-        let malformed = |said: &str| EngineError::Answer {
-            step: "get",
-            said: shorten(said),
-        };
+        let malformed = |said: &str| EngineError::Answer { step: "get", said: shorten(said) };
         let (count, text) = read_first(&first).ok_or_else(|| malformed(&first))?;
         let mut text = text.to_owned();
         for number in 1..count {
@@ -183,16 +162,10 @@ impl Pmi1 {
         &mut self, rank: usize, key: &str, number: usize,
     ) -> Result<Option<String>, EngineError> {
         let key = name_key(rank, key, number);
-        self.send(
-            &format!("cmd=get kvsname={} key={key}", self.about.job),
-            "get",
-        )?;
+        self.send(&format!("cmd=get kvsname={} key={key}", self.about.job), "get")?;
         let (text, line) = self.read_line("get")?;
         if line.field("cmd") != Some("get_result") {
-            return Err(EngineError::Answer {
-                step: "get",
-                said: shorten(&text),
-            });
+            return Err(EngineError::Answer { step: "get", said: shorten(&text) });
         }
         // Not there is whatever is no success; engines differ in the number.
         let found = line.answers("get_result").then(|| line.field("value"));
@@ -224,9 +197,7 @@ impl Pmi1 {
         };
         // Another MPI library may have published the same.
         let port = port.strip_prefix(SERVICE);
-        Ok(port
-            .and_then(read_first)
-            .and_then(|(_, text)| join_value(text)))
+        Ok(port.and_then(read_first).and_then(|(_, text)| join_value(text)))
     }
 
     /// As [`super::Engine::unpublish`].
@@ -296,10 +267,7 @@ impl Pmi1 {
         let (text, line) = self.read_line(answer)?;
         match line.answers(answer) {
             true => Ok(()),
-            false => Err(EngineError::Answer {
-                step: answer,
-                said: shorten(&text),
-            }),
+            false => Err(EngineError::Answer { step: answer, said: shorten(&text) }),
         }
     }
 
@@ -327,10 +295,7 @@ impl Pmi1 {
         let (text, line) = self.read_line(answer)?;
         match line.answers(answer) {
             true => Ok(line),
-            false => Err(EngineError::Answer {
-                step: answer,
-                said: shorten(&text),
-            }),
+            false => Err(EngineError::Answer { step: answer, said: shorten(&text) }),
         }
     }
 
@@ -421,11 +386,7 @@ fn describe_program(
 
 /// Folder, path and host, where they are asked for.
 fn describe_hints(program: &Program) -> Vec<String> {
-    let hints = [
-        ("wdir", &program.wdir),
-        ("path", &program.path),
-        ("host", &program.host),
-    ];
+    let hints = [("wdir", &program.wdir), ("path", &program.path), ("host", &program.host)];
     let given = hints.iter().filter_map(|(key, value)| {
         let value = String::from_utf8(value.as_ref()?.clone()).ok()?;
         Some((key, value))
@@ -447,10 +408,7 @@ fn name_service(name: &[u8], step: &'static str) -> Result<String, EngineError> 
     match split_value(name).as_slice() {
         // Two of them have room in a line.
         [piece] if piece.len() <= VALUE_MOST / 2 => Ok(format!("{SERVICE}{piece}")),
-        _ => Err(EngineError::TooLong {
-            step,
-            bytes: name.len(),
-        }),
+        _ => Err(EngineError::TooLong { step, bytes: name.len() }),
     }
 }
 
@@ -468,22 +426,13 @@ fn read_variable(name: &str) -> Option<String> {
 }
 
 fn read_number(name: &'static str, text: &str) -> Result<usize, EngineError> {
-    let number = text
-        .parse()
-        .ok()
-        .filter(|&n: &usize| n <= i32::MAX as usize);
-    number.ok_or_else(|| EngineError::Variable {
-        name,
-        value: shorten(text),
-    })
+    let number = text.parse().ok().filter(|&n: &usize| n <= i32::MAX as usize);
+    number.ok_or_else(|| EngineError::Variable { name, value: shorten(text) })
 }
 
 /// The inherited descriptor, which programs that this process starts are not to have.
 fn take_inherited(fd: RawFd) -> Result<OwnedFd, EngineError> {
-    let wrong = |cause| EngineError::System {
-        step: "the descriptor that PMI_FD names",
-        cause,
-    };
+    let wrong = |cause| EngineError::System { step: "the descriptor that PMI_FD names", cause };
     // What a program has opened for itself is no engine's: it would be closed under it.
     if fd <= libc::STDERR_FILENO {
         let why = "that is standard input, output or error";
@@ -514,8 +463,7 @@ mod tests {
             let run = |rank: usize| {
                 let mut pmi = server.connect(rank);
                 for length in [0, 5, 3000] {
-                    pmi.put(&format!("v{length}"), &value(rank, length))
-                        .unwrap();
+                    pmi.put(&format!("v{length}"), &value(rank, length)).unwrap();
                 }
                 pmi.fence().unwrap();
                 for (peer, length) in (0..3).flat_map(|p| [0, 5, 3000].map(|n| (p, n))) {
@@ -609,10 +557,7 @@ mod tests {
             let mut odd = program.clone();
             odd.argv.push(word.to_vec());
             let (refused, lines) = spawn(b"", &[odd]);
-            assert!(
-                matches!(refused, Err(EngineError::Unsayable(_))),
-                "{word:?}"
-            );
+            assert!(matches!(refused, Err(EngineError::Unsayable(_))), "{word:?}");
             // Nothing was begun.
             assert!(lines.is_empty());
         }
@@ -672,10 +617,7 @@ mod tests {
             "cmd=what\n",
         ]);
         let about = pmi.unwrap().about().clone();
-        assert_eq!(
-            (about.appnum, about.universe, &*about.job),
-            (None, None, "a")
-        );
+        assert_eq!((about.appnum, about.universe, &*about.job), (None, None, "a"));
     }
 
     #[test]

@@ -253,10 +253,7 @@ impl Pmix {
             Ok(App::new(&words, &variables, folder.as_deref(), most, infos))
         });
         let mut apps: Vec<App> = apps.collect::<Result<_, EngineError>>()?;
-        let of_job = [
-            Info::text("pmix.mapby", MAP_BY),
-            Info::text("pmix.bindto", BIND_TO),
-        ];
+        let of_job = [Info::text("pmix.mapby", MAP_BY), Info::text("pmix.bindto", BIND_TO)];
         let mut spawned = Proc::empty();
         // SAFETY: lists of those lengths and room for a namespace, which live for the call; the apps' lists are on C's
         // heap, as the library may extend them.
@@ -426,10 +423,7 @@ fn list_settings() -> Vec<CString> {
 fn c_string(what: &str, bytes: &[u8]) -> Result<CString, EngineError> {
     CString::new(bytes).map_err(|_| EngineError::Answer {
         step: "spawn",
-        said: format!(
-            "{what} with a zero inside: {}",
-            shorten(&String::from_utf8_lossy(bytes))
-        ),
+        said: format!("{what} with a zero inside: {}", shorten(&String::from_utf8_lossy(bytes))),
     })
 }
 
@@ -437,20 +431,14 @@ fn c_string(what: &str, bytes: &[u8]) -> Result<CString, EngineError> {
 fn name_service(service: &[u8]) -> Result<Vec<u8>, EngineError> {
     match [SERVICE, service].concat() {
         key if key.len() < KEY_BYTES => Ok(key),
-        key => Err(EngineError::TooLong {
-            step: "the name of a service",
-            bytes: key.len(),
-        }),
+        key => Err(EngineError::TooLong { step: "the name of a service", bytes: key.len() }),
     }
 }
 
 fn check(library: &Library, step: &'static str, status: c_int) -> Result<(), EngineError> {
     match status {
         SUCCESS => Ok(()),
-        _ => Err(EngineError::Answer {
-            step,
-            said: library.describe(status),
-        }),
+        _ => Err(EngineError::Answer { step, said: library.describe(status) }),
     }
 }
 
@@ -469,14 +457,7 @@ mod tests {
         assert_eq!(read_parent(told), read);
         assert!(is_told_of_parent(told, "prterun-a@2"));
         assert!(!is_told_of_parent(told, "prterun-a@1"));
-        for wrong in [
-            "",
-            "pmix ",
-            "pmix 3 port",
-            "pmix x port a@1",
-            "0000 port",
-            "spawn port",
-        ] {
+        for wrong in ["", "pmix ", "pmix 3 port", "pmix x port a@1", "0000 port", "spawn port"] {
             assert_eq!(read_parent(wrong), None, "{wrong}");
         }
     }

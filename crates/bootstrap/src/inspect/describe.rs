@@ -45,11 +45,7 @@ pub fn describe_ranks(members: &[Member], segment: &Segment) -> String {
         let _ = writeln!(text, "  rank {number} (process {}) {doing}", member.pid);
     }
     if let Some(verdict) = find_verdict(members, segment, &before, now_ns) {
-        let _ = writeln!(
-            text,
-            "{}",
-            describe_verdict(&verdict, members, &before, now_ns)
-        );
+        let _ = writeln!(text, "{}", describe_verdict(&verdict, members, &before, now_ns));
     }
     text
 }
@@ -201,10 +197,7 @@ fn describe_wait(note: &WaitNote, now_ns: u64) -> String {
 /// Whom all threads of a rank wait for.
 fn awaited_by(facts: &Facts) -> Awaited {
     let mut awaited = Awaited::UNKNOWN;
-    facts
-        .notes
-        .iter()
-        .for_each(|note| awaited.add(note.awaited));
+    facts.notes.iter().for_each(|note| awaited.add(note.awaited));
     awaited
 }
 
@@ -231,21 +224,14 @@ pub fn describe_verdict(
             let mut text = format!("deadlock: rank {}", cycle[0]);
             for (at, &rank) in cycle.iter().enumerate().take(NAMED_MOST) {
                 let next = cycle[(at + 1) % cycle.len()];
-                let waits = format!(
-                    "waits for rank {next}{}",
-                    describe_hop(&facts[rank], now_ns)
-                );
+                let waits = format!("waits for rank {next}{}", describe_hop(&facts[rank], now_ns));
                 let _ = match at {
                     0 => write!(text, " {waits}"),
                     _ => write!(text, ", which {waits}"),
                 };
             }
             if let Some(more @ 1..) = cycle.len().checked_sub(NAMED_MOST) {
-                let _ = write!(
-                    text,
-                    ", and so on over {more} more ranks to rank {}",
-                    cycle[0]
-                );
+                let _ = write!(text, ", and so on over {more} more ranks to rank {}", cycle[0]);
             }
             text
         }
@@ -430,10 +416,7 @@ mod tests {
         both.activity = Activity::Stopped;
         assert_eq!(describe(&both), format!("{stopped}; it {waits}"));
         both.activity = Activity::Traced;
-        assert_eq!(
-            describe(&both),
-            format!("is stopped by a debugger; it {waits}")
-        );
+        assert_eq!(describe(&both), format!("is stopped by a debugger; it {waits}"));
         let runs = "runs, or looks for a message without sleeping";
         assert_eq!(describe(&facts(Activity::Running, None)), runs);
         let (threads, ticks) = (1, 0);
@@ -443,17 +426,12 @@ mod tests {
         let mut several = waiting(&[4]);
         several.notes[0].multiple = true;
         let line = "\n    thread \"main\" in MPI_Recv, rank 4, tag 7, 8 bytes, for 2.5 s";
-        assert_eq!(
-            describe(&several),
-            format!("has a thread that waits:{line}")
-        );
+        assert_eq!(describe(&several), format!("has a thread that waits:{line}"));
         let mut crowd = several.clone();
         crowd.notes.push(note("MPI_Send", &[3]));
         crowd.names.push("thread 9".to_owned());
         crowd.unnoted = 2;
-        let other = line
-            .replace("\"main\"", "9")
-            .replace("Recv, rank 4", "Send, rank 3");
+        let other = line.replace("\"main\"", "9").replace("Recv, rank 4", "Send, rank 3");
         assert_eq!(
             describe(&crowd),
             format!("has 4 threads that wait:{line}{other}\n    and 2 more")
@@ -499,15 +477,9 @@ mod tests {
         let ring: Vec<Facts> = (0..20).map(|rank| waiting(&[(rank + 1) % 20])).collect();
         let text = say(&Verdict::Cycle((0..20).collect()), &ring);
         assert!(text.contains(", which waits for rank 8 "), "{text}");
-        assert!(
-            text.ends_with(", and so on over 12 more ranks to rank 0"),
-            "{text}"
-        );
+        assert!(text.ends_with(", and so on over 12 more ranks to rank 0"), "{text}");
         assert_eq!(
-            say(
-                &Verdict::Left(0),
-                &[waiting(&[1]), facts(Activity::Running, None)]
-            ),
+            say(&Verdict::Left(0), &[waiting(&[1]), facts(Activity::Running, None)]),
             format!(
                 "this wait cannot end: rank 0 waits for rank 1 {hop}, which has called MPI_Finalize"
             )

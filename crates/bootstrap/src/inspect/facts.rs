@@ -165,9 +165,7 @@ fn name_beside(facts: &Facts, threads: &[(u32, Stat)], owner: u32) -> Vec<String
     let waits = |thread| facts.notes.iter().any(|note| note.thread == thread);
     let beside = threads.iter().filter(|(_, stat)| stat.state == 'R');
     let beside = beside.filter(|&&(thread, _)| !waits(thread));
-    beside
-        .map(|&(thread, _)| name_thread(facts.pid, owner, thread))
-        .collect()
+    beside.map(|&(thread, _)| name_thread(facts.pid, owner, thread)).collect()
 }
 
 /// What a person calls a thread: the first one, or its number, with the name that the program has given it. `owner` and
@@ -266,11 +264,7 @@ mod tests {
     use crate::segment::{Awaited, STATE_AWAKE, STATE_SLEEPING, WaitNoteRef};
 
     fn stat(state: char, ticks: u64) -> Stat {
-        Stat {
-            state,
-            parent: 1,
-            ticks,
-        }
+        Stat { state, parent: 1, ticks }
     }
 
     #[test]
@@ -334,10 +328,7 @@ mod tests {
         let named = std::thread::Builder::new().name("a\u{7}b".to_owned());
         let look = move || {
             let thread = fastpath_base::topology::thread_number();
-            assert_eq!(
-                name_thread(pid, own, thread),
-                format!("thread {thread} \"a?b\"")
-            );
+            assert_eq!(name_thread(pid, own, thread), format!("thread {thread} \"a?b\""));
         };
         named.spawn(look).unwrap().join().unwrap();
     }
@@ -345,11 +336,7 @@ mod tests {
     #[test]
     fn stat__is_read_whatever_the_program_is_called() {
         let text = "12 (a) R (b) S 7 12 12 0 -1 4194560 90 0 0 0 31 11 0 0 20 0 1 0 5 6 7 8";
-        let expected = Stat {
-            state: 'S',
-            parent: 7,
-            ticks: 42,
-        };
+        let expected = Stat { state: 'S', parent: 7, ticks: 42 };
         assert_eq!(parse_stat(text), Some(expected));
         for text in ["", "12 (a", "12 (a) ", "12 (a) S", "12 (a) S x 1 1 1"] {
             assert_eq!(parse_stat(text), None, "{text}");

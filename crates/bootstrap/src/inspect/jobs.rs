@@ -68,11 +68,7 @@ fn open_job(
         0 => first?,
         launcher => launcher,
     };
-    let job = RunningJob {
-        segment,
-        members,
-        number,
-    };
+    let job = RunningJob { segment, members, number };
     Some((key, job))
 }
 

@@ -20,11 +20,8 @@ pub enum Verdict {
 /// Judges by two looks at all ranks, the second begun after the first was complete at `now_ns`. `None`: somebody can go
 /// on, or nothing is proved.
 pub fn judge(before: &[Facts], after: &[Facts], now_ns: u64) -> Option<Verdict> {
-    let stands: Vec<Stand> = before
-        .iter()
-        .zip(after)
-        .map(|(before, after)| Stand::of(before, after, now_ns))
-        .collect();
+    let stands: Vec<Stand> =
+        before.iter().zip(after).map(|(before, after)| Stand::of(before, after, now_ns)).collect();
     let stuck = find_stuck(&stands);
     find_cycle(&stands, &stuck)
         .map(Verdict::Cycle)
@@ -77,10 +74,7 @@ impl Stand {
 /// two of its sleeps it has looked once from beginning to end.
 fn has_looked(before: &Facts, after: &Facts) -> bool {
     let since = |naps: u32| naps.wrapping_sub(before.naps_then);
-    before.naps.is_some()
-        && after
-            .naps
-            .is_some_and(|naps| (2..1 << 31).contains(&since(naps)))
+    before.naps.is_some() && after.naps.is_some_and(|naps| (2..1 << 31).contains(&since(naps)))
 }
 
 /// Whether no thread of a rank has run from one look to the other, and none can make an MPI call beside those that
@@ -169,10 +163,7 @@ fn find_forsaken(stands: &[Stand], stuck: &[bool]) -> Option<usize> {
     (0..stands.len()).find(|&rank| match &stands[rank] {
         Stand::Asleep(awaited) if stuck[rank] => match awaited.is_any() {
             true => (0..stands.len()).all(|peer| is_silent(rank, peer)),
-            false => awaited
-                .named()
-                .iter()
-                .all(|&peer| is_silent(rank, peer as usize)),
+            false => awaited.named().iter().all(|&peer| is_silent(rank, peer as usize)),
         },
         _ => false,
     })
@@ -184,10 +175,7 @@ fn find_knot(stands: &[Stand], stuck: &[bool]) -> Option<Vec<usize>> {
     if all.len() > SEARCHED_MOST {
         return Some(all);
     }
-    let smallest = all
-        .iter()
-        .map(|&rank| close(rank, stands, stuck, &all))
-        .min_by_key(Vec::len);
+    let smallest = all.iter().map(|&rank| close(rank, stands, stuck, &all)).min_by_key(Vec::len);
     smallest.filter(|knot| !knot.is_empty())
 }
 
@@ -239,10 +227,7 @@ mod tests {
             pid: 1,
             phase: Phase::Initialized,
             has_left: false,
-            activity: Activity::Asleep {
-                threads: 1,
-                ticks: 5,
-            },
+            activity: Activity::Asleep { threads: 1, ticks: 5 },
             is_settled: true,
             naps: None,
             naps_then: 0,
@@ -317,11 +302,7 @@ mod tests {
         let graphs = [
             ("itself", vec![waits(&[0])], cycle(&[0])),
             ("two", vec![waits(&[1]), waits(&[0])], cycle(&[0, 1])),
-            (
-                "two, and one that works",
-                vec![computes(), waits(&[2]), waits(&[1])],
-                cycle(&[1, 2]),
-            ),
+            ("two, and one that works", vec![computes(), waits(&[2]), waits(&[1])], cycle(&[1, 2])),
             (
                 "three among four, of which one waits for them",
                 vec![waits(&[2]), waits(&[3]), waits(&[3]), waits(&[0])],
@@ -329,13 +310,7 @@ mod tests {
             ),
             (
                 "the shorter of two",
-                vec![
-                    waits(&[1]),
-                    waits(&[2]),
-                    waits(&[0]),
-                    waits(&[4]),
-                    waits(&[3]),
-                ],
+                vec![waits(&[1]), waits(&[2]), waits(&[0]), waits(&[4]), waits(&[3])],
                 cycle(&[3, 4]),
             ),
             (
@@ -352,12 +327,7 @@ mod tests {
                 "threads that sleep and cannot call MPI",
                 vec![
                     waits(&[1]),
-                    waits(&[0]).with(|f| {
-                        f.activity = Activity::Asleep {
-                            threads: 9,
-                            ticks: 3,
-                        }
-                    }),
+                    waits(&[0]).with(|f| f.activity = Activity::Asleep { threads: 9, ticks: 3 }),
                 ],
                 cycle(&[0, 1]),
             ),
@@ -380,11 +350,7 @@ mod tests {
                 vec![waits(&[1, 2]), waits(&[0]), waits(&[0])],
                 knot(&[0, 1, 2]),
             ),
-            (
-                "any of two of which one works",
-                vec![waits(&[1, 2]), waits(&[0]), computes()],
-                None,
-            ),
+            ("any of two of which one works", vec![waits(&[1, 2]), waits(&[0]), computes()], None),
             (
                 "a way out over two others",
                 vec![waits(&[1, 2]), waits(&[0]), waits(&[3]), computes()],
@@ -395,11 +361,7 @@ mod tests {
                 vec![waits_for_any(), waits_for_any(), waits_for_any()],
                 knot(&[0, 1, 2]),
             ),
-            (
-                "any, and one works",
-                vec![waits_for_any(), waits_for_any(), computes()],
-                None,
-            ),
+            ("any, and one works", vec![waits_for_any(), waits_for_any(), computes()], None),
             (
                 "a cycle in a way into which nobody else falls",
                 vec![waits_for_any(), waits(&[2]), waits(&[1]), computes()],
@@ -426,28 +388,12 @@ mod tests {
         let left_alone = |rank| Some(Verdict::Left(rank));
         let graphs = [
             ("one", vec![computes(), waits(&[2]), left()], left_alone(1)),
-            (
-                "the last of a chain",
-                vec![waits(&[1]), waits(&[2]), left()],
-                left_alone(1),
-            ),
+            ("the last of a chain", vec![waits(&[1]), waits(&[2]), left()], left_alone(1)),
             ("any", vec![left(), waits_for_any(), left()], left_alone(1)),
-            (
-                "any of two",
-                vec![left(), waits(&[0, 2]), left()],
-                left_alone(1),
-            ),
-            (
-                "any, and one works",
-                vec![left(), waits_for_any(), computes()],
-                None,
-            ),
+            ("any of two", vec![left(), waits(&[0, 2]), left()], left_alone(1)),
+            ("any, and one works", vec![left(), waits_for_any(), computes()], None),
             ("nobody waits", vec![left(), left()], None),
-            (
-                "it leaves only now",
-                vec![waits(&[1]), computes().then(|f| f.has_left = true)],
-                None,
-            ),
+            ("it leaves only now", vec![waits(&[1]), computes().then(|f| f.has_left = true)], None),
         ];
         for (name, ranks, expected) in graphs {
             assert_eq!(verdict(ranks), expected, "{name}");
@@ -473,22 +419,10 @@ mod tests {
     fn rank__that_may_go_on_makes_a_cycle_none() {
         let asleep = |threads, ticks| Activity::Asleep { threads, ticks };
         let changed = [
-            (
-                "waits since a moment",
-                waits(&[0]).noted(|n| n.since_ns = NOW_NS - LEAST_NS + 1),
-            ),
-            (
-                "began later than this look",
-                waits(&[0]).noted(|n| n.since_ns = NOW_NS + 1),
-            ),
-            (
-                "was woken, or has more to take",
-                waits(&[0]).with(|f| f.is_settled = false),
-            ),
-            (
-                "is woken between the looks",
-                waits(&[0]).then(|f| f.is_settled = false),
-            ),
+            ("waits since a moment", waits(&[0]).noted(|n| n.since_ns = NOW_NS - LEAST_NS + 1)),
+            ("began later than this look", waits(&[0]).noted(|n| n.since_ns = NOW_NS + 1)),
+            ("was woken, or has more to take", waits(&[0]).with(|f| f.is_settled = false)),
+            ("is woken between the looks", waits(&[0]).then(|f| f.is_settled = false)),
             (
                 "was woken and sleeps again",
                 waits(&[0]).noted(|n| n.sequence += 2).then(|f| {
@@ -508,39 +442,19 @@ mod tests {
                 "naps, and has found something",
                 naps(2).then(|f| f.notes.iter_mut().for_each(|n| n.sequence += 2)),
             ),
-            (
-                "is stopped",
-                waits(&[0]).with(|f| f.activity = Activity::Stopped),
-            ),
-            (
-                "is debugged",
-                waits(&[0]).with(|f| f.activity = Activity::Traced),
-            ),
-            (
-                "cannot be looked at",
-                waits(&[0]).with(|f| f.activity = Activity::Unknown),
-            ),
-            (
-                "has a thread that runs",
-                waits(&[0]).with(|f| f.activity = Activity::Running),
-            ),
+            ("is stopped", waits(&[0]).with(|f| f.activity = Activity::Stopped)),
+            ("is debugged", waits(&[0]).with(|f| f.activity = Activity::Traced)),
+            ("cannot be looked at", waits(&[0]).with(|f| f.activity = Activity::Unknown)),
+            ("has a thread that runs", waits(&[0]).with(|f| f.activity = Activity::Running)),
             (
                 "has a thread that begins to run",
                 waits(&[0]).then(|f| f.activity = Activity::Running),
             ),
-            (
-                "has a thread that ran in between",
-                waits(&[0]).then(|f| f.activity = asleep(1, 6)),
-            ),
-            (
-                "has a new thread",
-                waits(&[0]).then(|f| f.activity = asleep(2, 5)),
-            ),
+            ("has a thread that ran in between", waits(&[0]).then(|f| f.activity = asleep(1, 6))),
+            ("has a new thread", waits(&[0]).then(|f| f.activity = asleep(2, 5))),
             (
                 "has another thread that may call MPI",
-                waits(&[0])
-                    .noted(|n| n.multiple = true)
-                    .with(|f| f.activity = asleep(2, 5)),
+                waits(&[0]).noted(|n| n.multiple = true).with(|f| f.activity = asleep(2, 5)),
             ),
         ];
         assert_eq!(verdict(vec![waits(&[1]), waits(&[0])]), cycle(&[0, 1]));
@@ -583,20 +497,12 @@ mod tests {
                 "one has waited since a moment",
                 both().with(|f| f.notes[1].since_ns = NOW_NS - LEAST_NS + 1),
             ),
-            (
-                "one says not for whom",
-                both().with(|f| f.notes[1].awaited = Awaited::UNKNOWN),
-            ),
-            (
-                "one was woken in between",
-                both().then(|f| f.notes[1].sequence += 2),
-            ),
+            ("one says not for whom", both().with(|f| f.notes[1].awaited = Awaited::UNKNOWN)),
+            ("one was woken in between", both().then(|f| f.notes[1].sequence += 2)),
             ("one waits no more", both().then(|f| f.notes.truncate(1))),
             (
                 "one has taken the place of the other",
-                both()
-                    .with(|f| f.notes.truncate(1))
-                    .then(|f| f.notes[0].sequence |= 1 << 32),
+                both().with(|f| f.notes.truncate(1)).then(|f| f.notes[0].sequence |= 1 << 32),
             ),
         ];
         for (name, rank) in free {
@@ -613,11 +519,7 @@ mod tests {
 
     #[test]
     fn job__of_any_size_is_judged() {
-        let ring = |n: u32| {
-            (0..n)
-                .map(|rank| waits(&[(rank + 1) % n]))
-                .collect::<Vec<_>>()
-        };
+        let ring = |n: u32| (0..n).map(|rank| waits(&[(rank + 1) % n])).collect::<Vec<_>>();
         let all: Vec<usize> = (0..3000).collect();
         assert_eq!(verdict(ring(3000)), cycle(&all));
         let anybody = vec![waits_for_any(); SEARCHED_MOST + 1];
@@ -634,9 +536,7 @@ mod tests {
     fn stuck_ranks__are_the_largest_set_that_waits_for_itself() {
         let mut state = 1_u64;
         let mut random = |below: u64| {
-            state = state
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (state >> 33) % below
         };
         for _ in 0..3000 {
@@ -655,32 +555,22 @@ mod tests {
                 })
                 .collect();
             let is_closed = |set: usize| {
-                (0..size)
-                    .filter(|rank| set >> rank & 1 == 1)
-                    .all(|rank| match &stands[rank] {
-                        Stand::Asleep(awaited) => (0..size)
-                            .filter(|&peer| {
-                                awaited.is_any() || awaited.named().contains(&(peer as u32))
-                            })
-                            .all(|peer| {
-                                set >> peer & 1 == 1 || matches!(stands[peer], Stand::Left)
-                            }),
-                        _ => false,
-                    })
+                (0..size).filter(|rank| set >> rank & 1 == 1).all(|rank| match &stands[rank] {
+                    Stand::Asleep(awaited) => (0..size)
+                        .filter(|&peer| {
+                            awaited.is_any() || awaited.named().contains(&(peer as u32))
+                        })
+                        .all(|peer| set >> peer & 1 == 1 || matches!(stands[peer], Stand::Left)),
+                    _ => false,
+                })
             };
-            let largest = (0..1_usize << size)
-                .filter(|&set| is_closed(set))
-                .max_by_key(|s| s.count_ones());
+            let largest =
+                (0..1_usize << size).filter(|&set| is_closed(set)).max_by_key(|s| s.count_ones());
             let found = find_stuck(&stands);
-            let found = (0..size)
-                .filter(|&rank| found[rank])
-                .fold(0, |set, rank| set | 1 << rank);
+            let found = (0..size).filter(|&rank| found[rank]).fold(0, |set, rank| set | 1 << rank);
             assert_eq!(Some(found), largest, "{stands:?}");
             if let Some(knot) = find_knot(&stands, &find_stuck(&stands)) {
-                assert!(
-                    is_closed(knot.iter().fold(0, |set, rank| set | 1 << rank)),
-                    "{stands:?}"
-                );
+                assert!(is_closed(knot.iter().fold(0, |set, rank| set | 1 << rank)), "{stands:?}");
             }
         }
     }

@@ -196,16 +196,8 @@ fn read_pmi(env: Lookup<'_>, peer: Option<&str>) -> Option<Claim> {
         _ => Launcher::Pmi,
     };
     let names = match env("PMI_PORT") {
-        Some(_) => Variables {
-            mark: "PMI_PORT",
-            ranks: "PMI_ID",
-            sizes: &[],
-        },
-        None => Variables {
-            mark: "PMI_FD",
-            ranks: "PMI_RANK",
-            sizes: &["PMI_SIZE"],
-        },
+        Some(_) => Variables { mark: "PMI_PORT", ranks: "PMI_ID", sizes: &[] },
+        None => Variables { mark: "PMI_FD", ranks: "PMI_RANK", sizes: &["PMI_SIZE"] },
     };
     let listens = peer.is_some() || env("PMI_PORT").is_some();
     Some(Claim {
@@ -231,11 +223,7 @@ fn read_pmix(env: Lookup<'_>) -> Option<Claim> {
     } else {
         (Launcher::Pmix, &[])
     };
-    let names = Variables {
-        mark: "PMIX_NAMESPACE",
-        ranks: "PMIX_RANK",
-        sizes,
-    };
+    let names = Variables { mark: "PMIX_NAMESPACE", ranks: "PMIX_RANK", sizes };
     let claim = Claim::read(env, launcher, &names)?;
     // The one rank of a job that another one has spawned meets it by the engine.
     let is_spawned = env(PARENT_VARIABLE).is_some_and(|told| is_told_of_parent(&told, &namespace));
@@ -248,9 +236,8 @@ fn read_pmix(env: Lookup<'_>) -> Option<Claim> {
 
 /// Whether Slurm has made a namespace for another step of the same allocation, which has started this one.
 fn is_of_another_step(env: Lookup<'_>, namespace: &str) -> bool {
-    let Some((job, step)) = namespace
-        .strip_prefix("slurm.pmix.")
-        .and_then(|number| number.split_once('.'))
+    let Some((job, step)) =
+        namespace.strip_prefix("slurm.pmix.").and_then(|number| number.split_once('.'))
     else {
         return false;
     };
@@ -280,27 +267,16 @@ fn read_slurm(env: Lookup<'_>) -> Option<Claim> {
     // writes as a negative number. Its other variables may be those of a step that submitted it.
     let number = env("SLURM_STEP_ID").map(|text| text.trim().parse::<i64>());
     let is_single = number.is_none_or(|n| n.is_ok_and(|n| n as u32 >= 0xffff_fff0));
-    let names = Variables {
-        mark: "SLURM_TASK_PID",
-        ranks: "SLURM_PROCID",
-        sizes: SLURM_SIZES,
-    };
+    let names = Variables { mark: "SLURM_TASK_PID", ranks: "SLURM_PROCID", sizes: SLURM_SIZES };
     let claim = Claim::read(env, Launcher::Slurm, &names)?;
     Some(match is_single {
         false => claim,
-        true => Claim {
-            size: Some(1).filter(|_| claim.rank == Some(0)),
-            ..claim
-        },
+        true => Claim { size: Some(1).filter(|_| claim.rank == Some(0)), ..claim },
     })
 }
 
 fn read_flux(env: Lookup<'_>) -> Option<Claim> {
-    let names = Variables {
-        mark: "FLUX_TASK_RANK",
-        ranks: "FLUX_TASK_RANK",
-        sizes: FLUX_SIZES,
-    };
+    let names = Variables { mark: "FLUX_TASK_RANK", ranks: "FLUX_TASK_RANK", sizes: FLUX_SIZES };
     Claim::read(env, Launcher::Flux, &names)
 }
 

@@ -80,10 +80,8 @@ fn name(pid: u32) -> String {
 /// What to do where another launcher has started several processes of this program: a command that starts them as
 /// one job on one node.
 pub fn describe_remedy(claim: &Claim) -> String {
-    let mpiexec = find_mpiexec().map_or_else(
-        || "Fastpath's mpiexec".to_owned(),
-        |path| quote(&path.to_string_lossy()),
-    );
+    let mpiexec = find_mpiexec()
+        .map_or_else(|| "Fastpath's mpiexec".to_owned(), |path| quote(&path.to_string_lossy()));
     let ranks = claim.size.map_or("N".into(), |size| size.to_string());
     format!(
         "{}{mpiexec} -n {ranks} {} (or set {}=1 if each process is to be a job of its own)",
@@ -95,10 +93,8 @@ pub fn describe_remedy(claim: &Claim) -> String {
 
 /// A command that starts `ranks` processes of this program as one job.
 pub fn describe_start(ranks: usize) -> String {
-    let mpiexec = find_mpiexec().map_or_else(
-        || "mpiexec".to_owned(),
-        |path| quote(&path.to_string_lossy()),
-    );
+    let mpiexec =
+        find_mpiexec().map_or_else(|| "mpiexec".to_owned(), |path| quote(&path.to_string_lossy()));
     format!("{mpiexec} -n {ranks} {}", own_command())
 }
 
@@ -131,9 +127,7 @@ fn prefix(claim: &Claim) -> String {
         _ => return String::new(),
     };
     let nodes = read_variable(nodes).and_then(|text| text.trim().parse::<u64>().ok());
-    let processors = claim
-        .size
-        .map(|size| size.div_ceil(nodes.unwrap_or(1).max(1)));
+    let processors = claim.size.map(|size| size.div_ceil(nodes.unwrap_or(1).max(1)));
     format!("{command} {} ", processors.unwrap_or(1))
 }
 
@@ -169,9 +163,8 @@ fn quote(word: &str) -> String {
 pub fn find_mpiexec() -> Option<PathBuf> {
     let library = own_file();
     let beside = library.iter().flat_map(|file| file.ancestors().skip(1));
-    let near = beside
-        .take(3)
-        .flat_map(|folder| [folder.join("mpiexec"), folder.join("bin/mpiexec")]);
+    let near =
+        beside.take(3).flat_map(|folder| [folder.join("mpiexec"), folder.join("bin/mpiexec")]);
     let path = std::env::var_os("PATH").unwrap_or_default();
     let listed: Vec<PathBuf> = std::env::split_paths(&path)
         .filter(|folder| folder.is_absolute())
@@ -249,14 +242,8 @@ mod tests {
     #[test]
     fn command__is_one_line_that_a_shell_reads_back() {
         let line = |words: &[&str]| describe_command((words.join("\0") + "\0").as_bytes());
-        assert_eq!(
-            line(&["./prog", "-n", "two words", ""]),
-            "./prog -n 'two words' ''"
-        );
-        assert_eq!(
-            line(&["python3", "-c", "import mpi\nmpi.run()"]),
-            "python3 ..."
-        );
+        assert_eq!(line(&["./prog", "-n", "two words", ""]), "./prog -n 'two words' ''");
+        assert_eq!(line(&["python3", "-c", "import mpi\nmpi.run()"]), "python3 ...");
         assert_eq!(line(&["./prog", &"x".repeat(1000)]), "./prog ...");
         assert_eq!(describe_command(b""), "PROGRAM");
     }

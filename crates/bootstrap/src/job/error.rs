@@ -61,16 +61,8 @@ impl BootstrapError {
     pub fn is_told_elsewhere(&self) -> bool {
         matches!(
             self,
-            BootstrapError::Launched(Claim {
-                rank: Some(1..),
-                ..
-            }) | BootstrapError::Engine(
-                Claim {
-                    rank: Some(1..),
-                    ..
-                },
-                _
-            )
+            BootstrapError::Launched(Claim { rank: Some(1..), .. })
+                | BootstrapError::Engine(Claim { rank: Some(1..), .. }, _)
         )
     }
 }

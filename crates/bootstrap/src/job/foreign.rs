@@ -11,10 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Room for ranks of other jobs on each node of a job without a launcher of ours.
-pub(super) const SPARE: Spare = Spare {
-    ranks: 0,
-    foreign: 256,
-};
+pub(super) const SPARE: Spare = Spare { ranks: 0, foreign: 256 };
 
 /// Secrets of a pair that are kept: the last ones. A pair needs none once it has its connection.
 const SECRETS_MOST: usize = 8;
@@ -94,10 +91,7 @@ impl Job {
     /// Who a rank is for all jobs.
     pub fn origin(&self, rank: usize) -> Origin {
         let of = |one: &Known| one.rank as usize == rank;
-        let own = Origin {
-            job: self.job_id,
-            rank: rank as u32,
-        };
+        let own = Origin { job: self.job_id, rank: rank as u32 };
         self.foreign.find(of, |one| one.origin).unwrap_or(own)
     }
 
@@ -107,8 +101,7 @@ impl Job {
         if origin.job == self.job_id {
             return ((origin.rank as usize) < self.present()).then_some(origin.rank);
         }
-        self.foreign
-            .find(|one| one.origin == origin, |one| one.rank)
+        self.foreign.find(|one| one.origin == origin, |one| one.rank)
     }
 
     /// The secret by which this process calls a rank of another job.
@@ -141,11 +134,7 @@ impl Job {
                         one.secrets.remove(0);
                     }
                 }
-                None => known.push(Known {
-                    rank,
-                    origin,
-                    secrets: vec![secret],
-                }),
+                None => known.push(Known { rank, origin, secrets: vec![secret] }),
             }
         }
     }
@@ -162,10 +151,7 @@ impl Job {
     pub fn add_foreign(&self, foreign: &[Foreign]) -> Result<u32, String> {
         let elsewhere: Vec<Elsewhere<'_>> = foreign
             .iter()
-            .map(|one| Elsewhere {
-                host: number_host(one.origin.job, one.host),
-                card: &one.card,
-            })
+            .map(|one| Elsewhere { host: number_host(one.origin.job, one.host), card: &one.card })
             .collect();
         let added = self.segment.add_foreign(&elsewhere);
         let refused = |e| {
@@ -191,11 +177,7 @@ mod tests {
             port: 1 + rank as u16,
             addresses: vec![[10, 0, 0, 1].into()],
         };
-        Foreign {
-            origin: Origin { job, rank },
-            host,
-            card: card.encode(),
-        }
+        Foreign { origin: Origin { job, rank }, host, card: card.encode() }
     }
 
     #[test]
@@ -230,9 +212,8 @@ mod tests {
         job.know_foreign([(2, asked[1].origin)].into_iter(), [4; 32]);
         assert_eq!(job.foreign_secret(2), Some([4; 32]));
         assert_eq!(job.foreign_secrets(), [(7, [3; 32]), (7, [4; 32])]);
-        let many: Vec<Foreign> = (0..SPARE.foreign as u32)
-            .map(|rank| foreign(8, rank, 0))
-            .collect();
+        let many: Vec<Foreign> =
+            (0..SPARE.foreign as u32).map(|rank| foreign(8, rank, 0)).collect();
         assert!(job.add_foreign(&many).unwrap_err().contains("no room"));
         assert_eq!(job.add_foreign(&many[..1]), Ok(3));
     }

@@ -28,11 +28,7 @@ pub struct Identity {
 
 impl fmt::Display for Identity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "1,{},{},{},{:016x}",
-            self.fd, self.rank, self.launcher, self.job_id
-        )?;
+        write!(f, "1,{},{},{},{:016x}", self.fd, self.rank, self.launcher, self.job_id)?;
         self.listeners.iter().try_for_each(|fd| write!(f, ",{fd}"))
     }
 }
@@ -47,10 +43,7 @@ impl Identity {
         let read_fd = |text: &str| text.parse().ok().filter(|&fd: &RawFd| fd >= 0);
         Some(Identity {
             fd: read_fd(fd)?,
-            listeners: listeners
-                .iter()
-                .map(|text| read_fd(text))
-                .collect::<Option<_>>()?,
+            listeners: listeners.iter().map(|text| read_fd(text)).collect::<Option<_>>()?,
             rank: rank.parse().ok()?,
             launcher: launcher.parse().ok().filter(|&pid| pid > 0)?,
             job_id: u64::from_str_radix(job_id, 16).ok()?,
@@ -60,9 +53,7 @@ impl Identity {
     /// The segment, by the inherited descriptor or, where a program on the way has closed or
     /// reused that, by the launcher's table of open files.
     pub(super) fn open_segment(&self) -> Result<Segment, BootstrapError> {
-        let inherited = self
-            .copy_inherited()
-            .map(|file| Segment::attach(file, self.job_id));
+        let inherited = self.copy_inherited().map(|file| Segment::attach(file, self.job_id));
         match inherited {
             Some(Ok(segment)) => {
                 self.close_inherited_on_exec();
@@ -100,11 +91,7 @@ impl Identity {
 
     pub(super) fn open_from_launcher(&self) -> std::io::Result<OwnedFd> {
         let path = format!("/proc/{}/fd/{}", self.launcher, self.fd);
-        OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .map(OwnedFd::from)
+        OpenOptions::new().read(true).write(true).open(path).map(OwnedFd::from)
     }
 }
 
@@ -123,10 +110,7 @@ pub(super) enum Claim {
 pub(super) fn claim_rank(page: &RankPage) -> Claim {
     let me = std::process::id();
     // ORDERING: relaxed; the claim is between processes that share nothing else yet.
-    match page
-        .owner_pid
-        .compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed)
-    {
+    match page.owner_pid.compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => Claim::Ours,
         // The process attached before, without going further, and replaced itself by exec.
         Err(owner) if owner == me && page.phase() < Phase::Initialized => Claim::Ours,
@@ -156,12 +140,7 @@ pub(super) fn is_ancestor(ancestor: u32, process: u32) -> bool {
 pub(super) fn parent_of(process: u32) -> Option<u32> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // The name in parentheses may hold anything, so count from the last one.
-    stat.rsplit_once(')')?
-        .1
-        .split_whitespace()
-        .nth(1)?
-        .parse()
-        .ok()
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// A number that tells a job from all others.
@@ -184,18 +163,9 @@ mod tests {
 
     #[test]
     fn identity__round_trips() {
-        let id = Identity {
-            fd: 57,
-            rank: 3,
-            launcher: 1234,
-            job_id: 0xabc,
-            listeners: Vec::new(),
-        };
+        let id = Identity { fd: 57, rank: 3, launcher: 1234, job_id: 0xabc, listeners: Vec::new() };
         assert_eq!(Identity::parse(&id.to_string()).as_ref(), Some(&id));
-        let heard = Identity {
-            listeners: vec![9, 12],
-            ..id
-        };
+        let heard = Identity { listeners: vec![9, 12], ..id };
         assert_eq!(Identity::parse(&heard.to_string()), Some(heard));
     }
 

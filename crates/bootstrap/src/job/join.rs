@@ -92,10 +92,8 @@ impl Job {
             return Err(BootstrapError::Join(why));
         }
         let page = job.own_page();
-        page.launched_pid
-            .store(std::process::id(), Ordering::Relaxed);
-        page.app
-            .store(about.appnum.unwrap_or(0) as u32, Ordering::Relaxed);
+        page.launched_pid.store(std::process::id(), Ordering::Relaxed);
+        page.app.store(about.appnum.unwrap_or(0) as u32, Ordering::Relaxed);
         page.app_ranks.store(about.size as u32, Ordering::Relaxed);
         page.bound.store(u32::from(job.bound), Ordering::Relaxed);
         job.begin();
@@ -163,25 +161,15 @@ fn make_memory(about: &About, members: &[Member]) -> Result<Segment, BootstrapEr
     here.sort();
     let segment = Segment::create_for_node(&here, about.size, foreign::SPARE, random_job_id())?;
     let own = topology::affinity();
-    let masks: Vec<&CpuSet> = members
-        .iter()
-        .map(|m| &m.processors)
-        .chain([&own])
-        .collect();
+    let masks: Vec<&CpuSet> = members.iter().map(|m| &m.processors).chain([&own]).collect();
     let together: CpuSet = masks.iter().flat_map(|mask| mask.iter()).collect();
     let apart = masks.iter().map(|mask| mask.len()).sum::<usize>() == together.len();
     let processors = topology::limit_by_quota(together.len(), topology::cpu_quota());
     let header = segment.header();
-    header
-        .processors
-        .store(processors as u32, Ordering::Relaxed);
+    header.processors.store(processors as u32, Ordering::Relaxed);
     header.bound.store(u32::from(apart), Ordering::Relaxed);
     // More than one: how many is known once all have told of themselves.
-    let nodes = if members.len() + 1 == about.size {
-        1
-    } else {
-        2
-    };
+    let nodes = if members.len() + 1 == about.size { 1 } else { 2 };
     header.nodes.store(nodes, Ordering::Relaxed);
     Ok(segment)
 }
@@ -209,10 +197,7 @@ fn meet_nodes(
     engine.fence()?;
     let nodes = learn_nodes(job, own, |lowest| engine.get(lowest, NODE_KEY))?;
     let (here, count) = (job.host(job.rank()), nodes.leaders.len() as u32);
-    let pass = Pass {
-        job_id: nodes.job_id,
-        secret: job.secret(),
-    };
+    let pass = Pass { job_id: nodes.job_id, secret: job.secret() };
     let next = NetworkCard::decode(&nodes.leaders[((here + 1) % count) as usize]);
     let neighbours = watched.map(|(listeners, _)| {
         // Before any of the ranks goes on: none can end unseen.
@@ -232,18 +217,13 @@ struct Nodes {
 /// The card of this node.
 fn describe_node(job: &Job, leader: Vec<u8>, choices: u32) -> NodeCard {
     let segment = job.segment();
-    let ranks = segment.node_ranks().map(|rank| Rank {
-        rank,
-        network: segment.network(rank).unwrap_or_default(),
-    });
+    let ranks = segment
+        .node_ranks()
+        .map(|rank| Rank { rank, network: segment.network(rank).unwrap_or_default() });
     let is_first = job.is_node_peer(0);
     NodeCard {
         job_id: job.job_id,
-        secret: if is_first {
-            job.secret()
-        } else {
-            [0; SECRET_BYTES]
-        },
+        secret: if is_first { job.secret() } else { [0; SECRET_BYTES] },
         leader,
         choices,
         ranks: ranks.collect(),
@@ -255,9 +235,7 @@ fn describe_node(job: &Job, leader: Vec<u8>, choices: u32) -> NodeCard {
 fn number_choices(config: &Config) -> u32 {
     let text = config.text(Key::Coll).bytes();
     text.filter(|byte| !byte.is_ascii_whitespace())
-        .fold(0x811c_9dc5, |hash, byte| {
-            (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
-        })
+        .fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// Reads the cards of all nodes and notes where the ranks of other nodes are. The number of the job is that of the
@@ -265,10 +243,7 @@ fn number_choices(config: &Config) -> u32 {
 fn learn_nodes(
     job: &Job, own: NodeCard, get: impl FnMut(usize) -> Result<Option<Vec<u8>>, EngineError>,
 ) -> Result<Nodes, BootstrapError> {
-    let mut nodes = Nodes {
-        job_id: job.job_id,
-        leaders: Vec::new(),
-    };
+    let mut nodes = Nodes { job_id: job.job_id, leaders: Vec::new() };
     read_cards(job.present(), own, get, |card| {
         let lowest = card.ranks[0].rank;
         if lowest == 0 {
@@ -284,13 +259,7 @@ fn learn_nodes(
             let page = page.ok_or_else(|| unclear(*rank, NO_SUCH))?;
             match is_here {
                 true => page.host.store(host, Ordering::Relaxed),
-                false => job.segment().tell(
-                    *rank,
-                    Elsewhere {
-                        host,
-                        card: network,
-                    },
-                )?,
+                false => job.segment().tell(*rank, Elsewhere { host, card: network })?,
             }
         }
         nodes.leaders.push(card.leader);

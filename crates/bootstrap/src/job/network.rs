@@ -16,10 +16,7 @@ pub(super) struct NetworkPlace {
 impl NetworkPlace {
     /// That of a rank for which sockets may have been opened.
     pub(super) fn inheriting(inherited: Vec<RawFd>) -> Self {
-        NetworkPlace {
-            inherited,
-            listener: OnceLock::new(),
-        }
+        NetworkPlace { inherited, listener: OnceLock::new() }
     }
 }
 
@@ -47,11 +44,9 @@ impl Job {
             return Ok(listener);
         }
         if self.secret() == [0; 32] {
-            return Err(
-                "the job has no secret, since this system gives no random numbers \
+            return Err("the job has no secret, since this system gives no random numbers \
                         (getrandom, /dev/urandom): nobody could be known over the network"
-                    .to_owned(),
-            );
+                .to_owned());
         }
         let is_told = self.network_card(self.rank()).is_some();
         let inherited = Some(&self.place.inherited[..]).filter(|fds| !fds.is_empty());
@@ -160,11 +155,8 @@ mod tests {
         assert_eq!((seen(1), seen(2)), (5, 0));
         assert!(jobs.iter().all(|job| job.nodes() == 2));
         assert!(jobs.iter().all(|job| job.secret() == jobs[0].secret()));
-        let card = NetworkCard {
-            host: "b".to_owned(),
-            port: 7,
-            addresses: vec![[10, 0, 0, 1].into()],
-        };
+        let card =
+            NetworkCard { host: "b".to_owned(), port: 7, addresses: vec![[10, 0, 0, 1].into()] };
         jobs[0].learn_card(2, &card);
         assert_eq!(jobs[1].network_card(2), Some(card));
         assert_eq!(jobs[2].network_card(2), None);

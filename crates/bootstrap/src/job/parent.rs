@@ -86,10 +86,7 @@ impl Job {
         if self.link.is_some() {
             return self.ask_engine(ask);
         }
-        let mut late = self
-            .late_engine
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut late = self.late_engine.lock().unwrap_or_else(PoisonError::into_inner);
         if late.is_none() && self.launcher.is_none() {
             let Place::Alone(Alone::OfOne(claim)) = find_place() else {
                 return None;

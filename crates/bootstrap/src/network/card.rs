@@ -80,11 +80,7 @@ impl NetworkCard {
             rest = after;
         }
         let port = u16::from_be_bytes([high, low]);
-        (port != 0 && !addresses.is_empty()).then_some(NetworkCard {
-            host,
-            port,
-            addresses,
-        })
+        (port != 0 && !addresses.is_empty()).then_some(NetworkCard { host, port, addresses })
     }
 }
 
@@ -103,11 +99,7 @@ mod tests {
 
     #[test]
     fn card__round_trips() {
-        for addresses in [
-            &["10.1.2.3"][..],
-            &["fd00::1", "192.168.0.1", "::1"],
-            &["0.0.0.0"],
-        ] {
+        for addresses in [&["10.1.2.3"][..], &["fd00::1", "192.168.0.1", "::1"], &["0.0.0.0"]] {
             let card = card(addresses);
             assert_eq!(NetworkCard::decode(&card.encode()), Some(card));
         }
@@ -144,10 +136,7 @@ mod tests {
 
     #[test]
     fn fuzz__card_is_understood_or_refused() {
-        let (one, two) = (
-            card(&["10.1.2.3"]).encode(),
-            card(&["fd00::1", "1.2.3.4"]).encode(),
-        );
+        let (one, two) = (card(&["10.1.2.3"]).encode(), card(&["fd00::1", "1.2.3.4"]).encode());
         crate::mutate::run(&[&one, &two], |input| {
             let Some(card) = NetworkCard::decode(input) else {
                 return;

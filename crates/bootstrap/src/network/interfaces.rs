@@ -156,9 +156,8 @@ pub fn choose_addresses(found: &[Found], asked: &str, reach: Reach) -> Result<Ve
         these.for_each(|f| add(f));
     }
     if wanted.is_empty() {
-        let (own, others): (Vec<&Found>, Vec<&Found>) = candidates
-            .into_iter()
-            .partition(|f| f.address.is_loopback());
+        let (own, others): (Vec<&Found>, Vec<&Found>) =
+            candidates.into_iter().partition(|f| f.address.is_loopback());
         let (tunnels, plain): (Vec<&Found>, Vec<&Found>) =
             others.into_iter().partition(|f| f.point_to_point);
         let others = plain.into_iter().chain(tunnels);
@@ -169,8 +168,7 @@ pub fn choose_addresses(found: &[Found], asked: &str, reach: Reach) -> Result<Ve
         }
         if chosen.is_empty() {
             let own = found.iter().filter(kept);
-            own.filter(|f| f.address.is_loopback())
-                .for_each(|f| chosen.push(f.address));
+            own.filter(|f| f.address.is_loopback()).for_each(|f| chosen.push(f.address));
         }
     }
     match chosen.is_empty() {
@@ -180,10 +178,7 @@ pub fn choose_addresses(found: &[Found], asked: &str, reach: Reach) -> Result<Ve
 }
 
 fn describe_none(found: &[Found], asked: &str) -> String {
-    let there: Vec<String> = found
-        .iter()
-        .map(|f| format!("{} ({})", f.name, f.address))
-        .collect();
+    let there: Vec<String> = found.iter().map(|f| format!("{} ({})", f.name, f.address)).collect();
     let there = match there.is_empty() {
         true => "no interface that is up".to_owned(),
         false => there.join(", "),
@@ -255,10 +250,7 @@ mod tests {
     fn choose__says_what_there_is_where_nothing_is_left() {
         for asked in ["eth7", "192.168.0.0/16", "^0.0.0.0/0,^::/0"] {
             let why = choose(asked, Reach::Network).unwrap_err();
-            assert!(
-                why.contains(asked) && why.contains("docker0 (172.17.0.1)"),
-                "{why}"
-            );
+            assert!(why.contains(asked) && why.contains("docker0 (172.17.0.1)"), "{why}");
         }
         for asked in ["10.1.0.0/33", "10.1/16", "eth0/x", "^fd00::/129"] {
             let why = choose(asked, Reach::Network).unwrap_err();

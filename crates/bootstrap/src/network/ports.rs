@@ -73,10 +73,8 @@ impl Listener {
     /// # Errors
     /// There is none, one of them is none, or they have different ports.
     pub fn inherit(fds: &[RawFd]) -> io::Result<Listener> {
-        let all: Vec<Listener> = fds
-            .iter()
-            .map(|&fd| Listener::inherit_one(fd))
-            .collect::<io::Result<_>>()?;
+        let all: Vec<Listener> =
+            fds.iter().map(|&fd| Listener::inherit_one(fd)).collect::<io::Result<_>>()?;
         Listener::join(all)
     }
 
@@ -275,10 +273,7 @@ mod tests {
         assert_eq!(parse_ports("50000-50100"), Ok(Some(50_000..=50_100)));
         assert_eq!(parse_ports(" 7 "), Ok(Some(7..=7)));
         for text in ["0-5", "9-8", "70000", "5-", "-5", "a-b", "1-2-3"] {
-            assert!(
-                parse_ports(text).unwrap_err().contains("50000-50100"),
-                "{text}"
-            );
+            assert!(parse_ports(text).unwrap_err().contains("50000-50100"), "{text}");
         }
     }
 

@@ -40,10 +40,7 @@ mod tests {
 
     #[test]
     fn tag__is_of_one_purpose_nonce_and_pair() {
-        let pass = Pass {
-            job_id: 7,
-            secret: [9; 32],
-        };
+        let pass = Pass { job_id: 7, secret: [9; 32] };
         let tag = pass.tag(b"a", b"n", 1, 2);
         assert!(pass.is_tag(&tag, b"a", b"n", (1, 2)));
         assert!(!pass.is_tag(&tag, b"b", b"n", (1, 2)));
@@ -51,10 +48,7 @@ mod tests {
         assert!(!pass.is_tag(&tag, b"a", b"n", (2, 1)));
         let other = Pass { job_id: 8, ..pass };
         assert!(!other.is_tag(&tag, b"a", b"n", (1, 2)));
-        let other = Pass {
-            secret: [8; 32],
-            ..pass
-        };
+        let other = Pass { secret: [8; 32], ..pass };
         assert!(!other.is_tag(&tag, b"a", b"n", (1, 2)));
     }
 }

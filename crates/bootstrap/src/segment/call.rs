@@ -71,9 +71,7 @@ impl Call {
             // ORDERING: release: what was published is seen by who finds the call; partners are the acquires of
             // `resume`, `take` and `rest`.
             let order = Ordering::Release;
-            let changed = self
-                .0
-                .compare_exchange(word, next, order, Ordering::Relaxed);
+            let changed = self.0.compare_exchange(word, next, order, Ordering::Relaxed);
             if changed.is_ok() {
                 if word == ASLEEP || word == DUE {
                     wait::futex_wake(&self.0, u32::MAX);
@@ -182,9 +180,7 @@ impl Call {
     pub fn rest(&self) -> bool {
         // ORDERING: acquire pairs with the release of a call.
         let (order, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
-        self.0
-            .compare_exchange(BUSY, ASLEEP, order, relaxed)
-            .is_ok()
+        self.0.compare_exchange(BUSY, ASLEEP, order, relaxed).is_ok()
     }
 }
 
@@ -271,11 +267,8 @@ mod model {
     }
 
     fn make() -> Arc<Shared> {
-        let shared = Shared {
-            call: Call::default(),
-            published: AtomicU32::new(0),
-            seen: Mutex::new(0),
-        };
+        let shared =
+            Shared { call: Call::default(), published: AtomicU32::new(0), seen: Mutex::new(0) };
         shared.call.begin();
         Arc::new(shared)
     }

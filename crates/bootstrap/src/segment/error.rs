@@ -55,8 +55,5 @@ fn describe_shortage(needed: &u64, available: &u64, in_file_system: &bool) -> St
 
 /// What the kernel has just said to a call.
 pub(super) fn system(step: &'static str) -> SegmentError {
-    SegmentError::System {
-        step,
-        cause: io::Error::last_os_error(),
-    }
+    SegmentError::System { step, cause: io::Error::last_os_error() }
 }

@@ -141,10 +141,7 @@ fn open_and_unlink(folder: &Path) -> io::Result<OwnedFd> {
     removed.map(|()| file.into()).map_err(|e| {
         let why = describe_call("unlink", &e);
         let left = path.display();
-        io::Error::new(
-            e.kind(),
-            format!("{why}; {left} is left behind, please remove it"),
-        )
+        io::Error::new(e.kind(), format!("{why}; {left} is left behind, please remove it"))
     })
 }
 
@@ -160,10 +157,7 @@ fn set_length(file: &OwnedFd, layout: Layout) -> Result<Layout, SegmentError> {
             Some(smaller) if too_long => smaller,
             _ if too_long => return Err(too_long_for(fitting, &cause)),
             _ => {
-                return Err(SegmentError::System {
-                    step: "ftruncate",
-                    cause,
-                });
+                return Err(SegmentError::System { step: "ftruncate", cause });
             }
         };
     }
@@ -172,10 +166,7 @@ fn set_length(file: &OwnedFd, layout: Layout) -> Result<Layout, SegmentError> {
 fn too_long_for(layout: Layout, cause: &io::Error) -> SegmentError {
     let limit = fastpath_base::refusal::read_limit(libc::RLIMIT_FSIZE);
     let limit = limit.map_or(String::new(), |bytes| {
-        format!(
-            "; the size of files is limited to {} (`ulimit -f`)",
-            Bytes(bytes)
-        )
+        format!("; the size of files is limited to {} (`ulimit -f`)", Bytes(bytes))
     });
     SegmentError::NoFile(format!(
         "ftruncate to {}, most of it without memory: {cause}{limit}",
@@ -186,24 +177,15 @@ fn too_long_for(layout: Layout, cause: &io::Error) -> SegmentError {
 /// Sets the length of a file. The limit on the size of files (`ulimit -f`) counts for memory
 /// files too: it is raised as far as allowed for the moment, and its signal held back.
 fn set_bytes(file: &OwnedFd, bytes: u64) -> io::Result<()> {
-    let mut old = libc::rlimit {
-        rlim_cur: libc::RLIM_INFINITY,
-        rlim_max: libc::RLIM_INFINITY,
-    };
+    let mut old = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: plain calls on valid structures; the signal's former action is put back.
     unsafe {
         libc::getrlimit(libc::RLIMIT_FSIZE, &mut old);
         let action = libc::signal(libc::SIGXFSZ, libc::SIG_IGN);
         let raise = |limit: libc::rlimit| libc::setrlimit(libc::RLIMIT_FSIZE, &limit) == 0;
         // Whoever is privileged may go beyond the hard limit.
-        if !raise(libc::rlimit {
-            rlim_cur: libc::RLIM_INFINITY,
-            rlim_max: libc::RLIM_INFINITY,
-        }) {
-            raise(libc::rlimit {
-                rlim_cur: old.rlim_max,
-                rlim_max: old.rlim_max,
-            });
+        if !raise(libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY }) {
+            raise(libc::rlimit { rlim_cur: old.rlim_max, rlim_max: old.rlim_max });
         }
         let rc = libc::ftruncate(file.as_raw_fd(), bytes as libc::off_t);
         let failed = (rc != 0).then(io::Error::last_os_error);
@@ -276,9 +258,7 @@ mod tests {
     #[test]
     fn unlinked_file__is_attached_to_in_every_folder() {
         let open: [fn(&Path) -> io::Result<OwnedFd>; 2] = [open_unlinked, open_and_unlink];
-        let files = folders()
-            .into_iter()
-            .flat_map(|folder| open.map(|open| open(&folder)));
+        let files = folders().into_iter().flat_map(|folder| open.map(|open| open(&folder)));
         for file in files.filter_map(Result::ok) {
             let segment = begin_in(file);
             let again = segment.file().try_clone_to_owned().unwrap();
@@ -294,23 +274,15 @@ mod tests {
         };
         let other_seals = open_memory_file().unwrap();
         // SAFETY: plain fcntl on an open descriptor.
-        let rc = unsafe {
-            libc::fcntl(
-                other_seals.as_raw_fd(),
-                libc::F_ADD_SEALS,
-                libc::F_SEAL_SEAL,
-            )
-        };
+        let rc =
+            unsafe { libc::fcntl(other_seals.as_raw_fd(), libc::F_ADD_SEALS, libc::F_SEAL_SEAL) };
         assert_eq!(rc, 0);
         for file in [open_memory_file().unwrap(), unsealable, other_seals] {
             let segment = begin_in(file);
             let again = segment.file().try_clone_to_owned().unwrap();
             let refused = Segment::attach(again, 5).unwrap_err();
             assert!(matches!(refused, SegmentError::Foreign(_)), "{refused}");
-            assert!(
-                refused.to_string().contains("not sealed against shrinking"),
-                "{refused}"
-            );
+            assert!(refused.to_string().contains("not sealed against shrinking"), "{refused}");
         }
     }
 

@@ -141,9 +141,7 @@ pub struct FailureRecord {
 impl FailureRecord {
     /// Notes a failure if it is the first; returns whether it was.
     pub fn record(&self, kind: FailureKind, rank: usize, code: i32) -> bool {
-        let free = self
-            .kind
-            .compare_exchange(0, u32::MAX, Ordering::Relaxed, Ordering::Relaxed);
+        let free = self.kind.compare_exchange(0, u32::MAX, Ordering::Relaxed, Ordering::Relaxed);
         if free.is_err() {
             return false;
         }
@@ -172,11 +170,7 @@ impl FailureRecord {
             5 => FailureKind::Gone,
             _ => return None,
         };
-        Some((
-            kind,
-            self.rank.load(Ordering::Relaxed) as usize,
-            self.code.load(Ordering::Relaxed),
-        ))
+        Some((kind, self.rank.load(Ordering::Relaxed) as usize, self.code.load(Ordering::Relaxed)))
     }
 }
 
@@ -195,11 +189,7 @@ pub struct AbortRecord {
 impl AbortRecord {
     /// Notes an abort if it is the first; returns whether it was.
     pub fn record(&self, rank: usize, code: i32, message: &str) -> bool {
-        if self
-            .stage
-            .compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed)
-            .is_err()
-        {
+        if self.stage.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).is_err() {
             return false;
         }
         self.rank.store(rank as u32, Ordering::Relaxed);
@@ -238,9 +228,7 @@ impl Agreement {
         let own = (rank as u64 + 1) << 32 | choice as u64;
         // ORDERING: release: what this rank wrote of its choice before is seen by who is refused for it; acquire is the
         // partner of that.
-        let held = self
-            .word
-            .compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire);
+        let held = self.word.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire);
         match held {
             Err(first) if first as u32 != choice => Err(((first >> 32) as usize).saturating_sub(1)),
             _ => Ok(()),
@@ -302,10 +290,7 @@ mod model {
                 thread::spawn(move || record.record(rank, rank as i32 + 7, texts[rank]))
             });
             let whole = |seen: (usize, i32, String)| {
-                assert_eq!(
-                    (seen.1, seen.2.as_str()),
-                    (seen.0 as i32 + 7, texts[seen.0])
-                );
+                assert_eq!((seen.1, seen.2.as_str()), (seen.0 as i32 + 7, texts[seen.0]));
                 seen.0
             };
             let early = record.load().map(whole);

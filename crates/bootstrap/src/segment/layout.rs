@@ -77,10 +77,7 @@ impl Layout {
     /// further workers.
     pub const fn smaller(self) -> Option<Layout> {
         if self.arena_bytes != AREA_ALIGN {
-            return Some(Layout {
-                arena_bytes: self.arena_bytes / 2,
-                ..self
-            });
+            return Some(Layout { arena_bytes: self.arena_bytes / 2, ..self });
         }
         match self.further {
             0 => None,

@@ -108,9 +108,7 @@ impl Segment {
             header.set_secret(&secret);
         }
         let budget = segment.budget.load(Ordering::Relaxed);
-        header
-            .budget_kib
-            .store((budget >> 10) as u32, Ordering::Relaxed);
+        header.budget_kib.store((budget >> 10) as u32, Ordering::Relaxed);
         // ORDERING: none needed with other processes, they start later; the magic comes last
         // so that a half-made header is never taken for a whole one.
         header.magic.store(MAGIC, Ordering::Release);
@@ -140,17 +138,11 @@ impl Segment {
         let writable = job_id.is_some();
         let foreign = |why: String| SegmentError::Foreign(why);
         let file = File::from(file);
-        let stat = |cause| SegmentError::System {
-            step: "fstat",
-            cause,
-        };
+        let stat = |cause| SegmentError::System { step: "fstat", cause };
         if !is_nameless(&file).map_err(stat)? {
             return Err(foreign("the descriptor is no file without a name".into()));
         }
-        let seals = |cause| SegmentError::System {
-            step: "fcntl (F_GET_SEALS)",
-            cause,
-        };
+        let seals = |cause| SegmentError::System { step: "fcntl (F_GET_SEALS)", cause };
         if !is_sealed_or_unlinked(&file).map_err(seals)? {
             let why = "the memory file is not sealed against shrinking: whoever shortened it \
                        would end the ranks by SIGBUS";
@@ -186,16 +178,10 @@ impl Segment {
             return Err(foreign("it belongs to another job".into()));
         }
         let budget = (header.budget_kib.load(Ordering::Relaxed) as u64) << 10;
-        let taken = if all == 0 {
-            &header.present
-        } else {
-            &header.here
-        };
+        let taken = if all == 0 { &header.present } else { &header.here };
         let taken = (taken.load(Ordering::Relaxed) as usize).clamp(1, ranks);
         let segment = Segment::map(file, layout, taken, writable)?;
-        segment
-            .budget
-            .store(budget.min(BUDGET_BYTES), Ordering::Relaxed);
+        segment.budget.store(budget.min(BUDGET_BYTES), Ordering::Relaxed);
         Ok(segment)
     }
 
@@ -279,18 +265,10 @@ impl Segment {
         if bytes == 0 {
             return None;
         }
-        let mapping = self
-            .map_range(layout.further_offset(), bytes as usize)
-            .ok()?;
+        let mapping = self.map_range(layout.further_offset(), bytes as usize).ok()?;
         // A core file need not hold what others wrote.
         // SAFETY: advice on the mapping just made; a failure does not matter.
-        unsafe {
-            libc::madvise(
-                mapping.base.as_ptr().cast(),
-                mapping.len(),
-                libc::MADV_DONTDUMP,
-            )
-        };
+        unsafe { libc::madvise(mapping.base.as_ptr().cast(), mapping.len(), libc::MADV_DONTDUMP) };
         Some(std::mem::ManuallyDrop::new(mapping).base)
     }
 
@@ -325,8 +303,7 @@ impl Segment {
         let available = available_memory().saturating_sub(others);
         let done = self.check_available(available, bytes).and_then(|left| {
             let share = left / (8 * self.here().max(1) as u64);
-            self.budget
-                .store(share.min(BUDGET_BYTES), Ordering::Relaxed);
+            self.budget.store(share.min(BUDGET_BYTES), Ordering::Relaxed);
             self.allocate(offset, bytes)
         });
         backing.fetch_sub(bytes, Ordering::Relaxed);
@@ -342,10 +319,9 @@ impl Segment {
         self.check_range(offset, bytes)?;
         match self.fallocate(PUNCH, offset, bytes) {
             None => Ok(()),
-            Some(cause) => Err(SegmentError::System {
-                step: "fallocate (FALLOC_FL_PUNCH_HOLE)",
-                cause,
-            }),
+            Some(cause) => {
+                Err(SegmentError::System { step: "fallocate (FALLOC_FL_PUNCH_HOLE)", cause })
+            }
         }
     }
 
@@ -445,18 +421,12 @@ impl Segment {
         available
             .checked_sub(margin(available))
             .and_then(|a| a.checked_sub(bytes))
-            .ok_or(SegmentError::Shortage {
-                needed: bytes,
-                available,
-                in_file_system: false,
-            })
+            .ok_or(SegmentError::Shortage { needed: bytes, available, in_file_system: false })
     }
 
     fn spend_budget(&self, bytes: u64) -> bool {
         let take = |left: u64| left.checked_sub(bytes);
-        self.budget
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, take)
-            .is_ok()
+        self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_ok()
     }
 
     fn check_range(&self, offset: u64, bytes: u64) -> Result<(), SegmentError> {
@@ -503,10 +473,7 @@ mod tests {
         assert_eq!(a.add_ranks(2, |_| None, name).unwrap(), 2);
         assert_eq!(b.present(), 4);
         assert_eq!(b.page(3).unwrap().parent.load(Ordering::Relaxed), 3);
-        assert!(matches!(
-            a.add_ranks(2, |_| None, name),
-            Err(SegmentError::Ranks(6))
-        ));
+        assert!(matches!(a.add_ranks(2, |_| None, name), Err(SegmentError::Ranks(6))));
         assert_eq!(a.add_ranks(1, |_| None, name).unwrap(), 4);
         a.back_pair(4, 0).unwrap();
         a.header().present.store(u32::MAX, Ordering::Relaxed);
@@ -558,10 +525,7 @@ mod tests {
     fn given_back__reads_as_zero_for_all() {
         let a = Segment::create(1, 1).unwrap();
         let start = a.arena(0).unwrap().start;
-        let (one, other) = (
-            a.map_range(start, 8192).unwrap(),
-            a.map_range(start, 8192).unwrap(),
-        );
+        let (one, other) = (a.map_range(start, 8192).unwrap(), a.map_range(start, 8192).unwrap());
         a.ensure_backed(start, 8192).unwrap();
         // SAFETY: both mappings are 8192 bytes long, and backed.
         unsafe {
@@ -581,10 +545,7 @@ mod tests {
         let e = a.ensure_backed(start, 1 << 39).unwrap_err();
         let text = e.to_string();
         assert!(matches!(e, SegmentError::Shortage { .. }), "{text}");
-        assert!(
-            text.contains("512 GiB needed") && text.contains("available"),
-            "{text}"
-        );
+        assert!(text.contains("512 GiB needed") && text.contains("available"), "{text}");
     }
 
     #[test]
@@ -598,42 +559,20 @@ mod tests {
     #[test]
     fn attach__refuses_what_is_no_segment() {
         let null = OwnedFd::from(File::open("/dev/null").unwrap());
-        assert!(matches!(
-            Segment::attach(null, 1),
-            Err(SegmentError::Foreign(_))
-        ));
+        assert!(matches!(Segment::attach(null, 1), Err(SegmentError::Foreign(_))));
         let a = Segment::create(2, 1).unwrap();
-        assert!(
-            Segment::attach(again(&a), 2)
-                .unwrap_err()
-                .to_string()
-                .contains("another job")
-        );
+        assert!(Segment::attach(again(&a), 2).unwrap_err().to_string().contains("another job"));
         a.header().ranks.store(3, Ordering::Relaxed);
-        assert!(matches!(
-            Segment::attach(again(&a), 1),
-            Err(SegmentError::Foreign(_))
-        ));
+        assert!(matches!(Segment::attach(again(&a), 1), Err(SegmentError::Foreign(_))));
         a.header().ranks.store(u32::MAX, Ordering::Relaxed);
-        assert!(matches!(
-            Segment::attach(again(&a), 1),
-            Err(SegmentError::Foreign(_))
-        ));
+        assert!(matches!(Segment::attach(again(&a), 1), Err(SegmentError::Foreign(_))));
         a.header().version.store(99, Ordering::Relaxed);
-        assert!(
-            Segment::attach(again(&a), 1)
-                .unwrap_err()
-                .to_string()
-                .contains("version 99")
-        );
+        assert!(Segment::attach(again(&a), 1).unwrap_err().to_string().contains("version 99"));
     }
 
     #[test]
     fn secret__is_the_jobs_own_and_can_be_handed_on() {
-        let (a, b) = (
-            Segment::create(1, 1).unwrap(),
-            Segment::create(1, 1).unwrap(),
-        );
+        let (a, b) = (Segment::create(1, 1).unwrap(), Segment::create(1, 1).unwrap());
         assert_ne!(a.header().secret(), b.header().secret());
         assert_ne!(a.header().secret(), [0; 32]);
         b.header().set_secret(&a.header().secret());
@@ -643,10 +582,7 @@ mod tests {
     #[test]
     fn create__refuses_impossible_numbers() {
         assert!(matches!(Segment::create(0, 1), Err(SegmentError::Ranks(0))));
-        assert!(matches!(
-            Segment::create(1 << 20, 1),
-            Err(SegmentError::Ranks(_))
-        ));
+        assert!(matches!(Segment::create(1 << 20, 1), Err(SegmentError::Ranks(_))));
     }
 
     #[test]
@@ -655,11 +591,7 @@ mod tests {
         let page = a.page(0).unwrap();
         assert_eq!(page.wait_notes().pop(), None);
         let note = |n: i32| WaitNoteRef {
-            call: if n % 2 == 0 {
-                "MPI_Recv"
-            } else {
-                "MPI_Barrier"
-            },
+            call: if n % 2 == 0 { "MPI_Recv" } else { "MPI_Barrier" },
             peer: n,
             tag: n,
             comm: if n % 2 == 0 { "MPI_COMM_WORLD" } else { "halo" },
@@ -681,10 +613,7 @@ mod tests {
                     assert_eq!(seen.bytes, seen.since_ns);
                     let whole = note(seen.peer);
                     assert_eq!((&*seen.call, &*seen.comm), (whole.call, whole.comm));
-                    assert_eq!(
-                        (seen.awaited, seen.multiple),
-                        (whole.awaited, whole.multiple)
-                    );
+                    assert_eq!((seen.awaited, seen.multiple), (whole.awaited, whole.multiple));
                 }
             }
         });

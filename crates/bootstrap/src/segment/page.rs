@@ -234,11 +234,7 @@ impl std::fmt::Display for WindowLocks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.count {
             1 => write!(f, "a lock of rank {}'s window memory", self.owner),
-            many => write!(
-                f,
-                "{many} locks of window memory, the last one rank {}'s",
-                self.owner
-            ),
+            many => write!(f, "{many} locks of window memory, the last one rank {}'s", self.owner),
         }
     }
 }
@@ -376,9 +372,7 @@ impl RankPage {
     /// What the threads of the rank wait for that say so; of one that writes its note all the time there is none.
     pub fn wait_notes(&self) -> Vec<WaitNote> {
         let notes = self.waits_for.iter().enumerate();
-        notes
-            .filter_map(|(place, status)| status.load(place))
-            .collect()
+        notes.filter_map(|(place, status)| status.load(place)).collect()
     }
 
     /// Notes that this rank has taken, or given back, a lock of a window, of memory of `owner`; the rank alone calls
@@ -474,18 +468,11 @@ mod model {
                 thread::spawn(move || page.note_waiting(0, note(2, "MPI_Barrier")))
             };
             let check = |seen: WaitNote| {
-                let call = if seen.peer == 1 {
-                    "MPI_Recv"
-                } else {
-                    "MPI_Barrier"
-                };
+                let call = if seen.peer == 1 { "MPI_Recv" } else { "MPI_Barrier" };
                 let expected = note(seen.peer, call);
                 assert_eq!(seen.call, call);
                 assert_eq!((seen.tag, &*seen.comm), (expected.tag, expected.comm));
-                assert_eq!(
-                    (seen.bytes, seen.since_ns),
-                    (expected.bytes, expected.since_ns)
-                );
+                assert_eq!((seen.bytes, seen.since_ns), (expected.bytes, expected.since_ns));
                 assert_eq!(seen.awaited, expected.awaited);
                 seen.peer
             };

@@ -54,10 +54,7 @@ impl Segment {
         let segment = Segment::create_as_spare_fits(spare.ranks + spare.foreign, |room| {
             // All or nothing.
             let [more, foreign] = [spare.ranks, spare.foreign].map(|wanted| wanted.min(room));
-            let places = here
-                .len()
-                .saturating_add(more)
-                .min(MAX_RANKS.max(here.len()));
+            let places = here.len().saturating_add(more).min(MAX_RANKS.max(here.len()));
             let all = ranks.saturating_add(more).saturating_add(foreign);
             let all = all.min(MAX_JOB_RANKS.max(ranks));
             let layout = match all == here.len() {
@@ -74,10 +71,7 @@ impl Segment {
                 segment.settle(rank, place);
             }
         }
-        segment
-            .header()
-            .present
-            .store(ranks as u32, Ordering::Relaxed);
+        segment.header().present.store(ranks as u32, Ordering::Relaxed);
         Ok(segment)
     }
 
@@ -198,10 +192,7 @@ impl Segment {
         let adding = &self.header().adding;
         let me = std::process::id();
         // ORDERING: acquire pairs with the release below: the ranks that another process has added are seen.
-        while adding
-            .compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed)
-            .is_err()
-        {
+        while adding.compare_exchange_weak(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
             yield_now();
         }
         let first = self.present();
@@ -345,8 +336,7 @@ impl Segment {
 
     /// Whether a rank runs on another node, so that its page here is none of its own.
     pub fn is_elsewhere(&self, rank: usize) -> bool {
-        self.page(rank)
-            .is_none_or(|page| page.elsewhere.load(Ordering::Relaxed) != 0)
+        self.page(rank).is_none_or(|page| page.elsewhere.load(Ordering::Relaxed) != 0)
     }
 
     /// Whether a rank is of another job.
@@ -470,8 +460,7 @@ impl Segment {
 
     /// Offset of a rank's trace; None where it has no place here.
     pub fn trace_offset(&self, rank: usize) -> Option<u64> {
-        self.place(rank)
-            .map(|place| self.layout.trace_offset(place))
+        self.place(rank).map(|place| self.layout.trace_offset(place))
     }
 }
 

@@ -57,9 +57,7 @@ impl<const W: usize> SharedText<W> {
             .take(length)
             .collect();
         let text = String::from_utf8_lossy(&bytes);
-        text.chars()
-            .map(|c| if c.is_control() && c != '\n' { '?' } else { c })
-            .collect()
+        text.chars().map(|c| if c.is_control() && c != '\n' { '?' } else { c }).collect()
     }
 }
 

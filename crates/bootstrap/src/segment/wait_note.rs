@@ -52,18 +52,10 @@ pub struct Awaited {
 
 impl Awaited {
     /// Nothing is known.
-    pub const UNKNOWN: Awaited = Awaited {
-        count: 0,
-        ranks: [0; AWAITED_MOST],
-        holds: false,
-    };
+    pub const UNKNOWN: Awaited = Awaited { count: 0, ranks: [0; AWAITED_MOST], holds: false };
 
     /// Any rank of the job.
-    pub const ANY: Awaited = Awaited {
-        count: u32::MAX,
-        ranks: [0; AWAITED_MOST],
-        holds: false,
-    };
+    pub const ANY: Awaited = Awaited { count: u32::MAX, ranks: [0; AWAITED_MOST], holds: false };
 
     /// Any of these; where they are too many to be named, any rank of the job. No rank: nothing is known.
     pub fn of(ranks: &[u32]) -> Awaited {
@@ -78,10 +70,7 @@ impl Awaited {
 
     /// As [`Awaited::of`], for a lock of window memory: one of these holds it.
     pub fn holding(ranks: &[u32]) -> Awaited {
-        Awaited {
-            holds: true,
-            ..Awaited::of(ranks)
-        }
+        Awaited { holds: true, ..Awaited::of(ranks) }
     }
 
     /// Whether a lock is waited for.
@@ -205,8 +194,7 @@ impl Status {
             word.store(rank, Ordering::Relaxed);
         }
         self.thread.store(note.thread, Ordering::Relaxed);
-        self.locks
-            .store(note.awaited.holds.into(), Ordering::Relaxed);
+        self.locks.store(note.awaited.holds.into(), Ordering::Relaxed);
         self.waiting.store(1, Ordering::Relaxed);
         self.end();
     }

@@ -62,11 +62,7 @@ impl Scale {
     fn since(ticks: u64, ns: u64) -> Scale {
         let (ticks_now, ns_now) = (read_ticks(), clock::now_ns());
         let passed = ticks_now.saturating_sub(ticks).max(1);
-        Scale {
-            ticks,
-            ns,
-            ns_per_tick: ns_now.saturating_sub(ns) as f64 / passed as f64,
-        }
+        Scale { ticks, ns, ns_per_tick: ns_now.saturating_sub(ns) as f64 / passed as f64 }
     }
 
     fn ns_of(&self, ticks: u64) -> u64 {
@@ -143,11 +139,7 @@ fn read_ring(ring: &[u8], events: u32, scale: &Scale) -> ThreadTrace {
             bytes: word64(event, 24),
         });
     }
-    ThreadTrace {
-        tid: word32(ring, 12),
-        points,
-        overwritten: written - kept,
-    }
+    ThreadTrace { tid: word32(ring, 12), points, overwritten: written - kept }
 }
 
 /// A name as it may stand in JSON.
@@ -163,8 +155,7 @@ fn clean(bytes: &[u8]) -> String {
 
 fn word32(bytes: &[u8], offset: usize) -> u32 {
     let word = bytes.get(offset..offset + 4);
-    word.and_then(|w| w.try_into().ok())
-        .map_or(0, u32::from_le_bytes)
+    word.and_then(|w| w.try_into().ok()).map_or(0, u32::from_le_bytes)
 }
 
 fn word64(bytes: &[u8], offset: usize) -> u64 {

@@ -91,10 +91,7 @@ fn names__that_are_not_there_are_unknown() {
 #[test]
 fn ends__whose_beginning_was_overwritten_are_left_out() {
     // Three were written to a ring of two: the first is the call's beginning, and the third lies in its place.
-    let text = read(&part(
-        3,
-        &[(30, Point::PostShort, 8), (20, Point::Return, 0)],
-    ));
+    let text = read(&part(3, &[(30, Point::PostShort, 8), (20, Point::Return, 0)]));
     assert!(!text.contains("\"ph\":\"E\""), "{text}");
     assert!(text.contains(
         "\"name\":\"post: short\",\"args\":{\"peer\":3,\"tag\":9,\"bytes\":8},\"s\":\"t\""
@@ -132,17 +129,9 @@ fn job__records_from_its_start_and_is_written() {
     let summary = write_file(job.segment(), &path).unwrap();
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
-    let expected = Summary {
-        ranks: 1,
-        points: 4,
-        overwritten: 0,
-        threads_lost: 0,
-    };
+    let expected = Summary { ranks: 1, points: 4, overwritten: 0, threads_lost: 0 };
     assert_eq!(summary, expected);
-    assert!(
-        text.contains("\"ts\":0.000,\"name\":\"MPI_Send\""),
-        "{text}"
-    );
+    assert!(text.contains("\"ts\":0.000,\"name\":\"MPI_Send\""), "{text}");
     assert!(text.contains("\"tag\":5,\"bytes\":8"), "{text}");
     assert!(text.contains("\"name\":\"unexpected\""), "{text}");
     assert_json(&text);

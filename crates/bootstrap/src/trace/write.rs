@@ -93,11 +93,7 @@ fn write_what(rank: &RankTrace, stamped: &Stamped, out: &mut dyn Write) -> io::R
         point => point.name().to_owned(),
     };
     write!(out, ",\"name\":\"{name}\"")?;
-    let values = [
-        i128::from(stamped.peer),
-        i128::from(stamped.tag),
-        i128::from(stamped.bytes),
-    ];
+    let values = [i128::from(stamped.peer), i128::from(stamped.tag), i128::from(stamped.bytes)];
     let mut between = ",\"args\":{";
     for (field, value) in stamped.point.fields().iter().zip(values) {
         if !field.is_empty() {

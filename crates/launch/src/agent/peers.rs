@@ -48,11 +48,7 @@ impl Door {
     /// That of a node's agent.
     pub fn new(listener: Listener, pass: Pass, node: u32) -> Door {
         let sockets: Vec<OwnedFd> = listener.into();
-        Door {
-            listeners: sockets.into_iter().map(TcpListener::from).collect(),
-            pass,
-            node,
-        }
+        Door { listeners: sockets.into_iter().map(TcpListener::from).collect(), pass, node }
     }
 
     /// Its sockets.
@@ -114,11 +110,7 @@ impl std::fmt::Debug for Peers {
 impl Peers {
     /// Those of all nodes, for the agent of one.
     pub fn new(pass: Pass, node: usize, cards: Vec<NetworkCard>) -> Peers {
-        Peers {
-            pass,
-            node: node as u32,
-            cards: Arc::new(cards),
-        }
+        Peers { pass, node: node as u32, cards: Arc::new(cards) }
     }
 
     /// How many nodes there are.
@@ -212,10 +204,7 @@ impl Peers {
                 }
             }
             // Or its process has yet to begin to look at those who call.
-            if !matches!(
-                failed.kind(),
-                ErrorKind::UnexpectedEof | ErrorKind::WouldBlock
-            ) {
+            if !matches!(failed.kind(), ErrorKind::UnexpectedEof | ErrorKind::WouldBlock) {
                 break;
             }
         }
@@ -247,10 +236,7 @@ mod tests {
     use fastpath_base::config::Config;
     use fastpath_bootstrap::network::{self, Reach};
 
-    const PASS: Pass = Pass {
-        job_id: 7,
-        secret: [3; 32],
-    };
+    const PASS: Pass = Pass { job_id: 7, secret: [3; 32] };
 
     fn make_door(pass: Pass) -> (Door, NetworkCard) {
         let (listener, card) = network::open(&Config::defaults(), Reach::Node, 1).unwrap();
@@ -287,10 +273,7 @@ mod tests {
 
     #[test]
     fn agents__of_another_job_or_secret_are_turned_away() {
-        let other = Pass {
-            secret: [4; 32],
-            ..PASS
-        };
+        let other = Pass { secret: [4; 32], ..PASS };
         let (door, card) = make_door(PASS);
         for pass in [other, Pass { job_id: 8, ..PASS }] {
             assert!(greet(&door, Peers::new(pass, 1, vec![card.clone()])).is_err());

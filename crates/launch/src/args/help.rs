@@ -39,10 +39,9 @@ pub fn write_help() -> String {
     for section in SECTIONS {
         let _ = writeln!(text, "\n{}", section.title);
         match section.options.first().map(|o| o.does) {
-            Some(Does::Apply(_) | Does::Set(_)) => section
-                .options
-                .iter()
-                .for_each(|o| write_option(&mut text, o)),
+            Some(Does::Apply(_) | Does::Set(_)) => {
+                section.options.iter().for_each(|o| write_option(&mut text, o))
+            }
             _ => write_accepted(&mut text, section),
         }
         if !section.note.is_empty() {
@@ -68,12 +67,7 @@ fn write_option(text: &mut String, option: &Opt) {
     let start = text.len();
     wrap(text, 2, &names);
     // The description goes on in the line of the names where there is room.
-    let last = text[start..]
-        .trim_end()
-        .rsplit('\n')
-        .next()
-        .unwrap_or("")
-        .len();
+    let last = text[start..].trim_end().rsplit('\n').next().unwrap_or("").len();
     let mut described = String::new();
     wrap(&mut described, INDENT, option.help);
     if last + 1 < INDENT {
@@ -126,27 +120,16 @@ mod tests {
         for option in SECTIONS.iter().flat_map(|s| s.options) {
             for name in option.names.split(' ') {
                 let words = text.split([' ', ',', '\n']);
-                assert!(
-                    words.into_iter().any(|w| w == name),
-                    "{name} is missing in the help"
-                );
+                assert!(words.into_iter().any(|w| w == name), "{name} is missing in the help");
             }
         }
-        assert_eq!(
-            text.lines()
-                .filter(|l| l.starts_with("  mpiexec -"))
-                .count(),
-            4
-        );
+        assert_eq!(text.lines().filter(|l| l.starts_with("  mpiexec -")).count(), 4);
         assert!(text.lines().all(|l| l.len() <= WIDTH), "{text}");
     }
 
     #[test]
     fn names__are_of_one_option_each() {
-        let names = SECTIONS
-            .iter()
-            .flat_map(|s| s.options)
-            .flat_map(|o| o.names.split(' '));
+        let names = SECTIONS.iter().flat_map(|s| s.options).flat_map(|o| o.names.split(' '));
         let mut bare: Vec<&str> = names.map(|n| n.trim_start_matches('-')).collect();
         let all = bare.len();
         bare.sort_unstable();

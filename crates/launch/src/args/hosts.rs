@@ -43,10 +43,7 @@ pub fn take_hostfile(parser: &mut Parser<'_>, given: &Given) -> Result<(), Usage
         return Ok(());
     }
     let path = Path::new(given.value());
-    let text = parser
-        .here
-        .read(path)
-        .or_else(|e| wrong(format!("{}: {e}", given.typed())))?;
+    let text = parser.here.read(path).or_else(|e| wrong(format!("{}: {e}", given.typed())))?;
     let hosts = read_hostfile(&String::from_utf8_lossy(&text), &given.text())?;
     if hosts.is_empty() {
         return wrong(format!("{}: it names no host", given.typed()));
@@ -118,9 +115,7 @@ fn read_host(item: &str, place: &str) -> Result<Host, UsageError> {
     let (name, slots) = match item.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((name, rest)) => (name, rest.strip_prefix(':')),
         None if item.parse::<IpAddr>().is_ok() => (item, None),
-        None => item
-            .split_once(':')
-            .map_or((item, None), |(name, slots)| (name, Some(slots))),
+        None => item.split_once(':').map_or((item, None), |(name, slots)| (name, Some(slots))),
     };
     let slots = match slots {
         // Intel MPI and MVAPICH write more after another colon.
@@ -131,17 +126,11 @@ fn read_host(item: &str, place: &str) -> Result<Host, UsageError> {
         None => None,
     };
     let name = name.rsplit('@').next().unwrap_or(name).to_owned();
-    Ok(Host {
-        name,
-        slots,
-        most: None,
-    })
+    Ok(Host { name, slots, most: None })
 }
 
 fn bad_slots<T>(place: &str, text: &str) -> Result<T, UsageError> {
-    wrong(format!(
-        "{place}: {text:?} is no number of ranks from 1 to {MAX_JOB_RANKS}"
-    ))
+    wrong(format!("{place}: {text:?} is no number of ranks from 1 to {MAX_JOB_RANKS}"))
 }
 
 /// Adds the hosts of one program to those of the job, of which each stands once: one that is listed twice has the slots
@@ -152,10 +141,7 @@ pub fn add_hosts(nodes: &mut Vec<Node>, hosts: &[Host]) {
         let slots = host.slots.or(host.most).unwrap_or(1);
         match own.iter_mut().find(|node| node.name == host.name) {
             Some(node) => node.ranks += slots,
-            None => own.push(Node {
-                name: host.name.clone(),
-                ranks: slots,
-            }),
+            None => own.push(Node { name: host.name.clone(), ranks: slots }),
         }
     }
     for node in own {
@@ -169,10 +155,8 @@ pub fn add_hosts(nodes: &mut Vec<Node>, hosts: &[Host]) {
 /// How many of `total` ranks each node gets: in turn so many as it has slots, or `per_node` where that is said. Nodes
 /// that get none are left out.
 pub fn deal_ranks(mut nodes: Vec<Node>, total: usize, per_node: Option<usize>) -> Vec<Node> {
-    let turns: Vec<usize> = nodes
-        .iter()
-        .map(|node| per_node.unwrap_or(node.ranks).max(1))
-        .collect();
+    let turns: Vec<usize> =
+        nodes.iter().map(|node| per_node.unwrap_or(node.ranks).max(1)).collect();
     let round: usize = turns.iter().sum();
     let mut left = total % round.max(1);
     for (node, turn) in nodes.iter_mut().zip(turns) {
@@ -193,10 +177,8 @@ pub fn read_tasks(text: &str) -> Option<Vec<Node>> {
             Some((ranks, times)) => (ranks, times.strip_suffix(')')?.parse().ok()?),
             None => (item, 1),
         };
-        let node = Node {
-            name: String::new(),
-            ranks: ranks.trim().parse().ok().filter(|&n| n > 0)?,
-        };
+        let node =
+            Node { name: String::new(), ranks: ranks.trim().parse().ok().filter(|&n| n > 0)? };
         if nodes.len() + times > MAX_JOB_RANKS {
             return None;
         }
@@ -290,15 +272,7 @@ mod tests {
 
     #[test]
     fn names__of_this_node() {
-        for name in [
-            "localhost",
-            "LOCALHOST",
-            "127.0.0.1",
-            "::1",
-            "10.0.0.5",
-            "node7",
-            "box.lab",
-        ] {
+        for name in ["localhost", "LOCALHOST", "127.0.0.1", "::1", "10.0.0.5", "node7", "box.lab"] {
             assert!(own(name, "node7"), "{name}");
         }
         assert!(own("node7.lab", "node7") && own("Node7", "node7.lab"));
@@ -312,23 +286,13 @@ mod tests {
     fn addresses__are_own_where_a_socket_can_have_them() {
         assert!(is_own_address("127.0.0.1".parse().unwrap()));
         // Documentation, everybody, a group.
-        for other in [
-            "198.51.100.77",
-            "0.0.0.0",
-            "255.255.255.255",
-            "224.0.0.1",
-            "::",
-        ] {
+        for other in ["198.51.100.77", "0.0.0.0", "255.255.255.255", "224.0.0.1", "::"] {
             assert!(!is_own_address(other.parse().unwrap()), "{other}");
         }
     }
 
     fn host(name: &str, slots: Option<usize>, most: Option<usize>) -> Host {
-        Host {
-            name: name.into(),
-            slots,
-            most,
-        }
+        Host { name: name.into(), slots, most }
     }
 
     #[test]

@@ -17,10 +17,9 @@ pub fn prefix(parser: &mut Parser<'_>, pattern: &[u8]) {
 pub fn read_pattern(given: &Given) -> Result<Vec<u8>, UsageError> {
     let pattern = given.value().as_encoded_bytes();
     match find_unknown(pattern) {
-        Some(letter) => wrong(format!(
-            "{}: %{letter} is unknown; {LETTERS} are possible",
-            given.typed()
-        )),
+        Some(letter) => {
+            wrong(format!("{}: %{letter} is unknown; {LETTERS} are possible", given.typed()))
+        }
         None => Ok(pattern.to_vec()),
     }
 }
@@ -30,15 +29,7 @@ pub fn read_pattern(given: &Given) -> Result<Vec<u8>, UsageError> {
 /// # Errors
 /// An unknown word, and those that are known.
 pub fn check_display(given: &Given) -> Result<(), UsageError> {
-    const KNOWN: [&str; 7] = [
-        "map",
-        "map-devel",
-        "bind",
-        "bindings",
-        "allocation",
-        "topo",
-        "cpus",
-    ];
+    const KNOWN: [&str; 7] = ["map", "map-devel", "bind", "bindings", "allocation", "topo", "cpus"];
     for word in given.text().split(',') {
         // Qualifiers say how Open MPI prints it.
         let name = word.split([':', '=']).next().unwrap_or("");
@@ -63,9 +54,7 @@ pub fn take_directory(parser: &mut Parser<'_>, text: &str) -> Result<(), UsageEr
             "nojobid" => job = "",
             "raw" => {}
             _ => {
-                return wrong(format!(
-                    "{text}: nocopy and nojobid are possible after the colon"
-                ));
+                return wrong(format!("{text}: nocopy and nojobid are possible after the colon"));
             }
         }
     }

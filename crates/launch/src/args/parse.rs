@@ -234,10 +234,7 @@ impl<'a> Parser<'a> {
         match self.idle.iter_mut().find(|idle| idle.reason == reason) {
             Some(idle) if idle.typed.contains(&typed) => {}
             Some(idle) => idle.typed.push(typed),
-            None => self.idle.push(Idle {
-                reason,
-                typed: vec![typed],
-            }),
+            None => self.idle.push(Idle { reason, typed: vec![typed] }),
         }
     }
 
@@ -262,8 +259,7 @@ impl<'a> Parser<'a> {
             return wrong(format!("-configfile {place}: it names no program"));
         }
         for (number, words) in lines {
-            self.read_programs(&words)
-                .or_else(|e| wrong(format!("{place} line {number}: {e}")))?;
+            self.read_programs(&words).or_else(|e| wrong(format!("{place} line {number}: {e}")))?;
         }
         self.in_config = false;
         Ok(())
@@ -335,16 +331,9 @@ impl<'a> Parser<'a> {
     }
 
     fn finish(mut self) -> Result<JobSpec, UsageError> {
-        let total = self
-            .spec
-            .apps
-            .iter()
-            .map(|a| a.ranks)
-            .fold(0usize, usize::saturating_add);
+        let total = self.spec.apps.iter().map(|a| a.ranks).fold(0usize, usize::saturating_add);
         if total > MAX_JOB_RANKS {
-            return wrong(format!(
-                "{total} ranks: at most {MAX_JOB_RANKS} are possible"
-            ));
+            return wrong(format!("{total} ranks: at most {MAX_JOB_RANKS} are possible"));
         }
         if self.told_ranks.is_empty() {
             self.check_room(total)?;
@@ -368,9 +357,7 @@ impl<'a> Parser<'a> {
             Nodes::Agent(counts) => counts.iter().copied().max().unwrap_or(0),
         };
         if most > MAX_RANKS {
-            return wrong(format!(
-                "{most} ranks: at most {MAX_RANKS} are possible on one node"
-            ));
+            return wrong(format!("{most} ranks: at most {MAX_RANKS} are possible on one node"));
         }
         if self.spec.nodes == Nodes::Here {
             for pair in std::mem::take(&mut self.spec.hydra_words).chunks(2) {
@@ -421,10 +408,7 @@ impl<'a> Parser<'a> {
         }
         let variable = |name| self.here.variable(name);
         if let Some(path) = variable("HYDRA_HOST_FILE") {
-            let given = Given {
-                name: "HYDRA_HOST_FILE".into(),
-                values: vec![path.into()],
-            };
+            let given = Given { name: "HYDRA_HOST_FILE".into(), values: vec![path.into()] };
             super::hosts::take_hostfile(self, &given)?;
             let hosts = std::mem::take(&mut self.count);
             count.hosts = hosts.file_hosts;
@@ -433,9 +417,7 @@ impl<'a> Parser<'a> {
         }
         let several = variable("SLURM_JOB_NUM_NODES").is_some_and(|n| n.trim() != "1");
         if several
-            && let Some(nodes) = variable("SLURM_TASKS_PER_NODE")
-                .as_deref()
-                .and_then(read_tasks)
+            && let Some(nodes) = variable("SLURM_TASKS_PER_NODE").as_deref().and_then(read_tasks)
         {
             count.file_slots = nodes.iter().map(|node| node.ranks).sum();
             self.nodes = nodes;
@@ -470,9 +452,7 @@ impl<'a> Parser<'a> {
             slots => (slots, "slots"),
         };
         if total > room {
-            return wrong(format!(
-                "{total} ranks, {room} {what}: refused because of {option}"
-            ));
+            return wrong(format!("{total} ranks, {room} {what}: refused because of {option}"));
         }
         Ok(())
     }
@@ -480,13 +460,7 @@ impl<'a> Parser<'a> {
 
 fn describe_idle(idle: &Idle) -> String {
     const SHOWN: usize = 4;
-    let mut list = idle
-        .typed
-        .iter()
-        .take(SHOWN)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join(", ");
+    let mut list = idle.typed.iter().take(SHOWN).cloned().collect::<Vec<_>>().join(", ");
     if idle.typed.len() > SHOWN {
         list.push_str(&format!(" and {} more", idle.typed.len() - SHOWN));
     }
@@ -564,9 +538,9 @@ fn find_option(name: &str) -> Result<&'static Opt, UsageError> {
         .filter(|(distance, most, _)| distance <= most)
         .min();
     match near {
-        Some((.., near)) => wrong(format!(
-            "{unknown}; is {near} meant? (mpiexec --help lists all)"
-        )),
+        Some((.., near)) => {
+            wrong(format!("{unknown}; is {near} meant? (mpiexec --help lists all)"))
+        }
         None => wrong(format!("{unknown} (mpiexec --help lists all)")),
     }
 }

@@ -93,10 +93,7 @@ pub fn take_map(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError
             let ranks = words.next().and_then(parse_ranks);
             let level = words.next().and_then(find_level);
             let (Some(ranks), Some(level)) = (ranks, level) else {
-                return Err(need(
-                    given,
-                    &format!("ppr:N:PLACE, where PLACE is {LEVELS}"),
-                ));
+                return Err(need(given, &format!("ppr:N:PLACE, where PLACE is {LEVELS}")));
             };
             take_per_place(parser, given, ranks, level);
         }
@@ -108,10 +105,7 @@ pub fn take_map(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageError
         name => match find_level(name) {
             Some(level) => parser.spec.placement.map = Some((level, 1)),
             None => {
-                return Err(need(
-                    given,
-                    &format!("slot, ppr:N:PLACE, {LEVELS} is possible"),
-                ));
+                return Err(need(given, &format!("slot, ppr:N:PLACE, {LEVELS} is possible")));
             }
         },
     }
@@ -162,11 +156,8 @@ fn take_per_place(parser: &mut Parser<'_>, given: &Given, n: usize, level: Level
     };
     parser.spec.placement.map = Some((level, 1));
     parser.spec.placement.in_a_row = n;
-    parser.count.per_node = Some(PerNode {
-        ranks: n.saturating_mul(places),
-        typed: given.typed(),
-        strict: true,
-    });
+    parser.count.per_node =
+        Some(PerNode { ranks: n.saturating_mul(places), typed: given.typed(), strict: true });
 }
 
 /// `--cpus-per-proc N`

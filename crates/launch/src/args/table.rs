@@ -68,12 +68,7 @@ pub struct Section {
 use Takes::{Nothing, One, Pair};
 
 const fn row(names: &'static str, takes: Takes, does: Does, help: &'static str) -> Opt {
-    Opt {
-        names,
-        takes,
-        does,
-        help,
-    }
+    Opt { names, takes, does, help }
 }
 
 const fn opt(names: &'static str, takes: Takes, apply: Apply, help: &'static str) -> Opt {
@@ -86,11 +81,7 @@ const fn set(names: &'static str, takes: Takes, set: Set, help: &'static str) ->
 
 /// All options.
 pub const SECTIONS: &[Section] = &[
-    Section {
-        title: "Which and how many",
-        note: "",
-        options: RANKS,
-    },
+    Section { title: "Which and how many", note: "", options: RANKS },
     Section {
         title: "What they get",
         note: "FASTPATH_RANK and FASTPATH_SIZE tell scripts which rank they are. Variables whose \
@@ -111,16 +102,8 @@ pub const SECTIONS: &[Section] = &[
                machine, board).",
         options: PROCESSORS,
     },
-    Section {
-        title: "What is said, and the end",
-        note: "",
-        options: SAID,
-    },
-    Section {
-        title: "Accepted, and always so",
-        note: "",
-        options: idle::ALWAYS,
-    },
+    Section { title: "What is said, and the end", note: "", options: SAID },
+    Section { title: "Accepted, and always so", note: "", options: idle::ALWAYS },
     Section {
         title: "Accepted, without effect on one node; one line says so",
         note: "",
@@ -151,27 +134,13 @@ const RANKS: &[Opt] = &[
         "--pernode",
         Nothing,
         |p, g| {
-            p.count.per_node = Some(PerNode {
-                ranks: 1,
-                typed: g.typed(),
-                strict: true,
-            });
+            p.count.per_node = Some(PerNode { ranks: 1, typed: g.typed(), strict: true });
             Ok(())
         },
         "one rank",
     ),
-    opt(
-        "--npersocket",
-        One("N"),
-        place::take_per_socket,
-        "N ranks for each socket",
-    ),
-    opt(
-        "--ppr",
-        One("N:PLACE"),
-        place::take_ppr,
-        "N ranks for each place, see --map-by",
-    ),
+    opt("--npersocket", One("N"), place::take_per_socket, "N ranks for each socket"),
+    opt("--ppr", One("N:PLACE"), place::take_ppr, "N ranks for each place, see --map-by"),
     opt(
         "-soft",
         One("LIST"),
@@ -202,11 +171,7 @@ const RANKS: &[Opt] = &[
     set(
         "-launcher -bootstrap -launcher-exec -bootstrap-exec",
         One("WORD"),
-        |p, g| {
-            p.spec
-                .hydra_words
-                .extend([g.name.as_str().into(), g.value().to_owned()])
-        },
+        |p, g| p.spec.hydra_words.extend([g.name.as_str().into(), g.value().to_owned()]),
         "handed on to Hydra: how it reaches other hosts (ssh, rsh, slurm and others), and by which \
          program",
     ),
@@ -287,12 +252,7 @@ const RECEIVED: &[Opt] = &[
         |p, g| inherit(p, Inherit::Only(split_names(g.value()))),
         "pass on these variables of the environment alone",
     ),
-    set(
-        "-genvnone",
-        Nothing,
-        |p, _| inherit(p, Inherit::Only(Vec::new())),
-        "pass on none of them",
-    ),
+    set("-genvnone", Nothing, |p, _| inherit(p, Inherit::Only(Vec::new())), "pass on none of them"),
     set(
         "-genvexcl --unset-env",
         One("NAME,..."),
@@ -434,12 +394,7 @@ const PROCESSORS: &[Opt] = &[
         "how the mapped processes are numbered: fill, slot or core place by place, span or PLACE \
          round the places",
     ),
-    opt(
-        "--cpus-per-proc --cpus-per-rank",
-        One("N"),
-        place::take_per_rank,
-        "N cores for each rank",
-    ),
+    opt("--cpus-per-proc --cpus-per-rank", One("N"), place::take_per_rank, "N cores for each rank"),
     set(
         "--use-hwthread-cpus",
         Nothing,
@@ -452,24 +407,9 @@ const PROCESSORS: &[Opt] = &[
         place::take_cpus,
         "the job uses these processors alone, as 0-3,8",
     ),
-    set(
-        "--bind-to-core",
-        Nothing,
-        |p, _| bind(p, Bind::To(Level::Core)),
-        "--bind-to core",
-    ),
-    set(
-        "--bind-to-socket",
-        Nothing,
-        |p, _| bind(p, Bind::To(Level::Package)),
-        "--bind-to socket",
-    ),
-    set(
-        "--bind-to-none",
-        Nothing,
-        |p, _| bind(p, Bind::None),
-        "--bind-to none",
-    ),
+    set("--bind-to-core", Nothing, |p, _| bind(p, Bind::To(Level::Core)), "--bind-to core"),
+    set("--bind-to-socket", Nothing, |p, _| bind(p, Bind::To(Level::Package)), "--bind-to socket"),
+    set("--bind-to-none", Nothing, |p, _| bind(p, Bind::None), "--bind-to none"),
     set(
         "--bysocket",
         Nothing,
@@ -516,12 +456,7 @@ const SAID: &[Opt] = &[
         |p, _| p.spec.only_show = true,
         "check the command line, say what was asked for, start nothing",
     ),
-    set(
-        "-q -quiet",
-        Nothing,
-        |p, _| p.quiet = true,
-        "do not say which options have no effect",
-    ),
+    set("-q -quiet", Nothing, |p, _| p.quiet = true, "do not say which options have no effect"),
     set(
         "-print-all-exitcodes",
         Nothing,
@@ -548,20 +483,12 @@ const SAID: &[Opt] = &[
         |p, _| p.request = Some(Request::Version),
         "say the version",
     ),
-    set(
-        "--help -h",
-        Nothing,
-        |p, _| p.request = Some(Request::Help),
-        "print this",
-    ),
+    set("--help -h", Nothing, |p, _| p.request = Some(Request::Help), "print this"),
 ];
 
 fn per_node(parser: &mut Parser<'_>, given: &Given, strict: bool) -> Result<(), UsageError> {
-    parser.count.per_node = Some(PerNode {
-        ranks: read_ranks(given)?,
-        typed: given.typed(),
-        strict,
-    });
+    parser.count.per_node =
+        Some(PerNode { ranks: read_ranks(given)?, typed: given.typed(), strict });
     Ok(())
 }
 

@@ -56,10 +56,7 @@ fn parse(line: &str) -> Result<Request, UsageError> {
 }
 
 fn parse_within(line: &str, variables: &[(&str, &str)]) -> Result<Request, UsageError> {
-    parse_args(
-        line.split_whitespace().map(OsString::from),
-        &Here(variables),
-    )
+    parse_args(line.split_whitespace().map(OsString::from), &Here(variables))
 }
 
 fn spec(line: &str) -> JobSpec {
@@ -87,14 +84,9 @@ fn ranks__by_every_name() {
 
 #[test]
 fn ranks__bad_numbers_are_refused() {
-    for line in [
-        "-n 0 a",
-        "-n -1 a",
-        "-n x a",
-        "-n 1.5 a",
-        "-n 99999999999999999999 a",
-        "-n 1048577 a",
-    ] {
+    for line in
+        ["-n 0 a", "-n -1 a", "-n x a", "-n 1.5 a", "-n 99999999999999999999 a", "-n 1048577 a"]
+    {
         assert!(error(line).contains("number of ranks"), "{line}");
     }
     assert!(error("-n 8192 a : -n 1 b").contains("8193 ranks: at most 8192"));
@@ -149,12 +141,7 @@ fn options__of_the_job() {
     assert_eq!(s.timeout, Some(Duration::from_millis(1500)));
     assert_eq!(s.placement.bind, Bind::To(Level::Numa));
     assert_eq!(spec("--timeout=2s a").timeout, Some(Duration::from_secs(2)));
-    for line in [
-        "--timeout 0 a",
-        "--timeout -1 a",
-        "--timeout nan a",
-        "--timeout 1e300 a",
-    ] {
+    for line in ["--timeout 0 a", "--timeout -1 a", "--timeout nan a", "--timeout 1e300 a"] {
         assert!(error(line).contains("seconds"), "{line}");
     }
     assert!(error("--bind-to moon a").contains("none, hwthread, core"));
@@ -164,13 +151,7 @@ fn options__of_the_job() {
 
 #[test]
 fn ranks__of_a_node() {
-    for line in [
-        "-ppn 4 a",
-        "-perhost 4 a",
-        "-N 4 a",
-        "--npernode 4 a",
-        "--map-by ppr:4:node a",
-    ] {
+    for line in ["-ppn 4 a", "-perhost 4 a", "-N 4 a", "--npernode 4 a", "--map-by ppr:4:node a"] {
         assert_eq!(spec(line).apps[0].ranks, 4, "{line}");
     }
     assert_eq!(spec("--pernode a").apps[0].ranks, 1);
@@ -180,15 +161,8 @@ fn ranks__of_a_node() {
     // Hydra puts all ranks on the one node, Open MPI refuses.
     let s = spec("-n 8 -ppn 4 a");
     assert_eq!(s.apps[0].ranks, 8);
-    assert_eq!(
-        s.notices,
-        ["-ppn 4: no effect here: all ranks run on this node"]
-    );
-    for line in [
-        "-n 8 -N 4 a",
-        "-n 8 --map-by ppr:4:node a",
-        "-n 5 --npersocket 2 a",
-    ] {
+    assert_eq!(s.notices, ["-ppn 4: no effect here: all ranks run on this node"]);
+    for line in ["-n 8 -N 4 a", "-n 8 --map-by ppr:4:node a", "-n 5 --npersocket 2 a"] {
         assert!(error(line).contains("on each of 1 nodes"), "{line}");
     }
     assert_eq!(spec("-n 4 -ppn 4 a").notices, Vec::<String>::new());
@@ -209,14 +183,7 @@ fn soft__takes_the_largest_number() {
         assert_eq!(spec(line).apps[0].ranks, ranks, "{line}");
     }
     assert!(error("-n 1 -soft 2:8:2 a").contains("no number of ranks up to 1"));
-    for bad in [
-        "",
-        "x",
-        "1:2:0",
-        "1:2:3:4",
-        "1:",
-        "9223372036854775807:1:-9223372036854775808",
-    ] {
+    for bad in ["", "x", "1:2:0", "1:2:3:4", "1:", "9223372036854775807:1:-9223372036854775808"] {
         let words = ["-soft", bad, "a"].map(OsString::from);
         assert!(parse_args(words, &Here(&[])).is_err(), "{bad}");
     }
@@ -269,16 +236,8 @@ fn placement__in_the_words_of_others() {
         ("board", Level::Node),
         ("machine", Level::Node),
     ] {
-        assert_eq!(
-            place(&format!("--bind-to {word}")).bind,
-            bound(level),
-            "{word}"
-        );
-        assert_eq!(
-            place(&format!("--map-by {word}")).map,
-            Some((level, 1)),
-            "{word}"
-        );
+        assert_eq!(place(&format!("--bind-to {word}")).bind, bound(level), "{word}");
+        assert_eq!(place(&format!("--map-by {word}")).map, Some((level, 1)), "{word}");
     }
     assert_eq!(place("-bind-to none").bind, Bind::None);
     let p = place("-bind-to core:2");
@@ -286,17 +245,11 @@ fn placement__in_the_words_of_others() {
     let p = place("--bind-to core:overload-allowed:if-supported");
     assert!(p.overload && p.if_supported);
     let cpus = ["0,2", "1", "4-7"].map(|l| CpuSet::parse(l).unwrap());
-    assert_eq!(
-        place("-bind-to user:0+2,1,4-7").bind,
-        Bind::Cpus(cpus.to_vec())
-    );
+    assert_eq!(place("-bind-to user:0+2,1,4-7").bind, Bind::Cpus(cpus.to_vec()));
     assert_eq!(place("--use-hwthread-cpus"), place("--map-by :HWTCPUS"));
     assert_eq!(place("--cpus-per-proc 4").per_rank, Some(4));
     let p = place("--map-by ppr:2:socket:PE=3:SPAN");
-    assert_eq!(
-        (p.map, p.in_a_row, p.per_rank),
-        (Some((Level::Package, 1)), 2, Some(3))
-    );
+    assert_eq!((p.map, p.in_a_row, p.per_rank), (Some((Level::Package, 1)), 2, Some(3)));
     assert_eq!(place("--map-by core:2").map, Some((Level::Core, 2)));
     assert_eq!(place("--map-by slot:pe=4").map, None);
     for (word, rank) in [
@@ -333,16 +286,10 @@ fn placement__in_the_words_of_others() {
 #[test]
 fn variables__that_are_passed_on() {
     let only = |names: &[&str]| Inherit::Only(names.iter().map(OsString::from).collect());
-    assert_eq!(
-        spec("-genvlist A,B -genvlist C a").inherit,
-        only(&["A", "B", "C"])
-    );
+    assert_eq!(spec("-genvlist A,B -genvlist C a").inherit, only(&["A", "B", "C"]));
     assert_eq!(spec("-genvnone a").inherit, only(&[]));
     assert_eq!(spec("-genvnone -genvall a").inherit, Inherit::All);
-    assert_eq!(
-        spec("-genvexcl A a").inherit,
-        Inherit::Except(vec!["A".into()])
-    );
+    assert_eq!(spec("-genvexcl A a").inherit, Inherit::Except(vec!["A".into()]));
     let s = spec("-genvnone -envall a : -envlist X b : c");
     let inherit: Vec<Option<Inherit>> = s.apps.into_iter().map(|a| a.inherit).collect();
     assert_eq!(inherit, [Some(Inherit::All), Some(only(&["X"])), None]);
@@ -352,9 +299,7 @@ fn variables__that_are_passed_on() {
 fn output__to_files_by_every_name() {
     let files = |line: &str| {
         let output = spec(&format!("{line} a")).output;
-        let text = output
-            .files
-            .map(|f| String::from_utf8(f.unwrap_or_default()).unwrap());
+        let text = output.files.map(|f| String::from_utf8(f.unwrap_or_default()).unwrap());
         (text[0].clone(), text[1].clone(), output.copy)
     };
     let of = |out: &str, err: &str, copy| (out.to_owned(), err.to_owned(), copy);
@@ -365,19 +310,12 @@ fn output__to_files_by_every_name() {
     assert_eq!(files("--output dir=d"), dir);
     let alone = of("d/rank.%R/stdout", "d/rank.%R/stderr", false);
     assert_eq!(files("--output-directory d:nojobid,nocopy"), alone);
-    assert_eq!(
-        files("--output file=5%:NOCOPY"),
-        of("5%%.%R.out", "5%%.%R.err", false)
-    );
+    assert_eq!(files("--output file=5%:NOCOPY"), of("5%%.%R.out", "5%%.%R.err", false));
     let output = spec("--output tag,timestamp,merge a").output;
     assert_eq!(output.prefix, b"[%r] %T ");
     assert!(output.merge && output.files == [None, None]);
     assert_eq!(spec("-prepend-pattern %r: a").output.prefix, b"%r:");
-    for line in [
-        "--output moon a",
-        "--output dir= a",
-        "--output-filename d:moon a",
-    ] {
+    for line in ["--output moon a", "--output dir= a", "--output-filename d:moon a"] {
         assert!(error(line).contains("possible"), "{line}");
     }
 }
@@ -403,21 +341,13 @@ fn config_file__holds_programs() {
         (3, &["second", "-n", "2"].map(OsString::from)[..])
     );
     assert_eq!(s.env, [pair("G", "1")]);
-    assert_eq!(
-        spec("-configfile programs : -configfile programs")
-            .apps
-            .len(),
-        4
-    );
+    assert_eq!(spec("-configfile programs : -configfile programs").apps.len(), 4);
     for (line, part) in [
         ("-configfile none", "-configfile none: "),
         ("-configfile empty", "names no program"),
         ("-configfile programs -n 2", "stand in the file"),
         ("-configfile programs a", "stand in the file"),
-        (
-            "-configfile again",
-            "again line 1: a file of programs names no further one",
-        ),
+        ("-configfile again", "again line 1: a file of programs names no further one"),
         ("-configfile quote", "quote line 2: a quote is not closed"),
     ] {
         assert!(error(line).contains(part), "{line}: {}", error(line));
@@ -427,10 +357,7 @@ fn config_file__holds_programs() {
 #[test]
 fn folders__of_all_programs_and_of_one() {
     let s = spec("-gwdir /g -gpath /p a : -wdir /w -path /q b");
-    let folders = s
-        .apps
-        .iter()
-        .map(|a| (a.wdir.clone().unwrap(), a.path.clone().unwrap()));
+    let folders = s.apps.iter().map(|a| (a.wdir.clone().unwrap(), a.path.clone().unwrap()));
     let wanted = [("/g", "/p"), ("/w", "/q")].map(|(w, p)| (PathBuf::from(w), OsString::from(p)));
     assert_eq!(folders.collect::<Vec<_>>(), wanted);
 }
@@ -446,11 +373,7 @@ fn idle_options__are_one_line_for_each_reason() {
     assert!(spec(&format!("{many} a")).notices[0].contains("--mca p3 1 and 5 more: no effect"));
     for quiet in ["-q", "-quiet", "--quiet"] {
         let s = spec(&format!("--mca a b {quiet} a"));
-        assert_eq!(
-            (s.notices.len(), &s.apps[0].argv[..]),
-            (0, &["a".into()][..]),
-            "{quiet}"
-        );
+        assert_eq!((s.notices.len(), &s.apps[0].argv[..]), (0, &["a".into()][..]), "{quiet}");
     }
     assert!(error("--mca btl").contains("--mca needs two values"));
 }
@@ -474,10 +397,7 @@ fn every_option__is_accepted_with_one_dash_and_with_two() {
                     !text.contains("unknown option") && !text.contains("needs"),
                     "{name}: {text}"
                 );
-                assert!(
-                    !text.contains("no program"),
-                    "{name} takes other words: {text}"
-                );
+                assert!(!text.contains("no program"), "{name} takes other words: {text}");
             }
         }
     }
@@ -514,9 +434,7 @@ fn help_and_version__win() {
 fn words_that_are_no_text__pass_through() {
     let odd = OsString::from_vec(vec![b'-', 0xff]);
     assert!(parse_args([odd.clone()], &Here(&[])).is_err());
-    let Ok(Request::Run(s)) = parse_args(["a".into(), odd.clone()], &Here(&[])) else {
-        panic!()
-    };
+    let Ok(Request::Run(s)) = parse_args(["a".into(), odd.clone()], &Here(&[])) else { panic!() };
     assert_eq!(s.apps[0].argv[1], odd);
 }
 

@@ -43,10 +43,7 @@ pub fn read_timeout(given: &Given) -> Result<Duration, UsageError> {
         .ok()
         .filter(|s| *s > 0.0)
         .and_then(|s| Duration::try_from_secs_f64(s).ok())
-        .map_or_else(
-            || wrong(format!("{}: a number of seconds is needed", given.typed())),
-            Ok,
-        )
+        .map_or_else(|| wrong(format!("{}: a number of seconds is needed", given.typed())), Ok)
 }
 
 /// `all`, `none` or ranks such as `1,4-6`.
@@ -77,10 +74,7 @@ pub fn read_pair(given: &Given) -> Result<(OsString, OsString), UsageError> {
         [name, value] => Some((name.clone(), value.clone())),
         _ => None,
     }
-    .map_or_else(
-        || wrong(format!("{} needs a name and a value", given.name)),
-        Ok,
-    )
+    .map_or_else(|| wrong(format!("{} needs a name and a value", given.name)), Ok)
 }
 
 /// `NAME=VALUE`; None where there is no name or no `=`.
@@ -94,10 +88,7 @@ pub fn split_pair(text: &OsStr) -> Option<(OsString, OsString)> {
 /// Names with commas between them.
 pub fn split_names(text: &OsStr) -> Vec<OsString> {
     let names = text.as_bytes().split(|&b| b == b',');
-    names
-        .filter(|n| !n.is_empty())
-        .map(|n| OsString::from_vec(n.to_vec()))
-        .collect()
+    names.filter(|n| !n.is_empty()).map(|n| OsString::from_vec(n.to_vec())).collect()
 }
 
 /// Numbers of ranks from the first to the second in steps (MPI 4.1, section 11.5, `soft`).
@@ -122,12 +113,7 @@ pub fn read_triplets(given: &Given) -> Result<Vec<Triplet>, UsageError> {
     };
     let list: Option<Vec<Triplet>> = given.text().split(',').map(parse).collect();
     list.map_or_else(
-        || {
-            wrong(format!(
-                "{}: numbers of ranks such as 2:8:2 or 1,4 are needed",
-                given.typed()
-            ))
-        },
+        || wrong(format!("{}: numbers of ranks such as 2:8:2 or 1,4 are needed", given.typed())),
         Ok,
     )
 }

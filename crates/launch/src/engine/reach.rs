@@ -13,9 +13,7 @@ const TOLD_MOST: usize = 4;
 pub fn check_hosts(nodes: &[Node]) -> Result<(), String> {
     let own = host_name();
     let others = nodes.iter().map(|node| node.name.as_str());
-    let others: Vec<&str> = others
-        .filter(|&name| name != own && !is_known(name))
-        .collect();
+    let others: Vec<&str> = others.filter(|&name| name != own && !is_known(name)).collect();
     if others.is_empty() {
         return Ok(());
     }
@@ -56,14 +54,11 @@ fn read_config(name: &str) -> Result<String, String> {
 /// Whether ssh's configuration has a way to a host that has no address of its own: another name, or another host on the
 /// way.
 fn is_way(config: &str, name: &str, is_known: &dyn Fn(&str) -> bool) -> bool {
-    config
-        .lines()
-        .filter_map(|line| line.split_once(' '))
-        .any(|(key, value)| match key {
-            "hostname" => value != name && is_known(value),
-            "proxyjump" | "proxycommand" => value != "none",
-            _ => false,
-        })
+    config.lines().filter_map(|line| line.split_once(' ')).any(|(key, value)| match key {
+        "hostname" => value != name && is_known(value),
+        "proxyjump" | "proxycommand" => value != "none",
+        _ => false,
+    })
 }
 
 fn describe(unknown: &[&str]) -> String {

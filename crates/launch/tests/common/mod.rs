@@ -61,18 +61,11 @@ pub struct Job {
 /// `mpiexec` with these words; `PROBE` stands for the probe's path.
 pub fn mpiexec(words: &[&str]) -> Job {
     static NEXT: AtomicU64 = AtomicU64::new(0);
-    let mark = format!(
-        "{}-{}",
-        std::process::id(),
-        NEXT.fetch_add(1, Ordering::Relaxed)
-    );
+    let mark = format!("{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
     let mut command = Command::new(env!("CARGO_BIN_EXE_mpiexec"));
     command.args(words.iter().map(|w| w.replace("PROBE", &probe())));
     command.env(MARK, &mark).env_remove("OMP_NUM_THREADS");
-    command
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     // SAFETY: between fork and exec nothing but `signal` is called, which may be.
     unsafe { command.pre_exec(reset_signals) };
     Job { command, mark }
@@ -98,11 +91,7 @@ impl Job {
 
     pub fn start(mut self) -> Running {
         let child = self.command.spawn().expect("mpiexec starts");
-        Running {
-            child,
-            mark: self.mark,
-            since: Instant::now(),
-        }
+        Running { child, mark: self.mark, since: Instant::now() }
     }
 
     /// Runs it to its end; nothing of it may be left.
@@ -150,10 +139,7 @@ impl Running {
                 }
             }
         }
-        panic!(
-            "output ended without {part:?}: {}",
-            String::from_utf8_lossy(&text)
-        );
+        panic!("output ended without {part:?}: {}", String::from_utf8_lossy(&text));
     }
 
     #[track_caller]
@@ -166,12 +152,7 @@ impl Running {
             text
         });
         let mut stdout = Vec::new();
-        self.child
-            .stdout
-            .take()
-            .unwrap()
-            .read_to_end(&mut stdout)
-            .unwrap();
+        self.child.stdout.take().unwrap().read_to_end(&mut stdout).unwrap();
         let status = self.child.wait().unwrap();
         let stderr = reader.join().unwrap();
         watchdog.stop();
@@ -180,11 +161,7 @@ impl Running {
             stdout: String::from_utf8_lossy(&stdout).into_owned(),
             stderr: String::from_utf8_lossy(&stderr).into_owned(),
         };
-        assert_eq!(
-            marked(&self.mark),
-            Vec::<String>::new(),
-            "left behind by {outcome:#?}"
-        );
+        assert_eq!(marked(&self.mark), Vec::<String>::new(), "left behind by {outcome:#?}");
         outcome
     }
 }
@@ -203,10 +180,7 @@ impl Watchdog {
             let left = WATCHDOG.saturating_sub(since.elapsed());
             let late = stopped.recv_timeout(left).is_err();
             if late {
-                eprintln!(
-                    "watchdog: the job hangs; its processes: {:#?}",
-                    marked(&mark)
-                );
+                eprintln!("watchdog: the job hangs; its processes: {:#?}", marked(&mark));
                 // SAFETY: not waited for before the watchdog was stopped.
                 unsafe { libc::kill(pid as i32, libc::SIGKILL) };
             }
@@ -227,11 +201,7 @@ pub fn marked(mark: &str) -> Vec<String> {
     let wanted = format!("{MARK}={mark}");
     let mut found = Vec::new();
     for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let Some(pid) = entry
-            .file_name()
-            .to_str()
-            .and_then(|n| n.parse::<u32>().ok())
-        else {
+        let Some(pid) = entry.file_name().to_str().and_then(|n| n.parse::<u32>().ok()) else {
             continue;
         };
         let Ok(environ) = std::fs::read(format!("/proc/{pid}/environ")) else {
@@ -239,10 +209,7 @@ pub fn marked(mark: &str) -> Vec<String> {
         };
         if environ.split(|&b| b == 0).any(|e| e == wanted.as_bytes()) {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            found.push(format!(
-                "{pid} {}",
-                String::from_utf8_lossy(&line).replace('\0', " ")
-            ));
+            found.push(format!("{pid} {}", String::from_utf8_lossy(&line).replace('\0', " ")));
         }
     }
     found

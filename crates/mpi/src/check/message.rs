@@ -136,11 +136,7 @@ fn prepend(record: *mut Record, data: &Buffer) -> std::result::Result<Buffer, La
         None => (Arc::new(Layout::contiguous(data.bytes)?), 1),
     };
     let parts = [
-        Part {
-            layout: &head,
-            count: 1,
-            displacement: 0,
-        },
+        Part { layout: &head, count: 1, displacement: 0 },
         Part {
             layout: &layout,
             count,

@@ -52,12 +52,7 @@ impl Record {
 
     /// The record of the call under way, without data.
     pub(crate) fn of_call(call: &str, place: &str) -> Record {
-        let mut record = Record {
-            magic: MAGIC,
-            basic: NO_DATA,
-            root: -1,
-            ..Record::NONE
-        };
+        let mut record = Record { magic: MAGIC, basic: NO_DATA, root: -1, ..Record::NONE };
         put(&mut record.call, call);
         put(&mut record.place, place);
         record
@@ -78,10 +73,7 @@ impl Record {
 
     /// The record of a call that has refused its arguments.
     pub(crate) fn of_refused(call: &str, place: &str) -> Record {
-        Record {
-            refused: 1,
-            ..Record::of_call(call, place)
-        }
+        Record { refused: 1, ..Record::of_call(call, place) }
     }
 
     /// Whether the call does not take place on its rank.

@@ -117,10 +117,7 @@ mod tests {
 
     #[test]
     fn call__is_told_of_where_the_level_forbids_it() {
-        let (own, other) = (
-            ("thread 7", "MPI_Send"),
-            Some(("thread \"main\"", "MPI_Recv")),
-        );
+        let (own, other) = (("thread 7", "MPI_Send"), Some(("thread \"main\"", "MPI_Recv")));
         let told = |level, is_main, other| describe(level, is_main, own, other);
         for level in [MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED] {
             assert_eq!(told(level, true, None), None);
@@ -133,9 +130,6 @@ mod tests {
         }
         assert_eq!(told(MPI_THREAD_SERIALIZED, false, None), None);
         let text = told(MPI_THREAD_SERIALIZED, false, other).unwrap();
-        assert!(
-            text.contains("while thread \"main\" is in MPI_Recv"),
-            "{text}"
-        );
+        assert!(text.contains("while thread \"main\" is in MPI_Recv"), "{text}");
     }
 }

@@ -35,12 +35,7 @@ impl<'a> Arguments<'a> {
     pub(super) fn new(
         sends: &'a dyn Fn(u32) -> Data<'a>, receives: &'a dyn Fn(u32) -> Data<'a>,
     ) -> Self {
-        Arguments {
-            root: None,
-            op: None,
-            sends,
-            receives,
-        }
+        Arguments { root: None, op: None, sends, receives }
     }
 
     /// With a root.

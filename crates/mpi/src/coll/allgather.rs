@@ -31,8 +31,7 @@ impl Collective for Allgather {
         let how = choose::allgather(total, true, ranks, place(f));
         let whole = first.part(0, first.count * ranks as u64);
         // SAFETY: by the contract of this function.
-        f.channel()
-            .conclude(unsafe { run(f, how, own, &even_blocks(first), Some(whole)).await })
+        f.channel().conclude(unsafe { run(f, how, own, &even_blocks(first), Some(whole)).await })
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
@@ -60,8 +59,7 @@ impl Collective for Allgatherv {
         let total = (0..f.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
         let how = choose::allgather(total, false, f.size(), place(f));
         // SAFETY: by the contract of this function.
-        f.channel()
-            .conclude(unsafe { run(f, how, own, &block, None).await })
+        f.channel().conclude(unsafe { run(f, how, own, &block, None).await })
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
@@ -168,9 +166,8 @@ async unsafe fn flat<'a, F: Fabric>(
             }
             return Ok(());
         }
-        for (rank, into) in (1..f.size())
-            .map(|r| (r, block(r)))
-            .filter(|(_, into)| into.bytes() > 0)
+        for (rank, into) in
+            (1..f.size()).map(|r| (r, block(r))).filter(|(_, into)| into.bytes() > 0)
         {
             f.recv(rank, into.buffer()).await?;
         }
@@ -216,11 +213,7 @@ async unsafe fn doubling<F: Fabric>(f: &F, own: Option<Vector<'_>>, whole: Vecto
     while have < f.size() {
         let partner = f.rank() ^ have;
         let (mine, theirs) = (f.rank() & !(have - 1), partner & !(have - 1));
-        let part = |first: u32| {
-            whole
-                .part(first as u64 * count, have as u64 * count)
-                .buffer()
-        };
+        let part = |first: u32| whole.part(first as u64 * count, have as u64 * count).buffer();
         let out = match own {
             Some(own) if have == 1 => own.buffer(),
             _ => part(mine),
@@ -244,11 +237,7 @@ async unsafe fn doubling<F: Fabric>(f: &F, own: Option<Vector<'_>>, whole: Vecto
 async unsafe fn bruck<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
     // Bytes of the first `n` blocks, counted from the own.
-    let bytes = |n: u32| {
-        (0..n)
-            .map(|i| block((rank + i) % ranks).bytes())
-            .sum::<u64>()
-    };
+    let bytes = |n: u32| (0..n).map(|i| block((rank + i) % ranks).bytes()).sum::<u64>();
     let mut scratch = Scratch::new(f);
     let packed = scratch.room(bytes(ranks))?;
     // SAFETY: the scratch has room for all blocks; what is sent and what is received do not overlap.
@@ -259,10 +248,7 @@ async unsafe fn bruck<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) 
             let take = have.min(ranks - have);
             let (to, from) = ((rank + ranks - have) % ranks, (rank + have) % ranks);
             let start = bytes(have);
-            let into = Vector::raw(
-                packed.wrapping_add(start as usize),
-                bytes(have + take) - start,
-            );
+            let into = Vector::raw(packed.wrapping_add(start as usize), bytes(have + take) - start);
             trade(f, to, Vector::raw(packed, bytes(take)), from, into).await?;
             have += take;
         }

@@ -33,8 +33,7 @@ impl Collective for Allreduce {
         }
         let how = choose::allreduce(red.size(result.count, f.room()), f.size(), place(f));
         // SAFETY: by the contract of this function.
-        f.channel()
-            .conclude(unsafe { run(f, how, red, operand, result).await })
+        f.channel().conclude(unsafe { run(f, how, red, operand, result).await })
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
@@ -102,8 +101,7 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
             }
             choose::Allreduce::HalvingDoubling => {
                 let send = (!in_place).then_some(operand.ptr.cast_const());
-                f.apart(halving::allreduce(f, red, send, result.ptr, result.count))
-                    .await
+                f.apart(halving::allreduce(f, red, send, result.ptr, result.count)).await
             }
             choose::Allreduce::Ring => {
                 let deal = deal_evenly(result.count, f.size());
@@ -111,24 +109,16 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
                     let (first, count) = deal.block(rank);
                     result.part(first, count)
                 };
-                f.apart(ring::reduce_scatter(
-                    f,
-                    red,
-                    operand.ptr,
-                    &deal,
-                    block(f.rank()).ptr,
-                ))
-                .await?;
+                f.apart(ring::reduce_scatter(f, red, operand.ptr, &deal, block(f.rank()).ptr))
+                    .await?;
                 f.apart(allgather::ring(f, None, &block)).await
             }
             choose::Allreduce::Shared if let Some(buffers) = f.shared()? => {
-                f.apart(shared::allreduce(f, buffers, red, operand, result))
-                    .await
+                f.apart(shared::allreduce(f, buffers, red, operand, result)).await
             }
             choose::Allreduce::Doubling | choose::Allreduce::Shared | choose::Allreduce::Nodes => {
                 let piece = choose::ALLREDUCE_PIECE / red.layout.size();
-                f.apart(in_pieces(f, red, operand, result, piece.max(1)))
-                    .await
+                f.apart(in_pieces(f, red, operand, result, piece.max(1))).await
             }
         }
     }
@@ -179,12 +169,7 @@ async unsafe fn doubling<'a, F: Fabric>(
             (false, true) => (result, Some(other)),
             (false, false) => (other, Some(result)),
         };
-        let mut sum = Value {
-            red,
-            value: operand,
-            spare,
-            home,
-        };
+        let mut sum = Value { red, value: operand, spare, home };
         if is_paired {
             f.recv(rank - 1, sum.spare.buffer()).await?;
             sum.combine_lower()?;
@@ -193,8 +178,7 @@ async unsafe fn doubling<'a, F: Fabric>(
         while mask < actors.count {
             let them = me ^ mask;
             let partner = actors.rank(them);
-            f.exchange(partner, sum.value.buffer(), partner, sum.spare.buffer())
-                .await?;
+            f.exchange(partner, sum.value.buffer(), partner, sum.spare.buffer()).await?;
             if them < me {
                 sum.combine_lower()?;
             } else {
@@ -205,10 +189,6 @@ async unsafe fn doubling<'a, F: Fabric>(
         if sum.value.ptr != result.ptr {
             sum.value.copy_to(result)?;
         }
-        if is_paired {
-            f.send(rank - 1, result.buffer()).await
-        } else {
-            Ok(())
-        }
+        if is_paired { f.send(rank - 1, result.buffer()).await } else { Ok(()) }
     }
 }

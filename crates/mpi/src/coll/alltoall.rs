@@ -39,10 +39,7 @@ impl Collective for Alltoall {
                 None if how == choose::Alltoall::Together || f.size() <= 2 => {
                     f.apart(run_in_place(f, &even_blocks(into))).await
                 }
-                None => {
-                    f.apart(run_packed(f, how, &even_blocks(into), &even_blocks(into)))
-                        .await
-                }
+                None => f.apart(run_packed(f, how, &even_blocks(into), &even_blocks(into))).await,
             }
         })
     }
@@ -176,8 +173,7 @@ async unsafe fn flat_root<'a, 'b, F: Fabric>(
         }
         for from in 1..ranks {
             let from_row = rows.add(from * row);
-            f.recv(from as u32, Vector::raw(from_row, row as u64).buffer())
-                .await?;
+            f.recv(from as u32, Vector::raw(from_row, row as u64).buffer()).await?;
             into(from as u32).unpack(from_row);
         }
         for to in 1..ranks {
@@ -185,8 +181,7 @@ async unsafe fn flat_root<'a, 'b, F: Fabric>(
                 let theirs = rows.add(from * row + to * block);
                 copy(column.add(from * block), theirs, block);
             }
-            f.send(to as u32, Vector::raw(column, row as u64).buffer())
-                .await?;
+            f.send(to as u32, Vector::raw(column, row as u64).buffer()).await?;
         }
     }
     Ok(())
@@ -227,11 +222,8 @@ async unsafe fn bruck<'a, 'b, F: Fabric>(
     let bytes = out(rank).bytes();
     let half = bytes * ranks.div_ceil(2) as u64;
     let (mut blocks, mut sent, mut received) = (Scratch::new(f), Scratch::new(f), Scratch::new(f));
-    let (blocks, sent, received) = (
-        blocks.room(bytes * ranks as u64)?,
-        sent.room(half)?,
-        received.room(half)?,
-    );
+    let (blocks, sent, received) =
+        (blocks.room(bytes * ranks as u64)?, sent.room(half)?, received.room(half)?);
     let at = |base: *mut u8, index: u32| base.wrapping_add((bytes * index as u64) as usize);
     let size = bytes as usize;
     // SAFETY: the scratches have room for all blocks, and for those of one step: at most half of them.
@@ -304,10 +296,7 @@ async unsafe fn copied<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>)
     let mut scratch = Scratch::new(f);
     let packed = scratch.room(total)?;
     let copy = |rank: u32| {
-        Vector::raw(
-            packed.wrapping_add(starts[rank as usize] as usize),
-            block(rank).bytes(),
-        )
+        Vector::raw(packed.wrapping_add(starts[rank as usize] as usize), block(rank).bytes())
     };
     // SAFETY: the same contract; the scratch has room for all blocks.
     unsafe {

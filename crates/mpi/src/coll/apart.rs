@@ -31,10 +31,7 @@ fn check_overlap(f: &Channel<'_>, out: Vector<'_>, into: Vector<'_>) -> Result {
     let (Some(from), Some(to)) = (out.dense(), into.dense()) else {
         return Ok(());
     };
-    let ends = (
-        from.addr() as u64 + out.bytes(),
-        to.addr() as u64 + into.bytes(),
-    );
+    let ends = (from.addr() as u64 + out.bytes(), to.addr() as u64 + into.bytes());
     let apart = ends.0 <= to.addr() as u64 || ends.1 <= from.addr() as u64;
     if apart || out.bytes() == 0 || into.bytes() == 0 {
         return Ok(());

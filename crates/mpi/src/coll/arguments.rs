@@ -126,10 +126,8 @@ impl BlockArray for Blocks {
         }
         let layout = self.datatype.layout();
         Ok(move |partner: u32| {
-            let (count, at) = (
-                self.counts[partner as usize] as u64,
-                self.displacements[partner as usize] as u64,
-            );
+            let (count, at) =
+                (self.counts[partner as usize] as u64, self.displacements[partner as usize] as u64);
             Vector::at(offset(self.buf, at, layout), count, layout)
         })
     }
@@ -164,9 +162,7 @@ impl BlockArray for TypedBlocks {
         }
         Ok(|partner: u32| {
             let partner = partner as usize;
-            let at = self
-                .buf
-                .wrapping_offset(self.displacements[partner] as isize);
+            let at = self.buf.wrapping_offset(self.displacements[partner] as isize);
             let layout = self.datatypes[partner].layout();
             Vector::at(at, self.counts[partner] as u64, layout)
         })

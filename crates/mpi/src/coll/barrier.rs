@@ -35,8 +35,7 @@ pub(super) async fn run<F: Fabric>(f: &F) -> Result {
         1 => Ok(()),
         // SAFETY: messages without bytes touch no memory.
         2 => unsafe {
-            f.exchange(1 - f.rank(), Buffer::empty(), 1 - f.rank(), Buffer::empty())
-                .await
+            f.exchange(1 - f.rank(), Buffer::empty(), 1 - f.rank(), Buffer::empty()).await
         },
         ranks => run_many(f, choose::barrier(ranks, f.room())).await,
     }
@@ -83,10 +82,7 @@ async fn dissemination<F: Fabric>(f: &F) -> Result {
     while distance < ranks {
         let (to, from) = ((rank + distance) % ranks, (rank + ranks - distance) % ranks);
         // SAFETY: messages without bytes touch no memory.
-        unsafe {
-            f.exchange(to, Buffer::empty(), from, Buffer::empty())
-                .await?
-        };
+        unsafe { f.exchange(to, Buffer::empty(), from, Buffer::empty()).await? };
         distance *= 2;
     }
     Ok(())

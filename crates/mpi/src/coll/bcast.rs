@@ -105,11 +105,7 @@ pub(super) fn absolute(relative: u32, root: u32, ranks: u32) -> u32 {
 /// Distance of a (relative) rank to its parent in the binomial tree; for the root the smallest power of two that is
 /// not below the number of ranks. Its children are at the powers of two below.
 pub(super) fn parent_distance(relative: u32, ranks: u32) -> u32 {
-    if relative == 0 {
-        ranks.next_power_of_two()
-    } else {
-        1 << relative.trailing_zeros()
-    }
+    if relative == 0 { ranks.next_power_of_two() } else { 1 << relative.trailing_zeros() }
 }
 
 /// # Safety
@@ -121,14 +117,12 @@ async unsafe fn binomial<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Resul
     // SAFETY: the same contract.
     unsafe {
         if me != 0 {
-            f.recv(absolute(me - distance, root, ranks), data.buffer())
-                .await?;
+            f.recv(absolute(me - distance, root, ranks), data.buffer()).await?;
         }
         while distance > 1 {
             distance /= 2;
             if me + distance < ranks {
-                f.send(absolute(me + distance, root, ranks), data.buffer())
-                    .await?;
+                f.send(absolute(me + distance, root, ranks), data.buffer()).await?;
             }
         }
     }
@@ -169,10 +163,7 @@ fn part_bytes(bytes: u64, ranks: u32) -> u64 {
 /// Parts `from..to` of (relative) ranks.
 fn parts(at: *mut u8, bytes: u64, ranks: u32, from: u32, to: u32) -> Vector<'static> {
     let part = part_bytes(bytes, ranks);
-    let (start, end) = (
-        (part * from as u64).min(bytes),
-        (part * to as u64).min(bytes),
-    );
+    let (start, end) = ((part * from as u64).min(bytes), (part * to as u64).min(bytes));
     Vector::raw(at.wrapping_add(start as usize), end - start)
 }
 
@@ -187,8 +178,7 @@ async unsafe fn scatter_bytes<F: Fabric>(f: &F, at: *mut u8, bytes: u64, root: u
         if me != 0 {
             let mine = parts(at, bytes, ranks, me, (me + distance).min(ranks));
             if mine.bytes() > 0 {
-                f.recv(absolute(me - distance, root, ranks), mine.buffer())
-                    .await?;
+                f.recv(absolute(me - distance, root, ranks), mine.buffer()).await?;
             }
         }
         while distance > 1 {
@@ -197,8 +187,7 @@ async unsafe fn scatter_bytes<F: Fabric>(f: &F, at: *mut u8, bytes: u64, root: u
             if child < ranks {
                 let theirs = parts(at, bytes, ranks, child, (child + distance).min(ranks));
                 if theirs.bytes() > 0 {
-                    f.send(absolute(child, root, ranks), theirs.buffer())
-                        .await?;
+                    f.send(absolute(child, root, ranks), theirs.buffer()).await?;
                 }
             }
         }

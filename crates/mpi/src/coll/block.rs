@@ -77,11 +77,7 @@ impl<F> Block<F> {
 
     /// An empty one.
     pub(super) fn new(spare: &'static Spare) -> Self {
-        Block {
-            at: spare.take(Self::LAYOUT).cast(),
-            is_full: false,
-            spare,
-        }
+        Block { at: spare.take(Self::LAYOUT).cast(), is_full: false, spare }
     }
 
     /// Makes one there.
@@ -97,8 +93,7 @@ impl<F> Block<F> {
     #[inline]
     pub(super) fn get(&mut self) -> Option<Pin<&mut F>> {
         // SAFETY: `fill` has made it, and it stays there until `clear` drops it.
-        self.is_full
-            .then(|| unsafe { Pin::new_unchecked(self.at.as_mut()) })
+        self.is_full.then(|| unsafe { Pin::new_unchecked(self.at.as_mut()) })
     }
 
     /// Whether there is one.

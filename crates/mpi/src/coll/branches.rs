@@ -33,10 +33,7 @@ impl Branch {
     }
 
     fn twice(self) -> Branch {
-        Branch {
-            start: self.start,
-            size: 2 * self.size,
-        }
+        Branch { start: self.start, size: 2 * self.size }
     }
 
     /// The ranks that it has.
@@ -117,12 +114,7 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
     let size = red.size(operand.count, f.room()).along_tree();
     let ranks_of = |range: Range<u32>| nodes.ranks(range);
     let mut scratch = Scratch::new(f);
-    let mut held = Held {
-        red,
-        actors,
-        held: Vec::new(),
-        free: Vec::new(),
-    };
+    let mut held = Held { red, actors, held: Vec::new(), free: Vec::new() };
     if levels.heads.is_some() {
         let places = needed(nodes, actors, own);
         let places_of = scratch.elements(red.layout, operand.count * places)?;
@@ -136,11 +128,7 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
         let head = levels.node.member(levels.head);
         for branch in branches(actors, ranks_of(own..own + 1)) {
             let ranks = branch.ranks(actors);
-            let top = if ranks.contains(&head) {
-                head
-            } else {
-                ranks.start
-            };
+            let top = if ranks.contains(&head) { head } else { ranks.start };
             let place = mine.next();
             if ranks.contains(&f.rank()) {
                 let part = levels.node.narrow(nodes, own, &ranks);

@@ -290,9 +290,7 @@ pub(super) fn allgather(
     let usual = if ranks == 2 {
         Allgather::Ring
     } else if let Room::Hosts(on) = room {
-        on.choose(total, doubles.into(), |s| {
-            hosts::allgather(s, &Network::TCP, total, doubles)
-        })
+        on.choose(total, doubles.into(), |s| hosts::allgather(s, &Network::TCP, total, doubles))
     } else if may_share && room.shares_allgather(total, ranks) {
         Allgather::Shared
     } else if let Some(how) = room.allgather(total, ranks) {
@@ -350,11 +348,7 @@ pub(super) enum AlltoallInPlace {
 /// `total` bytes of all blocks.
 #[inline]
 pub(super) fn alltoall_in_place(total: u64) -> AlltoallInPlace {
-    if total <= IN_PLACE_COPY {
-        AlltoallInPlace::Copied
-    } else {
-        AlltoallInPlace::Pairs
-    }
+    if total <= IN_PLACE_COPY { AlltoallInPlace::Copied } else { AlltoallInPlace::Pairs }
 }
 
 /// What a reduction asks for: bytes and elements of the vector, and whether the operation commutes.
@@ -420,9 +414,7 @@ pub(super) fn reduce(size: Size, ranks: u32, room: Room<'_>) -> Reduce {
     let usual = if ranks == 2 || room.is_flat(size.bytes, FLAT_REDUCE) {
         Reduce::Flat
     } else if let Room::Hosts(on) = room {
-        on.choose(size.bytes, size.facts(ranks), |s| {
-            hosts::reduce(s, &Network::TCP, size, ranks)
-        })
+        on.choose(size.bytes, size.facts(ranks), |s| hosts::reduce(s, &Network::TCP, size, ranks))
     } else if size.bytes >= REDUCE_LONG && size.can_share(ranks) {
         Reduce::Halving
     } else {
@@ -515,9 +507,5 @@ pub(super) enum Scan {
 
 #[inline]
 pub(super) fn scan(ranks: u32, room: Room<'_>) -> Scan {
-    if room.is_shared() || ranks == 2 {
-        Scan::Chain
-    } else {
-        Scan::Doubling
-    }
+    if room.is_shared() || ranks == 2 { Scan::Chain } else { Scan::Doubling }
 }

@@ -282,12 +282,7 @@ const FEW: usize = 8;
 impl<'f, F: Fabric> Batch<'f, F> {
     /// None yet.
     pub(crate) fn new(fabric: &'f F) -> Self {
-        Batch {
-            fabric,
-            first: [const { None }; FEW],
-            others: Vec::new(),
-            result: Ok(()),
-        }
+        Batch { fabric, first: [const { None }; FEW], others: Vec::new(), result: Ok(()) }
     }
 
     /// Starts a send unless it has no bytes or an earlier operation failed.

@@ -79,10 +79,7 @@ impl Form {
                 return drive(unsafe { call.run(&f) });
             }
             Form::Nonblocking(request) | Form::Persistent(request) if request.is_null() => {
-                return Err(Error::new(
-                    MPI_ERR_ARG,
-                    "the pointer to the request is null",
-                ));
+                return Err(Error::new(MPI_ERR_ARG, "the pointer to the request is null"));
             }
             // SAFETY: CALL'S BUFFERS.
             Form::Nonblocking(request) => (request, unsafe { nonblocking::start(p, comm, read)? }),

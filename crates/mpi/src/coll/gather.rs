@@ -38,8 +38,7 @@ impl Collective for Gather {
         let block = recv.or(own).map_or(0, |v| v.bytes());
         let how = choose::gather(block, f.size(), f.room());
         // SAFETY: by the contract of this function.
-        f.channel()
-            .conclude(unsafe { run(f, how, own, recv.map(even_blocks), root).await })
+        f.channel().conclude(unsafe { run(f, how, own, recv.map(even_blocks), root).await })
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
@@ -71,8 +70,7 @@ impl Collective for Gatherv {
         let receives = |from| array.and_then(|array| array.data(from));
         compare(f, Arguments::new(&sends, &receives).root(root)).await?;
         // SAFETY: by the contract of this function.
-        f.channel()
-            .conclude(unsafe { run(f, choose::Gather::Linear, own, recv, root).await })
+        f.channel().conclude(unsafe { run(f, choose::Gather::Linear, own, recv, root).await })
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
@@ -124,9 +122,7 @@ async unsafe fn linear_root<'a, F: Fabric>(
         batch.finish().await?;
         f.put_off(copied)?;
         if in_turn {
-            for (rank, into) in others()
-                .map(|r| (r, block(r)))
-                .filter(|(_, into)| into.bytes() > 0)
+            for (rank, into) in others().map(|r| (r, block(r))).filter(|(_, into)| into.bytes() > 0)
             {
                 f.recv(rank, into.buffer()).await?;
             }
@@ -198,10 +194,7 @@ async unsafe fn collect_children<F: Fabric>(
         let at = packed.wrapping_add((bytes * distance as u64) as usize);
         let theirs = Vector::raw(at, bytes * subtree_ranks(child, ranks) as u64);
         // SAFETY: the child's subtree is a part of the rank's own.
-        unsafe {
-            f.recv(absolute(child, root, ranks), theirs.buffer())
-                .await?
-        };
+        unsafe { f.recv(absolute(child, root, ranks), theirs.buffer()).await? };
         distance *= 2;
     }
     Ok(())

@@ -22,16 +22,7 @@ impl Range {
     /// The half that the partner on the upper side has not, and the other: (lower, upper).
     fn split(self) -> (Range, Range) {
         let middle = self.start + (self.end - self.start) / 2;
-        (
-            Range {
-                start: self.start,
-                end: middle,
-            },
-            Range {
-                start: middle,
-                end: self.end,
-            },
-        )
+        (Range { start: self.start, end: middle }, Range { start: middle, end: self.end })
     }
 
     fn of<'a>(self, vector: Vector<'a>) -> Vector<'a> {
@@ -56,10 +47,7 @@ impl Actors {
     #[inline]
     pub(super) fn of(ranks: u32) -> Actors {
         let count = 1 << ranks.ilog2();
-        Actors {
-            count,
-            pairs: ranks - count,
-        }
+        Actors { count, pairs: ranks - count }
     }
 
     /// Number of ranks.
@@ -77,30 +65,18 @@ impl Actors {
     /// The number of an actor. Actors are in the order of ranks.
     #[inline]
     pub(super) fn number(self, rank: u32) -> u32 {
-        if self.is_paired(rank) {
-            rank / 2
-        } else {
-            rank - self.pairs
-        }
+        if self.is_paired(rank) { rank / 2 } else { rank - self.pairs }
     }
 
     /// The rank of an actor.
     #[inline]
     pub(super) fn rank(self, number: u32) -> u32 {
-        if number < self.pairs {
-            2 * number + 1
-        } else {
-            number + self.pairs
-        }
+        if number < self.pairs { 2 * number + 1 } else { number + self.pairs }
     }
 
     /// The first leaf of a rank in a tree in which each actor has two; of the number of ranks, the end.
     pub(super) fn leaf(self, rank: u32) -> u64 {
-        if self.is_paired(rank) {
-            rank.into()
-        } else {
-            2 * u64::from(rank - self.pairs)
-        }
+        if self.is_paired(rank) { rank.into() } else { 2 * u64::from(rank - self.pairs) }
     }
 
     /// The first rank that has no leaf before this one.
@@ -114,21 +90,13 @@ impl Actors {
 
     /// The first rank that an actor stands for; of their number, the end.
     pub(super) fn first(self, number: u32) -> u32 {
-        if number < self.pairs {
-            2 * number
-        } else {
-            number + self.pairs
-        }
+        if number < self.pairs { 2 * number } else { number + self.pairs }
     }
 
     /// The rank of an actor, where `root` acts for its pair.
     #[inline]
     pub(super) fn rank_beside(self, root: u32, number: u32) -> u32 {
-        if number == self.number(root) {
-            root
-        } else {
-            self.rank(number)
-        }
+        if number == self.number(root) { root } else { self.rank(number) }
     }
 }
 
@@ -193,20 +161,12 @@ impl<'f, F: Fabric, R: Fn(u32) -> u32> Halves<'f, F, R> {
     fn new(fabric: &'f F, rank: R) -> Self {
         let actors = Actors::of(fabric.size());
         let me = actors.number(fabric.rank());
-        Halves {
-            fabric,
-            actors,
-            me,
-            rank,
-        }
+        Halves { fabric, actors, me, rank }
     }
 
     /// What this actor had of `count` elements before the step in which it gave those away that `mask` says.
     fn range_before(&self, mask: u32, count: u64) -> Range {
-        let mut range = Range {
-            start: 0,
-            end: count,
-        };
+        let mut range = Range { start: 0, end: count };
         let mut step = 1;
         while step < mask {
             range = self.split(range, step).0;
@@ -218,11 +178,7 @@ impl<'f, F: Fabric, R: Fn(u32) -> u32> Halves<'f, F, R> {
     /// What this actor keeps of a range in a step, and what it gives away.
     fn split(&self, range: Range, mask: u32) -> (Range, Range) {
         let (lower, upper) = range.split();
-        if self.me & mask == 0 {
-            (lower, upper)
-        } else {
-            (upper, lower)
-        }
+        if self.me & mask == 0 { (lower, upper) } else { (upper, lower) }
     }
 
     /// Reduces a part of the vector, with the operand of the other half of the pair. What arrives goes into scratch
@@ -265,11 +221,7 @@ impl<'f, F: Fabric, R: Fn(u32) -> u32> Halves<'f, F, R> {
                     }
                     None => (give.of(result), incoming.part(0, kept.count), kept),
                 };
-                let into = if left.ptr == incoming.ptr {
-                    left
-                } else {
-                    right
-                };
+                let into = if left.ptr == incoming.ptr { left } else { right };
                 match trade(f, partner, give, partner, into).await {
                     Ok(()) => red.fold(left, right),
                     failed => outcome = outcome.and(failed),

@@ -91,10 +91,7 @@ fn elements(side: &Side) -> Result<Vector<'_>> {
     match side.vector()? {
         Some(elements) => Ok(elements),
         None if side.is_in_place() => Err(refuse_in_place()),
-        None => Err(Error::new(
-            MPI_ERR_TYPE,
-            "the datatype is MPI_DATATYPE_NULL",
-        )),
+        None => Err(Error::new(MPI_ERR_TYPE, "the datatype is MPI_DATATYPE_NULL")),
     }
 }
 
@@ -326,11 +323,7 @@ pub(super) async unsafe fn alltoall_arrays<C: Call>(
 async unsafe fn reduce_near<C: Call>(
     near: &C, red: &Reduction<'_>, operand: Vector<'_>, result: Vector<'_>,
 ) -> Result {
-    let how = choose::reduce(
-        red.size(operand.count, near.room()),
-        near.size(),
-        near.room(),
-    );
+    let how = choose::reduce(red.size(operand.count, near.room()), near.size(), near.room());
     let red = &{ *red };
     let at = |v: Vector<'_>| red.at(v.ptr, v.count);
     let result = (near.rank() == 0).then(|| at(result));

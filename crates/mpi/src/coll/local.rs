@@ -25,12 +25,7 @@ impl<'a> Reduction<'a> {
     #[inline]
     pub(super) fn new(op: &Op, datatype: &'a Datatype, handle: usize) -> Result<Self> {
         let reducer = op.collective_reducer(datatype, handle)?;
-        Ok(Reduction {
-            reducer,
-            layout: datatype.layout(),
-            op: *op,
-            datatype,
-        })
+        Ok(Reduction { reducer, layout: datatype.layout(), op: *op, datatype })
     }
 
     /// The same as if the order of operands did not matter.
@@ -302,9 +297,6 @@ pub unsafe fn reduce_local(
 
 /// Whether the memory of two vectors of one type has a byte in common.
 fn overlap(a: Vector<'_>, b: Vector<'_>) -> Result<bool> {
-    let (_, bytes) = a
-        .layout
-        .span(a.count)
-        .map_err(crate::datatype::TypeError::from)?;
+    let (_, bytes) = a.layout.span(a.count).map_err(crate::datatype::TypeError::from)?;
     Ok((a.ptr as u64).abs_diff(b.ptr as u64) < bytes as u64)
 }

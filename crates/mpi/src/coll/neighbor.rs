@@ -121,8 +121,7 @@ async unsafe fn carry_out<'a, 'b, C: Call>(
 ) -> Result {
     compare(f, Arguments::new(&agreement::nothing, &agreement::nothing)).await?;
     // SAFETY: the same contract.
-    f.channel()
-        .conclude(unsafe { run(f, around, out, into).await })
+    f.channel().conclude(unsafe { run(f, around, out, into).await })
 }
 
 /// `MPI_Neighbor_allgather`

@@ -70,11 +70,7 @@ impl Nodes {
         let spread = Spread::of(&starts);
         let spread = match of.is_sorted() {
             true => spread,
-            false => spread.mixed(
-                (0..)
-                    .zip(&of)
-                    .all(|(rank, &node)| node == rank % spread.nodes),
-            ),
+            false => spread.mixed((0..).zip(&of).all(|(rank, &node)| node == rank % spread.nodes)),
         };
         Some(Nodes {
             of,
@@ -397,17 +393,13 @@ pub(super) async unsafe fn allgather<'a, F: Fabric>(
         .collect();
     let total = ends.last().copied().unwrap_or(0);
     let mut scratch = Scratch::new(f);
-    let in_place = whole
-        .filter(|_| nodes.placement.spread.in_blocks)
-        .and_then(|w| w.dense());
+    let in_place = whole.filter(|_| nodes.placement.spread.in_blocks).and_then(|w| w.dense());
     let at = match in_place {
         Some(at) => at,
         None => scratch.room(total)?,
     };
     let piece = |node: u32| {
-        let start = node
-            .checked_sub(1)
-            .map_or(0, |before| ends[before as usize]);
+        let start = node.checked_sub(1).map_or(0, |before| ends[before as usize]);
         let bytes = ends[node as usize] - start;
         Vector::raw(at.wrapping_add(start as usize), bytes)
     };
@@ -416,9 +408,7 @@ pub(super) async unsafe fn allgather<'a, F: Fabric>(
     let here = nodes.members(nodes.of(f.rank()));
     // SAFETY: the same contract; the memory aside has room for all blocks.
     unsafe {
-        let blocks = heads
-            .is_some()
-            .then_some(|rank: u32| block(here[rank as usize]));
+        let blocks = heads.is_some().then_some(|rank: u32| block(here[rank as usize]));
         let own = match heads {
             Some(_) => own,
             None => own.or(Some(block(f.rank()))),

@@ -37,13 +37,7 @@ type Kept = (NonNull<u8>, Layout);
 
 impl Drop for Outstanding {
     fn drop(&mut self) {
-        for (at, layout) in self
-            .memory
-            .take()
-            .map(RefCell::into_inner)
-            .into_iter()
-            .flatten()
-        {
+        for (at, layout) in self.memory.take().map(RefCell::into_inner).into_iter().flatten() {
             // SAFETY: `release` has kept it, with its layout.
             unsafe { dealloc(at.as_ptr(), layout) };
         }
@@ -95,10 +89,7 @@ impl Outstanding {
     /// What becomes ready when the operation has ended.
     fn end(&self, started: Result<Ticket>) -> Ended<'_> {
         let channel = &self.channel;
-        Ended {
-            channel,
-            started: Some(started),
-        }
+        Ended { channel, started: Some(started) }
     }
 }
 
@@ -502,10 +493,7 @@ mod tests {
             ("reduce", size_of_running::<Reduce>()),
             ("allreduce", size_of_running::<Allreduce>()),
             ("reduce_scatter", size_of_running::<ReduceScatter>()),
-            (
-                "reduce_scatter_block",
-                size_of_running::<ReduceScatterBlock>(),
-            ),
+            ("reduce_scatter_block", size_of_running::<ReduceScatterBlock>()),
             ("scan", size_of_running::<Scan>()),
             ("exscan", size_of_running::<Exscan>()),
             ("neighbor_alltoallw", size_of_running::<NeighborAlltoallw>()),

@@ -59,17 +59,10 @@ fn find_pair<const WAY: u8>(handle: usize) -> Option<Pair> {
     let other = 1 - (comm.own_key - comm.from_key) as usize;
     // SAFETY: the keys match, so MPI runs and there is a worker; the tables have an entry for each of the two ranks.
     unsafe {
-        if !(*hot::worker_of::<WAY>(comm))
-            .matcher
-            .is_quiet(*comm.world.add(other))
-        {
+        if !(*hot::worker_of::<WAY>(comm)).matcher.is_quiet(*comm.world.add(other)) {
             return None;
         }
-        Some(Pair {
-            comm,
-            other,
-            endpoint: *comm.endpoints.add(other),
-        })
+        Some(Pair { comm, other, endpoint: *comm.endpoints.add(other) })
     }
 }
 
@@ -79,11 +72,7 @@ fn find_pair<const WAY: u8>(handle: usize) -> Option<Pair> {
 /// `out` is readable, `into` writable for `bytes` bytes, at most [`SHORT_LIMIT`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
 unsafe fn exchange(pair: &Pair, out: *const u8, into: *mut u8, bytes: usize) -> Outcome {
-    let Pair {
-        comm,
-        other,
-        endpoint,
-    } = *pair;
+    let Pair { comm, other, endpoint } = *pair;
     // SAFETY: the communicator lives while it is in the table; this is the only thread inside MPI: below
     // MPI_THREAD_MULTIPLE, and there since it has the lock. The caller vouches for the memory.
     unsafe {
@@ -97,10 +86,7 @@ unsafe fn exchange(pair: &Pair, out: *const u8, into: *mut u8, bytes: usize) -> 
         let from = tag::collective_key(comm.from_key + other as u64);
         match (*endpoint).recv_short_whole(from, tag, into, bytes) {
             Some(_) => Outcome::Done,
-            None => Outcome::Waiting(Missing {
-                tag,
-                from: other as u32,
-            }),
+            None => Outcome::Waiting(Missing { tag, from: other as u32 }),
         }
     }
 }
@@ -152,10 +138,7 @@ impl Missing {
                 return false;
             }
             for look in 1..SPIN_POLLS {
-                if (*endpoint)
-                    .recv_short_whole(key, self.tag, into, bytes)
-                    .is_some()
-                {
+                if (*endpoint).recv_short_whole(key, self.tag, into, bytes).is_some() {
                     return true;
                 }
                 if look % POLLS_PER_CHECK == 0 && (*worker).wants_attention(peer) {

@@ -27,9 +27,7 @@ impl Collective for Reduce {
         let root = check_root(f.channel().comm, self.root)?;
         let red = &o.reduction()?;
         let (operand, result) = match f.rank() == root {
-            true => o
-                .vectors(f.channel(), count)
-                .map(|(own, all)| (own, Some(all)))?,
+            true => o.vectors(f.channel(), count).map(|(own, all)| (own, Some(all)))?,
             false => (Vector::new(o.send, count, o.datatype())?, None),
         };
         let data = |_| Some((o.datatype(), count));
@@ -39,8 +37,7 @@ impl Collective for Reduce {
         }
         let how = choose::reduce(red.size(operand.count, f.room()), f.size(), f.room());
         // SAFETY: by the contract of this function.
-        f.channel()
-            .conclude(unsafe { run(f, how, red, operand, result, root).await })
+        f.channel().conclude(unsafe { run(f, how, red, operand, result, root).await })
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
@@ -178,12 +175,7 @@ async unsafe fn binomial<'a, F: Fabric>(
         (false, true) => (last, Some(other)),
         (false, false) => (other, Some(last)),
     };
-    let mut sum = Value {
-        red,
-        value: operand,
-        spare,
-        home,
-    };
+    let mut sum = Value { red, value: operand, spare, home };
     // SAFETY: the same contract; both places are as long as the operand.
     unsafe {
         if is_paired {

@@ -62,9 +62,7 @@ impl Collective for ReduceScatterBlock {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
         let count = self.count;
         let share = u64::try_from(count).map_err(|_| refuse_count(count))?;
-        let total = share
-            .checked_mul(f.size() as u64)
-            .ok_or_else(|| refuse_count(count))?;
+        let total = share.checked_mul(f.size() as u64).ok_or_else(|| refuse_count(count))?;
         let deal = move |rank: u32| (rank as u64 * share, share);
         // SAFETY: the same contract.
         unsafe { scatter_result(f, &self.operands, total, &deal, |_| count).await }
@@ -107,8 +105,7 @@ async unsafe fn scatter_result<C: Call>(
     compare(f, Arguments::new(&sends, &receives).op(&o.op)).await?;
     let how = choose::reduce_scatter(red.size(total, f.room()));
     // SAFETY: by the contract of this function.
-    f.channel()
-        .conclude(unsafe { run(f, how, red, operand, deal, result).await })
+    f.channel().conclude(unsafe { run(f, how, red, operand, deal, result).await })
 }
 
 #[cold]
@@ -147,13 +144,11 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
             }
             choose::ReduceScatter::Ring if in_place => {
                 let mine = scratch.elements(red.layout, count)?;
-                f.apart(ring::reduce_scatter(f, red, operand.ptr, deal, mine.ptr))
-                    .await?;
+                f.apart(ring::reduce_scatter(f, red, operand.ptr, deal, mine.ptr)).await?;
                 mine.copy_to(result)
             }
             choose::ReduceScatter::Ring => {
-                f.apart(ring::reduce_scatter(f, red, operand.ptr, deal, result.ptr))
-                    .await
+                f.apart(ring::reduce_scatter(f, red, operand.ptr, deal, result.ptr)).await
             }
         }
     }

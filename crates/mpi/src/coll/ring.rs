@@ -48,10 +48,7 @@ pub(super) async unsafe fn reduce_scatter<F: Fabric>(
     };
     let longest = (0..ranks).map(|r| deal.block(r).1).max().unwrap_or(0);
     let (mut a, mut b) = (Scratch::new(f), Scratch::new(f));
-    let places = [
-        a.elements(red.layout, longest)?,
-        b.elements(red.layout, longest)?,
-    ];
+    let places = [a.elements(red.layout, longest)?, b.elements(red.layout, longest)?];
     let mine = own(rank);
     let in_place = mine.ptr == result;
     let mut out = own(previous);
@@ -59,11 +56,8 @@ pub(super) async unsafe fn reduce_scatter<F: Fabric>(
         let index = (rank + 2 * ranks - step - 2) % ranks;
         let operand = own(index);
         let last = step == ranks - 2;
-        let place = if last && !in_place {
-            red.at(result, mine.count)
-        } else {
-            places[step as usize % 2]
-        };
+        let place =
+            if last && !in_place { red.at(result, mine.count) } else { places[step as usize % 2] };
         let into = place.part(0, operand.count);
         // SAFETY: by contract; what is sent lies in `send` or in the other place.
         unsafe {
@@ -77,12 +71,7 @@ pub(super) async unsafe fn reduce_scatter<F: Fabric>(
     }
     if ranks == 1 {
         // SAFETY: by contract.
-        unsafe {
-            mine.copy_to(Vector {
-                ptr: result,
-                ..mine
-            })?
-        };
+        unsafe { mine.copy_to(Vector { ptr: result, ..mine })? };
     }
     Ok(())
 }

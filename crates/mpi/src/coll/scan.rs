@@ -66,8 +66,7 @@ async unsafe fn prefix<C: Call>(f: &C, prefix: Prefix, o: &Operands, count: i64)
     compare(f, Arguments::new(&data, &data).op(&o.op)).await?;
     let how = choose::scan(f.size(), f.room());
     // SAFETY: by the contract of this function.
-    f.channel()
-        .conclude(unsafe { run(f, how, prefix, red, operand, result).await })
+    f.channel().conclude(unsafe { run(f, how, prefix, red, operand, result).await })
 }
 
 /// The operand may be the result.
@@ -150,8 +149,7 @@ async unsafe fn doubling<'a, F: Fabric>(
         while mask < ranks {
             let partner = rank ^ mask;
             if partner < ranks {
-                f.exchange(partner, block.buffer(), partner, other.buffer())
-                    .await?;
+                f.exchange(partner, block.buffer(), partner, other.buffer()).await?;
                 if partner > rank {
                     red.fold(block, other);
                     std::mem::swap(&mut block, &mut other);

@@ -39,8 +39,7 @@ impl Collective for Scatter {
         let block = send.or(own).map_or(0, |v| v.bytes());
         let how = choose::gather(block, f.size(), f.room());
         // SAFETY: by the contract of this function.
-        f.channel()
-            .conclude(unsafe { run(f, how, send.map(even_blocks), own, root).await })
+        f.channel().conclude(unsafe { run(f, how, send.map(even_blocks), own, root).await })
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
@@ -72,8 +71,7 @@ impl Collective for Scatterv {
         let receives = |from| self.recv.data().filter(|_| from == root);
         compare(f, Arguments::new(&sends, &receives).root(root)).await?;
         // SAFETY: by the contract of this function.
-        f.channel()
-            .conclude(unsafe { run(f, choose::Gather::Linear, send, own, root).await })
+        f.channel().conclude(unsafe { run(f, choose::Gather::Linear, send, own, root).await })
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
@@ -121,10 +119,7 @@ async unsafe fn linear_root<'a, F: Fabric>(
         if !in_turn {
             others().for_each(|r| batch.send(r, block(r)));
         } else {
-            for (rank, out) in others()
-                .map(|r| (r, block(r)))
-                .filter(|(_, out)| out.bytes() > 0)
-            {
+            for (rank, out) in others().map(|r| (r, block(r))).filter(|(_, out)| out.bytes() > 0) {
                 f.send(rank, out.buffer()).await?;
             }
         }
@@ -190,10 +185,7 @@ async unsafe fn serve_children<F: Fabric>(f: &F, packed: *mut u8, bytes: u64, ro
             let at = packed.wrapping_add((bytes * distance as u64) as usize);
             let theirs = Vector::raw(at, bytes * subtree_ranks(child, ranks) as u64);
             // SAFETY: the child's subtree is a part of the rank's own.
-            unsafe {
-                f.send(absolute(child, root, ranks), theirs.buffer())
-                    .await?
-            };
+            unsafe { f.send(absolute(child, root, ranks), theirs.buffer()).await? };
         }
         distance /= 2;
     }

@@ -64,11 +64,7 @@ impl<'f, F: Fabric> Scratch<'f, F> {
     /// No memory yet.
     #[inline]
     pub(super) fn new(fabric: &'f F) -> Self {
-        Scratch {
-            fabric,
-            near: F::Near::new(),
-            far: None,
-        }
+        Scratch { fabric, near: F::Near::new(), far: None }
     }
 
     /// `bytes` bytes without content, aligned for any type.
@@ -88,15 +84,9 @@ impl<'f, F: Fabric> Scratch<'f, F> {
         if layout.is_contiguous() {
             return Ok(Vector::at(self.room(layout.size() * count)?, count, layout));
         }
-        let (low, bytes) = layout
-            .span(count)
-            .map_err(crate::datatype::TypeError::from)?;
+        let (low, bytes) = layout.span(count).map_err(crate::datatype::TypeError::from)?;
         let base = self.room(bytes as u64)?;
-        Ok(Vector::at(
-            base.wrapping_offset(low.wrapping_neg() as isize),
-            count,
-            layout,
-        ))
+        Ok(Vector::at(base.wrapping_offset(low.wrapping_neg() as isize), count, layout))
     }
 
     #[cold]

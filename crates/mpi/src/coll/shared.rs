@@ -46,12 +46,7 @@ pub struct SharedBuffers {
 impl SharedBuffers {
     /// Of members whose two buffers of `bytes` bytes each lie one behind the other.
     pub(super) fn new(firsts: Box<[*mut u8]>, bytes: usize) -> SharedBuffers {
-        SharedBuffers {
-            firsts,
-            bytes,
-            second: Cell::new(false),
-            learnt: Learnt::default(),
-        }
+        SharedBuffers { firsts, bytes, second: Cell::new(false), learnt: Learnt::default() }
     }
 
     /// What the report says of copy loops.
@@ -62,10 +57,7 @@ impl SharedBuffers {
     /// The buffers that are next: all members ask as often.
     fn turn(&self) -> Turn<'_> {
         let second = self.second.replace(!self.second.get());
-        Turn {
-            firsts: &self.firsts,
-            skip: if second { self.bytes } else { 0 },
-        }
+        Turn { firsts: &self.firsts, skip: if second { self.bytes } else { 0 } }
     }
 }
 
@@ -94,13 +86,7 @@ struct Run<'f, F> {
 
 impl<'f, F: Fabric> Run<'f, F> {
     fn new(f: &'f F, buffers: &'f SharedBuffers, which: Which) -> Self {
-        Run {
-            f,
-            buffers,
-            which,
-            busy_ns: 0,
-            is_first: true,
-        }
+        Run { f, buffers, which, busy_ns: 0, is_first: true }
     }
 
     fn time(&mut self, work: impl FnOnce()) {
@@ -133,8 +119,7 @@ impl<'f, F: Fabric> Run<'f, F> {
     unsafe fn take(&mut self, buffer: *const u8, data: Vector<'_>, done: u64, len: usize) {
         // SAFETY: the same contract.
         self.time(|| unsafe {
-            data.layout
-                .unpack_from(data.ptr, data.count, done, buffer, len);
+            data.layout.unpack_from(data.ptr, data.count, done, buffer, len);
         });
     }
 

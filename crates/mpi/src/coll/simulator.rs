@@ -80,16 +80,9 @@ pub(crate) fn run_on<R: Send>(
         alive: ranks as usize,
         ..State::default()
     };
-    let world = World {
-        ranks,
-        mode,
-        state: Mutex::new(state),
-        changed: Condvar::new(),
-    };
+    let world = World { ranks, mode, state: Mutex::new(state), changed: Condvar::new() };
     let mut memory = vec![[0u64; 2 * SHARED_BYTES / 8]; ranks as usize];
-    let firsts = memory
-        .iter_mut()
-        .map(|m| m.as_mut_ptr().expose_provenance());
+    let firsts = memory.iter_mut().map(|m| m.as_mut_ptr().expose_provenance());
     let firsts: Vec<usize> = firsts.collect();
     let results = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..ranks)
@@ -110,14 +103,8 @@ pub(crate) fn run_on<R: Send>(
     });
     let state = world.lock();
     assert_eq!(state.failure, None);
-    assert!(
-        state.sends.iter().all(VecDeque::is_empty),
-        "a message was never received"
-    );
-    assert!(
-        state.recvs.iter().all(VecDeque::is_empty),
-        "a receive was never matched"
-    );
+    assert!(state.sends.iter().all(VecDeque::is_empty), "a message was never received");
+    assert!(state.recvs.iter().all(VecDeque::is_empty), "a receive was never matched");
     results.into_iter().map(|r| r.unwrap()).collect()
 }
 
@@ -147,10 +134,7 @@ impl World {
                 Payload::Lent(buffer) => unsafe { pack(&buffer) },
             };
             if bytes.len() as u64 != into.bytes {
-                self.fail(
-                    state,
-                    format!("{} bytes sent, {} asked for", bytes.len(), into.bytes),
-                );
+                self.fail(state, format!("{} bytes sent, {} asked for", bytes.len(), into.bytes));
             } else {
                 // SAFETY: the receive has not ended.
                 unsafe { unpack(&into, &bytes) };
@@ -184,10 +168,7 @@ impl World {
     }
 
     fn post_recv(&self, from: u32, to: u32, data: Buffer) -> u64 {
-        assert!(
-            from < self.ranks && to != from,
-            "receive at {to} from {from}"
-        );
+        assert!(from < self.ranks && to != from, "receive at {to} from {from}");
         let mut state = self.lock();
         let id = state.next_id;
         state.next_id += 1;
@@ -245,8 +226,7 @@ impl Drop for Rank<'_> {
         let mut state = self.world.lock();
         state.alive -= 1;
         if std::thread::panicking() {
-            self.world
-                .fail(&mut state, format!("rank {} panicked", self.rank));
+            self.world.fail(&mut state, format!("rank {} panicked", self.rank));
         }
         self.world.check_deadlock(&mut state);
     }

@@ -31,31 +31,19 @@ impl<'a> Vector<'a> {
         if !(fits && usable && there) {
             return Err(refuse_buffer(buf, count, datatype));
         }
-        Ok(Vector {
-            ptr: buf.cast_mut(),
-            count: count as u64,
-            layout,
-        })
+        Ok(Vector { ptr: buf.cast_mut(), count: count as u64, layout })
     }
 
     /// Elements whose number and layout have been checked.
     #[inline]
     pub(crate) fn at(ptr: *const u8, count: u64, layout: &'a Arc<Layout>) -> Self {
-        Vector {
-            ptr: ptr.cast_mut(),
-            count,
-            layout,
-        }
+        Vector { ptr: ptr.cast_mut(), count, layout }
     }
 
     /// `bytes` bytes without structure.
     pub(crate) fn raw(ptr: *const u8, bytes: u64) -> Vector<'static> {
         static BYTE: LazyLock<Arc<Layout>> = LazyLock::new(|| Arc::new(Layout::basic(1, 1)));
-        Vector {
-            ptr: ptr.cast_mut(),
-            count: bytes,
-            layout: &BYTE,
-        }
+        Vector { ptr: ptr.cast_mut(), count: bytes, layout: &BYTE }
     }
 
     /// Data bytes.
@@ -67,11 +55,7 @@ impl<'a> Vector<'a> {
     /// Elements `from..from + count`.
     #[inline]
     pub(crate) fn part(&self, from: u64, count: u64) -> Self {
-        Vector {
-            ptr: offset(self.ptr, from, self.layout).cast_mut(),
-            count,
-            layout: self.layout,
-        }
+        Vector { ptr: offset(self.ptr, from, self.layout).cast_mut(), count, layout: self.layout }
     }
 
     /// As the transport takes it.
@@ -91,9 +75,7 @@ impl<'a> Vector<'a> {
     /// The address of the data where it is one piece of memory.
     #[inline]
     pub(crate) fn dense(&self) -> Option<*mut u8> {
-        self.layout
-            .dense_offset(self.count)
-            .map(|at| self.ptr.wrapping_offset(at as isize))
+        self.layout.dense_offset(self.count).map(|at| self.ptr.wrapping_offset(at as isize))
     }
 
     /// Copies the data to `self.bytes()` bytes at `out`.
@@ -116,10 +98,7 @@ impl<'a> Vector<'a> {
         let bytes = self.bytes() as usize;
         if bytes > 0 {
             // SAFETY: the elements are writable and `data` readable for all their bytes, by this function's contract.
-            unsafe {
-                self.layout
-                    .unpack_from(self.ptr, self.count, 0, data, bytes)
-            };
+            unsafe { self.layout.unpack_from(self.ptr, self.count, 0, data, bytes) };
         }
     }
 
@@ -145,8 +124,7 @@ impl<'a> Vector<'a> {
                 }
                 (Some(from), Some(into)) => std::ptr::copy(from, into, bytes as usize),
                 (Some(from), None) => {
-                    to.layout
-                        .unpack_from(to.ptr, to.count, 0, from, bytes as usize);
+                    to.layout.unpack_from(to.ptr, to.count, 0, from, bytes as usize);
                 }
                 (None, Some(into)) => self.pack(into),
                 (None, None) => self.copy_between(to),
@@ -213,14 +191,8 @@ fn refuse_buffer(buf: *const u8, count: i64, datatype: &Datatype) -> Error {
         );
     }
     match buf as usize {
-        MPI_IN_PLACE => Error::new(
-            MPI_ERR_BUFFER,
-            "MPI_IN_PLACE is not allowed for this buffer",
-        ),
-        _ => Error::new(
-            MPI_ERR_BUFFER,
-            format!("the buffer is null with a count of {count}"),
-        ),
+        MPI_IN_PLACE => Error::new(MPI_ERR_BUFFER, "MPI_IN_PLACE is not allowed for this buffer"),
+        _ => Error::new(MPI_ERR_BUFFER, format!("the buffer is null with a count of {count}")),
     }
 }
 

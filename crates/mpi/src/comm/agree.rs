@@ -124,12 +124,7 @@ pub(crate) fn synchronize(members: &impl Members) -> Result {
     let mut distance = 1;
     while distance < size {
         let mut word = [0];
-        members.exchange(
-            (me + distance) % size,
-            &[0],
-            (me + size - distance) % size,
-            &mut word,
-        )?;
+        members.exchange((me + distance) % size, &[0], (me + size - distance) % size, &mut word)?;
         distance *= 2;
     }
     Ok(())
@@ -172,13 +167,8 @@ pub(crate) mod tests {
     /// Runs `body` as each of `size` members and returns the results by rank. All messages must have
     /// been received at the end.
     pub fn run<R: Send>(size: usize, body: impl Fn(&Thread) -> R + Sync) -> Vec<R> {
-        let mut threads: Vec<Thread> = (0..size)
-            .map(|rank| Thread {
-                rank: rank as u32,
-                to: vec![],
-                from: vec![],
-            })
-            .collect();
+        let mut threads: Vec<Thread> =
+            (0..size).map(|rank| Thread { rank: rank as u32, to: vec![], from: vec![] }).collect();
         for to in 0..size {
             for from in 0..size {
                 let (sender, receiver) = channel();
@@ -197,13 +187,10 @@ pub(crate) mod tests {
                     })
                 })
                 .collect();
-            let ended: Vec<(R, Thread)> = running
-                .into_iter()
-                .map(|thread| thread.join().unwrap())
-                .collect();
-            let all_received = ended
-                .iter()
-                .all(|(_, t)| t.from.iter().all(|queue| queue.try_recv().is_err()));
+            let ended: Vec<(R, Thread)> =
+                running.into_iter().map(|thread| thread.join().unwrap()).collect();
+            let all_received =
+                ended.iter().all(|(_, t)| t.from.iter().all(|queue| queue.try_recv().is_err()));
             assert!(all_received, "a message is left");
             ended.into_iter().map(|(result, _)| result).collect()
         })
@@ -213,9 +200,9 @@ pub(crate) mod tests {
     fn gather_all__gives_everyone_everything() {
         for size in 1..=9 {
             let expected: Vec<[u64; 2]> = (0..size as u64).map(|rank| [rank, 100 + rank]).collect();
-            for all in run(size, |m| {
-                gather_all(m, [m.rank().into(), 100 + u64::from(m.rank())]).unwrap()
-            }) {
+            for all in
+                run(size, |m| gather_all(m, [m.rank().into(), 100 + u64::from(m.rank())]).unwrap())
+            {
                 assert_eq!(all, expected);
             }
         }
@@ -224,10 +211,8 @@ pub(crate) mod tests {
     #[test]
     fn broadcast__reaches_the_listed_ranks_in_any_order() {
         for size in 1..=9_u32 {
-            let ranks: Vec<u32> = (0..size)
-                .rev()
-                .filter(|rank| size < 3 || rank % 3 != 1)
-                .collect();
+            let ranks: Vec<u32> =
+                (0..size).rev().filter(|rank| size < 3 || rank % 3 != 1).collect();
             let results = run(size as usize, |m| {
                 let position = ranks.iter().position(|&rank| rank == m.rank())?;
                 Some(broadcast(m, &ranks, position, if position == 0 { 42 } else { 0 }).unwrap())

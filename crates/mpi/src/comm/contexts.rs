@@ -31,17 +31,9 @@ pub struct Block {
 
 impl Block {
     /// No contexts.
-    pub const EMPTY: Block = Block {
-        leader: 0,
-        first: 0,
-        count: 0,
-    };
+    pub const EMPTY: Block = Block { leader: 0, first: 0, count: 0 };
     /// The spares of `MPI_COMM_WORLD`, known to all without a message.
-    pub const WORLD_SPARES: Block = Block {
-        leader: 0,
-        first: FIRST,
-        count: BLOCK,
-    };
+    pub const WORLD_SPARES: Block = Block { leader: 0, first: FIRST, count: BLOCK };
 
     /// The block as a number that the leader sends to the others; 0 if it is empty.
     pub fn to_wire(self) -> u64 {
@@ -57,17 +49,10 @@ impl Block {
         if first < FIRST || count == 0 || count > BLOCK || first + count > COUNTERS {
             return Block::EMPTY;
         }
-        let Some(leader) = u32::try_from(leader)
-            .ok()
-            .filter(|&leader| leader < LEADERS)
-        else {
+        let Some(leader) = u32::try_from(leader).ok().filter(|&leader| leader < LEADERS) else {
             return Block::EMPTY;
         };
-        Block {
-            leader,
-            first,
-            count,
-        }
+        Block { leader, first, count }
     }
 
     /// Takes the first context out.
@@ -83,11 +68,7 @@ impl Block {
     pub fn split_off(&mut self) -> Block {
         let count = self.count / 2;
         self.count -= count;
-        Block {
-            leader: self.leader,
-            first: self.first + self.count,
-            count,
-        }
+        Block { leader: self.leader, first: self.first + self.count, count }
     }
 
     /// World rank of the process that handed it out.
@@ -167,11 +148,7 @@ impl Pool {
         };
         self.mark(first, count, true);
         self.next.set(first + count);
-        Block {
-            leader,
-            first,
-            count,
-        }
+        Block { leader, first, count }
     }
 
     /// A block of which no number is in use.
@@ -179,9 +156,7 @@ impl Pool {
         let is_free = |block: &u32| self.byte(*block) == 0;
         let start = self.next.get().div_ceil(BLOCK);
         let first = FIRST_FREE / BLOCK;
-        let found = (start..COUNTERS / BLOCK)
-            .chain(first..start)
-            .find(is_free)?;
+        let found = (start..COUNTERS / BLOCK).chain(first..start).find(is_free)?;
         Some((found * BLOCK, BLOCK))
     }
 

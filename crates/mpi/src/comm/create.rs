@@ -97,9 +97,7 @@ fn refill_spares(p: &Process, parent: &Comm) -> Result {
     }
     let ranks: Vec<u32> = (0..parent.size()).collect();
     let channel = Channel::next(p, parent);
-    parent
-        .spares
-        .set(distribute(p, &channel, &parent.group, &ranks)?);
+    parent.spares.set(distribute(p, &channel, &parent.group, &ranks)?);
     Ok(())
 }
 
@@ -120,11 +118,7 @@ fn distribute(p: &Process, members: &impl Members, group: &Group, ranks: &[u32])
         return Ok(Block::EMPTY);
     };
     let position = group.rank().unwrap_or(0) as usize;
-    let own = if position == 0 {
-        p.contexts.reserve(leader).to_wire()
-    } else {
-        0
-    };
+    let own = if position == 0 { p.contexts.reserve(leader).to_wire() } else { 0 };
     let wire = agree::broadcast(members, ranks, position, own)?;
     Ok(Block::from_wire(wire))
 }
@@ -132,13 +126,7 @@ fn distribute(p: &Process, members: &impl Members, group: &Group, ranks: &[u32])
 /// A communicator of an intracommunicator's members, with its error handler.
 pub(super) fn derive(p: &Process, parent: &Comm, context: Context, group: Rc<Group>) -> Comm {
     let rank = group.rank().unwrap_or(0);
-    let comm = Comm::new(
-        p,
-        context,
-        group.of_session(parent.session.get()),
-        None,
-        rank,
-    );
+    let comm = Comm::new(p, context, group.of_session(parent.session.get()), None, rank);
     comm.errhandler.set(parent.errhandler.get());
     comm
 }
@@ -213,10 +201,7 @@ pub fn create(p: &Process, parent: &Comm, group: &Rc<Group>) -> Result<usize> {
 pub fn create_group(p: &Process, parent: &Comm, group: &Rc<Group>, tag: i32) -> Result<usize> {
     parent.require_intra()?;
     if tag < 0 {
-        return Err(Error::new(
-            MPI_ERR_TAG,
-            format!("the tag {tag} is negative"),
-        ));
+        return Err(Error::new(MPI_ERR_TAG, format!("the tag {tag} is negative")));
     }
     if group.rank().is_none() {
         return Ok(MPI_COMM_NULL);
@@ -270,15 +255,8 @@ fn split_members(
 ) -> Result<Option<(Group, Block)>> {
     let world_ranks = group.world_ranks();
     let (rank, me) = (members.rank(), world_ranks[members.rank() as usize]);
-    let own = if color == MPI_UNDEFINED {
-        Block::EMPTY
-    } else {
-        p.contexts.reserve(me)
-    };
-    let mine = [
-        (color as u32 as u64) << 32 | u64::from(key as u32),
-        own.to_wire(),
-    ];
+    let own = if color == MPI_UNDEFINED { Block::EMPTY } else { p.contexts.reserve(me) };
+    let mine = [(color as u32 as u64) << 32 | u64::from(key as u32), own.to_wire()];
     let all = match agree::gather_all(members, mine) {
         Ok(all) => all,
         Err(error) => {
@@ -295,21 +273,15 @@ fn split_members(
     }
     let leader = ranks[0] as usize;
     let block = Block::from_wire(all[leader][1]);
-    let members = ranks
-        .iter()
-        .map(|&rank| world_ranks[rank as usize])
-        .collect();
+    let members = ranks.iter().map(|&rank| world_ranks[rank as usize]).collect();
     Ok(Some((Group::new(members, me), block)))
 }
 
 /// The ranks with that color, by key and where keys are equal by rank.
 pub(super) fn select_color(all: &[[u64; 2]], color: i32) -> Vec<u32> {
-    let of_color = (0..)
-        .zip(all)
-        .filter(|(_, [word, _])| (word >> 32) as u32 as i32 == color);
-    let mut ranks: Vec<(i32, u32)> = of_color
-        .map(|(rank, [word, _])| (*word as u32 as i32, rank))
-        .collect();
+    let of_color = (0..).zip(all).filter(|(_, [word, _])| (word >> 32) as u32 as i32 == color);
+    let mut ranks: Vec<(i32, u32)> =
+        of_color.map(|(rank, [word, _])| (*word as u32 as i32, rank)).collect();
     ranks.sort_unstable();
     ranks.into_iter().map(|(_, rank)| rank).collect()
 }
@@ -337,12 +309,8 @@ fn number_host(job: &Job, comm: &Comm) -> i32 {
 pub fn split_type(
     p: &Process, parent: &Comm, kind: i32, key: i32, given: &[(String, String)],
 ) -> Result<usize> {
-    let hint = |name: &str| {
-        given
-            .iter()
-            .find(|(key, _)| key == name)
-            .map(|(_, value)| value.as_str())
-    };
+    let hint =
+        |name: &str| given.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
     let own_host = p.engine().map_or(0, |e| number_host(e.job, parent));
     let by_resource = || match hint("mpi_hw_resource_type") {
         Some("mpi_shared_memory") => own_host,
@@ -384,29 +352,17 @@ mod tests {
             let group = Group::new(world, m.rank() + 10);
             let (color, key) = args[m.rank() as usize];
             let (group, mut block) = split_members(&p, m, &group, color, key).unwrap()?;
-            assert_eq!(
-                group.world_ranks()[group.rank().unwrap() as usize],
-                m.rank() + 10
-            );
+            assert_eq!(group.world_ranks()[group.rank().unwrap() as usize], m.rank() + 10);
             Some((group.world_ranks().to_vec(), block.take().unwrap()))
         })
     }
 
     #[test]
     fn split__orders_by_key_then_rank() {
-        let parts = split_all(&[
-            (0, 5),
-            (1, 0),
-            (0, -5),
-            (U, 0),
-            (0, 5),
-            (1, 0),
-            (i32::MAX, i32::MIN),
-        ]);
-        let ranks: Vec<Option<&[u32]>> = parts
-            .iter()
-            .map(|part| part.as_ref().map(|(ranks, _)| &ranks[..]))
-            .collect();
+        let parts =
+            split_all(&[(0, 5), (1, 0), (0, -5), (U, 0), (0, 5), (1, 0), (i32::MAX, i32::MIN)]);
+        let ranks: Vec<Option<&[u32]>> =
+            parts.iter().map(|part| part.as_ref().map(|(ranks, _)| &ranks[..])).collect();
         let (low, high) = (Some(&[12, 10, 14][..]), Some(&[11, 15][..]));
         assert_eq!(ranks, [low, high, low, None, low, high, Some(&[16][..])]);
     }
@@ -441,12 +397,7 @@ mod tests {
         let blocks = run(5, |m| {
             let p = Process::new();
             let group = Group::new(vec![14, 10, 13], m.rank() + 10);
-            group.rank().map(|_| {
-                distribute(&p, m, &group, &[4, 0, 3])
-                    .unwrap()
-                    .take()
-                    .unwrap()
-            })
+            group.rank().map(|_| distribute(&p, m, &group, &[4, 0, 3]).unwrap().take().unwrap())
         });
         assert!(blocks[0].is_some() && blocks[0] == blocks[3] && blocks[3] == blocks[4]);
         assert_eq!(blocks[0].unwrap().origin().0, 14);

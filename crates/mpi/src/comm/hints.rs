@@ -64,10 +64,7 @@ mod tests {
         let mut hints = pairs(&[("mpi_assert_no_any_tag", "true")]);
         merge(
             &mut hints,
-            pairs(&[
-                ("mpi_assert_no_any_tag", "false"),
-                ("mpi_assert_exact_length", "true"),
-            ]),
+            pairs(&[("mpi_assert_no_any_tag", "false"), ("mpi_assert_exact_length", "true")]),
         );
         let info = describe(&hints);
         assert_eq!(info.key_count(), 5);

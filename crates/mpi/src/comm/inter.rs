@@ -50,10 +50,8 @@ pub fn create_inter(
     p: &Process, local: &Comm, local_leader: i32, peer: usize, remote_leader: i32, tag: i32,
 ) -> Result<usize> {
     local.require_intra()?;
-    let leader = u32::try_from(local_leader)
-        .ok()
-        .filter(|&rank| rank < local.size())
-        .ok_or_else(|| {
+    let leader =
+        u32::try_from(local_leader).ok().filter(|&rank| rank < local.size()).ok_or_else(|| {
             let last = local.size() - 1;
             let text = format!("the local leader {local_leader} is no rank of it (0 to {last})");
             Error::new(MPI_ERR_RANK, text)
@@ -73,16 +71,12 @@ pub fn create_inter(
 
 fn find_leader<'a>(p: &'a Process, peer: &'a Comm, leader: i32, tag: i32) -> Result<Bridge<'a>> {
     if tag < 0 {
-        return Err(Error::new(
-            MPI_ERR_TAG,
-            format!("the tag {tag} is negative"),
-        ));
+        return Err(Error::new(MPI_ERR_TAG, format!("the tag {tag} is negative")));
     }
     match u32::try_from(leader) {
-        Ok(leader) if leader < peer.peer_count() => Ok(Bridge {
-            channel: Channel::tagged(p, peer, tag),
-            leader,
-        }),
+        Ok(leader) if leader < peer.peer_count() => {
+            Ok(Bridge { channel: Channel::tagged(p, peer, tag), leader })
+        }
         _ => {
             let last = peer.peer_count() - 1;
             let text = format!(
@@ -147,9 +141,7 @@ const ORIGIN: usize = 2;
 /// Ranks of this process's job, its own and those of others that it is connected with, for another process.
 fn write_ranks(job: &Job, ranks: &[u32]) -> Vec<u64> {
     let origins = ranks.iter().map(|&rank| job.origin(rank as usize));
-    origins
-        .flat_map(|origin| [origin.job, u64::from(origin.rank)])
-        .collect()
+    origins.flat_map(|origin| [origin.job, u64::from(origin.rank)]).collect()
 }
 
 /// Ranks that another process wrote.
@@ -351,10 +343,7 @@ type Colors = Vec<[u64; 2]>;
 fn exchange_colors(
     p: &Process, comm: &Comm, color: i32, key: i32, own: Block,
 ) -> Result<(Colors, Colors)> {
-    let mine = [
-        (color as u32 as u64) << 32 | u64::from(key as u32),
-        own.to_wire(),
-    ];
+    let mine = [(color as u32 as u64) << 32 | u64::from(key as u32), own.to_wire()];
     let here = agree::gather_all(&next_within(p, comm)?, mine)?;
     let words: Vec<u64> = here.iter().flatten().copied().collect();
     let (_, theirs) = exchange_words(p, comm, &words, 2 * comm.peer_count() as usize)?;

@@ -11,10 +11,9 @@ fn process() -> Process {
     errhandler::register_predefined(&p);
     let world = Rc::new(Group::new(vec![0, 1, 2], 1));
     let own = Rc::new(Group::new(vec![1], 1));
-    for (handle, context, group, rank) in [
-        (MPI_COMM_WORLD, Context::WORLD, world, 1),
-        (MPI_COMM_SELF, Context::SELF, own, 0),
-    ] {
+    for (handle, context, group, rank) in
+        [(MPI_COMM_WORLD, Context::WORLD, world, 1), (MPI_COMM_SELF, Context::SELF, own, 0)]
+    {
         let comm = Comm::new(&p, context, group, None, rank);
         comm.handle.set(handle);
         comm.errhandler.set(MPI_ERRORS_RETURN);
@@ -31,23 +30,11 @@ fn code<T: std::fmt::Debug>(result: Result<T>) -> i32 {
 fn compare__tells_identity_congruence_and_order_apart() {
     let p = process();
     let comm = |ranks: &[u32]| {
-        Comm::new(
-            &p,
-            Context::WORLD,
-            Rc::new(Group::new(ranks.to_vec(), 1)),
-            None,
-            0,
-        )
+        Comm::new(&p, Context::WORLD, Rc::new(Group::new(ranks.to_vec(), 1)), None, 0)
     };
     let inter = |here: &[u32], there: &[u32]| {
         let remote = Some(Rc::new(Group::new(there.to_vec(), 1)));
-        Comm::new(
-            &p,
-            Context::WORLD,
-            Rc::new(Group::new(here.to_vec(), 1)),
-            remote,
-            0,
-        )
+        Comm::new(&p, Context::WORLD, Rc::new(Group::new(here.to_vec(), 1)), remote, 0)
     };
     let a = comm(&[0, 1]);
     assert_eq!(a.compare(&a), MPI_IDENT);
@@ -65,17 +52,11 @@ fn compare__tells_identity_congruence_and_order_apart() {
 fn duplicate__has_its_own_context_and_the_parents_error_handler() {
     let p = process();
     let world = p.comm(MPI_COMM_WORLD).unwrap();
-    let handles = [
-        create::duplicate(&p, &world).unwrap(),
-        create::duplicate(&p, &world).unwrap(),
-    ];
+    let handles = [create::duplicate(&p, &world).unwrap(), create::duplicate(&p, &world).unwrap()];
     let [a, b] = handles.map(|handle| p.comm(handle).unwrap());
     assert!(a.context != b.context && a.context != world.context);
     assert_eq!(a.compare(&world), MPI_CONGRUENT);
-    assert_eq!(
-        (a.rank, a.size(), a.errhandler.get()),
-        (1, 3, MPI_ERRORS_RETURN)
-    );
+    assert_eq!((a.rank, a.size(), a.errhandler.get()), (1, 3, MPI_ERRORS_RETURN));
     assert_eq!(a.handle.get(), handles[0]);
     assert!(a.name.borrow().is_empty());
 }
@@ -122,19 +103,10 @@ fn user_functions__can_refuse_free_and_duplicate() {
     let own = p.comm(MPI_COMM_SELF).unwrap();
     let handle = create::duplicate(&p, &own).unwrap();
     let comm = p.comm(handle).unwrap();
-    let (copy, delete) = (
-        refuse_copy as *const () as usize,
-        refuse as *const () as usize,
-    );
+    let (copy, delete) = (refuse_copy as *const () as usize, refuse as *const () as usize);
     // SAFETY: functions of the right types.
     let key = unsafe {
-        attribute::create_keyval(
-            &p,
-            attribute::Kind::Comm,
-            copy,
-            delete,
-            std::ptr::null_mut(),
-        )
+        attribute::create_keyval(&p, attribute::Kind::Comm, copy, delete, std::ptr::null_mut())
     }
     .unwrap();
     attribute::set_attribute(&p, comm.holder(), key, std::ptr::null_mut()).unwrap();
@@ -155,16 +127,10 @@ fn create__of_one_process_needs_no_messages() {
     assert_ne!(p.comm(handle).unwrap().context, own.context);
     let handle = create::split(&p, &own, 3, -1).unwrap();
     assert_eq!(p.comm(handle).unwrap().size(), 1);
-    assert_eq!(
-        create::split(&p, &own, MPI_UNDEFINED, 0).unwrap(),
-        MPI_COMM_NULL
-    );
+    assert_eq!(create::split(&p, &own, MPI_UNDEFINED, 0).unwrap(), MPI_COMM_NULL);
     let stranger = Rc::new(Group::new(vec![1, 2], 1));
     assert_eq!(code(create::create(&p, &own, &stranger)), MPI_ERR_GROUP);
-    assert_eq!(
-        code(create::create_group(&p, &own, &own.group, -1)),
-        MPI_ERR_TAG
-    );
+    assert_eq!(code(create::create_group(&p, &own, &own.group, -1)), MPI_ERR_TAG);
     assert_eq!(code(create::split(&p, &own, -1, 0)), MPI_ERR_ARG);
     let other = Rc::new(Group::new(vec![], 1));
     assert_eq!(create::create(&p, &own, &other).unwrap(), MPI_COMM_NULL);
@@ -186,11 +152,7 @@ fn split_type__knows_the_standards_types() {
     );
     assert!(!split(MPI_COMM_TYPE_HW_UNGUIDED, "", "") && !split(MPI_UNDEFINED, "", ""));
     assert!(split(MPI_COMM_TYPE_RESOURCE_GUIDED, resource, shared));
-    assert!(split(
-        MPI_COMM_TYPE_RESOURCE_GUIDED,
-        "mpi_pset_name",
-        "mpi://SELF"
-    ));
+    assert!(split(MPI_COMM_TYPE_RESOURCE_GUIDED, "mpi_pset_name", "mpi://SELF"));
     assert!(!split(MPI_COMM_TYPE_RESOURCE_GUIDED, "", ""));
     assert_eq!(code(create::split_type(&p, &own, 5, 0, &[])), MPI_ERR_ARG);
 }

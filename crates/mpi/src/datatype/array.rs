@@ -31,10 +31,7 @@ impl ArrayOrder {
         match code {
             MPI_ORDER_C => Ok(ArrayOrder::C),
             MPI_ORDER_FORTRAN => Ok(ArrayOrder::Fortran),
-            _ => argument(
-                "order",
-                format!("is {code}, neither MPI_ORDER_C nor MPI_ORDER_FORTRAN"),
-            ),
+            _ => argument("order", format!("is {code}, neither MPI_ORDER_C nor MPI_ORDER_FORTRAN")),
         }
     }
 }
@@ -112,9 +109,7 @@ impl Datatype {
         let mut elements = 1i64;
         for d in fastest_first(order, sizes.len()) {
             layout = layout.vector(subsizes[d] as u64, 1, stride)?;
-            offset = offset
-                .checked_add(multiply(starts[d], stride)?)
-                .ok_or(TypeError::Overflow)?;
+            offset = offset.checked_add(multiply(starts[d], stride)?).ok_or(TypeError::Overflow)?;
             stride = multiply(stride, sizes[d])?;
             elements = multiply(elements, subsizes[d])?;
         }
@@ -133,15 +128,7 @@ impl Datatype {
         array: &DistributedArray<'_>, old: &Rc<Datatype>, form: Form,
     ) -> Result<Datatype> {
         old.check_usable()?;
-        let DistributedArray {
-            size,
-            rank,
-            gsizes,
-            distribs,
-            dargs,
-            psizes,
-            order,
-        } = *array;
+        let DistributedArray { size, rank, gsizes, distribs, dargs, psizes, order } = *array;
         let (order, code) = (ArrayOrder::from_code(order)?, order);
         let coordinates = check_grid(size, rank, gsizes, psizes)?;
         let (mut layout, mut stride) = (Layout::clone(&old.layout), old.layout.extent());
@@ -156,14 +143,8 @@ impl Datatype {
         let layout = layout.resized(0, stride)?;
         let (head, code) = ([size, rank, gsizes.len() as i64], [i64::from(code)]);
         let (integers, large) = match form {
-            Form::Small => (
-                [&head, gsizes, distribs, dargs, psizes, &code].concat(),
-                vec![],
-            ),
-            Form::Large => (
-                [&head, distribs, dargs, psizes, &code].concat(),
-                gsizes.to_vec(),
-            ),
+            Form::Small => ([&head, gsizes, distribs, dargs, psizes, &code].concat(), vec![]),
+            Form::Large => ([&head, distribs, dargs, psizes, &code].concat(), gsizes.to_vec()),
         };
         let contents = Contents::of_array(Combiner::Darray, integers, large, old);
         Ok(Datatype::repeat_of(old, elements as u64, layout, contents))
@@ -179,26 +160,13 @@ fn check_grid(size: i64, rank: i64, gsizes: &[i64], psizes: &[i64]) -> Result<Ve
         return argument("rank", format!("{rank} is not in a group of {size}"));
     }
     if let Some(bad) = gsizes.iter().position(|g| *g < 1) {
-        return argument(
-            "array_of_gsizes",
-            format!("has {} in dimension {bad}", gsizes[bad]),
-        );
+        return argument("array_of_gsizes", format!("has {} in dimension {bad}", gsizes[bad]));
     }
     if let Some(bad) = psizes.iter().position(|p| *p < 1) {
-        return argument(
-            "array_of_psizes",
-            format!("has {} in dimension {bad}", psizes[bad]),
-        );
+        return argument("array_of_psizes", format!("has {} in dimension {bad}", psizes[bad]));
     }
-    if psizes
-        .iter()
-        .try_fold(1i64, |product, p| product.checked_mul(*p))
-        != Some(size)
-    {
-        return argument(
-            "array_of_psizes",
-            format!("does not make a grid of {size} processes"),
-        );
+    if psizes.iter().try_fold(1i64, |product, p| product.checked_mul(*p)) != Some(size) {
+        return argument("array_of_psizes", format!("does not make a grid of {size} processes"));
     }
     let mut rest = rank;
     let mut coordinates = vec![0; psizes.len()];
@@ -246,24 +214,11 @@ impl Share {
             Distribution::Block(Some(n)) | Distribution::Cyclic(Some(n)) => n,
         };
         // Nothing is beyond gsize, so clamping what does not fit 64 bits changes nothing.
-        let (first, step) = (
-            length.saturating_mul(coordinate),
-            length.saturating_mul(processes),
-        );
+        let (first, step) = (length.saturating_mul(coordinate), length.saturating_mul(processes));
         let after = (gsize - first).max(0);
         let (rounds, tail) = (after / step, after % step);
-        let (full, rest) = if tail >= length {
-            (rounds + 1, 0)
-        } else {
-            (rounds, tail)
-        };
-        Ok(Share {
-            first,
-            length,
-            step,
-            full,
-            rest,
-        })
+        let (full, rest) = if tail >= length { (rounds + 1, 0) } else { (rounds, tail) };
+        Ok(Share { first, length, step, full, rest })
     }
 
     fn owned(&self) -> i64 {
@@ -278,19 +233,11 @@ impl Share {
         let blocks = unit.vector(self.full as u64, self.length as u64, step)?;
         let mut parts = Vec::with_capacity(2);
         if self.full > 0 {
-            parts.push(Part {
-                layout: &blocks,
-                count: 1,
-                displacement: at(self.first)?,
-            });
+            parts.push(Part { layout: &blocks, count: 1, displacement: at(self.first)? });
         }
         if self.rest > 0 {
             let last = self.first + self.full * self.step;
-            parts.push(Part {
-                layout: &unit,
-                count: self.rest as u64,
-                displacement: at(last)?,
-            });
+            parts.push(Part { layout: &unit, count: self.rest as u64, displacement: at(last)? });
         }
         Ok(Layout::structure(parts)?)
     }

@@ -17,9 +17,7 @@ fn check_length(index: usize, length: i64) -> Result<u64> {
 fn check_lengths(lengths: &[i64]) -> Result<u64> {
     let mut sum = 0u64;
     for (i, length) in lengths.iter().enumerate() {
-        sum = sum
-            .checked_add(check_length(i, *length)?)
-            .ok_or(TypeError::Overflow)?;
+        sum = sum.checked_add(check_length(i, *length)?).ok_or(TypeError::Overflow)?;
     }
     Ok(sum)
 }
@@ -46,13 +44,8 @@ impl Datatype {
     pub fn contiguous(count: i64, old: &Rc<Datatype>, form: Form) -> Result<Datatype> {
         old.check_usable()?;
         let n = check_count(count)?;
-        let contents = Contents::record(
-            Combiner::Contiguous,
-            form,
-            vec![count],
-            vec![],
-            vec![old.clone()],
-        );
+        let contents =
+            Contents::record(Combiner::Contiguous, form, vec![count], vec![], vec![old.clone()]);
         Ok(Datatype::repeat_of(old, n, old.layout.repeat(n)?, contents))
     }
 
@@ -60,9 +53,7 @@ impl Datatype {
     pub fn vector(
         count: i64, length: i64, stride: i64, old: &Rc<Datatype>, form: Form,
     ) -> Result<Datatype> {
-        let bytes = stride
-            .checked_mul(old.layout.extent())
-            .ok_or(TypeError::Overflow)?;
+        let bytes = stride.checked_mul(old.layout.extent()).ok_or(TypeError::Overflow)?;
         let counts = vec![count, length, stride];
         let contents = Contents::record(Combiner::Vector, form, counts, vec![], vec![old.clone()]);
         Datatype::strided(count, length, bytes, old, contents)
@@ -121,10 +112,7 @@ impl Datatype {
     ) -> Result<Datatype> {
         old.check_usable()?;
         let elements = check_lengths(lengths)?;
-        let parts = lengths
-            .iter()
-            .zip(displacements)
-            .map(|(length, at)| (*length as u64, *at));
+        let parts = lengths.iter().zip(displacements).map(|(length, at)| (*length as u64, *at));
         let layout = old.layout.indexed_parts(parts)?;
         Ok(Datatype::repeat_of(old, elements, layout, contents))
     }
@@ -134,13 +122,8 @@ impl Datatype {
         length: i64, displacements: &[i64], old: &Rc<Datatype>, form: Form,
     ) -> Result<Datatype> {
         let counts = [&[displacements.len() as i64, length], displacements].concat();
-        let contents = Contents::record(
-            Combiner::IndexedBlock,
-            form,
-            counts,
-            vec![],
-            vec![old.clone()],
-        );
+        let contents =
+            Contents::record(Combiner::IndexedBlock, form, counts, vec![], vec![old.clone()]);
         Datatype::equal_blocks(length, &scale(displacements, old)?, old, contents)
     }
 
@@ -164,9 +147,7 @@ impl Datatype {
     ) -> Result<Datatype> {
         old.check_usable()?;
         let len = check_length(0, length)?;
-        let elements = len
-            .checked_mul(displacements.len() as u64)
-            .ok_or(TypeError::Overflow)?;
+        let elements = len.checked_mul(displacements.len() as u64).ok_or(TypeError::Overflow)?;
         let layout = old.layout.indexed(len, displacements.iter().copied())?;
         Ok(Datatype::repeat_of(old, elements, layout, contents))
     }
@@ -188,32 +169,17 @@ impl Datatype {
             displacement: *at,
         }))?;
         let counts = [&[lengths.len() as i64], lengths].concat();
-        let contents = Contents::record(
-            Combiner::Struct,
-            form,
-            counts,
-            displacements.to_vec(),
-            types,
-        );
+        let contents =
+            Contents::record(Combiner::Struct, form, counts, displacements.to_vec(), types);
         Ok(Datatype::assemble(layout, signature, contents))
     }
 
     /// MPI_Type_create_resized, in bytes.
     pub fn resized(old: &Rc<Datatype>, lb: i64, extent: i64, form: Form) -> Result<Datatype> {
         old.check_usable()?;
-        let contents = Contents::record(
-            Combiner::Resized,
-            form,
-            vec![],
-            vec![lb, extent],
-            vec![old.clone()],
-        );
-        Ok(Datatype::repeat_of(
-            old,
-            1,
-            old.layout.resized(lb, extent)?,
-            contents,
-        ))
+        let contents =
+            Contents::record(Combiner::Resized, form, vec![], vec![lb, extent], vec![old.clone()]);
+        Ok(Datatype::repeat_of(old, 1, old.layout.resized(lb, extent)?, contents))
     }
 
     /// MPI_Type_dup: an equal type, committed if `old` is. It has no name.
@@ -231,8 +197,5 @@ impl Datatype {
 /// Displacements in extents of `old` as bytes.
 fn scale(displacements: &[i64], old: &Datatype) -> Result<Vec<i64>> {
     let extent = old.layout.extent();
-    displacements
-        .iter()
-        .map(|d| d.checked_mul(extent).ok_or(TypeError::Overflow))
-        .collect()
+    displacements.iter().map(|d| d.checked_mul(extent).ok_or(TypeError::Overflow)).collect()
 }

@@ -70,13 +70,7 @@ impl Contents {
     pub(super) fn of_array(
         combiner: Combiner, integers: Vec<i64>, large_counts: Vec<i64>, old: &Rc<Datatype>,
     ) -> Contents {
-        Contents {
-            combiner,
-            integers,
-            addresses: vec![],
-            large_counts,
-            types: vec![old.clone()],
-        }
+        Contents { combiner, integers, addresses: vec![], large_counts, types: vec![old.clone()] }
     }
 
     /// Counts and addresses as the form stores them: the large form has both in one list.
@@ -85,13 +79,9 @@ impl Contents {
         types: Vec<Rc<Datatype>>,
     ) -> Contents {
         match form {
-            Form::Small => Contents {
-                combiner,
-                integers: counts,
-                addresses,
-                large_counts: Vec::new(),
-                types,
-            },
+            Form::Small => {
+                Contents { combiner, integers: counts, addresses, large_counts: Vec::new(), types }
+            }
             Form::Large => {
                 counts.extend(addresses);
                 Contents {

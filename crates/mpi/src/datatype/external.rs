@@ -32,27 +32,13 @@ struct Number {
 impl Number {
     fn of(basic: Basic) -> Number {
         let size = basic.size as usize;
-        let same = |native| Number {
-            native,
-            portable: native,
-            change: Conversion::Turn,
-        };
+        let same = |native| Number { native, portable: native, change: Conversion::Turn };
         match (basic.kind, basic.name) {
-            (_, "MPI_LONG") => Number {
-                native: size,
-                portable: 4,
-                change: Conversion::Signed,
-            },
-            (_, "MPI_UNSIGNED_LONG") => Number {
-                native: size,
-                portable: 4,
-                change: Conversion::Unsigned,
-            },
-            (_, "MPI_WCHAR") => Number {
-                native: size,
-                portable: 2,
-                change: Conversion::Unsigned,
-            },
+            (_, "MPI_LONG") => Number { native: size, portable: 4, change: Conversion::Signed },
+            (_, "MPI_UNSIGNED_LONG") => {
+                Number { native: size, portable: 4, change: Conversion::Unsigned }
+            }
+            (_, "MPI_WCHAR") => Number { native: size, portable: 2, change: Conversion::Unsigned },
             (Kind::LongDouble | Kind::LongComplex, _) => Number {
                 native: 16,
                 portable: 16,
@@ -84,10 +70,7 @@ impl Number {
                 let value = widen(from).to_be_bytes();
                 let (high, low) = value.split_at(8 - self.portable);
                 if high.iter().any(|byte| *byte != 0) {
-                    return Err(TypeError::NotPortable(
-                        widen(from).to_string(),
-                        self.portable,
-                    ));
+                    return Err(TypeError::NotPortable(widen(from).to_string(), self.portable));
                 }
                 to.copy_from_slice(low);
             }
@@ -123,9 +106,7 @@ fn turn(from: &[u8], to: &mut [u8]) {
 }
 
 fn widen(from: &[u8]) -> u64 {
-    from.iter()
-        .rev()
-        .fold(0, |value, byte| value << 8 | u64::from(*byte))
+    from.iter().rev().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
 fn sign_extend(from: &[u8]) -> i64 {
@@ -139,11 +120,7 @@ fn binary128_from_extended(from: &[u8]) -> [u8; 16] {
     let head = widen(&from[8..10]);
     let fraction = u128::from(significand & (u64::MAX >> 1)) << 49;
     // A "pseudo-denormal" has exponent 0 and the leading bit set: the value of exponent 1.
-    let head = if head & 0x7FFF == 0 && significand >> 63 == 1 {
-        head | 1
-    } else {
-        head
-    };
+    let head = if head & 0x7FFF == 0 && significand >> 63 == 1 { head | 1 } else { head };
     (u128::from(head) << 112 | fraction).to_le_bytes()
 }
 
@@ -188,10 +165,7 @@ impl Datatype {
     /// MPI_Pack_external_size: bytes of `count` elements in the portable form.
     pub fn external_size(&self, count: i64) -> Result<i64> {
         self.packed_bytes(count)?;
-        let one = self
-            .signature
-            .measure(&portable_size)
-            .ok_or(TypeError::Overflow)?;
+        let one = self.signature.measure(&portable_size).ok_or(TypeError::Overflow)?;
         let total = one.checked_mul(count as u64).ok_or(TypeError::Overflow)?;
         i64::try_from(total).map_err(|_| TypeError::Overflow)
     }
@@ -320,32 +294,18 @@ mod tests {
     #[test]
     fn long__takes_four_bytes_or_is_refused() {
         let mut out = [0; 4];
-        number(522)
-            .export(&(-2i64).to_le_bytes(), &mut out)
-            .unwrap();
+        number(522).export(&(-2i64).to_le_bytes(), &mut out).unwrap();
         assert_eq!(out, [0xFF, 0xFF, 0xFF, 0xFE]);
         let mut back = [0; 8];
         number(522).import(&out, &mut back);
         assert_eq!(i64::from_le_bytes(back), -2);
-        assert!(
-            number(522)
-                .export(&(1i64 << 31).to_le_bytes(), &mut out)
-                .is_err()
-        );
-        number(526)
-            .export(&0xFFFF_FFFEu64.to_le_bytes(), &mut out)
-            .unwrap();
+        assert!(number(522).export(&(1i64 << 31).to_le_bytes(), &mut out).is_err());
+        number(526).export(&0xFFFF_FFFEu64.to_le_bytes(), &mut out).unwrap();
         number(526).import(&out, &mut back);
         assert_eq!(u64::from_le_bytes(back), 0xFFFF_FFFE);
-        assert!(
-            number(526)
-                .export(&(1u64 << 32).to_le_bytes(), &mut out)
-                .is_err()
-        );
+        assert!(number(526).export(&(1u64 << 32).to_le_bytes(), &mut out).is_err());
         let mut wide = [0; 2];
-        number(572)
-            .export(&0x20ACu32.to_le_bytes(), &mut wide)
-            .unwrap();
+        number(572).export(&0x20ACu32.to_le_bytes(), &mut wide).unwrap();
         assert_eq!(wide, [0x20, 0xAC]);
     }
 
@@ -370,10 +330,7 @@ mod tests {
             extended(0x7FFF, 3 << 62),
             extended(0x7FFE, u64::MAX),
         ] {
-            assert_eq!(
-                extended_from_binary128(binary128_from_extended(&value)),
-                value
-            );
+            assert_eq!(extended_from_binary128(binary128_from_extended(&value)), value);
         }
     }
 

@@ -42,11 +42,7 @@ impl Datatype {
         let Some((_, bytes)) = INTEGERS.iter().find(|kind| r <= kind.0) else {
             return no_such_kind(format!("no integer has range {r}"));
         };
-        Datatype::standing_for(
-            &format!("MPI_INTEGER{bytes}"),
-            Combiner::F90Integer,
-            vec![r.into()],
-        )
+        Datatype::standing_for(&format!("MPI_INTEGER{bytes}"), Combiner::F90Integer, vec![r.into()])
     }
 
     fn standing_for(name: &str, combiner: Combiner, integers: Vec<i64>) -> Result<Datatype> {
@@ -55,13 +51,7 @@ impl Datatype {
             return no_such_kind(format!("{name} is not supported by this library"));
         };
         Ok(Datatype {
-            contents: Rc::new(Contents::record(
-                combiner,
-                Form::Small,
-                integers,
-                vec![],
-                vec![],
-            )),
+            contents: Rc::new(Contents::record(combiner, Form::Small, integers, vec![], vec![])),
             committed: Cell::new(true),
             name: RefCell::default(),
             ..Datatype::named(basic)

@@ -19,29 +19,19 @@ pub(super) unsafe fn open_packed(
         return wrong("the size of the packed buffer", format!("is {size}"));
     }
     if position < 0 || position > size {
-        return wrong(
-            "position",
-            format!("is {position} in a buffer of {size} bytes"),
-        );
+        return wrong("position", format!("is {position} in a buffer of {size} bytes"));
     }
     if buffer.is_null() && size > position {
         return wrong("the packed buffer", "is null".to_string());
     }
-    Ok((
-        buffer.wrapping_add(position as usize).cast_mut(),
-        (size - position) as usize,
-    ))
+    Ok((buffer.wrapping_add(position as usize).cast_mut(), (size - position) as usize))
 }
 
 impl Datatype {
     /// Refuses what may not be in communication or packing.
     pub fn check_ready(&self) -> Result<()> {
         self.check_usable()?;
-        if self.is_committed() {
-            Ok(())
-        } else {
-            Err(TypeError::NotCommitted)
-        }
+        if self.is_committed() { Ok(()) } else { Err(TypeError::NotCommitted) }
     }
 
     /// Checks a count and returns the packed bytes of so many elements.

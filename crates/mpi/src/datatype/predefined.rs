@@ -102,10 +102,7 @@ impl Basic {
     /// Value and index of a pair.
     pub fn pair_parts(self) -> Option<(Basic, Basic)> {
         let (value, index) = self.pair?;
-        Some((
-            Basic::from_handle(value.into())?,
-            Basic::from_handle(index.into())?,
-        ))
+        Some((Basic::from_handle(value.into())?, Basic::from_handle(index.into())?))
     }
 
     /// Number of basic elements that MPI_Get_elements counts in one: a pair is a structure of two.
@@ -118,22 +115,12 @@ impl Basic {
         let Some((value, index)) = self.pair_parts() else {
             return Ok(Layout::basic(self.size, self.align));
         };
-        let (first, second) = (
-            Layout::basic(value.size, value.align),
-            Layout::basic(index.size, index.align),
-        );
+        let (first, second) =
+            (Layout::basic(value.size, value.align), Layout::basic(index.size, index.align));
         let at = i64::from(value.size.next_multiple_of(index.align));
         Layout::structure([
-            Part {
-                layout: &first,
-                count: 1,
-                displacement: 0,
-            },
-            Part {
-                layout: &second,
-                count: 1,
-                displacement: at,
-            },
+            Part { layout: &first, count: 1, displacement: 0 },
+            Part { layout: &second, count: 1, displacement: at },
         ])
     }
 }
@@ -143,25 +130,11 @@ const fn row(handle: u16, name: &'static str, size: u32, kind: Kind) -> Named {
         Kind::Complex | Kind::LongComplex => size / 2,
         _ => size,
     };
-    Named {
-        handle,
-        name,
-        size,
-        align: if align == 0 { 1 } else { align },
-        kind,
-        pair: None,
-    }
+    Named { handle, name, size, align: if align == 0 { 1 } else { align }, kind, pair: None }
 }
 
 const fn pair(handle: u16, name: &'static str, size: u32, value: u16, index: u16) -> Named {
-    Named {
-        handle,
-        name,
-        size,
-        align: 1,
-        kind: Kind::Pair,
-        pair: Some((value, index)),
-    }
+    Named { handle, name, size, align: 1, kind: Kind::Pair, pair: Some((value, index)) }
 }
 
 use Kind::*;
@@ -250,10 +223,7 @@ mod tests {
     fn table__is_sorted_and_found_by_handle() {
         assert!(TABLE.windows(2).all(|w| w[0].handle < w[1].handle));
         for row in Basic::all() {
-            assert_eq!(
-                Basic::from_handle(row.handle.into()).unwrap().name,
-                row.name
-            );
+            assert_eq!(Basic::from_handle(row.handle.into()).unwrap().name, row.name);
         }
         for other in [0, 512, 516, 529, 1 << 30, usize::MAX] {
             assert!(Basic::from_handle(other).is_none());
@@ -296,16 +266,8 @@ mod tests {
         struct DoubleInt(f64, i32);
         let at = |handle| Basic::from_handle(handle).unwrap();
         for (handle, extent, second) in [
-            (
-                556,
-                size_of::<ShortInt>(),
-                std::mem::offset_of!(ShortInt, 1),
-            ),
-            (
-                553,
-                size_of::<DoubleInt>(),
-                std::mem::offset_of!(DoubleInt, 1),
-            ),
+            (556, size_of::<ShortInt>(), std::mem::offset_of!(ShortInt, 1)),
+            (553, size_of::<DoubleInt>(), std::mem::offset_of!(DoubleInt, 1)),
             (554, 16, 8),
             (557, 32, 16),
             (552, 8, 4),

@@ -58,9 +58,7 @@ impl Datatype {
             Combiner::Resized => Datatype::resized(first, behind(0)[0], behind(0)[1], form),
             Combiner::Subarray => self.construct_subarray(first, form),
             Combiner::Darray => self.construct_darray(first, form),
-            _ => Err(TypeError::NotSupported(
-                "a datatype of this constructor in a file",
-            )),
+            _ => Err(TypeError::NotSupported("a datatype of this constructor in a file")),
         }
     }
 

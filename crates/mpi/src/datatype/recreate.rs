@@ -6,9 +6,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn named(handle: usize) -> Rc<Datatype> {
-    Rc::new(Datatype::named(
-        Basic::from_handle(handle).expect("a handle of the table"),
-    ))
+    Rc::new(Datatype::named(Basic::from_handle(handle).expect("a handle of the table")))
 }
 
 fn any_form() -> impl Strategy<Value = Form> {
@@ -62,21 +60,14 @@ fn any_type() -> impl Strategy<Value = Rc<Datatype>> {
             (parts, any_form()).prop_map(|(parts, f)| {
                 let lengths: Vec<_> = parts.iter().map(|p| p.0).collect();
                 let places: Vec<_> = parts.iter().map(|p| p.1).collect();
-                Datatype::structure(
-                    &lengths,
-                    &places,
-                    parts.into_iter().map(|p| p.2).collect(),
-                    f,
-                )
+                Datatype::structure(&lengths, &places, parts.into_iter().map(|p| p.2).collect(), f)
             }),
             (at.clone(), at, old.clone(), any_form())
                 .prop_map(|(lb, extent, t, f)| Datatype::resized(&t, lb, extent, f)),
             old.clone().prop_map(|t| Ok(Datatype::duplicate(&t))),
             (dims, any::<bool>(), old.clone(), any_form()).prop_map(|(dims, c, t, f)| {
-                let sizes: Vec<_> = dims
-                    .iter()
-                    .map(|(sub, start, end)| sub + start + end)
-                    .collect();
+                let sizes: Vec<_> =
+                    dims.iter().map(|(sub, start, end)| sub + start + end).collect();
                 let subsizes: Vec<_> = dims.iter().map(|d| d.0).collect();
                 let starts: Vec<_> = dims.iter().map(|d| d.1).collect();
                 Datatype::subarray(&sizes, &subsizes, &starts, order_code(c), &t, f)
@@ -96,26 +87,12 @@ fn order_code(c: bool) -> i32 {
 fn make_darray(
     grid: &[(i64, usize, i64, i64)], rank: i64, order: i32, old: &Rc<Datatype>, form: Form,
 ) -> Result<Datatype> {
-    let codes = [
-        MPI_DISTRIBUTE_NONE,
-        MPI_DISTRIBUTE_BLOCK,
-        MPI_DISTRIBUTE_CYCLIC,
-    ]
-    .map(i64::from);
+    let codes = [MPI_DISTRIBUTE_NONE, MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC].map(i64::from);
     let distribs: Vec<_> = grid.iter().map(|d| codes[d.1]).collect();
-    let psizes: Vec<_> = grid
-        .iter()
-        .map(|d| if d.1 == 0 { 1 } else { d.3 })
-        .collect();
+    let psizes: Vec<_> = grid.iter().map(|d| if d.1 == 0 { 1 } else { d.3 }).collect();
     let dargs: Vec<_> = grid
         .iter()
-        .map(|d| {
-            if d.1 == 2 {
-                d.2
-            } else {
-                i64::from(MPI_DISTRIBUTE_DFLT_DARG)
-            }
-        })
+        .map(|d| if d.1 == 2 { d.2 } else { i64::from(MPI_DISTRIBUTE_DFLT_DARG) })
         .collect();
     let gsizes: Vec<_> = grid.iter().map(|d| d.0).collect();
     let size = psizes.iter().product();
@@ -159,18 +136,10 @@ fn element_sizes(datatype: &Rc<Datatype>) -> Vec<u64> {
         };
     }
     let parts: Vec<Vec<u64>> = c.types.iter().map(element_sizes).collect();
-    let counts = if c.large_counts.is_empty() {
-        &c.integers
-    } else {
-        &c.large_counts
-    };
+    let counts = if c.large_counts.is_empty() { &c.integers } else { &c.large_counts };
     if c.combiner == Combiner::Struct {
         let lengths = counts[1..].iter();
-        return parts
-            .iter()
-            .zip(lengths)
-            .flat_map(|(part, n)| part.repeat(*n as usize))
-            .collect();
+        return parts.iter().zip(lengths).flat_map(|(part, n)| part.repeat(*n as usize)).collect();
     }
     let part: u64 = parts[0].iter().sum();
     let copies = datatype.layout.size().checked_div(part).unwrap_or(0);

@@ -143,9 +143,7 @@ impl Signature {
             let part = match item {
                 Item::Run(basic, _) => {
                     let pairs = rest / basic.elements();
-                    let value = basic
-                        .pair_parts()
-                        .map_or(0, |(value, _)| u64::from(value.size));
+                    let value = basic.pair_parts().map_or(0, |(value, _)| u64::from(value.size));
                     pairs * u64::from(basic.size) + rest % basic.elements() * value
                 }
                 Item::Repeat(body, _) => body.bytes_of(rest)?,
@@ -216,9 +214,7 @@ mod tests {
 
     fn joined(parts: &[(&Arc<Signature>, u64)]) -> Arc<Signature> {
         let mut all = Signature::default();
-        parts
-            .iter()
-            .for_each(|(part, count)| all.append(part, *count));
+        parts.iter().for_each(|(part, count)| all.append(part, *count));
         Arc::new(all)
     }
 
@@ -230,13 +226,7 @@ mod tests {
         let mut bytes = 0;
         // Sizes of the basic elements in order, by hand.
         let sizes: Vec<u64> = (0..2300)
-            .flat_map(|i| {
-                if i % 1001 == 1000 {
-                    vec![2]
-                } else {
-                    vec![2, 2, 2, 8, 8, 8, 4]
-                }
-            })
+            .flat_map(|i| if i % 1001 == 1000 { vec![2] } else { vec![2, 2, 2, 8, 8, 8, 4] })
             .collect();
         for (count, size) in sizes.iter().enumerate() {
             assert_eq!(many.elements_in(bytes), Some(count as u64));
@@ -251,10 +241,7 @@ mod tests {
     #[test]
     fn uniform__looks_through_repetition() {
         let (int, double) = (named(521), named(532));
-        assert_eq!(
-            joined(&[(&int, 5), (&int, 7)]).uniform(),
-            Basic::from_handle(521)
-        );
+        assert_eq!(joined(&[(&int, 5), (&int, 7)]).uniform(), Basic::from_handle(521));
         assert_eq!(joined(&[(&int, 5), (&double, 7)]).uniform(), None);
         assert_eq!(Signature::default().uniform(), None);
     }

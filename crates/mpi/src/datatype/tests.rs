@@ -32,14 +32,7 @@ fn named__are_all_there() {
         let optional = [MPI_REAL2, MPI_COMPLEX4].contains(handle);
         assert_eq!(datatype.size().is_none(), optional, "{}", datatype.name());
     }
-    for handle in [
-        MPI_INT,
-        MPI_DOUBLE,
-        MPI_BYTE,
-        MPI_COMPLEX32,
-        MPI_2INTEGER,
-        MPI_CXX_BOOL,
-    ] {
+    for handle in [MPI_INT, MPI_DOUBLE, MPI_BYTE, MPI_COMPLEX32, MPI_2INTEGER, MPI_CXX_BOOL] {
         assert!(all.iter().any(|(h, _)| *h == handle));
     }
 }
@@ -56,23 +49,14 @@ fn unsupported__is_refused_with_its_name() {
     ] {
         assert_eq!(made.unwrap_err(), TypeError::NotSupported("MPI_REAL2"));
     }
-    assert_eq!(
-        Error::from(TypeError::NotSupported("x")).code(),
-        MPI_ERR_TYPE
-    );
+    assert_eq!(Error::from(TypeError::NotSupported("x")).code(), MPI_ERR_TYPE);
 }
 
 #[test]
 fn counts__below_zero_are_refused() {
     let int = named(MPI_INT);
-    assert_eq!(
-        Datatype::contiguous(-1, &int, SMALL).unwrap_err(),
-        TypeError::NegativeCount(-1)
-    );
-    assert_eq!(
-        Datatype::vector(-3, 1, 1, &int, SMALL).unwrap_err(),
-        TypeError::NegativeCount(-3)
-    );
+    assert_eq!(Datatype::contiguous(-1, &int, SMALL).unwrap_err(), TypeError::NegativeCount(-1));
+    assert_eq!(Datatype::vector(-3, 1, 1, &int, SMALL).unwrap_err(), TypeError::NegativeCount(-3));
     assert_eq!(
         Datatype::hvector(3, -2, 1, &int, SMALL).unwrap_err(),
         TypeError::NegativeLength(0, -2)
@@ -131,17 +115,9 @@ fn contents__come_back_in_the_form_they_were_given() {
     );
     let v = Datatype::hvector(3, 2, 40, &int, Form::Large).unwrap();
     let c = v.contents();
-    assert_eq!(
-        (c.integers.len(), c.addresses.len(), &*c.large_counts),
-        (0, 0, &[3i64, 2, 40][..])
-    );
-    let s = Datatype::structure(
-        &[1, 2],
-        &[0, 8],
-        vec![int.clone(), named(MPI_DOUBLE)],
-        SMALL,
-    )
-    .unwrap();
+    assert_eq!((c.integers.len(), c.addresses.len(), &*c.large_counts), (0, 0, &[3i64, 2, 40][..]));
+    let s =
+        Datatype::structure(&[1, 2], &[0, 8], vec![int.clone(), named(MPI_DOUBLE)], SMALL).unwrap();
     let c = s.contents();
     assert_eq!(
         (&*c.integers, &*c.addresses, c.types.len()),
@@ -157,16 +133,10 @@ fn subarray__selects_the_region_in_both_orders() {
     let int = named(MPI_INT);
     let (sizes, subsizes, starts) = ([4i64, 5, 6], [2i64, 3, 2], [1i64, 1, 3]);
     for order in [MPI_ORDER_C, MPI_ORDER_FORTRAN] {
-        let t = rc(Datatype::subarray(
-            &sizes, &subsizes, &starts, order, &int, SMALL,
-        ));
+        let t = rc(Datatype::subarray(&sizes, &subsizes, &starts, order, &int, SMALL));
         let mut naive = Vec::new();
         // The slowest dimension outermost.
-        let dims = if order == MPI_ORDER_C {
-            [0, 1, 2]
-        } else {
-            [2, 1, 0]
-        };
+        let dims = if order == MPI_ORDER_C { [0, 1, 2] } else { [2, 1, 0] };
         for i in 0..subsizes[dims[0]] {
             for j in 0..subsizes[dims[1]] {
                 for k in 0..subsizes[dims[2]] {
@@ -183,12 +153,9 @@ fn subarray__selects_the_region_in_both_orders() {
         assert_eq!(found, naive);
         assert_eq!(t.extent(), (0, 4 * 5 * 6 * 4));
     }
-    for (sizes, subsizes, starts) in [
-        ([4], [5], [0]),
-        ([4], [2], [3]),
-        ([4], [0], [0]),
-        ([4], [1], [-1]),
-    ] {
+    for (sizes, subsizes, starts) in
+        [([4], [5], [0]), ([4], [2], [3]), ([4], [0], [0]), ([4], [1], [-1])]
+    {
         assert!(Datatype::subarray(&sizes, &subsizes, &starts, MPI_ORDER_C, &int, SMALL).is_err());
     }
     assert!(Datatype::subarray(&[], &[], &[], MPI_ORDER_C, &int, SMALL).is_err());
@@ -199,12 +166,8 @@ fn subarray__selects_the_region_in_both_orders() {
 fn darray__parts_of_all_processes_make_the_array() {
     let int = named(MPI_INT);
     let dflt = i64::from(MPI_DISTRIBUTE_DFLT_DARG);
-    let [block, cyclic, none] = [
-        MPI_DISTRIBUTE_BLOCK,
-        MPI_DISTRIBUTE_CYCLIC,
-        MPI_DISTRIBUTE_NONE,
-    ]
-    .map(i64::from);
+    let [block, cyclic, none] =
+        [MPI_DISTRIBUTE_BLOCK, MPI_DISTRIBUTE_CYCLIC, MPI_DISTRIBUTE_NONE].map(i64::from);
     let gsizes = [7i64, 5, 11];
     for (distribs, dargs, psizes) in [
         ([block, none, cyclic], [dflt, dflt, 2], [3i64, 1, 2]),
@@ -238,11 +201,7 @@ fn darray__parts_of_all_processes_make_the_array() {
             for (index, rank) in owner.iter().enumerate() {
                 // The definition, element by element.
                 let (mut rest, mut place) = (index as i64, [0i64; 3]);
-                let dims = if order == MPI_ORDER_C {
-                    [2, 1, 0]
-                } else {
-                    [0, 1, 2]
-                };
+                let dims = if order == MPI_ORDER_C { [2, 1, 0] } else { [0, 1, 2] };
                 for d in dims {
                     place[d] = rest % gsizes[d];
                     rest /= gsizes[d];
@@ -269,10 +228,7 @@ fn darray__bad_grids_are_refused() {
         size: 4,
         rank: 1,
         gsizes: &[10, 10],
-        distribs: &[
-            i64::from(MPI_DISTRIBUTE_BLOCK),
-            i64::from(MPI_DISTRIBUTE_CYCLIC),
-        ],
+        distribs: &[i64::from(MPI_DISTRIBUTE_BLOCK), i64::from(MPI_DISTRIBUTE_CYCLIC)],
         dargs: &[5, 1],
         psizes: &[2, 2],
         order: MPI_ORDER_C,
@@ -284,36 +240,15 @@ fn darray__bad_grids_are_refused() {
         DistributedArray { size: 5, ..good },
         DistributedArray { rank: 4, ..good },
         DistributedArray { rank: -1, ..good },
-        DistributedArray {
-            dargs: &[4, 1],
-            ..good
-        },
-        DistributedArray {
-            dargs: &[5, 0],
-            ..good
-        },
-        DistributedArray {
-            gsizes: &[0, 10],
-            ..good
-        },
-        DistributedArray {
-            psizes: &[-2, -2],
-            ..good
-        },
-        DistributedArray {
-            distribs: &none,
-            ..good
-        },
-        DistributedArray {
-            distribs: &[1, 2],
-            ..good
-        },
+        DistributedArray { dargs: &[4, 1], ..good },
+        DistributedArray { dargs: &[5, 0], ..good },
+        DistributedArray { gsizes: &[0, 10], ..good },
+        DistributedArray { psizes: &[-2, -2], ..good },
+        DistributedArray { distribs: &none, ..good },
+        DistributedArray { distribs: &[1, 2], ..good },
         DistributedArray { order: 0, ..good },
     ] {
-        assert!(
-            matches!(try_out(bad), Err(TypeError::Argument(..))),
-            "{bad:?}"
-        );
+        assert!(matches!(try_out(bad), Err(TypeError::Argument(..))), "{bad:?}");
     }
 }
 
@@ -335,12 +270,8 @@ fn duplicate__is_equal_and_nameless() {
 
 #[test]
 fn get_count__and_elements_follow_the_standard() {
-    let t = rc(Datatype::structure(
-        &[1, 2],
-        &[0, 8],
-        vec![named(MPI_INT), named(MPI_DOUBLE)],
-        SMALL,
-    ));
+    let t =
+        rc(Datatype::structure(&[1, 2], &[0, 8], vec![named(MPI_INT), named(MPI_DOUBLE)], SMALL));
     assert_eq!(t.count_from_bytes(40), Some(2));
     assert_eq!(t.count_from_bytes(36), None);
     assert_eq!(t.elements_from_bytes(24), Some(4));
@@ -349,14 +280,8 @@ fn get_count__and_elements_follow_the_standard() {
     assert_eq!(t.elements_from_bytes(30), None);
     assert_eq!(t.bytes_from_elements(5), Some(32));
     let empty = rc(Datatype::contiguous(0, &t, SMALL));
-    assert_eq!(
-        (empty.count_from_bytes(0), empty.count_from_bytes(4)),
-        (Some(0), None)
-    );
-    assert_eq!(
-        (empty.elements_from_bytes(0), empty.elements_from_bytes(4)),
-        (Some(0), None)
-    );
+    assert_eq!((empty.count_from_bytes(0), empty.count_from_bytes(4)), (Some(0), None));
+    assert_eq!((empty.elements_from_bytes(0), empty.elements_from_bytes(4)), (Some(0), None));
     assert_eq!(named(MPI_DOUBLE_INT).elements_from_bytes(20), Some(3));
 }
 
@@ -375,16 +300,10 @@ fn buffer__is_contiguous_where_it_can_be() {
     let at = 4096 as *mut u8;
     let shifted = rc(Datatype::hindexed(&[2], &[8], &int, SMALL));
     let b = shifted.buffer(at, 3).unwrap();
-    assert_eq!(
-        (b.ptr as usize, b.bytes, b.layout.is_none()),
-        (4104, 24, true)
-    );
+    assert_eq!((b.ptr as usize, b.bytes, b.layout.is_none()), (4104, 24, true));
     let v = rc(Datatype::vector(2, 1, 2, &int, SMALL));
     let b = v.buffer(at, 3).unwrap();
-    assert_eq!(
-        (b.ptr as usize, b.bytes, b.layout.is_some(), b.count),
-        (4096, 24, true, 3)
-    );
+    assert_eq!((b.ptr as usize, b.bytes, b.layout.is_some(), b.count), (4096, 24, true, 3));
     assert!(v.buffer(at, u64::MAX / 4).is_none());
 }
 
@@ -410,15 +329,7 @@ fn value_index__finds_pairs() {
 /// Packs and unpacks through `size` bytes at `position`.
 fn pack(t: &Datatype, input: &[u8], count: i64, out: &mut [u8], position: i64) -> Result<i64> {
     // SAFETY: callers pass inputs as long as the elements' extents.
-    unsafe {
-        t.pack(
-            input.as_ptr(),
-            count,
-            out.as_mut_ptr(),
-            out.len() as i64,
-            position,
-        )
-    }
+    unsafe { t.pack(input.as_ptr(), count, out.as_mut_ptr(), out.len() as i64, position) }
 }
 
 #[test]
@@ -426,10 +337,7 @@ fn pack__appends_at_the_position_and_unpack_takes_from_it() {
     let t = rc(Datatype::vector(2, 1, 3, &named(MPI_SHORT), SMALL));
     let memory: Vec<u8> = (1..=32).collect();
     let mut out = [0u8; 12];
-    assert_eq!(
-        pack(&t, &memory, 2, &mut out, 2),
-        Err(TypeError::NotCommitted)
-    );
+    assert_eq!(pack(&t, &memory, 2, &mut out, 2), Err(TypeError::NotCommitted));
     t.commit();
     assert_eq!(t.pack_size(2), Ok(8));
     assert_eq!(pack(&t, &memory, 2, &mut out, 2), Ok(10));
@@ -437,26 +345,11 @@ fn pack__appends_at_the_position_and_unpack_takes_from_it() {
     let mut back = [0u8; 16];
     // SAFETY: two elements span 16 bytes.
     let position = unsafe { t.unpack(out.as_ptr(), 12, 2, back.as_mut_ptr(), 2) };
-    assert_eq!(
-        (position, back),
-        (Ok(10), [1, 2, 0, 0, 0, 0, 7, 8, 9, 10, 0, 0, 0, 0, 15, 16])
-    );
-    assert_eq!(
-        pack(&t, &memory, 2, &mut out, 5),
-        Err(TypeError::Truncated(8, 7))
-    );
-    assert_eq!(
-        pack(&t, &memory, -1, &mut out, 0),
-        Err(TypeError::NegativeCount(-1))
-    );
-    assert!(matches!(
-        pack(&t, &memory, 1, &mut out, 13),
-        Err(TypeError::Argument(..))
-    ));
-    assert!(matches!(
-        pack(&t, &memory, 1, &mut out, -1),
-        Err(TypeError::Argument(..))
-    ));
+    assert_eq!((position, back), (Ok(10), [1, 2, 0, 0, 0, 0, 7, 8, 9, 10, 0, 0, 0, 0, 15, 16]));
+    assert_eq!(pack(&t, &memory, 2, &mut out, 5), Err(TypeError::Truncated(8, 7)));
+    assert_eq!(pack(&t, &memory, -1, &mut out, 0), Err(TypeError::NegativeCount(-1)));
+    assert!(matches!(pack(&t, &memory, 1, &mut out, 13), Err(TypeError::Argument(..))));
+    assert!(matches!(pack(&t, &memory, 1, &mut out, -1), Err(TypeError::Argument(..))));
     assert_eq!(pack(&t, &[], 0, &mut [], 0), Ok(0));
 }
 
@@ -465,12 +358,7 @@ fn external__is_big_endian_and_comes_back() {
     let pair = named(MPI_DOUBLE_INT);
     let complex = named(MPI_C_FLOAT_COMPLEX);
     let types = vec![named(MPI_LONG), pair.clone(), complex, named(MPI_CHAR)];
-    let t = rc(Datatype::structure(
-        &[2, 1, 1, 3],
-        &[0, 16, 32, 40],
-        types,
-        SMALL,
-    ));
+    let t = rc(Datatype::structure(&[2, 1, 1, 3], &[0, 16, 32, 40], types, SMALL));
     t.commit();
     let mut memory = [0u8; 48];
     memory[..8].copy_from_slice(&(-5i64).to_ne_bytes());
@@ -512,11 +400,7 @@ fn external__of_many_crosses_chunks() {
     let position =
         unsafe { t.pack_external(memory.as_ptr().cast(), 5000, out.as_mut_ptr(), 20_000, 0) };
     assert_eq!(position, Ok(20_000));
-    assert!(
-        out.chunks(4)
-            .zip(&memory)
-            .all(|(bytes, value)| *bytes == value.to_be_bytes())
-    );
+    assert!(out.chunks(4).zip(&memory).all(|(bytes, value)| *bytes == value.to_be_bytes()));
 }
 
 #[test]

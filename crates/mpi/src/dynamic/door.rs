@@ -43,9 +43,7 @@ pub struct Way {
 
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.key[..KEY]
-            .iter()
-            .try_for_each(|byte| write!(f, "{byte:02x}"))?;
+        self.key[..KEY].iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
         write!(f, ":{}:", self.port)?;
         for (number, address) in self.addresses.iter().enumerate() {
             let comma = if number == 0 { "" } else { "," };
@@ -83,10 +81,7 @@ fn shorten(mut addresses: Vec<IpAddr>) -> Vec<IpAddr> {
         bytes += address.to_string().len() + 1;
         bytes <= ADDRESSES
     };
-    let count = addresses
-        .iter()
-        .take_while(|&address| fits(address))
-        .count();
+    let count = addresses.iter().take_while(|&address| fits(address)).count();
     addresses.truncate(count.max(1));
     addresses
 }
@@ -106,10 +101,7 @@ struct Proof {
 
 impl Proof {
     fn new(key: [u8; 32], number: Number) -> Proof {
-        let pass = Pass {
-            job_id: number.job,
-            secret: key,
-        };
+        let pass = Pass { job_id: number.job, secret: key };
         let port = number.port;
         Proof { pass, port }
     }
@@ -133,13 +125,11 @@ impl Proof {
     }
 
     fn is_answer(&self, nonces: &[u8], tag: &[u8; TAG]) -> bool {
-        self.pass
-            .is_tag(tag, b"port answer", nonces, (self.port, 0))
+        self.pass.is_tag(tag, b"port answer", nonces, (self.port, 0))
     }
 
     fn is_confirm(&self, nonces: &[u8], tag: &[u8; TAG]) -> bool {
-        self.pass
-            .is_tag(tag, b"port confirm", nonces, (0, self.port))
+        self.pass.is_tag(tag, b"port confirm", nonces, (0, self.port))
     }
 }
 
@@ -214,11 +204,7 @@ impl Door {
             proof: Proof::new(key, number),
             callers: Vec::new(),
         };
-        let way = Way {
-            key,
-            port: card.port,
-            addresses: shorten(card.addresses),
-        };
+        let way = Way { key, port: card.port, addresses: shorten(card.addresses) };
         Ok((door, way))
     }
 
@@ -270,11 +256,8 @@ impl Door {
 /// # Errors
 /// `MPI_ERR_PORT`: no address leads there, nobody there knows the key, or nobody opens for as long as this waits.
 pub fn call(p: &Process, way: &Way, number: Number, timeout: Timeout) -> Result<OwnedFd> {
-    let own: Vec<IpAddr> = list_addresses()
-        .unwrap_or_default()
-        .into_iter()
-        .map(|found| found.address)
-        .collect();
+    let own: Vec<IpAddr> =
+        list_addresses().unwrap_or_default().into_iter().map(|found| found.address).collect();
     let mut addresses = way.addresses.clone();
     // Bridges of containers have the same address everywhere: there answers this host.
     addresses.sort_by_key(|address| own.contains(address));

@@ -111,11 +111,7 @@ fn open(p: &Process) -> Result<Foreign> {
     let job = engine.job;
     let card = with_worker(p, |worker| worker.open_for_foreign(engine.config))?;
     let card = card.map_err(|text| Error::new(MPI_ERR_PORT, text))?;
-    Ok(Foreign {
-        origin: job.origin(job.rank()),
-        host: job.host(job.rank()),
-        card: card.encode(),
-    })
+    Ok(Foreign { origin: job.origin(job.rank()), host: job.host(job.rank()), card: card.encode() })
 }
 
 fn describe(own: &Result<Foreign>) -> [u64; SELF] {
@@ -133,10 +129,7 @@ fn describe(own: &Result<Foreign>) -> [u64; SELF] {
 fn read_member(words: &[u64; SELF]) -> Foreign {
     let [_, job, rank, host, bytes] = *words.first_chunk::<SELF_HEAD>().unwrap_or(&[0; SELF_HEAD]);
     Foreign {
-        origin: Origin {
-            job,
-            rank: rank as u32,
-        },
+        origin: Origin { job, rank: rank as u32 },
         host: host as u32,
         card: to_bytes(&words[SELF_HEAD..], bytes as usize),
     }
@@ -163,10 +156,7 @@ fn exchange(p: &Process, bridge: Bridge, all: &[[u64; SELF]], root: u32) -> Resu
         true => [half, other.half],
         false => [other.half, half],
     };
-    let pass = Pass {
-        job_id: 0,
-        secret: bridge.key,
-    };
+    let pass = Pass { job_id: 0, secret: bridge.key };
     Ok(Agreed {
         list: theirs[1 + HEAD..].to_vec(),
         block: if is_first { own } else { other.block },
@@ -192,11 +182,7 @@ fn read_list(message: &[u8]) -> Option<Other> {
     let root = list.get(u32::from_le_bytes(*root) as usize)?.origin;
     let block = Block::from_wire(u64::from_le_bytes(*block));
     let is_whole = list.iter().all(|one| one.card.len() <= CARD_BYTES) && !block.is_empty();
-    is_whole.then_some(Other {
-        half: *half,
-        block,
-        root,
-    })
+    is_whole.then_some(Other { half: *half, block, root })
 }
 
 /// Tells the other root that there will be no connection.
@@ -218,10 +204,7 @@ fn talk(p: &Process, bridge: Bridge, message: &[u8]) -> Result<Vec<u8>> {
     match theirs.split_first() {
         Some((&FAILED, why)) => {
             let why: String = String::from_utf8_lossy(why).chars().take(300).collect();
-            Err(Error::new(
-                MPI_ERR_PORT,
-                format!("the other side says: {why}"),
-            ))
+            Err(Error::new(MPI_ERR_PORT, format!("the other side says: {why}")))
         }
         _ => Ok(theirs),
     }
@@ -261,11 +244,7 @@ fn pass_on(channel: &Channel<'_>, root: u32, agreed: Option<Result<Agreed>>) -> 
         bytes.copy_from_slice(&word.to_le_bytes());
     }
     let block = Block::from_wire(news[2]);
-    Ok(Agreed {
-        list,
-        block,
-        secret,
-    })
+    Ok(Agreed { list, block, secret })
 }
 
 /// Has the ranks of the other side numbered in this job, and knows them from now on. All members call it.
@@ -288,10 +267,7 @@ fn number(
     if ranks.len() != foreign.len() || !ranks.iter().all(is_right) {
         return Err(Error::new(MPI_ERR_INTERN, "mpiexec answers something else"));
     }
-    let pairs = ranks
-        .iter()
-        .copied()
-        .zip(foreign.iter().map(|one| one.origin));
+    let pairs = ranks.iter().copied().zip(foreign.iter().map(|one| one.origin));
     job.know_foreign(pairs, agreed.secret);
     with_worker(p, |worker| worker.note_foreign(&ranks))?;
     let of = |one: &Foreign| job.find_origin(one.origin);
@@ -335,9 +311,7 @@ fn take_numbers(
         return Err(Error::new(MPI_ERR_PORT, text));
     }
     let numbers = foreign.iter().zip(first..);
-    Ok(numbers
-        .map(|(one, number)| job.find_origin(one.origin).unwrap_or(number))
-        .collect())
+    Ok(numbers.map(|(one, number)| job.find_origin(one.origin).unwrap_or(number)).collect())
 }
 
 /// The numbers that the launcher gives.
@@ -345,9 +319,7 @@ fn ask_numbers(p: &Process, foreign: &[Foreign]) -> Result<Vec<u32>> {
     if foreign.is_empty() {
         return Ok(Vec::new());
     }
-    let request = Request::Number {
-        foreign: foreign.to_vec(),
-    };
+    let request = Request::Number { foreign: foreign.to_vec() };
     match ask(p, MPI_ERR_PORT, "connect jobs", &request)? {
         Answer::Numbered { ranks } => Ok(ranks),
         Answer::Refused { text, .. } => Err(Error::new(MPI_ERR_PORT, text)),

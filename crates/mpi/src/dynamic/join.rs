@@ -62,11 +62,7 @@ fn refuse(cause: &io::Error) -> Error {
 /// the other end says something else.
 pub fn join(p: &Process, fd: RawFd) -> Result<usize> {
     let job = p.running()?.job;
-    let own = Greeting {
-        job: job.job_id(),
-        rank: job.rank() as u32,
-        call: CALLS.of(p).next(),
-    };
+    let own = Greeting { job: job.job_id(), rank: job.rank() as u32, call: CALLS.of(p).next() };
     let other = exchange(p, fd, own)?;
     let alone = Rc::new(Group::new(vec![own.rank], own.rank));
     if other.job != own.job {
@@ -141,11 +137,7 @@ mod tests {
 
     #[test]
     fn greeting__comes_back_as_it_was() {
-        let greeting = Greeting {
-            job: 0x1234_5678_9abc_def0,
-            rank: 3,
-            call: 9,
-        };
+        let greeting = Greeting { job: 0x1234_5678_9abc_def0, rank: 3, call: 9 };
         let bytes = greeting.encode();
         assert_eq!(Greeting::decode(&bytes), Some(greeting));
         for at in 0..8 {

@@ -67,10 +67,7 @@ fn settle_with_engine(job: &Job, request: &Request) -> Option<Result<Answer>> {
 
 /// Whether an engine that keeps names has refused something.
 fn is_answer(error: &EngineError) -> bool {
-    matches!(
-        error,
-        EngineError::Answer { .. } | EngineError::TooLong { .. }
-    )
+    matches!(error, EngineError::Answer { .. } | EngineError::TooLong { .. })
 }
 
 /// Asks the launcher, or these names where this process is alone.
@@ -98,11 +95,7 @@ fn settle(
 /// `MPI_ERR_SERVICE` where the name is taken.
 pub fn publish(p: &Process, service: &[u8], port: &[u8]) -> Result {
     let owner = p.running()?.job.rank() as u32;
-    let request = Request::Publish {
-        owner,
-        service: service.to_vec(),
-        port: port.to_vec(),
-    };
+    let request = Request::Publish { owner, service: service.to_vec(), port: port.to_vec() };
     let here = |names: &mut Names| names.publish(service, port, owner).map(|()| Answer::Done);
     settle(p, request, here).map(|_| ())
 }
@@ -112,9 +105,7 @@ pub fn publish(p: &Process, service: &[u8], port: &[u8]) -> Result {
 /// # Errors
 /// `MPI_ERR_NAME` where nobody has published it.
 pub fn look_up(p: &Process, service: &[u8]) -> Result<Vec<u8>> {
-    let request = Request::Lookup {
-        service: service.to_vec(),
-    };
+    let request = Request::Lookup { service: service.to_vec() };
     let here = |names: &mut Names| {
         let port = names.look_up(service)?.to_vec();
         Ok(Answer::Found { port })
@@ -149,10 +140,7 @@ fn look_in_other_jobs(p: &Process, request: &Request) -> Result<Option<Answer>> 
 /// # Errors
 /// `MPI_ERR_SERVICE` where it is not published, or with another port.
 pub fn unpublish(p: &Process, service: &[u8], port: &[u8]) -> Result {
-    let request = Request::Unpublish {
-        service: service.to_vec(),
-        port: port.to_vec(),
-    };
+    let request = Request::Unpublish { service: service.to_vec(), port: port.to_vec() };
     let here = |names: &mut Names| names.unpublish(service, port).map(|()| Answer::Done);
     settle(p, request, here).map(|_| ())
 }

@@ -45,12 +45,7 @@ static DOORS: ProcessPart<RefCell<BTreeMap<u32, Door>>> =
 
 impl fmt::Display for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Port {
-            job,
-            rank,
-            number,
-            way,
-        } = self;
+        let Port { job, rank, number, way } = self;
         write!(f, "fastpath:{job:016x}:{rank}:{number}")?;
         way.iter().try_for_each(|way| write!(f, ":{way}"))
     }
@@ -62,9 +57,7 @@ impl Port {
         let mut next = || fields.next();
         let (mark, job, rank, number) = (next()?, next()?, next()?, next()?);
         Some(Port {
-            job: u64::from_str_radix(job, 16)
-                .ok()
-                .filter(|_| mark == "fastpath")?,
+            job: u64::from_str_radix(job, 16).ok().filter(|_| mark == "fastpath")?,
             rank: rank.parse().ok()?,
             number: number.parse().ok().filter(|&number| number > 0)?,
             way: match next() {
@@ -94,10 +87,7 @@ impl Port {
 
     /// Where processes of other jobs come to it.
     fn door(&self) -> door::Number {
-        door::Number {
-            job: self.job,
-            port: self.number,
-        }
+        door::Number { job: self.job, port: self.number }
     }
 }
 
@@ -151,12 +141,7 @@ pub fn open(p: &Process) -> Result<String> {
     let number = CALLS.of(p).next();
     // Relaxed: whoever learns the name by a message sees the word.
     free.store(word(number, 0), Ordering::Relaxed);
-    let mut port = Port {
-        job: job.job_id(),
-        rank: job.rank() as u32,
-        number,
-        way: None,
-    };
+    let mut port = Port { job: job.job_id(), rank: job.rank() as u32, number, way: None };
     let config = p.running()?.config;
     let is_asked = |key| config.setting(key).origin != Origin::Default;
     if is_listed(config, "tcp") {
@@ -199,9 +184,7 @@ pub fn close(p: &Process, name: &str) -> Result {
     let job = p.running()?.job;
     let port = Port::find(job, name)?;
     let ports = &job.own_page().ports;
-    let found = ports
-        .iter()
-        .find(|at| port.is_at(job, at.load(Ordering::Relaxed)));
+    let found = ports.iter().find(|at| port.is_at(job, at.load(Ordering::Relaxed)));
     let Some(found) = found else {
         let text = format!("{name:?} is no port that this process has open");
         return Err(Error::new(MPI_ERR_PORT, text));
@@ -332,13 +315,7 @@ pub fn connect(
             return Ok(Met::Foreign(fd, way.key));
         }
         let caller = caller(job.rank() as u32, CALLS.of(p).next());
-        let call = Call {
-            port: &port,
-            name: &name,
-            caller,
-            comm: comm.handle.get(),
-            timeout,
-        };
+        let call = Call { port: &port, name: &name, caller, comm: comm.handle.get(), timeout };
         claim(p, job, &call)?;
         greet(p, comm, port.rank, &port, caller).map(Met::Rank)
     })
@@ -414,12 +391,8 @@ fn claim_elsewhere(p: &Process, call: &Call<'_>) -> Result {
         if over.is_some() && visit == Visit::Asks {
             visit = Visit::Leaves;
         }
-        let request = Request::Knock {
-            rank: port.rank,
-            number: port.number,
-            caller: call.caller,
-            visit,
-        };
+        let request =
+            Request::Knock { rank: port.rank, number: port.number, caller: call.caller, visit };
         match ask(p, MPI_ERR_PORT, "reach ports of other hosts", &request)? {
             Answer::Knocked(Knocked::LetIn) => return Ok(()),
             Answer::Knocked(Knocked::Stands) => {
@@ -475,10 +448,8 @@ fn create(
     let (remote, block) = match is_foreign {
         [0] => inter::pass_on(p, &members, &comm.group, root, pact)?,
         _ => {
-            let bridge = socket.as_ref().map(|(fd, key)| foreign::Bridge {
-                fd: fd.as_raw_fd(),
-                key: *key,
-            });
+            let bridge =
+                socket.as_ref().map(|(fd, key)| foreign::Bridge { fd: fd.as_raw_fd(), key: *key });
             foreign::connect(p, &members, &comm.group, root, bridge)?
         }
     };
@@ -494,21 +465,10 @@ mod tests {
 
     #[test]
     fn name__comes_back_as_it_was() {
-        let port = Port {
-            job: 0xabc,
-            rank: 7,
-            number: 3,
-            way: None,
-        };
+        let port = Port { job: 0xabc, rank: 7, number: 3, way: None };
         assert_eq!(Port::parse(&port.to_string()), Some(port.clone()));
         assert!(port.to_string().len() < MPI_MAX_PORT_NAME as usize);
-        for name in [
-            "",
-            "fastpath",
-            "fastpath:1:2:0",
-            "fastpath:1:2:3:4",
-            "other:1:2:3",
-        ] {
+        for name in ["", "fastpath", "fastpath:1:2:0", "fastpath:1:2:3:4", "other:1:2:3"] {
             assert_eq!(Port::parse(name), None, "{name:?}");
         }
     }

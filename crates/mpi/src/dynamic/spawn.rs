@@ -132,19 +132,12 @@ fn start(
     let asked = asked()?;
     let of_program = list_codes(&asked, codes);
     let programs = read_programs(p, &asked)?;
-    let request = Request::Spawn {
-        root: comm.my_world_rank(),
-        programs,
-    };
+    let request = Request::Spawn { root: comm.my_world_rank(), programs };
     match ask(p, MPI_ERR_SPAWN, "start other processes", &request)? {
         Answer::Spawned { first, counts } if counts.len() == asked.len() => {
             *codes = codes_of(&asked, &counts);
             let (ranks, codes) = (counts.iter().sum(), codes.clone());
-            Ok(Started {
-                first,
-                ranks,
-                codes,
-            })
+            Ok(Started { first, ranks, codes })
         }
         Answer::Refused { program, text, .. } => {
             let program = program as usize;
@@ -153,11 +146,7 @@ fn start(
             };
             for (code, &of) in codes.iter_mut().zip(&of_program) {
                 // The others are not started because of that one.
-                *code = if of == program {
-                    MPI_ERR_SPAWN
-                } else {
-                    MPI_ERR_OTHER
-                };
+                *code = if of == program { MPI_ERR_SPAWN } else { MPI_ERR_OTHER };
             }
             let name = String::from_utf8_lossy(&blamed.argv[0]).into_owned();
             let text = match asked.len() {
@@ -237,10 +226,7 @@ impl Hints {
             MPI_INFO_NULL => None,
             handle => Some(find_info(&p.infos, handle)?),
         };
-        let mut hints = Hints {
-            info,
-            file: Vec::new(),
-        };
+        let mut hints = Hints { info, file: Vec::new() };
         if let Some(name) = hints.get("file") {
             let path = Path::new(OsStr::from_bytes(&name)).to_owned();
             let text = fs::read(&path).map_err(|e| {
@@ -271,10 +257,7 @@ fn read_pairs(text: &[u8]) -> Vec<(String, Vec<u8>)> {
         let key = String::from_utf8_lossy(line[..at].trim_ascii()).into_owned();
         Some((key, line[at + 1..].trim_ascii().to_vec()))
     };
-    lines
-        .filter(|line| !line.starts_with(b"#"))
-        .filter_map(pair)
-        .collect()
+    lines.filter(|line| !line.starts_with(b"#")).filter_map(pair).collect()
 }
 
 /// All members learn what became of the root's request: the ranks of the children, and contexts.
@@ -378,9 +361,7 @@ fn read_letter(p: &Process, root: u32, me: u32) -> Result<Pact> {
     Members::recv(&channel, 0, &mut ranks)?;
     Ok(Pact {
         // Whether they are ranks is asked where all members learn them.
-        remote: (ranks.iter())
-            .map(|&rank| u32::try_from(rank).unwrap_or(u32::MAX))
-            .collect(),
+        remote: (ranks.iter()).map(|&rank| u32::try_from(rank).unwrap_or(u32::MAX)).collect(),
         block: Block::from_wire(block),
     })
 }

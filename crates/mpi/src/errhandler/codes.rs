@@ -59,25 +59,17 @@ impl Codes {
             None => classes::find(class).is_some(),
         };
         if !known {
-            return Err(Error::new(
-                MPI_ERR_ARG,
-                format!("{class} is no error class"),
-            ));
+            return Err(Error::new(MPI_ERR_ARG, format!("{class} is no error class")));
         }
         self.add(Some(class))
     }
 
     fn add(&self, class: Option<i32>) -> Result<i32> {
         let Some(number) = self.last_used.get().checked_add(1) else {
-            return Err(Error::new(
-                MPI_ERR_OTHER,
-                "no number is left for another error code",
-            ));
+            return Err(Error::new(MPI_ERR_OTHER, "no number is left for another error code"));
         };
         self.last_used.set(number);
-        self.user
-            .borrow_mut()
-            .insert(number, UserCode { class, text: None });
+        self.user.borrow_mut().insert(number, UserCode { class, text: None });
         Ok(number)
     }
 
@@ -108,10 +100,7 @@ impl Codes {
         let found = user.get_mut(&code).ok_or_else(|| not_added(code))?;
         match found.text.take() {
             Some(_) => Ok(()),
-            None => Err(Error::new(
-                MPI_ERR_ARG,
-                format!("error code {code} has no string"),
-            )),
+            None => Err(Error::new(MPI_ERR_ARG, format!("error code {code} has no string"))),
         }
     }
 
@@ -199,19 +188,15 @@ impl Codes {
 
 fn refuse_text(code: i32, found: &UserCode) -> Result {
     match found.text {
-        Some(_) => Err(Error::new(
-            MPI_ERR_ARG,
-            format!("{code} still has its string: remove that first"),
-        )),
+        Some(_) => {
+            Err(Error::new(MPI_ERR_ARG, format!("{code} still has its string: remove that first")))
+        }
         None => Ok(()),
     }
 }
 
 fn not_added(code: i32) -> Error {
-    Error::new(
-        MPI_ERR_ARG,
-        format!("{code} is no error class or code that was added at run time"),
-    )
+    Error::new(MPI_ERR_ARG, format!("{code} is no error class or code that was added at run time"))
 }
 
 #[cfg(test)]
@@ -249,11 +234,7 @@ mod tests {
         assert!(codes.set_text(MPI_ERR_OTHER, "mine").is_err());
         assert!(codes.set_text(class, &"x".repeat(512)).is_err());
         codes.set_text(class, &"x".repeat(511)).unwrap();
-        assert!(
-            codes
-                .text(MPI_ERR_TRUNCATE)
-                .starts_with("MPI_ERR_TRUNCATE: ")
-        );
+        assert!(codes.text(MPI_ERR_TRUNCATE).starts_with("MPI_ERR_TRUNCATE: "));
         assert!(codes.text(4711).contains("4711"));
         assert_eq!(codes.class(4711), MPI_ERR_UNKNOWN);
         assert_eq!(codes.class(-1), MPI_ERR_UNKNOWN);
@@ -263,11 +244,7 @@ mod tests {
     fn text__of_the_last_error_has_its_cause() {
         let codes = Codes::new();
         codes.remember(MPI_ERR_RANK, "MPI_Send: rank 9 is not there".into());
-        assert!(
-            codes
-                .text(MPI_ERR_RANK)
-                .ends_with("(MPI_Send: rank 9 is not there)")
-        );
+        assert!(codes.text(MPI_ERR_RANK).ends_with("(MPI_Send: rank 9 is not there)"));
         assert!(!codes.text(MPI_ERR_TAG).contains("MPI_Send"));
     }
 
@@ -290,10 +267,6 @@ mod tests {
             assert!(codes.remove_code(number).is_err());
             assert!(codes.remove_text(number).is_err());
         }
-        assert_eq!(
-            codes.add_class().unwrap(),
-            code + 1,
-            "numbers are not used again"
-        );
+        assert_eq!(codes.add_class().unwrap(), code + 1, "numbers are not used again");
     }
 }

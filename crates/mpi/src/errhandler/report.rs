@@ -33,17 +33,9 @@ pub fn describe(p: &Process, call: &str, error: &Error, comm: Option<&Comm>) -> 
         }
         Some(known) => line(
             "error:",
-            &format!(
-                "code {} of class {}, {}",
-                error.code(),
-                known.name,
-                known.meaning
-            ),
+            &format!("code {} of class {}, {}", error.code(), known.name, known.meaning),
         ),
-        None => line(
-            "error:",
-            &format!("code {}, added by the program", error.code()),
-        ),
+        None => line("error:", &format!("code {}, added by the program", error.code())),
     }
     line("cause:", error.message());
     if let Some((peer, tag, bytes)) = error.about() {
@@ -100,11 +92,7 @@ fn whereabouts(p: &Process) -> String {
         Some(world) => place(p, &world),
         None => launched_as(),
     };
-    format!(
-        "{who}, host {}, process {}",
-        host_name(),
-        std::process::id()
-    )
+    format!("{who}, host {}, process {}", host_name(), std::process::id())
 }
 
 /// Before initialisation: what the launcher has told the process.
@@ -130,11 +118,7 @@ fn comm_name(comm: &Comm) -> String {
             remote.size(),
             comm.rank
         ),
-        None => format!(
-            "{name}, {} ranks, this process is rank {}",
-            comm.size(),
-            comm.rank
-        ),
+        None => format!("{name}, {} ranks, this process is rank {}", comm.size(), comm.rank),
     }
 }
 

@@ -47,10 +47,7 @@ fn user_handler__gets_the_object_and_the_code() {
     let handle = handler(&p, Kind::Comm);
     set_errhandler(&p, Kind::Comm, &comm.errhandler, handle).unwrap();
     let scope = Scope::Comm(comm.handle.get());
-    assert_eq!(
-        raise(Some(&p), scope, "MPI_Send", Error::new(MPI_ERR_RANK, "no")),
-        MPI_ERR_RANK
-    );
+    assert_eq!(raise(Some(&p), scope, "MPI_Send", Error::new(MPI_ERR_RANK, "no")), MPI_ERR_RANK);
     assert_eq!(seen(), [(comm.handle.get(), MPI_ERR_RANK)]);
     assert!(p.codes.text(MPI_ERR_RANK).contains("MPI_Send: no"));
     call_errhandler(&p, scope, "MPI_Comm_call_errhandler", MPI_SUCCESS);
@@ -66,18 +63,8 @@ fn errors_without_a_living_object__go_to_comm_self() {
     set_errhandler(&p, Kind::Comm, &own.errhandler, handler(&p, Kind::Comm)).unwrap();
     let stale = comm.handle.get();
     p.comms.remove(stale);
-    for scope in [
-        Scope::None,
-        Scope::Comm(stale),
-        Scope::Comm(MPI_COMM_NULL),
-        Scope::Comm(0),
-    ] {
-        raise(
-            Some(&p),
-            scope,
-            "MPI_Barrier",
-            Error::new(MPI_ERR_COMM, "no"),
-        );
+    for scope in [Scope::None, Scope::Comm(stale), Scope::Comm(MPI_COMM_NULL), Scope::Comm(0)] {
+        raise(Some(&p), scope, "MPI_Barrier", Error::new(MPI_ERR_COMM, "no"));
         assert_eq!(seen(), [(MPI_COMM_SELF, MPI_ERR_COMM)]);
     }
 }
@@ -100,10 +87,7 @@ fn errors_of_no_object__go_to_comm_world_until_comm_self_has_a_handler_of_the_pr
         raise(Some(&p), Scope::None, "MPI_Type_commit", error)
     };
     set(MPI_COMM_WORLD, handler(&p, Kind::Comm));
-    assert_eq!(
-        (fail(), seen()),
-        (MPI_ERR_TYPE, vec![(MPI_COMM_WORLD, MPI_ERR_TYPE)])
-    );
+    assert_eq!((fail(), seen()), (MPI_ERR_TYPE, vec![(MPI_COMM_WORLD, MPI_ERR_TYPE)]));
     set(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     assert_eq!((fail(), seen()), (MPI_ERR_TYPE, vec![]));
 }
@@ -128,10 +112,7 @@ fn handler__lives_while_it_is_held_or_attached() {
     set_errhandler(&p, Kind::Comm, &comm.errhandler, MPI_ERRORS_RETURN).unwrap();
     find_errhandler(&p, handle).unwrap();
     free_errhandler(&p, handle).unwrap();
-    assert_eq!(
-        find_errhandler(&p, handle).unwrap_err().code(),
-        MPI_ERR_ERRHANDLER
-    );
+    assert_eq!(find_errhandler(&p, handle).unwrap_err().code(), MPI_ERR_ERRHANDLER);
     for _ in 0..3 {
         assert_eq!(get_errhandler(&p, &comm.errhandler), MPI_ERRORS_RETURN);
         free_errhandler(&p, MPI_ERRORS_RETURN).unwrap();
@@ -157,22 +138,13 @@ fn files__return_errors_by_default() {
     let own = p.comms.get(MPI_COMM_SELF).unwrap();
     own.errhandler.set(MPI_ERRORS_ARE_FATAL);
     let error = Error::new(MPI_ERR_FILE, "no");
-    assert_eq!(
-        raise(Some(&p), Scope::File(MPI_FILE_NULL), "MPI_File_read", error),
-        MPI_ERR_FILE
-    );
+    assert_eq!(raise(Some(&p), Scope::File(MPI_FILE_NULL), "MPI_File_read", error), MPI_ERR_FILE);
 }
 
 #[test]
 fn report__says_all_that_is_known() {
     let (p, comm) = process();
-    let world = Comm::new(
-        &p,
-        Context::WORLD,
-        Rc::new(Group::new(vec![0, 1, 2], 1)),
-        None,
-        1,
-    );
+    let world = Comm::new(&p, Context::WORLD, Rc::new(Group::new(vec![0, 1, 2], 1)), None, 1);
     p.comms.insert_predefined(MPI_COMM_WORLD, world);
     *comm.name.borrow_mut() = "mine".into();
     let error = Error::new(MPI_ERR_TRUNCATE, "16 bytes arrived").about_message(2, MPI_ANY_TAG, 8);

@@ -103,14 +103,9 @@ impl File {
         })?;
         datatype.check_ready()?;
         let layout = datatype.layout();
-        let fits = layout
-            .total_bytes(count)
-            .filter(|_| layout.span(count).is_ok());
+        let fits = layout.total_bytes(count).filter(|_| layout.span(count).is_ok());
         let bytes = fits.ok_or_else(|| {
-            let text = format!(
-                "{count} elements of {} bytes do not fit 63 bits",
-                layout.size()
-            );
+            let text = format!("{count} elements of {} bytes do not fit 63 bits", layout.size());
             Error::new(MPI_ERR_COUNT, text)
         })?;
         if access.buf.is_null() && bytes > 0 && layout.true_lb() == 0 {
@@ -202,12 +197,7 @@ impl File {
             }
             _ => bytes,
         };
-        Ok(Status::new(
-            MPI_ANY_SOURCE,
-            MPI_ANY_TAG,
-            MPI_SUCCESS,
-            in_memory as i64,
-        ))
+        Ok(Status::new(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_SUCCESS, in_memory as i64))
     }
 
     /// Where in the view an access from etype `from` begins.
@@ -252,9 +242,7 @@ impl File {
         let moved = unsafe {
             match self.move_piece(access, located) {
                 Some(moved) => moved,
-                None => self
-                    .make_target(located)
-                    .and_then(|to| self.move_to(&to, access, checked)),
+                None => self.make_target(located).and_then(|to| self.move_to(&to, access, checked)),
             }
         };
         trace::record(end, 0, 0, 0);
@@ -369,8 +357,7 @@ impl Memory {
         let is_one = |from| {
             let mut pieces = 0;
             let count = |block: Block| pieces += block.count;
-            self.layout
-                .for_each_run(self.count, from, LONG_PIECE, count);
+            self.layout.for_each_run(self.count, from, LONG_PIECE, count);
             pieces == 1
         };
         self.bytes >= LONG_PIECE && is_one(0) && is_one(self.bytes - LONG_PIECE)
@@ -408,24 +395,14 @@ impl Target {
     /// As [`Target::move_bytes`].
     unsafe fn move_locked(&self, memory: &Memory) -> std::result::Result<u64, IoError> {
         let (file, view, start, sieve) = (&self.file, &self.view, self.start, self.sieve);
-        let Memory {
-            writes,
-            buf,
-            ref layout,
-            count,
-            bytes: total,
-        } = *memory;
+        let Memory { writes, buf, ref layout, count, bytes: total } = *memory;
         if let Some(offset) = layout.dense_offset(count) {
             let at = buf.wrapping_offset(offset as isize);
             // SAFETY: the elements are one piece of memory of so many bytes.
             return unsafe {
                 match writes {
-                    true => file
-                        .write_view(view, start, at, total as usize, sieve)
-                        .map(|()| total),
-                    false => file
-                        .read_view(view, start, at, total as usize)
-                        .map(|n| n as u64),
+                    true => file.write_view(view, start, at, total as usize, sieve).map(|()| total),
+                    false => file.read_view(view, start, at, total as usize).map(|n| n as u64),
                 }
             };
         }

@@ -73,13 +73,7 @@ impl Told {
         let offset = |index: usize| i64::try_from(at(index)).unwrap_or(i64::MAX);
         let high = offset(1);
         Told {
-            share: Share {
-                low: offset(0).min(high),
-                high,
-                bytes: at(2),
-                piece: at(3),
-                node,
-            },
+            share: Share { low: offset(0).min(high), high, bytes: at(2), piece: at(3), node },
             size: offset(4),
             is_able: at(5) != 0,
             tuning: Tuning {
@@ -226,9 +220,7 @@ impl File {
 
     /// Aggregators, where no hint says how many: one on each host, or on a single one as many as can run at once.
     pub(super) fn aggregators(&self, p: &Process) -> u64 {
-        let processors = p
-            .engine()
-            .map_or(1, |engine| engine.job.processors() as u64);
+        let processors = p.engine().map_or(1, |engine| engine.job.processors() as u64);
         match self.hosts(p) {
             1 => processors.clamp(1, self.comm.size().into()),
             hosts => hosts,
@@ -295,10 +287,7 @@ impl File {
             range,
             memory: Vector::at(access.buf, checked.count, layout),
         };
-        let store = FileStore {
-            file: self,
-            sieve: self.sieve(),
-        };
+        let store = FileStore { file: self, sieve: self.sieve() };
         let mut buffer = self.buffer.take();
         // SAFETY: ELEMENTS; all ranks have made the plan of the same words.
         let moved = unsafe { two_phase::run(f, plan, shares, &task, &store, &mut buffer).await? };

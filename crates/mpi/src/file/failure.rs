@@ -59,12 +59,9 @@ pub(super) const TOLD: usize = 4;
 pub(super) fn to_words(own: &std::result::Result<(), Refused>) -> [u64; TOLD] {
     match own {
         Ok(()) => [0; TOLD],
-        Err(Refused::System(e)) => [
-            1 | (e.action as u64) << 8,
-            e.errno as u64,
-            e.offset as u64,
-            e.bytes,
-        ],
+        Err(Refused::System(e)) => {
+            [1 | (e.action as u64) << 8, e.errno as u64, e.offset as u64, e.bytes]
+        }
         Err(Refused::Other(e)) => [2, e.code() as u64, 0, 0],
     }
 }
@@ -141,9 +138,8 @@ pub(super) fn conclude<'a>(
     rank: u32, name: &str, told: std::result::Result<(), Refused>,
     all: impl Iterator<Item = &'a [u64; TOLD]>,
 ) -> Result {
-    let found = (0..)
-        .zip(all)
-        .find_map(|(rank, words)| Some((rank, from_words(name, rank, words)?)));
+    let found =
+        (0..).zip(all).find_map(|(rank, words)| Some((rank, from_words(name, rank, words)?)));
     match (found, told) {
         (None, _) => Ok(()),
         // In its own words.

@@ -21,11 +21,8 @@ struct Queue {
     is_busy: bool,
 }
 
-static QUEUE: Mutex<Queue> = Mutex::new(Queue {
-    jobs: VecDeque::new(),
-    has_thread: false,
-    is_busy: false,
-});
+static QUEUE: Mutex<Queue> =
+    Mutex::new(Queue { jobs: VecDeque::new(), has_thread: false, is_busy: false });
 static CHANGED: Condvar = Condvar::new();
 
 fn queue() -> MutexGuard<'static, Queue> {

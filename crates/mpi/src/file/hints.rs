@@ -115,9 +115,7 @@ impl Hints {
             true => "romio_cb_write",
             false => "romio_cb_read",
         };
-        self.switch(own)
-            .or_else(|| self.switch("collective_buffering"))
-            .unwrap_or_default()
+        self.switch(own).or_else(|| self.switch("collective_buffering")).unwrap_or_default()
     }
 
     /// Whether writes with gaps may read what lies between and write it back.
@@ -153,10 +151,7 @@ impl Hints {
     /// Takes over the stripes that the file has, whatever was asked for.
     pub fn set_striping(&mut self, has: Striping) {
         let pair = |name: &str, number: u64| (name.to_owned(), number.to_string());
-        self.merge(vec![
-            pair("striping_unit", has.unit),
-            pair("striping_factor", has.factor),
-        ]);
+        self.merge(vec![pair("striping_unit", has.unit), pair("striping_factor", has.factor)]);
     }
 
     /// What domains of aggregators begin at multiples of, in bytes.
@@ -176,16 +171,10 @@ impl Hints {
             ("filename", name.to_owned()),
             ("file_perm", format!("{:o}", self.mode())),
             ("cb_buffer_size", self.buffer().to_string()),
-            (
-                "cb_nodes",
-                self.aggregators().unwrap_or(aggregators).to_string(),
-            ),
+            ("cb_nodes", self.aggregators().unwrap_or(aggregators).to_string()),
             ("romio_cb_read", told(self.exchange(false)).to_owned()),
             ("romio_cb_write", told(self.exchange(true)).to_owned()),
-            (
-                "romio_ds_read",
-                told(self.switch("romio_ds_read").unwrap_or_default()).to_owned(),
-            ),
+            ("romio_ds_read", told(self.switch("romio_ds_read").unwrap_or_default()).to_owned()),
             ("romio_ds_write", told(self.sieve()).to_owned()),
         ];
         let pairs = self.pairs.iter().map(|(k, v)| (k.as_str(), v.as_str()));
@@ -245,10 +234,7 @@ mod tests {
 
     #[test]
     fn hints__say_how_ranks_access_together() {
-        let hints = merged(&[
-            ("collective_buffering", "false"),
-            ("romio_cb_read", "enable"),
-        ]);
+        let hints = merged(&[("collective_buffering", "false"), ("romio_cb_read", "enable")]);
         assert_eq!(hints.exchange(true), Switch::Disabled);
         assert_eq!(hints.exchange(false), Switch::Enabled);
         assert_eq!(merged(&[]).exchange(true), Switch::Automatic);
@@ -256,10 +242,7 @@ mod tests {
         assert_eq!(merged(&[("striping_unit", "65536")]).align(), 65536);
         let mut striped = merged(&[("striping_factor", "3"), ("striping_unit", "5")]);
         assert_eq!(striped.striping(), Striping { unit: 5, factor: 3 });
-        let has = Striping {
-            unit: 1 << 20,
-            factor: 2,
-        };
+        let has = Striping { unit: 1 << 20, factor: 2 };
         striped.set_striping(has);
         assert_eq!((striped.striping(), striped.align()), (has, 1 << 20));
         assert_eq!(merged(&[]).striping(), Striping::default());

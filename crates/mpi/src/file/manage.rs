@@ -83,8 +83,7 @@ impl File {
     /// # Errors
     /// The system's.
     pub fn size(&self) -> Result<i64> {
-        self.with_descriptor(|file| Ok(file.size()?))
-            .map_err(|refused| self.explain(refused))
+        self.with_descriptor(|file| Ok(file.size()?)).map_err(|refused| self.explain(refused))
     }
 
     /// `MPI_File_sync`.
@@ -118,9 +117,7 @@ impl File {
 
     /// `MPI_File_get_info`.
     pub fn info(&self, p: &Process) -> Info {
-        self.hints
-            .borrow()
-            .describe(&self.name, self.aggregators(p))
+        self.hints.borrow().describe(&self.name, self.aggregators(p))
     }
 
     /// World ranks of the members, and the own one (`MPI_File_get_group`).
@@ -204,14 +201,7 @@ impl File {
         let writes = !self.has_mode(MPI_MODE_RDONLY);
         check_view(element.layout(), there.layout(), writes)?;
         let view = View::new(displacement, there.layout().clone());
-        Ok(Shown {
-            unit,
-            is_ascending: view.is_ascending(),
-            view,
-            etype,
-            filetype,
-            representation,
-        })
+        Ok(Shown { unit, is_ascending: view.is_ascending(), view, etype, filetype, representation })
     }
 
     /// Bytes from one element to the next in the file (`MPI_File_get_type_extent`).
@@ -233,12 +223,10 @@ impl File {
         if shown.view.size() == 0 {
             return Ok(shown.view.displacement());
         }
-        at.checked_mul(shown.unit())
-            .and_then(|at| shown.view.offset_of(at))
-            .ok_or_else(|| {
-                let text = format!("the offset {position} lies beyond what a file can have");
-                Error::new(MPI_ERR_ARG, text)
-            })
+        at.checked_mul(shown.unit()).and_then(|at| shown.view.offset_of(at)).ok_or_else(|| {
+            let text = format!("the offset {position} lies beyond what a file can have");
+            Error::new(MPI_ERR_ARG, text)
+        })
     }
 
     /// The individual file pointer, in etypes.
@@ -273,8 +261,7 @@ impl File {
     /// `MPI_ERR_ARG`, `MPI_ERR_UNSUPPORTED_OPERATION`.
     pub fn seek(&self, offset: i64, whence: i32) -> Result {
         self.require_random()?;
-        self.position
-            .set(self.target(self.position.get(), offset, whence)?);
+        self.position.set(self.target(self.position.get(), offset, whence)?);
         Ok(())
     }
 
@@ -302,9 +289,7 @@ fn check_view(etype: &Layout, filetype: &Layout, writes: bool) -> Result {
         return wrong("the etype has no bytes".into());
     }
     if !size.is_multiple_of(unit) {
-        return wrong(format!(
-            "the filetype's {size} bytes are no multiple of the etype's {unit}"
-        ));
+        return wrong(format!("the filetype's {size} bytes are no multiple of the etype's {unit}"));
     }
     for (name, layout) in [("etype", etype), ("filetype", filetype)] {
         if layout.size() == 0 {

@@ -32,10 +32,7 @@ const ALL_MODES: i32 = MPI_MODE_APPEND
 
 /// The system's name of a file.
 fn path_of(name: &str) -> Result<CString> {
-    let path = PREFIXES
-        .iter()
-        .find_map(|prefix| name.strip_prefix(prefix))
-        .unwrap_or(name);
+    let path = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
     match CString::new(path) {
         Ok(path) if !path.is_empty() => Ok(path),
         _ => Err(Error::new(MPI_ERR_BAD_FILE, "the file name is empty")),
@@ -43,12 +40,7 @@ fn path_of(name: &str) -> Result<CString> {
 }
 
 fn check_mode(amode: i32) -> Result {
-    let wrong = |what: &str| {
-        Err(Error::new(
-            MPI_ERR_AMODE,
-            format!("access mode {amode}: {what}"),
-        ))
-    };
+    let wrong = |what: &str| Err(Error::new(MPI_ERR_AMODE, format!("access mode {amode}: {what}")));
     let ways = [MPI_MODE_RDONLY, MPI_MODE_WRONLY, MPI_MODE_RDWR];
     if amode & !ALL_MODES != 0 {
         return wrong("it has bits that are no mode");
@@ -117,10 +109,7 @@ fn open_on(
     let told = agree_and_tell::<_, { TOLD + 1 + KEY_WORDS }>(p, &comm, name, own, &more);
     let (descriptor, all) = told.inspect_err(|_| pointer.release(p))?;
     pointer.learn(&all[0][TOLD + 1..]);
-    descriptor.set_mapping(
-        !p.engine()
-            .is_some_and(|e| e.config.is_disabled("file-mapping")),
-    );
+    descriptor.set_mapping(!p.engine().is_some_and(|e| e.config.is_disabled("file-mapping")));
     descriptor.set_sieving(hints.reads_between());
     if let Some(striping) = descriptor.striping() {
         hints.set_striping(striping);
@@ -186,11 +175,7 @@ fn open_in_turn(
         };
         agree(p, comm, name, own.map_err(Refused::System))?;
     }
-    let there = Opening {
-        create: false,
-        exclusive: false,
-        ..how
-    };
+    let there = Opening { create: false, exclusive: false, ..how };
     Ok(first.map_or_else(|| Descriptor::open(path, there), Ok))
 }
 

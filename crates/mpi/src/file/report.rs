@@ -8,36 +8,11 @@ use std::fmt::Write;
 
 /// What is told: a name for programs, words for people, and what is counted; bytes belong to what stands before them.
 const TOLD: [(&str, &str, Counter, Counter); 5] = [
-    (
-        "read",
-        "calls that read",
-        Counter::Reads,
-        Counter::ReadBytes,
-    ),
-    (
-        "written",
-        "calls that wrote",
-        Counter::Writes,
-        Counter::WrittenBytes,
-    ),
-    (
-        "stored",
-        "mappings that took",
-        Counter::Mappings,
-        Counter::StoredBytes,
-    ),
-    (
-        "sieved",
-        "ranges sieved with gaps of",
-        Counter::Sieved,
-        Counter::SievedBytes,
-    ),
-    (
-        "exchanged",
-        "accesses by aggregators with",
-        Counter::Exchanges,
-        Counter::ExchangedBytes,
-    ),
+    ("read", "calls that read", Counter::Reads, Counter::ReadBytes),
+    ("written", "calls that wrote", Counter::Writes, Counter::WrittenBytes),
+    ("stored", "mappings that took", Counter::Mappings, Counter::StoredBytes),
+    ("sieved", "ranges sieved with gaps of", Counter::Sieved, Counter::SievedBytes),
+    ("exchanged", "accesses by aggregators with", Counter::Exchanges, Counter::ExchangedBytes),
 ];
 
 /// Prints what was done with a file that is about to be closed, if the user wants to know: one line.

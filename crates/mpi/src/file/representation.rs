@@ -73,10 +73,7 @@ static REGISTERED: ProcessPart<RefCell<Vec<Rc<Registered>>>> =
 /// `MPI_ERR_DUP_DATAREP` for a name that is taken, `MPI_ERR_ARG` for none.
 pub fn register(p: &Process, made: Registered) -> Result {
     if made.name.is_empty() {
-        return Err(Error::new(
-            MPI_ERR_ARG,
-            "the name of the representation is empty",
-        ));
+        return Err(Error::new(MPI_ERR_ARG, "the name of the representation is empty"));
     }
     if Representation::find(p, &made.name).is_ok() {
         let text = format!("the data representation \"{}\" is there already", made.name);
@@ -260,10 +257,7 @@ impl Convert {
         match code {
             MPI_SUCCESS => Ok(()),
             code => {
-                let text = format!(
-                    "the conversion function of \"{}\" returns {code}",
-                    known.name
-                );
+                let text = format!("the conversion function of \"{}\" returns {code}", known.name);
                 Err(Error::new(MPI_ERR_CONVERSION, text))
             }
         }
@@ -287,10 +281,7 @@ impl Cut {
     fn of(representation: &Representation, datatype: &Datatype, count: u64) -> Result<Cut> {
         let one = representation.element_bytes(datatype)?;
         let items = datatype.signature().elements();
-        let is_uniform = datatype
-            .signature()
-            .uniform()
-            .is_some_and(|basic| basic.elements() == 1);
+        let is_uniform = datatype.signature().uniform().is_some_and(|basic| basic.elements() == 1);
         let splits = is_uniform && matches!(representation, Representation::Registered(_));
         Ok(match splits && items > 0 {
             true => Cut {
@@ -299,12 +290,7 @@ impl Cut {
                 items: 1,
                 is_element: false,
             },
-            false => Cut {
-                pieces: count,
-                bytes: one,
-                items,
-                is_element: true,
-            },
+            false => Cut { pieces: count, bytes: one, items, is_element: true },
         })
     }
 }
@@ -329,30 +315,14 @@ pub(super) unsafe fn move_converted(
         // SAFETY: ELEMENTS.
         unsafe {
             if access.writes {
-                convert(
-                    representation,
-                    access,
-                    datatype,
-                    &cut,
-                    (piece, now),
-                    &mut stage,
-                )?;
-                to.file
-                    .write_view(&to.view, to.start + done, stage.as_ptr(), bytes, to.sieve)?;
+                convert(representation, access, datatype, &cut, (piece, now), &mut stage)?;
+                to.file.write_view(&to.view, to.start + done, stage.as_ptr(), bytes, to.sieve)?;
                 done += bytes as u64;
             } else {
                 let read =
-                    to.file
-                        .read_view(&to.view, to.start + done, stage.as_mut_ptr(), bytes)?;
+                    to.file.read_view(&to.view, to.start + done, stage.as_mut_ptr(), bytes)?;
                 let whole = read as u64 / cut.bytes;
-                convert(
-                    representation,
-                    access,
-                    datatype,
-                    &cut,
-                    (piece, whole),
-                    &mut stage,
-                )?;
+                convert(representation, access, datatype, &cut, (piece, whole), &mut stage)?;
                 done += read as u64;
                 if read < bytes {
                     break;
@@ -378,11 +348,7 @@ unsafe fn convert(
     }
     match representation {
         Representation::Registered(known) => {
-            let function = if access.writes {
-                known.write
-            } else {
-                known.read
-            };
+            let function = if access.writes { known.write } else { known.read };
             let user = (access.buf, access.datatype);
             let (position, items) = (first * cut.items, count * cut.items);
             match function {
@@ -390,10 +356,9 @@ unsafe fn convert(
                 Some(function) => unsafe {
                     function.call(known, user, stage.as_mut_ptr(), position, items)
                 },
-                None => Err(Error::new(
-                    MPI_ERR_INTERN,
-                    "bytes that stay as they are are converted",
-                )),
+                None => {
+                    Err(Error::new(MPI_ERR_INTERN, "bytes that stay as they are are converted"))
+                }
             }
         }
         _ => {

@@ -72,9 +72,7 @@ impl File {
     /// # Safety
     /// As [`File::start`].
     unsafe fn start_helped(self: Rc<Self>, p: &Process, access: &Access) -> Result<Option<usize>> {
-        let is_off = p
-            .engine()
-            .is_none_or(|e| e.config.is_disabled("file-thread"));
+        let is_off = p.engine().is_none_or(|e| e.config.is_disabled("file-thread"));
         if is_off || self.converts(access.writes) {
             return Ok(None);
         }
@@ -93,9 +91,7 @@ impl File {
             self.position.set(from + units);
         }
         let work = Work {
-            to: self
-                .make_target(&located)
-                .map_err(|refused| self.explain(refused))?,
+            to: self.make_target(&located).map_err(|refused| self.explain(refused))?,
             memory: Memory::of(access, &located.checked),
         };
         // SAFETY: the worker lives while MPI runs.
@@ -164,12 +160,7 @@ impl Operation for Helped {
     fn poll(&mut self, _: &Process) -> Option<Result<Status>> {
         let handle = self.file.handle.get();
         Some(match self.done.take()? {
-            Ok(bytes) => Ok(Status::new(
-                MPI_ANY_SOURCE,
-                MPI_ANY_TAG,
-                MPI_SUCCESS,
-                bytes as i64,
-            )),
+            Ok(bytes) => Ok(Status::new(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_SUCCESS, bytes as i64)),
             Err(error) => {
                 let error: Error = self.file.explain(Refused::System(error));
                 Err(error.on_file(handle))

@@ -31,10 +31,7 @@ pub(super) enum SharedPointer {
 }
 
 fn fail(error: RmaError) -> Error {
-    Error::new(
-        MPI_ERR_OTHER,
-        format!("the shared file pointer cannot be reached: {error}"),
-    )
+    Error::new(MPI_ERR_OTHER, format!("the shared file pointer cannot be reached: {error}"))
 }
 
 impl SharedPointer {
@@ -74,9 +71,7 @@ impl SharedPointer {
     /// Takes the words of rank 0.
     pub(super) fn learn(&mut self, words: &[u64]) {
         if let SharedPointer::Remote { told, .. } = self {
-            told.iter_mut()
-                .zip(words)
-                .for_each(|(to, word)| *to = *word);
+            told.iter_mut().zip(words).for_each(|(to, word)| *to = *word);
         }
     }
 
@@ -98,9 +93,7 @@ impl SharedPointer {
     fn add(&mut self, p: &Process, units: i64) -> Result<i64> {
         match self {
             SharedPointer::Own(at) => Ok(at.replace(at.get() + units)),
-            SharedPointer::Remote {
-                owner, told, key, ..
-            } => {
+            SharedPointer::Remote { owner, told, key, .. } => {
                 let worker = p.worker()?;
                 let key = match key {
                     Some(key) => key,
@@ -175,11 +168,8 @@ impl File {
             return self.take_shared(p, units);
         }
         let all = gather_all(&Channel::next(p, &self.comm), [units as u64])?;
-        let sum = |ranks: &[[u64; 1]]| {
-            ranks
-                .iter()
-                .fold(0i64, |sum, [n]| sum.wrapping_add(*n as i64))
-        };
+        let sum =
+            |ranks: &[[u64; 1]]| ranks.iter().fold(0i64, |sum, [n]| sum.wrapping_add(*n as i64));
         let taken = match self.comm.rank {
             0 => self.take_shared(p, sum(&all)),
             _ => Ok(0),

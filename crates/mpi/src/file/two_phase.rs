@@ -149,9 +149,8 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
     /// As [`run`].
     async unsafe fn run_round(&mut self, round: u64) -> Result {
         let (plan, task, me) = (self.plan, self.task, self.f.rank());
-        let windows: Vec<Range<i64>> = (0..plan.aggregators().len())
-            .map(|index| plan.window(index, round))
-            .collect();
+        let windows: Vec<Range<i64>> =
+            (0..plan.aggregators().len()).map(|index| plan.window(index, round)).collect();
         // What is still to be asked of each aggregator; none where there is nothing to say.
         let mut parts: Vec<Option<Range<u64>>> = windows
             .iter()
@@ -160,9 +159,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
                 meets.then(|| task.view.positions_in(window, task.range.clone()))
             })
             .collect();
-        let window = plan
-            .index_of(me)
-            .map_or(0..0, |index| windows[index].clone());
+        let window = plan.index_of(me).map_or(0..0, |index| windows[index].clone());
         let mut callers: Vec<u32> = (0..)
             .zip(self.shares)
             .filter_map(|(rank, share)| share.meets(&window).then_some(rank))
@@ -173,10 +170,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
             // SAFETY: WINDOWS.
             unsafe {
                 match task.writes {
-                    true => {
-                        self.take_step(&asks, &window, &mut callers, &mut covered)
-                            .await?
-                    }
+                    true => self.take_step(&asks, &window, &mut callers, &mut covered).await?,
                     false => self.give_step(&asks, &window, &mut callers).await?,
                 }
             }
@@ -275,15 +269,10 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
         }
         batch.finish().await?;
         let asked = callers.iter().zip(&heads).zip(&lists);
-        let asked: Result<Vec<Asked>> = asked
-            .map(|((rank, head), list)| read_ask(*rank, head, list, window))
-            .collect();
+        let asked: Result<Vec<Asked>> =
+            asked.map(|((rank, head), list)| read_ask(*rank, head, list, window)).collect();
         let asked = asked?;
-        *callers = asked
-            .iter()
-            .filter(|asked| asked.more)
-            .map(|asked| asked.rank)
-            .collect();
+        *callers = asked.iter().filter(|asked| asked.more).map(|asked| asked.rank).collect();
         Ok(asked)
     }
 
@@ -388,8 +377,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
                 self.failed = self.store.read(&covered, self.buffer).err();
             }
             if self.failed.is_some() {
-                self.buffer
-                    .write_bytes(0, (window.end - window.start) as usize);
+                self.buffer.write_bytes(0, (window.end - window.start) as usize);
             }
         }
     }
@@ -398,11 +386,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
     fn packed(&self, ask: &Ask) -> Vector<'static> {
         let at = match self.task.memory.dense() {
             Some(at) => at.wrapping_add(ask.from as usize),
-            None => self
-                .stage
-                .as_ptr()
-                .wrapping_add(ask.index * self.slot)
-                .cast_mut(),
+            None => self.stage.as_ptr().wrapping_add(ask.index * self.slot).cast_mut(),
         };
         Vector::raw(at, ask.bytes)
     }
@@ -432,11 +416,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
             let at = ask.index * self.slot;
             let from = &self.stage[at..at + ask.bytes as usize];
             // SAFETY: WINDOWS.
-            unsafe {
-                memory
-                    .layout
-                    .unpack(memory.ptr, memory.count, ask.from, from)
-            };
+            unsafe { memory.layout.unpack(memory.ptr, memory.count, ask.from, from) };
         }
     }
 }
@@ -461,15 +441,9 @@ fn read_ask(rank: u32, head: &[u64], list: &[u64], window: &Range<i64>) -> Resul
         .map(|run| Run::from_words(run.try_into().ok()?, window))
         .collect();
     let runs = runs.ok_or_else(|| refuse_ask(rank))?;
-    let bytes = runs
-        .iter()
-        .fold(0u64, |sum, run| sum.saturating_add(run.bytes()));
+    let bytes = runs.iter().fold(0u64, |sum, run| sum.saturating_add(run.bytes()));
     match bytes == head[1] {
-        true => Ok(Asked {
-            rank,
-            runs,
-            more: head[2] != 0,
-        }),
+        true => Ok(Asked { rank, runs, more: head[2] != 0 }),
         false => Err(refuse_ask(rank)),
     }
 }
@@ -479,12 +453,7 @@ fn layout_of(asked: &Asked, window: &Range<i64>) -> Option<Arc<Layout>> {
     let pieces: Option<Vec<Layout>> = asked
         .runs
         .iter()
-        .map(|run| {
-            Layout::contiguous(run.len)
-                .ok()?
-                .resized(0, run.stride.max(1))
-                .ok()
-        })
+        .map(|run| Layout::contiguous(run.len).ok()?.resized(0, run.stride.max(1)).ok())
         .collect();
     let pieces = pieces?;
     let parts = asked.runs.iter().zip(&pieces).map(|(run, layout)| Part {
@@ -575,10 +544,9 @@ mod tests {
         /// Offsets in the file, in order.
         fn offsets(&self) -> Vec<usize> {
             let mut all = vec![];
-            self.view()
-                .for_each_piece(self.from, self.bytes, |at, len| {
-                    all.extend(at as usize..at as usize + len as usize)
-                });
+            self.view().for_each_piece(self.from, self.bytes, |at, len| {
+                all.extend(at as usize..at as usize + len as usize)
+            });
             all
         }
 
@@ -604,25 +572,18 @@ mod tests {
     fn access(
         parts: &[Part], tuning: &Tuning, mode: Mode, writes: bool, disk: &Disk,
     ) -> Vec<(Vec<u8>, bool)> {
-        let shares: Vec<Share> = (0..)
-            .zip(parts)
-            .map(|(rank, part)| part.share(rank))
-            .collect();
+        let shares: Vec<Share> = (0..).zip(parts).map(|(rank, part)| part.share(rank)).collect();
         let Some(plan) = Plan::make(&shares, tuning) else {
             return vec![];
         };
         simulator::run(parts.len() as u32, mode, |f| {
             let part = &parts[f.rank() as usize];
-            let element = Layout::contiguous(3)
-                .unwrap()
-                .resized(0, 3 + part.gap as i64)
-                .unwrap();
+            let element = Layout::contiguous(3).unwrap().resized(0, 3 + part.gap as i64).unwrap();
             let element = Arc::new(element);
             let count = part.bytes / 3;
             let mut memory = vec![0; (count * (3 + part.gap)) as usize + 1];
-            let packed: Vec<u8> = (0..part.bytes as usize)
-                .map(|i| byte(f.rank() as usize, i))
-                .collect();
+            let packed: Vec<u8> =
+                (0..part.bytes as usize).map(|i| byte(f.rank() as usize, i)).collect();
             let view = part.view();
             // SAFETY: the memory has room for the elements.
             let ended = unsafe {
@@ -740,10 +701,7 @@ mod tests {
             align: 1,
             worthwhile: 0,
         };
-        let disk = Disk {
-            bytes: Mutex::new(vec![0; SIZE]),
-            full: 7000,
-        };
+        let disk = Disk { bytes: Mutex::new(vec![0; SIZE]), full: 7000 };
         let ended = access(&parts, &tuning, Mode::Rendezvous, true, &disk);
         let failed: Vec<bool> = ended.iter().map(|(_, is_ok)| !is_ok).collect();
         // One of the two aggregators, ranks 0 and 2, whose domain ends behind what there is room for.
@@ -756,10 +714,7 @@ mod tests {
         let piece = Layout::contiguous(2).unwrap();
         let places = (0..3000i64).map(|i| i * 4 + (i % 7) / 3);
         let uneven = Arc::new(Layout::indexed(&piece, 1, places).unwrap());
-        let disk = Disk {
-            bytes: Mutex::new(vec![0; SIZE]),
-            full: usize::MAX,
-        };
+        let disk = Disk { bytes: Mutex::new(vec![0; SIZE]), full: usize::MAX };
         let view = |rank: u32| View::new(i64::from(rank) * 2000, uneven.clone());
         let share = |rank| Share {
             low: i64::from(rank) * 2000,
@@ -777,12 +732,7 @@ mod tests {
             worthwhile: 0,
         };
         let plan = Plan::make(&shares, &tuning).unwrap();
-        disk.bytes
-            .lock()
-            .unwrap()
-            .iter_mut()
-            .enumerate()
-            .for_each(|(i, b)| *b = byte(0, i));
+        disk.bytes.lock().unwrap().iter_mut().enumerate().for_each(|(i, b)| *b = byte(0, i));
         let byte_layout = Arc::new(Layout::contiguous(1).unwrap());
         let read = simulator::run(2, Mode::Rendezvous, |f| {
             let mut memory = vec![0u8; 6000];

@@ -61,9 +61,7 @@ impl Checks {
 
 fn describe_request(p: &Process, request: &Request) -> String {
     let comm = p.comm_of_request(request.user);
-    let title = comm
-        .as_ref()
-        .map_or_else(String::new, |comm| format!(" in {}", comm.title()));
+    let title = comm.as_ref().map_or_else(String::new, |comm| format!(" in {}", comm.title()));
     let bytes = request.bytes.saturating_sub(RECORD_BYTES);
     let tag = match request.tag {
         MPI_ANY_TAG => "any tag".to_string(),
@@ -87,15 +85,12 @@ fn title_of(p: &Process, key: u64) -> Option<String> {
     if key_context(key) != collective_key(key_context(key)) {
         let handles = p.comms.handles().into_iter();
         let predefined = [crate::consts::MPI_COMM_WORLD, crate::consts::MPI_COMM_SELF];
-        let mut comms = predefined
-            .into_iter()
-            .chain(handles)
-            .filter_map(|handle| p.comms.get(handle));
+        let mut comms =
+            predefined.into_iter().chain(handles).filter_map(|handle| p.comms.get(handle));
         let found = comms.find(|comm| comm.context.key(0) == key_context(key));
-        return Some(found.map_or_else(
-            || "a communicator that was freed".into(),
-            |comm| comm.title(),
-        ));
+        return Some(
+            found.map_or_else(|| "a communicator that was freed".into(), |comm| comm.title()),
+        );
     }
     None
 }

@@ -26,9 +26,8 @@ use Builtin::*;
 
 impl Builtin {
     /// All of them.
-    pub const ALL: [Builtin; 14] = [
-        Max, Min, Sum, Prod, Land, Band, Lor, Bor, Lxor, Bxor, MinLoc, MaxLoc, Replace, NoOp,
-    ];
+    pub const ALL: [Builtin; 14] =
+        [Max, Min, Sum, Prod, Land, Band, Lor, Bor, Lxor, Bxor, MinLoc, MaxLoc, Replace, NoOp];
 
     /// The ABI's handle.
     pub fn handle(self) -> usize {

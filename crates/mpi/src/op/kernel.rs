@@ -51,10 +51,7 @@ unsafe fn combine_each<T: Copy, O: Operate<T>>(left: *const u8, inout: *mut u8, 
         // by their addresses, never through references: a peer may write to a window while the loop runs.
         unsafe {
             let right = inout.add(i);
-            right.write_unaligned(O::operate(
-                left.add(i).read_unaligned(),
-                right.read_unaligned(),
-            ));
+            right.write_unaligned(O::operate(left.add(i).read_unaligned(), right.read_unaligned()));
         }
     }
 }

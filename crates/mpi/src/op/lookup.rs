@@ -13,10 +13,7 @@ use crate::datatype::{Basic, Kind};
 pub(super) fn is_defined(op: Builtin, basic: Basic) -> bool {
     use Builtin::{MaxLoc, MinLoc};
     let (logical, bitwise) = (is_logical(op), is_bitwise(op));
-    let arithmetic = matches!(
-        op,
-        Builtin::Max | Builtin::Min | Builtin::Sum | Builtin::Prod
-    );
+    let arithmetic = matches!(op, Builtin::Max | Builtin::Min | Builtin::Sum | Builtin::Prod);
     if matches!(op, Builtin::Replace | Builtin::NoOp) {
         return basic.is_supported();
     }

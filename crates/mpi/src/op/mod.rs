@@ -57,10 +57,7 @@ impl Handled for Op {
 impl Op {
     /// A predefined operation.
     pub fn builtin(builtin: Builtin) -> Op {
-        Op {
-            function: Function::Builtin(builtin),
-            commutes: builtin.commutes(),
-        }
+        Op { function: Function::Builtin(builtin), commutes: builtin.commutes() }
     }
 
     /// A user's operation. One that does not commute is applied in the order of the ranks.
@@ -79,10 +76,7 @@ impl Op {
         use crate::datatype::Kind::{Address, Byte, Character, Logical, Signed, Unsigned};
         let kind = datatype.basic().map(|basic| basic.kind);
         self.is_predefined()
-            && matches!(
-                kind,
-                Some(Signed | Unsigned | Address | Logical | Byte | Character)
-            )
+            && matches!(kind, Some(Signed | Unsigned | Address | Logical | Byte | Character))
     }
 
     /// The ABI's handle of a predefined operation; 0 of the program's own.
@@ -110,12 +104,7 @@ impl Op {
             Function::User(f) => Run::User(f),
             Function::UserLarge(f) => Run::UserLarge(f),
         };
-        Ok(Reducer {
-            run,
-            commutes: self.commutes,
-            extent: datatype.layout().extent(),
-            handle,
-        })
+        Ok(Reducer { run, commutes: self.commutes, extent: datatype.layout().extent(), handle })
     }
 
     /// As [`Op::reducer`], for a collective call: `MPI_REPLACE` and `MPI_NO_OP` are for one-sided communication
@@ -142,18 +131,14 @@ pub(crate) fn find_predefined(handle: usize, basic: Basic) -> Option<Kernel> {
 
 /// The name of the predefined operation with a handle, or what another one is.
 pub(crate) fn describe_handle(handle: u32) -> &'static str {
-    let known = Builtin::ALL
-        .into_iter()
-        .find(|b| b.handle() == handle as usize);
+    let known = Builtin::ALL.into_iter().find(|b| b.handle() == handle as usize);
     known.map_or("an operation of its own", Builtin::name)
 }
 
 /// The kernel, remembered for the next time.
 #[inline(never)]
 fn find_kernel(builtin: Builtin, datatype: &Datatype, handle: usize) -> Result<Kernel> {
-    let kernel = datatype
-        .basic()
-        .and_then(|basic| lookup::find_kernel(builtin, basic));
+    let kernel = datatype.basic().and_then(|basic| lookup::find_kernel(builtin, basic));
     let kernel = kernel.ok_or_else(|| refuse_type(builtin, datatype))?;
     cache::remember(builtin, handle, kernel);
     Ok(kernel)
@@ -164,10 +149,7 @@ fn find_kernel(builtin: Builtin, datatype: &Datatype, handle: usize) -> Result<K
 fn refuse_collective(builtin: Builtin) -> Error {
     Error::new(
         MPI_ERR_OP,
-        format!(
-            "{} is for one-sided communication, not for reductions",
-            builtin.name()
-        ),
+        format!("{} is for one-sided communication, not for reductions", builtin.name()),
     )
 }
 
@@ -182,16 +164,9 @@ fn refuse_type(builtin: Builtin, datatype: &Datatype) -> Error {
              operation with MPI_Op_create"
         ),
         Some(basic) if lookup::is_defined(builtin, basic) => {
-            format!(
-                "{name} on {} is not implemented for this processor",
-                basic.name
-            )
+            format!("{name} on {} is not implemented for this processor", basic.name)
         }
-        Some(basic) => format!(
-            "{name} is not defined for {}: {}",
-            basic.name,
-            builtin.types()
-        ),
+        Some(basic) => format!("{name} is not defined for {}: {}", basic.name, builtin.types()),
     };
     Error::new(MPI_ERR_OP, text)
 }

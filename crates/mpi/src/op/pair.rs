@@ -55,11 +55,8 @@ impl<V: CompareAt, const LESS: bool> OperateAt for LocAt<V, LESS> {
     unsafe fn operate_at(left: *const u8, right: *mut u8) {
         // SAFETY: by contract both point to a pair: a value, and an int at the value's end.
         unsafe {
-            let (greater, equal) = if LESS {
-                V::compare_at(right, left)
-            } else {
-                V::compare_at(left, right)
-            };
+            let (greater, equal) =
+                if LESS { V::compare_at(right, left) } else { V::compare_at(left, right) };
             let a = left.add(V::SIZE).cast::<i32>().read_unaligned();
             let b = right.add(V::SIZE).cast::<i32>().read_unaligned();
             if greater || (equal && a < b) {

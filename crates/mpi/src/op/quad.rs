@@ -134,12 +134,8 @@ impl OperateAt for ComplexProd {
     unsafe fn operate_at(left: *const u8, right: *mut u8) {
         // SAFETY: by contract both are elements of two numbers.
         unsafe {
-            let (ar, ai, br, bi) = (
-                load(left),
-                load(left.add(SIZE)),
-                load(right),
-                load(right.add(SIZE)),
-            );
+            let (ar, ai, br, bi) =
+                (load(left), load(left.add(SIZE)), load(right), load(right.add(SIZE)));
             store(right, subtract(multiply(ar, br), multiply(ai, bi)));
             store(right.add(SIZE), add(multiply(ar, bi), multiply(ai, br)));
         }

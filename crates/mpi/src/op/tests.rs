@@ -62,9 +62,8 @@ fn combination__outside_the_standard_is_refused() {
         (Builtin::Bor, MPI_PACKED),
     ];
     for (builtin, handle) in refused {
-        let error = Op::builtin(builtin)
-            .reducer(&Datatype::named(basic(handle)), handle)
-            .unwrap_err();
+        let error =
+            Op::builtin(builtin).reducer(&Datatype::named(basic(handle)), handle).unwrap_err();
         assert_eq!(error.code(), MPI_ERR_OP);
         assert!(
             error.message().contains(builtin.name())
@@ -79,10 +78,7 @@ fn combination__outside_the_standard_is_refused() {
     let int = Datatype::named(basic(MPI_INT));
     assert!(Op::builtin(Builtin::Replace).reducer(&int, MPI_INT).is_ok());
     assert_eq!(
-        Op::builtin(Builtin::Replace)
-            .collective_reducer(&int, MPI_INT)
-            .unwrap_err()
-            .code(),
+        Op::builtin(Builtin::Replace).collective_reducer(&int, MPI_INT).unwrap_err().code(),
         MPI_ERR_OP
     );
 }
@@ -283,9 +279,7 @@ fn quad_bytes(x: i32) -> Vec<u8> {
     let exponent = 127 - magnitude.leading_zeros();
     let fraction = (magnitude << (112 - exponent)) & ((1 << 112) - 1);
     let sign = if x < 0 { 1u128 << 127 } else { 0 };
-    (sign | u128::from(16383 + exponent) << 112 | fraction)
-        .to_le_bytes()
-        .to_vec()
+    (sign | u128::from(16383 + exponent) << 112 | fraction).to_le_bytes().to_vec()
 }
 
 type EncodePair = fn(i32, i32) -> Vec<u8>;
@@ -301,16 +295,12 @@ fn pair_formats() -> Vec<(usize, EncodePair)> {
     }
     let mut formats: Vec<(usize, EncodePair)> = vec![
         (MPI_FLOAT_INT, |v, i| join(&(v as f32).to_le_bytes(), i, 8)),
-        (MPI_DOUBLE_INT, |v, i| {
-            join(&(v as f64).to_le_bytes(), i, 16)
-        }),
+        (MPI_DOUBLE_INT, |v, i| join(&(v as f64).to_le_bytes(), i, 16)),
         (MPI_LONG_INT, |v, i| join(&(v as i64).to_le_bytes(), i, 16)),
         (MPI_2INT, |v, i| join(&v.to_le_bytes(), i, 8)),
         (MPI_SHORT_INT, |v, i| join(&(v as i16).to_le_bytes(), i, 8)),
         (MPI_2INTEGER, |v, i| join(&v.to_le_bytes(), i, 8)),
-        (MPI_2REAL, |v, i| {
-            [(v as f32).to_le_bytes(), (i as f32).to_le_bytes()].concat()
-        }),
+        (MPI_2REAL, |v, i| [(v as f32).to_le_bytes(), (i as f32).to_le_bytes()].concat()),
         (MPI_2DOUBLE_PRECISION, |v, i| {
             [(v as f64).to_le_bytes(), (i as f64).to_le_bytes()].concat()
         }),
@@ -325,22 +315,10 @@ fn pair_formats() -> Vec<(usize, EncodePair)> {
 fn logical__keeps_the_compilers_true() {
     let words = |v: [i32; 4]| v.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
     let (left, right) = (words([0, 0, -1, -1]), words([0, -1, 0, -1]));
-    assert_eq!(
-        run(Builtin::Land, MPI_LOGICAL, &left, &right, 0),
-        words([0, 0, 0, -1])
-    );
-    assert_eq!(
-        run(Builtin::Lor, MPI_LOGICAL, &left, &right, 0),
-        words([0, -1, -1, -1])
-    );
-    assert_eq!(
-        run(Builtin::Lxor, MPI_LOGICAL, &left, &right, 0),
-        words([0, -1, -1, 0])
-    );
-    assert_eq!(
-        run(Builtin::Lxor, MPI_C_BOOL, &[0, 0, 1, 1], &[0, 1, 0, 1], 1),
-        [0, 1, 1, 0]
-    );
+    assert_eq!(run(Builtin::Land, MPI_LOGICAL, &left, &right, 0), words([0, 0, 0, -1]));
+    assert_eq!(run(Builtin::Lor, MPI_LOGICAL, &left, &right, 0), words([0, -1, -1, -1]));
+    assert_eq!(run(Builtin::Lxor, MPI_LOGICAL, &left, &right, 0), words([0, -1, -1, 0]));
+    assert_eq!(run(Builtin::Lxor, MPI_C_BOOL, &[0, 0, 1, 1], &[0, 1, 0, 1], 1), [0, 1, 1, 0]);
 }
 
 #[test]
@@ -349,23 +327,15 @@ fn mover__replaces_or_leaves_every_type() {
         let extent = Datatype::named(basic).layout().extent() as usize;
         let left: Vec<u8> = (0..3 * extent).map(|i| i as u8).collect();
         let right = vec![0xaa; 3 * extent];
-        assert_eq!(
-            run(Builtin::NoOp, basic.handle.into(), &left, &right, 0),
-            right
-        );
+        assert_eq!(run(Builtin::NoOp, basic.handle.into(), &left, &right, 0), right);
         let result = run(Builtin::Replace, basic.handle.into(), &left, &right, 0);
         // Gaps may have either value: compare what the layout says is data.
-        Datatype::named(basic)
-            .layout()
-            .for_each_run(3, 0, u64::MAX, |block| {
-                for piece in 0..block.count as i64 {
-                    let at = (block.offset + piece * block.stride) as usize;
-                    assert_eq!(
-                        result[at..at + block.len as usize],
-                        left[at..at + block.len as usize]
-                    );
-                }
-            });
+        Datatype::named(basic).layout().for_each_run(3, 0, u64::MAX, |block| {
+            for piece in 0..block.count as i64 {
+                let at = (block.offset + piece * block.stride) as usize;
+                assert_eq!(result[at..at + block.len as usize], left[at..at + block.len as usize]);
+            }
+        });
     }
 }
 
@@ -376,14 +346,8 @@ fn long_double__that_is_no_number_does_not_win() {
     nan[7] = 0xc0;
     nan[8..10].copy_from_slice(&[0xff, 0x7f]);
     if cfg!(target_arch = "x86_64") {
-        assert_eq!(
-            run(Builtin::Max, MPI_LONG_DOUBLE, &nan, &x87_bytes(5), 0),
-            x87_bytes(5)
-        );
-        assert_eq!(
-            run(Builtin::Min, MPI_LONG_DOUBLE, &nan, &x87_bytes(-5), 0),
-            x87_bytes(-5)
-        );
+        assert_eq!(run(Builtin::Max, MPI_LONG_DOUBLE, &nan, &x87_bytes(5), 0), x87_bytes(5));
+        assert_eq!(run(Builtin::Min, MPI_LONG_DOUBLE, &nan, &x87_bytes(-5), 0), x87_bytes(-5));
     }
 }
 
@@ -394,10 +358,7 @@ unsafe extern "C" fn subtract(
     unsafe {
         assert_eq!(*handle, 4242);
         for i in 0..*len as usize {
-            let (a, b) = (
-                left.cast::<i32>().add(3 * i),
-                inout.cast::<i32>().add(3 * i),
-            );
+            let (a, b) = (left.cast::<i32>().add(3 * i), inout.cast::<i32>().add(3 * i));
             *b = *a - *b;
         }
     }
@@ -416,10 +377,7 @@ fn user_function__is_called_with_order_count_and_handle() {
         let int = std::rc::Rc::new(Datatype::named(basic(MPI_INT)));
         Datatype::contiguous(3, &int, crate::datatype::Form::Small).unwrap()
     };
-    for function in [
-        Function::User(subtract),
-        Function::UserLarge(subtract_large),
-    ] {
+    for function in [Function::User(subtract), Function::UserLarge(subtract_large)] {
         let op = Op::user(function, false);
         assert!(!op.commutes() && !op.is_predefined());
         let reducer = op.collective_reducer(&layout_12, 4242).unwrap();
@@ -442,14 +400,9 @@ fn user_function__is_called_in_pieces_that_fit_an_int() {
         CALLS.fetch_add(1, Ordering::Relaxed);
     }
     let byte = Datatype::named(basic(MPI_BYTE));
-    let reducer = Op::user(Function::User(count), true)
-        .reducer(&byte, MPI_BYTE)
-        .unwrap();
+    let reducer = Op::user(Function::User(count), true).reducer(&byte, MPI_BYTE).unwrap();
     let total = 5 * (1u64 << 30);
     // SAFETY: the function looks at addresses alone.
     unsafe { reducer.apply(4096 as *const u8, 4096 as *mut u8, total) };
-    assert_eq!(
-        (SEEN.load(Ordering::Relaxed), CALLS.load(Ordering::Relaxed)),
-        (total, 3)
-    );
+    assert_eq!((SEEN.load(Ordering::Relaxed), CALLS.load(Ordering::Relaxed)), (total, 3));
 }

@@ -25,27 +25,16 @@ pub(crate) struct Checked {
 pub(super) fn check(p: &Process, args: &Args) -> Result<Checked> {
     let comm = p.comm(args.comm)?;
     if args.count < 0 {
-        return Err(Error::new(
-            MPI_ERR_COUNT,
-            format!("the count {} is negative", args.count),
-        ));
+        return Err(Error::new(MPI_ERR_COUNT, format!("the count {} is negative", args.count)));
     }
     if args.datatype == MPI_DATATYPE_NULL && args.peer == MPI_PROC_NULL {
         // No data is moved, so that none needs a type.
         let buffer = Buffer::contiguous(args.buf, 0);
-        return Ok(Checked {
-            place: comm.place,
-            comm,
-            buffer,
-            datatype: None,
-        });
+        return Ok(Checked { place: comm.place, comm, buffer, datatype: None });
     }
     let datatype = p.datatype(args.datatype)?;
     if !datatype.is_supported() {
-        return Err(Error::new(
-            MPI_ERR_TYPE,
-            format!("{} is not supported here", datatype.name()),
-        ));
+        return Err(Error::new(MPI_ERR_TYPE, format!("{} is not supported here", datatype.name())));
     }
     if !datatype.is_committed() {
         return Err(Error::new(
@@ -60,18 +49,10 @@ pub(super) fn check(p: &Process, args: &Args) -> Result<Checked> {
     if args.buf.is_null() && buffer.bytes > 0 && datatype.layout().true_lb() == 0 {
         return Err(Error::new(
             MPI_ERR_BUFFER,
-            format!(
-                "the buffer is null, and {} bytes are asked for",
-                buffer.bytes
-            ),
+            format!("the buffer is null, and {} bytes are asked for", buffer.bytes),
         ));
     }
-    Ok(Checked {
-        place: comm.place,
-        comm,
-        buffer,
-        datatype: Some(datatype),
-    })
+    Ok(Checked { place: comm.place, comm, buffer, datatype: Some(datatype) })
 }
 
 /// Checks a send. `None` stands for `MPI_PROC_NULL`.
@@ -92,24 +73,14 @@ pub(crate) fn check_matched(p: &Process, args: &Args) -> Result<Checked> {
 /// Adds to an error of the arguments which message they describe.
 #[cold]
 fn name_message(p: &Process, args: &Args, error: Error) -> Error {
-    let size = p
-        .types
-        .get(args.datatype)
-        .map_or(0, |datatype| datatype.layout().size());
-    error.about_message(
-        args.peer,
-        args.tag,
-        size.saturating_mul(args.count.max(0) as u64),
-    )
+    let size = p.types.get(args.datatype).map_or(0, |datatype| datatype.layout().size());
+    error.about_message(args.peer, args.tag, size.saturating_mul(args.count.max(0) as u64))
 }
 
 fn inspect_send(p: &Process, args: &Args) -> Result<Option<Checked>> {
     let checked = check(p, args)?;
     if args.tag < 0 {
-        return Err(Error::new(
-            MPI_ERR_TAG,
-            format!("the tag {} is negative", args.tag),
-        ));
+        return Err(Error::new(MPI_ERR_TAG, format!("the tag {} is negative", args.tag)));
     }
     if args.peer == MPI_PROC_NULL {
         return Ok(None);

@@ -84,11 +84,7 @@ pub unsafe fn sendrecv(name: &'static str, out: Args, into: Args, status: *mut S
                     (*worker).drop_recv(id);
                     return result;
                 }
-                wait_complete(
-                    worker,
-                    id,
-                    &note(name, &checked.comm, &into, checked.buffer.bytes),
-                );
+                wait_complete(worker, id, &note(name, &checked.comm, &into, checked.buffer.bytes));
                 settle(&p, id);
                 let received = finish_recv(worker, id, &into, status);
                 result.and(received)
@@ -168,12 +164,7 @@ unsafe fn pack_copy(p: &Process, args: &Args) -> Result<(Box<[u8]>, i64)> {
             }
             None => {}
             Some(layout) => {
-                layout.pack(
-                    checked.buffer.ptr,
-                    checked.buffer.count,
-                    0,
-                    &mut copy[..bytes],
-                );
+                layout.pack(checked.buffer.ptr, checked.buffer.count, 0, &mut copy[..bytes]);
             }
         }
     }
@@ -188,12 +179,7 @@ pub unsafe fn sendrecv_replace(p: &Process, out: Args, into: Args, status: *mut 
     // SAFETY: USER'S BUFFER.
     unsafe {
         let (mut copy, bytes) = pack_copy(p, &out)?;
-        let out = Args {
-            buf: copy.as_mut_ptr(),
-            count: bytes,
-            datatype: MPI_PACKED,
-            ..out
-        };
+        let out = Args { buf: copy.as_mut_ptr(), count: bytes, datatype: MPI_PACKED, ..out };
         sendrecv("MPI_Sendrecv_replace", out, into, status)
     }
 }
@@ -206,12 +192,7 @@ pub unsafe fn isendrecv_replace(p: &Process, out: Args, into: Args) -> Result<us
     // SAFETY: USER'S BUFFER; the copy moves into the request, its bytes stay where they are.
     unsafe {
         let (mut copy, bytes) = pack_copy(p, &out)?;
-        let out = Args {
-            buf: copy.as_mut_ptr(),
-            count: bytes,
-            datatype: MPI_PACKED,
-            ..out
-        };
+        let out = Args { buf: copy.as_mut_ptr(), count: bytes, datatype: MPI_PACKED, ..out };
         request::isendrecv(p, out, into, Some(copy))
     }
 }

@@ -44,10 +44,9 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
             ),
         ),
         Fault::SourceGone => Error::new(MPI_ERR_OTHER, explain_silence(peer, tag)),
-        Fault::NoMemory => Error::new(
-            MPI_ERR_NO_MEM,
-            format!("no memory for a message: {}", last_note()),
-        ),
+        Fault::NoMemory => {
+            Error::new(MPI_ERR_NO_MEM, format!("no memory for a message: {}", last_note()))
+        }
         Fault::Protocol | Fault::None => Error::new(MPI_ERR_INTERN, "the peer broke the protocol"),
     };
     error.about_message(peer, tag, bytes)
@@ -96,9 +95,7 @@ fn explain_loss() -> String {
     // SAFETY: called inside MPI.
     let p = unsafe { process::get_unlocked() };
     // SAFETY: the worker lives as long as the engine.
-    let lost = p
-        .engine()
-        .and_then(|engine| unsafe { (*engine.worker()).lost_peer() });
+    let lost = p.engine().and_then(|engine| unsafe { (*engine.worker()).lost_peer() });
     lost.map_or_else(String::new, |why| format!("; or cannot be reached: {why}"))
 }
 
@@ -116,7 +113,5 @@ pub(crate) fn end_without_answer(peer: u32) {
 fn last_note() -> String {
     // SAFETY: called inside MPI.
     let p = unsafe { process::get_unlocked() };
-    p.engine()
-        .map(|engine| engine.job.own_page().message.load())
-        .unwrap_or_default()
+    p.engine().map(|engine| engine.job.own_page().message.load()).unwrap_or_default()
 }

@@ -14,10 +14,7 @@ use super::*;
 pub unsafe fn isend(name: &'static str, args: Args, mode: Mode, request: *mut usize) -> Result {
     let p = process::enter(name, false)?;
     if request.is_null() {
-        return Err(Error::new(
-            MPI_ERR_ARG,
-            "the pointer for the request is null",
-        ));
+        return Err(Error::new(MPI_ERR_ARG, "the pointer for the request is null"));
     }
     if mode != Mode::Buffered {
         // Since the call was entered, its arguments were checked.
@@ -71,10 +68,7 @@ pub(crate) unsafe fn start_isend(
 pub unsafe fn irecv(name: &'static str, args: Args, request: *mut usize) -> Result {
     let p = process::enter(name, false)?;
     if request.is_null() {
-        return Err(Error::new(
-            MPI_ERR_ARG,
-            "the pointer for the request is null",
-        ));
+        return Err(Error::new(MPI_ERR_ARG, "the pointer for the request is null"));
     }
     // SAFETY: USER'S BUFFER.
     unsafe {

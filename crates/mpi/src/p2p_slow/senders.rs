@@ -19,11 +19,7 @@ pub(crate) struct Senders {
 impl Senders {
     /// Any member of the communicator of a handle.
     pub fn of_any(p: &Process, comm: usize) -> Self {
-        Senders {
-            comm: p.comm_of_request(comm),
-            named: None,
-            alone: !p.has_threads(),
-        }
+        Senders { comm: p.comm_of_request(comm), named: None, alone: !p.has_threads() }
     }
 
     /// The source of a probe, which is `peer` in the world where it is named.

@@ -86,10 +86,7 @@ pub unsafe fn make_recv(p: &Process, args: Args, partitions: i32) -> Result<usiz
 impl Recv {
     /// Bytes of one partition of the receiver's.
     fn bytes(&self) -> u64 {
-        let all = self
-            .checked
-            .as_ref()
-            .map_or(0, |checked| checked.buffer.bytes);
+        let all = self.checked.as_ref().map_or(0, |checked| checked.buffer.bytes);
         all / u64::from(self.partitions.max(1))
     }
 
@@ -224,10 +221,7 @@ impl Recv {
         if offer.bytes == 0 || bytes == 0 {
             return Ok((0..self.parts.len()).all(|part| self.take_part(p, part)));
         }
-        let (from, to) = (
-            u64::from(partition) * bytes,
-            (u64::from(partition) + 1) * bytes,
-        );
+        let (from, to) = (u64::from(partition) * bytes, (u64::from(partition) + 1) * bytes);
         let parts = (from / offer.bytes) as usize..to.div_ceil(offer.bytes) as usize;
         Ok(parts.into_iter().all(|part| self.take_part(p, part)))
     }
@@ -290,12 +284,7 @@ impl Operation for Recv {
 
     fn start(&mut self, p: &Process) -> Result<Option<Result<Status>>> {
         if self.checked.is_none() {
-            return Ok(Some(Ok(Status::new(
-                MPI_PROC_NULL,
-                MPI_ANY_TAG,
-                MPI_SUCCESS,
-                0,
-            ))));
+            return Ok(Some(Ok(Status::new(MPI_PROC_NULL, MPI_ANY_TAG, MPI_SUCCESS, 0))));
         }
         self.is_active = true;
         self.failed = self.disagreement();

@@ -42,11 +42,7 @@ pub unsafe fn make_send(p: &Process, args: Args, partitions: i32) -> Result<usiz
     let all = whole(args, partitions)?;
     let checked = slow::check_send(p, &all)?;
     let partitions = partitions as u32;
-    let mut offer = Offer {
-        partitions,
-        bytes: 0,
-        first: 0,
-    };
+    let mut offer = Offer { partitions, bytes: 0, first: 0 };
     if let Some(checked) = &checked {
         let comm = &checked.comm;
         offer.bytes = checked.buffer.bytes / u64::from(partitions.max(1));
@@ -205,9 +201,7 @@ impl Operation for Send {
             }
             Notice::Ready(low, high) => {
                 let marked = self.mark(p, low, high);
-                marked
-                    .map(|()| true)
-                    .map_err(|error| own_error(&self.args, error))
+                marked.map(|()| true).map_err(|error| own_error(&self.args, error))
             }
             _ => Err(request::not_of_kind("of a partitioned receive")),
         }

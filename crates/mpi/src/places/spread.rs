@@ -28,10 +28,8 @@ use std::cell::OnceCell;
 /// Promises, as bits of the word that members compare, by the names of their hints.
 const NO_ANY_TAG: u64 = 1;
 const NO_ANY_SOURCE: u64 = 2;
-const PROMISES: [(&str, u64); 2] = [
-    ("mpi_assert_no_any_tag", NO_ANY_TAG),
-    ("mpi_assert_no_any_source", NO_ANY_SOURCE),
-];
+const PROMISES: [(&str, u64); 2] =
+    [("mpi_assert_no_any_tag", NO_ANY_TAG), ("mpi_assert_no_any_source", NO_ANY_SOURCE)];
 
 /// Communicators that were spread, for the report.
 static SPREAD: StaticU32 = StaticU32::new(0);
@@ -117,9 +115,7 @@ impl Spread {
     /// # Errors
     /// `MPI_ERR_TAG`, `MPI_ERR_RANK` for a wildcard that the communicator was promised not to see.
     pub fn place(&self, peer: i32, tag: i32) -> Result<u32> {
-        self.index(peer, tag)
-            .map(|index| index as u32 + 1)
-            .ok_or_else(|| self.refuse(tag))
+        self.index(peer, tag).map(|index| index as u32 + 1).ok_or_else(|| self.refuse(tag))
     }
 
     #[cold]
@@ -199,22 +195,10 @@ mod tests {
     fn choose__looks_at_what_was_promised_alone() {
         let all = |promised| -> Vec<_> {
             let pairs = (0..7).flat_map(|peer| (0..7).map(move |tag| (peer, tag)));
-            pairs
-                .map(|(peer, tag)| choose(promised, 2, peer, tag, 7).unwrap())
-                .collect()
+            pairs.map(|(peer, tag)| choose(promised, 2, peer, tag, 7).unwrap()).collect()
         };
-        assert!(
-            all(NO_ANY_TAG)
-                .iter()
-                .enumerate()
-                .all(|(i, &lane)| lane == i % 7)
-        );
-        assert!(
-            all(NO_ANY_SOURCE)
-                .iter()
-                .enumerate()
-                .all(|(i, &lane)| lane == (i / 7 + 2) % 7)
-        );
+        assert!(all(NO_ANY_TAG).iter().enumerate().all(|(i, &lane)| lane == i % 7));
+        assert!(all(NO_ANY_SOURCE).iter().enumerate().all(|(i, &lane)| lane == (i / 7 + 2) % 7));
     }
 
     #[test]

@@ -37,11 +37,7 @@ pub(crate) struct Use {
 impl Use {
     /// There was none.
     pub const fn new() -> Self {
-        Use {
-            open: AtomicU32::new(0),
-            begun_by: AtomicU32::new(0),
-            kept: RefCell::new(Vec::new()),
-        }
+        Use { open: AtomicU32::new(0), begun_by: AtomicU32::new(0), kept: RefCell::new(Vec::new()) }
     }
 
     /// Whether there was one.

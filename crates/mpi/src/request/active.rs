@@ -105,11 +105,7 @@ pub(crate) fn go_on(worker: &mut Worker) -> bool {
     let (mut at, mut moved) = (0, false);
     while let Some(index) = active.at(at) {
         let ready = match p.extras.slots().get(index) {
-            Some(Some(Extra::Operation {
-                poll: Some(operation),
-                watch,
-                ..
-            })) => {
+            Some(Some(Extra::Operation { poll: Some(operation), watch, .. })) => {
                 let is_due = match *watch {
                     Watch::Request(id) => worker.requests.get(id).state == State::Complete,
                     Watch::Always => true,

@@ -65,13 +65,6 @@ pub unsafe fn isendrecv(
     unsafe {
         let recv = slow::irecv_checked(p, &into)?;
         let send = slow::isend_checked(p, &out, Mode::Standard)?;
-        make_operation(
-            p,
-            Box::new(Pair {
-                send,
-                recv,
-                _copy: copy,
-            }),
-        )
+        make_operation(p, Box::new(Pair { send, recv, _copy: copy }))
     }
 }

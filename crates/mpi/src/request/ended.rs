@@ -23,10 +23,7 @@ pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
     // SAFETY: VARIABLES.
     let handle = unsafe { *request };
     if handle == MPI_REQUEST_NULL {
-        return Err(Error::new(
-            MPI_ERR_REQUEST,
-            "the request is MPI_REQUEST_NULL",
-        ));
+        return Err(Error::new(MPI_ERR_REQUEST, "the request is MPI_REQUEST_NULL"));
     }
     let _within = within_all(places_of(p, handle));
     let id = find(p, handle)?;
@@ -42,11 +39,8 @@ pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
             // SAFETY: a local variable.
             unsafe { free(p, &mut inner)? };
         }
-        if let Some(Some(Extra::Operation {
-            poll: Some(operation),
-            freed,
-            ..
-        })) = p.extras.slots_mut().get_mut(index)
+        if let Some(Some(Extra::Operation { poll: Some(operation), freed, .. })) =
+            p.extras.slots_mut().get_mut(index)
         {
             operation.check_free()?;
             if operation.outlives_request() {
@@ -72,17 +66,11 @@ pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
 /// `MPI_Cancel`: what nothing has matched is taken back. A send that left without a request goes on.
 pub fn cancel(p: &Process, handle: usize) -> Result {
     if handle == MPI_REQUEST_NULL {
-        return Err(Error::new(
-            MPI_ERR_REQUEST,
-            "the request is MPI_REQUEST_NULL",
-        ));
+        return Err(Error::new(MPI_ERR_REQUEST, "the request is MPI_REQUEST_NULL"));
     }
     let _within = within_all(places_of(p, handle));
     match resolve(p, handle)? {
-        Named::Inactive => Err(Error::new(
-            MPI_ERR_REQUEST,
-            "the persistent request is not active",
-        )),
+        Named::Inactive => Err(Error::new(MPI_ERR_REQUEST, "the persistent request is not active")),
         Named::Plain(id) => {
             // SAFETY: the worker lives while MPI runs.
             let worker = unsafe { &mut *worker_of(p, id)? };

@@ -98,10 +98,9 @@ impl Operation for Generalized {
 
     fn notify(&mut self, _: &Process, notice: Notice) -> Result<bool> {
         match notice {
-            Notice::Complete if self.is_complete => Err(Error::new(
-                MPI_ERR_REQUEST,
-                "the generalized request is complete already",
-            )),
+            Notice::Complete if self.is_complete => {
+                Err(Error::new(MPI_ERR_REQUEST, "the generalized request is complete already"))
+            }
             Notice::Complete => {
                 self.is_complete = true;
                 Ok(true)

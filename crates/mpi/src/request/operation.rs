@@ -140,13 +140,8 @@ pub fn notify(p: &Process, handle: usize, notice: Notice) -> Result<bool> {
     };
     let answer = operation.notify(p, notice);
     let mut ends = false;
-    if let Some(Some(Extra::Operation {
-        poll,
-        watch,
-        freed,
-        result,
-        ..
-    })) = p.extras.slots_mut().get_mut(index)
+    if let Some(Some(Extra::Operation { poll, watch, freed, result, .. })) =
+        p.extras.slots_mut().get_mut(index)
     {
         let now = match result {
             Some(_) => Watch::Named,
@@ -187,13 +182,8 @@ pub(super) fn keep_polled(
         true => Watch::Named,
         false => operation.watch(),
     };
-    if let Some(Some(Extra::Operation {
-        poll,
-        result,
-        watch,
-        polls,
-        ..
-    })) = p.extras.slots_mut().get_mut(index)
+    if let Some(Some(Extra::Operation { poll, result, watch, polls, .. })) =
+        p.extras.slots_mut().get_mut(index)
     {
         *polls = polls.wrapping_add(1);
         *poll = Some(operation);
@@ -205,13 +195,7 @@ pub(super) fn keep_polled(
 }
 
 pub(super) fn operation_has_result(p: &Process, index: usize) -> bool {
-    matches!(
-        p.extras.slots().get(index),
-        Some(Some(Extra::Operation {
-            result: Some(_),
-            ..
-        }))
-    )
+    matches!(p.extras.slots().get(index), Some(Some(Extra::Operation { result: Some(_), .. })))
 }
 
 pub(super) fn free_operation(p: &Process, id: RequestId, index: usize) -> Result {
@@ -219,11 +203,7 @@ pub(super) fn free_operation(p: &Process, id: RequestId, index: usize) -> Result
     // SAFETY: INSIDE (`workers`).
     unsafe { (*pool_of(p, id)?).free(id) };
     match extra {
-        Some(Extra::Operation {
-            poll: Some(mut operation),
-            watch,
-            ..
-        }) => {
+        Some(Extra::Operation { poll: Some(mut operation), watch, .. }) => {
             active::note(p, index, watch, Watch::Named);
             operation.free(p)
         }

@@ -56,11 +56,7 @@ pub fn make_persistent_operation(p: &Process, operation: Box<dyn Operation>) -> 
 /// Starts an operation of this layer that is not active.
 fn start_operation(p: &Process, index: usize) -> Result {
     let taken = match p.extras.slots_mut().get_mut(index) {
-        Some(Some(Extra::Operation {
-            poll,
-            started: Some(false),
-            ..
-        })) => poll.take(),
+        Some(Some(Extra::Operation { poll, started: Some(false), .. })) => poll.take(),
         _ => {
             let text = "the persistent request is active already";
             return Err(Error::new(MPI_ERR_REQUEST, text).with_advice(Some(COMPLETE_FIRST)));
@@ -101,28 +97,22 @@ pub fn start(p: &Process, handle: usize) -> Result {
     let foreign = request.kind == Kind::Foreign;
     let is_operation = matches!(
         p.extras.slots().get(index),
-        Some(Some(Extra::Operation {
-            started: Some(_),
-            ..
-        }))
+        Some(Some(Extra::Operation { started: Some(_), .. }))
     );
     if foreign && is_operation {
         return start_operation(p, index);
     }
-    let (args, mode, checked) = match p.extras.slots().get(index) {
-        Some(Some(Extra::Persistent(Persistent {
-            active: None,
-            args,
-            mode,
-            checked,
-            ..
-        }))) if foreign => (*args, *mode, checked.clone()),
-        Some(Some(Extra::Persistent(Persistent { call, .. }))) if foreign => {
-            let text = format!("the request of {call} is active already");
-            return Err(Error::new(MPI_ERR_REQUEST, text).with_advice(Some(COMPLETE_FIRST)));
-        }
-        _ => return Err(Error::new(MPI_ERR_REQUEST, "the request is not persistent")),
-    };
+    let (args, mode, checked) =
+        match p.extras.slots().get(index) {
+            Some(Some(Extra::Persistent(Persistent {
+                active: None, args, mode, checked, ..
+            }))) if foreign => (*args, *mode, checked.clone()),
+            Some(Some(Extra::Persistent(Persistent { call, .. }))) if foreign => {
+                let text = format!("the request of {call} is active already");
+                return Err(Error::new(MPI_ERR_REQUEST, text).with_advice(Some(COMPLETE_FIRST)));
+            }
+            _ => return Err(Error::new(MPI_ERR_REQUEST, "the request is not persistent")),
+        };
     let checked = checked.as_deref();
     // SAFETY: the program promises the buffer between start and completion.
     let inner = unsafe {

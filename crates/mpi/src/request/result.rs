@@ -29,12 +29,7 @@ pub(super) fn status_of(request: &Request) -> Status {
         status.set_cancelled(true);
         return status;
     }
-    Status::new(
-        request.source,
-        request.received_tag,
-        MPI_SUCCESS,
-        request.received as i64,
-    )
+    Status::new(request.source, request.received_tag, MPI_SUCCESS, request.received as i64)
 }
 
 /// Source of a receive that has ended, as a rank of its communicator.
@@ -52,14 +47,7 @@ fn error_of(p: &Process, request: &Request) -> Option<Error> {
             Kind::Recv => (source_of(request), request.received_tag),
             _ => (peer_of(p, request), request.tag),
         };
-        let args = Args {
-            buf: request.ptr,
-            count: 0,
-            datatype: 0,
-            peer,
-            tag,
-            comm: request.user,
-        };
+        let args = Args { buf: request.ptr, count: 0, datatype: 0, peer, tag, comm: request.user };
         slow::explain(request.fault, &args, request.bytes, request.limit).on_comm(request.user)
     })
 }

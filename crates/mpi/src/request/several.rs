@@ -98,11 +98,8 @@ pub unsafe fn test_all(
             if all {
                 let mut first = None;
                 for index in 0..count {
-                    first = first.or(collect_into(
-                        p,
-                        requests.add(index),
-                        status_at(statuses, index),
-                    )?);
+                    first =
+                        first.or(collect_into(p, requests.add(index), status_at(statuses, index))?);
                 }
                 return Ok((true, join_errors(first, !statuses.is_null())));
             }
@@ -287,11 +284,7 @@ pub unsafe fn complete_some(
             if matches!(named, Named::Inactive) || !check_complete(p, &named)? {
                 continue;
             }
-            first = first.or(collect_into(
-                p,
-                requests.add(index),
-                status_at(statuses, done),
-            )?);
+            first = first.or(collect_into(p, requests.add(index), status_at(statuses, done))?);
             *indices.add(done) = index as i32;
             done += 1;
         }

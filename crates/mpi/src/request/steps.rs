@@ -18,16 +18,10 @@ pub(crate) fn name_wait(handle: usize, peer: Option<u32>) -> Title {
     let p = unsafe { process::get_unlocked() };
     if handle & OPERATION == 0 {
         let comm = p.comm_of_request(handle).map(|comm| comm.title());
-        return Title {
-            comm: comm.unwrap_or_default(),
-            ..Title::default()
-        };
+        return Title { comm: comm.unwrap_or_default(), ..Title::default() };
     }
     let slots = p.extras.slots();
-    let Some(Some(Extra::Operation {
-        poll: Some(operation),
-        ..
-    })) = slots.get(handle & !OPERATION)
+    let Some(Some(Extra::Operation { poll: Some(operation), .. })) = slots.get(handle & !OPERATION)
     else {
         return Title::default();
     };
@@ -39,20 +33,13 @@ pub(crate) fn name_wait(handle: usize, peer: Option<u32>) -> Title {
         Some((rank as i32, comm.title()))
     });
     let (peer, comm) = found.unzip();
-    Title {
-        comm: comm.unwrap_or_default(),
-        began: operation.began(),
-        peer,
-    }
+    Title { comm: comm.unwrap_or_default(), began: operation.began(), peer }
 }
 
 /// The request with a known peer that an operation waits for, if it waits for one.
 pub(super) fn awaited_request(p: &Process, index: usize) -> Result<Option<RequestId>> {
     let id = match p.extras.slots().get(index) {
-        Some(Some(Extra::Operation {
-            watch: Watch::Request(id),
-            ..
-        })) => *id,
+        Some(Some(Extra::Operation { watch: Watch::Request(id), .. })) => *id,
         _ => return Ok(None),
     };
     // SAFETY: INSIDE (`workers`).

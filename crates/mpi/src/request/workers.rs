@@ -60,10 +60,7 @@ fn places_of_foreign(p: &Process, handle: usize) -> u32 {
         Some(Some(Extra::Persistent(persistent))) => {
             persistent.active.map_or(0, |inner| places_of(p, inner))
         }
-        Some(Some(Extra::Operation {
-            poll: Some(operation),
-            ..
-        })) => operation.places(p),
+        Some(Some(Extra::Operation { poll: Some(operation), .. })) => operation.places(p),
         _ => 1,
     }
 }

@@ -50,10 +50,7 @@ impl Meeting {
         let bytes = text.iter().copied().chain([0, purpose as u8]).chain(ranks);
         bytes.for_each(|byte| mark = (mark ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
         let rank = group.rank().unwrap_or(0);
-        Meeting {
-            comm: Comm::new(p, Context::SESSIONS, group, None, rank),
-            mark,
-        }
+        Meeting { comm: Comm::new(p, Context::SESSIONS, group, None, rank), mark }
     }
 
     /// The meeting of this process with another one, and that one's rank there.
@@ -138,9 +135,7 @@ fn require_member(group: &Group, name: &str) -> Result {
 
 /// The world rank of the leader of a group.
 fn find_leader(group: &Group, leader: i32, side: &str) -> Result<u32> {
-    let found = usize::try_from(leader)
-        .ok()
-        .and_then(|leader| group.world_ranks().get(leader));
+    let found = usize::try_from(leader).ok().and_then(|leader| group.world_ranks().get(leader));
     found.copied().ok_or_else(|| {
         let size = group.size();
         let text = format!("the {side} leader {leader} is no rank of its group of {size}");

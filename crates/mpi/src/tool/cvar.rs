@@ -96,10 +96,7 @@ pub fn find_enum(handle: usize) -> Result<(&'static str, &'static [&'static str]
 }
 
 fn no_enum(handle: usize) -> Error {
-    Error::new(
-        MPI_T_ERR_INVALID_HANDLE,
-        format!("no enumeration has the handle {handle:#x}"),
-    )
+    Error::new(MPI_T_ERR_INVALID_HANDLE, format!("no enumeration has the handle {handle:#x}"))
 }
 
 /// The handle of a variable's enumeration; `MPI_T_ENUM_NULL` where it has none.
@@ -129,10 +126,7 @@ pub fn close(handle: usize) -> Result {
 }
 
 fn no_handle(handle: usize) -> Error {
-    Error::new(
-        MPI_T_ERR_INVALID_HANDLE,
-        format!("no control variable has the handle {handle:#x}"),
-    )
+    Error::new(MPI_T_ERR_INVALID_HANDLE, format!("no control variable has the handle {handle:#x}"))
 }
 
 /// The variable behind a handle, and its shape.
@@ -140,10 +134,7 @@ fn no_handle(handle: usize) -> Error {
 /// # Errors
 /// There is none.
 pub fn behind(handle: usize) -> Result<(&'static Variable, Shape)> {
-    let index = *enter()?
-        .cvars
-        .get(handle)
-        .ok_or_else(|| no_handle(handle))?;
+    let index = *enter()?.cvars.get(handle).ok_or_else(|| no_handle(handle))?;
     find(index as i32)
 }
 

@@ -161,18 +161,10 @@ pub fn elements(point: Point) -> Vec<Element> {
 
 /// What an event is, for people.
 pub fn describe(point: Point) -> String {
-    let fields: Vec<&str> = point
-        .fields()
-        .into_iter()
-        .filter(|f| !f.is_empty())
-        .collect();
+    let fields: Vec<&str> = point.fields().into_iter().filter(|f| !f.is_empty()).collect();
     match fields.is_empty() {
         true => format!("the point \"{}\" of a trace", point.name()),
-        false => format!(
-            "the point \"{}\" of a trace: {}",
-            point.name(),
-            fields.join(", ")
-        ),
+        false => format!("the point \"{}\" of a trace: {}", point.name(), fields.join(", ")),
     }
 }
 
@@ -276,13 +268,7 @@ fn observe(point: Point, peer: u32, tag: i32, bytes: u64) {
     }
     BUSY.set(true);
     let ns = now_ns();
-    let instance = Instance {
-        point,
-        peer,
-        tag,
-        bytes,
-        ns,
-    };
+    let instance = Instance { point, peer, tag, bytes, ns };
     let mut at = 0;
     // One at a time, since a callback may free handles and make others.
     while let Some((handle, told)) = next(at, point) {
@@ -348,10 +334,7 @@ mod tests {
         let names: Vec<String> = Point::ALL.iter().map(|&point| name_of(point)).collect();
         for (index, name) in names.iter().enumerate() {
             assert_eq!(names.iter().position(|n| n == name), Some(index), "{name}");
-            assert!(
-                name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'),
-                "{name}"
-            );
+            assert!(name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_'), "{name}");
         }
     }
 
@@ -361,13 +344,7 @@ mod tests {
         assert_eq!(elements(Point::PostShort), all);
         assert_eq!(elements(Point::Copy), [Element::Peer, Element::Bytes]);
         assert_eq!(elements(Point::Return), []);
-        let instance = Instance {
-            point: Point::Copy,
-            peer: 3,
-            tag: 0,
-            bytes: 77,
-            ns: 0,
-        };
+        let instance = Instance { point: Point::Copy, peer: 3, tag: 0, bytes: 77, ns: 0 };
         assert_eq!(instance.element(0), Some((3_u64.to_ne_bytes(), 4)));
         assert_eq!(instance.element(1), Some((77_u64.to_ne_bytes(), 8)));
         assert_eq!(instance.element(2), None);

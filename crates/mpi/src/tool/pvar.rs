@@ -165,9 +165,8 @@ pub fn find(index: i32) -> Result<&'static Variable> {
 /// There is none.
 pub fn index_of(name: &str, class: i32) -> Result<usize> {
     super::check()?;
-    let found = VARIABLES
-        .iter()
-        .position(|variable| variable.name == name && variable.class == class);
+    let found =
+        VARIABLES.iter().position(|variable| variable.name == name && variable.class == class);
     found.ok_or_else(|| no_name("performance variable", name))
 }
 
@@ -208,10 +207,7 @@ pub fn close_session(session: usize) -> Result {
     let closed = tool.sessions.remove(session);
     closed.ok_or_else(|| no_session(session))?;
     for slot in &mut tool.pvars.0 {
-        if slot
-            .as_ref()
-            .is_some_and(|handle| handle.session == session)
-        {
+        if slot.as_ref().is_some_and(|handle| handle.session == session) {
             *slot = None;
         }
     }
@@ -219,10 +215,7 @@ pub fn close_session(session: usize) -> Result {
 }
 
 fn no_session(session: usize) -> Error {
-    Error::new(
-        MPI_T_ERR_INVALID_SESSION,
-        format!("no session has the handle {session:#x}"),
-    )
+    Error::new(MPI_T_ERR_INVALID_SESSION, format!("no session has the handle {session:#x}"))
 }
 
 /// `MPI_T_pvar_handle_alloc`: the handle; each variable has one element.
@@ -232,15 +225,8 @@ fn no_session(session: usize) -> Error {
 pub fn open(session: usize, index: i32) -> Result<usize> {
     find(index)?;
     let mut tool = enter()?;
-    tool.sessions
-        .get(session)
-        .ok_or_else(|| no_session(session))?;
-    Ok(tool.pvars.insert(Handle {
-        session,
-        index: index as usize,
-        kept: 0,
-        since: None,
-    }))
+    tool.sessions.get(session).ok_or_else(|| no_session(session))?;
+    Ok(tool.pvars.insert(Handle { session, index: index as usize, kept: 0, since: None }))
 }
 
 /// `MPI_T_pvar_handle_free`.
@@ -255,9 +241,7 @@ pub fn close(session: usize, handle: usize) -> Result {
 }
 
 fn find_handle(tool: &mut super::Tool, session: usize, handle: usize) -> Result<&mut Handle> {
-    tool.sessions
-        .get(session)
-        .ok_or_else(|| no_session(session))?;
+    tool.sessions.get(session).ok_or_else(|| no_session(session))?;
     let found = tool.pvars.get(handle).filter(|h| h.session == session);
     found.ok_or_else(|| {
         Error::new(
@@ -293,9 +277,7 @@ fn with_counters(
         });
     }
     let mut tool = enter()?;
-    tool.sessions
-        .get(session)
-        .ok_or_else(|| no_session(session))?;
+    tool.sessions.get(session).ok_or_else(|| no_session(session))?;
     let handles = tool.pvars.0.iter_mut().flatten();
     for found in handles.filter(|h| h.session == session && !VARIABLES[h.index].is_level()) {
         act(found, current(p, found.index));
@@ -341,10 +323,7 @@ pub fn read(p: &Process, session: usize, handle: usize) -> Result<u64> {
 pub fn read_and_reset(p: &Process, session: usize, handle: usize) -> Result<u64> {
     with(p, (session, handle), |handle, now| {
         if VARIABLES[handle.index].is_level() {
-            return Err(Error::new(
-                MPI_T_ERR_PVAR_NO_WRITE,
-                "a level cannot be reset",
-            ));
+            return Err(Error::new(MPI_T_ERR_PVAR_NO_WRITE, "a level cannot be reset"));
         }
         let value = handle.value(now);
         handle.set(0, now);
@@ -357,14 +336,9 @@ pub fn read_and_reset(p: &Process, session: usize, handle: usize) -> Result<u64>
 /// # Errors
 /// The session has no such handle; it is a level.
 pub fn write(p: &Process, session: usize, handle: usize, value: u64) -> Result {
-    with_counters(
-        p,
-        (session, handle),
-        MPI_T_ERR_PVAR_NO_WRITE,
-        |handle, now| {
-            handle.set(value, now);
-        },
-    )
+    with_counters(p, (session, handle), MPI_T_ERR_PVAR_NO_WRITE, |handle, now| {
+        handle.set(value, now);
+    })
 }
 
 #[cfg(test)]
@@ -374,12 +348,7 @@ mod tests {
 
     #[test]
     fn counter__counts_while_it_is_started() {
-        let mut handle = Handle {
-            session: 0,
-            index: 0,
-            kept: 0,
-            since: None,
-        };
+        let mut handle = Handle { session: 0, index: 0, kept: 0, since: None };
         assert_eq!(handle.value(100), 0);
         handle.since = Some(100);
         assert_eq!(handle.value(107), 7);

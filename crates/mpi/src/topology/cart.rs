@@ -32,10 +32,7 @@ impl Cart {
                 format!("the grid has {size} processes, the communicator only {available}");
             return Err(Error::new(MPI_ERR_DIMS, message));
         }
-        Ok(Cart {
-            dims: dims.to_vec(),
-            periods: periods.to_vec(),
-        })
+        Ok(Cart { dims: dims.to_vec(), periods: periods.to_vec() })
     }
 
     /// Extent of each dimension.
@@ -72,11 +69,7 @@ impl Cart {
     pub fn rank(&self, coords: &[i32]) -> Result<u32> {
         let mut rank = 0;
         for ((&coord, &dim), &periodic) in coords.iter().zip(&self.dims).zip(&self.periods) {
-            let inside = if periodic {
-                coord.rem_euclid(dim)
-            } else {
-                coord
-            };
+            let inside = if periodic { coord.rem_euclid(dim) } else { coord };
             if !(0..dim).contains(&inside) {
                 let message = format!(
                     "coordinate {coord} is not on the grid: the dimension has 0 to {} and is not \
@@ -97,30 +90,21 @@ impl Cart {
     /// `MPI_ERR_DIMS` for a dimension that the grid does not have.
     pub fn shift(&self, rank: u32, direction: i32, steps: i32) -> Result<(i32, i32)> {
         let count = self.dims.len();
-        let axis = usize::try_from(direction)
-            .ok()
-            .filter(|&axis| axis < count)
-            .ok_or_else(|| {
+        let axis =
+            usize::try_from(direction).ok().filter(|&axis| axis < count).ok_or_else(|| {
                 Error::new(
                     MPI_ERR_DIMS,
                     format!("there is no dimension {direction}: the grid has {count}"),
                 )
             })?;
-        Ok((
-            self.step(rank, axis, -i64::from(steps)),
-            self.step(rank, axis, i64::from(steps)),
-        ))
+        Ok((self.step(rank, axis, -i64::from(steps)), self.step(rank, axis, i64::from(steps))))
     }
 
     fn step(&self, rank: u32, axis: usize, steps: i64) -> i32 {
         let mut coords = self.coords(rank);
         let dim = i64::from(self.dims[axis]);
         let target = i64::from(coords[axis]) + steps;
-        let inside = if self.periods[axis] {
-            target.rem_euclid(dim)
-        } else {
-            target
-        };
+        let inside = if self.periods[axis] { target.rem_euclid(dim) } else { target };
         if !(0..dim).contains(&inside) {
             return MPI_PROC_NULL;
         }
@@ -178,10 +162,7 @@ mod tests {
             assert_eq!(grid.rank(&grid.coords(rank)).unwrap(), rank);
         }
         let point = cart(&[], &[]);
-        assert_eq!(
-            (point.size(), point.rank(&[]).unwrap(), point.coords(0)),
-            (1, 0, vec![])
-        );
+        assert_eq!((point.size(), point.rank(&[]).unwrap(), point.coords(0)), (1, 0, vec![]));
     }
 
     #[test]
@@ -201,20 +182,11 @@ mod tests {
             grid.shift(rank, 0, 1).unwrap(),
             (MPI_PROC_NULL, grid.rank(&[1, 3]).unwrap() as i32)
         );
-        assert_eq!(
-            grid.shift(rank, 0, -3).unwrap(),
-            (MPI_PROC_NULL, MPI_PROC_NULL)
-        );
-        let expected = (
-            grid.rank(&[0, 2]).unwrap() as i32,
-            grid.rank(&[0, 0]).unwrap() as i32,
-        );
+        assert_eq!(grid.shift(rank, 0, -3).unwrap(), (MPI_PROC_NULL, MPI_PROC_NULL));
+        let expected = (grid.rank(&[0, 2]).unwrap() as i32, grid.rank(&[0, 0]).unwrap() as i32);
         assert_eq!(grid.shift(rank, 1, 1).unwrap(), expected);
         assert_eq!(grid.shift(rank, 1, 0).unwrap(), (rank as i32, rank as i32));
-        assert_eq!(
-            grid.shift(rank, 1, i32::MIN).unwrap(),
-            (rank as i32, rank as i32)
-        );
+        assert_eq!(grid.shift(rank, 1, i32::MIN).unwrap(), (rank as i32, rank as i32));
         assert_eq!(code(grid.shift(rank, 2, 1)), MPI_ERR_DIMS);
         assert_eq!(code(grid.shift(rank, -1, 1)), MPI_ERR_DIMS);
         assert_eq!(grid.neighbors(rank), [MPI_PROC_NULL, 7, 2, 0]);
@@ -225,10 +197,7 @@ mod tests {
         assert_eq!(code(Cart::new(&[2, 0], &[false; 2], 8)), MPI_ERR_DIMS);
         assert_eq!(code(Cart::new(&[-2, -2], &[false; 2], 8)), MPI_ERR_DIMS);
         assert_eq!(code(Cart::new(&[3, 3], &[false; 2], 8)), MPI_ERR_DIMS);
-        assert_eq!(
-            code(Cart::new(&[i32::MAX; 3], &[false; 3], u32::MAX)),
-            MPI_ERR_DIMS
-        );
+        assert_eq!(code(Cart::new(&[i32::MAX; 3], &[false; 3], u32::MAX)), MPI_ERR_DIMS);
         assert_eq!(Cart::new(&[2, 3], &[false; 2], 8).unwrap().size(), 6);
     }
 

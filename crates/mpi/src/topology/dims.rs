@@ -97,17 +97,12 @@ impl Search {
         }
         let state = (rest, left, low);
         let limit = self.limit(rest);
-        if self
-            .failed
-            .get(&state)
-            .is_some_and(|failed| *failed >= limit)
-        {
+        if self.failed.get(&state).is_some_and(|failed| *failed >= limit) {
             return;
         }
         // The smallest factor is at most the root of `rest`.
-        let end = self
-            .divisors
-            .partition_point(|&divisor| power(divisor.into(), left) <= rest.into());
+        let end =
+            self.divisors.partition_point(|&divisor| power(divisor.into(), left) <= rest.into());
         for index in (0..end).rev() {
             let factor = self.divisors[index];
             // With a smaller one the others would have to be above the limit.
@@ -199,23 +194,13 @@ mod tests {
 
     #[test]
     fn dims__agree_with_a_naive_search() {
-        for (most, count) in [
-            (3000, 1),
-            (3000, 2),
-            (3000, 3),
-            (1000, 4),
-            (400, 5),
-            (130, 7),
-        ] {
+        for (most, count) in [(3000, 1), (3000, 2), (3000, 3), (1000, 4), (400, 5), (130, 7)] {
             for nodes in 1..=most {
                 let rank = |way: &Vec<i32>| {
                     let ascending: Vec<i32> = way.iter().rev().map(|dim| -dim).collect();
                     (way[0] - way[count - 1], ascending)
                 };
-                let best = all_ways(nodes, count, nodes)
-                    .into_iter()
-                    .min_by_key(rank)
-                    .unwrap();
+                let best = all_ways(nodes, count, nodes).into_iter().min_by_key(rank).unwrap();
                 let dims = create(nodes, &vec![0; count]).unwrap();
                 assert_eq!(dims, best, "{nodes} in {count}");
             }
@@ -244,11 +229,7 @@ mod tests {
 
     #[test]
     fn dims__given_are_kept_and_checked() {
-        assert_eq!(
-            create(12, &[2, 3]).unwrap(),
-            [2, 3],
-            "they only have to divide"
-        );
+        assert_eq!(create(12, &[2, 3]).unwrap(), [2, 3], "they only have to divide");
         assert_eq!(create(24, &[0, 2, 0, 0]).unwrap(), [3, 2, 2, 2]);
         assert!(create(5, &[]).unwrap().is_empty());
         assert_eq!(create(6, &[-1, 0]).unwrap_err().code(), MPI_ERR_DIMS);

@@ -28,20 +28,13 @@ impl Graph {
             last = end;
         }
         let edges = &edges[..last as usize];
-        if let Some(&edge) = edges
-            .iter()
-            .find(|&&edge| !usize::try_from(edge).is_ok_and(|e| e < index.len()))
+        if let Some(&edge) =
+            edges.iter().find(|&&edge| !usize::try_from(edge).is_ok_and(|e| e < index.len()))
         {
-            let message = format!(
-                "an edge leads to node {edge}: there are {} nodes",
-                index.len()
-            );
+            let message = format!("an edge leads to node {edge}: there are {} nodes", index.len());
             return Err(Error::new(MPI_ERR_RANK, message));
         }
-        Ok(Graph {
-            index: index.to_vec(),
-            edges: edges.to_vec(),
-        })
+        Ok(Graph { index: index.to_vec(), edges: edges.to_vec() })
     }
 
     /// For each node, where its edges end.

@@ -75,11 +75,7 @@ pub unsafe fn update(p: &Process, asked: &Update) -> Result {
     let there = Elements::new(p, asked.target_count, asked.target_datatype)?;
     let reads = asked.op != MPI_NO_OP;
     let side = |side: Side| Elements::new(p, side.count, side.datatype);
-    let origin = if reads {
-        Some(side(asked.origin)?)
-    } else {
-        None
-    };
+    let origin = if reads { Some(side(asked.origin)?) } else { None };
     let result = asked.result.map(side).transpose()?;
     if asked.rank == MPI_PROC_NULL {
         return Ok(());
@@ -100,11 +96,7 @@ pub unsafe fn update(p: &Process, asked: &Update) -> Result {
     if there.bytes == 0 {
         return Ok(());
     }
-    let basic = there
-        .datatype
-        .signature()
-        .uniform()
-        .ok_or_else(|| refuse_types("target"))?;
+    let basic = there.datatype.signature().uniform().ok_or_else(|| refuse_types("target"))?;
     let handle = usize::from(basic.handle);
     let reducer = op.reducer(&*p.datatype(handle)?, handle)?;
     let found = target::find(p, &window, rank, asked.disp, &there)?;
@@ -122,17 +114,9 @@ pub unsafe fn update(p: &Process, asked: &Update) -> Result {
         op: asked.op,
         writes: reads,
     };
-    let (from, to) = (
-        asked.origin.buffer,
-        asked.result.map_or(std::ptr::null_mut(), |r| r.buffer),
-    );
+    let (from, to) = (asked.origin.buffer, asked.result.map_or(std::ptr::null_mut(), |r| r.buffer));
     // SAFETY: ORIGIN AND RESULT; the target's bytes are inside of its memory, as just seen.
-    unsafe {
-        job.run(
-            origin.map(|o| (from.cast_const(), o)),
-            result.map(|r| (to, r)),
-        )
-    }
+    unsafe { job.run(origin.map(|o| (from.cast_const(), o)), result.map(|r| (to, r))) }
 }
 
 #[cold]
@@ -184,13 +168,10 @@ impl Job<'_> {
         let target = (!self.found.near.is_null()).then_some(self.found.near.cast_const());
         let target = target.and_then(|near| piece((near, self.there)));
         let from = origin.as_ref().map(|(at, elements)| piece((*at, elements)));
-        let to = result
-            .as_ref()
-            .map(|(at, elements)| piece((at.cast_const(), elements)));
-        if let (Some(target), true) = (
-            target,
-            from != Some(None) && to != Some(None) && self.is_dense(),
-        ) {
+        let to = result.as_ref().map(|(at, elements)| piece((at.cast_const(), elements)));
+        if let (Some(target), true) =
+            (target, from != Some(None) && to != Some(None) && self.is_dense())
+        {
             words.lock_accumulates()?;
             // SAFETY: ORIGIN AND RESULT: all sides are one piece each.
             unsafe { self.combine_near(from.flatten(), to.flatten(), target.cast_mut()) };
@@ -277,10 +258,7 @@ impl Job<'_> {
         let change = self.change_of(to.is_some());
         let taken = to.map_or((ptr::null_mut(), 0), |to| (to, len));
         // SAFETY: ORIGIN AND RESULT.
-        let done = unsafe {
-            self.found
-                .ask(p, window, (change, at, len), (from, len), taken)?
-        };
+        let done = unsafe { self.found.ask(p, window, (change, at, len), (from, len), taken)? };
         if done == len {
             return Ok(());
         }
@@ -310,8 +288,7 @@ impl Job<'_> {
                 copy_here(to.cast_mut(), target, bytes);
             }
             if let Some(from) = from {
-                self.reducer
-                    .apply(from, target, self.there.bytes / u64::from(self.basic.size));
+                self.reducer.apply(from, target, self.there.bytes / u64::from(self.basic.size));
             }
         }
     }
@@ -345,10 +322,7 @@ impl Job<'_> {
         let count = into.len() as u64 / size;
         if size == extent {
             // SAFETY: both have so many elements.
-            unsafe {
-                self.reducer
-                    .apply(operand.as_ptr(), into.as_mut_ptr(), count)
-            };
+            unsafe { self.reducer.apply(operand.as_ptr(), into.as_mut_ptr(), count) };
             return Ok(());
         }
         let layout = self.basic.layout().map_err(|_| refuse_types("target"))?;
@@ -394,14 +368,8 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
     let window = p.win(asked.win)?;
     let there = Elements::new(p, 1, asked.datatype)?;
     let basic = there.datatype.basic();
-    let allowed = [
-        Kind::Signed,
-        Kind::Unsigned,
-        Kind::Address,
-        Kind::Logical,
-        Kind::Byte,
-        Kind::Character,
-    ];
+    let allowed =
+        [Kind::Signed, Kind::Unsigned, Kind::Address, Kind::Logical, Kind::Byte, Kind::Character];
     let Some(basic) = basic.filter(|basic| allowed.contains(&basic.kind)) else {
         let text = format!(
             "{} is not compared: pass an integer, a logical or MPI_BYTE",
@@ -436,11 +404,7 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
         copy_here(given.as_mut_ptr().add(len), asked.origin, len);
     }
     let (given, taken) = ((given.as_ptr(), 2 * len), (asked.result, len));
-    let change = ElementChange {
-        datatype: basic.handle,
-        op: 0,
-        how: How::Swap,
-    };
+    let change = ElementChange { datatype: basic.handle, op: 0, how: How::Swap };
     let change = (change, 0, len);
     // SAFETY: ORIGIN AND RESULT.
     if unsafe { found.delegate(&words, change, given, taken)? } {
@@ -456,12 +420,12 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
     let done = unsafe {
         let compare = std::slice::from_raw_parts(asked.compare, len);
         let new = std::slice::from_raw_parts(asked.origin, len);
-        found
-            .gather(p, &window, &there, &mut old[..len])
-            .and_then(|()| match old[..len] == *compare {
+        found.gather(p, &window, &there, &mut old[..len]).and_then(|()| {
+            match old[..len] == *compare {
                 true => found.scatter(p, &window, &there, new),
                 false => Ok(()),
-            })
+            }
+        })
     };
     words.unlock_accumulates()?;
     done?;

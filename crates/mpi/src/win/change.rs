@@ -129,13 +129,7 @@ impl Target {
         &self, change: ElementChange, at: i64, len: usize, given: (*const u8, usize),
         taken: (*mut u8, usize),
     ) -> Asking {
-        Asking {
-            ask: Ask::Change(change.pack()),
-            offset: self.offset_of(at),
-            len,
-            given,
-            taken,
-        }
+        Asking { ask: Ask::Change(change.pack()), offset: self.offset_of(at), len, given, taken }
     }
 
     /// Has the target make a change of `len` bytes at `at`, from the displacement, and take its lock itself; false
@@ -185,18 +179,12 @@ mod tests {
         assert!(run(word, &3_i64.to_ne_bytes(), &mut memory).is_some());
         let word = change(MPI_INT64_T, MPI_REPLACE, How::Fetch);
         let before = run(word, &9_i64.to_ne_bytes(), &mut memory).unwrap();
-        assert_eq!(
-            (&before[..8], memory),
-            (&8_i64.to_ne_bytes()[..], 9_i64.to_ne_bytes())
-        );
+        assert_eq!((&before[..8], memory), (&8_i64.to_ne_bytes()[..], 9_i64.to_ne_bytes()));
         let word = change(MPI_INT64_T, 0, How::Swap);
         for (compare, after) in [(8_i64, 9_i64), (9, 1)] {
             let given = [compare.to_ne_bytes(), 1_i64.to_ne_bytes()].concat();
             let found = run(word, &given, &mut memory).unwrap();
-            assert_eq!(
-                (&found[..8], memory),
-                (&9_i64.to_ne_bytes()[..], after.to_ne_bytes())
-            );
+            assert_eq!((&found[..8], memory), (&9_i64.to_ne_bytes()[..], after.to_ne_bytes()));
         }
     }
 

@@ -47,9 +47,9 @@ impl Accesses {
         }
         let find = |ranges| overlapping(ranges, from, end);
         match kind {
-            Kind::Put => find(&self.puts)
-                .or_else(|| find(&self.gets))
-                .or_else(|| find(&self.accumulates)),
+            Kind::Put => {
+                find(&self.puts).or_else(|| find(&self.gets)).or_else(|| find(&self.accumulates))
+            }
             Kind::Get => find(&self.puts).or_else(|| find(&self.accumulates)),
             Kind::Accumulate => find(&self.puts).or_else(|| find(&self.gets)),
         }

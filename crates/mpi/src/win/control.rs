@@ -299,10 +299,7 @@ impl<'a> Words<'a> {
         let world = self.window.world(self.rank);
         // SAFETY: as in `far`; what is given and taken is the caller's promise, and an answer has no more bytes.
         let done = unsafe {
-            let lock = HeldWord {
-                key: &(*self.control).key,
-                offset: ACCUMULATE,
-            };
+            let lock = HeldWord { key: &(*self.control).key, offset: ACCUMULATE };
             let asked = (*worker).change_nbi(&mut *memory, &lock, asking, answer.as_mut_ptr());
             match asked {
                 Ok(true) => {
@@ -382,10 +379,7 @@ impl<'a> Words<'a> {
     pub fn await_word(
         &self, at: u64, (peer, awaited): (i32, Awaited), done: impl Fn(u64) -> bool,
     ) -> Result {
-        let note = Note {
-            peer,
-            ..self.note(awaited)
-        };
+        let note = Note { peer, ..self.note(awaited) };
         self.await_noted(at, &note, done)
     }
 
@@ -394,11 +388,7 @@ impl<'a> Words<'a> {
     #[cold]
     #[inline(never)]
     pub fn poll_word(&self, at: u64, done: impl Fn(u64) -> bool) -> Result {
-        let note = Note {
-            naps: true,
-            peer: -1,
-            ..self.note(self.others())
-        };
+        let note = Note { naps: true, peer: -1, ..self.note(self.others()) };
         self.await_noted(at, &note, done)
     }
 
@@ -419,10 +409,7 @@ impl<'a> Words<'a> {
     fn poll_far(&self, at: u64, note: &Note, done: impl Fn(u64) -> bool) -> Result {
         let worker = self.p.worker()?;
         // Nobody wakes who only asks.
-        let note = Note {
-            naps: true,
-            ..*note
-        };
+        let note = Note { naps: true, ..*note };
         let mut pause_ns = FIRST_PAUSE_NS;
         while !done(self.load(at)?) {
             let until = clock::now_ns() + pause_ns;
@@ -461,10 +448,7 @@ impl<'a> Words<'a> {
                 }
                 spin_loop();
             }
-            let note = Note {
-                naps: true,
-                ..self.note(Awaited::UNKNOWN)
-            };
+            let note = Note { naps: true, ..self.note(Awaited::UNKNOWN) };
             // A wait may ask once more after it was told that it is over.
             let mut taken = false;
             // SAFETY: as in `await_word`.

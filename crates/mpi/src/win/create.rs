@@ -53,8 +53,7 @@ pub unsafe fn make(p: &Process, parent: &Comm, wanted: &Wanted) -> Result<Rc<Win
     coll::compare_calls(p, parent)?;
     let context = comms::take_spare(p, parent)?;
     let comm = Comm::new(p, context, parent.group.clone(), None, parent.rank);
-    comm.name
-        .replace(format!("of the window made by {}", p.call.get()));
+    comm.name.replace(format!("of the window made by {}", p.call.get()));
     let handle = publish(p, comm)?;
     let made = p
         .comm(handle)
@@ -95,23 +94,14 @@ fn agree<const N: usize>(
 fn check(p: &Process, comm: &Comm, wanted: &Wanted) -> Result<[u64; 3]> {
     let refuse = |class, text: String| Err(Error::new(class, text));
     if wanted.size < 0 {
-        return refuse(
-            MPI_ERR_SIZE,
-            format!("the size {} is negative", wanted.size),
-        );
+        return refuse(MPI_ERR_SIZE, format!("the size {} is negative", wanted.size));
     }
     if wanted.unit <= 0 {
-        let text = format!(
-            "the displacement unit is {}: it must be 1 or more",
-            wanted.unit
-        );
+        let text = format!("the displacement unit is {}: it must be 1 or more", wanted.unit);
         return refuse(MPI_ERR_DISP, text);
     }
     if wanted.flavor == Flavor::Create && wanted.base.is_null() && wanted.size != 0 {
-        return refuse(
-            MPI_ERR_BASE,
-            format!("{} bytes at a null address", wanted.size),
-        );
+        return refuse(MPI_ERR_BASE, format!("{} bytes at a null address", wanted.size));
     }
     if wanted.flavor == Flavor::Shared {
         // SAFETY: the worker lives while MPI runs, and this call holds the lock.
@@ -153,9 +143,7 @@ unsafe fn make_over(p: &Process, comm: Rc<Comm>, wanted: &Wanted) -> Result<Rc<W
         all.get(words[1] as usize)
             .map_or_else(|| Err(wrong_part()), |owner| part_of(size, words, owner))
     });
-    let peers: Box<[Peer]> = parts
-        .map(|part| part.map(Peer::new))
-        .collect::<Result<_>>()?;
+    let peers: Box<[Peer]> = parts.map(|part| part.map(Peer::new)).collect::<Result<_>>()?;
     let window = assemble(p, comm, wanted, peers, base, own)?;
     if wanted.flavor == Flavor::Shared {
         let reached = window.reach(p, window.rank)?;
@@ -177,11 +165,7 @@ fn assemble(
     let ranks = comm.size();
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
     let worker = unsafe { &*p.worker()? };
-    let is_local = !comm
-        .group
-        .world_ranks()
-        .iter()
-        .any(|&world| worker.is_elsewhere(world));
+    let is_local = !comm.group.world_ranks().iter().any(|&world| worker.is_elsewhere(world));
     let dynamic = wanted.flavor == Flavor::Dynamic;
     let given = hints::select(wanted.hints.clone());
     Ok(Window {
@@ -234,11 +218,7 @@ struct Layout {
 
 impl Layout {
     fn of(comm: &Comm, wanted: &Wanted, sizes: &[[u64; 3]]) -> Result<Layout> {
-        let alone = Layout {
-            bytes: wanted.size as u64,
-            owner: comm.rank,
-            start: 0,
-        };
+        let alone = Layout { bytes: wanted.size as u64, owner: comm.rank, start: 0 };
         if wanted.flavor != Flavor::Shared || hints::says(&wanted.hints, hints::NONCONTIG) {
             return Ok(alone);
         }
@@ -249,11 +229,9 @@ impl Layout {
         };
         let (all, before) = (sum(sizes), sum(&sizes[..comm.rank as usize]));
         match (all, before) {
-            (Some(all), Some(start)) if all <= isize::MAX as u64 => Ok(Layout {
-                bytes: if comm.rank == 0 { all } else { 0 },
-                owner: 0,
-                start,
-            }),
+            (Some(all), Some(start)) if all <= isize::MAX as u64 => {
+                Ok(Layout { bytes: if comm.rank == 0 { all } else { 0 }, owner: 0, start })
+            }
             _ => Err(Error::new(
                 MPI_ERR_NO_MEM,
                 "the sizes of all ranks together are more than an address space",
@@ -337,10 +315,7 @@ unsafe fn take_memory(
         Flavor::Allocate | Flavor::Shared => {
             let align =
                 find_alignment(&crate::info::Info::from_pairs(wanted.hints.iter().cloned()))?;
-            (
-                allocate(worker, own, layout.bytes as usize, align)?,
-                layout.bytes as usize,
-            )
+            (allocate(worker, own, layout.bytes as usize, align)?, layout.bytes as usize)
         }
     };
     let mut expose = |at: *mut u8, len: usize| {
@@ -418,19 +393,15 @@ pub fn free(p: &Process, handle: usize) -> Result {
 /// `MPI_ERR_RMA_FLAVOR` for a dynamic window, `MPI_ERR_RANK`.
 pub fn query_shared(p: &Process, window: &Window, rank: i32) -> Result<(i64, i64, *mut u8)> {
     if window.flavor == Flavor::Dynamic {
-        let text = format!(
-            "the window ({}) is dynamic: it has no memory of its own",
-            window.title()
-        );
+        let text =
+            format!("the window ({}) is dynamic: it has no memory of its own", window.title());
         return Err(Error::new(MPI_ERR_RMA_FLAVOR, text)
             .with_advice(Some("pass a window of MPI_Win_allocate_shared")));
     }
     let rank = match rank {
         MPI_PROC_NULL => {
             let mut peers = window.peers.iter();
-            peers
-                .position(|peer| peer.part.size != 0)
-                .map_or(0, |rank| rank as u32)
+            peers.position(|peer| peer.part.size != 0).map_or(0, |rank| rank as u32)
         }
         rank => window.check_rank(rank)?,
     };

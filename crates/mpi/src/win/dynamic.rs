@@ -127,11 +127,7 @@ pub unsafe fn attach(p: &Process, window: &Window, base: *mut u8, size: i64) -> 
         // SAFETY: LOCKED WORKER; the memory stays mapped until it is detached, by this function's contract.
         let exposed = unsafe { (*p.worker()?).expose_memory(base, len) };
         id = Some(exposed.id);
-        let entry = Entry {
-            address: at as u64,
-            len: len as u64,
-            key: exposed.key,
-        };
+        let entry = Entry { address: at as u64, len: len as u64, key: exposed.key };
         window.publish(|entries| entries.push(entry));
     }
     pieces.borrow_mut().push((at, len, id));
@@ -145,11 +141,7 @@ pub unsafe fn attach(p: &Process, window: &Window, base: *mut u8, size: i64) -> 
 pub fn detach(p: &Process, window: &Window, base: *const u8) -> Result {
     window.require_dynamic()?;
     let at = base.addr();
-    let found = window
-        .pieces
-        .borrow()
-        .iter()
-        .position(|piece| piece.0 == at);
+    let found = window.pieces.borrow().iter().position(|piece| piece.0 == at);
     let Some(found) = found else {
         let text = format!("no memory that begins at {at:#x} is attached to the window");
         return Err(Error::new(MPI_ERR_RMA_ATTACH, text)
@@ -208,9 +200,7 @@ pub(super) fn locate(
         let Some(key) = key else { continue };
         let offset = at - entry.address;
         let base = worker.region_address(key).map_err(fail)?;
-        let base = base.map_or(std::ptr::null_mut(), |base| {
-            base.wrapping_add(offset as usize)
-        });
+        let base = base.map_or(std::ptr::null_mut(), |base| base.wrapping_add(offset as usize));
         let found = (base, &raw mut **key, offset);
         return Ok(Some((found, len.min(entry.len - offset))));
     }
@@ -296,11 +286,7 @@ unsafe fn read_far(worker: *mut Worker, window: &Window, rank: u32) -> Result {
         let count = head[1].min(MOST as u64) as usize;
         let mut entries: Vec<Entry> = Vec::with_capacity(count);
         if count != 0 {
-            get(
-                ENTRIES_AT,
-                entries.as_mut_ptr().cast(),
-                count * size_of::<Entry>(),
-            )?;
+            get(ENTRIES_AT, entries.as_mut_ptr().cast(), count * size_of::<Entry>())?;
             // SAFETY: as many have been written, of plain bytes.
             unsafe { entries.set_len(count) };
         }

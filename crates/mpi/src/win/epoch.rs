@@ -100,26 +100,17 @@ impl Refusal {
                 "no epoch by MPI_Win_lock_all is open",
                 "call MPI_Win_lock_all first; a lock on one rank ends by MPI_Win_unlock",
             ),
-            Refusal::NoStart => (
-                "no epoch by MPI_Win_start is open",
-                "call MPI_Win_start first",
-            ),
-            Refusal::NoPost => (
-                "no epoch by MPI_Win_post is open",
-                "call MPI_Win_post first",
-            ),
-            Refusal::InLock => (
-                "this process holds a lock on a rank of the window",
-                "call MPI_Win_unlock first",
-            ),
-            Refusal::InLockAll => (
-                "an epoch by MPI_Win_lock_all is open",
-                "call MPI_Win_unlock_all first",
-            ),
-            Refusal::InStart => (
-                "an epoch by MPI_Win_start is open",
-                "call MPI_Win_complete first",
-            ),
+            Refusal::NoStart => ("no epoch by MPI_Win_start is open", "call MPI_Win_start first"),
+            Refusal::NoPost => ("no epoch by MPI_Win_post is open", "call MPI_Win_post first"),
+            Refusal::InLock => {
+                ("this process holds a lock on a rank of the window", "call MPI_Win_unlock first")
+            }
+            Refusal::InLockAll => {
+                ("an epoch by MPI_Win_lock_all is open", "call MPI_Win_unlock_all first")
+            }
+            Refusal::InStart => {
+                ("an epoch by MPI_Win_start is open", "call MPI_Win_complete first")
+            }
             Refusal::InPost => (
                 "an epoch by MPI_Win_post is open",
                 "call MPI_Win_wait, or MPI_Win_test until it says yes",
@@ -159,9 +150,7 @@ impl Epoch {
     /// The ranks on which locks are held.
     pub fn locked(&self) -> Vec<u32> {
         let held = self.held.iter().zip(0..);
-        held.filter(|(held, _)| **held != Held::None)
-            .map(|(_, rank)| rank)
-            .collect()
+        held.filter(|(held, _)| **held != Held::None).map(|(_, rank)| rank).collect()
     }
 
     /// Whether any lock is held.
@@ -365,10 +354,7 @@ mod tests {
         epoch.complete();
         assert_eq!(epoch.may_complete(), Err(Refusal::NoStart));
         epoch.lock(2, Held::Exclusive);
-        assert_eq!(
-            (epoch.permit(2), epoch.permit(1)),
-            (Ok(()), Err(Refusal::NoAccess))
-        );
+        assert_eq!((epoch.permit(2), epoch.permit(1)), (Ok(()), Err(Refusal::NoAccess)));
     }
 
     #[test]
@@ -430,20 +416,11 @@ mod tests {
         );
         assert_eq!(epoch.posted(), Ok([0].into()));
         // Both sides of an exchange.
-        assert_eq!(
-            (epoch.may_start(), epoch.may_lock(Some(0))),
-            (Ok(()), Ok(()))
-        );
+        assert_eq!((epoch.may_start(), epoch.may_lock(Some(0))), (Ok(()), Ok(())));
         epoch.end_post();
-        assert_eq!(
-            (epoch.posted(), epoch.may_fence()),
-            (Err(Refusal::NoPost), Ok(()))
-        );
+        assert_eq!((epoch.posted(), epoch.may_fence()), (Err(Refusal::NoPost), Ok(())));
         // A fence that no access follows opens nothing that a lock would have to end.
         epoch.fence(true);
-        assert_eq!(
-            (epoch.may_lock(Some(1)), epoch.may_start()),
-            (Ok(()), Ok(()))
-        );
+        assert_eq!((epoch.may_lock(Some(1)), epoch.may_start()), (Ok(()), Ok(())));
     }
 }

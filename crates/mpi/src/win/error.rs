@@ -40,10 +40,7 @@ pub(super) fn refuse_free(window: &Window, refusal: Refusal) -> Error {
         true => String::new(),
         false => format!(" (locked: {})", ranks.join(", ")),
     };
-    let text = format!(
-        "the window ({}) is freed while {what}{ranks}",
-        window.title()
-    );
+    let text = format!("the window ({}) is freed while {what}{ranks}", window.title());
     Error::new(MPI_ERR_RMA_SYNC, text).with_advice(Some(advice))
 }
 
@@ -51,10 +48,7 @@ pub(super) fn refuse_free(window: &Window, refusal: Refusal) -> Error {
 #[cold]
 #[inline(never)]
 pub(super) fn refuse_part(window: &Window, rank: u32) -> Error {
-    let text = format!(
-        "rank {rank} describes its part of the window ({}) wrongly",
-        window.title()
-    );
+    let text = format!("rank {rank} describes its part of the window ({}) wrongly", window.title());
     Error::new(MPI_ERR_INTERN, text)
 }
 
@@ -67,14 +61,9 @@ pub(super) fn refuse_range(window: &Window, rank: u32, disp: i64, low: i64, byte
     if disp < 0 {
         return Error::new(
             MPI_ERR_DISP,
-            format!(
-                "the displacement {disp} is negative (window {}, rank {rank})",
-                window.title()
-            ),
+            format!("the displacement {disp} is negative (window {}, rank {rank})", window.title()),
         )
-        .with_advice(Some(
-            "pass a displacement from the begin of the target's memory",
-        ));
+        .with_advice(Some("pass a displacement from the begin of the target's memory"));
     }
     let from = i128::from(disp) * i128::from(unit) + i128::from(low);
     Error::new(
@@ -109,8 +98,5 @@ pub(super) fn explain(window: &Window, rank: u32, error: RmaError) -> Error {
         }
         other => other.to_string(),
     };
-    Error::new(
-        class,
-        format!("{why} (window {}, rank {rank})", window.title()),
-    )
+    Error::new(class, format!("{why} (window {}, rank {rank})", window.title()))
 }

@@ -84,10 +84,7 @@ fn translate(window: &Window, group: &Group) -> Result<Rc<[u32]>> {
 /// # Errors
 /// `MPI_ERR_GROUP`, `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC` where an exposure epoch is open.
 pub fn post(p: &Process, window: &Window, group: &Rc<Group>, assertion: i32) -> Result {
-    lock::check_assertion(
-        assertion,
-        MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT,
-    )?;
+    lock::check_assertion(assertion, MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT)?;
     let may = window.epoch.borrow().may_post();
     may.map_err(|refusal| error::refuse_epoch(window, None, refusal))?;
     let ranks = ranks_of(window, group, &mut window.exposure.borrow_mut().posted)?;

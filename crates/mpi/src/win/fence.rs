@@ -29,11 +29,7 @@ pub fn fence(p: &Process, window: &Window, assertion: i32) -> Result {
     may.map_err(|refusal| error::refuse_epoch(window, None, refusal))?;
     let done = lock::complete_pending(p, window);
     meet(p, window)?;
-    if !window
-        .epoch
-        .borrow_mut()
-        .fence(assertion & MPI_MODE_NOSUCCEED == 0)
-    {
+    if !window.epoch.borrow_mut().fence(assertion & MPI_MODE_NOSUCCEED == 0) {
         window.close_all();
     }
     done

@@ -46,16 +46,12 @@ pub fn select(given: Vec<(String, String)>) -> Vec<(String, String)> {
 
 /// Whether a hint is given as true.
 pub fn says(given: &[(String, String)], key: &str) -> bool {
-    given
-        .iter()
-        .any(|(name, value)| name == key && value == "true")
+    given.iter().any(|(name, value)| name == key && value == "true")
 }
 
 /// Takes over hints that a program may change while the window lives: all but that which said where memory was taken.
 pub fn change(window: &Window, given: Vec<(String, String)>) {
-    let given = select(given)
-        .into_iter()
-        .filter(|(key, _)| key != NONCONTIG);
+    let given = select(given).into_iter().filter(|(key, _)| key != NONCONTIG);
     crate::comm::hints::merge(&mut window.hints.borrow_mut(), given.collect());
 }
 
@@ -67,13 +63,8 @@ pub fn describe(window: &Window) -> Info {
         (key, found.map_or(default, |(_, value)| value.as_str()))
     };
     let shared = window.flavor == Flavor::Shared;
-    let used = DEFAULTS
-        .into_iter()
-        .filter(|&(key, _)| key != NONCONTIG || shared);
-    Info::from_pairs(
-        used.map(value)
-            .chain([("mpi_memory_alloc_kinds", MEMORY_KINDS)]),
-    )
+    let used = DEFAULTS.into_iter().filter(|&(key, _)| key != NONCONTIG || shared);
+    Info::from_pairs(used.map(value).chain([("mpi_memory_alloc_kinds", MEMORY_KINDS)]))
 }
 
 #[cfg(test)]
@@ -95,11 +86,7 @@ mod tests {
         ];
         let own = |(key, value): (&str, &str)| (key.to_string(), value.to_string());
         let kept = select(given.into_iter().map(own).collect());
-        let expected = [
-            (NO_LOCKS, "true"),
-            (ORDERING, "rar, waw"),
-            (GRANULARITY, "8"),
-        ];
+        let expected = [(NO_LOCKS, "true"), (ORDERING, "rar, waw"), (GRANULARITY, "8")];
         assert_eq!(kept, expected.map(own));
         assert!(says(&kept, NO_LOCKS) && !says(&kept, NONCONTIG));
     }

@@ -44,12 +44,7 @@ const _: () = assert!(size_of::<HotPeer>() == 32);
 
 impl HotPeer {
     /// A rank that the immediate path does not reach.
-    pub const CLOSED: HotPeer = HotPeer {
-        base: ptr::null_mut(),
-        size: 0,
-        unit: 1,
-        limit: 0,
-    };
+    pub const CLOSED: HotPeer = HotPeer { base: ptr::null_mut(), size: 0, unit: 1, limit: 0 };
 }
 
 /// A window.
@@ -209,10 +204,7 @@ unsafe fn move_now<const PUTS: bool, const WAY: u8, const LONG: bool>(sides: &Si
         match bytes {
             8 if PUTS => {
                 let value = from.cast::<u64>().read_unaligned();
-                target_end
-                    .cast::<u64>()
-                    .wrapping_sub(1)
-                    .write_unaligned(value);
+                target_end.cast::<u64>().wrapping_sub(1).write_unaligned(value);
             }
             8 => {
                 let value = target_end.cast::<u64>().wrapping_sub(1).read_unaligned();
@@ -276,10 +268,7 @@ pub(super) fn find<const WAY: u8>(win: usize, rank: i32, disp: isize, bytes: u64
     // SAFETY: there is an entry for each rank, which is set where the rank is shown: to a word in memory that stays
     // mapped while the window lives.
     let lock = unsafe { &*(*window(win).locks.get().add(rank as u32 as usize)).get() };
-    Some(Place {
-        target: base.wrapping_add((end - bytes) as usize),
-        lock,
-    })
+    Some(Place { target: base.wrapping_add((end - bytes) as usize), lock })
 }
 
 impl Process {

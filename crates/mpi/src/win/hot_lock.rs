@@ -33,12 +33,7 @@ fn find<const WAY: u8>(rank: i32, win: usize) -> Option<Found> {
         // aligned; every access to them is atomic.
         unsafe { &*word.cast::<AtomicU64>() }
     };
-    Some(Found {
-        window,
-        rank: rank as u32,
-        lock: at(LOCK),
-        owner: at(OWNER),
-    })
+    Some(Found { window, rank: rank as u32, lock: at(LOCK), owner: at(OWNER) })
 }
 
 impl Found {

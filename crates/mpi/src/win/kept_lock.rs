@@ -47,9 +47,7 @@ impl Owner<'_> {
     pub fn retake(self) -> bool {
         let (kept, inside) = (KEPT | self.inside(), self.inside());
         let (done, failed) = (Ordering::Relaxed, Ordering::Relaxed);
-        self.word
-            .compare_exchange(kept, inside, done, failed)
-            .is_ok()
+        self.word.compare_exchange(kept, inside, done, failed).is_ok()
     }
 
     /// Takes the lock away from the rank that keeps it. The caller leaves it in that rank's place, and it alone may: it

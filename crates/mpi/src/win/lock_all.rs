@@ -180,8 +180,7 @@ fn take_locks(p: &Process, window: &Window) -> Result {
 /// Gives back the locks that are held.
 fn give_locks(p: &Process, window: &Window) -> Result {
     let held = window.epoch.borrow().locked();
-    held.into_iter()
-        .try_for_each(|rank| give(p, window, rank, false))
+    held.into_iter().try_for_each(|rank| give(p, window, rank, false))
 }
 
 /// Says on every host that this rank locks exclusively, and waits until nobody is in `MPI_Win_lock_all` without locks.
@@ -217,10 +216,7 @@ fn home<'a>(p: &'a Process, window: &'a Window) -> Result<(u32, Words<'a>)> {
 fn homes(p: &Process, window: &Window) -> Result<Vec<u32>> {
     let mut seen = HashSet::new();
     let ranks = (0..).zip(hosts(p, window)?);
-    Ok(ranks
-        .filter(|&(_, host)| seen.insert(host))
-        .map(|(rank, _)| rank)
-        .collect())
+    Ok(ranks.filter(|&(_, host)| seen.insert(host)).map(|(rank, _)| rank).collect())
 }
 
 /// The host of each rank: every rank knows the same.
@@ -276,10 +272,8 @@ mod tests {
 
     impl World {
         fn new(plans: &[&[Step]]) -> World {
-            let rank = |plan: &&[Step]| Rank {
-                todo: plan.iter().copied().collect(),
-                holds: Vec::new(),
-            };
+            let rank =
+                |plan: &&[Step]| Rank { todo: plan.iter().copied().collect(), holds: Vec::new() };
             World {
                 locks: [0; 2],
                 pressed: [0; 2],
@@ -291,12 +285,7 @@ mod tests {
         /// The world after the next step of a rank; none where that one waits, or has done everything.
         fn after(&self, rank: usize) -> Option<World> {
             let mut world = self.clone();
-            let World {
-                locks,
-                pressed,
-                sharers,
-                ranks,
-            } = &mut world;
+            let World { locks, pressed, sharers, ranks } = &mut world;
             let rank = &mut ranks[rank];
             let mut further: Vec<Step> = Vec::new();
             match rank.todo.pop_front()? {
@@ -383,9 +372,7 @@ mod tests {
         let mut hangs = false;
         while let Some(world) = open.pop() {
             assert!(!world.is_wrong(), "two are inside");
-            let next: Vec<World> = (0..plans.len())
-                .filter_map(|rank| world.after(rank))
-                .collect();
+            let next: Vec<World> = (0..plans.len()).filter_map(|rank| world.after(rank)).collect();
             let is_over = world.ranks.iter().all(|rank| rank.todo.is_empty());
             if is_over {
                 let free = world.locks.iter().all(|&word| LockWord(word).is_free());
@@ -432,13 +419,8 @@ mod tests {
 
     #[test]
     fn lock_all__of_locks_at_the_first_access_would_hang() {
-        const LAZY: &[Step] = &[
-            Take(1, false),
-            Take(0, false),
-            Access,
-            Give(0, false),
-            Give(1, false),
-        ];
+        const LAZY: &[Step] =
+            &[Take(1, false), Take(0, false), Access, Give(0, false), Give(1, false)];
         assert!(explore(&[BOTH, LAZY]).1);
     }
 }

@@ -34,10 +34,7 @@ impl Elements {
     pub fn new(p: &Process, count: i64, datatype: usize) -> Result<Elements> {
         let datatype = p.datatype(datatype)?;
         let Ok(count) = u64::try_from(count) else {
-            return Err(Error::new(
-                MPI_ERR_COUNT,
-                format!("the count {count} is negative"),
-            ));
+            return Err(Error::new(MPI_ERR_COUNT, format!("the count {count} is negative")));
         };
         if !datatype.is_supported() || !datatype.is_committed() {
             let text = match datatype.is_supported() {
@@ -47,11 +44,7 @@ impl Elements {
             return Err(Error::new(MPI_ERR_TYPE, text));
         }
         let bytes = datatype.layout().total_bytes(count).ok_or_else(too_many)?;
-        Ok(Elements {
-            datatype,
-            count,
-            bytes,
-        })
+        Ok(Elements { datatype, count, bytes })
     }
 
     pub fn layout(&self) -> &Layout {
@@ -81,10 +74,7 @@ impl Elements {
 }
 
 fn too_many() -> Error {
-    Error::new(
-        MPI_ERR_COUNT,
-        "the elements have more bytes than an address space",
-    )
+    Error::new(MPI_ERR_COUNT, "the elements have more bytes than an address space")
 }
 
 /// Zeroed memory, or the error that there is none.
@@ -138,12 +128,7 @@ pub(super) fn find(
         return match find_attached(p, window, rank, at, (low, bytes))? {
             Some((found, there)) if there == bytes => Ok(found),
             Some((first, _)) => find_apart(p, window, first, elements),
-            None => Err(dynamic::refuse(
-                window,
-                rank,
-                at.wrapping_add(low) as u64,
-                bytes,
-            )),
+            None => Err(dynamic::refuse(window, rank, at.wrapping_add(low) as u64, bytes)),
         };
     }
     let part = &window.peers[rank as usize].part;
@@ -208,9 +193,7 @@ fn find_apart(p: &Process, window: &Window, first: Target, elements: &Elements) 
         apart: true,
         ..first
     };
-    found.each(elements, |at, _, len| {
-        found.each_piece(p, window, at, len, |_, _, _| Ok(()))
-    })?;
+    found.each(elements, |at, _, len| found.each_piece(p, window, at, len, |_, _, _| Ok(())))?;
     Ok(found)
 }
 
@@ -269,13 +252,7 @@ impl Target {
             true => (Ask::Put, (local.cast_const(), len), (local, 0)),
             false => (Ask::Get, (local.cast_const(), 0), (local, len)),
         };
-        let asking = Asking {
-            ask,
-            offset,
-            len,
-            given,
-            taken,
-        };
+        let asking = Asking { ask, offset, len, given, taken };
         // SAFETY: SPAN AND BUFFER.
         let done = unsafe { self.ask_owner(p, window, &asking)? };
         if done == len {
@@ -339,11 +316,7 @@ impl Target {
     ) -> Result {
         if !self.near.is_null() {
             // SAFETY: SPAN AND BUFFER.
-            unsafe {
-                elements
-                    .layout()
-                    .unpack(self.near, elements.count, 0, packed)
-            };
+            unsafe { elements.layout().unpack(self.near, elements.count, 0, packed) };
             return Ok(());
         }
         let from = packed.as_ptr();
@@ -406,14 +379,12 @@ impl Target {
             return visit(at, 0, elements.bytes as usize);
         }
         let (mut done, mut result) = (0, Ok(()));
-        elements
-            .layout()
-            .visit_stretches(elements.count, |at, len| {
-                if result.is_ok() {
-                    result = visit(at, done, len as usize);
-                }
-                done += len as usize;
-            });
+        elements.layout().visit_stretches(elements.count, |at, len| {
+            if result.is_ok() {
+                result = visit(at, done, len as usize);
+            }
+            done += len as usize;
+        });
         result
     }
 }

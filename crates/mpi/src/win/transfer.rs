@@ -92,10 +92,7 @@ pub(super) unsafe fn transfer<const PUTS: bool>(
     // SAFETY: ORIGIN AND RESULT; the target's bytes are inside of its memory, as just seen.
     unsafe { move_data::<PUTS>(p, &window, &found, (sides.origin, &origin), &there)? };
     window.show(p, rank)?;
-    Ok(window.peers[rank as usize]
-        .pending
-        .get()
-        .then_some((window, rank)))
+    Ok(window.peers[rank as usize].pending.get().then_some((window, rank)))
 }
 
 #[cold]
@@ -170,9 +167,7 @@ unsafe fn move_in_chunks<const PUTS: bool>(
         let len = (origin.bytes - done).min(CHUNK as u64) as usize;
         // SAFETY: ORIGIN AND RESULT.
         unsafe {
-            from.1
-                .layout()
-                .pack(from.0, from.1.count, done, &mut chunk[..len]);
+            from.1.layout().pack(from.0, from.1.count, done, &mut chunk[..len]);
             to.1.layout().unpack(to.0, to.1.count, done, &chunk[..len]);
         }
         done += len as u64;

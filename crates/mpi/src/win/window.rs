@@ -172,11 +172,7 @@ pub struct Window {
 
 impl Peer {
     pub fn new(part: Part) -> Self {
-        Peer {
-            part,
-            reached: UnsafeCell::new(None),
-            pending: Cell::new(false),
-        }
+        Peer { part, reached: UnsafeCell::new(None), pending: Cell::new(false) }
     }
 
     /// Where it is kept how the part is reached.
@@ -223,11 +219,7 @@ impl Window {
 
     /// It as the holder of attributes.
     pub fn holder(&self) -> Holder<'_> {
-        Holder {
-            kind: Kind::Win,
-            handle: self.handle.get(),
-            attributes: &self.attributes,
-        }
+        Holder { kind: Kind::Win, handle: self.handle.get(), attributes: &self.attributes }
     }
 
     /// The value of a predefined attribute: an address.
@@ -296,13 +288,7 @@ impl Window {
         let slots = worker.find_slots(&control, control::slots_at(self.size()) as u32);
         let control = Control::new(control, words.unwrap_or(std::ptr::null_mut()));
         let (memory, base) = self.reach_memory(p, rank)?;
-        let reached = Reached {
-            base,
-            memory,
-            control,
-            slots,
-            attached: Attached::default(),
-        };
+        let reached = Reached { base, memory, control, slots, attached: Attached::default() };
         // SAFETY: as in `reach`.
         let place = unsafe { &mut *self.peers[rank as usize].reached.get() };
         Ok(&raw mut **place.insert(Box::new(reached)))
@@ -318,9 +304,7 @@ impl Window {
         let fail = |e| error::explain(self, rank, e);
         // SAFETY: the worker lives while MPI runs, and this call holds the lock.
         let worker: &mut Worker = unsafe { &mut *p.worker()? };
-        let mut key = worker
-            .unpack_key(self.world(part.owner), &part.memory)
-            .map_err(fail)?;
+        let mut key = worker.unpack_key(self.world(part.owner), &part.memory).map_err(fail)?;
         // Of a dynamic window: its list, at the begin of the memory.
         let len = match self.flavor {
             Flavor::Dynamic => LIST_BYTES as u64,
@@ -362,8 +346,7 @@ impl Window {
 
     /// Whether locks, atomics and accumulates of a rank that is reached wait until it makes progress.
     pub(super) fn needs_owner(&self, rank: u32) -> bool {
-        self.known(rank)
-            .is_some_and(|reached| reached.control.word(LOCK).is_null())
+        self.known(rank).is_some_and(|reached| reached.control.word(LOCK).is_null())
     }
 
     /// How a rank is reached, if it was accessed: name and explanation.
@@ -418,12 +401,8 @@ impl Window {
         if reached.base.is_null() || lock.is_null() || self.flavor == Flavor::Dynamic {
             return;
         }
-        let shown = HotPeer {
-            base: reached.base,
-            size: part.size,
-            unit: part.unit,
-            limit: part.limit,
-        };
+        let shown =
+            HotPeer { base: reached.base, size: part.size, unit: part.unit, limit: part.limit };
         self.locks[rank as usize].set(lock);
         if self.hot[rank as usize].replace(shown).size == 0 && part.size != 0 {
             self.opened.borrow_mut().push(rank);

@@ -63,15 +63,7 @@ impl<'a> Path<'a> {
     /// The way of a message of `size` that its sender wants inline or not, posted alone.
     pub fn way(&self, transport: Transport, verb: Verb, size: u32, inline: bool) -> Way {
         let adapter = self.adapter;
-        descriptor::way(
-            adapter.family,
-            transport,
-            verb,
-            size,
-            inline,
-            adapter.blueflame,
-            1,
-        )
+        descriptor::way(adapter.family, transport, verb, size, inline, adapter.blueflame, 1)
     }
 
     /// The parts of a message's time. Its packets after the first follow at the rate of the
@@ -121,11 +113,7 @@ impl<'a> Path<'a> {
             let chunks = self.chunks(message);
             let last = self.bus_time(f64::from(descriptor::BLOCK + overhead));
             let how = format!("{chunks} * 64 B stored, then {last:.1} on the bus");
-            parts.push(part(
-                "BlueFlame",
-                host.store * f64::from(chunks) + last,
-                how,
-            ));
+            parts.push(part("BlueFlame", host.store * f64::from(chunks) + last, how));
         } else {
             let bus = self.bus_time(f64::from(self.adapter.doorbell + overhead));
             let how = format!("one write, then {bus:.1} on the bus");
@@ -139,20 +127,14 @@ impl<'a> Path<'a> {
             let how = format!("serial read of {first}, {} away", host.read);
             parts.push(part("payload read", self.read_time(first), how));
         }
-        parts.push(part(
-            "adapter, sending",
-            self.adapter.send,
-            self.adapter.source,
-        ));
+        parts.push(part("adapter, sending", self.adapter.send, self.adapter.source));
         parts
     }
 
     fn network_parts(&self, message: &Message) -> Vec<Part> {
         let (size, mtu) = (message.size, u64::from(message.mtu));
         let first = Bytes(size.0.min(mtu));
-        let wire_bytes = self
-            .wire
-            .message_bytes(message.transport, message.verb, first);
+        let wire_bytes = self.wire.message_bytes(message.transport, message.verb, first);
         let wire = self.wire.rate.time_of(wire_bytes);
         let how = format!(
             "{wire_bytes:.0} B at {:.1}, then {} of cable and switch",
@@ -167,48 +149,26 @@ impl<'a> Path<'a> {
                 .max(packet(self.wire.rate.time_of(
                     (mtu + u64::from(self.wire.packet_overhead(message.transport))) as f64,
                 )))
-                .max(packet(
-                    self.bus_time(Traffic::write(&self.link, Bytes(mtu)).up.bytes()),
-                ));
+                .max(packet(self.bus_time(Traffic::write(&self.link, Bytes(mtu)).up.bytes())));
             let how = format!("{} at the rate of the slowest stage", Bytes(rest));
             parts.push(part("further packets", slowest * rest as f64, how));
         }
-        parts.push(part(
-            "adapter, receiving",
-            self.adapter.receive,
-            self.adapter.source,
-        ));
-        let prefix = if message.transport == Transport::Ud {
-            DATAGRAM_PREFIX
-        } else {
-            0
-        };
+        parts.push(part("adapter, receiving", self.adapter.receive, self.adapter.source));
+        let prefix = if message.transport == Transport::Ud { DATAGRAM_PREFIX } else { 0 };
         let mut up = Traffic::write(&self.link, first + Bytes(prefix)).up.bytes();
         if message.verb == Verb::Send {
             let entry = Bytes(u64::from(self.adapter.completion_entry));
             up += Traffic::write(&self.link, entry).up.bytes();
         }
         let how = format!("{up:.0} B on the bus, then {} into memory", self.host.write);
-        parts.push(part(
-            "write into memory",
-            self.bus_time(up) + self.host.write,
-            how,
-        ));
-        parts.push(part(
-            "poll",
-            self.host.poll,
-            "the receiver sees it and returns",
-        ));
+        parts.push(part("write into memory", self.bus_time(up) + self.host.write, how));
+        parts.push(part("poll", self.host.poll, "the receiver sees it and returns"));
         parts
     }
 }
 
 fn part(name: &'static str, time: Time, how: impl Into<String>) -> Part {
-    Part {
-        name,
-        time,
-        how: how.into(),
-    }
+    Part { name, time, how: how.into() }
 }
 
 #[cfg(test)]
@@ -224,10 +184,7 @@ mod tests {
 
     fn write(path: &Path<'_>, size: u64, inline: bool) -> Message {
         let way = path.way(Transport::Rc, Verb::Write, size as u32, inline);
-        Message {
-            way,
-            ..Message::new(Transport::Rc, Verb::Write, Bytes(size))
-        }
+        Message { way, ..Message::new(Transport::Rc, Verb::Write, Bytes(size)) }
     }
 
     /// 8 ticks of the ACPI timer before, 4 after; what is divided in whole ticks lies up to one above.
@@ -238,11 +195,7 @@ mod tests {
         for size in [1, 8, 32] {
             let before = path.one_way(&write(&path, size, false)).ns() / tick;
             let after = path.one_way(&write(&path, size, true)).ns() / tick;
-            assert_eq!(
-                (before.floor(), after.floor()),
-                (8.0, 4.0),
-                "{size}: {before} {after}"
-            );
+            assert_eq!((before.floor(), after.floor()), (8.0, 4.0), "{size}: {before} {after}");
         }
         // 64 and 128 bytes: 5 ticks after. 256 bytes no longer fit BlueFlame: 8 ticks after, 9 before.
         for (size, before, after) in [(128, 8.0, 5.0), (256, 9.0, 8.0)] {
@@ -259,10 +212,7 @@ mod tests {
             let parts = path.parts(&write(&path, size, inline));
             parts.iter().filter(|p| p.name.ends_with("read")).count() as u32
         };
-        assert_eq!(
-            (reads(8, true), reads(209, true), reads(8, false)),
-            (0, 1, 2)
-        );
+        assert_eq!((reads(8, true), reads(209, true), reads(8, false)), (0, 1, 2));
     }
 
     #[test]

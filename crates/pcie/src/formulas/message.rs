@@ -77,10 +77,7 @@ pub fn sender(link: &Link, adapter: &Adapter, message: &Message) -> Vec<Part> {
         push("payload, read", Traffic::read(link, message.size));
     }
     let entry = Traffic::write(link, Bytes(u64::from(adapter.completion_entry)));
-    push(
-        "completion entry",
-        entry * (1.0 / f64::from(message.signal_every.max(1))),
-    );
+    push("completion entry", entry * (1.0 / f64::from(message.signal_every.max(1))));
     parts
 }
 
@@ -92,18 +89,12 @@ pub fn receiver(link: &Link, adapter: &Adapter, message: &Message) -> Vec<Part> 
     let size = message.size.0;
     match message.transport {
         Transport::Ud => {
-            push(
-                "payload, written",
-                Traffic::write(link, Bytes(size + DATAGRAM_PREFIX)),
-            );
+            push("payload, written", Traffic::write(link, Bytes(size + DATAGRAM_PREFIX)));
         }
         _ => {
             let mtu = u64::from(message.mtu.max(1));
             let whole = Traffic::write(link, Bytes(mtu)) * (size / mtu) as f64;
-            push(
-                "payload, written",
-                whole + Traffic::write(link, Bytes(size % mtu)),
-            );
+            push("payload, written", whole + Traffic::write(link, Bytes(size % mtu)));
         }
     }
     if message.verb == Verb::Send {
@@ -118,9 +109,7 @@ pub fn receiver(link: &Link, adapter: &Adapter, message: &Message) -> Vec<Part> 
 
 /// All of it.
 pub fn sum(parts: &[Part]) -> Traffic {
-    parts
-        .iter()
-        .fold(Traffic::default(), |sum, part| sum + part.traffic)
+    parts.iter().fold(Traffic::default(), |sum, part| sum + part.traffic)
 }
 
 #[cfg(test)]
@@ -139,24 +128,14 @@ mod tests {
     fn large__sends_cost_their_headers_and_little_else() {
         let link: Link = "2.0x8".parse().unwrap();
         let adapter = profile::adapter("connectx").unwrap();
-        let message = Message {
-            signal_every: 100,
-            ..Message::new(Transport::Rc, Verb::Send, Bytes(65536))
-        };
+        let message =
+            Message { signal_every: 100, ..Message::new(Transport::Rc, Verb::Send, Bytes(65536)) };
         let parts = receiver(&link, adapter, &message);
-        assert_eq!(
-            bytes(&parts, "payload, written"),
-            (65536.0 + 256.0 * 24.0, 0.0)
-        );
+        assert_eq!(bytes(&parts, "payload, written"), (65536.0 + 256.0 * 24.0, 0.0));
         assert_eq!(bytes(&parts, "receive descriptor, read"), (24.0, 36.0));
         assert_eq!(bytes(&parts, "completion entry"), (56.0, 0.0));
         let all = throughput(&link, &sum(&parts), DataLink::Ignored).per_s;
-        let bare = throughput(
-            &link,
-            &Traffic::write(&link, Bytes(65536)),
-            DataLink::Ignored,
-        )
-        .per_s;
+        let bare = throughput(&link, &Traffic::write(&link, Bytes(65536)), DataLink::Ignored).per_s;
         let lost = 1.0 - all / bare;
         assert!((0.0005..0.0015).contains(&lost), "{lost}");
         let parts = sender(&link, adapter, &message);
@@ -174,10 +153,7 @@ mod tests {
             ..Message::new(Transport::Rc, Verb::Write, Bytes(208))
         };
         let parts = sender(&link, adapter, &message);
-        assert_eq!(
-            bytes(&parts, "descriptor, written"),
-            (0.0, 256.0 + 4.0 * 24.0)
-        );
+        assert_eq!(bytes(&parts, "descriptor, written"), (0.0, 256.0 + 4.0 * 24.0));
         assert_eq!(parts.len(), 2, "{parts:?}");
         assert_eq!(receiver(&link, adapter, &message).len(), 1);
     }

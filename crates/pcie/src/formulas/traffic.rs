@@ -86,10 +86,7 @@ impl Traffic {
     /// of the maximum payload.
     pub fn write_at(link: &Link, address: u64, size: Bytes) -> Traffic {
         let packets = count_blocks(address, size.0, u64::from(link.max_payload()));
-        Traffic {
-            up: Flow::new(packets, size.0, link.write_overhead()),
-            down: Flow::default(),
-        }
+        Traffic { up: Flow::new(packets, size.0, link.write_overhead()), down: Flow::default() }
     }
 
     /// The device reads `size` bytes of memory, from an aligned address on.
@@ -117,10 +114,7 @@ impl Traffic {
     /// or a descriptor through write-combining.
     pub fn store(link: &Link, size: Bytes, chunk: u32) -> Traffic {
         let packets = size.0.div_ceil(u64::from(chunk.max(1)));
-        Traffic {
-            up: Flow::default(),
-            down: Flow::new(packets, size.0, link.write_overhead()),
-        }
+        Traffic { up: Flow::default(), down: Flow::new(packets, size.0, link.write_overhead()) }
     }
 
     /// What goes in a direction.
@@ -135,20 +129,14 @@ impl Traffic {
 impl Add for Traffic {
     type Output = Traffic;
     fn add(self, other: Traffic) -> Traffic {
-        Traffic {
-            up: self.up + other.up,
-            down: self.down + other.down,
-        }
+        Traffic { up: self.up + other.up, down: self.down + other.down }
     }
 }
 
 impl Mul<f64> for Traffic {
     type Output = Traffic;
     fn mul(self, times: f64) -> Traffic {
-        Traffic {
-            up: self.up * times,
-            down: self.down * times,
-        }
+        Traffic { up: self.up * times, down: self.down * times }
     }
 }
 

@@ -28,26 +28,12 @@ impl Simulator {
             for (bytes, last) in Pieces::new(u64::from(message.descriptor), 64) {
                 clock += times.store;
                 let (bytes, message) = (bytes as u32, last.then_some(id));
-                self.queue.plan(
-                    clock,
-                    Event::Store {
-                        node: node_id,
-                        bytes,
-                        message,
-                    },
-                );
+                self.queue.plan(clock, Event::Store { node: node_id, bytes, message });
             }
         } else {
             clock += times.doorbell;
             let (bytes, message) = (node.adapter.doorbell, Some(id));
-            self.queue.plan(
-                clock,
-                Event::Store {
-                    node: node_id,
-                    bytes,
-                    message,
-                },
-            );
+            self.queue.plan(clock, Event::Store { node: node_id, bytes, message });
         }
         self.nodes[node_id as usize].processor = clock;
         id
@@ -138,10 +124,7 @@ impl Simulator {
     pub(super) fn take_descriptor(&mut self, message: u32) {
         let state = self.messages[message as usize];
         let (_, spec) = self.spec_of(message);
-        let whole = Place {
-            first: true,
-            last: true,
-        };
+        let whole = Place { first: true, last: true };
         if state.way.is_inline() || state.size == 0 {
             return self.launch_later(message, state.size as u32, whole);
         }
@@ -167,14 +150,7 @@ impl Simulator {
     fn launch_later(&mut self, message: u32, bytes: u32, place: Place) {
         let (_, spec) = self.spec_of(message);
         let at = self.queue.now + self.nodes[spec.from].times.send;
-        self.queue.plan(
-            at,
-            Event::Launch {
-                message,
-                bytes,
-                place,
-            },
-        );
+        self.queue.plan(at, Event::Launch { message, bytes, place });
     }
 
     /// A packet is ready to go. Those of a queue pair go in the order in which they were posted.
@@ -215,11 +191,7 @@ impl Simulator {
             _ => frame.connected,
         };
         // The first packet of a write says where to.
-        let address = if spec.verb == Verb::Write && place.first {
-            16
-        } else {
-            0
-        };
+        let address = if spec.verb == Verb::Write && place.first { 16 } else { 0 };
         around + address + u64::from(bytes)
     }
 
@@ -227,12 +199,8 @@ impl Simulator {
     pub(super) fn transmit(&mut self, node: u32) {
         let now = self.queue.now;
         self.nodes[node as usize].out_planned = false;
-        while let Some(&Waiting {
-            message,
-            bytes,
-            place,
-            stalled,
-        }) = self.nodes[node as usize].outbox.front()
+        while let Some(&Waiting { message, bytes, place, stalled }) =
+            self.nodes[node as usize].outbox.front()
         {
             let free_at = self.nodes[node as usize].out.free_at();
             if free_at > now {
@@ -260,14 +228,7 @@ impl Simulator {
             let arrival = to.inward.send(start + super::fs(spec.hops), frame);
             let receive = to.times.receive;
             self.packets += 1;
-            self.queue.plan(
-                arrival + receive,
-                Event::Received {
-                    message,
-                    bytes,
-                    place,
-                },
-            );
+            self.queue.plan(arrival + receive, Event::Received { message, bytes, place });
             if place.last && spec.transport != Transport::Rc {
                 self.queue.plan(now, Event::Acknowledged { message });
             }
@@ -315,11 +276,7 @@ impl Simulator {
             self.flows[flow].fetched -= 1;
         }
         let frame = self.frame_bytes(message, bytes, place) as u32;
-        let prefix = if spec.transport == Transport::Ud {
-            ROUTE_HEADER
-        } else {
-            0
-        };
+        let prefix = if spec.transport == Transport::Ud { ROUTE_HEADER } else { 0 };
         let data = u64::from(bytes) + prefix;
         self.write_memory(node, data, |end| UpPacket::Payload {
             message,
@@ -364,10 +321,7 @@ impl Simulator {
             state.fetching += count;
             let node = state.spec.to;
             let bytes = u64::from(self.nodes[node].adapter.receive_descriptor) * u64::from(count);
-            let kind = JobKind::Receives {
-                flow: flow as u32,
-                count,
-            };
+            let kind = JobKind::Receives { flow: flow as u32, count };
             self.read_memory(node as u32, bytes, kind);
         }
     }
@@ -410,9 +364,7 @@ impl Simulator {
         let entry = &mut self.flows[flow];
         entry.counts.delivered += 1;
         entry.counts.bytes += state.size;
-        entry
-            .first_delivery
-            .get_or_insert((now, entry.counts.bytes));
+        entry.first_delivery.get_or_insert((now, entry.counts.bytes));
         entry.last_delivery = now;
         if state.told {
             self.deliveries.push_back(Delivery {

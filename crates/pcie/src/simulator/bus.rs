@@ -36,9 +36,7 @@ impl Simulator {
 
     /// The processor's write leaves for the device.
     pub(super) fn store(&mut self, node: u32, data: u32, message: Option<u32>) {
-        let bytes = self.nodes[node as usize]
-            .packets
-            .request_bytes(u64::from(data));
+        let bytes = self.nodes[node as usize].packets.request_bytes(u64::from(data));
         let packet = match message {
             Some(message) => DownPacket::Doorbell { message },
             None => DownPacket::Chunk,
@@ -54,11 +52,7 @@ impl Simulator {
                 continue;
             }
             let node_state = &mut self.nodes[node as usize];
-            let line = if up {
-                &mut node_state.up
-            } else {
-                &mut node_state.down
-            };
+            let line = if up { &mut node_state.up } else { &mut node_state.down };
             if let Some(at) = line.owe(now, update) {
                 self.queue.plan(at, Event::Answer { node, up, update });
             }
@@ -78,21 +72,18 @@ impl Simulator {
         let times = self.nodes[node as usize].times;
         match packet {
             UpPacket::Request { job, bytes } => {
-                self.queue
-                    .plan(now + times.read, Event::Memory { node, job, bytes });
+                self.queue.plan(now + times.read, Event::Memory { node, job, bytes });
             }
             UpPacket::Payload { message, end, last } => {
                 if let Some(bytes) = end {
                     self.free_buffer(node, u64::from(bytes));
                 }
                 if last {
-                    self.queue
-                        .plan(now + times.write, Event::Visible { message });
+                    self.queue.plan(now + times.write, Event::Visible { message });
                 }
             }
             UpPacket::Entry { message } => {
-                self.queue
-                    .plan(now + times.write, Event::Visible { message });
+                self.queue.plan(now + times.write, Event::Visible { message });
             }
             UpPacket::SendEntry => (),
             UpPacket::Stream { stream, end } => {
@@ -131,22 +122,14 @@ impl Simulator {
     pub(super) fn complete_read(&mut self, node: u32, job: u32, bytes: u32) {
         let packets = self.nodes[node as usize].packets;
         for (data, end) in packets.completions(u64::from(bytes)) {
-            let packet = DownPacket::Completion {
-                job,
-                bytes: data as u32,
-                end,
-            };
+            let packet = DownPacket::Completion { job, bytes: data as u32, end };
             self.send_down(node, packet, data, packets.completion_bytes(data));
         }
     }
 
     /// Has an adapter read memory, behind what it reads already.
     pub(super) fn read_memory(&mut self, node: u32, bytes: u64, kind: JobKind) {
-        let job = Job {
-            kind,
-            unrequested: bytes,
-            missing: bytes,
-        };
+        let job = Job { kind, unrequested: bytes, missing: bytes };
         let id = match self.free_jobs.pop() {
             Some(id) => {
                 self.jobs[id as usize] = job;
@@ -181,10 +164,7 @@ impl Simulator {
             if last {
                 state.reads.pop_front();
             }
-            let packet = UpPacket::Request {
-                job,
-                bytes: bytes as u32,
-            };
+            let packet = UpPacket::Request { job, bytes: bytes as u32 };
             self.send_up(node, packet, 0, packets.request_bytes(0));
         }
     }
@@ -217,11 +197,7 @@ impl Simulator {
         let now = self.queue.now;
         let state = &mut self.streams[stream];
         state.halves += 1;
-        let both = if state.write > 0 && state.read > 0 {
-            2
-        } else {
-            1
-        };
+        let both = if state.write > 0 && state.read > 0 { 2 } else { 1 };
         if state.halves.is_multiple_of(both) {
             state.completed += 1;
             state.first.get_or_insert(now);

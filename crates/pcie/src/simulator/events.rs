@@ -16,11 +16,7 @@ pub(super) enum UpPacket {
     /// Asks for so many bytes of a job.
     Request { job: u32, bytes: u32 },
     /// Data of a message; `end` of a packet of the network of `buffered` bytes.
-    Payload {
-        message: u32,
-        end: Option<u32>,
-        last: bool,
-    },
+    Payload { message: u32, end: Option<u32>, last: bool },
     /// A completion entry for the receiver of a message.
     Entry { message: u32 },
     /// A completion entry for a sender, who is not simulated further.

@@ -22,15 +22,9 @@ fn node(host_name: &str, adapter_name: &str) -> NodeSpec<'static> {
 
 /// Memory close by, so that only the bus limits, and `reads` requests under way.
 fn bus_only(link: Link, data_link: bool, reads: usize) -> NodeSpec<'static> {
-    static NEAR: LazyLock<Host> = LazyLock::new(|| Host {
-        read: Time::ZERO,
-        ..HOSTS[1]
-    });
+    static NEAR: LazyLock<Host> = LazyLock::new(|| Host { read: Time::ZERO, ..HOSTS[1] });
     static DEVICES: LazyLock<[Adapter; 2]> = LazyLock::new(|| {
-        [4, 1024].map(|reads_in_flight| Adapter {
-            reads_in_flight,
-            ..ADAPTERS[4]
-        })
+        [4, 1024].map(|reads_in_flight| Adapter { reads_in_flight, ..ADAPTERS[4] })
     });
     NodeSpec {
         host: &NEAR,
@@ -86,34 +80,22 @@ fn with_lanes(link: &Link, lanes: Lanes) -> Link {
 #[should_panic(expected = "an MTU of 0")]
 fn flow__without_an_mtu_is_refused() {
     let spec = node("2016", "connectx5");
-    Simulator::new(&[spec, spec]).add_flow(FlowSpec {
-        mtu: 0,
-        ..FlowSpec::new(0, 1)
-    });
+    Simulator::new(&[spec, spec]).add_flow(FlowSpec { mtu: 0, ..FlowSpec::new(0, 1) });
 }
 
 #[test]
 #[should_panic(expected = "never fit the receiver's buffer")]
 fn flow__whose_packets_outgrow_the_receiver_is_refused() {
-    let small = Adapter {
-        receive_buffer: 2048,
-        ..*adapter("connectx5").unwrap()
-    };
+    let small = Adapter { receive_buffer: 2048, ..*adapter("connectx5").unwrap() };
     let spec = node("2016", "connectx5");
-    let receiver = NodeSpec {
-        adapter: &small,
-        ..spec
-    };
+    let receiver = NodeSpec { adapter: &small, ..spec };
     Simulator::new(&[spec, receiver]).add_flow(FlowSpec::new(0, 1));
 }
 
 #[track_caller]
 fn agree(simulated: Rate, calculated: Rate, within: f64) {
     let off = simulated / calculated - 1.0;
-    assert!(
-        off.abs() < within,
-        "{off:+.5}: {simulated:?} and {calculated:?}"
-    );
+    assert!(off.abs() < within, "{off:+.5}: {simulated:?} and {calculated:?}");
 }
 
 #[test]
@@ -145,16 +127,8 @@ fn even_rate(link: Link, data_link: bool) -> Rate {
 fn bus__agrees_with_the_closed_form_both_ways_where_packets_are_even() {
     for link in every_link().filter(|l| l.max_read_request() <= l.max_payload()) {
         let piece = Bytes(u64::from(link.max_payload()));
-        agree(
-            even_rate(link, false),
-            both_rate(&link, piece, DataLink::Ignored),
-            1e-3,
-        );
-        agree(
-            even_rate(link, true),
-            both_rate(&link, piece, DataLink::Directional),
-            1e-3,
-        );
+        agree(even_rate(link, false), both_rate(&link, piece, DataLink::Ignored), 1e-3);
+        agree(even_rate(link, true), both_rate(&link, piece, DataLink::Directional), 1e-3);
     }
 }
 
@@ -162,19 +136,10 @@ fn bus__agrees_with_the_closed_form_both_ways_where_packets_are_even() {
 /// from the one before them in their rate alone.
 fn every_link() -> impl Iterator<Item = Link> {
     let sizes = [128u64, 256, 512, 1024];
-    let generations = [
-        Generation::Gen1,
-        Generation::Gen2,
-        Generation::Gen3,
-        Generation::Gen6,
-    ];
-    let shapes = generations
-        .into_iter()
-        .flat_map(|g| Lanes::ALL.map(|l| (g, l)));
+    let generations = [Generation::Gen1, Generation::Gen2, Generation::Gen3, Generation::Gen6];
+    let shapes = generations.into_iter().flat_map(|g| Lanes::ALL.map(|l| (g, l)));
     shapes.flat_map(move |(generation, lanes)| {
-        let pairs = sizes
-            .into_iter()
-            .flat_map(move |mps| sizes.map(|mrrs| (mps, mrrs)));
+        let pairs = sizes.into_iter().flat_map(move |mps| sizes.map(|mrrs| (mps, mrrs)));
         pairs.map(move |(mps, mrrs)| {
             Link::new(generation, Lanes::try_from(u32::from(lanes)).unwrap())
                 .with_max_payload(mps)
@@ -333,15 +298,10 @@ fn run_load(specs: &[NodeSpec<'_>], flows: &[FlowSpec], size: u64, count: u64) -
 #[test]
 fn load__of_three_clients_is_bound_by_the_servers_writes() {
     let specs = vec![node("2009", "connectx"); 4];
-    let flow = |from| FlowSpec {
-        process: from,
-        ..FlowSpec::new(from, 3)
-    };
+    let flow = |from| FlowSpec { process: from, ..FlowSpec::new(from, 3) };
     let sum = run_load(&specs, &[flow(0), flow(1), flow(2)], 65536, 600);
-    let message = Message {
-        receive_batch: 16,
-        ..Message::new(Transport::Rc, Verb::Send, Bytes(65536))
-    };
+    let message =
+        Message { receive_batch: 16, ..Message::new(Transport::Rc, Verb::Send, Bytes(65536)) };
     let parts = message::receiver(&specs[3].link, specs[3].adapter, &message);
     let bound = throughput(&specs[3].link, &message::sum(&parts), DataLink::Directional).per_s;
     // When the first message is there, parts of two others are: 2 of 1800.
@@ -351,11 +311,7 @@ fn load__of_three_clients_is_bound_by_the_servers_writes() {
 /// Rates with one client and one server, with two clients, with two servers, in MiB/s.
 fn experiment(client: NodeSpec<'static>, work: Time) -> [f64; 3] {
     let server = node("2009", "connectx");
-    let flow = |from, to, process| FlowSpec {
-        process,
-        work,
-        ..FlowSpec::new(from, to)
-    };
+    let flow = |from, to, process| FlowSpec { process, work, ..FlowSpec::new(from, to) };
     let total = |specs: &[NodeSpec<'_>], flows: &[FlowSpec]| {
         run_load(specs, flows, 65536, 200).mib_per_s().0
     };
@@ -389,12 +345,7 @@ fn receiver__without_descriptors_stalls_or_drops() {
     let counts = |transport| {
         let mut simulator = Simulator::new(&[node("2009", "connectx"); 2]);
         let work = Time::from_ns(3000.0);
-        let spec = FlowSpec {
-            transport,
-            work,
-            receives: 32,
-            ..FlowSpec::new(0, 1)
-        };
+        let spec = FlowSpec { transport, work, receives: 32, ..FlowSpec::new(0, 1) };
         let flow = simulator.add_flow(spec);
         simulator.load(flow, Bytes(2048), 2000, 128);
         simulator.run();
@@ -402,10 +353,7 @@ fn receiver__without_descriptors_stalls_or_drops() {
     };
     let connected = counts(Transport::Rc);
     assert_eq!((connected.delivered, connected.dropped), (2000, 0));
-    assert!(
-        connected.not_ready > 0 && connected.stalled > 0,
-        "{connected:?}"
-    );
+    assert!(connected.not_ready > 0 && connected.stalled > 0, "{connected:?}");
     let datagrams = counts(Transport::Ud);
     assert!(datagrams.dropped > 0, "{datagrams:?}");
 }
@@ -413,17 +361,10 @@ fn receiver__without_descriptors_stalls_or_drops() {
 #[test]
 fn reads__are_serial_as_the_way_says() {
     let time = |size, inline| {
-        let spec = NodeSpec {
-            data_link: false,
-            ..node("2009", "connectx")
-        };
+        let spec = NodeSpec { data_link: false, ..node("2009", "connectx") };
         let mut simulator = Simulator::new(&[spec; 2]);
         let verb = Verb::Write;
-        let flow = simulator.add_flow(FlowSpec {
-            verb,
-            inline,
-            ..FlowSpec::new(0, 1)
-        });
+        let flow = simulator.add_flow(FlowSpec { verb, inline, ..FlowSpec::new(0, 1) });
         simulator.post(flow, Bytes(size), 0);
         simulator.run();
         simulator.take_delivery().unwrap().delivered.ns()
@@ -439,10 +380,7 @@ fn reads__are_serial_as_the_way_says() {
 fn messages__of_a_queue_pair_do_not_overtake_each_other() {
     let spec = node("2009", "connectx");
     let mut simulator = Simulator::new(&[spec; 2]);
-    let flow = simulator.add_flow(FlowSpec {
-        inline: 400,
-        ..FlowSpec::new(0, 1)
-    });
+    let flow = simulator.add_flow(FlowSpec { inline: 400, ..FlowSpec::new(0, 1) });
     for (token, size) in [100_000, 8, 4096, 0, 300].into_iter().enumerate() {
         simulator.post(flow, Bytes(size), token as u64);
     }
@@ -462,10 +400,7 @@ fn receiver__that_fell_behind_stays_behind() {
             transport: Transport::Ud,
             receives: 300,
             work: warm,
-            cold: Some(Cold {
-                after: Time::from_ns(5000.0),
-                work: cold,
-            }),
+            cold: Some(Cold { after: Time::from_ns(5000.0), work: cold }),
             ..FlowSpec::new(0, 1)
         };
         let flow = simulator.add_flow(spec);
@@ -489,10 +424,7 @@ fn receiver__that_fell_behind_stays_behind() {
     assert_eq!(paces(&[(right, 8000)]), [0]);
     // The same after some time at full rate: lost for as long as one likes.
     let tipped = paces(&[(full, 8000), (right, 8000), (right, 8000)]);
-    assert!(
-        tipped[0] > 0 && tipped[1] > 100 && tipped[2] >= tipped[1],
-        "{tipped:?}"
-    );
+    assert!(tipped[0] > 0 && tipped[1] > 100 && tipped[2] >= tipped[1], "{tipped:?}");
     // After some time at a slower one it is fine again.
     let rested = paces(&[(full, 8000), (slow, 5000), (right, 5000), (right, 8000)]);
     assert!(rested[0] > 0, "{rested:?}");
@@ -502,32 +434,21 @@ fn receiver__that_fell_behind_stays_behind() {
 /// Messages of many packets: the closed form lets further packets follow at the rate of the slowest stage.
 #[test]
 fn message__of_many_packets_takes_as_long_as_its_parts() {
-    for (host_name, adapter_name) in [
-        ("2009", "connectx"),
-        ("2016", "connectx3"),
-        ("2016", "connectx5"),
-    ] {
+    for (host_name, adapter_name) in
+        [("2009", "connectx"), ("2016", "connectx3"), ("2016", "connectx5")]
+    {
         let (host, adapter) = (host(host_name).unwrap(), adapter(adapter_name).unwrap());
         let path = Path::new(host, adapter).unwrap();
-        let spec = NodeSpec {
-            data_link: false,
-            ..node(host_name, adapter_name)
-        };
+        let spec = NodeSpec { data_link: false, ..node(host_name, adapter_name) };
         let mut before = 0.0;
         for size in [4096, 8192, 65536, 1 << 20] {
             let mut simulator = Simulator::new(&[spec; 2]);
-            let flow = simulator.add_flow(FlowSpec {
-                verb: Verb::Write,
-                ..FlowSpec::new(0, 1)
-            });
+            let flow = simulator.add_flow(FlowSpec { verb: Verb::Write, ..FlowSpec::new(0, 1) });
             simulator.post(flow, Bytes(size), 0);
             simulator.run();
             let simulated = simulator.take_delivery().unwrap().delivered.ns();
             let way = path.way(Transport::Rc, Verb::Write, size as u32, false);
-            let message = Message {
-                way,
-                ..Message::new(Transport::Rc, Verb::Write, Bytes(size))
-            };
+            let message = Message { way, ..Message::new(Transport::Rc, Verb::Write, Bytes(size)) };
             let calculated = path.one_way(&message).ns();
             assert!(
                 (simulated / calculated - 1.0).abs() < 1e-3,

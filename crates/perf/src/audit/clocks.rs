@@ -35,19 +35,14 @@ pub struct Explanation {
 }
 
 /// Units that numbers without one may have, the likeliest first, in nanoseconds.
-const SUPPOSED: [(&str, f64); 3] = [
-    ("nanoseconds", 1.0),
-    ("microseconds", 1e3),
-    ("milliseconds", 1e6),
-];
+const SUPPOSED: [(&str, f64); 3] =
+    [("nanoseconds", 1.0), ("microseconds", 1e3), ("milliseconds", 1e6)];
 
 /// The clocks that make a step of numbers whose unit nobody gives: in the unit that explains it most simply.
 pub fn explain_bare_step(low: f64, high: f64) -> Vec<Explanation> {
     let explained = SUPPOSED.map(|(name, ns)| {
         let mut found = explain_step(low * ns, high * ns);
-        found
-            .iter_mut()
-            .for_each(|clock| clock.supposes = Some(name));
+        found.iter_mut().for_each(|clock| clock.supposes = Some(name));
         found
     });
     let simplest = |found: &Vec<Explanation>| found.first().map_or(u32::MAX, |e| e.operations);

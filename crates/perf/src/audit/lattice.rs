@@ -82,10 +82,7 @@ impl Lattice {
 fn allowed(cell: Cell, rounding: Rounding) -> (f64, f64) {
     let (below, above) = rounding.reach();
     let hair = cell.value.abs() * 1e-12;
-    (
-        cell.value - below * cell.quantum - hair,
-        cell.value + above * cell.quantum + hair,
-    )
+    (cell.value - below * cell.quantum - hair, cell.value + above * cell.quantum + hair)
 }
 
 /// The step that is least likely to fit by chance, if that chance in one of all `searches` is below `chance_max`.
@@ -96,10 +93,7 @@ pub fn find_step(cells: &[Cell], searches: usize, chance_max: f64) -> Option<Lat
     }
     let tried = (searches.max(1) * Rounding::ALL.len()) as f64;
     let found = Rounding::ALL.iter().filter_map(|&r| search(&values, r));
-    let found = found.map(|l| Lattice {
-        chance: l.chance * tried,
-        ..l
-    });
+    let found = found.map(|l| Lattice { chance: l.chance * tried, ..l });
     let likely = found.filter(|l| l.chance < chance_max);
     let best = likely.min_by(|a, b| a.chance.total_cmp(&b.chance))?;
     Some(widen(best, &values))
@@ -140,13 +134,7 @@ fn search(values: &[Cell], rounding: Rounding) -> Option<Lattice> {
         intervals = narrow(&intervals, allowed(*cell, rounding))?;
     }
     let rate = |&(low, high): &(f64, f64)| {
-        let lattice = Lattice {
-            low,
-            high,
-            rounding,
-            values: values.len(),
-            chance: 0.0,
-        };
+        let lattice = Lattice { low, high, rounding, values: values.len(), chance: 0.0 };
         let chance = chance_of(&lattice, values);
         Lattice { chance, ..lattice }
     };
@@ -185,12 +173,9 @@ fn chance_of(lattice: &Lattice, values: &[Cell]) -> f64 {
     let (below, above) = lattice.rounding.reach();
     let width = |c: &Cell| c.quantum * (below + above);
     // Values that are each other's double are one observation: what fits one fits the other.
-    let multiples = values
-        .iter()
-        .filter_map(|c| Some((lattice.multiple(*c)?, *c)));
-    let mut parts: Vec<(u64, Cell)> = multiples
-        .map(|(k, c)| (k >> k.trailing_zeros(), c))
-        .collect();
+    let multiples = values.iter().filter_map(|c| Some((lattice.multiple(*c)?, *c)));
+    let mut parts: Vec<(u64, Cell)> =
+        multiples.map(|(k, c)| (k >> k.trailing_zeros(), c)).collect();
     parts.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.value.total_cmp(&a.1.value)));
     parts.dedup_by_key(|p| p.0);
     parts.sort_by(|a, b| a.1.value.total_cmp(&b.1.value));
@@ -198,10 +183,7 @@ fn chance_of(lattice: &Lattice, values: &[Cell]) -> f64 {
         return f64::INFINITY;
     };
     let open = |c: &Cell| width(c) + width(&largest) * c.value / largest.value;
-    let all: f64 = parts
-        .iter()
-        .map(|(_, c)| (open(c) / step).min(1.0))
-        .product();
+    let all: f64 = parts.iter().map(|(_, c)| (open(c) / step).min(1.0)).product();
     largest.value / step * all
 }
 
@@ -220,10 +202,7 @@ mod tests {
 
     impl Random {
         fn next(&mut self) -> f64 {
-            self.0 = self
-                .0
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (self.0 >> 11) as f64 / (1u64 << 53) as f64
         }
     }
@@ -270,10 +249,7 @@ mod tests {
                 .map(|v| if round % 2 == 0 { v.round() } else { v.floor() })
                 .collect();
             let found = find_step(&cells(&values, 1.0), 1, 1e-3).expect("a step");
-            assert!(
-                (found.low..=found.high).contains(&step),
-                "{step}: {found:?}"
-            );
+            assert!((found.low..=found.high).contains(&step), "{step}: {found:?}");
         }
     }
 

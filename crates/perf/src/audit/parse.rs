@@ -88,11 +88,7 @@ fn open_table(line: usize, count: usize, headings: &[&str]) -> Table {
         name,
         ..Column::default()
     });
-    Table {
-        lines: (line, line),
-        columns: columns.collect(),
-        ..Table::default()
-    }
+    Table { lines: (line, line), columns: columns.collect(), ..Table::default() }
 }
 
 impl Table {
@@ -115,10 +111,7 @@ impl Line {
 }
 
 fn split_line(raw: &str) -> Line {
-    let mut line = Line {
-        cells: Vec::new(),
-        words: 0,
-    };
+    let mut line = Line { cells: Vec::new(), words: 0 };
     let comment = raw.trim_start().starts_with('#');
     let cut = |c: char| c.is_whitespace() || matches!(c, ',' | ';' | '|' | '/' | '=');
     for token in raw.split(cut) {
@@ -141,10 +134,7 @@ fn split_line(raw: &str) -> Line {
 /// A number with its printed precision, and the unit that is written to it.
 fn parse_cell(token: &str) -> Option<(Cell, Option<Unit>)> {
     let (cell, suffix) = read_number(token)?;
-    let scaled = |factor: f64| Cell {
-        value: cell.value * factor,
-        quantum: 0.0,
-    };
+    let scaled = |factor: f64| Cell { value: cell.value * factor, quantum: 0.0 };
     match suffix {
         "" | "%" => Some((cell, None)),
         "K" | "k" | "KiB" | "KB" => Some((scaled(1024.0), None)),
@@ -240,32 +230,18 @@ mod tests {
         };
         assert_eq!((table.rows(), table.lines), (2, (2, 3)));
         let names: Vec<_> = table.columns.iter().map(|c| c.name.as_str()).collect();
-        let wanted = [
-            "bytes",
-            "iterations",
-            "t_min[usec]",
-            "t_max[usec]",
-            "t_typical[usec]",
-        ];
+        let wanted = ["bytes", "iterations", "t_min[usec]", "t_max[usec]", "t_typical[usec]"];
         assert_eq!(names, wanted);
         assert_eq!(table.columns[4].unit().unwrap().name, "us");
-        assert_eq!(
-            table.columns[2].cells[0],
-            Cell {
-                value: 1.26,
-                quantum: 0.01
-            }
-        );
+        assert_eq!(table.columns[2].cells[0], Cell { value: 1.26, quantum: 0.01 });
         assert!(table.columns[0].is_parameter() && table.columns[1].is_parameter());
         assert!(!table.columns[4].is_parameter());
     }
 
     #[test]
     fn row__may_have_labels_units_and_slashes() {
-        let tables = find_tables(
-            "np 2   2.688/2.719/2.750 us\nnp 40  4.062/6.753/10.187 us\n",
-            &[],
-        );
+        let tables =
+            find_tables("np 2   2.688/2.719/2.750 us\nnp 40  4.062/6.753/10.187 us\n", &[]);
         assert_eq!(tables[0].columns.len(), 4);
         assert_eq!(tables[0].columns[3].unit().unwrap().name, "us");
         assert_eq!(tables[0].columns[1].cells[1].value, 4.062);
@@ -281,10 +257,7 @@ mod tests {
         ] {
             let (cell, _) = parse_cell(text).unwrap();
             assert!((cell.value / value - 1.0).abs() < 1e-12, "{text}: {cell:?}");
-            assert!(
-                (cell.quantum - quantum).abs() <= quantum * 1e-9,
-                "{text}: {cell:?}"
-            );
+            assert!((cell.quantum - quantum).abs() <= quantum * 1e-9, "{text}: {cell:?}");
         }
         for text in ["nan", "inf", "1e400", "--3", "1.2.3", "0x10", "e5", "."] {
             assert_eq!(parse_cell(text), None, "{text}");
@@ -296,17 +269,8 @@ mod tests {
         let names = |line: &str, count| split_heading(line, count).unwrap_or_default();
         assert_eq!(names("# Size Latency (us)", 2), ["Size", "Latency (us)"]);
         assert_eq!(
-            names(
-                "# Size [B]  Bandwidth [MB/s] | Time Mean [s] \u{b1} StdDev [s]  Samples",
-                5
-            ),
-            [
-                "Size [B]",
-                "Bandwidth [MB/s]",
-                "Time Mean [s]",
-                "StdDev [s]",
-                "Samples"
-            ]
+            names("# Size [B]  Bandwidth [MB/s] | Time Mean [s] \u{b1} StdDev [s]  Samples", 5),
+            ["Size [B]", "Bandwidth [MB/s]", "Time Mean [s]", "StdDev [s]", "Samples"]
         );
         assert_eq!(
             names("message size    mean time   99 % of them", 3),
@@ -326,11 +290,7 @@ mod tests {
         let text = " TX depth        : 1\n Mtu             : 4096[B]\n Number of qps   : \
             1\t\tTransport type : IB
  GID: 00:00:00:00:00:00:00:00:00:00:255:255:10:00:00:02\nCurrent time (1795438424) is Mon Nov 23 12:53:44 2026\n";
-        assert!(
-            find_tables(text, &[]).is_empty(),
-            "{:?}",
-            find_tables(text, &[])
-        );
+        assert!(find_tables(text, &[]).is_empty(), "{:?}", find_tables(text, &[]));
     }
 
     #[test]

@@ -32,10 +32,7 @@ pub fn recognise(text: &str) -> Recognised {
         reader.taken.push(took);
     }
     reader.close();
-    Recognised {
-        tables: reader.tables,
-        taken: reader.taken,
-    }
+    Recognised { tables: reader.tables, taken: reader.taken }
 }
 
 /// What a table's rows look like.
@@ -70,11 +67,7 @@ impl Reader {
         }
         let took = self.push_row(line) || self.push_named(line);
         if let (true, Some((table, _))) = (took, &mut self.open) {
-            let first = if table.lines.0 == 0 {
-                number
-            } else {
-                table.lines.0
-            };
+            let first = if table.lines.0 == 0 { number } else { table.lines.0 };
             table.lines = (first, number);
         }
         took
@@ -98,26 +91,19 @@ impl Reader {
             return None;
         }
         let version = self.context.version_of(&format.tool);
-        let columns = layout
-            .iter()
-            .filter(|(h, _)| !h.words)
-            .map(|(heading, name)| {
-                let unit = match heading.text.as_str() {
-                    "Mbytes/sec" => Some(imb_megabytes(version)),
-                    _ => heading.unit,
-                };
-                Column {
-                    name: if name == "," {
-                        "sample".into()
-                    } else {
-                        name.clone()
-                    },
-                    units: unit.into_iter().collect(),
-                    statistic: heading.statistic.as_deref(),
-                    role: heading.role,
-                    ..Column::default()
-                }
-            });
+        let columns = layout.iter().filter(|(h, _)| !h.words).map(|(heading, name)| {
+            let unit = match heading.text.as_str() {
+                "Mbytes/sec" => Some(imb_megabytes(version)),
+                _ => heading.unit,
+            };
+            Column {
+                name: if name == "," { "sample".into() } else { name.clone() },
+                units: unit.into_iter().collect(),
+                statistic: heading.statistic.as_deref(),
+                role: heading.role,
+                ..Column::default()
+            }
+        });
         let mut table = Table {
             tool: Some(name_tool(&format.tool, version)),
             title: self.context.title_of(&format.tool).to_owned(),
@@ -142,27 +128,16 @@ impl Reader {
         rest = rest.strip_prefix("Interval")?.trim_start();
         let mut layout = Vec::new();
         while !rest.is_empty() {
-            let known = FORMATS
-                .iperf3
-                .iter()
-                .position(|c| rest.starts_with(&c.name))?;
+            let known = FORMATS.iperf3.iter().position(|c| rest.starts_with(&c.name))?;
             layout.push(known);
             rest = rest[FORMATS.iperf3[known].name.len()..].trim_start();
         }
         let columns = layout.iter().map(|&known| {
-            let Iperf3Column {
-                name,
-                statistic,
-                words,
-            } = &FORMATS.iperf3[known];
+            let Iperf3Column { name, statistic, words } = &FORMATS.iperf3[known];
             Column {
                 name: name.clone(),
                 statistic: Some(statistic.as_str()),
-                role: if *words == 2 {
-                    Role::Measured
-                } else {
-                    Role::Parameter
-                },
+                role: if *words == 2 { Role::Measured } else { Role::Parameter },
                 digits: (*words == 2 && name != "Jitter").then_some(3),
                 ..Column::default()
             }
@@ -210,23 +185,16 @@ impl Reader {
 
     /// Adds a value that stands behind its name, or a line of a fixed form, if the line is one.
     fn push_named(&mut self, line: &str) -> bool {
-        let values = [
-            read_hpcc_summary,
-            read_hpcc_major,
-            read_osu_init,
-            read_netpipe,
-        ]
-        .into_iter()
-        .find_map(|read| read(line))
-        .or_else(|| read_qperf(self.context.title_of(QPERF), line));
+        let values = [read_hpcc_summary, read_hpcc_major, read_osu_init, read_netpipe]
+            .into_iter()
+            .find_map(|read| read(line))
+            .or_else(|| read_qperf(self.context.title_of(QPERF), line));
         let Some(Values { set, values }) = values else {
             return false;
         };
         let tool = name_tool(&set.tool, self.context.version_of(&set.tool));
         let title = set.title.as_deref();
-        let title = title
-            .unwrap_or_else(|| self.context.title_of(&set.tool))
-            .to_owned();
+        let title = title.unwrap_or_else(|| self.context.title_of(&set.tool)).to_owned();
         let goes_on = |t: &Table| t.tool.as_ref() == Some(&tool) && t.title == title;
         let is_named = |(t, rows): &(Table, Rows)| matches!(rows, Rows::Named(_)) && goes_on(t);
         if !self.open.as_ref().is_some_and(is_named) {
@@ -266,12 +234,7 @@ fn choose_notes(format: &'static Format, table: &Table) -> Vec<&'static str> {
     };
     let has = |part: &str| table.columns.iter().any(|c| c.name.contains(part));
     let fits = |n: &&Note| (n.tests.is_empty() || n.tests.iter().any(is_test)) && has(&n.column);
-    format
-        .note
-        .iter()
-        .filter(fits)
-        .map(|n| n.text.as_str())
-        .collect()
+    format.note.iter().filter(fits).map(|n| n.text.as_str()).collect()
 }
 
 /// Whether the headings stand in OSU's columns, 10 and then 18 wide.

@@ -74,38 +74,16 @@ fn describe_findings(table: &TableFindings, said: &mut Document) {
     if table.steps.is_empty() && table.tool.is_none() {
         said.pair("clock", "no tick found");
     }
-    table
-        .rounded
-        .iter()
-        .for_each(|line| said.pair("rounding", line));
-    table
-        .steps
-        .iter()
-        .for_each(|step| describe_step(table, step, said));
-    table
-        .units
-        .iter()
-        .for_each(|unit| describe_unit(table, unit, said));
-    table
-        .statistics
-        .iter()
-        .for_each(|line| said.pair("statistic", line));
-    table
-        .steps
-        .iter()
-        .for_each(|step| describe_worth(table, step, said));
+    table.rounded.iter().for_each(|line| said.pair("rounding", line));
+    table.steps.iter().for_each(|step| describe_step(table, step, said));
+    table.units.iter().for_each(|unit| describe_unit(table, unit, said));
+    table.statistics.iter().for_each(|line| said.pair("statistic", line));
+    table.steps.iter().for_each(|step| describe_worth(table, step, said));
 }
 
 fn describe_step(table: &TableFindings, step: &Step, said: &mut Document) {
-    let names = step
-        .columns
-        .iter()
-        .map(|&c| format!("`{}`", table.columns[c].name));
-    let unit = if step.unit == "ns" {
-        "ns"
-    } else {
-        "in the column's own unit"
-    };
+    let names = step.columns.iter().map(|&c| format!("`{}`", table.columns[c].name));
+    let unit = if step.unit == "ns" { "ns" } else { "in the column's own unit" };
     let (low, high) = step.between;
     // Enough digits to part the two ends.
     let digits = (2.5 - (high - low).max(1e-9).log10()).clamp(3.0, 9.0) as usize;
@@ -133,13 +111,8 @@ fn describe_step(table: &TableFindings, step: &Step, said: &mut Document) {
             2 => "half a step (a round trip divided by 2) of".to_owned(),
             n => format!("1/{n} of a step (a time divided by {n} operations) of"),
         };
-        let assumed = clock
-            .supposes
-            .map_or(String::new(), |unit| format!(", if these are {unit}"));
-        said.go_on(format!(
-            "{by} {}, {:.3} ns{assumed}",
-            clock.clock, clock.clock_step_ns
-        ));
+        let assumed = clock.supposes.map_or(String::new(), |unit| format!(", if these are {unit}"));
+        said.go_on(format!("{by} {}, {:.3} ns{assumed}", clock.clock, clock.clock_step_ns));
     }
     if step.clocks.is_empty() {
         said.go_on("no known clock has this step; digits that were rounded further make one too");
@@ -202,13 +175,7 @@ fn describe_worth(table: &TableFindings, step: &Step, said: &mut Document) {
             let differs =
                 |before| say_difference(steps as i64 - before as i64, step.step / scale, &unit);
             let differs = above.map_or(String::new(), |before| format!(" {}", differs(before)));
-            rows.row([
-                String::new(),
-                at,
-                format!("{cell}{unit}"),
-                steps.to_string(),
-                differs,
-            ]);
+            rows.row([String::new(), at, format!("{cell}{unit}"), steps.to_string(), differs]);
             above = Some(steps);
         }
         said.table(rows);

@@ -6,10 +6,7 @@ pub const MEAN: &str = "mean";
 pub const MEDIAN: &str = "median";
 
 const NAMED: [(&[&str], &str); 6] = [
-    (
-        &["stdev", "stddev", "std dev", "deviation"],
-        "standard deviation",
-    ),
+    (&["stdev", "stddev", "std dev", "deviation"], "standard deviation"),
     (&["typical", "median", "p50"], MEDIAN),
     (&["percentile", "p90", "p95", "p99"], "percentile"),
     (&["avg", "average", "mean"], MEAN),

@@ -16,17 +16,11 @@ pub struct Cell {
 
 impl Cell {
     /// A cell that holds no number: `-nan`, or nothing at all.
-    pub const MISSING: Cell = Cell {
-        value: f64::NAN,
-        quantum: 0.0,
-    };
+    pub const MISSING: Cell = Cell { value: f64::NAN, quantum: 0.0 };
 
     /// The same in another unit.
     pub fn scaled(self, factor: f64) -> Cell {
-        Cell {
-            value: self.value * factor,
-            quantum: self.quantum * factor,
-        }
+        Cell { value: self.value * factor, quantum: self.quantum * factor }
     }
 
     /// Significant digits that were printed.
@@ -91,42 +85,26 @@ impl From<String> for Unit {
 impl Unit {
     /// A unit that is none of time.
     pub const fn new(name: &'static str) -> Unit {
-        Unit {
-            name,
-            ns: None,
-            settled: true,
-        }
+        Unit { name, ns: None, settled: true }
     }
 
     /// A unit whose word stands for two.
     pub const fn unsettled(name: &'static str) -> Unit {
-        Unit {
-            settled: false,
-            ..Unit::new(name)
-        }
+        Unit { settled: false, ..Unit::new(name) }
     }
 
     /// A unit of time, by any word for it.
     pub fn of_time(word: &str) -> Option<Unit> {
         const TIMES: [(&str, f64, &[&str]); 4] = [
             ("ns", 1.0, &["ns", "nsec", "nsecs", "nanoseconds"]),
-            (
-                "us",
-                1e3,
-                &["us", "usec", "usecs", "\u{b5}s", "\u{3bc}s", "microseconds"],
-            ),
+            ("us", 1e3, &["us", "usec", "usecs", "\u{b5}s", "\u{3bc}s", "microseconds"]),
             ("ms", 1e6, &["ms", "msec", "msecs", "milliseconds"]),
             ("s", 1e9, &["s", "sec", "secs", "seconds"]),
         ];
         let word = word.to_lowercase();
-        let (name, ns, _) = TIMES
-            .iter()
-            .find(|(_, _, words)| words.contains(&word.as_str()))?;
+        let (name, ns, _) = TIMES.iter().find(|(_, _, words)| words.contains(&word.as_str()))?;
         let ns = Some(*ns);
-        Some(Unit {
-            ns,
-            ..Unit::new(name)
-        })
+        Some(Unit { ns, ..Unit::new(name) })
     }
 }
 
@@ -176,8 +154,7 @@ impl Column {
     /// Adds cells without a number until it has so many.
     pub fn fill(&mut self, rows: usize) {
         let missing = rows.saturating_sub(self.cells.len());
-        self.cells
-            .extend(std::iter::repeat_n(Cell::MISSING, missing));
+        self.cells.extend(std::iter::repeat_n(Cell::MISSING, missing));
     }
 
     /// Notes that a number of the column is in a unit.
@@ -235,10 +212,7 @@ impl Column {
             return;
         }
         let mut power = 0;
-        while counts
-            .iter()
-            .all(|n| n.is_multiple_of(10u64.pow(power + 1)))
-        {
+        while counts.iter().all(|n| n.is_multiple_of(10u64.pow(power + 1))) {
             power += 1;
         }
         let chance = 10f64.powf(-f64::from(power) * counts.len() as f64);
@@ -345,11 +319,7 @@ pub struct Table {
 impl Table {
     /// Number of rows.
     pub fn rows(&self) -> usize {
-        self.columns
-            .iter()
-            .map(|c| c.cells.len())
-            .max()
-            .unwrap_or(0)
+        self.columns.iter().map(|c| c.cells.len()).max().unwrap_or(0)
     }
 
     /// Makes all columns so long, with cells without a number.

@@ -92,11 +92,7 @@ fn nd_table_without_a_heading__betrays_its_timer_and_its_bandwidth() {
     let [unit] = &found.tables[0].units[..] else {
         panic!("{:?}", found.tables[0].units);
     };
-    assert_eq!(
-        (unit.bandwidth, unit.other),
-        (4, 2),
-        "the clock is the time's"
-    );
+    assert_eq!((unit.bandwidth, unit.other), (4, 2), "the clock is the time's");
     let text = show_text(BARE_WRITES);
     assert!(text.contains("if these are microseconds"), "{text}");
     assert!(!text.contains("minimum and maximum"), "{text}");
@@ -122,12 +118,7 @@ fn write_latency__falls_on_half_steps() {
     assert!(holds(step, PM_TIMER / 2.0), "{step:?}");
     assert_eq!(clock_of(step).1, 2);
     assert_eq!(step.columns, [2, 3, 4]);
-    assert!(
-        !found.tables[0]
-            .statistics
-            .join("\n")
-            .contains("does not fall")
-    );
+    assert!(!found.tables[0].statistics.join("\n").contains("does not fall"));
 }
 
 #[test]
@@ -160,45 +151,23 @@ fn perftest_bandwidth__is_in_mib() {
     assert_eq!(unit, Some("MiB/s (2^20)"), "{found:?}");
     assert!(found.tables[0].units.is_empty(), "{found:?}");
     // The numbers alone suffice.
-    let bare: String = SEND_BANDWIDTH
-        .lines()
-        .skip(2)
-        .map(|l| format!("{l}\n"))
-        .collect();
+    let bare: String = SEND_BANDWIDTH.lines().skip(2).map(|l| format!("{l}\n")).collect();
     let found = audit(&bare);
     let [unit] = &found.tables[0].units[..] else {
         panic!("{found:?}");
     };
-    assert_eq!(
-        (unit.base, unit.bandwidth, unit.other),
-        (units::Base::Mebi, 2, 3)
-    );
+    assert_eq!((unit.base, unit.bandwidth, unit.other), (units::Base::Mebi, 2, 3));
 }
 
 #[test]
 fn decimal_bandwidth__is_not_called_mib() {
     // Sizes, nanoseconds, bytes per second.
-    let rows = [
-        (1024u64, 3073u64),
-        (2048, 3911),
-        (4096, 4749),
-        (65536, 24863),
-    ];
+    let rows = [(1024u64, 3073u64), (2048, 3911), (4096, 4749), (65536, 24863)];
     let text: String = rows
         .iter()
-        .map(|(size, ns)| {
-            format!(
-                "{size} {:.3} {}\n",
-                *ns as f64 / 1e3,
-                size * 1_000_000_000 / ns
-            )
-        })
+        .map(|(size, ns)| format!("{size} {:.3} {}\n", *ns as f64 / 1e3, size * 1_000_000_000 / ns))
         .collect();
-    let bases: Vec<_> = audit(&text).tables[0]
-        .units
-        .iter()
-        .map(|u| u.base)
-        .collect();
+    let bases: Vec<_> = audit(&text).tables[0].units.iter().map(|u| u.base).collect();
     assert_eq!(bases, [units::Base::Decimal]);
 }
 
@@ -239,10 +208,7 @@ fn perftest_in_other_columns__says_less() {
     let [table] = &audit(text).tables[..] else {
         panic!("one table");
     };
-    assert_eq!(
-        table.tool.as_deref(),
-        Some("Fastpath, in the columns of perftest")
-    );
+    assert_eq!(table.tool.as_deref(), Some("Fastpath, in the columns of perftest"));
     assert!(table.columns.iter().all(|c| c.statistic.is_none()));
     assert_eq!(table.columns[3].unit.as_deref(), Some("us"));
 }
@@ -257,10 +223,7 @@ fn osu_headings_without_its_title__are_those_of_any_tool() {
     assert_eq!(unit, Some("MB/s (10^6 or 2^20)"));
     // In OSU's own columns they are OSU's.
     let text = "# Size      Bandwidth (MB/s)\n1                       2.50\n";
-    assert_eq!(
-        audit(text).tables[0].tool.as_deref(),
-        Some("OSU Micro-Benchmarks")
-    );
+    assert_eq!(audit(text).tables[0].tool.as_deref(), Some("OSU Micro-Benchmarks"));
 }
 
 #[test]
@@ -270,22 +233,10 @@ fn imb_megabytes__follow_the_version() {
         let found = audit(&format!("{head}\n{rows}"));
         found.tables[0].columns[3].unit.clone().unwrap()
     };
-    assert_eq!(
-        table("#    Intel(R) MPI Benchmarks 2021.11, MPI-1 part"),
-        "MB/s (10^6)"
-    );
-    assert_eq!(
-        table("#    Intel (R) MPI Benchmarks 2018 Update 1, MPI-1 part"),
-        "MB/s (10^6)"
-    );
-    assert_eq!(
-        table("#    Intel (R) MPI Benchmarks 2017, MPI-1 part"),
-        "MiB/s (2^20)"
-    );
-    assert_eq!(
-        table("#    Intel (R) MPI Benchmark Suite V4.0.0, MPI-1 part"),
-        "MiB/s (2^20)"
-    );
+    assert_eq!(table("#    Intel(R) MPI Benchmarks 2021.11, MPI-1 part"), "MB/s (10^6)");
+    assert_eq!(table("#    Intel (R) MPI Benchmarks 2018 Update 1, MPI-1 part"), "MB/s (10^6)");
+    assert_eq!(table("#    Intel (R) MPI Benchmarks 2017, MPI-1 part"), "MiB/s (2^20)");
+    assert_eq!(table("#    Intel (R) MPI Benchmark Suite V4.0.0, MPI-1 part"), "MiB/s (2^20)");
     assert_eq!(table(""), "MB/s (2^20 up to 2017, 10^6 since)");
 }
 
@@ -310,9 +261,7 @@ fn long_input__is_read_whole_or_refused() {
 
 #[test]
 fn converted_units__are_no_clock() {
-    let us = [
-        44, 43, 44, 42, 41, 43, 44, 46, 52, 59, 78, 112, 137, 290, 433, 871,
-    ];
+    let us = [44, 43, 44, 42, 41, 43, 44, 46, 52, 59, 78, 112, 137, 290, 433, 871];
     for (head, zeros, coarse) in [
         ("latency_ns", "0", "10 ns"),
         ("latency_ns", "0000", "10000 ns"),
@@ -320,18 +269,13 @@ fn converted_units__are_no_clock() {
         ("value", "0", "10"),
     ] {
         let rows = us.iter().enumerate();
-        let rows: String = rows
-            .map(|(i, v)| format!("{} {v}{zeros}\n", 1u64 << i))
-            .collect();
+        let rows: String = rows.map(|(i, v)| format!("{} {v}{zeros}\n", 1u64 << i)).collect();
         let text = format!("size {head}\n{rows}");
         let found = audit(&text);
         let [table] = &found.tables[..] else {
             panic!("{found:?}");
         };
-        assert!(
-            table.steps.is_empty() && table.statistics.is_empty(),
-            "{table:?}"
-        );
+        assert!(table.steps.is_empty() && table.statistics.is_empty(), "{table:?}");
         let said = format!("`{head}`: all values are multiples of {coarse}: rounded, or converted");
         let text = show_text(&text);
         assert!(text.contains(&said), "{text}");

@@ -104,11 +104,7 @@ fn list_hypotheses(index: usize, table: &Table, tried: &mut Vec<Hypothesis>) {
     let all = || 0..columns.len();
     let sizes: Vec<usize> = all().filter(|&i| is_size(&columns[i])).collect();
     // Among sizes, those that change.
-    let varying: Vec<usize> = sizes
-        .iter()
-        .copied()
-        .filter(|&i| varies(&columns[i]))
-        .collect();
+    let varying: Vec<usize> = sizes.iter().copied().filter(|&i| varies(&columns[i])).collect();
     let sizes = if varying.is_empty() { sizes } else { varying };
     let measured = |i: &usize| !columns[*i].is_parameter();
     let open = |i: &usize| columns[*i].unit().is_none_or(|u| !u.settled);
@@ -133,17 +129,12 @@ fn list_hypotheses(index: usize, table: &Table, tried: &mut Vec<Hypothesis>) {
 fn is_size(column: &Column) -> bool {
     let whole = |c: &Cell| c.value >= 0.0 && c.value.fract() == 0.0;
     let name = column.name.to_lowercase();
-    let counts = ["iter", "rep", "rank", "np", "sample"]
-        .iter()
-        .any(|w| name.contains(w));
+    let counts = ["iter", "rep", "rank", "np", "sample"].iter().any(|w| name.contains(w));
     column.is_parameter() && !counts && column.cells.iter().all(whole)
 }
 
 fn varies(column: &Column) -> bool {
-    column
-        .cells
-        .iter()
-        .any(|c| c.value != column.cells[0].value)
+    column.cells.iter().any(|c| c.value != column.cells[0].value)
 }
 
 /// A relation that holds in every row that has all three.
@@ -185,11 +176,7 @@ fn relate([size, bandwidth, other]: [&Column; 3], by_time: bool) -> Option<Relat
         if !sizes.contains(&s.value) {
             let first = sizes.is_empty();
             sizes.push(s.value);
-            agreement *= if first {
-                1.0
-            } else {
-                (to / from).log10().min(1.0)
-            };
+            agreement *= if first { 1.0 } else { (to / from).log10().min(1.0) };
         }
         (low, high) = (low.max(from), high.min(to));
     }
@@ -207,12 +194,7 @@ fn relate([size, bandwidth, other]: [&Column; 3], by_time: bool) -> Option<Relat
     }
     let width = (high / low).log10().max(1e-9);
     let hit = (FACTORS.len() as f64 * width).min(1.0);
-    Some(Relation {
-        base,
-        rows,
-        hit,
-        agreement,
-    })
+    Some(Relation { base, rows, hit, agreement })
 }
 
 /// Whether a ratio is so simple that it needs no unit: two columns of the same quantity, or one half of the other.

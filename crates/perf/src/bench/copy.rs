@@ -95,9 +95,7 @@ impl Session<'_> {
     fn run_alone(&self) -> Result<()> {
         let (sizes, loops) = (self.sizes(&SIZES), Loop::all_available());
         let mut copies = Copies::new(sizes.iter().copied().max().unwrap_or(0));
-        self.output
-            .bar
-            .set_length((sizes.len() * 2 * loops.len() * OFFSETS.len()) as u64);
+        self.output.bar.set_length((sizes.len() * 2 * loops.len() * OFFSETS.len()) as u64);
         self.output.head(&[
             "copies on one processor, ns per copy (min, median) and GB/s at the median, by where \
              source and target begin",
@@ -113,13 +111,8 @@ impl Session<'_> {
             for target in [Target::Buffer, Target::Ring] {
                 let mut rows = Vec::new();
                 for &which in &loops {
-                    self.output
-                        .bar
-                        .set_message(format!("{}, {bytes} B", which.name()));
-                    rows.push((
-                        which,
-                        self.measure_alone(&mut copies, which, target, bytes)?,
-                    ));
+                    self.output.bar.set_message(format!("{}, {bytes} B", which.name()));
+                    rows.push((which, self.measure_alone(&mut copies, which, target, bytes)?));
                 }
                 self.print_alone(bytes, target, &rows);
             }
@@ -272,12 +265,8 @@ mod tests {
     use super::*;
     use crate::cli::parse_options;
 
-    const TIME: Summary = Summary {
-        min: 123_456.7,
-        median: 234_567.8,
-        p99: 99_345_678.9,
-        samples: 1,
-    };
+    const TIME: Summary =
+        Summary { min: 123_456.7, median: 234_567.8, p99: 99_345_678.9, samples: 1 };
 
     #[test]
     fn heads__fit_a_line_of_120() {

@@ -80,8 +80,7 @@ impl Output {
     /// What stands above a table.
     pub fn head(&self, lines: &[&str]) {
         if !self.json {
-            self.bar
-                .suspend(|| lines.iter().for_each(|line| print_line(line)));
+            self.bar.suspend(|| lines.iter().for_each(|line| print_line(line)));
         }
     }
 }
@@ -132,12 +131,7 @@ pub fn run(options: &FloorOptions) -> Result<()> {
     let output = &Output::new(options.json, false);
     let (samples, batch_ns) = (options.samples, options.batch);
     let sizes = choose_sizes(&options.sizes, &steps_of_four::<9>(64));
-    say_line(
-        pair,
-        measure_lines(pair, samples, batch_ns),
-        batch_ns,
-        output,
-    )?;
+    say_line(pair, measure_lines(pair, samples, batch_ns), batch_ns, output)?;
     say_stream(measure_stream(pair, samples, batch_ns), output)?;
     let samples = samples.min(100);
     let table = make_table("");
@@ -223,10 +217,7 @@ fn say_line(
 }
 
 fn say_time(time: &Summary) -> String {
-    format!(
-        "min {:.1}, median {:.1}, p99 {:.1}",
-        time.min, time.median, time.p99
-    )
+    format!("min {:.1}, median {:.1}, p99 {:.1}", time.min, time.median, time.p99)
 }
 
 /// Lines that stream through a ring.
@@ -249,9 +240,7 @@ fn say_stream(taken: io::Result<Vec<f64>>, output: &Output) -> Result<()> {
 
 /// Rows of a size, perhaps what is done with it, and a time.
 fn make_table(what: &str) -> Table {
-    Table::of(&format!(
-        "bytes>9|{what}min>11|median>11|p99>11|GB/s, median>13"
-    ))
+    Table::of(&format!("bytes>9|{what}min>11|median>11|p99>11|GB/s, median>13"))
 }
 
 fn list_times(bytes: usize, time: &Summary) -> [String; 4] {

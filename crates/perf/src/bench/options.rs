@@ -104,9 +104,7 @@ impl TransportName {
 impl PathOptions {
     /// The variables of the job.
     pub fn environment(&self) -> Vec<(String, String)> {
-        let transport = self
-            .transport
-            .map(|t| ("FASTPATH_TRANSPORTS", t.listed().to_owned()));
+        let transport = self.transport.map(|t| ("FASTPATH_TRANSPORTS", t.listed().to_owned()));
         let device = self.devices.first().map(|d| ("FASTPATH_DEVICE", d.clone()));
         let all = [transport, device].into_iter().flatten();
         all.map(|(name, value)| (name.to_owned(), value)).collect()
@@ -232,9 +230,7 @@ impl MpiOptions {
         if self.hosts.is_empty() {
             return Vec::new();
         }
-        let said = std::process::Command::new(mpiexec)
-            .arg("--version")
-            .output();
+        let said = std::process::Command::new(mpiexec).arg("--version").output();
         let said = said.map_or(Vec::new(), |output| output.stdout);
         let option = name_host_option(&String::from_utf8_lossy(&said));
         vec![option.to_owned(), self.hosts.join(",")]
@@ -280,9 +276,7 @@ pub(crate) fn parse_intervals(text: &str) -> Result<String, String> {
 }
 
 pub(crate) fn parse_timing(text: &str) -> Result<String, String> {
-    let batch = text
-        .strip_prefix("batch=")
-        .map(|n| n.parse().unwrap_or(0u32));
+    let batch = text.strip_prefix("batch=").map(|n| n.parse().unwrap_or(0u32));
     match (text, batch) {
         ("auto" | "each", _) | (_, Some(1..=1_000_000_000)) => Ok(text.to_owned()),
         _ => Err("expected auto, each or batch=N".to_owned()),
@@ -318,11 +312,8 @@ impl BenchOptions {
     /// # Errors
     /// Two results were to go to one place.
     pub fn check_places(&self) -> Result<bool> {
-        let all = [
-            ("--json", &self.results.json),
-            ("--csv", &self.csv),
-            ("--html", &self.results.html),
-        ];
+        let all =
+            [("--json", &self.results.json), ("--csv", &self.csv), ("--html", &self.results.html)];
         let given = all.map(|(name, path)| path.as_deref().map(|path| (name, path)));
         let given: Vec<_> = given.into_iter().flatten().collect();
         let resolve = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
@@ -346,20 +337,11 @@ impl BenchOptions {
     pub fn choose_verbs(&self) -> Result<VerbsOptions> {
         let given = list_options(&self.verbs);
         if !self.has_level(Level::Verbs) {
-            let names: Vec<String> = given
-                .into_iter()
-                .map(|(name, _)| format!("--{name}"))
-                .collect();
-            let are = if names.len() == 1 {
-                "is an option"
-            } else {
-                "are options"
-            };
+            let names: Vec<String> =
+                given.into_iter().map(|(name, _)| format!("--{name}")).collect();
+            let are = if names.len() == 1 { "is an option" } else { "are options" };
             let names = names.join(", ");
-            ensure!(
-                names.is_empty(),
-                "{names} {are} of the bare loops: add --level verbs"
-            );
+            ensure!(names.is_empty(), "{names} {are} of the bare loops: add --level verbs");
             return Ok(VerbsOptions::default());
         }
         self.verbs.check()?;
@@ -380,10 +362,7 @@ impl BenchOptions {
             let (implied, asked) = (implied.name(), asked.name());
             bail!("--transport {implied} and --connection {asked} contradict each other");
         }
-        Ok(VerbsOptions {
-            connection: self.verbs.connection.or(implied),
-            ..self.verbs.clone()
-        })
+        Ok(VerbsOptions { connection: self.verbs.connection.or(implied), ..self.verbs.clone() })
     }
 
     /// The tests that were asked for, each once.
@@ -426,23 +405,14 @@ mod tests {
             ("mpiexec (Fastpath) 0.1.0", "--host"),
             ("mpiexec (OpenRTE) 5.0.11", "--host"),
             ("HYDRA build details:\n    Version: 5.0.2", "-hosts"),
-            (
-                "Intel(R) MPI Library for Linux* OS, Version 2021.18",
-                "-hosts",
-            ),
+            ("Intel(R) MPI Library for Linux* OS, Version 2021.18", "-hosts"),
         ] {
             assert_eq!(name_host_option(version), option);
         }
         let options: BenchOptions =
             crate::cli::parse_options(&["latency", "--host", "a,b", "--level", "all"]).unwrap();
         assert_eq!(options.mpi.hosts, ["a", "b"]);
-        assert!(
-            options
-                .check_buffers()
-                .unwrap_err()
-                .to_string()
-                .contains("--host")
-        );
+        assert!(options.check_buffers().unwrap_err().to_string().contains("--host"));
     }
 
     #[test]
@@ -491,9 +461,7 @@ mod tests {
     #[test]
     fn verbs__options_need_the_level_and_take_the_connection_of_the_transport() {
         let choose = |words: &[&str]| parse(words).unwrap().choose_verbs();
-        let why = choose(&["rate", "--mtu", "1K", "--poll=lazy"])
-            .unwrap_err()
-            .to_string();
+        let why = choose(&["rate", "--mtu", "1K", "--poll=lazy"]).unwrap_err().to_string();
         assert!(
             why.contains("--mtu, --poll are options") && why.contains("--level verbs"),
             "{why}"
@@ -525,23 +493,11 @@ mod tests {
             "--level=verbs --transport=shm",
             "--level=verbs,transport",
         ] {
-            assert!(
-                check(&wrong.split(' ').collect::<Vec<_>>()).is_err(),
-                "{wrong}"
-            );
+            assert!(check(&wrong.split(' ').collect::<Vec<_>>()).is_err(), "{wrong}");
         }
-        let rc = parse(&["--transport", "rc", "--device", "x"])
-            .unwrap()
-            .path
-            .environment();
-        let names: Vec<_> = rc
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"))
-            .collect();
-        assert_eq!(
-            names,
-            ["FASTPATH_TRANSPORTS=rc,loopback", "FASTPATH_DEVICE=x"]
-        );
+        let rc = parse(&["--transport", "rc", "--device", "x"]).unwrap().path.environment();
+        let names: Vec<_> = rc.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(names, ["FASTPATH_TRANSPORTS=rc,loopback", "FASTPATH_DEVICE=x"]);
     }
 
     #[test]
@@ -562,19 +518,10 @@ mod tests {
             chosen.iter().map(|t| t.name).collect()
         };
         assert_eq!(names(&["pingpong", "rate,latency"]), ["latency", "rate"]);
-        let wrong = parse(&["latncy"])
-            .unwrap()
-            .choose_tests()
-            .unwrap_err()
-            .to_string();
+        let wrong = parse(&["latncy"]).unwrap().choose_tests().unwrap_err().to_string();
         assert!(wrong.contains("latncy"), "{wrong}");
         let floor = parse(&["latency", "floor"]).unwrap().choose_tests();
-        assert!(
-            floor
-                .unwrap_err()
-                .to_string()
-                .contains("fastpath bench floor")
-        );
+        assert!(floor.unwrap_err().to_string().contains("fastpath bench floor"));
     }
 
     #[test]
@@ -582,11 +529,7 @@ mod tests {
         let check = |words: &[&str]| parse(words).unwrap().check_places();
         assert!(check(&["--json=a", "--csv=b", "--html=-"]).unwrap());
         assert!(!check(&["--json=a"]).unwrap());
-        for wrong in [
-            "--json=- --csv=-",
-            "--csv=- --html=-",
-            "--json=a --html=./a",
-        ] {
+        for wrong in ["--json=- --csv=-", "--csv=- --html=-", "--json=a --html=./a"] {
             let words: Vec<&str> = wrong.split(' ').collect();
             let why = check(&words).unwrap_err().to_string();
             assert!(why.contains("one of them"), "{why}");

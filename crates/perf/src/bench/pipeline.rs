@@ -123,10 +123,7 @@ impl Pipelines {
         let has_all = |b: &Beside| self.all.iter().all(|&bytes| b.has(bytes));
         let fits = |b: &Beside| b.is_between(pair) && has_all(b);
         let alike = |b: &Beside| fits(b) && is_same_line(b.line, line);
-        let (known, other) = (
-            self.known.iter().position(alike),
-            self.known.iter().position(fits),
-        );
+        let (known, other) = (self.known.iter().position(alike), self.known.iter().position(fits));
         if known.is_some() || other.is_some() && self.known.len() >= SEARCHES {
             return known.or(other);
         }
@@ -238,10 +235,7 @@ mod tests {
             assert_eq!(list(words, 2), NONE, "{words:?}");
         }
         assert_eq!(list(&["latency"], 4), NONE);
-        let settings = Settings {
-            tests: vec!["latency".into()],
-            ..Settings::default()
-        };
+        let settings = Settings { tests: vec!["latency".into()], ..Settings::default() };
         assert_eq!(list_sizes_of(&settings, 2), OWN_SIZES);
         assert_eq!(list_sizes_of(&settings, 8), NONE);
     }

@@ -53,11 +53,7 @@ pub(crate) fn measure(
         unit: "ns".to_owned(),
         ranks,
         samples,
-        timing: Timing {
-            operations_per_sample: 1,
-            warmup_operations: warmup,
-            overhead_ns: 0.0,
-        },
+        timing: Timing { operations_per_sample: 1, warmup_operations: warmup, overhead_ns: 0.0 },
         ..Case::default()
     })
 }

@@ -24,10 +24,7 @@ pub struct ResultOptions {
 impl ResultOptions {
     /// Whether the standard output belongs to a result, in place of the table.
     pub fn take_standard(&self) -> bool {
-        [&self.json, &self.html]
-            .into_iter()
-            .flatten()
-            .any(|path| is_standard(path))
+        [&self.json, &self.html].into_iter().flatten().any(|path| is_standard(path))
     }
 }
 
@@ -57,10 +54,7 @@ impl Store {
     /// # Errors
     /// The file cannot be written; an earlier state of it is left whole.
     pub fn save(&self, report: &Report) -> Result<()> {
-        let saved = self
-            .json
-            .iter()
-            .map(|target| target.save(&json::format_report(report)));
+        let saved = self.json.iter().map(|target| target.save(&json::format_report(report)));
         saved.collect()
     }
 
@@ -70,16 +64,12 @@ impl Store {
     /// It cannot be written.
     pub fn finish(self, report: &Report) -> Result<()> {
         let is_standard = self.json.as_ref().is_some_and(Target::is_standard);
-        let written = self
-            .json
-            .map_or(Ok(()), |f| f.finish(&json::format_report(report)));
+        let written = self.json.map_or(Ok(()), |f| f.finish(&json::format_report(report)));
         if is_standard && written.is_err() {
             // The last place where it can be seen.
             eprint!("{}", output::format_tables(report));
         }
-        let csv = self
-            .csv
-            .map_or(Ok(()), |f| f.finish(&csv::format_report(report)));
+        let csv = self.csv.map_or(Ok(()), |f| f.finish(&csv::format_report(report)));
         let page = || html::write_page(std::slice::from_ref(report), None);
         let page = self.page.map_or(Ok(()), |f| f.finish(&page()));
         written.and(csv).and(page)
@@ -95,10 +85,7 @@ mod tests {
     use crate::record::Run;
 
     fn open(path: &str) -> Result<Store> {
-        let options = ResultOptions {
-            json: Some(path.into()),
-            html: None,
-        };
+        let options = ResultOptions { json: Some(path.into()), html: None };
         Store::open(&options, None)
     }
 
@@ -128,10 +115,7 @@ mod tests {
         assert!(!path.exists());
         store.save(&Report::new(Run::default())).unwrap();
         let text = fs::read_to_string(&path).unwrap();
-        assert_eq!(
-            Report::from_json(&text).unwrap(),
-            Report::new(Run::default())
-        );
+        assert_eq!(Report::from_json(&text).unwrap(), Report::new(Run::default()));
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
         fs::remove_dir_all(&folder).unwrap();
     }

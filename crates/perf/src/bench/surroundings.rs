@@ -30,9 +30,7 @@ pub fn describe_run() -> Run {
     Run {
         tool: name_tool(),
         started_unix_s: now.map_or(0, |d| d.as_secs()),
-        command: std::env::args_os()
-            .map(|a| a.to_string_lossy().into_owned())
-            .collect(),
+        command: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
         machine: describe_machine(),
         environment,
         ..Run::default()
@@ -57,9 +55,7 @@ fn describe_machine() -> Machine {
     let governor = "/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor";
     Machine {
         host: topology::host_name(),
-        processor: find_field(&cpuinfo, "model name")
-            .unwrap_or("unknown")
-            .to_owned(),
+        processor: find_field(&cpuinfo, "model name").unwrap_or("unknown").to_owned(),
         processors: topology::usable_processors(),
         kernel: read_text("/proc/sys/kernel/osrelease").unwrap_or_default(),
         governor: read_text(governor),

@@ -107,11 +107,8 @@ impl Table {
             lines.push(format!("{:>9}   {name}: {value:.1} {}", "", case.unit));
         }
         if !case.counts.is_empty() {
-            let said: Vec<String> = case
-                .counts
-                .iter()
-                .map(|(name, value)| format!("{name} {value:.3}"))
-                .collect();
+            let said: Vec<String> =
+                case.counts.iter().map(|(name, value)| format!("{name} {value:.3}")).collect();
             lines.push(format!("{:>9}   {}", "", said.join(", ")));
         }
         lines
@@ -130,9 +127,7 @@ fn variant_width(test: &str) -> usize {
 
 /// What a time of a case is of, with its unit.
 fn describe_time(case: &Case) -> String {
-    let window = case
-        .window
-        .map_or(String::new(), |w| format!("windows of {w}; "));
+    let window = case.window.map_or(String::new(), |w| format!("windows of {w}; "));
     format!("{window}{} of {}", case.unit, case.of.text())
 }
 
@@ -195,10 +190,7 @@ fn describe_lines(case: &Case) -> String {
 
 /// What timing added to an operation where it added most.
 pub fn describe_overhead(cases: &[Case]) -> String {
-    let most = cases
-        .iter()
-        .map(|c| c.timing.overhead_ns)
-        .fold(0.0, f64::max);
+    let most = cases.iter().map(|c| c.timing.overhead_ns).fold(0.0, f64::max);
     format!(
         "Timing added at most {most:.2} ns to an operation (median; the loop with its clock \
          readings less the bare loop)."
@@ -252,11 +244,7 @@ mod tests {
             ("atomics", "compare_and_swap, load-store"),
             ("idle", "idle=barrier"),
         ] {
-            let case = Case {
-                test: test.into(),
-                variant: variant.into(),
-                ..make_case("null", 20)
-            };
+            let case = Case { test: test.into(), variant: variant.into(), ..make_case("null", 20) };
             let lines = Table::default().add(&case);
             let [.., columns, row] = &lines[..] else {
                 panic!("{lines:?}");
@@ -272,19 +260,10 @@ mod tests {
         assert!(first.contains("ns of one message"), "{first}");
         assert!(first.contains("p99.9"));
         let second = table.add(&make_case("64", 100));
-        assert!(
-            second.len() == 1 && !second[0].contains("ns of"),
-            "{second:?}"
-        );
+        assert!(second.len() == 1 && !second[0].contains("ns of"), "{second:?}");
         // A row of another kind says so itself.
-        let other = Case {
-            of: Of::HalfRoundTrip,
-            ..make_case("null", 100)
-        };
+        let other = Case { of: Of::HalfRoundTrip, ..make_case("null", 100) };
         let third = table.add(&other);
-        assert!(
-            third.len() == 1 && third[0].ends_with("  (ns of half a round trip)"),
-            "{third:?}"
-        );
+        assert!(third.len() == 1 && third[0].ends_with("  (ns of half a round trip)"), "{third:?}");
     }
 }

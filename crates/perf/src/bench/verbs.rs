@@ -80,10 +80,9 @@ impl VerbsOptions {
     /// Which do not, and why.
     pub fn check(&self) -> Result<()> {
         let depth = self.tx_depth.unwrap_or(128);
-        for (name, value) in [
-            ("--post-list", self.post_list),
-            ("--cq-moderation", self.cq_moderation),
-        ] {
+        for (name, value) in
+            [("--post-list", self.post_list), ("--cq-moderation", self.cq_moderation)]
+        {
             if let Some(value) = value.filter(|&value| value > depth) {
                 bail!(
                     "{name} {value} is more than the send queue holds (--tx-depth {depth}): its \
@@ -126,13 +125,8 @@ mod tests {
         let words = "--tx-depth 8 --rx-depth 9 --post-list 2 --cq-moderation 4 --poll-batch 3 \
             --inline 1K --mtu 2K \
             --connection UD --bidirectional --poll lazy";
-        let options = parse(
-            &words
-                .split(' ')
-                .filter(|w| !w.is_empty())
-                .collect::<Vec<_>>(),
-        )
-        .unwrap();
+        let options =
+            parse(&words.split(' ').filter(|w| !w.is_empty()).collect::<Vec<_>>()).unwrap();
         assert_eq!(list_options(&options).len(), 10);
         assert_eq!((options.inline, options.mtu), (Some(1024), Some(2048)));
         assert_eq!(options.connection, Some(Connection::Ud));

@@ -151,11 +151,7 @@ impl Row {
 
     /// Whether the peer is ahead.
     pub fn is_behind(&self) -> bool {
-        let behind = if is_more_better(self.key.of) {
-            Verdict::Below
-        } else {
-            Verdict::Above
-        };
+        let behind = if is_more_better(self.key.of) { Verdict::Below } else { Verdict::Above };
         self.ratio.judge() == behind
     }
 }

@@ -99,10 +99,7 @@ pub fn of_pairs(pairs: &[(f64, f64)]) -> Option<Ratio> {
     let logs: Vec<f64> = pairs.iter().map(|(a, b)| (a / b).ln()).collect();
     let middle = mean(&logs);
     if logs.len() < 2 {
-        return Some(Ratio {
-            ratio: middle.exp(),
-            interval: None,
-        });
+        return Some(Ratio { ratio: middle.exp(), interval: None });
     }
     let n = logs.len() as f64;
     let half = find_t95(n - 1.0) * (variance(&logs) / n).sqrt();
@@ -119,10 +116,7 @@ pub fn of_groups(ours: &[f64], theirs: &[f64]) -> Option<Ratio> {
     let (a, b) = (logs(ours), logs(theirs));
     let middle = mean(&a) - mean(&b);
     if a.len() < 2 || b.len() < 2 {
-        return Some(Ratio {
-            ratio: middle.exp(),
-            interval: None,
-        });
+        return Some(Ratio { ratio: middle.exp(), interval: None });
     }
     let share = |v: &[f64]| variance(v) / v.len() as f64;
     let (va, vb) = (share(&a), share(&b));
@@ -169,10 +163,7 @@ pub fn of_intervals(ours: (f64, [f64; 2]), theirs: (f64, [f64; 2])) -> Option<Ra
     let up = (a_high / a).ln().hypot((b / b_low).ln());
     let down = (a / a_low).ln().hypot((b_high / b).ln());
     let middle = (a / b).ln();
-    Some(Ratio {
-        ratio: a / b,
-        interval: Some([(middle - down).exp(), (middle + up).exp()]),
-    })
+    Some(Ratio { ratio: a / b, interval: Some([(middle - down).exp(), (middle + up).exp()]) })
 }
 
 #[cfg(test)]
@@ -216,10 +207,8 @@ mod tests {
     #[test]
     fn drift__of_the_machine_cancels_in_pairs_and_not_in_groups() {
         // The machine slows down fourfold; ours always takes 10 % less.
-        let pairs: Vec<(f64, f64)> = [1.0, 1.5, 2.2, 3.1, 4.0]
-            .iter()
-            .map(|s| (90.0 * s, 100.0 * s))
-            .collect();
+        let pairs: Vec<(f64, f64)> =
+            [1.0, 1.5, 2.2, 3.1, 4.0].iter().map(|s| (90.0 * s, 100.0 * s)).collect();
         assert_eq!(of_pairs(&pairs).unwrap().judge(), Verdict::Below);
         let (ours, theirs): (Vec<f64>, Vec<f64>) = pairs.into_iter().unzip();
         let groups = of_groups(&ours, &theirs).unwrap();

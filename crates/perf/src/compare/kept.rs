@@ -115,10 +115,7 @@ impl Kept {
         let valid = kept.take_over(&text, identity)?;
         kept.set_length(valid as u64).with_context(failed)?;
         if valid == 0 {
-            let head = Head {
-                started_unix_s: run.started_unix_s,
-                identity: identity.clone(),
-            };
+            let head = Head { started_unix_s: run.started_unix_s, identity: identity.clone() };
             kept.append(&head).with_context(failed)?;
         }
         Ok(kept)
@@ -208,10 +205,7 @@ mod tests {
     }
 
     fn make_plan(ranks: u32) -> Plan {
-        Plan {
-            ranks,
-            settings: Settings::default(),
-        }
+        Plan { ranks, settings: Settings::default() }
     }
 
     fn make_identity(ranks: u32) -> Identity {
@@ -220,13 +214,7 @@ mod tests {
     }
 
     fn make_turn(plan: &Plan, round: u32) -> Turn<'_> {
-        Turn {
-            round,
-            peer: 1,
-            number: 0,
-            plan,
-            ours_first: true,
-        }
+        Turn { round, peer: 1, number: 0, plan, ours_first: true }
     }
 
     fn open(file: &Scratch, ranks: u32) -> Kept {
@@ -234,10 +222,7 @@ mod tests {
     }
 
     fn make_pair(ns: f64) -> [Measured; 2] {
-        let of = |ns| Measured {
-            cases: vec![make_case(8, &[ns])],
-            ..Measured::default()
-        };
+        let of = |ns| Measured { cases: vec![make_case(8, &[ns])], ..Measured::default() };
         [of(ns), of(2.0 * ns)]
     }
 
@@ -269,9 +254,7 @@ mod tests {
     fn other_comparison__is_given_up_and_named() {
         let file = make_file("other");
         let plan = make_plan(2);
-        open(&file, 2)
-            .add(&make_turn(&plan, 0), &make_pair(1.0))
-            .unwrap();
+        open(&file, 2).add(&make_turn(&plan, 0), &make_pair(1.0)).unwrap();
         let kept = open(&file, 4);
         assert!(kept.turns.is_empty());
         assert!(kept.dropped.as_ref().unwrap().contains("ranks"), "{kept:?}");

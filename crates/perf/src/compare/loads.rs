@@ -58,14 +58,7 @@ pub fn list_plans(processors: usize, settings: impl Fn(&str, bool) -> Settings) 
         if let (true, Some(sizes)) = (crowded, &load.crowded) {
             case.sizes.clone_from(sizes);
         }
-        Plan {
-            ranks,
-            settings: Settings {
-                case,
-                timing,
-                ..common
-            },
-        }
+        Plan { ranks, settings: Settings { case, timing, ..common } }
     };
     let of_load = |load: &Load| {
         let ranks = load.ranks.iter();
@@ -95,10 +88,6 @@ mod tests {
         let crowded = plans.iter().filter(|p| p.ranks > 2);
         let is_single = |p: &Plan| p.settings.timing.as_deref() == Some("batch=1");
         assert!(crowded.clone().count() > 0 && crowded.clone().all(is_single));
-        assert!(
-            crowded
-                .clone()
-                .all(|p| p.settings.case.sizes.iter().all(|&s| s <= 64 << 10))
-        );
+        assert!(crowded.clone().all(|p| p.settings.case.sizes.iter().all(|&s| s <= 64 << 10)));
     }
 }

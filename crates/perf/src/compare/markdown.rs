@@ -78,10 +78,7 @@ fn describe_machine(run: &Run) -> String {
         format_date(run.started_unix_s),
         machine.processor,
         machine.processors,
-        machine
-            .hypervisor
-            .as_ref()
-            .map_or(String::new(), virtual_of),
+        machine.hypervisor.as_ref().map_or(String::new(), virtual_of),
         machine.kernel,
         run.clock.source,
         format_number(run.clock.resolution_ns),
@@ -137,10 +134,7 @@ fn count_verdicts(comparison: &Comparison) -> Table {
 
 /// A table is of all sizes of a case.
 pub(super) fn without_size(key: &Key) -> Key {
-    Key {
-        bytes: 0,
-        ..key.clone()
-    }
+    Key { bytes: 0, ..key.clone() }
 }
 
 fn list_tables(comparison: &Comparison) -> Vec<Key> {
@@ -157,25 +151,15 @@ fn add_table(comparison: &Comparison, key: &Key, page: &mut Document) {
     };
     let peers = comparison.list_peers();
     let floor = |bytes: u64| {
-        let key = Key {
-            bytes,
-            ..key.clone()
-        };
+        let key = Key { bytes, ..key.clone() };
         find_floor(comparison, &key)
     };
     let sizes = list_sizes(&rows);
-    let hardware = sizes
-        .iter()
-        .any(|&size| floor(size).is_some())
-        .then_some("hardware");
+    let hardware = sizes.iter().any(|&size| floor(size).is_some()).then_some("hardware");
     let names = ["bytes"].into_iter().chain(hardware).chain(["this MPI"]);
     let mut table = tabulate(names.chain(peers.iter().copied()));
     for size in sizes {
-        let of_size: Vec<&Row> = rows
-            .iter()
-            .copied()
-            .filter(|r| r.key.bytes == size)
-            .collect();
+        let of_size: Vec<&Row> = rows.iter().copied().filter(|r| r.key.bytes == size).collect();
         let least = hardware.map(|_| format_optional(floor(size)));
         let theirs = find_peers(&of_size, &peers).map(|row| {
             let cell = |r: &Row| format!("{} ({})", format_number(r.theirs), mark_ratio(r));
@@ -193,9 +177,7 @@ fn add_table(comparison: &Comparison, key: &Key, page: &mut Document) {
 fn find_peers<'a>(
     rows: &'a [&'a Row], peers: &'a [&'a str],
 ) -> impl Iterator<Item = Option<&'a Row>> {
-    peers
-        .iter()
-        .map(|peer| rows.iter().copied().find(|r| r.peer == *peer))
+    peers.iter().map(|peer| rows.iter().copied().find(|r| r.peer == *peer))
 }
 
 fn list_sizes(rows: &[&Row]) -> BTreeSet<u64> {
@@ -235,22 +217,14 @@ pub fn format_summary(comparison: &Comparison) -> String {
         |r: &&Row| r.key.test == README_TEST && r.key.ranks == 2 && r.key.variant.is_empty();
     let rows: Vec<&Row> = comparison.rows.iter().filter(is_of).collect();
     let peers = comparison.list_peers();
-    let names = ["bytes", "Fastpath"]
-        .into_iter()
-        .chain(peers.iter().copied());
+    let names = ["bytes", "Fastpath"].into_iter().chain(peers.iter().copied());
     let mut table = tabulate(names.chain(["Fastpath to the best of them"]));
     for size in list_sizes(&rows) {
-        let of_size: Vec<&Row> = rows
-            .iter()
-            .copied()
-            .filter(|r| r.key.bytes == size)
-            .collect();
+        let of_size: Vec<&Row> = rows.iter().copied().filter(|r| r.key.bytes == size).collect();
         let theirs = find_peers(&of_size, &peers)
             .map(|row| row.map_or("-".to_owned(), |r| format_number(r.theirs)));
         // The one that ours does worst against, by the pairs: not the one with the shortest time.
-        let worst = of_size
-            .iter()
-            .max_by(|a, b| a.ratio.ratio.total_cmp(&b.ratio.ratio));
+        let worst = of_size.iter().max_by(|a, b| a.ratio.ratio.total_cmp(&b.ratio.ratio));
         let worst = worst.map_or("-".to_owned(), |row| mark_ratio(row));
         let first = [format_size(size), format_own(&of_size)];
         table.row(first.into_iter().chain(theirs).chain([worst]));
@@ -279,11 +253,7 @@ pub fn replace_table(file: &str, comparison: &Comparison) -> Result<String> {
             format_date(ours.run.started_unix_s),
             ours.run.machine.processor,
             ours.run.machine.processors,
-            if ours.run.machine.hypervisor.is_some() {
-                ", a virtual machine"
-            } else {
-                ""
-            },
+            if ours.run.machine.hypervisor.is_some() { ", a virtual machine" } else { "" },
         );
     }
     let summary = format_summary(comparison);
@@ -305,10 +275,7 @@ mod tests {
         assert!(page.contains("| 8 | 57.75 | 100.0 (0.50 ["), "{page}");
         comparison.reports[0].cases.push(make_case(8, &[1.0]));
         let page = format_page(&comparison, None);
-        assert!(
-            page.contains("| 8 | 58.01 | 57.75 | 100.0 (0.50 ["),
-            "{page}"
-        );
+        assert!(page.contains("| 8 | 58.01 | 57.75 | 100.0 (0.50 ["), "{page}");
         assert!(page.contains("65.00 (~1.00 ["), "{page}");
         assert!(page.contains("500.0 (**2.01 ["), "{page}");
         assert!(page.contains("| alpha | 1 | 0 | 1 |"), "{page}");
@@ -329,14 +296,8 @@ mod tests {
     #[test]
     fn summary__gives_the_ratio_to_the_best_of_the_others() {
         let text = format_summary(&make_comparison());
-        assert!(
-            text.contains("| 8 | 57.75 | 100.0 | 65.00 | ~1.00 ["),
-            "{text}"
-        );
-        assert!(
-            text.contains("| 4 Ki | 1002 | 500.0 | 2000 | **2.01 ["),
-            "{text}"
-        );
+        assert!(text.contains("| 8 | 57.75 | 100.0 | 65.00 | ~1.00 ["), "{text}");
+        assert!(text.contains("| 4 Ki | 1002 | 500.0 | 2000 | **2.01 ["), "{text}");
     }
 
     #[test]
@@ -345,10 +306,7 @@ mod tests {
             -->\nafter\n";
         let new = replace_table(file, &make_comparison()).unwrap();
         assert!(new.starts_with("before\n<!-- comparison: make results -->\nPing-pong"));
-        assert!(
-            new.ends_with("|\n<!-- end of comparison -->\nafter\n"),
-            "{new}"
-        );
+        assert!(new.ends_with("|\n<!-- end of comparison -->\nafter\n"), "{new}");
         assert!(!new.contains("earlier"));
         assert!(replace_table("nothing", &make_comparison()).is_err());
     }

@@ -66,11 +66,7 @@ pub struct CompareOptions {
 #[derive(Args, Clone, Debug)]
 pub struct MeasureOptions {
     /// Tests or groups of tests, separated by commas; `fastpath bench --list` names them
-    #[arg(
-        long,
-        value_delimiter = ',',
-        default_value = "latency,rate,bandwidth,barrier,allreduce"
-    )]
+    #[arg(long, value_delimiter = ',', default_value = "latency,rate,bandwidth,barrier,allreduce")]
     pub tests: Vec<String>,
     /// The loads of programs in place of tests: buffers that are written and read, odd, strided or of MPI_Alloc_mem,
     /// both directions at once, windows, rings and all-to-all of 2 to 8 ranks, halos, large collectives, first messages
@@ -129,9 +125,7 @@ impl MeasureOptions {
 
     fn list_plans_on(&self, processors: usize) -> Result<Vec<Plan>> {
         if self.loads {
-            return Ok(loads::list_plans(processors, |test, crowded| {
-                self.settings(test, crowded)
-            }));
+            return Ok(loads::list_plans(processors, |test, crowded| self.settings(test, crowded)));
         }
         let mut plans: Vec<Plan> = Vec::new();
         for word in &self.tests {
@@ -142,11 +136,7 @@ impl MeasureOptions {
             for test in tests {
                 // A pair does not depend on the number, unless that is what the test is about.
                 let pair = test.class == Class::Pair && test.group != Group::Scaling;
-                for &ranks in if pair {
-                    &[2][..]
-                } else {
-                    self.ranks.as_slice()
-                } {
+                for &ranks in if pair { &[2][..] } else { self.ranks.as_slice() } {
                     let plan = Plan {
                         ranks,
                         settings: self.settings(test.name, ranks as usize > processors),
@@ -192,17 +182,9 @@ mod tests {
     fn tests_of_a_pair__run_on_two_ranks_and_the_others_on_those_named() {
         let options = parse(&["--tests", "latency,sendrecv,idle", "-n", "2,8"]).unwrap();
         let plans = options.measure.list_plans().unwrap();
-        let said: Vec<(u32, &str)> = plans
-            .iter()
-            .map(|p| (p.ranks, p.settings.tests[0].as_str()))
-            .collect();
-        let wanted = [
-            (2, "latency"),
-            (2, "sendrecv"),
-            (8, "sendrecv"),
-            (2, "idle"),
-            (8, "idle"),
-        ];
+        let said: Vec<(u32, &str)> =
+            plans.iter().map(|p| (p.ranks, p.settings.tests[0].as_str())).collect();
+        let wanted = [(2, "latency"), (2, "sendrecv"), (8, "sendrecv"), (2, "idle"), (8, "idle")];
         assert_eq!(said, wanted);
         assert_eq!(plans[0].settings.timing.as_deref(), Some("batch=16"));
         assert_eq!(plans[0].settings.case.duration, Some(50.0));
@@ -241,14 +223,7 @@ mod tests {
     #[test]
     fn test__that_is_not_known_is_named() {
         let options = parse(&["--tests", "latncy"]).unwrap();
-        assert!(
-            options
-                .measure
-                .list_plans()
-                .unwrap_err()
-                .to_string()
-                .contains("latncy")
-        );
+        assert!(options.measure.list_plans().unwrap_err().to_string().contains("latncy"));
     }
 
     #[test]
@@ -267,13 +242,8 @@ mod tests {
 
     #[test]
     fn impossible_values__are_refused() {
-        for wrong in [
-            "--rounds=0",
-            "--batch=0",
-            "--threshold=-1",
-            "--statistic=mode",
-            "--sizes=x",
-        ] {
+        for wrong in ["--rounds=0", "--batch=0", "--threshold=-1", "--statistic=mode", "--sizes=x"]
+        {
             assert!(parse(&[wrong]).is_err(), "{wrong}");
         }
         assert_eq!(parse(&["--threshold=10%"]).unwrap().threshold, 10.0);

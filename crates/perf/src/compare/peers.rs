@@ -57,10 +57,7 @@ impl Peer {
         };
         for (path, option) in [(&ours.mpicc, "--mpicc"), (&ours.mpiexec, "--mpiexec")] {
             let shown = path.display();
-            ensure!(
-                path.exists(),
-                "{shown} is not there; name another with {option}"
-            );
+            ensure!(path.exists(), "{shown} is not there; name another with {option}");
         }
         Ok(ours)
     }
@@ -75,11 +72,7 @@ impl Peer {
     /// The launcher's arguments for so many ranks on so many processors.
     fn list_arguments_on(&self, ranks: u32, processors: usize) -> Vec<String> {
         let fits = ranks as usize <= processors;
-        let further = if fits {
-            &self.arguments_fit
-        } else {
-            &self.arguments_crowded
-        };
+        let further = if fits { &self.arguments_fit } else { &self.arguments_crowded };
         [self.arguments.as_slice(), further].concat()
     }
 
@@ -195,8 +188,7 @@ impl PeerOptions {
             let (peer, rest) = find_peer(&mut peers, "--peer-env", word)?;
             match rest.split_once('=') {
                 Some((variable, value)) if !variable.is_empty() => {
-                    peer.environment
-                        .push((variable.to_owned(), value.to_owned()));
+                    peer.environment.push((variable.to_owned(), value.to_owned()));
                 }
                 _ => bail!("--peer-env {word}: expected NAME:VAR=VALUE"),
             }
@@ -204,12 +196,8 @@ impl PeerOptions {
         type Pick = fn(&mut Peer) -> &mut Vec<String>;
         let lists: [(&str, &[String], Pick); 3] = [
             ("--peer-arg", &self.peer_arg, |p| &mut p.arguments),
-            ("--peer-arg-fit", &self.peer_arg_fit, |p| {
-                &mut p.arguments_fit
-            }),
-            ("--peer-arg-crowded", &self.peer_arg_crowded, |p| {
-                &mut p.arguments_crowded
-            }),
+            ("--peer-arg-fit", &self.peer_arg_fit, |p| &mut p.arguments_fit),
+            ("--peer-arg-crowded", &self.peer_arg_crowded, |p| &mut p.arguments_crowded),
         ];
         for (option, words, pick) in lists {
             for word in words {
@@ -229,10 +217,7 @@ pub fn find_remedy(peer: &str, error: &str) -> Option<String> {
              be another user"
         ));
     }
-    let path = error
-        .strip_prefix("cannot run ")?
-        .split_once(": No such file")?
-        .0;
+    let path = error.strip_prefix("cannot run ")?.split_once(": No such file")?.0;
     path.ends_with("cc").then(|| {
         format!(
             "there is no compiler wrapper {path}; for a peer with the standard ABI (MPICH 5, \
@@ -311,15 +296,9 @@ mod tests {
         words.add_file(text).unwrap();
         let peers = words.parse().unwrap();
         let peer = &peers[0];
-        assert_eq!(
-            peer.environment,
-            [("LD_LIBRARY_PATH".to_owned(), "/a:/b".to_owned())]
-        );
+        assert_eq!(peer.environment, [("LD_LIBRARY_PATH".to_owned(), "/a:/b".to_owned())]);
         assert_eq!(peer.list_arguments_on(2, 2), ["-q", "--bind-to", "core"]);
-        assert_eq!(
-            peer.list_arguments_on(3, 2),
-            ["-q", "--map-by", ":OVERSUBSCRIBE"]
-        );
+        assert_eq!(peer.list_arguments_on(3, 2), ["-q", "--map-by", ":OVERSUBSCRIBE"]);
     }
 
     #[test]
@@ -342,18 +321,9 @@ mod tests {
             assert!(error.contains(part), "{error}");
         }
         let mut words = PeerOptions::default();
-        let error = words
-            .add_file("--peer=a=x\n--pear=b=y")
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("line 2") && error.contains("--pear"),
-            "{error}"
-        );
-        let words = PeerOptions {
-            peer: strings(&["a=x", "a=y"]),
-            ..PeerOptions::default()
-        };
+        let error = words.add_file("--peer=a=x\n--pear=b=y").unwrap_err().to_string();
+        assert!(error.contains("line 2") && error.contains("--pear"), "{error}");
+        let words = PeerOptions { peer: strings(&["a=x", "a=y"]), ..PeerOptions::default() };
         assert!(words.parse().unwrap_err().to_string().contains("two peers"));
     }
 }

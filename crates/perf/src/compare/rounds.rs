@@ -197,12 +197,7 @@ impl Rounds {
         let known = all.position(|p| p.peer == peer && p.key == key);
         let at = known.unwrap_or(self.pairs.len());
         if known.is_none() {
-            self.pairs.push(Pairs {
-                peer,
-                key,
-                values: Vec::new(),
-                beside: Beside::default(),
-            });
+            self.pairs.push(Pairs { peer, key, values: Vec::new(), beside: Beside::default() });
         }
         let pairs = &mut self.pairs[at];
         pairs.values.push((a, b));
@@ -234,11 +229,7 @@ impl Rounds {
 
     /// Notes once what was not compared.
     pub fn note(&mut self, mpi: &str, what: String, reason: &str) {
-        let noted = NotCompared {
-            mpi: mpi.to_owned(),
-            what,
-            reason: reason.to_owned(),
-        };
+        let noted = NotCompared { mpi: mpi.to_owned(), what, reason: reason.to_owned() };
         if !self.missing.contains(&noted) {
             self.missing.push(noted);
         }
@@ -312,22 +303,13 @@ mod tests {
     }
 
     fn make_plans(ranks: &[u32]) -> Vec<Plan> {
-        let settings = Settings {
-            tests: vec!["latency".into()],
-            ..Settings::default()
-        };
-        let plan = |&ranks: &u32| Plan {
-            ranks,
-            settings: settings.clone(),
-        };
+        let settings = Settings { tests: vec!["latency".into()], ..Settings::default() };
+        let plan = |&ranks: &u32| Plan { ranks, settings: settings.clone() };
         ranks.iter().map(plan).collect()
     }
 
     fn make_measured(ns: f64) -> Measured {
-        Measured {
-            cases: vec![make_case(8, &[ns, ns, ns])],
-            ..Measured::default()
-        }
+        Measured { cases: vec![make_case(8, &[ns, ns, ns])], ..Measured::default() }
     }
 
     /// All rounds, by a function that runs a plan on the MPI of a number.
@@ -375,10 +357,7 @@ mod tests {
             asked += usize::from(mpi == 1);
             let mut outcome = make_measured(100.0);
             if mpi == 1 && asked == 2 {
-                outcome = Measured {
-                    failure: Some("it died".into()),
-                    ..Measured::default()
-                };
+                outcome = Measured { failure: Some("it died".into()), ..Measured::default() };
             }
             outcome
         });
@@ -401,11 +380,7 @@ mod tests {
         });
         assert!(rounds.list_rows().is_empty());
         assert_eq!(rounds.list_missing().len(), 1, "said once");
-        assert!(
-            rounds.list_missing()[0]
-                .reason
-                .contains("different statistic")
-        );
+        assert!(rounds.list_missing()[0].reason.contains("different statistic"));
     }
 
     #[test]
@@ -431,9 +406,7 @@ mod tests {
     #[test]
     fn reports__hold_the_samples_of_all_rounds() {
         let mut rounds = make_rounds(1);
-        run(&mut rounds, &make_plans(&[2]), 3, |_, _| {
-            make_measured(100.0)
-        });
+        run(&mut rounds, &make_plans(&[2]), 3, |_, _| make_measured(100.0));
         assert_eq!(rounds.reports[0].cases[0].samples.count(), 9);
         assert_eq!(rounds.reports[1].cases[0].samples.count(), 9);
     }
@@ -442,11 +415,7 @@ mod tests {
     fn failure__names_the_case_in_which_it_happened() {
         let outcome = Outcome {
             failure: Some(RunError::Empty),
-            at: Some(Progress {
-                test: "rate".into(),
-                bytes: 64,
-                ..Progress::default()
-            }),
+            at: Some(Progress { test: "rate".into(), bytes: 64, ..Progress::default() }),
             ..Outcome::default()
         };
         let failure = Measured::from(outcome).failure.unwrap();

@@ -113,9 +113,8 @@ impl Files {
             target.map_or(Ok(()), |t| t.finish(&text()))
         };
         let json = finish(self.json, &|| comparison.format_json());
-        let page = finish(self.markdown, &|| {
-            markdown::format_page(comparison, self.levels.as_deref())
-        });
+        let page =
+            finish(self.markdown, &|| markdown::format_page(comparison, self.levels.as_deref()));
         let readme = self.readme.map_or(Ok(()), |(target, text)| {
             let text = markdown::replace_table(&text, comparison)?;
             target.finish(&text)
@@ -193,10 +192,7 @@ fn gather(options: &CompareOptions, peers: Vec<Peer>) -> Result<(Vec<Contestant>
     let program = Program::compile(&peer.mpicc)?;
     let (others, failed) = compile(peers);
     let all = [Contestant { peer, program }].into_iter().chain(others);
-    let on_hosts = |c: Contestant| Contestant {
-        peer: c.peer.on_hosts(&options.mpi),
-        ..c
-    };
+    let on_hosts = |c: Contestant| Contestant { peer: c.peer.on_hosts(&options.mpi), ..c };
     Ok((all.map(on_hosts).collect(), failed))
 }
 
@@ -224,9 +220,7 @@ fn run_rounds(
         rounds: options.measure.rounds,
         peers: contestants.len() - 1,
         kept,
-        limit: options
-            .stop_after
-            .map(|ms| Duration::from_secs_f64(ms / 1000.0)),
+        limit: options.stop_after.map(|ms| Duration::from_secs_f64(ms / 1000.0)),
         shows_progress: !options.no_progress,
     };
     let name = |mpi: usize| contestants[mpi].peer.name.clone();
@@ -249,11 +243,8 @@ fn run_rounds(
 /// Prints the comparison and writes it to the files.
 fn tell(options: &CompareOptions, files: Files, comparison: &Comparison) -> Result<()> {
     let to_standard = options.json.as_deref() == Some(Path::new("-"));
-    let text = if to_standard {
-        comparison.format_json()
-    } else {
-        show::format_comparison(comparison)
-    };
+    let text =
+        if to_standard { comparison.format_json() } else { show::format_comparison(comparison) };
     let said = output::print(&text);
     if said.is_err() {
         // The last place where it can be seen.

@@ -12,33 +12,19 @@ use crate::record::{Key, Level};
 
 /// A ratio with its interval.
 pub fn format_ratio(ratio: &Ratio) -> String {
-    let none = if ratio.interval.is_none() {
-        " [no interval]"
-    } else {
-        ""
-    };
+    let none = if ratio.interval.is_none() { " [no interval]" } else { "" };
     format!("{ratio:.3}{none}")
 }
 
 /// The columns that both kinds of comparison begin with; the two values and their unit.
 fn make_table([one, two]: [&str; 2]) -> Table {
-    Table::of(&format!(
-        "test<30|ranks>5|bytes>8|{one}>10|{two}>10|<2|ratio<24"
-    ))
+    Table::of(&format!("test<30|ranks>5|bytes>8|{one}>10|{two}>10|<2|ratio<24"))
 }
 
 fn make_cells(name: String, key: &Key, values: [f64; 2], ratio: &Ratio) -> Vec<String> {
     let [one, two] = values.map(format_number);
     let (ranks, bytes) = (key.ranks.to_string(), key.bytes.to_string());
-    vec![
-        name,
-        ranks,
-        bytes,
-        one,
-        two,
-        key.unit.clone(),
-        format_ratio(ratio),
-    ]
+    vec![name, ranks, bytes, one, two, key.unit.clone(), format_ratio(ratio)]
 }
 
 /// A comparison of several MPIs in one run.
@@ -90,17 +76,12 @@ fn format_peer(comparison: &Comparison, peer: &str) -> String {
 
 /// A test with its variant and window.
 pub fn name_test(row: &Row) -> String {
-    let window = row
-        .key
-        .window
-        .map_or(String::new(), |window| format!(" w{window}"));
+    let window = row.key.window.map_or(String::new(), |window| format!(" w{window}"));
     name_variant(&row.key) + &window
 }
 
 fn name_variant(key: &Key) -> String {
-    format!("{} {}", key.test, key.variant)
-        .trim_end()
-        .to_owned()
+    format!("{} {}", key.test, key.variant).trim_end().to_owned()
 }
 
 fn add_row(row: &Row, table: &mut Table) {
@@ -109,11 +90,9 @@ fn add_row(row: &Row, table: &mut Table) {
     let (floor, lines) = (row.find_floor(), row.find_lines());
     if floor.is_some() || lines.is_some() {
         cells.extend(match floor {
-            Some([floor, ours, theirs]) => [
-                format_number(floor),
-                format!("{ours:.2}"),
-                format!("{theirs:.2}"),
-            ],
+            Some([floor, ours, theirs]) => {
+                [format_number(floor), format!("{ours:.2}"), format!("{theirs:.2}")]
+            }
             None => ["-"; 3].map(str::to_owned),
         });
     }
@@ -129,11 +108,7 @@ fn add_row(row: &Row, table: &mut Table) {
 
 /// A comparison of stored results.
 pub fn format_changes(changes: &Changes, rule: Rule) -> String {
-    let mut text: String = changes
-        .notes
-        .iter()
-        .map(|note| format!("note: {note}\n"))
-        .collect();
+    let mut text: String = changes.notes.iter().map(|note| format!("note: {note}\n")).collect();
     text += &format!(
         "{} of each case; ratio now/before with its 95 % interval; a change counts beyond {:.1} \
          %\n",
@@ -142,10 +117,7 @@ pub fn format_changes(changes: &Changes, rule: Rule) -> String {
     );
     let mut table = make_table(["before", "now"]);
     table.add_columns(["says"]);
-    changes
-        .changes
-        .iter()
-        .for_each(|change| add_change(change, &mut table));
+    changes.changes.iter().for_each(|change| add_change(change, &mut table));
     text += &table.to_text();
     for refused in &changes.refused {
         text += &format!("{}: not compared: {}\n", refused.what, refused.reason);
@@ -179,16 +151,8 @@ fn add_change(change: &CaseChange, table: &mut Table) {
 
 /// What a table of a test is of.
 pub fn describe_test(row: &Row) -> String {
-    let window = row
-        .key
-        .window
-        .map_or(String::new(), |window| format!(", windows of {window}"));
-    format!(
-        "{}; {}{window}, {}",
-        row.key.operation,
-        row.key.of.text(),
-        row.key.unit
-    )
+    let window = row.key.window.map_or(String::new(), |window| format!(", windows of {window}"));
+    format!("{}; {}{window}, {}", row.key.operation, row.key.of.text(), row.key.unit)
 }
 
 #[cfg(test)]
@@ -208,10 +172,7 @@ mod tests {
         assert!(text.contains("against beta"), "{text}");
         assert!(text.contains("1 faster, 1 slower"), "{text}");
         assert!(text.contains("1 cannot tell, 1 faster"), "{text}");
-        assert!(
-            text.contains("gamma: not compared: cannot run mpicc"),
-            "{text}"
-        );
+        assert!(text.contains("gamma: not compared: cannot run mpicc"), "{text}");
         assert!(text.contains("the median of each run"), "{text}");
     }
 
@@ -232,18 +193,11 @@ mod tests {
 
     #[test]
     fn changes__name_statistic_threshold_and_that_one_run_is_few() {
-        let rule = Rule {
-            statistic: Statistic::Median,
-            threshold: 1.05,
-            common_only: false,
-        };
+        let rule = Rule { statistic: Statistic::Median, threshold: 1.05, common_only: false };
         let text = format_changes(&compare(&[make_report()], &[make_report()], rule), rule);
         assert!(text.contains("median of each case"), "{text}");
         assert!(text.contains("beyond 5.0 %"), "{text}");
         assert!(text.contains("one run a side"), "{text}");
-        assert!(
-            text.contains("4 compared, 0 worse, 0 not compared"),
-            "{text}"
-        );
+        assert!(text.contains("4 compared, 0 worse, 0 not compared"), "{text}");
     }
 }

@@ -43,11 +43,7 @@ pub struct CaseChange {
 impl CaseChange {
     /// Whether it became worse.
     pub fn is_worse(&self) -> bool {
-        let worse = if is_more_better(self.key.of) {
-            Verdict::Below
-        } else {
-            Verdict::Above
-        };
+        let worse = if is_more_better(self.key.of) { Verdict::Below } else { Verdict::Above };
         self.verdict == worse
     }
 }
@@ -97,10 +93,7 @@ fn gather(reports: &[Report]) -> Side<'_> {
 
 /// Compares two sides, each of one run or several.
 pub fn compare(before: &[Report], now: &[Report], rule: Rule) -> Changes {
-    let mut result = Changes {
-        notes: list_differences(before, now),
-        ..Changes::default()
-    };
+    let mut result = Changes { notes: list_differences(before, now), ..Changes::default() };
     let (old, new) = (gather(before), gather(now));
     for (key, cases) in &new {
         let outcome = match old.get(key) {
@@ -110,10 +103,7 @@ pub fn compare(before: &[Report], now: &[Report], rule: Rule) -> Changes {
         };
         match outcome {
             Ok(change) => result.changes.push(change),
-            Err(reason) => result.refused.push(Refused {
-                what: describe_key(key),
-                reason,
-            }),
+            Err(reason) => result.refused.push(Refused { what: describe_key(key), reason }),
         }
     }
     for key in old.keys().filter(|k| !new.contains_key(*k)) {
@@ -130,10 +120,7 @@ pub fn compare(before: &[Report], now: &[Report], rule: Rule) -> Changes {
 fn compare_case(key: &Key, old: &[&Case], new: &[&Case], rule: Rule) -> Result<CaseChange, String> {
     check_batches(old, new, rule.statistic)?;
     let take = |cases: &[&Case]| -> Option<Vec<f64>> {
-        cases
-            .iter()
-            .map(|c| rule.statistic.take(&c.samples))
-            .collect()
+        cases.iter().map(|c| rule.statistic.take(&c.samples)).collect()
     };
     let (Some(before), Some(now)) = (take(old), take(new)) else {
         return Err("a side has no samples".to_owned());
@@ -184,11 +171,7 @@ fn check_batches(old: &[&Case], new: &[&Case], statistic: Statistic) -> Result<(
         return Ok(());
     }
     let first = old[0].timing.operations_per_sample;
-    let other = old
-        .iter()
-        .chain(new)
-        .map(|c| c.timing.operations_per_sample)
-        .find(|o| *o != first);
+    let other = old.iter().chain(new).map(|c| c.timing.operations_per_sample).find(|o| *o != first);
     match other {
         None => Ok(()),
         Some(other) => Err(format!(
@@ -218,11 +201,7 @@ fn list_key_differences(a: &Key, b: &Key) -> Vec<String> {
     let fields = [
         ("operation", a.operation.clone(), b.operation.clone()),
         ("size", format!("{} B", a.bytes), format!("{} B", b.bytes)),
-        (
-            "level",
-            a.level.name().to_owned(),
-            b.level.name().to_owned(),
-        ),
+        ("level", a.level.name().to_owned(), b.level.name().to_owned()),
         ("what is timed", word(&a.of), word(&b.of)),
         ("unit", a.unit.clone(), b.unit.clone()),
         ("ranks", a.ranks.to_string(), b.ranks.to_string()),
@@ -279,10 +258,7 @@ fn list_differences(before: &[Report], now: &[Report]) -> Vec<String> {
         .map(|(name, a, b)| format!("another {name}: {a} before, {b} now"))
         .collect();
     if a.environment != b.environment {
-        notes.push(format!(
-            "other settings: {:?} before, {:?} now",
-            a.environment, b.environment
-        ));
+        notes.push(format!("other settings: {:?} before, {:?} now", a.environment, b.environment));
     }
     notes
 }
@@ -294,16 +270,10 @@ mod tests {
     use crate::record::samples::{make_case, make_report};
     use crate::record::{Level, Of, Run};
 
-    const RULE: Rule = Rule {
-        statistic: Statistic::Median,
-        threshold: 1.05,
-        common_only: false,
-    };
+    const RULE: Rule = Rule { statistic: Statistic::Median, threshold: 1.05, common_only: false };
 
     fn make_samples(middle: f64) -> Vec<f64> {
-        (0..200)
-            .map(|i| middle + f64::from(i % 11) / 10.0)
-            .collect()
+        (0..200).map(|i| middle + f64::from(i % 11) / 10.0).collect()
     }
 
     fn make_run(cases: Vec<Case>) -> Vec<Report> {
@@ -337,33 +307,18 @@ mod tests {
     fn change__within_the_threshold_is_none() {
         let result = compare(&run_of(100.0), &run_of(103.0), RULE);
         assert_eq!(result.exit_code(), 0);
-        let strict = Rule {
-            threshold: 1.0,
-            ..RULE
-        };
-        assert_eq!(
-            compare(&run_of(100.0), &run_of(103.0), strict).exit_code(),
-            1
-        );
+        let strict = Rule { threshold: 1.0, ..RULE };
+        assert_eq!(compare(&run_of(100.0), &run_of(103.0), strict).exit_code(), 1);
     }
 
     #[test]
     fn minimum__has_no_interval_and_goes_by_the_threshold() {
-        let rule = Rule {
-            statistic: Statistic::Min,
-            ..RULE
-        };
+        let rule = Rule { statistic: Statistic::Min, ..RULE };
         let result = compare(&run_of(100.0), &run_of(120.0), rule);
         assert_eq!(result.changes[0].ratio.interval, None);
         assert_eq!(result.exit_code(), 1);
-        let without = Rule {
-            threshold: 1.0,
-            ..rule
-        };
-        assert_eq!(
-            compare(&run_of(100.0), &run_of(120.0), without).exit_code(),
-            0
-        );
+        let without = Rule { threshold: 1.0, ..rule };
+        assert_eq!(compare(&run_of(100.0), &run_of(120.0), without).exit_code(), 0);
     }
 
     #[test]
@@ -373,11 +328,7 @@ mod tests {
         let noisy = compare(&many(&[100.0, 140.0]), &many(&[130.0, 150.0]), RULE);
         assert_eq!(noisy.changes[0].verdict, Verdict::CannotTell, "{noisy:?}");
         assert_eq!(noisy.changes[0].runs, [2, 2]);
-        let clear = compare(
-            &many(&[100.0, 101.0, 99.0]),
-            &many(&[130.0, 131.0, 129.0]),
-            RULE,
-        );
+        let clear = compare(&many(&[100.0, 101.0, 99.0]), &many(&[130.0, 131.0, 129.0]), RULE);
         assert_eq!(clear.exit_code(), 1);
     }
 
@@ -395,21 +346,13 @@ mod tests {
     fn unlike_cases__are_refused_with_the_reason() {
         type Edit = fn(&mut Case);
         let changes: [(&str, Edit); 7] = [
-            ("different operation", |c| {
-                c.operation = "MPI_Isend/MPI_Irecv".into()
-            }),
-            ("different level: mpi before, protocol now", |c| {
-                c.level = Level::Protocol
-            }),
+            ("different operation", |c| c.operation = "MPI_Isend/MPI_Irecv".into()),
+            ("different level: mpi before, protocol now", |c| c.level = Level::Protocol),
             ("different what is timed", |c| c.of = Of::RoundTrip),
             ("different unit", |c| c.unit = "us".into()),
             ("different ranks: 2 before, 4 now", |c| c.ranks = 4),
-            ("different window: none before, 64 now", |c| {
-                c.window = Some(64)
-            }),
-            ("different statistic", |c| {
-                c.timing.operations_per_sample = 1
-            }),
+            ("different window: none before, 64 now", |c| c.window = Some(64)),
+            ("different statistic", |c| c.timing.operations_per_sample = 1),
         ];
         for (reason, change) in changes {
             let refused = refuse(change);
@@ -422,31 +365,16 @@ mod tests {
     fn size_or_test__that_one_side_lacks_is_refused_on_both() {
         let refused = refuse(|c| c.bytes = 16);
         let reasons: Vec<&str> = refused.iter().map(|r| r.reason.as_str()).collect();
-        assert_eq!(
-            reasons,
-            ["the baseline lacks this size", "is in the baseline alone"]
-        );
+        assert_eq!(reasons, ["the baseline lacks this size", "is in the baseline alone"]);
         let refused = refuse(|c| c.test = "other".into());
-        assert!(
-            refused[0].reason.contains("no test of this name"),
-            "{refused:?}"
-        );
+        assert!(refused[0].reason.contains("no test of this name"), "{refused:?}");
     }
 
     #[test]
     fn common_only__passes_over_what_one_side_lacks() {
-        let old = make_run(vec![
-            make_case(8, &make_samples(100.0)),
-            make_case(64, &[1.0]),
-        ]);
-        let new = make_run(vec![
-            make_case(8, &make_samples(100.0)),
-            make_case(128, &[1.0]),
-        ]);
-        let rule = Rule {
-            common_only: true,
-            ..RULE
-        };
+        let old = make_run(vec![make_case(8, &make_samples(100.0)), make_case(64, &[1.0])]);
+        let new = make_run(vec![make_case(8, &make_samples(100.0)), make_case(128, &[1.0])]);
+        let rule = Rule { common_only: true, ..RULE };
         assert_eq!(compare(&old, &new, rule).exit_code(), 0);
         assert_eq!(compare(&old, &new, RULE).exit_code(), 2);
     }
@@ -456,10 +384,7 @@ mod tests {
         let old = run_of(100.0);
         let mut new = old.clone();
         new[0].cases[0].timing.operations_per_sample = 1;
-        let rule = Rule {
-            statistic: Statistic::Mean,
-            ..RULE
-        };
+        let rule = Rule { statistic: Statistic::Mean, ..RULE };
         assert_eq!(compare(&old, &new, rule).exit_code(), 0);
     }
 
@@ -484,9 +409,6 @@ mod tests {
 
     #[test]
     fn nothing_to_compare__is_no_success() {
-        assert_eq!(
-            compare(&make_run(vec![]), &make_run(vec![]), RULE).exit_code(),
-            2
-        );
+        assert_eq!(compare(&make_run(vec![]), &make_run(vec![]), RULE).exit_code(), 2);
     }
 }

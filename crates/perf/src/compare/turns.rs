@@ -86,9 +86,7 @@ impl Turns<'_> {
                 let measured = measure(mpi, plan);
                 if let Some(failure) = &measured.failure {
                     let what = format!("{}, {}", name(mpi), describe_plan(plan));
-                    progress
-                        .bar
-                        .suspend(|| eprintln!("fastpath: {what}: {failure}"));
+                    progress.bar.suspend(|| eprintln!("fastpath: {what}: {failure}"));
                 }
                 measured
             });
@@ -135,8 +133,7 @@ impl Progress {
     fn show(&self, name: &str, turn: &Turn<'_>) {
         let round = turn.round + 1;
         let plan = describe_plan(turn.plan);
-        self.bar
-            .set_message(format!("round {round}, {name}, {plan}"));
+        self.bar.set_message(format!("round {round}, {name}, {plan}"));
     }
 
     fn step(&mut self, made: bool) {

@@ -149,14 +149,9 @@ fn find_uverbs(root: &Path, device: &str) -> Option<Uverbs> {
         .into_iter()
         .find(|name| read_text(folder.join(name).join("ibdev")).as_deref() == Some(device))?;
     let path = format!("/dev/infiniband/{found}");
-    let opened = fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open(root.join(path.trim_start_matches('/')));
-    Some(Uverbs {
-        path,
-        problem: opened.err().map(|e| e.to_string()),
-    })
+    let opened =
+        fs::OpenOptions::new().read(true).write(true).open(root.join(path.trim_start_matches('/')));
+    Some(Uverbs { path, problem: opened.err().map(|e| e.to_string()) })
 }
 
 fn read_pcie(root: &Path, folder: &Path) -> Option<Pcie> {

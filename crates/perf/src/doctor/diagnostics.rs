@@ -65,22 +65,12 @@ table!(SAYINGS: BTreeMap<String, Saying> = "diagnostics.toml");
 pub(super) fn diagnose(facts: &Facts) -> Vec<Trouble> {
     let mut found = Found::default();
     found.look_at_library(&facts.libraries, &facts.devices);
-    for Undriven {
-        address,
-        vendor,
-        device,
-        driver,
-    } in &facts.undriven
-    {
+    for Undriven { address, vendor, device, driver } in &facts.undriven {
         match driver {
             None => found.add("undriven", address, values!(vendor, device)),
             Some(driver) => {
                 let other = driver.replace("_core", "_ib");
-                found.add(
-                    "undriven-half",
-                    address,
-                    values!(vendor, device, driver, other),
-                );
+                found.add("undriven-half", address, values!(vendor, device, driver, other));
             }
         }
     }
@@ -91,11 +81,7 @@ pub(super) fn diagnose(facts: &Facts) -> Vec<Trouble> {
         found.look_at_wanted(wanted, &facts.devices);
     }
     if let Some(why) = &facts.refused {
-        found.add(
-            "refused",
-            "jobs that start from here end at once",
-            values!(why),
-        );
+        found.add("refused", "jobs that start from here end at once", values!(why));
     }
     // A host without a network may be meant so; a variable that leaves none is not.
     let problem = facts.network.problem.as_ref();
@@ -140,15 +126,9 @@ impl Found {
 
     fn look_at_library(&mut self, library: &Libraries, devices: &[Device]) {
         if let Some(problem) = &library.problem {
-            let (what, remedy) = problem
-                .split_once("; ")
-                .unwrap_or((problem, "see what it says"));
+            let (what, remedy) = problem.split_once("; ").unwrap_or((problem, "see what it says"));
             // Without a device nobody misses it.
-            let severity = if devices.is_empty() {
-                Severity::Note
-            } else {
-                Severity::Trouble
-            };
+            let severity = if devices.is_empty() { Severity::Note } else { Severity::Trouble };
             self.add_as(severity, "library", "libibverbs", values!(what, remedy));
         }
         for (provider, files) in library.duplicates() {
@@ -159,11 +139,7 @@ impl Found {
         let known = |d: &&Driver| d.file.is_none() && (d.by_path || library.path.is_some());
         for driver in library.drivers.iter().filter(known) {
             // A distribution's file may name what another package brings.
-            let name = if driver.by_path {
-                "provider-path"
-            } else {
-                "provider"
-            };
+            let name = if driver.by_path { "provider-path" } else { "provider" };
             let subject = driver.named_in.display().to_string();
             self.add(name, &subject, values!(provider = driver.provider));
         }
@@ -182,9 +158,7 @@ impl Found {
             },
         };
         let name = |d: &Device, p: &Port| format!("{}:{}", d.name, p.number);
-        let ports = devices
-            .iter()
-            .flat_map(|d| d.ports.iter().map(move |p| name(d, p)));
+        let ports = devices.iter().flat_map(|d| d.ports.iter().map(move |p| name(d, p)));
         let remedy = match ports.collect::<Vec<_>>().join(", ") {
             there if there.is_empty() => "unset it: there is none".to_owned(),
             there => format!("unset it, or name one that is there: {there}"),
@@ -197,10 +171,7 @@ impl Found {
         let name = &device.name;
         match &device.uverbs {
             None => self.add("no-way", name, &[]),
-            Some(Uverbs {
-                path,
-                problem: Some(problem),
-            }) => {
+            Some(Uverbs { path, problem: Some(problem) }) => {
                 self.add("closed", name, values!(path, problem));
             }
             Some(_) => match &device.opened {
@@ -230,10 +201,7 @@ impl Found {
     fn look_at_idle_port(&mut self, device: &Device, port: &Port) {
         let subject = format!("{} port {}", device.name, port.number);
         let state = format!("{} ({})", port.state, port.physical);
-        let interface = port
-            .interface
-            .as_ref()
-            .map_or("INTERFACE", |i| i.name.as_str());
+        let interface = port.interface.as_ref().map_or("INTERFACE", |i| i.name.as_str());
         let name = match (port.state.as_str(), port.link_layer.as_str()) {
             ("INIT", "InfiniBand") => "idle-init",
             ("ARMED", _) => "idle-armed",
@@ -288,11 +256,7 @@ impl Found {
         };
         let ports: f64 = device.ports.iter().filter_map(|p| port_rate(&p.rate)).sum();
         // An adapter in a slot of fewer lanes may be meant so, as long as the slot carries what the ports can.
-        let severity = if now < ports {
-            Severity::Trouble
-        } else {
-            Severity::Note
-        };
+        let severity = if now < ports { Severity::Trouble } else { Severity::Note };
         let could = |slot: &Slot| format!("; the slot {} could {}", slot.address, slot.most);
         let remedy = match &pcie.slot {
             Some(slot) if slot.rate <= now => "another slot: this one can do no more",
@@ -319,25 +283,16 @@ impl Found {
     }
 
     fn look_at_requests(&mut self, device: &Device, pcie: &Pcie) {
-        if let Some([is, can]) = pcie
-            .payload
-            .filter(|[is, can]| is < can && *is < ENOUGH_PAYLOAD)
-        {
+        if let Some([is, can]) = pcie.payload.filter(|[is, can]| is < can && *is < ENOUGH_PAYLOAD) {
             self.add("payload", &device.name, values!(is, can));
         }
         if let Some(bytes) = pcie.read_request.filter(|bytes| *bytes < ENOUGH_REQUEST) {
-            self.add(
-                "requests",
-                &device.name,
-                values!(bytes, address = pcie.address),
-            );
+            self.add("requests", &device.name, values!(bytes, address = pcie.address));
         }
     }
 
     fn look_at_limits(&mut self, limits: &Limits) {
-        let locked = limits
-            .locked
-            .filter(|n| !limits.privileged && *n < ENOUGH_LOCKED);
+        let locked = limits.locked.filter(|n| !limits.privileged && *n < ENOUGH_LOCKED);
         let Some(locked) = locked else {
             return;
         };
@@ -348,11 +303,7 @@ impl Found {
             }
             _ => "`ulimit -l unlimited` before the job starts (the hard limit allows it)",
         };
-        let name = if locked < LEAST_LOCKED {
-            "locked-too-little"
-        } else {
-            "locked-little"
-        };
+        let name = if locked < LEAST_LOCKED { "locked-too-little" } else { "locked-little" };
         self.add(name, "locked memory", values!(kib = locked >> 10, remedy));
     }
 }

@@ -26,12 +26,7 @@ pub(super) struct Engine {
 }
 
 /// Name, program, protocols, variable of the allocation.
-type Row = (
-    &'static str,
-    &'static str,
-    &'static [&'static str],
-    Option<&'static str>,
-);
+type Row = (&'static str, &'static str, &'static [&'static str], Option<&'static str>);
 
 /// In the order in which `mpiexec` looks for them.
 const ENGINES: [Row; 4] = [
@@ -80,14 +75,9 @@ pub(super) fn list() -> Vec<Engine> {
 
 /// What a program prints for an option; empty where it cannot be run.
 fn ask(program: &Path, option: &str) -> String {
-    let output = Command::new(program)
-        .arg(option)
-        .stdin(Stdio::null())
-        .output();
+    let output = Command::new(program).arg(option).stdin(Stdio::null()).output();
     let said = |o: std::process::Output| [o.stdout, o.stderr].concat();
-    output.map_or(String::new(), |o| {
-        String::from_utf8_lossy(&said(o)).into_owned()
-    })
+    output.map_or(String::new(), |o| String::from_utf8_lossy(&said(o)).into_owned())
 }
 
 /// The first word of the first lines that begins with a digit: `slurm 22.05.8`, `Version:  4.0.2`.
@@ -128,11 +118,7 @@ fn describe_network(config: &Config) -> Network {
         Ok(addresses) => (addresses.iter().map(|a| a.to_string()).collect(), None),
         Err(why) => (Vec::new(), Some(why)),
     };
-    Network {
-        addresses,
-        problem,
-        ports: config.text(Key::Ports).to_owned(),
-    }
+    Network { addresses, problem, ports: config.text(Key::Ports).to_owned() }
 }
 
 #[cfg(test)]
@@ -167,10 +153,7 @@ mod tests {
     fn network__of_this_machine_is_told_or_why_there_is_none() {
         let network = look_at_network();
         assert_eq!(network.addresses.is_empty(), network.problem.is_some());
-        for (name, value) in [
-            ("FASTPATH_PORTS", "abc"),
-            ("FASTPATH_INTERFACES", "nosuch0"),
-        ] {
+        for (name, value) in [("FASTPATH_PORTS", "abc"), ("FASTPATH_INTERFACES", "nosuch0")] {
             let config = Config::from_pairs([(name.into(), value.into())]).unwrap();
             let problem = describe_network(&config).problem.unwrap();
             assert!(problem.contains(name), "{problem}");

@@ -54,10 +54,7 @@ pub(super) fn load(root: &Path, devices: &mut [Device]) -> Libraries {
                 Ok(names) => found.offered = names,
                 Err(e) => found.problem = Some(e.to_string()),
             }
-            for device in devices
-                .iter_mut()
-                .filter(|d| found.offered.contains(&d.name))
-            {
+            for device in devices.iter_mut().filter(|d| found.offered.contains(&d.name)) {
                 device.opened = Some(ask(library, device));
             }
         }
@@ -139,9 +136,7 @@ pub(super) fn find_providers(maps: &str, known: &[&str]) -> BTreeMap<String, Vec
         Some(Path::new(line[at..].trim_end_matches(" (deleted)")))
     });
     for path in paths {
-        let Some(name) = path
-            .file_name()
-            .and_then(|name| provider_name(name.to_str()?, known))
+        let Some(name) = path.file_name().and_then(|name| provider_name(name.to_str()?, known))
         else {
             continue;
         };
@@ -168,10 +163,7 @@ impl Libraries {
     pub(super) fn duplicates(&self) -> BTreeMap<&str, Vec<&Path>> {
         let mut files: BTreeMap<&str, Vec<&Path>> = BTreeMap::new();
         for (name, loaded) in &self.loaded {
-            files
-                .entry(name)
-                .or_default()
-                .extend(loaded.iter().map(PathBuf::as_path));
+            files.entry(name).or_default().extend(loaded.iter().map(PathBuf::as_path));
         }
         let mut configured: BTreeMap<&str, Vec<&Path>> = BTreeMap::new();
         for driver in &self.drivers {

@@ -22,13 +22,8 @@ const IPC_LOCK: u32 = 14;
 
 /// From the text of two files of proc. What is not there counts as no limit.
 fn parse(limits: &str, status: &str) -> Limits {
-    let line = limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max locked memory"));
-    let mut numbers = line
-        .unwrap_or_default()
-        .split_whitespace()
-        .map(|word| word.parse().ok());
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max locked memory"));
+    let mut numbers = line.unwrap_or_default().split_whitespace().map(|word| word.parse().ok());
     let capabilities = status
         .lines()
         .find_map(|line| line.strip_prefix("CapEff:"))
@@ -56,14 +51,7 @@ mod tests {
         let text = "Limit  Soft Limit  Hard Limit  Units\nMax locked memory         65536    \
             unlimited    bytes\n";
         let found = parse(text, "Name:\tx\nCapEff:\t0000000000004000\n");
-        assert_eq!(
-            found,
-            Limits {
-                locked: Some(65536),
-                locked_most: None,
-                privileged: true
-            }
-        );
+        assert_eq!(found, Limits { locked: Some(65536), locked_most: None, privileged: true });
         assert!(!parse(text, "CapEff:\t000001ffffffbfff\n").privileged);
     }
 
@@ -82,11 +70,6 @@ mod tests {
             .and_then(|line| line.split_whitespace().nth(3).map(str::to_owned))
             .unwrap();
         let found = read(Path::new("/"));
-        assert_eq!(
-            found
-                .locked
-                .map_or("unlimited".to_owned(), |n| n.to_string()),
-            soft
-        );
+        assert_eq!(found.locked.map_or("unlimited".to_owned(), |n| n.to_string()), soft);
     }
 }

@@ -21,10 +21,7 @@ pub(super) fn describe(examination: &Examination) -> Document {
         describe_device(device, &mut said);
     }
     for adapter in &facts.undriven {
-        said.heading(format!(
-            "adapter {} without an RDMA device",
-            adapter.address
-        ));
+        said.heading(format!("adapter {} without an RDMA device", adapter.address));
     }
     describe_library(&facts.libraries, &mut said);
     describe_limits(&facts.limits, &mut said);
@@ -49,53 +46,32 @@ pub(super) fn describe_diagnostics(diagnostics: &[Trouble], healthy: bool, said:
 
 fn describe_device(device: &Device, said: &mut Document) {
     said.heading(format!("device {}", device.name));
-    let known = [
-        ("driver", &device.driver),
-        ("firmware", &device.firmware),
-        ("board", &device.board),
-    ];
+    let known =
+        [("driver", &device.driver), ("firmware", &device.firmware), ("board", &device.board)];
     for (name, value) in known {
         value.iter().for_each(|value| said.pair(name, value));
     }
     let bus = device.pcie.as_ref().map(describe_bus);
     said.pair("bus", bus.unwrap_or_else(|| "none: software".to_owned()));
     if let Some(pcie) = &device.pcie {
-        describe_requests(pcie)
-            .into_iter()
-            .for_each(|text| said.pair("on the bus", text));
+        describe_requests(pcie).into_iter().for_each(|text| said.pair("on the bus", text));
         let slot = pcie.slot.as_ref();
-        slot.iter()
-            .for_each(|s| said.pair("slot", format!("{}: could {}", s.address, s.most)));
+        slot.iter().for_each(|s| said.pair("slot", format!("{}: could {}", s.address, s.most)));
     }
-    said.pair(
-        "opened by",
-        device.uverbs.as_ref().map_or("none", |u| u.path.as_str()),
-    );
-    device
-        .ports
-        .iter()
-        .for_each(|port| describe_port(port, said));
+    said.pair("opened by", device.uverbs.as_ref().map_or("none", |u| u.path.as_str()));
+    device.ports.iter().for_each(|port| describe_port(port, said));
 }
 
 fn describe_bus(pcie: &Pcie) -> String {
     let node = pcie.node.filter(|n| *n >= 0);
     let node = node.map_or(String::new(), |n| format!(", NUMA node {n}"));
-    let Pcie {
-        address,
-        speed,
-        lanes,
-        speed_most,
-        lanes_most,
-        ..
-    } = pcie;
+    let Pcie { address, speed, lanes, speed_most, lanes_most, .. } = pcie;
     format!("{address}: {speed} x{lanes} (it could: {speed_most} x{lanes_most}){node}")
 }
 
 /// What one packet, and one read, may carry.
 fn describe_requests(pcie: &Pcie) -> Option<String> {
-    let payload = pcie
-        .payload
-        .map(|[is, can]| format!("packets of {is} B (it could: {can} B)"));
+    let payload = pcie.payload.map(|[is, can]| format!("packets of {is} B (it could: {can} B)"));
     let request = pcie.read_request.map(|bytes| format!("reads of {bytes} B"));
     let parts: Vec<String> = [payload, request].into_iter().flatten().collect();
     (!parts.is_empty()).then(|| parts.join(", "))
@@ -105,41 +81,20 @@ fn describe_port(port: &Port, said: &mut Document) {
     let mtu = |mtu: u32| format!(" (MTU {mtu} B)");
     let interface = |i: &Interface| format!(", {}{}", i.name, i.mtu.map_or(String::new(), mtu));
     let by = port.interface.as_ref().map_or(String::new(), interface);
-    let Port {
-        number,
-        state,
-        physical,
-        link_layer,
-        rate,
-        ..
-    } = port;
-    said.pair(
-        format!("port {number}"),
-        format!("{state} ({physical}), {link_layer}, {rate}{by}"),
-    );
+    let Port { number, state, physical, link_layer, rate, .. } = port;
+    said.pair(format!("port {number}"), format!("{state} ({physical}), {link_layer}, {rate}{by}"));
     if let Some([active, most]) = port.mtu {
-        said.pair(
-            "  packets",
-            format!("{active} B of payload (at most {most} B)"),
-        );
+        said.pair("  packets", format!("{active} B of payload (at most {most} B)"));
     }
     let list = |priorities: &Vec<u8>| match priorities.as_slice() {
         [] => "priorities: none".to_owned(),
-        some => format!(
-            "priorities: {}",
-            some.iter()
-                .map(u8::to_string)
-                .collect::<Vec<_>>()
-                .join(", ")
-        ),
+        some => {
+            format!("priorities: {}", some.iter().map(u8::to_string).collect::<Vec<_>>().join(", "))
+        }
     };
     if let Some(Interface { paused, slowed, .. }) = &port.interface {
-        paused
-            .iter()
-            .for_each(|p| said.pair("  paused (PFC)", list(p)));
-        slowed
-            .iter()
-            .for_each(|p| said.pair("  slowed (ECN)", list(p)));
+        paused.iter().for_each(|p| said.pair("  paused (PFC)", list(p)));
+        slowed.iter().for_each(|p| said.pair("  slowed (ECN)", list(p)));
     }
     for gid in &port.gids {
         let interface = gid.interface.as_deref().unwrap_or("");
@@ -155,14 +110,10 @@ fn describe_library(library: &Libraries, said: &mut Document) {
         library.path.as_ref().map_or("none".to_owned(), show)
     ));
     for (name, files) in library.loaded.iter().filter(|(name, _)| *name != "ibverbs") {
-        files
-            .iter()
-            .for_each(|file| said.pair(format!("provider {name}"), show(file)));
+        files.iter().for_each(|file| said.pair(format!("provider {name}"), show(file)));
     }
     let drivers = library.drivers.iter().map(|d| d.provider.as_str());
-    let idle: Vec<&str> = drivers
-        .filter(|name| !library.loaded.contains_key(*name))
-        .collect();
+    let idle: Vec<&str> = drivers.filter(|name| !library.loaded.contains_key(*name)).collect();
     if !idle.is_empty() {
         said.pair("not loaded", idle.join(", "));
     }
@@ -192,10 +143,7 @@ fn describe_engines(engines: &[Engine], said: &mut Document) {
         said.heading(format!("engine {:<11} {program} {version}", engine.name));
         said.pair("speaks", engine.protocols.join(", "));
         if let (false, Some(name)) = (engine.usable, engine.allocation) {
-            said.pair(
-                "usable",
-                format!("in an allocation alone: {name} is not set"),
-            );
+            said.pair("usable", format!("in an allocation alone: {name} is not set"));
         }
     }
 }
@@ -212,7 +160,5 @@ fn describe_limits(limits: &Limits, said: &mut Document) {
         false => "",
     };
     let now = size(limits.locked);
-    said.heading(format!(
-        "locked memory      {now} at most ({more}{privileged})"
-    ));
+    said.heading(format!("locked memory      {now} at most ({more}{privileged})"));
 }

@@ -61,10 +61,7 @@ impl Tree {
             .link(&format!("{bus}/driver"), "drivers/mlx5_core")
             .link("sys/class/infiniband/mlx5_0/device", bus)
             .write("sys/class/infiniband/mlx5_0/fw_ver", "16.35.2000")
-            .write(
-                "sys/class/infiniband/mlx5_0/node_guid",
-                "b859:9f03:00aa:bb01",
-            )
+            .write("sys/class/infiniband/mlx5_0/node_guid", "b859:9f03:00aa:bb01")
             .write("sys/class/infiniband_verbs/uverbs0/ibdev", "mlx5_0")
             .write("sys/class/infiniband_verbs/abi_version", "6")
             .write("dev/infiniband/uverbs0", "");
@@ -102,11 +99,7 @@ impl Tree {
                 problem: None,
                 ports: String::new(),
             },
-            limits: Limits {
-                locked: None,
-                locked_most: None,
-                privileged: false,
-            },
+            limits: Limits { locked: None, locked_most: None, privileged: false },
             devices,
             wanted: None,
             refused: None,
@@ -126,12 +119,7 @@ fn assert_one(facts: Facts, severity: Severity, words: &[&str]) {
     let said: Vec<String> = examination
         .diagnostics
         .iter()
-        .map(|t| {
-            format!(
-                "{:?} {}: {} remedy: {}",
-                t.severity, t.subject, t.what, t.remedy
-            )
-        })
+        .map(|t| format!("{:?} {}: {} remedy: {}", t.severity, t.subject, t.what, t.remedy))
         .collect();
     assert_eq!(said.len(), 1, "{said:#?}");
     assert_eq!(examination.diagnostics[0].severity, severity, "{said:?}");
@@ -182,8 +170,7 @@ fn nothing__is_healthy_and_says_what_runs() {
 #[test]
 fn json__holds_what_the_text_says() {
     let tree = Tree::new("json");
-    tree.with_adapter()
-        .write("sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN");
+    tree.with_adapter().write("sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN");
     let value = serde_json::to_value(Examination::of(tree.facts())).unwrap();
     assert_eq!(value["healthy"], false);
     assert_eq!(value["devices"][0]["ports"][0]["state"], "DOWN");
@@ -194,11 +181,8 @@ fn json__holds_what_the_text_says() {
 #[test]
 fn locked_memory__that_is_short_is_trouble_unless_privileged() {
     let tree = Tree::new("limits");
-    let limited = |most, privileged| Limits {
-        locked: Some(64 << 10),
-        locked_most: most,
-        privileged,
-    };
+    let limited =
+        |most, privileged| Limits { locked: Some(64 << 10), locked_most: most, privileged };
     let mut facts = tree.with_adapter().facts();
     facts.limits = limited(Some(64 << 10), false);
     assert_one(facts, Severity::Trouble, &["64 KiB", "limits.d"]);
@@ -207,10 +191,7 @@ fn locked_memory__that_is_short_is_trouble_unless_privileged() {
     assert_one(facts, Severity::Trouble, &["ulimit -l unlimited"]);
     // A usual limit, with which small jobs run.
     let mut facts = tree.facts();
-    facts.limits = Limits {
-        locked: Some(8 << 20),
-        ..limited(None, false)
-    };
+    facts.limits = Limits { locked: Some(8 << 20), ..limited(None, false) };
     assert_one(facts, Severity::Note, &["8192 KiB", "ulimit -l unlimited"]);
     let mut facts = tree.facts();
     facts.limits = limited(Some(64 << 10), true);
@@ -227,11 +208,6 @@ fn this_machine__is_examined() {
     // tests/setup installs the library and its providers.
     assert!(examination.facts.libraries.path.is_some());
     assert!(
-        examination
-            .facts
-            .libraries
-            .drivers
-            .iter()
-            .any(|d| d.provider == "rxe" && d.file.is_some())
+        examination.facts.libraries.drivers.iter().any(|d| d.provider == "rxe" && d.file.is_some())
     );
 }

@@ -14,9 +14,7 @@ impl Table {
     fn measure(&self) -> Vec<usize> {
         let wide = |(i, column): (usize, &Column)| {
             let cells = self.rows.iter().filter_map(|row| row.get(i));
-            let texts = cells
-                .chain([&column.head])
-                .map(|c| plain(c).chars().count());
+            let texts = cells.chain([&column.head]).map(|c| plain(c).chars().count());
             texts.max().unwrap_or(0).max(column.width)
         };
         self.columns.iter().enumerate().map(wide).collect()
@@ -24,17 +22,11 @@ impl Table {
 
     fn line<'a>(&self, widths: &[usize], cells: impl Iterator<Item = &'a Cell>) -> String {
         let columns = self.columns.iter().zip(widths);
-        let cells = columns
-            .zip(cells)
-            .map(|((column, width), cell)| match column.is_text {
-                true => format!("{:<width$}", plain(cell)),
-                false => format!("{:>width$}", plain(cell)),
-            });
-        cells
-            .collect::<Vec<String>>()
-            .join(" ")
-            .trim_end()
-            .to_owned()
+        let cells = columns.zip(cells).map(|((column, width), cell)| match column.is_text {
+            true => format!("{:<width$}", plain(cell)),
+            false => format!("{:>width$}", plain(cell)),
+        });
+        cells.collect::<Vec<String>>().join(" ").trim_end().to_owned()
     }
 
     /// The line of headings.
@@ -45,10 +37,7 @@ impl Table {
     /// The rows, a line each.
     pub fn lines(&self) -> Vec<String> {
         let widths = self.measure();
-        self.rows
-            .iter()
-            .map(|row| self.line(&widths, row.iter()))
-            .collect()
+        self.rows.iter().map(|row| self.line(&widths, row.iter())).collect()
     }
 
     /// A row that will not be added: a table that is printed while it is measured.
@@ -61,10 +50,7 @@ impl Table {
     /// Headings and rows.
     pub fn to_text(&self) -> String {
         let lines = [self.head()].into_iter().chain(self.lines());
-        lines
-            .filter(|l| !l.is_empty())
-            .map(|line| line + "\n")
-            .collect()
+        lines.filter(|l| !l.is_empty()).map(|line| line + "\n").collect()
     }
 }
 

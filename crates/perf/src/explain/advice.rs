@@ -52,11 +52,9 @@ pub fn explain(subject: &Subject, asked: &LinkOptions) -> Result<Explanation, Li
             let waterfall = draw_waterfall(*moves, subject, &link, narrowest, unit, asked);
             made.waterfalls.push(waterfall);
         }
-        made.findings
-            .push(answer(&link, narrowest, unit, &directions));
+        made.findings.push(answer(&link, narrowest, unit, &directions));
         // What software plays has a made-up link.
-        made.findings
-            .extend(device.is_virtio().then(|| said!(device "played")));
+        made.findings.extend(device.is_virtio().then(|| said!(device "played")));
         if let Some(measured) = asked.measured {
             causes::judge(subject, &link, narrowest, measured, &directions, &mut made);
         }
@@ -110,26 +108,14 @@ fn collect(
         made.input(name, format!("{bytes} B"), from);
         bytes
     };
-    let payload = size(
-        "maximum payload",
-        asked.mps.map(|b| b.0),
-        device.payload_is,
-        256,
-    );
-    let request = size(
-        "maximum read request",
-        asked.mrrs.map(|b| b.0),
-        device.read_request,
-        512,
-    );
+    let payload = size("maximum payload", asked.mps.map(|b| b.0), device.payload_is, 256);
+    let request = size("maximum read request", asked.mrrs.map(|b| b.0), device.read_request, 512);
     let (bits, from) = match (asked.address, device.dma_bits) {
         (Some(bits), _) => (bits, "given".to_owned()),
         (None, Some(bits)) if bits <= 32 => (32, source("dma_mask_bits")),
         _ => (64, "assumed: memory above 4 GiB".to_owned()),
     };
-    let mut link = link
-        .with_max_payload(payload)?
-        .with_max_read_request(request)?;
+    let mut link = link.with_max_payload(payload)?.with_max_read_request(request)?;
     link = link.with_address(AddressWidth::try_from(bits)?);
     made.input("addresses", format!("{bits} bits"), from);
     if let Some(ecrc) = device.ecrc {
@@ -204,10 +190,7 @@ fn answer(
     let pieces = link.with_completion(64).unwrap_or(*link);
     let both = match directions {
         [both @ Moves::Both(ratio)] => {
-            format!(
-                "; {} in all where it does both at once, {ratio}",
-                rate(*both)
-            )
+            format!("; {} in all where it does both at once, {ratio}", rate(*both))
         }
         _ => String::new(),
     };

@@ -197,10 +197,9 @@ impl Subject {
             Moves::Both(ratio) => {
                 let times = |parts: Vec<Part>, times: u32| {
                     let times = f64::from(times);
-                    parts.into_iter().map(move |part| Part {
-                        traffic: part.traffic * times,
-                        ..part
-                    })
+                    parts
+                        .into_iter()
+                        .map(move |part| Part { traffic: part.traffic * times, ..part })
                 };
                 let both = times(received(), ratio.written).chain(times(sent(), ratio.read));
                 merge(both)
@@ -211,11 +210,7 @@ impl Subject {
         Load {
             link: *link,
             data: moves.data(self.message.size),
-            of_data: if matches!(moves, Moves::Both(_)) {
-                2
-            } else {
-                1
-            },
+            of_data: if matches!(moves, Moves::Both(_)) { 2 } else { 1 },
             parts,
             source: self.adapter.source,
         }
@@ -279,11 +274,7 @@ pub fn explain(options: &BandwidthOptions) -> Result<Explanation, LinkError> {
             made.waterfalls.extend(receiver.into_iter().chain(sender));
         }
     }
-    made.waterfalls.extend(
-        subject
-            .wire
-            .map(|wire| steps::draw_network(&subject, &wire)),
-    );
+    made.waterfalls.extend(subject.wire.map(|wire| steps::draw_network(&subject, &wire)));
     judge::judge(&subject, &mut made);
     made.sort_findings();
     Ok(made)
@@ -380,36 +371,12 @@ fn list_inputs(options: &BandwidthOptions, subject: &Subject, made: &mut Explana
     };
     let bytes = |n: u32| Bytes(n.into()).to_string();
     put("link", link.to_string(), true);
-    put(
-        "maximum payload",
-        bytes(link.max_payload()),
-        options.mps.is_some(),
-    );
-    put(
-        "maximum read request",
-        bytes(link.max_read_request()),
-        options.mrrs.is_some(),
-    );
-    put(
-        "read completion",
-        bytes(link.completion()),
-        options.completion.is_some(),
-    );
-    let bits = if link.address() == AddressWidth::Bits64 {
-        64
-    } else {
-        32
-    };
-    put(
-        "addresses",
-        format!("{bits} bits"),
-        options.address.is_some(),
-    );
-    put(
-        "message",
-        subject.message.size.to_string(),
-        options.size.is_some(),
-    );
+    put("maximum payload", bytes(link.max_payload()), options.mps.is_some());
+    put("maximum read request", bytes(link.max_read_request()), options.mrrs.is_some());
+    put("read completion", bytes(link.completion()), options.completion.is_some());
+    let bits = if link.address() == AddressWidth::Bits64 { 64 } else { 32 };
+    put("addresses", format!("{bits} bits"), options.address.is_some());
+    put("message", subject.message.size.to_string(), options.size.is_some());
     let transport = name_of(options.transport()).to_uppercase();
     put("transport", transport, options.transport.is_some());
     if let Some(Moves::Both(ratio)) = subject.moves {
@@ -417,11 +384,7 @@ fn list_inputs(options: &BandwidthOptions, subject: &Subject, made: &mut Explana
         put("directions", value, true);
     }
     put("verb", name_of(options.verb()), options.verb.is_some());
-    put(
-        "adapter",
-        subject.adapter.title.to_owned(),
-        options.adapter.is_some(),
-    );
+    put("adapter", subject.adapter.title.to_owned(), options.adapter.is_some());
     let network = subject.wire.map_or_else(
         || "not known, and left out: --adapter, --wire".to_owned(),
         |wire| format!("{wire}, packets of {} B", wire.mtu),

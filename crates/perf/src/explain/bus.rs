@@ -28,13 +28,7 @@ impl Load {
     /// Transfers of `size` bytes, with nothing beside the data.
     pub fn of_transfers(link: &Link, moves: Moves, size: Bytes) -> Load {
         let parts = moves.parts(link, size);
-        Load {
-            link: *link,
-            data: moves.data(size),
-            of_data: parts.len(),
-            parts,
-            source: "",
-        }
+        Load { link: *link, data: moves.data(size), of_data: parts.len(), parts, source: "" }
     }
 
     /// Data a second if these parts are all that is on the bus.
@@ -76,9 +70,7 @@ impl Load {
             false => "4 of 1538 symbol times; what arrives the other way is answered",
         };
         let left = figure(&sum, DataLink::Directional);
-        steps
-            .to("skips and answers", left, how, SPECIFICATION)
-            .state()
+        steps.to("skips and answers", left, how, SPECIFICATION).state()
     }
 
     fn say_headers(&self, data: &[Part], bound: Direction) -> String {
@@ -102,20 +94,12 @@ fn say_headers(flow: &Flow) -> String {
 /// What the lanes of a link signal.
 pub fn say_lanes(link: &Link) -> String {
     let generation = link.generation();
-    format!(
-        "{} lanes * {} GT/s",
-        link.lanes().count(),
-        generation.gt_per_s()
-    )
+    format!("{} lanes * {} GT/s", link.lanes().count(), generation.gt_per_s())
 }
 
 /// The same with the encoding, after which bytes are counted.
 pub fn say_encoding(link: &Link) -> String {
-    format!(
-        "{} * {}",
-        say_lanes(link),
-        link.generation().encoding_name()
-    )
+    format!("{} * {}", say_lanes(link), link.generation().encoding_name())
 }
 
 /// A waterfall that begins with what a link signals, and what the encoding leaves.
@@ -130,15 +114,12 @@ pub fn start(title: &str, link: &Link, moves: Moves, unit: RateUnit) -> Waterfal
     };
     let how = format!("{} = {:.1}{times}", say_encoding(link), raw.gb_per_s());
     let lanes = format!("{}{times}", say_lanes(link));
-    Waterfall::start(
-        title,
-        unit.name(),
-        "signalling",
-        figure(signalling),
-        lanes,
+    Waterfall::start(title, unit.name(), "signalling", figure(signalling), lanes, SPECIFICATION).to(
+        "encoding",
+        figure(raw * over),
+        how,
         SPECIFICATION,
     )
-    .to("encoding", figure(raw * over), how, SPECIFICATION)
 }
 
 /// Ends a waterfall, with what was measured if something was.

@@ -41,11 +41,7 @@ pub fn virtio_name(vendor: u16, device: u16) -> Option<String> {
         return None;
     }
     let is_it = |v: &&Virtio| device == VIRTIO_NEWER + v.r#type || Some(device) == v.older;
-    let name = CLASSES
-        .virtio
-        .iter()
-        .find(is_it)
-        .map_or("device", |v| &v.name);
+    let name = CLASSES.virtio.iter().find(is_it).map_or("device", |v| &v.name);
     Some(format!("virtio {name}"))
 }
 

@@ -70,10 +70,7 @@ struct Candidate {
 impl Candidate {
     fn new(finding: Finding, changes_at: impl Fn(u64) -> bool + 'static) -> Candidate {
         let changes_at = Box::new(changes_at);
-        Candidate {
-            finding,
-            changes_at,
-        }
+        Candidate { finding, changes_at }
     }
 
     fn id(&self) -> &str {
@@ -101,33 +98,22 @@ pub fn explain(options: &CliffOptions) -> Result<Explanation, LinkError> {
     made.findings.push(match names.len() {
         0 => said!(cliff "nothing-changes", why = hint_at_datagrams(options, &link)),
         count => {
-            let candidates = if count == 1 {
-                "candidate"
-            } else {
-                "candidates"
-            };
+            let candidates = if count == 1 { "candidate" } else { "candidates" };
             said!(cliff "candidates", count, candidates, names = names.join(", "))
         }
     });
-    made.findings
-        .extend(candidates.iter().map(|c| c.finding.clone()));
+    made.findings.extend(candidates.iter().map(|c| c.finding.clone()));
     made.experiments = plan_probes(at, &candidates);
     if !candidates.iter().all(Candidate::has_place) {
         made.experiments.push(to_try!("slower", at, next = at + 1));
-        made.experiments
-            .extend([to_try!("up-and-down"), to_try!("losses")]);
+        made.experiments.extend([to_try!("up-and-down"), to_try!("losses")]);
     }
     Ok(made)
 }
 
 fn check(options: &CliffOptions) -> Result<(), LinkError> {
     let (at, mtu, align) = (options.at.0, options.mtu.0, options.slot_align.0);
-    refuse_if(
-        at == 0 || at > 1 << 31,
-        "size",
-        options.at,
-        "1 byte to 2 GiB",
-    )?;
+    refuse_if(at == 0 || at > 1 << 31, "size", options.at, "1 byte to 2 GiB")?;
     let wrong = !align.is_power_of_two() || align > 1 << 20;
     let expected = "a power of two up to 1 MiB";
     refuse_if(wrong, "alignment of slots", options.slot_align, expected)?;
@@ -141,10 +127,7 @@ fn check(options: &CliffOptions) -> Result<(), LinkError> {
 
 /// What would change if the messages were datagrams, where it was not said how they travel.
 fn hint_at_datagrams(options: &CliffOptions, link: &Link) -> String {
-    let datagrams = CliffOptions {
-        transport: TransportName::Ud,
-        ..options.clone()
-    };
+    let datagrams = CliffOptions { transport: TransportName::Ud, ..options.clone() };
     if options.transport == TransportName::Ud || options.at.0 >= options.mtu.0 {
         return String::new();
     }
@@ -158,28 +141,18 @@ fn hint_at_datagrams(options: &CliffOptions, link: &Link) -> String {
 
 fn offset_of(options: &CliffOptions) -> u64 {
     let is_datagram = options.transport == TransportName::Ud;
-    options
-        .offset
-        .map_or(if is_datagram { 64 } else { 0 }, |bytes| bytes.0)
+    options.offset.map_or(if is_datagram { 64 } else { 0 }, |bytes| bytes.0)
 }
 
 fn list_inputs(options: &CliffOptions, link: &Link, made: &mut Explanation) {
     let packets = format!("{link}, packets of {} B", link.max_payload());
     made.input("link", packets, "given or assumed");
     let begins = format!("{} B behind an aligned address", offset_of(options));
-    let source = if options.offset.is_some() {
-        "given"
-    } else {
-        "assumed"
-    };
+    let source = if options.offset.is_some() { "given" } else { "assumed" };
     made.input("payload begins", begins, source);
     let slots = format!("rounded to {}", options.slot_align);
     made.input("receive slots", slots, "assumed, as perftest does");
-    made.input(
-        "network",
-        format!("packets of {}", options.mtu),
-        "given or assumed",
-    );
+    made.input("network", format!("packets of {}", options.mtu), "given or assumed");
 }
 
 fn find_candidates(options: &CliffOptions, link: &Link) -> Result<Vec<Candidate>, LinkError> {
@@ -211,18 +184,14 @@ fn overlapping_slots(options: &CliffOptions) -> Candidate {
     let (at, next) = (options.at.0, options.at.0 + 1);
     let (here, there, prefix) = (overlap(at), overlap(next), DATAGRAM_PREFIX);
     let finding = said!(cliff "slot-overlap", at, here, next, there, prefix, align);
-    Candidate::new(finding, move |size| {
-        overlap(size) > 0 && overlap(size + 1) == 0
-    })
+    Candidate::new(finding, move |size| overlap(size) > 0 && overlap(size + 1) == 0)
 }
 
 fn network_packets(options: &CliffOptions) -> Candidate {
     let (at, next, mtu) = (options.at.0, options.at.0 + 1, options.mtu.0);
     let (here, there) = (at.div_ceil(mtu), next.div_ceil(mtu));
     let finding = said!(cliff "network-packets", at, here, next, there, mtu);
-    Candidate::new(finding, move |size| {
-        size.div_ceil(mtu) != (size + 1).div_ceil(mtu)
-    })
+    Candidate::new(finding, move |size| size.div_ceil(mtu) != (size + 1).div_ceil(mtu))
 }
 
 fn descriptor_ways(options: &CliffOptions) -> Result<Option<Candidate>, LinkError> {
@@ -248,9 +217,7 @@ fn descriptor_ways(options: &CliffOptions) -> Result<Option<Candidate>, LinkErro
         granted,
         blueflame
     );
-    Ok(Some(Candidate::new(finding, move |size| {
-        way(size) != way(size + 1)
-    })))
+    Ok(Some(Candidate::new(finding, move |size| way(size) != way(size + 1))))
 }
 
 /// A receiver that needs so long for each packet has its limit wherever it has it.
@@ -281,11 +248,7 @@ fn plan_probes(at: u64, candidates: &[Candidate]) -> Vec<Experiment> {
         }
         let sizes: Vec<String> = found.iter().map(|s| format!("{s} and {}", s + 1)).collect();
         let change = |c: &&Candidate| found.iter().all(|&size| (c.changes_at)(size));
-        let there: Vec<&str> = candidates
-            .iter()
-            .filter(change)
-            .map(Candidate::id)
-            .collect();
+        let there: Vec<&str> = candidates.iter().filter(change).map(Candidate::id).collect();
         // Without a step there, none of those that change there is the cause.
         let (sizes, not_there) = (sizes.join(", "), there.join(" nor "));
         let there = there.join(" or ");
@@ -308,20 +271,14 @@ mod tests {
     }
 
     fn causes(made: &Explanation) -> Vec<&str> {
-        let causes = made
-            .findings
-            .iter()
-            .filter(|f| f.kind == FindingKind::Cause);
+        let causes = made.findings.iter().filter(|f| f.kind == FindingKind::Cause);
         causes.map(|f| f.id.as_str()).collect()
     }
 
     #[test]
     fn cliff__of_1728_has_three_candidates_and_sizes_that_tell_them_apart() {
         let made = explain_line("--at 1728 --transport ud --rate 3020MiB/s").unwrap();
-        assert_eq!(
-            causes(&made),
-            ["bus-packets", "slot-overlap", "packet-rate"]
-        );
+        assert_eq!(causes(&made), ["bus-packets", "slot-overlap", "packet-rate"]);
         let text = |id: &str| {
             made.findings
                 .iter()
@@ -355,10 +312,7 @@ mod tests {
             found.unwrap().why.clone()
         };
         let hint = why("--at 1728");
-        assert!(
-            hint.contains("--transport ud") && hint.contains("slot-overlap"),
-            "{hint}"
-        );
+        assert!(hint.contains("--transport ud") && hint.contains("slot-overlap"), "{hint}");
         assert_eq!(why("--at 1700"), "");
     }
 
@@ -369,10 +323,7 @@ mod tests {
         let made = explain_line("--at 448 --verb write --inline 448").unwrap();
         assert_eq!(causes(&made), ["descriptor"]);
         assert!(causes(&explain_line("--at 300 --verb write --inline 448").unwrap()).is_empty());
-        assert_eq!(
-            causes(&explain_line("--at 4096").unwrap()),
-            ["bus-packets", "network-packets"]
-        );
+        assert_eq!(causes(&explain_line("--at 4096").unwrap()), ["bus-packets", "network-packets"]);
     }
 
     #[test]

@@ -167,11 +167,7 @@ fn run_lspci(options: &LspciOptions) -> Result<()> {
     let named = || options.file.display().to_string();
     let bytes = read_input(&options.file, TEXT_MAX).with_context(named)?;
     let functions = lspci::parse(&String::from_utf8_lossy(&bytes)).with_context(named)?;
-    let chosen = choose(
-        &functions,
-        options.device.as_deref(),
-        options.link.is_given(),
-    )?;
+    let chosen = choose(&functions, options.device.as_deref(), options.link.is_given())?;
     let explanations: Vec<Explanation> = chosen
         .into_iter()
         .map(|i| advice::explain(&make_subject(&functions, i), &options.link))
@@ -185,20 +181,15 @@ fn run_lspci(options: &LspciOptions) -> Result<()> {
 /// Whether a device is worth an explanation where none is named: it has a link, or may have one, and
 /// is no port on the way to another.
 fn is_of_interest(f: &Function) -> bool {
-    let on_the_way = matches!(
-        f.port,
-        Some(Port::Root | Port::Upstream | Port::Downstream | Port::Integrated)
-    );
+    let on_the_way =
+        matches!(f.port, Some(Port::Root | Port::Upstream | Port::Downstream | Port::Integrated));
     !f.answers || f.shown != Shown::Absent && !on_the_way && f.secondary.is_none()
 }
 
 /// Which devices of a text are meant.
 fn choose(functions: &[Function], named: Option<&str>, needs_one: bool) -> Result<Vec<usize>> {
     let list = |which: &[usize]| {
-        let some = which
-            .iter()
-            .take(20)
-            .map(|i| functions[*i].address.as_str());
+        let some = which.iter().take(20).map(|i| functions[*i].address.as_str());
         some.collect::<Vec<_>>().join(", ")
     };
     let all: Vec<usize> = (0..functions.len()).collect();
@@ -206,25 +197,16 @@ fn choose(functions: &[Function], named: Option<&str>, needs_one: bool) -> Resul
         let short = named.strip_prefix("0000:").unwrap_or(named);
         let is_named = |i: &usize| {
             let address = functions[*i].address.as_str();
-            address
-                .strip_prefix("0000:")
-                .unwrap_or(address)
-                .eq_ignore_ascii_case(short)
+            address.strip_prefix("0000:").unwrap_or(address).eq_ignore_ascii_case(short)
         };
         let one = all.iter().copied().find(is_named);
         return match one {
             Some(one) => Ok(vec![one]),
-            None => bail!(
-                "no device `{named}` in the text: expected is one of {}",
-                list(&all)
-            ),
+            None => bail!("no device `{named}` in the text: expected is one of {}", list(&all)),
         };
     }
-    let mut chosen: Vec<usize> = all
-        .iter()
-        .copied()
-        .filter(|i| is_of_interest(&functions[*i]))
-        .collect();
+    let mut chosen: Vec<usize> =
+        all.iter().copied().filter(|i| is_of_interest(&functions[*i])).collect();
     if chosen.is_empty() {
         chosen = all;
     }
@@ -311,23 +293,12 @@ mod tests {
         let chosen = addresses(choose(&all, None, false).unwrap());
         assert_eq!(chosen, ["0000:17:00.0", "0000:41:00.0", "0000:65:00.0"]);
         for named in ["41:00.0", "0000:41:00.0"] {
-            assert_eq!(
-                addresses(choose(&all, Some(named), true).unwrap()),
-                ["0000:41:00.0"]
-            );
+            assert_eq!(addresses(choose(&all, Some(named), true).unwrap()), ["0000:41:00.0"]);
         }
         let error = choose(&all, None, true).unwrap_err().to_string();
-        assert!(
-            error.contains("--device") && error.contains("0000:17:00.0"),
-            "{error}"
-        );
-        let error = choose(&all, Some("99:00.0"), false)
-            .unwrap_err()
-            .to_string();
-        assert!(
-            error.contains("99:00.0") && error.contains("0000:16:00.0"),
-            "{error}"
-        );
+        assert!(error.contains("--device") && error.contains("0000:17:00.0"), "{error}");
+        let error = choose(&all, Some("99:00.0"), false).unwrap_err().to_string();
+        assert!(error.contains("99:00.0") && error.contains("0000:16:00.0"), "{error}");
     }
 
     #[test]
@@ -344,10 +315,7 @@ mod tests {
     #[test]
     fn ports__above_a_device_are_found_by_their_buses() {
         let all = lspci::parse(HOST).unwrap();
-        let gpu = all
-            .iter()
-            .position(|f| f.address.contains("17:00.0"))
-            .unwrap();
+        let gpu = all.iter().position(|f| f.address.contains("17:00.0")).unwrap();
         let above = make_subject(&all, gpu).above;
         assert_eq!(above.len(), 1);
         assert_eq!(above[0].address, "0000:16:00.0");

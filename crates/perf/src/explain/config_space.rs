@@ -51,10 +51,7 @@ pub fn read(bytes: &[u8], function: &mut Function) -> Result<(), TooShort> {
         return Ok(());
     }
     let space = Bytes(bytes);
-    function.cache_line = space
-        .byte(0x0c)
-        .map(|longs| u32::from(longs) * 4)
-        .filter(|b| *b > 0);
+    function.cache_line = space.byte(0x0c).map(|longs| u32::from(longs) * 4).filter(|b| *b > 0);
     function.latency_timer = space.byte(0x0d).map(u32::from);
     if space.byte(0x0e).map(|kind| kind & 0x7f) == Some(1) {
         function.secondary = space.byte(0x19);
@@ -121,9 +118,7 @@ fn shape(register: u32) -> LinkShape {
     let (speed, lanes) = (register & 0xf, register >> 4 & 0x3f);
     LinkShape {
         generation: (1..=7).contains(&speed).then_some(speed as u8),
-        lanes: [0, 1, 2, 4, 8, 12, 16, 32]
-            .contains(&lanes)
-            .then_some(lanes),
+        lanes: [0, 1, 2, 4, 8, 12, 16, 32].contains(&lanes).then_some(lanes),
     }
 }
 
@@ -235,13 +230,9 @@ mod tests {
 
     #[test]
     fn bytes__say_what_lspci_says_of_them() {
-        for (bytes, text) in [
-            pair!("connectx2"),
-            pair!("gpu"),
-            pair!("nvme"),
-            pair!("root"),
-            pair!("legacy"),
-        ] {
+        for (bytes, text) in
+            [pair!("connectx2"), pair!("gpu"), pair!("nvme"), pair!("root"), pair!("legacy")]
+        {
             let mut from_text = lspci::parse(text).unwrap().remove(0);
             let mut from_bytes = read_new(&bytes);
             from_bytes.address.clone_from(&from_text.address);

@@ -43,10 +43,8 @@ pub fn finding(subject: &str, name: &str, values: Values) -> Finding {
 /// As [`finding`].
 pub fn experiment(name: &str, values: Values) -> Experiment {
     let known = &EXPERIMENTS[name];
-    let outcome = |o: &Outcome| Outcome {
-        seen: fill(&o.seen, values),
-        means: fill(&o.means, values),
-    };
+    let outcome =
+        |o: &Outcome| Outcome { seen: fill(&o.seen, values), means: fill(&o.means, values) };
     Experiment {
         what: fill(&known.what, values),
         outcomes: known.outcomes.iter().map(outcome).collect(),

@@ -78,10 +78,7 @@ pub struct Aspm {
 impl Aspm {
     /// From two bits: 1 is L0s, 2 is L1.
     pub fn from_bits(bits: u32) -> Aspm {
-        Aspm {
-            l0s: bits & 1 != 0,
-            l1: bits & 2 != 0,
-        }
+        Aspm { l0s: bits & 1 != 0, l1: bits & 2 != 0 }
     }
 
     /// In words.
@@ -282,12 +279,9 @@ mod tests {
     fn siblings__share_all_but_the_function() {
         let sibling = |a: &str, b: &str| Function::new(a, "").is_sibling(&Function::new(b, ""));
         assert!(sibling("41:00.0", "41:00.1") && sibling("0000:41:00.0", "41:00.1"));
-        for (a, b) in [
-            ("41:00.0", "41:00.0"),
-            ("41:00.0", "41:01.0"),
-            ("41:00.0", "0001:41:00.1"),
-            ("", ""),
-        ] {
+        for (a, b) in
+            [("41:00.0", "41:00.0"), ("41:00.0", "41:01.0"), ("41:00.0", "0001:41:00.1"), ("", "")]
+        {
             assert!(!sibling(a, b), "{a} {b}");
         }
     }

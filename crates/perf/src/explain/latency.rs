@@ -146,28 +146,16 @@ pub fn explain(options: &LatencyOptions) -> Result<Explanation, LinkError> {
 
 fn list_inputs(options: &LatencyOptions, path: &Path<'_>, granted: u32, made: &mut Explanation) {
     let from = |given| {
-        if given {
-            "given"
-        } else {
-            "the adapter's usual"
-        }
+        if given { "given" } else { "the adapter's usual" }
     };
     made.input("adapter", path.adapter.title, path.adapter.source);
     made.input("host", path.host.title, path.host.source);
     made.input("link", path.link, from(options.pcie.is_some()));
     made.input("network", path.wire, from(options.wire.is_some()));
-    let source = if options.read.is_some() {
-        "given"
-    } else {
-        path.host.source
-    };
+    let source = if options.read.is_some() { "given" } else { path.host.source };
     made.input("read of memory", path.host.read, source);
     let inline = format!("{} asked for, {granted} B granted", options.inline);
-    made.input(
-        "inline data",
-        inline,
-        "descriptor arithmetic of the adapter's library",
-    );
+    made.input("inline data", inline, "descriptor arithmetic of the adapter's library");
     if let Some(tick) = options.tick {
         made.input("tick of the clock", format!("{:.3}", tick.0), "given");
     }
@@ -205,33 +193,19 @@ fn judge_way(path: &Path<'_>, message: &Message) -> Finding {
 /// Both costs on each side of where inline data stops to pay.
 fn say_costs(choice: &Choice) -> String {
     let costs = [choice.last, choice.next].into_iter().flatten();
-    let said: Vec<String> = costs
-        .map(|c| format!("{} B take {} inline, {} by DMA", c.size, c.inline, c.dma))
-        .collect();
+    let said: Vec<String> =
+        costs.map(|c| format!("{} B take {} inline, {} by DMA", c.size, c.inline, c.dma)).collect();
     format!(" {}.", said.join("; "))
 }
 
 /// What inline data gains in each range of sizes.
 fn say_ranges(found: &Prediction) -> String {
     let said = found.ranges.iter().map(|r| {
-        let what = if r.gain < Time::ZERO {
-            "lost"
-        } else {
-            "gained"
-        };
+        let what = if r.gain < Time::ZERO { "lost" } else { "gained" };
         let gain = r.gain.max(Time::ZERO - r.gain);
-        format!(
-            "{} to {} B {}, {gain} {what} at the end",
-            r.from,
-            r.to,
-            r.way.name()
-        )
+        format!("{} to {} B {}, {gain} {what} at the end", r.from, r.to, r.way.name())
     });
-    format!(
-        "{}.{}",
-        said.collect::<Vec<String>>().join("; "),
-        say_costs(&found.choice)
-    )
+    format!("{}.{}", said.collect::<Vec<String>>().join("; "), say_costs(&found.choice))
 }
 
 fn judge_crossover(
@@ -243,15 +217,13 @@ fn judge_crossover(
         Crossover::Never => said!(latency "crossover-never", why),
         Crossover::Until(size) => {
             let mut beyond = found.ranges.iter().filter(|r| r.from > size);
-            let again = beyond
-                .find(|r| r.gain > Time::ZERO)
-                .map_or_else(String::new, |r| {
-                    let from = r.from;
-                    format!(
-                        " From {from} B on, where the adapter reads the descriptor, it is faster \
+            let again = beyond.find(|r| r.gain > Time::ZERO).map_or_else(String::new, |r| {
+                let from = r.from;
+                format!(
+                    " From {from} B on, where the adapter reads the descriptor, it is faster \
                     again."
-                    )
-                });
+                )
+            });
             said!(latency "crossover-until", size, again, why)
         }
         Crossover::Always(size) => said!(latency "crossover-always", size, why),
@@ -263,11 +235,7 @@ fn judge_crossover(
     }
     let least = fastpath_pcie::descriptor::grant(path.adapter.family, transport, 0, 1)?;
     let grant = found.grant;
-    let name = if grant.is_exact {
-        "queue-memory"
-    } else {
-        "queue-memory-least"
-    };
+    let name = if grant.is_exact { "queue-memory" } else { "queue-memory-least" };
     findings.push(said!(latency name,
         wanted = wanted.0,
         granted = grant.inline,

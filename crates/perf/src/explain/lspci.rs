@@ -105,10 +105,7 @@ fn split_head(line: &str) -> Option<(&str, &str)> {
 const TELLING: [&str; 6] = ["DevCap", "DevCtl", "LnkCap", "LnkCtl", "LnkSta", "DevSta"];
 
 fn starts_with_register(line: &str) -> bool {
-    TELLING.iter().any(|r| {
-        line.strip_prefix(r)
-            .is_some_and(|rest| rest.starts_with(':'))
-    })
+    TELLING.iter().any(|r| line.strip_prefix(r).is_some_and(|rest| rest.starts_with(':')))
 }
 
 /// Text that may be printed: no control characters, and not endless.
@@ -134,11 +131,7 @@ struct Raw<'a> {
 
 impl<'a> Raw<'a> {
     fn new(address: &'a str, name: &'a str) -> Raw<'a> {
-        Raw {
-            address,
-            name,
-            ..Raw::default()
-        }
+        Raw { address, name, ..Raw::default() }
     }
 
     fn add(&mut self, line: &'a str) {
@@ -179,9 +172,7 @@ impl<'a> Raw<'a> {
         self.capabilities > 0
             || self.denied
             || TELLING.iter().any(|r| self.fields.contains_key(r))
-            || ["Control", "Status", "Flags"]
-                .iter()
-                .any(|l| self.fields.contains_key(l))
+            || ["Control", "Status", "Flags"].iter().any(|l| self.fields.contains_key(l))
             || self.is_silent()
     }
 
@@ -287,9 +278,7 @@ impl<'a> Raw<'a> {
 fn is_label(text: &str) -> bool {
     text.len() <= 24
         && text.starts_with(|c: char| c.is_ascii_alphabetic())
-        && text
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || c == ' ' || c == '-')
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || c == ' ' || c == '-')
 }
 
 /// What follows the first `mark`.
@@ -379,10 +368,7 @@ fn read_aspm(text: &str) -> Option<Aspm> {
     let states = after(text, "ASPM ")?.split([',', ';']).next()?;
     let has = |state: &str| states.split_whitespace().any(|word| word == state);
     let known = has("L0s") || has("L1") || has("Disabled") || states.contains("not supported");
-    known.then(|| Aspm {
-        l0s: has("L0s"),
-        l1: has("L1"),
-    })
+    known.then(|| Aspm { l0s: has("L0s"), l1: has("L1") })
 }
 
 /// A time behind `Latency`: `Exit Latency L0s <1us, L1 <4us`.

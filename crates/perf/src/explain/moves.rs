@@ -29,10 +29,7 @@ pub struct Ratio {
 
 impl Ratio {
     /// As much written as read.
-    pub const EVEN: Ratio = Ratio {
-        written: 1,
-        read: 1,
-    };
+    pub const EVEN: Ratio = Ratio { written: 1, read: 1 };
 }
 
 impl fmt::Display for Ratio {
@@ -146,10 +143,7 @@ impl Moves {
 
     /// What such an operation puts on a link.
     pub fn parts(self, link: &Link, size: Bytes) -> Vec<Part> {
-        let part = |name, traffic, times: u32| Part {
-            name,
-            traffic: traffic * f64::from(times),
-        };
+        let part = |name, traffic, times: u32| Part { name, traffic: traffic * f64::from(times) };
         let written = |times| part("payload, written", Traffic::write(link, size), times);
         let read = |times| part("payload, read", Traffic::read(link, size), times);
         match self {
@@ -170,9 +164,7 @@ mod tests {
         let ratio = |written, read| Ratio { written, read };
         assert_eq!("2:1".parse(), Ok(ratio(2, 1)));
         assert_eq!(" 1:1000 ".parse(), Ok(ratio(1, 1000)));
-        for wrong in [
-            "", "2", "0:1", "1:0", "-1:1", "1.5:1", "1:1001", "1:1:1", "a:b",
-        ] {
+        for wrong in ["", "2", "0:1", "1:0", "-1:1", "1.5:1", "1:1001", "1:1:1", "a:b"] {
             let error = wrong.parse::<Ratio>().unwrap_err().to_string();
             assert!(error.contains("as 2:1"), "{wrong}: {error}");
         }
@@ -180,10 +172,7 @@ mod tests {
 
     #[test]
     fn ratio__needs_both_directions() {
-        let two = Some(Ratio {
-            written: 2,
-            read: 1,
-        });
+        let two = Some(Ratio { written: 2, read: 1 });
         assert!(Moves::of_options(None, two).is_err());
         assert!(Moves::of_options(Some(Direction::Read), two).is_err());
         let both = Moves::of_options(Some(Direction::Both), two).unwrap();

@@ -95,10 +95,8 @@ fn four_digits(value: f64) -> String {
 fn show_figure(waterfall: &Waterfall, id: &str) -> Markup {
     let steps = &waterfall.steps;
     let title = text(&waterfall.title);
-    let said: Vec<String> = steps
-        .iter()
-        .map(|s| format!("{} {}", s.name, figure_text(s)))
-        .collect();
+    let said: Vec<String> =
+        steps.iter().map(|s| format!("{} {}", s.name, figure_text(s))).collect();
     let size = format!("0 0 {WIDE} {}", ROW * steps.len() as f64);
     html! { figure class="card" {
         figcaption { h3 { (title) } p { (text(&waterfall.unit)) } }
@@ -159,13 +157,7 @@ fn tabulate(waterfall: &Waterfall) -> Table {
             _ => String::new(),
         };
         let level = format!("{:.2}", step.level);
-        table.row([
-            step.name.clone(),
-            change,
-            level,
-            step.how.clone(),
-            step.source.clone(),
-        ]);
+        table.row([step.name.clone(), change, level, step.how.clone(), step.source.clone()]);
     }
     table
 }
@@ -195,8 +187,7 @@ mod tests {
         assert!(page.find("f-answer").unwrap() < picture);
         for word in ["f-cause", "f-excluded", "f-note", "f-caution"] {
             assert!(
-                page.find(&format!("<li class=\"{word}"))
-                    .is_none_or(|at| at > picture),
+                page.find(&format!("<li class=\"{word}")).is_none_or(|at| at > picture),
                 "{word}"
             );
         }
@@ -219,10 +210,7 @@ mod tests {
         let wanted = [(0.0, WIDE), (0.8 * WIDE, 0.2 * WIDE), (0.0, 0.8 * WIDE)];
         for (bar, wanted) in bars.iter().zip(wanted) {
             let near = |a: f64, b: f64| (a - b).abs() < 0.02;
-            assert!(
-                near(bar.0, wanted.0) && near(bar.1, wanted.1),
-                "{bar:?} {wanted:?}"
-            );
+            assert!(near(bar.0, wanted.0) && near(bar.1, wanted.1), "{bar:?} {wanted:?}");
         }
         for svg in document.descendants().filter(|n| n.has_tag_name("svg")) {
             check_labels(svg, WIDE);

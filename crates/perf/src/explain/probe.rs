@@ -77,23 +77,12 @@ pub fn run(options: &ProbeOptions) -> Result<()> {
     let subject = sysfs::read_device(&options.here.sysfs, gpu.address()).unwrap_or_else(|e| {
         let mut device = Function::new(gpu.address(), "");
         device.unread.push(format!("{e:#}"));
-        Subject {
-            device,
-            source: "sysfs",
-            ..Subject::default()
-        }
+        Subject { device, source: "sysfs", ..Subject::default() }
     });
     let explanations = [CopyWay::ToDevice, CopyWay::ToHost].map(|copy| {
         let of_direction = copies.iter().filter(|(c, _)| *c == copy);
         let measured: Vec<&Measured> = of_direction.map(|(_, m)| m).collect();
-        explain(
-            &subject,
-            gpu.name(),
-            copy,
-            &measured,
-            &read_ns,
-            &options.here.link,
-        )
+        explain(&subject, gpu.name(), copy, &measured, &read_ns, &options.here.link)
     });
     let explanations: Vec<Explanation> = explanations.into_iter().collect::<Result<_, _>>()?;
     write(&explanations, &options.here.output)
@@ -108,12 +97,7 @@ fn measure(bytes: usize, batch: &mut dyn FnMut(usize) -> Result<u64>) -> Result<
         times.push(batch(copies)? as f64 / copies as f64);
     }
     times.sort_by(f64::total_cmp);
-    Ok(Measured {
-        bytes,
-        copies,
-        quickest: times[0],
-        median: times[BATCHES / 2],
-    })
+    Ok(Measured { bytes, copies, quickest: times[0], median: times[BATCHES / 2] })
 }
 
 /// Time of one read of host memory by the GPU, nanoseconds: quickest of several.
@@ -195,11 +179,7 @@ mod tests {
     #[test]
     fn probe__is_held_against_the_link() {
         let device = super::super::lspci::parse(include_str!("samples/gpu.txt")).unwrap();
-        let subject = Subject {
-            device: device[0].clone(),
-            source: "sysfs",
-            ..Subject::default()
-        };
+        let subject = Subject { device: device[0].clone(), source: "sysfs", ..Subject::default() };
         let one = Measured {
             bytes: 1 << 20,
             copies: 256,
@@ -207,21 +187,11 @@ mod tests {
             median: (1u64 << 20) as f64 / 14.0,
         };
         let links = LinkOptions::default();
-        let made = explain(
-            &subject,
-            "a GPU",
-            CopyWay::ToDevice,
-            &[&one],
-            &Ok(650.0),
-            &links,
-        );
+        let made = explain(&subject, "a GPU", CopyWay::ToDevice, &[&one], &Ok(650.0), &links);
         let made = made.unwrap();
         assert_eq!(made.waterfalls.len(), 1);
         let ids: Vec<&str> = made.findings.iter().map(|f| f.id.as_str()).collect();
-        assert!(
-            ids.contains(&"agrees") && ids.contains(&"read-time"),
-            "{ids:?}"
-        );
+        assert!(ids.contains(&"agrees") && ids.contains(&"read-time"), "{ids:?}");
         let value = &made.inputs.last().unwrap().value;
         assert_eq!(value, "14.300 GB/s");
     }

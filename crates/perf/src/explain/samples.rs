@@ -48,14 +48,8 @@ pub fn make_explanation() -> Explanation {
     made.experiments = vec![Experiment {
         what: "two clients instead of one".into(),
         outcomes: vec![
-            Outcome {
-                seen: "3200 MB/s".into(),
-                means: "the sender was the limit".into(),
-            },
-            Outcome {
-                seen: "3100 MB/s".into(),
-                means: "the receiver is".into(),
-            },
+            Outcome { seen: "3200 MB/s".into(), means: "the sender was the limit".into() },
+            Outcome { seen: "3100 MB/s".into(), means: "the receiver is".into() },
         ],
     }];
     made

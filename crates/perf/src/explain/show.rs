@@ -23,11 +23,7 @@ pub struct Look {
 
 impl Look {
     /// As a file or a pipe gets it.
-    pub const PLAIN: Look = Look {
-        columns: COLUMNS,
-        color: false,
-        blocks: false,
-    };
+    pub const PLAIN: Look = Look { columns: COLUMNS, color: false, blocks: false };
 
     /// That of the standard output.
     pub fn of_stdout() -> Look {
@@ -211,9 +207,7 @@ fn format_waterfall(waterfall: &Waterfall, look: Look) -> String {
 
 /// Where the constants of the steps come from, each source once.
 fn format_sources(steps: &[Step], look: Look) -> String {
-    let told = steps
-        .iter()
-        .filter(|s| s.kind != StepKind::Measured && !s.source.is_empty());
+    let told = steps.iter().filter(|s| s.kind != StepKind::Measured && !s.source.is_empty());
     let sources = unique(told.map(|s| s.source.as_str()));
     if sources.is_empty() {
         return String::new();
@@ -259,11 +253,8 @@ fn draw_bar(waterfall: &Waterfall, step: &Step, columns: usize, look: Look) -> S
         _ if change => GREEN,
         _ => BLUE,
     };
-    let (filled, drawn) = if look.blocks {
-        draw_blocks(low, high)
-    } else {
-        draw_signs(low, high, change)
-    };
+    let (filled, drawn) =
+        if look.blocks { draw_blocks(low, high) } else { draw_signs(low, high, change) };
     let before = " ".repeat(filled);
     let after = columns.saturating_sub(filled + drawn.chars().count());
     format!("{before}{}{}", look.paint(color, &drawn), " ".repeat(after))
@@ -323,11 +314,7 @@ mod tests {
     use super::super::samples::make_explanation;
     use super::*;
 
-    const TERMINAL: Look = Look {
-        columns: 100,
-        color: true,
-        blocks: true,
-    };
+    const TERMINAL: Look = Look { columns: 100, color: true, blocks: true };
 
     #[test]
     fn look__follows_the_terminal_and_its_variables() {
@@ -338,10 +325,7 @@ mod tests {
             })
         };
         let usual = look(120, &[("LANG", "C.UTF-8"), ("TERM", "xterm")]);
-        assert_eq!(
-            (usual.columns, usual.color, usual.blocks),
-            (120, true, true)
-        );
+        assert_eq!((usual.columns, usual.color, usual.blocks), (120, true, true));
         assert!(!look(120, &[("NO_COLOR", "1")]).color);
         assert!(!look(120, &[("TERM", "dumb")]).color);
         assert!(!look(120, &[("LC_ALL", "C"), ("LANG", "C.UTF-8")]).blocks);
@@ -402,11 +386,7 @@ mod tests {
         explanation.inputs[1].value.clone_from(&long);
         explanation.inputs[1].source.clone_from(&long);
         for columns in [60, 100, 160] {
-            let look = Look {
-                columns,
-                color: false,
-                blocks: true,
-            };
+            let look = Look { columns, color: false, blocks: true };
             let text = format_text(&explanation, look);
             for line in text.lines() {
                 assert!(line.chars().count() <= columns, "{columns}: {line}");
@@ -417,10 +397,7 @@ mod tests {
     #[test]
     fn bars__are_as_long_as_their_levels() {
         let waterfall = &make_explanation().waterfalls[0];
-        let look = Look {
-            color: false,
-            ..TERMINAL
-        };
+        let look = Look { color: false, ..TERMINAL };
         let length = |i: usize| {
             let bar = draw_bar(waterfall, &waterfall.steps[i], 40, look);
             assert_eq!(bar.chars().count(), 40, "{bar:?}");
@@ -438,12 +415,7 @@ mod tests {
     #[test]
     fn bars__of_odd_figures_are_drawn() {
         let mut waterfall = make_explanation().waterfalls.remove(0);
-        for (level, change) in [
-            (f64::NAN, 1.0),
-            (f64::INFINITY, 0.0),
-            (-5.0, -9.0),
-            (0.0, 0.0),
-        ] {
+        for (level, change) in [(f64::NAN, 1.0), (f64::INFINITY, 0.0), (-5.0, -9.0), (0.0, 0.0)] {
             waterfall.steps[1].level = level;
             waterfall.steps[1].change = change;
             for look in [Look::PLAIN, TERMINAL] {

@@ -183,9 +183,7 @@ fn read_config(folder: &Path, function: &mut Function) {
     let mut bytes = Vec::new();
     let read = fs::File::open(&path).and_then(|f| f.take(4096).read_to_end(&mut bytes));
     let why = match read {
-        Ok(_) => config_space::read(&bytes, function)
-            .err()
-            .map(|e| e.to_string()),
+        Ok(_) => config_space::read(&bytes, function).err().map(|e| e.to_string()),
         Err(e) if e.kind() == ErrorKind::NotFound => Some("there is none".to_owned()),
         Err(e) => Some(e.to_string()),
     };
@@ -254,17 +252,11 @@ fn read_network(root: &Path, folder: &Path) -> Option<(f64, String)> {
         let is_ethernet = read_text(port.join("link_layer")).as_deref() == Some("Ethernet");
         let share = if old && !is_ethernet { 0.8 } else { 1.0 };
         let rate = clean(&rate);
-        return Some((
-            usable(signalled * share)?,
-            format!("{}, port 1: {rate}", last_name(&path)),
-        ));
+        return Some((usable(signalled * share)?, format!("{}, port 1: {rate}", last_name(&path))));
     }
     let path = own("net")?;
     let megabits: f64 = read_text(path.join("speed"))?.parse().ok()?;
-    Some((
-        usable(megabits / 1e3)?,
-        format!("{}: {megabits} Mb/s", last_name(&path)),
-    ))
+    Some((usable(megabits / 1e3)?, format!("{}: {megabits} Mb/s", last_name(&path))))
 }
 
 /// A line that may be printed.

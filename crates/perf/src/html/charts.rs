@@ -59,23 +59,14 @@ fn make_maps(reports: &[Report], cases: &[Found]) -> Vec<Figure> {
         let map = |(report, cases): (usize, Vec<&Case>)| {
             let title = format!("latency by pair of ranks, {}", reports[report].run.mpi.name);
             let of = cases[0].of.text();
-            let about = format!(
-                "{of}, {}, {ranks} ranks. Number and colour: median.",
-                size(bytes)
-            );
+            let about = format!("{of}, {}, {ranks} ranks. Number and colour: median.", size(bytes));
             Map::from_cases(title, about, &cases)
         };
         let maps: Vec<Map> = by_report.into_iter().filter_map(map).collect();
         // One scale of colours for all that are of one job.
-        let low = maps
-            .iter()
-            .map(|m| m.range().0)
-            .fold(f64::INFINITY, f64::min);
+        let low = maps.iter().map(|m| m.range().0).fold(f64::INFINITY, f64::min);
         let high = maps.iter().map(|m| m.range().1).fold(0.0, f64::max);
-        figures.extend(
-            maps.into_iter()
-                .map(|m| Figure::Map(m.with_range((low, high)))),
-        );
+        figures.extend(maps.into_iter().map(|m| Figure::Map(m.with_range((low, high)))));
     }
     figures
 }
@@ -114,11 +105,7 @@ fn curve_key(across: Across, &(report, case): &Found) -> CurveKey {
         Across::Bytes => case.ranks,
         Across::Ranks => 0,
     };
-    let key = Key {
-        bytes: 0,
-        ranks,
-        ..case.key()
-    };
+    let key = Key { bytes: 0, ranks, ..case.key() };
     (report, key)
 }
 
@@ -178,11 +165,7 @@ fn make_chart(reports: &[Report], across: Across, cases: &[Found], keys: &[Curve
             .iter()
             .filter(|f| curve_key(across, f) == *key)
             .map(|(_, c)| Point {
-                x: if across == Across::Bytes {
-                    c.bytes
-                } else {
-                    u64::from(c.ranks)
-                },
+                x: if across == Across::Bytes { c.bytes } else { u64::from(c.ranks) },
                 bytes: c.bytes,
                 samples: c.samples.clone(),
             })
@@ -204,11 +187,7 @@ fn make_chart(reports: &[Report], across: Across, cases: &[Found], keys: &[Curve
         quantity,
         unit: first.unit.clone(),
         series: series.collect(),
-        floors: if across == Across::Bytes {
-            find_floors(cases)
-        } else {
-            Vec::new()
-        },
+        floors: if across == Across::Bytes { find_floors(cases) } else { Vec::new() },
     }
 }
 
@@ -224,10 +203,7 @@ fn describe(across: Across, cases: &[Found]) -> String {
     if let Some(window) = first.window {
         parts.push(format!("windows of {window}"));
     }
-    format!(
-        "{}. Line: median; band: 10th to 90th percentile.",
-        parts.join(", ")
-    )
+    format!("{}. Line: median; band: 10th to 90th percentile.", parts.join(", "))
 }
 
 /// The floors beside the cases of the first report that has them.
@@ -248,9 +224,6 @@ fn find_floors(cases: &[Found]) -> Vec<Floor> {
             floors.entry(name).or_default().insert(case.bytes, median);
         }
     }
-    let make = |(name, points): (&str, _)| Floor {
-        name: name.to_owned(),
-        points,
-    };
+    let make = |(name, points): (&str, _)| Floor { name: name.to_owned(), points };
     floors.into_iter().map(make).collect()
 }

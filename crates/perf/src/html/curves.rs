@@ -135,12 +135,7 @@ impl Chart {
         let median = quantile(0.5)?;
         let has_place = |v: &f64| v.is_finite() && (*v > 0.0 || self.is_share());
         let usable = [a, b, median].iter().all(has_place);
-        usable.then_some(Shown {
-            x: point.x as f64,
-            median,
-            low: a.min(b),
-            high: a.max(b),
-        })
+        usable.then_some(Shown { x: point.x as f64, median, low: a.min(b), high: a.max(b) })
     }
 
     /// Whether the values are shares, of which none is as good as any.
@@ -188,13 +183,7 @@ impl Chart {
         let floors = self.floors.iter().flat_map(|f| &f.points);
         let floors = floors.map(|(bytes, v)| self.quantity.convert(*v, *bytes as f64));
         let bands = self.has_bands();
-        let values = shown.iter().flat_map(|s| {
-            if bands {
-                [s.low, s.high]
-            } else {
-                [s.median; 2]
-            }
-        });
+        let values = shown.iter().flat_map(|s| if bands { [s.low, s.high] } else { [s.median; 2] });
         let x = Axis::around(shown.iter().map(|s| s.x), LEFT + 8.0, WIDTH - RIGHT);
         if self.is_share() {
             return (x, Axis::of_shares(HEIGHT - BOTTOM, TOP));
@@ -214,11 +203,7 @@ impl Chart {
     fn draw(&self, id: usize) -> Markup {
         let (x, y) = self.axes();
         let names: Vec<&str> = self.series.iter().map(|s| s.name.as_str()).collect();
-        let logarithmic = if self.is_share() {
-            "that axis is"
-        } else {
-            "both axes"
-        };
+        let logarithmic = if self.is_share() { "that axis is" } else { "both axes" };
         let about = format!(
             "{} by {}, {logarithmic} logarithmic: {}. The numbers are in the table below.",
             self.statistic(),
@@ -242,11 +227,8 @@ impl Chart {
     fn draw_grid(&self, x: &Axis, y: &Axis) -> Markup {
         let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
         let mut last = f64::INFINITY;
-        let mut rows: Vec<(f64, f64)> = y
-            .decimal_marks()
-            .into_iter()
-            .map(|m| (m, y.place(m)))
-            .collect();
+        let mut rows: Vec<(f64, f64)> =
+            y.decimal_marks().into_iter().map(|m| (m, y.place(m))).collect();
         rows.retain(|(_, place)| {
             let is_apart = last - place >= 15.0;
             last = if is_apart { *place } else { last };
@@ -281,10 +263,7 @@ impl Chart {
 
     fn draw_floor(&self, floor: &Floor, x: &Axis, y: &Axis, labels: &mut Vec<Label>) -> Markup {
         let convert = |v: f64, bytes: f64| (bytes, self.quantity.convert(v, bytes));
-        let values = floor
-            .points
-            .iter()
-            .map(|(bytes, v)| convert(*v, *bytes as f64));
+        let values = floor.points.iter().map(|(bytes, v)| convert(*v, *bytes as f64));
         let shown = values.filter(|(_, v)| v.is_finite() && *v > 0.0);
         let mut points: Vec<(f64, f64)> = shown.map(|(a, v)| (x.place(a), y.place(v))).collect();
         let Some(&from) = points.last() else {
@@ -304,10 +283,7 @@ impl Chart {
     }
 
     fn draw_series(&self, series: &Series, x: &Axis, y: &Axis, labels: &mut Vec<Label>) -> Markup {
-        let shown = series
-            .points
-            .iter()
-            .filter_map(|p| Some((self.shown(p)?, p)));
+        let shown = series.points.iter().filter_map(|p| Some((self.shown(p)?, p)));
         let points: Vec<(Shown, &Point)> = shown.collect();
         let place = |s: &Shown, v: f64| (x.place(s.x), y.place(v));
         let Some((last, _)) = points.last() else {
@@ -320,9 +296,7 @@ impl Chart {
             class: format!("label c{color}"),
         });
         let above = points.iter().map(|(s, _)| place(s, s.high));
-        let band: Vec<_> = above
-            .chain(points.iter().rev().map(|(s, _)| place(s, s.low)))
-            .collect();
+        let band: Vec<_> = above.chain(points.iter().rev().map(|(s, _)| place(s, s.low))).collect();
         let line: Vec<_> = points.iter().map(|(s, _)| place(s, s.median)).collect();
         html! { g class={ "c" (color) } {
             @if self.has_bands() && points.len() > 1 { path class="band" d={
@@ -357,10 +331,7 @@ impl Chart {
     fn tabulate(&self) -> Table {
         const NUMBERS: &str = "min>|median>|mean>|p90>|p99>|p99.9>|max>|samples>";
         let mut table = Table::of(&format!("{}>|curve|{NUMBERS}", self.across()[2]));
-        let points = self
-            .series
-            .iter()
-            .flat_map(|s| s.points.iter().map(move |p| (s, p)));
+        let points = self.series.iter().flat_map(|s| s.points.iter().map(move |p| (s, p)));
         let summaries = points.filter_map(|(s, p)| Some((p.x, &s.name, p.samples.summarize()?)));
         let mut rows: Vec<(u64, &String, Summary)> = summaries.collect();
         rows.sort_by_key(|r| r.0);
@@ -394,13 +365,7 @@ fn draw_labels(labels: &[Label]) -> Markup {
     let places = spread(&places, 14.0, TOP + 6.0, HEIGHT - BOTTOM + 2.0);
     let x = WIDTH - RIGHT + 12.0;
     let lead = |(from_x, from_y): (f64, f64), y: f64| {
-        format!(
-            "M{} {}L{} {}",
-            at(from_x + 4.0),
-            at(from_y),
-            at(x - 2.0),
-            at(y - 4.0)
-        )
+        format!("M{} {}L{} {}", at(from_x + 4.0), at(from_y), at(x - 2.0), at(y - 4.0))
     };
     let short = |label: &Label| match label.class.starts_with("floor") {
         true => shorten(&label.text, FLOOR_LABEL_MAX),

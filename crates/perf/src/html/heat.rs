@@ -50,23 +50,9 @@ impl Map {
             cells.insert(pair, (s.median, said));
         }
         let ranks = cells.keys().map(|(i, j)| i.max(j) + 1).max()?;
-        let medians = || {
-            cells
-                .values()
-                .map(|c: &(f64, String)| c.0)
-                .filter(|v| *v > 0.0)
-        };
-        let range = (
-            medians().fold(f64::INFINITY, f64::min),
-            medians().fold(0.0, f64::max),
-        );
-        Some(Map {
-            title,
-            about,
-            ranks,
-            cells,
-            range,
-        })
+        let medians = || cells.values().map(|c: &(f64, String)| c.0).filter(|v| *v > 0.0);
+        let range = (medians().fold(f64::INFINITY, f64::min), medians().fold(0.0, f64::max));
+        Some(Map { title, about, ranks, cells, range })
     }
 
     fn cell(&self, i: usize, j: usize) -> Option<&(f64, String)> {
@@ -172,11 +158,7 @@ impl Map {
         table.add_columns((0..self.ranks).map(|j| format!("{j}>")));
         for i in 0..self.ranks {
             let median = |j| self.cell(i, j).map_or("\u{2013}".to_owned(), |c| time(c.0));
-            table.row(
-                [i.to_string()]
-                    .into_iter()
-                    .chain((0..self.ranks).map(median)),
-            );
+            table.row([i.to_string()].into_iter().chain((0..self.ranks).map(median)));
         }
         table
     }
@@ -223,12 +205,7 @@ fn color_of(shade: f64) -> String {
     let index = (place.floor() as usize).min(COLORS.len() - 2);
     let part = place - index as f64;
     let mix = |c: usize| COLORS[index][c] + (COLORS[index + 1][c] - COLORS[index][c]) * part;
-    format!(
-        "#{:02x}{:02x}{:02x}",
-        mix(0) as u8,
-        mix(1) as u8,
-        mix(2) as u8
-    )
+    format!("#{:02x}{:02x}{:02x}", mix(0) as u8, mix(1) as u8, mix(2) as u8)
 }
 
 #[cfg(test)]
@@ -268,10 +245,7 @@ mod tests {
             assert!(numbers.iter().all(|n| page.contains(n)), "{page}");
         }
         let page = draw(4, [183.0, 1210.0]);
-        assert!(
-            page.contains(">183 ns<") && page.contains(">1.21 "),
-            "{page}"
-        );
+        assert!(page.contains(">183 ns<") && page.contains(">1.21 "), "{page}");
         assert!(!page.contains("Numbers in"), "{page}");
     }
 

@@ -15,14 +15,7 @@ pub struct Axis {
 impl Axis {
     /// An axis of shares, from 0 to 100 %, in even steps.
     pub fn of_shares(start: f64, end: f64) -> Axis {
-        Axis {
-            low: 0.0,
-            high: 100.0,
-            start,
-            end,
-            gap: 0.0,
-            is_even: true,
-        }
+        Axis { low: 0.0, high: 100.0, start, end, gap: 0.0, is_even: true }
     }
 
     /// An axis that holds every value, with room for zero where one of them is zero.
@@ -42,19 +35,8 @@ impl Axis {
         if low == high {
             (low, high) = (low / 2.0, high * 2.0);
         }
-        let gap = if zero {
-            (end - start).signum() * 26.0
-        } else {
-            0.0
-        };
-        Axis {
-            low,
-            high,
-            start,
-            end,
-            gap,
-            is_even: false,
-        }
+        let gap = if zero { (end - start).signum() * 26.0 } else { 0.0 };
+        Axis { low, high, start, end, gap, is_even: false }
     }
 
     /// The same with `share` of its length added at both ends; that of shares has its own.
@@ -93,10 +75,7 @@ impl Axis {
         if self.is_even {
             return vec![0.0, 25.0, 50.0, 75.0, 100.0];
         }
-        let (first, last) = (
-            self.low.log10().floor() as i32,
-            self.high.log10().ceil() as i32,
-        );
+        let (first, last) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
         let decades = (self.high / self.low).log10();
         let within: &[f64] = if decades <= 2.2 {
             &[1.0, 2.0, 5.0]
@@ -107,28 +86,19 @@ impl Axis {
         };
         let all = (first..=last).flat_map(|p| within.iter().map(move |m| m * 10f64.powi(p)));
         let marks: Vec<f64> = all.filter(|v| self.holds(*v)).collect();
-        if marks.len() >= 2 {
-            marks
-        } else {
-            vec![self.low, self.high]
-        }
+        if marks.len() >= 2 { marks } else { vec![self.low, self.high] }
     }
 
     /// Powers of two, so far apart that labels of `room` fit between them; zero where it has a
     /// place.
     pub fn binary_marks(&self, room: f64) -> Vec<f64> {
-        let (first, last) = (
-            self.low.log2().ceil() as i32,
-            self.high.log2().floor() as i32,
-        );
+        let (first, last) = (self.low.log2().ceil() as i32, self.high.log2().floor() as i32);
         let each = (self.place(2.0 * self.low) - self.place(self.low)).abs();
         let every = ((room / each.max(0.01)).ceil() as i32).max(1);
         let zero = (self.gap != 0.0).then_some(0.0);
         let powers = (first..=last).filter(|p| (last - p) % every == 0);
         let far = |v: &f64| self.gap == 0.0 || (self.place(*v) - self.start).abs() >= room * 0.75;
-        zero.into_iter()
-            .chain(powers.map(|p| 2f64.powi(p)).filter(far))
-            .collect()
+        zero.into_iter().chain(powers.map(|p| 2f64.powi(p)).filter(far)).collect()
     }
 }
 
@@ -158,10 +128,7 @@ mod tests {
     #[test]
     fn axis__has_a_place_for_zero_and_for_equals() {
         let axis = Axis::around([0.0, 8.0, 1024.0], 50.0, 350.0);
-        assert_eq!(
-            (axis.place(0.0), axis.place(8.0), axis.place(1024.0)),
-            (50.0, 76.0, 350.0)
-        );
+        assert_eq!((axis.place(0.0), axis.place(8.0), axis.place(1024.0)), (50.0, 76.0, 350.0));
         let axis = Axis::around([5.0, 5.0], 0.0, 100.0);
         assert!((axis.place(5.0) - 50.0).abs() < 1e-9);
         assert!(Axis::around([], 0.0, 100.0).place(1.0).is_finite());
@@ -170,10 +137,7 @@ mod tests {
     #[test]
     fn shares__lie_evenly_and_nothing_is_in_its_place() {
         let axis = Axis::of_shares(300.0, 20.0).padded(0.06, 0.03);
-        assert_eq!(
-            [0.0, 50.0, 100.0].map(|v| axis.place(v)),
-            [300.0, 160.0, 20.0]
-        );
+        assert_eq!([0.0, 50.0, 100.0].map(|v| axis.place(v)), [300.0, 160.0, 20.0]);
         assert_eq!(axis.decimal_marks().len(), 5);
     }
 
@@ -181,15 +145,8 @@ mod tests {
     fn marks__are_apart() {
         for high in [2.0, 64.0, 4096.0, 4e6, 1e12] {
             let axis = Axis::around([0.0, 1.0, high], 50.0, 350.0);
-            let places: Vec<f64> = axis
-                .binary_marks(30.0)
-                .iter()
-                .map(|v| axis.place(*v))
-                .collect();
-            assert!(
-                places.windows(2).all(|w| w[1] - w[0] >= 20.0),
-                "{high}: {places:?}"
-            );
+            let places: Vec<f64> = axis.binary_marks(30.0).iter().map(|v| axis.place(*v)).collect();
+            assert!(places.windows(2).all(|w| w[1] - w[0] >= 20.0), "{high}: {places:?}");
             assert!(axis.decimal_marks().len() >= 2);
         }
     }
@@ -199,10 +156,7 @@ mod tests {
         let moved = spread(&[100.0, 100.0, 101.0, 10.0], 13.0, 0.0, 110.0);
         let mut sorted = moved.clone();
         sorted.sort_by(f64::total_cmp);
-        assert!(
-            sorted.windows(2).all(|w| w[1] - w[0] >= 12.99) && sorted[3] <= 110.0,
-            "{moved:?}"
-        );
+        assert!(sorted.windows(2).all(|w| w[1] - w[0] >= 12.99) && sorted[3] <= 110.0, "{moved:?}");
         assert_eq!(moved[3], 10.0);
     }
 }

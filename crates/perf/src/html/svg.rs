@@ -56,11 +56,7 @@ pub fn size(bytes: u64) -> String {
     let scaled = |shift: u32, unit: &str| {
         let whole = bytes.trailing_zeros() >= shift;
         let value = bytes as f64 / (1u64 << shift) as f64;
-        let text = if whole {
-            format!("{value}")
-        } else {
-            three_digits(value)
-        };
+        let text = if whole { format!("{value}") } else { three_digits(value) };
         format!("{text} {unit}")
     };
     match bytes {
@@ -73,10 +69,7 @@ pub fn size(bytes: u64) -> String {
 
 /// A size as short as an axis wants it.
 pub fn size_tick(bytes: u64) -> String {
-    size(bytes)
-        .replace(" B", "")
-        .replace("iB", "")
-        .replace(' ', "")
+    size(bytes).replace(" B", "").replace("iB", "").replace(' ', "")
 }
 
 /// A coordinate, to a hundredth.
@@ -113,10 +106,7 @@ mod tests {
             (size(65536), size(1500), size(8)),
             ("64 KiB".into(), "1.46 KiB".into(), "8 B".into())
         );
-        assert_eq!(
-            (size_tick(0), size_tick(4 << 20)),
-            ("0".into(), "4M".into())
-        );
+        assert_eq!((size_tick(0), size_tick(4 << 20)), ("0".into(), "4M".into()));
         assert_eq!(three_digits(100.0), "100");
         assert_eq!(three_digits(0.0), "0");
     }

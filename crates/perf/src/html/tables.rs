@@ -18,11 +18,7 @@ fn section(title: &str, is_there: bool, contents: &dyn Fn() -> Markup) -> Markup
 
 /// Cases that are the only ones of their test, and so make no curve.
 pub fn show_singles(reports: &[Report]) -> Markup {
-    let all = || {
-        reports
-            .iter()
-            .flat_map(|r| r.cases.iter().map(move |c| (r, c)))
-    };
+    let all = || reports.iter().flat_map(|r| r.cases.iter().map(move |c| (r, c)));
     let is_alone = |case: &Case| {
         let test = |c: &Case| (c.test.clone(), c.of, c.unit.clone(), c.window);
         let place = |c: &Case| (c.bytes, c.ranks);
@@ -32,8 +28,7 @@ pub fn show_singles(reports: &[Report]) -> Markup {
     let mut rows: Vec<_> = all().filter(shown).filter(|(_, c)| is_alone(c)).collect();
     rows.sort_by_key(|(_, c)| &c.test);
     let mut table = Table::of("test|MPI|of|min>|median>|mean>|p99>|max>|floor, median>");
-    rows.iter()
-        .for_each(|(report, case)| add_single(report, case, &mut table));
+    rows.iter().for_each(|(report, case)| add_single(report, case, &mut table));
     section("Single values", !rows.is_empty(), &|| table.to_card())
 }
 
@@ -88,20 +83,11 @@ pub fn show_ablation(reports: &[Report]) -> Markup {
 }
 
 /// Layers and their colours.
-const LEVELS: [(&str, usize); 6] = [
-    ("abi", 3),
-    ("mpi", 0),
-    ("protocol", 1),
-    ("transport", 2),
-    ("base", 6),
-    ("other", 7),
-];
+const LEVELS: [(&str, usize); 6] =
+    [("abi", 3), ("mpi", 0), ("protocol", 1), ("transport", 2), ("base", 6), ("other", 7)];
 
 fn color_of(level: &str) -> usize {
-    LEVELS
-        .iter()
-        .find(|(name, _)| *name == level)
-        .map_or(7, |(_, color)| *color)
+    LEVELS.iter().find(|(name, _)| *name == level).map_or(7, |(_, color)| *color)
 }
 
 /// Functions of a call that are shown by name.
@@ -135,17 +121,13 @@ fn tabulate_totals(all: &[&Breakdown]) -> Table {
     let names = unique(all.iter().map(|b| b.mpi.as_str()));
     let operations = unique(all.iter().map(|b| (name_operation(b), b.bytes)));
     let mut table = Table::of("total per call");
-    table
-        .columns
-        .extend(names.iter().map(|name| Column::number(*name, 0)));
+    table.columns.extend(names.iter().map(|name| Column::number(*name, 0)));
     for (operation, bytes) in operations {
         let total = |name: &&str| {
             let is_same = |b: &&&Breakdown| {
                 b.mpi == *name && b.bytes == bytes && name_operation(b) == operation
             };
-            all.iter()
-                .find(is_same)
-                .map_or(NOTHING.to_owned(), |b| format!("{:.1}", b.total))
+            all.iter().find(is_same).map_or(NOTHING.to_owned(), |b| format!("{:.1}", b.total))
         };
         let first = format!("{operation}, {}", size(bytes));
         table.row([first].into_iter().chain(names.iter().map(total)));
@@ -193,10 +175,7 @@ fn tabulate_functions(b: &Breakdown) -> Table {
     let mut table = Table::of("level|function|instructions>");
     for part in b.parts.iter().take(FUNCTIONS_MAX) {
         let swatch = Some(color_of(&part.level));
-        let level = Cell {
-            swatch,
-            ..part.level.clone().into()
-        };
+        let level = Cell { swatch, ..part.level.clone().into() };
         let count = format!("{:.1}", part.instructions);
         table.row([level, shorten(&part.function, 70).into(), count.into()]);
     }
@@ -204,22 +183,15 @@ fn tabulate_functions(b: &Breakdown) -> Table {
     let left: f64 = others.map(|p| p.instructions).sum();
     if left > 0.0 {
         let count = b.parts.len() - FUNCTIONS_MAX;
-        table.row([
-            String::new(),
-            format!("{count} others"),
-            format!("{left:.1}"),
-        ]);
+        table.row([String::new(), format!("{count} others"), format!("{left:.1}")]);
     }
     table
 }
 
 /// What was not measured, and why.
 pub fn show_missing(reports: &[Report]) -> Markup {
-    let missing = || {
-        reports
-            .iter()
-            .flat_map(|r| r.missing.iter().map(move |m| (&r.run.mpi.name, m)))
-    };
+    let missing =
+        || reports.iter().flat_map(|r| r.missing.iter().map(move |m| (&r.run.mpi.name, m)));
     section("Not measured", missing().next().is_some(), &|| {
         html! { ul class="card" { @for (mpi, m) in missing() {
             li { b { (text(&m.test)) } " (" (text(mpi)) ", " (m.level.name()) "): "

@@ -63,14 +63,7 @@ pub fn make_report(name: &str, slow: f64) -> Report {
         let mut case = make_case("latency", bytes, 2, slow * (95.0 + copy * 1.6));
         let line = bytes <= 64;
         case.floor = floor_of(if line { 57.0 } else { 57.0 + copy });
-        case.floor_of = Some(
-            if line {
-                "cache line one way"
-            } else {
-                "memory copy"
-            }
-            .into(),
-        );
+        case.floor_of = Some(if line { "cache line one way" } else { "memory copy" }.into());
         report.cases.push(case);
         if bytes > 0 {
             report.cases.push(make_case(
@@ -80,36 +73,17 @@ pub fn make_report(name: &str, slow: f64) -> Report {
                 slow * (12.0 + bytes as f64 / 45.0),
             ));
         }
-        report.cases.push(make_case(
-            "allreduce",
-            bytes,
-            2,
-            slow * (170.0 + copy * 4.0),
-        ));
-        report.cases.push(make_case(
-            "allreduce",
-            bytes,
-            8,
-            slow * (5200.0 + copy * 20.0),
-        ));
+        report.cases.push(make_case("allreduce", bytes, 2, slow * (170.0 + copy * 4.0)));
+        report.cases.push(make_case("allreduce", bytes, 8, slow * (5200.0 + copy * 20.0)));
     }
     for ranks in [2, 4, 8, 16, 64] {
-        report.cases.push(make_case(
-            "barrier",
-            0,
-            ranks,
-            slow * 160.0 * f64::from(ranks),
-        ));
+        report.cases.push(make_case("barrier", 0, ranks, slow * 160.0 * f64::from(ranks)));
     }
     for i in 0..8 {
         for j in (0..8).filter(|j| *j != i) {
             let far = if i / 4 == j / 4 { 1.0 } else { 2.1 };
-            let mut case = make_case(
-                "matrix",
-                8,
-                8,
-                slow * (96.0 + 3.0 * ((i * j) % 5) as f64) * far,
-            );
+            let mut case =
+                make_case("matrix", 8, 8, slow * (96.0 + 3.0 * ((i * j) % 5) as f64) * far);
             case.variant = format!("{i}-{j}");
             report.cases.push(case);
         }
@@ -129,10 +103,7 @@ fn make_changes(added: &str) -> Vec<StepChange> {
     let change = |bytes, interval| StepChange {
         test: "latency".into(),
         bytes,
-        ratio: Ratio {
-            ratio: 0.9,
-            interval: Some(interval),
-        },
+        ratio: Ratio { ratio: 0.9, interval: Some(interval) },
     };
     match added {
         "" => Vec::new(),
@@ -173,13 +144,8 @@ pub fn make_whole_report(name: &str) -> Report {
             ..breakdown("MPI_Send", 6.5)
         },
     ];
-    let steps = [
-        ("", 3.1),
-        ("sendi", 2.2),
-        ("recvi", 1.5),
-        ("directed", 1.2),
-        ("immediate-datatype", 1.0),
-    ];
+    let steps =
+        [("", 3.1), ("sendi", 2.2), ("recvi", 1.5), ("directed", 1.2), ("immediate-datatype", 1.0)];
     report.ablation = steps
         .iter()
         .map(|(added, scale)| AblationStep {
@@ -211,12 +177,7 @@ fn make_page() -> String {
 fn page__is_well_formed() {
     let page = make_page();
     let document = parse(&page);
-    let count = |name: &str| {
-        document
-            .descendants()
-            .filter(|n| n.has_tag_name(name))
-            .count()
-    };
+    let count = |name: &str| document.descendants().filter(|n| n.has_tag_name(name)).count();
     assert!(count("svg") >= 6, "{}", count("svg"));
     assert_eq!(count("figure"), count("svg"));
     assert_eq!(count("script"), 0);
@@ -249,11 +210,7 @@ fn page__escapes_what_a_result_says() {
     report.ablation[1].added = nasty.into();
     for case in &mut report.cases {
         case.operation = nasty.into();
-        case.unit = if case.test == "rate" {
-            nasty.into()
-        } else {
-            case.unit.clone()
-        };
+        case.unit = if case.test == "rate" { nasty.into() } else { case.unit.clone() };
         case.floor_of = case.floor_of.as_ref().map(|_| nasty.into());
     }
     report.cases[5].variant = nasty.into();
@@ -272,10 +229,7 @@ fn page__of_nothing_and_of_empty_cases_is_a_page() {
     report.cases.push(case);
     let mut zero = make_case("bandwidth", 8, 2, 100.0);
     zero.samples = [0.0, 0.0].into_iter().collect();
-    let other = Case {
-        bytes: 16,
-        ..zero.clone()
-    };
+    let other = Case { bytes: 16, ..zero.clone() };
     report.cases.extend([zero, other]);
     let page = write_page(&[report], None);
     assert!(!page.contains("NaN") && !page.contains("inf"), "{page}");
@@ -283,20 +237,13 @@ fn page__of_nothing_and_of_empty_cases_is_a_page() {
 
 /// Text in a drawing: its box, roughly.
 fn text_boxes(svg: roxmltree::Node) -> Vec<(f64, f64, f64, f64, String)> {
-    let upright = svg
-        .descendants()
-        .filter(|n| n.has_tag_name("text") && n.attribute("transform").is_none());
+    let upright =
+        svg.descendants().filter(|n| n.has_tag_name("text") && n.attribute("transform").is_none());
     let place = |node: roxmltree::Node| {
         let number = |name| node.attribute(name).and_then(|v| v.parse::<f64>().ok());
         let text = node.text().unwrap_or_default().to_owned();
-        let (x, y, size) = (
-            number("x")?,
-            number("y")?,
-            number("font-size").unwrap_or(11.5),
-        );
-        let bold = node
-            .attribute("class")
-            .is_some_and(|c| c.starts_with("label"));
+        let (x, y, size) = (number("x")?, number("y")?, number("font-size").unwrap_or(11.5));
+        let bold = node.attribute("class").is_some_and(|c| c.starts_with("label"));
         let wide = if bold { 0.66 } else { 0.58 } * size * text.chars().count() as f64;
         let left = match node.attribute("text-anchor") {
             Some("end") => x - wide,
@@ -329,10 +276,7 @@ pub fn parse(page: &str) -> roxmltree::Document<'_> {
 
 /// No name is there twice.
 pub fn check_ids(document: &roxmltree::Document) {
-    let mut ids: Vec<&str> = document
-        .descendants()
-        .filter_map(|n| n.attribute("id"))
-        .collect();
+    let mut ids: Vec<&str> = document.descendants().filter_map(|n| n.attribute("id")).collect();
     let all = ids.len();
     ids.sort_unstable();
     ids.dedup();

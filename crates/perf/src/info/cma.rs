@@ -31,21 +31,14 @@ fn pattern_byte(i: usize) -> u8 {
 /// Starts this program as the reader and lets it try.
 pub fn try_read() -> Trial {
     let source: Vec<u8> = (0..BYTES).map(pattern_byte).collect();
-    let refuse = |why: String| Trial {
-        refused: Some(why),
-        read_4k_min_ns: None,
-    };
+    let refuse = |why: String| Trial { refused: Some(why), read_4k_min_ns: None };
     let own = match std::env::current_exe() {
         Ok(path) => path,
         Err(e) => return refuse(format!("not tried: {e}")),
     };
     let output = Command::new(own)
         .args(["info", "--probe-cma"])
-        .arg(format!(
-            "{},{}",
-            std::process::id(),
-            source.as_ptr() as usize
-        ))
+        .arg(format!("{},{}", std::process::id(), source.as_ptr() as usize))
         .stdin(Stdio::null())
         .stderr(Stdio::null())
         .output();
@@ -85,16 +78,10 @@ fn read_from(pid: libc::pid_t, address: usize) -> Trial {
             Err(e) => Some(explain_refusal(e.raw_os_error().unwrap_or(libc::EFAULT))),
         };
         if refused.is_some() {
-            return Trial {
-                refused,
-                read_4k_min_ns: None,
-            };
+            return Trial { refused, read_4k_min_ns: None };
         }
     }
-    let wrong = target
-        .iter()
-        .enumerate()
-        .any(|(i, &b)| b != pattern_byte(i));
+    let wrong = target.iter().enumerate().any(|(i, &b)| b != pattern_byte(i));
     Trial {
         refused: wrong.then(|| "the bytes read are not those written".to_owned()),
         read_4k_min_ns: Some(best),
@@ -102,14 +89,8 @@ fn read_from(pid: libc::pid_t, address: usize) -> Trial {
 }
 
 fn read_once(pid: libc::pid_t, address: usize, target: &mut [u8]) -> io::Result<usize> {
-    let local = libc::iovec {
-        iov_base: target.as_mut_ptr().cast(),
-        iov_len: target.len(),
-    };
-    let remote = libc::iovec {
-        iov_base: address as *mut libc::c_void,
-        iov_len: target.len(),
-    };
+    let local = libc::iovec { iov_base: target.as_mut_ptr().cast(), iov_len: target.len() };
+    let remote = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: target.len() };
     // SAFETY: the local part is a valid buffer of that length; the remote one is the other
     // process's address, which the kernel checks.
     let n = unsafe { libc::process_vm_readv(pid, &local, 1, &remote, 1, 0) };
@@ -126,11 +107,7 @@ mod tests {
         let source: Vec<u8> = (0..BYTES).map(pattern_byte).collect();
         let own = std::process::id() as libc::pid_t;
         let trial = read_from(own, source.as_ptr() as usize);
-        assert_eq!(
-            trial.refused.is_none(),
-            trial.read_4k_min_ns.is_some(),
-            "{trial:?}"
-        );
+        assert_eq!(trial.refused.is_none(), trial.read_4k_min_ns.is_some(), "{trial:?}");
         drop(source);
     }
 

@@ -49,11 +49,7 @@ pub struct Cache {
 pub fn describe() -> Machine {
     let allowed = topology::affinity();
     let first = allowed.iter().next().unwrap_or(0);
-    let line = |c: Core| CoreLine {
-        node: c.node,
-        package: c.package,
-        threads: c.threads,
-    };
+    let line = |c: Core| CoreLine { node: c.node, package: c.package, threads: c.threads };
     Machine {
         host: topology::host_name(),
         kernel: read_text("/proc/sys/kernel/osrelease"),
@@ -63,10 +59,7 @@ pub fn describe() -> Machine {
         processors_allowed: allowed.iter().collect(),
         cpu_quota: topology::cpu_quota(),
         processors_usable: topology::usable_processors(),
-        cores: topology::list_cores(&allowed)
-            .into_iter()
-            .map(line)
-            .collect(),
+        cores: topology::list_cores(&allowed).into_iter().map(line).collect(),
         caches: list_caches(first),
         memory_available_bytes: topology::available_memory(),
         page_bytes: page_bytes(),
@@ -103,17 +96,11 @@ impl Machine {
             ("processors allowed", allowed.to_string()),
             ("cores", cores),
             ("time granted", quota.unwrap_or("no limit".to_owned())),
-            (
-                "processors usable",
-                format!("{} at once", self.processors_usable),
-            ),
+            ("processors usable", format!("{} at once", self.processors_usable)),
             ("caches", caches.join(", ")),
             ("memory available", format!("{memory:.1} GiB")),
             ("page", format!("{} B", self.page_bytes)),
-            (
-                "clock resolution",
-                format!("{} ns", self.clock_resolution_ns),
-            ),
+            ("clock resolution", format!("{} ns", self.clock_resolution_ns)),
         ]
     }
 }

@@ -34,9 +34,7 @@ struct Entry {
 }
 
 /// When a control variable may change, and where it must be alike (section 15.3.6); from 1 on.
-const SCOPES: [&str; 7] = [
-    "constant", "readonly", "local", "group", "group_eq", "all", "all_eq",
-];
+const SCOPES: [&str; 7] = ["constant", "readonly", "local", "group", "group_eq", "all", "all_eq"];
 
 /// What a performance variable counts or shows (section 15.3.7); from 1 on.
 const CLASSES: [&str; 10] = [
@@ -71,9 +69,7 @@ const BINDINGS: [&str; 12] = [
 /// What a number stands for.
 fn say(words: &[&'static str], number: c_int) -> &'static str {
     let index = usize::try_from(number).ok().and_then(|n| n.checked_sub(1));
-    index
-        .and_then(|index| words.get(index))
-        .unwrap_or(&"unknown")
+    index.and_then(|index| words.get(index)).unwrap_or(&"unknown")
 }
 
 // A text, an integer, a handle or a type that the functions write.
@@ -98,14 +94,8 @@ pub fn print(as_json: bool) -> Result<()> {
 fn describe(listing: &Listing) -> Document {
     let mut said = Document::default();
     let parts = [
-        (
-            "control variables: scope, binding",
-            &listing.control_variables,
-        ),
-        (
-            "performance variables: class, binding",
-            &listing.performance_variables,
-        ),
+        ("control variables: scope, binding", &listing.control_variables),
+        ("performance variables: class, binding", &listing.performance_variables),
         ("events: binding", &listing.events),
     ];
     for (head, entries) in parts {
@@ -141,9 +131,7 @@ fn collect() -> Result<Listing> {
             })?,
             performance_variables: list(&library, "MPI_T_pvar_get_num", &CLASSES, |i, a| {
                 let (d, dl) = a.meaning;
-                pvar(
-                    i, a.name.0, a.name.1, o, a.kind, h, h, d, dl, a.binding, o, o, o,
-                )
+                pvar(i, a.name.0, a.name.1, o, a.kind, h, h, d, dl, a.binding, o, o, o)
             })?,
             events: list(&library, "MPI_T_event_get_num", &[], |i, a| {
                 let (d, dl) = a.meaning;

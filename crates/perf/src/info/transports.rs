@@ -39,21 +39,14 @@ pub struct Facility {
 
 impl Facility {
     pub fn new(name: &'static str, available: bool, note: String) -> Facility {
-        Facility {
-            name,
-            available,
-            note,
-        }
+        Facility { name, available, note }
     }
 }
 
 /// Every transport with the reason for or against it.
 pub fn list(config: &Config) -> Vec<Transport> {
     let tried = [
-        (
-            "loopback",
-            Ok("a rank's messages to itself, inside the process".to_owned()),
-        ),
+        ("loopback", Ok("a rank's messages to itself, inside the process".to_owned())),
         ("shm", try_shared_memory()),
         ("cma", try_cma()),
         ("rc", try_adapter(config, AdapterTransport::Rc)),
@@ -68,11 +61,7 @@ pub fn list(config: &Config) -> Vec<Transport> {
                 (None, Ok(reason)) => (true, reason),
                 (None, Err(reason)) => (false, reason),
             };
-            Transport {
-                name,
-                usable,
-                reason,
-            }
+            Transport { name, usable, reason }
         })
         .collect()
 }
@@ -116,9 +105,8 @@ pub fn find_adapter(
     config: &Config, by: AdapterTransport,
 ) -> Result<(String, Vec<String>), String> {
     let stored = StoredInline::of(config);
-    let found = stored.with_overrides(config, |overrides| {
-        adapter::probe(by, config.device(), overrides)
-    })?;
+    let found = stored
+        .with_overrides(config, |overrides| adapter::probe(by, config.device(), overrides))?;
     Ok((found, stored.take_diagnostics()))
 }
 
@@ -159,9 +147,7 @@ fn try_cma() -> Result<String, String> {
 pub fn list_waiting() -> Vec<Facility> {
     let word = AtomicU32::new(0);
     let minimum = |body: &mut dyn FnMut()| {
-        (0..20)
-            .map(|_| time_calls(50, &mut *body))
-            .fold(f64::INFINITY, f64::min)
+        (0..20).map(|_| time_calls(50, &mut *body)).fold(f64::INFINITY, f64::min)
     };
     let futex = minimum(&mut || {
         wait::futex_wake(&word, 1);
@@ -215,11 +201,7 @@ mod tests {
     #[test]
     fn cma__can_be_disabled_by_name() {
         let disabled = config("FASTPATH_DISABLE", "cma");
-        assert!(
-            switched_off(&disabled, "cma")
-                .unwrap()
-                .contains("FASTPATH_DISABLE")
-        );
+        assert!(switched_off(&disabled, "cma").unwrap().contains("FASTPATH_DISABLE"));
         assert_eq!(switched_off(&disabled, "shm"), None);
     }
 

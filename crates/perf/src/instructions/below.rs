@@ -36,10 +36,7 @@ pub fn count(
     let plan = LevelPlan {
         level,
         settings: Settings {
-            case: CaseOptions {
-                sizes: mpi.sizes.to_vec(),
-                ..CaseOptions::default()
-            },
+            case: CaseOptions { sizes: mpi.sizes.to_vec(), ..CaseOptions::default() },
             ..Settings::default()
         },
         board: board.path(),
@@ -55,10 +52,8 @@ pub fn count(
     let arguments = ["bench".to_owned(), "rank".to_owned(), plan];
     let dumps = watch(mpi.mpi, &folder.0, &own, &arguments, 0)?;
     let mut symbols = Symbols::default();
-    let counted: Result<Vec<_>, _> = dumps
-        .iter()
-        .map(|dump| make_breakdown(mpi, level, dump, &mut symbols))
-        .collect();
+    let counted: Result<Vec<_>, _> =
+        dumps.iter().map(|dump| make_breakdown(mpi, level, dump, &mut symbols)).collect();
     let counted = counted?;
     let mut missing = list_missing(level, &counted);
     missing.extend(list_missing_sides(level, path, &counted));
@@ -102,12 +97,7 @@ fn list_missing(level: Level, counted: &[Breakdown]) -> Vec<Missing> {
         // All memory is reached so.
         return Vec::new();
     }
-    list_lacking(
-        &WAYS,
-        counted,
-        level,
-        "the peer's memory cannot be reached so",
-    )
+    list_lacking(&WAYS, counted, level, "the peer's memory cannot be reached so")
 }
 
 /// Sides of packets that an adapter carries and that were not counted.
@@ -154,10 +144,7 @@ mod tests {
             total: 1.0,
             parts: Vec::new(),
         };
-        let rc = PathOptions {
-            transport: Some(TransportName::Rc),
-            ..PathOptions::default()
-        };
+        let rc = PathOptions { transport: Some(TransportName::Rc), ..PathOptions::default() };
         let missing = |level, path: &PathOptions| -> Vec<String> {
             let found = list_missing_sides(level, path, &[count(SENDS)]);
             found.into_iter().map(|m| m.test).collect()

@@ -26,17 +26,13 @@ pub fn read(path: &Path) -> Result<Vec<(String, f64)>> {
 }
 
 fn parse(text: &str) -> Result<Vec<(String, f64)>> {
-    let lines = text
-        .lines()
-        .map(|l| l.split('#').next().unwrap_or("").trim());
+    let lines = text.lines().map(|l| l.split('#').next().unwrap_or("").trim());
     let limit = |line: &str| {
         let words = line.split_once(char::is_whitespace);
         let (call, limit) =
             words.with_context(|| format!("`{line}`: expected a call and its limit"))?;
-        let limit: u32 = limit
-            .trim()
-            .parse()
-            .with_context(|| format!("`{line}`: the limit is no number"))?;
+        let limit: u32 =
+            limit.trim().parse().with_context(|| format!("`{line}`: the limit is no number"))?;
         Ok((call.to_owned(), f64::from(limit)))
     };
     lines.filter(|l| !l.is_empty()).map(limit).collect()
@@ -56,16 +52,11 @@ pub fn check(limits: &[(String, f64)], counted: &[Breakdown], shows: bool) -> Re
         let over = found.total > *limit;
         if shows {
             let mark = if over { "  EXCEEDED" } else { "" };
-            print_line(&format!(
-                "budget of {call:<22} {limit:>6}, takes {:.2}{mark}",
-                found.total
-            ));
+            print_line(&format!("budget of {call:<22} {limit:>6}, takes {:.2}{mark}", found.total));
         }
         if over {
-            exceeded.push(format!(
-                "{call} takes {:.2} instructions, {limit} are allowed",
-                found.total
-            ));
+            exceeded
+                .push(format!("{call} takes {:.2} instructions, {limit} are allowed", found.total));
         }
     }
     ensure!(exceeded.is_empty(), "{}", exceeded.join("; "));

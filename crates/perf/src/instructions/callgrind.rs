@@ -95,9 +95,7 @@ pub fn parse_dump(text: &str) -> Result<Dump, String> {
                 if !called {
                     let key = (object.clone(), address);
                     *dump.costs.entry(key.clone()).or_default() += cost;
-                    dump.functions
-                        .entry(key)
-                        .or_insert_with(|| function.clone());
+                    dump.functions.entry(key).or_insert_with(|| function.clone());
                 }
                 called = false;
             }

@@ -42,19 +42,14 @@ impl Drop for Scratch {
 /// It is not installed.
 pub fn find_valgrind() -> Result<PathBuf> {
     let found = find_command(Path::new("valgrind"));
-    ensure!(
-        found.is_file(),
-        "valgrind is not installed; it counts the instructions"
-    );
+    ensure!(found.is_file(), "valgrind is not installed; it counts the instructions");
     Ok(found)
 }
 
 /// What a command said, if it failed.
 pub fn run_quietly(command: &mut Command, what: &str) -> Result<()> {
-    let output = command
-        .stdin(Stdio::null())
-        .output()
-        .with_context(|| format!("cannot run {what}"))?;
+    let output =
+        command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {what}"))?;
     if output.status.success() {
         return Ok(());
     }
@@ -81,8 +76,7 @@ pub fn watch(
     let out = folder.join("out");
     let mut job = Command::new("timeout");
     // In this process's group, so that what interrupts it ends the job too.
-    job.args(["--foreground", "-k", "10", "540"])
-        .arg(&mpi.mpiexec);
+    job.args(["--foreground", "-k", "10", "540"]).arg(&mpi.mpiexec);
     job.args(mpi.list_arguments(2));
     for rank in 0..2 {
         if rank > 0 {

@@ -52,10 +52,7 @@ fn short_name(name: &str) -> String {
     }
     let mut parts: Vec<&str> = flat.split("::").filter(|p| !p.is_empty()).collect();
     // The compiler's own end of a mangled name.
-    if parts
-        .last()
-        .is_some_and(|p| p.len() == 17 && p.starts_with('h'))
-    {
+    if parts.last().is_some_and(|p| p.len() == 17 && p.starts_with('h')) {
         parts.pop();
     }
     let from = parts.len().saturating_sub(2);
@@ -91,11 +88,7 @@ impl Symbols {
         };
         while let Ok(Some(frame)) = frames.next() {
             let file = frame.location.and_then(|l| l.file).unwrap_or("");
-            let level = if is_entry_point(file) {
-                Some("abi")
-            } else {
-                level_of_file(file)
-            };
+            let level = if is_entry_point(file) { Some("abi") } else { level_of_file(file) };
             let name = frame.function.as_ref().and_then(|f| f.demangle().ok());
             if let Some(level) = level {
                 let name = name.map_or_else(|| known.to_owned(), |n| short_name(&n));
@@ -143,10 +136,7 @@ mod tests {
     #[test]
     fn files__have_a_level() {
         assert_eq!(level_of_file("/x/crates/mpi/src/p2p.rs"), Some("mpi"));
-        assert_eq!(
-            level_of_file("crates/transport/src/shm/wire.rs"),
-            Some("transport")
-        );
+        assert_eq!(level_of_file("crates/transport/src/shm/wire.rs"), Some("transport"));
         assert_eq!(level_of_file("crates/perf/src/levels.rs"), Some(PROGRAM));
         assert_eq!(level_of_file("/rustc/1/library/core/src/ptr/mod.rs"), None);
         assert!(is_entry_point("/t/build/fastpath-abi-60f7/out/exports.rs"));
@@ -193,14 +183,8 @@ mod tests {
             let at = outer as *const () as u64 - start + step;
             names.push(symbols.find(own, at, "?").1);
         }
-        assert!(
-            names.iter().any(|n| n.ends_with("tests::outer")),
-            "{names:?}"
-        );
-        assert_eq!(
-            symbols.find("/nowhere", 1, "f"),
-            ("other".into(), "f".into())
-        );
+        assert!(names.iter().any(|n| n.ends_with("tests::outer")), "{names:?}");
+        assert_eq!(symbols.find("/nowhere", 1, "f"), ("other".into(), "f".into()));
     }
 
     fn load_address(path: &str) -> u64 {

@@ -25,16 +25,9 @@ pub fn describe(report: &Report, functions: usize) -> Document {
         said.heading("both sides of a packet");
     }
     sides.into_iter().for_each(|line| said.text(line));
-    for b in report
-        .breakdowns
-        .iter()
-        .filter(|b| functions > 0 && !b.parts.is_empty())
-    {
+    for b in report.breakdowns.iter().filter(|b| functions > 0 && !b.parts.is_empty()) {
         let level = b.level.phrase();
-        said.heading(format!(
-            "{}, {} B{level}, by function:",
-            b.operation, b.bytes
-        ));
+        said.heading(format!("{}, {} B{level}, by function:", b.operation, b.bytes));
         said.table(list_functions(b, functions));
     }
     if !report.missing.is_empty() {
@@ -59,11 +52,7 @@ fn list_totals(group: &[Breakdown]) -> Table {
             let of_level = b.parts.iter().filter(|p| p.level == *level);
             format!("{:.1}", of_level.map(|p| p.instructions).sum::<f64>())
         };
-        let first = [
-            b.operation.clone(),
-            b.bytes.to_string(),
-            format!("{:.2}", b.total),
-        ];
+        let first = [b.operation.clone(), b.bytes.to_string(), format!("{:.2}", b.total)];
         table.row(first.into_iter().chain(levels.iter().map(sum)));
     }
     table
@@ -84,10 +73,7 @@ fn compare_sides(all: &[Breakdown]) -> Vec<String> {
             there / here
         ))
     };
-    all.iter()
-        .filter(|b| b.operation == SENDS)
-        .filter_map(compare)
-        .collect()
+    all.iter().filter(|b| b.operation == SENDS).filter_map(compare).collect()
 }
 
 fn list_functions(b: &Breakdown, functions: usize) -> Table {
@@ -133,18 +119,9 @@ mod tests {
         ];
         let lines = compare_sides(&all);
         assert_eq!(lines.len(), 2, "{lines:?}");
-        assert!(
-            lines[0].contains("8 B at the level of the transport: 400.0"),
-            "{lines:?}"
-        );
-        assert!(
-            lines[0].contains("600.0 at its receiver, 1.50 times"),
-            "{lines:?}"
-        );
-        assert!(
-            lines[1].contains("250.0 at its receiver, 0.50 times"),
-            "{lines:?}"
-        );
+        assert!(lines[0].contains("8 B at the level of the transport: 400.0"), "{lines:?}");
+        assert!(lines[0].contains("600.0 at its receiver, 1.50 times"), "{lines:?}");
+        assert!(lines[1].contains("250.0 at its receiver, 0.50 times"), "{lines:?}");
         assert!(compare_sides(&all[..3]).is_empty());
     }
 }

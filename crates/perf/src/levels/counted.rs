@@ -172,13 +172,6 @@ fn count_remote<L: LevelLink>(board: &SharedBoard, link: &mut L, bytes: u64) {
         count(&name("put"), bytes, link, nothing, put, flush);
         count(&name("get"), bytes, link, nothing, get, flush);
         count(&name("flush"), bytes, link, put, flush, nothing);
-        count(
-            &name("flush of nothing"),
-            bytes,
-            link,
-            flush,
-            flush,
-            nothing,
-        );
+        count(&name("flush of nothing"), bytes, link, flush, flush, nothing);
     }
 }

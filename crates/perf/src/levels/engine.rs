@@ -219,15 +219,7 @@ impl<'a> Rank<'a> {
         }
         let (transport, adapter, open) = ("shm", Vec::new(), Cell::new(false));
         let talk = Talk { board, leads, open };
-        Ok(Rank {
-            plan,
-            talk,
-            processors: [-1; 2],
-            done: 0,
-            transport,
-            adapter,
-            sink,
-        })
+        Ok(Rank { plan, talk, processors: [-1; 2], done: 0, transport, adapter, sink })
     }
 
     fn emit(&mut self, event: &Event) {
@@ -298,20 +290,14 @@ impl<'a> Rank<'a> {
         if self.talk.leads {
             // SAFETY: one rank a process.
             unsafe { check_clock() };
-            self.emit(&Event::End {
-                clock: describe_clock(),
-            });
+            self.emit(&Event::End { clock: describe_clock() });
         }
     }
 
     /// Says what is not measured.
     pub fn missing(&mut self, test: &str, why: &str) {
         let (test, reason, level) = (test.to_owned(), why.to_owned(), self.plan.level);
-        self.emit(&Event::Missing(Missing {
-            test,
-            level,
-            reason,
-        }));
+        self.emit(&Event::Missing(Missing { test, level, reason }));
     }
 
     /// Tells the other rank these words and learns its own. Called by both.
@@ -372,27 +358,14 @@ impl<'a> Rank<'a> {
         counts: impl FnOnce() -> BTreeMap<String, f64>,
     ) {
         let (test, bytes, done) = (case.test.clone(), case.bytes, self.done);
-        self.emit(&Event::Progress(Progress {
-            test,
-            bytes,
-            done,
-            total: done + 1,
-        }));
+        self.emit(&Event::Progress(Progress { test, bytes, done, total: done + 1 }));
         self.done += 1;
         let floor = !self.plan.settings.no_floor;
         let line_floor = case.test == "latency" && self.plan.level != Level::Verbs;
         let copy_min = if line_floor { 64 } else { 4096 };
-        let room = if floor && bytes >= copy_min {
-            bytes as usize
-        } else {
-            0
-        };
+        let room = if floor && bytes >= copy_min { bytes as usize } else { 0 };
         let (mut send, mut receive) = (vec![1u8; room], vec![2u8; room]);
-        let mut context = Context {
-            talk: &self.talk,
-            serves,
-            step,
-        };
+        let mut context = Context { talk: &self.talk, serves, step };
         let what = Loop {
             context: &raw mut context,
             run: Context::<F>::run,
@@ -446,9 +419,7 @@ impl Figures {
         let (samples, floor) = unsafe { (read_samples(self.samples), read_samples(self.floor)) };
         let floor = floor.filter(|floor| floor.count() > 0);
         // SAFETY: the engine sets it to a text of its own.
-        let floor_of = unsafe { CStr::from_ptr(self.floor_of) }
-            .to_string_lossy()
-            .into_owned();
+        let floor_of = unsafe { CStr::from_ptr(self.floor_of) }.to_string_lossy().into_owned();
         Case {
             samples: samples.unwrap_or_default(),
             timing: Timing {
@@ -483,18 +454,12 @@ fn take_options(arguments: &[String]) -> io::Result<()> {
     // SAFETY: one rank a process.
     unsafe { reset_options() };
     // The first word names the tests; a flag says what is done around a case.
-    let values = arguments
-        .iter()
-        .skip(1)
-        .filter(|word| !["--check", "--touch"].contains(&word.as_str()));
-    let words: Vec<CString> = values
-        .map(|word| CString::new(word.as_str()))
-        .collect::<Result<_, _>>()?;
+    let values =
+        arguments.iter().skip(1).filter(|word| !["--check", "--touch"].contains(&word.as_str()));
+    let words: Vec<CString> =
+        values.map(|word| CString::new(word.as_str())).collect::<Result<_, _>>()?;
     // Cases in a row are made by the level.
-    for pair in words
-        .chunks_exact(2)
-        .filter(|pair| pair[0].as_bytes() != b"--intervals")
-    {
+    for pair in words.chunks_exact(2).filter(|pair| pair[0].as_bytes() != b"--intervals") {
         // The engine keeps some of the texts.
         let value = Box::leak(pair[1].clone().into_boxed_c_str());
         // SAFETY: one rank a process; both are texts, and so is what comes back if anything does.
@@ -513,12 +478,7 @@ fn describe_clock() -> Clock {
     // SAFETY: one rank a process: nobody writes it meanwhile.
     let clock = unsafe { &*clock };
     Clock {
-        source: if clock.uses_tsc {
-            "tsc"
-        } else {
-            "CLOCK_MONOTONIC"
-        }
-        .to_owned(),
+        source: if clock.uses_tsc { "tsc" } else { "CLOCK_MONOTONIC" }.to_owned(),
         frequency_hz: 1e9 / clock.ns_per_tick,
         frequency_error_ppm: clock.error_ppm,
         resolution_ns: clock.resolution_ns,

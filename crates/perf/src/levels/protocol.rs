@@ -173,11 +173,7 @@ impl ProtocolLink {
     }
 
     fn want(&self) -> Want {
-        Want {
-            peer: self.peer,
-            tag: TAG,
-            key: self.from_key,
-        }
+        Want { peer: self.peer, tag: TAG, key: self.from_key }
     }
 
     /// Looks at the peer alone for a while, as `MPI_Recv` does.
@@ -291,9 +287,7 @@ impl Link for ProtocolLink {
         // SAFETY: as in `try_send`.
         let there = unsafe {
             (*self.worker).matcher.is_quiet(self.peer)
-                && (*self.endpoint)
-                    .recv_short(self.from_key, TAG, ptr, room)
-                    .is_some()
+                && (*self.endpoint).recv_short(self.from_key, TAG, ptr, room).is_some()
         };
         if there || self.spin_recv(into) {
             return;

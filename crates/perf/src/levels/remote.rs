@@ -123,13 +123,7 @@ impl Target {
             true => ([0; 9], Held::Nothing),
             false => link.expose(at, bytes.max(1), memory),
         };
-        Target {
-            at,
-            bytes,
-            words,
-            own,
-            held,
-        }
+        Target { at, bytes, words, own, held }
     }
 
     /// Gives it back; the peer reaches it no more.
@@ -219,10 +213,7 @@ fn measure(
     let variant = link.variant();
     let single = format!("{variant}, each completed");
     let way = link.way(puts, bytes);
-    let windows = Case {
-        checked,
-        ..test.case(bytes, window, variant, way)
-    };
+    let windows = Case { checked, ..test.case(bytes, window, variant, way) };
     rank.measure_served(windows, f64::from(window), link, |link, operations| {
         for _ in 0..if leads { operations } else { 0 } {
             for _ in 0..window {
@@ -308,11 +299,7 @@ fn check(
     let leads = rank.leads();
     if !leads {
         let slice = target.as_slice();
-        if puts {
-            slice.fill(0xee)
-        } else {
-            fill_pattern(slice, false)
-        }
+        if puts { slice.fill(0xee) } else { fill_pattern(slice, false) }
     }
     rank.agree(true);
     let mut right = true;

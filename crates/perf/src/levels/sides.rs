@@ -56,10 +56,7 @@ pub(super) fn count<L: Side>(board: &SharedBoard, link: &mut L, bytes: u64) {
     count_windows(RECEIVES, bytes, window, |settle| {
         ask(board, GIVE, bytes, settle);
         let mut vain = 0;
-        collect(
-            &mut |link: &mut L| vain = link.take_messages(&mut into),
-            link,
-        );
+        collect(&mut |link: &mut L| vain = link.take_messages(&mut into), link);
         vain == 0
     });
 }

@@ -14,23 +14,15 @@ pub fn describe(report: &Report) -> Document {
     // Those of which there are figures; the three of the library in any case.
     let has_verbs = report.cases.iter().any(|c| c.level == Level::Verbs);
     let levels = &LEVELS[usize::from(!has_verbs)..];
-    let adapter = report
-        .cases
-        .iter()
-        .any(|c| c.variant.starts_with("adapter"));
+    let adapter = report.cases.iter().any(|c| c.variant.starts_with("adapter"));
     let key = |c: &Case| (c.test.clone(), way_of(c, adapter), c.window);
     let tests = unique(report.cases.iter().map(key));
     let mut said = Document::default();
     for test in tests {
-        let of_test = report
-            .cases
-            .iter()
-            .filter(|c| key(c) == test && c.ranks == 2);
+        let of_test = report.cases.iter().filter(|c| key(c) == test && c.ranks == 2);
         let mut rows: BTreeMap<u64, BTreeMap<Level, (f64, &Case)>> = BTreeMap::new();
         for (median, case) in of_test.filter_map(|c| Some((c.samples.quantile(0.5)?, c))) {
-            rows.entry(case.bytes)
-                .or_default()
-                .insert(case.level, (median, case));
+            rows.entry(case.bytes).or_default().insert(case.level, (median, case));
         }
         rows.retain(|_, levels| levels.len() > 1);
         if rows.is_empty() {
@@ -124,12 +116,7 @@ mod tests {
             (Level::Mpi, "each flushed", 1600.0),
         ] {
             let (test, variant) = ("put".to_owned(), variant.to_owned());
-            report.cases.push(Case {
-                test,
-                variant,
-                level,
-                ..make_case(8, &[ns])
-            });
+            report.cases.push(Case { test, variant, level, ..make_case(8, &[ns]) });
         }
         let text = describe(&report).to_text();
         assert!(text.contains("+7.0") && text.contains("+100.0"), "{text}");

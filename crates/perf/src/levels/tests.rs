@@ -75,17 +75,9 @@ fn run_settings(level: Level, asked: Settings, counted: bool) -> (Vec<Case>, Vec
 fn protocol__carries_every_size_and_says_how() {
     let sizes = [0, 8, 48, 49, 4096, 5000, 32768, 100_000, 1 << 20];
     let (cases, missing) = run_plan(Level::Protocol, &["latency", "rate"], &sizes);
-    assert_eq!(
-        (cases.len(), missing.len()),
-        (2 * sizes.len(), 0),
-        "{missing:?}"
-    );
+    assert_eq!((cases.len(), missing.len()), (2 * sizes.len(), 0), "{missing:?}");
     for case in &cases {
-        assert_eq!(
-            (case.level, case.checked),
-            (Level::Protocol, Some(true)),
-            "{case:?}"
-        );
+        assert_eq!((case.level, case.checked), (Level::Protocol, Some(true)), "{case:?}");
         assert!(case.samples.count() > 0 && case.protocol.is_some());
     }
     assert_eq!(cases[1].protocol.as_deref(), Some("eager short"));
@@ -96,37 +88,23 @@ fn transport__carries_what_goes_without_asking() {
     let sizes = [0, 8, 48, 49, 4096, 5000, 1 << 20];
     let (cases, missing) = run_plan(Level::Transport, &["latency", "bandwidth"], &sizes);
     assert_eq!(cases.len(), 2 * (sizes.len() - 1));
-    assert!(
-        cases
-            .iter()
-            .all(|c| c.checked == Some(true) && c.level == Level::Transport)
-    );
+    assert!(cases.iter().all(|c| c.checked == Some(true) && c.level == Level::Transport));
     assert_eq!(missing.len(), 2);
-    assert!(
-        missing[0].reason.contains("a transport alone has not"),
-        "{missing:?}"
-    );
+    assert!(missing[0].reason.contains("a transport alone has not"), "{missing:?}");
 }
 
 #[test]
 fn transport__puts_and_gets_by_load_and_store() {
     let (cases, missing) = run_plan(Level::Transport, &["put", "get"], &[8, 10_000]);
     let of = |test: &str| {
-        let direct = cases
-            .iter()
-            .filter(|c| c.test == test && c.variant == "load-store");
-        direct
-            .map(|c| (c.bytes, c.window, c.checked))
-            .collect::<Vec<_>>()
+        let direct = cases.iter().filter(|c| c.test == test && c.variant == "load-store");
+        direct.map(|c| (c.bytes, c.window, c.checked)).collect::<Vec<_>>()
     };
     let wanted = [(8, Some(16), Some(true)), (10_000, Some(16), Some(true))];
     assert_eq!((of("put"), of("get")), (wanted.to_vec(), wanted.to_vec()));
     // The kernel may refuse the other way; then that is said for each size.
     let kernel = cases.iter().filter(|c| c.variant == "kernel").count();
-    let refused = missing
-        .iter()
-        .filter(|m| m.reason.starts_with("kernel"))
-        .count();
+    let refused = missing.iter().filter(|m| m.reason.starts_with("kernel")).count();
     assert_eq!(kernel + refused, 4, "{missing:?}");
 }
 
@@ -169,32 +147,16 @@ fn levels__put_and_get_in_the_same_ways() {
         let (cases, missing) = run_plan(level, &["put", "get", "flush"], &sizes);
         let (last, moved) = cases.split_last().unwrap();
         assert_eq!((last.test.as_str(), last.level), ("flush", level));
-        assert!(
-            moved
-                .iter()
-                .all(|c| c.checked == Some(true) && c.level == level)
-        );
+        assert!(moved.iter().all(|c| c.checked == Some(true) && c.level == level));
         // By load and store and, where it lets them, by the kernel: windows, and one at a time; puts also back and
         // forth, but for those of nothing.
-        let (seen, moved): (Vec<&Case>, Vec<&Case>) = moved
-            .iter()
-            .partition(|c| c.variant.ends_with("seen in memory"));
+        let (seen, moved): (Vec<&Case>, Vec<&Case>) =
+            moved.iter().partition(|c| c.variant.ends_with("seen in memory"));
         assert!(seen.iter().all(|c| c.test == "put" && c.bytes > 0));
         let both_ways = missing.is_empty();
         assert_eq!(seen.len(), if both_ways { 4 } else { 2 }, "{missing:?}");
-        assert_eq!(
-            moved.len() + 2 * missing.len(),
-            2 * 2 * 2 * sizes.len(),
-            "{missing:?}"
-        );
-        let way = |c: &Case| {
-            (
-                c.test.clone(),
-                c.variant.clone(),
-                c.bytes,
-                c.protocol.clone(),
-            )
-        };
+        assert_eq!(moved.len() + 2 * missing.len(), 2 * 2 * 2 * sizes.len(), "{missing:?}");
+        let way = |c: &Case| (c.test.clone(), c.variant.clone(), c.bytes, c.protocol.clone());
         moved.into_iter().map(way).collect::<Vec<_>>()
     });
     assert_eq!(ways[0], ways[1]);
@@ -212,11 +174,7 @@ fn atomics__answer_right_on_the_protocol_and_are_missing_below_it() {
         ["fetch and add, then flush", "compare and swap, then flush"],
         "{missing:?}"
     );
-    assert!(
-        cases
-            .iter()
-            .all(|c| c.bytes == 8 && c.checked == Some(true))
-    );
+    assert!(cases.iter().all(|c| c.bytes == 8 && c.checked == Some(true)));
     let (cases, missing) = run_plan(Level::Transport, &["atomics"], &[8]);
     assert!(cases.is_empty() && missing[0].reason.contains("--level protocol"));
 }
@@ -240,11 +198,7 @@ fn tests__are_those_of_the_catalogue_at_their_levels() {
         let known = catalogue::find(test.name).unwrap();
         let here = |level: &Level| known.levels.contains(level) || test.name == "atomics";
         assert!(test.levels.iter().all(here), "{}", test.name);
-        assert!(
-            test.sizes.iter().all(|&bytes| bytes <= 1 << 20),
-            "{}",
-            test.name
-        );
+        assert!(test.sizes.iter().all(|&bytes| bytes <= 1 << 20), "{}", test.name);
     }
     for test in catalogue::list() {
         let below = test.levels.iter().filter(|level| **level != Level::Mpi);

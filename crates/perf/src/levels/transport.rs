@@ -87,14 +87,7 @@ impl TransportLink {
             std::thread::yield_now();
         }
         lane.open_receive();
-        Ok(TransportLink {
-            interfaces,
-            lane,
-            peer,
-            reached: Reached::Nothing,
-            thresholds,
-            ways,
-        })
+        Ok(TransportLink { interfaces, lane, peer, reached: Reached::Nothing, thresholds, ways })
     }
 
     /// Whether the other rank is reached by an adapter.

@@ -59,16 +59,8 @@ pub fn run(
         return Ok(());
     }
     let depths = DEPTHS.map(|own| options.tx_depth.unwrap_or(own));
-    rank.describe(
-        wire.connection.name(),
-        facts::describe_wire(&wire, options, depths),
-    );
-    let tests = Tests {
-        wire: &wire,
-        options,
-        depths,
-        bare: RefCell::new(bare),
-    };
+    rank.describe(wire.connection.name(), facts::describe_wire(&wire, options, depths));
+    let tests = Tests { wire: &wire, options, depths, bare: RefCell::new(bare) };
     let intervals = plan.settings.intervals.as_deref();
     let endless = intervals == Some("endless");
     let turns = intervals.and_then(|n| n.parse().ok());
@@ -106,9 +98,7 @@ impl Tests<'_> {
             }
             Connection::Ud if bytes > self.wire.largest() => {
                 let most = self.wire.largest();
-                return Some(format!(
-                    "{bytes} B: a datagram is one packet, of at most {most} B"
-                ));
+                return Some(format!("{bytes} B: a datagram is one packet, of at most {most} B"));
             }
             _ => {}
         }
@@ -139,10 +129,7 @@ impl Tests<'_> {
         rank.agree(true);
         let both = self.options.bidirectional && window > 0 && !remote;
         let variant = name_variant(test.name, window, both);
-        let case = Case {
-            checked,
-            ..test.case(bytes, window, variant, &test.operation)
-        };
+        let case = Case { checked, ..test.case(bytes, window, variant, &test.operation) };
         let divisor = test.divisor() * f64::from(window.max(1));
         let leads = rank.leads();
         let counts = || self.bare.borrow().describe_counts();

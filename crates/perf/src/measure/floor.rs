@@ -122,10 +122,7 @@ pub struct CopyFloor {
 impl CopyFloor {
     /// Buffers for copies of up to `largest` bytes, touched.
     pub fn new(largest: usize) -> CopyFloor {
-        CopyFloor {
-            from: vec![1; largest],
-            to: vec![2; largest],
-        }
+        CopyFloor { from: vec![1; largest], to: vec![2; largest] }
     }
 
     /// `samples` samples of copying `bytes` (at most the `largest` of `new`), each the mean over a

@@ -310,15 +310,8 @@ mod tests {
     fn pipeline__brings_every_byte_by_every_loop() {
         for which in Loop::all_available() {
             for (chunk, ring) in [(CHUNK_MIN, 2 * CHUNK_MIN), (8192, RING_MAX)] {
-                let (bytes, plan) = (
-                    100_001,
-                    Plan {
-                        into_ring: which,
-                        out_of_ring: which,
-                        chunk,
-                        ring,
-                    },
-                );
+                let (bytes, plan) =
+                    (100_001, Plan { into_ring: which, out_of_ring: which, chunk, ring });
                 let direction = Direction::new(bytes).unwrap();
                 thread::scope(|scope| {
                     scope.spawn(|| {
@@ -346,12 +339,8 @@ mod tests {
         };
         let mut pipeline = Pipeline::new([first, last], 10_000).unwrap();
         for which in [Loop::usual(), Loop::all_available()[0]] {
-            let plan = Plan {
-                into_ring: Loop::usual(),
-                out_of_ring: which,
-                chunk: 2048,
-                ring: 16 << 10,
-            };
+            let plan =
+                Plan { into_ring: Loop::usual(), out_of_ring: which, chunk: 2048, ring: 16 << 10 };
             let taken = pipeline.sample(plan, 3, 1000).unwrap();
             assert!(taken.times.len() == 3 && taken.times.iter().all(|&s| s > 0.0));
             assert!(taken.lines.iter().all(|&l| l > 0.0 && l.is_finite()));

@@ -58,16 +58,7 @@ pub fn measure_points(samples: usize, batch_ns: u64) -> io::Result<PointTimes> {
     let echo = Echo::open(job)?;
     job.start_trace(EVENTS, false).map_err(io::Error::other)?;
     let on = sample(samples, batch_ns, point);
-    let call = || {
-        record_call(
-            "MPI_Send",
-            read_ticks(),
-            Point::PostShort,
-            black_box(1),
-            5,
-            8,
-        )
-    };
+    let call = || record_call("MPI_Send", read_ticks(), Point::PostShort, black_box(1), 5, 8);
     let of_call = sample(samples, batch_ns, call).into_iter();
     let (in_place, of_message) = sample_in_place(samples, batch_ns, &echo);
     Ok(PointTimes {
@@ -121,11 +112,7 @@ impl Echo {
             buffer: buffer(&mut from),
             synchronous: false,
         };
-        let want = Want {
-            peer: 0,
-            tag: TAG,
-            key: Context::WORLD.key(0),
-        };
+        let want = Want { peer: 0, tag: TAG, key: Context::WORLD.key(0) };
         // SAFETY: the worker lives as long as the process, in one thread; both words outlive their requests, and no
         // reference outlives its statement.
         unsafe {
@@ -151,13 +138,7 @@ mod tests {
     #[test]
     fn points__are_timed_off_and_on() {
         let times = measure_points(3, 1000).unwrap();
-        let all = [
-            times.off,
-            times.clock,
-            times.on,
-            times.of_call,
-            times.in_place,
-        ];
+        let all = [times.off, times.clock, times.on, times.of_call, times.in_place];
         assert!(all.iter().all(|times| times.len() == 3));
         // Posted, all of it at once; arrived, handled: a begin and an end each, and a moment.
         assert_eq!(times.of_message, 5.0);

@@ -26,12 +26,7 @@ pub fn summarize(samples: &[f64]) -> Option<Summary> {
     let n = sorted.len();
     let median = (sorted[(n - 1) / 2] + sorted[n / 2]) / 2.0;
     let rank = (n * 99).div_ceil(100);
-    Some(Summary {
-        min: sorted[0],
-        median,
-        p99: sorted[rank - 1],
-        samples: n,
-    })
+    Some(Summary { min: sorted[0], median, p99: sorted[rank - 1], samples: n })
 }
 
 /// The median; None of nothing.

@@ -114,9 +114,7 @@ pub fn measure_stream(
         ring.wanted.0.store(u64::MAX, Ordering::Relaxed);
         taken
     };
-    run_pair(processors, lead, || {
-        _ = std::hint::black_box(ring.receive())
-    })
+    run_pair(processors, lead, || _ = std::hint::black_box(ring.receive()))
 }
 
 #[cfg(test)]

@@ -168,10 +168,7 @@ impl Direction {
 }
 
 fn make_range(at: *mut u8, len: usize) -> libc::iovec {
-    libc::iovec {
-        iov_base: at.cast(),
-        iov_len: len,
-    }
+    libc::iovec { iov_base: at.cast(), iov_len: len }
 }
 
 /// Samples of half a round trip of a message of `bytes` bytes in nanoseconds, each the mean over a

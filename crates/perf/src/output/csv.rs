@@ -40,10 +40,7 @@ fn list_fields(run: &Run, case: &Case) -> [(&'static str, String); 34] {
         ("p99", summary(|s| s.p99)),
         ("p999", summary(|s| s.p999)),
         ("max", summary(|s| s.max)),
-        (
-            "operations_per_sample",
-            timing.operations_per_sample.to_string(),
-        ),
+        ("operations_per_sample", timing.operations_per_sample.to_string()),
         ("warmup_operations", timing.warmup_operations.to_string()),
         ("overhead_ns", number(Some(timing.overhead_ns))),
         ("floor_of", text(&case.floor_of)),

@@ -76,10 +76,7 @@ impl Target {
         let place = if is_standard(path) {
             Place::Standard
         } else if special {
-            let file = OpenOptions::new()
-                .write(true)
-                .open(path)
-                .with_context(failed)?;
+            let file = OpenOptions::new().write(true).open(path).with_context(failed)?;
             Place::Special(file)
         } else {
             let mut name: OsString = path.as_os_str().to_owned();
@@ -90,11 +87,7 @@ impl Target {
             fs::remove_file(&part).with_context(failed)?;
             Place::Regular(part)
         };
-        Ok(Target {
-            path: path.to_owned(),
-            place,
-            _awaited: Awaited::begin(),
-        })
+        Ok(Target { path: path.to_owned(), place, _awaited: Awaited::begin() })
     }
 
     /// Whether it is the standard output.
@@ -169,11 +162,7 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
         Target::open(&path).unwrap().finish("new").unwrap();
         assert_eq!(fs::read_to_string(&path).unwrap(), "new");
-        assert_eq!(
-            fs::read_dir(&folder).unwrap().count(),
-            1,
-            "no .part is left"
-        );
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 1, "no .part is left");
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -45,10 +45,8 @@ pub fn million_per_s(case: &Case, ns: f64) -> Option<f64> {
 /// Standard deviation over samples (n - 1), from the buckets: good to three digits.
 pub fn standard_deviation(samples: &Histogram) -> Option<f64> {
     let mean = samples.summarize()?.mean;
-    let squares: f64 = samples
-        .iter()
-        .map(|(value, count)| count as f64 * (value - mean) * (value - mean))
-        .sum();
+    let squares: f64 =
+        samples.iter().map(|(value, count)| count as f64 * (value - mean) * (value - mean)).sum();
     (samples.count() > 1).then(|| (squares / (samples.count() - 1) as f64).sqrt())
 }
 

@@ -6,10 +6,7 @@ use crate::record::{Machine, Run};
 /// How a run was made: names, and what they were.
 pub fn list_facts(run: &Run) -> Vec<(&'static str, String)> {
     let (mpi, clock) = (&run.mpi, &run.clock);
-    let mut facts = vec![
-        ("tool", run.tool.clone()),
-        ("command", run.command.join(" ")),
-    ];
+    let mut facts = vec![("tool", run.tool.clone()), ("command", run.command.join(" "))];
     if !mpi.name.is_empty() {
         let (name, version, path) = (&mpi.name, &mpi.version, &mpi.path);
         facts.push(("MPI", format!("{name} ({version}; {path})")));
@@ -57,16 +54,11 @@ mod tests {
     #[test]
     fn run__states_tool_machine_clock_and_settings() {
         let mut run = make_report().run;
-        run.environment
-            .insert("FASTPATH_WAIT".into(), "spin".into());
+        run.environment.insert("FASTPATH_WAIT".into(), "spin".into());
         let text = describe_run(&run);
-        for part in [
-            "0123abc",
-            "node7",
-            "tsc: 2.500000 GHz",
-            "governor not readable",
-            "FASTPATH_WAIT=spin",
-        ] {
+        for part in
+            ["0123abc", "node7", "tsc: 2.500000 GHz", "governor not readable", "FASTPATH_WAIT=spin"]
+        {
             assert!(text.contains(part), "{part} in {text}");
         }
     }

@@ -79,10 +79,7 @@ pub mod tests {
     #[test]
     fn schema__is_that_of_the_types() {
         let mut schema = schemars::schema_for!(Report);
-        schema.insert(
-            "title".into(),
-            "A result of fastpath bench, version 1".into(),
-        );
+        schema.insert("title".into(), "A result of fastpath bench, version 1".into());
         pin_constant(&mut schema, "schema", SCHEMA.into());
         pin_constant(&mut schema, "version", VERSION.into());
         check_schema_file("bench-1.json", &schema);

@@ -102,16 +102,10 @@ mod tests {
 
     #[test]
     fn ways__without_limits_are_told_as_they_were_seen() {
-        let put = |bytes| Case {
-            level: Level::Protocol,
-            ..make("put", bytes, "load-store", None)
-        };
+        let put = |bytes| Case { level: Level::Protocol, ..make("put", bytes, "load-store", None) };
         let text = describe(&[put(8), put(4096), put(8)]);
         assert_eq!(text, "put (protocol): shm: load-store at 8, 4096 B\n");
-        let silent = Case {
-            protocol: None,
-            ..put(8)
-        };
+        let silent = Case { protocol: None, ..put(8) };
         assert_eq!(describe(&[silent]), "");
     }
 }

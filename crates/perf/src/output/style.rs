@@ -20,20 +20,12 @@ pub struct Styled {
 impl Styled {
     /// An empty one.
     pub fn new(style: Style) -> Styled {
-        Styled {
-            style,
-            current: None,
-        }
+        Styled { style, current: None }
     }
 
     /// The line of a case, below a head where it begins a new table.
     pub fn add(&mut self, case: &Case) -> String {
-        let key = (
-            case.test.clone(),
-            case.operation.clone(),
-            case.ranks,
-            case.variant.clone(),
-        );
+        let key = (case.test.clone(), case.operation.clone(), case.ranks, case.variant.clone());
         let mut text = String::new();
         if self.current.as_ref() != Some(&key) {
             self.current = Some(key);
@@ -117,10 +109,7 @@ fn name_program(tool: &str, case: &Case) -> Option<String> {
         named.tests.contains(&case.test) && is_of && named.variant.as_ref().is_none_or(has)
     };
     let named = NAMES[tool].iter().find(fits)?;
-    Some(format!(
-        "{tool}_{}",
-        named.name.as_ref().unwrap_or(&case.test)
-    ))
+    Some(format!("{tool}_{}", named.name.as_ref().unwrap_or(&case.test)))
 }
 
 fn format_osu(case: &Case) -> String {
@@ -192,19 +181,12 @@ mod tests {
     #[test]
     fn osu__has_a_name_for_windows_and_for_each_atomic() {
         let name = |test: &str, variant: &str, of| {
-            let case = Case {
-                test: test.into(),
-                variant: variant.into(),
-                of,
-                ..make_case(8, &[1.0])
-            };
+            let case =
+                Case { test: test.into(), variant: variant.into(), of, ..make_case(8, &[1.0]) };
             name_program("osu", &case).unwrap_or_default()
         };
         assert_eq!(name("put", "windows", Of::Message), "osu_put_bw");
-        assert_eq!(
-            name("put", "each flushed", Of::RoundTrip),
-            "osu_put_latency"
-        );
+        assert_eq!(name("put", "each flushed", Of::RoundTrip), "osu_put_latency");
         let atomic = |variant| name("atomics", variant, Of::RoundTrip);
         assert_eq!(atomic("compare_and_swap, load-store"), "osu_cas_latency");
         assert_eq!(atomic("accumulate"), "osu_acc_latency");
@@ -222,11 +204,8 @@ mod tests {
 
     #[test]
     fn perftest_bandwidth__is_in_mebibytes_and_says_so() {
-        let case = Case {
-            test: "bandwidth".into(),
-            of: Of::Message,
-            ..make_case(65536, &[20371.0])
-        };
+        let case =
+            Case { test: "bandwidth".into(), of: Of::Message, ..make_case(65536, &[20371.0]) };
         let text = format(Style::Perftest, &[case]);
         assert!(text.contains("BW average[MiB/sec]"), "{text}");
         // 65536 B in 20371 ns: 3217.1 MB/s of 10^6, 3068.1 MiB/s.
@@ -238,12 +217,8 @@ mod tests {
     #[test]
     fn perftest_names__are_those_of_what_is_timed() {
         let is_named = |test: &str, of, variant: &str, name: Option<&str>| {
-            let case = Case {
-                test: test.into(),
-                of,
-                variant: variant.into(),
-                ..make_case(8, &[1.0])
-            };
+            let case =
+                Case { test: test.into(), of, variant: variant.into(), ..make_case(8, &[1.0]) };
             assert_eq!(name_program("ib", &case).as_deref(), name);
         };
         is_named("put", Of::HalfRoundTrip, "", Some("ib_write_lat"));
@@ -266,21 +241,14 @@ mod tests {
         let report = make_report();
         for style in [Style::Osu, Style::Perftest] {
             let text = format(style, &report.cases);
-            let numbers = text
-                .lines()
-                .filter(|l| !l.contains('#') && !l.is_empty())
-                .count();
+            let numbers = text.lines().filter(|l| !l.contains('#') && !l.is_empty()).count();
             assert_eq!(numbers, report.cases.len(), "{text}");
         }
     }
 
     #[test]
     fn test__that_the_other_tool_lacks_is_said_to_be_ours() {
-        let case = Case {
-            test: "ring-random".into(),
-            of: Of::Hop,
-            ..make_case(8, &[1.0])
-        };
+        let case = Case { test: "ring-random".into(), of: Of::Hop, ..make_case(8, &[1.0]) };
         assert!(format(Style::Osu, &[case]).contains("OSU has no such test"));
     }
 }

@@ -105,10 +105,7 @@ fn read_lines(input: impl Read + Send + 'static, to: Sender<Said>, make: fn(Stri
         let mut line = Vec::new();
         while input.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
             let text = String::from_utf8_lossy(&line);
-            if to
-                .send(make(text.trim_end_matches(['\n', '\r']).to_owned()))
-                .is_err()
-            {
+            if to.send(make(text.trim_end_matches(['\n', '\r']).to_owned())).is_err() {
                 return;
             }
             line.clear();
@@ -176,11 +173,7 @@ impl<F: FnMut(Event)> Reading<F> {
 /// Runs the job to its end.
 pub(super) fn run(program: &Path, job: &Job, on_event: impl FnMut(Event)) -> Result<(), RunError> {
     let (mut child, said) = start(program, job)?;
-    let mut reading = Reading {
-        on_event,
-        tail: VecDeque::new(),
-        damaged: None,
-    };
+    let mut reading = Reading { on_event, tail: VecDeque::new(), damaged: None };
     let status = watch(&mut child, &said, job.stall, &mut reading);
     let tail = reading.tail.into();
     if let Some(signal) = interrupt::find_request() {
@@ -323,10 +316,7 @@ mod tests {
     fn job__that_fails_says_its_status_and_last_words() {
         let (result, _) = run_script("echo $WORD >&2; exit 7", STALL);
         let text = result.unwrap_err().to_string();
-        assert!(
-            text.contains("7") && text.contains("from outside"),
-            "{text}"
-        );
+        assert!(text.contains("7") && text.contains("from outside"), "{text}");
     }
 
     #[test]

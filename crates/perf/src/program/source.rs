@@ -61,11 +61,7 @@ fn finish(command: &mut Command, limit: Duration) -> Result<Output> {
         bail!("{name} did not come to an end in {s} s and was ended");
     };
     let said = |from: Receiver<Vec<u8>>| from.recv_timeout(LINGER).unwrap_or_default();
-    Ok(Output {
-        status,
-        stdout: said(out),
-        stderr: said(err),
-    })
+    Ok(Output { status, stdout: said(out), stderr: said(err) })
 }
 
 /// After a compiler has ended, how long its output is waited for.
@@ -117,10 +113,7 @@ fn user_id() -> u32 {
 
 /// Makes a folder that is the user's alone; refuses one that somebody else made.
 fn make_folder(folder: &Path) -> io::Result<()> {
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let found = fs::symlink_metadata(folder)?;
     let own = found.is_dir() && found.uid() == user_id();
     if own && found.mode() & 0o022 == 0 {
@@ -220,10 +213,7 @@ fn compile_in(mpicc: &Path, folder: &Path, program: &Path) -> Result<()> {
             "" => format!("it said nothing; {}", output.status),
             text => shorten(text),
         };
-        bail!(
-            "{} cannot compile the benchmark program:\n{said}",
-            mpicc.display()
-        );
+        bail!("{} cannot compile the benchmark program:\n{said}", mpicc.display());
     }
     fs::rename(aside, program).with_context(failed)
 }
@@ -263,9 +253,8 @@ mod tests {
         }
         let names = || {
             let entries = fs::read_dir(&cache).unwrap();
-            let mut names: Vec<String> = entries
-                .map(|e| e.unwrap().file_name().into_string().unwrap())
-                .collect();
+            let mut names: Vec<String> =
+                entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
             names.sort();
             names
         };
@@ -289,15 +278,9 @@ mod tests {
     #[test]
     fn compiler__that_hangs_is_ended_and_named() {
         let mut command = Command::new("/bin/sh");
-        let hung = finish(
-            command.args(["-c", "exec sleep 1000"]),
-            Duration::from_millis(100),
-        );
+        let hung = finish(command.args(["-c", "exec sleep 1000"]), Duration::from_millis(100));
         let said = hung.unwrap_err().to_string();
-        assert!(
-            said.contains("/bin/sh did not come to an end in 0.1 s"),
-            "{said}"
-        );
+        assert!(said.contains("/bin/sh did not come to an end in 0.1 s"), "{said}");
     }
 
     #[test]

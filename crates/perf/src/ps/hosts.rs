@@ -33,19 +33,14 @@ type Placed<'a> = BTreeMap<usize, (usize, &'a RankEntry)>;
 pub(super) fn probe(own: &Listing, why: bool) -> Result<(), String> {
     let mut group = Group::join()?;
     let hosts = group.exchange("jobs", own)?;
-    let mut all = Hosts {
-        hosts,
-        why: Vec::new(),
-    };
+    let mut all = Hosts { hosts, why: Vec::new() };
     if why {
         let found = all.find_waits();
         // Only on its own host can be seen where a rank is.
         let place =
             |awaited: &Awaited| (awaited.host == group.own).then(|| find_place(awaited.process));
-        let own: Vec<Option<String>> = found
-            .iter()
-            .map(|(_, f)| f.as_ref().ok().and_then(place))
-            .collect();
+        let own: Vec<Option<String>> =
+            found.iter().map(|(_, f)| f.as_ref().ok().and_then(place)).collect();
         let places = group.exchange("places", &own)?;
         all.why = found
             .into_iter()
@@ -93,11 +88,7 @@ impl Hosts {
         let ranks: Placed<'_> = self.place_ranks(id);
         let last = ranks.keys().last().map_or(0, |last| last + 1);
         let waits: Vec<Waits> = (0..last)
-            .map(|rank| {
-                ranks
-                    .get(&rank)
-                    .map_or_else(Waits::unknown, |(_, r)| r.waits())
-            })
+            .map(|rank| ranks.get(&rank).map_or_else(Waits::unknown, |(_, r)| r.waits()))
             .collect();
         let (awaited, waiters) = find_cause(&waits)?;
         let &(host, entry) = ranks.get(&awaited).ok_or_else(|| {
@@ -174,22 +165,13 @@ mod tests {
             ranks: Vec::new(),
             why: None,
         };
-        Listing {
-            host: host.to_owned(),
-            jobs: jobs.iter().map(job).collect(),
-        }
+        Listing { host: host.to_owned(), jobs: jobs.iter().map(job).collect() }
     }
 
     #[test]
     fn verdict__names_its_job() {
-        let hosts = vec![
-            listing("h1", &[(7, "a")]),
-            listing("h2", &[(9, "b"), (8, "a")]),
-        ];
-        let all = Hosts {
-            hosts,
-            why: Vec::new(),
-        };
+        let hosts = vec![listing("h1", &[(7, "a")]), listing("h2", &[(9, "b"), (8, "a")])];
+        let all = Hosts { hosts, why: Vec::new() };
         assert_eq!(all.name_job("a"), "job 7 on h1");
         assert_eq!(all.name_job("b"), "job 9 on h2");
     }

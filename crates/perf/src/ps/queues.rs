@@ -69,14 +69,8 @@ pub(super) fn look_at_traffic(job: &RunningJob, facts: &[Facts]) -> Vec<Traffics
     let mut all: Vec<Traffics> = facts.iter().map(|_| Traffics::default()).collect();
     look_at_rings(&job.segment, &mut all);
     for (rank, (facts, traffic)) in facts.iter().zip(&mut all).enumerate() {
-        let is_here = job
-            .members
-            .get(rank)
-            .is_some_and(|member| member.end.is_none());
-        let runs = matches!(
-            facts.phase,
-            Phase::Initialized | Phase::Silent | Phase::Settled
-        );
+        let is_here = job.members.get(rank).is_some_and(|member| member.end.is_none());
+        let runs = matches!(facts.phase, Phase::Initialized | Phase::Silent | Phase::Settled);
         if let Some(seen) = (is_here && runs).then(|| look_at_workers(job, rank, facts.pid)) {
             (traffic.sent, traffic.queues) = (seen.map(sent_of), seen.map(queues_of));
         }
@@ -92,17 +86,9 @@ fn look_at_rings(segment: &Segment, all: &mut [Traffics]) {
     let mut bytes = vec![0; SEEN_BYTES];
     for which in 0..=FURTHER {
         for to in 0..all.len() {
-            for (word, bits) in segment
-                .worker_bitmap(which, to)
-                .into_iter()
-                .flatten()
-                .enumerate()
-            {
+            for (word, bits) in segment.worker_bitmap(which, to).into_iter().flatten().enumerate() {
                 let bits = bits.load(Ordering::Relaxed);
-                for place in (0..64)
-                    .filter(|bit| bits >> bit & 1 != 0)
-                    .map(|bit| word * 64 + bit)
-                {
+                for place in (0..64).filter(|bit| bits >> bit & 1 != 0).map(|bit| word * 64 + bit) {
                     let Some(from) = segment.rank_at(place).filter(|&from| from < all.len()) else {
                         continue;
                     };
@@ -126,19 +112,13 @@ fn look_at_rings(segment: &Segment, all: &mut [Traffics]) {
 fn look_at_workers(job: &RunningJob, rank: usize, pid: i32) -> Option<Snapshot> {
     let read = |address: u64, words: usize| {
         let bytes = read_memory(pid, address, words * 8);
-        let words_of = bytes
-            .chunks_exact(8)
-            .map(|w| w.try_into().map(u64::from_le_bytes));
+        let words_of = bytes.chunks_exact(8).map(|w| w.try_into().map(u64::from_le_bytes));
         (bytes.len() == words * 8).then(|| words_of.flatten().collect())
     };
     let snapshots = &job.segment.page(rank)?.snapshots;
     // ORDERING: acquire pairs with the release in `Worker::show`.
-    let shown = snapshots
-        .iter()
-        .map(|addresses| addresses.load(Ordering::Acquire));
-    let seen = shown
-        .filter(|&addresses| addresses != 0)
-        .map(|addresses| look(&read, addresses));
+    let shown = snapshots.iter().map(|addresses| addresses.load(Ordering::Acquire));
+    let seen = shown.filter(|&addresses| addresses != 0).map(|addresses| look(&read, addresses));
     seen.reduce(|a, b| Some(a?.and(b?))).flatten()
 }
 
@@ -180,10 +160,7 @@ impl Traffics {
                 sent.push(format!("{messages} messages ({bytes}) {protocol}{way}"));
             }
         }
-        let mut waiting = vec![(
-            self.ring_slots_waiting,
-            "slots in rings not taken".to_owned(),
-        )];
+        let mut waiting = vec![(self.ring_slots_waiting, "slots in rings not taken".to_owned())];
         if let Some(queues) = &self.queues {
             waiting.push((queues.unexpected, "unexpected messages".to_owned()));
             waiting.push((queues.receives, "receives".to_owned()));
@@ -194,9 +171,6 @@ impl Traffics {
         let line = |what: &str, parts: Vec<String>| {
             (!parts.is_empty()).then(|| format!("  {what}: {}", parts.join(", ")))
         };
-        [line("sent", sent), line("queues", waiting)]
-            .into_iter()
-            .flatten()
-            .collect()
+        [line("sent", sent), line("queues", waiting)].into_iter().flatten().collect()
     }
 }

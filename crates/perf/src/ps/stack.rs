@@ -48,9 +48,7 @@ pub(super) fn find_place(pid: i32) -> Result<String, String> {
     if innermost.is_some_and(|c| c.path == program) {
         return Ok(name_place(innermost, place));
     }
-    let words = stack
-        .chunks_exact(8)
-        .filter_map(|w| Some(u64::from_le_bytes(w.try_into().ok()?)));
+    let words = stack.chunks_exact(8).filter_map(|w| Some(u64::from_le_bytes(w.try_into().ok()?)));
     let returns = words.filter(|&word| {
         let own = code.iter().any(|c| c.contains(word) && c.path == program);
         own && follows_call(pid, word)
@@ -220,12 +218,8 @@ mod tests {
         let text = "55d0-55e0 r-xp 00002000 08:01 12   /usr/bin/a b\n\
                     55e0-55f0 rw-p 00003000 08:01 12   /usr/bin/a b\n\
                     7f00-7f10 r-xp 00000000 00:00 0    [vdso]\nx\n";
-        let code = Code {
-            start: 0x55d0,
-            end: 0x55e0,
-            offset: 0x2000,
-            path: "/usr/bin/a b".to_owned(),
-        };
+        let code =
+            Code { start: 0x55d0, end: 0x55e0, offset: 0x2000, path: "/usr/bin/a b".to_owned() };
         assert_eq!(parse_maps(text), [code]);
     }
 
@@ -237,10 +231,7 @@ mod tests {
         let address = place__has_the_name_of_its_function as fn() as usize as u64;
         let found = code.iter().find(|c| c.contains(address));
         let name = name_place(found, address);
-        assert!(
-            name.contains("place__has_the_name_of_its_function"),
-            "{name}"
-        );
+        assert!(name.contains("place__has_the_name_of_its_function"), "{name}");
         assert!(name.contains("stack.rs:"), "{name}");
         let bytes = 7_u64.to_le_bytes();
         assert_eq!(read_memory(own, bytes.as_ptr() as u64, 8), bytes);
@@ -250,10 +241,7 @@ mod tests {
 
     #[test]
     fn process__that_is_another_is_stopped_read_and_goes_on() {
-        let mut child = std::process::Command::new("sleep")
-            .arg("60")
-            .spawn()
-            .unwrap();
+        let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let pid = child.id() as i32;
         let place = find_place(pid);
         // The child must not have been ended by it, nor stay stopped.

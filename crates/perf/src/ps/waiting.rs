@@ -16,11 +16,7 @@ pub(super) struct Waits {
 impl Waits {
     /// Those of a rank that is not seen.
     pub fn unknown() -> Waits {
-        Waits {
-            named: None,
-            is_idle: false,
-            has_left: false,
-        }
+        Waits { named: None, is_idle: false, has_left: false }
     }
 
     /// The one rank that it waits for.
@@ -36,9 +32,7 @@ impl Waits {
 pub(super) fn find_cause(ranks: &[Waits]) -> Result<(usize, Vec<usize>), String> {
     if let Some(circle) = find_circle(ranks) {
         let chain = name_chain(&circle);
-        return Err(format!(
-            "{chain}: a deadlock, unless a message is under way; look again"
-        ));
+        return Err(format!("{chain}: a deadlock, unless a message is under way; look again"));
     }
     find_awaited(ranks)
         .ok_or_else(|| "no rank waits for one rank that does not wait itself".to_owned())
@@ -96,11 +90,7 @@ fn name_chain(circle: &[usize]) -> String {
 /// The ranks that wait, as the begin of a sentence.
 pub(super) fn name_ranks(ranks: &[usize]) -> String {
     const NAMED_MOST: usize = 8;
-    let named: Vec<String> = ranks
-        .iter()
-        .take(NAMED_MOST)
-        .map(usize::to_string)
-        .collect();
+    let named: Vec<String> = ranks.iter().take(NAMED_MOST).map(usize::to_string).collect();
     match ranks.len() {
         1 => format!("rank {} waits", named[0]),
         n if n > NAMED_MOST => format!("{n} ranks wait ({}, and others)", named.join(", ")),
@@ -139,10 +129,7 @@ mod tests {
         assert_eq!(name_chain(&circle), said);
         assert_eq!(find_circle(&[waits(&[1]), waits(&[])]), None);
         // Who waits for one of two is in none.
-        assert_eq!(
-            find_circle(&[waits(&[1, 2]), waits(&[0]), waits(&[])]),
-            None
-        );
+        assert_eq!(find_circle(&[waits(&[1, 2]), waits(&[0]), waits(&[])]), None);
     }
 
     #[test]
@@ -165,9 +152,6 @@ mod tests {
         assert_eq!(name_ranks(&[3]), "rank 3 waits");
         assert_eq!(name_ranks(&[0, 2]), "ranks 0, 2 wait");
         let many: Vec<usize> = (0..20).collect();
-        assert_eq!(
-            name_ranks(&many),
-            "20 ranks wait (0, 1, 2, 3, 4, 5, 6, 7, and others)"
-        );
+        assert_eq!(name_ranks(&many), "20 ranks wait (0, 1, 2, 3, 4, 5, 6, 7, and others)");
     }
 }

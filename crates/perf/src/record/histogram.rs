@@ -94,11 +94,7 @@ impl Histogram {
         let value = if value > 0.0 { value } else { 0.0 };
         self.record_bucket((value * SCALE).round() as u64, 1);
         self.sum += value;
-        self.min = if self.count == 1 {
-            value
-        } else {
-            self.min.min(value)
-        };
+        self.min = if self.count == 1 { value } else { self.min.min(value) };
         self.max = self.max.max(value);
     }
 
@@ -112,12 +108,7 @@ impl Histogram {
     pub fn from_parts(
         buckets: impl IntoIterator<Item = (u64, u64)>, sum: f64, min: f64, max: f64,
     ) -> Option<Histogram> {
-        let mut histogram = Histogram {
-            sum,
-            min,
-            max,
-            ..Histogram::default()
-        };
+        let mut histogram = Histogram { sum, min, max, ..Histogram::default() };
         for (bound, count) in buckets {
             let total = histogram.count.checked_add(count)?;
             if total > 1 << 53 {
@@ -136,11 +127,7 @@ impl Histogram {
         if other.count == 0 {
             return;
         }
-        self.min = if self.count == 0 {
-            other.min
-        } else {
-            self.min.min(other.min)
-        };
+        self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
         self.max = self.max.max(other.max);
         self.sum += other.sum;
         for (&bound, &count) in &other.buckets {
@@ -156,9 +143,7 @@ impl Histogram {
     /// Buckets in ascending order: their middle in units, and the samples in them.
     pub fn iter(&self) -> impl Iterator<Item = (f64, u64)> + '_ {
         let clamp = |v: f64| v.max(self.min).min(self.max);
-        self.buckets
-            .iter()
-            .map(move |(&bound, &count)| (clamp(middle_of(bound)), count))
+        self.buckets.iter().map(move |(&bound, &count)| (clamp(middle_of(bound)), count))
     }
 
     /// The value that a share of the samples (0 to 1) does not exceed, nearest rank; None without
@@ -169,11 +154,7 @@ impl Histogram {
         for (value, count) in self.iter() {
             seen += count;
             if seen >= rank {
-                return Some(if seen == count && rank == 1 {
-                    self.min
-                } else {
-                    value
-                });
+                return Some(if seen == count && rank == 1 { self.min } else { value });
             }
         }
         None
@@ -215,13 +196,7 @@ impl TryFrom<Read> for Histogram {
     type Error = &'static str;
 
     fn try_from(read: Read) -> Result<Histogram, &'static str> {
-        let Read {
-            count,
-            min,
-            mean,
-            max,
-            buckets,
-        } = read;
+        let Read { count, min, mean, max, buckets } = read;
         let is_ascending = buckets.windows(2).all(|w| w[0].0 < w[1].0);
         // Half a thousandth is rounding.
         let holds = |bound: u64, value: f64| {
@@ -255,11 +230,7 @@ mod tests {
 
     #[test]
     fn summary__of_one_is_that_one() {
-        let s = [7.5]
-            .into_iter()
-            .collect::<Histogram>()
-            .summarize()
-            .unwrap();
+        let s = [7.5].into_iter().collect::<Histogram>().summarize().unwrap();
         assert_eq!((s.min, s.median, s.p999, s.max), (7.5, 7.5, 7.5, 7.5));
         assert_eq!((s.count, s.mean), (1, 7.5));
     }
@@ -271,10 +242,7 @@ mod tests {
         for share in [0.5, 0.9, 0.99, 0.999] {
             let exact = values[(share * 10_000.0) as usize - 1];
             let got = h.quantile(share).unwrap();
-            assert!(
-                (got / exact - 1.0).abs() < 1.0 / 2048.0,
-                "{share}: {got} for {exact}"
-            );
+            assert!((got / exact - 1.0).abs() < 1.0 / 2048.0, "{share}: {got} for {exact}");
         }
         let s = h.summarize().unwrap();
         assert_eq!((s.count, s.min, s.max), (10_000, 37.0, 370_000.0));

@@ -19,11 +19,7 @@ pub fn make_case(bytes: u64, samples: &[f64]) -> Case {
         ranks: 2,
         window: None,
         samples: samples.iter().copied().collect(),
-        timing: Timing {
-            operations_per_sample: 16,
-            warmup_operations: 1000,
-            overhead_ns: 0.4,
-        },
+        timing: Timing { operations_per_sample: 16, warmup_operations: 1000, overhead_ns: 0.4 },
         transport: Some("shm".into()),
         protocol: Some("eager short".into()),
         protocol_sizes: None,
@@ -97,10 +93,7 @@ pub fn make_report() -> Report {
         changes: vec![StepChange {
             test: "latency".into(),
             bytes: 8,
-            ratio: Ratio {
-                ratio: 0.9,
-                interval: Some([0.8, 1.0]),
-            },
+            ratio: Ratio { ratio: 0.9, interval: Some([0.8, 1.0]) },
         }],
         instructions: vec![breakdown.clone()],
     });

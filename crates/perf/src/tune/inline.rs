@@ -129,9 +129,7 @@ pub fn run(options: &InlineOptions) -> Result<()> {
         Ok((path, bytes)) => (report.stored_in, report.stored_bytes) = (Some(path), Some(bytes)),
         Err(why) => report.not_stored = Some(format!("{why:#}")),
     }
-    Ok(document::write(options.json, &report, || {
-        show::describe(&report)
-    })?)
+    Ok(document::write(options.json, &report, || show::describe(&report))?)
 }
 
 /// The wanted device, or else the first that has an active port.
@@ -223,11 +221,7 @@ fn predict(identity: &Identity, verb: VerbName, largest: u32) -> Vec<Model> {
     };
     let pairs = match find_profile(identity) {
         Some(name) => vec![(name, "2009"), (name, "2016"), (name, "uncombined")],
-        None => vec![
-            ("connectx", "2009"),
-            ("connectx5", "2016"),
-            ("connectx5", "uncombined"),
-        ],
+        None => vec![("connectx", "2009"), ("connectx5", "2016"), ("connectx5", "uncombined")],
     };
     // A default's worth where the device says nothing of adapters with a bus.
     let asked = match identity.software {

@@ -83,10 +83,7 @@ impl Worker {
         }
         match self.choose_arm(peer, bytes) {
             (_, true) => None, // the announcement says when it began
-            (arm, false) => Some(EagerCopy {
-                by: arm.copy_loop(),
-                timed: false,
-            }),
+            (arm, false) => Some(EagerCopy { by: arm.copy_loop(), timed: false }),
         }
     }
 
@@ -94,11 +91,10 @@ impl Worker {
     #[inline(never)]
     fn choose_eager_crowded(&mut self, peer: u32, bytes: u64) -> Option<EagerCopy> {
         let is_same_host = self.endpoints[peer].lane.is_same_host();
-        self.fits_ring(peer, bytes)
-            .then(|| match self.selection.overrides.adapt && is_same_host {
-                true => self.choose_eager_copy(bytes),
-                false => EagerCopy::PLAIN,
-            })
+        self.fits_ring(peer, bytes).then(|| match self.selection.overrides.adapt && is_same_host {
+            true => self.choose_eager_copy(bytes),
+            false => EagerCopy::PLAIN,
+        })
     }
 
     /// Whether a message may leave at once where ranks share processors: the ring holds several such, since its

@@ -150,10 +150,7 @@ pub struct EagerCopy {
 
 impl EagerCopy {
     /// Where nothing is learnt.
-    pub const PLAIN: EagerCopy = EagerCopy {
-        by: CopyLoop::Vector,
-        timed: false,
-    };
+    pub const PLAIN: EagerCopy = EagerCopy { by: CopyLoop::Vector, timed: false };
 
     /// `header.imm` of the `EAGER_MIDDLE`s of the message: 0 where its copies are not timed.
     pub fn mark(self) -> u32 {

@@ -76,10 +76,7 @@ fn learner__tries_nothing_among_the_first_messages() {
 #[test]
 fn learner__follows_a_change() {
     let mut world = World::new(Arm::Vector);
-    let (shared, apart) = (
-        [4000, 5000, 9000, 6000, 5000],
-        [16_000, 5000, 7000, 9000, 8000],
-    );
+    let (shared, apart) = ([4000, 5000, 9000, 6000, 5000], [16_000, 5000, 7000, 9000, 8000]);
     for _ in 0..5 {
         world.send_many(4000, &shared);
         assert_eq!(world.learner.learnt().0, Arm::Vector);
@@ -93,10 +90,7 @@ fn learner__of_a_machine_that_changes_often_goes_over_to_what_was_good_before() 
     let mut world = World::new(Arm::Vector);
     world.entry = Entry::new(Arm::Vector, 2);
     world.learner = Learner::new(Arm::Vector, 2, |_| true);
-    let (shared, apart) = (
-        [4000, 6000, 5000, 7000, 7000],
-        [20_000, 18_000, 5000, 15_000, 15_000],
-    );
+    let (shared, apart) = ([4000, 6000, 5000, 7000, 7000], [20_000, 18_000, 5000, 15_000, 15_000]);
     world.send_many(1000, &shared);
     for _ in 0..20 {
         world.send_many(200, &apart);
@@ -120,10 +114,7 @@ fn learner__does_not_forget_what_failed_where_two_ways_are_nearly_alike() {
             world.send(&times);
         }
     }
-    assert!(
-        slow <= 16,
-        "{slow} messages went ways that take four times as long"
-    );
+    assert!(slow <= 16, "{slow} messages went ways that take four times as long");
 }
 
 #[test]
@@ -169,13 +160,7 @@ fn exchange(ranks: &mut [World; 2], mirrors: &mut [Mirror; 2], copies: &[(u64, u
 #[test]
 fn learners__of_messages_both_ways_find_the_loop_that_both_need() {
     // No shared cache: the loop to be found is fast on one side only if the other uses it as well.
-    let copies = [
-        (18_000, 4000),
-        (18_000, 4000),
-        (3000, 3000),
-        (1 << 20, 0),
-        (1 << 20, 0),
-    ];
+    let copies = [(18_000, 4000), (18_000, 4000), (3000, 3000), (1 << 20, 0), (1 << 20, 0)];
     let mut ranks = [World::new(Arm::Vector), World::new(Arm::Vector)];
     let mut mirrors = [Mirror::default(); 2];
     // They are not at the same point.
@@ -184,19 +169,14 @@ fn learners__of_messages_both_ways_find_the_loop_that_both_need() {
     for _ in 0..4000 {
         exchange(&mut ranks, &mut mirrors, &copies);
     }
-    let last: u64 = (0..100)
-        .map(|_| exchange(&mut ranks, &mut mirrors, &copies))
-        .sum();
+    let last: u64 = (0..100).map(|_| exchange(&mut ranks, &mut mirrors, &copies)).sum();
     assert_eq!(ranks.map(|rank| rank.entry.arm()), [Arm::Streaming; 2]);
     assert!(last < 100 * 7000, "{last}");
 }
 
 #[test]
 fn mirror__ends_with_the_trial_or_after_some_messages() {
-    let advice = |timed| Advice {
-        arm: Arm::Streaming,
-        timed,
-    };
+    let advice = |timed| Advice { arm: Arm::Streaming, timed };
     let mut mirror = Mirror::default();
     mirror.follow(advice(1));
     assert_eq!(mirror.arm(), Some(Arm::Streaming));
@@ -214,9 +194,8 @@ fn learner__that_is_ignored_comes_to_rest() {
     let mut learner = Learner::new(Arm::Vector, TIMED, |_| true);
     let mut trials = 0;
     for _ in 0..10_000 {
-        trials += learner
-            .note(Arm::Vector, BYTES, 4000)
-            .is_some_and(|advice| advice.timed == 1) as u32;
+        trials +=
+            learner.note(Arm::Vector, BYTES, 4000).is_some_and(|advice| advice.timed == 1) as u32;
     }
     assert_eq!(learner.learnt().0, Arm::Vector);
     assert_eq!(trials, 4);

@@ -22,10 +22,7 @@ struct Chain {
 }
 
 impl Chain {
-    const EMPTY: Chain = Chain {
-        first: ptr::null_mut(),
-        last: ptr::null_mut(),
-    };
+    const EMPTY: Chain = Chain { first: ptr::null_mut(), last: ptr::null_mut() };
 }
 
 /// The index of one list.
@@ -44,13 +41,7 @@ pub(super) struct Index {
 
 impl Default for Index {
     fn default() -> Self {
-        Index {
-            chains: Vec::new(),
-            count: 0,
-            any_tags: 0,
-            place: 1,
-            rest: ptr::null_mut(),
-        }
+        Index { chains: Vec::new(), count: 0, any_tags: 0, place: 1, rest: ptr::null_mut() }
     }
 }
 

@@ -25,8 +25,7 @@ impl Matcher {
     ) {
         let lists = &mut self.peers[message.0 as usize];
         lists.busy += 1;
-        self.store
-            .add_short(&mut lists.unexpected, message, len, fill);
+        self.store.add_short(&mut lists.unexpected, message, len, fill);
     }
 
     /// The earliest unexpected message that satisfies `want`, left where it is.

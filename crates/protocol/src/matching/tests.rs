@@ -188,11 +188,7 @@ impl Both {
         assert_eq!(self.matcher.has_posted(), !self.receives.is_empty());
         let stored = self.messages.len() as u64;
         assert_eq!(self.matcher.store.usage().0, stored);
-        let arrived = self
-            .matcher
-            .store
-            .all()
-            .map(|entry| (entry.peer, entry.key, entry.tag));
+        let arrived = self.matcher.store.all().map(|entry| (entry.peer, entry.key, entry.tag));
         assert!(arrived.eq(self.messages.iter().map(|m| (m.1, m.2, m.3))));
     }
 }
@@ -218,11 +214,7 @@ proptest! {
 const MANY: i32 = 10_000;
 
 fn want(tag: i32) -> Want {
-    Want {
-        peer: 1,
-        tag,
-        key: key(0, 1),
-    }
+    Want { peer: 1, tag, key: key(0, 1) }
 }
 
 /// Receives looked at by one arrival.
@@ -245,10 +237,7 @@ fn posted__of_ten_thousand_other_tags_cost_a_few_steps() {
     (0..MANY).for_each(|tag| both.post(want(tag)));
     // The last one first, then from the middle on, and one that is there no more.
     let mut worst = steps_of_arrival(&mut both, MANY - 1);
-    for tag in (0..MANY - 1)
-        .map(|i| (i + MANY / 2) % (MANY - 1))
-        .step_by(7)
-    {
+    for tag in (0..MANY - 1).map(|i| (i + MANY / 2) % (MANY - 1)).step_by(7) {
         worst = worst.max(steps_of_arrival(&mut both, tag));
     }
     worst = worst.max(steps_of_arrival(&mut both, MANY - 1));
@@ -277,9 +266,7 @@ fn unexpected__of_ten_thousand_other_tags_cost_a_few_steps() {
     let mut both = Both::new(POLLS_MAX);
     (0..MANY).for_each(|tag| both.arrive(1, key(0, 1), tag));
     let order = (0..MANY).map(|i| (i + MANY / 2) % MANY).step_by(7);
-    let worst = order
-        .map(|tag| steps_of_receive(&mut both, want(tag)))
-        .max();
+    let worst = order.map(|tag| steps_of_receive(&mut both, want(tag))).max();
     assert!(worst <= Some(POLLS_MAX as usize + 4), "{worst:?}");
     let (messages, bytes) = both.matcher.store.usage();
     assert_eq!(messages, both.messages.len() as u64);
@@ -293,11 +280,7 @@ fn unexpected__wildcards_cost_a_few_steps() {
     (0..MANY).for_each(|tag| both.arrive(1, key(1, 1), tag));
     (0..MANY).for_each(|tag| both.arrive(0, key(0, 0), tag));
     (0..MANY).for_each(|tag| both.arrive(1, key(0, 1), MANY + tag));
-    let any_source = |tag| Want {
-        peer: ANY_PEER,
-        tag,
-        key: key(0, 0),
-    };
+    let any_source = |tag| Want { peer: ANY_PEER, tag, key: key(0, 0) };
     // Each form for as long as there are messages for it, then one that is not there.
     let mut worst = 0;
     for i in (0..MANY).step_by(11) {
@@ -321,11 +304,7 @@ fn unexpected__of_one_name_leave_their_indexes_in_order() {
         let (peer, tag) = names[i as usize % names.len()];
         both.arrive(peer, key(0, peer), tag);
     }
-    let of_any = Want {
-        peer: ANY_PEER,
-        tag: ANY_TAG,
-        key: key(0, 0),
-    };
+    let of_any = Want { peer: ANY_PEER, tag: ANY_TAG, key: key(0, 0) };
     // Both find the earliest one, by a look at one entry; the last one ends the indexes.
     for _ in 0..MANY / 2 {
         assert_eq!(steps_of_receive(&mut both, of_any), 1);

@@ -45,12 +45,8 @@ fn cooperative_copy(c: &Constants, by: Copying, t: &Thresholds) -> Curve {
     let piece = |size: u64| by.call_ns + size as f64 * by.byte_ns;
     let each = piece(half) / (2 * half) as f64;
     // One piece; then a second, shorter one; two halves; three and four pieces; two pieces for either side.
-    let mut curve = Curve::line(
-        SHORT_LIMIT as u64 + 1,
-        u64::MAX,
-        cost(by.call_ns, by.byte_ns),
-    )
-    .then(least + 1, cost(piece(least), 0.0));
+    let mut curve = Curve::line(SHORT_LIMIT as u64 + 1, u64::MAX, cost(by.call_ns, by.byte_ns))
+        .then(least + 1, cost(piece(least), 0.0));
     if half > least {
         curve = curve.then(2 * least + 1, cost(by.call_ns, by.byte_ns / 2.0));
     }
@@ -186,13 +182,7 @@ mod tests {
         let (c, t) = (Constants::default(), Thresholds::default());
         for by in [false, true].map(|shared| Copying::of(&c, shared)) {
             let curve = cooperative_copy(&c, by, &t);
-            let sizes = [
-                t.piece_min,
-                2 * t.piece_min,
-                2 * HALF,
-                4 * HALF,
-                4 * t.piece_max,
-            ];
+            let sizes = [t.piece_min, 2 * t.piece_min, 2 * HALF, 4 * HALF, 4 * t.piece_max];
             check_steps(&curve, &sizes);
         }
     }

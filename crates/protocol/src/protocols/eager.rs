@@ -160,10 +160,7 @@ impl Endpoint {
         }
         // SAFETY: `to` has room for `len` bytes; the arrival stays valid until it is taken.
         unsafe { copy_small(to, from, len) };
-        Some(Taken {
-            tag: header.imm as i32,
-            len,
-        })
+        Some(Taken { tag: header.imm as i32, len })
     }
 
     /// Takes what [`Endpoint::copy_short`] has copied.
@@ -221,10 +218,7 @@ impl Endpoint {
             }
         }
         self.lane.take();
-        Some(Taken {
-            tag: header.imm as i32,
-            len,
-        })
+        Some(Taken { tag: header.imm as i32, len })
     }
 }
 

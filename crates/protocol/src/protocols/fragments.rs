@@ -31,10 +31,7 @@ pub(super) const RECORD: Record = Record {
     },
     how: |case| {
         let part = case.thresholds.fragment.max(case.as_one());
-        format!(
-            "parts of {part} B without asking; {}",
-            case.thresholds.stream()
-        )
+        format!("parts of {part} B without asking; {}", case.thresholds.stream())
     },
     cost: |c, t, _| eager_fragments(c, t),
 };
@@ -84,14 +81,11 @@ impl Endpoint {
         if !self.lane.has_room(len.div_ceil(part) as u32, part) {
             return Post::NoResource;
         }
-        let header = Header {
-            aux: (len - 1) as u16,
-            ..Header::new(wire::EAGER_FIRST, tag as u32, key)
-        };
+        let header =
+            Header { aux: (len - 1) as u16, ..Header::new(wire::EAGER_FIRST, tag as u32, key) };
         // SAFETY: the first `first` of the `len` readable bytes at `data`; the transport gives `to` with room for them.
-        let mut post = self.post_bcopy(header, first, |to| unsafe {
-            copy_with(copy.by, to, data, first)
-        });
+        let mut post =
+            self.post_bcopy(header, first, |to| unsafe { copy_with(copy.by, to, data, first) });
         let mut done = first;
         while done < len && post == Post::Done {
             let next = part.min(len - done);
@@ -176,9 +170,7 @@ impl Worker {
         user: usize,
     ) -> Option<RequestId> {
         // There is one: `recv_parts` has looked before it took anything.
-        let id = self
-            .allocate_recv(Want { tag, ..want }, Buffer::contiguous(to, room))
-            .ok()?;
+        let id = self.allocate_recv(Want { tag, ..want }, Buffer::contiguous(to, room)).ok()?;
         let request = self.requests.get_mut(id);
         request.user = user;
         request.source = key_source(want.key) as i32;
@@ -244,10 +236,7 @@ mod tests {
     fn parts__of_one_cost_what_a_buffer_does() {
         let (c, t) = (Constants::default(), Thresholds::default());
         let (fragments, eager) = (eager_fragments(&c, &t), eager(&c, 1 << 20));
-        let (one, two) = (
-            eager.at(t.fragment).unwrap(),
-            fragments.at(t.fragment + 1).unwrap(),
-        );
+        let (one, two) = (eager.at(t.fragment).unwrap(), fragments.at(t.fragment + 1).unwrap());
         assert!((two / one - 1.0).abs() < 0.01, "{one} and {two}");
     }
 }

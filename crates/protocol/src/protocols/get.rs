@@ -157,10 +157,7 @@ impl Worker {
     /// All of the message has been copied out of its sender's memory.
     pub(crate) fn end_fetch(&mut self, id: RequestId) {
         let request = self.requests.get_mut(id);
-        let (peer, header) = (
-            request.peer,
-            Header::new(wire::ATS, 0, request.remote as u64),
-        );
+        let (peer, header) = (request.peer, Header::new(wire::ATS, 0, request.remote as u64));
         (request.moved, request.received) = (request.limit, request.limit);
         match self.endpoints[peer].lane.is_shared(&request.memory) {
             true => self.counters.direct_reads += 1,

@@ -28,11 +28,7 @@ impl Pieces {
             .clamp(smallest.min(largest), largest)
             .max(total / COUNT_MAX + 1);
         let size = wanted.div_ceil(PAGE).max(1) * PAGE;
-        Pieces {
-            total,
-            size,
-            count: total.div_ceil(size) as u32,
-        }
+        Pieces { total, size, count: total.div_ceil(size) as u32 }
     }
 
     /// The pieces of a message of `total` bytes as a peer has cut it, in pieces of `pages` pages; `None`
@@ -89,22 +85,11 @@ mod tests {
 
     #[test]
     fn pieces__cover_the_message_from_either_end() {
-        for total in [
-            1,
-            4096,
-            16384,
-            16385,
-            65536,
-            100_000,
-            1 << 20,
-            (1 << 33) + 5,
-            1 << 45,
-        ] {
+        for total in [1, 4096, 16384, 16385, 65536, 100_000, 1 << 20, (1 << 33) + 5, 1 << 45] {
             let pieces = Pieces::of(total, 16 << 10, 256 << 10);
             assert_eq!(Pieces::cut(total, pieces.pages()), Some(pieces));
-            let forward: u64 = (0..pieces.count.min(1000))
-                .map(|i| pieces.from(End::Front, i).1)
-                .sum();
+            let forward: u64 =
+                (0..pieces.count.min(1000)).map(|i| pieces.from(End::Front, i).1).sum();
             let (offset, len) = pieces.from(End::Back, 0);
             assert_eq!(offset + len, total);
             if pieces.count <= 1000 {

@@ -218,9 +218,7 @@ impl Worker {
     pub(crate) fn add_bytes(&mut self, id: RequestId, data: *const u8, len: usize) {
         let request = self.requests.get(id);
         let fits = request.bytes.saturating_sub(request.moved).min(len as u64);
-        let began = self
-            .times_copies(Half::Unpack, request, fits)
-            .then(clock::now_ns);
+        let began = self.times_copies(Half::Unpack, request, fits).then(clock::now_ns);
         // SAFETY: the receiver's buffer is its caller's promise; `data` holds `len` bytes.
         unsafe { request.unpack(request.moved, data, fits as usize) };
         self.copy_costs.note(Half::Unpack, began, fits);
@@ -248,9 +246,6 @@ mod tests {
         let (c, t) = (Constants::default(), Thresholds::default());
         let last = eager_fragments(&c, &t).at(t.first).unwrap();
         let next = fragments(&c, &t).at(t.first + 1).unwrap();
-        assert!(
-            (next - last - 2.0 * c.step_ns).abs() < 1.0,
-            "{last} and {next}"
-        );
+        assert!((next - last - 2.0 * c.step_ns).abs() < 1.0, "{last} and {next}");
     }
 }

@@ -36,12 +36,7 @@ pub(super) const RECORD: Record = Record {
 fn sender_copy(c: &Constants) -> Curve {
     let sender = 2.0 * c.post_ns + c.step_ns;
     let receiver = 2.0 * c.post_ns + c.step_ns;
-    let cost = fixed(
-        sender,
-        3.0 * c.line_ns,
-        receiver,
-        Copying::of(c, true).byte_ns,
-    );
+    let cost = fixed(sender, 3.0 * c.line_ns, receiver, Copying::of(c, true).byte_ns);
     Curve::line(SHORT_LIMIT as u64 + 1, u64::MAX, cost)
 }
 

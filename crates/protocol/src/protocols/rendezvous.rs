@@ -99,12 +99,7 @@ impl Worker {
             Offer::Get(_) => (Arm::Get as u8, None, 0),
             Offer::Cooperative(_, counter) => (Arm::Cooperative as u8, Some(counter), 0),
         };
-        let rts = Rts {
-            total: request.bytes,
-            request: request.handle,
-            early: early as u32,
-            offer,
-        };
+        let rts = Rts { total: request.bytes, request: request.handle, early: early as u32, offer };
         let sent_ns = request.sent_ns;
         let announcement = RtsHeader::pack(&rts, Timing { sent_ns, arm });
         let header = Header::new(wire::RTS, request.tag as u32, request.key);
@@ -173,9 +168,7 @@ impl Worker {
     pub(crate) fn withdraw_offer(&mut self, id: RequestId) {
         let request = self.requests.get_mut(id);
         if let Some(counter) = request.counter.take() {
-            self.endpoints[request.peer]
-                .lane
-                .close_cooperative(counter as u32);
+            self.endpoints[request.peer].lane.close_cooperative(counter as u32);
         }
         let key = std::mem::take(&mut request.memory.rkey);
         if key != 0 {
@@ -321,12 +314,7 @@ impl Worker {
     /// Tells the sender of a receive's message to go on.
     pub(crate) fn send_answer(&mut self, id: RequestId, answer: u32, into: Remote) {
         let request = self.requests.get(id);
-        let rtr = Rtr {
-            limit: request.limit,
-            request: request.handle,
-            answer,
-            into,
-        };
+        let rtr = Rtr { limit: request.limit, request: request.handle, answer, into };
         // SAFETY: `Rtr` is plain data of 32 bytes without padding.
         let bytes: [u8; wire::CONTROL_MAX] = unsafe { std::mem::transmute(rtr) };
         let header = Header::new(wire::RTR, 0, request.remote as u64);

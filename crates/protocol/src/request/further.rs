@@ -66,10 +66,7 @@ mod tests {
         for place in 0..pools.len() {
             let id = pools[place].allocate(Kind::Send).expect("a request");
             let handle = pools[place].get(id).handle;
-            assert_eq!(
-                (place_of(id), place_of(handle)),
-                (place as u32, place as u32)
-            );
+            assert_eq!((place_of(id), place_of(handle)), (place as u32, place as u32));
             assert_eq!(pools[place].find(handle.into()), Some(id));
             assert_eq!(pools[0].find(handle.into()), (place == 0).then_some(id));
         }

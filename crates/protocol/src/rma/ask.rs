@@ -385,8 +385,7 @@ impl Worker {
         slot.change.store(change, Ordering::Relaxed);
         let region = key.described.region;
         slot.region.store(region, Ordering::Relaxed);
-        slot.offset
-            .store(asking.offset + start as u64, Ordering::Relaxed);
+        slot.offset.store(asking.offset + start as u64, Ordering::Relaxed);
         let given = (asking.given.1 - start.min(asking.given.1)).min(ASK_MOST);
         if given != 0 {
             let from = asking.given.0.wrapping_add(start);
@@ -480,10 +479,7 @@ impl Worker {
         let asked = slot.asked.load(Ordering::Relaxed);
         let len = (asked & !(PUT | CHANGE)) as usize;
         let change = slot.change.load(Ordering::Relaxed);
-        let place = (
-            slot.region.load(Ordering::Relaxed),
-            slot.offset.load(Ordering::Relaxed),
-        );
+        let place = (slot.region.load(Ordering::Relaxed), slot.offset.load(Ordering::Relaxed));
         let found = match len <= ASK_MOST {
             true if asked & (PUT | CHANGE) == 0 => regions.locate(place.0, place.1, len as u64),
             true => regions.locate_to_write(place.0, place.1, len as u64),

@@ -118,11 +118,7 @@ impl Worker {
             }
             return Ok(Moved::Done);
         }
-        let kind = Kind::Atomic {
-            operation,
-            operand,
-            compare,
-        };
+        let kind = Kind::Atomic { operation, operand, compare };
         let generation = self.rma.generation;
         let mut atomic = Operation::new(key, kind, offset, found.cast(), 8, generation);
         atomic.way = Way::Messages;

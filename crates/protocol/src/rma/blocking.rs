@@ -159,9 +159,9 @@ impl Worker {
         unsafe {
             match (*worker).progress_flush(peer) {
                 Ok(true) => Ok(()),
-                Ok(false) => await_step(worker, Some(peer), "flush", |this| {
-                    this.progress_flush(peer)
-                }),
+                Ok(false) => {
+                    await_step(worker, Some(peer), "flush", |this| this.progress_flush(peer))
+                }
                 Err(error) => Err(error),
             }
         }

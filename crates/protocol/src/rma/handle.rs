@@ -49,10 +49,7 @@ impl Worker {
     fn serve_get(&mut self, peer: u32, header: Header, data: *const u8, len: usize) -> Option<()> {
         // SAFETY: `data` holds `len` bytes.
         let place = unsafe { wire::read::<Place>(data, len) }?;
-        let most = self.endpoints[peer]
-            .lane
-            .capabilities()
-            .map_or(0, |c| c.bcopy);
+        let most = self.endpoints[peer].lane.capabilities().map_or(0, |c| c.bcopy);
         let waiting = self.remote_peer(peer).replies.len();
         if header.imm as usize > most.min(EAGER_LIMIT) || waiting >= REPLIES_MOST {
             return None;

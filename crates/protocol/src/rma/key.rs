@@ -64,17 +64,9 @@ pub(crate) struct Described {
 impl Described {
     pub fn pack(&self) -> PackedKey {
         let mut bytes = [0; PACKED_BYTES];
-        let ways = [
-            (self.arena, ARENA),
-            (self.process, PROCESS),
-            (self.adapter, ADAPTER),
-        ];
+        let ways = [(self.arena, ARENA), (self.process, PROCESS), (self.adapter, ADAPTER)];
         bytes[0] = VERSION;
-        bytes[1] = ways
-            .iter()
-            .filter(|(way, _)| way.is_some())
-            .map(|(_, bit)| bit)
-            .sum();
+        bytes[1] = ways.iter().filter(|(way, _)| way.is_some()).map(|(_, bit)| bit).sum();
         bytes[4..8].copy_from_slice(&self.owner.to_le_bytes());
         let words = [self.region, self.len, self.address]
             .into_iter()
@@ -136,26 +128,16 @@ mod tests {
     fn key() -> impl Strategy<Value = Described> {
         let way = || prop::option::of(0..u64::MAX >> 1);
         let adapter = prop::option::of(0..=u64::from(u32::MAX));
-        (
-            any::<u32>(),
-            any::<u64>(),
-            0..u64::MAX >> 2,
-            0..u64::MAX >> 1,
-            way(),
-            way(),
-            adapter,
-        )
-            .prop_map(
-                |(owner, region, len, address, arena, process, adapter)| Described {
-                    owner,
-                    region,
-                    len,
-                    address,
-                    arena,
-                    process,
-                    adapter,
-                },
-            )
+        (any::<u32>(), any::<u64>(), 0..u64::MAX >> 2, 0..u64::MAX >> 1, way(), way(), adapter)
+            .prop_map(|(owner, region, len, address, arena, process, adapter)| Described {
+                owner,
+                region,
+                len,
+                address,
+                arena,
+                process,
+                adapter,
+            })
     }
 
     proptest! {

@@ -91,10 +91,7 @@ impl Worker {
             return Ok(false);
         }
         let asked = Locked {
-            lock: Place {
-                region: lock.key.described.region,
-                offset: lock.offset,
-            },
+            lock: Place { region: lock.key.described.region, offset: lock.offset },
             change,
             len: asking.len,
             given: asking.given,
@@ -117,13 +114,7 @@ impl Worker {
         }
         let mut operand = [0; ASK_MOST];
         // SAFETY: the arrival has as many bytes behind its head, and the array has room.
-        unsafe {
-            copy(
-                operand.as_mut_ptr(),
-                data.add(size_of::<LockedChange>()),
-                given,
-            )
-        };
+        unsafe { copy(operand.as_mut_ptr(), data.add(size_of::<LockedChange>()), given) };
         let made = self.make_locked(&asked, span, &mut operand);
         self.rma.counters.served += 1;
         let mut answer = [0; ANSWER_MOST];

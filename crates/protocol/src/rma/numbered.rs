@@ -9,10 +9,7 @@ pub(super) struct Numbered<T> {
 
 impl<T> Default for Numbered<T> {
     fn default() -> Self {
-        Numbered {
-            places: Vec::new(),
-            free: Vec::new(),
-        }
+        Numbered { places: Vec::new(), free: Vec::new() }
     }
 }
 
@@ -64,15 +61,9 @@ mod tests {
         assert!(numbered.remove_if(first, |_| true).is_none());
         let third = numbered.insert(1);
         assert!(third != first && third as u32 == first as u32);
-        assert_eq!(
-            (numbered.find(first), numbered.find(third)),
-            (None, Some(&1))
-        );
+        assert_eq!((numbered.find(first), numbered.find(third)), (None, Some(&1)));
         numbered.remove_all(|&value| value == 1);
-        assert_eq!(
-            (numbered.find(third), numbered.find(second)),
-            (None, Some(&2))
-        );
+        assert_eq!((numbered.find(third), numbered.find(second)), (None, Some(&2)));
         for number in [0, u64::MAX, 7, 1 << 32] {
             assert!(numbered.find(number).is_none());
         }

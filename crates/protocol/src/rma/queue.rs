@@ -65,10 +65,7 @@ impl Operation {
     }
 
     fn place(&self) -> Place {
-        Place {
-            region: self.described.region,
-            offset: self.offset + self.done as u64,
-        }
+        Place { region: self.described.region, offset: self.offset + self.done as u64 }
     }
 
     fn remote(&self) -> Remote {
@@ -189,9 +186,7 @@ impl Worker {
     #[cold]
     pub(crate) fn progress_remote(&mut self) -> bool {
         let waiting = self.rma.waiting_peers();
-        waiting
-            .into_iter()
-            .fold(false, |moved, peer| moved | self.progress_queue(peer))
+        waiting.into_iter().fold(false, |moved, peer| moved | self.progress_queue(peer))
     }
 
     /// Goes on with the queue of one peer.
@@ -312,11 +307,7 @@ impl Worker {
         let (place, mut change) = (operation.place(), [0_u64; 4]);
         (change[0], change[1]) = (place.region, place.offset);
         let (id, imm, len, payload) = match operation.kind {
-            Kind::Atomic {
-                operation,
-                operand,
-                compare,
-            } => {
+            Kind::Atomic { operation, operand, compare } => {
                 (change[2], change[3]) = (operand, compare);
                 (wire::REMOTE_ATOMIC, operation, 8, size_of::<AtomicChange>())
             }
@@ -343,11 +334,8 @@ impl Worker {
         let (to, len) = operation.rest();
         let token = self.rma.landings.insert(Landing { peer, to, len });
         let header = Header::new(wire::REMOTE_CHANGE, asked.sizes(len), token);
-        let change = LockedChange {
-            place: operation.place(),
-            lock: asked.lock,
-            change: asked.change,
-        };
+        let change =
+            LockedChange { place: operation.place(), lock: asked.lock, change: asked.change };
         let (from, given) = asked.given;
         let skip = size_of::<LockedChange>();
         let post = self.post_packed(peer, header, skip + given, |to| {
@@ -374,10 +362,7 @@ impl Worker {
     /// Posts bytes that a peer has asked for; false where there is no room.
     fn post_reply(&mut self, peer: u32, reply: &Reply) -> bool {
         let (place, len) = (reply.place, reply.len as usize);
-        let found = self
-            .rma
-            .regions
-            .locate(place.region, place.offset, len as u64);
+        let found = self.rma.regions.locate(place.region, place.offset, len as u64);
         let Some(from) = found else {
             self.send_control(peer, Header::new(wire::REMOTE_DATA, 1, reply.token), &[]);
             return true;

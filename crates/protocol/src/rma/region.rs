@@ -100,10 +100,7 @@ impl Worker {
             process: Some(u64::from(std::process::id())),
             adapter,
         };
-        Exposed {
-            id,
-            key: described.pack(),
-        }
+        Exposed { id, key: described.pack() }
     }
 
     /// The memory is not exposed any more; false where it was not. Who still has its key gets
@@ -146,11 +143,9 @@ mod tests {
         assert!(may_write(of(data.as_ptr(), 100)));
         assert!(!may_write(of(text.as_ptr(), text.len())));
         let line = "7f0000001000-7f0000003000 r--p 00000000 00:00 0 ";
-        for (range, forbidden) in [
-            (0x1fff..0x2001, true),
-            (0..0x1000, false),
-            (0x3000..0x4000, false),
-        ] {
+        for (range, forbidden) in
+            [(0x1fff..0x2001, true), (0..0x1000, false), (0x3000..0x4000, false)]
+        {
             let range = 0x7f00_0000_0000 + range.start..0x7f00_0000_0000 + range.end;
             assert_eq!(forbids(line, &range), forbidden, "{range:?}");
             assert!(!forbids(&line.replace("r--p", "rw-s"), &range));
@@ -169,19 +164,12 @@ mod tests {
         };
         assert_eq!(at(&regions, first, 40, 60), Some(4136));
         assert_eq!(at(&regions, first, 100, 0), Some(4196));
-        for (offset, len) in [
-            (40, 61),
-            (101, 0),
-            (u64::MAX, 1),
-            (0, u64::MAX),
-            (u64::MAX, u64::MAX),
-        ] {
+        for (offset, len) in
+            [(40, 61), (101, 0), (u64::MAX, 1), (0, u64::MAX), (u64::MAX, u64::MAX)]
+        {
             assert_eq!(at(&regions, first, offset, len), None, "{offset} {len}");
         }
-        assert_eq!(
-            (at(&regions, second, 0, 0), at(&regions, second, 0, 1)),
-            (Some(4096), None)
-        );
+        assert_eq!((at(&regions, second, 0, 0), at(&regions, second, 0, 1)), (Some(4096), None));
         assert!(regions.remove_if(first, |_| true).is_some());
         assert_eq!(at(&regions, first, 0, 1), None);
     }

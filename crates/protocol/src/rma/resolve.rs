@@ -110,10 +110,7 @@ impl RemoteKey {
             Way::Adapter => self.described.adapter,
             _ => self.described.process,
         };
-        Remote {
-            addr: self.described.address + offset,
-            rkey: key.unwrap_or(0),
-        }
+        Remote { addr: self.described.address + offset, rkey: key.unwrap_or(0) }
     }
 
     /// Whether all of the bytes are inside the region.
@@ -124,11 +121,7 @@ impl RemoteKey {
 
     #[cold]
     pub(super) fn outside(&self, offset: u64, len: usize) -> RmaError {
-        RmaError::OutOfBounds {
-            offset,
-            len: len as u64,
-            size: self.len,
-        }
+        RmaError::OutOfBounds { offset, len: len as u64, size: self.len }
     }
 }
 

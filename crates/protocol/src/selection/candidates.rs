@@ -9,12 +9,7 @@ use fastpath_transport::Cost;
 
 /// What one side must do beyond what the size asks for.
 pub(crate) fn fixed(sender: f64, latency: f64, receiver: f64, ns_per_byte: f64) -> Cost {
-    Cost {
-        send_overhead_ns: sender,
-        recv_overhead_ns: receiver,
-        ns_per_byte,
-        latency_ns: latency,
-    }
+    Cost { send_overhead_ns: sender, recv_overhead_ns: receiver, ns_per_byte, latency_ns: latency }
 }
 
 /// Nanoseconds for each byte of a stream in pieces of `piece` bytes, which both sides copy at once or,

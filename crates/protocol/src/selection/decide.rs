@@ -49,9 +49,7 @@ pub fn round_size(size: u64) -> u64 {
     let low = 1_u64 << size.ilog2();
     let row = [low, low + low / 2, low.saturating_mul(2)];
     let distance = |at: &u64| (size as f64 / *at as f64).ln().abs();
-    row.into_iter()
-        .min_by(|a, b| distance(a).total_cmp(&distance(b)))
-        .unwrap_or(size)
+    row.into_iter().min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or(size)
 }
 
 /// The thresholds of a machine with these constants, as far as `overrides` allow. `kernel`: whether the
@@ -64,10 +62,7 @@ pub fn decide(c: &Constants, overrides: &Overrides, kernel: bool) -> Thresholds 
     };
     t.fragment = choose_fragment(c, overrides);
     let byte_ns = c.transfer_byte_ns + c.kernel_byte_ns;
-    t.piece_min = round_piece(
-        COPY_PER_CALL * c.kernel_call_ns / byte_ns,
-        COOPERATIVE_PIECES,
-    );
+    t.piece_min = round_piece(COPY_PER_CALL * c.kernel_call_ns / byte_ns, COOPERATIVE_PIECES);
     t.first = overrides.eager_limit();
     t.max_single = match overrides.whole && overrides.chunk.is_none() && overrides.pipeline {
         true => t.first.min(EAGER_LIMIT as u64),
@@ -103,10 +98,7 @@ fn choose_fragment(c: &Constants, overrides: &Overrides) -> u64 {
     }
     // A message of n bytes in parts of p takes the copy of the first part longer than its stream, and
     // each part costs a post: p * transfer + (n / p) * post is least where p^2 = n * post / transfer.
-    round_piece(
-        (FRAGMENTS_FOR * c.post_ns / c.transfer_byte_ns).sqrt(),
-        PIECES,
-    )
+    round_piece((FRAGMENTS_FOR * c.post_ns / c.transfer_byte_ns).sqrt(), PIECES)
 }
 
 fn choose_eager(c: &Constants, t: &Thresholds, overrides: &Overrides) -> u64 {
@@ -118,9 +110,7 @@ fn choose_eager(c: &Constants, t: &Thresholds, overrides: &Overrides) -> u64 {
     let spans = lower(&curves[Protocol::Eager as usize..=Protocol::Fragments as usize]);
     let parts = spans.iter().rev().take_while(|span| span.best == 1).last();
     // What one part holds needs no second one.
-    parts.map_or(most, |span| {
-        round_size(span.from - 1).max(t.fragment).min(most)
-    })
+    parts.map_or(most, |span| round_size(span.from - 1).max(t.fragment).min(most))
 }
 
 /// The size from which the receiver's copy takes less work of both sides together than two through the ring.
@@ -155,10 +145,7 @@ fn choose_copy(c: &Constants, t: &Thresholds, shared: bool, after: u64) -> (u64,
             costs.min_by(f64::total_cmp)
         };
         let rounded = round_size(span.from - 1).max(after);
-        let costs = (
-            least(&curves[..first], rounded),
-            least(&curves[first..], rounded),
-        );
+        let costs = (least(&curves[..first], rounded), least(&curves[first..], rounded));
         match costs {
             (Some(a), Some(b)) if a.max(b) > ROUNDING * a.min(b) => span.from,
             _ => rounded,

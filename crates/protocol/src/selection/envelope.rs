@@ -13,10 +13,7 @@ pub struct Curve {
 impl Curve {
     /// One line, for sizes `from..=to`.
     pub fn line(from: u64, to: u64, cost: Cost) -> Curve {
-        Curve {
-            pieces: vec![(from, cost)],
-            to,
-        }
+        Curve { pieces: vec![(from, cost)], to }
     }
 
     /// Goes on with another line from size `from`, beyond those there.
@@ -120,12 +117,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn cost(fixed: f64, ns_per_byte: f64) -> Cost {
-        Cost {
-            send_overhead_ns: fixed,
-            recv_overhead_ns: 0.0,
-            ns_per_byte,
-            latency_ns: 0.0,
-        }
+        Cost { send_overhead_ns: fixed, recv_overhead_ns: 0.0, ns_per_byte, latency_ns: 0.0 }
     }
 
     fn curve() -> impl Strategy<Value = Curve> {
@@ -190,11 +182,7 @@ mod tests {
         ];
         let spans = lower(&curves);
         let found: Vec<_> = spans.iter().map(|s| (s.from, s.best)).collect();
-        assert_eq!(
-            found,
-            [(0, 0), (1001, 1)],
-            "1000 costs the same: the first is kept"
-        );
+        assert_eq!(found, [(0, 0), (1001, 1)], "1000 costs the same: the first is kept");
     }
 
     #[test]

@@ -87,11 +87,7 @@ pub struct OneSided {
 impl OneSided {
     /// The ways to memory that can be reached so. Atomics are done by a processor: this one's, or the owner's.
     fn list(reach: Reach) -> Vec<OneSided> {
-        let of = |operations, way: Way| OneSided {
-            operations,
-            way: way.name(),
-            how: way.how(),
-        };
+        let of = |operations, way: Way| OneSided { operations, way: way.name(), how: way.how() };
         match reach.way() {
             way @ (Way::LoadStore | Way::Messages) => vec![of("put, get, atomics", way)],
             way => vec![of("put, get", way), of("atomics", Way::Messages)],
@@ -118,20 +114,9 @@ impl Report {
         };
         let t = selection.thresholds();
         let classes = peers.iter().flat_map(|peers| {
-            let describe = |shared| {
-                describe(&Case {
-                    selection,
-                    thresholds: &t,
-                    peers,
-                    shared,
-                })
-            };
+            let describe = |shared| describe(&Case { selection, thresholds: &t, peers, shared });
             let both = peers.same_host && !peers.in_process && peers.load_store;
-            [false, true][..=usize::from(both)]
-                .iter()
-                .copied()
-                .map(describe)
-                .collect::<Vec<_>>()
+            [false, true][..=usize::from(both)].iter().copied().map(describe).collect::<Vec<_>>()
         });
         Report {
             source: selection.source.to_string(),
@@ -151,10 +136,7 @@ impl Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for class in &self.classes {
             let transports = class.transports.join(", ");
-            let by = class
-                .adapter
-                .as_ref()
-                .map(|adapter| format!(" on {adapter}"));
+            let by = class.adapter.as_ref().map(|adapter| format!(" on {adapter}"));
             let by = by.unwrap_or_default();
             writeln!(f, "to {}, {} ({transports}{by})", class.peer, class.memory)?;
             for range in &class.ranges {
@@ -162,12 +144,7 @@ impl Display for Report {
                 let name = range.protocol;
                 writeln!(f, "  {sizes:<20} {name:<24} {cost:<18} {}", range.how)?;
             }
-            for OneSided {
-                operations,
-                way,
-                how,
-            } in &class.one_sided
-            {
+            for OneSided { operations, way, how } in &class.one_sided {
                 writeln!(f, "  {operations:<20} {way:<24} {:<18} {how}", "")?;
             }
             if let Some(rule) = &class.upgrades {
@@ -274,9 +251,7 @@ fn list_ranges(case: &Case, class: &mut Class) {
 
 /// Optimisations that are switched off.
 fn list_settings(case: &Case, rejected: &mut Vec<Rejected>) {
-    let Overrides {
-        pipeline, adapt, ..
-    } = case.selection.overrides;
+    let Overrides { pipeline, adapt, .. } = case.selection.overrides;
     for (option, is_on) in [("pipelining", pipeline), ("learning", adapt || case.shared)] {
         if !is_on {
             let reason = "switched off by FASTPATH_DISABLE".to_owned();
@@ -292,18 +267,11 @@ fn list_notes(selection: &Selection) -> Vec<String> {
         let wanted = wanted.filter(|wanted| !bounds.contains(wanted))?;
         let (least, most) = bounds.into_inner();
         let taken = wanted.clamp(least, most);
-        Some(format!(
-            "{name} is {wanted} B: {what} {least} to {most} B, so it counts as {taken} B"
-        ))
+        Some(format!("{name} is {wanted} B: {what} {least} to {most} B, so it counts as {taken} B"))
     };
     let eager = "what goes eagerly has";
     let notes = [
-        note(
-            "FASTPATH_EAGER_MAX",
-            overrides.eager_max,
-            least..=most,
-            eager,
-        ),
+        note("FASTPATH_EAGER_MAX", overrides.eager_max, least..=most, eager),
         note(
             "FASTPATH_PIPELINE_CHUNK",
             overrides.chunk,

@@ -18,19 +18,11 @@ const FREE: Overrides = Overrides {
 };
 
 /// As [`FREE`], of who does not learn.
-const FIXED: Overrides = Overrides {
-    adapt: false,
-    ..FREE
-};
+const FIXED: Overrides = Overrides { adapt: false, ..FREE };
 
 fn overrides() -> impl Strategy<Value = Overrides> {
-    let size = || {
-        prop_oneof![
-            Just(None),
-            any::<u64>().prop_map(Some),
-            (0_u64..100_000).prop_map(Some)
-        ]
-    };
+    let size =
+        || prop_oneof![Just(None), any::<u64>().prop_map(Some), (0_u64..100_000).prop_map(Some)];
     (size(), size(), any::<[bool; 4]>()).prop_map(
         |(eager_max, chunk, [direct, pipeline, adapt, whole])| Overrides {
             eager_max,
@@ -87,29 +79,17 @@ fn cost(curves: &[Curve], protocol: Protocol, size: u64) -> Option<f64> {
 
 /// Sizes at which the thresholds change something, their neighbours, and some between.
 fn sizes(t: &Thresholds) -> Vec<u64> {
-    let borders = [
-        SHORT_LIMIT as u64,
-        t.eager,
-        t.fragment,
-        t.first,
-        t.single_copy,
-        t.direct,
-        t.cooperative,
-    ];
+    let borders =
+        [SHORT_LIMIT as u64, t.eager, t.fragment, t.first, t.single_copy, t.direct, t.cooperative];
     let borders = borders.into_iter().filter(|&b| b < 1 << 32);
-    let mut sizes: Vec<u64> = borders
-        .flat_map(|b| [b.saturating_sub(1), b, b + 1])
-        .collect();
+    let mut sizes: Vec<u64> = borders.flat_map(|b| [b.saturating_sub(1), b, b + 1]).collect();
     sizes.extend((0..60).map(|i| 1.41_f64.powi(i) as u64));
     sizes
 }
 
 #[test]
 fn defaults__give_the_thresholds_of_a_process_that_measures_nothing() {
-    assert_eq!(
-        decide(&Constants::default(), &FREE, true),
-        Thresholds::default()
-    );
+    assert_eq!(decide(&Constants::default(), &FREE, true), Thresholds::default());
 }
 
 #[test]
@@ -123,11 +103,7 @@ fn defaults__step_by_no_more_than_a_quarter() {
             let step = at(size + 1) / at(size);
             // From 48 to 49 bytes the payload leaves the slot: the receiver waits for a line in the slot
             // and then for one in the data area.
-            let most = if size == SHORT_LIMIT as u64 {
-                1.5
-            } else {
-                1.25
-            };
+            let most = if size == SHORT_LIMIT as u64 { 1.5 } else { 1.25 };
             assert!(step <= most, "{size}: {step}, shared {shared}");
         }
     }
@@ -138,39 +114,21 @@ fn kernel__that_refuses_leaves_everything_else_as_it_was() {
     let c = Constants::default();
     let with = decide(&c, &FREE, true);
     let without = decide(&c, &FREE, false);
-    assert_eq!(
-        without,
-        Thresholds {
-            single_copy: u64::MAX,
-            crowded_copy: u64::MAX,
-            ..with
-        }
-    );
+    assert_eq!(without, Thresholds { single_copy: u64::MAX, crowded_copy: u64::MAX, ..with });
 }
 
 #[test]
 fn kernel__that_is_slow_is_not_asked() {
     // As in a sandbox that emulates the call: 20 us, and 1 us for each page.
-    let c = Constants {
-        kernel_call_ns: 20_000.0,
-        kernel_byte_ns: 0.25,
-        ..Constants::default()
-    };
+    let c = Constants { kernel_call_ns: 20_000.0, kernel_byte_ns: 0.25, ..Constants::default() };
     assert_eq!(decide(&c, &FIXED, true).single_copy, u64::MAX);
 }
 
 #[test]
 fn kernel__that_is_fast_is_asked_earlier() {
-    let c = Constants {
-        kernel_call_ns: 150.0,
-        kernel_byte_ns: 0.005,
-        ..Constants::default()
-    };
+    let c = Constants { kernel_call_ns: 150.0, kernel_byte_ns: 0.005, ..Constants::default() };
     // Where less than usual goes without being asked for: nothing of that is copied so.
-    let early = Overrides {
-        eager_max: Some(32 << 10),
-        ..FIXED
-    };
+    let early = Overrides { eager_max: Some(32 << 10), ..FIXED };
     let t = decide(&c, &early, true);
     let usual = decide(&Constants::default(), &early, true);
     assert!(t.single_copy < usual.single_copy, "{t:?}");
@@ -180,15 +138,7 @@ fn kernel__that_is_fast_is_asked_earlier() {
 #[test]
 fn eager_max__is_kept_between_a_slot_and_what_may_travel_eagerly() {
     let first = |most| {
-        decide(
-            &Constants::default(),
-            &Overrides {
-                eager_max: Some(most),
-                ..FREE
-            },
-            true,
-        )
-        .first
+        decide(&Constants::default(), &Overrides { eager_max: Some(most), ..FREE }, true).first
     };
     assert_eq!([0, 1024, 1 << 20].map(first), [48, 1024, EARLY_LIMIT]);
 }
@@ -273,10 +223,7 @@ fn report__of_pairs_that_may_not_connect_tells_of_datagrams_alone() {
         let pair = ("FASTPATH_CONNECTIONS".into(), connections.into());
         let config = Config::from_pairs([pair]).unwrap();
         let outside = foresee_outside(&config, |_| Some("an adapter".to_owned()));
-        Report::of(&Selection::default(), outside.into_iter().collect())
-            .classes
-            .pop()
-            .unwrap()
+        Report::of(&Selection::default(), outside.into_iter().collect()).classes.pop().unwrap()
     };
     let last = |class: &Class| class.ranges.last().unwrap().protocol;
     let (one, none) = (class("1"), class("0"));
@@ -299,9 +246,6 @@ fn single_copy__as_measured_changes_what_concerns_the_kernel_alone() {
         };
         assert_eq!(rest, before);
     }
-    let after = before.with_single_copy(SingleCopyCost {
-        call_ns: 700.0,
-        byte_ns: 0.05,
-    });
+    let after = before.with_single_copy(SingleCopyCost { call_ns: 700.0, byte_ns: 0.05 });
     assert_eq!((after.kernel_call_ns, after.kernel_byte_ns), (700.0, 0.05));
 }

@@ -42,10 +42,7 @@ pub fn load(
     };
     match text.and_then(|text| parse(&text, &machine)) {
         Ok(constants) => Ok(Some((path, constants))),
-        Err(why) => Err(format!(
-            "{} is not used: {why}",
-            shorten(&path.to_string_lossy())
-        )),
+        Err(why) => Err(format!("{} is not used: {why}", shorten(&path.to_string_lossy()))),
     }
 }
 
@@ -86,15 +83,12 @@ pub fn parse(text: &str, machine: &Machine) -> Result<Constants, String> {
     if let Some(index) = seen.iter().position(|seen| !seen) {
         return Err(format!("{} is missing", FIELDS[index].name));
     }
-    for (what, own, stored) in [
-        ("processor", &machine.processor, processor),
-        ("kernel", &machine.kernel, kernel),
-    ] {
+    for (what, own, stored) in
+        [("processor", &machine.processor, processor), ("kernel", &machine.kernel, kernel)]
+    {
         if stored != Some(own) {
             let stored = stored.unwrap_or("none");
-            return Err(format!(
-                "it is of another {what}, {stored:?}, and this is {own:?}"
-            ));
+            return Err(format!("it is of another {what}, {stored:?}, and this is {own:?}"));
         }
     }
     constants.check().map(|()| constants)
@@ -102,10 +96,8 @@ pub fn parse(text: &str, machine: &Machine) -> Result<Constants, String> {
 
 /// The text of a file.
 pub fn format(constants: &Constants, machine: &Machine) -> String {
-    let mut text = format!(
-        "{TITLE}\nprocessor: {}\nkernel: {}\n",
-        machine.processor, machine.kernel
-    );
+    let mut text =
+        format!("{TITLE}\nprocessor: {}\nkernel: {}\n", machine.processor, machine.kernel);
     for field in FIELDS {
         text += &format!("{}: {}\n", field.name, (field.get)(constants));
     }
@@ -128,10 +120,7 @@ mod tests {
     use std::fs;
 
     fn machine() -> Machine {
-        Machine {
-            processor: "Some (R) Processor".to_owned(),
-            kernel: "6.1.0-x".to_owned(),
-        }
+        Machine { processor: "Some (R) Processor".to_owned(), kernel: "6.1.0-x".to_owned() }
     }
 
     fn good() -> String {
@@ -153,10 +142,7 @@ mod tests {
             (good().replace(line, "line_ns: 1e300"), "line_ns"),
             (good().replace(line, "line_ns: -5"), "line_ns"),
             (good().replace(line, ""), "not a name and a value"),
-            (
-                good().replace(&format!("{line}\n"), ""),
-                "line_ns is missing",
-            ),
+            (good().replace(&format!("{line}\n"), ""), "line_ns is missing"),
             (good().replace(line, &format!("{line}\n{line}")), "twice"),
             (good().replace(line, "warp_ns: 1"), "no constant"),
             (good() + "more\n", "does not end"),
@@ -173,11 +159,7 @@ mod tests {
     fn parse__refuses_every_text_that_was_cut_off() {
         let text = good();
         for len in 0..text.len() - 1 {
-            assert!(
-                parse(&text[..len], &machine()).is_err(),
-                "{:?}",
-                &text[..len]
-            );
+            assert!(parse(&text[..len], &machine()).is_err(), "{:?}", &text[..len]);
         }
     }
 
@@ -222,10 +204,7 @@ mod tests {
     fn store__can_be_loaded_and_leaves_nothing_else() {
         let folder = std::env::temp_dir().join(format!("fastpath-tuning-{}", std::process::id()));
         let path = folder.join("deep").join("file");
-        let constants = Constants {
-            line_ns: 12.5,
-            ..Constants::default()
-        };
+        let constants = Constants { line_ns: 12.5, ..Constants::default() };
         for _ in 0..2 {
             store(&path, &constants, &machine()).unwrap();
             let loaded = load(&Place::Named(path.clone()), machine);
@@ -233,17 +212,9 @@ mod tests {
         }
         assert_eq!(fs::read_dir(folder.join("deep")).unwrap().count(), 1);
         fs::write(&path, [0xff; 10]).unwrap();
-        assert!(
-            load(&Place::Named(path.clone()), machine)
-                .unwrap_err()
-                .contains("no text")
-        );
+        assert!(load(&Place::Named(path.clone()), machine).unwrap_err().contains("no text"));
         fs::write(&path, vec![b'x'; 20_000]).unwrap();
-        assert!(
-            load(&Place::Named(path), machine)
-                .unwrap_err()
-                .contains("too long")
-        );
+        assert!(load(&Place::Named(path), machine).unwrap_err().contains("too long"));
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -60,17 +60,7 @@ mod tests {
     #[test]
     fn buffers__are_kept_by_capacity_and_few_of_them() {
         let mut buffers = Buffers::default();
-        for len in [
-            0,
-            1,
-            128,
-            129,
-            4096,
-            4097,
-            32 << 10,
-            (64 << 10) - 1,
-            64 << 10,
-        ] {
+        for len in [0, 1, 128, 129, 4096, 4097, 32 << 10, (64 << 10) - 1, 64 << 10] {
             let buffer = buffers.buffer(len);
             let (at, capacity) = (buffer.as_ptr(), buffer.capacity());
             assert!(capacity >= len && capacity < 2 * len.max(LEAST), "{len}");

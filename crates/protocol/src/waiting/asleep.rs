@@ -133,10 +133,7 @@ pub(super) unsafe fn sleep(
     if !moved && !this.flood.held_back && !done(this) {
         trace::record(Point::Sleep, 0, 0, 0);
         // Without the fence a wake-up can be missed: then it is looked for again and again.
-        limit = limit
-            .into_iter()
-            .chain((!fenced).then_some(UNFENCED_NAP))
-            .min();
+        limit = limit.into_iter().chain((!fenced).then_some(UNFENCED_NAP)).min();
         let others = this.wait.others.filter(|_| leads);
         this.wait.door().outside(&mut || {
             let covered = others.and_then(|others| (others.cover)(place));
@@ -159,8 +156,7 @@ pub(super) unsafe fn sleep(
     this.wait.sleepers -= u32::from(this.wait.wakes == wakes);
     if leads {
         let state = this.wait.awake_state();
-        page.state_of(place as usize)
-            .store(state, Ordering::Relaxed);
+        page.state_of(place as usize).store(state, Ordering::Relaxed);
         (this.wait.led, this.wait.led_is_woken) = (false, false);
         if this.wait.sleepers != 0 {
             // Another one must take the place on the state word.

@@ -56,10 +56,7 @@ pub struct Oversubscription {
 impl Oversubscription {
     /// Nothing is known; `learns`: whether anything ever is.
     pub fn of(learns: bool) -> Self {
-        Oversubscription {
-            learns,
-            ..Oversubscription::default()
-        }
+        Oversubscription { learns, ..Oversubscription::default() }
     }
 
     /// Whether it is time to look what the other ranks do.
@@ -194,9 +191,7 @@ impl Worker {
     pub(super) fn note_yield(&mut self, began_ns: u64, ended_ns: u64) {
         let awake = self.job.header().awake.load(Ordering::Relaxed);
         let policy = &mut self.wait;
-        policy
-            .oversubscription
-            .note_sharers(awake / policy.processors.max(1));
+        policy.oversubscription.note_sharers(awake / policy.processors.max(1));
         let is_long = policy.oversubscription.is_long(ended_ns - began_ns) && self.is_crowded();
         if !is_long || self.does_one_compute() {
             self.wait.oversubscription.note_yield(began_ns, ended_ns);
@@ -260,10 +255,7 @@ mod tests {
         oversubscription.note_company(true);
         assert!(oversubscription.may_keep());
         oversubscription.note_too_long();
-        assert!(
-            !oversubscription.may_keep(),
-            "one look is enough where it has not paid yet"
-        );
+        assert!(!oversubscription.may_keep(), "one look is enough where it has not paid yet");
         oversubscription.note_company(true);
         oversubscription.note_paid(100);
         for _ in 1..KEEP_MOST {
@@ -286,10 +278,7 @@ mod tests {
         (0..99).for_each(|_| oversubscription.note_paid(7_000));
         assert!(!oversubscription.is_too_long(14_000) && oversubscription.is_too_long(14_001));
         oversubscription.note_paid(20_000);
-        assert!(
-            !oversubscription.is_too_long(40_000),
-            "a longer message is seen at once"
-        );
+        assert!(!oversubscription.is_too_long(40_000), "a longer message is seen at once");
         (0..99).for_each(|_| oversubscription.note_paid(1));
         assert!(
             !oversubscription.is_too_long(KEEP_NS) && oversubscription.is_too_long(KEEP_NS + 1)
@@ -328,11 +317,7 @@ mod tests {
         let round = 16 * TURN_NS;
         assert!(round > 3 * SLOW_YIELD_NS);
         oversubscription.note_yield(0, round);
-        assert_eq!(
-            oversubscription.yields_for(round),
-            round,
-            "until all had their turn"
-        );
+        assert_eq!(oversubscription.yields_for(round), round, "until all had their turn");
         oversubscription.note_yield(0, round + 1);
         assert!(oversubscription.is_slow(round + 2));
     }

@@ -72,10 +72,7 @@ mod tests {
     #[test]
     fn choose__moves_the_last_that_waits_to_where_two_less_are() {
         let (cpus, waits, computes) = ([0, 1], true, false);
-        let (three, two) = (
-            [(0, waits), (1, waits), (0, waits)],
-            [(0, waits), (1, waits)],
-        );
+        let (three, two) = ([(0, waits), (1, waits), (0, waits)], [(0, waits), (1, waits)]);
         assert_eq!(choose(0, &three, &[], &cpus), Some(1));
         assert_eq!(choose(0, &two, &[(0, waits)], &cpus), None, "a later one");
         assert_eq!(choose(0, &two, &[(0, computes)], &cpus), Some(1));

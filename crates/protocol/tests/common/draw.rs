@@ -25,47 +25,30 @@ pub fn op() -> impl Strategy<Value = Op> {
 pub fn conditions() -> impl Strategy<Value = Conditions> {
     let refuse = prop_oneof![Just(0.0), 0.0..0.7];
     let loss = prop_oneof![2 => Just(None), 1 => (0.0..0.4, 0.0..0.3).prop_map(Some)];
-    (
-        any::<u64>(),
-        0_u64..500,
-        0_u64..3000,
-        refuse,
-        0.0..0.5,
-        loss,
-        2_usize..40,
-        any::<[bool; 2]>(),
-    )
-        .prop_map(
-            |(seed, delay, jitter, refuse, wake, loss, slots, [get, wireup])| {
-                let (drop, double) = loss.unwrap_or((0.1, 0.1));
-                let reliable = loss.is_none();
-                let delay_ns = delay..=delay + jitter;
-                Conditions {
-                    seed,
-                    delay_ns,
-                    refuse,
-                    wake,
-                    reliable,
-                    drop,
-                    double,
-                    slots,
-                    get,
-                    wireup,
-                    ..Conditions::default()
-                }
-            },
-        )
+    (any::<u64>(), 0_u64..500, 0_u64..3000, refuse, 0.0..0.5, loss, 2_usize..40, any::<[bool; 2]>())
+        .prop_map(|(seed, delay, jitter, refuse, wake, loss, slots, [get, wireup])| {
+            let (drop, double) = loss.unwrap_or((0.1, 0.1));
+            let reliable = loss.is_none();
+            let delay_ns = delay..=delay + jitter;
+            Conditions {
+                seed,
+                delay_ns,
+                refuse,
+                wake,
+                reliable,
+                drop,
+                double,
+                slots,
+                get,
+                wireup,
+                ..Conditions::default()
+            }
+        })
 }
 
 pub fn thresholds() -> impl Strategy<Value = Thresholds> {
     let fixed = |eager, first, fragment, single_copy| {
-        Just(Thresholds {
-            eager,
-            first,
-            fragment,
-            single_copy,
-            ..Thresholds::default()
-        })
+        Just(Thresholds { eager, first, fragment, single_copy, ..Thresholds::default() })
     };
     prop_oneof![
         Just(Thresholds::default()),

@@ -40,10 +40,7 @@ fn jobs(ranks: u32) -> &'static [Job] {
 }
 
 pub fn policy() -> WaitPolicy {
-    WaitPolicy {
-        mode: WaitMode::Spin,
-        ..WaitPolicy::of(&Config::defaults(), 2, None)
-    }
+    WaitPolicy { mode: WaitMode::Spin, ..WaitPolicy::of(&Config::defaults(), 2, None) }
 }
 
 /// Whether anything that a rank has sent keeps it from leaving the job.
@@ -67,11 +64,7 @@ impl World {
             Worker::with_interfaces(job, policy(), Interfaces::simulate(job, &network)).unwrap()
         };
         let workers = jobs(ranks).iter().map(worker).collect();
-        World {
-            network,
-            workers,
-            get,
-        }
+        World { network, workers, get }
     }
 
     /// Ranks over the shared memory of a new job. The network is there for its clock alone.
@@ -90,11 +83,7 @@ impl World {
             Worker::with_interfaces(job, policy(), interfaces).unwrap()
         };
         let network = Network::new(0, Conditions::default());
-        World {
-            network,
-            workers: jobs.iter().map(worker).collect(),
-            get: true,
-        }
+        World { network, workers: jobs.iter().map(worker).collect(), get: true }
     }
 
     /// Ranks that have nothing but reliable connections of an adapter. The network is not there for them.
@@ -152,11 +141,7 @@ impl World {
                 job.learn_card(other.rank(), &card);
             }
         }
-        World {
-            network: Network::new(0, Conditions::default()),
-            workers,
-            get: false,
-        }
+        World { network: Network::new(0, Conditions::default()), workers, get: false }
     }
 
     pub fn rank(&mut self, rank: u32) -> &mut Worker {
@@ -170,9 +155,7 @@ impl World {
 
     /// Every rank makes progress once; says whether anything happened.
     pub fn progress(&mut self) -> bool {
-        self.workers
-            .iter_mut()
-            .fold(false, |moved, worker| moved | worker.progress())
+        self.workers.iter_mut().fold(false, |moved, worker| moved | worker.progress())
     }
 
     /// Progress and time until `done` holds; false where it never will.
@@ -234,20 +217,10 @@ impl World {
     ) -> Sending {
         let data: Box<[u8]> = data.into();
         let buffer = Buffer::contiguous(data.as_ptr().cast_mut(), data.len() as u64);
-        let args = SendArgs {
-            peer: to,
-            key: WORLD.key(from),
-            tag,
-            buffer,
-            synchronous,
-        };
+        let args = SendArgs { peer: to, key: WORLD.key(from), tag, buffer, synchronous };
         // SAFETY: the copy lives in the `Sending`, which is leaked where it is dropped early.
         let started = unsafe { self.rank(from).start_send(args) }.unwrap();
-        Sending {
-            rank: from,
-            started,
-            data,
-        }
+        Sending { rank: from, started, data }
     }
 
     pub fn finish_send(&mut self, sending: Sending) -> Option<Outcome> {
@@ -274,12 +247,7 @@ impl World {
         let buffer = Buffer::contiguous(data.as_mut_ptr(), room as u64);
         // SAFETY: the buffer lives in the `Receiving`.
         let id = unsafe { self.rank(rank).start_recv(want(from, tag), buffer) }.unwrap();
-        Receiving {
-            rank,
-            id,
-            data,
-            room,
-        }
+        Receiving { rank, id, data, room }
     }
 
     /// Starts a receive from a named rank by the short way, where that is open.
@@ -293,12 +261,7 @@ impl World {
         let handle =
             unsafe { worker.post_recv(want(from, tag), data.as_mut_ptr(), room as u64, 0) };
         let id = worker.requests.find(handle as u64).expect("just posted");
-        Receiving {
-            rank,
-            id,
-            data,
-            room,
-        }
+        Receiving { rank, id, data, room }
     }
 
     pub fn is_received(&mut self, receiving: &Receiving) -> bool {
@@ -308,10 +271,7 @@ impl World {
     pub fn finish_recv(&mut self, receiving: Receiving) -> Received {
         let outcome = self.wait(receiving.rank, receiving.id);
         receiving.check_guard(outcome.received as usize);
-        Received {
-            outcome,
-            data: receiving.data[..outcome.received as usize].to_vec(),
-        }
+        Received { outcome, data: receiving.data[..outcome.received as usize].to_vec() }
     }
 }
 
@@ -321,16 +281,8 @@ const GUARD: usize = 64;
 
 pub fn want(from: u32, tag: i32) -> Want {
     match from {
-        ANY_PEER => Want {
-            peer: ANY_PEER,
-            tag,
-            key: WORLD.key(0),
-        },
-        _ => Want {
-            peer: from,
-            tag,
-            key: WORLD.key(from),
-        },
+        ANY_PEER => Want { peer: ANY_PEER, tag, key: WORLD.key(0) },
+        _ => Want { peer: from, tag, key: WORLD.key(from) },
     }
 }
 
@@ -354,10 +306,7 @@ impl Receiving {
     pub fn check_guard(&self, received: usize) {
         assert!(received <= self.room);
         let rest = &self.data[received..];
-        assert!(
-            rest.iter().all(|&byte| byte == FILL),
-            "written beyond {received} bytes"
-        );
+        assert!(rest.iter().all(|&byte| byte == FILL), "written beyond {received} bytes");
     }
 }
 
@@ -419,10 +368,7 @@ pub const SMALL: Thresholds = Thresholds {
 /// Ranks with these thresholds.
 pub fn small_world(ranks: u32, conditions: Conditions) -> World {
     let mut world = World::new(ranks, conditions);
-    world
-        .workers
-        .iter_mut()
-        .for_each(|worker| worker.thresholds = SMALL);
+    world.workers.iter_mut().for_each(|worker| worker.thresholds = SMALL);
     world
 }
 
@@ -437,8 +383,6 @@ pub fn finish_all(world: &mut World, sends: impl IntoIterator<Item = Sending>) {
 /// Starts a synchronous or long send that must wait for its receiver; its request.
 pub fn waiting_send(world: &mut World, tag: i32, len: usize) -> (Sending, u32) {
     let sending = world.send_as(0, 1, tag, &pattern(tag as u32, len), true);
-    let Started::Request(id) = sending.started else {
-        panic!("it waits for its receiver")
-    };
+    let Started::Request(id) = sending.started else { panic!("it waits for its receiver") };
     (sending, id)
 }

@@ -26,20 +26,13 @@ pub fn region(world: &mut World, len: usize, skip: usize, arena: bool) -> Region
     // SAFETY: it stays mapped: no test frees it.
     let exposed = unsafe { owner.expose_memory(at, len) };
     let key = world.rank(0).unpack_key(1, &exposed.key).unwrap();
-    Region {
-        at,
-        len,
-        exposed,
-        key,
-    }
+    Region { at, len, exposed, key }
 }
 
 impl Region {
     pub fn bytes(&self) -> Vec<u8> {
         // SAFETY: there as long as the process; nothing writes it meanwhile.
-        (0..self.len)
-            .map(|i| unsafe { self.at.add(i).read_volatile() })
-            .collect()
+        (0..self.len).map(|i| unsafe { self.at.add(i).read_volatile() }).collect()
     }
 
     pub fn fill(&self, bytes: &[u8]) {
@@ -71,22 +64,14 @@ pub fn put(
     world: &mut World, key: &mut RemoteKey, offset: u64, bytes: &[u8],
 ) -> Result<Moved, RmaError> {
     // SAFETY: every caller keeps the bytes until it has flushed.
-    unsafe {
-        world
-            .rank(0)
-            .put_nbi(key, offset, bytes.as_ptr(), bytes.len())
-    }
+    unsafe { world.rank(0).put_nbi(key, offset, bytes.as_ptr(), bytes.len()) }
 }
 
 pub fn get(
     world: &mut World, key: &mut RemoteKey, offset: u64, to: &mut [u8],
 ) -> Result<Moved, RmaError> {
     // SAFETY: as in `put`.
-    unsafe {
-        world
-            .rank(0)
-            .get_nbi(key, offset, to.as_mut_ptr(), to.len())
-    }
+    unsafe { world.rank(0).get_nbi(key, offset, to.as_mut_ptr(), to.len()) }
 }
 
 /// A network that loses, doubles, delays and refuses.

@@ -41,11 +41,7 @@ impl Counts {
              {} violations; {} connections failed; registrations: {} made, \
              {} reused, {} dropped as their memory changed, {} for others, {kept}{}",
             c.connections,
-            if c.connections == 1 {
-                "queue pair"
-            } else {
-                "queue pairs"
-            },
+            if c.connections == 1 { "queue pair" } else { "queue pairs" },
             c.granted,
             c.inline,
             c.copied,
@@ -72,11 +68,7 @@ impl Counts {
             ("registrations_evicted", r.evicted),
             ("registrations_kept", r.kept),
         ];
-        Counts {
-            of: "rc",
-            text,
-            numbers,
-        }
+        Counts { of: "rc", text, numbers }
     }
 
     pub(super) fn of_ud(c: &ud::Counters) -> Self {
@@ -99,11 +91,7 @@ impl Counts {
             ("receive_polls", c.recv_polls),
             ("failures", c.failures),
         ];
-        Counts {
-            of: "ud",
-            text: c.to_string(),
-            numbers,
-        }
+        Counts { of: "ud", text: c.to_string(), numbers }
     }
 
     /// What connections of the kernel's network have counted.
@@ -111,11 +99,7 @@ impl Counts {
         let text = format!(
             "{} {}, {} made by the peer; {} calls that did not reach a peer; {} strangers",
             c.connections,
-            if c.connections == 1 {
-                "connection"
-            } else {
-                "connections"
-            },
+            if c.connections == 1 { "connection" } else { "connections" },
             c.accepted,
             c.failed,
             c.strangers
@@ -126,11 +110,7 @@ impl Counts {
             ("failed", c.failed),
             ("strangers", c.strangers),
         ];
-        Counts {
-            of: "tcp",
-            text,
-            numbers,
-        }
+        Counts { of: "tcp", text, numbers }
     }
 
     pub(super) fn of_pairs(c: &upgrade::Counters) -> Self {
@@ -147,11 +127,7 @@ impl Counts {
             ("strangers", c.strangers),
             ("rests", c.rests),
         ];
-        Counts {
-            of: "pairs",
-            text,
-            numbers,
-        }
+        Counts { of: "pairs", text, numbers }
     }
 
     /// What the kernel has counted of receive buffers that ran out.
@@ -159,10 +135,7 @@ impl Counts {
         let count = counter.since();
         Counts {
             of: "port",
-            text: format!(
-                "{} {count}, of all processes that use the adapter",
-                counter.name
-            ),
+            text: format!("{} {count}, of all processes that use the adapter", counter.name),
             numbers: vec![(counter.name, count)],
         }
     }

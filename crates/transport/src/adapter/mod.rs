@@ -98,10 +98,7 @@ pub(crate) struct PeerWords {
 impl PeerWords {
     /// Those of a rank of the same memory.
     pub fn on_page(page: &'static RankPage) -> Self {
-        PeerWords {
-            state: Some(&page.state),
-            polls: Some(&page.polls),
-        }
+        PeerWords { state: Some(&page.state), polls: Some(&page.polls) }
     }
 }
 
@@ -134,10 +131,7 @@ impl Adapter {
                 Adapter::Ud(ud, addresses)
             }
             AdapterTransport::Upgrading => {
-                let (ud, rc) = (
-                    open_ud(context, port, inline)?,
-                    open_rc(context, port, inline)?,
-                );
+                let (ud, rc) = (open_ud(context, port, inline)?, open_rc(context, port, inline)?);
                 ud.tell_polls(&job.own_page().polls);
                 Adapter::Upgrade(Box::new(UpgradeIface::new(ud, rc, job)))
             }
@@ -255,11 +249,7 @@ fn open_rc(
     context: &Arc<DeviceContext>, port: Option<u8>, inline: &Overrides<'_>,
 ) -> Result<RcIface, VerbsError> {
     let (inline, inline_source) = inline.settle(context);
-    let settings = rc::Settings {
-        inline,
-        inline_source,
-        ..rc::Settings::default()
-    };
+    let settings = rc::Settings { inline, inline_source, ..rc::Settings::default() };
     RcIface::new(context, port, settings)
 }
 
@@ -267,11 +257,7 @@ fn open_ud(
     context: &Arc<DeviceContext>, port: Option<u8>, inline: &Overrides<'_>,
 ) -> Result<UdIface, VerbsError> {
     let (inline, inline_source) = inline.settle(context);
-    let settings = ud::Settings {
-        inline,
-        inline_source,
-        ..ud::Settings::default()
-    };
+    let settings = ud::Settings { inline, inline_source, ..ud::Settings::default() };
     UdIface::new(context, port, settings)
 }
 

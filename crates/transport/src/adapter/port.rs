@@ -132,10 +132,7 @@ pub(super) struct Waker {
 impl Waker {
     /// By the events of a channel.
     pub fn new(channel: Arc<CompletionChannel>) -> Self {
-        Waker {
-            channel,
-            watcher: None,
-        }
+        Waker { channel, watcher: None }
     }
 
     /// From now on an event calls `wake`, that of the first call of this, from another thread; false where that cannot

@@ -116,10 +116,7 @@ impl ReceiveBuffers {
             for (entry, &number) in entries.iter_mut().zip(numbers) {
                 let (at, lkey) = self.locate(number);
                 let segment = Sge::over(at, self.len, lkey);
-                *entry = RecvEntry {
-                    id: u64::from(number),
-                    segment,
-                };
+                *entry = RecvEntry { id: u64::from(number), segment };
             }
             let (accepted, outcome) = match post(&entries[..numbers.len()]) {
                 Ok(()) => (numbers.len(), Ok(())),

@@ -98,11 +98,7 @@ impl SendBuffers {
         let mut classes = settings.map(Class::new);
         for class in &mut classes {
             class.add(class.settings.few, &mut make)?;
-            class.kept = if class.complete {
-                0
-            } else {
-                class.settings.kept as usize
-            };
+            class.kept = if class.complete { 0 } else { class.settings.kept as usize };
         }
         Ok(SendBuffers { classes })
     }
@@ -142,10 +138,7 @@ impl SendBuffers {
             if class.free.len() > class.kept
                 && let Some(index) = class.free.pop()
             {
-                return Some(Slot {
-                    class: number,
-                    index,
-                });
+                return Some(Slot { class: number, index });
             }
         }
         None

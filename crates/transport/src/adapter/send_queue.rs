@@ -21,10 +21,7 @@ pub(super) struct SendQueue {
 impl SendQueue {
     /// An empty queue for so many.
     pub fn new(depth: u32) -> Self {
-        SendQueue {
-            depth,
-            ..SendQueue::default()
-        }
+        SendQueue { depth, ..SendQueue::default() }
     }
 
     /// Sends under way.

@@ -41,12 +41,7 @@ mod tests {
 
     #[test]
     fn header__survives_the_wire() {
-        let header = Header {
-            id: 250,
-            imm: 0x0102_0304,
-            key: u64::MAX - 5,
-            aux: 0xfedc,
-        };
+        let header = Header { id: 250, imm: 0x0102_0304, key: u64::MAX - 5, aux: 0xfedc };
         assert_eq!(decode_header(&encode_header(header)), header);
     }
 }

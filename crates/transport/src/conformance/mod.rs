@@ -126,10 +126,7 @@ pub(crate) fn look<R: Rig>(rig: &mut R) -> Option<Sent> {
     let arrival = rig.rx().look()?;
     // SAFETY: valid until it is taken.
     let data = unsafe { std::slice::from_raw_parts(arrival.data(), arrival.len()) };
-    Some(Sent {
-        header: arrival.header,
-        data: data.to_vec(),
-    })
+    Some(Sent { header: arrival.header, data: data.to_vec() })
 }
 
 /// Makes the tests of one transport.

@@ -63,13 +63,8 @@ struct SimPair<const FAULTS: u32> {
 }
 
 fn conditions(faults: u32, seed: u64) -> Conditions {
-    let base = Conditions {
-        seed,
-        wake: 0.1,
-        delay_ns: 10..=900,
-        slots: 64,
-        ..Conditions::default()
-    };
+    let base =
+        Conditions { seed, wake: 0.1, delay_ns: 10..=900, slots: 64, ..Conditions::default() };
     match faults {
         0 => base,
         1 => Conditions { slots: 5, ..base },
@@ -78,23 +73,14 @@ fn conditions(faults: u32, seed: u64) -> Conditions {
             drop: 0.2,
             double: 0.2,
             slots: 32,
-            retry: Settings {
-                min_timeout_ns: 2000,
-                ..Settings::default()
-            },
+            retry: Settings { min_timeout_ns: 2000, ..Settings::default() },
             ..base
         },
-        3 => Conditions {
-            wireup: true,
-            ..base
-        },
+        3 => Conditions { wireup: true, ..base },
         _ => {
             let (host, adapter) = (&profile::HOSTS[0], &profile::ADAPTERS[1]);
             let hardware = Hardware::new(host, adapter, 400).unwrap();
-            Conditions {
-                hardware: Some(hardware),
-                ..base
-            }
+            Conditions { hardware: Some(hardware), ..base }
         }
     }
 }
@@ -126,11 +112,7 @@ impl<const FAULTS: u32> Rig for SimPair<FAULTS> {
             end.open_receive();
             end.set_ready();
         }
-        SimPair {
-            network,
-            ends,
-            ifaces,
-        }
+        SimPair { network, ends, ifaces }
     }
     fn tx(&mut self) -> &mut SimEndpoint {
         &mut self.ends[0]
@@ -262,12 +244,10 @@ impl<const KIND: u32> Rig for UdRig<KIND> {
         self.0.until("the network to come to rest", |pair| {
             pair.ends[1].look().is_some() || pair.ends[0].is_drained()
         });
-        self.0
-            .until("what is under way to arrive", UdPair::has_all_arrived);
+        self.0.until("what is under way to arrive", UdPair::has_all_arrived);
     }
     fn return_credits(&mut self) {
-        self.0
-            .until("what is under way to arrive", UdPair::has_all_arrived);
+        self.0.until("what is under way to arrive", UdPair::has_all_arrived);
         let taken = |pair: &mut UdPair| pair.ends[0].knows_all_taken(&pair.ends[1]);
         self.0.until("the news to arrive", taken);
     }
@@ -325,9 +305,7 @@ impl<const KIND: u32> Rig for UpgradeRig<KIND> {
         self.pair.until("the network to come to rest", |pair| {
             pair.ends[1].look().is_some() || pair.ends[0].is_drained()
         });
-        self.pair.until("what is under way to arrive", |pair| {
-            pair.ends[0].has_arrived()
-        });
+        self.pair.until("what is under way to arrive", |pair| pair.ends[0].has_arrived());
     }
     fn return_credits(&mut self) {
         // Everything taken is told: by what the datagrams acknowledge, and by the connection's credits.

@@ -7,26 +7,11 @@ use std::collections::VecDeque;
 
 /// Starts worth testing: fresh, and close before a counter wraps.
 const STARTS: [Start; 5] = [
-    Start {
-        messages: 0,
-        bytes: 0,
-    },
-    Start {
-        messages: u32::MAX - 300,
-        bytes: u32::MAX - 40_000,
-    },
-    Start {
-        messages: u32::MAX,
-        bytes: 0u32.wrapping_sub(64),
-    },
-    Start {
-        messages: (1 << 24) - 100,
-        bytes: (1 << 31) - 4096,
-    },
-    Start {
-        messages: 255,
-        bytes: (1 << 16) - 128,
-    },
+    Start { messages: 0, bytes: 0 },
+    Start { messages: u32::MAX - 300, bytes: u32::MAX - 40_000 },
+    Start { messages: u32::MAX, bytes: 0u32.wrapping_sub(64) },
+    Start { messages: (1 << 24) - 100, bytes: (1 << 31) - 4096 },
+    Start { messages: 255, bytes: (1 << 16) - 128 },
 ];
 
 /// Whether the adapter under test is a real one: it is the kernel's work, and in a virtual machine that of an emulated
@@ -57,10 +42,7 @@ fn sizes(max: usize) -> Vec<usize> {
 
 fn ways<R: Rig>(rig: &mut R) -> [(Way, usize); 2] {
     let capabilities = rig.tx().capabilities();
-    [
-        (Way::Short, capabilities.short),
-        (Way::Bcopy, capabilities.bcopy),
-    ]
+    [(Way::Short, capabilities.short), (Way::Bcopy, capabilities.bcopy)]
 }
 
 /// Posts with retries: room must come back once everything has been taken.
@@ -111,10 +93,7 @@ pub(crate) fn all_sizes_arrive<R: Rig>() {
         assert_eq!(look(&mut rig), None);
         let extreme = Header::new(u8::MAX, u32::MAX, u64::MAX);
         for header in [extreme, Header::default()] {
-            let sent = Sent {
-                header,
-                data: vec![0xff; 48],
-            };
+            let sent = Sent { header, data: vec![0xff; 48] };
             post_surely(&mut rig, Way::Bcopy, &sent);
             take_next(&mut rig, &sent);
         }
@@ -130,21 +109,14 @@ pub(crate) fn look_changes_nothing<R: Rig>() {
             .enumerate()
             .map(|(i, &len)| Sent::numbered(i as u32, len))
             .collect();
-        sent.iter()
-            .for_each(|sent| post_surely(&mut rig, Way::Bcopy, sent));
+        sent.iter().for_each(|sent| post_surely(&mut rig, Way::Bcopy, sent));
         for expected in &sent {
             rig.settle();
             let before = rig.observe();
-            let first = rig
-                .rx()
-                .look()
-                .map(|arrival| (arrival.data() as usize, arrival.len()));
+            let first = rig.rx().look().map(|arrival| (arrival.data() as usize, arrival.len()));
             for _ in 0..100 {
                 assert_eq!(look(&mut rig).as_ref(), Some(expected));
-                let again = rig
-                    .rx()
-                    .look()
-                    .map(|arrival| (arrival.data() as usize, arrival.len()));
+                let again = rig.rx().look().map(|arrival| (arrival.data() as usize, arrival.len()));
                 assert_eq!(again, first, "the payload moved");
             }
             assert!(rig.observe() == before, "looking left a trace");
@@ -175,20 +147,17 @@ pub(crate) fn refusal_leaves_no_trace<R: Rig>() {
             }
             // The same again, stopping just before the refusal.
             let mut rig = R::new(start);
-            let mut sent: VecDeque<Sent> = (0..number)
-                .map(|number| Sent::numbered(number, len))
-                .collect();
-            sent.iter()
-                .for_each(|message| assert!(post(&mut rig, way, message)));
+            let mut sent: VecDeque<Sent> =
+                (0..number).map(|number| Sent::numbered(number, len)).collect();
+            sent.iter().for_each(|message| assert!(post(&mut rig, way, message)));
             let before = rig.observe();
             assert!(!post(&mut rig, way, &Sent::numbered(number, len)));
             assert!(rig.observe() == before, "refusing {len} bytes left a trace");
             // Refused again and again, by either way.
             for _ in 0..10 {
-                for (way, len) in [
-                    (way, len),
-                    (Way::Bcopy, 32_768.min(rig.tx().capabilities().bcopy)),
-                ] {
+                for (way, len) in
+                    [(way, len), (Way::Bcopy, 32_768.min(rig.tx().capabilities().bcopy))]
+                {
                     if post(&mut rig, way, &Sent::numbered(u32::MAX, len)) {
                         panic!("there was no room a moment ago");
                     }
@@ -199,10 +168,7 @@ pub(crate) fn refusal_leaves_no_trace<R: Rig>() {
             // it has been taken, at the latest when all has.
             let last = Sent::numbered(number, len);
             loop {
-                take_next(
-                    &mut rig,
-                    &sent.pop_front().expect("no room after all was taken"),
-                );
+                take_next(&mut rig, &sent.pop_front().expect("no room after all was taken"));
                 rig.return_credits();
                 if post(&mut rig, way, &last) {
                     break;
@@ -259,13 +225,7 @@ enum Step {
 }
 
 fn program() -> impl Strategy<Value = (usize, Vec<Step>)> {
-    let len = prop_oneof![
-        0_usize..60,
-        Just(48),
-        Just(49),
-        60_usize..3000,
-        Just(32 * 1024)
-    ];
+    let len = prop_oneof![0_usize..60, Just(48), Just(49), 60_usize..3000, Just(32 * 1024)];
     let step = prop_oneof![
         6 => (prop::bool::ANY, len)
             .prop_map(|(short, len)| Step::Post(if short { Way::Short } else { Way::Bcopy }, len)),

@@ -192,10 +192,7 @@ impl Interfaces {
         let by = self.number_adapter();
         let meeting = self.meetings.entry(peer).or_default();
         let waiting = meeting.waiting.take();
-        let adapter = self
-            .adapter
-            .as_mut()
-            .and_then(|(adapter, _)| adapter.datagrams());
+        let adapter = self.adapter.as_mut().and_then(|(adapter, _)| adapter.datagrams());
         if let (false, Some(tcp), Some((_, addresses))) = (meeting.is_told, &mut self.tcp, adapter)
         {
             let head = WireupHead::plain(INTRODUCTION, by);
@@ -277,18 +274,14 @@ impl Interfaces {
     /// Those ranks are of another job.
     pub fn note_foreign(&mut self, ranks: &[u32]) {
         if self.adapter.is_some() {
-            ranks
-                .iter()
-                .for_each(|&rank| self.without_adapter.leave_out(rank));
+            ranks.iter().for_each(|&rank| self.without_adapter.leave_out(rank));
         }
     }
 
     fn listen(&mut self, config: &Config) -> Result<(), String> {
         let job = self.domain.job;
-        let settings = tcp::Settings {
-            bulk: !config.is_disabled("bulk"),
-            ..tcp::Settings::default()
-        };
+        let settings =
+            tcp::Settings { bulk: !config.is_disabled("bulk"), ..tcp::Settings::default() };
         let domain = tcp::domain::Domain::new(job, settings);
         let domain = domain.map_err(|e| format!("too many files are open: {e}"))?;
         self.tcp = Some(TcpIface::new(domain)?);

@@ -39,11 +39,7 @@ fn lanes__are_shared_memory_within_a_host_and_rc_between_hosts() {
                 (_, true) => "shm",
                 _ => "rc",
             };
-            assert_eq!(
-                name(&interfaces.make_lane(to as u32)),
-                expected,
-                "{from} to {to}"
-            );
+            assert_eq!(name(&interfaces.make_lane(to as u32)), expected, "{from} to {to}");
         }
     }
     let forced = open_on(&[0, 0], false);
@@ -64,12 +60,10 @@ fn queue_pairs__are_made_for_pairs_that_talk_alone() {
     assert_eq!(fault::alive(), before, "neighbours need no queue pair");
     let lane = ranks[0].make_lane(2);
     assert_eq!(name(&lane), "rc");
-    let counts = ranks.iter().map(
-        |rank| match rank.adapter.as_ref().map(|(adapter, _)| adapter) {
-            Some(Adapter::Rc(iface)) => iface.counters().connections,
-            _ => u64::MAX,
-        },
-    );
+    let counts = ranks.iter().map(|rank| match rank.adapter.as_ref().map(|(adapter, _)| adapter) {
+        Some(Adapter::Rc(iface)) => iface.counters().connections,
+        _ => u64::MAX,
+    });
     assert_eq!(counts.collect::<Vec<_>>(), [1, 0, 0, 0]);
     drop((lanes, lane));
 }
@@ -120,16 +114,10 @@ fn peers__that_only_spin_beyond_a_cut_wire_are_given_up() {
             }
         }
         fake::set_conditions(fake::Conditions {
-            faults: fake::Faults {
-                drop: 1.0,
-                ..fake::Faults::default()
-            },
+            faults: fake::Faults { drop: 1.0, ..fake::Faults::default() },
             ..fake::Conditions::default()
         });
-        assert_eq!(
-            lanes[0].am_bcopy(Header::new(7, 1, 0), 8, |_| ()),
-            Post::Done
-        );
+        assert_eq!(lanes[0].am_bcopy(Header::new(7, 1, 0), 8, |_| ()), Post::Done);
         let began = fake::now_ns();
         while lanes[0].describe_failure(1).is_none() {
             for rank in &mut ranks {
@@ -173,11 +161,7 @@ fn miss_device(by: AdapterTransport) {
 
 #[test]
 fn device__that_is_taken_out_is_missed_by_one_that_only_waits() {
-    for by in [
-        AdapterTransport::Rc,
-        AdapterTransport::Ud,
-        AdapterTransport::Upgrading,
-    ] {
+    for by in [AdapterTransport::Rc, AdapterTransport::Ud, AdapterTransport::Upgrading] {
         std::thread::spawn(move || miss_device(by)).join().unwrap();
     }
 }
@@ -280,10 +264,8 @@ fn adapters__of_two_memories_find_each_other_and_miss_each_other_by_the_network(
 #[test]
 fn adapters__that_cannot_meet_leave_their_peers_to_the_network() {
     use AdapterTransport::{Rc, Ud};
-    for (by, says) in [
-        ([Some(Rc), Some(Ud)], "other transports"),
-        ([Some(Rc), None], "no adapter"),
-    ] {
+    for (by, says) in [([Some(Rc), Some(Ud)], "other transports"), ([Some(Rc), None], "no adapter")]
+    {
         let mut ranks = open_apart(by);
         let asking = ranks[1].make_lane(0).local_address();
         assert!(ranks[1].send_wireup(0, 1, asking));
@@ -326,10 +308,7 @@ fn adapters__with_no_way_between_them_are_found_out() {
     for by in [Ud, Upgrading] {
         let lossy = |drop| {
             fake::set_conditions(fake::Conditions {
-                faults: fake::Faults {
-                    drop,
-                    ..fake::Faults::default()
-                },
+                faults: fake::Faults { drop, ..fake::Faults::default() },
                 ..fake::Conditions::default()
             });
         };
@@ -354,9 +333,7 @@ fn message__by_the_network_says_that_its_sender_has_no_adapter() {
     let mut ranks = open_apart([Some(AdapterTransport::Rc), None]);
     let mut lane = ranks[1].make_lane(0);
     ranks[1].connect(&mut lane).unwrap();
-    progress_until(&mut ranks, |_| {
-        lane.am_bcopy(Header::new(7, 1, 0), 8, |_| ()) == Post::Done
-    });
+    progress_until(&mut ranks, |_| lane.am_bcopy(Header::new(7, 1, 0), 8, |_| ()) == Post::Done);
     let mut found = Vec::new();
     progress_until(&mut ranks, |ranks| {
         ranks[0].accept(|peer| found.push(peer));

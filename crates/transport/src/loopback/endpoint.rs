@@ -32,10 +32,7 @@ impl LoopbackEndpoint {
 
     /// An endpoint of the rank with this state word.
     pub fn of_rank(state: &'static AtomicU32) -> Self {
-        LoopbackEndpoint {
-            owner: Some(state),
-            ..Self::default()
-        }
+        LoopbackEndpoint { owner: Some(state), ..Self::default() }
     }
 
     fn buffer(&mut self, len: usize) -> Vec<u8> {
@@ -85,9 +82,7 @@ impl Endpoint for LoopbackEndpoint {
         // The sleeper and this thread are of one process, and under one lock.
         let relaxed = Ordering::Relaxed;
         if let Some(state) = self.owner
-            && state
-                .compare_exchange(STATE_SLEEPING, STATE_AWAKE, relaxed, relaxed)
-                .is_ok()
+            && state.compare_exchange(STATE_SLEEPING, STATE_AWAKE, relaxed, relaxed).is_ok()
         {
             wait::futex_wake(state, u32::MAX);
         }
@@ -96,11 +91,7 @@ impl Endpoint for LoopbackEndpoint {
 
     fn look(&mut self) -> Option<Arrival<'_>> {
         let message = self.queue.front()?;
-        Some(Arrival::new(
-            message.header,
-            message.data.as_ptr(),
-            message.data.len(),
-        ))
+        Some(Arrival::new(message.header, message.data.as_ptr(), message.data.len()))
     }
 
     fn take(&mut self) {

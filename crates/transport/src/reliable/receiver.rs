@@ -28,12 +28,7 @@ impl<M> Receiver<M> {
     /// A receiver whose sender starts with the sequence number `first` and has `window` messages
     /// under way at most.
     pub fn new(window: u32, first: u32) -> Self {
-        Receiver {
-            next: first,
-            window,
-            kept: VecDeque::new(),
-            ack_due: false,
-        }
+        Receiver { next: first, window, kept: VecDeque::new(), ack_due: false }
     }
 
     /// Takes in an arrival. Whatever it is, the sender is due an answer.
@@ -43,11 +38,7 @@ impl<M> Receiver<M> {
             // Behind by less than half of all numbers: taken before.
             let old = ahead > u32::MAX / 2;
             self.ack_due |= old;
-            return if old {
-                Accepted::Duplicate
-            } else {
-                Accepted::OutOfWindow
-            };
+            return if old { Accepted::Duplicate } else { Accepted::OutOfWindow };
         }
         self.ack_due = true;
         let index = ahead as usize;
@@ -106,12 +97,7 @@ impl<M> Receiver<M> {
     pub fn ack(&mut self) -> Ack {
         self.ack_due = false;
         let bits = self.kept.iter().take(64).enumerate();
-        let held = bits.fold(0, |held, (index, kept)| {
-            held | (kept.is_some() as u64) << index
-        });
-        Ack {
-            next: self.next,
-            held,
-        }
+        let held = bits.fold(0, |held, (index, kept)| held | (kept.is_some() as u64) << index);
+        Ack { next: self.next, held }
     }
 }

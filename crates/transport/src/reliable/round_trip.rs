@@ -55,9 +55,8 @@ mod tests {
 
     #[test]
     fn timeout__starts_as_set_and_doubles_up_to_the_limit() {
-        let timeouts: Vec<u64> = (1..8)
-            .map(|n| RoundTrip::default().timeout_ns(&SETTINGS, n))
-            .collect();
+        let timeouts: Vec<u64> =
+            (1..8).map(|n| RoundTrip::default().timeout_ns(&SETTINGS, n)).collect();
         assert_eq!(timeouts, [1000, 2000, 4000, 8000, 16_000, 20_000, 20_000]);
         let most = RoundTrip::default().timeout_ns(&SETTINGS, u32::MAX);
         assert_eq!(most, 20_000);

@@ -56,13 +56,7 @@ impl<M> Sender<M> {
             return Err(message);
         }
         let due_ns = now_ns.saturating_add(self.round_trip.timeout_ns(&self.settings, 1));
-        self.flights.push_back(Flight {
-            message,
-            sends: 1,
-            sent_ns: now_ns,
-            due_ns,
-            held: false,
-        });
+        self.flights.push_back(Flight { message, sends: 1, sent_ns: now_ns, due_ns, held: false });
         let seq = self.next;
         self.next = self.next.wrapping_add(1);
         Ok(seq)
@@ -71,9 +65,7 @@ impl<M> Sender<M> {
     /// Further messages that may be sent now.
     #[inline]
     pub fn room(&self) -> u32 {
-        self.settings
-            .window
-            .saturating_sub(self.flights.len() as u32)
+        self.settings.window.saturating_sub(self.flights.len() as u32)
     }
 
     /// Takes note of what the receiver says. What no healthy receiver says is ignored. Says whether something is due
@@ -92,8 +84,7 @@ impl<M> Sender<M> {
         }
         for flight in self.flights.drain(..taken as usize) {
             if flight.sends == 1 && !flight.held {
-                self.round_trip
-                    .sample(now_ns.saturating_sub(flight.sent_ns));
+                self.round_trip.sample(now_ns.saturating_sub(flight.sent_ns));
             }
             taken_one(flight.message);
         }
@@ -106,8 +97,7 @@ impl<M> Sender<M> {
                 continue;
             }
             if flight.sends == 1 {
-                self.round_trip
-                    .sample(now_ns.saturating_sub(flight.sent_ns));
+                self.round_trip.sample(now_ns.saturating_sub(flight.sent_ns));
             }
             flight.held = true;
             // From now on it is sent again only to ask how far the receiver is.
@@ -148,10 +138,7 @@ impl<M> Sender<M> {
 
     /// The next message whose time has come to be sent again, noted as sent now.
     pub fn resend(&mut self, now_ns: u64) -> Option<(u32, &M)> {
-        let index = self
-            .waiting()
-            .find(|(_, flight)| flight.due_ns <= now_ns)?
-            .0;
+        let index = self.waiting().find(|(_, flight)| flight.due_ns <= now_ns)?.0;
         let flight = &mut self.flights[index];
         flight.sends = flight.sends.saturating_add(1);
         let wait = match flight.held {
@@ -176,10 +163,7 @@ impl<M> Sender<M> {
     /// What may have to be sent again: whatever the receiver does not hold, and the oldest one in
     /// any case, because the news that it was taken may have been lost.
     fn waiting(&self) -> impl Iterator<Item = (usize, &Flight<M>)> {
-        self.flights
-            .iter()
-            .enumerate()
-            .filter(|(index, flight)| *index == 0 || !flight.held)
+        self.flights.iter().enumerate().filter(|(index, flight)| *index == 0 || !flight.held)
     }
 
     /// Whether everything sent has arrived, taken or not.
@@ -189,9 +173,7 @@ impl<M> Sender<M> {
 
     /// Gives up: nothing is under way any more. Gives back what was.
     pub fn abandon(&mut self) -> impl Iterator<Item = M> {
-        std::mem::take(&mut self.flights)
-            .into_iter()
-            .map(|flight| flight.message)
+        std::mem::take(&mut self.flights).into_iter().map(|flight| flight.message)
     }
 
     /// Messages sent and not acknowledged.

@@ -19,11 +19,7 @@ struct Wire<P> {
 
 impl<P: Clone> Wire<P> {
     fn send(&mut self, now: u64, packet: P, random: &mut Random, drop: f64, double: f64) {
-        let copies = if random.chance(drop) {
-            0
-        } else {
-            1 + random.chance(double) as u32
-        };
+        let copies = if random.chance(drop) { 0 } else { 1 + random.chance(double) as u32 };
         for _ in 0..copies {
             self.packets.push((now + random.below(500), packet.clone()));
         }
@@ -53,22 +49,11 @@ fn run(
     let mut random = Random::new(seed);
     let mut sender = Sender::new(settings, first);
     let mut receiver = Receiver::new(settings.window, first);
-    let (mut data, mut acks) = (
-        Wire {
-            packets: Vec::new(),
-        },
-        Wire {
-            packets: Vec::new(),
-        },
-    );
+    let (mut data, mut acks) = (Wire { packets: Vec::new() }, Wire { packets: Vec::new() });
     let (mut sent, mut taken, mut now) = (0, Vec::new(), 0);
     while (taken.len() as u32) < count || sender.in_flight() > 0 {
         now += 1 + random.below(200);
-        assert!(
-            now < 20_000_000_000,
-            "{} of {count} taken after 20 s",
-            taken.len()
-        );
+        assert!(now < 20_000_000_000, "{} of {count} taken after 20 s", taken.len());
         if sent < count
             && let Ok(seq) = sender.push(now, sent)
         {
@@ -95,11 +80,7 @@ fn run(
         assert!(sender.in_flight() as u32 <= settings.window);
         assert_eq!(sender.deadline_ns().is_some(), sender.in_flight() > 0);
     }
-    Outcome {
-        taken,
-        ended_ns: now,
-        resends: sender.resends(),
-    }
+    Outcome { taken, ended_ns: now, resends: sender.resends() }
 }
 
 proptest! {
@@ -152,11 +133,7 @@ proptest! {
 fn pair__a_good_wire_needs_no_resend() {
     let outcome = run(
         7,
-        Settings {
-            first_timeout_ns: 10_000,
-            min_timeout_ns: 5000,
-            ..SETTINGS
-        },
+        Settings { first_timeout_ns: 10_000, min_timeout_ns: 5000, ..SETTINGS },
         200,
         0,
         [0.0, 0.0, 1.0],
@@ -184,41 +161,23 @@ fn pair__a_lost_message_is_mended_before_its_timeout() {
     assert_eq!(sender.resend(10), Some((0, &0)));
     assert_eq!(sender.resend(10), None);
     receiver.accept(0, 0);
-    assert_eq!(
-        std::iter::from_fn(|| receiver.take()).collect::<Vec<_>>(),
-        [0, 1, 2, 3, 4]
-    );
+    assert_eq!(std::iter::from_fn(|| receiver.take()).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
     sender.acknowledge(11, receiver.ack());
     assert_eq!((sender.in_flight(), sender.deadline_ns()), (0, None));
 }
 
 #[test]
 fn push__full_window_gives_the_message_back_and_changes_nothing() {
-    let mut sender = Sender::new(
-        Settings {
-            window: 2,
-            ..SETTINGS
-        },
-        0,
-    );
+    let mut sender = Sender::new(Settings { window: 2, ..SETTINGS }, 0);
     assert_eq!((sender.push(0, 'a'), sender.push(0, 'b')), (Ok(0), Ok(1)));
     let before = (sender.in_flight(), sender.next_seq(), sender.deadline_ns());
     assert_eq!(sender.push(5, 'c'), Err('c'));
-    assert_eq!(
-        (sender.in_flight(), sender.next_seq(), sender.deadline_ns()),
-        before
-    );
+    assert_eq!((sender.in_flight(), sender.next_seq(), sender.deadline_ns()), before);
 }
 
 #[test]
 fn sender__asks_again_when_the_news_of_a_taken_window_was_lost() {
-    let mut sender = Sender::new(
-        Settings {
-            window: 1,
-            ..SETTINGS
-        },
-        0,
-    );
+    let mut sender = Sender::new(Settings { window: 1, ..SETTINGS }, 0);
     let mut receiver = Receiver::new(1, 0);
     let seq = sender.push(0, 'a').unwrap();
     receiver.accept(seq, 'a');
@@ -273,8 +232,5 @@ fn sender__asks_less_and_less_after_what_the_receiver_holds_and_does_not_take() 
     sender.push(0, 'a').unwrap();
     sender.acknowledge(0, Ack { next: 0, held: 1 });
     let (distances, _) = resend_alone(&mut sender, 6);
-    assert_eq!(
-        distances,
-        [50_000, 100_000, 200_000, 400_000, 500_000, 500_000]
-    );
+    assert_eq!(distances, [50_000, 100_000, 200_000, 400_000, 500_000, 500_000]);
 }

@@ -169,16 +169,10 @@ mod tests {
             let chosen = chosen.map(|allowed| (allowed.shm, allowed.adapter, allowed.tcp));
             assert_eq!(chosen, Ok(expected), "{listed} {ranks} {several}");
         }
-        for (listed, ranks, several) in [
-            ("shm,cma", 2, true),
-            ("loopback", 2, false),
-            ("loopback", 2, true),
-            ("cma", 1, false),
-        ] {
-            assert!(
-                choose(listed, ranks, several, 1).is_err(),
-                "{listed} {ranks} {several}"
-            );
+        for (listed, ranks, several) in
+            [("shm,cma", 2, true), ("loopback", 2, false), ("loopback", 2, true), ("cma", 1, false)]
+        {
+            assert!(choose(listed, ranks, several, 1).is_err(), "{listed} {ranks} {several}");
         }
     }
 

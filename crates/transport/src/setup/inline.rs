@@ -72,9 +72,7 @@ pub fn parse(text: &str, identity: &Identity, processor: &str) -> Result<u32, St
         match line.split_once(": ") {
             Some((found, stored)) if found == name && stored == own => {}
             Some((found, stored)) if found == name => {
-                return Err(format!(
-                    "it is of another {name}, {stored:?}, and this is {own:?}"
-                ));
+                return Err(format!("it is of another {name}, {stored:?}, and this is {own:?}"));
             }
             _ => return Err(format!("{name} is missing")),
         }
@@ -109,9 +107,7 @@ pub fn format(bytes: u32, identity: &Identity, processor: &str) -> String {
 /// As the file system says; or the size is beyond what is believed.
 pub fn store(path: &Path, bytes: u32, identity: &Identity, processor: &str) -> io::Result<()> {
     if bytes > MOST {
-        return Err(io::Error::other(format!(
-            "{bytes} bytes are more than {MOST}"
-        )));
+        return Err(io::Error::other(format!("{bytes} bytes are more than {MOST}")));
     }
     write_file(path, &format(bytes, identity, processor))
 }
@@ -125,10 +121,7 @@ pub struct StoredInline {
 impl StoredInline {
     /// Where the variables say.
     pub fn of(config: &Config) -> Self {
-        StoredInline {
-            place: Place::of(config),
-            diagnostics: RefCell::default(),
-        }
+        StoredInline { place: Place::of(config), diagnostics: RefCell::default() }
     }
 
     /// Does something with what is known of how much to ask for, this one and the user's variable.
@@ -150,9 +143,9 @@ impl StoredInline {
         let path = path(&self.place, identity, &processor)?;
         let found = match read_file(&path) {
             Err(e) if e.kind() == io::ErrorKind::NotFound => return None,
-            read => read
-                .map_err(|e| e.to_string())
-                .and_then(|text| parse(&text, identity, &processor)),
+            read => {
+                read.map_err(|e| e.to_string()).and_then(|text| parse(&text, identity, &processor))
+            }
         };
         let keep = |why| {
             let diagnostic = format!("{} is not used: {why}", shorten(&path.to_string_lossy()));
@@ -258,10 +251,7 @@ mod tests {
         );
         let named = at(Place::Named("/site/tuning".into()), &identity()).unwrap();
         assert_eq!(named, Path::new("/site/tuning.mlx5_0"));
-        let odd = Identity {
-            name: "../x".to_owned(),
-            ..identity()
-        };
+        let odd = Identity { name: "../x".to_owned(), ..identity() };
         for place in [Place::Cache("/c".into()), Place::Named("/c/t".into())] {
             assert_eq!(at(place, &odd).unwrap().parent(), Some(Path::new("/c")));
         }
@@ -272,29 +262,21 @@ mod tests {
     #[test]
     fn stored__is_found_and_damage_is_told_and_not_used() {
         let folder = std::env::temp_dir().join(format!("fastpath-inline-{}", std::process::id()));
-        let stored = StoredInline {
-            place: Place::Cache(folder.clone()),
-            diagnostics: RefCell::default(),
-        };
+        let stored =
+            StoredInline { place: Place::Cache(folder.clone()), diagnostics: RefCell::default() };
         assert_eq!(stored.find(&identity()), None, "no folder");
         let processor = Machine::current().processor;
         let path = path(&stored.place, &identity(), &processor).unwrap();
         store(&path, 96, &identity(), &processor).unwrap();
         assert_eq!(stored.find(&identity()), Some(96));
-        let newer = Identity {
-            firmware: "16.36.1".to_owned(),
-            ..identity()
-        };
+        let newer = Identity { firmware: "16.36.1".to_owned(), ..identity() };
         assert_eq!(stored.find(&newer), None, "of other firmware");
         assert_eq!(stored.take_diagnostics(), [""; 0]);
         fs::write(&path, [0xff; 10]).unwrap();
         assert_eq!(stored.find(&identity()), None);
         let diagnostics = stored.take_diagnostics();
         assert_eq!(diagnostics.len(), 1);
-        assert!(
-            diagnostics[0].contains("is not used: it is no text"),
-            "{diagnostics:?}"
-        );
+        assert!(diagnostics[0].contains("is not used: it is no text"), "{diagnostics:?}");
         assert!(!diagnostics[0].contains('\n'));
         assert!(store(&path, MOST + 1, &identity(), &processor).is_err());
         fs::remove_dir_all(&folder).unwrap();

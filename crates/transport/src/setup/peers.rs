@@ -56,32 +56,18 @@ impl PeerClass {
     /// Those of a process. `loopback`: it reaches itself without shared memory. `others`: some of its host do share
     /// memory with it. `outside`: those that an adapter leads to.
     pub fn list(loopback: bool, others: bool, outside: Option<PeerClass>) -> Vec<PeerClass> {
-        let node = PeerClass {
-            transports: &["shm"],
-            same_host: true,
-            single_copy: Some("cma"),
-            ..PLAIN
-        };
+        let node =
+            PeerClass { transports: &["shm"], same_host: true, single_copy: Some("cma"), ..PLAIN };
         let itself = PeerClass {
             peer: "itself",
             ..match loopback {
-                true => PeerClass {
-                    transports: &["loopback"],
-                    in_process: true,
-                    ..PLAIN
-                },
+                true => PeerClass { transports: &["loopback"], in_process: true, ..PLAIN },
                 false => node.clone(),
             }
         };
-        let others = others.then_some(PeerClass {
-            peer: "ranks on this node",
-            load_store: true,
-            ..node
-        });
-        [Some(itself), others, outside]
-            .into_iter()
-            .flatten()
-            .collect()
+        let others =
+            others.then_some(PeerClass { peer: "ranks on this node", load_store: true, ..node });
+        [Some(itself), others, outside].into_iter().flatten().collect()
     }
 
     /// Those that are reached over the kernel's network. `at`: how, and why by no adapter, for people. `all`: those of
@@ -212,10 +198,6 @@ mod tests {
         assert_eq!(none.transports, AdapterTransport::Ud.names());
         assert!(one.upgrades.is_some() && none.upgrades.is_none());
         assert!(one.registered.is_ok() && one.max_single > none.max_single);
-        assert!(
-            none.registered
-                .unwrap_err()
-                .contains("FASTPATH_CONNECTIONS=0")
-        );
+        assert!(none.registered.unwrap_err().contains("FASTPATH_CONNECTIONS=0"));
     }
 }

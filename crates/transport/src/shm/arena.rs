@@ -144,15 +144,8 @@ impl Arena {
             .filter(|&pages| pages <= self.domain.arena_bytes())
             .ok_or_else(|| self.full(bytes))?;
         // A mapping starts at a page of the kernel's choice: with room to move up inside.
-        let spare = if align > PAGE as usize {
-            align as u64
-        } else {
-            0
-        };
-        let offset = self
-            .extents
-            .take(pages + spare)
-            .ok_or_else(|| self.full(bytes))?;
+        let spare = if align > PAGE as usize { align as u64 } else { 0 };
+        let offset = self.extents.take(pages + spare).ok_or_else(|| self.full(bytes))?;
         let made = self.map_pages(offset, pages, spare, (align, backed));
         let (mapping, address) = match made {
             Ok(made) => made,
@@ -162,14 +155,7 @@ impl Arena {
             }
         };
         let base = mapping.base().addr().get();
-        self.pieces.insert(
-            base,
-            Piece {
-                offset,
-                mapping,
-                use_: Use::Whole(address.addr().get()),
-            },
-        );
+        self.pieces.insert(base, Piece { offset, mapping, use_: Use::Whole(address.addr().get()) });
         Ok(address)
     }
 
@@ -181,11 +167,7 @@ impl Arena {
         let base = mapping.base();
         let skip = base.addr().get().next_multiple_of(align) - base.addr().get();
         let from = self.start + offset + skip as u64;
-        let there = if backed {
-            segment.ensure_backed(from, pages)
-        } else {
-            Ok(())
-        };
+        let there = if backed { segment.ensure_backed(from, pages) } else { Ok(()) };
         if let Err(error) = there {
             // Part of it may be there.
             let _ = segment.give_back(self.start + offset, pages + spare);
@@ -204,9 +186,7 @@ impl Arena {
             Some(piece) => piece,
             None => unreachable!("a slab on the list is mapped"),
         };
-        let Use::Slab(slab) = &mut piece.use_ else {
-            unreachable!("a slab is a slab")
-        };
+        let Use::Slab(slab) = &mut piece.use_ else { unreachable!("a slab is a slab") };
         let size = slab.object_bytes();
         let index = match slab.free.pop() {
             Some(index) => index,
@@ -232,10 +212,7 @@ impl Arena {
     }
 
     fn add_slab(&mut self, class: usize) -> Result<usize, SegmentError> {
-        let offset = self
-            .extents
-            .take(SLAB_BYTES as u64)
-            .ok_or_else(|| self.full(SLAB_BYTES))?;
+        let offset = self.extents.take(SLAB_BYTES as u64).ok_or_else(|| self.full(SLAB_BYTES))?;
         let mapping = match self.domain.job.map_range(self.start + offset, SLAB_BYTES) {
             Ok(mapping) => mapping,
             Err(error) => {
@@ -245,21 +222,8 @@ impl Arena {
         };
         let base = mapping.base().addr().get();
         let words = (SLAB_BYTES / (MIN_ALIGN << class)).div_ceil(64);
-        let slab = Slab {
-            class,
-            backed: 0,
-            free: Vec::new(),
-            fresh: 0,
-            live: vec![0; words],
-        };
-        self.pieces.insert(
-            base,
-            Piece {
-                offset,
-                mapping,
-                use_: Use::Slab(slab),
-            },
-        );
+        let slab = Slab { class, backed: 0, free: Vec::new(), fresh: 0, live: vec![0; words] };
+        self.pieces.insert(base, Piece { offset, mapping, use_: Use::Slab(slab) });
         self.open[class].push(base);
         Ok(base)
     }
@@ -309,18 +273,11 @@ impl Arena {
     }
 
     fn remove(&mut self, base: usize) {
-        if let Some(Piece {
-            offset, mapping, ..
-        }) = self.pieces.remove(&base)
-        {
+        if let Some(Piece { offset, mapping, .. }) = self.pieces.remove(&base) {
             let bytes = mapping.len() as u64;
             drop(mapping);
             // Memory that the kernel does not take back stays backed, and is used again.
-            let _ = self
-                .domain
-                .job
-                .segment()
-                .give_back(self.start + offset, bytes);
+            let _ = self.domain.job.segment().give_back(self.start + offset, bytes);
             self.extents.put(offset, bytes);
         }
     }
@@ -332,10 +289,7 @@ impl Arena {
         if skip.checked_add(len)? > piece.mapping.len() as u64 {
             return None;
         }
-        Some(Remote {
-            addr: piece.offset + skip,
-            rkey: KEY_ARENA | self.domain.me as u64,
-        })
+        Some(Remote { addr: piece.offset + skip, rkey: KEY_ARENA | self.domain.me as u64 })
     }
 
     /// Whether nothing was ever taken, or all was given back.
@@ -366,16 +320,10 @@ mod tests {
     /// What a peer would see.
     fn peek(domain: &Domain, remote: Remote, bytes: usize) -> Vec<u8> {
         let mut seen = Vec::new();
-        visit_stretches(
-            domain,
-            &mut Windows::default(),
-            remote,
-            bytes,
-            |at, part| {
-                // SAFETY: the stretch is mapped, and backed as the test has allocated it.
-                seen.extend_from_slice(unsafe { std::slice::from_raw_parts(at, part) });
-            },
-        )
+        visit_stretches(domain, &mut Windows::default(), remote, bytes, |at, part| {
+            // SAFETY: the stretch is mapped, and backed as the test has allocated it.
+            seen.extend_from_slice(unsafe { std::slice::from_raw_parts(at, part) });
+        })
         .unwrap();
         seen
     }
@@ -396,11 +344,7 @@ mod tests {
         }
         for (value, &(at, bytes)) in pieces.iter().enumerate() {
             let remote = arena.find(at.addr().get(), bytes as u64).unwrap();
-            assert!(
-                peek(domain, remote, bytes)
-                    .iter()
-                    .all(|&byte| byte == value as u8)
-            );
+            assert!(peek(domain, remote, bytes).iter().all(|&byte| byte == value as u8));
         }
         for (at, _) in pieces {
             assert!(arena.free(at.addr().get()));
@@ -413,11 +357,7 @@ mod tests {
         for shift in [0, 3, 6, 12, 13, 16, 21] {
             for bytes in [1, 5000, 3 << 20] {
                 let at = arena.allocate(bytes, 1 << shift).unwrap();
-                assert_eq!(
-                    at.addr().get() % (1 << shift),
-                    0,
-                    "{bytes} bytes at 2^{shift}"
-                );
+                assert_eq!(at.addr().get() % (1 << shift), 0, "{bytes} bytes at 2^{shift}");
                 fill(at, 1, bytes);
                 assert!(arena.free(at.addr().get()));
             }
@@ -443,20 +383,14 @@ mod tests {
         let mut arena = Arena::new(domain);
         let before = used();
         let large = arena.allocate(8 << 20, 1).unwrap();
-        let small: Vec<_> = (0..20_000)
-            .map(|_| arena.allocate(64, 1).unwrap())
-            .collect();
+        let small: Vec<_> = (0..20_000).map(|_| arena.allocate(64, 1).unwrap()).collect();
         assert!(used() >= before + (8 << 20) + 20_000 * 64);
         arena.free(large.addr().get());
         for at in small {
             assert!(arena.free(at.addr().get()));
         }
         // One slab of the class stays.
-        assert!(
-            used() <= before + SLAB_BYTES as u64,
-            "{} bytes",
-            used() - before
-        );
+        assert!(used() <= before + SLAB_BYTES as u64, "{} bytes", used() - before);
     }
 
     #[test]
@@ -480,10 +414,7 @@ mod tests {
     #[test]
     fn stretches__cover_what_crosses_a_window() {
         let domain = domain();
-        let remote = Remote {
-            addr: (256 << 20) - 10,
-            rkey: KEY_ARENA,
-        };
+        let remote = Remote { addr: (256 << 20) - 10, rkey: KEY_ARENA };
         domain
             .job
             .segment()

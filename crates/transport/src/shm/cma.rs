@@ -168,10 +168,7 @@ pub unsafe fn write_process(
     copy_all(len, |done| {
         // SAFETY: inside the caller's buffer.
         let at = unsafe { from.add(done) }.cast_mut();
-        let local = libc::iovec {
-            iov_base: at.cast(),
-            iov_len: len - done,
-        };
+        let local = libc::iovec { iov_base: at.cast(), iov_len: len - done };
         let remote = remote_part(addr, done, len);
         // SAFETY: the kernel checks the remote side; the local side is the caller's promise.
         unsafe { libc::process_vm_writev(pid, &local, 1, &remote, 1, 0) }
@@ -180,10 +177,7 @@ pub unsafe fn write_process(
 
 fn remote_part(addr: u64, done: usize, len: usize) -> libc::iovec {
     let at = (addr as usize).wrapping_add(done);
-    libc::iovec {
-        iov_base: std::ptr::with_exposed_provenance_mut(at),
-        iov_len: len - done,
-    }
+    libc::iovec { iov_base: std::ptr::with_exposed_provenance_mut(at), iov_len: len - done }
 }
 
 /// The kernel copies at most 2 GiB at once.
@@ -194,9 +188,7 @@ fn copy_all(len: usize, mut copy_rest: impl FnMut(usize) -> isize) -> Result<(),
             Ok(moved) if moved > 0 => done += moved,
             Ok(_) => return Err(libc::EFAULT),
             Err(_) => {
-                return Err(io::Error::last_os_error()
-                    .raw_os_error()
-                    .unwrap_or(libc::EFAULT));
+                return Err(io::Error::last_os_error().raw_os_error().unwrap_or(libc::EFAULT));
             }
         }
     }

@@ -298,9 +298,8 @@ struct EmptyRing(UnsafeCell<[u8; std::mem::offset_of!(Pair, slots) + size_of::<S
 // SAFETY: never written: a consumer writes to its pair only after it has taken something.
 unsafe impl Sync for EmptyRing {}
 
-static EMPTY_RING: EmptyRing = EmptyRing(UnsafeCell::new(
-    [0; std::mem::offset_of!(Pair, slots) + size_of::<Slot>()],
-));
+static EMPTY_RING: EmptyRing =
+    EmptyRing(UnsafeCell::new([0; std::mem::offset_of!(Pair, slots) + size_of::<Slot>()]));
 
 /// A pair of which the first slot can be looked at.
 pub(super) fn empty_pair() -> *const Pair {
@@ -369,11 +368,7 @@ impl Rx {
         let len = (word0 >> 24) as u8;
         if len as usize <= SLOT_PAYLOAD {
             self.shown.len = 0;
-            return Some(Arrival::new(
-                header,
-                slot.payload.get().cast(),
-                len as usize,
-            ));
+            return Some(Arrival::new(header, slot.payload.get().cast(), len as usize));
         }
         self.look_data(header, slot, own)
     }
@@ -391,10 +386,7 @@ impl Rx {
         if offset + len > size || len as usize > DATA_MESSAGE_MAX || size == 0 {
             return self.look_nonsense();
         }
-        self.shown = Shown {
-            offset: place.offset(),
-            len,
-        };
+        self.shown = Shown { offset: place.offset(), len };
         self.taken = place.taken;
         let aux = place.aux();
         let header = Header { aux, ..header };
@@ -415,11 +407,7 @@ impl Rx {
     #[inline(always)] // it is nothing but for the model checker; see `look_short`
     fn note_taken(&self) {
         // SAFETY: as in `look`.
-        unsafe {
-            (*self.pair).slots[(self.head & SLOT_MASK) as usize]
-                .watch
-                .note_read()
-        };
+        unsafe { (*self.pair).slots[(self.head & SLOT_MASK) as usize].watch.note_read() };
     }
 
     /// Tells the producer that everything before the position `upto` has been taken.

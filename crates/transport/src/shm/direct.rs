@@ -81,11 +81,7 @@ impl Windows {
                 if self.open.len() == WINDOWS_MAX {
                     self.open.remove(0);
                 }
-                self.open.push(Window {
-                    rank,
-                    index,
-                    mapping,
-                });
+                self.open.push(Window { rank, index, mapping });
             }
         }
         match self.open.last() {

@@ -39,11 +39,7 @@ impl Domain {
     /// The same for further workers of the job's ranks, whose regions have been mapped at `area`
     /// ([`Layout::further_offset`](fastpath_bootstrap::segment::Layout::further_offset)) for the life of the process.
     pub fn further(&self, place: u32, area: NonNull<u8>) -> Self {
-        Domain {
-            place,
-            further: Some(area),
-            ..*self
-        }
+        Domain { place, further: Some(area), ..*self }
     }
 
     /// The region that carries messages from `from` to `to`. Mapped, but backed with memory only as
@@ -86,8 +82,7 @@ impl Domain {
             shared.store(*own, Ordering::Relaxed);
         }
         // ORDERING: release pairs with the acquire in `cma`: the words are there.
-        page.witness_address
-            .store(words.as_ptr().expose_provenance() as u64, Ordering::Release);
+        page.witness_address.store(words.as_ptr().expose_provenance() as u64, Ordering::Release);
     }
 
     /// Offset of a rank's arena in the segment; None where it has none there.
@@ -122,8 +117,7 @@ impl Domain {
         let place = self.job.segment().place(self.me as usize);
         let place = place.expect("own rank was checked when the job was attached");
         // ORDERING: release pairs with the acquire in `Iface::accept`: the region is backed.
-        self.incoming_word(rank, place / 64)
-            .fetch_or(1 << (place % 64), Ordering::Release);
+        self.incoming_word(rank, place / 64).fetch_or(1 << (place % 64), Ordering::Release);
     }
 
     /// Word `index` of the bitmap of ranks that have opened a ring to `rank`, each at its place.

@@ -103,9 +103,7 @@ impl ShmEndpoint {
         self.tx.pair = domain.pair(domain.me, peer);
         domain.announce_ring(peer);
         // ORDERING: release pairs with the acquire in `Iface::accept`: the bit is set.
-        domain
-            .incoming_generation(peer)
-            .fetch_add(1, Ordering::Release);
+        domain.incoming_generation(peer).fetch_add(1, Ordering::Release);
         Ok(())
     }
 
@@ -223,11 +221,7 @@ impl Connection for ShmEndpoint {
 
 impl Endpoint for ShmEndpoint {
     fn capabilities(&self) -> Capabilities {
-        let zcopy = if matches!(self.permission, Permission::Refused(_)) {
-            0
-        } else {
-            usize::MAX
-        };
+        let zcopy = if matches!(self.permission, Permission::Refused(_)) { 0 } else { usize::MAX };
         Capabilities {
             name: "shm",
             short: SLOT_PAYLOAD,

@@ -179,9 +179,7 @@ impl Tx {
     #[inline(never)]
     pub fn prepare_stream(&mut self, len: u64) {
         let whole = len.min(DATA_BYTES.into()) as u32;
-        let wanted = whole
-            .next_power_of_two()
-            .clamp(DATA_BYTES_STREAM, self.share());
+        let wanted = whole.next_power_of_two().clamp(DATA_BYTES_STREAM, self.share());
         let old = self.data_size;
         if old >= wanted {
             self.make_more();
@@ -286,10 +284,7 @@ impl Tx {
         }
         // SAFETY: OWN QUEUE: the region of the pair is mapped.
         unsafe {
-            (*self.pair)
-                .control
-                .data_size
-                .store(size, Ordering::Relaxed);
+            (*self.pair).control.data_size.store(size, Ordering::Relaxed);
             (*self.in_data).earned_at = self.data_tail;
             (*self.in_data).back_end = self.data_tail.wrapping_sub(1); // names no place any more
         }
@@ -300,10 +295,8 @@ impl Tx {
     /// before those that have gone round its end give back their room with these.
     fn rename_positions(&mut self) {
         let size = self.data_size;
-        let (used, offset) = (
-            self.data_tail.wrapping_sub(self.data_head),
-            self.data_head & (size - 1),
-        );
+        let (used, offset) =
+            (self.data_tail.wrapping_sub(self.data_head), self.data_head & (size - 1));
         let round = offset + used > size;
         let start = self.data_head.wrapping_sub(offset);
         // SAFETY: made when the ring was connected, its entries with the data area.
@@ -321,11 +314,7 @@ impl Tx {
                 *end = size;
             }
         }
-        (self.data_head, self.data_tail) = if round {
-            (0, size)
-        } else {
-            (offset, offset + used)
-        };
+        (self.data_head, self.data_tail) = if round { (0, size) } else { (offset, offset + used) };
     }
 }
 
@@ -342,10 +331,7 @@ mod tests {
     fn data_area__grows_when_it_is_full_without_touching_what_lies_there() {
         for start in [0, 64, 20_000, u32::MAX - 30_000] {
             for len in [100, 6000, DATA_MESSAGE_MAX] {
-                let mut pair = ShmPair::new(Start {
-                    messages: 0,
-                    bytes: start,
-                });
+                let mut pair = ShmPair::new(Start { messages: 0, bytes: start });
                 assert!(pair.tx.tx.data_size <= DATA_BYTES_FIRST);
                 let (mut sent, mut taken) = (0, 0);
                 for _ in 0..2 * (DATA_SHARE * DATA_BYTES) as usize / len {

@@ -31,22 +31,9 @@ enum Deed {
 }
 
 fn word() -> impl Strategy<Value = u32> {
-    let border = [
-        0,
-        1,
-        48,
-        49,
-        DATA_MESSAGE_MAX as u32,
-        DATA_BYTES_FIRST,
-        DATA_BYTES,
-        u32::MAX,
-    ];
-    prop_oneof![
-        any::<u32>(),
-        prop::sample::select(border.to_vec()),
-        0..DATA_BYTES
-    ]
-    .prop_flat_map(|at| prop::sample::select(vec![at, at.wrapping_sub(1), at.wrapping_add(1)]))
+    let border = [0, 1, 48, 49, DATA_MESSAGE_MAX as u32, DATA_BYTES_FIRST, DATA_BYTES, u32::MAX];
+    prop_oneof![any::<u32>(), prop::sample::select(border.to_vec()), 0..DATA_BYTES]
+        .prop_flat_map(|at| prop::sample::select(vec![at, at.wrapping_sub(1), at.wrapping_add(1)]))
 }
 
 fn deed() -> impl Strategy<Value = Deed> {
@@ -92,24 +79,14 @@ fn check_view(pair: &mut ShmPair) -> usize {
     let word0 = unsafe { &(*pair.rx.rx.pair).slots[next as usize].word0 };
     let id = (word0.load(Ordering::Relaxed) >> 16) as u8;
     for short in [true, false] {
-        let arrival = if short {
-            pair.rx.rx.look_short(id)
-        } else {
-            pair.rx.look()
-        };
+        let arrival = if short { pair.rx.rx.look_short(id) } else { pair.rx.look() };
         let Some(arrival) = arrival else { continue };
         let (at, len) = (arrival.data() as usize, arrival.len());
         assert!(
             len == 0 || at >= region && at + len <= region + size_of::<Pair>(),
             "{len} bytes at {at:#x}"
         );
-        assert!(
-            len <= if short {
-                SLOT_PAYLOAD
-            } else {
-                DATA_MESSAGE_MAX
-            }
-        );
+        assert!(len <= if short { SLOT_PAYLOAD } else { DATA_MESSAGE_MAX });
         if len > 0 {
             // SAFETY: as just checked.
             sum += unsafe { std::slice::from_raw_parts(arrival.data(), len) }
@@ -204,10 +181,7 @@ proptest! {
 
 #[test]
 fn head__that_is_taken_back_takes_no_room_away() {
-    let mut pair = ShmPair::new(Start {
-        messages: 0,
-        bytes: 64,
-    });
+    let mut pair = ShmPair::new(Start { messages: 0, bytes: 64 });
     let longest = Sent::numbered(1, DATA_MESSAGE_MAX);
     post(&mut pair, Way::Bcopy, &longest);
     for behind in [SLOTS, SLOTS - 1, SLOTS + 1, 2] {

@@ -35,12 +35,7 @@ pub struct Ahead {
 
 impl Default for Ahead {
     fn default() -> Self {
-        Ahead {
-            stream: 16,
-            burst: 8,
-            demoted_max: 1024,
-            recycles: true,
-        }
+        Ahead { stream: 16, burst: 8, demoted_max: 1024, recycles: true }
     }
 }
 
@@ -54,19 +49,13 @@ impl Ahead {
     /// Without the pause after a burst.
     #[must_use]
     pub fn without_pause(self) -> Self {
-        Ahead {
-            burst: u32::MAX,
-            ..self
-        }
+        Ahead { burst: u32::MAX, ..self }
     }
 
     /// Without payloads pushed towards their reader.
     #[must_use]
     pub fn without_demotion(self) -> Self {
-        Ahead {
-            demoted_max: 0,
-            ..self
-        }
+        Ahead { demoted_max: 0, ..self }
     }
 }
 
@@ -74,10 +63,7 @@ impl Ahead {
     /// With each message in the data area of its own direction.
     #[must_use]
     pub fn without_recycling(self) -> Self {
-        Ahead {
-            recycles: false,
-            ..self
-        }
+        Ahead { recycles: false, ..self }
     }
 }
 

@@ -19,11 +19,7 @@ impl Iface {
     /// The interface of a domain's rank.
     pub fn new(domain: &'static Domain) -> Self {
         let words = domain.job.segment().layout().bitmap_words();
-        Iface {
-            domain,
-            seen_generation: 0,
-            seen: vec![0; words],
-        }
+        Iface { domain, seen_generation: 0, seen: vec![0; words] }
     }
 
     /// Whether somebody has opened a ring since the last [`Iface::accept`]. One load.
@@ -75,12 +71,8 @@ pub fn wake(word: &AtomicU32) -> bool {
     if word.load(Ordering::Relaxed) != STATE_SLEEPING {
         return false;
     }
-    let slept = word.compare_exchange(
-        STATE_SLEEPING,
-        STATE_AWAKE,
-        Ordering::Relaxed,
-        Ordering::Relaxed,
-    );
+    let slept =
+        word.compare_exchange(STATE_SLEEPING, STATE_AWAKE, Ordering::Relaxed, Ordering::Relaxed);
     if slept.is_ok() {
         wait::futex_wake(word, u32::MAX);
     }

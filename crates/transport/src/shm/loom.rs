@@ -28,9 +28,7 @@ fn wait_for(shared: &Shared, rx: &mut Rx, number: u32) {
         if rx.owes_credits() {
             rx.publish_to(rx.head);
         }
-        shared
-            .receiver_state
-            .store(STATE_SLEEPING, Ordering::Relaxed);
+        shared.receiver_state.store(STATE_SLEEPING, Ordering::Relaxed);
         wait::fence_others();
         if !rx.has_arrival() {
             wait::futex_wait(&shared.receiver_state, STATE_SLEEPING, None);
@@ -152,10 +150,7 @@ fn recall__is_won_by_one_side() {
             recalls.decide(index, REQUEST, !is_matched)
         });
         let claimed = receiver.join().unwrap();
-        assert!(
-            claimed != taken_back,
-            "claimed: {claimed}, taken back: {taken_back}"
-        );
+        assert!(claimed != taken_back, "claimed: {claimed}, taken back: {taken_back}");
         assert_eq!(recalls.claim(REQUEST, true), !taken_back);
     });
 }

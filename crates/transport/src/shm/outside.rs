@@ -73,10 +73,7 @@ mod tests {
 
     #[test]
     fn ring__that_has_come_round_tells_all_that_was_sent() {
-        let start = Start {
-            messages: u32::MAX - 10,
-            bytes: 0,
-        };
+        let start = Start { messages: u32::MAX - 10, bytes: 0 };
         let mut pair = ShmPair::new(start);
         for number in 0..600_u64 {
             post(&mut pair, Way::Short, &Sent::numbered(1, 8));

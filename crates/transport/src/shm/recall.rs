@@ -91,10 +91,7 @@ impl Recalls {
     /// Sender: asks for the announced message of `request`. Where the answer is the number of an entry, and neither an
     /// answer of the receiver nor anything else says that it was matched, [`Recalls::decide`] follows.
     pub fn ask(&self, request: u32) -> Option<usize> {
-        let index = self
-            .entries
-            .iter()
-            .position(|entry| entry.load(Ordering::Relaxed) == 0)?;
+        let index = self.entries.iter().position(|entry| entry.load(Ordering::Relaxed) == 0)?;
         self.pending.fetch_add(1, Ordering::Relaxed);
         self.entries[index].store(request, Ordering::Relaxed);
         // ORDERING: the fence that the receiver does not pay: either it sees the entry, or its claim is seen here
@@ -145,11 +142,7 @@ mod tests {
         assert_eq!(recalls.ask(REQUEST), None);
         assert!(recalls.ask(REQUEST + 1).is_some());
         assert!(recalls.claim(REQUEST + 2, false));
-        assert_eq!(
-            recalls.ask(REQUEST + 3),
-            None,
-            "an answer may be on its way"
-        );
+        assert_eq!(recalls.ask(REQUEST + 3), None, "an answer may be on its way");
     }
 
     #[test]
@@ -184,10 +177,7 @@ mod tests {
         let recalls = Recalls::fresh();
         for word in [1, u32::MAX, TAKEN_BACK, REQUEST | TAKEN_BACK] {
             recalls.pending.store(word, Ordering::Relaxed);
-            recalls
-                .entries
-                .iter()
-                .for_each(|entry| entry.store(word, Ordering::Relaxed));
+            recalls.entries.iter().for_each(|entry| entry.store(word, Ordering::Relaxed));
             recalls.claim(REQUEST, true);
             recalls.forget(REQUEST);
             recalls.ask(REQUEST);

@@ -51,15 +51,8 @@ pub(super) struct Kept {
 }
 
 impl Kept {
-    pub(super) const NOTHING: Kept = Kept {
-        area: ptr::null(),
-        start: 0,
-        next: 0,
-        end: 0,
-        from: 0,
-        last: 0,
-        quiet: 0,
-    };
+    pub(super) const NOTHING: Kept =
+        Kept { area: ptr::null(), start: 0, next: 0, end: 0, from: 0, last: 0, quiet: 0 };
 
     /// Whether messages lie there that the peer may not have taken.
     fn is_lent(&self) -> bool {
@@ -109,19 +102,13 @@ pub(super) struct Own {
 impl Own {
     /// Of a consumer that sends nothing.
     #[cfg(test)]
-    pub const NOTHING: Own = Own {
-        pair: ptr::null(),
-        size: 0,
-    };
+    pub const NOTHING: Own = Own { pair: ptr::null(), size: 0 };
 }
 
 impl Tx {
     #[inline]
     pub(super) fn own(&self) -> Own {
-        Own {
-            pair: self.pair,
-            size: self.data_size,
-        }
+        Own { pair: self.pair, size: self.data_size }
     }
 
     /// Has bytes of the data area back: a reply that lay there was taken. All messages before it were taken by the
@@ -190,9 +177,7 @@ impl ShmEndpoint {
             queue.note_taken(taken);
             let is_kept = queue.ahead.recycles && shown.len >= KEEP_MIN;
             if is_kept && !queue.kept.is_lent() {
-                queue
-                    .kept
-                    .keep(self.rx.pair, (shown.offset, shown.len), position);
+                queue.kept.keep(self.rx.pair, (shown.offset, shown.len), position);
             }
         }
         self.rx.data_taken >= self.rx.owed_max
@@ -296,20 +281,14 @@ mod tests {
                 ShmEndpoint::new(domains[me], peer as u32)
             });
             for (me, end) in ends.iter_mut().enumerate() {
-                domains[me]
-                    .incoming_word(1 - me as u32, 0)
-                    .store(0, Ordering::Relaxed);
+                domains[me].incoming_word(1 - me as u32, 0).store(0, Ordering::Relaxed);
                 end.connect(Default::default()).expect("memory for a pair");
             }
             for (me, end) in ends.iter_mut().enumerate() {
                 Iface::new(domains[me]).accept(|_| {});
                 end.accept();
             }
-            Both {
-                ends,
-                sent: [0; 2],
-                taken: [0; 2],
-            }
+            Both { ends, sent: [0; 2], taken: [0; 2] }
         }
 
         fn send(&mut self, me: usize, len: usize) -> bool {
@@ -328,10 +307,7 @@ mod tests {
                 return false;
             };
             let number = self.taken[me];
-            assert_eq!(
-                (arrival.header.imm, arrival.header.key),
-                (number, arrival.len() as u64)
-            );
+            assert_eq!((arrival.header.imm, arrival.header.key), (number, arrival.len() as u64));
             // SAFETY: valid until it is taken.
             let seen = unsafe { std::slice::from_raw_parts(arrival.data(), arrival.len()) };
             let wrong = (0..seen.len()).find(|&at| seen[at] != byte(1 - me, number, at));

@@ -53,11 +53,7 @@ impl Shared {
             }
             pair
         };
-        Shared {
-            pair,
-            sender: Wakes::default(),
-            receiver_state: AtomicU32::new(STATE_AWAKE),
-        }
+        Shared { pair, sender: Wakes::default(), receiver_state: AtomicU32::new(STATE_AWAKE) }
     }
 
     pub fn tx(&self, start: u32) -> Tx {
@@ -159,14 +155,8 @@ mod tests {
 
     /// Some in the slot, some in the data area, so that both go round.
     fn data_of(number: u32) -> Vec<u8> {
-        let len = if number.is_multiple_of(3) {
-            number % 900
-        } else {
-            number % 49
-        };
-        (0..len)
-            .map(|i| (number.wrapping_mul(31) + i) as u8)
-            .collect()
+        let len = if number.is_multiple_of(3) { number % 900 } else { number % 49 };
+        (0..len).map(|i| (number.wrapping_mul(31) + i) as u8).collect()
     }
 
     fn exchange(start: u32, messages: u32) {
@@ -202,10 +192,7 @@ mod tests {
                 std::thread::yield_now();
             };
             let expected = data_of(number);
-            assert_eq!(
-                (arrival.header.imm, arrival.len()),
-                (number, expected.len())
-            );
+            assert_eq!((arrival.header.imm, arrival.len()), (number, expected.len()));
             // SAFETY: valid until it is taken.
             let seen = unsafe { std::slice::from_raw_parts(arrival.data(), arrival.len()) };
             assert!(seen == expected, "message {number}");

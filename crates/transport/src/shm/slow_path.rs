@@ -43,10 +43,7 @@ impl Tx {
         if head < queue.said {
             // SAFETY: mapped, as `pair` is not null.
             let laps = unsafe { &(*self.pair).control.laps };
-            laps.store(
-                laps.load(Ordering::Relaxed).wrapping_add(1),
-                Ordering::Relaxed,
-            );
+            laps.store(laps.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         }
         queue.said = head;
         let outstanding = self.tail.wrapping_sub(head);

@@ -48,9 +48,7 @@ impl Rig for ShmPair {
 
     fn new(start: Start) -> Self {
         let domains = domains();
-        domains[0]
-            .back_pair(1, 0, size_of::<Pair>())
-            .expect("memory for a pair");
+        domains[0].back_pair(1, 0, size_of::<Pair>()).expect("memory for a pair");
         let mut pair = ShmPair {
             tx: ShmEndpoint::new(domains[0], 1),
             rx: ShmEndpoint::new(domains[1], 0),
@@ -60,9 +58,7 @@ impl Rig for ShmPair {
         unsafe { pair.region().cast::<u8>().write_bytes(0, size_of::<Pair>()) };
         domains[0].incoming_word(1, 0).store(0, Ordering::Relaxed);
         let mut iface = Iface::new(domains[1]);
-        pair.tx
-            .connect(Default::default())
-            .expect("memory for a pair");
+        pair.tx.connect(Default::default()).expect("memory for a pair");
         let mut callers = Vec::new();
         iface.accept(|peer| callers.push(peer));
         assert_eq!(callers, [0]);
@@ -87,17 +83,8 @@ impl Rig for ShmPair {
         seen[laps..laps + size_of::<u32>()].fill(0);
         let page = self.domains[1].page(1);
         seen.extend(page.state.load(Ordering::Relaxed).to_le_bytes());
-        seen.extend(
-            page.incoming_generation
-                .load(Ordering::Relaxed)
-                .to_le_bytes(),
-        );
-        seen.extend(
-            self.domains[1]
-                .incoming_word(1, 0)
-                .load(Ordering::Relaxed)
-                .to_le_bytes(),
-        );
+        seen.extend(page.incoming_generation.load(Ordering::Relaxed).to_le_bytes());
+        seen.extend(self.domains[1].incoming_word(1, 0).load(Ordering::Relaxed).to_le_bytes());
         seen
     }
 }
@@ -115,10 +102,7 @@ impl ShmPair {
             for back in 1..=SLOTS.min(messages) {
                 let position = messages.wrapping_sub(back);
                 let slot = &region.slots[(position % SLOTS) as usize];
-                slot.word0.store(
-                    super::wire::encode_word0(position, 0, 0, 0),
-                    Ordering::Relaxed,
-                );
+                slot.word0.store(super::wire::encode_word0(position, 0, 0, 0), Ordering::Relaxed);
             }
         }
         let (tx, rx) = (&mut self.tx.tx, &mut self.rx.rx);

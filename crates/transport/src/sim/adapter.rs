@@ -38,9 +38,7 @@ impl Hardware {
     /// # Errors
     /// No descriptor of the adapter is that large.
     pub fn new(host: &Host, adapter: &Adapter, inline: u32) -> Result<Hardware, LinkError> {
-        let Path {
-            link, wire, hops, ..
-        } = Path::new(host, adapter)?;
+        let Path { link, wire, hops, .. } = Path::new(host, adapter)?;
         Ok(Hardware {
             host: *host,
             adapter: *adapter,
@@ -81,19 +79,14 @@ impl Machines {
                 ..FlowSpec::new(from, to)
             });
         }
-        Machines {
-            simulator,
-            ranks,
-            under_way: 0,
-        }
+        Machines { simulator, ranks, under_way: 0 }
     }
 
     /// A message is posted at `now`.
     pub fn post(&mut self, now: u64, from: u32, to: u32, payload: usize) {
         self.simulator.run_until(ns(now));
         let flow = (from * self.ranks + to) as usize;
-        self.simulator
-            .post(flow, Bytes((HEADER + payload) as u64), 0);
+        self.simulator.post(flow, Bytes((HEADER + payload) as u64), 0);
         self.under_way += 1;
     }
 
@@ -187,15 +180,9 @@ mod tests {
         assert!(one - none > 0.4 * read, "{none} {one}");
         assert!(one_way(400, 208) - one_way(400, 207) < 10);
         let (inside, outside) = (one_way(400, 432) as f64, one_way(400, 433) as f64);
-        assert!(
-            (outside - inside - read).abs() < 0.4 * read,
-            "{inside} {outside}"
-        );
+        assert!((outside - inside - read).abs() < 0.4 * read, "{inside} {outside}");
         let (inline, read_twice) = (one_way(400, 8) as f64, one_way(0, 13) as f64);
-        assert!(
-            (read_twice - inline - 2.0 * read).abs() < 0.3 * read,
-            "{inline} {read_twice}"
-        );
+        assert!((read_twice - inline - 2.0 * read).abs() < 0.3 * read, "{inline} {read_twice}");
     }
 
     #[test]

@@ -27,16 +27,8 @@ impl Fabric {
     fn room(&mut self, from: u32, to: u32) -> usize {
         let (slots, reliable) = (self.conditions.slots, self.conditions.reliable);
         let link = self.link(from, to);
-        let used = if reliable {
-            link.in_use
-        } else {
-            link.sender.in_flight()
-        };
-        if link.send_open {
-            slots.saturating_sub(used)
-        } else {
-            0
-        }
+        let used = if reliable { link.in_use } else { link.sender.in_flight() };
+        if link.send_open { slots.saturating_sub(used) } else { 0 }
     }
 
     fn commit(&mut self, from: u32, to: u32, message: Message) {
@@ -45,9 +37,7 @@ impl Fabric {
         let now = self.now_ns;
         if !self.conditions.reliable {
             if let Ok(seq) = self.link(from, to).sender.push(now, message.clone()) {
-                self.send_badly(to, from, Packet::Data(seq, message), |port| {
-                    &mut port.packets
-                });
+                self.send_badly(to, from, Packet::Data(seq, message), |port| &mut port.packets);
             }
             return;
         }

@@ -83,10 +83,7 @@ impl Fabric {
 
     /// Time of arrival of what is sent now.
     pub fn draw_arrival(&mut self) -> u64 {
-        let (least, most) = (
-            *self.conditions.delay_ns.start(),
-            *self.conditions.delay_ns.end(),
-        );
+        let (least, most) = (*self.conditions.delay_ns.start(), *self.conditions.delay_ns.end());
         self.now_ns + least + self.random.below(most - least + 1)
     }
 
@@ -130,15 +127,8 @@ impl Fabric {
             .iter()
             .flat_map(|link| link.queue.iter().map(|(at, _)| *at))
             .filter(|at| *at < u64::MAX);
-        let resends = self
-            .links
-            .iter()
-            .filter_map(|link| link.sender.deadline_ns());
-        arrivals
-            .chain(queued)
-            .chain(resends)
-            .filter(|at| *at > now)
-            .min()
+        let resends = self.links.iter().filter_map(|link| link.sender.deadline_ns());
+        arrivals.chain(queued).chain(resends).filter(|at| *at > now).min()
     }
 }
 
@@ -150,10 +140,7 @@ impl Network {
     /// A network at time 0.
     pub fn new(ranks: u32, conditions: Conditions) -> Self {
         let mut random = Random::new(conditions.seed);
-        let retry = Settings {
-            window: conditions.slots as u32,
-            ..conditions.retry
-        };
+        let retry = Settings { window: conditions.slots as u32, ..conditions.retry };
         // Sequence numbers start close before their wrap-around now and then.
         let link = |first: u32| Link {
             number: 0,
@@ -168,15 +155,9 @@ impl Network {
             sender: Sender::new(retry, first),
             receiver: Receiver::new(retry.window, first),
         };
-        let first = if random.chance(0.5) {
-            u32::MAX - 100
-        } else {
-            0
-        };
+        let first = if random.chance(0.5) { u32::MAX - 100 } else { 0 };
         let mut links: Vec<Link> = (0..ranks * ranks).map(|_| link(first)).collect();
-        links
-            .iter_mut()
-            .for_each(|link| link.number = random.next_u64());
+        links.iter_mut().for_each(|link| link.number = random.next_u64());
         let machines = conditions.hardware.filter(|_| conditions.reliable);
         let machines = machines.map(|hardware| Box::new(Machines::new(ranks, &hardware)));
         Network(Rc::new(RefCell::new(Fabric {
@@ -263,10 +244,7 @@ impl Network {
     pub fn forge(&self, from: u32, to: u32, header: Header, data: &[u8]) {
         let mut fabric = self.0.borrow_mut();
         let now = fabric.now_ns;
-        let message = Rc::new(Message {
-            header,
-            data: data.to_vec(),
-        });
+        let message = Rc::new(Message { header, data: data.to_vec() });
         let link = fabric.link(from, to);
         link.in_use += 1;
         let at = link.queue.back().map_or(now, |(at, _)| now.max(*at));

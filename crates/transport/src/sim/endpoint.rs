@@ -62,20 +62,12 @@ impl Connection for SimEndpoint {
 
     /// Opens the way from the peer.
     fn open_receive(&mut self) {
-        self.network
-            .0
-            .borrow_mut()
-            .link(self.me, self.peer)
-            .recv_open = true;
+        self.network.0.borrow_mut().link(self.me, self.peer).recv_open = true;
     }
 
     /// From now on the peer takes what is sent.
     fn set_ready(&mut self) {
-        self.network
-            .0
-            .borrow_mut()
-            .link(self.me, self.peer)
-            .send_open = true;
+        self.network.0.borrow_mut().link(self.me, self.peer).send_open = true;
     }
 
     /// Gives room back to the peer.

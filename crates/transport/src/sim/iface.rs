@@ -48,10 +48,7 @@ impl SimIface {
     /// Sends a message of the wire-up. It may be lost.
     pub fn send_wireup(&self, peer: u32, step: u8, address: Address) {
         let datagram = Datagram { step, address };
-        self.network
-            .0
-            .borrow_mut()
-            .send_badly(peer, self.me, datagram, |port| &mut port.datagrams);
+        self.network.0.borrow_mut().send_badly(peer, self.me, datagram, |port| &mut port.datagrams);
     }
 
     /// How long a rank may sleep at a time.
@@ -72,10 +69,7 @@ impl SimIface {
         let now = fabric.now_ns;
         let port = &mut fabric.ports[self.me as usize];
         port.wireup_polls += 1;
-        let entry = port
-            .datagrams
-            .first_entry()
-            .filter(|entry| entry.key().0 <= now)?;
+        let entry = port.datagrams.first_entry().filter(|entry| entry.key().0 <= now)?;
         let (from, Datagram { step, address }) = entry.remove();
         Some((from, step, address))
     }

@@ -96,9 +96,7 @@ impl Callers {
 
     /// Nobody can connect any more, and who has not been answered is hung up on.
     pub fn stop(&mut self) {
-        self.listeners
-            .drain(..)
-            .for_each(super::socket::stop_listening);
+        self.listeners.drain(..).for_each(super::socket::stop_listening);
         self.all.clear();
         (self.strangers, self.paused_ns) = (0, None);
     }
@@ -162,12 +160,7 @@ impl Core {
             }
         }
         let id = self.callers.next;
-        if self
-            .domain
-            .epoll
-            .add(socket.fd(), CALLER | id, false)
-            .is_err()
-        {
+        if self.domain.epoll.add(socket.fd(), CALLER | id, false).is_err() {
             return;
         }
         self.callers.next += 1;
@@ -259,9 +252,7 @@ impl Core {
             Some(peer) => {
                 let mut actions = Vec::new();
                 let now_ns = clock::now_ns();
-                self.peer(peer)
-                    .connect
-                    .caller_gone(id, now_ns, &mut actions);
+                self.peer(peer).connect.caller_gone(id, now_ns, &mut actions);
                 self.apply(peer, actions);
             }
         }

@@ -222,11 +222,7 @@ impl Connect {
         if self.callers.len() >= CALLERS_MOST {
             out.push(Action::Dismiss(self.callers.remove(0).id));
         }
-        self.callers.push(Caller {
-            id,
-            since_ns: now_ns,
-            welcomed: !holds,
-        });
+        self.callers.push(Caller { id, since_ns: now_ns, welcomed: !holds });
         if holds {
             return;
         }

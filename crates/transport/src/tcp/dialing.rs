@@ -89,25 +89,15 @@ struct Missed {
 
 impl Missed {
     fn at(why: impl ToString) -> Self {
-        Missed {
-            why: why.to_string(),
-            kind: ErrorKind::Other,
-            dropped: false,
-        }
+        Missed { why: why.to_string(), kind: ErrorKind::Other, dropped: false }
     }
 
     fn by(error: &io::Error) -> Self {
-        Missed {
-            kind: error.kind(),
-            ..Missed::at(error)
-        }
+        Missed { kind: error.kind(), ..Missed::at(error) }
     }
 
     fn dropped(why: impl ToString) -> Self {
-        Missed {
-            dropped: true,
-            ..Missed::at(why)
-        }
+        Missed { dropped: true, ..Missed::at(why) }
     }
 }
 
@@ -144,12 +134,8 @@ impl Core {
         });
         match dialled {
             Ok(socket) => {
-                dialing.dials[dial] = Some(Dial {
-                    socket,
-                    hello: None,
-                    welcome: [0; WELCOME],
-                    got: 0,
-                });
+                dialing.dials[dial] =
+                    Some(Dial { socket, hello: None, welcome: [0; WELCOME], got: 0 });
             }
             Err(error) => self.fail_dial(peer, dial, Missed::by(&error), more),
         }
@@ -225,10 +211,7 @@ impl Core {
             return Ok(false);
         }
         let said = pass.read_welcome(hello, &call.welcome);
-        let wanted = Said {
-            from: there,
-            to: me,
-        };
+        let wanted = Said { from: there, to: me };
         match said == Some(wanted) {
             true => Ok(true),
             false => Err(Missed::at("who answers there is somebody else")),

@@ -36,10 +36,7 @@ impl Default for Settings {
     }
 }
 
-const LOOPBACK: [IpAddr; 2] = [
-    IpAddr::V4(Ipv4Addr::LOCALHOST),
-    IpAddr::V6(Ipv6Addr::LOCALHOST),
-];
+const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
 
 /// The job as its connections need it.
 pub struct Domain {
@@ -63,10 +60,7 @@ impl Domain {
         Ok(Domain {
             job,
             me: job.rank() as u32,
-            pass: Pass {
-                job_id: job.job_id(),
-                secret: job.secret(),
-            },
+            pass: Pass { job_id: job.job_id(), secret: job.secret() },
             epoll: Rc::new(Epoll::new()?),
             settings,
             own,
@@ -106,10 +100,7 @@ impl Domain {
         let mut passes = all.map(|(job_id, secret)| Pass { job_id, secret });
         passes.find_map(|pass| {
             let said = pass.read_hello(hello).filter(is_for_me)?;
-            let origin = Origin {
-                job: pass.job_id,
-                rank: said.from,
-            };
+            let origin = Origin { job: pass.job_id, rank: said.from };
             let peer = self.job.find_origin(origin)?;
             Some((pass, peer))
         })

@@ -23,12 +23,7 @@ pub struct TcpEndpoint {
 impl TcpEndpoint {
     pub(super) fn new(peer: u32, core: Rc<RefCell<Core>>, link: Rc<RefCell<Link>>) -> Self {
         let bulk = core.borrow().domain.settings.bulk;
-        TcpEndpoint {
-            peer,
-            core,
-            link,
-            bulk,
-        }
+        TcpEndpoint { peer, core, link, bulk }
     }
 
     #[cfg(test)]

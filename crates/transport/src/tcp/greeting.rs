@@ -70,10 +70,7 @@ impl Pass {
             return None;
         }
         let word = |at: usize| Some(u32::from_le_bytes(said[at..at + 4].try_into().ok()?));
-        (said[..4] == MAGIC).then_some(Said {
-            from: word(4)?,
-            to: word(8)?,
-        })
+        (said[..4] == MAGIC).then_some(Said { from: word(4)?, to: word(8)? })
     }
 
     /// The dialer's first word.
@@ -116,10 +113,7 @@ mod tests {
     use super::*;
 
     fn pass() -> Pass {
-        Pass {
-            job_id: 7,
-            secret: [9; 32],
-        }
+        Pass { job_id: 7, secret: [9; 32] }
     }
 
     #[test]
@@ -137,14 +131,8 @@ mod tests {
     #[test]
     fn greeting__of_another_job_or_secret_is_a_strangers() {
         let hello = pass().hello(3, 5, draw_nonce().unwrap());
-        let secret = Pass {
-            secret: [8; 32],
-            ..pass()
-        };
-        let job = Pass {
-            job_id: 8,
-            ..pass()
-        };
+        let secret = Pass { secret: [8; 32], ..pass() };
+        let job = Pass { job_id: 8, ..pass() };
         assert_eq!(secret.read_hello(&hello), None);
         assert_eq!(job.read_hello(&hello), None);
     }

@@ -164,9 +164,7 @@ impl Core {
             self.check_silence();
         }
         if self.domain.settings.gather {
-            self.peers
-                .values()
-                .for_each(|p| p.link.borrow_mut().flush());
+            self.peers.values().for_each(|p| p.link.borrow_mut().flush());
         }
         moved
     }
@@ -200,8 +198,7 @@ impl Core {
     }
 
     fn tick(&mut self, now_ns: u64) -> bool {
-        self.callers
-            .expire(now_ns, self.domain.settings.stranger_ns, &mut self.counters);
+        self.callers.expire(now_ns, self.domain.settings.stranger_ns, &mut self.counters);
         self.resume_accepting(now_ns);
         let mut moved = false;
         for peer in self.unsettled.clone() {
@@ -218,8 +215,7 @@ impl Core {
         }
         let peers = &self.peers;
         let is_under_way = |p: &Peer| p.dialing.wanted && !p.connect.is_settled();
-        self.unsettled
-            .retain(|peer| peers.get(peer).is_some_and(is_under_way));
+        self.unsettled.retain(|peer| peers.get(peer).is_some_and(is_under_way));
         moved
     }
 
@@ -244,17 +240,11 @@ impl Core {
             at_most(STRANGER_NAP);
         }
         if let Some(until_ns) = self.callers.paused_ns() {
-            at_most(Duration::from_nanos(
-                until_ns.saturating_sub(clock::now_ns()),
-            ));
+            at_most(Duration::from_nanos(until_ns.saturating_sub(clock::now_ns())));
         }
         if !self.unsettled.is_empty() {
             let now_ns = clock::now_ns();
-            for peer in self
-                .unsettled
-                .iter()
-                .filter_map(|peer| self.peers.get(peer))
-            {
+            for peer in self.unsettled.iter().filter_map(|peer| self.peers.get(peer)) {
                 if peer.dialing.awaits_card() {
                     at_most(CARD_NAP);
                 }
@@ -298,10 +288,7 @@ impl TcpIface {
             events: Vec::new(),
             rounds: 0,
         };
-        Ok(TcpIface {
-            core: Rc::new(RefCell::new(core)),
-            watcher: None,
-        })
+        Ok(TcpIface { core: Rc::new(RefCell::new(core)), watcher: None })
     }
 
     /// An endpoint to a peer, not connected unless the peer has done so.
@@ -387,17 +374,13 @@ impl TcpIface {
     /// Whether the peers' kernels have all that was sent to them.
     pub fn is_settled(&mut self) -> bool {
         let core = self.core.borrow();
-        core.peers
-            .values()
-            .all(|p| p.link.borrow_mut().is_settled())
+        core.peers.values().all(|p| p.link.borrow_mut().is_settled())
     }
 
     /// Whether the process may end as far as its peers are concerned: see [`Link::has_arrived`].
     pub fn may_leave(&mut self) -> bool {
         let core = self.core.borrow();
-        core.peers
-            .values()
-            .all(|p| p.link.borrow_mut().has_arrived())
+        core.peers.values().all(|p| p.link.borrow_mut().has_arrived())
     }
 
     /// See [`crate::Lane::has_bulk`].

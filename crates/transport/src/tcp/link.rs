@@ -395,10 +395,7 @@ impl Link {
         };
         if silent > most_ns {
             let seconds = most_ns / 1_000_000_000;
-            self.fail(format!(
-                "{}: nothing has been heard of its host for {seconds} s",
-                self.name
-            ));
+            self.fail(format!("{}: nothing has been heard of its host for {seconds} s", self.name));
         }
         self.is_up()
     }

@@ -129,11 +129,7 @@ impl Socket {
         // SAFETY: an integer, as this request wants.
         let answer = unsafe { libc::ioctl(self.fd(), libc::TIOCOUTQ, &raw mut bytes) };
         // Of a connection that was reset the kernel counts what is left of it for ever.
-        if answer == 0 && bytes > 0 && self.state() != TCP_CLOSE {
-            bytes as usize
-        } else {
-            0
-        }
+        if answer == 0 && bytes > 0 && self.state() != TCP_CLOSE { bytes as usize } else { 0 }
     }
 
     /// The kernel's state of the connection (tcp(7), `TCP_INFO`); 0 where it does not tell.
@@ -161,13 +157,7 @@ impl Socket {
         let at = (&raw mut info).cast();
         // SAFETY: as large as the length says.
         let answer = unsafe {
-            libc::getsockopt(
-                self.fd(),
-                libc::IPPROTO_TCP,
-                libc::TCP_INFO,
-                at,
-                &mut length,
-            )
+            libc::getsockopt(self.fd(), libc::IPPROTO_TCP, libc::TCP_INFO, at, &mut length)
         };
         match answer {
             0 => info.tcpi_last_ack_recv as u64 * 1_000_000,
@@ -227,10 +217,7 @@ impl Epoll {
     }
 
     fn control(&self, what: i32, fd: RawFd, token: u64, events: i32) -> io::Result<()> {
-        let mut event = libc::epoll_event {
-            events: events as u32,
-            u64: token,
-        };
+        let mut event = libc::epoll_event { events: events as u32, u64: token };
         // SAFETY: an event, which is read.
         check(unsafe { libc::epoll_ctl(self.fd(), what, fd, &mut event) }).map(|_| ())
     }

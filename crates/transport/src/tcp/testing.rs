@@ -13,10 +13,7 @@ const ATTEMPTS: u32 = 2_000_000;
 /// The ranks of a job in this process, which all listen.
 pub(crate) fn make_jobs(ranks: usize) -> Vec<&'static Job> {
     let jobs = Job::in_process(ranks).unwrap();
-    let jobs: Vec<&'static Job> = jobs
-        .into_iter()
-        .map(|job| &*Box::leak(Box::new(job)))
-        .collect();
+    let jobs: Vec<&'static Job> = jobs.into_iter().map(|job| &*Box::leak(Box::new(job))).collect();
     for job in &jobs {
         job.open_network(&Config::defaults()).unwrap();
     }
@@ -41,9 +38,7 @@ impl TcpPair {
         let ends = [ifaces[0].endpoint(1), ifaces[1].endpoint(0)];
         let mut pair = TcpPair { ends, ifaces };
         pair.ends[0].connect();
-        pair.until("a connection", |pair| {
-            pair.ends.iter().all(|end| end.link().is_up())
-        });
+        pair.until("a connection", |pair| pair.ends.iter().all(|end| end.link().is_up()));
         pair
     }
 
@@ -87,9 +82,7 @@ impl TcpPair {
     /// Bytes that have been posted and not taken at the other end, beyond what the kernel has.
     pub fn observe(&mut self) -> Vec<u8> {
         let waiting = self.ends[0].link().outbox.rest().to_vec();
-        let shown = self.ends[1]
-            .look()
-            .map(|arrival| (arrival.header.key, arrival.len()));
+        let shown = self.ends[1].look().map(|arrival| (arrival.header.key, arrival.len()));
         [waiting, format!("{shown:?}").into_bytes()].concat()
     }
 }

@@ -219,11 +219,8 @@ fn both__that_call_at_once_end_with_one_connection() {
 
 #[test]
 fn connect__waits_for_a_peer_that_has_not_said_where_it_is() {
-    let jobs: Vec<&'static Job> = Job::in_process(2)
-        .unwrap()
-        .into_iter()
-        .map(|job| &*Box::leak(Box::new(job)))
-        .collect();
+    let jobs: Vec<&'static Job> =
+        Job::in_process(2).unwrap().into_iter().map(|job| &*Box::leak(Box::new(job))).collect();
     let config = fastpath_base::config::Config::defaults();
     jobs[0].open_network(&config).unwrap();
     let mut first = make_iface(jobs[0], Settings::default());
@@ -234,9 +231,7 @@ fn connect__waits_for_a_peer_that_has_not_said_where_it_is() {
     assert!(!end.peer_has_left());
     jobs[1].open_network(&config).unwrap();
     let mut second = make_iface(jobs[1], Settings::default());
-    until(&mut [&mut first, &mut second], "a connection", || {
-        end.link().is_up()
-    });
+    until(&mut [&mut first, &mut second], "a connection", || end.link().is_up());
     assert_eq!(send(&mut end, 1, b"now"), Post::Done);
 }
 
@@ -248,14 +243,9 @@ fn peer__that_is_gone_before_it_was_called_has_left() {
     second.tell_phase(Phase::Finalized);
     let mut end = first.endpoint(1);
     end.connect();
-    until(&mut [&mut first], "it to be given up", || {
-        end.peer_has_left()
-    });
+    until(&mut [&mut first], "it to be given up", || end.peer_has_left());
     let why = end.failure().unwrap();
-    assert!(
-        why.contains("rank 1 on") && why.contains("cannot be reached"),
-        "{why}"
-    );
+    assert!(why.contains("rank 1 on") && why.contains("cannot be reached"), "{why}");
     assert_eq!(send(&mut end, 1, b"never"), Post::PeerGone);
 }
 
@@ -271,11 +261,7 @@ fn peer__that_dies_has_left_once_all_it_sent_is_taken() {
     assert!(!end.peer_has_left());
     assert_eq!(receive(&mut end).unwrap().1, b"the last words");
     until(&mut [&mut iface], "the end", || end.peer_has_left());
-    assert!(
-        end.failure()
-            .unwrap()
-            .contains("has ended without MPI_Finalize")
-    );
+    assert!(end.failure().unwrap().contains("has ended without MPI_Finalize"));
     assert_eq!(send(&mut end, 2, b"never"), Post::PeerGone);
 }
 
@@ -471,12 +457,8 @@ fn strangers__are_closed_and_others_connect_all_the_same() {
     ];
     for hello in &hellos {
         let mut stranger = dial(jobs[1]);
-        stranger
-            .write_all(&hello[..hello.len().min(HELLO)])
-            .unwrap();
-        until(&mut [&mut second], "it to be closed", || {
-            is_closed(&mut stranger)
-        });
+        stranger.write_all(&hello[..hello.len().min(HELLO)]).unwrap();
+        until(&mut [&mut second], "it to be closed", || is_closed(&mut stranger));
     }
     assert_eq!(second.counters().strangers, hellos.len() as u64);
     // Many who say nothing, and a little garbage.
@@ -484,38 +466,25 @@ fn strangers__are_closed_and_others_connect_all_the_same() {
     silent[3].write_all(b"x").unwrap();
     let mut end = first.endpoint(1);
     end.connect();
-    until(&mut [&mut first, &mut second], "a connection", || {
-        end.link().is_up()
-    });
-    let closed = silent
-        .iter_mut()
-        .filter_map(|s| is_closed(s).then_some(()))
-        .count();
+    until(&mut [&mut first, &mut second], "a connection", || end.link().is_up());
+    let closed = silent.iter_mut().filter_map(|s| is_closed(s).then_some(())).count();
     assert!(closed >= 200 - 64, "{closed} closed");
 }
 
 #[test]
 fn stranger__that_says_nothing_is_closed_in_time() {
     let jobs = make_jobs(1);
-    let settings = Settings {
-        stranger_ns: 1_000_000,
-        ..Settings::default()
-    };
+    let settings = Settings { stranger_ns: 1_000_000, ..Settings::default() };
     let mut iface = make_iface(jobs[0], settings);
     let mut stranger = dial(jobs[0]);
-    until(&mut [&mut iface], "it to be closed", || {
-        is_closed(&mut stranger)
-    });
+    until(&mut [&mut iface], "it to be closed", || is_closed(&mut stranger));
 }
 
 #[test]
 fn caller__that_replays_a_greeting_gets_no_further() {
     let jobs = make_jobs(2);
     let mut second = make_iface(jobs[1], Settings::default());
-    let pass = Pass {
-        job_id: jobs[0].job_id(),
-        secret: jobs[0].secret(),
-    };
+    let pass = Pass { job_id: jobs[0].job_id(), secret: jobs[0].secret() };
     let mut stranger = dial(jobs[1]);
     let hello = pass.hello(0, 1, draw_nonce().unwrap());
     stranger.write_all(&hello).unwrap();
@@ -528,16 +497,12 @@ fn caller__that_replays_a_greeting_gets_no_further() {
     });
     // It has no secret, and so no last word.
     stranger.write_all(&[5; 100]).unwrap();
-    until(&mut [&mut second], "it to be closed", || {
-        is_closed(&mut stranger)
-    });
+    until(&mut [&mut second], "it to be closed", || is_closed(&mut stranger));
     assert!(!second.endpoint(0).link().is_up());
     let mut first = make_iface(jobs[0], Settings::default());
     let mut end = first.endpoint(1);
     end.connect();
-    until(&mut [&mut first, &mut second], "a connection", || {
-        end.link().is_up()
-    });
+    until(&mut [&mut first, &mut second], "a connection", || end.link().is_up());
 }
 
 #[test]
@@ -547,10 +512,7 @@ fn garbage__after_the_greeting_is_a_failure_that_names_the_peer() {
     pair.ends[1].link().flush();
     pair.until("the failure", |pair| pair.ends[0].peer_has_left());
     let why = pair.ends[0].failure().unwrap();
-    assert!(
-        why.contains("rank 1") && why.contains("no message"),
-        "{why}"
-    );
+    assert!(why.contains("rank 1") && why.contains("no message"), "{why}");
 }
 
 #[test]
@@ -563,9 +525,7 @@ fn address__of_somebody_else_is_passed_over() {
     let mut third = make_iface(jobs[2], Settings::default());
     let mut end = first.endpoint(1);
     end.connect();
-    until(&mut [&mut first, &mut third], "it to be given up", || {
-        end.peer_has_left()
-    });
+    until(&mut [&mut first, &mut third], "it to be given up", || end.peer_has_left());
     let why = end.failure().unwrap();
     assert!(why.contains("hangs up"), "{why}");
 }
@@ -573,10 +533,7 @@ fn address__of_somebody_else_is_passed_over() {
 #[test]
 fn pair__meets_by_the_sixth_version_too() {
     let jobs = Job::in_process(2).unwrap();
-    let jobs: Vec<&'static Job> = jobs
-        .into_iter()
-        .map(|job| &*Box::leak(Box::new(job)))
-        .collect();
+    let jobs: Vec<&'static Job> = jobs.into_iter().map(|job| &*Box::leak(Box::new(job))).collect();
     let asked = ("FASTPATH_INTERFACES".into(), "::1".into());
     let config = fastpath_base::config::Config::from_pairs([asked]).unwrap();
     if let Err(why) = jobs[0].open_network(&config) {
@@ -589,7 +546,5 @@ fn pair__meets_by_the_sixth_version_too() {
     let [mut first, mut second] = [0, 1].map(|rank| make_iface(jobs[rank], Settings::default()));
     let mut end = first.endpoint(1);
     end.connect();
-    until(&mut [&mut first, &mut second], "a connection", || {
-        end.link().is_up()
-    });
+    until(&mut [&mut first, &mut second], "a connection", || end.link().is_up());
 }

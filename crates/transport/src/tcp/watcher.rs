@@ -32,10 +32,7 @@ fn own(fd: RawFd) -> io::Result<OwnedFd> {
 }
 
 fn control(gate: RawFd, what: i32, fd: RawFd, token: u64, events: i32) -> io::Result<()> {
-    let mut event = libc::epoll_event {
-        events: events as u32,
-        u64: token,
-    };
+    let mut event = libc::epoll_event { events: events as u32, u64: token };
     // SAFETY: an event, which is read.
     match unsafe { libc::epoll_ctl(gate, what, fd, &mut event) } {
         0 => Ok(()),
@@ -54,33 +51,14 @@ impl Watcher {
         // SAFETY: plain integers.
         let stop = own(unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) })?;
         let raw = gate.as_raw_fd();
-        control(
-            raw,
-            libc::EPOLL_CTL_ADD,
-            sockets,
-            SOCKETS,
-            libc::EPOLLONESHOT,
-        )?;
-        control(
-            raw,
-            libc::EPOLL_CTL_ADD,
-            stop.as_raw_fd(),
-            STOP,
-            libc::EPOLLIN,
-        )?;
+        control(raw, libc::EPOLL_CTL_ADD, sockets, SOCKETS, libc::EPOLLONESHOT)?;
+        control(raw, libc::EPOLL_CTL_ADD, stop.as_raw_fd(), STOP, libc::EPOLLIN)?;
         let ours = gate.clone();
         let thread = without_signals(|| {
-            let builder = Builder::new()
-                .name("fastpath-tcp".to_owned())
-                .stack_size(1 << 17);
+            let builder = Builder::new().name("fastpath-tcp".to_owned()).stack_size(1 << 17);
             builder.spawn(move || watch(&ours, wake))
         })?;
-        Ok(Watcher {
-            gate,
-            stop,
-            sockets,
-            thread: Some(thread),
-        })
+        Ok(Watcher { gate, stop, sockets, thread: Some(thread) })
     }
 
     /// From now on the next event wakes, also one that is there already.

@@ -80,33 +80,11 @@ impl Frame {
 
     /// What a head says; `None` for what no peer of this release writes.
     pub fn decode(head: &[u8; HEAD]) -> Option<Frame> {
-        let [
-            l0,
-            l1,
-            l2,
-            l3,
-            id,
-            kind,
-            a0,
-            a1,
-            i0,
-            i1,
-            i2,
-            i3,
-            0,
-            0,
-            0,
-            0,
-            key @ ..,
-        ] = *head
-        else {
+        let [l0, l1, l2, l3, id, kind, a0, a1, i0, i1, i2, i3, 0, 0, 0, 0, key @ ..] = *head else {
             return None;
         };
         let len = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
-        let (aux, imm) = (
-            u16::from_le_bytes([a0, a1]),
-            u32::from_le_bytes([i0, i1, i2, i3]),
-        );
+        let (aux, imm) = (u16::from_le_bytes([a0, a1]), u32::from_le_bytes([i0, i1, i2, i3]));
         let key = u64::from_le_bytes(key);
         match kind {
             MESSAGE if len <= PAYLOAD_MOST => {
@@ -138,10 +116,7 @@ mod tests {
 
     #[test]
     fn frames__round_trip() {
-        let header = Header {
-            aux: 0xbeef,
-            ..Header::new(0xff, u32::MAX - 1, u64::MAX - 2)
-        };
+        let header = Header { aux: 0xbeef, ..Header::new(0xff, u32::MAX - 1, u64::MAX - 2) };
         for frame in [
             Frame::Message(header, PAYLOAD_MOST),
             Frame::Message(Header::default(), 0),

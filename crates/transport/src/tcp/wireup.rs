@@ -57,9 +57,8 @@ impl Link {
     /// A word that says, as that on a rank's page does, whether the peer has left the job. It is there for the rest of
     /// the process, as the page is.
     fn state_word(&mut self) -> &'static AtomicU32 {
-        let word = *self
-            .word
-            .get_or_insert_with(|| Box::leak(Box::new(AtomicU32::new(STATE_AWAKE))));
+        let word =
+            *self.word.get_or_insert_with(|| Box::leak(Box::new(AtomicU32::new(STATE_AWAKE))));
         self.tell_state();
         word
     }

@@ -412,11 +412,7 @@ impl Sge {
     /// `len` bytes at `at`, in memory of the key `lkey`. Inline data needs no key.
     #[inline]
     pub fn over(at: *const u8, len: usize, lkey: u32) -> Self {
-        Sge {
-            addr: at.expose_provenance() as u64,
-            length: len as u32,
-            lkey,
-        }
+        Sge { addr: at.expose_provenance() as u64, length: len as u32, lkey }
     }
 }
 
@@ -495,14 +491,8 @@ pub struct BindTo {
 
 impl BindTo {
     /// For operations that bind nothing.
-    pub const NOTHING: BindTo = BindTo {
-        mw: null_mut(),
-        rkey: 0,
-        mr: null_mut(),
-        addr: 0,
-        length: 0,
-        access: 0,
-    };
+    pub const NOTHING: BindTo =
+        BindTo { mw: null_mut(), rkey: 0, mr: null_mut(), addr: 0, length: 0, access: 0 };
 }
 
 pub const WR_RDMA_WRITE: c_int = 0;

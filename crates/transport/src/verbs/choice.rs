@@ -94,10 +94,7 @@ mod tests {
         let open = explain_none(&folder).unwrap().to_string();
         std::fs::remove_dir_all(&folder).unwrap();
         for (why, remedy) in [(closed, "ib_uverbs"), (open, "ibverbs-providers")] {
-            assert!(
-                why.contains("has rxe0, rxe1") && why.contains(remedy),
-                "{why}"
-            );
+            assert!(why.contains("has rxe0, rxe1") && why.contains(remedy), "{why}");
         }
     }
 

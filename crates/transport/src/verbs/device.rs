@@ -54,15 +54,9 @@ impl List {
     fn read(library: &'static Library) -> Result<List, VerbsError> {
         let mut len = 0;
         // SAFETY: `len` is writable.
-        let read = make(Step::ListDevices, "", || unsafe {
-            (library.get_device_list)(&mut len)
-        });
+        let read = make(Step::ListDevices, "", || unsafe { (library.get_device_list)(&mut len) });
         match read {
-            Ok(raw) => Ok(List {
-                raw,
-                len: len.max(0) as usize,
-                library,
-            }),
+            Ok(raw) => Ok(List { raw, len: len.max(0) as usize, library }),
             // The kernel has no part of it, or shows none to this container.
             Err(VerbsError::Call { errno, .. }) if errno == libc::ENOSYS => {
                 Err(VerbsError::NoDevice)
@@ -105,26 +99,19 @@ pub fn list_devices(library: &'static Library) -> Result<Vec<String>, VerbsError
 /// Why a device cannot be opened: rdma-core tries other paths after the device's file, and leaves the error of the last
 /// of them, which is that there is no such file.
 fn name_cause(error: VerbsError, name: &str) -> VerbsError {
-    let VerbsError::Call {
-        errno: libc::ENOENT,
-        step,
-        ..
-    } = error
-    else {
+    let VerbsError::Call { errno: libc::ENOENT, step, .. } = error else {
         return error;
     };
-    let refused = std::fs::read_dir("/sys/class/infiniband_verbs")
-        .ok()
-        .and_then(|entries| {
-            let of_device = |entry: &std::fs::DirEntry| {
-                let device = std::fs::read_to_string(entry.path().join("ibdev"));
-                device.is_ok_and(|device| device.trim() == name)
-            };
-            let entry = entries.flatten().find(of_device)?;
-            let file = std::path::Path::new("/dev/infiniband").join(entry.file_name());
-            let opened = std::fs::File::options().read(true).write(true).open(file);
-            opened.err()?.raw_os_error()
-        });
+    let refused = std::fs::read_dir("/sys/class/infiniband_verbs").ok().and_then(|entries| {
+        let of_device = |entry: &std::fs::DirEntry| {
+            let device = std::fs::read_to_string(entry.path().join("ibdev"));
+            device.is_ok_and(|device| device.trim() == name)
+        };
+        let entry = entries.flatten().find(of_device)?;
+        let file = std::path::Path::new("/dev/infiniband").join(entry.file_name());
+        let opened = std::fs::File::options().read(true).write(true).open(file);
+        opened.err()?.raw_os_error()
+    });
     VerbsError::call(step, name, refused.unwrap_or(libc::ENOENT))
 }
 
@@ -142,10 +129,8 @@ impl DeviceContext {
             });
         };
         // SAFETY: a device of the list, which is freed after this.
-        let raw = make(Step::OpenDevice, name, || unsafe {
-            (library.open_device)(device)
-        })
-        .map_err(|error| name_cause(error, name))?;
+        let raw = make(Step::OpenDevice, name, || unsafe { (library.open_device)(device) })
+            .map_err(|error| name_cause(error, name))?;
         let mut context = DeviceContext {
             raw,
             library,
@@ -204,12 +189,9 @@ impl DeviceContext {
             // SAFETY: the context is open; the structure is writable and of the size that is said.
             unsafe {
                 match extended_query_port(self.raw.as_ptr()) {
-                    Some(query) => query(
-                        self.raw.as_ptr(),
-                        port,
-                        &mut attributes,
-                        size_of::<PortAttr>(),
-                    ),
+                    Some(query) => {
+                        query(self.raw.as_ptr(), port, &mut attributes, size_of::<PortAttr>())
+                    }
                     // The old form writes a shorter structure.
                     None => (self.library.query_port)(self.raw.as_ptr(), port, &mut attributes),
                 }
@@ -250,13 +232,7 @@ impl DeviceContext {
         let asked = check(Step::QueryGid, &self.name, || {
             // SAFETY: the context is open; the table is writable for its length.
             filled = unsafe {
-                query(
-                    self.raw.as_ptr(),
-                    table.as_mut_ptr(),
-                    table.len(),
-                    0,
-                    size_of::<GidEntry>(),
-                )
+                query(self.raw.as_ptr(), table.as_mut_ptr(), table.len(), 0, size_of::<GidEntry>())
             };
             if filled < 0 { -filled as i32 } else { 0 }
         });
@@ -272,11 +248,7 @@ impl DeviceContext {
     }
 
     fn query_gid(&self, port: u8, index: u32) -> Result<GidEntry, VerbsError> {
-        let mut entry = GidEntry {
-            gid_index: index,
-            port_num: port as u32,
-            ..GidEntry::default()
-        };
+        let mut entry = GidEntry { gid_index: index, port_num: port as u32, ..GidEntry::default() };
         check(Step::QueryGid, &self.name, || {
             match self.library.query_gid_ex {
                 // SAFETY: the context is open; the entry is writable and of the size that is said.
@@ -309,10 +281,8 @@ impl DeviceContext {
 
     /// A row's type, where the library is too old to say it.
     fn gid_type(&self, port: u8, index: u32) -> u32 {
-        let path = format!(
-            "/sys/class/infiniband/{}/ports/{port}/gid_attrs/types/{index}",
-            self.name
-        );
+        let path =
+            format!("/sys/class/infiniband/{}/ports/{port}/gid_attrs/types/{index}", self.name);
         match std::fs::read_to_string(path) {
             Ok(text) if text.starts_with("RoCE v2") => abi::GID_TYPE_ROCE_V2,
             // The kernel's name for both.
@@ -366,10 +336,7 @@ impl DeviceContext {
 
     /// The next of the things that happened; or why there is none.
     fn next_event(&self) -> Result<AsyncEvent, i32> {
-        let mut event = AsyncEvent {
-            element: 0,
-            event_type: 0,
-        };
+        let mut event = AsyncEvent { element: 0, event_type: 0 };
         // SAFETY: the context is open, its descriptor does not block, the event is writable.
         let answer = unsafe { (self.library.get_async_event)(self.raw.as_ptr(), &mut event) };
         if answer != 0 {
@@ -390,12 +357,7 @@ impl DeviceContext {
 
 /// Whether nothing works after such an event.
 fn ends_the_device(event: i32) -> bool {
-    [
-        abi::EVENT_DEVICE_FATAL,
-        abi::EVENT_CQ_ERR,
-        abi::EVENT_SRQ_ERR,
-    ]
-    .contains(&event)
+    [abi::EVENT_DEVICE_FATAL, abi::EVENT_CQ_ERR, abi::EVENT_SRQ_ERR].contains(&event)
 }
 
 /// Whether a port, its addresses or a queue pair may not be what they were. The others say that something goes as it
@@ -436,9 +398,8 @@ unsafe fn extended_query_port(
     }
     // SAFETY: the mark says that the context ends a larger structure, whose size stands right before it.
     unsafe {
-        let tail = context
-            .byte_sub(offset_of!(abi::ContextTail, context))
-            .cast::<abi::ContextTail>();
+        let tail =
+            context.byte_sub(offset_of!(abi::ContextTail, context)).cast::<abi::ContextTail>();
         match (&raw const (*tail).size).read() < size_of::<abi::ContextTail>() {
             true => None,
             false => (&raw const (*tail).query_port).read(),
@@ -456,10 +417,7 @@ mod tests {
     fn list__leaves_nothing_behind() {
         let library = Library::load().unwrap();
         list_devices(library).unwrap();
-        assert_eq!(
-            (fault::alive(), fault::take_seen()),
-            (0, vec![Step::ListDevices])
-        );
+        assert_eq!((fault::alive(), fault::take_seen()), (0, vec![Step::ListDevices]));
     }
 
     #[test]
@@ -479,10 +437,7 @@ mod tests {
         let quiet = context.look();
         assert_eq!((quiet.lost, quiet.changes), (None, 0));
         for active in [false, true] {
-            fake::set_conditions(fake::Conditions {
-                active,
-                ..fake::Conditions::default()
-            });
+            fake::set_conditions(fake::Conditions { active, ..fake::Conditions::default() });
         }
         let seen = context.look();
         assert_eq!((seen.lost, seen.changes), (None, 2));
@@ -517,9 +472,7 @@ mod tests {
     fn open__of_an_unknown_device_says_which_there_are() {
         let library = Library::load().unwrap();
         let present = list_devices(library).unwrap();
-        let error = DeviceContext::open(library, "no_such_device_9")
-            .err()
-            .unwrap();
+        let error = DeviceContext::open(library, "no_such_device_9").err().unwrap();
         let wanted = "no_such_device_9".to_owned();
         match error {
             // The kernel has no part of it.

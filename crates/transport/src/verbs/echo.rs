@@ -137,24 +137,13 @@ impl Loop {
         let ends = [self.end(inline, most)?, self.end(inline, most)?];
         let path = self.port.path_to(address)?;
         for (end, other) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
-            let peer = Peer {
-                path,
-                qpn: other.pair.qpn(),
-                psn: 1,
-            };
+            let peer = Peer { path, qpn: other.pair.qpn(), psn: 1 };
             // Packets do not get lost within a device.
-            let retry_config = RetryConfig {
-                retries: 2,
-                ..RetryConfig::default()
-            };
+            let retry_config = RetryConfig { retries: 2, ..RetryConfig::default() };
             end.pair.connect(&peer, 1, &retry_config)?;
             end.post_receive()?;
         }
-        Ok(Echo {
-            ends,
-            stamp: 0,
-            timeout,
-        })
+        Ok(Echo { ends, stamp: 0, timeout })
     }
 
     fn end(&self, inline: u32, most: u32) -> Result<End, VerbsError> {
@@ -193,10 +182,8 @@ impl End {
 
     pub(super) fn post_receive(&self) -> Result<(), VerbsError> {
         let lkey = self.buffer.region().lkey();
-        let entry = RecvEntry {
-            id: 0,
-            segment: Sge::over(self.incoming(), self.room as usize, lkey),
-        };
+        let entry =
+            RecvEntry { id: 0, segment: Sge::over(self.incoming(), self.room as usize, lkey) };
         // SAFETY: the room is the buffer's second half, and `buffer` is dropped after `pair`.
         unsafe { self.pair.post_recv(&[entry]) }.map_err(|(_, error)| error)
     }
@@ -226,16 +213,10 @@ impl End {
         }
         let operation = match verb {
             Verb::Send => Operation::Send,
-            Verb::Write => Operation::Write {
-                address: to.0,
-                rkey: to.1,
-            },
+            Verb::Write => Operation::Write { address: to.0, rkey: to.1 },
         };
-        let flags = SendFlags {
-            signaled: self.silent + 1 == REPORTED,
-            inline,
-            ..SendFlags::default()
-        };
+        let flags =
+            SendFlags { signaled: self.silent + 1 == REPORTED, inline, ..SendFlags::default() };
         let segment = [Sge::over(out, bytes as usize, self.buffer.region().lkey())];
         // SAFETY: `buffer` is dropped after `pair`, and is written again only once this message has arrived.
         let posted = unsafe { self.pair.post_send(0, &operation, &segment, flags) };
@@ -386,18 +367,13 @@ mod tests {
         let port = Loop::new(&context, None).unwrap();
         let mut echo = port.connect(64, 64, TIMEOUT).unwrap();
         for (verb, opcode) in [(Verb::Send, WR_SEND), (Verb::Write, WR_RDMA_WRITE)] {
-            for (choice, flag) in [
-                (InlineChoice::Force, SEND_INLINE),
-                (InlineChoice::Forbid, 0),
-            ] {
+            for (choice, flag) in [(InlineChoice::Force, SEND_INLINE), (InlineChoice::Forbid, 0)] {
                 fake::take_posted();
                 echo.exchange(verb, 8, choice, 160).unwrap();
                 let posted = fake::take_posted();
                 assert_eq!(posted.len(), 320);
                 assert!(
-                    posted
-                        .iter()
-                        .all(|&(op, flags)| op == opcode && flags & SEND_INLINE == flag)
+                    posted.iter().all(|&(op, flags)| op == opcode && flags & SEND_INLINE == flag)
                 );
                 let reported = posted.iter().filter(|(_, f)| f & SEND_SIGNALED != 0);
                 assert_eq!(reported.count(), 20);
@@ -411,10 +387,7 @@ mod tests {
         fake::set_conditions(fake::Conditions::default());
         let port = Loop::new(&context, None).unwrap();
         let mut echo = port.connect(64, 64, Duration::ZERO).unwrap();
-        fake::set_conditions(fake::Conditions {
-            pace: 0,
-            ..fake::Conditions::default()
-        });
+        fake::set_conditions(fake::Conditions { pace: 0, ..fake::Conditions::default() });
         let silent = echo.exchange(Verb::Send, 8, InlineChoice::Auto, 1);
         assert_eq!(silent, Err(EchoError::NoAnswer(Duration::ZERO)));
         fake::set_conditions(fake::Conditions::default());
@@ -444,10 +417,7 @@ mod tests {
         with(64, 512);
         let port = Loop::new(&context, None).unwrap();
         let granted = |inline| port.make_pair(inline, 128).unwrap().granted_inline();
-        assert_eq!(
-            [0, 1, 64, 65, 512, 600].map(granted),
-            [0, 64, 64, 128, 512, 320]
-        );
+        assert_eq!([0, 1, 64, 65, 512, 600].map(granted), [0, 64, 64, 128, 512, 320]);
         with(0, 512);
         assert_eq!(granted(100), 0);
         let mut echo = port.connect(100, 64, TIMEOUT).unwrap();
@@ -459,17 +429,8 @@ mod tests {
     #[test]
     fn failure__at_each_step_leaves_nothing_behind() {
         let (context, _) = test_device();
-        let wanted = [
-            Step::CreateQp,
-            Step::QueryQp,
-            Step::ModifyInit,
-            Step::ModifyRts,
-        ];
-        let make = || {
-            Loop::new(&context, None)?
-                .connect(64, 64, TIMEOUT)
-                .map(|_| ())
-        };
+        let wanted = [Step::CreateQp, Step::QueryQp, Step::ModifyInit, Step::ModifyRts];
+        let make = || Loop::new(&context, None)?.connect(64, 64, TIMEOUT).map(|_| ());
         fault::fail_each_step(&wanted, make, |_, _| {});
     }
 }

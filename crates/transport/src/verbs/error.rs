@@ -124,11 +124,7 @@ impl VerbsError {
 
     /// A failed call on a device.
     pub fn call(step: Step, device: &str, errno: i32) -> Self {
-        VerbsError::Call {
-            step,
-            device: device.to_owned(),
-            errno,
-        }
+        VerbsError::Call { step, device: device.to_owned(), errno }
     }
 
     /// The error number of a failed call; 0 for other errors.
@@ -164,11 +160,7 @@ impl fmt::Display for VerbsError {
                 write!(f, "no RDMA device {wanted}: there is none at all")
             }
             VerbsError::UnknownDevice { wanted, present } => {
-                write!(
-                    f,
-                    "no RDMA device {wanted}; there is: {}",
-                    present.join(", ")
-                )
+                write!(f, "no RDMA device {wanted}; there is: {}", present.join(", "))
             }
             VerbsError::NoPort { device, ports } => {
                 write!(
@@ -187,11 +179,7 @@ impl fmt::Display for VerbsError {
                 let errors: Vec<String> = errors.iter().map(VerbsError::to_string).collect();
                 f.write_str(&errors.join("; "))
             }
-            VerbsError::Call {
-                step,
-                device,
-                errno,
-            } => {
+            VerbsError::Call { step, device, errno } => {
                 let cause = std::io::Error::from_raw_os_error(*errno);
                 if !device.is_empty() {
                     write!(f, "{device}: ")?;

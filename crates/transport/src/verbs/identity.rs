@@ -36,27 +36,18 @@ impl Identity {
     fn read(root: &Path, name: &str, (vendor, part): (u32, u32), firmware: &str) -> Self {
         let device = root.join("sys/class/infiniband").join(name).join("device");
         let bus = fs::read_link(device.join("driver")).ok();
-        let module = bus
-            .as_deref()
-            .and_then(Path::file_name)
-            .and_then(|name| name.to_str());
+        let module = bus.as_deref().and_then(Path::file_name).and_then(|name| name.to_str());
         let software = module.is_none() || SOFTWARE.contains(&vendor);
         // Software lies on the network interface below it, whose driver does not matter.
         let module = module.filter(|_| !software);
         let read = |path: &str| fs::read_to_string(root.join(path)).ok();
         let own = module.and_then(|name| read(&format!("sys/module/{name}/version")));
-        let version = own
-            .or_else(|| read("proc/sys/kernel/osrelease"))
-            .unwrap_or_default();
+        let version = own.or_else(|| read("proc/sys/kernel/osrelease")).unwrap_or_default();
         Identity {
             name: one_line(name),
             part: format!("{vendor:#x}:{part}"),
             firmware: one_line(firmware),
-            driver: one_line(&format!(
-                "{} {}",
-                module.unwrap_or("software"),
-                version.trim()
-            )),
+            driver: one_line(&format!("{} {}", module.unwrap_or("software"), version.trim())),
             software,
         }
     }
@@ -64,11 +55,7 @@ impl Identity {
 
 fn one_line(text: &str) -> String {
     let first = text.trim().lines().next().unwrap_or("").trim();
-    let line: String = first
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(LONGEST)
-        .collect();
+    let line: String = first.chars().filter(|c| !c.is_control()).take(LONGEST).collect();
     match line.is_empty() {
         true => "none".to_owned(),
         false => line,
@@ -136,10 +123,7 @@ mod tests {
         let read = || Identity::read(&tree.0, "rxe0", (0xff_ffff, 0), "");
         let alone = read();
         assert!(alone.software);
-        assert_eq!(
-            (alone.firmware.as_str(), alone.driver.as_str()),
-            ("none", "software 6.1.0-x")
-        );
+        assert_eq!((alone.firmware.as_str(), alone.driver.as_str()), ("none", "software 6.1.0-x"));
         // On an Ethernet adapter, whose driver the kernel then shows.
         tree.drive("rxe0", "e1000e");
         assert_eq!(read(), alone);

@@ -41,13 +41,10 @@ impl fmt::Display for Source {
 pub fn requested(
     request: Option<u32>, environment: Option<u32>, tuning: Option<u32>,
 ) -> (u32, Source) {
-    let first = [
-        (request, Source::Request),
-        (environment, Source::Environment),
-        (tuning, Source::Tuning),
-    ]
-    .into_iter()
-    .find_map(|(value, source)| value.map(|value| (value, source)));
+    let first =
+        [(request, Source::Request), (environment, Source::Environment), (tuning, Source::Tuning)]
+            .into_iter()
+            .find_map(|(value, source)| value.map(|value| (value, source)));
     first.unwrap_or((DEFAULT_INLINE, Source::Default))
 }
 
@@ -128,21 +125,14 @@ mod tests {
 
     #[test]
     fn requested__the_first_that_is_there_decides() {
-        let layers = [
-            (Some(0), Source::Request),
-            (Some(1), Source::Environment),
-            (Some(2), Source::Tuning),
-        ];
+        let layers =
+            [(Some(0), Source::Request), (Some(1), Source::Environment), (Some(2), Source::Tuning)];
         for present in 0..8 {
             let value = |index: usize| layers[index].0.filter(|_| present & (1 << index) != 0);
             let expected = (0..3)
                 .find_map(|index| value(index).map(|bytes| (bytes, layers[index].1)))
                 .unwrap_or((DEFAULT_INLINE, Source::Default));
-            assert_eq!(
-                requested(value(0), value(1), value(2)),
-                expected,
-                "{present:03b}"
-            );
+            assert_eq!(requested(value(0), value(1), value(2)), expected, "{present:03b}");
         }
     }
 
@@ -155,11 +145,7 @@ mod tests {
             Some(96)
         };
         let of = |request, environment| {
-            let overrides = Overrides {
-                request,
-                environment,
-                stored: Some(&find),
-            };
+            let overrides = Overrides { request, environment, stored: Some(&find) };
             overrides.settle(&context)
         };
         assert_eq!(of(Some(7), None), (7, Source::Request));
@@ -183,14 +169,7 @@ mod tests {
                 (g, Forbid, Ok(false)),
                 (0, Forbid, Ok(false)),
                 (g, Force, Ok(true)),
-                (
-                    g + 1,
-                    Force,
-                    Err(InlineRefused::TooLong {
-                        bytes: g + 1,
-                        granted,
-                    }),
-                ),
+                (g + 1, Force, Err(InlineRefused::TooLong { bytes: g + 1, granted })),
             ];
             for (bytes, choice, expected) in cases {
                 assert_eq!(
@@ -201,10 +180,7 @@ mod tests {
             }
             for bytes in [0, 8, g] {
                 assert_eq!(decide(false, bytes, granted, Auto), Ok(false));
-                assert_eq!(
-                    decide(false, bytes, granted, Force),
-                    Err(InlineRefused::NoPayload)
-                );
+                assert_eq!(decide(false, bytes, granted, Force), Err(InlineRefused::NoPayload));
             }
         }
     }

@@ -36,8 +36,7 @@ impl Table {
     }
 
     fn offset(&mut self, c: &str, field: &str, offset: usize) {
-        self.0
-            .push((format!("offsetof({c}, {field})"), offset as u64));
+        self.0.push((format!("offsetof({c}, {field})"), offset as u64));
     }
 }
 
@@ -128,10 +127,7 @@ fn program(table: &Table) -> String {
             }
             None => expression.clone(),
         };
-        let _ = writeln!(
-            text,
-            "    printf(\"%llu\\n\", (unsigned long long)({value}));"
-        );
+        let _ = writeln!(text, "    printf(\"%llu\\n\", (unsigned long long)({value}));");
     }
     text + "    return 0;\n}\n"
 }
@@ -143,11 +139,8 @@ fn structures__are_those_of_the_installed_header() {
     std::fs::create_dir_all(&folder).unwrap();
     let (source, binary) = (folder.join("layout.c"), folder.join("layout"));
     std::fs::write(&source, program(&table)).unwrap();
-    let compiled = Command::new("cc")
-        .args(["-std=c11", "-o"])
-        .args([&binary, &source])
-        .output()
-        .unwrap();
+    let compiled =
+        Command::new("cc").args(["-std=c11", "-o"]).args([&binary, &source]).output().unwrap();
     assert!(
         compiled.status.success(),
         "libibverbs-dev is missing (tests/setup installs it), or its header has changed:\n{}",

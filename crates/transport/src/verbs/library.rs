@@ -95,10 +95,7 @@ impl Library {
     /// What the loader said, and what to install.
     pub fn load() -> Result<&'static Library, VerbsError> {
         static LIBRARY: OnceLock<Result<Library, VerbsError>> = OnceLock::new();
-        LIBRARY
-            .get_or_init(|| Library::open(SONAME))
-            .as_ref()
-            .map_err(Clone::clone)
+        LIBRARY.get_or_init(|| Library::open(SONAME)).as_ref().map_err(Clone::clone)
     }
 
     fn open(name: &str) -> Result<Library, VerbsError> {
@@ -106,9 +103,7 @@ impl Library {
         let loaded = unsafe { Loaded::open(Some(name), RTLD_NOW | RTLD_LOCAL) };
         let loaded = loaded.map_err(|error| {
             use std::error::Error;
-            let said = error
-                .source()
-                .map_or_else(|| error.to_string(), |s| s.to_string());
+            let said = error.source().map_or_else(|| error.to_string(), |s| s.to_string());
             VerbsError::NoLibrary(format!(
                 "{said}; install rdma-core's libibverbs (Debian: libibverbs1, ibverbs-providers)"
             ))
@@ -143,9 +138,7 @@ mod tests {
 
     #[test]
     fn open__of_a_library_that_is_not_there_says_what_to_install() {
-        let error = Library::open("libibverbs-that-is-not-there.so.1")
-            .err()
-            .unwrap();
+        let error = Library::open("libibverbs-that-is-not-there.so.1").err().unwrap();
         let text = error.to_string();
         assert!(
             text.contains("libibverbs-that-is-not-there.so.1") && text.contains("install"),

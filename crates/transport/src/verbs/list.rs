@@ -143,11 +143,7 @@ mod tests {
         for (own, other) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {
             let path = own.port.path_to(&other.port.address()).unwrap();
             let (number, psn) = (other.pair.qpn(), 7);
-            let peer = Peer {
-                path,
-                qpn: number,
-                psn,
-            };
+            let peer = Peer { path, qpn: number, psn };
             own.pair.connect(&peer, 7, &RetryConfig::default()).unwrap();
         }
         ends
@@ -175,10 +171,7 @@ mod tests {
         let segments = [Sge::over(bytes.as_ptr(), 8, 0)];
         let mut list = SendList::new();
         for id in 1..=3 {
-            let flags = SendFlags {
-                signaled: id == 3,
-                ..SendFlags::default()
-            };
+            let flags = SendFlags { signaled: id == 3, ..SendFlags::default() };
             let added = list.push(&from.pair, id, &Operation::Send, &segments, flags);
             assert_eq!(added, Ok(true));
         }

@@ -29,10 +29,7 @@ impl ProtectionDomain {
         let raw = make(Step::AllocPd, context.name(), || unsafe {
             (context.library.alloc_pd)(context.raw.as_ptr())
         })?;
-        Ok(Arc::new(ProtectionDomain {
-            raw,
-            context: context.clone(),
-        }))
+        Ok(Arc::new(ProtectionDomain { raw, context: context.clone() }))
     }
 
     /// The device.
@@ -111,10 +108,7 @@ impl MemoryRegion {
         let raw = make(Step::RegMr, context.name(), || unsafe {
             (context.library.reg_mr)(domain.raw.as_ptr(), address.cast(), len, access.flags())
         })?;
-        Ok(MemoryRegion {
-            raw,
-            domain: domain.clone(),
-        })
+        Ok(MemoryRegion { raw, domain: domain.clone() })
     }
 
     /// The key that names the memory in the process's own work requests.

@@ -74,10 +74,7 @@ pub(crate) fn test_device() -> (std::sync::Arc<DeviceContext>, bool) {
         Ok(name) => {
             let library = Library::load().expect("FASTPATH_TEST_DEVICE is set");
             let context = DeviceContext::open(library, &name);
-            (
-                context.unwrap_or_else(|error| panic!("FASTPATH_TEST_DEVICE: {error}")),
-                true,
-            )
+            (context.unwrap_or_else(|error| panic!("FASTPATH_TEST_DEVICE: {error}")), true)
         }
         Err(_) => {
             fake::set_conditions(fake::Conditions::default());

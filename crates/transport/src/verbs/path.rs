@@ -101,10 +101,7 @@ impl LocalPort {
             let known = rank_gids(&context.gid_table(number)?, ethernet);
             if known.is_empty() && (ethernet || attributes.lid == 0) {
                 let device = context.name().to_owned();
-                return Err(VerbsError::NoGid {
-                    device,
-                    port: number,
-                });
+                return Err(VerbsError::NoGid { device, port: number });
             }
             return Ok(LocalPort {
                 number,
@@ -113,10 +110,7 @@ impl LocalPort {
                 known,
             });
         }
-        Err(VerbsError::NoPort {
-            device: context.name().to_owned(),
-            ports: seen.join(", "),
-        })
+        Err(VerbsError::NoPort { device: context.name().to_owned(), ports: seen.join(", ") })
     }
 
     /// Its number on the device, from 1.
@@ -153,11 +147,7 @@ impl LocalPort {
         for (slot, known) in gids.iter_mut().zip(&self.known) {
             *slot = Some((known.family, known.gid));
         }
-        PortAddress {
-            lid: self.lid,
-            mtu: self.mtu,
-            gids,
-        }
+        PortAddress { lid: self.lid, mtu: self.mtu, gids }
     }
 
     /// The way to a peer's port.
@@ -165,18 +155,10 @@ impl LocalPort {
     /// # Errors
     /// There is no kind of address that both have; both sides' are named.
     pub fn path_to(&self, peer: &PortAddress) -> Result<Path, VerbsError> {
-        let theirs = |family| {
-            peer.gids
-                .iter()
-                .flatten()
-                .find(|(f, _)| *f == family)
-                .map(|(_, gid)| *gid)
-        };
-        let shared = self
-            .known
-            .iter()
-            .take(KINDS)
-            .find_map(|own| theirs(own.family).map(|gid| (own, gid)));
+        let theirs =
+            |family| peer.gids.iter().flatten().find(|(f, _)| *f == family).map(|(_, gid)| *gid);
+        let shared =
+            self.known.iter().take(KINDS).find_map(|own| theirs(own.family).map(|gid| (own, gid)));
         let (grh, is_global) = match shared {
             Some((own, gid)) => {
                 let route = GlobalRoute {
@@ -247,11 +229,7 @@ impl PortAddress {
         }
         let mtu = bytes[2];
         let right = (abi::MTU_256..=abi::MTU_4096).contains(&(mtu as i32));
-        right.then_some(PortAddress {
-            lid: u16::from_le_bytes([bytes[0], bytes[1]]),
-            mtu,
-            gids,
-        })
+        right.then_some(PortAddress { lid: u16::from_le_bytes([bytes[0], bytes[1]]), mtu, gids })
     }
 }
 
@@ -273,10 +251,7 @@ impl Path {
     /// one below it.
     pub fn with_mtu(self, bytes: usize) -> Path {
         let code = (bytes.max(256).ilog2() - 7).min(self.mtu.into());
-        Path {
-            mtu: code as u8,
-            ..self
-        }
+        Path { mtu: code as u8, ..self }
     }
 
     /// The same as one of the header's constants.
@@ -294,15 +269,10 @@ fn rank_gids(table: &[GidEntry], ethernet: bool) -> Vec<Known> {
     let mut known: Vec<Known> = Vec::new();
     for entry in table {
         let family = Family::of(entry, ethernet);
-        if let (Ok(index), false) = (
-            u8::try_from(entry.gid_index),
-            known.iter().any(|k| k.family == family),
-        ) {
-            known.push(Known {
-                family,
-                gid: entry.gid,
-                index,
-            });
+        if let (Ok(index), false) =
+            (u8::try_from(entry.gid_index), known.iter().any(|k| k.family == family))
+        {
+            known.push(Known { family, gid: entry.gid, index });
         }
     }
     known.sort_by_key(|known| known.family);
@@ -328,22 +298,11 @@ mod tests {
 
     fn row(index: u32, gid_type: u32, address: &str) -> GidEntry {
         let raw = address.parse::<Ipv6Addr>().unwrap().octets();
-        GidEntry {
-            gid: Gid { raw },
-            gid_index: index,
-            port_num: 1,
-            gid_type,
-            ndev_ifindex: 0,
-        }
+        GidEntry { gid: Gid { raw }, gid_index: index, port_num: 1, gid_type, ndev_ifindex: 0 }
     }
 
     fn port(mtu: i32, lid: u16, ethernet: bool, table: &[GidEntry]) -> LocalPort {
-        LocalPort {
-            number: 1,
-            lid,
-            mtu: mtu as u8,
-            known: rank_gids(table, ethernet),
-        }
+        LocalPort { number: 1, lid, mtu: mtu as u8, known: rank_gids(table, ethernet) }
     }
 
     const V1: u32 = abi::GID_TYPE_ROCE_V1;
@@ -371,12 +330,8 @@ mod tests {
         ];
         let known = rank_gids(&table, true);
         let order: Vec<(Family, u8)> = known.iter().map(|k| (k.family, k.index)).collect();
-        let expected = [
-            (Family::RoceV4, 3),
-            (Family::RoceV6, 4),
-            (Family::RoceLink, 1),
-            (Family::RoceV1, 0),
-        ];
+        let expected =
+            [(Family::RoceV4, 3), (Family::RoceV6, 4), (Family::RoceLink, 1), (Family::RoceV1, 0)];
         assert_eq!(order, expected);
     }
 
@@ -401,10 +356,7 @@ mod tests {
         let own = port(abi::MTU_1024, 0, true, &[row(3, V2, "::ffff:10.0.0.1")]);
         let path = own.path_to(&own.address()).unwrap();
         let mtu = |bytes| path.with_mtu(bytes).mtu_bytes();
-        assert_eq!(
-            [1, 256, 300, 512, 1024, 4096].map(mtu),
-            [256, 256, 256, 512, 1024, 1024]
-        );
+        assert_eq!([1, 256, 300, 512, 1024, 4096].map(mtu), [256, 256, 256, 512, 1024, 1024]);
         assert_eq!(own.gid_to(&path).map(|(index, _)| index), Some(3));
     }
 
@@ -413,10 +365,7 @@ mod tests {
         let a = port(5, 0, true, &[row(0, V1, "fe80::1")]);
         let b = port(5, 0, true, &[row(0, V2, "::ffff:10.0.0.2")]);
         let error = a.path_to(&b.address()).unwrap_err().to_string();
-        assert!(
-            error.contains("fe80::1") && error.contains("10.0.0.2"),
-            "{error}"
-        );
+        assert!(error.contains("fe80::1") && error.contains("10.0.0.2"), "{error}");
     }
 
     #[test]

@@ -127,9 +127,7 @@ impl Default for SendRequest {
             opcode: abi::WR_SEND,
             send_flags: 0,
             imm_data: 0,
-            wr: SendWrTo {
-                atomic: abi::AtomicTo::default(),
-            },
+            wr: SendWrTo { atomic: abi::AtomicTo::default() },
             xrc_remote_srqn: 0,
             bind: BindTo::NOTHING,
         })
@@ -156,9 +154,7 @@ impl SendRequest {
             | flag(flags.fenced, abi::SEND_FENCE)
             | flag(flags.solicited, abi::SEND_SOLICITED)
             | flag(inline, abi::SEND_INLINE);
-        let rdma = |remote_addr, rkey| SendWrTo {
-            rdma: abi::RdmaTo { remote_addr, rkey },
-        };
+        let rdma = |remote_addr, rkey| SendWrTo { rdma: abi::RdmaTo { remote_addr, rkey } };
         match *operation {
             Operation::Send => request.opcode = abi::WR_SEND,
             Operation::SendImmediate(value) => {
@@ -169,22 +165,13 @@ impl SendRequest {
                 request.opcode = abi::WR_SEND_WITH_INV;
                 request.imm_data = rkey;
             }
-            Operation::Datagram {
-                to,
-                number,
-                qkey,
-                immediate,
-            } => {
+            Operation::Datagram { to, number, qkey, immediate } => {
                 request.opcode = match immediate {
                     Some(_) => abi::WR_SEND_WITH_IMM,
                     None => abi::WR_SEND,
                 };
                 request.imm_data = immediate.unwrap_or(0).to_be();
-                request.wr.ud = abi::UdTo {
-                    ah: to.raw(),
-                    remote_qpn: number,
-                    remote_qkey: qkey,
-                };
+                request.wr.ud = abi::UdTo { ah: to.raw(), remote_qpn: number, remote_qkey: qkey };
             }
             Operation::Write { address, rkey } => {
                 request.opcode = abi::WR_RDMA_WRITE;
@@ -196,26 +183,13 @@ impl SendRequest {
             }
             Operation::FetchAdd { address, rkey, add } => {
                 request.opcode = abi::WR_ATOMIC_FETCH_AND_ADD;
-                request.wr.atomic = abi::AtomicTo {
-                    remote_addr: address,
-                    compare_add: add,
-                    swap: 0,
-                    rkey,
-                };
+                request.wr.atomic =
+                    abi::AtomicTo { remote_addr: address, compare_add: add, swap: 0, rkey };
             }
-            Operation::CompareSwap {
-                address,
-                rkey,
-                compare,
-                swap,
-            } => {
+            Operation::CompareSwap { address, rkey, compare, swap } => {
                 request.opcode = abi::WR_ATOMIC_CMP_AND_SWP;
-                request.wr.atomic = abi::AtomicTo {
-                    remote_addr: address,
-                    compare_add: compare,
-                    swap,
-                    rkey,
-                };
+                request.wr.atomic =
+                    abi::AtomicTo { remote_addr: address, compare_add: compare, swap, rkey };
             }
             Operation::Bind(ref binding) => {
                 request.opcode = abi::WR_BIND_MW;
@@ -371,9 +345,7 @@ pub fn status_text(library: &super::Library, status: i32) -> String {
         return format!("status {status}");
     }
     // SAFETY: not null, and ends with a zero.
-    unsafe { CStr::from_ptr(text) }
-        .to_string_lossy()
-        .into_owned()
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
 #[cfg(test)]
@@ -381,31 +353,14 @@ pub fn status_text(library: &super::Library, status: i32) -> String {
 mod tests {
     use super::*;
 
-    const WRITE: Operation<'_> = Operation::Write {
-        address: 0x1000,
-        rkey: 7,
-    };
-    const READ: Operation<'_> = Operation::Read {
-        address: 0x1000,
-        rkey: 7,
-    };
-    const ADD: Operation<'_> = Operation::FetchAdd {
-        address: 0x1000,
-        rkey: 7,
-        add: 1,
-    };
-    const SWAP: Operation<'_> = Operation::CompareSwap {
-        address: 0x1000,
-        rkey: 7,
-        compare: 1,
-        swap: 2,
-    };
+    const WRITE: Operation<'_> = Operation::Write { address: 0x1000, rkey: 7 };
+    const READ: Operation<'_> = Operation::Read { address: 0x1000, rkey: 7 };
+    const ADD: Operation<'_> = Operation::FetchAdd { address: 0x1000, rkey: 7, add: 1 };
+    const SWAP: Operation<'_> =
+        Operation::CompareSwap { address: 0x1000, rkey: 7, compare: 1, swap: 2 };
 
     fn segments(lengths: &[u32]) -> Vec<Sge> {
-        let segment = |&length| Sge {
-            length,
-            ..Sge::default()
-        };
+        let segment = |&length| Sge { length, ..Sge::default() };
         lengths.iter().map(segment).collect()
     }
 
@@ -419,12 +374,9 @@ mod tests {
     #[test]
     fn inline__each_operation_with_a_payload_goes_inline_when_all_fits() {
         let flags = SendFlags::default();
-        for operation in [
-            Operation::Send,
-            Operation::SendImmediate(1),
-            Operation::SendInvalidate(7),
-            WRITE,
-        ] {
+        for operation in
+            [Operation::Send, Operation::SendImmediate(1), Operation::SendInvalidate(7), WRITE]
+        {
             for (lengths, granted, inline) in [
                 (&[][..], 0, true),
                 (&[0], 0, true),
@@ -451,17 +403,10 @@ mod tests {
     fn inline__reads_and_atomics_never_do() {
         for operation in [READ, ADD, SWAP] {
             for inline in [InlineChoice::Auto, InlineChoice::Forbid] {
-                let flags = SendFlags {
-                    inline,
-                    signaled: true,
-                    ..SendFlags::default()
-                };
+                let flags = SendFlags { inline, signaled: true, ..SendFlags::default() };
                 assert_eq!(flags_of(&operation, &[8], 400, flags), abi::SEND_SIGNALED);
             }
-            let forced = SendFlags {
-                inline: InlineChoice::Force,
-                ..SendFlags::default()
-            };
+            let forced = SendFlags { inline: InlineChoice::Force, ..SendFlags::default() };
             let refused = build_request(9, &operation, &segments(&[8]), forced, 400).err();
             assert_eq!(refused, Some(InlineRefused::NoPayload));
         }
@@ -469,27 +414,13 @@ mod tests {
 
     #[test]
     fn inline__can_be_forced_and_forbidden() {
-        let with = |inline| SendFlags {
-            inline,
-            ..SendFlags::default()
-        };
+        let with = |inline| SendFlags { inline, ..SendFlags::default() };
         assert_eq!(flags_of(&WRITE, &[8], 400, with(InlineChoice::Forbid)), 0);
-        assert_eq!(
-            flags_of(&WRITE, &[8], 400, with(InlineChoice::Force)),
-            abi::SEND_INLINE
-        );
-        let refused = build_request(
-            9,
-            &WRITE,
-            &segments(&[400, 1]),
-            with(InlineChoice::Force),
-            400,
-        );
+        assert_eq!(flags_of(&WRITE, &[8], 400, with(InlineChoice::Force)), abi::SEND_INLINE);
+        let refused =
+            build_request(9, &WRITE, &segments(&[400, 1]), with(InlineChoice::Force), 400);
         let (bytes, granted) = (401, 400);
-        assert_eq!(
-            refused.err(),
-            Some(InlineRefused::TooLong { bytes, granted })
-        );
+        assert_eq!(refused.err(), Some(InlineRefused::TooLong { bytes, granted }));
     }
 
     #[test]
@@ -502,23 +433,11 @@ mod tests {
                 inline: InlineChoice::Auto,
             };
             let mut expected = abi::SEND_INLINE;
-            expected |= if flags.signaled {
-                abi::SEND_SIGNALED
-            } else {
-                0
-            };
+            expected |= if flags.signaled { abi::SEND_SIGNALED } else { 0 };
             expected |= if flags.fenced { abi::SEND_FENCE } else { 0 };
-            expected |= if flags.solicited {
-                abi::SEND_SOLICITED
-            } else {
-                0
-            };
+            expected |= if flags.solicited { abi::SEND_SOLICITED } else { 0 };
             // Immediate data and invalidation keep the others, inline among them.
-            for operation in [
-                Operation::SendImmediate(3),
-                Operation::SendInvalidate(3),
-                WRITE,
-            ] {
+            for operation in [Operation::SendImmediate(3), Operation::SendInvalidate(3), WRITE] {
                 assert_eq!(flags_of(&operation, &[8], 64, flags), expected);
             }
         }
@@ -528,46 +447,30 @@ mod tests {
     fn request__carries_the_operation() {
         let list = segments(&[8]);
         let build = |operation: &Operation<'_>| {
-            build_request(9, operation, &list, SendFlags::default(), 0)
-                .unwrap()
-                .0
+            build_request(9, operation, &list, SendFlags::default(), 0).unwrap().0
         };
         let request = build(&Operation::SendImmediate(0x0102_0304));
         assert_eq!(request.opcode, abi::WR_SEND_WITH_IMM);
         assert_eq!(request.imm_data.to_ne_bytes(), [1, 2, 3, 4]);
         let request = build(&Operation::SendInvalidate(0x55));
-        assert_eq!(
-            (request.opcode, request.imm_data),
-            (abi::WR_SEND_WITH_INV, 0x55)
-        );
+        assert_eq!((request.opcode, request.imm_data), (abi::WR_SEND_WITH_INV, 0x55));
         for (operation, opcode) in [(WRITE, abi::WR_RDMA_WRITE), (READ, abi::WR_RDMA_READ)] {
             let request = build(&operation);
             // SAFETY: this operation's part of the union.
             let to = unsafe { request.wr.rdma };
-            assert_eq!(
-                (request.opcode, to.remote_addr, to.rkey),
-                (opcode, 0x1000, 7)
-            );
+            assert_eq!((request.opcode, to.remote_addr, to.rkey), (opcode, 0x1000, 7));
         }
         let request = build(&SWAP);
         // SAFETY: this operation's part of the union.
         let to = unsafe { request.wr.atomic };
         assert_eq!(request.opcode, abi::WR_ATOMIC_CMP_AND_SWP);
-        assert_eq!(
-            (to.remote_addr, to.rkey, to.compare_add, to.swap),
-            (0x1000, 7, 1, 2)
-        );
+        assert_eq!((to.remote_addr, to.rkey, to.compare_add, to.swap), (0x1000, 7, 1, 2));
         assert_eq!((request.wr_id, request.num_sge), (9, 1));
     }
 
     #[test]
     fn failure__tells_the_causes_apart() {
-        let of = |status| {
-            failure(&Wc {
-                status,
-                ..Wc::default()
-            })
-        };
+        let of = |status| failure(&Wc { status, ..Wc::default() });
         assert_eq!(of(0), None);
         assert_eq!(of(abi::WC_RETRY_EXC_ERR), Some(Failure::NoAnswer));
         assert_eq!(of(abi::WC_RNR_RETRY_EXC_ERR), Some(Failure::NoBuffer));

@@ -65,13 +65,7 @@ impl Default for RetryConfig {
     fn default() -> Self {
         // 0.27 s each, 7 times: long enough for a loaded network, and a dead peer is found within seconds.
         // A peer without buffers computes, perhaps for hours.
-        RetryConfig {
-            timeout: 16,
-            retries: 6,
-            rnr_retries: 7,
-            rnr_timer: 12,
-            reads: 4,
-        }
+        RetryConfig { timeout: 16, retries: 6, rnr_retries: 7, rnr_timer: 12, reads: 4 }
     }
 }
 
@@ -235,16 +229,10 @@ impl QueuePair {
     /// # Errors
     /// The device refuses.
     pub fn start_datagrams(&self, psn: u32) -> Result<(), VerbsError> {
-        let mut attributes = QpAttr {
-            qp_state: abi::QPS_RTR,
-            ..QpAttr::default()
-        };
+        let mut attributes = QpAttr { qp_state: abi::QPS_RTR, ..QpAttr::default() };
         self.modify(Step::ModifyRtr, &mut attributes, abi::QP_STATE)?;
-        let mut attributes = QpAttr {
-            qp_state: abi::QPS_RTS,
-            sq_psn: psn & 0xff_ffff,
-            ..QpAttr::default()
-        };
+        let mut attributes =
+            QpAttr { qp_state: abi::QPS_RTS, sq_psn: psn & 0xff_ffff, ..QpAttr::default() };
         let mask = abi::QP_STATE | abi::QP_SQ_PSN;
         self.modify(Step::ModifyRts, &mut attributes, mask)
     }
@@ -255,10 +243,7 @@ impl QueuePair {
     /// # Errors
     /// The device refuses, or is gone: the pair is what it was.
     pub fn reset(&self) -> Result<(), VerbsError> {
-        let mut attributes = QpAttr {
-            qp_state: abi::QPS_RESET,
-            ..QpAttr::default()
-        };
+        let mut attributes = QpAttr { qp_state: abi::QPS_RESET, ..QpAttr::default() };
         self.modify(Step::ModifyReset, &mut attributes, abi::QP_STATE)
     }
 
@@ -276,10 +261,7 @@ impl QueuePair {
     /// # Errors
     /// It was reset and not started, or the device is gone.
     pub fn stop(&self) -> Result<(), VerbsError> {
-        let mut attributes = QpAttr {
-            qp_state: abi::QPS_ERR,
-            ..QpAttr::default()
-        };
+        let mut attributes = QpAttr { qp_state: abi::QPS_ERR, ..QpAttr::default() };
         self.modify(Step::ModifyError, &mut attributes, abi::QP_STATE)
     }
 
@@ -334,9 +316,7 @@ impl QueuePair {
     pub unsafe fn post_recv(&self, entries: &[RecvEntry]) -> Result<(), (usize, VerbsError)> {
         // SAFETY: the pair is alive; the buffers stay writable until they complete, by this function's contract.
         let (accepted, errno) = unsafe {
-            post_receives(entries, |list, bad| {
-                (self.post_recv)(self.raw.as_ptr(), list, bad)
-            })
+            post_receives(entries, |list, bad| (self.post_recv)(self.raw.as_ptr(), list, bad))
         };
         match errno {
             0 => Ok(()),
@@ -364,9 +344,7 @@ fn create_pair(
             qp_context: null_mut(),
             send_cq: settings.send_cq.raw.as_ptr(),
             recv_cq: settings.recv_cq.raw.as_ptr(),
-            srq: settings
-                .shared
-                .map_or(null_mut(), |shared| shared.raw.as_ptr()),
+            srq: settings.shared.map_or(null_mut(), |shared| shared.raw.as_ptr()),
             cap: QpCap {
                 max_send_wr: settings.send_depth,
                 max_recv_wr: settings.recv_depth,
@@ -417,10 +395,7 @@ impl AddressHandle {
         let raw = make(Step::CreateAh, context.name(), || unsafe {
             (context.library.create_ah)(domain.raw.as_ptr(), &mut route)
         })?;
-        Ok(AddressHandle {
-            raw,
-            domain: domain.clone(),
-        })
+        Ok(AddressHandle { raw, domain: domain.clone() })
     }
 
     pub(super) fn raw(&self) -> *mut abi::Ah {

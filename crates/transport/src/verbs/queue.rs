@@ -34,10 +34,7 @@ impl CompletionChannel {
         let raw = make(Step::CreateChannel, context.name(), || unsafe {
             (context.library.create_comp_channel)(context.raw.as_ptr())
         })?;
-        let channel = CompletionChannel {
-            raw,
-            context: context.clone(),
-        };
+        let channel = CompletionChannel { raw, context: context.clone() };
         // SAFETY: flags of a file descriptor that is the channel's.
         unsafe {
             let flags = libc::fcntl(channel.fd(), libc::F_GETFL);
@@ -190,12 +187,8 @@ pub(super) unsafe fn post_receives(
     let mut done = 0;
     for batch in entries.chunks(BATCH) {
         let mut segments = [Sge::default(); BATCH];
-        let mut requests = [RecvWr {
-            wr_id: 0,
-            next: null_mut(),
-            sg_list: null_mut(),
-            num_sge: 1,
-        }; BATCH];
+        let mut requests =
+            [RecvWr { wr_id: 0, next: null_mut(), sg_list: null_mut(), num_sge: 1 }; BATCH];
         let first = requests.as_mut_ptr();
         for (index, entry) in batch.iter().enumerate() {
             segments[index] = entry.segment;
@@ -247,19 +240,11 @@ impl SharedReceiveQueue {
     pub fn new(domain: &Arc<ProtectionDomain>, depth: u32) -> Result<Arc<Self>, VerbsError> {
         let context = &domain.context;
         let Some(post) = context.ops().post_srq_recv else {
-            return Err(VerbsError::call(
-                Step::CreateSrq,
-                context.name(),
-                libc::ENOSYS,
-            ));
+            return Err(VerbsError::call(Step::CreateSrq, context.name(), libc::ENOSYS));
         };
         let mut wanted = abi::SrqInitAttr {
             srq_context: null_mut(),
-            attr: abi::SrqAttr {
-                max_wr: depth,
-                max_sge: 1,
-                srq_limit: 0,
-            },
+            attr: abi::SrqAttr { max_wr: depth, max_sge: 1, srq_limit: 0 },
         };
         // SAFETY: the domain is alive, the structure writable.
         let raw = make(Step::CreateSrq, context.name(), || unsafe {
@@ -288,18 +273,13 @@ impl SharedReceiveQueue {
     pub unsafe fn post(&self, entries: &[RecvEntry]) -> Result<(), (usize, VerbsError)> {
         // SAFETY: the queue is alive; the buffers stay writable until they complete, by this function's contract.
         let (accepted, errno) = unsafe {
-            post_receives(entries, |list, bad| {
-                (self.post)(self.raw.as_ptr(), list, bad)
-            })
+            post_receives(entries, |list, bad| (self.post)(self.raw.as_ptr(), list, bad))
         };
         match errno {
             0 => Ok(()),
             errno => {
                 let name = self.domain.context.name();
-                Err((
-                    accepted,
-                    VerbsError::call(Step::PostRecv, name, errno.abs()),
-                ))
+                Err((accepted, VerbsError::call(Step::PostRecv, name, errno.abs())))
             }
         }
     }

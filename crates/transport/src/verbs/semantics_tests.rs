@@ -10,12 +10,8 @@ use std::time::{Duration, Instant};
 /// Nothing here takes so long; a test that does has hung.
 const WATCHDOG: Duration = Duration::from_secs(60);
 
-const REPORTED: SendFlags = SendFlags {
-    signaled: true,
-    fenced: false,
-    solicited: false,
-    inline: InlineChoice::Auto,
-};
+const REPORTED: SendFlags =
+    SendFlags { signaled: true, fenced: false, solicited: false, inline: InlineChoice::Auto };
 
 fn connect(context: &std::sync::Arc<DeviceContext>) -> (Loop, Echo) {
     let port = Loop::new(context, None).unwrap();
@@ -66,10 +62,8 @@ impl Shown {
     }
 
     fn write(&self, end: &End, offset: usize, value: u64, rkey: u32) -> Result<Wc, Failure> {
-        let operation = Operation::Write {
-            address: self.memory.address() as u64 + offset as u64,
-            rkey,
-        };
+        let operation =
+            Operation::Write { address: self.memory.address() as u64 + offset as u64, rkey };
         let segment = [Sge::over((&raw const value).cast(), 8, 0)];
         assert!(post(end, &operation, &segment, REPORTED).inline);
         wait(&end.send_cq)
@@ -170,10 +164,7 @@ fn window__leads_within_its_bounds() {
 #[test]
 fn window__of_a_device_without_is_an_error_and_nothing_is_left() {
     let context = fake::open();
-    fake::set_conditions(fake::Conditions {
-        windows: false,
-        ..fake::Conditions::default()
-    });
+    fake::set_conditions(fake::Conditions { windows: false, ..fake::Conditions::default() });
     let domain = ProtectionDomain::new(&context).unwrap();
     let base = fault::alive();
     let error = MemoryWindow::new(&domain).err().unwrap();
@@ -194,26 +185,12 @@ fn read_and_pass_on(context: &std::sync::Arc<DeviceContext>, fenced: bool) -> u6
         target.cast::<u64>().write_volatile(0);
     }
     let rkey = far.buffer.region().rkey();
-    let segment = [Sge::over(
-        near.buffer.address(),
-        8,
-        near.buffer.region().lkey(),
-    )];
-    let read = Operation::Read {
-        address: source as u64,
-        rkey,
-    };
-    let write = Operation::Write {
-        address: target as u64,
-        rkey,
-    };
+    let segment = [Sge::over(near.buffer.address(), 8, near.buffer.region().lkey())];
+    let read = Operation::Read { address: source as u64, rkey };
+    let write = Operation::Write { address: target as u64, rkey };
     let _ = post(near, &read, &segment, SendFlags::default());
     // By DMA: the buffer is read when the write is carried out, not when it is posted.
-    let flags = SendFlags {
-        fenced,
-        inline: InlineChoice::Forbid,
-        ..REPORTED
-    };
+    let flags = SendFlags { fenced, inline: InlineChoice::Forbid, ..REPORTED };
     let _ = post(near, &write, &segment, flags);
     wait(&near.send_cq).unwrap();
     // SAFETY: as above; the write is done.
@@ -223,15 +200,8 @@ fn read_and_pass_on(context: &std::sync::Arc<DeviceContext>, fenced: bool) -> u6
 #[test]
 fn fence__waits_for_a_read_whose_answer_is_late() {
     let context = fake::open();
-    fake::set_conditions(fake::Conditions {
-        read_delay: 5,
-        ..fake::Conditions::default()
-    });
-    assert_eq!(
-        read_and_pass_on(&context, false),
-        0,
-        "it went past the read"
-    );
+    fake::set_conditions(fake::Conditions { read_delay: 5, ..fake::Conditions::default() });
+    assert_eq!(read_and_pass_on(&context, false), 0, "it went past the read");
     assert_eq!(read_and_pass_on(&context, true), 77);
     fake::set_conditions(fake::Conditions::default());
     // On a real device no answer is late on purpose; what is fenced comes after the read in any case.
@@ -262,11 +232,7 @@ fn pieces(near: &End, bytes: usize) -> [Sge; 3] {
         let address = near.buffer.address().wrapping_add(at);
         Sge::over(address, len, near.buffer.region().lkey())
     };
-    [
-        piece(0, first),
-        piece(first, 0),
-        piece(first, bytes - first),
-    ]
+    [piece(0, first), piece(first, 0), piece(first, bytes - first)]
 }
 
 /// Sends `bytes` bytes in three pieces, and overwrites them as soon as that may be; whether they went inline.
@@ -289,11 +255,7 @@ fn send_pieces([near, far]: &[End; 2], operation: &Operation<'_>, bytes: usize) 
     // SAFETY: as above; the send is complete.
     let came = (0..=bytes).map(|at| unsafe { far.incoming().add(at).read_volatile() });
     let expected = (0..=bytes).map(|at| if at < bytes { 0x5a } else { 0 });
-    assert!(
-        came.eq(expected),
-        "{bytes} bytes, inline: {}",
-        posted.inline
-    );
+    assert!(came.eq(expected), "{bytes} bytes, inline: {}", posted.inline);
     posted.inline
 }
 
@@ -306,10 +268,8 @@ fn inline__in_several_pieces_up_to_what_was_granted_may_be_overwritten_once_post
     let [near, far] = &echo.ends;
     let granted = near.pair.granted_inline() as usize;
     assert!((64..1000).contains(&granted), "{granted}");
-    let write = Operation::Write {
-        address: far.incoming() as u64,
-        rkey: far.buffer.region().rkey(),
-    };
+    let write =
+        Operation::Write { address: far.incoming() as u64, rkey: far.buffer.region().rkey() };
     for operation in [Operation::Send, Operation::SendImmediate(3), write] {
         for bytes in [0, 1, 64, granted, granted + 1, 1000] {
             let inline = send_pieces(&echo.ends, &operation, bytes);
@@ -331,10 +291,7 @@ fn message__longer_than_the_peers_buffer_is_refused_and_both_sides_know() {
     assert_eq!(refused, Failure::RemoteRefused);
     // As the standard has it, or as Soft-RoCE reports it.
     let told = wait(&far.recv_cq).unwrap_err();
-    assert!(
-        matches!(told, Failure::Local | Failure::RemoteRefused),
-        "{told:?}"
-    );
+    assert!(matches!(told, Failure::Local | Failure::RemoteRefused), "{told:?}");
     // SAFETY: within the memory; what would be first of what did not fit.
     let beyond = unsafe { far.incoming().add(most).read_volatile() };
     assert_eq!(beyond, 0, "written beyond the buffer");

@@ -35,15 +35,10 @@ impl Watcher {
         let stop = Arc::new(unsafe { OwnedFd::from_raw_fd(fd) });
         let ours = stop.clone();
         let thread = without_signals(|| {
-            let builder = Builder::new()
-                .name("fastpath-rdma".to_owned())
-                .stack_size(1 << 17);
+            let builder = Builder::new().name("fastpath-rdma".to_owned()).stack_size(1 << 17);
             builder.spawn(move || watch(&channel, &ours, wake))
         })?;
-        Ok(Watcher {
-            stop,
-            thread: Some(thread),
-        })
+        Ok(Watcher { stop, thread: Some(thread) })
     }
 }
 
@@ -59,11 +54,7 @@ impl Drop for Watcher {
 }
 
 fn watch(channel: &CompletionChannel, stop: &OwnedFd, wake: impl Fn()) {
-    let entry = |fd| libc::pollfd {
-        fd,
-        events: libc::POLLIN,
-        revents: 0,
-    };
+    let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut entries = [entry(channel.fd()), entry(stop.as_raw_fd())];
     loop {
         // SAFETY: an array of two entries.

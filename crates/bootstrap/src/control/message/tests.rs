@@ -10,41 +10,21 @@ fn requests() -> Vec<Request> {
     };
     let other = program.clone();
     let foreign = Foreign {
-        origin: Origin {
-            job: 0x0123_4567_89ab_cdef,
-            rank: 3,
-        },
+        origin: Origin { job: 0x0123_4567_89ab_cdef, rank: 3 },
         host: 1,
         card: vec![1, 2, 3],
     };
     let (service, port) = (b"ocean".to_vec(), b"a port".to_vec());
     vec![
-        Request::Spawn {
-            root: 2,
-            programs: vec![program.clone(), program],
-        },
-        Request::Publish {
-            owner: 1,
-            service: service.clone(),
-            port: port.clone(),
-        },
-        Request::Lookup {
-            service: service.clone(),
-        },
+        Request::Spawn { root: 2, programs: vec![program.clone(), program] },
+        Request::Publish { owner: 1, service: service.clone(), port: port.clone() },
+        Request::Lookup { service: service.clone() },
         Request::Unpublish { service, port },
-        Request::Knock {
-            rank: 3,
-            number: 1,
-            caller: 1 << 16 | 2,
-            visit: Visit::Leaves,
-        },
+        Request::Knock { rank: 3, number: 1, caller: 1 << 16 | 2, visit: Visit::Leaves },
         Request::Forget { owner: 3 },
         Request::Stay,
         Request::Input,
-        Request::Prepare {
-            nodes: vec![0, 1],
-            programs: vec![other],
-        },
+        Request::Prepare { nodes: vec![0, 1], programs: vec![other] },
         Request::Add {
             root: 1,
             first: 4,
@@ -53,31 +33,19 @@ fn requests() -> Vec<Request> {
             cards: vec![vec![1, 2], Vec::new()],
         },
         Request::GiveUp { first: 4 },
-        Request::Number {
-            foreign: vec![foreign.clone()],
-        },
-        Request::AddForeign {
-            first: 4,
-            foreign: vec![foreign.clone(), foreign],
-        },
+        Request::Number { foreign: vec![foreign.clone()] },
+        Request::AddForeign { first: 4, foreign: vec![foreign.clone(), foreign] },
     ]
 }
 
 fn answers() -> Vec<Answer> {
     vec![
-        Answer::Spawned {
-            first: 4,
-            counts: vec![2, 1],
-        },
+        Answer::Spawned { first: 4, counts: vec![2, 1] },
         Answer::Done,
-        Answer::Found {
-            port: b"a port".to_vec(),
-        },
+        Answer::Found { port: b"a port".to_vec() },
         Answer::refuse(Cause::Name, "no such name"),
         Answer::Knocked(Knocked::Stands),
-        Answer::Ready {
-            cards: vec![vec![7], Vec::new()],
-        },
+        Answer::Ready { cards: vec![vec![7], Vec::new()] },
         Answer::Numbered { ranks: vec![4, 5] },
     ]
 }
@@ -101,10 +69,7 @@ fn messages__that_are_cut_or_go_on_are_refused() {
     for bytes in answers().iter().map(Answer::encode) {
         assert!((0..bytes.len()).all(|end| Answer::decode(&bytes[..end]).is_none()));
     }
-    let nothing = Request::Spawn {
-        root: 0,
-        programs: vec![Program::default()],
-    };
+    let nothing = Request::Spawn { root: 0, programs: vec![Program::default()] };
     assert_eq!(Request::decode(&nothing.encode()), None);
 }
 

@@ -20,11 +20,7 @@ impl Line {
     /// Reads a line. Words without `=` are part of nothing that is asked for, and are left out.
     pub fn parse(text: &str) -> Line {
         let fields = text.split_whitespace().filter_map(|w| w.split_once('='));
-        Line(
-            fields
-                .map(|(name, value)| (name.to_owned(), value.to_owned()))
-                .collect(),
-        )
+        Line(fields.map(|(name, value)| (name.to_owned(), value.to_owned())).collect())
     }
 
     /// The first field of that name.
@@ -50,9 +46,8 @@ pub fn split_value(value: &[u8]) -> Vec<String> {
     let text = data_encoding::BASE64URL_NOPAD.encode(value);
     // Room for the number and the colon.
     let pieces = text.as_bytes().chunks(VALUE_MOST - 8);
-    let pieces: Vec<&str> = pieces
-        .map(|piece| std::str::from_utf8(piece).unwrap_or_default())
-        .collect();
+    let pieces: Vec<&str> =
+        pieces.map(|piece| std::str::from_utf8(piece).unwrap_or_default()).collect();
     let first = format!("{}:{}", pieces.len().max(1), pieces.first().unwrap_or(&""));
     let others = pieces.iter().skip(1).map(|&piece| piece.to_owned());
     std::iter::once(first).chain(others).collect()
@@ -61,10 +56,7 @@ pub fn split_value(value: &[u8]) -> Vec<String> {
 /// How many pieces there are, and what the first one holds; None where it is none.
 pub fn read_first(piece: &str) -> Option<(usize, &str)> {
     let (count, text) = piece.split_once(':')?;
-    let count = count
-        .parse()
-        .ok()
-        .filter(|&n| (1..=PIECES_MOST).contains(&n))?;
+    let count = count.parse().ok().filter(|&n| (1..=PIECES_MOST).contains(&n))?;
     Some((count, text))
 }
 
@@ -91,12 +83,7 @@ mod tests {
         ] {
             assert!(Line::parse(text).answers("barrier_out"), "{text}");
         }
-        for text in [
-            "",
-            "barrier_out",
-            "cmd=barrier_out rc=-1",
-            "cmd=put_result rc=0",
-        ] {
+        for text in ["", "barrier_out", "cmd=barrier_out rc=-1", "cmd=put_result rc=0"] {
             assert!(!Line::parse(text).answers("barrier_out"), "{text}");
         }
         let line = Line::parse("cmd=get_result rc=0 value=(vector,(0,1,2)) a=b=c size=-1 n=3");

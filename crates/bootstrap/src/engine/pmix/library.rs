@@ -35,10 +35,7 @@ pub struct Proc {
 impl Proc {
     /// Room for one.
     pub const fn empty() -> Proc {
-        Proc {
-            namespace: [0; NAMESPACE_BYTES],
-            rank: 0,
-        }
+        Proc { namespace: [0; NAMESPACE_BYTES], rank: 0 }
     }
 
     /// Another rank of the same namespace.
@@ -49,10 +46,7 @@ impl Proc {
     /// A process of that name; what is too long is cut.
     #[cfg(test)]
     pub fn named(namespace: &str, rank: u32) -> Proc {
-        let mut proc = Proc {
-            rank,
-            ..Proc::empty()
-        };
+        let mut proc = Proc { rank, ..Proc::empty() };
         let bytes = namespace.bytes().take(NAMESPACE_BYTES - 1);
         let places = proc.namespace.iter_mut();
         places.zip(bytes).for_each(|(to, from)| *to = from);
@@ -109,11 +103,7 @@ pub struct Info {
 
 impl Info {
     fn new(key: &[u8], value: Value) -> Info {
-        Info {
-            key: to_key(key),
-            flags: 0,
-            value,
-        }
+        Info { key: to_key(key), flags: 0, value }
     }
 
     /// A flag that is set.
@@ -124,9 +114,7 @@ impl Info {
 
     /// A text, which must live as long as this.
     pub fn text(key: &str, text: &CStr) -> Info {
-        let data = Data {
-            text: text.as_ptr(),
-        };
+        let data = Data { text: text.as_ptr() };
         Info::new(key.as_bytes(), Value { kind: STRING, data })
     }
 
@@ -140,9 +128,7 @@ impl Info {
 fn to_key(key: &[u8]) -> [u8; KEY_BYTES] {
     let mut name = [0; KEY_BYTES];
     let bytes = key.iter().take(KEY_BYTES - 1);
-    name.iter_mut()
-        .zip(bytes)
-        .for_each(|(to, &from)| *to = from);
+    name.iter_mut().zip(bytes).for_each(|(to, &from)| *to = from);
     name
 }
 
@@ -158,11 +144,7 @@ pub struct Published {
 impl Published {
     /// What is looked for.
     pub fn wanted(key: &[u8]) -> Published {
-        Published {
-            owner: Proc::empty(),
-            key: to_key(key),
-            value: Value::empty(),
-        }
+        Published { owner: Proc::empty(), key: to_key(key), value: Value::empty() }
     }
 }
 
@@ -177,11 +159,7 @@ pub struct Query {
 impl Query {
     /// The one about these keys; the list ends in null and must live as long as this.
     pub fn of(keys: &[*const c_char]) -> Query {
-        Query {
-            keys: keys.as_ptr(),
-            qualifiers: std::ptr::null(),
-            qualifier_count: 0,
-        }
+        Query { keys: keys.as_ptr(), qualifiers: std::ptr::null(), qualifier_count: 0 }
     }
 }
 
@@ -210,9 +188,7 @@ impl App {
             unsafe { libc::strdup(text.as_ptr()) }
         };
         App {
-            command: words
-                .first()
-                .map_or(std::ptr::null_mut(), |word| copy(word)),
+            command: words.first().map_or(std::ptr::null_mut(), |word| copy(word)),
             arguments: copy_list(words),
             variables: copy_list(variables),
             folder: folder.map_or(std::ptr::null_mut(), copy),
@@ -293,22 +269,13 @@ const VALUE_MOST: usize = 16 << 20;
 impl Value {
     /// Room for one (`PMIX_UNDEF`).
     pub const fn empty() -> Value {
-        Value {
-            kind: 0,
-            data: Data { room: [0; 3] },
-        }
+        Value { kind: 0, data: Data { room: [0; 3] } }
     }
 
     /// Bytes, which must live as long as this.
     pub fn of_bytes(bytes: &[u8]) -> Value {
-        let bytes = Bytes {
-            data: bytes.as_ptr().cast_mut().cast(),
-            size: bytes.len(),
-        };
-        Value {
-            kind: BYTE_OBJECT,
-            data: Data { bytes },
-        }
+        let bytes = Bytes { data: bytes.as_ptr().cast_mut().cast(), size: bytes.len() };
+        Value { kind: BYTE_OBJECT, data: Data { bytes } }
     }
 
     /// The bytes of a value that the library has made; None where it is of another type.
@@ -473,18 +440,12 @@ fn list_places() -> Vec<PathBuf> {
     let prefix = prefix.filter(|prefix| prefix.is_absolute());
     let moved = prefix.map(|prefix| prefix.join("lib").join(SONAME));
     let named = PathBuf::from(SONAME);
-    find_mapped(&maps)
-        .into_iter()
-        .chain(moved)
-        .chain([named])
-        .collect()
+    find_mapped(&maps).into_iter().chain(moved).chain([named]).collect()
 }
 
 /// The library among the files that a process has mapped (proc_pid_maps(5)).
 fn find_mapped(maps: &str) -> Option<PathBuf> {
-    let mut files = maps
-        .lines()
-        .filter_map(|line| line.find('/').map(|at| &line[at..]));
+    let mut files = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
     let found = files.find(|file| {
         let name = Path::new(file).file_name().and_then(|name| name.to_str());
         name.is_some_and(|name| name.starts_with(SONAME))
@@ -499,10 +460,7 @@ mod tests {
 
     #[test]
     fn number__is_read_by_its_type_and_never_negative() {
-        let value = |kind, number| Value {
-            kind,
-            data: Data { number },
-        };
+        let value = |kind, number| Value { kind, data: Data { number } };
         assert_eq!(value(14, 0xffff_ffff_0000_0007).number(), Some(7));
         assert_eq!(value(6, 0xffff_0000_0000_0003).number(), Some(3));
         assert_eq!(value(6, u64::MAX).number(), None);
@@ -522,10 +480,7 @@ mod tests {
         assert_eq!(bytes.read_text(), None);
         assert!(bytes.process().is_none());
         let parent = Proc::named("job@1", 7);
-        let process = Value {
-            kind: PROC,
-            data: Data { process: &parent },
-        };
+        let process = Value { kind: PROC, data: Data { process: &parent } };
         assert_eq!(process.process().unwrap().rank, 7);
         assert_eq!(process.read_bytes(), None);
     }

@@ -53,56 +53,26 @@ fn detect__knows_by_what_a_launcher_can_be_spoken_to() {
     let by_pmix = Some(Protocol::Pmix);
     let rows = [
         ("Hydra", vec![hydra(0, 2)], HYDRA, pmi1),
-        (
-            "Hydra, TCP or another pid namespace",
-            vec![hydra(0, 2)],
-            Some(""),
-            pmi1,
-        ),
+        ("Hydra, TCP or another pid namespace", vec![hydra(0, 2)], Some(""), pmi1),
         ("Hydra, descriptors closed", vec![hydra(0, 2)], None, None),
         ("Hydra with PMI_PORT", vec![hydra_port(0, 2)], None, pmi1),
         ("prterun", vec![prterun(0)], None, by_pmix),
         ("Open MPI 5", vec![open_mpi(0, 2)], None, by_pmix),
         ("srun none", vec![srun(0, 2)], None, None),
         ("srun pmi2", vec![srun(0, 2), pmi2(0, 2)], SLURM, pmi1),
-        (
-            "srun pmix",
-            vec![srun(0, 2), launchers::pmix(0)],
-            None,
-            by_pmix,
-        ),
+        ("srun pmix", vec![srun(0, 2), launchers::pmix(0)], None, by_pmix),
         ("Flux", vec![flux(0, 2), flux_pmi(0, 2)], FLUX, pmi1),
         ("Flux without PMI", vec![flux(0, 2)], None, None),
         // What the outer one has left is stale.
-        (
-            "Hydra in srun pmix",
-            vec![srun(0, 2), launchers::pmix(0), hydra(0, 2)],
-            HYDRA,
-            pmi1,
-        ),
-        (
-            "prterun in srun pmi2",
-            vec![srun(0, 1), pmi2(0, 1), prterun(0)],
-            None,
-            by_pmix,
-        ),
+        ("Hydra in srun pmix", vec![srun(0, 2), launchers::pmix(0), hydra(0, 2)], HYDRA, pmi1),
+        ("prterun in srun pmi2", vec![srun(0, 1), pmi2(0, 1), prterun(0)], None, by_pmix),
         (
             "srun none in srun pmix",
-            vec![
-                srun(0, 4),
-                launchers::pmix(0),
-                srun(0, 2),
-                sets("SLURM_STEP_ID=1".into()),
-            ],
+            vec![srun(0, 4), launchers::pmix(0), srun(0, 2), sets("SLURM_STEP_ID=1".into())],
             None,
             None,
         ),
-        (
-            "srun none in Hydra",
-            vec![hydra(0, 1), srun(0, 2)],
-            None,
-            None,
-        ),
+        ("srun none in Hydra", vec![hydra(0, 1), srun(0, 2)], None, None),
     ];
     for (what, layers, peer, wanted) in rows {
         match place(&environment(&layers), peer) {
@@ -115,23 +85,9 @@ fn detect__knows_by_what_a_launcher_can_be_spoken_to() {
 #[test]
 fn detect__never_leaves_a_rank_of_several_alone() {
     // No other launcher lives: whatever tells of a second rank counts, in any order of nesting.
-    let alone = [
-        hydra(0, 1),
-        open_mpi(0, 1),
-        srun(0, 1),
-        pmix(0),
-        flux(0, 1),
-        salloc_step(),
-        sbatch(),
-    ];
-    let several = [
-        hydra(0, 2),
-        open_mpi(0, 2),
-        srun(0, 2),
-        flux(0, 2),
-        gforker(0, 3),
-        orte(0, 2),
-    ];
+    let alone =
+        [hydra(0, 1), open_mpi(0, 1), srun(0, 1), pmix(0), flux(0, 1), salloc_step(), sbatch()];
+    let several = [hydra(0, 2), open_mpi(0, 2), srun(0, 2), flux(0, 2), gforker(0, 3), orte(0, 2)];
     for inner in &several {
         for outer in &alone {
             let env = environment(&[outer.clone(), inner.clone()]);
@@ -140,19 +96,9 @@ fn detect__never_leaves_a_rank_of_several_alone() {
         }
     }
     // The last rank too, where the size is not told or wrong.
-    for layer in [
-        hydra(3, 0),
-        hydra(1, 1),
-        prterun(1),
-        hydra_port(1, 2),
-        srun(1, 1),
-        flux(1, 1),
-    ] {
+    for layer in [hydra(3, 0), hydra(1, 1), prterun(1), hydra_port(1, 2), srun(1, 1), flux(1, 1)] {
         let found = place(&environment(&[layer]), None);
-        assert!(
-            matches!(&found, Place::Several(c) if c.size.is_none()),
-            "{found:?}"
-        );
+        assert!(matches!(&found, Place::Several(c) if c.size.is_none()), "{found:?}");
     }
 }
 
@@ -163,11 +109,7 @@ fn detect__is_told_to_leave_a_process_alone() {
             let mut env = environment(&layers);
             env.insert("FASTPATH_SINGLETON".into(), value.into());
             let found = place(&env, None);
-            assert_eq!(
-                found == Place::Alone(Alone::Asked),
-                is_asked,
-                "{env:?}: {found:?}"
-            );
+            assert_eq!(found == Place::Alone(Alone::Asked), is_asked, "{env:?}: {found:?}");
         }
     }
 }
@@ -184,9 +126,7 @@ fn detect__needs_a_launchers_mark_to_leave_our_own_job() {
 #[test]
 fn claim__cuts_long_values() {
     let env = environment(&[sets(format!("PMI_SIZE={}", "9".repeat(100_000)))]);
-    let Place::Several(claim) = place(&env, None) else {
-        panic!("a number too large is several")
-    };
+    let Place::Several(claim) = place(&env, None) else { panic!("a number too large is several") };
     assert_eq!(claim.size, None);
     assert!(claim.value.len() < 120, "{}", claim.value);
 }
@@ -223,9 +163,7 @@ fn fuzz__several_ranks_are_never_alone() {
         .iter()
         .map(|(_, layers, ..)| {
             let pairs = environment(layers).into_iter();
-            let lines: Vec<String> = pairs
-                .map(|(name, value)| format!("{name}={value}"))
-                .collect();
+            let lines: Vec<String> = pairs.map(|(name, value)| format!("{name}={value}")).collect();
             lines.join("\n").into_bytes()
         })
         .collect();

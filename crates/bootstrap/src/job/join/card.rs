@@ -18,12 +18,7 @@ pub struct Hello {
 impl Hello {
     /// As it travels: `RANK SIZE PROCESS PROCESSORS`.
     pub fn encode(&self) -> Vec<u8> {
-        let Hello {
-            rank,
-            size,
-            process,
-            processors,
-        } = self;
+        let Hello { rank, size, process, processors } = self;
         format!("{rank} {size} {process} {processors}").into_bytes()
     }
 
@@ -147,13 +142,7 @@ impl NodeCard {
             }
             ranks.push(Rank { rank, network });
         }
-        (!ranks.is_empty()).then_some(NodeCard {
-            job_id,
-            secret,
-            leader,
-            choices,
-            ranks,
-        })
+        (!ranks.is_empty()).then_some(NodeCard { job_id, secret, leader, choices, ranks })
     }
 }
 
@@ -205,10 +194,7 @@ mod tests {
     use super::*;
 
     fn card() -> NodeCard {
-        let rank = |rank, network: &[u8]| Rank {
-            rank,
-            network: network.to_vec(),
-        };
+        let rank = |rank, network: &[u8]| Rank { rank, network: network.to_vec() };
         NodeCard {
             job_id: 7,
             secret: [3; SECRET_BYTES],
@@ -220,12 +206,8 @@ mod tests {
 
     #[test]
     fn hello__round_trips() {
-        let hello = Hello {
-            rank: 3,
-            size: 8,
-            process: 77,
-            processors: CpuSet::parse("0-3,8").unwrap(),
-        };
+        let hello =
+            Hello { rank: 3, size: 8, process: 77, processors: CpuSet::parse("0-3,8").unwrap() };
         assert_eq!(Hello::decode(&hello.encode()), Some(hello));
         for text in ["", "1 2", "1 2 3", "1 2 3 x", "-1 2 3 0", "1 2 3 0 9"] {
             assert_eq!(Hello::decode(text.as_bytes()), None, "{text}");
@@ -234,11 +216,7 @@ mod tests {
 
     #[test]
     fn welcome__round_trips() {
-        let welcome = Welcome {
-            job_id: u64::MAX,
-            lowest: 2,
-            members: 9,
-        };
+        let welcome = Welcome { job_id: u64::MAX, lowest: 2, members: 9 };
         assert_eq!(Welcome::decode(&welcome.encode()), Some(welcome));
         assert_eq!(Welcome::decode(&welcome.encode()[1..]), None);
     }
@@ -249,10 +227,7 @@ mod tests {
         let mut twice = card();
         twice.ranks[1].rank = 1;
         assert_eq!(NodeCard::decode(&twice.encode()), None);
-        let none = NodeCard {
-            ranks: Vec::new(),
-            ..card()
-        };
+        let none = NodeCard { ranks: Vec::new(), ..card() };
         assert_eq!(NodeCard::decode(&none.encode()), None);
     }
 
@@ -260,12 +235,7 @@ mod tests {
     fn card__says_once_what_its_ranks_have_alike() {
         let network = |port: u8| [&[1, 0, port, 3][..], &[7; 100]].concat();
         let mut card = card();
-        card.ranks = (0..64)
-            .map(|rank| Rank {
-                rank,
-                network: network(rank as u8),
-            })
-            .collect();
+        card.ranks = (0..64).map(|rank| Rank { rank, network: network(rank as u8) }).collect();
         assert_eq!(NodeCard::decode(&card.encode()), Some(card.clone()));
         let alike = card.encode().len();
         card.ranks[1].network[50] = 8;
@@ -279,11 +249,7 @@ mod tests {
 
     #[test]
     fn fuzz__words_of_a_node_are_understood_or_refused() {
-        let welcome = Welcome {
-            job_id: 1,
-            lowest: 0,
-            members: 2,
-        };
+        let welcome = Welcome { job_id: 1, lowest: 0, members: 2 };
         let corpus: &[&[u8]] = &[&card().encode(), b"0 2 1 0-3", &welcome.encode()];
         crate::mutate::run(corpus, |input| {
             if let Some(card) = NodeCard::decode(input) {

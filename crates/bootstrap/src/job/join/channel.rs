@@ -136,12 +136,7 @@ pub fn send_all(socket: BorrowedFd<'_>, mut bytes: &[u8]) -> io::Result<()> {
         // SAFETY: the bytes are readable for the length given.
         let sent = unsafe {
             let flags = libc::MSG_NOSIGNAL;
-            libc::send(
-                socket.as_raw_fd(),
-                bytes.as_ptr().cast(),
-                bytes.len(),
-                flags,
-            )
+            libc::send(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags)
         };
         match usize::try_from(sent) {
             Ok(sent) => bytes = &bytes[sent..],
@@ -181,10 +176,7 @@ pub fn send(
 
 fn send_file(stream: &UnixStream, mut byte: u8, file: BorrowedFd<'_>) -> io::Result<()> {
     let mut control = Control([0; 64]);
-    let mut part = libc::iovec {
-        iov_base: (&raw mut byte).cast(),
-        iov_len: 1,
-    };
+    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
     // SAFETY: all zeros is a valid msghdr.
     let mut message: libc::msghdr = unsafe { zeroed() };
     message.msg_iov = &mut part;
@@ -256,10 +248,7 @@ pub fn receive(stream: &UnixStream) -> io::Result<Frame> {
 /// The first byte of a frame, and the file that came with it.
 fn receive_file(stream: &UnixStream) -> io::Result<(u8, Option<OwnedFd>)> {
     let (mut byte, mut control) = (0_u8, Control([0; 64]));
-    let mut part = libc::iovec {
-        iov_base: (&raw mut byte).cast(),
-        iov_len: 1,
-    };
+    let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
     // SAFETY: all zeros is a valid msghdr.
     let mut message: libc::msghdr = unsafe { zeroed() };
     message.msg_iov = &mut part;
@@ -336,9 +325,7 @@ mod tests {
     fn meeting__has_one_leader_whom_all_others_reach() {
         let name = format!("fastpath-test-{}-meet", std::process::id());
         let roles: Vec<Role> = std::thread::scope(|scope| {
-            let all: Vec<_> = (0..8)
-                .map(|_| scope.spawn(|| meet(&name).unwrap()))
-                .collect();
+            let all: Vec<_> = (0..8).map(|_| scope.spawn(|| meet(&name).unwrap())).collect();
             all.into_iter().map(|one| one.join().unwrap()).collect()
         });
         let leaders = roles.iter().filter(|role| matches!(role, Role::Leader(_)));

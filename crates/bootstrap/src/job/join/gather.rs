@@ -45,9 +45,7 @@ impl Gathering {
         let (fence, over) = UnixStream::pair()?;
         listener.set_nonblocking(true)?;
         let thread = without_signals(|| {
-            let builder = Builder::new()
-                .name("fastpath-join".to_owned())
-                .stack_size(1 << 17);
+            let builder = Builder::new().name("fastpath-join".to_owned()).stack_size(1 << 17);
             builder.spawn(move || take_all(listener, &over))
         })?;
         Ok(Gathering { thread, fence })
@@ -76,11 +74,7 @@ fn take_all(
     let mut streams = Vec::new();
     let mut pause = None;
     loop {
-        let door = if pause.is_none() {
-            listener.as_raw_fd()
-        } else {
-            -1
-        };
+        let door = if pause.is_none() { listener.as_raw_fd() } else { -1 };
         let mut entries = [door, over.as_raw_fd()].map(|fd| poll_entry(fd, libc::POLLIN));
         poll_for(&mut entries, pause.take());
         let is_over = entries[1].revents != 0;

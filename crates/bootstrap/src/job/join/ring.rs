@@ -111,9 +111,7 @@ fn watch(job: &'static Job, aborter: &Aborter, ring: &Ring, neighbour: Neighbour
     let mut ranks = (0..job.present()).filter(|&rank| job.host(rank) == node);
     let lowest = ranks.next().unwrap_or(0);
     if job.header().failure.record(FailureKind::Gone, lowest, 1) {
-        let host = job
-            .network_card(lowest)
-            .map_or_else(String::new, |card| card.host);
+        let host = job.network_card(lowest).map_or_else(String::new, |card| card.host);
         let others = match ranks.count() {
             0 => String::new(),
             count => format!(" and {count} more"),
@@ -136,12 +134,7 @@ mod tests {
     fn ring__says_good_bye_over_connections_of_any_time() {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
-        let pair = || {
-            (
-                TcpStream::connect(address).unwrap(),
-                listener.accept().unwrap().0,
-            )
-        };
+        let pair = || (TcpStream::connect(address).unwrap(), listener.accept().unwrap().0);
         let ((early, mut far_early), (late, mut far_late)) = (pair(), pair());
         let ring = Ring::default();
         ring.keep(Arc::new(early));

@@ -23,10 +23,7 @@ pub(super) fn is_alone(test: &str) -> bool {
     let outcome = inner.output().unwrap();
     let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
     let errors = String::from_utf8_lossy(&outcome.stderr);
-    assert!(
-        outcome.status.success() && said.contains("1 passed"),
-        "{said}{errors}"
-    );
+    assert!(outcome.status.success() && said.contains("1 passed"), "{said}{errors}");
     false
 }
 
@@ -68,10 +65,7 @@ fn ranks__of_one_host_share_memory_after_one_fence() {
         let jobs = join_all(&server, 5).into_iter().map(Result::unwrap);
         let jobs: Vec<&Job> = jobs.map(leak).collect();
         for (rank, job) in jobs.iter().enumerate() {
-            assert_eq!(
-                (job.rank(), job.present(), job.appnum()),
-                (rank, 5, Some(3))
-            );
+            assert_eq!((job.rank(), job.present(), job.appnum()), (rank, 5, Some(3)));
             assert_eq!(job.job_id(), jobs[0].job_id());
             assert_eq!((job.nodes(), job.node_place()), (1, (5, rank)));
             assert!(job.is_watched() && job.launcher().is_none());
@@ -110,9 +104,7 @@ fn join_on_nodes(server: &Server, nodes: &[usize]) -> Vec<&'static Job> {
             let meeting = name_meeting(&format!("{name}-{}", nodes[rank]), nodes.len());
             leak(Job::join_at(Engine::Pmi1(server.connect(rank)), &meeting).unwrap())
         };
-        let all: Vec<_> = (0..nodes.len())
-            .map(|r| scope.spawn(move || join(r)))
-            .collect();
+        let all: Vec<_> = (0..nodes.len()).map(|r| scope.spawn(move || join(r))).collect();
         all.into_iter().map(|one| one.join().unwrap()).collect()
     })
 }
@@ -120,21 +112,14 @@ fn join_on_nodes(server: &Server, nodes: &[usize]) -> Vec<&'static Job> {
 #[test]
 fn nodes__learn_of_each_other_by_one_card_each() {
     // In blocks, by turns, and alone.
-    let rows: [(&[usize], usize); 4] = [
-        (&[0, 0, 1, 1], 2),
-        (&[0, 1, 2, 0, 1, 2, 0], 3),
-        (&[0, 1], 2),
-        (&[0, 1, 1, 1, 0], 2),
-    ];
+    let rows: [(&[usize], usize); 4] =
+        [(&[0, 0, 1, 1], 2), (&[0, 1, 2, 0, 1, 2, 0], 3), (&[0, 1], 2), (&[0, 1, 1, 1, 0], 2)];
     for (nodes, count) in rows {
         let server = Server::new(&job_name(), nodes.len(), Manner::Slurm);
         let jobs = join_on_nodes(&server, nodes);
         assert_eq!((server.fences(), server.gets()), (2, count * (count - 1)));
         for (rank, job) in jobs.iter().enumerate() {
-            assert_eq!(
-                (job.rank(), job.present(), job.nodes()),
-                (rank, nodes.len(), count)
-            );
+            assert_eq!((job.rank(), job.present(), job.nodes()), (rank, nodes.len(), count));
             assert_eq!(job.job_id(), jobs[0].job_id());
             assert_eq!(job.header().job_id.load(Ordering::Relaxed), job.job_id());
             assert_eq!(job.secret(), jobs[0].secret());
@@ -155,10 +140,7 @@ fn nodes__learn_of_each_other_by_one_card_each() {
 fn job__of_one_rank_meets_nobody() {
     let server = Server::new(&job_name(), 1, Manner::Hydra);
     let job = leak(join_all(&server, 1).pop().unwrap().unwrap());
-    assert_eq!(
-        (job.present(), job.appnum(), server.fences()),
-        (1, Some(3), 0)
-    );
+    assert_eq!((job.present(), job.appnum(), server.fences()), (1, Some(3), 0));
     leave_all(&[job]);
     assert_eq!(server.finalized(), 1);
 }
@@ -238,21 +220,14 @@ fn strangers__are_turned_away_and_hold_nobody_up() {
         // The first one has the name when it is in the fence.
         server.await_waiting(1);
         let strangers = [(); 4].map(|()| connect());
-        let hello = |rank, size| Hello {
-            rank,
-            size,
-            process: 9,
-            processors: CpuSet::new(),
-        };
+        let hello = |rank, size| Hello { rank, size, process: 9, processors: CpuSet::new() };
         let say = |i: usize, kind, body: &[u8]| send(&strangers[i], kind, body, None).unwrap();
         say(1, Kind::Hello, &hello(0, 2).encode());
         say(2, Kind::Hello, &hello(1, 3).encode());
         say(3, Kind::Bye, b"");
         let second = scope.spawn(|| Job::join(Engine::Pmi1(server.connect(1))));
         for (stranger, why) in
-            strangers
-                .iter()
-                .zip(["", "rank 0 already", "in a job of 2", "no rank"])
+            strangers.iter().zip(["", "rank 0 already", "in a job of 2", "no rank"])
         {
             let told = expect(stranger, Kind::Welcome).unwrap_err().to_string();
             assert!(told.contains(why), "{told}");

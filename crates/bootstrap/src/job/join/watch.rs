@@ -85,11 +85,7 @@ impl Link {
     /// # Errors
     /// No thread is left.
     pub fn watch(&self, job: &'static Job) -> io::Result<()> {
-        let watched = self
-            .watched
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(watched) = watched else {
             return Ok(());
         };
@@ -116,9 +112,7 @@ impl Link {
         drop(engine);
         for run in runs {
             without_signals(|| {
-                let builder = Builder::new()
-                    .name("fastpath-node".to_owned())
-                    .stack_size(1 << 17);
+                let builder = Builder::new().name("fastpath-node".to_owned()).stack_size(1 << 17);
                 builder.spawn(run)
             })?;
         }
@@ -163,9 +157,7 @@ impl Link {
 /// Waits until something has happened to one of the descriptors, or so much time has passed.
 pub fn poll_for(entries: &mut [libc::pollfd], limit: Option<Duration>) {
     // A part of a millisecond is a whole one: there would be no wait.
-    let limit = limit.map_or(-1, |limit| {
-        limit.as_millis().saturating_add(1).min(1 << 30) as i32
-    });
+    let limit = limit.map_or(-1, |limit| limit.as_millis().saturating_add(1).min(1 << 30) as i32);
     let count = entries.len() as libc::nfds_t;
     // SAFETY: an array of so many entries.
     if unsafe { libc::poll(entries.as_mut_ptr(), count, limit) } < 0 {
@@ -176,11 +168,7 @@ pub fn poll_for(entries: &mut [libc::pollfd], limit: Option<Duration>) {
 
 /// What [`poll_for`] waits for.
 pub fn poll_entry(fd: RawFd, events: libc::c_short) -> libc::pollfd {
-    libc::pollfd {
-        fd,
-        events,
-        revents: 0,
-    }
+    libc::pollfd { fd, events, revents: 0 }
 }
 
 /// Sees members finish or die, until none is left.

@@ -7,11 +7,7 @@ fn again(segment: &Segment) -> OwnedFd {
 }
 
 fn card(host: &str, port: u16) -> Vec<u8> {
-    let card = NetworkCard {
-        host: host.to_owned(),
-        port,
-        addresses: vec![[10, 0, 0, 1].into()],
-    };
+    let card = NetworkCard { host: host.to_owned(), port, addresses: vec![[10, 0, 0, 1].into()] };
     card.encode()
 }
 
@@ -53,16 +49,7 @@ fn ranks__of_a_node_have_places_and_others_do_not() {
 
 #[test]
 fn node__that_has_all_ranks_needs_no_table() {
-    let all = Segment::create_for_node(
-        &[0, 1, 2],
-        3,
-        Spare {
-            ranks: 2,
-            foreign: 0,
-        },
-        7,
-    )
-    .unwrap();
+    let all = Segment::create_for_node(&[0, 1, 2], 3, Spare { ranks: 2, foreign: 0 }, 7).unwrap();
     assert_eq!(Some(all.layout()), Layout::new(5));
     assert_eq!((all.present(), all.capacity()), (3, 5));
     let told = Elsewhere { host: 3, card: &[] };
@@ -108,16 +95,7 @@ fn others__that_are_given_up_are_found_dead() {
 
 #[test]
 fn ranks__are_added_here_and_elsewhere() {
-    let a = Segment::create_for_node(
-        &[1, 2],
-        4,
-        Spare {
-            ranks: 3,
-            foreign: 0,
-        },
-        7,
-    )
-    .unwrap();
+    let a = Segment::create_for_node(&[1, 2], 4, Spare { ranks: 3, foreign: 0 }, 7).unwrap();
     let b = Segment::attach(again(&a), 7).unwrap();
     assert_eq!((b.capacity(), b.layout().ranks()), (7, 5));
     let there = card("n3", 9);
@@ -128,10 +106,7 @@ fn ranks__are_added_here_and_elsewhere() {
     let name = |rank: usize, page: &RankPage| page.parent.store(rank as u32, Ordering::Relaxed);
     assert_eq!(a.add_ranks(2, elsewhere, name).unwrap(), 4);
     assert_eq!((b.present(), b.here()), (6, 3));
-    assert_eq!(
-        (b.place(4), b.place(5), b.rank_at(2)),
-        (None, Some(2), Some(5))
-    );
+    assert_eq!((b.place(4), b.place(5), b.rank_at(2)), (None, Some(2), Some(5)));
     assert_eq!(b.page(5).unwrap().parent.load(Ordering::Relaxed), 5);
     assert_eq!((b.host(4), b.network(4)), (8, Some(there.clone())));
     a.back_pair(5, 1).unwrap();
@@ -168,17 +143,8 @@ fn fuzz__table_and_pages_may_hold_anything() {
         }
         assert!(a.node_ranks().all(|rank| rank < 40) && a.present() <= 40);
         for rank in 0..41 {
-            let _ = (
-                a.page(rank),
-                a.network(rank),
-                a.host(rank),
-                a.other_host(rank),
-            );
-            let _ = (
-                a.pair_region(rank, 1),
-                a.arena(rank),
-                a.incoming_bitmap(rank),
-            );
+            let _ = (a.page(rank), a.network(rank), a.host(rank), a.other_host(rank));
+            let _ = (a.pair_region(rank, 1), a.arena(rank), a.incoming_bitmap(rank));
             let place = a.place(rank);
             assert!(place.is_none_or(|place| place < layout.ranks()));
         }

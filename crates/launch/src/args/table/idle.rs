@@ -14,11 +14,7 @@ const fn idle(names: &'static str, takes: Takes, why: &'static str) -> Opt {
 /// What they ask for is always so.
 pub const ALWAYS: &[Opt] = &[
     always("--allow-run-as-root", Nothing, "everybody may start a job"),
-    always(
-        "--byslot --bycore --bynode -rr",
-        Nothing,
-        "the ranks of one node are in order",
-    ),
+    always("--byslot --bycore --bynode -rr", Nothing, "the ranks of one node are in order"),
     always(
         "-enable-auto-cleanup --disable-recovery -cleanup",
         Nothing,
@@ -51,11 +47,7 @@ pub const IDLE: &[Opt] = &[
     ),
     idle("--am --amca --tune", One("FILE"), PARAMETERS),
     idle("-iface", One("NAME"), NETWORK),
-    idle(
-        "-rdma -RDMA -ib -IB -psm2 -PSM2 -dapl -v6",
-        Nothing,
-        NETWORK,
-    ),
+    idle("-rdma -RDMA -ib -IB -psm2 -PSM2 -dapl -v6", Nothing, NETWORK),
     idle(
         "-bootstrap-exec-args -rmk \
          --prefix --app-pmix-prefix --pmix-prefix --launch-agent --plm -localhost \
@@ -71,16 +63,8 @@ pub const IDLE: &[Opt] = &[
         Nothing,
         NODES,
     ),
-    idle(
-        "--enable-recovery --continuous -disable-auto-cleanup -dac",
-        Nothing,
-        RECOVERY,
-    ),
-    idle(
-        "--max-restarts --with-ft --runtime-options",
-        One("WORD"),
-        RECOVERY,
-    ),
+    idle("--enable-recovery --continuous -disable-auto-cleanup -dac", Nothing, RECOVERY),
+    idle("--max-restarts --with-ft --runtime-options", One("WORD"), RECOVERY),
     idle(
         "-gtool -gtoolfile --xterm --debugger --stop-in-init --stop-in-app -gdba \
          -gdb-args -tva",

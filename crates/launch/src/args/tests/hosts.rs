@@ -58,10 +58,7 @@ fn agent__is_of_all_ranks() {
     // Told of each program, the numbers count whatever the agent sees of the allocation.
     let told = spec("--agent 2,2/1,3 -ppn 2 a : b");
     assert_eq!(told.nodes, Nodes::Agent(vec![2, 2]));
-    assert_eq!(
-        told.apps.iter().map(|app| app.ranks).collect::<Vec<_>>(),
-        [1, 3]
-    );
+    assert_eq!(told.apps.iter().map(|app| app.ranks).collect::<Vec<_>>(), [1, 3]);
     assert!(error("--hostfile none a").contains("none"));
     let elsewhere = spec("--agent 2,2/4 --hostfile none a");
     assert_eq!(elsewhere.nodes, Nodes::Agent(vec![2, 2]));
@@ -85,22 +82,11 @@ fn allocation__of_slurm_says_how_many_ranks_a_node_gets() {
 
 #[test]
 fn allocation__is_taken_where_no_host_is_named() {
-    let slurm = [
-        ("SLURM_JOB_NUM_NODES", "2"),
-        ("SLURM_TASKS_PER_NODE", "2(x2)"),
-    ];
-    let unnamed = |counts: &[usize]| {
-        counts
-            .iter()
-            .map(|&n| (String::new(), n))
-            .collect::<Vec<_>>()
-    };
+    let slurm = [("SLURM_JOB_NUM_NODES", "2"), ("SLURM_TASKS_PER_NODE", "2(x2)")];
+    let unnamed = |counts: &[usize]| counts.iter().map(|&n| (String::new(), n)).collect::<Vec<_>>();
     assert_eq!(nodes_within("a", &slurm), unnamed(&[2, 2]));
     assert_eq!(nodes_within("-n 3 a", &slurm), unnamed(&[2, 1]));
-    assert_eq!(
-        nodes_within("--host x,y a", &slurm),
-        [("x".to_owned(), 1), ("y".to_owned(), 1)]
-    );
+    assert_eq!(nodes_within("--host x,y a", &slurm), [("x".to_owned(), 1), ("y".to_owned(), 1)]);
     let kubernetes = [("HYDRA_HOST_FILE", "cluster")];
     let named = ["node7", "node8"].map(|name| (name.to_owned(), 2));
     assert_eq!(nodes_within("a", &kubernetes), named);
@@ -109,18 +95,8 @@ fn allocation__is_taken_where_no_host_is_named() {
 
 #[test]
 fn hostfile__gives_ranks_and_limits() {
-    for option in [
-        "--hostfile",
-        "-f",
-        "-machinefile",
-        "--machinefile",
-        "--default-hostfile",
-    ] {
-        assert_eq!(
-            spec(&format!("{option} machines a")).apps[0].ranks,
-            5,
-            "{option}"
-        );
+    for option in ["--hostfile", "-f", "-machinefile", "--machinefile", "--default-hostfile"] {
+        assert_eq!(spec(&format!("{option} machines a")).apps[0].ranks, 5, "{option}");
     }
     assert_eq!(spec("-f hosts4 a").apps[0].ranks, 4);
     assert_eq!(spec("-f hosts a").apps[0].ranks, 1);

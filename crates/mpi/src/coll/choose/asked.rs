@@ -56,10 +56,7 @@ pub(in super::super) fn wants_any_order() -> bool {
 }
 
 /// What was asked for, and what has run.
-static ASKED: Mutex<Asked> = Mutex::new(Asked {
-    named: Vec::new(),
-    counts: None,
-});
+static ASKED: Mutex<Asked> = Mutex::new(Asked { named: Vec::new(), counts: None });
 
 struct Asked {
     /// Calls with the algorithm to use.
@@ -105,9 +102,8 @@ impl Names {
             let named = self.named.iter().find(|named| named.0 == call);
             named.and_then(|named| names.iter().position(|name| *name == named.1))
         };
-        let calls = CALLS
-            .iter()
-            .map(|(call, names)| place(call, names).map_or(0, |at| at as u32 + 1));
+        let calls =
+            CALLS.iter().map(|(call, names)| place(call, names).map_or(0, |at| at as u32 + 1));
         calls.fold(u32::from(self.any_order), |code, place| code << 4 | place)
     }
 }
@@ -124,17 +120,13 @@ fn read_names(text: &str) -> (Names, Vec<String>) {
         let Some((call, known)) = CALLS.iter().find(|known| known.0 == call) else {
             let calls: Vec<&str> = CALLS.iter().map(|known| known.0).collect();
             let calls = calls.join(", ");
-            warnings.push(format!(
-                "no call {call:?}: there are {calls}, and {ANY_ORDER_WORD}"
-            ));
+            warnings.push(format!("no call {call:?}: there are {calls}, and {ANY_ORDER_WORD}"));
             continue;
         };
         match known.iter().find(|known| **known == name) {
             Some(name) => names.named.push((*call, *name)),
-            None => warnings.push(format!(
-                "{call} has no algorithm {name:?}: there are {}",
-                known.join(", ")
-            )),
+            None => warnings
+                .push(format!("{call} has no algorithm {name:?}: there are {}", known.join(", "))),
         }
     }
     (names, warnings)
@@ -209,10 +201,7 @@ mod tests {
     fn code__is_another_one_for_each_choice() {
         let code = |text: &str| read_names(text).0.code();
         assert_eq!(code(""), 0);
-        assert_eq!(
-            code("reduce:nodes,bcast:flat"),
-            code("bcast:flat , reduce:nodes")
-        );
+        assert_eq!(code("reduce:nodes,bcast:flat"), code("bcast:flat , reduce:nodes"));
         let mut codes: Vec<u32> = CALLS
             .iter()
             .flat_map(|(call, names)| names.iter().map(move |name| format!("{call}:{name}")))

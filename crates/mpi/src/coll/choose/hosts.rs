@@ -77,9 +77,7 @@ impl Spread {
         let parts = starts.windows(2).map(|pair| pair[0]..pair[1]);
         let branches = match most.is_power_of_two() && sizes().all(|size| size == most) {
             true => 1,
-            false => parts
-                .map(|part| branches::count(actors, part))
-                .fold(2, u32::max),
+            false => parts.map(|part| branches::count(actors, part)).fold(2, u32::max),
         };
         let inner = starts.get(1..starts.len().saturating_sub(1));
         let inner = inner.unwrap_or_default().iter();
@@ -101,14 +99,7 @@ impl Spread {
 
     /// The same hosts, with ranks in another order.
     pub(in super::super) fn mixed(self, dealt: bool) -> Spread {
-        Spread {
-            in_blocks: false,
-            aligned: 0,
-            dealt,
-            branches: 1,
-            exchanged: 0,
-            ..self
-        }
+        Spread { in_blocks: false, aligned: 0, dealt, branches: 1, exchanged: 0, ..self }
     }
 
     /// How one member of each host is spread.
@@ -127,11 +118,7 @@ impl Spread {
 
     /// How all members of one host are.
     fn within(self) -> Spread {
-        Spread {
-            nodes: 1,
-            ranks: self.most,
-            ..self
-        }
+        Spread { nodes: 1, ranks: self.most, ..self }
     }
 }
 
@@ -153,9 +140,7 @@ impl Costs<'_> {
 
     /// A step in which so many messages leave a host at once; where none does, a message within a host.
     fn step(self, bytes: f64, at_once: f64) -> f64 {
-        let Network {
-            message, gap, byte, ..
-        } = *self.network;
+        let Network { message, gap, byte, .. } = *self.network;
         match self.spread.nodes == 1 || at_once == 0.0 {
             true => self.near(bytes),
             false => message + at_once * (gap + bytes * byte) - gap,
@@ -245,9 +230,9 @@ impl Costs<'_> {
     fn barrier(self, how: Barrier) -> f64 {
         match how {
             Barrier::Flat => f64::INFINITY,
-            Barrier::Dissemination => (0..levels(self.spread.ranks))
-                .map(|step| self.step(0.0, self.shifted(step)))
-                .sum(),
+            Barrier::Dissemination => {
+                (0..levels(self.spread.ranks)).map(|step| self.step(0.0, self.shifted(step))).sum()
+            }
             Barrier::Nodes => {
                 let heads = self.of(self.spread.between());
                 let inside = f64::from(levels(self.spread.most));
@@ -258,12 +243,7 @@ impl Costs<'_> {
 
     /// A tree of which each message has all bytes, and each is folded where `folds`.
     fn tree(self, bytes: f64, folds: bool) -> f64 {
-        let Spread {
-            ranks,
-            nodes,
-            aligned,
-            ..
-        } = self.spread;
+        let Spread { ranks, nodes, aligned, .. } = self.spread;
         // The longest way to the root has fewer steps than the root has branches.
         let all = ranks.ilog2();
         let fold = if folds { self.fold(bytes) } else { 0.0 };
@@ -283,11 +263,7 @@ impl Costs<'_> {
                     // Half of the ranks send, then half of the others: those of every second host where they are dealt
                     // out to an even number.
                     false => {
-                        let whole = if self.spread.dealt {
-                            nodes.trailing_zeros()
-                        } else {
-                            0
-                        };
+                        let whole = if self.spread.dealt { nodes.trailing_zeros() } else { 0 };
                         let halves = (step + 1).saturating_sub(whole);
                         (self.most() / f64::from(1u32 << halves)).max(1.0)
                     }
@@ -371,9 +347,7 @@ impl Costs<'_> {
 
     /// A reduction to the heads of all hosts of which each has several branches.
     fn meet(self, size: Size) -> f64 {
-        let Network {
-            message, gap, byte, ..
-        } = *self.network;
+        let Network { message, gap, byte, .. } = *self.network;
         let bytes = size.bytes as f64;
         let steps = f64::from(levels(self.spread.nodes));
         let exchanged = f64::from(self.spread.exchanged);
@@ -419,15 +393,11 @@ impl Costs<'_> {
     fn best_allreduce(self, size: Size) -> f64 {
         let shares = size.can_share(self.spread.ranks);
         let free = shares && size.order == Order::Free;
-        [
-            (Allreduce::Doubling, true),
-            (Allreduce::HalvingDoubling, shares),
-            (Allreduce::Ring, free),
-        ]
-        .into_iter()
-        .filter(|candidate| candidate.1)
-        .map(|candidate| self.allreduce(candidate.0, size))
-        .fold(f64::INFINITY, f64::min)
+        [(Allreduce::Doubling, true), (Allreduce::HalvingDoubling, shares), (Allreduce::Ring, free)]
+            .into_iter()
+            .filter(|candidate| candidate.1)
+            .map(|candidate| self.allreduce(candidate.0, size))
+            .fold(f64::INFINITY, f64::min)
     }
 
     /// `bytes` of all blocks together.
@@ -436,10 +406,9 @@ impl Costs<'_> {
         let part = |step: u32| block * 2f64.powi(step as i32);
         match how {
             Allgather::Flat | Allgather::Together | Allgather::Shared => f64::INFINITY,
-            Allgather::Doubling => self
-                .doublings()
-                .map(|step| self.step(part(step), self.paired(step)))
-                .sum(),
+            Allgather::Doubling => {
+                self.doublings().map(|step| self.step(part(step), self.paired(step))).sum()
+            }
             Allgather::Bruck => {
                 let last = levels(self.spread.ranks).saturating_sub(1);
                 let step = |step| {
@@ -465,8 +434,7 @@ impl Costs<'_> {
             true => Allgather::Doubling,
             false => Allgather::Bruck,
         };
-        self.allgather(tree, bytes)
-            .min(self.allgather(Allgather::Ring, bytes))
+        self.allgather(tree, bytes).min(self.allgather(Allgather::Ring, bytes))
     }
 }
 
@@ -502,10 +470,7 @@ impl Spread {
 
 pub(super) fn barrier(spread: Spread, network: &Network) -> Barrier {
     let costs = Costs::new(spread, network);
-    let candidates = [
-        (Barrier::Dissemination, true),
-        (Barrier::Nodes, spread.has_levels()),
-    ];
+    let candidates = [(Barrier::Dissemination, true), (Barrier::Nodes, spread.has_levels())];
     cheapest(&candidates, |how| costs.barrier(how))
 }
 

@@ -137,14 +137,8 @@ mod tests {
         let nodes = Nodes::new(&[0, 0, 1, 1], Room::Own).unwrap();
         let first: Bcast = nodes.placement.choose(8, 0, |_| Bcast::Binomial);
         assert_eq!(first, Bcast::Binomial);
-        assert_eq!(
-            nodes.placement.choose(8, 0, |_| Bcast::Nodes),
-            Bcast::Binomial
-        );
+        assert_eq!(nodes.placement.choose(8, 0, |_| Bcast::Nodes), Bcast::Binomial);
         assert_eq!(nodes.placement.choose(9, 0, |_| Bcast::Nodes), Bcast::Nodes);
-        assert_eq!(
-            nodes.placement.choose(8, 0, |_| Barrier::Nodes),
-            Barrier::Nodes
-        );
+        assert_eq!(nodes.placement.choose(8, 0, |_| Barrier::Nodes), Barrier::Nodes);
     }
 }

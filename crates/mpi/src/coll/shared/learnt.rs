@@ -31,11 +31,7 @@ impl Which {
     }
 
     fn new(call: u8, bytes: u64) -> Which {
-        Which {
-            call,
-            octave: octave(bytes) as u8,
-            bytes,
-        }
+        Which { call, octave: octave(bytes) as u8, bytes }
     }
 }
 

@@ -45,10 +45,7 @@ impl Own {
         let memory = worker.reserve_memory(BYTES, ALIGN).ok()?;
         // SAFETY: it stays until `give_back`.
         let exposed = unsafe { worker.expose_memory(memory.as_ptr(), BYTES) };
-        let own = Own {
-            address: memory.addr().get(),
-            region: exposed.id,
-        };
+        let own = Own { address: memory.addr().get(), region: exposed.id };
         Some((own, exposed.key))
     }
 
@@ -87,9 +84,7 @@ fn make(f: &Channel<'_>) -> Result<Option<Box<Mapped>>> {
     let words = own.as_ref().map(|(_, key)| words_of_key(key));
     let all = gather_all(f, words.unwrap_or([0; KEY_WORDS]))?;
     // SAFETY: as above.
-    let mapped = own
-        .as_ref()
-        .and_then(|_| map_all(unsafe { &mut *worker }, f.comm, &all));
+    let mapped = own.as_ref().and_then(|_| map_all(unsafe { &mut *worker }, f.comm, &all));
     let fine = gather_all(f, [u64::from(mapped.is_some())])?;
     match (own, mapped) {
         (Some((own, _)), Some((firsts, keys))) if fine.iter().all(|word| *word == [1]) => {

@@ -128,9 +128,7 @@ impl<'n> Hosts<'n> {
             };
             let place = &mut running[rank as usize];
             let Some(future) = place else { continue };
-            let polled = future
-                .as_mut()
-                .poll(&mut Context::from_waker(Waker::noop()));
+            let polled = future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             self.add_arithmetic(rank);
             if let Poll::Ready(result) = polled {
                 result.unwrap();
@@ -193,11 +191,7 @@ impl Rank<'_> {
             let comes = leaves + (network.message - network.gap) as Time;
             let begins = comes.max(state.in_free[to_host]);
             state.in_free[to_host] = begins + passes;
-            let ends = if bytes > EAGER_BYTES {
-                leaves + passes
-            } else {
-                *clock
-            };
+            let ends = if bytes > EAGER_BYTES { leaves + passes } else { *clock };
             (begins + passes, ends)
         };
         let pair = (self.rank, to);

@@ -46,11 +46,7 @@ impl Shape {
     }
 
     fn places(self) -> [usize; WORDS] {
-        if self == Shape::Tight {
-            [0, 1, 2, 3]
-        } else {
-            [1, 3, 4, 5]
-        }
+        if self == Shape::Tight { [0, 1, 2, 3] } else { [1, 3, 4, 5] }
     }
 }
 
@@ -65,11 +61,7 @@ impl Area {
     fn new(shape: Shape, elements: usize) -> Area {
         // A guard of one element behind the last.
         let words = vec![EMPTY; (elements + 1) * shape.extent()];
-        Area {
-            shape,
-            datatype: shape.datatype(),
-            words,
-        }
+        Area { shape, datatype: shape.datatype(), words }
     }
 
     fn filled(shape: Shape, data: &[u32]) -> Area {
@@ -97,10 +89,7 @@ impl Area {
                 "written into a gap"
             );
         }
-        elements
-            .chunks(extent)
-            .flat_map(|e| self.shape.places().map(|place| e[place]))
-            .collect()
+        elements.chunks(extent).flat_map(|e| self.shape.places().map(|place| e[place])).collect()
     }
 
     fn vector(&self, first: u64, count: u64) -> Vector<'_> {
@@ -110,9 +99,7 @@ impl Area {
 
 /// The data of block `block` of rank `rank`: words that are all different.
 fn words(rank: u32, block: u32, elements: u64) -> Vec<u32> {
-    (0..elements as u32 * WORDS as u32)
-        .map(|i| rank << 24 | block << 16 | i)
-        .collect()
+    (0..elements as u32 * WORDS as u32).map(|i| rank << 24 | block << 16 | i).collect()
 }
 
 fn untouched(elements: u64) -> Vec<u32> {

@@ -42,11 +42,7 @@ fn barrier__lets_nobody_out_before_all_are_in() {
 
 /// Counts of the blocks of a call with one for each rank: some are 0.
 fn uneven(rank: u32, count: u64) -> u64 {
-    if rank % 3 == 1 {
-        0
-    } else {
-        count + rank as u64 % 4
-    }
+    if rank % 3 == 1 { 0 } else { count + rank as u64 % 4 }
 }
 
 /// Blocks of different lengths with an unused element between them, in reverse order of ranks: (first, count).

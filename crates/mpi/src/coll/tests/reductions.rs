@@ -16,9 +16,7 @@ type Matrix = [u32; WORDS];
 
 fn multiply(a: Matrix, b: Matrix) -> Matrix {
     let dot = |i: usize, j: usize| {
-        a[2 * i]
-            .wrapping_mul(b[j])
-            .wrapping_add(a[2 * i + 1].wrapping_mul(b[j + 2]))
+        a[2 * i].wrapping_mul(b[j]).wrapping_add(a[2 * i + 1].wrapping_mul(b[j + 2]))
     };
     [dot(0, 0), dot(0, 1), dot(1, 0), dot(1, 1)]
 }
@@ -32,11 +30,7 @@ fn add(a: Matrix, b: Matrix) -> Matrix {
 unsafe fn apply(
     f: fn(Matrix, Matrix) -> Matrix, left: *mut c_void, inout: *mut c_void, len: i32, extent: usize,
 ) {
-    let shape = if extent == Shape::Tight.extent() {
-        Shape::Tight
-    } else {
-        Shape::Gappy
-    };
+    let shape = if extent == Shape::Tight.extent() { Shape::Tight } else { Shape::Gappy };
     for i in 0..len as usize {
         let at =
             |base: *mut c_void, place: usize| base.cast::<u32>().wrapping_add(i * extent + place);
@@ -72,23 +66,11 @@ struct Operation {
 }
 
 impl Operation {
-    const PRODUCT: Operation = Operation {
-        naive: multiply,
-        function: product,
-        commutes: false,
-    };
-    const SUM: Operation = Operation {
-        naive: add,
-        function: sum,
-        commutes: true,
-    };
+    const PRODUCT: Operation = Operation { naive: multiply, function: product, commutes: false };
+    const SUM: Operation = Operation { naive: add, function: sum, commutes: true };
 
     fn of(commutes: bool) -> Operation {
-        if commutes {
-            Operation::SUM
-        } else {
-            Operation::PRODUCT
-        }
+        if commutes { Operation::SUM } else { Operation::PRODUCT }
     }
 
     fn reduction(self, area: &Area) -> Reduction<'_> {
@@ -105,17 +87,12 @@ impl Operation {
 
 fn combine(f: fn(Matrix, Matrix) -> Matrix, a: &[u32], b: &[u32]) -> Vec<u32> {
     let matrix = |v: &[u32]| Matrix::try_from(v).unwrap();
-    a.chunks(WORDS)
-        .zip(b.chunks(WORDS))
-        .flat_map(|(a, b)| f(matrix(a), matrix(b)))
-        .collect()
+    a.chunks(WORDS).zip(b.chunks(WORDS)).flat_map(|(a, b)| f(matrix(a), matrix(b))).collect()
 }
 
 /// A rank's operand: odd numbers, so that products of many do not vanish.
 fn operand(rank: u32, count: u64) -> Vec<u32> {
-    (0..count as u32 * 4)
-        .map(|i| (i * 7 + rank * 13 + (i ^ rank) * 5) * 2 + 1)
-        .collect()
+    (0..count as u32 * 4).map(|i| (i * 7 + rank * 13 + (i ^ rank) * 5) * 2 + 1).collect()
 }
 
 proptest! {
@@ -334,10 +311,7 @@ fn tree_sum(values: &[f64], ranks: u32) -> Vec<f64> {
     let mut operands: Vec<Vec<f64>> = (0..ranks).map(|rank| floats(values, rank)).collect();
     let pairs = (ranks - (1 << ranks.ilog2())) as usize;
     let rest = operands.split_off(2 * pairs);
-    let mut level: Vec<Vec<f64>> = operands
-        .chunks(2)
-        .map(|two| add(&two[0], &two[1]))
-        .collect();
+    let mut level: Vec<Vec<f64>> = operands.chunks(2).map(|two| add(&two[0], &two[1])).collect();
     level.extend(rest);
     while level.len() > 1 {
         level = level.chunks(2).map(|two| add(&two[0], &two[1])).collect();
@@ -355,23 +329,13 @@ fn sum_floats(
     run_on(hosts, mode, |f| {
         let double = Datatype::named(Basic::from_handle(MPI_DOUBLE).unwrap());
         let builtins = crate::op::Builtin::ALL.into_iter();
-        let op = builtins
-            .map(Op::builtin)
-            .find(|op| op.predefined_handle() == MPI_SUM as u32);
+        let op = builtins.map(Op::builtin).find(|op| op.predefined_handle() == MPI_SUM as u32);
         let red = &Reduction::new(&op.unwrap(), &double, MPI_DOUBLE).unwrap();
         let own = floats(values, f.rank());
-        let mut result = if in_place {
-            own.clone()
-        } else {
-            vec![0.0; own.len()]
-        };
+        let mut result = if in_place { own.clone() } else { vec![0.0; own.len()] };
         let count = own.len() as u64;
         let place = red.at(result.as_mut_ptr().cast(), count);
-        let operand = if in_place {
-            place
-        } else {
-            red.at(own.as_ptr().cast(), count)
-        };
+        let operand = if in_place { place } else { red.at(own.as_ptr().cast(), count) };
         sum(f, red, operand, place).unwrap();
         result
     })
@@ -410,15 +374,9 @@ fn choice__shares_arithmetic_only_where_it_may() {
                     (room, true)
                 )));
                 assert!(!shared.contains(&choose::allreduce(size(true, 1), ranks, (room, true))));
-                assert_ne!(
-                    choose::reduce(size(false, bytes), ranks, room),
-                    Reduce::Halving
-                );
+                assert_ne!(choose::reduce(size(false, bytes), ranks, room), Reduce::Halving);
             }
-            assert_ne!(
-                choose::reduce_scatter(size(false, bytes)),
-                ReduceScatter::Ring
-            );
+            assert_ne!(choose::reduce_scatter(size(false, bytes)), ReduceScatter::Ring);
         }
     }
 }
@@ -446,19 +404,10 @@ fn choice__goes_through_shared_buffers_where_ranks_share_processors_and_have_som
             assert_ne!(gather(4 << 10, true), Allgather::Shared);
         }
     }
-    assert_ne!(
-        choose::allreduce(long, 8, (Room::Own, true)),
-        Allreduce::Shared
-    );
+    assert_ne!(choose::allreduce(long, 8, (Room::Own, true)), Allreduce::Shared);
     // Its bits are those of the ring.
-    let round = Size {
-        commutes: true,
-        ..size(1 << 20, true)
-    };
-    assert_eq!(
-        choose::allreduce(round, 6, (Room::Tight, true)),
-        Allreduce::Ring
-    );
+    let round = Size { commutes: true, ..size(1 << 20, true) };
+    assert_eq!(choose::allreduce(round, 6, (Room::Tight, true)), Allreduce::Ring);
 }
 
 /// Which algorithms combine as others do, and which in a way of their own.
@@ -468,22 +417,15 @@ fn choice__of_what_is_rounded_is_by_ranks_and_count_alone() {
     for (ranks, bytes) in
         (3u32..200).flat_map(|n| [8u64, 1 << 15, 1 << 18, 1 << 24].map(|b| (n, b)))
     {
-        let size = |order| Size {
-            bytes,
-            count: bytes / 8,
-            commutes: true,
-            is_contiguous: true,
-            order,
-        };
+        let size =
+            |order| Size { bytes, count: bytes / 8, commutes: true, is_contiguous: true, order };
         let hosts = |of: fn(u32) -> u32| {
             let hosts: Vec<u32> = (0..ranks).map(of).collect();
             Nodes::new(&hosts, Room::Own)
         };
         let nodes: Vec<Nodes> = placings.into_iter().filter_map(hosts).collect();
         let rooms = nodes.iter().map(|nodes| Room::Hosts(&nodes.placement));
-        let rooms: Vec<Room<'_>> = rooms
-            .chain([Room::Own, Room::Shared, Room::Tight])
-            .collect();
+        let rooms: Vec<Room<'_>> = rooms.chain([Room::Own, Room::Shared, Room::Tight]).collect();
         let mut goes_round = Vec::new();
         for &room in &rooms {
             let how = choose::allreduce(size(Order::Fixed), ranks, (room, true));
@@ -496,9 +438,6 @@ fn choice__of_what_is_rounded_is_by_ranks_and_count_alone() {
             assert_ne!(part, Allreduce::Ring, "{ranks} {bytes}");
         }
         let first = goes_round[0];
-        assert!(
-            goes_round.iter().all(|&round| round == first),
-            "{ranks} {bytes}"
-        );
+        assert!(goes_round.iter().all(|&round| round == first), "{ranks} {bytes}");
     }
 }

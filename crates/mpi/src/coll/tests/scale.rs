@@ -33,9 +33,7 @@ impl Placing {
             }
             Placing::Uneven(most) => {
                 let sizes = (0..ranks).map(|host| 1 + host * 7 % most);
-                let hosts = sizes
-                    .zip(0..)
-                    .flat_map(|(size, host)| vec![host; size as usize]);
+                let hosts = sizes.zip(0..).flat_map(|(size, host)| vec![host; size as usize]);
                 hosts.take(ranks as usize).collect()
             }
         }
@@ -95,10 +93,8 @@ impl Table {
 fn measure<H: Copy + PartialEq + std::fmt::Debug>(
     chosen: H, all: &[H], rings: &[H], (least, may_run): (f64, bool), run: impl Fn(H) -> f64,
 ) -> Table {
-    let mut taken: Vec<(String, f64)> = all
-        .iter()
-        .map(|&how| (format!("{how:?}"), run(how)))
-        .collect();
+    let mut taken: Vec<(String, f64)> =
+        all.iter().map(|&how| (format!("{how:?}"), run(how))).collect();
     let best = taken.iter().map(|t| t.1).fold(f64::INFINITY, f64::min);
     for &how in rings {
         match how == chosen || (may_run && least < best) {
@@ -180,29 +176,18 @@ fn simulate(call: Call, case: Case, network: &Network) -> Table {
             let is_round = chosen == Allreduce::Ring && order == Order::Fixed;
             let all = [
                 (Allreduce::Doubling, !is_round),
-                (
-                    Allreduce::HalvingDoubling,
-                    !is_round && size.can_share(ranks),
-                ),
+                (Allreduce::HalvingDoubling, !is_round && size.can_share(ranks)),
                 (Allreduce::Nodes, !is_round && spread.may_combine(size)),
             ];
-            let rings = [(
-                Allreduce::Ring,
-                is_round || (order == Order::Free && size.can_share(ranks)),
-            )];
+            let rings =
+                [(Allreduce::Ring, is_round || (order == Order::Free && size.can_share(ranks)))];
             let least = 2.0 * round;
-            measure(
-                chosen,
-                &those(&all),
-                &those(&rings),
-                (least, may_run),
-                |how| {
-                    hosts.run(|f| async move {
-                        // SAFETY: memory of the hosts, long enough, whose contents nobody looks at.
-                        unsafe { allreduce::run(&f, how, red, sum, sum).await }
-                    })
-                },
-            )
+            measure(chosen, &those(&all), &those(&rings), (least, may_run), |how| {
+                hosts.run(|f| async move {
+                    // SAFETY: memory of the hosts, long enough, whose contents nobody looks at.
+                    unsafe { allreduce::run(&f, how, red, sum, sum).await }
+                })
+            })
         }
         Call::Allgather => {
             let mut all = vec![Allgather::Bruck, Allgather::Nodes];
@@ -232,10 +217,7 @@ fn those<H: Copy>(all: &[(H, bool)]) -> Vec<H> {
 /// Runs all cases; prints a table in Markdown, and returns the lines whose ratio is above 1.2.
 fn tabulate(calls: &[Call], placings: &[Placing], ranks: u32, sizes: &[u64]) -> String {
     let mut wrong = String::new();
-    for (&call, &placing) in calls
-        .iter()
-        .flat_map(|call| placings.iter().map(move |p| (call, p)))
-    {
+    for (&call, &placing) in calls.iter().flat_map(|call| placings.iter().map(move |p| (call, p))) {
         let sizes = match call {
             Call::Barrier => &[0],
             _ => sizes,
@@ -246,11 +228,7 @@ fn tabulate(calls: &[Call], placings: &[Placing], ranks: u32, sizes: &[u64]) -> 
                 Call::Allgather => bytes * u64::from(ranks),
                 _ => bytes,
             };
-            let case = Case {
-                ranks,
-                placing,
-                bytes,
-            };
+            let case = Case { ranks, placing, bytes };
             let table = simulate(call, case, &Network::TCP);
             let ratio = table.ratio();
             let times: Vec<String> = table

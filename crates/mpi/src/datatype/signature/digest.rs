@@ -26,11 +26,7 @@ pub struct Digest {
 
 impl Digest {
     /// Of nothing.
-    const EMPTY: Digest = Digest {
-        value: 0,
-        elements: 0,
-        power: 1,
-    };
+    const EMPTY: Digest = Digest { value: 0, elements: 0, power: 1 };
 
     fn of(basic: Basic) -> Digest {
         if let Some((value, index)) = basic.pair_parts() {
@@ -41,11 +37,7 @@ impl Digest {
             Kind::Address => Kind::Signed,
             kind => kind,
         };
-        Digest {
-            value: u64::from(basic.size) << 8 | (kind as u64 + 1),
-            elements: 1,
-            power: POINT,
-        }
+        Digest { value: u64::from(basic.size) << 8 | (kind as u64 + 1), elements: 1, power: POINT }
     }
 
     fn then(self, next: Digest) -> Digest {
@@ -163,9 +155,7 @@ mod tests {
         leaf.prop_recursive(3, 12, 3, |inner| {
             prop::collection::vec((inner, 0_u64..4), 1..4).prop_map(|parts| {
                 let mut all = Signature::default();
-                parts
-                    .iter()
-                    .for_each(|(part, count)| all.append(part, *count));
+                parts.iter().for_each(|(part, count)| all.append(part, *count));
                 Arc::new(all)
             })
         })
@@ -199,10 +189,7 @@ mod tests {
     #[test]
     fn digest__of_huge_counts_takes_no_time() {
         let (int, double) = (named(INT), named(DOUBLE));
-        assert_eq!(
-            int.digest(1 << 62),
-            int.digest(1 << 61).then(int.digest(1 << 61))
-        );
+        assert_eq!(int.digest(1 << 62), int.digest(1 << 61).then(int.digest(1 << 61)));
         assert_ne!(int.digest(1 << 62).value, double.digest(1 << 62).value);
         assert!(Signature::default().digest_first(1).is_none());
     }

@@ -64,11 +64,7 @@ impl Context {
 
     /// The test, if the lines name one of this tool.
     pub fn title_of(&self, tool: &str) -> &str {
-        if self.title.0 == tool {
-            &self.title.1
-        } else {
-            ""
-        }
+        if self.title.0 == tool { &self.title.1 } else { "" }
     }
 
     /// The version, if the lines name one of this tool.

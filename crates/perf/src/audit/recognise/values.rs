@@ -54,11 +54,7 @@ fn make_value(set: &'static NamedSet, name: &str, unit: Option<Unit>, cell: Cell
         name: name.to_owned(),
         unit: named.unit.or(unit),
         statistic: named.statistic.as_deref(),
-        role: if named.exact {
-            Role::Parameter
-        } else {
-            Role::Measured
-        },
+        role: if named.exact { Role::Parameter } else { Role::Measured },
         digits: set.digits,
         cell,
     })
@@ -139,11 +135,8 @@ pub fn read_netpipe(line: &str) -> Option<Values> {
             (size_unit == "bytes", [first, second].concat())
         }
         [size, rate, time] if is_np_out(line, size, rate, time) => {
-            let parts = [
-                ["size", size, "bytes"],
-                ["throughput", rate, "Mbps"],
-                ["time", time, "sec"],
-            ];
+            let parts =
+                [["size", size, "bytes"], ["throughput", rate, "Mbps"], ["time", time, "sec"]];
             (true, parts.to_vec())
         }
         _ => return None,
@@ -152,10 +145,7 @@ pub fn read_netpipe(line: &str) -> Option<Values> {
     let make = |[name, word, unit]: [&str; 3]| {
         make_value(set, name, read_unit(set, unit)?, read_value(word)?)
     };
-    let values = parts
-        .into_iter()
-        .map(make)
-        .collect::<Option<Vec<Value>>>()?;
+    let values = parts.into_iter().map(make).collect::<Option<Vec<Value>>>()?;
     Some(Values { set, values })
 }
 

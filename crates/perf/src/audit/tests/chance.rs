@@ -32,21 +32,14 @@ fn numbers() -> Numbers {
 
 fn shows_something(text: &str, chance: f64) -> bool {
     let found = audit_at(text, chance);
-    found
-        .tables
-        .iter()
-        .any(|t| !t.steps.is_empty() || !t.units.is_empty())
+    found.tables.iter().any(|t| !t.steps.is_empty() || !t.units.is_empty())
 }
 
 /// Counts the texts that show something, and holds that against the stated chance.
 fn expect_few(what: &str, texts: &[String]) {
     let shown = texts.iter().filter(|t| shows_something(t, CHANCE)).count();
     let allowed = CHANCE * texts.len() as f64;
-    assert!(
-        shown as f64 <= allowed,
-        "{what}: {shown} of {}",
-        texts.len()
-    );
+    assert!(shown as f64 <= allowed, "{what}: {shown} of {}", texts.len());
 }
 
 /// Each column's numbers in another order: what the columns say of each other is gone.
@@ -79,10 +72,7 @@ fn disturbed_tables__show_no_more_than_their_chance() {
             for _ in 0..5 {
                 let mut table = table.clone();
                 for column in table.columns.iter_mut().filter(|c| !c.is_parameter()) {
-                    column
-                        .cells
-                        .iter_mut()
-                        .for_each(|c| c.value *= 0.9 + 0.2 * random.next());
+                    column.cells.iter_mut().for_each(|c| c.value *= 0.9 + 0.2 * random.next());
                 }
                 texts.push(write_bare(&table));
             }
@@ -153,9 +143,6 @@ fn random_tables__show_no_more_than_their_chance() {
         })
         .collect();
     expect_few("random", &texts);
-    let shown = texts
-        .iter()
-        .filter(|t| shows_something(t, CHANCE_MAX))
-        .count();
+    let shown = texts.iter().filter(|t| shows_something(t, CHANCE_MAX)).count();
     assert!(shown <= 1, "{shown} of 1000 at the chance that is reported");
 }

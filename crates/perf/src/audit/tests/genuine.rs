@@ -56,11 +56,7 @@ fn describe(name: &str, found: &Audit) -> String {
 fn genuine_outputs__are_read_as_listed() {
     let outputs = read_outputs();
     let tables: usize = outputs.values().map(|text| audit(text).tables.len()).sum();
-    assert!(
-        outputs.len() >= 40 && tables >= 40,
-        "{} outputs, {tables} tables",
-        outputs.len()
-    );
+    assert!(outputs.len() >= 40 && tables >= 40, "{} outputs, {tables} tables", outputs.len());
     let expected = fs::read_to_string(folder().join("expected")).expect("the list");
     let mut rest = expected.as_str();
     for (name, text) in &outputs {
@@ -78,40 +74,25 @@ fn genuine_outputs__are_read_as_listed() {
 #[test]
 fn genuine_outputs__are_recognised_and_hold_no_finding() {
     for (name, text) in read_outputs() {
-        let (_, tool) = TOOLS
-            .iter()
-            .find(|(start, _)| name.starts_with(start))
-            .expect("a tool");
+        let (_, tool) = TOOLS.iter().find(|(start, _)| name.starts_with(start)).expect("a tool");
         let found = audit(&text);
-        assert!(
-            !found.tables.is_empty() && found.comparisons.is_empty(),
-            "{name}: {found:?}"
-        );
+        assert!(!found.tables.is_empty() && found.comparisons.is_empty(), "{name}: {found:?}");
         for table in &found.tables {
             let named = table.tool.as_deref().unwrap_or("");
             assert!(named.starts_with(tool), "{name}: {table:?}");
-            assert!(
-                table.steps.is_empty() && table.statistics.is_empty(),
-                "{name}: {table:?}"
-            );
+            assert!(table.steps.is_empty() && table.statistics.is_empty(), "{name}: {table:?}");
             // That of a tool without a record is looked for, and there.
             let looked_for = tool.is_empty().then_some(units::Base::Decimal);
             let bases = table.units.iter().map(|u| u.base);
             assert!(bases.eq(looked_for), "{name}: {table:?}");
             // What is listed as a measurement has its unit.
             let measured = table.columns.iter().filter(|c| !c.parameter);
-            assert!(
-                measured.clone().all(|c| c.unit.is_some()),
-                "{name}: {table:?}"
-            );
+            assert!(measured.clone().all(|c| c.unit.is_some()), "{name}: {table:?}");
             let known = measured.filter(|c| c.statistic.is_none()).count();
             assert!(tool.is_empty() || known == 0, "{name}: {table:?}");
         }
         let shown = super::show_text(&text);
-        assert!(
-            !shown.contains("chance") || tool.is_empty(),
-            "{name}: {shown}"
-        );
+        assert!(!shown.contains("chance") || tool.is_empty(), "{name}: {shown}");
     }
 }
 
@@ -223,9 +204,7 @@ fn bad_value_with_a_name__leaves_its_own_cell_empty() {
     ] {
         let (mut columns, _) = read_only_table(&good.replace(bad, "latency = 1 furlong"));
         columns.sort_by_key(|(name, _)| {
-            ["latency", "msg_size", "time"]
-                .iter()
-                .position(|n| n == name)
+            ["latency", "msg_size", "time"].iter().position(|n| n == name)
         });
         let mut expected = vec![vec!["1", "2", "3"]; 3];
         expected[column][row] = "NaN";

@@ -12,15 +12,7 @@ use crate::record::{Case, Key, Report};
 
 /// Every case in which another is ahead.
 pub fn list_behind(comparison: &Comparison, page: &mut Document) {
-    let names = [
-        "test",
-        "ranks",
-        "bytes",
-        "this MPI",
-        "the other",
-        "",
-        "ratio [95 %]",
-    ];
+    let names = ["test", "ranks", "bytes", "this MPI", "the other", "", "ratio [95 %]"];
     let mut table = tabulate(names);
     for row in comparison.rows.iter().filter(|r: &&Row| r.is_behind()) {
         table.row([
@@ -47,10 +39,7 @@ pub fn list_others_alone(comparison: &Comparison, page: &mut Document) {
     };
     let mut is_headed = false;
     for missing in &ours.missing {
-        let cases = others
-            .iter()
-            .flat_map(|r| &r.cases)
-            .filter(|c| c.test == missing.test);
+        let cases = others.iter().flat_map(|r| &r.cases).filter(|c| c.test == missing.test);
         let tables: BTreeSet<Key> = cases.map(|c| without_size(&c.key())).collect();
         if tables.is_empty() {
             continue;
@@ -68,16 +57,11 @@ pub fn list_others_alone(comparison: &Comparison, page: &mut Document) {
 
 fn add_others(others: &[Report], key: &Key, statistic: Statistic, page: &mut Document) {
     let cases_of = |report: &Report| -> BTreeMap<u64, String> {
-        let alike = report
-            .cases
-            .iter()
-            .filter(|c| without_size(&c.key()) == *key);
+        let alike = report.cases.iter().filter(|c| without_size(&c.key()) == *key);
         let figure = |c: &Case| Some((c.bytes, format_number(statistic.take(&c.samples)?)));
         alike.filter_map(figure).collect()
     };
-    let columns = others
-        .iter()
-        .map(|r| (r.run.mpi.name.as_str(), cases_of(r)));
+    let columns = others.iter().map(|r| (r.run.mpi.name.as_str(), cases_of(r)));
     let columns: Vec<_> = columns.filter(|(_, cases)| !cases.is_empty()).collect();
     page.text(format!(
         "{} {}, {} ranks ({}, {}, {} of all rounds together):",
@@ -88,15 +72,8 @@ fn add_others(others: &[Report], key: &Key, statistic: Statistic, page: &mut Doc
         key.unit,
         statistic.name()
     ));
-    let mut table = tabulate(
-        ["bytes"]
-            .into_iter()
-            .chain(columns.iter().map(|(name, _)| *name)),
-    );
-    let sizes: BTreeSet<u64> = columns
-        .iter()
-        .flat_map(|(_, c)| c.keys().copied())
-        .collect();
+    let mut table = tabulate(["bytes"].into_iter().chain(columns.iter().map(|(name, _)| *name)));
+    let sizes: BTreeSet<u64> = columns.iter().flat_map(|(_, c)| c.keys().copied()).collect();
     for size in sizes {
         let cells = columns.iter().map(|(_, cases)| {
             let figure = cases.get(&size).cloned();
@@ -124,10 +101,7 @@ mod tests {
     fn cases__in_which_another_is_ahead_stand_together() {
         let mut comparison = make_comparison();
         let text = section(list_behind, &comparison);
-        assert!(
-            text.contains("| latency | 2 | 4 Ki | 1005 | 500.0 | alpha | 2.01 ["),
-            "{text}"
-        );
+        assert!(text.contains("| latency | 2 | 4 Ki | 1005 | 500.0 | alpha | 2.01 ["), "{text}");
         assert_eq!(text.matches("| alpha |").count(), 1, "{text}");
         comparison.rows.retain(|row| !row.is_behind());
         assert!(section(list_behind, &comparison).contains("no case"));
@@ -145,9 +119,6 @@ mod tests {
         let text = section(list_others_alone, &comparison);
         assert!(text.contains("| bytes | alpha |"), "{text}");
         assert!(text.contains("| 64 | 444.0 |"), "{text}");
-        assert!(
-            text.contains("missing (MPI_Win_create: MPI_ERR_UNSUPPORTED_OPERATION)"),
-            "{text}"
-        );
+        assert!(text.contains("missing (MPI_Win_create: MPI_ERR_UNSUPPORTED_OPERATION)"), "{text}");
     }
 }

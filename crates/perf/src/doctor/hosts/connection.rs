@@ -193,11 +193,7 @@ pub fn call(
 }
 
 fn await_connected(stream: TcpStream) -> io::Result<TcpStream> {
-    let mut entry = libc::pollfd {
-        fd: stream.as_raw_fd(),
-        events: libc::POLLOUT,
-        revents: 0,
-    };
+    let mut entry = libc::pollfd { fd: stream.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
     let since = Instant::now();
     while let Some(left) = SILENT.checked_sub(since.elapsed()) {
         // SAFETY: an array of one entry.
@@ -216,9 +212,7 @@ fn judge(error: &io::Error) -> Outcome {
     match error.kind() {
         ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => Outcome::Refused,
         ErrorKind::TimedOut => Outcome::Silent,
-        _ => Outcome::Impossible {
-            why: error.to_string(),
-        },
+        _ => Outcome::Impossible { why: error.to_string() },
     }
 }
 
@@ -329,10 +323,7 @@ pub fn read_mtu(interface: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    const PASS: Pass = Pass {
-        job_id: 1,
-        secret: [3; 32],
-    };
+    const PASS: Pass = Pass { job_id: 1, secret: [3; 32] };
 
     fn listen(only: &str) -> Listener {
         Listener::open(None, &[only.parse().unwrap()], 1).unwrap()
@@ -343,10 +334,7 @@ mod tests {
         let listener = listen("127.0.0.1");
         let to = SocketAddr::new([127, 0, 0, 1].into(), listener.port());
         serve(PASS, 2, listener);
-        let other = Pass {
-            secret: [4; 32],
-            ..PASS
-        };
+        let other = Pass { secret: [4; 32], ..PASS };
         let from = Some([127, 0, 0, 3].into());
         let (outcome, made) = call(&PASS, (1, 2), from, to);
         assert!(matches!(outcome, Outcome::Reached { .. }));
@@ -369,12 +357,7 @@ mod tests {
         let mut made = call(&PASS, (1, 2), None, to).1.unwrap();
         let trips = made.time_trips().unwrap();
         assert!(trips.min > 0.0 && trips.samples == TRIPS[0]);
-        assert!(
-            made.measure_streams()
-                .unwrap()
-                .iter()
-                .all(|rate| *rate > 0.0)
-        );
+        assert!(made.measure_streams().unwrap().iter().all(|rate| *rate > 0.0));
         assert_eq!(made.path_mtu(), read_mtu("lo"));
         assert_eq!(read_mtu("no such interface at all"), None);
     }

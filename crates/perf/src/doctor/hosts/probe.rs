@@ -35,10 +35,7 @@ type Speeds = Vec<Result<Speed, (usize, usize, String)>>;
 /// # Errors
 /// No engine has started this process, or it cannot be talked to.
 pub fn run() -> Result<(), String> {
-    Probe {
-        group: Group::join()?,
-    }
-    .examine()
+    Probe { group: Group::join()? }.examine()
 }
 
 struct Probe {
@@ -50,20 +47,13 @@ impl Probe {
         let (listener, host) = look();
         let secret = draw_random().map_err(|e| e.to_string())?;
         let cards: Vec<Card> = self.group.exchange("card", &Card { host, secret })?;
-        let pass = Pass {
-            job_id: 0,
-            secret: cards[0].secret,
-        };
+        let pass = Pass { job_id: 0, secret: cards[0].secret };
         let hosts: Vec<Host> = cards.into_iter().map(|card| card.host).collect();
         if let Some(listener) = listener {
             connection::serve(pass, self.group.own as u32, listener);
         }
         let tried = self.group.exchange("tried", &self.try_all(&pass, &hosts))?;
-        let mut report = Report {
-            hosts,
-            tried,
-            speeds: Vec::new(),
-        };
+        let mut report = Report { hosts, tried, speeds: Vec::new() };
         let own = self.measure(&pass, &report)?;
         let all: Vec<Speeds> = self.group.exchange("speed", &own)?;
         report.speeds = all.into_iter().flatten().collect();
@@ -75,11 +65,7 @@ impl Probe {
     fn try_all(&self, pass: &Pass, hosts: &[Host]) -> Vec<Attempt> {
         let own = &hosts[self.group.own];
         let mut calls = Vec::new();
-        for (peer, host) in hosts
-            .iter()
-            .enumerate()
-            .filter(|(peer, _)| *peer != self.group.own)
-        {
+        for (peer, host) in hosts.iter().enumerate().filter(|(peer, _)| *peer != self.group.own) {
             for &to in host.told.iter().filter(|_| host.port != 0) {
                 let addresses = own.interfaces.iter().map(|one| one.address);
                 let alike = addresses.filter(|from| from.is_ipv4() == to.is_ipv4());
@@ -89,13 +75,7 @@ impl Probe {
         }
         let one = |&(peer, from, to): &(usize, _, SocketAddr)| {
             let (outcome, made) = call(pass, (self.group.own as u32, peer as u32), from, to);
-            Attempt {
-                peer,
-                from,
-                source: made.map(|call| call.source),
-                to: to.ip(),
-                outcome,
-            }
+            Attempt { peer, from, source: made.map(|call| call.source), to: to.ip(), outcome }
         };
         let mut tried = Vec::new();
         for part in calls.chunks(CALLS_MOST) {
@@ -145,9 +125,8 @@ fn measure(pass: &Pass, used: &Used, port: u16) -> Result<Speed, String> {
     let ends = (used.dialer as u32, used.peer as u32);
     let (outcome, made) = call(pass, ends, None, SocketAddr::new(used.to, port));
     let mut made = made.ok_or_else(|| format!("it is reached no more: {outcome:?}"))?;
-    let trips = made
-        .time_trips()
-        .map_err(|e| format!("messages of 8 bytes do not come back: {e}"))?;
+    let trips =
+        made.time_trips().map_err(|e| format!("messages of 8 bytes do not come back: {e}"))?;
     let bandwidth_mb_s = made
         .measure_streams()
         .map_err(|e| format!("a stream of 4 MiB does not get through: {e}"))?;

@@ -28,9 +28,7 @@ fn describe_host(host: &Host, said: &mut Document) {
     let system = format!("Linux {}, {} processors", host.kernel, host.processors);
     said.pair("system", system);
     let locked = host.locked_memory;
-    let locked = locked.map_or("any amount of".to_owned(), |bytes| {
-        format!("{bytes} bytes of")
-    });
+    let locked = locked.map_or("any amount of".to_owned(), |bytes| format!("{bytes} bytes of"));
     let limits = format!("{} open files, {locked} locked memory", host.open_files);
     said.pair("limits", limits);
     for one in &host.interfaces {
@@ -51,10 +49,7 @@ fn describe_used(report: &Report, used: &Used, said: &mut Document) {
         0.0 => String::new(),
         seconds => format!(", after {seconds} s for addresses that do not answer"),
     };
-    said.pair(
-        "a job would use",
-        format!("{} to {}{after}", used.from, used.to),
-    );
+    said.pair("a job would use", format!("{} to {}{after}", used.from, used.to));
     let is_it = |speed: &&Speed| speed.dialer == used.dialer && speed.peer == used.peer;
     let mut speeds = report.speeds.iter().filter_map(|speed| speed.as_ref().ok());
     let Some(speed) = speeds.find(is_it) else {
@@ -64,10 +59,7 @@ fn describe_used(report: &Report, used: &Used, said: &mut Document) {
     let trips = format!("minimum {least:.1} us, median {median:.1} us");
     said.pair("half a round trip of 8 bytes, bare socket", trips);
     let [there, back] = speed.bandwidth_mb_s;
-    said.pair(
-        "stream",
-        format!("{there:.0} MB/s there, {back:.0} MB/s back"),
-    );
+    said.pair("stream", format!("{there:.0} MB/s there, {back:.0} MB/s back"));
     if let Some(mtu) = speed.path_mtu {
         said.pair("path MTU", format!("{mtu} bytes"));
     }
@@ -78,9 +70,7 @@ fn describe_calls(report: &Report, said: &mut Document) {
     for (dialer, calls) in report.tried.iter().enumerate() {
         let name = |at: usize| report.hosts.get(at).map_or("?", |host| &host.name);
         for call in calls {
-            let from = call
-                .from
-                .map_or("the kernel's choice".to_owned(), show_address);
+            let from = call.from.map_or("the kernel's choice".to_owned(), show_address);
             table.row([
                 name(dialer).to_owned(),
                 from,

@@ -30,13 +30,7 @@ fn find_way(report: &Report, dialer: usize, peer: usize) -> Option<Used> {
     for call in list_calls(report, dialer, peer) {
         match (&call.outcome, call.source) {
             (Outcome::Reached { .. }, Some(from)) => {
-                return Some(Used {
-                    dialer,
-                    peer,
-                    from,
-                    to: call.to,
-                    after_s,
-                });
+                return Some(Used { dialer, peer, from, to: call.to, after_s });
             }
             (Outcome::Silent, _) => after_s += APART_S,
             _ => {}
@@ -80,11 +74,7 @@ pub fn diagnose(report: &Report, used: &[Used]) -> Vec<Trouble> {
     for (low, high) in list_pairs(hosts.len()) {
         look_at_pair(report, (low, high), used, &mut found);
     }
-    for failed in report
-        .speeds
-        .iter()
-        .filter_map(|speed| speed.as_ref().err())
-    {
+    for failed in report.speeds.iter().filter_map(|speed| speed.as_ref().err()) {
         let (dialer, peer, why) = failed;
         let name = |at: &usize| hosts.get(*at).map_or("?", |host| &host.name);
         let subject = format!("{} and {}", name(dialer), name(peer));
@@ -153,9 +143,7 @@ fn look_at_differences(hosts: &[Host], found: &mut Found) {
     let mut compare = |name: &str, value: &dyn Fn(&Host) -> String| {
         let values: BTreeSet<String> = hosts.iter().map(value).collect();
         if values.len() > 1 {
-            let each = hosts
-                .iter()
-                .map(|host| format!("{} on {}", value(host), host.name));
+            let each = hosts.iter().map(|host| format!("{} on {}", value(host), host.name));
             let each = each.collect::<Vec<_>>().join(", ");
             found.add(name, "hosts", values!(each));
         }
@@ -163,8 +151,7 @@ fn look_at_differences(hosts: &[Host], found: &mut Found) {
     compare("hosts-version", &|host| host.version.clone());
     compare("hosts-files", &|host| host.open_files.to_string());
     compare("hosts-locked", &|host| {
-        host.locked_memory
-            .map_or("no limit".to_owned(), |bytes| format!("{bytes} bytes"))
+        host.locked_memory.map_or("no limit".to_owned(), |bytes| format!("{bytes} bytes"))
     });
 }
 
@@ -262,10 +249,8 @@ mod tests {
 
     #[test]
     fn differences__are_told_with_the_hosts() {
-        let mut report = report(
-            vec![attempt(1, "10.0.0.2", REACHED)],
-            vec![attempt(0, "10.0.0.1", REACHED)],
-        );
+        let mut report =
+            report(vec![attempt(1, "10.0.0.2", REACHED)], vec![attempt(0, "10.0.0.1", REACHED)]);
         report.hosts[1].version = "other".to_owned();
         report.hosts[1].open_files = 5;
         report.hosts[1].locked_memory = Some(65536);
@@ -274,18 +259,8 @@ mod tests {
         let failed = Err((0, 1, "it stalls".to_owned()));
         report.speeds = vec![failed];
         let said = names(&report);
-        for text in [
-            "other on b",
-            "5 on b",
-            "65536 bytes on b",
-            "9000",
-            "no port",
-            "it stalls",
-        ] {
-            assert!(
-                said.iter().any(|(_, what)| what.contains(text)),
-                "{text}: {said:?}"
-            );
+        for text in ["other on b", "5 on b", "65536 bytes on b", "9000", "no port", "it stalls"] {
+            assert!(said.iter().any(|(_, what)| what.contains(text)), "{text}: {said:?}");
         }
         assert_eq!(said[0].0, Severity::Trouble);
         assert_eq!(said.last().unwrap().0, Severity::Note);
@@ -294,13 +269,7 @@ mod tests {
     #[test]
     fn report__survives_its_way_as_json() {
         let mut report = report(vec![attempt(1, "10.0.0.2", REACHED)], Vec::new());
-        report.tried[1].push(attempt(
-            0,
-            "fd00::1",
-            Outcome::Impossible {
-                why: "x".to_owned(),
-            },
-        ));
+        report.tried[1].push(attempt(0, "fd00::1", Outcome::Impossible { why: "x".to_owned() }));
         report.speeds.push(Ok(Speed {
             dialer: 0,
             peer: 1,

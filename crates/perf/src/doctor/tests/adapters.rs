@@ -16,15 +16,11 @@ fn uverbs__that_are_missing_or_closed_are_trouble() {
 #[test]
 fn bus__slower_than_the_port_is_trouble_and_otherwise_a_note() {
     let tree = Tree::new("bus");
-    tree.with_adapter()
-        .write("sys/bus/pci/devices/0000:3b:00.0/current_link_width", "8");
+    tree.with_adapter().write("sys/bus/pci/devices/0000:3b:00.0/current_link_width", "8");
     // 8 lanes of 8 GT/s are 7.9 GB/s, 100 Gb/s are 12.5.
     let words = ["x8 (7.9 GB/s)", "x16 (15.8 GB/s)", "12.5 GB/s"];
     assert_one(tree.facts(), Severity::Trouble, &words);
-    tree.write(
-        "sys/class/infiniband/mlx5_0/ports/1/rate",
-        "56 Gb/sec (4X FDR)",
-    );
+    tree.write("sys/class/infiniband/mlx5_0/ports/1/rate", "56 Gb/sec (4X FDR)");
     assert_one(tree.facts(), Severity::Note, &["7.0 GB/s"]);
 }
 
@@ -64,10 +60,9 @@ fn bus__of_small_packets_and_small_reads_costs_speed() {
 
 #[test]
 fn bus__slower_than_the_adapter_says_what_the_slot_could() {
-    for (name, slot_lanes, remedy) in [
-        ("narrow", "8", "this one can do no more"),
-        ("wide", "16", "seat the card anew"),
-    ] {
+    for (name, slot_lanes, remedy) in
+        [("narrow", "8", "this one can do no more"), ("wide", "16", "seat the card anew")]
+    {
         let tree = Tree::new(name);
         tree.with_adapter();
         // The adapter below a port, as it lies in the kernel's tree.
@@ -95,11 +90,7 @@ fn bus__slower_than_the_adapter_says_what_the_slot_could() {
 fn adapter__without_a_device_lacks_its_driver() {
     let tree = Tree::new("undriven");
     tree.with_adapter();
-    fs::remove_dir_all(
-        tree.root
-            .join("sys/bus/pci/devices/0000:3b:00.0/infiniband"),
-    )
-    .unwrap();
+    fs::remove_dir_all(tree.root.join("sys/bus/pci/devices/0000:3b:00.0/infiniband")).unwrap();
     fs::remove_dir_all(tree.root.join("sys/class/infiniband")).unwrap();
     let words = ["0000:3b:00.0", "0x15b3:0x1017", "mlx5_ib"];
     assert_one(tree.facts(), Severity::Trouble, &words);
@@ -111,10 +102,7 @@ fn adapter__without_a_device_lacks_its_driver() {
 fn device__that_jobs_are_told_to_use_is_there_with_its_port() {
     let tree = Tree::new("wanted");
     tree.with_adapter();
-    let with = |name: &str| Facts {
-        wanted: Some(name.to_owned()),
-        ..tree.facts()
-    };
+    let with = |name: &str| Facts { wanted: Some(name.to_owned()), ..tree.facts() };
     for right in ["mlx5_0", "mlx5_0:1"] {
         assert_eq!(Examination::of(with(right)).diagnostics, []);
     }
@@ -128,10 +116,8 @@ fn device__that_jobs_are_told_to_use_is_there_with_its_port() {
         let words = [subject.as_str(), what, "mlx5_0:1"];
         assert_one(with(wrong), Severity::Trouble, &words);
     }
-    let refused = Facts {
-        refused: Some("FASTPATH_TRANSPORTS leaves rc alone".to_owned()),
-        ..tree.facts()
-    };
+    let refused =
+        Facts { refused: Some("FASTPATH_TRANSPORTS leaves rc alone".to_owned()), ..tree.facts() };
     let words = ["end at once", "leaves rc alone", "unset it"];
     assert_one(refused, Severity::Trouble, &words);
     let without_network = |why: &str| {
@@ -144,9 +130,7 @@ fn device__that_jobs_are_told_to_use_is_there_with_its_port() {
     assert_one(wrong, Severity::Trouble, &words);
     let meant = Examination::of(without_network("this host has no interface"));
     assert!(meant.healthy && meant.diagnostics.is_empty());
-    let nowhere = Facts {
-        wanted: Some("mlx5_0".to_owned()),
-        ..Tree::new("nothing_wanted").facts()
-    };
+    let nowhere =
+        Facts { wanted: Some("mlx5_0".to_owned()), ..Tree::new("nothing_wanted").facts() };
     assert_one(nowhere, Severity::Trouble, &["unset it: there is none"]);
 }

@@ -10,11 +10,7 @@ fn device__that_the_library_does_not_offer_lacks_its_provider() {
     let tree = Tree::new("provider");
     let mut facts = tree.with_adapter().facts();
     facts.devices[0].opened = None;
-    assert_one(
-        facts,
-        Severity::Trouble,
-        &["no provider", "ibverbs-providers"],
-    );
+    assert_one(facts, Severity::Trouble, &["no provider", "ibverbs-providers"]);
 }
 
 #[test]
@@ -31,10 +27,7 @@ fn library__that_is_missing_is_trouble_where_a_device_is() {
     tree.write("etc/libibverbs.d/mlx5.driver", "driver mlx5");
     let mut facts = tree.with_adapter().facts();
     facts.devices[0].opened = None;
-    facts.libraries = Libraries {
-        drivers: library::list_drivers(&tree.root, None),
-        ..missing()
-    };
+    facts.libraries = Libraries { drivers: library::list_drivers(&tree.root, None), ..missing() };
     assert_one(facts, Severity::Trouble, &["remedy: install libibverbs1"]);
 }
 
@@ -58,20 +51,14 @@ fn providers__are_found_in_memory_under_both_their_names() {
     let found = library::find_providers(&text, &["mlx5", "rxe"]);
     let names: Vec<&str> = found.keys().map(String::as_str).collect();
     assert_eq!(names, ["ibverbs", "mlx5", "rxe"]);
-    assert_eq!(
-        found["rxe"],
-        [Path::new("/usr/lib/libibverbs/librxe-rdmav34.so")]
-    );
+    assert_eq!(found["rxe"], [Path::new("/usr/lib/libibverbs/librxe-rdmav34.so")]);
 }
 
 #[test]
 fn two_copies__in_memory_are_trouble_with_both_paths() {
     let tree = Tree::new("copies");
     let mut facts = tree.with_adapter().facts();
-    let text = maps(&[
-        "/usr/lib/libmlx5.so.1.24.44.0",
-        "/home/me/rdma-core/libmlx5-rdmav34.so",
-    ]);
+    let text = maps(&["/usr/lib/libmlx5.so.1.24.44.0", "/home/me/rdma-core/libmlx5-rdmav34.so"]);
     facts.libraries.loaded = library::find_providers(&text, &["mlx5"]);
     let words = [
         "mlx5: two copies",
@@ -92,17 +79,10 @@ fn two_copies__configured_are_trouble_before_they_are_loaded() {
     let library = tree.root.join("lib/libibverbs.so.1");
     let mut facts = tree.with_adapter().facts();
     facts.libraries.drivers = library::list_drivers(&tree.root, Some(&library));
-    assert_one(
-        facts,
-        Severity::Trouble,
-        &["mlx5: two copies", "/opt/libmlx5-rdmav34.so"],
-    );
+    assert_one(facts, Severity::Trouble, &["mlx5: two copies", "/opt/libmlx5-rdmav34.so"]);
     // The same file by another name is one copy.
     fs::remove_file(tree.root.join("opt/libmlx5-rdmav34.so")).unwrap();
-    tree.link(
-        "opt/libmlx5-rdmav34.so",
-        "lib/libibverbs/libmlx5-rdmav34.so",
-    );
+    tree.link("opt/libmlx5-rdmav34.so", "lib/libibverbs/libmlx5-rdmav34.so");
     let mut facts = tree.facts();
     facts.libraries.drivers = library::list_drivers(&tree.root, Some(&library));
     assert_eq!(Examination::of(facts).diagnostics, []);

@@ -7,10 +7,7 @@ fn port__that_is_down_is_trouble() {
     let tree = Tree::new("down");
     tree.with_adapter()
         .write("sys/class/infiniband/mlx5_0/ports/1/state", "1: DOWN")
-        .write(
-            "sys/class/infiniband/mlx5_0/ports/1/phys_state",
-            "2: Polling",
-        );
+        .write("sys/class/infiniband/mlx5_0/ports/1/phys_state", "2: Polling");
     let words = ["mlx5_0 port 1", "DOWN (Polling)", "cable"];
     assert_one(tree.facts(), Severity::Trouble, &words);
 }
@@ -18,16 +15,14 @@ fn port__that_is_down_is_trouble() {
 #[test]
 fn port__that_nobody_activates_lacks_a_subnet_manager() {
     let tree = Tree::new("init");
-    tree.with_adapter()
-        .write("sys/class/infiniband/mlx5_0/ports/1/state", "2: INIT");
+    tree.with_adapter().write("sys/class/infiniband/mlx5_0/ports/1/state", "2: INIT");
     assert_one(tree.facts(), Severity::Trouble, &["INIT", "opensm"]);
 }
 
 #[test]
 fn port__that_is_idle_beside_an_active_one_is_no_trouble() {
     let tree = Tree::new("second");
-    tree.with_adapter()
-        .write("sys/class/infiniband/mlx5_0/ports/2/state", "1: DOWN");
+    tree.with_adapter().write("sys/class/infiniband/mlx5_0/ports/2/state", "1: DOWN");
     assert_eq!(Examination::of(tree.facts()).diagnostics, []);
 }
 
@@ -60,11 +55,8 @@ fn interface__of_small_packets_costs_speed() {
     let tree = Tree::new("mtu");
     let mut facts = on_ethernet(&tree, "1500", &[]).facts();
     facts.devices[0].ports[0].mtu = Some([1024, 4096]);
-    let words = [
-        "1024 bytes, where 4096 would do",
-        "MTU of ens1: 1500",
-        "ip link set ens1 mtu 4176",
-    ];
+    let words =
+        ["1024 bytes, where 4096 would do", "MTU of ens1: 1500", "ip link set ens1 mtu 4176"];
     assert_one(facts, Severity::Note, &words);
 }
 
@@ -86,11 +78,7 @@ fn packets__that_do_not_fit_through_their_interface_are_trouble() {
         facts.devices[0].ports[0].mtu = Some([active, 4096]);
         facts
     };
-    let words = [
-        "4096 bytes, which do not fit",
-        "MTU of ens1: 1500",
-        "mtu 4176",
-    ];
+    let words = ["4096 bytes, which do not fit", "MTU of ens1: 1500", "mtu 4176"];
     assert_one(with(4096), Severity::Trouble, &words);
     assert_one(with(2048), Severity::Trouble, &["are lost"]);
     assert_one(with(1024), Severity::Note, &["1024 bytes"]);
@@ -99,48 +87,26 @@ fn packets__that_do_not_fit_through_their_interface_are_trouble() {
 #[test]
 fn ethernet__without_flow_control_and_marks_loses_packets() {
     let ecn = |side: &str, on: &str| -> Vec<(String, String)> {
-        (0..8)
-            .map(|p| (format!("ecn/{side}/enable/{p}"), on.to_owned()))
-            .collect()
+        (0..8).map(|p| (format!("ecn/{side}/enable/{p}"), on.to_owned())).collect()
     };
     let with = |name: &str, pfc: &str, marks: [&str; 2]| {
         let tree = Tree::new(name);
         let mut files = vec![("qos/pfc".to_owned(), pfc.to_owned())];
         files.extend(ecn("roce_np", marks[0]));
         files.extend(ecn("roce_rp", marks[1]));
-        let files: Vec<(&str, &str)> = files
-            .iter()
-            .map(|(f, t)| (f.as_str(), t.as_str()))
-            .collect();
+        let files: Vec<(&str, &str)> =
+            files.iter().map(|(f, t)| (f.as_str(), t.as_str())).collect();
         let mut facts = on_ethernet(&tree, "9000", &files).facts();
         facts.devices[0].ports[0].mtu = Some([4096, 4096]);
         facts
     };
     let words = ["PFC", "ECN", "ens1", "mlnx_qos"];
-    assert_one(
-        with("lossy", "0,0,0,0,0,0,0,0", ["0", "0"]),
-        Severity::Note,
-        &words,
-    );
+    assert_one(with("lossy", "0,0,0,0,0,0,0,0", ["0", "0"]), Severity::Note, &words);
     // Marks that nobody heeds are none.
-    assert_one(
-        with("half", "0,0,0,0,0,0,0,0", ["1", "0"]),
-        Severity::Note,
-        &words,
-    );
+    assert_one(with("half", "0,0,0,0,0,0,0,0", ["1", "0"]), Severity::Note, &words);
     for (name, pfc, marks, said) in [
-        (
-            "pfc",
-            "0,0,0,1,0,0,0,0",
-            ["0", "0"],
-            "paused (PFC)   priorities: 3\n",
-        ),
-        (
-            "ecn",
-            "0,0,0,0,0,0,0,0",
-            ["1", "1"],
-            "slowed (ECN)   priorities: 0, 1, 2",
-        ),
+        ("pfc", "0,0,0,1,0,0,0,0", ["0", "0"], "paused (PFC)   priorities: 3\n"),
+        ("ecn", "0,0,0,0,0,0,0,0", ["1", "1"], "slowed (ECN)   priorities: 0, 1, 2"),
     ] {
         let examination = Examination::of(with(name, pfc, marks));
         assert_eq!(examination.diagnostics, []);
@@ -158,10 +124,7 @@ fn gids__say_version_and_interface() {
     let tree = Tree::new("gids");
     let port = "sys/class/infiniband/mlx5_0/ports/1";
     on_ethernet(&tree, "9000", &[])
-        .write(
-            &format!("{port}/gids/2"),
-            "0000:0000:0000:0000:0000:ffff:0a00:0001",
-        )
+        .write(&format!("{port}/gids/2"), "0000:0000:0000:0000:0000:ffff:0a00:0001")
         .write(&format!("{port}/gid_attrs/types/2"), "IB/RoCE v1")
         .write(&format!("{port}/gid_attrs/ndevs/2"), "ens1.7")
         .write("sys/class/infiniband/mlx5_0/board_id", "MT_0000000008");
@@ -178,7 +141,6 @@ fn gids__say_version_and_interface() {
 #[test]
 fn ethernet__of_the_first_version_alone_does_not_route() {
     let tree = Tree::new("roce");
-    tree.with_adapter()
-        .write("sys/class/infiniband/mlx5_0/ports/1/link_layer", "Ethernet");
+    tree.with_adapter().write("sys/class/infiniband/mlx5_0/ports/1/link_layer", "Ethernet");
     assert_one(tree.facts(), Severity::Note, &["no GID of RoCE v2"]);
 }

@@ -23,10 +23,7 @@ pub(super) fn judge(
         let most = expected(link, narrowest, *moves);
         let (rate, what) = (format_rate(most, measured.unit), moves.short());
         let share = measured.rate / most;
-        (
-            share,
-            format!("{:.1} % of the {rate} of {what}", share * 100.0),
-        )
+        (share, format!("{:.1} % of the {rate} of {what}", share * 100.0))
     };
     let (shares, each): (Vec<f64>, Vec<String>) = directions.iter().map(share_of).unzip();
     let each = each.join(" and ");
@@ -41,8 +38,7 @@ pub(super) fn judge(
         let name = if is_above { "agrees-above" } else { "agrees" };
         made.findings.push(said!(device name, each, says, open));
     } else if is_above {
-        made.findings
-            .push(said!(device "too-much", each, mib = percent(MIB_OVER_MB)));
+        made.findings.push(said!(device "too-much", each, mib = percent(MIB_OVER_MB)));
     } else {
         made.findings.push(said!(device "less", each));
         let hypotheses = list_hypotheses(subject, link, measured, directions);
@@ -66,10 +62,7 @@ fn rank(hypotheses: Vec<Hypothesis>, measured: StatedRate, made: &mut Explanatio
         let rate = format_rate(h.rate, measured.unit);
         let fit = match off(&h) {
             d if d <= AGREES => format!("it allows {rate}, which is what was measured"),
-            d => format!(
-                "it allows {rate}, {:.0} % more than was measured: not alone",
-                d * 100.0
-            ),
+            d => format!("it allows {rate}, {:.0} % more than was measured: not alone", d * 100.0),
         };
         let why = format!("{fit}; {}", h.finding.why);
         made.findings.push(h.finding.because(why));
@@ -77,8 +70,7 @@ fn rank(hypotheses: Vec<Hypothesis>, measured: StatedRate, made: &mut Explanatio
     for h in excluded {
         let rate = format_rate(h.rate, measured.unit);
         let why = format!("it allows {rate} only, and more was measured");
-        made.findings
-            .push(h.finding.of_kind(FindingKind::Excluded).because(why));
+        made.findings.push(h.finding.of_kind(FindingKind::Excluded).because(why));
     }
 }
 
@@ -89,10 +81,7 @@ fn list_hypotheses(
     let mut put = |rate, finding| all.push(Hypothesis { rate, finding });
     let find = |does: fn(Moves) -> bool| directions.iter().copied().find(|m| does(*m));
     let (reading, writing) = (find(Moves::reads), find(Moves::writes));
-    let (read, write) = (
-        reading.unwrap_or(Moves::Read),
-        writing.unwrap_or(Moves::Write),
-    );
+    let (read, write) = (reading.unwrap_or(Moves::Read), writing.unwrap_or(Moves::Write));
     let whose = match directions {
         [_, _, ..] => "Memory, here or at the sender (if its link is like this one),",
         [moves] if moves.reads() => "Memory",
@@ -101,10 +90,7 @@ fn list_hypotheses(
     let cuts = [64u64, 128].into_iter();
     for (bytes, cut) in cuts.filter_map(|n| Some((n, link.with_completion(n).ok()?))) {
         if ceiling(&cut, read) < ceiling(link, read) {
-            put(
-                ceiling(&cut, read),
-                said!(device "read-completions", whose, bytes),
-            );
+            put(ceiling(&cut, read), said!(device "read-completions", whose, bytes));
         }
     }
     if let Some((gbit, name)) = &subject.network {
@@ -156,10 +142,7 @@ fn list_open_causes(subject: &Subject) -> Vec<Finding> {
     let open = [
         ("replays", device.errors.corrected == Some(true)),
         ("one-process", true),
-        (
-            "far-memory",
-            device.numa_node.is_none() || device.translated.is_none(),
-        ),
+        ("far-memory", device.numa_node.is_none() || device.translated.is_none()),
         ("ordering", device.relaxed_order == Some(false)),
     ];
     let open = open.into_iter().filter(|(_, is_open)| *is_open);

@@ -27,12 +27,7 @@ pub fn explain_fields(subject: &Subject, link: Option<&Link>, findings: &mut Vec
     if device.shown == Shown::Registers && device.payload_is.is_none() {
         findings.push(said!(device "payload-not-shown"));
     }
-    findings.extend(
-        device
-            .unread
-            .iter()
-            .map(|what| said!(device "not-read", what)),
-    );
+    findings.extend(device.unread.iter().map(|what| said!(device "not-read", what)));
 }
 
 fn explain_payload(subject: &Subject, link: &Link) -> Option<Finding> {
@@ -43,10 +38,7 @@ fn explain_payload(subject: &Subject, link: &Link) -> Option<Finding> {
     }
     let larger = link.with_max_payload(can.into()).ok()?;
     let gain = percent(ceiling(&larger, Moves::Write) / ceiling(link, Moves::Write) - 1.0);
-    let ports = subject
-        .above
-        .iter()
-        .filter_map(|p| Some((p, p.payload_can?)));
+    let ports = subject.above.iter().filter_map(|p| Some((p, p.payload_can?)));
     Some(match ports.min_by_key(|(_, bytes)| *bytes) {
         Some((port, bytes)) if bytes <= is => {
             said!(device "payload-port", is, can, gain, bytes, port = port.address)
@@ -70,9 +62,7 @@ fn explain_tags(device: &Function, link: &Link) -> Option<Finding> {
     let flight = f64::from(tags) * f64::from(bytes);
     let limit_ns = ceiling(link, Moves::Read).time_of(flight).ns();
     let could = device.tags_can.filter(|can| *can > tags);
-    let could = could.map_or(String::new(), |can| {
-        format!(": the device could have {can}")
-    });
+    let could = could.map_or(String::new(), |can| format!(": the device could have {can}"));
     let (limit, read) = (format!("{limit_ns:.0}"), READ_NS);
     let found = said!(device "tags", tags, bytes, limit, read, could);
     match limit_ns {
@@ -103,10 +93,8 @@ fn list_times<const N: usize>(times: [(&str, bool, &Option<String>); N]) -> Stri
 fn explain_power(device: &Function, findings: &mut Vec<Finding>) {
     let wake = &device.wake;
     if let Some(aspm) = device.aspm_is.filter(|a| *a != Aspm::default()) {
-        let takes = list_times([
-            ("L0s", aspm.l0s, &wake.takes_l0s),
-            ("L1", aspm.l1, &wake.takes_l1),
-        ]);
+        let takes =
+            list_times([("L0s", aspm.l0s, &wake.takes_l0s), ("L1", aspm.l1, &wake.takes_l1)]);
         let takes = match takes.as_str() {
             "" => takes,
             takes => format!("waking takes {takes} (LnkCap, Exit Latency)"),
@@ -116,10 +104,7 @@ fn explain_power(device: &Function, findings: &mut Vec<Finding>) {
     if let Some(state) = &device.asleep {
         findings.push(said!(device "asleep", state));
     }
-    let accepts = list_times([
-        ("L0s", true, &wake.accepts_l0s),
-        ("L1", true, &wake.accepts_l1),
-    ]);
+    let accepts = list_times([("L0s", true, &wake.accepts_l0s), ("L1", true, &wake.accepts_l1)]);
     if !accepts.is_empty() {
         findings.push(said!(device "latency-of-devcap", accepts));
     }

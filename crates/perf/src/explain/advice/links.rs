@@ -31,10 +31,7 @@ pub fn narrowest_above<'a>(above: &'a [Function], own: &Link) -> Option<(&'a Fun
         let mut link = make(f.link_is)?;
         // A packet keeps its size on the way.
         link = link.with_max_payload(own.max_payload().into()).ok()?;
-        Some((
-            f,
-            link.with_address(own.address()).with_ecrc(own.has_ecrc()),
-        ))
+        Some((f, link.with_address(own.address()).with_ecrc(own.has_ecrc())))
     });
     let narrower = links.filter(|(_, link)| link.raw() < own.raw());
     narrower.min_by(|a, b| {
@@ -69,17 +66,11 @@ pub fn explain_missing(subject: &Subject) -> Vec<Finding> {
 /// What a link of a known generation carries by width, where only the name tells the generation.
 fn list_widths(generation: u8) -> Option<Finding> {
     let widths = [1, 4, 8, 16].map(|lanes| {
-        let shape = LinkShape {
-            generation: Some(generation),
-            lanes: Some(lanes),
-        };
+        let shape = LinkShape { generation: Some(generation), lanes: Some(lanes) };
         let rate = ceiling(&make(shape)?, Moves::Write);
         Some(format!("x{lanes}: {}", format_rate(rate, RateUnit::MbPerS)))
     });
-    let widths = widths
-        .into_iter()
-        .collect::<Option<Vec<String>>>()?
-        .join(", ");
+    let widths = widths.into_iter().collect::<Option<Vec<String>>>()?.join(", ");
     Some(said!(device "by-width", generation, widths))
 }
 

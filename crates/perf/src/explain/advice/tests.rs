@@ -6,21 +6,14 @@ use crate::explain::lspci;
 use crate::explain::moves::Direction;
 
 fn subject(text: &str) -> Subject {
-    Subject {
-        device: lspci::parse(text).unwrap().remove(0),
-        source: "lspci",
-        ..Subject::default()
-    }
+    Subject { device: lspci::parse(text).unwrap().remove(0), source: "lspci", ..Subject::default() }
 }
 
 const CONNECTX: &str = include_str!("../samples/connectx2-2012.txt");
 const GPU: &str = include_str!("../samples/gpu.txt");
 
 fn measured(text: &str) -> LinkOptions {
-    LinkOptions {
-        measured: Some(text.parse().unwrap()),
-        ..LinkOptions::default()
-    }
+    LinkOptions { measured: Some(text.parse().unwrap()), ..LinkOptions::default() }
 }
 
 fn find<'a>(made: &'a Explanation, id: &str) -> &'a Finding {
@@ -55,10 +48,7 @@ fn connectx2__is_expected_to_reach_what_the_model_says() {
     assert!(near(level(read, "packet headers"), 3538.3), "{read:?}");
     assert_eq!(input(&made, "maximum payload"), ("256 B", "lspci: DevCtl"));
     assert_eq!(find(&made, "agrees").kind, FindingKind::Answer);
-    assert!(
-        !ids(&made).contains(&"payload"),
-        "it is as large as it can be"
-    );
+    assert!(!ids(&made).contains(&"payload"), "it is as large as it can be");
     // Memory below 4 GiB has shorter headers, for devices of 32 bits always.
     let mut old = subject(CONNECTX);
     old.device.dma_bits = Some(32);
@@ -135,17 +125,9 @@ fn old_registers__are_said_to_have_no_effect() {
 fn gpu__with_half_its_lanes_is_told_by_what_the_port_could() {
     let mut gpu = subject(GPU);
     let made = explain(&gpu, &LinkOptions::default()).unwrap();
-    let steps: Vec<&str> = made.waterfalls[0]
-        .steps
-        .iter()
-        .map(|s| s.name.as_str())
-        .collect();
+    let steps: Vec<&str> = made.waterfalls[0].steps.iter().map(|s| s.name.as_str()).collect();
     assert_eq!(steps[..3], ["signalling", "encoding", "what its link is"]);
-    assert!(
-        find(&made, "fewer-lanes")
-            .text
-            .contains("8 of the 16 lanes")
-    );
+    assert!(find(&made, "fewer-lanes").text.contains("8 of the 16 lanes"));
     assert!(find(&made, "fewer-lanes").why.contains("was not shown"));
     gpu.above = lspci::parse(include_str!("../samples/root.txt")).unwrap();
     let made = explain(&gpu, &LinkOptions::default()).unwrap();
@@ -162,10 +144,7 @@ fn gpu__with_half_its_lanes_is_told_by_what_the_port_could() {
 
 #[test]
 fn both__directions_are_held_against_their_sum() {
-    let both = |figure: &str| LinkOptions {
-        direction: Some(Direction::Both),
-        ..measured(figure)
-    };
+    let both = |figure: &str| LinkOptions { direction: Some(Direction::Both), ..measured(figure) };
     let made = explain(&subject(CONNECTX), &both("6630MiB/s")).unwrap();
     assert_eq!(made.waterfalls.len(), 1);
     let link: Link = "2.0x8".parse().unwrap();
@@ -197,17 +176,11 @@ fn agreement__with_a_link_that_could_be_more_says_so() {
 
 #[test]
 fn speed__below_what_it_could_be_is_explained() {
-    let slow = GPU.replace(
-        "LnkSta:\tSpeed 16GT/s",
-        "LnkSta:\tSpeed 2.5GT/s (downgraded)",
-    );
+    let slow = GPU.replace("LnkSta:\tSpeed 16GT/s", "LnkSta:\tSpeed 2.5GT/s (downgraded)");
     let mut gpu = subject(&slow);
     let made = explain(&gpu, &LinkOptions::default()).unwrap();
     let found = find(&made, "less-speed");
-    assert!(
-        found.text.contains("2.5 GT/s") && found.text.contains("16 GT/s"),
-        "{found:?}"
-    );
+    assert!(found.text.contains("2.5 GT/s") && found.text.contains("16 GT/s"), "{found:?}");
     assert!(found.why.contains("under load"), "{found:?}");
     gpu.device.link_target = Some(1);
     let made = explain(&gpu, &LinkOptions::default()).unwrap();
@@ -220,16 +193,10 @@ fn switch__with_a_narrower_link_is_the_limit() {
     let mut switch = gpu.device.clone();
     switch.address = "15:00.0".to_owned();
     switch.port = Some(crate::explain::function::Port::Upstream);
-    switch.link_is = LinkShape {
-        generation: Some(3),
-        lanes: Some(8),
-    };
+    switch.link_is = LinkShape { generation: Some(3), lanes: Some(8) };
     gpu.above = vec![switch];
     let made = explain(&gpu, &LinkOptions::default()).unwrap();
-    let step = made.waterfalls[0]
-        .steps
-        .iter()
-        .find(|s| s.name == "narrower link above");
+    let step = made.waterfalls[0].steps.iter().find(|s| s.name == "narrower link above");
     let step = step.expect("a step for the switch");
     assert!(step.how.contains("15:00.0"), "{step:?}");
     // 8 lanes of 8 GT/s: 7877 MB/s.
@@ -241,21 +208,12 @@ fn less__than_the_link_carries_has_causes_in_the_order_in_which_they_fit() {
     // One client of the sender: completions of 128 B allow 3299 MiB/s, and 64 B are ruled out.
     let made = explain(&subject(CONNECTX), &measured("3218MiB/s")).unwrap();
     find(&made, "less");
-    let causes: Vec<&Finding> = made
-        .findings
-        .iter()
-        .filter(|f| f.kind == FindingKind::Cause)
-        .collect();
+    let causes: Vec<&Finding> =
+        made.findings.iter().filter(|f| f.kind == FindingKind::Cause).collect();
     assert_eq!(causes[0].id, "read-completions", "{causes:?}");
     assert!(causes[0].text.contains("128 B"), "{causes:?}");
-    assert!(
-        causes[0].why.contains("which is what was measured"),
-        "{causes:?}"
-    );
-    let excluded = made
-        .findings
-        .iter()
-        .find(|f| f.kind == FindingKind::Excluded);
+    assert!(causes[0].why.contains("which is what was measured"), "{causes:?}");
+    let excluded = made.findings.iter().find(|f| f.kind == FindingKind::Excluded);
     assert!(excluded.unwrap().text.contains("64 B"), "{excluded:?}");
     assert!(!made.experiments.is_empty());
     // A figure in MB/s that would be right in MiB/s.
@@ -286,11 +244,7 @@ fn states__without_a_link_have_their_answer() {
     let all = lspci::parse(include_str!("../samples/host.txt")).unwrap();
     let answer = |address: &str| {
         let device = all.iter().find(|f| f.address.ends_with(address)).unwrap();
-        let one = Subject {
-            device: device.clone(),
-            source: "lspci",
-            ..Subject::default()
-        };
+        let one = Subject { device: device.clone(), source: "lspci", ..Subject::default() };
         let made = explain(&one, &LinkOptions::default()).unwrap();
         assert!(made.waterfalls.is_empty());
         made.findings[0].id.clone()
@@ -310,16 +264,11 @@ fn fields__that_cost_bandwidth_say_how_much() {
     let made = explain(&nvme, &LinkOptions::default()).unwrap();
     // 4 of 284 B.
     assert!(find(&made, "ecrc").text.contains("1.4 %"), "{made:?}");
-    let small = CONNECTX.replace(
-        "NoSnoop-\n\t\t\tMaxPayload 256",
-        "NoSnoop-\n\t\t\tMaxPayload 128",
-    );
+    let small =
+        CONNECTX.replace("NoSnoop-\n\t\t\tMaxPayload 256", "NoSnoop-\n\t\t\tMaxPayload 128");
     let made = explain(&subject(&small), &LinkOptions::default()).unwrap();
     // 128/152 against 256/280.
-    assert!(
-        find(&made, "payload").text.contains("8.6 % more"),
-        "{made:?}"
-    );
+    assert!(find(&made, "payload").text.contains("8.6 % more"), "{made:?}");
     assert!(!ids(&made).contains(&"tags"));
     // A port above that takes no more, and one that takes as much.
     let mut below = subject(&small);
@@ -331,10 +280,9 @@ fn fields__that_cost_bandwidth_say_how_much() {
         assert!(why.contains(said), "{bytes}: {why}");
     }
     // 32 reads of 128 B last 568 ns at 7.2 GB/s, and half as long on twice the lanes.
-    for (text, kind) in [
-        (include_str!("../samples/nvme.txt"), FindingKind::Note),
-        (GPU, FindingKind::Caution),
-    ] {
+    for (text, kind) in
+        [(include_str!("../samples/nvme.txt"), FindingKind::Note), (GPU, FindingKind::Caution)]
+    {
         let mut few = subject(text);
         few.device.tags_is = Some(32);
         few.device.read_request = Some(128);
@@ -345,11 +293,9 @@ fn fields__that_cost_bandwidth_say_how_much() {
 
 #[test]
 fn values__that_no_link_has_are_refused_with_what_was_expected() {
-    for (payload, read_request, address) in [
-        (Some(300), None, None),
-        (None, Some(64), None),
-        (None, None, Some(48)),
-    ] {
+    for (payload, read_request, address) in
+        [(Some(300), None, None), (None, Some(64), None), (None, None, Some(48))]
+    {
         let asked = LinkOptions {
             mps: payload.map(Bytes),
             mrrs: read_request.map(Bytes),
@@ -363,10 +309,7 @@ fn values__that_no_link_has_are_refused_with_what_was_expected() {
 
 #[test]
 fn ratio__without_both_directions_is_refused_even_where_no_link_is_shown() {
-    let asked = LinkOptions {
-        ratio: Some(Ratio::EVEN),
-        ..LinkOptions::default()
-    };
+    let asked = LinkOptions { ratio: Some(Ratio::EVEN), ..LinkOptions::default() };
     let cut = &CONNECTX[..CONNECTX.find("\tCapabilities: [60]").unwrap()];
     for text in [CONNECTX, cut] {
         assert!(explain(&subject(text), &asked).is_err(), "{text}");

@@ -66,9 +66,7 @@ pub(super) fn judge(subject: &Subject, made: &mut Explanation) {
     // A figure of one stream that falls short tells as much as one that was given for it.
     let is_one_stream = !matches!(subject.moves, Some(Moves::Both(_) | Moves::Write));
     let short = |m: &Rate| *m < tightest(subject).1 * (1.0 - CLOCK);
-    let alone = subject
-        .measured
-        .filter(|m| is_one_stream && subject.clients == 1 && short(m));
+    let alone = subject.measured.filter(|m| is_one_stream && subject.clients == 1 && short(m));
     if let Some(single) = subject.single.or(alone) {
         judge_single(subject, single, findings);
         made.experiments = tell_sender_from_receiver(subject, single);
@@ -87,9 +85,7 @@ fn compare_stages(subject: &Subject, findings: &mut Vec<Finding>) {
         ],
     };
     stages.extend(subject.network().map(|rate| ("the network", rate)));
-    let all = stages
-        .iter()
-        .map(|(name, rate)| format!("{name} {}", subject.say(*rate)));
+    let all = stages.iter().map(|(name, rate)| format!("{name} {}", subject.say(*rate)));
     let all = all.collect::<Vec<String>>().join(", by ");
     let (stage, rate) = tightest(subject);
     let limit = said!(bandwidth "limit", stage, rate = subject.say(rate), all);
@@ -163,21 +159,13 @@ fn explain_excess(subject: &Subject, measured: Rate, findings: &mut Vec<Finding>
         findings.push(said!(bandwidth "windows", clients = subject.clients));
     }
     let link = &subject.link;
-    let larger = link
-        .with_max_payload(u64::from(link.max_payload()) * 2)
-        .ok();
+    let larger = link.with_max_payload(u64::from(link.max_payload()) * 2).ok();
     let others = [
-        (
-            "short-addresses",
-            Some(link.with_address(AddressWidth::Bits32)),
-        ),
+        ("short-addresses", Some(link.with_address(AddressWidth::Bits32))),
         ("larger-payload", larger),
     ];
     let moves = subject.moves.unwrap_or(Moves::Write);
-    for (name, other) in others
-        .into_iter()
-        .filter_map(|(name, link)| Some((name, link?)))
-    {
+    for (name, other) in others.into_iter().filter_map(|(name, link)| Some((name, link?))) {
         let allowed = bus(subject, &other, moves);
         if allowed > bus(subject, link, moves) {
             let (rate, off) = (subject.say(allowed), off(measured, allowed));
@@ -198,13 +186,10 @@ fn other_unit(measured: Rate, predicted: Rate, unit: RateUnit) -> Option<(RateUn
 fn judge_single(subject: &Subject, single: Rate, findings: &mut Vec<Finding>) {
     let sizes = [64, 128, 256, 512].into_iter();
     let sizes = sizes.filter(|&n| n <= u64::from(subject.link.max_payload()));
-    let mut allowed: Vec<(u64, Rate)> = sizes
-        .filter_map(|n| Some((n, steps::reads_of(subject, n)?)))
-        .collect();
+    let mut allowed: Vec<(u64, Rate)> =
+        sizes.filter_map(|n| Some((n, steps::reads_of(subject, n)?))).collect();
     allowed.sort_by(|a, b| a.1.bytes_per_s().total_cmp(&b.1.bytes_per_s()));
-    let list = allowed
-        .iter()
-        .map(|(n, rate)| format!("{n} B: {}", subject.say(*rate)));
+    let list = allowed.iter().map(|(n, rate)| format!("{n} B: {}", subject.say(*rate)));
     let why = format!(
         "Reads that memory answers in pieces of {}. The figure stands for {:.1} B around each 128 \
          B.",
@@ -212,9 +197,7 @@ fn judge_single(subject: &Subject, single: Rate, findings: &mut Vec<Finding>) {
         128.0 * (subject.link.raw() / single - 1.0)
     );
     let said_single = subject.say(single);
-    let fits = allowed
-        .iter()
-        .find(|(_, rate)| (single / *rate - 1.0).abs() <= CLOCK);
+    let fits = allowed.iter().find(|(_, rate)| (single / *rate - 1.0).abs() <= CLOCK);
     findings.push(match fits {
         Some((size, rate)) => {
             let share = format!("{:.1}", single / *rate * 100.0);
@@ -223,9 +206,7 @@ fn judge_single(subject: &Subject, single: Rate, findings: &mut Vec<Finding>) {
         }
         None => said!(bandwidth "sender-reads-none", single = said_single, why),
     });
-    let excluded = allowed
-        .iter()
-        .filter(|(_, rate)| single > *rate * (1.0 + CLOCK));
+    let excluded = allowed.iter().filter(|(_, rate)| single > *rate * (1.0 + CLOCK));
     for (size, rate) in excluded {
         findings.push(said!(bandwidth "completion-size", size, rate = subject.say(*rate)));
     }
@@ -239,10 +220,7 @@ fn tell_sender_from_receiver(subject: &Subject, single: Rate) -> Vec<Experiment>
     let two = twice(subject.receiver(&subject.link));
     let more = twice(subject.sender(&subject.link));
     let single = subject.say(single);
-    vec![
-        to_try!("two-clients", two, single),
-        to_try!("two-servers", single, more),
-    ]
+    vec![to_try!("two-clients", two, single), to_try!("two-servers", single, more)]
 }
 
 /// What each direction has, what bursts change, and whether the figure is of one of them.
@@ -272,19 +250,13 @@ fn tell_directions_apart(subject: &Subject) -> Vec<Experiment> {
         let rate = subject.through_network(bus(subject, &subject.link, moves));
         to_try!(name, rate = subject.say(rate))
     };
-    vec![
-        each("receive-alone", Moves::Write),
-        each("send-alone", Moves::Read),
-    ]
+    vec![each("receive-alone", Moves::Write), each("send-alone", Moves::Read)]
 }
 
 fn mention_pcie_bench(subject: &Subject) -> Finding {
     let moves = subject.moves.unwrap_or(Moves::Write);
     let load = Load::of_transfers(&subject.link, moves, subject.message.size);
-    let (symmetric, own) = (
-        load.rate(DataLink::Symmetric),
-        load.rate(DataLink::Directional),
-    );
+    let (symmetric, own) = (load.rate(DataLink::Symmetric), load.rate(DataLink::Directional));
     let off = format!("{:.0}", (1.0 - symmetric / own) * 100.0);
     said!(bandwidth "pcie-bench", rate = subject.say(symmetric), moves = moves.short(), off)
 }

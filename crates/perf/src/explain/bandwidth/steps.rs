@@ -57,13 +57,7 @@ pub(super) fn draw_receiver(options: &BandwidthOptions, subject: &Subject) -> Wa
 
 pub(super) fn draw_sender(subject: &Subject) -> Waterfall {
     let title = "Sender's bus: the adapter reads from memory";
-    draw_bus(
-        title,
-        None,
-        subject,
-        (Moves::Read, "sender's bus"),
-        subject.single,
-    )
+    draw_bus(title, None, subject, (Moves::Read, "sender's bus"), subject.single)
 }
 
 pub(super) fn draw_both(options: &BandwidthOptions, subject: &Subject, both: Moves) -> Waterfall {
@@ -74,11 +68,7 @@ pub(super) fn draw_both(options: &BandwidthOptions, subject: &Subject, both: Mov
 pub(super) fn draw_network(subject: &Subject, wire: &Wire) -> Waterfall {
     let unit = subject.unit;
     let source = "InfiniBand and Ethernet specifications";
-    let both = if matches!(subject.moves, Some(Moves::Both(_))) {
-        ", both ways"
-    } else {
-        ""
-    };
+    let both = if matches!(subject.moves, Some(Moves::Both(_))) { ", both ways" } else { "" };
     let title = format!("Network: {wire}{both}");
     let message = &subject.message;
     let over = subject.moves.map_or(1.0, Moves::over_one);
@@ -102,11 +92,7 @@ pub(super) fn draw_network(subject: &Subject, wire: &Wire) -> Waterfall {
     .to(
         "packet headers",
         ceiling.in_unit(unit),
-        format!(
-            "{around:.0} B around {} in {} packets",
-            message.size,
-            wire.packets(message.size)
-        ),
+        format!("{around:.0} B around {} in {} packets", message.size, wire.packets(message.size)),
         source,
     )
     .state();

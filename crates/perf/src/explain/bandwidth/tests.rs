@@ -14,10 +14,7 @@ const RAMCLOUD: &str = "--pcie 2.0x8 --mps 256 --adapter connectx --measured 355
 
 fn step<'a>(made: &'a Explanation, waterfall: usize, name: &str) -> &'a Step {
     let steps = &made.waterfalls[waterfall].steps;
-    steps
-        .iter()
-        .find(|s| s.name == name)
-        .unwrap_or_else(|| panic!("no step {name}: {steps:#?}"))
+    steps.iter().find(|s| s.name == name).unwrap_or_else(|| panic!("no step {name}: {steps:#?}"))
 }
 
 fn finding<'a>(made: &'a Explanation, id: &str) -> &'a Finding {
@@ -38,16 +35,8 @@ fn ramcloud__units_then_headers_then_nothing() {
     is_near(step(&made, 0, "right units").level, 3814.7);
     is_near(step(&made, 0, "packet headers").level, 3487.6);
     is_near(step(&made, 0, "measured").level, 3552.0);
-    assert!(
-        finding(&made, "unit-error")
-            .text
-            .contains("1 GB was taken for 1024 * 1024 kB")
-    );
-    assert!(
-        finding(&made, "nothing-left")
-            .why
-            .contains("18.9 B around each 256 B")
-    );
+    assert!(finding(&made, "unit-error").text.contains("1 GB was taken for 1024 * 1024 kB"));
+    assert!(finding(&made, "nothing-left").why.contains("18.9 B around each 256 B"));
     let order = ["clock", "windows", "short-addresses", "larger-payload"]
         .map(|id| made.findings.iter().position(|f| f.id == id).unwrap());
     assert!(order.is_sorted(), "{order:?}");
@@ -73,41 +62,24 @@ fn ramcloud__one_client_fits_the_senders_reads() {
     let made = explain_line(RAMCLOUD).unwrap();
     let reads = finding(&made, "sender-reads");
     assert!(
-        reads
-            .text
-            .contains("3218 MiB/s fit the sender's reads, answered in pieces of 128 B"),
+        reads.text.contains("3218 MiB/s fit the sender's reads, answered in pieces of 128 B"),
         "{}",
         reads.text
     );
-    assert!(
-        reads.why.contains("23.7 B around each 128 B"),
-        "{}",
-        reads.why
-    );
-    assert!(
-        finding(&made, "completion-size")
-            .text
-            .contains("64 B are excluded")
-    );
+    assert!(reads.why.contains("23.7 B around each 128 B"), "{}", reads.why);
+    assert!(finding(&made, "completion-size").text.contains("64 B are excluded"));
     assert!(
         finding(&made, "receiver-process").text.contains("19.4"),
         "{}",
         finding(&made, "receiver-process").text
     );
-    let [first, second] = made.experiments.as_slice() else {
-        panic!("{:?}", made.experiments)
-    };
+    let [first, second] = made.experiments.as_slice() else { panic!("{:?}", made.experiments) };
     assert!(
         first.what.starts_with("Two client hosts") && second.what.starts_with("One client host")
     );
     // The two hypotheses predict the opposite of each other.
     let seen = |e: &crate::explain::Experiment, means: &str| {
-        e.outcomes
-            .iter()
-            .find(|o| o.means.contains(means))
-            .unwrap()
-            .seen
-            .clone()
+        e.outcomes.iter().find(|o| o.means.contains(means)).unwrap().seen.clone()
     };
     assert!(
         seen(first, "sender").contains("347") && seen(first, "process").contains("3218"),
@@ -122,11 +94,7 @@ fn ramcloud__one_client_fits_the_senders_reads() {
 #[test]
 fn ramcloud__its_message_rate_proves_the_unit() {
     let made = explain_line("--pcie 2.0x8 --measured 3217.8MB/s --message-rate 0.051485").unwrap();
-    assert!(
-        finding(&made, "printed-unit")
-            .text
-            .contains("3217.8 are MiB/s")
-    );
+    assert!(finding(&made, "printed-unit").text.contains("3217.8 are MiB/s"));
     // All else counts in the unit proved.
     let reads = &finding(&made, "sender-reads").text;
     assert!(
@@ -137,11 +105,7 @@ fn ramcloud__its_message_rate_proves_the_unit() {
     assert!(left.starts_with("258 MiB/s are left"), "{left}");
     assert_eq!(made.waterfalls[0].unit, "MiB/s");
     let made = explain_line("--pcie 2.0x8 --measured 3374MB/s --message-rate 0.051485").unwrap();
-    assert!(
-        finding(&made, "printed-unit")
-            .text
-            .contains("MB/s is right")
-    );
+    assert!(finding(&made, "printed-unit").text.contains("MB/s is right"));
     let made = explain_line("--pcie 2.0x8 --measured 3000MB/s --message-rate 0.051485").unwrap();
     assert_eq!(finding(&made, "printed-unit").kind, FindingKind::Caution);
 }
@@ -175,17 +139,9 @@ fn levels__follow_from_changes_in_every_waterfall() {
 #[test]
 fn tighter__stage_is_named() {
     let made = explain_line("--pcie 5.0x16 --wire QDR --adapter connectx7").unwrap();
-    assert!(
-        finding(&made, "limit")
-            .text
-            .starts_with("The network is the limit")
-    );
+    assert!(finding(&made, "limit").text.starts_with("The network is the limit"));
     let made = explain_line("--pcie 2.0x8 --completion 64").unwrap();
-    assert!(
-        finding(&made, "limit")
-            .text
-            .starts_with("The sender's bus is the limit")
-    );
+    assert!(finding(&made, "limit").text.starts_with("The sender's bus is the limit"));
 }
 
 /// Both ways at once: requests share the way up with what is written, so that the sum is less than twice the least.
@@ -198,19 +154,12 @@ fn both__is_the_sum_of_the_model() {
     is_near(step(&made, 0, "encoding").level, 2.0 * 3814.7);
     // 256 writes with 24 B and 128 requests of 24 B go up for each 64 KiB.
     let up = 65536.0 + 384.0 * 24.0;
-    is_near(
-        step(&made, 0, "packet headers").level,
-        2.0 * 3814.7 * 65536.0 / up,
-    );
+    is_near(step(&made, 0, "packet headers").level, 2.0 * 3814.7 * 65536.0 / up);
     let link: Link = "2.0x8".parse().unwrap();
     let rate = fastpath_pcie::formulas::both_rate(&link, Bytes(1 << 16), DataLink::Directional);
     let small = step(&made, 0, "predicted").level / (2.0 * rate.mib_per_s().0);
     assert!((0.997..1.0).contains(&small), "{small}");
-    assert!(
-        finding(&made, "limit")
-            .text
-            .starts_with("The bus both ways is the limit")
-    );
+    assert!(finding(&made, "limit").text.starts_with("The bus both ways is the limit"));
     let each = finding(&made, "each-way");
     assert!(each.text.contains("of what arrives"), "{each:?}");
     assert!(each.why.contains("3476 MiB/s and 3479 MiB/s"), "{each:?}");
@@ -222,10 +171,7 @@ fn both__by_a_ratio_is_bound_by_the_fuller_direction() {
     // 3 to 1: a third more than one direction.
     is_near(step(&made, 0, "encoding").level, 4.0 / 3.0 * 3814.7);
     let up = 3.0 * 256.0 * 280.0 + 128.0 * 24.0;
-    is_near(
-        step(&made, 0, "packet headers").level,
-        3814.7 * 4.0 * 65536.0 / up,
-    );
+    is_near(step(&made, 0, "packet headers").level, 3814.7 * 4.0 * 65536.0 / up);
     // The network is used both ways too.
     let made = explain_line("--pcie 5.0x16 --wire QDR --direction both").unwrap();
     is_near(step(&made, 1, "predicted").level, 2.0 * 3790.0);
@@ -243,10 +189,7 @@ fn both__tells_a_sum_from_one_direction() {
     assert!(one.text.contains("6600 MiB/s"), "{one:?}");
     finding(&line("7600MiB/s"), "above-the-limit");
     let experiments = line("5000MiB/s").experiments;
-    assert!(
-        experiments[0].what.contains("--direction write"),
-        "{experiments:?}"
-    );
+    assert!(experiments[0].what.contains("--direction write"), "{experiments:?}");
 }
 
 #[test]
@@ -257,11 +200,7 @@ fn direction__shows_one_side() {
         let made = explain_line(&line).unwrap();
         assert_eq!(made.waterfalls.len(), 1);
         assert!(made.waterfalls[0].title.starts_with(title));
-        let id = if direction == "read" {
-            "nothing-left"
-        } else {
-            "left"
-        };
+        let id = if direction == "read" { "nothing-left" } else { "left" };
         finding(&made, id);
     }
 }
@@ -275,10 +214,7 @@ fn network__binds_only_where_it_is_known() {
     assert!(finding(&made, "left").text.starts_with("17.4 GB/s"));
     let made = explain_line("--pcie 5.0x16 --measured 40GB/s --wire QDR").unwrap();
     let above = &finding(&made, "above-the-limit").text;
-    assert!(
-        above.contains("above what the network can carry"),
-        "{above}"
-    );
+    assert!(above.contains("above what the network can carry"), "{above}");
     finding(&made, "other-network");
 }
 
@@ -337,24 +273,15 @@ fn nonsense__is_refused_with_what_was_expected() {
         ("--pcie 2.0x8 --adapter ne2000", "expected infinihost3"),
         ("--pcie 2.0x8 --size 0", "1 byte to 2 GiB"),
         ("--pcie 2.0x8 --transport ud", "at most one packet"),
-        (
-            "--pcie 2.0x8 --transport ud --size 2K --verb write",
-            "another transport",
-        ),
+        ("--pcie 2.0x8 --transport ud --size 2K --verb write", "another transport"),
         ("--pcie 2.0x8 --clients 0", "at least one"),
         ("--pcie 2.0x8 --cq-mod 0", "--cq-mod"),
         ("--pcie 2.0x8 --direction up", "possible values"),
         ("--pcie 2.0x8 --ratio 2:1", "--direction both"),
-        (
-            "--pcie 2.0x8 --direction read --ratio 2:1",
-            "--direction both",
-        ),
+        ("--pcie 2.0x8 --direction read --ratio 2:1", "--direction both"),
         ("--pcie 2.0x8 --direction both --ratio 2", "as 2:1"),
         ("--pcie 2.0x8 --direction both --ratio -1:1", "as 2:1"),
-        (
-            "--pcie 2.0x8 --direction both --clients 3",
-            "without --clients",
-        ),
+        ("--pcie 2.0x8 --direction both --clients 3", "without --clients"),
         ("--pcie 2.0x8 --message-rate 0", "more than 0"),
         ("--pcie 2.0x8 --message-rate NaN", "more than 0"),
         ("", "--pcie"),

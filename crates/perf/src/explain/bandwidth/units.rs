@@ -12,16 +12,12 @@ pub fn reinterpret(
     stated: StatedRate, tool: Option<Tool>, proved: Option<(RateUnit, RateUnit)>,
 ) -> StatedRate {
     if let Some((_, unit)) = proved.filter(|(written, _)| *written == stated.unit) {
-        return StatedRate {
-            rate: Rate::new(stated.value(), unit),
-            unit,
-        };
+        return StatedRate { rate: Rate::new(stated.value(), unit), unit };
     }
     match (tool, stated.unit) {
-        (Some(Tool::Perftest), RateUnit::MbPerS) => StatedRate {
-            rate: MibPerS(stated.value()).into(),
-            unit: RateUnit::MibPerS,
-        },
+        (Some(Tool::Perftest), RateUnit::MbPerS) => {
+            StatedRate { rate: MibPerS(stated.value()).into(), unit: RateUnit::MibPerS }
+        }
         _ => stated,
     }
 }
@@ -29,15 +25,9 @@ pub fn reinterpret(
 /// How 4 GB/s becomes another number of MB/s if powers of ten and of two are mixed, in figures per
 /// 10^9 bytes a second, and how.
 const MIXES: [(f64, &str); 3] = [
-    (
-        1_048_576.0 / 1e3,
-        "1 GB was taken for 1024 * 1024 kB, and 1000 kB for 1 MB",
-    ),
+    (1_048_576.0 / 1e3, "1 GB was taken for 1024 * 1024 kB, and 1000 kB for 1 MB"),
     (1024.0, "1 GB was taken for 1024 MB"),
-    (
-        1_073_741_824.0 / 1e6,
-        "1 GB was taken for 2^30 bytes, and 1 MB for 10^6",
-    ),
+    (1_073_741_824.0 / 1e6, "1 GB was taken for 2^30 bytes, and 1 MB for 10^6"),
 ];
 
 /// Whether an expectation is the raw rate with units mixed, and how.
@@ -79,8 +69,7 @@ pub(super) fn judge(options: &BandwidthOptions, subject: &Subject, made: &mut Ex
     {
         let (mb, mib) = (format!("{:.0}", MbPerS::from(raw)), MibPerS::from(raw));
         let gb = format!("{:.0}", raw.gb_per_s());
-        made.findings
-            .push(said!(bandwidth "unit-error", expected, how, link, gb, mb, mib));
+        made.findings.push(said!(bandwidth "unit-error", expected, how, link, gb, mb, mib));
     }
     let Some(printed) = printed(options) else {
         return;

@@ -54,11 +54,7 @@ fn list_uses(mark: &str) -> Vec<(String, BTreeSet<String>)> {
                 continue;
             };
             let key = |a: &String| a.split([' ', '=']).next().unwrap().to_owned();
-            let values = arguments[1..]
-                .iter()
-                .filter(|a| !a.is_empty())
-                .map(key)
-                .collect();
+            let values = arguments[1..].iter().filter(|a| !a.is_empty()).map(key).collect();
             let name = format!("{}{}", subject.trim(), name.trim_end_matches('"'));
             uses.push((name, values));
         }
@@ -76,9 +72,7 @@ fn findings__get_the_values_that_their_texts_need() {
     {
         let mut places = list_places(&saying.text);
         places.extend(list_places(&saying.why));
-        let of_it = uses
-            .iter()
-            .filter(|(used, _)| *used == format!("{subject}{name}"));
+        let of_it = uses.iter().filter(|(used, _)| *used == format!("{subject}{name}"));
         for (_, values) in of_it {
             let given: BTreeSet<&str> = values.iter().map(String::as_str).collect();
             assert_eq!(given, places, "{subject}.{name}");
@@ -86,8 +80,7 @@ fn findings__get_the_values_that_their_texts_need() {
     }
     for (used, _) in uses.iter().filter(|(used, _)| !used.contains(['$', '`'])) {
         let exists = |(subject, all): (&String, &BTreeMap<String, Saying>)| {
-            used.strip_prefix(subject.as_str())
-                .is_some_and(|name| all.contains_key(name))
+            used.strip_prefix(subject.as_str()).is_some_and(|name| all.contains_key(name))
         };
         assert!(SAYINGS.iter().any(exists), "{used} is in no text");
     }

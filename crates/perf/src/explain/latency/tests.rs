@@ -22,33 +22,18 @@ fn inline__of_2009_read_through_the_clocks_tick() {
     let gains = findings(&made, "gain");
     assert!(gains[0].text.contains("0.84 to 1.40 us"), "{gains:?}");
     assert!(
-        gains[0]
-            .why
-            .contains("8 ticks before (2.23 to 2.51 us), 4 after (1.12 to 1.40 us)"),
+        gains[0].why.contains("8 ticks before (2.23 to 2.51 us), 4 after (1.12 to 1.40 us)"),
         "{gains:?}"
     );
-    assert!(
-        gains[0]
-            .why
-            .contains("2 serial reads fewer: 0.42 to 0.70 us each"),
-        "{gains:?}"
-    );
+    assert!(gains[0].why.contains("2 serial reads fewer: 0.42 to 0.70 us each"), "{gains:?}");
     assert!(gains[1].text.contains("0.00 to 0.56 us"), "{gains:?}");
     assert!(gains[1].why.contains("1 serial read fewer"), "{gains:?}");
-    assert!(
-        findings(&made, "read-time")[0]
-            .text
-            .contains("0.42 to 0.56 us")
-    );
+    assert!(findings(&made, "read-time")[0].text.contains("0.42 to 0.56 us"));
     assert!(findings(&made, "queue-memory")[0].text.contains(
         "granted as 448 B in descriptors of \
         512 B: a send queue of 128 takes 64 KiB instead of 8 KiB"
     ));
-    assert!(
-        findings(&made, "blueflame-limit")[0]
-            .text
-            .contains("208 and 209 B")
-    );
+    assert!(findings(&made, "blueflame-limit")[0].text.contains("208 and 209 B"));
 }
 
 #[test]
@@ -58,33 +43,16 @@ fn waterfalls__add_up_to_the_prediction_with_and_without_inline() {
         .waterfalls
         .iter()
         .map(|w| {
-            let parts = w
-                .steps
-                .iter()
-                .filter(|s| matches!(s.kind, StepKind::Start | StepKind::Change));
-            let sum: f64 = parts
-                .map(|s| {
-                    if s.kind == StepKind::Start {
-                        s.level
-                    } else {
-                        s.change
-                    }
-                })
-                .sum();
-            let level = w
-                .steps
-                .iter()
-                .find(|s| s.kind == StepKind::Level)
-                .unwrap()
-                .level;
+            let parts =
+                w.steps.iter().filter(|s| matches!(s.kind, StepKind::Start | StepKind::Change));
+            let sum: f64 =
+                parts.map(|s| if s.kind == StepKind::Start { s.level } else { s.change }).sum();
+            let level = w.steps.iter().find(|s| s.kind == StepKind::Level).unwrap().level;
             assert!((sum - level).abs() < 1e-6);
             level
         })
         .collect();
-    let ticks: Vec<f64> = totals
-        .iter()
-        .map(|ns| (ns / (1e9 / 3_579_545.0)).floor())
-        .collect();
+    let ticks: Vec<f64> = totals.iter().map(|ns| (ns / (1e9 / 3_579_545.0)).floor()).collect();
     assert_eq!(ticks, [4.0, 8.0], "{totals:?}");
     assert!(
         made.waterfalls[0].title.contains("0 serial reads")
@@ -96,12 +64,7 @@ fn waterfalls__add_up_to_the_prediction_with_and_without_inline() {
 fn polls__late_or_early_differ_by_less_than_a_tick() {
     let made = explain_line(&format!("{OF_2009} --measured 1.117us --against 1.257us")).unwrap();
     let said = findings(&made, "difference");
-    assert!(
-        said[0]
-            .text
-            .contains("0.5 of a tick: which is less cannot be told"),
-        "{said:?}"
-    );
+    assert!(said[0].text.contains("0.5 of a tick: which is less cannot be told"), "{said:?}");
     assert_eq!(said[0].kind, FindingKind::Caution);
 }
 
@@ -128,10 +91,7 @@ fn losses__are_called_so() {
         findings(&made, "gain")[0].text.clone()
     };
     assert_eq!(gain("32:1us:2us"), "32 B: the loss is 0.56 to 1.12 us.");
-    assert_eq!(
-        gain("32:1us:1us"),
-        "32 B: the gain is -0.28 to 0.28 us: it may be a loss."
-    );
+    assert_eq!(gain("32:1us:1us"), "32 B: the gain is -0.28 to 0.28 us: it may be a loss.");
 }
 
 #[test]
@@ -146,23 +106,13 @@ fn grants__of_mlx5_are_least_ones() {
 
 #[test]
 fn crossover__is_told_for_host_and_adapter() {
-    let at = |line: &str| {
-        findings(&explain_line(line).unwrap(), "crossover")[0]
-            .text
-            .clone()
-    };
+    let at = |line: &str| findings(&explain_line(line).unwrap(), "crossover")[0].text.clone();
     assert!(at("--adapter connectx5 --host 2016").contains("every size granted, up to 220 B"));
     assert!(at("--adapter connectx5 --host uncombined").contains("faster up to"));
     let made = explain_line("--adapter connectx5 --host uncombined").unwrap();
     let why = &findings(&made, "crossover")[0].why;
-    assert!(
-        why.contains(" lost at the end") && !why.contains('-'),
-        "{why}"
-    );
-    assert!(
-        why.contains("92 B take ") && why.contains("93 B take "),
-        "{why}"
-    );
+    assert!(why.contains(" lost at the end") && !why.contains('-'), "{why}");
+    assert!(why.contains("92 B take ") && why.contains("93 B take "), "{why}");
 }
 
 #[test]
@@ -187,10 +137,7 @@ fn nonsense__is_refused_with_what_was_expected() {
         ("--pair x:2us:1us", "SIZE:BEFORE:AFTER"),
         ("--host 1999", "expected 2009, 2016"),
         ("--adapter x", "expected infinihost3"),
-        (
-            "--inline 1000 --adapter connectx5",
-            "what fits a descriptor of 1024 bytes",
-        ),
+        ("--inline 1000 --adapter connectx5", "what fits a descriptor of 1024 bytes"),
         ("--size 2G", "at most 1 GiB"),
         ("--transport ud --verb write", "a send of one packet"),
         ("--hops -1us", "cannot be negative"),
@@ -207,9 +154,6 @@ fn nonsense__is_refused_with_what_was_expected() {
 #[test]
 fn read__that_takes_no_time_is_refused() {
     let error = explain_line("--read 0ns").unwrap_err();
-    assert!(
-        error.contains("read of memory") && error.contains("more than 0"),
-        "{error}"
-    );
+    assert!(error.contains("read of memory") && error.contains("more than 0"), "{error}");
     assert!(explain_line("--read 1ns").is_ok());
 }

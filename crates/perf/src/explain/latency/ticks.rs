@@ -121,11 +121,7 @@ pub(super) fn judge(
     judge_pairs(options, saved, tick, findings);
     if let (Some(measured), Some(against)) = (options.measured, options.against) {
         let apart = (measured - against).ns().abs() / tick.ns();
-        let name = if apart < 1.0 {
-            "same-tick"
-        } else {
-            "difference"
-        };
+        let name = if apart < 1.0 { "same-tick" } else { "difference" };
         findings.push(said!(latency name, measured, against, ticks = format!("{apart:.1}")));
     }
 }

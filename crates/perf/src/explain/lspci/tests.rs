@@ -18,10 +18,7 @@ fn parse_one(text: &str) -> Function {
 }
 
 fn shape(generation: u8, lanes: u32) -> LinkShape {
-    LinkShape {
-        generation: Some(generation),
-        lanes: Some(lanes),
-    }
+    LinkShape { generation: Some(generation), lanes: Some(lanes) }
 }
 
 #[test]
@@ -55,13 +52,7 @@ fn gpu__has_half_its_lanes_and_sent_packets_again() {
     assert_eq!((f.tags_can, f.tags_is), (Some(768), Some(256)));
     assert_eq!(f.errors.corrected, Some(true));
     assert_eq!(f.relaxed_order, Some(true));
-    assert_eq!(
-        f.aspm_is,
-        Some(Aspm {
-            l0s: false,
-            l1: true
-        })
-    );
+    assert_eq!(f.aspm_is, Some(Aspm { l0s: false, l1: true }));
     assert_eq!(f.wake.takes_l1.as_deref(), Some("<32us"));
     assert_eq!(f.wake.takes_l0s, None);
 }
@@ -199,27 +190,18 @@ fn text__of_something_else_is_refused_with_what_was_expected() {
         ("", "is empty"),
         ("\n \n", "is empty"),
         ("hello\nworld\n", "not the text of lspci: `hello`"),
-        (
-            "41:00.0 InfiniBand: A card\n42:00.0 InfiniBand: Another\n",
-            "without their registers",
-        ),
+        ("41:00.0 InfiniBand: A card\n42:00.0 InfiniBand: Another\n", "without their registers"),
         (
             "00:00.0 \"Host bridge\" \"A maker\" \"Device 0d57\" -p00 \"\" \"\"\n",
             "for programs (-mm)",
         ),
-        (
-            "Slot:\t00:00.0\nClass:\tHost bridge\n",
-            "for programs (-mm)",
-        ),
+        ("Slot:\t00:00.0\nClass:\tHost bridge\n", "for programs (-mm)"),
         ("-[0000:00]-+-00.0\n           +-01.0\n", "tree of buses"),
     ];
     for (text, wanted) in cases {
         let said = parse(text).unwrap_err().to_string();
         assert!(said.contains(wanted), "{said}");
-        assert!(
-            said.contains("expected is what `lspci -vv` prints"),
-            "{said}"
-        );
+        assert!(said.contains("expected is what `lspci -vv` prints"), "{said}");
     }
     let usb = "Bus 001 Device 001: ID 1d6b:0002 Linux Foundation 2.0 root hub\n";
     assert!(matches!(parse(usb), Err(e) if e.to_string().contains("not the text of lspci")));

@@ -83,10 +83,7 @@ impl Cuda {
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) };
         let library =
             library.map_err(|_| anyhow!("no CUDA driver here ({path} cannot be opened)"))?;
-        let cuda = Cuda {
-            calls: Calls::find(&library)?,
-            _library: library,
-        };
+        let cuda = Cuda { calls: Calls::find(&library)?, _library: library };
         // SAFETY: 0 is the one flag that there is.
         cuda.check("cuInit", unsafe { (cuda.calls.init)(0) })?;
         Ok(cuda)
@@ -101,9 +98,7 @@ impl Cuda {
         let known = unsafe { (self.calls.error_name)(status, &mut text) };
         let why = if known == 0 && !text.is_null() {
             // SAFETY: not null, and ended by a zero.
-            unsafe { CStr::from_ptr(text) }
-                .to_string_lossy()
-                .into_owned()
+            unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
         } else {
             format!("error {status}")
         };
@@ -131,12 +126,7 @@ impl Cuda {
         let device = self.hold(device, calls.release);
         // SAFETY: the context is alive until `device` is dropped.
         self.check("cuCtxSetCurrent", unsafe { (calls.set_current)(context) })?;
-        Ok(Gpu {
-            name,
-            address: address.to_lowercase(),
-            _device: device,
-            cuda: self,
-        })
+        Ok(Gpu { name, address: address.to_lowercase(), _device: device, cuda: self })
     }
 
     /// What a call writes, if it succeeds.
@@ -221,11 +211,7 @@ impl Gpu<'_> {
         // SAFETY: the call writes an address.
         let allocate = |at: &mut DeviceAddress| unsafe { (calls.allocate)(at, bytes) };
         let device = cuda.hold(cuda.ask("cuMemAlloc", 0, allocate)?, calls.free);
-        Ok(Buffers {
-            cuda,
-            host: cuda.pin(bytes)?,
-            device,
-        })
+        Ok(Buffers { cuda, host: cuda.pin(bytes)?, device })
     }
 
     /// Nanoseconds of a kernel that reads `count` lines of 64 bytes of host memory, each at the address that the one
@@ -243,14 +229,10 @@ impl Gpu<'_> {
         let module = self.cuda.hold(module, calls.unload);
         // SAFETY: the module is loaded, and the name ends with a zero.
         let find = |k: &mut Kernel| unsafe { (calls.kernel)(k, module.at, c"chase".as_ptr()) };
-        let kernel = self
-            .cuda
-            .ask("cuModuleGetFunction", ptr::null_mut(), find)?;
+        let kernel = self.cuda.ask("cuModuleGetFunction", ptr::null_mut(), find)?;
         let (mut start, mut reads) = (chain.start, count);
-        let mut arguments: [*mut c_void; 2] = [
-            ptr::from_mut(&mut start).cast(),
-            ptr::from_mut(&mut reads).cast(),
-        ];
+        let mut arguments: [*mut c_void; 2] =
+            [ptr::from_mut(&mut start).cast(), ptr::from_mut(&mut reads).cast()];
         let from = clock::now_ns();
         // SAFETY: the kernel takes an address and a count, in this order and of these sizes; all it reads and writes
         // lies in the chain, which lives until the synchronisation below.
@@ -366,10 +348,7 @@ impl<'a> Chain<'a> {
 /// The kernel: thread `i` begins at `start + 8 i`, reads `count` times where it is sent, and writes where it came to
 /// behind the lines. With the zero that the driver wants at its end.
 const CHASE: &str = concat!(include_str!("../../../data/chase.ptx"), "\0");
-const _: () = assert!(
-    LINES * STRIDE == 4_194_304,
-    "the kernel writes behind the lines"
-);
+const _: () = assert!(LINES * STRIDE == 4_194_304, "the kernel writes behind the lines");
 
 #[cfg(test)]
 #[allow(non_snake_case)]

@@ -75,10 +75,7 @@ fn device__is_read_with_the_ports_above_it() {
         ("dma_mask_bits", "47"),
         ("iommu_group/type", "DMA-FQ"),
         ("power_state", "D0"),
-        (
-            "aer_dev_correctable",
-            "RxErr 3\nBadTLP 4\nNonFatalErr 100\nTOTAL_ERR_COR 107",
-        ),
+        ("aer_dev_correctable", "RxErr 3\nBadTLP 4\nNonFatalErr 100\nTOTAL_ERR_COR 107"),
     ];
     let path = "pci0000:16/0000:16:00.0/0000:17:00.0";
     let folder = tree.add(path, &sample("gpu"), &files);
@@ -88,10 +85,7 @@ fn device__is_read_with_the_ports_above_it() {
         let device = &subject.device;
         assert_eq!(device.address, "0000:17:00.0");
         assert_eq!(device.name, "VGA controller [0300] [10de:2204]");
-        assert_eq!(
-            (device.link_is.lanes, device.link_can.lanes),
-            (Some(8), Some(16))
-        );
+        assert_eq!((device.link_is.lanes, device.link_can.lanes), (Some(8), Some(16)));
         assert_eq!(device.payload_is, Some(256));
         assert_eq!((device.numa_node, device.dma_bits), (Some(1), Some(47)));
         assert_eq!((device.translated, &device.asleep), (Some(true), &None));
@@ -111,16 +105,9 @@ fn device__without_privileges_has_its_link_and_says_what_is_missing() {
     tree.add("pci0000:16/0000:16:00.0/0000:17:00.0", header, &LINK);
     let subject = read_device(&tree.0, "0000:17:00.0").unwrap();
     let device = &subject.device;
-    assert_eq!(
-        (device.link_is.generation, device.link_is.lanes),
-        (Some(4), Some(8))
-    );
+    assert_eq!((device.link_is.generation, device.link_is.lanes), (Some(4), Some(8)));
     assert_eq!((device.payload_is, device.shown), (None, Shown::Registers));
-    assert!(
-        device.unread[0].contains("run as root"),
-        "{:?}",
-        device.unread
-    );
+    assert!(device.unread[0].contains("run as root"), "{:?}", device.unread);
     assert_eq!(subject.above[0].link_can.lanes, Some(16));
 }
 
@@ -157,11 +144,7 @@ fn adapter__of_a_virtual_machine_lies_below_its_function() {
     let virtio = folder.join("virtio2");
     fs::create_dir_all(&virtio).unwrap();
     tree.name("net", "eth0", &virtio);
-    let files = [
-        ("vendor", "0x1af4"),
-        ("device", "0x1041"),
-        ("class", "0x020000"),
-    ];
+    let files = [("vendor", "0x1af4"), ("device", "0x1041"), ("class", "0x020000")];
     for (name, text) in files {
         fs::write(folder.join(name), text).unwrap();
     }
@@ -170,16 +153,9 @@ fn adapter__of_a_virtual_machine_lies_below_its_function() {
     // Its registers are not to be read, but the kernel has no link of it.
     assert_eq!(subject.device.shown, Shown::Absent);
     let made = advice::explain(&subject, &LinkOptions::default()).unwrap();
-    assert!(
-        made.title.contains("virtio network device"),
-        "{}",
-        made.title
-    );
+    assert!(made.title.contains("virtio network device"), "{}", made.title);
     let answer = &made.findings[0].text;
-    assert!(
-        answer.contains("no PCI Express function: it is a virtio device"),
-        "{answer}"
-    );
+    assert!(answer.contains("no PCI Express function: it is a virtio device"), "{answer}");
     let error = read_device(&tree.0, "eth1").unwrap_err().to_string();
     assert!(error.contains("(eth0)"), "{error}");
 }
@@ -196,11 +172,7 @@ fn virtual_function__shows_the_link_of_the_physical_one() {
     symlink(&physical, folder.join("physfn")).unwrap();
     let device = read_device(&tree.0, "41:00.1").unwrap().device;
     assert_eq!(device.link_is.lanes, Some(8));
-    assert!(
-        device.unread[0].contains("0000:41:00.0"),
-        "{:?}",
-        device.unread
-    );
+    assert!(device.unread[0].contains("0000:41:00.0"), "{:?}", device.unread);
 }
 
 #[test]
@@ -216,10 +188,7 @@ fn names__that_are_none_or_unknown_are_refused() {
         assert!(error.contains("is no name"), "{name}: {error}");
     }
     let error = read_device(&tree.0, "mlx5_7").unwrap_err().to_string();
-    assert!(
-        error.contains("mlx5_7") && error.contains("mlx4_0"),
-        "{error}"
-    );
+    assert!(error.contains("mlx5_7") && error.contains("mlx4_0"), "{error}");
     assert!(!error.contains("veth0"), "{error}");
     let error = read_device(&tree.0, "veth0").unwrap_err().to_string();
     assert!(error.contains("has no PCI address"), "{error}");
@@ -244,9 +213,6 @@ fn files__with_nonsense_are_not_believed() {
     let device = read_device(&tree.0, "0000:41:00.0").unwrap().device;
     assert_eq!((device.link_is, device.link_can), Default::default());
     assert_eq!((device.numa_node, device.dma_bits), (None, None));
-    assert_eq!(
-        (device.name.as_str(), device.errors.corrected_count),
-        ("", None)
-    );
+    assert_eq!((device.name.as_str(), device.errors.corrected_count), ("", None));
     assert!(device.unread[0].contains("5 bytes"), "{:?}", device.unread);
 }

@@ -14,16 +14,8 @@ pub enum Atomic {
 
 /// With its name in variants, as the test of the MPI functions has it, and in words.
 const ATOMICS: [(Atomic, &str, &str); 2] = [
-    (
-        Atomic::FetchAdd,
-        "fetch_and_op",
-        "fetch and add, then flush",
-    ),
-    (
-        Atomic::CompareSwap,
-        "compare_and_swap",
-        "compare and swap, then flush",
-    ),
+    (Atomic::FetchAdd, "fetch_and_op", "fetch and add, then flush"),
+    (Atomic::CompareSwap, "compare_and_swap", "compare and swap, then flush"),
 ];
 
 /// Measures each in every kind of memory.
@@ -52,11 +44,7 @@ fn run_memory(
         let variant = format!("{name}, {}", link.way_of_atomics());
         let way = link.way_of_atomics();
         let operation = operation.to_owned();
-        let case = Case {
-            operation,
-            checked,
-            ..test.case(8, 0, &variant, way)
-        };
+        let case = Case { operation, checked, ..test.case(8, 0, &variant, way) };
         rank.measure_served(case, test.divisor(), link, |link, operations| {
             let mut last = LAST;
             for _ in 0..if leads { operations } else { 0 } {

@@ -55,12 +55,7 @@ fn write(link: &mut impl RemoteLink, buffer: &mut [u8], mark: u8) {
 fn await_mark(link: &mut impl RemoteLink, last: *const u8, mark: u8) {
     // SAFETY: the last byte of the target; the other rank or an adapter writes it, so it is read anew each time.
     let has_come = || unsafe { last.read_volatile() } == mark;
-    if !await_written(
-        link,
-        has_come,
-        |link| _ = link.serve(),
-        |link| link.has_lost_peer(),
-    ) {
+    if !await_written(link, has_come, |link| _ = link.serve(), |link| link.has_lost_peer()) {
         end_without_peer();
     }
 }

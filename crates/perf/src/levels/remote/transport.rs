@@ -70,10 +70,7 @@ impl RemoteLink for TransportLink {
             (None, None) => return (words, Held::Nothing),
         };
         words[..3].copy_from_slice(&[by, remote.addr, remote.rkey]);
-        (
-            words,
-            registration.map_or(Held::Nothing, Held::Registration),
-        )
+        (words, registration.map_or(Held::Nothing, Held::Registration))
     }
 
     fn deregister(&mut self, held: Held) {
@@ -129,10 +126,7 @@ impl RemoteLink for TransportLink {
             // SAFETY: the slice is readable.
             &Reached::ByKernel(to) => unsafe { self.lane.put(from, len, to).is_ok() },
             &Reached::ByAdapter(to) => self.post_all(len, |this, done| {
-                let to = Remote {
-                    addr: to.addr + done as u64,
-                    ..to
-                };
+                let to = Remote { addr: to.addr + done as u64, ..to };
                 // SAFETY: the slice is readable until the flush, which every caller has follow.
                 unsafe { this.lane.post_put(from.wrapping_add(done), len - done, to) }
             }),
@@ -152,10 +146,7 @@ impl RemoteLink for TransportLink {
             // SAFETY: the slice is writable.
             &Reached::ByKernel(from) => unsafe { self.lane.get(to, len, from).is_ok() },
             &Reached::ByAdapter(from) => self.post_all(len, |this, done| {
-                let from = Remote {
-                    addr: from.addr + done as u64,
-                    ..from
-                };
+                let from = Remote { addr: from.addr + done as u64, ..from };
                 // SAFETY: as in `put`.
                 unsafe { this.lane.post_get(to.wrapping_add(done), len - done, from) }
             }),

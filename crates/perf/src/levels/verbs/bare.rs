@@ -35,9 +35,7 @@ impl Pace {
         Pace {
             depth,
             list: 1,
-            moderation: options
-                .cq_moderation
-                .unwrap_or(if eager { 1 } else { quarter }),
+            moderation: options.cq_moderation.unwrap_or(if eager { 1 } else { quarter }),
             eager,
         }
     }
@@ -133,17 +131,11 @@ impl<'a> Bare<'a> {
             say("post calls per send", each(c.calls, c.sends));
             say("share of sends inline", each(c.inline, c.sends));
             say("completions per send", each(c.completions, c.sends));
-            say(
-                "polls of the send queue per send",
-                each(c.send_polls, c.sends),
-            );
+            say("polls of the send queue per send", each(c.send_polls, c.sends));
             say("most sends under way", c.most as f64);
         }
         if c.arrivals > 0 {
-            say(
-                "arrivals per poll that found some",
-                each(c.arrivals, c.found),
-            );
+            say("arrivals per poll that found some", each(c.arrivals, c.found));
         }
         said
     }

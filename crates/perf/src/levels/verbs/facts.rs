@@ -60,10 +60,7 @@ pub fn describe_wire(wire: &Wire, options: &VerbsOptions, depths: [u32; 2]) -> V
     ));
     let (address, rkey) = wire.shown();
     let gid = wire.port.gid_to(&wire.path);
-    let gid = gid.map_or_else(
-        || "none".to_owned(),
-        |(row, gid)| format!("{gid:?} (row {row})"),
-    );
+    let gid = gid.map_or_else(|| "none".to_owned(), |(row, gid)| format!("{gid:?} (row {row})"));
     lines.push(format!(
         "local:  LID {:#06x} QPN {:#08x} PSN {:#08x} RKey {rkey:#010x} VAddr {address:#018x} GID \
          {gid}",

@@ -186,31 +186,22 @@ impl Wire {
     pub fn message(&self) -> Operation<'_> {
         match &self.handle {
             None => Operation::Send,
-            Some(to) => Operation::Datagram {
-                to,
-                number: self.there.number,
-                qkey: QKEY,
-                immediate: None,
-            },
+            Some(to) => {
+                Operation::Datagram { to, number: self.there.number, qkey: QKEY, immediate: None }
+            }
         }
     }
 
     /// Writes to where messages land at the other end.
     #[inline]
     pub fn write(&self) -> Operation<'static> {
-        Operation::Write {
-            address: self.there.address,
-            rkey: self.there.rkey,
-        }
+        Operation::Write { address: self.there.address, rkey: self.there.rkey }
     }
 
     /// Reads from there.
     #[inline]
     pub fn read(&self) -> Operation<'static> {
-        Operation::Read {
-            address: self.there.address,
-            rkey: self.there.rkey,
-        }
+        Operation::Read { address: self.there.address, rkey: self.there.rkey }
     }
 
     /// What is sent.
@@ -265,15 +256,8 @@ fn connect(
 ) -> Result<Option<AddressHandle>, VerbsError> {
     match connection {
         Connection::Rc => {
-            let peer = Peer {
-                path,
-                qpn: there.number,
-                psn: there.psn,
-            };
-            let retry_config = RetryConfig {
-                reads: READS,
-                ..RetryConfig::default()
-            };
+            let peer = Peer { path, qpn: there.number, psn: there.psn };
+            let retry_config = RetryConfig { reads: READS, ..RetryConfig::default() };
             pair.connect(&peer, psn, &retry_config)?;
             Ok(None)
         }

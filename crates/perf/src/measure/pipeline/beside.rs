@@ -62,14 +62,8 @@ impl Best {
 /// Whether the pipeline is the floor of a case: half a round trip of one large message between two
 /// ranks that share memory, as the ranks found when they measured a floor themselves: no socket.
 pub fn is_floor_of(case: &Case) -> bool {
-    let over_adapter = case
-        .transport
-        .as_deref()
-        .is_some_and(|t| t == "rc" || t == "ud");
-    let by_socket = case
-        .floor_of
-        .as_deref()
-        .is_some_and(|f| f.contains("socket"));
+    let over_adapter = case.transport.as_deref().is_some_and(|t| t == "rc" || t == "ud");
+    let by_socket = case.floor_of.as_deref().is_some_and(|f| f.contains("socket"));
     let large = case.of == Of::HalfRoundTrip && SIZES.contains(&case.bytes);
     large && case.ranks == 2 && case.floor.is_some() && !over_adapter && !by_socket
 }
@@ -92,11 +86,7 @@ impl Beside {
 
     fn new(processors: [usize; 2], found: Vec<(Pipeline, Found)>) -> Beside {
         let lines: Vec<f64> = found.iter().map(|(_, found)| found.line).collect();
-        let make = |(pipeline, found)| Best {
-            pipeline,
-            found,
-            taken: Vec::new(),
-        };
+        let make = |(pipeline, found)| Best { pipeline, found, taken: Vec::new() };
         Beside {
             processors,
             line: summarize(&lines).map_or(0.0, |l| l.median),
@@ -202,26 +192,11 @@ mod tests {
         assert!(is_floor_of(&make_case(4096, &[1.0])));
         assert!(!is_floor_of(&make_case(4095, &[1.0])));
         let others = [
-            Case {
-                of: Of::Message,
-                ..make_case(4096, &[1.0])
-            },
-            Case {
-                ranks: 4,
-                ..make_case(4096, &[1.0])
-            },
-            Case {
-                transport: Some("rc".into()),
-                ..make_case(4096, &[1.0])
-            },
-            Case {
-                floor: None,
-                ..make_case(4096, &[1.0])
-            },
-            Case {
-                floor_of: Some("bare socket".into()),
-                ..make_case(4096, &[1.0])
-            },
+            Case { of: Of::Message, ..make_case(4096, &[1.0]) },
+            Case { ranks: 4, ..make_case(4096, &[1.0]) },
+            Case { transport: Some("rc".into()), ..make_case(4096, &[1.0]) },
+            Case { floor: None, ..make_case(4096, &[1.0]) },
+            Case { floor_of: Some("bare socket".into()), ..make_case(4096, &[1.0]) },
         ];
         assert!(!others.iter().any(is_floor_of));
     }

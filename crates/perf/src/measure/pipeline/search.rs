@@ -38,12 +38,8 @@ pub struct Effort {
 
 impl Effort {
     /// Enough to tell loops apart that differ by some percent.
-    pub const DEFAULT: Effort = Effort {
-        samples: 12,
-        batch_ns: 100_000,
-        all: false,
-        until_ns: u64::MAX,
-    };
+    pub const DEFAULT: Effort =
+        Effort { samples: 12, batch_ns: 100_000, all: false, until_ns: u64::MAX };
 
     /// How many times [`search`] measures a plan.
     pub fn count_plans(self, bytes: usize) -> usize {
@@ -78,11 +74,7 @@ fn list_shapes(bytes: usize) -> Vec<(usize, usize)> {
 }
 
 /// How [`find_best`] measures: enough to tell which plans are among the best.
-const QUICK: Effort = Effort {
-    samples: ROUNDS,
-    batch_ns: 30_000,
-    ..Effort::DEFAULT
-};
+const QUICK: Effort = Effort { samples: ROUNDS, batch_ns: 30_000, ..Effort::DEFAULT };
 
 /// Plans that are measured until the end, and with which the next size begins.
 const BEST: usize = 4;
@@ -120,10 +112,7 @@ pub fn find_best(
 fn search_within(
     pipeline: &mut Pipeline, known: &[Found], (begin, share): (u64, u64),
 ) -> io::Result<Vec<Found>> {
-    let until = |percent| Effort {
-        until_ns: begin + share * percent / 100,
-        ..QUICK
-    };
+    let until = |percent| Effort { until_ns: begin + share * percent / 100, ..QUICK };
     let shapes = list_shapes(pipeline.bytes);
     let shape = known.first().map(|f| (f.plan.chunk, f.plan.ring));
     let shape = shape.unwrap_or(shapes[shapes.len() / 2]);
@@ -187,30 +176,18 @@ pub fn search(
             let plans = plans.iter().map(|&[one, two]| make_plan(one, two, shape));
             let found = measure_plans(pipeline, plans.collect(), effort, tick)?;
             let best = keep_best(found, |plan| plan.into_ring);
-            best.iter()
-                .map(|f| [f.plan.into_ring, f.plan.out_of_ring])
-                .collect()
+            best.iter().map(|f| [f.plan.into_ring, f.plan.out_of_ring]).collect()
         }
     };
     let plans = pairs.iter().flat_map(shapes_of).collect();
     let found = measure_plans(pipeline, plans, effort, tick)?;
     let best = keep_best(found, |plan| (plan.into_ring, plan.out_of_ring));
-    let longer = Effort {
-        samples: effort.samples * FINAL_FACTOR,
-        ..effort
-    };
-    measure_plans(
-        pipeline,
-        best.iter().map(|f| f.plan).collect(),
-        longer,
-        tick,
-    )
+    let longer = Effort { samples: effort.samples * FINAL_FACTOR, ..effort };
+    measure_plans(pipeline, best.iter().map(|f| f.plan).collect(), longer, tick)
 }
 
 fn pair_all(loops: &[Loop]) -> Vec<[Loop; 2]> {
-    let pairs = loops
-        .iter()
-        .map(|&one| loops.iter().map(move |&two| [one, two]));
+    let pairs = loops.iter().map(|&one| loops.iter().map(move |&two| [one, two]));
     pairs.flatten().collect()
 }
 
@@ -228,12 +205,7 @@ fn keep_best<K: PartialEq>(found: Vec<Found>, key: impl Fn(Plan) -> K) -> Vec<Fo
 }
 
 fn make_plan(into_ring: Loop, out_of_ring: Loop, (chunk, ring): (usize, usize)) -> Plan {
-    Plan {
-        into_ring,
-        out_of_ring,
-        chunk,
-        ring,
-    }
+    Plan { into_ring, out_of_ring, chunk, ring }
 }
 
 /// Measures the plans in turn, and compares what was measured in the same state of the machine:
@@ -255,9 +227,7 @@ fn measure_plans(
     let lines: Vec<f64> = taken.iter().flatten().flat_map(|t| t.lines).collect();
     let line = summarize(&lines).map_or(0.0, |l| l.median);
     let found = plans.into_iter().zip(&taken);
-    Ok(found
-        .filter_map(|(plan, taken)| summarize_at(plan, taken, line))
-        .collect())
+    Ok(found.filter_map(|(plan, taken)| summarize_at(plan, taken, line)).collect())
 }
 
 /// What a plan took while a line took about `line`; if that never was, what it took at all.
@@ -270,12 +240,7 @@ fn summarize_at(plan: Plan, taken: &[Taken], line: f64) -> Option<Found> {
         times = all.copied().collect();
     }
     let time = summarize(&times)?;
-    Some(Found {
-        plan,
-        time,
-        line,
-        elsewhere,
-    })
+    Some(Found { plan, time, line, elsewhere })
 }
 
 #[cfg(test)]
@@ -284,12 +249,7 @@ mod tests {
     use super::*;
     use crate::measure::placement::allowed_processors;
 
-    const SHORT: Effort = Effort {
-        samples: 2,
-        batch_ns: 1,
-        all: false,
-        until_ns: u64::MAX,
-    };
+    const SHORT: Effort = Effort { samples: 2, batch_ns: 1, all: false, until_ns: u64::MAX };
 
     #[test]
     fn search__gives_a_plan_for_each_loop_or_pair_and_counts_what_it_measures() {
@@ -322,15 +282,9 @@ mod tests {
     #[test]
     fn times__count_where_the_line_took_as_long_before_and_after() {
         let plan = make_plan(Loop::usual(), Loop::usual(), (1024, 16 << 10));
-        let taken = |time, lines| Taken {
-            times: vec![time; 2],
-            lines,
-        };
-        let all = [
-            taken(100.0, [60.0, 65.0]),
-            taken(400.0, [250.0, 260.0]),
-            taken(200.0, [60.0, 250.0]),
-        ];
+        let taken = |time, lines| Taken { times: vec![time; 2], lines };
+        let all =
+            [taken(100.0, [60.0, 65.0]), taken(400.0, [250.0, 260.0]), taken(200.0, [60.0, 250.0])];
         let found = summarize_at(plan, &all, 62.0).unwrap();
         assert_eq!((found.time.p99, found.time.samples), (100.0, 2));
         assert_eq!(found.elsewhere, 4);

@@ -67,9 +67,7 @@ pub(super) fn find(sizes: &[u32], times: &[Times]) -> Finding {
 fn find_limit(logs: &[Vec<f64>], rounds: &[usize]) -> usize {
     let mut sums = vec![0.0; logs.first().map_or(0, Vec::len)];
     for &round in rounds {
-        sums.iter_mut()
-            .zip(&logs[round])
-            .for_each(|(sum, log)| *sum += log);
+        sums.iter_mut().zip(&logs[round]).for_each(|(sum, log)| *sum += log);
     }
     let (mut sum, mut least, mut best) = (0.0, 0.0, 0);
     for (size, log) in sums.iter().enumerate() {
@@ -89,18 +87,13 @@ fn is_known(logs: &[Vec<f64>]) -> bool {
     let limits = [0, 1].map(|odd| find_limit(logs, &half(1 - odd).collect::<Vec<usize>>()));
     let sums = logs.iter().enumerate().map(|(round, logs)| {
         let (inline, dma) = logs.split_at(limits[round % 2]);
-        (
-            inline.iter().sum::<f64>().exp(),
-            (-dma.iter().sum::<f64>()).exp(),
-        )
+        (inline.iter().sum::<f64>().exp(), (-dma.iter().sum::<f64>()).exp())
     });
     let (gains, losses): (Vec<f64>, Vec<f64>) = sums.unzip();
     let is_below = |ratios: Vec<f64>| {
         let pairs: Vec<(f64, f64)> = ratios.into_iter().map(|ratio| (ratio, 1.0)).collect();
         let found: Option<Ratio> = of_pairs(&pairs);
-        found
-            .and_then(|r| r.interval)
-            .is_some_and(|[_, high]| high < 1.0)
+        found.and_then(|r| r.interval).is_some_and(|[_, high]| high < 1.0)
     };
     is_below(gains) || is_below(losses)
 }
@@ -133,10 +126,7 @@ mod tests {
         let found = find(&SIZES, &times(ratios, 0.02, 21, 7));
         assert_eq!(found.limit, Some(16));
         assert_eq!(found.interval, [Some(16), Some(16)]);
-        assert!(
-            found.known && !found.all && found.confidence > 0.99,
-            "{found:?}"
-        );
+        assert!(found.known && !found.all && found.confidence > 0.99, "{found:?}");
     }
 
     #[test]
@@ -145,10 +135,7 @@ mod tests {
         assert_eq!((never.limit, never.known, never.all), (None, true, false));
         assert_eq!(never.interval, [None, None]);
         let always = find(&SIZES, &times([0.9; 8], 0.02, 21, 7));
-        assert_eq!(
-            (always.limit, always.known, always.all),
-            (Some(128), true, true)
-        );
+        assert_eq!((always.limit, always.known, always.all), (Some(128), true, true));
     }
 
     #[test]
@@ -158,10 +145,7 @@ mod tests {
         let [Some(low), Some(high)] = found.interval else {
             panic!("{found:?}");
         };
-        assert!(
-            found.known && low >= 2 && high <= 32 && low < high,
-            "{found:?}"
-        );
+        assert!(found.known && low >= 2 && high <= 32 && low < high, "{found:?}");
         assert!(found.confidence < 0.95, "{found:?}");
     }
 

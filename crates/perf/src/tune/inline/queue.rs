@@ -75,10 +75,7 @@ pub(super) fn measure(
     let pair = port.make_pair(asked, depth)?;
     // The receive queue of one entry is the smaller mapping.
     let mapped = find_new(&before, &read_maps()).into_iter().max();
-    let queue = mapped.map(|bytes| Queue {
-        bytes,
-        known_by: KnownBy::Mapping,
-    });
+    let queue = mapped.map(|bytes| Queue { bytes, known_by: KnownBy::Mapping });
     Ok(Cost {
         asked,
         granted: pair.granted_inline(),
@@ -149,10 +146,7 @@ mod tests {
         };
         let queue = |bytes, known_by| Some(Queue { bytes, known_by });
         assert_eq!(of("mlx4_core 1", 400), queue(128 * 512, KnownBy::Formula));
-        assert_eq!(
-            of("mlx5_core 1", 0),
-            queue(128 * 64, KnownBy::FormulaAtLeast)
-        );
+        assert_eq!(of("mlx5_core 1", 0), queue(128 * 64, KnownBy::FormulaAtLeast));
         assert_eq!(of("mlx4_core 1", 5000), None);
         assert_eq!(of("irdma 1", 0), None);
     }

@@ -7,14 +7,7 @@ use crate::document::{Document, Table};
 
 pub(super) fn describe(report: &Report) -> Document {
     let mut said = Document::default();
-    let Report {
-        device,
-        port,
-        part,
-        firmware,
-        driver,
-        ..
-    } = report;
+    let Report { device, port, part, firmware, driver, .. } = report;
     said.text(format!(
         "device {device} port {port}: part {part}, firmware {firmware}, driver {driver}"
     ));
@@ -32,10 +25,7 @@ pub(super) fn describe(report: &Report) -> Document {
     said.heading("what it costs in memory, for each connection:");
     said.table(list_queues(report));
     said.heading("by the model, not measured:");
-    report
-        .models
-        .iter()
-        .for_each(|model| said.text(predict(model)));
+    report.models.iter().for_each(|model| said.text(predict(model)));
     match (&report.stored_in, &report.not_stored) {
         (Some(path), _) => said.heading(format!(
             "stored in {}: jobs ask {device} for {} bytes of inline data",
@@ -119,11 +109,7 @@ fn list_queues(report: &Report) -> Table {
     let mut table = Table::of(columns);
     for cost in &report.queues {
         let known = cost.queue.zip(cost.descriptor()).map(|(queue, each)| {
-            [
-                each.to_string(),
-                queue.bytes.to_string(),
-                format!(" {}", queue.known_by.name()),
-            ]
+            [each.to_string(), queue.bytes.to_string(), format!(" {}", queue.known_by.name())]
         });
         let known = known.unwrap_or_else(|| ["-", "-", " not known"].map(str::to_owned));
         let first = [cost.asked, cost.granted, cost.depth].map(|n| n.to_string());
@@ -133,12 +119,7 @@ fn list_queues(report: &Report) -> Table {
 }
 
 fn predict(model: &Model) -> String {
-    let Model {
-        adapter,
-        host,
-        asked,
-        ..
-    } = model;
+    let Model { adapter, host, asked, .. } = model;
     let what = match (model.limit, model.all) {
         (Some(n), true) => format!("inline pays up to all of {n} bytes granted"),
         (limit, _) => say_limit(limit),

@@ -115,11 +115,7 @@ pub(super) struct Orders {
 
 impl Orders {
     pub fn new(sizes: usize) -> Self {
-        Orders {
-            random: Random::new(1),
-            sizes: (0..sizes).collect(),
-            before: None,
-        }
+        Orders { random: Random::new(1), sizes: (0..sizes).collect(), before: None }
     }
 
     /// Index of each size, and whether inline begins.
@@ -136,10 +132,7 @@ impl Orders {
                 lots
             }
         };
-        self.sizes
-            .iter()
-            .map(|&size| (size, firsts[size]))
-            .collect()
+        self.sizes.iter().map(|&size| (size, firsts[size])).collect()
     }
 }
 

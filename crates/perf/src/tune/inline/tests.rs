@@ -22,10 +22,7 @@ fn sizes__have_the_units_of_every_other_command() {
     let options = options(&["--sizes", "8,1K", "--most", "2K"]);
     assert_eq!((options.sizes, options.most), (vec![8, 1024], 2048));
     for wrong in ["1X", "-1", ""] {
-        assert!(
-            parse_options::<InlineOptions>(&["--sizes", wrong]).is_err(),
-            "{wrong}"
-        );
+        assert!(parse_options::<InlineOptions>(&["--sizes", wrong]).is_err(), "{wrong}");
     }
 }
 
@@ -34,21 +31,12 @@ fn cost(asked: u32, granted: u32) -> Cost {
         asked,
         granted,
         depth: 128,
-        queue: Some(Queue {
-            bytes: 128 * 256,
-            known_by: KnownBy::Mapping,
-        }),
+        queue: Some(Queue { bytes: 128 * 256, known_by: KnownBy::Mapping }),
     }
 }
 
 fn finding(limit: Option<u32>, known: bool) -> Finding {
-    Finding {
-        known,
-        limit,
-        all: false,
-        interval: [limit, Some(256)],
-        confidence: 0.875,
-    }
+    Finding { known, limit, all: false, interval: [limit, Some(256)], confidence: 0.875 }
 }
 
 #[test]
@@ -70,10 +58,7 @@ fn sizes__of_the_user_are_taken_or_refused_with_the_reason() {
     for (words, why) in [
         (&["--sizes", "101"][..], "no more than 100 bytes"),
         (&["--sizes", "0,8", "--verb", "write"], "a byte at least"),
-        (
-            &["--rounds", "4"],
-            "--rounds 4 is too few to tell anything: give 5 or more",
-        ),
+        (&["--rounds", "4"], "--rounds 4 is too few to tell anything: give 5 or more"),
     ] {
         let error = choose(words).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
@@ -107,30 +92,14 @@ fn orders__have_every_size_once_and_both_ways_in_two_rounds() {
 
 #[test]
 fn model__of_a_known_adapter_differs_by_host() {
-    let models = predict(
-        &identity("mlx5_core 6.1", "0x2c9:4119"),
-        VerbName::Write,
-        220,
-    );
+    let models = predict(&identity("mlx5_core 6.1", "0x2c9:4119"), VerbName::Write, 220);
     assert_eq!(models.len(), 3);
-    assert!(
-        models
-            .iter()
-            .all(|m| m.adapter == "ConnectX-4 to ConnectX-6")
-    );
+    assert!(models.iter().all(|m| m.adapter == "ConnectX-4 to ConnectX-6"));
     let limits: Vec<Option<u32>> = models.iter().map(|m| m.limit).collect();
     assert_ne!(limits[1], limits[2], "{models:?}");
-    let newest = predict(
-        &identity("mlx5_core 6.1", "0x2c9:4129"),
-        VerbName::Send,
-        220,
-    );
+    let newest = predict(&identity("mlx5_core 6.1", "0x2c9:4129"), VerbName::Send, 220);
     assert_eq!(newest[0].adapter, "ConnectX-7");
-    let software = predict(
-        &identity("software 6.1", "0xffffff:0"),
-        VerbName::Send,
-        1024,
-    );
+    let software = predict(&identity("software 6.1", "0xffffff:0"), VerbName::Send, 1024);
     assert_eq!(software.len(), 3);
     assert!(software.iter().all(|m| m.asked == 220));
 }
@@ -150,10 +119,7 @@ fn report(found: Finding) -> Report {
             bytes: 8,
             inline_ns: 900.0,
             dma_ns: 1000.0,
-            ratio: Some(Ratio {
-                ratio: 0.9,
-                interval: Some([0.88, 0.92]),
-            }),
+            ratio: Some(Ratio { ratio: 0.9, interval: Some([0.88, 0.92]) }),
         }],
         crossover: Some(found),
         queues: vec![cost(64, 64)],

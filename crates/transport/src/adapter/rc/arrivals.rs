@@ -79,13 +79,7 @@ impl Core {
             // SAFETY: `len` bytes have arrived in this buffer.
             _ => return unsafe { self.handle_part(index, tag, number, at, len) },
         };
-        connection.inbox.push_back(Inbound {
-            header,
-            data,
-            len: len as u32,
-            number,
-            packets: 1,
-        });
+        connection.inbox.push_back(Inbound { header, data, len: len as u32, number, packets: 1 });
     }
 
     /// A receive that failed, or whose immediate data is no packet's.

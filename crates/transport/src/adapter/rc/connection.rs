@@ -97,19 +97,14 @@ impl Connection {
     /// Whether a message of so many packets could be sent now; `PeerGone` where never again.
     #[inline]
     pub fn admit(&self, packets: u32) -> Post {
-        self.stage
-            .admit(self.credits >= packets && self.room() >= packets)
+        self.stage.admit(self.credits >= packets && self.room() >= packets)
     }
 
     /// What a packet is posted as: its immediate data tells the peer what is owed to it.
     #[inline]
     pub fn tag(&mut self, kind: Kind, total: usize) -> Operation<'static> {
         let (credits, total) = (std::mem::take(&mut self.owed), total as u32);
-        let tag = Tag {
-            kind,
-            credits,
-            total,
-        };
+        let tag = Tag { kind, credits, total };
         Operation::SendImmediate(tag.encode())
     }
 
@@ -121,7 +116,6 @@ impl Connection {
 
     /// Whether the peer's own word says that it has left; what it sent may still be on its way.
     pub fn is_said_to_have_left(&self) -> bool {
-        self.state
-            .is_some_and(|state| has_left(state.load(Ordering::Relaxed)))
+        self.state.is_some_and(|state| has_left(state.load(Ordering::Relaxed)))
     }
 }

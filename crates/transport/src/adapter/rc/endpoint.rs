@@ -86,10 +86,7 @@ impl RcEndpoint {
         if core.connection(index).room() == 0 {
             return Post::NoResource;
         }
-        let nothing = Operation::Write {
-            address: 0,
-            rkey: 0,
-        };
+        let nothing = Operation::Write { address: 0, rkey: 0 };
         let ticket = ticket(cookie);
         // SAFETY: no memory is named.
         unsafe { core.post_remote(index, &nothing, &[], Some(ticket)) }
@@ -147,10 +144,7 @@ impl RcEndpoint {
     /// # Safety
     /// `to` is writable for `len` bytes, and nobody else's, until the operation is reported.
     pub unsafe fn get_zcopy(&mut self, to: *mut u8, len: usize, from: Remote, cookie: u64) -> Post {
-        let read = Operation::Read {
-            address: from.addr,
-            rkey: from.rkey as u32,
-        };
+        let read = Operation::Read { address: from.addr, rkey: from.rkey as u32 };
         // SAFETY: BYTES.
         unsafe { self.post_zcopy(to, len, Access::Write, &read, cookie) }
     }
@@ -183,10 +177,7 @@ impl RcEndpoint {
         let region = unsafe { core.registrations.register(at, len, access) };
         let region = core.port.note(region)?;
         let list = [Sge::over(at, len, region.lkey())];
-        let ticket = Ticket {
-            _region: Some(region),
-            ..ticket(cookie)
-        };
+        let ticket = Ticket { _region: Some(region), ..ticket(cookie) };
         // SAFETY: BYTES; the region lives as long as the ticket.
         Some(unsafe { core.post_remote(index, operation, &list, Some(ticket)) })
     }
@@ -245,18 +236,11 @@ impl RcEndpoint {
 }
 
 pub(super) fn ticket(cookie: u64) -> Ticket {
-    Ticket {
-        cookie,
-        landing: None,
-        _region: None,
-    }
+    Ticket { cookie, landing: None, _region: None }
 }
 
 pub(super) fn write_to(to: Remote) -> Operation<'static> {
-    Operation::Write {
-        address: to.addr,
-        rkey: to.rkey as u32,
-    }
+    Operation::Write { address: to.addr, rkey: to.rkey as u32 }
 }
 
 /// Why no operation on the peer's memory can be posted now.
@@ -305,11 +289,7 @@ impl Connection for RcEndpoint {
                 return Err(VerbsError::call(Step::ModifyRtr, "", libc::EISCONN));
             }
             let (number, psn) = (peer.number, peer.psn);
-            let to = Peer {
-                path,
-                qpn: number,
-                psn,
-            };
+            let to = Peer { path, qpn: number, psn };
             connection.pair.connect(&to, connection.psn, &retry_config)
         });
         if opened.is_ok() {
@@ -483,10 +463,7 @@ impl Endpoint for RcEndpoint {
 
     unsafe fn get(&mut self, to: *mut u8, len: usize, from: Remote) -> Result<(), RemoteError> {
         self.copy_directly(len, |this, done, part, cookie| {
-            let from = Remote {
-                addr: from.addr + done as u64,
-                ..from
-            };
+            let from = Remote { addr: from.addr + done as u64, ..from };
             // SAFETY: BYTES: a part of them, until it has completed.
             unsafe { this.get_zcopy(to.wrapping_add(done), part, from, cookie) }
         })
@@ -494,10 +471,7 @@ impl Endpoint for RcEndpoint {
 
     unsafe fn put(&mut self, from: *const u8, len: usize, to: Remote) -> Result<(), RemoteError> {
         self.copy_directly(len, |this, done, part, cookie| {
-            let to = Remote {
-                addr: to.addr + done as u64,
-                ..to
-            };
+            let to = Remote { addr: to.addr + done as u64, ..to };
             // SAFETY: BYTES: a part of them, until it has completed.
             unsafe { this.put_zcopy(from.wrapping_add(done), part, to, cookie) }
         })

@@ -171,10 +171,7 @@ impl RcIface {
         let bytes = core.receives.bytes(settings.receives);
         let buffer = core.port.buffer(bytes, Access::Write)?;
         core.add_receives(buffer, settings.receives)?;
-        Ok(RcIface {
-            core: Shared::new(core),
-            waker: Waker::new(channel),
-        })
+        Ok(RcIface { core: Shared::new(core), waker: Waker::new(channel) })
     }
 
     /// An endpoint with a queue pair of its own, not connected. `state` is the word that says whether
@@ -215,10 +212,7 @@ impl RcIface {
     /// Counters so far.
     pub fn counters(&self) -> Counters {
         let core = self.core.borrow();
-        Counters {
-            refused: core.port.refused,
-            ..core.counters
-        }
+        Counters { refused: core.port.refused, ..core.counters }
     }
 
     /// Runs with the port.
@@ -276,11 +270,7 @@ impl Core {
 
     /// A queue on which one more connection can complete.
     fn send_queue(&mut self) -> Result<usize, VerbsError> {
-        if let Some(at) = self
-            .send_queues
-            .iter()
-            .position(|q| q.connections < SHARERS)
-        {
+        if let Some(at) = self.send_queues.iter().position(|q| q.connections < SHARERS) {
             return Ok(at);
         }
         let context = self.port.memory.context();
@@ -308,9 +298,7 @@ impl Core {
         if more == 0 || open.saturating_mul(self.settings.window) <= buffers {
             return Ok(());
         }
-        let made = self
-            .port
-            .more_buffer(self.receives.bytes(more), Access::Write);
+        let made = self.port.more_buffer(self.receives.bytes(more), Access::Write);
         match self.port.note(made) {
             Some(buffer) => self.add_receives(buffer, more),
             None => Ok(()),
@@ -386,9 +374,7 @@ impl Core {
         drop(connection);
         let landings = tickets.into_iter().filter_map(|(_, ticket)| ticket.landing);
         let slots = slots.into_iter().map(|(_, slot)| slot);
-        slots
-            .chain(landings.map(|landing| landing.slot))
-            .for_each(|slot| self.pool.give(slot));
+        slots.chain(landings.map(|landing| landing.slot)).for_each(|slot| self.pool.give(slot));
         for inbound in inbox {
             if inbound.number != ASSEMBLED {
                 self.receives.give(inbound.number);
@@ -400,10 +386,7 @@ impl Core {
     #[inline]
     pub fn find_connection(&mut self, number: u32) -> Option<u32> {
         if self.last.0 != number {
-            let at = self
-                .numbers
-                .binary_search_by_key(&number, |entry| entry.0)
-                .ok()?;
+            let at = self.numbers.binary_search_by_key(&number, |entry| entry.0).ok()?;
             self.last = self.numbers[at];
         }
         Some(self.last.1)

@@ -122,9 +122,7 @@ impl Registrations {
     /// Whether all of a range will stay mapped, as [`Registrations::declare_lasting`] was told, or is kept.
     pub fn is_lasting(&self, range: &Range<usize>) -> bool {
         self.surroundings(range).is_some()
-            || self
-                .near(range)
-                .any(|(_, entry)| entry.is_kept() && covers(&entry.range(), range))
+            || self.near(range).any(|(_, entry)| entry.is_kept() && covers(&entry.range(), range))
     }
 
     /// The lasting memory at `address` is about to be unmapped: no registration of it remains.
@@ -135,8 +133,7 @@ impl Registrations {
         };
         let range = known.swap_remove(at);
         self.drop_kept(|entry| overlap(entry, &range));
-        self.entries
-            .retain(|_, entry| !overlap(&entry.range(), &range));
+        self.entries.retain(|_, entry| !overlap(&entry.range(), &range));
     }
 
     /// A registration of `len` bytes at `address`: one that is in use, one that was kept, or a new one.
@@ -193,10 +190,7 @@ impl Registrations {
     /// What has become of registrations so far.
     pub fn counts(&self) -> Counts {
         let kept = self.entries.values().filter(|entry| entry.is_kept());
-        Counts {
-            kept: kept.count() as u64,
-            ..self.counts
-        }
+        Counts { kept: kept.count() as u64, ..self.counts }
     }
 
     /// Registers; where not so much may be locked, without what is kept and not in use.
@@ -223,12 +217,7 @@ impl Registrations {
     fn insert(
         &mut self, range: Range<usize>, access: Access, region: &Arc<MemoryRegion>, stay: Stay,
     ) {
-        let entry = Entry {
-            len: range.len(),
-            access,
-            region: region.clone(),
-            stay,
-        };
+        let entry = Entry { len: range.len(), access, region: region.clone(), stay };
         self.entries.insert((range.start, range.end), entry);
     }
 
@@ -276,8 +265,7 @@ impl Registrations {
     }
 
     fn release_slow(&mut self) {
-        self.entries
-            .retain(|_, entry| entry.stay != Stay::Passing || entry.is_used());
+        self.entries.retain(|_, entry| entry.stay != Stay::Passing || entry.is_used());
         let mut entries = self.entries.values();
         self.has_passing = entries.any(|entry| entry.stay == Stay::Passing);
     }
@@ -360,10 +348,7 @@ mod tests {
     #[test]
     fn register__says_that_the_limit_may_be_too_low() {
         let mut registrations = fresh();
-        fake::set_conditions(fake::Conditions {
-            lockable: 4096,
-            ..fake::Conditions::default()
-        });
+        fake::set_conditions(fake::Conditions { lockable: 4096, ..fake::Conditions::default() });
         let mut memory = vec![0_u8; 8192];
         // SAFETY: the memory outlives the registration, which fails.
         let refused = unsafe { registrations.register(memory.as_mut_ptr(), 8192, Access::Read) };

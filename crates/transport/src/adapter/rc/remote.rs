@@ -117,10 +117,7 @@ impl RcEndpoint {
     /// As there.
     #[inline]
     pub unsafe fn post_get(&mut self, to: *mut u8, len: usize, from: Remote) -> Posted {
-        let read = Operation::Read {
-            address: from.addr,
-            rkey: from.rkey as u32,
-        };
+        let read = Operation::Read { address: from.addr, rkey: from.rkey as u32 };
         let posted = match self.is_copied(to, len) {
             true => None,
             // SAFETY: BYTES.
@@ -155,10 +152,7 @@ impl RcEndpoint {
             return Posted::NoResource;
         };
         let (at, lkey) = core.pool.locate(slot);
-        let ticket = Ticket {
-            landing: Some(Landing { slot, to, len }),
-            ..ticket(NOBODY)
-        };
+        let ticket = Ticket { landing: Some(Landing { slot, to, len }), ..ticket(NOBODY) };
         // SAFETY: the slot is this operation's until it is done.
         let post =
             unsafe { core.post_remote(index, read, &[Sge::over(at, len, lkey)], Some(ticket)) };

@@ -94,11 +94,7 @@ impl Core {
         let (queue, expected) = (connection.queue, connection.sends.finish_all());
         self.send_queues[queue].expected -= expected;
         self.counters.failures += 1;
-        let detail = if text.is_empty() {
-            why.to_string()
-        } else {
-            text
-        };
+        let detail = if text.is_empty() { why.to_string() } else { text };
         self.port.last_error = Some(detail);
         self.release(index, Err(why));
     }
@@ -134,10 +130,7 @@ impl Core {
             return;
         }
         // Nothing is written: it is only there to complete.
-        let nothing = Operation::Write {
-            address: 0,
-            rkey: 0,
-        };
+        let nothing = Operation::Write { address: 0, rkey: 0 };
         // SAFETY: no memory is named.
         unsafe { self.post(index, &nothing, &[], true, InlineChoice::Auto) };
     }

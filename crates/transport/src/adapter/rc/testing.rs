@@ -26,10 +26,8 @@ impl RcPair {
     pub fn on(
         context: &std::sync::Arc<crate::verbs::DeviceContext>, settings: Settings,
     ) -> Result<Self, VerbsError> {
-        let ifaces = [
-            RcIface::new(context, None, settings)?,
-            RcIface::new(context, None, settings)?,
-        ];
+        let ifaces =
+            [RcIface::new(context, None, settings)?, RcIface::new(context, None, settings)?];
         let mut ends = [ifaces[0].endpoint(None)?, ifaces[1].endpoint(None)?];
         let addresses = [ends[0].local_address(), ends[1].local_address()];
         for (end, address) in ends.iter_mut().zip([addresses[1], addresses[0]]) {
@@ -40,11 +38,7 @@ impl RcPair {
             }
         }
         ends.iter_mut().for_each(RcEndpoint::set_ready);
-        Ok(RcPair {
-            ends,
-            ifaces,
-            attempts: 100,
-        })
+        Ok(RcPair { ends, ifaces, attempts: 100 })
     }
 
     pub fn progress(&mut self) {
@@ -58,11 +52,7 @@ impl RcPair {
         let start = Instant::now();
         while !done(self) {
             self.progress();
-            assert!(
-                start.elapsed() < WATCHDOG,
-                "{what}: {:?}",
-                self.ifaces[0].last_error()
-            );
+            assert!(start.elapsed() < WATCHDOG, "{what}: {:?}", self.ifaces[0].last_error());
         }
     }
 

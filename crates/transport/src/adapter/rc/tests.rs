@@ -44,9 +44,7 @@ impl Exposed {
     fn read(&self, offset: usize, len: usize) -> Vec<u8> {
         let at = self.memory.as_ptr().cast::<u8>();
         // SAFETY: within the memory; the adapter writes it, so it is read as if by another's hand.
-        (offset..offset + len)
-            .map(|i| unsafe { at.add(i).read_volatile() })
-            .collect()
+        (offset..offset + len).map(|i| unsafe { at.add(i).read_volatile() }).collect()
     }
 }
 
@@ -125,10 +123,7 @@ fn header__of_a_message_that_has_the_last_ones_does_not_travel() {
             seen.is_some()
         });
         pair.ends[1].take();
-        assert_eq!(
-            seen,
-            Some((Header::new(7, number, 0), vec![number as u8; len]))
-        );
+        assert_eq!(seen, Some((Header::new(7, number, 0), vec![number as u8; len])));
     };
     // The first; the same again; another one; one that goes inline; one of several packets, which keep theirs.
     exchange(1, 4096, false);
@@ -147,11 +142,7 @@ fn sends__are_silent_but_for_a_few_and_all_room_comes_back() {
     let mut pair = RcPair::new(Settings::default());
     for round in 0..40 {
         for number in 0..32 {
-            assert_eq!(
-                send(&mut pair.ends[0], number, 8),
-                Post::Done,
-                "round {round}"
-            );
+            assert_eq!(send(&mut pair.ends[0], number, 8), Post::Done, "round {round}");
         }
         for _ in 0..32 {
             let mut seen = None;
@@ -168,10 +159,7 @@ fn sends__are_silent_but_for_a_few_and_all_room_comes_back() {
     let counters = pair.ifaces[0].counters();
     let messages = 40 * 32;
     // Every 32nd by itself, and one for each drain.
-    assert!(
-        counters.send_completions <= messages / 32 + 40 + 1,
-        "{counters:?}"
-    );
+    assert!(counters.send_completions <= messages / 32 + 40 + 1, "{counters:?}");
 }
 
 #[test]
@@ -189,24 +177,16 @@ fn receive_buffers__are_posted_again_in_batches() {
     let mut pair = RcPair::on(&fake::open(), Settings::default()).unwrap();
     fake::take_receive_posts();
     for number in 0..320 {
-        pair.until("room", |pair| {
-            send(&mut pair.ends[0], number, 8) == Post::Done
-        });
+        pair.until("room", |pair| send(&mut pair.ends[0], number, 8) == Post::Done);
         pair.until("it", |pair| take(&mut pair.ends[1]) == Some((number, 8)));
     }
-    let (calls, told) = (
-        fake::take_receive_posts(),
-        pair.ifaces[1].counters().credit_packets,
-    );
+    let (calls, told) = (fake::take_receive_posts(), pair.ifaces[1].counters().credit_packets);
     assert!((1..=(320 + told) / 16 + 2).contains(&calls), "{calls}");
 }
 
 #[test]
 fn connection__rests_while_nothing_waits_and_nothing_is_to_be_told() {
-    let settings = Settings {
-        window: 8,
-        ..Settings::default()
-    };
+    let settings = Settings { window: 8, ..Settings::default() };
     let mut pair = RcPair::new(settings);
     assert!(pair.ends[1].is_resting());
     for number in 0..2 {
@@ -261,9 +241,7 @@ fn memory__is_written_read_and_changed() {
         assert_eq!(copy, data);
         // As the contract has them, they wait.
         copy.fill(0);
-        pair.ends[0]
-            .get(copy.as_mut_ptr(), copy.len(), far.remote(8))
-            .unwrap();
+        pair.ends[0].get(copy.as_mut_ptr(), copy.len(), far.remote(8)).unwrap();
         assert_eq!(copy, data);
         pair.ends[0].put(data.as_ptr(), 5, far.remote(0)).unwrap();
     }
@@ -301,10 +279,7 @@ fn flush__completes_after_all_that_was_posted() {
             }
         }
         flush_with_timeout(&mut pair);
-        assert_eq!(
-            far.read((posted as usize - 1) * 8, 8),
-            (posted - 1).to_ne_bytes()
-        );
+        assert_eq!(far.read((posted as usize - 1) * 8, 8), (posted - 1).to_ne_bytes());
     }
     assert!(posted > 1000, "{posted}");
 }
@@ -320,11 +295,7 @@ fn flush_with_timeout(pair: &mut RcPair) {
 
 #[test]
 fn room__that_is_gone_comes_back_though_all_sends_were_silent() {
-    let settings = Settings {
-        buffers: [3, 2],
-        inline: 0,
-        ..Settings::default()
-    };
+    let settings = Settings { buffers: [3, 2], inline: 0, ..Settings::default() };
     let mut pair = RcPair::new(settings);
     let mut sent = 0;
     let mut seen = 0;
@@ -340,12 +311,7 @@ fn room__that_is_gone_comes_back_though_all_sends_were_silent() {
 
 #[test]
 fn inline__whatever_is_granted_messages_arrive() {
-    let grants = [
-        (0, 512, 300, 0),
-        (64, 512, 300, 320),
-        (1, 100, 400, 100),
-        (64, 512, 0, 0),
-    ];
+    let grants = [(0, 512, 300, 0), (64, 512, 300, 320), (1, 100, 400, 100), (64, 512, 0, 0)];
     for (inline_step, inline_most, inline, expected) in grants {
         let context = fake::open();
         fake::set_conditions(fake::Conditions {
@@ -353,10 +319,7 @@ fn inline__whatever_is_granted_messages_arrive() {
             inline_most,
             ..fake::Conditions::default()
         });
-        let settings = Settings {
-            inline,
-            ..Settings::default()
-        };
+        let settings = Settings { inline, ..Settings::default() };
         let mut pair = RcPair::on(&context, settings).unwrap();
         assert_eq!(pair.ends[0].granted_inline(), expected);
         fake::take_posted();
@@ -441,9 +404,7 @@ fn memory__that_cannot_be_locked_makes_it_slower_and_nothing_else() {
                 assert_eq!(send(&mut pair.ends[0], number, 3000), Post::Done);
             }
             for number in 0..messages {
-                pair.until("a message", |pair| {
-                    take(&mut pair.ends[1]) == Some((number, 3000))
-                });
+                pair.until("a message", |pair| take(&mut pair.ends[1]) == Some((number, 3000)));
             }
             pair.ends[1].return_all_credits();
             pair.until("all drained", |pair| {

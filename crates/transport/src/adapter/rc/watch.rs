@@ -80,12 +80,8 @@ impl Watch {
         let kernel = Userfault::open()?;
         let maps = File::open("/proc/self/maps")?;
         // SAFETY: plain integers.
-        let (fd, page) = unsafe {
-            (
-                libc::eventfd(0, libc::EFD_CLOEXEC),
-                libc::sysconf(libc::_SC_PAGESIZE),
-            )
-        };
+        let (fd, page) =
+            unsafe { (libc::eventfd(0, libc::EFD_CLOEXEC), libc::sysconf(libc::_SC_PAGESIZE)) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -106,9 +102,7 @@ impl Watch {
         let begun = Arc::new(Barrier::new(2));
         let theirs = (shared.clone(), stop.clone(), begun.clone());
         let thread = without_signals(|| {
-            let builder = Builder::new()
-                .name("fastpath-memory".to_owned())
-                .stack_size(1 << 17);
+            let builder = Builder::new().name("fastpath-memory".to_owned()).stack_size(1 << 17);
             builder.spawn(move || {
                 theirs.2.wait();
                 theirs.0.run(&theirs.1);
@@ -227,11 +221,7 @@ impl Shared {
 
     /// What the thread does: see the head of this file for what it must not.
     fn run(&self, stop: &OwnedFd) {
-        let entry = |fd| libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        };
+        let entry = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
         let mut entries = [entry(self.kernel.fd()), entry(stop.as_raw_fd())];
         loop {
             // SAFETY: an array of two entries.

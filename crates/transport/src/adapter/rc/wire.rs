@@ -64,11 +64,7 @@ impl Tag {
             4 => Kind::HeaderElided,
             _ => return None,
         };
-        Some(Tag {
-            kind,
-            credits: word >> 24,
-            total: word & ((1 << TOTAL_BITS) - 1),
-        })
+        Some(Tag { kind, credits: word >> 24, total: word & ((1 << TOTAL_BITS) - 1) })
     }
 }
 
@@ -131,20 +127,10 @@ mod tests {
 
     #[test]
     fn tag__survives_the_wire() {
-        for kind in [
-            Kind::Whole,
-            Kind::First,
-            Kind::More,
-            Kind::Credits,
-            Kind::HeaderElided,
-        ] {
+        for kind in [Kind::Whole, Kind::First, Kind::More, Kind::Credits, Kind::HeaderElided] {
             for credits in [0, 1, WINDOW_MOST] {
                 for total in [0, 1, LARGEST as u32, (1 << TOTAL_BITS) - 1] {
-                    let tag = Tag {
-                        kind,
-                        credits,
-                        total,
-                    };
+                    let tag = Tag { kind, credits, total };
                     assert_eq!(Tag::decode(tag.encode()), Some(tag));
                 }
             }
@@ -164,15 +150,8 @@ mod tests {
     fn fuzz__address_is_understood_or_refused() {
         crate::verbs::fake::set_conditions(Default::default());
         let context = crate::verbs::fake::open();
-        let port = crate::verbs::LocalPort::choose(&context, None)
-            .unwrap()
-            .address();
-        let address = PairAddress {
-            number: 0x12_3456,
-            psn: 0xff_ffff,
-            window: 64,
-            port,
-        };
+        let port = crate::verbs::LocalPort::choose(&context, None).unwrap().address();
+        let address = PairAddress { number: 0x12_3456, psn: 0xff_ffff, window: 64, port };
         assert_eq!(PairAddress::decode(&address.encode()), Some(address));
         let good = address.encode();
         for at in 0..good.as_slice().len() {
@@ -184,10 +163,7 @@ mod tests {
                 }
             }
         }
-        assert_eq!(
-            PairAddress::decode(&Address::new(&good.as_slice()[1..]).unwrap()),
-            None
-        );
+        assert_eq!(PairAddress::decode(&Address::new(&good.as_slice()[1..]).unwrap()), None);
         assert_eq!(PairAddress::decode(&Address::default()), None);
     }
 }

@@ -19,11 +19,7 @@ impl RankAddresses {
     pub fn open(ud: &mut UdIface, job: &'static Job) -> Self {
         let own = ud.open_wireup_datagrams(job.job_id());
         job.own_page().iface_address.store(own.as_slice());
-        RankAddresses {
-            job,
-            told: BTreeMap::new(),
-            strangers: 0,
-        }
+        RankAddresses { job, told: BTreeMap::new(), strangers: 0 }
     }
 
     /// Where a rank's queue pair is; `None` while that is not known.
@@ -47,12 +43,7 @@ impl RankAddresses {
         let Some(to) = self.find(peer) else {
             return false;
         };
-        let datagram = WireupDatagram {
-            number: 0,
-            rank: self.job.rank() as u32,
-            step,
-            address,
-        };
+        let datagram = WireupDatagram { number: 0, rank: self.job.rank() as u32, step, address };
         ud.send_wireup_datagram(&to, &datagram)
     }
 

@@ -236,12 +236,7 @@ impl Core {
             let (header, payload) = assembly.message().filter(|_| assembly.is_whole())?;
             return Some((header, payload.as_ptr(), payload.len()));
         }
-        let first = self
-            .links
-            .get(index)?
-            .receiver
-            .look()
-            .filter(|kept| kept.kind != Kind::Last);
+        let first = self.links.get(index)?.receiver.look().filter(|kept| kept.kind != Kind::Last);
         let (at, len) = self.stream_of(&first?.body);
         // SAFETY: the packet has not been given back.
         let stream = unsafe { std::slice::from_raw_parts(at, len) };

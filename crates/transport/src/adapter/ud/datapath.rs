@@ -38,11 +38,7 @@ impl Core {
     pub fn send_packed(&mut self, index: usize, header: Header, len: usize, slot: Slot) -> Post {
         let stream = self.pool.stream(slot);
         // SAFETY: a buffer has room for header and payload, and is this message's alone.
-        unsafe {
-            stream
-                .cast::<[u8; HEADER]>()
-                .write_unaligned(encode_header(header))
-        };
+        unsafe { stream.cast::<[u8; HEADER]>().write_unaligned(encode_header(header)) };
         let chunk = self.link(index).chunk;
         match self.send_stream(index, slot, HEADER + len, chunk) {
             true => Post::Done,
@@ -63,12 +59,7 @@ impl Core {
                 (0, false) => Kind::First,
                 _ => Kind::More,
             };
-            let packet = Packet {
-                slot,
-                part,
-                offset: offset as u32,
-                bytes: bytes as u32,
-            };
+            let packet = Packet { slot, part, offset: offset as u32, bytes: bytes as u32 };
             let total = if kind == Kind::First { total } else { 0 };
             if !self.send_new(index, &packet, kind, total as u32, now) {
                 return false;
@@ -158,10 +149,7 @@ impl Core {
         };
         let (id, request) = (self.sends.posted as u64, &mut self.request);
         // SAFETY: the segments are as `post_patched` wants them, by this function's contract.
-        let outcome = unsafe {
-            self.pair
-                .post_patched(request, id, &operation, segments, flags)
-        };
+        let outcome = unsafe { self.pair.post_patched(request, id, &operation, segments, flags) };
         self.note_posted(flags, outcome)
     }
 
@@ -258,14 +246,8 @@ fn prepare(
         }
     };
     let far = link.far.as_ref()?;
-    let head = Head {
-        kind,
-        link: far.link,
-        token: far.token,
-        seq,
-        ack: link.receiver.ack(),
-        total,
-    };
+    let head =
+        Head { kind, link: far.link, token: far.token, seq, ack: link.receiver.ack(), total };
     (link.owed, link.ack_due_ns) = (0, 0);
     Some(head.encode())
 }

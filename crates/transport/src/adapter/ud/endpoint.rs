@@ -207,9 +207,7 @@ impl Endpoint for UdEndpoint {
     #[inline(never)] // see `Lane::am_short_other`
     unsafe fn am_short(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         // SAFETY: `data` is readable for `len` bytes, as the contract has it, and `to` has room for them.
-        self.am_bcopy(header, len, |to| unsafe {
-            fastpath_base::copy::copy(to, data, len)
-        })
+        self.am_bcopy(header, len, |to| unsafe { fastpath_base::copy::copy(to, data, len) })
     }
 
     #[inline(never)] // see `Lane::am_short_other`

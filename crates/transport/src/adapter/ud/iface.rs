@@ -207,10 +207,7 @@ impl UdIface {
             lost: false,
             heard: 0,
             outage: Outage::default(),
-            counters: Counters {
-                granted,
-                ..Counters::default()
-            },
+            counters: Counters { granted, ..Counters::default() },
             settings,
             qkey,
             secret: None,
@@ -222,10 +219,7 @@ impl UdIface {
         let buffer = core.port.buffer(bytes, Access::Write)?;
         core.add_receives(buffer, settings.receives)?;
         core.pair.start_datagrams(0)?;
-        Ok(UdIface {
-            core: Shared::new(core),
-            waker: Waker::new(channel),
-        })
+        Ok(UdIface { core: Shared::new(core), waker: Waker::new(channel) })
     }
 
     /// An endpoint that is not connected. `state` is the word that says whether the peer has left the job, where
@@ -252,11 +246,7 @@ impl UdIface {
     /// To be called before a sleep, and before a last look: what comes after it calls `wake` from another thread. Says
     /// how long to sleep at most: until something must be sent again, or the device's loss is looked for.
     pub fn arm(&mut self, wake: impl Fn() + Send + 'static) -> Duration {
-        let nap = if self.watch(wake) {
-            LONG_NAP
-        } else {
-            SHORT_NAP
-        };
+        let nap = if self.watch(wake) { LONG_NAP } else { SHORT_NAP };
         let core = &mut *self.core.borrow_mut();
         core.until_event().min(core.until_due()).min(nap)
     }
@@ -303,11 +293,7 @@ impl UdIface {
     /// Counters so far.
     pub fn counters(&self) -> Counters {
         let core = self.core.borrow();
-        Counters {
-            handles: core.ways.count() as u64,
-            refused: core.port.refused,
-            ..core.counters
-        }
+        Counters { handles: core.ways.count() as u64, refused: core.port.refused, ..core.counters }
     }
 
     /// Runs with the port.
@@ -349,9 +335,7 @@ impl Core {
         let (open, buffers) = (self.links.count() + 1, self.receives.count());
         let wanted = open.saturating_mul(self.settings.receives_each);
         if wanted > buffers && buffers + GROUP <= self.recv_depth {
-            let made = self
-                .port
-                .more_buffer(self.receives.bytes(GROUP), Access::Write);
+            let made = self.port.more_buffer(self.receives.bytes(GROUP), Access::Write);
             // What finds no buffer is lost, and sent again.
             if let Some(buffer) = self.port.note(made) {
                 self.add_receives(buffer, GROUP)?;

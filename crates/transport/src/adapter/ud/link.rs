@@ -91,8 +91,7 @@ pub(super) struct Link {
 impl Link {
     /// Whether the peer has left the job, as far as something says so.
     pub fn has_left(&self) -> bool {
-        self.state
-            .is_some_and(|state| has_left(state.load(Ordering::Relaxed)))
+        self.state.is_some_and(|state| has_left(state.load(Ordering::Relaxed)))
     }
 
     /// Whether the peer waits in the library, as far as something says so: it sleeps there, or has looked for arrivals
@@ -109,10 +108,7 @@ impl Link {
     pub fn has_message(&self) -> bool {
         match &self.assembly {
             Some(assembly) => assembly.is_whole(),
-            None => self
-                .receiver
-                .look()
-                .is_some_and(|kept| kept.kind != Kind::Last),
+            None => self.receiver.look().is_some_and(|kept| kept.kind != Kind::Last),
         }
     }
 

@@ -129,9 +129,7 @@ impl Core {
             let (name, port) = self.port.name();
             let state = if active { "" } else { "is down, " };
             let why = &self.outage.why;
-            self.lose_device(format!(
-                "{name} port {port}: {state}of no use for 10 s {why}"
-            ));
+            self.lose_device(format!("{name} port {port}: {state}of no use for 10 s {why}"));
         }
     }
 

@@ -34,12 +34,7 @@ pub(super) struct Packet {
 impl Packet {
     /// What is alone in a buffer, with so many bytes after its head.
     pub fn alone(slot: Slot, bytes: usize) -> Self {
-        Packet {
-            slot,
-            part: 0,
-            offset: 0,
-            bytes: bytes as u32,
-        }
+        Packet { slot, part: 0, offset: 0, bytes: bytes as u32 }
     }
 }
 
@@ -75,11 +70,7 @@ impl Pool {
         };
         let make = |bytes| port.buffer(bytes, Access::Read);
         let buffers = SendBuffers::new([class(0, mtu), class(1, HEADS + STREAM)], make)?;
-        let mut pool = Pool {
-            buffers,
-            uses: [Vec::new(), Vec::new()],
-            lingering: Vec::new(),
-        };
+        let mut pool = Pool { buffers, uses: [Vec::new(), Vec::new()], lingering: Vec::new() };
         pool.note_made();
         Ok(pool)
     }
@@ -155,11 +146,7 @@ impl Pool {
     /// Writes the head of a packet that is not being sent.
     #[inline]
     pub fn write_head(&mut self, packet: &Packet, head: &[u8; HEAD]) {
-        let to = self
-            .buffers
-            .locate(packet.slot)
-            .0
-            .wrapping_add(packet.part as usize * HEAD);
+        let to = self.buffers.locate(packet.slot).0.wrapping_add(packet.part as usize * HEAD);
         // SAFETY: a buffer has room for the heads of all its packets, and nobody else reads them now.
         unsafe { to.cast::<[u8; HEAD]>().write_unaligned(*head) };
     }
@@ -186,9 +173,6 @@ impl Pool {
         }
         let head = at.wrapping_add(packet.part as usize * HEAD);
         let part = at.wrapping_add(HEADS + packet.offset as usize);
-        (
-            [Sge::over(head, HEAD, lkey), Sge::over(part, bytes, lkey)],
-            2,
-        )
+        ([Sge::over(head, HEAD, lkey), Sge::over(part, bytes, lkey)], 2)
     }
 }

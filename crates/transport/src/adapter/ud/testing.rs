@@ -83,11 +83,7 @@ impl UdPair {
             UdIface::new(contexts[1], None, settings)?,
         ];
         let ends = [ifaces[0].endpoint(None)?, ifaces[1].endpoint(None)?];
-        Ok(UdPair {
-            ends,
-            ifaces,
-            real: false,
-        })
+        Ok(UdPair { ends, ifaces, real: false })
     }
 
     pub fn progress(&mut self) {
@@ -212,11 +208,7 @@ impl UdEndpoint {
             match &kept.body {
                 link::Body::Copied(bytes) => seen.extend(bytes),
                 link::Body::Slot(number, len) => {
-                    let at = core
-                        .receives
-                        .locate(*number)
-                        .0
-                        .wrapping_add(wire::GRH + wire::HEAD);
+                    let at = core.receives.locate(*number).0.wrapping_add(wire::GRH + wire::HEAD);
                     // SAFETY: an arrival that has not been taken.
                     seen.extend(unsafe { std::slice::from_raw_parts(at, *len as usize) });
                 }

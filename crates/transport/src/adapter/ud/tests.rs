@@ -64,10 +64,7 @@ fn messages__go_both_ways_in_order() {
     exchange(&mut pair, 300);
     let counters = pair.ifaces[0].counters();
     println!("{counters:?}"); // what the wire did to it is for others to judge
-    assert_eq!(
-        (counters.violations, counters.failures, counters.garbage),
-        (0, 0, 0)
-    );
+    assert_eq!((counters.violations, counters.failures, counters.garbage), (0, 0, 0));
     assert!(counters.inline > 0 && counters.sent > 300, "{counters:?}");
 }
 
@@ -78,10 +75,7 @@ fn progress__polls_no_send_queue_and_sends_nothing_when_nothing_was_sent() {
         pair.progress();
     }
     let counters = pair.ifaces[0].counters();
-    assert_eq!(
-        (counters.send_polls, counters.acks, counters.sent),
-        (0, 0, 0)
-    );
+    assert_eq!((counters.send_polls, counters.acks, counters.sent), (0, 0, 0));
 }
 
 #[test]
@@ -127,9 +121,7 @@ fn peers__of_one_port_share_an_address_handle() {
         assert_eq!(send(&mut ends[0], number as u32, 5000), Post::Done);
     }
     for (number, ends) in more.iter_mut().enumerate().rev() {
-        pair.until("its message", |_| {
-            take(&mut ends[1]) == Some((number as u32, 5000))
-        });
+        pair.until("its message", |_| take(&mut ends[1]) == Some((number as u32, 5000)));
     }
 }
 
@@ -160,10 +152,7 @@ fn receive_buffers__grow_slowly_with_peers() {
 
 #[test]
 fn peers__that_do_not_answer_leave_send_buffers_to_others() {
-    let mut pair = UdPair::new(Settings {
-        buffers: [32, 2],
-        ..Settings::default()
-    });
+    let mut pair = UdPair::new(Settings { buffers: [32, 2], ..Settings::default() });
     let mut more = many(&pair);
     // Nobody looks at the second interface meanwhile.
     for ends in &mut more {
@@ -199,9 +188,7 @@ fn garbage__is_counted_and_dropped() {
     };
     let mut random = Random::new(7);
     for round in 0..1000_u64 {
-        let mut bytes: Vec<u8> = (0..random.below(160))
-            .map(|_| random.next_u64() as u8)
-            .collect();
+        let mut bytes: Vec<u8> = (0..random.below(160)).map(|_| random.next_u64() as u8).collect();
         // Whole packets, but for one thing; or nothing of it is right.
         let mut head = right;
         match round % 5 {
@@ -219,9 +206,7 @@ fn garbage__is_counted_and_dropped() {
             3 => strange.throw(&bytes),
             _ => pair.ends[0].throw(&bytes),
         }
-        pair.until("it to be seen", |pair| {
-            pair.ifaces[1].counters().garbage == round + 1
-        });
+        pair.until("it to be seen", |pair| pair.ifaces[1].counters().garbage == round + 1);
     }
     exchange(&mut pair, 20);
     assert_eq!(pair.ifaces[1].counters().violations, 0);
@@ -229,11 +214,7 @@ fn garbage__is_counted_and_dropped() {
 
 #[test]
 fn endpoint__that_goes_gives_its_buffers_back() {
-    let mut pair = UdPair::new(Settings {
-        buffers: [64, 4],
-        groups: 1,
-        ..Settings::default()
-    });
+    let mut pair = UdPair::new(Settings { buffers: [64, 4], groups: 1, ..Settings::default() });
     let rounds = 20;
     for _ in 0..rounds {
         let mut ends = [0, 1].map(|me: usize| pair.ifaces[me].endpoint(None).unwrap());
@@ -249,11 +230,7 @@ fn endpoint__that_goes_gives_its_buffers_back() {
         pair.progress();
     }
     exchange(&mut pair, 20);
-    assert_eq!(
-        pair.ifaces[0].core().borrow().links.places(),
-        2,
-        "places are used again"
-    );
+    assert_eq!(pair.ifaces[0].core().borrow().links.places(), 2, "places are used again");
 }
 
 #[test]

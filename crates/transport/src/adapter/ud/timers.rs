@@ -20,11 +20,7 @@ impl Link {
         }
         if now.saturating_sub(self.looked_ns) >= LOOK_NS {
             self.looked_ns = now;
-            self.unanswered = if self.is_waiting() {
-                self.unanswered + 1
-            } else {
-                0
-            };
+            self.unanswered = if self.is_waiting() { self.unanswered + 1 } else { 0 };
         }
         self.unanswered
     }
@@ -160,10 +156,7 @@ impl Core {
     #[inline(never)]
     fn look_for_failures(&mut self) {
         if let Some(polls) = self.polls {
-            polls.store(
-                polls.load(Ordering::Relaxed).wrapping_add(1),
-                Ordering::Relaxed,
-            );
+            polls.store(polls.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         }
         if self.sends.is_busy() {
             self.poll_sends();

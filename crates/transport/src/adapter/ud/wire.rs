@@ -94,10 +94,7 @@ impl Head {
             link: word(0),
             token: word(4),
             seq: word(8),
-            ack: Ack {
-                next: word(12),
-                held: word(16) as u64 | (word(20) as u64) << 32,
-            },
+            ack: Ack { next: word(12), held: word(16) as u64 | (word(20) as u64) << 32 },
             total: word(24),
         };
         let total = head.total as usize;
@@ -189,10 +186,7 @@ mod tests {
             link: 0x0102_0304,
             token: 0xf1f2_f3f4,
             seq: if kind == Kind::Ack { 0 } else { u32::MAX },
-            ack: Ack {
-                next: 7,
-                held: 0x8000_0000_0000_0001,
-            },
+            ack: Ack { next: 7, held: 0x8000_0000_0000_0001 },
             total: if kind == Kind::First { 5000 } else { 0 },
         }
     }
@@ -208,10 +202,7 @@ mod tests {
         ] {
             let mut packet = head(kind).encode().to_vec();
             packet.extend(vec![9; bytes]);
-            assert_eq!(
-                Head::decode(&packet),
-                Some((head(kind), &vec![9; bytes][..]))
-            );
+            assert_eq!(Head::decode(&packet), Some((head(kind), &vec![9; bytes][..])));
         }
     }
 
@@ -222,31 +213,16 @@ mod tests {
             packet.extend(vec![0; bytes]);
             Head::decode(&packet).is_some()
         };
-        let first = |total| Head {
-            total,
-            ..head(Kind::First)
-        };
+        let first = |total| Head { total, ..head(Kind::First) };
         assert!(!with(head(Kind::Whole), HEADER - 1), "no header");
-        assert!(!with(
-            Head {
-                total: 1,
-                ..head(Kind::Whole)
-            },
-            100
-        ));
+        assert!(!with(Head { total: 1, ..head(Kind::Whole) }, 100));
         assert!(!with(first(100), 100), "a First that is all");
         assert!(!with(first(STREAM as u32 + 1), 100), "too long");
         assert!(with(first(STREAM as u32), 100));
         assert!(!with(first(u32::MAX), 15));
         assert!(!with(head(Kind::More), 0));
         assert!(!with(head(Kind::Ack), 1));
-        assert!(!with(
-            Head {
-                seq: 1,
-                ..head(Kind::Ack)
-            },
-            0
-        ));
+        assert!(!with(Head { seq: 1, ..head(Kind::Ack) }, 0));
     }
 
     #[test]
@@ -280,9 +256,7 @@ mod tests {
     fn fuzz__address_is_understood_or_refused() {
         crate::verbs::fake::set_conditions(Default::default());
         let context = crate::verbs::fake::open();
-        let port = crate::verbs::LocalPort::choose(&context, None)
-            .unwrap()
-            .address();
+        let port = crate::verbs::LocalPort::choose(&context, None).unwrap().address();
         let address = LinkAddress {
             number: 0x12_3456,
             qkey: 0x7654_3210,

@@ -69,14 +69,7 @@ impl WireupDatagram {
 
 /// What peers must know to write wireup datagrams to a queue pair: no connection is named.
 pub(super) fn iface_address(number: u32, qkey: u32, port: PortAddress) -> Address {
-    let nobody = LinkAddress {
-        number,
-        qkey,
-        link: 0,
-        token: 0,
-        window: 1,
-        port,
-    };
+    let nobody = LinkAddress { number, qkey, link: 0, token: 0, window: 1, port };
     nobody.encode()
 }
 
@@ -89,9 +82,7 @@ impl Core {
     /// Keeps what has arrived if it is a wireup datagram of this job; says whether it is.
     #[cold]
     pub fn keep_wireup_datagram(&mut self, datagram: &[u8], from: u32) -> bool {
-        let read = self
-            .secret
-            .and_then(|secret| WireupDatagram::decode(datagram, from, secret));
+        let read = self.secret.and_then(|secret| WireupDatagram::decode(datagram, from, secret));
         let Some(wireup_datagram) = read else {
             return false;
         };
@@ -120,12 +111,8 @@ impl Core {
         let packet = Packet::alone(slot, len - HEAD);
         let (segments, count) = self.pool.write_wireup_datagram(&packet, &bytes[..len]);
         self.pool.note_post(slot, self.sends.posted);
-        let operation = Operation::Datagram {
-            to: &handle,
-            number: to.number,
-            qkey: to.qkey,
-            immediate: None,
-        };
+        let operation =
+            Operation::Datagram { to: &handle, number: to.number, qkey: to.qkey, immediate: None };
         let (flags, id) = (self.next_flags(), self.sends.posted as u64);
         // SAFETY: the buffer stays as it is until the send is known to be done.
         let outcome = unsafe {
@@ -168,11 +155,7 @@ mod tests {
     fn wireup_datagram__without_the_secret_is_nothing() {
         let (bytes, used) = wireup_datagram(30).encode(5);
         assert_eq!(WireupDatagram::decode(&bytes[..used], 77, 6), None);
-        assert_eq!(
-            WireupDatagram::decode(&bytes[..40], 77, 5),
-            None,
-            "cut short"
-        );
+        assert_eq!(WireupDatagram::decode(&bytes[..40], 77, 5), None, "cut short");
     }
 
     proptest! {

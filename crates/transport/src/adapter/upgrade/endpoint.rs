@@ -288,9 +288,7 @@ impl Connection for UpgradeEndpoint {
     }
 
     fn upgrade_address(&self) -> Address {
-        self.rc
-            .as_ref()
-            .map_or_else(Address::default, |rc| rc.local_address())
+        self.rc.as_ref().map_or_else(Address::default, |rc| rc.local_address())
     }
 
     fn open_upgrade(&mut self, address: &Address) -> bool {

@@ -217,10 +217,7 @@ impl UpgradeIface {
 
     /// Counters so far.
     pub fn counters(&self) -> Counters {
-        Counters {
-            strangers: self.addresses.strangers,
-            ..self.shared.borrow().counters
-        }
+        Counters { strangers: self.addresses.strangers, ..self.shared.borrow().counters }
     }
 }
 

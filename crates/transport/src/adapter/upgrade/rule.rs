@@ -23,10 +23,7 @@ pub struct Rule {
 
 impl Default for Rule {
     fn default() -> Self {
-        Rule {
-            connect_ns: CONNECT_NS,
-            most: 1024,
-        }
+        Rule { connect_ns: CONNECT_NS, most: 1024 }
     }
 }
 
@@ -77,15 +74,9 @@ mod tests {
     fn messages__long_ones_are_worth_a_connection_sooner() {
         let rule = Rule::default();
         let counts = [0, 8, 1024, 8192, 32768].map(|len| rule.messages(len));
-        assert!(
-            counts.windows(2).all(|pair| pair[1] <= pair[0]),
-            "{counts:?}"
-        );
+        assert!(counts.windows(2).all(|pair| pair[1] <= pair[0]), "{counts:?}");
         assert_eq!(counts[0], 2000);
-        let at_once = Rule {
-            connect_ns: 0,
-            ..rule
-        };
+        let at_once = Rule { connect_ns: 0, ..rule };
         assert!(at_once.is_worth(0));
         assert_eq!(at_once.messages(8), 1);
     }

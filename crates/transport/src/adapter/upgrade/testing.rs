@@ -31,10 +31,7 @@ pub(crate) struct UpgradePair {
 impl UpgradePair {
     pub fn new(rc: RcSettings, ud: UdSettings) -> Self {
         let ifaces: [UpgradeIface; 2] = open(2, rc, ud).try_into().ok().unwrap();
-        let mut ends = [
-            ifaces[0].endpoint(1, None).unwrap(),
-            ifaces[1].endpoint(0, None).unwrap(),
-        ];
+        let mut ends = [ifaces[0].endpoint(1, None).unwrap(), ifaces[1].endpoint(0, None).unwrap()];
         let [one, two] = &mut ends;
         let connected = connect(one.datagrams(), two.datagrams());
         assert!(connected);

@@ -18,9 +18,8 @@ fn pair() -> UpgradePair {
 fn send(end: &mut impl Endpoint, number: u32, len: usize) -> bool {
     let (header, data) = message(number, len);
     // SAFETY: `to` has room for so many bytes.
-    let post = end.am_bcopy(header, len, |to| unsafe {
-        to.copy_from_nonoverlapping(data.as_ptr(), len)
-    });
+    let post =
+        end.am_bcopy(header, len, |to| unsafe { to.copy_from_nonoverlapping(data.as_ptr(), len) });
     assert!(matches!(post, Post::Done | Post::NoResource), "{post:?}");
     post == Post::Done
 }
@@ -41,9 +40,8 @@ fn take(look: Option<Arrival<'_>>, number: u32, len: usize) -> bool {
 fn lane_send(lane: &mut Lane, number: u32, len: usize) -> bool {
     let (header, data) = message(number, len);
     // SAFETY: `to` has room for so many bytes.
-    let post = lane.am_bcopy(header, len, |to| unsafe {
-        to.copy_from_nonoverlapping(data.as_ptr(), len)
-    });
+    let post =
+        lane.am_bcopy(header, len, |to| unsafe { to.copy_from_nonoverlapping(data.as_ptr(), len) });
     assert!(matches!(post, Post::Done | Post::NoResource), "{post:?}");
     post == Post::Done
 }
@@ -77,10 +75,7 @@ fn plans() -> impl Strategy<Value = Plan> {
 
 fn run(plan: &Plan) {
     let mut pair = pair();
-    fake::set_conditions(Conditions {
-        faults: plan.faults,
-        ..Conditions::default()
-    });
+    fake::set_conditions(Conditions { faults: plan.faults, ..Conditions::default() });
     let mut lanes: Option<[Lane; 2]> = None;
     let (mut sent, mut taken) = ([0_usize; 2], [0_usize; 2]);
     for round in 0_u32.. {
@@ -91,10 +86,7 @@ fn run(plan: &Plan) {
         if round >= plan.opened && lanes.is_none() {
             let UpgradePair { ends, ifaces } = pair;
             lanes = Some(ends.map(|end| Lane::Upgrade(Box::new(end))));
-            pair = UpgradePair {
-                ends: spare_ends(&ifaces),
-                ifaces,
-            };
+            pair = UpgradePair { ends: spare_ends(&ifaces), ifaces };
         }
         for side in 0..2 {
             let lens = &plan.lens[side];
@@ -141,11 +133,7 @@ fn run(plan: &Plan) {
         }
         let all = taken == [plan.lens[1].len(), plan.lens[0].len()];
         let upgraded = |lane: &Lane| matches!(lane, Lane::Rc(_));
-        if all
-            && lanes
-                .as_ref()
-                .is_some_and(|lanes| lanes.iter().all(upgraded))
-        {
+        if all && lanes.as_ref().is_some_and(|lanes| lanes.iter().all(upgraded)) {
             break;
         }
     }
@@ -206,11 +194,7 @@ fn upgrade_request__comes_once_by_traffic_or_by_a_long_message() {
     let mut pair = pair();
     let messages = Rule::default().messages(8);
     for number in 0..messages as u32 {
-        assert_eq!(
-            pair.ifaces[0].take_upgrade_request(),
-            None,
-            "after {number}"
-        );
+        assert_eq!(pair.ifaces[0].take_upgrade_request(), None, "after {number}");
         pair.until("room", |pair| send(&mut pair.ends[0], number, 8));
         pair.until("it", |pair| pair.ends[1].look().is_some());
         pair.ends[1].take();
@@ -221,10 +205,7 @@ fn upgrade_request__comes_once_by_traffic_or_by_a_long_message() {
     let mut data = [0_u8; 64];
     // SAFETY: nothing is shown.
     let shown = unsafe { pair.ends[1].register(data.as_mut_ptr(), 64) };
-    assert_eq!(
-        (shown, pair.ifaces[1].take_upgrade_request()),
-        (None, Some(0))
-    );
+    assert_eq!((shown, pair.ifaces[1].take_upgrade_request()), (None, Some(0)));
 }
 
 #[test]
@@ -254,10 +235,7 @@ fn get__reads_what_was_shown_after_the_change() {
 #[test]
 fn prepare__beyond_the_limit_or_without_memory_leaves_the_pair_on_datagrams() {
     let mut pair = pair();
-    let limited = Rule {
-        most: 0,
-        ..Rule::default()
-    };
+    let limited = Rule { most: 0, ..Rule::default() };
     pair.ifaces[0].set_rule(limited);
     let refused = pair.ifaces[0].prepare(&mut pair.ends[0]);
     assert_eq!(refused, Err(Refusal::Limit));
@@ -281,18 +259,10 @@ fn prepare__beyond_the_limit_or_without_memory_leaves_the_pair_on_datagrams() {
 #[test]
 fn limit__is_of_connections_that_are_there() {
     let mut ifaces = open(4, RcSettings::default(), UdSettings::default());
-    let rule = Rule {
-        most: 2,
-        ..Rule::default()
-    };
+    let rule = Rule { most: 2, ..Rule::default() };
     ifaces[0].set_rule(rule);
-    let mut ends: Vec<_> = (1..4)
-        .map(|peer| ifaces[0].endpoint(peer, None).unwrap())
-        .collect();
-    let made: Vec<bool> = ends
-        .iter_mut()
-        .map(|end| ifaces[0].prepare(end).is_ok())
-        .collect();
+    let mut ends: Vec<_> = (1..4).map(|peer| ifaces[0].endpoint(peer, None).unwrap()).collect();
+    let made: Vec<bool> = ends.iter_mut().map(|end| ifaces[0].prepare(end).is_ok()).collect();
     assert_eq!(made, [true, true, false]);
     ends.swap_remove(0);
     let mut another = ifaces[0].endpoint(1, None).unwrap();
@@ -339,10 +309,7 @@ fn datagrams__are_not_looked_for_once_all_pairs_have_upgraded() {
         // The adapter carries out what was posted when somebody polls; the bell is another thread's.
         ifaces[0].progress(true, || ());
         ifaces[1].progress(false, || ());
-        assert!(
-            start.elapsed().as_secs() < 20,
-            "the wireup_datagram is not seen"
-        );
+        assert!(start.elapsed().as_secs() < 20, "the wireup_datagram is not seen");
     }
     assert_eq!(take_wireup(&mut ifaces[1]), Some((0, 1, address)));
     // And rests again.
@@ -373,12 +340,7 @@ fn wireup_datagrams__of_strangers_are_dropped_and_counted() {
     assert!(send_wireup(&mut ifaces[2], 0, 1, address));
     // Rank 1 writes in the name of rank 2.
     let iface_address = ifaces[1].datagrams().1.find(0).unwrap();
-    let forged = crate::adapter::ud::WireupDatagram {
-        number: 0,
-        rank: 2,
-        step: 9,
-        address,
-    };
+    let forged = crate::adapter::ud::WireupDatagram { number: 0, rank: 2, step: 9, address };
     let (ud, _) = ifaces[1].datagrams();
     assert!(ud.send_wireup_datagram(&iface_address, &forged));
     for iface in &mut ifaces {

@@ -14,9 +14,7 @@ pub(super) struct Extents {
 impl Extents {
     /// One free part from offset 0, `bytes` long.
     pub(super) fn new(bytes: u64) -> Extents {
-        Extents {
-            free: BTreeMap::from([(0, bytes)]),
-        }
+        Extents { free: BTreeMap::from([(0, bytes)]) }
     }
 
     /// Takes `bytes` from the first part that has so many; `bytes` is a multiple of [`PAGE`].
@@ -63,19 +61,10 @@ mod tests {
 
     #[test]
     fn put__joins_neighbours_in_every_order() {
-        for order in [
-            [0, 1, 2],
-            [0, 2, 1],
-            [1, 0, 2],
-            [1, 2, 0],
-            [2, 0, 1],
-            [2, 1, 0],
-        ] {
+        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             let mut extents = Extents::new(3 * PAGE);
             (0..3).for_each(|_| assert!(extents.take(PAGE).is_some()));
-            order
-                .iter()
-                .for_each(|&page| extents.put(page * PAGE, PAGE));
+            order.iter().for_each(|&page| extents.put(page * PAGE, PAGE));
             assert_eq!(extents.free, BTreeMap::from([(0, 3 * PAGE)]), "{order:?}");
         }
     }
@@ -89,9 +78,7 @@ mod tests {
         let mut held: Vec<(u64, u64)> = Vec::new();
         let mut state = 1u64;
         let mut random = |below: u64| {
-            state = state
-                .wrapping_mul(6364136223846793005)
-                .wrapping_add(1442695040888963407);
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (state >> 33) % below
         };
         for _ in 0..20_000 {

@@ -144,11 +144,7 @@ impl Pair {
         match what {
             // A connection in use that ends would be a dead peer.
             Wire::Failed(dial) => {
-                assert_ne!(
-                    side.uses,
-                    Some((me, dial)),
-                    "the peer has closed what is in use"
-                );
+                assert_ne!(side.uses, Some((me, dial)), "the peer has closed what is in use");
                 side.open.retain(|&open| open != dial);
                 side.connect.fail(dial, now, &mut out);
             }

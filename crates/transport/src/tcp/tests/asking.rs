@@ -51,9 +51,7 @@ fn peer__that_is_late_is_not_gone() {
         ends.iter().all(|end| end.link().is_up())
     });
     assert_eq!(send(&mut ends[1], 1, b"late"), Post::Done);
-    until(&mut [&mut first], "its message", || {
-        ends[0].look().is_some()
-    });
+    until(&mut [&mut first], "its message", || ends[0].look().is_some());
     assert!(receive(&mut ends[0]).is_some() && !first.has_left(1));
     second.tell_phase(Phase::Finalized);
     until(&mut [&mut first], "its end", || ends[0].peer_has_left());

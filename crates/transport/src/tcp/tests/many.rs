@@ -74,20 +74,15 @@ fn many__connections_of_one_process_are_cheap() {
     let outcome = inner.env(INNER, "1").output().unwrap();
     let said = String::from_utf8_lossy(&outcome.stdout).into_owned();
     let errors = String::from_utf8_lossy(&outcome.stderr);
-    assert!(
-        outcome.status.success() && said.contains("1 passed"),
-        "{said}{errors}"
-    );
+    assert!(outcome.status.success() && said.contains("1 passed"), "{said}{errors}");
     println!("{said}");
 }
 
 fn measure() {
     assert!(allow_files(FILES), "{FILES} files may not be open here");
     let jobs = make_jobs(CONNECTIONS + 1);
-    let mut ifaces: Vec<TcpIface> = jobs
-        .iter()
-        .map(|&job| make_iface(job, Settings::default()))
-        .collect();
+    let mut ifaces: Vec<TcpIface> =
+        jobs.iter().map(|&job| make_iface(job, Settings::default())).collect();
     let connect = |ifaces: &mut [TcpIface], peer: usize| {
         let mut end = ifaces[0].endpoint(peer as u32);
         let other = ifaces[peer].endpoint(0);
@@ -101,9 +96,8 @@ fn measure() {
     let mut pair = connect(&mut ifaces, 1);
     let alone_ns = measure_trip(&mut ifaces, &mut pair);
     let (before, began) = (resident(), clock::now_ns());
-    let others: Vec<[TcpEndpoint; 2]> = (2..=CONNECTIONS)
-        .map(|peer| connect(&mut ifaces, peer))
-        .collect();
+    let others: Vec<[TcpEndpoint; 2]> =
+        (2..=CONNECTIONS).map(|peer| connect(&mut ifaces, peer)).collect();
     let took_ns = (clock::now_ns() - began) / others.len() as u64;
     let bytes = (resident() - before) / (2 * others.len());
     let among_ns = measure_trip(&mut ifaces, &mut pair);

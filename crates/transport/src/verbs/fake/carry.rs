@@ -96,13 +96,8 @@ unsafe fn post_one(qp: &mut FakeQp, request: SendWr) -> c_int {
     let mut inline = None;
     if request.send_flags & SEND_INLINE != 0 {
         let bytes: u64 = segments.iter().map(|s| s.length as u64).sum();
-        let outbound = [
-            WR_SEND,
-            WR_SEND_WITH_IMM,
-            WR_SEND_WITH_INV,
-            WR_RDMA_WRITE,
-            WR_RDMA_WRITE_WITH_IMM,
-        ];
+        let outbound =
+            [WR_SEND, WR_SEND_WITH_IMM, WR_SEND_WITH_INV, WR_RDMA_WRITE, WR_RDMA_WRITE_WITH_IMM];
         if bytes > qp.cap.max_inline_data as u64 || !outbound.contains(&request.opcode) {
             return libc::EINVAL;
         }
@@ -114,14 +109,7 @@ unsafe fn post_one(qp: &mut FakeQp, request: SendWr) -> c_int {
         fabric.posted.push((request.opcode, request.send_flags));
         fabric.conditions.read_delay
     });
-    let mut job = Job {
-        request,
-        segments,
-        inline,
-        tries: 0,
-        held: 0,
-        outcome: None,
-    };
+    let mut job = Job { request, segments, inline, tries: 0, held: 0, outcome: None };
     job.held = if job.is_read() { delay } else { 0 };
     qp.jobs.push_back(job);
     0
@@ -185,8 +173,7 @@ impl Fabric {
         for number in numbers {
             // SAFETY: pairs in the table are alive.
             let jobs = unsafe { &mut (*self.pairs[&number]).jobs };
-            jobs.iter_mut()
-                .for_each(|job| job.held = job.held.saturating_sub(1));
+            jobs.iter_mut().for_each(|job| job.held = job.held.saturating_sub(1));
             while left > 0 && self.carry_one(number) {
                 left -= 1;
             }
@@ -334,13 +321,7 @@ impl Fabric {
         }
         assert!(
             bytes.is_empty()
-                || allows(
-                    self,
-                    to.lkey,
-                    to.addr,
-                    bytes.len() as u64,
-                    ACCESS_LOCAL_WRITE
-                ),
+                || allows(self, to.lkey, to.addr, bytes.len() as u64, ACCESS_LOCAL_WRITE),
             "a receive buffer is not registered"
         );
         let has_immediate = job.request.opcode == WR_SEND_WITH_IMM;
@@ -363,10 +344,7 @@ impl Fabric {
             complete(peer.base.recv_cq, completion, 0, 0);
         }
         let bytes = bytes.len() as u32;
-        Outcome::Done {
-            opcode: WC_OP_SEND,
-            bytes,
-        }
+        Outcome::Done { opcode: WC_OP_SEND, bytes }
     }
 
     /// Who has no buffer for it, or another key, does not get it, and nobody learns of that.
@@ -392,10 +370,7 @@ impl Fabric {
             immediate,
             bytes,
         });
-        Outcome::Done {
-            opcode: WC_OP_SEND,
-            bytes: len,
-        }
+        Outcome::Done { opcode: WC_OP_SEND, bytes: len }
     }
 
     /// A datagram leaves: it may be lost, doubled, and overtaken by those after it.
@@ -474,10 +449,7 @@ impl Fabric {
         }
         // SAFETY: registered for this.
         unsafe { write(to.remote_addr, &bytes) };
-        Outcome::Done {
-            opcode: WC_OP_RDMA_WRITE,
-            bytes: len as u32,
-        }
+        Outcome::Done { opcode: WC_OP_RDMA_WRITE, bytes: len as u32 }
     }
 
     unsafe fn carry_read(&mut self, at: u32, job: &Job) -> Outcome {
@@ -489,18 +461,12 @@ impl Fabric {
         }
         let mut next = from.remote_addr;
         for segment in job.segments.iter().filter(|s| s.length > 0) {
-            let part = Sge {
-                addr: next,
-                ..*segment
-            };
+            let part = Sge { addr: next, ..*segment };
             // SAFETY: both are registered for this.
             unsafe { write(segment.addr, &gather(&[part])) };
             next += segment.length as u64;
         }
-        Outcome::Done {
-            opcode: WC_OP_RDMA_READ,
-            bytes: len as u32,
-        }
+        Outcome::Done { opcode: WC_OP_RDMA_READ, bytes: len as u32 }
     }
 
     unsafe fn carry_atomic(&mut self, at: u32, job: &Job) -> Outcome {
@@ -554,10 +520,7 @@ unsafe fn write(to: u64, bytes: &[u8]) {
 pub(super) unsafe fn complete(cq: *mut Cq, completion: Wc, number: u32, freed: u32) {
     // SAFETY: OBJECTS.
     let cq = unsafe { &mut *cq.cast::<FakeCq>() };
-    assert!(
-        cq.ready.len() < cq.base.cqe as usize,
-        "a completion queue ran over"
-    );
+    assert!(cq.ready.len() < cq.base.cqe as usize, "a completion queue ran over");
     cq.ready.push_back((completion, number, freed));
     if std::mem::take(&mut cq.armed) {
         let (channel, one) = (cq.base.channel.cast::<FakeChannel>(), 1_u64);

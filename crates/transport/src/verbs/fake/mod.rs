@@ -141,10 +141,7 @@ impl Fabric {
     /// Bytes of memory that are registered.
     fn registered(&self) -> usize {
         // SAFETY: what is registered is alive.
-        self.regions
-            .values()
-            .map(|&mr| unsafe { (*mr).length })
-            .sum()
+        self.regions.values().map(|&mr| unsafe { (*mr).length }).sum()
     }
 
     /// Counts a call that posts receive buffers; whether it is refused, or finds no device.
@@ -194,11 +191,7 @@ pub(crate) fn lock_no_more_than(more: usize) {
 /// A tenth of all datagrams is lost, a tenth arrives twice, and a fifth late.
 pub(crate) fn set_bad_network() {
     set_conditions(Conditions {
-        faults: Faults {
-            drop: 0.1,
-            double: 0.1,
-            late: 0.2,
-        },
+        faults: Faults { drop: 0.1, double: 0.1, late: 0.2 },
         ..Conditions::default()
     });
 }
@@ -225,13 +218,7 @@ pub(crate) fn losses() -> (u64, u64) {
 
 /// A datagram of nobody arrives, as it would from queue pair `from` of any machine.
 pub(crate) fn inject(from: u32, to: u32, qkey: u32, bytes: &[u8]) {
-    let datagram = Datagram {
-        from,
-        to,
-        qkey,
-        immediate: None,
-        bytes: bytes.to_vec(),
-    };
+    let datagram = Datagram { from, to, qkey, immediate: None, bytes: bytes.to_vec() };
     with(|fabric| fabric.deliver(&datagram));
 }
 

@@ -90,11 +90,7 @@ pub(super) unsafe extern "C" fn query_port(_: *mut Context, port: u8, to: *mut P
     }
     // SAFETY: OBJECTS.
     let to = unsafe { &mut *to };
-    to.state = if with(|f| f.conditions.active) {
-        PORT_ACTIVE
-    } else {
-        1
-    };
+    to.state = if with(|f| f.conditions.active) { PORT_ACTIVE } else { 1 };
     to.active_mtu = MTU_1024;
     to.max_mtu = MTU_4096;
     to.gid_tbl_len = 4;
@@ -132,16 +128,10 @@ pub(super) unsafe extern "C" fn alloc_pd(context: *mut Context) -> *mut Pd {
 pub(super) unsafe extern "C" fn dealloc_pd(pd: *mut Pd) -> c_int {
     let in_use = with(|fabric| {
         // SAFETY: what is registered is alive.
-        fabric
-            .pairs
-            .values()
-            .any(|&qp| unsafe { (*qp).base.pd } == pd)
+        fabric.pairs.values().any(|&qp| unsafe { (*qp).base.pd } == pd)
             || fabric.regions.values().any(|&mr| unsafe { (*mr).pd } == pd)
     });
-    assert!(
-        !in_use,
-        "a protection domain was freed before what was made of it"
-    );
+    assert!(!in_use, "a protection domain was freed before what was made of it");
     // SAFETY: made by `alloc_pd`.
     unsafe { free(pd) }
 }
@@ -205,14 +195,7 @@ pub(super) unsafe extern "C" fn create_cq(
     context: *mut Context, cqe: c_int, _: *mut c_void, channel: *mut CompChannel, _: c_int,
 ) -> *mut Cq {
     // SAFETY: plain structures.
-    let base = unsafe {
-        Cq {
-            context,
-            channel,
-            cqe,
-            ..std::mem::zeroed()
-        }
-    };
+    let base = unsafe { Cq { context, channel, cqe, ..std::mem::zeroed() } };
     let ready = VecDeque::new();
     let armed = false;
     Box::into_raw(Box::new(FakeCq { base, ready, armed })).cast()
@@ -226,10 +209,7 @@ pub(super) unsafe extern "C" fn destroy_cq(cq: *mut Cq) -> c_int {
             .values()
             .any(|&qp| unsafe { (*qp).base.send_cq == cq || (*qp).base.recv_cq == cq })
     });
-    assert!(
-        !in_use,
-        "a completion queue was freed before its queue pairs"
-    );
+    assert!(!in_use, "a completion queue was freed before its queue pairs");
     // SAFETY: made by `create_cq`.
     unsafe { free(cq.cast::<FakeCq>()) }
 }
@@ -266,20 +246,11 @@ pub(super) unsafe extern "C" fn ack_cq_events(_: *mut Cq, _: u32) {}
 pub(super) unsafe extern "C" fn create_srq(pd: *mut Pd, init: *mut SrqInitAttr) -> *mut Srq {
     // SAFETY: plain structures; the caller's.
     let (base, depth) = unsafe {
-        let base = Srq {
-            context: (*pd).context,
-            pd,
-            ..std::mem::zeroed()
-        };
+        let base = Srq { context: (*pd).context, pd, ..std::mem::zeroed() };
         (base, (*init).attr.max_wr)
     };
     let receives = VecDeque::new();
-    Box::into_raw(Box::new(FakeSrq {
-        base,
-        depth,
-        receives,
-    }))
-    .cast()
+    Box::into_raw(Box::new(FakeSrq { base, depth, receives })).cast()
 }
 
 pub(super) unsafe extern "C" fn destroy_srq(srq: *mut Srq) -> c_int {
@@ -303,10 +274,7 @@ pub(super) unsafe extern "C" fn create_qp(pd: *mut Pd, init: *mut QpInitAttr) ->
     let mut cap = init.cap;
     cap.max_inline_data = match conditions.inline_step {
         0 => 0,
-        step => cap
-            .max_inline_data
-            .next_multiple_of(step)
-            .min(conditions.inline_most),
+        step => cap.max_inline_data.next_multiple_of(step).min(conditions.inline_most),
     };
     with(|fabric| {
         fabric.next_number += 1;
@@ -428,11 +396,7 @@ pub(super) unsafe extern "C" fn destroy_qp(qp: *mut Qp) -> c_int {
 pub(super) unsafe extern "C" fn create_ah(pd: *mut Pd, _: *mut AhAttr) -> *mut Ah {
     // SAFETY: the domain is alive.
     let context = unsafe { (*pd).context };
-    let ah = Box::into_raw(Box::new(Ah {
-        context,
-        pd,
-        handle: 0,
-    }));
+    let ah = Box::into_raw(Box::new(Ah { context, pd, handle: 0 }));
     with(|fabric| fabric.handles.insert(ah as usize));
     ah
 }
@@ -453,12 +417,7 @@ pub(super) unsafe extern "C" fn get_async_event(_: *mut Context, to: *mut AsyncE
         Some(event_type) => {
             let element = 1; // the port's number
             // SAFETY: OBJECTS.
-            unsafe {
-                *to = AsyncEvent {
-                    element,
-                    event_type,
-                }
-            };
+            unsafe { *to = AsyncEvent { element, event_type } };
             0
         }
         None => {

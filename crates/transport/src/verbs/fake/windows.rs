@@ -25,13 +25,7 @@ pub(super) unsafe extern "C" fn alloc_mw(pd: *mut Pd, kind: c_int) -> *mut Mw {
     });
     // SAFETY: the domain is alive.
     let context = unsafe { (*pd).context };
-    Box::into_raw(Box::new(Mw {
-        context,
-        pd,
-        rkey,
-        handle: 0,
-        mw_type: kind,
-    }))
+    Box::into_raw(Box::new(Mw { context, pd, rkey, handle: 0, mw_type: kind }))
 }
 
 pub(super) unsafe extern "C" fn dealloc_mw(mw: *mut Mw) -> c_int {
@@ -54,18 +48,10 @@ impl Fabric {
         if !inside || bound || to.rkey & !0xff != base {
             return Outcome::Failed(WC_MW_BIND_ERR);
         }
-        let to_memory = Bound {
-            pair,
-            region,
-            addr: to.addr,
-            length: to.length,
-            access: to.access as i32,
-        };
+        let to_memory =
+            Bound { pair, region, addr: to.addr, length: to.length, access: to.access as i32 };
         self.windows.insert(to.rkey, to_memory);
-        Outcome::Done {
-            opcode: WC_OP_BIND_MW,
-            bytes: 0,
-        }
+        Outcome::Done { opcode: WC_OP_BIND_MW, bytes: 0 }
     }
 
     /// Ends the key of a window of that queue pair; false where it is none.

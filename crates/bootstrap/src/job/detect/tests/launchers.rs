@@ -105,9 +105,7 @@ pub fn srun(rank: usize, size: usize) -> Layer {
 
 /// What `srun --mpi=pmi2` sets more.
 pub fn pmi2(rank: usize, size: usize) -> Layer {
-    sets(format!(
-        "SLURM_MPI_TYPE=pmi2 PMI_FD=11 PMI_JOBID=2.0 PMI_RANK={rank} PMI_SIZE={size}"
-    ))
+    sets(format!("SLURM_MPI_TYPE=pmi2 PMI_FD=11 PMI_JOBID=2.0 PMI_RANK={rank} PMI_SIZE={size}"))
 }
 
 /// What `srun --mpi=pmix` sets more.
@@ -190,9 +188,7 @@ pub fn environment(layers: &[Layer]) -> BTreeMap<String, String> {
                 ""
             }
         };
-        let pairs = add
-            .split_whitespace()
-            .filter_map(|pair| pair.split_once('='));
+        let pairs = add.split_whitespace().filter_map(|pair| pair.split_once('='));
         env.extend(pairs.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
     env

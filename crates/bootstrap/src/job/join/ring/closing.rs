@@ -53,19 +53,13 @@ pub fn close_ring(
             break;
         }
         let listening = accepting && accept_at <= now;
-        let mut until = if calling {
-            end.min(calls.due(end))
-        } else {
-            end
-        };
+        let mut until = if calling { end.min(calls.due(end)) } else { end };
         if accepting && !listening {
             until = until.min(accept_at);
         }
         let heard: &[TcpListener] = if listening { listeners } else { &[] };
-        let mut entries: Vec<libc::pollfd> = heard
-            .iter()
-            .map(|one| poll_entry(one.as_raw_fd(), libc::POLLIN))
-            .collect();
+        let mut entries: Vec<libc::pollfd> =
+            heard.iter().map(|one| poll_entry(one.as_raw_fd(), libc::POLLIN)).collect();
         let candidates = calls.live.iter().map(|(_, call)| call).chain(&callers);
         entries.extend(candidates.map(Candidate::entry));
         poll_for(&mut entries, Some(until.saturating_duration_since(now)));
@@ -107,10 +101,7 @@ fn accept_all(listeners: &[TcpListener], callers: &mut Vec<Candidate>) -> bool {
 }
 
 fn is_passing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::Interrupted | ErrorKind::ConnectionAborted
-    )
+    matches!(error.kind(), ErrorKind::Interrupted | ErrorKind::ConnectionAborted)
 }
 
 /// The first of the callers that has proved who it is.
@@ -148,9 +139,7 @@ impl Calls {
         let port = card.map_or(0, |card| card.port);
         let addresses = addresses.into_iter();
         Calls {
-            addresses: addresses
-                .map(|address| SocketAddr::new(address, port))
-                .collect(),
+            addresses: addresses.map(|address| SocketAddr::new(address, port)).collect(),
             next: 0,
             next_at: Instant::now(),
             again: Vec::new(),
@@ -247,13 +236,7 @@ struct Candidate {
 
 impl Candidate {
     fn new(stream: TcpStream, step: Step) -> Candidate {
-        Candidate {
-            stream,
-            step,
-            nonce: [0; NONCE],
-            word: [0; PROOF],
-            got: 0,
-        }
+        Candidate { stream, step, nonce: [0; NONCE], word: [0; PROOF], got: 0 }
     }
 
     /// One that somebody has made, and is greeted.
@@ -314,8 +297,7 @@ impl Candidate {
             if self.word[..MAGIC.len()] != MAGIC {
                 return Err(wrong());
             }
-            self.nonce
-                .copy_from_slice(&self.word[MAGIC.len()..GREETING]);
+            self.nonce.copy_from_slice(&self.word[MAGIC.len()..GREETING]);
             let tag = pass.tag(PURPOSE, &self.nonce, from, to);
             self.say(&[&from.to_le_bytes()[..], &tag].concat())?;
             self.step = Step::Answer;
@@ -327,9 +309,7 @@ impl Candidate {
         if !self.has_read(length)? {
             return Ok(false);
         }
-        let tag: &[u8; TAG] = self.word[length - TAG..length]
-            .try_into()
-            .map_err(|_| wrong())?;
+        let tag: &[u8; TAG] = self.word[length - TAG..length].try_into().map_err(|_| wrong())?;
         if !pass.is_tag(tag, PURPOSE, &self.nonce, ends) {
             return Err(wrong());
         }
@@ -354,10 +334,7 @@ mod tests {
     use crate::job::join::tests::{is_alone, take_descriptors};
     use std::io::Write;
 
-    const PASS: Pass = Pass {
-        job_id: 1,
-        secret: [1; SECRET_BYTES],
-    };
+    const PASS: Pass = Pass { job_id: 1, secret: [1; SECRET_BYTES] };
 
     fn listen(addresses: &[&str]) -> (TcpListener, NetworkCard) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -379,10 +356,7 @@ mod tests {
     #[test]
     fn neighbour__is_who_proves_that_it_is_of_the_job() {
         let (listener, card) = listen(&["127.0.0.1"]);
-        let other = Pass {
-            secret: [2; SECRET_BYTES],
-            ..PASS
-        };
+        let other = Pass { secret: [2; SECRET_BYTES], ..PASS };
         let address = SocketAddr::new(card.addresses[0], card.port);
         std::thread::scope(|scope| {
             let accepted = scope.spawn(|| close_ring(&PASS, &[listener], None, 0, 3));
@@ -413,9 +387,7 @@ mod tests {
         let card = NetworkCard {
             host: "here".into(),
             port,
-            addresses: ["127.0.0.3", "127.0.0.1", "127.0.0.2"]
-                .map(|a| a.parse().unwrap())
-                .to_vec(),
+            addresses: ["127.0.0.3", "127.0.0.1", "127.0.0.2"].map(|a| a.parse().unwrap()).to_vec(),
         };
         std::thread::scope(|scope| {
             let accepted = scope.spawn(|| close_ring(&PASS, &[listener], None, 0, 3));
@@ -480,9 +452,7 @@ mod tests {
                 close_ring(&PASS, &listener, Some(next), own as u32, nodes as u32)
             };
             std::thread::scope(|scope| {
-                let all: Vec<_> = (0..nodes)
-                    .map(|own| scope.spawn(move || close(own)))
-                    .collect();
+                let all: Vec<_> = (0..nodes).map(|own| scope.spawn(move || close(own))).collect();
                 for (own, one) in all.into_iter().enumerate() {
                     let found: Vec<u32> = one.join().unwrap().iter().map(|n| n.node).collect();
                     let wanted = [own + 1, own + nodes - 1].map(|node| (node % nodes) as u32);

@@ -25,21 +25,14 @@ fn card_of_each(node: usize, ranks: usize, each: usize) -> NodeCard {
     let reach = |port: usize| NetworkCard {
         host: format!("node{node:05}"),
         port: 40_000 + (port % EACH) as u16,
-        addresses: ["10.11.12.13", "fd00::1:2:3:4"]
-            .map(|a| a.parse::<IpAddr>().unwrap())
-            .to_vec(),
+        addresses: ["10.11.12.13", "fd00::1:2:3:4"].map(|a| a.parse::<IpAddr>().unwrap()).to_vec(),
     };
     NodeCard {
         job_id: node as u64,
         secret: [0; SECRET_BYTES],
         leader: reach(0).encode(),
         choices: 0,
-        ranks: here
-            .map(|rank| Rank {
-                rank,
-                network: reach(rank).encode(),
-            })
-            .collect(),
+        ranks: here.map(|rank| Rank { rank, network: reach(rank).encode() }).collect(),
     }
 }
 
@@ -79,20 +72,12 @@ fn a_million_ranks__ask_their_engine_for_a_card_of_each_node() {
         (0..nodes).for_each(|node| engine.put(&card_of(node, ranks)));
         // All nodes ask for the same but for their own: one of many is enough.
         engine.read(nodes / 2, ranks);
-        let Counting {
-            puts,
-            put_bytes,
-            gets,
-            got_bytes,
-        } = engine;
+        let Counting { puts, put_bytes, gets, got_bytes } = engine;
         println!("{ranks} ranks: {puts} puts, {gets} gets of {got_bytes} B on each node");
         assert_eq!((puts, gets), (nodes, nodes - 1));
         // Each rank's number and port, and once for a node its name and addresses.
         let most = nodes * (8 * EACH + 200);
-        assert!(
-            put_bytes <= most && got_bytes <= most,
-            "{put_bytes} {got_bytes}"
-        );
+        assert!(put_bytes <= most && got_bytes <= most, "{put_bytes} {got_bytes}");
     }
 }
 

@@ -51,10 +51,8 @@ impl Bare<'_> {
             if datagrams && polls.is_multiple_of(POLLS) {
                 let since: &mut Instant = since.get_or_insert_with(Instant::now);
                 if since.elapsed() > TIMEOUT {
-                    end(
-                        "a datagram was lost: nothing has come for 10 s; give it a smaller \
-                         --window or a larger --rx-depth",
-                    );
+                    end("a datagram was lost: nothing has come for 10 s; give it a smaller \
+                         --window or a larger --rx-depth");
                 }
             }
         }

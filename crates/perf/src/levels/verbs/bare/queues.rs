@@ -35,17 +35,10 @@ impl Bare<'_> {
     #[inline]
     pub(super) fn post(&mut self, operation: &Operation<'_>, segment: Sge, report: bool) {
         let signaled = self.is_signaled(report);
-        let flags = SendFlags {
-            signaled,
-            ..SendFlags::default()
-        };
+        let flags = SendFlags { signaled, ..SendFlags::default() };
         let number = self.posted + 1;
         // SAFETY: the wire's memory stays, and outlives the queue pair.
-        match unsafe {
-            self.wire
-                .pair
-                .post_send(number, operation, &[segment], flags)
-        } {
+        match unsafe { self.wire.pair.post_send(number, operation, &[segment], flags) } {
             Ok(posted) => self.counts.inline += u64::from(posted.inline),
             Err(error) => self.end_slow(error),
         }
@@ -78,15 +71,9 @@ impl Bare<'_> {
         self.list.clear();
         for index in 1..=count {
             let signaled = self.is_signaled(report && index == count);
-            let flags = SendFlags {
-                signaled,
-                ..SendFlags::default()
-            };
+            let flags = SendFlags { signaled, ..SendFlags::default() };
             let number = self.posted + u64::from(index);
-            match self
-                .list
-                .push(&self.wire.pair, number, operation, &segments, flags)
-            {
+            match self.list.push(&self.wire.pair, number, operation, &segments, flags) {
                 Ok(inline) => self.counts.inline += u64::from(inline),
                 Err(refused) => self.end_slow(PostError::Inline(refused)),
             }
@@ -152,17 +139,10 @@ impl Bare<'_> {
     }
 
     fn post_nothing(&mut self) {
-        let flags = SendFlags {
-            signaled: true,
-            ..SendFlags::default()
-        };
+        let flags = SendFlags { signaled: true, ..SendFlags::default() };
         let number = self.posted + 1;
         // SAFETY: no memory is named.
-        let posted = unsafe {
-            self.wire
-                .pair
-                .post_send(number, &self.wire.write(), &[], flags)
-        };
+        let posted = unsafe { self.wire.pair.post_send(number, &self.wire.write(), &[], flags) };
         if let Err(error) = posted {
             self.end_slow(error);
         }

@@ -31,10 +31,7 @@ impl Candidates {
         }
         let old = &mut self.old;
         self.young.entry(start).or_insert_with(|| {
-            let fresh = Candidate {
-                uses: 0,
-                needed: NEEDED,
-            };
+            let fresh = Candidate { uses: 0, needed: NEEDED };
             old.remove(&start).unwrap_or(fresh)
         })
     }

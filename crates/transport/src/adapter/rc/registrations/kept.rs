@@ -53,10 +53,7 @@ impl Registrations {
     /// be locked, since messages and buffers need some too, or an eighth of the host's memory for all of them where
     /// nothing limits that. It is the programs' own memory, which is not used up, but cannot be moved or swapped.
     pub fn default_most(processes: usize) -> usize {
-        let mut limit = libc::rlimit {
-            rlim_cur: 0,
-            rlim_max: 0,
-        };
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: a structure of the call's own; plain integers.
         let (limited, pages, page, user) = unsafe {
             (
@@ -69,11 +66,7 @@ impl Registrations {
         // Where the kernel may not be asked, the number of pages is none.
         let memory = (pages.max(0) as usize).saturating_mul(page.max(0) as usize);
         let limited = limited && limit.rlim_cur != libc::RLIM_INFINITY && user != 0;
-        share(
-            memory,
-            limited.then_some(limit.rlim_cur as usize),
-            processes,
-        )
+        share(memory, limited.then_some(limit.rlim_cur as usize), processes)
     }
 
     /// Why none of the program's own memory is kept, if so, for people.
@@ -112,9 +105,7 @@ impl Registrations {
             return None;
         }
         let mut renewed = Vec::new();
-        let covered = self
-            .watch()?
-            .cover(wanted, |mapping| renewed.push(mapping.clone()));
+        let covered = self.watch()?.cover(wanted, |mapping| renewed.push(mapping.clone()));
         self.drop_kept(|range| renewed.iter().any(|mapping| overlap(range, mapping)));
         if !covered || !self.make_room(wanted.len()) {
             self.keeping.as_mut()?.candidates.note_end(wanted.start, 0);
@@ -132,12 +123,7 @@ impl Registrations {
         self.clock += 1;
         let used = self.clock;
         self.keeping.as_mut()?.bytes += wanted.len();
-        self.insert(
-            wanted.clone(),
-            Access::Kept,
-            &region,
-            Stay::Kept { used, uses: 0 },
-        );
+        self.insert(wanted.clone(), Access::Kept, &region, Stay::Kept { used, uses: 0 });
         Some(region)
     }
 
@@ -190,11 +176,7 @@ impl Registrations {
             let Some(keeping) = &self.keeping else {
                 return false;
             };
-            let count = self
-                .entries
-                .values()
-                .filter(|entry| entry.is_kept())
-                .count();
+            let count = self.entries.values().filter(|entry| entry.is_kept()).count();
             if count < KEPT_MOST && keeping.bytes + len <= keeping.most {
                 return true;
             }

@@ -37,10 +37,7 @@ fn exposed_memory__is_read_alone_and_within_its_bounds() {
         let mut got = [7_u8; 8];
         // SAFETY: the memory outlives its exposure.
         let shown = unsafe { pair.ends[1].register(data.as_mut_ptr(), 4096) }.unwrap();
-        let at = Remote {
-            addr: shown.addr + offset,
-            ..shown
-        };
+        let at = Remote { addr: shown.addr + offset, ..shown };
         // SAFETY: `got` has room.
         let refused = unsafe {
             match write {
@@ -62,10 +59,7 @@ fn memory__that_cannot_be_locked_is_not_shown_and_not_fetched_into() {
     let (mut data, mut got) = (vec![1_u8; 100_000], vec![0_u8; 100_000]);
     // SAFETY: the memory outlives its exposure.
     let shown = unsafe { pair.ends[1].register(data.as_mut_ptr(), data.len()) }.unwrap();
-    fake::set_conditions(fake::Conditions {
-        lockable: 0,
-        ..fake::Conditions::default()
-    });
+    fake::set_conditions(fake::Conditions { lockable: 0, ..fake::Conditions::default() });
     // SAFETY: as above; `got` has room.
     unsafe {
         assert_eq!(pair.ends[1].register(got.as_mut_ptr(), 100_000), None);

@@ -23,15 +23,9 @@ fn dead_peer__makes_errors_and_nothing_hangs() {
         assert!(start.elapsed() < WATCHDOG);
     }
     let result = found.unwrap().result;
-    assert!(
-        matches!(result, Err(Failure::NoAnswer | Failure::Flushed)),
-        "{result:?}"
-    );
+    assert!(matches!(result, Err(Failure::NoAnswer | Failure::Flushed)), "{result:?}");
     assert_eq!(near.failure(), Some(Failure::NoAnswer));
-    assert_eq!(
-        (send(&mut near, 0, 8), near.flush(1)),
-        (Post::PeerGone, Post::PeerGone)
-    );
+    assert_eq!((send(&mut near, 0, 8), near.flush(1)), (Post::PeerGone, Post::PeerGone));
     assert!(near.peer_has_left() && near.is_drained());
     assert_eq!(pair.ifaces[0].counters().failures, 1);
 }
@@ -39,10 +33,7 @@ fn dead_peer__makes_errors_and_nothing_hangs() {
 #[test]
 fn silent_send__that_fails_is_reported() {
     let mut pair = RcPair::new(quick());
-    let nowhere = Remote {
-        addr: 0x1000,
-        rkey: 0x1234_5678,
-    };
+    let nowhere = Remote { addr: 0x1000, rkey: 0x1234_5678 };
     // SAFETY: 8 bytes of the stack, which go inline.
     let post = unsafe { pair.ends[0].put_short([0; 8].as_ptr(), 8, nowhere) };
     assert_eq!(post, Post::Done);
@@ -74,13 +65,8 @@ fn wrong_key__fails_the_operation_and_the_connection() {
 
 #[test]
 fn peer_without_buffers__is_an_error_if_the_timeout_ends() {
-    let settings = Settings {
-        window: 64,
-        receives: 8,
-        receives_windows: 0,
-        receives_each: 0,
-        ..quick()
-    };
+    let settings =
+        Settings { window: 64, receives: 8, receives_windows: 0, receives_each: 0, ..quick() };
     let mut pair = RcPair::new(settings);
     // The receiving side takes nothing and makes no progress: its buffers run out before the credits do.
     for number in 0..60 {
@@ -101,14 +87,7 @@ fn garbage__is_counted_and_dropped() {
     let mut pair = RcPair::new(Settings::default());
     let tag = |kind, total| {
         let credits = 0;
-        Operation::SendImmediate(
-            Tag {
-                kind,
-                credits,
-                total,
-            }
-            .encode(),
-        )
+        Operation::SendImmediate(Tag { kind, credits, total }.encode())
     };
     let bad = [
         (tag(Kind::Whole, 0), 3),
@@ -178,29 +157,17 @@ fn device__that_is_taken_out_makes_errors() {
     fake::remove_device();
     assert!(pair.complete(9).is_err());
     assert_eq!(send(&mut pair.ends[0], 0, 8), Post::PeerGone);
-    assert_eq!(
-        pair.ends[1].am_bcopy(Header::default(), 8, |_| ()),
-        Post::PeerGone
-    );
+    assert_eq!(pair.ends[1].am_bcopy(Header::default(), 8, |_| ()), Post::PeerGone);
     assert!(pair.ends[1].peer_has_left());
 }
 
 #[test]
 fn port__that_is_down_or_without_address_is_named() {
     let context = fake::open();
-    let bad = [
-        (false, true, "port 1 down"),
-        (true, false, "GID table is empty"),
-    ];
+    let bad = [(false, true, "port 1 down"), (true, false, "GID table is empty")];
     for (active, addresses, text) in bad {
-        fake::set_conditions(fake::Conditions {
-            active,
-            addresses,
-            ..fake::Conditions::default()
-        });
-        let error = RcIface::new(&context, None, Settings::default())
-            .err()
-            .unwrap();
+        fake::set_conditions(fake::Conditions { active, addresses, ..fake::Conditions::default() });
+        let error = RcIface::new(&context, None, Settings::default()).err().unwrap();
         let error = error.to_string();
         assert!(error.contains(text) && error.contains("fake0"), "{error}");
     }
@@ -244,10 +211,7 @@ fn port__that_goes_down_makes_one_that_only_waits_ask_when_it_is_back_or_stays_d
     let mut pair = RcPair::on(&context, Settings::default()).unwrap();
     let sent = pair.ifaces.each_ref().map(posted);
     let mut look = |active: bool, clock: fn() -> u64, asked: u64| {
-        fake::set_conditions(fake::Conditions {
-            active,
-            ..fake::Conditions::default()
-        });
+        fake::set_conditions(fake::Conditions { active, ..fake::Conditions::default() });
         for (iface, sent) in pair.ifaces.iter_mut().zip(sent) {
             iface.use_clock(clock);
             iface.arm(|| ());
@@ -271,9 +235,7 @@ fn event__that_says_little_costs_no_question() {
     let context = fake::open();
     fake::set_conditions(fake::Conditions::default());
     let mut pair = RcPair::on(&context, Settings::default()).unwrap();
-    pair.ifaces
-        .iter_mut()
-        .for_each(|iface| iface.use_clock(|| 1));
+    pair.ifaces.iter_mut().for_each(|iface| iface.use_clock(|| 1));
     pair.ifaces[0].arm(|| ());
     let before = posted(&pair.ifaces[0]);
     let mut tell = |event: i32| {

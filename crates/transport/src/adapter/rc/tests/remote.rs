@@ -54,18 +54,7 @@ fn remote__bytes_of_every_size_go_there_and_come_back() {
     let mut pair = RcPair::new(Settings::default());
     let exposed = Exposed::new(&pair.ifaces[1], 40_000);
     let inline = pair.ends[0].granted_inline();
-    let sizes = [
-        1,
-        8,
-        inline - 1,
-        inline,
-        inline + 1,
-        1000,
-        8192,
-        40_000,
-        65_535,
-        65_536,
-    ];
+    let sizes = [1, 8, inline - 1, inline, inline + 1, 1000, 8192, 40_000, 65_535, 65_536];
     let mut seen = Vec::new();
     for (seed, len) in sizes.into_iter().enumerate() {
         let sent = bytes(100 * seed, len);
@@ -79,10 +68,7 @@ fn remote__bytes_of_every_size_go_there_and_come_back() {
         seen.push((pair.ends[0].put_method(len), pair.ends[0].get_method(len)));
     }
     let (short, bcopy, zcopy) = (Method::Short, Method::Bcopy, Method::Zcopy);
-    assert_eq!(
-        (seen[3], seen[4], seen[6]),
-        ((short, bcopy), (bcopy, bcopy), (bcopy, bcopy))
-    );
+    assert_eq!((seen[3], seen[4], seen[6]), ((short, bcopy), (bcopy, bcopy), (bcopy, bcopy)));
     assert_eq!((seen[8], seen[9]), ((bcopy, bcopy), (zcopy, zcopy)));
     // Nobody has asked for any of these completions.
     assert_eq!(pair.ifaces[0].take_completion(), None);
@@ -139,16 +125,10 @@ fn flush__polls_the_send_queue_only_while_something_is_outstanding() {
     }
     assert_eq!(polls(&pair), before);
     put(&mut pair, &[1; 8], &exposed, 0);
-    assert_eq!(
-        (flush(&mut pair), exposed.read(0, 8)),
-        (Post::Done, vec![1; 8])
-    );
+    assert_eq!((flush(&mut pair), exposed.read(0, 8)), (Post::Done, vec![1; 8]));
     let once = polls(&pair);
     assert!(once > before);
-    assert_eq!(
-        (pair.ends[0].progress_flush(), polls(&pair)),
-        (Post::Done, once)
-    );
+    assert_eq!((pair.ends[0].progress_flush(), polls(&pair)), (Post::Done, once));
     // The gate can be taken away, to see what it gives.
     pair.ifaces[0].set_tx_gate(false);
     assert_eq!(pair.ends[0].progress_flush(), Post::Done);
@@ -183,10 +163,7 @@ fn remote__memory_that_cannot_be_locked_is_copied() {
     put(&mut pair, &sent[..8192], &exposed, 0);
     put(&mut pair, &sent[..1000], &exposed, 0);
     assert_eq!(flush(&mut pair), Post::Done);
-    fake::set_conditions(fake::Conditions {
-        lockable: 0,
-        ..fake::Conditions::default()
-    });
+    fake::set_conditions(fake::Conditions { lockable: 0, ..fake::Conditions::default() });
     put(&mut pair, &sent, &exposed, 0);
     assert_eq!(flush(&mut pair), Post::Done);
     assert!(exposed.read(0, 100_000) == sent);
@@ -218,11 +195,7 @@ fn flush__after_a_wrong_key_says_that_the_peer_is_lost() {
 fn completions__are_taken_in_batches() {
     let mut taken = Vec::new();
     for batch in [1, 2, 4, 8, 16] {
-        let settings = Settings {
-            depth: 512,
-            batch,
-            ..Settings::default()
-        };
+        let settings = Settings { depth: 512, batch, ..Settings::default() };
         let mut pair = RcPair::new(settings);
         let exposed = Exposed::new(&pair.ifaces[1], 256);
         let data = [3; 8];
@@ -238,10 +211,7 @@ fn completions__are_taken_in_batches() {
         let polls = after.send_polls - before.send_polls;
         let completions = after.send_completions - before.send_completions;
         assert!(completions >= 256 && exposed.read(0, 2048) == [3; 2048]);
-        assert!(
-            polls * batch as u64 >= completions,
-            "{polls} polls of {batch}"
-        );
+        assert!(polls * batch as u64 >= completions, "{polls} polls of {batch}");
         taken.push(polls);
     }
     eprintln!("polls for 256 completions, in batches of 1, 2, 4, 8, 16: {taken:?}");

@@ -100,10 +100,8 @@ impl Changes {
         fence(Ordering::SeqCst);
         // ORDERING: what was added before it ended is seen; partner: the store in `set_busy`.
         let busy = self.busy.load(Ordering::Acquire);
-        let (added, taken) = (
-            self.added.load(Ordering::Relaxed),
-            self.taken.load(Ordering::Relaxed),
-        );
+        let (added, taken) =
+            (self.added.load(Ordering::Relaxed), self.taken.load(Ordering::Relaxed));
         !busy && added == taken && !self.lost.load(Ordering::Relaxed)
     }
 }

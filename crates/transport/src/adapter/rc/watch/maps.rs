@@ -10,9 +10,7 @@ const ROOM: usize = 8192;
 /// A mapping that the process alone writes, of no file.
 fn parse(line: &[u8]) -> Option<Range<usize>> {
     let text = |bytes| std::str::from_utf8(bytes).ok();
-    let mut words = line
-        .split(|byte| *byte == b' ')
-        .filter(|word| !word.is_empty());
+    let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     let (range, rights) = (text(words.next()?)?, words.next()?);
     let (_offset, _device, inode) = (words.next()?, words.next()?, words.next()?);
     let own = match words.next() {

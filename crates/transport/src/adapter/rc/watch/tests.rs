@@ -212,20 +212,11 @@ fn look__finds_shared_memory_attached_over_the_programs() {
         assert_eq!(libc::shmdt(at), 0);
     }
     // Nobody tells of this.
-    map_at(
-        range.start + LEN / 4,
-        LEN / 2,
-        RIGHTS,
-        OWN | libc::MAP_FIXED,
-    );
+    map_at(range.start + LEN / 4, LEN / 2, RIGHTS, OWN | libc::MAP_FIXED);
     assert_eq!(look(&watch, &range), Look::Lost);
     let mut renewed = Vec::new();
     assert!(watch.cover(&range, |range| renewed.push(range.clone())));
-    assert_eq!(
-        renewed,
-        [part(&range, 16, 48)],
-        "what is known of it does not count"
-    );
+    assert_eq!(renewed, [part(&range, 16, 48)], "what is known of it does not count");
 }
 
 #[test]
@@ -243,12 +234,7 @@ fn cover__refuses_what_others_may_change() {
     assert!(!watch.cover(&(code..code + 1), none));
     // Where a part is other memory.
     let range = map();
-    map_at(
-        range.start + PAGE,
-        PAGE,
-        libc::PROT_READ,
-        OWN | libc::MAP_FIXED,
-    );
+    map_at(range.start + PAGE, PAGE, libc::PROT_READ, OWN | libc::MAP_FIXED);
     assert!(!watch.cover(&range, none));
     assert!(watch.cover(&part(&range, 2, 64), none));
     // The program watches it by itself.
@@ -346,11 +332,7 @@ fn look__finds_memory_that_another_thread_is_unmapping() {
             }
             changes(&watch, &range);
         }
-        assert_eq!(
-            seen[Look::Held as usize],
-            0,
-            "it was not watched yet: {seen:?}"
-        );
+        assert_eq!(seen[Look::Held as usize], 0, "it was not watched yet: {seen:?}");
     });
 }
 

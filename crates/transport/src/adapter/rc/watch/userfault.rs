@@ -123,11 +123,8 @@ impl Userfault {
         }
         // SAFETY: the descriptor is new and nobody else's.
         let this = Userfault(unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
-        let mut call = ApiCall {
-            api: API,
-            features: EVENT_UNMAP | EVENT_REMAP | EVENT_REMOVE,
-            ioctls: 0,
-        };
+        let mut call =
+            ApiCall { api: API, features: EVENT_UNMAP | EVENT_REMAP | EVENT_REMOVE, ioctls: 0 };
         this.call(UFFDIO_API, &mut call)?;
         Ok(this)
     }
@@ -172,11 +169,7 @@ impl Userfault {
     /// Asks of whole pages, which nobody else watches, by protecting none of them. It is also refused from before some
     /// memory is unmapped until the one who does it goes on after its event was read.
     pub(super) fn ask(&self, range: &Range<usize>) -> Answer {
-        let mut call = ProtectCall {
-            start: range.start as u64,
-            len: range.len() as u64,
-            mode: 0,
-        };
+        let mut call = ProtectCall { start: range.start as u64, len: range.len() as u64, mode: 0 };
         match self.call(UFFDIO_WRITEPROTECT, &mut call) {
             Ok(()) => Answer::Watched,
             Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Answer::Changing,

@@ -27,9 +27,7 @@ fn bad_wire__that_gets_well_brings_all_news_and_gives_all_room_back() {
     fake::set_bad_network();
     exchange(&mut pair, 20);
     fake::set_conditions(fake::Conditions::default());
-    pair.until("the last news", |pair| {
-        pair.ends[0].is_drained() && pair.ends[1].is_drained()
-    });
+    pair.until("the last news", |pair| pair.ends[0].is_drained() && pair.ends[1].is_drained());
     for end in &mut pair.ends {
         assert!(end.has_arrived() && end.has_room(1, 32_768));
     }
@@ -38,11 +36,8 @@ fn bad_wire__that_gets_well_brings_all_news_and_gives_all_room_back() {
 #[test]
 fn memory__that_cannot_be_locked_makes_it_slower_and_nothing_else() {
     for more in [0, 20_000, 100_000] {
-        let mut pair = UdPair::fake(Settings {
-            receives: 64,
-            receives_each: 64,
-            ..Settings::default()
-        });
+        let mut pair =
+            UdPair::fake(Settings { receives: 64, receives_each: 64, ..Settings::default() });
         fake::lock_no_more_than(more);
         exchange(&mut pair, 100);
         let mut rooms = 0;
@@ -55,9 +50,7 @@ fn memory__that_cannot_be_locked_makes_it_slower_and_nothing_else() {
                 assert_eq!(send(&mut pair.ends[0], number, 8193), Post::Done);
             }
             for number in 0..messages {
-                pair.until("a message", |pair| {
-                    take(&mut pair.ends[1]) == Some((number, 8193))
-                });
+                pair.until("a message", |pair| take(&mut pair.ends[1]) == Some((number, 8193)));
             }
             pair.until("the last news", |pair| {
                 pair.ends[0].is_drained() && pair.ends[1].is_drained()
@@ -98,11 +91,7 @@ fn memory__that_cannot_be_locked_stops_no_stream_one_way() {
 
 #[test]
 fn receive_buffers__that_run_out_are_counted_and_nothing_is_lost() {
-    let mut pair = UdPair::fake(Settings {
-        receives: 64,
-        receives_each: 0,
-        ..Settings::default()
-    });
+    let mut pair = UdPair::fake(Settings { receives: 64, receives_each: 0, ..Settings::default() });
     let mut more = many(&pair);
     let mut sent = 0;
     for (link, ends) in more.iter_mut().enumerate() {
@@ -119,9 +108,7 @@ fn receive_buffers__that_run_out_are_counted_and_nothing_is_lost() {
     // Who came last is taken first: what the others have sent may not stand in its way.
     for (link, ends) in more.iter_mut().enumerate().rev() {
         for _ in 0..64 {
-            pair.until("a message", |_| {
-                take(&mut ends[1]) == Some((link as u32, 900))
-            });
+            pair.until("a message", |_| take(&mut ends[1]) == Some((link as u32, 900)));
         }
     }
     assert!(pair.ifaces[1].counters().out_of_buffer > 0);
@@ -151,17 +138,11 @@ fn peer__that_computes_is_asked_ever_less_and_answers_when_it_is_back() {
 
 #[test]
 fn loss__under_a_full_window_is_mended_without_waiting() {
-    let mut pair = UdPair::fake(Settings {
-        window: 4,
-        ..Settings::default()
-    });
+    let mut pair = UdPair::fake(Settings { window: 4, ..Settings::default() });
     for number in 0..4 {
         let drop = if number == 0 { 1.0 } else { 0.0 };
         fake::set_conditions(fake::Conditions {
-            faults: fake::Faults {
-                drop,
-                ..fake::Faults::default()
-            },
+            faults: fake::Faults { drop, ..fake::Faults::default() },
             ..fake::Conditions::default()
         });
         assert_eq!(send(&mut pair.ends[0], number, 8), Post::Done);
@@ -196,15 +177,8 @@ fn fuzz__peer_that_sends_anything_does_no_harm() {
                 link: 0,
                 token,
                 // Mostly the next one, so that it is looked at.
-                seq: seq.wrapping_add(if random.chance(0.2) {
-                    random.below(70) as u32
-                } else {
-                    0
-                }),
-                ack: Ack {
-                    next: random.next_u64() as u32,
-                    held: random.next_u64(),
-                },
+                seq: seq.wrapping_add(if random.chance(0.2) { random.below(70) as u32 } else { 0 }),
+                ack: Ack { next: random.next_u64() as u32, held: random.next_u64() },
                 total: [0, 100, 5000, 32_784, u32::MAX][random.below(5) as usize],
             };
             seq = seq.wrapping_add(random.chance(0.9) as u32);
@@ -230,10 +204,7 @@ fn fuzz__peer_that_sends_anything_does_no_harm() {
 /// The wire is cut beyond both ports.
 fn lose_all() {
     fake::set_conditions(fake::Conditions {
-        faults: fake::Faults {
-            drop: 1.0,
-            ..fake::Faults::default()
-        },
+        faults: fake::Faults { drop: 1.0, ..fake::Faults::default() },
         ..fake::Conditions::default()
     });
 }
@@ -355,9 +326,7 @@ fn receive_buffers__are_posted_again_in_batches() {
     let mut pair = UdPair::fake(Settings::default());
     fake::take_receive_posts();
     for number in 0..320 {
-        pair.until("room", |pair| {
-            send(&mut pair.ends[0], number, 8) == Post::Done
-        });
+        pair.until("room", |pair| send(&mut pair.ends[0], number, 8) == Post::Done);
         pair.until("it", |pair| take(&mut pair.ends[1]) == Some((number, 8)));
     }
     // Of 16; acknowledgements arrive too, one for a quarter of the window.
@@ -366,10 +335,7 @@ fn receive_buffers__are_posted_again_in_batches() {
 }
 
 fn set_port(active: bool) {
-    fake::set_conditions(fake::Conditions {
-        active,
-        ..fake::Conditions::default()
-    });
+    fake::set_conditions(fake::Conditions { active, ..fake::Conditions::default() });
 }
 
 #[test]
@@ -401,9 +367,7 @@ fn port__that_goes_down_and_up_again_loses_nothing() {
             next == [(round + 1) * 8; 2]
         });
     }
-    pair.until("the last news", |pair| {
-        pair.ends.iter_mut().all(|end| end.is_drained())
-    });
+    pair.until("the last news", |pair| pair.ends.iter_mut().all(|end| end.is_drained()));
     for (iface, end) in pair.ifaces.iter().zip(&mut pair.ends) {
         let counters = iface.counters();
         assert!(counters.outages > 10, "{counters:?}");
@@ -457,10 +421,7 @@ fn port__that_stays_down_ends_in_errors_for_senders_and_for_those_that_wait() {
         fake::advance(20_000_000);
     }
     let lasted = fake::now_ns() - before;
-    assert!(
-        (10_000_000_000..11_000_000_000).contains(&lasted),
-        "{lasted}"
-    );
+    assert!((10_000_000_000..11_000_000_000).contains(&lasted), "{lasted}");
     for (iface, end) in pair.ifaces.iter_mut().zip(&mut pair.ends) {
         assert_eq!(send(end, 1, 8), Post::PeerGone);
         assert!(end.peer_has_left() && end.has_arrived());

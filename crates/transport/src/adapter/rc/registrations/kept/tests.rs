@@ -57,10 +57,7 @@ fn memory__is_kept_from_its_second_use_on() {
     for access in [Access::Read, Access::Write, Access::Shown] {
         assert_eq!(register(&mut registrations, &part, access).rkey(), key);
     }
-    assert_ne!(
-        register(&mut registrations, &part, Access::Remote).rkey(),
-        key
-    );
+    assert_ne!(register(&mut registrations, &part, Access::Remote).rkey(), key);
     assert!(registrations.is_lasting(&part) && !registrations.is_lasting(&second));
     let counts = registrations.counts();
     assert_eq!((counts.made, counts.reused, counts.unmapped), (3, 103, 0));
@@ -140,16 +137,10 @@ fn memory__that_was_used_longest_ago_makes_room() {
     for range in [&first, &second, &first, &second] {
         pass(&mut registrations, range);
     }
-    let keys = [
-        pass(&mut registrations, &second),
-        pass(&mut registrations, &first),
-    ];
+    let keys = [pass(&mut registrations, &second), pass(&mut registrations, &first)];
     pass(&mut registrations, &third);
     pass(&mut registrations, &third);
-    assert_eq!(
-        (kept(&registrations), registrations.counts().evicted),
-        (2, 1)
-    );
+    assert_eq!((kept(&registrations), registrations.counts().evicted), (2, 1));
     assert_eq!(pass(&mut registrations, &first), keys[1]);
     assert_ne!(pass(&mut registrations, &second), keys[0]);
     // What is in use stays.
@@ -163,10 +154,7 @@ fn memory__that_was_used_longest_ago_makes_room() {
     // More than may be kept in all.
     let large = map_at(0, 3 * LEN, RIGHTS, OWN);
     pass_often(&mut registrations, &(large..large + 3 * LEN), 9);
-    assert_eq!(
-        (kept(&registrations), registrations.counts().evicted),
-        (2, 1)
-    );
+    assert_eq!((kept(&registrations), registrations.counts().evicted), (2, 1));
 }
 
 #[test]
@@ -175,17 +163,11 @@ fn memory__that_is_kept_gives_way_where_no_more_may_be_locked() {
         return;
     };
     let [first, second] = [map(), map()];
-    fake::set_conditions(fake::Conditions {
-        lockable: LEN + PAGE,
-        ..fake::Conditions::default()
-    });
+    fake::set_conditions(fake::Conditions { lockable: LEN + PAGE, ..fake::Conditions::default() });
     pass_often(&mut registrations, &first, 3);
     assert_eq!(kept(&registrations), 1);
     pass(&mut registrations, &second);
-    assert_eq!(
-        (kept(&registrations), registrations.counts().evicted),
-        (0, 1)
-    );
+    assert_eq!((kept(&registrations), registrations.counts().evicted), (0, 1));
     let held = register(&mut registrations, &second, Access::Read);
     let at = std::ptr::with_exposed_provenance_mut(first.start);
     // SAFETY: as above.
@@ -220,10 +202,7 @@ fn memory__is_not_counted_where_the_kernel_tells_nothing() {
     registrations.keeping.as_mut().unwrap().source = Source::None("refused".to_owned());
     pass_often(&mut registrations, &range, 9);
     let counts = registrations.counts();
-    assert_eq!(
-        (known(&registrations), counts.made, counts.reused),
-        (0, 10, 0)
-    );
+    assert_eq!((known(&registrations), counts.made, counts.reused), (0, 10, 0));
     assert_eq!(registrations.refusal().unwrap(), "refused");
 }
 
@@ -258,9 +237,6 @@ fn default__leaves_room_for_others() {
     assert_eq!(super::share(gigabytes(64), None, 4), gigabytes(2));
     assert_eq!(super::share(gigabytes(64), None, 0), gigabytes(8));
     assert_eq!(super::share(gigabytes(64), Some(8 << 20), 4), 4 << 20);
-    assert_eq!(
-        super::share(gigabytes(64), Some(gigabytes(64)), 4),
-        gigabytes(2)
-    );
+    assert_eq!(super::share(gigabytes(64), Some(gigabytes(64)), 4), gigabytes(2));
     assert!(Registrations::default_most(1) > 0);
 }

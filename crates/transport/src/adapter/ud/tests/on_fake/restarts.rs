@@ -97,29 +97,17 @@ fn ride_out(trouble: Trouble) -> Outcome {
     let said = pair.ifaces[0].last_error().unwrap_or_default();
     assert!(!fault::disarm(), "{trouble:?} has not struck");
     let refused = fake::refuse_receive_posts(0, 0);
-    assert!(
-        refused == 0 || refused > 1000,
-        "{trouble:?}: {refused} left"
-    );
+    assert!(refused == 0 || refused > 1000, "{trouble:?}: {refused} left");
     drop((more, pair));
     assert_eq!(fault::alive(), base, "{trouble:?} leaves something");
-    Outcome {
-        seen,
-        failures,
-        lasted_ns: fake::now_ns() - began,
-        steps,
-        said,
-    }
+    Outcome { seen, failures, lasted_ns: fake::now_ns() - began, steps, said }
 }
 
 fn assert_whole(trouble: Trouble) -> Outcome {
     let outcome = ride_out(trouble);
     assert_eq!(outcome.failures, [None; 2], "{trouble:?}: {}", outcome.said);
     for seen in &outcome.seen {
-        assert!(
-            seen.iter().copied().eq(0..MESSAGES),
-            "{trouble:?}: {seen:?}"
-        );
+        assert!(seen.iter().copied().eq(0..MESSAGES), "{trouble:?}: {seen:?}");
     }
     outcome
 }
