@@ -5,6 +5,7 @@
 //! [`Report`].
 
 pub mod copy;
+mod files;
 pub mod floor;
 pub mod options;
 pub(crate) mod pipeline;
@@ -27,6 +28,7 @@ use crate::levels::{self, LevelPlan, SharedBoard};
 use crate::output::{self, Printer, head, make_bar, print_line};
 use crate::program::{Event, Job, Program, RunError, STALL, Settings};
 use crate::record::{Case, Level, Missing, Mpi, Report};
+use files::Floors;
 use options::BenchOptions;
 use pipeline::Pipelines;
 use store::Store;
@@ -237,10 +239,15 @@ impl Session {
         &mut self, program: &Program, job: &Job, settings: &Settings, level: Level,
     ) -> Result<(), RunError> {
         let Session { bar, printer, shows_table, pipeline, .. } = self;
-        let outcome = program.run(job, |event| {
+        let (mut shown, mut stored) = (Floors::default(), Floors::default());
+        let mut outcome = program.run(job, |event| {
             let lines = match event {
                 Event::Start(start) => printer.comment(&table::describe_start(start)),
-                Event::Case(case) => printer.add(&pipeline.attached(case)),
+                Event::Case(case) => {
+                    let mut case = pipeline.attached(case).into_owned();
+                    shown.attach(&mut case);
+                    printer.add(&case)
+                }
                 Event::Progress(progress) => {
                     bar.set_length(progress.total);
                     bar.set_position(progress.done);
@@ -270,6 +277,7 @@ impl Session {
                 path: std::mem::take(&mut run.mpi.path),
             };
         }
+        outcome.cases.iter_mut().for_each(|case| stored.attach(case));
         self.report.cases.extend(outcome.cases);
         self.report.missing.extend(outcome.missing);
         if let Some(failure) = &outcome.failure {

@@ -203,7 +203,8 @@ each: operations of one sample, which is their mean; warm-up is not counted, eve
 MB/s (MB = 10^6 bytes), M/s (million messages a second) and ratio (to the floor) are of medians.
 floor: the median of a cache line one way or of one copy of the message, the larger, measured in
 turn by the same ranks; of a ping-pong from 4 KiB on the bare pipeline (fastpath bench copy) and a
-line, in its row as measured before the run, in what is stored before and after it.
+line, in its row as measured before the run, in what is stored before and after it; of accesses to
+files the same bytes by pwrite or pread, but of these themselves a copy.
 line: ns of a cache line one way before/after the samples; ! where it was another beside the bare
 pipeline: floor and ratio mean little until it was measured again after the run.
 p99 etc.: nearest rank.";

@@ -1,0 +1,63 @@
+//! What the system's own calls take as the floor of accesses to files: the same bytes by the same processes.
+
+use crate::record::Case;
+
+/// How results call it.
+const NAME: &str = "the same bytes by pwrite or pread";
+
+/// Whether a case is of the system's own calls.
+fn is_system(case: &Case) -> bool {
+    matches!(case.variant.as_str(), "pwrite" | "pread")
+}
+
+/// The cases of a run as they come: of each size the system's calls are measured first.
+#[derive(Default)]
+pub struct Floors {
+    system: Option<Case>,
+}
+
+impl Floors {
+    /// Gives a case that floor, if it is one of files and the system's calls were measured before it.
+    pub fn attach(&mut self, case: &mut Case) {
+        if is_system(case) {
+            self.system = Some(case.clone());
+            return;
+        }
+        let same = |system: &&Case| {
+            (&system.test, system.bytes, system.ranks) == (&case.test, case.bytes, case.ranks)
+        };
+        if let Some(system) = self.system.as_ref().filter(same) {
+            case.floor = Some(system.samples.clone());
+            case.floor_of = Some(NAME.to_owned());
+            case.floor_line = None;
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+    use crate::record::samples::make_case;
+
+    #[test]
+    fn floor__of_a_file_is_what_the_system_takes_for_as_many_bytes() {
+        let of = |variant: &str, bytes, time| Case {
+            test: "file-write".into(),
+            variant: variant.into(),
+            ..make_case(bytes, &[time])
+        };
+        let mut floors = Floors::default();
+        let floor = |floors: &mut Floors, mut case: Case| {
+            floors.attach(&mut case);
+            (case.floor.and_then(|floor| floor.quantile(0.5)), case.floor_of)
+        };
+        let before = floor(&mut floors, of("independent", 64, 300.0));
+        assert_ne!(before.1.as_deref(), Some(NAME), "nothing was measured yet");
+        let own = floor(&mut floors, of("pwrite", 64, 200.0));
+        assert_eq!(own, before, "its own floor is what it was");
+        let after = floor(&mut floors, of("independent", 64, 300.0));
+        assert_eq!(after, (Some(200.0), Some(NAME.to_owned())));
+        assert_eq!(floor(&mut floors, of("independent", 128, 300.0)), before);
+    }
+}
