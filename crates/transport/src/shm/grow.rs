@@ -173,13 +173,14 @@ impl Tx {
         grown
     }
 
-    /// Has memory for a stream: a message of many parts, `len` bytes long, as far as the areas of this process may be
-    /// so large. That the next one need not wait for it, the area grows further with what is sent.
+    /// Has memory for a stream: a message of many parts, `len` bytes long. Twice its bytes, so that it need not wait
+    /// for the one before it, as far as the areas of this process may be so large. (With its bytes alone the first part
+    /// of an announced message is still on its way when the answer comes, and the rest cannot be stored by the sender.)
     #[cold]
     #[inline(never)]
     pub fn prepare_stream(&mut self, len: u64) {
-        let whole = len.min(DATA_BYTES.into()) as u32;
-        let wanted = whole.next_power_of_two().clamp(DATA_BYTES_STREAM, self.share());
+        let twice = len.saturating_mul(2).min(DATA_BYTES.into()) as u32;
+        let wanted = twice.next_power_of_two().clamp(DATA_BYTES_STREAM, self.share());
         let old = self.data_size;
         if old >= wanted {
             self.make_more();
