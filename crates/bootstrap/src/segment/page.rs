@@ -440,6 +440,9 @@ mod model {
     use loom::sync::Arc;
     use loom::thread;
 
+    /// Words of a stack with room for a page.
+    const STACK_WORDS: usize = 1 << 15;
+
     fn note(number: i32, call: &'static str) -> WaitNoteRef<'static> {
         WaitNoteRef {
             call,
@@ -461,7 +464,9 @@ mod model {
             builder.preemption_bound = Some(1);
         }
         builder.check(|| {
-            let page = Arc::new(RankPage::fresh());
+            // On its way to its place a page lies on a stack, and the model's words are large.
+            let make = thread::Builder::new().stack_size(STACK_WORDS);
+            let page = make.spawn(|| Arc::new(RankPage::fresh())).unwrap().join().unwrap();
             page.note_waiting(0, note(1, "MPI_Recv"));
             let rank = {
                 let page = page.clone();
