@@ -256,13 +256,20 @@ def _input(session, engine):
     return None
 
 
+@contextlib.contextmanager
+def _agents(session):
+    """Three virtual hosts, and our mpiexec with Hydra as its engine on the first one."""
+    with Hosts(3) as hosts:
+        way = AgentsHydra(hosts)
+        way.prefix = session.prefix
+        yield hosts, way
+
+
 def case_input_that_pauses(session):
     """A rank that fails while standard input is silent ends the job, on whichever host it is."""
     if reason := _lacks_hosts():
         return session.skip("hosts.input_that_pauses", reason)
-    with Hosts(3) as hosts:
-        way = AgentsHydra(hosts)
-        way.prefix = session.prefix
+    with _agents(session) as (_, way):
         program = ["sh", "-c", "test $FASTPATH_RANK = 3 && sleep 1 && exit 3; cat > /dev/null"]
         command = way.on_hosts(2, program)
         at = command.index("--host")
@@ -507,9 +514,7 @@ def case_ps(session):
     """`fastpath ps --host`: the ranks of a job on all of its hosts, and those that wait for each other."""
     if reason := _lacks_hosts():
         return session.skip("hosts.ps", reason)
-    with Hosts(3) as hosts:
-        way = AgentsHydra(hosts)
-        way.prefix = session.prefix
+    with _agents(session) as (hosts, way):
         job = session.start(way.on_hosts(1, [session.binary("verdicts"), "ring"]), timeout=100)
         _await_ready(job, 2)
         found, why = {}, []

@@ -21,6 +21,7 @@ pub mod config;
 pub mod copy;
 pub mod hint;
 pub mod layout;
+pub mod maps;
 pub mod memory;
 #[cfg(test)]
 #[allow(dead_code)]

@@ -103,6 +103,7 @@ pub fn try_lock_all<const WAY: u8>(assertion: i32, win: usize) -> bool {
     // ORDERING: what was written to the window before is there for who counts itself, or locks; partner: the same
     // operations of the other ranks.
     if Sharers(word.fetch_add(Sharers::ENTER, Ordering::AcqRel)).is_contested() {
+        window.contested.set(true);
         // ORDERING: as above.
         word.fetch_add(Sharers::LEAVE, Ordering::AcqRel);
         return false;

@@ -67,7 +67,7 @@ pub struct Pipelines {
     sizes: Vec<u64>,
 }
 
-/// Searches of a session at most: a second each.
+/// Searches of a session at most: a fifth of a second for each size.
 const SEARCHES: usize = 6;
 
 impl Pipelines {
@@ -77,7 +77,7 @@ impl Pipelines {
     }
 
     /// Measures the pipeline for messages of these sizes between the processors of the last run, or
-    /// the first two; the first time its best plans are searched for, which takes a second.
+    /// the first two; the first time its best plans are searched for.
     pub fn begin_run(&mut self, sizes: &[u64]) {
         self.sizes = sizes.to_vec();
         self.expect(sizes);

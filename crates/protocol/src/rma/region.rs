@@ -5,10 +5,10 @@ use super::error::RmaError;
 use super::key::{Described, PackedKey};
 use super::numbered::Numbered;
 use crate::worker::Worker;
+use fastpath_base::maps::{self, Mapping};
 use fastpath_transport::remote::Registration;
 use std::cell::Cell;
-use std::fs;
-use std::ops::Range;
+use std::ops::{ControlFlow, Range};
 
 /// Names memory that is exposed, at its owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,42 +32,45 @@ pub(super) struct Region {
     _registration: Option<Registration>,
 }
 
-/// Whether no page of a range is one that the process may not write; so where nothing says.
-fn may_write(range: Range<usize>) -> bool {
-    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    !maps.lines().any(|line| forbids(line, &range))
+/// Whether the process may write all that is mapped of a range; so where there is no proc.
+fn may_write(range: &Range<usize>) -> bool {
+    let mut may = true;
+    let visited = maps::visit(|mapping| {
+        may &= !forbids(&mapping, range);
+        match may && mapping.range.end < range.end {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+    visited.is_err() || may
 }
 
-/// Whether a line of `/proc/self/maps` is of pages of the range that the process may not write.
-fn forbids(line: &str, range: &Range<usize>) -> bool {
-    let mut words = line.split_ascii_whitespace();
-    let bounds = words.next().and_then(|bounds| bounds.split_once('-'));
-    let number = |text| usize::from_str_radix(text, 16).ok();
-    let bounds = bounds.and_then(|(start, end)| Some((number(start)?, number(end)?)));
-    let (Some((start, end)), Some(rights)) = (bounds, words.next()) else {
-        return false;
-    };
-    start < range.end && range.start < end && rights.as_bytes().get(1) != Some(&b'w')
+/// Whether the process may not write what is of both.
+fn forbids(mapping: &Mapping, range: &Range<usize>) -> bool {
+    !mapping.is_writable && mapping.range.start < range.end && range.start < mapping.range.end
 }
 
 impl Numbered<Region> {
+    /// Where `len` bytes at `offset` of a region are; `None` where they are not all inside one.
+    pub fn locate(&self, id: u64, offset: u64, len: u64) -> Option<*mut u8> {
+        self.locate_in(id, offset, len).map(|(_, at)| at)
+    }
+
     /// As [`Numbered::locate`], of memory that is to be written; `None` too where this process may not.
     pub fn locate_to_write(&self, id: u64, offset: u64, len: u64) -> Option<*mut u8> {
-        let at = self.locate(id, offset, len)?;
-        let region = self.find(id)?;
+        let (region, at) = self.locate_in(id, offset, len)?;
         let is_writable = region.is_writable.get().unwrap_or_else(|| {
             let start = region.base.addr();
-            may_write(start..start.saturating_add(region.len as usize))
+            may_write(&(start..start.saturating_add(region.len as usize)))
         });
         region.is_writable.set(Some(is_writable));
         is_writable.then_some(at)
     }
 
-    /// Where `len` bytes at `offset` of a region are; `None` where they are not all inside one.
-    pub fn locate(&self, id: u64, offset: u64, len: u64) -> Option<*mut u8> {
+    fn locate_in(&self, id: u64, offset: u64, len: u64) -> Option<(&Region, *mut u8)> {
         let region = self.find(id)?;
         let inside = offset.checked_add(len).is_some_and(|end| end <= region.len);
-        inside.then(|| region.base.wrapping_add(offset as usize))
+        inside.then(|| (region, region.base.wrapping_add(offset as usize)))
     }
 }
 
@@ -140,18 +143,21 @@ mod tests {
     fn memory__that_is_only_read_is_not_written() {
         let (data, text) = ([1_u8; 100], "of the program's constants");
         let of = |at: *const u8, len: usize| at.addr()..at.addr() + len;
-        assert!(may_write(of(data.as_ptr(), 100)));
-        assert!(!may_write(of(text.as_ptr(), text.len())));
-        let line = "7f0000001000-7f0000003000 r--p 00000000 00:00 0 ";
+        assert!(may_write(&of(data.as_ptr(), 100)));
+        assert!(!may_write(&of(text.as_ptr(), text.len())));
+        let mut mapping = Mapping {
+            range: 0x7f00_0000_1000..0x7f00_0000_3000,
+            is_writable: false,
+            is_own: false,
+        };
         for (range, forbidden) in
             [(0x1fff..0x2001, true), (0..0x1000, false), (0x3000..0x4000, false)]
         {
             let range = 0x7f00_0000_0000 + range.start..0x7f00_0000_0000 + range.end;
-            assert_eq!(forbids(line, &range), forbidden, "{range:?}");
-            assert!(!forbids(&line.replace("r--p", "rw-s"), &range));
-        }
-        for bad in ["", "7f-", "x-y r--p", "1000-9000"] {
-            assert!(!forbids(bad, &(0..usize::MAX)), "{bad}");
+            mapping.is_writable = false;
+            assert_eq!(forbids(&mapping, &range), forbidden, "{range:?}");
+            mapping.is_writable = true;
+            assert!(!forbids(&mapping, &range));
         }
     }
 

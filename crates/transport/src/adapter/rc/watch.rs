@@ -14,13 +14,13 @@
 
 mod changes;
 mod children;
-mod maps;
 mod userfault;
 
 pub(super) use changes::Changed;
 
 use changes::Changes;
 use children::Held;
+use fastpath_base::maps::{self, Mapping};
 use fastpath_base::sync::{AtomicBool, AtomicU64, Ordering};
 use fastpath_base::thread::without_signals;
 use std::fs::File;
@@ -131,8 +131,8 @@ impl Watch {
         }
         let (pages, kernel) = (self.shared.pages(range), &self.shared.kernel);
         let mut at = pages.start;
-        let visited = maps::visit_private(|mapping| {
-            if mapping.end <= at {
+        let visited = maps::visit(|Mapping { range: mapping, is_own, .. }| {
+            if !is_own || mapping.end <= at {
                 return ControlFlow::Continue(());
             }
             let first = mapping.start..mapping.start + self.shared.page;

@@ -7,35 +7,46 @@ use std::ops::{ControlFlow, Range};
 /// A line is read as far as it matters; paths may be as long.
 const ROOM: usize = 8192;
 
-/// A mapping that the process alone writes, of no file.
-fn parse(line: &[u8]) -> Option<Range<usize>> {
+/// A line of the list.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mapping {
+    /// Its addresses; not empty.
+    pub range: Range<usize>,
+    /// Whether the process may write it.
+    pub is_writable: bool,
+    /// Whether the process alone writes it, and it is of no file.
+    pub is_own: bool,
+}
+
+fn parse(line: &[u8]) -> Option<Mapping> {
     let text = |bytes| std::str::from_utf8(bytes).ok();
     let mut words = line.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
     let (range, rights) = (text(words.next()?)?, words.next()?);
     let (_offset, _device, inode) = (words.next()?, words.next()?, words.next()?);
-    let own = match words.next() {
+    let is_unnamed = match words.next() {
         None => true,
         // Any other name is that of the kernel's pages, or, without an inode, of a file that has none.
         Some(name) => name == b"[heap]" || name == b"[stack]" || name.starts_with(b"[anon:"),
     };
     let (start, end) = range.split_once('-')?;
     let number = |text| usize::from_str_radix(text, 16).ok();
-    let private = rights.starts_with(b"rw") && rights.ends_with(b"p");
-    (private && inode == b"0" && own)
-        .then_some(number(start)?..number(end)?)
-        .filter(|range| !range.is_empty())
+    let range = number(start)?..number(end)?;
+    let is_private = rights.starts_with(b"rw") && rights.ends_with(b"p");
+    (!range.is_empty()).then_some(Mapping {
+        range,
+        is_writable: rights.get(1) == Some(&b'w'),
+        is_own: is_private && inode == b"0" && is_unnamed,
+    })
 }
 
-/// Visits the mappings that the process alone writes, and that are of no file, in order of address.
+/// Visits the mappings in order of address.
 ///
 /// # Errors
 /// There is no proc.
-pub(super) fn visit_private(
-    mut visit: impl FnMut(Range<usize>) -> ControlFlow<()>,
-) -> io::Result<()> {
+pub fn visit(mut visit: impl FnMut(Mapping) -> ControlFlow<()>) -> io::Result<()> {
     let mut file = File::open("/proc/self/maps")?;
     visit_lines(&mut file, |line| match parse(line) {
-        Some(range) => visit(range),
+        Some(mapping) => visit(mapping),
         None => ControlFlow::Continue(()),
     })
 }
@@ -74,7 +85,8 @@ mod tests {
 
     #[test]
     fn parse__finds_private_memory_of_no_file() {
-        let of = |text: &str| parse(text.as_bytes());
+        let own_of = |mapping: Mapping| mapping.is_own.then_some(mapping.range);
+        let of = |text: &str| parse(text.as_bytes()).and_then(own_of);
         let own = Some(0x7f00_0000_1000..0x7f00_0000_3000);
         let line = "7f0000001000-7f0000003000 rw-p 00000000 00:00 0 ";
         assert_eq!(of(line), own);
@@ -86,9 +98,11 @@ mod tests {
         }
         for rights in ["r--p", "rw-s", "---p", "r-xp"] {
             assert_eq!(of(&line.replace("rw-p", rights)), None, "{rights}");
+            let found = parse(line.replace("rw-p", rights).as_bytes()).unwrap();
+            assert_eq!(found.is_writable, rights == "rw-s", "{rights}");
         }
-        for bad in ["", "7f-", "x-y rw-p 0 0:0 0", "2-1 rw-p 0 0:0 0"] {
-            assert_eq!(of(bad), None, "{bad}");
+        for bad in ["", "7f-", "1000-9000", "x-y rw-p 0 0:0 0", "2-1 rw-p 0 0:0 0"] {
+            assert_eq!(parse(bad.as_bytes()), None, "{bad}");
         }
         assert_eq!(of(&line.replace(" 0 ", " 17 /tmp/x (deleted)")), None);
     }
@@ -120,8 +134,8 @@ mod tests {
         let (boxed, local) = (Box::new([1_u8; 100]), 1_u8);
         for at in [(&raw const *boxed).addr(), (&raw const local).addr()] {
             let mut found = false;
-            let visited = visit_private(|range| {
-                found |= range.contains(&at);
+            let visited = visit(|mapping| {
+                found |= mapping.is_own && mapping.range.contains(&at);
                 ControlFlow::Continue(())
             });
             assert!(visited.is_ok() && found);
