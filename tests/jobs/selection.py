@@ -20,7 +20,7 @@ def _report(outcome):
     # A size outside its bounds gives a warning, and a note in the report.
     warned = [line for line in lines if "so it counts as" in line and not line.startswith("{")]
     # What was learnt of messages is told at the end.
-    learnt = [line for line in lines if '"timed_messages"' in line]
+    learnt = [line for line in lines if '"timed_messages"' in line or '"shared_processors"' in line]
     lines = [line for line in lines if line not in warned and line not in learnt]
     if len(lines) != 1:
         raise AssertionError(f"{len(lines)} lines on standard error instead of the report: {outcome.err[:300]}")
@@ -285,4 +285,31 @@ def case_info(session):
         told["classes"] = [one for one in told["classes"] if one not in away]
         if told != report:
             return f"{env}: a job reports {report}, and the tool {alone.out}"
+    return None
+
+
+def case_learnt(session):
+    """`fastpath info --protocols --learn` says what two ranks learn of each size from how many messages, in both forms; a job
+    whose ranks share processors says what it learnt of copies."""
+    tool = os.path.join(session.prefix, "bin", "fastpath")
+    quiet = {"FASTPATH_TUNING": "none"}
+    outcome = session.start([tool, "info", "--protocols", "--learn", "--json"], env=quiet).finish()
+    if outcome.problem():
+        return outcome.problem()
+    _, *learnt = [json.loads(line) for line in outcome.out.splitlines()]
+    of_sizes = {one["from_bytes"] for one in learnt}
+    if of_sizes != {1 << bits for bits in range(12, 23)} or not all(one["timed_messages"] > 0 for one in learnt):
+        return f"learnt of {sorted(of_sizes)}: {outcome.out[-500:]}"
+    pairs = {(one["from_rank"], one["rank"]) for one in learnt}
+    if pairs != {(0, 1), (1, 0)}:
+        return f"learnt between {pairs}"
+    off = session.start([tool, "info", "--protocols", "--learn"], env={**quiet, "FASTPATH_DISABLE": "adapt"}).finish()
+    if off.code != 1 or "nothing was learnt" not in off.err:
+        return f"where nothing is learnt: {off.code}, {off.err[:300]}"
+    words = ["-n", "2", "--cpu-set", str(min(os.sched_getaffinity(0))), session.binary("selection")]
+    crowded = session.start([os.path.join(session.prefix, "bin", "mpiexec"), *words, *["4000000"] * 20],
+                            env={**quiet, "FASTPATH_REPORT": "json"}).finish()
+    told = [json.loads(line)["shared_processors"] for line in crowded.err.splitlines() if '"shared_processors"' in line]
+    if crowded.problem(quiet=False) or not any(one["messages"] >= 20 and one["ps_per_byte"] > 0 for one in told):
+        return f"one processor: {crowded.problem(quiet=False)}, {crowded.err[-500:]}"
     return None

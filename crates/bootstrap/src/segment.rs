@@ -42,7 +42,7 @@ pub use file::open_nameless;
 pub use header::{AbortRecord, Agreement, FailureKind, FailureRecord, JobHeader, MAGIC, VERSION};
 pub use layout::{
     ARENA_BYTES, CARD_BYTES, ENTRY_BYTES, FURTHER, Layout, MAX_JOB_RANKS, MAX_RANKS, PAGE_BYTES,
-    PAIR_BYTES,
+    PAIR_AHEAD_BYTES, PAIR_BYTES,
 };
 pub use mapping::Mapping;
 pub use memory::Segment;

@@ -316,6 +316,7 @@ fn make_segment(
     if let Some(agent) = agent {
         agent.fill(segment).map_err(refuse)?;
     }
+    segment.back_pairs_ahead();
     // Few files may be allowed: then any number must do.
     let keep = copy_above(segment.file(), SEGMENT_FD).or_else(|_| copy_above(segment.file(), 3));
     let keep = keep.map_err(|e| (1, describe_files("fcntl (F_DUPFD_CLOEXEC)", &e, need)))?;

@@ -222,16 +222,11 @@ impl Session {
         let failed = |e| RunError::Start(PathBuf::from("fastpath"), e);
         let board = SharedBoard::create().map_err(failed)?;
         let plan = LevelPlan {
-            level,
-            settings: settings.clone(),
-            board: board.path(),
-            counted: false,
             devices: options.path.devices.clone(),
             verbs: options.verbs.clone(),
+            ..LevelPlan::new(level, settings, &board)
         };
-        let plan = serde_json::to_string(&plan).map_err(|e| failed(e.into()))?;
-        let own = Program { path: std::env::current_exe().map_err(failed)? };
-        let job = Job { arguments: vec!["bench".to_owned(), "rank".to_owned(), plan], ..job };
+        let (own, job) = plan.start(job).map_err(failed)?;
         self.run_program(&own, &job, settings, level)
     }
 
@@ -258,7 +253,9 @@ impl Session {
                     bar.suspend(|| eprintln!("{text}"));
                     return;
                 }
-                Event::Missing(_) | Event::Selection(_) | Event::End { .. } => return,
+                Event::Missing(_) | Event::Selection(_) | Event::Learnt(_) | Event::End { .. } => {
+                    return;
+                }
             };
             if *shows_table {
                 bar.suspend(|| lines.iter().for_each(|line| print_line(line)));

@@ -61,6 +61,9 @@ pub struct InfoOptions {
     /// Print only which protocol serves which size, and why (as FASTPATH_REPORT=1 does in a job)
     #[arg(long)]
     pub protocols: bool,
+    /// With --protocols: pass messages between two ranks for some seconds, and say what they learn from how many
+    #[arg(long, requires = "protocols")]
+    pub learn: bool,
     /// Print only what the tool interface (MPI_T) lists: control variables, performance variables, events
     #[arg(long)]
     pub mpit: bool,
@@ -154,7 +157,12 @@ pub fn run_info(options: &InfoOptions) -> Result<()> {
     match &options.probe_cma {
         Some(argument) => info::probe_as_reader(argument)?,
         None if options.mpit => info::mpit::print(options.json)?,
-        None if options.protocols => info::print_protocols(options.json)?,
+        None if options.protocols => {
+            info::print_protocols(options.json)?;
+            if options.learn {
+                info::learnt::print(options.json)?;
+            }
+        }
         None => info::print(&info::collect(), options.json)?,
     }
     Ok(())

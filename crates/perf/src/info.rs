@@ -2,6 +2,7 @@
 //! which ways of moving a message are open, with the reason.
 
 mod cma;
+pub mod learnt;
 pub(crate) mod machine;
 pub mod mpit;
 mod threads;

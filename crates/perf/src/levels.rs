@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io::{self, Write};
 
-use fastpath_base::config::Config;
+use fastpath_base::config::{Config, Key};
 use fastpath_bootstrap::Job;
 use fastpath_bootstrap::segment::Phase;
 use fastpath_protocol::Worker;
@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::verbs::VerbsOptions;
 use crate::data::{Text, leak, table};
-use crate::program::Settings;
+use crate::program::{self, Program, Settings};
 use crate::record::{Case, Level, Of, TOUCHED};
 pub use board::SharedBoard;
 pub use protocol::open_worker;
@@ -58,6 +58,29 @@ pub struct LevelPlan {
 }
 
 impl LevelPlan {
+    /// Of tests that are timed, by the library's choice of adapters.
+    pub fn new(level: Level, settings: &Settings, board: &SharedBoard) -> LevelPlan {
+        LevelPlan {
+            level,
+            settings: settings.clone(),
+            board: board.path(),
+            counted: false,
+            devices: Vec::new(),
+            verbs: VerbsOptions::default(),
+        }
+    }
+
+    /// The job as one of this program, whose ranks have this plan.
+    ///
+    /// # Errors
+    /// This program is not found.
+    pub fn start(&self, job: program::Job) -> io::Result<(Program, program::Job)> {
+        let plan = serde_json::to_string(self)?;
+        let own = Program { path: std::env::current_exe()? };
+        let arguments = vec!["bench".to_owned(), "rank".to_owned(), plan];
+        Ok((own, program::Job { arguments, ..job }))
+    }
+
     /// The variables as a rank takes them.
     fn config(&self, rank: usize) -> io::Result<Config> {
         let device = self.devices.get(rank).or(self.devices.first());
@@ -238,6 +261,9 @@ fn run_level(
             let mut link = protocol::ProtocolLink::open(job, &config)?;
             rank.describe(link.transport(), link.describe_adapter());
             run_plan(plan, board, &mut rank, &mut link);
+            if config.choice(Key::Report) == "json" {
+                link.worker().report_learnt(true).iter().for_each(|line| eprintln!("{line}"));
+            }
             link.close();
         }
         Level::Transport => {

@@ -23,7 +23,7 @@ use crate::record::{Case, Clock, Missing};
 pub use event::parse_event;
 pub use event::{Event, Progress, Start, VERSION as EVENTS_VERSION};
 pub use job::RunError;
-pub use selection::{Selection, VARIABLE};
+pub use selection::{Learnt, Selection, VARIABLE};
 
 /// The program, compiled for one MPI library.
 #[derive(Clone, Debug)]
@@ -151,6 +151,8 @@ pub struct Outcome {
     pub cases: Vec<Case>,
     /// What was asked for and could not be.
     pub missing: Vec<Missing>,
+    /// What our library has learnt of its messages.
+    pub learnt: Vec<Learnt>,
     /// Why the job did not end well.
     pub failure: Option<RunError>,
     /// The case that was being measured when the job ended.
@@ -209,6 +211,7 @@ impl Outcome {
                 self.at = None;
                 self.clock = clock;
             }
+            Event::Learnt(learnt) => self.learnt.push(learnt),
             Event::Missing(_) | Event::Selection(_) | Event::Text(_) => {}
         }
     }

@@ -17,7 +17,7 @@ use constants::FIELDS;
 use fastpath_base::config::{Config, Key};
 use fastpath_base::stored::{Machine, Place};
 use fastpath_transport::ConfigureError;
-use fastpath_transport::adapter::Counts;
+use fastpath_transport::interfaces::Counts;
 use fastpath_transport::single_copy::{self, SingleCopyCost};
 use report::Report;
 use std::path::PathBuf;

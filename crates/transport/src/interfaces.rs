@@ -1,7 +1,8 @@
 //! The interfaces of a process, and the choice of a lane for each peer.
 
+pub use crate::adapter::Counts;
 use crate::adapter::rc::RcIface;
-use crate::adapter::{Adapter, AdapterTransport, Counts, PeerWords};
+use crate::adapter::{Adapter, AdapterTransport, PeerWords};
 use crate::contract::{Address, Connection, Remote, RemoteError};
 use crate::lane::Lane;
 use crate::loopback::LoopbackEndpoint;

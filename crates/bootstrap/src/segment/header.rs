@@ -7,7 +7,7 @@ use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, CacheLine, Ordering};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"FASTPATH");
 
 /// Version of the layout; launcher and library must agree.
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 17;
 
 /// The job's header. All zeros but for the first line when the ranks start.
 #[repr(C, align(4096))]
@@ -69,6 +69,8 @@ pub struct JobHeader {
     pub collectives: Agreement,
     /// Cards that ranks of other nodes have in common, as many as were written or are being written.
     pub cards: CacheLine<AtomicU32>,
+    /// The first so many places: the regions of their pairs have had memory since before the ranks started.
+    pub ahead: CacheLine<AtomicU32>,
     /// Process that makes room for ranks of another job, where no launcher does; 0: none.
     pub adding: CacheLine<AtomicU32>,
 }

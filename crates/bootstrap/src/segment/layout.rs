@@ -8,6 +8,13 @@ pub const PAGE_BYTES: usize = 4096;
 /// Bytes of the region that one sender and one receiver share.
 pub const PAIR_BYTES: usize = 1088 * 1024;
 
+/// Bytes of such a region that have memory before the ranks start, where all pairs of a node together have no more than
+/// [`AHEAD_BYTES`]: what lies before the data of messages, and the room that a first message of 64 KiB asks for.
+pub const PAIR_AHEAD_BYTES: usize = 148 * 1024;
+
+/// See [`PAIR_AHEAD_BYTES`].
+pub const AHEAD_BYTES: usize = 1 << 20;
+
 /// Address range of one rank's arena (`MPI_Alloc_mem`) where the length of files is not limited; memory is taken only
 /// for what is used.
 pub const ARENA_BYTES: u64 = 1 << 40;

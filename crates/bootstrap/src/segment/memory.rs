@@ -15,7 +15,7 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::ptr::NonNull;
 
 /// Makes a hole in the file.
@@ -23,6 +23,9 @@ const PUNCH: libc::c_int = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZ
 
 /// Memory asked of the kernel at once.
 const STEP_BYTES: u64 = 64 << 20;
+
+/// Written at once: few pages, so that reading them takes no time.
+static ZEROS: [u8; 4 * PAGE_BYTES] = [0; 4 * PAGE_BYTES];
 
 /// Memory handed out without asking the system again what is left.
 const BUDGET_BYTES: u64 = 16 << 20;
@@ -289,11 +292,36 @@ impl Segment {
     /// stated, and nothing of the range may be touched.
     pub fn ensure_backed(&self, offset: u64, bytes: u64) -> Result<(), SegmentError> {
         self.check_range(offset, bytes)?;
-        if bytes == 0 {
-            return Ok(());
+        match bytes {
+            0 => Ok(()),
+            _ => self.with_room_for(bytes, || self.allocate(offset, bytes)),
         }
+    }
+
+    /// Has memory behind a range that nobody uses yet, and writes zeros there: whoever touches a page of it first finds
+    /// its neighbours in his page table too, which he does not with memory that was only promised.
+    ///
+    /// # Errors
+    /// As [`Segment::ensure_backed`].
+    pub(super) fn fill_with_zeros(&self, offset: u64, bytes: usize) -> Result<(), SegmentError> {
+        self.check_range(offset, bytes as u64)?;
+        let write = || {
+            let file = File::from(self.file.try_clone()?);
+            let parts = (0..bytes).step_by(ZEROS.len());
+            parts
+                .map(|at| (at as u64, ZEROS.len().min(bytes - at)))
+                .try_for_each(|(at, len)| file.write_all_at(&ZEROS[..len], offset + at))
+        };
+        let explain = |cause| self.explain_allocate("write", cause, bytes as u64);
+        self.with_room_for(bytes as u64, || write().map_err(explain))
+    }
+
+    /// Allocates `bytes` bytes, if there is so much memory.
+    fn with_room_for(
+        &self, bytes: u64, allocate: impl FnOnce() -> Result<(), SegmentError>,
+    ) -> Result<(), SegmentError> {
         if self.spend_budget(bytes) {
-            return self.allocate(offset, bytes);
+            return allocate();
         }
         // A control group at its limit answers with a kill, not with an error: ask first.
         // What cannot be had by anyone is not counted: the others would think it taken.
@@ -304,7 +332,7 @@ impl Segment {
         let done = self.check_available(available, bytes).and_then(|left| {
             let share = left / (8 * self.here().max(1) as u64);
             self.budget.store(share.min(BUDGET_BYTES), Ordering::Relaxed);
-            self.allocate(offset, bytes)
+            allocate()
         });
         backing.fetch_sub(bytes, Ordering::Relaxed);
         done
@@ -348,7 +376,7 @@ impl Segment {
             match self.fallocate(0, at, step) {
                 None => at += step,
                 Some(cause) if cause.raw_os_error() == Some(libc::EINTR) => {}
-                Some(cause) => return Err(self.explain_allocate(cause, bytes)),
+                Some(cause) => return Err(self.explain_allocate("fallocate", cause, bytes)),
             }
         }
         Ok(())
@@ -402,9 +430,8 @@ impl Segment {
     }
 
     /// A file system that is full, unlike a control group, answers with an error: nobody asks it before.
-    fn explain_allocate(&self, cause: io::Error, needed: u64) -> SegmentError {
+    fn explain_allocate(&self, step: &'static str, cause: io::Error, needed: u64) -> SegmentError {
         if !matches!(cause.raw_os_error(), Some(libc::ENOSPC | libc::ENOMEM)) {
-            let step = "fallocate";
             return SegmentError::System { step, cause };
         }
         let memory = available_memory();

@@ -4,7 +4,10 @@
 
 use super::error::SegmentError;
 use super::file::create_file;
-use super::layout::{CARD_BYTES, ENTRY_BYTES, Layout, MAX_JOB_RANKS, MAX_RANKS, PAIR_BYTES};
+use super::layout::{
+    AHEAD_BYTES, CARD_BYTES, ENTRY_BYTES, Layout, MAX_JOB_RANKS, MAX_RANKS, PAIR_AHEAD_BYTES,
+    PAIR_BYTES,
+};
 use super::memory::Segment;
 use super::page::{RankPage, STATE_ABSENT, STATE_DEAD};
 use super::table::{At, Common, Entry, join_card, split_card};
@@ -446,9 +449,51 @@ impl Segment {
     /// # Errors
     /// No such pair; too little memory.
     pub fn back_pair(&self, src: usize, dst: usize) -> Result<(), SegmentError> {
-        let offset = self.pair_offset(0, src, dst);
-        let offset = offset.ok_or(SegmentError::Ranks(src.max(dst)))?;
-        self.ensure_backed(offset, PAIR_BYTES as u64)
+        self.back_in_pair(0, (src, dst), 0, PAIR_BYTES)
+    }
+
+    /// Has `len` bytes from `start` on backed of the region by which the workers number `which` of two ranks reach each
+    /// other.
+    ///
+    /// # Errors
+    /// No such pair; too little memory.
+    pub fn back_in_pair(
+        &self, which: usize, (src, dst): (usize, usize), start: usize, len: usize,
+    ) -> Result<(), SegmentError> {
+        let offset = self.pair_offset(which, src, dst);
+        let offset = offset.ok_or(SegmentError::Ranks(src.max(dst) + 1))?;
+        match start + len <= self.bytes_ahead(which, (src, dst)) {
+            true => Ok(()),
+            false => self.ensure_backed(offset + start as u64, len as u64),
+        }
+    }
+
+    /// How many bytes from the beginning of such a region on have had memory, full of zeros, since before the ranks
+    /// started.
+    pub fn bytes_ahead(&self, which: usize, (src, dst): (usize, usize)) -> usize {
+        let ahead = self.header().ahead.load(Ordering::Relaxed) as usize;
+        let began = |rank| self.place(rank).is_some_and(|place| place < ahead);
+        match which == 0 && src != dst && began(src) && began(dst) {
+            true => PAIR_AHEAD_BYTES,
+            false => 0,
+        }
+    }
+
+    /// Has memory behind the beginning of the region of each pair of the ranks that are there, where they are few:
+    /// their first long messages need not wait for it. What cannot be had is left to those who will need it. The
+    /// launcher calls it before any rank starts.
+    pub fn back_pairs_ahead(&self) {
+        let ranks = self.here();
+        let pairs = || (0..ranks).flat_map(|src| (0..ranks).map(move |dst| (src, dst)));
+        let pairs = || pairs().filter(|(src, dst)| src != dst);
+        if ranks <= 1 || pairs().count() * PAIR_AHEAD_BYTES > AHEAD_BYTES {
+            return;
+        }
+        let back =
+            |(src, dst)| self.fill_with_zeros(self.layout.pair_offset(src, dst), PAIR_AHEAD_BYTES);
+        if pairs().all(|pair| back(pair).is_ok()) {
+            self.header().ahead.store(ranks as u32, Ordering::Relaxed);
+        }
     }
 
     /// Offsets of the arena of a rank; None where it has no place here. Pieces of it are backed with

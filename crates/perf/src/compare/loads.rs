@@ -88,6 +88,6 @@ mod tests {
         let crowded = plans.iter().filter(|p| p.ranks > 2);
         let is_single = |p: &Plan| p.settings.timing.as_deref() == Some("batch=1");
         assert!(crowded.clone().count() > 0 && crowded.clone().all(is_single));
-        assert!(crowded.clone().all(|p| p.settings.case.sizes.iter().all(|&s| s <= 64 << 10)));
+        assert!(crowded.clone().all(|p| p.settings.case.sizes.iter().all(|&s| s <= 1 << 20)));
     }
 }

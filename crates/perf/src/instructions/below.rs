@@ -33,19 +33,18 @@ pub fn count(
     let failed = "the ranks cannot be prepared";
     let folder = Scratch::make()?;
     let board = SharedBoard::create().context(failed)?;
+    let settings = Settings {
+        case: CaseOptions { sizes: mpi.sizes.to_vec(), ..CaseOptions::default() },
+        ..Settings::default()
+    };
     let plan = LevelPlan {
-        level,
-        settings: Settings {
-            case: CaseOptions { sizes: mpi.sizes.to_vec(), ..CaseOptions::default() },
-            ..Settings::default()
-        },
-        board: board.path(),
         counted: true,
         devices: path.devices.clone(),
         verbs: VerbsOptions {
             connection: path.transport.and_then(TransportName::connection),
             ..VerbsOptions::default()
         },
+        ..LevelPlan::new(level, &settings, &board)
     };
     let plan = serde_json::to_string(&plan).context(failed)?;
     let own = std::env::current_exe().context(failed)?;

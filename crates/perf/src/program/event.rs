@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize};
 
-use super::Selection;
+use super::selection::{Learnt, Selection};
 use crate::record::{Case, Clock, Missing};
 
 /// The version of these lines.
@@ -29,6 +29,9 @@ pub enum Event {
     /// Not the program's, but our library's: which protocol serves which size.
     #[serde(skip)]
     Selection(Selection),
+    /// The same: what was learnt of messages.
+    #[serde(skip)]
+    Learnt(Learnt),
     /// Not the program's: what a library or a launcher prints.
     #[serde(skip)]
     Text(String),

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::event::{Event, parse_event};
-use super::selection::is_learnt;
+use super::selection::{Learnt, is_told};
 use super::{Job, Selection};
 use crate::interrupt;
 
@@ -147,11 +147,12 @@ impl<F: FnMut(Event)> Reading<F> {
     fn take(&mut self, said: Said) {
         let event = match said {
             Said::Out(line) => parse_event(&line),
-            Said::Err(line) if is_learnt(&line) => return,
-            Said::Err(line) => Ok(match Selection::parse(&line) {
-                Some(selection) => Event::Selection(selection),
-                None => Event::Text(line),
-            }),
+            Said::Err(line) if is_told(&line) => return,
+            Said::Err(line) => {
+                let selection = Selection::parse(&line).map(Event::Selection);
+                let learnt = || Learnt::parse(&line).map(Event::Learnt);
+                Ok(selection.or_else(learnt).unwrap_or(Event::Text(line)))
+            }
         };
         match event {
             Ok(event) => {

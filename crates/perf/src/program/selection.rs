@@ -3,7 +3,7 @@
 //! The table of `fastpath info --protocols --json` is what a job chooses; the job prints the same
 //! (`FASTPATH_REPORT=json`) with the constants that its ranks have.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use crate::catalogue::{self, Group};
 use crate::record::{Case, Level};
@@ -66,10 +66,35 @@ impl Selection {
     }
 }
 
-/// Whether a line says what was learnt of the job's messages, how ranks of a window were reached, or what was done with
-/// a file, as the same variable has it told.
-pub fn is_learnt(line: &str) -> bool {
-    let told = ["\"timed_messages\":", "\"ways\":[", "\"aggregators\":["];
+/// What a rank has learnt of another one's messages of some sizes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Learnt {
+    /// Who has learnt it, of whose messages.
+    pub rank: u32,
+    /// Who sent them.
+    pub from_rank: u32,
+    /// Smallest size of the octave, in bytes; the last one has no upper end.
+    pub from_bytes: u64,
+    /// The way that took least.
+    pub protocol: String,
+    /// What it took, in picoseconds for each byte.
+    pub ps_per_byte: u32,
+    /// From so many timed messages.
+    pub timed_messages: u32,
+}
+
+impl Learnt {
+    /// What a line on the standard error says of it, if it does.
+    pub fn parse(line: &str) -> Option<Learnt> {
+        let is_learnt = line.starts_with('{') && line.contains("\"timed_messages\":");
+        is_learnt.then(|| serde_json::from_str(line).ok())?
+    }
+}
+
+/// Whether a line says what was learnt where ranks share processors, how ranks of a window were reached, or what was
+/// done with a file, as the same variable has it told.
+pub fn is_told(line: &str) -> bool {
+    let told = ["\"shared_processors\":{", "\"ways\":[", "\"aggregators\":["];
     line.starts_with('{') && told.iter().any(|key| line.contains(key))
 }
 

@@ -202,9 +202,10 @@ impl Worker {
         }
     }
 
-    /// What was learnt of messages from peers of this host, a line for each peer and octave; in JSON an object each.
+    /// What was learnt of messages from peers of this host, a line for each peer and octave, and of copies where ranks
+    /// share processors; in JSON an object each.
     pub fn report_learnt(&self, json: bool) -> Vec<String> {
-        let mut lines = Vec::new();
+        let mut lines = self.copy_costs.report(self.rank, json);
         for peer in 0..self.present() {
             let Some(learnt) = &self.endpoints[peer].learnt else {
                 continue;

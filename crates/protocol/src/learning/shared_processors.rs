@@ -90,20 +90,83 @@ impl CopyCosts {
         cost.note(bytes, took_ns);
     }
 
+    /// What both copies of a message through the ring take, with what the ring adds.
+    fn ring(&self) -> u64 {
+        match self.pack.0.min(self.unpack.0) {
+            0 => 0,
+            _ => {
+                let copies = self.pack.0 + self.unpack.0;
+                copies + copies / RING_MORE
+            }
+        }
+    }
+
+    /// What was learnt, a line for each range of sizes of which both ways are known.
+    pub(super) fn report(&self, rank: u32, json: bool) -> Vec<String> {
+        let eager = self.eager.iter().enumerate().map(|(index, costs)| {
+            let ways = [
+                (Arm::Vector.name(), costs.vector.sum()),
+                (Arm::Streaming.name(), costs.streaming.sum()),
+            ];
+            let started = costs.messages.wrapping_sub(EagerCosts::default().messages);
+            Found::of(Some(EAGER_TIMED_MIN << index), ways, started)
+        });
+        let ways = [(Arm::Get.name(), self.get.0), (Arm::Streaming.name(), self.ring())];
+        let announced = Found::of(None, ways, self.messages);
+        eager.chain([announced]).flatten().map(|found| found.to_line(rank, json)).collect()
+    }
+
     /// The way of the next message.
     fn choose(&mut self) -> Arm {
         self.messages = self.messages.wrapping_add(1);
-        let ring = self.pack.0 + self.unpack.0;
-        let is_known = self.get.0.min(self.pack.0).min(self.unpack.0) != 0;
-        let by_get = match is_known {
+        let ring = self.ring();
+        let by_get = match self.get.0.min(ring) != 0 {
             // Besides its copies the ring takes a message for each part.
-            true => (self.get.0 <= ring + ring / RING_MORE) != self.messages.is_multiple_of(TRIES),
+            true => (self.get.0 <= ring) != self.messages.is_multiple_of(TRIES),
             false => self.messages.is_multiple_of(2),
         };
         match by_get {
             true => Arm::Get,
             false => Arm::Streaming,
         }
+    }
+}
+
+/// What was learnt of two ways of a message, as it is reported.
+struct Found {
+    /// Smallest message, in bytes; that of whatever does not leave at once where it is `None`.
+    from_bytes: Option<u64>,
+    /// The better way, then the other, with the picoseconds that each takes for a byte.
+    ways: [(&'static str, u64); 2],
+    messages: u32,
+}
+
+impl Found {
+    fn of(
+        from_bytes: Option<u64>, mut ways: [(&'static str, u64); 2], messages: u32,
+    ) -> Option<Found> {
+        ways.sort_by_key(|&(_, cost)| cost);
+        (ways[0].1 != 0).then_some(Found { from_bytes, ways, messages })
+    }
+
+    fn to_line(&self, rank: u32, json: bool) -> String {
+        let Found { from_bytes, ways: [(way, cost), (other, other_cost)], messages } = self;
+        if json {
+            let found = serde_json::json!({
+                "from_bytes": from_bytes, "protocol": way, "ps_per_byte": cost, "other": other,
+                "other_ps_per_byte": other_cost, "messages": messages,
+            });
+            return serde_json::json!({ "rank": rank, "shared_processors": found }).to_string();
+        }
+        let sizes =
+            from_bytes.map_or("announced messages".to_owned(), |b| format!("messages from {b} B"));
+        let rate = |cost: &u64| 1000.0 / *cost as f64;
+        format!(
+            "rank {rank}: {sizes} where ranks share processors: {way} ({:.1} GB/s; {other} {:.1} \
+             GB/s; {messages} messages)",
+            rate(cost),
+            rate(other_cost)
+        )
     }
 }
 
@@ -333,6 +396,32 @@ mod tests {
         assert!(streamed(&mut costs, (20, 20), (16, 60)) <= tries + EAGER_CYCLE);
         // No better by a part that matters.
         assert!(streamed(&mut costs, (20, 20), (18, 20)) <= tries);
+    }
+
+    #[test]
+    fn report__names_the_better_way_of_those_that_are_known() {
+        let mut costs = CopyCosts::default();
+        assert_eq!(costs.report(3, false), [""; 0]);
+        gets(&mut costs, 130, 60, 80);
+        let text = costs.report(3, false);
+        let [line] = text.as_slice() else { panic!("{text:?}") };
+        assert!(
+            line.starts_with("rank 3: announced messages where ranks share processors: get (7."),
+            "{line}"
+        );
+        assert!(line.contains("; 1000 messages)"), "{line}");
+        let Some(eager) = costs.eager(EAGER_TIMED_MIN << 1) else {
+            panic!("an octave of the table")
+        };
+        streamed(eager, (20, 20), (16, 60));
+        let json = costs.report(3, true);
+        assert_eq!(json.len(), 2);
+        assert!(
+            json[0].contains("\"from_bytes\":16384,")
+                && json[0].contains("\"protocol\":\"pipelined\""),
+            "{}",
+            json[0]
+        );
     }
 
     #[test]

@@ -64,9 +64,12 @@ impl Domain {
         if !segment.reaches(to as usize) {
             return Err(SegmentError::Ranks(to as usize + 1));
         }
-        let offset = segment.pair_offset(self.place as usize, self.me as usize, to as usize);
-        let offset = offset.ok_or(SegmentError::Ranks(to as usize + 1))?;
-        segment.ensure_backed(offset + start as u64, len as u64)
+        segment.back_in_pair(self.place as usize, (self.me as usize, to as usize), start, len)
+    }
+
+    /// How many bytes of that region have had memory since before the ranks started.
+    pub fn bytes_ahead(&self, to: u32) -> usize {
+        self.job.segment().bytes_ahead(self.place as usize, (self.me as usize, to as usize))
     }
 
     /// Puts two words that nobody guesses into this process's memory, and says on the rank's page where

@@ -213,7 +213,8 @@ impl Tx {
             self.note_starved(false);
             return false;
         }
-        let pages = self.data_tail.wrapping_sub(queue.earned_at) / (PAGE as u32 * DATA_SHARE);
+        let price = data_price(self.data_size);
+        let pages = self.data_tail.wrapping_sub(queue.earned_at) / (PAGE as u32 * price);
         let len = (pages * PAGE as u32).min(next - made);
         if len < DATA_PART.min(next - made) || !self.back(HEAD_BYTES + made as usize, len as usize)
         {
@@ -224,7 +225,7 @@ impl Tx {
         // SAFETY: OWN QUEUE.
         let queue = unsafe { &mut *self.in_data };
         queue.made += len;
-        queue.earned_at = queue.earned_at.wrapping_add(len * DATA_SHARE);
+        queue.earned_at = queue.earned_at.wrapping_add(len * price);
         made + len == next && self.grow_data_to(next)
     }
 
@@ -249,10 +250,17 @@ impl Tx {
 
     /// Asks the kernel once for pages of the data area that have memory, instead of at each page.
     fn populate(&mut self, offset: u32, len: u32) {
+        // SAFETY: set when the endpoint was made; a domain lives as long as the process.
+        let ahead = unsafe { (*self.domain).bytes_ahead(self.peer) };
+        let advice = match HEAD_BYTES + (offset + len) as usize <= ahead {
+            // Where a page holds zeros already its neighbours come with it.
+            true => libc::MADV_POPULATE_READ,
+            false => libc::MADV_POPULATE_WRITE,
+        };
         // SAFETY: inside the mapped data area; the kernel fills in the page table and changes nothing else.
         unsafe {
             let start = (*self.pair).data.get().cast::<u8>().add(offset as usize);
-            libc::madvise(start.cast(), len as usize, libc::MADV_POPULATE_WRITE);
+            libc::madvise(start.cast(), len as usize, advice);
         }
     }
 
@@ -335,7 +343,7 @@ mod tests {
                 let mut pair = ShmPair::new(Start { messages: 0, bytes: start });
                 assert!(pair.tx.tx.data_size <= DATA_BYTES_FIRST);
                 let (mut sent, mut taken) = (0, 0);
-                for _ in 0..2 * (DATA_SHARE * DATA_BYTES) as usize / len {
+                for _ in 0..2 * (DATA_PRICE_MAX * DATA_BYTES) as usize / len {
                     while post(&mut pair, Way::Bcopy, &Sent::numbered(sent, len)) {
                         sent += 1;
                     }

@@ -24,6 +24,8 @@
 
 use super::recall::Recalls;
 use fastpath_base::sync::{AtomicU32, AtomicU64, Watch};
+#[cfg(not(loom))]
+use fastpath_bootstrap::segment::{PAIR_AHEAD_BYTES, PAIR_BYTES};
 use std::cell::UnsafeCell;
 
 /// Slots of a ring; the model checker goes round one of two.
@@ -45,8 +47,15 @@ pub const DATA_STEP: u32 = 4;
 pub const DATA_STEP_STREAM: u32 = 2;
 /// Bytes that it has at least when it carries a stream, a message of many parts.
 pub const DATA_BYTES_STREAM: u32 = 64 * 1024;
-/// Beyond that it grows by one byte for so many that are sent.
-pub const DATA_SHARE: u32 = 8;
+/// Beyond that it grows by one byte for so many that are sent: the larger it is, the less more of it gives.
+pub const fn data_price(size: u32) -> u32 {
+    match size / (16 * 1024) {
+        price if price < DATA_PRICE_MAX => price,
+        _ => DATA_PRICE_MAX,
+    }
+}
+/// The most of that.
+pub const DATA_PRICE_MAX: u32 = 16;
 /// Bytes that it grows by then at least: each time takes two calls of the system.
 pub const DATA_PART: u32 = 32 * 1024;
 /// Largest payload of one message in the data area.
@@ -156,7 +165,9 @@ const _: () = {
     assert!(size_of::<DataRef>() == 16 && DATA_MESSAGE_MAX <= u16::MAX as usize);
     assert!(std::mem::offset_of!(Slot, payload) == 16);
     assert!(std::mem::offset_of!(Pair, data) % 4096 == 0);
-    assert!(size_of::<Pair>() <= fastpath_bootstrap::segment::PAIR_BYTES);
+    assert!(size_of::<Pair>() <= PAIR_BYTES);
+    // An area of twice its length takes a message wherever it would begin.
+    assert!(PAIR_AHEAD_BYTES == HEAD_BYTES + 2 * 64 * 1024);
     assert!(slots_within(1) == 44 && slots_within(HEAD_PAGES - 1) < SLOTS);
     // The longest message finds room wherever it would begin, and half of them are told of in time (`DATA_OWED_MIN`).
     assert!(DATA_BYTES_STREAM as usize >= 2 * DATA_MESSAGE_MAX && DATA_BYTES.is_power_of_two());

@@ -151,3 +151,34 @@ fn fuzz__table_and_pages_may_hold_anything() {
         a.learn_card(0, &one).ok();
     }
 }
+
+#[test]
+fn pairs__of_few_ranks_have_memory_before_they_need_it() {
+    let segment = Segment::create_with_room(2, 1, 9).unwrap();
+    let before = segment.used_bytes().unwrap();
+    assert_eq!(segment.bytes_ahead(0, (0, 1)), 0);
+    segment.back_pairs_ahead();
+    let ahead = segment.used_bytes().unwrap() - before;
+    assert_eq!(ahead, 2 * PAIR_AHEAD_BYTES as u64);
+    assert_eq!(segment.bytes_ahead(0, (1, 0)), PAIR_AHEAD_BYTES);
+    segment.back_in_pair(0, (0, 1), 4096, PAIR_AHEAD_BYTES - 4096).unwrap();
+    assert_eq!(segment.used_bytes().unwrap() - before, ahead);
+    segment.back_in_pair(0, (0, 1), PAIR_AHEAD_BYTES - 1, 2).unwrap();
+    assert_eq!(segment.used_bytes().unwrap() - before, ahead + 4096);
+    // A further worker, a rank that is spawned, a rank that is none.
+    assert_eq!(
+        [(1, 1), (0, 2), (0, 7)].map(|(which, dst)| segment.bytes_ahead(which, (0, dst))),
+        [0; 3]
+    );
+}
+
+#[test]
+fn pairs__of_many_ranks_or_of_none_have_nothing_ahead() {
+    for ranks in [1, 4, 64] {
+        let segment = Segment::create(ranks, 9).unwrap();
+        let before = segment.used_bytes().unwrap();
+        segment.back_pairs_ahead();
+        assert_eq!(segment.used_bytes().unwrap(), before, "{ranks} ranks");
+        assert_eq!(segment.bytes_ahead(0, (0, ranks - 1)), 0);
+    }
+}
