@@ -6,7 +6,7 @@
 use super::{Count, Width, load, read_counts, store};
 use core::ffi::c_int;
 use fastpath_mpi::consts::*;
-use fastpath_mpi::datatype::{Datatype, DistributedArray};
+use fastpath_mpi::datatype::{self, Datatype, DistributedArray};
 use fastpath_mpi::error::NOT_TO_BE_FREED;
 use fastpath_mpi::{Error, Process, Result, attribute, process};
 use std::rc::Rc;
@@ -55,6 +55,37 @@ pub fn type_create_hvector(
     insert(p, made?)
 }
 
+/// Makes a datatype of blocks and puts it into the table.
+///
+/// # Safety
+/// The arrays are null or have `count` entries.
+unsafe fn insert_blocks<C: Count, D: Count>(
+    p: &Process, count: i64, lengths: *const C, displacements: *const D, oldtype: usize,
+    make: impl FnOnce(&[i64], &[i64], &Rc<Datatype>, Width) -> datatype::Result<Datatype>,
+) -> Result<usize> {
+    // SAFETY: ARGUMENTS.
+    let (lengths, displacements) = unsafe {
+        (
+            read_counts("array_of_blocklengths", lengths, count)?,
+            read_counts("array_of_displacements", displacements, count)?,
+        )
+    };
+    insert(p, make(&lengths, &displacements, &p.datatype(oldtype)?, form_of::<C>())?)
+}
+
+/// The same of blocks of equal length.
+///
+/// # Safety
+/// The array is null or has `count` entries.
+unsafe fn insert_equal_blocks<D: Count>(
+    p: &Process, count: i64, displacements: *const D, oldtype: usize,
+    make: impl FnOnce(&[i64], &Rc<Datatype>, Width) -> datatype::Result<Datatype>,
+) -> Result<usize> {
+    // SAFETY: ARGUMENTS.
+    let displacements = unsafe { read_counts("array_of_displacements", displacements, count)? };
+    insert(p, make(&displacements, &p.datatype(oldtype)?, form_of::<D>())?)
+}
+
 /// `MPI_Type_indexed` and `MPI_Type_indexed_c`
 ///
 /// # Safety
@@ -63,14 +94,9 @@ pub unsafe fn type_indexed<C: Count>(
     p: &Process, count: i64, array_of_blocklengths: *const C, array_of_displacements: *const C,
     oldtype: usize,
 ) -> Result<usize> {
+    let (lengths, displacements) = (array_of_blocklengths, array_of_displacements);
     // SAFETY: ARGUMENTS.
-    unsafe {
-        let lengths = read_counts("array_of_blocklengths", array_of_blocklengths, count)?;
-        let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
-        let made =
-            Datatype::indexed(&lengths, &displacements, &p.datatype(oldtype)?, form_of::<C>());
-        insert(p, made?)
-    }
+    unsafe { insert_blocks(p, count, lengths, displacements, oldtype, Datatype::indexed) }
 }
 
 /// `MPI_Type_create_hindexed` and `MPI_Type_create_hindexed_c`
@@ -81,14 +107,9 @@ pub unsafe fn type_create_hindexed<C: Count, D: Count>(
     p: &Process, count: i64, array_of_blocklengths: *const C, array_of_displacements: *const D,
     oldtype: usize,
 ) -> Result<usize> {
+    let (lengths, displacements) = (array_of_blocklengths, array_of_displacements);
     // SAFETY: ARGUMENTS.
-    unsafe {
-        let lengths = read_counts("array_of_blocklengths", array_of_blocklengths, count)?;
-        let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
-        let made =
-            Datatype::hindexed(&lengths, &displacements, &p.datatype(oldtype)?, form_of::<C>());
-        insert(p, made?)
-    }
+    unsafe { insert_blocks(p, count, lengths, displacements, oldtype, Datatype::hindexed) }
 }
 
 /// `MPI_Type_create_indexed_block` and `MPI_Type_create_indexed_block_c`
@@ -98,17 +119,9 @@ pub unsafe fn type_create_hindexed<C: Count, D: Count>(
 pub unsafe fn type_create_indexed_block<C: Count>(
     p: &Process, count: i64, blocklength: i64, array_of_displacements: *const C, oldtype: usize,
 ) -> Result<usize> {
+    let make = |at: &[i64], old: &_, form| Datatype::indexed_block(blocklength, at, old, form);
     // SAFETY: ARGUMENTS.
-    unsafe {
-        let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
-        let made = Datatype::indexed_block(
-            blocklength,
-            &displacements,
-            &p.datatype(oldtype)?,
-            form_of::<C>(),
-        );
-        insert(p, made?)
-    }
+    unsafe { insert_equal_blocks(p, count, array_of_displacements, oldtype, make) }
 }
 
 /// `MPI_Type_create_hindexed_block` and `MPI_Type_create_hindexed_block_c`
@@ -118,17 +131,9 @@ pub unsafe fn type_create_indexed_block<C: Count>(
 pub unsafe fn type_create_hindexed_block<D: Count>(
     p: &Process, count: i64, blocklength: i64, array_of_displacements: *const D, oldtype: usize,
 ) -> Result<usize> {
+    let make = |at: &[i64], old: &_, form| Datatype::hindexed_block(blocklength, at, old, form);
     // SAFETY: ARGUMENTS.
-    unsafe {
-        let displacements = read_counts("array_of_displacements", array_of_displacements, count)?;
-        let made = Datatype::hindexed_block(
-            blocklength,
-            &displacements,
-            &p.datatype(oldtype)?,
-            form_of::<D>(),
-        );
-        insert(p, made?)
-    }
+    unsafe { insert_equal_blocks(p, count, array_of_displacements, oldtype, make) }
 }
 
 /// `MPI_Type_create_struct` and `MPI_Type_create_struct_c`
