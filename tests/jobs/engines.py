@@ -192,6 +192,17 @@ def case_meeting_of_another_user(session):
     return free.problem(), free.text()
 
 
+def _sets(session, kind):
+    """The process sets that PRRTE is told of on its command line are those of sessions, beside MPI's own."""
+    program = [session.binary("sets"), "ocean=2", "ice=1"]
+    words = _engine(kind).start(2, ["--pset", "ocean", *program])
+    running = session.start([*words, ":", "-n", "1", "--pset", "ice", *program], timeout=60)
+    running.await_end(10)
+    outcome = running.finish()
+    none = _run(session, kind, 2, [session.binary("sets")])
+    return outcome.problem() or none.problem()
+
+
 def _make(check, kind, *arguments):
     def case(session):
         try:
@@ -214,6 +225,8 @@ for _kind in ENGINES:
         "dynamic": _make(_dynamic, _kind),
         "sample": _make(_programs, _kind, SAMPLE, [2, 3, 4]),
     }
+    if _kind is engines.Prrte:
+        _cases["sets"] = _make(_sets, _kind)
     for _what, _case in _cases.items():
         # PRRTE fails now and then by itself: exit code 213, or a hang when no rank is left.
         _case.long = _kind.name == "prrte" or _what == "sample"

@@ -224,6 +224,14 @@ impl Engine {
         }
     }
 
+    /// The process sets that the engine knows in this job, by name, with the ranks of each.
+    pub fn process_sets(&self) -> Vec<(String, Vec<usize>)> {
+        match self {
+            Engine::Pmi1(_) => Vec::new(),
+            Engine::Pmix(pmix) => pmix.process_sets(),
+        }
+    }
+
     /// Whether another job may have spawned this one: the environment says so, and so do all ranks of it.
     pub fn is_spawned(&self) -> bool {
         match self {

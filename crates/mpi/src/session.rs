@@ -23,10 +23,25 @@ use crate::process::{self, Phase, Process, Session};
 use fastpath_base::sync::Ordering;
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-/// The process sets, by name.
+/// The process sets that there always are, by name.
 const PROCESS_SETS: [&str; 3] = ["mpi://WORLD", "mpi://SELF", "mpi://SHARED"];
+
+/// The sets that the engine that has started this job knows, with their ranks in its world.
+static ENGINE_SETS: OnceLock<Vec<(String, Vec<usize>)>> = OnceLock::new();
+
+/// Asks the engine once: the number of a set stays what it is.
+fn engine_sets(p: &Process) -> Result<&'static [(String, Vec<usize>)]> {
+    let job = p.running()?.job;
+    let ask = || {
+        let sets = job.ask_engine(|engine| engine.process_sets()).unwrap_or_default();
+        let is_other = |name: &str| PROCESS_SETS.iter().all(|set| !set.eq_ignore_ascii_case(name));
+        let fits = |name: &str| name.len() < MPI_MAX_PSET_NAME_LEN as usize;
+        sets.into_iter().filter(|(name, _)| is_other(name) && fits(name)).collect()
+    };
+    Ok(ENGINE_SETS.get_or_init(ask))
+}
 
 const LEVELS: [(&str, i32); 4] = [
     ("MPI_THREAD_SINGLE", MPI_THREAD_SINGLE),
@@ -131,7 +146,7 @@ extern "C" fn leave_at_exit() {
 /// `MPI_ERR_SESSION` for a handle that is no session.
 pub fn count_sets(p: &Process, session: usize) -> Result<i32> {
     p.sessions.find(session)?;
-    Ok(PROCESS_SETS.len() as i32)
+    Ok((PROCESS_SETS.len() + engine_sets(p)?.len()) as i32)
 }
 
 /// `MPI_Session_get_nth_pset`: the name.
@@ -140,9 +155,10 @@ pub fn count_sets(p: &Process, session: usize) -> Result<i32> {
 /// `MPI_ERR_SESSION`, `MPI_ERR_ARG` for a number of none.
 pub fn name_of_set(p: &Process, session: usize, n: i32) -> Result<&'static str> {
     p.sessions.find(session)?;
-    let found = usize::try_from(n).ok().and_then(|n| PROCESS_SETS.get(n));
-    found.copied().ok_or_else(|| {
-        let last = PROCESS_SETS.len() - 1;
+    let further = engine_sets(p)?;
+    let mut names = PROCESS_SETS.into_iter().chain(further.iter().map(|(name, _)| name.as_str()));
+    usize::try_from(n).ok().and_then(|n| names.nth(n)).ok_or_else(|| {
+        let last = PROCESS_SETS.len() + further.len() - 1;
         Error::new(MPI_ERR_ARG, format!("there is no process set of number {n} (0 to {last})"))
     })
 }
@@ -158,7 +174,13 @@ fn members_of(p: &Process, name: &str) -> Result<Vec<u32>> {
         Some(1) => Ok(vec![job.rank() as u32]),
         Some(_) => Ok(all.filter(|&rank| job.host(rank as usize) == own_host).collect()),
         None => {
-            let known = PROCESS_SETS.join(", ");
+            let further = engine_sets(p)?;
+            if let Some((_, ranks)) = further.iter().find(|(set, _)| set == name) {
+                return Ok(ranks.iter().map(|&rank| (world.start + rank) as u32).collect());
+            }
+            let names = further.iter().map(|(name, _)| name.as_str());
+            let known: Vec<_> = PROCESS_SETS.into_iter().chain(names).collect();
+            let known = known.join(", ");
             let text = format!("there is no process set {name:?}: there are {known}");
             Err(Error::new(MPI_ERR_ARG, text))
         }

@@ -183,29 +183,60 @@ impl Pmix {
 
     /// As [`super::Engine::runs`].
     pub fn runs(&self, job: &str) -> bool {
-        let Some(query) = self.pmix.query else {
-            return true;
+        let jobs = self.ask(c"pmix.qry.ns", &[], Value::read_text);
+        jobs.iter().all(|jobs| is_listed(jobs, job))
+    }
+
+    /// As [`super::Engine::process_sets`].
+    pub fn process_sets(&self) -> Vec<(String, Vec<usize>)> {
+        let names = self.ask(c"pmix.qry.psets", &[], Value::read_text).join(",");
+        let names = names.split(',').filter(|name| !name.is_empty());
+        let own = self.own.namespace();
+        let members = |name: &str| {
+            let text = CString::new(name).ok()?;
+            let of = [Info::text("pmix.pset.nm", &text)];
+            let listed = self.ask(c"pmix.qry.pmems", &of, Value::processes);
+            let mut ranks: Vec<usize> = Vec::new();
+            for process in listed.iter().flatten().filter(|p| p.namespace() == own) {
+                match process.rank {
+                    WILDCARD => ranks.extend(0..self.about.size),
+                    rank if (rank as usize) < self.about.size => ranks.push(rank as usize),
+                    _ => return None,
+                }
+            }
+            ranks.sort_unstable();
+            ranks.dedup();
+            (!ranks.is_empty()).then(|| (name.to_owned(), ranks))
         };
-        let keys = [c"pmix.qry.ns".as_ptr(), std::ptr::null()];
-        let wanted = Query::of(&keys);
+        names.filter_map(members).collect()
+    }
+
+    /// What the engine answers to a question, as far as `read` understands it; nothing where it does not answer.
+    fn ask<T>(
+        &self, key: &CStr, qualifiers: &[Info], read: impl Fn(&Value) -> Option<T>,
+    ) -> Vec<T> {
+        let Some(query) = self.pmix.query else {
+            return Vec::new();
+        };
+        let keys = [key.as_ptr(), std::ptr::null()];
+        let wanted = Query::of(&keys, qualifiers);
         let (mut found, mut count) = (std::ptr::null_mut(), 0);
         // SAFETY: one question and the places for the answer, which live for the call.
         let status = unsafe { query(&wanted, 1, &mut found, &mut count) };
         if found.is_null() {
-            return true;
+            return Vec::new();
         }
-        let mut runs = true;
+        let mut answers = Vec::new();
         // SAFETY: so many answers that the library has made for this call, on C's heap; they are read before they are
         // given back.
         unsafe {
             for info in std::slice::from_raw_parts_mut(found, count) {
-                let jobs = info.value.read_text().filter(|_| status == SUCCESS);
-                runs &= jobs.is_none_or(|jobs| is_listed(&jobs, job));
+                answers.extend(Some(&info.value).filter(|_| status == SUCCESS).and_then(&read));
                 (self.pmix.value_destruct)(&mut info.value);
             }
             libc::free(found.cast());
         }
-        runs
+        answers
     }
 
     /// As [`super::Engine::find_parent`]: who has started this job, if that is one of ours, has told it so by the

@@ -80,6 +80,7 @@ pub union Data {
     pub number: u64,
     pub text: *const c_char,
     pub process: *const Proc,
+    pub array: *const DataArray,
     pub bytes: Bytes,
     room: [u64; 3],
 }
@@ -157,10 +158,23 @@ pub struct Query {
 }
 
 impl Query {
-    /// The one about these keys; the list ends in null and must live as long as this.
-    pub fn of(keys: &[*const c_char]) -> Query {
-        Query { keys: keys.as_ptr(), qualifiers: std::ptr::null(), qualifier_count: 0 }
+    /// The one about these keys; the list ends in null, and both lists must live as long as this.
+    pub fn of(keys: &[*const c_char], qualifiers: &[Info]) -> Query {
+        let list = match qualifiers {
+            [] => std::ptr::null(),
+            some => some.as_ptr(),
+        };
+        Query { keys: keys.as_ptr(), qualifiers: list, qualifier_count: qualifiers.len() }
     }
+}
+
+/// `pmix_data_array_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct DataArray {
+    kind: u16,
+    size: size_t,
+    array: *const c_void,
 }
 
 /// `pmix_app_t`: a program that is to be started. The library may put other lists of its own in place of these, so
@@ -244,6 +258,7 @@ const _: () = {
     assert!(size_of::<App>() == 56);
     assert!(size_of::<Published>() == 808);
     assert!(size_of::<Query>() == 24);
+    assert!(size_of::<DataArray>() == 24);
 };
 
 /// `PMIX_BOOL`.
@@ -252,6 +267,10 @@ const BOOL: u16 = 1;
 const STRING: u16 = 3;
 /// `PMIX_PROC`.
 const PROC: u16 = 22;
+/// `PMIX_DATA_ARRAY`.
+const DATA_ARRAY: u16 = 39;
+/// Processes of a set beyond which somebody else has made it.
+const PROCESSES_MOST: usize = 1 << 24;
 /// `PMIX_BYTE_OBJECT`.
 pub const BYTE_OBJECT: u16 = 27;
 /// `PMIX_SUCCESS`.
@@ -317,6 +336,23 @@ impl Value {
         }
         // SAFETY: the kind says that a process was written, which is the library's own.
         unsafe { self.data.process.as_ref() }.copied()
+    }
+
+    /// The processes that a value of the library lists.
+    pub fn processes(&self) -> Option<Vec<Proc>> {
+        if self.kind != DATA_ARRAY {
+            return None;
+        }
+        // SAFETY: the kind says that an array was written, which is the library's own.
+        let list = unsafe { self.data.array.as_ref() }?;
+        match (list.kind, list.size) {
+            (_, 0) => Some(Vec::new()),
+            (PROC, 1..=PROCESSES_MOST) if !list.array.is_null() => {
+                // SAFETY: its kind says that so many processes lie there, until the value is released.
+                Some(unsafe { std::slice::from_raw_parts(list.array.cast(), list.size) }.to_vec())
+            }
+            _ => None,
+        }
     }
 
     /// As a number that is not negative, whatever the type: engines differ.
@@ -475,6 +511,15 @@ mod tests {
         assert_eq!(bytes.read_bytes().unwrap(), b"abc");
         assert_eq!(Value::of_bytes(b"").read_bytes().unwrap(), b"");
         assert_eq!(Value::empty().read_bytes(), None);
+        let procs = [Proc::named("a", 1), Proc::named("b", 2)];
+        let list = DataArray { kind: PROC, size: procs.len(), array: procs.as_ptr().cast() };
+        let listed = Value { kind: DATA_ARRAY, data: Data { array: &list } };
+        let ranks =
+            |value: &Value| value.processes().map(|all| all.iter().map(|p| p.rank).collect());
+        assert_eq!(ranks(&listed), Some(vec![1, 2]));
+        let odd = DataArray { kind: STRING, ..list };
+        let listed = Value { kind: DATA_ARRAY, data: Data { array: &odd } };
+        assert_eq!((ranks(&listed), ranks(&Value::empty())), (None, None));
         let text = Info::text("key", c"a@1,a@2").value;
         assert_eq!(text.read_text().unwrap(), "a@1,a@2");
         assert_eq!(bytes.read_text(), None);
