@@ -60,18 +60,47 @@ def case_trace(session):
     """A trace says what goes to and comes from windows, and which locks are taken."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")
-        outcome = session.mpirun(2, [session.binary("rma_wrong"), "right"], env={"FASTPATH_TRACE": path}).finish()
+        outcome = session.mpirun(2, [session.binary("rma_wrong"), "counted"], env={"FASTPATH_TRACE": path}).finish()
         problem = outcome.problem(quiet=False)
         if problem:
             return problem, outcome.text()
         with open(path, encoding="utf-8") as file:
             events = json.load(file)["traceEvents"]
     for rank in range(2):
-        found = {(event["name"], event.get("args", {}).get("peer"), event.get("args", {}).get("bytes")) for event in events
-                 if event["pid"] == rank and event.get("ph") == "i"}
-        for wanted in (("lock", 1 - rank, None), ("put", 1 - rank, 4), ("unlock", 1 - rank, None)):
+        points = [(event["name"], event.get("args", {})) for event in events if event["pid"] == rank and event.get("ph") == "i"]
+        found = {(name, *(args.get(field) for field in ("window", "peer", "bytes"))) for name, args in points}
+        ledger, other = "ledger", "made by MPI_Win_create"
+        for wanted in (("lock", ledger, 1 - rank, None), ("put", ledger, 1 - rank, 4), ("epoch begins", other, None, None),
+                       ("flush", ledger, 1 - rank, None), ("unlock", ledger, 1 - rank, None),
+                       ("epoch begins", ledger, None, None), ("flush all", ledger, None, None),
+                       ("accumulate", ledger, 1 - rank, 4), ("get", ledger, 1 - rank, 4), ("epoch ends", ledger, None, None)):
             if wanted not in found:
                 return f"the trace of rank {rank} lacks {wanted}", str(sorted(map(str, found)))
+        handles = {(args["window"], args["handle"]) for _, args in points if "window" in args}
+        if len(handles) != 2 or len({handle for _, handle in handles}) != 2:
+            return f"the windows of rank {rank} have no handles of their own: {handles}"
+    return None
+
+
+def case_counted(session):
+    """The report says what was counted of each window."""
+    for form in ("json", "1"):
+        outcome = session.mpirun(2, [session.binary("rma_wrong"), "counted"], env={"FASTPATH_REPORT": form}).finish()
+        problem = outcome.problem(quiet=False)
+        if problem:
+            return problem, outcome.text()
+        for rank in range(2):
+            if form == "json":
+                lines = [json.loads(line) for line in outcome.err.splitlines() if '"window"' in line]
+                found = [line["counts"] for line in lines if (line["rank"], line["window"]) == (rank, "ledger")]
+                wanted = [{"puts": 1, "bytes_put": 64, "gets": 0, "bytes_got": 0, "accumulates": 1, "atomics": 1, "locks": 1,
+                           "waits_for_locks": 0, "flushes": 2, "epochs": 2}]
+            else:
+                found = [line for line in outcome.err.splitlines() if f"rank {rank}: window (ledger): counted " in line]
+                wanted = [f"fastpath: rank {rank}: window (ledger): counted 1 put, 64 bytes put, 1 accumulate, 1 atomic, 1 lock, "
+                          "2 flushes, 2 epochs (not counted: puts and gets of up to 48 B by load and store)"]
+            if found != wanted:
+                return f"rank {rank} has counted {found}", outcome.text()
     return None
 
 

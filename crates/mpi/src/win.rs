@@ -19,6 +19,7 @@ pub mod accumulate;
 pub(crate) mod change;
 mod conflicts;
 mod control;
+pub(crate) mod counts;
 pub mod create;
 pub mod dynamic;
 mod epoch;

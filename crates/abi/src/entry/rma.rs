@@ -30,6 +30,7 @@ fn update_of(sides: &Sides, result: Option<Side>, op: usize) -> Update {
         target_count: sides.target_count,
         target_datatype: sides.target_datatype,
         op,
+        is_atomic: false,
         win: sides.win,
     }
 }
@@ -210,6 +211,7 @@ pub unsafe fn fetch_and_op(
         target_count: 1,
         target_datatype: datatype,
         op,
+        is_atomic: true,
         win,
     };
     // SAFETY: ARGUMENTS.

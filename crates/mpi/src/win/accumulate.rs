@@ -10,6 +10,7 @@
 use super::change::{ElementChange, How};
 use super::conflicts::Kind as Access;
 use super::control::Words;
+use super::counts::Counted;
 use super::hot_atomics::note_compared;
 use super::lock;
 use super::target::{self, Elements, Target, copy_here, room};
@@ -19,7 +20,7 @@ use crate::datatype::{Basic, Kind};
 use crate::error::{Error, Result};
 use crate::op::Reducer;
 use crate::process::Process;
-use fastpath_base::trace::{self, Point};
+use fastpath_base::trace::Point;
 use std::ptr;
 
 /// A buffer with its elements, as the program gave them.
@@ -50,6 +51,8 @@ pub struct Update {
     pub target_datatype: usize,
     /// The operation.
     pub op: usize,
+    /// Whether it is `MPI_Fetch_and_op` that asks.
+    pub is_atomic: bool,
     /// The window.
     pub win: usize,
 }
@@ -102,7 +105,8 @@ pub unsafe fn update(p: &Process, asked: &Update) -> Result {
     let found = target::find(p, &window, rank, asked.disp, &there)?;
     let whole = (&found, &there);
     target::check(p, &window, whole, Access::Accumulate, true);
-    trace::record(Point::Accumulate, window.world(rank), 0, there.bytes);
+    window.record(Point::Accumulate, window.world(rank), there.bytes);
+    window.counts.add(if asked.is_atomic { Counted::Atomics } else { Counted::Accumulates });
     window.show(p, rank)?;
     let job = Job {
         p,
@@ -392,7 +396,8 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
     let found = target::find(p, &window, rank, asked.disp, &there)?;
     let whole = (&found, &there);
     target::check(p, &window, whole, Access::Accumulate, true);
-    trace::record(Point::Accumulate, window.world(rank), 0, there.bytes);
+    window.record(Point::Accumulate, window.world(rank), there.bytes);
+    window.counts.add(Counted::Atomics);
     window.show(p, rank)?;
     let words = Words::of(p, &window, rank)?;
     let len = there.bytes as usize;

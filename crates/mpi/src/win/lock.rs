@@ -2,7 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::control::{LOCK, OWNER, PRESSED, Words, queue_at};
+use super::counts::Counted;
 use super::epoch::{Held, Refusal};
+use super::hot::Caller;
 use super::kept_lock::{KEEP_MAX, Owner, is_kept};
 use super::lock_word::{LockWord, Ticket};
 use super::window::Window;
@@ -12,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use fastpath_base::config::WaitMode;
 use fastpath_base::sync::{Ordering, fence, spin_loop};
-use fastpath_base::trace::{self, Point};
+use fastpath_base::trace::Point;
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::Worker;
 use std::cell::Cell;
@@ -73,6 +75,7 @@ pub fn lock(p: &Process, window: &Window, kind: i32, rank: i32, assertion: i32) 
         _ => Held::Unchecked,
     };
     window.epoch.borrow_mut().lock(rank, held);
+    window.counts.add(Counted::Locks);
     window.show(p, rank)
 }
 
@@ -112,13 +115,17 @@ pub fn flush(p: &Process, window: &Window, rank: i32, local: bool) -> Result {
         return Ok(());
     }
     let rank = window.check_rank(rank)?;
-    let may = window.epoch.borrow().may_flush(Some(rank));
-    refuse(window, Some(rank), may)?;
+    let (caller, may) = (Caller::Flush { local }, window.epoch.borrow().may_flush(Some(rank)));
+    if may.is_err() {
+        hot::take_back_flush(window.handle.get(), caller);
+        return refuse(window, Some(rank), may);
+    }
     complete(p, window, rank)?;
     if !local {
         forget(p, window, Some(rank));
     }
-    look(p, window)
+    window.record(Point::Flush, window.world(rank), 0);
+    look(p, window, caller)
 }
 
 /// `MPI_Win_flush_all` and `MPI_Win_flush_local_all`.
@@ -129,7 +136,8 @@ pub fn flush_all(p: &Process, window: &Window) -> Result {
     let may = window.epoch.borrow().may_flush(None);
     refuse(window, None, may)?;
     complete_all(p, window)?;
-    look(p, window)
+    window.record(Point::FlushAll, 0, 0);
+    look(p, window, Caller::FlushAll)
 }
 
 /// `MPI_Win_sync`: what this process has written by load and store is there for others, and the other way round.
@@ -140,14 +148,15 @@ pub fn sync(p: &Process, window: &Window) -> Result {
     // ORDERING: a full fence between the program's own accesses before and after; its partner is the same fence in
     // another rank.
     fence(Ordering::SeqCst);
-    look(p, window)
+    look(p, window, Caller::Sync)
 }
 
 /// Looks for messages: a program may wait for one, or for a word that one changes, in a loop of these calls.
-fn look(p: &Process, window: &Window) -> Result {
+fn look(p: &Process, window: &Window, caller: Caller) -> Result {
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
     unsafe { (*p.worker()?).progress() };
-    hot::note_look(window.handle.get());
+    let flushes = hot::note_look(window.handle.get(), caller);
+    window.counts.add_many(Counted::Flushes, flushes);
     Ok(())
 }
 
@@ -226,6 +235,7 @@ pub(super) fn take(p: &Process, window: &Window, rank: u32, exclusive: bool) -> 
     }
     let (ticket, granted) = words.request_lock(exclusive)?;
     if !granted {
+        window.counts.add(Counted::LockWaits);
         await_turn(&words, ticket, exclusive)?;
     }
     if let (true, Some(owner)) = (exclusive, words.near(OWNER)) {
@@ -241,7 +251,7 @@ pub(super) fn note(p: &Process, window: &Window, rank: u32, taken: bool) -> Resu
         true => (window.world(rank), Point::Lock),
         false => (window.world(rank), Point::Unlock),
     };
-    trace::record(point, world, 0, 0);
+    window.record(point, world, 0);
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
     unsafe { (*p.worker()?).note_window_lock(world, taken) };
     Ok(())

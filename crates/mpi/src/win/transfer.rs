@@ -13,7 +13,7 @@ use super::{error, hot};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::process::Process;
-use fastpath_base::trace::{self, Point};
+use fastpath_base::trace::Point;
 use std::rc::Rc;
 
 /// Bytes that are packed at a time where the data is in pieces on both sides.
@@ -87,7 +87,8 @@ pub(super) unsafe fn transfer<const PUTS: bool>(
         true => (Kind::Put, Point::Put),
         false => (Kind::Get, Point::Get),
     };
-    trace::record(point, window.world(rank), 0, there.bytes);
+    window.record(point, window.world(rank), there.bytes);
+    window.counts.add_move::<PUTS>(there.bytes);
     target::check(p, &window, (&found, &there), kind, kept);
     // SAFETY: ORIGIN AND RESULT; the target's bytes are inside of its memory, as just seen.
     unsafe { move_data::<PUTS>(p, &window, &found, (sides.origin, &origin), &there)? };
