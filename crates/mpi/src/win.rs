@@ -17,6 +17,7 @@
 
 pub mod accumulate;
 pub(crate) mod change;
+mod check;
 mod conflicts;
 mod control;
 pub(crate) mod counts;

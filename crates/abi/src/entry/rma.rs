@@ -116,7 +116,7 @@ pub unsafe fn accumulate(p: &Process, call: OneSided, op: usize) -> Result<()> {
     }
     let asked = update_of(&sides, None, op);
     // SAFETY: ARGUMENTS.
-    unsafe { update(p, &asked) }
+    unsafe { update(p, &asked, false) }
 }
 
 /// `MPI_Raccumulate`
@@ -157,7 +157,7 @@ pub unsafe fn get_accumulate(
     }
     let asked = update_of(&sides, Some(result_side(&result)), op);
     // SAFETY: ARGUMENTS.
-    unsafe { update(p, &asked) }
+    unsafe { update(p, &asked, false) }
 }
 
 /// `MPI_Rget_accumulate`
@@ -215,7 +215,7 @@ pub unsafe fn fetch_and_op(
         win,
     };
     // SAFETY: ARGUMENTS.
-    unsafe { update(p, &asked) }
+    unsafe { update(p, &asked, false) }
 }
 
 /// `MPI_Compare_and_swap` on memory that is reached by load and store.

@@ -203,6 +203,7 @@ fn assemble(
         pending: RefCell::default(),
         exposure: RefCell::default(),
         own: RefCell::new(own),
+        uses: RefCell::default(),
         accesses: RefCell::default(),
         pieces: Pieces::default(),
         comm,

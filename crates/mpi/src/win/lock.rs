@@ -92,7 +92,7 @@ pub fn unlock(p: &Process, window: &Window, rank: i32) -> Result {
     let held = window.epoch.borrow().may_unlock(rank);
     let held = held.map_err(|refusal| error::refuse_epoch(window, Some(rank), refusal))?;
     window.close(rank);
-    forget(p, window, Some(rank));
+    forget(p, window, Some(rank), false);
     // Where nothing is under way, the lock's own order is enough: who takes it next sees what was written.
     let done = match window.peers[rank as usize].pending.get() {
         true => complete_slow(p, window, rank),
@@ -121,21 +121,22 @@ pub fn flush(p: &Process, window: &Window, rank: i32, local: bool) -> Result {
         return refuse(window, Some(rank), may);
     }
     complete(p, window, rank)?;
-    if !local {
-        forget(p, window, Some(rank));
-    }
+    forget(p, window, Some(rank), local);
     window.record(Point::Flush, window.world(rank), 0);
     look(p, window, caller)
 }
 
-/// `MPI_Win_flush_all` and `MPI_Win_flush_local_all`.
+/// `MPI_Win_flush_all` and, with `local`, `MPI_Win_flush_local_all`.
 ///
 /// # Errors
 /// As [`flush`].
-pub fn flush_all(p: &Process, window: &Window) -> Result {
+pub fn flush_all(p: &Process, window: &Window, local: bool) -> Result {
     let may = window.epoch.borrow().may_flush(None);
     refuse(window, None, may)?;
-    complete_all(p, window)?;
+    // ORDERING: as in `sync`.
+    fence(Ordering::SeqCst);
+    complete_begun(p, window)?;
+    forget(p, window, None, local);
     window.record(Point::FlushAll, 0, 0);
     look(p, window, Caller::FlushAll)
 }
@@ -151,7 +152,7 @@ pub fn sync(p: &Process, window: &Window) -> Result {
     look(p, window, Caller::Sync)
 }
 
-/// Looks for messages: a program may wait for one, or for a word that one changes, in a loop of these calls.
+/// Caller for messages: a program may wait for one, or for a word that one changes, in a loop of these calls.
 fn look(p: &Process, window: &Window, caller: Caller) -> Result {
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
     unsafe { (*p.worker()?).progress() };
@@ -185,11 +186,15 @@ fn complete_slow(p: &Process, window: &Window, rank: u32) -> Result {
     done.map_err(|e| error::explain(window, rank, e))
 }
 
-/// Where mistakes are looked for: accesses to a rank, or to all of them, are complete.
+/// Where mistakes are looked for: accesses to a rank, or to all of them, are complete, or with `local` alone their
+/// buffers are free.
 #[inline]
-fn forget(p: &Process, window: &Window, rank: Option<u32>) {
+fn forget(p: &Process, window: &Window, rank: Option<u32>, local: bool) {
     if p.checks().is_some() {
-        window.forget_accesses(rank);
+        window.forget_uses(rank);
+        if !local {
+            window.forget_accesses(rank);
+        }
     }
 }
 
@@ -212,7 +217,11 @@ pub(super) fn complete_all(p: &Process, window: &Window) -> Result {
 
 /// As [`complete_all`], where messages follow that order what was written.
 pub(super) fn complete_pending(p: &Process, window: &Window) -> Result {
-    forget(p, window, None);
+    forget(p, window, None, false);
+    complete_begun(p, window)
+}
+
+fn complete_begun(p: &Process, window: &Window) -> Result {
     let mut result = Ok(());
     loop {
         let rank = window.pending.borrow().last().copied();

@@ -1,7 +1,7 @@
 //! A window (MPI 5.0, chapter 12): what each rank of its group exposes, and how this process reaches it.
 #![allow(unsafe_code)]
 
-use super::conflicts::Accesses;
+use super::conflicts::{Accesses, Uses};
 use super::control::{self, ACCUMULATE, Control, LOCK};
 use super::counts::Counts;
 use super::dynamic::{Attached, LIST_BYTES, Pieces};
@@ -171,6 +171,8 @@ pub struct Window {
     pub(super) own: RefCell<Own>,
     /// Accesses to each rank that nothing has completed, where mistakes are looked for.
     pub(super) accesses: RefCell<BTreeMap<u32, Accesses>>,
+    /// What operations towards each rank do with buffers of this process, until something has completed them here.
+    pub(super) uses: RefCell<BTreeMap<u32, Uses>>,
     /// What this process has attached to a dynamic window.
     pub(super) pieces: Pieces,
 }
@@ -438,6 +440,16 @@ impl Window {
     #[cold]
     pub(super) fn forget_accesses(&self, rank: Option<u32>) {
         let mut all = self.accesses.borrow_mut();
+        match rank {
+            Some(rank) => _ = all.remove(&rank),
+            None => all.clear(),
+        }
+    }
+
+    /// The buffers of operations to a rank, or to all of them, may be used again.
+    #[cold]
+    pub(super) fn forget_uses(&self, rank: Option<u32>) {
+        let mut all = self.uses.borrow_mut();
         match rank {
             Some(rank) => _ = all.remove(&rank),
             None => all.clear(),
