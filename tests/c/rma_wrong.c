@@ -110,11 +110,33 @@ int main(int argc, char **argv)
         MPI_Win_unlock_all(win);
         MPI_Win_fence(MPI_MODE_NOPRECEDE, other);
         MPI_Win_fence(MPI_MODE_NOSUCCEED, other);
+    } else if (strncmp(how, "left", 4) == 0) {
+        /* The program ends with an epoch open, or with windows that were not freed. */
+        MPI_Group world;
+        MPI_Comm_group(MPI_COMM_WORLD, &world);
+        if (strcmp(how, "left-lock") == 0 && rank == 1) {
+            MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+            MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, other);
+        } else if (strcmp(how, "left-all") == 0) {
+            MPI_Win_lock_all(0, win);
+        } else if (strcmp(how, "left-post") == 0) {
+            MPI_Win_post(world, 0, win);
+            MPI_Win_start(world, 0, win);
+            MPI_Win_complete(win);
+        } else if (strcmp(how, "left-start") == 0) {
+            MPI_Win_post(world, MPI_MODE_NOCHECK, win);
+            MPI_Win_start(world, MPI_MODE_NOCHECK, win);
+        } else if (strcmp(how, "left-fence") == 0) {
+            MPI_Win_fence(0, win);
+        }
+        MPI_Group_free(&world);
     } else {
         MPI_Recv(&value, 1, MPI_INT, 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
-    MPI_Win_free(&other);
-    MPI_Win_free(&win);
+    if (strncmp(how, "left", 4) != 0) {
+        MPI_Win_free(&other);
+        MPI_Win_free(&win);
+    }
     MPI_Finalize();
     return 0;
 }

@@ -49,6 +49,39 @@ for _how, _texts in HANGS.items():
     globals()[f"case_{_how}"] = _make(_how, 124, _texts, 2)
 
 
+def case_left(session):
+    """MPI_Finalize tells of epochs that are open, with window and targets, and where mistakes are looked for of all windows
+    that were not freed; the program ends well."""
+    lock = "MPI_Finalize is called while this process holds a lock on a rank of the window (locked: {}) (window {}), and others may " \
+           "wait for its end: call MPI_Win_unlock first, and MPI_Win_free"
+    every = "MPI_Finalize is called while an epoch by MPI_Win_lock_all is open (window ledger, made by MPI_Win_allocate), and "
+    post = "MPI_Finalize is called while an epoch by MPI_Win_post is open (posted for: 0, 1) (window ledger, made by MPI_Win_allocate)"
+    start = "MPI_Finalize is called while an epoch by MPI_Win_start is open (started: 0, 1) (window ledger, made by MPI_Win_allocate)"
+    ledger = "MPI_Win_free was never called for the window (ledger, made by MPI_Win_allocate)"
+    other = "MPI_Win_free was never called for the window (made by MPI_Win_create)"
+    locked = [(1, lock.format(0, "ledger, made by MPI_Win_allocate")), (1, lock.format(1, "made by MPI_Win_create"))]
+    both = [(0, ledger), (0, other), (1, ledger), (1, other)]
+    # What is told without the variable that looks for mistakes, and what with it.
+    for how, always, checked in (
+        ("left-lock", locked, [*locked, (0, ledger), (0, other)]),
+        ("left-all", [(0, every), (1, every)], [(0, every), (1, every), (0, other), (1, other)]),
+        ("left-post", [(0, post), (1, post)], [(0, post), (1, post), (0, other), (1, other)]),
+        ("left-start", [(0, start), (1, start)], [(0, start), (1, start), (0, other), (1, other)]),
+        ("left-fence", [], both),
+        ("left", [], both),
+    ):
+        for env, wanted in ({}, always), ({"FASTPATH_CHECK": "1"}, checked):
+            outcome = session.mpirun(2, [session.binary("rma_wrong"), how], env=env).finish()
+            problem = outcome.problem(quiet=False)
+            if problem:
+                return f"{how}: {problem}", outcome.text()
+            lines = [line for line in outcome.err.splitlines() if line.startswith("fastpath: rank ")]
+            missing = [text for rank, text in wanted if not any(line.startswith(f"fastpath: rank {rank}: {text}") for line in lines)]
+            if missing or len(lines) != len(wanted):
+                return f"{how}, {env}: {len(lines)} lines, without {missing}", outcome.text()
+    return None
+
+
 def case_queue(session):
     """Who waits for a lock behind another one waits for that one too, which goes on: that is no deadlock."""
     outcome = session.mpirun(3, [session.binary("rma_wrong"), "queue"], timeout=4).finish()

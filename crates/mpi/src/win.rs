@@ -32,6 +32,7 @@ pub mod hot;
 pub mod hot_atomics;
 pub mod hot_lock;
 mod kept_lock;
+pub(crate) mod left;
 pub mod lock;
 pub mod lock_all;
 mod lock_word;
