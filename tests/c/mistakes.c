@@ -316,6 +316,8 @@ static void share_buffer(void)
         MPI_Rput(own + 6, 1, MPI_INT, right, 50, 1, MPI_INT, win, &request);
         MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
+    for (int i = 1; is("own-loop") && rank == 1 && i < 4; i++)
+        MPI_Get(own + 20, i, MPI_INT, right, 50, i, MPI_INT, win);
     if (is("own-type") && rank == 1)
         MPI_Put(own + 8, 1, even, right, 50, 1, even, win);
     if (is("own-elsewhere") && rank == 1) {

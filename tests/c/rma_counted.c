@@ -109,6 +109,8 @@ static void test_epochs(void)
         OK(MPI_Win_unlock_all(w.win));
     }
     SAME(take(EPOCHS), ROUNDS);
+    meet();
+    forget();
     for (int i = 0; i < ROUNDS; i++) {
         OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, w.win));
         OK(MPI_Win_unlock(rank, w.win));
@@ -141,7 +143,11 @@ static void test_wait(void)
             OK(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, w.win));
             OK(MPI_Win_unlock(0, w.win));
         } else if (rank == 0) {
-            usleep(1000 << (round < 6 ? round : 6));
+            /* Where the lock is asked for by messages, this rank has to answer. */
+            for (int i = 0; i < 1 << (round < 6 ? round : 6); i++) {
+                usleep(1000);
+                OK(MPI_Win_sync(w.win));
+            }
             OK(MPI_Win_unlock(0, w.win));
         }
         unsigned long long waits = take(LOCK_WAITS);

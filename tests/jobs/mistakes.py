@@ -63,6 +63,7 @@ MISTAKES = {
     "own-windows": ([rf"rank 1: MPI_Get at {PLACE} writes 4 bytes .* that MPI_Get at {PLACE} writes too"], 0),
     "own-ranks": ([rf"rank 1: MPI_Get at {PLACE} writes 4 bytes .* that MPI_Get at {PLACE} writes too \(rank 1"], 0),
     "own-rput": ([rf"rank 1: MPI_Rput at {PLACE} reads 4 bytes .* that MPI_Get at {PLACE} writes too"], 0),
+    "own-loop": ([rf"rank 1: MPI_Get at {PLACE} writes 8 bytes .* that MPI_Get at {PLACE} writes too"], 0),
     "own-type": ([rf"rank 1: MPI_Put at {PLACE} reads 4 bytes .* that MPI_Get at {PLACE} writes too"], 0),
     "own-elsewhere": ([rf"rank 1: MPI_Get at {PLACE} writes 4 bytes .* that MPI_Get at {PLACE} writes too"], 0),
     "rma-local": ([r"rank 1: MPI_Get at .* accesses 4 bytes at byte 28 of rank 0 .* that MPI_Accumulate at "], 0),

@@ -73,8 +73,13 @@ impl Checks {
 
     /// Writes a line about a mistake, once.
     pub(crate) fn tell(&self, p: &Process, what: &str) {
+        self.tell_first(p, what.to_string(), what);
+    }
+
+    /// Writes a line about the first of several mistakes that are one to whoever mends it.
+    pub(crate) fn tell_first(&self, p: &Process, mistake: String, what: &str) {
         let mut told = self.told.borrow_mut();
-        if told.len() >= LINES_MAX || !told.insert(what.to_string()) {
+        if told.len() >= LINES_MAX || !told.insert(mistake) {
             return;
         }
         let rank = p.engine().map_or(0, |engine| engine.job.rank());

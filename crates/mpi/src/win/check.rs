@@ -98,12 +98,14 @@ impl Access<'_> {
             };
             let earlier = pieces.iter().find_map(|&(at, from, end)| {
                 let (other, wrote) = find_use(p, writes, from, end)?;
-                Some(beside(&other, (at, end - from), wrote))
+                let text = beside(&other, (at, end - from), wrote);
+                Some((other, text))
             });
-            if let Some(text) = earlier {
+            if let Some((other, text)) = earlier {
                 let text =
                     text + ", and nothing orders the two: call MPI_Win_flush_local between them";
-                checks.tell(p, &text);
+                // Of two places in a loop once, whatever the bytes.
+                checks.tell_first(p, format!("{call}, the buffer of {other}"), &text);
             }
             let within = pieces.iter().find_map(|&(at, from, end)| {
                 let (_, wrote) = own.find(writes, from, end)?;
