@@ -155,6 +155,13 @@ def case_ways(session):
     return None
 
 
+def case_words_apart(session):
+    """A shared window's memory is mapped, and all rank 0's, where the words of its locks are reached by messages: an atomic
+    on a third rank's part is made under that rank's lock."""
+    outcome = session.mpirun(3, [session.binary("rma_random")], env={"FASTPATH_TRANSPORTS": "tcp"}).finish()
+    return outcome.problem(), outcome.text()
+
+
 def case_example(session):
     """The example counts right on any number of ranks, and says so."""
     source = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))), "examples", "table.c")
