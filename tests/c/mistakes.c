@@ -9,7 +9,7 @@
 
 static int rank, size;
 static const char *how;
-static int ints[64];
+static int ints[128];
 static float floats[64];
 static double doubles[1 << 17];
 
@@ -266,6 +266,107 @@ static void access_twice(void)
     MPI_Win_free(&win);
 }
 
+/* Rank 1 uses the same bytes of its own memory in two operations that nothing orders. Right where nothing else was asked
+ * for: what only reads may share, and so may what something has completed. */
+static void share_buffer(void)
+{
+    MPI_Win win, other;
+    MPI_Request request;
+    MPI_Datatype even;
+    MPI_Group world;
+    int *base, *second, right = (rank + 1) % size;
+    int *own = ints + 40;
+    MPI_Win_allocate(256, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
+    MPI_Win_set_name(win, "ledger");
+    MPI_Win_allocate(64, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &second, &other);
+    MPI_Type_vector(4, 1, 2, MPI_INT, &even);
+    MPI_Type_commit(&even);
+    MPI_Comm_group(MPI_COMM_WORLD, &world);
+    MPI_Win_lock_all(0, win);
+    MPI_Win_lock_all(0, other);
+    /* Readers, and neighbours. */
+    MPI_Put(own, 4, MPI_INT, right, 0, 4, MPI_INT, win);
+    MPI_Put(own, 4, MPI_INT, right, 4, 4, MPI_INT, win);
+    MPI_Accumulate(own + 2, 2, MPI_INT, right, 8, 2, MPI_INT, MPI_SUM, win);
+    MPI_Put(own, 4, MPI_INT, right, 0, 4, MPI_INT, other);
+    MPI_Get(own + 4, 2, MPI_INT, right, 16, 2, MPI_INT, win);
+    MPI_Get(own + 6, 2, MPI_INT, right, 16, 2, MPI_INT, win);
+    MPI_Get(own + 8, 1, even, right, 16, 1, even, win);
+    MPI_Get(own + 9, 1, even, right, 16, 1, even, win);
+    if (is("own-gets") && rank == 1)
+        MPI_Get(own + 7, 1, MPI_INT, right, 18, 1, MPI_INT, win);
+    if (is("own-put-of-get") && rank == 1)
+        MPI_Put(own + 5, 1, MPI_INT, right, 50, 1, MPI_INT, win);
+    if (is("own-get-to-put") && rank == 1)
+        MPI_Get(own + 3, 1, MPI_INT, right, 50, 1, MPI_INT, win);
+    if (is("own-accumulate") && rank == 1)
+        MPI_Accumulate(own + 4, 1, MPI_INT, right, 50, 1, MPI_INT, MPI_SUM, win);
+    if (is("own-no-op") && rank == 1) {
+        /* The operand is not looked at, but what was there is fetched. */
+        MPI_Get_accumulate(own + 4, 1, MPI_INT, own + 30, 1, MPI_INT, right, 50, 1, MPI_INT, MPI_NO_OP, win);
+        MPI_Fetch_and_op(own, own + 30, MPI_INT, right, 51, MPI_SUM, win);
+    }
+    if (is("own-swap") && rank == 1)
+        MPI_Compare_and_swap(own + 1, own + 2, own + 2, MPI_INT, right, 50, win);
+    if (is("own-windows") && rank == 1)
+        MPI_Get(own + 6, 1, MPI_INT, right, 8, 1, MPI_INT, other);
+    if (is("own-ranks") && rank == 1)
+        MPI_Get(own + 6, 1, MPI_INT, rank, 30, 1, MPI_INT, win);
+    if (is("own-rput") && rank == 1) {
+        MPI_Rput(own + 6, 1, MPI_INT, right, 50, 1, MPI_INT, win, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    for (int i = 1; is("own-loop") && rank == 1 && i < 4; i++)
+        MPI_Get(own + 20, i, MPI_INT, right, 50, i, MPI_INT, win);
+    if (is("own-type") && rank == 1)
+        MPI_Put(own + 8, 1, even, right, 50, 1, even, win);
+    if (is("own-elsewhere") && rank == 1) {
+        /* A flush of another rank, or of another window, completes nothing here. */
+        MPI_Win_flush(rank, win);
+        MPI_Win_flush_all(other);
+        MPI_Get(own + 7, 1, MPI_INT, right, 18, 1, MPI_INT, win);
+    }
+    /* Each way to complete. */
+    MPI_Win_flush_local_all(other);
+    MPI_Win_flush_local(right, win);
+    MPI_Get(own, 1, MPI_INT, right, 40, 1, MPI_INT, win);
+    MPI_Win_flush_local_all(win);
+    MPI_Get(own, 1, MPI_INT, right, 40, 1, MPI_INT, win);
+    MPI_Win_flush(right, win);
+    MPI_Fetch_and_op(own + 1, own, MPI_INT, right, 41, MPI_SUM, win);
+    MPI_Win_flush_all(win);
+    MPI_Compare_and_swap(own + 1, own + 2, own, MPI_INT, right, 42, win);
+    MPI_Win_unlock_all(win);
+    MPI_Win_unlock_all(other);
+    MPI_Win_lock(MPI_LOCK_SHARED, right, 0, win);
+    MPI_Get(own, 1, MPI_INT, right, 40, 1, MPI_INT, win);
+    MPI_Win_unlock(right, win);
+    MPI_Win_lock(MPI_LOCK_SHARED, right, 0, win);
+    for (int i = 0; i < 2; i++) {
+        MPI_Rget(own, 1, MPI_INT, right, 40, 1, MPI_INT, win, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Rput(own, 1, MPI_INT, right, 43 + i, 1, MPI_INT, win, &request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+    MPI_Win_unlock(right, win);
+    MPI_Win_fence(MPI_MODE_NOPRECEDE, win);
+    MPI_Get(own, 1, MPI_INT, right, 45, 1, MPI_INT, win);
+    MPI_Win_fence(0, win);
+    MPI_Put(own, 1, MPI_INT, right, 46, 1, MPI_INT, win);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+    for (int i = 0; i < 2; i++) {
+        MPI_Win_post(world, 0, win);
+        MPI_Win_start(world, 0, win);
+        MPI_Get(own, 1, MPI_INT, right, 45, 1, MPI_INT, win);
+        MPI_Win_complete(win);
+        MPI_Win_wait(win);
+    }
+    MPI_Group_free(&world);
+    MPI_Type_free(&even);
+    MPI_Win_free(&other);
+    MPI_Win_free(&win);
+}
+
 int main(int argc, char **argv)
 {
     int provided;
@@ -284,6 +385,8 @@ int main(int argc, char **argv)
         exchange_other_types();
     if (strncmp(how, "rma", 3) == 0 || is("none"))
         access_twice();
+    if (strncmp(how, "own", 3) == 0 || is("none"))
+        share_buffer();
     leave();
     disagree();
     MPI_Finalize();

@@ -79,9 +79,11 @@ static void test_others(int kind)
     for (int i = 0; i < N; i++)
         mine[i].value = i % 2 ? 1.5 * i : -2.5, mine[i].index = i;
     OK(MPI_Get_accumulate(mine, N, MPI_DOUBLE_INT, old, N, MPI_DOUBLE_INT, right, at, N, MPI_DOUBLE_INT, MPI_MAXLOC, w.win));
+    OK(MPI_Win_flush(right, w.win));
     for (int i = 0; i < N; i++)
         CHECK(old[i].value == 0 && old[i].index == 0);
     OK(MPI_Get_accumulate(NULL, 0, MPI_DOUBLE_INT, old, N, MPI_DOUBLE_INT, right, at, N, MPI_DOUBLE_INT, MPI_NO_OP, w.win));
+    OK(MPI_Win_flush(right, w.win));
     for (int i = 0; i < N; i++)
         CHECK(i % 2 ? old[i].value == 1.5 * i && old[i].index == i : old[i].value == 0 && old[i].index == 0);
     OK(MPI_Accumulate(mine, N, MPI_DOUBLE_INT, right, at, N, MPI_DOUBLE_INT, MPI_REPLACE, w.win));

@@ -73,11 +73,13 @@ static void run(int kind, int steps, unsigned long long number)
     seed(number, rank);
     OK(MPI_Win_lock_all(0, w.win));
     unsigned last[WORDS] = {0};
+    /* A place of its own for each result: fetches are not flushed. */
+    unsigned *results = calloc((size_t)steps * MOST, sizeof *results);
     for (int i = 0; i < steps; i++) {
         struct step s = next_step();
         MPI_Op op = ops[op_of(s.first)];
         MPI_Aint at = place(&w, s.target, (size_t)s.first * sizeof(unsigned), sizeof(unsigned));
-        unsigned result[MOST];
+        unsigned *result = results + i * MOST;
         MPI_Request request;
         switch (s.form) {
         case 0:
@@ -99,7 +101,8 @@ static void run(int kind, int steps, unsigned long long number)
             break;
         case 3:
             for (int k = 0; k < s.n; k++)
-                OK(MPI_Fetch_and_op(&s.values[k], result, MPI_UNSIGNED, s.target, at + k * (is_dynamic(kind) ? 4 : 1), op, w.win));
+                OK(MPI_Fetch_and_op(&s.values[k], &result[k], MPI_UNSIGNED, s.target,
+                                    at + k * (is_dynamic(kind) ? 4 : 1), op, w.win));
             break;
         default:
             for (int k = 0; k < s.n; k++) {
@@ -117,6 +120,7 @@ static void run(int kind, int steps, unsigned long long number)
         }
     }
     OK(MPI_Win_unlock_all(w.win));
+    free(results);
     meet();
     OK(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, w.win));
     OK(MPI_Get(got, WORDS, MPI_UNSIGNED, rank, place(&w, rank, 0, sizeof(unsigned)), WORDS, MPI_UNSIGNED, w.win));

@@ -94,11 +94,49 @@ int main(int argc, char **argv)
         MPI_Put(&value, 1, MPI_INT, to, 0, 1, MPI_INT, other);
         MPI_Win_unlock(to, other);
         MPI_Win_unlock(to, win);
+    } else if (strcmp(how, "counted") == 0) {
+        /* Each rank's memory is accessed by one other. */
+        int own[16] = {0}, to = (rank + 1) % ranks;
+        MPI_Win_lock(MPI_LOCK_SHARED, to, 0, win);
+        MPI_Put(&value, 1, MPI_INT, to, 0, 1, MPI_INT, win);
+        MPI_Win_flush(to, win);
+        MPI_Put(own, 64, MPI_BYTE, to, 0, 64, MPI_BYTE, win);
+        MPI_Win_unlock(to, win);
+        MPI_Win_lock_all(0, win);
+        MPI_Accumulate(&value, 1, MPI_INT, to, 0, 1, MPI_INT, MPI_SUM, win);
+        MPI_Win_flush_all(win);
+        MPI_Get(own, 1, MPI_INT, to, 1, 1, MPI_INT, win);
+        MPI_Fetch_and_op(&value, own + 1, MPI_INT, to, 2, MPI_SUM, win);
+        MPI_Win_unlock_all(win);
+        MPI_Win_fence(MPI_MODE_NOPRECEDE, other);
+        MPI_Win_fence(MPI_MODE_NOSUCCEED, other);
+    } else if (strncmp(how, "left", 4) == 0) {
+        /* The program ends with an epoch open, or with windows that were not freed. */
+        MPI_Group world;
+        MPI_Comm_group(MPI_COMM_WORLD, &world);
+        if (strcmp(how, "left-lock") == 0 && rank == 1) {
+            MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+            MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, other);
+        } else if (strcmp(how, "left-all") == 0) {
+            MPI_Win_lock_all(0, win);
+        } else if (strcmp(how, "left-post") == 0) {
+            MPI_Win_post(world, 0, win);
+            MPI_Win_start(world, 0, win);
+            MPI_Win_complete(win);
+        } else if (strcmp(how, "left-start") == 0) {
+            MPI_Win_post(world, MPI_MODE_NOCHECK, win);
+            MPI_Win_start(world, MPI_MODE_NOCHECK, win);
+        } else if (strcmp(how, "left-fence") == 0) {
+            MPI_Win_fence(0, win);
+        }
+        MPI_Group_free(&world);
     } else {
         MPI_Recv(&value, 1, MPI_INT, 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
-    MPI_Win_free(&other);
-    MPI_Win_free(&win);
+    if (strncmp(how, "left", 4) != 0) {
+        MPI_Win_free(&other);
+        MPI_Win_free(&win);
+    }
     MPI_Finalize();
     return 0;
 }

@@ -51,6 +51,21 @@ MISTAKES = {
                   rf"{PLACE} has accessed too, and nothing orders the two: call MPI_Win_flush"], 0),
     "rma-get": ([r"rank 1: MPI_Get at .* accesses 4 bytes at byte 20 of rank 0 .* that MPI_Put at .* has accessed too"], 0),
     "rma-accumulate": ([r"rank 1: MPI_Accumulate at .* accesses 4 bytes at byte 8 of rank 0 .* that MPI_Put at "], 0),
+    "own-gets": ([rf"rank 1: MPI_Get at {PLACE} writes 4 bytes of its buffer, from byte 0 on, that MPI_Get at {PLACE} writes too "
+                  r"\(rank 0, window \(ledger\)\), and nothing orders the two: call MPI_Win_flush_local"], 0),
+    "own-put-of-get": ([rf"rank 1: MPI_Put at {PLACE} reads 4 bytes .* that MPI_Get at {PLACE} writes too"], 0),
+    "own-get-to-put": ([rf"rank 1: MPI_Get at {PLACE} writes 4 bytes .* that MPI_\w+ at {PLACE} reads too"], 0),
+    "own-accumulate": ([rf"rank 1: MPI_Accumulate at {PLACE} reads 4 bytes .* that MPI_Get at {PLACE} writes too"], 0),
+    "own-no-op": ([rf"rank 1: MPI_Fetch_and_op at {PLACE} writes 4 bytes .* that MPI_Get_accumulate at {PLACE} writes too"], 0),
+    "own-swap": ([rf"rank 1: MPI_Compare_and_swap at {PLACE} writes 4 bytes .* that MPI_\w+ at {PLACE} reads too",
+                  rf"rank 1: MPI_Compare_and_swap at {PLACE} writes 4 bytes of its buffer, from byte 0 on, that the same "
+                  r"operation reads too .*: operands and result must not overlap"], 0),
+    "own-windows": ([rf"rank 1: MPI_Get at {PLACE} writes 4 bytes .* that MPI_Get at {PLACE} writes too"], 0),
+    "own-ranks": ([rf"rank 1: MPI_Get at {PLACE} writes 4 bytes .* that MPI_Get at {PLACE} writes too \(rank 1"], 0),
+    "own-rput": ([rf"rank 1: MPI_Rput at {PLACE} reads 4 bytes .* that MPI_Get at {PLACE} writes too"], 0),
+    "own-loop": ([rf"rank 1: MPI_Get at {PLACE} writes 8 bytes .* that MPI_Get at {PLACE} writes too"], 0),
+    "own-type": ([rf"rank 1: MPI_Put at {PLACE} reads 4 bytes .* that MPI_Get at {PLACE} writes too"], 0),
+    "own-elsewhere": ([rf"rank 1: MPI_Get at {PLACE} writes 4 bytes .* that MPI_Get at {PLACE} writes too"], 0),
     "rma-local": ([r"rank 1: MPI_Get at .* accesses 4 bytes at byte 28 of rank 0 .* that MPI_Accumulate at "], 0),
 }
 

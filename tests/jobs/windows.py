@@ -49,6 +49,39 @@ for _how, _texts in HANGS.items():
     globals()[f"case_{_how}"] = _make(_how, 124, _texts, 2)
 
 
+def case_left(session):
+    """MPI_Finalize tells of epochs that are open, with window and targets, and where mistakes are looked for of all windows
+    that were not freed; the program ends well."""
+    lock = "MPI_Finalize is called while this process holds a lock on a rank of the window (locked: {}) (window {}), and others may " \
+           "wait for its end: call MPI_Win_unlock first, and MPI_Win_free"
+    every = "MPI_Finalize is called while an epoch by MPI_Win_lock_all is open (window ledger, made by MPI_Win_allocate), and "
+    post = "MPI_Finalize is called while an epoch by MPI_Win_post is open (posted for: 0, 1) (window ledger, made by MPI_Win_allocate)"
+    start = "MPI_Finalize is called while an epoch by MPI_Win_start is open (started: 0, 1) (window ledger, made by MPI_Win_allocate)"
+    ledger = "MPI_Win_free was never called for the window (ledger, made by MPI_Win_allocate)"
+    other = "MPI_Win_free was never called for the window (made by MPI_Win_create)"
+    locked = [(1, lock.format(0, "ledger, made by MPI_Win_allocate")), (1, lock.format(1, "made by MPI_Win_create"))]
+    both = [(0, ledger), (0, other), (1, ledger), (1, other)]
+    # What is told without the variable that looks for mistakes, and what with it.
+    for how, always, checked in (
+        ("left-lock", locked, [*locked, (0, ledger), (0, other)]),
+        ("left-all", [(0, every), (1, every)], [(0, every), (1, every), (0, other), (1, other)]),
+        ("left-post", [(0, post), (1, post)], [(0, post), (1, post), (0, other), (1, other)]),
+        ("left-start", [(0, start), (1, start)], [(0, start), (1, start), (0, other), (1, other)]),
+        ("left-fence", [], both),
+        ("left", [], both),
+    ):
+        for env, wanted in ({}, always), ({"FASTPATH_CHECK": "1"}, checked):
+            outcome = session.mpirun(2, [session.binary("rma_wrong"), how], env=env).finish()
+            problem = outcome.problem(quiet=False)
+            if problem:
+                return f"{how}: {problem}", outcome.text()
+            lines = [line for line in outcome.err.splitlines() if line.startswith("fastpath: rank ")]
+            missing = [text for rank, text in wanted if not any(line.startswith(f"fastpath: rank {rank}: {text}") for line in lines)]
+            if missing or len(lines) != len(wanted):
+                return f"{how}, {env}: {len(lines)} lines, without {missing}", outcome.text()
+    return None
+
+
 def case_queue(session):
     """Who waits for a lock behind another one waits for that one too, which goes on: that is no deadlock."""
     outcome = session.mpirun(3, [session.binary("rma_wrong"), "queue"], timeout=4).finish()
@@ -60,18 +93,47 @@ def case_trace(session):
     """A trace says what goes to and comes from windows, and which locks are taken."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")
-        outcome = session.mpirun(2, [session.binary("rma_wrong"), "right"], env={"FASTPATH_TRACE": path}).finish()
+        outcome = session.mpirun(2, [session.binary("rma_wrong"), "counted"], env={"FASTPATH_TRACE": path}).finish()
         problem = outcome.problem(quiet=False)
         if problem:
             return problem, outcome.text()
         with open(path, encoding="utf-8") as file:
             events = json.load(file)["traceEvents"]
     for rank in range(2):
-        found = {(event["name"], event.get("args", {}).get("peer"), event.get("args", {}).get("bytes")) for event in events
-                 if event["pid"] == rank and event.get("ph") == "i"}
-        for wanted in (("lock", 1 - rank, None), ("put", 1 - rank, 4), ("unlock", 1 - rank, None)):
+        points = [(event["name"], event.get("args", {})) for event in events if event["pid"] == rank and event.get("ph") == "i"]
+        found = {(name, *(args.get(field) for field in ("window", "peer", "bytes"))) for name, args in points}
+        ledger, other = "ledger", "made by MPI_Win_create"
+        for wanted in (("lock", ledger, 1 - rank, None), ("put", ledger, 1 - rank, 4), ("epoch begins", other, None, None),
+                       ("flush", ledger, 1 - rank, None), ("unlock", ledger, 1 - rank, None),
+                       ("epoch begins", ledger, None, None), ("flush all", ledger, None, None),
+                       ("accumulate", ledger, 1 - rank, 4), ("get", ledger, 1 - rank, 4), ("epoch ends", ledger, None, None)):
             if wanted not in found:
                 return f"the trace of rank {rank} lacks {wanted}", str(sorted(map(str, found)))
+        handles = {(args["window"], args["handle"]) for _, args in points if "window" in args}
+        if len(handles) != 2 or len({handle for _, handle in handles}) != 2:
+            return f"the windows of rank {rank} have no handles of their own: {handles}"
+    return None
+
+
+def case_counted(session):
+    """The report says what was counted of each window."""
+    for form in ("json", "1"):
+        outcome = session.mpirun(2, [session.binary("rma_wrong"), "counted"], env={"FASTPATH_REPORT": form}).finish()
+        problem = outcome.problem(quiet=False)
+        if problem:
+            return problem, outcome.text()
+        for rank in range(2):
+            if form == "json":
+                lines = [json.loads(line) for line in outcome.err.splitlines() if '"window"' in line]
+                found = [line["counts"] for line in lines if (line["rank"], line["window"]) == (rank, "ledger")]
+                wanted = [{"puts": 1, "bytes_put": 64, "gets": 0, "bytes_got": 0, "accumulates": 1, "atomics": 1, "locks": 1,
+                           "waits_for_locks": 0, "flushes": 2, "epochs": 2}]
+            else:
+                found = [line for line in outcome.err.splitlines() if f"rank {rank}: window (ledger): counted " in line]
+                wanted = [f"fastpath: rank {rank}: window (ledger): counted 1 put, 64 bytes put, 1 accumulate, 1 atomic, 1 lock, "
+                          "2 flushes, 2 epochs (not counted: puts and gets of up to 48 B by load and store)"]
+            if found != wanted:
+                return f"rank {rank} has counted {found}", outcome.text()
     return None
 
 
@@ -91,6 +153,13 @@ def case_ways(session):
                 if found.get((rank, window)) != expected:
                     return f"without {off!r}, rank {rank} says of the window {window}: {found.get((rank, window))}", outcome.text()
     return None
+
+
+def case_words_apart(session):
+    """A shared window's memory is mapped, and all rank 0's, where the words of its locks are reached by messages: an atomic
+    on a third rank's part is made under that rank's lock."""
+    outcome = session.mpirun(3, [session.binary("rma_random")], env={"FASTPATH_TRANSPORTS": "tcp"}).finish()
+    return outcome.problem(), outcome.text()
 
 
 def case_example(session):

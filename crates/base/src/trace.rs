@@ -51,8 +51,8 @@ thread_local! {
     static LOST: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What a point says beside its time, as it lies in the ring: point and peer, tag, bytes. By value, so that it travels
-/// in registers.
+/// What a point says beside its time, as it lies in the ring: point (8 bits), what it belongs to (24 bits, [`Subject`])
+/// and peer, tag, bytes. By value, so that it travels in registers.
 #[derive(Debug, Clone, Copy)]
 struct Event {
     head: u64,
@@ -66,10 +66,44 @@ impl Event {
         Event { head: u64::from(peer) << 32 | point as u64, tag: tag as u32, bytes }
     }
 
+    /// Of something that has a name.
+    fn of(self, subject: Subject) -> Event {
+        Event { head: self.head | u64::from(subject.0) << 8, ..self }
+    }
+
     /// Of a point that has no fields.
     #[inline]
     fn bare(point: Point) -> Event {
         Event::new(point, 0, 0, 0)
+    }
+}
+
+/// The name of what points belong to, as they say it: of a window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Subject(u32);
+
+impl Subject {
+    /// Of no name.
+    pub const NONE: Subject = Subject(0);
+}
+
+/// Gives a name to points that follow; none where nothing is recorded, or where there is no room for another.
+#[cold]
+pub fn name_subject(name: &str) -> Subject {
+    match is_on() {
+        // SAFETY: points are recorded, so there is an area.
+        true => unsafe { (*area::current()).name_subject(name) },
+        false => Subject::NONE,
+    }
+}
+
+/// Records a point of something that has a name, if points are recorded.
+#[cold]
+pub fn record_of(subject: Subject, point: Point, peer: u32, tag: i32, bytes: u64) {
+    let ring = RING.load(Ordering::Relaxed);
+    if !ring.is_null() {
+        // SAFETY: as in `record`.
+        unsafe { record_now(ring, Event::new(point, peer, tag, bytes).of(subject)) };
     }
 }
 

@@ -4,7 +4,8 @@
 //! - A message between two ranks begins with the [`Record`] of the call that sends it, which the receive compares with
 //!   its own (`message`).
 //! - The ranks of a collective call exchange such records before it begins (`coll/agreement.rs`).
-//! - `MPI_Finalize` lists requests that were never completed and messages that nobody received (`left`).
+//! - `MPI_Finalize` lists requests that were never completed, messages that nobody received (`left`), and windows that
+//!   were never freed (`win/left.rs`).
 //! - Below `MPI_THREAD_MULTIPLE` each call says which thread is inside, so that a second one is seen (`threads`).
 //!
 //! The switch must be the same on all ranks, since messages are longer by their record; `mpiexec` sees to that.
@@ -72,8 +73,13 @@ impl Checks {
 
     /// Writes a line about a mistake, once.
     pub(crate) fn tell(&self, p: &Process, what: &str) {
+        self.tell_first(p, what.to_string(), what);
+    }
+
+    /// Writes a line about the first of several mistakes that are one to whoever mends it.
+    pub(crate) fn tell_first(&self, p: &Process, mistake: String, what: &str) {
         let mut told = self.told.borrow_mut();
-        if told.len() >= LINES_MAX || !told.insert(what.to_string()) {
+        if told.len() >= LINES_MAX || !told.insert(mistake) {
             return;
         }
         let rank = p.engine().map_or(0, |engine| engine.job.rank());

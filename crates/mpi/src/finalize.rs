@@ -81,6 +81,7 @@ pub(crate) fn leave(p: &Process) -> Result {
     let _within = places::within_all(places);
     let _mixed = Mixed::begin(places);
     wait(p, worker, |w| w.is_idle());
+    crate::win::left::tell(p);
     if let Some(checks) = p.checks() {
         // SAFETY: the worker lives as long as the engine, and this call holds the lock.
         checks.tell_pending(p, unsafe { &*worker });

@@ -17,8 +17,10 @@
 
 pub mod accumulate;
 pub(crate) mod change;
+mod check;
 mod conflicts;
 mod control;
+pub(crate) mod counts;
 pub mod create;
 pub mod dynamic;
 mod epoch;
@@ -30,6 +32,7 @@ pub mod hot;
 pub mod hot_atomics;
 pub mod hot_lock;
 mod kept_lock;
+pub(crate) mod left;
 pub mod lock;
 pub mod lock_all;
 mod lock_word;

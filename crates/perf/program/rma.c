@@ -8,8 +8,9 @@
 enum { EACH_FLUSHED, WINDOWS, ALLOCATED_FLUSHED, ALLOCATED_WINDOWS };
 static const char *const flushes[] = {"each flushed", "windows", "allocated, each flushed", "allocated, windows", NULL};
 
-enum { FETCH_AND_OP, COMPARE_AND_SWAP, ACCUMULATE };
-static const char *const atomics[] = {"fetch_and_op", "compare_and_swap", "accumulate", NULL};
+enum { FETCH_AND_OP, COMPARE_AND_SWAP, ACCUMULATE, ATOMICS };
+static const char *const atomics[] = {"fetch_and_op", "compare_and_swap", "accumulate", "fetch_and_op, allocated",
+                                      "compare_and_swap, allocated", "accumulate, allocated", NULL};
 static const char *const atomic_names[] = {"MPI_Fetch_and_op", "MPI_Compare_and_swap", "MPI_Accumulate"};
 
 static int target_of(const struct bench_case *c) { return 1 - c->member; }
@@ -40,8 +41,8 @@ static int prepare_transfer(struct bench_case *c) {
 }
 
 static int prepare_atomic(struct bench_case *c) {
-    c->operation = atomic_names[c->variant_index];
-    return prepare_window(c);
+    c->operation = atomic_names[c->variant_index % ATOMICS];
+    return c->variant_index < ATOMICS ? prepare_window(c) : allocate_window(c);
 }
 
 static void finish_window(struct bench_case *c) {
@@ -76,12 +77,12 @@ static void run_flush(struct bench_case *c, long n) {
 /* send[0] is what is added or swapped in, send[1] what is expected, send[2] what came back. */
 static void run_atomic(struct bench_case *c, long n) {
     int64_t *words = (int64_t *)c->send;
-    int target = target_of(c);
+    int target = target_of(c), atomic = c->variant_index % ATOMICS;
     if (!c->leads) return;
     for (long i = 0; i < n; i++) {
-        if (c->variant_index == FETCH_AND_OP)
+        if (atomic == FETCH_AND_OP)
             MPI_Fetch_and_op(&words[0], &words[2], MPI_INT64_T, target, 0, MPI_SUM, c->win);
-        else if (c->variant_index == COMPARE_AND_SWAP)
+        else if (atomic == COMPARE_AND_SWAP)
             MPI_Compare_and_swap(&words[0], &words[1], &words[2], MPI_INT64_T, target, 0, c->win);
         else
             MPI_Accumulate(&words[0], 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, MPI_SUM, c->win);
@@ -123,8 +124,9 @@ static bool verify_atomic(struct bench_case *c) {
     meet(c);
     run_atomic(c, 1);
     meet(c);
-    if (c->leads) return c->variant_index == ACCUMULATE || words[2] == 40;
-    return *there == (c->variant_index == COMPARE_AND_SWAP ? 2 : 42);
+    int atomic = c->variant_index % ATOMICS;
+    if (c->leads) return atomic == ACCUMULATE || words[2] == 40;
+    return *there == (atomic == COMPARE_AND_SWAP ? 2 : 42);
 }
 
 #define SIZES "8,64,1K,8K,64K,1M"

@@ -30,6 +30,7 @@ fn update_of(sides: &Sides, result: Option<Side>, op: usize) -> Update {
         target_count: sides.target_count,
         target_datatype: sides.target_datatype,
         op,
+        is_atomic: false,
         win: sides.win,
     }
 }
@@ -115,7 +116,7 @@ pub unsafe fn accumulate(p: &Process, call: OneSided, op: usize) -> Result<()> {
     }
     let asked = update_of(&sides, None, op);
     // SAFETY: ARGUMENTS.
-    unsafe { update(p, &asked) }
+    unsafe { update(p, &asked, false) }
 }
 
 /// `MPI_Raccumulate`
@@ -156,7 +157,7 @@ pub unsafe fn get_accumulate(
     }
     let asked = update_of(&sides, Some(result_side(&result)), op);
     // SAFETY: ARGUMENTS.
-    unsafe { update(p, &asked) }
+    unsafe { update(p, &asked, false) }
 }
 
 /// `MPI_Rget_accumulate`
@@ -210,10 +211,11 @@ pub unsafe fn fetch_and_op(
         target_count: 1,
         target_datatype: datatype,
         op,
+        is_atomic: true,
         win,
     };
     // SAFETY: ARGUMENTS.
-    unsafe { update(p, &asked) }
+    unsafe { update(p, &asked, false) }
 }
 
 /// `MPI_Compare_and_swap` on memory that is reached by load and store.

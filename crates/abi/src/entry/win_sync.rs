@@ -145,12 +145,12 @@ pub fn win_flush_local(p: &Process, rank: c_int, win: usize) -> Result<()> {
 
 /// `MPI_Win_flush_all`
 pub fn win_flush_all(p: &Process, win: usize) -> Result<()> {
-    lock::flush_all(p, &*p.win(win)?)
+    lock::flush_all(p, &*p.win(win)?, false)
 }
 
 /// `MPI_Win_flush_local_all`: as [`win_flush_all`].
 pub fn win_flush_local_all(p: &Process, win: usize) -> Result<()> {
-    lock::flush_all(p, &*p.win(win)?)
+    lock::flush_all(p, &*p.win(win)?, true)
 }
 
 /// `MPI_Win_sync`

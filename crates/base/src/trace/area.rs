@@ -10,10 +10,11 @@
 //! given to: who pushes promises to be that thread.
 #![allow(unsafe_code)]
 
-use super::{Event, Point, read_ticks};
+use super::{Event, Point, Subject, read_ticks};
 use crate::clock;
 use crate::sync::{StaticOrdering as Ordering, StaticPtr, StaticU32, StaticU64, StaticUsize};
 use std::ptr::null_mut;
+use std::sync::{Mutex, PoisonError};
 
 /// `FPTRACE1`.
 pub const TRACE_MAGIC: u64 = u64::from_le_bytes(*b"FPTRACE1");
@@ -23,6 +24,8 @@ pub const AREA_BYTES: u64 = 64 << 20;
 pub const NAME_BYTES: usize = 64;
 /// Most names.
 pub const MAX_NAMES: usize = 1024;
+/// Most names that programs have given, so that those of calls find room.
+const MAX_SUBJECTS: usize = MAX_NAMES / 4;
 const PAGE: usize = 4096;
 const NAMES_OFFSET: usize = PAGE;
 /// Bytes before the first ring.
@@ -93,6 +96,8 @@ pub struct Area {
     back: Back,
     /// Addresses of the names that have a number.
     known: [StaticUsize; MAX_NAMES],
+    /// Names that programs have given.
+    subjects: Mutex<Vec<&'static str>>,
 }
 
 // SAFETY: what lies at `base` is touched through atomics, and each ring by its own thread.
@@ -134,7 +139,8 @@ impl Area {
         // ORDERING: release: who finds the magic finds the rest; partner: the reader is another process that reads the
         // file, mostly after this one's end.
         header.magic.store(TRACE_MAGIC, Ordering::Release);
-        Some(Area { base, events, back, known: [const { StaticUsize::new(0) }; MAX_NAMES] })
+        let known = [const { StaticUsize::new(0) }; MAX_NAMES];
+        Some(Area { base, events, back, known, subjects: Mutex::default() })
     }
 
     fn header(&self) -> &AreaHeader {
@@ -191,6 +197,25 @@ impl Area {
             }
         }
         MAX_NAMES
+    }
+
+    /// The number of a name that a program has given, which is kept for ever.
+    pub(super) fn name_subject(&self, name: &str) -> Subject {
+        let mut subjects = self.subjects.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = subjects.iter().find(|known| **known == name).copied();
+        let name = match known {
+            Some(known) => known,
+            None if name.is_empty() || subjects.len() == MAX_SUBJECTS => return Subject::NONE,
+            None => {
+                let kept: &'static str = Box::leak(name.into());
+                subjects.push(kept);
+                kept
+            }
+        };
+        match self.intern(name) {
+            MAX_NAMES => Subject::NONE,
+            number => Subject(number as u32 + 1),
+        }
     }
 
     fn take_name(&self, index: usize, address: usize, name: &str) -> bool {

@@ -49,6 +49,10 @@ macro_rules! points {
 
 const MESSAGE: [&str; 3] = ["peer", "tag", "bytes"];
 const PIECE: [&str; 3] = ["peer", "", "bytes"];
+/// Of a window: its handle as an integer; the trace says its name too.
+const IN_WINDOW: [&str; 3] = ["peer", "handle", "bytes"];
+const AT_WINDOW: [&str; 3] = ["peer", "handle", ""];
+const WINDOW: [&str; 3] = ["", "handle", ""];
 const NOTHING: [&str; 3] = ["", "", ""];
 
 points! {
@@ -99,15 +103,23 @@ points! {
     /// It ends.
     ReadDone End "read" NOTHING;
     /// Bytes go to a window's memory.
-    Put Moment "put" PIECE;
+    Put Moment "put" IN_WINDOW;
     /// Bytes come from a window's memory.
-    Get Moment "get" PIECE;
+    Get Moment "get" IN_WINDOW;
     /// Elements of a window's memory are combined with others, or compared.
-    Accumulate Moment "accumulate" PIECE;
+    Accumulate Moment "accumulate" IN_WINDOW;
     /// A lock of a window is taken, of memory of `peer`; a wait for it lies before.
-    Lock Moment "lock" ["peer", "", ""];
+    Lock Moment "lock" AT_WINDOW;
     /// It is given back.
-    Unlock Moment "unlock" ["peer", "", ""];
+    Unlock Moment "unlock" AT_WINDOW;
+    /// What was begun to a rank of a window is complete.
+    Flush Moment "flush" AT_WINDOW;
+    /// What was begun to any rank of a window is complete.
+    FlushAll Moment "flush all" WINDOW;
+    /// An epoch begins: after a fence, or by start, post or lock all.
+    EpochBegins Moment "epoch begins" WINDOW;
+    /// It ends.
+    EpochEnds Moment "epoch ends" WINDOW;
     /// Bytes of a file are being read.
     FileRead Begin "file: read" ["", "", "bytes"];
     /// They have been, or that has failed.

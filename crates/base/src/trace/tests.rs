@@ -91,6 +91,27 @@ fn names__have_one_number_each() {
 }
 
 #[test]
+fn subjects__are_known_by_their_text_and_leave_room_for_calls() {
+    let (area, base) = area(8);
+    assert_eq!(area.name_subject(""), Subject::NONE);
+    let ledger = area.name_subject("ledger");
+    assert_ne!(ledger, Subject::NONE);
+    assert_eq!(area.name_subject(&String::from("ledger")), ledger);
+    let others: Vec<Subject> = (0..MAX_NAMES).map(|n| area.name_subject(&n.to_string())).collect();
+    assert!(others[0] != Subject::NONE && others[0] != ledger);
+    assert_eq!(others[MAX_NAMES - 1], Subject::NONE);
+    assert_ne!(area.intern("MPI_Send"), MAX_NAMES);
+    // The name is behind the point, and in front of the peer.
+    let ring = area.add_ring().unwrap();
+    let event = Event::new(Point::Put, 7, -2, 3);
+    // SAFETY: the ring is this thread's.
+    unsafe { area.push(ring, 100, event.of(ledger)) };
+    let head = word(base, HEADER_BYTES + RING_HEADER_BYTES + 8);
+    assert_eq!(head, event.head | u64::from(ledger.0) << 8);
+    assert_eq!((head as u8, head >> 32), (Point::Put as u8, 7));
+}
+
+#[test]
 fn rings__that_find_no_room_are_counted() {
     let (area, base) = area(1 << 20);
     let fits = (AREA_BYTES as usize - HEADER_BYTES) / ring_bytes(1 << 20);

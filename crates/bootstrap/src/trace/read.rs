@@ -45,6 +45,8 @@ pub(super) struct ThreadTrace {
 pub(super) struct Stamped {
     pub ns: u64,
     pub point: Point,
+    /// Number of the name of what it belongs to.
+    pub subject: Option<u64>,
     pub peer: u32,
     pub tag: i32,
     pub bytes: u64,
@@ -134,6 +136,7 @@ fn read_ring(ring: &[u8], events: u32, scale: &Scale) -> ThreadTrace {
         points.push(Stamped {
             ns: scale.ns_of(word64(event, 0)),
             point,
+            subject: u64::from(word32(event, 8) >> 8).checked_sub(1),
             peer: word32(event, 12),
             tag: word32(event, 16) as i32,
             bytes: word64(event, 24),

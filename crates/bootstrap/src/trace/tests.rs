@@ -89,6 +89,18 @@ fn names__that_are_not_there_are_unknown() {
 }
 
 #[test]
+fn windows__are_named() {
+    let mut bytes = part(1, &[(10, Point::Put, 8)]);
+    // The point's number, and behind it that of the first name, from 1 on.
+    bytes[FRONT + RING_HEADER_BYTES + 9] = 1;
+    let text = read(&bytes);
+    let expected =
+        "\"name\":\"put\",\"args\":{\"peer\":3,\"handle\":9,\"bytes\":8,\"window\":\"MPI_?Send\"}";
+    assert!(text.contains(expected), "{text}");
+    assert_json(&text);
+}
+
+#[test]
 fn ends__whose_beginning_was_overwritten_are_left_out() {
     // Three were written to a ring of two: the first is the call's beginning, and the third lies in its place.
     let text = read(&part(3, &[(30, Point::PostShort, 8), (20, Point::Return, 0)]));

@@ -101,6 +101,10 @@ fn write_what(rank: &RankTrace, stamped: &Stamped, out: &mut dyn Write) -> io::R
             between = ",";
         }
     }
+    if let Some(subject) = stamped.subject {
+        write!(out, "{between}\"window\":\"{}\"", rank.name(subject))?;
+        between = ",";
+    }
     match between {
         "," => write!(out, "}}"),
         _ => Ok(()),

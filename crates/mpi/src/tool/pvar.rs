@@ -9,6 +9,7 @@ use super::{enter, no_index, no_name};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::process::Process;
+use crate::win::counts::{self, Counted};
 use fastpath_io::Counter;
 use fastpath_protocol::Worker;
 
@@ -31,6 +32,8 @@ enum Value {
     Adapters(&'static [&'static str]),
     /// What is counted of files.
     Files(Counter),
+    /// What is counted of windows.
+    Windows(Counted),
 }
 
 impl Variable {
@@ -92,6 +95,21 @@ variables! {
         "one-sided operations that waited in a queue";
     counter "rma_operations_served" Workers |w| w.rma.counters.served,
         "one-sided operations of peers carried out by this process";
+    counter "rma_puts" Windows Counted::Puts,
+        "puts to windows, but for those of up to 48 bytes by load and store";
+    counter "rma_bytes_put" Windows Counted::PutBytes, "bytes of them";
+    counter "rma_gets" Windows Counted::Gets,
+        "gets from windows, but for those of up to 48 bytes by load and store";
+    counter "rma_bytes_got" Windows Counted::GotBytes, "bytes of them";
+    counter "rma_accumulates" Windows Counted::Accumulates,
+        "MPI_Accumulate, MPI_Get_accumulate and their forms with a request";
+    counter "rma_atomics" Windows Counted::Atomics, "MPI_Fetch_and_op and MPI_Compare_and_swap";
+    counter "rma_locks" Windows Counted::Locks, "locks by MPI_Win_lock";
+    counter "rma_lock_waits" Windows Counted::LockWaits,
+        "locks of windows for whose turn this process had to wait";
+    counter "rma_flushes" Windows Counted::Flushes, "flushes of windows";
+    counter "rma_epochs" Windows Counted::Epochs,
+        "fences, and epochs by MPI_Win_start, MPI_Win_post and MPI_Win_lock_all";
     counter "adapter_packets_resent" Adapters &["resent"],
         "packets that an adapter has sent again";
     counter "registrations" Adapters &["registrations_made"],
@@ -187,6 +205,7 @@ fn current(p: &Process, index: usize) -> u64 {
             .map(|(_, number)| number)
             .sum(),
         Value::Files(counter) => fastpath_io::PROCESS.get(counter),
+        Value::Windows(counted) => counts::total(p, counted),
     }
 }
 

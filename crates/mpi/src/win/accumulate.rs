@@ -8,8 +8,10 @@
 #![allow(unsafe_code)]
 
 use super::change::{ElementChange, How};
-use super::conflicts::Kind as Access;
+use super::check::{Access, Buffer};
+use super::conflicts;
 use super::control::Words;
+use super::counts::Counted;
 use super::hot_atomics::note_compared;
 use super::lock;
 use super::target::{self, Elements, Target, copy_here, room};
@@ -19,7 +21,7 @@ use crate::datatype::{Basic, Kind};
 use crate::error::{Error, Result};
 use crate::op::Reducer;
 use crate::process::Process;
-use fastpath_base::trace::{self, Point};
+use fastpath_base::trace::Point;
 use std::ptr;
 
 /// A buffer with its elements, as the program gave them.
@@ -50,11 +52,13 @@ pub struct Update {
     pub target_datatype: usize,
     /// The operation.
     pub op: usize,
+    /// Whether it is `MPI_Fetch_and_op` that asks.
+    pub is_atomic: bool,
     /// The window.
     pub win: usize,
 }
 
-/// `MPI_Accumulate` and `MPI_Get_accumulate`, complete when it returns.
+/// `MPI_Accumulate` and `MPI_Get_accumulate`, complete when it returns, and their forms with a request.
 ///
 /// # Errors
 /// As [`super::transfer::put`]; `MPI_ERR_OP` for an operation that is not predefined or not defined for the datatype,
@@ -62,7 +66,7 @@ pub struct Update {
 ///
 /// # Safety
 /// The origin's buffer is readable and the result's writable as counts and datatypes say; they do not overlap.
-pub unsafe fn update(p: &Process, asked: &Update) -> Result {
+pub unsafe fn update(p: &Process, asked: &Update, has_request: bool) -> Result {
     let window = p.win(asked.win)?;
     let op = p.op(asked.op)?;
     if !op.is_predefined() {
@@ -100,9 +104,14 @@ pub unsafe fn update(p: &Process, asked: &Update) -> Result {
     let handle = usize::from(basic.handle);
     let reducer = op.reducer(&*p.datatype(handle)?, handle)?;
     let found = target::find(p, &window, rank, asked.disp, &there)?;
-    let whole = (&found, &there);
-    target::check(p, &window, whole, Access::Accumulate, true);
-    trace::record(Point::Accumulate, window.world(rank), 0, there.bytes);
+    let read = origin.as_ref().map(|elements| (asked.origin.buffer, elements, false));
+    let written = result.as_ref().zip(asked.result);
+    let written = written.map(|(elements, side)| (side.buffer, elements, true));
+    let buffers = [read, written].into_iter().flatten();
+    let buffers = buffers.map(|(at, elements, is_written)| Buffer { at, elements, is_written });
+    check(p, &window, (&found, &there), has_request, || buffers.collect());
+    window.record(Point::Accumulate, window.world(rank), there.bytes);
+    window.counts.add(if asked.is_atomic { Counted::Atomics } else { Counted::Accumulates });
     window.show(p, rank)?;
     let job = Job {
         p,
@@ -117,6 +126,18 @@ pub unsafe fn update(p: &Process, asked: &Update) -> Result {
     let (from, to) = (asked.origin.buffer, asked.result.map_or(std::ptr::null_mut(), |r| r.buffer));
     // SAFETY: ORIGIN AND RESULT; the target's bytes are inside of its memory, as just seen.
     unsafe { job.run(origin.map(|o| (from.cast_const(), o)), result.map(|r| (to, r))) }
+}
+
+/// Where mistakes are looked for: tells of those of an accumulate.
+#[inline]
+fn check<'a>(
+    p: &Process, window: &Window, target: (&Target, &Elements), has_request: bool,
+    buffers: impl FnOnce() -> Vec<Buffer<'a>>,
+) {
+    if p.checks().is_some() {
+        let kind = conflicts::Kind::Accumulate;
+        Access { window, target, kind, has_request, buffers: &buffers() }.check(p);
+    }
 }
 
 #[cold]
@@ -390,9 +411,12 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
         ));
     }
     let found = target::find(p, &window, rank, asked.disp, &there)?;
-    let whole = (&found, &there);
-    target::check(p, &window, whole, Access::Accumulate, true);
-    trace::record(Point::Accumulate, window.world(rank), 0, there.bytes);
+    let buffers =
+        [(asked.origin, false), (asked.compare, false), (asked.result.cast_const(), true)];
+    let buffers = buffers.map(|(at, is_written)| Buffer { at, elements: &there, is_written });
+    check(p, &window, (&found, &there), false, || buffers.into());
+    window.record(Point::Accumulate, window.world(rank), there.bytes);
+    window.counts.add(Counted::Atomics);
     window.show(p, rank)?;
     let words = Words::of(p, &window, rank)?;
     let len = there.bytes as usize;

@@ -144,7 +144,9 @@ impl Target {
         &self, words: &Words, (change, at, len): (ElementChange, i64, usize),
         given: (*const u8, usize), taken: (*mut u8, usize),
     ) -> Result<bool> {
-        if words.near(ACCUMULATE).is_some() || self.key().is_null() {
+        // Memory that is mapped may be another rank's than the words: that of a shared window is all rank 0's.
+        let is_mapped = !self.near.is_null();
+        if words.near(ACCUMULATE).is_some() || self.key().is_null() || is_mapped {
             return Ok(false);
         }
         let asking = self.asking(change, at, len, given, taken);

@@ -1,6 +1,7 @@
 //! What `FASTPATH_CHECK=1` looks for in windows: accesses of this process to the same bytes of a target that nothing
 //! orders (MPI 5.0, section 12.7). A put and anything else, or an accumulate and anything but another accumulate, of
-//! which the first has not been completed by a flush or the end of the epoch: which of them counts is not defined.
+//! which the first has not been completed by a flush or the end of the epoch: which of them counts is not defined. And
+//! operations that use the same bytes of this process, of which one writes them ([`Uses`]).
 //!
 //! Knows nothing of processes or memory; what other ranks do is not seen.
 
@@ -62,19 +63,59 @@ impl Accesses {
             Kind::Get => &mut self.gets,
             Kind::Accumulate => &mut self.accumulates,
         };
-        if from >= end || ranges.len() >= RANGES_MOST {
-            return;
+        insert(ranges, from, end, call);
+    }
+}
+
+/// Adds a range, joined with those that it overlaps.
+fn insert(ranges: &mut BTreeMap<i64, Range>, from: i64, end: i64, call: &str) {
+    if from >= end || ranges.len() >= RANGES_MOST {
+        return;
+    }
+    let (mut from, mut end) = (from, end);
+    while let Some((&start, last)) = ranges.range(..end).next_back() {
+        if last.end <= from {
+            break;
         }
-        let (mut from, mut end) = (from, end);
-        while let Some((&start, last)) = ranges.range(..end).next_back() {
-            if last.end <= from {
-                break;
+        (from, end) = (from.min(start), end.max(last.end));
+        ranges.remove(&start);
+    }
+    let call = call.to_string();
+    ranges.insert(from, Range { end, call });
+}
+
+/// What operations that nothing has completed do with buffers of this process, by address. The ranges of one kind do
+/// not overlap. Who reads may read together (MPI 5.0, section 12.3).
+#[derive(Default)]
+pub struct Uses {
+    reads: BTreeMap<i64, Range>,
+    writes: BTreeMap<i64, Range>,
+}
+
+impl Uses {
+    /// The call whose use nothing orders with one of the bytes `from..end`, and whether it writes them.
+    pub fn find(&self, writes: bool, from: i64, end: i64) -> Option<(&str, bool)> {
+        if from >= end {
+            return None;
+        }
+        let written = overlapping(&self.writes, from, end).map(|call| (call, true));
+        let read = || overlapping(&self.reads, from, end).map(|call| (call, false));
+        if writes { written.or_else(read) } else { written }
+    }
+
+    /// Keeps a use in mind.
+    pub fn add(&mut self, writes: bool, from: i64, end: i64, call: &str) {
+        let ranges = if writes { &mut self.writes } else { &mut self.reads };
+        insert(ranges, from, end, call);
+    }
+
+    /// Keeps the uses of an operation in mind.
+    pub fn add_all(&mut self, other: &Uses) {
+        for (writes, ranges) in [(false, &other.reads), (true, &other.writes)] {
+            for (&from, range) in ranges {
+                self.add(writes, from, range.end, &range.call);
             }
-            (from, end) = (from.min(start), end.max(last.end));
-            ranges.remove(&start);
         }
-        let call = call.to_string();
-        ranges.insert(from, Range { end, call });
     }
 }
 
@@ -101,6 +142,24 @@ mod tests {
         assert_eq!(accesses.find(Get, 0, 100), Some("put"));
         assert_eq!(accesses.find(Get, 45, 100), Some("accumulate"));
         assert_eq!(accesses.find(Put, 15, 15), None);
+    }
+
+    #[test]
+    fn uses__conflict_where_one_of_them_writes() {
+        let mut uses = Uses::default();
+        uses.add(false, 10, 20, "put");
+        uses.add(true, 30, 40, "get");
+        assert_eq!(uses.find(false, 10, 20), None);
+        assert_eq!(uses.find(true, 19, 25), Some(("put", false)));
+        assert_eq!(uses.find(true, 20, 30), None);
+        assert_eq!(uses.find(false, 0, 31), Some(("get", true)));
+        assert_eq!(uses.find(true, 39, 50), Some(("get", true)));
+        assert_eq!(uses.find(true, 0, 50), Some(("get", true)));
+        assert_eq!(uses.find(true, 15, 15), None);
+        let mut all = Uses::default();
+        all.add_all(&uses);
+        assert_eq!(all.find(true, 19, 25), Some(("put", false)));
+        assert_eq!(all.find(false, 35, 36), Some(("get", true)));
     }
 
     proptest! {

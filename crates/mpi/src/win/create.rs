@@ -4,11 +4,12 @@
 #![allow(unsafe_code)]
 
 use super::control;
+use super::counts::Counts;
 use super::dynamic::{LIST_BYTES, Pieces};
 use super::epoch::Epoch;
 use super::hot::HotPeer;
 use super::window::{Described, Flavor, NO_KEY, Own, Part, Peer, WINDOWS, Window};
-use super::{error, fence, hints, lock, report};
+use super::{counts, error, fence, hints, lock, report};
 use crate::attribute::{self, Attributes};
 use crate::channel::Channel;
 use crate::coll;
@@ -190,6 +191,8 @@ fn assemble(
         hot: (0..ranks).map(|_| Cell::new(HotPeer::CLOSED)).collect(),
         locks: (0..ranks).map(|_| Cell::new(std::ptr::null())).collect(),
         epoch: RefCell::new(Epoch::new(ranks)),
+        counts: Counts::new(),
+        subject: Cell::new(None),
         is_local,
         announced: Cell::new(false),
         contested: Cell::new(false),
@@ -200,6 +203,7 @@ fn assemble(
         pending: RefCell::default(),
         exposure: RefCell::default(),
         own: RefCell::new(own),
+        uses: RefCell::default(),
         accesses: RefCell::default(),
         pieces: Pieces::default(),
         comm,
@@ -374,6 +378,7 @@ pub fn free(p: &Process, handle: usize) -> Result {
     lock::complete_all(p, &window)?;
     fence::meet(p, &window)?;
     report::print(p, &window)?;
+    counts::keep(p, &window);
     p.hot_win_clear(handle);
     WINDOWS.of(p).remove(handle);
     window.forget_all();

@@ -1,6 +1,6 @@
 //! What errors of one-sided communication say.
 
-use super::epoch::Refusal;
+use super::epoch::{Epoch, Refusal};
 use super::window::Window;
 use crate::consts::*;
 use crate::error::Error;
@@ -34,14 +34,28 @@ pub(super) fn refuse_epoch(window: &Window, rank: Option<u32>, refusal: Refusal)
 #[inline(never)]
 pub(super) fn refuse_free(window: &Window, refusal: Refusal) -> Error {
     let (what, advice) = refusal.explain();
-    let held = window.epoch.borrow().locked();
-    let ranks: Vec<String> = held.iter().map(u32::to_string).collect();
-    let ranks = match ranks.is_empty() {
-        true => String::new(),
-        false => format!(" (locked: {})", ranks.join(", ")),
-    };
+    let ranks = name_targets(&window.epoch.borrow(), refusal);
     let text = format!("the window ({}) is freed while {what}{ranks}", window.title());
     Error::new(MPI_ERR_RMA_SYNC, text).with_advice(Some(advice))
+}
+
+/// Ranks that are named of an epoch at most.
+const NAMED_MOST: usize = 16;
+
+/// The ranks of an epoch that is in the way of the window's end, where it is not to all.
+pub(super) fn name_targets(epoch: &Epoch, refusal: Refusal) -> String {
+    let (what, ranks) = match refusal {
+        Refusal::InLock => ("locked", epoch.locked()),
+        Refusal::InStart => ("started", epoch.may_complete().map_or(Vec::new(), |r| r.to_vec())),
+        Refusal::InPost => ("posted for", epoch.posted().map_or(Vec::new(), |r| r.to_vec())),
+        _ => return String::new(),
+    };
+    let named: Vec<String> = ranks.iter().take(NAMED_MOST).map(u32::to_string).collect();
+    let more = match ranks.len() - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(" ({what}: {}{more})", named.join(", "))
 }
 
 /// A rank that says of its memory what cannot be.
@@ -99,4 +113,30 @@ pub(super) fn explain(window: &Window, rank: u32, error: RmaError) -> Error {
         other => other.to_string(),
     };
     Error::new(class, format!("{why} (window {}, rank {rank})", window.title()))
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::super::epoch::{Held, Sharing};
+    use super::*;
+
+    #[test]
+    fn targets__are_those_of_the_epoch_that_is_open() {
+        let mut epoch = Epoch::new(40);
+        epoch.lock(3, Held::Shared);
+        epoch.lock(7, Held::Exclusive);
+        assert_eq!(name_targets(&epoch, Refusal::InLock), " (locked: 3, 7)");
+        epoch.unlock(3);
+        epoch.unlock(7);
+        epoch.start([1, 2].into());
+        assert_eq!(name_targets(&epoch, Refusal::InStart), " (started: 1, 2)");
+        epoch.complete();
+        epoch.lock_all(Sharing::Counted);
+        assert_eq!(name_targets(&epoch, Refusal::InLockAll), "");
+        epoch.post((0..18).collect());
+        let text = name_targets(&epoch, Refusal::InPost);
+        assert!(text.starts_with(" (posted for: 0, 1, "), "{text}");
+        assert!(text.ends_with(", 15 and 2 more)"), "{text}");
+    }
 }

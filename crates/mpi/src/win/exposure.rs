@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::control::{Words, ends_of, posts_of};
+use super::counts::Counted;
 use super::window::Window;
 use super::{error, lock};
 use crate::consts::*;
@@ -10,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::process::Process;
 use crate::request::note_miss;
+use fastpath_base::trace::Point;
 use std::rc::Rc;
 
 /// What a rank and this one have done with each other.
@@ -79,6 +81,16 @@ fn translate(window: &Window, group: &Group) -> Result<Rc<[u32]>> {
     Ok(ranks.into_iter().map(|rank| rank as u32).collect())
 }
 
+fn note_begun(window: &Window) {
+    window.counts.add(Counted::Epochs);
+    window.record(Point::EpochBegins, 0, 0);
+}
+
+fn end_post(window: &Window) {
+    window.epoch.borrow_mut().end_post();
+    window.record(Point::EpochEnds, 0, 0);
+}
+
 /// `MPI_Win_post`
 ///
 /// # Errors
@@ -97,6 +109,7 @@ pub fn post(p: &Process, window: &Window, group: &Rc<Group>, assertion: i32) -> 
         }
     }
     window.epoch.borrow_mut().post(ranks);
+    note_begun(window);
     Ok(())
 }
 
@@ -121,6 +134,7 @@ pub fn start(p: &Process, window: &Window, group: &Rc<Group>, assertion: i32) ->
         window.show_again(rank);
     }
     window.epoch.borrow_mut().start(ranks);
+    note_begun(window);
     Ok(())
 }
 
@@ -139,6 +153,7 @@ pub fn complete(p: &Process, window: &Window) -> Result {
         Words::of(p, window, rank)?.count(at, ended)?;
     }
     window.epoch.borrow_mut().complete();
+    window.record(Point::EpochEnds, 0, 0);
     done
 }
 
@@ -164,7 +179,7 @@ pub fn wait(p: &Process, window: &Window) -> Result {
         let at = ends_of(window.size(), rank);
         own.await_count(at, rank, wanted(window, rank))?;
     }
-    window.epoch.borrow_mut().end_post();
+    end_post(window);
     Ok(())
 }
 
@@ -191,6 +206,6 @@ pub fn test(p: &Process, window: &Window) -> Result<bool> {
             return Ok(false);
         }
     }
-    window.epoch.borrow_mut().end_post();
+    end_post(window);
     Ok(true)
 }

@@ -1,5 +1,6 @@
 //! `MPI_Win_fence` (MPI 5.0, section 12.5.1).
 
+use super::counts::Counted;
 use super::window::Window;
 use super::{error, lock};
 use crate::channel::Channel;
@@ -7,6 +8,7 @@ use crate::coll;
 use crate::consts::*;
 use crate::error::Result;
 use crate::process::Process;
+use fastpath_base::trace::Point;
 
 const KNOWN: i32 = MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED;
 
@@ -29,8 +31,16 @@ pub fn fence(p: &Process, window: &Window, assertion: i32) -> Result {
     may.map_err(|refusal| error::refuse_epoch(window, None, refusal))?;
     let done = lock::complete_pending(p, window);
     meet(p, window)?;
-    if !window.epoch.borrow_mut().fence(assertion & MPI_MODE_NOSUCCEED == 0) {
+    let more = assertion & MPI_MODE_NOSUCCEED == 0;
+    if window.epoch.borrow().is_fenced() {
+        window.record(Point::EpochEnds, 0, 0);
+    }
+    if !window.epoch.borrow_mut().fence(more) {
         window.close_all();
+    }
+    window.counts.add(Counted::Epochs);
+    if more {
+        window.record(Point::EpochBegins, 0, 0);
     }
     done
 }

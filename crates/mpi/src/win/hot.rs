@@ -59,6 +59,17 @@ struct HotWin {
     /// Flushes until the next look for messages.
     flushes: Cell<u32>,
     whole: Cell<*const Window>,
+    /// What the immediate path has counted: [`Kind`].
+    counted: [Cell<u64>; 2],
+}
+
+const _: () = assert!(size_of::<HotWin>() == 64);
+
+/// Operations that are counted: one addition to a line that is read anyway.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Accumulate,
+    Atomic,
 }
 
 struct Table(UnsafeCell<[HotWin; ENTRIES]>);
@@ -76,6 +87,7 @@ static WINDOWS: Table = Table(UnsafeCell::new(
             size: Cell::new(0),
             flushes: Cell::new(FLUSHES_PER_LOOK),
             whole: Cell::new(ptr::null()),
+            counted: [const { Cell::new(0) }; 2],
         }
     }; ENTRIES],
 ));
@@ -217,6 +229,10 @@ unsafe fn move_now<const PUTS: bool, const WAY: u8, const LONG: bool>(sides: &Si
             _ => copy(to, from, bytes as usize),
         }
     }
+    if LONG {
+        // SAFETY: it lives as long as the key is there.
+        unsafe { (*window(sides.win).whole.get()).counts.add_move::<PUTS>(bytes) };
+    }
     true
 }
 
@@ -239,21 +255,97 @@ pub fn try_flush<const WAY: u8>(rank: i32, win: usize) -> bool {
     true
 }
 
-/// A flush has looked for messages.
-pub(super) fn note_look(win: usize) {
-    window(win).flushes.set(FLUSHES_PER_LOOK);
+/// A call that polls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Caller {
+    /// `MPI_Win_flush`, which the immediate path has counted where it knows the window, or `MPI_Win_flush_local`, which
+    /// it has where there may be threads.
+    Flush { local: bool },
+    /// A flush that it does not know.
+    FlushAll,
+    /// No flush.
+    Sync,
+}
+
+impl Caller {
+    /// Whether the immediate path has counted it, where it knows the window.
+    #[inline]
+    fn was_tried(self) -> bool {
+        match self {
+            Caller::Flush { local } => !local || hot::is_hidden(),
+            Caller::FlushAll | Caller::Sync => false,
+        }
+    }
+}
+
+/// A flush that the immediate path may have counted is refused.
+pub(super) fn take_back_flush(win: usize, caller: Caller) {
+    if is_shown(win) && caller.was_tried() {
+        let entry = window(win);
+        entry.flushes.set(entry.flushes.get().wrapping_add(1));
+    }
+}
+
+/// A call has polled: how many flushes there were since the last one that has, itself among them.
+pub(super) fn note_look(win: usize, caller: Caller) -> u64 {
+    let own = u64::from(caller != Caller::Sync);
+    if !is_shown(win) {
+        return own;
+    }
+    let since = FLUSHES_PER_LOOK - window(win).flushes.replace(FLUSHES_PER_LOOK);
+    u64::from(since) + if caller.was_tried() { 0 } else { own }
+}
+
+/// Flushes of a window that have not looked for messages, since the last one that has.
+pub(super) fn flushes_since_look(win: usize) -> u64 {
+    match is_shown(win) {
+        true => u64::from(FLUSHES_PER_LOOK - window(win).flushes.get()),
+        false => 0,
+    }
+}
+
+/// Operations that the immediate path has counted.
+pub(super) fn count(kind: Kind, win: usize) -> u64 {
+    match is_shown(win) {
+        true => window(win).counted[kind as usize].get(),
+        false => 0,
+    }
+}
+
+/// Whether the immediate path knows a window.
+fn is_shown(win: usize) -> bool {
+    [hot::key::<OPEN>(win), hot::key::<INSIDE>(win)].contains(&window(win).key.get())
 }
 
 /// Memory of a rank that is reached by load and store.
 pub(super) struct Place {
     pub target: *mut u8,
-    /// The lock of accumulates.
-    pub lock: &'static AtomicU64,
+    /// The lock of accumulates. No reference, so that who finds a place need not see that this is none.
+    lock: *const AtomicU64,
+    /// How many operations there were.
+    counted: &'static Cell<u64>,
 }
 
-/// Finds `bytes`, 1 to 2^62, at a displacement of a rank that is shown.
+impl Place {
+    /// The lock of accumulates.
+    #[inline(always)] // as `find`
+    pub fn lock(&self) -> &'static AtomicU64 {
+        // SAFETY: set where the rank is shown: to a word in memory that stays mapped while the window lives.
+        unsafe { &*self.lock }
+    }
+
+    /// Counts an operation, which nothing keeps from being made any more.
+    #[inline(always)] // as `find`
+    pub fn count(&self) {
+        self.counted.set(self.counted.get().wrapping_add(1));
+    }
+}
+
+/// Finds `bytes`, 1 to 2^62, at a displacement of a rank that is shown, for an operation of a kind.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
-pub(super) fn find<const WAY: u8>(win: usize, rank: i32, disp: isize, bytes: u64) -> Option<Place> {
+pub(super) fn find<const WAY: u8>(
+    kind: Kind, win: usize, (rank, disp): (i32, isize), bytes: u64,
+) -> Option<Place> {
     let peer = peer::<WAY>(win, rank)?;
     // SAFETY: as in `move_now`.
     let (base, size, unit, limit) =
@@ -265,10 +357,11 @@ pub(super) fn find<const WAY: u8>(win: usize, rank: i32, disp: isize, bytes: u64
     if end > size {
         return None;
     }
-    // SAFETY: there is an entry for each rank, which is set where the rank is shown: to a word in memory that stays
-    // mapped while the window lives.
-    let lock = unsafe { &*(*window(win).locks.get().add(rank as u32 as usize)).get() };
-    Some(Place { target: base.wrapping_add((end - bytes) as usize), lock })
+    let entry = window(win);
+    // SAFETY: there is an entry for each rank.
+    let lock = unsafe { (*entry.locks.get().add(rank as u32 as usize)).get() };
+    let target = base.wrapping_add((end - bytes) as usize);
+    Some(Place { target, lock, counted: &entry.counted[kind as usize] })
 }
 
 impl Process {
@@ -287,16 +380,18 @@ impl Process {
             entry.peers.set(shown.hot.as_ptr());
             entry.locks.set(shown.locks.as_ptr());
             entry.size.set(shown.size());
+            entry.flushes.set(FLUSHES_PER_LOOK);
+            for count in &entry.counted {
+                count.set(0);
+            }
             entry.whole.set(shown);
         }
     }
 
     /// Takes a window out of the immediate path, before it is freed.
     pub(super) fn hot_win_clear(&self, handle: usize) {
-        let entry = window(handle);
-        let own = [hot::key::<OPEN>(handle), hot::key::<INSIDE>(handle)];
-        if own.contains(&entry.key.get()) {
-            entry.key.set(0);
+        if is_shown(handle) {
+            window(handle).key.set(0);
         }
     }
 

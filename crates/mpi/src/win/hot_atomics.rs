@@ -2,7 +2,7 @@
 //! used before: one compare and swap for the lock of accumulates, the work, one store.
 #![allow(unsafe_code)]
 
-use super::hot::{Place, Sides, find};
+use super::hot::{Kind, Place, Sides, find};
 use crate::hot;
 use crate::op::cache;
 use fastpath_base::copy::copy;
@@ -12,14 +12,18 @@ use fastpath_base::sync::{AtomicU8, AtomicU64, Ordering};
 struct Held(&'static AtomicU64);
 
 impl Held {
-    /// None where somebody else has it.
+    /// That of a place, for an operation that counts; none where somebody else has it.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
-    fn take(lock: &'static AtomicU64) -> Option<Held> {
+    fn take(place: &Place) -> Option<Held> {
+        let lock = place.lock();
         // ORDERING: acquire: the partner is the release of whoever had it before.
         let taken = lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
         // Not made before it is taken: its end gives the lock back.
         match taken {
-            Ok(_) => Some(Held(lock)),
+            Ok(_) => {
+                place.count();
+                Some(Held(lock))
+            }
             Err(_) => None,
         }
     }
@@ -50,18 +54,22 @@ pub unsafe fn try_fetch_and_op<const WAY: u8>(
     (origin, result): (*const u8, *mut u8), datatype: usize, (rank, disp): (i32, isize), op: usize,
     win: usize,
 ) -> bool {
-    let Some(bytes) = word_of(datatype).filter(|_| !origin.is_null() && !result.is_null()) else {
+    let Some(bytes) = word_of(datatype) else {
         return false;
     };
-    let Some(Place { target, lock }) = find::<WAY>(win, rank, disp, bytes) else {
+    if origin.is_null() || result.is_null() {
+        return false;
+    }
+    let Some(place) = find::<WAY>(Kind::Atomic, win, (rank, disp), bytes) else {
         return false;
     };
     let Some(kernel) = cache::find(op, datatype) else {
         return false;
     };
-    let Some(_held) = Held::take(lock) else {
+    let Some(_held) = Held::take(&place) else {
         return false;
     };
+    let target = place.target;
     // SAFETY: the target was just found inside the mapped part; the buffers have an element each, by this function's
     // contract; the kernel is that of operation and datatype.
     unsafe {
@@ -102,13 +110,12 @@ fn find_elements<const WAY: u8>(sides: &Sides, op: usize) -> Option<Elements> {
         return None;
     }
     let bytes = sides.count as u64 * datatype.size;
-    let Place { target, lock } = find::<WAY>(sides.win, sides.rank, sides.disp, bytes)?;
-    Some(Elements {
-        target,
-        bytes: bytes as usize,
-        kernel: cache::find(op, sides.datatype)?,
-        _held: Held::take(lock)?,
-    })
+    let at = (sides.rank, sides.disp);
+    let place = find::<WAY>(Kind::Accumulate, sides.win, at, bytes)?;
+    let kernel = cache::find(op, sides.datatype)?;
+    let _held = Held::take(&place)?;
+    let (target, bytes) = (place.target, bytes as usize);
+    Some(Elements { target, bytes, kernel, _held })
 }
 
 /// `MPI_Accumulate` of contiguous elements of one predefined datatype, or nothing.
@@ -176,12 +183,13 @@ pub unsafe fn try_compare_and_swap<const WAY: u8>(
     let Some(bytes) = word_of(datatype).filter(|_| is_known && !any_null) else {
         return false;
     };
-    let Some(Place { target, lock }) = find::<WAY>(win, rank, disp, bytes) else {
+    let Some(place) = find::<WAY>(Kind::Atomic, win, (rank, disp), bytes) else {
         return false;
     };
-    let Some(_held) = Held::take(lock) else {
+    let Some(_held) = Held::take(&place) else {
         return false;
     };
+    let target = place.target;
     // SAFETY: as in `try_fetch_and_op`.
     unsafe {
         match bytes {

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::control::{ACCUMULATE, LOCK, OWNER};
+use super::counts::Counted;
 use super::epoch::Held;
 use super::hot;
 use super::lock_word::LockWord;
@@ -89,6 +90,7 @@ pub fn try_lock<const WAY: u8>(kind: i32, rank: i32, assertion: i32, win: usize)
     }
     note::<WAY>(found.window, found.rank, true);
     epoch.lock(found.rank, held);
+    found.window.counts.add(Counted::Locks);
     found.window.show_again(found.rank);
     true
 }

@@ -2,7 +2,9 @@
 #![allow(unsafe_code)]
 
 use super::control::{LOCK, OWNER, PRESSED, Words, queue_at};
+use super::counts::Counted;
 use super::epoch::{Held, Refusal};
+use super::hot::Caller;
 use super::kept_lock::{KEEP_MAX, Owner, is_kept};
 use super::lock_word::{LockWord, Ticket};
 use super::window::Window;
@@ -12,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use fastpath_base::config::WaitMode;
 use fastpath_base::sync::{Ordering, fence, spin_loop};
-use fastpath_base::trace::{self, Point};
+use fastpath_base::trace::Point;
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::Worker;
 use std::cell::Cell;
@@ -73,6 +75,7 @@ pub fn lock(p: &Process, window: &Window, kind: i32, rank: i32, assertion: i32) 
         _ => Held::Unchecked,
     };
     window.epoch.borrow_mut().lock(rank, held);
+    window.counts.add(Counted::Locks);
     window.show(p, rank)
 }
 
@@ -89,7 +92,7 @@ pub fn unlock(p: &Process, window: &Window, rank: i32) -> Result {
     let held = window.epoch.borrow().may_unlock(rank);
     let held = held.map_err(|refusal| error::refuse_epoch(window, Some(rank), refusal))?;
     window.close(rank);
-    forget(p, window, Some(rank));
+    forget(p, window, Some(rank), false);
     // Where nothing is under way, the lock's own order is enough: who takes it next sees what was written.
     let done = match window.peers[rank as usize].pending.get() {
         true => complete_slow(p, window, rank),
@@ -112,24 +115,30 @@ pub fn flush(p: &Process, window: &Window, rank: i32, local: bool) -> Result {
         return Ok(());
     }
     let rank = window.check_rank(rank)?;
-    let may = window.epoch.borrow().may_flush(Some(rank));
-    refuse(window, Some(rank), may)?;
-    complete(p, window, rank)?;
-    if !local {
-        forget(p, window, Some(rank));
+    let (caller, may) = (Caller::Flush { local }, window.epoch.borrow().may_flush(Some(rank)));
+    if may.is_err() {
+        hot::take_back_flush(window.handle.get(), caller);
+        return refuse(window, Some(rank), may);
     }
-    look(p, window)
+    complete(p, window, rank)?;
+    forget(p, window, Some(rank), local);
+    window.record(Point::Flush, window.world(rank), 0);
+    look(p, window, caller)
 }
 
-/// `MPI_Win_flush_all` and `MPI_Win_flush_local_all`.
+/// `MPI_Win_flush_all` and, with `local`, `MPI_Win_flush_local_all`.
 ///
 /// # Errors
 /// As [`flush`].
-pub fn flush_all(p: &Process, window: &Window) -> Result {
+pub fn flush_all(p: &Process, window: &Window, local: bool) -> Result {
     let may = window.epoch.borrow().may_flush(None);
     refuse(window, None, may)?;
-    complete_all(p, window)?;
-    look(p, window)
+    // ORDERING: as in `sync`.
+    fence(Ordering::SeqCst);
+    complete_begun(p, window)?;
+    forget(p, window, None, local);
+    window.record(Point::FlushAll, 0, 0);
+    look(p, window, Caller::FlushAll)
 }
 
 /// `MPI_Win_sync`: what this process has written by load and store is there for others, and the other way round.
@@ -140,14 +149,15 @@ pub fn sync(p: &Process, window: &Window) -> Result {
     // ORDERING: a full fence between the program's own accesses before and after; its partner is the same fence in
     // another rank.
     fence(Ordering::SeqCst);
-    look(p, window)
+    look(p, window, Caller::Sync)
 }
 
-/// Looks for messages: a program may wait for one, or for a word that one changes, in a loop of these calls.
-fn look(p: &Process, window: &Window) -> Result {
+/// Caller for messages: a program may wait for one, or for a word that one changes, in a loop of these calls.
+fn look(p: &Process, window: &Window, caller: Caller) -> Result {
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
     unsafe { (*p.worker()?).progress() };
-    hot::note_look(window.handle.get());
+    let flushes = hot::note_look(window.handle.get(), caller);
+    window.counts.add_many(Counted::Flushes, flushes);
     Ok(())
 }
 
@@ -176,11 +186,15 @@ fn complete_slow(p: &Process, window: &Window, rank: u32) -> Result {
     done.map_err(|e| error::explain(window, rank, e))
 }
 
-/// Where mistakes are looked for: accesses to a rank, or to all of them, are complete.
+/// Where mistakes are looked for: accesses to a rank, or to all of them, are complete, or with `local` alone their
+/// buffers are free.
 #[inline]
-fn forget(p: &Process, window: &Window, rank: Option<u32>) {
+fn forget(p: &Process, window: &Window, rank: Option<u32>, local: bool) {
     if p.checks().is_some() {
-        window.forget_accesses(rank);
+        window.forget_uses(rank);
+        if !local {
+            window.forget_accesses(rank);
+        }
     }
 }
 
@@ -203,7 +217,11 @@ pub(super) fn complete_all(p: &Process, window: &Window) -> Result {
 
 /// As [`complete_all`], where messages follow that order what was written.
 pub(super) fn complete_pending(p: &Process, window: &Window) -> Result {
-    forget(p, window, None);
+    forget(p, window, None, false);
+    complete_begun(p, window)
+}
+
+fn complete_begun(p: &Process, window: &Window) -> Result {
     let mut result = Ok(());
     loop {
         let rank = window.pending.borrow().last().copied();
@@ -226,6 +244,7 @@ pub(super) fn take(p: &Process, window: &Window, rank: u32, exclusive: bool) -> 
     }
     let (ticket, granted) = words.request_lock(exclusive)?;
     if !granted {
+        window.counts.add(Counted::LockWaits);
         await_turn(&words, ticket, exclusive)?;
     }
     if let (true, Some(owner)) = (exclusive, words.near(OWNER)) {
@@ -241,7 +260,7 @@ pub(super) fn note(p: &Process, window: &Window, rank: u32, taken: bool) -> Resu
         true => (window.world(rank), Point::Lock),
         false => (window.world(rank), Point::Unlock),
     };
-    trace::record(point, world, 0, 0);
+    window.record(point, world, 0);
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
     unsafe { (*p.worker()?).note_window_lock(world, taken) };
     Ok(())

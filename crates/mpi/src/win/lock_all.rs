@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 use super::control::{SHARERS, Words};
+use super::counts::Counted;
 use super::epoch::Sharing;
 use super::lock::{
     check_assertion, complete_all, complete_pending, give, leave_fence, note, refuse, take,
@@ -20,6 +21,7 @@ use crate::consts::MPI_MODE_NOCHECK;
 use crate::error::Result;
 use crate::process::Process;
 use fastpath_base::sync::{AtomicU64, Ordering};
+use fastpath_base::trace::Point;
 use std::collections::HashSet;
 
 /// A host's word: how many ranks are in `MPI_Win_lock_all` without locks, and how many have announced that they lock
@@ -62,6 +64,8 @@ pub fn lock_all(p: &Process, window: &Window, assertion: i32) -> Result {
         _ => Sharing::Unchecked,
     };
     window.epoch.borrow_mut().lock_all(sharing);
+    window.counts.add(Counted::Epochs);
+    window.record(Point::EpochBegins, 0, 0);
     window.open_again();
     Ok(())
 }
@@ -84,6 +88,7 @@ pub fn unlock_all(p: &Process, window: &Window) -> Result {
         _ => give_locks(p, window),
     };
     window.epoch.borrow_mut().unlock_all();
+    window.record(Point::EpochEnds, 0, 0);
     done.and(left)
 }
 
@@ -110,6 +115,7 @@ pub fn try_lock_all<const WAY: u8>(assertion: i32, win: usize) -> bool {
     }
     hot_lock::note::<WAY>(window, home, true);
     epoch.lock_all(Sharing::Counted);
+    window.counts.add(Counted::Epochs);
     window.open_again();
     true
 }

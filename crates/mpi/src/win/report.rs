@@ -1,16 +1,18 @@
-//! What `FASTPATH_REPORT` says of a window: which way each rank was reached.
+//! What `FASTPATH_REPORT` says of a window: which way each rank was reached, and what was counted.
 #![allow(unsafe_code)]
 
+use super::counts::ALL;
 use super::window::Window;
 use crate::error::Result;
 use crate::process::Process;
 use fastpath_base::config::Key;
+use fastpath_base::copy::COPY_SMALL_MAX;
 use std::fmt::Write;
 
 /// What is told of a rank whose words this process does not reach by load and store.
 const NEEDS_OWNER: &str = "; locks, atomics and accumulates wait until the owner makes progress";
 
-/// Prints how the ranks that were accessed have been reached, if the user wants to know: one line.
+/// Prints how the ranks that were accessed have been reached, and what was counted, if the user wants to know.
 pub(super) fn print(p: &Process, window: &Window) -> Result {
     let config = p.running()?.config;
     let json = config.choice(Key::Report) == "json";
@@ -50,13 +52,48 @@ pub(super) fn print(p: &Process, window: &Window) -> Result {
     }
     let (me, title) = (window.world(window.rank), window.title());
     match json {
-        true => eprintln!(r#"{{"rank":{me},"window":{title:?},"ways":[{text}]}}"#),
+        true => {
+            let counts = counts_as_json(window);
+            eprintln!(
+                r#"{{"rank":{me},"window":{title:?},"ways":[{text}],"counts":{{{counts}}}}}"#
+            );
+        }
         false if ways.is_empty() => {
             eprintln!("fastpath: rank {me}: window ({title}): no rank was accessed")
         }
         false => eprintln!("fastpath: rank {me}: window ({title}): {text}"),
     }
+    let counted = counts_in_words(window);
+    if !json && !counted.is_empty() {
+        eprintln!("fastpath: rank {me}: window ({title}): counted {counted}");
+    }
     Ok(())
+}
+
+/// What was counted, and that the quickest are not.
+fn counts_in_words(window: &Window) -> String {
+    let counted = ALL.into_iter().map(|(what, one, several)| (window.count(what), one, several));
+    let counted = counted.filter(|&(number, ..)| number != 0);
+    let name = |(number, one, several)| match number {
+        1 => format!("1 {one}"),
+        _ => format!("{number} {several}"),
+    };
+    let counted: Vec<String> = counted.map(name).collect();
+    match counted.is_empty() {
+        true => String::new(),
+        false => format!(
+            "{} (not counted: puts and gets of up to {COPY_SMALL_MAX} B by load and store)",
+            counted.join(", ")
+        ),
+    }
+}
+
+fn counts_as_json(window: &Window) -> String {
+    let name = |several: &str| several.replace(' ', "_");
+    let counted = ALL.into_iter();
+    let counted =
+        counted.map(|(what, _, several)| format!(r#""{}":{}"#, name(several), window.count(what)));
+    counted.collect::<Vec<String>>().join(",")
 }
 
 fn list(ranks: &[u32]) -> String {

@@ -69,7 +69,7 @@ pub unsafe fn rput(p: &Process, sides: &Sides) -> Result<usize> {
 pub unsafe fn rget(p: &Process, sides: &Sides) -> Result<usize> {
     check_epoch(p, sides.win)?;
     // SAFETY: ORIGIN AND RESULT.
-    request_of(p, unsafe { transfer::<false>(p, sides, false) }?)
+    request_of(p, unsafe { transfer::<false>(p, sides, true) }?)
 }
 
 /// `MPI_Raccumulate` and `MPI_Rget_accumulate`: they are complete when the call returns.
@@ -83,6 +83,6 @@ pub unsafe fn rget(p: &Process, sides: &Sides) -> Result<usize> {
 pub unsafe fn rupdate(p: &Process, asked: &Update) -> Result<usize> {
     check_epoch(p, asked.win)?;
     // SAFETY: ORIGIN AND RESULT.
-    unsafe { update(p, asked)? };
+    unsafe { update(p, asked, true)? };
     Ok(completed_request())
 }

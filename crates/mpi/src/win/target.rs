@@ -6,10 +6,8 @@
 //! while MPI runs, key and slots as long as the window. The first two are asked of the callers.
 #![allow(unsafe_code)]
 
-use super::conflicts::Kind;
 use super::window::{Flavor, Window};
 use super::{dynamic, error, lock};
-use crate::check::Checks;
 use crate::consts::*;
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
@@ -282,6 +280,11 @@ impl Target {
         self.offset.wrapping_add(at) as u64
     }
 
+    /// A byte `at` from the displacement, as a person would count it.
+    pub fn byte_at(&self, at: i64) -> i64 {
+        self.byte.wrapping_add(at)
+    }
+
     /// The key that it was found with; null where there is none.
     pub fn key(&self) -> *mut RemoteKey {
         self.key
@@ -386,57 +389,6 @@ impl Target {
             done += len as usize;
         });
         result
-    }
-}
-
-/// Where mistakes are looked for: tells of an access to bytes that another one of this process has accessed since the
-/// last flush, so that nothing orders the two. One that is not `kept` is complete when its request is.
-#[inline]
-pub(super) fn check(
-    p: &Process, window: &Window, access: (&Target, &Elements), kind: Kind, kept: bool,
-) {
-    if let Some(checks) = p.checks() {
-        check_slow(p, checks, window, access, kind, kept);
-    }
-}
-
-/// Pieces of an access that are looked at one by one.
-const PIECES_MOST: usize = 1 << 12;
-
-#[cold]
-#[inline(never)]
-fn check_slow(
-    p: &Process, checks: &Checks, window: &Window, (found, elements): (&Target, &Elements),
-    kind: Kind, kept: bool,
-) {
-    let mut pieces = Vec::new();
-    let visited = found.each(elements, |at, _, len| {
-        if pieces.len() < PIECES_MOST {
-            pieces.push((found.byte.wrapping_add(at), len as i64));
-        }
-        Ok(())
-    });
-    if visited.is_err() || pieces.len() >= PIECES_MOST {
-        return;
-    }
-    let call = checks.name(p.call.get());
-    let mut all = window.accesses.borrow_mut();
-    let accesses = all.entry(found.rank).or_default();
-    let conflict = pieces.iter().find_map(|&(from, len)| {
-        let other = accesses.find(kind, from, from.saturating_add(len))?;
-        Some((from, len, other.to_string()))
-    });
-    if let Some((from, len, other)) = conflict {
-        let rank = found.rank;
-        let (bytes, title) = (format!("{len} bytes at byte {from}"), window.title());
-        let text = format!(
-            "{call} accesses {bytes} of rank {rank} in the window ({title}) that {other} has \
-             accessed too, and nothing orders the two: call MPI_Win_flush between them"
-        );
-        checks.tell(p, &text);
-    }
-    for (from, len) in pieces.into_iter().filter(|_| kept) {
-        accesses.add(kind, from, from.saturating_add(len), &call);
     }
 }
 

@@ -4,6 +4,7 @@
 //! until the operation is completed: the user promises it, and each function here asks it of its caller.
 #![allow(unsafe_code)]
 
+use super::check::{Access, Buffer};
 use super::conflicts::Kind;
 pub use super::hot::Sides;
 use super::lock;
@@ -13,7 +14,7 @@ use super::{error, hot};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::process::Process;
-use fastpath_base::trace::{self, Point};
+use fastpath_base::trace::Point;
 use std::rc::Rc;
 
 /// Bytes that are packed at a time where the data is in pieces on both sides.
@@ -35,7 +36,7 @@ pub unsafe fn put(p: &Process, sides: &Sides) -> Result {
     unsafe {
         match hot::try_move_long::<true>(sides) {
             true => Ok(()),
-            false => transfer::<true>(p, sides, true).map(drop),
+            false => transfer::<true>(p, sides, false).map(drop),
         }
     }
 }
@@ -52,17 +53,17 @@ pub unsafe fn get(p: &Process, sides: &Sides) -> Result {
     unsafe {
         match hot::try_move_long::<false>(sides) {
             true => Ok(()),
-            false => transfer::<false>(p, sides, true).map(drop),
+            false => transfer::<false>(p, sides, false).map(drop),
         }
     }
 }
 
-/// A put or a get; what it needs for its completion. `kept`: nothing but a flush completes it.
+/// A put or a get; what it needs for its completion.
 ///
 /// # Safety
 /// As [`put`] or [`get`].
 pub(super) unsafe fn transfer<const PUTS: bool>(
-    p: &Process, sides: &Sides, kept: bool,
+    p: &Process, sides: &Sides, has_request: bool,
 ) -> Result<Begun> {
     let window = p.win(sides.win)?;
     let origin = Elements::new(p, sides.count, sides.datatype)?;
@@ -87,8 +88,11 @@ pub(super) unsafe fn transfer<const PUTS: bool>(
         true => (Kind::Put, Point::Put),
         false => (Kind::Get, Point::Get),
     };
-    trace::record(point, window.world(rank), 0, there.bytes);
-    target::check(p, &window, (&found, &there), kind, kept);
+    window.record(point, window.world(rank), there.bytes);
+    window.counts.add_move::<PUTS>(there.bytes);
+    let buffer = Buffer { at: sides.origin, elements: &origin, is_written: !PUTS };
+    let target = (&found, &there);
+    Access { window: &window, target, kind, has_request, buffers: &[buffer] }.check(p);
     // SAFETY: ORIGIN AND RESULT; the target's bytes are inside of its memory, as just seen.
     unsafe { move_data::<PUTS>(p, &window, &found, (sides.origin, &origin), &there)? };
     window.show(p, rank)?;

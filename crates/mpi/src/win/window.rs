@@ -1,8 +1,9 @@
 //! A window (MPI 5.0, chapter 12): what each rank of its group exposes, and how this process reaches it.
 #![allow(unsafe_code)]
 
-use super::conflicts::Accesses;
+use super::conflicts::{Accesses, Uses};
 use super::control::{self, ACCUMULATE, Control, LOCK};
+use super::counts::Counts;
 use super::dynamic::{Attached, LIST_BYTES, Pieces};
 use super::epoch::Epoch;
 use super::error;
@@ -16,6 +17,7 @@ use crate::group::Group;
 use crate::process::{Process, ProcessPart};
 use crate::table::{Handled, Table};
 use fastpath_base::sync::AtomicU64;
+use fastpath_base::trace::{self, Point, Subject};
 use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{PackedKey, RegionId, RemoteKey, Slots, Way};
 use std::cell::{Cell, OnceCell, RefCell, UnsafeCell};
@@ -145,6 +147,9 @@ pub struct Window {
     /// The lock of accumulates of each rank that the hot table has shown.
     pub(super) locks: Box<[Cell<*const AtomicU64>]>,
     pub(super) epoch: RefCell<Epoch>,
+    pub(super) counts: Counts,
+    /// The name by which traces know it, once it was asked for.
+    pub(super) subject: Cell<Option<Subject>>,
     /// Whether all ranks are on this host, so that whoever waits is woken by who ends the wait.
     pub(super) is_local: bool,
     /// Whether this rank has told all hosts that it locks exclusively.
@@ -166,6 +171,8 @@ pub struct Window {
     pub(super) own: RefCell<Own>,
     /// Accesses to each rank that nothing has completed, where mistakes are looked for.
     pub(super) accesses: RefCell<BTreeMap<u32, Accesses>>,
+    /// What operations towards each rank do with buffers of this process, until something has completed them here.
+    pub(super) uses: RefCell<BTreeMap<u32, Uses>>,
     /// What this process has attached to a dynamic window.
     pub(super) pieces: Pieces,
 }
@@ -215,6 +222,26 @@ impl Window {
         self.comm.name.replace(format!("of the window {name}"));
         self.comm.tell_title();
         self.name.replace(name);
+        self.subject.set(None);
+    }
+
+    /// Records a point of the window, towards a world rank where it has one, if points are recorded.
+    #[inline]
+    pub(super) fn record(&self, point: Point, world: u32, bytes: u64) {
+        if trace::is_on() {
+            self.record_now(point, world, bytes);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn record_now(&self, point: Point, world: u32, bytes: u64) {
+        let subject = self.subject.get().unwrap_or_else(|| {
+            let subject = trace::name_subject(&self.title());
+            self.subject.set(Some(subject));
+            subject
+        });
+        trace::record_of(subject, point, world, self.handle.get() as i32, bytes);
     }
 
     /// It as the holder of attributes.
@@ -413,6 +440,16 @@ impl Window {
     #[cold]
     pub(super) fn forget_accesses(&self, rank: Option<u32>) {
         let mut all = self.accesses.borrow_mut();
+        match rank {
+            Some(rank) => _ = all.remove(&rank),
+            None => all.clear(),
+        }
+    }
+
+    /// The buffers of operations to a rank, or to all of them, may be used again.
+    #[cold]
+    pub(super) fn forget_uses(&self, rank: Option<u32>) {
+        let mut all = self.uses.borrow_mut();
         match rank {
             Some(rank) => _ = all.remove(&rank),
             None => all.clear(),

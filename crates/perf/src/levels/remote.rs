@@ -72,18 +72,14 @@ pub trait RemoteLink {
     fn get_blocking(&mut self, into: &mut [u8]) -> bool;
     /// Completes all that was posted.
     fn flush(&mut self) -> bool;
-    /// Whether there are atomics at this level.
-    fn has_atomics(&self) -> bool {
-        false
-    }
+    /// Whether there are atomics on such memory at this level.
+    fn has_atomics(&self, memory: Memory) -> bool;
     /// How they go.
     fn way_of_atomics(&self) -> &'static str {
         self.variant()
     }
     /// Changes the first word, and what was there before; None where that fails.
-    fn change(&mut self, _: Atomic, _operand: u64, _compare: u64) -> Option<u64> {
-        None
-    }
+    fn change(&mut self, atomic: Atomic, operand: u64, compare: u64) -> Option<u64>;
     /// To be called by the rank that is reached while it has nothing else to do: what comes as messages is carried out.
     /// Whether anything was.
     fn serve(&mut self) -> bool;

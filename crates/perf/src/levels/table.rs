@@ -15,7 +15,12 @@ pub fn describe(report: &Report) -> Document {
     let has_verbs = report.cases.iter().any(|c| c.level == Level::Verbs);
     let levels = &LEVELS[usize::from(!has_verbs)..];
     let adapter = report.cases.iter().any(|c| c.variant.starts_with("adapter"));
-    let key = |c: &Case| (c.test.clone(), way_of(c, adapter), c.window);
+    let mapped = report.cases.iter().any(|c| c.variant.ends_with(", load-store"));
+    let way = |c: &Case| match (c.test.as_str(), c.level) {
+        ("atomics", Level::Mpi) => way_of_atomic(&c.variant, mapped),
+        _ => way_of(c, adapter),
+    };
+    let key = |c: &Case| (c.test.clone(), way(c), c.window);
     let tests = unique(report.cases.iter().map(key));
     let mut said = Document::default();
     for test in tests {
@@ -50,6 +55,15 @@ fn way_of(case: &Case, adapter: bool) -> String {
         Some("windows") => way.to_owned(),
         Some("each flushed") => format!("{way}, each completed"),
         _ => case.variant.clone(),
+    }
+}
+
+/// The same for an atomic, which a processor makes that reaches the memory: this one, where it is `mapped`, or the
+/// owner's.
+fn way_of_atomic(variant: &str, mapped: bool) -> String {
+    match variant.strip_suffix(", allocated") {
+        Some(atomic) if mapped => format!("{atomic}, load-store"),
+        atomic => format!("{}, messages", atomic.unwrap_or(variant)),
     }
 }
 
@@ -120,6 +134,34 @@ mod tests {
         }
         let text = describe(&report).to_text();
         assert!(text.contains("+7.0") && text.contains("+100.0"), "{text}");
+    }
+
+    #[test]
+    fn columns__of_atomics_stand_beside_who_makes_them() {
+        let describe = |below: &[(Level, &str, f64)]| {
+            let mut report = Report::new(Run::default());
+            let mpi = [
+                (Level::Mpi, "fetch_and_op", 900.0),
+                (Level::Mpi, "fetch_and_op, allocated", 25.0),
+                (Level::Mpi, "accumulate, allocated", 26.0),
+            ];
+            for &(level, variant, ns) in mpi.iter().chain(below) {
+                let (test, variant) = ("atomics".to_owned(), variant.to_owned());
+                report.cases.push(Case { test, variant, level, ..make_case(8, &[ns]) });
+            }
+            describe(&report).to_text()
+        };
+        let text = describe(&[
+            (Level::Transport, "fetch_and_op, load-store", 10.0),
+            (Level::Protocol, "fetch_and_op, load-store", 12.0),
+            (Level::Protocol, "fetch_and_op, messages", 1000.0),
+        ]);
+        assert!(text.contains("atomics fetch_and_op, load-store by level"), "{text}");
+        assert!(text.contains("+2.0") && text.contains("+13.0"), "{text}");
+        assert!(text.contains("-100.0") && !text.contains("accumulate"), "{text}");
+        // Between hosts whatever memory it is.
+        let text = describe(&[(Level::Protocol, "fetch_and_op, messages", 20.0)]);
+        assert!(text.contains("+5.0"), "{text}");
     }
 
     #[test]

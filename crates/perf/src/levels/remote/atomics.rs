@@ -1,5 +1,6 @@
-//! Atomics on one word of the other rank's memory, each complete before the next. The protocol alone has them: a
-//! processor carries them out, whatever the lane.
+//! Atomics on one word of the other rank's memory, each complete before the next. A processor carries them out,
+//! whatever the lane: this one where the memory is mapped, at the level of a transport too; elsewhere the owner's,
+//! which the protocol asks by messages.
 
 use super::super::{LevelTest, engine, protocol};
 use super::{Memory, RemoteLink, reach};
@@ -18,13 +19,17 @@ const ATOMICS: [(Atomic, &str, &str); 2] = [
     (Atomic::CompareSwap, "compare_and_swap", "compare and swap, then flush"),
 ];
 
+/// Why a transport has none.
+const BY_OWNER: &str = "a transport changes no words of memory that is not mapped: their owner \
+                        does, asked by messages (--level protocol)";
+
 /// Measures each in every kind of memory.
 pub fn run(rank: &mut engine::Rank, link: &mut impl RemoteLink, test: &LevelTest) {
-    if !link.has_atomics() {
-        return rank.missing(test.name, "this level has no atomics: --level protocol");
-    }
     for &memory in link.memories() {
-        run_memory(rank, link, test, memory);
+        match link.has_atomics(memory) {
+            true => run_memory(rank, link, test, memory),
+            false => rank.missing(test.name, BY_OWNER),
+        }
     }
 }
 

@@ -101,7 +101,7 @@ impl RemoteLink for ProtocolLink {
         unsafe { Worker::flush(self.worker, self.peer()).is_ok() }
     }
 
-    fn has_atomics(&self) -> bool {
+    fn has_atomics(&self, _: Memory) -> bool {
         true
     }
 

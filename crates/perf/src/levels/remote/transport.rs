@@ -1,11 +1,13 @@
 //! The other rank's memory at the level of the transport: what a key leads to is looked up once, by hand.
 #![allow(unsafe_code)]
 
+use fastpath_base::sync::{AtomicU64, Ordering};
 use fastpath_transport::remote::Posted;
 use fastpath_transport::shm::mapped::copy_mapped;
 use fastpath_transport::{Connection, Post, Remote};
 
 use super::super::transport::{Reached, TransportLink};
+use super::atomics::Atomic;
 use super::{Held, Memory, RemoteLink, Words};
 
 /// A slice over memory of a target.
@@ -173,6 +175,33 @@ impl RemoteLink for TransportLink {
                 _ => self.pause(&mut polls),
             }
         }
+    }
+
+    fn has_atomics(&self, memory: Memory) -> bool {
+        memory == Memory::Shared
+    }
+
+    #[inline]
+    fn change(&mut self, atomic: Atomic, operand: u64, compare: u64) -> Option<u64> {
+        let Reached::Mapped(mapped) = &self.reached else {
+            return None;
+        };
+        let at = mapped.base().cast::<AtomicU64>();
+        if !at.is_aligned() {
+            return None;
+        }
+        // SAFETY: the other rank's memory has at least 8 bytes, which both use by atomics alone meanwhile.
+        let word = unsafe { &*at };
+        // ORDERING: as the protocol's atomics; the partners are those of the other rank.
+        let (done, seen) = (Ordering::AcqRel, Ordering::Acquire);
+        let found = match atomic {
+            Atomic::FetchAdd => word.fetch_add(operand, done),
+            Atomic::CompareSwap => {
+                let swapped = word.compare_exchange(compare, operand, done, seen);
+                swapped.unwrap_or_else(|found| found)
+            }
+        };
+        self.flush().then_some(found)
     }
 
     fn serve(&mut self) -> bool {
