@@ -152,7 +152,7 @@ pub fn sync(p: &Process, window: &Window) -> Result {
     look(p, window, Caller::Sync)
 }
 
-/// Caller for messages: a program may wait for one, or for a word that one changes, in a loop of these calls.
+/// Looks for messages: a program may wait for one, or for a word that one changes, in a loop of these calls.
 fn look(p: &Process, window: &Window, caller: Caller) -> Result {
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
     unsafe { (*p.worker()?).progress() };
