@@ -243,15 +243,19 @@ fn register_predefined(p: &Process) {
     crate::group::register_predefined(&p.groups);
 }
 
-/// Adds to `MPI_INFO_ENV` what is known since the job was joined.
-fn describe_job(p: &Process, job: &Job, level: i32) -> Result {
-    let level = match level {
+/// What the standard calls a thread level.
+pub(crate) fn name_level(level: i32) -> &'static str {
+    match level {
         MPI_THREAD_SINGLE => "MPI_THREAD_SINGLE",
         MPI_THREAD_FUNNELED => "MPI_THREAD_FUNNELED",
         MPI_THREAD_SERIALIZED => "MPI_THREAD_SERIALIZED",
         _ => "MPI_THREAD_MULTIPLE",
-    };
-    crate::info::extend_environment(&p.infos, "thread_level", level)?;
+    }
+}
+
+/// Adds to `MPI_INFO_ENV` what is known since the job was joined.
+fn describe_job(p: &Process, job: &Job, level: i32) -> Result {
+    crate::info::extend_environment(&p.infos, "thread_level", name_level(level))?;
     crate::info::extend_environment(&p.infos, "maxprocs", &job.app_size().to_string())
 }
 
