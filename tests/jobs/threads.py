@@ -1,6 +1,7 @@
 """Threads of MPI_THREAD_MULTIPLE: calls of all kinds that a seed draws, and SIGKILL of a rank while threads of the others
 wait. MPI_TEST_SEED=N begins with another seed; a failure names its own."""
 
+import errno
 import json
 import os
 import random
@@ -9,12 +10,14 @@ import time
 
 from harness.seeds import repeat
 from jobs.killed import WAYS, _kill, _rank_of
+from jobs.seccomp import Matrix
 
 # More ways to wait and to send, each of which moves where threads meet.
 STRESSED = [*WAYS, {"FASTPATH_WAIT": "spin"}, {"FASTPATH_DISABLE": "drain,oversubscription"}, {"FASTPATH_UNEXPECTED_MAX": "64K"},
             {"FASTPATH_DISABLE": "prefetch,demote,pause,adapt"}, {"FASTPATH_WORKERS": "several"},
             {"FASTPATH_WORKERS": "several", "FASTPATH_WAIT": "sleep"},
-            {"FASTPATH_WORKERS": "several", "FASTPATH_DISABLE": "sendi,recvi"}]
+            {"FASTPATH_WORKERS": "several", "FASTPATH_DISABLE": "sendi,recvi"}, {"FASTPATH_DISABLE": "bias"},
+            {"FASTPATH_DISABLE": "bias", "FASTPATH_WORKERS": "several"}]
 
 
 def case_stress(session):
@@ -139,4 +142,19 @@ def case_the_report_says_each_level(session):
             counted = all(name in said for name in ("biased", "revocations", "contended", "workers"))
             if said.get("level") != level or counted != lock:
                 return f"of rank {rank} the JSON says {said}, {env}", outcome.text()
+    return None
+
+
+def case_without_membarrier(session):
+    """The kernel refuses it: nobody gets a bias, and threads take the ordinary lock in turn."""
+    matrix = Matrix(session)
+    refuse = [matrix.refuse, str(errno.ENOSYS), matrix.numbers["membarrier"], "--"]
+    for name in ("threads_passing", "threads_stress"):
+        words = [*refuse, session.mpiexec, "-n", "2", session.binary(name)]
+        outcome = session.start(words, timeout=60, env={"FASTPATH_REPORT": "1"}).finish()
+        problem = outcome.problem(quiet=False)
+        if not problem and outcome.err.count(": MPI_THREAD_MULTIPLE: an ordinary lock") != 2:
+            problem = "the report does not say that the lock is an ordinary one"
+        if problem:
+            return f"{name}: {problem}", outcome.text()
     return None

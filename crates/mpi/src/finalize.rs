@@ -250,7 +250,7 @@ impl Process {
         let further = self.report_workers(json);
         let lock = match biased {
             true => format!("the lock's bias was revoked {revocations} times"),
-            false => "an ordinary lock, since membarrier is refused".to_owned(),
+            false => "an ordinary lock, without membarrier or by FASTPATH_DISABLE=bias".to_owned(),
         };
         Some(match json {
             true => format!(

@@ -87,6 +87,9 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     let serves = config.choice(Key::Progress) == "thread";
     let threads = level == MPI_THREAD_MULTIPLE || serves;
     let release_lock = threads.then_some(release_lock as ReleaseLock);
+    if config.is_disabled("bias") {
+        wait::refuse_own_membarrier();
+    }
     job.watch().map_err(|e| {
         let text = format!("no thread that watches the ranks of this node: {e}");
         Error::new(MPI_ERR_OTHER, text)
