@@ -280,8 +280,8 @@ static void count_case(const char *which) {
 
 /* Whether a case is counted at both thread levels. */
 static int is_immediate(const char *which) {
-    static const char *const both[] = {"MPI_Send",  "MPI_Recv",        "MPI_Sendrecv",
-                                       "MPI_Isend", "MPI_Irecv_there", "MPI_Wait_isend"};
+    static const char *const both[] = {"MPI_Send",        "MPI_Recv",       "MPI_Sendrecv",   "MPI_Isend",
+                                       "MPI_Irecv_there", "MPI_Wait_isend", "MPI_Test_irecv", "MPI_Comm_rank"};
     for (size_t i = 0; i < sizeof both / sizeof *both; i++)
         if (!strcmp(which, both[i])) return 1;
     return 0;
