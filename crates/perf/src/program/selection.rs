@@ -66,10 +66,11 @@ impl Selection {
     }
 }
 
-/// Whether a line says what was learnt of the job's messages, how ranks of a window were reached, or what was done with
-/// a file, as the same variable has it told.
+/// Whether a line says what was learnt of the job's messages, how ranks of a window were reached, what was done with a
+/// file, or a rank's thread level, as the same variable has it told.
 pub fn is_learnt(line: &str) -> bool {
-    let told = ["\"timed_messages\":", "\"ways\":[", "\"aggregators\":["];
+    let told =
+        ["\"timed_messages\":", "\"ways\":[", "\"aggregators\":[", "\"threads\":{\"level\":"];
     line.starts_with('{') && told.iter().any(|key| line.contains(key))
 }
 
@@ -117,6 +118,12 @@ mod tests {
             selection.fill(&mut case);
             assert_eq!(case, before);
         }
+    }
+
+    #[test]
+    fn thread_levels__are_not_shown_as_words_of_the_program() {
+        let line = r#"{"rank":0,"threads":{"level":"MPI_THREAD_SINGLE"}}"#;
+        assert!(is_learnt(line) && !is_learnt(&print_report()));
     }
 
     #[test]
