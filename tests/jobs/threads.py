@@ -1,6 +1,8 @@
 """Threads of MPI_THREAD_MULTIPLE: calls of all kinds that a seed draws, and SIGKILL of a rank while threads of the others
 wait. MPI_TEST_SEED=N begins with another seed; a failure names its own."""
 
+import errno
+import json
 import os
 import random
 import signal
@@ -8,12 +10,14 @@ import time
 
 from harness.seeds import repeat
 from jobs.killed import WAYS, _kill, _rank_of
+from jobs.seccomp import Matrix
 
 # More ways to wait and to send, each of which moves where threads meet.
 STRESSED = [*WAYS, {"FASTPATH_WAIT": "spin"}, {"FASTPATH_DISABLE": "drain,oversubscription"}, {"FASTPATH_UNEXPECTED_MAX": "64K"},
             {"FASTPATH_DISABLE": "prefetch,demote,pause,adapt"}, {"FASTPATH_WORKERS": "several"},
             {"FASTPATH_WORKERS": "several", "FASTPATH_WAIT": "sleep"},
-            {"FASTPATH_WORKERS": "several", "FASTPATH_DISABLE": "sendi,recvi"}]
+            {"FASTPATH_WORKERS": "several", "FASTPATH_DISABLE": "sendi,recvi"}, {"FASTPATH_DISABLE": "bias"},
+            {"FASTPATH_DISABLE": "bias", "FASTPATH_WORKERS": "several"}]
 
 
 def case_stress(session):
@@ -106,3 +110,51 @@ def case_the_report_says_what_is_spread(session):
     if not problem and outcome.err.count('],"spread":7}') != 2:
         problem = "the JSON does not say that seven are spread"
     return (problem, outcome.text()) if problem else None
+
+
+def case_the_report_says_each_level(session):
+    """What was granted, as text and as JSON, also where no thread can come; with a lock what that has cost."""
+    def run(form, **env):
+        # Ranks 0 and 1 ask for MPI_THREAD_MULTIPLE, rank 2 for MPI_THREAD_SINGLE.
+        env = {"FASTPATH_REPORT": form, **env}
+        outcome = session.mpirun(3, [session.binary("threads_levels")], timeout=60, env=env).finish()
+        return outcome, outcome.problem(quiet=False)
+
+    many, one = "MPI_THREAD_MULTIPLE", "MPI_THREAD_SINGLE"
+    for env, locked in (({}, (True, True, False)), ({"FASTPATH_PROGRESS": "thread"}, (True, True, True))):
+        outcome, problem = run("1", **env)
+        if problem:
+            return problem, outcome.text()
+        for rank, (level, lock) in enumerate(zip((many, many, one), locked)):
+            said = [line for line in outcome.err.splitlines() if f"fastpath: rank {rank}: MPI_THREAD_" in line]
+            begin = f"fastpath: rank {rank}: {level}: "
+            if len(said) != 1 or not said[0].startswith(begin) or ("no lock" in said[0]) == lock:
+                return f"of rank {rank} it says {said}, {env}", outcome.text()
+            if lock and "a thread found it taken" not in said[0]:
+                return f"no contention in {said}, {env}", outcome.text()
+        outcome, problem = run("json", **env)
+        if problem:
+            return problem, outcome.text()
+        objects = [json.loads(line) for line in outcome.err.splitlines() if line.startswith('{"rank":')]
+        threads = {said["rank"]: said["threads"] for said in objects if "threads" in said}
+        for rank, (level, lock) in enumerate(zip((many, many, one), locked)):
+            said = threads.get(rank, {})
+            counted = all(name in said for name in ("biased", "revocations", "contended", "workers"))
+            if said.get("level") != level or counted != lock:
+                return f"of rank {rank} the JSON says {said}, {env}", outcome.text()
+    return None
+
+
+def case_without_membarrier(session):
+    """The kernel refuses it: nobody gets a bias, and threads take the ordinary lock in turn."""
+    matrix = Matrix(session)
+    refuse = [matrix.refuse, str(errno.ENOSYS), matrix.numbers["membarrier"], "--"]
+    for name in ("threads_passing", "threads_stress"):
+        words = [*refuse, session.mpiexec, "-n", "2", session.binary(name)]
+        outcome = session.start(words, timeout=60, env={"FASTPATH_REPORT": "1"}).finish()
+        problem = outcome.problem(quiet=False)
+        if not problem and outcome.err.count(": MPI_THREAD_MULTIPLE: an ordinary lock") != 2:
+            problem = "the report does not say that the lock is an ordinary one"
+        if problem:
+            return f"{name}: {problem}", outcome.text()
+    return None

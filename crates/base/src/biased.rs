@@ -21,19 +21,11 @@ use crate::sync::{AtomicU32, AtomicUsize, Ordering, compiler_fence, fence};
 use crate::wait;
 
 mod seat;
+mod word;
 use seat::Seat;
+pub use word::PASSES;
+use word::{FREE, YIELDS};
 
-const FREE: u32 = 0;
-const HELD: u32 = 1;
-/// Held, and a thread sleeps for it.
-const CONTENDED: u32 = 2;
-/// Kept for one of those that sleep.
-const HANDED: u32 = 3;
-
-/// How often a thread that sleeps for the lock may be woken in vain.
-pub const PASSES: u32 = if cfg!(loom) { 1 } else { 8 };
-/// Yields before a thread sleeps for the lock.
-const YIELDS: u32 = if cfg!(loom) { 0 } else { 8 };
 /// Entries of one thread alone after which it gets the bias, at least.
 const ALONE: u32 = 256;
 /// The same where the fence of the last revocation took so many nanoseconds more: a revocation then takes at most an
@@ -52,6 +44,8 @@ const SECOND: usize = 1 << (usize::BITS - 1);
 pub const FIRST_SEAT: u8 = 0;
 /// The second one.
 pub const SECOND_SEAT: u8 = 1;
+/// No seat: by the ordinary lock, where no thread gets a bias ([`Biased::favour`]). Not where one may have it.
+pub const BY_WORD: u8 = 2;
 
 /// The lock. A thread is named by a number below [`SECOND`] that no other living thread has; it calls
 /// [`Biased::forget`] before it ends.
@@ -62,7 +56,7 @@ pub const SECOND_SEAT: u8 = 1;
 pub struct Biased {
     /// The thread that enters without `word`, and whether its seat is the second one.
     bias: AtomicUsize,
-    /// The number of the seat that it was given with last.
+    /// The number of the seat that it was given with last, or [`BY_WORD`].
     last_seat: AtomicUsize,
     first: Seat,
     /// Threads that try to get in.
@@ -139,7 +133,7 @@ impl Biased {
         }
     }
 
-    /// The number of the seat that the bias was given with last.
+    /// The number of the seat that the bias was given with last; [`BY_WORD`] where no thread gets one.
     #[inline(always)] // as `favours`
     pub fn last_seat(&self) -> usize {
         self.last_seat.load(Ordering::Relaxed)
@@ -154,22 +148,22 @@ impl Biased {
     }
 
     /// Gives the bias to a thread that has none, before other threads use the lock, or to one that holds `word`.
-    /// Without an expedited membarrier there is none.
+    /// Without an expedited membarrier there is none, and every thread goes [`BY_WORD`].
     pub fn favour(&self, me: usize) {
+        if !has_fence() {
+            self.last_seat.store(BY_WORD.into(), Ordering::Relaxed);
+            return;
+        }
         for (seat, mark) in self.seats() {
             // ORDERING: acquire pairs with the release in `forget`.
             let insider = seat.insider.load(Ordering::Acquire);
-            if (insider == NOBODY || insider == me) && self.may_favour() {
+            if (insider == NOBODY || insider == me) && (self.may_bias)() {
                 seat.insider.store(me, Ordering::Relaxed);
                 self.bias.store(me | mark, Ordering::Relaxed);
                 self.last_seat.store(usize::from(mark != 0), Ordering::Relaxed);
                 return;
             }
         }
-    }
-
-    fn may_favour(&self) -> bool {
-        (cfg!(loom) || wait::register_own_membarrier()) && (self.may_bias)()
     }
 
     /// Takes the bias from a thread that ends. It is not inside.
@@ -210,17 +204,20 @@ impl Biased {
         entered
     }
 
-    /// Whether the bias is this thread's, with that seat.
+    /// Whether the bias is this thread's, with that seat. What goes [`BY_WORD`] needs none.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
     pub fn favours<const SEAT: u8>(&self, me: usize) -> bool {
-        self.bias.load(Ordering::Relaxed) == me | self.seat::<SEAT>().1
+        SEAT == BY_WORD || self.bias.load(Ordering::Relaxed) == me | self.seat::<SEAT>().1
     }
 
-    /// Enters by the bias with a seat, which was this thread's. If it returns false, the bias has gone meanwhile and
-    /// [`Biased::back_out`] is due.
+    /// Enters by the bias with a seat, which was this thread's. If it returns false, the bias has gone meanwhile or the
+    /// word is taken, and [`Biased::back_out`] is due.
     #[inline(always)] // as `favours`
     #[must_use]
     pub fn step_in<const SEAT: u8>(&self, me: usize) -> bool {
+        if SEAT == BY_WORD {
+            return self.enter_by_word(me);
+        }
         let (seat, mark) = self.seat::<SEAT>();
         seat.step(1);
         // ORDERING: partner is the fence in `revoke`: either it sees `inside`, or this thread sees that the bias is
@@ -234,15 +231,20 @@ impl Biased {
     #[cold]
     #[inline(never)]
     pub fn back_out<const SEAT: u8>(&self) {
-        self.seat::<SEAT>().0.step(-1);
-        self.wake_revoker::<SEAT>();
+        if SEAT != BY_WORD {
+            self.seat::<SEAT>().0.step(-1);
+            self.wake_others::<SEAT>();
+        }
     }
 
-    /// Leaves what [`Biased::step_in`] has entered; returns whether the bias is gone, and [`Biased::wake_revoker`] is
-    /// due.
+    /// Leaves what [`Biased::step_in`] has entered; returns whether another thread has come, and
+    /// [`Biased::wake_others`] is due.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
     #[must_use]
     pub fn leave<const SEAT: u8>(&self, me: usize) -> bool {
+        if SEAT == BY_WORD {
+            return !self.leave_by_word();
+        }
         let (seat, mark) = self.seat::<SEAT>();
         self.leave_levels(seat, me | mark, 1)
     }
@@ -256,11 +258,15 @@ impl Biased {
         self.bias.load(Ordering::Relaxed) != bias
     }
 
-    /// Wakes the thread that has revoked the bias with a seat; it looks whether it may go on.
+    /// Wakes the thread that has revoked the bias with a seat, which looks whether it may go on; [`BY_WORD`], leaves a
+    /// lock that other threads sleep for.
     #[cold]
     #[inline(never)]
-    pub fn wake_revoker<const SEAT: u8>(&self) {
-        self.seat::<SEAT>().0.wake_revoker();
+    pub fn wake_others<const SEAT: u8>(&self) {
+        match SEAT {
+            BY_WORD => self.release_word(),
+            _ => self.seat::<SEAT>().0.wake_revoker(),
+        }
     }
 
     /// Takes the lock; nests.
@@ -403,7 +409,7 @@ impl Biased {
         let lender = if has_bias(biased) { biased } else { NOBODY };
         if lender != NOBODY && may_fence {
             self.bias.store(NOBODY, Ordering::Relaxed);
-            // It does not fail: without it there is no bias (`may_favour`).
+            // It does not fail: without it there is no bias (`favour`).
             wait::fence_own_threads();
         }
         // ORDERING: acquire pairs with the release in `leave`.
@@ -469,7 +475,7 @@ impl Biased {
         self.wanted.fetch_add(1, Ordering::Relaxed);
         self.bias.store(NOBODY, Ordering::Relaxed);
         let began = now_ns();
-        // It does not fail: without it there is no bias (`may_favour`).
+        // It does not fail: without it there is no bias (`favour`).
         wait::fence_own_threads();
         let fence_ns = now_ns().saturating_sub(began);
         let mut polls = 0;
@@ -496,65 +502,11 @@ impl Biased {
             self.needed.store(entries as u32, Ordering::Relaxed);
         }
     }
+}
 
-    #[inline]
-    fn try_take_word(&self) -> bool {
-        // ORDERING: acquire pairs with the releases in `release_word`.
-        self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
-    }
-
-    fn take_word(&self) {
-        if self.try_take_word() {
-            return;
-        }
-        self.wanted.fetch_add(1, Ordering::Relaxed);
-        let yielded = (0..YIELDS).any(|_| {
-            wait::yield_now();
-            self.try_take_word()
-        });
-        if !yielded {
-            self.sleep_for_word();
-            self.passed.store(0, Ordering::Relaxed);
-        }
-        self.wanted.fetch_sub(1, Ordering::Relaxed);
-        count(&self.contended);
-    }
-
-    fn sleep_for_word(&self) {
-        let mut slept = false;
-        loop {
-            if !slept && self.word.load(Ordering::Relaxed) == HANDED {
-                wait::futex_wait(&self.word, HANDED, None);
-            } else {
-                // ORDERING: acquire pairs with the releases in `release_word`.
-                let found = self.word.swap(CONTENDED, Ordering::Acquire);
-                if found == FREE || found == HANDED {
-                    return;
-                }
-                wait::futex_wait(&self.word, CONTENDED, None);
-            }
-            slept = true;
-        }
-    }
-
-    fn release_word(&self) {
-        if self.word.load(Ordering::Relaxed) == CONTENDED {
-            let passed = self.passed.load(Ordering::Relaxed) + 1;
-            self.passed.store(passed, Ordering::Relaxed);
-            if passed > PASSES {
-                // So many releases after a sleeper got it, this mark is another one's, who still sleeps.
-                // ORDERING: release pairs with the acquire in `sleep_for_word`.
-                // A swap, as the model orders no plain store with the kernel's look at the word.
-                self.word.swap(HANDED, Ordering::Release);
-                wait::futex_wake(&self.word, 1);
-                return;
-            }
-        }
-        // ORDERING: release pairs with the acquires in `try_take_word` and `sleep_for_word`.
-        if self.word.swap(FREE, Ordering::Release) == CONTENDED {
-            wait::futex_wake(&self.word, 1);
-        }
-    }
+/// Whether a bias can be taken from its thread.
+fn has_fence() -> bool {
+    cfg!(loom) || wait::register_own_membarrier()
 }
 
 /// The time; 0 in the model, which has none.

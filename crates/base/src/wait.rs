@@ -201,6 +201,11 @@ pub fn register_own_membarrier() -> bool {
     OWN_THREADS.is_ready()
 }
 
+/// From now on there are no [`fence_own_threads`], as where the kernel refuses them.
+pub fn refuse_own_membarrier() {
+    OWN_THREADS.state.store(MISSING, Ordering::Relaxed);
+}
+
 /// As [`fence_others`], of this process's threads alone.
 #[inline]
 pub fn fence_own_threads() -> bool {

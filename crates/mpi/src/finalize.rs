@@ -12,6 +12,7 @@ mod left;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::hot;
+use crate::init::name_level;
 use crate::lock;
 use crate::places::{self, Mixed};
 use crate::process::{self, Phase, Process};
@@ -195,8 +196,8 @@ fn is_unanswered(p: &Process, worker: &Worker, request: &Request) -> bool {
 }
 
 /// Says at the end, where a report is asked for, what was learnt of the ways to peers, and what the adapter has lost
-/// and what was sent again; where there are threads also what they have cost each other, and what the progress thread
-/// did.
+/// and what was sent again; the thread level, what threads have cost each other where there may be several, and what
+/// the progress thread did.
 fn print_counts(p: &Process, worker: &Worker, config: &Config) {
     let json = config.choice(Key::Report) == "json";
     if !json && !config.flag(Key::Report) {
@@ -235,28 +236,31 @@ fn report_progress(worker: &Worker, json: bool) -> Option<String> {
 }
 
 impl Process {
-    /// What threads have cost each other, if there may be several: one line.
+    /// The thread level that was granted, and what threads have cost each other, if there may be several: one line.
     fn report_threads(&self, json: bool) -> Option<String> {
-        if !self.has_threads() {
-            return None;
-        }
         let rank = self.engine()?.job.rank();
+        let level = name_level(self.thread_level.get());
+        if !lock::is_enabled() {
+            return Some(match json {
+                true => format!("{{\"rank\":{rank},\"threads\":{{\"level\":\"{level}\"}}}}"),
+                false => format!("rank {rank}: {level}: no lock, one worker"),
+            });
+        }
         let (revocations, contended) = lock::first().counts();
         let biased = register_own_membarrier();
         let further = self.report_workers(json);
         let lock = match biased {
             true => format!("the lock's bias was revoked {revocations} times"),
-            false => "an ordinary lock, since membarrier is refused".to_owned(),
+            false => "an ordinary lock, without membarrier or by FASTPATH_DISABLE=bias".to_owned(),
         };
         Some(match json {
             true => format!(
-                "{{\"rank\":{rank},\"threads\":{{\"level\":\"MPI_THREAD_MULTIPLE\",\
+                "{{\"rank\":{rank},\"threads\":{{\"level\":\"{level}\",\
                  \"biased\":{biased},\"revocations\":{revocations},\"contended\":{contended},\
                  \"workers\":{further}}}}}"
             ),
             false => format!(
-                "rank {rank}: MPI_THREAD_MULTIPLE: {lock}, a thread found it taken {contended} \
-                 times{further}"
+                "rank {rank}: {level}: {lock}, a thread found it taken {contended} times{further}"
             ),
         })
     }

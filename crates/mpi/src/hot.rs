@@ -127,13 +127,22 @@ pub fn named_type(handle: usize) -> Option<NamedType> {
     (named.size != 0).then_some(*named)
 }
 
-/// Rank and size of an intracommunicator that the immediate path knows.
+/// Rank and size of an intracommunicator that the immediate path knows, also where it would have to take a lock for
+/// more than that ([`sends_inside`]).
 #[inline]
 pub fn rank_and_size(handle: usize) -> Option<(i32, i32)> {
     let entry = comm(handle);
-    let known = entry.send_key == handle as u64 && !entry.comm.is_null();
+    let shown = entry.send_key == handle as u64 || is_behind_lock(entry, handle);
+    let known = shown && !entry.comm.is_null();
     let rank = entry.own_key.wrapping_sub(entry.from_key);
     known.then_some((rank as i32, entry.size as i32))
+}
+
+/// Whether an entry is a communicator's that hides since threads need the lock: not since points are recorded.
+#[inline]
+fn is_behind_lock(entry: &HotComm, handle: usize) -> bool {
+    let hidden = [key::<INSIDE>(handle), key::<FURTHER>(handle), key::<SPREAD>(handle)];
+    lock::is_enabled() && hidden.contains(&entry.send_key)
 }
 
 /// The worker; null before initialisation, after finalisation and where the tables hide.

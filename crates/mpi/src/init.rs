@@ -87,6 +87,9 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     let serves = config.choice(Key::Progress) == "thread";
     let threads = level == MPI_THREAD_MULTIPLE || serves;
     let release_lock = threads.then_some(release_lock as ReleaseLock);
+    if config.is_disabled("bias") {
+        wait::refuse_own_membarrier();
+    }
     job.watch().map_err(|e| {
         let text = format!("no thread that watches the ranks of this node: {e}");
         Error::new(MPI_ERR_OTHER, text)
@@ -243,15 +246,19 @@ fn register_predefined(p: &Process) {
     crate::group::register_predefined(&p.groups);
 }
 
-/// Adds to `MPI_INFO_ENV` what is known since the job was joined.
-fn describe_job(p: &Process, job: &Job, level: i32) -> Result {
-    let level = match level {
+/// What the standard calls a thread level.
+pub(crate) fn name_level(level: i32) -> &'static str {
+    match level {
         MPI_THREAD_SINGLE => "MPI_THREAD_SINGLE",
         MPI_THREAD_FUNNELED => "MPI_THREAD_FUNNELED",
         MPI_THREAD_SERIALIZED => "MPI_THREAD_SERIALIZED",
         _ => "MPI_THREAD_MULTIPLE",
-    };
-    crate::info::extend_environment(&p.infos, "thread_level", level)?;
+    }
+}
+
+/// Adds to `MPI_INFO_ENV` what is known since the job was joined.
+fn describe_job(p: &Process, job: &Job, level: i32) -> Result {
+    crate::info::extend_environment(&p.infos, "thread_level", name_level(level))?;
     crate::info::extend_environment(&p.infos, "maxprocs", &job.app_size().to_string())
 }
 

@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use fastpath_base::biased::Biased;
-pub use fastpath_base::biased::{FIRST_SEAT, SECOND_SEAT};
+pub use fastpath_base::biased::{BY_WORD, FIRST_SEAT, SECOND_SEAT};
 use fastpath_base::sync::{AtomicU8, Ordering};
 
 /// Threads need the lock.
@@ -182,14 +182,14 @@ pub fn favours<const SEAT: u8>() -> bool {
     LOCK.biased.favours::<SEAT>(thread_token())
 }
 
-/// The seat that the bias was given with last.
+/// The seat that the bias was given with last, or [`BY_WORD`]: below 3.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
 pub fn last_seat() -> usize {
     LOCK.biased.last_seat()
 }
 
-/// Enters by the bias, which was the calling thread's, with that seat. Left by [`leave`]. If it returns false,
-/// [`back_out`] is due.
+/// Enters by the bias, which was the calling thread's, with that seat, or by the word. Left by [`leave`]. If it returns
+/// false, [`back_out`] is due.
 #[inline(always)] // as `favours`
 #[must_use]
 pub fn step_in<const SEAT: u8>() -> bool {
@@ -210,11 +210,11 @@ pub fn leave<const SEAT: u8>() -> bool {
     LOCK.biased.leave::<SEAT>(thread_token())
 }
 
-/// Wakes the thread that has revoked the bias.
+/// Wakes the thread that has revoked the bias, or one that sleeps for the word.
 #[cold]
 #[inline(never)]
 pub fn wake<const SEAT: u8>() {
-    LOCK.biased.wake_revoker::<SEAT>();
+    LOCK.biased.wake_others::<SEAT>();
 }
 
 /// Leaves what [`step_in`] has entered, where no call has to be a jump.

@@ -53,6 +53,8 @@ struct Place {
     worker: StaticPtr<Worker>,
     /// When a thread last went inside to look.
     visited_ns: StaticU64,
+    /// Whether that look has seen that the worker has peers.
+    in_use: StaticU32,
 }
 
 // A power of two of them, so that an index is a mask; the first worker's is not used.
@@ -61,6 +63,7 @@ static PLACES: [Place; FURTHER + 1] = [const {
         lock: Biased::new(may_bias),
         worker: StaticPtr::new(ptr::null_mut()),
         visited_ns: StaticU64::new(0),
+        in_use: StaticU32::new(0),
     }
 }; FURTHER + 1];
 const _: () = assert!((FURTHER + 1).is_power_of_two());
@@ -316,15 +319,19 @@ fn leave(place: u32, me: usize, by_bias: bool) {
     }
 }
 
-/// Whether a look at a worker is due that costs its thread a moment.
-fn is_due(place: u32) -> bool {
+/// Whether a look at a worker is due that costs its thread a moment, at the time `now`.
+fn is_due(place: u32, now: u64) -> bool {
     let visited = place_at(place).map_or(&FIRST_VISITED_NS, |further| &further.visited_ns);
-    let now = clock::now_ns();
     let due = now.saturating_sub(visited.load(Ordering::Relaxed)) >= VISIT_NS;
     if due {
         visited.store(now, Ordering::Relaxed);
     }
     due
+}
+
+/// Whether a worker has had a peer when it was last looked at.
+fn is_in_use(place: u32) -> bool {
+    place_at(place).is_none_or(|further| further.in_use.load(Ordering::Relaxed) != 0)
 }
 
 /// Looks at the worker at a place, as far as nobody else is inside; `None` where somebody is.
@@ -334,6 +341,10 @@ fn look_at<R>(place: u32, may_fence: bool, look: impl FnOnce(&mut Worker) -> R) 
     // SAFETY: it lives while MPI runs, and the thread is alone inside; null at the end.
     let result = unsafe { worker(place).as_mut() }.map(|worker| {
         worker.progress_all();
+        if let Some(further) = place_at(place) {
+            let in_use = u32::from(worker.counters.connections != 0);
+            further.in_use.store(in_use, Ordering::Relaxed);
+        }
         look(worker)
     });
     leave(place, me, by_bias);
@@ -341,7 +352,7 @@ fn look_at<R>(place: u32, may_fence: bool, look: impl FnOnce(&mut Worker) -> R) 
 }
 
 /// Makes progress for the workers beside that at `own`, as far as nobody else is inside. The calling thread may be
-/// inside some, and has no reference to them.
+/// inside some, and has no reference to them. Those that nobody has used are looked at once in [`VISIT_NS`].
 #[inline]
 pub(crate) fn visit(own: u32) {
     if made() != 1 {
@@ -351,12 +362,16 @@ pub(crate) fn visit(own: u32) {
 
 #[cold]
 fn visit_others(own: u32) {
+    let now = clock::now_ns();
     for place in others(own) {
         if lock_of(place).holds(thread_token()) {
             // SAFETY: the thread is inside, and the worker lives while MPI runs.
             unsafe { (*worker(place)).progress_all() };
         } else {
-            look_at(place, is_due(place), |_| ());
+            let due = is_due(place, now);
+            if due || is_in_use(place) {
+                look_at(place, due, |_| ());
+            }
         }
     }
 }
@@ -365,8 +380,9 @@ fn visit_others(own: u32) {
 /// them too. Says how long it may sleep where it will not be.
 pub(crate) fn cover(own: u32) -> Option<Duration> {
     let (mut covered, mut limit) = (0, None);
+    let now = clock::now_ns();
     for place in others(own) {
-        match look_at(place, is_due(place), |worker| worker.cover(own)) {
+        match look_at(place, is_due(place, now), |worker| worker.cover(own)) {
             Some(true) => covered |= 1 << place,
             Some(false) => {}
             None => limit = Some(NAP),
@@ -483,7 +499,7 @@ pub(crate) fn settle(p: &Process, comm: &mut Comm) -> Result<u32> {
     }
     let (leader, counter) = comm.context.origin();
     let place = 1 + leader.wrapping_add(counter) % further;
-    make(p, place)?;
+    make(p, place, true)?;
     comm.place = place;
     let peers = comm.peer_group().world_ranks().iter();
     let endpoints: Box<[*mut Endpoint]> =
@@ -492,8 +508,9 @@ pub(crate) fn settle(p: &Process, comm: &mut Comm) -> Result<u32> {
     Ok(further)
 }
 
-/// Makes the worker at a place, if there is none. The calling thread is inside MPI.
-fn make(p: &Process, place: u32) -> Result {
+/// Makes the worker at a place, if there is none; biased to the calling thread where that is said to use it. It is
+/// inside MPI.
+fn make(p: &Process, place: u32, favour: bool) -> Result {
     let (Some(further), Some(area)) = (place_at(place), NonNull::new(AREA.load(Ordering::Relaxed)))
     else {
         return Ok(());
@@ -513,7 +530,9 @@ fn make(p: &Process, place: u32) -> Result {
     let made = Box::leak(Box::new(made));
     made.show();
     further.worker.store(made, Ordering::Relaxed);
-    further.lock.favour(thread_token());
+    if favour {
+        further.lock.favour(thread_token());
+    }
     // ORDERING: release pairs with the acquires of who looks at all workers: this one is made.
     MADE.fetch_or(1 | 1 << place, Ordering::Release);
     Ok(())

@@ -2,7 +2,7 @@
  *
  *   mpiexec -n 1 instructions DIR BYTES... : -n 1 valgrind --tool=callgrind --collect-atstart=no instructions DIR BYTES...
  *
- * With `multiple` after DIR at MPI_THREAD_MULTIPLE, for some of the calls.
+ * With a word after DIR, `multiple` or `unbiased`, at MPI_THREAD_MULTIPLE, for some of the calls; their names end with it.
  *
  * Rank 1 runs under valgrind and makes the calls; rank 0 answers. Collection is on inside the named call alone. The two
  * agree through a page of a file in DIR, not through MPI, so that nothing but the named call touches the library and
@@ -264,8 +264,8 @@ static int open_window(void) {
     return all;
 }
 
-/* Whether one thread makes the calls at MPI_THREAD_MULTIPLE. */
-static int multiple;
+/* What the names of calls end with that one thread makes at MPI_THREAD_MULTIPLE; NULL at MPI_THREAD_SINGLE. */
+static const char *multiple;
 
 static void count_case(const char *which) {
     gather_crowd(which);
@@ -273,15 +273,15 @@ static void count_case(const char *which) {
     CALLGRIND_ZERO_STATS;
     for (int n = 0; n < CALLS; n++) make_call(which);
     char name[64];
-    snprintf(name, sizeof name, "%s%s %d", which, multiple ? "_multiple" : "", bytes);
+    snprintf(name, sizeof name, "%s%s%s %d", which, multiple ? "_" : "", multiple ? multiple : "", bytes);
     CALLGRIND_DUMP_STATS_AT(name);
     disperse_crowd(which);
 }
 
 /* Whether a case is counted at both thread levels. */
 static int is_immediate(const char *which) {
-    static const char *const both[] = {"MPI_Send",  "MPI_Recv",        "MPI_Sendrecv",
-                                       "MPI_Isend", "MPI_Irecv_there", "MPI_Wait_isend"};
+    static const char *const both[] = {"MPI_Send",        "MPI_Recv",       "MPI_Sendrecv",   "MPI_Isend",
+                                       "MPI_Irecv_there", "MPI_Wait_isend", "MPI_Test_irecv", "MPI_Comm_rank"};
     for (size_t i = 0; i < sizeof both / sizeof *both; i++)
         if (!strcmp(which, both[i])) return 1;
     return 0;
@@ -301,8 +301,8 @@ static void count_cases(int first, int end, int argc, char **argv) {
 
 int main(int argc, char **argv) {
     int rank, ranks, level = MPI_THREAD_SINGLE;
-    multiple = argc > 2 && !strcmp(argv[2], "multiple");
-    if (multiple) {
+    if (argc > 2 && (!strcmp(argv[2], "multiple") || !strcmp(argv[2], "unbiased"))) {
+        multiple = argv[2];
         argv[2] = argv[1];
         argc--;
         argv++;

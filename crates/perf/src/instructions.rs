@@ -43,6 +43,10 @@ const BYTES_MAX: u64 = 2048;
 
 const SOURCE: &str = include_str!("instructions.c");
 
+/// How calls are counted at `MPI_THREAD_MULTIPLE` with one thread: the word for the program, and what is switched off.
+/// Without the bias they go by the ordinary lock, as where the kernel refuses membarrier.
+const WAYS_MULTIPLE: [(&str, Option<&str>); 2] = [("multiple", None), ("unbiased", Some("bias"))];
+
 /// Options of `fastpath bench instructions`.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct InstructionOptions {
@@ -114,12 +118,17 @@ pub fn count(mpi: &Counted) -> Result<Vec<Breakdown>> {
     let mut arguments = vec![folder.0.display().to_string()];
     arguments.extend(mpi.sizes.iter().map(u64::to_string));
     let mut dumps = watch(mpi.mpi, &folder.0, &program, &arguments, 1)?;
-    if mpi.whole {
-        let multiple = folder.0.join("multiple");
-        fs::create_dir(&multiple).context("no folder for the program's counts")?;
-        arguments[0] = multiple.display().to_string();
-        arguments.insert(1, "multiple".to_owned());
-        dumps.extend(watch(mpi.mpi, &multiple, &program, &arguments, 1)?);
+    let ways: &[_] = if mpi.whole { &WAYS_MULTIPLE } else { &[] };
+    for (word, disabled) in ways {
+        let part = folder.0.join(word);
+        fs::create_dir(&part).context("no folder for the program's counts")?;
+        let mut arguments = arguments.clone();
+        arguments[0] = part.display().to_string();
+        arguments.insert(1, (*word).to_owned());
+        let mut mpi = mpi.mpi.clone();
+        let variable = disabled.map(|name| ("FASTPATH_DISABLE".to_owned(), name.to_owned()));
+        mpi.environment.extend(variable);
+        dumps.extend(watch(&mpi, &part, &program, &arguments, 1)?);
     }
     make_breakdowns(mpi, &dumps, &program)
 }

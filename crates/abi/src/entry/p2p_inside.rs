@@ -13,21 +13,21 @@ use core::ffi::{c_int, c_void};
 use fastpath_base::hint::hide;
 use fastpath_mpi::consts::*;
 use fastpath_mpi::hot::{self, INSIDE, SEEN};
-use fastpath_mpi::lock::{self, FIRST_SEAT, SECOND_SEAT};
+use fastpath_mpi::lock::{self, BY_WORD, FIRST_SEAT, SECOND_SEAT};
 use fastpath_mpi::p2p::{Copied, Immediate, ImmediateRecv};
 use fastpath_mpi::p2p_slow as slow;
 
 // Why a call takes the lock after all.
 /// The bias is not the calling thread's.
 const UNBIASED: u8 = 0;
-/// The bias went while the thread stepped in: it steps back first.
+/// The bias went while the thread stepped in, or the word was taken: it steps back first.
 const BIAS_LOST: u8 = 1;
 /// The thread is inside by its bias, and the immediate path has declined; it leaves once the lock has served.
 const DECLINED: u8 = 2;
 
 /// As `send_plain` in `p2p_immediate`, inside the lock, by the body of the seat of the bias that it was given with
 /// last: threads that take turns on a processor have one each. A body that knew both would keep registers for the
-/// choice.
+/// choice. Where nobody gets a bias (membarrier is refused), a third body goes by the ordinary lock.
 ///
 /// # Safety
 /// The standard's; the same of the other functions here.
@@ -35,9 +35,10 @@ pub(super) unsafe fn send_inside<C: SendCall>(
     buf: *const c_void, count: c_int, datatype: usize, dest: c_int, tag: c_int, comm: usize,
     call: C,
 ) -> c_int {
-    let bodies: &[SendBody<C>; 2] =
-        const { &[send_seated::<C, FIRST_SEAT>, send_seated::<C, SECOND_SEAT>] };
-    // SAFETY: ARGUMENTS; the number of a seat is 0 or 1.
+    let bodies: &[SendBody<C>; 3] = const {
+        &[send_seated::<C, FIRST_SEAT>, send_seated::<C, SECOND_SEAT>, send_seated::<C, BY_WORD>]
+    };
+    // SAFETY: ARGUMENTS; `last_seat` is below 3.
     unsafe {
         let body = bodies.get_unchecked(lock::last_seat());
         body(buf, count, datatype, dest, tag, comm, call)
@@ -49,9 +50,10 @@ pub(super) unsafe fn recv_inside<C: RecvCall>(
     buf: *mut c_void, count: c_int, datatype: usize, source: c_int, tag: c_int, comm: usize,
     call: C,
 ) -> c_int {
-    let bodies: &[RecvBody<C>; 2] =
-        const { &[recv_seated::<C, FIRST_SEAT>, recv_seated::<C, SECOND_SEAT>] };
-    // SAFETY: ARGUMENTS; the number of a seat is 0 or 1.
+    let bodies: &[RecvBody<C>; 3] = const {
+        &[recv_seated::<C, FIRST_SEAT>, recv_seated::<C, SECOND_SEAT>, recv_seated::<C, BY_WORD>]
+    };
+    // SAFETY: ARGUMENTS; `last_seat` is below 3.
     unsafe {
         let body = bodies.get_unchecked(lock::last_seat());
         body(buf, count, datatype, source, tag, comm, call)

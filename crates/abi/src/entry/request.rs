@@ -104,7 +104,7 @@ pub unsafe fn test(request: *mut usize, flag: *mut c_int, status: *mut Status) -
             return Ok(());
         }
         let hidden = hot::is_hidden() && !flag.is_null() && !request.is_null();
-        if hidden && test_further(request, status) {
+        if hidden && test_inside(request, status) {
             *flag = 1;
             return Ok(());
         }
@@ -115,24 +115,28 @@ pub unsafe fn test(request: *mut usize, flag: *mut c_int, status: *mut Status) -
     }
 }
 
-/// The short way of a request of a further worker, and of a send that was done at once.
+/// The short ways inside the lock of the request's worker, and of a send that was done at once.
 ///
 /// # Safety
 /// As [`test`]; `request` is a variable.
 #[cold]
 #[inline(never)]
-unsafe fn test_further(request: *mut usize, status: *mut Status) -> bool {
+unsafe fn test_inside(request: *mut usize, status: *mut Status) -> bool {
     // SAFETY: `request` is a variable and `status` null or a status, by this function's contract.
     unsafe {
         if request::collect_done::<false>(request, status) {
             return true;
         }
-        let place = places::of_request(*request);
-        place != 0
-            && places::with(place, || {
+        match places::of_request(*request) {
+            0 => lock::with_lock(|| {
+                try_collect::<false, INSIDE>(request, status)
+                    || try_arrival::<INSIDE>(request, status)
+            }),
+            place => places::with(place, || {
                 try_collect::<false, FURTHER>(request, status)
                     || try_arrival::<FURTHER>(request, status)
-            })
+            }),
+        }
     }
 }
 

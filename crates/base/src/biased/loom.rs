@@ -214,3 +214,55 @@ fn lock__that_is_kept_for_one_sleeper_comes_to_the_other() {
         assert!(!shared.0.is_wanted());
     });
 }
+
+/// As [`use_often`], the way of the immediate path where nobody gets a bias.
+fn use_by_word(shared: &Shared, me: usize, times: u32) {
+    for _ in 0..times {
+        if !shared.0.step_in::<BY_WORD>(me) {
+            shared.0.back_out::<BY_WORD>();
+            use_often(shared, me, 1, true);
+            continue;
+        }
+        shared.1.note_write();
+        shared.0.acquire(me);
+        shared.1.note_write();
+        shared.0.release(me);
+        if shared.0.leave::<BY_WORD>(me) {
+            shared.0.wake_others::<BY_WORD>();
+        }
+    }
+}
+
+#[test]
+fn word__lets_one_thread_in_and_wakes_the_other() {
+    explore(3, || {
+        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        let other = shared.clone();
+        let thread = thread::spawn(move || use_by_word(&other, 2, 1));
+        use_by_word(&shared, 1, 2);
+        thread.join().unwrap();
+        assert!(!shared.0.is_wanted());
+    });
+}
+
+#[test]
+fn word__is_handed_to_a_sleeper() {
+    explore(2, || {
+        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        let other = shared.clone();
+        let thread = thread::spawn(move || use_often(&other, 2, 2, false));
+        use_by_word(&shared, 1, PASSES + 2);
+        thread.join().unwrap();
+    });
+}
+
+#[test]
+fn word__is_lent() {
+    explore(3, || {
+        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        let other = shared.clone();
+        let thread = thread::spawn(move || borrow_often(&other, 2, 2));
+        use_by_word(&shared, 1, 2);
+        thread.join().unwrap();
+    });
+}

@@ -162,3 +162,44 @@ fn biased__is_an_ordinary_lock_where_no_thread_may_have_the_bias() {
     lock.release(1);
     assert_eq!(lock.word.load(Ordering::Relaxed), FREE);
 }
+
+#[test]
+fn biased__is_left_by_the_word_as_it_was_entered() {
+    let shared = make();
+    let use_by_word = |shared: &Shared, me| {
+        for _ in 0..20_000 {
+            match shared.0.step_in::<BY_WORD>(me) {
+                true => {
+                    shared.0.acquire(me);
+                    // SAFETY: under the lock.
+                    unsafe { *shared.1.get() += 2 };
+                    shared.0.release(me);
+                    if shared.0.leave::<BY_WORD>(me) {
+                        shared.0.wake_others::<BY_WORD>();
+                    }
+                }
+                false => use_often(shared, me, 1),
+            }
+        }
+    };
+    let threads: Vec<_> = (1..4)
+        .map(|me| {
+            let shared = shared.clone();
+            std::thread::spawn(move || use_by_word(&shared, me))
+        })
+        .collect();
+    threads.into_iter().for_each(|t| t.join().unwrap());
+    // SAFETY: all threads have ended.
+    assert_eq!(unsafe { *shared.1.get() }, 120_000);
+    assert!(!shared.0.is_wanted() && !shared.0.holds(1));
+    assert_eq!(shared.0.word.load(Ordering::Relaxed), FREE);
+}
+
+#[test]
+fn way_in__follows_what_the_kernel_offers() {
+    let lock = Biased::new(|| true);
+    lock.favour(1);
+    let by_word = lock.last_seat() == usize::from(BY_WORD);
+    assert_eq!(by_word, !wait::register_own_membarrier());
+    assert_eq!(lock.try_enter(1), !by_word);
+}

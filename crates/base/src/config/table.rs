@@ -83,6 +83,7 @@ pub const FEATURES: &[&str] = &[
     "bulk",
     "file-mapping",
     "file-thread",
+    "bias",
 ];
 
 /// Forms of `FASTPATH_REPORT` beyond on and off.

@@ -64,7 +64,8 @@ pub(crate) fn settle(p: &Process, comm: &mut Comm, further: u32) -> Result {
     let peers = comm.group.world_ranks();
     let mut endpoints = Vec::new();
     for place in 1..=further.min(FURTHER as u32) {
-        make(p, place)?;
+        // Any thread's: biased to none until one has come to it often, so that a look at an unused one needs no fence.
+        make(p, place, false)?;
         let of_place = peers.iter().filter_map(|&peer| p.endpoint_at(place, peer));
         endpoints.push(of_place.collect());
     }

@@ -188,28 +188,26 @@ impl Job<'_> {
         };
         let target = (!self.found.near.is_null()).then_some(self.found.near.cast_const());
         let target = target.and_then(|near| piece((near, self.there)));
-        let from = origin.as_ref().map(|(at, elements)| piece((*at, elements)));
-        let to = result.as_ref().map(|(at, elements)| piece((at.cast_const(), elements)));
-        if let (Some(target), true) =
-            (target, from != Some(None) && to != Some(None) && self.is_dense())
-        {
+        let from = origin.as_ref().and_then(|(at, elements)| piece((*at, elements)));
+        let to = result.as_ref().and_then(|(at, elements)| piece((at.cast_const(), elements)));
+        // Whether the sides here are one piece each, as far as there are any.
+        let whole = from.is_some() == origin.is_some() && to.is_some() == result.is_some();
+        if let (Some(target), true) = (target, whole && self.is_dense()) {
             words.lock_accumulates()?;
             // SAFETY: ORIGIN AND RESULT: all sides are one piece each.
-            unsafe { self.combine_near(from.flatten(), to.flatten(), target.cast_mut()) };
+            unsafe { self.combine_near(from, to, target.cast_mut()) };
             return words.unlock_accumulates();
         }
-        if let (Some(at), true, Some(Some(from))) = (self.there.piece(), self.may_ask(), from)
-            && to != Some(None)
-        {
+        if let (Some(at), true, Some(from)) = (self.there.piece(), whole && self.may_ask(), from) {
             words.lock_accumulates()?;
             // SAFETY: ORIGIN AND RESULT: all sides are one piece each.
-            let done = unsafe { self.change_pieces(at, from, to.flatten()) };
+            let done = unsafe { self.change_pieces(at, from, to) };
             return words.unlock_accumulates().and(done);
         }
-        if let (Some(at), true, Some(Some(from))) = (self.there.piece(), self.may_delegate(), from)
-            && to != Some(None)
+        if let (Some(at), true, Some(from)) =
+            (self.there.piece(), whole && self.may_delegate(), from)
             // SAFETY: ORIGIN AND RESULT: all sides are one piece each.
-            && unsafe { self.delegate(&words, at, from, to.flatten())? }
+            && unsafe { self.delegate(&words, at, from, to)? }
         {
             return Ok(());
         }

@@ -4,7 +4,7 @@ use super::transports::Facility;
 use fastpath_base::wait;
 use fastpath_bootstrap::segment::FURTHER;
 
-/// The highest level, and how its lock works on this machine.
+/// The levels, and how the lock of the highest works on this machine.
 pub fn list_threads() -> Vec<Facility> {
     describe(wait::register_own_membarrier())
 }
@@ -12,17 +12,19 @@ pub fn list_threads() -> Vec<Facility> {
 fn describe(fences: bool) -> Vec<Facility> {
     let lock = match fences {
         true => {
-            "the thread that makes the calls pays plain instructions; another one that comes \
-             takes the lock from it by a \
+            "at MPI_THREAD_MULTIPLE, and with FASTPATH_PROGRESS=thread, the thread that makes the \
+             calls pays plain instructions; another one that comes takes the lock from it by a \
              membarrier"
         }
         false => {
-            "the kernel or a sandbox refuses membarrier: an ordinary lock, an atomic operation \
-             for each call"
+            "the kernel or a sandbox refuses membarrier: at MPI_THREAD_MULTIPLE, and with \
+             FASTPATH_PROGRESS=thread, an ordinary lock, two atomic operations for each call"
         }
     };
-    let highest = "the highest level; below it no call pays for threads, and FASTPATH_CHECK=1 \
-        tells of calls that it forbids";
+    let levels = "a program gets the level that it asks for, MPI_THREAD_SINGLE by MPI_Init \
+        (FASTPATH_REPORT=1 says which, and what threads have cost each other); below \
+        MPI_THREAD_MULTIPLE no call pays for threads, and FASTPATH_CHECK=1 tells of calls that a \
+        level forbids";
     let workers = format!(
         "up to {} in a rank, for messages of threads on different communicators, and of different \
          tags or peers on one whose members all promise mpi_assert_no_any_tag or \
@@ -31,7 +33,7 @@ fn describe(fences: bool) -> Vec<Facility> {
         FURTHER + 1
     );
     vec![
-        Facility::new("MPI_THREAD_MULTIPLE", true, highest.to_owned()),
+        Facility::new("all thread levels", true, levels.to_owned()),
         Facility::new("biased lock", fences, lock.to_owned()),
         Facility::new("workers", true, workers),
     ]

@@ -91,10 +91,11 @@ impl Learnt {
     }
 }
 
-/// Whether a line says what was learnt where ranks share processors, how ranks of a window were reached, or what was
-/// done with a file, as the same variable has it told.
+/// Whether a line says what was learnt where ranks share processors, how ranks of a window were reached, what was done
+/// with a file, or a rank's thread level, as the same variable has it told.
 pub fn is_told(line: &str) -> bool {
-    let told = ["\"shared_processors\":{", "\"ways\":[", "\"aggregators\":["];
+    let told =
+        ["\"shared_processors\":{", "\"ways\":[", "\"aggregators\":[", "\"threads\":{\"level\":"];
     line.starts_with('{') && told.iter().any(|key| line.contains(key))
 }
 
@@ -142,6 +143,16 @@ mod tests {
             selection.fill(&mut case);
             assert_eq!(case, before);
         }
+    }
+
+    #[test]
+    fn lines__of_the_report_are_not_shown_as_words_of_the_program() {
+        let levels = r#"{"rank":0,"threads":{"level":"MPI_THREAD_SINGLE"}}"#;
+        let learnt = r#"{"rank":1,"from_rank":0,"from_bytes":4096,"protocol":"get","ps_per_byte":50,"timed_messages":7}"#;
+        assert!(is_told(levels) && Learnt::parse(levels).is_none());
+        assert!(!is_told(learnt));
+        assert_eq!(Learnt::parse(learnt).map(|learnt| learnt.timed_messages), Some(7));
+        assert!(Learnt::parse(&print_report()).is_none() && !is_told(&print_report()));
     }
 
     #[test]

@@ -1,0 +1,98 @@
+//! The word of a lock: the ordinary lock below its bias, and alone where there is none.
+
+use super::{Biased, NOBODY, count};
+use crate::sync::Ordering;
+use crate::wait;
+
+pub(super) const FREE: u32 = 0;
+const HELD: u32 = 1;
+/// Held, and a thread sleeps for it.
+const CONTENDED: u32 = 2;
+/// Kept for one of those that sleep.
+const HANDED: u32 = 3;
+
+/// How often a thread that sleeps for the lock may be woken in vain.
+pub const PASSES: u32 = if cfg!(loom) { 1 } else { 8 };
+/// Yields before a thread sleeps for the lock.
+pub(super) const YIELDS: u32 = if cfg!(loom) { 0 } else { 8 };
+
+impl Biased {
+    /// Enters by the word, where no thread has a bias; false where another thread is inside, or this one.
+    #[inline(always)] // `fastpath bench instructions` counts MPI_Send_unbiased
+    pub(super) fn enter_by_word(&self, me: usize) -> bool {
+        let entered = self.try_take_word();
+        if entered {
+            // What follows may nest.
+            self.owner.store(me, Ordering::Relaxed);
+            self.depth.store(1, Ordering::Relaxed);
+        }
+        entered
+    }
+
+    /// Leaves it; false where a thread sleeps for the word, and [`Biased::release_word`] is due.
+    #[inline(always)] // as `enter_by_word`
+    pub(super) fn leave_by_word(&self) -> bool {
+        self.owner.store(NOBODY, Ordering::Relaxed);
+        // ORDERING: release pairs with the acquires in `try_take_word` and `sleep_for_word`.
+        self.word.compare_exchange(HELD, FREE, Ordering::Release, Ordering::Relaxed).is_ok()
+    }
+
+    #[inline]
+    pub(super) fn try_take_word(&self) -> bool {
+        // ORDERING: acquire pairs with the releases in `release_word`.
+        self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    pub(super) fn take_word(&self) {
+        if self.try_take_word() {
+            return;
+        }
+        self.wanted.fetch_add(1, Ordering::Relaxed);
+        let yielded = (0..YIELDS).any(|_| {
+            wait::yield_now();
+            self.try_take_word()
+        });
+        if !yielded {
+            self.sleep_for_word();
+            self.passed.store(0, Ordering::Relaxed);
+        }
+        self.wanted.fetch_sub(1, Ordering::Relaxed);
+        count(&self.contended);
+    }
+
+    fn sleep_for_word(&self) {
+        let mut slept = false;
+        loop {
+            if !slept && self.word.load(Ordering::Relaxed) == HANDED {
+                wait::futex_wait(&self.word, HANDED, None);
+            } else {
+                // ORDERING: acquire pairs with the releases in `release_word`.
+                let found = self.word.swap(CONTENDED, Ordering::Acquire);
+                if found == FREE || found == HANDED {
+                    return;
+                }
+                wait::futex_wait(&self.word, CONTENDED, None);
+            }
+            slept = true;
+        }
+    }
+
+    pub(super) fn release_word(&self) {
+        if self.word.load(Ordering::Relaxed) == CONTENDED {
+            let passed = self.passed.load(Ordering::Relaxed) + 1;
+            self.passed.store(passed, Ordering::Relaxed);
+            if passed > PASSES {
+                // So many releases after a sleeper got it, this mark is another one's, who still sleeps.
+                // ORDERING: release pairs with the acquire in `sleep_for_word`.
+                // A swap, as the model orders no plain store with the kernel's look at the word.
+                self.word.swap(HANDED, Ordering::Release);
+                wait::futex_wake(&self.word, 1);
+                return;
+            }
+        }
+        // ORDERING: release pairs with the acquires in `try_take_word` and `sleep_for_word`.
+        if self.word.swap(FREE, Ordering::Release) == CONTENDED {
+            wait::futex_wake(&self.word, 1);
+        }
+    }
+}
