@@ -11,6 +11,9 @@ use crate::record::{Case, Level};
 /// By which a job of our library is asked to say it; others do not know it.
 pub const VARIABLE: (&str, &str) = ("FASTPATH_REPORT", "json");
 
+/// Says that times are measured: calls are not counted for the report.
+pub const TIMED: (&str, &str) = ("FASTPATH_INTERNAL_TIMED", "1");
+
 /// What the library has selected.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Selection {
@@ -91,10 +94,10 @@ impl Learnt {
     }
 }
 
-/// Whether a line says what was learnt where ranks share processors, how ranks of a window were reached, or what was
-/// done with a file, as the same variable has it told.
+/// Whether a line says what was learnt where ranks share processors, how ranks of a window were reached, what was done
+/// with a file, or how collective calls went, as the same variable has it told.
 pub fn is_told(line: &str) -> bool {
-    let told = ["\"shared_processors\":{", "\"ways\":[", "\"aggregators\":["];
+    let told = ["\"shared_processors\":{", "\"ways\":[", "\"aggregators\":[", "\"collective\":"];
     line.starts_with('{') && told.iter().any(|key| line.contains(key))
 }
 
@@ -142,6 +145,12 @@ mod tests {
             selection.fill(&mut case);
             assert_eq!(case, before);
         }
+    }
+
+    #[test]
+    fn collectives__that_are_counted_are_told() {
+        assert!(is_told(r#"{"rank":0,"collective":"scan","ranks":4,"algorithm":"chain"}"#));
+        assert!(!is_told("the program says \"collective\":") && !is_told("{\"rank\":0}"));
     }
 
     #[test]
