@@ -325,6 +325,8 @@ impl Process {
             false => key::<OPEN>(handle),
             true => key::<INSIDE>(handle),
         };
+        // A spread one has no immediate collective calls, and its messages find their way by the communicator.
+        let is_hidden = comm.is_inter() || (!engine.allowed.collective && comm.spread.is_none());
         let entry = HotComm {
             send_key: if engine.allowed.send { key } else { 0 },
             recv_key: if engine.allowed.recv { key } else { 0 },
@@ -334,7 +336,7 @@ impl Process {
             world: comm.peer_group().world_ranks().as_ptr(),
             size: comm.peer_count(),
             place: comm.place,
-            comm: if comm.is_inter() || !engine.allowed.collective { ptr::null() } else { comm },
+            comm: if is_hidden { ptr::null() } else { comm },
         };
         if let Some(spread) = &comm.spread {
             spread.make_entries(&entry);

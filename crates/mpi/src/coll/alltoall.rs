@@ -71,9 +71,8 @@ impl<B: BlockArray> Collective for AlltoallArrays<B> {
         compare(f, Arguments::new(&sends, &receives)).await?;
         let ranks = f.size();
         let sum = || (0..ranks).fold(0u64, |sum, r| sum.saturating_add(into(r).bytes()));
-        let longest = || (0..ranks).map(|r| into(r).bytes()).max().unwrap_or(0);
-        let (block, in_place) = (choose::measure(longest), out.is_none().then(sum));
-        let how = choose::alltoall_arrays(B::ALLTOALL, block, ranks, in_place);
+        let (longest, in_place) = (|| self.recv.longest(ranks), out.is_none().then(sum));
+        let how = choose::alltoall_arrays(B::ALLTOALL, longest, ranks, in_place);
         // SAFETY: by the contract of this function.
         f.channel().conclude(unsafe {
             match &out {

@@ -110,6 +110,13 @@ pub(super) trait BlockArray {
 
     /// What the block of a partner holds, for a comparison with other ranks.
     fn data(&self, partner: u32) -> Data<'_>;
+
+    /// Bytes of the longest block.
+    #[cold]
+    fn longest(&self, partners: u32) -> u64 {
+        let Ok(block) = self.check() else { return 0 };
+        (0..partners).map(|partner| block(partner).bytes()).max().unwrap_or(0)
+    }
 }
 
 /// A buffer with a count and a displacement for each partner.

@@ -36,7 +36,7 @@ pub(super) use asked::{
     ALLGATHER, ALLGATHERV, ALLREDUCE, ALLTOALL, ALLTOALLV, ALLTOALLW, BARRIER, BCAST, Call, EXSCAN,
     GATHER, GATHERV, NEIGHBOR_ALLGATHER, NEIGHBOR_ALLGATHERV, NEIGHBOR_ALLTOALL,
     NEIGHBOR_ALLTOALLV, NEIGHBOR_ALLTOALLW, REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, SCAN,
-    SCATTER, SCATTERV, ask, counts, measure, note_between, report, wants_any_order,
+    SCATTER, SCATTERV, ask, counts, note_between, report, wants_any_order,
 };
 pub use hosts::Spread;
 pub use kept::Placement;
@@ -237,7 +237,7 @@ pub(super) fn barrier(ranks: u32, room: Room<'_>) -> Barrier {
         Barrier::Dissemination => true,
         Barrier::Nodes => room.has_levels(),
     };
-    settle(&BARRIER, usual, 0, ranks, may)
+    settle(&BARRIER, usual, || 0, ranks, may)
 }
 
 /// How a broadcast goes.
@@ -261,7 +261,7 @@ pub(super) fn bcast(bytes: u64, ranks: u32, room: Room<'_>) -> Bcast {
         Bcast::Binomial
     };
     let may = |how| how != Bcast::Nodes || room.has_levels();
-    settle(&BCAST, usual, bytes, ranks, may)
+    settle(&BCAST, usual, || bytes, ranks, may)
 }
 
 /// How a gather or a scatter goes.
@@ -281,12 +281,14 @@ pub(super) fn gather(
     } else {
         Gather::Linear
     };
-    settle(call, usual, block, ranks, |_| true)
+    settle(call, usual, || block, ranks, |_| true)
 }
 
-/// Of blocks whose lengths only the root knows.
+/// Of blocks whose lengths only the root knows; `block`: the longest that this rank knows, as in what follows.
 #[inline]
-pub(super) fn gather_arrays(call: &'static Call<Gather>, block: u64, ranks: u32) -> Gather {
+pub(super) fn gather_arrays(
+    call: &'static Call<Gather>, block: impl FnOnce() -> u64, ranks: u32,
+) -> Gather {
     settle(call, Gather::Linear, block, ranks, |how| how == Gather::Linear)
 }
 
@@ -332,7 +334,7 @@ pub(super) fn allgather(
         _ => true,
     };
     let call = if even { &ALLGATHER } else { &ALLGATHERV };
-    settle(call, usual, total, ranks, may)
+    settle(call, usual, || total, ranks, may)
 }
 
 /// How an alltoall goes.
@@ -359,13 +361,13 @@ pub(super) fn alltoall(block: u64, ranks: u32, in_place: bool, room: Room<'_>) -
         Alltoall::Together => !in_place,
         Alltoall::Copied | Alltoall::Pairs => in_place,
     };
-    settle(&ALLTOALL, usual, block, ranks, may)
+    settle(&ALLTOALL, usual, || block, ranks, may)
 }
 
 /// The same of blocks of any lengths, whose sum is `in_place` where they go where they come from; `block`: the longest.
 #[inline]
 pub(super) fn alltoall_arrays(
-    call: &'static Call<Alltoall>, block: u64, ranks: u32, in_place: Option<u64>,
+    call: &'static Call<Alltoall>, block: impl FnOnce() -> u64, ranks: u32, in_place: Option<u64>,
 ) -> Alltoall {
     let usual = in_place.map_or(Alltoall::Together, in_place_alltoall);
     let may = |how| (how == Alltoall::Together) == in_place.is_none();
@@ -475,7 +477,7 @@ pub(super) fn reduce(size: Size, ranks: u32, room: Room<'_>) -> Reduce {
         Reduce::Nodes => room.may_combine(size),
         _ => true,
     };
-    settle(&REDUCE, usual, size.bytes, ranks, may)
+    settle(&REDUCE, usual, || size.bytes, ranks, may)
 }
 
 /// How an allreduce goes.
@@ -528,7 +530,7 @@ pub(super) fn allreduce(size: Size, ranks: u32, (room, may_share): (Room<'_>, bo
         Allreduce::Nodes => room.may_combine(size),
         Allreduce::Flat => true,
     };
-    settle(&ALLREDUCE, usual, size.bytes, ranks, may)
+    settle(&ALLREDUCE, usual, || size.bytes, ranks, may)
 }
 
 /// How a reduce-scatter goes.
@@ -549,7 +551,7 @@ pub(super) fn reduce_scatter(
         ReduceScatter::Ring
     };
     let may = |how| how == ReduceScatter::Allreduce || size.commutes;
-    settle(call, usual, size.bytes, ranks, may)
+    settle(call, usual, || size.bytes, ranks, may)
 }
 
 /// How a scan goes.
@@ -562,7 +564,7 @@ pub(super) enum Scan {
 #[inline]
 pub(super) fn scan(call: &'static Call<Scan>, bytes: u64, ranks: u32, room: Room<'_>) -> Scan {
     let usual = if room.is_shared() || ranks == 2 { Scan::Chain } else { Scan::Doubling };
-    settle(call, usual, bytes, ranks, |_| true)
+    settle(call, usual, || bytes, ranks, |_| true)
 }
 
 /// How a call with neighbours goes.
@@ -573,6 +575,8 @@ pub(super) enum Neighbor {
 
 /// `block` bytes of the longest block.
 #[inline]
-pub(super) fn neighbor(call: &'static Call<Neighbor>, block: u64, ranks: u32) -> Neighbor {
+pub(super) fn neighbor(
+    call: &'static Call<Neighbor>, block: impl FnOnce() -> u64, ranks: u32,
+) -> Neighbor {
     settle(call, Neighbor::Linear, block, ranks, |_| true)
 }

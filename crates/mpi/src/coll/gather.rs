@@ -69,8 +69,9 @@ impl Collective for Gatherv {
         let sends = |to| self.send.data().filter(|_| to == root);
         let receives = |from| array.and_then(|array| array.data(from));
         compare(f, Arguments::new(&sends, &receives).root(root)).await?;
-        let bytes = own.map_or(0, |own| own.bytes());
-        let how = choose::gather_arrays(&choose::GATHERV, bytes, f.size());
+        let all = || array.map_or(0, |array| array.longest(f.size()));
+        let longest = || own.map_or(0, |own| own.bytes()).max(all());
+        let how = choose::gather_arrays(&choose::GATHERV, longest, f.size());
         // SAFETY: by the contract of this function.
         f.channel().conclude(unsafe { run(f, how, own, recv, root).await })
     }

@@ -108,7 +108,7 @@ fn note<A, C: Call>(
     f: &C, call: &'static choose::Call<A>, way: &'static str, bytes: impl FnOnce() -> u64,
 ) {
     let ranks = f.size() + f.channel().comm.peer_count();
-    choose::note_between(call, way, ranks, choose::measure(bytes));
+    choose::note_between(call, way, ranks, bytes);
 }
 
 /// The bytes of a side that counts.
@@ -220,7 +220,9 @@ pub(super) async unsafe fn gather<C: Call>(f: &C, call: &Gather) -> Result {
 /// # Safety
 /// As [`gather`].
 pub(super) async unsafe fn gatherv<C: Call>(f: &C, call: &Gatherv) -> Result {
-    note(f, &choose::GATHERV, "linear", || bytes_of(&call.send));
+    let there = f.channel().comm.peer_count();
+    let all = || call.recv.as_ref().map_or(0, |recv| recv.longest(there));
+    note(f, &choose::GATHERV, "linear", || bytes_of(&call.send).max(all()));
     // SAFETY: the same contract.
     unsafe {
         match (role(f, call.root)?, &call.recv) {
@@ -264,7 +266,9 @@ pub(super) async unsafe fn scatter<C: Call>(f: &C, call: &Scatter) -> Result {
 /// # Safety
 /// As [`scatter`].
 pub(super) async unsafe fn scatterv<C: Call>(f: &C, call: &Scatterv) -> Result {
-    note(f, &choose::SCATTERV, "linear", || bytes_of(&call.recv));
+    let there = f.channel().comm.peer_count();
+    let all = || call.send.as_ref().map_or(0, |send| send.longest(there));
+    note(f, &choose::SCATTERV, "linear", || bytes_of(&call.recv).max(all()));
     // SAFETY: the same contract.
     unsafe {
         match (role(f, call.root)?, &call.send) {
@@ -340,8 +344,7 @@ pub(super) async unsafe fn alltoall_arrays<C: Call, B: BlockArray>(
     let send = call.send.as_ref().ok_or_else(refuse_in_place)?;
     let (out, into) = (send.check()?, call.recv.check()?);
     let there = f.channel().comm.peer_count();
-    let longest = || (0..there).map(|rank| into(rank).bytes()).max().unwrap_or(0);
-    note(f, B::ALLTOALL, "together", longest);
+    note(f, B::ALLTOALL, "together", || call.recv.longest(there));
     // SAFETY: the same contract.
     unsafe { swap_all(f, out, into).await }
 }

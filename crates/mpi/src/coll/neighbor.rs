@@ -126,7 +126,7 @@ async unsafe fn carry_out<'a, 'b, C: Call>(
         let received = (0..around.indegree()).map(|place| into(place).bytes());
         sent.chain(received).max().unwrap_or(0)
     };
-    let choose::Neighbor::Linear = choose::neighbor(call, choose::measure(longest), f.size());
+    let choose::Neighbor::Linear = choose::neighbor(call, longest, f.size());
     // SAFETY: the same contract.
     f.channel().conclude(unsafe { run(f, around, out, into).await })
 }

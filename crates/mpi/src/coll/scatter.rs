@@ -70,8 +70,9 @@ impl Collective for Scatterv {
         let sends = |to| array.and_then(|array| array.data(to));
         let receives = |from| self.recv.data().filter(|_| from == root);
         compare(f, Arguments::new(&sends, &receives).root(root)).await?;
-        let bytes = own.map_or(0, |own| own.bytes());
-        let how = choose::gather_arrays(&choose::SCATTERV, bytes, f.size());
+        let all = || array.map_or(0, |array| array.longest(f.size()));
+        let longest = || own.map_or(0, |own| own.bytes()).max(all());
+        let how = choose::gather_arrays(&choose::SCATTERV, longest, f.size());
         // SAFETY: by the contract of this function.
         f.channel().conclude(unsafe { run(f, how, send, own, root).await })
     }

@@ -168,19 +168,14 @@ fn read_names(text: &str) -> (Names, Vec<String>) {
     (names, warnings)
 }
 
-/// What the report says of a call's size, where somebody asks; otherwise 0.
-#[inline]
-pub(in super::super) fn measure(bytes: impl FnOnce() -> u64) -> u64 {
-    if IS_ASKED.load(Ordering::Relaxed) { bytes() } else { 0 }
-}
-
-/// The algorithm that runs: the usual one, or the one that was named where it `may` be used.
+/// The algorithm that runs: the usual one, or the one that was named where it `may` be used. `bytes` are for the report.
 #[inline]
 pub(super) fn settle<A: Copy + Eq>(
-    call: &'static Call<A>, usual: A, bytes: u64, ranks: u32, may: impl Fn(A) -> bool,
+    call: &'static Call<A>, usual: A, bytes: impl FnOnce() -> u64, ranks: u32,
+    may: impl Fn(A) -> bool,
 ) -> A {
     if IS_ASKED.load(Ordering::Relaxed) {
-        return settle_slow(call, usual, bytes, ranks, may);
+        return settle_slow(call, usual, bytes(), ranks, may);
     }
     usual
 }
@@ -204,10 +199,10 @@ fn settle_slow<A: Copy + Eq>(
 /// Notes a call between the groups of an intercommunicator, which goes in one way.
 #[inline]
 pub(in super::super) fn note_between<A>(
-    call: &'static Call<A>, way: &'static str, ranks: u32, bytes: u64,
+    call: &'static Call<A>, way: &'static str, ranks: u32, bytes: impl FnOnce() -> u64,
 ) {
     if IS_ASKED.load(Ordering::Relaxed) {
-        asked().count((call.name, true, ranks, way, bytes));
+        asked().count((call.name, true, ranks, way, bytes()));
     }
 }
 
