@@ -168,7 +168,7 @@ fn read_names(text: &str) -> (Names, Vec<String>) {
     (names, warnings)
 }
 
-/// The algorithm that runs: the usual one, or the one that was named where it `may` be used. `bytes` are for the report.
+/// The algorithm that runs: the usual one, or the one that was named where it `may` be used. `bytes` are told.
 #[inline]
 pub(super) fn settle<A: Copy + Eq>(
     call: &'static Call<A>, usual: A, bytes: impl FnOnce() -> u64, ranks: u32,
