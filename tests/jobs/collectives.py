@@ -1,5 +1,9 @@
 """Collective calls on several virtual hosts of this machine: algorithms that are named, and what the report says."""
 
+import json
+import os
+import re
+
 # Programs of tests/c, and the ranks of each segment of the command: hosts in blocks, uneven, and dealt in turn.
 PROGRAMS = ["coll_move", "coll_reduce", "coll_forms", "coll_hosts"]
 PLACINGS = {
@@ -7,7 +11,7 @@ PLACINGS = {
     "uneven": [("a", 3), ("b", 1), ("c", 1)],
     "dealt": [("a", 1), ("b", 1), ("a", 1), ("b", 1)],
 }
-CALLS = ["barrier", "bcast", "allgather", "reduce", "allreduce"]
+CALLS = ["barrier", "bcast", "allgather", "allgatherv", "reduce", "allreduce"]
 
 
 def _run(session, placing, program, env, timeout=240):
@@ -17,6 +21,34 @@ def _run(session, placing, program, env, timeout=240):
         words += ["--virtual-host", host, "-n", str(ranks), *program]
     env = {"FASTPATH_DEVICE": "no_such_9", **env}
     return session.start(words, env=env, timeout=timeout).finish()
+
+
+def _algorithms():
+    """Each call with its algorithms, as docs/scale.md has them; a test in asked.rs compares that with the library."""
+    page = os.path.join(os.path.dirname(__file__), "..", "..", "docs", "scale.md")
+    with open(page, encoding="utf-8") as file:
+        rows = re.findall(r"^\| `(\w+)` \| ((?:`[a-z-]+`(?:, )?)+) \|$", file.read(), re.MULTILINE)
+    return {call: re.findall(r"[a-z-]+", names) for call, names in rows}
+
+
+def _told(text):
+    """What a report counts: (call, between groups, ranks, algorithm), and the number of calls by size."""
+    told = {}
+    line = r"^fastpath: (\w+)( between groups)? of (\d+) ranks by ([a-z-]+): (.*)$"
+    for call, between, ranks, name, sizes in re.findall(line, text, re.MULTILINE):
+        sizes = {int(b): int(n) for b, n in re.findall(r"from (\d+) B (\d+) times", sizes)}
+        told[call, bool(between), int(ranks), name] = sizes
+    return told
+
+
+def _told_as_json(text):
+    """The same of a report as JSON."""
+    lines = [json.loads(line) for line in text.splitlines() if line.startswith('{"rank":')]
+    return {
+        (line["collective"], line["between_groups"], line["ranks"], line["algorithm"]):
+            {size["from_bytes"]: size["calls"] for size in line["sizes"]}
+        for line in lines if "collective" in line
+    }
 
 
 def _make(name, placing):
@@ -49,11 +81,68 @@ def case_report_names_algorithms(session):
     return None
 
 
+def _size(call, ranks):
+    """Of what coll_told.c does: the smallest size that counts as the call's."""
+    of_all = call.startswith(("allgather", "reduce_scatter"))
+    return 0 if call == "barrier" else 16 * ranks if of_all else 16
+
+
+def case_report_names_every_call(session):
+    """Each call in each form, also where two ranks exchange so little that they take the immediate path elsewhere."""
+    algorithms, binary = _algorithms(), session.binary("coll_told")
+    if len(algorithms) != 22:
+        return "docs/scale.md does not have 22 calls", str(algorithms)
+    for form, read in (("1", _told), ("json", _told_as_json)):
+        for ranks in (2, 4):
+            outcome = session.mpirun(ranks, [binary], env={"FASTPATH_REPORT": form}).finish()
+            if problem := outcome.problem(quiet=False):
+                return problem, outcome.text()
+            told = read(outcome.err)
+            for call, names in algorithms.items():
+                size = _size(call, ranks)
+                found = sum(told.get((call, False, ranks, name), {}).get(size, 0) for name in names)
+                if found < 30:
+                    return f"FASTPATH_REPORT={form}, {ranks} ranks: {found} calls of {call} from {size} B", outcome.text()
+                groups = [sizes for key, sizes in told.items() if key[:3] == (call, True, ranks)]
+                has_groups = "scan" not in call and "neighbor" not in call
+                counted = sum(number for sizes in groups for size, number in sizes.items() if size or call == "barrier")
+                if has_groups != bool(groups) or has_groups and counted < 30:
+                    return f"FASTPATH_REPORT={form}, {ranks} ranks, {call} between groups: {groups}", outcome.text()
+    return None
+
+
+def case_names_of_every_call(session):
+    """Each algorithm by its name: it runs, and results are right."""
+    algorithms = {call: names for call, names in _algorithms().items() if len(names) > 1}
+    elsewhere = {"nodes", "shared", "copied", "pairs"}  # neither one host, nor short calls, nor calls not in place
+    for turn in range(max(map(len, algorithms.values()))):
+        chosen = {call: names[turn % len(names)] for call, names in algorithms.items()}
+        named = ",".join(f"{call}:{name}" for call, name in chosen.items())
+        env = {"FASTPATH_COLL": named}
+        for ranks in (2, 3):
+            outcome = session.mpirun(ranks, [session.binary("coll_forms")], env=env, timeout=240).finish()
+            if problem := outcome.problem():
+                return f"coll_forms, {ranks} ranks, {named}: {problem}", outcome.text()
+        outcome = session.mpirun(4, [session.binary("coll_told")], env={"FASTPATH_REPORT": "1", **env}).finish()
+        if problem := outcome.problem(quiet=False):
+            return f"coll_told, {named}: {problem}", outcome.text()
+        told = _told(outcome.err)
+        for call, name in chosen.items():
+            if name not in elsewhere and told.get((call, False, 4, name), {}).get(_size(call, 4), 0) < 30:
+                return f"{call} did not go by {name}", outcome.text()
+    return None
+
+
 def case_names_that_are_none(session):
-    outcome = session.mpirun(2, [session.binary("coll_reduce")], env={"FASTPATH_COLL": "allreduce:tree"}).finish()
-    if problem := outcome.problem(quiet=False):
-        return problem, outcome.text()
-    return None if 'allreduce has no algorithm "tree"' in outcome.err else ("no warning", outcome.text())
+    said = {"allreduce:tree": 'allreduce has no algorithm "tree": there are flat, ',
+            "gatherv:binomial": 'gatherv has no algorithm "binomial": it has only linear'}
+    for named, expected in said.items():
+        outcome = session.mpirun(2, [session.binary("coll_reduce")], env={"FASTPATH_COLL": named}).finish()
+        if problem := outcome.problem(quiet=False):
+            return problem, outcome.text()
+        if expected not in outcome.err:
+            return f"no warning {expected!r}", outcome.text()
+    return None
 
 
 def case_names_between_two_ranks(session):

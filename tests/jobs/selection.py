@@ -19,9 +19,9 @@ def _report(outcome):
     lines = [line for line in outcome.err.splitlines() if line.strip()]
     # A size outside its bounds gives a warning, and a note in the report.
     warned = [line for line in lines if "so it counts as" in line and not line.startswith("{")]
-    # What was learnt of messages is told at the end, and each rank's thread level.
-    told = ('"timed_messages"', '"shared_processors"', '"threads":')
-    learnt = [line for line in lines if any(key in line for key in told)]
+    # What was learnt of messages, how collective calls went and each rank's thread level is told at the end.
+    at_end = ('"timed_messages"', '"shared_processors"', '"collective"', '"threads":')
+    learnt = [line for line in lines if any(key in line for key in at_end)]
     lines = [line for line in lines if line not in warned and line not in learnt]
     if len(lines) != 1:
         raise AssertionError(f"{len(lines)} lines on standard error instead of the report: {outcome.err[:300]}")

@@ -206,7 +206,7 @@ fn print_counts(p: &Process, worker: &Worker, config: &Config) {
     let learnt = worker.report_learnt(json);
     let counts = worker.report_counts(json).into_iter();
     // All ranks of a call take the same; those that rank 0 takes part in are told.
-    let collective = (worker.rank == 0 && !json).then(|| crate::coll::report(p));
+    let collective = (worker.rank == 0).then(|| crate::coll::report(p, json));
     for line in learnt
         .into_iter()
         .chain(counts)

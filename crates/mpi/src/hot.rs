@@ -37,7 +37,7 @@ pub struct HotComm {
     pub size: u32,
     /// Which of the process's workers carries its messages between two ranks: 0, the first, or a further one.
     pub place: u32,
-    /// The communicator, for collective calls; null for an intercommunicator.
+    /// The communicator, for collective calls; null for an intercommunicator, and where such calls are counted.
     pub comm: *const Comm,
 }
 
@@ -290,6 +290,8 @@ pub struct Allowed {
     pub recv: bool,
     /// The shortcut for contiguous datatypes; without it no call is immediate, queries of predefined ones included.
     pub datatype: bool,
+    /// Collective calls, and the queries of rank and size.
+    pub collective: bool,
     /// Whether points are recorded: then what is immediate goes through `traced`.
     pub traced: bool,
 }
@@ -332,6 +334,8 @@ impl Process {
             false => key::<OPEN>(handle),
             true => key::<INSIDE>(handle),
         };
+        // A spread one has no immediate collective calls, and its messages find their way by the communicator.
+        let is_hidden = comm.is_inter() || (!engine.allowed.collective && comm.spread.is_none());
         let entry = HotComm {
             send_key: if engine.allowed.send { key } else { 0 },
             recv_key: if engine.allowed.recv { key } else { 0 },
@@ -341,7 +345,7 @@ impl Process {
             world: comm.peer_group().world_ranks().as_ptr(),
             size: comm.peer_count(),
             place: comm.place,
-            comm: if comm.is_inter() { ptr::null() } else { comm },
+            comm: if is_hidden { ptr::null() } else { comm },
         };
         if let Some(spread) = &comm.spread {
             spread.make_entries(&entry);

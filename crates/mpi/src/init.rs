@@ -106,7 +106,7 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     let mut worker = Worker::new(job, policy)
         .map_err(|e| Error::new(MPI_ERR_NO_MEM, format!("no address space for the worker: {e}")))?;
     worker.configure(config).map_err(|e| Error::new(MPI_ERR_OTHER, e.why).with_advice(e.advice))?;
-    let (warnings, choice) = crate::coll::ask(config);
+    let (warnings, choice) = crate::coll::ask(config, job.rank());
     job.agree_on_collectives(choice).map_err(|other| {
         let rank = job.rank();
         let text = format!(
@@ -135,6 +135,7 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
         send: !check && !config.is_disabled("sendi"),
         recv: !check && !config.is_disabled("recvi"),
         datatype: !check && !config.is_disabled("immediate-datatype"),
+        collective: !crate::coll::counts(),
         traced: crate::traced::start(config, job, threads),
     };
     if allowed.traced {

@@ -192,6 +192,8 @@ variables! {
         "the launcher tells a rank where the process of another job waits that has spawned it";
     InternalClaims "FASTPATH_INTERNAL_CLAIMS" Kind::Text, "/sys/devices/system/cpu", true,
         "folder of processors, whose bytes jobs lock to claim them; set by tests";
+    InternalTimed "FASTPATH_INTERNAL_TIMED" Kind::Flag, "0", true,
+        "1: the program measures times: a report leaves out what it takes time to count";
     Rank "FASTPATH_RANK" Kind::Text, "", true,
         "the launcher tells scripts which rank they are";
     Size "FASTPATH_SIZE" Kind::Text, "", true,

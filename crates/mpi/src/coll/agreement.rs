@@ -105,7 +105,7 @@ async fn exchange<F: Fabric>(f: &F, out: &[Record]) -> Result<Vec<Record>> {
     let block = |at: *const Record| {
         move |rank: u32| Vector::raw(at.wrapping_add(rank as usize).cast(), RECORD_BYTES)
     };
-    let how = choose::alltoall(RECORD_BYTES, f.size(), f.room());
+    let how = choose::usual_alltoall(RECORD_BYTES, f.size(), f.room());
     // SAFETY: a record for each rank, in two vectors.
     unsafe { alltoall::run(f, how, &block(out.as_ptr()), &block(from)).await? };
     Ok(into)

@@ -31,15 +31,12 @@ impl Collective for Alltoall {
         let data = self.recv.data();
         let sends = |_| self.send.data().or(data);
         compare(f, Arguments::new(&sends, &|_| data)).await?;
-        let how = choose::alltoall(into.bytes(), f.size(), f.room());
+        let how = choose::alltoall(into.bytes(), f.size(), out.is_none(), f.room());
         // SAFETY: by the contract of this function.
         f.channel().conclude(unsafe {
             match out {
                 Some(out) => run(f, how, &even_blocks(out), &even_blocks(into)).await,
-                None if how == choose::Alltoall::Together || f.size() <= 2 => {
-                    f.apart(run_in_place(f, &even_blocks(into))).await
-                }
-                None => f.apart(run_packed(f, how, &even_blocks(into), &even_blocks(into))).await,
+                None => f.apart(run_in_place(f, how, &even_blocks(into))).await,
             }
         })
     }
@@ -72,11 +69,15 @@ impl<B: BlockArray> Collective for AlltoallArrays<B> {
         let sends = |to| self.send.as_ref().unwrap_or(&self.recv).data(to);
         let receives = |from| self.recv.data(from);
         compare(f, Arguments::new(&sends, &receives)).await?;
+        let ranks = f.size();
+        let sum = || (0..ranks).fold(0u64, |sum, r| sum.saturating_add(into(r).bytes()));
+        let (longest, in_place) = (|| self.recv.longest(ranks), out.is_none().then(sum));
+        let how = choose::alltoall_arrays(B::ALLTOALL, longest, ranks, in_place);
         // SAFETY: by the contract of this function.
         f.channel().conclude(unsafe {
             match &out {
-                Some(out) => run(f, choose::Alltoall::Together, out, &into).await,
-                None => f.apart(run_in_place(f, &into)).await,
+                Some(out) => run(f, how, out, &into).await,
+                None => f.apart(run_in_place(f, how, &into)).await,
             }
         })
     }
@@ -102,8 +103,10 @@ pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
         match (f.size(), how) {
             (1, _) => Ok(()),
             (2, _) => trade(f, 1 - rank, out(1 - rank), 1 - rank, into(1 - rank)).await,
-            (_, choose::Alltoall::Together) => together(f, out, into).await,
-            _ => f.apart(run_packed(f, how, out, into)).await,
+            (_, choose::Alltoall::Flat | choose::Alltoall::Bruck) => {
+                f.apart(run_packed(f, how, out, into)).await
+            }
+            _ => together(f, out, into).await,
         }
     }
 }
@@ -112,7 +115,7 @@ pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
 ///
 /// # Safety
 /// As [`run`], but that they may be the same; all blocks are of one length.
-pub(super) async unsafe fn run_packed<'a, 'b, F: Fabric>(
+async unsafe fn run_packed<'a, 'b, F: Fabric>(
     f: &F, how: choose::Alltoall, out: &impl Fn(u32) -> Vector<'a>,
     into: &impl Fn(u32) -> Vector<'b>,
 ) -> Result {
@@ -122,7 +125,7 @@ pub(super) async unsafe fn run_packed<'a, 'b, F: Fabric>(
             _ if out(f.rank()).bytes() == 0 => Ok(()),
             choose::Alltoall::Flat if f.rank() == 0 => flat_root(f, out, into).await,
             choose::Alltoall::Flat => flat_other(f, out, into).await,
-            choose::Alltoall::Bruck | choose::Alltoall::Together => bruck(f, out, into).await,
+            _ => bruck(f, out, into).await,
         }
     }
 }
@@ -258,32 +261,27 @@ async unsafe fn bruck<'a, 'b, F: Fabric>(
     Ok(())
 }
 
-/// The blocks go where they came from. Short ones are copied first, so that all messages can travel at once.
+/// The blocks go where they came from.
 ///
 /// # Safety
 /// The blocks are readable and writable.
 pub(super) async unsafe fn run_in_place<'a, F: Fabric>(
-    f: &F, block: &impl Fn(u32) -> Vector<'a>,
-) -> Result {
-    let total = (0..f.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
-    // SAFETY: the same contract.
-    unsafe { run_in_place_as(f, choose::alltoall_in_place(total), block).await }
-}
-
-/// # Safety
-/// As [`run_in_place`].
-pub(super) async unsafe fn run_in_place_as<'a, F: Fabric>(
-    f: &F, how: choose::AlltoallInPlace, block: &impl Fn(u32) -> Vector<'a>,
+    f: &F, how: choose::Alltoall, block: &impl Fn(u32) -> Vector<'a>,
 ) -> Result {
     // SAFETY: the same contract.
     unsafe {
         match how {
-            choose::AlltoallInPlace::Copied => copied(f, block).await,
-            choose::AlltoallInPlace::Pairs => pairs(f, block).await,
+            choose::Alltoall::Flat | choose::Alltoall::Bruck => {
+                run_packed(f, how, block, block).await
+            }
+            choose::Alltoall::Pairs => pairs(f, block).await,
+            choose::Alltoall::Copied | choose::Alltoall::Together => copied(f, block).await,
         }
     }
 }
 
+/// Short blocks are copied first, so that all messages can travel at once.
+///
 /// # Safety
 /// As [`run_in_place`].
 async unsafe fn copied<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {

@@ -4,6 +4,7 @@
 
 use super::agreement::Data;
 use super::apart::check_apart;
+use super::choose;
 use super::fabric::Call;
 use super::is_in_place;
 use super::local::Reduction;
@@ -100,11 +101,22 @@ impl Block {
 
 /// A buffer with a block for each partner.
 pub(super) trait BlockArray {
+    /// The calls that have such blocks.
+    const ALLTOALL: &'static choose::Call<choose::Alltoall>;
+    const NEIGHBOR: &'static choose::Call<choose::Neighbor>;
+
     /// All blocks checked; the one of partner r is the closure's value at r.
     fn check<'a>(&'a self) -> Result<impl Fn(u32) -> Vector<'a>>;
 
     /// What the block of a partner holds, for a comparison with other ranks.
     fn data(&self, partner: u32) -> Data<'_>;
+
+    /// Bytes of the longest block.
+    #[cold]
+    fn longest(&self, partners: u32) -> u64 {
+        let Ok(block) = self.check() else { return 0 };
+        (0..partners).map(|partner| block(partner).bytes()).max().unwrap_or(0)
+    }
 }
 
 /// A buffer with a count and a displacement for each partner.
@@ -120,6 +132,9 @@ pub struct Blocks {
 }
 
 impl BlockArray for Blocks {
+    const ALLTOALL: &'static choose::Call<choose::Alltoall> = &choose::ALLTOALLV;
+    const NEIGHBOR: &'static choose::Call<choose::Neighbor> = &choose::NEIGHBOR_ALLTOALLV;
+
     fn check<'a>(&'a self) -> Result<impl Fn(u32) -> Vector<'a>> {
         for &count in &self.counts {
             Vector::new(self.buf, count, &self.datatype)?;
@@ -150,6 +165,9 @@ pub struct TypedBlocks {
 }
 
 impl BlockArray for TypedBlocks {
+    const ALLTOALL: &'static choose::Call<choose::Alltoall> = &choose::ALLTOALLW;
+    const NEIGHBOR: &'static choose::Call<choose::Neighbor> = &choose::NEIGHBOR_ALLTOALLW;
+
     fn check<'a>(&'a self) -> Result<impl Fn(u32) -> Vector<'a>> {
         let blocks = self.counts.iter().zip(&self.displacements);
         for ((&count, &at), datatype) in blocks.zip(&self.datatypes) {

@@ -3,6 +3,7 @@
 
 use super::agreement::{self, Arguments, compare};
 use super::arguments::Collective;
+use super::choose::Room;
 use super::fabric::{Call, Fabric};
 use super::{choose, inter, nodes};
 use crate::error::Result;
@@ -33,10 +34,13 @@ pub(super) async fn barrier<C: Call>(f: &C) -> Result {
 pub(super) async fn run<F: Fabric>(f: &F) -> Result {
     match f.size() {
         1 => Ok(()),
-        // SAFETY: messages without bytes touch no memory.
-        2 => unsafe {
-            f.exchange(1 - f.rank(), Buffer::empty(), 1 - f.rank(), Buffer::empty()).await
-        },
+        2 => {
+            choose::barrier(2, Room::Own);
+            // SAFETY: messages without bytes touch no memory.
+            unsafe {
+                f.exchange(1 - f.rank(), Buffer::empty(), 1 - f.rank(), Buffer::empty()).await
+            }
+        }
         ranks => run_many(f, choose::barrier(ranks, f.room())).await,
     }
 }

@@ -32,7 +32,12 @@ mod asked;
 mod hosts;
 mod kept;
 
-pub(super) use asked::{ask, report, wants_any_order};
+pub(super) use asked::{
+    ALLGATHER, ALLGATHERV, ALLREDUCE, ALLTOALL, ALLTOALLV, ALLTOALLW, BARRIER, BCAST, Call, EXSCAN,
+    GATHER, GATHERV, NEIGHBOR_ALLGATHER, NEIGHBOR_ALLGATHERV, NEIGHBOR_ALLTOALL,
+    NEIGHBOR_ALLTOALLV, NEIGHBOR_ALLTOALLW, REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, SCAN,
+    SCATTER, SCATTERV, ask, counts, note_between, report, wants_any_order,
+};
 pub use hosts::Spread;
 pub use kept::Placement;
 
@@ -221,12 +226,18 @@ pub(super) enum Barrier {
 #[inline]
 pub(super) fn barrier(ranks: u32, room: Room<'_>) -> Barrier {
     let usual = match room {
-        Room::Hosts(on) => on.choose(0, 0, |spread| hosts::barrier(spread, &Network::TCP)),
+        Room::Hosts(on) => {
+            on.choose(&BARRIER, 0, 0, |spread| hosts::barrier(spread, &Network::TCP))
+        }
         Room::Shared | Room::Tight if ranks > 2 => Barrier::Flat,
         _ => Barrier::Dissemination,
     };
-    let may = |how| how != Barrier::Nodes || room.has_levels();
-    settle(usual, 0, ranks, may)
+    let may = |how| match how {
+        Barrier::Flat => ranks > 2,
+        Barrier::Dissemination => true,
+        Barrier::Nodes => room.has_levels(),
+    };
+    settle(&BARRIER, usual, || 0, ranks, may)
 }
 
 /// How a broadcast goes.
@@ -243,14 +254,14 @@ pub(super) fn bcast(bytes: u64, ranks: u32, room: Room<'_>) -> Bcast {
     let usual = if ranks == 2 || room.is_flat(bytes, u64::MAX) {
         Bcast::Flat
     } else if let Room::Hosts(on) = room {
-        on.choose(bytes, 0, |s| hosts::bcast(s, &Network::TCP, bytes))
+        on.choose(&BCAST, bytes, 0, |s| hosts::bcast(s, &Network::TCP, bytes))
     } else if bytes >= BCAST_LONG && room == Room::Own {
         Bcast::ScatterAllgather
     } else {
         Bcast::Binomial
     };
     let may = |how| how != Bcast::Nodes || room.has_levels();
-    settle(usual, bytes, ranks, may)
+    settle(&BCAST, usual, || bytes, ranks, may)
 }
 
 /// How a gather or a scatter goes.
@@ -260,13 +271,25 @@ pub(super) enum Gather {
     Binomial,
 }
 
+/// Of blocks of one length.
 #[inline]
-pub(super) fn gather(block: u64, ranks: u32, room: Room<'_>) -> Gather {
-    if !room.is_shared() && ranks >= TREE_RANKS && block <= TREE_BYTES {
+pub(super) fn gather(
+    call: &'static Call<Gather>, block: u64, ranks: u32, room: Room<'_>,
+) -> Gather {
+    let usual = if !room.is_shared() && ranks >= TREE_RANKS && block <= TREE_BYTES {
         Gather::Binomial
     } else {
         Gather::Linear
-    }
+    };
+    settle(call, usual, || block, ranks, |_| true)
+}
+
+/// Of blocks whose lengths only the root knows; `block`: the longest that this rank knows, as in what follows.
+#[inline]
+pub(super) fn gather_arrays(
+    call: &'static Call<Gather>, block: impl FnOnce() -> u64, ranks: u32,
+) -> Gather {
+    settle(call, Gather::Linear, block, ranks, |how| how == Gather::Linear)
 }
 
 /// How an allgather goes.
@@ -290,7 +313,9 @@ pub(super) fn allgather(
     let usual = if ranks == 2 {
         Allgather::Ring
     } else if let Room::Hosts(on) = room {
-        on.choose(total, doubles.into(), |s| hosts::allgather(s, &Network::TCP, total, doubles))
+        on.choose(&ALLGATHER, total, doubles.into(), |s| {
+            hosts::allgather(s, &Network::TCP, total, doubles)
+        })
     } else if may_share && room.shares_allgather(total, ranks) {
         Allgather::Shared
     } else if let Some(how) = room.allgather(total, ranks) {
@@ -308,7 +333,8 @@ pub(super) fn allgather(
         Allgather::Nodes => room.has_levels(),
         _ => true,
     };
-    settle(usual, total, ranks, may)
+    let call = if even { &ALLGATHER } else { &ALLGATHERV };
+    settle(call, usual, || total, ranks, may)
 }
 
 /// How an alltoall goes.
@@ -316,13 +342,44 @@ pub(super) fn allgather(
 pub(super) enum Alltoall {
     Flat,
     Bruck,
+    /// Not in place.
     Together,
+    /// In place alone, as the next one. Ranks need not agree on which: a pair exchanges two messages either way.
+    Copied,
+    Pairs,
 }
 
+/// Of blocks of one length, of so many bytes.
+#[inline]
+pub(super) fn alltoall(block: u64, ranks: u32, in_place: bool, room: Room<'_>) -> Alltoall {
+    let usual = match usual_alltoall(block, ranks, room) {
+        Alltoall::Together if in_place => in_place_alltoall(block.saturating_mul(ranks.into())),
+        how => how,
+    };
+    let may = |how| match how {
+        Alltoall::Flat | Alltoall::Bruck => ranks > 2,
+        Alltoall::Together => !in_place,
+        Alltoall::Copied | Alltoall::Pairs => in_place,
+    };
+    settle(&ALLTOALL, usual, || block, ranks, may)
+}
+
+/// The same of blocks of any lengths, whose sum is `in_place` where they go where they come from; `block`: the longest.
+#[inline]
+pub(super) fn alltoall_arrays(
+    call: &'static Call<Alltoall>, block: impl FnOnce() -> u64, ranks: u32, in_place: Option<u64>,
+) -> Alltoall {
+    let usual = in_place.map_or(Alltoall::Together, in_place_alltoall);
+    let may = |how| (how == Alltoall::Together) == in_place.is_none();
+    settle(call, usual, block, ranks, may)
+}
+
+/// How an alltoall goes where nobody names a way, not in place.
+///
 /// Counts what all ranks know: messages, of which the first to a partner opens a pair, waits for a processor, and
 /// copies. Through rank 0 each rank has one partner and waits once, and rank 0 copies everything.
 #[inline]
-pub(super) fn alltoall(block: u64, ranks: u32, room: Room<'_>) -> Alltoall {
+pub(super) fn usual_alltoall(block: u64, ranks: u32, room: Room<'_>) -> Alltoall {
     let all = block.saturating_mul(ranks as u64);
     let (from, most) = match room {
         Room::Own | Room::Hosts(_) => (BRUCK_RANKS, BRUCK_BYTES),
@@ -338,17 +395,10 @@ pub(super) fn alltoall(block: u64, ranks: u32, room: Room<'_>) -> Alltoall {
     }
 }
 
-/// How an alltoall in place goes. Ranks need not agree: a pair exchanges two messages either way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum AlltoallInPlace {
-    Copied,
-    Pairs,
-}
-
 /// `total` bytes of all blocks.
 #[inline]
-pub(super) fn alltoall_in_place(total: u64) -> AlltoallInPlace {
-    if total <= IN_PLACE_COPY { AlltoallInPlace::Copied } else { AlltoallInPlace::Pairs }
+fn in_place_alltoall(total: u64) -> Alltoall {
+    if total <= IN_PLACE_COPY { Alltoall::Copied } else { Alltoall::Pairs }
 }
 
 /// What a reduction asks for: bytes and elements of the vector, and whether the operation commutes.
@@ -414,7 +464,9 @@ pub(super) fn reduce(size: Size, ranks: u32, room: Room<'_>) -> Reduce {
     let usual = if ranks == 2 || room.is_flat(size.bytes, FLAT_REDUCE) {
         Reduce::Flat
     } else if let Room::Hosts(on) = room {
-        on.choose(size.bytes, size.facts(ranks), |s| hosts::reduce(s, &Network::TCP, size, ranks))
+        on.choose(&REDUCE, size.bytes, size.facts(ranks), |s| {
+            hosts::reduce(s, &Network::TCP, size, ranks)
+        })
     } else if size.bytes >= REDUCE_LONG && size.can_share(ranks) {
         Reduce::Halving
     } else {
@@ -425,7 +477,7 @@ pub(super) fn reduce(size: Size, ranks: u32, room: Room<'_>) -> Reduce {
         Reduce::Nodes => room.may_combine(size),
         _ => true,
     };
-    settle(usual, size.bytes, ranks, may)
+    settle(&REDUCE, usual, || size.bytes, ranks, may)
 }
 
 /// How an allreduce goes.
@@ -457,7 +509,7 @@ pub(super) fn allreduce(size: Size, ranks: u32, (room, may_share): (Room<'_>, bo
     } else if room.is_flat(size.bytes, FLAT_ALLREDUCE) {
         Allreduce::Flat
     } else if let Room::Hosts(on) = room {
-        on.choose(size.bytes, size.facts(ranks), |s| {
+        on.choose(&ALLREDUCE, size.bytes, size.facts(ranks), |s| {
             hosts::allreduce(s, &Network::TCP, size, ranks)
         })
     } else if size.bytes < ALLREDUCE_LONG || !size.can_share(ranks) {
@@ -478,7 +530,7 @@ pub(super) fn allreduce(size: Size, ranks: u32, (room, may_share): (Room<'_>, bo
         Allreduce::Nodes => room.may_combine(size),
         Allreduce::Flat => true,
     };
-    settle(usual, size.bytes, ranks, may)
+    settle(&ALLREDUCE, usual, || size.bytes, ranks, may)
 }
 
 /// How a reduce-scatter goes.
@@ -490,12 +542,16 @@ pub(super) enum ReduceScatter {
 
 /// `size` is that of the whole vector.
 #[inline]
-pub(super) fn reduce_scatter(size: Size) -> ReduceScatter {
-    if size.bytes <= REDUCE_SCATTER_SHORT || !size.commutes {
+pub(super) fn reduce_scatter(
+    call: &'static Call<ReduceScatter>, size: Size, ranks: u32,
+) -> ReduceScatter {
+    let usual = if size.bytes <= REDUCE_SCATTER_SHORT || !size.commutes {
         ReduceScatter::Allreduce
     } else {
         ReduceScatter::Ring
-    }
+    };
+    let may = |how| how == ReduceScatter::Allreduce || size.commutes;
+    settle(call, usual, || size.bytes, ranks, may)
 }
 
 /// How a scan goes.
@@ -506,6 +562,21 @@ pub(super) enum Scan {
 }
 
 #[inline]
-pub(super) fn scan(ranks: u32, room: Room<'_>) -> Scan {
-    if room.is_shared() || ranks == 2 { Scan::Chain } else { Scan::Doubling }
+pub(super) fn scan(call: &'static Call<Scan>, bytes: u64, ranks: u32, room: Room<'_>) -> Scan {
+    let usual = if room.is_shared() || ranks == 2 { Scan::Chain } else { Scan::Doubling };
+    settle(call, usual, || bytes, ranks, |_| true)
+}
+
+/// How a call with neighbours goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Neighbor {
+    Linear,
+}
+
+/// `block` bytes of the longest block.
+#[inline]
+pub(super) fn neighbor(
+    call: &'static Call<Neighbor>, block: impl FnOnce() -> u64, ranks: u32,
+) -> Neighbor {
+    settle(call, Neighbor::Linear, block, ranks, |_| true)
 }

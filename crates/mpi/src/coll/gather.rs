@@ -36,7 +36,7 @@ impl Collective for Gather {
         let receives = |_| self.recv.data().filter(|_| f.rank() == root);
         compare(f, Arguments::new(&sends, &receives).root(root)).await?;
         let block = recv.or(own).map_or(0, |v| v.bytes());
-        let how = choose::gather(block, f.size(), f.room());
+        let how = choose::gather(&choose::GATHER, block, f.size(), f.room());
         // SAFETY: by the contract of this function.
         f.channel().conclude(unsafe { run(f, how, own, recv.map(even_blocks), root).await })
     }
@@ -69,8 +69,11 @@ impl Collective for Gatherv {
         let sends = |to| self.send.data().filter(|_| to == root);
         let receives = |from| array.and_then(|array| array.data(from));
         compare(f, Arguments::new(&sends, &receives).root(root)).await?;
+        let all = || array.map_or(0, |array| array.longest(f.size()));
+        let longest = || own.map_or(0, |own| own.bytes()).max(all());
+        let how = choose::gather_arrays(&choose::GATHERV, longest, f.size());
         // SAFETY: by the contract of this function.
-        f.channel().conclude(unsafe { run(f, choose::Gather::Linear, own, recv, root).await })
+        f.channel().conclude(unsafe { run(f, how, own, recv, root).await })
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {

@@ -101,8 +101,24 @@ fn refuse_in_place() -> Error {
     Error::new(MPI_ERR_BUFFER, text)
 }
 
+/// Notes how the call goes, and its bytes: a group by itself and their heads with each other (`leaders`), a root with
+/// each rank (`linear`), or each rank with each (`together`).
+#[inline]
+fn note<A, C: Call>(
+    f: &C, call: &'static choose::Call<A>, way: &'static str, bytes: impl FnOnce() -> u64,
+) {
+    let ranks = f.size() + f.channel().comm.peer_count();
+    choose::note_between(call, way, ranks, bytes);
+}
+
+/// The bytes of a side that counts.
+fn bytes_of(side: &Side) -> u64 {
+    side.vector().ok().flatten().map_or(0, |elements| elements.bytes())
+}
+
 /// `MPI_Barrier`
 pub(super) async fn barrier<C: Call>(f: &C) -> Result {
+    note(f, &choose::BARRIER, "leaders", || 0);
     let near = f.beside()?;
     barrier::run(&near).await?;
     if f.rank() == 0 {
@@ -128,6 +144,7 @@ pub(super) async unsafe fn bcast<C: Call>(f: &C, call: &Bcast) -> Result {
     if data.bytes() == 0 {
         return Ok(());
     }
+    note(f, &choose::BCAST, "leaders", || data.bytes());
     // SAFETY: the same contract.
     unsafe {
         match role {
@@ -187,6 +204,7 @@ async unsafe fn send_one<C: Call>(f: &C, root: u32, data: Vector<'_>) -> Result 
 /// # Safety
 /// The send buffer is readable, at the root the receive buffer writable for every block.
 pub(super) async unsafe fn gather<C: Call>(f: &C, call: &Gather) -> Result {
+    note(f, &choose::GATHER, "linear", || bytes_of(&call.send).max(bytes_of(&call.recv)));
     // SAFETY: the same contract.
     unsafe {
         match role(f, call.root)? {
@@ -202,6 +220,9 @@ pub(super) async unsafe fn gather<C: Call>(f: &C, call: &Gather) -> Result {
 /// # Safety
 /// As [`gather`].
 pub(super) async unsafe fn gatherv<C: Call>(f: &C, call: &Gatherv) -> Result {
+    let there = f.channel().comm.peer_count();
+    let all = || call.recv.as_ref().map_or(0, |recv| recv.longest(there));
+    note(f, &choose::GATHERV, "linear", || bytes_of(&call.send).max(all()));
     // SAFETY: the same contract.
     unsafe {
         match (role(f, call.root)?, &call.recv) {
@@ -229,6 +250,7 @@ async unsafe fn recv_one<C: Call>(f: &C, root: u32, data: Vector<'_>) -> Result 
 /// # Safety
 /// The receive buffer is writable, at the root the send buffer readable for every block.
 pub(super) async unsafe fn scatter<C: Call>(f: &C, call: &Scatter) -> Result {
+    note(f, &choose::SCATTER, "linear", || bytes_of(&call.send).max(bytes_of(&call.recv)));
     // SAFETY: the same contract.
     unsafe {
         match role(f, call.root)? {
@@ -244,6 +266,9 @@ pub(super) async unsafe fn scatter<C: Call>(f: &C, call: &Scatter) -> Result {
 /// # Safety
 /// As [`scatter`].
 pub(super) async unsafe fn scatterv<C: Call>(f: &C, call: &Scatterv) -> Result {
+    let there = f.channel().comm.peer_count();
+    let all = || call.send.as_ref().map_or(0, |send| send.longest(there));
+    note(f, &choose::SCATTERV, "linear", || bytes_of(&call.recv).max(all()));
     // SAFETY: the same contract.
     unsafe {
         match (role(f, call.root)?, &call.send) {
@@ -279,6 +304,8 @@ async unsafe fn swap_all<'a, 'b, C: Call>(
 /// The send buffer is readable, the receive buffer writable for every block; they do not overlap.
 pub(super) async unsafe fn allgather<C: Call>(f: &C, call: &Allgather) -> Result {
     let (own, into) = (elements(&call.send)?, call.recv.vector()?);
+    let total = || into.bytes().saturating_mul(f.channel().comm.peer_count().into());
+    note(f, &choose::ALLGATHER, "together", total);
     // SAFETY: the same contract.
     unsafe { swap_all(f, |_| own, even_blocks(into)).await }
 }
@@ -289,6 +316,9 @@ pub(super) async unsafe fn allgather<C: Call>(f: &C, call: &Allgather) -> Result
 /// As [`allgather`].
 pub(super) async unsafe fn allgatherv<C: Call>(f: &C, call: &Allgatherv) -> Result {
     let (own, into) = (elements(&call.send)?, call.recv.check()?);
+    let there = f.channel().comm.peer_count();
+    let total = || (0..there).fold(0u64, |sum, r| sum.saturating_add(into(r).bytes()));
+    note(f, &choose::ALLGATHERV, "together", total);
     // SAFETY: the same contract.
     unsafe { swap_all(f, |_| own, into).await }
 }
@@ -299,6 +329,7 @@ pub(super) async unsafe fn allgatherv<C: Call>(f: &C, call: &Allgatherv) -> Resu
 /// The send buffer is readable and the receive buffer writable for every block; they do not overlap.
 pub(super) async unsafe fn alltoall<C: Call>(f: &C, call: &Alltoall) -> Result {
     let (out, into) = (elements(&call.send)?, call.recv.vector()?);
+    note(f, &choose::ALLTOALL, "together", || into.bytes());
     // SAFETY: the same contract.
     unsafe { swap_all(f, even_blocks(out), even_blocks(into)).await }
 }
@@ -307,11 +338,13 @@ pub(super) async unsafe fn alltoall<C: Call>(f: &C, call: &Alltoall) -> Result {
 ///
 /// # Safety
 /// As [`alltoall`].
-pub(super) async unsafe fn alltoall_arrays<C: Call>(
-    f: &C, call: &AlltoallArrays<impl BlockArray>,
+pub(super) async unsafe fn alltoall_arrays<C: Call, B: BlockArray>(
+    f: &C, call: &AlltoallArrays<B>,
 ) -> Result {
     let send = call.send.as_ref().ok_or_else(refuse_in_place)?;
     let (out, into) = (send.check()?, call.recv.check()?);
+    let there = f.channel().comm.peer_count();
+    note(f, B::ALLTOALL, "together", || call.recv.longest(there));
     // SAFETY: the same contract.
     unsafe { swap_all(f, out, into).await }
 }
@@ -341,6 +374,9 @@ pub(super) async unsafe fn reduce<C: Call>(f: &C, call: &Reduce) -> Result {
     if role == Role::Idle {
         return Ok(());
     }
+    note(f, &choose::REDUCE, "leaders", || {
+        Vector::new(o.recv, count, o.datatype()).map_or(0, |elements| elements.bytes())
+    });
     let red = &o.reduction()?;
     // SAFETY: the same contract.
     unsafe {
@@ -380,6 +416,7 @@ pub(super) async unsafe fn allreduce<C: Call>(f: &C, call: &Allreduce) -> Result
     if operand.bytes() == 0 {
         return Ok(());
     }
+    note(f, &choose::ALLREDUCE, "leaders", || operand.bytes());
     let near = f.beside()?;
     let mut scratch = Scratch::new(f);
     // SAFETY: the same contract.
@@ -401,7 +438,8 @@ pub(super) async unsafe fn allreduce<C: Call>(f: &C, call: &Allreduce) -> Result
 /// # Safety
 /// The send buffer is readable for all blocks, the receive buffer writable for the own one; they do not overlap.
 pub(super) async unsafe fn reduce_scatter<C: Call>(
-    f: &C, o: &Operands, counts: impl Fn(u32) -> i64,
+    f: &C, call: &'static choose::Call<choose::ReduceScatter>, o: &Operands,
+    counts: impl Fn(u32) -> i64,
 ) -> Result {
     let red = &o.reduction()?;
     let total = (0..f.size()).try_fold(0_i64, |sum, rank| match counts(rank) {
@@ -415,6 +453,7 @@ pub(super) async unsafe fn reduce_scatter<C: Call>(
     if operand.bytes() == 0 {
         return Ok(());
     }
+    note(f, call, "leaders", || operand.bytes());
     let near = f.beside()?;
     let (mut first, mut second) = (Scratch::new(f), Scratch::new(f));
     // SAFETY: the same contract; the scratch has room for all blocks.

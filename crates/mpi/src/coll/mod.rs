@@ -130,14 +130,21 @@ fn refuse_root(comm: &Comm, root: i32) -> Error {
 }
 
 /// Reads which algorithms a person asks for; returns warnings, and what all ranks must have alike.
-pub(crate) fn ask(config: &fastpath_base::config::Config) -> (Vec<String>, u32) {
-    choose::ask(config)
+pub(crate) fn ask(config: &fastpath_base::config::Config, rank: usize) -> (Vec<String>, u32) {
+    choose::ask(config, rank)
 }
 
-/// What the report says of the algorithms that ran, and of what was learnt for calls on `MPI_COMM_WORLD`: a line each.
-pub(crate) fn report(p: &Process) -> Vec<String> {
-    let mut lines = choose::report();
-    if let Ok(world) = p.comm(MPI_COMM_WORLD)
+/// Whether the report wants all calls counted, so that none may take the immediate path.
+pub(crate) fn counts() -> bool {
+    choose::counts()
+}
+
+/// What the report says of the algorithms that ran, and of what was learnt for calls on `MPI_COMM_WORLD`: a line each;
+/// as JSON of the algorithms alone.
+pub(crate) fn report(p: &Process, json: bool) -> Vec<String> {
+    let mut lines = choose::report(json);
+    if !json
+        && let Ok(world) = p.comm(MPI_COMM_WORLD)
         && let Some(Some(mapped)) = world.mapped.get()
     {
         lines.extend(mapped.report());

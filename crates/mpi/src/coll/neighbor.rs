@@ -7,6 +7,7 @@
 
 use super::agreement::{self, Arguments, compare};
 use super::arguments::{Block, BlockArray, Blocks, Collective, TypedBlocks};
+use super::choose;
 use super::fabric::{Batch, Call, Fabric, IN_TURN_BYTES};
 use super::vector::{Vector, even_blocks};
 use crate::comm::Comm;
@@ -116,10 +117,16 @@ pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
 /// # Safety
 /// As [`run`].
 async unsafe fn carry_out<'a, 'b, C: Call>(
-    f: &C, around: &Neighborhood, out: &impl Fn(u32) -> Vector<'a>,
-    into: &impl Fn(u32) -> Vector<'b>,
+    f: &C, call: &'static choose::Call<choose::Neighbor>, around: &Neighborhood,
+    out: &impl Fn(u32) -> Vector<'a>, into: &impl Fn(u32) -> Vector<'b>,
 ) -> Result {
     compare(f, Arguments::new(&agreement::nothing, &agreement::nothing)).await?;
+    let longest = || {
+        let sent = (0..around.outdegree()).map(|place| out(place).bytes());
+        let received = (0..around.indegree()).map(|place| into(place).bytes());
+        sent.chain(received).max().unwrap_or(0)
+    };
+    let choose::Neighbor::Linear = choose::neighbor(call, longest, f.size());
     // SAFETY: the same contract.
     f.channel().conclude(unsafe { run(f, around, out, into).await })
 }
@@ -138,7 +145,7 @@ impl Collective for NeighborAllgather {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
         let (out, into) = (self.send.vector()?, even_blocks(self.recv.vector()?));
         // SAFETY: the same contract.
-        unsafe { carry_out(f, &self.around, &|_| out, &into).await }
+        unsafe { carry_out(f, &choose::NEIGHBOR_ALLGATHER, &self.around, &|_| out, &into).await }
     }
 }
 
@@ -156,7 +163,7 @@ impl Collective for NeighborAllgatherv {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
         let (out, into) = (self.send.vector()?, self.recv.check()?);
         // SAFETY: the same contract.
-        unsafe { carry_out(f, &self.around, &|_| out, &into).await }
+        unsafe { carry_out(f, &choose::NEIGHBOR_ALLGATHERV, &self.around, &|_| out, &into).await }
     }
 }
 
@@ -175,7 +182,7 @@ impl Collective for NeighborAlltoall {
         let out = even_blocks(self.send.vector()?);
         let into = even_blocks(self.recv.vector()?);
         // SAFETY: the same contract.
-        unsafe { carry_out(f, &self.around, &out, &into).await }
+        unsafe { carry_out(f, &choose::NEIGHBOR_ALLTOALL, &self.around, &out, &into).await }
     }
 }
 
@@ -198,6 +205,6 @@ impl<B: BlockArray> Collective for NeighborAlltoallArrays<B> {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
         let (out, into) = (self.send.check()?, self.recv.check()?);
         // SAFETY: the same contract.
-        unsafe { carry_out(f, &self.around, &out, &into).await }
+        unsafe { carry_out(f, B::NEIGHBOR, &self.around, &out, &into).await }
     }
 }

@@ -413,7 +413,9 @@ pub(super) async unsafe fn allgather<'a, F: Fabric>(
             Some(_) => own,
             None => own.or(Some(block(f.rank()))),
         };
-        gather::run(&node, choose::Gather::Linear, own, blocks, head).await?;
+        let bytes = || own.map_or(0, |own| own.bytes());
+        let how = choose::gather_arrays(&choose::GATHERV, bytes, node.size());
+        gather::run(&node, how, own, blocks, head).await?;
         if let Some(heads) = heads {
             if in_place.is_none() {
                 let mut to = piece(heads.rank()).ptr;

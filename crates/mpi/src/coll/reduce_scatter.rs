@@ -36,13 +36,15 @@ impl Collective for ReduceScatter {
         let deal = |rank: u32| (starts[rank as usize], counts[rank as usize] as u64);
         let count = |to: u32| counts[to as usize];
         // SAFETY: the same contract.
-        unsafe { scatter_result(f, &self.operands, total, &deal, count).await }
+        unsafe {
+            scatter_result(f, &choose::REDUCE_SCATTER, &self.operands, total, &deal, count).await
+        }
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
         let counts = |rank: u32| self.counts[rank as usize];
         // SAFETY: the same contract.
-        unsafe { inter::reduce_scatter(f, &self.operands, counts).await }
+        unsafe { inter::reduce_scatter(f, &choose::REDUCE_SCATTER, &self.operands, counts).await }
     }
 
     fn calls_back(&self) -> bool {
@@ -64,13 +66,17 @@ impl Collective for ReduceScatterBlock {
         let share = u64::try_from(count).map_err(|_| refuse_count(count))?;
         let total = share.checked_mul(f.size() as u64).ok_or_else(|| refuse_count(count))?;
         let deal = move |rank: u32| (rank as u64 * share, share);
+        let call = &choose::REDUCE_SCATTER_BLOCK;
         // SAFETY: the same contract.
-        unsafe { scatter_result(f, &self.operands, total, &deal, |_| count).await }
+        unsafe { scatter_result(f, call, &self.operands, total, &deal, |_| count).await }
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
         // SAFETY: the same contract.
-        unsafe { inter::reduce_scatter(f, &self.operands, |_| self.count).await }
+        unsafe {
+            inter::reduce_scatter(f, &choose::REDUCE_SCATTER_BLOCK, &self.operands, |_| self.count)
+                .await
+        }
     }
 
     fn calls_back(&self) -> bool {
@@ -83,7 +89,8 @@ impl Collective for ReduceScatterBlock {
 /// # Safety
 /// As [`Collective::run`].
 async unsafe fn scatter_result<C: Call>(
-    f: &C, o: &Operands, total: u64, deal: &impl Deal, count: impl Fn(u32) -> i64,
+    f: &C, call: &'static choose::Call<choose::ReduceScatter>, o: &Operands, total: u64,
+    deal: &impl Deal, count: impl Fn(u32) -> i64,
 ) -> Result {
     let red = &o.reduction()?;
     let whole = i64::try_from(total).map_err(|_| refuse_count(i64::MAX))?;
@@ -103,7 +110,7 @@ async unsafe fn scatter_result<C: Call>(
     let sends = |to: u32| Some((o.datatype(), count(to)));
     let receives = |_| sends(f.rank());
     compare(f, Arguments::new(&sends, &receives).op(&o.op)).await?;
-    let how = choose::reduce_scatter(red.size(total, f.room()));
+    let how = choose::reduce_scatter(call, red.size(total, f.room()), f.size());
     // SAFETY: by the contract of this function.
     f.channel().conclude(unsafe { run(f, how, red, operand, deal, result).await })
 }

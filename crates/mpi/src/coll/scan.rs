@@ -60,11 +60,15 @@ impl Collective for Exscan {
 /// # Safety
 /// As [`Collective::run`].
 async unsafe fn prefix<C: Call>(f: &C, prefix: Prefix, o: &Operands, count: i64) -> Result {
+    let call = match prefix {
+        Prefix::Inclusive => &choose::SCAN,
+        Prefix::Exclusive => &choose::EXSCAN,
+    };
     let red = &o.reduction()?;
     let (operand, result) = o.vectors(f.channel(), count)?;
     let data = |_| Some((o.datatype(), count));
     compare(f, Arguments::new(&data, &data).op(&o.op)).await?;
-    let how = choose::scan(f.size(), f.room());
+    let how = choose::scan(call, operand.bytes(), f.size(), f.room());
     // SAFETY: by the contract of this function.
     f.channel().conclude(unsafe { run(f, how, prefix, red, operand, result).await })
 }

@@ -37,7 +37,7 @@ impl Collective for Scatter {
         let receives = |from| self.recv.data().filter(|_| from == root);
         compare(f, Arguments::new(&sends, &receives).root(root)).await?;
         let block = send.or(own).map_or(0, |v| v.bytes());
-        let how = choose::gather(block, f.size(), f.room());
+        let how = choose::gather(&choose::SCATTER, block, f.size(), f.room());
         // SAFETY: by the contract of this function.
         f.channel().conclude(unsafe { run(f, how, send.map(even_blocks), own, root).await })
     }
@@ -70,8 +70,11 @@ impl Collective for Scatterv {
         let sends = |to| array.and_then(|array| array.data(to));
         let receives = |from| self.recv.data().filter(|_| from == root);
         compare(f, Arguments::new(&sends, &receives).root(root)).await?;
+        let all = || array.map_or(0, |array| array.longest(f.size()));
+        let longest = || own.map_or(0, |own| own.bytes()).max(all());
+        let how = choose::gather_arrays(&choose::SCATTERV, longest, f.size());
         // SAFETY: by the contract of this function.
-        f.channel().conclude(unsafe { run(f, choose::Gather::Linear, send, own, root).await })
+        f.channel().conclude(unsafe { run(f, how, send, own, root).await })
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {

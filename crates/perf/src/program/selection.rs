@@ -11,6 +11,9 @@ use crate::record::{Case, Level};
 /// By which a job of our library is asked to say it; others do not know it.
 pub const VARIABLE: (&str, &str) = ("FASTPATH_REPORT", "json");
 
+/// Says that times are measured: calls are not counted for the report.
+pub const TIMED: (&str, &str) = ("FASTPATH_INTERNAL_TIMED", "1");
+
 /// What the library has selected.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Selection {
@@ -92,11 +95,16 @@ impl Learnt {
 }
 
 /// Whether a line says what was learnt where ranks share processors, how ranks of a window were reached, what was done
-/// with a file, or a rank's thread level, as the same variable has it told.
+/// with a file, how collective calls went, or a rank's thread level, as the same variable has it told.
 pub fn is_told(line: &str) -> bool {
-    let told =
-        ["\"shared_processors\":{", "\"ways\":[", "\"aggregators\":[", "\"threads\":{\"level\":"];
-    line.starts_with('{') && told.iter().any(|key| line.contains(key))
+    const TOLD: [&str; 5] = [
+        "\"shared_processors\":{",
+        "\"ways\":[",
+        "\"aggregators\":[",
+        "\"collective\":",
+        "\"threads\":{\"level\":",
+    ];
+    line.starts_with('{') && TOLD.iter().any(|key| line.contains(key))
 }
 
 #[cfg(test)]
@@ -153,6 +161,12 @@ mod tests {
         assert!(!is_told(learnt));
         assert_eq!(Learnt::parse(learnt).map(|learnt| learnt.timed_messages), Some(7));
         assert!(Learnt::parse(&print_report()).is_none() && !is_told(&print_report()));
+    }
+
+    #[test]
+    fn collectives__that_are_counted_are_told() {
+        assert!(is_told(r#"{"rank":0,"collective":"scan","ranks":4,"algorithm":"chain"}"#));
+        assert!(!is_told("the program says \"collective\":") && !is_told("{\"rank\":0}"));
     }
 
     #[test]

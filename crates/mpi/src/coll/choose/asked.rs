@@ -1,44 +1,69 @@
 //! Algorithms that a person names (`FASTPATH_COLL`), and what the report says of those that ran.
 
-use super::{Allgather, Allreduce, Barrier, Bcast, Reduce};
+use super::{
+    Allgather, Allreduce, Alltoall, Barrier, Bcast, Gather, Neighbor, Reduce, ReduceScatter, Scan,
+};
 use fastpath_base::config::{Config, Key};
 use fastpath_base::sync::{Ordering, StaticBool};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The algorithms of one call.
-pub(super) trait Algorithm: Copy + Eq + 'static {
-    /// The call's name in `FASTPATH_COLL`.
-    const CALL: &'static str;
-    /// A number below 16 that no other call has.
-    const NUMBER: u64;
-    /// All of them, with their names.
-    const ALL: &'static [(Self, &'static str)];
+/// A collective call, in whichever form.
+pub(in super::super) struct Call<A: 'static> {
+    /// Its name in `FASTPATH_COLL` and in the report.
+    pub(in super::super) name: &'static str,
+    /// A number below 32 that no other call has.
+    pub(super) number: u64,
+    /// The algorithms that it can take, with their names.
+    pub(super) all: &'static [(A, &'static str)],
 }
 
-macro_rules! named {
-    ($($kind:ident $number:literal $call:literal: $($how:ident $name:literal),*;)*) => {
-        $(impl Algorithm for $kind {
-            const CALL: &'static str = $call;
-            const NUMBER: u64 = $number;
-            const ALL: &'static [(Self, &'static str)] = &[$(($kind::$how, $name)),*];
-        })*
+macro_rules! calls {
+    ($($call:ident $kind:ident $number:literal $name:literal: $($how:ident $word:literal),*;)*) => {
+        $(
+            #[doc = concat!("`", $name, "`")]
+            pub(in super::super) static $call: Call<$kind> = Call {
+                name: $name,
+                number: $number,
+                all: &[$(($kind::$how, $word)),*],
+            };
+        )*
 
         /// Each call with the names of its algorithms.
-        const CALLS: &[(&str, &[&str])] = &[$(($call, &[$($name),*])),*];
+        const CALLS: &[(&str, &[&str])] = &[$(($name, &[$($word),*])),*];
     };
 }
 
-named! {
-    Barrier 0 "barrier": Flat "flat", Dissemination "dissemination", Nodes "nodes";
-    Bcast 1 "bcast": Flat "flat", Binomial "binomial", ScatterAllgather "scatter-allgather",
+calls! {
+    BARRIER Barrier 0 "barrier": Flat "flat", Dissemination "dissemination", Nodes "nodes";
+    BCAST Bcast 1 "bcast": Flat "flat", Binomial "binomial", ScatterAllgather "scatter-allgather",
         Nodes "nodes";
-    Allgather 2 "allgather": Flat "flat", Doubling "doubling", Bruck "bruck", Ring "ring",
+    GATHER Gather 2 "gather": Linear "linear", Binomial "binomial";
+    GATHERV Gather 3 "gatherv": Linear "linear";
+    SCATTER Gather 4 "scatter": Linear "linear", Binomial "binomial";
+    SCATTERV Gather 5 "scatterv": Linear "linear";
+    ALLGATHER Allgather 6 "allgather": Flat "flat", Doubling "doubling", Bruck "bruck", Ring "ring",
         Together "together", Shared "shared", Nodes "nodes";
-    Reduce 3 "reduce": Flat "flat", Binomial "binomial", Halving "halving", Nodes "nodes";
-    Allreduce 4 "allreduce": Flat "flat", Doubling "doubling", HalvingDoubling "halving",
-        Ring "ring", Shared "shared", Nodes "nodes";
+    ALLGATHERV Allgather 7 "allgatherv": Flat "flat", Bruck "bruck", Ring "ring",
+        Together "together", Shared "shared", Nodes "nodes";
+    ALLTOALL Alltoall 8 "alltoall": Flat "flat", Bruck "bruck", Together "together",
+        Copied "copied", Pairs "pairs";
+    ALLTOALLV Alltoall 9 "alltoallv": Together "together", Copied "copied", Pairs "pairs";
+    ALLTOALLW Alltoall 10 "alltoallw": Together "together", Copied "copied", Pairs "pairs";
+    REDUCE Reduce 11 "reduce": Flat "flat", Binomial "binomial", Halving "halving", Nodes "nodes";
+    ALLREDUCE Allreduce 12 "allreduce": Flat "flat", Doubling "doubling",
+        HalvingDoubling "halving", Ring "ring", Shared "shared", Nodes "nodes";
+    REDUCE_SCATTER ReduceScatter 13 "reduce_scatter": Allreduce "allreduce", Ring "ring";
+    REDUCE_SCATTER_BLOCK ReduceScatter 14 "reduce_scatter_block": Allreduce "allreduce",
+        Ring "ring";
+    SCAN Scan 15 "scan": Chain "chain", Doubling "doubling";
+    EXSCAN Scan 16 "exscan": Chain "chain", Doubling "doubling";
+    NEIGHBOR_ALLGATHER Neighbor 17 "neighbor_allgather": Linear "linear";
+    NEIGHBOR_ALLGATHERV Neighbor 18 "neighbor_allgatherv": Linear "linear";
+    NEIGHBOR_ALLTOALL Neighbor 19 "neighbor_alltoall": Linear "linear";
+    NEIGHBOR_ALLTOALLV Neighbor 20 "neighbor_alltoallv": Linear "linear";
+    NEIGHBOR_ALLTOALLW Neighbor 21 "neighbor_alltoallw": Linear "linear";
 }
 
 /// Whether an algorithm was named, or a report is asked for.
@@ -65,21 +90,27 @@ struct Asked {
     counts: Option<BTreeMap<Ran, u64>>,
 }
 
-/// A call, ranks, bytes rounded down to a power of two, and the algorithm.
-type Ran = (&'static str, u32, u64, &'static str);
+/// A call, whether it was between groups, ranks, the algorithm, and bytes rounded down to a power of two.
+type Ran = (&'static str, bool, u32, &'static str, u64);
 
 fn asked() -> MutexGuard<'static, Asked> {
     ASKED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Reads what is asked for. Returns a warning for each part of `FASTPATH_COLL` that names nothing, and what ranks that
-/// choose alike have alike.
-pub(in super::super) fn ask(config: &Config) -> (Vec<String>, u32) {
+/// Whether calls are counted. Those of the immediate path, which counts nothing, then take the ordinary one.
+pub(in super::super) fn counts() -> bool {
+    asked().counts.is_some()
+}
+
+/// Reads what is asked for; rank 0 gives the report. Returns a warning for each part of `FASTPATH_COLL` that names
+/// nothing, and what ranks that choose alike have alike.
+pub(in super::super) fn ask(config: &Config, rank: usize) -> (Vec<String>, u32) {
     let mut found = asked();
     let (names, warnings) = read_names(config.text(Key::Coll));
     let agreed = names.code();
-    // Not as JSON: so `fastpath bench` asks, whose times the counting would be in.
-    let reports = config.choice(Key::Report) != "json" && config.flag(Key::Report);
+    let wanted = config.choice(Key::Report) == "json" || config.flag(Key::Report);
+    // `fastpath bench` asks for a report, whose times the counting would be in.
+    let reports = wanted && rank == 0 && !config.flag(Key::InternalTimed);
     ANY_ORDER.store(names.any_order, Ordering::Relaxed);
     found.named = names.named;
     found.counts = reports.then(BTreeMap::new);
@@ -96,7 +127,7 @@ struct Names {
 }
 
 impl Names {
-    /// A number for it: for each call the place of its algorithm, four bits long.
+    /// A number for it, 0 where nothing is said. (FNV-1.)
     fn code(&self) -> u32 {
         let place = |call: &str, names: &[&str]| {
             let named = self.named.iter().find(|named| named.0 == call);
@@ -104,7 +135,7 @@ impl Names {
         };
         let calls =
             CALLS.iter().map(|(call, names)| place(call, names).map_or(0, |at| at as u32 + 1));
-        calls.fold(u32::from(self.any_order), |code, place| code << 4 | place)
+        calls.fold(u32::from(self.any_order), |code, place| code.wrapping_mul(0x0100_0193) ^ place)
     }
 }
 
@@ -125,50 +156,95 @@ fn read_names(text: &str) -> (Names, Vec<String>) {
         };
         match known.iter().find(|known| **known == name) {
             Some(name) => names.named.push((*call, *name)),
-            None => warnings
-                .push(format!("{call} has no algorithm {name:?}: there are {}", known.join(", "))),
+            None => {
+                let there = match known {
+                    [only] => format!("it has only {only}"),
+                    _ => format!("there are {}", known.join(", ")),
+                };
+                warnings.push(format!("{call} has no algorithm {name:?}: {there}"));
+            }
         }
     }
     (names, warnings)
 }
 
-/// The algorithm that runs: the usual one, or the one that was named where it `may` be used.
+/// The algorithm that runs: the usual one, or the one that was named where it `may` be used. `bytes` are told.
 #[inline]
-pub(super) fn settle<A: Algorithm>(usual: A, bytes: u64, ranks: u32, may: impl Fn(A) -> bool) -> A {
+pub(super) fn settle<A: Copy + Eq>(
+    call: &'static Call<A>, usual: A, bytes: impl FnOnce() -> u64, ranks: u32,
+    may: impl Fn(A) -> bool,
+) -> A {
     if IS_ASKED.load(Ordering::Relaxed) {
-        return settle_slow(usual, bytes, ranks, may);
+        return settle_slow(call, usual, bytes(), ranks, may);
     }
     usual
 }
 
 #[cold]
 #[inline(never)]
-fn settle_slow<A: Algorithm>(usual: A, bytes: u64, ranks: u32, may: impl Fn(A) -> bool) -> A {
+fn settle_slow<A: Copy + Eq>(
+    call: &'static Call<A>, usual: A, bytes: u64, ranks: u32, may: impl Fn(A) -> bool,
+) -> A {
     let mut asked = asked();
-    let named = asked.named.iter().find(|named| named.0 == A::CALL);
-    let (how, name) = A::ALL
-        .iter()
+    let named = asked.named.iter().find(|named| named.0 == call.name);
+    let (how, name) = (call.all.iter())
         .find(|(how, name)| named.is_some_and(|named| named.1 == *name) && may(*how))
-        .or_else(|| A::ALL.iter().find(|(how, _)| *how == usual))
+        .or_else(|| call.all.iter().find(|(how, _)| *how == usual))
         .copied()
         .unwrap_or((usual, ""));
-    if let Some(counts) = &mut asked.counts {
-        let floor = bytes.checked_ilog2().map_or(0, |log| 1 << log);
-        *counts.entry((A::CALL, ranks, floor, name)).or_default() += 1;
-    }
+    asked.count((call.name, false, ranks, name, bytes));
     how
 }
 
-/// What has run, where a report is asked for: a line for each call, number of ranks and algorithm.
-pub(in super::super) fn report() -> Vec<String> {
-    let asked = asked();
-    let mut lines: BTreeMap<(&str, u32, &str), String> = BTreeMap::new();
-    for (&(call, ranks, bytes, name), count) in asked.counts.iter().flatten() {
-        let line = lines.entry((call, ranks, name)).or_default();
-        let comma = if line.is_empty() { "" } else { ", " };
-        _ = write!(line, "{comma}from {bytes} B {count} times");
+/// Notes a call between the groups of an intercommunicator, which goes in one way.
+#[inline]
+pub(in super::super) fn note_between<A>(
+    call: &'static Call<A>, way: &'static str, ranks: u32, bytes: impl FnOnce() -> u64,
+) {
+    if IS_ASKED.load(Ordering::Relaxed) {
+        asked().count((call.name, true, ranks, way, bytes()));
     }
-    let say = |((call, ranks, name), sizes)| format!("{call} of {ranks} ranks by {name}: {sizes}");
+}
+
+impl Asked {
+    /// Counts a call, where a report is asked for. One rank alone sends nothing.
+    fn count(&mut self, (call, between, ranks, name, bytes): Ran) {
+        if let Some(counts) = self.counts.as_mut().filter(|_| ranks > 1) {
+            let floor = bytes.checked_ilog2().map_or(0, |log| 1 << log);
+            *counts.entry((call, between, ranks, name, floor)).or_default() += 1;
+        }
+    }
+}
+
+/// What has run, where a report is asked for: a line for each call, number of ranks and algorithm.
+pub(in super::super) fn report(json: bool) -> Vec<String> {
+    print(asked().counts.iter().flatten(), json)
+}
+
+fn print<'a>(counts: impl Iterator<Item = (&'a Ran, &'a u64)>, json: bool) -> Vec<String> {
+    let mut lines: BTreeMap<(&str, bool, u32, &str), String> = BTreeMap::new();
+    for (&(call, between, ranks, name, bytes), count) in counts {
+        let sizes = lines.entry((call, between, ranks, name)).or_default();
+        let comma = match (sizes.is_empty(), json) {
+            (true, _) => "",
+            (_, true) => ",",
+            _ => ", ",
+        };
+        _ = match json {
+            true => write!(sizes, r#"{comma}{{"from_bytes":{bytes},"calls":{count}}}"#),
+            false => write!(sizes, "{comma}from {bytes} B {count} times"),
+        };
+    }
+    let say = |((call, between, ranks, name), sizes)| match json {
+        true => format!(
+            "{{\"rank\":0,\"collective\":\"{call}\",\"between_groups\":{between},\"ranks\":{ranks},\
+             \"algorithm\":\"{name}\",\"sizes\":[{sizes}]}}"
+        ),
+        false => {
+            let groups = if between { " between groups" } else { "" };
+            format!("{call}{groups} of {ranks} ranks by {name}: {sizes}")
+        }
+    };
     lines.into_iter().map(say).collect()
 }
 
@@ -180,11 +256,46 @@ mod tests {
     #[test]
     fn names__are_read_and_others_are_told() {
         let (names, warnings) =
-            read_names(" allreduce:nodes,bcast:binomial, gather:ring,reduce:tree,x");
+            read_names(" allreduce:nodes,bcast:binomial, gather:ring,reduce:tree,x,gatherv:tree");
         assert_eq!(names.named, [("allreduce", "nodes"), ("bcast", "binomial")]);
         assert!(!names.any_order);
-        assert_eq!(warnings.len(), 3);
+        assert_eq!(warnings.len(), 4);
         assert!(warnings[1].contains("halving"), "{warnings:?}");
+        assert!(warnings[3].ends_with("it has only linear"), "{warnings:?}");
+        assert_eq!(read_names("gatherv:linear").1, [""; 0]);
+    }
+
+    #[test]
+    fn number__is_another_one_for_each_call() {
+        let numbers =
+            [BARRIER.number, BCAST.number, ALLGATHER.number, ALLGATHERV.number, REDUCE.number];
+        for (at, number) in numbers.iter().enumerate() {
+            assert!(*number < 32 && !numbers[..at].contains(number));
+        }
+        assert_eq!(NEIGHBOR_ALLTOALLW.number as usize + 1, CALLS.len());
+    }
+
+    #[test]
+    fn report__has_a_line_for_each_call_ranks_and_algorithm() {
+        let mut asked = Asked { named: Vec::new(), counts: Some(BTreeMap::new()) };
+        for bytes in [8, 9, 16] {
+            asked.count(("scan", false, 4, "chain", bytes));
+        }
+        asked.count(("bcast", true, 5, "leaders", 0));
+        asked.count(("bcast", false, 1, "flat", 0));
+        let print = |json| print(asked.counts.iter().flatten(), json);
+        assert_eq!(
+            print(false),
+            [
+                "bcast between groups of 5 ranks by leaders: from 0 B 1 times",
+                "scan of 4 ranks by chain: from 8 B 2 times, from 16 B 1 times",
+            ]
+        );
+        let line = concat!(
+            r#"{"rank":0,"collective":"scan","between_groups":false,"ranks":4,"algorithm":"chain","#,
+            r#""sizes":[{"from_bytes":8,"calls":2},{"from_bytes":16,"calls":1}]}"#
+        );
+        assert_eq!(print(true)[1], line);
     }
 
     #[test]

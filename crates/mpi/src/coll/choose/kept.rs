@@ -1,7 +1,7 @@
 //! Choices between hosts that were made before: a program's calls repeat, and the formulas take as long as many
 //! messages within a host.
 
-use super::asked::Algorithm;
+use super::asked::Call;
 use super::hosts::Spread;
 use super::{Order, Size};
 use std::cell::Cell;
@@ -38,22 +38,22 @@ impl Placement {
     }
 
     /// What was chosen for such a call before; otherwise what `choose` says. `facts`: all that this is made of besides
-    /// the bytes and the spread, in 56 bits.
+    /// the call, the bytes and the spread, in 56 bits.
     #[inline]
-    pub(super) fn choose<A: Algorithm>(
-        &self, bytes: u64, facts: u64, choose: impl FnOnce(Spread) -> A,
+    pub(super) fn choose<A: Copy + Eq>(
+        &self, call: &'static Call<A>, bytes: u64, facts: u64, choose: impl FnOnce(Spread) -> A,
     ) -> A {
-        let facts = (facts << 4 | A::NUMBER) << NUMBER;
+        let facts = (facts << 5 | call.number) << NUMBER;
         // Fibonacci hashing (Knuth, The Art of Computer Programming, volume 3, 6.4).
         let hash = (bytes ^ facts.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         let place = &self.kept[(hash >> (64 - KEPT.ilog2())) as usize];
         let kept = place.get();
         let number = kept.facts.wrapping_sub(facts + 1) as usize;
-        match A::ALL.get(number) {
+        match call.all.get(number) {
             Some(&(how, _)) if kept.bytes == bytes => how,
             _ => {
                 let how = choose(self.spread);
-                let number = A::ALL.iter().position(|&(other, _)| other == how);
+                let number = call.all.iter().position(|&(other, _)| other == how);
                 let facts = facts + 1 + number.unwrap_or_default() as u64;
                 place.set(Choice { bytes, facts });
                 how
@@ -85,8 +85,9 @@ impl Eq for Placement {}
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
+    use super::super::asked::{ALLGATHER, ALLREDUCE, BARRIER, BCAST, REDUCE};
     use super::super::hosts::{self, Network};
-    use super::super::{Allgather, Barrier, Bcast};
+    use super::super::{Barrier, Bcast};
     use super::*;
     use crate::coll::choose::Room;
     use crate::coll::nodes::Nodes;
@@ -116,17 +117,17 @@ mod tests {
                 let size = Size { bytes, count, commutes, is_contiguous: true, order };
                 let network = &Network::TCP;
                 let facts = size.facts(ranks);
-                let how = placement.choose(bytes, facts, |s| hosts::allreduce(s, network, size, ranks));
+                let how = placement.choose(&ALLREDUCE, bytes, facts, |s| hosts::allreduce(s, network, size, ranks));
                 prop_assert_eq!(how, hosts::allreduce(spread, network, size, ranks));
-                let how = placement.choose(bytes, facts, |s| hosts::reduce(s, network, size, ranks));
+                let how = placement.choose(&REDUCE, bytes, facts, |s| hosts::reduce(s, network, size, ranks));
                 prop_assert_eq!(how, hosts::reduce(spread, network, size, ranks));
-                let how: Bcast = placement.choose(bytes, 0, |s| hosts::bcast(s, network, bytes));
+                let how = placement.choose(&BCAST, bytes, 0, |s| hosts::bcast(s, network, bytes));
                 prop_assert_eq!(how, hosts::bcast(spread, network, bytes));
-                let how: Barrier = placement.choose(0, 0, |s| hosts::barrier(s, network));
+                let how = placement.choose(&BARRIER, 0, 0, |s| hosts::barrier(s, network));
                 prop_assert_eq!(how, hosts::barrier(spread, network));
                 let doubles = commutes && ranks.is_power_of_two();
-                let how: Allgather =
-                    placement.choose(bytes, doubles.into(), |s| hosts::allgather(s, network, bytes, doubles));
+                let how =
+                    placement.choose(&ALLGATHER, bytes, doubles.into(), |s| hosts::allgather(s, network, bytes, doubles));
                 prop_assert_eq!(how, hosts::allgather(spread, network, bytes, doubles));
             }
         }
@@ -135,10 +136,10 @@ mod tests {
     #[test]
     fn choice__that_was_made_is_not_made_again() {
         let nodes = Nodes::new(&[0, 0, 1, 1], Room::Own).unwrap();
-        let first: Bcast = nodes.placement.choose(8, 0, |_| Bcast::Binomial);
+        let first = nodes.placement.choose(&BCAST, 8, 0, |_| Bcast::Binomial);
         assert_eq!(first, Bcast::Binomial);
-        assert_eq!(nodes.placement.choose(8, 0, |_| Bcast::Nodes), Bcast::Binomial);
-        assert_eq!(nodes.placement.choose(9, 0, |_| Bcast::Nodes), Bcast::Nodes);
-        assert_eq!(nodes.placement.choose(8, 0, |_| Barrier::Nodes), Barrier::Nodes);
+        assert_eq!(nodes.placement.choose(&BCAST, 8, 0, |_| Bcast::Nodes), Bcast::Binomial);
+        assert_eq!(nodes.placement.choose(&BCAST, 9, 0, |_| Bcast::Nodes), Bcast::Nodes);
+        assert_eq!(nodes.placement.choose(&BARRIER, 8, 0, |_| Barrier::Nodes), Barrier::Nodes);
     }
 }

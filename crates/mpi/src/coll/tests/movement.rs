@@ -232,17 +232,17 @@ proptest! {
                     let in_place = Area::filled(shapes.1, &all);
                     let block = vector::even_blocks(in_place.vector(0, count));
                     // SAFETY: the block is valid as its counts say, and is the only buffer.
-                    unsafe { drive(alltoall::run_packed(f, how, &block, &block)).unwrap() };
+                    unsafe { drive(alltoall::run_in_place(f, how, &block)).unwrap() };
                     assert_eq!(in_place.data(), recv.data());
                 }
                 // The same again, in place; ranks may choose differently.
                 for choice in 0..3 {
                     let pairs = if choice == 2 { f.rank() % 2 } else { choice };
-                    let how = [AlltoallInPlace::Copied, AlltoallInPlace::Pairs][pairs as usize];
+                    let how = [Alltoall::Copied, Alltoall::Pairs][pairs as usize];
                     let in_place = Area::filled(shapes.1, &all);
                     let block = vector::even_blocks(in_place.vector(0, count));
                     // SAFETY: the block is valid as its counts say, and is the only buffer.
-                    unsafe { drive(alltoall::run_in_place_as(f, how, &block)).unwrap() };
+                    unsafe { drive(alltoall::run_in_place(f, how, &block)).unwrap() };
                     assert_eq!(in_place.data(), recv.data());
                 }
                 recv.data()
@@ -276,9 +276,9 @@ proptest! {
             // SAFETY: the areas live in this thread.
             unsafe { drive(alltoall::run(f, Alltoall::Together, &out, &into)).unwrap() };
             let received = recv.data();
-            let how = if count % 2 == 0 { AlltoallInPlace::Copied } else { AlltoallInPlace::Pairs };
+            let how = if count % 2 == 0 { Alltoall::Copied } else { Alltoall::Pairs };
             // SAFETY: the blocks of `out` are valid as their counts say.
-            unsafe { drive(alltoall::run_in_place_as(f, how, &out)).unwrap() };
+            unsafe { drive(alltoall::run_in_place(f, how, &out)).unwrap() };
             assert_eq!(send.data(), received);
             received
         });

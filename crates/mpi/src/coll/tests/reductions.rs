@@ -376,7 +376,10 @@ fn choice__shares_arithmetic_only_where_it_may() {
                 assert!(!shared.contains(&choose::allreduce(size(true, 1), ranks, (room, true))));
                 assert_ne!(choose::reduce(size(false, bytes), ranks, room), Reduce::Halving);
             }
-            assert_ne!(choose::reduce_scatter(size(false, bytes)), ReduceScatter::Ring);
+            assert_ne!(
+                choose::reduce_scatter(&choose::REDUCE_SCATTER, size(false, bytes), ranks),
+                ReduceScatter::Ring
+            );
         }
     }
 }
