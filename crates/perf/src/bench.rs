@@ -226,8 +226,8 @@ impl Session {
             verbs: options.verbs.clone(),
             ..LevelPlan::new(level, settings, &board)
         };
-        let (own, job) = plan.start(job).map_err(failed)?;
-        self.run_program(&own, &job, settings, level)
+        let (own, arguments) = plan.rank().map_err(failed)?;
+        self.run_program(&own, &Job { arguments, ..job }, settings, level)
     }
 
     fn run_program(

@@ -30,7 +30,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bench::verbs::VerbsOptions;
 use crate::data::{Text, leak, table};
-use crate::program::{self, Program, Settings};
+use crate::program::{Program, Settings};
 use crate::record::{Case, Level, Of, TOUCHED};
 pub use board::SharedBoard;
 pub use protocol::open_worker;
@@ -70,15 +70,13 @@ impl LevelPlan {
         }
     }
 
-    /// The job as one of this program, whose ranks have this plan.
+    /// This program, and its arguments as a rank with this plan.
     ///
     /// # Errors
     /// This program is not found.
-    pub fn start(&self, job: program::Job) -> io::Result<(Program, program::Job)> {
-        let plan = serde_json::to_string(self)?;
-        let own = Program { path: std::env::current_exe()? };
-        let arguments = vec!["bench".to_owned(), "rank".to_owned(), plan];
-        Ok((own, program::Job { arguments, ..job }))
+    pub fn rank(&self) -> io::Result<(Program, Vec<String>)> {
+        let arguments = ["bench".to_owned(), "rank".to_owned(), serde_json::to_string(self)?];
+        Ok((Program { path: std::env::current_exe()? }, arguments.into()))
     }
 
     /// The variables as a rank takes them.

@@ -100,9 +100,9 @@ pub struct Area {
     subjects: Mutex<Vec<&'static str>>,
 }
 
-// SAFETY: what lies at `base` is touched through atomics, and each ring by its own thread.
+// SAFETY: what lies at `base` is touched through atomics, and each ring by its own thread; `subjects` is behind a lock.
 unsafe impl Send for Area {}
-// SAFETY: all that is shared is atomic, and rings are given out by an atomic count.
+// SAFETY: all that is shared is atomic or behind a lock, and rings are given out by an atomic count.
 unsafe impl Sync for Area {}
 
 static CURRENT: StaticPtr<Area> = StaticPtr::new(null_mut());

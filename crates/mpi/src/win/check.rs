@@ -68,7 +68,8 @@ impl Access<'_> {
             let (bytes, title) = (format!("{len} bytes at byte {from}"), window.title());
             let text = format!(
                 "{call} accesses {bytes} of rank {rank} in the window ({title}) that {other} has \
-                 accessed too, and nothing orders the two: call MPI_Win_flush between them"
+                 accessed too, and nothing orders the two: {}",
+                window.separate("MPI_Win_flush")
             );
             checks.tell(p, &text);
         }
@@ -102,8 +103,8 @@ impl Access<'_> {
                 Some((other, text))
             });
             if let Some((other, text)) = earlier {
-                let text =
-                    text + ", and nothing orders the two: call MPI_Win_flush_local between them";
+                let remedy = window.separate("MPI_Win_flush_local");
+                let text = format!("{text}, and nothing orders the two: {remedy}");
                 // Of two places in a loop once, whatever the bytes.
                 checks.tell_first(p, format!("{call}, the buffer of {other}"), &text);
             }
@@ -120,6 +121,16 @@ impl Access<'_> {
         }
         if !self.has_request {
             window.uses.borrow_mut().entry(rank).or_default().add_all(&own);
+        }
+    }
+}
+
+impl Window {
+    /// How a program orders two operations of this epoch; `flush` is the call that does so where ranks are locked.
+    fn separate(&self, flush: &str) -> String {
+        match self.epoch.borrow().may_flush(None) {
+            Ok(()) => format!("call {flush} between them"),
+            Err(_) => "end the epoch between them".to_owned(),
         }
     }
 }

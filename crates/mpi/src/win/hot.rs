@@ -292,14 +292,14 @@ pub(super) fn note_look(win: usize, caller: Caller) -> u64 {
     if !is_shown(win) {
         return own;
     }
-    let since = FLUSHES_PER_LOOK - window(win).flushes.replace(FLUSHES_PER_LOOK);
+    let since = FLUSHES_PER_LOOK.wrapping_sub(window(win).flushes.replace(FLUSHES_PER_LOOK));
     u64::from(since) + if caller.was_tried() { 0 } else { own }
 }
 
 /// Flushes of a window that have not looked for messages, since the last one that has.
 pub(super) fn flushes_since_look(win: usize) -> u64 {
     match is_shown(win) {
-        true => u64::from(FLUSHES_PER_LOOK - window(win).flushes.get()),
+        true => u64::from(FLUSHES_PER_LOOK.wrapping_sub(window(win).flushes.get())),
         false => 0,
     }
 }

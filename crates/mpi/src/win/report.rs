@@ -7,6 +7,7 @@ use crate::error::Result;
 use crate::process::Process;
 use fastpath_base::config::Key;
 use fastpath_base::copy::COPY_SMALL_MAX;
+use fastpath_protocol::selection::report::quote;
 use std::fmt::Write;
 
 /// What is told of a rank whose words this process does not reach by load and store.
@@ -51,12 +52,11 @@ pub(super) fn print(p: &Process, window: &Window) -> Result {
         };
     }
     let (me, title) = (window.world(window.rank), window.title());
+    let quoted = quote(&title);
     match json {
         true => {
             let counts = counts_as_json(window);
-            eprintln!(
-                r#"{{"rank":{me},"window":{title:?},"ways":[{text}],"counts":{{{counts}}}}}"#
-            );
+            eprintln!(r#"{{"rank":{me},"window":{quoted},"ways":[{text}],"counts":{{{counts}}}}}"#);
         }
         false if ways.is_empty() => {
             eprintln!("fastpath: rank {me}: window ({title}): no rank was accessed")

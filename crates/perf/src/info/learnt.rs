@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use crate::bench::options::{CaseOptions, MpiOptions};
 use crate::compare::peers::Peer;
 use crate::levels::{LevelPlan, SharedBoard};
-use crate::program::{Learnt, Settings};
+use crate::program::{Job, Learnt, Settings};
 use crate::record::Level;
 
 /// A size of each octave up to 4 MiB, for so many seconds each.
@@ -44,13 +44,13 @@ fn learn() -> Result<Vec<Learnt>> {
     let board = SharedBoard::create().context("the ranks cannot be prepared")?;
     let plan = LevelPlan::new(Level::Protocol, &settings, &board);
     let job = Peer::ours(&MpiOptions::default())?.job(2, &settings).with_selection();
-    let (own, job) = plan.start(job)?;
-    let outcome = own.run(&job, |_| ());
+    let (own, arguments) = plan.rank()?;
+    let outcome = own.run(&Job { arguments, ..job }, |_| ());
     outcome.failure.map_or(Ok(()), Err)?;
     ensure!(
         !outcome.learnt.is_empty(),
-        "nothing was learnt: the ranks share no memory, or FASTPATH_DISABLE or FASTPATH_REPORT \
-         is set"
+        "nothing was learnt: the two ranks share a processor (FASTPATH_REPORT=1 says in a job what \
+         such ranks learn) or share no memory, or FASTPATH_DISABLE or FASTPATH_REPORT is set"
     );
     Ok(outcome.learnt)
 }

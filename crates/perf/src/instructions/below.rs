@@ -46,10 +46,8 @@ pub fn count(
         },
         ..LevelPlan::new(level, &settings, &board)
     };
-    let plan = serde_json::to_string(&plan).context(failed)?;
-    let own = std::env::current_exe().context(failed)?;
-    let arguments = ["bench".to_owned(), "rank".to_owned(), plan];
-    let dumps = watch(mpi.mpi, &folder.0, &own, &arguments, 0)?;
+    let (own, arguments) = plan.rank().context(failed)?;
+    let dumps = watch(mpi.mpi, &folder.0, &own.path, &arguments, 0)?;
     let mut symbols = Symbols::default();
     let counted: Result<Vec<_>, _> =
         dumps.iter().map(|dump| make_breakdown(mpi, level, dump, &mut symbols)).collect();

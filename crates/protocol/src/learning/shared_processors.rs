@@ -10,7 +10,8 @@ use crate::worker::Worker;
 use fastpath_base::clock;
 use fastpath_base::copy::CopyLoop;
 
-/// Of so many messages one goes the other way, so that a change is seen.
+/// Of so many messages one goes the other way, so that a change is seen; fewer where that takes more than twice as long
+/// ([`rarer`]).
 const TRIES: u32 = 64;
 /// Shortest copy that is timed, in bytes.
 const TIMED_MIN: u64 = 8 * 1024;
@@ -34,6 +35,13 @@ impl Cost {
             usual => (usual * (RISES - 1) + took.min(2 * usual)).div_ceil(RISES),
         };
     }
+}
+
+/// How many times the better of two known ways' time the other one takes more, rounded up, at least 1: if trials of
+/// that are so many times as rare, they lose at most the part of all time that one in so many messages is.
+fn rarer(one: u64, other: u64) -> u32 {
+    let more = one.abs_diff(other).div_ceil(one.min(other).max(1));
+    u32::try_from(more).unwrap_or(u32::MAX).max(1)
 }
 
 /// What copies of long messages take.
@@ -121,8 +129,10 @@ impl CopyCosts {
         self.messages = self.messages.wrapping_add(1);
         let ring = self.ring();
         let by_get = match self.get.0.min(ring) != 0 {
-            // Besides its copies the ring takes a message for each part.
-            true => (self.get.0 <= ring) != self.messages.is_multiple_of(TRIES),
+            true => {
+                let tries = TRIES.saturating_mul(rarer(self.get.0, ring));
+                (self.get.0 <= ring) != self.messages.is_multiple_of(tries)
+            }
             false => self.messages.is_multiple_of(2),
         };
         match by_get {
@@ -243,6 +253,8 @@ struct EagerCosts {
     streaming: RingCost,
     streams: bool,
     messages: u32,
+    /// Of so many cycles one begins with a trial.
+    cycles: u32,
 }
 
 impl Default for EagerCosts {
@@ -252,6 +264,7 @@ impl Default for EagerCosts {
             streaming: RingCost::default(),
             streams: false,
             messages: EAGER_CYCLE - EAGER_TRIAL,
+            cycles: 1,
         }
     }
 }
@@ -266,13 +279,13 @@ impl EagerCosts {
 
     /// How the next message is copied.
     fn choose(&mut self) -> EagerCopy {
-        let at = self.messages % EAGER_CYCLE;
+        let (cycle, at) = (self.messages / EAGER_CYCLE, self.messages % EAGER_CYCLE);
         self.messages = self.messages.wrapping_add(1);
         if at == EAGER_TRIAL {
             self.decide();
         }
         let is_last = |at: u32| at % EAGER_TRIAL >= EAGER_TRIAL - EAGER_TIMED;
-        let is_trial = at < EAGER_TRIAL;
+        let is_trial = at < EAGER_TRIAL && cycle.is_multiple_of(self.cycles);
         let begins = at >= EAGER_CYCLE - EAGER_TRIAL;
         let timed = match is_trial || begins {
             true => is_last(at),
@@ -290,6 +303,7 @@ impl EagerCosts {
         if vector == 0 || streaming == 0 {
             return;
         }
+        self.cycles = rarer(vector, streaming);
         self.streams = match self.streams {
             true => streaming - streaming / EAGER_MARGIN <= vector,
             false => streaming < vector - vector / EAGER_MARGIN,
@@ -396,6 +410,35 @@ mod tests {
         assert!(streamed(&mut costs, (20, 20), (16, 60)) <= tries + EAGER_CYCLE);
         // No better by a part that matters.
         assert!(streamed(&mut costs, (20, 20), (18, 20)) <= tries);
+    }
+
+    #[test]
+    fn trials__lose_at_most_a_sixty_fourth_of_the_time() {
+        for get in [130, 400, 2900, 50_000] {
+            let mut costs = CopyCosts::default();
+            gets(&mut costs, get, 60, 80);
+            let (gets, messages) = (gets(&mut costs, get, 60, 80) as f64, 1000.0);
+            let ring = 60.0 + 80.0 + (60.0 + 80.0) / RING_MORE as f64;
+            let (get, best) = (get as f64, ring.min(get as f64));
+            let taken = gets * get + (messages - gets) * ring;
+            // One message more or less than the share, since they are counted from any of them.
+            let most = messages * best * (1.0 + 1.0 / f64::from(TRIES)) + get.max(ring);
+            assert!(taken <= most, "get {get}: {taken} of {most}");
+        }
+        for (vector, streaming) in
+            [((20, 20), (16, 60)), ((20, 20), (100, 400)), ((500, 500), (30, 30))]
+        {
+            let mut costs = EagerCosts::default();
+            streamed(&mut costs, vector, streaming);
+            let streamed = f64::from(streamed(&mut costs, vector, streaming));
+            let messages = f64::from(8 * EAGER_CYCLE);
+            let cost = |(pack, unpack): (u64, u64)| (pack + unpack) as f64;
+            let (vector, streaming) = (cost(vector), cost(streaming));
+            let taken = streamed * streaming + (messages - streamed) * vector;
+            let trial = f64::from(EAGER_TRIAL) * vector.max(streaming);
+            let most = messages * vector.min(streaming) * (1.0 + 1.0 / 64.0) + trial;
+            assert!(taken <= most, "{vector} and {streaming}: {taken} of {most}");
+        }
     }
 
     #[test]

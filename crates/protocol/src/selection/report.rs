@@ -10,6 +10,11 @@ use fastpath_transport::PeerClass;
 use serde::Serialize;
 use std::fmt::{self, Display};
 
+/// A text as JSON has it, in quotation marks.
+pub fn quote(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
 /// The whole of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {

@@ -166,6 +166,7 @@ const _: () = {
     assert!(std::mem::offset_of!(Slot, payload) == 16);
     assert!(std::mem::offset_of!(Pair, data) % 4096 == 0);
     assert!(size_of::<Pair>() <= PAIR_BYTES);
+    assert!(data_price(DATA_BYTES_STREAM) > 0);
     // An area of twice its length takes a message wherever it would begin.
     assert!(PAIR_AHEAD_BYTES == HEAD_BYTES + 2 * 64 * 1024);
     assert!(slots_within(1) == 44 && slots_within(HEAD_PAGES - 1) < SLOTS);

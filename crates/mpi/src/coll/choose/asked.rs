@@ -267,8 +267,31 @@ mod tests {
 
     #[test]
     fn number__is_another_one_for_each_call() {
-        let numbers =
-            [BARRIER.number, BCAST.number, ALLGATHER.number, ALLGATHERV.number, REDUCE.number];
+        let numbers = [
+            BARRIER.number,
+            BCAST.number,
+            GATHER.number,
+            GATHERV.number,
+            SCATTER.number,
+            SCATTERV.number,
+            ALLGATHER.number,
+            ALLGATHERV.number,
+            ALLTOALL.number,
+            ALLTOALLV.number,
+            ALLTOALLW.number,
+            REDUCE.number,
+            ALLREDUCE.number,
+            REDUCE_SCATTER.number,
+            REDUCE_SCATTER_BLOCK.number,
+            SCAN.number,
+            EXSCAN.number,
+            NEIGHBOR_ALLGATHER.number,
+            NEIGHBOR_ALLGATHERV.number,
+            NEIGHBOR_ALLTOALL.number,
+            NEIGHBOR_ALLTOALLV.number,
+            NEIGHBOR_ALLTOALLW.number,
+        ];
+        assert_eq!(numbers.len(), CALLS.len());
         for (at, number) in numbers.iter().enumerate() {
             assert!(*number < 32 && !numbers[..at].contains(number));
         }
