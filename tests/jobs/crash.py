@@ -33,6 +33,7 @@ def case_thread(session):
     wanted = {
         "thread-send": r"mpiexec:   in MPI_Send, touching address 0x[0-9a-f]+, in thread \d+ \"worker\"",
         "thread-own": r"mpiexec:   outside of MPI, touching address 0x10, in thread \d+ \"worker\"",
+        "multiple-own": r"mpiexec:   outside of MPI, touching address 0x10, in thread \"main\"",
         "multiple-send": r"mpiexec:   in MPI_Send, touching address 0x[0-9a-f]+, in thread \"main\"",
     }
     for how, line in wanted.items():

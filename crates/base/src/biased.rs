@@ -11,8 +11,9 @@
 //! It is the handshake of sleepers in [`crate::wait`]: the fence is paid by whoever comes second. Without a bias it is
 //! a futex lock. A thread that wants in yields a few times, then sleeps; one that was woken [`PASSES`] times in vain is
 //! handed the lock, before any thread that has not slept for it. A thread that was alone for long gets the bias if one
-//! of two seats is free: whoever had it before has come again since, or has ended. A bias that did not last doubles
-//! what is long, so that revocations take a bounded part of the time ("Biased locking", Russell and Detlefs 2006).
+//! of two seats is free: whoever had it before has come again since, or has ended. What is long grows with what the
+//! fence of the last revocation took, so that revocations take a bounded part of the time ("Biased locking", Russell
+//! and Detlefs 2006).
 //!
 //! A thread that serves the others borrows the lock ([`Biased::borrow`]): whoever had the bias has it again afterwards.
 #![allow(unsafe_code)]

@@ -201,7 +201,8 @@ pub fn register_own_membarrier() -> bool {
     OWN_THREADS.is_ready()
 }
 
-/// From now on there are no [`fence_own_threads`], as where the kernel refuses them.
+/// From now on there are no [`fence_own_threads`], as where the kernel refuses them. To be called before any thread
+/// relies on them: before a lock has a bias.
 pub fn refuse_own_membarrier() {
     OWN_THREADS.state.store(MISSING, Ordering::Relaxed);
 }

@@ -120,7 +120,7 @@ fn leave_message(call: Option<&str>, address: usize) {
     let _ = match call {
         Some(call) => write!(text, "in {call}, touching address {address:#x}"),
         // Without other threads the signal says it all.
-        None if thread == process => return,
+        None if thread == process && !lock::is_enabled() => return,
         None => write!(text, "outside of MPI, touching address {address:#x}"),
     };
     if thread != process {

@@ -106,7 +106,8 @@ static HIDDEN_WORKER: Table<*mut Worker> = Table(UnsafeCell::new(ptr::null_mut()
 /// The entry that a communicator's handle selects; its keys say whether it is that one's.
 #[inline]
 pub fn comm(handle: usize) -> &'static HotComm {
-    // SAFETY: the index is masked; nobody writes while a call of this thread runs.
+    // SAFETY: the index is masked. Nobody writes the entry of a communicator that lives, and the caller's does, while
+    // fewer than `ENTRIES` of them live.
     unsafe { &(*COMMS.0.get())[handle & (ENTRIES - 1)] }
 }
 
@@ -335,7 +336,7 @@ impl Process {
             true => key::<INSIDE>(handle),
         };
         // A spread one has no immediate collective calls, and its messages find their way by the communicator.
-        let is_hidden = comm.is_inter() || (!engine.allowed.collective && comm.spread.is_none());
+        let hides_comm = comm.is_inter() || (!engine.allowed.collective && comm.spread.is_none());
         let entry = HotComm {
             send_key: if engine.allowed.send { key } else { 0 },
             recv_key: if engine.allowed.recv { key } else { 0 },
@@ -345,7 +346,7 @@ impl Process {
             world: comm.peer_group().world_ranks().as_ptr(),
             size: comm.peer_count(),
             place: comm.place,
-            comm: if is_hidden { ptr::null() } else { comm },
+            comm: if hides_comm { ptr::null() } else { comm },
         };
         if let Some(spread) = &comm.spread {
             spread.make_entries(&entry);

@@ -22,7 +22,8 @@ use fastpath_mpi::p2p_slow as slow;
 const UNBIASED: u8 = 0;
 /// The bias went while the thread stepped in, or the word was taken: it steps back first.
 const BIAS_LOST: u8 = 1;
-/// The thread is inside by its bias, and the immediate path has declined; it leaves once the lock has served.
+/// The thread is inside, by its bias or the word, and the immediate path has declined; it leaves once the lock has
+/// served.
 const DECLINED: u8 = 2;
 
 /// As `send_plain` in `p2p_immediate`, inside the lock, by the body of the seat of the bias that it was given with

@@ -39,7 +39,7 @@ impl Biased {
 
     #[inline]
     pub(super) fn try_take_word(&self) -> bool {
-        // ORDERING: acquire pairs with the releases in `release_word`.
+        // ORDERING: acquire pairs with the releases in `release_word` and `leave_by_word`.
         self.word.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
@@ -66,7 +66,7 @@ impl Biased {
             if !slept && self.word.load(Ordering::Relaxed) == HANDED {
                 wait::futex_wait(&self.word, HANDED, None);
             } else {
-                // ORDERING: acquire pairs with the releases in `release_word`.
+                // ORDERING: acquire pairs with the releases in `release_word` and `leave_by_word`.
                 let found = self.word.swap(CONTENDED, Ordering::Acquire);
                 if found == FREE || found == HANDED {
                     return;

@@ -221,7 +221,7 @@ impl Pmix {
         let keys = [key.as_ptr(), std::ptr::null()];
         let wanted = Query::of(&keys, qualifiers);
         let (mut found, mut count) = (std::ptr::null_mut(), 0);
-        // SAFETY: one question and the places for the answer, which live for the call.
+        // SAFETY: one question with its qualifiers, and the places for the answer, which live for the call.
         let status = unsafe { query(&wanted, 1, &mut found, &mut count) };
         if found.is_null() {
             return Vec::new();
