@@ -1,7 +1,9 @@
 //! What a node's memory tells of each rank of a job on several nodes: where its place is, or how it is reached.
 
 use super::card::Card;
-use super::layout::{CARD_BYTES, ENTRY_BYTES, MAX_RANKS};
+#[cfg(not(loom))]
+use super::layout::ENTRY_BYTES;
+use super::layout::{CARD_BYTES, MAX_RANKS};
 use fastpath_base::sync::{AtomicU32, Ordering};
 
 /// Where the port is in a card (`NetworkCard`): all else the ranks of a node have in common.
