@@ -263,6 +263,11 @@ static void access_twice(void)
     MPI_Win_lock(MPI_LOCK_SHARED, right, 0, win);
     MPI_Put(ints, 4, MPI_INT, right, 0, 4, MPI_INT, win);
     MPI_Win_unlock(right, win);
+    MPI_Win_fence(0, win);
+    MPI_Put(ints, 1, MPI_INT, right, 0, 1, MPI_INT, win);
+    if (is("rma-fence") && rank == 1)
+        MPI_Put(ints, 1, MPI_INT, right, 0, 1, MPI_INT, win);
+    MPI_Win_fence(0, win);
     MPI_Win_free(&win);
 }
 

@@ -66,6 +66,7 @@ MISTAKES = {
     "own-loop": ([rf"rank 1: MPI_Get at {PLACE} writes 8 bytes .* that MPI_Get at {PLACE} writes too"], 0),
     "own-type": ([rf"rank 1: MPI_Put at {PLACE} reads 4 bytes .* that MPI_Get at {PLACE} writes too"], 0),
     "own-elsewhere": ([rf"rank 1: MPI_Get at {PLACE} writes 4 bytes .* that MPI_Get at {PLACE} writes too"], 0),
+    "rma-fence": ([r"rank 1: MPI_Put at .* that MPI_Put at .* has accessed too, .*: end the epoch between them"], 0),
     "rma-local": ([r"rank 1: MPI_Get at .* accesses 4 bytes at byte 28 of rank 0 .* that MPI_Accumulate at "], 0),
 }
 

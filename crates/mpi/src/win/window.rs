@@ -202,6 +202,15 @@ impl Handled for Window {
     const CLASS: i32 = MPI_ERR_WIN;
 }
 
+/// Forgets what is kept of a rank, or of all of them.
+fn forget<T>(kept: &RefCell<BTreeMap<u32, T>>, rank: Option<u32>) {
+    let mut all = kept.borrow_mut();
+    match rank {
+        Some(rank) => _ = all.remove(&rank),
+        None => all.clear(),
+    }
+}
+
 impl Window {
     /// Number of ranks.
     pub fn size(&self) -> u32 {
@@ -439,21 +448,13 @@ impl Window {
     /// Accesses to a rank, or to all of them, are complete.
     #[cold]
     pub(super) fn forget_accesses(&self, rank: Option<u32>) {
-        let mut all = self.accesses.borrow_mut();
-        match rank {
-            Some(rank) => _ = all.remove(&rank),
-            None => all.clear(),
-        }
+        forget(&self.accesses, rank);
     }
 
     /// The buffers of operations to a rank, or to all of them, may be used again.
     #[cold]
     pub(super) fn forget_uses(&self, rank: Option<u32>) {
-        let mut all = self.uses.borrow_mut();
-        match rank {
-            Some(rank) => _ = all.remove(&rank),
-            None => all.clear(),
-        }
+        forget(&self.uses, rank);
     }
 
     /// Hides a rank from the immediate path.

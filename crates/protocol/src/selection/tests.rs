@@ -249,3 +249,11 @@ fn single_copy__as_measured_changes_what_concerns_the_kernel_alone() {
     let after = before.with_single_copy(SingleCopyCost { call_ns: 700.0, byte_ns: 0.05 });
     assert_eq!((after.kernel_call_ns, after.kernel_byte_ns), (700.0, 0.05));
 }
+
+#[test]
+fn quoted__text_is_read_as_it_was() {
+    for text in ["", "a \"b\" \\ c", "\u{1b}[1m\n", "\u{7f}\u{e4}"] {
+        let quoted = super::report::quote(text);
+        assert_eq!(serde_json::from_str::<String>(&quoted).ok().as_deref(), Some(text));
+    }
+}

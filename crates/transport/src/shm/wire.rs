@@ -20,7 +20,8 @@
 //! lie in the area of the other direction (`recycle`).
 //!
 //! A region is backed with memory as far as it is used (`grow`): the first page when a pair connects, a page of slots
-//! when the ring comes to it for the first time, the data area in steps.
+//! when the ring comes to it for the first time, the data area in steps. Of few ranks the launcher has filled a part
+//! with zeros before.
 
 use super::recall::Recalls;
 use fastpath_base::sync::{AtomicU32, AtomicU64, Watch};
@@ -54,7 +55,7 @@ pub const fn data_price(size: u32) -> u32 {
         _ => DATA_PRICE_MAX,
     }
 }
-/// The most of that.
+/// The most that [`data_price`] asks for.
 pub const DATA_PRICE_MAX: u32 = 16;
 /// Bytes that it grows by then at least: each time takes two calls of the system.
 pub const DATA_PART: u32 = 32 * 1024;
