@@ -17,7 +17,7 @@ use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::request::Kind;
 use fastpath_protocol::waiting::Note;
-use fastpath_protocol::{Request, RequestId, Started, Worker};
+use fastpath_protocol::{Fault, Request, RequestId, Started, State, Worker};
 use std::cell::{Cell, RefCell};
 
 /// A buffer that the program has attached to the process, a communicator or a session. Copies that are under way hold
@@ -233,13 +233,9 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
             // SAFETY: the worker lives while MPI runs.
             let worker = unsafe { &mut *p.worker_at(place)? };
             attached.used.fetch_add(need, Ordering::Relaxed);
-            let request = worker.requests.get_mut(id);
-            (request.owned, request.charged) = (true, true);
-            if request.state == fastpath_protocol::State::Complete {
-                release(request);
-                worker.requests.free(id);
-            } else {
-                request.detached = true;
+            match leave_to_request(worker, id, true) {
+                Fault::None => {}
+                fault => return Err(slow::explain(fault, args, checked.buffer.bytes, 0)),
             }
         }
         Err(error) => {
@@ -250,14 +246,31 @@ pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result
     Ok(Started::Done)
 }
 
-/// Leaves a copy of the library's own, which was given to a send, to that one.
+/// Leaves a copy to the request that sends it, and forgets the request: now if it has ended already, else when it ends.
+/// Says what befell it so far.
+fn leave_to_request(worker: &mut Worker, id: RequestId, charged: bool) -> Fault {
+    let request = worker.requests.get_mut(id);
+    (request.owned, request.charged) = (true, charged);
+    if request.state != State::Complete {
+        request.detached = true;
+        return Fault::None;
+    }
+    let fault = request.fault;
+    release(request);
+    worker.requests.free(id);
+    fault
+}
+
+/// Leaves a copy of the library's own, which was given to a send, to that one; `args` are those of the program's call.
 ///
 /// # Errors
 /// Those of the send.
 ///
 /// # Safety
 /// `copy` is a box that was leaked; its bytes are what was sent.
-pub(crate) unsafe fn leave_copy(p: &Process, sent: Result<Ticket>, copy: *mut [u8]) -> Result {
+pub(crate) unsafe fn leave_copy(
+    p: &Process, sent: Result<Ticket>, args: &Args, copy: *mut [u8],
+) -> Result {
     // SAFETY: `copy` is a box that was leaked, by this function's contract, and is given back once: by one of the ways
     // below.
     let give_back = || drop(unsafe { Box::from_raw(copy) });
@@ -273,16 +286,11 @@ pub(crate) unsafe fn leave_copy(p: &Process, sent: Result<Ticket>, copy: *mut [u
         return Ok(());
     }
     // SAFETY: the worker lives while MPI runs, and the caller is inside.
-    let requests = unsafe { &mut (*p.worker()?).requests };
-    let request = requests.get_mut(id);
-    (request.owned, request.charged) = (true, false);
-    if request.state == fastpath_protocol::State::Complete {
-        release(request);
-        requests.free(id);
-    } else {
-        request.detached = true;
+    let worker = unsafe { &mut *p.worker()? };
+    match leave_to_request(worker, id, false) {
+        Fault::None => Ok(()),
+        fault => Err(slow::explain(fault, args, copy.len() as u64, 0)),
     }
-    Ok(())
 }
 
 /// Copies a message that is on its way, in part, so that its send completes whatever the receiver does. The copy is the

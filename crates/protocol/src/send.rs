@@ -162,6 +162,11 @@ impl Worker {
         if self.endpoints[peer].blocked != 0 || !self.post_first(id) {
             let (tag, bytes) = (self.requests.get(id).tag, self.requests.get(id).bytes);
             trace::record(Point::NoRoom, peer, tag, bytes);
+            if self.endpoints[peer].lane.peer_has_left() {
+                // Nobody makes room any more.
+                self.requests.get_mut(id).fault = Fault::PeerGone;
+                return self.complete(id);
+            }
             self.enqueue(peer, Pending::Start(id));
         }
     }

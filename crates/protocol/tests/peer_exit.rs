@@ -64,6 +64,26 @@ fn peer_gone__fails_what_is_sent_and_what_waits() {
 }
 
 #[test]
+fn peer_gone__a_send_without_room_fails_at_once() {
+    let mut world = World::shared(2);
+    let waits = loop {
+        let sending = world.send(0, 1, 1, &pattern(1, 8));
+        if let Started::Request(_) = sending.started {
+            break sending;
+        }
+    };
+    world.rank(1).job.set_phase(Phase::Finalized);
+    let late = world.send(0, 1, 1, &pattern(1, 8));
+    let Started::Request(id) = late.started else { panic!("there is no room") };
+    // The call itself knows: nobody need ask this worker to look once more.
+    assert_eq!(world.rank(0).requests.get(id).state, State::Complete);
+    for sending in [waits, late] {
+        assert_eq!(world.finish_send(sending).map(|o| o.fault), Some(Fault::PeerGone));
+    }
+    assert!(!has_unsent(world.rank(0)));
+}
+
+#[test]
 fn source_gone__ends_a_receive_only_when_nothing_is_left_to_come() {
     let mut world = World::shared(3);
     // Rank 0 has never heard of rank 1, whose message lies in a ring not yet looked at.

@@ -73,7 +73,7 @@ fn send_offer(p: &Process, checked: &Checked, args: &Args, offer: Offer) -> Resu
     // SAFETY: the copy lives until its send has ended.
     unsafe {
         let sent = channel.post_send(args.peer as u32, buffer);
-        buffered::leave_copy(p, sent, copy)
+        buffered::leave_copy(p, sent, args, copy)
     }
 }
 
