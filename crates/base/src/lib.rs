@@ -5,6 +5,7 @@
 //! | [`sync`] | the atomics and fences, real ones or the model checker's |
 //! | [`biased`] | a lock that costs plain instructions while one thread uses it |
 //! | [`clock`] | nanoseconds of the monotonic clock |
+//! | [`sleepers`] | threads of one process that sleep in one place, and who is woken |
 //! | [`wait`] | futexes between processes, yielding, the expedited membarrier |
 //! | [`topology`] | processors this process may use, cores, NUMA nodes, cgroup quota and memory |
 //! | [`hint`] | what the cache can be told about lines that others read |
@@ -28,6 +29,7 @@ pub mod memory;
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
 pub mod refusal;
+pub mod sleepers;
 pub mod stored;
 pub mod sync;
 pub mod thread;

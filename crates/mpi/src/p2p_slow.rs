@@ -181,14 +181,14 @@ pub(crate) fn wait_complete(worker: *mut Worker, id: RequestId, note: &Note) {
             let awaited = senders.awaited();
             let note = Note { awaited, ..*note };
             return outside(&mut || {
-                Worker::wait_until(worker, None, &note, |w| {
+                Worker::wait_for(worker, None, &note, id, |w| {
                     w.requests.get(id).state == State::Complete || senders.give_up(w, id)
                 });
             });
         }
         let peer = request.peer;
         outside(&mut || {
-            Worker::wait_until(worker, Some(peer), note, |w| {
+            Worker::wait_for(worker, Some(peer), note, id, |w| {
                 w.requests.get(id).state == State::Complete || w.give_up(id, peer)
             });
         });

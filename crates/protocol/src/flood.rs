@@ -161,10 +161,8 @@ impl Worker {
         let (header, data, len) = (arrival.header, arrival.data(), arrival.len());
         self.handle(peer, header, data, len);
         self.endpoints[peer].lane.take();
-        if self.wait.sleepers != 0 {
-            // It may be for another thread.
-            self.wait.wake_own(self.job);
-        }
+        // It may be for another thread.
+        self.wake_sleepers();
         true
     }
 

@@ -57,13 +57,6 @@ impl Worker {
         }
     }
 
-    /// Threads of this process that sleep look again: one of their operations may have ended.
-    pub fn wake_sleepers(&mut self) {
-        if self.wait.sleepers != 0 {
-            self.wait.wake_own(self.job);
-        }
-    }
-
     /// What wakes this rank where it sleeps, for another thread of its process that has done something for it.
     pub fn waker(&self) -> impl Fn() + Send + 'static {
         self.interfaces.waker()
@@ -100,7 +93,7 @@ impl Worker {
     pub fn progress_peer(&mut self, peer: u32) -> bool {
         let mut rounds = 0;
         // Threads of this process that sleep must be woken when a request completes: the long way does that.
-        let alone = self.wait.sleepers == self.wait.drain_at;
+        let alone = self.wait.sleepers.count() == self.wait.drain_at;
         while rounds < ROUND {
             if alone && self.drain_next(peer).is_some() {
                 rounds += 1;
@@ -123,9 +116,9 @@ impl Worker {
         }
         if rounds == 0 {
             self.endpoints[peer].lane.offer_credits();
-        } else if self.wait.sleepers != 0 {
+        } else {
             // What this thread has found may be for another one: a probed message, a long one to push.
-            self.wait.wake_own(self.job);
+            self.wake_sleepers();
         }
         rounds != 0
     }

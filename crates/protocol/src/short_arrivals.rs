@@ -20,7 +20,7 @@ impl Worker {
     pub unsafe fn drain_until(&mut self, request: *mut Request) -> bool {
         // SAFETY: the receive is posted, by this function's contract, and a posted request is valid.
         let peer = unsafe { (*request).peer };
-        if peer == ANY_PEER || self.wait.sleepers != self.wait.drain_at {
+        if peer == ANY_PEER || self.wait.sleepers.count() != self.wait.drain_at {
             return false;
         }
         loop {

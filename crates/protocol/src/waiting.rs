@@ -6,12 +6,13 @@
 #![allow(unsafe_code)]
 
 use crate::matching::ANY_PEER;
+use crate::request::RequestId;
 use crate::worker::Worker;
 use fastpath_base::config::{Config, Key, WaitMode};
+use fastpath_base::sleepers::Sleepers;
 use fastpath_base::sync::{Ordering, spin_loop};
 use fastpath_base::trace::{self, Point};
 use fastpath_base::{clock, topology, wait};
-use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::{Awaited, STATE_AWAKE, STATE_COVERED};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -23,7 +24,7 @@ mod polling;
 mod spin_budget;
 mod spread;
 pub use asleep::Census;
-use asleep::{lock, sleep};
+use asleep::{Awaits, lock, sleep};
 pub use oversubscription::Oversubscription;
 pub use spin_budget::SpinBudget;
 
@@ -139,15 +140,9 @@ pub struct WaitPolicy {
     /// Threads that wait in this worker.
     pub waiting: u32,
     /// Those of them that sleep, and that nobody of this process has woken.
-    pub sleepers: u32,
-    /// How often this process has woken all of them.
-    pub wakes: u32,
+    pub sleepers: Sleepers<Awaits>,
     /// Number of sleeping threads with which arrivals may go the short way (`drain`): 0, or one that is never reached.
     pub drain_at: u32,
-    /// Whether one of them sleeps on the state word, where peers wake it.
-    pub led: bool,
-    /// Whether that one was woken by this process, and has not come back yet.
-    pub led_is_woken: bool,
     /// Calls that have answered "not yet", modulo 256.
     pub misses: u8,
     /// When this process last moved to another processor.
@@ -176,14 +171,11 @@ impl WaitPolicy {
             covered_by: 0,
             census: Arc::default(),
             waiting: 0,
-            sleepers: 0,
-            wakes: 0,
+            sleepers: Sleepers::default(),
             drain_at: match config.is_disabled("drain") {
                 true => u32::MAX,
                 false => 0,
             },
-            led: false,
-            led_is_woken: false,
             misses: 0,
             moved_ns: 0,
             spread_ns: 0,
@@ -200,13 +192,13 @@ impl WaitPolicy {
 
     /// Whether another thread waits in this worker, awake; the calling one does.
     fn has_company(&self) -> bool {
-        self.waiting - self.sleepers > 1
+        self.waiting - self.sleepers.count() > 1
     }
 
     /// The looks of `polls` that a thread makes before it waits.
     #[inline]
     pub fn spin_polls(&self, polls: u32) -> u32 {
-        match self.waiting == self.sleepers {
+        match self.waiting == self.sleepers.count() {
             true => polls,
             false => polls / COMPANY_SHARE,
         }
@@ -223,23 +215,6 @@ impl WaitPolicy {
     /// The way out for a moment; a copy, since other threads use the worker meanwhile.
     fn door(&self) -> Door {
         Door(self.release_lock, self.place)
-    }
-
-    /// Wakes this process's own sleeping threads: one of their requests may be complete, or there is something that
-    /// they can go on with. Once: until one sleeps again, each of them is to look. Called under the lock, as all that
-    /// follows.
-    #[cold]
-    pub(crate) fn wake_own(&mut self, job: &Job) {
-        let word = job.own_page().state_of(self.place as usize);
-        word.store(self.awake_state(), Ordering::Relaxed);
-        wait::futex_wake(word, u32::MAX);
-        // One that was woken may not have left the state word yet, and then others sleep on the bell alone.
-        if self.sleepers > 1 || self.led_is_woken {
-            ring_bell(job);
-        }
-        self.led_is_woken = self.led;
-        self.wakes = self.wakes.wrapping_add(1);
-        self.sleepers = 0;
     }
 }
 
@@ -268,14 +243,6 @@ impl Door {
     }
 }
 
-/// Wakes the threads that sleep behind the one on the state word. What they have to see lies under the
-/// lock; who has not slept yet finds the number changed.
-fn ring_bell(job: &Job) {
-    let bell = &job.own_page().bell;
-    bell.fetch_add(1, Ordering::Relaxed);
-    wait::futex_wake(bell, u32::MAX);
-}
-
 /// One wait from its first look to its end.
 #[derive(Default)]
 struct Wait {
@@ -290,6 +257,8 @@ struct Wait {
     focus: Option<u32>,
     /// Whether the next send to that peer can still be prepared.
     cold: bool,
+    /// The request that ends it; 0 where anything may.
+    request: RequestId,
     /// Whether a look has found nothing.
     begun: bool,
     /// Whether the processor was kept on a crowded node, so far.
@@ -355,7 +324,19 @@ impl Worker {
     /// # Safety
     /// `worker` is valid, and no reference to it lives in the caller across this call.
     pub unsafe fn wait_until(
-        worker: *mut Worker, focus: Option<u32>, note: &Note,
+        worker: *mut Worker, focus: Option<u32>, note: &Note, done: impl FnMut(&mut Worker) -> bool,
+    ) {
+        // SAFETY: by this function's contract.
+        unsafe { Worker::wait_for(worker, focus, note, 0, done) };
+    }
+
+    /// As [`Worker::wait_until`], where `done` says so once a request is complete or a peer of the note (`focus`, or
+    /// those awaited) has left: other threads let this one sleep until then. 0: until anything has happened.
+    ///
+    /// # Safety
+    /// As [`Worker::wait_until`].
+    pub unsafe fn wait_for(
+        worker: *mut Worker, focus: Option<u32>, note: &Note, request: RequestId,
         mut done: impl FnMut(&mut Worker) -> bool,
     ) {
         // SAFETY: valid by the contract.
@@ -363,7 +344,7 @@ impl Worker {
             let polls = (*worker).interfaces.polls(POLLS_PER_CLOCK);
             ((*worker).is_crowded(), polls)
         };
-        let mut wait = Wait::begin(per_clock, crowded, focus);
+        let mut wait = Wait { request, ..Wait::begin(per_clock, crowded, focus) };
         if crowded {
             // SAFETY: NO REFERENCE: this one ends with the call.
             unsafe { (*worker).note_waiting(&mut wait) };
@@ -400,6 +381,9 @@ impl Worker {
             }
             if over {
                 this.wait.waiting -= 1;
+                if this.wait.sleepers.count() != 0 {
+                    this.hand_on();
+                }
                 this.flood.rest();
                 if wait.begun {
                     trace::record(Point::Waited, 0, 0, 0);

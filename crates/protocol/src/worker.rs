@@ -16,6 +16,7 @@ use crate::waiting::{Title, WaitPolicy};
 use crate::wire::CONTROL_MAX;
 use crate::wireup::Wireup;
 use fastpath_base::config::Config;
+use fastpath_base::sleepers::Sleepers;
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::network::NetworkCard;
 use fastpath_bootstrap::segment::Awaited;
@@ -170,9 +171,7 @@ impl Worker {
         let mut wait = WaitPolicy {
             place,
             waiting: 0,
-            sleepers: 0,
-            led: false,
-            led_is_woken: false,
+            sleepers: Sleepers::default(),
             covered_by: 0,
             ..first.wait.clone()
         };
@@ -333,9 +332,7 @@ impl Worker {
             }
             self.requests.free(id);
         }
-        if self.wait.sleepers != 0 {
-            self.wait.wake_own(self.job);
-        }
+        self.wake_sleepers();
     }
 }
 

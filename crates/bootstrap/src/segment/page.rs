@@ -129,8 +129,6 @@ pub struct RankPage {
     pub bound: AtomicU32,
     /// Processor that the rank waits on, plus 1; 0 where it has not waited. Noted by waits that last.
     pub processor: AtomicU32,
-    /// Changes when threads of the rank that sleep behind the one on `state` must look for themselves.
-    pub bell: AtomicU32,
     /// Address of two words in the rank's own memory, and what they hold: who reads them there by the
     /// process number has found the right process. 0 until they are there.
     pub witness_address: AtomicU64,
@@ -304,7 +302,6 @@ impl RankPage {
             app_ranks: word(),
             bound: word(),
             processor: word(),
-            bell: word(),
             witness_address: long(),
             witness: [long(), long()],
             host: word(),

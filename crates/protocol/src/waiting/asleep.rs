@@ -1,14 +1,16 @@
 //! The sleep of a thread that waits, and what all threads of a process count of theirs.
 #![allow(unsafe_code)]
 
-use super::{CONNECTING_NAP, NAP, Note, Place, UNFENCED_NAP, Wait, ring_bell};
+use super::{CONNECTING_NAP, NAP, Note, Place, UNFENCED_NAP, Wait};
+use crate::request::{RequestId, State};
 use crate::worker::Worker;
 use fastpath_base::clock;
+use fastpath_base::sleepers::QUIET;
 use fastpath_base::sync::Ordering;
 use fastpath_base::trace::{self, Point};
 use fastpath_base::wait::{self, Wake};
 use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_COVERED, STATE_SLEEPING};
+use fastpath_bootstrap::segment::{Awaited, STATE_AWAKE, STATE_COVERED, STATE_SLEEPING};
 use fastpath_transport::Connection;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -75,9 +77,8 @@ pub(super) fn lock(census: &Mutex<Census>) -> MutexGuard<'_, Census> {
 /// Announces the sleep, looks once more, and sleeps until a peer (or a thread of this process) wakes it; false where
 /// only the time was up. Then the note on the status page stays: this rank is awake for a moment.
 ///
-/// Of several threads one sleeps on the state word. It makes progress for all when a peer wakes it, and
-/// then wakes the others, which sleep on the bell. Were they to announce their sleep in the state word as
-/// well, that would hide a wake-up from a thread that was on its way to sleep there.
+/// Of several threads one sleeps on the state word (`fastpath_base::sleepers`). It makes progress for all when a peer
+/// wakes it, and wakes those whose wait that may have ended.
 pub(super) unsafe fn sleep(
     worker: *mut Worker, wait: &mut Wait, note: &Note, done: &mut impl FnMut(&mut Worker) -> bool,
 ) -> bool {
@@ -94,18 +95,16 @@ pub(super) unsafe fn sleep(
     if wait.place == Place::Unset {
         this.write_note(wait, note);
     }
-    this.wait.sleepers += 1;
-    let wakes = this.wait.wakes;
-    let (place, leads) = (this.wait.place, !this.wait.led);
+    let bed = this.wait.sleepers.lie_down(Awaits::of(wait, note));
+    let (place, leads) = (this.wait.place, bed.leads());
     let census = this.wait.census.clone();
     let led = leads.then_some(place);
     lock(&census).begin_sleep(job, led);
-    let (word, expected) = match leads {
-        true => (page.state_of(place as usize), STATE_SLEEPING),
-        false => (&page.bell, page.bell.load(Ordering::Relaxed)),
+    let (word, expected) = match bed.bell() {
+        Some(bell) => (bell, QUIET),
+        None => (page.state_of(place as usize), STATE_SLEEPING),
     };
     if leads {
-        this.wait.led = true;
         // ORDERING: after the note; partner is the acquire load in `RankPage::sleepers`.
         word.store(STATE_SLEEPING, Ordering::Release);
     }
@@ -153,14 +152,13 @@ pub(super) unsafe fn sleep(
     }
     // SAFETY: NO REFERENCE (`waiting`): a new one, since other threads may have used the worker meanwhile.
     let this = unsafe { &mut *worker };
-    this.wait.sleepers -= u32::from(this.wait.wakes == wakes);
+    this.wait.sleepers.get_up(&bed);
     if leads {
         let state = this.wait.awake_state();
         page.state_of(place as usize).store(state, Ordering::Relaxed);
-        (this.wait.led, this.wait.led_is_woken) = (false, false);
-        if this.wait.sleepers != 0 {
-            // Another one must take the place on the state word.
-            ring_bell(job);
+        if woken {
+            // A peer that has left brings nothing.
+            this.wake_sleepers();
         }
         if state != STATE_AWAKE {
             // ORDERING: either peers see that another thread looks for this worker, or the looks that follow see their
@@ -177,12 +175,79 @@ pub(super) unsafe fn sleep(
     woken
 }
 
+/// What ends the wait of a thread that sleeps.
+#[derive(Debug, Clone)]
+pub struct Awaits {
+    /// The request; 0 where anything may.
+    request: RequestId,
+    /// Its peers, which may leave.
+    peers: Awaited,
+}
+
+impl Awaits {
+    fn of(wait: &Wait, note: &Note) -> Self {
+        let peers = wait.focus.map_or(note.awaited, |peer| Awaited::of(&[peer]));
+        // Of peers without names nobody can say whether they have left.
+        let request = if peers.named().is_empty() { 0 } else { wait.request };
+        Awaits { request, peers }
+    }
+
+    fn may_be_over(&self, worker: &Worker) -> bool {
+        self.request == 0
+            || worker.requests.get(self.request).state == State::Complete
+            || self.peers.named().iter().any(|&peer| worker.peer_has_left(peer))
+    }
+}
+
 impl Worker {
+    /// Wakes the threads of this process that sleep and whose wait may be over. To be called wherever something has
+    /// happened.
+    #[inline]
+    pub fn wake_sleepers(&mut self) {
+        if self.wait.sleepers.count() != 0 {
+            self.wake_sleepers_slow();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wake_sleepers_slow(&mut self) {
+        let mut sleepers = std::mem::take(&mut self.wait.sleepers);
+        sleepers.wake(|awaits| awaits.may_be_over(self), || self.wake_leader());
+        self.wait.sleepers = sleepers;
+        self.hand_on();
+    }
+
+    /// Wakes who sleeps on the state word.
+    fn wake_leader(&self) {
+        let word = self.job.own_page().state_of(self.wait.place as usize);
+        word.store(self.wait.awake_state(), Ordering::Relaxed);
+        wait::futex_wake(word, u32::MAX);
+    }
+
+    /// Threads sleep: where none waits awake, one must lead them, and look for what no peer wakes it for.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn hand_on(&mut self) {
+        if self.wait.waiting != self.wait.sleepers.count() {
+            return;
+        }
+        let looks = self.flood.held_back || self.on_progress.is_some() || self.awaits_room();
+        let mut sleepers = std::mem::take(&mut self.wait.sleepers);
+        sleepers.hand_on(looks, || self.wake_leader());
+        self.wait.sleepers = sleepers;
+    }
+
+    /// Whether something is under way that goes on when a peer makes room.
+    fn awaits_room(&self) -> bool {
+        self.blocked_peers != 0 || !self.rma.waiting_peers().is_empty() || !self.pushing.is_empty()
+    }
+
     /// Before a thread sleeps on the state word of the worker at `place`: has it woken there for this one too. Says
     /// whether it must look once more after a fence, since nobody sleeps on this one's own word.
     pub fn cover(&mut self, place: u32) -> bool {
         self.wait.covered_by = place + 1;
-        if self.wait.led {
+        if self.wait.sleepers.is_led() {
             return false;
         }
         self.return_all_credits();
@@ -228,6 +293,6 @@ impl Worker {
             let peer = self.requests.get(self.pushing[index]).peer;
             self.endpoints[peer].lane.await_room();
         }
-        self.blocked_peers != 0 || !waiting.is_empty() || !self.pushing.is_empty()
+        self.awaits_room()
     }
 }

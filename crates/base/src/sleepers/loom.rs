@@ -1,0 +1,160 @@
+//! The hand-over between threads that sleep, under the model checker: two threads wait for a message each, a peer sends
+//! both and wakes who sleeps on the word. A wake-up that is missing shows as a deadlock.
+#![allow(non_snake_case)]
+
+use super::*;
+use crate::sync::{AtomicBool, compiler_fence};
+use ::loom::sync::{Arc as Shared, Mutex, MutexGuard};
+use ::loom::thread;
+
+const AWAKE: u32 = 0;
+const SLEEPING: u32 = 1;
+
+/// What the lock protects: threads that wait, messages that were taken, and who sleeps.
+struct Place {
+    waiting: u32,
+    taken: [bool; 2],
+    sleepers: Sleepers<usize>,
+    /// Sleeps that a thread of this process ended though its message had not come, and nobody had to lead.
+    needless: u32,
+}
+
+struct World {
+    word: AtomicU32,
+    rings: [AtomicBool; 2],
+    place: Mutex<Place>,
+}
+
+impl World {
+    fn new() -> Shared<Self> {
+        let place =
+            Place { waiting: 0, taken: [false; 2], sleepers: Sleepers::default(), needless: 0 };
+        Shared::new(World {
+            word: AtomicU32::new(AWAKE),
+            rings: [AtomicBool::new(false), AtomicBool::new(false)],
+            place: Mutex::new(place),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Place> {
+        self.place.lock().unwrap()
+    }
+
+    fn wake_word(&self) {
+        // ORDERING: nothing is handed over by the word; see the transport's `iface::wake`.
+        let slept =
+            self.word.compare_exchange(SLEEPING, AWAKE, Ordering::Relaxed, Ordering::Relaxed);
+        if slept.is_ok() {
+            wait::futex_wake(&self.word, u32::MAX);
+        }
+    }
+
+    /// The peer: a message, and a look whether somebody sleeps.
+    fn send(&self, to: usize) {
+        // ORDERING: release pairs with the acquire in `progress`.
+        self.rings[to].store(true, Ordering::Release);
+        compiler_fence(Ordering::SeqCst);
+        self.wake_word();
+    }
+
+    /// Takes what has come, for whichever thread, and wakes that one.
+    fn progress(&self, place: &mut Place) -> bool {
+        let mut moved = false;
+        for (ring, taken) in self.rings.iter().zip(&mut place.taken) {
+            // ORDERING: acquire pairs with the release in `send`.
+            if !*taken && ring.load(Ordering::Acquire) {
+                (*taken, moved) = (true, true);
+            }
+        }
+        if moved {
+            let taken = place.taken;
+            place.sleepers.wake(|&me| taken[me], || self.wake_word());
+        }
+        moved
+    }
+
+    /// The wait of a thread, as `Worker::wait_until` has it.
+    fn wait(&self, me: usize) {
+        let mut place = self.lock();
+        place.waiting += 1;
+        loop {
+            self.progress(&mut place);
+            if place.taken[me] {
+                break;
+            }
+            let bed = place.sleepers.lie_down(me);
+            if bed.leads() {
+                // ORDERING: as in `asleep::sleep`; partner is the peer's look after its fence.
+                self.word.store(SLEEPING, Ordering::Release);
+                wait::fence_others();
+            }
+            let moved = self.progress(&mut place);
+            if !moved && !place.taken[me] {
+                drop(place);
+                match bed.bell() {
+                    Some(bell) => wait::futex_wait(bell, QUIET, None),
+                    None => wait::futex_wait(&self.word, SLEEPING, None),
+                };
+                place = self.lock();
+            }
+            let rung = bed.bell().is_some_and(|bell| bell.load(Ordering::Relaxed) == RUNG);
+            if rung && !place.taken[me] && place.sleepers.is_led() {
+                place.needless += 1;
+            }
+            place.sleepers.get_up(&bed);
+            if bed.leads() {
+                self.word.store(AWAKE, Ordering::Relaxed);
+            }
+        }
+        place.waiting -= 1;
+        if place.waiting == place.sleepers.count() {
+            place.sleepers.hand_on(false, || self.wake_word());
+        }
+    }
+}
+
+fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = ::loom::model::Builder::new();
+    if builder.preemption_bound.is_none() {
+        builder.preemption_bound = Some(preemptions);
+    }
+    builder.check(model);
+}
+
+#[test]
+fn threads__each_get_their_message_whoever_finds_it() {
+    explore(2, || {
+        let world = World::new();
+        let waits = [0, 1].map(|me| {
+            let world = world.clone();
+            thread::spawn(move || world.wait(me))
+        });
+        world.send(1);
+        world.send(0);
+        for wait in waits {
+            wait.join().unwrap();
+        }
+        let place = world.lock();
+        assert_eq!((place.waiting, place.sleepers.count(), place.needless), (0, 0, 0));
+    });
+}
+
+/// The thread that leads leaves with its message while the other one's is still to come.
+#[test]
+fn leader__that_leaves_is_followed_by_another_one() {
+    explore(2, || {
+        let world = World::new();
+        let waits = [0, 1].map(|me| {
+            let world = world.clone();
+            thread::spawn(move || world.wait(me))
+        });
+        world.send(0);
+        for (me, wait) in waits.into_iter().enumerate() {
+            wait.join().unwrap();
+            if me == 0 {
+                world.send(1);
+            }
+        }
+        assert_eq!(world.lock().sleepers.count(), 0);
+    });
+}
