@@ -2,7 +2,7 @@
 #![allow(non_snake_case)]
 
 use super::*;
-use crate::sync::Watch;
+use crate::sync::{AtomicBool, Watch};
 use ::loom::sync::Arc;
 use ::loom::thread;
 
@@ -197,6 +197,44 @@ fn lock__is_handed_to_a_sleeper_and_kept_from_nobody() {
     });
 }
 
+/// A thread that is inside again and again while another one sleeps for the lock, until that one gets it. Says how many
+/// turns it had beside the sleeper, which each cost a preemption.
+fn turns_beside_a_sleeper(turn: fn(&Shared, &mut dyn FnMut())) -> impl Fn() + Sync + Send {
+    move || {
+        let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
+        let sleeper_was_in = Arc::new(AtomicBool::new(false));
+        let (other, was_in) = (shared.clone(), sleeper_was_in.clone());
+        let thread = thread::spawn(move || {
+            other.0.acquire(2);
+            other.1.note_write();
+            was_in.store(true, Ordering::Relaxed);
+            other.0.release(2);
+        });
+        let mut turns = 0;
+        for _ in 0..PASSES + 3 {
+            turn(&shared, &mut || {
+                shared.1.note_write();
+                let waits = shared.0.word.load(Ordering::Relaxed) == word::CONTENDED;
+                turns += u32::from(waits && !sleeper_was_in.load(Ordering::Relaxed));
+            });
+        }
+        thread.join().unwrap();
+        assert!(turns <= PASSES + 1, "{turns} turns beside a thread that slept");
+    }
+}
+
+fn turn_by_lock(shared: &Shared, inside: &mut dyn FnMut()) {
+    shared.0.acquire(1);
+    inside();
+    shared.0.release(1);
+}
+
+/// The bound of fairness: who sleeps for the lock is passed over [`PASSES`] times, then has it.
+#[test]
+fn lock__is_handed_to_a_sleeper_after_so_many_turns() {
+    explore(3, turns_beside_a_sleeper(turn_by_lock));
+}
+
 /// One thread waits for the lock while it is kept for another one: it is woken when that one leaves.
 #[test]
 fn lock__that_is_kept_for_one_sleeper_comes_to_the_other() {
@@ -246,7 +284,7 @@ fn word__lets_one_thread_in_and_wakes_the_other() {
 }
 
 #[test]
-fn word__is_handed_to_a_sleeper() {
+fn word__is_kept_from_nobody() {
     explore(2, || {
         let shared = Arc::new(Shared(Biased::model(u32::MAX / 2), Watch::default()));
         let other = shared.clone();
@@ -254,6 +292,24 @@ fn word__is_handed_to_a_sleeper() {
         use_by_word(&shared, 1, PASSES + 2);
         thread.join().unwrap();
     });
+}
+
+/// The same bound where nobody gets a bias.
+#[test]
+fn word__is_handed_to_a_sleeper_after_so_many_turns() {
+    explore(
+        3,
+        turns_beside_a_sleeper(|shared, inside| {
+            if !shared.0.step_in::<BY_WORD>(1) {
+                shared.0.back_out::<BY_WORD>();
+                return turn_by_lock(shared, inside);
+            }
+            inside();
+            if shared.0.leave::<BY_WORD>(1) {
+                shared.0.wake_others::<BY_WORD>();
+            }
+        }),
+    );
 }
 
 #[test]

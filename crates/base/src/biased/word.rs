@@ -7,7 +7,7 @@ use crate::wait;
 pub(super) const FREE: u32 = 0;
 const HELD: u32 = 1;
 /// Held, and a thread sleeps for it.
-const CONTENDED: u32 = 2;
+pub(super) const CONTENDED: u32 = 2;
 /// Kept for one of those that sleep.
 const HANDED: u32 = 3;
 
