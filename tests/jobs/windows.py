@@ -46,7 +46,7 @@ def _make(how, code, texts, timeout):
 for _how, (_code, _texts) in ENDS.items():
     globals()[f"case_{_how}"] = _make(_how, _code, _texts, 60)
 for _how, _texts in HANGS.items():
-    globals()[f"case_{_how}"] = _make(_how, 124, _texts, 2)
+    globals()[f"case_{_how}"] = _make(_how, 124, _texts, 4)
 
 
 def case_left(session):
