@@ -11,7 +11,7 @@
 use super::access::{Access, Located};
 use super::failure::{conclude, tell, to_words};
 use super::two_phase::{self, Store, Task};
-use super::{File, Refused};
+use super::{File, Refused, helper};
 use crate::coll::fabric::{Call, Fabric};
 use crate::coll::vector::Vector;
 use crate::consts::MPI_ERR_INTERN;
@@ -320,6 +320,9 @@ impl Store for FileStore<'_> {
     unsafe fn write(
         &self, covered: &Coverage, from: *const u8,
     ) -> std::result::Result<(), Refused> {
+        if self.sieve != Sieve::Never {
+            helper::finish();
+        }
         trace::record(Point::FileWrite, 0, 0, covered.bytes());
         // SAFETY: ELEMENTS.
         let written = self.with(|file| unsafe { file.write_covered(covered, from, self.sieve) });

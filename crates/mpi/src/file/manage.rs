@@ -1,7 +1,7 @@
 //! Size, view, position, hints and atomicity (MPI 5.0, sections 14.2 to 14.6).
 
 use super::representation::Representation;
-use super::{File, Refused, Shown};
+use super::{File, Refused, Shown, helper};
 use crate::consts::*;
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
@@ -103,6 +103,8 @@ impl File {
     /// # Errors
     /// The same on all ranks.
     pub fn set_info(&self, p: &Process, given: Result<Vec<(String, String)>>) -> Result {
+        // No rank reads and writes back while accesses that do not lock are under way, nor the other way round.
+        helper::finish();
         let given = self.agree(p, given.map_err(Refused::Other))?;
         self.take_hints(given);
         Ok(())
@@ -130,6 +132,8 @@ impl File {
     /// # Errors
     /// The same on all ranks; `MPI_ERR_UNSUPPORTED_OPERATION` where locks do not keep out ranks of other hosts.
     pub fn set_atomicity(&self, p: &Process, atomic: bool) -> Result {
+        // As for hints: what is under way locks as it was when it began.
+        helper::finish();
         self.require_same(p, "the flag of atomicity", u64::from(atomic))?;
         if atomic && self.local_locks && self.hosts(p) > 1 {
             let text = format!(
@@ -158,6 +162,8 @@ impl File {
         &self, p: &Process, displacement: i64, (etype, filetype): (usize, usize),
         representation: &str, given: Result<Vec<(String, String)>>,
     ) -> Result {
+        // It may have hints.
+        helper::finish();
         let shown = given.and_then(|given| {
             let shown = self.make_view(p, displacement, (etype, filetype), representation)?;
             Ok((shown, given))
