@@ -18,6 +18,19 @@ static MPI_Info hints(const char *sieves)
     return info;
 }
 
+/* What is in use for writes. */
+static void is_told(const char *wanted)
+{
+    char value[MPI_MAX_INFO_VAL + 1] = "";
+    int room = sizeof value, flag;
+    MPI_Info info;
+    OK(MPI_File_get_info(file, &info));
+    MPI_Info_get_string(info, "romio_ds_write", &room, value, &flag);
+    if (strcmp(value, wanted))
+        fail(__LINE__, "romio_ds_write is \"%s\" instead of \"%s\"", value, wanted);
+    MPI_Info_free(&info);
+}
+
 /* Bytes of a piece each `step` bytes. */
 static MPI_Datatype tile(int step)
 {
@@ -132,6 +145,34 @@ static void test_for_others(void)
     meet();
 }
 
+/* Rank 0 alone says that writes may be read and written back: nobody does, since the others would not lock. */
+static void test_told_by_one(void)
+{
+    MPI_Info some = hints(rank == 0 ? "enable" : "automatic"), every = hints("enable");
+    MPI_Datatype type = tile(PIECE * ranks);
+    int lost = 0;
+    OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, some, &file));
+    is_told("automatic");
+    OK(MPI_File_set_info(file, every));
+    is_told("enable");
+    OK(MPI_File_set_view(file, PIECE * rank, MPI_BYTE, type, "native", some));
+    is_told("automatic");
+    for (int round = 0; round < ROUNDS; round++) {
+        memset(first, 'A' + round + rank, BYTES);
+        meet();
+        OK(MPI_File_write_at(file, 0, first, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));
+        meet();
+        OK(MPI_File_read_at(file, 0, all, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));
+        lost += memcmp(all, first, BYTES) != 0;
+    }
+    SAME(lost, 0);
+    OK(MPI_File_close(&file));
+    MPI_Type_free(&type);
+    MPI_Info_free(&some);
+    MPI_Info_free(&every);
+    meet();
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -140,7 +181,9 @@ int main(int argc, char **argv)
     test_alone(0, "enable");
     test_change(0);
     test_change(1);
-    if (ranks > 1)
+    if (ranks > 1) {
         test_for_others();
+        test_told_by_one();
+    }
     return finish();
 }

@@ -123,6 +123,18 @@ impl Hints {
         self.switch("romio_ds_write").unwrap_or_default()
     }
 
+    /// What this rank tells the others of [`Hints::sieve`].
+    pub fn sieve_word(&self) -> u64 {
+        (self.sieve() == Switch::Enabled).into()
+    }
+
+    /// Takes back that writes read and write back unless all ranks have said so: all writers are to lock then.
+    pub fn agree_on_sieve(&mut self, mut words: impl Iterator<Item = u64>) {
+        if self.sieve() == Switch::Enabled && words.any(|word| word == 0) {
+            self.merge(vec![("romio_ds_write".to_owned(), "automatic".to_owned())]);
+        }
+    }
+
     /// Whether reads with small gaps may read what lies between.
     pub fn reads_between(&self) -> bool {
         self.switch("romio_ds_read") != Some(Switch::Disabled)
@@ -230,6 +242,21 @@ mod tests {
         let none = merged(&[]).describe("f", 2);
         assert_eq!(none.get(b"cb_nodes").unwrap().unwrap().into_vec(), b"2");
         assert_eq!(merged(&[]).mode(), 0o666);
+    }
+
+    #[test]
+    fn hints__sieve_writes_where_all_ranks_say_so() {
+        for (value, words, used) in [
+            ("enable", [1, 1], Switch::Enabled),
+            ("enable", [1, 0], Switch::Automatic),
+            ("disable", [0, 1], Switch::Disabled),
+            ("automatic", [1, 0], Switch::Automatic),
+        ] {
+            let mut hints = merged(&[("romio_ds_write", value)]);
+            assert_eq!(hints.sieve_word() == 1, value == "enable");
+            hints.agree_on_sieve(words.into_iter());
+            assert_eq!(hints.sieve(), used);
+        }
     }
 
     #[test]

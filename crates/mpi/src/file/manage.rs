@@ -1,5 +1,7 @@
 //! Size, view, position, hints and atomicity (MPI 5.0, sections 14.2 to 14.6).
 
+use super::failure::{TOLD, agree_and_tell};
+use super::hints::Hints;
 use super::representation::Representation;
 use super::{File, Refused, Shown, helper};
 use crate::consts::*;
@@ -105,16 +107,33 @@ impl File {
     pub fn set_info(&self, p: &Process, given: Result<Vec<(String, String)>>) -> Result {
         // No rank reads and writes back while accesses that do not lock are under way, nor the other way round.
         helper::finish();
-        let given = self.agree(p, given.map_err(Refused::Other))?;
-        self.take_hints(given);
+        let ((), hints) = self.agree_on_hints(p, given.map(|given| ((), given)))?;
+        self.use_hints(hints);
         Ok(())
     }
 
-    fn take_hints(&self, given: Vec<(String, String)>) {
-        self.hints.borrow_mut().merge(given);
+    /// The hints that are in use with those given beside a rank's other arguments, if no rank refuses its own.
+    fn agree_on_hints<T>(
+        &self, p: &Process, given: Result<(T, Vec<(String, String)>)>,
+    ) -> Result<(T, Hints)> {
+        let mut hints = self.hints.borrow().clone();
+        let given = given.map(|(value, given)| {
+            hints.merge(given);
+            value
+        });
+        let given = given.map_err(Refused::Other);
+        let more = [hints.sieve_word()];
+        let told = agree_and_tell::<_, { TOLD + 1 }>(p, &self.comm, &self.name, given, &more);
+        let (value, all) = told?;
+        hints.agree_on_sieve(all.iter().map(|told| told[TOLD]));
+        Ok((value, hints))
+    }
+
+    fn use_hints(&self, hints: Hints) {
         if let Some(descriptor) = &*self.descriptor.borrow() {
-            descriptor.set_sieving(self.hints.borrow().reads_between());
+            descriptor.set_sieving(hints.reads_between());
         }
+        self.hints.replace(hints);
     }
 
     /// `MPI_File_get_info`.
@@ -168,10 +187,10 @@ impl File {
             let shown = self.make_view(p, displacement, (etype, filetype), representation)?;
             Ok((shown, given))
         });
-        let (shown, given) = self.agree(p, shown.map_err(Refused::Other))?;
+        let (shown, hints) = self.agree_on_hints(p, shown)?;
         let unit = shown.etype.layout().extent() as u64;
         self.require_same(p, "the extent of the etype", unit)?;
-        self.take_hints(given);
+        self.use_hints(hints);
         self.shown.replace(Rc::new(shown));
         self.position.set(0);
         self.move_shared(p, 0)

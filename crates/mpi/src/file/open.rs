@@ -91,11 +91,13 @@ fn open_on(
         path_of(name)
     });
     let checked = checked.map_err(Refused::Other);
-    let (path, all) = agree_and_tell::<_, { TOLD + 1 }>(p, &comm, name, checked, &[amode as u64])?;
+    let more = [amode as u64, hints.sieve_word()];
+    let (path, all) = agree_and_tell::<_, { TOLD + 2 }>(p, &comm, name, checked, &more)?;
     if all.iter().any(|told| told[TOLD] != all[0][TOLD]) {
         let text = format!("file \"{name}\": the access modes of the ranks differ");
         return Err(Error::new(MPI_ERR_NOT_SAME, text));
     }
+    hints.agree_on_sieve(all.iter().map(|told| told[TOLD + 1]));
     let opened = open_in_turn(p, &comm, name, &path, amode, &hints)?;
     let (mut pointer, made) = match SharedPointer::make(p, &comm) {
         Ok(pointer) => (pointer, Ok(())),
