@@ -69,7 +69,7 @@ pub unsafe fn file_close(p: &Process, fh: *mut usize) -> Result<()> {
 pub unsafe fn file_delete(p: &Process, filename: *const c_char, info: usize) -> Result<()> {
     find_hints(&p.infos, info)?;
     // SAFETY: ARGUMENTS.
-    open::delete_file(unsafe { read_name(filename) }?)
+    open::delete_file(p, unsafe { read_name(filename) }?)
 }
 
 /// `MPI_File_set_size`

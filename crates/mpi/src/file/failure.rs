@@ -46,7 +46,7 @@ fn class_of(error: &IoError) -> i32 {
     }
 }
 
-/// The error of rank `rank` of the communicator that the file was opened on.
+/// The error of rank `rank` of the communicator that the file was opened on, or of the job where there is none.
 pub(super) fn explain(name: &str, rank: u32, error: &IoError) -> Error {
     let text = format!("file \"{name}\", rank {rank}: {error}");
     Error::new(class_of(error), text)

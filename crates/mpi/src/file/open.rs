@@ -220,11 +220,12 @@ pub fn close(p: &Process, handle: usize) -> Result {
     result
 }
 
-/// `MPI_File_delete`.
+/// `MPI_File_delete`. The rank of an error is that of the job: there is no communicator.
 ///
 /// # Errors
 /// `MPI_ERR_NO_SUCH_FILE` and what else the system says.
-pub fn delete_file(name: &str) -> Result {
+pub fn delete_file(p: &Process, name: &str) -> Result {
     let path = path_of(name)?;
-    delete(&path).map_err(|error| failure::explain(name, 0, &error))
+    let rank = p.engine().map_or(0, |engine| engine.job.rank() as u32);
+    delete(&path).map_err(|error| failure::explain(name, rank, &error))
 }
