@@ -173,14 +173,13 @@ impl Hints {
     }
 
     /// What `MPI_File_get_info` returns for the file of that name, which has so many aggregators by itself.
-    pub fn describe(&self, name: &str, aggregators: u64) -> Info {
+    pub fn describe(&self, name: &[u8], aggregators: u64) -> Info {
         let told = |switch| match switch {
             Switch::Enabled => "enable",
             Switch::Disabled => "disable",
             Switch::Automatic => "automatic",
         };
         let used = [
-            ("filename", name.to_owned()),
             ("file_perm", format!("{:o}", self.mode())),
             ("cb_buffer_size", self.buffer().to_string()),
             ("cb_nodes", self.aggregators().unwrap_or(aggregators).to_string()),
@@ -192,7 +191,8 @@ impl Hints {
         let pairs = self.pairs.iter().map(|(k, v)| (k.as_str(), v.as_str()));
         let others = pairs.filter(|(key, _)| used.iter().all(|(k, _)| k != key));
         let used = used.iter().map(|(k, v)| (*k, v.as_str()));
-        Info::from_pairs(used.chain(others))
+        let texts = used.chain(others).map(|(key, value)| (key, value.as_bytes()));
+        Info::from_pairs(std::iter::once(("filename", name)).chain(texts))
     }
 }
 
@@ -230,7 +230,7 @@ mod tests {
             ("other", "1"),
         ]);
         assert_eq!(hints.mode(), 0o640);
-        let info = hints.describe("f", 2);
+        let info = hints.describe(b"f", 2);
         let get = |key: &str| info.get(key.as_bytes()).unwrap().map(|v| v.into_vec());
         assert_eq!(get("cb_nodes").unwrap(), b"4");
         assert_eq!(get("romio_cb_read").unwrap(), b"disable");
@@ -239,7 +239,7 @@ mod tests {
         assert_eq!(get("romio_ds_write").unwrap(), b"automatic");
         assert_eq!(get("cb_buffer_size").unwrap(), b"4194304");
         assert_eq!(get("other"), None);
-        let none = merged(&[]).describe("f", 2);
+        let none = merged(&[]).describe(b"f", 2);
         assert_eq!(none.get(b"cb_nodes").unwrap().unwrap().into_vec(), b"2");
         assert_eq!(merged(&[]).mode(), 0o666);
     }
@@ -283,7 +283,7 @@ mod tests {
             let hints = merged(&[(KNOWN[index].0, &value)]);
             prop_assert!(hints.mode() <= 0o777);
             prop_assert!(BUFFERS.contains(&hints.buffer()) && hints.align() >= 1);
-            prop_assert!(hints.describe("name", 1).key_count() >= 2);
+            prop_assert!(hints.describe(b"name", 1).key_count() >= 2);
         }
     }
 }

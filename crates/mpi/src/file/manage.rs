@@ -138,7 +138,7 @@ impl File {
 
     /// `MPI_File_get_info`.
     pub fn info(&self, p: &Process) -> Info {
-        self.hints.borrow().describe(&self.name, self.aggregators(p))
+        self.hints.borrow().describe(&self.named, self.aggregators(p))
     }
 
     /// World ranks of the members, and the own one (`MPI_File_get_group`).
