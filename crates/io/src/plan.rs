@@ -124,6 +124,12 @@ impl Plan {
         (0..self.aggregators.len()).map(of).max().unwrap_or(0)
     }
 
+    /// Bytes of the buffer that an aggregator's windows need.
+    pub fn buffer_bytes(&self, index: usize) -> u64 {
+        let domain = self.domain(index);
+        (domain.end - domain.start).min(self.window) as u64
+    }
+
     /// The bytes of the file that an aggregator handles in a round; an empty range where it is done.
     pub fn window(&self, index: usize, round: u64) -> Range<i64> {
         let domain = self.domain(index);
@@ -279,7 +285,9 @@ mod tests {
             for index in 0..plan.aggregators().len() {
                 prop_assert!(plan.window(index, plan.rounds()).is_empty());
                 for round in 0..plan.rounds() {
-                    windows.push(plan.window(index, round));
+                    let window = plan.window(index, round);
+                    prop_assert!((window.end - window.start) as u64 <= plan.buffer_bytes(index));
+                    windows.push(window);
                 }
             }
             windows.retain(|window| !window.is_empty());

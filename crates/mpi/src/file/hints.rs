@@ -54,7 +54,7 @@ const KNOWN: [(&str, Value); 27] = [
 const DEFAULT_MODE: u32 = 0o666;
 
 /// Bytes of an aggregator's buffer, where no hint says otherwise.
-const DEFAULT_BUFFER: u64 = 4 << 20;
+pub(super) const DEFAULT_BUFFER: u64 = 4 << 20;
 /// The least and the most of them.
 const BUFFERS: std::ops::RangeInclusive<u64> = 4096..=1 << 31;
 

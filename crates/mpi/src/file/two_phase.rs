@@ -109,10 +109,7 @@ struct Exchange<'a, F, S> {
 pub(super) async unsafe fn run<F: Fabric, S: Store>(
     f: &F, plan: &Plan, shares: &[Share], task: &Task<'_>, store: &S, buffer: &mut Vec<u8>,
 ) -> Result<std::result::Result<(), Refused>> {
-    let own = plan.index_of(f.rank());
-    let window = |round| own.map_or(0..0, |index| plan.window(index, round));
-    let most = (0..plan.rounds()).map(|round| window(round).end - window(round).start);
-    buffer.reserve(most.max().unwrap_or(0) as usize);
+    buffer.reserve(buffer_bytes(plan, f.rank()));
     let (stage, slot) = make_stage(plan, task);
     let mut exchange = Exchange {
         f,
@@ -130,6 +127,17 @@ pub(super) async unsafe fn run<F: Fabric, S: Store>(
         unsafe { exchange.run_round(round).await? };
     }
     Ok(exchange.failed.map_or(Ok(()), Err))
+}
+
+/// Bytes of the buffer that a rank needs as an aggregator.
+pub(super) fn buffer_bytes(plan: &Plan, rank: u32) -> usize {
+    plan.index_of(rank).map_or(0, |index| plan.buffer_bytes(index) as usize)
+}
+
+/// Whether there is memory for the windows of a rank: the buffer, which is there then, and the bits of a window.
+pub(super) fn reserve(plan: &Plan, rank: u32, buffer: &mut Vec<u8>) -> bool {
+    let bytes = buffer_bytes(plan, rank);
+    buffer.try_reserve_exact(bytes).is_ok() && Coverage::has_room(bytes as u64)
 }
 
 /// Memory for packed bytes, and how many of them each aggregator has.

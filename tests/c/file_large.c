@@ -1,0 +1,56 @@
+/* Large numbers, and little that is moved: buffers for which there is no memory, ranks far apart, accesses of more than
+ * 2^31 elements. */
+/* test: ranks=1,2,3 */
+#define _GNU_SOURCE
+#include "file_check.h"
+#include <sys/resource.h>
+
+static MPI_File file;
+static MPI_Status status;
+static char path[200];
+
+static MPI_Info together(const char *buffer)
+{
+    MPI_Info info;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "romio_cb_write", "enable");
+    MPI_Info_set(info, "romio_cb_read", "enable");
+    if (buffer)
+        MPI_Info_set(info, "cb_buffer_size", buffer);
+    return info;
+}
+
+/* Each rank writes and reads eight bytes, `step` bytes from the next one's. */
+static void write_apart(const char *buffer, MPI_Offset step)
+{
+    MPI_Info info = together(buffer);
+    char out[8], in[8] = "";
+    snprintf(out, sizeof out, "rank %d", rank);
+    OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, info, &file));
+    OK(MPI_File_write_at_all(file, rank * step, out, sizeof out, MPI_BYTE, &status));
+    OK(MPI_File_read_at_all(file, rank * step, in, sizeof in, MPI_BYTE, &status));
+    CHECK(memcmp(in, out, sizeof in) == 0);
+    OK(MPI_File_close(&file));
+    MPI_Info_free(&info);
+}
+
+/* One aggregator may not have what its buffer takes. */
+static void test_without_memory(void)
+{
+    struct rlimit before, limit;
+    getrlimit(RLIMIT_DATA, &before);
+    limit = before;
+    limit.rlim_cur = (rlim_t)3 << 29;
+    if (rank == 1)
+        SAME(setrlimit(RLIMIT_DATA, &limit), 0);
+    write_apart("2147483648", (MPI_Offset)1 << 33);
+    SAME(setrlimit(RLIMIT_DATA, &before), 0);
+}
+
+int main(int argc, char **argv)
+{
+    start(&argc, &argv);
+    name_file(path, sizeof path, "file_large");
+    test_without_memory();
+    return finish();
+}
