@@ -52,5 +52,6 @@ int main(int argc, char **argv)
     start(&argc, &argv);
     name_file(path, sizeof path, "file_large");
     test_without_memory();
+    write_apart(NULL, (MPI_Offset)1 << 40);
     return finish();
 }

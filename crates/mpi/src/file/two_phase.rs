@@ -122,7 +122,7 @@ pub(super) async unsafe fn run<F: Fabric, S: Store>(
         slot,
         failed: None,
     };
-    for round in 0..plan.rounds() {
+    for round in plan.busy_rounds(shares).into_iter().flatten() {
         // SAFETY: WINDOWS; the buffer has room for each window of this rank.
         unsafe { exchange.run_round(round).await? };
     }
@@ -172,7 +172,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
             .zip(self.shares)
             .filter_map(|(rank, share)| share.meets(&window).then_some(rank))
             .collect();
-        let mut covered = Coverage::new(if task.writes { window.clone() } else { 0..0 });
+        let mut covered = None;
         while parts.iter().any(Option::is_some) || !callers.is_empty() {
             let asks = self.make_asks(&mut parts);
             // SAFETY: WINDOWS.
@@ -183,7 +183,9 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
                 }
             }
         }
-        if task.writes && !window.is_empty() && self.failed.is_none() {
+        if let Some(covered) = covered
+            && self.failed.is_none()
+        {
             // SAFETY: what is covered has been received.
             let written = unsafe { self.store.write(&covered, self.buffer) };
             self.failed = written.err();
@@ -290,7 +292,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
     /// As [`run`].
     async unsafe fn take_step(
         &mut self, asks: &[Ask], window: &Range<i64>, callers: &mut Vec<u32>,
-        covered: &mut Coverage,
+        covered: &mut Option<Coverage>,
     ) -> Result {
         let me = self.f.rank();
         let mut sends = Batch::new(self.f);
@@ -313,6 +315,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
         let mut receives = Batch::new(self.f);
         for (from, layout) in asked.iter().zip(&layouts) {
             let Some(layout) = layout else { continue };
+            let covered = covered.get_or_insert_with(|| Coverage::new(window.clone()));
             from.runs.iter().for_each(|run| covered.add(run));
             let place = Vector::at(self.buffer, 1, layout);
             match asks.iter().find(|ask| self.rank_of(ask) == me) {
@@ -373,7 +376,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
     /// # Safety
     /// The window lies in the buffer.
     unsafe fn read(&mut self, asked: &[Asked], window: &Range<i64>) {
-        if window.is_empty() {
+        if asked.iter().all(|asked| asked.runs.is_empty()) {
             return;
         }
         let mut covered = Coverage::new(window.clone());
