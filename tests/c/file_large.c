@@ -3,6 +3,7 @@
 /* test: ranks=1,2,3 */
 #define _GNU_SOURCE
 #include "file_check.h"
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 static MPI_File file;
@@ -47,11 +48,51 @@ static void test_without_memory(void)
     SAME(setrlimit(RLIMIT_DATA, &before), 0);
 }
 
+/* The most memory that the process has had, in KiB. */
+static long most_memory(void)
+{
+    FILE *told = fopen("/proc/self/status", "r");
+    char line[200];
+    long most = 0;
+    while (told && fgets(line, sizeof line, told) && sscanf(line, "VmHWM: %ld", &most) != 1)
+        ;
+    if (told)
+        fclose(told);
+    return most;
+}
+
+/* Zeros, which take no memory while they are only read. */
+static void *zeros(size_t bytes)
+{
+    void *at = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    CHECK(at != MAP_FAILED);
+    return at;
+}
+
+/* One element is converted in parts. */
+static void test_converted(void)
+{
+    enum { INTS = 1 << 24 };
+    MPI_Datatype type;
+    void *data = zeros(4L * INTS);
+    MPI_Type_contiguous(INTS, MPI_INT, &type);
+    MPI_Type_commit(&type);
+    OK(MPI_File_open(MPI_COMM_SELF, "/dev/null", MPI_MODE_WRONLY, MPI_INFO_NULL, &file));
+    OK(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "external32", MPI_INFO_NULL));
+    long before = most_memory();
+    OK(MPI_File_write_at(file, 0, data, 1, type, &status));
+    CHECK(most_memory() - before < 8192);
+    OK(MPI_File_close(&file));
+    munmap(data, 4L * INTS);
+    MPI_Type_free(&type);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
     name_file(path, sizeof path, "file_large");
     test_without_memory();
     write_apart(NULL, (MPI_Offset)1 << 40);
+    test_converted();
     return finish();
 }

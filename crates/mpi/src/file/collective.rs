@@ -9,8 +9,8 @@
 #![allow(unsafe_code)]
 
 use super::access::{Access, Located};
-use super::hints::DEFAULT_BUFFER;
 use super::failure::{conclude, tell, to_words};
+use super::hints::DEFAULT_BUFFER;
 use super::two_phase::{self, Store, Task};
 use super::{File, Refused, helper};
 use crate::coll::fabric::{Call, Fabric};
@@ -278,9 +278,7 @@ impl File {
     }
 
     /// The plan, if ranks exchange their bytes, and the share of each up to the end of a file that is read.
-    fn plan(
-        &self, access: &Access, all: &[Told], tuning: &Tuning,
-    ) -> Option<(Plan, Vec<Share>)> {
+    fn plan(&self, access: &Access, all: &[Told], tuning: &Tuning) -> Option<(Plan, Vec<Share>)> {
         if !all.iter().all(|told| told.is_able || told.share.bytes == 0) {
             return None;
         }
@@ -305,8 +303,8 @@ impl File {
     /// # Safety
     /// As [`run`].
     async unsafe fn follow<C: Call>(
-        &self, f: &C, access: &Access, located: &Located,
-        (plan, shares): (&Plan, &[Share]), size: i64, buffer: &mut Vec<u8>,
+        &self, f: &C, access: &Access, located: &Located, (plan, shares): (&Plan, &[Share]),
+        size: i64, buffer: &mut Vec<u8>,
     ) -> Result<std::result::Result<u64, Refused>> {
         let shown = self.shown();
         let (checked, start) = (&located.checked, located.start);

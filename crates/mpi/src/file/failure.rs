@@ -5,6 +5,7 @@ use crate::channel::Channel;
 use crate::comm::Comm;
 use crate::comm::agree::gather_all;
 use crate::consts::*;
+use crate::datatype::TypeError;
 use crate::errhandler::classes;
 use crate::error::{Error, Result};
 use crate::process::Process;
@@ -28,6 +29,12 @@ impl From<IoError> for Refused {
 impl From<Error> for Refused {
     fn from(error: Error) -> Refused {
         Refused::Other(error)
+    }
+}
+
+impl From<TypeError> for Refused {
+    fn from(error: TypeError) -> Refused {
+        Refused::Other(error.into())
     }
 }
 
