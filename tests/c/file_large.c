@@ -87,6 +87,58 @@ static void test_converted(void)
     MPI_Type_free(&type);
 }
 
+/* Counts of more than 2^31 elements. Writes go to a file that takes everything, reads end with their file. */
+static void test_counts(void)
+{
+    const MPI_Count count = ((MPI_Count)1 << 31) + 8;
+    const MPI_Offset end = (MPI_Offset)1 << 33;
+    MPI_Count got;
+    char last[16] = "the end of it", *data = zeros(count);
+    OK(MPI_File_open(MPI_COMM_WORLD, "/dev/null", MPI_MODE_WRONLY, MPI_INFO_NULL, &file));
+    for (int kind = 0; kind < 4; kind++) {
+        MPI_Offset at = rank * (MPI_Offset)count;
+        if (kind == 0)
+            OK(MPI_File_write_at_c(file, at, data, count, MPI_BYTE, &status));
+        else if (kind == 1)
+            OK(MPI_File_write_at_all_c(file, at, data, count, MPI_BYTE, &status));
+        else if (kind == 2)
+            OK(MPI_File_write_c(file, data, count, MPI_BYTE, &status));
+        else
+            OK(MPI_File_write_all_c(file, data, count, MPI_BYTE, &status));
+        MPI_Get_count_c(&status, MPI_BYTE, &got);
+        SAME(got, count);
+    }
+    MPI_Offset position;
+    OK(MPI_File_get_position(file, &position));
+    SAME(position, 2 * count);
+    OK(MPI_File_close(&file));
+
+    OK(MPI_File_open(MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE, MPI_INFO_NULL, &file));
+    if (rank == 0)
+        OK(MPI_File_write_at_c(file, end - sizeof last, last, sizeof last, MPI_BYTE, &status));
+    meet();
+    for (int kind = 0; kind < 4; kind++) {
+        MPI_Offset at = end - 16 - rank;
+        memset(data, 1, 64);
+        OK(MPI_File_seek(file, at, MPI_SEEK_SET));
+        if (kind == 0)
+            OK(MPI_File_read_at_c(file, at, data, count, MPI_BYTE, &status));
+        else if (kind == 1)
+            OK(MPI_File_read_at_all_c(file, at, data, count, MPI_BYTE, &status));
+        else if (kind == 2)
+            OK(MPI_File_read_c(file, data, count, MPI_BYTE, &status));
+        else
+            OK(MPI_File_read_all_c(file, data, count, MPI_BYTE, &status));
+        MPI_Get_count_c(&status, MPI_BYTE, &got);
+        SAME(got, 16 + rank);
+        CHECK(memcmp(data + rank, last, sizeof last) == 0 && data[16 + rank] == 1);
+        for (int i = 0; i < rank; i++)
+            SAME(data[i], 0);
+    }
+    OK(MPI_File_close(&file));
+    munmap(data, count);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -94,5 +146,6 @@ int main(int argc, char **argv)
     test_without_memory();
     write_apart(NULL, (MPI_Offset)1 << 40);
     test_converted();
+    test_counts();
     return finish();
 }
