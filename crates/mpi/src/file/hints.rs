@@ -245,6 +245,38 @@ mod tests {
     }
 
     #[test]
+    fn hints__of_the_standard_are_all_known() {
+        // MPI 5.0, section 14.2.8.
+        let reserved = [
+            ("access_style", "read_once,sequential"),
+            ("collective_buffering", "true"),
+            ("cb_block_size", "4096"),
+            ("cb_buffer_size", "8192"),
+            ("cb_nodes", "3"),
+            ("chunked", "10,20"),
+            ("chunked_item", "8"),
+            ("chunked_size", "5,5"),
+            ("file_perm", "600"),
+            ("io_node_list", "first,second"),
+            ("nb_proc", "4"),
+            ("num_io_nodes", "2"),
+            ("striping_factor", "5"),
+            ("striping_unit", "65536"),
+        ];
+        let info = merged(&reserved).describe(b"the name", 1);
+        let get = |key: &str| info.get(key.as_bytes()).unwrap().map(|v| v.into_vec());
+        for (key, value) in reserved {
+            assert_eq!(get(key).as_deref(), Some(value.as_bytes()), "{key}");
+        }
+        // That of the file, whatever was given.
+        assert_eq!(merged(&[("filename", "other")]).text("filename"), None);
+        assert_eq!(get("filename").unwrap(), b"the name");
+        for key in ["cb_block_size", "nb_proc", "num_io_nodes"] {
+            assert_eq!(merged(&[(key, "0")]).text(key), None);
+        }
+    }
+
+    #[test]
     fn hints__sieve_writes_where_all_ranks_say_so() {
         for (value, words, used) in [
             ("enable", [1, 1], Switch::Enabled),
