@@ -67,8 +67,14 @@ static void test_modes(void)
     file = open_file(MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE);
     OK(MPI_File_close(&file));
     meet();
-    if (rank == 0)
-        CLASS(MPI_File_delete(path, MPI_INFO_NULL), MPI_ERR_NO_SUCH_FILE);
+    if (rank == ranks - 1) {
+        char text[MPI_MAX_ERROR_STRING], own[30];
+        int length, code = MPI_File_delete(path, MPI_INFO_NULL);
+        SAME(class_of(code), MPI_ERR_NO_SUCH_FILE);
+        MPI_Error_string(code, text, &length);
+        snprintf(own, sizeof own, "rank %d:", rank);
+        CHECK(strstr(text, own));
+    }
     meet();
 }
 

@@ -231,6 +231,55 @@ static void test_portable(void)
     MPI_Type_free(&tile);
 }
 
+/* One element that is larger than what is converted at a time. */
+static void test_portable_large(void)
+{
+    enum { INTS = 300000, DOUBLES = 100000, WHOLE = INTS * 4 + DOUBLES * 8, PART = 1100002 };
+    static struct {
+        int ints[INTS];
+        double doubles[DOUBLES];
+    } out, in;
+    static unsigned char bytes[WHOLE];
+    MPI_Datatype type;
+    MPI_Offset at = (MPI_Offset)rank * WHOLE;
+    int got;
+    MPI_Type_create_struct(2, (int[]){INTS, DOUBLES}, (MPI_Aint[]){0, (char *)out.doubles - (char *)&out},
+                           (MPI_Datatype[]){MPI_INT, MPI_DOUBLE}, &type);
+    MPI_Type_commit(&type);
+    for (int i = 0; i < INTS; i++)
+        out.ints[i] = rank + i * 7;
+    for (int i = 0; i < DOUBLES; i++)
+        out.doubles[i] = rank - i * 0.5;
+    OK(MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "external32", MPI_INFO_NULL));
+    OK(MPI_File_write_at(file, at, &out, 1, type, &status));
+    memset(&in, 0, sizeof in);
+    OK(MPI_File_read_at(file, at, &in, 1, type, &status));
+    MPI_Get_count(&status, type, &got);
+    SAME(got, 1);
+    CHECK(memcmp(in.ints, out.ints, sizeof in.ints) == 0 && memcmp(in.doubles, out.doubles, sizeof in.doubles) == 0);
+    OK(MPI_File_read_at(file, at, bytes, WHOLE, MPI_BYTE, &status));
+    for (int i = 0; i < WHOLE; i++) {
+        int size = i < INTS * 4 ? 4 : 8, from = i < INTS * 4 ? 0 : INTS * 4;
+        const unsigned char *native = from ? (unsigned char *)out.doubles : (unsigned char *)out.ints;
+        int place = (i - from) / size * size + size - 1 - (i - from) % size;
+        if (bytes[i] != native[place]) {
+            fail(__LINE__, "byte %d is %d instead of %d", i, bytes[i], native[place]);
+            break;
+        }
+    }
+    meet();
+    /* The last element ends within an int. */
+    OK(MPI_File_set_size(file, (MPI_Offset)(ranks - 1) * WHOLE + PART));
+    memset(&in, 0, sizeof in);
+    OK(MPI_File_read_at(file, (MPI_Offset)(ranks - 1) * WHOLE, &in, 1, type, &status));
+    if (rank == ranks - 1) {
+        CHECK(memcmp(in.ints, out.ints, PART / 4 * 4) == 0);
+        SAME(in.ints[PART / 4], 0);
+    }
+    meet();
+    MPI_Type_free(&type);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -251,6 +300,7 @@ int main(int argc, char **argv)
     test_mixed();
     test_failure();
     test_portable();
+    test_portable_large();
     CHECK(reads > 0 && writes > 0 && wrongs == 0);
     MPI_Type_free(&two);
     MPI_Type_free(&gappy);

@@ -228,6 +228,20 @@ def case_report(session):
     return None
 
 
+def case_report_names(session):
+    """The report is JSON for whatever name a file has."""
+    names = ["a\x1bb", "e\u0301t\u00e9", 'q"q\\', "tab\t", "\u200b", "no UTF-8: \udcff"]
+    with tempfile.TemporaryDirectory() as folder:
+        words = [session.binary("file_named"), *(os.path.join(folder, name) for name in names)]
+        outcome = session.mpirun(1, words, env={"FASTPATH_REPORT": "json"}).finish()
+    problem = outcome.problem(quiet=False)
+    if problem:
+        return problem, outcome.text()
+    told = [json.loads(line)["file"] for line in outcome.err.splitlines() if '"file"' in line]
+    wanted = [os.path.join(folder, name).replace("\udcff", "\ufffd") for name in names]
+    return None if told == wanted else (f"the report names {told}", outcome.text())
+
+
 def case_trace(session):
     """A trace shows reading and writing within the calls that do so."""
     with tempfile.TemporaryDirectory() as folder:

@@ -124,6 +124,29 @@ impl Plan {
         (0..self.aggregators.len()).map(of).max().unwrap_or(0)
     }
 
+    /// The rounds in which a share meets a window, or may: ascending ranges that are apart.
+    pub fn busy_rounds(&self, shares: &[Share]) -> Vec<Range<u64>> {
+        let wanted = shares.iter().filter(|share| share.bytes > 0 && share.low < share.high);
+        let wanted = join(wanted.map(|share| share.low..share.high).collect());
+        let mut rounds = Vec::new();
+        for index in 0..self.aggregators.len() {
+            let (domain, base) = (self.domain(index), self.base(index));
+            let round = |at: i64| ((at - base) / self.window) as u64;
+            let first = wanted.partition_point(|range| range.end <= domain.start);
+            for range in wanted[first..].iter().take_while(|range| range.start < domain.end) {
+                let (start, end) = (range.start.max(domain.start), range.end.min(domain.end));
+                rounds.push(round(start)..round(end - 1) + 1);
+            }
+        }
+        join(rounds)
+    }
+
+    /// Bytes of the buffer that an aggregator's windows need.
+    pub fn buffer_bytes(&self, index: usize) -> u64 {
+        let domain = self.domain(index);
+        (domain.end - domain.start).min(self.window) as u64
+    }
+
     /// The bytes of the file that an aggregator handles in a round; an empty range where it is done.
     pub fn window(&self, index: usize, round: u64) -> Range<i64> {
         let domain = self.domain(index);
@@ -132,6 +155,19 @@ impl Plan {
         let within = |at: i128| at.clamp(i128::from(domain.start), i128::from(domain.end)) as i64;
         within(start)..within(end)
     }
+}
+
+/// Ranges in ascending order, those that meet as one.
+fn join<T: Copy + Ord>(mut ranges: Vec<Range<T>>) -> Vec<Range<T>> {
+    ranges.sort_unstable_by_key(|range| range.start);
+    let mut joined: Vec<Range<T>> = Vec::new();
+    for range in ranges {
+        match joined.last_mut() {
+            Some(last) if range.start <= last.end => last.end = last.end.max(range.end),
+            _ => joined.push(range),
+        }
+    }
+    joined
 }
 
 /// Whether an exchange costs less than the calls of the ranks alone: their ranges overlap, their pieces are small, and
@@ -263,7 +299,41 @@ mod tests {
         assert_eq!(of(100).len(), 6);
     }
 
+    #[test]
+    fn rounds__between_shares_that_lie_far_apart_are_left_out() {
+        let at = |low| Share { low, high: low + 8, bytes: 8, piece: 8, node: 0 };
+        let shares = [at(0), at(1 << 62), Share::default(), at(8)];
+        for aggregators in 1..5 {
+            let tuning = Tuning { switch: Switch::Enabled, aggregators, ..TUNING };
+            let plan = Plan::make(&shares, &tuning).unwrap();
+            let busy = plan.busy_rounds(&shares);
+            assert_eq!(busy[0], 0..1);
+            assert_eq!(busy.iter().map(|rounds| rounds.end - rounds.start).sum::<u64>(), 2);
+            assert!(plan.rounds() > 1 << 38);
+        }
+    }
+
     proptest! {
+        #[test]
+        fn rounds__are_busy_where_a_share_meets_a_window(
+            shares in prop::collection::vec((0i64..5000, 0i64..300, 0u64..2), 2..6),
+            aggregators in 1u64..5, align in prop::sample::select(vec![1u64, 16, 4096]), buffer in 1u64..600,
+        ) {
+            let shares: Vec<Share> = shares.into_iter().map(|(low, len, bytes)| Share {
+                low, high: low + len, bytes, piece: 1, node: 0,
+            }).collect();
+            let tuning = Tuning { switch: Switch::Enabled, aggregators, align, buffer, ..TUNING };
+            let Some(plan) = Plan::make(&shares, &tuning) else { return Ok(()) };
+            let indices = 0..plan.aggregators().len();
+            let meets = |round| indices.clone().any(|index| {
+                let window = plan.window(index, round);
+                !window.is_empty() && shares.iter().any(|s| s.low < s.high && s.meets(&window))
+            });
+            let wanted: Vec<u64> = (0..plan.rounds()).filter(|round| meets(*round)).collect();
+            let busy: Vec<u64> = plan.busy_rounds(&shares).into_iter().flatten().collect();
+            prop_assert_eq!(busy, wanted);
+        }
+
         #[test]
         fn windows__cover_every_byte_once_and_are_aligned(
             low in 0i64..100_000, len in 1i64..400_000, aggregators in 1u64..7,
@@ -279,7 +349,9 @@ mod tests {
             for index in 0..plan.aggregators().len() {
                 prop_assert!(plan.window(index, plan.rounds()).is_empty());
                 for round in 0..plan.rounds() {
-                    windows.push(plan.window(index, round));
+                    let window = plan.window(index, round);
+                    prop_assert!((window.end - window.start) as u64 <= plan.buffer_bytes(index));
+                    windows.push(window);
                 }
             }
             windows.retain(|window| !window.is_empty());
@@ -306,6 +378,8 @@ mod tests {
                 let tuning = Tuning { switch, buffer, align, aggregators, worthwhile: 4096 };
                 if let Some(plan) = Plan::make(&shares, &tuning) {
                     let rounds = plan.rounds();
+                    let busy = plan.busy_rounds(&shares);
+                    prop_assert!(busy.iter().all(|busy| busy.start < busy.end && busy.end <= rounds));
                     for index in 0..plan.aggregators().len() {
                         let (first, last) = (plan.window(index, 0), plan.window(index, rounds));
                         prop_assert!(first.start <= first.end && last.is_empty());

@@ -134,6 +134,11 @@ impl Coverage {
         Coverage { start: window.start, words: vec![0; bytes.div_ceil(64)] }
     }
 
+    /// Whether there is memory for that of a window of so many bytes.
+    pub fn has_room(bytes: u64) -> bool {
+        Vec::<u64>::new().try_reserve_exact(bytes.div_ceil(64) as usize).is_ok()
+    }
+
     /// Where the window begins.
     pub fn start(&self) -> i64 {
         self.start

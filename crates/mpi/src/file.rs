@@ -72,8 +72,10 @@ pub struct File {
     pub errhandler: Cell<usize>,
     /// The communicator of its collective calls: the members of the one that it was opened on.
     pub(crate) comm: Rc<Comm>,
-    /// As the program named it.
+    /// As messages show it.
     name: String,
+    /// As the program named it: any bytes.
+    named: Box<[u8]>,
     /// As the system calls it.
     path: std::ffi::CString,
     /// The access mode.

@@ -8,7 +8,7 @@ use super::group::insert_group;
 use super::info::insert_info;
 use super::{Count, load, read_bytes, read_text, store, store_text};
 use core::ffi::{c_char, c_int, c_void};
-use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_ERR_BAD_FILE, MPI_FILE_NULL, MPI_MAX_DATAREP_STRING};
+use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_FILE_NULL, MPI_MAX_DATAREP_STRING};
 use fastpath_mpi::datatype::Datatype;
 use fastpath_mpi::errhandler::{Kind, Scope, call_errhandler, get_errhandler, set_errhandler};
 use fastpath_mpi::file::representation::{
@@ -17,18 +17,6 @@ use fastpath_mpi::file::representation::{
 use fastpath_mpi::file::{find, open};
 use fastpath_mpi::info::find_hints;
 use fastpath_mpi::{Error, Process, Result};
-
-/// The name of a file.
-///
-/// # Safety
-/// `name` is null or a string that outlives the result.
-unsafe fn read_name<'a>(name: *const c_char) -> Result<&'a str> {
-    // SAFETY: ARGUMENTS.
-    let bytes = unsafe { read_bytes(name) };
-    bytes
-        .and_then(|bytes| core::str::from_utf8(bytes).ok())
-        .ok_or_else(|| Error::new(MPI_ERR_BAD_FILE, "the file name is null or no UTF-8"))
-}
 
 /// `MPI_File_open`
 ///
@@ -40,8 +28,8 @@ pub unsafe fn file_open(
     let comm = p.comm(comm)?;
     // SAFETY: ARGUMENTS.
     unsafe {
-        // A name that is none is refused by all together, as any other that cannot be opened.
-        let name = read_name(filename).unwrap_or_default();
+        // A null pointer is refused by all together, as any other name that cannot be opened.
+        let name = read_bytes(filename).unwrap_or_default();
         open::open(p, &comm, name, amode, find_hints(&p.infos, info))
     }
 }
@@ -69,7 +57,7 @@ pub unsafe fn file_close(p: &Process, fh: *mut usize) -> Result<()> {
 pub unsafe fn file_delete(p: &Process, filename: *const c_char, info: usize) -> Result<()> {
     find_hints(&p.infos, info)?;
     // SAFETY: ARGUMENTS.
-    open::delete_file(unsafe { read_name(filename) }?)
+    open::delete_file(p, unsafe { read_bytes(filename) }.unwrap_or_default())
 }
 
 /// `MPI_File_set_size`

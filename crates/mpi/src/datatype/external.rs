@@ -161,6 +161,11 @@ fn portable_size(basic: Basic) -> u64 {
     numbers(basic).map(|n| n.portable as u64).sum()
 }
 
+/// Bytes of the portable form of a chunk, which is no longer than the chunk.
+fn portable_bytes(basic: Basic, length: usize) -> usize {
+    length / basic.size as usize * portable_size(basic) as usize
+}
+
 impl Datatype {
     /// MPI_Pack_external_size: bytes of `count` elements in the portable form.
     pub fn external_size(&self, count: i64) -> Result<i64> {
@@ -205,23 +210,47 @@ impl Datatype {
             // SAFETY: `open_external` found `bytes` bytes there, which the caller lets us write.
             _ => unsafe { std::slice::from_raw_parts_mut(start, bytes) },
         };
-        let mut buffer = [0u8; CHUNK];
-        self.for_each_chunk(count as u64, &mut |basic, from, length| {
+        // SAFETY: by the contract of this function.
+        unsafe {
+            self.export::<TypeError>(input, count as u64, &mut |chunk| {
+                let (place, behind) = std::mem::take(&mut out).split_at_mut(chunk.len());
+                place.copy_from_slice(chunk);
+                out = behind;
+                Ok(())
+            })?;
+        }
+        Ok(position + bytes as i64)
+    }
+
+    /// Gives the portable form of `count` elements to `put`, in order and in small pieces.
+    ///
+    /// # Errors
+    /// An integer that does not fit the portable form; those of `put`.
+    ///
+    /// # Safety
+    /// The elements are readable.
+    pub(crate) unsafe fn export<E: From<TypeError>>(
+        &self, input: *const u8, count: u64,
+        put: &mut dyn FnMut(&[u8]) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
+        let (mut buffer, mut portable) = ([0u8; CHUNK], [0u8; CHUNK]);
+        self.for_each_chunk(count, &mut |basic, from, length| {
             let native = &mut buffer[..length];
             // SAFETY: the elements are readable and apart from the buffer by the contract of this function.
-            unsafe { self.layout.pack(input, count as u64, from, native) };
+            unsafe { self.layout.pack(input, count, from, native) };
             let mut native = &*native;
+            let (chunk, _) = portable.split_at_mut(portable_bytes(basic, length));
+            let mut out = &mut *chunk;
             while !native.is_empty() {
                 for number in numbers(basic) {
                     let (value, rest) = native.split_at(number.native);
-                    let (place, behind) = std::mem::take(&mut out).split_at_mut(number.portable);
+                    let (place, behind) = out.split_at_mut(number.portable);
                     number.export(value, place)?;
                     (native, out) = (rest, behind);
                 }
             }
-            Ok(())
-        })?;
-        Ok(position + bytes as i64)
+            put(chunk)
+        })
     }
 
     /// MPI_Unpack_external with "external32"; returns the new position.
@@ -238,10 +267,42 @@ impl Datatype {
             // SAFETY: `open_external` found `bytes` bytes there, which the caller lets us read.
             _ => unsafe { std::slice::from_raw_parts(start, bytes) },
         };
-        let mut buffer = [0u8; CHUNK];
-        self.for_each_chunk(count as u64, &mut |basic, from, length| {
+        // SAFETY: by the contract of this function.
+        unsafe {
+            self.import::<TypeError>(output, count as u64, &mut |chunk| {
+                let (next, behind) = data.split_at(chunk.len());
+                chunk.copy_from_slice(next);
+                data = behind;
+                Ok(next.len())
+            })?;
+        }
+        Ok(position + bytes as i64)
+    }
+
+    /// Makes elements of their portable form, which `take` gives in order and in small pieces. It says how many bytes
+    /// it has given; with fewer than there is room for, that is the end, and numbers that are not whole are left out.
+    ///
+    /// # Errors
+    /// Those of `take`.
+    ///
+    /// # Safety
+    /// The elements are writable.
+    pub(crate) unsafe fn import<E>(
+        &self, output: *mut u8, count: u64,
+        take: &mut dyn FnMut(&mut [u8]) -> std::result::Result<usize, E>,
+    ) -> std::result::Result<(), E> {
+        let (mut buffer, mut portable) = ([0u8; CHUNK], [0u8; CHUNK]);
+        let mut is_over = false;
+        self.for_each_chunk(count, &mut |basic, from, length| {
+            if is_over {
+                return Ok(());
+            }
+            let chunk = &mut portable[..portable_bytes(basic, length)];
+            let given = take(chunk)?;
+            is_over = given < chunk.len();
+            let length = given / portable_size(basic) as usize * basic.size as usize;
             let native = &mut buffer[..length];
-            let mut left = &mut *native;
+            let (mut data, mut left) = (&*chunk, &mut *native);
             while !left.is_empty() {
                 for number in numbers(basic) {
                     let (value, rest) = data.split_at(number.portable);
@@ -251,17 +312,16 @@ impl Datatype {
                 }
             }
             // SAFETY: the elements are writable and apart from the buffer by the contract of this function.
-            unsafe { self.layout.unpack(output, count as u64, from, native) };
+            unsafe { self.layout.unpack(output, count, from, native) };
             Ok(())
-        })?;
-        Ok(position + bytes as i64)
+        })
     }
 
     /// Calls `visit` with pieces of the packed form that hold one basic type: the type, where the piece starts, and
     /// its bytes, at most `CHUNK`.
-    fn for_each_chunk(
-        &self, count: u64, visit: &mut dyn FnMut(Basic, u64, usize) -> Result<()>,
-    ) -> Result<()> {
+    fn for_each_chunk<E>(
+        &self, count: u64, visit: &mut dyn FnMut(Basic, u64, usize) -> std::result::Result<(), E>,
+    ) -> std::result::Result<(), E> {
         let (mut from, mut outcome) = (0u64, Ok(()));
         let mut run = |basic: Basic, n: u64| {
             let size = u64::from(basic.size);

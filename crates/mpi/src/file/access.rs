@@ -8,7 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::representation::move_converted;
-use super::{File, Refused, collective};
+use super::{File, Refused, collective, helper};
 use crate::channel::Channel;
 use crate::coll::fabric::drive;
 use crate::consts::*;
@@ -237,6 +237,9 @@ impl File {
             true => (Point::FileWrite, Point::FileWriteDone),
             false => (Point::FileRead, Point::FileReadDone),
         };
+        if self.locks(access.writes) {
+            helper::finish();
+        }
         trace::record(begin, 0, 0, checked.bytes);
         // SAFETY: ELEMENTS.
         let moved = unsafe {
@@ -260,8 +263,7 @@ impl File {
         let at = checked.datatype().layout().dense_offset(checked.count)?;
         let shown = self.shown.borrow();
         let offset = shown.view.dense_offset(located.start)?;
-        let locks = self.atomic.get() || (access.writes && self.sieve() != Sieve::Never);
-        if locks || !shown.representation.is_native() {
+        if self.locks(access.writes) || !shown.representation.is_native() {
             return None;
         }
         let descriptor = self.descriptor.borrow();
@@ -303,6 +305,13 @@ impl File {
             sieve: self.sieve(),
             locks: self.atomic.get(),
         })
+    }
+
+    /// Whether accesses lock what they touch. A lock is the open file's, which the thread of [`helper`] shares: it does
+    /// not keep that out, and to unlock a range frees the thread's lock of it. So whoever locks lets the thread come to
+    /// its end first.
+    pub(super) fn locks(&self, writes: bool) -> bool {
+        self.atomic.get() || (writes && self.sieve() != Sieve::Never)
     }
 
     /// Whether a write may write back what lies between its pieces.

@@ -10,8 +10,9 @@
 
 use super::access::{Access, Located};
 use super::failure::{conclude, tell, to_words};
+use super::hints::DEFAULT_BUFFER;
 use super::two_phase::{self, Store, Task};
-use super::{File, Refused};
+use super::{File, Refused, helper};
 use crate::coll::fabric::{Call, Fabric};
 use crate::coll::vector::Vector;
 use crate::consts::MPI_ERR_INTERN;
@@ -112,15 +113,19 @@ pub(super) async unsafe fn run<C: Call>(
         .zip(&words)
         .map(|(rank, words)| Told::from_words(words, host_of(p, file, rank)))
         .collect();
-    let own = match file.plan(access, &all) {
+    let mut buffer = file.buffer.take();
+    let planned = file.plan_within_memory(f, access, &all, &mut buffer).await?;
+    let own = match planned {
         // SAFETY: ELEMENTS.
         Some((plan, shares)) => unsafe {
-            let planned = file.follow(f, access, &located, &plan, &shares, size_of(&all));
+            let size = size_of(&all);
+            let planned = file.follow(f, access, &located, (&plan, &shares), size, &mut buffer);
             f.apart(planned).await?
         },
         // SAFETY: ELEMENTS.
         None => unsafe { file.transfer(access, &located) },
     };
+    file.buffer.replace(buffer);
     let (bytes, told) = tell(own);
     let outcomes = gather_words(f, to_words(&told)).await?;
     conclude(f.rank(), &file.name, told, outcomes.iter())?;
@@ -244,9 +249,36 @@ impl File {
         }
     }
 
+    /// As [`File::plan`], by smaller buffers where an aggregator has no memory for those that hints ask for.
+    ///
+    /// # Errors
+    /// Those of communication.
+    async fn plan_within_memory<F: Fabric>(
+        &self, f: &F, access: &Access, all: &[Told], buffer: &mut Vec<u8>,
+    ) -> Result<Option<(Plan, Vec<Share>)>> {
+        let Some(mut tuning) = all.first().map(|told| told.tuning) else {
+            return Ok(None);
+        };
+        let planned = self.plan(access, all, &tuning);
+        let Some((plan, _)) = &planned else {
+            return Ok(None);
+        };
+        let needs = (0..plan.aggregators().len()).map(|index| plan.buffer_bytes(index));
+        if needs.max().unwrap_or(0) <= DEFAULT_BUFFER {
+            return Ok(planned);
+        }
+        let has_room = two_phase::reserve(plan, f.rank(), buffer);
+        let rooms = gather_words(f, [u64::from(has_room)]).await?;
+        if rooms.iter().all(|room| *room != [0]) {
+            return Ok(planned);
+        }
+        *buffer = Vec::new();
+        tuning.buffer = DEFAULT_BUFFER;
+        Ok(self.plan(access, all, &tuning))
+    }
+
     /// The plan, if ranks exchange their bytes, and the share of each up to the end of a file that is read.
-    fn plan(&self, access: &Access, all: &[Told]) -> Option<(Plan, Vec<Share>)> {
-        let tuning = all.first()?.tuning;
+    fn plan(&self, access: &Access, all: &[Told], tuning: &Tuning) -> Option<(Plan, Vec<Share>)> {
         if !all.iter().all(|told| told.is_able || told.share.bytes == 0) {
             return None;
         }
@@ -260,7 +292,7 @@ impl File {
                 }
             }
         }
-        Some((Plan::make(&shares, &tuning)?, shares))
+        Some((Plan::make(&shares, tuning)?, shares))
     }
 
     /// Moves the bytes of an access by a plan.
@@ -271,7 +303,8 @@ impl File {
     /// # Safety
     /// As [`run`].
     async unsafe fn follow<C: Call>(
-        &self, f: &C, access: &Access, located: &Located, plan: &Plan, shares: &[Share], size: i64,
+        &self, f: &C, access: &Access, located: &Located, (plan, shares): (&Plan, &[Share]),
+        size: i64, buffer: &mut Vec<u8>,
     ) -> Result<std::result::Result<u64, Refused>> {
         let shown = self.shown();
         let (checked, start) = (&located.checked, located.start);
@@ -288,10 +321,8 @@ impl File {
             memory: Vector::at(access.buf, checked.count, layout),
         };
         let store = FileStore { file: self, sieve: self.sieve() };
-        let mut buffer = self.buffer.take();
         // SAFETY: ELEMENTS; all ranks have made the plan of the same words.
-        let moved = unsafe { two_phase::run(f, plan, shares, &task, &store, &mut buffer).await? };
-        self.buffer.replace(buffer);
+        let moved = unsafe { two_phase::run(f, plan, shares, &task, &store, buffer).await? };
         self.aggregated.replace(plan.aggregators().to_vec());
         let counted = self.with_descriptor(|file| {
             file.count(Counter::Exchanges, 1);
@@ -320,6 +351,9 @@ impl Store for FileStore<'_> {
     unsafe fn write(
         &self, covered: &Coverage, from: *const u8,
     ) -> std::result::Result<(), Refused> {
+        if self.sieve != Sieve::Never {
+            helper::finish();
+        }
         trace::record(Point::FileWrite, 0, 0, covered.bytes());
         // SAFETY: ELEMENTS.
         let written = self.with(|file| unsafe { file.write_covered(covered, from, self.sieve) });

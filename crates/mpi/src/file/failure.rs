@@ -5,6 +5,7 @@ use crate::channel::Channel;
 use crate::comm::Comm;
 use crate::comm::agree::gather_all;
 use crate::consts::*;
+use crate::datatype::TypeError;
 use crate::errhandler::classes;
 use crate::error::{Error, Result};
 use crate::process::Process;
@@ -31,6 +32,12 @@ impl From<Error> for Refused {
     }
 }
 
+impl From<TypeError> for Refused {
+    fn from(error: TypeError) -> Refused {
+        Refused::Other(error.into())
+    }
+}
+
 fn class_of(error: &IoError) -> i32 {
     match error.errno {
         libc::EACCES | libc::EPERM => MPI_ERR_ACCESS,
@@ -46,7 +53,7 @@ fn class_of(error: &IoError) -> i32 {
     }
 }
 
-/// The error of rank `rank` of the communicator that the file was opened on.
+/// The error of rank `rank` of the communicator that the file was opened on, or of the job where there is none.
 pub(super) fn explain(name: &str, rank: u32, error: &IoError) -> Error {
     let text = format!("file \"{name}\", rank {rank}: {error}");
     Error::new(class_of(error), text)

@@ -1,7 +1,8 @@
 //! A thread that reads and writes for requests while the program computes (`file-thread`).
 //!
 //! It starts with the first access that is large enough, takes accesses in their order, and wakes the rank as a peer
-//! would. It knows files and memory, and nothing of MPI.
+//! would. It knows files and memory, and nothing of MPI. Who is to be alone with a file in this process, since he locks
+//! it or changes how it is locked, waits for [`finish`].
 
 use fastpath_base::thread::without_signals;
 use std::collections::VecDeque;
@@ -52,7 +53,7 @@ pub(super) fn submit<J: FnOnce() + Send + 'static>(job: J) -> Result<(), J> {
     Ok(())
 }
 
-/// Returns when all jobs have been done.
+/// Returns when all jobs have been done. A job waits for nothing that this process would have to do.
 pub(crate) fn finish() {
     let mut queue = queue();
     while !queue.jobs.is_empty() || queue.is_busy {

@@ -54,7 +54,7 @@ const KNOWN: [(&str, Value); 27] = [
 const DEFAULT_MODE: u32 = 0o666;
 
 /// Bytes of an aggregator's buffer, where no hint says otherwise.
-const DEFAULT_BUFFER: u64 = 4 << 20;
+pub(super) const DEFAULT_BUFFER: u64 = 4 << 20;
 /// The least and the most of them.
 const BUFFERS: std::ops::RangeInclusive<u64> = 4096..=1 << 31;
 
@@ -123,6 +123,18 @@ impl Hints {
         self.switch("romio_ds_write").unwrap_or_default()
     }
 
+    /// What this rank tells the others of [`Hints::sieve`].
+    pub fn sieve_word(&self) -> u64 {
+        (self.sieve() == Switch::Enabled).into()
+    }
+
+    /// Takes back that writes read and write back unless all ranks have said so: all writers are to lock then.
+    pub fn agree_on_sieve(&mut self, mut words: impl Iterator<Item = u64>) {
+        if self.sieve() == Switch::Enabled && words.any(|word| word == 0) {
+            self.merge(vec![("romio_ds_write".to_owned(), "automatic".to_owned())]);
+        }
+    }
+
     /// Whether reads with small gaps may read what lies between.
     pub fn reads_between(&self) -> bool {
         self.switch("romio_ds_read") != Some(Switch::Disabled)
@@ -161,14 +173,13 @@ impl Hints {
     }
 
     /// What `MPI_File_get_info` returns for the file of that name, which has so many aggregators by itself.
-    pub fn describe(&self, name: &str, aggregators: u64) -> Info {
+    pub fn describe(&self, name: &[u8], aggregators: u64) -> Info {
         let told = |switch| match switch {
             Switch::Enabled => "enable",
             Switch::Disabled => "disable",
             Switch::Automatic => "automatic",
         };
         let used = [
-            ("filename", name.to_owned()),
             ("file_perm", format!("{:o}", self.mode())),
             ("cb_buffer_size", self.buffer().to_string()),
             ("cb_nodes", self.aggregators().unwrap_or(aggregators).to_string()),
@@ -180,7 +191,8 @@ impl Hints {
         let pairs = self.pairs.iter().map(|(k, v)| (k.as_str(), v.as_str()));
         let others = pairs.filter(|(key, _)| used.iter().all(|(k, _)| k != key));
         let used = used.iter().map(|(k, v)| (*k, v.as_str()));
-        Info::from_pairs(used.chain(others))
+        let texts = used.chain(others).map(|(key, value)| (key, value.as_bytes()));
+        Info::from_pairs(std::iter::once(("filename", name)).chain(texts))
     }
 }
 
@@ -218,7 +230,7 @@ mod tests {
             ("other", "1"),
         ]);
         assert_eq!(hints.mode(), 0o640);
-        let info = hints.describe("f", 2);
+        let info = hints.describe(b"f", 2);
         let get = |key: &str| info.get(key.as_bytes()).unwrap().map(|v| v.into_vec());
         assert_eq!(get("cb_nodes").unwrap(), b"4");
         assert_eq!(get("romio_cb_read").unwrap(), b"disable");
@@ -227,9 +239,56 @@ mod tests {
         assert_eq!(get("romio_ds_write").unwrap(), b"automatic");
         assert_eq!(get("cb_buffer_size").unwrap(), b"4194304");
         assert_eq!(get("other"), None);
-        let none = merged(&[]).describe("f", 2);
+        let none = merged(&[]).describe(b"f", 2);
         assert_eq!(none.get(b"cb_nodes").unwrap().unwrap().into_vec(), b"2");
         assert_eq!(merged(&[]).mode(), 0o666);
+    }
+
+    #[test]
+    fn hints__of_the_standard_are_all_known() {
+        // MPI 5.0, section 14.2.8.
+        let reserved = [
+            ("access_style", "read_once,sequential"),
+            ("collective_buffering", "true"),
+            ("cb_block_size", "4096"),
+            ("cb_buffer_size", "8192"),
+            ("cb_nodes", "3"),
+            ("chunked", "10,20"),
+            ("chunked_item", "8"),
+            ("chunked_size", "5,5"),
+            ("file_perm", "600"),
+            ("io_node_list", "first,second"),
+            ("nb_proc", "4"),
+            ("num_io_nodes", "2"),
+            ("striping_factor", "5"),
+            ("striping_unit", "65536"),
+        ];
+        let info = merged(&reserved).describe(b"the name", 1);
+        let get = |key: &str| info.get(key.as_bytes()).unwrap().map(|v| v.into_vec());
+        for (key, value) in reserved {
+            assert_eq!(get(key).as_deref(), Some(value.as_bytes()), "{key}");
+        }
+        // That of the file, whatever was given.
+        assert_eq!(merged(&[("filename", "other")]).text("filename"), None);
+        assert_eq!(get("filename").unwrap(), b"the name");
+        for key in ["cb_block_size", "nb_proc", "num_io_nodes"] {
+            assert_eq!(merged(&[(key, "0")]).text(key), None);
+        }
+    }
+
+    #[test]
+    fn hints__sieve_writes_where_all_ranks_say_so() {
+        for (value, words, used) in [
+            ("enable", [1, 1], Switch::Enabled),
+            ("enable", [1, 0], Switch::Automatic),
+            ("disable", [0, 1], Switch::Disabled),
+            ("automatic", [1, 0], Switch::Automatic),
+        ] {
+            let mut hints = merged(&[("romio_ds_write", value)]);
+            assert_eq!(hints.sieve_word() == 1, value == "enable");
+            hints.agree_on_sieve(words.into_iter());
+            assert_eq!(hints.sieve(), used);
+        }
     }
 
     #[test]
@@ -256,7 +315,7 @@ mod tests {
             let hints = merged(&[(KNOWN[index].0, &value)]);
             prop_assert!(hints.mode() <= 0o777);
             prop_assert!(BUFFERS.contains(&hints.buffer()) && hints.align() >= 1);
-            prop_assert!(hints.describe("name", 1).key_count() >= 2);
+            prop_assert!(hints.describe(b"name", 1).key_count() >= 2);
         }
     }
 }

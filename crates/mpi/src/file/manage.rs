@@ -1,7 +1,9 @@
 //! Size, view, position, hints and atomicity (MPI 5.0, sections 14.2 to 14.6).
 
+use super::failure::{TOLD, agree_and_tell};
+use super::hints::Hints;
 use super::representation::Representation;
-use super::{File, Refused, Shown};
+use super::{File, Refused, Shown, helper};
 use crate::consts::*;
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
@@ -103,21 +105,40 @@ impl File {
     /// # Errors
     /// The same on all ranks.
     pub fn set_info(&self, p: &Process, given: Result<Vec<(String, String)>>) -> Result {
-        let given = self.agree(p, given.map_err(Refused::Other))?;
-        self.take_hints(given);
+        // No rank reads and writes back while accesses that do not lock are under way, nor the other way round.
+        helper::finish();
+        let ((), hints) = self.agree_on_hints(p, given.map(|given| ((), given)))?;
+        self.use_hints(hints);
         Ok(())
     }
 
-    fn take_hints(&self, given: Vec<(String, String)>) {
-        self.hints.borrow_mut().merge(given);
+    /// The hints that are in use with those given beside a rank's other arguments, if no rank refuses its own.
+    fn agree_on_hints<T>(
+        &self, p: &Process, given: Result<(T, Vec<(String, String)>)>,
+    ) -> Result<(T, Hints)> {
+        let mut hints = self.hints.borrow().clone();
+        let given = given.map(|(value, given)| {
+            hints.merge(given);
+            value
+        });
+        let given = given.map_err(Refused::Other);
+        let more = [hints.sieve_word()];
+        let told = agree_and_tell::<_, { TOLD + 1 }>(p, &self.comm, &self.name, given, &more);
+        let (value, all) = told?;
+        hints.agree_on_sieve(all.iter().map(|told| told[TOLD]));
+        Ok((value, hints))
+    }
+
+    fn use_hints(&self, hints: Hints) {
         if let Some(descriptor) = &*self.descriptor.borrow() {
-            descriptor.set_sieving(self.hints.borrow().reads_between());
+            descriptor.set_sieving(hints.reads_between());
         }
+        self.hints.replace(hints);
     }
 
     /// `MPI_File_get_info`.
     pub fn info(&self, p: &Process) -> Info {
-        self.hints.borrow().describe(&self.name, self.aggregators(p))
+        self.hints.borrow().describe(&self.named, self.aggregators(p))
     }
 
     /// World ranks of the members, and the own one (`MPI_File_get_group`).
@@ -130,6 +151,8 @@ impl File {
     /// # Errors
     /// The same on all ranks; `MPI_ERR_UNSUPPORTED_OPERATION` where locks do not keep out ranks of other hosts.
     pub fn set_atomicity(&self, p: &Process, atomic: bool) -> Result {
+        // As for hints: what is under way locks as it was when it began.
+        helper::finish();
         self.require_same(p, "the flag of atomicity", u64::from(atomic))?;
         if atomic && self.local_locks && self.hosts(p) > 1 {
             let text = format!(
@@ -158,14 +181,16 @@ impl File {
         &self, p: &Process, displacement: i64, (etype, filetype): (usize, usize),
         representation: &str, given: Result<Vec<(String, String)>>,
     ) -> Result {
+        // It may have hints.
+        helper::finish();
         let shown = given.and_then(|given| {
             let shown = self.make_view(p, displacement, (etype, filetype), representation)?;
             Ok((shown, given))
         });
-        let (shown, given) = self.agree(p, shown.map_err(Refused::Other))?;
+        let (shown, hints) = self.agree_on_hints(p, shown)?;
         let unit = shown.etype.layout().extent() as u64;
         self.require_same(p, "the extent of the etype", unit)?;
-        self.take_hints(given);
+        self.use_hints(hints);
         self.shown.replace(Rc::new(shown));
         self.position.set(0);
         self.move_shared(p, 0)

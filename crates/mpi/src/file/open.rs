@@ -30,12 +30,18 @@ const ALL_MODES: i32 = MPI_MODE_APPEND
     | MPI_MODE_UNIQUE_OPEN
     | MPI_MODE_WRONLY;
 
-/// The system's name of a file.
-fn path_of(name: &str) -> Result<CString> {
-    let path = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)).unwrap_or(name);
+/// A name as messages show it.
+fn show_name(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+/// The system's name of a file: any bytes.
+fn path_of(name: &[u8]) -> Result<CString> {
+    let shorter = PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix.as_bytes()));
+    let path = shorter.unwrap_or(name);
     match CString::new(path) {
         Ok(path) if !path.is_empty() => Ok(path),
-        _ => Err(Error::new(MPI_ERR_BAD_FILE, "the file name is empty")),
+        _ => Err(Error::new(MPI_ERR_BAD_FILE, "the file name is null or empty")),
     }
 }
 
@@ -65,12 +71,12 @@ fn check_mode(amode: i32) -> Result {
 /// The same class on all ranks: `MPI_ERR_AMODE`, `MPI_ERR_NOT_SAME` for modes that differ, `MPI_ERR_COMM`, those of
 /// hints, and what the system says.
 pub fn open(
-    p: &Process, parent: &Comm, name: &str, amode: i32, given: Result<Vec<(String, String)>>,
+    p: &Process, parent: &Comm, name: &[u8], amode: i32, given: Result<Vec<(String, String)>>,
 ) -> Result<usize> {
     parent.require_intra()?;
     let made = create::create_of_first(p, parent, parent.size())?;
     let made = made.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a member has no communicator"))?;
-    made.name.replace(format!("of file {name}"));
+    made.name.replace(format!("of file {}", show_name(name)));
     let comm = publish(p, made)?;
     match open_on(p, comm, name, amode, given) {
         Ok(handle) => Ok(handle),
@@ -82,20 +88,24 @@ pub fn open(
 }
 
 fn open_on(
-    p: &Process, comm: usize, name: &str, amode: i32, given: Result<Vec<(String, String)>>,
+    p: &Process, comm: usize, named: &[u8], amode: i32, given: Result<Vec<(String, String)>>,
 ) -> Result<usize> {
     let comm = p.comm(comm)?;
+    let shown_name = show_name(named);
+    let name = shown_name.as_str();
     let mut hints = Hints::default();
     let checked = check_mode(amode).and_then(|()| {
         hints.merge(given?);
-        path_of(name)
+        path_of(named)
     });
     let checked = checked.map_err(Refused::Other);
-    let (path, all) = agree_and_tell::<_, { TOLD + 1 }>(p, &comm, name, checked, &[amode as u64])?;
+    let more = [amode as u64, hints.sieve_word()];
+    let (path, all) = agree_and_tell::<_, { TOLD + 2 }>(p, &comm, name, checked, &more)?;
     if all.iter().any(|told| told[TOLD] != all[0][TOLD]) {
         let text = format!("file \"{name}\": the access modes of the ranks differ");
         return Err(Error::new(MPI_ERR_NOT_SAME, text));
     }
+    hints.agree_on_sieve(all.iter().map(|told| told[TOLD + 1]));
     let opened = open_in_turn(p, &comm, name, &path, amode, &hints)?;
     let (mut pointer, made) = match SharedPointer::make(p, &comm) {
         Ok(pointer) => (pointer, Ok(())),
@@ -127,7 +137,8 @@ fn open_on(
         handle: Cell::new(MPI_FILE_NULL),
         errhandler: Cell::new(p.file_errhandler.get()),
         comm: comm.clone(),
-        name: name.to_owned(),
+        name: shown_name,
+        named: named.into(),
         path,
         amode,
         descriptor: RefCell::new(Some(Arc::new(descriptor))),
@@ -218,11 +229,12 @@ pub fn close(p: &Process, handle: usize) -> Result {
     result
 }
 
-/// `MPI_File_delete`.
+/// `MPI_File_delete`. The rank of an error is that of the job: there is no communicator.
 ///
 /// # Errors
 /// `MPI_ERR_NO_SUCH_FILE` and what else the system says.
-pub fn delete_file(name: &str) -> Result {
+pub fn delete_file(p: &Process, name: &[u8]) -> Result {
     let path = path_of(name)?;
-    delete(&path).map_err(|error| failure::explain(name, 0, &error))
+    let rank = p.engine().map_or(0, |engine| engine.job.rank() as u32);
+    delete(&path).map_err(|error| failure::explain(&show_name(name), rank, &error))
 }

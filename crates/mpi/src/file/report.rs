@@ -4,6 +4,7 @@ use super::File;
 use crate::process::Process;
 use fastpath_base::config::Key;
 use fastpath_io::{Counter, Descriptor};
+use fastpath_protocol::selection::report::quote;
 use std::fmt::Write;
 
 /// What is told: a name for programs, words for people, and what is counted; bytes belong to what stands before them.
@@ -39,7 +40,8 @@ pub(super) fn print(p: &Process, file: &File, descriptor: &Descriptor) {
         };
     }
     if json {
-        eprintln!(r#"{{"rank":{me},"file":{name:?},"aggregators":[{ranks}]{text}}}"#);
+        let quoted = quote(name);
+        eprintln!(r#"{{"rank":{me},"file":{quoted},"aggregators":[{ranks}]{text}}}"#);
         return;
     }
     if text.is_empty() {

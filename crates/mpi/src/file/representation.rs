@@ -264,7 +264,7 @@ impl Convert {
     }
 }
 
-/// How an access is cut: whole pieces of a few numbers or elements.
+/// How an access is cut for a function of the program: whole pieces of a few numbers or elements.
 struct Cut {
     /// Pieces in all.
     pieces: u64,
@@ -272,8 +272,6 @@ struct Cut {
     bytes: u64,
     /// Numbers of a piece.
     items: u64,
-    /// Whether a piece is an element of the datatype, and no single number.
-    is_element: bool,
 }
 
 impl Cut {
@@ -282,15 +280,9 @@ impl Cut {
         let one = representation.element_bytes(datatype)?;
         let items = datatype.signature().elements();
         let is_uniform = datatype.signature().uniform().is_some_and(|basic| basic.elements() == 1);
-        let splits = is_uniform && matches!(representation, Representation::Registered(_));
-        Ok(match splits && items > 0 {
-            true => Cut {
-                pieces: items.saturating_mul(count),
-                bytes: one / items,
-                items: 1,
-                is_element: false,
-            },
-            false => Cut { pieces: count, bytes: one, items, is_element: true },
+        Ok(match is_uniform && items > 0 {
+            true => Cut { pieces: items.saturating_mul(count), bytes: one / items, items: 1 },
+            false => Cut { pieces: count, bytes: one, items },
         })
     }
 }
@@ -302,7 +294,104 @@ impl Cut {
 pub(super) unsafe fn move_converted(
     to: &Target, representation: &Representation, access: &Access, datatype: &Datatype,
 ) -> std::result::Result<u64, Refused> {
-    let cut = Cut::of(representation, datatype, access.count as u64)?;
+    // SAFETY: ELEMENTS.
+    unsafe {
+        match representation {
+            Representation::Registered(known) => {
+                let cut = Cut::of(representation, datatype, access.count as u64)?;
+                move_by_function(to, known, access, &cut)
+            }
+            _ if access.writes => write_portable(to, access, datatype),
+            _ => read_portable(to, access, datatype),
+        }
+    }
+}
+
+/// Writes elements in the portable form, which is made a stage at a time.
+///
+/// # Safety
+/// As [`move_converted`].
+unsafe fn write_portable(
+    to: &Target, access: &Access, datatype: &Datatype,
+) -> std::result::Result<u64, Refused> {
+    let count = access.count as u64;
+    let total = Representation::Portable.file_bytes(datatype, count)?;
+    let mut stage = Vec::with_capacity(STAGE_BYTES.min(total) as usize);
+    let mut done = 0;
+    let mut flush = |stage: &mut Vec<u8>| -> std::result::Result<(), Refused> {
+        let bytes = stage.len();
+        if bytes > 0 {
+            // SAFETY: the stage has so many bytes.
+            unsafe {
+                to.file.write_view(&to.view, to.start + done, stage.as_ptr(), bytes, to.sieve)?;
+            }
+        }
+        stage.clear();
+        done += bytes as u64;
+        Ok(())
+    };
+    // SAFETY: ELEMENTS.
+    unsafe {
+        datatype.export::<Refused>(access.buf, count, &mut |chunk| {
+            if stage.len() + chunk.len() > STAGE_BYTES as usize {
+                flush(&mut stage)?;
+            }
+            stage.extend_from_slice(chunk);
+            Ok(())
+        })?;
+    }
+    flush(&mut stage)?;
+    Ok(done)
+}
+
+/// Reads elements in the portable form, a stage at a time, up to the end of the file.
+///
+/// # Safety
+/// As [`move_converted`].
+unsafe fn read_portable(
+    to: &Target, access: &Access, datatype: &Datatype,
+) -> std::result::Result<u64, Refused> {
+    let count = access.count as u64;
+    let total = Representation::Portable.file_bytes(datatype, count)?;
+    let mut stage = vec![0u8; STAGE_BYTES.min(total) as usize];
+    // What has been read; of what is in the stage, where the next byte is and where they end.
+    let (mut done, mut next, mut end) = (0u64, 0, 0);
+    let mut take = |mut chunk: &mut [u8]| -> std::result::Result<usize, Refused> {
+        let mut given = 0;
+        while !chunk.is_empty() {
+            if next == end {
+                let bytes = (stage.len() as u64).min(total - done) as usize;
+                let at = to.start + done;
+                // SAFETY: the stage has so many bytes.
+                let read = unsafe { to.file.read_view(&to.view, at, stage.as_mut_ptr(), bytes)? };
+                (next, end) = (0, read);
+                done += read as u64;
+                if read == 0 {
+                    break;
+                }
+            }
+            let now = chunk.len().min(end - next);
+            let (filled, rest) = chunk.split_at_mut(now);
+            filled.copy_from_slice(&stage[next..next + now]);
+            (chunk, next, given) = (rest, next + now, given + now);
+        }
+        Ok(given)
+    };
+    // SAFETY: ELEMENTS.
+    unsafe { datatype.import(access.buf, count, &mut take)? };
+    Ok(done)
+}
+
+/// Moves the elements of an access through a function of the program; how many bytes of the file.
+///
+/// # Safety
+/// As [`move_converted`].
+unsafe fn move_by_function(
+    to: &Target, known: &Registered, access: &Access, cut: &Cut,
+) -> std::result::Result<u64, Refused> {
+    let function = if access.writes { known.write } else { known.read };
+    let function = function
+        .ok_or_else(|| Error::new(MPI_ERR_INTERN, "bytes that stay as they are are converted"))?;
     if cut.bytes == 0 {
         return Ok(0);
     }
@@ -312,17 +401,24 @@ pub(super) unsafe fn move_converted(
     while piece < cut.pieces {
         let now = most.min(cut.pieces - piece);
         let bytes = (now * cut.bytes) as usize;
-        // SAFETY: ELEMENTS.
+        // SAFETY: ELEMENTS; the stage has room for the pieces.
         unsafe {
+            let convert = |count: u64, stage: &mut [u8]| match count {
+                0 => Ok(()),
+                _ => {
+                    let user = (access.buf, access.datatype);
+                    let (position, items) = (piece * cut.items, count * cut.items);
+                    function.call(known, user, stage.as_mut_ptr(), position, items)
+                }
+            };
             if access.writes {
-                convert(representation, access, datatype, &cut, (piece, now), &mut stage)?;
+                convert(now, &mut stage)?;
                 to.file.write_view(&to.view, to.start + done, stage.as_ptr(), bytes, to.sieve)?;
                 done += bytes as u64;
             } else {
                 let read =
                     to.file.read_view(&to.view, to.start + done, stage.as_mut_ptr(), bytes)?;
-                let whole = read as u64 / cut.bytes;
-                convert(representation, access, datatype, &cut, (piece, whole), &mut stage)?;
+                convert(read as u64 / cut.bytes, &mut stage)?;
                 done += read as u64;
                 if read < bytes {
                     break;
@@ -332,53 +428,6 @@ pub(super) unsafe fn move_converted(
         piece += now;
     }
     Ok(done)
-}
-
-/// Converts pieces between memory and the stage.
-///
-/// # Safety
-/// As [`move_converted`]; the stage has room for the pieces.
-unsafe fn convert(
-    representation: &Representation, access: &Access, datatype: &Datatype, cut: &Cut,
-    (first, count): (u64, u64), stage: &mut [u8],
-) -> Result {
-    let room = stage.len() as i64;
-    if count == 0 {
-        return Ok(());
-    }
-    match representation {
-        Representation::Registered(known) => {
-            let function = if access.writes { known.write } else { known.read };
-            let user = (access.buf, access.datatype);
-            let (position, items) = (first * cut.items, count * cut.items);
-            match function {
-                // SAFETY: ELEMENTS.
-                Some(function) => unsafe {
-                    function.call(known, user, stage.as_mut_ptr(), position, items)
-                },
-                None => {
-                    Err(Error::new(MPI_ERR_INTERN, "bytes that stay as they are are converted"))
-                }
-            }
-        }
-        _ => {
-            debug_assert!(cut.is_element);
-            let step = (first as i64).wrapping_mul(datatype.extent().1);
-            let memory = access.buf.wrapping_offset(step as isize);
-            // SAFETY: ELEMENTS: those from this one on.
-            let result = unsafe {
-                match access.writes {
-                    true => {
-                        datatype.pack_external(memory, count as i64, stage.as_mut_ptr(), room, 0)
-                    }
-                    false => {
-                        datatype.unpack_external(stage.as_ptr(), room, 0, memory, count as i64)
-                    }
-                }
-            };
-            result.map(drop).map_err(Error::from)
-        }
-    }
 }
 
 impl File {

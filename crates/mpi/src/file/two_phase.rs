@@ -109,10 +109,7 @@ struct Exchange<'a, F, S> {
 pub(super) async unsafe fn run<F: Fabric, S: Store>(
     f: &F, plan: &Plan, shares: &[Share], task: &Task<'_>, store: &S, buffer: &mut Vec<u8>,
 ) -> Result<std::result::Result<(), Refused>> {
-    let own = plan.index_of(f.rank());
-    let window = |round| own.map_or(0..0, |index| plan.window(index, round));
-    let most = (0..plan.rounds()).map(|round| window(round).end - window(round).start);
-    buffer.reserve(most.max().unwrap_or(0) as usize);
+    buffer.reserve(buffer_bytes(plan, f.rank()));
     let (stage, slot) = make_stage(plan, task);
     let mut exchange = Exchange {
         f,
@@ -125,11 +122,22 @@ pub(super) async unsafe fn run<F: Fabric, S: Store>(
         slot,
         failed: None,
     };
-    for round in 0..plan.rounds() {
+    for round in plan.busy_rounds(shares).into_iter().flatten() {
         // SAFETY: WINDOWS; the buffer has room for each window of this rank.
         unsafe { exchange.run_round(round).await? };
     }
     Ok(exchange.failed.map_or(Ok(()), Err))
+}
+
+/// Bytes of the buffer that a rank needs as an aggregator.
+pub(super) fn buffer_bytes(plan: &Plan, rank: u32) -> usize {
+    plan.index_of(rank).map_or(0, |index| plan.buffer_bytes(index) as usize)
+}
+
+/// Whether there is memory for the windows of a rank: the buffer, which is there then, and the bits of a window.
+pub(super) fn reserve(plan: &Plan, rank: u32, buffer: &mut Vec<u8>) -> bool {
+    let bytes = buffer_bytes(plan, rank);
+    buffer.try_reserve_exact(bytes).is_ok() && Coverage::has_room(bytes as u64)
 }
 
 /// Memory for packed bytes, and how many of them each aggregator has.
@@ -164,7 +172,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
             .zip(self.shares)
             .filter_map(|(rank, share)| share.meets(&window).then_some(rank))
             .collect();
-        let mut covered = Coverage::new(if task.writes { window.clone() } else { 0..0 });
+        let mut covered = None;
         while parts.iter().any(Option::is_some) || !callers.is_empty() {
             let asks = self.make_asks(&mut parts);
             // SAFETY: WINDOWS.
@@ -175,7 +183,9 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
                 }
             }
         }
-        if task.writes && !window.is_empty() && self.failed.is_none() {
+        if let Some(covered) = covered
+            && self.failed.is_none()
+        {
             // SAFETY: what is covered has been received.
             let written = unsafe { self.store.write(&covered, self.buffer) };
             self.failed = written.err();
@@ -282,7 +292,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
     /// As [`run`].
     async unsafe fn take_step(
         &mut self, asks: &[Ask], window: &Range<i64>, callers: &mut Vec<u32>,
-        covered: &mut Coverage,
+        covered: &mut Option<Coverage>,
     ) -> Result {
         let me = self.f.rank();
         let mut sends = Batch::new(self.f);
@@ -305,6 +315,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
         let mut receives = Batch::new(self.f);
         for (from, layout) in asked.iter().zip(&layouts) {
             let Some(layout) = layout else { continue };
+            let covered = covered.get_or_insert_with(|| Coverage::new(window.clone()));
             from.runs.iter().for_each(|run| covered.add(run));
             let place = Vector::at(self.buffer, 1, layout);
             match asks.iter().find(|ask| self.rank_of(ask) == me) {
@@ -365,7 +376,7 @@ impl<F: Fabric, S: Store> Exchange<'_, F, S> {
     /// # Safety
     /// The window lies in the buffer.
     unsafe fn read(&mut self, asked: &[Asked], window: &Range<i64>) {
-        if window.is_empty() {
+        if asked.iter().all(|asked| asked.runs.is_empty()) {
             return;
         }
         let mut covered = Coverage::new(window.clone());
