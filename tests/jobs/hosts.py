@@ -139,6 +139,12 @@ def _judge_four(outcome):
     return outcome.problem(), outcome.text()
 
 
+def _several(session, engine):
+    """Programs with a `:` between them are one job on the hosts, whatever the engine makes of such a word."""
+    world = session.binary("world")
+    return _judge_four(_run(session, engine, 2, ["-n", "3", world, ":", "-n", "1", world]))
+
+
 def _programs(session, engine, names, each=2, without=()):
     for one in program.find(os.path.join(os.path.dirname(__file__), "..", "c")):
         if one.name not in names:
@@ -579,6 +585,7 @@ for _kind in ENGINES:
         "sample": _make(_programs, _kind, SAMPLE),
     }
     if issubclass(_kind, Agents):
+        _cases["several"] = _make(_several, _kind)
         _cases["input"] = _make(_input, _kind)
         _cases["dynamic"] = _make(_dynamic, _kind)
         _cases["ends_spawned"] = _make(_ends_spawned, _kind)
