@@ -145,6 +145,26 @@ def _several(session, engine):
     return _judge_four(_run(session, engine, 2, ["-n", "3", world, ":", "-n", "1", world]))
 
 
+def _lacks(session, engine):
+    """A host that lacks the program, or our launcher, ends the job, and is named where anything of ours runs there."""
+    folder = os.path.join(engine.hosts.folder, "only")
+    copy, prefix = os.path.join(folder, "world"), os.path.join(folder, "prefix")
+    os.makedirs(os.path.join(prefix, "bin"))
+    shutil.copy(session.binary("world"), copy)
+    shutil.copy(os.path.join(session.prefix, "bin", "mpiexec"), os.path.join(prefix, "bin"))
+    subprocess.run(engine.hosts.on("h2", ["mount", "-t", "tmpfs", "none", folder]), check=True)
+    outcome = _run(session, engine, 2, [copy])
+    if outcome.code in (None, 0) or outcome.left or "mpiexec: on h2: " not in outcome.err:
+        return f"no program there: exit code {outcome.code}", outcome.text()
+    engine.prefix = prefix
+    outcome = _run(session, engine, 2, [session.binary("world")], options=["--timeout", "2"])
+    if outcome.code in (None, 0) or outcome.left:
+        return f"no mpiexec there: exit code {outcome.code}", outcome.text()
+    if isinstance(engine, AgentsHydra) and (outcome.code != 124 or "have not begun within 2 s" not in outcome.err):
+        return "no mpiexec there: it is not told", outcome.text()
+    return None
+
+
 def _programs(session, engine, names, each=2, without=()):
     for one in program.find(os.path.join(os.path.dirname(__file__), "..", "c")):
         if one.name not in names:
@@ -586,6 +606,7 @@ for _kind in ENGINES:
     }
     if issubclass(_kind, Agents):
         _cases["several"] = _make(_several, _kind)
+        _cases["lacks"] = _make(_lacks, _kind)
         _cases["input"] = _make(_input, _kind)
         _cases["dynamic"] = _make(_dynamic, _kind)
         _cases["ends_spawned"] = _make(_ends_spawned, _kind)
