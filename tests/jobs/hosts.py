@@ -145,6 +145,19 @@ def _several(session, engine):
     return _judge_four(_run(session, engine, 2, ["-n", "3", world, ":", "-n", "1", world]))
 
 
+def _lengths(session, engine):
+    """One rank passes another length than the others: by each way that the call can go between hosts, some rank says so
+    and nobody waits for ever. Without a name the ranks may choose different ways (docs/scale.md)."""
+    words = [session.binary("coll_errors")]
+    for way in ("allgather:nodes,allgatherv:nodes,bcast:nodes,reduce:nodes,allreduce:nodes",
+                "allgather:bruck,allgatherv:bruck,bcast:binomial,reduce:binomial,allreduce:doubling",
+                "allgather:ring,allgatherv:ring,bcast:scatter-allgather"):
+        outcome = _run(session, engine, 2, ["env", f"FASTPATH_COLL={way}", *words])
+        if problem := outcome.problem():
+            return f"{way}: {problem}", outcome.text()
+    return None
+
+
 def _lacks(session, engine):
     """A host that lacks the program, or our launcher, ends the job, and is named where anything of ours runs there."""
     folder = os.path.join(engine.hosts.folder, "only")
@@ -626,6 +639,8 @@ for _kind in ENGINES:
 # messages of 64 KiB, so that case is for ranks of one host.
 PROGRESS = ["progress_thread", "coll_progress"]
 case_progress = _make(_programs, AgentsHydra, PROGRESS, 1, [["without"]])
+
+case_lengths = _make(_lengths, AgentsHydra)
 
 # A rank on each host, which have exchanged nothing yet: one that has left is found so, one that is late is waited for.
 LEAVING = ["pt2pt_finished", "pt2pt_late"]
