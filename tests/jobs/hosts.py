@@ -132,10 +132,12 @@ def _meets(session, engine):
 
 
 def _judge_four(outcome):
-    """A job of four ranks that say so."""
+    """A job of four ranks on two hosts, who say so."""
     wanted = [f"rank {rank} of 4" for rank in range(4)]
     if sorted(re.findall(r"rank \d of \d", outcome.out)) != wanted:
         return f"ranks: {outcome.problem() or sorted(set(outcome.out.splitlines()))}", outcome.text()
+    if (found := sorted(re.findall(r"host (\S+)", outcome.out))) != ["h1", "h1", "h2", "h2"]:
+        return f"hosts: {outcome.problem() or found}", outcome.text()
     return outcome.problem(), outcome.text()
 
 
