@@ -88,8 +88,9 @@ class Prrte:
         return [*(f"{name}_PREFIX={self.place}" for name in ("PRTE", "PMIX", "OPAL")), "PRTE_MCA_prte_tmpdir_base=/dev/shm"]
 
     def start_on(self, hosts, names, each, words):
+        # Without a number for each host all ranks go to the first one.
         command = ["env", *self.moved(), self.prterun, "--allow-run-as-root", "--prtemca", "plm_ssh_agent", hosts.rsh,
-                   "--prtemca", "plm_ssh_no_tree_spawn", "1", "--map-by", ":OVERSUBSCRIBE",
+                   "--prtemca", "plm_ssh_no_tree_spawn", "1", "--map-by", f"ppr:{each}:node:OVERSUBSCRIBE",
                    "--host", ",".join(f"{name}:{each}" for name in names), "-n", str(each * len(names)), *words]
         return hosts.beside(hosts.names[0], command)
 

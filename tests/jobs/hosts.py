@@ -132,11 +132,52 @@ def _meets(session, engine):
 
 
 def _judge_four(outcome):
-    """A job of four ranks that say so."""
+    """A job of four ranks on two hosts, who say so."""
     wanted = [f"rank {rank} of 4" for rank in range(4)]
     if sorted(re.findall(r"rank \d of \d", outcome.out)) != wanted:
         return f"ranks: {outcome.problem() or sorted(set(outcome.out.splitlines()))}", outcome.text()
+    if (found := sorted(re.findall(r"host (\S+)", outcome.out))) != ["h1", "h1", "h2", "h2"]:
+        return f"hosts: {outcome.problem() or found}", outcome.text()
     return outcome.problem(), outcome.text()
+
+
+def _several(session, engine):
+    """Programs with a `:` between them are one job on the hosts, whatever the engine makes of such a word."""
+    world = session.binary("world")
+    return _judge_four(_run(session, engine, 2, ["-n", "3", world, ":", "-n", "1", world]))
+
+
+def _lengths(session, engine):
+    """One rank passes another length than the others: by each way that the call can go between hosts, some rank says so
+    and nobody waits for ever. Without a name the ranks may choose different ways (docs/scale.md)."""
+    words = [session.binary("coll_errors")]
+    for way in ("allgather:nodes,allgatherv:nodes,bcast:nodes,reduce:nodes,allreduce:nodes",
+                "allgather:bruck,allgatherv:bruck,bcast:binomial,reduce:binomial,allreduce:doubling",
+                "allgather:ring,allgatherv:ring,bcast:scatter-allgather"):
+        outcome = _run(session, engine, 2, ["env", f"FASTPATH_COLL={way}", *words])
+        if problem := outcome.problem():
+            return f"{way}: {problem}", outcome.text()
+    return None
+
+
+def _lacks(session, engine):
+    """A host that lacks the program, or our launcher, ends the job, and is named where anything of ours runs there."""
+    folder = os.path.join(engine.hosts.folder, "only")
+    copy, prefix = os.path.join(folder, "world"), os.path.join(folder, "prefix")
+    os.makedirs(os.path.join(prefix, "bin"))
+    shutil.copy(session.binary("world"), copy)
+    shutil.copy(os.path.join(session.prefix, "bin", "mpiexec"), os.path.join(prefix, "bin"))
+    subprocess.run(engine.hosts.on("h2", ["mount", "-t", "tmpfs", "none", folder]), check=True)
+    outcome = _run(session, engine, 2, [copy])
+    if outcome.code in (None, 0) or outcome.left or "mpiexec: on h2: " not in outcome.err:
+        return f"no program there: exit code {outcome.code}", outcome.text()
+    engine.prefix = prefix
+    outcome = _run(session, engine, 2, [session.binary("world")], options=["--timeout", "2"])
+    if outcome.code in (None, 0) or outcome.left:
+        return f"no mpiexec there: exit code {outcome.code}", outcome.text()
+    if isinstance(engine, AgentsHydra) and (outcome.code != 124 or "have not begun within 2 s" not in outcome.err):
+        return "no mpiexec there: it is not told", outcome.text()
+    return None
 
 
 def _programs(session, engine, names, each=2, without=()):
@@ -579,6 +620,8 @@ for _kind in ENGINES:
         "sample": _make(_programs, _kind, SAMPLE),
     }
     if issubclass(_kind, Agents):
+        _cases["several"] = _make(_several, _kind)
+        _cases["lacks"] = _make(_lacks, _kind)
         _cases["input"] = _make(_input, _kind)
         _cases["dynamic"] = _make(_dynamic, _kind)
         _cases["ends_spawned"] = _make(_ends_spawned, _kind)
@@ -598,6 +641,8 @@ for _kind in ENGINES:
 # messages of 64 KiB, so that case is for ranks of one host.
 PROGRESS = ["progress_thread", "coll_progress"]
 case_progress = _make(_programs, AgentsHydra, PROGRESS, 1, [["without"]])
+
+case_lengths = _make(_lengths, AgentsHydra)
 
 # A rank on each host, which have exchanged nothing yet: one that has left is found so, one that is late is waited for.
 LEAVING = ["pt2pt_finished", "pt2pt_late"]

@@ -289,11 +289,14 @@ impl Engine {
 static ABORTER: OnceLock<Aborter> = OnceLock::new();
 
 /// Asks the engine that started this process, where there is one, to end the job with an exit code of 1 to 255. For a
-/// process that ends itself as a failure, also before it has joined its job: the others would wait for it.
-pub fn abort_job(code: i32) {
-    if let Some(aborter) = ABORTER.get() {
+/// process that ends itself as a failure, also before it has joined its job: the others would wait for it. False where
+/// it has not connected to one.
+pub fn abort_job(code: i32) -> bool {
+    let aborter = ABORTER.get();
+    if let Some(aborter) = aborter {
         aborter.abort(code);
     }
+    aborter.is_some()
 }
 
 /// Ends the job.

@@ -9,9 +9,10 @@ mod message;
 pub mod peers;
 mod pulse;
 
+use crate::watch::TIMEOUT_CODE;
 use fastpath_base::config::Config;
 use fastpath_base::sync::{Ordering, StaticBool};
-use fastpath_bootstrap::engine::{Aborter, Engine};
+use fastpath_bootstrap::engine::{Aborter, Engine, abort_job};
 use fastpath_bootstrap::job::detect::{Alone, Launcher, Place, Protocol};
 use fastpath_bootstrap::job::{find_place, random_job_id};
 use fastpath_bootstrap::network::proof::Pass;
@@ -22,9 +23,15 @@ use message::NodeMessage;
 use peers::{Door, Peers};
 use std::ops::Range;
 use std::os::unix::process::parent_id;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the agents wait for each other, at most. Before that ssh gives up a host that does not answer.
+const ALL_COME: Duration = Duration::from_secs(180);
+/// The first one says that they have not met; others say it so much later, unless the engine has ended them by then.
+const FIRST_SPEAKS: Duration = Duration::from_secs(5);
 
 /// What the value of a node is called.
 const KEY: &str = "node";
@@ -65,21 +72,19 @@ pub struct Agent {
 
 impl Agent {
     /// Finds the engine that has started this process, tells the other agents how the ranks of this node are reached,
-    /// and learns it of theirs. `counts`: how many ranks each node has; `processors`: how many this one has.
+    /// and learns it of theirs. `counts`: how many ranks each node has; `processors`: how many this one has; `limit`:
+    /// the time that the job has.
     ///
     /// # Errors
     /// There is no engine, or it has started another number of agents; no port; an agent of another version.
-    pub fn join(counts: &[usize], processors: usize, config: &Config) -> Result<Agent, String> {
+    pub fn join(
+        counts: &[usize], processors: usize, config: &Config, limit: Option<Duration>,
+    ) -> Result<Agent, String> {
         // Before the engine is spoken to: one that ends from here on is found out.
         let parent = parent_id();
         let describe = |e| format!("--agent: the engine that should have started it: {e}");
-        let claim = match find_place() {
-            Place::Several(claim) | Place::Alone(Alone::OfOne(claim)) => Some(claim),
-            _ => None,
-        };
-        let found = claim.and_then(|claim| Some((claim.protocol?, claim.launcher)));
         let (protocol, launcher) =
-            found.ok_or("--agent is for engines: none has started this process")?;
+            find_engine().ok_or("--agent is for engines: none has started this process")?;
         let mut engine = Engine::connect(protocol).map_err(describe)?;
         let about = engine.about();
         if about.size != counts.len() {
@@ -108,7 +113,7 @@ impl Agent {
             cards: Vec::new(),
             engine: Arc::default(),
         };
-        agent.exchange(&mut engine, config)?;
+        agent.exchange(&mut engine, config, limit)?;
         agent.engine = Arc::new(Mutex::new(Some(engine)));
         if (launcher, protocol, agent.node) == (Launcher::Slurm, Protocol::Pmi1, 0) {
             agent.is_lost = pulse::watch(&agent.engine);
@@ -182,7 +187,9 @@ impl Agent {
         first..first + self.counts[node]
     }
 
-    fn exchange(&mut self, engine: &mut Engine, config: &Config) -> Result<(), String> {
+    fn exchange(
+        &mut self, engine: &mut Engine, config: &Config, limit: Option<Duration>,
+    ) -> Result<(), String> {
         let ranks = self.local().len();
         // One for itself.
         let (own_listener, own_card) = network::open(config, Reach::Network, ranks + 1)?;
@@ -200,7 +207,10 @@ impl Agent {
         }
         let describe = |e| format!("telling the other nodes how ranks are reached: {e}");
         let put = engine.put(KEY, &own.encode());
-        put.and_then(|()| engine.fence()).map_err(describe)?;
+        let aborter = put.and_then(|()| engine.aborter()).map_err(describe)?;
+        let met = end_unless_met(aborter, self.node, limit);
+        engine.fence().map_err(describe)?;
+        drop(met);
         self.met = Instant::now();
         let mut agents = Vec::new();
         self.processors = 0;
@@ -293,4 +303,50 @@ impl Agent {
         let mut engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
         let _ = engine.take().map(|mut engine| engine.finalize());
     }
+}
+
+/// The protocol of the engine that has started this process, and which one it is.
+fn find_engine() -> Option<(Protocol, Launcher)> {
+    let claim = match find_place() {
+        Place::Several(claim) | Place::Alone(Alone::OfOne(claim)) => claim,
+        _ => return None,
+    };
+    Some((claim.protocol?, claim.launcher))
+}
+
+/// Ends the job of an agent that fails, also before it has joined the others: an engine may take no notice of its end,
+/// and they would wait for it.
+pub fn end_job(code: i32) {
+    if !abort_job(code)
+        && let Some((protocol, _)) = find_engine()
+        && let Ok(_engine) = Engine::connect(protocol)
+    {
+        abort_job(code);
+    }
+}
+
+/// Ends the job unless what this gives is dropped in time: an engine may start no agent on a host, where Fastpath is
+/// missing for one, and not say so.
+fn end_unless_met(aborter: Aborter, node: usize, limit: Option<Duration>) -> Sender<()> {
+    let (met, wait) = channel();
+    let is_told = limit.is_some_and(|limit| limit < ALL_COME);
+    let limit = limit.unwrap_or(ALL_COME).min(ALL_COME);
+    let look = move || {
+        let later = if node == 0 { Duration::ZERO } else { FIRST_SPEAKS };
+        if wait.recv_timeout(limit + later) != Err(RecvTimeoutError::Timeout) {
+            return;
+        }
+        let (code, told) = if is_told { (TIMEOUT_CODE, " (--timeout)") } else { (1, "") };
+        let place = std::env::current_exe().unwrap_or_default();
+        eprintln!(
+            "mpiexec: the ranks of some host have not begun within {} s{told}: can the launcher \
+             start {} there?",
+            limit.as_secs_f64(),
+            place.display()
+        );
+        aborter.abort(code);
+    };
+    // Without a thread the engine alone ends such a job.
+    let _ = thread::Builder::new().stack_size(1 << 17).spawn(look);
+    met
 }

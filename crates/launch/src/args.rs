@@ -17,8 +17,8 @@ mod tests;
 mod values;
 
 pub use help::write_help;
-pub use hosts::ThisNode;
-pub use parse::parse_args;
+pub use hosts::{ThisNode, write_agent_words};
+pub use parse::{AGENT, parse_args};
 pub use spec::{App, Bind, Inherit, JobSpec, Node, Nodes, Output, Placement, Rank, Stdin};
 
 use fastpath_base::topology::Level;

@@ -5,7 +5,7 @@
 
 mod reach;
 
-use crate::args::{JobSpec, Node, Nodes, Stdin};
+use crate::args::{AGENT, JobSpec, Node, Nodes, Stdin, write_agent_words};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -228,8 +228,8 @@ fn list_processes(
     let of_nodes = join(&mut nodes.iter().map(|node| node.ranks));
     let of_apps = join(&mut spec.apps.iter().map(|app| app.ranks));
     let counts = format!("{of_nodes}/{of_apps}");
-    let agent = [agent.into(), "--agent".into(), counts.into()];
-    Ok(agent.into_iter().chain(words.iter().cloned()).collect())
+    let agent = [agent.into(), AGENT.into(), counts.into()];
+    Ok(agent.into_iter().chain(write_agent_words(words)).collect())
 }
 
 /// Without agents standard input is the engine's matter, and reaches the first rank alone.
@@ -366,6 +366,10 @@ mod tests {
         };
         let agents = list_processes(&spec, &nodes(2), &words).unwrap();
         assert_eq!(agents[1..], ["--agent", "2,2/4", "--host", "a,b", "prog"]);
+        // The engine would take the rest for a program of its own.
+        let several = ["a", ":", "b"].map(OsString::from);
+        let agents = list_processes(&spec, &nodes(2), &several).unwrap();
+        assert_eq!(agents[3..], ["a", "::", "b"]);
         spec.no_agents = true;
         assert!(list_processes(&spec, &nodes(2), &words).is_err());
         let program = list_processes(&spec, &nodes(1), &words).unwrap();

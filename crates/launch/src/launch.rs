@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
 //! From a command line to running ranks.
 
-use crate::agent::Agent;
+use crate::agent::{Agent, end_job};
 use crate::args::{App, JobSpec, Nodes, Stdin};
 use crate::binding::{Machine, Plan, describe_plan, plan_binding};
 use crate::claims::{Pick, claim_processors};
@@ -23,7 +23,6 @@ use fastpath_base::config::{Config, Key, Origin, shorten};
 use fastpath_base::refusal::{describe_call, read_limit};
 use fastpath_base::sync::Ordering;
 use fastpath_base::topology;
-use fastpath_bootstrap::engine::abort_job;
 use fastpath_bootstrap::job::{ForeignNumbers, describe_copies, random_job_id};
 use fastpath_bootstrap::segment::{MAX_RANKS, Segment};
 use fastpath_bootstrap::trace::prepare_file;
@@ -49,18 +48,8 @@ pub fn run_job(spec: &JobSpec, words: &[OsString]) -> i32 {
     for name in find_missing(std::env::vars_os, spec) {
         eprintln!("mpiexec: -x {}: not set in the environment, not passed on", name.display());
     }
-    if let Some(place) = &spec.report_pid
-        && let Err(e) = report_pid(place)
-    {
-        eprintln!("mpiexec: --report-pid {}: {e}", place.display());
-        return 2;
-    }
-    if let Some(set) = &spec.cpus
-        && let Err(e) = topology::set_affinity(set)
-    {
-        let there = topology::affinity();
-        eprintln!("mpiexec: --cpu-set {set}: {e}; processors {there} may be used here");
-        return 2;
+    if let Err(refusal) = prepare_itself(spec) {
+        return refuse(spec, refusal);
     }
     if spec.nodes == Nodes::Here
         && let Some(text) = describe_copies()
@@ -78,15 +67,36 @@ pub fn run_job(spec: &JobSpec, words: &[OsString]) -> i32 {
         Ok(Started::Broken(watch, (code, text))) => {
             watch.abandon(code, &format!("mpiexec: {text}\n"))
         }
-        Err((code, text)) => {
-            eprintln!("mpiexec: {text}");
-            // An agent is not alone: an engine may take no notice of its end.
-            if matches!(spec.nodes, Nodes::Agent(_)) {
-                abort_job(code);
-            }
-            code
-        }
+        Err(refusal) => refuse(spec, refusal),
     }
+}
+
+/// Says why there is no job; returns the exit code.
+fn refuse(spec: &JobSpec, (code, text): Refusal) -> i32 {
+    match &spec.nodes {
+        Nodes::Agent(_) => {
+            eprintln!("mpiexec: on {}: {text}", topology::host_name());
+            end_job(code);
+        }
+        _ => eprintln!("mpiexec: {text}"),
+    }
+    code
+}
+
+/// What the launcher was asked to do with itself.
+fn prepare_itself(spec: &JobSpec) -> Result<(), Refusal> {
+    if let Some(place) = &spec.report_pid {
+        let refuse = |e| (2, format!("--report-pid {}: {e}", place.display()));
+        report_pid(place).map_err(refuse)?;
+    }
+    if let Some(set) = &spec.cpus {
+        let refuse = |e| {
+            let there = topology::affinity();
+            (2, format!("--cpu-set {set}: {e}; processors {there} may be used here"))
+        };
+        topology::set_affinity(set).map_err(refuse)?;
+    }
+    Ok(())
 }
 
 /// Writes our process number to standard output (`-`), standard error (`+`) or a file.
@@ -129,7 +139,7 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
     let agent = match &spec.nodes {
         Nodes::Agent(counts) => {
             let (config, here) = (own_config(spec), read_machine().processors);
-            Some(Agent::join(counts, here, &config).map_err(|text| (1, text))?)
+            Some(Agent::join(counts, here, &config, spec.timeout).map_err(|text| (1, text))?)
         }
         _ => None,
     };

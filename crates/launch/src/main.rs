@@ -49,6 +49,9 @@ fn main() {
         Ok(Request::Run(spec)) => launch::run_job(&spec, &words),
         Err(e) => {
             eprintln!("mpiexec: {e}");
+            if words.first().is_some_and(|word| word == args::AGENT) {
+                agent::end_job(USAGE_CODE);
+            }
             USAGE_CODE
         }
     };

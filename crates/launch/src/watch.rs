@@ -36,7 +36,7 @@ pub const CLIENTS: u64 = 6;
 pub const STREAMS: u64 = 16;
 
 /// Exit code after `--timeout`, that of timeout(1).
-const TIMEOUT_CODE: i32 = 124;
+pub const TIMEOUT_CODE: i32 = 124;
 /// After a time-out the agents of other nodes, which have the same limit, see what their ranks are doing before the end
 /// of ours wakes those; and after that end they say it.
 const OTHERS_SPEAK: Duration = Duration::from_millis(300);

@@ -114,7 +114,7 @@ fn try_settings() -> Result<(), String> {
 pub fn run(options: &DoctorOptions) -> io::Result<bool> {
     if options.hosts.probe {
         let probed = hosts::probe::run().map_err(io::Error::other);
-        return probed.map(|()| true).inspect_err(|_| abort_job(1));
+        return probed.map(|()| true).inspect_err(|_| _ = abort_job(1));
     }
     if !options.hosts.hosts.is_empty() {
         return hosts::run(&options.hosts, options.json);

@@ -122,7 +122,7 @@ struct WaitEntry {
 pub fn run(options: &PsOptions) -> Result<()> {
     if options.hosts.probe {
         let listing = list(options, true);
-        let probed = hosts::probe(&listing, options.why).inspect_err(|_| abort_job(1));
+        let probed = hosts::probe(&listing, options.why).inspect_err(|_| _ = abort_job(1));
         return probed.map_err(Error::msg);
     }
     if !options.hosts.hosts.is_empty() {

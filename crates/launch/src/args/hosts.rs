@@ -6,6 +6,7 @@ use super::values::parse_ranks;
 use super::{Surroundings, UsageError, wrong};
 use fastpath_base::topology::{self, Level};
 use fastpath_bootstrap::segment::MAX_JOB_RANKS;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::path::Path;
@@ -76,6 +77,29 @@ pub fn take_agent(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageErr
     };
     (parser.agent, parser.told_ranks) = (Some(nodes), programs);
     Ok(())
+}
+
+/// The words of a command line for an agent. Engines read a `:` as the begin of a further program of theirs, so each word
+/// of colons alone has one more.
+pub fn write_agent_words(words: &[OsString]) -> impl Iterator<Item = OsString> {
+    let add = |word: &OsString| match is_colons(word) {
+        true => [word.as_os_str(), OsStr::new(":")].into_iter().collect(),
+        false => word.clone(),
+    };
+    words.iter().map(add)
+}
+
+/// What [`write_agent_words`] has written, as the user typed it.
+pub fn read_agent_words(words: Vec<OsString>) -> Vec<OsString> {
+    let take = |word: OsString| match is_colons(&word) {
+        true => ":".repeat(word.len().saturating_sub(1)).into(),
+        false => word,
+    };
+    words.into_iter().map(take).collect()
+}
+
+fn is_colons(word: &OsStr) -> bool {
+    !word.is_empty() && word.as_encoded_bytes().iter().all(|&byte| byte == b':')
 }
 
 fn read_hostfile(text: &str, file: &str) -> Result<Vec<Host>, UsageError> {

@@ -11,6 +11,9 @@ use fastpath_bootstrap::segment::{MAX_JOB_RANKS, MAX_RANKS};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
+/// The first word of an agent's command line.
+pub const AGENT: &str = "--agent";
+
 /// An option as it was typed.
 #[derive(Debug)]
 pub struct Given {
@@ -125,11 +128,14 @@ pub fn parse_args<I>(words: I, here: &dyn Surroundings) -> Result<Request, Usage
 where
     I: IntoIterator<Item = OsString>,
 {
-    let words: Vec<OsString> = words.into_iter().collect();
+    let mut words: Vec<OsString> = words.into_iter().collect();
     if words.is_empty() {
         return wrong(
             "no program given; mpiexec -n N PROGRAM [ARGUMENTS] runs it on N ranks".into(),
         );
+    }
+    if words[0] == AGENT {
+        words = super::hosts::read_agent_words(words);
     }
     let mut parser = Parser::new(here);
     parser.read_programs(&words)?;

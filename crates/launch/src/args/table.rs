@@ -5,7 +5,7 @@ mod idle;
 pub use idle::{BY_HAND, NODES};
 
 use super::output::{check_display, prefix, read_pattern, take_directory, take_list};
-use super::parse::{Given, Parser, PerNode};
+use super::parse::{AGENT, Given, Parser, PerNode};
 use super::spec::{Bind, Inherit};
 use super::values::{
     read_pair, read_ranks, read_stdin, read_timeout, read_triplets, split_names, split_pair,
@@ -183,7 +183,7 @@ const RANKS: &[Opt] = &[
          binding and the end of the job are its matter then",
     ),
     opt(
-        "--agent",
+        AGENT,
         One("N,...[/N,...]"),
         hosts::take_agent,
         "for the engines that start a job on several hosts: this process starts the ranks of one \

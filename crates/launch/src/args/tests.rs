@@ -106,6 +106,19 @@ fn program__keeps_its_own_options() {
 }
 
 #[test]
+fn agent__reads_what_was_typed() {
+    // As an engine hands it on, which would read a `:` itself.
+    let words = ["-n", "2", "a", "::x", ":", "-n", "1", "b", "::"].map(OsString::from);
+    let told = write_agent_words(&words).collect::<Vec<_>>();
+    assert_eq!(told, ["-n", "2", "a", "::x", "::", "-n", "1", "b", ":::"]);
+    let told = [AGENT.into(), "2,1/2,1".into()].into_iter().chain(told);
+    let Ok(Request::Run(spec)) = parse_args(told, &Here(&[])) else { panic!("no job") };
+    assert_eq!(spec.apps[0].argv, ["a", "::x"]);
+    assert_eq!(spec.apps[1].argv, ["b", "::"]);
+    assert_eq!(spec.nodes, Nodes::Agent(vec![2, 1]));
+}
+
+#[test]
 fn program__must_be_there() {
     for line in ["", "-n 2", "-n 2 a :", ": a", "-n 1 a : : b"] {
         assert!(error(line).contains("no program"), "{line}");

@@ -56,13 +56,13 @@ fn agent__is_of_all_ranks() {
     assert_eq!(spec(line).nodes, Nodes::Agent(vec![2, 1]));
     assert!(error("--agent 2,2 -n 3 a").contains("not the 3 ranks"));
     // Told of each program, the numbers count whatever the agent sees of the allocation.
-    let told = spec("--agent 2,2/1,3 -ppn 2 a : b");
+    let told = spec("--agent 2,2/1,3 -ppn 2 a :: b");
     assert_eq!(told.nodes, Nodes::Agent(vec![2, 2]));
     assert_eq!(told.apps.iter().map(|app| app.ranks).collect::<Vec<_>>(), [1, 3]);
     assert!(error("--hostfile none a").contains("none"));
     let elsewhere = spec("--agent 2,2/4 --hostfile none a");
     assert_eq!(elsewhere.nodes, Nodes::Agent(vec![2, 2]));
-    assert!(error("--agent 2,2/1,2 a : b").contains("not the 3 ranks"));
+    assert!(error("--agent 2,2/1,2 a :: b").contains("not the 3 ranks"));
     assert!(error("--agent 2,2/x a").contains("no numbers of ranks"));
     assert!(error("--agent 2,x -n 3 a").contains("no numbers of ranks"));
 }
