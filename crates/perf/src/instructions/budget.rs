@@ -11,7 +11,7 @@ use crate::record::Breakdown;
 /// The payload for which limits stand.
 const BYTES: u64 = 8;
 
-/// Reads the limits: a call and a number a line, `#` before a comment.
+/// Reads the limits: a call, or several with `+` between them, and a number a line, `#` before a comment.
 ///
 /// # Errors
 /// The file is not there, has no limit, or a line that is none.
@@ -45,22 +45,25 @@ fn parse(text: &str) -> Result<Vec<(String, f64)>> {
 pub fn check(limits: &[(String, f64)], counted: &[Breakdown], shows: bool) -> Result<()> {
     let mut exceeded = Vec::new();
     for (call, limit) in limits {
-        let of_budget = |b: &&Breakdown| b.operation == *call && b.bytes == BYTES;
-        let Some(found) = counted.iter().find(of_budget) else {
-            bail!("{call} was not counted with {BYTES} B, for which it has a budget");
-        };
-        let over = found.total > *limit;
+        let total = call.split('+').map(|call| find(counted, call)).sum::<Result<f64>>()?;
+        let over = total > *limit;
         if shows {
             let mark = if over { "  EXCEEDED" } else { "" };
-            print_line(&format!("budget of {call:<22} {limit:>6}, takes {:.2}{mark}", found.total));
+            print_line(&format!("budget of {call:<22} {limit:>6}, takes {total:.2}{mark}"));
         }
         if over {
-            exceeded
-                .push(format!("{call} takes {:.2} instructions, {limit} are allowed", found.total));
+            exceeded.push(format!("{call} takes {total:.2} instructions, {limit} are allowed"));
         }
     }
     ensure!(exceeded.is_empty(), "{}", exceeded.join("; "));
     Ok(())
+}
+
+fn find(counted: &[Breakdown], call: &str) -> Result<f64> {
+    let found = counted.iter().find(|b| b.operation == call && b.bytes == BYTES);
+    found.map(|b| b.total).with_context(|| {
+        format!("{call} was not counted with {BYTES} B, for which it has a budget")
+    })
 }
 
 #[cfg(test)]
@@ -68,27 +71,38 @@ pub fn check(limits: &[(String, f64)], counted: &[Breakdown], shows: bool) -> Re
 mod tests {
     use super::*;
 
-    fn counted(total: f64) -> Vec<Breakdown> {
-        vec![Breakdown {
+    fn counted(operation: &str, total: f64) -> Breakdown {
+        Breakdown {
             mpi: "ours".into(),
-            operation: "MPI_Send".into(),
+            operation: operation.into(),
             level: Default::default(),
             bytes: 8,
             calls: 1000,
             total,
             parts: Vec::new(),
-        }]
+        }
     }
 
     #[test]
     fn budget__is_kept_exceeded_or_not_counted() {
         let limits = parse("# a comment\nMPI_Send 80\n").unwrap();
         assert_eq!(limits, [("MPI_Send".to_owned(), 80.0)]);
-        assert!(check(&limits, &counted(80.0), false).is_ok());
-        let over = check(&limits, &counted(80.01), false).unwrap_err();
+        assert!(check(&limits, &[counted("MPI_Send", 80.0)], false).is_ok());
+        let over = check(&limits, &[counted("MPI_Send", 80.01)], false).unwrap_err();
         assert!(over.to_string().contains("80.01"), "{over}");
-        let none = check(&[("MPI_Recv".into(), 1.0)], &counted(1.0), false).unwrap_err();
-        assert!(none.to_string().contains("MPI_Recv"));
+        let none = check(&[("MPI_Recv".into(), 1.0)], &[counted("MPI_Send", 1.0)], false);
+        assert!(none.unwrap_err().to_string().contains("MPI_Recv"));
+    }
+
+    #[test]
+    fn budget__of_several_calls_is_for_their_sum() {
+        let limits = parse("MPI_Put+MPI_Win_flush 70").unwrap();
+        let both = |put| [counted("MPI_Win_flush", 24.5), counted("MPI_Put", put)];
+        assert!(check(&limits, &both(45.5), false).is_ok());
+        let over = check(&limits, &both(46.0), false).unwrap_err().to_string();
+        assert!(over.contains("MPI_Put+MPI_Win_flush takes 70.50"), "{over}");
+        let none = check(&limits, &both(1.0)[..1], false).unwrap_err().to_string();
+        assert!(none.starts_with("MPI_Put was not counted"), "{none}");
     }
 
     #[test]
