@@ -24,7 +24,7 @@ help:
 	@echo 'make demo                   a program on 4 ranks that checks its result; then a message against the floor'
 	@echo 'make test-budgets           hold the instruction counts of calls against bench/budgets'
 	@echo 'make vm-test                what needs an RDMA adapter, on two virtual ones (scripts/vm; FASTPATH_TEST_DEVICE=mlx5_0: on that one)'
-	@echo 'make vm-test-all            the same and its long cases; every program of tests/c and mpi4py over rc and ud, on one virtual host and on two'
+	@echo 'make vm-test-all            the same and its long cases; every program of tests/c, mpi4py and others over rc and ud, on one virtual host and on two'
 	@echo 'make test-loom              ring, sleep handshake, biased lock and records of the segment under the model checker'
 	@echo 'make test-miri              the ring between two threads under miri; needs a nightly toolchain'
 	@echo 'make test-tsan              the programs with threads under ThreadSanitizer; needs a nightly toolchain'
@@ -98,18 +98,28 @@ test-budgets: prefix
 vm-test: prefix
 	scripts/vm test --prefix build/prefix
 
+# OSU's programs of nonblocking and neighbourhood collectives.
+OSU_NEW = --ranks 3 --programs osu_i*,osu_neighbor*
+
 # The same with the long cases; all programs of tests/c on two ranks, and the messages and collectives of mpi4py, over each
-# transport of an adapter, on one virtual host and between two. An hour; each case is told of when it ends.
+# transport of an adapter, on one virtual host and between two; some of OSU's programs, Graph500 and PETSc's star forests.
+# Two hours; each case is told of when it ends.
 vm-test-all: prefix
 	@tests/parts 'scripts/vm test --all --verbose --prefix build/prefix' \
 	    $(foreach hosts,1 2,'scripts/vm programs --verbose --prefix build/prefix --hosts $(hosts)' \
-	        'tests/suites/mpi4py --prefix build/prefix --over rc,ud --hosts $(hosts)')
+	        'tests/suites/mpi4py --prefix build/prefix --over rc,ud --hosts $(hosts)') \
+	    'tests/suites/osu --prefix build/prefix --over rc,ud --hosts 2 --quick $(OSU_NEW)' \
+	    'tests/suites/graph500 --prefix build/prefix --over rc,ud --hosts 2 --quick --ranks 2' \
+	    'tests/suites/petsc --prefix build/prefix --over rc,ud --hosts 2 --quick'
 
 # Programs of others, built and run against a scratch installation. They install what they need.
 test-suites: build
 	install/install.sh '$(BUILD)' '$(TARGET_DIR)/suites/prefix'
-	for suite in mpi4py osu graph500 netpipe hpcc fftw rsmpi lammps hdf5 pnetcdf ior tileio; do \
+	for suite in mpi4py osu graph500 netpipe hpcc fftw rsmpi lammps hdf5 pnetcdf ior tileio petsc; do \
 	    tests/suites/$$suite --prefix '$(TARGET_DIR)/suites/prefix' $(SUITES) || exit 1; \
+	done
+	for suite in mpi4py 'osu --quick $(OSU_NEW)' 'graph500 --quick --ranks 2' 'petsc --quick'; do \
+	    set -f; tests/suites/$$suite --prefix '$(TARGET_DIR)/suites/prefix' --over tcp || exit 1; \
 	done
 
 # A sample of them for every change: NetPIPE alone, which takes seconds to build.

@@ -9,20 +9,24 @@ import subprocess
 import sys
 import tarfile
 
-ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+from over import ROOT, places
+
 SCRATCH = os.path.join(ROOT, "target", "suites")
 
 
 class Suite:
     """One run of a suite against an installation."""
 
-    def __init__(self, name, text, **more):
-        """`more`: further options, as argparse describes them."""
+    def __init__(self, name, text, goes_elsewhere=False, **more):
+        """`goes_elsewhere`: it runs in each place of `everywhere`. `more`: further options, as argparse describes them."""
         parser = argparse.ArgumentParser(description=text)
         parser.add_argument("--quick", action="store_true", help="fewer ranks or smaller problems, for every change")
         parser.add_argument("--prefix", help="the installation to test; otherwise `make install` makes one")
         parser.add_argument("--ranks", help="only these numbers of ranks (`2,4`)")
         parser.add_argument("--clones", help="a folder with git clones of sources that are no packages, by the suite's name")
+        if goes_elsewhere:
+            parser.add_argument("--over", help="tcp: on two virtual hosts; rc, ud: in the virtual machine; or several")
+            parser.add_argument("--hosts", type=int, choices=[1, 2], default=1, help="virtual hosts in the machine")
         for flag, settings in more.items():
             parser.add_argument(f"--{flag}", **settings)
         options = self.options = parser.parse_args()
@@ -33,6 +37,7 @@ class Suite:
         if not options.prefix:
             self.must(["make", "-C", ROOT, "install", f"PREFIX={self.prefix}"], "the library cannot be built")
         self.passed = self.failed = self.skipped = 0
+        self.place, self.is_elsewhere_missing = None, False
 
     def environment(self, **more):
         """The environment with the installation's commands first, and one thread for each rank's linear algebra."""
@@ -53,8 +58,21 @@ class Suite:
             sys.exit(f"{printed[-4000:]}\nFAILED: {complaint}: {' '.join(command)} left with {code}")
         return printed
 
+    def everywhere(self):
+        """Each place that --over names, one after the other; what is launched meanwhile runs there."""
+        for place in places(self):
+            with place:
+                self.place = place
+                yield place
+
+    def launch(self, ranks, command, seconds, judge, cwd=None, **more):
+        """Runs a program under our launcher, which ends it and says what each rank did if it takes too long. `judge` gets
+        the exit code and what was printed; in the virtual machine that is later."""
+        words = [self.place.launcher, "--timeout", str(seconds), "-n", str(ranks), *command]
+        self.place.run(words, seconds, judge, cwd, **more)
+
     def run_ranks(self, ranks, command, seconds, cwd=None, **more):
-        """Runs a program under our launcher, which ends it and says what each rank did if it takes too long."""
+        """The same on this host, at once: returns them."""
         launcher = os.path.join(self.prefix, "bin", "mpiexec")
         return self.call([launcher, "--timeout", str(seconds), "-n", str(ranks), *command], cwd, **more)
 
@@ -88,7 +106,8 @@ class Suite:
 
     def count(self, what, good, printed="", tests=1):
         """Counts a result; a failure shows the end of what was printed."""
-        print(f"{'ok' if good else 'FAILED'}: {what}", flush=True)
+        where = f", {self.place.name}" if self.place and self.place.name else ""
+        print(f"{'ok' if good else 'FAILED'}: {what}{where}", flush=True)
         if good:
             self.passed += tests
         else:
@@ -97,7 +116,7 @@ class Suite:
 
     def close(self):
         print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped")
-        sys.exit(1 if self.failed or not self.passed else 0)
+        sys.exit(1 if self.failed or not (self.passed or self.is_elsewhere_missing) else 0)
 
     def fetch_git(self, name, address, commit):
         """Unpacks a commit of a git repository afresh; returns its directory.

@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn report__is_off_on_or_json() {
+    fn report__is_off_on_or_a_form() {
         let of = |value| {
             let c = read(&[("FASTPATH_REPORT", value)]).unwrap();
             (c.flag(Key::Report), c.choice(Key::Report))
@@ -423,6 +423,7 @@ mod tests {
         assert_eq!(of("1"), (true, ""));
         assert_eq!((of("0"), of("")), ((false, ""), (false, "")));
         assert_eq!(of("JSON"), (false, "json"));
+        assert_eq!(of("selection"), (false, "selection"));
         let e = read(&[("FASTPATH_REPORT", "xml")]).unwrap_err();
         assert!(e.to_string().contains("json"), "{e}");
     }

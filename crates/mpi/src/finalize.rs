@@ -197,9 +197,14 @@ fn is_unanswered(p: &Process, worker: &Worker, request: &Request) -> bool {
 
 /// Says at the end, where a report is asked for, what was learnt of the ways to peers, and what the adapter has lost
 /// and what was sent again; the thread level, what threads have cost each other where there may be several, and what
-/// the progress thread did.
+/// the progress thread did. With `selection` only what was learnt.
 fn print_counts(p: &Process, worker: &Worker, config: &Config) {
-    let json = config.choice(Key::Report) == "json";
+    let form = config.choice(Key::Report);
+    if form == "selection" {
+        worker.report_learnt(true).iter().for_each(|line| eprintln!("{line}"));
+        return;
+    }
+    let json = form == "json";
     if !json && !config.flag(Key::Report) {
         return;
     }

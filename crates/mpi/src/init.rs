@@ -204,7 +204,7 @@ fn print_selection(worker: &mut Worker, config: &Config) {
     for warning in worker.selection_warnings() {
         eprintln!("fastpath: FASTPATH_TUNING: {warning}");
     }
-    let json = config.choice(Key::Report) == "json";
+    let json = matches!(config.choice(Key::Report), "json" | "selection");
     if !json && !config.flag(Key::Report) {
         return;
     }

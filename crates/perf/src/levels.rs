@@ -259,7 +259,7 @@ fn run_level(
             let mut link = protocol::ProtocolLink::open(job, &config)?;
             rank.describe(link.transport(), link.describe_adapter());
             run_plan(plan, board, &mut rank, &mut link);
-            if config.choice(Key::Report) == "json" {
+            if matches!(config.choice(Key::Report), "json" | "selection") {
                 link.worker().report_learnt(true).iter().for_each(|line| eprintln!("{line}"));
             }
             link.close();

@@ -23,7 +23,7 @@ use crate::record::{Case, Clock, Missing};
 pub use event::parse_event;
 pub use event::{Event, Progress, Start, VERSION as EVENTS_VERSION};
 pub use job::RunError;
-pub use selection::{Learnt, Selection, TIMED, VARIABLE};
+pub use selection::{Learnt, Selection, VARIABLE};
 
 /// The program, compiled for one MPI library.
 #[derive(Clone, Debug)]
@@ -53,12 +53,10 @@ impl Job {
     /// Asks our library to say which protocol serves which size, unless the user has asked for a form of
     /// it. Not for a job whose start or memory is measured.
     pub fn with_selection(mut self) -> Job {
-        let (name, _) = VARIABLE;
+        let (name, value) = VARIABLE;
         let given = self.environment.iter().any(|(set, _)| set == name);
         if !given && std::env::var_os(name).is_none() {
-            for (name, value) in [VARIABLE, TIMED] {
-                self.environment.push((name.to_owned(), value.to_owned()));
-            }
+            self.environment.push((name.to_owned(), value.to_owned()));
         }
         self
     }

@@ -87,7 +87,7 @@ pub const FEATURES: &[&str] = &[
 ];
 
 /// Forms of `FASTPATH_REPORT` beyond on and off.
-pub const REPORT_FORMS: &[&str] = &["json"];
+pub const REPORT_FORMS: &[&str] = &["json", "selection"];
 
 /// Names of the transports that `FASTPATH_TRANSPORTS` can list.
 pub const TRANSPORTS: &[&str] = &["all", "loopback", "shm", "cma", "rc", "ud", "tcp"];
@@ -126,7 +126,9 @@ variables! {
     Disable "FASTPATH_DISABLE" Kind::Words(FEATURES), "", false,
         "optimisations to switch off, by name, to see what each of them gives";
     Report "FASTPATH_REPORT" Kind::FlagOr(REPORT_FORMS), "0", false,
-        "1 or json: print at start which transport and protocol serves which size, and why";
+        "1 or json: print at start which transport and protocol serves which size, and why; at \
+         the end what was learnt and counted; selection: as json, but nothing that takes time to \
+         count";
     Coll "FASTPATH_COLL" Kind::Text, "", false,
         "algorithms of collective calls, by name, as allreduce:nodes,bcast:binomial: calls that \
          cannot go so take the usual one; any-order: sums need not have the same bits on all \
@@ -192,8 +194,6 @@ variables! {
         "the launcher tells a rank where the process of another job waits that has spawned it";
     InternalClaims "FASTPATH_INTERNAL_CLAIMS" Kind::Text, "/sys/devices/system/cpu", true,
         "folder of processors, whose bytes jobs lock to claim them; set by tests";
-    InternalTimed "FASTPATH_INTERNAL_TIMED" Kind::Flag, "0", true,
-        "1: the program measures times: a report leaves out what it takes time to count";
     Rank "FASTPATH_RANK" Kind::Text, "", true,
         "the launcher tells scripts which rank they are";
     Size "FASTPATH_SIZE" Kind::Text, "", true,

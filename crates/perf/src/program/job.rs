@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::event::{Event, parse_event};
-use super::selection::{Learnt, is_told};
+use super::selection::Learnt;
 use super::{Job, Selection};
 use crate::interrupt;
 
@@ -147,7 +147,6 @@ impl<F: FnMut(Event)> Reading<F> {
     fn take(&mut self, said: Said) {
         let event = match said {
             Said::Out(line) => parse_event(&line),
-            Said::Err(line) if is_told(&line) => return,
             Said::Err(line) => {
                 let selection = Selection::parse(&line).map(Event::Selection);
                 let learnt = || Learnt::parse(&line).map(Event::Learnt);

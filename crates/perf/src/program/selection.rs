@@ -1,7 +1,7 @@
 //! Which protocol serves which size, as our library says it in the job itself.
 //!
 //! The table of `fastpath info --protocols --json` is what a job chooses; the job prints the same
-//! (`FASTPATH_REPORT=json`) with the constants that its ranks have.
+//! (`FASTPATH_REPORT=selection`) with the constants that its ranks have.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +9,7 @@ use crate::catalogue::{self, Group};
 use crate::record::{Case, Level};
 
 /// By which a job of our library is asked to say it; others do not know it.
-pub const VARIABLE: (&str, &str) = ("FASTPATH_REPORT", "json");
-
-/// Says that times are measured: calls are not counted for the report.
-pub const TIMED: (&str, &str) = ("FASTPATH_INTERNAL_TIMED", "1");
+pub const VARIABLE: (&str, &str) = ("FASTPATH_REPORT", "selection");
 
 /// What the library has selected.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
@@ -94,19 +91,6 @@ impl Learnt {
     }
 }
 
-/// Whether a line says what was learnt where ranks share processors, how ranks of a window were reached, what was done
-/// with a file, how collective calls went, or a rank's thread level, as the same variable has it told.
-pub fn is_told(line: &str) -> bool {
-    const TOLD: [&str; 5] = [
-        "\"shared_processors\":{",
-        "\"ways\":[",
-        "\"aggregators\":[",
-        "\"collective\":",
-        "\"threads\":{\"level\":",
-    ];
-    line.starts_with('{') && TOLD.iter().any(|key| line.contains(key))
-}
-
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
@@ -154,19 +138,11 @@ mod tests {
     }
 
     #[test]
-    fn lines__of_the_report_are_not_shown_as_words_of_the_program() {
-        let levels = r#"{"rank":0,"threads":{"level":"MPI_THREAD_SINGLE"}}"#;
+    fn learnt__is_read_and_other_lines_of_a_report_are_not() {
         let learnt = r#"{"rank":1,"from_rank":0,"from_bytes":4096,"protocol":"get","ps_per_byte":50,"timed_messages":7}"#;
-        assert!(is_told(levels) && Learnt::parse(levels).is_none());
-        assert!(!is_told(learnt));
         assert_eq!(Learnt::parse(learnt).map(|learnt| learnt.timed_messages), Some(7));
-        assert!(Learnt::parse(&print_report()).is_none() && !is_told(&print_report()));
-    }
-
-    #[test]
-    fn collectives__that_are_counted_are_told() {
-        assert!(is_told(r#"{"rank":0,"collective":"scan","ranks":4,"algorithm":"chain"}"#));
-        assert!(!is_told("the program says \"collective\":") && !is_told("{\"rank\":0}"));
+        assert!(Learnt::parse(r#"{"rank":0,"threads":{"level":"MPI_THREAD_SINGLE"}}"#).is_none());
+        assert!(Learnt::parse(&print_report()).is_none());
     }
 
     #[test]

@@ -109,8 +109,7 @@ pub(in super::super) fn ask(config: &Config, rank: usize) -> (Vec<String>, u32) 
     let (names, warnings) = read_names(config.text(Key::Coll));
     let agreed = names.code();
     let wanted = config.choice(Key::Report) == "json" || config.flag(Key::Report);
-    // `fastpath bench` asks for a report, whose times the counting would be in.
-    let reports = wanted && rank == 0 && !config.flag(Key::InternalTimed);
+    let reports = wanted && rank == 0;
     ANY_ORDER.store(names.any_order, Ordering::Relaxed);
     found.named = names.named;
     found.counts = reports.then(BTreeMap::new);
