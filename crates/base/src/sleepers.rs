@@ -1,7 +1,7 @@
 //! Threads of one process that sleep in one place, each until it has something to do.
 //!
-//! One of them, the leader, sleeps on a word that other processes know and store to. It looks for all. Each other one
-//! sleeps on a bell of its own, so that it is woken alone. While a thread that waits there is awake, that one looks for
+//! One of them, the leader, sleeps on a word that other processes know and store to. It polls for all. Each other one
+//! sleeps on a bell of its own, so that it is woken alone. While a thread that waits there is awake, that one polls for
 //! all; the last one that leaves awake has another one lead ([`Sleepers::hand_on`]).
 //!
 //! Every function is called under the lock of that place, and what a woken thread has to see lies under that lock: the
@@ -102,12 +102,12 @@ impl<T> Sleepers<T> {
         });
     }
 
-    /// The last thread awake in this place leaves it: another one is to lead. `looks`: whether the leader, if there is
+    /// The last thread awake in this place leaves it: another one is to lead. `polls`: whether the leader, if there is
     /// one, has to look for what no other process wakes it for.
-    pub fn hand_on(&mut self, looks: bool, wake_leader: impl FnMut()) {
+    pub fn hand_on(&mut self, polls: bool, wake_leader: impl FnMut()) {
         let leads = |sleeper: &Sleeper<T>| sleeper.bell.is_none();
         let place = match self.is_led {
-            true if looks => self.asleep.iter().position(leads),
+            true if polls => self.asleep.iter().position(leads),
             true => None,
             // It finds nothing, and lies down on the word.
             false => (!self.asleep.is_empty()).then_some(0),

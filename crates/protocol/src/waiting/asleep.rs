@@ -74,7 +74,7 @@ pub(super) fn lock(census: &Mutex<Census>) -> MutexGuard<'_, Census> {
     census.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Announces the sleep, looks once more, and sleeps until a peer (or a thread of this process) wakes it; false where
+/// Announces the sleep, polls once more, and sleeps until a peer (or a thread of this process) wakes it; false where
 /// only the time was up. Then the note on the status page stays: this rank is awake for a moment.
 ///
 /// Of several threads one sleeps on the state word (`fastpath_base::sleepers`). It makes progress for all when a peer
@@ -111,7 +111,7 @@ pub(super) unsafe fn sleep(
     let awaits_room = this.await_all_room();
     let mut fenced = true;
     if leads || awaits_room {
-        // ORDERING: the fence that peers do not pay: either they see the state and that room is awaited, or the looks
+        // ORDERING: the fence that peers do not pay: either they see the state and that room is awaited, or the polls
         // below see their messages and their credits (partners: the loads in the transport's `publish` and
         // `publish_head`).
         fenced = wait::fence_others();
@@ -161,7 +161,7 @@ pub(super) unsafe fn sleep(
             this.wake_sleepers();
         }
         if state != STATE_AWAKE {
-            // ORDERING: either peers see that another thread looks for this worker, or the looks that follow see their
+            // ORDERING: either peers see that another thread polls for this worker, or the looks that follow see their
             // messages (partner: the load in the transport's `publish`).
             wait::fence_others();
         }
@@ -232,9 +232,9 @@ impl Worker {
         if self.wait.waiting != self.wait.sleepers.count() {
             return;
         }
-        let looks = self.flood.held_back || self.on_progress.is_some() || self.awaits_room();
+        let polls = self.flood.held_back || self.on_progress.is_some() || self.awaits_room();
         let mut sleepers = std::mem::take(&mut self.wait.sleepers);
-        sleepers.hand_on(looks, || self.wake_leader());
+        sleepers.hand_on(polls, || self.wake_leader());
         self.wait.sleepers = sleepers;
     }
 
