@@ -1,32 +1,104 @@
 /* test: ranks=2,3,4,8
-   A target that computes and calls nothing of MPI delays no lock, put, get or atomic on memory that the ranks share: it
-   waits in a loop for what the others write, and they end only when they have done all their operations. */
+   A target that computes and calls nothing of MPI delays nobody who reaches its memory otherwise (docs/windows.md): it
+   waits in a loop for what the others write, and they end only when they have done all their operations. Where memory
+   is mapped or copied by the kernel that holds for every operation, over an adapter's connection for puts and gets, and
+   with FASTPATH_PROGRESS=thread for every operation in every way. Argument: how many locks (100). */
 #include "rma_check.h"
 
-static void test(int kind, int rounds)
+enum { MOST = 66000, ROUNDS = 2 };
+static int locks = 100;
+
+/* What passes while the target computes. */
+enum promise { NOTHING, MOVES, EVERYTHING };
+
+static enum promise promised(int kind)
 {
-    struct window w = make_window(kind, 4 * sizeof(long), sizeof(long));
-    long one = 1, value;
-    if (rank == 0) {
+    const char *over = getenv("FASTPATH_TRANSPORTS"), *off = getenv("FASTPATH_DISABLE");
+    const char *progress = getenv("FASTPATH_PROGRESS");
+    int maps = !off || !strstr(off, "direct"), copies = !off || !strstr(off, "cma");
+    if (progress && strcmp(progress, "thread") == 0)
+        return EVERYTHING;
+    if (over) /* with `ud` too, a pair begins without a connection */
+        return strcmp(over, "rc") == 0 || (are_apart() && strcmp(over, "shm,rc") == 0) ? MOVES : NOTHING;
+    if (are_apart() || (!copies && (!maps || (kind != ALLOCATED && kind != SHARED && kind != FROM_ALLOC_MEM))))
+        return NOTHING;
+    return maps ? EVERYTHING : MOVES;
+}
+
+static long read_long(const unsigned char *at)
+{
+    return __atomic_load_n((const long *)at, __ATOMIC_ACQUIRE);
+}
+
+/* Puts and gets of all sizes, each rank on a part of its own. A mark says that the rank has done all. */
+static void test_moves(int kind)
+{
+    static const size_t lengths[] = {1, 8, 48, 49, 4096, 4097, 65536, MOST};
+    static unsigned char out[MOST], in[MOST];
+    enum { LENGTHS = sizeof lengths / sizeof *lengths };
+    const size_t marks = (size_t)ranks * MOST;
+    struct window w = make_window(kind, marks + (size_t)ranks * sizeof(long), 1);
+    long done = 1;
+    OK(MPI_Win_lock_all(0, w.win));
+    meet();
+    for (int other = 1; rank == 0 && other < ranks; other++)
         /* The kernel's scheduler lets the others run, not a call of MPI. */
-        while (__atomic_load_n((long *)w.base, __ATOMIC_ACQUIRE) != ranks - 1)
+        while (read_long(w.base + marks + (size_t)other * sizeof(long)) == 0)
             ;
-        SAME(((long *)w.base)[1], (long)(ranks - 1) * rounds);
-        SAME(((long *)w.base)[2], (long)(ranks - 1) * rounds);
+    for (unsigned round = 0; rank != 0 && round < ROUNDS * LENGTHS; round++) {
+        size_t len = lengths[round % LENGTHS];
+        MPI_Aint at = place(&w, 0, (size_t)rank * MOST, 1);
+        fill(out, len, round + (unsigned)rank);
+        memset(in, 0, len);
+        OK(MPI_Put(out, (int)len, MPI_BYTE, 0, at, (int)len, MPI_BYTE, w.win));
+        OK(MPI_Win_flush(0, w.win));
+        OK(MPI_Get(in, (int)len, MPI_BYTE, 0, at, (int)len, MPI_BYTE, w.win));
+        OK(MPI_Win_flush(0, w.win));
+        HOLDS(in, len, round + (unsigned)rank);
+    }
+    if (rank != 0) {
+        MPI_Aint at = place(&w, 0, marks + (size_t)rank * sizeof(long), 1);
+        OK(MPI_Put(&done, 1, MPI_LONG, 0, at, 1, MPI_LONG, w.win));
+        OK(MPI_Win_flush(0, w.win));
+    }
+    for (int other = 1; rank == 0 && other < ranks; other++)
+        HOLDS(w.base + (size_t)other * MOST, MOST, ROUNDS * LENGTHS - 1 + (unsigned)other);
+    meet();
+    OK(MPI_Win_unlock_all(w.win));
+    free_window(&w);
+}
+
+/* Locks of both kinds, and atomics. The first element counts the ranks that have done all. */
+static void test_all(int kind)
+{
+    const int unit = sizeof(long);
+    struct window w = make_window(kind, 4 * sizeof(long), unit);
+    long one = 1, value, expected = (long)(ranks - 1) * locks;
+    if (rank == 0) {
+        while (read_long(w.base) != ranks - 1)
+            ;
+        SAME(((long *)w.base)[1], expected);
+        SAME(((long *)w.base)[2], expected);
+        CHECK(((long *)w.base)[3] > 0);
     } else {
-        for (int i = 0; i < rounds; i++) {
+        MPI_Aint first = place(&w, 0, 0, unit), counted = place(&w, 0, sizeof(long), unit);
+        MPI_Aint summed = place(&w, 0, 2 * sizeof(long), unit), swapped = place(&w, 0, 3 * sizeof(long), unit);
+        long zero = 0, self = rank;
+        for (int i = 0; i < locks; i++) {
             OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, w.win));
-            OK(MPI_Get(&value, 1, MPI_LONG, 0, 1, 1, MPI_LONG, w.win));
+            OK(MPI_Get(&value, 1, MPI_LONG, 0, counted, 1, MPI_LONG, w.win));
             OK(MPI_Win_flush(0, w.win));
             value++;
-            OK(MPI_Put(&value, 1, MPI_LONG, 0, 1, 1, MPI_LONG, w.win));
+            OK(MPI_Put(&value, 1, MPI_LONG, 0, counted, 1, MPI_LONG, w.win));
             OK(MPI_Win_unlock(0, w.win));
             OK(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, w.win));
-            OK(MPI_Accumulate(&one, 1, MPI_LONG, 0, 2, 1, MPI_LONG, MPI_SUM, w.win));
+            OK(MPI_Accumulate(&one, 1, MPI_LONG, 0, summed, 1, MPI_LONG, MPI_SUM, w.win));
+            OK(MPI_Compare_and_swap(&self, &zero, &value, MPI_LONG, 0, swapped, w.win));
             OK(MPI_Win_unlock(0, w.win));
+            CHECK(value >= 0 && value < ranks);
         }
         OK(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, w.win));
-        OK(MPI_Fetch_and_op(&one, &value, MPI_LONG, 0, 0, MPI_SUM, w.win));
+        OK(MPI_Fetch_and_op(&one, &value, MPI_LONG, 0, first, MPI_SUM, w.win));
         OK(MPI_Win_unlock(0, w.win));
     }
     free_window(&w);
@@ -35,12 +107,13 @@ static void test(int kind, int rounds)
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
-    const char *off = getenv("FASTPATH_DISABLE");
-    /* Where memory is not shared, the target has to take part. */
-    if (are_apart() || getenv("FASTPATH_TRANSPORTS") || (off && strstr(off, "direct")))
-        return finish();
-    test(ALLOCATED, 300);
-    test(SHARED, 300);
-    test(FROM_ALLOC_MEM, 300);
+    if (argc > 1)
+        locks = atoi(argv[1]);
+    for (int kind = 0; kind < KINDS; kind++) {
+        if (has_kind(kind) && promised(kind) >= MOVES)
+            test_moves(kind);
+        if (has_kind(kind) && promised(kind) == EVERYTHING)
+            test_all(kind);
+    }
     return finish();
 }

@@ -91,7 +91,7 @@ def case_nothing_is_set(session):
         yield "MPI_Alloc_mem" in _reason(node, "rendezvous put"), True
         yield [r["from"] for r in node["ranges"][1:]], [r["to"] + 1 for r in node["ranges"][:-1]]
         yield report["notes"], []
-        copied = {"put, get": "kernel", "atomics": "messages"}
+        copied = {"put, get": "kernel", "atomics": "kernel"}
         asked = {"put, get, atomics": "messages"}
         yield _ways(node), asked if refused else copied
         yield _ways(_class(report, memory="memory from MPI_Alloc_mem")), {"put, get, atomics": "load-store"}

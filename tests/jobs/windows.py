@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import tempfile
 
 from harness import program
@@ -152,6 +153,33 @@ def case_ways(session):
                 expected = [{"way": way, "ranks": [1 - rank], "atomics_need_owner": "direct" in off}]
                 if found.get((rank, window)) != expected:
                     return f"without {off!r}, rank {rank} says of the window {window}: {found.get((rank, window))}", outcome.text()
+    return None
+
+
+def case_remedy(session):
+    """Where something waits for a target's progress the report says so, and which setting has it make progress; elsewhere
+    it does not."""
+    remedy, atomics = "with FASTPATH_PROGRESS=thread also while it computes", "locks, atomics and accumulates"
+    for env, said in (({}, []), ({"FASTPATH_DISABLE": "direct"}, [remedy, atomics + " wait"]), ({"FASTPATH_DISABLE": "cma,direct"}, [remedy, atomics]),
+                      ({"FASTPATH_TRANSPORTS": "tcp"}, [remedy, atomics])):
+        outcome = session.mpirun(2, [session.binary("rma_wrong"), "right"], env={"FASTPATH_REPORT": "1", **env}).finish()
+        problem = outcome.problem(quiet=False)
+        if problem:
+            return problem, outcome.text()
+        lines = [line for line in outcome.err.splitlines() if re.search(r"window \(.*\): rank \d by ", line)]
+        wrong = [line for line in lines if not all(word in line for word in said) or (not said and "makes progress" in line)]
+        if len(lines) != 4 or wrong:
+            return f"{env}: {len(lines)} windows, of which not all say {said}", outcome.text()
+    return None
+
+
+def case_computing(session):
+    """With a progress thread a target that computes delays nothing, however it is reached."""
+    over = [{"FASTPATH_TRANSPORTS": "tcp"}, *({"FASTPATH_DISABLE": off} for off in WAYS)]
+    for env in over:
+        outcome = session.mpirun(3, [session.binary("rma_passive")], env={"FASTPATH_PROGRESS": "thread", **env}).finish()
+        if problem := outcome.problem():
+            return f"{env}: {problem}", outcome.text()
     return None
 
 

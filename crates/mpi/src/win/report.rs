@@ -7,11 +7,15 @@ use crate::error::Result;
 use crate::process::Process;
 use fastpath_base::config::Key;
 use fastpath_base::copy::COPY_SMALL_MAX;
+use fastpath_protocol::rma::Way;
 use fastpath_protocol::selection::report::quote;
 use std::fmt::Write;
 
-/// What is told of a rank whose words this process does not reach by load and store.
-const NEEDS_OWNER: &str = "; locks, atomics and accumulates wait until the owner makes progress";
+/// What is told of a rank whose words this process does not reach by load and store, and where its memory is not
+/// reached either.
+const NEEDS_OWNER: &str = "; locks, atomics and accumulates wait until the owner makes progress, \
+                           which it does with FASTPATH_PROGRESS=thread also while it computes";
+const ALL_NEED_OWNER: &str = "; locks, atomics and accumulates are among them";
 
 /// Prints how the ranks that were accessed have been reached, and what was counted, if the user wants to know.
 pub(super) fn print(p: &Process, window: &Window) -> Result {
@@ -42,12 +46,13 @@ pub(super) fn print(p: &Process, window: &Window) -> Result {
             ),
             false => {
                 let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
-                write!(
-                    text,
-                    "{}{noun} {list} by {name} ({how}{})",
-                    if at == 0 { "" } else { "; " },
-                    if *needs_owner { NEEDS_OWNER } else { "" }
-                )
+                let waits = match (needs_owner, *name == Way::Messages.name()) {
+                    (true, true) => ALL_NEED_OWNER,
+                    (true, false) => NEEDS_OWNER,
+                    (false, _) => "",
+                };
+                let before = if at == 0 { "" } else { "; " };
+                write!(text, "{before}{noun} {list} by {name} ({how}{waits})")
             }
         };
     }

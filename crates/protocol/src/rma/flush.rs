@@ -81,7 +81,10 @@ impl Worker {
         match self.endpoints[peer].post_signal(header) {
             Post::NoResource => {}
             Post::PeerGone => self.fail_remote(peer),
-            _ => self.remote_peer(peer).asked = number,
+            _ => {
+                self.remote_peer(peer).asked = number;
+                self.ring(peer);
+            }
         }
     }
 

@@ -233,8 +233,18 @@ impl Worker {
         self.note_queue(peer);
     }
 
-    /// Posts as much of an operation as there is room for.
+    /// Posts as much of an operation as there is room for. Of messages the peer has to carry out those that it answers,
+    /// and others where it is to make room.
     fn advance(&mut self, peer: u32, operation: &mut Operation) -> Step {
+        let step = self.post_rest(peer, operation);
+        let is_put = matches!(operation.kind, Kind::Put);
+        if operation.way != Way::Adapter && (!is_put || matches!(step, Step::Waits)) {
+            self.ring(peer);
+        }
+        step
+    }
+
+    fn post_rest(&mut self, peer: u32, operation: &mut Operation) -> Step {
         while operation.done < operation.len {
             let posted = match (operation.way, operation.kind) {
                 // SAFETY: LOCAL BYTES (`post`), which last until the flush.

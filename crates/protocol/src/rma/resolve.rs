@@ -37,7 +37,10 @@ impl Way {
             Way::LoadStore => "this processor reads and writes the memory where it lies",
             Way::Kernel => "the kernel copies between the processes",
             Way::Adapter => "the adapter reads and writes the owner's memory",
-            Way::Messages => "the owner carries them out when it makes progress",
+            Way::Messages => {
+                "the owner carries them out when it makes progress, with FASTPATH_PROGRESS=thread \
+                 also while it computes"
+            }
         }
     }
 }

@@ -78,6 +78,9 @@ pub struct Range {
     pub cost_ns: Option<[f64; 2]>,
 }
 
+/// What stands for atomics on memory that the kernel copies.
+const COMBINED: &str = "this processor combines between two copies, under a lock in shared memory";
+
 /// How one-sided operations reach memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct OneSided {
@@ -91,10 +94,15 @@ pub struct OneSided {
 
 impl OneSided {
     /// The ways to memory that can be reached so. Atomics are done by a processor: this one's, or the owner's.
-    fn list(reach: Reach) -> Vec<OneSided> {
+    /// `locks`: this one has the locks of windows in memory that it maps.
+    fn list(reach: Reach, locks: bool) -> Vec<OneSided> {
         let of = |operations, way: Way| OneSided { operations, way: way.name(), how: way.how() };
         match reach.way() {
             way @ (Way::LoadStore | Way::Messages) => vec![of("put, get, atomics", way)],
+            way @ Way::Kernel if locks => {
+                let atomics = OneSided { how: COMBINED, ..of("atomics", way) };
+                vec![of("put, get", way), atomics]
+            }
             way => vec![of("put, get", way), of("atomics", Way::Messages)],
         }
     }
@@ -205,12 +213,7 @@ fn describe(case: &Case) -> Class {
         },
         transports: peers.transports.iter().copied().chain(copier).collect(),
         ranges: Vec::new(),
-        // Of a pair that gets a connection later, once it has it; by messages until then.
-        one_sided: OneSided::list(Reach {
-            shared: place == Place::Itself || (case.shared && t.direct != u64::MAX),
-            kernel: place == Place::Node && case.selection.kernel.is_ok(),
-            adapter: place == Place::Outside && peers.registered.is_ok(),
-        }),
+        one_sided: list_one_sided(case),
         rejected: Vec::new(),
         adapter: peers.adapter.clone(),
         upgrades: peers.upgrades.clone(),
@@ -220,6 +223,18 @@ fn describe(case: &Case) -> Class {
     }
     list_ranges(case, &mut class);
     class
+}
+
+/// Of a pair that gets a connection later, once it has it; by messages until then.
+fn list_one_sided(case: &Case) -> Vec<OneSided> {
+    let (peers, place) = (case.peers, case.place());
+    let maps = case.thresholds.direct != u64::MAX;
+    let reach = Reach {
+        shared: place == Place::Itself || (case.shared && maps),
+        kernel: place == Place::Node && case.selection.kernel.is_ok(),
+        adapter: place == Place::Outside && peers.registered.is_ok(),
+    };
+    OneSided::list(reach, place == Place::Node && peers.load_store && maps)
 }
 
 /// Each record serves up to its size, from the one of those before it.
