@@ -130,6 +130,23 @@ int main(int argc, char **argv)
     T_OK(MPI_T_cvar_handle_free(&eager));
     CHECK(eager == MPI_T_CVAR_HANDLE_NULL);
 
+    /* A short message takes a slot. It comes first: those of others do not lie in the queues below. */
+    int size;
+    char into_short, short_data = 0;
+    unsigned long long filled = 0;
+    MPI_T_pvar_handle slots;
+    OK(MPI_Comm_size(MPI_COMM_WORLD, &size));
+    T_OK(MPI_T_pvar_session_create(&session));
+    T_OK(MPI_T_pvar_get_index("ring_slots_sent", MPI_T_PVAR_CLASS_COUNTER, &index));
+    T_OK(MPI_T_pvar_handle_alloc(session, index, NULL, &slots, &count));
+    T_OK(MPI_T_pvar_start(session, slots));
+    OK(MPI_Sendrecv(&short_data, 1, MPI_BYTE, (rank + 1) % size, 9, &into_short, 1, MPI_BYTE, (rank + size - 1) % size, 9,
+                    MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    T_OK(MPI_T_pvar_read(session, slots, &filled));
+    if (size > 1 && getenv("FASTPATH_TRANSPORTS") == NULL && getenv("MPI_TEST_HOSTS") == NULL)
+        CHECK(filled >= 1);
+    T_OK(MPI_T_pvar_session_free(&session));
+
     /* A message to oneself that comes before its receive. */
     unsigned long long unexpected = 99, queued = 99;
     T_OK(MPI_T_pvar_session_create(&session));
@@ -170,6 +187,24 @@ int main(int argc, char **argv)
     SAME(MPI_T_pvar_reset(session, length), MPI_T_ERR_PVAR_NO_WRITE);
     SAME(MPI_T_pvar_start(session, length), MPI_T_ERR_PVAR_NO_STARTSTOP);
     T_OK(MPI_T_pvar_handle_free(session, &length));
+
+    /* Receives that wait for their messages. */
+    MPI_Request receives[3];
+    T_OK(MPI_T_pvar_get_index("posted_queue_length", MPI_T_PVAR_CLASS_LEVEL, &index));
+    T_OK(MPI_T_pvar_handle_alloc(session, index, NULL, &length, &count));
+    T_OK(MPI_T_pvar_get_index("posted_queue_length_most", MPI_T_PVAR_CLASS_HIGHWATERMARK, &index));
+    T_OK(MPI_T_pvar_handle_alloc(session, index, NULL, &most, &count));
+    for (int i = 0; i < 3; i++)
+        OK(MPI_Irecv(&into[i], 1, MPI_BYTE, i == 0 ? MPI_ANY_SOURCE : rank, i, MPI_COMM_WORLD, &receives[i]));
+    T_OK(MPI_T_pvar_read(session, length, &queued));
+    SAME(queued, 3);
+    T_OK(MPI_T_pvar_read(session, most, &queued));
+    CHECK(queued >= 3);
+    for (int i = 0; i < 3; i++)
+        OK(MPI_Send(data, 1, MPI_BYTE, rank, i, MPI_COMM_WORLD));
+    OK(MPI_Waitall(3, receives, MPI_STATUSES_IGNORE));
+    T_OK(MPI_T_pvar_read(session, length, &queued));
+    SAME(queued, 0);
     T_OK(MPI_T_pvar_session_free(&session));
     SAME(MPI_T_pvar_read(session, stored, &unexpected), MPI_T_ERR_INVALID_SESSION);
 

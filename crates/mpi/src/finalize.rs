@@ -16,6 +16,7 @@ use crate::init::name_level;
 use crate::lock;
 use crate::places::{self, Mixed};
 use crate::process::{self, Phase, Process};
+use crate::request::Marked;
 use fastpath_base::clock;
 use fastpath_base::config::{Config, Key};
 use fastpath_base::wait::{futex_wait, register_own_membarrier};
@@ -106,6 +107,7 @@ pub(crate) fn leave(p: &Process) -> Result {
     if let Some(thread) = engine.progress.take() {
         thread.end(lock::first());
     }
+    p.extras.marked.set(Marked::NONE);
     p.hot_clear_all();
     p.hot_win_clear_all();
     hot::set_worker(std::ptr::null_mut(), false);

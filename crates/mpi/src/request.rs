@@ -53,8 +53,9 @@ use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::request::Kind;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{RequestId, State, Worker};
-use std::cell::{Ref, RefCell, RefMut};
+use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::HashSet;
+use std::ptr::NonNull;
 
 /// Handle of the request of every send that was done at once: the first of the pool, never freed.
 pub const DONE_HANDLE: usize = 1 << 30 | 4096;
@@ -103,12 +104,26 @@ enum Extra {
     },
 }
 
+/// A request, and what its operation keeps for the calls that name it; none once it is freed.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Marked {
+    pub(crate) request: usize,
+    pub(crate) marks: Option<NonNull<()>>,
+}
+
+impl Marked {
+    /// None.
+    pub(crate) const NONE: Marked = Marked { request: MPI_REQUEST_NULL, marks: None };
+}
+
 /// What requests of kind `Foreign` stand for.
 #[derive(Default)]
 pub struct Extras {
     slots: RefCell<Vec<Option<Extra>>>,
     free: RefCell<Vec<usize>>,
     active: Active,
+    /// The partitioned send that was marked last: the next mark of the same one needs not find it again.
+    pub(crate) marked: Cell<Marked>,
 }
 
 impl Extras {
@@ -118,6 +133,7 @@ impl Extras {
             slots: RefCell::new(Vec::new()),
             free: RefCell::new(Vec::new()),
             active: Active::new(),
+            marked: Cell::new(Marked::NONE),
         }
     }
 

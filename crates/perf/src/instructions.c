@@ -26,7 +26,7 @@
 
 enum { CALLS = 1000, WARM = 200, TAG = 7, BYTES_MAX = 2048, CROWD = 10000, CROWD_TAG = 1000 };
 
-enum job { NOTHING, RECEIVE, SEND, FLOOD, STOP };
+enum job { NOTHING, RECEIVE, SEND, FLOOD, PARTITIONS, PARTITION, NO_PARTITIONS, STOP };
 
 /* Shared by the two processes: rank 1 posts a job and its number, rank 0 answers with the number when it is done. */
 struct board {
@@ -67,6 +67,35 @@ static void flood(void) {
     for (int i = 0; i < CROWD; i++) MPI_Send(buffer, 1, MPI_BYTE, peer, CROWD_TAG + i, MPI_COMM_WORLD);
 }
 
+/* A message in as many partitions as a case has calls. */
+#if MPI_VERSION >= 4
+enum { PARTS = WARM + CALLS };
+static char parts[PARTS * BYTES_MAX];
+static MPI_Request in_parts;
+static int part;
+
+static void begin_parts(int sends) {
+    if (sends) MPI_Psend_init(parts, PARTS, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, MPI_INFO_NULL, &in_parts);
+    else MPI_Precv_init(parts, PARTS, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, MPI_INFO_NULL, &in_parts);
+    MPI_Start(&in_parts);
+    part = 0;
+}
+
+static void take_part(void) {
+    for (int arrived = 0; !arrived;) MPI_Parrived(in_parts, part, &arrived);
+    part++;
+}
+
+static void end_parts(void) {
+    MPI_Wait(&in_parts, MPI_STATUS_IGNORE);
+    MPI_Request_free(&in_parts);
+}
+#else
+static void begin_parts(int sends) { (void)sends; }
+static void take_part(void) {}
+static void end_parts(void) {}
+#endif
+
 static void serve(int first) {
     for (int next = first;; next++) {
         while (board->asked != next) {
@@ -80,6 +109,9 @@ static void serve(int first) {
         if (board->job == RECEIVE) MPI_Recv(second, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         if (board->job == SEND) MPI_Send(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD);
         if (board->job == FLOOD) flood();
+        if (board->job == PARTITIONS) begin_parts(0);
+        if (board->job == PARTITION) take_part();
+        if (board->job == NO_PARTITIONS) end_parts();
         enum job job = board->job;
         board->done = next;
         if (job == STOP) return;
@@ -110,13 +142,22 @@ static void post_crowd(void) {
         MPI_Irecv(&crowd_bytes[i], 1, MPI_BYTE, peer, CROWD_TAG + i, MPI_COMM_WORLD, &crowd[i]);
 }
 
-/* What waits while a case runs: very many messages or receives of other tags. */
+/* What waits while a case runs: very many messages or receives of other tags, or a message in partitions. */
 static void gather_crowd(const char *which) {
+    if (!strcmp(which, "MPI_Pready")) {
+        ask(PARTITIONS, 0);
+        begin_parts(1);
+    }
     if (!strcmp(which, "MPI_Recv_among_unexpected")) pull_flood();
     if (!strcmp(which, "MPI_Irecv_Wait_among_posted")) post_crowd();
 }
 
 static void disperse_crowd(const char *which) {
+    if (!strcmp(which, "MPI_Pready")) {
+        ask(NO_PARTITIONS, 0);
+        end_parts();
+        return;
+    }
     if (!strcmp(which, "MPI_Recv_among_unexpected")) post_crowd();
     else if (!strcmp(which, "MPI_Irecv_Wait_among_posted")) ask(FLOOD, 0);
     else return;
@@ -229,6 +270,11 @@ static void make_call(const char *which) {
         static MPI_Comm grid = MPI_COMM_NULL;
         if (grid == MPI_COMM_NULL) MPI_Cart_create(MPI_COMM_SELF, 3, (int[]){1, 1, 1}, (int[]){1, 1, 1}, 0, &grid);
         COUNTED(MPI_Neighbor_alltoall(out, bytes, MPI_BYTE, into, bytes, MPI_BYTE, grid));
+#if MPI_VERSION >= 4
+    } else if (!strcmp(which, "MPI_Pready")) {
+        COUNTED(MPI_Pready(part++, in_parts));
+        ask(PARTITION, 1);
+#endif
     } else if (!strcmp(which, "MPI_Wait_irecv")) {
         MPI_Irecv(buffer, bytes, MPI_BYTE, peer, TAG, MPI_COMM_WORLD, &request);
         ask(SEND, 1);
@@ -241,7 +287,7 @@ static const char *const cases[] = {
     "MPI_Send",        "MPI_Recv",            "MPI_Sendrecv",    "MPI_Isend",            "MPI_Irecv",      "MPI_Irecv_there",
     "MPI_Recv_unexpected", "MPI_Irecv_unexpected", "MPI_Wait_isend", "MPI_Wait_irecv",
     "MPI_Test_irecv",  "MPI_Test_not_yet",   "MPI_Irecv_Wait_posted",
-    "MPI_Recv_among_unexpected", "MPI_Irecv_Wait_among_posted", "MPI_Neighbor_alltoall",
+    "MPI_Recv_among_unexpected", "MPI_Irecv_Wait_among_posted", "MPI_Neighbor_alltoall", "MPI_Pready",
     "MPI_Put",         "MPI_Get",           "MPI_Fetch_and_op",   "MPI_Win_flush",
     /* Before the first exclusive lock of that window. */
     "MPI_Win_lock_all", "MPI_Win_unlock_all",
@@ -281,7 +327,8 @@ static void count_case(const char *which) {
 /* Whether a case is counted at both thread levels. */
 static int is_immediate(const char *which) {
     static const char *const both[] = {"MPI_Send",        "MPI_Recv",       "MPI_Sendrecv",   "MPI_Isend",
-                                       "MPI_Irecv_there", "MPI_Wait_isend", "MPI_Test_irecv", "MPI_Comm_rank"};
+                                       "MPI_Irecv_there", "MPI_Wait_isend", "MPI_Test_irecv", "MPI_Comm_rank",
+                                       "MPI_Pready"};
     for (size_t i = 0; i < sizeof both / sizeof *both; i++)
         if (!strcmp(which, both[i])) return 1;
     return 0;

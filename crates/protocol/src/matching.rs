@@ -29,6 +29,8 @@ use std::ptr;
 pub const ANY_PEER: u32 = u32::MAX;
 /// Receives of a list that are looked at one after the other before it gets an index.
 const POLLS_MAX: u32 = 8;
+/// Lists up to which a wait counts the receives in all of them.
+const COUNTED_MAX: usize = 256;
 
 /// What a receive asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +97,8 @@ pub struct Matcher {
     again: Again,
     /// Receives of a list that are looked at before it gets an index.
     polls_max: u32,
+    /// The most posted receives that were counted.
+    posted_most: u64,
     /// Receives looked at by `find_posted` so far.
     #[cfg(test)]
     steps: usize,
@@ -125,6 +129,7 @@ impl Matcher {
             unused: Vec::new(),
             again: Again { key: 0, tag: 0, list: 0, link: ptr::null_mut() },
             polls_max: POLLS_MAX,
+            posted_most: 0,
             #[cfg(test)]
             steps: 0,
         }
@@ -165,6 +170,31 @@ impl Matcher {
     /// Whether any receive is posted.
     pub fn has_posted(&self) -> bool {
         self.peers.iter().any(|p| !p.posted.first.is_null())
+    }
+
+    /// Posted receives.
+    pub fn posted(&self) -> u64 {
+        let links = |lists: &PeerLists| {
+            // SAFETY: POSTED IN PLACE: what the lists lead to is valid.
+            let next = |at: &*mut Request| unsafe { at.as_ref() }.map(|request| request.next);
+            std::iter::successors(Some(lists.posted.first), next).count() as u64 - 1
+        };
+        self.peers.iter().map(links).sum()
+    }
+
+    /// The most posted receives that were counted, now or in a wait.
+    pub fn posted_most(&self) -> u64 {
+        self.posted_most.max(self.posted())
+    }
+
+    /// Counts the posted receives in a wait that lasts, since posting and matching have no time to: all entries of
+    /// lists but messages, of which a probe may have taken some out. Of many peers that takes too long.
+    pub(crate) fn count_posted(&mut self) {
+        if self.peers.len() <= COUNTED_MAX {
+            let entries: u64 = self.peers.iter().map(|lists| u64::from(lists.busy)).sum();
+            let posted = entries.saturating_sub(self.store.usage().0);
+            self.posted_most = self.posted_most.max(posted);
+        }
     }
 
     /// Posts a receive: its `peer`, `key` and `tag` say what it wants. The caller has looked for an

@@ -456,6 +456,7 @@ unsafe fn pause_slow(
     }
     if wait.since_ns == 0 {
         wait.since_ns = now;
+        this.matcher.count_posted();
     }
     wait.crowded = this.is_crowded();
     let waited = now - wait.started_ns;

@@ -379,6 +379,13 @@ impl Worker {
         self.matcher.find_posted(peer, key, tag).is_none()
     }
 
+    /// Slots that were filled so far in rings of shared memory: one for each short message, and for each step of a
+    /// longer one.
+    pub fn ring_slots_sent(&self) -> u64 {
+        let peers = 0..self.job.present() as u32;
+        peers.map(|peer| self.endpoints[peer].lane.ring_slots_sent()).sum()
+    }
+
     /// What the process still owes its peers before it leaves the job: all that it has sent is where they find it.
     pub fn leave(&mut self) {
         self.progress();

@@ -344,6 +344,14 @@ impl Lane {
         self.received_recalls().is_none_or(|recalls| recalls.claim(request, answered))
     }
 
+    /// Slots of a ring of shared memory that were filled so far.
+    pub fn ring_slots_sent(&self) -> u64 {
+        match self {
+            Lane::Shm(e) => e.slots_sent(),
+            _ => 0,
+        }
+    }
+
     /// Receiver: what the peer takes back of its messages, where both agree in shared memory.
     #[inline]
     pub fn received_recalls(&self) -> Option<&Recalls> {

@@ -7,13 +7,19 @@ use super::{
 use crate::buffered;
 use crate::channel::{Channel, Ticket};
 use crate::consts::*;
+use crate::datatype::Datatype;
 use crate::error::{Error, Result};
+use crate::lock;
 use crate::p2p::Args;
 use crate::p2p_slow::{self as slow, Checked};
 use crate::process::Process;
-use crate::request::{self, Notice, Operation, Watch, empty_status};
+use crate::request::{self, Marked, Notice, Operation, Watch, empty_status};
 use crate::status::Status;
 use fastpath_protocol::buffer::Buffer;
+use fastpath_protocol::worker::SHORT_LIMIT;
+use fastpath_protocol::{Endpoint, Worker};
+use fastpath_transport::Post;
+use std::ptr::NonNull;
 
 /// A partitioned send.
 struct Send {
@@ -21,14 +27,58 @@ struct Send {
     /// Of one partition.
     args: Args,
     offer: Offer,
-    /// Whether it was started and is not complete.
-    is_active: bool,
-    /// Which partitions were marked since it was started.
-    ready: Vec<bool>,
-    /// How many were not.
-    missing: u32,
+    marks: OwnMarks,
     under_way: Vec<Ticket>,
     failed: Option<Error>,
+}
+
+/// Which partitions of a send were marked since it was started, and what is known of their way.
+///
+/// **MARKS.** They live as long as their send, and whoever looks at them holds the lock of this layer. No reference to
+/// them outlives a call of the functions here, none of which runs another one of them or of the program.
+struct Marks {
+    /// Whether the send was started and is not complete.
+    is_active: bool,
+    ready: Box<[bool]>,
+    /// How many were not.
+    missing: u32,
+    way: Option<Way>,
+    offer: Offer,
+}
+
+/// The way of partitions that are contiguous and have some bytes.
+struct Way {
+    endpoint: *mut Endpoint,
+    /// World rank of the receiver.
+    peer: u32,
+    key: u64,
+    /// Of the first partition.
+    at: *mut u8,
+    /// Bytes from one partition to the next.
+    stride: isize,
+    /// Of each.
+    bytes: u64,
+}
+
+/// The memory of a send's marks, which [`Marked`] points to as well.
+struct OwnMarks(NonNull<Marks>);
+
+impl OwnMarks {
+    fn new(marks: Marks) -> Self {
+        OwnMarks(NonNull::from(Box::leak(Box::new(marks))))
+    }
+
+    fn get(&mut self) -> &mut Marks {
+        // SAFETY: MARKS.
+        unsafe { self.0.as_mut() }
+    }
+}
+
+impl Drop for OwnMarks {
+    fn drop(&mut self) {
+        // SAFETY: it came from a box, and what pointed to it has been forgotten when the request was freed.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
 }
 
 /// `MPI_Psend_init`: `args` are those of one partition.
@@ -49,13 +99,13 @@ pub unsafe fn make_send(p: &Process, args: Args, partitions: i32) -> Result<usiz
         offer.first = super::take_tags(comm, partitions);
         send_offer(p, checked, &args, offer).map_err(|error| own_error(&args, error))?;
     }
+    let way = checked.as_ref().and_then(|checked| find_way(checked, &args));
+    let ready = vec![false; partitions as usize].into();
     let send = Send {
         checked,
         args,
         offer,
-        is_active: false,
-        ready: vec![false; partitions as usize],
-        missing: 0,
+        marks: OwnMarks::new(Marks { is_active: false, ready, missing: 0, way, offer }),
         under_way: Vec::new(),
         failed: None,
     };
@@ -77,27 +127,86 @@ fn send_offer(p: &Process, checked: &Checked, args: &Args, offer: Offer) -> Resu
     }
 }
 
-impl Send {
-    /// The memory of a partition.
-    fn buffer(&self, checked: &Checked, partition: u32) -> Buffer {
-        let none = Buffer::empty();
-        let Some(datatype) = &checked.datatype else {
-            return none;
-        };
-        let count = self.args.count;
-        let elements = i64::from(partition) * count;
-        let offset = elements.wrapping_mul(datatype.layout().extent());
-        let at = self.args.buf.wrapping_offset(offset as isize);
-        // The buffer of all partitions was checked.
-        datatype.buffer(at, count as u64).unwrap_or(none)
-    }
+/// The memory of a partition; `args` are those of one.
+fn buffer(checked: &Checked, args: &Args, partition: u32) -> Buffer {
+    let none = Buffer::empty();
+    let Some(datatype) = &checked.datatype else {
+        return none;
+    };
+    let offset = i64::from(partition).wrapping_mul(stride(datatype, args));
+    let at = args.buf.wrapping_offset(offset as isize);
+    // The buffer of all partitions was checked.
+    datatype.buffer(at, args.count as u64).unwrap_or(none)
+}
 
+fn stride(datatype: &Datatype, args: &Args) -> i64 {
+    args.count.wrapping_mul(datatype.layout().extent())
+}
+
+/// What is the same for all partitions; none where they need more than an address each.
+fn find_way(checked: &Checked, args: &Args) -> Option<Way> {
+    let (comm, first) = (&checked.comm, buffer(checked, args, 0));
+    let datatype = checked.datatype.as_ref()?;
+    let is_plain = first.layout.is_none() && first.bytes > 0;
+    is_plain.then_some(Way {
+        endpoint: *comm.endpoints.get(args.peer as usize)?,
+        peer: comm.peer_group().world_ranks()[args.peer as usize],
+        key: comm.context.collective().key(comm.rank),
+        at: first.ptr,
+        stride: stride(datatype, args) as isize,
+        bytes: first.bytes,
+    })
+}
+
+impl Marks {
+    /// Marks a partition whose message can leave at once; does nothing where it cannot, or something is wrong.
+    ///
+    /// # Safety
+    /// The send's request is not freed, and the caller is inside MPI.
+    #[inline]
+    unsafe fn try_mark(&mut self, worker: *mut Worker, partition: i32) -> bool {
+        let (Some(way), Some(ready)) = (&self.way, self.ready.get_mut(partition as usize)) else {
+            return false;
+        };
+        if *ready || !self.is_active || lock::first().records() {
+            return false;
+        }
+        let at = way.at.wrapping_offset(way.stride.wrapping_mul(partition as isize));
+        let tag = self.offer.tag(partition as u32);
+        // SAFETY: the buffer is readable, as promised when the request was made. Endpoint and worker live as long as
+        // the communicator, which the request needs. An adapter may bring another message while a longer one is sent.
+        let is_sent = unsafe {
+            match way.bytes <= SHORT_LIMIT as u64 {
+                true => {
+                    let endpoint = &mut *way.endpoint;
+                    match endpoint.send_immediate(way.key, tag, at, way.bytes as usize) {
+                        Post::Wake => endpoint.wake() == Post::Done,
+                        post => post == Post::Done,
+                    }
+                }
+                false => {
+                    (*way.endpoint).is_same_host()
+                        && (*worker).send_now(way.peer, way.key, tag, at, way.bytes) == Post::Done
+                }
+            }
+        };
+        if is_sent {
+            *ready = true;
+            self.missing -= 1;
+            // SAFETY: the worker lives while MPI runs.
+            unsafe { (*worker).call_peer(way.peer) };
+        }
+        is_sent
+    }
+}
+
+impl Send {
     fn post(&mut self, p: &Process, partition: u32) {
         let Some(checked) = &self.checked else {
             return;
         };
         let channel = Channel::tagged(p, &checked.comm, self.offer.tag(partition));
-        let buffer = self.buffer(checked, partition);
+        let buffer = buffer(checked, &self.args, partition);
         // SAFETY: promised when the request was made.
         match unsafe { channel.post_send(self.args.peer as u32, buffer) } {
             Ok(ticket) if ticket.is_done() => {}
@@ -109,16 +218,17 @@ impl Send {
     fn mark(&mut self, p: &Process, low: i32, high: i32) -> Result {
         let low = check_partition(low, self.offer.partitions)?;
         let high = check_partition(high, self.offer.partitions)?;
-        if !self.is_active {
+        if !self.marks.get().is_active {
             let text = "the request of MPI_Psend_init is not active: start it first";
             return Err(Error::new(MPI_ERR_REQUEST, text));
         }
         for partition in low..=high {
-            if std::mem::replace(&mut self.ready[partition as usize], true) {
+            let marks = self.marks.get();
+            if std::mem::replace(&mut marks.ready[partition as usize], true) {
                 let text = format!("partition {partition} was marked before");
                 return Err(Error::new(MPI_ERR_ARG, text));
             }
-            self.missing -= 1;
+            marks.missing -= 1;
             self.post(p, partition);
         }
         Ok(())
@@ -143,10 +253,11 @@ impl Operation for Send {
                 Err(error) => keep_first(&mut self.failed, &self.args, error),
             }
         }
-        if self.missing > 0 {
+        let marks = self.marks.get();
+        if marks.missing > 0 {
             return None;
         }
-        self.is_active = false;
+        marks.is_active = false;
         Some(match self.failed.take() {
             None => Ok(empty_status()),
             Some(error) => Err(error),
@@ -169,15 +280,15 @@ impl Operation for Send {
     }
 
     fn start(&mut self, p: &Process) -> Result<Option<Result<Status>>> {
-        self.ready.fill(false);
-        self.missing = self.offer.partitions;
+        let marks = self.marks.get();
+        marks.ready.fill(false);
+        marks.missing = self.offer.partitions;
+        marks.is_active = true;
         if self.checked.is_none() {
             // To MPI_PROC_NULL: complete whether marked or not.
-            self.is_active = true;
-            self.missing = 0;
+            marks.missing = 0;
             return Ok(Some(Ok(empty_status())));
         }
-        self.is_active = true;
         Ok(self.poll(p))
     }
 
@@ -185,8 +296,15 @@ impl Operation for Send {
         Err(refuse_cancel("MPI_Psend_init"))
     }
 
+    fn free(&mut self, p: &Process) -> Result {
+        p.extras.marked.set(Marked::NONE);
+        Ok(())
+    }
+
     fn check_free(&self) -> Result {
-        match self.is_active && self.checked.is_some() {
+        // SAFETY: MARKS.
+        let is_active = unsafe { self.marks.0.as_ref().is_active };
+        match is_active && self.checked.is_some() {
             true => Err(refuse_free("MPI_Psend_init")),
             false => Ok(()),
         }
@@ -201,6 +319,8 @@ impl Operation for Send {
             }
             Notice::Ready(low, high) => {
                 let marked = self.mark(p, low, high);
+                let marks = Some(self.marks.0.cast());
+                p.extras.marked.set(Marked { request: MPI_REQUEST_NULL, marks });
                 marked.map(|()| true).map_err(|error| own_error(&self.args, error))
             }
             _ => Err(request::not_of_kind("of a partitioned receive")),
@@ -213,8 +333,30 @@ impl Operation for Send {
 /// # Errors
 /// `MPI_ERR_REQUEST` for a request that is no active partitioned send, `MPI_ERR_ARG` for a partition that is none or
 /// was marked before.
+#[inline]
 pub fn mark_ready(p: &Process, request: usize, low: i32, high: i32) -> Result {
+    let worker = p.worker()?;
+    let marked = p.extras.marked.get();
+    if let Some(marks) = marked.marks
+        && marked.request == request
+        && low == high
+        // SAFETY: MARKS: they are those of a partitioned send, whose request was not freed.
+        && unsafe { marks.cast::<Marks>().as_mut().try_mark(worker, low) }
+    {
+        // SAFETY: the worker lives while MPI runs, and the caller is inside.
+        unsafe { (*worker).wake_sleepers() };
+        return Ok(());
+    }
+    mark_ready_slow(p, request, low, high)
+}
+
+#[cold]
+#[inline(never)]
+fn mark_ready_slow(p: &Process, request: usize, low: i32, high: i32) -> Result {
+    p.extras.marked.set(Marked::NONE);
     request::notify(p, request, Notice::Ready(low, high))?;
+    let marked = p.extras.marked.get();
+    p.extras.marked.set(Marked { request, ..marked });
     // SAFETY: the worker lives while MPI runs, and the caller is inside.
     unsafe { (*p.worker()?).wake_sleepers() };
     Ok(())

@@ -62,6 +62,9 @@ variables! {
     counter "requests" Workers |w| w.counters.requests, "sends and receives that took a request";
     counter "unexpected_messages" Workers |w| w.counters.unexpected,
         "messages that came before their receive and were stored";
+    counter "ring_slots_sent" Workers Worker::ring_slots_sent,
+        "slots of 64 B filled in rings of shared memory: one for each short message (of up to 48 \
+         bytes), and for each step of a longer one";
     counter "eager_messages_by_memory" Workers |w| w.counters.eager[0].messages,
         "messages of more than 48 bytes sent whole by memory";
     counter "eager_bytes_by_memory" Workers |w| w.counters.eager[0].bytes, "bytes of them";
@@ -135,6 +138,10 @@ variables! {
         "unexpected messages stored now";
     most "unexpected_queue_length_most" Workers Worker::unexpected_most,
         "the most unexpected messages that were stored at once";
+    level "posted_queue_length" Workers |w| w.matcher.posted(), "receives posted now";
+    most "posted_queue_length_most" Workers |w| w.matcher.posted_most(),
+        "the most receives that were posted when a wait found nothing at first, or this was read; \
+         waits count them in jobs of up to 255 ranks";
     level "unexpected_queue_bytes" Workers |w| w.unexpected_usage().1,
         "memory that unexpected messages take now, in bytes";
 }

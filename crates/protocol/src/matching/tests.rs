@@ -175,7 +175,7 @@ impl Both {
         }
     }
 
-    fn check(&self) {
+    fn check(&mut self) {
         let asks = |peer: u32| move |(_, want): &(RequestId, Want)| want.peer == peer;
         for peer in 0..PEERS {
             let any = self.receives.iter().any(asks(ANY_PEER));
@@ -186,6 +186,11 @@ impl Both {
             assert_eq!(self.matcher.is_quiet(peer), !asked && !waits);
         }
         assert_eq!(self.matcher.has_posted(), !self.receives.is_empty());
+        let posted = self.receives.len() as u64;
+        assert_eq!(self.matcher.posted(), posted);
+        self.matcher.posted_most = 0;
+        self.matcher.count_posted();
+        assert_eq!(self.matcher.posted_most, posted);
         let stored = self.messages.len() as u64;
         assert_eq!(self.matcher.store.usage().0, stored);
         let arrived = self.matcher.store.all().map(|entry| (entry.peer, entry.key, entry.tag));

@@ -86,6 +86,18 @@ impl ShmEndpoint {
         self.rx.look_long(id, self.tx.own())
     }
 
+    /// Slots of the ring that this side has filled so far.
+    pub fn slots_sent(&self) -> u64 {
+        if self.tx.pair.is_null() {
+            return 0;
+        }
+        // SAFETY: mapped, as `pair` is not null; allocated when the ring was connected.
+        let (laps, said) = unsafe {
+            ((*self.tx.pair).control.laps.load(Ordering::Relaxed), (*self.tx.in_data).said)
+        };
+        (u64::from(laps) << 32 | u64::from(said)) + u64::from(self.tx.tail.wrapping_sub(said))
+    }
+
     /// The peer's world rank.
     pub fn peer(&self) -> u32 {
         self.tx.peer
