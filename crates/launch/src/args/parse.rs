@@ -173,7 +173,7 @@ impl<'a> Parser<'a> {
     fn read_programs(&mut self, words: &[OsString]) -> Result<(), UsageError> {
         for part in words.split(|w| w == ":") {
             self.app = App::default();
-            self.count = Count::default();
+            // What stands before a file of programs is of its first one.
             self.read_options(part)?;
             if self.request.is_some() {
                 return Ok(());

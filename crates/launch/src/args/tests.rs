@@ -355,6 +355,9 @@ fn config_file__holds_programs() {
     );
     assert_eq!(s.env, [pair("G", "1")]);
     assert_eq!(spec("-configfile programs : -configfile programs").apps.len(), 4);
+    // Hosts before it are those of its programs.
+    let several = spec("--host b:2,c:2 -configfile programs").nodes;
+    assert!(matches!(several, Nodes::Several(nodes) if nodes.len() == 2 && nodes[0].name == "b"));
     for (line, part) in [
         ("-configfile none", "-configfile none: "),
         ("-configfile empty", "names no program"),
