@@ -118,6 +118,17 @@ enum Started<'a> {
 }
 
 fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
+    check_calls().map_err(|text| (1, text))?;
+    let (signals, inherited) =
+        Signals::take_over().map_err(|text| (1, format!("cannot take over signals: {text}")))?;
+    let agent = match &spec.nodes {
+        Nodes::Agent(counts) => {
+            let (config, here) = (own_config(spec), read_machine().processors);
+            Some(Agent::join(counts, here, &config, spec.timeout).map_err(|text| (1, text))?)
+        }
+        _ => None,
+    };
+    // After that: an engine may leave processes of its own where a job fails that has hardly begun.
     let apps = spec.apps.iter().map(|a| prepare_app(a, spec)).collect::<Result<Vec<_>, _>>();
     let apps = apps.map_err(|e: ProgramError| (e.code, e.text))?;
     if !apps.windows(2).all(|two| two[0].checks == two[1].checks) {
@@ -133,16 +144,6 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
             (2, format!("FASTPATH_TRACE={}: {e}", shorten(&path.to_string_lossy())))
         })?;
     }
-    check_calls().map_err(|text| (1, text))?;
-    let (signals, inherited) =
-        Signals::take_over().map_err(|text| (1, format!("cannot take over signals: {text}")))?;
-    let agent = match &spec.nodes {
-        Nodes::Agent(counts) => {
-            let (config, here) = (own_config(spec), read_machine().processors);
-            Some(Agent::join(counts, here, &config, spec.timeout).map_err(|text| (1, text))?)
-        }
-        _ => None,
-    };
     let local = agent.as_ref().map_or(0..app_of.len(), Agent::local);
     let need = Need { ranks: local.len(), files: count_files(spec, local.len()) };
     limit_files(need, &inherited).map_err(|text| (1, text))?;
