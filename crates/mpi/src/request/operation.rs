@@ -72,6 +72,11 @@ pub trait Operation {
         Ok(())
     }
 
+    /// A function of the program that `MPI_Cancel` calls instead. It may name the request.
+    fn cancel_function(&self) -> Option<Box<dyn FnOnce() -> Result>> {
+        None
+    }
+
     /// Takes what a call says to it, or answers. It may be inactive.
     ///
     /// # Errors
