@@ -424,7 +424,7 @@ fn begin<F: Future<Output = Result> + 'static>(
     p: &Process, mut running: Running<F, fn() -> F>,
 ) -> Result<usize> {
     match running.poll(p) {
-        Some(result) => result.map(|_| request::completed_request()),
+        Some(result) => result.and_then(|_| request::completed_request(p)),
         None => request::make_operation(p, Box::new(running)),
     }
 }

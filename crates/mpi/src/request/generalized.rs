@@ -87,6 +87,18 @@ impl Operation for Generalized {
         true
     }
 
+    fn began(&self) -> &'static str {
+        "MPI_Grequest_start"
+    }
+
+    fn state(&self) -> &'static str {
+        "nobody has called MPI_Grequest_complete"
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_complete
+    }
+
     fn cancel_function(&self) -> Option<Box<dyn FnOnce() -> Result>> {
         let (cancel, extra, is_complete) = (self.cancel?, self.extra, self.is_complete);
         // SAFETY: the user gave this function for such calls with this extra state.
