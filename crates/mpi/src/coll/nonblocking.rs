@@ -95,6 +95,18 @@ impl Outstanding {
     }
 }
 
+/// A part of an algorithm in memory of its own, which later calls use again.
+struct Apart<F>(Block<F>);
+
+impl<F: Future> Future for Apart<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        // It is filled where it is made.
+        self.0.get().map_or(Poll::Pending, |algorithm| algorithm.poll(context))
+    }
+}
+
 /// The end of an operation that was started.
 struct Ended<'a> {
     channel: &'a Channel<'static>,
@@ -195,7 +207,9 @@ impl Fabric for Outstanding {
     }
 
     fn apart<T>(&self, algorithm: impl Future<Output = T>) -> impl Future<Output = T> {
-        Box::pin(algorithm)
+        let mut block = Block::new(self.spare());
+        block.fill(|| algorithm);
+        Apart(block)
     }
 
     unsafe fn allocate(&self, layout: Layout) -> *mut u8 {
