@@ -53,6 +53,10 @@ int main(int argc, char **argv)
             MPI_Intercomm_create(MPI_COMM_SELF, 0, MPI_COMM_WORLD, 2, 3, &inter);
             MPI_Bcast(&value, 1, MPI_INT, 1, inter);
         }
+        if (strcmp(how, "init") == 0) {
+            MPI_Request request;
+            MPI_Bcast_init(&value, 1, MPI_INT, size, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+        }
         if (strcmp(how, "ready") == 0) {
             MPI_Request request;
             MPI_Psend_init(&value, 1, 1, MPI_INT, 0, 3, MPI_COMM_WORLD, MPI_INFO_NULL, &request);

@@ -35,6 +35,13 @@ static int cancel(void *state, int complete)
     return MPI_SUCCESS;
 }
 
+static MPI_Request cancelled;
+static int complete_it(void *state, int complete)
+{
+    cancel(state, complete);
+    return complete ? MPI_SUCCESS : MPI_Grequest_complete(cancelled);
+}
+
 static void forget(void)
 {
     queries = frees = cancels = 0, was_complete = -1, answer = MPI_SUCCESS;
@@ -79,6 +86,17 @@ static void check_one(void)
     MPI_Test_cancelled(&status, &flag);
     CHECK(flag);
     SAME(cancels, 2);
+
+    /* Cancelled by a function that completes it, as one that takes its operation back does. */
+    forget();
+    MPI_Grequest_start(query, drop, complete_it, &state, &request);
+    cancelled = request;
+    OK(MPI_Cancel(&request));
+    OK(MPI_Wait(&request, &status));
+    MPI_Test_cancelled(&status, &flag);
+    CHECK(flag);
+    SAME(cancels, 1);
+    SAME(frees, 1);
 
     /* Freed before it is complete: its function runs after both. */
     forget();

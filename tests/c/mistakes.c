@@ -84,6 +84,22 @@ static void exchange_other_structs(void)
     MPI_Type_free(&received);
 }
 
+static int query(void *state, MPI_Status *status)
+{
+    (void)state, (void)status;
+    return MPI_SUCCESS;
+}
+static int release(void *state)
+{
+    (void)state;
+    return MPI_SUCCESS;
+}
+static int release_early(void *state, int complete)
+{
+    (void)complete;
+    return release(state);
+}
+
 /* What is left at MPI_Finalize. */
 static void leave(void)
 {
@@ -125,6 +141,30 @@ static void leave(void)
         else if (rank == 1)
             MPI_Mprobe(0, 1, world, &message, MPI_STATUS_IGNORE);
     }
+    if (is("left-ibarrier"))
+        MPI_Ibarrier(world, &request);
+    if (is("left-inactive"))
+        MPI_Barrier_init(world, MPI_INFO_NULL, &request);
+    if (is("left-started")) {
+        MPI_Barrier_init(world, MPI_INFO_NULL, &request);
+        MPI_Start(&request);
+    }
+    if (is("left-idup")) {
+        MPI_Comm dup;
+        MPI_Comm_idup(world, &dup, &request);
+    }
+    if (is("left-psend") && rank == 0) {
+        MPI_Psend_init(ints, 1, 10, MPI_INT, other, 7, world, MPI_INFO_NULL, &request);
+        MPI_Start(&request);
+    }
+    if (is("left-precv") && rank == 1) {
+        MPI_Precv_init(ints, 1, 10, MPI_INT, other, 7, world, MPI_INFO_NULL, &request);
+        MPI_Start(&request);
+    }
+    if (is("left-isendrecv") && rank == 1)
+        MPI_Isendrecv(ints, 0, MPI_INT, MPI_PROC_NULL, 7, ints, 10, MPI_INT, 0, 7, world, &request);
+    if (is("left-grequest") && rank == 1)
+        MPI_Grequest_start(query, release, release_early, NULL, &request);
     if (is("left-freed")) {
         MPI_Comm dup;
         MPI_Comm_dup(world, &dup);

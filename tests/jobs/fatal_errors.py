@@ -12,6 +12,7 @@ ENDS = {
     "late_session": (16, ["MPI_Session_init", "this process has left its job", " of 3, host"]),
     "overlap": (5, ["MPI_Intercomm_create", "rank 1 of MPI_COMM_WORLD is in both groups", "rank 1 of 3"]),
     "root": (8, ["MPI_Bcast", "the root 1 is no rank of the remote group (0 to 0)", "1 and 1 ranks"]),
+    "init": (8, ["MPI_Bcast_init", "the root 3 is no rank of the communicator (0 to 2)", "rank 1 of 3"]),
     "ready": (7, ["MPI_Pready", "not active: start it first", "rank 1 of 3"]),
     "abort": (7, ["MPI_Abort", "code 7", "rank 1 of 3"]),
     "free": (5, ["MPI_Comm_free", "cannot be freed", "to do:        do not free it"]),

@@ -140,6 +140,9 @@ def case_listing(session):
         for entry in listing[sort]:
             if entry.get("kind") not in known or entry["binding"] != "no_object" or not entry["meaning"]:
                 return f"of {sort} one is described wrongly", str(entry)
+    for sort in ("categories", "sources"):
+        if not listing[sort] or any("binding" in entry or not entry["meaning"] for entry in listing[sort]):
+            return f"{sort} are described wrongly", str(listing[sort])
     names = {entry["name"]: entry.get("kind") for sort in kinds for entry in listing[sort]}
     wanted = {"FASTPATH_WAIT": "all", "requests": "counter"}
     wrong = {name: names.get(name) for name, kind in wanted.items() if names.get(name) != kind}

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -135,15 +136,19 @@ def case_traffic(session):
 
 
 def case_quick(session):
-    """64 ranks are listed, and why they wait, without a process of theirs being stopped."""
+    """64 ranks are listed, and why they wait, without a process of theirs being stopped, in 1 s of a processor."""
     job = _start(session, 64, "ring", timeout=120, env={"FASTPATH_WAIT": "sleep"})
     _await_ready(job, 64)
     _await_sleep(job, range(64))
-    began = time.monotonic()
+    # Of processes that have ended, which the job's have not; the clock would count what others run meanwhile.
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     outcome = _ps(session, job.process.pid, "--why")
-    took = time.monotonic() - began
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     _end(job)
-    print(f"    64 ranks in {took:.2f} s")
+    took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    print(f"    64 ranks in {took:.2f} s of a processor")
+    if took > 1:
+        return f"it took {took:.2f} s of a processor"
     listed = [f"rank {rank} (process" in outcome.stdout for rank in range(64)]
     return None if all(listed) and "deadlock" in outcome.stdout else ("the list lacks something", outcome.stdout)
 

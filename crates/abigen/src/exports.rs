@@ -187,15 +187,15 @@ fn emit_call(table: &Table, function: &Function, body_name: &str, body: &Body, o
         name => !(body.takes_access && file_access::is_part(name)),
     };
     args.extend(list_arguments(table, function, body, is_passed));
-    if body.takes_form && function.params.iter().any(|p| p.name == "info") {
-        // No hint is known.
-        out.push_str("    _ = r#info;\n");
-    }
     if body.takes_access && name.ends_with("_end") {
         // That of the first half is used.
         out.push_str("    _ = r#buf;\n");
     }
-    let call = format!("unsafe {{ entry::{}::{body_name}({}) }}", body.module, args.join(", "));
+    let mut call = format!("unsafe {{ entry::{}::{body_name}({}) }}", body.module, args.join(", "));
+    if body.takes_form && function.params.iter().any(|p| p.name == "info") {
+        // No hint is known, but the object must be one.
+        call = format!("entry::check_info(&process, r#info).and_then(|()| {call})");
+    }
     if !body.returns_result {
         _ = writeln!(out, "    {call}");
         return;
@@ -491,6 +491,8 @@ mod tests {
         for name in ["MPI_Ibarrier", "MPI_Barrier_init"] {
             assert!(emit(name, &apart).contains("entry::m::ibarrier(&process, entry::Form::"));
         }
+        let checks = |name| emit(name, &apart).contains("entry::check_info(&process, r#info)");
+        assert!(checks("MPI_Barrier_init") && !checks("MPI_Ibarrier"));
     }
 
     #[test]

@@ -163,18 +163,26 @@ pub fn affinity() -> CpuSet {
 
 /// The same of the first thread of a process, 0 for the calling one; `None` where the kernel does not say.
 pub fn affinity_of(pid: libc::pid_t) -> Option<CpuSet> {
-    let mut words = vec![0u64; 16];
+    let mut set = CpuSet::new();
+    read_affinity(pid, &mut set).then_some(set)
+}
+
+/// The same, into a set whose memory is used again; false where the kernel does not say.
+pub fn read_affinity(pid: libc::pid_t, set: &mut CpuSet) -> bool {
+    let words = &mut set.words;
+    words.clear();
+    words.resize(words.capacity().clamp(16, 1024), 0);
     loop {
         let bytes = words.len() * 8;
         // SAFETY: the buffer has `bytes` bytes and the kernel writes at most so many.
         let rc = unsafe { libc::sched_getaffinity(pid, bytes, words.as_mut_ptr().cast()) };
         if rc == 0 {
-            return Some(CpuSet { words });
+            return true;
         }
         // EINVAL: the kernel's own mask is longer than ours.
         let is_short = io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL);
         if words.len() >= 1024 || !is_short {
-            return None;
+            return false;
         }
         words.resize(words.len() * 2, 0);
     }

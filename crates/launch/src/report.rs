@@ -19,6 +19,7 @@ pub fn describe_failure(
     if let Some(rank) = rank {
         let _ = write!(text, " (process {}, {})", rank.pid, rank.program);
     }
+    let said = segment.page(failure.rank).map(|p| p.message.load()).unwrap_or_default();
     let core = matches!(rank.and_then(|r| r.end), Some(End::Signal(_, true)));
     let _ = match failure.kind {
         FailureKind::Signal => write!(
@@ -28,6 +29,10 @@ pub fn describe_failure(
             if core { ", core file written" } else { "" }
         ),
         FailureKind::Exit => write!(text, " left with exit code {}", failure.code),
+        // What the rank says of its end is told below.
+        FailureKind::NoFinalize if !said.is_empty() => {
+            write!(text, " left with exit code 0 but without finalizing MPI")
+        }
         FailureKind::NoFinalize => {
             write!(text, " left with exit code 0 but without calling MPI_Finalize")
         }
@@ -53,7 +58,6 @@ pub fn describe_failure(
         }
     }
     text.push('\n');
-    let said = segment.page(failure.rank).map(|p| p.message.load()).unwrap_or_default();
     for message in [&failure.message, &said] {
         for line in message.lines().filter(|l| !l.trim().is_empty()) {
             let _ = writeln!(text, "mpiexec:   {line}");

@@ -407,7 +407,7 @@ struct Flush(Vec<(u32, RequestId, u32)>);
 /// `MPI_ERR_COMM`, `MPI_ERR_SESSION` for a handle that is none.
 pub fn iflush(p: &Process, owner: Owner) -> Result<usize> {
     let Some(attached) = at_place(p, owner, |place| Ok(place.get()))? else {
-        return Ok(request::completed_request());
+        return request::completed_request(p);
     };
     let mut under_way = Vec::new();
     for (place, worker) in p.workers() {

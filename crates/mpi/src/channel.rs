@@ -115,11 +115,12 @@ impl<'a> Channel<'a> {
 
     /// Takes the call back before anything was sent: it does not count among the collective calls on the communicator.
     pub(crate) fn take_back(&self) {
-        // A persistent call counts when it is made, and this is one of its starts.
-        if self.tag > FIRST_PERSISTENT_TAG {
-            let sequence = &self.comm.collective_sequence;
-            sequence.set(sequence.get().wrapping_sub(1));
-        }
+        // A persistent call checks its arguments when it is made, so that no start refuses them.
+        let sequence = match self.tag > FIRST_PERSISTENT_TAG {
+            true => &self.comm.collective_sequence,
+            false => &self.comm.persistent_sequence,
+        };
+        sequence.set(sequence.get().wrapping_sub(1));
         self.is_unchecked.set(false);
     }
 

@@ -126,12 +126,21 @@ pub fn finalize(p: &Process, handle: usize) -> Result {
 }
 
 /// Leaves the job when a process ends that has finalised its sessions, and its world model if it had one. A process
-/// that has not leaves nothing undone: its launcher says that it did not finalise.
+/// that has not leaves nothing undone: its launcher says what it did not finalise.
 extern "C" fn leave_at_exit() {
-    // SAFETY: atomic counters alone are looked at: another thread may be inside MPI, and stay there.
-    let used = unsafe { &process::get_unlocked().session_use };
+    // SAFETY: only atomics are used: another thread may be inside MPI, and stay there.
+    let p = unsafe { process::get_unlocked() };
+    let used = &p.session_use;
     let is_own = used.begun_by.load(Ordering::Relaxed) == std::process::id();
-    if !is_own || used.open() != 0 || process::world_phase() == Phase::Running {
+    if !is_own || process::world_phase() == Phase::Running {
+        return;
+    }
+    if used.open() != 0 {
+        if let Some(engine) = p.engine() {
+            let text =
+                format!("MPI_Session_finalize was not called for {} session(s)", used.open());
+            engine.job.own_page().message.store(&text);
+        }
         return;
     }
     if let Ok(p) = process::enter("exit", true) {

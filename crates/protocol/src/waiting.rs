@@ -27,6 +27,7 @@ pub use asleep::Census;
 use asleep::{Awaits, lock, sleep};
 pub use oversubscription::Oversubscription;
 pub use spin_budget::SpinBudget;
+pub use spread::Seen;
 
 /// Looks at a directed peer up to a round over everything, that one included.
 const DIRECTED_POLLS: u32 = 64;
@@ -149,6 +150,8 @@ pub struct WaitPolicy {
     pub moved_ns: u64,
     /// When to look again where the other ranks are.
     pub spread_ns: u64,
+    /// What such a look has seen; its memory is used again.
+    pub seen: Seen,
     /// How a crowded node is waited on.
     pub oversubscription: Oversubscription,
     /// How long to look on where an adapter wakes.
@@ -179,6 +182,7 @@ impl WaitPolicy {
             misses: 0,
             moved_ns: 0,
             spread_ns: 0,
+            seen: Seen::default(),
             oversubscription: Oversubscription::of(!config.is_disabled("oversubscription")),
             spin_budget: SpinBudget::of(!config.is_disabled("spin-budget")),
         }

@@ -97,7 +97,7 @@ pub unsafe fn reduce_scatter<C: Count>(
         form.run(p, comm, |comm| {
             let operands = Operands::new(p, sendbuf.cast(), recvbuf.cast(), datatype, op)?;
             let counts = read_counts("recvcounts", recvcounts, comm.size().into())?;
-            Ok(coll::ReduceScatter { operands, counts })
+            Ok(coll::ReduceScatter::new(operands, counts))
         })
     }
 }

@@ -122,7 +122,7 @@ unsafe fn idup(
     // SAFETY: ARGUMENTS.
     unsafe {
         store(newcomm, made)?;
-        store(request, completed_request())
+        store(request, completed_request(p)?)
     }
 }
 

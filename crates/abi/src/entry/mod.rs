@@ -53,11 +53,14 @@
 
 use core::ffi::{c_char, c_int};
 pub(crate) use fastpath_mpi::coll::Form;
-use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_NO_MEM, MPI_UNDEFINED};
+use fastpath_mpi::consts::{
+    MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_NO_MEM, MPI_INFO_NULL, MPI_UNDEFINED,
+};
 pub(crate) use fastpath_mpi::datatype::Form as Width;
 pub(crate) use fastpath_mpi::file::access::{Access, Place};
 pub(crate) use fastpath_mpi::file::split::Which;
-use fastpath_mpi::{Error, Result};
+use fastpath_mpi::info::find_info;
+use fastpath_mpi::{Error, Process, Result};
 
 include!(concat!(env!("OUT_DIR"), "/modules.rs"));
 
@@ -135,6 +138,17 @@ pub(crate) unsafe fn give<T>(to: *mut T, make: impl FnOnce() -> Result<T>) -> Re
     // SAFETY: not null, and the caller's by the contract of this function.
     unsafe { to.write(made) };
     Ok(())
+}
+
+/// Whether the hints of a call that knows none are an info object.
+///
+/// # Errors
+/// `MPI_ERR_INFO`
+pub(crate) fn check_info(p: &Process, info: usize) -> Result<()> {
+    match info {
+        MPI_INFO_NULL => Ok(()),
+        _ => find_info(&p.infos, info).map(|_| ()),
+    }
 }
 
 /// As [`store`], for the short ways: whether there is a variable.

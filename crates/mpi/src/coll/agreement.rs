@@ -5,7 +5,7 @@
 //! the call's own messages.
 #![allow(unsafe_code)]
 
-use super::fabric::{Call, Fabric, drive};
+use super::fabric::{Call, Fabric, checked, drive};
 use super::vector::Vector;
 use super::{alltoall, choose};
 use crate::channel::Channel;
@@ -63,6 +63,7 @@ pub(super) fn nothing<'a>(_: u32) -> Data<'a> {
 /// on all ranks. Signatures that differ are told, and the call goes on.
 #[inline]
 pub(super) async fn compare<C: Call>(f: &C, arguments: Arguments<'_>) -> Result {
+    checked(f).await;
     match f.channel().process.checks() {
         None => Ok(()),
         // Apart, since it is as large as an alltoall.

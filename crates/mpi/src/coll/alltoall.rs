@@ -285,16 +285,20 @@ pub(super) async unsafe fn run_in_place<'a, F: Fabric>(
 /// # Safety
 /// As [`run_in_place`].
 async unsafe fn copied<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) -> Result {
-    let mut starts = Vec::with_capacity(f.size() as usize);
+    let mut index = Scratch::new(f);
+    let starts = index.room(u64::from(f.size()) * size_of::<u64>() as u64)?.cast::<u64>();
     let mut total = 0;
     for rank in 0..f.size() {
-        starts.push(total);
+        // SAFETY: room for a number for each rank, aligned for any type.
+        unsafe { starts.add(rank as usize).write(total) };
         total += block(rank).bytes();
     }
     let mut scratch = Scratch::new(f);
     let packed = scratch.room(total)?;
     let copy = |rank: u32| {
-        Vector::raw(packed.wrapping_add(starts[rank as usize] as usize), block(rank).bytes())
+        // SAFETY: written above.
+        let start = unsafe { starts.add(rank as usize).read() };
+        Vector::raw(packed.wrapping_add(start as usize), block(rank).bytes())
     };
     // SAFETY: the same contract; the scratch has room for all blocks.
     unsafe {

@@ -118,6 +118,21 @@ pub trait Call: Fabric + Sized {
     /// # Errors
     /// `MPI_ERR_COMM` on an intracommunicator.
     fn beside(&self) -> Result<Self>;
+
+    /// Whether the call is to end where its arguments have been checked ([`checked`]).
+    #[inline]
+    fn only_checks(&self) -> bool {
+        false
+    }
+}
+
+/// Where the arguments of a call have been checked, and before anything else happens: a call that only checks them
+/// goes no further.
+#[inline]
+pub(super) async fn checked<C: Call>(f: &C) {
+    if f.only_checks() {
+        std::future::pending().await
+    }
 }
 
 impl Call for Channel<'_> {

@@ -11,7 +11,7 @@ use super::allreduce::Allreduce;
 use super::alltoall::{Alltoall, AlltoallArrays};
 use super::arguments::{BlockArray, Collective, Operands, Side};
 use super::bcast::Bcast;
-use super::fabric::{Batch, Call, trade};
+use super::fabric::{Batch, Call, checked, trade};
 use super::gather::{Gather, Gatherv};
 use super::local::Reduction;
 use super::reduce::Reduce;
@@ -107,8 +107,17 @@ fn refuse_in_place() -> Error {
 fn note<A, C: Call>(
     f: &C, call: &'static choose::Call<A>, way: &'static str, bytes: impl FnOnce() -> u64,
 ) {
+    if f.only_checks() {
+        return;
+    }
     let ranks = f.size() + f.channel().comm.peer_count();
     choose::note_between(call, way, ranks, bytes);
+}
+
+/// The fabric of the own group, for a call whose arguments have been checked.
+async fn beside<C: Call>(f: &C) -> Result<C> {
+    checked(f).await;
+    f.beside()
 }
 
 /// The bytes of a side that counts.
@@ -119,7 +128,7 @@ fn bytes_of(side: &Side) -> u64 {
 /// `MPI_Barrier`
 pub(super) async fn barrier<C: Call>(f: &C) -> Result {
     note(f, &choose::BARRIER, "leaders", || 0);
-    let near = f.beside()?;
+    let near = beside(f).await?;
     barrier::run(&near).await?;
     if f.rank() == 0 {
         // SAFETY: messages without bytes touch no memory.
@@ -145,13 +154,14 @@ pub(super) async unsafe fn bcast<C: Call>(f: &C, call: &Bcast) -> Result {
         return Ok(());
     }
     note(f, &choose::BCAST, "leaders", || data.bytes());
+    checked(f).await;
     // SAFETY: the same contract.
     unsafe {
         match role {
             Role::Root => f.send(0, data.buffer()).await,
             Role::Idle => Ok(()),
             Role::Other(root) => {
-                let near = f.beside()?;
+                let near = beside(f).await?;
                 if f.rank() == 0 {
                     f.recv(root, data.buffer()).await?;
                 }
@@ -166,6 +176,7 @@ pub(super) async unsafe fn bcast<C: Call>(f: &C, call: &Bcast) -> Result {
 /// # Safety
 /// The blocks are writable.
 async unsafe fn recv_from_all<'a, C: Call>(f: &C, block: impl Fn(u32) -> Vector<'a>) -> Result {
+    checked(f).await;
     let mut batch = Batch::new(f);
     for rank in 0..f.channel().comm.peer_count() {
         // SAFETY: by contract; used by the batch alone until it has finished.
@@ -179,6 +190,7 @@ async unsafe fn recv_from_all<'a, C: Call>(f: &C, block: impl Fn(u32) -> Vector<
 /// # Safety
 /// The blocks are readable.
 async unsafe fn send_to_all<'a, C: Call>(f: &C, block: impl Fn(u32) -> Vector<'a>) -> Result {
+    checked(f).await;
     let mut batch = Batch::new(f);
     for rank in 0..f.channel().comm.peer_count() {
         // SAFETY: by contract.
@@ -192,6 +204,7 @@ async unsafe fn send_to_all<'a, C: Call>(f: &C, block: impl Fn(u32) -> Vector<'a
 /// # Safety
 /// The data is readable.
 async unsafe fn send_one<C: Call>(f: &C, root: u32, data: Vector<'_>) -> Result {
+    checked(f).await;
     match data.bytes() {
         0 => Ok(()),
         // SAFETY: by contract.
@@ -238,6 +251,7 @@ pub(super) async unsafe fn gatherv<C: Call>(f: &C, call: &Gatherv) -> Result {
 /// # Safety
 /// The data is writable.
 async unsafe fn recv_one<C: Call>(f: &C, root: u32, data: Vector<'_>) -> Result {
+    checked(f).await;
     match data.bytes() {
         0 => Ok(()),
         // SAFETY: by contract.
@@ -286,6 +300,7 @@ pub(super) async unsafe fn scatterv<C: Call>(f: &C, call: &Scatterv) -> Result {
 async unsafe fn swap_all<'a, 'b, C: Call>(
     f: &C, out: impl Fn(u32) -> Vector<'a>, into: impl Fn(u32) -> Vector<'b>,
 ) -> Result {
+    checked(f).await;
     let there = f.channel().comm.peer_count();
     let mut batch = Batch::new(f);
     // Each begins with another one, so that they spread.
@@ -388,7 +403,7 @@ pub(super) async unsafe fn reduce<C: Call>(f: &C, call: &Reduce) -> Result {
                 if operand.bytes() == 0 {
                     return Ok(());
                 }
-                let near = f.beside()?;
+                let near = beside(f).await?;
                 let mut scratch = Scratch::new(f);
                 let result = match f.rank() {
                     0 => scratch.elements(red.layout, operand.count)?,
@@ -417,7 +432,7 @@ pub(super) async unsafe fn allreduce<C: Call>(f: &C, call: &Allreduce) -> Result
         return Ok(());
     }
     note(f, &choose::ALLREDUCE, "leaders", || operand.bytes());
-    let near = f.beside()?;
+    let near = beside(f).await?;
     let mut scratch = Scratch::new(f);
     // SAFETY: the same contract.
     unsafe {
@@ -454,7 +469,7 @@ pub(super) async unsafe fn reduce_scatter<C: Call>(
         return Ok(());
     }
     note(f, call, "leaders", || operand.bytes());
-    let near = f.beside()?;
+    let near = beside(f).await?;
     let (mut first, mut second) = (Scratch::new(f), Scratch::new(f));
     // SAFETY: the same contract; the scratch has room for all blocks.
     unsafe {

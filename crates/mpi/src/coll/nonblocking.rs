@@ -18,8 +18,8 @@ use crate::status::Status;
 use fastpath_protocol::RequestId;
 use fastpath_protocol::buffer::Buffer;
 use std::alloc::{Layout, alloc, dealloc};
-use std::cell::RefCell;
-use std::pin::Pin;
+use std::cell::{Cell, RefCell};
+use std::pin::{Pin, pin};
 use std::ptr::NonNull;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
@@ -30,6 +30,7 @@ pub struct Outstanding {
     comm: Rc<Comm>,
     /// Memory of earlier starts; none where there are no others.
     memory: Option<RefCell<Vec<Kept>>>,
+    only_checks: Cell<bool>,
 }
 
 /// Memory, and how it was allocated.
@@ -72,6 +73,7 @@ impl Outstanding {
             channel: Channel::tagged(process, lasting, take_tag(&comm)),
             comm,
             memory: None,
+            only_checks: Cell::new(false),
         }
     }
 
@@ -90,6 +92,18 @@ impl Outstanding {
     fn end(&self, started: Result<Ticket>) -> Ended<'_> {
         let channel = &self.channel;
         Ended { channel, started: Some(started) }
+    }
+}
+
+/// A part of an algorithm in memory of its own, which later calls use again.
+struct Apart<F>(Block<F>);
+
+impl<F: Future> Future for Apart<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        // It is filled where it is made.
+        self.0.get().map_or(Poll::Pending, |algorithm| algorithm.poll(context))
     }
 }
 
@@ -129,6 +143,10 @@ impl Call for Outstanding {
         let local = inter::local_of(&self.comm)?.clone();
         let tag = self.channel.tag;
         Ok(Outstanding::with(local, |_| tag))
+    }
+
+    fn only_checks(&self) -> bool {
+        self.only_checks.get()
     }
 }
 
@@ -189,7 +207,9 @@ impl Fabric for Outstanding {
     }
 
     fn apart<T>(&self, algorithm: impl Future<Output = T>) -> impl Future<Output = T> {
-        Box::pin(algorithm)
+        let mut block = Block::new(self.spare());
+        block.fill(|| algorithm);
+        Apart(block)
     }
 
     unsafe fn allocate(&self, layout: Layout) -> *mut u8 {
@@ -418,7 +438,7 @@ fn begin<F: Future<Output = Result> + 'static>(
     p: &Process, mut running: Running<F, fn() -> F>,
 ) -> Result<usize> {
     match running.poll(p) {
-        Some(result) => result.map(|_| request::completed_request()),
+        Some(result) => result.and_then(|_| request::completed_request(p)),
         None => request::make_operation(p, Box::new(running)),
     }
 }
@@ -426,7 +446,7 @@ fn begin<F: Future<Output = Result> + 'static>(
 /// Makes a persistent request of a call, to be started.
 ///
 /// # Errors
-/// What `read` returns.
+/// What `read` returns, and what the call refuses before its first message.
 ///
 /// # Safety
 /// As [`Collective::run`], from each start to its completion.
@@ -436,6 +456,7 @@ pub(super) unsafe fn prepare<C: Collective + 'static>(
     let handle = comm.handle.get();
     let f = Outstanding::persistent(comm);
     let call = read(&f.comm)?;
+    check(&f, &call)?;
     f.channel.is_unchecked.set(false);
     let calls_back = call.calls_back();
     let spare = f.spare();
@@ -459,6 +480,19 @@ pub(super) unsafe fn prepare<C: Collective + 'static>(
         awaited: 0,
     };
     request::make_persistent_operation(p, Box::new(running))
+}
+
+/// Checks the arguments of a call as the call does, without carrying it out.
+fn check<C: Collective>(f: &Outstanding, call: &C) -> Result {
+    f.only_checks.set(true);
+    // SAFETY: it ends before it touches a buffer.
+    let checks = pin!(unsafe { call.run(f) });
+    let polled = checks.poll(&mut Context::from_waker(Waker::noop()));
+    f.only_checks.set(false);
+    match polled {
+        Poll::Ready(result) => result,
+        Poll::Pending => Ok(()),
+    }
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use super::vector::Vector;
 use super::{allreduce, choose, inter, is_in_place};
 use crate::consts::MPI_ERR_COUNT;
 use crate::error::{Error, Result};
+use std::cell::OnceCell;
 
 /// `MPI_Reduce_scatter`
 pub struct ReduceScatter {
@@ -19,20 +20,28 @@ pub struct ReduceScatter {
     pub operands: Operands,
     /// Number of elements of each rank's block.
     pub counts: Vec<i64>,
+    /// Where each begins, from the first start on.
+    starts: OnceCell<Vec<u64>>,
+}
+
+impl ReduceScatter {
+    /// With a count for each rank.
+    pub fn new(operands: Operands, counts: Vec<i64>) -> Self {
+        ReduceScatter { operands, counts, starts: OnceCell::new() }
+    }
 }
 
 impl Collective for ReduceScatter {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
         let counts = &self.counts;
-        let mut starts = Vec::with_capacity(counts.len());
-        let mut total = 0u64;
-        for &count in counts {
-            starts.push(total);
-            total = u64::try_from(count)
-                .ok()
-                .and_then(|c| total.checked_add(c))
-                .ok_or_else(|| refuse_count(count))?;
-        }
+        let total = counts.iter().try_fold(0u64, |total, &count| {
+            let sum = u64::try_from(count).ok().and_then(|c| total.checked_add(c));
+            sum.ok_or_else(|| refuse_count(count))
+        })?;
+        let starts = self.starts.get_or_init(|| {
+            let next = |at: &mut u64, &count: &i64| Some(std::mem::replace(at, *at + count as u64));
+            counts.iter().scan(0, next).collect()
+        });
         let deal = |rank: u32| (starts[rank as usize], counts[rank as usize] as u64);
         let count = |to: u32| counts[to as usize];
         // SAFETY: the same contract.

@@ -23,6 +23,9 @@ impl Checks {
             let what = describe_request(p, request);
             self.tell(p, &format!("{call} was never completed: {what}"));
         }
+        for (call, what) in crate::request::list_pending(p) {
+            self.tell(p, &format!("{call} was never completed: {what}"));
+        }
     }
 
     /// Tells of messages that have arrived and that nobody has received; of many from one call once.

@@ -274,6 +274,13 @@ impl Operation for Recv {
         }
     }
 
+    fn state(&self) -> &'static str {
+        match self.offer {
+            None => "no MPI_Psend_init has matched it",
+            Some(_) => "it waits for partitions",
+        }
+    }
+
     fn began(&self) -> &'static str {
         "MPI_Precv_init"
     }

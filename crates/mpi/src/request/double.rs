@@ -45,6 +45,10 @@ impl Operation for Pair {
         places_of(p, self.send) | places_of(p, self.recv)
     }
 
+    fn is_composed(&self) -> bool {
+        true
+    }
+
     fn cancel(&mut self, p: &Process) -> Result {
         cancel(p, self.recv)
     }

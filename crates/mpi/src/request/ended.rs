@@ -81,6 +81,15 @@ pub fn cancel(p: &Process, handle: usize) -> Result {
             Ok(())
         }
         Named::Operation(index) => {
+            let function = match p.extras.slots().get(index) {
+                Some(Some(Extra::Operation { poll: Some(operation), .. })) => {
+                    operation.cancel_function()
+                }
+                _ => None,
+            };
+            if let Some(function) = function {
+                return function();
+            }
             let taken = match p.extras.slots_mut().get_mut(index) {
                 Some(Some(Extra::Operation { poll, .. })) => poll.take(),
                 _ => None,

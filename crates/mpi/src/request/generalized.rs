@@ -87,13 +87,22 @@ impl Operation for Generalized {
         true
     }
 
-    fn cancel(&mut self, _: &Process) -> Result {
-        let Some(cancel) = self.cancel else {
-            return Ok(());
-        };
+    fn began(&self) -> &'static str {
+        "MPI_Grequest_start"
+    }
+
+    fn state(&self) -> &'static str {
+        "nobody has called MPI_Grequest_complete"
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_complete
+    }
+
+    fn cancel_function(&self) -> Option<Box<dyn FnOnce() -> Result>> {
+        let (cancel, extra, is_complete) = (self.cancel?, self.extra, self.is_complete);
         // SAFETY: the user gave this function for such calls with this extra state.
-        let code = unsafe { cancel(self.extra, self.is_complete.into()) };
-        result_of("cancel", code)
+        Some(Box::new(move || result_of("cancel", unsafe { cancel(extra, is_complete.into()) })))
     }
 
     fn notify(&mut self, _: &Process, notice: Notice) -> Result<bool> {

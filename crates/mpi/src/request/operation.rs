@@ -52,6 +52,16 @@ pub trait Operation {
         ""
     }
 
+    /// What a person is told of one that goes on for ever.
+    fn state(&self) -> &'static str {
+        "it is under way"
+    }
+
+    /// Whether it is known to be over before anybody asks for its result.
+    fn is_over(&self) -> bool {
+        false
+    }
+
     /// The communicator that it needs until its request is freed.
     fn comm(&self) -> Option<usize> {
         None
@@ -70,6 +80,11 @@ pub trait Operation {
     fn cancel(&mut self, p: &Process) -> Result {
         let _ = p;
         Ok(())
+    }
+
+    /// A function of the program that `MPI_Cancel` calls instead. It may name the request.
+    fn cancel_function(&self) -> Option<Box<dyn FnOnce() -> Result>> {
+        None
     }
 
     /// Takes what a call says to it, or answers. It may be inactive.
@@ -95,6 +110,11 @@ pub trait Operation {
     fn places(&self, p: &Process) -> u32 {
         let _ = p;
         1
+    }
+
+    /// Whether it is nothing but other requests, each of which is told of where it is never completed.
+    fn is_composed(&self) -> bool {
+        false
     }
 
     /// Whether its request may be freed now.
@@ -221,7 +241,36 @@ pub fn make_operation(p: &Process, operation: Box<dyn Operation>) -> Result<usiz
         polls: 0,
         started: None,
         freed: false,
+        made: name_maker(p),
     });
     active::note(p, index, Watch::Named, watch);
     make_foreign(p, index)
+}
+
+/// The call that makes an operation, with its place, where mistakes are looked for.
+pub(super) fn name_maker(p: &Process) -> String {
+    p.checks().map(|checks| checks.name(p.call.get())).unwrap_or_default()
+}
+
+/// The operations that the program has neither completed nor freed, where mistakes are looked for: the call that made
+/// each, and what is known of it.
+pub(crate) fn list_pending(p: &Process) -> Vec<(String, String)> {
+    let describe = |extra: &Extra| match extra {
+        Extra::Operation { poll: Some(operation), result, started, freed, made, .. }
+            if *started != Some(false)
+                && !freed
+                && !made.is_empty()
+                && !operation.is_composed() =>
+        {
+            let comm = operation.comm().and_then(|comm| p.comm_of_request(comm));
+            let title = comm.map_or_else(String::new, |comm| format!(" in {}", comm.title()));
+            let state = match result.is_some() || operation.is_over() {
+                true => "it is over, but no call has waited for it or tested it",
+                false => operation.state(),
+            };
+            Some((made.clone(), format!("{state}{title}")))
+        }
+        _ => None,
+    };
+    p.extras.slots().iter().flatten().filter_map(describe).collect()
 }

@@ -49,6 +49,7 @@ pub fn make_persistent_operation(p: &Process, operation: Box<dyn Operation>) -> 
         polls: 0,
         started: Some(false),
         freed: false,
+        made: super::operation::name_maker(p),
     });
     make_foreign(p, index)
 }

@@ -39,7 +39,7 @@ fn check_epoch(p: &Process, win: usize) -> Result {
 
 fn request_of(p: &Process, begun: Begun) -> Result<usize> {
     match begun {
-        None => Ok(completed_request()),
+        None => completed_request(p),
         Some((window, rank)) => make_operation(p, Box::new(UnderWay { window, rank })),
     }
 }
@@ -84,5 +84,5 @@ pub unsafe fn rupdate(p: &Process, asked: &Update) -> Result<usize> {
     check_epoch(p, asked.win)?;
     // SAFETY: ORIGIN AND RESULT.
     unsafe { update(p, asked, true)? };
-    Ok(completed_request())
+    completed_request(p)
 }

@@ -19,6 +19,8 @@ struct Listing {
     control_variables: Vec<Entry>,
     performance_variables: Vec<Entry>,
     events: Vec<Entry>,
+    categories: Vec<Entry>,
+    sources: Vec<Entry>,
 }
 
 /// What is said of one of them.
@@ -28,8 +30,9 @@ struct Entry {
     /// Of a control variable its scope, of a performance variable its class.
     #[serde(skip_serializing_if = "Option::is_none")]
     kind: Option<&'static str>,
-    /// The object that it belongs to.
-    binding: &'static str,
+    /// The object that it belongs to; a category or a source has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    binding: Option<&'static str>,
     meaning: String,
 }
 
@@ -80,6 +83,8 @@ type Init = unsafe extern "C" fn(c_int, I) -> c_int;
 type Number = unsafe extern "C" fn(I) -> c_int;
 type CvarInfo = unsafe extern "C" fn(c_int, T, I, I, H, H, T, I, I, I) -> c_int;
 type PvarInfo = unsafe extern "C" fn(c_int, T, I, I, I, H, H, T, I, I, I, I, I) -> c_int;
+type CategoryInfo = unsafe extern "C" fn(c_int, T, I, T, I, I, I, I) -> c_int;
+type SourceInfo = unsafe extern "C" fn(c_int, T, I, T, I, I, *mut i64, *mut i64, H) -> c_int;
 type EventInfo = unsafe extern "C" fn(c_int, T, I, I, H, H, I, H, H, T, I, I) -> c_int;
 
 /// Prints it.
@@ -97,13 +102,18 @@ fn describe(listing: &Listing) -> Document {
         ("control variables: scope, binding", &listing.control_variables),
         ("performance variables: class, binding", &listing.performance_variables),
         ("events: binding", &listing.events),
+        ("categories", &listing.categories),
+        ("sources of events", &listing.sources),
     ];
     for (head, entries) in parts {
         said.heading(head);
         let mut table = Table::of("<28|");
         for entry in entries {
-            let kind = entry.kind.map_or(String::new(), |kind| format!("{kind}, "));
-            let meaning = format!("{kind}{}: {}", entry.binding, entry.meaning);
+            let words: Vec<&str> = entry.kind.into_iter().chain(entry.binding).collect();
+            let meaning = match words.is_empty() {
+                true => entry.meaning.clone(),
+                false => format!("{}: {}", words.join(", "), entry.meaning),
+            };
             table.row([entry.name.as_str(), &meaning]);
         }
         said.table(table);
@@ -122,7 +132,10 @@ fn collect() -> Result<Listing> {
         let cvar = find::<CvarInfo>(&library, "MPI_T_cvar_get_info")?;
         let pvar = find::<PvarInfo>(&library, "MPI_T_pvar_get_info")?;
         let event = find::<EventInfo>(&library, "MPI_T_event_get_info")?;
+        let category = find::<CategoryInfo>(&library, "MPI_T_category_get_info")?;
+        let source = find::<SourceInfo>(&library, "MPI_T_source_get_info")?;
         // Not wanted.
+        let n = null_mut::<i64>();
         let (o, h) = (null_mut::<c_int>(), null_mut::<usize>());
         Ok(Listing {
             control_variables: list(&library, "MPI_T_cvar_get_num", &SCOPES, |i, a| {
@@ -136,6 +149,14 @@ fn collect() -> Result<Listing> {
             events: list(&library, "MPI_T_event_get_num", &[], |i, a| {
                 let (d, dl) = a.meaning;
                 event(i, a.name.0, a.name.1, o, h, h, o, h, h, d, dl, a.binding)
+            })?,
+            categories: list(&library, "MPI_T_category_get_num", &[], |i, a| {
+                let (d, dl) = a.meaning;
+                category(i, a.name.0, a.name.1, d, dl, o, o, o)
+            })?,
+            sources: list(&library, "MPI_T_source_get_num", &[], |i, a| {
+                let (d, dl) = a.meaning;
+                source(i, a.name.0, a.name.1, d, dl, o, n, n, h)
             })?,
         })
     }
@@ -174,7 +195,7 @@ unsafe fn list(
             entries.push(Entry {
                 name: text(&name),
                 kind: (!kinds.is_empty()).then(|| say(kinds, kind)),
-                binding: say(&BINDINGS, binding),
+                binding: (binding != 0).then(|| say(&BINDINGS, binding)),
                 meaning: text(&meaning),
             });
         }

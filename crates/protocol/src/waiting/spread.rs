@@ -6,7 +6,7 @@
 
 use crate::worker::Worker;
 use fastpath_base::sync::Ordering;
-use fastpath_base::topology;
+use fastpath_base::topology::{self, CpuSet};
 use fastpath_bootstrap::segment::STATE_AWAKE;
 
 /// Nanoseconds between two looks of a rank at where the others are, at least.
@@ -17,9 +17,18 @@ const PAIR_NS: u64 = 2_500;
 /// A rank awake: its processor, and whether it waits.
 type Place = (usize, bool);
 
+/// What a look at the other ranks has seen.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    places: Vec<Place>,
+    allowed: CpuSet,
+}
+
 /// Where a rank moves to from `here`: the processor with fewest ranks of `allowed`, if it has two less. Of those that
 /// wait on one processor the last one moves; `after` are the ranks behind this one, `before` those in front of it.
-fn choose(here: usize, before: &[Place], after: &[Place], allowed: &[usize]) -> Option<usize> {
+fn choose(
+    here: usize, before: &[Place], after: &[Place], allowed: impl Iterator<Item = usize>,
+) -> Option<usize> {
     if after.iter().any(|&(cpu, waits)| cpu == here && waits) {
         return None;
     }
@@ -27,7 +36,7 @@ fn choose(here: usize, before: &[Place], after: &[Place], allowed: &[usize]) -> 
         let there = before.iter().chain(after).filter(|place| place.0 == cpu);
         there.count() + (cpu == here) as usize
     };
-    let (least, to) = allowed.iter().map(|&cpu| (load(cpu), cpu)).min()?;
+    let (least, to) = allowed.map(|cpu| (load(cpu), cpu)).min()?;
     (load(here) >= least + 2).then_some(to)
 }
 
@@ -44,20 +53,23 @@ impl Worker {
         }
         let ranks = self.job.segment().here() as u64;
         self.wait.spread_ns = now + LEAST_NS.max(ranks * ranks * PAIR_NS);
-        let awake = |ranks: std::ops::Range<usize>| -> Vec<Place> {
-            let here = self.job.node_ranks().filter(|rank| ranks.contains(rank));
-            let places = here.filter_map(|rank| {
-                let page = self.job.rank_page(rank)?;
-                let cpu = page.processor.load(Ordering::Relaxed).checked_sub(1)?;
-                let is_awake = page.state.load(Ordering::Relaxed) == STATE_AWAKE;
-                is_awake.then(|| (cpu as usize, page.is_waiting()))
-            });
-            places.collect()
+        let Seen { places, allowed } = &mut self.wait.seen;
+        let awake = |rank: usize| {
+            let page = self.job.rank_page(rank)?;
+            let cpu = page.processor.load(Ordering::Relaxed).checked_sub(1)?;
+            let is_awake = page.state.load(Ordering::Relaxed) == STATE_AWAKE;
+            is_awake.then(|| (cpu as usize, page.is_waiting()))
         };
         let own_rank = self.rank as usize;
-        let (before, after) = (awake(0..own_rank), awake(own_rank + 1..usize::MAX));
-        let allowed: Vec<usize> = topology::affinity().iter().collect();
-        if let Some(to) = choose(here, &before, &after, &allowed) {
+        places.clear();
+        places.extend(self.job.node_ranks().filter(|&rank| rank < own_rank).filter_map(awake));
+        let before = places.len();
+        places.extend(self.job.node_ranks().filter(|&rank| rank > own_rank).filter_map(awake));
+        if !topology::read_affinity(0, allowed) {
+            return;
+        }
+        let (before, after) = places.split_at(before);
+        if let Some(to) = choose(here, before, after, allowed.iter()) {
             topology::move_to(to);
             own.store(to as u32 + 1, Ordering::Relaxed);
         }
@@ -71,7 +83,11 @@ mod tests {
 
     #[test]
     fn choose__moves_the_last_that_waits_to_where_two_less_are() {
-        let (cpus, waits, computes) = ([0, 1], true, false);
+        let (waits, computes) = (true, false);
+        let choose = |here, before: &[Place], after: &[Place], cpus: &[usize]| {
+            choose(here, before, after, cpus.iter().copied())
+        };
+        let cpus = [0, 1];
         let (three, two) = ([(0, waits), (1, waits), (0, waits)], [(0, waits), (1, waits)]);
         assert_eq!(choose(0, &three, &[], &cpus), Some(1));
         assert_eq!(choose(0, &two, &[(0, waits)], &cpus), None, "a later one");

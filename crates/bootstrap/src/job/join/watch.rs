@@ -284,14 +284,18 @@ pub fn wait_a_second() {
 fn describe_death(job: &Job, rank: usize, status: Option<u32>) -> String {
     let page = job.rank_page(rank);
     let process = page.map_or(0, |page| page.owner_pid.load(Ordering::Relaxed));
+    let said = page.map(|page| page.message.load()).unwrap_or_default();
     let how = match status {
+        // What it says of its end follows.
+        Some(0) if !said.is_empty() => {
+            "left with exit code 0 but without finalizing MPI".to_owned()
+        }
         Some(0) => "left with exit code 0 but without calling MPI_Finalize".to_owned(),
         Some(code) => format!("left with exit code {code}"),
         None => "has ended without calling MPI_Finalize".to_owned(),
     };
     let host = topology::host_name();
     let mut text = format!("fastpath: rank {rank} on {host} (process {process}) {how}\n");
-    let said = page.map(|page| page.message.load()).unwrap_or_default();
     for line in said.lines().filter(|line| !line.trim().is_empty()) {
         text += &format!("fastpath:   {line}\n");
     }
