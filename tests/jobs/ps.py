@@ -113,6 +113,14 @@ def case_operations(session):
     return None
 
 
+def case_given_up(session):
+    """A rank in MPI_Finalize that waits until its messages are received waits for their receivers."""
+    job = _start(session, 2, "given-up", timeout=60, env={"FASTPATH_WAIT": "sleep"})
+    text = _tell(session, job, [1], "--why")
+    is_named = "waits in MPI_Finalize" in text and "rank 1 waits for rank 0 (process" in text
+    return None if is_named else ("its cause is not named", text)
+
+
 def case_traffic(session):
     """What a rank has sent, by protocol, and what its queues hold are the figures of a program that is known, and no
     process is stopped for it."""

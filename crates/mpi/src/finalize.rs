@@ -22,8 +22,9 @@ use fastpath_base::config::{Config, Key};
 use fastpath_base::wait::{futex_wait, register_own_membarrier};
 use fastpath_bootstrap::segment::{Awaited, Phase as RankPhase, STATE_AWAKE};
 use fastpath_protocol::background::Background;
+use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::waiting::Note;
-use fastpath_protocol::{Request, Worker};
+use fastpath_protocol::{Request, State, Worker};
 use std::time::Duration;
 
 /// How often a process that looks for mistakes asks whether the last messages have come.
@@ -162,6 +163,20 @@ fn advance(p: &Process, worker: *mut Worker, phase: RankPhase) {
     }
 }
 
+/// Who could end what is under way though the program has given it up; unknown where nothing is.
+fn awaited(p: &Process) -> Awaited {
+    let mut awaited = Awaited::UNKNOWN;
+    for (_, worker) in p.workers() {
+        // SAFETY: the worker lives as long as the engine, and the caller holds its lock.
+        let requests = unsafe { (*worker).requests.in_use() };
+        let open = requests.filter(|r| r.detached && r.state != State::Complete);
+        for request in open.filter(|request| request.peer != ANY_PEER) {
+            awaited.add(Awaited::of(&[request.peer]));
+        }
+    }
+    awaited
+}
+
 /// Makes progress until each worker is `done`, asked in one round.
 fn wait(p: &Process, worker: *mut Worker, mut done: impl FnMut(&mut Worker) -> bool) {
     let note = Note {
@@ -170,7 +185,7 @@ fn wait(p: &Process, worker: *mut Worker, mut done: impl FnMut(&mut Worker) -> b
         tag: -1,
         comm: 0,
         bytes: 0,
-        awaited: Awaited::UNKNOWN,
+        awaited: awaited(p),
         naps: places::made() != 1,
     };
     // SAFETY: the workers live as long as the engine, this call holds their locks, and no reference is held here.

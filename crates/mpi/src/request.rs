@@ -39,7 +39,7 @@ pub use several::{
 };
 
 pub(crate) use steps::name_wait;
-use steps::{await_step, awaited_request};
+use steps::{OPERATION, await_step, awaited_request};
 use workers::{places_of, places_of_all, pool_at, pool_of, worker_of};
 
 use crate::comm::freed::release_unused;
@@ -377,7 +377,8 @@ fn wait_named(p: &Process, call: &'static str, named: &Named) -> Result {
                 Some(Some(Extra::Operation { poll: Some(operation), .. })) => operation.places(p),
                 _ => 1,
             };
-            wait_any_of(p, places, call, || Awaited::UNKNOWN, || check_complete(p, named))
+            let wait = (call, OPERATION | index);
+            wait_any_of(p, places, wait, || Awaited::UNKNOWN, || check_complete(p, named))
         }
     }
 }
@@ -400,11 +401,11 @@ fn awaited_by(p: &Process, named: &Named) -> Result<Awaited> {
     })
 }
 
-/// Makes progress until `done` says so or fails; `awaited` says who could bring that about. The caller is inside the
-/// workers at `places`.
+/// Makes progress until `done` says so or fails; `awaited` says who could bring that about, and what is waited for is
+/// named as in [`Note::comm`]. The caller is inside the workers at `places`.
 fn wait_any_of(
-    p: &Process, places: u32, call: &'static str, awaited: impl FnOnce() -> Awaited,
-    mut done: impl FnMut() -> Result<bool>,
+    p: &Process, places: u32, (call, named): (&'static str, usize),
+    awaited: impl FnOnce() -> Awaited, mut done: impl FnMut() -> Result<bool>,
 ) -> Result {
     let mut result = done();
     if matches!(result, Ok(false)) {
@@ -412,7 +413,7 @@ fn wait_any_of(
             call,
             peer: -1,
             tag: -1,
-            comm: 0,
+            comm: named,
             bytes: 0,
             awaited: awaited(),
             naps: !places.is_power_of_two(),

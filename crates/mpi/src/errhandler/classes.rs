@@ -41,7 +41,9 @@ classes! {
         "pass a tag from 0 to the attribute MPI_TAG_UB; MPI_ANY_TAG only where a message is \
          received";
     MPI_ERR_COMM, "invalid communicator",
-        "pass MPI_COMM_WORLD, MPI_COMM_SELF or a communicator that was created and not yet freed";
+        "pass a communicator that was created and not yet freed, or MPI_COMM_WORLD and \
+         MPI_COMM_SELF between MPI_Init and MPI_Finalize; with sessions alone, create one from a \
+         group of the session (MPI_Comm_create_from_group)";
     MPI_ERR_RANK, "invalid rank",
         "pass a rank from 0 to the size of the communicator less 1, or MPI_PROC_NULL";
     MPI_ERR_REQUEST, "invalid request", "pass a request that was started and has not been \

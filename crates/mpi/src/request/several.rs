@@ -203,7 +203,7 @@ pub unsafe fn wait_any(
         let places = places_of_all(p, count, requests);
         let _within = within_all(places);
         let awaited = || awaited_by_any(p, count, requests);
-        wait_any_of(p, places, "MPI_Waitany", awaited, || {
+        wait_any_of(p, places, ("MPI_Waitany", 0), awaited, || {
             found = find_complete_or_gone(p, count, requests)?;
             Ok(found.0.is_some() || !found.1)
         })?;
@@ -269,7 +269,7 @@ pub unsafe fn complete_some(
             progress(p, places)?;
         } else if found == (None, true) {
             let awaited = || awaited_by_any(p, count, requests);
-            wait_any_of(p, places, "MPI_Waitsome", awaited, || {
+            wait_any_of(p, places, ("MPI_Waitsome", 0), awaited, || {
                 found = find_complete_or_gone(p, count, requests)?;
                 Ok(found.0.is_some() || !found.1)
             })?;

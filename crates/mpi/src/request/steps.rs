@@ -10,7 +10,7 @@ use fastpath_protocol::waiting::{Note, Title};
 use fastpath_protocol::{RequestId, State, Worker};
 
 /// In [`Note::comm`]: the index of an operation rather than the handle of a communicator.
-const OPERATION: usize = 1 << 63;
+pub(super) const OPERATION: usize = 1 << 63;
 
 /// See [`Worker::name_wait`].
 pub(crate) fn name_wait(handle: usize, peer: Option<u32>) -> Title {
