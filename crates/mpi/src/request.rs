@@ -26,7 +26,7 @@ pub use ended::{cancel, free};
 pub use immediate::{await_of, collect_done, try_arrival, try_collect};
 pub(crate) use operation::list_pending;
 pub(crate) use operation::not_of_kind;
-pub use operation::{Notice, Operation, Watch, make_operation, notify};
+pub use operation::{Notice, Operation, Watch, completed_request, make_operation, notify};
 use operation::{free_operation, keep_polled, operation_has_result, poll_operation};
 use persistent::Persistent;
 pub use persistent::{make_persistent, make_persistent_operation, start};
@@ -575,29 +575,4 @@ pub unsafe fn get_status(p: &Process, request: usize, status: *mut Status) -> Re
     // SAFETY: VARIABLES.
     unsafe { write_status(status, result) };
     Ok(true)
-}
-
-/// A request that has completed with an empty status; one of its own where mistakes are looked for, so that it is known
-/// whether the program completes it.
-///
-/// # Errors
-/// `MPI_ERR_OTHER` where there are no more requests.
-pub fn completed_request(p: &Process) -> Result<usize> {
-    match p.checks() {
-        None => Ok(DONE_HANDLE),
-        Some(_) => make_operation(p, Box::new(Over)),
-    }
-}
-
-/// What was over when its call returned.
-struct Over;
-
-impl Operation for Over {
-    fn is_over(&self) -> bool {
-        true
-    }
-
-    fn poll(&mut self, _: &Process) -> Option<Result<Status>> {
-        Some(Ok(empty_status()))
-    }
 }

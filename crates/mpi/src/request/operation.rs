@@ -1,7 +1,7 @@
 //! Operations of this layer behind a request, and what calls say to them.
 #![allow(unsafe_code)]
 
-use super::{Extra, active, find, make_foreign, pool_of};
+use super::{DONE_HANDLE, Extra, active, empty_status, find, make_foreign, pool_of};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::process::Process;
@@ -273,4 +273,29 @@ pub(crate) fn list_pending(p: &Process) -> Vec<(String, String)> {
         _ => None,
     };
     p.extras.slots().iter().flatten().filter_map(describe).collect()
+}
+
+/// A request that has completed with an empty status; one of its own where mistakes are looked for, so that it is known
+/// whether the program completes it.
+///
+/// # Errors
+/// `MPI_ERR_OTHER` where there are no more requests.
+pub fn completed_request(p: &Process) -> Result<usize> {
+    match p.checks() {
+        None => Ok(DONE_HANDLE),
+        Some(_) => make_operation(p, Box::new(Over)),
+    }
+}
+
+/// What was over when its call returned.
+struct Over;
+
+impl Operation for Over {
+    fn is_over(&self) -> bool {
+        true
+    }
+
+    fn poll(&mut self, _: &Process) -> Option<Result<Status>> {
+        Some(Ok(empty_status()))
+    }
 }
