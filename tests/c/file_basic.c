@@ -63,6 +63,16 @@ static void test_modes(void)
         const char *name = rank == ranks - 1 ? "/nowhere/at/all" : path;
         CLASS(MPI_File_open(MPI_COMM_WORLD, name, MPI_MODE_RDONLY, MPI_INFO_NULL, &file), MPI_ERR_NO_SUCH_FILE);
         CHECK(file == MPI_FILE_NULL);
+        /* One rank writes while the others read: nobody is told that it went well. */
+        file = open_file(MPI_MODE_RDWR);
+        int code = rank == ranks - 1 ? MPI_File_write_at_all(file, 0, path, 1, MPI_CHAR, &status)
+                                     : MPI_File_read_at_all(file, 0, path, 1, MPI_CHAR, &status);
+        char text[MPI_MAX_ERROR_STRING];
+        int length;
+        SAME(class_of(code), MPI_ERR_OTHER);
+        MPI_Error_string(code, text, &length);
+        CHECK(strstr(text, "in the same collective call"));
+        OK(MPI_File_close(&file));
     }
     file = open_file(MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE);
     OK(MPI_File_close(&file));

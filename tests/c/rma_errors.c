@@ -148,7 +148,13 @@ static void test_making(void)
     MPI_Aint size = rank == 0 ? -1 : 4;
     CLASS(MPI_Win_create(&value, size, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win), MPI_ERR_SIZE);
     CHECK(win == MPI_WIN_NULL);
-    CLASS(MPI_Win_create(&value, 4, rank == ranks - 1 ? 0 : 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win), MPI_ERR_DISP);
+    int code = MPI_Win_create(&value, 4, rank == ranks - 1 ? 0 : 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    char text[MPI_MAX_ERROR_STRING];
+    int length;
+    SAME(class_of(code), MPI_ERR_DISP);
+    /* The others are told what is wrong, though not the number. */
+    MPI_Error_string(code, text, &length);
+    CHECK(strstr(text, rank == ranks - 1 ? "the displacement unit is 0" : "its part of the window: invalid displacement"));
     CLASS(MPI_Win_create(rank == 0 ? NULL : &value, 4, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win), MPI_ERR_BASE);
     void *base;
     CLASS(MPI_Win_allocate((MPI_Aint)1 << 60, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win), MPI_ERR_NO_MEM);

@@ -15,6 +15,11 @@ pub struct Class {
     pub advice: &'static str,
 }
 
+/// What an error of that class means, for ranks that are told no more of it.
+pub fn meaning_of(code: i32) -> &'static str {
+    find(code).map_or("an error of its own", |class| class.meaning)
+}
+
 /// The class of that number.
 pub fn find(code: i32) -> Option<&'static Class> {
     CLASSES.iter().find(|class| class.code == code)

@@ -15,7 +15,7 @@ use super::two_phase::{self, Store, Task};
 use super::{File, Refused, helper};
 use crate::coll::fabric::{Call, Fabric};
 use crate::coll::vector::Vector;
-use crate::consts::MPI_ERR_INTERN;
+use crate::consts::{MPI_ERR_INTERN, MPI_ERR_OTHER};
 use crate::error::{Error, Result};
 use crate::process::Process;
 use fastpath_base::trace::{self, Point};
@@ -45,6 +45,7 @@ struct Told {
     size: i64,
     /// Whether its bytes can go by way of another rank.
     is_able: bool,
+    writes: bool,
     tuning: Tuning,
 }
 
@@ -59,7 +60,7 @@ impl Told {
             share.bytes,
             share.piece,
             self.size as u64,
-            u64::from(self.is_able),
+            u64::from(self.is_able) | u64::from(self.writes) << 1,
             tuning.switch as u64,
             tuning.buffer,
             tuning.aggregators,
@@ -76,7 +77,8 @@ impl Told {
         Told {
             share: Share { low: offset(0).min(high), high, bytes: at(2), piece: at(3), node },
             size: offset(4),
-            is_able: at(5) != 0,
+            is_able: at(5) & 1 != 0,
+            writes: at(5) & 2 != 0,
             tuning: Tuning {
                 switch: match at(6) {
                     1 => Switch::Enabled,
@@ -113,6 +115,7 @@ pub(super) async unsafe fn run<C: Call>(
         .zip(&words)
         .map(|(rank, words)| Told::from_words(words, host_of(p, file, rank)))
         .collect();
+    check_direction(&file.name, &all)?;
     let mut buffer = file.buffer.take();
     let planned = file.plan_within_memory(f, access, &all, &mut buffer).await?;
     let own = match planned {
@@ -130,6 +133,26 @@ pub(super) async unsafe fn run<C: Call>(
     let outcomes = gather_words(f, to_words(&told)).await?;
     conclude(f.rank(), &file.name, told, outcomes.iter())?;
     bytes.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a rank's error was lost"))
+}
+
+/// Whether all ranks write, or all read.
+///
+/// # Errors
+/// The same on all ranks.
+fn check_direction(name: &str, all: &[Told]) -> Result {
+    let is_first = |told: &Told| told.writes == all[0].writes;
+    let Some(other) = all.iter().position(|told| !is_first(told)) else {
+        return Ok(());
+    };
+    let (first, second) = match all[0].writes {
+        true => ("writes", "reads"),
+        false => ("reads", "writes"),
+    };
+    let text = format!(
+        "file \"{name}\": rank 0 {first} and rank {other} {second} in the same collective call: all \
+         ranks make the same collective calls on a file, in the same order"
+    );
+    Err(Error::new(MPI_ERR_OTHER, text))
 }
 
 fn outcome_of(words: &[u64; TOLD]) -> [u64; OUTCOME] {
@@ -207,6 +230,7 @@ impl File {
             share,
             // Where it cannot be asked for, each rank finds out by itself why.
             is_able: is_able && size.is_ok(),
+            writes: access.writes,
             size: size.unwrap_or(0),
             tuning: self.tuning(p, access.writes),
         }

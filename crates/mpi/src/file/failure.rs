@@ -88,8 +88,12 @@ fn from_words(name: &str, rank: u32, words: &[u64; TOLD]) -> Option<Error> {
             Some(explain(name, rank, &error))
         }
         _ => {
-            let code = words[1] as i32;
-            let meaning = classes::find(code).map_or("an error of its own", |class| class.meaning);
+            // No rank tells of success so: they make different calls.
+            let code = match words[1] as i32 {
+                MPI_SUCCESS => MPI_ERR_OTHER,
+                code => code,
+            };
+            let meaning = classes::meaning_of(code);
             let text = format!("file \"{name}\": rank {rank} of the call refuses it: {meaning}");
             Some(Error::new(code, text))
         }

@@ -16,7 +16,7 @@ use crate::coll;
 use crate::comm::agree::gather_all;
 use crate::comm::{Comm, create as comms, free_comm, publish};
 use crate::consts::*;
-use crate::errhandler;
+use crate::errhandler::{self, classes};
 use crate::error::{Error, Result};
 use crate::memory::find_alignment;
 use crate::process::Process;
@@ -84,11 +84,14 @@ fn agree<const N: usize>(
     }
     match all.iter().position(|words| words[0] != 0) {
         None => Ok(all),
-        Some(rank) => Err(Error::new(
-            all[rank][0] as u32 as i32,
-            format!("rank {rank} of the communicator could not make its part of the window"),
-        )
-        .with_advice(Some("see what that rank says"))),
+        Some(rank) => {
+            let code = all[rank][0] as u32 as i32;
+            let meaning = classes::meaning_of(code);
+            let text = format!(
+                "rank {rank} of the communicator could not make its part of the window: {meaning}"
+            );
+            Err(Error::new(code, text).with_advice(Some("see what that rank says")))
+        }
     }
 }
 
