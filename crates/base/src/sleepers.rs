@@ -70,7 +70,8 @@ impl<T> Sleepers<T> {
         self.is_led
     }
 
-    /// The calling thread is going to sleep; the leader has to announce that in the word, and to look once more.
+    /// The calling thread is going to sleep; the leader has to announce that in the word, to look
+    /// once more, and to call [`Sleepers::wake_followers`].
     pub fn lie_down(&mut self, awaits: T) -> Bed {
         let bell = self.is_led.then(|| Arc::new(AtomicU32::new(QUIET)));
         self.is_led = true;
@@ -85,11 +86,23 @@ impl<T> Sleepers<T> {
         self.is_led &= !bed.leads();
     }
 
-    /// Wakes those of which `is_due` says that they have something to do; the leader by `wake_leader`, which stores
+    /// Wakes those of which `is_due` says that they may have something to do; the leader by `wake_leader`, which stores
     /// another value in the word and wakes who sleeps on it.
-    pub fn wake(&mut self, mut is_due: impl FnMut(&T) -> bool, mut wake_leader: impl FnMut()) {
+    pub fn wake(&mut self, mut is_due: impl FnMut(&T) -> bool, wake_leader: impl FnMut()) {
+        self.wake_if(|sleeper| is_due(&sleeper.awaits), wake_leader);
+    }
+
+    /// The same of all but the leader, which has announced its sleep: what came while a thread was awake here, and the
+    /// word said so, has woken nobody.
+    pub fn wake_followers(&mut self, mut is_due: impl FnMut(&T) -> bool) {
+        self.wake_if(|sleeper| sleeper.bell.is_some() && is_due(&sleeper.awaits), || {});
+    }
+
+    fn wake_if(
+        &mut self, mut is_due: impl FnMut(&Sleeper<T>) -> bool, mut wake_leader: impl FnMut(),
+    ) {
         self.asleep.retain(|sleeper| {
-            let due = is_due(&sleeper.awaits);
+            let due = is_due(sleeper);
             match (&sleeper.bell, due) {
                 (_, false) => {}
                 (Some(bell), true) => {
@@ -114,7 +127,7 @@ impl<T> Sleepers<T> {
         };
         if let Some(place) = place {
             let mut at = 0..;
-            self.wake(|_| at.next() == Some(place), wake_leader);
+            self.wake_if(|_| at.next() == Some(place), wake_leader);
         }
     }
 }

@@ -21,16 +21,19 @@ struct Place {
 
 struct World {
     word: AtomicU32,
+    /// The thread whose message is a word of the peer's, which only it polls; 2: none.
+    polls_itself: usize,
     rings: [AtomicBool; 2],
     place: Mutex<Place>,
 }
 
 impl World {
-    fn new() -> Shared<Self> {
+    fn new(polls_itself: usize) -> Shared<Self> {
         let place =
             Place { waiting: 0, taken: [false; 2], sleepers: Sleepers::default(), needless: 0 };
         Shared::new(World {
             word: AtomicU32::new(AWAKE),
+            polls_itself,
             rings: [AtomicBool::new(false), AtomicBool::new(false)],
             place: Mutex::new(place),
         })
@@ -60,17 +63,28 @@ impl World {
     /// Takes what has come, for whichever thread, and wakes that one.
     fn progress(&self, place: &mut Place) -> bool {
         let mut moved = false;
-        for (ring, taken) in self.rings.iter().zip(&mut place.taken) {
+        for (of, (ring, taken)) in self.rings.iter().zip(&mut place.taken).enumerate() {
             // ORDERING: acquire pairs with the release in `send`.
-            if !*taken && ring.load(Ordering::Acquire) {
+            if of != self.polls_itself && !*taken && ring.load(Ordering::Acquire) {
                 (*taken, moved) = (true, true);
             }
         }
         if moved {
-            let taken = place.taken;
-            place.sleepers.wake(|&me| taken[me], || self.wake_word());
+            self.wake_sleepers(place);
         }
         moved
+    }
+
+    fn wake_sleepers(&self, place: &mut Place) {
+        let taken = place.taken;
+        place.sleepers.wake(|&me| taken[me] || me == self.polls_itself, || self.wake_word());
+    }
+
+    /// Whether a thread has its message.
+    fn is_over(&self, place: &mut Place, me: usize) -> bool {
+        // ORDERING: acquire pairs with the release in `send`.
+        place.taken[me] |= me == self.polls_itself && self.rings[me].load(Ordering::Acquire);
+        place.taken[me]
     }
 
     /// The wait of a thread, as `Worker::wait_until` has it.
@@ -79,7 +93,7 @@ impl World {
         place.waiting += 1;
         loop {
             self.progress(&mut place);
-            if place.taken[me] {
+            if self.is_over(&mut place, me) {
                 break;
             }
             let bed = place.sleepers.lie_down(me);
@@ -89,7 +103,11 @@ impl World {
                 wait::fence_others();
             }
             let moved = self.progress(&mut place);
-            if !moved && !place.taken[me] {
+            if bed.leads() {
+                let taken = place.taken;
+                place.sleepers.wake_followers(|&of| taken[of] || of == self.polls_itself);
+            }
+            if !moved && !self.is_over(&mut place, me) {
                 drop(place);
                 match bed.bell() {
                     Some(bell) => wait::futex_wait(bell, QUIET, None),
@@ -98,12 +116,14 @@ impl World {
                 place = self.lock();
             }
             let rung = bed.bell().is_some_and(|bell| bell.load(Ordering::Relaxed) == RUNG);
-            if rung && !place.taken[me] && place.sleepers.is_led() {
+            let had_to_poll = me == self.polls_itself;
+            if rung && !place.taken[me] && place.sleepers.is_led() && !had_to_poll {
                 place.needless += 1;
             }
             place.sleepers.get_up(&bed);
             if bed.leads() {
                 self.word.store(AWAKE, Ordering::Relaxed);
+                self.wake_sleepers(&mut place);
             }
         }
         place.waiting -= 1;
@@ -124,7 +144,7 @@ fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
 #[test]
 fn threads__each_get_their_message_whoever_finds_it() {
     explore(2, || {
-        let world = World::new();
+        let world = World::new(2);
         let waits = [0, 1].map(|me| {
             let world = world.clone();
             thread::spawn(move || world.wait(me))
@@ -143,7 +163,7 @@ fn threads__each_get_their_message_whoever_finds_it() {
 #[test]
 fn leader__that_leaves_is_followed_by_another_one() {
     explore(2, || {
-        let world = World::new();
+        let world = World::new(2);
         let waits = [0, 1].map(|me| {
             let world = world.clone();
             thread::spawn(move || world.wait(me))
@@ -153,6 +173,27 @@ fn leader__that_leaves_is_followed_by_another_one() {
             wait.join().unwrap();
             if me == 0 {
                 world.send(1);
+            }
+        }
+        assert_eq!(world.lock().sleepers.count(), 0);
+    });
+}
+
+/// As in the first test; one of the messages is a word that no progress finds: its thread has to poll by itself,
+/// whoever is awake when it changes.
+#[test]
+fn word_of_a_peer__is_seen_by_the_thread_that_awaits_it() {
+    explore(3, || {
+        let world = World::new(1);
+        let waits = [0, 1].map(|me| {
+            let world = world.clone();
+            thread::spawn(move || world.wait(me))
+        });
+        world.send(1);
+        for (me, wait) in waits.into_iter().enumerate().rev() {
+            wait.join().unwrap();
+            if me == 1 {
+                world.send(0);
             }
         }
         assert_eq!(world.lock().sleepers.count(), 0);

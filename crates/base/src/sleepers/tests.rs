@@ -79,3 +79,11 @@ fn hand_on__leaves_a_leader_asleep_unless_there_is_something_to_look_for() {
     assert!(!hand_on(&mut sleepers, true));
     assert_eq!(sleepers.count(), 1);
 }
+
+#[test]
+fn wake_followers__leaves_the_leader_asleep() {
+    let (mut sleepers, beds) = asleep(3);
+    sleepers.wake_followers(|&awaits| awaits != 3);
+    assert!(is_rung(&beds[1]) && !is_rung(&beds[2]));
+    assert_eq!(sleepers.count(), 2);
+}

@@ -149,8 +149,8 @@ fn check_direction(name: &str, all: &[Told]) -> Result {
         false => ("reads", "writes"),
     };
     let text = format!(
-        "file \"{name}\": rank 0 {first} and rank {other} {second} in the same collective call: all \
-         ranks make the same collective calls on a file, in the same order"
+        "file \"{name}\": rank 0 {first} and rank {other} {second} in the same collective call: \
+         all ranks make the same collective calls on a file, in the same order"
     );
     Err(Error::new(MPI_ERR_OTHER, text))
 }

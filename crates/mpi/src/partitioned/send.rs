@@ -319,8 +319,10 @@ impl Operation for Send {
             }
             Notice::Ready(low, high) => {
                 let marked = self.mark(p, low, high);
-                let marks = Some(self.marks.0.cast());
-                p.extras.marked.set(Marked { request: MPI_REQUEST_NULL, marks });
+                if marked.is_ok() {
+                    let marks = Some(self.marks.0.cast());
+                    p.extras.marked.set(Marked { request: MPI_REQUEST_NULL, marks });
+                }
                 marked.map(|()| true).map_err(|error| own_error(&self.args, error))
             }
             _ => Err(request::not_of_kind("of a partitioned receive")),

@@ -101,8 +101,11 @@ impl Operation for Generalized {
 
     fn cancel_function(&self) -> Option<Box<dyn FnOnce() -> Result>> {
         let (cancel, extra, is_complete) = (self.cancel?, self.extra, self.is_complete);
-        // SAFETY: the user gave this function for such calls with this extra state.
-        Some(Box::new(move || result_of("cancel", unsafe { cancel(extra, is_complete.into()) })))
+        Some(Box::new(move || {
+            // SAFETY: the user gave this function for such calls with this extra state, which is valid until the
+            // request is freed; it is called at once, by `MPI_Cancel` of that request.
+            result_of("cancel", unsafe { cancel(extra, is_complete.into()) })
+        }))
     }
 
     fn notify(&mut self, _: &Process, notice: Notice) -> Result<bool> {

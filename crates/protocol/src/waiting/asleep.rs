@@ -128,6 +128,9 @@ pub(super) unsafe fn sleep(
         limit = limit.into_iter().chain([Duration::from_nanos(nap)]).min();
     }
     let moved = this.progress_all();
+    if leads {
+        this.wake_followers();
+    }
     let (mut woken, mut naps) = (true, false);
     if !moved && !this.flood.held_back && !done(this) {
         trace::record(Point::Sleep, 0, 0, 0);
@@ -156,10 +159,8 @@ pub(super) unsafe fn sleep(
     if leads {
         let state = this.wait.awake_state();
         page.state_of(place as usize).store(state, Ordering::Relaxed);
-        if woken {
-            // A peer that has left brings nothing.
-            this.wake_sleepers();
-        }
+        // What peers do without a message they must see for themselves.
+        this.wake_sleepers();
         if state != STATE_AWAKE {
             // ORDERING: either peers see that another thread polls for this worker, or the looks that follow see their
             // messages (partner: the load in the transport's `publish`).
@@ -216,6 +217,13 @@ impl Worker {
         sleepers.wake(|awaits| awaits.may_be_over(self), || self.wake_leader());
         self.wait.sleepers = sleepers;
         self.hand_on();
+    }
+
+    /// The calling thread, which leads, has announced its sleep.
+    fn wake_followers(&mut self) {
+        let mut sleepers = std::mem::take(&mut self.wait.sleepers);
+        sleepers.wake_followers(|awaits| awaits.may_be_over(self));
+        self.wait.sleepers = sleepers;
     }
 
     /// Wakes who sleeps on the state word.
