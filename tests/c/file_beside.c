@@ -42,6 +42,13 @@ static MPI_Datatype tile(int step)
     return made;
 }
 
+/* Whether the view holds other bytes than were written by it. */
+static int differs(const char *written)
+{
+    OK(MPI_File_read_at(file, 0, all, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));
+    return memcmp(all, written, BYTES) != 0;
+}
+
 /* Rounds in which bytes were lost. */
 static int write_alone(void)
 {
@@ -104,11 +111,9 @@ static void test_change(int atomic)
         OK(MPI_File_set_view(file, PIECE, MPI_BYTE, type, "native", MPI_INFO_NULL));
         OK(MPI_File_write_at(file, 0, second, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));
         OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
-        OK(MPI_File_read_at(file, 0, all, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));
-        lost += memcmp(all, second, BYTES) != 0;
+        lost += differs(second);
         OK(MPI_File_set_view(file, 0, MPI_BYTE, type, "native", MPI_INFO_NULL));
-        OK(MPI_File_read_at(file, 0, all, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));
-        lost += memcmp(all, first, BYTES) != 0;
+        lost += differs(first);
     }
     SAME(lost, 0);
     OK(MPI_File_close(&file));
@@ -135,8 +140,7 @@ static void test_for_others(void)
         OK(MPI_File_write_at_all(file, 0, first, rank ? BYTES : 0, MPI_BYTE, MPI_STATUS_IGNORE));
         OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
         meet();
-        OK(MPI_File_read_at(file, 0, all, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));
-        lost += memcmp(all, first, BYTES) != 0;
+        lost += differs(first);
     }
     SAME(lost, 0);
     OK(MPI_File_close(&file));
@@ -162,8 +166,7 @@ static void test_told_by_one(void)
         meet();
         OK(MPI_File_write_at(file, 0, first, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));
         meet();
-        OK(MPI_File_read_at(file, 0, all, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));
-        lost += memcmp(all, first, BYTES) != 0;
+        lost += differs(first);
     }
     SAME(lost, 0);
     OK(MPI_File_close(&file));

@@ -30,6 +30,17 @@ pub use core::sync::atomic::{
 #[cfg(loom)]
 pub use loom::sync::atomic::fence as compiler_fence;
 
+/// Runs a model with every order of its threads' steps, up to so many switches from a thread that could go on, or as
+/// many as `LOOM_MAX_PREEMPTIONS` says.
+#[cfg(loom)]
+pub fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    if builder.preemption_bound.is_none() {
+        builder.preemption_bound = Some(preemptions);
+    }
+    builder.check(model);
+}
+
 /// Stands beside plain memory that is handed from thread to thread, so that the model checker finds
 /// accesses that nothing orders. Otherwise it is nothing.
 #[derive(Debug, Default)]

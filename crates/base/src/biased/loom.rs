@@ -2,17 +2,9 @@
 #![allow(non_snake_case)]
 
 use super::*;
-use crate::sync::{AtomicBool, Watch};
+use crate::sync::{AtomicBool, Watch, explore};
 use ::loom::sync::Arc;
 use ::loom::thread;
-
-fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = ::loom::model::Builder::new();
-    if builder.preemption_bound.is_none() {
-        builder.preemption_bound = Some(preemptions);
-    }
-    builder.check(model);
-}
 
 struct Shared(Biased, Watch);
 

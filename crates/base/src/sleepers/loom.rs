@@ -3,7 +3,7 @@
 #![allow(non_snake_case)]
 
 use super::*;
-use crate::sync::{AtomicBool, compiler_fence};
+use crate::sync::{AtomicBool, compiler_fence, explore};
 use ::loom::sync::{Arc as Shared, Mutex, MutexGuard};
 use ::loom::thread;
 
@@ -133,22 +133,19 @@ impl World {
     }
 }
 
-fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = ::loom::model::Builder::new();
-    if builder.preemption_bound.is_none() {
-        builder.preemption_bound = Some(preemptions);
-    }
-    builder.check(model);
+/// The two threads that wait.
+fn begin_waits(world: &Shared<World>) -> [thread::JoinHandle<()>; 2] {
+    [0, 1].map(|me| {
+        let world = world.clone();
+        thread::spawn(move || world.wait(me))
+    })
 }
 
 #[test]
 fn threads__each_get_their_message_whoever_finds_it() {
     explore(2, || {
         let world = World::new(2);
-        let waits = [0, 1].map(|me| {
-            let world = world.clone();
-            thread::spawn(move || world.wait(me))
-        });
+        let waits = begin_waits(&world);
         world.send(1);
         world.send(0);
         for wait in waits {
@@ -164,10 +161,7 @@ fn threads__each_get_their_message_whoever_finds_it() {
 fn leader__that_leaves_is_followed_by_another_one() {
     explore(2, || {
         let world = World::new(2);
-        let waits = [0, 1].map(|me| {
-            let world = world.clone();
-            thread::spawn(move || world.wait(me))
-        });
+        let waits = begin_waits(&world);
         world.send(0);
         for (me, wait) in waits.into_iter().enumerate() {
             wait.join().unwrap();
@@ -185,10 +179,7 @@ fn leader__that_leaves_is_followed_by_another_one() {
 fn word_of_a_peer__is_seen_by_the_thread_that_awaits_it() {
     explore(3, || {
         let world = World::new(1);
-        let waits = [0, 1].map(|me| {
-            let world = world.clone();
-            thread::spawn(move || world.wait(me))
-        });
+        let waits = begin_waits(&world);
         world.send(1);
         for (me, wait) in waits.into_iter().enumerate().rev() {
             wait.join().unwrap();

@@ -247,6 +247,7 @@ mod tests {
 #[allow(non_snake_case)]
 mod model {
     use super::*;
+    use fastpath_base::sync::explore;
     use loom::sync::{Arc, Mutex};
     use loom::thread;
 
@@ -256,14 +257,6 @@ mod model {
         published: AtomicU32,
         /// The rank's lock, and what was seen under it.
         seen: Mutex<u32>,
-    }
-
-    fn explore(model: impl Fn() + Sync + Send + 'static) {
-        let mut builder = loom::model::Builder::new();
-        if builder.preemption_bound.is_none() {
-            builder.preemption_bound = Some(3);
-        }
-        builder.check(model);
     }
 
     fn make() -> Arc<Shared> {
@@ -303,7 +296,7 @@ mod model {
 
     #[test]
     fn call__is_missed_by_no_sleeper() {
-        explore(|| {
+        explore(3, || {
             let shared = make();
             let peer = {
                 let shared = shared.clone();
@@ -316,7 +309,7 @@ mod model {
 
     #[test]
     fn due__thread_looks_after_the_program_has_waited() {
-        explore(|| {
+        explore(3, || {
             let shared = make();
             let program = {
                 let shared = shared.clone();
@@ -337,7 +330,7 @@ mod model {
 
     #[test]
     fn call__is_missed_by_nobody_while_the_program_comes_and_goes() {
-        explore(|| {
+        explore(3, || {
             let shared = make();
             let peer = {
                 let shared = shared.clone();

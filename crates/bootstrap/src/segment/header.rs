@@ -242,16 +242,9 @@ impl Agreement {
 #[allow(non_snake_case)]
 mod model {
     use super::*;
+    use fastpath_base::sync::explore;
     use loom::sync::Arc;
     use loom::thread;
-
-    fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
-        let mut builder = loom::model::Builder::new();
-        if builder.preemption_bound.is_none() {
-            builder.preemption_bound = Some(preemptions);
-        }
-        builder.check(model);
-    }
 
     #[test]
     fn failure__is_read_whole_or_not_at_all() {

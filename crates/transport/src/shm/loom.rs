@@ -9,18 +9,9 @@ use super::ring::{Shared, close, post, take};
 use super::wire::SLOTS;
 use ::loom::sync::Arc;
 use ::loom::thread;
-use fastpath_base::sync::{AtomicU32, Ordering};
+use fastpath_base::sync::{AtomicU32, Ordering, explore};
 use fastpath_base::wait;
 use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_SLEEPING};
-
-/// Explores everything with at most `preemptions` switches from a thread that could go on.
-fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = ::loom::model::Builder::new();
-    if builder.preemption_bound.is_none() {
-        builder.preemption_bound = Some(preemptions);
-    }
-    builder.check(model);
-}
 
 /// The consumer's wait: looks, announces its sleep, looks once more, sleeps.
 fn wait_for(shared: &Shared, rx: &mut Rx, number: u32) {
