@@ -8,7 +8,7 @@
 
 #![allow(unsafe_code)]
 
-use crate::comm::Comm;
+use crate::comm::{Comm, FIRST_TAG};
 use crate::consts::MPI_ERR_TRUNCATE;
 use crate::error::{Error, Result};
 use crate::lock;
@@ -45,8 +45,6 @@ impl Ticket {
     }
 }
 
-/// The internal tag of the first collective call on a communicator; those of later ones are below.
-pub(crate) const FIRST_TAG: i32 = -16;
 /// Calls before their tags come round.
 const TAGS: u32 = 1 << 24;
 /// The internal tag of the first persistent collective call; those of later ones are below, and below those of calls

@@ -27,6 +27,9 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::c_int;
 use std::rc::Rc;
 
+/// The internal tag of the first collective call on a communicator; those of later ones are below.
+pub(crate) const FIRST_TAG: i32 = -16;
+
 /// A communicator (MPI-5.0 chapter 7).
 pub struct Comm {
     /// Its handle, for messages and for the table.

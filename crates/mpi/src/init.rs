@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::background::ProgressThread;
+use crate::check::Checks;
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::errhandler::Finders;
@@ -154,7 +155,7 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
             config,
             worker,
             allowed,
-            checks: check.then(Box::default),
+            checks: check.then(|| Box::new(Checks::new(job.rank()))),
             progress: Cell::default(),
         })
     };

@@ -13,13 +13,16 @@ use crate::consts::*;
 use crate::hot;
 use crate::status::Status;
 use fastpath_base::hint::hide;
-use fastpath_protocol::Endpoint;
-use fastpath_protocol::matching::Want;
+use fastpath_protocol::matching::{ANY_PEER, Want};
 use fastpath_protocol::tag::ANY_TAG;
 use fastpath_protocol::worker::SHORT_LIMIT;
+use fastpath_protocol::{Endpoint, Fault, Request};
 use fastpath_transport::Post;
 
 const _: () = assert!(ANY_TAG == MPI_ANY_TAG);
+
+/// Handle of the request of every send that was done at once: the first of the pool, never freed.
+pub const DONE_HANDLE: usize = 1 << 30 | 4096;
 
 /// How a send completes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -360,5 +363,14 @@ pub unsafe fn post_irecv<const WAY: u8>(
         let want = Want { peer: *hot::comm(comm).world.add(rank as usize), tag, key: posting.key };
         let entry = hot::entry::<WAY>(comm, rank as i32, tag);
         (*hot::worker_of::<WAY>(entry)).post_recv(want, buf, posting.room, comm)
+    }
+}
+
+/// Source of a receive that has ended, as a rank of its communicator.
+pub(crate) fn source_of(request: &Request) -> i32 {
+    match request.peer {
+        // No message has matched it.
+        ANY_PEER if request.fault == Fault::SourceGone => MPI_ANY_SOURCE,
+        _ => request.source,
     }
 }

@@ -5,7 +5,7 @@ mod session;
 
 use crate::attribute::Keyval;
 use crate::background::ProgressThread;
-use crate::check::{Checks, threads};
+use crate::check::{Checks, RECORD_BYTES, threads};
 use crate::comm::Comm;
 use crate::comm::contexts::Pool;
 use crate::comm::freed::Freed;
@@ -168,7 +168,12 @@ pub fn enter(name: &'static str, anytime: bool) -> Result<Guard> {
 #[inline(never)]
 fn begin(name: &'static str, anytime: bool) {
     if lock::first().watches() {
-        threads::enter(&PROCESS, name, anytime);
+        let known = threads::Known {
+            is_main: PROCESS.is_main_thread(),
+            level: PROCESS.thread_level.get(),
+            rank: || PROCESS.engine().map_or(0, |engine| engine.job.rank()),
+        };
+        threads::enter(known, name, anytime);
     }
     lock::first().acquire();
     trace::enter(name);
@@ -251,6 +256,14 @@ impl Engine {
     pub fn worker(&self) -> *mut Worker {
         self.worker
     }
+
+    /// Bytes that a message of the program is longer by, on its way.
+    pub(crate) fn record_bytes(&self) -> u64 {
+        match self.checks {
+            Some(_) => RECORD_BYTES,
+            None => 0,
+        }
+    }
 }
 
 impl Process {
@@ -271,6 +284,12 @@ impl Process {
     #[inline]
     pub fn worker(&self) -> Result<*mut Worker> {
         Ok(self.running()?.worker)
+    }
+
+    /// What looks for mistakes of the program, where that is asked for (`FASTPATH_CHECK`).
+    #[inline]
+    pub fn checks(&self) -> Option<&Checks> {
+        self.engine()?.checks.as_deref()
     }
 
     /// Whether more ranks are awake on this node than it has processors.

@@ -19,9 +19,10 @@ mod several;
 mod steps;
 mod workers;
 
+pub use crate::p2p::DONE_HANDLE;
 use active::Active;
 pub(crate) use active::moved_by;
-pub use double::isendrecv;
+pub use double::{isendrecv, isendrecv_replace};
 pub use ended::{cancel, free};
 pub use immediate::{await_of, collect_done, try_arrival, try_collect};
 pub(crate) use operation::list_pending;
@@ -32,7 +33,6 @@ use persistent::Persistent;
 pub use persistent::{make_persistent, make_persistent_operation, start};
 pub use result::empty_status;
 pub(crate) use result::peer_of;
-pub(crate) use result::source_of;
 use result::{read_result, status_of};
 pub use several::{
     Outcome, complete_some, join_errors, status_at, test_all, test_any, wait_any, wait_into,
@@ -58,9 +58,6 @@ use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::collections::HashSet;
 use std::ptr::NonNull;
 
-/// Handle of the request of every send that was done at once: the first of the pool, never freed.
-pub const DONE_HANDLE: usize = 1 << 30 | 4096;
-
 /// Makes the request behind [`DONE_HANDLE`].
 pub(crate) fn make_done_request(worker: &mut Worker) {
     let Some(id) = worker.requests.allocate(Kind::Send) else {
@@ -69,25 +66,6 @@ pub(crate) fn make_done_request(worker: &mut Worker) {
     let request = worker.requests.get_mut(id);
     request.state = State::Complete;
     debug_assert_eq!(request.handle as usize, DONE_HANDLE);
-}
-
-/// A completed receive from `MPI_PROC_NULL`.
-pub(crate) fn make_proc_null(p: &Process) -> Result<usize> {
-    let worker = p.worker()?;
-    // SAFETY: the worker lives while MPI runs.
-    let pool = unsafe { &mut (*worker).requests };
-    let id = pool.allocate(Kind::Recv).ok_or_else(out_of_requests)?;
-    let request = pool.get_mut(id);
-    request.state = State::Complete;
-    request.source = MPI_PROC_NULL;
-    request.received_tag = MPI_ANY_TAG;
-    request.received = 0;
-    Ok(request.handle as usize)
-}
-
-#[cold]
-fn out_of_requests() -> Error {
-    Error::new(MPI_ERR_OTHER, "4 million requests are in use: complete or free some")
 }
 
 enum Extra {
@@ -337,7 +315,7 @@ pub(crate) fn comms_in_use(p: &Process) -> HashSet<usize> {
 fn make_foreign(p: &Process, index: usize) -> Result<usize> {
     // SAFETY: INSIDE (`workers`).
     let pool = unsafe { &mut *pool_at(p, 0)? };
-    let id = pool.allocate(Kind::Foreign).ok_or_else(out_of_requests)?;
+    let id = pool.allocate(Kind::Foreign).ok_or_else(slow::out_of_requests)?;
     let request = pool.get_mut(id);
     request.user = index;
     Ok(request.handle as usize)

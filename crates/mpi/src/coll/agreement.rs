@@ -137,7 +137,7 @@ async fn compare_slow<C: Call>(f: &C, checks: &Checks, arguments: &Arguments<'_>
                 theirs.describe_data(),
                 theirs.title()
             );
-            checks.tell(process, &text);
+            checks.tell(&text);
         }
     }
     result
