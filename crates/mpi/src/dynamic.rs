@@ -24,8 +24,7 @@ pub use spawn::{Asked, Outcome, get_parent, spawn};
 
 use crate::consts::{MPI_ERR_INFO_VALUE, MPI_ERR_PORT};
 use crate::error::{Error, Result};
-use crate::places;
-use crate::process::{Process, ProcessPart};
+use crate::process::{self, Process, ProcessPart};
 use fastpath_base::clock;
 use fastpath_bootstrap::control::{Answer, Request, client};
 use fastpath_bootstrap::job::describe_start;
@@ -114,7 +113,7 @@ fn ask(p: &Process, class: i32, what: &str, request: &Request) -> Result<Answer>
         let advice = format!("start it with mpiexec: {}", describe_start(1));
         return Err(Error::new(class, text).with_advice(Some(advice)));
     }
-    let answer = places::run_outside(|| client::ask(job.job_id(), request));
+    let answer = process::run_outside(|| client::ask(job.job_id(), request));
     answer.map_err(|why| Error::new(class, why))
 }
 

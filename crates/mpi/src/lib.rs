@@ -3,6 +3,7 @@
 //! Functions take Rust types and return [`Result`]; error classes are assigned here alone. The C
 //! entry points of crate `abi` decode handles and call in; nothing here knows a transport.
 
+mod attached;
 pub mod attribute;
 mod background;
 pub mod buffered;
@@ -11,6 +12,7 @@ pub mod channel;
 pub mod check;
 pub mod coll;
 pub mod comm;
+pub mod comm_creation;
 pub mod consts;
 pub mod crash;
 pub mod datatype;
@@ -40,6 +42,7 @@ pub mod probe;
 pub mod process;
 pub mod request;
 pub mod session;
+mod spare_blocks;
 pub mod status;
 pub mod table;
 pub mod tool;

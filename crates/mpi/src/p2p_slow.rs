@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 mod checked;
+mod copied;
 mod eager;
 mod exchange;
 mod fault;
@@ -14,6 +15,7 @@ mod senders;
 mod watched;
 
 pub(crate) use checked::{Checked, check_matched, check_recv, check_send};
+pub(crate) use copied::{charged_to, install, leave_copy, take_over};
 pub use eager::try_send_eager;
 pub(crate) use exchange::{pack_copy, refuse_alias};
 pub use exchange::{send_with_lock, sendrecv, sendrecv_replace};
@@ -209,7 +211,7 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
     // SAFETY: USER'S BUFFER.
     unsafe {
         if mode == Mode::Buffered {
-            return crate::buffered::send(&p, &checked, &args).map(|_| ());
+            return copied::send(&p, &checked, &args).map(|_| ());
         }
         // Since the call was entered, its arguments were checked.
         trace::share_time_of(Point::Call);

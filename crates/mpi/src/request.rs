@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 mod active;
+mod comms;
 mod double;
 mod ended;
 pub mod generalized;
@@ -22,6 +23,7 @@ mod workers;
 pub use crate::p2p::DONE_HANDLE;
 use active::Active;
 pub(crate) use active::moved_by;
+pub(crate) use comms::release_unused;
 pub use double::{isendrecv, isendrecv_replace};
 pub use ended::{cancel, free};
 pub use immediate::{await_of, collect_done, try_arrival, try_collect};
@@ -42,7 +44,6 @@ pub(crate) use steps::name_wait;
 use steps::{OPERATION, await_step, awaited_request};
 use workers::{places_of, places_of_all, pool_at, pool_of, worker_of};
 
-use crate::comm::freed::release_unused;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::p2p_slow::{self as slow, Senders};
@@ -55,7 +56,6 @@ use fastpath_protocol::request::Kind;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{RequestId, State, Worker};
 use std::cell::{Cell, Ref, RefCell, RefMut};
-use std::collections::HashSet;
 use std::ptr::NonNull;
 
 /// Makes the request behind [`DONE_HANDLE`].
@@ -292,24 +292,6 @@ fn free_plain(p: &Process, id: RequestId) -> Result {
         pool.free(id);
     }
     Ok(())
-}
-
-/// Handles of the communicators that requests were made on, and perhaps some that none was.
-pub(crate) fn comms_in_use(p: &Process) -> HashSet<usize> {
-    let of_extra = |extra: &Extra| match extra {
-        Extra::Persistent(persistent) => Some(persistent.args.comm),
-        Extra::Operation { poll, .. } => poll.as_ref().and_then(|operation| operation.comm()),
-    };
-    let slots = p.extras.slots();
-    let mut comms: HashSet<usize> = slots.iter().flatten().filter_map(of_extra).collect();
-    for (place, worker) in p.workers() {
-        let _within = places::within(place);
-        // SAFETY: the worker lives while MPI runs, and the caller is inside.
-        let pool = unsafe { &(*worker).requests };
-        let plain = pool.in_use().filter(|r| r.kind != Kind::Foreign);
-        comms.extend(plain.map(|request| request.user));
-    }
-    comms
 }
 
 fn make_foreign(p: &Process, index: usize) -> Result<usize> {

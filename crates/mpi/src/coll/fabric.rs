@@ -7,7 +7,6 @@ use super::scratch::{NearMemory, OnStack};
 use super::shared::{SharedBuffers, mapped};
 use super::vector::Vector;
 use crate::channel::{Channel, Ticket};
-use crate::comm::inter;
 use crate::error::Result;
 use fastpath_protocol::buffer::Buffer;
 use std::alloc::{Layout, alloc, dealloc};
@@ -142,7 +141,7 @@ impl Call for Channel<'_> {
     }
 
     fn beside(&self) -> Result<Self> {
-        let local = inter::local_of(self.comm)?;
+        let local = self.comm.find_local()?;
         Ok(Channel::tagged(self.process, local, self.tag))
     }
 }

@@ -20,7 +20,6 @@ mod apart;
 mod arguments;
 mod barrier;
 mod bcast;
-mod block;
 mod branches;
 mod choose;
 pub(crate) mod fabric;
@@ -46,14 +45,14 @@ pub(crate) mod simulator;
 mod tests;
 pub(crate) mod vector;
 
-pub(crate) use agreement::{compare_calls, refuse_call};
+pub(crate) use agreement::compare_calls;
+use agreement::refuse_call;
 pub use allgather::{Allgather, Allgatherv};
 pub use allreduce::Allreduce;
 pub use alltoall::{Alltoall, Alltoallv, Alltoallw};
 pub use arguments::{Block, Blocks, Collective, Operands, Side, TypedBlocks};
 pub use barrier::Barrier;
 pub use bcast::Bcast;
-pub(crate) use block::Spare;
 pub use form::Form;
 pub use gather::{Gather, Gatherv};
 pub use local::reduce_local;
@@ -81,7 +80,8 @@ fn is_in_place(buf: *const u8) -> bool {
 #[inline]
 fn open<'a>(p: &'a Process, comm: &'a Comm) -> Channel<'a> {
     let f = Channel::next(p, comm);
-    f.is_unchecked.set(p.checks().is_some() && !comm.is_inter());
+    let is_unchecked = p.checks().is_some() && !comm.is_inter();
+    f.refuse.set(is_unchecked.then_some(refuse_call));
     f
 }
 

@@ -115,6 +115,15 @@ pub(crate) fn of_comm(p: &Process, comm: &Comm) -> Option<Box<Nodes>> {
     Nodes::new(&hosts, Room::on_host(p)).map(Box::new)
 }
 
+impl Comm {
+    /// Which members share a host, where they are on several: for collective calls of an intracommunicator.
+    #[inline]
+    pub(crate) fn nodes(&self, p: &Process) -> Option<&Nodes> {
+        let nodes = self.nodes.get_or_init(|| of_comm(p, self));
+        nodes.as_deref()
+    }
+}
+
 /// Some of the members of a call, as a fabric of their own. Its messages are among those of the call: each pair of
 /// members sends and receives in one order.
 pub(super) struct Part<'f, F> {

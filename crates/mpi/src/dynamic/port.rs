@@ -7,10 +7,11 @@
 use super::door::{self, Door, Way};
 use super::{CALLS, Timeout, ask, foreign, wait};
 use crate::channel::Channel;
+use crate::channel::agree;
 use crate::coll;
-use crate::comm::agree;
-use crate::comm::inter::{self, Bridge, Pact};
-use crate::comm::{Comm, publish};
+use crate::comm::Comm;
+use crate::comm_creation::inter::{self, Bridge, Pact};
+use crate::comm_creation::publish;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::process::{Process, ProcessPart};

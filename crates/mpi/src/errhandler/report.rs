@@ -1,9 +1,8 @@
 //! What a fatal error says.
 
-use super::classes;
 use crate::comm::{self, Comm};
 use crate::consts::*;
-use crate::error::Error;
+use crate::error::{Error, classes};
 use crate::process::Process;
 use fastpath_base::config::{Key, VARIABLES};
 use fastpath_bootstrap::job::detect::Place;

@@ -5,6 +5,7 @@ use crate::comm;
 use crate::group::Group;
 use fastpath_protocol::tag::Context;
 use std::cell::RefCell;
+use std::ffi::c_int;
 
 thread_local!(static SEEN: RefCell<Vec<(usize, i32)>> = const { RefCell::new(Vec::new()) });
 

@@ -52,7 +52,7 @@ pub(crate) unsafe fn start_isend(
     // SAFETY: USER'S BUFFER.
     unsafe {
         let started = match mode {
-            Mode::Buffered => crate::buffered::send(p, checked, args)?,
+            Mode::Buffered => copied::send(p, checked, args)?,
             _ => start_send(p, checked, args, mode)?,
         };
         match started {

@@ -3,8 +3,8 @@
 
 use super::{BUFFER_BYTES, SharedBuffers};
 use crate::channel::Channel;
+use crate::channel::agree::{gather_all, synchronize};
 use crate::comm::Comm;
-use crate::comm::agree::{gather_all, synchronize};
 use crate::error::Result;
 use crate::process::Process;
 use fastpath_protocol::Worker;
