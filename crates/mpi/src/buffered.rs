@@ -160,7 +160,7 @@ pub fn iflush(p: &Process, owner: Owner) -> Result<usize> {
     request::make_operation(p, Box::new(Flush(under_way)))
 }
 
-impl Operation for Flush {
+impl Operation<Process> for Flush {
     fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
         self.0.retain(|&(place, id, handle)| {
             let _within = places::within(place);

@@ -34,6 +34,7 @@ pub mod memory;
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
 pub mod op;
+pub mod operation;
 pub mod p2p;
 pub mod p2p_slow;
 pub mod partitioned;

@@ -14,7 +14,8 @@ mod nonblocking;
 mod senders;
 mod watched;
 
-pub(crate) use checked::{Checked, check_matched, check_recv, check_send};
+pub(crate) use crate::p2p::Checked;
+pub(crate) use checked::{check_matched, check_recv, check_send};
 pub(crate) use copied::{charged_to, install, leave_copy, take_over};
 pub use eager::try_send_eager;
 pub(crate) use exchange::{pack_copy, refuse_alias};

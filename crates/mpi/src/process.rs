@@ -24,6 +24,7 @@ use crate::hot::Allowed;
 use crate::info::Info;
 use crate::lock;
 use crate::op::Op;
+use crate::operation::Extras;
 use crate::places;
 use crate::spare_blocks::Spare;
 use crate::table::Table;
@@ -93,7 +94,7 @@ pub struct Process {
     /// Whether the program has set the error handler of `MPI_COMM_SELF`.
     pub own_handler_is_set: Cell<bool>,
     /// Requests of this layer.
-    pub extras: crate::request::Extras,
+    pub extras: Extras<Process>,
     /// Memory for outstanding collective calls.
     pub(crate) spare_blocks: Spare,
     /// The buffer of buffered sends.
@@ -354,7 +355,7 @@ impl Process {
             finders: Cell::new(Finders::NONE),
             file_errhandler: Cell::new(MPI_ERRORS_RETURN),
             own_handler_is_set: Cell::new(false),
-            extras: crate::request::Extras::new(),
+            extras: Extras::new(),
             spare_blocks: Spare::new(),
             attached: Attached::new(),
             spare_buffers: Spares::new(),

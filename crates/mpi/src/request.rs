@@ -1,7 +1,7 @@
 //! Requests as MPI sees them: waiting, testing, persistent ones, and operations that poll.
 //!
 //! A request's handle is that of the protocol layer's request. A persistent request or an operation
-//! of this layer is a request of kind `Foreign` whose `user` word is an index into [`Extras`].
+//! of this layer is a request of kind `Foreign` whose `user` word is an index into [`crate::operation::Extras`].
 //!
 //! **VARIABLES.** `request` is a variable, or `requests` and the arrays beside it hold `count` of them; a status is
 //! null or there for each. Each function here asks this of its caller, and the entry points of the user.
@@ -20,18 +20,17 @@ mod several;
 mod steps;
 mod workers;
 
+pub(crate) use crate::operation::not_of_kind;
+pub use crate::operation::{Notice, Operation, Watch};
 pub use crate::p2p::DONE_HANDLE;
-use active::Active;
 pub(crate) use active::moved_by;
 pub(crate) use comms::release_unused;
 pub use double::{isendrecv, isendrecv_replace};
 pub use ended::{cancel, free};
 pub use immediate::{await_of, collect_done, try_arrival, try_collect};
 pub(crate) use operation::list_pending;
-pub(crate) use operation::not_of_kind;
-pub use operation::{Notice, Operation, Watch, completed_request, make_operation, notify};
+pub use operation::{completed_request, make_operation, notify};
 use operation::{free_operation, keep_polled, operation_has_result, poll_operation};
-use persistent::Persistent;
 pub use persistent::{make_persistent, make_persistent_operation, start};
 pub use result::empty_status;
 pub(crate) use result::peer_of;
@@ -46,6 +45,8 @@ use workers::{places_of, places_of_all, pool_at, pool_of, worker_of};
 
 use crate::consts::*;
 use crate::error::{Error, Result};
+use crate::operation::Extra;
+pub(crate) use crate::operation::Marked;
 use crate::p2p_slow::{self as slow, Senders};
 use crate::places::{self, Mixed, within_all};
 use crate::process::Process;
@@ -55,8 +56,6 @@ use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::request::Kind;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{RequestId, State, Worker};
-use std::cell::{Cell, Ref, RefCell, RefMut};
-use std::ptr::NonNull;
 
 /// Makes the request behind [`DONE_HANDLE`].
 pub(crate) fn make_done_request(worker: &mut Worker) {
@@ -66,90 +65,6 @@ pub(crate) fn make_done_request(worker: &mut Worker) {
     let request = worker.requests.get_mut(id);
     request.state = State::Complete;
     debug_assert_eq!(request.handle as usize, DONE_HANDLE);
-}
-
-enum Extra {
-    Persistent(Persistent),
-    Operation {
-        poll: Option<Box<dyn Operation>>,
-        result: Option<Result<Status>>,
-        watch: Watch,
-        /// How often it was polled.
-        polls: u32,
-        /// Whether a persistent one is active.
-        started: Option<bool>,
-        /// Whether the program has freed the request, which [`Operation::outlives_request`].
-        freed: bool,
-        /// The call that made it with its place, where mistakes are looked for.
-        made: String,
-    },
-}
-
-/// A request, and what its operation keeps for the calls that name it; none once it is freed.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Marked {
-    pub(crate) request: usize,
-    pub(crate) marks: Option<NonNull<()>>,
-}
-
-impl Marked {
-    /// None.
-    pub(crate) const NONE: Marked = Marked { request: MPI_REQUEST_NULL, marks: None };
-}
-
-/// What requests of kind `Foreign` stand for.
-#[derive(Default)]
-pub struct Extras {
-    slots: RefCell<Vec<Option<Extra>>>,
-    free: RefCell<Vec<usize>>,
-    active: Active,
-    /// The partitioned send that was marked last: the next mark of the same one needs not find it again.
-    pub(crate) marked: Cell<Marked>,
-}
-
-impl Extras {
-    /// No requests.
-    pub const fn new() -> Self {
-        Extras {
-            slots: RefCell::new(Vec::new()),
-            free: RefCell::new(Vec::new()),
-            active: Active::new(),
-            marked: Cell::new(Marked::NONE),
-        }
-    }
-
-    /// To read: operations that are asked something meanwhile may do the same.
-    fn slots(&self) -> Ref<'_, Vec<Option<Extra>>> {
-        self.slots.borrow()
-    }
-
-    /// To change: neither an operation nor anything of the program's runs meanwhile. An operation is taken out of its
-    /// slot before it is polled.
-    fn slots_mut(&self) -> RefMut<'_, Vec<Option<Extra>>> {
-        self.slots.borrow_mut()
-    }
-
-    fn insert(&self, extra: Extra) -> usize {
-        let mut slots = self.slots_mut();
-        match self.free.borrow_mut().pop() {
-            Some(index) => {
-                slots[index] = Some(extra);
-                index
-            }
-            None => {
-                slots.push(Some(extra));
-                slots.len() - 1
-            }
-        }
-    }
-
-    fn remove(&self, index: usize) -> Option<Extra> {
-        let extra = self.slots_mut().get_mut(index).and_then(Option::take);
-        if extra.is_some() {
-            self.free.borrow_mut().push(index);
-        }
-        extra
-    }
 }
 
 /// What a request handle names.

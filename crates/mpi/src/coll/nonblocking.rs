@@ -267,7 +267,7 @@ struct Running<F, M> {
     awaited: RequestId,
 }
 
-impl<F, M, T> Operation for Running<F, M>
+impl<F, M, T> Operation<Process> for Running<F, M>
 where
     F: Future<Output = Result<T>>,
     M: Fn() -> F,
@@ -404,7 +404,7 @@ struct Begun<R> {
     ended: Option<Result<Status>>,
 }
 
-impl<R: Operation> Operation for Begun<R> {
+impl<R: Operation<Process>> Operation<Process> for Begun<R> {
     fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
         self.ended.take().or_else(|| self.running.poll(p))
     }

@@ -234,7 +234,7 @@ impl Send {
     }
 }
 
-impl Operation for Send {
+impl Operation<Process> for Send {
     fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
         while let Some(ticket) = self.under_way.pop() {
             let Some(checked) = &self.checked else { break };

@@ -31,7 +31,7 @@ pub fn release_unused(p: &Process) {
 
 /// Handles of the communicators that requests were made on, and perhaps some that none was.
 fn comms_in_use(p: &Process) -> HashSet<usize> {
-    let of_extra = |extra: &Extra| match extra {
+    let of_extra = |extra: &Extra<Process>| match extra {
         Extra::Persistent(persistent) => Some(persistent.args.comm),
         Extra::Operation { poll, .. } => poll.as_ref().and_then(|operation| operation.comm()),
     };

@@ -19,7 +19,7 @@ struct Pair {
     _copy: Option<Box<[u8]>>,
 }
 
-impl Operation for Pair {
+impl Operation<Process> for Pair {
     fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
         let both = [self.send, self.recv].into_iter().map(|handle| {
             let named = resolve(p, handle)?;
