@@ -9,12 +9,12 @@ mod neighborhood;
 pub(crate) mod spread;
 
 use crate::attribute::{Attributes, Holder, Kind};
-use crate::coll::nodes::Nodes;
-use crate::coll::shared::mapped::Mapped;
+use crate::coll_choice::Nodes;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::places;
+use crate::shared_buffers::Mapped;
 use crate::table::Handled;
 use crate::topology::Topology;
 use contexts::Block;

@@ -11,6 +11,7 @@ mod caller;
 pub mod channel;
 pub mod check;
 pub mod coll;
+mod coll_choice;
 pub mod comm;
 pub mod comm_creation;
 pub mod consts;
@@ -28,6 +29,7 @@ pub mod hot;
 pub mod info;
 pub mod init;
 pub mod lock;
+mod meeting;
 pub mod memory;
 #[cfg(test)]
 #[allow(dead_code)]
@@ -43,6 +45,7 @@ pub mod probe;
 pub mod process;
 pub mod request;
 pub mod session;
+mod shared_buffers;
 mod spare_blocks;
 pub mod status;
 pub mod table;

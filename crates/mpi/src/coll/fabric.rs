@@ -1,8 +1,9 @@
 //! What an algorithm talks through.
 #![allow(unsafe_code)]
 
+use super::choose::Nodes;
 use super::choose::Room;
-use super::nodes::Nodes;
+use super::nodes::room_of;
 use super::scratch::{NearMemory, OnStack};
 use super::shared::{SharedBuffers, mapped};
 use super::vector::Vector;
@@ -162,7 +163,7 @@ impl Fabric for Channel<'_> {
 
     #[inline]
     fn room(&self) -> Room<'_> {
-        Room::of(self.process, self.comm)
+        room_of(self.process, self.comm)
     }
 
     #[inline]

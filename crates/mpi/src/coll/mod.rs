@@ -21,7 +21,6 @@ mod arguments;
 mod barrier;
 mod bcast;
 mod branches;
-mod choose;
 pub(crate) mod fabric;
 mod form;
 mod gather;
@@ -63,6 +62,7 @@ pub use scan::{Exscan, Scan};
 pub use scatter::{Scatter, Scatterv};
 
 use crate::channel::Channel;
+use crate::coll_choice as choose;
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};

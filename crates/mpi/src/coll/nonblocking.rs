@@ -4,9 +4,10 @@
 
 use super::agreement::refuse_call;
 use super::arguments::Collective;
+use super::choose::Nodes;
 use super::choose::Room;
 use super::fabric::{Call, Fabric};
-use super::nodes::Nodes;
+use super::nodes::room_of;
 use super::scratch::InState;
 use crate::channel::{Channel, Ticket};
 use crate::comm::Comm;
@@ -164,7 +165,7 @@ impl Fabric for Outstanding {
     }
 
     fn room(&self) -> Room<'_> {
-        Room::of(self.channel.process, &self.comm)
+        room_of(self.channel.process, &self.comm)
     }
 
     fn nodes(&self) -> Option<&Nodes> {
