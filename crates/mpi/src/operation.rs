@@ -1,4 +1,5 @@
-//! What requests stand for that are none of the protocol layer: persistent sends and receives, and operations that poll.
+//! What a request stands for that is none of the protocol layer: a persistent send or receive, or an operation that
+//! polls.
 
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -32,7 +33,8 @@ pub enum Notice {
 }
 
 /// An operation of this layer that makes its own progress (a nonblocking collective, a generalized
-/// request), in a process of kind `P`. Polled by every wait and test that names it, and by others as [`Operation::watch`] says.
+/// request). Polled by every wait and test that names it, and by others as [`Operation::watch`] says. `P` is the process,
+/// which keeps the operations and is therefore not named here.
 pub trait Operation<P> {
     /// Goes on; `Some` with the status when it has ended. Not called again after that, unless it is started again.
     fn poll(&mut self, p: &P) -> Option<Result<Status>>;

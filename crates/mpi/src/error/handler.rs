@@ -1,4 +1,5 @@
 //! Error handlers as the process keeps them.
+#![allow(unsafe_code)]
 
 use std::cell::Cell;
 use std::ffi::c_int;
