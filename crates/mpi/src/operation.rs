@@ -33,8 +33,9 @@ pub enum Notice {
 }
 
 /// An operation of this layer that makes its own progress (a nonblocking collective, a generalized
-/// request). Polled by every wait and test that names it, and by others as [`Operation::watch`] says. `P` is the process,
-/// which keeps the operations and is therefore not named here.
+/// request). Polled by every wait and test that names it, and by others as [`Operation::watch`] says.
+///
+/// `P` is the process. It keeps the operations, so that this file cannot name it.
 pub trait Operation<P> {
     /// Goes on; `Some` with the status when it has ended. Not called again after that, unless it is started again.
     fn poll(&mut self, p: &P) -> Option<Result<Status>>;

@@ -58,12 +58,13 @@ pub(crate) fn enter(known: Known<impl FnOnce() -> usize>, call: &'static str, an
         false => format!("thread {}", topology::thread_number()),
     };
     let other = (!is_free && !inside.anytime).then(|| (inside.name.as_str(), inside.call));
-    if !anytime && !inside.told {
-        if let Some(what) = describe(known.level, known.is_main, (&name, call), other) {
-            inside.told = true;
-            let rank = (known.rank)();
-            eprintln!("fastpath: rank {rank}: {what}");
-        }
+    if !anytime
+        && !inside.told
+        && let Some(what) = describe(known.level, known.is_main, (&name, call), other)
+    {
+        inside.told = true;
+        let rank = (known.rank)();
+        eprintln!("fastpath: rank {rank}: {what}");
     }
     if is_free {
         inside.thread = me;

@@ -165,8 +165,8 @@ fn leave_to_request(worker: &mut Worker, id: RequestId, charged: bool) -> Fault 
     fault
 }
 
-/// Leaves a copy of the library's own, which was given to a send, to that one (0: it has ended); `args` are those of the
-/// program's call.
+/// Leaves a copy of the library's own, which was given to a send, to that one (0: it has ended); `args` are those of
+/// the program's call.
 ///
 /// # Errors
 /// Those of the send.
