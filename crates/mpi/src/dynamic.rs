@@ -5,7 +5,7 @@
 //! other, those of two jobs that are connected ([`foreign`]). The launcher starts
 //! processes and keeps the names of services ([`fastpath_bootstrap::control`]). Groups are made of ranks of the job; a
 //! spawned world is a range of them. Two sides meet at their roots, in a context that is theirs alone
-//! ([`Meeting`](crate::session::meeting::Meeting)), and agree on an intercommunicator as `MPI_Intercomm_create` does.
+//! ([`Meeting`](crate::meeting::Meeting)), and agree on an intercommunicator as `MPI_Intercomm_create` does.
 
 mod door;
 mod foreign;

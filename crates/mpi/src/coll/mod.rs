@@ -5,8 +5,8 @@
 //! algorithms. Each is written once, as an `async fn` over `fabric::Fabric`: on a communicator's channel it blocks, and
 //! runs straight through; on an outstanding call (`nonblocking`) it is a state machine in the request, which goes on
 //! when a message has come; in tests it runs on a simulator of any number of ranks. Which algorithm runs is said in one
-//! place, `choose`. Long calls of ranks that share processors go through memory that all map, `shared`. What a call is
-//! made with is in `arguments`, its three forms in `form`.
+//! place, `coll_choice`. Long calls of ranks that share processors go through memory that all map, `shared`. What a
+//! call is made with is in `arguments`, its three forms in `form`.
 //!
 //! Results of reductions depend on the number of ranks, the count and the place alone, never on who arrives first;
 //! all ranks of an allreduce get the same bits; an operation that does not commute is applied in the order of ranks.
