@@ -5,7 +5,6 @@
 #![allow(unsafe_code)]
 
 use crate::lock::{self, Lock};
-use crate::process::Process;
 use fastpath_base::sync::Ordering;
 use fastpath_base::thread::without_signals;
 use fastpath_base::topology::{CpuSet, affinity, affinity_of, set_affinity};
@@ -35,9 +34,9 @@ pub(crate) struct ProgressThread {
 pub(crate) struct Attending(Option<*mut Worker>);
 
 impl Attending {
-    /// Begins, if there is a progress thread.
-    pub fn begin(p: &Process) -> Self {
-        let worker = p.worker().ok();
+    /// Begins, if there is a progress thread; the worker is the first one, where MPI runs.
+    #[inline]
+    pub fn begin(worker: Option<*mut Worker>) -> Self {
         // SAFETY: the worker lives while MPI runs, and the caller is inside.
         Attending(worker.filter(|&worker| unsafe {
             let runs = (*worker).background.runs;

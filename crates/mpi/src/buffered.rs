@@ -1,82 +1,18 @@
-//! Buffered mode: the message is copied, and the copy is counted against the attached buffer.
+//! Buffers of buffered sends: attached, detached, and flushed.
 #![allow(unsafe_code)]
 
-use crate::channel::Ticket;
-use crate::comm::Comm;
+use crate::attached::{Attached, Place};
 use crate::consts::*;
 use crate::error::{Error, Result};
-use crate::p2p::{Args, Mode};
-use crate::p2p_slow::{self as slow, Checked};
+use crate::p2p_slow::charged_to;
 use crate::places::{self, Mixed};
-use crate::process::Engine;
 use crate::process::Process;
 use crate::request::{self, Operation};
 use crate::status::Status;
-use fastpath_base::sync::{AtomicI64, Ordering};
 use fastpath_bootstrap::segment::Awaited;
-use fastpath_protocol::buffer::Buffer;
-use fastpath_protocol::request::Kind;
 use fastpath_protocol::waiting::Note;
-use fastpath_protocol::{Fault, Request, RequestId, Started, State, Worker};
-use std::cell::{Cell, RefCell};
-
-/// A buffer that the program has attached to the process, a communicator or a session. Copies that are under way hold
-/// its address: one of a communicator or session is never given back, but kept for the next one ([`Spares`]).
-#[derive(Default)]
-pub struct Attached {
-    address: Cell<usize>,
-    size: Cell<i64>,
-    /// Counted by whichever worker has sent a copy.
-    used: AtomicI64,
-    is_attached: Cell<bool>,
-}
-
-impl Attached {
-    /// Nothing attached.
-    pub const fn new() -> Self {
-        Attached {
-            address: Cell::new(0),
-            size: Cell::new(0),
-            used: AtomicI64::new(0),
-            is_attached: Cell::new(false),
-        }
-    }
-
-    fn used(&self) -> i64 {
-        self.used.load(Ordering::Relaxed)
-    }
-
-    /// Whether there is room for all messages.
-    fn is_automatic(&self) -> bool {
-        self.address.get() == MPI_BUFFER_AUTOMATIC
-    }
-}
-
-/// The buffer of a communicator or a session, once one was attached.
-pub(crate) type Place = Cell<Option<&'static Attached>>;
-
-/// Buffers of communicators and sessions that are gone.
-pub(crate) struct Spares(RefCell<Vec<&'static Attached>>);
-
-impl Spares {
-    /// None.
-    pub const fn new() -> Self {
-        Spares(RefCell::new(Vec::new()))
-    }
-
-    fn take(&self) -> &'static Attached {
-        let spare = self.0.borrow_mut().pop();
-        spare.unwrap_or_else(|| Box::leak(Box::default()))
-    }
-
-    /// Keeps the buffer of an object that goes, and of which no message is under way.
-    pub fn put(&self, place: &Place) {
-        if let Some(attached) = place.take() {
-            attached.is_attached.set(false);
-            self.0.borrow_mut().push(attached);
-        }
-    }
-}
+use fastpath_protocol::{RequestId, Worker};
+use std::cell::Cell;
 
 /// Which buffer a call is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,204 +44,6 @@ fn find(p: &Process, owner: Owner) -> Result<&'static Attached> {
     attached
         .filter(|attached| attached.is_attached.get())
         .ok_or_else(|| Error::new(MPI_ERR_BUFFER, "no buffer is attached"))
-}
-
-/// The buffer that a message on a communicator is counted against: the communicator's own, that of the session it
-/// comes from, the process's (MPI-5.0 section 3.6).
-fn buffer_of(p: &Process, comm: &Comm) -> &'static Attached {
-    let in_use = |place: &Place| place.get().filter(|attached| attached.is_attached.get());
-    let of_session = || in_use(&p.sessions.get(comm.session.get())?.buffer);
-    in_use(&comm.buffer).or_else(of_session).unwrap_or_else(|| {
-        let process = std::ptr::from_ref(&p.attached);
-        // SAFETY: as in `at_place`.
-        unsafe { &*process }
-    })
-}
-
-/// Bytes behind a copy: the address of what it is counted against.
-const TRAILER: usize = size_of::<usize>();
-
-/// What a copy is counted against.
-///
-/// # Safety
-/// The request's buffer was made by [`send`].
-unsafe fn charged_to(request: &Request) -> &'static Attached {
-    // SAFETY: `send` has written the address there, of a buffer that is never given back.
-    unsafe {
-        let place = request.ptr.add(request.bytes as usize);
-        &*place.cast::<*const Attached>().read_unaligned()
-    }
-}
-
-/// Has completed copies given back.
-pub(crate) fn install(p: &Process) {
-    if let Ok(worker) = p.worker() {
-        // SAFETY: the worker lives while MPI runs.
-        unsafe { (*worker).on_detached = Some(release) };
-    }
-}
-
-fn release(request: &Request) {
-    // SAFETY: called inside MPI, by the thread that makes progress.
-    let p = unsafe { crate::process::get_unlocked() };
-    if let Some(checks) = p.checks() {
-        checks.forget(request.id());
-    }
-    if request.owned {
-        let mut length = request.bytes as usize;
-        if request.charged {
-            // SAFETY: made by `send`.
-            let attached = unsafe { charged_to(request) };
-            attached.used.fetch_sub(cost(p, request.bytes), Ordering::Relaxed);
-            length += TRAILER;
-        }
-        // SAFETY: `send` and `take_over` leaked a vector of exactly this length and capacity.
-        drop(unsafe { Vec::from_raw_parts(request.ptr, length, length) });
-    }
-}
-
-/// What a message takes of the attached buffer, by its bytes on its way.
-fn cost(p: &Process, bytes: u64) -> i64 {
-    let record = p.engine().map_or(0, Engine::record_bytes);
-    (bytes - record) as i64 + MPI_BSEND_OVERHEAD as i64
-}
-
-/// Sends by way of a copy.
-///
-/// # Safety
-/// The buffer is readable as its layout says.
-pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result<Started> {
-    let (_record, buffer) = slow::watch(p, args, Kind::Send, checked)?;
-    let bytes = buffer.bytes;
-    let need = cost(p, bytes);
-    let place = checked.place;
-    let _within = places::within(place);
-    let attached = buffer_of(p, &checked.comm);
-    let room = || match attached.is_automatic() {
-        true => i64::MAX,
-        false => attached.size.get() - attached.used(),
-    };
-    if room() < need {
-        // SAFETY: the worker lives while MPI runs.
-        unsafe { (*p.worker_at(place)?).progress_all() };
-    }
-    if room() < need {
-        let (bytes, have) = (checked.buffer.bytes, room().max(0));
-        return Err(Error::new(
-            MPI_ERR_BUFFER,
-            format!(
-                "buffered send of {bytes} bytes needs {need} bytes of attached buffer \
-                 (MPI_BSEND_OVERHEAD included), {have} are free: attach a larger one with \
-                 MPI_Buffer_attach"
-            ),
-        ));
-    }
-    let length = bytes as usize + TRAILER;
-    let mut copy: Vec<u8> = Vec::new();
-    if copy.try_reserve_exact(length).is_err() {
-        let text = format!("no memory for the copy of a message of {bytes} bytes");
-        return Err(Error::new(MPI_ERR_NO_MEM, text));
-    }
-    // SAFETY: the user's buffer as promised; the vector has the capacity.
-    unsafe {
-        match &buffer.layout {
-            None => fastpath_base::copy::copy(copy.as_mut_ptr(), buffer.ptr, bytes as usize),
-            Some(layout) => {
-                let to = std::slice::from_raw_parts_mut(copy.as_mut_ptr(), bytes as usize);
-                layout.pack(buffer.ptr, buffer.count, 0, to);
-            }
-        }
-        let behind = copy.as_mut_ptr().add(bytes as usize);
-        behind.cast::<*const Attached>().write_unaligned(std::ptr::from_ref(attached));
-        copy.set_len(length);
-    }
-    let copy = copy.into_boxed_slice();
-    let copied = Buffer::contiguous(Box::into_raw(copy).cast(), bytes);
-    let ptr = copied.ptr;
-    let give_back = || {
-        // SAFETY: made above, and no request holds it.
-        drop(unsafe { Vec::from_raw_parts(ptr, length, length) });
-    };
-    // SAFETY: the copy lives until the request completes (`release`).
-    match unsafe { slow::post_send(p, checked, copied, args, Mode::Standard) } {
-        Ok(Started::Done) => give_back(),
-        Ok(Started::Request(id)) => {
-            // SAFETY: the worker lives while MPI runs.
-            let worker = unsafe { &mut *p.worker_at(place)? };
-            attached.used.fetch_add(need, Ordering::Relaxed);
-            match leave_to_request(worker, id, true) {
-                Fault::None => {}
-                fault => return Err(slow::explain(fault, args, checked.buffer.bytes, 0)),
-            }
-        }
-        Err(error) => {
-            give_back();
-            return Err(error);
-        }
-    }
-    Ok(Started::Done)
-}
-
-/// Leaves a copy to the request that sends it, and forgets the request: now if it has ended already, else when it ends.
-/// Says what befell it so far.
-fn leave_to_request(worker: &mut Worker, id: RequestId, charged: bool) -> Fault {
-    let request = worker.requests.get_mut(id);
-    (request.owned, request.charged) = (true, charged);
-    if request.state != State::Complete {
-        request.detached = true;
-        return Fault::None;
-    }
-    let fault = request.fault;
-    release(request);
-    worker.requests.free(id);
-    fault
-}
-
-/// Leaves a copy of the library's own, which was given to a send, to that one; `args` are those of the program's call.
-///
-/// # Errors
-/// Those of the send.
-///
-/// # Safety
-/// `copy` is a box that was leaked; its bytes are what was sent.
-pub(crate) unsafe fn leave_copy(
-    p: &Process, sent: Result<Ticket>, args: &Args, copy: *mut [u8],
-) -> Result {
-    // SAFETY: `copy` is a box that was leaked, by this function's contract, and is given back once: by one of the ways
-    // below.
-    let give_back = || drop(unsafe { Box::from_raw(copy) });
-    let id = match sent {
-        Ok(ticket) => ticket.id(),
-        Err(error) => {
-            give_back();
-            return Err(error);
-        }
-    };
-    if id == 0 {
-        give_back();
-        return Ok(());
-    }
-    // SAFETY: the worker lives while MPI runs, and the caller is inside.
-    let worker = unsafe { &mut *p.worker()? };
-    match leave_to_request(worker, id, false) {
-        Fault::None => Ok(()),
-        fault => Err(slow::explain(fault, args, copy.len() as u64, 0)),
-    }
-}
-
-/// Copies a message that is on its way, in part, so that its send completes whatever the receiver does. The copy is the
-/// library's own: the attached buffer has room for what the program sends through it.
-pub(crate) fn take_over(worker: &mut Worker, id: RequestId) {
-    let copy = |request: &Request| {
-        let mut copy = vec![0_u8; request.bytes as usize].into_boxed_slice();
-        // SAFETY: the send's buffer is readable until it completes; the copy has the message's length.
-        unsafe { request.pack(0, copy.as_mut_ptr(), copy.len()) };
-        Buffer::contiguous(Box::into_raw(copy).cast(), request.bytes)
-    };
-    if let Some(heir) = worker.hand_over(id, copy) {
-        let request = worker.requests.get_mut(heir);
-        (request.owned, request.charged) = (true, false);
-    }
 }
 
 /// `MPI_Buffer_attach` and its like.
@@ -422,7 +160,7 @@ pub fn iflush(p: &Process, owner: Owner) -> Result<usize> {
     request::make_operation(p, Box::new(Flush(under_way)))
 }
 
-impl Operation for Flush {
+impl Operation<Process> for Flush {
     fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
         self.0.retain(|&(place, id, handle)| {
             let _within = places::within(place);

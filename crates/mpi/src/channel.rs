@@ -8,7 +8,9 @@
 
 #![allow(unsafe_code)]
 
-use crate::comm::Comm;
+pub(crate) mod agree;
+
+use crate::comm::{Comm, FIRST_TAG};
 use crate::consts::MPI_ERR_TRUNCATE;
 use crate::error::{Error, Result};
 use crate::lock;
@@ -45,8 +47,6 @@ impl Ticket {
     }
 }
 
-/// The internal tag of the first collective call on a communicator; those of later ones are below.
-pub(crate) const FIRST_TAG: i32 = -16;
 /// Calls before their tags come round.
 const TAGS: u32 = 1 << 24;
 /// The internal tag of the first persistent collective call; those of later ones are below, and below those of calls
@@ -65,15 +65,16 @@ pub struct Channel<'a> {
     context: Context,
     /// The first error of lengths that do not agree; see [`Channel::put_off`].
     disagreement: Cell<Option<Error>>,
-    /// Where mistakes are looked for: whether the ranks have still to compare their arguments of this call.
-    pub(crate) is_unchecked: Cell<bool>,
+    /// Where mistakes are looked for, while the ranks have still to compare their arguments of this call: what tells
+    /// them that this one has refused its own.
+    pub(crate) refuse: Cell<Option<fn(&Channel<'_>)>>,
 }
 
 impl Drop for Channel<'_> {
     #[inline]
     fn drop(&mut self) {
-        if self.is_unchecked.get() {
-            crate::coll::refuse_call(self);
+        if let Some(refuse) = self.refuse.get() {
+            refuse(self);
         }
     }
 }
@@ -121,7 +122,7 @@ impl<'a> Channel<'a> {
             false => &self.comm.persistent_sequence,
         };
         sequence.set(sequence.get().wrapping_sub(1));
-        self.is_unchecked.set(false);
+        self.refuse.set(None);
     }
 
     /// A channel with a tag of the caller's choice (0 or more), for calls that only some members
@@ -142,7 +143,7 @@ impl<'a> Channel<'a> {
             tag,
             context,
             disagreement: Cell::new(None),
-            is_unchecked: Cell::new(false),
+            refuse: Cell::new(None),
         }
     }
 

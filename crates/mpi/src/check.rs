@@ -18,7 +18,6 @@ pub(crate) mod threads;
 pub(crate) use record::{RECORD_BYTES, Record};
 
 use crate::caller::{Call, Place};
-use crate::process::{Engine, Process};
 use fastpath_protocol::RequestId;
 pub(crate) use message::Watched;
 use std::cell::RefCell;
@@ -28,8 +27,9 @@ use std::collections::{HashMap, HashSet};
 const LINES_MAX: usize = 200;
 
 /// What is known in a process that looks for mistakes.
-#[derive(Default)]
 pub struct Checks {
+    /// The rank of the process in its job.
+    rank: usize,
     /// The program's sends and receives under way.
     pub(crate) watched: RefCell<HashMap<RequestId, Watched>>,
     /// Places as they are written.
@@ -38,25 +38,17 @@ pub struct Checks {
     told: RefCell<HashSet<String>>,
 }
 
-impl Process {
-    /// What looks for mistakes of the program, where that is asked for (`FASTPATH_CHECK`).
-    #[inline]
-    pub fn checks(&self) -> Option<&Checks> {
-        self.engine()?.checks.as_deref()
-    }
-}
-
-impl Engine {
-    /// Bytes that a message of the program is longer by, on its way.
-    pub(crate) fn record_bytes(&self) -> u64 {
-        match self.checks {
-            Some(_) => RECORD_BYTES,
-            None => 0,
+impl Checks {
+    /// Nothing is known yet in the process of that rank.
+    pub(crate) fn new(rank: usize) -> Self {
+        Checks {
+            rank,
+            watched: RefCell::default(),
+            places: RefCell::default(),
+            told: RefCell::default(),
         }
     }
-}
 
-impl Checks {
     /// Where the program has made the call that this thread is in; empty where the stack does not say.
     pub(crate) fn place(&self) -> String {
         let Some(place) = Call::find(None).map(|call| call.place()) else {
@@ -72,17 +64,17 @@ impl Checks {
     }
 
     /// Writes a line about a mistake, once.
-    pub(crate) fn tell(&self, p: &Process, what: &str) {
-        self.tell_first(p, what.to_string(), what);
+    pub(crate) fn tell(&self, what: &str) {
+        self.tell_first(what.to_string(), what);
     }
 
     /// Writes a line about the first of several mistakes that are one to whoever mends it.
-    pub(crate) fn tell_first(&self, p: &Process, mistake: String, what: &str) {
+    pub(crate) fn tell_first(&self, mistake: String, what: &str) {
         let mut told = self.told.borrow_mut();
         if told.len() >= LINES_MAX || !told.insert(mistake) {
             return;
         }
-        let rank = p.engine().map_or(0, |engine| engine.job.rank());
+        let rank = self.rank;
         eprintln!("fastpath: rank {rank}: {what}");
         if told.len() == LINES_MAX {
             eprintln!(

@@ -1,31 +1,33 @@
 //! Communicators: a group, a context that keeps its messages apart, and what users attach to it
 //! (MPI-5.0 chapter 7).
 
-pub(crate) mod agree;
 pub mod contexts;
-pub mod create;
+mod entry;
 pub mod freed;
 pub mod hints;
-pub mod inter;
+mod neighborhood;
+pub(crate) mod spread;
 
-use crate::attribute::{self, Attributes, Holder, Keyval, Keyvals, Kind};
-use crate::coll::Neighborhood;
-use crate::coll::nodes::{self, Nodes};
-use crate::coll::shared::mapped::{self, Mapped};
+use crate::attribute::{Attributes, Holder, Kind};
+use crate::coll_choice::Nodes;
 use crate::consts::*;
-use crate::errhandler;
-use crate::error::{Error, NOT_TO_BE_FREED, Result};
+use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::places::{self, spread::Spread};
-use crate::process::Process;
-use crate::table::{Handled, Table};
+use crate::places;
+use crate::shared_buffers::Mapped;
+use crate::table::Handled;
 use crate::topology::Topology;
 use contexts::Block;
+pub use entry::HotComm;
 use fastpath_protocol::Endpoint;
 use fastpath_protocol::tag::Context;
+pub use neighborhood::Neighborhood;
+use spread::Spread;
 use std::cell::{Cell, OnceCell, RefCell};
-use std::ffi::c_int;
 use std::rc::Rc;
+
+/// The internal tag of the first collective call on a communicator; those of later ones are below.
+pub(crate) const FIRST_TAG: i32 = -16;
 
 /// A communicator (MPI-5.0 chapter 7).
 pub struct Comm {
@@ -56,7 +58,7 @@ pub struct Comm {
     /// The session that it comes from; 0 for the world model.
     pub(crate) session: Cell<usize>,
     /// The buffer attached to it.
-    pub(crate) buffer: crate::buffered::Place,
+    pub(crate) buffer: crate::attached::Place,
     /// Number of the next collective call, the same on all members.
     pub collective_sequence: Cell<u32>,
     /// Number of the next persistent collective call, the same on all members.
@@ -66,7 +68,7 @@ pub struct Comm {
     /// Contexts for duplicates, the same on all members.
     pub spares: Cell<Block>,
     /// Which members share a host, once a collective call has asked; none where all do.
-    nodes: OnceCell<Option<Box<Nodes>>>,
+    pub(crate) nodes: OnceCell<Option<Box<Nodes>>>,
     /// The buffers that its members share, once a collective call has made them; none where that failed.
     pub(crate) mapped: OnceCell<Option<Box<Mapped>>>,
     /// Whom the topology makes the neighbours, once a call asks.
@@ -86,23 +88,6 @@ impl Handled for Comm {
     const NOUN: &'static str = "communicator";
     const NULL: (usize, &'static str) = (MPI_COMM_NULL, "MPI_COMM_NULL");
     const CLASS: i32 = MPI_ERR_COMM;
-}
-
-impl Keyvals for Process {
-    fn keyvals(&self) -> &Table<Keyval> {
-        &self.keyvals
-    }
-
-    fn predefined(&self, key: i32) -> Option<*mut i32> {
-        match key {
-            MPI_LASTUSEDCODE => Some(self.codes.last_used_address()),
-            _ => self.environment.address(key),
-        }
-    }
-
-    fn run_outside(&self, function: impl FnOnce() -> c_int) -> c_int {
-        places::run_outside(function)
-    }
 }
 
 impl Comm {
@@ -126,17 +111,19 @@ impl Comm {
     }
 
     /// A communicator without a handle, with `MPI_ERRORS_ARE_FATAL`. `rank` is the calling process's
-    /// rank in `group`.
-    pub fn new(
-        p: &Process, context: Context, group: Rc<Group>, remote_group: Option<Rc<Group>>, rank: u32,
+    /// rank in `group`, `made_by` the call that makes it, `endpoint` gives that of a rank of the world.
+    pub(crate) fn with_endpoints(
+        made_by: &'static str, endpoint: &impl Fn(u32) -> Option<*mut Endpoint>, context: Context,
+        group: Rc<Group>, remote_group: Option<Rc<Group>>, rank: u32,
     ) -> Self {
         let spares = if context == Context::WORLD { Block::WORLD_SPARES } else { Block::EMPTY };
         let session = Cell::new(group.session());
-        let of_group = |group: &Rc<Group>| Comm::new(p, context, group.clone(), None, rank);
+        let of_group = |group: &Rc<Group>| {
+            Comm::with_endpoints(made_by, endpoint, context, group.clone(), None, rank)
+        };
         let local = remote_group.is_some().then(|| Rc::new(of_group(&group)));
         let peers = remote_group.as_ref().unwrap_or(&group);
-        let endpoints =
-            peers.world_ranks().iter().filter_map(|&peer| p.endpoint_address(peer)).collect();
+        let endpoints = peers.world_ranks().iter().filter_map(|&peer| endpoint(peer)).collect();
         Comm {
             handle: Cell::new(MPI_COMM_NULL),
             context,
@@ -145,7 +132,7 @@ impl Comm {
             local,
             rank,
             name: RefCell::default(),
-            made_by: p.call.get(),
+            made_by,
             errhandler: Cell::new(MPI_ERRORS_ARE_FATAL),
             session,
             buffer: Cell::new(None),
@@ -217,13 +204,6 @@ impl Comm {
         ranks.iter().position(|&rank| rank == world).map_or(world as i32, |rank| rank as i32)
     }
 
-    /// Which members share a host, where they are on several: for collective calls of an intracommunicator.
-    #[inline]
-    pub(crate) fn nodes(&self, p: &Process) -> Option<&Nodes> {
-        let nodes = self.nodes.get_or_init(|| nodes::of_comm(p, self));
-        nodes.as_deref()
-    }
-
     /// Whether this is an intercommunicator.
     pub fn is_inter(&self) -> bool {
         self.remote_group.is_some()
@@ -246,6 +226,16 @@ impl Comm {
             )),
             None => Ok(()),
         }
+    }
+
+    /// The local group of an intercommunicator as a communicator.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM` for an intracommunicator.
+    pub(crate) fn find_local(&self) -> Result<&Rc<Comm>> {
+        self.remote()?;
+        let text = "an intercommunicator without a local group";
+        self.local.as_ref().ok_or_else(|| Error::new(MPI_ERR_INTERN, text))
     }
 
     /// The remote group of an intercommunicator.
@@ -283,65 +273,3 @@ impl Comm {
         if result == MPI_IDENT { MPI_CONGRUENT } else { result }
     }
 }
-
-/// Gives a new communicator a handle and makes it known.
-///
-/// # Errors
-/// `MPI_ERR_OTHER` when no handle is free.
-pub fn publish(p: &Process, comm: Comm) -> Result<usize> {
-    let comm = Rc::new(comm);
-    let handle = p.comms.publish(comm.clone())?;
-    comm.handle.set(handle);
-    if let Some(local) = &comm.local {
-        local.handle.set(handle);
-    }
-    errhandler::attach(p, comm.errhandler.get());
-    comm.tell_title();
-    p.hot_comm_set(handle, &comm);
-    Ok(handle)
-}
-
-/// `MPI_Comm_free`: deletes the attributes, then the handle. Requests keep what they need of the
-/// communicator.
-///
-/// # Errors
-/// `MPI_ERR_COMM` for a handle that is no communicator or a predefined one; what a user's attribute
-/// delete function returns, and then the communicator stays.
-pub fn free_comm(p: &Process, handle: usize) -> Result {
-    let comm = p.comm(handle)?;
-    if handle == MPI_COMM_WORLD || handle == MPI_COMM_SELF {
-        let text = "MPI_COMM_WORLD and MPI_COMM_SELF cannot be freed";
-        return Err(Error::new(MPI_ERR_COMM, text).with_advice(Some(NOT_TO_BE_FREED)));
-    }
-    attribute::delete_attributes(p, comm.holder())?;
-    mapped::give_back(p, &comm)?;
-    p.hot_comm_clear(handle);
-    if p.parent.get() == handle {
-        p.parent.set(MPI_COMM_NULL);
-    }
-    p.comms.withdraw(handle);
-    let spares = comm.spares.replace(Block::EMPTY);
-    p.contexts.give_back(comm.my_world_rank(), spares);
-    freed::add(p, comm);
-    Ok(())
-}
-
-/// `MPI_Comm_disconnect`: as [`free_comm`], after all members have called it.
-///
-/// # Errors
-/// As [`free_comm`], and those of communication.
-pub fn disconnect_comm(p: &Process, handle: usize) -> Result {
-    let comm = p.comm(handle)?;
-    crate::buffered::drain_place(p, &comm.buffer)?;
-    if comm.is_inter() {
-        inter::synchronize(p, &comm)?;
-    } else if comm.size() > 1 {
-        crate::coll::compare_calls(p, &comm)?;
-        agree::synchronize(&crate::channel::Channel::next(p, &comm))?;
-    }
-    free_comm(p, handle)
-}
-
-#[cfg(test)]
-#[allow(non_snake_case)]
-mod tests;

@@ -5,7 +5,7 @@
 //! other, those of two jobs that are connected ([`foreign`]). The launcher starts
 //! processes and keeps the names of services ([`fastpath_bootstrap::control`]). Groups are made of ranks of the job; a
 //! spawned world is a range of them. Two sides meet at their roots, in a context that is theirs alone
-//! ([`Meeting`](crate::session::meeting::Meeting)), and agree on an intercommunicator as `MPI_Intercomm_create` does.
+//! ([`Meeting`](crate::meeting::Meeting)), and agree on an intercommunicator as `MPI_Intercomm_create` does.
 
 mod door;
 mod foreign;
@@ -24,8 +24,7 @@ pub use spawn::{Asked, Outcome, get_parent, spawn};
 
 use crate::consts::{MPI_ERR_INFO_VALUE, MPI_ERR_PORT};
 use crate::error::{Error, Result};
-use crate::places;
-use crate::process::{Process, ProcessPart};
+use crate::process::{self, Process, ProcessPart};
 use fastpath_base::clock;
 use fastpath_bootstrap::control::{Answer, Request, client};
 use fastpath_bootstrap::job::describe_start;
@@ -114,7 +113,7 @@ fn ask(p: &Process, class: i32, what: &str, request: &Request) -> Result<Answer>
         let advice = format!("start it with mpiexec: {}", describe_start(1));
         return Err(Error::new(class, text).with_advice(Some(advice)));
     }
-    let answer = places::run_outside(|| client::ask(job.job_id(), request));
+    let answer = process::run_outside(|| client::ask(job.job_id(), request));
     answer.map_err(|why| Error::new(class, why))
 }
 

@@ -2,66 +2,23 @@
 #![allow(unsafe_code)]
 
 pub mod abort;
-pub mod classes;
-pub mod codes;
 pub(crate) mod report;
 
 use crate::comm::Comm;
 use crate::consts::*;
+use crate::error::handler::{Action, Function};
 use crate::error::{Error, Result};
 use crate::process::{self, Process};
 use crate::table::Handled;
 use std::cell::Cell;
-use std::ffi::c_int;
 use std::rc::Rc;
 
-/// The kind of object whose errors a user's error handler takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Communicators.
-    Comm,
-    /// Windows.
-    Win,
-    /// Files.
-    File,
-    /// Sessions.
-    Session,
-}
-
-/// A user's error handler: the object's handle, the error code, and arguments that the standard
-/// leaves to implementations. Here there are none.
-type Function = unsafe extern "C" fn(*mut usize, *mut c_int, ...);
-
-#[derive(Debug, Clone, Copy)]
-enum Action {
-    /// `MPI_ERRORS_ARE_FATAL`, `MPI_ERRORS_ABORT`: the job ends.
-    End,
-    /// `MPI_ERRORS_RETURN`
-    Return,
-    /// The user's function.
-    Call(Kind, Function),
-}
-
-/// An error handler.
-#[derive(Debug)]
-pub struct Errhandler {
-    action: Action,
-    /// Handles that the user holds: one from creation, one from each query.
-    held: Cell<usize>,
-    /// Objects that have it.
-    attached: Cell<usize>,
-}
+pub use crate::error::handler::{Errhandler, Kind};
 
 impl Handled for Errhandler {
     const NOUN: &'static str = "error handler";
     const NULL: (usize, &'static str) = (MPI_ERRHANDLER_NULL, "MPI_ERRHANDLER_NULL");
     const CLASS: i32 = MPI_ERR_ERRHANDLER;
-}
-
-impl Errhandler {
-    fn new(action: Action) -> Self {
-        Errhandler { action, held: Cell::new(1), attached: Cell::new(0) }
-    }
 }
 
 /// The object whose error handler an error goes to.
@@ -79,23 +36,6 @@ pub enum Scope {
     Session(usize),
     /// The error handler that an object of this kind is to have, of the call that makes it.
     New(Kind, usize),
-}
-
-/// Finds the error handler of an object by its handle.
-type Finder = fn(&Process, usize) -> Option<usize>;
-
-/// What finds the error handlers of objects that are not known here; set when MPI is initialised.
-#[derive(Clone, Copy)]
-pub struct Finders {
-    /// Of windows.
-    pub win: Finder,
-    /// Of files.
-    pub file: Finder,
-}
-
-impl Finders {
-    /// There are no such objects yet.
-    pub const NONE: Finders = Finders { win: |_, _| None, file: |_, _| None };
 }
 
 /// Makes the predefined error handlers.

@@ -1,5 +1,9 @@
 //! The error of the MPI layer: a class (or user code) and the text that explains it.
 
+pub mod classes;
+pub mod codes;
+pub mod handler;
+
 use std::borrow::Cow;
 use std::fmt;
 

@@ -9,6 +9,7 @@
 
 mod left;
 
+use crate::comm::spread;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::hot;
@@ -306,7 +307,7 @@ impl Process {
             }
         });
         let mut each: Vec<String> = each.collect();
-        let spread = places::spread::count();
+        let spread = spread::count();
         if spread != 0 && !json {
             each.push(format!("; communicators spread over them: {spread}"));
         }

@@ -7,41 +7,16 @@
 #![allow(unsafe_code)]
 
 use crate::comm::Comm;
+pub use crate::comm::HotComm;
 use crate::datatype::Basic;
 use crate::lock;
 use crate::places;
-use crate::process::Process;
-use fastpath_protocol::{Endpoint, Worker};
+pub use crate::places::hidden_worker;
+use fastpath_protocol::Worker;
 use std::cell::UnsafeCell;
 use std::ptr;
 
 const ENTRIES: usize = 1 << 16;
-
-/// A communicator as the immediate path sees it.
-#[repr(C, align(64))]
-#[derive(Clone, Copy)]
-pub struct HotComm {
-    /// The handle, where sends may be immediate.
-    pub send_key: u64,
-    /// The handle, where receives may be immediate.
-    pub recv_key: u64,
-    /// Match key of messages that this process sends.
-    pub own_key: u64,
-    /// Match key of messages from rank 0; from rank r it is this plus r.
-    pub from_key: u64,
-    /// Endpoint of each rank.
-    pub endpoints: *const *mut Endpoint,
-    /// World rank of each rank.
-    pub world: *const u32,
-    /// Number of ranks that can be named.
-    pub size: u32,
-    /// Which of the process's workers carries its messages between two ranks: 0, the first, or a further one.
-    pub place: u32,
-    /// The communicator, for collective calls; null for an intercommunicator, and where such calls are counted.
-    pub comm: *const Comm,
-}
-
-const _: () = assert!(size_of::<HotComm>() == 64);
 
 const EMPTY: HotComm = HotComm {
     send_key: 0,
@@ -101,7 +76,6 @@ static TYPES: Table<[HotType; ENTRIES]> =
     Table(UnsafeCell::new([HotType { key: 0, size: 0 }; ENTRIES]));
 static NAMED: Table<[NamedType; NAMED_TYPES]> = Table(UnsafeCell::new([NO_TYPE; NAMED_TYPES]));
 static WORKER: Table<*mut Worker> = Table(UnsafeCell::new(ptr::null_mut()));
-static HIDDEN_WORKER: Table<*mut Worker> = Table(UnsafeCell::new(ptr::null_mut()));
 
 /// The entry that a communicator's handle selects; its keys say whether it is that one's.
 #[inline]
@@ -151,13 +125,6 @@ fn is_behind_lock(entry: &HotComm, handle: usize) -> bool {
 pub fn worker() -> *mut Worker {
     // SAFETY: written at initialisation and finalisation alone.
     unsafe { *WORKER.0.get() }
-}
-
-/// The worker where the tables hide ([`key`]); null elsewhere.
-#[inline]
-pub fn hidden_worker() -> *mut Worker {
-    // SAFETY: as in `worker`.
-    unsafe { *HIDDEN_WORKER.0.get() }
 }
 
 /// Whether the immediate path goes inside a lock.
@@ -265,7 +232,7 @@ pub const INSIDE: u8 = 1;
 pub const FURTHER: u8 = 2;
 /// As [`INSIDE`], where the caller has seen the same.
 pub const SEEN: u8 = 3;
-/// As [`FURTHER`], by the entry for the message's rank and tag ([`crate::places::spread`]).
+/// As [`FURTHER`], by the entry for the message's rank and tag ([`crate::comm::spread`]).
 pub const SPREAD: u8 = 4;
 
 /// The key under which a communicator stands here. Where points are recorded, and at `MPI_THREAD_MULTIPLE`, it is the
@@ -304,126 +271,94 @@ pub(crate) fn set_worker(worker: *mut Worker, hidden: bool) {
         true => (nobody, worker),
     };
     // SAFETY: under the lock or alone.
-    unsafe {
-        *WORKER.0.get() = plain;
-        *HIDDEN_WORKER.0.get() = other;
+    unsafe { *WORKER.0.get() = plain };
+    places::set_hidden_worker(other);
+}
+
+/// Publishes a communicator to the immediate path.
+pub(crate) fn set_comm(allowed: Allowed, handle: usize, comm: &Comm) {
+    if comm.endpoints.is_empty() || (lock::is_enabled() && allowed.traced) {
+        return;
+    }
+    let key = match allowed.traced || lock::is_enabled() {
+        _ if comm.spread.is_some() => key::<SPREAD>(handle),
+        _ if comm.place != 0 => key::<FURTHER>(handle),
+        false => key::<OPEN>(handle),
+        true => key::<INSIDE>(handle),
+    };
+    // A spread one has no immediate collective calls, and its messages find their way by the communicator.
+    let hides_comm = comm.is_inter() || (!allowed.collective && comm.spread.is_none());
+    let entry = HotComm {
+        send_key: if allowed.send { key } else { 0 },
+        recv_key: if allowed.recv { key } else { 0 },
+        own_key: comm.context.key(comm.rank),
+        from_key: comm.context.key(0),
+        endpoints: comm.direct_endpoints().as_ptr(),
+        world: comm.peer_group().world_ranks().as_ptr(),
+        size: comm.peer_count(),
+        place: comm.place,
+        comm: if hides_comm { ptr::null() } else { comm },
+    };
+    if let Some(spread) = &comm.spread {
+        spread.make_entries(&entry);
+    }
+    // SAFETY: under the lock or alone; the pointers live as long as the communicator, which is
+    // taken out by [`clear_comm`] before it goes.
+    let slot = unsafe { &mut (*COMMS.0.get())[handle & (ENTRIES - 1)] };
+    if slot.send_key == 0 && slot.recv_key == 0 {
+        *slot = entry;
     }
 }
 
-impl Process {
-    /// The endpoint of a world rank, while MPI is initialised.
-    pub fn endpoint_address(&self, peer: u32) -> Option<*mut Endpoint> {
-        self.endpoint_at(0, peer)
+/// Takes a communicator out of the immediate path, before it is freed.
+pub(crate) fn clear_comm(handle: usize) {
+    // SAFETY: under the lock or alone.
+    let slot = unsafe { &mut (*COMMS.0.get())[handle & (ENTRIES - 1)] };
+    let own =
+        [key::<OPEN>(handle), key::<INSIDE>(handle), key::<FURTHER>(handle), key::<SPREAD>(handle)];
+    if own.contains(&slot.send_key) || own.contains(&slot.recv_key) {
+        (slot.send_key, slot.recv_key) = (0, 0);
     }
+}
 
-    /// The same of a worker at a place.
-    pub(crate) fn endpoint_at(&self, place: u32, peer: u32) -> Option<*mut Endpoint> {
-        let worker = self.worker_at(place).ok()?;
-        // SAFETY: the worker lives as long as the engine.
-        Some(unsafe { (*worker).endpoint_address(peer) })
+/// Publishes a contiguous, committed datatype of `size` bytes to the immediate path.
+pub(crate) fn set_type(handle: usize, size: u64) {
+    // SAFETY: under the lock or alone.
+    let slot = unsafe { &mut (*TYPES.0.get())[handle & (ENTRIES - 1)] };
+    if (1..=i32::MAX as u64).contains(&size) && slot.key == 0 {
+        *slot = HotType { key: handle as u64, size };
     }
+}
 
-    /// Publishes a communicator to the immediate path.
-    pub fn hot_comm_set(&self, handle: usize, comm: &Comm) {
-        let Some(engine) = self.engine() else { return };
-        if comm.endpoints.is_empty() || (lock::is_enabled() && engine.allowed.traced) {
-            return;
-        }
-        let key = match engine.allowed.traced || lock::is_enabled() {
-            _ if comm.spread.is_some() => key::<SPREAD>(handle),
-            _ if comm.place != 0 => key::<FURTHER>(handle),
-            false => key::<OPEN>(handle),
-            true => key::<INSIDE>(handle),
+/// Takes a datatype out of the immediate path, before it is freed.
+pub(crate) fn clear_type(handle: usize) {
+    // SAFETY: under the lock or alone.
+    let slot = unsafe { &mut (*TYPES.0.get())[handle & (ENTRIES - 1)] };
+    if slot.key == handle as u64 {
+        *slot = HotType { key: 0, size: 0 };
+    }
+}
+
+/// Publishes what queries of the predefined datatypes answer.
+pub(crate) fn set_named_all() {
+    for basic in Basic::all().filter(|basic| basic.is_supported()) {
+        let Ok(layout) = basic.layout() else { continue };
+        let named = NamedType {
+            size: layout.size() as u16,
+            extent: layout.extent() as u16,
+            true_extent: layout.true_extent() as u16,
+            elements: basic.elements() as u16,
         };
-        // A spread one has no immediate collective calls, and its messages find their way by the communicator.
-        let hides_comm = comm.is_inter() || (!engine.allowed.collective && comm.spread.is_none());
-        let entry = HotComm {
-            send_key: if engine.allowed.send { key } else { 0 },
-            recv_key: if engine.allowed.recv { key } else { 0 },
-            own_key: comm.context.key(comm.rank),
-            from_key: comm.context.key(0),
-            endpoints: comm.direct_endpoints().as_ptr(),
-            world: comm.peer_group().world_ranks().as_ptr(),
-            size: comm.peer_count(),
-            place: comm.place,
-            comm: if hides_comm { ptr::null() } else { comm },
-        };
-        if let Some(spread) = &comm.spread {
-            spread.make_entries(&entry);
-        }
-        // SAFETY: under the lock or alone; the pointers live as long as the communicator, which is
-        // taken out by `hot_comm_clear` before it goes.
-        let slot = unsafe { &mut (*COMMS.0.get())[handle & (ENTRIES - 1)] };
-        if slot.send_key == 0 && slot.recv_key == 0 {
-            *slot = entry;
+        // SAFETY: no other thread is inside MPI yet.
+        let table = unsafe { &mut *NAMED.0.get() };
+        if let Some(entry) = table.get_mut(usize::from(basic.handle).wrapping_sub(FIRST_NAMED)) {
+            *entry = named;
         }
     }
+}
 
-    /// Takes a communicator out of the immediate path, before it is freed.
-    pub fn hot_comm_clear(&self, handle: usize) {
-        // SAFETY: under the lock or alone.
-        let slot = unsafe { &mut (*COMMS.0.get())[handle & (ENTRIES - 1)] };
-        let own = [
-            key::<OPEN>(handle),
-            key::<INSIDE>(handle),
-            key::<FURTHER>(handle),
-            key::<SPREAD>(handle),
-        ];
-        if own.contains(&slot.send_key) || own.contains(&slot.recv_key) {
-            (slot.send_key, slot.recv_key) = (0, 0);
-        }
-    }
-
-    /// Publishes a contiguous, committed datatype of `size` bytes to the immediate path.
-    pub fn hot_type_set(&self, handle: usize, size: u64) {
-        let allowed = self.engine().is_none_or(|engine| engine.allowed.datatype);
-        // SAFETY: under the lock or alone.
-        let slot = unsafe { &mut (*TYPES.0.get())[handle & (ENTRIES - 1)] };
-        if allowed && (1..=i32::MAX as u64).contains(&size) && slot.key == 0 {
-            *slot = HotType { key: handle as u64, size };
-        }
-    }
-
-    /// Takes a datatype out of the immediate path, before it is freed.
-    pub fn hot_type_clear(&self, handle: usize) {
-        // SAFETY: under the lock or alone.
-        let slot = unsafe { &mut (*TYPES.0.get())[handle & (ENTRIES - 1)] };
-        if slot.key == handle as u64 {
-            *slot = HotType { key: 0, size: 0 };
-        }
-    }
-
-    /// Publishes what queries of the predefined datatypes answer, unless it is switched off or calls are recorded.
-    pub(crate) fn hot_named_set_all(&self) {
-        let allowed = self.engine().map_or(Allowed::default(), |engine| engine.allowed);
-        if allowed.traced || !allowed.datatype {
-            return;
-        }
-        for basic in Basic::all().filter(|basic| basic.is_supported()) {
-            let Ok(layout) = basic.layout() else { continue };
-            let named = NamedType {
-                size: layout.size() as u16,
-                extent: layout.extent() as u16,
-                true_extent: layout.true_extent() as u16,
-                elements: basic.elements() as u16,
-            };
-            // SAFETY: no other thread is inside MPI yet.
-            let table = unsafe { &mut *NAMED.0.get() };
-            if let Some(entry) = table.get_mut(usize::from(basic.handle).wrapping_sub(FIRST_NAMED))
-            {
-                *entry = named;
-            }
-        }
-    }
-
-    /// Empties all entries, at finalisation.
-    pub(crate) fn hot_clear_all(&self) {
-        // SAFETY: no other thread may call MPI while it is finalised.
-        unsafe { *NAMED.0.get() = [NO_TYPE; NAMED_TYPES] };
-        for handle in self.comms.handles() {
-            self.hot_comm_clear(handle);
-        }
-        self.hot_comm_clear(crate::consts::MPI_COMM_WORLD);
-        self.hot_comm_clear(crate::consts::MPI_COMM_SELF);
-    }
+/// Takes back what queries of the predefined datatypes answer, at finalisation.
+pub(crate) fn clear_named_all() {
+    // SAFETY: no other thread may call MPI while it is finalised.
+    unsafe { *NAMED.0.get() = [NO_TYPE; NAMED_TYPES] };
 }

@@ -2,15 +2,15 @@
 #![allow(unsafe_code)]
 
 use crate::background::ProgressThread;
+use crate::check::Checks;
 use crate::comm::Comm;
 use crate::consts::*;
-use crate::errhandler::Finders;
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::hot::{self, Allowed};
 use crate::lock;
 use crate::places;
-use crate::process::{self, Engine, Phase, Process};
+use crate::process::{self, Engine, Finders, Phase, Process};
 use crate::request;
 use fastpath_base::config::{Config, Key};
 use fastpath_base::topology;
@@ -154,7 +154,7 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
             config,
             worker,
             allowed,
-            checks: check.then(Box::default),
+            checks: check.then(|| Box::new(Checks::new(job.rank()))),
             progress: Cell::default(),
         })
     };
@@ -171,12 +171,14 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
         lock::first().watch_threads();
     }
     // What the progress thread, points and checks need goes through the first worker.
-    places::offer(p, config, !serves && !check && !allowed.traced);
+    let may = p.has_threads() && !serves && !check && !allowed.traced;
+    // SAFETY: no other thread is in MPI.
+    places::offer(job, unsafe { &mut *worker }, config, may);
     p.environment.appnum.set(job.appnum().map(|number| number as i32));
     p.environment.universe_size.set(Some(job.universe_size() as i32));
     register_predefined(p);
     describe_job(p, job, level)?;
-    crate::buffered::install(p);
+    crate::p2p_slow::install(p);
     crate::crash::install();
     job.set_phase(RankPhase::Initialized);
     p.hot_named_set_all();

@@ -3,6 +3,7 @@
 //! Functions take Rust types and return [`Result`]; error classes are assigned here alone. The C
 //! entry points of crate `abi` decode handles and call in; nothing here knows a transport.
 
+mod attached;
 pub mod attribute;
 mod background;
 pub mod buffered;
@@ -10,7 +11,9 @@ mod caller;
 pub mod channel;
 pub mod check;
 pub mod coll;
+mod coll_choice;
 pub mod comm;
+pub mod comm_creation;
 pub mod consts;
 pub mod crash;
 pub mod datatype;
@@ -26,12 +29,14 @@ pub mod hot;
 pub mod info;
 pub mod init;
 pub mod lock;
+mod meeting;
 pub mod memory;
 #[cfg(test)]
 #[allow(dead_code)]
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
 pub mod op;
+pub mod operation;
 pub mod p2p;
 pub mod p2p_slow;
 pub mod partitioned;
@@ -40,6 +45,8 @@ pub mod probe;
 pub mod process;
 pub mod request;
 pub mod session;
+mod shared_buffers;
+mod spare_blocks;
 pub mod status;
 pub mod table;
 pub mod tool;

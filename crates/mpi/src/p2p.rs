@@ -9,17 +9,24 @@
 //! their kind. Whoever calls an entry point of MPI promises this, and each function here asks the same of its caller.
 #![allow(unsafe_code)]
 
+use crate::comm::Comm;
 use crate::consts::*;
+use crate::datatype::Datatype;
 use crate::hot;
 use crate::status::Status;
 use fastpath_base::hint::hide;
-use fastpath_protocol::Endpoint;
-use fastpath_protocol::matching::Want;
+use fastpath_protocol::buffer::Buffer;
+use fastpath_protocol::matching::{ANY_PEER, Want};
 use fastpath_protocol::tag::ANY_TAG;
 use fastpath_protocol::worker::SHORT_LIMIT;
+use fastpath_protocol::{Endpoint, Fault, Request};
 use fastpath_transport::Post;
+use std::rc::Rc;
 
 const _: () = assert!(ANY_TAG == MPI_ANY_TAG);
+
+/// Handle of the request of every send that was done at once: the first of the pool, never freed.
+pub const DONE_HANDLE: usize = 1 << 30 | 4096;
 
 /// How a send completes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -361,4 +368,25 @@ pub unsafe fn post_irecv<const WAY: u8>(
         let entry = hot::entry::<WAY>(comm, rank as i32, tag);
         (*hot::worker_of::<WAY>(entry)).post_recv(want, buf, posting.room, comm)
     }
+}
+
+/// Source of a receive that has ended, as a rank of its communicator.
+pub(crate) fn source_of(request: &Request) -> i32 {
+    match request.peer {
+        // No message has matched it.
+        ANY_PEER if request.fault == Fault::SourceGone => MPI_ANY_SOURCE,
+        _ => request.source,
+    }
+}
+
+/// A checked send or receive.
+pub(crate) struct Checked {
+    /// The communicator.
+    pub comm: Rc<Comm>,
+    /// Which worker carries the message ([`crate::places`]).
+    pub place: u32,
+    /// The buffer.
+    pub buffer: Buffer,
+    /// What it holds; none of a message to or from `MPI_PROC_NULL` without a datatype.
+    pub datatype: Option<Rc<Datatype>>,
 }

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 mod checked;
+mod copied;
 mod eager;
 mod exchange;
 mod fault;
@@ -13,13 +14,17 @@ mod nonblocking;
 mod senders;
 mod watched;
 
-pub(crate) use checked::{Checked, check_matched, check_recv, check_send};
+pub(crate) use crate::p2p::Checked;
+pub(crate) use checked::{check_matched, check_recv, check_send};
+pub(crate) use copied::{charged_to, install, leave_copy, take_over};
 pub use eager::try_send_eager;
-pub(crate) use exchange::refuse_alias;
-pub use exchange::{isendrecv_replace, send_with_lock, sendrecv, sendrecv_replace};
+pub(crate) use exchange::{pack_copy, refuse_alias};
+pub use exchange::{send_with_lock, sendrecv, sendrecv_replace};
 pub(crate) use fault::{end_without_answer, explain, explain_disagreement};
 pub use nonblocking::{irecv, isend};
-pub(crate) use nonblocking::{irecv_checked, isend_checked, start_irecv, start_isend};
+pub(crate) use nonblocking::{
+    irecv_checked, isend_checked, make_proc_null, out_of_requests, start_irecv, start_isend,
+};
 pub(crate) use senders::Senders;
 pub(crate) use watched::{keep, settle, watch};
 use watched::{record_bytes, start_watched_recv, start_watched_send};
@@ -30,10 +35,9 @@ use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::hot::{self, HotComm};
 use crate::lock;
-use crate::p2p::{Args, Immediate, Mode, fill_status, named_want, try_send};
+use crate::p2p::{Args, Immediate, Mode, fill_status, named_want, source_of, try_send};
 use crate::places;
 use crate::process::{self, Process};
-use crate::request;
 use crate::status::Status;
 use fastpath_base::trace::{self, Point};
 use fastpath_bootstrap::segment::Awaited;
@@ -208,11 +212,11 @@ pub unsafe fn send(name: &'static str, args: Args, mode: Mode) -> Result {
     // SAFETY: USER'S BUFFER.
     unsafe {
         if mode == Mode::Buffered {
-            return crate::buffered::send(&p, &checked, &args).map(|_| ());
+            return copied::send(&p, &checked, &args).map(|_| ());
         }
         // Since the call was entered, its arguments were checked.
         trace::share_time_of(Point::Call);
-        let _attending = Attending::begin(&p);
+        let _attending = Attending::begin(p.worker().ok());
         let _within = places::within(checked.place);
         match start_send(&p, &checked, &args, mode)? {
             Started::Done => {
@@ -301,7 +305,7 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
         if let Spun::Done = spun {
             return Ok(());
         }
-        let _attending = Attending::begin(&p);
+        let _attending = Attending::begin(p.worker().ok());
         if let Spun::Request(id) = spun {
             let context = p.comm(args.comm)?;
             let place = places::of_request(id as usize);
@@ -416,8 +420,7 @@ pub(crate) unsafe fn finish_recv(
     unsafe {
         let request = (*worker).requests.get(id);
         let (fault, bytes, sent) = (request.fault, request.bytes, request.limit);
-        let (source, tag, received) =
-            (request::source_of(request), request.received_tag, request.received);
+        let (source, tag, received) = (source_of(request), request.received_tag, request.received);
         fill_status(status, source, tag, received as i64);
         (*worker).requests.free(id);
         match fault {

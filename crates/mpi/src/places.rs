@@ -20,13 +20,9 @@
 //! sleeps it sees to it that it is woken for them too ([`cover`]).
 #![allow(unsafe_code)]
 
-pub(crate) mod spread;
-
-use crate::comm::Comm;
+use crate::consts::MPI_ERR_NO_MEM;
 use crate::error::{Error, Result};
 use crate::lock::{self, thread_token};
-use crate::process::{self, Process};
-use crate::{consts::MPI_ERR_NO_MEM, hot};
 use fastpath_base::biased::Biased;
 use fastpath_base::clock;
 use fastpath_base::config::{Config, Key};
@@ -34,9 +30,10 @@ use fastpath_base::sync::{Ordering, StaticPtr, StaticU32, StaticU64};
 use fastpath_base::{topology, wait};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::{Awaited, FURTHER};
+use fastpath_protocol::Worker;
 use fastpath_protocol::request::place_of;
 use fastpath_protocol::waiting::{Note, Others, Title};
-use fastpath_protocol::{Endpoint, Worker};
+use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::ptr::{self, NonNull};
 use std::sync::{Mutex, PoisonError};
@@ -56,6 +53,14 @@ struct Place {
     /// Whether that look has seen that the worker has peers.
     in_use: StaticU32,
 }
+
+/// The first worker, or null.
+struct First(UnsafeCell<*mut Worker>);
+
+// SAFETY: written at initialisation and finalisation alone.
+unsafe impl Sync for First {}
+
+static HIDDEN_WORKER: First = First(UnsafeCell::new(ptr::null_mut()));
 
 // A power of two of them, so that an index is a mask; the first worker's is not used.
 static PLACES: [Place; FURTHER + 1] = [const {
@@ -119,11 +124,24 @@ pub fn further_worker(place: u32) -> *mut Worker {
     further(place).worker.load(Ordering::Relaxed)
 }
 
+/// The first worker where the immediate path goes inside a lock ([`crate::hot::key`]); null elsewhere.
+#[inline]
+pub fn hidden_worker() -> *mut Worker {
+    // SAFETY: written at initialisation and finalisation alone.
+    unsafe { *HIDDEN_WORKER.0.get() }
+}
+
+/// Says which is the first worker where the immediate path goes inside a lock.
+pub(crate) fn set_hidden_worker(worker: *mut Worker) {
+    // SAFETY: under the lock or alone.
+    unsafe { *HIDDEN_WORKER.0.get() = worker };
+}
+
 /// The worker at a place; null where there is none.
 #[inline]
 pub fn worker(place: u32) -> *mut Worker {
     match place {
-        0 => hot::hidden_worker(),
+        0 => hidden_worker(),
         place => further_worker(place),
     }
 }
@@ -229,24 +247,6 @@ pub fn with<R>(place: u32, short: impl FnOnce() -> R) -> R {
 /// Lets other threads into MPI, into whichever worker, while `pause` runs. The first lock is left last and taken first.
 pub(crate) fn release_lock(pause: &mut dyn FnMut()) {
     release_lock_from(FURTHER as u32, made(), thread_token(), pause);
-}
-
-/// Runs what waits for something that is none of MPI's: other threads may call MPI meanwhile, and one of them may hold
-/// what it waits for (a lock of the program, or of its interpreter).
-pub(crate) fn run_outside<R>(run: impl FnOnce() -> R) -> R {
-    // SAFETY: the calling thread is inside MPI; what it looks at while it is not, it owns.
-    let p = unsafe { process::get_unlocked() };
-    if !p.has_threads() {
-        return run();
-    }
-    let call = p.call.get();
-    let (mut run, mut result) = (Some(run), None);
-    release_lock(&mut || result = run.take().map(|run| run()));
-    p.call.set(call);
-    match result {
-        Some(result) => result,
-        None => unreachable!("a released lock runs what it is given"),
-    }
 }
 
 fn release_lock_from(place: u32, made: u32, me: usize, pause: &mut dyn FnMut()) {
@@ -418,17 +418,12 @@ fn is_asked_for(job: &Job, config: &Config) -> bool {
     }
 }
 
-/// Says on the page how many workers this process offers, as it may. Called once, before other threads are in MPI.
-pub(crate) fn offer(p: &Process, config: &Config, is_plain: bool) {
-    let Ok(engine) = p.running() else { return };
-    let page = engine.job.own_page();
-    // SAFETY: no other thread is in MPI.
-    let first = unsafe { &mut *engine.worker() };
-    let may = p.has_threads()
-        && is_plain
-        && is_asked_for(engine.job, config)
-        && first.interfaces().is_within_host();
-    let area = may.then(|| engine.job.segment().map_further()).flatten();
+/// Says on the page how many workers this process offers, if it may offer any. Called once, before other threads are in
+/// MPI.
+pub(crate) fn offer(job: &'static Job, first: &mut Worker, config: &Config, may: bool) {
+    let page = job.own_page();
+    let may = may && is_asked_for(job, config) && first.interfaces().is_within_host();
+    let area = may.then(|| job.segment().map_further()).flatten();
     let offers = match area {
         Some(area) if first.requests.share() => {
             AREA.store(area.as_ptr(), Ordering::Relaxed);
@@ -439,16 +434,18 @@ pub(crate) fn offer(p: &Process, config: &Config, is_plain: bool) {
     page.offers.store(offers, Ordering::Relaxed);
 }
 
+/// Whether this process offers further workers.
+pub(crate) fn are_offered() -> bool {
+    !AREA.load(Ordering::Relaxed).is_null()
+}
+
 /// How many further workers each of those ranks of the world has, of which the calling process is one. All of them find
-/// the same. Waits until all of them have initialised MPI: they make the same call.
-fn count_common(p: &Process, members: &[u32]) -> Result<u32> {
-    if AREA.load(Ordering::Relaxed).is_null() || members.len() < 2 {
-        return Ok(0);
-    }
-    let engine = p.running()?;
-    let job = engine.job;
+/// the same. Waits until all of them have initialised MPI: they make the same call, of that name.
+pub(crate) fn count_common(
+    job: &Job, first: *mut Worker, call: &'static str, members: &[u32],
+) -> u32 {
     if members.iter().any(|&rank| job.is_remote(rank as usize)) {
-        return Ok(0);
+        return 0;
     }
     let offer = |worker: &Worker, rank: u32| {
         // Before its page is read: what it has said on it stays.
@@ -468,9 +465,9 @@ fn count_common(p: &Process, members: &[u32]) -> Result<u32> {
     };
     // SAFETY: the worker lives while MPI runs; no reference to it is held across the wait.
     unsafe {
-        if !look(&*engine.worker()) {
+        if !look(&*first) {
             let note = Note {
-                call: p.call.get(),
+                call,
                 peer: -1,
                 tag: -1,
                 comm: 0,
@@ -479,38 +476,18 @@ fn count_common(p: &Process, members: &[u32]) -> Result<u32> {
                 // Nobody wakes this one when it has initialised MPI.
                 naps: true,
             };
-            Worker::wait_until(engine.worker(), None, &note, |worker| look(worker));
+            Worker::wait_until(first, None, &note, |worker| look(worker));
         }
     }
-    Ok(least.unwrap_or(1).clamp(1, FURTHER as u32 + 1) - 1)
+    least.unwrap_or(1).clamp(1, FURTHER as u32 + 1) - 1
 }
 
-/// Gives a new communicator its place, and makes the worker there if there is none yet. Says how many further workers
-/// each of its members has.
+/// Makes the worker at a place, if there is none, beside the first one; biased to the calling thread where that is said
+/// to use it. It is inside MPI.
 ///
 /// # Errors
 /// There is no address space for it.
-pub(crate) fn settle(p: &Process, comm: &mut Comm) -> Result<u32> {
-    let peers = comm.remote_group.iter().flat_map(|group| group.world_ranks());
-    let members: Vec<u32> = comm.group.world_ranks().iter().chain(peers).copied().collect();
-    let further = count_common(p, &members)?;
-    if further == 0 {
-        return Ok(0);
-    }
-    let (leader, counter) = comm.context.origin();
-    let place = 1 + leader.wrapping_add(counter) % further;
-    make(p, place, true)?;
-    comm.place = place;
-    let peers = comm.peer_group().world_ranks().iter();
-    let endpoints: Box<[*mut Endpoint]> =
-        peers.filter_map(|&peer| p.endpoint_at(place, peer)).collect();
-    comm.own_endpoints = Some(endpoints);
-    Ok(further)
-}
-
-/// Makes the worker at a place, if there is none; biased to the calling thread where that is said to use it. It is
-/// inside MPI.
-fn make(p: &Process, place: u32, favour: bool) -> Result {
+pub(crate) fn make(first: *mut Worker, place: u32, favour: bool) -> Result {
     let (Some(further), Some(area)) = (place_at(place), NonNull::new(AREA.load(Ordering::Relaxed)))
     else {
         return Ok(());
@@ -518,7 +495,6 @@ fn make(p: &Process, place: u32, favour: bool) -> Result {
     if !further.worker.load(Ordering::Relaxed).is_null() {
         return Ok(());
     }
-    let first = p.worker()?;
     // SAFETY: the calling thread is inside; the worker lives while MPI runs.
     let first = unsafe { &mut *first };
     first.wait.others = Some(OTHERS);
@@ -552,19 +528,4 @@ fn title(handle: usize, _: Option<u32>) -> Title {
     let titles = TITLES.lock().unwrap_or_else(PoisonError::into_inner);
     let found = titles.as_ref().and_then(|titles| titles.get(&handle));
     Title { comm: found.cloned().unwrap_or_default(), ..Title::default() }
-}
-
-impl Process {
-    /// The worker at a place of a communicator or a request.
-    pub fn worker_at(&self, place: u32) -> Result<*mut Worker> {
-        match place {
-            0 => self.worker(),
-            place => Ok(worker(place)),
-        }
-    }
-
-    /// The workers, the first one first, with their places.
-    pub(crate) fn workers(&self) -> impl Iterator<Item = (u32, *mut Worker)> {
-        each(made()).filter_map(|place| Some((place, self.worker_at(place).ok()?)))
-    }
 }

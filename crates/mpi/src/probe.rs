@@ -148,7 +148,7 @@ pub unsafe fn imrecv(
     p: &Process, buf: *mut u8, count: i64, datatype: usize, message: usize,
 ) -> Result<usize> {
     if message == MPI_MESSAGE_NO_PROC {
-        return crate::request::make_proc_null(p);
+        return slow::make_proc_null(p);
     }
     let found = MESSAGES.of(p).find(message)?;
     let args =

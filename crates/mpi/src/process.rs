@@ -1,19 +1,22 @@
 //! The process as MPI sees it: one static that holds every table, and the way in.
 #![allow(unsafe_code)]
 
+mod finders;
+mod immediate;
 mod session;
 
-use crate::attribute::Keyval;
+use crate::attached::{Attached, Spares};
+use crate::attribute::{Keyval, Keyvals};
 use crate::background::ProgressThread;
-use crate::check::{Checks, threads};
+use crate::check::{Checks, RECORD_BYTES, threads};
 use crate::comm::Comm;
 use crate::comm::contexts::Pool;
 use crate::comm::freed::Freed;
 use crate::consts::*;
 use crate::datatype::Datatype;
 use crate::environment::Environment;
-use crate::errhandler::codes::Codes;
-use crate::errhandler::{Errhandler, Finders};
+use crate::error::codes::Codes;
+use crate::error::handler::Errhandler;
 use crate::error::{Error, Result};
 use crate::fortran::Fortran;
 use crate::group::Group;
@@ -21,6 +24,9 @@ use crate::hot::Allowed;
 use crate::info::Info;
 use crate::lock;
 use crate::op::Op;
+use crate::operation::Extras;
+use crate::places;
+use crate::spare_blocks::Spare;
 use crate::table::Table;
 use fastpath_base::config::Config;
 use fastpath_base::sync::{AtomicU32, Ordering};
@@ -28,10 +34,12 @@ use fastpath_base::trace;
 use fastpath_bootstrap::job::Job;
 use fastpath_protocol::Worker;
 use std::cell::{Cell, RefCell, UnsafeCell};
+use std::ffi::c_int;
 use std::ops::Deref;
 use std::ptr;
 use std::rc::Rc;
 
+pub(crate) use finders::Finders;
 pub use session::Session;
 pub(crate) use session::Use;
 
@@ -86,13 +94,13 @@ pub struct Process {
     /// Whether the program has set the error handler of `MPI_COMM_SELF`.
     pub own_handler_is_set: Cell<bool>,
     /// Requests of this layer.
-    pub extras: crate::request::Extras,
+    pub extras: Extras<Process>,
     /// Memory for outstanding collective calls.
-    pub(crate) spare_blocks: crate::coll::Spare,
+    pub(crate) spare_blocks: Spare,
     /// The buffer of buffered sends.
-    pub attached: crate::buffered::Attached,
+    pub attached: Attached,
     /// Buffers of communicators and sessions that are gone.
-    pub(crate) spare_buffers: crate::buffered::Spares,
+    pub(crate) spare_buffers: Spares,
     /// Sessions.
     pub sessions: Table<Session>,
     /// What sessions have done to the process.
@@ -168,7 +176,12 @@ pub fn enter(name: &'static str, anytime: bool) -> Result<Guard> {
 #[inline(never)]
 fn begin(name: &'static str, anytime: bool) {
     if lock::first().watches() {
-        threads::enter(&PROCESS, name, anytime);
+        let known = threads::Known {
+            is_main: PROCESS.is_main_thread(),
+            level: PROCESS.thread_level.get(),
+            rank: || PROCESS.engine().map_or(0, |engine| engine.job.rank()),
+        };
+        threads::enter(known, name, anytime);
     }
     lock::first().acquire();
     trace::enter(name);
@@ -189,6 +202,24 @@ fn end() {
 /// No other thread may be inside MPI.
 pub unsafe fn get_unlocked() -> &'static Process {
     &PROCESS
+}
+
+/// Runs what waits for something that is none of MPI's: other threads may call MPI meanwhile, and one of them may hold
+/// what it waits for (a lock of the program, or of its interpreter).
+pub(crate) fn run_outside<R>(run: impl FnOnce() -> R) -> R {
+    // SAFETY: the calling thread is inside MPI; what it looks at while it is not, it owns.
+    let p = unsafe { get_unlocked() };
+    if !p.has_threads() {
+        return run();
+    }
+    let call = p.call.get();
+    let (mut run, mut result) = (Some(run), None);
+    places::release_lock(&mut || result = run.take().map(|run| run()));
+    p.call.set(call);
+    match result {
+        Some(result) => result,
+        None => unreachable!("a released lock runs what it is given"),
+    }
 }
 
 /// Takes a datatype's handle from the table.
@@ -251,6 +282,14 @@ impl Engine {
     pub fn worker(&self) -> *mut Worker {
         self.worker
     }
+
+    /// Bytes that a message of the program is longer by, on its way.
+    pub(crate) fn record_bytes(&self) -> u64 {
+        match self.checks {
+            Some(_) => RECORD_BYTES,
+            None => 0,
+        }
+    }
 }
 
 impl Process {
@@ -271,6 +310,12 @@ impl Process {
     #[inline]
     pub fn worker(&self) -> Result<*mut Worker> {
         Ok(self.running()?.worker)
+    }
+
+    /// What looks for mistakes of the program, where that is asked for (`FASTPATH_CHECK`).
+    #[inline]
+    pub fn checks(&self) -> Option<&Checks> {
+        self.engine()?.checks.as_deref()
     }
 
     /// Whether more ranks are awake on this node than it has processors.
@@ -310,10 +355,10 @@ impl Process {
             finders: Cell::new(Finders::NONE),
             file_errhandler: Cell::new(MPI_ERRORS_RETURN),
             own_handler_is_set: Cell::new(false),
-            extras: crate::request::Extras::new(),
-            spare_blocks: crate::coll::Spare::new(),
-            attached: crate::buffered::Attached::new(),
-            spare_buffers: crate::buffered::Spares::new(),
+            extras: Extras::new(),
+            spare_blocks: Spare::new(),
+            attached: Attached::new(),
+            spare_buffers: Spares::new(),
             sessions: Table::new(),
             session_use: Use::new(),
             parent: Cell::new(MPI_COMM_NULL),
@@ -369,5 +414,22 @@ impl Process {
     /// Whether the calling thread is the one that initialised MPI.
     pub fn is_main_thread(&self) -> bool {
         self.main_thread.get() == lock::thread_token()
+    }
+}
+
+impl Keyvals for Process {
+    fn keyvals(&self) -> &Table<Keyval> {
+        &self.keyvals
+    }
+
+    fn predefined(&self, key: i32) -> Option<*mut i32> {
+        match key {
+            MPI_LASTUSEDCODE => Some(self.codes.last_used_address()),
+            _ => self.environment.address(key),
+        }
+    }
+
+    fn run_outside(&self, function: impl FnOnce() -> c_int) -> c_int {
+        run_outside(function)
     }
 }

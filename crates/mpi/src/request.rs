@@ -1,13 +1,14 @@
 //! Requests as MPI sees them: waiting, testing, persistent ones, and operations that poll.
 //!
 //! A request's handle is that of the protocol layer's request. A persistent request or an operation
-//! of this layer is a request of kind `Foreign` whose `user` word is an index into [`Extras`].
+//! of this layer is a request of kind `Foreign` whose `user` word is an index into [`crate::operation::Extras`].
 //!
 //! **VARIABLES.** `request` is a variable, or `requests` and the arrays beside it hold `count` of them; a status is
 //! null or there for each. Each function here asks this of its caller, and the entry points of the user.
 #![allow(unsafe_code)]
 
 mod active;
+mod comms;
 mod double;
 mod ended;
 pub mod generalized;
@@ -19,20 +20,20 @@ mod several;
 mod steps;
 mod workers;
 
-use active::Active;
+pub(crate) use crate::operation::not_of_kind;
+pub use crate::operation::{Notice, Operation, Watch};
+pub use crate::p2p::DONE_HANDLE;
 pub(crate) use active::moved_by;
-pub use double::isendrecv;
+pub(crate) use comms::release_unused;
+pub use double::{isendrecv, isendrecv_replace};
 pub use ended::{cancel, free};
 pub use immediate::{await_of, collect_done, try_arrival, try_collect};
 pub(crate) use operation::list_pending;
-pub(crate) use operation::not_of_kind;
-pub use operation::{Notice, Operation, Watch, completed_request, make_operation, notify};
+pub use operation::{completed_request, make_operation, notify};
 use operation::{free_operation, keep_polled, operation_has_result, poll_operation};
-use persistent::Persistent;
 pub use persistent::{make_persistent, make_persistent_operation, start};
 pub use result::empty_status;
 pub(crate) use result::peer_of;
-pub(crate) use result::source_of;
 use result::{read_result, status_of};
 pub use several::{
     Outcome, complete_some, join_errors, status_at, test_all, test_any, wait_any, wait_into,
@@ -42,9 +43,10 @@ pub(crate) use steps::name_wait;
 use steps::{OPERATION, await_step, awaited_request};
 use workers::{places_of, places_of_all, pool_at, pool_of, worker_of};
 
-use crate::comm::freed::release_unused;
 use crate::consts::*;
 use crate::error::{Error, Result};
+use crate::operation::Extra;
+pub(crate) use crate::operation::Marked;
 use crate::p2p_slow::{self as slow, Senders};
 use crate::places::{self, Mixed, within_all};
 use crate::process::Process;
@@ -54,12 +56,6 @@ use fastpath_protocol::matching::ANY_PEER;
 use fastpath_protocol::request::Kind;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{RequestId, State, Worker};
-use std::cell::{Cell, Ref, RefCell, RefMut};
-use std::collections::HashSet;
-use std::ptr::NonNull;
-
-/// Handle of the request of every send that was done at once: the first of the pool, never freed.
-pub const DONE_HANDLE: usize = 1 << 30 | 4096;
 
 /// Makes the request behind [`DONE_HANDLE`].
 pub(crate) fn make_done_request(worker: &mut Worker) {
@@ -69,109 +65,6 @@ pub(crate) fn make_done_request(worker: &mut Worker) {
     let request = worker.requests.get_mut(id);
     request.state = State::Complete;
     debug_assert_eq!(request.handle as usize, DONE_HANDLE);
-}
-
-/// A completed receive from `MPI_PROC_NULL`.
-pub(crate) fn make_proc_null(p: &Process) -> Result<usize> {
-    let worker = p.worker()?;
-    // SAFETY: the worker lives while MPI runs.
-    let pool = unsafe { &mut (*worker).requests };
-    let id = pool.allocate(Kind::Recv).ok_or_else(out_of_requests)?;
-    let request = pool.get_mut(id);
-    request.state = State::Complete;
-    request.source = MPI_PROC_NULL;
-    request.received_tag = MPI_ANY_TAG;
-    request.received = 0;
-    Ok(request.handle as usize)
-}
-
-#[cold]
-fn out_of_requests() -> Error {
-    Error::new(MPI_ERR_OTHER, "4 million requests are in use: complete or free some")
-}
-
-enum Extra {
-    Persistent(Persistent),
-    Operation {
-        poll: Option<Box<dyn Operation>>,
-        result: Option<Result<Status>>,
-        watch: Watch,
-        /// How often it was polled.
-        polls: u32,
-        /// Whether a persistent one is active.
-        started: Option<bool>,
-        /// Whether the program has freed the request, which [`Operation::outlives_request`].
-        freed: bool,
-        /// The call that made it with its place, where mistakes are looked for.
-        made: String,
-    },
-}
-
-/// A request, and what its operation keeps for the calls that name it; none once it is freed.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Marked {
-    pub(crate) request: usize,
-    pub(crate) marks: Option<NonNull<()>>,
-}
-
-impl Marked {
-    /// None.
-    pub(crate) const NONE: Marked = Marked { request: MPI_REQUEST_NULL, marks: None };
-}
-
-/// What requests of kind `Foreign` stand for.
-#[derive(Default)]
-pub struct Extras {
-    slots: RefCell<Vec<Option<Extra>>>,
-    free: RefCell<Vec<usize>>,
-    active: Active,
-    /// The partitioned send that was marked last: the next mark of the same one needs not find it again.
-    pub(crate) marked: Cell<Marked>,
-}
-
-impl Extras {
-    /// No requests.
-    pub const fn new() -> Self {
-        Extras {
-            slots: RefCell::new(Vec::new()),
-            free: RefCell::new(Vec::new()),
-            active: Active::new(),
-            marked: Cell::new(Marked::NONE),
-        }
-    }
-
-    /// To read: operations that are asked something meanwhile may do the same.
-    fn slots(&self) -> Ref<'_, Vec<Option<Extra>>> {
-        self.slots.borrow()
-    }
-
-    /// To change: neither an operation nor anything of the program's runs meanwhile. An operation is taken out of its
-    /// slot before it is polled.
-    fn slots_mut(&self) -> RefMut<'_, Vec<Option<Extra>>> {
-        self.slots.borrow_mut()
-    }
-
-    fn insert(&self, extra: Extra) -> usize {
-        let mut slots = self.slots_mut();
-        match self.free.borrow_mut().pop() {
-            Some(index) => {
-                slots[index] = Some(extra);
-                index
-            }
-            None => {
-                slots.push(Some(extra));
-                slots.len() - 1
-            }
-        }
-    }
-
-    fn remove(&self, index: usize) -> Option<Extra> {
-        let extra = self.slots_mut().get_mut(index).and_then(Option::take);
-        if extra.is_some() {
-            self.free.borrow_mut().push(index);
-        }
-        extra
-    }
 }
 
 /// What a request handle names.
@@ -316,28 +209,10 @@ fn free_plain(p: &Process, id: RequestId) -> Result {
     Ok(())
 }
 
-/// Handles of the communicators that requests were made on, and perhaps some that none was.
-pub(crate) fn comms_in_use(p: &Process) -> HashSet<usize> {
-    let of_extra = |extra: &Extra| match extra {
-        Extra::Persistent(persistent) => Some(persistent.args.comm),
-        Extra::Operation { poll, .. } => poll.as_ref().and_then(|operation| operation.comm()),
-    };
-    let slots = p.extras.slots();
-    let mut comms: HashSet<usize> = slots.iter().flatten().filter_map(of_extra).collect();
-    for (place, worker) in p.workers() {
-        let _within = places::within(place);
-        // SAFETY: the worker lives while MPI runs, and the caller is inside.
-        let pool = unsafe { &(*worker).requests };
-        let plain = pool.in_use().filter(|r| r.kind != Kind::Foreign);
-        comms.extend(plain.map(|request| request.user));
-    }
-    comms
-}
-
 fn make_foreign(p: &Process, index: usize) -> Result<usize> {
     // SAFETY: INSIDE (`workers`).
     let pool = unsafe { &mut *pool_at(p, 0)? };
-    let id = pool.allocate(Kind::Foreign).ok_or_else(out_of_requests)?;
+    let id = pool.allocate(Kind::Foreign).ok_or_else(slow::out_of_requests)?;
     let request = pool.get_mut(id);
     request.user = index;
     Ok(request.handle as usize)

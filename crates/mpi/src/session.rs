@@ -6,9 +6,7 @@
 //! program gives and of the group.
 #![allow(unsafe_code)]
 
-pub(crate) mod meeting;
-
-pub use meeting::{create_from_group, create_inter_from_groups};
+pub use crate::meeting::{create_from_group, create_inter_from_groups};
 
 use crate::buffered;
 use crate::consts::*;

@@ -1,8 +1,10 @@
 //! Communicators with a topology: how they are made.
 
 use crate::channel::Channel;
+use crate::channel::agree;
 use crate::coll::compare_calls;
-use crate::comm::{Comm, agree, create, publish};
+use crate::comm::Comm;
+use crate::comm_creation::{create, publish};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::group::Group;
@@ -203,8 +205,8 @@ fn check_weight(weight: i32) -> Result {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::comm::agree::Members;
-    use crate::comm::agree::tests::run;
+    use crate::channel::agree::Members;
+    use crate::channel::agree::tests::run;
 
     #[test]
     fn distribute__tells_both_ends() {

@@ -5,7 +5,8 @@
 
 use super::arguments::{Exchange, RecvBlock, RecvBlocks, SendBlock, TypedExchange};
 use super::{Count, Form};
-use fastpath_mpi::coll::{self, Block, Collective, Neighborhood};
+use fastpath_mpi::coll::{self, Block, Collective};
+use fastpath_mpi::comm::Neighborhood;
 use fastpath_mpi::{Process, Result};
 use std::rc::Rc;
 

@@ -176,5 +176,5 @@ pub unsafe fn isendrecv_replace(
     let out = args(buf, count, datatype, dest, sendtag, comm);
     let into = args(buf, count, datatype, source, recvtag, comm);
     // SAFETY: ARGUMENTS.
-    unsafe { store(request, slow::isendrecv_replace(p, out, into)?) }
+    unsafe { store(request, request::isendrecv_replace(p, out, into)?) }
 }

@@ -5,11 +5,10 @@ use super::record::{RECORD_BYTES, Record, describe_data};
 use super::{Checks, name_call};
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
-use crate::process::Process;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::layout::{Layout, LayoutError, Part};
 use fastpath_protocol::request::Kind;
-use fastpath_protocol::{Fault, RequestId};
+use fastpath_protocol::{Fault, RequestId, Worker};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -36,9 +35,10 @@ impl Checks {
     /// Puts room for a record before the data of a send or receive, of a send with its record. What it returns must be
     /// kept ([`Checks::keep`]) as long as the request lives.
     pub(crate) fn watch(
-        &self, p: &Process, kind: Kind, (datatype, count): (&Rc<Datatype>, u64), buffer: &Buffer,
+        &self, call: &'static str, kind: Kind, (datatype, count): (&Rc<Datatype>, u64),
+        buffer: &Buffer,
     ) -> Result<(Watched, Buffer)> {
-        let (call, place) = (p.call.get(), self.place());
+        let place = self.place();
         let record = match kind {
             Kind::Send => Record::of_call(call, &place).with_data(datatype, count),
             _ => Record::NONE,
@@ -67,12 +67,11 @@ impl Checks {
     }
 
     /// Takes the record off a request that has ended, before its result is read, and compares it with a receive's
-    /// datatype.
-    pub(crate) fn settle(&self, p: &Process, id: RequestId) {
+    /// datatype. The worker is the first one.
+    pub(crate) fn settle(&self, worker: *mut Worker, id: RequestId) {
         let Some(watched) = self.watched.borrow_mut().remove(&id) else {
             return;
         };
-        let Ok(worker) = p.worker() else { return };
         // SAFETY: the worker lives while MPI runs, and the request is in use: it is just being completed.
         let request = unsafe { (*worker).requests.get_mut(id) };
         request.bytes -= RECORD_BYTES;
@@ -88,23 +87,20 @@ impl Checks {
             Fault::None if !is_whole => {
                 request.fault = Fault::Protocol;
                 let (source, tag) = (request.source, request.received_tag);
-                self.tell(
-                    p,
-                    &format!(
-                        "the message from rank {source} with tag {tag} comes without a record: \
+                self.tell(&format!(
+                    "the message from rank {source} with tag {tag} comes without a record: \
                      FASTPATH_CHECK must be 1 on all ranks"
-                    ),
-                );
+                ));
             }
             Fault::None => {
                 let (source, tag) = (request.source, request.received_tag);
-                self.compare(p, &watched, &record, (source, tag));
+                self.compare(&watched, &record, (source, tag));
             }
             _ => {}
         }
     }
 
-    fn compare(&self, p: &Process, own: &Watched, sent: &Record, (source, tag): (i32, i32)) {
+    fn compare(&self, own: &Watched, sent: &Record, (source, tag): (i32, i32)) {
         let signature = own.datatype.signature();
         let basic = signature.uniform();
         let is_packed =
@@ -119,7 +115,7 @@ impl Checks {
             (None, _) => "a datatype with other elements".to_string(),
         };
         let call = name_call(own.call, &own.place);
-        self.tell(p, &format!(
+        self.tell(&format!(
             "{call} receives {received}, but the message from rank {source} with tag {tag} holds \
              {}, sent by {}",
             sent.describe_data(),

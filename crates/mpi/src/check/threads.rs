@@ -5,7 +5,6 @@
 use crate::caller::Call;
 use crate::consts::*;
 use crate::lock::thread_token;
-use crate::process::Process;
 use fastpath_base::topology;
 use std::sync::{Mutex, PoisonError};
 
@@ -32,9 +31,19 @@ static INSIDE: Mutex<Inside> = Mutex::new(Inside {
     told: false,
 });
 
+/// What is known of the process, and of the thread that enters.
+pub(crate) struct Known<R> {
+    /// Whether it is the thread that initialised MPI.
+    pub is_main: bool,
+    /// The level granted.
+    pub level: i32,
+    /// Gives the rank in the job.
+    pub rank: R,
+}
+
 /// The calling thread enters `call`; tells, once in a process, where it may not.
 #[cold]
-pub(crate) fn enter(p: &Process, call: &'static str, anytime: bool) {
+pub(crate) fn enter(known: Known<impl FnOnce() -> usize>, call: &'static str, anytime: bool) {
     // The standard lets any thread ask for these at any time as well (MPI 5.0, section 11.6).
     let anytime = anytime || matches!(call, "MPI_Query_thread" | "MPI_Is_thread_main");
     let me = thread_token();
@@ -44,18 +53,18 @@ pub(crate) fn enter(p: &Process, call: &'static str, anytime: bool) {
         return;
     }
     let is_free = inside.thread == 0;
-    let name = match p.is_main_thread() {
+    let name = match known.is_main {
         true => "thread \"main\"".to_owned(),
         false => format!("thread {}", topology::thread_number()),
     };
     let other = (!is_free && !inside.anytime).then(|| (inside.name.as_str(), inside.call));
-    if !anytime && !inside.told {
-        let level = p.thread_level.get();
-        if let Some(what) = describe(level, p.is_main_thread(), (&name, call), other) {
-            inside.told = true;
-            let rank = p.engine().map_or(0, |engine| engine.job.rank());
-            eprintln!("fastpath: rank {rank}: {what}");
-        }
+    if !anytime
+        && !inside.told
+        && let Some(what) = describe(known.level, known.is_main, (&name, call), other)
+    {
+        inside.told = true;
+        let rank = (known.rank)();
+        eprintln!("fastpath: rank {rank}: {what}");
     }
     if is_free {
         inside.thread = me;

@@ -87,7 +87,7 @@ pub(crate) fn compare_calls(p: &Process, comm: &Comm) -> Result {
 #[cold]
 #[inline(never)]
 pub(crate) fn refuse_call(f: &Channel<'_>) {
-    f.is_unchecked.set(false);
+    f.refuse.set(None);
     let handler = f.comm.errhandler.get();
     if handler == MPI_ERRORS_ARE_FATAL || handler == MPI_ERRORS_ABORT {
         return; // they end with this rank
@@ -114,7 +114,7 @@ async fn exchange<F: Fabric>(f: &F, out: &[Record]) -> Result<Vec<Record>> {
 
 async fn compare_slow<C: Call>(f: &C, checks: &Checks, arguments: &Arguments<'_>) -> Result {
     let process = f.channel().process;
-    f.channel().is_unchecked.set(false);
+    f.channel().refuse.set(None);
     let mut own = Record::of_call(process.call.get(), &checks.place());
     own.root = arguments.root.map_or(-1, |root| root as i32);
     own.op = arguments.op.map_or(0, Op::predefined_handle);
@@ -137,7 +137,7 @@ async fn compare_slow<C: Call>(f: &C, checks: &Checks, arguments: &Arguments<'_>
                 theirs.describe_data(),
                 theirs.title()
             );
-            checks.tell(process, &text);
+            checks.tell(&text);
         }
     }
     result

@@ -7,57 +7,16 @@
 #![allow(unsafe_code)]
 
 use super::choose;
+use super::choose::Nodes;
 use super::fabric::{Batch, Fabric};
-use super::halving::Actors;
 use super::local::Reduction;
-use super::nodes::{Levels, Nodes};
+use super::nodes::Levels;
 use super::reduce;
 use super::scratch::Scratch;
 use super::vector::Vector;
+use crate::coll_choice::tree::{Actors, Branch, branches, count, those_of};
 use crate::error::Result;
 use std::ops::Range;
-
-/// The leaves `start..start + size` of the tree: `size` is a power of two that divides `start`. A rank that acts for
-/// itself has two leaves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Branch {
-    start: u64,
-    size: u64,
-}
-
-impl Branch {
-    /// Whether both are the halves of a branch, this one the lower.
-    fn continues(self, upper: Branch) -> bool {
-        let is_lower = self.start & self.size == 0;
-        is_lower && self.size == upper.size && self.start + self.size == upper.start
-    }
-
-    fn twice(self) -> Branch {
-        Branch { start: self.start, size: 2 * self.size }
-    }
-
-    /// The ranks that it has.
-    fn ranks(self, actors: Actors) -> Range<u32> {
-        actors.rank_of_leaf(self.start)..actors.rank_of_leaf(self.start + self.size)
-    }
-}
-
-/// The largest branches that some consecutive ranks are, in order.
-fn branches(actors: Actors, ranks: Range<u32>) -> impl Iterator<Item = Branch> {
-    let (mut start, end) = (actors.leaf(ranks.start), actors.leaf(ranks.end));
-    std::iter::from_fn(move || {
-        let left = (end - start).checked_ilog2()?;
-        let size = 1 << start.trailing_zeros().min(left);
-        let branch = Branch { start, size };
-        start += size;
-        Some(branch)
-    })
-}
-
-/// How many of them there are.
-pub(super) fn count(actors: Actors, ranks: Range<u32>) -> u32 {
-    branches(actors, ranks).count() as u32
-}
 
 /// What branches give, in order, and memory for others.
 struct Held<'a> {
@@ -200,32 +159,6 @@ async unsafe fn meet<'a, F: Fabric>(
     }
 }
 
-/// The nodes whose operands actor `number` has combined before the step of that mask.
-fn those_of(actors: Actors, number: u32, mask: u32) -> Range<u32> {
-    let first = number - number % mask;
-    actors.first(first)..actors.first(first + mask)
-}
-
-/// Of hosts that begin at these ranks, and the end: how many values the heads send one after the other, where all wait
-/// for who sends most.
-pub(super) fn exchanged(starts: &[u32]) -> u32 {
-    let actors = Actors::of(starts.last().copied().unwrap_or(1).max(1));
-    let heads = Actors::of((starts.len() as u32 - 1).max(1));
-    let sent = |nodes: Range<u32>| {
-        let ranks = starts[nodes.start as usize]..starts[nodes.end as usize];
-        count(actors, ranks)
-    };
-    let paired = (0..heads.ranks()).filter(|&head| heads.is_paired(head));
-    let first = paired.map(|head| sent(head..head + 1)).max();
-    let steps = (0..heads.count.ilog2()).map(|step| {
-        let mask = 1 << step;
-        let groups = (0..heads.count).step_by(mask as usize);
-        let sent = groups.map(|group| sent(those_of(heads, group, mask)));
-        sent.max().unwrap_or(0)
-    });
-    first.unwrap_or(0) + steps.sum::<u32>()
-}
-
 /// Places that the head of a node needs.
 fn needed(nodes: &Nodes, actors: Actors, node: u32) -> u64 {
     let count = |of: Range<u32>| u64::from(count(actors, nodes.ranks(of)));
@@ -257,51 +190,4 @@ async unsafe fn trade<'a, F: Fabric>(
         out.iter().for_each(|own| batch.send(with, own.1));
     }
     batch.finish().await
-}
-
-#[cfg(test)]
-#[allow(non_snake_case)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn branches__are_the_largest_ones() {
-        let parts = |ranks, of| {
-            let actors = Actors::of(ranks);
-            let ranks = branches(actors, of).map(|branch| branch.ranks(actors));
-            ranks.collect::<Vec<_>>()
-        };
-        assert_eq!(parts(64, 0..48), [0..32, 32..48]);
-        assert_eq!(parts(64, 48..64), std::slice::from_ref(&(48..64)));
-        assert_eq!(parts(8, 3..7), [3..4, 4..6, 6..7]);
-        // Ranks 0 and 1, 2 and 3 act as one; the tree is ((0 1) (2 3)) (4 5).
-        assert_eq!(parts(6, 0..6), std::slice::from_ref(&(0..6)));
-        assert_eq!(parts(6, 1..5), [1..2, 2..4, 4..5]);
-    }
-
-    proptest! {
-        #[test]
-        fn branches__have_each_rank_once_and_join(ranks in 1u32..3000, cuts in any::<[u32; 2]>()) {
-            let actors = Actors::of(ranks);
-            let mut cuts = cuts.map(|cut| cut % (ranks + 1));
-            cuts.sort();
-            let parts = [0..cuts[0], cuts[0]..cuts[1], cuts[1]..ranks];
-            let mut next = 0;
-            let mut held: Vec<Branch> = Vec::new();
-            for branch in parts.into_iter().flat_map(|part| branches(actors, part)) {
-                let has = branch.ranks(actors);
-                prop_assert_eq!(has.start, next);
-                prop_assert!(has.end > next);
-                next = has.end;
-                held.push(branch);
-                while let &[.., lower, upper] = &held[..] && lower.continues(upper) {
-                    held.truncate(held.len() - 2);
-                    held.push(lower.twice());
-                }
-            }
-            prop_assert_eq!(next, ranks);
-            prop_assert_eq!(held.len(), 1);
-        }
-    }
 }

@@ -1,13 +1,13 @@
 //! What an algorithm talks through.
 #![allow(unsafe_code)]
 
+use super::choose::Nodes;
 use super::choose::Room;
-use super::nodes::Nodes;
+use super::nodes::room_of;
 use super::scratch::{NearMemory, OnStack};
 use super::shared::{SharedBuffers, mapped};
 use super::vector::Vector;
 use crate::channel::{Channel, Ticket};
-use crate::comm::inter;
 use crate::error::Result;
 use fastpath_protocol::buffer::Buffer;
 use std::alloc::{Layout, alloc, dealloc};
@@ -142,7 +142,7 @@ impl Call for Channel<'_> {
     }
 
     fn beside(&self) -> Result<Self> {
-        let local = inter::local_of(self.comm)?;
+        let local = self.comm.find_local()?;
         Ok(Channel::tagged(self.process, local, self.tag))
     }
 }
@@ -163,7 +163,7 @@ impl Fabric for Channel<'_> {
 
     #[inline]
     fn room(&self) -> Room<'_> {
-        Room::of(self.process, self.comm)
+        room_of(self.process, self.comm)
     }
 
     #[inline]

@@ -5,6 +5,8 @@
 //! within a host where its ranks are consecutive.
 #![allow(unsafe_code)]
 
+pub(super) use crate::coll_choice::tree::Actors;
+
 use super::fabric::{Fabric, trade};
 use super::local::Reduction;
 use super::scratch::Scratch;
@@ -27,76 +29,6 @@ impl Range {
 
     fn of<'a>(self, vector: Vector<'a>) -> Vector<'a> {
         vector.part(self.start, self.end - self.start)
-    }
-}
-
-/// The largest power of two of ranks. Of the ranks beyond it, each acts through its neighbour: the first few pairs
-/// count as one, in which the odd rank acts.
-///
-/// They are the leaves of the tree along which operands are combined: pairs first, then neighbouring actors, then
-/// neighbouring pairs of actors. All algorithms but the ring combine so, and therefore give the same bits.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Actors {
-    /// Number of actors, a power of two.
-    pub(super) count: u32,
-    /// Number of pairs.
-    pairs: u32,
-}
-
-impl Actors {
-    #[inline]
-    pub(super) fn of(ranks: u32) -> Actors {
-        let count = 1 << ranks.ilog2();
-        Actors { count, pairs: ranks - count }
-    }
-
-    /// Number of ranks.
-    #[inline]
-    pub(super) fn ranks(self) -> u32 {
-        self.count + self.pairs
-    }
-
-    /// Whether the rank is one of a pair; its other half differs in the last bit.
-    #[inline]
-    pub(super) fn is_paired(self, rank: u32) -> bool {
-        rank < 2 * self.pairs
-    }
-
-    /// The number of an actor. Actors are in the order of ranks.
-    #[inline]
-    pub(super) fn number(self, rank: u32) -> u32 {
-        if self.is_paired(rank) { rank / 2 } else { rank - self.pairs }
-    }
-
-    /// The rank of an actor.
-    #[inline]
-    pub(super) fn rank(self, number: u32) -> u32 {
-        if number < self.pairs { 2 * number + 1 } else { number + self.pairs }
-    }
-
-    /// The first leaf of a rank in a tree in which each actor has two; of the number of ranks, the end.
-    pub(super) fn leaf(self, rank: u32) -> u64 {
-        if self.is_paired(rank) { rank.into() } else { 2 * u64::from(rank - self.pairs) }
-    }
-
-    /// The first rank that has no leaf before this one.
-    pub(super) fn rank_of_leaf(self, leaf: u64) -> u32 {
-        if leaf < 2 * u64::from(self.pairs) {
-            leaf as u32
-        } else {
-            leaf.div_ceil(2) as u32 + self.pairs
-        }
-    }
-
-    /// The first rank that an actor stands for; of their number, the end.
-    pub(super) fn first(self, number: u32) -> u32 {
-        if number < self.pairs { 2 * number } else { number + self.pairs }
-    }
-
-    /// The rank of an actor, where `root` acts for its pair.
-    #[inline]
-    pub(super) fn rank_beside(self, root: u32, number: u32) -> u32 {
-        if number == self.number(root) { root } else { self.rank(number) }
     }
 }
 

@@ -5,8 +5,8 @@
 //! algorithms. Each is written once, as an `async fn` over `fabric::Fabric`: on a communicator's channel it blocks, and
 //! runs straight through; on an outstanding call (`nonblocking`) it is a state machine in the request, which goes on
 //! when a message has come; in tests it runs on a simulator of any number of ranks. Which algorithm runs is said in one
-//! place, `choose`. Long calls of ranks that share processors go through memory that all map, `shared`. What a call is
-//! made with is in `arguments`, its three forms in `form`.
+//! place, `coll_choice`. Long calls of ranks that share processors go through memory that all map, `shared`. What a
+//! call is made with is in `arguments`, its three forms in `form`.
 //!
 //! Results of reductions depend on the number of ranks, the count and the place alone, never on who arrives first;
 //! all ranks of an allreduce get the same bits; an operation that does not commute is applied in the order of ranks.
@@ -20,9 +20,7 @@ mod apart;
 mod arguments;
 mod barrier;
 mod bcast;
-mod block;
 mod branches;
-mod choose;
 pub(crate) mod fabric;
 mod form;
 mod gather;
@@ -46,14 +44,14 @@ pub(crate) mod simulator;
 mod tests;
 pub(crate) mod vector;
 
-pub(crate) use agreement::{compare_calls, refuse_call};
+pub(crate) use agreement::compare_calls;
+use agreement::refuse_call;
 pub use allgather::{Allgather, Allgatherv};
 pub use allreduce::Allreduce;
 pub use alltoall::{Alltoall, Alltoallv, Alltoallw};
 pub use arguments::{Block, Blocks, Collective, Operands, Side, TypedBlocks};
 pub use barrier::Barrier;
 pub use bcast::Bcast;
-pub(crate) use block::Spare;
 pub use form::Form;
 pub use gather::{Gather, Gatherv};
 pub use local::reduce_local;
@@ -64,6 +62,7 @@ pub use scan::{Exscan, Scan};
 pub use scatter::{Scatter, Scatterv};
 
 use crate::channel::Channel;
+use crate::coll_choice as choose;
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -81,7 +80,8 @@ fn is_in_place(buf: *const u8) -> bool {
 #[inline]
 fn open<'a>(p: &'a Process, comm: &'a Comm) -> Channel<'a> {
     let f = Channel::next(p, comm);
-    f.is_unchecked.set(p.checks().is_some() && !comm.is_inter());
+    let is_unchecked = p.checks().is_some() && !comm.is_inter();
+    f.refuse.set(is_unchecked.then_some(refuse_call));
     f
 }
 

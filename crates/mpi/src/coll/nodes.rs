@@ -9,7 +9,7 @@
 //! Performance (2000); Träff, Improved MPI All-to-all Communication on a Giganet SMP Cluster (2002).
 #![allow(unsafe_code)]
 
-use super::choose::{self, Placement, Room, Spread};
+use super::choose::{self, Nodes, Room};
 use super::fabric::{Fabric, place};
 use super::gather;
 use super::local::Reduction;
@@ -24,86 +24,6 @@ use std::alloc::Layout;
 use std::ops::Range;
 use std::ptr::NonNull;
 
-/// Which members of a communicator share a host.
-#[derive(Debug)]
-pub struct Nodes {
-    /// The node of each member; nodes are numbered in the order of their lowest members.
-    of: Box<[u32]>,
-    /// All members, node after node, those of one in their order.
-    members: Box<[u32]>,
-    /// Where in `members` each node begins, and the end.
-    starts: Box<[u32]>,
-    /// What the choice of an algorithm asks for.
-    pub(super) placement: Placement,
-    /// The same for one member of each node.
-    heads: Placement,
-    /// What processors the calling member's node has.
-    inside: Room<'static>,
-}
-
-impl Nodes {
-    /// From the host of each member; none where all are on one host. `inside`: what processors this one has.
-    pub(crate) fn new(hosts: &[u32], inside: Room<'static>) -> Option<Nodes> {
-        let mut numbers = std::collections::HashMap::new();
-        let mut sizes: Vec<u32> = Vec::new();
-        let of: Box<[u32]> = hosts
-            .iter()
-            .map(|host| {
-                let node = *numbers.entry(*host).or_insert(sizes.len());
-                match sizes.get_mut(node) {
-                    Some(size) => *size += 1,
-                    None => sizes.push(1),
-                }
-                node as u32
-            })
-            .collect();
-        if sizes.len() < 2 {
-            return None;
-        }
-        let mut starts = vec![0];
-        starts.extend(sizes.iter().scan(0, |end, size| {
-            *end += size;
-            Some(*end)
-        }));
-        let mut members: Box<[u32]> = (0..hosts.len() as u32).collect();
-        members.sort_by_key(|&member| of[member as usize]);
-        let spread = Spread::of(&starts);
-        let spread = match of.is_sorted() {
-            true => spread,
-            false => spread.mixed((0..).zip(&of).all(|(rank, &node)| node == rank % spread.nodes)),
-        };
-        Some(Nodes {
-            of,
-            members,
-            starts: starts.into(),
-            placement: Placement::new(spread),
-            heads: Placement::new(spread.between()),
-            inside,
-        })
-    }
-
-    /// How many there are.
-    pub(super) fn count(&self) -> u32 {
-        self.placement.spread.nodes
-    }
-
-    /// The node of a member.
-    pub(super) fn of(&self, member: u32) -> u32 {
-        self.of[member as usize]
-    }
-
-    /// The ranks of consecutive nodes, where the ranks of each are.
-    pub(super) fn ranks(&self, nodes: Range<u32>) -> Range<u32> {
-        self.starts[nodes.start as usize]..self.starts[nodes.end as usize]
-    }
-
-    /// The members on a node.
-    fn members(&self, node: u32) -> &[u32] {
-        let node = node as usize;
-        &self.members[self.starts[node] as usize..self.starts[node + 1] as usize]
-    }
-}
-
 /// The nodes of an intracommunicator.
 #[cold]
 pub(crate) fn of_comm(p: &Process, comm: &Comm) -> Option<Box<Nodes>> {
@@ -112,7 +32,35 @@ pub(crate) fn of_comm(p: &Process, comm: &Comm) -> Option<Box<Nodes>> {
     let job = unsafe { (*worker).job };
     let members = comm.group.world_ranks().iter();
     let hosts: Vec<u32> = members.map(|&rank| job.host(rank as usize)).collect();
-    Nodes::new(&hosts, Room::on_host(p)).map(Box::new)
+    Nodes::new(&hosts, room_here(p)).map(Box::new)
+}
+
+impl Comm {
+    /// Which members share a host, where they are on several: for collective calls of an intracommunicator.
+    #[inline]
+    pub(crate) fn nodes(&self, p: &Process) -> Option<&Nodes> {
+        let nodes = self.nodes.get_or_init(|| of_comm(p, self));
+        nodes.as_deref()
+    }
+}
+
+/// Of the members of a communicator.
+#[inline]
+pub(super) fn room_of<'a>(p: &Process, comm: &'a Comm) -> Room<'a> {
+    match comm.nodes(p) {
+        Some(nodes) => Room::Hosts(&nodes.placement),
+        None => room_here(p),
+    }
+}
+
+/// Of ranks that share this host.
+#[inline]
+pub(super) fn room_here(p: &Process) -> Room<'static> {
+    let Ok(worker) = p.worker() else {
+        return Room::Own;
+    };
+    // SAFETY: the worker lives while MPI runs.
+    Room::on_host(unsafe { (*worker).job })
 }
 
 /// Some of the members of a call, as a fabric of their own. Its messages are among those of the call: each pair of

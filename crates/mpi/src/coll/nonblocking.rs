@@ -2,18 +2,20 @@
 //! algorithm.
 #![allow(unsafe_code)]
 
+use super::agreement::refuse_call;
 use super::arguments::Collective;
-use super::block::{Block, Spare};
+use super::choose::Nodes;
 use super::choose::Room;
 use super::fabric::{Call, Fabric};
-use super::nodes::Nodes;
+use super::nodes::room_of;
 use super::scratch::InState;
 use crate::channel::{Channel, Ticket};
-use crate::comm::{Comm, inter};
+use crate::comm::Comm;
 use crate::consts::MPI_ERR_REQUEST;
 use crate::error::{COMPLETE_FIRST, COMPLETE_IT, Error, Result};
 use crate::process::{self, Process};
 use crate::request::{self, Operation, Watch};
+use crate::spare_blocks::{Block, Spare};
 use crate::status::Status;
 use fastpath_protocol::RequestId;
 use fastpath_protocol::buffer::Buffer;
@@ -80,7 +82,7 @@ impl Outstanding {
     /// Begins the call, perhaps again.
     fn begin(&self) {
         let is_unchecked = self.channel.process.checks().is_some() && !self.comm.is_inter();
-        self.channel.is_unchecked.set(is_unchecked);
+        self.channel.refuse.set(is_unchecked.then_some(refuse_call));
     }
 
     /// Where the state of the call may lie.
@@ -140,7 +142,7 @@ impl Call for Outstanding {
     }
 
     fn beside(&self) -> Result<Self> {
-        let local = inter::local_of(&self.comm)?.clone();
+        let local = self.comm.find_local()?.clone();
         let tag = self.channel.tag;
         Ok(Outstanding::with(local, |_| tag))
     }
@@ -163,7 +165,7 @@ impl Fabric for Outstanding {
     }
 
     fn room(&self) -> Room<'_> {
-        Room::of(self.channel.process, &self.comm)
+        room_of(self.channel.process, &self.comm)
     }
 
     fn nodes(&self) -> Option<&Nodes> {
@@ -266,7 +268,7 @@ struct Running<F, M> {
     awaited: RequestId,
 }
 
-impl<F, M, T> Operation for Running<F, M>
+impl<F, M, T> Operation<Process> for Running<F, M>
 where
     F: Future<Output = Result<T>>,
     M: Fn() -> F,
@@ -403,7 +405,7 @@ struct Begun<R> {
     ended: Option<Result<Status>>,
 }
 
-impl<R: Operation> Operation for Begun<R> {
+impl<R: Operation<Process>> Operation<Process> for Begun<R> {
     fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
         self.ended.take().or_else(|| self.running.poll(p))
     }
@@ -457,7 +459,7 @@ pub(super) unsafe fn prepare<C: Collective + 'static>(
     let f = Outstanding::persistent(comm);
     let call = read(&f.comm)?;
     check(&f, &call)?;
-    f.channel.is_unchecked.set(false);
+    f.channel.refuse.set(None);
     let calls_back = call.calls_back();
     let spare = f.spare();
     let kept = Rc::new((f, call));

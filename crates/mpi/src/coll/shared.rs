@@ -8,7 +8,6 @@
 //! Reference: Graham and Shipman, MPI Support for Multi-core Architectures: Optimized Shared Memory Collectives (2008).
 #![allow(unsafe_code)]
 
-mod learnt;
 pub(crate) mod mapped;
 
 use super::fabric::Fabric;
@@ -18,61 +17,17 @@ use super::ring::{Deal, deal_evenly};
 use super::vector::Vector;
 use crate::consts::MPI_ERR_TRUNCATE;
 use crate::error::{Error, Result};
+pub(super) use crate::shared_buffers::SharedBuffers;
+use crate::shared_buffers::{Turn, Which};
 use fastpath_base::clock;
 use fastpath_base::copy::copy_with;
 use fastpath_protocol::buffer::Buffer;
-use learnt::{Learnt, Which};
-use std::cell::Cell;
 use std::ops::Range;
 
-/// Bytes of one of a member's two buffers: large, since a meeting takes as long as the copy of many KiB.
-pub(super) const BUFFER_BYTES: usize = 256 << 10;
 /// Bytes of each operand that are combined at a time: those of all members stay in a first-level cache.
 const PIECE_BYTES: u64 = 4 << 10;
 /// Bytes that the parts of two members do not share.
 const LINE_BYTES: u64 = 64;
-
-/// The buffers of all members of a communicator, two of each, as this process reaches them.
-pub struct SharedBuffers {
-    /// The first buffer of each member; the second lies behind it.
-    firsts: Box<[*mut u8]>,
-    /// Bytes of a buffer.
-    bytes: usize,
-    /// Whether the second ones are next.
-    second: Cell<bool>,
-    learnt: Learnt,
-}
-
-impl SharedBuffers {
-    /// Of members whose two buffers of `bytes` bytes each lie one behind the other.
-    pub(super) fn new(firsts: Box<[*mut u8]>, bytes: usize) -> SharedBuffers {
-        SharedBuffers { firsts, bytes, second: Cell::new(false), learnt: Learnt::default() }
-    }
-
-    /// What the report says of copy loops.
-    fn report(&self) -> Vec<String> {
-        self.learnt.report()
-    }
-
-    /// The buffers that are next: all members ask as often.
-    fn turn(&self) -> Turn<'_> {
-        let second = self.second.replace(!self.second.get());
-        Turn { firsts: &self.firsts, skip: if second { self.bytes } else { 0 } }
-    }
-}
-
-/// One buffer of each member.
-#[derive(Clone, Copy)]
-struct Turn<'a> {
-    firsts: &'a [*mut u8],
-    skip: usize,
-}
-
-impl Turn<'_> {
-    fn of(&self, rank: u32) -> *mut u8 {
-        self.firsts[rank as usize].wrapping_add(self.skip)
-    }
-}
 
 /// A call under way.
 struct Run<'f, F> {

@@ -6,9 +6,9 @@
 
 pub(super) mod clock;
 
+use super::choose::Nodes;
 use super::choose::Room;
 use super::fabric::Fabric;
-use super::nodes::Nodes;
 use super::scratch::OnStack;
 use super::shared::SharedBuffers;
 use crate::error::Result;

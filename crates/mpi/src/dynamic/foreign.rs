@@ -7,9 +7,9 @@
 use super::line::swap;
 use super::{ask, with_worker};
 use crate::channel::Channel;
-use crate::comm::agree::{self, Members};
+use crate::channel::agree::{self, Members};
 use crate::comm::contexts::Block;
-use crate::comm::inter;
+use crate::comm_creation::inter;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::group::Group;

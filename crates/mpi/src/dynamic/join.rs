@@ -3,13 +3,13 @@
 use super::foreign::{self, Bridge as Strangers};
 use super::line::move_bytes;
 use super::{CALLS, wait};
-use crate::comm::inter::{self, Bridge};
-use crate::comm::publish;
+use crate::comm_creation::inter::{self, Bridge};
+use crate::comm_creation::publish;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::group::Group;
+use crate::meeting::{Meeting, Purpose};
 use crate::process::Process;
-use crate::session::meeting::{Meeting, Purpose};
 use std::io;
 use std::os::fd::RawFd;
 use std::rc::Rc;

@@ -5,8 +5,7 @@
 use super::ask;
 use crate::consts::*;
 use crate::error::{Error, Result};
-use crate::places;
-use crate::process::Process;
+use crate::process::{self, Process};
 use fastpath_bootstrap::control::{Answer, Cause, Names, Request, client};
 use fastpath_bootstrap::engine::{Engine, EngineError};
 use fastpath_bootstrap::job::{Job, describe_start};
@@ -53,7 +52,7 @@ fn settle_with_engine(job: &Job, request: &Request) -> Option<Result<Answer>> {
     if !job.may_ask_engine() {
         return None;
     }
-    let asked = places::run_outside(|| job.ask_any_engine(|engine| ask_engine(engine, request)))?;
+    let asked = process::run_outside(|| job.ask_any_engine(|engine| ask_engine(engine, request)))?;
     match asked {
         Ok(answer) => Some(Ok(answer)),
         Err(error) if !job.has_engine() && !is_answer(&error) => None,
@@ -128,7 +127,7 @@ const OTHER_JOB: Option<Duration> = Some(Duration::from_secs(1));
 /// Asks the launchers of this user's other jobs on this host: two jobs that are to be connected find each other so.
 fn look_in_other_jobs(p: &Process, request: &Request) -> Result<Option<Answer>> {
     let own = p.running()?.job.job_id();
-    Ok(places::run_outside(|| {
+    Ok(process::run_outside(|| {
         let jobs = client::list_jobs().into_iter().filter(|&job| job != own);
         let mut answers = jobs.filter_map(|job| client::ask_within(job, request, OTHER_JOB).ok());
         answers.find(|answer| matches!(answer, Answer::Found { .. }))

@@ -1,10 +1,8 @@
 //! What a fatal error says.
 
-use super::classes;
-use crate::channel;
-use crate::comm::Comm;
+use crate::comm::{self, Comm};
 use crate::consts::*;
-use crate::error::Error;
+use crate::error::{Error, classes};
 use crate::process::Process;
 use fastpath_base::config::{Key, VARIABLES};
 use fastpath_bootstrap::job::detect::Place;
@@ -46,7 +44,7 @@ pub fn describe(p: &Process, call: &str, error: &Error, comm: Option<&Comm>) -> 
         line("communicator:", &comm_name(comm));
     }
     // What to do about a class is said for messages of the program's own.
-    let collective = matches!(error.about(), Some((_, ..=channel::FIRST_TAG, _)));
+    let collective = matches!(error.about(), Some((_, ..=comm::FIRST_TAG, _)));
     let of_class = match known {
         Some(known) if !collective => known.advice,
         _ => "",
@@ -135,7 +133,7 @@ fn peer_name(peer: i32) -> String {
 fn tag_name(tag: i32) -> String {
     match tag {
         MPI_ANY_TAG => ", tag MPI_ANY_TAG".into(),
-        ..=channel::FIRST_TAG => String::new(),
+        ..=comm::FIRST_TAG => String::new(),
         _ => format!(", tag {tag}"),
     }
 }

@@ -1,10 +1,11 @@
 //! Tests of error handlers. What they call notes its arguments in a variable of the thread.
 
 use super::*;
-use crate::channel;
+use crate::comm;
 use crate::group::Group;
 use fastpath_protocol::tag::Context;
 use std::cell::RefCell;
+use std::ffi::c_int;
 
 thread_local!(static SEEN: RefCell<Vec<(usize, i32)>> = const { RefCell::new(Vec::new()) });
 
@@ -165,7 +166,7 @@ fn report__says_all_that_is_known() {
     ] {
         assert!(text.contains(part), "{part} is not in\n{text}");
     }
-    let error = Error::new(MPI_ERR_TRUNCATE, "why").about_message(2, channel::FIRST_TAG - 1, 8);
+    let error = Error::new(MPI_ERR_TRUNCATE, "why").about_message(2, comm::FIRST_TAG - 1, 8);
     let collective = report::describe(&p, "MPI_Bcast", &error, Some(&comm));
     assert!(collective.contains("peer rank 2, 8 bytes"), "{collective}");
     assert!(!collective.contains("to do:"), "{collective}");

@@ -172,7 +172,7 @@ fn host_of(p: &Process, file: &File, rank: u32) -> u32 {
     }
 }
 
-/// The contributions of all members, by rank: Bruck's allgather, as [`crate::comm::agree::gather_all`] has it.
+/// The contributions of all members, by rank: Bruck's allgather, as [`crate::channel::agree::gather_all`] has it.
 async fn gather_words<F: Fabric, const WORDS: usize>(
     f: &F, mine: [u64; WORDS],
 ) -> Result<Vec<[u64; WORDS]>> {

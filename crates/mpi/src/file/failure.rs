@@ -2,11 +2,11 @@
 
 use super::File;
 use crate::channel::Channel;
+use crate::channel::agree::gather_all;
 use crate::comm::Comm;
-use crate::comm::agree::gather_all;
 use crate::consts::*;
 use crate::datatype::TypeError;
-use crate::errhandler::classes;
+use crate::error::classes;
 use crate::error::{Error, Result};
 use crate::process::Process;
 use fastpath_io::{Action, IoError};

@@ -156,7 +156,7 @@ struct Helped {
     file: Rc<File>,
 }
 
-impl Operation for Helped {
+impl Operation<Process> for Helped {
     fn poll(&mut self, _: &Process) -> Option<Result<Status>> {
         let handle = self.file.handle.get();
         Some(match self.done.take()? {
@@ -176,7 +176,7 @@ impl Operation for Helped {
 /// An access that is over.
 struct Moved(Status);
 
-impl Operation for Moved {
+impl Operation<Process> for Moved {
     fn poll(&mut self, _p: &Process) -> Option<Result<Status>> {
         Some(Ok(self.0))
     }

@@ -3,8 +3,8 @@
 
 use super::File;
 use crate::channel::Channel;
+use crate::channel::agree::gather_all;
 use crate::comm::Comm;
-use crate::comm::agree::gather_all;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::process::Process;

@@ -21,10 +21,10 @@ impl Checks {
             };
             let call = name_call(own.call, &own.place);
             let what = describe_request(p, request);
-            self.tell(p, &format!("{call} was never completed: {what}"));
+            self.tell(&format!("{call} was never completed: {what}"));
         }
         for (call, what) in crate::request::list_pending(p) {
-            self.tell(p, &format!("{call} was never completed: {what}"));
+            self.tell(&format!("{call} was never completed: {what}"));
         }
     }
 
@@ -48,7 +48,7 @@ impl Checks {
         }
         for message in crate::probe::list_messages(p) {
             let what = message.describe(p);
-            self.tell(p, &format!("no MPI_Mrecv followed the probe of {what}"));
+            self.tell(&format!("no MPI_Mrecv followed the probe of {what}"));
         }
         for (origin, messages) in groups {
             let first = messages[0];
@@ -57,7 +57,7 @@ impl Checks {
                 1 => format!("a message (tag {}, {bytes} bytes)", first.tag),
                 n => format!("{n} messages (the first: tag {}, {bytes} bytes)", first.tag),
             };
-            self.tell(p, &format!("nobody received {which} {origin}"));
+            self.tell(&format!("nobody received {which} {origin}"));
         }
     }
 }

@@ -2,24 +2,10 @@
 
 use crate::comm::Comm;
 use crate::consts::*;
-use crate::datatype::Datatype;
 use crate::error::{Error, Result};
-use crate::p2p::Args;
+use crate::p2p::{Args, Checked};
 use crate::process::Process;
 use fastpath_protocol::buffer::Buffer;
-use std::rc::Rc;
-
-/// A checked send or receive.
-pub(crate) struct Checked {
-    /// The communicator.
-    pub comm: Rc<Comm>,
-    /// Which worker carries the message ([`crate::places`]).
-    pub place: u32,
-    /// The buffer.
-    pub buffer: Buffer,
-    /// What it holds; none of a message to or from `MPI_PROC_NULL` without a datatype.
-    pub datatype: Option<Rc<Datatype>>,
-}
 
 /// Checks what sends and receives have in common.
 pub(super) fn check(p: &Process, args: &Args) -> Result<Checked> {

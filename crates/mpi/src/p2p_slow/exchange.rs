@@ -152,7 +152,7 @@ pub(crate) fn refuse_alias(p: &Process, out: &Args, into: &Args) -> Result {
 ///
 /// # Safety
 /// The buffer is readable as count and datatype say.
-unsafe fn pack_copy(p: &Process, args: &Args) -> Result<(Box<[u8]>, i64)> {
+pub(crate) unsafe fn pack_copy(p: &Process, args: &Args) -> Result<(Box<[u8]>, i64)> {
     let checked = checked::check(p, args)?;
     let bytes = checked.buffer.bytes as usize;
     let mut copy = vec![0_u8; bytes.max(1)].into_boxed_slice();
@@ -181,18 +181,5 @@ pub unsafe fn sendrecv_replace(p: &Process, out: Args, into: Args, status: *mut 
         let (mut copy, bytes) = pack_copy(p, &out)?;
         let out = Args { buf: copy.as_mut_ptr(), count: bytes, datatype: MPI_PACKED, ..out };
         sendrecv("MPI_Sendrecv_replace", out, into, status)
-    }
-}
-
-/// `MPI_Isendrecv_replace`: as [`sendrecv_replace`]; returns the request's handle.
-///
-/// # Safety
-/// As [`sendrecv_replace`], until the request completes.
-pub unsafe fn isendrecv_replace(p: &Process, out: Args, into: Args) -> Result<usize> {
-    // SAFETY: USER'S BUFFER; the copy moves into the request, its bytes stay where they are.
-    unsafe {
-        let (mut copy, bytes) = pack_copy(p, &out)?;
-        let out = Args { buf: copy.as_mut_ptr(), count: bytes, datatype: MPI_PACKED, ..out };
-        request::isendrecv(p, out, into, Some(copy))
     }
 }

@@ -1,7 +1,7 @@
 //! What is said of a message that failed on its way.
 #![allow(unsafe_code)]
 
-use crate::channel;
+use crate::comm;
 use crate::consts::*;
 use crate::errhandler::{abort, report};
 use crate::error::Error;
@@ -13,7 +13,7 @@ use fastpath_protocol::Fault;
 #[cold]
 pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error {
     let Args { peer, tag, .. } = *args;
-    let collective = tag <= channel::FIRST_TAG;
+    let collective = tag <= comm::FIRST_TAG;
     let error = match fault {
         Fault::Truncated if collective => {
             return explain_disagreement(MPI_ERR_TRUNCATE, args, bytes, sent);

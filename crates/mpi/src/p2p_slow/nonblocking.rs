@@ -5,6 +5,8 @@
 #![allow(unsafe_code)]
 
 use super::*;
+use crate::p2p::DONE_HANDLE;
+use fastpath_protocol::request::Kind;
 
 /// Any nonblocking send.
 ///
@@ -43,18 +45,18 @@ pub(crate) unsafe fn start_isend(
     p: &Process, checked: Option<&Checked>, args: &Args, mode: Mode,
 ) -> Result<usize> {
     let Some(checked) = checked else {
-        return Ok(request::DONE_HANDLE);
+        return Ok(DONE_HANDLE);
     };
     let place = checked.place;
     let _within = places::within(place);
     // SAFETY: USER'S BUFFER.
     unsafe {
         let started = match mode {
-            Mode::Buffered => crate::buffered::send(p, checked, args)?,
+            Mode::Buffered => copied::send(p, checked, args)?,
             _ => start_send(p, checked, args, mode)?,
         };
         match started {
-            Started::Done => Ok(request::DONE_HANDLE),
+            Started::Done => Ok(DONE_HANDLE),
             Started::Request(id) => Ok((*p.worker_at(place)?).requests.get(id).handle as usize),
         }
     }
@@ -92,7 +94,7 @@ pub(crate) unsafe fn start_irecv(
     p: &Process, checked: Option<&Checked>, args: &Args,
 ) -> Result<usize> {
     let Some(checked) = checked else {
-        return request::make_proc_null(p);
+        return make_proc_null(p);
     };
     let place = checked.place;
     let _within = places::within(place);
@@ -104,4 +106,23 @@ pub(crate) unsafe fn start_irecv(
         };
         Ok((*p.worker_at(place)?).requests.get(id).handle as usize)
     }
+}
+
+/// A completed receive from `MPI_PROC_NULL`.
+pub(crate) fn make_proc_null(p: &Process) -> Result<usize> {
+    let worker = p.worker()?;
+    // SAFETY: the worker lives while MPI runs.
+    let pool = unsafe { &mut (*worker).requests };
+    let id = pool.allocate(Kind::Recv).ok_or_else(out_of_requests)?;
+    let request = pool.get_mut(id);
+    request.state = State::Complete;
+    request.source = MPI_PROC_NULL;
+    request.received_tag = MPI_ANY_TAG;
+    request.received = 0;
+    Ok(request.handle as usize)
+}
+
+#[cold]
+pub(crate) fn out_of_requests() -> Error {
+    Error::new(MPI_ERR_OTHER, "4 million requests are in use: complete or free some")
 }

@@ -43,7 +43,7 @@ pub(crate) fn watch(
     match (p.checks(), &checked.datatype) {
         (Some(checks), Some(datatype)) => {
             let data = (datatype, args.count as u64);
-            let (watched, buffer) = checks.watch(p, kind, data, &checked.buffer)?;
+            let (watched, buffer) = checks.watch(p.call.get(), kind, data, &checked.buffer)?;
             Ok((Some(watched), buffer))
         }
         _ => Ok((None, checked.buffer.clone())),
@@ -61,8 +61,8 @@ pub(crate) fn keep(p: &Process, id: RequestId, watched: Option<Watched>) {
 /// Takes the record off a request that has ended, and compares it.
 #[inline]
 pub(crate) fn settle(p: &Process, id: RequestId) {
-    if let Some(checks) = p.checks() {
-        checks.settle(p, id);
+    if let (Some(checks), Ok(worker)) = (p.checks(), p.worker()) {
+        checks.settle(worker, id);
     }
 }
 

@@ -244,7 +244,7 @@ impl Recv {
     }
 }
 
-impl Operation for Recv {
+impl Operation<Process> for Recv {
     fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
         self.go_on(p);
         let is_known = self.offer.is_some() || self.failed.is_some();

@@ -4,7 +4,6 @@
 use super::{
     Offer, check_partition, keep_first, offer_route, own_error, refuse_cancel, refuse_free, whole,
 };
-use crate::buffered;
 use crate::channel::{Channel, Ticket};
 use crate::consts::*;
 use crate::datatype::Datatype;
@@ -123,7 +122,7 @@ fn send_offer(p: &Process, checked: &Checked, args: &Args, offer: Offer) -> Resu
     // SAFETY: the copy lives until its send has ended.
     unsafe {
         let sent = channel.post_send(args.peer as u32, buffer);
-        buffered::leave_copy(p, sent, args, copy)
+        slow::leave_copy(p, sent.map(|ticket| ticket.id()), args, copy)
     }
 }
 
@@ -235,7 +234,7 @@ impl Send {
     }
 }
 
-impl Operation for Send {
+impl Operation<Process> for Send {
     fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
         while let Some(ticket) = self.under_way.pop() {
             let Some(checked) = &self.checked else { break };

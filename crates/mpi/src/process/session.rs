@@ -1,6 +1,6 @@
 //! Sessions as the process keeps them.
 
-use crate::buffered::Place;
+use crate::attached::Place;
 use crate::comm::Comm;
 use crate::consts::{MPI_ERR_SESSION, MPI_SESSION_NULL};
 use crate::table::Handled;

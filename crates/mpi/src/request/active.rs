@@ -5,48 +5,7 @@ use super::{Extra, Watch, poll_operation};
 use crate::process::{self, Process};
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::matching::ANY_PEER;
-use fastpath_protocol::{RequestId, State, Worker};
-use std::cell::Cell;
-
-/// The indices of the operations that wait for a request or want to be asked.
-#[derive(Default)]
-pub(super) struct Active {
-    indices: Cell<Vec<usize>>,
-    /// The request that the operation which was polled last waits for.
-    awaited: Cell<RequestId>,
-    /// Whether one is being polled: a function of the program that it runs may come back.
-    is_polling: Cell<bool>,
-}
-
-impl Active {
-    pub(super) const fn new() -> Self {
-        Active {
-            indices: Cell::new(Vec::new()),
-            awaited: Cell::new(0),
-            is_polling: Cell::new(false),
-        }
-    }
-
-    /// The one at a place of the list.
-    fn at(&self, place: usize) -> Option<usize> {
-        let indices = self.indices.take();
-        let index = indices.get(place).copied();
-        self.indices.set(indices);
-        index
-    }
-}
-
-impl super::Extras {
-    /// Keeps what the operation that is being polled waits for.
-    pub(crate) fn note_awaited(&self, id: RequestId) {
-        self.active.awaited.set(id);
-    }
-
-    /// What was kept last.
-    pub(crate) fn awaited(&self) -> RequestId {
-        self.active.awaited.get()
-    }
-}
+use fastpath_protocol::{State, Worker};
 
 /// Notes that an operation is watched in another way now.
 pub(super) fn note(p: &Process, index: usize, before: Watch, now: Watch) {

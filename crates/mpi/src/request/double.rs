@@ -4,6 +4,7 @@
 use super::{
     Operation, cancel, check_complete, collect, end_if_hopeless, make_operation, places_of, resolve,
 };
+use crate::consts::MPI_PACKED;
 use crate::error::Result;
 use crate::p2p::{Args, Mode};
 use crate::p2p_slow as slow;
@@ -18,7 +19,7 @@ struct Pair {
     _copy: Option<Box<[u8]>>,
 }
 
-impl Operation for Pair {
+impl Operation<Process> for Pair {
     fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
         let both = [self.send, self.recv].into_iter().map(|handle| {
             let named = resolve(p, handle)?;
@@ -70,5 +71,18 @@ pub unsafe fn isendrecv(
         let recv = slow::irecv_checked(p, &into)?;
         let send = slow::isend_checked(p, &out, Mode::Standard)?;
         make_operation(p, Box::new(Pair { send, recv, _copy: copy }))
+    }
+}
+
+/// `MPI_Isendrecv_replace`: as [`slow::sendrecv_replace`]; returns the request's handle.
+///
+/// # Safety
+/// As [`slow::sendrecv_replace`], until the request completes.
+pub unsafe fn isendrecv_replace(p: &Process, out: Args, into: Args) -> Result<usize> {
+    // SAFETY: by this function's contract; the copy moves into the request, its bytes stay where they are.
+    unsafe {
+        let (mut copy, bytes) = slow::pack_copy(p, &out)?;
+        let out = Args { buf: copy.as_mut_ptr(), count: bytes, datatype: MPI_PACKED, ..out };
+        isendrecv(p, out, into, Some(copy))
     }
 }

@@ -4,9 +4,9 @@
 #![allow(unsafe_code)]
 
 use super::{
-    Extra, Named, find, free_operation, free_plain, places_of, pool_of, resolve, worker_of,
+    Extra, Named, find, free_operation, free_plain, places_of, pool_of, release_unused, resolve,
+    worker_of,
 };
-use crate::comm::freed::release_unused;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::p2p_slow as slow;
@@ -75,7 +75,7 @@ pub fn cancel(p: &Process, handle: usize) -> Result {
             // SAFETY: the worker lives while MPI runs.
             let worker = unsafe { &mut *worker_of(p, id)? };
             if !worker.cancel_recv(id) {
-                crate::buffered::take_over(worker, id);
+                slow::take_over(worker, id);
                 worker.cancel_send(id);
             }
             Ok(())

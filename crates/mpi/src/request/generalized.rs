@@ -69,7 +69,7 @@ fn result_of(function: &str, code: c_int) -> Result {
     }
 }
 
-impl Operation for Generalized {
+impl Operation<Process> for Generalized {
     fn poll(&mut self, _: &Process) -> Option<Result<Status>> {
         if !self.is_complete {
             return None;

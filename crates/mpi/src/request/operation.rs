@@ -1,141 +1,16 @@
 //! Operations of this layer behind a request, and what calls say to them.
 #![allow(unsafe_code)]
 
-use super::{DONE_HANDLE, Extra, active, empty_status, find, make_foreign, pool_of};
+use super::{
+    DONE_HANDLE, Extra, Notice, Operation, Watch, active, empty_status, find, make_foreign,
+    not_of_kind, pool_of,
+};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::status::Status;
 use fastpath_protocol::RequestId;
 use fastpath_protocol::request::Kind;
-
-/// When an operation is polled by calls that do not name its request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Watch {
-    /// Never.
-    Named,
-    /// In any call that makes progress, when this request of the first worker is complete.
-    Request(RequestId),
-    /// In any call that makes progress.
-    Always,
-}
-
-/// What a call of the program says to an operation by its request, or asks it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Notice {
-    /// `MPI_Grequest_complete`.
-    Complete,
-    /// `MPI_Pready`: these partitions may leave, from the first to the last.
-    Ready(i32, i32),
-    /// `MPI_Parrived`: whether that partition is there.
-    Arrived(i32),
-}
-
-/// An operation of this layer that makes its own progress (a nonblocking collective, a generalized
-/// request). Polled by every wait and test that names it, and by others as [`Operation::watch`] says.
-pub trait Operation {
-    /// Goes on; `Some` with the status when it has ended. Not called again after that, unless it is started again.
-    fn poll(&mut self, p: &Process) -> Option<Result<Status>>;
-
-    /// When other calls poll it; asked when it begins and after each poll.
-    fn watch(&self) -> Watch {
-        Watch::Named
-    }
-
-    /// Whether it runs functions of the program, which the progress thread leaves to the program's threads.
-    fn calls_back(&self) -> bool {
-        false
-    }
-
-    /// The call that began it, for the notes of waits; empty where they do not say it.
-    fn began(&self) -> &'static str {
-        ""
-    }
-
-    /// What a person is told of one that goes on for ever.
-    fn state(&self) -> &'static str {
-        "it is under way"
-    }
-
-    /// Whether it is known to be over before anybody asks for its result.
-    fn is_over(&self) -> bool {
-        false
-    }
-
-    /// The communicator that it needs until its request is freed.
-    fn comm(&self) -> Option<usize> {
-        None
-    }
-
-    /// Called by `MPI_Start`, of a persistent one; what [`Operation::poll`] would return.
-    ///
-    /// # Errors
-    /// It has not begun.
-    fn start(&mut self, p: &Process) -> Result<Option<Result<Status>>> {
-        let _ = p;
-        Ok(None)
-    }
-
-    /// Called by `MPI_Cancel`.
-    fn cancel(&mut self, p: &Process) -> Result {
-        let _ = p;
-        Ok(())
-    }
-
-    /// A function of the program that `MPI_Cancel` calls instead. It may name the request.
-    fn cancel_function(&self) -> Option<Box<dyn FnOnce() -> Result>> {
-        None
-    }
-
-    /// Takes what a call says to it, or answers. It may be inactive.
-    ///
-    /// # Errors
-    /// `MPI_ERR_REQUEST` where it is of another kind, and what is wrong with the notice.
-    fn notify(&mut self, p: &Process, notice: Notice) -> Result<bool> {
-        let _ = p;
-        let kind = match notice {
-            Notice::Complete => "of a generalized request",
-            Notice::Ready(..) => "of a partitioned send",
-            Notice::Arrived(_) => "of a partitioned receive",
-        };
-        Err(not_of_kind(kind))
-    }
-
-    /// Whether the request stays known by its handle after it is freed, until the operation has ended.
-    fn outlives_request(&self) -> bool {
-        false
-    }
-
-    /// The places of the workers that carry it; a mask.
-    fn places(&self, p: &Process) -> u32 {
-        let _ = p;
-        1
-    }
-
-    /// Whether it is nothing but other requests, each of which is told of where it is never completed.
-    fn is_composed(&self) -> bool {
-        false
-    }
-
-    /// Whether its request may be freed now.
-    ///
-    /// # Errors
-    /// Why not.
-    fn check_free(&self) -> Result {
-        Ok(())
-    }
-
-    /// Called when the request is freed.
-    fn free(&mut self, p: &Process) -> Result {
-        let _ = p;
-        Ok(())
-    }
-}
-
-#[cold]
-pub(crate) fn not_of_kind(kind: &str) -> Error {
-    Error::new(MPI_ERR_REQUEST, format!("the request is not that {kind}"))
-}
 
 /// Passes a notice on to the operation behind a request, whether active or not.
 ///
@@ -195,7 +70,8 @@ pub(super) fn poll_operation(p: &Process, index: usize) -> bool {
 /// Puts an operation back that was polled; says whether it has ended. It is kept for `free`, but not polled again: the
 /// result says so.
 pub(super) fn keep_polled(
-    p: &Process, index: usize, operation: Box<dyn Operation>, ended: Option<Result<Status>>,
+    p: &Process, index: usize, operation: Box<dyn Operation<Process>>,
+    ended: Option<Result<Status>>,
 ) -> bool {
     let complete = ended.is_some();
     let now = match complete {
@@ -232,7 +108,7 @@ pub(super) fn free_operation(p: &Process, id: RequestId, index: usize) -> Result
 }
 
 /// Makes a request out of an operation of this layer and returns its handle.
-pub fn make_operation(p: &Process, operation: Box<dyn Operation>) -> Result<usize> {
+pub fn make_operation(p: &Process, operation: Box<dyn Operation<Process>>) -> Result<usize> {
     let watch = operation.watch();
     let index = p.extras.insert(Extra::Operation {
         poll: Some(operation),
@@ -255,7 +131,7 @@ pub(super) fn name_maker(p: &Process) -> String {
 /// The operations that the program has neither completed nor freed, where mistakes are looked for: the call that made
 /// each, and what is known of it.
 pub(crate) fn list_pending(p: &Process) -> Vec<(String, String)> {
-    let describe = |extra: &Extra| match extra {
+    let describe = |extra: &Extra<Process>| match extra {
         Extra::Operation { poll: Some(operation), result, started, freed, made, .. }
             if *started != Some(false)
                 && !freed
@@ -290,7 +166,7 @@ pub fn completed_request(p: &Process) -> Result<usize> {
 /// What was over when its call returned.
 struct Over;
 
-impl Operation for Over {
+impl Operation<Process> for Over {
     fn is_over(&self) -> bool {
         true
     }

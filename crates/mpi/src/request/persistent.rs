@@ -4,22 +4,12 @@
 use super::{Extra, Operation, Watch, find, keep_polled, make_foreign, pool_of};
 use crate::consts::*;
 use crate::error::{COMPLETE_FIRST, Error, Result};
+use crate::operation::Persistent;
 use crate::p2p::{Args, Mode};
-use crate::p2p_slow::{self as slow, Checked};
+use crate::p2p_slow as slow;
 use crate::process::Process;
 use fastpath_protocol::request::Kind;
 use std::rc::Rc;
-
-/// A persistent send or receive.
-pub(crate) struct Persistent {
-    pub(super) call: &'static str,
-    pub(super) args: Args,
-    pub(super) mode: Option<Mode>,
-    /// Communicator and buffer; none for `MPI_PROC_NULL`. The handles in `args` may have been freed since.
-    checked: Option<Rc<Checked>>,
-    /// The started request, if one is active.
-    pub(super) active: Option<usize>,
-}
 
 /// `MPI_Send_init` and its like; `mode` is `None` for a receive.
 pub fn make_persistent(
@@ -41,7 +31,9 @@ pub fn make_persistent(
 
 /// Makes a persistent request out of an operation of this layer, which is started by [`Operation::start`], and returns
 /// its handle.
-pub fn make_persistent_operation(p: &Process, operation: Box<dyn Operation>) -> Result<usize> {
+pub fn make_persistent_operation(
+    p: &Process, operation: Box<dyn Operation<Process>>,
+) -> Result<usize> {
     let index = p.extras.insert(Extra::Operation {
         poll: Some(operation),
         result: None,

@@ -4,7 +4,7 @@
 use super::{Extra, Named, pool_of};
 use crate::consts::*;
 use crate::error::{Error, Result};
-use crate::p2p::Args;
+use crate::p2p::{Args, source_of};
 use crate::p2p_slow as slow;
 use crate::process::Process;
 use crate::status::Status;
@@ -30,15 +30,6 @@ pub(super) fn status_of(request: &Request) -> Status {
         return status;
     }
     Status::new(request.source, request.received_tag, MPI_SUCCESS, request.received as i64)
-}
-
-/// Source of a receive that has ended, as a rank of its communicator.
-pub(crate) fn source_of(request: &Request) -> i32 {
-    match request.peer {
-        // No message has matched it.
-        ANY_PEER if request.fault == Fault::SourceGone => MPI_ANY_SOURCE,
-        _ => request.source,
-    }
 }
 
 fn error_of(p: &Process, request: &Request) -> Option<Error> {

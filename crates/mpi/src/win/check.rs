@@ -41,11 +41,11 @@ impl Access<'_> {
     #[inline(never)]
     fn check_slow(&self, p: &Process, checks: &Checks) {
         let call = checks.name(p.call.get());
-        self.check_target(p, checks, &call);
+        self.check_target(checks, &call);
         self.check_buffers(p, checks, &call);
     }
 
-    fn check_target(&self, p: &Process, checks: &Checks, call: &str) {
+    fn check_target(&self, checks: &Checks, call: &str) {
         let (window, (found, elements)) = (self.window, self.target);
         let rank = found.rank;
         let Some(pieces) = list_pieces(elements) else {
@@ -71,7 +71,7 @@ impl Access<'_> {
                  accessed too, and nothing orders the two: {}",
                 window.separate("MPI_Win_flush")
             );
-            checks.tell(p, &text);
+            checks.tell(&text);
         }
         let is_kept = !(self.has_request && self.kind == Kind::Get);
         for (from, end) in pieces.into_iter().filter(|_| is_kept) {
@@ -106,14 +106,14 @@ impl Access<'_> {
                 let remedy = window.separate("MPI_Win_flush_local");
                 let text = format!("{text}, and nothing orders the two: {remedy}");
                 // Of two places in a loop once, whatever the bytes.
-                checks.tell_first(p, format!("{call}, the buffer of {other}"), &text);
+                checks.tell_first(format!("{call}, the buffer of {other}"), &text);
             }
             let within = pieces.iter().find_map(|&(at, from, end)| {
                 let (_, wrote) = own.find(writes, from, end)?;
                 Some(beside("the same operation", (at, end - from), wrote))
             });
             if let Some(text) = within {
-                checks.tell(p, &(text + ": operands and result must not overlap"));
+                checks.tell(&(text + ": operands and result must not overlap"));
             }
             for (_, from, end) in pieces {
                 own.add(writes, from, end, call);

@@ -12,11 +12,13 @@ use super::window::{Described, Flavor, NO_KEY, Own, Part, Peer, WINDOWS, Window}
 use super::{counts, error, fence, hints, lock, report};
 use crate::attribute::{self, Attributes};
 use crate::channel::Channel;
+use crate::channel::agree::gather_all;
 use crate::coll;
-use crate::comm::agree::gather_all;
-use crate::comm::{Comm, create as comms, free_comm, publish};
+use crate::comm::Comm;
+use crate::comm_creation::{create as comms, free_comm, publish};
 use crate::consts::*;
-use crate::errhandler::{self, classes};
+use crate::errhandler;
+use crate::error::classes;
 use crate::error::{Error, Result};
 use crate::memory::find_alignment;
 use crate::process::Process;

@@ -12,11 +12,11 @@ pub(crate) fn tell(p: &Process) {
         let (open, checks) = (describe_epoch(&window), p.checks());
         let rank = p.engine().map_or(0, |engine| engine.job.rank());
         match (open, checks) {
-            (Some(text), Some(checks)) => checks.tell(p, &text),
+            (Some(text), Some(checks)) => checks.tell(&text),
             (Some(text), None) => eprintln!("fastpath: rank {rank}: {text}"),
             (None, Some(checks)) => {
                 let title = full_title(&window);
-                checks.tell(p, &format!("MPI_Win_free was never called for the window ({title})"));
+                checks.tell(&format!("MPI_Win_free was never called for the window ({title})"));
             }
             (None, None) => {}
         }

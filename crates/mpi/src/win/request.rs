@@ -20,7 +20,7 @@ struct UnderWay {
     rank: u32,
 }
 
-impl Operation for UnderWay {
+impl Operation<Process> for UnderWay {
     fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
         match is_over(p, &self.window, self.rank) {
             Ok(false) => None,

@@ -1,59 +1,17 @@
 //! The shared buffers of a communicator: taken from memory that its members reach, exchanged once, and given back.
 #![allow(unsafe_code)]
 
-use super::{BUFFER_BYTES, SharedBuffers};
 use crate::channel::Channel;
+use crate::channel::agree::{gather_all, synchronize};
 use crate::comm::Comm;
-use crate::comm::agree::{gather_all, synchronize};
 use crate::error::Result;
 use crate::process::Process;
+use crate::shared_buffers::{BUFFER_BYTES, BYTES, Mapped, Own, SharedBuffers};
 use fastpath_protocol::Worker;
-use fastpath_protocol::rma::{
-    KEY_WORDS, PackedKey, RegionId, RemoteKey, key_of_words, words_of_key,
-};
+use fastpath_protocol::rma::{KEY_WORDS, RemoteKey, key_of_words, words_of_key};
 
-/// Bytes that a member takes.
-const BYTES: usize = 2 * BUFFER_BYTES;
-/// Alignment of the memory: a page.
-const ALIGN: usize = 4096;
 /// Most members: each maps the memory of all.
 const MOST_RANKS: u32 = 64;
-
-/// The buffers of a communicator, and what they are made of.
-pub struct Mapped {
-    buffers: SharedBuffers,
-    own: Own,
-    /// Keep the memory of the others mapped.
-    _keys: Vec<RemoteKey>,
-}
-
-impl Mapped {
-    /// What the report says.
-    pub(crate) fn report(&self) -> Vec<String> {
-        self.buffers.report()
-    }
-}
-
-/// What this process has given to it.
-struct Own {
-    address: usize,
-    region: RegionId,
-}
-
-impl Own {
-    fn take(worker: &mut Worker) -> Option<(Own, PackedKey)> {
-        let memory = worker.reserve_memory(BYTES, ALIGN).ok()?;
-        // SAFETY: it stays until `give_back`.
-        let exposed = unsafe { worker.expose_memory(memory.as_ptr(), BYTES) };
-        let own = Own { address: memory.addr().get(), region: exposed.id };
-        Some((own, exposed.key))
-    }
-
-    fn give_back(&self, worker: &mut Worker) {
-        worker.withdraw_memory(self.region);
-        worker.free_memory(self.address);
-    }
-}
 
 /// Whether the channel's communicator may have buffers: its members are not too many, they share a host, and none of
 /// them has failed to make its own.

@@ -8,8 +8,8 @@
 
 use super::super::choose::{Network, Room};
 use super::super::fabric::Fabric;
-use super::super::nodes::Nodes;
 use super::super::scratch::OnStack;
+use crate::coll_choice::Nodes;
 use crate::error::Result;
 use fastpath_protocol::buffer::Buffer;
 use std::alloc::Layout;

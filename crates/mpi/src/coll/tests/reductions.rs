@@ -4,10 +4,10 @@ use super::*;
 use crate::coll::choose::*;
 use crate::coll::fabric::{Fabric, drive};
 use crate::coll::local::Reduction;
-use crate::coll::nodes::Nodes;
 use crate::coll::scan::Prefix;
 use crate::coll::simulator::{Rank, run, run_on};
 use crate::coll::{allreduce, choose, reduce, reduce_scatter, ring, scan};
+use crate::coll_choice::Nodes;
 use crate::op::{Function, Op};
 use std::ffi::c_void;
 

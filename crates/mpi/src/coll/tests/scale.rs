@@ -6,6 +6,7 @@ use super::super::local::Reduction;
 use super::super::simulator::clock::{self, Hosts};
 use super::super::vector::{self, Vector};
 use super::super::{allgather, allreduce, barrier, bcast, reduce};
+use crate::coll_choice::hosts::Spread;
 use crate::consts::MPI_BYTE;
 use crate::datatype::{Basic, Datatype};
 use crate::op::{Function, Op};

@@ -3,13 +3,12 @@
 
 use super::{Asked, Hints, codes_of, list_codes, read_programs};
 use crate::channel::Channel;
+use crate::channel::agree;
 use crate::comm::Comm;
-use crate::comm::agree;
 use crate::consts::*;
 use crate::dynamic::{Timeout, port};
 use crate::error::{Error, Result};
-use crate::places;
-use crate::process::{Process, ProcessPart};
+use crate::process::{self, Process, ProcessPart};
 use fastpath_base::{clock, topology};
 use fastpath_bootstrap::control::Program;
 use fastpath_bootstrap::engine::Engine;
@@ -189,7 +188,7 @@ fn find_program(program: &mut Program) -> Result {
 
 fn start_by_engine(job: &Job, programs: &[Program], port: &str) -> Result<Starter> {
     let spawn = |engine: &mut Engine| engine.spawn(programs, port);
-    let asked = places::run_outside(|| job.ask_any_engine(spawn));
+    let asked = process::run_outside(|| job.ask_any_engine(spawn));
     let Some(asked) = asked else {
         return Err(Error::new(MPI_ERR_INTERN, "there is no engine"));
     };
@@ -270,7 +269,7 @@ pub fn meet_parent(p: &Process) -> Result {
     let job = p.running()?.job;
     let world = p.comm(MPI_COMM_WORLD)?;
     let found = match world.rank {
-        0 => places::run_outside(|| job.find_foreign_parent()),
+        0 => process::run_outside(|| job.find_foreign_parent()),
         _ => Ok(None),
     };
     let members = Channel::next(p, &world);

@@ -10,9 +10,9 @@ use std::fmt::Write;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A collective call, in whichever form.
-pub(in super::super) struct Call<A: 'static> {
+pub(crate) struct Call<A: 'static> {
     /// Its name in `FASTPATH_COLL` and in the report.
-    pub(in super::super) name: &'static str,
+    pub(crate) name: &'static str,
     /// A number below 32 that no other call has.
     pub(super) number: u64,
     /// The algorithms that it can take, with their names.
@@ -23,7 +23,7 @@ macro_rules! calls {
     ($($call:ident $kind:ident $number:literal $name:literal: $($how:ident $word:literal),*;)*) => {
         $(
             #[doc = concat!("`", $name, "`")]
-            pub(in super::super) static $call: Call<$kind> = Call {
+            pub(crate) static $call: Call<$kind> = Call {
                 name: $name,
                 number: $number,
                 all: &[$(($kind::$how, $word)),*],
@@ -76,7 +76,7 @@ static ANY_ORDER: StaticBool = StaticBool::new(false);
 const ANY_ORDER_WORD: &str = "any-order";
 
 /// Whether operands may be combined in any order.
-pub(in super::super) fn wants_any_order() -> bool {
+pub(crate) fn wants_any_order() -> bool {
     ANY_ORDER.load(Ordering::Relaxed)
 }
 
@@ -98,13 +98,13 @@ fn asked() -> MutexGuard<'static, Asked> {
 }
 
 /// Whether calls are counted. Those of the immediate path, which counts nothing, then take the ordinary one.
-pub(in super::super) fn counts() -> bool {
+pub(crate) fn counts() -> bool {
     asked().counts.is_some()
 }
 
 /// Reads what is asked for; rank 0 gives the report. Returns a warning for each part of `FASTPATH_COLL` that names
 /// nothing, and what ranks that choose alike have alike.
-pub(in super::super) fn ask(config: &Config, rank: usize) -> (Vec<String>, u32) {
+pub(crate) fn ask(config: &Config, rank: usize) -> (Vec<String>, u32) {
     let mut found = asked();
     let (names, warnings) = read_names(config.text(Key::Coll));
     let agreed = names.code();
@@ -197,7 +197,7 @@ fn settle_slow<A: Copy + Eq>(
 
 /// Notes a call between the groups of an intercommunicator, which goes in one way.
 #[inline]
-pub(in super::super) fn note_between<A>(
+pub(crate) fn note_between<A>(
     call: &'static Call<A>, way: &'static str, ranks: u32, bytes: impl FnOnce() -> u64,
 ) {
     if IS_ASKED.load(Ordering::Relaxed) {
@@ -216,7 +216,7 @@ impl Asked {
 }
 
 /// What has run, where a report is asked for: a line for each call, number of ranks and algorithm.
-pub(in super::super) fn report(json: bool) -> Vec<String> {
+pub(crate) fn report(json: bool) -> Vec<String> {
     print(asked().counts.iter().flatten(), json)
 }
 
@@ -322,7 +322,7 @@ mod tests {
 
     #[test]
     fn scale_md__lists_each_call_and_its_algorithms() {
-        let page = include_str!("../../../../../docs/scale.md");
+        let page = include_str!("../../../../docs/scale.md");
         for (call, names) in CALLS {
             let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
             let row = format!("| `{call}` | {} |", names.join(", "));

@@ -1,19 +1,20 @@
 //! Communicators from communicators (MPI-5.0 section 7.4.2).
 //!
 //! The context of a new communicator comes from its leader, its rank 0 (see
-//! [`contexts`](super::contexts)). Nobody waits for more than that: a member may send on the new
+//! [`contexts`](crate::comm::contexts)). Nobody waits for more than that: a member may send on the new
 //! communicator before another one has it.
 
-use super::agree::{self, Members};
-use super::contexts::Block;
-use super::{Comm, hints, inter, publish};
+use super::workers::{settle, settle_spread};
+use super::{inter, publish};
 use crate::attribute;
 use crate::channel::Channel;
+use crate::channel::agree::{self, Members};
 use crate::coll;
+use crate::comm::contexts::Block;
+use crate::comm::{Comm, hints};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::places::{self, spread};
 use crate::process::Process;
 use fastpath_bootstrap::job::Job;
 use fastpath_protocol::tag::Context;
@@ -61,8 +62,8 @@ fn duplicate_at(
     comm.errhandler.set(parent.errhandler.get());
     *comm.hints.borrow_mut() = hints::select(given);
     if settles && !comm.is_inter() {
-        let further = places::settle(p, &mut comm)?;
-        spread::settle(p, &mut comm, further)?;
+        let further = settle(p, &mut comm)?;
+        settle_spread(p, &mut comm, further)?;
     }
     comm.topology.replace(parent.topology.borrow().clone());
     let mut spares = parent.spares.get();
@@ -141,7 +142,7 @@ pub(crate) fn create_among(
     let context = take_context(&mut block)?;
     let mut comm = derive(p, parent, context, group);
     comm.spares.set(block);
-    places::settle(p, &mut comm)?;
+    settle(p, &mut comm)?;
     Ok(comm)
 }
 
@@ -156,7 +157,7 @@ pub(crate) fn create_of_first(p: &Process, parent: &Comm, count: u32) -> Result<
     let world_ranks = parent.group.world_ranks()[..count as usize].to_vec();
     let group = Rc::new(Group::new(world_ranks, parent.my_world_rank()));
     let mut comm = derive(p, parent, context, group);
-    places::settle(p, &mut comm)?;
+    settle(p, &mut comm)?;
     Ok(Some(comm))
 }
 
@@ -238,10 +239,10 @@ fn split_with(
             let context = take_context(&mut block)?;
             let mut comm = derive(p, parent, context, Rc::new(group));
             comm.spares.set(block);
-            let further = places::settle(p, &mut comm)?;
+            let further = settle(p, &mut comm)?;
             if let Some(given) = given {
                 *comm.hints.borrow_mut() = hints::select(given.to_vec());
-                spread::settle(p, &mut comm, further)?;
+                settle_spread(p, &mut comm, further)?;
             }
             publish(p, comm)
         }
@@ -339,8 +340,8 @@ pub fn split_type(
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
-    use super::super::agree::tests::run;
     use super::*;
+    use crate::channel::agree::tests::run;
 
     const U: i32 = MPI_UNDEFINED;
 

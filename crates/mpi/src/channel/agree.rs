@@ -1,7 +1,7 @@
 //! How the members of a communicator agree on a new one: small messages of fixed size.
 #![allow(unsafe_code)]
 
-use crate::channel::Channel;
+use super::Channel;
 use crate::error::Result;
 use fastpath_protocol::buffer::Buffer;
 
@@ -78,7 +78,7 @@ pub(crate) fn gather_all<const WORDS: usize>(
 
 /// Sends `value` from the first of `ranks` to the others, along a binomial tree. `position` is the
 /// caller's index in `ranks`.
-pub(super) fn broadcast(
+pub(crate) fn broadcast(
     members: &impl Members, ranks: &[u32], position: usize, value: u64,
 ) -> Result<u64> {
     let mut word = [value];

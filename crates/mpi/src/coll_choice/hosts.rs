@@ -6,8 +6,8 @@
 //!
 //! References: Alexandrov et al., LogGP (1995); Culler et al., LogP (1993).
 
-use super::super::branches;
-use super::super::halving::Actors;
+use super::tree;
+use super::tree::Actors;
 use super::{Allgather, Allreduce, BCAST_LONG, Barrier, Bcast, Order, REDUCE_LONG, Reduce, Size};
 
 /// How the members of a call are spread over hosts. All of them find the same.
@@ -69,7 +69,7 @@ fn levels(members: u32) -> u32 {
 
 impl Spread {
     /// Of members whose hosts have consecutive ranks: where each host begins, and the end.
-    pub(in super::super) fn of(starts: &[u32]) -> Spread {
+    pub(crate) fn of(starts: &[u32]) -> Spread {
         let sizes = || starts.windows(2).map(|pair| pair[1] - pair[0]);
         let ranks = starts.last().copied().unwrap_or(0);
         let most = sizes().max().unwrap_or(1);
@@ -77,7 +77,7 @@ impl Spread {
         let parts = starts.windows(2).map(|pair| pair[0]..pair[1]);
         let branches = match most.is_power_of_two() && sizes().all(|size| size == most) {
             true => 1,
-            false => parts.map(|part| branches::count(actors, part)).fold(2, u32::max),
+            false => parts.map(|part| tree::count(actors, part)).fold(2, u32::max),
         };
         let inner = starts.get(1..starts.len().saturating_sub(1));
         let inner = inner.unwrap_or_default().iter();
@@ -92,18 +92,18 @@ impl Spread {
             branches,
             exchanged: match branches {
                 1 => 0,
-                _ => branches::exchanged(starts),
+                _ => tree::exchanged(starts),
             },
         }
     }
 
     /// The same hosts, with ranks in another order.
-    pub(in super::super) fn mixed(self, dealt: bool) -> Spread {
+    pub(crate) fn mixed(self, dealt: bool) -> Spread {
         Spread { in_blocks: false, aligned: 0, dealt, branches: 1, exchanged: 0, ..self }
     }
 
     /// How one member of each host is spread.
-    pub(in super::super) fn between(self) -> Spread {
+    pub(crate) fn between(self) -> Spread {
         Spread {
             nodes: self.nodes,
             ranks: self.nodes,
@@ -124,13 +124,13 @@ impl Spread {
 
 /// Costs of algorithms under a network.
 #[derive(Debug, Clone, Copy)]
-pub(in super::super) struct Costs<'n> {
+pub(crate) struct Costs<'n> {
     network: &'n Network,
     spread: Spread,
 }
 
 impl Costs<'_> {
-    pub(in super::super) fn new(spread: Spread, network: &Network) -> Costs<'_> {
+    pub(crate) fn new(spread: Spread, network: &Network) -> Costs<'_> {
         Costs { network, spread }
     }
 
@@ -457,13 +457,13 @@ impl Spread {
     }
 
     /// The same for an operation on vectors: operands of one host must be consecutive where the order counts.
-    pub(in super::super) fn may_combine(self, size: Size) -> bool {
+    pub(crate) fn may_combine(self, size: Size) -> bool {
         let free = size.commutes && size.order == Order::Free;
         self.has_levels() && (free || self.in_blocks)
     }
 
     /// Whether hosts exchange what several branches of the tree give each.
-    pub(in super::super) fn has_branches(self, size: Size) -> bool {
+    pub(crate) fn has_branches(self, size: Size) -> bool {
         self.in_blocks && self.branches > 1 && size.order != Order::Free
     }
 }

@@ -15,18 +15,18 @@ const NAMES: [&str; CALLS] = ["allreduce", "allgather"];
 
 /// A call, and the octave of each member's bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Which {
+pub(crate) struct Which {
     call: u8,
     octave: u8,
     bytes: u64,
 }
 
 impl Which {
-    pub(super) fn allreduce(bytes: u64) -> Which {
+    pub(crate) fn allreduce(bytes: u64) -> Which {
         Which::new(0, bytes)
     }
 
-    pub(super) fn allgather(bytes: u64) -> Which {
+    pub(crate) fn allgather(bytes: u64) -> Which {
         Which::new(1, bytes)
     }
 
@@ -36,7 +36,7 @@ impl Which {
 }
 
 /// What is known; at rank 0 also what it is known from.
-pub(super) struct Learnt {
+pub(crate) struct Learnt {
     loops: [[Cell<Arm>; OCTAVES]; CALLS],
     /// What this member's work took after it had last told the others.
     rest_ns: Cell<u64>,
@@ -78,21 +78,21 @@ impl Learnt {
         &self.loops[which.call as usize][which.octave as usize]
     }
 
-    pub(super) fn copy_loop(&self, which: Which) -> CopyLoop {
+    pub(crate) fn copy_loop(&self, which: Which) -> CopyLoop {
         self.arm(which).get().copy_loop()
     }
 
-    pub(super) fn keep_rest(&self, ns: u64) {
+    pub(crate) fn keep_rest(&self, ns: u64) {
         self.rest_ns.set(ns);
     }
 
-    pub(super) fn take_rest(&self) -> u64 {
+    pub(crate) fn take_rest(&self) -> u64 {
         self.rest_ns.take()
     }
 
     /// All members have met in a call. What their work took since they last met, and before that in the call before
     /// this one. The answer is for [`Learnt::follow`].
-    pub(super) fn note(&self, which: Which, ns: u64, before_ns: u64) -> u64 {
+    pub(crate) fn note(&self, which: Which, ns: u64, before_ns: u64) -> u64 {
         let log = &mut *self.log.borrow_mut();
         match &mut log.last {
             Some((_, _, sum_ns)) if before_ns == 0 => {
@@ -109,7 +109,7 @@ impl Learnt {
     }
 
     /// What rank 0 says: 0, or a call, an octave and a loop. What is not understood is not followed.
-    pub(super) fn follow(&self, said: u64) {
+    pub(crate) fn follow(&self, said: u64) {
         let [call, octave, arm, known, ..] = said.to_le_bytes();
         let octaves = self.loops.get(usize::from(call));
         let place = octaves.and_then(|octaves| octaves.get(usize::from(octave)));
@@ -120,7 +120,7 @@ impl Learnt {
     }
 
     /// A line for each call and octave of which something is known.
-    pub(super) fn report(&self) -> Vec<String> {
+    pub(crate) fn report(&self) -> Vec<String> {
         let log = self.log.borrow();
         let calls = log.learners.iter().flat_map(|learners| learners.iter());
         let mut lines = Vec::new();

@@ -4,16 +4,17 @@
 //! process and its rank say which message is whose. What the members of a group have to tell each other goes through
 //! [`Comm::local`], in the same context. Where both groups must agree, the ranks 0 exchange words and pass them on.
 
-use super::agree::{self, Members};
-use super::contexts::Block;
 use super::create::{derive, select_color, take_context, take_spare};
-use super::{Comm, publish};
+use super::publish;
+use super::workers::settle;
 use crate::channel::Channel;
+use crate::channel::agree::{self, Members};
 use crate::coll;
+use crate::comm::Comm;
+use crate::comm::contexts::Block;
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::places;
 use crate::process::Process;
 use fastpath_bootstrap::job::{Job, Origin};
 use fastpath_protocol::tag::Context;
@@ -237,22 +238,12 @@ pub(crate) fn is_first(p: &Process, comm: &Comm) -> bool {
     origin(&comm.group) < origin(comm.peer_group())
 }
 
-/// The local group as a communicator of its own.
-///
-/// # Errors
-/// `MPI_ERR_COMM` for an intracommunicator.
-pub(crate) fn local_of(comm: &Comm) -> Result<&Rc<Comm>> {
-    comm.remote()?;
-    let local = comm.local.as_ref();
-    local.ok_or_else(|| Error::new(MPI_ERR_INTERN, "an intercommunicator without a local group"))
-}
-
 /// What the ranks 0 of both groups say, the own one's first, to all members.
 fn exchange_words(
     p: &Process, comm: &Comm, mine: &[u64], theirs: usize,
 ) -> Result<(Vec<u64>, Vec<u64>)> {
     let between = Channel::next(p, comm);
-    let within = Channel::tagged(p, local_of(comm)?, between.tag);
+    let within = Channel::tagged(p, comm.find_local()?, between.tag);
     let mut words = mine.to_vec();
     words.resize(mine.len() + theirs, 0);
     let (out, into) = words.split_at_mut(mine.len());
@@ -266,7 +257,7 @@ fn exchange_words(
 
 /// The channel among the local group: its tags are those of the intercommunicator's calls, so that none is used twice.
 fn next_within<'a>(p: &'a Process, comm: &'a Comm) -> Result<Channel<'a>> {
-    let local = local_of(comm)?;
+    let local = comm.find_local()?;
     Ok(Channel::tagged(p, local, Channel::take_tag(comm)))
 }
 
@@ -310,7 +301,7 @@ pub fn merge(p: &Process, comm: &Comm, high: bool) -> Result<usize> {
     let ranks = low.world_ranks().iter().chain(last.world_ranks());
     let group = Group::new(ranks.copied().collect(), comm.my_world_rank());
     let mut made = derive(p, comm, context, Rc::new(group));
-    places::settle(p, &mut made)?;
+    settle(p, &mut made)?;
     publish(p, made)
 }
 

@@ -32,7 +32,7 @@ const NUMBER: u32 = 3;
 
 impl Placement {
     /// Nothing was chosen yet.
-    pub(in super::super) fn new(spread: Spread) -> Self {
+    pub(crate) fn new(spread: Spread) -> Self {
         let kept = [const { Cell::new(Choice { bytes: 0, facts: 0 }) }; KEPT];
         Placement { spread, kept }
     }
@@ -89,8 +89,8 @@ mod tests {
     use super::super::hosts::{self, Network};
     use super::super::{Barrier, Bcast};
     use super::*;
-    use crate::coll::choose::Room;
-    use crate::coll::nodes::Nodes;
+    use crate::coll_choice::Room;
+    use crate::coll_choice::nodes::Nodes;
     use proptest::prelude::*;
 
     /// 0 to 19 elements, or up to 2^40 bytes.

@@ -29,23 +29,24 @@
 #![allow(unsafe_code)]
 
 mod asked;
-mod hosts;
+pub(crate) mod hosts;
 mod kept;
+pub(crate) mod nodes;
+pub(crate) mod tree;
 
-pub(super) use asked::{
+pub(crate) use asked::{
     ALLGATHER, ALLGATHERV, ALLREDUCE, ALLTOALL, ALLTOALLV, ALLTOALLW, BARRIER, BCAST, Call, EXSCAN,
     GATHER, GATHERV, NEIGHBOR_ALLGATHER, NEIGHBOR_ALLGATHERV, NEIGHBOR_ALLTOALL,
     NEIGHBOR_ALLTOALLV, NEIGHBOR_ALLTOALLW, REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, SCAN,
     SCATTER, SCATTERV, ask, counts, note_between, report, wants_any_order,
 };
-pub use hosts::Spread;
 pub use kept::Placement;
+pub use nodes::Nodes;
 
-use crate::comm::Comm;
-use crate::process::Process;
 use asked::settle;
+use fastpath_bootstrap::job::Job;
 use fastpath_protocol::worker::SHORT_LIMIT;
-pub(super) use hosts::Network;
+pub(crate) use hosts::Network;
 
 /// How many processors the ranks of the job have, awake or not: the same on all ranks and at any time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,24 +61,10 @@ pub enum Room<'a> {
     Hosts(&'a Placement),
 }
 
-impl<'a> Room<'a> {
-    /// Of the members of a communicator.
+impl Room<'_> {
+    /// Of ranks that share one host.
     #[inline]
-    pub(super) fn of(p: &Process, comm: &'a Comm) -> Room<'a> {
-        match comm.nodes(p) {
-            Some(nodes) => Room::Hosts(&nodes.placement),
-            None => Room::on_host(p),
-        }
-    }
-
-    /// Of ranks that share this host.
-    #[inline]
-    pub(crate) fn on_host(p: &Process) -> Room<'static> {
-        let Ok(worker) = p.worker() else {
-            return Room::Own;
-        };
-        // SAFETY: the worker lives while MPI runs.
-        let job = unsafe { (*worker).job };
+    pub(crate) fn on_host(job: &Job) -> Room<'static> {
         // What all members of a communicator find alike, whatever was spawned meanwhile and on whichever node they are.
         if job.nodes() > 1 || job.began_with() <= job.processors() {
             Room::Own
@@ -199,7 +186,7 @@ const ALLREDUCE_LONG: u64 = 32 << 10;
 /// The same of two ranks on two hosts: each further exchange costs the way between them.
 const ALLREDUCE_LONG_APART: u64 = 512 << 10;
 /// Bytes of a piece of an allreduce by recursive doubling: what two ranks send, receive and add stays in their caches.
-pub(super) const ALLREDUCE_PIECE: u64 = 256 << 10;
+pub(crate) const ALLREDUCE_PIECE: u64 = 256 << 10;
 /// Bytes of an allreduce from which a number of ranks that is no power of two uses a ring, and bytes of each rank's
 /// part.
 const ALLREDUCE_RING: u64 = 256 << 10;
@@ -217,14 +204,14 @@ const REDUCE_SCATTER_SHORT: u64 = 8 << 10;
 
 /// How a barrier goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Barrier {
+pub(crate) enum Barrier {
     Flat,
     Dissemination,
     Nodes,
 }
 
 #[inline]
-pub(super) fn barrier(ranks: u32, room: Room<'_>) -> Barrier {
+pub(crate) fn barrier(ranks: u32, room: Room<'_>) -> Barrier {
     let usual = match room {
         Room::Hosts(on) => {
             on.choose(&BARRIER, 0, 0, |spread| hosts::barrier(spread, &Network::TCP))
@@ -242,7 +229,7 @@ pub(super) fn barrier(ranks: u32, room: Room<'_>) -> Barrier {
 
 /// How a broadcast goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Bcast {
+pub(crate) enum Bcast {
     Flat,
     Binomial,
     ScatterAllgather,
@@ -250,7 +237,7 @@ pub(super) enum Bcast {
 }
 
 #[inline]
-pub(super) fn bcast(bytes: u64, ranks: u32, room: Room<'_>) -> Bcast {
+pub(crate) fn bcast(bytes: u64, ranks: u32, room: Room<'_>) -> Bcast {
     let usual = if ranks == 2 || room.is_flat(bytes, u64::MAX) {
         Bcast::Flat
     } else if let Room::Hosts(on) = room {
@@ -266,14 +253,14 @@ pub(super) fn bcast(bytes: u64, ranks: u32, room: Room<'_>) -> Bcast {
 
 /// How a gather or a scatter goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Gather {
+pub(crate) enum Gather {
     Linear,
     Binomial,
 }
 
 /// Of blocks of one length.
 #[inline]
-pub(super) fn gather(
+pub(crate) fn gather(
     call: &'static Call<Gather>, block: u64, ranks: u32, room: Room<'_>,
 ) -> Gather {
     let usual = if !room.is_shared() && ranks >= TREE_RANKS && block <= TREE_BYTES {
@@ -286,7 +273,7 @@ pub(super) fn gather(
 
 /// Of blocks whose lengths only the root knows; `block`: the longest that this rank knows, as in what follows.
 #[inline]
-pub(super) fn gather_arrays(
+pub(crate) fn gather_arrays(
     call: &'static Call<Gather>, block: impl FnOnce() -> u64, ranks: u32,
 ) -> Gather {
     settle(call, Gather::Linear, block, ranks, |how| how == Gather::Linear)
@@ -294,7 +281,7 @@ pub(super) fn gather_arrays(
 
 /// How an allgather goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Allgather {
+pub(crate) enum Allgather {
     Flat,
     Doubling,
     Bruck,
@@ -306,7 +293,7 @@ pub(super) enum Allgather {
 
 /// `total` bytes in all; `even` where all blocks are of one length and lie one after the other.
 #[inline]
-pub(super) fn allgather(
+pub(crate) fn allgather(
     total: u64, even: bool, ranks: u32, (room, may_share): (Room<'_>, bool),
 ) -> Allgather {
     let doubles = even && ranks.is_power_of_two();
@@ -339,7 +326,7 @@ pub(super) fn allgather(
 
 /// How an alltoall goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Alltoall {
+pub(crate) enum Alltoall {
     Flat,
     Bruck,
     /// Not in place.
@@ -351,7 +338,7 @@ pub(super) enum Alltoall {
 
 /// Of blocks of one length, of so many bytes.
 #[inline]
-pub(super) fn alltoall(block: u64, ranks: u32, in_place: bool, room: Room<'_>) -> Alltoall {
+pub(crate) fn alltoall(block: u64, ranks: u32, in_place: bool, room: Room<'_>) -> Alltoall {
     let usual = match usual_alltoall(block, ranks, room) {
         Alltoall::Together if in_place => in_place_alltoall(block.saturating_mul(ranks.into())),
         how => how,
@@ -366,7 +353,7 @@ pub(super) fn alltoall(block: u64, ranks: u32, in_place: bool, room: Room<'_>) -
 
 /// The same of blocks of any lengths, whose sum is `in_place` where they go where they come from; `block`: the longest.
 #[inline]
-pub(super) fn alltoall_arrays(
+pub(crate) fn alltoall_arrays(
     call: &'static Call<Alltoall>, block: impl FnOnce() -> u64, ranks: u32, in_place: Option<u64>,
 ) -> Alltoall {
     let usual = in_place.map_or(Alltoall::Together, in_place_alltoall);
@@ -379,7 +366,7 @@ pub(super) fn alltoall_arrays(
 /// Counts what all ranks know: messages, of which the first to a partner opens a pair, waits for a processor, and
 /// copies. Through rank 0 each rank has one partner and waits once, and rank 0 copies everything.
 #[inline]
-pub(super) fn usual_alltoall(block: u64, ranks: u32, room: Room<'_>) -> Alltoall {
+pub(crate) fn usual_alltoall(block: u64, ranks: u32, room: Room<'_>) -> Alltoall {
     let all = block.saturating_mul(ranks as u64);
     let (from, most) = match room {
         Room::Own | Room::Hosts(_) => (BRUCK_RANKS, BRUCK_BYTES),
@@ -403,33 +390,33 @@ fn in_place_alltoall(total: u64) -> Alltoall {
 
 /// What a reduction asks for: bytes and elements of the vector, and whether the operation commutes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Size {
-    pub(super) bytes: u64,
-    pub(super) count: u64,
-    pub(super) commutes: bool,
-    pub(super) is_contiguous: bool,
-    pub(super) order: Order,
+pub(crate) struct Size {
+    pub(crate) bytes: u64,
+    pub(crate) count: u64,
+    pub(crate) commutes: bool,
+    pub(crate) is_contiguous: bool,
+    pub(crate) order: Order,
 }
 
 /// In which order operands may be combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(crate) enum Order {
     /// In any: the result has the same bits, or somebody has said that they do not matter.
     Free,
     /// As ranks and count alone say.
     Fixed,
-    /// Along the tree of [`super::halving::Actors`]: this is a part of a call that does so as a whole.
+    /// Along the tree of [`tree::Actors`]: this is a part of a call that does so as a whole.
     Tree,
 }
 
 impl Size {
     /// Whether the elements can be dealt out to the ranks, in any order of operands.
-    pub(super) fn can_share(&self, ranks: u32) -> bool {
+    pub(crate) fn can_share(&self, ranks: u32) -> bool {
         self.commutes && self.count >= ranks as u64
     }
 
     /// Of a part of the call.
-    pub(super) fn along_tree(self) -> Size {
+    pub(crate) fn along_tree(self) -> Size {
         let order = match self.order {
             Order::Free => Order::Free,
             Order::Fixed | Order::Tree => Order::Tree,
@@ -452,7 +439,7 @@ impl Size {
 
 /// How a reduce goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reduce {
+pub(crate) enum Reduce {
     Flat,
     Binomial,
     Halving,
@@ -460,7 +447,7 @@ pub(super) enum Reduce {
 }
 
 #[inline]
-pub(super) fn reduce(size: Size, ranks: u32, room: Room<'_>) -> Reduce {
+pub(crate) fn reduce(size: Size, ranks: u32, room: Room<'_>) -> Reduce {
     let usual = if ranks == 2 || room.is_flat(size.bytes, FLAT_REDUCE) {
         Reduce::Flat
     } else if let Room::Hosts(on) = room {
@@ -482,7 +469,7 @@ pub(super) fn reduce(size: Size, ranks: u32, room: Room<'_>) -> Reduce {
 
 /// How an allreduce goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Allreduce {
+pub(crate) enum Allreduce {
     Flat,
     Doubling,
     HalvingDoubling,
@@ -492,7 +479,7 @@ pub(super) enum Allreduce {
 }
 
 #[inline]
-pub(super) fn allreduce(size: Size, ranks: u32, (room, may_share): (Room<'_>, bool)) -> Allreduce {
+pub(crate) fn allreduce(size: Size, ranks: u32, (room, may_share): (Room<'_>, bool)) -> Allreduce {
     let goes_round = size.order != Order::Tree && size.goes_round(ranks);
     let may_share = may_share && size.has_short_elements() && !goes_round;
     let usual = if ranks <= 2 {
@@ -535,14 +522,14 @@ pub(super) fn allreduce(size: Size, ranks: u32, (room, may_share): (Room<'_>, bo
 
 /// How a reduce-scatter goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ReduceScatter {
+pub(crate) enum ReduceScatter {
     Allreduce,
     Ring,
 }
 
 /// `size` is that of the whole vector.
 #[inline]
-pub(super) fn reduce_scatter(
+pub(crate) fn reduce_scatter(
     call: &'static Call<ReduceScatter>, size: Size, ranks: u32,
 ) -> ReduceScatter {
     let usual = if size.bytes <= REDUCE_SCATTER_SHORT || !size.commutes {
@@ -556,26 +543,26 @@ pub(super) fn reduce_scatter(
 
 /// How a scan goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Scan {
+pub(crate) enum Scan {
     Chain,
     Doubling,
 }
 
 #[inline]
-pub(super) fn scan(call: &'static Call<Scan>, bytes: u64, ranks: u32, room: Room<'_>) -> Scan {
+pub(crate) fn scan(call: &'static Call<Scan>, bytes: u64, ranks: u32, room: Room<'_>) -> Scan {
     let usual = if room.is_shared() || ranks == 2 { Scan::Chain } else { Scan::Doubling };
     settle(call, usual, || bytes, ranks, |_| true)
 }
 
 /// How a call with neighbours goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Neighbor {
+pub(crate) enum Neighbor {
     Linear,
 }
 
 /// `block` bytes of the longest block.
 #[inline]
-pub(super) fn neighbor(
+pub(crate) fn neighbor(
     call: &'static Call<Neighbor>, block: impl FnOnce() -> u64, ranks: u32,
 ) -> Neighbor {
     settle(call, Neighbor::Linear, block, ranks, |_| true)

@@ -59,7 +59,7 @@ impl Spare {
 }
 
 /// A place for a state machine, which never moves.
-pub(super) struct Block<F> {
+pub(crate) struct Block<F> {
     at: NonNull<F>,
     is_full: bool,
     spare: &'static Spare,
@@ -76,13 +76,13 @@ impl<F> Block<F> {
     };
 
     /// An empty one.
-    pub(super) fn new(spare: &'static Spare) -> Self {
+    pub(crate) fn new(spare: &'static Spare) -> Self {
         Block { at: spare.take(Self::LAYOUT).cast(), is_full: false, spare }
     }
 
     /// Makes one there.
     #[inline]
-    pub(super) fn fill(&mut self, make: impl FnOnce() -> F) {
+    pub(crate) fn fill(&mut self, make: impl FnOnce() -> F) {
         self.clear();
         // SAFETY: the block has room for it, and holds none.
         unsafe { self.at.write(make()) };
@@ -91,19 +91,19 @@ impl<F> Block<F> {
 
     /// What is there.
     #[inline]
-    pub(super) fn get(&mut self) -> Option<Pin<&mut F>> {
+    pub(crate) fn get(&mut self) -> Option<Pin<&mut F>> {
         // SAFETY: `fill` has made it, and it stays there until `clear` drops it.
         self.is_full.then(|| unsafe { Pin::new_unchecked(self.at.as_mut()) })
     }
 
     /// Whether there is one.
-    pub(super) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.is_full
     }
 
     /// Drops what is there.
     #[inline]
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.is_full) {
             // SAFETY: `fill` has made it.
             unsafe { self.at.drop_in_place() };

@@ -13,15 +13,10 @@
 //! communicator with hints compare them, and what all promise counts. It counts for good: a hint that is set later, or
 //! taken back, moves no message. A wildcard that breaks the promise is an error.
 
-use super::make;
-use crate::channel::Channel;
-use crate::comm::{Comm, agree, hints};
+use super::{HotComm, hints};
 use crate::consts::*;
 use crate::error::{Error, Result};
-use crate::hot::HotComm;
-use crate::process::Process;
 use fastpath_base::sync::{Ordering, StaticU32};
-use fastpath_bootstrap::segment::FURTHER;
 use fastpath_protocol::Endpoint;
 use std::cell::OnceCell;
 
@@ -46,40 +41,8 @@ pub(crate) struct Spread {
     entries: OnceCell<Box<[HotComm]>>,
 }
 
-/// Spreads the messages of a new communicator, which has its place and its hints, if all members promise what that
-/// needs. All of them make the call; `further` is how many further workers each has.
-///
-/// # Errors
-/// There is no address space for the workers; those of communication.
-pub(crate) fn settle(p: &Process, comm: &mut Comm, further: u32) -> Result {
-    if comm.place == 0 || further < 2 {
-        return Ok(());
-    }
-    let mine = find_promises(&comm.hints.borrow());
-    let all = agree::gather_all(&Channel::next(p, comm), [mine])?;
-    let promised = all.iter().fold(mine, |common, [one]| common & one);
-    if promised == 0 {
-        return Ok(());
-    }
-    let peers = comm.group.world_ranks();
-    let mut endpoints = Vec::new();
-    for place in 1..=further.min(FURTHER as u32) {
-        // Any thread's: biased to none until one has come to it often, so that a look at an unused one needs no fence.
-        make(p, place, false)?;
-        let of_place = peers.iter().filter_map(|&peer| p.endpoint_at(place, peer));
-        endpoints.push(of_place.collect());
-    }
-    SPREAD.fetch_add(1, Ordering::Relaxed);
-    comm.spread = Some(Box::new(Spread {
-        promised,
-        own: comm.rank,
-        endpoints: endpoints.into(),
-        entries: OnceCell::new(),
-    }));
-    Ok(())
-}
-
-fn find_promises(hints: &[(String, String)]) -> u64 {
+/// What the hints of a communicator promise of its messages, as a word that members compare; 0 for nothing.
+pub(crate) fn find_promises(hints: &[(String, String)]) -> u64 {
     let promised = |name: &str| hints::value(hints, name) == "true";
     let bits = PROMISES.iter().filter(|(name, _)| promised(name));
     bits.fold(0, |all, (_, bit)| all | bit)
@@ -106,6 +69,13 @@ fn choose(promised: u64, own: u32, peer: i32, tag: i32, lanes: usize) -> Option<
 }
 
 impl Spread {
+    /// Of a communicator whose members have all promised that; the calling process's rank, and the endpoints in each
+    /// further worker, by place from 1 on.
+    pub fn new(promised: u64, own: u32, endpoints: Vec<Box<[*mut Endpoint]>>) -> Self {
+        SPREAD.fetch_add(1, Ordering::Relaxed);
+        Spread { promised, own, endpoints: endpoints.into(), entries: OnceCell::new() }
+    }
+
     #[inline]
     fn index(&self, peer: i32, tag: i32) -> Option<usize> {
         choose(self.promised, self.own, peer, tag, self.endpoints.len())

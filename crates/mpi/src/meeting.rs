@@ -1,15 +1,15 @@
 //! Communicators from groups whose members share no communicator yet.
 
 use crate::channel::Channel;
-use crate::comm::agree::{self, Members};
+use crate::channel::agree::{self, Members};
+use crate::comm::Comm;
 use crate::comm::contexts::Block;
-use crate::comm::inter::{self, Bridge};
-use crate::comm::{Comm, create, publish};
+use crate::comm_creation::inter::{self, Bridge};
+use crate::comm_creation::{create, publish, settle};
 use crate::consts::*;
 use crate::errhandler::{Kind, check_errhandler};
 use crate::error::{Error, Result};
 use crate::group::Group;
-use crate::places;
 use crate::process::Process;
 use fastpath_protocol::tag::Context;
 use std::rc::Rc;
@@ -119,7 +119,7 @@ pub fn create_from_group(
     let mut made = Comm::new(p, context, group.clone(), None, meeting.comm.rank);
     made.spares.set(block);
     made.errhandler.set(errhandler);
-    places::settle(p, &mut made)?;
+    settle(p, &mut made)?;
     publish(p, made)
 }
 

@@ -1,0 +1,97 @@
+//! How communicators are made, made known, and freed (MPI-5.0 sections 7.4 and 7.6).
+
+pub mod create;
+pub mod inter;
+mod workers;
+
+pub(crate) use workers::settle;
+
+use crate::attribute;
+use crate::buffered;
+use crate::channel::{Channel, agree};
+use crate::coll;
+use crate::coll::shared::mapped;
+use crate::comm::Comm;
+use crate::comm::contexts::Block;
+use crate::consts::*;
+use crate::errhandler;
+use crate::error::{Error, NOT_TO_BE_FREED, Result};
+use crate::group::Group;
+use crate::process::Process;
+use crate::request;
+use fastpath_protocol::tag::Context;
+use std::rc::Rc;
+
+impl Comm {
+    /// A communicator without a handle, with `MPI_ERRORS_ARE_FATAL`. `rank` is the calling process's
+    /// rank in `group`.
+    pub fn new(
+        p: &Process, context: Context, group: Rc<Group>, remote_group: Option<Rc<Group>>, rank: u32,
+    ) -> Self {
+        let endpoint = |peer| p.endpoint_address(peer);
+        Comm::with_endpoints(p.call.get(), &endpoint, context, group, remote_group, rank)
+    }
+}
+
+/// Gives a new communicator a handle and makes it known.
+///
+/// # Errors
+/// `MPI_ERR_OTHER` when no handle is free.
+pub fn publish(p: &Process, comm: Comm) -> Result<usize> {
+    let comm = Rc::new(comm);
+    let handle = p.comms.publish(comm.clone())?;
+    comm.handle.set(handle);
+    if let Some(local) = &comm.local {
+        local.handle.set(handle);
+    }
+    errhandler::attach(p, comm.errhandler.get());
+    comm.tell_title();
+    p.hot_comm_set(handle, &comm);
+    Ok(handle)
+}
+
+/// `MPI_Comm_free`: deletes the attributes, then the handle. Requests keep what they need of the
+/// communicator.
+///
+/// # Errors
+/// `MPI_ERR_COMM` for a handle that is no communicator or a predefined one; what a user's attribute
+/// delete function returns, and then the communicator stays.
+pub fn free_comm(p: &Process, handle: usize) -> Result {
+    let comm = p.comm(handle)?;
+    if handle == MPI_COMM_WORLD || handle == MPI_COMM_SELF {
+        let text = "MPI_COMM_WORLD and MPI_COMM_SELF cannot be freed";
+        return Err(Error::new(MPI_ERR_COMM, text).with_advice(Some(NOT_TO_BE_FREED)));
+    }
+    attribute::delete_attributes(p, comm.holder())?;
+    mapped::give_back(p, &comm)?;
+    p.hot_comm_clear(handle);
+    if p.parent.get() == handle {
+        p.parent.set(MPI_COMM_NULL);
+    }
+    p.comms.withdraw(handle);
+    let spares = comm.spares.replace(Block::EMPTY);
+    p.contexts.give_back(comm.my_world_rank(), spares);
+    p.freed_comms.add(comm);
+    request::release_unused(p);
+    Ok(())
+}
+
+/// `MPI_Comm_disconnect`: as [`free_comm`], after all members have called it.
+///
+/// # Errors
+/// As [`free_comm`], and those of communication.
+pub fn disconnect_comm(p: &Process, handle: usize) -> Result {
+    let comm = p.comm(handle)?;
+    buffered::drain_place(p, &comm.buffer)?;
+    if comm.is_inter() {
+        inter::synchronize(p, &comm)?;
+    } else if comm.size() > 1 {
+        coll::compare_calls(p, &comm)?;
+        agree::synchronize(&Channel::next(p, &comm))?;
+    }
+    free_comm(p, handle)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests;
