@@ -99,21 +99,31 @@ impl ProgressThread {
     }
 }
 
-/// Lets the calling thread run where the other ranks of this host may, and not where its own rank is bound to: the
-/// program computes there, and could not move out of the way. A peer's processor is idle while that waits.
-fn spread(job: &Job) {
-    let (own, mut all) = (affinity(), CpuSet::new());
-    let ranks = job.node_ranks().filter(|&rank| !job.is_remote(rank));
-    for page in ranks.filter_map(|rank| job.rank_page(rank)) {
-        let pid = page.owner_pid.load(Ordering::Relaxed) as libc::pid_t;
-        let set = (pid > 0).then(|| affinity_of(pid)).flatten();
-        set.iter()
-            .flat_map(CpuSet::iter)
-            .filter(|&cpu| !own.contains(cpu))
-            .for_each(|cpu| all.insert(cpu));
+/// Lets the calling thread run on processors that no rank of this host is bound to, where the launcher may use enough
+/// of them for the thread of each rank. With fewer, it may also run where the other ranks do: a peer's processor is
+/// idle while that waits. It never runs where its own rank is bound to: the program computes there, and could not move
+/// out of the way. Says whether all ranks have told where they are.
+fn spread(job: &Job) -> bool {
+    let pages = job.node_ranks().filter(|&rank| !job.is_remote(rank));
+    let pids = pages.filter_map(|rank| job.rank_page(rank));
+    let pids: Vec<_> = pids.map(|page| page.owner_pid.load(Ordering::Relaxed)).collect();
+    let processors_of = |pid: u32| affinity_of(pid as libc::pid_t).filter(|_| pid > 0);
+    let bound: Vec<CpuSet> = pids.iter().filter_map(|&pid| processors_of(pid)).collect();
+    let allowed = job.launcher().and_then(processors_of).unwrap_or_default();
+    _ = set_affinity(&place(&affinity(), &bound, &allowed, pids.len()));
+    pids.iter().all(|&pid| pid > 0)
+}
+
+/// Where the thread of a rank with `own` processors may run: those of `allowed` that no rank is bound to, and with
+/// fewer than one for each of the `ranks` also the other ranks'. Empty where there are none: it stays where it is.
+fn place(own: &CpuSet, bound: &[CpuSet], allowed: &CpuSet, ranks: usize) -> CpuSet {
+    let is_bound = |cpu: &usize| own.contains(*cpu) || bound.iter().any(|set| set.contains(*cpu));
+    let spare: CpuSet = allowed.iter().filter(|cpu| !is_bound(cpu)).collect();
+    if spare.len() >= ranks {
+        return spare;
     }
-    // Where there are none, or it may not, it stays beside the program.
-    _ = set_affinity(&all);
+    let others = bound.iter().flat_map(CpuSet::iter).filter(|&cpu| !own.contains(cpu));
+    spare.iter().chain(others).collect()
 }
 
 fn serve(job: &Job, served: Served, call: &'static Call) {
@@ -136,8 +146,7 @@ fn serve(job: &Job, served: Served, call: &'static Call) {
         }
         // Peers that call have joined the job; the first call is the thread's own.
         if !is_spread && turns > 0 {
-            is_spread = true;
-            spread(job);
+            is_spread = spread(job);
         }
         turns += 1;
         // SAFETY: inside; `end` waits for this thread before the worker goes.
@@ -149,5 +158,35 @@ fn serve(job: &Job, served: Served, call: &'static Call) {
                 (0..YIELDS).take_while(|_| lock.is_wanted()).for_each(|_| wait::yield_now());
             }
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn set(list: &str) -> CpuSet {
+        CpuSet::parse(list).unwrap()
+    }
+
+    #[test]
+    fn place__is_beside_all_ranks_where_there_are_processors_for_all_threads() {
+        let bound = [set("0"), set("1")];
+        assert_eq!(place(&bound[0], &bound, &set("0-3"), 2), set("2-3"));
+        assert_eq!(place(&bound[0], &bound, &set("0-15"), 2), set("2-15"));
+    }
+
+    #[test]
+    fn place__is_also_on_peers_where_too_few_processors_are_spare() {
+        let bound = [set("0"), set("1")];
+        assert_eq!(place(&bound[0], &bound, &set("0-2"), 2), set("1-2"));
+        assert_eq!(place(&bound[1], &bound, &set("0-1"), 2), set("0"));
+        assert_eq!(place(&bound[1], &bound, &set(""), 2), set("0"), "no launcher of ours");
+    }
+
+    #[test]
+    fn place__is_nowhere_else_where_a_rank_has_all_processors() {
+        assert_eq!(place(&set("0-1"), &[set("0-1")], &set("0-1"), 1), set(""));
     }
 }
