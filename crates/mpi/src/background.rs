@@ -25,8 +25,8 @@ const STACK_BYTES: usize = 1 << 18;
 /// Yields of the thread, at most, until one that wants to get in is in.
 const YIELDS: u32 = 64;
 
-/// Nanoseconds after a turn for which a thread with a processor to itself stays awake: a call that finds it asleep takes
-/// a call of the kernel and tens of microseconds.
+/// Nanoseconds after a turn for which a thread with a processor to itself stays awake: a call that finds it asleep
+/// takes a call of the kernel and tens of microseconds.
 const AWAKE_NS: u64 = 200_000;
 /// Polls between two readings of the clock.
 const POLLS_PER_CLOCK: u32 = 64;
@@ -122,9 +122,9 @@ fn spread(job: &Job) -> (bool, bool) {
     (pids.iter().all(|&pid| pid > 0), has_processor && is_there)
 }
 
-/// Where the thread of a rank with `own` processors may run, and whether there is one for it: those of `allowed` that no
-/// rank is bound to, and with fewer than one for each of the `ranks` also the other ranks'. Empty where there are none:
-/// it stays where it is.
+/// Where the thread of a rank with `own` processors may run, and whether there is one for it: those of `allowed` that
+/// no rank is bound to, and with fewer than one for each of the `ranks` also the other ranks'. Empty where there are
+/// none: it stays where it is.
 fn place(own: &CpuSet, bound: &[CpuSet], allowed: &CpuSet, ranks: usize) -> (CpuSet, bool) {
     let is_bound = |cpu: &usize| own.contains(*cpu) || bound.iter().any(|set| set.contains(*cpu));
     let spare: CpuSet = allowed.iter().filter(|cpu| !is_bound(cpu)).collect();

@@ -138,8 +138,8 @@ impl Call {
         word & !DEEP == MISSED
     }
 
-    /// The thread's: waits until it is called, or for so long: awake as long as `is_awake` says so, which is asked again
-    /// and again, then asleep. Whether it was called or is to look, or there is no thread any more.
+    /// The thread's: waits until it is called, or for so long: awake as long as `is_awake` says so, which is asked
+    /// again and again, then asleep. Whether it was called or is to look, or there is no thread any more.
     pub fn wait(&self, limit: Option<Duration>, mut is_awake: impl FnMut() -> bool) -> bool {
         let relaxed = Ordering::Relaxed;
         loop {
@@ -198,8 +198,8 @@ impl Call {
         fence(Ordering::SeqCst);
     }
 
-    /// The thread's: its look has found nothing, and it is about to sleep, or to stay `awake`; false where it was called
-    /// meanwhile.
+    /// The thread's: its look has found nothing, and it is about to sleep, or to stay `awake`; false where it was
+    /// called meanwhile.
     pub fn rest(&self, awake: bool) -> bool {
         let next = if awake { AWAKE } else { ASLEEP };
         // ORDERING: acquire pairs with the release of a call.

@@ -2,9 +2,9 @@
 //!
 //! A rank that sleeps until its turn needs a processor before it can take the lock: to give the lock to the next one
 //! each time costs a switch between processes. A rank that polls has to fetch the lock, the word of the owner and what
-//! the lock protects from the other processor's cache. So who leaves the lock while others wait says that it is only kept
-//! ([`KEPT`], in the word of the owner), and wakes the first of them. Until that one runs and takes it away, the owner
-//! may take it again. The order of the tickets stays: only the first of those that wait may take it away.
+//! the lock protects from the other processor's cache. So who leaves the lock while others wait says that it is only
+//! kept ([`KEPT`], in the word of the owner), and wakes the first of them. Until that one runs and takes it away, the
+//! owner may take it again. The order of the tickets stays: only the first of those that wait may take it away.
 
 use fastpath_base::sync::{AtomicU64, Ordering};
 
