@@ -5,6 +5,7 @@
 #![allow(unsafe_code)]
 
 use crate::lock::{self, Lock};
+use fastpath_base::clock;
 use fastpath_base::sync::Ordering;
 use fastpath_base::thread::without_signals;
 use fastpath_base::topology::{CpuSet, affinity, affinity_of, set_affinity};
@@ -22,6 +23,12 @@ const NAME: &str = "fastpath-progr";
 const STACK_BYTES: usize = 1 << 18;
 /// Yields of the thread, at most, until one that wants to get in is in.
 const YIELDS: u32 = 64;
+
+/// Nanoseconds after a turn for which a thread with a processor to itself stays awake: a call that finds it asleep
+/// takes a call of the kernel and tens of microseconds.
+const AWAKE_NS: u64 = 200_000;
+/// Polls between two readings of the clock.
+const POLLS_PER_CLOCK: u32 = 64;
 
 /// The thread, to be ended before the worker goes.
 pub(crate) struct ProgressThread {
@@ -98,21 +105,55 @@ impl ProgressThread {
     }
 }
 
-/// Lets the calling thread run where the other ranks of this host may, and not where its own rank is bound to: the
-/// program computes there, and could not move out of the way. A peer's processor is idle while that waits.
-fn spread(job: &Job) {
-    let (own, mut all) = (affinity(), CpuSet::new());
-    let ranks = job.node_ranks().filter(|&rank| !job.is_remote(rank));
-    for page in ranks.filter_map(|rank| job.rank_page(rank)) {
-        let pid = page.owner_pid.load(Ordering::Relaxed) as libc::pid_t;
-        let set = (pid > 0).then(|| affinity_of(pid)).flatten();
-        set.iter()
-            .flat_map(CpuSet::iter)
-            .filter(|&cpu| !own.contains(cpu))
-            .for_each(|cpu| all.insert(cpu));
+/// Lets the calling thread run on processors that no rank of this host is bound to, where the launcher may use enough
+/// of them for the thread of each rank. With fewer, it may also run where the other ranks do: a peer's processor is
+/// idle while that waits. It never runs where its own rank is bound to: the program computes there, and could not move
+/// out of the way. Says whether all ranks have told where they are, and whether there is a processor for the thread.
+fn spread(job: &Job) -> (bool, bool) {
+    let pages = job.node_ranks().filter(|&rank| !job.is_remote(rank));
+    let pids = pages.filter_map(|rank| job.rank_page(rank));
+    let pids: Vec<_> = pids.map(|page| page.owner_pid.load(Ordering::Relaxed)).collect();
+    let processors_of = |pid: u32| affinity_of(pid as libc::pid_t).filter(|_| pid > 0);
+    let bound: Vec<CpuSet> = pids.iter().filter_map(|&pid| processors_of(pid)).collect();
+    let allowed = job.launcher().and_then(processors_of).unwrap_or_default();
+    let (set, has_processor) = place(&affinity(), &bound, &allowed, pids.len());
+    let is_there = set_affinity(&set).is_ok();
+    (pids.iter().all(|&pid| pid > 0), has_processor && is_there)
+}
+
+/// Where the thread of a rank with `own` processors may run, and whether there is one for it: those of `allowed` that
+/// no rank is bound to, and with fewer than one for each of the `ranks` also the other ranks'. Empty where there are
+/// none: it stays where it is.
+fn place(own: &CpuSet, bound: &[CpuSet], allowed: &CpuSet, ranks: usize) -> (CpuSet, bool) {
+    let is_bound = |cpu: &usize| own.contains(*cpu) || bound.iter().any(|set| set.contains(*cpu));
+    let spare: CpuSet = allowed.iter().filter(|cpu| !is_bound(cpu)).collect();
+    if spare.len() >= ranks {
+        return (spare, true);
     }
-    // Where there are none, or it may not, it stays beside the program.
-    _ = set_affinity(&all);
+    let others = bound.iter().flat_map(CpuSet::iter).filter(|&cpu| !own.contains(cpu));
+    (spare.iter().chain(others).collect(), false)
+}
+
+/// A while after a turn for which the thread polls.
+#[derive(Default)]
+struct Awake {
+    polls: u32,
+    until_ns: u64,
+}
+
+impl Awake {
+    /// Whether it goes on.
+    fn goes_on(&mut self) -> bool {
+        self.polls = self.polls.wrapping_add(1);
+        if !self.polls.is_multiple_of(POLLS_PER_CLOCK) {
+            return true;
+        }
+        let now = clock::now_ns();
+        if self.until_ns == 0 {
+            self.until_ns = now + AWAKE_NS;
+        }
+        now < self.until_ns
+    }
 }
 
 fn serve(job: &Job, served: Served, call: &'static Call) {
@@ -120,8 +161,12 @@ fn serve(job: &Job, served: Served, call: &'static Call) {
     let mut is_spread = !job.is_bound();
     let lock = lock::first();
     let (mut limit, mut is_due, mut turns) = (None, false, 0_u64);
+    // Ranks that are not bound share what there is.
+    let ranks = job.node_ranks().filter(|&rank| !job.is_remote(rank)).count();
+    let mut has_processor = is_spread && job.processors() >= 2 * ranks;
+    let mut awake = Awake::default();
     loop {
-        let called = is_due || call.wait(limit);
+        let called = is_due || call.wait(limit, || has_processor && awake.goes_on());
         if !call.is_answered() {
             return;
         }
@@ -135,12 +180,15 @@ fn serve(job: &Job, served: Served, call: &'static Call) {
         }
         // Peers that call have joined the job; the first call is the thread's own.
         if !is_spread && turns > 0 {
-            is_spread = true;
-            spread(job);
+            (is_spread, has_processor) = spread(job);
         }
         turns += 1;
         // SAFETY: inside; `end` waits for this thread before the worker goes.
-        let turn = lock.borrow(|| unsafe { (*worker).serve_others(|| lock::first().is_wanted()) });
+        let turn = lock.borrow(|| unsafe {
+            (*worker).background.has_processor = has_processor;
+            (*worker).serve_others(|| lock::first().is_wanted())
+        });
+        awake = Awake::default();
         match turn {
             Turn::Over(nap) => limit = nap,
             Turn::Interrupted => {
@@ -148,5 +196,35 @@ fn serve(job: &Job, served: Served, call: &'static Call) {
                 (0..YIELDS).take_while(|_| lock.is_wanted()).for_each(|_| wait::yield_now());
             }
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    fn set(list: &str) -> CpuSet {
+        CpuSet::parse(list).unwrap()
+    }
+
+    #[test]
+    fn place__is_beside_all_ranks_where_there_are_processors_for_all_threads() {
+        let bound = [set("0"), set("1")];
+        assert_eq!(place(&bound[0], &bound, &set("0-3"), 2), (set("2-3"), true));
+        assert_eq!(place(&bound[0], &bound, &set("0-15"), 2), (set("2-15"), true));
+    }
+
+    #[test]
+    fn place__is_also_on_peers_where_too_few_processors_are_spare() {
+        let bound = [set("0"), set("1")];
+        assert_eq!(place(&bound[0], &bound, &set("0-2"), 2), (set("1-2"), false));
+        assert_eq!(place(&bound[1], &bound, &set("0-1"), 2), (set("0"), false));
+        assert_eq!(place(&bound[1], &bound, &set(""), 2), (set("0"), false), "no launcher of ours");
+    }
+
+    #[test]
+    fn place__is_nowhere_else_where_a_rank_has_all_processors() {
+        assert_eq!(place(&set("0-1"), &[set("0-1")], &set("0-1"), 1), (set(""), false));
     }
 }

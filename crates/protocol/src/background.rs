@@ -18,6 +18,8 @@ use std::time::Duration;
 
 /// Nanoseconds without an arrival for which the thread looks on where a processor is spare: a fragment or two.
 const POLLS_ON_NS: u64 = 20_000;
+/// The same where it goes on to poll outside of the lock, so that the program need not ask it to leave.
+const POLLS_INSIDE_NS: u64 = 1_000;
 /// Rounds of progress that a thread of the program makes, at most, before it goes on.
 const ROUNDS: u32 = 4;
 /// Looks between two readings of the clock.
@@ -37,6 +39,8 @@ pub struct Background {
     attending: u32,
     /// Whether a call came that the thread did not follow, because one of these looks.
     missed: bool,
+    /// Whether it has a processor that nobody else needs, on which it stays awake for a while.
+    pub has_processor: bool,
     /// Whether the thread makes progress now.
     pub serves: bool,
     /// Times the thread went inside.
@@ -177,7 +181,7 @@ impl Worker {
             if limit.is_some() && self.serve_round() {
                 continue;
             }
-            if self.own_call().rest() {
+            if self.own_call().rest(self.background.has_processor) {
                 return Turn::Over(limit.flatten());
             }
         }
@@ -203,7 +207,11 @@ impl Worker {
         if *since_ns == 0 {
             *since_ns = now;
         }
-        now - *since_ns < POLLS_ON_NS
+        let most = match self.background.has_processor {
+            true => POLLS_INSIDE_NS,
+            false => POLLS_ON_NS,
+        };
+        now - *since_ns < most
     }
 
     /// Has peers call when they give room that is waited for, and adapter and network when something comes. `Some`

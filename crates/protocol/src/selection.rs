@@ -27,6 +27,8 @@ use std::path::PathBuf;
 pub struct Overrides {
     /// `FASTPATH_EAGER_MAX`
     pub eager_max: Option<u64>,
+    /// `FASTPATH_PROGRESS=thread`
+    pub serves: bool,
     /// `FASTPATH_PIPELINE_CHUNK`
     pub chunk: Option<u64>,
     /// Not switched off by `FASTPATH_DISABLE`.
@@ -44,6 +46,7 @@ impl Overrides {
     pub fn of(config: &Config) -> Overrides {
         Overrides {
             eager_max: config.number(Key::EagerMax),
+            serves: config.choice(Key::Progress) == "thread",
             chunk: config.number(Key::PipelineChunk),
             direct: !config.is_disabled("direct"),
             pipeline: !config.is_disabled("pipeline"),

@@ -6,6 +6,7 @@
 //! | `ATTENDED` | sleeps: a thread of the program waits inside MPI, and looks by itself | `MISSED` |
 //! | `MISSED` | the same | |
 //! | `ASLEEP` | sleeps | `RUNG`, and wakes it |
+//! | `AWAKE` | polls this word, on a processor that nobody else needs | `RUNG` |
 //! | `DUE` | sleeps for a moment, then has to look | `RUNG`, and wakes it |
 //! | `BUSY` | looks | `RUNG` |
 //! | `RUNG` | has to look | |
@@ -18,7 +19,7 @@
 //! While it does the thread sleeps on, and says so by a bit of the word (`DEEP`), so that it is woken at most once in
 //! [`NAP`].
 
-use fastpath_base::sync::{AtomicU32, Ordering, fence};
+use fastpath_base::sync::{AtomicU32, Ordering, fence, spin_loop};
 use fastpath_base::wait::{self, Wake};
 use std::time::Duration;
 
@@ -29,6 +30,7 @@ const ASLEEP: u32 = 3;
 const BUSY: u32 = 4;
 const RUNG: u32 = 5;
 const DUE: u32 = 6;
+const AWAKE: u32 = 7;
 /// Beside `ATTENDED` and `MISSED`: the thread sleeps until it is woken.
 const DEEP: u32 = 8;
 
@@ -65,7 +67,7 @@ impl Call {
             let word = self.0.load(Ordering::Relaxed);
             let next = match word & !DEEP {
                 ATTENDED => MISSED | word & DEEP,
-                ASLEEP | BUSY | DUE => RUNG,
+                ASLEEP | AWAKE | BUSY | DUE => RUNG,
                 _ => return,
             };
             // ORDERING: release: what was published is seen by who finds the call; partners are the acquires of
@@ -115,9 +117,10 @@ impl Call {
         is_attended(self.0.load(Ordering::Relaxed))
     }
 
-    /// Whether the thread sleeps and no thread of the program polls: that computes.
+    /// Whether there is a progress thread and no thread of the program polls: that computes.
     pub fn finds_computing(&self) -> bool {
-        matches!(self.0.load(Ordering::Relaxed), ASLEEP | DUE)
+        let word = self.0.load(Ordering::Relaxed);
+        word != NONE && !is_attended(word)
     }
 
     /// No thread of the program looks any more; says whether something was published meanwhile for which the progress
@@ -135,11 +138,12 @@ impl Call {
         word & !DEEP == MISSED
     }
 
-    /// The thread's: sleeps until it is called, or for so long. Whether it was called or is to look, or there is no
-    /// thread any more.
-    pub fn wait(&self, limit: Option<Duration>) -> bool {
+    /// The thread's: waits until it is called, or for so long: awake as long as `is_awake` says so, which is asked
+    /// again and again, then asleep. Whether it was called or is to look, or there is no thread any more.
+    pub fn wait(&self, limit: Option<Duration>, mut is_awake: impl FnMut() -> bool) -> bool {
+        let relaxed = Ordering::Relaxed;
         loop {
-            let word = self.0.load(Ordering::Relaxed);
+            let word = self.0.load(relaxed);
             let end = match word {
                 RUNG | NONE => return true,
                 DUE => {
@@ -148,13 +152,31 @@ impl Call {
                         true => Wake::TimedOut,
                         false => wait::futex_wait(&self.0, word, Some(NAP)),
                     };
-                    if end == Wake::TimedOut && self.0.load(Ordering::Relaxed) == DUE {
+                    if end == Wake::TimedOut && self.0.load(relaxed) == DUE {
                         return true;
                     }
                     continue;
                 }
+                AWAKE | ASLEEP => {
+                    let next = if is_awake() { AWAKE } else { ASLEEP };
+                    let changed = match word == next {
+                        true => Ok(word),
+                        false => self.0.compare_exchange(word, next, relaxed, relaxed),
+                    };
+                    match (changed, next) {
+                        (Ok(_), ASLEEP) => wait::futex_wait(&self.0, ASLEEP, limit),
+                        _ => {
+                            spin_loop();
+                            continue;
+                        }
+                    }
+                }
+                _ if is_attended(word) && is_awake() => {
+                    spin_loop();
+                    continue;
+                }
                 _ if is_attended(word) => {
-                    let (deep, relaxed) = (word | DEEP, Ordering::Relaxed);
+                    let deep = word | DEEP;
                     match self.0.compare_exchange(word, deep, relaxed, relaxed) {
                         Ok(_) => wait::futex_wait(&self.0, deep, limit),
                         Err(_) => continue,
@@ -163,7 +185,7 @@ impl Call {
                 _ => wait::futex_wait(&self.0, word, limit),
             };
             if end == Wake::TimedOut {
-                return matches!(self.0.load(Ordering::Relaxed), RUNG | NONE);
+                return matches!(self.0.load(relaxed), RUNG | NONE);
             }
         }
     }
@@ -176,11 +198,13 @@ impl Call {
         fence(Ordering::SeqCst);
     }
 
-    /// The thread's: its look has found nothing, and it is about to sleep; false where it was called meanwhile.
-    pub fn rest(&self) -> bool {
+    /// The thread's: its look has found nothing, and it is about to sleep, or to stay `awake`; false where it was
+    /// called meanwhile.
+    pub fn rest(&self, awake: bool) -> bool {
+        let next = if awake { AWAKE } else { ASLEEP };
         // ORDERING: acquire pairs with the release of a call.
         let (order, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
-        self.0.compare_exchange(BUSY, ASLEEP, order, relaxed).is_ok()
+        self.0.compare_exchange(BUSY, next, order, relaxed).is_ok()
     }
 }
 
@@ -208,13 +232,13 @@ mod tests {
     fn call__is_kept_for_whoever_looks_next() {
         let call = Call::default();
         call.begin();
-        assert!(call.wait(None), "the first look is due at once");
+        assert!(call.wait(None, || false), "the first look is due at once");
         call.take();
         call.ring();
-        assert!(!call.rest(), "it came while the thread looked");
+        assert!(!call.rest(false), "it came while the thread looked");
         call.take();
-        assert!(call.rest() && !call.attend());
-        assert!(call.is_attended() && !call.wait(Some(Duration::ZERO)));
+        assert!(call.rest(false) && !call.attend());
+        assert!(call.is_attended() && !call.wait(Some(Duration::ZERO), || false));
         assert!(!call.resume(false), "nothing came");
         assert!(!call.attend());
         call.ring();
@@ -223,7 +247,39 @@ mod tests {
         call.ring();
         assert!(call.attend(), "the thread is not needed for it any more");
         call.end();
-        assert!(call.wait(None) && !call.is_answered());
+        assert!(call.wait(None, || false) && !call.is_answered());
+    }
+
+    #[test]
+    fn call__finds_a_thread_awake_for_a_while() {
+        let call = Call::default();
+        call.begin();
+        call.take();
+        assert!(call.rest(true) && state(&call) == AWAKE && call.finds_computing());
+        let mut polls = 0;
+        let poll = || {
+            polls += 1;
+            if polls == 3 {
+                call.ring();
+            }
+            polls <= 5
+        };
+        assert!(call.wait(None, poll) && polls == 3, "called while it polled");
+        call.take();
+        assert!(call.rest(true) && !call.attend() && !call.finds_computing());
+        let mut polls = 0;
+        let poll = || {
+            polls += 1;
+            match polls {
+                2 => assert_eq!(state(&call), ATTENDED, "it polls beside the program"),
+                3 => assert!(!call.resume(false)),
+                5 => assert_eq!(state(&call), AWAKE, "and says so when that goes on"),
+                _ => {}
+            }
+            polls < 6
+        };
+        assert!(!call.wait(Some(Duration::ZERO), poll));
+        assert!(polls == 6 && state(&call) == ASLEEP);
     }
 
     #[test]
@@ -231,13 +287,13 @@ mod tests {
         let call = Call::default();
         call.begin();
         call.take();
-        assert!(call.rest() && !call.attend());
+        assert!(call.rest(false) && !call.attend());
         assert!(!call.resume(true) && call.finds_computing());
-        assert!(call.wait(None), "after a nap");
-        assert!(!call.attend() && !call.wait(Some(Duration::ZERO)));
+        assert!(call.wait(None, || false), "after a nap");
+        assert!(!call.attend() && !call.wait(Some(Duration::ZERO), || false));
         call.ring();
         assert_eq!(state(&call), MISSED | DEEP, "who has napped sleeps");
-        assert!(call.resume(true) && call.wait(None));
+        assert!(call.resume(true) && call.wait(None, || false));
         call.ring();
         assert_eq!(state(&call), RUNG);
     }
@@ -270,14 +326,20 @@ mod model {
         *seen = shared.published.load(Ordering::Relaxed);
     }
 
-    /// A progress thread until it has seen so many; one call that is missed is a sleep without end.
+    /// A progress thread until it has seen so many; one call that is missed is a sleep without end. It stays awake for
+    /// one poll each time.
     fn serve(shared: &Shared, wanted: u32) {
         loop {
+            let mut polls = 0;
+            let awake = || {
+                polls += 1;
+                polls == 1
+            };
             let mut seen = shared.seen.lock().unwrap();
             while !shared.call.is_attended() && *seen != wanted {
                 shared.call.take();
                 look(shared, &mut seen);
-                if shared.call.rest() {
+                if shared.call.rest(true) {
                     break;
                 }
             }
@@ -285,7 +347,7 @@ mod model {
                 return;
             }
             drop(seen);
-            while !shared.call.wait(None) {}
+            shared.call.wait(None, awake);
         }
     }
 

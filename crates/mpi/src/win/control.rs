@@ -4,11 +4,11 @@
 //! | byte | word |
 //! |---|---|
 //! | 0 | the lock of `MPI_Win_lock` ([`super::lock_word`]) |
-//! | 8 | who has it alone: its rank plus 1, as far as is known, and whether it only keeps it ([`super::kept_lock`]) |
-//! | 16 | how many that wait for the lock, to share it, hold other locks of the window |
-//! | 24 | of the first rank on each host: who is in `MPI_Win_lock_all` without locks ([`super::lock_all`]) |
 //! | 64 | the lock of accumulates: 0 or 1 |
-//! | 128 | for each ticket of the lock, modulo their number, the rank of who waits with it plus 1 |
+//! | 128 | who has the first alone: its rank plus 1, as far as known, and whether it only keeps it ([`super::kept_lock`]) |
+//! | 136 | how many that wait for that lock, to share it, hold other locks of the window |
+//! | 144 | of the first rank on each host: who is in `MPI_Win_lock_all` without locks ([`super::lock_all`]) |
+//! | 192 | for each ticket of the lock, modulo their number, the rank of who waits with it plus 1 |
 //! | behind, from a multiple of 64 on | for each rank, how many epochs it has posted for this one |
 //! | the same | for each rank, how many epochs by its `MPI_Win_start` have ended here |
 //! | the same | slots for small operations on memory that is not mapped, where there may be such memory |
@@ -31,15 +31,16 @@ use std::ptr;
 
 /// The lock of a window.
 pub(super) const LOCK: u64 = 0;
-/// Who has it alone.
-pub(super) const OWNER: u64 = 8;
+/// Who has it alone. In a line of its own: all that wait poll that of the lock, and each store into it costs them all a
+/// miss.
+pub(super) const OWNER: u64 = 128;
 /// How many wait to share it that hold other locks.
-pub(super) const PRESSED: u64 = 16;
+pub(super) const PRESSED: u64 = 136;
 /// Who is in `MPI_Win_lock_all` without locks.
-pub(super) const SHARERS: u64 = 24;
+pub(super) const SHARERS: u64 = 144;
 /// The lock of accumulates.
 pub(super) const ACCUMULATE: u64 = 64;
-const QUEUE: u64 = 128;
+const QUEUE: u64 = 192;
 
 /// How long a rank that asks for a word elsewhere pauses before it asks again, in nanoseconds: at first and at most.
 const FIRST_PAUSE_NS: u64 = 1_000;

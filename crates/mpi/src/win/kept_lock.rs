@@ -1,17 +1,20 @@
-//! A lock that its last owner keeps for a while, where there are fewer processors than ranks.
+//! A lock that its last owner keeps for a while.
 //!
 //! A rank that sleeps until its turn needs a processor before it can take the lock: to give the lock to the next one
-//! each time costs a switch between processes. So who leaves the lock while others wait says that it is only kept
-//! ([`KEPT`], in the word of the owner), and wakes the first of them. Until that one runs and takes it away, the owner
-//! may take it again. The order of the tickets stays: only the first of those that wait may take it away.
+//! each time costs a switch between processes. A rank that polls has to fetch the lock, the word of the owner and what
+//! the lock protects from the other processor's cache. So who leaves the lock while others wait says that it is only
+//! kept ([`KEPT`], in the word of the owner), and wakes the first of them. Until that one runs and takes it away, the
+//! owner may take it again. The order of the tickets stays: only the first of those that wait may take it away.
 
 use fastpath_base::sync::{AtomicU64, Ordering};
 
 /// In the word of the owner, beside its rank plus 1: it is not inside, and whoever comes next may have the lock.
 const KEPT: u64 = 1 << 63;
 
-/// Times that the owner may take the lock again while another rank waits, before it gives it away.
+/// Times that the owner may take the lock again while another rank waits that sleeps, before it gives it away.
 pub(super) const KEEP_MAX: u32 = 256;
+/// The same where ranks wait awake.
+pub(super) const KEEP_AWAKE: u32 = 16;
 
 /// Whether the word of the owner says that it only keeps the lock.
 pub(super) fn is_kept(owner: u64) -> bool {

@@ -5,7 +5,7 @@ use super::control::{LOCK, OWNER, PRESSED, Words, queue_at};
 use super::counts::Counted;
 use super::epoch::{Held, Refusal};
 use super::hot::Caller;
-use super::kept_lock::{KEEP_MAX, Owner, is_kept};
+use super::kept_lock::{KEEP_AWAKE, KEEP_MAX, Owner, is_kept};
 use super::lock_word::{LockWord, Ticket};
 use super::window::Window;
 use super::{error, hot, lock_all};
@@ -346,7 +346,7 @@ fn sleeping(words: &Words<'_>, wait: impl FnOnce() -> Result) -> Result {
     result
 }
 
-/// Leaves the lock of a rank that waits for this one's processor, but keeps it; false where it is to be given away.
+/// Leaves the lock while another rank of this host waits, but keeps it; false where it is to be given away.
 #[cold]
 #[inline(never)]
 fn keep(words: &Words<'_>) -> Result<bool> {
@@ -356,7 +356,8 @@ fn keep(words: &Words<'_>) -> Result<bool> {
     };
     let word = LockWord(word.load(Ordering::Relaxed));
     let kept = window.kept.get() + 1;
-    if !sleeps(words)? || !word.is_awaited() || kept > KEEP_MAX {
+    let most = if sleeps(words)? { KEEP_MAX } else { KEEP_AWAKE };
+    if !window.is_local || !word.is_awaited() || kept > most {
         window.kept.set(0);
         return Ok(false);
     }

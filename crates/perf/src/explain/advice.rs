@@ -30,6 +30,8 @@ pub struct Subject {
     pub network: Option<(f64, String)>,
     /// Who told the facts: `lspci`, `sysfs`.
     pub source: &'static str,
+    /// The bandwidth is that of copies between memory and the device, measured here: no network, no other host.
+    pub copies: bool,
 }
 
 /// The whole explanation of a device.

@@ -245,6 +245,7 @@ fn make_subject(functions: &[Function], index: usize) -> Subject {
         above,
         network: None,
         source: "lspci",
+        copies: false,
     }
 }
 

@@ -79,6 +79,7 @@ pub fn run(options: &ProbeOptions) -> Result<()> {
         device.unread.push(format!("{e:#}"));
         Subject { device, source: "sysfs", ..Subject::default() }
     });
+    let subject = Subject { copies: true, ..subject };
     let explanations = [CopyWay::ToDevice, CopyWay::ToHost].map(|copy| {
         let of_direction = copies.iter().filter(|(c, _)| *c == copy);
         let measured: Vec<&Measured> = of_direction.map(|(_, m)| m).collect();
@@ -194,5 +195,22 @@ mod tests {
         assert!(ids.contains(&"agrees") && ids.contains(&"read-time"), "{ids:?}");
         let value = &made.inputs.last().unwrap().value;
         assert_eq!(value, "14.300 GB/s");
+    }
+
+    #[test]
+    fn probe__names_no_cause_of_a_network() {
+        let device = super::super::lspci::parse(include_str!("samples/gpu.txt")).unwrap();
+        let device = device[0].clone();
+        let subject = Subject { device, source: "sysfs", copies: true, ..Subject::default() };
+        let one = Measured { bytes: 1 << 20, copies: 256, quickest: 79_000.0, median: 79_000.0 };
+        let links = LinkOptions::default();
+        for copy in [CopyWay::ToDevice, CopyWay::ToHost] {
+            let made = explain(&subject, "a GPU", copy, &[&one], &Ok(650.0), &links).unwrap();
+            let ids: Vec<&str> = made.findings.iter().map(|f| f.id.as_str()).collect();
+            assert!(ids.contains(&"less") && ids.contains(&"far-memory"), "{ids:?}");
+            assert!(!ids.contains(&"one-process") && !ids.contains(&"unit-error"), "{ids:?}");
+            assert_eq!(ids.contains(&"read-completions"), copy == CopyWay::ToDevice, "{ids:?}");
+            assert!(made.experiments.is_empty(), "{:?}", made.experiments);
+        }
     }
 }

@@ -48,6 +48,7 @@ pub fn read_device(root: &Path, name: &str) -> Result<Subject> {
         above: list_above(&folder),
         device,
         source: "sysfs",
+        copies: false,
     })
 }
 

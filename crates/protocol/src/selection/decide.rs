@@ -27,6 +27,10 @@ const COOPERATIVE_PIECES: (f64, f64) = (4096.0, 256.0 * 1024.0);
 /// Largest piece of a cooperative copy: neither side waits long for the other's last one.
 const COOPERATIVE_PIECE_MAX: u64 = 256 * 1024;
 
+/// Most bytes that travel without being asked for where a progress thread receives announced messages while the program
+/// computes: what leaves at once is copied by the program, in the call that sends it and in the wait.
+const EAGER_BESIDE: u64 = 32 * 1024;
+
 /// Where two ranks share a processor: nanoseconds until the other one has it, and bytes that fit the ring meanwhile.
 const TURN_NS: f64 = 2000.0;
 const TURN_BYTES: f64 = 64.0 * 1024.0;
@@ -158,7 +162,8 @@ fn choose_copy(c: &Constants, t: &Thresholds, shared: bool, after: u64) -> (u64,
 impl Overrides {
     /// Most bytes that may travel without being asked for.
     pub fn eager_limit(&self) -> u64 {
-        let most = self.eager_max.unwrap_or(EARLY_LIMIT);
+        let usual = if self.serves { EAGER_BESIDE } else { EARLY_LIMIT };
+        let most = self.eager_max.unwrap_or(usual);
         most.clamp(SHORT_LIMIT as u64, EARLY_LIMIT)
     }
 }

@@ -10,6 +10,7 @@ use proptest::prelude::*;
 
 const FREE: Overrides = Overrides {
     eager_max: None,
+    serves: false,
     chunk: None,
     direct: true,
     pipeline: true,
@@ -23,9 +24,10 @@ const FIXED: Overrides = Overrides { adapt: false, ..FREE };
 fn overrides() -> impl Strategy<Value = Overrides> {
     let size =
         || prop_oneof![Just(None), any::<u64>().prop_map(Some), (0_u64..100_000).prop_map(Some)];
-    (size(), size(), any::<[bool; 4]>()).prop_map(
-        |(eager_max, chunk, [direct, pipeline, adapt, whole])| Overrides {
+    (size(), size(), any::<[bool; 5]>()).prop_map(
+        |(eager_max, chunk, [serves, direct, pipeline, adapt, whole])| Overrides {
             eager_max,
+            serves,
             chunk,
             direct,
             pipeline,
@@ -141,6 +143,14 @@ fn eager_max__is_kept_between_a_slot_and_what_may_travel_eagerly() {
         decide(&Constants::default(), &Overrides { eager_max: Some(most), ..FREE }, true).first
     };
     assert_eq!([0, 1024, 1 << 20].map(first), [48, 1024, EARLY_LIMIT]);
+}
+
+#[test]
+fn eager_limit__leaves_long_messages_to_a_progress_thread() {
+    let limit = |overrides: Overrides| overrides.eager_limit();
+    let beside = Overrides { serves: true, ..FREE };
+    assert_eq!([FREE, beside].map(limit), [EARLY_LIMIT, 32 << 10]);
+    assert_eq!(limit(Overrides { eager_max: Some(48_000), ..beside }), 48_000, "as the user says");
 }
 
 #[test]

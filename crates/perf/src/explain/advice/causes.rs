@@ -44,7 +44,7 @@ pub(super) fn judge(
         let hypotheses = list_hypotheses(subject, link, measured, directions);
         rank(hypotheses, measured, made);
         made.findings.extend(list_open_causes(subject));
-        made.experiments = vec![to_try!("device-hosts")];
+        made.experiments.extend((!subject.copies).then(|| to_try!("device-hosts")));
         if directions.len() > 1 {
             made.experiments.push(to_try!("device-directions"));
         }
@@ -87,7 +87,9 @@ fn list_hypotheses(
         [moves] if moves.reads() => "Memory",
         _ => "The sender's memory (if its link is like this one)",
     };
-    let cuts = [64u64, 128].into_iter();
+    // Who copies to memory from the device reads no memory.
+    let has_reader = reading.is_some() || !subject.copies;
+    let cuts = [64u64, 128].into_iter().filter(|_| has_reader);
     for (bytes, cut) in cuts.filter_map(|n| Some((n, link.with_completion(n).ok()?))) {
         if ceiling(&cut, read) < ceiling(link, read) {
             put(ceiling(&cut, read), said!(device "read-completions", whose, bytes));
@@ -115,7 +117,7 @@ fn list_hypotheses(
     }
     let binary = Rate::from_bytes_per_s(measured.value() * binary_of(measured));
     let agrees = |d: &Moves| (binary / ceiling(link, *d) - 1.0).abs() <= AGREES;
-    if binary > measured.rate && directions.iter().any(agrees) {
+    if !subject.copies && binary > measured.rate && directions.iter().any(agrees) {
         let rate = format_rate(binary, measured.unit);
         put(measured.rate, said!(device "unit-error", rate));
     }
@@ -141,7 +143,7 @@ fn list_open_causes(subject: &Subject) -> Vec<Finding> {
     let device = &subject.device;
     let open = [
         ("replays", device.errors.corrected == Some(true)),
-        ("one-process", true),
+        ("one-process", !subject.copies),
         ("far-memory", device.numa_node.is_none() || device.translated.is_none()),
         ("ordering", device.relaxed_order == Some(false)),
     ];
