@@ -16,7 +16,7 @@ use crate::init::name_level;
 use crate::lock;
 use crate::places::{self, Mixed};
 use crate::process::{self, Phase, Process};
-use crate::request::Marked;
+use crate::request::{self, Marked};
 use fastpath_base::clock;
 use fastpath_base::config::{Config, Key};
 use fastpath_base::wait::{futex_wait, register_own_membarrier};
@@ -45,11 +45,11 @@ pub fn finalize(p: &Process) -> Result {
     if let Some(own) = p.comms.get(MPI_COMM_SELF) {
         crate::attribute::delete_attributes(p, own.holder())?;
     }
+    deliver(p)?;
     if !p.session_use.is_begun() {
         p.set_world_phase(Phase::Finalized);
         return leave(p);
     }
-    deliver(p)?;
     for handle in [MPI_COMM_WORLD, MPI_COMM_SELF] {
         p.hot_comm_clear(handle);
         if let Some(comm) = p.comms.remove_predefined(handle) {
@@ -63,13 +63,17 @@ pub fn finalize(p: &Process) -> Result {
     Ok(())
 }
 
-/// Waits until what this process has sent has left.
+/// Waits until the collective calls under way have ended and what this process has sent has left.
+///
+/// # Errors
+/// Those of a collective call that can never end, while this process is still there to say so.
 pub(crate) fn deliver(p: &Process) -> Result {
     crate::file::helper::finish();
     let worker = p.worker()?;
     let places = places::made();
     let _within = places::within_all(places);
     let _mixed = Mixed::begin(places);
+    request::finish_joint(p)?;
     wait(p, worker, |w| w.is_idle());
     Ok(())
 }

@@ -311,6 +311,10 @@ where
         self.call
     }
 
+    fn is_joint(&self) -> bool {
+        true
+    }
+
     fn comm(&self) -> Option<usize> {
         Some(self.comm)
     }
@@ -418,6 +422,10 @@ impl<R: Operation> Operation for Begun<R> {
 
     fn began(&self) -> &'static str {
         self.running.began()
+    }
+
+    fn is_joint(&self) -> bool {
+        true
     }
 
     fn comm(&self) -> Option<usize> {

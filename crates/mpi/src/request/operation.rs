@@ -1,7 +1,9 @@
 //! Operations of this layer behind a request, and what calls say to them.
 #![allow(unsafe_code)]
 
-use super::{DONE_HANDLE, Extra, active, empty_status, find, make_foreign, pool_of};
+use super::{
+    DONE_HANDLE, Extra, Named, active, empty_status, find, make_foreign, pool_of, wait_named,
+};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::process::Process;
@@ -55,6 +57,11 @@ pub trait Operation {
     /// What a person is told of one that goes on for ever.
     fn state(&self) -> &'static str {
         "it is under way"
+    }
+
+    /// Whether every member of its communicator begins it too: one cannot leave the job before it has ended.
+    fn is_joint(&self) -> bool {
+        false
     }
 
     /// Whether it is known to be over before anybody asks for its result.
@@ -273,6 +280,46 @@ pub(crate) fn list_pending(p: &Process) -> Vec<(String, String)> {
         _ => None,
     };
     p.extras.slots().iter().flatten().filter_map(describe).collect()
+}
+
+/// Waits in `MPI_Finalize` for the collective calls under way, which the program has not completed: other members may
+/// need this one, and a call that they have not joined never ends.
+///
+/// # Errors
+/// Why the first of them that has failed meanwhile never ends.
+pub(crate) fn finish_joint(p: &Process) -> Result {
+    let is_joint = |extra: &Option<Extra>| match extra {
+        Some(Extra::Operation { poll: Some(operation), result: None, started, .. }) => {
+            *started != Some(false) && operation.is_joint()
+        }
+        _ => false,
+    };
+    let joint: Vec<usize> = {
+        let slots = p.extras.slots();
+        let places = slots.iter().enumerate();
+        places.filter(|(_, extra)| is_joint(extra)).map(|(index, _)| index).collect()
+    };
+    for index in joint {
+        wait_named(p, p.call.get(), &Named::Operation(index))?;
+        if let Some(Some(Extra::Operation { poll: Some(operation), result, .. })) =
+            p.extras.slots().get(index)
+            && let Some(Err(error)) = result
+        {
+            return Err(not_joined(operation.began(), error));
+        }
+    }
+    Ok(())
+}
+
+#[cold]
+fn not_joined(call: &str, error: &Error) -> Error {
+    let text = format!("{call} is under way and can never complete: {error}");
+    let advice = "complete each nonblocking collective call, by MPI_Wait or MPI_Test, on all ranks";
+    let told = Error::new(error.code(), text).with_advice(Some(advice)).on_object_of(error);
+    match error.about() {
+        Some((peer, tag, bytes)) => told.about_message(peer, tag, bytes),
+        None => told,
+    }
 }
 
 /// A request that has completed with an empty status; one of its own where mistakes are looked for, so that it is known
