@@ -65,6 +65,12 @@ int main(int argc, char **argv)
                 MPI_Send(&value, 1, MPI_INT, peer, 3, MPI_COMM_WORLD);
             MPI_Finalize();
         }
+        if (strcmp(how, "range") == 0) {
+            MPI_Request request;
+            MPI_Psend_init(&value, 6, 0, MPI_INT, 0, 3, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+            MPI_Start(&request);
+            MPI_Pready_range(5, 2, request);
+        }
         if (strcmp(how, "ready") == 0) {
             MPI_Request request;
             MPI_Psend_init(&value, 1, 1, MPI_INT, 0, 3, MPI_COMM_WORLD, MPI_INFO_NULL, &request);

@@ -161,6 +161,19 @@ static void leave(void)
         MPI_Precv_init(ints, 1, 10, MPI_INT, other, 7, world, MPI_INFO_NULL, &request);
         MPI_Start(&request);
     }
+    if (is("part-types") && rank == 0) {
+        MPI_Psend_init(ints, 2, 10, MPI_INT, other, 7, world, MPI_INFO_NULL, &request);
+        MPI_Start(&request);
+        MPI_Pready_range(0, 1, request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Request_free(&request);
+    }
+    if (is("part-types") && rank == 1) {
+        MPI_Precv_init(floats, 4, 5, MPI_FLOAT, other, 7, world, MPI_INFO_NULL, &request);
+        MPI_Start(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Request_free(&request);
+    }
     if (is("left-isendrecv") && rank == 1)
         MPI_Isendrecv(ints, 0, MPI_INT, MPI_PROC_NULL, 7, ints, 10, MPI_INT, 0, 7, world, &request);
     if (is("left-grequest") && rank == 1)

@@ -14,6 +14,7 @@ ENDS = {
     "root": (8, ["MPI_Bcast", "the root 1 is no rank of the remote group (0 to 0)", "1 and 1 ranks"]),
     "init": (8, ["MPI_Bcast_init", "the root 3 is no rank of the communicator (0 to 2)", "rank 1 of 3"]),
     "ready": (7, ["MPI_Pready", "not active: start it first", "rank 1 of 3"]),
+    "range": (13, ["MPI_Pready_range", "begins at 5 and ends before it, at 2", "give the lower partition first"]),
     "left": (16, ["MPI_Finalize", "MPI_Ibarrier is under way and can never complete: rank ", "rank 1 of 3",
                   "to do:        complete each nonblocking collective call"]),
     "abort": (7, ["MPI_Abort", "code 7", "rank 1 of 3"]),

@@ -29,8 +29,12 @@ MISTAKES = {
     "left-started": ([rf"rank {rank}: MPI_Barrier_init at {PLACE} was never completed: " for rank in (0, 1)], 0),
     "left-inactive": ([], 0),
     "left-idup": ([rf"rank {rank}: MPI_Comm_idup at {PLACE} was never completed: it is over, but no call" for rank in (0, 1)], 0),
-    "left-psend": ([rf"rank 0: MPI_Psend_init at {PLACE} was never completed: it is under way in MPI_COMM_WORLD"], 0),
-    "left-precv": ([rf"rank 1: MPI_Precv_init at {PLACE} was never completed: no MPI_Psend_init has matched it in "], 0),
+    "left-psend": ([rf"rank 0: MPI_Psend_init at {PLACE} was never completed: 0 of its 1 partitions are ready, to "
+                    r"rank 1 with tag 7 in MPI_COMM_WORLD"], 0),
+    "part-types": ([rf"rank 1: MPI_Precv_init at {PLACE} receives 20 MPI_FLOAT, but the message from rank 0 with tag 7 "
+                    r"holds 20 MPI_INT, sent by MPI_Psend_init at "], 0),
+    "left-precv": ([rf"rank 1: MPI_Precv_init at {PLACE} was never completed: no MPI_Psend_init has matched it, from "
+                    r"rank 0 with tag 7 in MPI_COMM_WORLD"], 0),
     "left-isendrecv": ([rf"rank 1: MPI_Isendrecv at {PLACE} was never completed: it waits for up to 40 bytes from rank 0"], 0),
     "left-grequest": ([rf"rank 1: MPI_Grequest_start at {PLACE} was never completed: nobody has called MPI_Grequest_comp"], 0),
     "left-freed": ([rf"{NOBODY}a message \(tag 1, 12 bytes\) from rank 0 in a communicator that was freed, sent by"], 0),

@@ -98,14 +98,19 @@ impl Checks {
             }
             Fault::None => {
                 let (source, tag) = (request.source, request.received_tag);
-                self.compare(p, &watched, &record, (source, tag));
+                let own = name_call(watched.call, &watched.place);
+                self.compare(p, (&own, &watched.datatype), &record, (source, tag));
             }
             _ => {}
         }
     }
 
-    fn compare(&self, p: &Process, own: &Watched, sent: &Record, (source, tag): (i32, i32)) {
-        let signature = own.datatype.signature();
+    /// Tells of a receive, with its call, whose datatype is not that of the message which has come.
+    pub(crate) fn compare(
+        &self, p: &Process, (call, datatype): (&str, &Datatype), sent: &Record,
+        (source, tag): (i32, i32),
+    ) {
+        let signature = datatype.signature();
         let basic = signature.uniform();
         let is_packed =
             basic.is_some_and(|basic| basic.handle as usize == crate::consts::MPI_PACKED);
@@ -113,12 +118,11 @@ impl Checks {
         if is_packed || expected.is_some_and(|expected| sent.agrees_with(expected)) {
             return;
         }
-        let received = match (basic, own.datatype.name()) {
+        let received = match (basic, datatype.name()) {
             (Some(_), _) => describe_data(sent.elements(), basic),
             (None, name) if !name.is_empty() => format!("elements of {name}"),
             (None, _) => "a datatype with other elements".to_string(),
         };
-        let call = name_call(own.call, &own.place);
         self.tell(p, &format!(
             "{call} receives {received}, but the message from rank {source} with tag {tag} holds \
              {}, sent by {}",

@@ -10,6 +10,7 @@ use crate::process::Process;
 use crate::status::Status;
 use fastpath_protocol::RequestId;
 use fastpath_protocol::request::Kind;
+use std::borrow::Cow;
 
 /// When an operation is polled by calls that do not name its request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,8 +56,8 @@ pub trait Operation {
     }
 
     /// What a person is told of one that goes on for ever.
-    fn state(&self) -> &'static str {
-        "it is under way"
+    fn state(&self) -> Cow<'static, str> {
+        "it is under way".into()
     }
 
     /// Whether every member of its communicator begins it too: one cannot leave the job before it has ended.
@@ -272,7 +273,7 @@ pub(crate) fn list_pending(p: &Process) -> Vec<(String, String)> {
             let comm = operation.comm().and_then(|comm| p.comm_of_request(comm));
             let title = comm.map_or_else(String::new, |comm| format!(" in {}", comm.title()));
             let state = match result.is_some() || operation.is_over() {
-                true => "it is over, but no call has waited for it or tested it",
+                true => "it is over, but no call has waited for it or tested it".into(),
                 false => operation.state(),
             };
             Some((made.clone(), format!("{state}{title}")))
