@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int rank, size;
 static const char *how;
@@ -230,8 +231,54 @@ static void disagree(void)
         MPI_Bcast(ints, 1, MPI_INT, last ? 0 : 1, world);
     if (is("coll-overlap"))
         MPI_Allreduce(ints, ints + 2, 4, MPI_INT, MPI_SUM, world);
+    if (is("coll-nonblocking")) {
+        MPI_Request request;
+        if (last)
+            MPI_Allreduce(ints, floats, 1, MPI_INT, MPI_SUM, world);
+        else
+            MPI_Iallreduce(ints, floats, 1, MPI_INT, MPI_SUM, world, &request), MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
     if (is("coll-op"))
         MPI_Allreduce(ints, ints + 32, 4, MPI_INT, last ? MPI_MAX : MPI_SUM, world);
+}
+
+/* Files that are not opened, used or closed alike. */
+static void use_files(void)
+{
+    MPI_Comm world = MPI_COMM_WORLD;
+    MPI_File file;
+    char name[64];
+    int last = rank == size - 1, amode = MPI_MODE_RDWR | MPI_MODE_CREATE;
+    for (int other = 0; other < 2; other++) {
+        snprintf(name, sizeof name, "/tmp/mistakes.%d.%d", (int)getppid(), other);
+        if (rank == 0) {
+            MPI_File_open(MPI_COMM_SELF, name, amode, MPI_INFO_NULL, &file);
+            MPI_File_close(&file);
+        }
+    }
+    MPI_Barrier(world);
+    snprintf(name, sizeof name, "/tmp/mistakes.%d.%d", (int)getppid(), is("file-names") && last);
+    MPI_File_open(world, name, amode, MPI_INFO_NULL, &file);
+    MPI_File_set_errhandler(file, MPI_ERRORS_ARE_FATAL);
+    if (is("file-calls")) {
+        if (last)
+            MPI_File_write_all(file, ints, 1, MPI_INT, MPI_STATUS_IGNORE);
+        else
+            MPI_File_write_at_all(file, 0, ints, 1, MPI_INT, MPI_STATUS_IGNORE);
+    }
+    if (is("file-sync")) {
+        if (last)
+            MPI_File_sync(file);
+        else
+            MPI_File_set_size(file, 0);
+    }
+    if (!is("file-left"))
+        MPI_File_close(&file);
+    MPI_Barrier(world);
+    for (int other = 0; other < 2 && rank == 0; other++) {
+        snprintf(name, sizeof name, "/tmp/mistakes.%d.%d", (int)getppid(), other);
+        MPI_File_delete(name, MPI_INFO_NULL);
+    }
 }
 
 static sem_t inside, done;
@@ -445,6 +492,8 @@ int main(int argc, char **argv)
         access_twice();
     if (strncmp(how, "own", 3) == 0 || is("none"))
         share_buffer();
+    if (strncmp(how, "file", 4) == 0 || is("none"))
+        use_files();
     leave();
     disagree();
     MPI_Finalize();

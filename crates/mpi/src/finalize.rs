@@ -89,6 +89,7 @@ pub(crate) fn leave(p: &Process) -> Result {
     let _mixed = Mixed::begin(places);
     wait(p, worker, |w| w.is_idle());
     crate::win::left::tell(p);
+    crate::file::tell_left(p);
     if let Some(checks) = p.checks() {
         // SAFETY: the worker lives as long as the engine, and this call holds the lock.
         checks.tell_pending(p, unsafe { &*worker });
