@@ -73,7 +73,7 @@ pub(crate) fn deliver(p: &Process) -> Result {
     let places = places::made();
     let _within = places::within_all(places);
     let _mixed = Mixed::begin(places);
-    request::finish_joint(p)?;
+    request::finish_collective(p)?;
     wait(p, worker, |w| w.is_idle());
     Ok(())
 }

@@ -26,7 +26,7 @@ pub use ended::{cancel, free};
 pub use immediate::{await_of, collect_done, try_arrival, try_collect};
 pub(crate) use operation::not_of_kind;
 pub use operation::{Notice, Operation, Watch, completed_request, make_operation, notify};
-pub(crate) use operation::{finish_joint, list_pending};
+pub(crate) use operation::{finish_collective, list_pending};
 use operation::{free_operation, keep_polled, operation_has_result, poll_operation};
 use persistent::Persistent;
 pub use persistent::{make_persistent, make_persistent_operation, start};

@@ -311,7 +311,7 @@ where
         self.call
     }
 
-    fn is_joint(&self) -> bool {
+    fn is_collective(&self) -> bool {
         true
     }
 
@@ -424,7 +424,7 @@ impl<R: Operation> Operation for Begun<R> {
         self.running.began()
     }
 
-    fn is_joint(&self) -> bool {
+    fn is_collective(&self) -> bool {
         true
     }
 

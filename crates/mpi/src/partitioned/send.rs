@@ -115,7 +115,8 @@ pub unsafe fn make_send(p: &Process, args: Args, partitions: i32) -> Result<usiz
     request::make_persistent_operation(p, Box::new(send))
 }
 
-/// Tells the receiver what is going to come; `args` are those of all partitions. The copy belongs to the library until it has left.
+/// Tells the receiver what is going to come; `args` are those of all partitions. The copy belongs to the library until
+/// it has left.
 fn send_offer(p: &Process, checked: &Checked, args: &Args, offer: Offer) -> Result {
     let (context, tag) = offer_route(&checked.comm, args.tag);
     let words = offer.to_wire();

@@ -61,7 +61,7 @@ pub trait Operation {
     }
 
     /// Whether every member of its communicator begins it too: one cannot leave the job before it has ended.
-    fn is_joint(&self) -> bool {
+    fn is_collective(&self) -> bool {
         false
     }
 
@@ -288,19 +288,19 @@ pub(crate) fn list_pending(p: &Process) -> Vec<(String, String)> {
 ///
 /// # Errors
 /// Why the first of them that has failed meanwhile never ends.
-pub(crate) fn finish_joint(p: &Process) -> Result {
-    let is_joint = |extra: &Option<Extra>| match extra {
+pub(crate) fn finish_collective(p: &Process) -> Result {
+    let is_collective = |extra: &Option<Extra>| match extra {
         Some(Extra::Operation { poll: Some(operation), result: None, started, .. }) => {
-            *started != Some(false) && operation.is_joint()
+            *started != Some(false) && operation.is_collective()
         }
         _ => false,
     };
-    let joint: Vec<usize> = {
+    let under_way: Vec<usize> = {
         let slots = p.extras.slots();
         let places = slots.iter().enumerate();
-        places.filter(|(_, extra)| is_joint(extra)).map(|(index, _)| index).collect()
+        places.filter(|(_, extra)| is_collective(extra)).map(|(index, _)| index).collect()
     };
-    for index in joint {
+    for index in under_way {
         wait_named(p, p.call.get(), &Named::Operation(index))?;
         if let Some(Some(Extra::Operation { poll: Some(operation), result, .. })) =
             p.extras.slots().get(index)
