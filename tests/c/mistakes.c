@@ -260,6 +260,12 @@ static void use_files(void)
     snprintf(name, sizeof name, "/tmp/mistakes.%d.%d", (int)getppid(), is("file-names") && last);
     MPI_File_open(world, name, amode, MPI_INFO_NULL, &file);
     MPI_File_set_errhandler(file, MPI_ERRORS_ARE_FATAL);
+    MPI_Barrier(world);
+    for (int other = 0; other < 2 && rank == 0; other++) {
+        /* Those that are open stay until the job ends, however it does. */
+        snprintf(name, sizeof name, "/tmp/mistakes.%d.%d", (int)getppid(), other);
+        MPI_File_delete(name, MPI_INFO_NULL);
+    }
     if (is("file-calls")) {
         if (last)
             MPI_File_write_all(file, ints, 1, MPI_INT, MPI_STATUS_IGNORE);
@@ -274,11 +280,6 @@ static void use_files(void)
     }
     if (!is("file-left"))
         MPI_File_close(&file);
-    MPI_Barrier(world);
-    for (int other = 0; other < 2 && rank == 0; other++) {
-        snprintf(name, sizeof name, "/tmp/mistakes.%d.%d", (int)getppid(), other);
-        MPI_File_delete(name, MPI_INFO_NULL);
-    }
 }
 
 static sem_t inside, done;
