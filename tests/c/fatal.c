@@ -57,6 +57,20 @@ int main(int argc, char **argv)
             MPI_Request request;
             MPI_Bcast_init(&value, 1, MPI_INT, size, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
         }
+        if (strcmp(how, "left") == 0) {
+            /* The others join no barrier, but leave once it is under way. */
+            MPI_Request request;
+            MPI_Ibarrier(MPI_COMM_WORLD, &request);
+            for (int peer = 0; peer < size; peer += 2)
+                MPI_Send(&value, 1, MPI_INT, peer, 3, MPI_COMM_WORLD);
+            MPI_Finalize();
+        }
+        if (strcmp(how, "range") == 0) {
+            MPI_Request request;
+            MPI_Psend_init(&value, 6, 0, MPI_INT, 0, 3, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
+            MPI_Start(&request);
+            MPI_Pready_range(5, 2, request);
+        }
         if (strcmp(how, "ready") == 0) {
             MPI_Request request;
             MPI_Psend_init(&value, 1, 1, MPI_INT, 0, 3, MPI_COMM_WORLD, MPI_INFO_NULL, &request);
@@ -76,6 +90,11 @@ int main(int argc, char **argv)
             MPI_Abort(MPI_COMM_WORLD, 7);
         if (strcmp(how, "call") == 0)
             MPI_Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_COMM);
+    }
+    if (strcmp(how, "left") == 0 && rank != 1) {
+        MPI_Recv(&value, 1, MPI_INT, 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Finalize();
+        return 0;
     }
     MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     return 0;

@@ -71,7 +71,7 @@ static void test_modes(void)
         int length;
         SAME(class_of(code), MPI_ERR_OTHER);
         MPI_Error_string(code, text, &length);
-        CHECK(strstr(text, "in the same collective call"));
+        CHECK(strstr(text, "make the same collective calls"));
         OK(MPI_File_close(&file));
     }
     file = open_file(MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE);

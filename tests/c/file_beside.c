@@ -176,6 +176,35 @@ static void test_told_by_one(void)
     meet();
 }
 
+/* Two handles of one file, of which the first is in atomic mode: what one rank writes through it takes no byte from the
+ * next rank, which writes between the pieces through the other. */
+static void test_handles(int both)
+{
+    enum { TURNS = 10 };
+    MPI_File handles[2];
+    MPI_Datatype type = tile(ranks * PIECE);
+    int lost = 0, mode = MPI_MODE_CREATE | MPI_MODE_RDWR | MPI_MODE_DELETE_ON_CLOSE;
+    for (int i = 0; i < 2; i++) {
+        OK(MPI_File_open(MPI_COMM_WORLD, path, i ? MPI_MODE_RDWR : mode, MPI_INFO_NULL, &handles[i]));
+        OK(MPI_File_set_view(handles[i], (MPI_Offset)rank * PIECE, MPI_BYTE, type, "native", MPI_INFO_NULL));
+        OK(MPI_File_set_atomicity(handles[i], i == 0 || both));
+    }
+    file = handles[rank % 2];
+    OK(MPI_File_set_size(handles[0], (MPI_Offset)ranks * BYTES));
+    for (int turn = 0; turn < TURNS; turn++) {
+        memset(first, 1 + turn, BYTES);
+        meet();
+        OK(MPI_File_write_at(file, 0, first, BYTES, MPI_BYTE, MPI_STATUS_IGNORE));
+        meet();
+        lost += differs(first);
+    }
+    SAME(lost, 0);
+    OK(MPI_File_close(&handles[1]));
+    OK(MPI_File_close(&handles[0]));
+    MPI_Type_free(&type);
+    meet();
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
@@ -187,6 +216,8 @@ int main(int argc, char **argv)
     if (ranks > 1) {
         test_for_others();
         test_told_by_one();
+        test_handles(0);
+        test_handles(1);
     }
     return finish();
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int rank, size;
 static const char *how;
@@ -161,6 +162,19 @@ static void leave(void)
         MPI_Precv_init(ints, 1, 10, MPI_INT, other, 7, world, MPI_INFO_NULL, &request);
         MPI_Start(&request);
     }
+    if (is("part-types") && rank == 0) {
+        MPI_Psend_init(ints, 2, 10, MPI_INT, other, 7, world, MPI_INFO_NULL, &request);
+        MPI_Start(&request);
+        MPI_Pready_range(0, 1, request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Request_free(&request);
+    }
+    if (is("part-types") && rank == 1) {
+        MPI_Precv_init(floats, 4, 5, MPI_FLOAT, other, 7, world, MPI_INFO_NULL, &request);
+        MPI_Start(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Request_free(&request);
+    }
     if (is("left-isendrecv") && rank == 1)
         MPI_Isendrecv(ints, 0, MPI_INT, MPI_PROC_NULL, 7, ints, 10, MPI_INT, 0, 7, world, &request);
     if (is("left-grequest") && rank == 1)
@@ -217,8 +231,55 @@ static void disagree(void)
         MPI_Bcast(ints, 1, MPI_INT, last ? 0 : 1, world);
     if (is("coll-overlap"))
         MPI_Allreduce(ints, ints + 2, 4, MPI_INT, MPI_SUM, world);
+    if (is("coll-nonblocking")) {
+        MPI_Request request;
+        if (last)
+            MPI_Allreduce(ints, floats, 1, MPI_INT, MPI_SUM, world);
+        else
+            MPI_Iallreduce(ints, floats, 1, MPI_INT, MPI_SUM, world, &request), MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
     if (is("coll-op"))
         MPI_Allreduce(ints, ints + 32, 4, MPI_INT, last ? MPI_MAX : MPI_SUM, world);
+}
+
+/* Files that are not opened, used or closed alike. */
+static void use_files(void)
+{
+    MPI_Comm world = MPI_COMM_WORLD;
+    MPI_File file;
+    char name[64];
+    int last = rank == size - 1, amode = MPI_MODE_RDWR | MPI_MODE_CREATE;
+    for (int other = 0; other < 2; other++) {
+        snprintf(name, sizeof name, "/tmp/mistakes.%d.%d", (int)getppid(), other);
+        if (rank == 0) {
+            MPI_File_open(MPI_COMM_SELF, name, amode, MPI_INFO_NULL, &file);
+            MPI_File_close(&file);
+        }
+    }
+    MPI_Barrier(world);
+    snprintf(name, sizeof name, "/tmp/mistakes.%d.%d", (int)getppid(), is("file-names") && last);
+    MPI_File_open(world, name, amode, MPI_INFO_NULL, &file);
+    MPI_File_set_errhandler(file, MPI_ERRORS_ARE_FATAL);
+    MPI_Barrier(world);
+    for (int other = 0; other < 2 && rank == 0; other++) {
+        /* Those that are open stay until the job ends, however it does. */
+        snprintf(name, sizeof name, "/tmp/mistakes.%d.%d", (int)getppid(), other);
+        MPI_File_delete(name, MPI_INFO_NULL);
+    }
+    if (is("file-calls")) {
+        if (last)
+            MPI_File_write_all(file, ints, 1, MPI_INT, MPI_STATUS_IGNORE);
+        else
+            MPI_File_write_at_all(file, 0, ints, 1, MPI_INT, MPI_STATUS_IGNORE);
+    }
+    if (is("file-sync")) {
+        if (last)
+            MPI_File_sync(file);
+        else
+            MPI_File_set_size(file, 0);
+    }
+    if (!is("file-left"))
+        MPI_File_close(&file);
 }
 
 static sem_t inside, done;
@@ -432,6 +493,8 @@ int main(int argc, char **argv)
         access_twice();
     if (strncmp(how, "own", 3) == 0 || is("none"))
         share_buffer();
+    if (strncmp(how, "file", 4) == 0 || is("none"))
+        use_files();
     leave();
     disagree();
     MPI_Finalize();

@@ -36,7 +36,7 @@ def _told(text):
     told = {}
     line = r"^fastpath: (\w+)( between groups)? of (\d+) ranks by ([a-z-]+): (.*)$"
     for call, between, ranks, name, sizes in re.findall(line, text, re.MULTILINE):
-        sizes = {int(b): int(n) for b, n in re.findall(r"from (\d+) B (\d+) times", sizes)}
+        sizes = {int(b): int(n) for b, n in re.findall(r"from (\d+) B (\d+) times?", sizes)}
         told[call, bool(between), int(ranks), name] = sizes
     return told
 

@@ -29,8 +29,12 @@ MISTAKES = {
     "left-started": ([rf"rank {rank}: MPI_Barrier_init at {PLACE} was never completed: " for rank in (0, 1)], 0),
     "left-inactive": ([], 0),
     "left-idup": ([rf"rank {rank}: MPI_Comm_idup at {PLACE} was never completed: it is over, but no call" for rank in (0, 1)], 0),
-    "left-psend": ([rf"rank 0: MPI_Psend_init at {PLACE} was never completed: it is under way in MPI_COMM_WORLD"], 0),
-    "left-precv": ([rf"rank 1: MPI_Precv_init at {PLACE} was never completed: no MPI_Psend_init has matched it in "], 0),
+    "left-psend": ([rf"rank 0: MPI_Psend_init at {PLACE} was never completed: 0 of its 1 partitions are ready, to "
+                    r"rank 1 with tag 7 in MPI_COMM_WORLD"], 0),
+    "part-types": ([rf"rank 1: MPI_Precv_init at {PLACE} receives 20 MPI_FLOAT, but the message from rank 0 with tag 7 "
+                    r"holds 20 MPI_INT, sent by MPI_Psend_init at "], 0),
+    "left-precv": ([rf"rank 1: MPI_Precv_init at {PLACE} was never completed: no MPI_Psend_init has matched it, from "
+                    r"rank 0 with tag 7 in MPI_COMM_WORLD"], 0),
     "left-isendrecv": ([rf"rank 1: MPI_Isendrecv at {PLACE} was never completed: it waits for up to 40 bytes from rank 0"], 0),
     "left-grequest": ([rf"rank 1: MPI_Grequest_start at {PLACE} was never completed: nobody has called MPI_Grequest_comp"], 0),
     "left-freed": ([rf"{NOBODY}a message \(tag 1, 12 bytes\) from rank 0 in a communicator that was freed, sent by"], 0),
@@ -55,6 +59,12 @@ MISTAKES = {
     "coll-root": ([r"rank \d passes the root \d to MPI_Bcast at .*, this rank \d to MPI_Bcast"], 8),
     "coll-overlap": ([r"MPI_ERR_BUFFER", r"the send buffer \(16 bytes at .*\) and the receive buffer \(16 .*\) overlap"], 1),
     "coll-op": ([r"rank \d passes MPI_\w+ to MPI_Allreduce at .*, this rank MPI_\w+ to MPI_Allreduce"], 10),
+    "coll-nonblocking": ([rf"rank \d is in MPI_I?[aA]llreduce at {PLACE}, this rank in MPI_I?[aA]llreduce at "], 16),
+    "file-names": ([rf'rank 1: MPI_File_open at {PLACE} opens "/tmp/mistakes.\d+.1", which is another file than rank 0'], 0),
+    "file-calls": ([r"rank \d is in MPI_File_write_(at_)?all at .*, this rank in MPI_File_write_(at_)?all at "], 16),
+    "file-sync": ([r"rank \d is in MPI_File_(sync|set_size) at .*, this rank in MPI_File_(sync|set_size) at "], 16),
+    "file-left": ([rf'rank {rank}: MPI_File_close was never called for the file "/tmp/mistakes.\d+.0", opened by '
+                   rf"MPI_File_open at {PLACE}" for rank in (0, 1)], 0),
     "rma-puts": ([rf"rank 1: MPI_Put at {PLACE} accesses 8 bytes at byte 12 of rank 0 in the window \(ledger\) that MPI_Put at "
                   rf"{PLACE} has accessed too, and nothing orders the two: call MPI_Win_flush"], 0),
     "rma-get": ([r"rank 1: MPI_Get at .* accesses 4 bytes at byte 20 of rank 0 .* that MPI_Put at .* has accessed too"], 0),

@@ -245,6 +245,14 @@ impl Descriptor {
         inspect(&self.fd).map(|stat| stat.st_size)
     }
 
+    /// Device and number by which the system knows the file.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn identity(&self) -> Result<[u64; 2], IoError> {
+        inspect(&self.fd).map(|stat| [stat.st_dev, stat.st_ino])
+    }
+
     /// Makes the file as long as said: cut, or with zeros at its end.
     ///
     /// # Errors

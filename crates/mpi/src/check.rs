@@ -4,8 +4,8 @@
 //! - A message between two ranks begins with the [`Record`] of the call that sends it, which the receive compares with
 //!   its own (`message`).
 //! - The ranks of a collective call exchange such records before it begins (`coll/agreement.rs`).
-//! - `MPI_Finalize` lists requests that were never completed, messages that nobody received (`left`), and windows that
-//!   were never freed (`win/left.rs`).
+//! - `MPI_Finalize` lists requests that were never completed, messages that nobody received (`left`), windows that were
+//!   never freed (`win/left.rs`), and files that were never closed.
 //! - Below `MPI_THREAD_MULTIPLE` each call says which thread is inside, so that a second one is seen (`threads`).
 //!
 //! The switch must be the same on all ranks, since messages are longer by their record; `mpiexec` sees to that.

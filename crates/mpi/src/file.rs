@@ -78,6 +78,8 @@ pub struct File {
     named: Box<[u8]>,
     /// As the system calls it.
     path: std::ffi::CString,
+    /// The call that opened it with its place, where mistakes are looked for.
+    opened_by: String,
     /// The access mode.
     pub amode: i32,
     descriptor: RefCell<Option<Arc<Descriptor>>>,
@@ -113,6 +115,18 @@ pub(crate) fn find_handler(p: &Process, handle: usize) -> Option<usize> {
 /// `MPI_ERR_FILE` for a handle that is none.
 pub fn find(p: &Process, handle: usize) -> Result<Rc<File>> {
     OPEN_FILES.of(p).find(handle)
+}
+
+/// Tells, where mistakes are looked for, of files that are open when the program calls `MPI_Finalize`.
+pub(crate) fn tell_left(p: &Process) {
+    let (files, Some(checks)) = (OPEN_FILES.of(p), p.checks()) else { return };
+    for file in files.handles().into_iter().filter_map(|handle| files.get(handle)) {
+        let File { name, opened_by, .. } = &*file;
+        let text = format!(
+            "MPI_File_close was never called for the file \"{name}\", opened by {opened_by}"
+        );
+        checks.tell(&text);
+    }
 }
 
 impl Handled for File {

@@ -17,7 +17,7 @@ use crate::init::name_level;
 use crate::lock;
 use crate::places::{self, Mixed};
 use crate::process::{self, Phase, Process};
-use crate::request::Marked;
+use crate::request::{self, Marked};
 use fastpath_base::clock;
 use fastpath_base::config::{Config, Key};
 use fastpath_base::wait::{futex_wait, register_own_membarrier};
@@ -46,11 +46,11 @@ pub fn finalize(p: &Process) -> Result {
     if let Some(own) = p.comms.get(MPI_COMM_SELF) {
         crate::attribute::delete_attributes(p, own.holder())?;
     }
+    deliver(p)?;
     if !p.session_use.is_begun() {
         p.set_world_phase(Phase::Finalized);
         return leave(p);
     }
-    deliver(p)?;
     for handle in [MPI_COMM_WORLD, MPI_COMM_SELF] {
         p.hot_comm_clear(handle);
         if let Some(comm) = p.comms.remove_predefined(handle) {
@@ -64,13 +64,17 @@ pub fn finalize(p: &Process) -> Result {
     Ok(())
 }
 
-/// Waits until what this process has sent has left.
+/// Waits until the collective calls under way have ended and what this process has sent has left.
+///
+/// # Errors
+/// Those of a collective call that can never end, while this process is still there to say so.
 pub(crate) fn deliver(p: &Process) -> Result {
     crate::file::helper::finish();
     let worker = p.worker()?;
     let places = places::made();
     let _within = places::within_all(places);
     let _mixed = Mixed::begin(places);
+    request::finish_collective(p)?;
     wait(p, worker, |w| w.is_idle());
     Ok(())
 }
@@ -86,6 +90,7 @@ pub(crate) fn leave(p: &Process) -> Result {
     let _mixed = Mixed::begin(places);
     wait(p, worker, |w| w.is_idle());
     crate::win::left::tell(p);
+    crate::file::tell_left(p);
     if let Some(checks) = p.checks() {
         // SAFETY: the worker lives as long as the engine, and this call holds the lock.
         checks.tell_pending(p, unsafe { &*worker });

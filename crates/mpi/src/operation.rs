@@ -6,6 +6,7 @@ use crate::error::{Error, Result};
 use crate::p2p::{Args, Checked, Mode};
 use crate::status::Status;
 use fastpath_protocol::RequestId;
+use std::borrow::Cow;
 use std::cell::{Cell, Ref, RefCell, RefMut};
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -56,8 +57,13 @@ pub trait Operation<P> {
     }
 
     /// What a person is told of one that goes on for ever.
-    fn state(&self) -> &'static str {
-        "it is under way"
+    fn state(&self) -> Cow<'static, str> {
+        "it is under way".into()
+    }
+
+    /// Whether every member of its communicator begins it too: one cannot leave the job before it has ended.
+    fn is_collective(&self) -> bool {
+        false
     }
 
     /// Whether it is known to be over before anybody asks for its result.

@@ -14,6 +14,7 @@ pub use recv::{has_arrived, make_recv};
 pub use send::{make_send, mark_ready};
 
 use crate::channel::Ticket;
+use crate::check::Record;
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{COMPLETE_FIRST, COMPLETE_IT, Error, Result};
@@ -38,19 +39,36 @@ struct Offer {
     first: u32,
 }
 
-/// Words of an offer on its way.
-const OFFER_WORDS: usize = 2;
+/// An offer on its way; where mistakes are looked for, with a record of the call and its data.
+#[repr(C)]
+struct Letter {
+    words: [u64; 2],
+    record: Record,
+}
+
+impl Letter {
+    /// Room for one.
+    const NONE: Letter = Letter { words: [0; 2], record: Record::NONE };
+
+    /// How many bytes of it travel.
+    fn bytes(p: &Process) -> usize {
+        match p.checks() {
+            None => size_of::<[u64; 2]>(),
+            Some(_) => size_of::<Letter>(),
+        }
+    }
+}
 
 impl Offer {
     /// Nothing at all.
     const NONE: Offer = Offer { partitions: 0, bytes: 0, first: 0 };
 
-    fn to_wire(self) -> [u64; OFFER_WORDS] {
+    fn to_wire(self) -> [u64; 2] {
         [u64::from(self.partitions) << 32 | u64::from(self.first), self.bytes]
     }
 
     /// An offer that a peer wrote; none where it makes no sense.
-    fn from_wire(words: [u64; OFFER_WORDS]) -> Option<Offer> {
+    fn from_wire(words: [u64; 2]) -> Option<Offer> {
         let offer =
             Offer { partitions: (words[0] >> 32) as u32, bytes: words[1], first: words[0] as u32 };
         offer.total()?;
@@ -87,6 +105,17 @@ fn check_partition(partition: i32, partitions: u32) -> Result<u32> {
             format!("partition {partition} is none of the request's {partitions}, from 0 on");
         Error::new(MPI_ERR_ARG, text)
     })
+}
+
+/// Checks the numbers of the first and the last partition that are marked.
+fn check_range(low: i32, high: i32, partitions: u32) -> Result<(u32, u32)> {
+    let range = (check_partition(low, partitions)?, check_partition(high, partitions)?);
+    if low > high {
+        let text = format!("the range of partitions begins at {low} and ends before it, at {high}");
+        let advice = "give the lower partition first, and mark none by not calling this";
+        return Err(Error::new(MPI_ERR_ARG, text).with_advice(Some(advice)));
+    }
+    Ok(range)
 }
 
 /// The arguments of all partitions as those of one message.
@@ -132,7 +161,7 @@ fn refuse_cancel(call: &str) -> Error {
 }
 
 /// Takes back the receive of an offer that nobody wants any more.
-fn give_up(p: &Process, ticket: Ticket, words: Box<[u64; OFFER_WORDS]>) -> Result {
+fn give_up(p: &Process, ticket: Ticket, letter: Box<Letter>) -> Result {
     let id = ticket.id();
     if id == 0 {
         return Ok(());
@@ -146,7 +175,7 @@ fn give_up(p: &Process, ticket: Ticket, words: Box<[u64; OFFER_WORDS]>) -> Resul
     } else {
         // On its way: it frees itself, and has somewhere to go.
         request.detached = true;
-        Box::leak(words);
+        Box::leak(letter);
     }
     Ok(())
 }

@@ -94,14 +94,18 @@ impl Checks {
             }
             Fault::None => {
                 let (source, tag) = (request.source, request.received_tag);
-                self.compare(&watched, &record, (source, tag));
+                let own = name_call(watched.call, &watched.place);
+                self.compare((&own, &watched.datatype), &record, (source, tag));
             }
             _ => {}
         }
     }
 
-    fn compare(&self, own: &Watched, sent: &Record, (source, tag): (i32, i32)) {
-        let signature = own.datatype.signature();
+    /// Tells of a receive, with its call, whose datatype is not that of the message which has come.
+    pub(crate) fn compare(
+        &self, (call, datatype): (&str, &Datatype), sent: &Record, (source, tag): (i32, i32),
+    ) {
+        let signature = datatype.signature();
         let basic = signature.uniform();
         let is_packed =
             basic.is_some_and(|basic| basic.handle as usize == crate::consts::MPI_PACKED);
@@ -109,12 +113,11 @@ impl Checks {
         if is_packed || expected.is_some_and(|expected| sent.agrees_with(expected)) {
             return;
         }
-        let received = match (basic, own.datatype.name()) {
+        let received = match (basic, datatype.name()) {
             (Some(_), _) => describe_data(sent.elements(), basic),
             (None, name) if !name.is_empty() => format!("elements of {name}"),
             (None, _) => "a datatype with other elements".to_string(),
         };
-        let call = name_call(own.call, &own.place);
         self.tell(&format!(
             "{call} receives {received}, but the message from rank {source} with tag {tag} holds \
              {}, sent by {}",

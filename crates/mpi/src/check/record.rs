@@ -71,6 +71,12 @@ impl Record {
         }
     }
 
+    /// As it travels.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        // SAFETY: as many bytes as a record has, which has no padding.
+        unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Record>()) }
+    }
+
     /// The record of a call that has refused its arguments.
     pub(crate) fn of_refused(call: &str, place: &str) -> Record {
         Record { refused: 1, ..Record::of_call(call, place) }

@@ -71,7 +71,8 @@ pub(super) async fn compare<C: Call>(f: &C, arguments: Arguments<'_>) -> Result 
     }
 }
 
-/// Compares, where that is asked for, whether all ranks are in the same call that makes or ends a communicator.
+/// Compares, where that is asked for, whether all ranks are in the same call that makes or ends a communicator, or is
+/// one of a file.
 ///
 /// # Errors
 /// `MPI_ERR_OTHER` where they make different calls.
@@ -79,8 +80,15 @@ pub(crate) fn compare_calls(p: &Process, comm: &Comm) -> Result {
     if p.checks().is_none() || comm.is_inter() {
         return Ok(());
     }
-    let none = Arguments::new(&nothing, &nothing);
-    drive(compare(&Channel::next(p, comm), none))
+    drive(compare_call(&Channel::next(p, comm)))
+}
+
+/// The same of a call under way.
+///
+/// # Errors
+/// As there.
+pub(crate) async fn compare_call<C: Call>(f: &C) -> Result {
+    compare(f, Arguments::new(&nothing, &nothing)).await
 }
 
 /// Tells the other ranks that this one has refused its arguments, since they wait to hear of them.
@@ -123,7 +131,8 @@ async fn compare_slow<C: Call>(f: &C, checks: &Checks, arguments: &Arguments<'_>
         None => record,
     };
     let out = (0..f.size()).map(|rank| with_data(own, (arguments.sends)(rank)));
-    let into = exchange(f, &out.collect::<Vec<_>>()).await?;
+    let into = exchange(f, &out.collect::<Vec<_>>()).await;
+    let into = into.map_err(|error| with_own_bytes(error, arguments))?;
     let mut result = Ok(());
     for (rank, theirs) in (0..).zip(&into) {
         let expected = with_data(own, (arguments.receives)(rank));
@@ -141,6 +150,17 @@ async fn compare_slow<C: Call>(f: &C, checks: &Checks, arguments: &Arguments<'_>
         }
     }
     result
+}
+
+/// An error of a message with a record, with the bytes of the program's data instead.
+#[cold]
+fn with_own_bytes(error: Error, arguments: &Arguments<'_>) -> Error {
+    let Some((peer, tag, _)) = error.about() else {
+        return error;
+    };
+    let data = u32::try_from(peer).ok().and_then(|peer| (arguments.receives)(peer));
+    let bytes = data.map_or(0, |(datatype, count)| datatype.layout().size() * count as u64);
+    error.about_message(peer, tag, bytes)
 }
 
 fn agree(rank: u32, own: &Record, theirs: &Record) -> Result {

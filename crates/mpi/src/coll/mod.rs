@@ -44,8 +44,7 @@ pub(crate) mod simulator;
 mod tests;
 pub(crate) mod vector;
 
-pub(crate) use agreement::compare_calls;
-use agreement::refuse_call;
+pub(crate) use agreement::{compare_call, compare_calls, refuse_call};
 pub use allgather::{Allgather, Allgatherv};
 pub use allreduce::Allreduce;
 pub use alltoall::{Alltoall, Alltoallv, Alltoallw};

@@ -313,6 +313,10 @@ where
         self.call
     }
 
+    fn is_collective(&self) -> bool {
+        true
+    }
+
     fn comm(&self) -> Option<usize> {
         Some(self.comm)
     }
@@ -420,6 +424,10 @@ impl<R: Operation<Process>> Operation<Process> for Begun<R> {
 
     fn began(&self) -> &'static str {
         self.running.began()
+    }
+
+    fn is_collective(&self) -> bool {
+        true
     }
 
     fn comm(&self) -> Option<usize> {

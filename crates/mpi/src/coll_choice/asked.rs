@@ -231,7 +231,11 @@ fn print<'a>(counts: impl Iterator<Item = (&'a Ran, &'a u64)>, json: bool) -> Ve
         };
         _ = match json {
             true => write!(sizes, r#"{comma}{{"from_bytes":{bytes},"calls":{count}}}"#),
-            false => write!(sizes, "{comma}from {bytes} B {count} times"),
+            false => write!(
+                sizes,
+                "{comma}from {bytes} B {count} time{}",
+                if *count == 1 { "" } else { "s" }
+            ),
         };
     }
     let say = |((call, between, ranks, name), sizes)| match json {
@@ -309,8 +313,8 @@ mod tests {
         assert_eq!(
             print(false),
             [
-                "bcast between groups of 5 ranks by leaders: from 0 B 1 times",
-                "scan of 4 ranks by chain: from 8 B 2 times, from 16 B 1 times",
+                "bcast between groups of 5 ranks by leaders: from 0 B 1 time",
+                "scan of 4 ranks by chain: from 8 B 2 times, from 16 B 1 time",
             ]
         );
         let line = concat!(

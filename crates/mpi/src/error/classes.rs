@@ -65,7 +65,7 @@ classes! {
         processes";
     MPI_ERR_ARG, "invalid argument of some other kind", "";
     MPI_ERR_UNKNOWN, "unknown error", "";
-    MPI_ERR_TRUNCATE, "message longer than the receive buffer",
+    MPI_ERR_TRUNCATE, "data that does not fit what the receiver expects",
         "receive with a count that is at least as large as the sender's; MPI_Probe tells the size \
          in advance";
     MPI_ERR_OTHER, "other error", "";

@@ -318,8 +318,9 @@ impl File {
     pub(super) fn sieve(&self) -> Sieve {
         let switch = self.hints.borrow().sieve();
         match (self.atomic.get(), switch) {
-            (_, Switch::Disabled) => Sieve::Never,
-            (true, _) => Sieve::Held,
+            (true, Switch::Enabled) => Sieve::Held,
+            // Another handle of the file, not in atomic mode, writes between the pieces without a lock.
+            (true, _) => Sieve::Never,
             // A lock that keeps out writers alone needs a file that can be read.
             (false, Switch::Enabled) if self.has_mode(MPI_MODE_RDWR) && !self.local_locks => {
                 Sieve::Locked

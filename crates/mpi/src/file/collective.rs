@@ -13,6 +13,7 @@ use super::failure::{conclude, tell, to_words};
 use super::hints::DEFAULT_BUFFER;
 use super::two_phase::{self, Store, Task};
 use super::{File, Refused, helper};
+use crate::coll;
 use crate::coll::fabric::{Call, Fabric};
 use crate::coll::vector::Vector;
 use crate::consts::{MPI_ERR_INTERN, MPI_ERR_OTHER};
@@ -104,6 +105,7 @@ impl Told {
 pub(super) async unsafe fn run<C: Call>(
     f: &C, file: &File, access: &Access, located: Result<Located>,
 ) -> Result<u64> {
+    coll::compare_call(f).await?;
     let p = f.channel().process;
     let (located, told) = tell(located.map_err(Refused::Other));
     let own = file.tell_share(p, access, located.as_ref());

@@ -3,6 +3,7 @@
 use super::File;
 use crate::channel::Channel;
 use crate::channel::agree::gather_all;
+use crate::coll;
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::datatype::TypeError;
@@ -131,6 +132,7 @@ pub(super) fn agree_and_tell<T, const WORDS: usize>(
     let mut words = [0; WORDS];
     let both = to_words(&told).into_iter().chain(more.iter().copied());
     words.iter_mut().zip(both).for_each(|(to, word)| *to = word);
+    coll::compare_calls(p, comm)?;
     let all = match comm.size() {
         1 => vec![words],
         _ => gather_all(&Channel::next(p, comm), words)?,
@@ -184,6 +186,7 @@ impl File {
         if self.comm.size() == 1 {
             return Ok(());
         }
+        coll::compare_calls(p, &self.comm)?;
         let all = gather_all(&Channel::next(p, &self.comm), [value])?;
         match all.iter().position(|other| *other != all[0]) {
             None => Ok(()),

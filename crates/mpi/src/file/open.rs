@@ -5,6 +5,9 @@ use super::hints::Hints;
 use super::representation::Representation;
 use super::shared::SharedPointer;
 use super::{File, OPEN_FILES, Shown, find, report};
+use crate::channel::Channel;
+use crate::channel::agree::gather_all;
+use crate::coll;
 use crate::comm::Comm;
 use crate::comm_creation::{create, free_comm, publish};
 use crate::consts::*;
@@ -75,6 +78,7 @@ pub fn open(
     p: &Process, parent: &Comm, name: &[u8], amode: i32, given: Result<Vec<(String, String)>>,
 ) -> Result<usize> {
     parent.require_intra()?;
+    coll::compare_calls(p, parent)?;
     let made = create::create_of_first(p, parent, parent.size())?;
     let made = made.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a member has no communicator"))?;
     made.name.replace(format!("of file {}", show_name(name)));
@@ -120,6 +124,7 @@ fn open_on(
     let told = agree_and_tell::<_, { TOLD + 1 + KEY_WORDS }>(p, &comm, name, own, &more);
     let (descriptor, all) = told.inspect_err(|_| pointer.release(p))?;
     pointer.learn(&all[0][TOLD + 1..]);
+    tell_other_file(p, &comm, name, &descriptor)?;
     descriptor.set_mapping(!p.engine().is_some_and(|e| e.config.is_disabled("file-mapping")));
     descriptor.set_sieving(hints.reads_between());
     if let Some(striping) = descriptor.striping() {
@@ -141,6 +146,7 @@ fn open_on(
         name: shown_name,
         named: named.into(),
         path,
+        opened_by: p.checks().map(|checks| checks.name(p.call.get())).unwrap_or_default(),
         amode,
         descriptor: RefCell::new(Some(Arc::new(descriptor))),
         hints: RefCell::new(hints),
@@ -163,6 +169,30 @@ fn open_on(
     file.handle.set(handle);
     errhandler::attach(p, file.errhandler.get());
     Ok(handle)
+}
+
+/// Tells, where mistakes are looked for, that this rank has opened another file than rank 0.
+///
+/// # Errors
+/// Those of communication.
+fn tell_other_file(p: &Process, comm: &Comm, name: &str, own: &Descriptor) -> Result {
+    let (Some(checks), Some(engine)) = (p.checks(), p.engine()) else {
+        return Ok(());
+    };
+    // Hosts number the devices of one file system each in their own way.
+    let host = engine.job.host(comm.my_world_rank() as usize);
+    let [device, inode] = own.identity().unwrap_or_default();
+    let all = gather_all(&Channel::next(p, comm), [host.into(), device, inode])?;
+    let is_other = inode != all[0][2] || (u64::from(host) == all[0][0] && device != all[0][1]);
+    if is_other {
+        let call = checks.name(p.call.get());
+        let text = format!(
+            "{call} opens \"{name}\", which is another file than rank 0 of its \
+             communicator opens: all ranks name the same file"
+        );
+        checks.tell(&text);
+    }
+    Ok(())
 }
 
 /// Opens the file; where it may have to be made, rank 0 does so before the others. What the system says of this rank's

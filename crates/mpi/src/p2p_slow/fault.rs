@@ -64,6 +64,10 @@ pub(crate) fn explain_disagreement(class: i32, args: &Args, expected: u64, sent:
              collective calls"
         ),
     )
+    .with_advice(Some(
+        "pass counts and datatypes of the same length on all ranks, and make the collective calls \
+         in the same order",
+    ))
     .about_message(peer, tag, expected)
 }
 

@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::{
-    OFFER_WORDS, Offer, check_partition, keep_first, offer_route, own_error, refuse_cancel,
-    refuse_free, whole,
+    Letter, Offer, check_partition, keep_first, offer_route, own_error, refuse_cancel, refuse_free,
+    whole,
 };
 use crate::channel::{Channel, Ticket};
 use crate::consts::*;
@@ -14,6 +14,7 @@ use crate::process::Process;
 use crate::request::{self, Notice, Operation, Watch};
 use crate::status::Status;
 use fastpath_protocol::buffer::Buffer;
+use std::borrow::Cow;
 
 /// A partition of the sender's that is under way.
 struct Part {
@@ -29,7 +30,9 @@ struct Recv {
     args: Args,
     partitions: u32,
     /// The sender's offer, while it has not come: where it goes.
-    awaited: Option<(Ticket, Box<[u64; OFFER_WORDS]>)>,
+    awaited: Option<(Ticket, Box<Letter>)>,
+    /// The call that made it with its place, where mistakes are looked for.
+    made: String,
     offer: Option<Offer>,
     is_active: bool,
     /// The sender's partitions of this start; none where it has come.
@@ -62,18 +65,19 @@ pub unsafe fn make_recv(p: &Process, args: Args, partitions: i32) -> Result<usiz
     let mut awaited = None;
     if let Some(checked) = &checked {
         let (context, tag) = offer_route(&checked.comm, args.tag);
-        let mut words = Box::new([0; OFFER_WORDS]);
-        let buffer = Buffer::contiguous(words.as_mut_ptr().cast(), size_of_val(&*words) as u64);
+        let mut letter = Box::new(Letter::NONE);
+        let buffer = Buffer::contiguous((&raw mut *letter).cast(), Letter::bytes(p) as u64);
         let channel = Channel::in_context(p, &checked.comm, context, tag);
-        // SAFETY: the words live until the receive has ended: with the operation, or leaked (`free`).
+        // SAFETY: the letter lives until the receive has ended: with the operation, or leaked (`free`).
         let posted = unsafe { channel.post_recv(args.peer as u32, buffer) };
-        awaited = Some((posted.map_err(|error| own_error(&args, error))?, words));
+        awaited = Some((posted.map_err(|error| own_error(&args, error))?, letter));
     }
     let recv = Recv {
         checked,
         args,
         partitions: partitions as u32,
         awaited,
+        made: p.checks().map(|checks| checks.name(p.call.get())).unwrap_or_default(),
         offer: None,
         is_active: false,
         parts: Vec::new(),
@@ -103,12 +107,15 @@ impl Recv {
         if !channel.has_ended(ticket)? {
             return Ok(false);
         }
-        let Some((ticket, words)) = self.awaited.take() else {
+        let Some((ticket, letter)) = self.awaited.take() else {
             return Ok(true);
         };
         channel.finish(ticket)?;
+        if let (Some(checks), Some(datatype)) = (p.checks(), &checked.datatype) {
+            checks.compare((&self.made, datatype), &letter.record, (self.args.peer, self.args.tag));
+        }
         let garbage = || Error::new(MPI_ERR_OTHER, "the sender's partitions make no sense");
-        let offer = Offer::from_wire(*words);
+        let offer = Offer::from_wire(letter.words);
         self.offer = Some(offer.unwrap_or(Offer::NONE));
         let offer = offer.ok_or_else(garbage)?;
         let (sent, room) = (offer.total().unwrap_or(0), checked.buffer.bytes);
@@ -274,11 +281,13 @@ impl Operation<Process> for Recv {
         }
     }
 
-    fn state(&self) -> &'static str {
-        match self.offer {
-            None => "no MPI_Psend_init has matched it",
+    fn state(&self) -> Cow<'static, str> {
+        let Args { peer, tag, .. } = self.args;
+        let what = match self.offer {
+            None => "no MPI_Psend_init has matched it,",
             Some(_) => "it waits for partitions",
-        }
+        };
+        format!("{what} from rank {peer} with tag {tag}").into()
     }
 
     fn began(&self) -> &'static str {
@@ -324,8 +333,8 @@ impl Operation<Process> for Recv {
 
     fn free(&mut self, p: &Process) -> Result {
         // Never started, and its sender has said nothing yet.
-        if let Some((ticket, words)) = self.awaited.take() {
-            super::give_up(p, ticket, words)?;
+        if let Some((ticket, letter)) = self.awaited.take() {
+            super::give_up(p, ticket, letter)?;
         }
         Ok(())
     }

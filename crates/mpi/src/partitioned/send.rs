@@ -2,9 +2,11 @@
 #![allow(unsafe_code)]
 
 use super::{
-    Offer, check_partition, keep_first, offer_route, own_error, refuse_cancel, refuse_free, whole,
+    Letter, Offer, check_range, keep_first, offer_route, own_error, refuse_cancel, refuse_free,
+    whole,
 };
 use crate::channel::{Channel, Ticket};
+use crate::check::Record;
 use crate::consts::*;
 use crate::datatype::Datatype;
 use crate::error::{Error, Result};
@@ -18,6 +20,7 @@ use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::worker::SHORT_LIMIT;
 use fastpath_protocol::{Endpoint, Worker};
 use fastpath_transport::Post;
+use std::borrow::Cow;
 use std::ptr::NonNull;
 
 /// A partitioned send.
@@ -96,7 +99,7 @@ pub unsafe fn make_send(p: &Process, args: Args, partitions: i32) -> Result<usiz
         let comm = &checked.comm;
         offer.bytes = checked.buffer.bytes / u64::from(partitions.max(1));
         offer.first = super::take_tags(comm, partitions);
-        send_offer(p, checked, &args, offer).map_err(|error| own_error(&args, error))?;
+        send_offer(p, checked, &all, offer).map_err(|error| own_error(&args, error))?;
     }
     let way = checked.as_ref().and_then(|checked| find_way(checked, &args));
     let ready = vec![false; partitions as usize].into();
@@ -111,13 +114,20 @@ pub unsafe fn make_send(p: &Process, args: Args, partitions: i32) -> Result<usiz
     request::make_persistent_operation(p, Box::new(send))
 }
 
-/// Tells the receiver what is going to come. The copy belongs to the library until it has left.
+/// Tells the receiver what is going to come; `args` are those of all partitions. The copy belongs to the library until
+/// it has left.
 fn send_offer(p: &Process, checked: &Checked, args: &Args, offer: Offer) -> Result {
     let (context, tag) = offer_route(&checked.comm, args.tag);
     let words = offer.to_wire();
-    let copy: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    let mut copy: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    if let (Some(checks), Some(datatype)) = (p.checks(), &checked.datatype) {
+        let record = Record::of_call(p.call.get(), &checks.place());
+        copy.extend_from_slice(record.with_data(datatype, args.count as u64).as_bytes());
+    }
+    copy.resize(Letter::bytes(p), 0);
+    let bytes = copy.len() as u64;
     let copy = Box::into_raw(copy.into_boxed_slice());
-    let buffer = Buffer::contiguous(copy.cast(), size_of_val(&words) as u64);
+    let buffer = Buffer::contiguous(copy.cast(), bytes);
     let channel = Channel::in_context(p, &checked.comm, context, tag);
     // SAFETY: the copy lives until its send has ended.
     unsafe {
@@ -215,8 +225,7 @@ impl Send {
     }
 
     fn mark(&mut self, p: &Process, low: i32, high: i32) -> Result {
-        let low = check_partition(low, self.offer.partitions)?;
-        let high = check_partition(high, self.offer.partitions)?;
+        let (low, high) = check_range(low, high, self.offer.partitions)?;
         if !self.marks.get().is_active {
             let text = "the request of MPI_Psend_init is not active: start it first";
             return Err(Error::new(MPI_ERR_REQUEST, text));
@@ -274,6 +283,14 @@ impl Operation<Process> for Send {
         "MPI_Psend_init"
     }
 
+    fn state(&self) -> Cow<'static, str> {
+        let Args { peer, tag, .. } = self.args;
+        // SAFETY: MARKS.
+        let (missing, all) = (unsafe { self.marks.0.as_ref().missing }, self.offer.partitions);
+        let ready = all - missing;
+        format!("{ready} of its {all} partitions are ready, to rank {peer} with tag {tag}").into()
+    }
+
     fn comm(&self) -> Option<usize> {
         self.checked.is_some().then_some(self.args.comm)
     }
@@ -312,9 +329,7 @@ impl Operation<Process> for Send {
     fn notify(&mut self, p: &Process, notice: Notice) -> Result<bool> {
         match notice {
             Notice::Ready(low, high) if self.checked.is_none() => {
-                check_partition(low, self.offer.partitions)?;
-                check_partition(high, self.offer.partitions)?;
-                Ok(true)
+                check_range(low, high, self.offer.partitions).map(|_| true)
             }
             Notice::Ready(low, high) => {
                 let marked = self.mark(p, low, high);

@@ -6,6 +6,7 @@ use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::status::Status;
+use std::borrow::Cow;
 use std::ffi::{c_int, c_void};
 
 type Query = unsafe extern "C" fn(*mut c_void, *mut Status) -> c_int;
@@ -91,8 +92,8 @@ impl Operation<Process> for Generalized {
         "MPI_Grequest_start"
     }
 
-    fn state(&self) -> &'static str {
-        "nobody has called MPI_Grequest_complete"
+    fn state(&self) -> Cow<'static, str> {
+        "nobody has called MPI_Grequest_complete".into()
     }
 
     fn is_over(&self) -> bool {

@@ -157,14 +157,20 @@ impl Traffics {
             ];
             for (protocol, way, count) in named.into_iter().filter(|(_, _, c)| c.messages != 0) {
                 let (messages, bytes) = (count.messages, size(count.bytes));
-                sent.push(format!("{messages} messages ({bytes}) {protocol}{way}"));
+                let s = plural(messages);
+                sent.push(format!("{messages} message{s} ({bytes}) {protocol}{way}"));
             }
         }
-        let mut waiting = vec![(self.ring_slots_waiting, "slots in rings not taken".to_owned())];
+        let mut waiting = vec![{
+            let slots = self.ring_slots_waiting;
+            (slots, format!("slot{} in rings not taken", plural(slots)))
+        }];
         if let Some(queues) = &self.queues {
-            waiting.push((queues.unexpected, "unexpected messages".to_owned()));
-            waiting.push((queues.receives, "receives".to_owned()));
-            waiting.push((queues.sends, format!("sends ({})", size(queues.send_bytes))));
+            let (messages, receives, sends) = (queues.unexpected, queues.receives, queues.sends);
+            waiting.push((messages, format!("unexpected message{}", plural(messages))));
+            waiting.push((receives, format!("receive{}", plural(receives))));
+            let bytes = size(queues.send_bytes);
+            waiting.push((sends, format!("send{} ({bytes})", plural(sends))));
         }
         let waiting = waiting.into_iter().filter(|(count, _)| *count != 0);
         let waiting: Vec<String> = waiting.map(|(count, of)| format!("{count} {of}")).collect();
@@ -173,4 +179,9 @@ impl Traffics {
         };
         [line("sent", sent), line("queues", waiting)].into_iter().flatten().collect()
     }
+}
+
+/// The end of a noun that counts `n`.
+fn plural(n: u64) -> &'static str {
+    if n == 1 { "" } else { "s" }
 }

@@ -34,8 +34,31 @@ pub(super) fn find_cause(ranks: &[Waits]) -> Result<(usize, Vec<usize>), String>
         let chain = name_chain(&circle);
         return Err(format!("{chain}: a deadlock, unless a message is under way; look again"));
     }
-    find_awaited(ranks)
-        .ok_or_else(|| "no rank waits for one rank that does not wait itself".to_owned())
+    find_awaited(ranks).ok_or_else(|| describe_waits(ranks))
+}
+
+/// What there is where neither a circle nor one rank is to blame: who waits for whom.
+fn describe_waits(ranks: &[Waits]) -> String {
+    const TOLD_MOST: usize = 8;
+    let waiting = |rank: usize| {
+        let named = ranks[rank].named.as_deref()?;
+        let peers: Vec<String> = named.iter().map(u32::to_string).collect();
+        Some(match peers.len() {
+            0 => format!("rank {rank} waits for no rank that it names"),
+            1 => format!("rank {rank} waits for rank {}", peers[0]),
+            _ => format!("rank {rank} waits for ranks {}", peers.join(", ")),
+        })
+    };
+    let waits: Vec<String> = (0..ranks.len()).filter_map(waiting).collect();
+    if waits.is_empty() {
+        return "no rank waits for another one".to_owned();
+    }
+    let others = match waits.len().saturating_sub(TOLD_MOST) {
+        0 => String::new(),
+        others => format!("; and {others} more"),
+    };
+    let told = waits[..waits.len().min(TOLD_MOST)].join("; ");
+    format!("{told}{others}: no deadlock is proved, and no single rank keeps the others waiting")
 }
 
 /// The rank outside of any wait that most ranks wait for, directly or by way of others, and those ranks.
@@ -144,7 +167,10 @@ mod tests {
         ranks[1].is_idle = false;
         assert_eq!(find_cause(&ranks), Ok((3, vec![2])));
         let none = find_cause(&ranks[..2]).unwrap_err();
-        assert!(none.starts_with("no rank waits"), "{none}");
+        let said = "rank 0 waits for rank 1; rank 1 waits for rank 0: no deadlock is proved, and \
+                    no single rank keeps the others waiting";
+        assert_eq!(none, said);
+        assert_eq!(find_cause(&ranks[3..]).unwrap_err(), "no rank waits for another one");
     }
 
     #[test]
