@@ -262,7 +262,7 @@ pub(super) fn note(p: &Process, window: &Window, rank: u32, taken: bool) -> Resu
     };
     window.record(point, world, 0);
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
-    unsafe { (*p.worker()?).note_window_lock(world, taken) };
+    unsafe { (*p.worker()?).note_window_lock(window.number(), world, taken) };
     Ok(())
 }
 
