@@ -2,12 +2,66 @@
  * is fetched twice. tests/jobs/windows.py runs it on virtual hosts.
  * test: ranks=1,2,3,4 timeout=60 */
 #include "rma_check.h"
+#include <stddef.h>
+#include <stdint.h>
 
 enum { ROUNDS = 50, LONG = 1000 };
+
+/* Elements of 1 and 2 bytes that lie side by side in one word: who changes one changes no other. Each rank reads a word
+ * of its own, without an operand, between. */
+static void test_short(void)
+{
+    struct word { uint8_t fetched, swapped, added, untouched; uint16_t fetched2, swapped2; } *word;
+    MPI_Win win;
+    MPI_Win_allocate(sizeof *word, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &word, &win);
+    memset(word, 0, sizeof *word);
+    word->untouched = 77;
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock_all(0, win);
+    const uint8_t one = 1;
+    const uint16_t one2 = 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        uint8_t before = 0;
+        uint16_t before2 = 0;
+        MPI_Fetch_and_op(&one, &before, MPI_UINT8_T, 0, offsetof(struct word, fetched), MPI_SUM, win);
+        MPI_Fetch_and_op(&one2, &before2, MPI_UINT16_T, 0, offsetof(struct word, fetched2), MPI_SUM, win);
+        MPI_Accumulate(&one, 1, MPI_UINT8_T, 0, offsetof(struct word, added), 1, MPI_UINT8_T, MPI_SUM, win);
+        for (uint8_t seen = 0, next, found;; seen = found) {
+            next = (uint8_t)(seen + 1);
+            MPI_Compare_and_swap(&next, &seen, &found, MPI_UINT8_T, 0, offsetof(struct word, swapped), win);
+            MPI_Win_flush(0, win);
+            if (found == seen) break;
+        }
+        for (uint16_t seen = 0, next, found;; seen = found) {
+            next = (uint16_t)(seen + 1);
+            MPI_Compare_and_swap(&next, &seen, &found, MPI_UINT16_T, 0, offsetof(struct word, swapped2), win);
+            MPI_Win_flush(0, win);
+            if (found == seen) break;
+        }
+        uint8_t read = 0;
+        MPI_Fetch_and_op(NULL, &read, MPI_UINT8_T, 0, offsetof(struct word, untouched), MPI_NO_OP, win);
+        MPI_Win_flush_local(0, win);
+        SAME(read, 77);
+        CHECK(before + 1 <= ranks * ROUNDS && before2 + 1 <= ranks * ROUNDS);
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        int total = ranks * ROUNDS;
+        SAME(word->fetched, total);
+        SAME(word->fetched2, total);
+        SAME(word->added, total);
+        SAME(word->swapped, total);
+        SAME(word->swapped2, total);
+        SAME(word->untouched, 77);
+    }
+    MPI_Win_free(&win);
+}
 
 int main(int argc, char **argv)
 {
     start(&argc, &argv);
+    test_short();
     /* One that is fetched, one that is swapped, one that is added to, and the many that are added to together. */
     long long *counters;
     MPI_Win win;

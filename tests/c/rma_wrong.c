@@ -86,6 +86,29 @@ int main(int argc, char **argv)
         if (rank == 0)
             _exit(9);
         MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+    } else if (strncmp(how, "ends", 4) == 0) {
+        /* Rank 0 ends without having ended what rank 1 waits for. */
+        MPI_Group world;
+        MPI_Comm_group(MPI_COMM_WORLD, &world);
+        int starts = strcmp(how, "ends_started") == 0;
+        if (starts) MPI_Win_post(world, 0, win);
+        if (rank == 0) {
+            if (starts) MPI_Win_start(world, 0, win);
+            else if (strcmp(how, "ends_entered") == 0) MPI_Win_lock_all(0, win);
+            else MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+        }
+        MPI_Barrier(MPI_COMM_WORLD);
+        if (rank == 1) {
+            if (starts) {
+                MPI_Win_start(world, 0, win);
+                MPI_Win_complete(win);
+                MPI_Win_wait(win);
+            } else {
+                MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+                MPI_Win_unlock(0, win);
+            }
+        }
+        MPI_Group_free(&world);
     } else if (strcmp(how, "right") == 0) {
         int to = (rank + 1) % ranks;
         MPI_Win_lock(MPI_LOCK_SHARED, to, 0, win);
@@ -114,18 +137,12 @@ int main(int argc, char **argv)
         /* The program ends with an epoch open, or with windows that were not freed. */
         MPI_Group world;
         MPI_Comm_group(MPI_COMM_WORLD, &world);
-        if (strcmp(how, "left-lock") == 0 && rank == 1) {
-            MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
-            MPI_Win_lock(MPI_LOCK_SHARED, 1, 0, other);
-        } else if (strcmp(how, "left-all") == 0) {
+        if (strcmp(how, "left-all") == 0) {
             MPI_Win_lock_all(0, win);
         } else if (strcmp(how, "left-post") == 0) {
             MPI_Win_post(world, 0, win);
             MPI_Win_start(world, 0, win);
             MPI_Win_complete(win);
-        } else if (strcmp(how, "left-start") == 0) {
-            MPI_Win_post(world, MPI_MODE_NOCHECK, win);
-            MPI_Win_start(world, MPI_MODE_NOCHECK, win);
         } else if (strcmp(how, "left-fence") == 0) {
             MPI_Win_fence(0, win);
         }
@@ -133,7 +150,7 @@ int main(int argc, char **argv)
     } else {
         MPI_Recv(&value, 1, MPI_INT, 1, 9, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     }
-    if (strncmp(how, "left", 4) != 0) {
+    if (strncmp(how, "left", 4) != 0 && strncmp(how, "ends", 4) != 0) {
         MPI_Win_free(&other);
         MPI_Win_free(&win);
     }

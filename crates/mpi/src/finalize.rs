@@ -37,12 +37,14 @@ const SLEEPS_LONG_NS: u64 = 1_000_000_000;
 /// there were sessions, the process leaves when it ends, since there may be more.
 ///
 /// # Errors
-/// `MPI_ERR_OTHER` without `MPI_Init`; what a user's attribute delete function returns.
+/// `MPI_ERR_OTHER` without `MPI_Init`; `MPI_ERR_RMA_SYNC` where others would wait for the end of an epoch for ever;
+/// what a user's attribute delete function returns.
 pub fn finalize(p: &Process) -> Result {
     if process::world_phase() != Phase::Running {
         let text = "called without MPI_Init: a session is ended by MPI_Session_finalize";
         return Err(Error::new(MPI_ERR_OTHER, text));
     }
+    crate::win::left::refuse_open(p)?;
     if let Some(own) = p.comms.get(MPI_COMM_SELF) {
         crate::attribute::delete_attributes(p, own.holder())?;
     }

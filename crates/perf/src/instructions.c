@@ -247,9 +247,28 @@ static void make_call(const char *which) {
         int64_t one = 1, before;
         COUNTED(MPI_Fetch_and_op(&one, &before, MPI_INT64_T, peer, 0, MPI_SUM, window));
         MPI_Win_flush(peer, window);
+    } else if (!strcmp(which, "MPI_Fetch_and_op_char")) {
+        char one = 1, before;
+        COUNTED(MPI_Fetch_and_op(&one, &before, MPI_CHAR, peer, 0, MPI_SUM, window));
+        MPI_Win_flush(peer, window);
+    } else if (!strcmp(which, "MPI_Fetch_and_op_read")) {
+        int64_t before;
+        COUNTED(MPI_Fetch_and_op(NULL, &before, MPI_INT64_T, peer, 0, MPI_NO_OP, window));
+        MPI_Win_flush(peer, window);
+    } else if (!strcmp(which, "MPI_Compare_and_swap")) {
+        int64_t next = 1, expected = 0, before;
+        COUNTED(MPI_Compare_and_swap(&next, &expected, &before, MPI_INT64_T, peer, 0, window));
+        MPI_Win_flush(peer, window);
+    } else if (!strcmp(which, "MPI_Compare_and_swap_char")) {
+        char next = 1, expected = 0, before;
+        COUNTED(MPI_Compare_and_swap(&next, &expected, &before, MPI_CHAR, peer, 0, window));
+        MPI_Win_flush(peer, window);
     } else if (!strcmp(which, "MPI_Win_flush")) {
         MPI_Put(buffer, bytes, MPI_BYTE, peer, 0, bytes, MPI_BYTE, window);
         COUNTED(MPI_Win_flush(peer, window));
+    } else if (!strcmp(which, "MPI_Win_flush_local")) {
+        MPI_Put(buffer, bytes, MPI_BYTE, peer, 0, bytes, MPI_BYTE, window);
+        COUNTED(MPI_Win_flush_local(peer, window));
     } else if (!strcmp(which, "MPI_Win_lock_all")) {
         COUNTED(MPI_Win_lock_all(0, unlocked));
         MPI_Put(buffer, bytes, MPI_BYTE, peer, 0, bytes, MPI_BYTE, unlocked);
@@ -288,12 +307,13 @@ static const char *const cases[] = {
     "MPI_Recv_unexpected", "MPI_Irecv_unexpected", "MPI_Wait_isend", "MPI_Wait_irecv",
     "MPI_Test_irecv",  "MPI_Test_not_yet",   "MPI_Irecv_Wait_posted",
     "MPI_Recv_among_unexpected", "MPI_Irecv_Wait_among_posted", "MPI_Neighbor_alltoall", "MPI_Pready",
-    "MPI_Put",         "MPI_Get",           "MPI_Fetch_and_op",   "MPI_Win_flush",
+    "MPI_Put",         "MPI_Get",           "MPI_Fetch_and_op",   "MPI_Fetch_and_op_char", "MPI_Fetch_and_op_read",
+    "MPI_Compare_and_swap", "MPI_Compare_and_swap_char", "MPI_Win_flush", "MPI_Win_flush_local",
     /* Before the first exclusive lock of that window. */
     "MPI_Win_lock_all", "MPI_Win_unlock_all",
     "MPI_Win_lock",    "MPI_Win_unlock",
 };
-enum { CASES = sizeof cases / sizeof *cases, REMOTE_CASES = 8 };
+enum { CASES = sizeof cases / sizeof *cases, REMOTE_CASES = 13 };
 
 /* Whether the library has windows; called by both ranks. */
 static int open_window(void) {

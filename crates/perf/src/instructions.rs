@@ -159,11 +159,16 @@ fn make_breakdowns(mpi: &Counted, dumps: &[Dump], program: &Path) -> Result<Vec<
 }
 
 /// Calls for which a library needs windows.
-const OF_WINDOWS: [&str; 8] = [
+const OF_WINDOWS: [&str; 13] = [
     "MPI_Put",
     "MPI_Get",
     "MPI_Fetch_and_op",
+    "MPI_Fetch_and_op_char",
+    "MPI_Fetch_and_op_read",
+    "MPI_Compare_and_swap",
+    "MPI_Compare_and_swap_char",
     "MPI_Win_flush",
+    "MPI_Win_flush_local",
     "MPI_Win_lock_all",
     "MPI_Win_unlock_all",
     "MPI_Win_lock",

@@ -164,7 +164,7 @@ pub unsafe fn win_set_name(p: &Process, win: usize, win_name: *const c_char) -> 
     let window = p.win(win)?;
     // SAFETY: ARGUMENTS.
     let name = unsafe { read_text("win_name", win_name, MPI_MAX_OBJECT_NAME as usize - 1) }?;
-    window.set_name(name);
+    window.set_name(p, name);
     Ok(())
 }
 

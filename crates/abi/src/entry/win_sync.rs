@@ -124,20 +124,29 @@ pub fn win_unlock_all(p: &Process, win: usize) -> Result<()> {
 /// None of its own.
 #[inline(always)] // `fastpath bench instructions` counts it
 pub unsafe fn win_flush_quick(rank: c_int, win: usize) -> bool {
-    hot::try_flush::<OPEN>(rank, win)
+    hot::try_flush::<OPEN, false>(rank, win)
 }
 
 /// `MPI_Win_flush`
 pub fn win_flush(p: &Process, rank: c_int, win: usize) -> Result<()> {
-    if is_hidden() && hot::try_flush::<INSIDE>(rank, win) {
+    if is_hidden() && hot::try_flush::<INSIDE, false>(rank, win) {
         return Ok(());
     }
     lock::flush(p, &*p.win(win)?, rank, false)
 }
 
-/// `MPI_Win_flush_local`: as [`win_flush`], which is as fast where memory is reached.
+/// `MPI_Win_flush_local` of a rank that is reached by load and store.
+///
+/// # Safety
+/// None of its own.
+#[inline(always)] // `fastpath bench instructions` counts it
+pub unsafe fn win_flush_local_quick(rank: c_int, win: usize) -> bool {
+    hot::try_flush::<OPEN, true>(rank, win)
+}
+
+/// `MPI_Win_flush_local`
 pub fn win_flush_local(p: &Process, rank: c_int, win: usize) -> Result<()> {
-    if is_hidden() && hot::try_flush::<INSIDE>(rank, win) {
+    if is_hidden() && hot::try_flush::<INSIDE, true>(rank, win) {
         return Ok(());
     }
     lock::flush(p, &*p.win(win)?, rank, true)

@@ -80,7 +80,7 @@ pub fn describe_rank(member: &Member, facts: &Facts, now_ns: u64) -> String {
     };
     let waits = describe_waits(facts, now_ns);
     let doing = describe_doing(facts, stopped, waits);
-    match facts.locks {
+    match &facts.locks {
         Some(locks) => format!("{doing}; it holds {locks}"),
         None => doing,
     }

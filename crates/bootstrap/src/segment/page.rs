@@ -180,9 +180,14 @@ pub struct RankPage {
     pub world_first: AtomicU32,
     /// See `world_first`.
     pub world_ranks: AtomicU32,
-    /// Locks of windows that the rank holds in the upper half, and in the lower one the rank of the job whose memory it
-    /// locked last. Its owner alone writes it.
-    window_locks: AtomicU64,
+    /// Locks of windows that the rank holds. Its owner alone writes this and the next two.
+    window_locks: AtomicU32,
+    /// The rank of the job whose memory it locked last.
+    window_owner: AtomicU32,
+    /// The number of the window that it locked last; 0 where it has given that lock back.
+    window_locked: AtomicU32,
+    /// What windows of the rank are called.
+    window_titles: [WindowTitle; WINDOWS_NAMED],
     /// The rank that spawned this one as root, plus 1; 0 for one that the command line has started.
     pub parent: AtomicU32,
     /// Ports that are open: the port's number in the upper half (0: none) and who has come to it and was not accepted
@@ -219,20 +224,38 @@ const _: () = {
     assert!(offset_of!(RankPage, asleep) == 2920);
 };
 
+/// Windows of a rank that can be called by their titles at the same time; one is kept in the place of its number.
+const WINDOWS_NAMED: usize = 8;
+
+/// A window's number (`MPI_Win_toint`), and what a person would call it.
+#[repr(C)]
+#[derive(Debug)]
+struct WindowTitle {
+    number: AtomicU32,
+    text: SharedText<4>,
+}
+
 /// Locks of windows (MPI 5.0, section 12.5.3) that a rank holds: others may wait for them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WindowLocks {
     /// How many.
     pub count: u32,
-    /// The rank of the job whose memory was locked last.
-    pub owner: u32,
+    /// The rank of the job whose memory was locked last, and the window; none where that lock was given back.
+    pub last: Option<(u32, String)>,
 }
 
 impl std::fmt::Display for WindowLocks {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.count {
-            1 => write!(f, "a lock of rank {}'s window memory", self.owner),
-            many => write!(f, "{many} locks of window memory, the last one rank {}'s", self.owner),
+        match (self.count, &self.last) {
+            (1, Some((owner, window))) => {
+                write!(f, "a lock of rank {owner}'s window memory (window {window})")
+            }
+            (1, None) => f.write_str("a lock of window memory"),
+            (many, Some((owner, window))) => write!(
+                f,
+                "{many} locks of window memory, the last one rank {owner}'s (window {window})"
+            ),
+            (many, None) => write!(f, "{many} locks of window memory"),
         }
     }
 }
@@ -321,7 +344,13 @@ impl RankPage {
             exit_status: word(),
             leads: word(),
             helpers: word(),
-            window_locks: long(),
+            window_locks: word(),
+            window_owner: word(),
+            window_locked: word(),
+            window_titles: std::array::from_fn(|_| WindowTitle {
+                number: word(),
+                text: SharedText::new(),
+            }),
             world_first: word(),
             world_ranks: word(),
             parent: word(),
@@ -372,23 +401,44 @@ impl RankPage {
         notes.filter_map(|(place, status)| status.load(place)).collect()
     }
 
-    /// Notes that this rank has taken, or given back, a lock of a window, of memory of `owner`; the rank alone calls
-    /// it.
-    pub fn note_window_lock(&self, owner: u32, taken: bool) {
-        let count = self.window_locks.load(Ordering::Relaxed) >> 32;
-        let count = match taken {
-            true => count.wrapping_add(1),
-            false => count.wrapping_sub(1),
-        };
-        let word = count << 32 | u64::from(owner);
-        self.window_locks.store(word, Ordering::Relaxed);
+    /// Notes that this rank has taken, or given back, a lock of the window of a number, of memory of `owner`; the rank
+    /// alone calls it.
+    pub fn note_window_lock(&self, window: u32, owner: u32, taken: bool) {
+        let count = self.window_locks.load(Ordering::Relaxed);
+        if taken {
+            self.window_locks.store(count.wrapping_add(1), Ordering::Relaxed);
+            self.window_owner.store(owner, Ordering::Relaxed);
+            self.window_locked.store(window, Ordering::Relaxed);
+            return;
+        }
+        self.window_locks.store(count.wrapping_sub(1), Ordering::Relaxed);
+        let last = &self.window_locked;
+        if self.window_owner.load(Ordering::Relaxed) == owner
+            && last.load(Ordering::Relaxed) == window
+        {
+            last.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Notes what the window of a number is called; the rank alone calls it.
+    pub fn set_window_title(&self, window: u32, title: &str) {
+        let place = &self.window_titles[window as usize % WINDOWS_NAMED];
+        place.number.store(window, Ordering::Relaxed);
+        place.text.store(title);
     }
 
     /// Locks of windows that the rank holds; none where it holds none.
     pub fn window_locks(&self) -> Option<WindowLocks> {
-        let word = self.window_locks.load(Ordering::Relaxed);
-        let (count, owner) = ((word >> 32) as u32, word as u32);
-        (count != 0).then_some(WindowLocks { count, owner })
+        let count = self.window_locks.load(Ordering::Relaxed);
+        let owner = self.window_owner.load(Ordering::Relaxed);
+        let window = self.window_locked.load(Ordering::Relaxed);
+        let place = &self.window_titles[window as usize % WINDOWS_NAMED];
+        let title = match place.number.load(Ordering::Relaxed) == window {
+            true => place.text.load(),
+            false => window.to_string(),
+        };
+        let last = (window != 0).then_some((owner, title));
+        (count != 0).then_some(WindowLocks { count, last })
     }
 
     /// Notes how many threads wait without a note.
@@ -509,5 +559,26 @@ mod tests {
         port.store(empty, Ordering::Relaxed);
         assert_eq!(page.knock(7, 2, Visit::Leaves), Some(Knocked::LetIn));
         assert_eq!(page.knock(7, 2, Visit::Asks), Some(Knocked::LetIn));
+    }
+
+    #[test]
+    fn locks__are_told_with_the_last_window_while_it_is_locked() {
+        let segment = Segment::create(1, 1).unwrap();
+        let page = segment.page(0).unwrap();
+        let told = || page.window_locks().map(|locks| locks.to_string());
+        page.set_window_title(5, "ledger");
+        assert_eq!(told(), None);
+        page.note_window_lock(5, 3, true);
+        assert_eq!(told().unwrap(), "a lock of rank 3's window memory (window ledger)");
+        // Another one in the same place has taken its title away.
+        page.set_window_title(5 + WINDOWS_NAMED as u32, "made by MPI_Win_create");
+        assert_eq!(told().unwrap(), "a lock of rank 3's window memory (window 5)");
+        page.note_window_lock(5 + WINDOWS_NAMED as u32, 2, true);
+        let last = "the last one rank 2's (window made by MPI_Win_create)";
+        assert_eq!(told().unwrap(), format!("2 locks of window memory, {last}"));
+        page.note_window_lock(5 + WINDOWS_NAMED as u32, 2, false);
+        assert_eq!(told().unwrap(), "a lock of window memory");
+        page.note_window_lock(5, 3, false);
+        assert_eq!(told(), None);
     }
 }

@@ -3,34 +3,42 @@
 
 use super::builtin::Builtin;
 pub(crate) use super::kernel::Kernel;
+use crate::consts::*;
 use fastpath_base::sync::{AtomicUsize, Ordering};
 
 /// Predefined operations have the handles 32 to 63, predefined datatypes 512 to 767.
+const FIRST_OP: usize = 32;
 const OP_HANDLES: usize = 32;
+const FIRST_TYPE: usize = 512;
 const TYPE_HANDLES: usize = 256;
 
-static KERNELS: [AtomicUsize; OP_HANDLES * TYPE_HANDLES] =
-    [const { AtomicUsize::new(0) }; OP_HANDLES * TYPE_HANDLES];
+static KERNELS: [[AtomicUsize; TYPE_HANDLES]; OP_HANDLES] =
+    [const { [const { AtomicUsize::new(0) }; TYPE_HANDLES] }; OP_HANDLES];
 
 #[inline]
-fn index(op: usize, datatype: usize) -> Option<usize> {
-    (op / OP_HANDLES == 1 && datatype / TYPE_HANDLES == 2)
-        .then_some(op % OP_HANDLES * TYPE_HANDLES + datatype % TYPE_HANDLES)
+fn place(op: usize, datatype: usize) -> Option<&'static AtomicUsize> {
+    let of_op = KERNELS.get(op.wrapping_sub(FIRST_OP))?;
+    of_op.get(datatype.wrapping_sub(FIRST_TYPE))
 }
 
-/// The kernel of two handles, if one was remembered.
+/// The kernel of a reduction, if one was remembered.
 #[inline]
 pub(crate) fn find(op: usize, datatype: usize) -> Option<Kernel> {
-    let word = KERNELS.get(index(op, datatype)?)?.load(Ordering::Relaxed);
+    if op >= MPI_REPLACE { None } else { find_any(op, datatype) }
+}
+
+/// The same of any predefined operation, those of one-sided communication among them.
+#[inline]
+pub(crate) fn find_any(op: usize, datatype: usize) -> Option<Kernel> {
+    let word = place(op, datatype)?.load(Ordering::Relaxed);
     // SAFETY: the word is 0, which is no function, or what `remember` stored. Code does not change: no order is asked.
     unsafe { std::mem::transmute::<usize, Option<Kernel>>(word) }
 }
 
-/// Remembers a kernel. Those of one-sided communication are left out: what is found here is for reductions.
+/// Remembers a kernel.
 pub(super) fn remember(op: Builtin, datatype: usize, kernel: Kernel) {
-    let reduces = !matches!(op, Builtin::Replace | Builtin::NoOp);
-    if let Some(index) = index(op.handle(), datatype).filter(|_| reduces) {
-        KERNELS[index].store(kernel as usize, Ordering::Relaxed);
+    if let Some(place) = place(op.handle(), datatype) {
+        place.store(kernel as usize, Ordering::Relaxed);
     }
 }
 
@@ -38,7 +46,6 @@ pub(super) fn remember(op: Builtin, datatype: usize, kernel: Kernel) {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::consts::*;
 
     #[test]
     fn kernel__is_found_under_its_own_handles_alone() {
@@ -52,15 +59,20 @@ mod tests {
                 && find(MPI_BXOR, MPI_LOGICAL16 + TYPE_HANDLES).is_none()
         );
         assert!(find(usize::MAX, usize::MAX).is_none() && find(0, 0).is_none());
-        remember(Builtin::Replace, MPI_INT, nothing);
-        assert!(find(MPI_REPLACE, MPI_INT).is_none());
+        for builtin in [Builtin::Replace, Builtin::NoOp] {
+            remember(builtin, MPI_INT, nothing);
+            assert!(find(builtin.handle(), MPI_INT).is_none());
+            assert!(find_any(builtin.handle(), MPI_INT).is_some());
+        }
     }
 
     #[test]
-    fn index__holds_every_predefined_handle() {
+    fn place__is_there_for_every_predefined_handle() {
+        let one_sided = |b: &Builtin| matches!(b, Builtin::Replace | Builtin::NoOp);
+        assert!(Builtin::ALL.iter().all(|b| one_sided(b) == (b.handle() >= MPI_REPLACE)));
         for builtin in Builtin::ALL {
             for basic in crate::datatype::Basic::all() {
-                assert!(index(builtin.handle(), basic.handle.into()).is_some());
+                assert!(place(builtin.handle(), basic.handle.into()).is_some());
             }
         }
     }

@@ -98,7 +98,7 @@ impl Op {
     pub fn reducer(&self, datatype: &Datatype, handle: usize) -> Result<Reducer> {
         let run = match self.function {
             Function::Builtin(builtin) => {
-                let known = cache::find(builtin.handle(), handle);
+                let known = cache::find_any(builtin.handle(), handle);
                 Run::Kernel(known.map_or_else(|| find_kernel(builtin, datatype, handle), Ok)?)
             }
             Function::User(f) => Run::User(f),
@@ -120,7 +120,7 @@ impl Op {
 
 /// The kernel of a predefined operation on elements of a predefined datatype, where there is one.
 pub(crate) fn find_predefined(handle: usize, basic: Basic) -> Option<Kernel> {
-    if let Some(known) = cache::find(handle, basic.handle.into()) {
+    if let Some(known) = cache::find_any(handle, basic.handle.into()) {
         return Some(known);
     }
     let builtin = Builtin::ALL.into_iter().find(|b| b.handle() == handle)?;

@@ -160,6 +160,7 @@ unsafe fn make_over(p: &Process, comm: Rc<Comm>, wanted: &Wanted) -> Result<Rc<W
     let handle = WINDOWS.of(p).publish(window.clone())?;
     window.handle.set(handle);
     errhandler::attach(p, window.errhandler.get());
+    window.tell_title(p);
     p.hot_win_set(handle, &window);
     // Nobody accesses a rank's words before they are there, since each has its key from their owner.
     Ok(window)

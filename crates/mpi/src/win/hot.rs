@@ -236,9 +236,10 @@ unsafe fn move_now<const PUTS: bool, const WAY: u8, const LONG: bool>(sides: &Si
     true
 }
 
-/// Completes operations to a rank that is reached by load and store, or does nothing.
+/// Completes operations to a rank that is reached by load and store, or does nothing. `LOCAL` where their buffers alone
+/// have to be free, as they are.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Win_flush
-pub fn try_flush<const WAY: u8>(rank: i32, win: usize) -> bool {
+pub fn try_flush<const WAY: u8, const LOCAL: bool>(rank: i32, win: usize) -> bool {
     let Some(peer) = peer::<WAY>(win, rank) else {
         return false;
     };
@@ -249,38 +250,28 @@ pub fn try_flush<const WAY: u8>(rank: i32, win: usize) -> bool {
     if left == 0 || unsafe { (*peer).size } == 0 {
         return false;
     }
-    // ORDERING: what was put is there for others before this process reads anything else; the partner is the same
-    // fence of a rank that does so too.
-    fence(Ordering::SeqCst);
+    if !LOCAL {
+        // ORDERING: what was put is there for others before this process reads anything else; the partner is the same
+        // fence of a rank that does so too.
+        fence(Ordering::SeqCst);
+    }
     true
 }
 
 /// A call that polls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Caller {
-    /// `MPI_Win_flush`, which the immediate path has counted where it knows the window, or `MPI_Win_flush_local`, which
-    /// it has where there may be threads.
-    Flush { local: bool },
+    /// `MPI_Win_flush` or `MPI_Win_flush_local`, which the immediate path has counted where it knows the window.
+    Flush,
     /// A flush that it does not know.
     FlushAll,
     /// No flush.
     Sync,
 }
 
-impl Caller {
-    /// Whether the immediate path has counted it, where it knows the window.
-    #[inline]
-    fn was_tried(self) -> bool {
-        match self {
-            Caller::Flush { local } => !local || hot::is_hidden(),
-            Caller::FlushAll | Caller::Sync => false,
-        }
-    }
-}
-
 /// A flush that the immediate path may have counted is refused.
-pub(super) fn take_back_flush(win: usize, caller: Caller) {
-    if is_shown(win) && caller.was_tried() {
+pub(super) fn take_back_flush(win: usize) {
+    if is_shown(win) {
         let entry = window(win);
         entry.flushes.set(entry.flushes.get().wrapping_add(1));
     }
@@ -293,7 +284,7 @@ pub(super) fn note_look(win: usize, caller: Caller) -> u64 {
         return own;
     }
     let since = FLUSHES_PER_LOOK.wrapping_sub(window(win).flushes.replace(FLUSHES_PER_LOOK));
-    u64::from(since) + if caller.was_tried() { 0 } else { own }
+    u64::from(since) + if caller == Caller::Flush { 0 } else { own }
 }
 
 /// Flushes of a window that have not looked for messages, since the last one that has.

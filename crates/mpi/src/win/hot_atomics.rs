@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::hot::{Kind, Place, Sides, find};
+use crate::consts::MPI_NO_OP;
 use crate::hot;
 use crate::op::cache;
 use fastpath_base::copy::copy;
@@ -37,18 +38,19 @@ impl Drop for Held {
     }
 }
 
-/// Bytes of an element of a datatype of 4 or 8 bytes that the immediate path knows.
+/// Bytes of an element of a datatype that the immediate path knows, 8 at most. Those of predefined datatypes, the only
+/// ones with a kernel, are 1, 2, 4 or 8.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
 fn word_of(datatype: usize) -> Option<u64> {
     let hot_type = hot::datatype(datatype);
-    let known = hot_type.key == datatype as u64 && matches!(hot_type.size, 4 | 8);
+    let known = hot_type.key == datatype as u64 && hot_type.size <= 8;
     known.then_some(hot_type.size)
 }
 
 /// `MPI_Fetch_and_op`, or nothing.
 ///
 /// # Safety
-/// The buffers have an element of the datatype each.
+/// The buffers have an element of the datatype each; the origin's need not be there with `MPI_NO_OP`.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
 pub unsafe fn try_fetch_and_op<const WAY: u8>(
     (origin, result): (*const u8, *mut u8), datatype: usize, (rank, disp): (i32, isize), op: usize,
@@ -57,13 +59,19 @@ pub unsafe fn try_fetch_and_op<const WAY: u8>(
     let Some(bytes) = word_of(datatype) else {
         return false;
     };
-    if origin.is_null() || result.is_null() {
+    if result.is_null() {
         return false;
+    }
+    if origin.is_null() {
+        is_rare();
+        if op != MPI_NO_OP {
+            return false;
+        }
     }
     let Some(place) = find::<WAY>(Kind::Atomic, win, (rank, disp), bytes) else {
         return false;
     };
-    let Some(kernel) = cache::find(op, datatype) else {
+    let Some(kernel) = cache::find_any(op, datatype) else {
         return false;
     };
     let Some(_held) = Held::take(&place) else {
@@ -73,20 +81,37 @@ pub unsafe fn try_fetch_and_op<const WAY: u8>(
     // SAFETY: the target was just found inside the mapped part; the buffers have an element each, by this function's
     // contract; the kernel is that of operation and datatype.
     unsafe {
+        if bytes == 8 {
+            fetch::<u64>(target, origin, result, kernel);
+            return true;
+        }
+        is_rare(); // 4 instructions less for 8 B
         match bytes {
-            8 => {
-                let before = target.cast::<u64>().read_unaligned();
-                kernel(origin, target, 1);
-                result.cast::<u64>().write_unaligned(before);
-            }
-            _ => {
-                let before = target.cast::<u32>().read_unaligned();
-                kernel(origin, target, 1);
-                result.cast::<u32>().write_unaligned(before);
-            }
+            4 => fetch::<u32>(target, origin, result, kernel),
+            2 => fetch::<u16>(target, origin, result, kernel),
+            _ => fetch::<u8>(target, origin, result, kernel),
         }
     }
     true
+}
+
+/// Called where the compiler shall not expect a branch to go.
+#[cold]
+#[inline]
+fn is_rare() {}
+
+/// # Safety
+/// All are valid for a `T`, which is as long as the kernel's elements.
+#[inline(always)] // as `try_fetch_and_op`
+unsafe fn fetch<T: Copy>(
+    target: *mut u8, origin: *const u8, result: *mut u8, kernel: cache::Kernel,
+) {
+    // SAFETY: all are valid for a `T`, by this function's contract.
+    unsafe {
+        let before = target.cast::<T>().read_unaligned();
+        kernel(origin, target, 1);
+        result.cast::<T>().write_unaligned(before);
+    }
 }
 
 /// Contiguous elements of one predefined datatype and the same of the target, ready to be combined.
@@ -112,7 +137,7 @@ fn find_elements<const WAY: u8>(sides: &Sides, op: usize) -> Option<Elements> {
     let bytes = sides.count as u64 * datatype.size;
     let at = (sides.rank, sides.disp);
     let place = find::<WAY>(Kind::Accumulate, sides.win, at, bytes)?;
-    let kernel = cache::find(op, sides.datatype)?;
+    let kernel = cache::find_any(op, sides.datatype)?;
     let _held = Held::take(&place)?;
     let (target, bytes) = (place.target, bytes as usize);
     Some(Elements { target, bytes, kernel, _held })
@@ -177,12 +202,19 @@ pub unsafe fn try_compare_and_swap<const WAY: u8>(
     (origin, compare, result): (*const u8, *const u8, *mut u8), datatype: usize,
     (rank, disp): (i32, isize), win: usize,
 ) -> bool {
-    let known = COMPARED.get(datatype.wrapping_sub(FIRST_TYPE));
-    let is_known = known.is_some_and(|known| known.load(Ordering::Relaxed) != 0);
-    let any_null = origin.is_null() || compare.is_null() || result.is_null();
-    let Some(bytes) = word_of(datatype).filter(|_| is_known && !any_null) else {
+    let Some(known) = COMPARED.get(datatype.wrapping_sub(FIRST_TYPE)) else {
         return false;
     };
+    let Some(bytes) = word_of(datatype) else {
+        return false;
+    };
+    if known.load(Ordering::Relaxed) == 0
+        || origin.is_null()
+        || compare.is_null()
+        || result.is_null()
+    {
+        return false;
+    }
     let Some(place) = find::<WAY>(Kind::Atomic, win, (rank, disp), bytes) else {
         return false;
     };
@@ -192,9 +224,15 @@ pub unsafe fn try_compare_and_swap<const WAY: u8>(
     let target = place.target;
     // SAFETY: as in `try_fetch_and_op`.
     unsafe {
+        if bytes == 8 {
+            swap::<u64>(target, origin, compare, result);
+            return true;
+        }
+        is_rare(); // as there
         match bytes {
-            8 => swap::<u64>(target, origin, compare, result),
-            _ => swap::<u32>(target, origin, compare, result),
+            4 => swap::<u32>(target, origin, compare, result),
+            2 => swap::<u16>(target, origin, compare, result),
+            _ => swap::<u8>(target, origin, compare, result),
         }
     }
     true

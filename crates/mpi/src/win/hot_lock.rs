@@ -57,7 +57,7 @@ pub(super) fn note<const WAY: u8>(window: &Window, rank: u32, taken: bool) {
         _ => hidden_worker(),
     };
     // SAFETY: the worker lives while the hot table has a window, and this call is inside MPI alone.
-    unsafe { (*worker).note_window_lock(window.world(rank), taken) };
+    unsafe { (*worker).note_window_lock(window.number(), window.world(rank), taken) };
 }
 
 /// `MPI_Win_lock`, or nothing.

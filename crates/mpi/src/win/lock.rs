@@ -115,15 +115,15 @@ pub fn flush(p: &Process, window: &Window, rank: i32, local: bool) -> Result {
         return Ok(());
     }
     let rank = window.check_rank(rank)?;
-    let (caller, may) = (Caller::Flush { local }, window.epoch.borrow().may_flush(Some(rank)));
+    let may = window.epoch.borrow().may_flush(Some(rank));
     if may.is_err() {
-        hot::take_back_flush(window.handle.get(), caller);
+        hot::take_back_flush(window.handle.get());
         return refuse(window, Some(rank), may);
     }
     complete(p, window, rank)?;
     forget(p, window, Some(rank), local);
     window.record(Point::Flush, window.world(rank), 0);
-    look(p, window, caller)
+    look(p, window, Caller::Flush)
 }
 
 /// `MPI_Win_flush_all` and, with `local`, `MPI_Win_flush_local_all`.
@@ -262,7 +262,7 @@ pub(super) fn note(p: &Process, window: &Window, rank: u32, taken: bool) -> Resu
     };
     window.record(point, world, 0);
     // SAFETY: the worker lives while MPI runs, and this call holds the lock.
-    unsafe { (*p.worker()?).note_window_lock(world, taken) };
+    unsafe { (*p.worker()?).note_window_lock(window.number(), world, taken) };
     Ok(())
 }
 

@@ -170,6 +170,16 @@ fn leave(p: &Process, window: &Window) -> Result {
     words.add(SHARERS, Sharers::LEAVE).map(drop)
 }
 
+/// Ends the epoch of a process that ends without having done so, where that needs no other process: they may be gone.
+pub(super) fn end_left(p: &Process, window: &Window) {
+    if window.epoch.borrow().may_unlock_all() == Ok(Sharing::Counted)
+        && home(p, window).is_ok_and(|(_, words)| words.near(SHARERS).is_some())
+    {
+        // What was begun is complete, as far as it can be.
+        _ = unlock_all(p, window);
+    }
+}
+
 /// Takes the shared locks of all ranks, in their order; none where that fails.
 fn take_locks(p: &Process, window: &Window) -> Result {
     for rank in 0..window.size() {

@@ -226,11 +226,25 @@ impl Window {
         }
     }
 
+    /// What `MPI_Win_toint` says.
+    #[inline]
+    pub(super) fn number(&self) -> u32 {
+        self.handle.get() as u32
+    }
+
+    /// Tells who looks at the job what it is called.
+    pub(super) fn tell_title(&self, p: &Process) {
+        if let Some(engine) = p.engine() {
+            engine.job.own_page().set_window_title(self.number(), &self.title());
+        }
+    }
+
     /// `MPI_Win_set_name`: what reports and messages call it too.
-    pub fn set_name(&self, name: String) {
+    pub fn set_name(&self, p: &Process, name: String) {
         self.comm.name.replace(format!("of the window {name}"));
         self.comm.tell_title();
         self.name.replace(name);
+        self.tell_title(p);
         self.subject.set(None);
     }
 

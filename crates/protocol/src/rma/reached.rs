@@ -41,10 +41,10 @@ impl Worker {
     }
 
     /// Tells whoever looks at the job that this process has taken, or given back, a lock that others wait for, of
-    /// memory of `peer`.
+    /// memory of `peer` in the window of a number.
     #[inline]
-    pub fn note_window_lock(&self, peer: u32, taken: bool) {
-        self.job.own_page().note_window_lock(peer, taken);
+    pub fn note_window_lock(&self, window: u32, peer: u32, taken: bool) {
+        self.job.own_page().note_window_lock(window, peer, taken);
     }
 
     /// Whether a rank is on another host.
