@@ -126,8 +126,8 @@ impl Bodies {
             let place = format!("{path}:{}", function.sig.ident.span().start().line);
             if !table.functions.iter().any(|f| f.body_name() == name) {
                 return Err(ScanError(format!(
-                    "{place}: there is no MPI function for `pub fn {name}`; what is not a body is \
-                     pub(crate)"
+                    "{place}: abigen/table/functions.txt has no function for `pub fn {name}`; \
+                     what is no body is pub(crate)"
                 )));
             }
             let body = describe(function, module, place, &self.bundles);
@@ -247,8 +247,8 @@ mod tests {
     #[test]
     fn mistakes__are_errors_with_their_place() {
         for (text, message) in [
-            ("pub fn sned() {}", "p2p.rs:1: there is no MPI function"),
-            ("pub fn sned_quick() {}", "p2p.rs:1: there is no MPI function"),
+            ("pub fn sned() {}", "p2p.rs:1: abigen/table/functions.txt has no function"),
+            ("pub fn sned_quick() {}", "p2p.rs:1: abigen/table/functions.txt has no function"),
             ("\npub fn send() -> R {}\npub fn send() -> R {}", "p2p.rs:3: is already in p2p.rs:2"),
             ("pub fn send(", "p2p.rs:1: "),
             ("pub fn send(p: &Process) -> i32 { 0 }", "p2p.rs:1: a body that takes the process"),

@@ -16,7 +16,7 @@ pub(crate) struct Call<A: 'static> {
     /// A number below 32 that no other call has.
     pub(super) number: u64,
     /// The algorithms that it can take, with their names.
-    pub(super) all: &'static [(A, &'static str)],
+    pub(crate) all: &'static [(A, &'static str)],
 }
 
 macro_rules! calls {

@@ -43,6 +43,7 @@ impl Placement {
     pub(super) fn choose<A: Copy + Eq>(
         &self, call: &'static Call<A>, bytes: u64, facts: u64, choose: impl FnOnce(Spread) -> A,
     ) -> A {
+        debug_assert!(call.all.len() < 1 << NUMBER, "{}: raise NUMBER", call.name);
         let facts = (facts << 5 | call.number) << NUMBER;
         // Fibonacci hashing (Knuth, The Art of Computer Programming, volume 3, 6.4).
         let hash = (bytes ^ facts.rotate_left(32)).wrapping_mul(0x9e37_79b9_7f4a_7c15);

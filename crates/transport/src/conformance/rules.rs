@@ -264,6 +264,7 @@ pub(crate) fn random_programs<R: Rig>() {
                         number += 1;
                     } else {
                         prop_assert!(R::LIMITED, "refused without a limit");
+                        prop_assert!(number > 0, "an empty pair refused the first message");
                         prop_assert!(rig.observe() == before, "refusal left a trace");
                     }
                 }

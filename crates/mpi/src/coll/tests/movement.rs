@@ -5,6 +5,7 @@ use crate::coll::choose::*;
 use crate::coll::fabric::{Fabric, drive};
 use crate::coll::simulator::{run, run_on};
 use crate::coll::{allgather, alltoall, barrier, bcast, gather, scatter, vector};
+use crate::coll_choice::{ALLGATHER, ALLGATHERV, BCAST, GATHER, SCATTER};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 #[test]
@@ -62,7 +63,7 @@ proptest! {
         let ranks = hosts.len() as u32;
         let root = root % ranks;
         let expected = words(root, 0, count);
-        for how in [Bcast::Flat, Bcast::Binomial, Bcast::ScatterAllgather, Bcast::Nodes] {
+        for &(how, _) in BCAST.all {
             let results = run_on(&hosts, mode, |f| {
                 let shape = if f.rank() % 2 == 0 { shapes.0 } else { shapes.1 };
                 let area = Area::filled(shape, &words(f.rank(), 0, count));
@@ -81,7 +82,7 @@ proptest! {
     ) {
         let root = root % ranks;
         let expected: Vec<u32> = (0..ranks).flat_map(|r| words(r, 0, count)).collect();
-        for how in [Gather::Linear, Gather::Binomial] {
+        for &(how, _) in GATHER.all {
             let results = run(ranks, mode, |f| {
                 let (own, is_root) = (words(f.rank(), 0, count), f.rank() == root);
                 let send = Area::filled(shapes.0, &own);
@@ -106,7 +107,7 @@ proptest! {
     ) {
         let root = root % ranks;
         let all: Vec<u32> = (0..ranks).flat_map(|r| words(r, 0, count)).collect();
-        for how in [Gather::Linear, Gather::Binomial] {
+        for &(how, _) in SCATTER.all {
             let results = run(ranks, mode, |f| {
                 let is_root = f.rank() == root;
                 let send = Area::filled(shapes.0, if is_root { &all } else { &[] });
@@ -162,10 +163,7 @@ proptest! {
     ) {
         let ranks = hosts.len() as u32;
         let expected: Vec<u32> = (0..ranks).flat_map(|r| words(r, 0, count)).collect();
-        for how in [
-            Allgather::Flat, Allgather::Doubling, Allgather::Bruck, Allgather::Ring, Allgather::Together, Allgather::Shared,
-            Allgather::Nodes,
-        ] {
+        for &(how, _) in ALLGATHER.all {
             if how == Allgather::Doubling && !ranks.is_power_of_two() {
                 continue;
             }
@@ -200,9 +198,7 @@ proptest! {
             let at = first as usize * WORDS;
             expected[at..at + n as usize * WORDS].copy_from_slice(&words(rank, 0, n));
         }
-        for how in [
-            Allgather::Flat, Allgather::Bruck, Allgather::Ring, Allgather::Together, Allgather::Shared, Allgather::Nodes,
-        ] {
+        for &(how, _) in ALLGATHERV.all {
             let results = run_on(&hosts, mode, |f| {
                 let mine = uneven(f.rank(), count);
                 let send = Area::filled(Shape::Tight, &words(f.rank(), 0, mine));

@@ -7,7 +7,7 @@ use crate::coll::local::Reduction;
 use crate::coll::scan::Prefix;
 use crate::coll::simulator::{Rank, run, run_on};
 use crate::coll::{allreduce, choose, reduce, reduce_scatter, ring, scan};
-use crate::coll_choice::Nodes;
+use crate::coll_choice::{ALLREDUCE, Nodes, REDUCE, REDUCE_SCATTER};
 use crate::op::{Function, Op};
 use std::ffi::c_void;
 
@@ -106,7 +106,7 @@ proptest! {
         let ranks = hosts.len() as u32;
         let (root, operation) = (root % ranks, Operation::of(commutes));
         let expected = operation.expect(0..ranks, count);
-        for how in [Reduce::Flat, Reduce::Binomial, Reduce::Halving, Reduce::Nodes] {
+        for &(how, _) in REDUCE.all {
             let keeps_order = how != Reduce::Nodes || hosts.is_sorted();
             if !commutes && (how == Reduce::Halving || !keeps_order) {
                 continue;
@@ -141,10 +141,7 @@ proptest! {
         let ranks = hosts.len() as u32;
         let operation = Operation::of(commutes);
         let expected = operation.expect(0..ranks, count);
-        for how in [
-            Allreduce::Flat, Allreduce::Doubling, Allreduce::HalvingDoubling, Allreduce::Ring, Allreduce::Shared,
-            Allreduce::Nodes,
-        ] {
+        for &(how, _) in ALLREDUCE.all {
             let keeps_order = how != Allreduce::Nodes || hosts.is_sorted();
             let shares = matches!(how, Allreduce::HalvingDoubling | Allreduce::Ring);
             let fits = how != Allreduce::Shared || shape == Shape::Tight;
@@ -186,7 +183,7 @@ proptest! {
         let deal = |rank: u32| ((0..rank).map(length).sum::<u64>(), length(rank));
         let total = deal(ranks).0;
         let expected = operation.expect(0..ranks, total);
-        for how in [ReduceScatter::Allreduce, ReduceScatter::Ring] {
+        for &(how, _) in REDUCE_SCATTER.all {
             if how == ReduceScatter::Ring && !commutes {
                 continue;
             }
