@@ -520,9 +520,27 @@ impl Job {
             .is_none_or(|p| p.state.load(Ordering::Acquire) == STATE_DEAD)
     }
 
-    /// Has a rank failed, so that the launcher is ending the job?
+    /// Has a rank failed, so that the launcher is ending the job, or this rank and those that are connected with it?
     pub fn has_failed(&self) -> bool {
-        self.header().failure.load().is_some()
+        let is_ended = self.own_page().is_ended.load(Ordering::Relaxed);
+        is_ended != 0 || self.header().failure.load().is_some()
+    }
+
+    /// Which of these ranks are of another world than this one.
+    pub fn outside<'a>(&self, ranks: &'a [u32]) -> impl Iterator<Item = usize> + use<'a> {
+        let (world, is_all) = (self.world(), self.present() == self.world.len());
+        let ranks = if is_all { &[][..] } else { ranks };
+        ranks.iter().map(|&rank| rank as usize).filter(move |rank| !world.contains(rank))
+    }
+
+    /// Notes for the launcher that this rank holds one communicator more, or less, with ranks of other worlds of its
+    /// job: they end with it where it fails.
+    pub fn note_link(&self, is_made: bool) {
+        let links = &self.own_page().links;
+        let _ = match is_made {
+            true => links.fetch_add(1, Ordering::Relaxed),
+            false => links.fetch_sub(1, Ordering::Relaxed),
+        };
     }
 
     /// Leaves an abort for the launcher's report, if it is the first of the job; the process
