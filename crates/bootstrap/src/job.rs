@@ -733,6 +733,27 @@ mod tests {
     }
 
     #[test]
+    fn world__others_are_outside_and_end_apart() {
+        let segment = Segment::create(4, 9).unwrap();
+        for rank in [2, 3] {
+            let page = segment.page(rank).unwrap();
+            page.world_first.store(2, Ordering::Relaxed);
+            page.world_ranks.store(2, Ordering::Relaxed);
+        }
+        let job = Job::attach_as(variable(&segment, 2, 9)).unwrap();
+        assert_eq!(job.outside(&[3, 0, 2, 1]).collect::<Vec<_>>(), [0, 1]);
+        job.note_link(true);
+        job.note_link(true);
+        job.note_link(false);
+        let page = segment.page(2).unwrap();
+        assert_eq!(page.links.load(Ordering::Relaxed), 1);
+        segment.page(0).unwrap().is_ended.store(1, Ordering::Relaxed);
+        assert!(!job.has_failed());
+        page.is_ended.store(1, Ordering::Relaxed);
+        assert!(job.has_failed());
+    }
+
+    #[test]
     fn exit_code__is_never_success() {
         assert_eq!([exit_code(0), exit_code(7), exit_code(256), exit_code(-1)], [1, 7, 1, 255]);
     }
