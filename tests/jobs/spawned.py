@@ -1,5 +1,5 @@
-"""Processes that were spawned end the job like all others where they fail, outlive their parents where they do not, and go
-with their launcher. Without it there are none."""
+"""Processes that were spawned end those that they are connected with where they fail, outlive their parents where they do
+not, and go with their launcher. Without it there are none."""
 
 import os
 import signal
@@ -28,6 +28,45 @@ def _make(how, code, texts):
         # Without tcp no other job comes to a port either.
         ranks, env = (1, {"FASTPATH_TRANSPORTS": "shm"}) if how == "accept" else (2, None)
         return _judge(session.mpirun(ranks, [session.binary("spawn_ends"), how], env=env).finish(), code, texts)
+
+    return case
+
+
+# How somebody fails who is not connected with others, the exit code, and what the report must have.
+APART = {
+    "abort": (9, "aborted the job with code 9"),
+    "dies": (137, "was ended by signal 9, SIGKILL"),
+    "exits": (3, "left with exit code 3"),
+    "fails": (6, "MPI_ERR_RANK"),
+}
+
+
+def _end_apart(session, how, link, goes_on):
+    """One fails, with its world; the others go on, all of them."""
+    outcome = session.mpirun(2, [session.binary("spawn_worlds"), how, link]).finish()
+    code, text = APART[how]
+    problem = _judge(outcome, code, [text, "ranks that are not connected with it go on"])
+    lines = sorted(outcome.out.splitlines())
+    return problem or (None if lines == goes_on else f"there go on {lines}")
+
+
+def _make_apart(how, link, goes_on):
+    return lambda session: _end_apart(session, how, link, goes_on)
+
+
+def case_apart_later(session):
+    """The first failure gives the job's exit code, and both are told."""
+    job = session.mpirun(2, [session.binary("spawn_worlds"), "exits", "later"])
+    return _judge(job.finish(), 3, ["left with exit code 3", "go on", "aborted the job with code 7"])
+
+
+def _make_connected(link):
+    """A communicator or a window that is kept connects the worlds: all end."""
+
+    def case(session):
+        outcome = session.mpirun(2, [session.binary("spawn_worlds"), "exits", link]).finish()
+        problem = _judge(outcome, 3, ["left with exit code 3"])
+        return problem or (f"there go on {outcome.out}" if outcome.out or "go on" in outcome.err else None)
 
     return case
 
@@ -84,3 +123,11 @@ def case_missing(session):
 
 for _how, (_code, _texts) in ENDS.items():
     globals()[f"case_{_how}"] = _make(_how, _code, _texts)
+for _how in APART:
+    globals()[f"case_apart_{_how}"] = _make_apart(_how, "none", ["parent 0 goes on", "parent 1 goes on"])
+    globals()[f"case_apart_{_how}_parents"] = _make_apart(_how, "parents", ["child 0 goes on", "child 1 goes on"])
+globals()["case_apart_two"] = _make_apart(
+    "dies", "two", [f"{who} {rank} goes on" for who in ("child", "parent") for rank in (0, 1)]
+)
+for _link in ("inter", "merged", "window"):
+    globals()[f"case_connected_{_link}"] = _make_connected(_link)

@@ -520,9 +520,27 @@ impl Job {
             .is_none_or(|p| p.state.load(Ordering::Acquire) == STATE_DEAD)
     }
 
-    /// Has a rank failed, so that the launcher is ending the job?
+    /// Has a rank failed, so that the launcher is ending the job, or this rank and those that are connected with it?
     pub fn has_failed(&self) -> bool {
-        self.header().failure.load().is_some()
+        let is_ended = self.own_page().is_ended.load(Ordering::Relaxed);
+        is_ended != 0 || self.header().failure.load().is_some()
+    }
+
+    /// Which of these ranks are of another world than this one.
+    pub fn outside<'a>(&self, ranks: &'a [u32]) -> impl Iterator<Item = usize> + use<'a> {
+        let (world, is_all) = (self.world(), self.present() == self.world.len());
+        let ranks = if is_all { &[][..] } else { ranks };
+        ranks.iter().map(|&rank| rank as usize).filter(move |rank| !world.contains(rank))
+    }
+
+    /// Notes for the launcher that this rank holds one communicator more, or less, with ranks of other worlds of its
+    /// job: they end with it where it fails.
+    pub fn note_link(&self, is_made: bool) {
+        let links = &self.own_page().links;
+        let _ = match is_made {
+            true => links.fetch_add(1, Ordering::Relaxed),
+            false => links.fetch_sub(1, Ordering::Relaxed),
+        };
     }
 
     /// Leaves an abort for the launcher's report, if it is the first of the job; the process
@@ -712,6 +730,27 @@ mod tests {
         assert!(!job.record_abort(4, "later"));
         assert_eq!(job.header().abort.load(), Some((0, 3, "no such file".to_owned())));
         assert_eq!(job.header().events.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn world__others_are_outside_and_end_apart() {
+        let segment = Segment::create(4, 9).unwrap();
+        for rank in [2, 3] {
+            let page = segment.page(rank).unwrap();
+            page.world_first.store(2, Ordering::Relaxed);
+            page.world_ranks.store(2, Ordering::Relaxed);
+        }
+        let job = Job::attach_as(variable(&segment, 2, 9)).unwrap();
+        assert_eq!(job.outside(&[3, 0, 2, 1]).collect::<Vec<_>>(), [0, 1]);
+        job.note_link(true);
+        job.note_link(true);
+        job.note_link(false);
+        let page = segment.page(2).unwrap();
+        assert_eq!(page.links.load(Ordering::Relaxed), 1);
+        segment.page(0).unwrap().is_ended.store(1, Ordering::Relaxed);
+        assert!(!job.has_failed());
+        page.is_ended.store(1, Ordering::Relaxed);
+        assert!(job.has_failed());
     }
 
     #[test]

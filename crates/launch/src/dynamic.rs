@@ -45,6 +45,10 @@ impl Watch<'_> {
                     let text = "the request cannot be understood";
                     client.reply(&Answer::refuse(Cause::Malformed, text));
                 }
+                Some(Request::Spawn { root, .. }) if self.ranks.is_given_up(root as usize) => {
+                    let text = "the rank that asks is being ended";
+                    client.reply(&Answer::refuse(Cause::Spawn, text));
+                }
                 Some(
                     Request::Spawn { .. }
                     | Request::Prepare { .. }
@@ -188,6 +192,7 @@ impl Watch<'_> {
             page.world_first.store(first as u32, Ordering::Relaxed);
             page.world_ranks.store(app_of.len() as u32, Ordering::Relaxed);
             page.parent.store(new.root as u32 + 1, Ordering::Relaxed);
+            page.links.store(1, Ordering::Relaxed);
             if let Some(&(node, card)) = place_of(rank) {
                 page.host.store(node, Ordering::Relaxed);
                 page.network.store(card);

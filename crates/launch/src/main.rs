@@ -31,6 +31,7 @@ mod singletons;
 mod spawn;
 mod start;
 mod watch;
+mod worlds;
 
 use args::Request;
 use std::ffi::OsString;

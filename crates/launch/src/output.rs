@@ -413,19 +413,31 @@ impl<'a> Outputs<'a> {
         }
     }
 
-    fn drain_stream(&mut self, poller: &Poller, index: usize) {
+    /// Some ranks are gone: reads what their pipes, and those of the others, hold by now.
+    pub fn catch_up(&mut self, poller: &Poller) {
+        for index in 0..self.streams.len() {
+            self.read_all(poller, index);
+        }
+    }
+
+    fn read_all(&mut self, poller: &Poller, index: usize) {
         // A pipe holds a mebibyte at most where nobody has asked for more; a process that
         // writes on and on must not keep us here.
         for _ in 0..1024 {
-            let Some(fd) = &self.streams[index].fd else {
+            let open = self.streams[index].fd.as_ref();
+            if !open.is_some_and(|fd| poll::is_readable(fd.as_fd())) {
                 return;
-            };
-            if !poll::is_readable(fd.as_fd()) {
-                break;
             }
             self.read_stream(poller, index);
         }
+    }
+
+    fn drain_stream(&mut self, poller: &Poller, index: usize) {
+        self.read_all(poller, index);
         let stream = &mut self.streams[index];
+        if stream.fd.is_none() {
+            return;
+        }
         stream.close(poller);
         let queue = &mut self.sinks[stream.sink].queue;
         let before = queue.len();

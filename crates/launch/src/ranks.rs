@@ -2,6 +2,7 @@
 //! The processes of the ranks: who runs, who has ended and how.
 
 use crate::signals::signal_group;
+use crate::worlds::find_ended;
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::inspect::{End, Member};
 use fastpath_bootstrap::segment::{FailureKind, Phase, Segment, WaitNote};
@@ -18,7 +19,7 @@ pub struct Rank {
     pub last_notes: Vec<WaitNote>,
     /// What it runs.
     pub program: String,
-    /// It was started and is not wanted after all: its end is no failure.
+    /// Its end is no failure: it was started and is not wanted after all, or is ended because another one has failed.
     is_given_up: bool,
     /// Nobody is left in its process group: the number may be somebody else's by now.
     group_gone: bool,
@@ -54,6 +55,8 @@ pub struct Failure {
     pub code: i32,
     /// Message of the abort.
     pub message: String,
+    /// The ranks that it ends; None: the job.
+    pub ended: Option<Vec<usize>>,
 }
 
 /// All ranks of the job.
@@ -128,9 +131,9 @@ impl Ranks {
     }
 
     /// Takes the ends of all processes that have ended, notes the first failure of the job, marks their
-    /// pages and wakes those who sleep. Returns the ranks, and the first failure among them: an abort
-    /// before all else, then a signal, then the lowest rank.
-    pub fn reap(&mut self, segment: &Segment) -> (Vec<usize>, Option<Failure>) {
+    /// pages and wakes those who sleep. Returns the ranks, and the failures among them of which none follows from
+    /// another one: an abort before all else, then a signal, then the lowest rank. `is_whole`: each ends the job.
+    pub fn reap(&mut self, segment: &Segment, is_whole: bool) -> (Vec<usize>, Vec<Failure>) {
         let mut ended = Vec::new();
         loop {
             let mut status = 0;
@@ -148,20 +151,60 @@ impl Ranks {
             ended.push(rank);
         }
         self.forget_groups(segment);
-        let failures: Vec<Failure> = ended.iter().filter_map(|&r| self.judge(r, segment)).collect();
-        let first = pick_first(failures, segment);
+        let failures = ended.iter().filter_map(|&r| self.judge(r, segment)).collect();
         // Before anybody can see who is dead: what happens to others because of it is no failure of theirs.
-        if let Some(failure) = &first {
-            let Failure { kind, rank, code, .. } = *failure;
-            segment.header().failure.record(kind, rank, code);
-        }
+        let failures = self.note_failures(failures, segment, is_whole);
         for &rank in &ended {
             segment.mark_dead(rank);
         }
         if !ended.is_empty() {
             segment.wake_all();
         }
-        (ended, first)
+        (ended, failures)
+    }
+
+    /// Notes whom each failure ends; returns those that do not follow from another one.
+    fn note_failures(
+        &mut self, mut failures: Vec<Failure>, segment: &Segment, is_whole: bool,
+    ) -> Vec<Failure> {
+        let mut first = Vec::new();
+        let abort = &segment.header().abort;
+        while !failures.is_empty() {
+            let by_abort = abort.load().map(|(rank, code, message)| {
+                let kind = FailureKind::Abort;
+                Failure { rank, kind, code, message, ended: None }
+            });
+            // What a rank says that is being ended does not count.
+            let is_late = |f: &Failure| self.list.get(f.rank).is_none_or(|r| r.is_given_up);
+            if by_abort.as_ref().is_some_and(is_late) {
+                abort.clear();
+                continue;
+            }
+            let Some(mut failure) = by_abort.or_else(|| pick_first(&failures)) else {
+                break;
+            };
+            let goes_on = |rank: usize| {
+                let of_list = self.list.get(rank);
+                of_list.is_some_and(|r| r.pid != 0 && r.end.is_none() && !r.is_given_up)
+            };
+            failure.ended =
+                if is_whole { None } else { find_ended(failure.rank, segment, goes_on) };
+            let Some(ended) = &failure.ended else {
+                let Failure { kind, rank, code, .. } = failure;
+                segment.header().failure.record(kind, rank, code);
+                first.push(failure);
+                break;
+            };
+            for &rank in ended {
+                self.list[rank].is_given_up = true;
+                if let Some(page) = segment.page(rank) {
+                    page.is_ended.store(1, Ordering::Relaxed);
+                }
+            }
+            failures.retain(|f| !ended.contains(&f.rank));
+            first.push(failure);
+        }
+        first
     }
 
     /// Notes which groups of ended ranks have nobody left. Members that outlive their rank are
@@ -180,7 +223,8 @@ impl Ranks {
     /// Was the end of this rank a failure?
     fn judge(&self, rank: usize, segment: &Segment) -> Option<Failure> {
         let phase = segment.page(rank).map_or(Phase::Launched, |p| p.phase());
-        let failure = |kind, code| Some(Failure { rank, kind, code, message: String::new() });
+        let failure =
+            |kind, code| Some(Failure { rank, kind, code, message: String::new(), ended: None });
         match self.list[rank].end? {
             _ if self.list[rank].is_given_up => None,
             End::Signal(signal, _) => failure(FailureKind::Signal, signal),
@@ -195,7 +239,20 @@ impl Ranks {
     /// Sends a signal to the groups of all ranks, ended ones too: what they have started may
     /// still run.
     pub fn signal_all(&self, signal: i32) {
-        self.list.iter().for_each(|rank| rank.signal(signal));
+        self.signal(None, signal);
+    }
+
+    /// As [`Ranks::signal_all`], to some of them where they are given.
+    pub fn signal(&self, some: Option<&[usize]>, signal: i32) {
+        match some {
+            None => self.list.iter().for_each(|rank| rank.signal(signal)),
+            Some(some) => some.iter().for_each(|&rank| self.list[rank].signal(signal)),
+        }
+    }
+
+    /// Whether a rank's end is awaited by nobody: another one has failed, and it is ended with that.
+    pub fn is_given_up(&self, rank: usize) -> bool {
+        self.list.get(rank).is_some_and(|rank| rank.is_given_up)
     }
 
     /// Kills what is left in the ranks' groups, and forgets them.
@@ -246,14 +303,7 @@ fn await_end(pid: libc::pid_t, limit_ms: i32) {
     }
 }
 
-/// The abort's own record says more than the exit code of the process that called it.
-fn pick_first(failures: Vec<Failure>, segment: &Segment) -> Option<Failure> {
-    if failures.is_empty() {
-        return None;
-    }
-    if let Some((rank, code, message)) = segment.header().abort.load() {
-        return Some(Failure { rank, kind: FailureKind::Abort, code, message });
-    }
+fn pick_first(failures: &[Failure]) -> Option<Failure> {
     let by_signal = |f: &&Failure| f.kind == FailureKind::Signal;
     let first = failures.iter().find(by_signal).or_else(|| failures.iter().min_by_key(|f| f.rank));
     first.cloned()
@@ -271,4 +321,64 @@ fn read_status(status: i32) -> End {
 pub fn list_children() -> Vec<libc::pid_t> {
     let text = std::fs::read_to_string("/proc/thread-self/children").unwrap_or_default();
     text.split_whitespace().filter_map(|w| w.parse().ok()).collect()
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    /// Two ranks that have spawned one, and then another one, all of which run unconnected.
+    fn job() -> (Ranks, Segment) {
+        let segment = Segment::create(4, 1).unwrap();
+        let mut ranks = Ranks::new(["a", "a", "b", "c"].map(String::from));
+        for (rank, world) in [0, 0, 2, 3].into_iter().enumerate() {
+            segment.page(rank).unwrap().world_first.store(world, Ordering::Relaxed);
+            ranks.started(rank, libc::pid_t::MAX);
+        }
+        (ranks, segment)
+    }
+
+    fn failure(rank: usize) -> Failure {
+        let kind = FailureKind::Exit;
+        Failure { rank, kind, code: 5, message: String::new(), ended: None }
+    }
+
+    fn note(ranks: &mut Ranks, segment: &Segment, failed: &[usize]) -> Vec<(usize, FailureKind)> {
+        let failures = failed.iter().map(|&rank| failure(rank)).collect();
+        let noted = ranks.note_failures(failures, segment, false);
+        noted.into_iter().map(|f| (f.rank, f.kind)).collect()
+    }
+
+    #[test]
+    fn failures__of_unconnected_worlds_count_for_each_and_end_the_job_at_last() {
+        let (mut ranks, segment) = job();
+        let exit = |rank| (rank, FailureKind::Exit);
+        assert_eq!(note(&mut ranks, &segment, &[0, 1, 2]), [exit(0), exit(2)]);
+        let is_ended = |rank: usize| segment.page(rank).unwrap().is_ended.load(Ordering::Relaxed);
+        assert_eq!([0, 1, 2, 3].map(is_ended), [1, 1, 1, 0]);
+        assert!(segment.header().failure.load().is_none());
+        assert_eq!(note(&mut ranks, &segment, &[3]), [exit(3)]);
+        assert_eq!(segment.header().failure.load(), Some((FailureKind::Exit, 3, 5)));
+    }
+
+    #[test]
+    fn abort__is_that_of_its_world_alone_and_of_no_use_once_that_is_ended() {
+        let (mut ranks, segment) = job();
+        let abort = |rank| (rank, FailureKind::Abort);
+        assert!(segment.header().abort.record(2, 9, "why"));
+        assert_eq!(note(&mut ranks, &segment, &[0]), [abort(2), (0, FailureKind::Exit)]);
+        // Of a rank that is being ended already.
+        assert!(segment.header().abort.record(1, 9, "late"));
+        assert_eq!(note(&mut ranks, &segment, &[3]), [(3, FailureKind::Exit)]);
+        assert!(segment.header().abort.record(3, 9, "next"));
+    }
+
+    #[test]
+    fn failure__ends_the_job_where_worlds_are_not_told_apart() {
+        let (mut ranks, segment) = job();
+        let noted = ranks.note_failures(vec![failure(0), failure(2)], &segment, true);
+        assert_eq!(noted, [failure(0)]);
+        assert!(!ranks.is_given_up(0));
+    }
 }

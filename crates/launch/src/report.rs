@@ -85,8 +85,13 @@ mod tests {
     #[test]
     fn failure__names_rank_host_signal_and_message() {
         let (ranks, segment) = job();
-        let failure =
-            Failure { rank: 1, kind: FailureKind::Signal, code: 11, message: "why\n".into() };
+        let failure = Failure {
+            rank: 1,
+            kind: FailureKind::Signal,
+            code: 11,
+            message: "why\n".into(),
+            ended: None,
+        };
         let text = describe_failure(&failure, &ranks, &segment, "node7", 0);
         assert!(text.contains("rank 1 on node7"), "{text}");
         assert!(text.contains("SIGSEGV") && text.contains("prog"), "{text}");

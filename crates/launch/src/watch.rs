@@ -48,9 +48,11 @@ const KILL_AFTER: Duration = Duration::from_millis(900);
 /// they are most likely about to end by themselves.
 const FINALIZED_GRACE: Duration = Duration::from_millis(700);
 
-/// The job is being ended.
+/// The job is being ended, or a part of it.
 #[derive(Debug)]
 struct Ending {
+    /// The ranks that are ended; None: all.
+    ranks: Option<Vec<usize>>,
     code: i32,
     /// Said when all output of the ranks is out.
     text: String,
@@ -103,6 +105,8 @@ pub struct Watch<'a> {
 #[derive(Debug, Default)]
 struct State {
     ending: Option<Ending>,
+    /// Worlds that were ended before, while others went on.
+    parts: Vec<Ending>,
     timeout_at: Option<Instant>,
     /// Signal by which somebody wants the job to end, what is said of it, and how often.
     interrupted: Option<(i32, String)>,
@@ -201,19 +205,31 @@ impl Watch<'_> {
     }
 
     fn take_ends(&mut self, state: &mut State) {
-        let (ended, failure) = self.ranks.reap(self.segment);
+        // On several hosts no agent knows all communicators of a world.
+        let is_whole =
+            self.agent.is_some() || state.interrupted.is_some() || state.ending.is_some();
+        let (ended, failures) = self.ranks.reap(self.segment, is_whole);
         for rank in ended {
             self.control.names.forget(rank as u32);
             self.forget_elsewhere(rank as u32);
         }
-        let Some(failure) = failure else { return };
-        if state.ending.is_some() {
-            return;
+        for failure in failures {
+            if state.ending.is_some() {
+                return;
+            }
+            if let Some((signal, text)) = state.interrupted.take() {
+                state.ending = Some(end_now(128 + signal, text));
+                return;
+            }
+            let mut ending = self.end_for(&failure);
+            match ending.ranks {
+                Some(_) => state.parts.push(ending),
+                None => {
+                    ending.code = state.parts.first().map_or(ending.code, |first| first.code);
+                    state.ending = Some(ending);
+                }
+            }
         }
-        state.ending = Some(match state.interrupted.take() {
-            Some((signal, text)) => end_now(128 + signal, text),
-            None => self.end_for(&failure),
-        });
     }
 
     /// A person at the terminal knows why; who finds a job that some program has ended wants to see where
@@ -254,7 +270,10 @@ impl Watch<'_> {
         let end = self.ranks.list().get(failure.rank).and_then(|r| r.end);
         text += &describe_limits(end, phase == Phase::Launched);
         let late = failure.kind == FailureKind::Exit && phase == Phase::Finalized;
-        let mut ending = end_now(code, text);
+        if failure.ended.is_some() {
+            text += "mpiexec:   ranks that are not connected with it go on\n";
+        }
+        let mut ending = Ending { ranks: failure.ended.clone(), ..end_now(code, text) };
         if late {
             ending.terminate_at = Some(Instant::now() + FINALIZED_GRACE);
         }
@@ -287,32 +306,42 @@ impl Watch<'_> {
             );
             state.ending = Some(end_now(1, text));
         }
-        let Some(ending) = &mut state.ending else {
-            return;
-        };
-        state.timeout_at = None;
-        if due(ending.terminate_at) {
-            ending.terminate_at = None;
-            ending.kill_at = Some(now + KILL_AFTER);
-            self.ranks.signal_all(libc::SIGTERM);
-            self.ranks.signal_all(libc::SIGCONT);
+        if state.ending.is_some() {
+            state.timeout_at = None;
         }
-        if due(ending.kill_at) {
-            ending.kill_at = None;
-            self.ranks.signal_all(libc::SIGKILL);
+        for ending in state.parts.iter_mut().chain(&mut state.ending) {
+            let ranks = ending.ranks.as_deref();
+            if due(ending.terminate_at) {
+                ending.terminate_at = None;
+                ending.kill_at = Some(now + KILL_AFTER);
+                self.ranks.signal(ranks, libc::SIGTERM);
+                self.ranks.signal(ranks, libc::SIGCONT);
+            }
+            if due(ending.kill_at) {
+                ending.kill_at = None;
+                self.ranks.signal(ranks, libc::SIGKILL);
+            }
+        }
+        for part in &mut state.parts {
+            let has_ended = |&rank: &usize| self.ranks.list()[rank].end.is_some();
+            if !part.text.is_empty() && part.ranks.iter().flatten().all(has_ended) {
+                self.outputs.catch_up(&self.poller);
+                self.outputs.say(&std::mem::take(&mut part.text));
+            }
         }
     }
 
     fn finish(mut self, state: State) -> i32 {
         self.ranks.kill_groups(self.segment);
-        if state.ending.is_some() {
+        let first = state.ending.as_ref().or(state.parts.first());
+        let mut code = first.map_or(0, |ending| ending.code);
+        if first.is_some() {
             kill_adopted(&self.spared);
         }
         self.outputs.drain(&self.poller);
-        let mut code = state.ending.map_or(0, |ending| {
+        for ending in state.parts.iter().chain(&state.ending) {
             self.outputs.say(&ending.text);
-            ending.code
-        });
+        }
         if self.spec.exit_codes {
             self.outputs.say(&describe_ends(self.ranks.list()));
         }
@@ -347,7 +376,7 @@ impl Watch<'_> {
 }
 
 fn end_now(code: i32, text: String) -> Ending {
-    Ending { code, text, terminate_at: Some(Instant::now()), kill_at: None }
+    Ending { ranks: None, code, text, terminate_at: Some(Instant::now()), kill_at: None }
 }
 
 fn interrupted_text(signal: i32) -> String {
@@ -361,10 +390,9 @@ fn wants_end(signals: &Signals) -> bool {
 }
 
 fn earliest_ms(state: &State) -> Option<u64> {
-    let ending = state.ending.as_ref();
-    let all =
-        [state.timeout_at, ending.and_then(|e| e.terminate_at), ending.and_then(|e| e.kill_at)];
-    let next = all.into_iter().flatten().min()?;
+    let endings = state.parts.iter().chain(&state.ending);
+    let ends = endings.flat_map(|ending| [ending.terminate_at, ending.kill_at]);
+    let next = ends.chain([state.timeout_at]).flatten().min()?;
     let left = next.saturating_duration_since(Instant::now());
     // Rounded up, or the loop would turn idly through the last millisecond.
     Some(left.as_micros().div_ceil(1000) as u64)

@@ -67,6 +67,8 @@ pub struct Comm {
     pub(crate) partition_tags: Cell<u32>,
     /// Contexts for duplicates, the same on all members.
     pub spares: Cell<Block>,
+    /// The rank's page counts it, since it has ranks of other worlds of the job.
+    pub(crate) is_link: Cell<bool>,
     /// Which members share a host, once a collective call has asked; none where all do.
     pub(crate) nodes: OnceCell<Option<Box<Nodes>>>,
     /// The buffers that its members share, once a collective call has made them; none where that failed.
@@ -143,6 +145,7 @@ impl Comm {
             persistent_sequence: Cell::new(0),
             partition_tags: Cell::new(0),
             spares: Cell::new(spares),
+            is_link: Cell::new(false),
             nodes: OnceCell::new(),
             mapped: OnceCell::new(),
             neighbors: OnceCell::new(),

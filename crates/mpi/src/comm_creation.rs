@@ -47,7 +47,37 @@ pub fn publish(p: &Process, comm: Comm) -> Result<usize> {
     errhandler::attach(p, comm.errhandler.get());
     comm.tell_title();
     p.hot_comm_set(handle, &comm);
+    count_link(p, &comm);
     Ok(handle)
+}
+
+/// Which members are of other worlds than this process: of other jobs too.
+fn outsiders(p: &Process, comm: &Comm) -> impl Iterator<Item = usize> {
+    let groups = [Some(&comm.group), comm.remote_group.as_ref()].into_iter().flatten();
+    let job = p.engine().map(|engine| engine.job);
+    groups.flat_map(move |group| {
+        let ranks = job.map(|job| job.outside(group.world_ranks()));
+        ranks.into_iter().flatten()
+    })
+}
+
+/// Counts a communicator that connects this world with another one of the job (MPI-5.0 section 11.10.4).
+fn count_link(p: &Process, comm: &Comm) {
+    if let Some(engine) = p.engine()
+        && outsiders(p, comm).any(|rank| !engine.job.is_foreign(rank))
+    {
+        comm.is_link.set(true);
+        engine.job.note_link(true);
+    }
+}
+
+/// Counts it no more.
+fn drop_link(p: &Process, comm: &Comm) {
+    if comm.is_link.take()
+        && let Some(engine) = p.engine()
+    {
+        engine.job.note_link(false);
+    }
 }
 
 /// `MPI_Comm_free`: deletes the attributes, then the handle. Requests keep what they need of the
@@ -69,6 +99,7 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
         p.parent.set(MPI_COMM_NULL);
     }
     p.comms.withdraw(handle);
+    drop_link(p, &comm);
     let spares = comm.spares.replace(Block::EMPTY);
     p.contexts.give_back(comm.my_world_rank(), spares);
     p.freed_comms.add(comm);
@@ -76,20 +107,40 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
     Ok(())
 }
 
-/// `MPI_Comm_disconnect`: as [`free_comm`], after all members have called it.
+/// `MPI_Comm_disconnect`: as [`free_comm`], after all members have called it. Where it connects worlds, none returns
+/// before all of them have counted it off: whoever fails from then on ends no other world by it.
 ///
 /// # Errors
 /// As [`free_comm`], and those of communication.
 pub fn disconnect_comm(p: &Process, handle: usize) -> Result {
     let comm = p.comm(handle)?;
     buffered::drain_place(p, &comm.buffer)?;
-    if comm.is_inter() {
-        inter::synchronize(p, &comm)?;
-    } else if comm.size() > 1 {
-        coll::compare_calls(p, &comm)?;
-        agree::synchronize(&Channel::next(p, &comm))?;
+    synchronize(p, &comm)?;
+    let is_link = comm.is_link.get();
+    // Members of several jobs know of no worlds but their own: this is the same for all of them.
+    let done = match outsiders(p, &comm).next() {
+        None => Ok(()),
+        Some(_) => {
+            drop_link(p, &comm);
+            synchronize(p, &comm)
+        }
+    };
+    let done = done.and_then(|()| free_comm(p, handle));
+    if done.is_err() && is_link {
+        count_link(p, &comm);
     }
-    free_comm(p, handle)
+    done
+}
+
+fn synchronize(p: &Process, comm: &Comm) -> Result {
+    if comm.is_inter() {
+        return inter::synchronize(p, comm);
+    }
+    if comm.size() == 1 {
+        return Ok(());
+    }
+    coll::compare_calls(p, comm)?;
+    agree::synchronize(&Channel::next(p, comm))
 }
 
 #[cfg(test)]

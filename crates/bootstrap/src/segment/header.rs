@@ -7,7 +7,7 @@ use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, CacheLine, Ordering};
 pub const MAGIC: u64 = u64::from_le_bytes(*b"FASTPATH");
 
 /// Version of the layout; launcher and library must agree.
-pub const VERSION: u32 = 17;
+pub const VERSION: u32 = 18;
 
 /// The job's header. All zeros but for the first line when the ranks start.
 #[repr(C, align(4096))]
@@ -200,6 +200,11 @@ impl AbortRecord {
         // ORDERING: publishes the record; partner is the acquire load in `load`.
         self.stage.store(2, Ordering::Release);
         true
+    }
+
+    /// Forgets an abort that has been dealt with; the next one is the first again. The launcher alone calls it.
+    pub fn clear(&self) {
+        self.stage.store(0, Ordering::Relaxed);
     }
 
     /// The abort: rank, code, message.

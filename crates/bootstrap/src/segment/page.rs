@@ -200,6 +200,11 @@ pub struct RankPage {
     /// Where in its process each of the rank's workers says what others may look at; 0: nowhere. Its owner alone writes
     /// them.
     pub snapshots: [AtomicU64; FURTHER + 1],
+    /// Communicators that the rank holds, by itself or for a window or a file, with ranks of other worlds of its job.
+    /// Its owner counts; the launcher counts one for a spawned rank before it starts. It stays when the rank ends.
+    pub links: AtomicU32,
+    /// 1 where the launcher ends the rank, though not the whole job, since another one has failed.
+    pub is_ended: AtomicU32,
 }
 
 /// Ports that a rank can have open at the same time.
@@ -358,6 +363,8 @@ impl RankPage {
             rank: word(),
             naps: word(),
             snapshots: std::array::from_fn(|_| long()),
+            links: word(),
+            is_ended: word(),
         }
     }
 

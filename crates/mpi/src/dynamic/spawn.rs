@@ -84,8 +84,23 @@ fn spawn_all(
     if job.launcher().is_none() {
         return foreign::spawn(p, comm, root, asked, codes);
     }
+    if comm.rank != root {
+        return spawn_here(p, comm, root, None::<fn() -> _>, codes);
+    }
+    // From before the children run: their own pages count their parents then too.
+    job.note_link(true);
+    let made = spawn_here(p, comm, root, Some(asked), codes);
+    job.note_link(false);
+    made
+}
+
+/// Has our launcher start processes; `asked` is the root's.
+fn spawn_here(
+    p: &Process, comm: &Comm, root: u32, asked: Option<impl FnOnce() -> Result<Vec<Asked>>>,
+    codes: &mut Vec<i32>,
+) -> Result<usize> {
     let members = Channel::next(p, comm);
-    let started = (comm.rank == root).then(|| start(p, comm, asked, codes));
+    let started = asked.map(|asked| start(p, comm, asked, codes));
     let (remote, block) = pass_on(comm, &members, root, started, codes, p)?;
     let group = Rc::new(Group::new(remote, comm.my_world_rank()));
     let made = inter::assemble(p, comm.group.clone(), group.clone(), block)?;
@@ -344,6 +359,8 @@ pub(crate) fn meet_parent(p: &Process) -> Result {
     let made = inter::assemble(p, world.group.clone(), Rc::new(remote), block)?;
     *made.name.borrow_mut() = "MPI_COMM_PARENT".to_owned();
     p.parent.set(publish(p, made)?);
+    // The launcher's own count of it.
+    job.note_link(false);
     Ok(())
 }
 
