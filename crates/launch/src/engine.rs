@@ -104,7 +104,7 @@ fn list_words(engine: Engine, nodes: &[Node], spec: &JobSpec, is_root: bool) -> 
             }
         }
         Engine::Flux => {
-            add(&["run", "-N", &count, "-n", &count]);
+            add(&["run", "-N", &count, "-n", &count, "-o", "cpu-affinity=off"]);
             if named {
                 add(&[&format!("--requires=host:{}", join(""))]);
             }
@@ -353,7 +353,10 @@ mod tests {
             words(Engine::Prrte, &["a", "b"]),
             "--host a:1,b:1 -n 2 --map-by ppr:1:node --bind-to none --allow-run-as-root"
         );
-        assert_eq!(words(Engine::Flux, &["a", "b"]), "run -N 2 -n 2 --requires=host:a,b");
+        assert_eq!(
+            words(Engine::Flux, &["a", "b"]),
+            "run -N 2 -n 2 -o cpu-affinity=off --requires=host:a,b"
+        );
     }
 
     #[test]
