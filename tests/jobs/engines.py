@@ -142,7 +142,7 @@ def _shows(session, kind):
     running = session.start(_engine(kind).start(2, words), timeout=60, env={"FASTPATH_WAIT": "sleep"})
     tool, text = os.path.join(session.prefix, "bin", "fastpath"), ""
     limit = time.monotonic() + 30
-    while running.process.poll() is None and "deadlock" not in text and time.monotonic() < limit:
+    while running.process.poll() is None and "deadlock: " not in text and time.monotonic() < limit:
         ranks = [pid for pid, command in running.processes() if command.startswith(session.binary("ends"))]
         found = [subprocess.run([tool, "ps", str(pid), "--why"], capture_output=True, text=True) for pid in ranks]
         text = "".join(one.stdout for one in found if one.returncode == 0)

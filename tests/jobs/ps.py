@@ -158,7 +158,7 @@ def case_quick(session):
     if took > 1:
         return f"it took {took:.2f} s of a processor"
     listed = [f"rank {rank} (process" in outcome.stdout for rank in range(64)]
-    return None if all(listed) and "deadlock" in outcome.stdout else ("the list lacks something", outcome.stdout)
+    return None if all(listed) and "deadlock: " in outcome.stdout else ("the list lacks something", outcome.stdout)
 
 
 def case_unknown(session):
