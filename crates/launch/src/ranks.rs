@@ -204,6 +204,11 @@ impl Ranks {
             failures.retain(|f| !ended.contains(&f.rank));
             first.push(failure);
         }
+        // The next one that aborts, of another world, is to be heard.
+        let is_given_up = |rank: usize| self.list.get(rank).is_some_and(|r| r.is_given_up);
+        if !is_whole && abort.load().is_some_and(|(rank, ..)| is_given_up(rank)) {
+            abort.clear();
+        }
         first
     }
 

@@ -109,16 +109,17 @@ impl ProgressThread {
 /// of them for the thread of each rank. With fewer, it may also run where the other ranks do: a peer's processor is
 /// idle while that waits. It never runs where its own rank is bound to: the program computes there, and could not move
 /// out of the way. Says whether all ranks have told where they are, and whether there is a processor for the thread.
-fn spread(job: &Job) -> (bool, bool) {
+fn spread(job: &Job, own: &CpuSet) -> (bool, bool) {
     let pages = job.node_ranks().filter(|&rank| !job.is_remote(rank));
     let pids = pages.filter_map(|rank| job.rank_page(rank));
     let pids: Vec<_> = pids.map(|page| page.owner_pid.load(Ordering::Relaxed)).collect();
     let processors_of = |pid: u32| affinity_of(pid as libc::pid_t).filter(|_| pid > 0);
     let bound: Vec<CpuSet> = pids.iter().filter_map(|&pid| processors_of(pid)).collect();
     let allowed = job.launcher().and_then(processors_of).unwrap_or_default();
-    let (set, has_processor) = place(&affinity(), &bound, &allowed, pids.len());
+    let (set, has_processor) = place(own, &bound, &allowed, pids.len());
     let is_there = set_affinity(&set).is_ok();
-    (pids.iter().all(|&pid| pid > 0), has_processor && is_there)
+    let is_complete = pids.iter().all(|&pid| pid > 0);
+    (is_complete, has_processor && is_there && is_complete)
 }
 
 /// Where the thread of a rank with `own` processors may run, and whether there is one for it: those of `allowed` that
@@ -159,6 +160,8 @@ impl Awake {
 fn serve(job: &Job, served: Served, call: &'static Call) {
     let Served(worker) = served;
     let mut is_spread = !job.is_bound();
+    // Those of its rank: `spread` gives the thread others.
+    let own = affinity();
     let lock = lock::first();
     let (mut limit, mut is_due, mut turns) = (None, false, 0_u64);
     // Ranks that are not bound share what there is.
@@ -166,7 +169,8 @@ fn serve(job: &Job, served: Served, call: &'static Call) {
     let mut has_processor = is_spread && job.processors() >= 2 * ranks;
     let mut awake = Awake::default();
     loop {
-        let called = is_due || call.wait(limit, || has_processor && awake.goes_on());
+        let called =
+            is_due || call.wait(limit, || has_processor && limit.is_none() && awake.goes_on());
         if !call.is_answered() {
             return;
         }
@@ -180,7 +184,7 @@ fn serve(job: &Job, served: Served, call: &'static Call) {
         }
         // Peers that call have joined the job; the first call is the thread's own.
         if !is_spread && turns > 0 {
-            (is_spread, has_processor) = spread(job);
+            (is_spread, has_processor) = spread(job, &own);
         }
         turns += 1;
         // SAFETY: inside; `end` waits for this thread before the worker goes.

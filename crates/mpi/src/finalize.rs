@@ -44,12 +44,16 @@ pub fn finalize(p: &Process) -> Result {
         let text = "called without MPI_Init: a session is ended by MPI_Session_finalize";
         return Err(Error::new(MPI_ERR_OTHER, text));
     }
-    crate::win::left::refuse_open(p)?;
     if let Some(own) = p.comms.get(MPI_COMM_SELF) {
         crate::attribute::delete_attributes(p, own.holder())?;
     }
-    deliver(p)?;
-    if !p.session_use.is_begun() {
+    // A process with sessions stays, and may go on with their windows and collective calls.
+    let leaves = !p.session_use.is_begun();
+    if leaves {
+        crate::win::left::refuse_open(p)?;
+    }
+    deliver(p, leaves)?;
+    if leaves {
         p.set_world_phase(Phase::Finalized);
         return leave(p);
     }
@@ -66,17 +70,20 @@ pub fn finalize(p: &Process) -> Result {
     Ok(())
 }
 
-/// Waits until the collective calls under way have ended and what this process has sent has left.
+/// Waits until what this process has sent has left, and before that, if it is about to `leave`, until the collective
+/// calls under way have ended.
 ///
 /// # Errors
 /// Those of a collective call that can never end, while this process is still there to say so.
-pub(crate) fn deliver(p: &Process) -> Result {
+pub(crate) fn deliver(p: &Process, leaves: bool) -> Result {
     crate::file::helper::finish();
     let worker = p.worker()?;
     let places = places::made();
     let _within = places::within_all(places);
     let _mixed = Mixed::begin(places);
-    request::finish_collective(p)?;
+    if leaves {
+        request::finish_collective(p)?;
+    }
     wait(p, worker, |w| w.is_idle());
     Ok(())
 }

@@ -111,7 +111,7 @@ pub fn finalize(p: &Process, handle: usize) -> Result {
     buffered::drain_place(p, &session.buffer)?;
     let is_last = p.session_use.open() == 1 && process::world_phase() != Phase::Running;
     if is_last {
-        finalize::deliver(p)?;
+        finalize::deliver(p, true)?;
     }
     p.spare_buffers.put(&session.buffer);
     errhandler::detach(p, session.errhandler.get());

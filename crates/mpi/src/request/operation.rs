@@ -152,7 +152,8 @@ pub(crate) fn list_pending(p: &Process) -> Vec<(String, String)> {
 }
 
 /// Waits in `MPI_Finalize` for the collective calls under way, which the program has not completed: other members may
-/// need this one, and a call that they have not joined never ends.
+/// need this one, and a call is known never to end once a member has left without joining it. Two ranks that have each
+/// begun a call which the other has not wait for each other for ever.
 ///
 /// # Errors
 /// Why the first of them that has failed meanwhile never ends.

@@ -158,6 +158,11 @@ impl Epoch {
         self.holds != 0
     }
 
+    /// Whether locks are held for whose end others may wait: not by `MPI_MODE_NOCHECK` alone.
+    pub fn keeps_locks(&self) -> bool {
+        self.held.iter().any(|held| matches!(held, Held::Shared | Held::Exclusive))
+    }
+
     fn refuse_access(&self) -> Result<(), Refusal> {
         match self.access {
             Access::None | Access::Fence => Ok(()),

@@ -27,7 +27,8 @@ pub(crate) fn refuse_open(p: &Process) -> Result {
             continue;
         };
         let keeps_others = match refusal {
-            Refusal::InLock | Refusal::InStart => true,
+            Refusal::InLock => epoch.keeps_locks(),
+            Refusal::InStart => true,
             Refusal::InLockAll => epoch.may_unlock_all() == Ok(Sharing::Locks),
             _ => false,
         };
