@@ -42,10 +42,10 @@ pub fn describe(hints: &[(String, String)]) -> Info {
 
 #[cfg(test)]
 #[allow(non_snake_case)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pub(in crate::comm) fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
         pairs.iter().map(|&(k, v)| (k.into(), v.into())).collect()
     }
 

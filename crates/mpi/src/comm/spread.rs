@@ -135,10 +135,7 @@ impl Spread {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-
-    fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
-        pairs.iter().map(|&(k, v)| (k.into(), v.into())).collect()
-    }
+    use crate::comm::hints::tests::pairs;
 
     #[test]
     fn promises__are_hints_that_are_true() {

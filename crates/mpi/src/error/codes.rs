@@ -110,16 +110,7 @@ impl Codes {
     /// `MPI_ERR_ARG` where the user did not add `code` as a code, or its string is still there.
     pub fn remove_code(&self, code: i32) -> Result {
         let mut user = self.user.borrow_mut();
-        match user.get(&code) {
-            Some(found) if found.class.is_none() => {
-                return Err(Error::new(
-                    MPI_ERR_ARG,
-                    format!("{code} is an error class, not an error code"),
-                ));
-            }
-            Some(found) => refuse_text(code, found)?,
-            None => return Err(not_added(code)),
-        }
+        check_removable(user.get(&code), code, ["code", "class"])?;
         user.remove(&code);
         Ok(())
     }
@@ -131,16 +122,7 @@ impl Codes {
     /// still there.
     pub fn remove_class(&self, class: i32) -> Result {
         let mut user = self.user.borrow_mut();
-        match user.get(&class) {
-            Some(found) if found.class.is_some() => {
-                return Err(Error::new(
-                    MPI_ERR_ARG,
-                    format!("{class} is an error code, not an error class"),
-                ));
-            }
-            Some(found) => refuse_text(class, found)?,
-            None => return Err(not_added(class)),
-        }
+        check_removable(user.get(&class), class, ["class", "code"])?;
         if let Some((code, _)) = user.iter().find(|(_, other)| other.class == Some(class)) {
             let message =
                 format!("error class {class} still has the code {code}: remove its codes first");
@@ -186,13 +168,16 @@ impl Codes {
     }
 }
 
-fn refuse_text(code: i32, found: &UserCode) -> Result {
-    match found.text {
-        Some(_) => {
-            Err(Error::new(MPI_ERR_ARG, format!("{code} still has its string: remove that first")))
-        }
-        None => Ok(()),
-    }
+/// Whether a number may be removed as what is `wanted`, a code or a class, and not as the `other` of both.
+fn check_removable(found: Option<&UserCode>, number: i32, [wanted, other]: [&str; 2]) -> Result {
+    let found = found.ok_or_else(|| not_added(number))?;
+    let is = if found.class.is_some() { "code" } else { "class" };
+    let text = match &found.text {
+        _ if is == other => format!("{number} is an error {other}, not an error {wanted}"),
+        Some(_) => format!("{number} still has its string: remove that first"),
+        None => return Ok(()),
+    };
+    Err(Error::new(MPI_ERR_ARG, text))
 }
 
 fn not_added(code: i32) -> Error {
