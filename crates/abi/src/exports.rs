@@ -15,7 +15,7 @@ use crate::entry::{self, clear};
 use core::ffi::{c_char, c_int, c_void};
 use fastpath_mpi::Error;
 use fastpath_mpi::consts::*;
-use fastpath_mpi::errhandler::{Kind, Scope, raise as fail};
+use fastpath_mpi::errhandler::{HandlerKind, Scope, raise as fail};
 use fastpath_mpi::process::enter;
 use fastpath_mpi::status::Status;
 

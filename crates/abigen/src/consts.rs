@@ -1,6 +1,6 @@
 //! The constants for Rust.
 
-use crate::model::{Constant, Kind, Table};
+use crate::model::{CTypeKind, Constant, Table};
 use std::fmt::Write;
 
 /// The source of a Rust module: every constant, and tables of names.
@@ -62,9 +62,9 @@ fn rust_type(table: &Table, constant: &Constant) -> &'static str {
         return "usize";
     }
     match table.kind(&constant.ctype.base) {
-        Some(Kind::Aint) => "isize",
-        Some(Kind::Long) => "i64",
-        Some(Kind::Handle | Kind::Callback) => "usize",
+        Some(CTypeKind::Aint) => "isize",
+        Some(CTypeKind::Long) => "i64",
+        Some(CTypeKind::Handle | CTypeKind::Callback) => "usize",
         _ => "i32",
     }
 }

@@ -1,7 +1,7 @@
 //! The exported entry points: for each function of the table `PMPI_X`, and `MPI_X` as a weak alias.
 
 use crate::file_access;
-use crate::model::{CType, Function, Kind, Param, Table};
+use crate::model::{CType, CTypeKind, Function, Param, Table};
 use crate::scan::{Bodies, Body, Bundle};
 use std::fmt::Write;
 
@@ -271,8 +271,8 @@ fn null_result(table: &Table, function: &Function, param: &Param) -> Option<Stri
         && function.inout.as_ref() != Some(&param.name)
         && !is_tool(function);
     match table.kind(&ctype.base) {
-        Some(Kind::Handle) if is_result => Some(format!("{}_NULL", ctype.base.to_uppercase())),
-        Some(Kind::Int) if is_result && param.name.ends_with("keyval") => {
+        Some(CTypeKind::Handle) if is_result => Some(format!("{}_NULL", ctype.base.to_uppercase())),
+        Some(CTypeKind::Int) if is_result && param.name.ends_with("keyval") => {
             Some("MPI_KEYVAL_INVALID".into())
         }
         _ => None,
@@ -312,7 +312,7 @@ fn scope(function: &Function) -> String {
     let has_handler = function.params.iter().any(|p| p.name == "errhandler");
     let made = function.params.last().filter(|p| p.ctype.stars == 1);
     match made.and_then(|p| scope_kind(&p.ctype.base)) {
-        Some(kind) if has_handler => format!("Scope::New(Kind::{kind}, r#errhandler)"),
+        Some(kind) if has_handler => format!("Scope::New(HandlerKind::{kind}, r#errhandler)"),
         _ => "Scope::None".into(),
     }
 }
@@ -332,8 +332,8 @@ fn argument(table: &Table, param: &Param) -> String {
     let name = &param.name;
     let by_value = param.ctype.stars == 0 && param.suffix.is_empty();
     match table.kind(&param.ctype.base) {
-        Some(Kind::Int) if param.poly && by_value => format!("i64::from(r#{name})"),
-        Some(Kind::Aint) if param.poly && by_value => format!("r#{name} as i64"),
+        Some(CTypeKind::Int) if param.poly && by_value => format!("i64::from(r#{name})"),
+        Some(CTypeKind::Aint) if param.poly && by_value => format!("r#{name} as i64"),
         _ => format!("r#{name}"),
     }
 }
@@ -359,16 +359,16 @@ fn rust_params(table: &Table, function: &Function, used: bool) -> String {
 fn rust_type(table: &Table, ctype: &CType, suffix: &str) -> String {
     let kind = table.kind(&ctype.base);
     let scalar = match kind {
-        Some(Kind::Char) => "c_char",
-        Some(Kind::Double) => "f64",
-        Some(Kind::Aint) => "isize",
-        Some(Kind::Long) => "i64",
-        Some(Kind::Status) => "Status",
-        Some(Kind::Handle) => "usize",
+        Some(CTypeKind::Char) => "c_char",
+        Some(CTypeKind::Double) => "f64",
+        Some(CTypeKind::Aint) => "isize",
+        Some(CTypeKind::Long) => "i64",
+        Some(CTypeKind::Status) => "Status",
+        Some(CTypeKind::Handle) => "usize",
         // A callback is a pointer already, with its star or without.
-        Some(Kind::Callback) => return "usize".into(),
-        Some(Kind::Void) => "c_void",
-        Some(Kind::Int) | None => "c_int",
+        Some(CTypeKind::Callback) => return "usize".into(),
+        Some(CTypeKind::Void) => "c_void",
+        Some(CTypeKind::Int) | None => "c_int",
     };
     let (element, depth) = match suffix {
         "" => (scalar.to_string(), ctype.stars),
@@ -546,9 +546,11 @@ mod tests {
     #[test]
     fn call_that_makes_an_object__raises_errors_on_its_handler() {
         let comm = emit("MPI_Comm_create_from_group", &[]);
-        assert!(comm.contains("fail_unsupported(Scope::New(Kind::Comm, r#errhandler), "));
+        assert!(comm.contains("fail_unsupported(Scope::New(HandlerKind::Comm, r#errhandler), "));
         let session = emit("MPI_Session_init", &[]);
-        assert!(session.contains("fail_unsupported(Scope::New(Kind::Session, r#errhandler), "));
+        assert!(
+            session.contains("fail_unsupported(Scope::New(HandlerKind::Session, r#errhandler), ")
+        );
         let handler = emit("MPI_Comm_create_errhandler", &[]);
         assert!(handler.contains("fail_unsupported(Scope::None, "));
     }

@@ -44,7 +44,7 @@ pub fn argument(function: &Function, count: &str) -> String {
     };
     let collective = name.contains("_all") || name.contains("_ordered");
     format!(
-        "entry::Access {{ writes: {writes}, place: entry::Place::{place}, \
+        "entry::Access {{ writes: {writes}, place: entry::FilePlace::{place}, \
          collective: {collective}, buf: r#buf as *mut u8, count: {count}, datatype: r#datatype }}"
     )
 }
@@ -82,13 +82,13 @@ mod tests {
         let says = |name: &str, parts: &[&str]| {
             parts.iter().all(|part| of(name).contains(part)) && of(name).contains("count: n,")
         };
-        let (individual, shared) = ("Place::Individual", "Place::Shared");
+        let (individual, shared) = ("FilePlace::Individual", "FilePlace::Shared");
         assert!(says("MPI_File_read", &["writes: false", individual, "collective: false"]));
         assert!(says("MPI_File_iwrite_all_c", &["writes: true", individual, "collective: true"]));
         assert!(says("MPI_File_write_shared", &["writes: true", shared, "collective: false"]));
-        assert!(says("MPI_File_read_at", &["Place::At(r#offset)", "collective: false"]));
-        assert!(says("MPI_File_iread_at_all", &["Place::At(r#offset)", "collective: true"]));
-        assert!(says("MPI_File_read_ordered_begin", &["Place::Ordered", "collective: true"]));
+        assert!(says("MPI_File_read_at", &["FilePlace::At(r#offset)", "collective: false"]));
+        assert!(says("MPI_File_iread_at_all", &["FilePlace::At(r#offset)", "collective: true"]));
+        assert!(says("MPI_File_read_ordered_begin", &["FilePlace::Ordered", "collective: true"]));
         assert_eq!(of("MPI_File_write_at_all_end"), "entry::Which::WriteAtAll");
         assert_eq!(of("MPI_File_read_all_end"), "entry::Which::ReadAll");
         assert_eq!(of("MPI_File_write_ordered_end"), "entry::Which::WriteOrdered");

@@ -1,7 +1,7 @@
 //! The C header, for C from C89 (with `stdint.h`) and C++ from C++11.
 
 use crate::interop::emit_interop;
-use crate::model::{CType, Constant, Function, Kind, Table, c_params};
+use crate::model::{CType, CTypeKind, Constant, Function, Table, c_params};
 use crate::removed::emit_removed;
 use std::fmt::Write;
 
@@ -169,7 +169,11 @@ fn wrap_call(head: &str, params: &str) -> String {
 
 /// Whether C can compare this constant in a constant expression.
 pub(crate) fn is_integer(table: &Table, ctype: &CType) -> bool {
-    ctype.stars == 0 && matches!(table.kind(&ctype.base), Some(Kind::Int | Kind::Aint | Kind::Long))
+    ctype.stars == 0
+        && matches!(
+            table.kind(&ctype.base),
+            Some(CTypeKind::Int | CTypeKind::Aint | CTypeKind::Long)
+        )
 }
 
 #[cfg(test)]

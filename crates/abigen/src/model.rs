@@ -102,7 +102,7 @@ pub struct Constant {
 
 /// How a C type is passed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum CTypeKind {
     /// `void`
     Void,
     /// `char`
@@ -126,18 +126,18 @@ pub enum Kind {
 impl Table {
     /// What `base`, the innermost name of a C type, is; `None` when the table does not know it.
     #[must_use]
-    pub fn kind(&self, base: &str) -> Option<Kind> {
+    pub fn kind(&self, base: &str) -> Option<CTypeKind> {
         Some(match base {
-            "void" => Kind::Void,
-            "char" => Kind::Char,
-            "int" => Kind::Int,
-            "double" => Kind::Double,
-            "MPI_Status" => Kind::Status,
-            "MPI_Aint" => Kind::Aint,
-            _ if self.integers.iter().any(|(name, _)| name == base) => Kind::Long,
-            _ if self.handles.iter().any(|name| name == base) => Kind::Handle,
-            _ if self.enums.iter().any(|name| name == base) => Kind::Int,
-            _ if self.callbacks.iter().any(|c| c.name == base) => Kind::Callback,
+            "void" => CTypeKind::Void,
+            "char" => CTypeKind::Char,
+            "int" => CTypeKind::Int,
+            "double" => CTypeKind::Double,
+            "MPI_Status" => CTypeKind::Status,
+            "MPI_Aint" => CTypeKind::Aint,
+            _ if self.integers.iter().any(|(name, _)| name == base) => CTypeKind::Long,
+            _ if self.handles.iter().any(|name| name == base) => CTypeKind::Handle,
+            _ if self.enums.iter().any(|name| name == base) => CTypeKind::Int,
+            _ if self.callbacks.iter().any(|c| c.name == base) => CTypeKind::Callback,
             _ => return None,
         })
     }

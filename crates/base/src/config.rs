@@ -7,7 +7,7 @@ mod parse;
 mod table;
 
 pub use parse::{parse_bytes, parse_count, parse_duration_ns, parse_flag, parse_size};
-pub use table::{FEATURES, Key, Kind, VARIABLES, Variable, WAIT_MODES};
+pub use table::{FEATURES, Key, VARIABLES, ValueKind, Variable, WAIT_MODES};
 
 use std::ffi::OsString;
 use std::fmt;
@@ -116,7 +116,7 @@ pub struct Config {
 
 /// Whether an empty value of this variable counts as not set.
 fn may_be_empty(index: usize) -> bool {
-    !matches!(VARIABLES[index].kind, Kind::BytesOrAuto)
+    !matches!(VARIABLES[index].kind, ValueKind::BytesOrAuto)
 }
 
 impl Config {
@@ -166,7 +166,7 @@ impl Config {
                             reason,
                         }
                     })?;
-                    if let Kind::SizeWithin(least, most) = variable.kind
+                    if let ValueKind::SizeWithin(least, most) = variable.kind
                         && let Value::Number(Some(bytes)) = value
                         && !(least..=most).contains(&bytes)
                     {
@@ -223,7 +223,7 @@ impl Config {
     pub fn choice(&self, key: Key) -> &'static str {
         let setting = self.setting(key);
         match (&setting.value, &setting.variable.kind) {
-            (Value::Choice(i), Kind::Choice(words) | Kind::FlagOr(words)) => {
+            (Value::Choice(i), ValueKind::Choice(words) | ValueKind::FlagOr(words)) => {
                 words.get(*i).copied().unwrap_or("")
             }
             _ => "",

@@ -76,7 +76,7 @@ fn read_begin(path: &Path, most: u64) -> io::Result<String> {
 
 /// Where the constants come from, as `FASTPATH_TUNING` has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum TuningSource {
     /// From nowhere: neither read nor measured.
     Off,
     /// The file that the user names.
@@ -87,23 +87,23 @@ pub enum Place {
     Homeless,
 }
 
-impl Place {
+impl TuningSource {
     /// As the variables say.
-    pub fn of(config: &Config) -> Place {
+    pub fn of(config: &Config) -> TuningSource {
         match config.text(Key::Tuning) {
-            "none" => Place::Off,
+            "none" => TuningSource::Off,
             "auto" | "" => find_cache(std::env::var_os("XDG_CACHE_HOME"), std::env::var_os("HOME"))
-                .map_or(Place::Homeless, Place::Cache),
-            path => Place::Named(path.into()),
+                .map_or(TuningSource::Homeless, TuningSource::Cache),
+            path => TuningSource::Named(path.into()),
         }
     }
 
     /// The file, if there is to be one.
     pub fn path(&self, machine: &Machine) -> Option<PathBuf> {
         match self {
-            Place::Named(path) => Some(path.clone()),
-            Place::Cache(folder) => Some(folder.join(machine.file_name())),
-            Place::Off | Place::Homeless => None,
+            TuningSource::Named(path) => Some(path.clone()),
+            TuningSource::Cache(folder) => Some(folder.join(machine.file_name())),
+            TuningSource::Off | TuningSource::Homeless => None,
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The table of docs/settings.md against the table of variables.
 #![allow(non_snake_case)]
 
-use fastpath_base::config::{Kind, VARIABLES};
+use fastpath_base::config::{VARIABLES, ValueKind};
 
 #[test]
 fn settings__list_every_variable_and_no_other() {
@@ -16,7 +16,7 @@ fn settings__list_every_variable_and_no_other() {
             "the row of {} in docs/settings.md: add it, or take that of an internal one away",
             variable.name
         );
-        if let Kind::Words(words) | Kind::Choice(words) = variable.kind {
+        if let ValueKind::Words(words) | ValueKind::Choice(words) = variable.kind {
             for word in words {
                 assert!(listed(word), "the word `{word}` of {} in docs/settings.md", variable.name);
             }

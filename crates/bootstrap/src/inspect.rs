@@ -18,7 +18,7 @@ use fastpath_base::sync::Ordering;
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum ProcessEnd {
     /// By itself, with this code.
     Exit(i32),
     /// By this signal; true when it left a core file.
@@ -35,14 +35,14 @@ pub struct Member {
     /// The process that the launcher started for it; 0 before that.
     pub pid: libc::pid_t,
     /// How it ended; None while it runs.
-    pub end: Option<End>,
+    pub end: Option<ProcessEnd>,
 }
 
 /// The members of a job as its memory names them, for an observer that did not start them.
 pub fn find_members(segment: &Segment) -> Vec<Member> {
     let find_end = |page: &RankPage| match page.state.load(Ordering::Relaxed) {
-        _ if page.elsewhere.load(Ordering::Relaxed) == 1 => Some(End::Elsewhere),
-        STATE_DEAD => Some(End::Unknown),
+        _ if page.elsewhere.load(Ordering::Relaxed) == 1 => Some(ProcessEnd::Elsewhere),
+        STATE_DEAD => Some(ProcessEnd::Unknown),
         _ => None,
     };
     let member = |page: &RankPage| Member {

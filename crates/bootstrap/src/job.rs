@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::{Mutex, PoisonError};
 
-use detect::Place;
+use detect::LaunchPlace;
 pub use detect::is_identity;
 pub use environment::{describe_copies, describe_start, find_mpiexec, find_place};
 pub use error::BootstrapError;
@@ -63,9 +63,9 @@ impl Job {
     /// A launcher's traces are there and cannot be followed: never silently a job of one.
     pub fn attach() -> Result<Job, BootstrapError> {
         match find_place() {
-            Place::Own => Job::attach_as(std::env::var_os(JOB_VARIABLE).unwrap_or_default()),
-            Place::Alone(_) => Job::singleton(),
-            Place::Several(claim) => match claim.protocol {
+            LaunchPlace::Own => Job::attach_as(std::env::var_os(JOB_VARIABLE).unwrap_or_default()),
+            LaunchPlace::Alone(_) => Job::singleton(),
+            LaunchPlace::Several(claim) => match claim.protocol {
                 None => Err(BootstrapError::Launched(claim)),
                 Some(protocol) => match Engine::connect(protocol) {
                     Ok(engine) => Job::join(engine),

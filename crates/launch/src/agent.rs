@@ -13,7 +13,7 @@ use crate::watch::TIMEOUT_CODE;
 use fastpath_base::config::Config;
 use fastpath_base::sync::{Ordering, StaticBool};
 use fastpath_bootstrap::engine::{Aborter, Engine, abort_job};
-use fastpath_bootstrap::job::detect::{Alone, Launcher, Place, Protocol};
+use fastpath_bootstrap::job::detect::{Alone, LaunchPlace, Launcher, Protocol};
 use fastpath_bootstrap::job::{find_place, random_job_id};
 use fastpath_bootstrap::network::proof::Pass;
 use fastpath_bootstrap::network::random::draw_random;
@@ -308,7 +308,7 @@ impl Agent {
 /// The protocol of the engine that has started this process, and which one it is.
 fn find_engine() -> Option<(Protocol, Launcher)> {
     let claim = match find_place() {
-        Place::Several(claim) | Place::Alone(Alone::OfOne(claim)) => claim,
+        LaunchPlace::Several(claim) | LaunchPlace::Alone(Alone::OfOne(claim)) => claim,
         _ => return None,
     };
     Some((claim.protocol?, claim.launcher))

@@ -1,7 +1,7 @@
 //! Ranks that a rank asks for (`MPI_Comm_spawn`): started as those of the command line are, and watched like them.
 
 use crate::args::App;
-use crate::start::{NewRank, Place, Prepared, prepare_app};
+use crate::start::{NewRank, Prepared, StartContext, prepare_app};
 use crate::watch::Watch;
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::control::{Answer, Cause, Program, Request};
@@ -107,7 +107,7 @@ impl Watch<'_> {
                 cpus: None,
                 listener: listener.as_ref(),
             };
-            let mut at = Place {
+            let mut at = StartContext {
                 segment: self.segment,
                 ranks: &mut self.ranks,
                 outputs: &mut self.outputs,

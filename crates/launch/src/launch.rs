@@ -17,7 +17,7 @@ use crate::program::ProgramError;
 use crate::ranks::{Ranks, list_children};
 use crate::show::describe_map;
 use crate::signals::Signals;
-use crate::start::{NewRank, Place, Prepared, Refusal, Starter, prepare_app};
+use crate::start::{NewRank, Prepared, Refusal, StartContext, Starter, prepare_app};
 use crate::watch::{INPUT, SINKS, Watch};
 use fastpath_base::config::{Config, Key, Origin, shorten};
 use fastpath_base::refusal::{describe_call, read_limit};
@@ -245,7 +245,7 @@ fn start_ranks(
             cpus: plan.sets.get(index),
             listener: listener.as_ref(),
         };
-        let mut at = Place {
+        let mut at = StartContext {
             segment: watch.segment,
             ranks: &mut watch.ranks,
             outputs: &mut watch.outputs,

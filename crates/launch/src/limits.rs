@@ -4,7 +4,7 @@
 
 use crate::signals::{Inherited, raise_file_limit};
 use fastpath_base::refusal::{Bytes, describe_call, read_limit};
-use fastpath_bootstrap::inspect::End;
+use fastpath_bootstrap::inspect::ProcessEnd;
 use std::fmt::Write as _;
 use std::io;
 
@@ -113,17 +113,19 @@ pub fn describe_files(call: &str, cause: &io::Error, need: Need) -> String {
 }
 
 /// A line on each limit that may have ended a rank so, as the launcher has handed it on; `early`: before `MPI_Init`.
-pub fn describe_limits(end: Option<End>, early: bool) -> String {
+pub fn describe_limits(end: Option<ProcessEnd>, early: bool) -> String {
     let memory =
         [(libc::RLIMIT_AS, "address space", "-v"), (libc::RLIMIT_DATA, "private memory", "-d")];
     let suspects: &[_] = match end {
-        Some(End::Signal(libc::SIGKILL | libc::SIGXCPU, _)) => {
+        Some(ProcessEnd::Signal(libc::SIGKILL | libc::SIGXCPU, _)) => {
             &[(libc::RLIMIT_CPU, "processor time", "-t")]
         }
-        Some(End::Signal(libc::SIGXFSZ, _)) => &[(libc::RLIMIT_FSIZE, "size of files", "-f")],
-        Some(End::Signal(libc::SIGABRT, _)) => &memory,
+        Some(ProcessEnd::Signal(libc::SIGXFSZ, _)) => {
+            &[(libc::RLIMIT_FSIZE, "size of files", "-f")]
+        }
+        Some(ProcessEnd::Signal(libc::SIGABRT, _)) => &memory,
         // The code of a loader that cannot map a library.
-        Some(End::Exit(127)) if early => &memory,
+        Some(ProcessEnd::Exit(127)) if early => &memory,
         _ => &[],
     };
     let mut text = String::new();
@@ -169,10 +171,10 @@ mod tests {
             Some(limit) => format!("limited to {limit} s (`ulimit -t`)"),
             None => String::new(),
         };
-        let told = describe_limits(Some(End::Signal(libc::SIGXCPU, false)), false);
+        let told = describe_limits(Some(ProcessEnd::Signal(libc::SIGXCPU, false)), false);
         assert!(told.contains(&expected) && told.is_empty() == expected.is_empty());
-        assert_eq!(describe_limits(Some(End::Exit(127)), false), "");
-        assert_eq!(describe_limits(Some(End::Signal(libc::SIGSEGV, false)), true), "");
+        assert_eq!(describe_limits(Some(ProcessEnd::Exit(127)), false), "");
+        assert_eq!(describe_limits(Some(ProcessEnd::Signal(libc::SIGSEGV, false)), true), "");
     }
 
     #[test]

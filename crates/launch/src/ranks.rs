@@ -4,7 +4,7 @@
 use crate::signals::signal_group;
 use crate::worlds::find_ended;
 use fastpath_base::sync::Ordering;
-use fastpath_bootstrap::inspect::{End, Member};
+use fastpath_bootstrap::inspect::{Member, ProcessEnd};
 use fastpath_bootstrap::segment::{FailureKind, Phase, Segment, WaitNote};
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ pub struct Rank {
     /// Process and process group; 0 before it was started.
     pub pid: libc::pid_t,
     /// How it ended; None while it runs.
-    pub end: Option<End>,
+    pub end: Option<ProcessEnd>,
     /// What it was waiting for when it ended.
     pub last_notes: Vec<WaitNote>,
     /// What it runs.
@@ -85,7 +85,7 @@ impl Ranks {
     /// Further ranks that run in other jobs.
     pub fn add_foreign(&mut self, ranks: usize, program: &str) {
         let foreign = || Rank {
-            end: Some(End::Elsewhere),
+            end: Some(ProcessEnd::Elsewhere),
             group_gone: true,
             ..Rank::new(program.to_owned())
         };
@@ -98,7 +98,7 @@ impl Ranks {
             rank.is_given_up = true;
             match rank.pid {
                 0 => {
-                    rank.end = Some(End::Unknown);
+                    rank.end = Some(ProcessEnd::Unknown);
                     rank.group_gone = true;
                     segment.mark_dead(number);
                 }
@@ -232,12 +232,12 @@ impl Ranks {
             |kind, code| Some(Failure { rank, kind, code, message: String::new(), ended: None });
         match self.list[rank].end? {
             _ if self.list[rank].is_given_up => None,
-            End::Signal(signal, _) => failure(FailureKind::Signal, signal),
-            End::Exit(0) if (Phase::Initialized..Phase::Finalized).contains(&phase) => {
+            ProcessEnd::Signal(signal, _) => failure(FailureKind::Signal, signal),
+            ProcessEnd::Exit(0) if (Phase::Initialized..Phase::Finalized).contains(&phase) => {
                 failure(FailureKind::NoFinalize, 0)
             }
-            End::Exit(0) | End::Unknown | End::Elsewhere => None,
-            End::Exit(code) => failure(FailureKind::Exit, code),
+            ProcessEnd::Exit(0) | ProcessEnd::Unknown | ProcessEnd::Elsewhere => None,
+            ProcessEnd::Exit(code) => failure(FailureKind::Exit, code),
         }
     }
 
@@ -314,11 +314,11 @@ fn pick_first(failures: &[Failure]) -> Option<Failure> {
     first.cloned()
 }
 
-fn read_status(status: i32) -> End {
+fn read_status(status: i32) -> ProcessEnd {
     if libc::WIFSIGNALED(status) {
-        End::Signal(libc::WTERMSIG(status), libc::WCOREDUMP(status))
+        ProcessEnd::Signal(libc::WTERMSIG(status), libc::WCOREDUMP(status))
     } else {
-        End::Exit(libc::WEXITSTATUS(status))
+        ProcessEnd::Exit(libc::WEXITSTATUS(status))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::ranks::{Failure, Ranks};
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::inspect;
-use fastpath_bootstrap::inspect::End;
+use fastpath_bootstrap::inspect::ProcessEnd;
 use fastpath_bootstrap::inspect::describe::{describe_note, describe_signal};
 use fastpath_bootstrap::inspect::facts::name_thread;
 use fastpath_bootstrap::segment::{FailureKind, RankPage, Segment};
@@ -20,7 +20,7 @@ pub fn describe_failure(
         let _ = write!(text, " (process {}, {})", rank.pid, rank.program);
     }
     let said = segment.page(failure.rank).map(|p| p.message.load()).unwrap_or_default();
-    let core = matches!(rank.and_then(|r| r.end), Some(End::Signal(_, true)));
+    let core = matches!(rank.and_then(|r| r.end), Some(ProcessEnd::Signal(_, true)));
     let _ = match failure.kind {
         FailureKind::Signal => write!(
             text,

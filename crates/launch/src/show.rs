@@ -2,7 +2,7 @@
 
 use crate::args::JobSpec;
 use crate::ranks::Rank;
-use fastpath_bootstrap::inspect::End;
+use fastpath_bootstrap::inspect::ProcessEnd;
 use fastpath_bootstrap::inspect::describe::describe_end;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -32,10 +32,10 @@ pub fn describe_map(spec: &JobSpec, paths: &[&Path], host: &str, processors: usi
 /// The lines of `-print-all-exitcodes`.
 pub fn describe_ends(ranks: &[Rank]) -> String {
     let mut text = String::new();
-    let own = |(_, rank): &(usize, &Rank)| rank.end != Some(End::Elsewhere);
+    let own = |(_, rank): &(usize, &Rank)| rank.end != Some(ProcessEnd::Elsewhere);
     for (number, rank) in ranks.iter().enumerate().filter(own) {
         let how = match rank.end {
-            Some(End::Exit(code)) => format!("left with exit code {code}"),
+            Some(ProcessEnd::Exit(code)) => format!("left with exit code {code}"),
             Some(end) => describe_end(end),
             None => "was not waited for".to_owned(),
         };

@@ -1,7 +1,7 @@
 //! Ranks that were singletons: the program has loaded another MPI library, for which each of them is rank 0 of 1.
 
 use crate::ranks::Rank;
-use fastpath_bootstrap::inspect::End;
+use fastpath_bootstrap::inspect::ProcessEnd;
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
@@ -12,7 +12,7 @@ const HEAD: u64 = 4 << 20;
 /// What is said of a job of several ranks that all ended well, or run too long, and of which none has joined it, if
 /// their program names a library of MPI that is not the one beside this launcher. None where it names none.
 pub fn describe(ranks: &[Rank], has_joined: impl Fn(usize) -> bool) -> Option<String> {
-    let is_well = |rank: &Rank| matches!(rank.end, None | Some(End::Exit(0)));
+    let is_well = |rank: &Rank| matches!(rank.end, None | Some(ProcessEnd::Exit(0)));
     if ranks.len() < 2 || !ranks.iter().all(is_well) || (0..ranks.len()).any(has_joined) {
         return None;
     }

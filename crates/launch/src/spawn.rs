@@ -47,7 +47,7 @@ pub struct Spawner {
 
 /// At which step a child gave up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum StartStep {
     /// The new process itself.
     Clone,
     /// Its folder.
@@ -62,7 +62,7 @@ pub enum Step {
 #[derive(Debug)]
 pub struct SpawnError {
     /// Where.
-    pub step: Step,
+    pub step: StartStep,
     /// Why.
     pub errno: i32,
 }
@@ -80,7 +80,7 @@ struct Child {
     pid_cell: *const AtomicU32,
     launcher: libc::pid_t,
     inherited: *const Inherited,
-    failed: Option<(Step, i32)>,
+    failed: Option<(StartStep, i32)>,
 }
 
 impl Spawner {
@@ -148,7 +148,7 @@ impl Spawner {
         };
         if pid < 0 {
             let errno = io::Error::last_os_error().raw_os_error().unwrap_or(0);
-            return Err(SpawnError { step: Step::Clone, errno });
+            return Err(SpawnError { step: StartStep::Clone, errno });
         }
         // SAFETY: the child wrote through the pointer it was given; read it from memory.
         match unsafe { from_ref(&child.failed).read_volatile() } {
@@ -181,7 +181,7 @@ extern "C" fn enter_child(argument: *mut libc::c_void) -> libc::c_int {
             Err(step) => step,
             Ok(()) => {
                 libc::execve(child.program, child.argv, child.envp);
-                Step::Exec
+                StartStep::Exec
             }
         };
         child.failed = Some((failed, *libc::__errno_location()));
@@ -191,9 +191,9 @@ extern "C" fn enter_child(argument: *mut libc::c_void) -> libc::c_int {
 
 /// # Safety
 /// To be called in the child of `spawn` only.
-unsafe fn prepare_child(child: &Child) -> Result<(), Step> {
+unsafe fn prepare_child(child: &Child) -> Result<(), StartStep> {
     let check = |call, rc: libc::c_int| match rc {
-        -1 => Err(Step::Setup(call)),
+        -1 => Err(StartStep::Setup(call)),
         _ => Ok(()),
     };
     // SAFETY: plain system calls; pointers are valid or null as `spawn` has made them.
@@ -211,7 +211,7 @@ unsafe fn prepare_child(child: &Child) -> Result<(), Step> {
         }
         check("fcntl", libc::fcntl(child.keep, libc::F_SETFD, 0))?;
         if !child.wdir.is_null() && libc::chdir(child.wdir) != 0 {
-            return Err(Step::Chdir);
+            return Err(StartStep::Chdir);
         }
         if !child.cpus.is_null() {
             // A mask that went stale (processors taken offline) is no reason to fail.

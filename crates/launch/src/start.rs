@@ -10,7 +10,7 @@ use crate::program::{
 };
 use crate::ranks::Ranks;
 use crate::signals::Inherited;
-use crate::spawn::{RankStart, SpawnError, Spawner, Step};
+use crate::spawn::{RankStart, SpawnError, Spawner, StartStep};
 use crate::watch::STREAMS;
 use fastpath_base::config::{Config, Key};
 use fastpath_base::refusal::describe_call;
@@ -98,7 +98,7 @@ pub struct NewRank<'a> {
 }
 
 /// Where a rank that starts is looked after.
-pub struct Place<'a, 'b> {
+pub struct StartContext<'a, 'b> {
     /// The job's memory.
     pub segment: &'a Segment,
     /// The processes.
@@ -147,7 +147,9 @@ impl Starter {
     ///
     /// # Errors
     /// Why it does not run. Nothing is left of it.
-    pub fn start(&mut self, new: &NewRank<'_>, at: &mut Place<'_, '_>) -> Result<(), Refusal> {
+    pub fn start(
+        &mut self, new: &NewRank<'_>, at: &mut StartContext<'_, '_>,
+    ) -> Result<(), Refusal> {
         let files = |e: std::io::Error| (1, describe_files("pipe2", &e, self.need));
         let rank = new.rank;
         // Kept by the rank; closed here when it runs.
@@ -196,16 +198,16 @@ impl Starter {
 fn describe_spawn_error(error: &SpawnError, rank: usize, app: &Prepared) -> Refusal {
     let cause = std::io::Error::from_raw_os_error(error.errno);
     match error.step {
-        Step::Exec => {
+        StartStep::Exec => {
             let e = describe_exec_error(&app.path, error.errno);
             (e.code, e.text)
         }
-        Step::Chdir => (2, format!("-wdir: {cause}")),
-        Step::Clone => {
+        StartStep::Chdir => (2, format!("-wdir: {cause}")),
+        StartStep::Clone => {
             let why = describe_clone(&cause);
             (1, format!("rank {rank} cannot be started: {why}"))
         }
-        Step::Setup(call) => {
+        StartStep::Setup(call) => {
             let why = describe_call(call, &cause);
             (1, format!("rank {rank} cannot be started: {why}"))
         }

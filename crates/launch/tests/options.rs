@@ -2,7 +2,7 @@
 //! Options of other launchers on whole jobs: hosts, files for output, input for several ranks, what is said.
 
 mod common;
-use common::{Outcome, mpiexec};
+use common::{JobOutput, mpiexec};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
@@ -41,7 +41,7 @@ impl Drop for Folder {
 const SAY: [&str; 3] = ["sh", "-c", "echo out $FASTPATH_RANK; echo err $FASTPATH_RANK >&2"];
 
 #[track_caller]
-fn say(options: &[&str]) -> Outcome {
+fn say(options: &[&str]) -> JobOutput {
     mpiexec(&[options, &SAY].concat()).run().expect_code(0)
 }
 

@@ -41,7 +41,7 @@ impl Attached {
 }
 
 /// The buffer of a communicator or a session, once one was attached.
-pub(crate) type Place = Cell<Option<&'static Attached>>;
+pub(crate) type BufferCell = Cell<Option<&'static Attached>>;
 
 /// Buffers of communicators and sessions that are gone.
 pub(crate) struct Spares(RefCell<Vec<&'static Attached>>);
@@ -59,7 +59,7 @@ impl Spares {
     }
 
     /// Keeps the buffer of an object that goes, and of which no message is under way.
-    pub fn put(&self, place: &Place) {
+    pub fn put(&self, place: &BufferCell) {
         if let Some(attached) = place.take() {
             attached.is_attached.set(false);
             self.0.borrow_mut().push(attached);

@@ -11,7 +11,7 @@ use std::rc::Rc;
 
 /// What an attribute key is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum KeyvalKind {
     /// Communicators.
     Comm,
     /// Datatypes.
@@ -20,12 +20,12 @@ pub enum Kind {
     Win,
 }
 
-impl Kind {
+impl KeyvalKind {
     fn noun(self) -> &'static str {
         match self {
-            Kind::Comm => "communicator",
-            Kind::Type => "datatype",
-            Kind::Win => "window",
+            KeyvalKind::Comm => "communicator",
+            KeyvalKind::Type => "datatype",
+            KeyvalKind::Win => "window",
         }
     }
 }
@@ -47,7 +47,7 @@ enum OnCopy {
 /// An attribute key.
 #[derive(Debug)]
 pub struct Keyval {
-    kind: Kind,
+    kind: KeyvalKind,
     on_copy: OnCopy,
     on_delete: Option<DeleteFunction>,
     extra_state: *mut c_void,
@@ -91,7 +91,7 @@ impl Attributes {
 #[derive(Clone, Copy)]
 pub struct Holder<'a> {
     /// What it is.
-    pub kind: Kind,
+    pub kind: KeyvalKind,
     /// Its handle.
     pub handle: usize,
     /// Its attributes.
@@ -118,7 +118,7 @@ pub trait Keyvals {
 /// Addresses that are none of the constants are functions of the type that the standard gives for
 /// `kind`, and stay so while the key is in use.
 pub unsafe fn create_keyval(
-    p: &impl Keyvals, kind: Kind, copy: usize, delete: usize, extra_state: *mut c_void,
+    p: &impl Keyvals, kind: KeyvalKind, copy: usize, delete: usize, extra_state: *mut c_void,
 ) -> Result<i32> {
     let on_copy = match copy {
         MPI_COMM_NULL_COPY_FN => OnCopy::Leave,
@@ -143,7 +143,7 @@ pub unsafe fn create_keyval(
 ///
 /// # Errors
 /// `MPI_ERR_KEYVAL` for a number that is no key of that kind.
-pub fn free_keyval(p: &impl Keyvals, kind: Kind, key: i32) -> Result {
+pub fn free_keyval(p: &impl Keyvals, kind: KeyvalKind, key: i32) -> Result {
     let keyval = find_keyval(p, kind, key)?;
     keyval.freed.set(true);
     forget_unused(p, key, &keyval);
@@ -154,8 +154,8 @@ fn already_freed(key: i32) -> Error {
     Error::new(MPI_ERR_KEYVAL, format!("the attribute key {key} was freed already"))
 }
 
-fn find_keyval(p: &impl Keyvals, kind: Kind, key: i32) -> Result<Rc<Keyval>> {
-    let of_window = kind == Kind::Win && (MPI_WIN_BASE..=MPI_WIN_MODEL).contains(&key);
+fn find_keyval(p: &impl Keyvals, kind: KeyvalKind, key: i32) -> Result<Rc<Keyval>> {
+    let of_window = kind == KeyvalKind::Win && (MPI_WIN_BASE..=MPI_WIN_MODEL).contains(&key);
     if of_window || predefined_address(p, kind, key).is_some() {
         let message = "the attribute is predefined: it can be read, but not set, deleted or freed";
         let advice = "use a key that the program has created";
@@ -176,8 +176,8 @@ fn forget_unused(p: &impl Keyvals, key: i32, keyval: &Keyval) {
     }
 }
 
-fn predefined_address(p: &impl Keyvals, kind: Kind, key: i32) -> Option<*mut c_void> {
-    if kind != Kind::Comm {
+fn predefined_address(p: &impl Keyvals, kind: KeyvalKind, key: i32) -> Option<*mut c_void> {
+    if kind != KeyvalKind::Comm {
         return None;
     }
     p.predefined(key).map(<*mut i32>::cast)
@@ -336,15 +336,17 @@ mod tests {
     }
 
     fn holder(handle: usize, attributes: &Attributes) -> Holder<'_> {
-        Holder { kind: Kind::Comm, handle, attributes }
+        Holder { kind: KeyvalKind::Comm, handle, attributes }
     }
 
     fn logging_key(p: &Process, log: &Log) -> i32 {
         let (copy, delete) =
             (copy_plus_one as CopyFunction as usize, log_delete as DeleteFunction as usize);
         // SAFETY: functions of the right type.
-        unsafe { create_keyval(p, Kind::Comm, copy, delete, (log as *const Log).cast_mut().cast()) }
-            .unwrap()
+        unsafe {
+            create_keyval(p, KeyvalKind::Comm, copy, delete, (log as *const Log).cast_mut().cast())
+        }
+        .unwrap()
     }
 
     fn get(p: &Process, attributes: &Attributes, key: i32) -> Option<usize> {
@@ -371,7 +373,8 @@ mod tests {
         let keys = [logging_key(&p, &log), logging_key(&p, &log)];
         let [leave, share] = [MPI_NULL_COPY_FN, MPI_DUP_FN].map(|copy| {
             // SAFETY: constants, not functions.
-            unsafe { create_keyval(&p, Kind::Comm, copy, MPI_NULL_DELETE_FN, value(0)) }.unwrap()
+            unsafe { create_keyval(&p, KeyvalKind::Comm, copy, MPI_NULL_DELETE_FN, value(0)) }
+                .unwrap()
         });
         for (key, number) in [(keys[0], 10), (keys[1], 13), (leave, 20), (share, 30)] {
             set_attribute(&p, holder(5, &attributes), key, value(number)).unwrap();
@@ -405,13 +408,13 @@ mod tests {
         let (p, log, attributes) = (Process::new(), Log::default(), Attributes::default());
         let key = logging_key(&p, &log);
         set_attribute(&p, holder(5, &attributes), key, value(1)).unwrap();
-        free_keyval(&p, Kind::Comm, key).unwrap();
-        free_keyval(&p, Kind::Comm, key).unwrap();
+        free_keyval(&p, KeyvalKind::Comm, key).unwrap();
+        free_keyval(&p, KeyvalKind::Comm, key).unwrap();
         assert_eq!(get(&p, &attributes, key), Some(1));
         assert!(set_attribute(&p, holder(5, &attributes), key, value(2)).is_err());
         delete_attribute(&p, holder(5, &attributes), key).unwrap();
         assert!(get_attribute(&p, holder(5, &attributes), key).is_err());
-        assert_eq!(free_keyval(&p, Kind::Comm, key).unwrap_err().code(), MPI_ERR_KEYVAL);
+        assert_eq!(free_keyval(&p, KeyvalKind::Comm, key).unwrap_err().code(), MPI_ERR_KEYVAL);
         assert_eq!(log.borrow().len(), 1);
     }
 
@@ -420,9 +423,9 @@ mod tests {
         let (p, log, attributes) = (Process::new(), Log::default(), Attributes::default());
         let key = logging_key(&p, &log);
         let code = |result: Result| result.unwrap_err().code();
-        assert_eq!(code(free_keyval(&p, Kind::Type, key)), MPI_ERR_KEYVAL);
+        assert_eq!(code(free_keyval(&p, KeyvalKind::Type, key)), MPI_ERR_KEYVAL);
         for bad in [MPI_KEYVAL_INVALID, -1, 600, i32::MAX, MPI_TAG_UB] {
-            assert_eq!(code(free_keyval(&p, Kind::Comm, bad)), MPI_ERR_KEYVAL);
+            assert_eq!(code(free_keyval(&p, KeyvalKind::Comm, bad)), MPI_ERR_KEYVAL);
             assert_eq!(
                 code(set_attribute(&p, holder(5, &attributes), bad, value(1))),
                 MPI_ERR_KEYVAL

@@ -1,7 +1,7 @@
 //! Buffers of buffered sends: attached, detached, and flushed.
 #![allow(unsafe_code)]
 
-use crate::attached::{Attached, Place};
+use crate::attached::{Attached, BufferCell};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::p2p_slow::charged_to;
@@ -26,7 +26,7 @@ pub enum Owner {
 }
 
 /// Does something with the place of a buffer.
-fn at_place<T>(p: &Process, owner: Owner, act: impl FnOnce(&Place) -> Result<T>) -> Result<T> {
+fn at_place<T>(p: &Process, owner: Owner, act: impl FnOnce(&BufferCell) -> Result<T>) -> Result<T> {
     match owner {
         Owner::Process => {
             // The process is a variable of the library; its buffer is never given back.
@@ -96,7 +96,7 @@ pub fn flush(p: &Process, owner: Owner) -> Result {
 }
 
 /// Waits until all messages of an object that goes have left.
-pub(crate) fn drain_place(p: &Process, place: &Place) -> Result {
+pub(crate) fn drain_place(p: &Process, place: &BufferCell) -> Result {
     place.get().map_or(Ok(()), |attached| drain(p, attached))
 }
 

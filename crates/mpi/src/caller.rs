@@ -135,16 +135,16 @@ impl Call {
     }
 
     /// Where the program goes on after the call.
-    pub(crate) fn place(&self) -> Place {
-        Place(self.caller)
+    pub(crate) fn place(&self) -> CallSite {
+        CallSite(self.caller)
     }
 }
 
 /// An instruction of the program, behind a call. Written as `addr2line` takes it: the file, and the offset in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Place(usize);
+pub(crate) struct CallSite(usize);
 
-impl fmt::Display for Place {
+impl fmt::Display for CallSite {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let call = self.0.wrapping_sub(1);
         let Some(found) = find_object(call).filter(|found| !found.dli_fname.is_null()) else {

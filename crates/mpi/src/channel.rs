@@ -22,7 +22,7 @@ use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::endpoint::Taken;
 use fastpath_protocol::matching::Want;
-use fastpath_protocol::request::Kind;
+use fastpath_protocol::request::RequestKind;
 use fastpath_protocol::tag::Context;
 use fastpath_protocol::waiting::{Note, POLLS_PER_CHECK};
 use fastpath_protocol::worker::SHORT_LIMIT;
@@ -386,7 +386,7 @@ impl<'a> Channel<'a> {
             let request = (*worker).requests.get(ticket.0);
             let (fault, bytes, sent, peer) =
                 (request.fault, request.bytes, request.limit, request.peer);
-            let short = (request.kind == Kind::Recv && request.received < bytes)
+            let short = (request.kind == RequestKind::Recv && request.received < bytes)
                 .then_some(request.received);
             (*worker).requests.free(ticket.0);
             match fault {

@@ -17,7 +17,7 @@ pub(crate) mod threads;
 
 pub(crate) use record::{RECORD_BYTES, Record};
 
-use crate::caller::{Call, Place};
+use crate::caller::{Call, CallSite};
 use fastpath_protocol::RequestId;
 pub(crate) use message::Watched;
 use std::cell::RefCell;
@@ -33,7 +33,7 @@ pub struct Checks {
     /// The program's sends and receives under way.
     pub(crate) watched: RefCell<HashMap<RequestId, Watched>>,
     /// Places as they are written.
-    places: RefCell<HashMap<Place, String>>,
+    places: RefCell<HashMap<CallSite, String>>,
     /// What was told, since one mistake in a loop is one mistake.
     told: RefCell<HashSet<String>>,
 }

@@ -8,7 +8,7 @@ pub mod hints;
 mod neighborhood;
 pub(crate) mod spread;
 
-use crate::attribute::{Attributes, Holder, Kind};
+use crate::attribute::{Attributes, Holder, KeyvalKind};
 use crate::coll_choice::Nodes;
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -58,7 +58,7 @@ pub struct Comm {
     /// The session that it comes from; 0 for the world model.
     pub(crate) session: Cell<usize>,
     /// The buffer attached to it.
-    pub(crate) buffer: crate::attached::Place,
+    pub(crate) buffer: crate::attached::BufferCell,
     /// Number of the next collective call, the same on all members.
     pub collective_sequence: Cell<u32>,
     /// Number of the next persistent collective call, the same on all members.
@@ -109,7 +109,7 @@ impl Comm {
 
     /// It as the holder of attributes.
     pub fn holder(&self) -> Holder<'_> {
-        Holder { kind: Kind::Comm, handle: self.handle.get(), attributes: &self.attributes }
+        Holder { kind: KeyvalKind::Comm, handle: self.handle.get(), attributes: &self.attributes }
     }
 
     /// A communicator without a handle, with `MPI_ERRORS_ARE_FATAL`. `rank` is the calling process's

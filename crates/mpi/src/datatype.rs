@@ -21,10 +21,10 @@ mod tests;
 pub use array::DistributedArray;
 pub use contents::{Combiner, Contents, Form};
 pub use keepers::Kept;
-pub use predefined::{Basic, Kind};
+pub use predefined::{Basic, BasicKind};
 pub use signature::{Digest, Signature};
 
-use crate::attribute::{Attributes, Holder, Kind as HolderKind};
+use crate::attribute::{Attributes, Holder, KeyvalKind};
 use crate::consts::*;
 use crate::error::Error;
 use crate::table::Handled;
@@ -226,7 +226,7 @@ impl Datatype {
 
     /// It as the holder of attributes, under the handle that the user knows it by.
     pub fn holder(&self, handle: usize) -> Holder<'_> {
-        Holder { kind: HolderKind::Type, handle, attributes: &self.attributes }
+        Holder { kind: KeyvalKind::Type, handle, attributes: &self.attributes }
     }
 
     /// Elements that `bytes` received bytes are (MPI_Get_count); none (MPI_UNDEFINED) if they are no whole number.

@@ -20,7 +20,7 @@ pub use join::join;
 pub use names::{look_up, publish as publish_name, unpublish};
 pub use port::{accept, close, connect, open};
 pub(crate) use spawn::meet_parent;
-pub use spawn::{Asked, Outcome, get_parent, spawn};
+pub use spawn::{Asked, SpawnResult, get_parent, spawn};
 
 use crate::consts::{MPI_ERR_INFO_VALUE, MPI_ERR_PORT};
 use crate::error::{Error, Result};

@@ -13,7 +13,7 @@ use crate::table::Handled;
 use std::cell::Cell;
 use std::rc::Rc;
 
-pub use crate::error::handler::{Errhandler, Kind};
+pub use crate::error::handler::{Errhandler, HandlerKind};
 
 impl Handled for Errhandler {
     const NOUN: &'static str = "error handler";
@@ -35,7 +35,7 @@ pub enum Scope {
     /// A session's handle.
     Session(usize),
     /// The error handler that an object of this kind is to have, of the call that makes it.
-    New(Kind, usize),
+    New(HandlerKind, usize),
 }
 
 /// Makes the predefined error handlers.
@@ -53,7 +53,7 @@ pub fn register_predefined(p: &Process) {
 /// # Safety
 /// `function` is null or a function of the type that the standard gives for `kind`, and stays so
 /// while the handler is in use.
-pub unsafe fn create_errhandler(p: &Process, kind: Kind, function: usize) -> Result<usize> {
+pub unsafe fn create_errhandler(p: &Process, kind: HandlerKind, function: usize) -> Result<usize> {
     if function == 0 {
         return Err(Error::new(MPI_ERR_ARG, "the error handler function is a null pointer"));
     }
@@ -122,7 +122,7 @@ pub fn detach(p: &Process, handle: usize) {
 ///
 /// # Errors
 /// `MPI_ERR_ERRHANDLER` for a handle that is no error handler, or one for other objects.
-pub fn check_errhandler(p: &Process, kind: Kind, handle: usize) -> Result {
+pub fn check_errhandler(p: &Process, kind: HandlerKind, handle: usize) -> Result {
     let handler = find_errhandler(p, handle)?;
     if matches!(handler.action, Action::Call(other, _) if other != kind) {
         let message = "the error handler was made for objects of another kind: communicator, \
@@ -136,7 +136,9 @@ pub fn check_errhandler(p: &Process, kind: Kind, handle: usize) -> Result {
 ///
 /// # Errors
 /// `MPI_ERR_ERRHANDLER` for a handle that is no error handler, or one for other objects.
-pub fn set_errhandler(p: &Process, kind: Kind, place: &Cell<usize>, handle: usize) -> Result {
+pub fn set_errhandler(
+    p: &Process, kind: HandlerKind, place: &Cell<usize>, handle: usize,
+) -> Result {
     check_errhandler(p, kind, handle)?;
     attach(p, handle);
     detach(p, place.replace(handle));
@@ -173,7 +175,7 @@ fn find_target(p: &Process, scope: Scope, error: &Error) -> Target {
         && check_errhandler(p, kind, handler).is_ok()
     {
         let none_yet = match kind {
-            Kind::Session => MPI_SESSION_NULL,
+            HandlerKind::Session => MPI_SESSION_NULL,
             _ => MPI_COMM_NULL,
         };
         return of_object(handler, none_yet);

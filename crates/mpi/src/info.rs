@@ -11,12 +11,12 @@ use std::rc::Rc;
 /// Kinds of memory whose addresses may be passed (MPI-5.0 section 12.4.3).
 pub const MEMORY_KINDS: &str = "system,mpi";
 
-type Pair = (Box<[u8]>, Box<[u8]>);
+type InfoEntry = (Box<[u8]>, Box<[u8]>);
 
 /// An info object. Keys and values are the bytes of C strings, without the NUL.
 #[derive(Debug, Default)]
 pub struct Info {
-    pairs: RefCell<Vec<Pair>>,
+    pairs: RefCell<Vec<InfoEntry>>,
 }
 
 impl Handled for Info {

@@ -7,7 +7,7 @@ use crate::comm::contexts::Block;
 use crate::comm_creation::inter::{self, Bridge};
 use crate::comm_creation::{create, publish, settle};
 use crate::consts::*;
-use crate::errhandler::{Kind, check_errhandler};
+use crate::errhandler::{HandlerKind, check_errhandler};
 use crate::error::{Error, Result};
 use crate::group::Group;
 use crate::process::Process;
@@ -99,7 +99,7 @@ impl Meeting {
 pub fn create_from_group(
     p: &Process, group: &Rc<Group>, text: &[u8], errhandler: usize,
 ) -> Result<usize> {
-    check_errhandler(p, Kind::Comm, errhandler)?;
+    check_errhandler(p, HandlerKind::Comm, errhandler)?;
     if group.size() == 0 {
         return Ok(MPI_COMM_NULL);
     }
@@ -152,7 +152,7 @@ pub fn create_inter_from_groups(
     p: &Process, (local, local_leader): (&Rc<Group>, i32), (remote, remote_leader): (usize, i32),
     text: &[u8], errhandler: usize,
 ) -> Result<usize> {
-    check_errhandler(p, Kind::Comm, errhandler)?;
+    check_errhandler(p, HandlerKind::Comm, errhandler)?;
     require_member(local, "the local group")?;
     let leader = find_leader(local, local_leader, "local")?;
     let side = Meeting::new(p, local.clone(), text, Purpose::Side);

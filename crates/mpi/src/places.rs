@@ -45,7 +45,7 @@ const VISIT_NS: u64 = 1_000_000;
 const NAP: Duration = Duration::from_millis(1);
 
 /// A place for a further worker.
-struct Place {
+struct WorkerPlace {
     lock: Biased,
     worker: StaticPtr<Worker>,
     /// When a thread last went inside to look.
@@ -63,8 +63,8 @@ unsafe impl Sync for First {}
 static HIDDEN_WORKER: First = First(UnsafeCell::new(ptr::null_mut()));
 
 // A power of two of them, so that an index is a mask; the first worker's is not used.
-static PLACES: [Place; FURTHER + 1] = [const {
-    Place {
+static PLACES: [WorkerPlace; FURTHER + 1] = [const {
+    WorkerPlace {
         lock: Biased::new(may_bias),
         worker: StaticPtr::new(ptr::null_mut()),
         visited_ns: StaticU64::new(0),
@@ -100,13 +100,13 @@ fn may_bias() -> bool {
 }
 
 #[inline]
-fn place_at(place: u32) -> Option<&'static Place> {
+fn place_at(place: u32) -> Option<&'static WorkerPlace> {
     (place != 0).then(|| further(place))
 }
 
 /// Of a further worker.
 #[inline]
-fn further(place: u32) -> &'static Place {
+fn further(place: u32) -> &'static WorkerPlace {
     &PLACES[place as usize & FURTHER]
 }
 

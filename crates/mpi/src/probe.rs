@@ -10,8 +10,8 @@ use crate::process::{Engine, Process, ProcessPart};
 use crate::status::Status;
 use crate::table::{Handled, Table};
 use fastpath_protocol::matching::ANY_PEER;
-use fastpath_protocol::recv::Found;
-use fastpath_protocol::request::Kind;
+use fastpath_protocol::recv::ProbedMessage;
+use fastpath_protocol::request::RequestKind;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{Fault, Worker};
 use std::cell::Cell;
@@ -20,7 +20,7 @@ use std::rc::Rc;
 /// A message that a matched probe has taken out of matching.
 pub struct Message {
     token: Cell<Option<u32>>,
-    found: Found,
+    found: ProbedMessage,
     comm: usize,
     /// Of the worker that has it.
     place: u32,
@@ -66,7 +66,7 @@ pub struct Probed {
     pub status: Status,
 }
 
-fn status_of(p: &Process, found: &Found) -> Status {
+fn status_of(p: &Process, found: &ProbedMessage) -> Status {
     let record = p.engine().map_or(0, Engine::record_bytes);
     let bytes = found.bytes.saturating_sub(record);
     Status::new(found.source as i32, found.tag, MPI_SUCCESS, bytes as i64)
@@ -163,7 +163,7 @@ pub unsafe fn imrecv(
     // SAFETY: the buffer is writable until the request completes, by this function's contract; the worker lives while
     // MPI runs.
     unsafe {
-        let (watched, buffer) = slow::watch(p, &args, Kind::Recv, &checked)?;
+        let (watched, buffer) = slow::watch(p, &args, RequestKind::Recv, &checked)?;
         let id = (*worker)
             .recv_matched(token, buffer)
             .map_err(|fault| slow::explain(fault, &args, 0, 0))?;

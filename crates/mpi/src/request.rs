@@ -36,7 +36,7 @@ pub use result::empty_status;
 pub(crate) use result::peer_of;
 use result::{read_result, status_of};
 pub use several::{
-    Outcome, complete_some, join_errors, status_at, test_all, test_any, wait_any, wait_into,
+    CompletedCall, complete_some, join_errors, status_at, test_all, test_any, wait_any, wait_into,
 };
 
 pub(crate) use steps::name_wait;
@@ -53,13 +53,13 @@ use crate::process::Process;
 use crate::status::Status;
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::matching::ANY_PEER;
-use fastpath_protocol::request::Kind;
+use fastpath_protocol::request::RequestKind;
 use fastpath_protocol::waiting::Note;
 use fastpath_protocol::{RequestId, State, Worker};
 
 /// Makes the request behind [`DONE_HANDLE`].
 pub(crate) fn make_done_request(worker: &mut Worker) {
-    let Some(id) = worker.requests.allocate(Kind::Send) else {
+    let Some(id) = worker.requests.allocate(RequestKind::Send) else {
         return;
     };
     let request = worker.requests.get_mut(id);
@@ -97,7 +97,7 @@ fn resolve(p: &Process, handle: usize) -> Result<Named> {
     let id = find(p, handle)?;
     // SAFETY: INSIDE (`workers`).
     let request = unsafe { (*pool_of(p, id)?).get(id) };
-    if request.kind != Kind::Foreign {
+    if request.kind != RequestKind::Foreign {
         return Ok(Named::Plain(id));
     }
     let index = request.user;
@@ -168,7 +168,7 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
     let outer = find(p, value)?;
     // SAFETY: INSIDE (`workers`).
     let request = unsafe { (*pool_of(p, outer)?).get(outer) };
-    if request.kind == Kind::Foreign {
+    if request.kind == RequestKind::Foreign {
         let index = request.user;
         if let Some(Some(Extra::Persistent(persistent))) = p.extras.slots_mut().get_mut(index) {
             // Which borrows nothing of these.
@@ -200,7 +200,7 @@ unsafe fn collect(p: &Process, handle: *mut usize) -> Result<(Status, Option<Err
 fn free_plain(p: &Process, id: RequestId) -> Result {
     // SAFETY: INSIDE (`workers`): `pool` is not used once the worker is.
     let pool = unsafe { &mut *pool_of(p, id)? };
-    if pool.get(id).kind == Kind::Send && pool.get(id).cancelled {
+    if pool.get(id).kind == RequestKind::Send && pool.get(id).cancelled {
         // SAFETY: the worker lives while MPI runs.
         unsafe { (*worker_of(p, id)?).release_cancelled(id) };
     } else if pool.get(id).handle as usize != DONE_HANDLE {
@@ -212,7 +212,7 @@ fn free_plain(p: &Process, id: RequestId) -> Result {
 fn make_foreign(p: &Process, index: usize) -> Result<usize> {
     // SAFETY: INSIDE (`workers`).
     let pool = unsafe { &mut *pool_at(p, 0)? };
-    let id = pool.allocate(Kind::Foreign).ok_or_else(slow::out_of_requests)?;
+    let id = pool.allocate(RequestKind::Foreign).ok_or_else(slow::out_of_requests)?;
     let request = pool.get_mut(id);
     request.user = index;
     Ok(request.handle as usize)
@@ -362,7 +362,7 @@ pub unsafe fn wait(p: &Process, request: *mut usize, status: *mut Status) -> Res
 ///
 /// # Safety
 /// As [`wait`].
-pub unsafe fn test(p: &Process, request: *mut usize, status: *mut Status) -> Outcome<bool> {
+pub unsafe fn test(p: &Process, request: *mut usize, status: *mut Status) -> CompletedCall<bool> {
     // SAFETY: VARIABLES.
     unsafe {
         let places = places_of(p, *request);

@@ -10,7 +10,7 @@ pub use crate::meeting::{create_from_group, create_inter_from_groups};
 
 use crate::buffered;
 use crate::consts::*;
-use crate::errhandler::{self, Kind, check_errhandler};
+use crate::errhandler::{self, HandlerKind, check_errhandler};
 use crate::error::{Error, Result};
 use crate::finalize;
 use crate::group::Group;
@@ -60,7 +60,7 @@ pub fn init(hints: Result<Vec<(String, String)>>, errhandler: usize) -> Result<u
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: the process's own tables; whoever is inside MPI beside this thread holds the lock that is taken below.
     let p = unsafe { process::get_unlocked() };
-    check_errhandler(p, Kind::Session, errhandler)?;
+    check_errhandler(p, HandlerKind::Session, errhandler)?;
     begin(p, hints, errhandler)
 }
 

@@ -3,7 +3,7 @@
 //! A prediction from profiles ([`choose`]) and a measurement ([`Choice::of_samples`]) answer with the same
 //! type, so that selection and tuning can take either.
 
-use crate::descriptor::{self, Way};
+use crate::descriptor::{self, PostMethod};
 use crate::formulas::latency::Path;
 use crate::formulas::message::Message;
 use crate::link::LinkError;
@@ -91,7 +91,7 @@ pub struct Range {
     /// Last size in bytes.
     pub to: u32,
     /// How such messages go when they are inline.
-    pub way: Way,
+    pub way: PostMethod,
     /// What inline gains at the last size; less than nothing: it loses.
     pub gain: Time,
 }
@@ -180,7 +180,7 @@ mod tests {
         let found = at("2009", "connectx", 400);
         assert_eq!((found.grant.descriptor, found.grant.inline), (512, 448));
         let ways: Vec<_> = found.ranges.iter().map(|r| (r.from, r.to, r.way)).collect();
-        assert_eq!(ways, [(1, 208, Way::InlineBlueFlame), (209, 448, Way::Inline)]);
+        assert_eq!(ways, [(1, 208, PostMethod::InlineBlueFlame), (209, 448, PostMethod::Inline)]);
         assert!(found.ranges[0].gain > found.ranges[1].gain);
         assert_eq!(found.choice.crossover, Crossover::Always(448));
     }

@@ -148,7 +148,7 @@ pub fn estimate_by_segments(segments: u32) -> u32 {
 
 /// How the adapter comes by an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Way {
+pub enum PostMethod {
     /// The processor writes the descriptor with the data inside to the adapter.
     InlineBlueFlame,
     /// The data is inside a descriptor that the adapter reads.
@@ -159,33 +159,33 @@ pub enum Way {
     Point,
 }
 
-impl Way {
+impl PostMethod {
     /// Reads of memory that follow one another before the first byte can leave.
     pub fn serial_reads(self) -> u32 {
         match self {
-            Way::InlineBlueFlame => 0,
-            Way::Inline | Way::PointBlueFlame => 1,
-            Way::Point => 2,
+            PostMethod::InlineBlueFlame => 0,
+            PostMethod::Inline | PostMethod::PointBlueFlame => 1,
+            PostMethod::Point => 2,
         }
     }
 
     /// Whether the data is inside the descriptor.
     pub fn is_inline(self) -> bool {
-        matches!(self, Way::InlineBlueFlame | Way::Inline)
+        matches!(self, PostMethod::InlineBlueFlame | PostMethod::Inline)
     }
 
     /// Whether the processor writes the descriptor to the adapter.
     pub fn is_blueflame(self) -> bool {
-        matches!(self, Way::InlineBlueFlame | Way::PointBlueFlame)
+        matches!(self, PostMethod::InlineBlueFlame | PostMethod::PointBlueFlame)
     }
 
     /// In a few words.
     pub fn name(self) -> &'static str {
         match self {
-            Way::InlineBlueFlame => "inline, BlueFlame",
-            Way::Inline => "inline",
-            Way::PointBlueFlame => "BlueFlame",
-            Way::Point => "DMA",
+            PostMethod::InlineBlueFlame => "inline, BlueFlame",
+            PostMethod::Inline => "inline",
+            PostMethod::PointBlueFlame => "BlueFlame",
+            PostMethod::Point => "DMA",
         }
     }
 }
@@ -196,15 +196,15 @@ impl Way {
 pub fn way(
     family: Family, transport: Transport, verb: Verb, payload: u32, inline: bool, buffer: u32,
     posted: u32,
-) -> Way {
+) -> PostMethod {
     let size = descriptor(family, transport, verb, payload, inline);
     // mlx4 pushes only inline descriptors, mlx5 any single one.
     let pushed = posted == 1 && size <= buffer && (inline || family == Family::Mlx5);
     match (inline, pushed) {
-        (true, true) => Way::InlineBlueFlame,
-        (true, false) => Way::Inline,
-        (false, true) => Way::PointBlueFlame,
-        (false, false) => Way::Point,
+        (true, true) => PostMethod::InlineBlueFlame,
+        (true, false) => PostMethod::Inline,
+        (false, true) => PostMethod::PointBlueFlame,
+        (false, false) => PostMethod::Point,
     }
 }
 
@@ -310,8 +310,8 @@ mod tests {
             (Transport::Ud, Verb::Send, 180),
         ] {
             let way = |payload| way(Family::Mlx4, transport, verb, payload, true, 256, 1);
-            assert_eq!(way(last), Way::InlineBlueFlame, "{transport:?} {verb:?}");
-            assert_eq!(way(last + 1), Way::Inline, "{transport:?} {verb:?}");
+            assert_eq!(way(last), PostMethod::InlineBlueFlame, "{transport:?} {verb:?}");
+            assert_eq!(way(last + 1), PostMethod::Inline, "{transport:?} {verb:?}");
         }
     }
 

@@ -59,7 +59,7 @@ fn list_steps() -> impl Iterator<Item = (String, Vec<String>)> {
 }
 
 /// One step while it is measured.
-struct Step {
+struct MeasuredStep {
     added: String,
     disabled: Vec<String>,
     /// With the samples of all turns.
@@ -68,7 +68,7 @@ struct Step {
     turns: Vec<BTreeMap<(String, u64), f64>>,
 }
 
-impl Step {
+impl MeasuredStep {
     /// The MPI as it runs in this step.
     fn mpi(&self, ours: &Peer) -> Peer {
         Peer {
@@ -90,7 +90,7 @@ impl Step {
     }
 
     /// Its time to that of another step, of the runs in the same turns.
-    fn compare(&self, before: &Step) -> Vec<StepChange> {
+    fn compare(&self, before: &MeasuredStep) -> Vec<StepChange> {
         let of_case = |case: &Case| {
             let name = name_case(case);
             let turns = self.turns.iter().zip(&before.turns);
@@ -120,8 +120,8 @@ pub fn run(options: &AblationOptions) -> Result<()> {
     let program = Program::compile(&ours.mpicc)?;
     let mut report = ours.report();
     let make_step =
-        |(added, disabled)| Step { added, disabled, cases: Vec::new(), turns: Vec::new() };
-    let mut steps: Vec<Step> = list_steps().map(make_step).collect();
+        |(added, disabled)| MeasuredStep { added, disabled, cases: Vec::new(), turns: Vec::new() };
+    let mut steps: Vec<MeasuredStep> = list_steps().map(make_step).collect();
     let mut done = time_steps(options, &program, &ours, &mut steps, &mut report);
     for (index, step) in steps.iter().enumerate() {
         let before = index.checked_sub(1).map(|i| &steps[i]);
@@ -149,7 +149,7 @@ pub fn run(options: &AblationOptions) -> Result<()> {
 
 /// Times all steps, turn by turn, up and down in turn, so that a machine that drifts favours none.
 fn time_steps(
-    options: &AblationOptions, program: &Program, ours: &Peer, steps: &mut [Step],
+    options: &AblationOptions, program: &Program, ours: &Peer, steps: &mut [MeasuredStep],
     report: &mut Report,
 ) -> Result<()> {
     let bar = make_bar(u64::from(options.turns) * steps.len() as u64, true, LEFT);
@@ -285,8 +285,8 @@ mod tests {
     use super::*;
     use crate::record::samples::make_case;
 
-    fn make_step(turns: &[f64]) -> Step {
-        let mut step = Step {
+    fn make_step(turns: &[f64]) -> MeasuredStep {
+        let mut step = MeasuredStep {
             added: String::new(),
             disabled: Vec::new(),
             cases: Vec::new(),

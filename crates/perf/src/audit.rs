@@ -90,7 +90,7 @@ pub struct TableFindings {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub rounded: Vec<String>,
     /// The steps of clocks; empty: no tick found.
-    pub steps: Vec<Step>,
+    pub steps: Vec<ClockStep>,
     /// Units of bandwidths that the numbers betray.
     pub units: Vec<UnitFinding>,
     /// What follows about the statistics, in sentences.
@@ -119,7 +119,7 @@ pub struct ColumnFindings {
 
 /// The step of a clock in some columns of a table.
 #[derive(Clone, Debug, Serialize)]
-pub struct Step {
+pub struct ClockStep {
     /// The columns, from 0.
     pub columns: Vec<usize>,
     /// The step, in `unit`.
@@ -328,7 +328,7 @@ fn record_step(
         let Some(first) = columns.first() else {
             continue;
         };
-        finding.steps.push(Step {
+        finding.steps.push(ClockStep {
             columns: columns.iter().map(|c| c.column).collect(),
             step: lattice.step(),
             between: (lattice.low, lattice.high),

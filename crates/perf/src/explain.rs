@@ -128,7 +128,7 @@ pub struct Waterfall {
     /// The unit of all its levels: `MiB/s`, `ns`.
     pub unit: String,
     /// The steps in order. The first is a [`StepKind::Start`].
-    pub steps: Vec<Step>,
+    pub steps: Vec<WaterfallStep>,
 }
 
 /// What a step does to the figure.
@@ -151,7 +151,7 @@ pub enum StepKind {
 /// One step of a waterfall.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Step {
+pub struct WaterfallStep {
     /// What it is, in a few words.
     pub name: String,
     /// What it does.
@@ -166,7 +166,7 @@ pub struct Step {
     pub source: String,
 }
 
-impl Step {
+impl WaterfallStep {
     /// Whether its bar goes from the level before to the level after; else it begins at nothing.
     pub fn is_change(&self) -> bool {
         matches!(self.kind, StepKind::Change | StepKind::Left)
@@ -175,7 +175,7 @@ impl Step {
 
 impl Waterfall {
     /// Where the bar of a step begins and ends, as shares of the largest figure.
-    pub fn ends(&self, step: &Step) -> [f64; 2] {
+    pub fn ends(&self, step: &WaterfallStep) -> [f64; 2] {
         let all = self.steps.iter();
         let all = all.flat_map(|s| [s.level, s.level - s.change]);
         let most = all.filter(|v| v.is_finite()).fold(0.0, f64::max);
@@ -228,13 +228,13 @@ pub struct Experiment {
     /// What to do.
     pub what: String,
     /// What each outcome would mean.
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<PossibleResult>,
 }
 
 /// One outcome of an experiment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
-pub struct Outcome {
+pub struct PossibleResult {
     /// What would be seen.
     pub seen: String,
     /// What it would mean.
@@ -254,7 +254,7 @@ impl Waterfall {
 
     /// What the figure has come to.
     pub fn level(&self) -> f64 {
-        let own = |s: &&Step| !matches!(s.kind, StepKind::Measured | StepKind::Left);
+        let own = |s: &&WaterfallStep| !matches!(s.kind, StepKind::Measured | StepKind::Left);
         self.steps.iter().rfind(own).map_or(0.0, |s| s.level)
     }
 
@@ -295,7 +295,7 @@ impl Waterfall {
         mut self, kind: StepKind, name: &str, [change, level]: [f64; 2], how: impl Into<String>,
         source: &str,
     ) -> Self {
-        self.steps.push(Step {
+        self.steps.push(WaterfallStep {
             name: name.to_owned(),
             kind,
             change,

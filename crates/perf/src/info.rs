@@ -12,7 +12,7 @@ use std::io::{self, Write};
 
 use fastpath_base::config::{Config, shorten};
 use fastpath_bootstrap::BootstrapError;
-use fastpath_bootstrap::job::{detect::Place, find_place};
+use fastpath_bootstrap::job::{detect::LaunchPlace, find_place};
 use fastpath_protocol::selection::Selection;
 use fastpath_protocol::selection::report::Report;
 use fastpath_transport::setup::peers::{self, PeerClass};
@@ -73,7 +73,7 @@ pub fn collect() -> Info {
         Config::defaults()
     });
     warnings.extend_from_slice(config.warnings());
-    if let Place::Several(claim) = find_place()
+    if let LaunchPlace::Several(claim) = find_place()
         && claim.protocol.is_none()
     {
         let error = BootstrapError::Launched(claim);

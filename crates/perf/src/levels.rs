@@ -99,23 +99,23 @@ trait Link {
     /// Receives them.
     fn recv_window(&mut self, window: u32, into: &mut [u8]);
     /// The way in which a message of this length goes; an error where this level has none.
-    fn way(&self, bytes: usize) -> Result<Way, String>;
+    fn way(&self, bytes: usize) -> Result<ProtocolRange, String>;
 }
 
 /// How messages of some sizes go, by the names of `fastpath info --protocols`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Way {
+struct ProtocolRange {
     name: &'static str,
     /// Smallest and largest size; None: no limit.
     sizes: (u64, Option<u64>),
 }
 
 /// The ways to the other rank.
-struct Ways(Vec<Way>);
+struct ProtocolRanges(Vec<ProtocolRange>);
 
-impl Ways {
+impl ProtocolRanges {
     /// What the library selects here, measured as a job with `FASTPATH_REPORT` measures it at its start.
-    fn of(worker: &mut Worker) -> Ways {
+    fn of(worker: &mut Worker) -> ProtocolRanges {
         const TIMEOUT_NS: u64 = 1_000_000_000;
         let report = worker.report(TIMEOUT_NS);
         // An adapter leads to any memory; the ranks of a host tell theirs apart.
@@ -123,13 +123,14 @@ impl Ways {
         let serves = |c: &Class| c.adapter.is_some() || private(c);
         let class = report.classes.into_iter().find(serves);
         let ranges = class.map_or_else(Vec::new, |class| class.ranges);
-        let make = |r: Range| Way { name: r.protocol, sizes: (r.from, r.to) };
-        Ways(ranges.into_iter().map(make).collect())
+        let make = |r: Range| ProtocolRange { name: r.protocol, sizes: (r.from, r.to) };
+        ProtocolRanges(ranges.into_iter().map(make).collect())
     }
 
-    fn find(&self, bytes: usize) -> Result<Way, String> {
+    fn find(&self, bytes: usize) -> Result<ProtocolRange, String> {
         let bytes = bytes as u64;
-        let holds = |w: &&Way| w.sizes.0 <= bytes && w.sizes.1.is_none_or(|to| bytes <= to);
+        let holds =
+            |w: &&ProtocolRange| w.sizes.0 <= bytes && w.sizes.1.is_none_or(|to| bytes <= to);
         let found = self.0.iter().find(holds).copied();
         found.ok_or_else(|| "the library names no way to the other rank".to_owned())
     }
@@ -344,7 +345,7 @@ fn run_size(rank: &mut engine::Rank, link: &mut impl LevelLink, test: &LevelTest
 }
 
 fn run_messages<L: Link>(
-    rank: &mut engine::Rank, link: &mut L, test: &LevelTest, bytes: usize, way: Way,
+    rank: &mut engine::Rank, link: &mut L, test: &LevelTest, bytes: usize, way: ProtocolRange,
 ) {
     let window = test.choose_window(rank.window());
     let mut send = vec![1; bytes];

@@ -4,7 +4,7 @@
 use crate::bench::surroundings::name_tool;
 use clap::Args;
 use fastpath_bootstrap::engine::Engine;
-use fastpath_bootstrap::job::detect::{Alone, Place};
+use fastpath_bootstrap::job::detect::{Alone, LaunchPlace};
 use fastpath_bootstrap::job::find_place;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -86,7 +86,7 @@ impl Group {
     /// No engine has started this process, or it cannot be talked to.
     pub fn join() -> Result<Group, String> {
         let protocol = match find_place() {
-            Place::Several(claim) | Place::Alone(Alone::OfOne(claim)) => claim.protocol,
+            LaunchPlace::Several(claim) | LaunchPlace::Alone(Alone::OfOne(claim)) => claim.protocol,
             _ => None,
         };
         let protocol = protocol.ok_or("--probe is for engines: none has started this process")?;

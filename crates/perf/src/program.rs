@@ -142,7 +142,7 @@ pub fn list_options(record: &impl Serialize) -> Vec<(String, Option<String>)> {
 
 /// What came of a job, as far as it went.
 #[derive(Debug, Default)]
-pub struct Outcome {
+pub struct JobResult {
     /// Who was measured; None where the program did not come so far.
     pub start: Option<Start>,
     /// The clock as it was known last.
@@ -170,8 +170,8 @@ impl Program {
     }
 
     /// Runs the program; `on_event` sees each event as it comes.
-    pub fn run(&self, job: &Job, mut on_event: impl FnMut(&Event)) -> Outcome {
-        let mut outcome = Outcome::default();
+    pub fn run(&self, job: &Job, mut on_event: impl FnMut(&Event)) -> JobResult {
+        let mut outcome = JobResult::default();
         let mut selection = None;
         outcome.failure = job::run(&self.path, job, |event| match event {
             Event::Selection(said) => selection = Some(said),
@@ -191,7 +191,7 @@ impl Program {
     }
 }
 
-impl Outcome {
+impl JobResult {
     fn take(&mut self, event: Event) {
         match event {
             Event::Start(start) => {

@@ -21,7 +21,7 @@ use fastpath_bootstrap::engine::abort_job;
 use fastpath_bootstrap::inspect::describe::{describe_rank, describe_verdict, find_verdict};
 use fastpath_bootstrap::inspect::facts::{Activity, Facts, look_at_ranks};
 use fastpath_bootstrap::inspect::jobs::{RunningJob, find_jobs};
-use fastpath_bootstrap::inspect::{End, Member};
+use fastpath_bootstrap::inspect::{Member, ProcessEnd};
 use fastpath_bootstrap::segment::{Phase, WaitNote};
 use hosts::Hosts;
 use queues::{Traffics, look_at_traffic};
@@ -179,7 +179,7 @@ fn list_job(job: &RunningJob, why: bool, apart: bool) -> JobEntry {
         traffic,
     };
     let members = job.members.iter().zip(&facts).enumerate().zip(traffic);
-    let members = members.filter(|((_, (m, _)), _)| !apart || m.end != Some(End::Elsewhere));
+    let members = members.filter(|((_, (m, _)), _)| !apart || m.end != Some(ProcessEnd::Elsewhere));
     let ranks: Vec<RankEntry> = members.map(rank).collect();
     JobEntry {
         job: job.number,
@@ -221,7 +221,7 @@ fn explain(job: &RunningJob, facts: &[Facts], ranks: &[RankEntry], now_ns: u64) 
     };
     let (waiters, pid) = (name_ranks(&waiters), facts[awaited].pid);
     match job.members[awaited].end {
-        Some(End::Elsewhere) => format!(
+        Some(ProcessEnd::Elsewhere) => format!(
             "{waiters} for rank {awaited}, which is on another host: `fastpath ps --why --host` \
              with the names of the job's hosts looks at it too"
         ),

@@ -9,7 +9,7 @@ use anyhow::{Context, Error, Result, bail};
 use clap::{Args, Subcommand};
 use fastpath_base::config::Config;
 use fastpath_base::copy::engine::Loop;
-use fastpath_base::stored::{Machine, Place};
+use fastpath_base::stored::{Machine, TuningSource};
 use fastpath_protocol::selection::constants::{Constants, FIELDS};
 use fastpath_protocol::selection::tuning;
 use fastpath_transport::single_copy::Calibration;
@@ -81,15 +81,15 @@ pub fn run(options: &TuneOptions) -> Result<()> {
 }
 
 fn find_path(config: &Config) -> Result<PathBuf> {
-    let place = Place::of(config);
+    let place = TuningSource::of(config);
     let path = place.path(&Machine::current());
     path.with_context(|| format!("{NOT_STORED}: {}", no_place(&place)))
 }
 
 /// Why a place has no files.
-fn no_place(place: &Place) -> &'static str {
+fn no_place(place: &TuningSource) -> &'static str {
     match place {
-        Place::Off => "FASTPATH_TUNING is none: name a file, or auto",
+        TuningSource::Off => "FASTPATH_TUNING is none: name a file, or auto",
         _ => {
             "there is no cache directory (HOME and XDG_CACHE_HOME are not set): name a file in \
              FASTPATH_TUNING"

@@ -4,7 +4,7 @@
 //! meanwhile waits in the endpoint's queue and goes out in order once the lane is ready.
 
 use crate::request::Fault;
-use crate::wireup::{Action, Stage, Step};
+use crate::wireup::{Action, Stage, WireupMessage};
 use crate::worker::Worker;
 use fastpath_transport::{Address, Connection};
 
@@ -106,9 +106,9 @@ impl Worker {
         let now_ns = self.interfaces.now_ns();
         let (mut actions, mut upgrades) = (Vec::new(), Vec::new());
         while let Some((peer, number, address)) = self.interfaces.receive_wireup() {
-            match Step::from_wire(number & !RISE) {
+            match WireupMessage::from_wire(number & !RISE) {
                 Some(step) if peer < self.present() && number & RISE == 0 => {
-                    match step != Step::Refuse && self.interfaces.refuses_adapter(peer) {
+                    match step != WireupMessage::Refuse && self.interfaces.refuses_adapter(peer) {
                         true if self.is_wired(peer) => self.refuse_peer(peer),
                         true => self.wireup.refuse(peer, &mut actions),
                         false => {
@@ -142,14 +142,16 @@ impl Worker {
             let failed = |peer| self.wireup.stage(peer) == Some(Stage::Failed);
             match action {
                 // Its end could not be opened a moment ago.
-                Action::Send(peer, step) if failed(peer) && step != Step::Refuse => {}
+                Action::Send(peer, step) if failed(peer) && step != WireupMessage::Refuse => {}
                 Action::Ready(peer) if failed(peer) => {}
                 Action::Send(peer, step) => self.send_step(peer, step),
                 Action::Open(peer, address) => {
                     self.prepare_lane(peer);
                     match self.endpoints[peer].lane.open(&address) {
                         true => self.active.push(peer),
-                        false if self.leave_adapter(peer) => self.send_step(peer, Step::Refuse),
+                        false if self.leave_adapter(peer) => {
+                            self.send_step(peer, WireupMessage::Refuse)
+                        }
                         false => self.counters.violations += 1,
                     }
                 }
@@ -170,7 +172,7 @@ impl Worker {
         self.interfaces.hang_up(peer);
     }
 
-    fn send_step(&mut self, peer: u32, step: Step) {
+    fn send_step(&mut self, peer: u32, step: WireupMessage) {
         self.prepare_lane(peer);
         let address = self.endpoints[peer].lane.local_address();
         if !self.interfaces.send_wireup(peer, step as u8, address) {
@@ -225,8 +227,10 @@ impl Worker {
         self.interfaces.prepare_upgrade(lane).is_ok()
     }
 
-    fn receive_upgrade(&mut self, peer: u32, step: Step, address: Address, out: &mut Vec<Action>) {
-        let is_new = step == Step::Request && self.upgrade.stage(peer).is_none();
+    fn receive_upgrade(
+        &mut self, peer: u32, step: WireupMessage, address: Address, out: &mut Vec<Action>,
+    ) {
+        let is_new = step == WireupMessage::Request && self.upgrade.stage(peer).is_none();
         if is_new && !self.prepare_upgrade(peer) {
             return self.upgrade.refuse(peer, out);
         }
@@ -243,7 +247,7 @@ impl Worker {
             let failed = self.upgrade.stage(peer) == Some(Stage::Failed);
             match action {
                 // Its end could not be opened a moment ago.
-                Action::Send(_, step) if failed && step != Step::Refuse => {}
+                Action::Send(_, step) if failed && step != WireupMessage::Refuse => {}
                 Action::Ready(_) if failed => {}
                 Action::Send(_, step) => self.send_upgrade(peer, step),
                 Action::Open(_, address) => {
@@ -251,7 +255,7 @@ impl Worker {
                     if !lane.open_upgrade(&address) {
                         lane.give_up_upgrade();
                         self.upgrade.refuse(peer, &mut Vec::new());
-                        self.send_upgrade(peer, Step::Refuse);
+                        self.send_upgrade(peer, WireupMessage::Refuse);
                     }
                 }
                 Action::Ready(_) => self.endpoints[peer].lane.finish_upgrade(),
@@ -260,7 +264,7 @@ impl Worker {
         }
     }
 
-    fn send_upgrade(&mut self, peer: u32, step: Step) {
+    fn send_upgrade(&mut self, peer: u32, step: WireupMessage) {
         let address = self.endpoints[peer].lane.upgrade_address();
         let number = step as u8 | RISE;
         if !self.interfaces.send_wireup(peer, number, address) {

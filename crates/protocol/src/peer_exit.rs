@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::matching::ANY_PEER;
-use crate::request::{Fault, Kind, Request, RequestId, State};
+use crate::request::{Fault, Request, RequestId, RequestKind, State};
 use crate::tag::key_source;
 use crate::worker::Worker;
 use fastpath_bootstrap::segment::Phase;
@@ -53,7 +53,7 @@ impl Worker {
         if request.state != State::Active {
             return true;
         }
-        let unsent = request.kind == Kind::Send && request.has_unsent();
+        let unsent = request.kind == RequestKind::Send && request.has_unsent();
         if unsent || self.pushing.contains(&id) {
             return false; // `progress_sends` gives it up
         }
@@ -65,12 +65,12 @@ impl Worker {
             // What may still come by itself, from one that only claims to have left, belongs nowhere.
             self.endpoints[peer].early.left = 0;
         }
-        if kind == Kind::Send {
+        if kind == RequestKind::Send {
             self.withdraw_offer(id);
         }
         let request = self.requests.get_mut(id);
         request.fault = match request.kind {
-            Kind::Recv => Fault::SourceGone,
+            RequestKind::Recv => Fault::SourceGone,
             _ => Fault::PeerGone,
         };
         if posted {
@@ -129,7 +129,8 @@ impl Worker {
 
     /// Takes back, in `MPI_Finalize`, receives that the program has not completed: it cannot any more.
     pub fn abandon_posted(&mut self) {
-        let is_abandoned = |r: &&Request| r.kind == Kind::Recv && r.is_posted() && !r.detached;
+        let is_abandoned =
+            |r: &&Request| r.kind == RequestKind::Recv && r.is_posted() && !r.detached;
         let posted = self.requests.active().filter(is_abandoned);
         for id in posted.map(Request::id).collect::<Vec<_>>() {
             self.cancel_recv(id);

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use crate::matching::ANY_PEER;
-use crate::request::{Kind, RequestId, State};
+use crate::request::{RequestId, RequestKind, State};
 use crate::unexpected::{Arrived, Body, EntryId};
 use crate::wire;
 use crate::worker::{EARLY_LIMIT, SHORT_LIMIT, Worker};
@@ -191,7 +191,7 @@ impl Worker {
     }
 
     /// The active request that a peer names, if it is one with that peer.
-    pub(crate) fn find_active(&self, key: u64, kind: Kind, peer: u32) -> Option<RequestId> {
+    pub(crate) fn find_active(&self, key: u64, kind: RequestKind, peer: u32) -> Option<RequestId> {
         let id = self.requests.find(key)?;
         let request = self.requests.get(id);
         let right = request.kind == kind

@@ -45,7 +45,7 @@ pub struct Case<'a> {
 
 /// Where peers are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum PeerPlace {
     /// In this process.
     Itself,
     /// On this host.
@@ -59,11 +59,11 @@ pub const FAR: u64 = 1 << 20;
 
 impl Case<'_> {
     /// Where the peers are.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> PeerPlace {
         match self.peers {
-            peers if peers.in_process => Place::Itself,
-            peers if peers.same_host => Place::Node,
-            _ => Place::Outside,
+            peers if peers.in_process => PeerPlace::Itself,
+            peers if peers.same_host => PeerPlace::Node,
+            _ => PeerPlace::Outside,
         }
     }
 

@@ -8,7 +8,7 @@
 use crate::buffer::Buffer;
 use crate::endpoint::{Early, Pending};
 use crate::matching::{EntryId, Want};
-use crate::request::{Kind, Phase, Request, RequestId, State};
+use crate::request::{Phase, Request, RequestId, RequestKind, State};
 use crate::selection::thresholds::BULK_EARLY;
 use crate::wire;
 use crate::worker::{EARLY_LIMIT, Worker};
@@ -143,7 +143,7 @@ impl Worker {
     pub fn cancel_send(&mut self, id: RequestId) {
         self.reap_recalled();
         let request = self.requests.get(id);
-        if request.kind != Kind::Send || request.state != State::Active {
+        if request.kind != RequestKind::Send || request.state != State::Active {
             return;
         }
         let (peer, handle) = (request.peer, request.handle);
@@ -188,7 +188,7 @@ impl Worker {
 
     /// Lets a new request without an owner send what of a message goes by itself and has not left, from `buffer`.
     fn pass_on(&mut self, id: RequestId, buffer: Buffer) -> Option<RequestId> {
-        let heir = self.requests.allocate(Kind::Send)?;
+        let heir = self.requests.allocate(RequestKind::Send)?;
         let [request, new] = self.requests.pair(id, heir);
         new.set_buffer(buffer);
         (new.peer, new.key, new.tag, new.user) =
@@ -257,7 +257,7 @@ impl Worker {
 
     #[cold]
     pub(crate) fn handle_cancelled(&mut self, peer: u32, header: Header) {
-        match self.find_active(header.key, Kind::Send, peer) {
+        match self.find_active(header.key, RequestKind::Send, peer) {
             Some(id) if self.requests.get(id).is_unmatched_send() => self.end_cancelled(id),
             _ => self.violation(),
         }

@@ -4,7 +4,7 @@
 use crate::buffer::Buffer;
 use crate::endpoint::Taken;
 use crate::matching::Want;
-use crate::request::{Fault, Kind, Phase, Request, RequestId, State};
+use crate::request::{Fault, Phase, Request, RequestId, RequestKind, State};
 use crate::tag::key_source;
 use crate::unexpected::{Arrived, Entry, EntryId};
 use crate::wire::{self, Timing};
@@ -13,7 +13,7 @@ use fastpath_transport::Header;
 
 /// What a probe finds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Found {
+pub struct ProbedMessage {
     /// Source rank in the communicator.
     pub source: u32,
     /// Tag.
@@ -60,7 +60,7 @@ impl Worker {
     /// A receive request that is not posted yet.
     #[inline]
     pub fn allocate_recv(&mut self, want: Want, buffer: Buffer) -> Result<RequestId, Fault> {
-        let Some(id) = self.requests.allocate(Kind::Recv) else {
+        let Some(id) = self.requests.allocate(RequestKind::Recv) else {
             return Err(self.out_of_requests());
         };
         self.counters.requests += 1;
@@ -78,7 +78,7 @@ impl Worker {
     /// Takes back a receive that no message has matched; false where one has.
     pub fn cancel_recv(&mut self, id: RequestId) -> bool {
         let request = self.requests.get_mut(id);
-        if request.kind != Kind::Recv || !request.is_posted() {
+        if request.kind != RequestKind::Recv || !request.is_posted() {
             return false;
         }
         // SAFETY: as just seen.
@@ -100,7 +100,7 @@ impl Worker {
     }
 
     /// Looks for a message without receiving it.
-    pub fn probe(&mut self, want: &Want) -> Option<Found> {
+    pub fn probe(&mut self, want: &Want) -> Option<ProbedMessage> {
         let id = self.find_unexpected(want)?;
         Some(self.describe(id))
     }
@@ -110,13 +110,13 @@ impl Worker {
         self.matcher.store.all()
     }
 
-    fn describe(&self, id: EntryId) -> Found {
+    fn describe(&self, id: EntryId) -> ProbedMessage {
         let message = self.matcher.unexpected(id);
-        Found { source: key_source(message.key), tag: message.tag, bytes: message.total() }
+        ProbedMessage { source: key_source(message.key), tag: message.tag, bytes: message.total() }
     }
 
     /// Looks for a message and takes it out of matching; it is received by [`Worker::recv_matched`].
-    pub fn probe_matched(&mut self, want: &Want) -> Option<(EntryId, Found)> {
+    pub fn probe_matched(&mut self, want: &Want) -> Option<(EntryId, ProbedMessage)> {
         let token = self.claim_unexpected(want)?;
         let message = self.matcher.unexpected(token);
         self.probed += message.announced_by().is_some() as u32;
@@ -192,7 +192,7 @@ impl Worker {
     pub unsafe fn finished_recv(&mut self, source: i32, taken: Taken) -> usize {
         // SAFETY: a request is free, by this function's contract; just taken, it is nobody else's.
         unsafe {
-            let request = self.requests.take_free(Kind::Recv, State::Complete, Phase::Begun);
+            let request = self.requests.take_free(RequestKind::Recv, State::Complete, Phase::Begun);
             (*request).source = source;
             (*request).received_tag = taken.tag;
             (*request).received = taken.len as u64;
@@ -222,7 +222,7 @@ impl Worker {
     pub unsafe fn post_plain(&mut self, want: Want, ptr: *mut u8, bytes: u64) -> *mut Request {
         // SAFETY: a request is free, by this function's contract; it never moves, and is unposted before it is freed.
         unsafe {
-            let request = self.requests.take_free(Kind::Recv, State::Active, Phase::Posted);
+            let request = self.requests.take_free(RequestKind::Recv, State::Active, Phase::Posted);
             (*request).peer = want.peer;
             (*request).key = want.key;
             (*request).tag = want.tag;

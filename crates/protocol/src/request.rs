@@ -24,7 +24,7 @@ pub type RequestId = u32;
 /// What kind of operation a request is.
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum RequestKind {
     /// A send.
     Send,
     /// A receive.
@@ -97,7 +97,7 @@ pub struct Request {
     /// World rank of the other side, or `ANY_PEER`.
     pub peer: u32,
     /// Kind of operation.
-    pub kind: Kind,
+    pub kind: RequestKind,
     /// Where it is in its life.
     pub state: State,
     /// How it failed, if it did.
@@ -258,7 +258,7 @@ impl Request {
 
     /// Whether it is a send that its receiver knows of and may not have matched.
     pub fn is_unmatched_send(&self) -> bool {
-        self.kind == Kind::Send && self.phase == Phase::Announced
+        self.kind == RequestKind::Send && self.phase == Phase::Announced
     }
 
     /// Sends: whether something must still leave that the receiver does not ask for.
@@ -274,7 +274,7 @@ impl Request {
     /// Whether it is a send or receive that has ended, without fault and not cancelled: one comparison.
     #[inline]
     pub fn ended_well(&self) -> bool {
-        const _: () = assert!(Kind::Send as u32 == 0 && Kind::Recv as u32 == 1);
+        const _: () = assert!(RequestKind::Send as u32 == 0 && RequestKind::Recv as u32 == 1);
         // SAFETY: kind, state, fault and whether cancelled: four fields of one byte each, in this order.
         let word = unsafe {
             (&raw const *self).byte_add(std::mem::offset_of!(Request, kind)).cast::<u32>().read()
@@ -289,7 +289,7 @@ impl Request {
         let word = unsafe {
             (&raw const *self).byte_add(std::mem::offset_of!(Request, kind)).cast::<u64>().read()
         };
-        word == first_word(Kind::Recv, State::Active, Phase::Posted)
+        word == first_word(RequestKind::Recv, State::Active, Phase::Posted)
     }
 
     /// Its index in its pool.
@@ -301,7 +301,7 @@ impl Request {
     /// Sets kind, state and phase, and what lies beside them to nothing: one store, which the compiler does not make of
     /// eight.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
-    fn begin(&mut self, kind: Kind, state: State, phase: Phase) {
+    fn begin(&mut self, kind: RequestKind, state: State, phase: Phase) {
         let word = first_word(kind, state, phase);
         // SAFETY: eight fields of one byte each, in this order (see the assertion); each value is one of its type.
         unsafe {
@@ -330,7 +330,7 @@ impl Request {
 }
 
 /// Kind, state and phase as they lie in a request that has neither failed nor anything set beside them.
-const fn first_word(kind: Kind, state: State, phase: Phase) -> u64 {
+const fn first_word(kind: RequestKind, state: State, phase: Phase) -> u64 {
     const _: () = assert!(cfg!(target_endian = "little"));
     kind as u64 | (state as u64) << 8 | (phase as u64) << 32
 }
@@ -421,7 +421,7 @@ impl RequestPool {
 
     /// A request in state `Active` with its handle set, or `None` when all are in use.
     #[inline]
-    pub fn allocate(&mut self, kind: Kind) -> Option<RequestId> {
+    pub fn allocate(&mut self, kind: RequestKind) -> Option<RequestId> {
         if self.free.is_null() {
             self.allocate_fresh()?;
         }
@@ -437,7 +437,9 @@ impl RequestPool {
     /// # Safety
     /// There is one ([`RequestPool::has_free`]). One in phase `Posted` must be posted next.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Irecv
-    pub unsafe fn take_free(&mut self, kind: Kind, state: State, phase: Phase) -> *mut Request {
+    pub unsafe fn take_free(
+        &mut self, kind: RequestKind, state: State, phase: Phase,
+    ) -> *mut Request {
         let request = self.free;
         // SAFETY: what the free list names lies in the pool, and nobody else uses it.
         unsafe {
@@ -603,7 +605,7 @@ mod tests {
         // As if address space were limited; what is reserved beyond it stays unused.
         let whole = std::mem::replace(&mut pool.mask, CAPACITY_MIN - 1);
         pool.end = CAPACITY_MIN;
-        let got = std::iter::from_fn(|| pool.allocate(Kind::Send)).count();
+        let got = std::iter::from_fn(|| pool.allocate(RequestKind::Send)).count();
         assert_eq!(got, pool.capacity() as usize);
         assert_eq!(got, (CAPACITY_MIN - FIRST) as usize);
         assert!(!pool.has_room() && pool.is_limited());
@@ -618,12 +620,12 @@ mod tests {
     #[test]
     fn handles__of_freed_requests_name_nothing_until_they_come_round() {
         let mut pool = RequestPool::new().expect("address space");
-        let first = pool.allocate(Kind::Send).expect("a request");
+        let first = pool.allocate(RequestKind::Send).expect("a request");
         let handle = pool.get(first).handle as u64;
         for round in 1..=256 {
             pool.free(first);
             assert_eq!(pool.find(handle), None);
-            assert_eq!(pool.allocate(Kind::Recv), Some(first));
+            assert_eq!(pool.allocate(RequestKind::Recv), Some(first));
             assert_eq!(pool.find(handle).is_some(), round == 256);
             assert_eq!(pool.get(first).handle >> 30, 1);
         }

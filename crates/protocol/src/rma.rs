@@ -39,7 +39,7 @@ pub use fastpath_transport::remote::copy_mapped;
 pub use key::{KEY_WORDS, PACKED_BYTES, PackedKey, key_of_words, words_of_key};
 pub use locked::{ANSWER_HEAD, ANSWER_MOST, HeldWord};
 pub use region::{Exposed, RegionId};
-pub use resolve::{Reach, RemoteKey, Way};
+pub use resolve::{AccessPath, Reach, RemoteKey};
 
 #[allow(unused_imports)] // for the links above
 use crate::worker::Worker;

@@ -15,7 +15,7 @@ pub use thresholds::Thresholds;
 use crate::worker::Worker;
 use constants::FIELDS;
 use fastpath_base::config::{Config, Key};
-use fastpath_base::stored::{Machine, Place};
+use fastpath_base::stored::{Machine, TuningSource};
 use fastpath_transport::ConfigureError;
 use fastpath_transport::interfaces::Counts;
 use fastpath_transport::single_copy::{self, SingleCopyCost};
@@ -101,8 +101,8 @@ impl Selection {
             kernel: single_copy::switched_off(config).map_or(Ok(()), |why| Err(why.to_owned())),
             ..Selection::default()
         };
-        let place = Place::of(config);
-        if place == Place::Off {
+        let place = TuningSource::of(config);
+        if place == TuningSource::Off {
             selection.source = Source::Defaults("as FASTPATH_TUNING=none says");
             return selection;
         }

@@ -4,7 +4,7 @@
 use crate::buffer::Buffer;
 use crate::endpoint::Pending;
 use crate::learning::{Arm, EagerCopy, LEARN_MIN};
-use crate::request::{Fault, Kind, Phase, RequestId};
+use crate::request::{Fault, Phase, RequestId, RequestKind};
 use crate::worker::{SHORT_LIMIT, Worker};
 use fastpath_base::clock;
 use fastpath_base::trace::{self, Point};
@@ -69,7 +69,7 @@ impl Worker {
                 Post::InProgress | Post::NoResource | Post::Wake => {}
             }
         }
-        let Some(id) = self.requests.allocate(Kind::Send) else {
+        let Some(id) = self.requests.allocate(RequestKind::Send) else {
             return Err(self.out_of_requests());
         };
         self.counters.requests += 1;

@@ -5,7 +5,7 @@
 //! What is read changes meanwhile, may be another process's, and is not trusted: all of it is numbers that are shown.
 #![allow(unsafe_code)]
 
-use crate::request::{Kind, Request, State};
+use crate::request::{Request, RequestKind, State};
 use crate::worker::{Counters, Worker};
 use fastpath_base::sync::Ordering;
 use std::mem::offset_of;
@@ -111,12 +111,12 @@ impl Snapshot {
             return;
         }
         match byte(offset_of!(Request, kind)) {
-            kind if kind == Kind::Send as u8 => {
+            kind if kind == RequestKind::Send as u8 => {
                 self.sends += 1;
                 let bytes = words[offset_of!(Request, bytes) / 8];
                 self.send_bytes = self.send_bytes.saturating_add(bytes);
             }
-            kind if kind == Kind::Recv as u8 => self.receives += 1,
+            kind if kind == RequestKind::Recv as u8 => self.receives += 1,
             _ => {}
         }
     }
@@ -166,12 +166,16 @@ mod tests {
     #[test]
     fn worker__is_seen_with_its_counters_and_its_requests() {
         let mut pool = RequestPool::new().unwrap();
-        for (kind, bytes) in [(Kind::Send, 5), (Kind::Recv, 7), (Kind::Send, 8), (Kind::Foreign, 1)]
-        {
+        for (kind, bytes) in [
+            (RequestKind::Send, 5),
+            (RequestKind::Recv, 7),
+            (RequestKind::Send, 8),
+            (RequestKind::Foreign, 1),
+        ] {
             let id = pool.allocate(kind).unwrap();
             pool.get_mut(id).bytes = bytes;
         }
-        let done = pool.allocate(Kind::Recv).unwrap();
+        let done = pool.allocate(RequestKind::Recv).unwrap();
         pool.get_mut(done).state = State::Complete;
         let counters = Counters {
             sleeps: 3,

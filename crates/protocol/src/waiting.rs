@@ -276,14 +276,14 @@ struct Wait {
     /// When it began, where it has written its note and nothing has come since; 0 otherwise.
     slept_ns: u64,
     /// Where its note is on the status page.
-    place: Place,
+    place: NotePlace,
     /// When to ask whether the peers are still there; 0 before that is known, `u64::MAX` where nothing is to be asked.
     ask_ns: u64,
 }
 
 /// Where on the status page a thread says what it waits for.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum Place {
+enum NotePlace {
     /// Nowhere yet.
     #[default]
     Unset,
@@ -464,7 +464,7 @@ unsafe fn pause_slow(
     }
     wait.crowded = this.is_crowded();
     let waited = now - wait.started_ns;
-    if waited >= NOTED_NS && wait.place == Place::Unset {
+    if waited >= NOTED_NS && wait.place == NotePlace::Unset {
         this.write_note(wait, note);
     }
     if now >= wait.ask_ns {

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 /// A message of the wire-up.
 #[repr(u8)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Step {
+pub enum WireupMessage {
     /// I want to talk; this is my address.
     Request = 1,
     /// I have opened my end to you; this is my address.
@@ -31,12 +31,17 @@ pub enum Step {
     Refuse = 4,
 }
 
-impl Step {
+impl WireupMessage {
     /// The step of a number on the wire.
     pub fn from_wire(step: u8) -> Option<Self> {
-        [Step::Request, Step::Reply, Step::Confirm, Step::Refuse]
-            .into_iter()
-            .find(|known| *known as u8 == step)
+        [
+            WireupMessage::Request,
+            WireupMessage::Reply,
+            WireupMessage::Confirm,
+            WireupMessage::Refuse,
+        ]
+        .into_iter()
+        .find(|known| *known as u8 == step)
     }
 }
 
@@ -44,7 +49,7 @@ impl Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     /// Send this step, with the own address, to this peer.
-    Send(u32, Step),
+    Send(u32, WireupMessage),
     /// Open the local end for what comes from that address of this peer.
     Open(u32, Address),
     /// Data may be sent to this peer.
@@ -117,41 +122,48 @@ impl Wireup {
     pub fn connect(&mut self, peer: u32, now_ns: u64, out: &mut Vec<Action>) {
         if !self.attempts.contains_key(&peer) {
             self.begin(peer, Stage::Requested, now_ns);
-            out.push(Action::Send(peer, Step::Request));
+            out.push(Action::Send(peer, WireupMessage::Request));
         }
     }
 
     /// A message of the wire-up has come from `peer`.
     pub fn receive(
-        &mut self, peer: u32, step: Step, address: Address, now_ns: u64, out: &mut Vec<Action>,
+        &mut self, peer: u32, step: WireupMessage, address: Address, now_ns: u64,
+        out: &mut Vec<Action>,
     ) {
         match (self.stage(peer), step) {
-            (None, Step::Request) | (Some(Stage::Requested), Step::Request) => {
+            (None, WireupMessage::Request) | (Some(Stage::Requested), WireupMessage::Request) => {
                 self.begin(peer, Stage::Accepted, now_ns);
-                out.extend([Action::Open(peer, address), Action::Send(peer, Step::Reply)]);
+                out.extend([Action::Open(peer, address), Action::Send(peer, WireupMessage::Reply)]);
             }
-            (Some(Stage::Requested), Step::Reply) => {
+            (Some(Stage::Requested), WireupMessage::Reply) => {
                 self.end(peer, Stage::Connected);
-                let confirm = Action::Send(peer, Step::Confirm);
+                let confirm = Action::Send(peer, WireupMessage::Confirm);
                 out.extend([Action::Open(peer, address), Action::Ready(peer), confirm]);
             }
             // It sent this before it had our reply, or our reply was lost.
-            (Some(Stage::Accepted), Step::Request) => out.push(Action::Send(peer, Step::Reply)),
-            (Some(Stage::Accepted), Step::Reply) => {
-                self.end(peer, Stage::Connected);
-                out.extend([Action::Ready(peer), Action::Send(peer, Step::Confirm)]);
+            (Some(Stage::Accepted), WireupMessage::Request) => {
+                out.push(Action::Send(peer, WireupMessage::Reply))
             }
-            (Some(Stage::Accepted), Step::Confirm) => {
+            (Some(Stage::Accepted), WireupMessage::Reply) => {
+                self.end(peer, Stage::Connected);
+                out.extend([Action::Ready(peer), Action::Send(peer, WireupMessage::Confirm)]);
+            }
+            (Some(Stage::Accepted), WireupMessage::Confirm) => {
                 self.end(peer, Stage::Connected);
                 out.push(Action::Ready(peer));
             }
-            (Some(Stage::Requested | Stage::Accepted), Step::Refuse) => self.give_up(peer, out),
+            (Some(Stage::Requested | Stage::Accepted), WireupMessage::Refuse) => {
+                self.give_up(peer, out)
+            }
             // Our refusal was lost.
-            (Some(Stage::Failed), Step::Request | Step::Reply) => {
-                out.push(Action::Send(peer, Step::Refuse));
+            (Some(Stage::Failed), WireupMessage::Request | WireupMessage::Reply) => {
+                out.push(Action::Send(peer, WireupMessage::Refuse));
             }
             // Our confirmation was lost.
-            (Some(Stage::Connected), Step::Reply) => out.push(Action::Send(peer, Step::Confirm)),
+            (Some(Stage::Connected), WireupMessage::Reply) => {
+                out.push(Action::Send(peer, WireupMessage::Confirm))
+            }
             // Late copies, and what no healthy peer sends.
             _ => {}
         }
@@ -161,8 +173,8 @@ impl Wireup {
     pub fn tick(&mut self, now_ns: u64, out: &mut Vec<Action>) {
         for (&peer, attempt) in &mut self.attempts {
             let step = match attempt.stage {
-                Stage::Requested => Step::Request,
-                Stage::Accepted => Step::Reply,
+                Stage::Requested => WireupMessage::Request,
+                Stage::Accepted => WireupMessage::Reply,
                 Stage::Connected | Stage::Failed => continue,
             };
             if attempt.due_ns > now_ns {
@@ -189,7 +201,7 @@ impl Wireup {
                 self.attempts.insert(peer, attempt);
             }
         }
-        out.push(Action::Send(peer, Step::Refuse));
+        out.push(Action::Send(peer, WireupMessage::Refuse));
     }
 
     /// What was to be sent to this peer has not even left: it is tried again soon.
@@ -255,11 +267,11 @@ mod tests {
     }
 
     /// Two sides and a bad wire between them.
-    struct Pair {
+    struct WireupPair {
         sides: [Wireup; 2],
         open: [bool; 2],
         ready: [bool; 2],
-        wire: Vec<(u64, usize, Step)>,
+        wire: Vec<(u64, usize, WireupMessage)>,
         random: Random,
         now: u64,
         loss: f64,
@@ -268,9 +280,9 @@ mod tests {
         failed: [bool; 2],
     }
 
-    impl Pair {
+    impl WireupPair {
         fn new(seed: u64, loss: f64) -> Self {
-            Pair {
+            WireupPair {
                 sides: [Wireup::new(RETRY_POLICY), Wireup::new(RETRY_POLICY)],
                 open: [false; 2],
                 ready: [false; 2],
@@ -289,7 +301,7 @@ mod tests {
                 let cut = self.refuses.is_some()
                     && self.sides[me].stage(peer as u32) == Some(Stage::Failed);
                 match action {
-                    Action::Send(_, step) if cut && step != Step::Refuse => {}
+                    Action::Send(_, step) if cut && step != WireupMessage::Refuse => {}
                     Action::Open(..) if self.refuses == Some(me) => {
                         let mut out = Vec::new();
                         self.sides[me].refuse(peer as u32, &mut out);
@@ -354,7 +366,7 @@ mod tests {
     proptest! {
         #[test]
         fn pair__both_become_ready_once_whoever_asks(seed: u64, loss in 0.0..0.7, first in 0_usize..2, both: bool, later in 0_usize..20) {
-            let mut pair = Pair::new(seed, loss);
+            let mut pair = WireupPair::new(seed, loss);
             pair.connect(first);
             for step in 0..200_000 {
                 if both && step == later {
@@ -379,7 +391,7 @@ mod tests {
             for (now, (peer, step, connect)) in steps.into_iter().enumerate() {
                 if connect {
                     side.connect(peer, now as u64, &mut out);
-                } else if let Some(step) = Step::from_wire(step) {
+                } else if let Some(step) = WireupMessage::from_wire(step) {
                     side.receive(peer, step, address(peer), now as u64, &mut out);
                 }
                 side.tick(now as u64 * 700, &mut out);
@@ -396,7 +408,7 @@ mod tests {
         /// Whoever asks and whatever is lost: where one side cannot open its end, neither is left waiting.
         #[test]
         fn refuse__ends_both_sides(seed: u64, loss in 0.0..0.7, both: bool) {
-            let mut pair = Pair::new(seed, loss);
+            let mut pair = WireupPair::new(seed, loss);
             pair.refuses = Some(1);
             pair.connect(0);
             if both {
@@ -419,15 +431,15 @@ mod tests {
         let mut side = Wireup::new(RETRY_POLICY);
         let mut out = Vec::new();
         side.connect(1, 0, &mut out);
-        side.receive(1, Step::Reply, address(1), 1, &mut out);
+        side.receive(1, WireupMessage::Reply, address(1), 1, &mut out);
         assert_eq!(side.stage(1), Some(Stage::Connected));
         out.clear();
         side.refuse(1, &mut out);
-        assert_eq!(out, [Action::Send(1, Step::Refuse)]);
+        assert_eq!(out, [Action::Send(1, WireupMessage::Refuse)]);
         assert!(!side.is_active() && side.deadline_ns().is_none());
         // The peer repeats what it said.
-        side.receive(1, Step::Reply, address(1), 2, &mut out);
-        assert_eq!(out, [Action::Send(1, Step::Refuse); 2]);
+        side.receive(1, WireupMessage::Reply, address(1), 2, &mut out);
+        assert_eq!(out, [Action::Send(1, WireupMessage::Refuse); 2]);
     }
 
     #[test]
@@ -448,19 +460,23 @@ mod tests {
         let mut out = Vec::new();
         sides[0].connect(1, 0, &mut out);
         sides[0].connect(1, 0, &mut out);
-        assert_eq!(out, [Action::Send(1, Step::Request)]);
+        assert_eq!(out, [Action::Send(1, WireupMessage::Request)]);
         out.clear();
-        sides[1].receive(0, Step::Request, address(0), 1, &mut out);
-        assert_eq!(out, [Action::Open(0, address(0)), Action::Send(0, Step::Reply)]);
+        sides[1].receive(0, WireupMessage::Request, address(0), 1, &mut out);
+        assert_eq!(out, [Action::Open(0, address(0)), Action::Send(0, WireupMessage::Reply)]);
         out.clear();
-        sides[0].receive(1, Step::Reply, address(1), 2, &mut out);
+        sides[0].receive(1, WireupMessage::Reply, address(1), 2, &mut out);
         assert_eq!(
             out,
-            [Action::Open(1, address(1)), Action::Ready(1), Action::Send(1, Step::Confirm)]
+            [
+                Action::Open(1, address(1)),
+                Action::Ready(1),
+                Action::Send(1, WireupMessage::Confirm)
+            ]
         );
         assert!(!sides[0].is_active() && sides[1].is_active());
         out.clear();
-        sides[1].receive(0, Step::Confirm, Address::default(), 3, &mut out);
+        sides[1].receive(0, WireupMessage::Confirm, Address::default(), 3, &mut out);
         assert_eq!(out, [Action::Ready(0)]);
         assert!(!sides[1].is_active());
     }

@@ -6,7 +6,7 @@
 mod common;
 
 use common::*;
-use fastpath_protocol::rma::{Exposed, Moved, RemoteKey, RmaError, Way};
+use fastpath_protocol::rma::{AccessPath, Exposed, Moved, RemoteKey, RmaError};
 use fastpath_transport::adapter::AdapterTransport;
 use fastpath_transport::adapter::upgrade::Rule;
 use fastpath_transport::sim::Random;
@@ -20,8 +20,8 @@ fn is_long() -> bool {
     std::env::var_os("FASTPATH_TEST_LONG").is_some()
 }
 
-const BOTH: [(AdapterTransport, Way); 2] =
-    [(AdapterTransport::Rc, Way::Adapter), (AdapterTransport::Ud, Way::Messages)];
+const BOTH: [(AdapterTransport, AccessPath); 2] =
+    [(AdapterTransport::Rc, AccessPath::Adapter), (AdapterTransport::Ud, AccessPath::Messages)];
 
 fn world(by: AdapterTransport) -> World {
     let device =
@@ -370,10 +370,10 @@ fn upgrade__meanwhile_everything_is_done_once_and_flushes_are_true() {
         // The datagrams' own wire-up is over before turns are counted.
         traffic.post(&mut world, &mut key);
         assert_eq!(flush(&mut world), Ok(()));
-        assert_eq!((key.way(), world.rank(0).is_connecting()), (Way::Messages, false));
+        assert_eq!((key.way(), world.rank(0).is_connecting()), (AccessPath::Messages, false));
         let (mut before, mut meanwhile, mut rounds) = (0, 0, 0);
         let start = Instant::now();
-        while key.way() == Way::Messages {
+        while key.way() == AccessPath::Messages {
             let connecting = world.rank(0).is_connecting();
             let most = if connecting { BACKLOG } else { WORTH };
             rounds += 1;
@@ -395,7 +395,7 @@ fn upgrade__meanwhile_everything_is_done_once_and_flushes_are_true() {
             traffic.post(&mut world, &mut key);
         }
         assert_eq!(flush(&mut world), Ok(()));
-        assert_eq!(key.way(), Way::Adapter);
+        assert_eq!(key.way(), AccessPath::Adapter);
         traffic.check();
         println!("{before} before, {meanwhile} meanwhile");
         assert!(before > 10 && (meanwhile > 0 || flushes));

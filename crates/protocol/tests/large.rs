@@ -17,24 +17,24 @@ const TAG: i32 = 5;
 const SIZES: [usize; 8] = [9_000, 32_767, 32_768, 32_769, 70_001, 300_000, 1 << 20, 1_200_011];
 
 /// Two ranks, each with memory of its own kind.
-struct Pair {
+struct WorkerPair {
     workers: Vec<Worker>,
 }
 
 /// Where a buffer lies.
 #[derive(Clone, Copy, PartialEq, Debug)]
-enum Place {
+enum BufferPlace {
     Private,
     Shared,
 }
-use Place::{Private, Shared};
+use BufferPlace::{Private, Shared};
 
 fn policy() -> WaitPolicy {
     WaitPolicy { mode: WaitMode::Spin, ..WaitPolicy::of(&Config::defaults(), 2, None) }
 }
 
-impl Pair {
-    fn new(settings: &[(&str, &str)]) -> Pair {
+impl WorkerPair {
+    fn new(settings: &[(&str, &str)]) -> WorkerPair {
         let pairs = settings.iter().map(|(name, value)| (name.into(), value.into()));
         let config = Config::from_pairs(pairs).unwrap();
         let jobs: &'static [Job] = Job::in_process(2).unwrap().leak();
@@ -43,10 +43,10 @@ impl Pair {
             worker.configure(&config).unwrap();
             worker
         };
-        Pair { workers: jobs.iter().map(make).collect() }
+        WorkerPair { workers: jobs.iter().map(make).collect() }
     }
 
-    fn memory(&mut self, rank: usize, place: Place, bytes: usize) -> *mut u8 {
+    fn memory(&mut self, rank: usize, place: BufferPlace, bytes: usize) -> *mut u8 {
         match place {
             Private => vec![0u8; bytes].leak().as_mut_ptr(),
             Shared => self.workers[rank].allocate_memory(bytes, 64).unwrap().as_ptr(),
@@ -77,7 +77,7 @@ impl Pair {
 
     /// Sends one message; the bytes that arrived.
     fn exchange(
-        &mut self, len: usize, from: Place, to: Place, room: usize, posted: bool,
+        &mut self, len: usize, from: BufferPlace, to: BufferPlace, room: usize, posted: bool,
     ) -> Vec<u8> {
         let (source, target) = (self.memory(0, from, len), self.memory(1, to, room));
         // SAFETY: both are as long as asked for.
@@ -125,7 +125,7 @@ fn pattern(len: usize) -> &'static [u8] {
 #[test]
 fn message__arrives_whole_from_and_into_every_kind_of_memory() {
     for disabled in ["", "cma", "direct", "cma,direct", "pipeline", "cma,direct,pipeline"] {
-        let mut pair = Pair::new(&[("FASTPATH_DISABLE", disabled)]);
+        let mut pair = WorkerPair::new(&[("FASTPATH_DISABLE", disabled)]);
         for (from, to) in
             [(Private, Private), (Private, Shared), (Shared, Private), (Shared, Shared)]
         {
@@ -142,7 +142,7 @@ fn message__arrives_whole_from_and_into_every_kind_of_memory() {
 #[test]
 fn message__that_is_too_long_is_cut_in_every_way() {
     for disabled in ["", "cma", "cma,direct"] {
-        let mut pair = Pair::new(&[("FASTPATH_DISABLE", disabled)]);
+        let mut pair = WorkerPair::new(&[("FASTPATH_DISABLE", disabled)]);
         for (from, to) in
             [(Private, Private), (Private, Shared), (Shared, Private), (Shared, Shared)]
         {
@@ -157,7 +157,7 @@ fn message__that_is_too_long_is_cut_in_every_way() {
 
 #[test]
 fn shared_memory_of_the_sender__is_read_directly() {
-    let mut pair = Pair::new(&[("FASTPATH_DISABLE", "cma")]);
+    let mut pair = WorkerPair::new(&[("FASTPATH_DISABLE", "cma")]);
     pair.exchange(1 << 20, Shared, Private, 1 << 20, true);
     pair.exchange(1 << 20, Shared, Shared, 1 << 20, true);
     assert_eq!((pair.counters(1).direct_reads, pair.counters(0).direct_writes), (2, 0));
@@ -167,14 +167,14 @@ fn shared_memory_of_the_sender__is_read_directly() {
 
 #[test]
 fn shared_memory_of_the_receiver__is_written_directly() {
-    let mut pair = Pair::new(&[("FASTPATH_DISABLE", "cma")]);
+    let mut pair = WorkerPair::new(&[("FASTPATH_DISABLE", "cma")]);
     pair.exchange(1 << 20, Private, Shared, 1 << 20, true);
     assert_eq!((pair.counters(1).direct_reads, pair.counters(0).direct_writes), (0, 1));
 }
 
 #[test]
 fn direct__can_be_switched_off() {
-    let mut pair = Pair::new(&[("FASTPATH_DISABLE", "direct,cma")]);
+    let mut pair = WorkerPair::new(&[("FASTPATH_DISABLE", "direct,cma")]);
     pair.exchange(1 << 20, Shared, Shared, 1 << 20, true);
     let both = [pair.counters(0), pair.counters(1)];
     assert!(
@@ -186,7 +186,7 @@ fn direct__can_be_switched_off() {
 #[test]
 fn direct__switched_off_at_one_end_alone_is_no_obstacle() {
     for off in [0, 1] {
-        let mut pair = Pair::new(&[("FASTPATH_DISABLE", "cma")]);
+        let mut pair = WorkerPair::new(&[("FASTPATH_DISABLE", "cma")]);
         pair.workers[off].thresholds.direct = u64::MAX;
         for (from, to) in [(Private, Shared), (Shared, Private), (Shared, Shared)] {
             assert!(pair.exchange(300_000, from, to, 300_000, true) == pattern(300_000));
@@ -203,7 +203,7 @@ fn strided(blocks: usize) -> (Arc<Layout>, u64) {
 
 #[test]
 fn shared_memory__serves_layouts_too() {
-    let mut pair = Pair::new(&[("FASTPATH_DISABLE", "cma")]);
+    let mut pair = WorkerPair::new(&[("FASTPATH_DISABLE", "cma")]);
     let (layout, bytes) = strided(500);
     let span = 500 * 1024;
     let (shared, spread) = (pair.memory(0, Shared, bytes as usize), pair.memory(1, Private, span));
@@ -256,7 +256,7 @@ fn transports__of_two_ranks_that_cannot_meet_are_refused() {
 
 #[test]
 fn rank_without_loopback__reaches_itself_through_the_ring() {
-    let mut pair = Pair::new(&[("FASTPATH_TRANSPORTS", "shm")]);
+    let mut pair = WorkerPair::new(&[("FASTPATH_TRANSPORTS", "shm")]);
     for len in [0, 8, 5000, 20_000, 100_000, 1 << 20] {
         let (source, target) =
             (pattern(len).as_ptr().cast_mut(), vec![0u8; len].leak().as_mut_ptr());

@@ -44,7 +44,7 @@ fn exchange(world: &mut World, len: usize, synchronous: bool, posted_first: bool
         received.data == data,
         "{len} bytes, synchronous {synchronous}, posted first {posted_first}"
     );
-    let outcome = Outcome {
+    let outcome = RequestEnd {
         fault: Fault::None,
         source: 0,
         tag: 7,
@@ -196,7 +196,7 @@ fn receive__shorter_than_the_message_gets_what_fits_and_both_lengths() {
                 let receiving = early.unwrap_or_else(|| world.recv(1, 0, 5, room));
                 let received = world.finish_recv(receiving);
                 assert!(received.data == data[..room], "{len} bytes into {room}");
-                let Outcome { fault, received, sent, .. } = received.outcome;
+                let RequestEnd { fault, received, sent, .. } = received.outcome;
                 assert_eq!(
                     (fault, received, sent),
                     (Fault::Truncated, room as u64, len as u64),

@@ -36,7 +36,7 @@ enum Op {
         comm: usize,
         tag: i32,
         room: usize,
-        way: Way,
+        way: ReceiveForm,
     },
     Cancel {
         at: u32,
@@ -48,7 +48,7 @@ enum Op {
 
 /// How a receive is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum ReceiveForm {
     Plain,
     /// As the layer above does it: what is there already is taken without a request.
     Immediate,
@@ -76,7 +76,7 @@ struct Receive {
     data: Box<[u8]>,
     room: usize,
     request: Option<RequestId>,
-    outcome: Option<Outcome>,
+    outcome: Option<RequestEnd>,
     /// Index of the message it got.
     message: Option<usize>,
 }
@@ -144,7 +144,9 @@ impl Run {
         });
     }
 
-    fn recv(&mut self, at: u32, from: u32, comm_index: usize, tag: i32, room: usize, way: Way) {
+    fn recv(
+        &mut self, at: u32, from: u32, comm_index: usize, tag: i32, room: usize, way: ReceiveForm,
+    ) {
         let room = room.max(4);
         let mut data = vec![FILL; room + 32].into_boxed_slice();
         let source = if from == ANY_PEER { 0 } else { from };
@@ -163,14 +165,14 @@ impl Run {
         };
         let worker = self.world.rank(at);
         match way {
-            Way::Matched => {
+            ReceiveForm::Matched => {
                 let Some((token, _)) = worker.probe_matched(&want) else {
                     return;
                 };
                 // SAFETY: the buffer lives in the receive until the end.
                 receive.request = Some(unsafe { worker.recv_matched(token, buffer) }.unwrap());
             }
-            Way::Immediate if from != ANY_PEER && self.recv_now(&mut receive) => {}
+            ReceiveForm::Immediate if from != ANY_PEER && self.recv_now(&mut receive) => {}
             _ => {
                 // SAFETY: as above.
                 receive.request =
@@ -191,7 +193,7 @@ impl Run {
         let taken = unsafe {
             self.world.endpoint(at, want.peer).recv_immediate(want.key, want.tag, to, room)
         };
-        let done = |tag, len: u64| Outcome {
+        let done = |tag, len: u64| RequestEnd {
             fault: Fault::None,
             source: (want.key & 0xff_ffff) as i32,
             tag,
@@ -218,7 +220,7 @@ impl Run {
         let to = receive.data.as_mut_ptr();
         // SAFETY: the buffer has room for as much.
         let taken = unsafe { self.world.rank(at).recv_queued(want, to, room) };
-        receive.outcome = taken.map(|taken| Outcome {
+        receive.outcome = taken.map(|taken| RequestEnd {
             fault: Fault::None,
             source: (want.key & 0xff_ffff) as i32,
             tag: taken.tag,
@@ -264,7 +266,7 @@ impl Run {
             if let Some(id) = receive.request {
                 let worker = &mut self.world.workers[receive.at as usize];
                 if worker.requests.get(id).state == State::Complete {
-                    receive.outcome = Some(Outcome::of(worker.requests.get(id)));
+                    receive.outcome = Some(RequestEnd::of(worker.requests.get(id)));
                     receive.request = None;
                     worker.requests.free(id);
                 }
@@ -390,7 +392,14 @@ impl Run {
             .map(|m| (m.to, m.comm, m.tag))
             .collect();
         for (at, comm, tag) in left {
-            self.recv(at, ANY_PEER, comm, if tag < 0 { tag } else { ANY_TAG }, 100_000, Way::Plain);
+            self.recv(
+                at,
+                ANY_PEER,
+                comm,
+                if tag < 0 { tag } else { ANY_TAG },
+                100_000,
+                ReceiveForm::Plain,
+            );
         }
         self.world.settle();
         self.collect();

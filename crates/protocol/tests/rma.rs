@@ -9,19 +9,21 @@ mod remote;
 use common::*;
 use fastpath_bootstrap::segment::Phase;
 use fastpath_protocol::Worker;
-use fastpath_protocol::rma::{ANSWER_MOST, Ask, Asking, HeldWord, Moved, RemoteKey, RmaError, Way};
+use fastpath_protocol::rma::{
+    ANSWER_MOST, AccessPath, Ask, Asking, HeldWord, Moved, RemoteKey, RmaError,
+};
 use fastpath_transport::sim::Conditions;
 use remote::{bad_network, flush, get, put, region, with_fragments};
 
 /// A world for each way, with memory that is reached so.
-fn worlds() -> Vec<(World, bool, Way)> {
+fn worlds() -> Vec<(World, bool, AccessPath)> {
     let direct = Conditions { get: true, ..Conditions::default() };
     vec![
-        (World::shared(2), true, Way::LoadStore),
-        (World::shared_with(2, false, true), false, Way::Messages),
-        (World::new(2, direct), false, Way::Kernel),
-        (World::new(2, Conditions::default()), false, Way::Messages),
-        (with_fragments(World::new(2, bad_network(3)), 500), false, Way::Messages),
+        (World::shared(2), true, AccessPath::LoadStore),
+        (World::shared_with(2, false, true), false, AccessPath::Messages),
+        (World::new(2, direct), false, AccessPath::Kernel),
+        (World::new(2, Conditions::default()), false, AccessPath::Messages),
+        (with_fragments(World::new(2, bad_network(3)), 500), false, AccessPath::Messages),
     ]
 }
 
@@ -128,7 +130,7 @@ fn bytes__more_than_two_to_the_31_go_at_once() {
             let exposed = world.rank(1).expose_memory(theirs, LEN);
             let mut key = world.rank(0).unpack_key(1, &exposed.key).unwrap();
             let posted = world.rank(0).put_nbi(&mut key, 0, own, LEN).unwrap();
-            if key.way() == Way::Messages {
+            if key.way() == AccessPath::Messages {
                 eprintln!("the kernel refuses to copy: {posted:?} by messages");
             }
             assert_eq!(flush(&mut world), Ok(()));
@@ -225,7 +227,7 @@ fn change__is_one_question_to_its_owner_who_makes_it_if_its_word_is_free() {
             let asked = asked.unwrap();
             let flushed = flush(&mut world);
             let outcome = flushed.map(|()| asked.then_some(answer[0] != 0));
-            let wanted = if way == Way::Messages { wanted } else { Ok(None) };
+            let wanted = if way == AccessPath::Messages { wanted } else { Ok(None) };
             assert_eq!(outcome, wanted, "{len} {way:?}");
             let questions = world.rank(1).rma.counters.served - served;
             assert_eq!(questions, u64::from(wanted != Ok(None)), "{len} {way:?}");
@@ -414,7 +416,7 @@ fn blocking__operations_are_done_when_they_return() {
 fn blocking__operations_wait_for_an_owner_that_carries_them_out() {
     let mut world = World::shared_with(2, false, true);
     let mut theirs = region(&mut world, 1 << 20, 0, false);
-    assert_eq!(theirs.key.way(), Way::Messages);
+    assert_eq!(theirs.key.way(), AccessPath::Messages);
     struct Owner(*mut Worker);
     // SAFETY: the worker is used by that thread alone while it runs.
     unsafe impl Send for Owner {}

@@ -7,7 +7,7 @@ mod common;
 mod remote;
 
 use common::*;
-use fastpath_protocol::rma::{PACKED_BYTES, RmaError, Way};
+use fastpath_protocol::rma::{AccessPath, PACKED_BYTES, RmaError};
 use fastpath_transport::sim::Conditions;
 use proptest::prelude::*;
 use remote::{Region, bad_network, flush, get, put, region, with_fragments};
@@ -186,7 +186,7 @@ proptest! {
         let conditions = Conditions { slots, ..bad_network(seed) };
         let mut world = with_fragments(World::new(2, conditions), fragment);
         let mut region = region(&mut world, BYTES, 0, false);
-        prop_assert_eq!(region.key.way(), Way::Messages);
+        prop_assert_eq!(region.key.way(), AccessPath::Messages);
         run_deeds(&mut world, &mut region, &deeds)?;
         prop_assert_eq!(world.rank(1).counters.violations, 0);
         prop_assert_eq!(world.rank(0).counters.violations, 0);

@@ -16,7 +16,7 @@ const WORDS: usize = ADDRESS_BYTES.div_ceil(8);
 
 /// Where the messages of one rank to another lie.
 #[repr(C)]
-struct Place {
+struct MessageSlot {
     /// Odd while the sender writes; 0: nothing yet.
     version: AtomicU32,
     /// The step, and the bytes of the address above it.
@@ -49,7 +49,7 @@ impl WireupMailbox {
         }
     }
 
-    fn place(&self, from: usize, to: usize) -> Option<&'static Place> {
+    fn place(&self, from: usize, to: usize) -> Option<&'static MessageSlot> {
         let at = self.job.pair_region(from, to)?;
         // SAFETY: a region is mapped as long as the job, longer than a place, and of aligned atomics that any
         // bits are right for; it is touched where its sender has had it backed.
@@ -68,7 +68,7 @@ impl WireupMailbox {
         else {
             return Ok(());
         };
-        segment.ensure_backed(offset, size_of::<Place>() as u64)?;
+        segment.ensure_backed(offset, size_of::<MessageSlot>() as u64)?;
         let (Some(place), Some(page)) = (self.place(self.me, to), self.job.rank_page(to)) else {
             return Ok(());
         };

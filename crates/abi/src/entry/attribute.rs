@@ -7,7 +7,7 @@
 use super::{load, store};
 use core::ffi::{c_int, c_void};
 use fastpath_mpi::attribute::{
-    Holder, Kind, create_keyval, delete_attribute, free_keyval, get_attribute, set_attribute,
+    Holder, KeyvalKind, create_keyval, delete_attribute, free_keyval, get_attribute, set_attribute,
 };
 use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_KEYVAL_INVALID};
 use fastpath_mpi::{Error, Process, Result};
@@ -21,7 +21,9 @@ pub unsafe fn comm_create_keyval(
     extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe { make(p, Kind::Comm, comm_copy_attr_fn, comm_delete_attr_fn, comm_keyval, extra_state) }
+    unsafe {
+        make(p, KeyvalKind::Comm, comm_copy_attr_fn, comm_delete_attr_fn, comm_keyval, extra_state)
+    }
 }
 
 /// `MPI_Comm_free_keyval`
@@ -30,7 +32,7 @@ pub unsafe fn comm_create_keyval(
 /// `comm_keyval` is null or a variable.
 pub unsafe fn comm_free_keyval(p: &Process, comm_keyval: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe { free(p, Kind::Comm, comm_keyval) }
+    unsafe { free(p, KeyvalKind::Comm, comm_keyval) }
 }
 
 /// `MPI_Comm_set_attr`
@@ -66,7 +68,9 @@ pub unsafe fn type_create_keyval(
     extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe { make(p, Kind::Type, type_copy_attr_fn, type_delete_attr_fn, type_keyval, extra_state) }
+    unsafe {
+        make(p, KeyvalKind::Type, type_copy_attr_fn, type_delete_attr_fn, type_keyval, extra_state)
+    }
 }
 
 /// `MPI_Type_free_keyval`
@@ -75,7 +79,7 @@ pub unsafe fn type_create_keyval(
 /// `type_keyval` is null or a variable.
 pub unsafe fn type_free_keyval(p: &Process, type_keyval: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe { free(p, Kind::Type, type_keyval) }
+    unsafe { free(p, KeyvalKind::Type, type_keyval) }
 }
 
 /// `MPI_Win_create_keyval`
@@ -87,7 +91,9 @@ pub unsafe fn win_create_keyval(
     extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe { make(p, Kind::Win, win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state) }
+    unsafe {
+        make(p, KeyvalKind::Win, win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state)
+    }
 }
 
 /// `MPI_Win_free_keyval`
@@ -96,7 +102,7 @@ pub unsafe fn win_create_keyval(
 /// `win_keyval` is null or a variable.
 pub unsafe fn win_free_keyval(p: &Process, win_keyval: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
-    unsafe { free(p, Kind::Win, win_keyval) }
+    unsafe { free(p, KeyvalKind::Win, win_keyval) }
 }
 
 /// Makes a key and stores it.
@@ -104,7 +110,7 @@ pub unsafe fn win_free_keyval(p: &Process, win_keyval: *mut c_int) -> Result<()>
 /// # Safety
 /// The functions are constants or functions of the right type; `keyval` is null or a variable.
 unsafe fn make(
-    p: &Process, kind: Kind, copy: usize, delete: usize, keyval: *mut c_int,
+    p: &Process, kind: KeyvalKind, copy: usize, delete: usize, keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> Result<()> {
     // SAFETY: ARGUMENTS.
@@ -115,7 +121,7 @@ unsafe fn make(
 ///
 /// # Safety
 /// `keyval` is null or a variable.
-unsafe fn free(p: &Process, kind: Kind, keyval: *mut c_int) -> Result<()> {
+unsafe fn free(p: &Process, kind: KeyvalKind, keyval: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
         free_keyval(p, kind, load(keyval)?)?;

@@ -7,7 +7,7 @@
 use super::arguments::{RecvBlock, RecvBlocks, SendBlock};
 use super::{Count, Form, read_counts};
 use core::ffi::{c_int, c_void};
-use fastpath_mpi::coll::pair::{self, Outcome};
+use fastpath_mpi::coll::pair::{self, PairCall};
 use fastpath_mpi::coll::{self, Block, Blocks, TypedBlocks};
 use fastpath_mpi::comm::Comm;
 use fastpath_mpi::consts::{MPI_BYTE, MPI_ERR_ARG, MPI_PROC_NULL, MPI_ROOT, MPI_SUCCESS};
@@ -100,16 +100,16 @@ pub(crate) fn finish(result: Result<()>, name: &'static str, comm: usize) -> c_i
 #[inline(always)] // `fastpath bench instructions` counts it
 pub fn barrier(comm: usize) -> c_int {
     match pair::barrier(comm) {
-        Outcome::Done => MPI_SUCCESS,
+        PairCall::Done => MPI_SUCCESS,
         other => barrier_slow(other, comm),
     }
 }
 
 #[inline(never)]
-fn barrier_slow(outcome: Outcome, comm: usize) -> c_int {
+fn barrier_slow(outcome: PairCall, comm: usize) -> c_int {
     let result = match outcome {
         // SAFETY: no memory is touched.
-        Outcome::Waiting(missing) => unsafe {
+        PairCall::Waiting(missing) => unsafe {
             missing.receive("MPI_Barrier", comm, core::ptr::null_mut(), 0)
         },
         _ => barrier_many(comm),

@@ -6,7 +6,7 @@
 use super::{null_result, read_array, read_bytes, read_text, store, store_text};
 use core::ffi::{c_char, c_int};
 use fastpath_mpi::consts::*;
-use fastpath_mpi::dynamic::{self, Asked, Outcome, Timeout};
+use fastpath_mpi::dynamic::{self, Asked, SpawnResult, Timeout};
 use fastpath_mpi::info::find_hints;
 use fastpath_mpi::{Error, Process, Result};
 
@@ -48,7 +48,7 @@ unsafe fn read_asked(
 /// # Safety
 /// `codes` is null (`MPI_ERRCODES_IGNORE`) or has room for one code of each process asked for; `comm` is null or a
 /// variable.
-unsafe fn store_outcome(outcome: Outcome, comm: *mut usize, codes: *mut c_int) -> Result<()> {
+unsafe fn store_outcome(outcome: SpawnResult, comm: *mut usize, codes: *mut c_int) -> Result<()> {
     // SAFETY: ARGUMENTS.
     unsafe {
         if !codes.is_null() {

@@ -7,8 +7,8 @@ use super::{load, read_text, store, store_text};
 use core::ffi::{c_char, c_int};
 use fastpath_mpi::consts::{MPI_ERRHANDLER_NULL, MPI_MAX_ERROR_STRING};
 use fastpath_mpi::errhandler::{
-    Kind, Scope, call_errhandler, create_errhandler, free_errhandler, get_errhandler, note_set,
-    set_errhandler,
+    HandlerKind, Scope, call_errhandler, create_errhandler, free_errhandler, get_errhandler,
+    note_set, set_errhandler,
 };
 use fastpath_mpi::{Process, Result};
 
@@ -18,12 +18,12 @@ use fastpath_mpi::{Process, Result};
 /// The function is null or of the right type.
 pub unsafe fn comm_create_errhandler(p: &Process, comm_errhandler_fn: usize) -> Result<usize> {
     // SAFETY: ARGUMENTS.
-    unsafe { create_errhandler(p, Kind::Comm, comm_errhandler_fn) }
+    unsafe { create_errhandler(p, HandlerKind::Comm, comm_errhandler_fn) }
 }
 
 /// `MPI_Comm_set_errhandler`
 pub fn comm_set_errhandler(p: &Process, comm: usize, errhandler: usize) -> Result<()> {
-    set_errhandler(p, Kind::Comm, &p.comm(comm)?.errhandler, errhandler)?;
+    set_errhandler(p, HandlerKind::Comm, &p.comm(comm)?.errhandler, errhandler)?;
     note_set(p, comm);
     Ok(())
 }
@@ -47,7 +47,7 @@ pub fn comm_call_errhandler(p: &Process, comm: usize, errorcode: c_int) -> Resul
 /// As [`comm_create_errhandler`].
 pub unsafe fn win_create_errhandler(p: &Process, win_errhandler_fn: usize) -> Result<usize> {
     // SAFETY: ARGUMENTS.
-    unsafe { create_errhandler(p, Kind::Win, win_errhandler_fn) }
+    unsafe { create_errhandler(p, HandlerKind::Win, win_errhandler_fn) }
 }
 
 /// `MPI_File_create_errhandler`
@@ -56,7 +56,7 @@ pub unsafe fn win_create_errhandler(p: &Process, win_errhandler_fn: usize) -> Re
 /// As [`comm_create_errhandler`].
 pub unsafe fn file_create_errhandler(p: &Process, file_errhandler_fn: usize) -> Result<usize> {
     // SAFETY: ARGUMENTS.
-    unsafe { create_errhandler(p, Kind::File, file_errhandler_fn) }
+    unsafe { create_errhandler(p, HandlerKind::File, file_errhandler_fn) }
 }
 
 /// `MPI_Session_create_errhandler`
@@ -67,7 +67,7 @@ pub unsafe fn session_create_errhandler(
     p: &Process, session_errhandler_fn: usize,
 ) -> Result<usize> {
     // SAFETY: ARGUMENTS.
-    unsafe { create_errhandler(p, Kind::Session, session_errhandler_fn) }
+    unsafe { create_errhandler(p, HandlerKind::Session, session_errhandler_fn) }
 }
 
 /// `MPI_Errhandler_free`

@@ -10,7 +10,9 @@ use super::{Count, load, read_bytes, read_text, store, store_text};
 use core::ffi::{c_char, c_int, c_void};
 use fastpath_mpi::consts::{MPI_ERR_ARG, MPI_FILE_NULL, MPI_MAX_DATAREP_STRING};
 use fastpath_mpi::datatype::Datatype;
-use fastpath_mpi::errhandler::{Kind, Scope, call_errhandler, get_errhandler, set_errhandler};
+use fastpath_mpi::errhandler::{
+    HandlerKind, Scope, call_errhandler, get_errhandler, set_errhandler,
+};
 use fastpath_mpi::file::representation::{
     self, Conversion, Convert, ExtentFunction, LargeConversion, Registered,
 };
@@ -241,8 +243,8 @@ pub fn file_get_atomicity(p: &Process, fh: usize) -> Result<c_int> {
 /// `MPI_File_set_errhandler`: of `MPI_FILE_NULL`, the one that files have when they are opened.
 pub fn file_set_errhandler(p: &Process, file: usize, errhandler: usize) -> Result<()> {
     match file {
-        MPI_FILE_NULL => set_errhandler(p, Kind::File, &p.file_errhandler, errhandler),
-        _ => set_errhandler(p, Kind::File, &find(p, file)?.errhandler, errhandler),
+        MPI_FILE_NULL => set_errhandler(p, HandlerKind::File, &p.file_errhandler, errhandler),
+        _ => set_errhandler(p, HandlerKind::File, &find(p, file)?.errhandler, errhandler),
     }
 }
 

@@ -57,7 +57,7 @@ use fastpath_mpi::consts::{
     MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_NO_MEM, MPI_INFO_NULL, MPI_UNDEFINED,
 };
 pub(crate) use fastpath_mpi::datatype::Form as Width;
-pub(crate) use fastpath_mpi::file::access::{Access, Place};
+pub(crate) use fastpath_mpi::file::access::{Access, FilePlace};
 pub(crate) use fastpath_mpi::file::split::Which;
 use fastpath_mpi::info::find_info;
 use fastpath_mpi::{Error, Process, Result};

@@ -9,7 +9,9 @@ use super::p2p_immediate::choose_bodies;
 use super::{load, read_bytes, read_text, store};
 use core::ffi::{c_char, c_int};
 use fastpath_mpi::consts::*;
-use fastpath_mpi::errhandler::{Kind, Scope, call_errhandler, get_errhandler, set_errhandler};
+use fastpath_mpi::errhandler::{
+    HandlerKind, Scope, call_errhandler, get_errhandler, set_errhandler,
+};
 use fastpath_mpi::info::find_hints;
 use fastpath_mpi::{Error, Process, Result, process, session};
 
@@ -155,7 +157,7 @@ pub unsafe fn intercomm_create_from_groups(
 /// `MPI_Session_set_errhandler`
 pub fn session_set_errhandler(p: &Process, session: usize, errhandler: usize) -> Result<()> {
     let session = p.sessions.find(session)?;
-    set_errhandler(p, Kind::Session, &session.errhandler, errhandler)
+    set_errhandler(p, HandlerKind::Session, &session.errhandler, errhandler)
 }
 
 /// `MPI_Session_get_errhandler`

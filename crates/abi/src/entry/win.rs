@@ -10,7 +10,9 @@ use super::{Count, load, read_text, store, store_text};
 use core::ffi::{c_char, c_int, c_void};
 use fastpath_mpi::attribute::{delete_attribute, set_attribute};
 use fastpath_mpi::consts::{MPI_ERR_OTHER, MPI_MAX_OBJECT_NAME, MPI_WIN_NULL};
-use fastpath_mpi::errhandler::{Kind, Scope, call_errhandler, get_errhandler, set_errhandler};
+use fastpath_mpi::errhandler::{
+    HandlerKind, Scope, call_errhandler, get_errhandler, set_errhandler,
+};
 use fastpath_mpi::info::find_hints;
 use fastpath_mpi::win::create::{Wanted, free, make, query_shared};
 use fastpath_mpi::win::window::Flavor;
@@ -220,7 +222,7 @@ pub fn win_delete_attr(p: &Process, win: usize, win_keyval: c_int) -> Result<()>
 
 /// `MPI_Win_set_errhandler`
 pub fn win_set_errhandler(p: &Process, win: usize, errhandler: usize) -> Result<()> {
-    set_errhandler(p, Kind::Win, &p.win(win)?.errhandler, errhandler)
+    set_errhandler(p, HandlerKind::Win, &p.win(win)?.errhandler, errhandler)
 }
 
 /// `MPI_Win_get_errhandler`

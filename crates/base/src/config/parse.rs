@@ -1,30 +1,30 @@
 //! From text to values: sizes, times, numbers, words. Errors say what would be right.
 
-use super::{Kind, Value};
+use super::{Value, ValueKind};
 
 /// Reads one value as its kind wants it.
-pub(super) fn parse_value(kind: &Kind, text: &str) -> Result<Value, String> {
+pub(super) fn parse_value(kind: &ValueKind, text: &str) -> Result<Value, String> {
     let text = text.trim();
     match *kind {
-        Kind::Flag => parse_flag(text).map(Value::Flag),
-        Kind::FlagOr(words) => match find_word(text, words) {
+        ValueKind::Flag => parse_flag(text).map(Value::Flag),
+        ValueKind::FlagOr(words) => match find_word(text, words) {
             Ok(index) => Ok(Value::Choice(index)),
             Err(_) => parse_flag(text)
                 .map(Value::Flag)
                 .map_err(|e| format!("{e}, or {}", words.join(", "))),
         },
-        Kind::Size => parse_size(text).map(|n| Value::Number(Some(n))),
-        Kind::SizeOrAuto | Kind::SizeWithin(..) => or_auto(text, parse_size),
-        Kind::BytesOrAuto => or_auto(text, parse_bytes),
-        Kind::DurationOrAuto => or_auto(text, parse_duration_ns),
-        Kind::Count => parse_count(text).map(|n| Value::Number(Some(n))),
-        Kind::CountWithin(least, most) => match parse_count(text) {
+        ValueKind::Size => parse_size(text).map(|n| Value::Number(Some(n))),
+        ValueKind::SizeOrAuto | ValueKind::SizeWithin(..) => or_auto(text, parse_size),
+        ValueKind::BytesOrAuto => or_auto(text, parse_bytes),
+        ValueKind::DurationOrAuto => or_auto(text, parse_duration_ns),
+        ValueKind::Count => parse_count(text).map(|n| Value::Number(Some(n))),
+        ValueKind::CountWithin(least, most) => match parse_count(text) {
             Ok(n) if (least..=most).contains(&n) => Ok(Value::Number(Some(n))),
             _ => Err(format!("expected a whole number from {least} to {most}")),
         },
-        Kind::Choice(words) => find_word(text, words).map(Value::Choice),
-        Kind::Words(words) => parse_words(text, words).map(Value::List),
-        Kind::Text => Ok(Value::Text(text.to_owned())),
+        ValueKind::Choice(words) => find_word(text, words).map(Value::Choice),
+        ValueKind::Words(words) => parse_words(text, words).map(Value::List),
+        ValueKind::Text => Ok(Value::Text(text.to_owned())),
     }
 }
 
@@ -240,15 +240,15 @@ mod tests {
             "1",
         ];
         let kinds = [
-            Kind::Flag,
-            Kind::Size,
-            Kind::SizeOrAuto,
-            Kind::DurationOrAuto,
-            Kind::Count,
-            Kind::CountWithin(1, 64),
-            Kind::Choice(&["a"]),
-            Kind::Words(&["a"]),
-            Kind::Text,
+            ValueKind::Flag,
+            ValueKind::Size,
+            ValueKind::SizeOrAuto,
+            ValueKind::DurationOrAuto,
+            ValueKind::Count,
+            ValueKind::CountWithin(1, 64),
+            ValueKind::Choice(&["a"]),
+            ValueKind::Words(&["a"]),
+            ValueKind::Text,
         ];
         for n in 0..pool.len().pow(4) {
             let text: String = (0..4).map(|k| pool[n / pool.len().pow(k) % pool.len()]).collect();

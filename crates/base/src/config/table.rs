@@ -4,7 +4,7 @@ use crate::trace::MAX_EVENTS;
 
 /// What a variable holds and how it is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// `1`, `yes`, `on`, `true` or `0`, `no`, `off`, `false`.
     Flag,
     /// As `Flag`, or one of these words.
@@ -39,7 +39,7 @@ pub struct Variable {
     /// Its name, with the prefix.
     pub name: &'static str,
     /// What it holds.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// What it is when not set, in the form a person would write it.
     pub default: &'static str,
     /// One line for the help.
@@ -114,88 +114,88 @@ macro_rules! variables {
 }
 
 variables! {
-    Wait "FASTPATH_WAIT" Kind::Choice(WAIT_MODES), "auto", false,
+    Wait "FASTPATH_WAIT" ValueKind::Choice(WAIT_MODES), "auto", false,
         "how a rank waits: spin, then yield, then sleep (auto), or one of them alone";
-    Progress "FASTPATH_PROGRESS" Kind::Choice(PROGRESS), "none", false,
+    Progress "FASTPATH_PROGRESS" ValueKind::Choice(PROGRESS), "none", false,
         "thread: a thread of the library goes on with long messages and collective calls while the \
          program computes; none: only MPI calls do";
-    Workers "FASTPATH_WORKERS" Kind::Choice(WORKERS), "one", false,
+    Workers "FASTPATH_WORKERS" ValueKind::Choice(WORKERS), "one", false,
         "at MPI_THREAD_MULTIPLE, whether threads on different communicators have a lock and rings \
          of their own (several) or share them (one); auto: several where there are two processors \
          for each rank";
-    Disable "FASTPATH_DISABLE" Kind::Words(FEATURES), "", false,
+    Disable "FASTPATH_DISABLE" ValueKind::Words(FEATURES), "", false,
         "optimisations to switch off, by name, to see what each of them gives";
-    Report "FASTPATH_REPORT" Kind::FlagOr(REPORT_FORMS), "0", false,
+    Report "FASTPATH_REPORT" ValueKind::FlagOr(REPORT_FORMS), "0", false,
         "1 or json: print at start which transport and protocol serves which size, and why; at \
          the end what was learnt and counted; selection: as json, but nothing that takes time to \
          count";
-    Coll "FASTPATH_COLL" Kind::Text, "", false,
+    Coll "FASTPATH_COLL" ValueKind::Text, "", false,
         "algorithms of collective calls, by name, as allreduce:nodes,bcast:binomial: calls that \
          cannot go so take the usual one; any-order: sums need not have the same bits on all \
          hosts; docs/scale.md names them";
-    Check "FASTPATH_CHECK" Kind::Flag, "0", false,
+    Check "FASTPATH_CHECK" ValueKind::Flag, "0", false,
         "1: look for mistakes of the program, which takes time: datatypes that do not match, \
          collective calls that differ, requests and messages left at MPI_Finalize";
-    Transports "FASTPATH_TRANSPORTS" Kind::Words(TRANSPORTS), "all", false,
+    Transports "FASTPATH_TRANSPORTS" ValueKind::Words(TRANSPORTS), "all", false,
         "transports that may be used: shm between ranks of one host; ud, and rc for pairs that \
          talk much, between hosts, and within one where shm is not listed; tcp for the same where \
          there is no adapter";
-    EagerMax "FASTPATH_EAGER_MAX" Kind::SizeWithin(48, 64 << 10), "auto", false,
+    EagerMax "FASTPATH_EAGER_MAX" ValueKind::SizeWithin(48, 64 << 10), "auto", false,
         "largest message sent without asking the receiver first, 48 to 64K; auto: by measured cost";
-    PipelineChunk "FASTPATH_PIPELINE_CHUNK" Kind::SizeWithin(256, 32704), "auto", false,
+    PipelineChunk "FASTPATH_PIPELINE_CHUNK" ValueKind::SizeWithin(256, 32704), "auto", false,
         "piece in which a large message is copied through shared memory, 256 to 32704; auto: by \
          measured cost";
-    Tuning "FASTPATH_TUNING" Kind::Text, "auto", false,
+    Tuning "FASTPATH_TUNING" ValueKind::Text, "auto", false,
         "file of measured constants; auto: in the cache directory, if it is there; none: defaults";
-    Device "FASTPATH_DEVICE" Kind::Text, "auto", false,
+    Device "FASTPATH_DEVICE" ValueKind::Text, "auto", false,
         "the RDMA adapter, as mlx5_0 or mlx5_0:1 for its first port; auto: the first with an \
          active port";
-    MaxInline "FASTPATH_MAX_INLINE" Kind::BytesOrAuto, "auto", false,
+    MaxInline "FASTPATH_MAX_INLINE" ValueKind::BytesOrAuto, "auto", false,
         "bytes of inline data to request from an RDMA adapter; the granted size applies; auto: as \
          `fastpath tune inline` has stored, else 220";
-    Interfaces "FASTPATH_INTERFACES" Kind::Text, "auto", false,
+    Interfaces "FASTPATH_INTERFACES" ValueKind::Text, "auto", false,
         "interfaces by which ranks of other hosts reach this one, the best first: names, addresses \
          or networks as 10.1.0.0/16, separated by commas; ^ before one excludes it; auto: all \
          but loopback";
-    Ports "FASTPATH_PORTS" Kind::Text, "auto", false,
+    Ports "FASTPATH_PORTS" ValueKind::Text, "auto", false,
         "ports on which ranks listen, as 50000-50100, one for each rank of a host; auto: as the \
          kernel chooses";
-    ConnectCost "FASTPATH_CONNECT_COST" Kind::DurationOrAuto, "auto", false,
+    ConnectCost "FASTPATH_CONNECT_COST" ValueKind::DurationOrAuto, "auto", false,
         "assumed cost of a connection (queue pair): a pair changes from ud to rc once its \
          datagrams have cost that much more; auto: 500us";
-    Connections "FASTPATH_CONNECTIONS" Kind::Count, "1024", false,
+    Connections "FASTPATH_CONNECTIONS" ValueKind::Count, "1024", false,
         "most connections of a rank where rc and ud are listed; further pairs stay with ud";
-    Registrations "FASTPATH_REGISTRATIONS" Kind::SizeOrAuto, "auto", false,
+    Registrations "FASTPATH_REGISTRATIONS" ValueKind::SizeOrAuto, "auto", false,
         "most bytes of the program's own memory that stay registered with an adapter between \
          messages; auto: half of what a process may lock, or without such a limit its share of an \
          eighth of the memory";
-    UnexpectedMax "FASTPATH_UNEXPECTED_MAX" Kind::Size, "64M", false,
+    UnexpectedMax "FASTPATH_UNEXPECTED_MAX" ValueKind::Size, "64M", false,
         "most bytes that unexpected messages may take in a rank; beyond that their senders wait, \
          unless the program needs a message behind them";
-    Spin "FASTPATH_SPIN" Kind::DurationOrAuto, "auto", false,
+    Spin "FASTPATH_SPIN" ValueKind::DurationOrAuto, "auto", false,
         "how long a rank with a processor to itself spins before it yields; auto: 5us";
-    Trace "FASTPATH_TRACE" Kind::Text, "", false,
+    Trace "FASTPATH_TRACE" ValueKind::Text, "", false,
         "file to write a trace of all ranks to, for Perfetto or chrome://tracing; empty: none";
-    TraceEvents "FASTPATH_TRACE_EVENTS" Kind::CountWithin(1, MAX_EVENTS as u64), "16384", false,
+    TraceEvents "FASTPATH_TRACE_EVENTS" ValueKind::CountWithin(1, MAX_EVENTS as _), "16384", false,
         "how many points of each thread are kept, the last ones; 1 to 1048576";
-    SpawnMax "FASTPATH_SPAWN_MAX" Kind::Count, "128", false,
+    SpawnMax "FASTPATH_SPAWN_MAX" ValueKind::Count, "128", false,
         "how many processes MPI_Comm_spawn, and jobs that are connected with, can add to a job in \
          all; room for each takes address space and almost no memory";
-    Singleton "FASTPATH_SINGLETON" Kind::Flag, "0", false,
+    Singleton "FASTPATH_SINGLETON" ValueKind::Flag, "0", false,
         "1: this process is a job of its own, rank 0 of 1, whatever the variables of a launcher \
          say";
-    CompilerC "FASTPATH_CC" Kind::Text, "cc", false,
+    CompilerC "FASTPATH_CC" ValueKind::Text, "cc", false,
         "the compiler that mpicc calls";
-    CompilerCpp "FASTPATH_CXX" Kind::Text, "c++", false,
+    CompilerCpp "FASTPATH_CXX" ValueKind::Text, "c++", false,
         "the compiler that mpicxx calls";
-    InternalJob "FASTPATH_INTERNAL_JOB" Kind::Text, "", true,
+    InternalJob "FASTPATH_INTERNAL_JOB" ValueKind::Text, "", true,
         "the launcher tells a rank who it is";
-    InternalParent "FASTPATH_INTERNAL_PARENT" Kind::Text, "", true,
+    InternalParent "FASTPATH_INTERNAL_PARENT" ValueKind::Text, "", true,
         "the launcher tells a rank where the process of another job waits that has spawned it";
-    InternalClaims "FASTPATH_INTERNAL_CLAIMS" Kind::Text, "/sys/devices/system/cpu", true,
+    InternalClaims "FASTPATH_INTERNAL_CLAIMS" ValueKind::Text, "/sys/devices/system/cpu", true,
         "folder of processors, whose bytes jobs lock to claim them; set by tests";
-    Rank "FASTPATH_RANK" Kind::Text, "", true,
+    Rank "FASTPATH_RANK" ValueKind::Text, "", true,
         "the launcher tells scripts which rank they are";
-    Size "FASTPATH_SIZE" Kind::Text, "", true,
+    Size "FASTPATH_SIZE" ValueKind::Text, "", true,
         "the launcher tells scripts how many ranks there are";
 }

@@ -11,7 +11,7 @@ const AWAKE: u32 = 0;
 const SLEEPING: u32 = 1;
 
 /// What the lock protects: threads that wait, messages that were taken, and who sleeps.
-struct Place {
+struct LockState {
     waiting: u32,
     taken: [bool; 2],
     sleepers: Sleepers<usize>,
@@ -24,13 +24,13 @@ struct World {
     /// The thread whose message is a word of the peer's, which only it polls; 2: none.
     polls_itself: usize,
     rings: [AtomicBool; 2],
-    place: Mutex<Place>,
+    place: Mutex<LockState>,
 }
 
 impl World {
     fn new(polls_itself: usize) -> Shared<Self> {
         let place =
-            Place { waiting: 0, taken: [false; 2], sleepers: Sleepers::default(), needless: 0 };
+            LockState { waiting: 0, taken: [false; 2], sleepers: Sleepers::default(), needless: 0 };
         Shared::new(World {
             word: AtomicU32::new(AWAKE),
             polls_itself,
@@ -39,7 +39,7 @@ impl World {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Place> {
+    fn lock(&self) -> MutexGuard<'_, LockState> {
         self.place.lock().unwrap()
     }
 
@@ -61,7 +61,7 @@ impl World {
     }
 
     /// Takes what has come, for whichever thread, and wakes that one.
-    fn progress(&self, place: &mut Place) -> bool {
+    fn progress(&self, place: &mut LockState) -> bool {
         let mut moved = false;
         for (of, (ring, taken)) in self.rings.iter().zip(&mut place.taken).enumerate() {
             // ORDERING: acquire pairs with the release in `send`.
@@ -75,13 +75,13 @@ impl World {
         moved
     }
 
-    fn wake_sleepers(&self, place: &mut Place) {
+    fn wake_sleepers(&self, place: &mut LockState) {
         let taken = place.taken;
         place.sleepers.wake(|&me| taken[me] || me == self.polls_itself, || self.wake_word());
     }
 
     /// Whether a thread has its message.
-    fn is_over(&self, place: &mut Place, me: usize) -> bool {
+    fn is_over(&self, place: &mut LockState, me: usize) -> bool {
         // ORDERING: acquire pairs with the release in `send`.
         place.taken[me] |= me == self.polls_itself && self.rings[me].load(Ordering::Acquire);
         place.taken[me]

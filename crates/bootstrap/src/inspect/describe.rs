@@ -2,7 +2,7 @@
 
 use super::facts::{Activity, Facts, look_at_ranks};
 use super::verdict::{Verdict, judge};
-use super::{End, Member};
+use super::{Member, ProcessEnd};
 use crate::segment::{Awaited, Phase, Segment, WaitNote};
 use fastpath_base::clock::now_ns;
 use std::fmt::Write as _;
@@ -126,12 +126,12 @@ fn describe_waits(facts: &Facts, now_ns: u64) -> Option<String> {
 }
 
 /// How a process ended.
-pub fn describe_end(end: End) -> String {
+pub fn describe_end(end: ProcessEnd) -> String {
     match end {
-        End::Exit(code) => format!("has left with exit code {code}"),
-        End::Signal(signal, _) => format!("was ended by {}", describe_signal(signal)),
-        End::Unknown => "has ended".to_owned(),
-        End::Elsewhere => {
+        ProcessEnd::Exit(code) => format!("has left with exit code {code}"),
+        ProcessEnd::Signal(signal, _) => format!("was ended by {}", describe_signal(signal)),
+        ProcessEnd::Unknown => "has ended".to_owned(),
+        ProcessEnd::Elsewhere => {
             "is on another host or of another job, where `fastpath ps` shows it".to_owned()
         }
     }

@@ -1,6 +1,6 @@
 //! What can be seen of the ranks from outside: their pages in the job's memory, their processes in `/proc`.
 
-use super::{End, Member};
+use super::{Member, ProcessEnd};
 use crate::segment::{Phase, RankPage, Segment, WaitNote, WindowLocks};
 use fastpath_base::sync::Ordering;
 use std::fs;
@@ -108,7 +108,8 @@ fn look_at_rank(rank: &Member, page: Option<&RankPage>) -> Facts {
     let mut facts = Facts {
         pid: rank.pid,
         phase,
-        has_left: rank.end.is_some_and(|end| end != End::Elsewhere) || phase == Phase::Finalized,
+        has_left: rank.end.is_some_and(|end| end != ProcessEnd::Elsewhere)
+            || phase == Phase::Finalized,
         activity: Activity::Unknown,
         is_settled: false,
         naps: None,
@@ -314,7 +315,7 @@ mod tests {
         let page = segment.page(1).unwrap();
         page.elsewhere.store(1, Ordering::Relaxed);
         let members = crate::inspect::find_members(&segment);
-        assert_eq!(members[1].end, Some(End::Elsewhere));
+        assert_eq!(members[1].end, Some(ProcessEnd::Elsewhere));
         let facts = look_at_ranks(&members, &segment);
         assert!(!facts[1].has_left && facts[1].activity == Activity::Unknown);
     }

@@ -15,7 +15,7 @@ pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// Where the process stands.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum LaunchPlace {
     /// A rank of a job that our `mpiexec` made.
     Own,
     /// The only rank of a job of its own.
@@ -141,10 +141,10 @@ impl Claim {
         self.size != Some(1)
     }
 
-    fn into_place(self) -> Place {
+    fn into_place(self) -> LaunchPlace {
         match self.tells_of_others() {
-            true => Place::Several(self),
-            false => Place::Alone(Alone::OfOne(self)),
+            true => LaunchPlace::Several(self),
+            false => LaunchPlace::Alone(Alone::OfOne(self)),
         }
     }
 }
@@ -154,31 +154,31 @@ impl Claim {
 ///
 /// Of several launchers the one that lives counts. Which one does is certain for our own and for an open `PMI_FD`;
 /// else one that tells of several ranks counts more than one that tells of a single rank.
-pub fn detect(env: Lookup<'_>, pmi_peer: Option<&str>) -> Place {
+pub fn detect(env: Lookup<'_>, pmi_peer: Option<&str>) -> LaunchPlace {
     let asked = env(VARIABLES[Key::Singleton as usize].name);
     if asked.is_some_and(|text| parse_flag(text.trim()) == Ok(true)) {
-        return Place::Alone(Alone::Asked);
+        return LaunchPlace::Alone(Alone::Asked);
     }
     let pmi = read_pmi(env, pmi_peer);
     let others = [read_pmix(env), read_slurm(env), read_flux(env)];
     // Our `mpiexec` takes the marks of other launchers away, so one that is there was set by a rank of our job.
     let is_marked = |claim: &Option<Claim>| claim.as_ref().is_some_and(|c| c.is_marked);
     if env(JOB_VARIABLE).is_some() && !others.iter().chain([&pmi]).any(is_marked) {
-        return Place::Own;
+        return LaunchPlace::Own;
     }
     if let Some(pmi) = &pmi
         && pmi_peer.is_some()
     {
         // The one rank of a job that another one has spawned meets it by the engine.
         return match env(SPAWNED).as_deref() {
-            Some("1") => Place::Several(pmi.clone()),
+            Some("1") => LaunchPlace::Several(pmi.clone()),
             _ => pmi.clone().into_place(),
         };
     }
     let mut told: Vec<Claim> = others.into_iter().chain([pmi]).flatten().collect();
     let first = told.iter().position(Claim::tells_of_others).unwrap_or(0);
     match told.is_empty() {
-        true => Place::Alone(Alone::Unlaunched),
+        true => LaunchPlace::Alone(Alone::Unlaunched),
         false => told.swap_remove(first).into_place(),
     }
 }

@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
 //! What this process can see of the launcher that started it, and the command that would work instead.
 
-use super::detect::{Alone, Claim, Launcher, Place, detect};
+use super::detect::{Alone, Claim, LaunchPlace, Launcher, detect};
 use super::identity::{JOB_VARIABLE, is_ancestor};
 use super::parents::has_rank_above;
 use fastpath_base::config::{Key, VARIABLES};
@@ -14,7 +14,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Where this process stands ([`detect`]).
-pub fn find_place() -> Place {
+pub fn find_place() -> LaunchPlace {
     let peer = read_variable("PMI_FD").and_then(|text| find_peer(text.trim().parse().ok()?));
     let stale = is_task_of_slurm(
         read_variable("SLURM_TASK_PID").as_deref(),
@@ -26,8 +26,8 @@ pub fn find_place() -> Place {
     };
     match detect(&read, peer.as_deref()) {
         // An open `PMI_FD` was made for this process: a rank keeps its own from what it starts.
-        Place::Several(claim) if peer.is_none() && has_rank_above() => {
-            Place::Alone(Alone::OfRank(claim))
+        LaunchPlace::Several(claim) if peer.is_none() && has_rank_above() => {
+            LaunchPlace::Alone(Alone::OfRank(claim))
         }
         place => place,
     }
@@ -101,7 +101,7 @@ pub fn describe_start(ranks: usize) -> String {
 /// What `mpiexec` says when another launcher has started several of it. None where that is not known to be so, or
 /// another of them says it.
 pub fn describe_copies() -> Option<String> {
-    let Place::Several(claim) = find_place() else {
+    let LaunchPlace::Several(claim) = find_place() else {
         return None;
     };
     if claim.rank.is_some_and(|rank| rank > 0) || claim.size.is_none() {

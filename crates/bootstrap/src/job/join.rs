@@ -21,7 +21,7 @@ use crate::network::NetworkCard;
 use crate::network::proof::Pass;
 use crate::segment::{Elsewhere, Segment};
 use card::{Hello, NodeCard, Rank, SECRET_BYTES, Welcome};
-use channel::{Frame, Kind, Role, receive, send};
+use channel::{Frame, FrameKind, Role, receive, send};
 use fastpath_base::config::{Config, Key};
 use fastpath_base::sync::Ordering;
 use fastpath_base::topology::{self, CpuSet};
@@ -137,7 +137,7 @@ fn lead(mut engine: Engine, about: &About, gathering: Gathering) -> Result<Job, 
     };
     for member in &members {
         let file = Some(segment.file());
-        let sent = send(&member.stream, Kind::Welcome, &welcome.encode(), file);
+        let sent = send(&member.stream, FrameKind::Welcome, &welcome.encode(), file);
         sent.map_err(|e| lost(member.rank, e))?;
     }
     let mut job = Job::of_node(segment, about, job_id)?;
@@ -146,7 +146,7 @@ fn lead(mut engine: Engine, about: &About, gathering: Gathering) -> Result<Job, 
     if welcome.members != about.size {
         (job.job_id, neighbours) = meet_nodes(&mut engine, &job, &members, welcome.lowest)?;
         for member in &members {
-            let sent = send(&member.stream, Kind::Go, &job.job_id.to_le_bytes(), None);
+            let sent = send(&member.stream, FrameKind::Go, &job.job_id.to_le_bytes(), None);
             sent.map_err(|e| lost(member.rank, e))?;
         }
     }
@@ -182,14 +182,14 @@ fn meet_nodes(
     let config = job.open_to_other_nodes()?;
     let watched = ring::open(&config, members.len() + 1);
     for member in members {
-        expect(&member.stream, Kind::Card).map_err(|e| lost(member.rank, e))?;
+        expect(&member.stream, FrameKind::Card).map_err(|e| lost(member.rank, e))?;
     }
     let leader = watched.as_ref().map(|(_, card)| card.encode());
     let own = describe_node(job, leader.unwrap_or_default(), number_choices(&config));
     let card = own.encode();
     match members.iter().find(|member| member.rank == lowest) {
         Some(member) => {
-            let sent = send(&member.stream, Kind::Node, &card, None);
+            let sent = send(&member.stream, FrameKind::Node, &card, None);
             sent.map_err(|e| lost(lowest, e))?;
         }
         None => engine.put(NODE_KEY, &card)?,
@@ -318,9 +318,9 @@ fn follow(mut engine: Engine, about: &About, stream: UnixStream) -> Result<Job, 
         processors: topology::affinity(),
     };
     let gone = |e| failed("the first process of the job on this host", e);
-    send(&stream, Kind::Hello, &hello.encode(), None).map_err(gone)?;
+    send(&stream, FrameKind::Hello, &hello.encode(), None).map_err(gone)?;
     engine.fence()?;
-    let frame = expect(&stream, Kind::Welcome).map_err(gone)?;
+    let frame = expect(&stream, FrameKind::Welcome).map_err(gone)?;
     let (Some(welcome), Some(file)) = (Welcome::decode(&frame.body), frame.file) else {
         return Err(BootstrapError::Join("the job's memory has not come".into()));
     };
@@ -328,13 +328,13 @@ fn follow(mut engine: Engine, about: &About, stream: UnixStream) -> Result<Job, 
     let mut job = Job::of_node(segment, about, welcome.job_id)?;
     if welcome.members != about.size {
         job.open_to_other_nodes()?;
-        send(&stream, Kind::Card, &[], None).map_err(gone)?;
+        send(&stream, FrameKind::Card, &[], None).map_err(gone)?;
         if welcome.lowest == about.rank {
-            let card = expect(&stream, Kind::Node).map_err(gone)?;
+            let card = expect(&stream, FrameKind::Node).map_err(gone)?;
             engine.put(NODE_KEY, &card.body)?;
         }
         engine.fence()?;
-        let go = expect(&stream, Kind::Go).map_err(gone)?;
+        let go = expect(&stream, FrameKind::Go).map_err(gone)?;
         let job_id = go.body.try_into().map(u64::from_le_bytes);
         job.job_id = job_id.map_err(|_| BootstrapError::Join("the job has no number".into()))?;
     }
@@ -342,13 +342,13 @@ fn follow(mut engine: Engine, about: &About, stream: UnixStream) -> Result<Job, 
 }
 
 /// The next frame, which must be of this kind.
-fn expect(stream: &UnixStream, kind: Kind) -> io::Result<Frame> {
+fn expect(stream: &UnixStream, kind: FrameKind) -> io::Result<Frame> {
     let frame = receive(stream)?;
     if frame.kind == kind {
         return Ok(frame);
     }
     let why = match frame.kind {
-        Kind::Refusal => String::from_utf8_lossy(&frame.body).into_owned(),
+        FrameKind::Refusal => String::from_utf8_lossy(&frame.body).into_owned(),
         other => format!("{other:?} has come instead of {kind:?}"),
     };
     Err(io::Error::other(why))

@@ -1,6 +1,6 @@
 //! Where the process of another job waits that has spawned this one: its port.
 
-use super::detect::{Alone, Place};
+use super::detect::{Alone, LaunchPlace};
 use super::{Job, find_place};
 use crate::engine::{Engine, EngineError};
 use std::sync::PoisonError;
@@ -69,7 +69,7 @@ impl Job {
     /// Whether [`Job::ask_any_engine`] would ask one.
     pub fn may_ask_engine(&self) -> bool {
         let is_of_one = || match find_place() {
-            Place::Alone(Alone::OfOne(claim)) => claim.protocol.is_some(),
+            LaunchPlace::Alone(Alone::OfOne(claim)) => claim.protocol.is_some(),
             _ => false,
         };
         self.has_engine() || self.launcher.is_none() && is_of_one()
@@ -88,7 +88,7 @@ impl Job {
         }
         let mut late = self.late_engine.lock().unwrap_or_else(PoisonError::into_inner);
         if late.is_none() && self.launcher.is_none() {
-            let Place::Alone(Alone::OfOne(claim)) = find_place() else {
+            let LaunchPlace::Alone(Alone::OfOne(claim)) = find_place() else {
                 return None;
             };
             match Engine::connect(claim.protocol?) {

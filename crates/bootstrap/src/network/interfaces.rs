@@ -9,7 +9,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// An address of this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct HostAddress {
     /// Name of the interface.
     pub name: String,
     /// The address.
@@ -23,7 +23,7 @@ pub struct Found {
 ///
 /// # Errors
 /// What the kernel said.
-pub fn list_addresses() -> io::Result<Vec<Found>> {
+pub fn list_addresses() -> io::Result<Vec<HostAddress>> {
     let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
     // SAFETY: the list is written to the pointer, and freed below.
     if unsafe { libc::getifaddrs(&mut first) } != 0 {
@@ -41,7 +41,7 @@ pub fn list_addresses() -> io::Result<Vec<Found>> {
         if let Some(address) = address.filter(|_| flags & up == up) {
             // SAFETY: an entry's name is a C string.
             let name = unsafe { CStr::from_ptr(entry.ifa_name) };
-            found.push(Found {
+            found.push(HostAddress {
                 name: name.to_string_lossy().into_owned(),
                 address,
                 point_to_point: flags & libc::IFF_POINTOPOINT != 0,
@@ -106,7 +106,7 @@ impl<'a> Pattern<'a> {
         })
     }
 
-    fn matches(&self, found: &Found) -> bool {
+    fn matches(&self, found: &HostAddress) -> bool {
         match (self, found.address) {
             (Pattern::Name(name), _) => found.name == *name,
             (Pattern::Network(IpAddr::V4(network), bits), IpAddr::V4(address)) => {
@@ -135,7 +135,9 @@ fn address_bits(address: IpAddr) -> u32 {
 ///
 /// # Errors
 /// A word that cannot be understood, or none is left.
-pub fn choose_addresses(found: &[Found], asked: &str, reach: Reach) -> Result<Vec<IpAddr>, String> {
+pub fn choose_addresses(
+    found: &[HostAddress], asked: &str, reach: Reach,
+) -> Result<Vec<IpAddr>, String> {
     let words = asked.split(',').map(str::trim).filter(|w| !w.is_empty());
     let (mut wanted, mut refused) = (Vec::new(), Vec::new());
     for word in words.filter(|&word| word != "auto") {
@@ -144,22 +146,22 @@ pub fn choose_addresses(found: &[Found], asked: &str, reach: Reach) -> Result<Ve
             None => wanted.push(Pattern::parse(word)?),
         }
     }
-    let kept = |f: &&Found| !refused.iter().any(|pattern| pattern.matches(f));
+    let kept = |f: &&HostAddress| !refused.iter().any(|pattern| pattern.matches(f));
     let mut chosen: Vec<IpAddr> = Vec::new();
-    let mut add = |f: &Found| {
+    let mut add = |f: &HostAddress| {
         if !chosen.contains(&f.address) {
             chosen.push(f.address);
         }
     };
-    let candidates: Vec<&Found> = found.iter().filter(kept).collect();
+    let candidates: Vec<&HostAddress> = found.iter().filter(kept).collect();
     for pattern in &wanted {
         let these = candidates.iter().filter(|f| pattern.matches(f));
         these.for_each(|f| add(f));
     }
     if wanted.is_empty() {
-        let (own, others): (Vec<&Found>, Vec<&Found>) =
+        let (own, others): (Vec<&HostAddress>, Vec<&HostAddress>) =
             candidates.into_iter().partition(|f| f.address.is_loopback());
-        let (tunnels, plain): (Vec<&Found>, Vec<&Found>) =
+        let (tunnels, plain): (Vec<&HostAddress>, Vec<&HostAddress>) =
             others.into_iter().partition(|f| f.point_to_point);
         let others = plain.into_iter().chain(tunnels);
         match (reach, own.is_empty()) {
@@ -180,7 +182,7 @@ pub fn choose_addresses(found: &[Found], asked: &str, reach: Reach) -> Result<Ve
 
 /// Puts one address of each interface before a second of any, and the interface of the default route first: where a
 /// card has no room for all, those that are left out are most likely of no use.
-pub fn put_likely_first(found: &[Found], default: Option<&str>, chosen: &mut Vec<IpAddr>) {
+pub fn put_likely_first(found: &[HostAddress], default: Option<&str>, chosen: &mut Vec<IpAddr>) {
     let mut seen = HashMap::new();
     let mut placed = Vec::new();
     for &address in chosen.iter() {
@@ -207,7 +209,7 @@ fn read_default(routes: &str) -> Option<String> {
     Some(found[0].to_owned())
 }
 
-fn describe_none(found: &[Found], asked: &str) -> String {
+fn describe_none(found: &[HostAddress], asked: &str) -> String {
     let there: Vec<String> = found.iter().map(|f| format!("{} ({})", f.name, f.address)).collect();
     let there = match there.is_empty() {
         true => "no interface that is up".to_owned(),
@@ -226,8 +228,8 @@ fn describe_none(found: &[Found], asked: &str) -> String {
 mod tests {
     use super::*;
 
-    fn host() -> Vec<Found> {
-        let found = |name: &str, address: &str, point_to_point| Found {
+    fn host() -> Vec<HostAddress> {
+        let found = |name: &str, address: &str, point_to_point| HostAddress {
             name: name.to_owned(),
             address: address.parse().unwrap(),
             point_to_point,

@@ -22,25 +22,25 @@ pub fn probe() -> String {
 
 /// What a job printed and how it ended.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct JobOutput {
     pub status: ExitStatus,
     pub stdout: String,
     pub stderr: String,
 }
 
-impl Outcome {
+impl JobOutput {
     pub fn code(&self) -> Option<i32> {
         self.status.code()
     }
 
     #[track_caller]
-    pub fn expect_code(self, code: i32) -> Outcome {
+    pub fn expect_code(self, code: i32) -> JobOutput {
         assert_eq!(self.code(), Some(code), "{self:#?}");
         self
     }
 
     #[track_caller]
-    pub fn expect_stderr(self, part: &str) -> Outcome {
+    pub fn expect_stderr(self, part: &str) -> JobOutput {
         assert!(self.stderr.contains(part), "no {part:?} in {self:#?}");
         self
     }
@@ -96,12 +96,12 @@ impl Job {
 
     /// Runs it to its end; nothing of it may be left.
     #[track_caller]
-    pub fn run(self) -> Outcome {
+    pub fn run(self) -> JobOutput {
         self.start().finish()
     }
 
     #[track_caller]
-    pub fn run_with_input(mut self, input: &str) -> Outcome {
+    pub fn run_with_input(mut self, input: &str) -> JobOutput {
         self.command.stdin(Stdio::piped());
         let mut running = self.start();
         let mut stdin = running.child.stdin.take().unwrap();
@@ -143,7 +143,7 @@ impl Running {
     }
 
     #[track_caller]
-    pub fn finish(mut self) -> Outcome {
+    pub fn finish(mut self) -> JobOutput {
         let watchdog = Watchdog::start(self.child.id(), &self.mark, self.since);
         let mut stderr_pipe = self.child.stderr.take().unwrap();
         let reader = std::thread::spawn(move || {
@@ -156,7 +156,7 @@ impl Running {
         let status = self.child.wait().unwrap();
         let stderr = reader.join().unwrap();
         watchdog.stop();
-        let outcome = Outcome {
+        let outcome = JobOutput {
             status,
             stdout: String::from_utf8_lossy(&stdout).into_owned(),
             stderr: String::from_utf8_lossy(&stderr).into_owned(),

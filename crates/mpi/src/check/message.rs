@@ -7,7 +7,7 @@ use crate::datatype::Datatype;
 use crate::error::{Error, Result};
 use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::layout::{Layout, LayoutError, Part};
-use fastpath_protocol::request::Kind;
+use fastpath_protocol::request::RequestKind;
 use fastpath_protocol::{Fault, RequestId, Worker};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -35,12 +35,12 @@ impl Checks {
     /// Puts room for a record before the data of a send or receive, of a send with its record. What it returns must be
     /// kept ([`Checks::keep`]) as long as the request lives.
     pub(crate) fn watch(
-        &self, call: &'static str, kind: Kind, (datatype, count): (&Rc<Datatype>, u64),
+        &self, call: &'static str, kind: RequestKind, (datatype, count): (&Rc<Datatype>, u64),
         buffer: &Buffer,
     ) -> Result<(Watched, Buffer)> {
         let place = self.place();
         let record = match kind {
-            Kind::Send => Record::of_call(call, &place).with_data(datatype, count),
+            RequestKind::Send => Record::of_call(call, &place).with_data(datatype, count),
             _ => Record::NONE,
         };
         let watched = Watched {
@@ -75,7 +75,7 @@ impl Checks {
         // SAFETY: the worker lives while MPI runs, and the request is in use: it is just being completed.
         let request = unsafe { (*worker).requests.get_mut(id) };
         request.bytes -= RECORD_BYTES;
-        if request.kind == Kind::Send || request.cancelled {
+        if request.kind == RequestKind::Send || request.cancelled {
             return;
         }
         // SAFETY: written before the request ended; any bytes are a record.

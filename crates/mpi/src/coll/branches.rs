@@ -19,14 +19,14 @@ use crate::error::Result;
 use std::ops::Range;
 
 /// What branches give, in order, and memory for others.
-struct Held<'a> {
+struct BranchState<'a> {
     red: &'a Reduction<'a>,
     actors: Actors,
     held: Vec<(Branch, Vector<'a>)>,
     free: Vec<Vector<'a>>,
 }
 
-impl<'a> Held<'a> {
+impl<'a> BranchState<'a> {
     /// Memory for the branches of some ranks.
     fn take(&mut self, ranks: Range<u32>) -> Vec<(Branch, Vector<'a>)> {
         let places = self.free.drain(..).rev();
@@ -73,7 +73,7 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
     let size = red.size(operand.count, f.room()).along_tree();
     let ranks_of = |range: Range<u32>| nodes.ranks(range);
     let mut scratch = Scratch::new(f);
-    let mut held = Held { red, actors, held: Vec::new(), free: Vec::new() };
+    let mut held = BranchState { red, actors, held: Vec::new(), free: Vec::new() };
     if levels.heads.is_some() {
         let places = needed(nodes, actors, own);
         let places_of = scratch.elements(red.layout, operand.count * places)?;
@@ -120,7 +120,7 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
 /// # Safety
 /// As [`reduce`].
 async unsafe fn meet<'a, F: Fabric>(
-    f: &F, nodes: &Nodes, held: &mut Held<'a>, result: Option<Vector<'a>>,
+    f: &F, nodes: &Nodes, held: &mut BranchState<'a>, result: Option<Vector<'a>>,
     wants: impl Fn(u32) -> bool,
 ) -> Result {
     let (rank, actors) = (f.rank(), Actors::of(f.size()));

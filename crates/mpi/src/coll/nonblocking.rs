@@ -239,18 +239,18 @@ impl Fabric for Outstanding {
 }
 
 /// What a call ends with.
-pub(crate) trait Outcome {
+pub(crate) trait CollResult {
     /// The status of its request.
     fn status(self) -> Status;
 }
 
-impl Outcome for () {
+impl CollResult for () {
     fn status(self) -> Status {
         request::empty_status()
     }
 }
 
-impl Outcome for Status {
+impl CollResult for Status {
     fn status(self) -> Status {
         self
     }
@@ -272,7 +272,7 @@ impl<F, M, T> Operation<Process> for Running<F, M>
 where
     F: Future<Output = Result<T>>,
     M: Fn() -> F,
-    T: Outcome,
+    T: CollResult,
 {
     fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
         let Some(algorithm) = self.algorithm.get() else {

@@ -25,7 +25,7 @@ use std::mem::MaybeUninit;
 
 /// What became of a call. Not a `Result` within an option: it travels in one register.
 #[must_use]
-pub enum Outcome {
+pub enum PairCall {
     /// It is complete.
     Done,
     /// Nothing has happened.
@@ -42,7 +42,7 @@ pub struct Missing {
 }
 
 /// This rank, and the other.
-struct Pair {
+struct PairComm {
     comm: &'static HotComm,
     other: usize,
     endpoint: *mut Endpoint,
@@ -50,7 +50,7 @@ struct Pair {
 
 /// The pair behind a communicator's handle, if it has two ranks and nothing stands before their next messages.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
-fn find_pair<const WAY: u8>(handle: usize) -> Option<Pair> {
+fn find_pair<const WAY: u8>(handle: usize) -> Option<PairComm> {
     let comm = hot::comm(handle);
     let key = hot::key::<WAY>(handle);
     if comm.send_key != key || comm.recv_key != key || comm.size != 2 || comm.comm.is_null() {
@@ -62,7 +62,7 @@ fn find_pair<const WAY: u8>(handle: usize) -> Option<Pair> {
         if !(*hot::worker_of::<WAY>(comm)).matcher.is_quiet(*comm.world.add(other)) {
             return None;
         }
-        Some(Pair { comm, other, endpoint: *comm.endpoints.add(other) })
+        Some(PairComm { comm, other, endpoint: *comm.endpoints.add(other) })
     }
 }
 
@@ -71,8 +71,8 @@ fn find_pair<const WAY: u8>(handle: usize) -> Option<Pair> {
 /// # Safety
 /// `out` is readable, `into` writable for `bytes` bytes, at most [`SHORT_LIMIT`].
 #[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
-unsafe fn exchange(pair: &Pair, out: *const u8, into: *mut u8, bytes: usize) -> Outcome {
-    let Pair { comm, other, endpoint } = *pair;
+unsafe fn exchange(pair: &PairComm, out: *const u8, into: *mut u8, bytes: usize) -> PairCall {
+    let PairComm { comm, other, endpoint } = *pair;
     // SAFETY: the communicator lives while it is in the table; this is the only thread inside MPI: below
     // MPI_THREAD_MULTIPLE, and there since it has the lock. The caller vouches for the memory.
     unsafe {
@@ -80,13 +80,13 @@ unsafe fn exchange(pair: &Pair, out: *const u8, into: *mut u8, bytes: usize) -> 
         match (*endpoint).send_immediate(tag::collective_key(comm.own_key), tag, out, bytes) {
             Post::Done => {}
             Post::Wake => _ = (*endpoint).wake(),
-            _ => return Outcome::Declined,
+            _ => return PairCall::Declined,
         }
         Channel::advance(&*comm.comm);
         let from = tag::collective_key(comm.from_key + other as u64);
         match (*endpoint).recv_short_whole(from, tag, into, bytes) {
-            Some(_) => Outcome::Done,
-            None => Outcome::Waiting(Missing { tag, from: other as u32 }),
+            Some(_) => PairCall::Done,
+            None => PairCall::Waiting(Missing { tag, from: other as u32 }),
         }
     }
 }
@@ -152,16 +152,16 @@ impl Missing {
 
 /// `MPI_Barrier` of two ranks.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
-pub fn barrier(handle: usize) -> Outcome {
+pub fn barrier(handle: usize) -> PairCall {
     meet_by::<OPEN>(handle)
 }
 
 #[inline(always)] // `fastpath bench instructions` counts MPI_Barrier
-fn meet_by<const WAY: u8>(handle: usize) -> Outcome {
+fn meet_by<const WAY: u8>(handle: usize) -> PairCall {
     match find_pair::<WAY>(handle) {
         // SAFETY: no memory is touched.
         Some(pair) => unsafe { exchange(&pair, std::ptr::null(), std::ptr::null_mut(), 0) },
-        None => Outcome::Declined,
+        None => PairCall::Declined,
     }
 }
 
@@ -177,10 +177,10 @@ pub fn meet(p: &Process, comm: &Comm) -> Result<bool> {
         true => meet_by::<INSIDE>(handle),
     };
     match outcome {
-        Outcome::Declined => Ok(false),
-        Outcome::Done => Ok(true),
+        PairCall::Declined => Ok(false),
+        PairCall::Done => Ok(true),
         // SAFETY: no memory is touched.
-        Outcome::Waiting(missing) => unsafe {
+        PairCall::Waiting(missing) => unsafe {
             if lock::is_enabled() || !missing.spin(handle, std::ptr::null_mut(), 0) {
                 missing.wait(p, comm, std::ptr::null_mut(), 0)?;
             }
@@ -258,8 +258,8 @@ unsafe fn allreduce_by<const WAY: u8>(
 /// As [`allreduce`]; the kernel is for elements that are `bytes` bytes in all.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Allreduce
 unsafe fn combine(
-    pair: &Pair, send: *const u8, recv: *mut u8, (count, bytes): (usize, usize), kernel: Kernel,
-    receive: impl FnOnce(Missing, *mut u8, usize) -> Result,
+    pair: &PairComm, send: *const u8, recv: *mut u8, (count, bytes): (usize, usize),
+    kernel: Kernel, receive: impl FnOnce(Missing, *mut u8, usize) -> Result,
 ) -> Option<Result> {
     let in_place = send as usize == MPI_IN_PLACE;
     let operand = if in_place { recv.cast_const() } else { send };
@@ -272,9 +272,9 @@ unsafe fn combine(
     // SAFETY: BYTES; `place` has room for `SHORT_LIMIT` bytes.
     unsafe {
         match exchange(pair, operand, into, bytes) {
-            Outcome::Done => {}
-            Outcome::Declined => return None,
-            Outcome::Waiting(missing) => {
+            PairCall::Done => {}
+            PairCall::Declined => return None,
+            PairCall::Waiting(missing) => {
                 if let Err(e) = receive(missing, into, bytes) {
                     return Some(Err(e));
                 }

@@ -106,7 +106,13 @@ fn user_functions__can_refuse_free_and_duplicate() {
     let (copy, delete) = (refuse_copy as *const () as usize, refuse as *const () as usize);
     // SAFETY: functions of the right types.
     let key = unsafe {
-        attribute::create_keyval(&p, attribute::Kind::Comm, copy, delete, std::ptr::null_mut())
+        attribute::create_keyval(
+            &p,
+            attribute::KeyvalKind::Comm,
+            copy,
+            delete,
+            std::ptr::null_mut(),
+        )
     }
     .unwrap();
     attribute::set_attribute(&p, comm.holder(), key, std::ptr::null_mut()).unwrap();

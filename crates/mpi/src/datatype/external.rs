@@ -2,7 +2,7 @@
 //! The portable form "external32" (MPI 5.0, section 14.5.2): big-endian, with sizes of its own, without gaps.
 
 use super::packing::open_packed;
-use super::predefined::{Basic, Kind};
+use super::predefined::{Basic, BasicKind};
 use super::{Datatype, Result, TypeError};
 
 /// Bytes converted at a time; a multiple of the largest basic type, and small enough for the stack.
@@ -39,7 +39,7 @@ impl Number {
                 Number { native: size, portable: 4, change: Conversion::Unsigned }
             }
             (_, "MPI_WCHAR") => Number { native: size, portable: 2, change: Conversion::Unsigned },
-            (Kind::LongDouble | Kind::LongComplex, _) => Number {
+            (BasicKind::LongDouble | BasicKind::LongComplex, _) => Number {
                 native: 16,
                 portable: 16,
                 change: if cfg!(target_arch = "x86_64") {
@@ -48,7 +48,7 @@ impl Number {
                     Conversion::Turn
                 },
             },
-            (Kind::Complex, _) => same(size / 2),
+            (BasicKind::Complex, _) => same(size / 2),
             _ => same(size),
         }
     }
@@ -151,7 +151,9 @@ fn extended_from_binary128(wide: [u8; 16]) -> [u8; 16] {
 fn numbers(basic: Basic) -> impl Iterator<Item = Number> {
     let (first, second) = match (basic.kind, basic.pair_parts()) {
         (_, Some((value, index))) => (Number::of(value), Some(Number::of(index))),
-        (Kind::Complex | Kind::LongComplex, None) => (Number::of(basic), Some(Number::of(basic))),
+        (BasicKind::Complex | BasicKind::LongComplex, None) => {
+            (Number::of(basic), Some(Number::of(basic)))
+        }
         _ => (Number::of(basic), None),
     };
     std::iter::once(first).chain(second)

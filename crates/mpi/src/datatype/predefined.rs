@@ -4,7 +4,7 @@ use fastpath_protocol::layout::{Layout, LayoutError, Part};
 
 /// What a basic type holds; reductions choose by it (MPI 5.0, section 6.9.2).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum BasicKind {
     /// Signed integer, C or Fortran.
     Signed,
     /// Unsigned integer.
@@ -43,7 +43,7 @@ pub struct Named {
     /// Alignment of its address in C.
     pub align: u32,
     /// What it holds.
-    pub kind: Kind,
+    pub kind: BasicKind,
     /// For a pair, the handles of value and index.
     pub pair: Option<(u16, u16)>,
 }
@@ -125,19 +125,19 @@ impl Basic {
     }
 }
 
-const fn row(handle: u16, name: &'static str, size: u32, kind: Kind) -> Named {
+const fn row(handle: u16, name: &'static str, size: u32, kind: BasicKind) -> Named {
     let align = match kind {
-        Kind::Complex | Kind::LongComplex => size / 2,
+        BasicKind::Complex | BasicKind::LongComplex => size / 2,
         _ => size,
     };
     Named { handle, name, size, align: if align == 0 { 1 } else { align }, kind, pair: None }
 }
 
 const fn pair(handle: u16, name: &'static str, size: u32, value: u16, index: u16) -> Named {
-    Named { handle, name, size, align: 1, kind: Kind::Pair, pair: Some((value, index)) }
+    Named { handle, name, size, align: 1, kind: BasicKind::Pair, pair: Some((value, index)) }
 }
 
-use Kind::*;
+use BasicKind::*;
 
 /// Sorted by handle. Fortran's default kinds are those of the usual compilers without options that change them:
 /// INTEGER, REAL and LOGICAL of 4 bytes, DOUBLE PRECISION of 8. No usual compiler has REAL*2.

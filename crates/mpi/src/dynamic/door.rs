@@ -35,13 +35,13 @@ const CALL_NS: u64 = 5_000_000_000;
 
 /// Where a door is, and its key: the end of a port's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct DoorAddress {
     pub key: [u8; 32],
     port: u16,
     addresses: Vec<IpAddr>,
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for DoorAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.key[..KEY].iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
         write!(f, ":{}:", self.port)?;
@@ -53,9 +53,9 @@ impl fmt::Display for Way {
     }
 }
 
-impl Way {
-    /// What [`Way`]'s text says.
-    pub fn parse(text: &str) -> Option<Way> {
+impl DoorAddress {
+    /// What [`DoorAddress`]'s text says.
+    pub fn parse(text: &str) -> Option<DoorAddress> {
         let mut fields = text.splitn(3, ':');
         let (digits, port, addresses) = (fields.next()?, fields.next()?, fields.next()?);
         let mut key = [0; 32];
@@ -66,7 +66,7 @@ impl Way {
             *byte = u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok()?;
         }
         let addresses = addresses.split(',').map(|address| address.parse().ok());
-        Some(Way {
+        Some(DoorAddress {
             key,
             port: port.parse().ok().filter(|&port| port != 0)?,
             addresses: addresses.collect::<Option<Vec<IpAddr>>>()?,
@@ -193,7 +193,9 @@ impl Door {
     ///
     /// # Errors
     /// For people: no socket can be had, or the settings leave none.
-    pub fn open(config: &Config, number: Number) -> std::result::Result<(Door, Way), String> {
+    pub fn open(
+        config: &Config, number: Number,
+    ) -> std::result::Result<(Door, DoorAddress), String> {
         let random: [u8; KEY] = draw_random().map_err(|e| format!("no random numbers: {e}"))?;
         let mut key = [0; 32];
         key[..KEY].copy_from_slice(&random);
@@ -204,7 +206,7 @@ impl Door {
             proof: Proof::new(key, number),
             callers: Vec::new(),
         };
-        let way = Way { key, port: card.port, addresses: shorten(card.addresses) };
+        let way = DoorAddress { key, port: card.port, addresses: shorten(card.addresses) };
         Ok((door, way))
     }
 
@@ -255,7 +257,7 @@ impl Door {
 ///
 /// # Errors
 /// `MPI_ERR_PORT`: no address leads there, nobody there knows the key, or nobody opens for as long as this waits.
-pub fn call(p: &Process, way: &Way, number: Number, timeout: Timeout) -> Result<OwnedFd> {
+pub fn call(p: &Process, way: &DoorAddress, number: Number, timeout: Timeout) -> Result<OwnedFd> {
     let own: Vec<IpAddr> =
         list_addresses().unwrap_or_default().into_iter().map(|found| found.address).collect();
     let mut addresses = way.addresses.clone();
@@ -367,8 +369,8 @@ fn greet(
 mod tests {
     use super::*;
 
-    fn way() -> Way {
-        Way {
+    fn way() -> DoorAddress {
+        DoorAddress {
             key: std::array::from_fn(|at| if at < KEY { at as u8 * 7 } else { 0 }),
             port: 40_001,
             addresses: vec!["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
@@ -378,9 +380,9 @@ mod tests {
     #[test]
     fn way__comes_back_as_it_was() {
         let text = way().to_string();
-        assert_eq!(Way::parse(&text), Some(way()));
+        assert_eq!(DoorAddress::parse(&text), Some(way()));
         for wrong in [&text[1..], "", "00:1:10.0.0.1", &text.replace("40001", "0")] {
-            assert_eq!(Way::parse(wrong), None, "{wrong}");
+            assert_eq!(DoorAddress::parse(wrong), None, "{wrong}");
         }
     }
 
@@ -388,8 +390,8 @@ mod tests {
     fn fuzz__way_is_understood_or_refused() {
         let text = way().to_string();
         crate::mutate::run(&[text.as_bytes()], |input| {
-            if let Some(way) = Way::parse(&String::from_utf8_lossy(input)) {
-                assert_eq!(Way::parse(&way.to_string()), Some(way));
+            if let Some(way) = DoorAddress::parse(&String::from_utf8_lossy(input)) {
+                assert_eq!(DoorAddress::parse(&way.to_string()), Some(way));
             }
         });
     }

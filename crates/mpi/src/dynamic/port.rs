@@ -4,7 +4,7 @@
 //! connects puts itself there when nobody is, and has been let in when the accepting root has taken it away; then both
 //! agree as two leaders of an intercommunicator do. Processes of other jobs come over the network ([`super::door`]).
 
-use super::door::{self, Door, Way};
+use super::door::{self, Door, DoorAddress};
 use super::{CALLS, Timeout, ask, foreign, wait};
 use crate::channel::Channel;
 use crate::channel::agree;
@@ -37,7 +37,7 @@ struct Port {
     /// Counted by the rank, from 1.
     number: u32,
     /// Where processes of other jobs come to it, if they can.
-    way: Option<Way>,
+    way: Option<DoorAddress>,
 }
 
 /// The doors of this process's ports, by the numbers of the ports.
@@ -63,7 +63,7 @@ impl Port {
             number: number.parse().ok().filter(|&number| number > 0)?,
             way: match next() {
                 None => None,
-                Some(way) => Some(Way::parse(way)?),
+                Some(way) => Some(DoorAddress::parse(way)?),
             },
         })
     }

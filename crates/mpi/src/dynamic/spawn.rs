@@ -45,7 +45,7 @@ pub struct Asked {
 
 /// What a spawn gives.
 #[derive(Debug)]
-pub struct Outcome {
+pub struct SpawnResult {
     /// The intercommunicator.
     pub comm: Result<usize>,
     /// An error code for each process that was asked for; none where that is not known.
@@ -62,10 +62,10 @@ struct Started {
 /// `MPI_Comm_spawn` and `MPI_Comm_spawn_multiple`. `asked` counts at the root alone.
 pub fn spawn(
     p: &Process, comm: &Comm, root: i32, asked: impl FnOnce() -> Result<Vec<Asked>>,
-) -> Outcome {
+) -> SpawnResult {
     let mut codes = Vec::new();
     let comm = spawn_all(p, comm, root, asked, &mut codes);
-    Outcome { comm, codes }
+    SpawnResult { comm, codes }
 }
 
 fn spawn_all(

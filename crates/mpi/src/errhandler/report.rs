@@ -5,7 +5,7 @@ use crate::consts::*;
 use crate::error::{Error, classes};
 use crate::process::Process;
 use fastpath_base::config::{Key, VARIABLES};
-use fastpath_bootstrap::job::detect::Place;
+use fastpath_bootstrap::job::detect::LaunchPlace;
 use fastpath_bootstrap::job::find_place;
 use std::fmt::Write;
 
@@ -96,9 +96,9 @@ fn whereabouts(p: &Process) -> String {
 /// Before initialisation: what the launcher has told the process.
 fn launched_as() -> String {
     match find_place() {
-        Place::Own => {}
-        Place::Several(claim) => return claim.to_string(),
-        Place::Alone(_) => return "a process that mpiexec has not started".into(),
+        LaunchPlace::Own => {}
+        LaunchPlace::Several(claim) => return claim.to_string(),
+        LaunchPlace::Alone(_) => return "a process that mpiexec has not started".into(),
     }
     let told = |key: Key| std::env::var(VARIABLES[key as usize].name).ok();
     match (told(Key::Rank), told(Key::Size)) {

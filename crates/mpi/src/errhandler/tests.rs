@@ -22,7 +22,7 @@ fn seen() -> Vec<(usize, i32)> {
 
 const NOTE: unsafe extern "C" fn(*mut usize, *mut c_int) = note;
 
-fn handler(p: &Process, kind: Kind) -> usize {
+fn handler(p: &Process, kind: HandlerKind) -> usize {
     // SAFETY: a function that takes the fixed arguments.
     unsafe { create_errhandler(p, kind, NOTE as usize) }.unwrap()
 }
@@ -45,8 +45,8 @@ fn process() -> (Process, Rc<Comm>) {
 #[test]
 fn user_handler__gets_the_object_and_the_code() {
     let (p, comm) = process();
-    let handle = handler(&p, Kind::Comm);
-    set_errhandler(&p, Kind::Comm, &comm.errhandler, handle).unwrap();
+    let handle = handler(&p, HandlerKind::Comm);
+    set_errhandler(&p, HandlerKind::Comm, &comm.errhandler, handle).unwrap();
     let scope = Scope::Comm(comm.handle.get());
     assert_eq!(raise(Some(&p), scope, "MPI_Send", Error::new(MPI_ERR_RANK, "no")), MPI_ERR_RANK);
     assert_eq!(seen(), [(comm.handle.get(), MPI_ERR_RANK)]);
@@ -61,7 +61,7 @@ fn user_handler__gets_the_object_and_the_code() {
 fn errors_without_a_living_object__go_to_comm_self() {
     let (p, comm) = process();
     let own = p.comms.get(MPI_COMM_SELF).unwrap();
-    set_errhandler(&p, Kind::Comm, &own.errhandler, handler(&p, Kind::Comm)).unwrap();
+    set_errhandler(&p, HandlerKind::Comm, &own.errhandler, handler(&p, HandlerKind::Comm)).unwrap();
     let stale = comm.handle.get();
     p.comms.remove(stale);
     for scope in [Scope::None, Scope::Comm(stale), Scope::Comm(MPI_COMM_NULL), Scope::Comm(0)] {
@@ -80,14 +80,14 @@ fn errors_of_no_object__go_to_comm_world_until_comm_self_has_a_handler_of_the_pr
     p.comms.insert_predefined(MPI_COMM_WORLD, world);
     let set = |comm: usize, handler: usize| {
         let place = p.comms.get(comm).unwrap();
-        set_errhandler(&p, Kind::Comm, &place.errhandler, handler).unwrap();
+        set_errhandler(&p, HandlerKind::Comm, &place.errhandler, handler).unwrap();
         note_set(&p, comm);
     };
     let fail = || {
         let error = Error::new(MPI_ERR_TYPE, "no");
         raise(Some(&p), Scope::None, "MPI_Type_commit", error)
     };
-    set(MPI_COMM_WORLD, handler(&p, Kind::Comm));
+    set(MPI_COMM_WORLD, handler(&p, HandlerKind::Comm));
     assert_eq!((fail(), seen()), (MPI_ERR_TYPE, vec![(MPI_COMM_WORLD, MPI_ERR_TYPE)]));
     set(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     assert_eq!((fail(), seen()), (MPI_ERR_TYPE, vec![]));
@@ -96,7 +96,8 @@ fn errors_of_no_object__go_to_comm_world_until_comm_self_has_a_handler_of_the_pr
 #[test]
 fn on_comm__overrides_the_arguments() {
     let (p, comm) = process();
-    set_errhandler(&p, Kind::Comm, &comm.errhandler, handler(&p, Kind::Comm)).unwrap();
+    set_errhandler(&p, HandlerKind::Comm, &comm.errhandler, handler(&p, HandlerKind::Comm))
+        .unwrap();
     let error = Error::new(MPI_ERR_TRUNCATE, "long").on_comm(comm.handle.get());
     raise(Some(&p), Scope::None, "MPI_Wait", error);
     assert_eq!(seen(), [(comm.handle.get(), MPI_ERR_TRUNCATE)]);
@@ -105,12 +106,12 @@ fn on_comm__overrides_the_arguments() {
 #[test]
 fn handler__lives_while_it_is_held_or_attached() {
     let (p, comm) = process();
-    let handle = handler(&p, Kind::Comm);
-    set_errhandler(&p, Kind::Comm, &comm.errhandler, handle).unwrap();
+    let handle = handler(&p, HandlerKind::Comm);
+    set_errhandler(&p, HandlerKind::Comm, &comm.errhandler, handle).unwrap();
     free_errhandler(&p, handle).unwrap();
     assert!(free_errhandler(&p, handle).is_err());
     assert_eq!(get_errhandler(&p, &comm.errhandler), handle);
-    set_errhandler(&p, Kind::Comm, &comm.errhandler, MPI_ERRORS_RETURN).unwrap();
+    set_errhandler(&p, HandlerKind::Comm, &comm.errhandler, MPI_ERRORS_RETURN).unwrap();
     find_errhandler(&p, handle).unwrap();
     free_errhandler(&p, handle).unwrap();
     assert_eq!(find_errhandler(&p, handle).unwrap_err().code(), MPI_ERR_ERRHANDLER);
@@ -123,13 +124,13 @@ fn handler__lives_while_it_is_held_or_attached() {
 #[test]
 fn handler__of_another_kind_is_refused() {
     let (p, comm) = process();
-    let handle = handler(&p, Kind::Win);
+    let handle = handler(&p, HandlerKind::Win);
     for bad in [handle, MPI_ERRHANDLER_NULL, 0, 1 << 30] {
-        let error = set_errhandler(&p, Kind::Comm, &comm.errhandler, bad).unwrap_err();
+        let error = set_errhandler(&p, HandlerKind::Comm, &comm.errhandler, bad).unwrap_err();
         assert_eq!(error.code(), MPI_ERR_ERRHANDLER);
     }
     // SAFETY: null is allowed.
-    let result = unsafe { create_errhandler(&p, Kind::Comm, 0) };
+    let result = unsafe { create_errhandler(&p, HandlerKind::Comm, 0) };
     assert_eq!(result.unwrap_err().code(), MPI_ERR_ARG);
 }
 

@@ -6,7 +6,7 @@ use std::ffi::c_int;
 
 /// The kind of object whose errors a user's error handler takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum HandlerKind {
     /// Communicators.
     Comm,
     /// Windows.
@@ -29,7 +29,7 @@ pub(crate) enum Action {
     /// `MPI_ERRORS_RETURN`
     Return,
     /// The user's function.
-    Call(Kind, Function),
+    Call(HandlerKind, Function),
 }
 
 /// An error handler.

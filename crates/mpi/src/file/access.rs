@@ -30,7 +30,7 @@ const STAGE_BYTES: u64 = 1 << 20;
 
 /// Where in the file an access begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum FilePlace {
     /// At an offset, in etypes.
     At(i64),
     /// At the individual file pointer.
@@ -47,7 +47,7 @@ pub struct Access {
     /// Whether the file is written.
     pub writes: bool,
     /// Where in the file.
-    pub place: Place,
+    pub place: FilePlace,
     /// Whether all ranks make it together.
     pub collective: bool,
     /// The memory.
@@ -93,7 +93,7 @@ impl File {
             }
             false => {}
         }
-        if matches!(access.place, Place::At(_) | Place::Individual) {
+        if matches!(access.place, FilePlace::At(_) | FilePlace::Individual) {
             self.require_random()?;
         }
         let datatype = p.datatype(access.datatype)?;
@@ -155,12 +155,12 @@ impl File {
     pub(super) unsafe fn carry_out(&self, p: &Process, access: &Access) -> Result<Status> {
         let checked = self.check(p, access);
         let from = match (access.place, &checked) {
-            (Place::At(offset), _) => Ok(offset),
-            (Place::Individual, _) => Ok(self.position.get()),
-            (Place::Shared, Ok(checked)) => self.take_shared(p, checked.units),
-            (Place::Shared, Err(_)) => Ok(0),
+            (FilePlace::At(offset), _) => Ok(offset),
+            (FilePlace::Individual, _) => Ok(self.position.get()),
+            (FilePlace::Shared, Ok(checked)) => self.take_shared(p, checked.units),
+            (FilePlace::Shared, Err(_)) => Ok(0),
             // All take part, also those whose arguments are wrong.
-            (Place::Ordered, checked) => {
+            (FilePlace::Ordered, checked) => {
                 self.take_ordered(p, checked.as_ref().map_or(0, |checked| checked.units))
             }
         };
@@ -180,7 +180,7 @@ impl File {
                 own.map_err(|refused| self.explain(refused))?
             }
         };
-        if access.place == Place::Individual {
+        if access.place == FilePlace::Individual {
             let units = (bytes / self.shown().unit()) as i64;
             self.position.set(self.position.get() + units);
         }

@@ -5,7 +5,7 @@
 //! the access says.
 #![allow(unsafe_code)]
 
-use super::access::{Access, Memory, Place, Target};
+use super::access::{Access, FilePlace, Memory, Target};
 use super::{File, Refused, collective, helper};
 use crate::coll::nonblocking::start_status;
 use crate::consts::*;
@@ -48,10 +48,10 @@ impl File {
     unsafe fn start_collective(self: Rc<Self>, p: &Process, access: &Access) -> Result<usize> {
         let checked = self.check(p, access);
         let from = match access.place {
-            Place::At(offset) => offset,
+            FilePlace::At(offset) => offset,
             _ => self.position.get(),
         };
-        if let (Place::Individual, Ok(checked)) = (access.place, &checked) {
+        if let (FilePlace::Individual, Ok(checked)) = (access.place, &checked) {
             self.position.set(from + checked.units);
         }
         let located = checked.and_then(|checked| self.locate(checked, from));
@@ -82,12 +82,12 @@ impl File {
         }
         let units = checked.units;
         let from = match access.place {
-            Place::At(offset) => offset,
-            Place::Individual => self.position.get(),
-            Place::Shared | Place::Ordered => self.take_shared(p, units)?,
+            FilePlace::At(offset) => offset,
+            FilePlace::Individual => self.position.get(),
+            FilePlace::Shared | FilePlace::Ordered => self.take_shared(p, units)?,
         };
         let located = self.locate(checked, from)?;
-        if access.place == Place::Individual {
+        if access.place == FilePlace::Individual {
             self.position.set(from + units);
         }
         let work = Work {

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)]
 
 use super::File;
-use super::access::{Access, Place};
+use super::access::{Access, FilePlace};
 use crate::consts::MPI_ERR_OTHER;
 use crate::error::{Error, Result};
 use crate::process::Process;
@@ -36,10 +36,10 @@ impl Which {
 
     fn of(access: &Access) -> Which {
         match (access.place, access.writes) {
-            (Place::At(_), false) => Which::ReadAtAll,
-            (Place::At(_), true) => Which::WriteAtAll,
-            (Place::Individual, false) => Which::ReadAll,
-            (Place::Individual, true) => Which::WriteAll,
+            (FilePlace::At(_), false) => Which::ReadAtAll,
+            (FilePlace::At(_), true) => Which::WriteAtAll,
+            (FilePlace::Individual, false) => Which::ReadAll,
+            (FilePlace::Individual, true) => Which::WriteAll,
             (_, false) => Which::ReadOrdered,
             (_, true) => Which::WriteOrdered,
         }

@@ -6,7 +6,7 @@ use crate::check::{Checks, RECORD_BYTES, Record, name_call};
 use crate::consts::MPI_ANY_TAG;
 use crate::process::Process;
 use fastpath_protocol::Worker;
-use fastpath_protocol::request::{Kind, Request, State};
+use fastpath_protocol::request::{Request, RequestKind, State};
 use fastpath_protocol::tag::{collective_key, key_context, key_source};
 use fastpath_protocol::unexpected::Entry;
 
@@ -75,7 +75,7 @@ fn describe_request(p: &Process, request: &Request) -> String {
         _ => "any rank".to_string(),
     };
     match (request.kind, request.state) {
-        (Kind::Send, _) => format!("{bytes} bytes to {peer} with {tag}{title}"),
+        (RequestKind::Send, _) => format!("{bytes} bytes to {peer} with {tag}{title}"),
         (_, State::Complete) => {
             format!("its message has come, but no call has waited for it or tested it{title}")
         }

@@ -5,9 +5,9 @@
 
 use super::builtin::Builtin;
 use super::kernel::*;
-use super::pair::{self, Pair};
+use super::pair::{self, ValueIndex};
 use crate::consts::MPI_CHAR;
-use crate::datatype::{Basic, Kind};
+use crate::datatype::{Basic, BasicKind};
 
 /// Whether the standard (or the extensions above) defines the operation for the type.
 pub(super) fn is_defined(op: Builtin, basic: Basic) -> bool {
@@ -18,16 +18,18 @@ pub(super) fn is_defined(op: Builtin, basic: Basic) -> bool {
         return basic.is_supported();
     }
     match basic.kind {
-        Kind::Signed | Kind::Unsigned | Kind::Address => logical || bitwise || arithmetic,
-        Kind::Character => {
+        BasicKind::Signed | BasicKind::Unsigned | BasicKind::Address => {
+            logical || bitwise || arithmetic
+        }
+        BasicKind::Character => {
             usize::from(basic.handle) == MPI_CHAR && (logical || bitwise || arithmetic)
         }
-        Kind::Float | Kind::LongDouble => arithmetic,
-        Kind::Complex | Kind::LongComplex => matches!(op, Builtin::Sum | Builtin::Prod),
-        Kind::Logical => logical,
-        Kind::Byte => bitwise,
-        Kind::Packed => false,
-        Kind::Pair => matches!(op, MaxLoc | MinLoc),
+        BasicKind::Float | BasicKind::LongDouble => arithmetic,
+        BasicKind::Complex | BasicKind::LongComplex => matches!(op, Builtin::Sum | Builtin::Prod),
+        BasicKind::Logical => logical,
+        BasicKind::Byte => bitwise,
+        BasicKind::Packed => false,
+        BasicKind::Pair => matches!(op, MaxLoc | MinLoc),
     }
 }
 
@@ -45,29 +47,29 @@ pub(super) fn find_kernel(op: Builtin, basic: Basic) -> Option<Kernel> {
         return find_mover(op, basic);
     }
     match (basic.kind, basic.size) {
-        (Kind::Signed, 4) => integer::<i32>(op),
-        (Kind::Signed | Kind::Address, 8) => integer::<i64>(op),
-        (Kind::Float, 8) => float::<f64>(op),
-        (Kind::Float, 4) => float::<f32>(op),
-        (Kind::Signed, 1) => integer::<i8>(op),
-        (Kind::Signed, 2) => integer::<i16>(op),
-        (Kind::Signed, 16) => integer::<i128>(op),
-        (Kind::Unsigned, 1) => integer::<u8>(op),
-        (Kind::Unsigned, 2) => integer::<u16>(op),
-        (Kind::Unsigned, 4) => integer::<u32>(op),
-        (Kind::Unsigned, 8) => integer::<u64>(op),
-        (Kind::Complex, 8) => complex::<Complex<f32>>(op),
-        (Kind::Complex, 16) => complex::<Complex<f64>>(op),
-        (Kind::Logical, 1) => logical::<u8>(op),
-        (Kind::Logical, 2) => logical::<i16>(op),
-        (Kind::Logical, 4) => logical::<i32>(op),
-        (Kind::Logical, 8) => logical::<i64>(op),
-        (Kind::Logical, 16) => logical::<i128>(op),
-        (Kind::Byte, 1) if is_bitwise(op) => integer::<u8>(op),
-        (Kind::Character, 1) if usize::from(basic.handle) == MPI_CHAR => {
+        (BasicKind::Signed, 4) => integer::<i32>(op),
+        (BasicKind::Signed | BasicKind::Address, 8) => integer::<i64>(op),
+        (BasicKind::Float, 8) => float::<f64>(op),
+        (BasicKind::Float, 4) => float::<f32>(op),
+        (BasicKind::Signed, 1) => integer::<i8>(op),
+        (BasicKind::Signed, 2) => integer::<i16>(op),
+        (BasicKind::Signed, 16) => integer::<i128>(op),
+        (BasicKind::Unsigned, 1) => integer::<u8>(op),
+        (BasicKind::Unsigned, 2) => integer::<u16>(op),
+        (BasicKind::Unsigned, 4) => integer::<u32>(op),
+        (BasicKind::Unsigned, 8) => integer::<u64>(op),
+        (BasicKind::Complex, 8) => complex::<Complex<f32>>(op),
+        (BasicKind::Complex, 16) => complex::<Complex<f64>>(op),
+        (BasicKind::Logical, 1) => logical::<u8>(op),
+        (BasicKind::Logical, 2) => logical::<i16>(op),
+        (BasicKind::Logical, 4) => logical::<i32>(op),
+        (BasicKind::Logical, 8) => logical::<i64>(op),
+        (BasicKind::Logical, 16) => logical::<i128>(op),
+        (BasicKind::Byte, 1) if is_bitwise(op) => integer::<u8>(op),
+        (BasicKind::Character, 1) if usize::from(basic.handle) == MPI_CHAR => {
             integer::<std::ffi::c_char>(op)
         }
-        (Kind::Pair, _) => find_pair(op, basic),
+        (BasicKind::Pair, _) => find_pair(op, basic),
         _ => find_extended(op, basic),
     }
 }
@@ -144,8 +146,8 @@ where
 
 fn loc<V: Copy + PartialOrd, I: Copy + PartialOrd>(op: Builtin) -> Option<Kernel> {
     Some(match op {
-        Builtin::MaxLoc => kernel::<Pair<V, I>, pair::MaxLoc>(),
-        Builtin::MinLoc => kernel::<Pair<V, I>, pair::MinLoc>(),
+        Builtin::MaxLoc => kernel::<ValueIndex<V, I>, pair::MaxLoc>(),
+        Builtin::MinLoc => kernel::<ValueIndex<V, I>, pair::MinLoc>(),
         _ => return None,
     })
 }
@@ -153,13 +155,13 @@ fn loc<V: Copy + PartialOrd, I: Copy + PartialOrd>(op: Builtin) -> Option<Kernel
 fn find_pair(op: Builtin, basic: Basic) -> Option<Kernel> {
     let (value, index) = basic.pair_parts()?;
     match (value.kind, value.size, index.kind, index.size) {
-        (Kind::Float, 4, Kind::Signed, 4) => loc::<f32, i32>(op),
-        (Kind::Float, 8, Kind::Signed, 4) => loc::<f64, i32>(op),
-        (Kind::Signed, 2, Kind::Signed, 4) => loc::<i16, i32>(op),
-        (Kind::Signed, 4, Kind::Signed, 4) => loc::<i32, i32>(op),
-        (Kind::Signed, 8, Kind::Signed, 4) => loc::<i64, i32>(op),
-        (Kind::Float, 4, Kind::Float, 4) => loc::<f32, f32>(op),
-        (Kind::Float, 8, Kind::Float, 8) => loc::<f64, f64>(op),
+        (BasicKind::Float, 4, BasicKind::Signed, 4) => loc::<f32, i32>(op),
+        (BasicKind::Float, 8, BasicKind::Signed, 4) => loc::<f64, i32>(op),
+        (BasicKind::Signed, 2, BasicKind::Signed, 4) => loc::<i16, i32>(op),
+        (BasicKind::Signed, 4, BasicKind::Signed, 4) => loc::<i32, i32>(op),
+        (BasicKind::Signed, 8, BasicKind::Signed, 4) => loc::<i64, i32>(op),
+        (BasicKind::Float, 4, BasicKind::Float, 4) => loc::<f32, f32>(op),
+        (BasicKind::Float, 8, BasicKind::Float, 8) => loc::<f64, f64>(op),
         _ => find_extended(op, basic),
     }
 }
@@ -171,9 +173,9 @@ fn find_mover(op: Builtin, basic: Basic) -> Option<Kernel> {
     }
     Some(match (basic.kind, basic.size) {
         // Of pairs the extent of the C structure counts.
-        (Kind::Pair, 6) | (_, 8) => kernel::<[u8; 8], Replace>(),
-        (Kind::Pair, 12) | (_, 16) => kernel::<[u8; 16], Replace>(),
-        (Kind::Pair, 20) | (_, 32) => kernel::<[u8; 32], Replace>(),
+        (BasicKind::Pair, 6) | (_, 8) => kernel::<[u8; 8], Replace>(),
+        (BasicKind::Pair, 12) | (_, 16) => kernel::<[u8; 16], Replace>(),
+        (BasicKind::Pair, 20) | (_, 32) => kernel::<[u8; 32], Replace>(),
         (_, 1) => kernel::<[u8; 1], Replace>(),
         (_, 2) => kernel::<[u8; 2], Replace>(),
         (_, 4) => kernel::<[u8; 4], Replace>(),
@@ -187,20 +189,20 @@ fn find_extended(op: Builtin, basic: Basic) -> Option<Kernel> {
     use super::{quad, x87};
     use pair::LocAt;
     Some(match (basic.kind, basic.size, op) {
-        (Kind::LongDouble, _, Builtin::Sum) => Each::<x87::Sum>::combine,
-        (Kind::LongDouble, _, Builtin::Prod) => Each::<x87::Prod>::combine,
-        (Kind::LongDouble, _, Builtin::Max) => Each::<x87::Extreme<false>>::combine,
-        (Kind::LongDouble, _, Builtin::Min) => Each::<x87::Extreme<true>>::combine,
-        (Kind::LongComplex, _, Builtin::Sum) => Each::<x87::ComplexSum>::combine,
-        (Kind::LongComplex, _, Builtin::Prod) => Each::<x87::ComplexProd>::combine,
-        (Kind::Pair, 20, Builtin::MaxLoc) => Each::<LocAt<x87::LongDouble, false>>::combine,
-        (Kind::Pair, 20, Builtin::MinLoc) => Each::<LocAt<x87::LongDouble, true>>::combine,
-        (Kind::Float, 16, Builtin::Sum) => Each::<quad::Sum>::combine,
-        (Kind::Float, 16, Builtin::Prod) => Each::<quad::Prod>::combine,
-        (Kind::Float, 16, Builtin::Max) => Each::<quad::Max>::combine,
-        (Kind::Float, 16, Builtin::Min) => Each::<quad::Min>::combine,
-        (Kind::Complex, 32, Builtin::Sum) => Each::<quad::ComplexSum>::combine,
-        (Kind::Complex, 32, Builtin::Prod) => Each::<quad::ComplexProd>::combine,
+        (BasicKind::LongDouble, _, Builtin::Sum) => Each::<x87::Sum>::combine,
+        (BasicKind::LongDouble, _, Builtin::Prod) => Each::<x87::Prod>::combine,
+        (BasicKind::LongDouble, _, Builtin::Max) => Each::<x87::Extreme<false>>::combine,
+        (BasicKind::LongDouble, _, Builtin::Min) => Each::<x87::Extreme<true>>::combine,
+        (BasicKind::LongComplex, _, Builtin::Sum) => Each::<x87::ComplexSum>::combine,
+        (BasicKind::LongComplex, _, Builtin::Prod) => Each::<x87::ComplexProd>::combine,
+        (BasicKind::Pair, 20, Builtin::MaxLoc) => Each::<LocAt<x87::LongDouble, false>>::combine,
+        (BasicKind::Pair, 20, Builtin::MinLoc) => Each::<LocAt<x87::LongDouble, true>>::combine,
+        (BasicKind::Float, 16, Builtin::Sum) => Each::<quad::Sum>::combine,
+        (BasicKind::Float, 16, Builtin::Prod) => Each::<quad::Prod>::combine,
+        (BasicKind::Float, 16, Builtin::Max) => Each::<quad::Max>::combine,
+        (BasicKind::Float, 16, Builtin::Min) => Each::<quad::Min>::combine,
+        (BasicKind::Complex, 32, Builtin::Sum) => Each::<quad::ComplexSum>::combine,
+        (BasicKind::Complex, 32, Builtin::Prod) => Each::<quad::ComplexProd>::combine,
         _ => return None,
     })
 }

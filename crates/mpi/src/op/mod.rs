@@ -73,7 +73,7 @@ impl Op {
     /// Whether the result has the same bits in whatever order operands are combined: not where they are rounded. What a
     /// program's own operation does is not known.
     pub fn is_exact(&self, datatype: &Datatype) -> bool {
-        use crate::datatype::Kind::{Address, Byte, Character, Logical, Signed, Unsigned};
+        use crate::datatype::BasicKind::{Address, Byte, Character, Logical, Signed, Unsigned};
         let kind = datatype.basic().map(|basic| basic.kind);
         self.is_predefined()
             && matches!(kind, Some(Signed | Unsigned | Address | Logical | Byte | Character))

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 /// A pair as C lays it out.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pair<V, I> {
+pub(super) struct ValueIndex<V, I> {
     pub(super) value: V,
     pub(super) index: I,
 }
@@ -17,18 +17,18 @@ pub(super) struct MaxLoc;
 /// The pair with the smaller value.
 pub(super) struct MinLoc;
 
-impl<V: Copy + PartialOrd, I: Copy + PartialOrd> Operate<Pair<V, I>> for MaxLoc {
+impl<V: Copy + PartialOrd, I: Copy + PartialOrd> Operate<ValueIndex<V, I>> for MaxLoc {
     #[inline(always)] // As the loop around it: `combine_each`.
-    fn operate(left: Pair<V, I>, right: Pair<V, I>) -> Pair<V, I> {
+    fn operate(left: ValueIndex<V, I>, right: ValueIndex<V, I>) -> ValueIndex<V, I> {
         let wins =
             left.value > right.value || (left.value == right.value && left.index < right.index);
         if wins { left } else { right }
     }
 }
 
-impl<V: Copy + PartialOrd, I: Copy + PartialOrd> Operate<Pair<V, I>> for MinLoc {
+impl<V: Copy + PartialOrd, I: Copy + PartialOrd> Operate<ValueIndex<V, I>> for MinLoc {
     #[inline(always)] // As the loop around it: `combine_each`.
-    fn operate(left: Pair<V, I>, right: Pair<V, I>) -> Pair<V, I> {
+    fn operate(left: ValueIndex<V, I>, right: ValueIndex<V, I>) -> ValueIndex<V, I> {
         let wins =
             left.value < right.value || (left.value == right.value && left.index < right.index);
         if wins { left } else { right }

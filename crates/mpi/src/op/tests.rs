@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::consts::*;
-use crate::datatype::{Basic, Kind};
+use crate::datatype::{Basic, BasicKind};
 use proptest::prelude::*;
 
 fn basic(handle: usize) -> Basic {
@@ -102,8 +102,8 @@ fn naive_integer(builtin: Builtin, a: i128, b: i128) -> i128 {
 }
 
 /// The element as a number.
-fn widen(kind: Kind, bytes: &[u8]) -> i128 {
-    let negative = kind != Kind::Unsigned && bytes[bytes.len() - 1] >= 0x80;
+fn widen(kind: BasicKind, bytes: &[u8]) -> i128 {
+    let negative = kind != BasicKind::Unsigned && bytes[bytes.len() - 1] >= 0x80;
     let mut wide = if negative { [0xff; 16] } else { [0; 16] };
     wide[..bytes.len()].copy_from_slice(bytes);
     i128::from_le_bytes(wide)
@@ -135,7 +135,7 @@ proptest! {
         }
         let right: Vec<u8> = left.iter().enumerate()
             .map(|(i, b)| if (i / 16) % 4 == 0 { *b } else { b.wrapping_mul(31) ^ seed }).collect();
-        let integers = Basic::all().filter(|b| matches!(b.kind, Kind::Signed | Kind::Unsigned | Kind::Address));
+        let integers = Basic::all().filter(|b| matches!(b.kind, BasicKind::Signed | BasicKind::Unsigned | BasicKind::Address));
         for basic in integers {
             let size = basic.size as usize;
             let len = left.len() / size * size;

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::Checked;
-use crate::attached::{Attached, Place};
+use crate::attached::{Attached, BufferCell};
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -11,13 +11,13 @@ use crate::places;
 use crate::process::{self, Engine, Process};
 use fastpath_base::sync::Ordering;
 use fastpath_protocol::buffer::Buffer;
-use fastpath_protocol::request::Kind;
+use fastpath_protocol::request::RequestKind;
 use fastpath_protocol::{Fault, Request, RequestId, Started, State, Worker};
 
 /// The buffer that a message on a communicator is counted against: the communicator's own, that of the session it
 /// comes from, the process's (MPI-5.0 section 3.6).
 fn buffer_of(p: &Process, comm: &Comm) -> &'static Attached {
-    let in_use = |place: &Place| place.get().filter(|attached| attached.is_attached.get());
+    let in_use = |place: &BufferCell| place.get().filter(|attached| attached.is_attached.get());
     let of_session = || in_use(&p.sessions.get(comm.session.get())?.buffer);
     in_use(&comm.buffer).or_else(of_session).unwrap_or_else(|| {
         let process = std::ptr::from_ref(&p.attached);
@@ -79,7 +79,7 @@ fn cost(p: &Process, bytes: u64) -> i64 {
 /// # Safety
 /// The buffer is readable as its layout says.
 pub(crate) unsafe fn send(p: &Process, checked: &Checked, args: &Args) -> Result<Started> {
-    let (_record, buffer) = super::watch(p, args, Kind::Send, checked)?;
+    let (_record, buffer) = super::watch(p, args, RequestKind::Send, checked)?;
     let bytes = buffer.bytes;
     let need = cost(p, bytes);
     let place = checked.place;

@@ -6,7 +6,7 @@
 
 use super::*;
 use crate::p2p::DONE_HANDLE;
-use fastpath_protocol::request::Kind;
+use fastpath_protocol::request::RequestKind;
 
 /// Any nonblocking send.
 ///
@@ -113,7 +113,7 @@ pub(crate) fn make_proc_null(p: &Process) -> Result<usize> {
     let worker = p.worker()?;
     // SAFETY: the worker lives while MPI runs.
     let pool = unsafe { &mut (*worker).requests };
-    let id = pool.allocate(Kind::Recv).ok_or_else(out_of_requests)?;
+    let id = pool.allocate(RequestKind::Recv).ok_or_else(out_of_requests)?;
     let request = pool.get_mut(id);
     request.state = State::Complete;
     request.source = MPI_PROC_NULL;

@@ -4,7 +4,7 @@
 use super::*;
 use crate::check::Watched;
 use crate::process::Engine;
-use fastpath_protocol::request::Kind;
+use fastpath_protocol::request::RequestKind;
 
 /// As [`start_send`], with a record before the data.
 #[cold]
@@ -12,7 +12,7 @@ use fastpath_protocol::request::Kind;
 pub(super) unsafe fn start_watched_send(
     p: &Process, checked: &Checked, args: &Args, mode: Mode,
 ) -> Result<Started> {
-    let (watched, buffer) = watch(p, args, Kind::Send, checked)?;
+    let (watched, buffer) = watch(p, args, RequestKind::Send, checked)?;
     // SAFETY: the buffer is readable until the request completes, by this function's contract; the record lives as long
     // as the request.
     let started = unsafe { post_send(p, checked, buffer, args, mode)? };
@@ -28,7 +28,7 @@ pub(super) unsafe fn start_watched_send(
 pub(super) unsafe fn start_watched_recv(
     p: &Process, checked: &Checked, args: &Args,
 ) -> Result<RequestId> {
-    let (watched, buffer) = watch(p, args, Kind::Recv, checked)?;
+    let (watched, buffer) = watch(p, args, RequestKind::Recv, checked)?;
     // SAFETY: the buffer is writable until the request completes, by this function's contract; the record lives as long
     // as the request.
     let id = unsafe { post_recv::<false>(p, checked, buffer, args)? };
@@ -38,7 +38,7 @@ pub(super) unsafe fn start_watched_recv(
 
 /// The buffer as it travels; where mistakes are looked for, with a record before it that [`keep`] takes.
 pub(crate) fn watch(
-    p: &Process, args: &Args, kind: Kind, checked: &Checked,
+    p: &Process, args: &Args, kind: RequestKind, checked: &Checked,
 ) -> Result<(Option<Watched>, Buffer)> {
     match (p.checks(), &checked.datatype) {
         (Some(checks), Some(datatype)) => {

@@ -44,12 +44,12 @@ struct Marks {
     ready: Box<[bool]>,
     /// How many were not.
     missing: u32,
-    way: Option<Way>,
+    way: Option<PartitionPath>,
     offer: Offer,
 }
 
 /// The way of partitions that are contiguous and have some bytes.
-struct Way {
+struct PartitionPath {
     endpoint: *mut Endpoint,
     /// World rank of the receiver.
     peer: u32,
@@ -153,11 +153,11 @@ fn stride(datatype: &Datatype, args: &Args) -> i64 {
 }
 
 /// What is the same for all partitions; none where they need more than an address each.
-fn find_way(checked: &Checked, args: &Args) -> Option<Way> {
+fn find_way(checked: &Checked, args: &Args) -> Option<PartitionPath> {
     let (comm, first) = (&checked.comm, buffer(checked, args, 0));
     let datatype = checked.datatype.as_ref()?;
     let is_plain = first.layout.is_none() && first.bytes > 0;
-    is_plain.then_some(Way {
+    is_plain.then_some(PartitionPath {
         endpoint: *comm.endpoints.get(args.peer as usize)?,
         peer: comm.peer_group().world_ranks()[args.peer as usize],
         key: comm.context.collective().key(comm.rank),

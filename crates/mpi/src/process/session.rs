@@ -1,6 +1,6 @@
 //! Sessions as the process keeps them.
 
-use crate::attached::Place;
+use crate::attached::BufferCell;
 use crate::comm::Comm;
 use crate::consts::{MPI_ERR_SESSION, MPI_SESSION_NULL};
 use crate::table::Handled;
@@ -15,7 +15,7 @@ pub struct Session {
     /// The thread level provided.
     pub(crate) level: i32,
     /// The buffer attached to it.
-    pub(crate) buffer: Place,
+    pub(crate) buffer: BufferCell,
 }
 
 impl Handled for Session {

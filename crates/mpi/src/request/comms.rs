@@ -5,7 +5,7 @@ use super::Extra;
 use crate::errhandler;
 use crate::places;
 use crate::process::Process;
-use fastpath_protocol::request::Kind;
+use fastpath_protocol::request::RequestKind;
 use std::collections::HashSet;
 
 /// Gives back what no request needs any more. Walks all requests, but where there is nothing to give back.
@@ -41,7 +41,7 @@ fn comms_in_use(p: &Process) -> HashSet<usize> {
         let _within = places::within(place);
         // SAFETY: the worker lives while MPI runs, and the caller is inside.
         let pool = unsafe { &(*worker).requests };
-        let plain = pool.in_use().filter(|r| r.kind != Kind::Foreign);
+        let plain = pool.in_use().filter(|r| r.kind != RequestKind::Foreign);
         comms.extend(plain.map(|request| request.user));
     }
     comms

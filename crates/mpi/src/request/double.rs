@@ -12,14 +12,14 @@ use crate::process::Process;
 use crate::status::Status;
 
 /// `MPI_Isendrecv`: two requests that complete as one, with the status of the receive.
-struct Pair {
+struct SendrecvRequest {
     send: usize,
     recv: usize,
     /// The copy that `MPI_Isendrecv_replace` sends from.
     _copy: Option<Box<[u8]>>,
 }
 
-impl Operation<Process> for Pair {
+impl Operation<Process> for SendrecvRequest {
     fn poll(&mut self, p: &Process) -> Option<Result<Status>> {
         let both = [self.send, self.recv].into_iter().map(|handle| {
             let named = resolve(p, handle)?;
@@ -70,7 +70,7 @@ pub unsafe fn isendrecv(
     unsafe {
         let recv = slow::irecv_checked(p, &into)?;
         let send = slow::isend_checked(p, &out, Mode::Standard)?;
-        make_operation(p, Box::new(Pair { send, recv, _copy: copy }))
+        make_operation(p, Box::new(SendrecvRequest { send, recv, _copy: copy }))
     }
 }
 

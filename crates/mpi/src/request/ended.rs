@@ -13,7 +13,7 @@ use crate::p2p_slow as slow;
 use crate::places::within_all;
 use crate::process::Process;
 use fastpath_protocol::State;
-use fastpath_protocol::request::Kind;
+use fastpath_protocol::request::RequestKind;
 
 /// `MPI_Request_free`: an active request goes on and frees itself.
 ///
@@ -29,7 +29,7 @@ pub unsafe fn free(p: &Process, request: *mut usize) -> Result {
     let id = find(p, handle)?;
     // SAFETY: INSIDE (`workers`).
     let found = unsafe { (*pool_of(p, id)?).get_mut(id) };
-    if found.kind == Kind::Foreign {
+    if found.kind == RequestKind::Foreign {
         let index = found.user;
         let active = match p.extras.slots_mut().get_mut(index) {
             Some(Some(Extra::Persistent(persistent))) => persistent.active.take(),

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::process::Process;
 use crate::status::Status;
 use fastpath_protocol::RequestId;
-use fastpath_protocol::request::Kind;
+use fastpath_protocol::request::RequestKind;
 
 /// Passes a notice on to the operation behind a request, whether active or not.
 ///
@@ -26,7 +26,9 @@ pub fn notify(p: &Process, handle: usize, notice: Notice) -> Result<bool> {
     let request = unsafe { (*pool_of(p, id)?).get(id) };
     let index = request.user;
     let taken = match p.extras.slots_mut().get_mut(index) {
-        Some(Some(Extra::Operation { poll, .. })) if request.kind == Kind::Foreign => poll.take(),
+        Some(Some(Extra::Operation { poll, .. })) if request.kind == RequestKind::Foreign => {
+            poll.take()
+        }
         _ => return Err(not_of_kind("of an operation that takes such a call")),
     };
     let Some(mut operation) = taken else {

@@ -8,7 +8,7 @@ use crate::operation::Persistent;
 use crate::p2p::{Args, Mode};
 use crate::p2p_slow as slow;
 use crate::process::Process;
-use fastpath_protocol::request::Kind;
+use fastpath_protocol::request::RequestKind;
 use std::rc::Rc;
 
 /// `MPI_Send_init` and its like; `mode` is `None` for a receive.
@@ -87,7 +87,7 @@ pub fn start(p: &Process, handle: usize) -> Result {
     // SAFETY: INSIDE (`workers`).
     let request = unsafe { (*pool_of(p, id)?).get(id) };
     let index = request.user;
-    let foreign = request.kind == Kind::Foreign;
+    let foreign = request.kind == RequestKind::Foreign;
     let is_operation = matches!(
         p.extras.slots().get(index),
         Some(Some(Extra::Operation { started: Some(_), .. }))

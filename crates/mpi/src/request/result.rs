@@ -9,7 +9,7 @@ use crate::p2p_slow as slow;
 use crate::process::Process;
 use crate::status::Status;
 use fastpath_protocol::matching::ANY_PEER;
-use fastpath_protocol::request::Kind;
+use fastpath_protocol::request::RequestKind;
 use fastpath_protocol::tag::key_source;
 use fastpath_protocol::{Fault, Request};
 
@@ -19,7 +19,7 @@ pub fn empty_status() -> Status {
 }
 
 pub(super) fn status_of(request: &Request) -> Status {
-    if request.kind == Kind::Send {
+    if request.kind == RequestKind::Send {
         let mut status = empty_status();
         status.set_cancelled(request.cancelled);
         return status;
@@ -35,7 +35,7 @@ pub(super) fn status_of(request: &Request) -> Status {
 fn error_of(p: &Process, request: &Request) -> Option<Error> {
     (request.fault != Fault::None).then(|| {
         let (peer, tag) = match request.kind {
-            Kind::Recv => (source_of(request), request.received_tag),
+            RequestKind::Recv => (source_of(request), request.received_tag),
             _ => (peer_of(p, request), request.tag),
         };
         let args = Args { buf: request.ptr, count: 0, datatype: 0, peer, tag, comm: request.user };
@@ -47,8 +47,8 @@ fn error_of(p: &Process, request: &Request) -> Option<Error> {
 pub(crate) fn peer_of(p: &Process, request: &Request) -> i32 {
     match request.kind {
         _ if request.peer == ANY_PEER => MPI_ANY_SOURCE,
-        Kind::Recv if request.is_posted() => key_source(request.key) as i32,
-        Kind::Recv => request.source,
+        RequestKind::Recv if request.is_posted() => key_source(request.key) as i32,
+        RequestKind::Recv => request.source,
         _ => match p.comm_of_request(request.user) {
             Some(comm) => comm.peer_rank(request.peer),
             None => request.peer as i32,

@@ -20,7 +20,7 @@ use fastpath_protocol::matching::ANY_PEER;
 
 /// What a call hands out, and the error of the operations that have ended. The first is stored even where there is the
 /// second: the requests are complete, and the program must learn which.
-pub type Outcome<T> = Result<(T, Result)>;
+pub type CompletedCall<T> = Result<(T, Result)>;
 
 /// Completes request `index` of an array and notes its error, for calls that complete several.
 unsafe fn collect_into(
@@ -85,7 +85,7 @@ pub unsafe fn wait_into(
 /// As [`wait_into`], for each request.
 pub unsafe fn test_all(
     p: &Process, count: usize, requests: *mut usize, statuses: *mut Status,
-) -> Outcome<bool> {
+) -> CompletedCall<bool> {
     // SAFETY: VARIABLES.
     unsafe {
         let places = places_of_all(p, count, requests);
@@ -196,7 +196,7 @@ unsafe fn awaited_by_any(p: &Process, count: usize, requests: *mut usize) -> Awa
 /// `requests` holds `count` requests; `status` is null or a status.
 pub unsafe fn wait_any(
     p: &Process, count: usize, requests: *mut usize, status: *mut Status,
-) -> Outcome<Option<usize>> {
+) -> CompletedCall<Option<usize>> {
     // SAFETY: VARIABLES.
     unsafe {
         let mut found = (None, true);
@@ -213,7 +213,7 @@ pub unsafe fn wait_any(
 
 unsafe fn finish_any(
     p: &Process, found: Option<usize>, requests: *mut usize, status: *mut Status,
-) -> Outcome<Option<usize>> {
+) -> CompletedCall<Option<usize>> {
     // SAFETY: VARIABLES.
     unsafe {
         let Some(index) = found else {
@@ -232,7 +232,7 @@ unsafe fn finish_any(
 /// As [`wait_any`].
 pub unsafe fn test_any(
     p: &Process, count: usize, requests: *mut usize, status: *mut Status,
-) -> Outcome<(bool, Option<usize>)> {
+) -> CompletedCall<(bool, Option<usize>)> {
     // SAFETY: VARIABLES.
     unsafe {
         let places = places_of_all(p, count, requests);
@@ -259,7 +259,7 @@ pub unsafe fn test_any(
 pub unsafe fn complete_some(
     p: &Process, wait: bool, count: usize, requests: *mut usize, indices: *mut i32,
     statuses: *mut Status,
-) -> Outcome<Option<usize>> {
+) -> CompletedCall<Option<usize>> {
     // SAFETY: VARIABLES.
     unsafe {
         let places = places_of_all(p, count, requests);

@@ -10,7 +10,7 @@ use crate::consts::MPI_REQUEST_NULL;
 use crate::error::Result;
 use crate::places;
 use crate::process::Process;
-use fastpath_protocol::request::{Kind, RequestPool};
+use fastpath_protocol::request::{RequestKind, RequestPool};
 use fastpath_protocol::{RequestId, Worker};
 
 /// The requests of the worker at a place, which the caller is inside.
@@ -53,7 +53,7 @@ fn places_of_foreign(p: &Process, handle: usize) -> u32 {
         // SAFETY: INSIDE.
         let pool = unsafe { &*pool_at(p, 0).ok()? };
         let request = pool.get(pool.find(handle as u64)?);
-        (request.kind == Kind::Foreign).then_some(request.user)
+        (request.kind == RequestKind::Foreign).then_some(request.user)
     };
     let Some(index) = index() else { return 1 };
     match p.extras.slots().get(index) {

@@ -5,7 +5,7 @@ use super::{enter, no_index, no_name};
 use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::process::{self, Phase};
-use fastpath_base::config::{self, Config, Kind, Setting, VARIABLES, Value, Variable};
+use fastpath_base::config::{self, Config, Setting, VARIABLES, Value, ValueKind, Variable};
 
 /// Most characters of a variable that is text, its end included.
 pub const TEXT_MAX: usize = 1024;
@@ -24,8 +24,8 @@ pub enum Shape {
 impl Shape {
     fn of(variable: &Variable) -> Shape {
         match variable.kind {
-            Kind::Flag => Shape::Flag,
-            Kind::Choice(words) => Shape::Choice(words),
+            ValueKind::Flag => Shape::Flag,
+            ValueKind::Choice(words) => Shape::Choice(words),
             _ => Shape::Text,
         }
     }

@@ -17,7 +17,7 @@ use super::lock;
 use super::target::{self, Elements, Target, copy_here, room};
 use super::window::Window;
 use crate::consts::*;
-use crate::datatype::{Basic, Kind};
+use crate::datatype::{Basic, BasicKind};
 use crate::error::{Error, Result};
 use crate::op::Reducer;
 use crate::process::Process;
@@ -135,7 +135,7 @@ fn check<'a>(
     buffers: impl FnOnce() -> Vec<Buffer<'a>>,
 ) {
     if p.checks().is_some() {
-        let kind = conflicts::Kind::Accumulate;
+        let kind = conflicts::AccessKind::Accumulate;
         Access { window, target, kind, has_request, buffers: &buffers() }.check(p);
     }
 }
@@ -231,7 +231,7 @@ impl Job<'_> {
 
     /// Whether elements follow each other without a gap where there are several.
     fn is_dense(&self) -> bool {
-        self.basic.kind != Kind::Pair || self.reducer.extent() == i64::from(self.basic.size)
+        self.basic.kind != BasicKind::Pair || self.reducer.extent() == i64::from(self.basic.size)
     }
 
     /// Whether the target may be asked to combine.
@@ -241,7 +241,7 @@ impl Job<'_> {
 
     /// Whether the target understands the change.
     fn may_delegate(&self) -> bool {
-        self.writes && self.basic.kind != Kind::Pair
+        self.writes && self.basic.kind != BasicKind::Pair
     }
 
     /// The change as it travels.
@@ -387,8 +387,14 @@ pub unsafe fn compare_and_swap(p: &Process, asked: &Swap) -> Result {
     let window = p.win(asked.win)?;
     let there = Elements::new(p, 1, asked.datatype)?;
     let basic = there.datatype.basic();
-    let allowed =
-        [Kind::Signed, Kind::Unsigned, Kind::Address, Kind::Logical, Kind::Byte, Kind::Character];
+    let allowed = [
+        BasicKind::Signed,
+        BasicKind::Unsigned,
+        BasicKind::Address,
+        BasicKind::Logical,
+        BasicKind::Byte,
+        BasicKind::Character,
+    ];
     let Some(basic) = basic.filter(|basic| allowed.contains(&basic.kind)) else {
         let text = format!(
             "{} is not compared: pass an integer, a logical or MPI_BYTE",

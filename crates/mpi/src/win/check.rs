@@ -1,7 +1,7 @@
 //! Where mistakes are looked for (`FASTPATH_CHECK=1`): tells of accesses of this process that nothing orders, to the
 //! memory of targets and to its own buffers.
 
-use super::conflicts::{Kind, Uses};
+use super::conflicts::{AccessKind, Uses};
 use super::target::{Elements, Target};
 use super::window::{WINDOWS, Window};
 use crate::check::Checks;
@@ -22,7 +22,7 @@ pub(super) struct Buffer<'a> {
 pub(super) struct Access<'a> {
     pub window: &'a Window,
     pub target: (&'a Target, &'a Elements),
-    pub kind: Kind,
+    pub kind: AccessKind,
     /// It has a request: its buffers are free when that is complete, and then a get is over.
     pub has_request: bool,
     pub buffers: &'a [Buffer<'a>],
@@ -73,7 +73,7 @@ impl Access<'_> {
             );
             checks.tell(&text);
         }
-        let is_kept = !(self.has_request && self.kind == Kind::Get);
+        let is_kept = !(self.has_request && self.kind == AccessKind::Get);
         for (from, end) in pieces.into_iter().filter(|_| is_kept) {
             accesses.add(self.kind, from, end, call);
         }

@@ -12,7 +12,7 @@ const RANGES_MOST: usize = 1 << 16;
 
 /// What an access does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum AccessKind {
     /// `MPI_Put` and its request form.
     Put,
     /// `MPI_Get` and its request form.
@@ -42,26 +42,26 @@ fn overlapping(ranges: &BTreeMap<i64, Range>, from: i64, end: i64) -> Option<&st
 
 impl Accesses {
     /// The call whose access nothing orders with one to the bytes `from..end`.
-    pub fn find(&self, kind: Kind, from: i64, end: i64) -> Option<&str> {
+    pub fn find(&self, kind: AccessKind, from: i64, end: i64) -> Option<&str> {
         if from >= end {
             return None;
         }
         let find = |ranges| overlapping(ranges, from, end);
         match kind {
-            Kind::Put => {
+            AccessKind::Put => {
                 find(&self.puts).or_else(|| find(&self.gets)).or_else(|| find(&self.accumulates))
             }
-            Kind::Get => find(&self.puts).or_else(|| find(&self.accumulates)),
-            Kind::Accumulate => find(&self.puts).or_else(|| find(&self.gets)),
+            AccessKind::Get => find(&self.puts).or_else(|| find(&self.accumulates)),
+            AccessKind::Accumulate => find(&self.puts).or_else(|| find(&self.gets)),
         }
     }
 
     /// Keeps an access in mind.
-    pub fn add(&mut self, kind: Kind, from: i64, end: i64, call: &str) {
+    pub fn add(&mut self, kind: AccessKind, from: i64, end: i64, call: &str) {
         let ranges = match kind {
-            Kind::Put => &mut self.puts,
-            Kind::Get => &mut self.gets,
-            Kind::Accumulate => &mut self.accumulates,
+            AccessKind::Put => &mut self.puts,
+            AccessKind::Get => &mut self.gets,
+            AccessKind::Accumulate => &mut self.accumulates,
         };
         insert(ranges, from, end, call);
     }
@@ -122,7 +122,7 @@ impl Uses {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
-    use super::Kind::{Accumulate, Get, Put};
+    use super::AccessKind::{Accumulate, Get, Put};
     use super::*;
     use proptest::prelude::*;
 
@@ -166,10 +166,10 @@ mod tests {
         #[test]
         fn find__agrees_with_a_list(steps in prop::collection::vec((0..3_usize, 0..60_i64, 0..20_i64), 0..60)) {
             let mut accesses = Accesses::default();
-            let mut list: Vec<(Kind, i64, i64)> = Vec::new();
+            let mut list: Vec<(AccessKind, i64, i64)> = Vec::new();
             for (kind, from, len) in steps {
                 let kind = [Put, Get, Accumulate][kind];
-                let both = |other: Kind| !matches!((kind, other), (Get, Get) | (Accumulate, Accumulate));
+                let both = |other: AccessKind| !matches!((kind, other), (Get, Get) | (Accumulate, Accumulate));
                 let conflict = list.iter().any(|&(other, start, end)| both(other) && start < from + len && from < end);
                 prop_assert_eq!(accesses.find(kind, from, from + len).is_some(), conflict && len > 0);
                 accesses.add(kind, from, from + len, "call");

@@ -4,7 +4,7 @@
 //! may take. That is up to [`fastpath_base::copy::COPY_SMALL_MAX`] contiguous bytes, by load and store, where neither
 //! threads nor traces keep calls from it.
 
-use super::hot::{self, Kind};
+use super::hot::{self, CountedKind};
 use super::window::{WINDOWS, Window};
 use crate::process::{Process, ProcessPart};
 use std::cell::Cell;
@@ -88,8 +88,8 @@ impl Window {
     pub(super) fn count(&self, what: Counted) -> u64 {
         let quick = match what {
             Counted::Flushes => hot::flushes_since_look(self.handle.get()),
-            Counted::Accumulates => hot::count(Kind::Accumulate, self.handle.get()),
-            Counted::Atomics => hot::count(Kind::Atomic, self.handle.get()),
+            Counted::Accumulates => hot::count(CountedKind::Accumulate, self.handle.get()),
+            Counted::Atomics => hot::count(CountedKind::Atomic, self.handle.get()),
             _ => 0,
         };
         self.counts.0[what as usize].get().wrapping_add(quick)

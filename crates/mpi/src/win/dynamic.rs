@@ -158,7 +158,7 @@ pub fn detach(p: &Process, window: &Window, base: *const u8) -> Result {
 
 /// Where bytes of a rank's attached memory are: address in this process (null where it is not reached by load and
 /// store), key, offset in its region.
-pub(super) type Found = (*mut u8, *mut RemoteKey, u64);
+pub(super) type AttachedBytes = (*mut u8, *mut RemoteKey, u64);
 
 /// Finds `len` bytes at the address `at` of a rank, or as many of them as the piece of attached memory has that the
 /// first one is in; how many. Nothing where the first one is in none.
@@ -167,7 +167,7 @@ pub(super) type Found = (*mut u8, *mut RemoteKey, u64);
 /// What keeps the rank from being reached.
 pub(super) fn locate(
     p: &Process, window: &Window, rank: u32, at: u64, len: u64,
-) -> Result<Option<(Found, u64)>> {
+) -> Result<Option<(AttachedBytes, u64)>> {
     let worker = p.worker()?;
     // A part is no answer of a list that may have changed.
     for (fresh, least) in [(false, len), (true, len), (true, 1)] {

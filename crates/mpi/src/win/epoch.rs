@@ -6,7 +6,7 @@ use std::rc::Rc;
 /// A lock that this process has on a target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
-pub enum Held {
+pub enum HeldLock {
     /// None.
     #[default]
     None,
@@ -124,8 +124,8 @@ impl Refusal {
 pub struct Epoch {
     access: Access,
     /// By rank.
-    held: Box<[Held]>,
-    /// How many are not [`Held::None`].
+    held: Box<[HeldLock]>,
+    /// How many are not [`HeldLock::None`].
     holds: u32,
     /// The ranks that may access this one since `MPI_Win_post`.
     posted: Option<Rc<[u32]>>,
@@ -136,7 +136,7 @@ impl Epoch {
     pub fn new(ranks: u32) -> Self {
         Epoch {
             access: Access::None,
-            held: vec![Held::None; ranks as usize].into(),
+            held: vec![HeldLock::None; ranks as usize].into(),
             holds: 0,
             posted: None,
         }
@@ -150,7 +150,7 @@ impl Epoch {
     /// The ranks on which locks are held.
     pub fn locked(&self) -> Vec<u32> {
         let held = self.held.iter().zip(0..);
-        held.filter(|(held, _)| **held != Held::None).map(|(_, rank)| rank).collect()
+        held.filter(|(held, _)| **held != HeldLock::None).map(|(_, rank)| rank).collect()
     }
 
     /// Whether any lock is held.
@@ -160,7 +160,7 @@ impl Epoch {
 
     /// Whether locks are held for whose end others may wait: not by `MPI_MODE_NOCHECK` alone.
     pub fn keeps_locks(&self) -> bool {
-        self.held.iter().any(|held| matches!(held, Held::Shared | Held::Exclusive))
+        self.held.iter().any(|held| matches!(held, HeldLock::Shared | HeldLock::Exclusive))
     }
 
     fn refuse_access(&self) -> Result<(), Refusal> {
@@ -193,7 +193,7 @@ impl Epoch {
     pub fn may_lock(&self, rank: Option<u32>) -> Result<(), Refusal> {
         match (&self.access, rank) {
             (Access::Locks, Some(rank)) => match self.held[rank as usize] {
-                Held::None => Ok(()),
+                HeldLock::None => Ok(()),
                 _ => Err(Refusal::LockedAlready),
             },
             _ => self.refuse_access(),
@@ -202,7 +202,7 @@ impl Epoch {
 
     /// A lock on one rank has been taken.
     #[inline]
-    pub fn lock(&mut self, rank: u32, held: Held) {
+    pub fn lock(&mut self, rank: u32, held: HeldLock) {
         self.access = Access::Locks;
         self.held[rank as usize] = held;
         self.holds += 1;
@@ -210,7 +210,7 @@ impl Epoch {
 
     /// A shared lock has been taken for the epoch to all ranks that is to begin.
     pub fn note_shared(&mut self, rank: u32) {
-        self.held[rank as usize] = Held::Shared;
+        self.held[rank as usize] = HeldLock::Shared;
         self.holds += 1;
     }
 
@@ -221,10 +221,10 @@ impl Epoch {
 
     /// The lock that ends with `MPI_Win_unlock`.
     #[inline]
-    pub fn may_unlock(&self, rank: u32) -> Result<Held, Refusal> {
+    pub fn may_unlock(&self, rank: u32) -> Result<HeldLock, Refusal> {
         match (&self.access, self.held[rank as usize]) {
             (Access::LockAll(_), _) => Err(Refusal::InLockAll),
-            (_, Held::None) => Err(Refusal::NotLocked),
+            (_, HeldLock::None) => Err(Refusal::NotLocked),
             (_, held) => Ok(held),
         }
     }
@@ -232,7 +232,7 @@ impl Epoch {
     /// The lock is given back.
     #[inline]
     pub fn unlock(&mut self, rank: u32) {
-        self.held[rank as usize] = Held::None;
+        self.held[rank as usize] = HeldLock::None;
         self.holds -= 1;
         if self.holds == 0 {
             self.access = Access::None;
@@ -250,7 +250,7 @@ impl Epoch {
     /// The epoch to all ranks has ended.
     pub fn unlock_all(&mut self) {
         if self.holds != 0 {
-            self.held.fill(Held::None);
+            self.held.fill(HeldLock::None);
         }
         (self.holds, self.access) = (0, Access::None);
     }
@@ -306,7 +306,7 @@ impl Epoch {
     pub fn permit(&self, rank: u32) -> Result<(), Refusal> {
         match &self.access {
             Access::Fence | Access::LockAll(_) => Ok(()),
-            Access::Locks if self.held[rank as usize] != Held::None => Ok(()),
+            Access::Locks if self.held[rank as usize] != HeldLock::None => Ok(()),
             Access::Start(ranks) => match ranks.binary_search(&rank) {
                 Ok(_) => Ok(()),
                 Err(_) => Err(Refusal::NotStarted),
@@ -327,7 +327,7 @@ impl Epoch {
     pub fn may_flush(&self, rank: Option<u32>) -> Result<(), Refusal> {
         match (&self.access, rank) {
             (Access::LockAll(_), _) | (Access::Locks, None) => Ok(()),
-            (Access::Locks, Some(rank)) if self.held[rank as usize] != Held::None => Ok(()),
+            (Access::Locks, Some(rank)) if self.held[rank as usize] != HeldLock::None => Ok(()),
             _ => Err(Refusal::NotLocked),
         }
     }
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(epoch.may_complete(), Ok([1, 2].into()));
         epoch.complete();
         assert_eq!(epoch.may_complete(), Err(Refusal::NoStart));
-        epoch.lock(2, Held::Exclusive);
+        epoch.lock(2, HeldLock::Exclusive);
         assert_eq!((epoch.permit(2), epoch.permit(1)), (Ok(()), Err(Refusal::NoAccess)));
     }
 
@@ -366,13 +366,13 @@ mod tests {
     fn locks__are_taken_once_for_each_rank() {
         let mut epoch = Epoch::new(3);
         assert_eq!(epoch.may_lock(Some(1)), Ok(()));
-        epoch.lock(1, Held::Shared);
+        epoch.lock(1, HeldLock::Shared);
         assert_eq!(epoch.may_lock(Some(1)), Err(Refusal::LockedAlready));
         assert_eq!(epoch.may_lock(Some(2)), Ok(()));
         assert_eq!(epoch.may_lock(None), Err(Refusal::InLock));
-        epoch.lock(2, Held::Unchecked);
+        epoch.lock(2, HeldLock::Unchecked);
         assert_eq!(epoch.may_unlock(0), Err(Refusal::NotLocked));
-        assert_eq!(epoch.may_unlock(2), Ok(Held::Unchecked));
+        assert_eq!(epoch.may_unlock(2), Ok(HeldLock::Unchecked));
         epoch.unlock(2);
         assert_eq!(
             (epoch.may_flush(Some(2)), epoch.may_flush(Some(1))),

@@ -118,14 +118,14 @@ pub(super) fn explain(window: &Window, rank: u32, error: RmaError) -> Error {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
-    use super::super::epoch::{Held, Sharing};
+    use super::super::epoch::{HeldLock, Sharing};
     use super::*;
 
     #[test]
     fn targets__are_those_of_the_epoch_that_is_open() {
         let mut epoch = Epoch::new(40);
-        epoch.lock(3, Held::Shared);
-        epoch.lock(7, Held::Exclusive);
+        epoch.lock(3, HeldLock::Shared);
+        epoch.lock(7, HeldLock::Exclusive);
         assert_eq!(name_targets(&epoch, Refusal::InLock), " (locked: 3, 7)");
         epoch.unlock(3);
         epoch.unlock(7);

@@ -59,7 +59,7 @@ struct HotWin {
     /// Flushes until the next look for messages.
     flushes: Cell<u32>,
     whole: Cell<*const Window>,
-    /// What the immediate path has counted: [`Kind`].
+    /// What the immediate path has counted: [`CountedKind`].
     counted: [Cell<u64>; 2],
 }
 
@@ -67,7 +67,7 @@ const _: () = assert!(size_of::<HotWin>() == 64);
 
 /// Operations that are counted: one addition to a line that is read anyway.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum CountedKind {
     Accumulate,
     Atomic,
 }
@@ -296,7 +296,7 @@ pub(super) fn flushes_since_look(win: usize) -> u64 {
 }
 
 /// Operations that the immediate path has counted.
-pub(super) fn count(kind: Kind, win: usize) -> u64 {
+pub(super) fn count(kind: CountedKind, win: usize) -> u64 {
     match is_shown(win) {
         true => window(win).counted[kind as usize].get(),
         false => 0,
@@ -309,7 +309,7 @@ fn is_shown(win: usize) -> bool {
 }
 
 /// Memory of a rank that is reached by load and store.
-pub(super) struct Place {
+pub(super) struct TargetMemory {
     pub target: *mut u8,
     /// The lock of accumulates. No reference, so that who finds a place need not see that this is none.
     lock: *const AtomicU64,
@@ -317,7 +317,7 @@ pub(super) struct Place {
     counted: &'static Cell<u64>,
 }
 
-impl Place {
+impl TargetMemory {
     /// The lock of accumulates.
     #[inline(always)] // as `find`
     pub fn lock(&self) -> &'static AtomicU64 {
@@ -335,8 +335,8 @@ impl Place {
 /// Finds `bytes`, 1 to 2^62, at a displacement of a rank that is shown, for an operation of a kind.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
 pub(super) fn find<const WAY: u8>(
-    kind: Kind, win: usize, (rank, disp): (i32, isize), bytes: u64,
-) -> Option<Place> {
+    kind: CountedKind, win: usize, (rank, disp): (i32, isize), bytes: u64,
+) -> Option<TargetMemory> {
     let peer = peer::<WAY>(win, rank)?;
     // SAFETY: as in `move_now`.
     let (base, size, unit, limit) =
@@ -352,7 +352,7 @@ pub(super) fn find<const WAY: u8>(
     // SAFETY: there is an entry for each rank.
     let lock = unsafe { (*entry.locks.get().add(rank as u32 as usize)).get() };
     let target = base.wrapping_add((end - bytes) as usize);
-    Some(Place { target, lock, counted: &entry.counted[kind as usize] })
+    Some(TargetMemory { target, lock, counted: &entry.counted[kind as usize] })
 }
 
 impl Process {

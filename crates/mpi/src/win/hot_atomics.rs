@@ -2,7 +2,7 @@
 //! used before: one compare and swap for the lock of accumulates, the work, one store.
 #![allow(unsafe_code)]
 
-use super::hot::{Kind, Place, Sides, find};
+use super::hot::{CountedKind, Sides, TargetMemory, find};
 use crate::consts::MPI_NO_OP;
 use crate::hot;
 use crate::op::cache;
@@ -10,12 +10,12 @@ use fastpath_base::copy::copy;
 use fastpath_base::sync::{AtomicU8, AtomicU64, Ordering};
 
 /// The lock of accumulates, held.
-struct Held(&'static AtomicU64);
+struct AccumulateGuard(&'static AtomicU64);
 
-impl Held {
+impl AccumulateGuard {
     /// That of a place, for an operation that counts; none where somebody else has it.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
-    fn take(place: &Place) -> Option<Held> {
+    fn take(place: &TargetMemory) -> Option<AccumulateGuard> {
         let lock = place.lock();
         // ORDERING: acquire: the partner is the release of whoever had it before.
         let taken = lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed);
@@ -23,14 +23,14 @@ impl Held {
         match taken {
             Ok(_) => {
                 place.count();
-                Some(Held(lock))
+                Some(AccumulateGuard(lock))
             }
             Err(_) => None,
         }
     }
 }
 
-impl Drop for Held {
+impl Drop for AccumulateGuard {
     #[inline(always)] // as `take`
     fn drop(&mut self) {
         // ORDERING: release: the partner is the acquire in `take`, here or in another rank.
@@ -68,13 +68,13 @@ pub unsafe fn try_fetch_and_op<const WAY: u8>(
             return false;
         }
     }
-    let Some(place) = find::<WAY>(Kind::Atomic, win, (rank, disp), bytes) else {
+    let Some(place) = find::<WAY>(CountedKind::Atomic, win, (rank, disp), bytes) else {
         return false;
     };
     let Some(kernel) = cache::find_any(op, datatype) else {
         return false;
     };
-    let Some(_held) = Held::take(&place) else {
+    let Some(_held) = AccumulateGuard::take(&place) else {
         return false;
     };
     let target = place.target;
@@ -119,7 +119,7 @@ struct Elements {
     target: *mut u8,
     bytes: usize,
     kernel: cache::Kernel,
-    _held: Held,
+    _held: AccumulateGuard,
 }
 
 /// Those of an accumulate, with the window's lock held, or nothing.
@@ -136,9 +136,9 @@ fn find_elements<const WAY: u8>(sides: &Sides, op: usize) -> Option<Elements> {
     }
     let bytes = sides.count as u64 * datatype.size;
     let at = (sides.rank, sides.disp);
-    let place = find::<WAY>(Kind::Accumulate, sides.win, at, bytes)?;
+    let place = find::<WAY>(CountedKind::Accumulate, sides.win, at, bytes)?;
     let kernel = cache::find_any(op, sides.datatype)?;
-    let _held = Held::take(&place)?;
+    let _held = AccumulateGuard::take(&place)?;
     let (target, bytes) = (place.target, bytes as usize);
     Some(Elements { target, bytes, kernel, _held })
 }
@@ -215,10 +215,10 @@ pub unsafe fn try_compare_and_swap<const WAY: u8>(
     {
         return false;
     }
-    let Some(place) = find::<WAY>(Kind::Atomic, win, (rank, disp), bytes) else {
+    let Some(place) = find::<WAY>(CountedKind::Atomic, win, (rank, disp), bytes) else {
         return false;
     };
-    let Some(_held) = Held::take(&place) else {
+    let Some(_held) = AccumulateGuard::take(&place) else {
         return false;
     };
     let target = place.target;

@@ -4,7 +4,7 @@
 
 use super::control::{ACCUMULATE, LOCK, OWNER};
 use super::counts::Counted;
-use super::epoch::Held;
+use super::epoch::HeldLock;
 use super::hot;
 use super::lock_word::LockWord;
 use super::window::Window;
@@ -13,7 +13,7 @@ use crate::hot::{OPEN, hidden_worker, worker};
 use fastpath_base::sync::{AtomicU64, Ordering};
 
 /// A window of the hot table, and the rank's words that the lock is made of.
-struct Found {
+struct LockTarget {
     window: &'static Window,
     rank: u32,
     lock: &'static AtomicU64,
@@ -21,7 +21,7 @@ struct Found {
 }
 
 #[inline(always)] // `fastpath bench instructions` counts MPI_Win_lock
-fn find<const WAY: u8>(rank: i32, win: usize) -> Option<Found> {
+fn find<const WAY: u8>(rank: i32, win: usize) -> Option<LockTarget> {
     let window = hot::whole::<WAY>(win)?;
     let word = window.locks.get(rank as u32 as usize)?.get();
     if word.is_null() {
@@ -34,10 +34,10 @@ fn find<const WAY: u8>(rank: i32, win: usize) -> Option<Found> {
         // aligned; every access to them is atomic.
         unsafe { &*word.cast::<AtomicU64>() }
     };
-    Some(Found { window, rank: rank as u32, lock: at(LOCK), owner: at(OWNER) })
+    Some(LockTarget { window, rank: rank as u32, lock: at(LOCK), owner: at(OWNER) })
 }
 
-impl Found {
+impl LockTarget {
     /// Changes the lock's word from `seen`, unless another rank has.
     #[inline(always)] // as `find`
     fn change(&self, seen: LockWord, to: LockWord) -> bool {
@@ -68,8 +68,8 @@ pub fn try_lock<const WAY: u8>(kind: i32, rank: i32, assertion: i32, win: usize)
     };
     let held = match kind {
         // The first time it has to be announced.
-        MPI_LOCK_EXCLUSIVE if found.window.announced.get() => Held::Exclusive,
-        MPI_LOCK_SHARED => Held::Shared,
+        MPI_LOCK_EXCLUSIVE if found.window.announced.get() => HeldLock::Exclusive,
+        MPI_LOCK_SHARED => HeldLock::Shared,
         _ => return false,
     };
     let Ok(mut epoch) = found.window.epoch.try_borrow_mut() else {
@@ -79,7 +79,7 @@ pub fn try_lock<const WAY: u8>(kind: i32, rank: i32, assertion: i32, win: usize)
         return false;
     }
     let seen = LockWord(found.lock.load(Ordering::Relaxed));
-    let exclusive = held == Held::Exclusive;
+    let exclusive = held == HeldLock::Exclusive;
     let (asked, _, granted) = seen.request(exclusive);
     if !granted || !found.change(seen, asked) {
         return false;
@@ -105,8 +105,8 @@ pub fn try_unlock<const WAY: u8>(rank: i32, win: usize) -> bool {
         return false;
     };
     let exclusive = match epoch.may_unlock(found.rank) {
-        Ok(Held::Exclusive) => true,
-        Ok(Held::Shared) => false,
+        Ok(HeldLock::Exclusive) => true,
+        Ok(HeldLock::Shared) => false,
         _ => return false,
     };
     let seen = LockWord(found.lock.load(Ordering::Relaxed));

@@ -3,7 +3,7 @@
 
 use super::control::{LOCK, OWNER, PRESSED, Words, queue_at};
 use super::counts::Counted;
-use super::epoch::{Held, Refusal};
+use super::epoch::{HeldLock, Refusal};
 use super::hot::Caller;
 use super::kept_lock::{KEEP_AWAKE, KEEP_MAX, Owner, is_kept};
 use super::lock_word::{LockWord, Ticket};
@@ -52,8 +52,8 @@ pub(super) fn leave_fence(window: &Window) {
 /// `MPI_ERR_LOCKTYPE`, `MPI_ERR_RANK`, `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC` where another epoch is open.
 pub fn lock(p: &Process, window: &Window, kind: i32, rank: i32, assertion: i32) -> Result {
     let held = match kind {
-        MPI_LOCK_EXCLUSIVE => Held::Exclusive,
-        MPI_LOCK_SHARED => Held::Shared,
+        MPI_LOCK_EXCLUSIVE => HeldLock::Exclusive,
+        MPI_LOCK_SHARED => HeldLock::Shared,
         _ => {
             let text = format!("{kind} is neither MPI_LOCK_SHARED nor MPI_LOCK_EXCLUSIVE");
             return Err(Error::new(MPI_ERR_LOCKTYPE, text));
@@ -69,10 +69,10 @@ pub fn lock(p: &Process, window: &Window, kind: i32, rank: i32, assertion: i32) 
     leave_fence(window);
     let held = match assertion & MPI_MODE_NOCHECK {
         0 => {
-            take(p, window, rank, held == Held::Exclusive)?;
+            take(p, window, rank, held == HeldLock::Exclusive)?;
             held
         }
-        _ => Held::Unchecked,
+        _ => HeldLock::Unchecked,
     };
     window.epoch.borrow_mut().lock(rank, held);
     window.counts.add(Counted::Locks);
@@ -96,11 +96,11 @@ pub fn unlock(p: &Process, window: &Window, rank: i32) -> Result {
     // Where nothing is under way, the lock's own order is enough: who takes it next sees what was written.
     let done = match window.peers[rank as usize].pending.get() {
         true => complete_slow(p, window, rank),
-        false if held == Held::Unchecked => complete(p, window, rank),
+        false if held == HeldLock::Unchecked => complete(p, window, rank),
         false => Ok(()),
     };
-    if held != Held::Unchecked {
-        give(p, window, rank, held == Held::Exclusive)?;
+    if held != HeldLock::Unchecked {
+        give(p, window, rank, held == HeldLock::Exclusive)?;
     }
     window.epoch.borrow_mut().unlock(rank);
     done

@@ -253,7 +253,7 @@ mod tests {
 
     /// What a rank does, one operation on one word at a time.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-    enum Step {
+    enum LockStep {
         /// `MPI_Win_lock_all`.
         Enter,
         /// Accesses every rank.
@@ -270,12 +270,12 @@ mod tests {
         /// Leaves what it went into to give way.
         GiveWay(usize),
     }
-    use Step::*;
+    use LockStep::*;
 
     /// A rank: what it has yet to do, and the locks it holds.
     #[derive(Clone, PartialEq, Eq, Hash)]
     struct Rank {
-        todo: VecDeque<Step>,
+        todo: VecDeque<LockStep>,
         holds: Vec<(usize, bool)>,
     }
 
@@ -288,9 +288,11 @@ mod tests {
     }
 
     impl World {
-        fn new(plans: &[&[Step]]) -> World {
-            let rank =
-                |plan: &&[Step]| Rank { todo: plan.iter().copied().collect(), holds: Vec::new() };
+        fn new(plans: &[&[LockStep]]) -> World {
+            let rank = |plan: &&[LockStep]| Rank {
+                todo: plan.iter().copied().collect(),
+                holds: Vec::new(),
+            };
             World {
                 locks: [0; 2],
                 pressed: [0; 2],
@@ -304,7 +306,7 @@ mod tests {
             let mut world = self.clone();
             let World { locks, pressed, sharers, ranks } = &mut world;
             let rank = &mut ranks[rank];
-            let mut further: Vec<Step> = Vec::new();
+            let mut further: Vec<LockStep> = Vec::new();
             match rank.todo.pop_front()? {
                 Enter => {
                     let seen = *sharers;
@@ -383,7 +385,7 @@ mod tests {
     }
 
     /// Goes through every order of the ranks' steps: how many worlds there are, and whether in one of them all wait.
-    fn explore(plans: &[&[Step]]) -> (usize, bool) {
+    fn explore(plans: &[&[LockStep]]) -> (usize, bool) {
         let first = World::new(plans);
         let (mut seen, mut open) = (HashSet::from([first.clone()]), vec![first]);
         let mut hangs = false;
@@ -401,8 +403,8 @@ mod tests {
         (seen.len(), hangs)
     }
 
-    const SHARER: &[Step] = &[Enter, Enter];
-    const BOTH: &[Step] = &[
+    const SHARER: &[LockStep] = &[Enter, Enter];
+    const BOTH: &[LockStep] = &[
         Announce,
         AwaitNobody,
         Take(0, true),
@@ -414,15 +416,15 @@ mod tests {
         Give(0, true),
         Give(1, true),
     ];
-    const fn one(at: usize) -> [Step; 4] {
+    const fn one(at: usize) -> [LockStep; 4] {
         [Announce, AwaitNobody, Take(at, true), Give(at, true)]
     }
-    const FIRST: &[Step] = &one(0);
-    const SECOND: &[Step] = &one(1);
+    const FIRST: &[LockStep] = &one(0);
+    const SECOND: &[LockStep] = &one(1);
 
     #[test]
     fn lock_all__and_exclusive_locks_of_several_ranks_never_wait_for_each_other_for_ever() {
-        let cases: [&[&[Step]]; 4] = [
+        let cases: [&[&[LockStep]]; 4] = [
             &[BOTH, SHARER],
             &[BOTH, SHARER, SHARER],
             &[BOTH, BOTH, SHARER],
@@ -436,7 +438,7 @@ mod tests {
 
     #[test]
     fn lock_all__of_locks_at_the_first_access_would_hang() {
-        const LAZY: &[Step] =
+        const LAZY: &[LockStep] =
             &[Take(1, false), Take(0, false), Access, Give(0, false), Give(1, false)];
         assert!(explore(&[BOTH, LAZY]).1);
     }

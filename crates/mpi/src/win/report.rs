@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::process::Process;
 use fastpath_base::config::Key;
 use fastpath_base::copy::COPY_SMALL_MAX;
-use fastpath_protocol::rma::Way;
+use fastpath_protocol::rma::AccessPath;
 use fastpath_protocol::selection::report::quote;
 use std::fmt::Write;
 
@@ -46,7 +46,7 @@ pub(super) fn print(p: &Process, window: &Window) -> Result {
             ),
             false => {
                 let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
-                let waits = match (needs_owner, *name == Way::Messages.name()) {
+                let waits = match (needs_owner, *name == AccessPath::Messages.name()) {
                     (true, true) => ALL_NEED_OWNER,
                     (true, false) => NEEDS_OWNER,
                     (false, _) => "",

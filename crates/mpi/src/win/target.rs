@@ -15,7 +15,7 @@ use crate::process::Process;
 use fastpath_base::copy::copy;
 use fastpath_protocol::Worker;
 use fastpath_protocol::layout::Layout;
-use fastpath_protocol::rma::{Ask, Asking, Moved, RemoteKey, Slots, Way, copy_mapped};
+use fastpath_protocol::rma::{AccessPath, Ask, Asking, Moved, RemoteKey, Slots, copy_mapped};
 use std::rc::Rc;
 
 /// Elements of one side of an operation.
@@ -269,7 +269,7 @@ impl Target {
         let moved = moved.map_err(|e| error::explain(window, self.rank, e))?;
         // SAFETY: SPAN AND BUFFER: the key.
         let way = unsafe { (*self.key).way() };
-        if moved == Moved::Pending || !matches!(way, Way::LoadStore | Way::Kernel) {
+        if moved == Moved::Pending || !matches!(way, AccessPath::LoadStore | AccessPath::Kernel) {
             window.note_pending(self.rank);
         }
         Ok(())

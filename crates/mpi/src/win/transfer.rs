@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use super::check::{Access, Buffer};
-use super::conflicts::Kind;
+use super::conflicts::AccessKind;
 pub use super::hot::Sides;
 use super::lock;
 use super::target::{self, Elements, Target};
@@ -85,8 +85,8 @@ pub(super) unsafe fn transfer<const PUTS: bool>(
     }
     let found = target::find(p, &window, rank, sides.disp, &there)?;
     let (kind, point) = match PUTS {
-        true => (Kind::Put, Point::Put),
-        false => (Kind::Get, Point::Get),
+        true => (AccessKind::Put, Point::Put),
+        false => (AccessKind::Get, Point::Get),
     };
     window.record(point, window.world(rank), there.bytes);
     window.counts.add_move::<PUTS>(there.bytes);

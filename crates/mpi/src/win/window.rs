@@ -9,7 +9,7 @@ use super::epoch::Epoch;
 use super::error;
 use super::exposure::Exposure;
 use super::hot::HotPeer;
-use crate::attribute::{Attributes, Holder, Kind};
+use crate::attribute::{Attributes, Holder, KeyvalKind};
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::Result;
@@ -19,7 +19,7 @@ use crate::table::{Handled, Table};
 use fastpath_base::sync::AtomicU64;
 use fastpath_base::trace::{self, Point, Subject};
 use fastpath_protocol::Worker;
-use fastpath_protocol::rma::{PackedKey, RegionId, RemoteKey, Slots, Way};
+use fastpath_protocol::rma::{AccessPath, PackedKey, RegionId, RemoteKey, Slots};
 use std::cell::{Cell, OnceCell, RefCell, UnsafeCell};
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -269,7 +269,7 @@ impl Window {
 
     /// It as the holder of attributes.
     pub fn holder(&self) -> Holder<'_> {
-        Holder { kind: Kind::Win, handle: self.handle.get(), attributes: &self.attributes }
+        Holder { kind: KeyvalKind::Win, handle: self.handle.get(), attributes: &self.attributes }
     }
 
     /// The value of a predefined attribute: an address.
@@ -402,10 +402,10 @@ impl Window {
     /// How a rank is reached, if it was accessed: name and explanation.
     pub(super) fn way(&self, rank: u32) -> Option<(&'static str, &'static str)> {
         let reached = self.known(rank)?;
-        let near = (Way::LoadStore.name(), Way::LoadStore.how());
+        let near = (AccessPath::LoadStore.name(), AccessPath::LoadStore.how());
         match &reached.memory {
             _ if !reached.base.is_null() => Some(near),
-            Some(key) if key.way() == Way::Kernel && reached.slots.is_some() => {
+            Some(key) if key.way() == AccessPath::Kernel && reached.slots.is_some() => {
                 Some((key.way().name(), SMALL_BY_OWNER))
             }
             Some(key) => Some((key.way().name(), key.way().how())),

@@ -2,7 +2,7 @@
 
 use super::message::{DATAGRAM_PREFIX, Message};
 use super::traffic::Traffic;
-use crate::descriptor::{self, Way};
+use crate::descriptor::{self, PostMethod};
 use crate::link::Link;
 use crate::profile::{Adapter, Host};
 use crate::units::{Bytes, Time};
@@ -61,7 +61,7 @@ impl<'a> Path<'a> {
     }
 
     /// The way of a message of `size` that its sender wants inline or not, posted alone.
-    pub fn way(&self, transport: Transport, verb: Verb, size: u32, inline: bool) -> Way {
+    pub fn way(&self, transport: Transport, verb: Verb, size: u32, inline: bool) -> PostMethod {
         let adapter = self.adapter;
         descriptor::way(adapter.family, transport, verb, size, inline, adapter.blueflame, 1)
     }

@@ -1,7 +1,7 @@
 //! What one message of an adapter puts on the bus at each side.
 
 use super::traffic::Traffic;
-use crate::descriptor::{self, Way};
+use crate::descriptor::{self, PostMethod};
 use crate::link::Link;
 use crate::profile::Adapter;
 use crate::units::Bytes;
@@ -20,7 +20,7 @@ pub struct Message {
     /// Bytes of payload.
     pub size: Bytes,
     /// How the adapter comes by it.
-    pub way: Way,
+    pub way: PostMethod,
     /// One in so many sends asks for a completion entry (perftest: cq-mod).
     pub signal_every: u32,
     /// Receive descriptors that the adapter fetches at once.
@@ -36,7 +36,7 @@ impl Message {
             transport,
             verb,
             size,
-            way: Way::Point,
+            way: PostMethod::Point,
             signal_every: 1,
             receive_batch: 1,
             mtu: 4096,
@@ -149,7 +149,7 @@ mod tests {
         let link: Link = "2.0x8".parse().unwrap();
         let adapter = profile::adapter("connectx").unwrap();
         let message = Message {
-            way: Way::InlineBlueFlame,
+            way: PostMethod::InlineBlueFlame,
             ..Message::new(Transport::Rc, Verb::Write, Bytes(208))
         };
         let parts = sender(&link, adapter, &message);

@@ -1,6 +1,6 @@
 //! Adapters and processes: how a message goes from post to receiver.
 
-use super::events::{Event, Place, UpPacket};
+use super::events::{Event, PacketPlace, UpPacket};
 use super::node::{JobKind, MessageState, Waiting};
 use super::packets::Pieces;
 use super::{Delivery, Simulator, time};
@@ -124,20 +124,20 @@ impl Simulator {
     pub(super) fn take_descriptor(&mut self, message: u32) {
         let state = self.messages[message as usize];
         let (_, spec) = self.spec_of(message);
-        let whole = Place { first: true, last: true };
+        let whole = PacketPlace { first: true, last: true };
         if state.way.is_inline() || state.size == 0 {
             return self.launch_later(message, state.size as u32, whole);
         }
         let mut first = true;
         for (bytes, last) in Pieces::new(state.size, u64::from(spec.mtu)) {
-            let place = Place { first, last };
+            let place = PacketPlace { first, last };
             first = false;
             self.read_memory(spec.from as u32, bytes, JobKind::Payload { message, place });
         }
     }
 
     /// A packet's payload has been read.
-    pub(super) fn prepare_packet(&mut self, message: u32, place: Place) {
+    pub(super) fn prepare_packet(&mut self, message: u32, place: PacketPlace) {
         let (_, spec) = self.spec_of(message);
         let (size, mtu) = (self.messages[message as usize].size, u64::from(spec.mtu));
         let bytes = match place.last && size % mtu != 0 {
@@ -147,14 +147,14 @@ impl Simulator {
         self.launch_later(message, bytes as u32, place);
     }
 
-    fn launch_later(&mut self, message: u32, bytes: u32, place: Place) {
+    fn launch_later(&mut self, message: u32, bytes: u32, place: PacketPlace) {
         let (_, spec) = self.spec_of(message);
         let at = self.queue.now + self.nodes[spec.from].times.send;
         self.queue.plan(at, Event::Launch { message, bytes, place });
     }
 
     /// A packet is ready to go. Those of a queue pair go in the order in which they were posted.
-    pub(super) fn launch(&mut self, message: u32, bytes: u32, place: Place) {
+    pub(super) fn launch(&mut self, message: u32, bytes: u32, place: PacketPlace) {
         let (flow, spec) = self.spec_of(message);
         self.flows[flow].ready.push_back((message, bytes, place));
         let mut moved = false;
@@ -183,7 +183,7 @@ impl Simulator {
         }
     }
 
-    fn frame_bytes(&self, message: u32, bytes: u32, place: Place) -> u64 {
+    fn frame_bytes(&self, message: u32, bytes: u32, place: PacketPlace) -> u64 {
         let (_, spec) = self.spec_of(message);
         let frame = self.nodes[spec.from].frame;
         let around = match spec.transport {
@@ -247,7 +247,7 @@ impl Simulator {
         }
     }
 
-    pub(super) fn receive(&mut self, message: u32, bytes: u32, place: Place) {
+    pub(super) fn receive(&mut self, message: u32, bytes: u32, place: PacketPlace) {
         let (flow, spec) = self.spec_of(message);
         if spec.verb == Verb::Send {
             let state = &mut self.flows[flow];
@@ -268,7 +268,7 @@ impl Simulator {
     }
 
     /// Writes a packet into the receiver's memory.
-    fn accept(&mut self, message: u32, bytes: u32, place: Place) {
+    fn accept(&mut self, message: u32, bytes: u32, place: PacketPlace) {
         let (flow, spec) = self.spec_of(message);
         let node = spec.to as u32;
         let is_send = spec.verb == Verb::Send;

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 
 /// Where in its message a packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PacketPlace {
     pub first: bool,
     pub last: bool,
 }
@@ -68,7 +68,7 @@ pub(super) enum Event {
     Launch {
         message: u32,
         bytes: u32,
-        place: Place,
+        place: PacketPlace,
     },
     /// The network takes the next packet.
     LineFree {
@@ -78,7 +78,7 @@ pub(super) enum Event {
     Received {
         message: u32,
         bytes: u32,
-        place: Place,
+        place: PacketPlace,
     },
     /// The sending adapter knows that the message is there.
     Acknowledged {

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use super::events::Place;
+use super::events::PacketPlace;
 use super::line::Line;
 use super::packets::Packets;
 use super::{FlowCounts, FlowSpec, NodeSpec, fs};
-use crate::descriptor::Way;
+use crate::descriptor::PostMethod;
 use crate::profile::Adapter;
 use crate::units::{Bytes, Time};
 
@@ -50,7 +50,7 @@ pub(super) struct Times {
 pub(super) struct Waiting {
     pub message: u32,
     pub bytes: u32,
-    pub place: Place,
+    pub place: PacketPlace,
     pub stalled: bool,
 }
 
@@ -136,9 +136,9 @@ pub(super) struct FlowState {
     pub fetched: u32,
     /// Messages posted and not gone, and packets that are ready before their turn.
     pub order: VecDeque<u32>,
-    pub ready: VecDeque<(u32, u32, Place)>,
+    pub ready: VecDeque<(u32, u32, PacketPlace)>,
     /// Packets that wait for a receive descriptor: message, bytes, place.
-    pub not_ready: VecDeque<(u32, u32, Place)>,
+    pub not_ready: VecDeque<(u32, u32, PacketPlace)>,
     /// Time of the first delivery, and the bytes delivered with it.
     pub first_delivery: Option<(u64, u64)>,
     pub last_delivery: u64,
@@ -174,7 +174,7 @@ pub(super) struct MessageState {
     pub size: u64,
     pub token: u64,
     pub posted: u64,
-    pub way: Way,
+    pub way: PostMethod,
     pub descriptor: u32,
     pub signalled: bool,
     /// Whether its delivery is told.
@@ -187,7 +187,7 @@ pub(super) struct MessageState {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum JobKind {
     Descriptor { message: u32 },
-    Payload { message: u32, place: Place },
+    Payload { message: u32, place: PacketPlace },
     Receives { flow: u32, count: u32 },
     Stream { stream: u32 },
 }

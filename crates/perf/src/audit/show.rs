@@ -2,7 +2,7 @@
 
 use super::lattice::Rounding;
 use super::units::{Base, UnitFinding};
-use super::{Audit, ColumnFindings, Comparison, Step, TableFindings};
+use super::{Audit, ClockStep, ColumnFindings, Comparison, TableFindings};
 use crate::document::{Document, Table};
 use crate::output::format::behind;
 
@@ -81,7 +81,7 @@ fn describe_findings(table: &TableFindings, said: &mut Document) {
     table.steps.iter().for_each(|step| describe_worth(table, step, said));
 }
 
-fn describe_step(table: &TableFindings, step: &Step, said: &mut Document) {
+fn describe_step(table: &TableFindings, step: &ClockStep, said: &mut Document) {
     let names = step.columns.iter().map(|&c| format!("`{}`", table.columns[c].name));
     let unit = if step.unit == "ns" { "ns" } else { "in the column's own unit" };
     let (low, high) = step.between;
@@ -150,7 +150,7 @@ fn describe_unit(table: &TableFindings, unit: &UnitFinding, said: &mut Document)
     }
 }
 
-fn describe_worth(table: &TableFindings, step: &Step, said: &mut Document) {
+fn describe_worth(table: &TableFindings, step: &ClockStep, said: &mut Document) {
     let parameter = table.columns.iter().position(|c| c.parameter);
     for &index in &step.columns {
         let column = &table.table.columns[index];

@@ -51,7 +51,7 @@ const SEND_BANDWIDTH: &str = "
  65536      257371           3217.8               0.051485
 ";
 
-fn only_step(audit: &Audit, table: usize) -> &Step {
+fn only_step(audit: &Audit, table: usize) -> &ClockStep {
     match &audit.tables[table].steps[..] {
         [step] => step,
         other => panic!("{other:?}"),
@@ -59,14 +59,14 @@ fn only_step(audit: &Audit, table: usize) -> &Step {
 }
 
 /// The clock that explains a step first, and by how many operations it is divided.
-fn clock_of(step: &Step) -> (&'static str, u32) {
+fn clock_of(step: &ClockStep) -> (&'static str, u32) {
     let first = &step.clocks[0];
     (first.clock, first.operations)
 }
 
 const PM_TIMER: f64 = 1e9 / 3_579_545.0;
 
-fn holds(step: &Step, truth: f64) -> bool {
+fn holds(step: &ClockStep, truth: f64) -> bool {
     (step.between.0..=step.between.1).contains(&truth)
 }
 

@@ -16,7 +16,7 @@ use super::table::describe_pair;
 use crate::document::Table;
 use crate::measure::copies::{Copies, Offsets, PIECE, RING, Target};
 use crate::measure::pipeline::Pipeline;
-use crate::measure::pipeline::search::{Effort, Found, compare, search};
+use crate::measure::pipeline::search::{BestPlan, Effort, compare, search};
 use crate::measure::statistics::Summary;
 use crate::measure::steps_of_four;
 
@@ -192,12 +192,12 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn search(&self, bytes: usize, effort: Effort) -> io::Result<Vec<Found>> {
+    fn search(&self, bytes: usize, effort: Effort) -> io::Result<Vec<BestPlan>> {
         let mut pipeline = Pipeline::new(self.pair, bytes)?;
         search(&mut pipeline, effort, &mut || self.output.bar.inc(1))
     }
 
-    fn print_pipeline(&self, bytes: usize, found: &Found, best: bool, table: &Table) {
+    fn print_pipeline(&self, bytes: usize, found: &BestPlan, best: bool, table: &Table) {
         let (plan, time) = (found.plan, found.time);
         let (into, out) = (plan.into_ring.name(), plan.out_of_ring.name());
         let kib = |n: usize| format!("{}K", n >> 10);

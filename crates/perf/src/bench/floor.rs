@@ -16,7 +16,7 @@ use crate::measure::pipeline::search::find_best;
 use crate::measure::points::measure_points;
 use crate::measure::statistics::{Summary, summarize};
 use crate::measure::stream::measure_stream;
-use crate::measure::transfer::{Way, measure_transfer};
+use crate::measure::transfer::{CopyMethod, measure_transfer};
 use crate::measure::{observe_clock_step_ns, placement, steps_of_four};
 use crate::output::{make_bar, print_line};
 
@@ -89,11 +89,11 @@ impl Output {
 const TRANSFER_MIN: usize = 4096;
 
 /// The ways that are compared with the bare pipeline.
-const TRANSFER_WAYS: [Way; 4] = [
-    Way::Kernel,
-    Way::KernelBoth { piece: 16 << 10 },
-    Way::KernelBoth { piece: 64 << 10 },
-    Way::Direct,
+const TRANSFER_WAYS: [CopyMethod; 4] = [
+    CopyMethod::Kernel,
+    CopyMethod::KernelBoth { piece: 16 << 10 },
+    CopyMethod::KernelBoth { piece: 64 << 10 },
+    CopyMethod::Direct,
 ];
 
 /// Time for the search of the best pipelines, of all sizes together.

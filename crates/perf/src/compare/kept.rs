@@ -68,9 +68,9 @@ fn hash_library(mpicc: &Path) -> u64 {
 }
 
 /// Round, peer, number of the plan.
-type Place = (u32, usize, usize);
+type TurnKey = (u32, usize, usize);
 
-fn place_of(turn: &Turn<'_>) -> Place {
+fn place_of(turn: &Turn<'_>) -> TurnKey {
     (turn.round, turn.peer, turn.number)
 }
 
@@ -80,7 +80,7 @@ pub struct Kept {
     path: PathBuf,
     file: File,
     /// What ours and theirs gave.
-    pub turns: HashMap<Place, [Measured; 2]>,
+    pub turns: HashMap<TurnKey, [Measured; 2]>,
     /// When the first of them was started, in seconds since 1970.
     pub started_unix_s: u64,
     /// Why what an earlier comparison had measured was given up.

@@ -7,7 +7,7 @@ use super::Statistic;
 use super::comparison::{Beside, NotCompared, Row};
 use super::stored::describe_key;
 use super::turns::describe_plan;
-use crate::program::{Outcome, Settings};
+use crate::program::{JobResult, Settings};
 use crate::record::{Case, Clock, Key, Missing, Report};
 
 /// One start of the benchmark program.
@@ -34,8 +34,8 @@ pub struct Measured {
     pub failure: Option<String>,
 }
 
-impl From<Outcome> for Measured {
-    fn from(outcome: Outcome) -> Measured {
+impl From<JobResult> for Measured {
+    fn from(outcome: JobResult) -> Measured {
         let at = outcome.at;
         let failure = outcome.failure.map(|failure| {
             let text = failure.to_string();
@@ -413,10 +413,10 @@ mod tests {
 
     #[test]
     fn failure__names_the_case_in_which_it_happened() {
-        let outcome = Outcome {
+        let outcome = JobResult {
             failure: Some(RunError::Empty),
             at: Some(Progress { test: "rate".into(), bytes: 64, ..Progress::default() }),
-            ..Outcome::default()
+            ..JobResult::default()
         };
         let failure = Measured::from(outcome).failure.unwrap();
         assert!(failure.starts_with("the job ended without a result, in rate at 64 B"));

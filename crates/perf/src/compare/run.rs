@@ -20,7 +20,7 @@ use crate::bench::{startup, surroundings};
 use crate::catalogue::{self, Class};
 use crate::output;
 use crate::output::file::Target;
-use crate::program::{Outcome, Program};
+use crate::program::{JobResult, Program};
 use crate::record::Report;
 
 /// Exit code where something was refused or could not be compared.
@@ -254,7 +254,7 @@ fn tell(options: &CompareOptions, files: Files, comparison: &Comparison) -> Resu
     said
 }
 
-fn measure(contestant: &Contestant, plan: &Plan) -> Outcome {
+fn measure(contestant: &Contestant, plan: &Plan) -> JobResult {
     let (peer, program) = (&contestant.peer, &contestant.program);
     let job = peer.job(plan.ranks, &plan.settings);
     let names = plan.settings.tests.iter();
@@ -265,7 +265,7 @@ fn measure(contestant: &Contestant, plan: &Plan) -> Outcome {
         Some(test) => {
             let start = || program.run(&job, |_| ()).failure;
             let timed = startup::measure(test, plan.ranks, STARTS, start);
-            let mut outcome = Outcome::default();
+            let mut outcome = JobResult::default();
             match timed {
                 Ok(case) => outcome.cases.push(case),
                 Err(failure) => outcome.failure = Some(failure),

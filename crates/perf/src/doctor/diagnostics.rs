@@ -63,7 +63,7 @@ table!(SAYINGS: BTreeMap<String, Saying> = "diagnostics.toml");
 
 /// Everything that is wrong, the worst first.
 pub(super) fn diagnose(facts: &Facts) -> Vec<Trouble> {
-    let mut found = Found::default();
+    let mut found = Diagnostics::default();
     found.look_at_library(&facts.libraries, &facts.devices);
     for Undriven { address, vendor, device, driver } in &facts.undriven {
         match driver {
@@ -100,9 +100,9 @@ pub(super) fn diagnose(facts: &Facts) -> Vec<Trouble> {
 
 /// What is to be said, as it is found.
 #[derive(Default)]
-pub(super) struct Found(Vec<Trouble>);
+pub(super) struct Diagnostics(Vec<Trouble>);
 
-impl Found {
+impl Diagnostics {
     /// Everything, the worst first.
     pub(super) fn list(mut self) -> Vec<Trouble> {
         self.0.sort_by_key(|t| t.severity == Severity::Note);

@@ -54,7 +54,7 @@ struct Host {
 /// What came of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
-enum Outcome {
+enum CallResult {
     /// The peer has answered and proved who it is.
     Reached {
         /// Until it was connected.
@@ -81,7 +81,7 @@ struct Attempt {
     source: Option<IpAddr>,
     to: IpAddr,
     #[serde(flatten)]
-    outcome: Outcome,
+    outcome: CallResult,
 }
 
 /// The connection that ranks of two hosts would use.

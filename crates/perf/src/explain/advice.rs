@@ -221,7 +221,7 @@ fn format_rate(rate: Rate, unit: RateUnit) -> String {
 /// The figure that the last level of a waterfall comes to.
 #[cfg(test)]
 fn predicted(waterfall: &Waterfall) -> f64 {
-    let states = |s: &&super::Step| s.kind == super::StepKind::Level;
+    let states = |s: &&super::WaterfallStep| s.kind == super::StepKind::Level;
     let level = waterfall.steps.iter().rfind(states);
     level.map_or(f64::NAN, |s| s.level)
 }

@@ -2,7 +2,7 @@
 //! candidates apart.
 
 use clap::Args;
-use fastpath_pcie::descriptor::{self, Way};
+use fastpath_pcie::descriptor::{self, PostMethod};
 use fastpath_pcie::formulas::message::DATAGRAM_PREFIX;
 use fastpath_pcie::formulas::traffic::count_blocks;
 use fastpath_pcie::profile;
@@ -202,7 +202,7 @@ fn descriptor_ways(options: &CliffOptions) -> Result<Option<Candidate>, LinkErro
         return Ok(None);
     }
     let blueflame = adapter.blueflame;
-    let way = move |size: u64| -> Way {
+    let way = move |size: u64| -> PostMethod {
         let (bytes, inline) = (size.min(1 << 30) as u32, size <= granted);
         descriptor::way(adapter.family, transport, verb, bytes, inline, blueflame, 1)
     };

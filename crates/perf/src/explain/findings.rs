@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::{Experiment, Finding, FindingKind, Outcome};
+use super::{Experiment, Finding, FindingKind, PossibleResult};
 use crate::data::{Values, fill, table};
 
 #[derive(Deserialize)]
@@ -43,8 +43,10 @@ pub fn finding(subject: &str, name: &str, values: Values) -> Finding {
 /// As [`finding`].
 pub fn experiment(name: &str, values: Values) -> Experiment {
     let known = &EXPERIMENTS[name];
-    let outcome =
-        |o: &Outcome| Outcome { seen: fill(&o.seen, values), means: fill(&o.means, values) };
+    let outcome = |o: &PossibleResult| PossibleResult {
+        seen: fill(&o.seen, values),
+        means: fill(&o.means, values),
+    };
     Experiment {
         what: fill(&known.what, values),
         outcomes: known.outcomes.iter().map(outcome).collect(),

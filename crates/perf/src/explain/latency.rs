@@ -8,7 +8,7 @@ mod ticks;
 
 use clap::Args;
 use fastpath_pcie::crossover::{self, Choice, Crossover, Prediction};
-use fastpath_pcie::descriptor::Way;
+use fastpath_pcie::descriptor::PostMethod;
 use fastpath_pcie::formulas::latency::Path;
 use fastpath_pcie::formulas::message::Message;
 use fastpath_pcie::profile;
@@ -19,7 +19,7 @@ use super::bandwidth::{TransportName, VerbName};
 use super::command::{OutputOptions, take_signs};
 use super::findings::said;
 use super::{Explanation, Finding, Waterfall, refuse_if};
-pub use ticks::{Pair, Tick};
+pub use ticks::{InlineGain, Tick};
 
 /// Options of `fastpath explain latency`.
 ///
@@ -66,7 +66,7 @@ pub struct LatencyOptions {
     pub tick: Option<Tick>,
     /// A size with its one-way times by DMA and inline, as 32:2.234us:1.117us; may be repeated
     #[arg(long = "pair", value_name = "SIZE:BEFORE:AFTER")]
-    pub pairs: Vec<Pair>,
+    pub pairs: Vec<InlineGain>,
     /// What another tool measured of the same; its step may be half a tick
     #[arg(long, value_name = "TIME")]
     pub against: Option<Time>,
@@ -76,7 +76,7 @@ pub struct LatencyOptions {
 }
 
 /// `1 serial read`, `2 serial reads`.
-fn say_reads(way: Way) -> String {
+fn say_reads(way: PostMethod) -> String {
     match way.serial_reads() {
         1 => "1 serial read".to_owned(),
         n => format!("{n} serial reads"),

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::{Explanation, Finding, FindingKind, Step, StepKind, Waterfall};
+use super::{Explanation, Finding, FindingKind, StepKind, Waterfall, WaterfallStep};
 use crate::document::Table;
 use crate::document::html::{page, text};
 use crate::html::svg::{at, shorten, three_digits};
@@ -77,7 +77,7 @@ fn show_findings(findings: &[&Finding]) -> Markup {
     } } } }
 }
 
-fn figure_text(step: &Step) -> String {
+fn figure_text(step: &WaterfallStep) -> String {
     match step.is_change() {
         true if step.change > 0.0 => format!("+{}", four_digits(step.change)),
         true => four_digits(step.change),
@@ -116,7 +116,7 @@ struct Bar {
     class: &'static str,
 }
 
-fn make_bar(waterfall: &Waterfall, step: &Step) -> Bar {
+fn make_bar(waterfall: &Waterfall, step: &WaterfallStep) -> Bar {
     let [from, to] = waterfall.ends(step).map(|share| share * WIDE);
     let class = match step.kind {
         StepKind::Measured => "seen",

@@ -1,6 +1,6 @@
 //! Explanations made up for tests.
 
-use super::{Experiment, Explanation, Finding, FindingKind, Input, Outcome, Waterfall};
+use super::{Experiment, Explanation, Finding, FindingKind, Input, PossibleResult, Waterfall};
 
 /// One with every part: a waterfall that falls from 4000 by 800, and one that rises.
 pub fn make_explanation() -> Explanation {
@@ -48,8 +48,8 @@ pub fn make_explanation() -> Explanation {
     made.experiments = vec![Experiment {
         what: "two clients instead of one".into(),
         outcomes: vec![
-            Outcome { seen: "3200 MB/s".into(), means: "the sender was the limit".into() },
-            Outcome { seen: "3100 MB/s".into(), means: "the receiver is".into() },
+            PossibleResult { seen: "3200 MB/s".into(), means: "the sender was the limit".into() },
+            PossibleResult { seen: "3100 MB/s".into(), means: "the receiver is".into() },
         ],
     }];
     made

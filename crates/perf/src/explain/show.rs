@@ -2,7 +2,7 @@
 
 use std::io::IsTerminal;
 
-use super::{Explanation, FindingKind, Input, Step, StepKind, Waterfall};
+use super::{Explanation, FindingKind, Input, StepKind, Waterfall, WaterfallStep};
 use crate::lists::unique;
 
 /// Columns where nothing says how many there are.
@@ -172,7 +172,7 @@ fn format_inputs(inputs: &[Input], look: Look) -> String {
 
 fn format_waterfall(waterfall: &Waterfall, look: Look) -> String {
     let digits = choose_digits(waterfall);
-    let number = |step: &Step| match step.kind {
+    let number = |step: &WaterfallStep| match step.kind {
         StepKind::Change | StepKind::Left => format!("{:+.digits$}", step.change),
         _ => format!("{:.digits$}", step.level),
     };
@@ -206,7 +206,7 @@ fn format_waterfall(waterfall: &Waterfall, look: Look) -> String {
 }
 
 /// Where the constants of the steps come from, each source once.
-fn format_sources(steps: &[Step], look: Look) -> String {
+fn format_sources(steps: &[WaterfallStep], look: Look) -> String {
     let told = steps.iter().filter(|s| s.kind != StepKind::Measured && !s.source.is_empty());
     let sources = unique(told.map(|s| s.source.as_str()));
     if sources.is_empty() {
@@ -241,7 +241,7 @@ fn choose_digits(waterfall: &Waterfall) -> usize {
 
 /// The bar of a step, padded to its columns: from nothing for what states a figure, from the level
 /// before to the level after for a change.
-fn draw_bar(waterfall: &Waterfall, step: &Step, columns: usize, look: Look) -> String {
+fn draw_bar(waterfall: &Waterfall, step: &WaterfallStep, columns: usize, look: Look) -> String {
     let change = step.is_change();
     // In eighths of a column.
     let ends = waterfall.ends(step);
@@ -338,7 +338,7 @@ mod tests {
         for look in [Look::PLAIN, TERMINAL] {
             let text = format_text(&explanation, look);
             let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
-            let step = |s: &Step| s.name.clone();
+            let step = |s: &WaterfallStep| s.name.clone();
             let steps = explanation.waterfalls.iter().flat_map(|w| &w.steps);
             let mut parts: Vec<String> = steps.map(step).collect();
             parts.extend(explanation.findings.iter().map(|f| f.text.clone()));

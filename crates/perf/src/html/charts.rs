@@ -20,12 +20,12 @@ pub enum Figure {
 }
 
 /// A case and the index of its report.
-type Found<'a> = (usize, &'a Case);
+type FoundCase<'a> = (usize, &'a Case);
 
 /// The figures of all reports, in the order of measurement.
 pub fn make_figures(reports: &[Report]) -> Vec<Figure> {
     let mut order = Vec::new();
-    let mut groups: BTreeMap<_, Vec<Found>> = BTreeMap::new();
+    let mut groups: BTreeMap<_, Vec<FoundCase>> = BTreeMap::new();
     for (index, report) in reports.iter().enumerate() {
         for case in report.cases.iter().filter(|c| c.samples.count() > 0) {
             let key = (case.test.clone(), case.of, case.unit.clone(), case.window);
@@ -47,7 +47,7 @@ pub fn make_figures(reports: &[Report]) -> Vec<Figure> {
     figures
 }
 
-fn make_maps(reports: &[Report], cases: &[Found]) -> Vec<Figure> {
+fn make_maps(reports: &[Report], cases: &[FoundCase]) -> Vec<Figure> {
     let mut jobs: BTreeMap<_, BTreeMap<usize, Vec<&Case>>> = BTreeMap::new();
     for (report, case) in cases {
         let job = (case.ranks, case.bytes, case.level);
@@ -72,7 +72,7 @@ fn make_maps(reports: &[Report], cases: &[Found]) -> Vec<Figure> {
 }
 
 /// The charts of one test: by size where there are several, else by ranks.
-fn make_charts(reports: &[Report], cases: &[Found]) -> Vec<Figure> {
+fn make_charts(reports: &[Report], cases: &[FoundCase]) -> Vec<Figure> {
     let count = |pick: fn(&Case) -> u64| {
         let mut all: Vec<u64> = cases.iter().map(|(_, c)| pick(c)).collect();
         all.sort_unstable();
@@ -87,7 +87,7 @@ fn make_charts(reports: &[Report], cases: &[Found]) -> Vec<Figure> {
     };
     let curves = curve_keys(across, cases);
     if curves.len() > SERIES_MAX && across == Across::Bytes && ranks > 1 {
-        let mut parts: BTreeMap<u32, Vec<Found>> = BTreeMap::new();
+        let mut parts: BTreeMap<u32, Vec<FoundCase>> = BTreeMap::new();
         for found in cases {
             parts.entry(found.1.ranks).or_default().push(*found);
         }
@@ -100,7 +100,7 @@ fn make_charts(reports: &[Report], cases: &[Found]) -> Vec<Figure> {
 /// What tells curves of one chart apart: the report, and the case but for what the chart runs across.
 type CurveKey = (usize, Key);
 
-fn curve_key(across: Across, &(report, case): &Found) -> CurveKey {
+fn curve_key(across: Across, &(report, case): &FoundCase) -> CurveKey {
     let ranks = match across {
         Across::Bytes => case.ranks,
         Across::Ranks => 0,
@@ -109,7 +109,7 @@ fn curve_key(across: Across, &(report, case): &Found) -> CurveKey {
     (report, key)
 }
 
-fn curve_keys(across: Across, cases: &[Found]) -> Vec<CurveKey> {
+fn curve_keys(across: Across, cases: &[FoundCase]) -> Vec<CurveKey> {
     unique(cases.iter().map(|found| curve_key(across, found)))
 }
 
@@ -145,7 +145,7 @@ fn name_curve(reports: &[Report], key: &CurveKey, all: &[CurveKey]) -> String {
     parts.join(", ")
 }
 
-fn make_chart(reports: &[Report], across: Across, cases: &[Found], keys: &[CurveKey]) -> Chart {
+fn make_chart(reports: &[Report], across: Across, cases: &[FoundCase], keys: &[CurveKey]) -> Chart {
     let first = cases[0].1;
     let quantity = match (first.unit.as_str(), first.test.as_str()) {
         ("ns", t)
@@ -191,7 +191,7 @@ fn make_chart(reports: &[Report], across: Across, cases: &[Found], keys: &[Curve
     }
 }
 
-fn describe(across: Across, cases: &[Found]) -> String {
+fn describe(across: Across, cases: &[FoundCase]) -> String {
     let first = cases[0].1;
     let mut parts = vec![first.operation.clone(), first.of.text().to_owned()];
     if cases.iter().all(|(_, c)| c.ranks == first.ranks) {
@@ -207,8 +207,8 @@ fn describe(across: Across, cases: &[Found]) -> String {
 }
 
 /// The floors beside the cases of the first report that has them.
-fn find_floors(cases: &[Found]) -> Vec<Floor> {
-    let has = |(_, c): &&Found| c.floor.as_ref().is_some_and(|f| f.count() > 0);
+fn find_floors(cases: &[FoundCase]) -> Vec<Floor> {
+    let has = |(_, c): &&FoundCase| c.floor.as_ref().is_some_and(|f| f.count() > 0);
     let Some(&(report, first)) = cases.iter().find(has) else {
         return Vec::new();
     };

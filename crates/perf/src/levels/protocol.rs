@@ -18,7 +18,7 @@ use fastpath_protocol::worker::SHORT_LIMIT;
 use fastpath_protocol::{Endpoint, RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Post;
 
-use super::{Link, Way, Ways};
+use super::{Link, ProtocolRange, ProtocolRanges};
 
 const TAG: i32 = 1;
 
@@ -40,7 +40,7 @@ pub struct ProtocolLink {
     own_key: u64,
     from_key: u64,
     requests: Vec<RequestId>,
-    ways: Ways,
+    ways: ProtocolRanges,
     /// Memory of the other rank that puts and gets go to.
     pub(super) key: Option<RemoteKey>,
 }
@@ -61,7 +61,7 @@ impl ProtocolLink {
     /// The variables are wrong, or there is no memory.
     pub fn open(job: &'static Job, config: &Config) -> io::Result<ProtocolLink> {
         let mut worker = open_worker(job, config)?;
-        let ways = Ways::of(&mut worker);
+        let ways = ProtocolRanges::of(&mut worker);
         let worker = Box::into_raw(Box::new(worker));
         let (own, peer) = (job.rank() as u32, 1 - job.rank() as u32);
         Ok(ProtocolLink {
@@ -315,7 +315,7 @@ impl Link for ProtocolLink {
         self.finish_all();
     }
 
-    fn way(&self, bytes: usize) -> Result<Way, String> {
+    fn way(&self, bytes: usize) -> Result<ProtocolRange, String> {
         self.ways.find(bytes)
     }
 }

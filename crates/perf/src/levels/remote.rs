@@ -33,11 +33,11 @@ pub struct Target {
     pub words: Words,
     /// What keeps it: memory of this program, or of the library.
     own: Option<Vec<u8>>,
-    held: Held,
+    held: HeldResource,
 }
 
 /// What a level must end for a target.
-pub enum Held {
+pub enum HeldResource {
     Nothing,
     Registration(#[expect(dead_code, reason = "held")] fastpath_transport::remote::Registration),
     Region(fastpath_protocol::rma::RegionId),
@@ -50,9 +50,9 @@ pub trait RemoteLink {
     /// Takes memory that the ranks share; null where there is none.
     fn take_shared(&mut self, bytes: usize) -> *mut u8;
     /// Lets the peer reach memory.
-    fn expose(&mut self, at: *mut u8, bytes: usize, memory: Memory) -> (Words, Held);
+    fn expose(&mut self, at: *mut u8, bytes: usize, memory: Memory) -> (Words, HeldResource);
     /// The peer reaches it no more.
-    fn deregister(&mut self, held: Held);
+    fn deregister(&mut self, held: HeldResource);
     /// Gives back memory of the library.
     fn free(&mut self, at: *mut u8);
     /// Reaches from now on what the other rank says.
@@ -116,7 +116,7 @@ impl Target {
             None => link.take_shared(bytes.max(1)),
         };
         let (words, held) = match at.is_null() {
-            true => ([0; 9], Held::Nothing),
+            true => ([0; 9], HeldResource::Nothing),
             false => link.expose(at, bytes.max(1), memory),
         };
         Target { at, bytes, words, own, held }

@@ -13,7 +13,7 @@ use fastpath_transport::{Address, Arrival, Connection, Header, Interfaces, Lane,
 use super::board::{SharedBoard, WORDS};
 use super::protocol::{end_without_peer, open_worker};
 use super::sides::Side;
-use super::{Link, Way, Ways};
+use super::{Link, ProtocolRange, ProtocolRanges};
 
 /// Id of every message; transports do not read it.
 const ID: u8 = 1;
@@ -41,7 +41,7 @@ pub struct TransportLink {
     /// Memory of the other rank that puts and gets go to.
     pub reached: Reached,
     thresholds: Thresholds,
-    ways: Ways,
+    ways: ProtocolRanges,
 }
 
 /// Memory of the other rank, as it was found once.
@@ -66,7 +66,7 @@ impl TransportLink {
     ) -> io::Result<TransportLink> {
         // The library's own choice of transports and protocols; the worker that made it is not used.
         let mut worker = open_worker(job, config)?;
-        let ways = Ways::of(&mut worker);
+        let ways = ProtocolRanges::of(&mut worker);
         let thresholds = worker.thresholds;
         let mut interfaces = worker.take_interfaces();
         drop(worker);
@@ -288,7 +288,7 @@ impl Link for TransportLink {
         (0..window).for_each(|_| self.recv(into));
     }
 
-    fn way(&self, bytes: usize) -> Result<Way, String> {
+    fn way(&self, bytes: usize) -> Result<ProtocolRange, String> {
         let way = self.ways.find(bytes)?;
         if !way.name.starts_with("eager") {
             return Err(format!(

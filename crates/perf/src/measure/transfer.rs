@@ -18,7 +18,7 @@ use super::pair::{Trips, Word, run_pair};
 
 /// A way to carry a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum CopyMethod {
     /// The receiver has the kernel copy from buffer to buffer (`process_vm_readv`).
     Kernel,
     /// Sender and receiver both have the kernel copy, taking the next piece in turn.
@@ -30,14 +30,14 @@ pub enum Way {
     Direct,
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for CopyMethod {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Way::Kernel => f.write_str("process_vm_readv"),
-            Way::KernelBoth { piece } => {
+            CopyMethod::Kernel => f.write_str("process_vm_readv"),
+            CopyMethod::KernelBoth { piece } => {
                 write!(f, "readv and writev, {} KiB", piece >> 10)
             }
-            Way::Direct => f.write_str("one copy by the receiver"),
+            CopyMethod::Direct => f.write_str("one copy by the receiver"),
         }
     }
 }
@@ -78,10 +78,10 @@ impl Direction {
     }
 
     /// The sender's part of message number `n` (from 0).
-    fn send(&self, way: Way, bytes: usize, n: u64) {
+    fn send(&self, way: CopyMethod, bytes: usize, n: u64) {
         // ORDERING: publishes the source (written before the threads started) to `receive`.
         self.written.0.store(n + 1, Ordering::Release);
-        if let Way::KernelBoth { piece } = way {
+        if let CopyMethod::KernelBoth { piece } = way {
             // ORDERING: pairs with the store in `fetch_both`: the receiver is there, its
             // target is named, and the claims are reset.
             while self.read.0.load(Ordering::Acquire) <= n {}
@@ -91,12 +91,12 @@ impl Direction {
     }
 
     /// The receiver's part of message number `n`.
-    fn receive(&self, way: Way, bytes: usize, n: u64) -> io::Result<()> {
+    fn receive(&self, way: CopyMethod, bytes: usize, n: u64) -> io::Result<()> {
         // ORDERING: pairs with the release store in `send`.
         while self.written.0.load(Ordering::Acquire) <= n {}
         match way {
-            Way::KernelBoth { piece } => self.fetch_both(bytes, piece, n),
-            Way::Kernel | Way::Direct => self.fetch(way, bytes),
+            CopyMethod::KernelBoth { piece } => self.fetch_both(bytes, piece, n),
+            CopyMethod::Kernel | CopyMethod::Direct => self.fetch(way, bytes),
         }
     }
 
@@ -148,9 +148,9 @@ impl Direction {
         result
     }
 
-    fn fetch(&self, way: Way, bytes: usize) -> io::Result<()> {
+    fn fetch(&self, way: CopyMethod, bytes: usize) -> io::Result<()> {
         let [source, target] = self.buffers();
-        if way == Way::Direct {
+        if way == CopyMethod::Direct {
             let (source, target) = hint::black_box((source, target));
             // SAFETY: both buffers hold `bytes` bytes and are distinct.
             unsafe { ptr::copy_nonoverlapping(source, target, bytes) };
@@ -177,7 +177,7 @@ fn make_range(at: *mut u8, len: usize) -> libc::iovec {
 /// # Errors
 /// A processor this process may not use; the kernel refuses the copy.
 pub fn measure_transfer(
-    processors: [usize; 2], way: Way, bytes: usize, samples: usize, batch_ns: u64,
+    processors: [usize; 2], way: CopyMethod, bytes: usize, samples: usize, batch_ns: u64,
 ) -> io::Result<Vec<f64>> {
     // A refusal would leave the other side waiting: find out before there is one.
     Direction::new(bytes).try_alone(way, bytes)?;
@@ -204,14 +204,14 @@ pub fn measure_transfer(
 
 impl Direction {
     /// One message with this thread as both sides.
-    fn try_alone(&self, way: Way, bytes: usize) -> io::Result<()> {
+    fn try_alone(&self, way: CopyMethod, bytes: usize) -> io::Result<()> {
         match way {
-            Way::KernelBoth { piece } => {
+            CopyMethod::KernelBoth { piece } => {
                 self.copy_claimed(bytes, piece, false)?;
                 self.claimed.0.store(0, Ordering::Relaxed);
                 self.copy_claimed(bytes, piece, true)
             }
-            Way::Kernel | Way::Direct => {
+            CopyMethod::Kernel | CopyMethod::Direct => {
                 self.send(way, bytes, 0);
                 self.receive(way, bytes, 0)
             }
@@ -227,7 +227,8 @@ mod tests {
     use super::*;
     use crate::measure::placement;
 
-    const WAYS: [Way; 3] = [Way::KernelBoth { piece: 4096 }, Way::Kernel, Way::Direct];
+    const WAYS: [CopyMethod; 3] =
+        [CopyMethod::KernelBoth { piece: 4096 }, CopyMethod::Kernel, CopyMethod::Direct];
 
     #[test]
     fn transfer__brings_every_byte_in_every_way() {
@@ -236,7 +237,7 @@ mod tests {
                 let direction = Direction::new(bytes);
                 if direction.try_alone(way, bytes).is_err() {
                     assert!(
-                        matches!(way, Way::Kernel | Way::KernelBoth { .. }),
+                        matches!(way, CopyMethod::Kernel | CopyMethod::KernelBoth { .. }),
                         "only the kernel may refuse"
                     );
                     continue;
@@ -257,13 +258,13 @@ mod tests {
     fn measure__gives_the_samples_asked_for() {
         let cpus = placement::allowed_processors();
         let pair = [cpus[0], *cpus.last().unwrap()];
-        let samples = measure_transfer(pair, Way::Direct, 20_000, 5, 1000).unwrap();
+        let samples = measure_transfer(pair, CopyMethod::Direct, 20_000, 5, 1000).unwrap();
         assert_eq!(samples.len(), 5);
         assert!(samples.iter().all(|&s| s > 0.0));
     }
 
     #[test]
     fn measure__on_a_processor_that_is_not_there_is_an_error() {
-        assert!(measure_transfer([0, 1 << 20], Way::Direct, 64, 1, 100).is_err());
+        assert!(measure_transfer([0, 1 << 20], CopyMethod::Direct, 64, 1, 100).is_err());
     }
 }

@@ -12,12 +12,12 @@ use anyhow::{Context, Result};
 #[derive(Debug)]
 pub struct Target {
     path: PathBuf,
-    place: Place,
+    place: OutputPlace,
     _awaited: Awaited,
 }
 
 #[derive(Debug)]
-enum Place {
+enum OutputPlace {
     /// The standard output (`-`).
     Standard,
     /// What is no regular file: a pipe, a device.
@@ -74,10 +74,10 @@ impl Target {
         let failed = || describe_failure(path);
         let special = fs::metadata(path).is_ok_and(|m| !m.is_file());
         let place = if is_standard(path) {
-            Place::Standard
+            OutputPlace::Standard
         } else if special {
             let file = OpenOptions::new().write(true).open(path).with_context(failed)?;
-            Place::Special(file)
+            OutputPlace::Special(file)
         } else {
             let mut name: OsString = path.as_os_str().to_owned();
             name.push(format!(".{}.part", std::process::id()));
@@ -85,14 +85,14 @@ impl Target {
             // It is made again for the result: one that is killed meanwhile leaves nothing.
             File::create(&part).with_context(failed)?;
             fs::remove_file(&part).with_context(failed)?;
-            Place::Regular(part)
+            OutputPlace::Regular(part)
         };
         Ok(Target { path: path.to_owned(), place, _awaited: Awaited::begin() })
     }
 
     /// Whether it is the standard output.
     pub fn is_standard(&self) -> bool {
-        matches!(self.place, Place::Standard)
+        matches!(self.place, OutputPlace::Standard)
     }
 
     /// Keeps what is known so far, if the place is a file.
@@ -100,7 +100,7 @@ impl Target {
     /// # Errors
     /// No room, or the place cannot be written; the file then is as it was.
     pub fn save(&self, text: &str) -> Result<()> {
-        let Place::Regular(part) = &self.place else {
+        let OutputPlace::Regular(part) = &self.place else {
             return Ok(());
         };
         let written = write_part(part, text).and_then(|()| fs::rename(part, &self.path));
@@ -118,12 +118,12 @@ impl Target {
     /// No room, or the place cannot be written; the file then is as it was.
     pub fn finish(mut self, text: &str) -> Result<()> {
         match &mut self.place {
-            Place::Standard => super::print(text),
-            Place::Special(file) => {
+            OutputPlace::Standard => super::print(text),
+            OutputPlace::Special(file) => {
                 let written = file.write_all(text.as_bytes());
                 written.with_context(|| describe_failure(&self.path))
             }
-            Place::Regular(_) => self.save(text),
+            OutputPlace::Regular(_) => self.save(text),
         }
     }
 }

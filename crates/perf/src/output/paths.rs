@@ -6,7 +6,7 @@ use crate::lists::group;
 use crate::record::{Case, Level};
 
 /// Transport and protocol.
-type Way<'a> = (&'a str, &'a str);
+type PathNames<'a> = (&'a str, &'a str);
 
 /// The smallest and the largest size that a protocol serves, where the library says them; None: no limit.
 type Sizes = Option<(u64, Option<u64>)>;
@@ -32,8 +32,8 @@ fn gather(cases: &[Case]) -> Vec<(String, Vec<&Case>)> {
 }
 
 fn describe_ways(cases: &[&Case]) -> String {
-    let mut ways: Vec<(Way, Sizes)> = Vec::new();
-    let mut seen: BTreeMap<Way, Vec<u64>> = BTreeMap::new();
+    let mut ways: Vec<(PathNames, Sizes)> = Vec::new();
+    let mut seen: BTreeMap<PathNames, Vec<u64>> = BTreeMap::new();
     let mut cases = cases.to_vec();
     cases.sort_by_key(|c| c.bytes);
     for case in cases {

@@ -41,9 +41,11 @@ impl Styled {
     }
 
     fn format_head(&self, case: &Case) -> String {
-        let (tool, program, kind) = match (self.style, Kind::of(case)) {
-            (Style::Perftest, Kind::Bandwidth | Kind::Rate) => ("perftest", "ib", Kind::Bandwidth),
-            (Style::Perftest, _) => ("perftest", "ib", Kind::Latency),
+        let (tool, program, kind) = match (self.style, ColumnSet::of(case)) {
+            (Style::Perftest, ColumnSet::Bandwidth | ColumnSet::Rate) => {
+                ("perftest", "ib", ColumnSet::Bandwidth)
+            }
+            (Style::Perftest, _) => ("perftest", "ib", ColumnSet::Latency),
             (_, kind) => ("OSU", "osu", kind),
         };
         let name = name_program(program, case);
@@ -65,20 +67,20 @@ impl Styled {
 /// Which columns a case gets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Kind {
+enum ColumnSet {
     Latency,
     Bandwidth,
     Rate,
     Collective,
 }
 
-impl Kind {
-    fn of(case: &Case) -> Kind {
+impl ColumnSet {
+    fn of(case: &Case) -> ColumnSet {
         match (case.of, case.test.as_str()) {
-            (Of::Message, "rate" | "multirate") => Kind::Rate,
-            (Of::Message, _) => Kind::Bandwidth,
-            (Of::Call | Of::Skew | Of::Process, _) => Kind::Collective,
-            _ => Kind::Latency,
+            (Of::Message, "rate" | "multirate") => ColumnSet::Rate,
+            (Of::Message, _) => ColumnSet::Bandwidth,
+            (Of::Call | Of::Skew | Of::Process, _) => ColumnSet::Collective,
+            _ => ColumnSet::Latency,
         }
     }
 }
@@ -89,7 +91,7 @@ struct Columns {
     meaning: String,
 }
 
-table!(COLUMNS: BTreeMap<String, BTreeMap<Kind, Columns>> = "columns.toml");
+table!(COLUMNS: BTreeMap<String, BTreeMap<ColumnSet, Columns>> = "columns.toml");
 
 #[derive(Deserialize)]
 struct Named {
@@ -118,19 +120,19 @@ fn format_osu(case: &Case) -> String {
     };
     let mut text = format!("{:<10}", case.bytes);
     let megabytes = megabytes_per_s(case, s.mean).unwrap_or(0.0);
-    match Kind::of(case) {
-        Kind::Bandwidth => text += &format!("{megabytes:>18.2}"),
-        Kind::Rate => {
+    match ColumnSet::of(case) {
+        ColumnSet::Bandwidth => text += &format!("{megabytes:>18.2}"),
+        ColumnSet::Rate => {
             let rate = million_per_s(case, s.mean).unwrap_or(0.0) * 1e6;
             text += &format!("{megabytes:>18.2}{rate:>23.2}");
         }
-        Kind::Collective => {
+        ColumnSet::Collective => {
             for value in [s.mean, s.min, s.max] {
                 text += &format!("{:>18.3}", value / 1e3);
             }
             text += &format!("{:>12}", count_operations(case));
         }
-        Kind::Latency => {
+        ColumnSet::Latency => {
             for value in [s.mean, s.median, s.p90, s.p99] {
                 text += &format!("{:>18.3}", value / 1e3);
             }
@@ -144,7 +146,7 @@ fn format_perftest(case: &Case) -> String {
         return format!("# {} no samples\n", case.bytes);
     };
     let operations = count_operations(case);
-    if matches!(Kind::of(case), Kind::Bandwidth | Kind::Rate) {
+    if matches!(ColumnSet::of(case), ColumnSet::Bandwidth | ColumnSet::Rate) {
         let mebibytes = |ns| megabytes_per_s(case, ns).unwrap_or(0.0) * 1e6 / f64::from(1 << 20);
         return format!(
             " {:<10} {:<14} {:<19.2} {:<21.2} {:.6}\n",

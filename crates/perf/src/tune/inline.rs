@@ -16,7 +16,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use fastpath_base::config::Config;
-use fastpath_base::stored::{Machine, Place};
+use fastpath_base::stored::{Machine, TuningSource};
 use fastpath_pcie::crossover::{Crossover, choose};
 use fastpath_pcie::profile::{adapter, host};
 use fastpath_pcie::wire::{Transport, Verb as ModelVerb};
@@ -266,7 +266,7 @@ fn keep(
     if options.dry_run {
         bail!("--dry-run");
     }
-    let place = Place::of(config);
+    let place = TuningSource::of(config);
     let processor = Machine::current().processor;
     let path = stored::path(&place, identity, &processor);
     let path = path.with_context(|| no_place(&place))?;

@@ -117,10 +117,10 @@ impl CopyCosts {
                 (Arm::Streaming.name(), costs.streaming.sum()),
             ];
             let started = costs.messages.wrapping_sub(EagerCosts::default().messages);
-            Found::of(Some(EAGER_TIMED_MIN << index), ways, started)
+            LearntChoice::of(Some(EAGER_TIMED_MIN << index), ways, started)
         });
         let ways = [(Arm::Get.name(), self.get.0), (Arm::Streaming.name(), self.ring())];
-        let announced = Found::of(None, ways, self.messages);
+        let announced = LearntChoice::of(None, ways, self.messages);
         eager.chain([announced]).flatten().map(|found| found.to_line(rank, json)).collect()
     }
 
@@ -143,7 +143,7 @@ impl CopyCosts {
 }
 
 /// What was learnt of two ways of a message, as it is reported.
-struct Found {
+struct LearntChoice {
     /// Smallest message, in bytes; that of whatever does not leave at once where it is `None`.
     from_bytes: Option<u64>,
     /// The better way, then the other, with the picoseconds that each takes for a byte.
@@ -151,16 +151,16 @@ struct Found {
     messages: u32,
 }
 
-impl Found {
+impl LearntChoice {
     fn of(
         from_bytes: Option<u64>, mut ways: [(&'static str, u64); 2], messages: u32,
-    ) -> Option<Found> {
+    ) -> Option<LearntChoice> {
         ways.sort_by_key(|&(_, cost)| cost);
-        (ways[0].1 != 0).then_some(Found { from_bytes, ways, messages })
+        (ways[0].1 != 0).then_some(LearntChoice { from_bytes, ways, messages })
     }
 
     fn to_line(&self, rank: u32, json: bool) -> String {
-        let Found { from_bytes, ways: [(way, cost), (other, other_cost)], messages } = self;
+        let LearntChoice { from_bytes, ways: [(way, cost), (other, other_cost)], messages } = self;
         if json {
             let found = serde_json::json!({
                 "from_bytes": from_bytes, "protocol": way, "ps_per_byte": cost, "other": other,

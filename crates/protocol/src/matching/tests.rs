@@ -1,7 +1,7 @@
 #![allow(non_snake_case)]
 
 use super::*;
-use crate::request::{Kind, RequestPool};
+use crate::request::{RequestKind, RequestPool};
 use crate::tag::{ANY_TAG, Context};
 use crate::unexpected::{Arrived, Body};
 use proptest::prelude::*;
@@ -11,7 +11,7 @@ const PEERS: u32 = 3;
 const INTERNAL_TAG: i32 = -9;
 
 #[derive(Debug, Clone)]
-enum Step {
+enum MatchStep {
     /// From a peer, or from any where it is `PEERS`; any tag where it is 3.
     Receive {
         from: u32,
@@ -29,14 +29,14 @@ enum Step {
     },
 }
 
-fn step() -> impl Strategy<Value = Step> {
+fn step() -> impl Strategy<Value = MatchStep> {
     let receive = (0..=PEERS, 0_u32..2, 0_i32..5);
     let arrive = (0..PEERS, 0_u32..2, 0_i32..4);
     prop_oneof![
-        10 => receive.prop_map(|(from, context, tag)| Step::Receive { from, context, tag }),
-        2 => any::<usize>().prop_map(Step::Unpost),
-        1 => any::<usize>().prop_map(Step::Discard),
-        10 => arrive.prop_map(|(peer, context, tag)| Step::Arrive { peer, context, tag }),
+        10 => receive.prop_map(|(from, context, tag)| MatchStep::Receive { from, context, tag }),
+        2 => any::<usize>().prop_map(MatchStep::Unpost),
+        1 => any::<usize>().prop_map(MatchStep::Discard),
+        10 => arrive.prop_map(|(peer, context, tag)| MatchStep::Arrive { peer, context, tag }),
     ]
 }
 
@@ -75,7 +75,7 @@ impl Both {
     }
 
     fn post(&mut self, want: Want) {
-        let id = self.pool.allocate(Kind::Recv).expect("a request");
+        let id = self.pool.allocate(RequestKind::Recv).expect("a request");
         let request = self.pool.get_mut(id);
         (request.peer, request.tag, request.key) = (want.peer, want.tag, want.key);
         // SAFETY: it stays in its pool.
@@ -150,24 +150,24 @@ impl Both {
         }
     }
 
-    fn take_step(&mut self, step: Step) {
+    fn take_step(&mut self, step: MatchStep) {
         match step {
-            Step::Receive { from, context, tag } => self.receive(Want {
+            MatchStep::Receive { from, context, tag } => self.receive(Want {
                 peer: if from == PEERS { ANY_PEER } else { from },
                 tag: tag_of(tag),
                 key: key(context, if from == PEERS { 0 } else { from }),
             }),
-            Step::Unpost(index) if !self.receives.is_empty() => {
+            MatchStep::Unpost(index) if !self.receives.is_empty() => {
                 let (id, _) = self.receives.remove(index % self.receives.len());
                 // SAFETY: it waits.
                 unsafe { self.matcher.unpost(self.pool.address(id)) };
                 self.pool.free(id);
             }
-            Step::Discard(index) if !self.messages.is_empty() => {
+            MatchStep::Discard(index) if !self.messages.is_empty() => {
                 self.remove(index % self.messages.len());
             }
-            Step::Unpost(_) | Step::Discard(_) => {}
-            Step::Arrive { peer, context, tag } => {
+            MatchStep::Unpost(_) | MatchStep::Discard(_) => {}
+            MatchStep::Arrive { peer, context, tag } => {
                 // The tag 3 comes to messages that only wildcards take.
                 let tag = if tag == 2 { INTERNAL_TAG } else { tag };
                 self.arrive(peer, key(context, peer), tag);

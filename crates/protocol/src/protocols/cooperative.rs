@@ -4,9 +4,9 @@
 //! says `DONE` after its last piece, the receiver `ATS` when all is there.
 #![allow(unsafe_code)]
 
-use super::pieces::{End, HALF, Pieces};
-use super::{Place, Record};
-use crate::request::{Kind, Phase, RequestId};
+use super::pieces::{CopyStart, HALF, Pieces};
+use super::{PeerPlace, Record};
+use crate::request::{Phase, RequestId, RequestKind};
 use crate::selection::candidates::{Copying, fixed};
 use crate::selection::envelope::Curve;
 use crate::selection::{Constants, Thresholds};
@@ -20,8 +20,8 @@ pub(super) const RECORD: Record = Record {
     name: "cooperative",
     steps: "RTS, RTR, DONE, ATS",
     most: |case| match case.place() {
-        Place::Node => case.check_copies().map(|()| u64::MAX),
-        Place::Itself | Place::Outside => Ok(0),
+        PeerPlace::Node => case.check_copies().map(|()| u64::MAX),
+        PeerPlace::Itself | PeerPlace::Outside => Ok(0),
     },
     how: |case| {
         let t = case.thresholds;
@@ -87,7 +87,8 @@ impl Worker {
         &mut self, id: RequestId, counter: u8, pieces: Pieces, other: Remote,
     ) -> (u32, bool) {
         let request = self.requests.get(id);
-        let (end, sends) = (End::of(self.rank, request.peer), request.kind == Kind::Send);
+        let (end, sends) =
+            (CopyStart::of(self.rank, request.peer), request.kind == RequestKind::Send);
         let lane = &mut self.endpoints[request.peer].lane;
         let (mut claimed, mut failed) = (0, false);
         // The counter lies in shared memory: a peer that turns it back ends nothing but its own message.
@@ -133,7 +134,7 @@ impl Worker {
 
     /// The sender has done its part, or could not.
     pub(crate) fn handle_done(&mut self, peer: u32, header: Header) {
-        let Some(id) = self.find_active(header.key, Kind::Recv, peer) else {
+        let Some(id) = self.find_active(header.key, RequestKind::Recv, peer) else {
             return self.violation();
         };
         let request = self.requests.get(id);

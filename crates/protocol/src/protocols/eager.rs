@@ -3,7 +3,7 @@
 //! `EAGER` carries the message, `EAGER_SYNC` one whose sender waits to hear that it was matched: `ACK`.
 #![allow(unsafe_code)]
 
-use super::{Place, Record};
+use super::{PeerPlace, Record};
 use crate::endpoint::{Endpoint, Taken};
 use crate::recall::Matched;
 use crate::request::{Fault, Phase, RequestId};
@@ -25,9 +25,9 @@ pub(super) const SHORT: Record = Record {
     steps: "EAGER",
     most: |_| Ok(SHORT_LIMIT as u64),
     how: |case| match case.place() {
-        Place::Itself => KEPT.to_owned(),
-        Place::Node => "header and payload in one cache line".to_owned(),
-        Place::Outside => "header and payload in one packet".to_owned(),
+        PeerPlace::Itself => KEPT.to_owned(),
+        PeerPlace::Node => "header and payload in one cache line".to_owned(),
+        PeerPlace::Outside => "header and payload in one packet".to_owned(),
     },
     cost: |c, _, _| short(c),
 };
@@ -38,9 +38,9 @@ pub(super) const EAGER: Record = Record {
     steps: "EAGER",
     most: |case| Ok(case.thresholds.eager.max(case.as_one())),
     how: |case| match case.place() {
-        Place::Itself => KEPT.to_owned(),
-        Place::Node => "whole, through the pair's ring, without asking".to_owned(),
-        Place::Outside => "whole, in packets of the network, without asking".to_owned(),
+        PeerPlace::Itself => KEPT.to_owned(),
+        PeerPlace::Node => "whole, through the pair's ring, without asking".to_owned(),
+        PeerPlace::Outside => "whole, in packets of the network, without asking".to_owned(),
     },
     cost: |c, t, _| eager(c, t.first.min(WHOLE_MAX)),
 };

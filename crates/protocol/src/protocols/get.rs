@@ -2,7 +2,7 @@
 //! is shared, by an adapter, or by the kernel. `ATS` says that it has it.
 #![allow(unsafe_code)]
 
-use super::{Place, Record, below};
+use super::{PeerPlace, Record, below};
 use crate::learning::Half;
 use crate::request::RequestId;
 use crate::selection::Constants;
@@ -21,8 +21,8 @@ pub(super) const RECORD: Record = Record {
     most: |case| {
         let t = case.thresholds;
         match case.place() {
-            Place::Itself => Ok(u64::MAX),
-            Place::Node => match (case.check_copies(), t.crowded_copy) {
+            PeerPlace::Itself => Ok(u64::MAX),
+            PeerPlace::Node => match (case.check_copies(), t.crowded_copy) {
                 (Ok(()), _) if case.shared => Ok(below(t.cooperative.max(t.direct))),
                 (Ok(()), _) => Err("both sides copy".to_owned()),
                 (Err(why), from) if case.shared || from == u64::MAX => Err(why),
@@ -30,16 +30,16 @@ pub(super) const RECORD: Record = Record {
                     "{why}, or from {from} B where ranks share processors and it takes less"
                 )),
             },
-            Place::Outside => match case.peers.registered {
+            PeerPlace::Outside => match case.peers.registered {
                 Ok(()) => Ok(u64::MAX),
                 Err(why) => Err(why.to_owned()),
             },
         }
     },
     how: |case| match case.place() {
-        Place::Itself => "announced, then copied once from buffer to buffer".to_owned(),
-        Place::Node => format!("announced; {} from buffer to buffer", case.copier()),
-        Place::Outside => {
+        PeerPlace::Itself => "announced, then copied once from buffer to buffer".to_owned(),
+        PeerPlace::Node => format!("announced; {} from buffer to buffer", case.copier()),
+        PeerPlace::Outside => {
             "announced; the receiver's adapter reads from buffer to buffer".to_owned()
         }
     },

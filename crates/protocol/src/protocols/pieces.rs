@@ -48,10 +48,10 @@ impl Pieces {
     }
 
     /// Offset and length of the piece `index` from that end.
-    pub fn from(&self, end: End, index: u32) -> (u64, u64) {
+    pub fn from(&self, end: CopyStart, index: u32) -> (u64, u64) {
         let index = match end {
-            End::Front => index,
-            End::Back => self.count.saturating_sub(1).saturating_sub(index),
+            CopyStart::Front => index,
+            CopyStart::Back => self.count.saturating_sub(1).saturating_sub(index),
         };
         let offset = (index as u64 * self.size).min(self.total);
         (offset, self.size.min(self.total - offset))
@@ -61,19 +61,19 @@ impl Pieces {
 /// Where a side begins. Of two ranks the lower one begins at the front, whoever sends: memory that goes to and fro
 /// keeps its halves in the caches of those who copy them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
+pub enum CopyStart {
     /// Byte 0, and on.
     Front,
     /// The last piece, and back.
     Back,
 }
 
-impl End {
+impl CopyStart {
     /// Where the rank `own` begins that copies together with `peer`.
     pub fn of(own: u32, peer: u32) -> Self {
         match own < peer {
-            true => End::Front,
-            false => End::Back,
+            true => CopyStart::Front,
+            false => CopyStart::Back,
         }
     }
 }
@@ -89,12 +89,13 @@ mod tests {
             let pieces = Pieces::of(total, 16 << 10, 256 << 10);
             assert_eq!(Pieces::cut(total, pieces.pages()), Some(pieces));
             let forward: u64 =
-                (0..pieces.count.min(1000)).map(|i| pieces.from(End::Front, i).1).sum();
-            let (offset, len) = pieces.from(End::Back, 0);
+                (0..pieces.count.min(1000)).map(|i| pieces.from(CopyStart::Front, i).1).sum();
+            let (offset, len) = pieces.from(CopyStart::Back, 0);
             assert_eq!(offset + len, total);
             if pieces.count <= 1000 {
                 assert_eq!(forward, total);
-                let backward: u64 = (0..pieces.count).map(|i| pieces.from(End::Back, i).1).sum();
+                let backward: u64 =
+                    (0..pieces.count).map(|i| pieces.from(CopyStart::Back, i).1).sum();
                 assert_eq!(backward, total);
             }
         }
@@ -102,7 +103,7 @@ mod tests {
 
     #[test]
     fn ends__differ_and_do_not_depend_on_the_direction() {
-        assert_eq!((End::of(0, 3), End::of(3, 0)), (End::Front, End::Back));
+        assert_eq!((CopyStart::of(0, 3), CopyStart::of(3, 0)), (CopyStart::Front, CopyStart::Back));
     }
 
     #[test]

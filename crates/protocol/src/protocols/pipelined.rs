@@ -2,9 +2,9 @@
 //! both sides copy at once.
 #![allow(unsafe_code)]
 
-use super::{Place, Record, below};
+use super::{PeerPlace, Record, below};
 use crate::learning::Half;
-use crate::request::{Fault, Kind, Phase, RequestId};
+use crate::request::{Fault, Phase, RequestId, RequestKind};
 use crate::selection::candidates::{fixed, stream_byte_ns};
 use crate::selection::envelope::Curve;
 use crate::selection::{Constants, Thresholds};
@@ -22,10 +22,10 @@ pub(super) const RECORD: Record = Record {
     most: |case| {
         let t = case.thresholds;
         Ok(match (case.place(), case.peers.registered) {
-            (Place::Itself, _) => t.first,
-            (Place::Node, _) => below(t.copy_from(case.shared)),
-            (Place::Outside, Ok(())) => below(t.fetch),
-            (Place::Outside, Err(_)) => u64::MAX,
+            (PeerPlace::Itself, _) => t.first,
+            (PeerPlace::Node, _) => below(t.copy_from(case.shared)),
+            (PeerPlace::Outside, Ok(())) => below(t.fetch),
+            (PeerPlace::Outside, Err(_)) => u64::MAX,
         })
     },
     how: |case| {
@@ -75,7 +75,7 @@ impl Worker {
         let mut index = 0;
         while index < self.pushing.len() {
             let id = self.pushing[index];
-            if self.requests.get(id).kind == Kind::Recv {
+            if self.requests.get(id).kind == RequestKind::Recv {
                 self.pushing.swap_remove(index);
                 self.receive_deferred(id);
                 moved = true;
@@ -144,7 +144,7 @@ impl Worker {
     pub(crate) fn handle_fragment(
         &mut self, peer: u32, header: Header, data: *const u8, len: usize,
     ) {
-        let Some(id) = self.find_active(header.key, Kind::Recv, peer) else {
+        let Some(id) = self.find_active(header.key, RequestKind::Recv, peer) else {
             return self.violation();
         };
         let request = self.requests.get(id);
@@ -165,7 +165,7 @@ impl Worker {
         let early = &self.endpoints[peer].early;
         let id = match header.id {
             wire::FRAG => {
-                let id = self.find_active(header.key, Kind::Recv, peer);
+                let id = self.find_active(header.key, RequestKind::Recv, peer);
                 id.filter(|&id| self.takes_bytes(peer, id))
             }
             wire::EAGER_MIDDLE if left as u64 <= early.left as u64 && !early.stored => {

@@ -2,8 +2,8 @@
 //! answer names it. `ATP` says that it is there. The receiver chooses it.
 #![allow(unsafe_code)]
 
-use super::{Place, Protocol, Record};
-use crate::request::{Kind, RequestId};
+use super::{PeerPlace, Protocol, Record};
+use crate::request::{RequestId, RequestKind};
 use crate::selection::Constants;
 use crate::selection::candidates::{Copying, fixed};
 use crate::selection::envelope::Curve;
@@ -16,7 +16,7 @@ pub(super) const RECORD: Record = Record {
     name: "rendezvous put",
     steps: "RTS, RTR, ATP",
     most: |case| match case.place() {
-        Place::Node if case.shared => {
+        PeerPlace::Node if case.shared => {
             case.check_copies()?;
             Err(format!(
                 "the receiver's choice, where its memory alone is such and {} B or more are \
@@ -25,8 +25,8 @@ pub(super) const RECORD: Record = Record {
                 case.far_us(Protocol::Put)
             ))
         }
-        Place::Node => Err("the memory is not shared (MPI_Alloc_mem gives such)".to_owned()),
-        Place::Itself | Place::Outside => Ok(0),
+        PeerPlace::Node => Err("the memory is not shared (MPI_Alloc_mem gives such)".to_owned()),
+        PeerPlace::Itself | PeerPlace::Outside => Ok(0),
     },
     how: |_| "announced; the sender stores the rest where the receiver wants it".to_owned(),
     cost: |c, _, _| sender_copy(c),
@@ -53,7 +53,7 @@ impl Worker {
 
     /// The sender has written the rest of a message where it was told to.
     pub(crate) fn handle_atp(&mut self, peer: u32, header: Header) {
-        let Some(id) = self.find_active(header.key, Kind::Recv, peer) else {
+        let Some(id) = self.find_active(header.key, RequestKind::Recv, peer) else {
             return self.violation();
         };
         if !self.takes_bytes(peer, id) {

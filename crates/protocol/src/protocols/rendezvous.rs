@@ -11,7 +11,7 @@ use super::pieces::Pieces;
 use crate::endpoint::Early;
 use crate::learning::{Arm, LEARN_MIN, stamp_ns};
 use crate::recall::Matched;
-use crate::request::{Fault, Kind, Phase, RequestId};
+use crate::request::{Fault, Phase, RequestId, RequestKind};
 use crate::tag::key_source;
 use crate::unexpected::Arrived;
 use crate::wire::{self, Offer, RTS_HEADER, Rtr, Rts, RtsHeader, SEND, SEND_ALWAYS, Timing};
@@ -179,7 +179,8 @@ impl Worker {
     pub(crate) fn handle_rtr(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
         // SAFETY: `data` holds `len` bytes.
         let rtr = unsafe { wire::read::<Rtr>(data, len) };
-        let (Some(rtr), Some(id)) = (rtr, self.find_active(header.key, Kind::Send, peer)) else {
+        let (Some(rtr), Some(id)) = (rtr, self.find_active(header.key, RequestKind::Send, peer))
+        else {
             return self.violation();
         };
         let request = self.requests.get_mut(id);
@@ -210,7 +211,7 @@ impl Worker {
     }
 
     pub(crate) fn handle_ats(&mut self, peer: u32, header: Header) {
-        let Some(id) = self.find_active(header.key, Kind::Send, peer) else {
+        let Some(id) = self.find_active(header.key, RequestKind::Send, peer) else {
             return self.violation();
         };
         let request = self.requests.get(id);

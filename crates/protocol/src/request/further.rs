@@ -53,7 +53,7 @@ impl RequestPool {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
-    use super::super::Kind;
+    use super::super::RequestKind;
     use super::*;
 
     #[test]
@@ -64,14 +64,14 @@ mod tests {
             pools.push(RequestPool::further(place).expect("address space"));
         }
         for place in 0..pools.len() {
-            let id = pools[place].allocate(Kind::Send).expect("a request");
+            let id = pools[place].allocate(RequestKind::Send).expect("a request");
             let handle = pools[place].get(id).handle;
             assert_eq!((place_of(id), place_of(handle)), (place as u32, place as u32));
             assert_eq!(pools[place].find(handle.into()), Some(id));
             assert_eq!(pools[0].find(handle.into()), (place == 0).then_some(id));
         }
         let mut last = pools.pop().expect("a pool");
-        let got = std::iter::from_fn(|| last.allocate(Kind::Recv)).last();
+        let got = std::iter::from_fn(|| last.allocate(RequestKind::Recv)).last();
         assert_eq!((got, last.has_room()), (Some(CAPACITY - 1), false));
     }
 }

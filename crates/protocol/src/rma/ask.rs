@@ -19,7 +19,7 @@
 #![allow(unsafe_code)]
 
 use super::error::RmaError::{self, PeerGone, Withdrawn};
-use super::resolve::{RemoteKey, Way};
+use super::resolve::{AccessPath, RemoteKey};
 use crate::wire;
 use crate::worker::Worker;
 use fastpath_base::clock;
@@ -268,7 +268,7 @@ impl Worker {
     /// or not all inside.
     pub fn find_slots(&self, key: &RemoteKey, offset: u32) -> Option<Slots> {
         let first = key.base.wrapping_add(offset as usize);
-        let fits = key.way == Way::LoadStore
+        let fits = key.way == AccessPath::LoadStore
             && key.peer != self.rank
             && key.holds(offset.into(), SLOTS_BYTES)
             && offset.is_multiple_of(LINE)
@@ -300,7 +300,7 @@ impl Worker {
             Ask::Change(_) => CHANGE_MOST,
             Ask::Put | Ask::Get => MOVE_MOST,
         };
-        let fits = key.way == Way::Kernel && (1..=most).contains(&asking.len);
+        let fits = key.way == AccessPath::Kernel && (1..=most).contains(&asking.len);
         let writes = asking.ask != Ask::Get;
         if !fits || (writes && !key.asked.is_writable) || !self.may_ask(key, slots) {
             return Ok(0);

@@ -3,8 +3,8 @@
 
 use super::error::RmaError;
 use super::message::{ADD, MASKED_ADD, SWAP};
-use super::queue::{Kind, Operation};
-use super::resolve::{RemoteKey, Way};
+use super::queue::{Operation, OperationKind};
+use super::resolve::{AccessPath, RemoteKey};
 use super::{Moved, RmaError::Misaligned};
 use crate::worker::Worker;
 use fastpath_base::sync::{AtomicU64, Ordering};
@@ -103,7 +103,7 @@ impl Worker {
         if !(key.described.address.wrapping_add(offset)).is_multiple_of(8) {
             return Err(Misaligned);
         }
-        if key.way == Way::LoadStore {
+        if key.way == AccessPath::LoadStore {
             let at = key.base.wrapping_add(offset as usize);
             if !at.addr().is_multiple_of(8) {
                 // The owner has said another address than it has.
@@ -118,10 +118,10 @@ impl Worker {
             }
             return Ok(Moved::Done);
         }
-        let kind = Kind::Atomic { operation, operand, compare };
+        let kind = OperationKind::Atomic { operation, operand, compare };
         let generation = self.rma.generation;
         let mut atomic = Operation::new(key, kind, offset, found.cast(), 8, generation);
-        atomic.way = Way::Messages;
+        atomic.way = AccessPath::Messages;
         self.start_operation(key.peer, atomic)
     }
 }

@@ -3,7 +3,7 @@
 
 use super::atomic::change;
 use super::error::RmaError::Withdrawn;
-use super::message::{AtomicChange, Landing, Place};
+use super::message::{AtomicChange, Landing, RegionOffset};
 use super::queue::Reply;
 use crate::wire;
 use crate::worker::{EAGER_LIMIT, Worker};
@@ -34,8 +34,8 @@ impl Worker {
 
     fn serve_put(&mut self, peer: u32, data: *const u8, len: usize) -> Option<()> {
         // SAFETY: `data` holds `len` bytes.
-        let place = unsafe { wire::read::<Place>(data, len) }?;
-        let skip = size_of::<Place>();
+        let place = unsafe { wire::read::<RegionOffset>(data, len) }?;
+        let skip = size_of::<RegionOffset>();
         let regions = &self.rma.regions;
         match regions.locate_to_write(place.region, place.offset, (len - skip) as u64) {
             // SAFETY: inside exposed memory, which is there by its owner's promise; the arrival has as many bytes.
@@ -48,7 +48,7 @@ impl Worker {
 
     fn serve_get(&mut self, peer: u32, header: Header, data: *const u8, len: usize) -> Option<()> {
         // SAFETY: `data` holds `len` bytes.
-        let place = unsafe { wire::read::<Place>(data, len) }?;
+        let place = unsafe { wire::read::<RegionOffset>(data, len) }?;
         let most = self.endpoints[peer].lane.capabilities().map_or(0, |c| c.bcopy);
         let waiting = self.remote_peer(peer).replies.len();
         if header.imm as usize > most.min(EAGER_LIMIT) || waiting >= REPLIES_MOST {

@@ -7,9 +7,9 @@
 
 use super::ask::{ASK_MOST, Ask, Asking};
 use super::error::RmaError;
-use super::message::{LockedChange, Place};
-use super::queue::{Kind, Operation};
-use super::resolve::{RemoteKey, Way};
+use super::message::{LockedChange, RegionOffset};
+use super::queue::{Operation, OperationKind};
+use super::resolve::{AccessPath, RemoteKey};
 use crate::wire::{self, CONTROL_MAX};
 use crate::worker::{EAGER_LIMIT, Worker};
 use fastpath_base::copy::copy;
@@ -34,7 +34,7 @@ pub struct HeldWord<'a> {
 /// What a change is asked for with.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Locked {
-    pub lock: Place,
+    pub lock: RegionOffset,
     pub change: u64,
     /// Bytes that are changed.
     pub len: usize,
@@ -87,16 +87,16 @@ impl Worker {
             && asking.given.1 <= ASK_MOST
             && bytes <= ANSWER_MOST
             && message <= most;
-        if key.way != Way::Messages || key.peer == self.rank || !fits {
+        if key.way != AccessPath::Messages || key.peer == self.rank || !fits {
             return Ok(false);
         }
         let asked = Locked {
-            lock: Place { region: lock.key.described.region, offset: lock.offset },
+            lock: RegionOffset { region: lock.key.described.region, offset: lock.offset },
             change,
             len: asking.len,
             given: asking.given,
         };
-        let (kind, generation) = (Kind::Change(asked), self.rma.generation);
+        let (kind, generation) = (OperationKind::Change(asked), self.rma.generation);
         let operation = Operation::new(key, kind, asking.offset, answer, bytes, generation);
         self.start_operation(key.peer, operation).map(|_| true)
     }

@@ -2,8 +2,8 @@
 //!
 //! | id | header.imm | header.key | payload |
 //! |---|---|---|---|
-//! | `REMOTE_PUT` | 0 | 0 | [`Place`], then the bytes |
-//! | `REMOTE_GET` | bytes wanted | token | [`Place`] |
+//! | `REMOTE_PUT` | 0 | 0 | [`RegionOffset`], then the bytes |
+//! | `REMOTE_GET` | bytes wanted | token | [`RegionOffset`] |
 //! | `REMOTE_ATOMIC` | [`ADD`], [`SWAP`] or [`MASKED_ADD`] | token | [`AtomicChange`] |
 //! | `REMOTE_CHANGE` | bytes to change, and from bit 16 on bytes of the answer | token | [`LockedChange`], then the operand |
 //! | `REMOTE_DATA` | 0, or 1 for refused | token | the bytes, or what was there before; of a `REMOTE_CHANGE` a word that says whether it was made, then what was there |
@@ -20,7 +20,7 @@ pub(super) const MASKED_ADD: u32 = 2;
 /// Where in the owner's memory.
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct RegionOffset {
     pub region: u64,
     pub offset: u64,
 }
@@ -29,7 +29,7 @@ pub(super) struct Place {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AtomicChange {
-    pub place: Place,
+    pub place: RegionOffset,
     pub operand: u64,
     pub compare: u64,
 }
@@ -38,13 +38,13 @@ pub(super) struct AtomicChange {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LockedChange {
-    pub place: Place,
-    pub lock: Place,
+    pub place: RegionOffset,
+    pub lock: RegionOffset,
     pub change: u64,
 }
 
 const _: () = assert!(size_of::<LockedChange>() == 40);
-const _: () = assert!(size_of::<Place>() == 16 && size_of::<AtomicChange>() == 32);
+const _: () = assert!(size_of::<RegionOffset>() == 16 && size_of::<AtomicChange>() == 32);
 
 /// Where an answer belongs.
 #[derive(Debug, Clone, Copy)]

@@ -6,8 +6,8 @@
 #![allow(unsafe_code)]
 
 use super::error::RmaError;
-use super::queue::{Kind, Operation};
-use super::resolve::{RemoteKey, Way};
+use super::queue::{Operation, OperationKind};
+use super::resolve::{AccessPath, RemoteKey};
 use super::{Moved, RmaError::*};
 use crate::worker::Worker;
 use fastpath_transport::remote::{Posted, copy_mapped};
@@ -100,7 +100,7 @@ impl Worker {
     unsafe fn move_nbi<const PUTS: bool>(
         &mut self, key: &mut RemoteKey, offset: u64, local: *mut u8, len: usize,
     ) -> Result<Moved, RmaError> {
-        if key.way == Way::LoadStore && self.is_admitted(key, offset, len) {
+        if key.way == AccessPath::LoadStore && self.is_admitted(key, offset, len) {
             // SAFETY: just seen: the key is resolved to load and store, and its region holds all of the bytes. LOCAL
             // BYTES.
             unsafe { copy_loaded::<PUTS>(key, offset, local, len) };
@@ -121,13 +121,13 @@ impl Worker {
     ) -> Result<Moved, RmaError> {
         self.admit(key, offset, len)?;
         let (kind, whole, moved) = match PUTS {
-            true => (Kind::Put, Posted::Done(len), Moved::Done),
-            false => (Kind::Get, Posted::InProgress(len), Moved::Pending),
+            true => (OperationKind::Put, Posted::Done(len), Moved::Done),
+            false => (OperationKind::Get, Posted::InProgress(len), Moved::Pending),
         };
-        if key.way != Way::Adapter || self.rma.queues != 0 || len == 0 {
+        if key.way != AccessPath::Adapter || self.rma.queues != 0 || len == 0 {
             // SAFETY: just seen, where the key was resolved anew: its region holds all of the bytes. LOCAL BYTES.
             unsafe {
-                if key.way == Way::LoadStore {
+                if key.way == AccessPath::LoadStore {
                     copy_loaded::<PUTS>(key, offset, local, len);
                     return Ok(Moved::Done);
                 }
@@ -167,7 +167,7 @@ impl Worker {
     #[cold]
     #[inline(never)]
     fn continue_slow(
-        &mut self, key: &RemoteKey, kind: Kind, offset: u64, local: *mut u8, len: usize,
+        &mut self, key: &RemoteKey, kind: OperationKind, offset: u64, local: *mut u8, len: usize,
         posted: Posted,
     ) -> Result<Moved, RmaError> {
         let mut operation = Operation::new(key, kind, offset, local, len, self.rma.generation);
@@ -188,20 +188,21 @@ impl Worker {
     /// As [`Worker::put_nbi`] and [`Worker::get_nbi`].
     #[inline(never)]
     unsafe fn move_slow(
-        &mut self, key: &mut RemoteKey, kind: Kind, offset: u64, local: *mut u8, len: usize,
+        &mut self, key: &mut RemoteKey, kind: OperationKind, offset: u64, local: *mut u8,
+        len: usize,
     ) -> Result<Moved, RmaError> {
         if len == 0 {
             return Ok(Moved::Done);
         }
-        if key.way == Way::Kernel {
+        if key.way == AccessPath::Kernel {
             // SAFETY: LOCAL BYTES.
             match unsafe { self.copy_by_kernel(key, &kind, offset, local, len) } {
                 Ok(()) => {
-                    key.asked.is_writable |= matches!(kind, Kind::Put);
+                    key.asked.is_writable |= matches!(kind, OperationKind::Put);
                     return Ok(Moved::Done);
                 }
                 Err(RemoteError::Unsupported) => {
-                    (key.refused, key.way) = (true, Way::Messages);
+                    (key.refused, key.way) = (true, AccessPath::Messages);
                 }
                 Err(RemoteError::Fault) if self.peer_has_left(key.peer) => return Err(PeerGone),
                 Err(RemoteError::Fault) => return Err(Withdrawn),
@@ -214,13 +215,13 @@ impl Worker {
     /// # Safety
     /// As [`Worker::put_nbi`] and [`Worker::get_nbi`].
     unsafe fn copy_by_kernel(
-        &mut self, key: &RemoteKey, kind: &Kind, offset: u64, local: *mut u8, len: usize,
+        &mut self, key: &RemoteKey, kind: &OperationKind, offset: u64, local: *mut u8, len: usize,
     ) -> Result<(), RemoteError> {
         let (lane, remote) = (&mut self.endpoints[key.peer].lane, key.remote(offset));
         // SAFETY: LOCAL BYTES: a put only reads them.
         unsafe {
             match kind {
-                Kind::Put => lane.put(local, len, remote),
+                OperationKind::Put => lane.put(local, len, remote),
                 _ => lane.get(local, len, remote),
             }
         }

@@ -4,8 +4,8 @@
 use super::error::RmaError;
 use super::key::Described;
 use super::locked::Locked;
-use super::message::{AtomicChange, Landing, LockedChange, Place};
-use super::resolve::{RemoteKey, Way, choose_way};
+use super::message::{AtomicChange, Landing, LockedChange, RegionOffset};
+use super::resolve::{AccessPath, RemoteKey, choose_way};
 use super::{Moved, RmaError::PeerGone};
 use crate::request::Fault;
 use crate::wire;
@@ -20,7 +20,7 @@ const ANSWERS_MOST: u32 = 32;
 
 /// What an operation does.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum OperationKind {
     Put,
     Get,
     Atomic {
@@ -35,8 +35,8 @@ pub(super) enum Kind {
 /// An operation of which a part may have been done.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Operation {
-    pub kind: Kind,
-    pub way: Way,
+    pub kind: OperationKind,
+    pub way: AccessPath,
     generation: u32,
     described: Described,
     offset: u64,
@@ -49,7 +49,8 @@ pub(super) struct Operation {
 
 impl Operation {
     pub fn new(
-        key: &RemoteKey, kind: Kind, offset: u64, local: *mut u8, len: usize, generation: u32,
+        key: &RemoteKey, kind: OperationKind, offset: u64, local: *mut u8, len: usize,
+        generation: u32,
     ) -> Self {
         Operation {
             kind,
@@ -64,8 +65,8 @@ impl Operation {
         }
     }
 
-    fn place(&self) -> Place {
-        Place { region: self.described.region, offset: self.offset + self.done as u64 }
+    fn place(&self) -> RegionOffset {
+        RegionOffset { region: self.described.region, offset: self.offset + self.done as u64 }
     }
 
     fn remote(&self) -> Remote {
@@ -85,7 +86,7 @@ impl Operation {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reply {
     pub token: u64,
-    pub place: Place,
+    pub place: RegionOffset,
     pub len: u32,
 }
 
@@ -111,7 +112,7 @@ pub(super) struct Peer {
 }
 
 /// How far an operation has come.
-enum Step {
+enum OperationState {
     Complete,
     Waits,
     Gone,
@@ -154,17 +155,17 @@ impl Worker {
     pub(super) fn start_operation(
         &mut self, peer: u32, mut operation: Operation,
     ) -> Result<Moved, RmaError> {
-        if operation.way == Way::Messages {
+        if operation.way == AccessPath::Messages {
             self.connect(peer).map_err(|_| RmaError::NoMemory)?;
         }
         let waits = self.rma.queues != 0
             && (self.rma.peers.get(&peer)).is_some_and(|state| !state.queue.is_empty());
         if !waits {
             match self.advance(peer, &mut operation) {
-                Step::Complete if operation.pending => return Ok(Moved::Pending),
-                Step::Complete => return Ok(Moved::Done),
-                Step::Waits => {}
-                Step::Gone => return Err(PeerGone),
+                OperationState::Complete if operation.pending => return Ok(Moved::Pending),
+                OperationState::Complete => return Ok(Moved::Done),
+                OperationState::Waits => {}
+                OperationState::Gone => return Err(PeerGone),
             }
         }
         self.rma.counters.queued += 1;
@@ -201,20 +202,21 @@ impl Worker {
         }
         while let Some(mut operation) = self.remote_peer(peer).queue.pop_front() {
             let before = operation.done;
-            if operation.generation != self.rma.generation && operation.way != Way::Messages {
+            if operation.generation != self.rma.generation && operation.way != AccessPath::Messages
+            {
                 // The lane is another one now.
                 let lane = &self.endpoints[peer].lane;
                 operation.way = choose_way(lane, &operation.described, false, true);
                 operation.generation = self.rma.generation;
             }
             match self.advance(peer, &mut operation) {
-                Step::Complete => moved = true,
-                Step::Waits => {
+                OperationState::Complete => moved = true,
+                OperationState::Waits => {
                     moved |= operation.done != before;
                     self.remote_peer(peer).queue.push_front(operation);
                     break;
                 }
-                Step::Gone => self.fail_remote(peer),
+                OperationState::Gone => self.fail_remote(peer),
             }
         }
         self.note_queue(peer);
@@ -235,30 +237,32 @@ impl Worker {
 
     /// Posts as much of an operation as there is room for. Of messages the peer has to carry out those that it answers,
     /// and others where it is to make room.
-    fn advance(&mut self, peer: u32, operation: &mut Operation) -> Step {
+    fn advance(&mut self, peer: u32, operation: &mut Operation) -> OperationState {
         let step = self.post_rest(peer, operation);
-        let is_put = matches!(operation.kind, Kind::Put);
-        if operation.way != Way::Adapter && (!is_put || matches!(step, Step::Waits)) {
+        let is_put = matches!(operation.kind, OperationKind::Put);
+        if operation.way != AccessPath::Adapter
+            && (!is_put || matches!(step, OperationState::Waits))
+        {
             self.ring(peer);
         }
         step
     }
 
-    fn post_rest(&mut self, peer: u32, operation: &mut Operation) -> Step {
+    fn post_rest(&mut self, peer: u32, operation: &mut Operation) -> OperationState {
         while operation.done < operation.len {
             let posted = match (operation.way, operation.kind) {
                 // SAFETY: LOCAL BYTES (`post`), which last until the flush.
-                (Way::Adapter, Kind::Put) => unsafe {
+                (AccessPath::Adapter, OperationKind::Put) => unsafe {
                     let (from, len) = operation.rest();
                     self.post_moving::<true>(peer, from, len, operation.remote())
                 },
                 // SAFETY: LOCAL BYTES (`post`), which last until the flush.
-                (Way::Adapter, Kind::Get) => unsafe {
+                (AccessPath::Adapter, OperationKind::Get) => unsafe {
                     let (to, len) = operation.rest();
                     self.post_moving::<false>(peer, to, len, operation.remote())
                 },
-                (_, Kind::Put) => self.post_put_message(peer, operation),
-                (_, Kind::Change(asked)) => self.post_change(peer, operation, asked),
+                (_, OperationKind::Put) => self.post_put_message(peer, operation),
+                (_, OperationKind::Change(asked)) => self.post_change(peer, operation, asked),
                 (_, _) => self.post_question(peer, operation),
             };
             match posted {
@@ -267,17 +271,17 @@ impl Worker {
                     operation.done += bytes;
                     operation.pending = true;
                 }
-                Posted::NoResource if self.peer_has_left(peer) => return Step::Gone,
+                Posted::NoResource if self.peer_has_left(peer) => return OperationState::Gone,
                 Posted::NoResource => {
                     if self.endpoints[peer].lane.is_starved() {
                         self.leave_unanswered(peer, Fault::NoMemory);
                     }
-                    return Step::Waits;
+                    return OperationState::Waits;
                 }
-                Posted::PeerGone => return Step::Gone,
+                Posted::PeerGone => return OperationState::Gone,
             }
         }
-        Step::Complete
+        OperationState::Complete
     }
 
     /// Most bytes of a region in one message.
@@ -285,7 +289,7 @@ impl Worker {
         let lane = &self.endpoints[peer].lane;
         let most = lane.capabilities().map_or(0, |c| c.bcopy);
         let wanted = self.thresholds.fragment.min(1 << 20) as usize;
-        wanted.min(most.saturating_sub(size_of::<Place>())).max(1)
+        wanted.min(most.saturating_sub(size_of::<RegionOffset>())).max(1)
     }
 
     fn post_put_message(&mut self, peer: u32, operation: &Operation) -> Posted {
@@ -295,11 +299,11 @@ impl Worker {
         let pack = |to: *mut u8| {
             // SAFETY: `to` has room for both, by what is posted below; `from` as in `advance`.
             unsafe {
-                to.cast::<Place>().write_unaligned(place);
-                copy(to.add(size_of::<Place>()), from, len);
+                to.cast::<RegionOffset>().write_unaligned(place);
+                copy(to.add(size_of::<RegionOffset>()), from, len);
             }
         };
-        let post = self.post_packed(peer, header, size_of::<Place>() + len, pack);
+        let post = self.post_packed(peer, header, size_of::<RegionOffset>() + len, pack);
         let posted = as_posted(post, len);
         if matches!(posted, Posted::InProgress(_)) {
             self.note_busy(peer).posted += 1;
@@ -317,13 +321,13 @@ impl Worker {
         let (place, mut change) = (operation.place(), [0_u64; 4]);
         (change[0], change[1]) = (place.region, place.offset);
         let (id, imm, len, payload) = match operation.kind {
-            Kind::Atomic { operation, operand, compare } => {
+            OperationKind::Atomic { operation, operand, compare } => {
                 (change[2], change[3]) = (operand, compare);
                 (wire::REMOTE_ATOMIC, operation, 8, size_of::<AtomicChange>())
             }
             _ => {
                 let len = rest.min(self.remote_part(peer));
-                (wire::REMOTE_GET, len as u32, len, size_of::<Place>())
+                (wire::REMOTE_GET, len as u32, len, size_of::<RegionOffset>())
             }
         };
         let token = self.rma.landings.insert(Landing { peer, to, len });

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::error::RmaError;
-use super::resolve::{RemoteKey, Way};
+use super::resolve::{AccessPath, RemoteKey};
 use crate::worker::Worker;
 
 impl Worker {
@@ -15,7 +15,7 @@ impl Worker {
         if key.generation != self.rma.generation {
             self.resolve_key(key)?;
         }
-        Ok((key.way == Way::LoadStore).then_some(key.base))
+        Ok((key.way == AccessPath::LoadStore).then_some(key.base))
     }
 
     /// The same of memory of [`Worker::allocate_memory`] of any rank of this host, even where operations go another way

@@ -9,7 +9,7 @@ use fastpath_transport::{Lane, Remote};
 
 /// How a region is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum AccessPath {
     /// By load and store.
     LoadStore,
     /// By the kernel's copy between processes, or what stands for it.
@@ -20,24 +20,24 @@ pub enum Way {
     Messages,
 }
 
-impl Way {
+impl AccessPath {
     /// As reports call it.
     pub fn name(self) -> &'static str {
         match self {
-            Way::LoadStore => "load-store",
-            Way::Kernel => "kernel",
-            Way::Adapter => "adapter",
-            Way::Messages => "messages",
+            AccessPath::LoadStore => "load-store",
+            AccessPath::Kernel => "kernel",
+            AccessPath::Adapter => "adapter",
+            AccessPath::Messages => "messages",
         }
     }
 
     /// What it does, for reports.
     pub fn how(self) -> &'static str {
         match self {
-            Way::LoadStore => "this processor reads and writes the memory where it lies",
-            Way::Kernel => "the kernel copies between the processes",
-            Way::Adapter => "the adapter reads and writes the owner's memory",
-            Way::Messages => {
+            AccessPath::LoadStore => "this processor reads and writes the memory where it lies",
+            AccessPath::Kernel => "the kernel copies between the processes",
+            AccessPath::Adapter => "the adapter reads and writes the owner's memory",
+            AccessPath::Messages => {
                 "the owner carries them out when it makes progress, with FASTPATH_PROGRESS=thread \
                  also while it computes"
             }
@@ -58,12 +58,12 @@ pub struct Reach {
 
 impl Reach {
     /// The way that is taken.
-    pub fn way(self) -> Way {
+    pub fn way(self) -> AccessPath {
         match self {
-            Reach { shared: true, .. } => Way::LoadStore,
-            Reach { adapter: true, .. } => Way::Adapter,
-            Reach { kernel: true, .. } => Way::Kernel,
-            _ => Way::Messages,
+            Reach { shared: true, .. } => AccessPath::LoadStore,
+            Reach { adapter: true, .. } => AccessPath::Adapter,
+            Reach { kernel: true, .. } => AccessPath::Kernel,
+            _ => AccessPath::Messages,
         }
     }
 }
@@ -72,7 +72,7 @@ impl Reach {
 pub struct RemoteKey {
     /// Number of the worker's lanes that it was resolved under; another one says: not resolved.
     pub(super) generation: u32,
-    pub(super) way: Way,
+    pub(super) way: AccessPath,
     /// The region's first byte in this process, by load and store.
     pub(super) base: *mut u8,
     /// Bytes of the region.
@@ -102,7 +102,7 @@ impl RemoteKey {
     }
 
     /// How the region is reached, as decided last.
-    pub fn way(&self) -> Way {
+    pub fn way(&self) -> AccessPath {
         self.way
     }
 
@@ -110,7 +110,7 @@ impl RemoteKey {
     #[inline]
     pub(super) fn remote(&self, offset: u64) -> Remote {
         let key = match self.way {
-            Way::Adapter => self.described.adapter,
+            AccessPath::Adapter => self.described.adapter,
             _ => self.described.process,
         };
         Remote { addr: self.described.address + offset, rkey: key.unwrap_or(0) }
@@ -129,7 +129,9 @@ impl RemoteKey {
 }
 
 /// How a region is reached over a lane.
-pub(super) fn choose_way(lane: &Lane, described: &Described, direct: bool, refused: bool) -> Way {
+pub(super) fn choose_way(
+    lane: &Lane, described: &Described, direct: bool, refused: bool,
+) -> AccessPath {
     Reach {
         shared: direct && described.arena.is_some() && lane.can_load_store(),
         adapter: lane.posts_remote() && described.adapter.is_some(),
@@ -154,7 +156,7 @@ impl Worker {
         let described = Described::unpack(bytes, owner)?;
         let mut key = RemoteKey {
             generation: self.rma.generation.wrapping_sub(1),
-            way: Way::Messages,
+            way: AccessPath::Messages,
             base: std::ptr::null_mut(),
             len: described.len,
             peer,
@@ -175,16 +177,16 @@ impl Worker {
         let (peer, described) = (key.peer, key.described);
         if peer == self.rank {
             key.base = self.locate_own(&described)?;
-            key.way = Way::LoadStore;
+            key.way = AccessPath::LoadStore;
         } else {
             self.prepare_lane(peer);
             let direct = self.thresholds.direct != u64::MAX;
             let lane = &self.endpoints[peer].lane;
             key.way = choose_way(lane, &described, direct, key.refused);
-            if key.way == Way::LoadStore && !self.map_key(key) {
+            if key.way == AccessPath::LoadStore && !self.map_key(key) {
                 key.way = choose_way(&self.endpoints[peer].lane, &described, false, key.refused);
             }
-            if matches!(key.way, Way::Adapter | Way::Messages) {
+            if matches!(key.way, AccessPath::Adapter | AccessPath::Messages) {
                 self.connect(peer).map_err(|_| RmaError::NoMemory)?;
             }
         }
@@ -205,8 +207,8 @@ impl Worker {
     pub fn name_method(&self, key: &RemoteKey, puts: bool, bytes: usize) -> &'static str {
         let lane = &self.endpoints[key.peer].lane;
         let method = match (key.way, puts) {
-            (Way::Adapter, true) => lane.put_method(bytes),
-            (Way::Adapter, false) => lane.get_method(bytes),
+            (AccessPath::Adapter, true) => lane.put_method(bytes),
+            (AccessPath::Adapter, false) => lane.get_method(bytes),
             _ => None,
         };
         method.map_or_else(|| key.way.name(), |method| method.name())

@@ -3,8 +3,8 @@
 use super::constants::FIELDS;
 use super::decide::{FRAGMENT_MAX, FRAGMENT_MIN};
 use super::{Overrides, Selection, Source};
-use crate::protocols::{Case, FAR, Place, RECORDS};
-use crate::rma::{Reach, Way};
+use crate::protocols::{Case, FAR, PeerPlace, RECORDS};
+use crate::rma::{AccessPath, Reach};
 use crate::worker::{EARLY_LIMIT, SHORT_LIMIT};
 use fastpath_transport::PeerClass;
 use serde::Serialize;
@@ -96,14 +96,17 @@ impl OneSided {
     /// The ways to memory that can be reached so. Atomics are done by a processor: this one's, or the owner's.
     /// `locks`: this one has the locks of windows in memory that it maps.
     fn list(reach: Reach, locks: bool) -> Vec<OneSided> {
-        let of = |operations, way: Way| OneSided { operations, way: way.name(), how: way.how() };
+        let of =
+            |operations, way: AccessPath| OneSided { operations, way: way.name(), how: way.how() };
         match reach.way() {
-            way @ (Way::LoadStore | Way::Messages) => vec![of("put, get, atomics", way)],
-            way @ Way::Kernel if locks => {
+            way @ (AccessPath::LoadStore | AccessPath::Messages) => {
+                vec![of("put, get, atomics", way)]
+            }
+            way @ AccessPath::Kernel if locks => {
                 let atomics = OneSided { how: COMBINED, ..of("atomics", way) };
                 vec![of("put, get", way), atomics]
             }
-            way => vec![of("put, get", way), of("atomics", Way::Messages)],
+            way => vec![of("put, get", way), of("atomics", AccessPath::Messages)],
         }
     }
 }
@@ -202,13 +205,13 @@ impl Range {
 fn describe(case: &Case) -> Class {
     let (peers, t, place) = (case.peers, case.thresholds, case.place());
     let copies = t.single_copy.min(t.crowded_copy) != u64::MAX;
-    let is_copied = place == Place::Node && !case.shared && copies;
+    let is_copied = place == PeerPlace::Node && !case.shared && copies;
     let copier = peers.single_copy.filter(|_| is_copied);
     let mut class = Class {
         peer: peers.peer,
         memory: match (place, case.shared) {
-            (Place::Node, true) => "memory from MPI_Alloc_mem",
-            (Place::Node, false) => "private memory",
+            (PeerPlace::Node, true) => "memory from MPI_Alloc_mem",
+            (PeerPlace::Node, false) => "private memory",
             _ => "any memory",
         },
         transports: peers.transports.iter().copied().chain(copier).collect(),
@@ -218,7 +221,7 @@ fn describe(case: &Case) -> Class {
         adapter: peers.adapter.clone(),
         upgrades: peers.upgrades.clone(),
     };
-    if place == Place::Node {
+    if place == PeerPlace::Node {
         list_settings(case, &mut class.rejected);
     }
     list_ranges(case, &mut class);
@@ -230,11 +233,11 @@ fn list_one_sided(case: &Case) -> Vec<OneSided> {
     let (peers, place) = (case.peers, case.place());
     let maps = case.thresholds.direct != u64::MAX;
     let reach = Reach {
-        shared: place == Place::Itself || (case.shared && maps),
-        kernel: place == Place::Node && case.selection.kernel.is_ok(),
-        adapter: place == Place::Outside && peers.registered.is_ok(),
+        shared: place == PeerPlace::Itself || (case.shared && maps),
+        kernel: place == PeerPlace::Node && case.selection.kernel.is_ok(),
+        adapter: place == PeerPlace::Outside && peers.registered.is_ok(),
     };
-    OneSided::list(reach, place == Place::Node && peers.load_store && maps)
+    OneSided::list(reach, place == PeerPlace::Node && peers.load_store && maps)
 }
 
 /// Each record serves up to its size, from the one of those before it.
@@ -261,7 +264,7 @@ fn list_ranges(case: &Case, class: &mut Class) {
             protocol: record.name,
             how: format!("{} ({})", (record.how)(case), record.steps),
             cost_ns: match case.place() {
-                Place::Node => cost(to.unwrap_or(FAR.max(from))),
+                PeerPlace::Node => cost(to.unwrap_or(FAR.max(from))),
                 _ => None, // not modelled
             },
         });

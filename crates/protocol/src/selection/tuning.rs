@@ -13,7 +13,7 @@
 
 use super::constants::{Constants, FIELDS};
 use fastpath_base::config::shorten;
-use fastpath_base::stored::{Machine, Place, read_file, write_file};
+use fastpath_base::stored::{Machine, TuningSource, read_file, write_file};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -25,9 +25,9 @@ const END: &str = "end";
 /// # Errors
 /// Why it cannot be used, with its name.
 pub fn load(
-    place: &Place, machine: impl FnOnce() -> Machine,
+    place: &TuningSource, machine: impl FnOnce() -> Machine,
 ) -> Result<Option<(PathBuf, Constants)>, String> {
-    if matches!(place, Place::Cache(folder) if !folder.is_dir()) {
+    if matches!(place, TuningSource::Cache(folder) if !folder.is_dir()) {
         return Ok(None); // without asking what machine this is
     }
     let machine = machine();
@@ -35,7 +35,9 @@ pub fn load(
         return Ok(None);
     };
     let text = match read_file(&path) {
-        Err(e) if e.kind() == io::ErrorKind::NotFound && matches!(place, Place::Cache(_)) => {
+        Err(e)
+            if e.kind() == io::ErrorKind::NotFound && matches!(place, TuningSource::Cache(_)) =>
+        {
             return Ok(None);
         }
         read => read.map_err(|e| e.to_string()),
@@ -188,14 +190,14 @@ mod tests {
 
     #[test]
     fn load__of_what_is_no_file_or_not_there_has_a_reason() {
-        let named = |path: &str| load(&Place::Named(path.into()), machine);
+        let named = |path: &str| load(&TuningSource::Named(path.into()), machine);
         assert!(named("/proc/self").unwrap_err().contains("not a file"));
         assert!(named("/dev/zero").unwrap_err().contains("not a file"));
         assert!(named("/not/there").unwrap_err().contains("/not/there"));
-        assert_eq!(load(&Place::Cache("/not/there".into()), machine), Ok(None));
-        assert_eq!(load(&Place::Cache(std::env::temp_dir()), machine), Ok(None));
+        assert_eq!(load(&TuningSource::Cache("/not/there".into()), machine), Ok(None));
+        assert_eq!(load(&TuningSource::Cache(std::env::temp_dir()), machine), Ok(None));
         assert_eq!(
-            (load(&Place::Off, machine), load(&Place::Homeless, machine)),
+            (load(&TuningSource::Off, machine), load(&TuningSource::Homeless, machine)),
             (Ok(None), Ok(None))
         );
     }
@@ -207,14 +209,14 @@ mod tests {
         let constants = Constants { line_ns: 12.5, ..Constants::default() };
         for _ in 0..2 {
             store(&path, &constants, &machine()).unwrap();
-            let loaded = load(&Place::Named(path.clone()), machine);
+            let loaded = load(&TuningSource::Named(path.clone()), machine);
             assert_eq!(loaded, Ok(Some((path.clone(), constants))));
         }
         assert_eq!(fs::read_dir(folder.join("deep")).unwrap().count(), 1);
         fs::write(&path, [0xff; 10]).unwrap();
-        assert!(load(&Place::Named(path.clone()), machine).unwrap_err().contains("no text"));
+        assert!(load(&TuningSource::Named(path.clone()), machine).unwrap_err().contains("no text"));
         fs::write(&path, vec![b'x'; 20_000]).unwrap();
-        assert!(load(&Place::Named(path), machine).unwrap_err().contains("too long"));
+        assert!(load(&TuningSource::Named(path), machine).unwrap_err().contains("too long"));
         fs::remove_dir_all(folder).unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! The sleep of a thread that waits, and what all threads of a process count of theirs.
 #![allow(unsafe_code)]
 
-use super::{CONNECTING_NAP, NAP, Note, Place, UNFENCED_NAP, Wait};
+use super::{CONNECTING_NAP, NAP, Note, NotePlace, UNFENCED_NAP, Wait};
 use crate::request::{RequestId, State};
 use crate::worker::Worker;
 use fastpath_base::clock;
@@ -92,7 +92,7 @@ pub(super) unsafe fn sleep(
         // What its operations wait for may have changed.
         this.take_back_note(wait);
     }
-    if wait.place == Place::Unset {
+    if wait.place == NotePlace::Unset {
         this.write_note(wait, note);
     }
     let bed = this.wait.sleepers.lie_down(Awaits::of(wait, note));

@@ -1,6 +1,6 @@
 //! What the threads of a rank that wait say on its status page.
 
-use super::{Note, Place, Wait, lock};
+use super::{Note, NotePlace, Wait, lock};
 use crate::worker::Worker;
 use fastpath_base::topology;
 use fastpath_bootstrap::segment::{Awaited, NOTES, WaitNoteRef};
@@ -16,7 +16,7 @@ impl Worker {
             let mut census = lock(&self.wait.census);
             let free = census.places.trailing_ones() as usize;
             if free >= NOTES {
-                wait.place = Place::None;
+                wait.place = NotePlace::None;
                 census.unnoted += 1;
                 self.job.own_page().set_unnoted(census.unnoted);
                 return;
@@ -24,7 +24,7 @@ impl Worker {
             census.places |= 1 << free;
             free
         };
-        wait.place = Place::At(free);
+        wait.place = NotePlace::At(free);
         let mut awaited = match wait.focus {
             Some(peer) => Awaited::of(&[peer]),
             None => note.awaited,
@@ -59,12 +59,12 @@ impl Worker {
     /// Says on the status page that the calling thread waits for nothing.
     pub(super) fn take_back_note(&mut self, wait: &mut Wait) {
         match std::mem::take(&mut wait.place) {
-            Place::Unset => {}
-            Place::At(place) => {
+            NotePlace::Unset => {}
+            NotePlace::At(place) => {
                 self.job.clear_waiting(place);
                 lock(&self.wait.census).places &= !(1 << place);
             }
-            Place::None => {
+            NotePlace::None => {
                 let mut census = lock(&self.wait.census);
                 census.unnoted -= 1;
                 self.job.own_page().set_unnoted(census.unnoted);

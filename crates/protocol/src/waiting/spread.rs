@@ -15,19 +15,19 @@ const LEAST_NS: u64 = 500_000;
 const PAIR_NS: u64 = 2_500;
 
 /// A rank awake: its processor, and whether it waits.
-type Place = (usize, bool);
+type RankAwake = (usize, bool);
 
 /// What a look at the other ranks has seen.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
-    places: Vec<Place>,
+    places: Vec<RankAwake>,
     allowed: CpuSet,
 }
 
 /// Where a rank moves to from `here`: the processor with fewest ranks of `allowed`, if it has two less. Of those that
 /// wait on one processor the last one moves; `after` are the ranks behind this one, `before` those in front of it.
 fn choose(
-    here: usize, before: &[Place], after: &[Place], allowed: impl Iterator<Item = usize>,
+    here: usize, before: &[RankAwake], after: &[RankAwake], allowed: impl Iterator<Item = usize>,
 ) -> Option<usize> {
     if after.iter().any(|&(cpu, waits)| cpu == here && waits) {
         return None;
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn choose__moves_the_last_that_waits_to_where_two_less_are() {
         let (waits, computes) = (true, false);
-        let choose = |here, before: &[Place], after: &[Place], cpus: &[usize]| {
+        let choose = |here, before: &[RankAwake], after: &[RankAwake], cpus: &[usize]| {
             choose(here, before, after, cpus.iter().copied())
         };
         let cpus = [0, 1];

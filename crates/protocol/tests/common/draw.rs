@@ -9,8 +9,7 @@ pub fn op() -> impl Strategy<Value = Op> {
     let tag = || prop_oneof![6 => 0_i32..3, 1 => Just(-20)];
     let asked = prop_oneof![3 => tag(), 2 => Just(ANY_TAG)];
     let len = || prop_oneof![3 => 0_usize..50, 3 => 50_usize..700, 1 => 700_usize..9000];
-    let way =
-        prop_oneof![2 => Just(Way::Plain), 2 => Just(Way::Immediate), 1 => Just(Way::Matched)];
+    let way = prop_oneof![2 => Just(ReceiveForm::Plain), 2 => Just(ReceiveForm::Immediate), 1 => Just(ReceiveForm::Matched)];
     prop_oneof![
         6 => (rank(), rank(), comm(), tag(), len(), prop::bool::weighted(0.2), any::<bool>()).prop_map(
             |(from, to, comm, tag, len, synchronous, immediate)| Op::Send { from, to, comm, tag, len, synchronous, immediate }),

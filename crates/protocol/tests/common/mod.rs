@@ -197,12 +197,12 @@ impl World {
         panic!("the network never comes to rest");
     }
 
-    pub fn wait(&mut self, rank: u32, id: RequestId) -> Outcome {
+    pub fn wait(&mut self, rank: u32, id: RequestId) -> RequestEnd {
         assert!(
             self.run_until(|w| w.rank(rank).requests.get(id).state == State::Complete),
             "request {id} of rank {rank} never completes"
         );
-        let outcome = Outcome::of(self.rank(rank).requests.get(id));
+        let outcome = RequestEnd::of(self.rank(rank).requests.get(id));
         self.rank(rank).requests.free(id);
         outcome
     }
@@ -223,7 +223,7 @@ impl World {
         Sending { rank: from, started, data }
     }
 
-    pub fn finish_send(&mut self, sending: Sending) -> Option<Outcome> {
+    pub fn finish_send(&mut self, sending: Sending) -> Option<RequestEnd> {
         let outcome = match sending.started {
             Started::Done => None,
             Started::Request(id) => Some(self.wait(sending.rank, id)),
@@ -312,7 +312,7 @@ impl Receiving {
 
 /// How a request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Outcome {
+pub struct RequestEnd {
     pub fault: Fault,
     pub source: i32,
     pub tag: i32,
@@ -322,9 +322,9 @@ pub struct Outcome {
     pub cancelled: bool,
 }
 
-impl Outcome {
+impl RequestEnd {
     pub fn of(request: &Request) -> Self {
-        Outcome {
+        RequestEnd {
             fault: request.fault,
             source: request.source,
             tag: request.received_tag,
@@ -338,7 +338,7 @@ impl Outcome {
 /// A received message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Received {
-    pub outcome: Outcome,
+    pub outcome: RequestEnd,
     pub data: Vec<u8>,
 }
 

@@ -88,19 +88,19 @@ fn pattern() -> &'static [u8] {
 
 /// How to post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum SendForm {
     Short,
     Bcopy,
 }
 
 /// Posts a message; `true` where it has left. Says so where anything but the two happens.
-pub(crate) fn post<R: Rig>(rig: &mut R, way: Way, sent: &Sent) -> bool {
+pub(crate) fn post<R: Rig>(rig: &mut R, way: SendForm, sent: &Sent) -> bool {
     let mut packed = false;
     let len = sent.data.len();
     let answer = match way {
         // SAFETY: the data holds `len` bytes.
-        Way::Short => unsafe { rig.tx().am_short(sent.header, sent.data.as_ptr(), len) },
-        Way::Bcopy => rig.tx().am_bcopy(sent.header, len, |to| {
+        SendForm::Short => unsafe { rig.tx().am_short(sent.header, sent.data.as_ptr(), len) },
+        SendForm::Bcopy => rig.tx().am_bcopy(sent.header, len, |to| {
             packed = true;
             // SAFETY: `to` has room for `len` bytes.
             unsafe { std::ptr::copy_nonoverlapping(sent.data.as_ptr(), to, len) }
@@ -117,7 +117,7 @@ pub(crate) fn post<R: Rig>(rig: &mut R, way: Way, sent: &Sent) -> bool {
             panic!("{answer:?} for a message that was copied to a live peer")
         }
     }
-    assert!(packed || way == Way::Short, "left without its payload");
+    assert!(packed || way == SendForm::Short, "left without its payload");
     true
 }
 

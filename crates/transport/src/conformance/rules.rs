@@ -40,13 +40,13 @@ fn sizes(max: usize) -> Vec<usize> {
     sizes
 }
 
-fn ways<R: Rig>(rig: &mut R) -> [(Way, usize); 2] {
+fn ways<R: Rig>(rig: &mut R) -> [(SendForm, usize); 2] {
     let capabilities = rig.tx().capabilities();
-    [(Way::Short, capabilities.short), (Way::Bcopy, capabilities.bcopy)]
+    [(SendForm::Short, capabilities.short), (SendForm::Bcopy, capabilities.bcopy)]
 }
 
 /// Posts with retries: room must come back once everything has been taken.
-fn post_surely<R: Rig>(rig: &mut R, way: Way, sent: &Sent) {
+fn post_surely<R: Rig>(rig: &mut R, way: SendForm, sent: &Sent) {
     for _ in 0..1000 {
         if post(rig, way, sent) {
             return;
@@ -94,7 +94,7 @@ pub(crate) fn all_sizes_arrive<R: Rig>() {
         let extreme = Header::new(u8::MAX, u32::MAX, u64::MAX);
         for header in [extreme, Header::default()] {
             let sent = Sent { header, data: vec![0xff; 48] };
-            post_surely(&mut rig, Way::Bcopy, &sent);
+            post_surely(&mut rig, SendForm::Bcopy, &sent);
             take_next(&mut rig, &sent);
         }
     }
@@ -109,7 +109,7 @@ pub(crate) fn look_changes_nothing<R: Rig>() {
             .enumerate()
             .map(|(i, &len)| Sent::numbered(i as u32, len))
             .collect();
-        sent.iter().for_each(|sent| post_surely(&mut rig, Way::Bcopy, sent));
+        sent.iter().for_each(|sent| post_surely(&mut rig, SendForm::Bcopy, sent));
         for expected in &sent {
             rig.settle();
             let before = rig.observe();
@@ -132,11 +132,11 @@ pub(crate) fn refusal_leaves_no_trace<R: Rig>() {
     }
     for &start in starts() {
         for (way, len) in [
-            (Way::Short, 8),
-            (Way::Bcopy, 48),
-            (Way::Bcopy, 49),
-            (Way::Bcopy, 3000),
-            (Way::Bcopy, 32_768),
+            (SendForm::Short, 8),
+            (SendForm::Bcopy, 48),
+            (SendForm::Bcopy, 49),
+            (SendForm::Bcopy, 3000),
+            (SendForm::Bcopy, 32_768),
         ] {
             let mut rig = R::new(start);
             let len = len.min(rig.tx().capabilities().bcopy);
@@ -156,7 +156,7 @@ pub(crate) fn refusal_leaves_no_trace<R: Rig>() {
             // Refused again and again, by either way.
             for _ in 0..10 {
                 for (way, len) in
-                    [(way, len), (Way::Bcopy, 32_768.min(rig.tx().capabilities().bcopy))]
+                    [(way, len), (SendForm::Bcopy, 32_768.min(rig.tx().capabilities().bcopy))]
                 {
                     if post(&mut rig, way, &Sent::numbered(u32::MAX, len)) {
                         panic!("there was no room a moment ago");
@@ -190,7 +190,7 @@ pub(crate) fn credits_come_back<R: Rig>() {
             let mut rig = R::new(start);
             let mut fill = || {
                 let mut count = 0;
-                while post(&mut rig, Way::Bcopy, &Sent::numbered(count, len)) {
+                while post(&mut rig, SendForm::Bcopy, &Sent::numbered(count, len)) {
                     count += 1;
                 }
                 // All but the last message are taken while the sender hears nothing but what the
@@ -217,21 +217,23 @@ pub(crate) fn credits_come_back<R: Rig>() {
 }
 
 #[derive(Debug, Clone)]
-enum Step {
-    Post(Way, usize),
+enum ProgramStep {
+    Post(SendForm, usize),
     Take,
     Look,
     Return,
 }
 
-fn program() -> impl Strategy<Value = (usize, Vec<Step>)> {
+fn program() -> impl Strategy<Value = (usize, Vec<ProgramStep>)> {
     let len = prop_oneof![0_usize..60, Just(48), Just(49), 60_usize..3000, Just(32 * 1024)];
     let step = prop_oneof![
         6 => (prop::bool::ANY, len)
-            .prop_map(|(short, len)| Step::Post(if short { Way::Short } else { Way::Bcopy }, len)),
-        4 => Just(Step::Take),
-        1 => Just(Step::Look),
-        1 => Just(Step::Return),
+            .prop_map(|(short, len)| {
+                ProgramStep::Post(if short { SendForm::Short } else { SendForm::Bcopy }, len)
+            }),
+        4 => Just(ProgramStep::Take),
+        1 => Just(ProgramStep::Look),
+        1 => Just(ProgramStep::Return),
     ];
     (0..STARTS.len(), prop::collection::vec(step, 0..400))
 }
@@ -253,9 +255,9 @@ pub(crate) fn random_programs<R: Rig>() {
         let mut number = 0;
         for step in steps {
             match step {
-                Step::Post(way, len) => {
+                ProgramStep::Post(way, len) => {
                     let capabilities = rig.tx().capabilities();
-                    let max = if way == Way::Short { capabilities.short } else {
+                    let max = if way == SendForm::Short { capabilities.short } else {
                         capabilities.bcopy };
                     let message = Sent::numbered(number, len.min(max));
                     let before = rig.observe();
@@ -268,16 +270,16 @@ pub(crate) fn random_programs<R: Rig>() {
                         prop_assert!(rig.observe() == before, "refusal left a trace");
                     }
                 }
-                Step::Look => {
+                ProgramStep::Look => {
                     rig.settle();
                     prop_assert_eq!(look(&mut rig), model.front().cloned());
                 }
-                Step::Take => {
+                ProgramStep::Take => {
                     if let Some(expected) = model.pop_front() {
                         take_next(&mut rig, &expected);
                     }
                 }
-                Step::Return => rig.return_credits(),
+                ProgramStep::Return => rig.return_credits(),
             }
         }
         while let Some(expected) = model.pop_front() {

@@ -36,7 +36,7 @@ impl<P: Clone> Wire<P> {
     }
 }
 
-struct Outcome {
+struct RunResult {
     taken: Vec<u32>,
     ended_ns: u64,
     resends: u64,
@@ -45,7 +45,7 @@ struct Outcome {
 /// Sends `count` numbered messages through a bad wire, taking them with probability `take` a step.
 fn run(
     seed: u64, settings: Settings, count: u32, first: u32, [drop, double, take]: [f64; 3],
-) -> Outcome {
+) -> RunResult {
     let mut random = Random::new(seed);
     let mut sender = Sender::new(settings, first);
     let mut receiver = Receiver::new(settings.window, first);
@@ -80,7 +80,7 @@ fn run(
         assert!(sender.in_flight() as u32 <= settings.window);
         assert_eq!(sender.deadline_ns().is_some(), sender.in_flight() > 0);
     }
-    Outcome { taken, ended_ns: now, resends: sender.resends() }
+    RunResult { taken, ended_ns: now, resends: sender.resends() }
 }
 
 proptest! {

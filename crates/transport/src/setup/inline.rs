@@ -17,7 +17,7 @@
 use crate::verbs::Identity;
 use crate::verbs::inline::Overrides;
 use fastpath_base::config::{Config, Key, shorten};
-use fastpath_base::stored::{Machine, Place, read_file, safe_name, write_file};
+use fastpath_base::stored::{Machine, TuningSource, read_file, safe_name, write_file};
 use std::cell::RefCell;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -40,21 +40,21 @@ fn key<'a>(identity: &'a Identity, processor: &'a str) -> [(&'static str, &'a st
 }
 
 /// Where the size of a device is kept; `None` where nothing is to be.
-pub fn path(place: &Place, identity: &Identity, processor: &str) -> Option<PathBuf> {
+pub fn path(place: &TuningSource, identity: &Identity, processor: &str) -> Option<PathBuf> {
     match place {
-        Place::Cache(folder) => {
+        TuningSource::Cache(folder) => {
             let parts = key(identity, processor).map(|(_, value)| value);
             // The device's part of it first: a name is cut off where it gets too long.
             let [processor, device @ ..] = parts;
             let whole = format!("inline-{}-{processor}", device.join("-"));
             Some(folder.join(safe_name(&whole)))
         }
-        Place::Named(file) => {
+        TuningSource::Named(file) => {
             let mut name = file.as_os_str().to_owned();
             name.push(format!(".{}", safe_name(&identity.name)));
             Some(name.into())
         }
-        Place::Off | Place::Homeless => None,
+        TuningSource::Off | TuningSource::Homeless => None,
     }
 }
 
@@ -114,14 +114,14 @@ pub fn store(path: &Path, bytes: u32, identity: &Identity, processor: &str) -> i
 
 /// Finds the sizes that are stored, and remembers what is wrong with those that cannot be used.
 pub struct StoredInline {
-    place: Place,
+    place: TuningSource,
     diagnostics: RefCell<Vec<String>>,
 }
 
 impl StoredInline {
     /// Where the variables say.
     pub fn of(config: &Config) -> Self {
-        StoredInline { place: Place::of(config), diagnostics: RefCell::default() }
+        StoredInline { place: TuningSource::of(config), diagnostics: RefCell::default() }
     }
 
     /// Does something with what is known of how much to ask for, this one and the user's variable.
@@ -136,7 +136,7 @@ impl StoredInline {
 
     /// The size of a device. What cannot be used is as if it were not there.
     pub fn find(&self, identity: &Identity) -> Option<u32> {
-        if matches!(&self.place, Place::Cache(folder) if !folder.is_dir()) {
+        if matches!(&self.place, TuningSource::Cache(folder) if !folder.is_dir()) {
             return None; // without asking what machine this is
         }
         let processor = Machine::current().processor;
@@ -243,27 +243,29 @@ mod tests {
 
     #[test]
     fn path__is_of_the_device_wherever_it_lies() {
-        let at = |place: Place, identity: &Identity| path(&place, identity, CPU);
-        let cached = at(Place::Cache("/c".into()), &identity()).unwrap();
+        let at = |place: TuningSource, identity: &Identity| path(&place, identity, CPU);
+        let cached = at(TuningSource::Cache("/c".into()), &identity()).unwrap();
         assert_eq!(
             cached,
             Path::new("/c/inline-mlx5_0-0x2c9-4119-16.35.3006-mlx5_core-6.1.0-x-Some-R-Processor")
         );
-        let named = at(Place::Named("/site/tuning".into()), &identity()).unwrap();
+        let named = at(TuningSource::Named("/site/tuning".into()), &identity()).unwrap();
         assert_eq!(named, Path::new("/site/tuning.mlx5_0"));
         let odd = Identity { name: "../x".to_owned(), ..identity() };
-        for place in [Place::Cache("/c".into()), Place::Named("/c/t".into())] {
+        for place in [TuningSource::Cache("/c".into()), TuningSource::Named("/c/t".into())] {
             assert_eq!(at(place, &odd).unwrap().parent(), Some(Path::new("/c")));
         }
-        assert_eq!(at(Place::Off, &identity()), None);
-        assert_eq!(at(Place::Homeless, &identity()), None);
+        assert_eq!(at(TuningSource::Off, &identity()), None);
+        assert_eq!(at(TuningSource::Homeless, &identity()), None);
     }
 
     #[test]
     fn stored__is_found_and_damage_is_told_and_not_used() {
         let folder = std::env::temp_dir().join(format!("fastpath-inline-{}", std::process::id()));
-        let stored =
-            StoredInline { place: Place::Cache(folder.clone()), diagnostics: RefCell::default() };
+        let stored = StoredInline {
+            place: TuningSource::Cache(folder.clone()),
+            diagnostics: RefCell::default(),
+        };
         assert_eq!(stored.find(&identity()), None, "no folder");
         let processor = Machine::current().processor;
         let path = path(&stored.place, &identity(), &processor).unwrap();

@@ -1,7 +1,7 @@
 //! The hot path: one store publishes a message, one load sees it.
 //!
 //! [`Tx`] belongs to the producer and [`Rx`] to the consumer of one ring; each is private memory and
-//! shares only the [`Pair`]. Positions count slots from the start and wrap at 2^32.
+//! shares only the [`PairRegion`]. Positions count slots from the start and wrap at 2^32.
 #![allow(unsafe_code)]
 
 use super::idle::Ahead;
@@ -29,7 +29,7 @@ const DATA_OWED_SHARE: u32 = 4;
 #[repr(C)]
 pub struct Tx {
     /// Null until connected.
-    pub(super) pair: *const Pair,
+    pub(super) pair: *const PairRegion,
     /// Next position to write.
     pub(super) tail: u32,
     /// Position that must not be reached: all before it are free. Equal to `tail` when full, when
@@ -89,7 +89,7 @@ pub(super) struct DataQueue {
 #[repr(C)]
 pub struct Rx {
     /// An empty ring until the peer has connected.
-    pub(super) pair: *const Pair,
+    pub(super) pair: *const PairRegion,
     /// Next position to read.
     pub(super) head: u32,
     /// `head` as the producer may know it.
@@ -293,16 +293,16 @@ impl Tx {
 
 /// The start of a ring in which nothing ever arrives, for endpoints whose peer has not connected.
 #[repr(C, align(64))]
-struct EmptyRing(UnsafeCell<[u8; std::mem::offset_of!(Pair, slots) + size_of::<Slot>()]>);
+struct EmptyRing(UnsafeCell<[u8; std::mem::offset_of!(PairRegion, slots) + size_of::<Slot>()]>);
 
 // SAFETY: never written: a consumer writes to its pair only after it has taken something.
 unsafe impl Sync for EmptyRing {}
 
 static EMPTY_RING: EmptyRing =
-    EmptyRing(UnsafeCell::new([0; std::mem::offset_of!(Pair, slots) + size_of::<Slot>()]));
+    EmptyRing(UnsafeCell::new([0; std::mem::offset_of!(PairRegion, slots) + size_of::<Slot>()]));
 
 /// A pair of which the first slot can be looked at.
-pub(super) fn empty_pair() -> *const Pair {
+pub(super) fn empty_pair() -> *const PairRegion {
     EMPTY_RING.0.get().cast()
 }
 

@@ -1,7 +1,7 @@
 //! The memory domain: the node segment as the transport uses it.
 #![allow(unsafe_code)]
 
-use super::wire::Pair;
+use super::wire::PairRegion;
 use fastpath_base::sync::{AtomicU32, AtomicU64, Ordering};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::{RankPage, SegmentError, has_left};
@@ -44,7 +44,7 @@ impl Domain {
 
     /// The region that carries messages from `from` to `to`. Mapped, but backed with memory only as
     /// far as [`Domain::back_pair`] made it.
-    pub fn pair(&self, from: u32, to: u32) -> *const Pair {
+    pub fn pair(&self, from: u32, to: u32) -> *const PairRegion {
         if let Some(area) = self.further {
             let segment = self.job.segment();
             let at = segment.pair_offset(self.place as usize, from as usize, to as usize);

@@ -331,7 +331,7 @@ unsafe fn copy_or_move(to: *mut u8, from: *const u8, len: usize) {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::conformance::{Rig, Sent, Start, Way, post};
+    use crate::conformance::{Rig, SendForm, Sent, Start, post};
     use crate::shm::testing::ShmPair;
     use fastpath_bootstrap::segment::{STATE_AWAKE, STATE_FINALIZED};
 
@@ -340,7 +340,7 @@ mod tests {
         let mut pair = ShmPair::new(Start::default());
         let state = &pair.domains[0].page(1).state;
         for (taken, answer) in [(true, Post::Done), (false, Post::PeerGone)] {
-            assert!(post(&mut pair, Way::Short, &Sent::numbered(1, 8)));
+            assert!(post(&mut pair, SendForm::Short, &Sent::numbered(1, 8)));
             if taken {
                 pair.rx.look().expect("a message");
                 Endpoint::take(&mut pair.rx);

@@ -331,7 +331,7 @@ impl Tx {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::conformance::{Rig, Sent, Start, Way, look, post};
+    use crate::conformance::{Rig, SendForm, Sent, Start, look, post};
     use crate::contract::Endpoint;
     use crate::shm::ShmEndpoint;
     use crate::shm::testing::ShmPair;
@@ -344,7 +344,7 @@ mod tests {
                 assert!(pair.tx.tx.data_size <= DATA_BYTES_FIRST);
                 let (mut sent, mut taken) = (0, 0);
                 for _ in 0..2 * (DATA_PRICE_MAX * DATA_BYTES) as usize / len {
-                    while post(&mut pair, Way::Bcopy, &Sent::numbered(sent, len)) {
+                    while post(&mut pair, SendForm::Bcopy, &Sent::numbered(sent, len)) {
                         sent += 1;
                     }
                     assert!(

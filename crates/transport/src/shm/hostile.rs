@@ -4,7 +4,7 @@
 use super::Iface;
 use super::testing::ShmPair;
 use super::wire::*;
-use crate::conformance::{Rig, Sent, Start, Way, look, post};
+use crate::conformance::{Rig, SendForm, Sent, Start, look, post};
 use crate::contract::{Connection, Endpoint};
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::segment::PAIR_BYTES;
@@ -24,7 +24,7 @@ enum Deed {
     },
     /// A head that is off by so much from what has been sent.
     LieOfHead(i64),
-    Post(Way, usize),
+    Post(SendForm, usize),
     Look,
     Take,
     PublishHead,
@@ -37,7 +37,7 @@ fn word() -> impl Strategy<Value = u32> {
 }
 
 fn deed() -> impl Strategy<Value = Deed> {
-    let size = size_of::<Pair>() / 8;
+    let size = size_of::<PairRegion>() / 8;
     let near = prop_oneof![-3_i64..3, -300_i64..300, any::<i64>()];
     let len = prop_oneof![0_usize..64, Just(DATA_MESSAGE_MAX), 0..DATA_MESSAGE_MAX];
     prop_oneof![
@@ -48,7 +48,9 @@ fn deed() -> impl Strategy<Value = Deed> {
             .prop_map(|(id, len, imm, place)| Deed::Forge { id, len, imm, place }),
         2 => near.prop_map(Deed::LieOfHead),
         4 => (any::<bool>(), len)
-            .prop_map(|(short, len)| Deed::Post(if short { Way::Short } else { Way::Bcopy }, len)),
+            .prop_map(|(short, len)| {
+                Deed::Post(if short { SendForm::Short } else { SendForm::Bcopy }, len)
+            }),
         3 => Just(Deed::Look),
         3 => Just(Deed::Take),
         1 => Just(Deed::PublishHead),
@@ -63,8 +65,8 @@ fn neighbours(pair: &ShmPair) -> [&'static mut [u8]; 2] {
         [
             std::slice::from_raw_parts_mut(region.sub(4096), 4096),
             std::slice::from_raw_parts_mut(
-                region.add(size_of::<Pair>()),
-                PAIR_BYTES - size_of::<Pair>() + 4096,
+                region.add(size_of::<PairRegion>()),
+                PAIR_BYTES - size_of::<PairRegion>() + 4096,
             ),
         ]
     }
@@ -83,7 +85,7 @@ fn check_view(pair: &mut ShmPair) -> usize {
         let Some(arrival) = arrival else { continue };
         let (at, len) = (arrival.data() as usize, arrival.len());
         assert!(
-            len == 0 || at >= region && at + len <= region + size_of::<Pair>(),
+            len == 0 || at >= region && at + len <= region + size_of::<PairRegion>(),
             "{len} bytes at {at:#x}"
         );
         assert!(len <= if short { SLOT_PAYLOAD } else { DATA_MESSAGE_MAX });
@@ -141,7 +143,7 @@ proptest! {
                     unsafe { (*region).control.head.store(head, Ordering::Relaxed) };
                 }
                 Deed::Post(way, len) => {
-                    let max = if way == Way::Short { SLOT_PAYLOAD } else { DATA_MESSAGE_MAX };
+                    let max = if way == SendForm::Short { SLOT_PAYLOAD } else { DATA_MESSAGE_MAX };
                     post(&mut pair, way, &Sent::numbered(1, len.min(max)));
                     pair.tx.tx.has_room_for(8, 4096);
                     pair.tx.tx.is_drained();
@@ -183,13 +185,13 @@ proptest! {
 fn head__that_is_taken_back_takes_no_room_away() {
     let mut pair = ShmPair::new(Start { messages: 0, bytes: 64 });
     let longest = Sent::numbered(1, DATA_MESSAGE_MAX);
-    post(&mut pair, Way::Bcopy, &longest);
+    post(&mut pair, SendForm::Bcopy, &longest);
     for behind in [SLOTS, SLOTS - 1, SLOTS + 1, 2] {
         let head = pair.tx.tx.tail.wrapping_sub(behind);
         // SAFETY: inside the region.
         unsafe { (*pair.region()).control.head.store(head, Ordering::Relaxed) };
         // It finds a slot, and looks at the head for room in the data area.
-        post(&mut pair, Way::Bcopy, &longest);
+        post(&mut pair, SendForm::Bcopy, &longest);
         check_sender(&pair);
     }
 }

@@ -1,10 +1,10 @@
 //! What a ring says to those who look at a job from outside.
 
-use super::wire::{Control, Pair, SLOT_MASK, SLOTS, Slot, stamp};
+use super::wire::{Control, PairRegion, SLOT_MASK, SLOTS, Slot, stamp};
 use std::mem::offset_of;
 
 /// Bytes at the start of a pair's region that [`see_ring`] looks at.
-pub const SEEN_BYTES: usize = offset_of!(Pair, slots) + SLOTS as usize * size_of::<Slot>();
+pub const SEEN_BYTES: usize = offset_of!(PairRegion, slots) + SLOTS as usize * size_of::<Slot>();
 
 /// A ring as it was when its bytes were read.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,11 +20,12 @@ pub fn see_ring(bytes: &[u8]) -> Option<RingSeen> {
     let bytes = bytes.first_chunk::<SEEN_BYTES>()?;
     let word =
         |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-    let of_control = |field: usize| word(offset_of!(Pair, control) + field);
+    let of_control = |field: usize| word(offset_of!(PairRegion, control) + field);
     let taken = of_control(offset_of!(Control, taken));
     let is_there = |position: u32| {
         let slot = (position & SLOT_MASK) as usize * size_of::<Slot>();
-        word(offset_of!(Pair, slots) + slot + offset_of!(Slot, word0)) as u16 == stamp(position)
+        word(offset_of!(PairRegion, slots) + slot + offset_of!(Slot, word0)) as u16
+            == stamp(position)
     };
     let positions = (0..SLOTS).map(|ahead| taken.wrapping_add(ahead));
     let waiting = positions.take_while(|&at| is_there(at)).count() as u64;
@@ -39,7 +40,7 @@ mod tests {
     use super::super::testing::ShmPair;
     use super::super::wire::encode_word0;
     use super::*;
-    use crate::conformance::{Rig, Sent, Start, Way, look, post};
+    use crate::conformance::{Rig, SendForm, Sent, Start, look, post};
     use crate::contract::Endpoint;
 
     fn region(taken: u32, laps: u32, waiting: u32) -> Vec<u8> {
@@ -49,12 +50,14 @@ mod tests {
         put(offset_of!(Control, laps), laps);
         for back in 1..=SLOTS.min(taken) {
             let at = taken - back;
-            let slot = offset_of!(Pair, slots) + (at & SLOT_MASK) as usize * size_of::<Slot>();
+            let slot =
+                offset_of!(PairRegion, slots) + (at & SLOT_MASK) as usize * size_of::<Slot>();
             put(slot, encode_word0(at, 1, 0, 0) as u32);
         }
         for ahead in 0..waiting {
             let at = taken.wrapping_add(ahead);
-            let slot = offset_of!(Pair, slots) + (at & SLOT_MASK) as usize * size_of::<Slot>();
+            let slot =
+                offset_of!(PairRegion, slots) + (at & SLOT_MASK) as usize * size_of::<Slot>();
             put(slot, encode_word0(at, 1, 0, 0) as u32);
         }
         bytes
@@ -76,7 +79,7 @@ mod tests {
         let start = Start { messages: u32::MAX - 10, bytes: 0 };
         let mut pair = ShmPair::new(start);
         for number in 0..600_u64 {
-            post(&mut pair, Way::Short, &Sent::numbered(1, 8));
+            post(&mut pair, SendForm::Short, &Sent::numbered(1, 8));
             if number < 597 {
                 assert!(look(&mut pair).is_some());
                 pair.rx().take();

@@ -37,7 +37,7 @@ pub(super) const fn whole_lines(len: u32) -> u32 {
 #[derive(Debug)]
 pub(super) struct Kept {
     /// The region they lie in.
-    pub(super) area: *const Pair,
+    pub(super) area: *const PairRegion,
     /// Offsets of the first byte, of the first that was not lent to a message, and of the end.
     start: u32,
     next: u32,
@@ -66,7 +66,7 @@ impl Kept {
     }
 
     /// Keeps the bytes of a message that was just taken at a position of the ring.
-    fn keep(&mut self, area: *const Pair, (offset, len): (u32, u32), position: u32) {
+    fn keep(&mut self, area: *const PairRegion, (offset, len): (u32, u32), position: u32) {
         self.quiet = 0;
         if self.end != 0 && offset == self.end && !self.is_lent() {
             self.end = offset + whole_lines(len);
@@ -95,7 +95,7 @@ impl Kept {
 /// What a consumer needs of its own data area, in which the peer's messages may lie.
 #[derive(Clone, Copy)]
 pub(super) struct Own {
-    pub pair: *const Pair,
+    pub pair: *const PairRegion,
     pub size: u32,
 }
 
@@ -273,11 +273,11 @@ mod tests {
             let mut ends = [0, 1].map(|me: usize| {
                 let peer = 1 - me;
                 domains[me]
-                    .back_pair(peer as u32, 0, size_of::<Pair>())
+                    .back_pair(peer as u32, 0, size_of::<PairRegion>())
                     .expect("memory for a pair");
                 let region = domains[me].pair(me as u32, peer as u32).cast_mut();
                 // SAFETY: backed; the endpoints of the test before are gone.
-                unsafe { region.cast::<u8>().write_bytes(0, size_of::<Pair>()) };
+                unsafe { region.cast::<u8>().write_bytes(0, size_of::<PairRegion>()) };
                 ShmEndpoint::new(domains[me], peer as u32)
             });
             for (me, end) in ends.iter_mut().enumerate() {
@@ -427,7 +427,7 @@ mod tests {
                 let (own, peers) = (end.tx.pair as usize, end.rx.pair as usize);
                 let Some(arrival) = end.look() else { continue };
                 let (at, len) = (arrival.data() as usize, arrival.len());
-                let is_inside = |region: usize| at >= region && at + len <= region + size_of::<Pair>();
+                let is_inside = |region: usize| at >= region && at + len <= region + size_of::<PairRegion>();
                 prop_assert!(len == 0 || is_inside(own) || is_inside(peers), "{len} bytes at \
                     {at:#x}");
                 end.take();

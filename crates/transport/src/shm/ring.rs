@@ -15,7 +15,7 @@ use std::ptr;
 
 /// A ring, and the state words of its two ranks.
 pub(super) struct Shared {
-    pub pair: *mut Pair,
+    pub pair: *mut PairRegion,
     pub sender: Wakes,
     pub receiver_state: AtomicU32,
 }
@@ -31,7 +31,7 @@ impl Shared {
         // SAFETY: zeros are a valid data area; what the checker follows is written before anybody looks. The
         // memory is given up in `drop`.
         let pair = unsafe {
-            let pair = alloc_zeroed(Layout::new::<Pair>()).cast::<Pair>();
+            let pair = alloc_zeroed(Layout::new::<PairRegion>()).cast::<PairRegion>();
             let control = &raw mut (*pair).control;
             (&raw mut (*control).head).write(AtomicU32::new(start));
             (&raw mut (*control).producer_waits).write(AtomicU32::new(0));
@@ -96,7 +96,7 @@ impl Drop for Shared {
                 ptr::drop_in_place(slot);
             }
             ptr::drop_in_place(&raw mut (*self.pair).control);
-            std::alloc::dealloc(self.pair.cast(), Layout::new::<Pair>());
+            std::alloc::dealloc(self.pair.cast(), Layout::new::<PairRegion>());
         }
     }
 }

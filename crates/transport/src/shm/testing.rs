@@ -1,7 +1,7 @@
 //! Two ranks of a job in one process, each with a mapping of its own.
 #![allow(unsafe_code)]
 
-use super::wire::{Control, Pair, SLOTS};
+use super::wire::{Control, PairRegion, SLOTS};
 use super::{Domain, Iface, ShmEndpoint};
 use crate::conformance::{Rig, Start};
 use fastpath_base::sync::Ordering;
@@ -30,7 +30,7 @@ pub(crate) struct ShmPair {
 
 impl ShmPair {
     /// The region as the receiver sees it.
-    pub fn region(&self) -> *mut Pair {
+    pub fn region(&self) -> *mut PairRegion {
         self.domains[1].pair(0, 1).cast_mut()
     }
 
@@ -38,7 +38,7 @@ impl ShmPair {
     pub fn bytes(&self) -> Vec<u8> {
         // SAFETY: backed in full by `new`, and nobody writes meanwhile.
         unsafe {
-            std::slice::from_raw_parts(self.region().cast::<u8>(), size_of::<Pair>()).to_vec()
+            std::slice::from_raw_parts(self.region().cast::<u8>(), size_of::<PairRegion>()).to_vec()
         }
     }
 }
@@ -48,14 +48,14 @@ impl Rig for ShmPair {
 
     fn new(start: Start) -> Self {
         let domains = domains();
-        domains[0].back_pair(1, 0, size_of::<Pair>()).expect("memory for a pair");
+        domains[0].back_pair(1, 0, size_of::<PairRegion>()).expect("memory for a pair");
         let mut pair = ShmPair {
             tx: ShmEndpoint::new(domains[0], 1),
             rx: ShmEndpoint::new(domains[1], 0),
             domains,
         };
         // SAFETY: backed above; the endpoints of the test before are gone.
-        unsafe { pair.region().cast::<u8>().write_bytes(0, size_of::<Pair>()) };
+        unsafe { pair.region().cast::<u8>().write_bytes(0, size_of::<PairRegion>()) };
         domains[0].incoming_word(1, 0).store(0, Ordering::Relaxed);
         let mut iface = Iface::new(domains[1]);
         pair.tx.connect(Default::default()).expect("memory for a pair");
@@ -79,7 +79,7 @@ impl Rig for ShmPair {
     fn observe(&mut self) -> Vec<u8> {
         let mut seen = self.bytes();
         // That tells of credits heard, which a post that is refused may hear of.
-        let laps = offset_of!(Pair, control) + offset_of!(Control, laps);
+        let laps = offset_of!(PairRegion, control) + offset_of!(Control, laps);
         seen[laps..laps + size_of::<u32>()].fill(0);
         let page = self.domains[1].page(1);
         seen.extend(page.state.load(Ordering::Relaxed).to_le_bytes());

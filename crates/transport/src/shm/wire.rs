@@ -145,7 +145,7 @@ pub struct CooperativeCopy {
 
 /// The region of one ordered pair.
 #[repr(C)]
-pub struct Pair {
+pub struct PairRegion {
     /// Credits.
     pub control: Control,
     /// Messages that the sender takes back.
@@ -165,8 +165,8 @@ const _: () = {
     assert!(size_of::<Control>() == 64);
     assert!(size_of::<DataRef>() == 16 && DATA_MESSAGE_MAX <= u16::MAX as usize);
     assert!(std::mem::offset_of!(Slot, payload) == 16);
-    assert!(std::mem::offset_of!(Pair, data) % 4096 == 0);
-    assert!(size_of::<Pair>() <= PAIR_BYTES);
+    assert!(std::mem::offset_of!(PairRegion, data) % 4096 == 0);
+    assert!(size_of::<PairRegion>() <= PAIR_BYTES);
     assert!(data_price(DATA_BYTES_STREAM) > 0);
     // An area of twice its length takes a message wherever it would begin.
     assert!(PAIR_AHEAD_BYTES == HEAD_BYTES + 2 * 64 * 1024);
@@ -176,7 +176,7 @@ const _: () = {
 };
 
 /// Bytes of a pair's region before the data area.
-pub const HEAD_BYTES: usize = std::mem::offset_of!(Pair, data);
+pub const HEAD_BYTES: usize = std::mem::offset_of!(PairRegion, data);
 /// Bytes of a page.
 pub const PAGE: usize = 4096;
 /// Pages of a region before the data area.
@@ -187,7 +187,7 @@ pub const fn slots_within(pages: u32) -> u32 {
     if pages >= HEAD_PAGES {
         return SLOTS;
     }
-    let bytes = (pages as usize * PAGE).saturating_sub(std::mem::offset_of!(Pair, slots));
+    let bytes = (pages as usize * PAGE).saturating_sub(std::mem::offset_of!(PairRegion, slots));
     (bytes / size_of::<Slot>()).saturating_sub(1) as u32
 }
 

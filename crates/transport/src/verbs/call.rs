@@ -1,6 +1,6 @@
 //! The way into the library: what a call answers becomes a result, and tests can make any step fail.
 
-use super::error::{Step, VerbsError};
+use super::error::{VerbsCall, VerbsError};
 use libc::c_int;
 use std::ptr::NonNull;
 
@@ -10,7 +10,7 @@ fn last_errno() -> c_int {
 
 /// A call that makes an object: null says that `errno` has the reason.
 pub(super) fn make<T>(
-    step: Step, device: &str, call: impl FnOnce() -> *mut T,
+    step: VerbsCall, device: &str, call: impl FnOnce() -> *mut T,
 ) -> Result<NonNull<T>, VerbsError> {
     if let Some(errno) = fault::strike(step) {
         return Err(VerbsError::call(step, device, errno));
@@ -26,7 +26,7 @@ pub(super) fn make<T>(
 
 /// A call that answers 0, an error number, or -1 with `errno`.
 pub(super) fn check(
-    step: Step, device: &str, call: impl FnOnce() -> c_int,
+    step: VerbsCall, device: &str, call: impl FnOnce() -> c_int,
 ) -> Result<(), VerbsError> {
     if let Some(errno) = fault::strike(step) {
         return Err(VerbsError::call(step, device, errno));
@@ -49,23 +49,23 @@ pub(super) fn unmake(answer: c_int) {
 /// Failures on demand, and the number of objects that are alive.
 #[cfg(test)]
 pub(crate) mod fault {
-    use super::{Step, VerbsError};
+    use super::{VerbsCall, VerbsError};
     use std::cell::{Cell, RefCell};
 
     thread_local! {
-        static STRUCK: RefCell<Option<(Step, u32, i32)>> = const { RefCell::new(None) };
-        static ENDED: Cell<Option<(Step, i32)>> = const { Cell::new(None) };
+        static STRUCK: RefCell<Option<(VerbsCall, u32, i32)>> = const { RefCell::new(None) };
+        static ENDED: Cell<Option<(VerbsCall, i32)>> = const { Cell::new(None) };
         static ALIVE: Cell<i64> = const { Cell::new(0) };
-        static SEEN: RefCell<Vec<Step>> = const { RefCell::new(Vec::new()) };
+        static SEEN: RefCell<Vec<VerbsCall>> = const { RefCell::new(Vec::new()) };
     }
 
     /// In this thread, the `after`-th call of that step from now (0: the next) fails with `errno`, once.
-    pub fn arm(step: Step, after: u32, errno: i32) {
+    pub fn arm(step: VerbsCall, after: u32, errno: i32) {
         STRUCK.set(Some((step, after, errno)));
     }
 
     /// In this thread, every call of that step fails from now on, until [`disarm`].
-    pub fn end(step: Step, errno: i32) {
+    pub fn end(step: VerbsCall, errno: i32) {
         ENDED.set(Some((step, errno)));
     }
 
@@ -76,7 +76,7 @@ pub(crate) mod fault {
     }
 
     /// The steps since the last call of this, in order.
-    pub fn take_seen() -> Vec<Step> {
+    pub fn take_seen() -> Vec<VerbsCall> {
         SEEN.take()
     }
 
@@ -88,8 +88,8 @@ pub(crate) mod fault {
     /// Makes something once as it should be, with the `wanted` steps among others, and then as often as there were
     /// steps, each time with another one failing (`EBUSY`): `check` looks at the error, and nothing is left of it.
     pub fn fail_each_step<T>(
-        wanted: &[Step], mut make: impl FnMut() -> Result<T, VerbsError>,
-        check: impl Fn(Step, VerbsError),
+        wanted: &[VerbsCall], mut make: impl FnMut() -> Result<T, VerbsError>,
+        check: impl Fn(VerbsCall, VerbsError),
     ) {
         let base = alive();
         take_seen();
@@ -101,21 +101,21 @@ pub(crate) mod fault {
         }
         for (at, &step) in steps.iter().enumerate() {
             let earlier = steps[..at].iter().filter(|&&s| s == step).count() as u32;
-            if step == Step::QueryGid && earlier > 3 {
+            if step == VerbsCall::QueryGid && earlier > 3 {
                 continue; // a table may have a thousand rows
             }
             arm(step, earlier, libc::EBUSY);
             match make() {
                 Err(error) => check(step, error),
                 // An empty row of the GID table is no error.
-                Ok(_) => assert_eq!(step, Step::QueryGid, "step {at} made no error"),
+                Ok(_) => assert_eq!(step, VerbsCall::QueryGid, "step {at} made no error"),
             }
             assert!(!disarm(), "step {at}, {step:?}, was not struck");
             assert_eq!(alive(), base, "a failure of {step:?} leaves something");
         }
     }
 
-    pub(super) fn strike(step: Step) -> Option<i32> {
+    pub(super) fn strike(step: VerbsCall) -> Option<i32> {
         SEEN.with_borrow_mut(|seen| seen.push(step));
         if let Some((_, errno)) = ENDED.get().filter(|ended| ended.0 == step) {
             return Some(errno);
@@ -142,7 +142,7 @@ pub(crate) mod fault {
 #[cfg(not(test))]
 mod fault {
     #[inline]
-    pub(super) fn strike(_: super::Step) -> Option<i32> {
+    pub(super) fn strike(_: super::VerbsCall) -> Option<i32> {
         None
     }
 

@@ -3,7 +3,7 @@
 
 use super::abi::{self, AsyncEvent, DeviceAttr, GidEntry, PortAttr};
 use super::call::{check, make, unmake};
-use super::error::{Step, VerbsError};
+use super::error::{VerbsCall, VerbsError};
 use super::library::Library;
 use fastpath_base::sync::{AtomicU32, Ordering};
 use std::ffi::CStr;
@@ -54,7 +54,8 @@ impl List {
     fn read(library: &'static Library) -> Result<List, VerbsError> {
         let mut len = 0;
         // SAFETY: `len` is writable.
-        let read = make(Step::ListDevices, "", || unsafe { (library.get_device_list)(&mut len) });
+        let read =
+            make(VerbsCall::ListDevices, "", || unsafe { (library.get_device_list)(&mut len) });
         match read {
             Ok(raw) => Ok(List { raw, len: len.max(0) as usize, library }),
             // The kernel has no part of it, or shows none to this container.
@@ -129,7 +130,7 @@ impl DeviceContext {
             });
         };
         // SAFETY: a device of the list, which is freed after this.
-        let raw = make(Step::OpenDevice, name, || unsafe { (library.open_device)(device) })
+        let raw = make(VerbsCall::OpenDevice, name, || unsafe { (library.open_device)(device) })
             .map_err(|error| name_cause(error, name))?;
         let mut context = DeviceContext {
             raw,
@@ -141,7 +142,7 @@ impl DeviceContext {
             changes: AtomicU32::new(0),
         };
         let attributes = &mut context.attributes;
-        check(Step::QueryDevice, name, || {
+        check(VerbsCall::QueryDevice, name, || {
             // SAFETY: the context is open, the structure writable.
             unsafe { (library.query_device)(raw.as_ptr(), attributes) }
         })?;
@@ -185,7 +186,7 @@ impl DeviceContext {
     pub fn query_port(&self, port: u8) -> Result<PortAttr, VerbsError> {
         // SAFETY: numbers alone: all zeros is valid.
         let mut attributes: PortAttr = unsafe { std::mem::zeroed() };
-        check(Step::QueryPort, &self.name, || {
+        check(VerbsCall::QueryPort, &self.name, || {
             // SAFETY: the context is open; the structure is writable and of the size that is said.
             unsafe {
                 match extended_query_port(self.raw.as_ptr()) {
@@ -229,7 +230,7 @@ impl DeviceContext {
         };
         let mut table = vec![GidEntry::default(); len * self.ports() as usize];
         let mut filled = 0;
-        let asked = check(Step::QueryGid, &self.name, || {
+        let asked = check(VerbsCall::QueryGid, &self.name, || {
             // SAFETY: the context is open; the table is writable for its length.
             filled = unsafe {
                 query(self.raw.as_ptr(), table.as_mut_ptr(), table.len(), 0, size_of::<GidEntry>())
@@ -249,7 +250,7 @@ impl DeviceContext {
 
     fn query_gid(&self, port: u8, index: u32) -> Result<GidEntry, VerbsError> {
         let mut entry = GidEntry { gid_index: index, port_num: port as u32, ..GidEntry::default() };
-        check(Step::QueryGid, &self.name, || {
+        check(VerbsCall::QueryGid, &self.name, || {
             match self.library.query_gid_ex {
                 // SAFETY: the context is open; the entry is writable and of the size that is said.
                 Some(query) => unsafe {
@@ -417,13 +418,13 @@ mod tests {
     fn list__leaves_nothing_behind() {
         let library = Library::load().unwrap();
         list_devices(library).unwrap();
-        assert_eq!((fault::alive(), fault::take_seen()), (0, vec![Step::ListDevices]));
+        assert_eq!((fault::alive(), fault::take_seen()), (0, vec![VerbsCall::ListDevices]));
     }
 
     #[test]
     fn list__says_why_it_cannot_be_read() {
         let library = Library::load().unwrap();
-        fault::arm(Step::ListDevices, 0, libc::EACCES);
+        fault::arm(VerbsCall::ListDevices, 0, libc::EACCES);
         let error = list_devices(library).unwrap_err();
         assert_eq!(error.errno(), libc::EACCES);
         assert!(error.to_string().contains("/dev/infiniband"), "{error}");

@@ -146,13 +146,13 @@ impl Loop {
         Ok(Echo { ends, stamp: 0, timeout })
     }
 
-    fn end(&self, inline: u32, most: u32) -> Result<End, VerbsError> {
+    fn end(&self, inline: u32, most: u32) -> Result<QueueEnd, VerbsError> {
         let context = self.domain.context();
         let send_cq = CompletionQueue::new(context, 2 * DEPTH, None)?;
         let recv_cq = CompletionQueue::new(context, 16, None)?;
         let pair = self.pair(inline, DEPTH, [&send_cq, &recv_cq])?;
         let room = most.max(1).next_multiple_of(64);
-        Ok(End {
+        Ok(QueueEnd {
             pair,
             send_cq,
             recv_cq,
@@ -163,7 +163,7 @@ impl Loop {
     }
 }
 
-pub(super) struct End {
+pub(super) struct QueueEnd {
     pub(super) pair: QueuePair,
     pub(super) send_cq: Arc<CompletionQueue>,
     pub(super) recv_cq: Arc<CompletionQueue>,
@@ -175,7 +175,7 @@ pub(super) struct End {
     silent: u32,
 }
 
-impl End {
+impl QueueEnd {
     pub(super) fn incoming(&self) -> *mut u8 {
         self.buffer.address().wrapping_add(self.room as usize)
     }
@@ -270,7 +270,7 @@ fn take(queue: &CompletionQueue) -> Result<Option<Wc>, EchoError> {
 
 /// Two queue pairs that answer each other. After an error it is of no more use.
 pub struct Echo {
-    pub(super) ends: [End; 2],
+    pub(super) ends: [QueueEnd; 2],
     stamp: u8,
     timeout: Duration,
 }
@@ -329,7 +329,7 @@ impl Echo {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
-    use super::super::{Step, fake, fault, test_device};
+    use super::super::{VerbsCall, fake, fault, test_device};
     use super::*;
     use crate::verbs::abi::{SEND_INLINE, SEND_SIGNALED, WR_RDMA_WRITE, WR_SEND};
 
@@ -429,7 +429,8 @@ mod tests {
     #[test]
     fn failure__at_each_step_leaves_nothing_behind() {
         let (context, _) = test_device();
-        let wanted = [Step::CreateQp, Step::QueryQp, Step::ModifyInit, Step::ModifyRts];
+        let wanted =
+            [VerbsCall::CreateQp, VerbsCall::QueryQp, VerbsCall::ModifyInit, VerbsCall::ModifyRts];
         let make = || Loop::new(&context, None)?.connect(64, 64, TIMEOUT).map(|_| ());
         fault::fail_each_step(&wanted, make, |_, _| {});
     }

@@ -5,7 +5,7 @@ use std::fmt;
 /// A call into the verbs library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)] // named as the calls
-pub enum Step {
+pub enum VerbsCall {
     ListDevices,
     OpenDevice,
     QueryDevice,
@@ -31,33 +31,33 @@ pub enum Step {
     PollCq,
 }
 
-impl Step {
+impl VerbsCall {
     /// What it was for, for people.
     pub fn purpose(self) -> &'static str {
         match self {
-            Step::ListDevices => "listing RDMA devices",
-            Step::OpenDevice => "opening the device",
-            Step::QueryDevice => "asking for the device's limits",
-            Step::QueryPort => "asking for the port's state",
-            Step::QueryGid => "reading the port's GID table",
-            Step::AllocPd => "making a protection domain",
-            Step::RegMr => "registering memory",
-            Step::AllocMw => "making a memory window",
-            Step::CreateChannel => "making a completion channel",
-            Step::CreateCq => "making a completion queue",
-            Step::ArmCq => "arming a completion queue",
-            Step::CreateSrq => "making a shared receive queue",
-            Step::CreateQp => "making a queue pair",
-            Step::QueryQp => "asking what the queue pair was granted",
-            Step::ModifyInit => "initialising the queue pair",
-            Step::ModifyRtr => "making the queue pair ready to receive",
-            Step::ModifyRts => "making the queue pair ready to send",
-            Step::ModifyError => "stopping the queue pair",
-            Step::ModifyReset => "starting the queue pair anew",
-            Step::CreateAh => "making an address handle",
-            Step::PostSend => "posting a send",
-            Step::PostRecv => "posting a receive",
-            Step::PollCq => "polling a completion queue",
+            VerbsCall::ListDevices => "listing RDMA devices",
+            VerbsCall::OpenDevice => "opening the device",
+            VerbsCall::QueryDevice => "asking for the device's limits",
+            VerbsCall::QueryPort => "asking for the port's state",
+            VerbsCall::QueryGid => "reading the port's GID table",
+            VerbsCall::AllocPd => "making a protection domain",
+            VerbsCall::RegMr => "registering memory",
+            VerbsCall::AllocMw => "making a memory window",
+            VerbsCall::CreateChannel => "making a completion channel",
+            VerbsCall::CreateCq => "making a completion queue",
+            VerbsCall::ArmCq => "arming a completion queue",
+            VerbsCall::CreateSrq => "making a shared receive queue",
+            VerbsCall::CreateQp => "making a queue pair",
+            VerbsCall::QueryQp => "asking what the queue pair was granted",
+            VerbsCall::ModifyInit => "initialising the queue pair",
+            VerbsCall::ModifyRtr => "making the queue pair ready to receive",
+            VerbsCall::ModifyRts => "making the queue pair ready to send",
+            VerbsCall::ModifyError => "stopping the queue pair",
+            VerbsCall::ModifyReset => "starting the queue pair anew",
+            VerbsCall::CreateAh => "making an address handle",
+            VerbsCall::PostSend => "posting a send",
+            VerbsCall::PostRecv => "posting a receive",
+            VerbsCall::PollCq => "polling a completion queue",
         }
     }
 }
@@ -102,7 +102,7 @@ pub enum VerbsError {
     /// A call failed.
     Call {
         /// Which.
-        step: Step,
+        step: VerbsCall,
         /// On which device; empty before one is open.
         device: String,
         /// The system's error number.
@@ -123,7 +123,7 @@ impl VerbsError {
     }
 
     /// A failed call on a device.
-    pub fn call(step: Step, device: &str, errno: i32) -> Self {
+    pub fn call(step: VerbsCall, device: &str, errno: i32) -> Self {
         VerbsError::Call { step, device: device.to_owned(), errno }
     }
 
@@ -189,9 +189,12 @@ impl fmt::Display for VerbsError {
                     // The kernel says EPERM where the limit is 0.
                     (
                         libc::ENOMEM,
-                        Step::RegMr | Step::CreateCq | Step::CreateQp | Step::CreateSrq,
+                        VerbsCall::RegMr
+                        | VerbsCall::CreateCq
+                        | VerbsCall::CreateQp
+                        | VerbsCall::CreateSrq,
                     )
-                    | (libc::EPERM, Step::RegMr) => {
+                    | (libc::EPERM, VerbsCall::RegMr) => {
                         f.write_str("; the limit on locked memory may be too low (`ulimit -l`)")
                     }
                     (libc::EACCES | libc::EPERM, _) => {
@@ -221,7 +224,7 @@ mod tests {
         assert_eq!(VerbsError::of_each(vec![down("a")]), down("a"));
         let text = VerbsError::of_each(vec![
             down("a"),
-            VerbsError::call(Step::OpenDevice, "b", libc::EACCES),
+            VerbsError::call(VerbsCall::OpenDevice, "b", libc::EACCES),
         ])
         .to_string();
         let (first, second) = text.split_once("; b: ").unwrap();
@@ -233,11 +236,11 @@ mod tests {
     fn call__says_what_may_be_the_cause() {
         let text = |step, errno| VerbsError::call(step, "a", errno).to_string();
         assert!(
-            text(Step::OpenDevice, libc::EPERM)
+            text(VerbsCall::OpenDevice, libc::EPERM)
                 .ends_with("may this user open /dev/infiniband/uverbs*?")
         );
         for errno in [libc::EPERM, libc::ENOMEM] {
-            assert!(text(Step::RegMr, errno).contains("`ulimit -l`"));
+            assert!(text(VerbsCall::RegMr, errno).contains("`ulimit -l`"));
         }
     }
 }

@@ -105,14 +105,14 @@ mod tests {
     };
     use std::sync::Arc;
 
-    struct End {
+    struct QueueEnd {
         pair: QueuePair,
         cq: Arc<CompletionQueue>,
         buffer: Buffer,
         port: LocalPort,
     }
 
-    fn make_end() -> End {
+    fn make_end() -> QueueEnd {
         let context = fake::open();
         let domain = ProtectionDomain::new(&context).unwrap();
         let cq = CompletionQueue::new(&context, 64, None).unwrap();
@@ -129,7 +129,7 @@ mod tests {
             port: port.number(),
             qkey: 0,
         };
-        End {
+        QueueEnd {
             pair: QueuePair::new(&domain, &settings).unwrap(),
             buffer: Buffer::new(&domain, 64, Access::Remote).unwrap(),
             cq,
@@ -137,7 +137,7 @@ mod tests {
         }
     }
 
-    fn make_pair() -> [End; 2] {
+    fn make_pair() -> [QueueEnd; 2] {
         fake::set_conditions(fake::Conditions::default());
         let ends = [make_end(), make_end()];
         for (own, other) in [(&ends[0], &ends[1]), (&ends[1], &ends[0])] {

@@ -4,7 +4,7 @@
 use super::abi;
 use super::call::{make, unmake};
 use super::device::DeviceContext;
-use super::error::{Step, VerbsError};
+use super::error::{VerbsCall, VerbsError};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ impl ProtectionDomain {
     /// The device has no more.
     pub fn new(context: &Arc<DeviceContext>) -> Result<Arc<Self>, VerbsError> {
         // SAFETY: the context is open.
-        let raw = make(Step::AllocPd, context.name(), || unsafe {
+        let raw = make(VerbsCall::AllocPd, context.name(), || unsafe {
             (context.library.alloc_pd)(context.raw.as_ptr())
         })?;
         Ok(Arc::new(ProtectionDomain { raw, context: context.clone() }))
@@ -105,7 +105,7 @@ impl MemoryRegion {
     ) -> Result<Self, VerbsError> {
         let context = &domain.context;
         // SAFETY: the domain is alive; the kernel checks the memory.
-        let raw = make(Step::RegMr, context.name(), || unsafe {
+        let raw = make(VerbsCall::RegMr, context.name(), || unsafe {
             (context.library.reg_mr)(domain.raw.as_ptr(), address.cast(), len, access.flags())
         })?;
         Ok(MemoryRegion { raw, domain: domain.clone() })
@@ -197,7 +197,7 @@ impl Buffer {
         let len = len.max(1).next_multiple_of(4096);
         let at = fastpath_base::memory::reserve(len).map_err(|cause| {
             let errno = cause.raw_os_error().unwrap_or(libc::ENOMEM);
-            VerbsError::call(Step::RegMr, domain.context.name(), errno)
+            VerbsError::call(VerbsCall::RegMr, domain.context.name(), errno)
         })?;
         let pages = Pages(at.cast(), len);
         // SAFETY: the pages live until after the region, and nobody else knows them.

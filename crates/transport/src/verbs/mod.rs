@@ -46,7 +46,7 @@ pub(crate) use call::fault;
 pub use choice::{open_device, split_port};
 pub use device::{DeviceContext, list_devices};
 pub use echo::{Echo, EchoError, Loop};
-pub use error::{Step, VerbsError};
+pub use error::{VerbsCall, VerbsError};
 pub use identity::Identity;
 pub use inline::InlineChoice;
 pub use library::Library;

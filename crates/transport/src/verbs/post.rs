@@ -2,7 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::abi::{self, BindTo, SendWr, SendWrTo, Sge, Wc};
-use super::error::{Step, VerbsError};
+use super::error::{VerbsCall, VerbsError};
 use super::inline::{InlineChoice, InlineRefused, decide};
 use super::qp::{AddressHandle, QueuePair};
 use super::window::Binding;
@@ -256,7 +256,7 @@ impl QueuePair {
     pub(super) fn post_error_slow(&self, errno: i32) -> PostError {
         match errno.abs() {
             libc::ENOMEM => PostError::Full,
-            errno => PostError::Failed(VerbsError::call(Step::PostSend, self.device(), errno)),
+            errno => PostError::Failed(VerbsError::call(VerbsCall::PostSend, self.device(), errno)),
         }
     }
 }

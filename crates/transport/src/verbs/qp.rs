@@ -4,7 +4,7 @@
 
 use super::abi::{self, QpAttr, QpCap, RecvWr, SendWr};
 use super::call::{check, make, unmake};
-use super::error::{Step, VerbsError};
+use super::error::{VerbsCall, VerbsError};
 use super::memory::ProtectionDomain;
 use super::path::Path;
 use super::queue::{CompletionQueue, RecvEntry, SharedReceiveQueue, post_receives};
@@ -116,7 +116,7 @@ impl QueuePair {
         let ops = context.ops();
         let (Some(post_send), Some(post_recv)) = (ops.post_send, ops.post_recv) else {
             let name = context.name();
-            return Err(VerbsError::call(Step::CreateQp, name, libc::ENOSYS));
+            return Err(VerbsError::call(VerbsCall::CreateQp, name, libc::ENOSYS));
         };
         let raw = create_pair(domain, settings)?;
         let mut pair = QueuePair {
@@ -141,7 +141,7 @@ impl QueuePair {
         // SAFETY: numbers and null pointers: all zeros is valid.
         let mut first: abi::QpInitAttr = unsafe { std::mem::zeroed() };
         let context = self.domain.context();
-        check(Step::QueryQp, context.name(), || {
+        check(VerbsCall::QueryQp, context.name(), || {
             // SAFETY: the pair is alive, both structures are writable.
             unsafe {
                 (context.library.query_qp)(
@@ -175,7 +175,7 @@ impl QueuePair {
             Service::Datagram => abi::QP_QKEY,
         };
         let mask = abi::QP_STATE | abi::QP_PKEY_INDEX | abi::QP_PORT | of_service;
-        self.modify(Step::ModifyInit, &mut attributes, mask)
+        self.modify(VerbsCall::ModifyInit, &mut attributes, mask)
     }
 
     /// Connects a reliable pair: it receives and sends from now on. `psn` is the number with which
@@ -205,7 +205,7 @@ impl QueuePair {
             | abi::QP_RQ_PSN
             | abi::QP_MAX_DEST_RD_ATOMIC
             | abi::QP_MIN_RNR_TIMER;
-        self.modify(Step::ModifyRtr, &mut attributes, mask)?;
+        self.modify(VerbsCall::ModifyRtr, &mut attributes, mask)?;
         let mut attributes = QpAttr {
             qp_state: abi::QPS_RTS,
             sq_psn: psn & 0xff_ffff,
@@ -221,7 +221,7 @@ impl QueuePair {
             | abi::QP_RETRY_CNT
             | abi::QP_RNR_RETRY
             | abi::QP_MAX_QP_RD_ATOMIC;
-        self.modify(Step::ModifyRts, &mut attributes, mask)
+        self.modify(VerbsCall::ModifyRts, &mut attributes, mask)
     }
 
     /// Makes a pair for datagrams ready to receive and to send.
@@ -230,11 +230,11 @@ impl QueuePair {
     /// The device refuses.
     pub fn start_datagrams(&self, psn: u32) -> Result<(), VerbsError> {
         let mut attributes = QpAttr { qp_state: abi::QPS_RTR, ..QpAttr::default() };
-        self.modify(Step::ModifyRtr, &mut attributes, abi::QP_STATE)?;
+        self.modify(VerbsCall::ModifyRtr, &mut attributes, abi::QP_STATE)?;
         let mut attributes =
             QpAttr { qp_state: abi::QPS_RTS, sq_psn: psn & 0xff_ffff, ..QpAttr::default() };
         let mask = abi::QP_STATE | abi::QP_SQ_PSN;
-        self.modify(Step::ModifyRts, &mut attributes, mask)
+        self.modify(VerbsCall::ModifyRts, &mut attributes, mask)
     }
 
     /// Lets a pair forget what was posted; its number stays. Nothing may be posted until
@@ -244,7 +244,7 @@ impl QueuePair {
     /// The device refuses, or is gone: the pair is what it was.
     pub fn reset(&self) -> Result<(), VerbsError> {
         let mut attributes = QpAttr { qp_state: abi::QPS_RESET, ..QpAttr::default() };
-        self.modify(Step::ModifyReset, &mut attributes, abi::QP_STATE)
+        self.modify(VerbsCall::ModifyReset, &mut attributes, abi::QP_STATE)
     }
 
     /// Makes a pair for datagrams that was reset ready to receive and to send.
@@ -262,10 +262,12 @@ impl QueuePair {
     /// It was reset and not started, or the device is gone.
     pub fn stop(&self) -> Result<(), VerbsError> {
         let mut attributes = QpAttr { qp_state: abi::QPS_ERR, ..QpAttr::default() };
-        self.modify(Step::ModifyError, &mut attributes, abi::QP_STATE)
+        self.modify(VerbsCall::ModifyError, &mut attributes, abi::QP_STATE)
     }
 
-    fn modify(&self, step: Step, attributes: &mut QpAttr, mask: c_int) -> Result<(), VerbsError> {
+    fn modify(
+        &self, step: VerbsCall, attributes: &mut QpAttr, mask: c_int,
+    ) -> Result<(), VerbsError> {
         let context = self.domain.context();
         // SAFETY: the pair is alive, the structure readable.
         check(step, context.name(), || unsafe {
@@ -321,7 +323,7 @@ impl QueuePair {
         match errno {
             0 => Ok(()),
             errno => {
-                let error = VerbsError::call(Step::PostRecv, self.device(), errno.abs());
+                let error = VerbsError::call(VerbsCall::PostRecv, self.device(), errno.abs());
                 Err((accepted, error))
             }
         }
@@ -360,7 +362,7 @@ fn create_pair(
         };
         let context = domain.context();
         // SAFETY: domain and queues are alive, the structure writable.
-        let made = make(Step::CreateQp, context.name(), || unsafe {
+        let made = make(VerbsCall::CreateQp, context.name(), || unsafe {
             (context.library.create_qp)(domain.raw.as_ptr(), &mut wanted)
         });
         match made {
@@ -392,7 +394,7 @@ impl AddressHandle {
         let mut route = path.route;
         let context = domain.context();
         // SAFETY: the domain is alive, the route readable.
-        let raw = make(Step::CreateAh, context.name(), || unsafe {
+        let raw = make(VerbsCall::CreateAh, context.name(), || unsafe {
             (context.library.create_ah)(domain.raw.as_ptr(), &mut route)
         })?;
         Ok(AddressHandle { raw, domain: domain.clone() })

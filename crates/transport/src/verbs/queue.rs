@@ -4,7 +4,7 @@
 use super::abi::{self, RecvWr, Sge, Wc};
 use super::call::{check, make, unmake};
 use super::device::DeviceContext;
-use super::error::{Step, VerbsError};
+use super::error::{VerbsCall, VerbsError};
 use super::memory::ProtectionDomain;
 use libc::c_int;
 use std::ptr::{NonNull, null_mut};
@@ -31,7 +31,7 @@ impl CompletionChannel {
     /// The process has too many open files.
     pub fn new(context: &Arc<DeviceContext>) -> Result<Arc<Self>, VerbsError> {
         // SAFETY: the context is open.
-        let raw = make(Step::CreateChannel, context.name(), || unsafe {
+        let raw = make(VerbsCall::CreateChannel, context.name(), || unsafe {
             (context.library.create_comp_channel)(context.raw.as_ptr())
         })?;
         let channel = CompletionChannel { raw, context: context.clone() };
@@ -96,11 +96,11 @@ impl CompletionQueue {
         context: &Arc<DeviceContext>, depth: u32, channel: Option<&Arc<CompletionChannel>>,
     ) -> Result<Arc<Self>, VerbsError> {
         let Some(poll) = context.ops().poll_cq else {
-            return Err(VerbsError::call(Step::PollCq, context.name(), libc::ENOSYS));
+            return Err(VerbsError::call(VerbsCall::PollCq, context.name(), libc::ENOSYS));
         };
         let through = channel.map_or(null_mut(), |channel| channel.raw.as_ptr());
         // SAFETY: the context is open; the channel, where there is one, is kept.
-        let raw = make(Step::CreateCq, context.name(), || unsafe {
+        let raw = make(VerbsCall::CreateCq, context.name(), || unsafe {
             (context.library.create_cq)(
                 context.raw.as_ptr(),
                 depth as c_int,
@@ -135,7 +135,7 @@ impl CompletionQueue {
     #[cold]
     #[inline(never)]
     fn poll_error_slow(&self) -> VerbsError {
-        VerbsError::call(Step::PollCq, self.context.name(), libc::ENODEV)
+        VerbsError::call(VerbsCall::PollCq, self.context.name(), libc::ENODEV)
     }
 
     /// Asks for one event on the channel at the next completion. Completions that are there already
@@ -146,11 +146,11 @@ impl CompletionQueue {
     pub fn arm(&self) -> Result<(), VerbsError> {
         let name = self.context.name();
         match (self.context.ops().req_notify_cq, &self.channel) {
-            (Some(arm), Some(_)) => check(Step::ArmCq, name, || {
+            (Some(arm), Some(_)) => check(VerbsCall::ArmCq, name, || {
                 // SAFETY: the queue is alive.
                 unsafe { arm(self.raw.as_ptr(), 0) }
             }),
-            _ => Err(VerbsError::call(Step::ArmCq, name, libc::ENOSYS)),
+            _ => Err(VerbsError::call(VerbsCall::ArmCq, name, libc::ENOSYS)),
         }
     }
 
@@ -240,14 +240,14 @@ impl SharedReceiveQueue {
     pub fn new(domain: &Arc<ProtectionDomain>, depth: u32) -> Result<Arc<Self>, VerbsError> {
         let context = &domain.context;
         let Some(post) = context.ops().post_srq_recv else {
-            return Err(VerbsError::call(Step::CreateSrq, context.name(), libc::ENOSYS));
+            return Err(VerbsError::call(VerbsCall::CreateSrq, context.name(), libc::ENOSYS));
         };
         let mut wanted = abi::SrqInitAttr {
             srq_context: null_mut(),
             attr: abi::SrqAttr { max_wr: depth, max_sge: 1, srq_limit: 0 },
         };
         // SAFETY: the domain is alive, the structure writable.
-        let raw = make(Step::CreateSrq, context.name(), || unsafe {
+        let raw = make(VerbsCall::CreateSrq, context.name(), || unsafe {
             (context.library.create_srq)(domain.raw.as_ptr(), &mut wanted)
         })?;
         Ok(Arc::new(SharedReceiveQueue {
@@ -279,7 +279,7 @@ impl SharedReceiveQueue {
             0 => Ok(()),
             errno => {
                 let name = self.domain.context.name();
-                Err((accepted, VerbsError::call(Step::PostRecv, name, errno.abs())))
+                Err((accepted, VerbsError::call(VerbsCall::PostRecv, name, errno.abs())))
             }
         }
     }

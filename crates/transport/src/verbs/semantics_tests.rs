@@ -2,7 +2,7 @@
 //! `FASTPATH_TEST_DEVICE` names: keys that end, reads that a fence waits for, a pair whose grant cannot be read back.
 #![allow(unsafe_code, non_snake_case)]
 
-use super::echo::End;
+use super::echo::QueueEnd;
 use super::post::{SendFlags, failure};
 use super::*;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ fn connect(context: &std::sync::Arc<DeviceContext>) -> (Loop, Echo) {
     (port, echo)
 }
 
-fn post(end: &End, operation: &Operation<'_>, segments: &[Sge], flags: SendFlags) -> Posted {
+fn post(end: &QueueEnd, operation: &Operation<'_>, segments: &[Sge], flags: SendFlags) -> Posted {
     // SAFETY: what the segments name outlives the operation, which is waited for.
     unsafe { end.pair.post_send(7, operation, segments, flags) }.unwrap()
 }
@@ -50,18 +50,18 @@ impl Shown {
         }
     }
 
-    fn try_bind(&self, end: &End, offset: usize, writable: bool) -> Result<Wc, Failure> {
+    fn try_bind(&self, end: &QueueEnd, offset: usize, writable: bool) -> Result<Wc, Failure> {
         let at = self.memory.address().wrapping_add(offset);
         let binding = self.window.bind(self.memory.region(), at, 64, writable);
         let _ = post(end, &binding, &[], REPORTED);
         wait(&end.send_cq)
     }
 
-    fn bind(&self, end: &End, offset: usize, writable: bool) {
+    fn bind(&self, end: &QueueEnd, offset: usize, writable: bool) {
         self.try_bind(end, offset, writable).unwrap();
     }
 
-    fn write(&self, end: &End, offset: usize, value: u64, rkey: u32) -> Result<Wc, Failure> {
+    fn write(&self, end: &QueueEnd, offset: usize, value: u64, rkey: u32) -> Result<Wc, Failure> {
         let operation =
             Operation::Write { address: self.memory.address() as u64 + offset as u64, rkey };
         let segment = [Sge::over((&raw const value).cast(), 8, 0)];
@@ -77,7 +77,7 @@ impl Shown {
 }
 
 /// A message of 8 bytes that ends a key of the far end, inline.
-fn end_key([near, far]: &[End; 2], key: u32, value: u64) -> Wc {
+fn end_key([near, far]: &[QueueEnd; 2], key: u32, value: u64) -> Wc {
     let segment = [Sge::over((&raw const value).cast(), 8, 0)];
     let posted = post(near, &Operation::SendInvalidate(key), &segment, REPORTED);
     assert!(posted.inline);
@@ -216,7 +216,7 @@ fn grant__that_cannot_be_read_back_ends_the_pair_and_fails() {
     let (context, _) = test_device();
     let port = Loop::new(&context, None).unwrap();
     let base = fault::alive();
-    fault::arm(Step::QueryQp, 0, libc::EIO);
+    fault::arm(VerbsCall::QueryQp, 0, libc::EIO);
     let error = port.make_pair(64, 16).err().unwrap();
     assert_eq!((error.errno(), fault::alive()), (libc::EIO, base));
     assert!(error.to_string().contains("granted"), "{error}");
@@ -226,7 +226,7 @@ fn grant__that_cannot_be_read_back_ends_the_pair_and_fails() {
 }
 
 /// Three pieces of the near end's memory, an empty one among them, of `bytes` bytes in all.
-fn pieces(near: &End, bytes: usize) -> [Sge; 3] {
+fn pieces(near: &QueueEnd, bytes: usize) -> [Sge; 3] {
     let first = bytes / 3;
     let piece = |at: usize, len| {
         let address = near.buffer.address().wrapping_add(at);
@@ -236,7 +236,7 @@ fn pieces(near: &End, bytes: usize) -> [Sge; 3] {
 }
 
 /// Sends `bytes` bytes in three pieces, and overwrites them as soon as that may be; whether they went inline.
-fn send_pieces([near, far]: &[End; 2], operation: &Operation<'_>, bytes: usize) -> bool {
+fn send_pieces([near, far]: &[QueueEnd; 2], operation: &Operation<'_>, bytes: usize) -> bool {
     let fill = |at: *mut u8, value: u8| {
         // SAFETY: a half of the buffer has so much room, and nothing is on its way there.
         unsafe { std::ptr::write_bytes(at, value, bytes + 1) }

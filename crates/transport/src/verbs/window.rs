@@ -5,7 +5,7 @@
 
 use super::abi::{self, BindTo};
 use super::call::{make, unmake};
-use super::error::{Step, VerbsError};
+use super::error::{VerbsCall, VerbsError};
 use super::memory::{MemoryRegion, ProtectionDomain};
 use super::post::Operation;
 use std::cell::Cell;
@@ -30,10 +30,10 @@ impl MemoryWindow {
         let context = domain.context();
         let Some(alloc) = context.ops().alloc_mw else {
             let name = context.name();
-            return Err(VerbsError::call(Step::AllocMw, name, libc::EOPNOTSUPP));
+            return Err(VerbsError::call(VerbsCall::AllocMw, name, libc::EOPNOTSUPP));
         };
         // SAFETY: `domain` keeps the raw domain alive, and the pointer is its context's own function.
-        let raw = make(Step::AllocMw, context.name(), || unsafe {
+        let raw = make(VerbsCall::AllocMw, context.name(), || unsafe {
             alloc(domain.raw.as_ptr(), abi::MW_TYPE_2)
         })?;
         Ok(MemoryWindow {

@@ -9,15 +9,15 @@ use launchers::*;
 use nestings::all_rows;
 use std::collections::BTreeMap;
 
-fn place(env: &BTreeMap<String, String>, peer: Option<&str>) -> Place {
+fn place(env: &BTreeMap<String, String>, peer: Option<&str>) -> LaunchPlace {
     detect(&|name| env.get(name).cloned(), peer)
 }
 
-fn describe(place: &Place) -> String {
+fn describe(place: &LaunchPlace) -> String {
     match place {
-        Place::Own => "own".into(),
-        Place::Alone(_) => "alone".into(),
-        Place::Several(claim) => format!("{claim} ({}={})", claim.variable, claim.value),
+        LaunchPlace::Own => "own".into(),
+        LaunchPlace::Alone(_) => "alone".into(),
+        LaunchPlace::Several(claim) => format!("{claim} ({}={})", claim.variable, claim.value),
     }
 }
 
@@ -41,10 +41,10 @@ fn detect__asks_the_engine_where_one_rank_may_have_been_spawned() {
         env.insert(PARENT_VARIABLE.to_owned(), told);
         place(&env, None)
     };
-    assert!(matches!(with("prterun-vm-22784@0"), Place::Several(_)));
-    assert!(matches!(with("prterun-vm-22784@1"), Place::Alone(_)));
+    assert!(matches!(with("prterun-vm-22784@0"), LaunchPlace::Several(_)));
+    assert!(matches!(with("prterun-vm-22784@1"), LaunchPlace::Alone(_)));
     let plain = place(&environment(&[open_mpi(0, 1)]), None);
-    assert!(matches!(plain, Place::Alone(_)));
+    assert!(matches!(plain, LaunchPlace::Alone(_)));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn detect__knows_by_what_a_launcher_can_be_spoken_to() {
     ];
     for (what, layers, peer, wanted) in rows {
         match place(&environment(&layers), peer) {
-            Place::Several(claim) => assert_eq!(claim.protocol, wanted, "{what}"),
+            LaunchPlace::Several(claim) => assert_eq!(claim.protocol, wanted, "{what}"),
             other => panic!("{what}: {other:?}"),
         }
     }
@@ -92,13 +92,13 @@ fn detect__never_leaves_a_rank_of_several_alone() {
         for outer in &alone {
             let env = environment(&[outer.clone(), inner.clone()]);
             let found = place(&env, None);
-            assert!(matches!(found, Place::Several(_)), "{env:?}: {found:?}");
+            assert!(matches!(found, LaunchPlace::Several(_)), "{env:?}: {found:?}");
         }
     }
     // The last rank too, where the size is not told or wrong.
     for layer in [hydra(3, 0), hydra(1, 1), prterun(1), hydra_port(1, 2), srun(1, 1), flux(1, 1)] {
         let found = place(&environment(&[layer]), None);
-        assert!(matches!(&found, Place::Several(c) if c.size.is_none()), "{found:?}");
+        assert!(matches!(&found, LaunchPlace::Several(c) if c.size.is_none()), "{found:?}");
     }
 }
 
@@ -109,7 +109,7 @@ fn detect__is_told_to_leave_a_process_alone() {
             let mut env = environment(&layers);
             env.insert("FASTPATH_SINGLETON".into(), value.into());
             let found = place(&env, None);
-            assert_eq!(found == Place::Alone(Alone::Asked), is_asked, "{env:?}: {found:?}");
+            assert_eq!(found == LaunchPlace::Alone(Alone::Asked), is_asked, "{env:?}: {found:?}");
         }
     }
 }
@@ -120,13 +120,15 @@ fn detect__needs_a_launchers_mark_to_leave_our_own_job() {
     let wrapper = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 PMI_RANK=0 PMI_SIZE=2 \
         SLURM_PROCID=0 SLURM_NTASKS=2";
     let env = environment(&[Ours, sets(wrapper.into())]);
-    assert_eq!(place(&env, None), Place::Own);
+    assert_eq!(place(&env, None), LaunchPlace::Own);
 }
 
 #[test]
 fn claim__cuts_long_values() {
     let env = environment(&[sets(format!("PMI_SIZE={}", "9".repeat(100_000)))]);
-    let Place::Several(claim) = place(&env, None) else { panic!("a number too large is several") };
+    let LaunchPlace::Several(claim) = place(&env, None) else {
+        panic!("a number too large is several")
+    };
     assert_eq!(claim.size, None);
     assert!(claim.value.len() < 120, "{}", claim.value);
 }
@@ -174,7 +176,7 @@ fn fuzz__several_ranks_are_never_alone() {
         let env: BTreeMap<String, String> = pairs.map(|(n, v)| (n.into(), v.into())).collect();
         let number = |name: &str| env.get(name).and_then(|v| v.parse::<u64>().ok());
         let found = place(&env, None);
-        if let Place::Alone(Alone::Unlaunched | Alone::OfOne(_)) = found {
+        if let LaunchPlace::Alone(Alone::Unlaunched | Alone::OfOne(_)) = found {
             assert!(
                 env.contains_key("PMI_PORT") || number("PMI_SIZE").is_none_or(|n| n == 1),
                 "{env:?}"

@@ -20,7 +20,7 @@ const TRIES: u32 = 2000;
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Kind {
+pub enum FrameKind {
     /// A member says who it is.
     Hello = 1,
     /// The leader hands over the memory.
@@ -37,9 +37,9 @@ pub enum Kind {
     Bye = 7,
 }
 
-impl Kind {
-    fn of(byte: u8) -> Option<Kind> {
-        use Kind::*;
+impl FrameKind {
+    fn of(byte: u8) -> Option<FrameKind> {
+        use FrameKind::*;
         let all = [Hello, Welcome, Refusal, Card, Node, Go, Bye];
         all.into_iter().find(|&kind| kind as u8 == byte)
     }
@@ -160,7 +160,7 @@ struct Control([u8; 64]);
 /// # Errors
 /// The kernel's.
 pub fn send(
-    stream: &UnixStream, kind: Kind, body: &[u8], file: Option<BorrowedFd<'_>>,
+    stream: &UnixStream, kind: FrameKind, body: &[u8], file: Option<BorrowedFd<'_>>,
 ) -> io::Result<()> {
     use std::os::fd::AsFd;
     let mut frame = [&MAGIC[..], &[kind as u8, 0, 0, 0]].concat();
@@ -211,7 +211,7 @@ fn send_file(stream: &UnixStream, mut byte: u8, file: BorrowedFd<'_>) -> io::Res
 #[derive(Debug)]
 pub struct Frame {
     /// What it is.
-    pub kind: Kind,
+    pub kind: FrameKind,
     /// What it says.
     pub body: Vec<u8>,
     /// The file that came with it.
@@ -232,7 +232,7 @@ pub fn receive(stream: &UnixStream) -> io::Result<Frame> {
     if header[..4] != MAGIC {
         return Err(invalid("it is not of this release of Fastpath"));
     }
-    let kind = Kind::of(header[4]).ok_or_else(|| invalid("it is of no known kind"))?;
+    let kind = FrameKind::of(header[4]).ok_or_else(|| invalid("it is of no known kind"))?;
     let length = u32::from_le_bytes([header[8], header[9], header[10], header[11]]) as usize;
     if length > BODY_MOST {
         return Err(invalid("it is too long"));
@@ -303,13 +303,13 @@ mod tests {
         let (a, b) = UnixStream::pair().unwrap();
         let mut file = File::from(crate::segment::open_nameless().unwrap());
         file.write_all(b"shared").unwrap();
-        send(&a, Kind::Hello, b"", None).unwrap();
-        send(&a, Kind::Welcome, &[7; 3000], Some(file.as_fd())).unwrap();
+        send(&a, FrameKind::Hello, b"", None).unwrap();
+        send(&a, FrameKind::Welcome, &[7; 3000], Some(file.as_fd())).unwrap();
         let first = receive(&b).unwrap();
-        assert_eq!((first.kind, first.body.len()), (Kind::Hello, 0));
+        assert_eq!((first.kind, first.body.len()), (FrameKind::Hello, 0));
         assert!(first.file.is_none());
         let second = receive(&b).unwrap();
-        assert_eq!((second.kind, second.body), (Kind::Welcome, vec![7; 3000]));
+        assert_eq!((second.kind, second.body), (FrameKind::Welcome, vec![7; 3000]));
         let mut copy = File::from(second.file.unwrap());
         copy.rewind().unwrap();
         let mut text = String::new();
@@ -318,7 +318,7 @@ mod tests {
         drop(a);
         let end = receive(&b).unwrap_err();
         assert_eq!(end.kind(), ErrorKind::UnexpectedEof);
-        assert!(send(&b, Kind::Bye, b"", None).is_err(), "and no signal");
+        assert!(send(&b, FrameKind::Bye, b"", None).is_err(), "and no signal");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The leader's side of the meeting: who has come to it until all ranks of the job were at the first fence.
 
 use super::card::Hello;
-use super::channel::{Kind, check_user, receive, send};
+use super::channel::{FrameKind, check_user, receive, send};
 use super::watch::{poll_entry, poll_for};
 use crate::engine::About;
 use fastpath_base::thread::without_signals;
@@ -124,7 +124,7 @@ fn read_hello(stream: &UnixStream) -> io::Result<Hello> {
     stream.set_nonblocking(true)?;
     let frame = receive(stream)?;
     stream.set_nonblocking(false)?;
-    let hello = Some(frame.body).filter(|_| frame.kind == Kind::Hello);
+    let hello = Some(frame.body).filter(|_| frame.kind == FrameKind::Hello);
     let hello = hello.and_then(|body| Hello::decode(&body));
     hello.ok_or_else(|| io::Error::other("that is no rank of this job"))
 }
@@ -146,7 +146,7 @@ fn find_fault(hello: &Hello, about: &About, members: &[Member]) -> Option<String
 
 /// Tells somebody that there is no place for it, where it still listens.
 pub fn refuse(stream: &UnixStream, why: &str) {
-    let _ = send(stream, Kind::Refusal, why.as_bytes(), None);
+    let _ = send(stream, FrameKind::Refusal, why.as_bytes(), None);
 }
 
 #[cfg(all(test, not(loom)))]

@@ -222,14 +222,14 @@ fn strangers__are_turned_away_and_hold_nobody_up() {
         let strangers = [(); 4].map(|()| connect());
         let hello = |rank, size| Hello { rank, size, process: 9, processors: CpuSet::new() };
         let say = |i: usize, kind, body: &[u8]| send(&strangers[i], kind, body, None).unwrap();
-        say(1, Kind::Hello, &hello(0, 2).encode());
-        say(2, Kind::Hello, &hello(1, 3).encode());
-        say(3, Kind::Bye, b"");
+        say(1, FrameKind::Hello, &hello(0, 2).encode());
+        say(2, FrameKind::Hello, &hello(1, 3).encode());
+        say(3, FrameKind::Bye, b"");
         let second = scope.spawn(|| Job::join(Engine::Pmi1(server.connect(1))));
         for (stranger, why) in
             strangers.iter().zip(["", "rank 0 already", "in a job of 2", "no rank"])
         {
-            let told = expect(stranger, Kind::Welcome).unwrap_err().to_string();
+            let told = expect(stranger, FrameKind::Welcome).unwrap_err().to_string();
             assert!(told.contains(why), "{told}");
         }
         [first, second].map(|one| leak(one.join().unwrap().unwrap()))

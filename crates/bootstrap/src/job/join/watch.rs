@@ -5,7 +5,7 @@
 //! finalized MPI; an end of the connection without that is a death. The leader stays in `MPI_Finalize` until all have
 //! said so, or there would be nobody who sees them die.
 
-use super::channel::{Kind, receive, send};
+use super::channel::{FrameKind, receive, send};
 use super::exit;
 use super::gather::{Member, PAUSE, is_for_now, refuse};
 use super::ring::{self, Neighbour, Ring};
@@ -145,7 +145,7 @@ impl Link {
             Side::Member(stream, done) => {
                 // ORDERING: release; partner is the load of the thread that sees the connection's end.
                 done.store(true, Ordering::Release);
-                let _ = send(stream, Kind::Bye, &[], None);
+                let _ = send(stream, FrameKind::Bye, &[], None);
             }
         }
         // An engine that is gone needs no word.
@@ -209,7 +209,7 @@ fn watch_members(
 
 /// Whether a member with something on its connection is still in the job.
 fn stays(job: &Job, aborter: &Aborter, member: &Member) -> bool {
-    if receive(&member.stream).is_ok_and(|frame| frame.kind == Kind::Bye) {
+    if receive(&member.stream).is_ok_and(|frame| frame.kind == FrameKind::Bye) {
         return false;
     }
     tell_death(job, aborter, member.rank);

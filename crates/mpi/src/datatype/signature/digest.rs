@@ -5,7 +5,7 @@
 //! fixed point modulo a prime. The digest of a repetition follows from that of its body by squaring, so that the cost
 //! does not grow with counts.
 
-use super::super::predefined::Kind;
+use super::super::predefined::BasicKind;
 use super::{Basic, Item, Signature};
 
 /// 2^61 - 1, a prime.
@@ -34,7 +34,7 @@ impl Digest {
         }
         // Types of one kind and size are told apart by their names alone: MPI_INT and MPI_INT32_T agree.
         let kind = match basic.kind {
-            Kind::Address => Kind::Signed,
+            BasicKind::Address => BasicKind::Signed,
             kind => kind,
         };
         Digest { value: u64::from(basic.size) << 8 | (kind as u64 + 1), elements: 1, power: POINT }

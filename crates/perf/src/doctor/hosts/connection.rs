@@ -12,7 +12,7 @@ use fastpath_bootstrap::network::ports::dial;
 use fastpath_bootstrap::network::proof::{Pass, TAG};
 use fastpath_bootstrap::network::random::draw_random;
 
-use super::Outcome;
+use super::CallResult;
 use crate::measure::statistics::{Summary, summarize};
 
 /// For what the proofs of this file are.
@@ -174,7 +174,7 @@ pub struct Call {
 /// Calls a peer; what came of it, and the connection.
 pub fn call(
     pass: &Pass, (own, peer): (u32, u32), from: Option<IpAddr>, to: SocketAddr,
-) -> (Outcome, Option<Call>) {
+) -> (CallResult, Option<Call>) {
     let since = Instant::now();
     let stream = match dial(to, from).and_then(|socket| await_connected(socket.into())) {
         Ok(stream) => stream,
@@ -185,10 +185,10 @@ pub fn call(
     match prove(pass, (own, peer), stream) {
         Ok(stream) => {
             let source = source.unwrap_or(to.ip());
-            let outcome = Outcome::Reached { connect_us };
+            let outcome = CallResult::Reached { connect_us };
             (outcome, Some(Call { stream, source }))
         }
-        Err(_) => (Outcome::Stranger, None),
+        Err(_) => (CallResult::Stranger, None),
     }
 }
 
@@ -208,11 +208,11 @@ fn await_connected(stream: TcpStream) -> io::Result<TcpStream> {
     Err(ErrorKind::TimedOut.into())
 }
 
-fn judge(error: &io::Error) -> Outcome {
+fn judge(error: &io::Error) -> CallResult {
     match error.kind() {
-        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => Outcome::Refused,
-        ErrorKind::TimedOut => Outcome::Silent,
-        _ => Outcome::Impossible { why: error.to_string() },
+        ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => CallResult::Refused,
+        ErrorKind::TimedOut => CallResult::Silent,
+        _ => CallResult::Impossible { why: error.to_string() },
     }
 }
 
@@ -337,16 +337,16 @@ mod tests {
         let other = Pass { secret: [4; 32], ..PASS };
         let from = Some([127, 0, 0, 3].into());
         let (outcome, made) = call(&PASS, (1, 2), from, to);
-        assert!(matches!(outcome, Outcome::Reached { .. }));
+        assert!(matches!(outcome, CallResult::Reached { .. }));
         assert_eq!(made.map(|call| call.source), from);
         // Another rank's address, another secret.
-        assert_eq!(call(&PASS, (1, 3), None, to).0, Outcome::Stranger);
-        assert_eq!(call(&other, (1, 2), None, to).0, Outcome::Stranger);
+        assert_eq!(call(&PASS, (1, 3), None, to).0, CallResult::Stranger);
+        assert_eq!(call(&other, (1, 2), None, to).0, CallResult::Stranger);
         let nobody = SocketAddr::new([127, 0, 0, 2].into(), to.port());
-        assert_eq!(call(&PASS, (1, 2), None, nobody).0, Outcome::Refused);
+        assert_eq!(call(&PASS, (1, 2), None, nobody).0, CallResult::Refused);
         let not_ours = Some([192, 0, 2, 1].into());
         let outcome = call(&PASS, (1, 2), not_ours, to).0;
-        assert!(matches!(outcome, Outcome::Impossible { .. }), "{outcome:?}");
+        assert!(matches!(outcome, CallResult::Impossible { .. }), "{outcome:?}");
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use super::super::diagnostics::{Found, Trouble};
-use super::{Attempt, Host, Outcome, Report, Used};
+use super::super::diagnostics::{Diagnostics, Trouble};
+use super::{Attempt, CallResult, Host, Report, Used};
 use crate::data::values;
 
 /// Seconds after which a rank calls the next address, where one does not answer.
@@ -29,10 +29,10 @@ fn find_way(report: &Report, dialer: usize, peer: usize) -> Option<Used> {
     let mut after_s = 0.0;
     for call in list_calls(report, dialer, peer) {
         match (&call.outcome, call.source) {
-            (Outcome::Reached { .. }, Some(from)) => {
+            (CallResult::Reached { .. }, Some(from)) => {
                 return Some(Used { dialer, peer, from, to: call.to, after_s });
             }
-            (Outcome::Silent, _) => after_s += APART_S,
+            (CallResult::Silent, _) => after_s += APART_S,
             _ => {}
         }
     }
@@ -52,19 +52,19 @@ pub fn list_used(report: &Report) -> Vec<Used> {
 }
 
 /// In words, without the host.
-pub fn describe_outcome(outcome: &Outcome) -> String {
+pub fn describe_outcome(outcome: &CallResult) -> String {
     match outcome {
-        Outcome::Reached { connect_us } => format!("reached in {connect_us:.0} us"),
-        Outcome::Refused => "refused: nobody listens there, or a firewall rejects".to_owned(),
-        Outcome::Silent => "silent: a firewall drops, or it leads nowhere".to_owned(),
-        Outcome::Impossible { why } => format!("cannot be called: {why}"),
-        Outcome::Stranger => "somebody else answers".to_owned(),
+        CallResult::Reached { connect_us } => format!("reached in {connect_us:.0} us"),
+        CallResult::Refused => "refused: nobody listens there, or a firewall rejects".to_owned(),
+        CallResult::Silent => "silent: a firewall drops, or it leads nowhere".to_owned(),
+        CallResult::Impossible { why } => format!("cannot be called: {why}"),
+        CallResult::Stranger => "somebody else answers".to_owned(),
     }
 }
 
 /// Everything that is wrong, the worst first.
 pub fn diagnose(report: &Report, used: &[Used]) -> Vec<Trouble> {
-    let mut found = Found::default();
+    let mut found = Diagnostics::default();
     let hosts = &report.hosts;
     for host in hosts {
         if let Some(why) = &host.problem {
@@ -84,7 +84,9 @@ pub fn diagnose(report: &Report, used: &[Used]) -> Vec<Trouble> {
     found.list()
 }
 
-fn look_at_pair(report: &Report, (low, high): (usize, usize), used: &[Used], found: &mut Found) {
+fn look_at_pair(
+    report: &Report, (low, high): (usize, usize), used: &[Used], found: &mut Diagnostics,
+) {
     let hosts = &report.hosts;
     let (a, b) = (&hosts[low].name, &hosts[high].name);
     let subject = format!("{a} and {b}");
@@ -119,7 +121,7 @@ fn look_at_pair(report: &Report, (low, high): (usize, usize), used: &[Used], fou
     if one.after_s > 0.0 {
         let calls = list_calls(report, one.dialer, one.peer);
         let silent = calls.iter().take_while(|call| call.to != one.to);
-        let silent = silent.filter(|call| call.outcome == Outcome::Silent);
+        let silent = silent.filter(|call| call.outcome == CallResult::Silent);
         let silent: Vec<String> = silent.map(|call| call.to.to_string()).collect();
         let without = silent.iter().map(|address| format!("^{address}"));
         let without = without.collect::<Vec<_>>().join(",");
@@ -139,7 +141,7 @@ fn look_at_pair(report: &Report, (low, high): (usize, usize), used: &[Used], fou
 }
 
 /// What should be alike on all hosts, and is not.
-fn look_at_differences(hosts: &[Host], found: &mut Found) {
+fn look_at_differences(hosts: &[Host], found: &mut Diagnostics) {
     let mut compare = |name: &str, value: &dyn Fn(&Host) -> String| {
         let values: BTreeSet<String> = hosts.iter().map(value).collect();
         if values.len() > 1 {
@@ -181,8 +183,8 @@ mod tests {
         }
     }
 
-    fn attempt(peer: usize, to: &str, outcome: Outcome) -> Attempt {
-        let reached = matches!(outcome, Outcome::Reached { .. });
+    fn attempt(peer: usize, to: &str, outcome: CallResult) -> Attempt {
+        let reached = matches!(outcome, CallResult::Reached { .. });
         Attempt {
             peer,
             from: None,
@@ -192,7 +194,7 @@ mod tests {
         }
     }
 
-    const REACHED: Outcome = Outcome::Reached { connect_us: 50.0 };
+    const REACHED: CallResult = CallResult::Reached { connect_us: 50.0 };
 
     fn report(there: Vec<Attempt>, back: Vec<Attempt>) -> Report {
         Report {
@@ -213,8 +215,8 @@ mod tests {
     #[test]
     fn used__is_the_first_that_answers_and_own_addresses_come_last() {
         let there = vec![
-            attempt(1, "172.17.0.1", Outcome::Stranger),
-            attempt(1, "192.0.2.2", Outcome::Silent),
+            attempt(1, "172.17.0.1", CallResult::Stranger),
+            attempt(1, "192.0.2.2", CallResult::Silent),
             attempt(1, "10.0.0.2", REACHED),
         ];
         let back = vec![attempt(0, "10.0.0.1", REACHED)];
@@ -232,15 +234,15 @@ mod tests {
     #[test]
     fn hosts__that_reach_each_other_one_way_or_not_at_all_are_told() {
         let back = vec![attempt(0, "10.0.0.1", REACHED)];
-        let one_way = report(vec![attempt(1, "10.0.0.2", Outcome::Refused)], back);
+        let one_way = report(vec![attempt(1, "10.0.0.2", CallResult::Refused)], back);
         assert_eq!(list_used(&one_way)[0].dialer, 1);
         let said = names(&one_way);
         assert!(said[0].1.contains("from b to a"), "{said:?}");
         let there = vec![
-            attempt(1, "10.0.0.2", Outcome::Refused),
-            attempt(1, "192.0.2.2", Outcome::Silent),
+            attempt(1, "10.0.0.2", CallResult::Refused),
+            attempt(1, "192.0.2.2", CallResult::Silent),
         ];
-        let apart = report(there, vec![attempt(0, "10.0.0.1", Outcome::Silent)]);
+        let apart = report(there, vec![attempt(0, "10.0.0.1", CallResult::Silent)]);
         assert!(list_used(&apart).is_empty());
         let said = names(&apart);
         assert_eq!(said[0].0, Severity::Trouble);
@@ -269,7 +271,7 @@ mod tests {
     #[test]
     fn report__survives_its_way_as_json() {
         let mut report = report(vec![attempt(1, "10.0.0.2", REACHED)], Vec::new());
-        report.tried[1].push(attempt(0, "fd00::1", Outcome::Impossible { why: "x".to_owned() }));
+        report.tried[1].push(attempt(0, "fd00::1", CallResult::Impossible { why: "x".to_owned() }));
         report.speeds.push(Ok(Speed {
             dialer: 0,
             peer: 1,

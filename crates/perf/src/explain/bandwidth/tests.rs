@@ -1,7 +1,7 @@
 use super::super::StepKind;
 use super::*;
 use crate::cli::parse_options;
-use crate::explain::{Finding, FindingKind, Step};
+use crate::explain::{Finding, FindingKind, WaterfallStep};
 
 fn explain_line(line: &str) -> Result<Explanation, String> {
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -12,7 +12,7 @@ fn explain_line(line: &str) -> Result<Explanation, String> {
 const RAMCLOUD: &str = "--pcie 2.0x8 --mps 256 --adapter connectx --measured 3552MB/s --tool \
     perftest --clients 3 --single 3218MB/s --expected 4194MB/s";
 
-fn step<'a>(made: &'a Explanation, waterfall: usize, name: &str) -> &'a Step {
+fn step<'a>(made: &'a Explanation, waterfall: usize, name: &str) -> &'a WaterfallStep {
     let steps = &made.waterfalls[waterfall].steps;
     steps.iter().find(|s| s.name == name).unwrap_or_else(|| panic!("no step {name}: {steps:#?}"))
 }

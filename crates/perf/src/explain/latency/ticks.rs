@@ -35,7 +35,7 @@ impl FromStr for Tick {
 
 /// One size, by DMA and inline.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pair {
+pub struct InlineGain {
     /// Bytes.
     pub size: u32,
     /// One way by DMA.
@@ -44,10 +44,10 @@ pub struct Pair {
     pub after: Time,
 }
 
-impl FromStr for Pair {
+impl FromStr for InlineGain {
     type Err = UnitError;
 
-    fn from_str(text: &str) -> Result<Pair, UnitError> {
+    fn from_str(text: &str) -> Result<InlineGain, UnitError> {
         let refuse = || UnitError {
             found: text.to_owned(),
             expected: "a pair is SIZE:BEFORE:AFTER, such as 32:2.234us:1.117us".to_owned(),
@@ -58,7 +58,7 @@ impl FromStr for Pair {
         else {
             return Err(refuse());
         };
-        Ok(Pair {
+        Ok(InlineGain {
             size: size.trim().parse().map_err(|_| refuse())?,
             before: before.parse()?,
             after: after.parse()?,
@@ -98,7 +98,7 @@ pub fn truth_of(printed: Time, tick: Time) -> Interval {
 }
 
 /// What the gain can be.
-pub fn gain_of(pair: &Pair, tick: Time) -> Interval {
+pub fn gain_of(pair: &InlineGain, tick: Time) -> Interval {
     let (before, after) = (truth_of(pair.before, tick), truth_of(pair.after, tick));
     Interval(before.0 - after.1, before.1 - after.0)
 }

@@ -138,13 +138,13 @@ impl Cuda {
     }
 
     /// What the driver gave and is to be given back.
-    fn hold<T: Copy>(&self, at: T, free: unsafe extern "C" fn(T) -> Status) -> Held<'_, T> {
+    fn hold<T: Copy>(&self, at: T, free: unsafe extern "C" fn(T) -> Status) -> DriverObject<'_, T> {
         let cuda = PhantomData;
-        Held { at, free, cuda }
+        DriverObject { at, free, cuda }
     }
 
     /// Pinned host memory, which the GPU can read too.
-    fn pin(&self, bytes: usize) -> Result<Held<'_, *mut c_void>> {
+    fn pin(&self, bytes: usize) -> Result<DriverObject<'_, *mut c_void>> {
         const MAPPED: c_uint = 2;
         // SAFETY: the call writes an address.
         let pin = |at: &mut *mut c_void| unsafe { (self.calls.pin)(at, bytes, MAPPED) };
@@ -169,13 +169,13 @@ impl Cuda {
 }
 
 /// What the driver gave; goes back when it is dropped.
-struct Held<'a, T: Copy> {
+struct DriverObject<'a, T: Copy> {
     at: T,
     free: unsafe extern "C" fn(T) -> Status,
     cuda: PhantomData<&'a Cuda>,
 }
 
-impl<T: Copy> Drop for Held<'_, T> {
+impl<T: Copy> Drop for DriverObject<'_, T> {
     fn drop(&mut self) {
         // SAFETY: given by the same driver, once; each copy and kernel is waited for. A failure at the end changes
         // nothing.
@@ -188,7 +188,7 @@ pub struct Gpu<'a> {
     cuda: &'a Cuda,
     name: String,
     address: String,
-    _device: Held<'a, Device>,
+    _device: DriverObject<'a, Device>,
 }
 
 impl Gpu<'_> {
@@ -253,8 +253,8 @@ impl Gpu<'_> {
 /// Memory on both sides of the bus, of one size.
 pub struct Buffers<'a> {
     cuda: &'a Cuda,
-    host: Held<'a, *mut c_void>,
-    device: Held<'a, DeviceAddress>,
+    host: DriverObject<'a, *mut c_void>,
+    device: DriverObject<'a, DeviceAddress>,
 }
 
 /// Where to a buffer is copied.
@@ -308,7 +308,7 @@ const STRIDE: usize = 512;
 /// Lines in host memory: each holds, for every thread, the address of that thread's part of the next line. The last
 /// leads to the first.
 struct Chain<'a> {
-    host: Held<'a, *mut c_void>,
+    host: DriverObject<'a, *mut c_void>,
     start: DeviceAddress,
 }
 

@@ -2,11 +2,11 @@
 #![allow(unsafe_code)]
 
 use fastpath_protocol::Worker;
-use fastpath_protocol::rma::{PACKED_BYTES, Way};
+use fastpath_protocol::rma::{AccessPath, PACKED_BYTES};
 
 use super::super::protocol::ProtocolLink;
 use super::atomics::Atomic;
-use super::{Held, Memory, RemoteLink, Words};
+use super::{HeldResource, Memory, RemoteLink, Words};
 
 impl RemoteLink for ProtocolLink {
     fn memories(&mut self) -> &'static [Memory] {
@@ -22,18 +22,18 @@ impl RemoteLink for ProtocolLink {
         at.map_or(std::ptr::null_mut(), |at| at.as_ptr())
     }
 
-    fn expose(&mut self, at: *mut u8, bytes: usize, _: Memory) -> (Words, Held) {
+    fn expose(&mut self, at: *mut u8, bytes: usize, _: Memory) -> (Words, HeldResource) {
         // SAFETY: the memory is there until the target ends, and used by this rank between orders alone.
         let exposed = unsafe { self.worker_mut().expose_memory(at, bytes) };
         let mut words = [1; 9];
         for (word, bytes) in words[1..].iter_mut().zip(exposed.key.chunks_exact(8)) {
             *word = u64::from_le_bytes(bytes.try_into().unwrap_or_default());
         }
-        (words, Held::Region(exposed.id))
+        (words, HeldResource::Region(exposed.id))
     }
 
-    fn deregister(&mut self, held: Held) {
-        if let Held::Region(id) = held {
+    fn deregister(&mut self, held: HeldResource) {
+        if let HeldResource::Region(id) = held {
             self.worker_mut().withdraw_memory(id);
         }
     }
@@ -59,7 +59,9 @@ impl RemoteLink for ProtocolLink {
 
     fn way(&self, puts: bool, bytes: usize) -> &'static str {
         match &self.key {
-            Some(key) if key.way() == Way::Adapter => self.worker().name_method(key, puts, bytes),
+            Some(key) if key.way() == AccessPath::Adapter => {
+                self.worker().name_method(key, puts, bytes)
+            }
             _ => self.variant(),
         }
     }
@@ -107,8 +109,8 @@ impl RemoteLink for ProtocolLink {
 
     fn way_of_atomics(&self) -> &'static str {
         match &self.key {
-            Some(key) if key.way() == Way::LoadStore => Way::LoadStore.name(),
-            _ => Way::Messages.name(),
+            Some(key) if key.way() == AccessPath::LoadStore => AccessPath::LoadStore.name(),
+            _ => AccessPath::Messages.name(),
         }
     }
 

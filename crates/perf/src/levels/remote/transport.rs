@@ -8,7 +8,7 @@ use fastpath_transport::{Connection, Post, Remote};
 
 use super::super::transport::{Reached, TransportLink};
 use super::atomics::Atomic;
-use super::{Held, Memory, RemoteLink, Words};
+use super::{HeldResource, Memory, RemoteLink, Words};
 
 /// A slice over memory of a target.
 pub fn make_slice<'a>(at: *mut u8, bytes: usize) -> &'a mut [u8] {
@@ -52,7 +52,7 @@ impl RemoteLink for TransportLink {
         at.map_or(std::ptr::null_mut(), |at| at.as_ptr())
     }
 
-    fn expose(&mut self, at: *mut u8, bytes: usize, memory: Memory) -> (Words, Held) {
+    fn expose(&mut self, at: *mut u8, bytes: usize, memory: Memory) -> (Words, HeldResource) {
         let mut words = [0; 9];
         let addr = at.expose_provenance() as u64;
         let (arena, lane) = (&self.interfaces.arena, &self.lane);
@@ -69,13 +69,13 @@ impl RemoteLink for TransportLink {
                 let rkey = lane.memory_key();
                 (BY_KERNEL, Remote { addr, rkey })
             }
-            (None, None) => return (words, Held::Nothing),
+            (None, None) => return (words, HeldResource::Nothing),
         };
         words[..3].copy_from_slice(&[by, remote.addr, remote.rkey]);
-        (words, registration.map_or(Held::Nothing, Held::Registration))
+        (words, registration.map_or(HeldResource::Nothing, HeldResource::Registration))
     }
 
-    fn deregister(&mut self, held: Held) {
+    fn deregister(&mut self, held: HeldResource) {
         drop(held);
         self.interfaces.release_registrations();
     }

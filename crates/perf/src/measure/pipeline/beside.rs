@@ -6,7 +6,7 @@
 
 use std::io;
 
-use super::search::{Found, find_best};
+use super::search::{BestPlan, find_best};
 use super::{Pipeline, Taken};
 use crate::measure::statistics::summarize;
 use crate::record::{Case, Histogram, Of};
@@ -28,7 +28,7 @@ const BATCH_NS: u64 = 200_000;
 pub struct Best {
     pipeline: Pipeline,
     /// The plan, and what it took in the search.
-    pub found: Found,
+    pub found: BestPlan,
     /// What it took beside the run.
     pub taken: Vec<(When, Taken)>,
 }
@@ -84,7 +84,7 @@ impl Beside {
         Ok(Some(Beside::new(processors, found)))
     }
 
-    fn new(processors: [usize; 2], found: Vec<(Pipeline, Found)>) -> Beside {
+    fn new(processors: [usize; 2], found: Vec<(Pipeline, BestPlan)>) -> Beside {
         let lines: Vec<f64> = found.iter().map(|(_, found)| found.line).collect();
         let make = |(pipeline, found)| Best { pipeline, found, taken: Vec::new() };
         Beside {

@@ -12,7 +12,7 @@ use crate::measure::statistics::{Summary, summarize};
 
 /// A plan and what it took: half a round trip in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub struct BestPlan {
     /// How the message was carried.
     pub plan: Plan,
     /// The time of one way, over the batches beside which a line took about as long as `line`.
@@ -90,7 +90,7 @@ const PARTS: [u64; 2] = [40, 70];
 /// A processor that this process may not use; no memory.
 pub fn find_best(
     processors: [usize; 2], sizes: &[usize], limit_ns: u64,
-) -> io::Result<Vec<(Pipeline, Found)>> {
+) -> io::Result<Vec<(Pipeline, BestPlan)>> {
     let mut sizes = sizes.to_vec();
     sizes.sort_unstable();
     sizes.dedup();
@@ -110,8 +110,8 @@ pub fn find_best(
 
 /// The best few plans, the fastest first, in `share` nanoseconds from `begin` on.
 fn search_within(
-    pipeline: &mut Pipeline, known: &[Found], (begin, share): (u64, u64),
-) -> io::Result<Vec<Found>> {
+    pipeline: &mut Pipeline, known: &[BestPlan], (begin, share): (u64, u64),
+) -> io::Result<Vec<BestPlan>> {
     let until = |percent| Effort { until_ns: begin + share * percent / 100, ..QUICK };
     let shapes = list_shapes(pipeline.bytes);
     let shape = known.first().map(|f| (f.plan.chunk, f.plan.ring));
@@ -137,7 +137,7 @@ fn search_within(
 /// Measures each plan once, and of what is left of the time gives the best few, the fastest first.
 fn measure_best(
     pipeline: &mut Pipeline, plans: Vec<Plan>, effort: Effort,
-) -> io::Result<Vec<Found>> {
+) -> io::Result<Vec<BestPlan>> {
     let mut found = measure_plans(pipeline, unique(plans), effort, &mut || ())?;
     found.sort_by(compare);
     found.truncate(BEST);
@@ -145,7 +145,7 @@ fn measure_best(
 }
 
 /// By the median.
-pub fn compare(one: &Found, two: &Found) -> Ordering {
+pub fn compare(one: &BestPlan, two: &BestPlan) -> Ordering {
     one.time.median.total_cmp(&two.time.median)
 }
 
@@ -158,7 +158,7 @@ pub fn compare(one: &Found, two: &Found) -> Ordering {
 /// See [`Pipeline::sample`].
 pub fn search(
     pipeline: &mut Pipeline, effort: Effort, tick: &mut impl FnMut(),
-) -> io::Result<Vec<Found>> {
+) -> io::Result<Vec<BestPlan>> {
     let (loops, shapes) = (Loop::all_available(), list_shapes(pipeline.bytes));
     let shapes_of = |pair: &[Loop; 2]| {
         let [into_ring, out_of_ring] = *pair;
@@ -192,8 +192,8 @@ fn pair_all(loops: &[Loop]) -> Vec<[Loop; 2]> {
 }
 
 /// The best of those that have the same key, in the order in which the keys appear.
-fn keep_best<K: PartialEq>(found: Vec<Found>, key: impl Fn(Plan) -> K) -> Vec<Found> {
-    let mut best: Vec<Found> = Vec::new();
+fn keep_best<K: PartialEq>(found: Vec<BestPlan>, key: impl Fn(Plan) -> K) -> Vec<BestPlan> {
+    let mut best: Vec<BestPlan> = Vec::new();
     for one in found {
         match best.iter_mut().find(|b| key(b.plan) == key(one.plan)) {
             Some(held) if compare(&one, held).is_lt() => *held = one,
@@ -212,7 +212,7 @@ fn make_plan(into_ring: Loop, out_of_ring: Loop, (chunk, ring): (usize, usize)) 
 /// the one in which most was.
 fn measure_plans(
     pipeline: &mut Pipeline, plans: Vec<Plan>, effort: Effort, tick: &mut impl FnMut(),
-) -> io::Result<Vec<Found>> {
+) -> io::Result<Vec<BestPlan>> {
     let mut taken = vec![Vec::new(); plans.len()];
     'rounds: for round in 0..ROUNDS {
         for (at, (&plan, taken)) in plans.iter().zip(&mut taken).enumerate() {
@@ -231,7 +231,7 @@ fn measure_plans(
 }
 
 /// What a plan took while a line took about `line`; if that never was, what it took at all.
-fn summarize_at(plan: Plan, taken: &[Taken], line: f64) -> Option<Found> {
+fn summarize_at(plan: Plan, taken: &[Taken], line: f64) -> Option<BestPlan> {
     let there = taken.iter().filter(|t| t.is_at(line));
     let mut times: Vec<f64> = there.flat_map(|t| &t.times).copied().collect();
     let all = taken.iter().flat_map(|t| &t.times);
@@ -240,7 +240,7 @@ fn summarize_at(plan: Plan, taken: &[Taken], line: f64) -> Option<Found> {
         times = all.copied().collect();
     }
     let time = summarize(&times)?;
-    Some(Found { plan, time, line, elsewhere })
+    Some(BestPlan { plan, time, line, elsewhere })
 }
 
 #[cfg(test)]

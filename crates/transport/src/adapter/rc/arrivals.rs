@@ -69,13 +69,13 @@ impl Core {
         // A peer cannot give back more than there is: the count stays what packets may carry.
         connection.credits = (connection.credits + tag.credits).min(WINDOW_MOST);
         let (header, data, len) = match (tag.kind, connection.heard) {
-            (Kind::Whole, _) if len >= HEADER => {
+            (PacketKind::Whole, _) if len >= HEADER => {
                 // SAFETY: the packet has its header.
                 let header = unsafe { read_header(at) };
                 connection.heard = Some(header);
                 (header, at.wrapping_add(HEADER), len - HEADER)
             }
-            (Kind::HeaderElided, Some(header)) if len <= PACKET => (header, at, len),
+            (PacketKind::HeaderElided, Some(header)) if len <= PACKET => (header, at, len),
             // SAFETY: `len` bytes have arrived in this buffer.
             _ => return unsafe { self.handle_part(index, tag, number, at, len) },
         };
@@ -111,11 +111,11 @@ impl Core {
     ) {
         let kept = match tag.kind {
             // SAFETY: ARRIVED.
-            Kind::First => unsafe { self.begin_assembly(index, tag.total as usize, at, len) },
+            PacketKind::First => unsafe { self.begin_assembly(index, tag.total as usize, at, len) },
             // SAFETY: ARRIVED.
-            Kind::More => unsafe { self.add_to_assembly(index, at, len) },
-            Kind::Credits => len == 0,
-            Kind::Whole | Kind::HeaderElided => false,
+            PacketKind::More => unsafe { self.add_to_assembly(index, at, len) },
+            PacketKind::Credits => len == 0,
+            PacketKind::Whole | PacketKind::HeaderElided => false,
         };
         self.counters.violations += !kept as u64;
         self.receives.give(number);

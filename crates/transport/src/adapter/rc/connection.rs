@@ -3,7 +3,7 @@
 use super::super::send_buffers::Slot;
 use super::super::send_queue::SendQueue;
 use super::super::stage::Stage;
-use super::wire::{Kind, Tag};
+use super::wire::{PacketKind, Tag};
 use crate::contract::{Header, Post};
 use crate::verbs::{MemoryRegion, Operation, QueuePair};
 use fastpath_base::sync::{AtomicU32, Ordering};
@@ -102,7 +102,7 @@ impl Connection {
 
     /// What a packet is posted as: its immediate data tells the peer what is owed to it.
     #[inline]
-    pub fn tag(&mut self, kind: Kind, total: usize) -> Operation<'static> {
+    pub fn tag(&mut self, kind: PacketKind, total: usize) -> Operation<'static> {
         let (credits, total) = (std::mem::take(&mut self.owed), total as u32);
         let tag = Tag { kind, credits, total };
         Operation::SendImmediate(tag.encode())

@@ -67,7 +67,7 @@ impl Core {
         if post != Post::Done {
             return post;
         }
-        let tag = connection.tag(Kind::Whole, 0);
+        let tag = connection.tag(PacketKind::Whole, 0);
         connection.credits -= 1;
         connection.last_header = Some(header);
         let head = encode_header(header);
@@ -106,8 +106,8 @@ impl Core {
         let known = self.repeats && self.connection(index).last_header == Some(header);
         let again = len > 0 && known;
         let (kind, from, bytes) = match again {
-            true => (Kind::HeaderElided, at.wrapping_add(HEADER), len),
-            false => (Kind::Whole, at, HEADER + len),
+            true => (PacketKind::HeaderElided, at.wrapping_add(HEADER), len),
+            false => (PacketKind::Whole, at, HEADER + len),
         };
         if !again {
             // SAFETY: a slot has room for header and payload, and is this message's alone.
@@ -133,8 +133,8 @@ impl Core {
         while done < len {
             let part = PACKET.min(len - done);
             let (kind, total, from, bytes) = match done {
-                0 => (Kind::First, len, at, HEADER + part),
-                _ => (Kind::More, 0, at.wrapping_add(HEADER + done), part),
+                0 => (PacketKind::First, len, at, HEADER + part),
+                _ => (PacketKind::More, 0, at.wrapping_add(HEADER + done), part),
             };
             let tag = self.connection(index).tag(kind, total);
             done += part;
@@ -192,7 +192,7 @@ impl Core {
         if connection.owed < least.max(1) || !able {
             return;
         }
-        let tag = connection.tag(Kind::Credits, 0);
+        let tag = connection.tag(PacketKind::Credits, 0);
         // SAFETY: no memory is named.
         if unsafe { self.post(index, &tag, &[], false, InlineChoice::Auto) } {
             self.counters.credit_packets += 1;

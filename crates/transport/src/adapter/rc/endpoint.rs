@@ -12,7 +12,7 @@ use super::datapath::INLINE_MOST;
 use super::iface::{Completion, Core};
 use super::wire::{HEADER, LARGEST, PairAddress};
 use crate::contract::*;
-use crate::verbs::{Access, Failure, Operation, Peer, Sge, Step, VerbsError};
+use crate::verbs::{Access, Failure, Operation, Peer, Sge, VerbsCall, VerbsError};
 use fastpath_base::copy::copy;
 use std::cell::RefCell;
 use std::mem::MaybeUninit;
@@ -286,7 +286,7 @@ impl Connection for RcEndpoint {
         let connection = core.connection(self.index);
         let opened = path.and_then(|path| {
             if connection.stage != Stage::Made {
-                return Err(VerbsError::call(Step::ModifyRtr, "", libc::EISCONN));
+                return Err(VerbsError::call(VerbsCall::ModifyRtr, "", libc::EISCONN));
             }
             let (number, psn) = (peer.number, peer.psn);
             let to = Peer { path, qpn: number, psn };

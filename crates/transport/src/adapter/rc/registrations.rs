@@ -52,7 +52,7 @@ impl Entry {
 }
 
 /// What is known of a range.
-enum Found {
+enum KnownRange {
     Here(Arc<MemoryRegion>),
     /// It is kept, and just now nobody can say whether that holds.
     Doubtful,
@@ -152,7 +152,7 @@ impl Registrations {
         let wanted = start..start + len.max(1);
         self.take_changes();
         let found = self.find(&wanted, access);
-        if let Found::Here(region) = found {
+        if let KnownRange::Here(region) = found {
             self.counts.reused += 1;
             return Ok(region);
         }
@@ -165,7 +165,7 @@ impl Registrations {
         }
         // SAFETY: the memory stays mapped as long as the region is used, by this function's contract.
         let keep = |this: &mut Self| unsafe { this.register_to_keep(&wanted, access) };
-        if matches!(found, Found::Nothing)
+        if matches!(found, KnownRange::Nothing)
             && let Some(region) = keep(self)
         {
             return Ok(region);
@@ -227,7 +227,7 @@ impl Registrations {
         before.rev().take(NEAR)
     }
 
-    fn find(&mut self, wanted: &Range<usize>, access: Access) -> Found {
+    fn find(&mut self, wanted: &Range<usize>, access: Access) -> KnownRange {
         // A passing one only while it is in use, so that its memory is there.
         let fits = |entry: &Entry| {
             covers(&entry.range(), wanted)
@@ -235,7 +235,7 @@ impl Registrations {
                 && (entry.stay != Stay::Passing || entry.is_used())
         };
         let Some((&key, entry)) = self.near(wanted).find(|(_, entry)| fits(entry)) else {
-            return Found::Nothing;
+            return KnownRange::Nothing;
         };
         let asked = entry.is_kept().then(|| self.watch());
         match asked.map(|watch| watch.map_or(Look::Unsure, |watch| watch.look(wanted))) {
@@ -243,19 +243,19 @@ impl Registrations {
             Some(Look::Held) => {}
             Some(Look::Lost) => {
                 self.drop_kept(|range| *range == (key.0..key.1));
-                return Found::Nothing;
+                return KnownRange::Nothing;
             }
-            Some(Look::Unsure) => return Found::Doubtful,
+            Some(Look::Unsure) => return KnownRange::Doubtful,
         }
         self.clock += 1;
         let clock = self.clock;
         let Some(entry) = self.entries.get_mut(&key) else {
-            return Found::Nothing;
+            return KnownRange::Nothing;
         };
         if let Stay::Kept { used, uses } = &mut entry.stay {
             (*used, *uses) = (clock, uses.saturating_add(1));
         }
-        Found::Here(entry.region.clone())
+        KnownRange::Here(entry.region.clone())
     }
 
     /// The lasting memory around a range.

@@ -12,7 +12,7 @@ use super::testing::{RcPair, WATCHDOG};
 use super::wire::{LARGEST, PACKET};
 use super::*;
 use crate::contract::*;
-use crate::verbs::{Access, Failure, Sge, Step, VerbsError, fake, fault, test_device};
+use crate::verbs::{Access, Failure, Sge, VerbsCall, VerbsError, fake, fault, test_device};
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_base::wait::{futex_wait, futex_wake};
 use std::time::{Duration, Instant};

@@ -19,7 +19,7 @@ mod userfault;
 pub(super) use changes::Changed;
 
 use changes::Changes;
-use children::Held;
+use children::ClosedInChild;
 use fastpath_base::maps::{self, Mapping};
 use fastpath_base::sync::{AtomicBool, AtomicU64, Ordering};
 use fastpath_base::thread::without_signals;
@@ -61,7 +61,7 @@ struct Shared {
 /// A watch of this process's memory.
 pub(super) struct Watch {
     /// Before the descriptors that it names: fields are dropped in this order.
-    _held: Held,
+    _held: ClosedInChild,
     shared: Arc<Shared>,
     maps: File,
     /// A child of the process has a copy of this, and no thread.
@@ -96,7 +96,7 @@ impl Watch {
             ended: AtomicBool::new(false),
             page: usize::try_from(page).unwrap_or(4096),
         });
-        let held = Held::new(shared.kernel.fd(), stop.as_raw_fd())
+        let held = ClosedInChild::new(shared.kernel.fd(), stop.as_raw_fd())
             .ok_or_else(|| io::Error::from_raw_os_error(libc::EMFILE))?;
         // What a thread does before its first own instruction may allocate.
         let begun = Arc::new(Barrier::new(2));

@@ -27,7 +27,7 @@ const _: () = assert!(LARGEST < 1 << TOTAL_BITS);
 
 /// Which part of a message a packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum PacketKind {
     /// A message in one packet.
     Whole = 0,
     /// The first of several.
@@ -43,7 +43,7 @@ pub(super) enum Kind {
 /// The immediate data of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tag {
-    pub kind: Kind,
+    pub kind: PacketKind,
     pub credits: u32,
     pub total: u32,
 }
@@ -57,11 +57,11 @@ impl Tag {
     /// What a peer wrote; `None` where that is no packet of ours.
     pub fn decode(word: u32) -> Option<Self> {
         let kind = match word >> TOTAL_BITS & 7 {
-            0 => Kind::Whole,
-            1 => Kind::First,
-            2 => Kind::More,
-            3 => Kind::Credits,
-            4 => Kind::HeaderElided,
+            0 => PacketKind::Whole,
+            1 => PacketKind::First,
+            2 => PacketKind::More,
+            3 => PacketKind::Credits,
+            4 => PacketKind::HeaderElided,
             _ => return None,
         };
         Some(Tag { kind, credits: word >> 24, total: word & ((1 << TOTAL_BITS) - 1) })
@@ -127,7 +127,13 @@ mod tests {
 
     #[test]
     fn tag__survives_the_wire() {
-        for kind in [Kind::Whole, Kind::First, Kind::More, Kind::Credits, Kind::HeaderElided] {
+        for kind in [
+            PacketKind::Whole,
+            PacketKind::First,
+            PacketKind::More,
+            PacketKind::Credits,
+            PacketKind::HeaderElided,
+        ] {
             for credits in [0, 1, WINDOW_MOST] {
                 for total in [0, 1, LARGEST as u32, (1 << TOTAL_BITS) - 1] {
                     let tag = Tag { kind, credits, total };

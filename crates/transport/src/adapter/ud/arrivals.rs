@@ -111,7 +111,7 @@ impl Core {
         let release = |packet: Packet| pool.release(packet.slot, done);
         // What is under way is watched already.
         self.stirred |= link.sender.acknowledge_with(now, head.ack, release);
-        if head.kind == Kind::Ack {
+        if head.kind == DatagramKind::Ack {
             return false;
         }
         let scarce = self.receives.available() < SCARCE;
@@ -163,7 +163,7 @@ impl Core {
             }
             match link.receiver.look() {
                 None => return,
-                Some(kept) if matches!(kept.kind, Kind::Whole | Kind::Last) => {
+                Some(kept) if matches!(kept.kind, DatagramKind::Whole | DatagramKind::Last) => {
                     if link.assembly.take().is_some() {
                         self.counters.violations += 1;
                     }
@@ -186,7 +186,7 @@ impl Core {
     /// Adds a part to the message it belongs to; false where it fits none.
     fn add_part(&mut self, index: usize, kept: &Kept) -> bool {
         let spare = match kept.kind {
-            Kind::First => self.spare.pop().unwrap_or_default(),
+            DatagramKind::First => self.spare.pop().unwrap_or_default(),
             _ => Vec::new(),
         };
         let (at, len) = self.stream_of(&kept.body);
@@ -194,7 +194,7 @@ impl Core {
         let part = unsafe { std::slice::from_raw_parts(at, len) };
         let link = self.link(index);
         let mut right = true;
-        if kept.kind == Kind::First {
+        if kept.kind == DatagramKind::First {
             let mut data = spare;
             data.clear();
             data.reserve(kept.total as usize);
@@ -236,7 +236,8 @@ impl Core {
             let (header, payload) = assembly.message().filter(|_| assembly.is_whole())?;
             return Some((header, payload.as_ptr(), payload.len()));
         }
-        let first = self.links.get(index)?.receiver.look().filter(|kept| kept.kind != Kind::Last);
+        let first =
+            self.links.get(index)?.receiver.look().filter(|kept| kept.kind != DatagramKind::Last);
         let (at, len) = self.stream_of(&first?.body);
         // SAFETY: the packet has not been given back.
         let stream = unsafe { std::slice::from_raw_parts(at, len) };

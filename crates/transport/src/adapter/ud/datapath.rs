@@ -55,12 +55,12 @@ impl Core {
         while offset < total {
             let bytes = chunk.min(total - offset);
             let kind = match (part, bytes == total) {
-                (0, true) => Kind::Whole,
-                (0, false) => Kind::First,
-                _ => Kind::More,
+                (0, true) => DatagramKind::Whole,
+                (0, false) => DatagramKind::First,
+                _ => DatagramKind::More,
             };
             let packet = Packet { slot, part, offset: offset as u32, bytes: bytes as u32 };
-            let total = if kind == Kind::First { total } else { 0 };
+            let total = if kind == DatagramKind::First { total } else { 0 };
             if !self.send_new(index, &packet, kind, total as u32, now) {
                 return false;
             }
@@ -73,7 +73,7 @@ impl Core {
     /// Sends a packet for the first time.
     #[inline]
     pub fn send_new(
-        &mut self, index: usize, packet: &Packet, kind: Kind, total: u32, now: u64,
+        &mut self, index: usize, packet: &Packet, kind: DatagramKind, total: u32, now: u64,
     ) -> bool {
         let Some(link) = self.links.get_mut(index) else {
             return false;
@@ -112,7 +112,7 @@ impl Core {
         let Some(link) = self.links.get_mut(index) else {
             return false;
         };
-        let Some(head) = prepare(link, Kind::Ack, 0, None) else {
+        let Some(head) = prepare(link, DatagramKind::Ack, 0, None) else {
             return false;
         };
         self.counters.acks += 1;
@@ -234,7 +234,7 @@ impl Core {
 /// number.
 #[inline]
 fn prepare(
-    link: &mut Link, kind: Kind, total: u32, packet: Option<(&Packet, u64)>,
+    link: &mut Link, kind: DatagramKind, total: u32, packet: Option<(&Packet, u64)>,
 ) -> Option<[u8; HEAD]> {
     let seq = match packet {
         None => 0,

@@ -2,7 +2,7 @@
 
 use super::super::stage::Stage;
 use super::pool::Packet;
-use super::wire::{Kind, split_stream};
+use super::wire::{DatagramKind, split_stream};
 use crate::contract::Header;
 use crate::reliable::{Receiver, Sender};
 use crate::verbs::AddressHandle;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// A packet that has arrived and whose turn has not come.
 pub(super) struct Kept {
-    pub kind: Kind,
+    pub kind: DatagramKind,
     pub total: u32,
     pub body: Body,
 }
@@ -108,13 +108,13 @@ impl Link {
     pub fn has_message(&self) -> bool {
         match &self.assembly {
             Some(assembly) => assembly.is_whole(),
-            None => self.receiver.look().is_some_and(|kept| kept.kind != Kind::Last),
+            None => self.receiver.look().is_some_and(|kept| kept.kind != DatagramKind::Last),
         }
     }
 
     /// Whether all messages of the peer have been taken, and it has said that no more come this way.
     pub fn has_last(&self) -> bool {
-        let last = |kept: &Kept| kept.kind == Kind::Last;
+        let last = |kept: &Kept| kept.kind == DatagramKind::Last;
         self.assembly.is_none() && self.receiver.look().is_some_and(last)
     }
 }

@@ -5,7 +5,7 @@ use super::super::send_buffers::Slot;
 use super::super::stage::Stage;
 use super::iface::Core;
 use super::pool::Packet;
-use super::wire::{HEADER, Kind};
+use super::wire::{DatagramKind, HEADER};
 use crate::contract::Post;
 use crate::verbs::{Failure, PostError};
 
@@ -94,7 +94,7 @@ impl Core {
         unsafe { self.pool.stream(slot).write_bytes(0, HEADER) };
         let packet = Packet::alone(slot, HEADER);
         let now = self.port.now();
-        match self.send_new(index, &packet, Kind::Last, 0, now) {
+        match self.send_new(index, &packet, DatagramKind::Last, 0, now) {
             true => Post::Done,
             false => Post::PeerGone,
         }

@@ -5,12 +5,12 @@
 mod on_fake;
 
 use super::testing::{UdPair, connect};
-use super::wire::{Head, Kind};
+use super::wire::{DatagramKind, Head};
 use super::*;
 use crate::contract::*;
 use crate::reliable::Ack;
 use crate::sim::Random;
-use crate::verbs::{Failure, Step, VerbsError, fake, fault, test_device};
+use crate::verbs::{Failure, VerbsCall, VerbsError, fake, fault, test_device};
 use fastpath_base::sync::{AtomicU32, Ordering};
 use fastpath_bootstrap::job::Job;
 use fastpath_bootstrap::segment::{RankPage, STATE_AWAKE, STATE_DEAD, STATE_SLEEPING};
@@ -179,7 +179,7 @@ fn garbage__is_counted_and_dropped() {
     assert!(strange.open(&pair.ends[1].local_address()));
     let token = pair.ends[1].with(|link| link.token);
     let right = Head {
-        kind: Kind::Whole,
+        kind: DatagramKind::Whole,
         link: 0,
         token,
         seq: token.wrapping_add(1000),
@@ -237,19 +237,19 @@ fn endpoint__that_goes_gives_its_buffers_back() {
 fn failure__at_each_step_leaves_nothing_behind() {
     let (context, real) = test_device();
     let wanted = [
-        Step::AllocPd,
-        Step::RegMr,
-        Step::CreateCq,
-        Step::CreateQp,
-        Step::QueryQp,
-        Step::ModifyInit,
-        Step::ModifyRtr,
-        Step::ModifyRts,
-        Step::CreateAh,
+        VerbsCall::AllocPd,
+        VerbsCall::RegMr,
+        VerbsCall::CreateCq,
+        VerbsCall::CreateQp,
+        VerbsCall::QueryQp,
+        VerbsCall::ModifyInit,
+        VerbsCall::ModifyRtr,
+        VerbsCall::ModifyRts,
+        VerbsCall::CreateAh,
     ];
     let make = || UdPair::on(&context, Settings::default());
     fault::fail_each_step(&wanted, make, |step, error| match error {
-        VerbsError::Value(_) => assert_eq!(step, Step::CreateAh),
+        VerbsError::Value(_) => assert_eq!(step, VerbsCall::CreateAh),
         error => assert_eq!(error.errno(), libc::EBUSY),
     });
     drop(context);

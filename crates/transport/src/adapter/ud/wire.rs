@@ -36,7 +36,7 @@ pub(super) const VERSION: u8 = 2;
 
 /// What a packet is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum DatagramKind {
     /// A message.
     Whole = 0,
     /// The first part of one.
@@ -52,7 +52,7 @@ pub(super) enum Kind {
 /// What a packet says of itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Head {
-    pub kind: Kind,
+    pub kind: DatagramKind,
     pub link: u32,
     pub token: u32,
     pub seq: u32,
@@ -82,11 +82,11 @@ impl Head {
         let word =
             |at: usize| u32::from_le_bytes([rest[at], rest[at + 1], rest[at + 2], rest[at + 3]]);
         let kind = match version ^ VERSION << 4 {
-            0 => Kind::Whole,
-            1 => Kind::First,
-            2 => Kind::More,
-            3 => Kind::Ack,
-            4 => Kind::Last,
+            0 => DatagramKind::Whole,
+            1 => DatagramKind::First,
+            2 => DatagramKind::More,
+            3 => DatagramKind::Ack,
+            4 => DatagramKind::Last,
             _ => return None,
         };
         let head = Head {
@@ -99,11 +99,13 @@ impl Head {
         };
         let total = head.total as usize;
         let right = match kind {
-            Kind::Whole => total == 0 && (HEADER..=STREAM).contains(&stream.len()),
-            Kind::First => stream.len() >= HEADER && total > stream.len() && total <= STREAM,
-            Kind::More => total == 0 && !stream.is_empty(),
-            Kind::Ack => total == 0 && head.seq == 0 && stream.is_empty(),
-            Kind::Last => total == 0 && stream.len() == HEADER,
+            DatagramKind::Whole => total == 0 && (HEADER..=STREAM).contains(&stream.len()),
+            DatagramKind::First => {
+                stream.len() >= HEADER && total > stream.len() && total <= STREAM
+            }
+            DatagramKind::More => total == 0 && !stream.is_empty(),
+            DatagramKind::Ack => total == 0 && head.seq == 0 && stream.is_empty(),
+            DatagramKind::Last => total == 0 && stream.len() == HEADER,
         };
         (right && [z0, z1, z2] == [0; 3]).then_some((head, stream))
     }
@@ -180,25 +182,25 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn head(kind: Kind) -> Head {
+    fn head(kind: DatagramKind) -> Head {
         Head {
             kind,
             link: 0x0102_0304,
             token: 0xf1f2_f3f4,
-            seq: if kind == Kind::Ack { 0 } else { u32::MAX },
+            seq: if kind == DatagramKind::Ack { 0 } else { u32::MAX },
             ack: Ack { next: 7, held: 0x8000_0000_0000_0001 },
-            total: if kind == Kind::First { 5000 } else { 0 },
+            total: if kind == DatagramKind::First { 5000 } else { 0 },
         }
     }
 
     #[test]
     fn head__survives_the_wire() {
         for (kind, bytes) in [
-            (Kind::Whole, 16),
-            (Kind::First, 4064),
-            (Kind::More, 1),
-            (Kind::Ack, 0),
-            (Kind::Last, HEADER),
+            (DatagramKind::Whole, 16),
+            (DatagramKind::First, 4064),
+            (DatagramKind::More, 1),
+            (DatagramKind::Ack, 0),
+            (DatagramKind::Last, HEADER),
         ] {
             let mut packet = head(kind).encode().to_vec();
             packet.extend(vec![9; bytes]);
@@ -213,16 +215,16 @@ mod tests {
             packet.extend(vec![0; bytes]);
             Head::decode(&packet).is_some()
         };
-        let first = |total| Head { total, ..head(Kind::First) };
-        assert!(!with(head(Kind::Whole), HEADER - 1), "no header");
-        assert!(!with(Head { total: 1, ..head(Kind::Whole) }, 100));
+        let first = |total| Head { total, ..head(DatagramKind::First) };
+        assert!(!with(head(DatagramKind::Whole), HEADER - 1), "no header");
+        assert!(!with(Head { total: 1, ..head(DatagramKind::Whole) }, 100));
         assert!(!with(first(100), 100), "a First that is all");
         assert!(!with(first(STREAM as u32 + 1), 100), "too long");
         assert!(with(first(STREAM as u32), 100));
         assert!(!with(first(u32::MAX), 15));
-        assert!(!with(head(Kind::More), 0));
-        assert!(!with(head(Kind::Ack), 1));
-        assert!(!with(Head { seq: 1, ..head(Kind::Ack) }, 0));
+        assert!(!with(head(DatagramKind::More), 0));
+        assert!(!with(head(DatagramKind::Ack), 1));
+        assert!(!with(Head { seq: 1, ..head(DatagramKind::Ack) }, 0));
     }
 
     #[test]

@@ -19,7 +19,7 @@ const ZCOPY_MOST: usize = 1 << 30;
 
 /// What carries a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Carrier {
     Datagrams,
     Connection,
 }
@@ -31,8 +31,8 @@ pub struct UpgradeEndpoint {
     rc: Option<Box<RcEndpoint>>,
     /// Whether the peer's end of it is open.
     up: bool,
-    sends: Way,
-    takes: Way,
+    sends: Carrier,
+    takes: Carrier,
     /// Whether a connection has been asked for; whether there is to be none.
     asked: bool,
     stays: bool,
@@ -72,8 +72,8 @@ impl UpgradeEndpoint {
             ud,
             rc: None,
             up: false,
-            sends: Way::Datagrams,
-            takes: Way::Datagrams,
+            sends: Carrier::Datagrams,
+            takes: Carrier::Datagrams,
             asked: false,
             stays: false,
             broken: false,
@@ -120,9 +120,9 @@ impl UpgradeEndpoint {
     /// Changes to the connection what is sent from now on, if that can be. Not on the way of a message: who has found
     /// room for several keeps it.
     fn change(&mut self) {
-        let able = self.up && self.sends == Way::Datagrams;
+        let able = self.up && self.sends == Carrier::Datagrams;
         if able && self.ud.send_last() == Post::Done {
-            self.sends = Way::Connection;
+            self.sends = Carrier::Connection;
         }
     }
 
@@ -149,7 +149,8 @@ impl UpgradeEndpoint {
 
     /// Whether both directions go by the connection, and the peer knows all that datagrams had to say.
     pub fn has_upgraded(&mut self) -> bool {
-        (self.sends, self.takes) == (Way::Connection, Way::Connection) && self.ud.is_drained()
+        (self.sends, self.takes) == (Carrier::Connection, Carrier::Connection)
+            && self.ud.is_drained()
     }
 
     /// The connection alone; [`UpgradeEndpoint::has_upgraded`] has been found.
@@ -166,8 +167,8 @@ impl UpgradeEndpoint {
     #[inline]
     fn carrier(&mut self) -> Option<&mut RcEndpoint> {
         match self.sends {
-            Way::Datagrams => None,
-            Way::Connection => self.rc.as_deref_mut(),
+            Carrier::Datagrams => None,
+            Carrier::Connection => self.rc.as_deref_mut(),
         }
     }
 
@@ -185,15 +186,15 @@ impl UpgradeEndpoint {
     /// Whether the next message can be looked for by the connection.
     #[inline]
     fn takes_by_connection(&mut self) -> bool {
-        if self.takes == Way::Datagrams && self.ud.take_last() {
-            self.takes = Way::Connection;
+        if self.takes == Carrier::Datagrams && self.ud.take_last() {
+            self.takes = Carrier::Connection;
             // The peer's end is open: it has just said that it sends from there.
             match &mut self.rc {
                 Some(rc) => rc.set_ready(),
                 None => self.broken = true,
             }
         }
-        self.takes == Way::Connection
+        self.takes == Carrier::Connection
     }
 }
 
@@ -228,14 +229,14 @@ impl Connection for UpgradeEndpoint {
     /// Whether the peer has left, or cannot be reached any more.
     fn peer_has_left(&self) -> bool {
         let rc = self.rc.as_ref();
-        let used = Way::Connection == self.sends || Way::Connection == self.takes;
+        let used = Carrier::Connection == self.sends || Carrier::Connection == self.takes;
         let cut = self.broken || (used && rc.is_some_and(|rc| rc.failure().is_some()));
         match (self.takes, rc) {
-            (Way::Connection, Some(rc)) => rc.peer_has_left(),
-            (Way::Connection, None) => true,
+            (Carrier::Connection, Some(rc)) => rc.peer_has_left(),
+            (Carrier::Connection, None) => true,
             // What the peer sent before stays to be taken: datagrams first.
-            (Way::Datagrams, Some(rc)) if self.ud.has_last() => rc.peer_has_left(),
-            (Way::Datagrams, _) => self.ud.peer_has_left() || (cut && !self.ud.has_message()),
+            (Carrier::Datagrams, Some(rc)) if self.ud.has_last() => rc.peer_has_left(),
+            (Carrier::Datagrams, _) => self.ud.peer_has_left() || (cut && !self.ud.has_message()),
         }
     }
 
@@ -252,8 +253,8 @@ impl Connection for UpgradeEndpoint {
     unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
         match self.sends {
             // SAFETY: BYTES.
-            Way::Connection => unsafe { self.rc.as_mut()?.register(address, len) },
-            Way::Datagrams => {
+            Carrier::Connection => unsafe { self.rc.as_mut()?.register(address, len) },
+            Carrier::Datagrams => {
                 self.ask_slow();
                 None
             }
@@ -305,7 +306,7 @@ impl Connection for UpgradeEndpoint {
 
     fn give_up_upgrade(&mut self) {
         (self.asked, self.stays) = (true, true);
-        if self.sends == Way::Datagrams && self.takes == Way::Datagrams {
+        if self.sends == Carrier::Datagrams && self.takes == Carrier::Datagrams {
             (self.rc, self.up) = (None, false);
         }
     }
@@ -353,7 +354,7 @@ impl Endpoint for UpgradeEndpoint {
 
     fn take(&mut self) {
         match (self.takes, &mut self.rc) {
-            (Way::Connection, Some(rc)) => rc.take(),
+            (Carrier::Connection, Some(rc)) => rc.take(),
             _ => self.ud.take(),
         }
         self.change();
@@ -362,7 +363,7 @@ impl Endpoint for UpgradeEndpoint {
     unsafe fn get(&mut self, to: *mut u8, len: usize, from: Remote) -> Result<(), RemoteError> {
         match (self.takes, &mut self.rc) {
             // SAFETY: BYTES.
-            (Way::Connection, Some(rc)) => unsafe { rc.get(to, len, from) },
+            (Carrier::Connection, Some(rc)) => unsafe { rc.get(to, len, from) },
             _ => Err(RemoteError::Unsupported),
         }
     }

@@ -8,7 +8,7 @@ use crate::adapter::ud::Settings as UdSettings;
 use crate::contract::*;
 use crate::lane::Lane;
 use crate::verbs::fake::{self, Conditions, Faults};
-use crate::verbs::{Step, fault};
+use crate::verbs::{VerbsCall, fault};
 use proptest::prelude::*;
 
 fn pair() -> UpgradePair {
@@ -239,7 +239,7 @@ fn prepare__beyond_the_limit_or_without_memory_leaves_the_pair_on_datagrams() {
     pair.ifaces[0].set_rule(limited);
     let refused = pair.ifaces[0].prepare(&mut pair.ends[0]);
     assert_eq!(refused, Err(Refusal::Limit));
-    fault::arm(Step::ModifyInit, 0, libc::ENOMEM);
+    fault::arm(VerbsCall::ModifyInit, 0, libc::ENOMEM);
     let refused = pair.ifaces[1].prepare(&mut pair.ends[1]);
     assert!(matches!(refused, Err(Refusal::Failed(_))), "{refused:?}");
     assert!(!fault::disarm());

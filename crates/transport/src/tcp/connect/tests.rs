@@ -43,7 +43,7 @@ struct Side {
 }
 
 /// Two sides, and what is under way between them.
-struct Pair {
+struct ConnectingPair {
     sides: [Side; 2],
     wire: BTreeMap<(u64, u64), (usize, Wire)>,
     now_ns: u64,
@@ -55,10 +55,10 @@ struct Pair {
     busy_until: [u64; 2],
 }
 
-impl Pair {
+impl ConnectingPair {
     fn new(leads: [Vec<Leads>; 2], seed: u64) -> Self {
         let mut ranks = [true, false].into_iter();
-        Pair {
+        ConnectingPair {
             sides: leads.map(|leads| Side {
                 connect: Connect::new(ranks.next().unwrap()),
                 leads,
@@ -226,7 +226,7 @@ proptest! {
                 leads.push(Leads::There);
             }
         }
-        let mut pair = Pair::new([low, high], seed);
+        let mut pair = ConnectingPair::new([low, high], seed);
         pair.busy_until = busy;
         pair.want(first);
         while pair.now_ns < later && pair.step() {}
@@ -242,7 +242,7 @@ proptest! {
     /// up before; and never do they use different connections.
     #[test]
     fn pair__meets_where_one_way_is_open(low in leads(), high in leads(), seed: u64, both: bool) {
-        let mut pair = Pair::new([low, high], seed);
+        let mut pair = ConnectingPair::new([low, high], seed);
         pair.want(0);
         if both {
             pair.want(1);
@@ -276,8 +276,8 @@ proptest! {
     }
 }
 
-fn run_alone(leads: &[Leads]) -> (Pair, u64) {
-    let mut pair = Pair::new([leads.to_vec(), vec![Leads::Refused]], 1);
+fn run_alone(leads: &[Leads]) -> (ConnectingPair, u64) {
+    let mut pair = ConnectingPair::new([leads.to_vec(), vec![Leads::Refused]], 1);
     pair.want(0);
     while pair.sides[0].uses.is_none() && !pair.sides[0].failed && pair.step() {}
     let now = pair.now_ns;
@@ -309,7 +309,7 @@ fn peer__that_nothing_leads_to_is_given_up() {
 
 #[test]
 fn both_at_once__use_the_call_of_the_lower_rank() {
-    let mut pair = Pair::new([vec![Leads::There], vec![Leads::There]], 1);
+    let mut pair = ConnectingPair::new([vec![Leads::There], vec![Leads::There]], 1);
     pair.want(1);
     pair.want(0);
     pair.run();
@@ -319,7 +319,7 @@ fn both_at_once__use_the_call_of_the_lower_rank() {
 
 #[test]
 fn lower_rank__whose_calls_are_not_answered_takes_the_peers() {
-    let mut pair = Pair::new([vec![Leads::Silent], vec![Leads::There]], 1);
+    let mut pair = ConnectingPair::new([vec![Leads::Silent], vec![Leads::There]], 1);
     pair.want(0);
     pair.want(1);
     pair.run();

@@ -159,7 +159,7 @@ fn find_next(qp: &FakeQp) -> Option<usize> {
 }
 
 /// What became of a job.
-pub(super) enum Outcome {
+pub(super) enum CarryResult {
     Done { opcode: c_int, bytes: u32 },
     Again,
     Failed(c_int),
@@ -190,12 +190,12 @@ impl Fabric {
         };
         let mut job = qp.jobs.remove(at).unwrap();
         let outcome = match qp.attr.qp_state {
-            QPS_SQE | QPS_ERR => Outcome::Failed(WC_WR_FLUSH_ERR),
-            _ if self.removed => Outcome::Failed(WC_FATAL_ERR),
+            QPS_SQE | QPS_ERR => CarryResult::Failed(WC_WR_FLUSH_ERR),
+            _ if self.removed => CarryResult::Failed(WC_FATAL_ERR),
             // SAFETY: jobs keep what the poster promised.
             _ => unsafe { self.carry(qp, &job) },
         };
-        let waits = matches!(outcome, Outcome::Again)
+        let waits = matches!(outcome, CarryResult::Again)
             && (job.tries < qp.attr.rnr_retry as u32 || qp.attr.rnr_retry == 7);
         match waits {
             true => job.tries += 1,
@@ -213,9 +213,9 @@ impl Fabric {
     fn finish(&mut self, qp: &mut FakeQp, mut job: Job) {
         match job.outcome.take() {
             None => {}
-            Some(Outcome::Again) => self.report(qp, &job, WC_RNR_RETRY_EXC_ERR, 0, 0),
-            Some(Outcome::Failed(status)) => self.report(qp, &job, status, 0, 0),
-            Some(Outcome::Done { opcode, bytes }) => {
+            Some(CarryResult::Again) => self.report(qp, &job, WC_RNR_RETRY_EXC_ERR, 0, 0),
+            Some(CarryResult::Failed(status)) => self.report(qp, &job, status, 0, 0),
+            Some(CarryResult::Done { opcode, bytes }) => {
                 qp.silent += 1;
                 if job.request.send_flags & SEND_SIGNALED != 0 || qp.signal_all {
                     self.report(qp, &job, WC_SUCCESS, opcode, bytes);
@@ -248,7 +248,7 @@ impl Fabric {
         unsafe { complete(qp.base.send_cq, completion, qp.base.qp_num, freed) };
     }
 
-    unsafe fn carry(&mut self, qp: &mut FakeQp, job: &Job) -> Outcome {
+    unsafe fn carry(&mut self, qp: &mut FakeQp, job: &Job) -> CarryResult {
         let request = &job.request;
         let outbound = !matches!(
             request.opcode,
@@ -258,7 +258,7 @@ impl Fabric {
         if job.inline.is_none() {
             for s in job.segments.iter().filter(|s| s.length > 0) {
                 if !allows(self, s.lkey, s.addr, s.length as u64, access) {
-                    return Outcome::Failed(WC_LOC_PROT_ERR);
+                    return CarryResult::Failed(WC_LOC_PROT_ERR);
                 }
             }
         }
@@ -267,17 +267,17 @@ impl Fabric {
             return unsafe { self.carry_datagram(qp, job) };
         }
         if qp.attr.ah_attr.grh.dgid.raw != OWN_GID {
-            return Outcome::Failed(WC_RETRY_EXC_ERR); // nobody there
+            return CarryResult::Failed(WC_RETRY_EXC_ERR); // nobody there
         }
         let other = qp.attr.dest_qp_num;
         let Some(&peer) = self.pairs.get(&other) else {
-            return Outcome::Failed(WC_RETRY_EXC_ERR);
+            return CarryResult::Failed(WC_RETRY_EXC_ERR);
         };
         // SAFETY: pairs in the table are alive; a pair connected to itself is not made here.
         let peer = unsafe { &mut *peer };
         let connected = peer.attr.qp_state >= QPS_RTR && peer.attr.qp_state != QPS_ERR;
         if !connected || peer.attr.dest_qp_num != qp.base.qp_num {
-            return Outcome::Failed(WC_RETRY_EXC_ERR);
+            return CarryResult::Failed(WC_RETRY_EXC_ERR);
         }
         // SAFETY: OBJECTS.
         unsafe {
@@ -291,14 +291,14 @@ impl Fabric {
         }
     }
 
-    unsafe fn carry_send(&mut self, peer: &mut FakeQp, job: &Job) -> Outcome {
+    unsafe fn carry_send(&mut self, peer: &mut FakeQp, job: &Job) -> CarryResult {
         let rooms = match peer.base.srq.is_null() {
             true => &mut peer.receives,
             // SAFETY: a pair's queue is alive.
             false => unsafe { &mut (*peer.base.srq.cast::<FakeSrq>()).receives },
         };
         let Some(room) = rooms.pop_front() else {
-            return Outcome::Again;
+            return CarryResult::Again;
         };
         // SAFETY: checked by `carry`.
         let bytes = unsafe { payload(job) };
@@ -313,11 +313,11 @@ impl Fabric {
             peer.attr.qp_state = QPS_ERR;
             // SAFETY: the queue is alive.
             unsafe { complete(peer.base.recv_cq, completion, 0, 0) };
-            return Outcome::Failed(WC_REM_INV_REQ_ERR);
+            return CarryResult::Failed(WC_REM_INV_REQ_ERR);
         }
         let invalidates = job.request.opcode == WR_SEND_WITH_INV;
         if invalidates && !self.invalidate(peer.base.qp_num, job.request.imm_data) {
-            return Outcome::Failed(WC_REM_OP_ERR);
+            return CarryResult::Failed(WC_REM_OP_ERR);
         }
         assert!(
             bytes.is_empty()
@@ -344,11 +344,11 @@ impl Fabric {
             complete(peer.base.recv_cq, completion, 0, 0);
         }
         let bytes = bytes.len() as u32;
-        Outcome::Done { opcode: WC_OP_SEND, bytes }
+        CarryResult::Done { opcode: WC_OP_SEND, bytes }
     }
 
     /// Who has no buffer for it, or another key, does not get it, and nobody learns of that.
-    unsafe fn carry_datagram(&mut self, qp: &FakeQp, job: &Job) -> Outcome {
+    unsafe fn carry_datagram(&mut self, qp: &FakeQp, job: &Job) -> CarryResult {
         // SAFETY: this service's part of the union; the payload was checked by `carry`.
         let (to, bytes) = unsafe { (job.request.wr.ud, payload(job)) };
         assert!(
@@ -356,10 +356,10 @@ impl Fabric {
             "a send by an address handle that is gone"
         );
         if bytes.len() > DATAGRAM_MOST {
-            return Outcome::Failed(WC_LOC_LEN_ERR);
+            return CarryResult::Failed(WC_LOC_LEN_ERR);
         }
         if !self.conditions.active {
-            return Outcome::Failed(WC_LOC_QP_OP_ERR);
+            return CarryResult::Failed(WC_LOC_QP_OP_ERR);
         }
         let len = bytes.len() as u32;
         let immediate = (job.request.opcode == WR_SEND_WITH_IMM).then_some(job.request.imm_data);
@@ -370,7 +370,7 @@ impl Fabric {
             immediate,
             bytes,
         });
-        Outcome::Done { opcode: WC_OP_SEND, bytes: len }
+        CarryResult::Done { opcode: WC_OP_SEND, bytes: len }
     }
 
     /// A datagram leaves: it may be lost, doubled, and overtaken by those after it.
@@ -440,24 +440,24 @@ impl Fabric {
         }
     }
 
-    unsafe fn carry_write(&mut self, at: u32, job: &Job) -> Outcome {
+    unsafe fn carry_write(&mut self, at: u32, job: &Job) -> CarryResult {
         // SAFETY: this operation's part of the union; the payload was checked by `carry`.
         let (to, bytes) = unsafe { (job.request.wr.rdma, payload(job)) };
         let len = bytes.len() as u64;
         if len > 0 && !self.reaches(at, to.rkey, to.remote_addr, len, ACCESS_REMOTE_WRITE) {
-            return Outcome::Failed(WC_REM_ACCESS_ERR);
+            return CarryResult::Failed(WC_REM_ACCESS_ERR);
         }
         // SAFETY: registered for this.
         unsafe { write(to.remote_addr, &bytes) };
-        Outcome::Done { opcode: WC_OP_RDMA_WRITE, bytes: len as u32 }
+        CarryResult::Done { opcode: WC_OP_RDMA_WRITE, bytes: len as u32 }
     }
 
-    unsafe fn carry_read(&mut self, at: u32, job: &Job) -> Outcome {
+    unsafe fn carry_read(&mut self, at: u32, job: &Job) -> CarryResult {
         // SAFETY: this operation's part of the union.
         let from = unsafe { job.request.wr.rdma };
         let len: u64 = job.segments.iter().map(|s| s.length as u64).sum();
         if len > 0 && !self.reaches(at, from.rkey, from.remote_addr, len, ACCESS_REMOTE_READ) {
-            return Outcome::Failed(WC_REM_ACCESS_ERR);
+            return CarryResult::Failed(WC_REM_ACCESS_ERR);
         }
         let mut next = from.remote_addr;
         for segment in job.segments.iter().filter(|s| s.length > 0) {
@@ -466,18 +466,18 @@ impl Fabric {
             unsafe { write(segment.addr, &gather(&[part])) };
             next += segment.length as u64;
         }
-        Outcome::Done { opcode: WC_OP_RDMA_READ, bytes: len as u32 }
+        CarryResult::Done { opcode: WC_OP_RDMA_READ, bytes: len as u32 }
     }
 
-    unsafe fn carry_atomic(&mut self, at: u32, job: &Job) -> Outcome {
+    unsafe fn carry_atomic(&mut self, at: u32, job: &Job) -> CarryResult {
         // SAFETY: this operation's part of the union.
         let to = unsafe { job.request.wr.atomic };
         if job.segments.len() != 1 || job.segments[0].length != 8 {
-            return Outcome::Failed(WC_LOC_LEN_ERR);
+            return CarryResult::Failed(WC_LOC_LEN_ERR);
         }
         let aligned = to.remote_addr.is_multiple_of(8);
         if !aligned || !self.reaches(at, to.rkey, to.remote_addr, 8, ACCESS_REMOTE_ATOMIC) {
-            return Outcome::Failed(WC_REM_ACCESS_ERR);
+            return CarryResult::Failed(WC_REM_ACCESS_ERR);
         }
         let word = std::ptr::with_exposed_provenance_mut::<u64>(to.remote_addr as usize);
         // SAFETY: registered for this, and aligned.
@@ -495,11 +495,11 @@ impl Fabric {
                 }
                 WC_OP_COMP_SWAP
             }
-            _ => return Outcome::Failed(WC_LOC_QP_OP_ERR),
+            _ => return CarryResult::Failed(WC_LOC_QP_OP_ERR),
         };
         // SAFETY: checked by `carry`.
         unsafe { write(job.segments[0].addr, &before.to_ne_bytes()) };
-        Outcome::Done { opcode, bytes: 8 }
+        CarryResult::Done { opcode, bytes: 8 }
     }
 }
 

@@ -311,7 +311,7 @@ struct Job {
     /// Polls until its answer is here.
     held: u32,
     /// What became of it, where one before it is not done: completions come in order.
-    outcome: Option<carry::Outcome>,
+    outcome: Option<carry::CarryResult>,
 }
 
 impl Job {

@@ -1,7 +1,7 @@
 //! Memory windows of the second kind: bound by a queue pair, for its peer alone, until they are invalidated.
 #![allow(unsafe_code)]
 
-use super::carry::{Outcome, allows};
+use super::carry::{CarryResult, allows};
 use super::*;
 use libc::c_int;
 
@@ -39,19 +39,19 @@ pub(super) unsafe extern "C" fn dealloc_mw(mw: *mut Mw) -> c_int {
 
 impl Fabric {
     /// The window's key leads to the memory from now on. One that is bound must be invalidated before.
-    pub(super) fn carry_bind(&mut self, pair: u32, job: &Job) -> Outcome {
+    pub(super) fn carry_bind(&mut self, pair: u32, job: &Job) -> CarryResult {
         let to = job.request.bind;
         // SAFETY: the poster keeps region and window.
         let (region, base) = unsafe { ((*to.mr).lkey, (*to.mw).rkey & !0xff) };
         let inside = allows(self, region, to.addr, to.length, ACCESS_MW_BIND);
         let bound = self.windows.keys().any(|key| key & !0xff == base);
         if !inside || bound || to.rkey & !0xff != base {
-            return Outcome::Failed(WC_MW_BIND_ERR);
+            return CarryResult::Failed(WC_MW_BIND_ERR);
         }
         let to_memory =
             Bound { pair, region, addr: to.addr, length: to.length, access: to.access as i32 };
         self.windows.insert(to.rkey, to_memory);
-        Outcome::Done { opcode: WC_OP_BIND_MW, bytes: 0 }
+        CarryResult::Done { opcode: WC_OP_BIND_MW, bytes: 0 }
     }
 
     /// Ends the key of a window of that queue pair; false where it is none.

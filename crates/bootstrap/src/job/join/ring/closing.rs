@@ -165,7 +165,7 @@ impl Calls {
     fn call(&mut self, address: SocketAddr) {
         match dial(address, None) {
             Ok(socket) => {
-                let call = Candidate::new(socket.into(), Step::Connecting);
+                let call = Candidate::new(socket.into(), GreetingStep::Connecting);
                 self.live.push((address, call));
             }
             // No descriptor is left: one may be given back.
@@ -202,7 +202,7 @@ impl Calls {
                 Err(_) => {
                     let (address, call) = self.live.swap_remove(at);
                     // Nobody listens there, or another one does.
-                    if call.step != Step::Connecting {
+                    if call.step != GreetingStep::Connecting {
                         self.call_again(address);
                     }
                 }
@@ -214,7 +214,7 @@ impl Calls {
 
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Step {
+enum GreetingStep {
     /// Of the one who connects: that it is there.
     Connecting,
     /// Of the same: the nonce.
@@ -228,21 +228,21 @@ enum Step {
 /// A connection that may lead to a neighbour.
 struct Candidate {
     stream: TcpStream,
-    step: Step,
+    step: GreetingStep,
     nonce: [u8; NONCE],
     word: [u8; PROOF],
     got: usize,
 }
 
 impl Candidate {
-    fn new(stream: TcpStream, step: Step) -> Candidate {
+    fn new(stream: TcpStream, step: GreetingStep) -> Candidate {
         Candidate { stream, step, nonce: [0; NONCE], word: [0; PROOF], got: 0 }
     }
 
     /// One that somebody has made, and is greeted.
     fn accepted(stream: TcpStream) -> io::Result<Candidate> {
         stream.set_nonblocking(true)?;
-        let mut caller = Candidate::new(stream, Step::Proof);
+        let mut caller = Candidate::new(stream, GreetingStep::Proof);
         caller.nonce = draw_random()?;
         caller.say(&[&MAGIC[..], &caller.nonce].concat())?;
         Ok(caller)
@@ -255,7 +255,7 @@ impl Candidate {
 
     fn entry(&self) -> libc::pollfd {
         let events = match self.step {
-            Step::Connecting => libc::POLLOUT,
+            GreetingStep::Connecting => libc::POLLOUT,
             _ => libc::POLLIN,
         };
         poll_entry(self.stream.as_raw_fd(), events)
@@ -280,7 +280,7 @@ impl Candidate {
     /// proved that it is the other one of the two.
     fn go_on(&mut self, pass: &Pass, (from, to): (u32, u32)) -> io::Result<bool> {
         let wrong = || io::Error::from(ErrorKind::InvalidData);
-        if self.step == Step::Connecting {
+        if self.step == GreetingStep::Connecting {
             if let Some(error) = self.stream.take_error()? {
                 return Err(error);
             }
@@ -288,9 +288,9 @@ impl Candidate {
                 Err(e) if e.kind() == ErrorKind::NotConnected => return Ok(false),
                 other => other?,
             };
-            self.step = Step::Greeting;
+            self.step = GreetingStep::Greeting;
         }
-        if self.step == Step::Greeting {
+        if self.step == GreetingStep::Greeting {
             if !self.has_read(GREETING)? {
                 return Ok(false);
             }
@@ -300,10 +300,10 @@ impl Candidate {
             self.nonce.copy_from_slice(&self.word[MAGIC.len()..GREETING]);
             let tag = pass.tag(PURPOSE, &self.nonce, from, to);
             self.say(&[&from.to_le_bytes()[..], &tag].concat())?;
-            self.step = Step::Answer;
+            self.step = GreetingStep::Answer;
         }
         let (length, ends) = match self.step {
-            Step::Answer => (TAG, (to, from)),
+            GreetingStep::Answer => (TAG, (to, from)),
             _ => (PROOF, (from, to)),
         };
         if !self.has_read(length)? {
@@ -313,7 +313,7 @@ impl Candidate {
         if !pass.is_tag(tag, PURPOSE, &self.nonce, ends) {
             return Err(wrong());
         }
-        if self.step == Step::Proof {
+        if self.step == GreetingStep::Proof {
             if self.word[..4] != from.to_le_bytes() {
                 return Err(wrong());
             }

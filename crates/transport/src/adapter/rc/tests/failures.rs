@@ -83,19 +83,19 @@ fn peer_without_buffers__is_an_error_if_the_timeout_ends() {
 #[test]
 fn garbage__is_counted_and_dropped() {
     use crate::verbs::{Operation, SendFlags};
-    use wire::{Kind, Tag};
+    use wire::{PacketKind, Tag};
     let mut pair = RcPair::new(Settings::default());
     let tag = |kind, total| {
         let credits = 0;
         Operation::SendImmediate(Tag { kind, credits, total }.encode())
     };
     let bad = [
-        (tag(Kind::Whole, 0), 3),
-        (tag(Kind::First, 20_000), 10),
-        (tag(Kind::More, 0), 100),
-        (tag(Kind::Credits, 0), 1),
+        (tag(PacketKind::Whole, 0), 3),
+        (tag(PacketKind::First, 20_000), 10),
+        (tag(PacketKind::More, 0), 100),
+        (tag(PacketKind::Credits, 0), 1),
         // There has been no header that it could have again.
-        (tag(Kind::HeaderElided, 0), 40),
+        (tag(PacketKind::HeaderElided, 0), 40),
         (Operation::SendImmediate(7 << 21), 16),
         (Operation::Send, 50),
     ];
@@ -125,19 +125,21 @@ fn garbage__is_counted_and_dropped() {
 fn failure__at_each_step_leaves_nothing_behind() {
     let (context, real) = test_device();
     let wanted = [
-        Step::AllocPd,
-        Step::RegMr,
-        Step::CreateCq,
-        Step::CreateSrq,
-        Step::CreateQp,
-        Step::QueryQp,
-        Step::ModifyInit,
-        Step::ModifyRtr,
-        Step::ModifyRts,
+        VerbsCall::AllocPd,
+        VerbsCall::RegMr,
+        VerbsCall::CreateCq,
+        VerbsCall::CreateSrq,
+        VerbsCall::CreateQp,
+        VerbsCall::QueryQp,
+        VerbsCall::ModifyInit,
+        VerbsCall::ModifyRtr,
+        VerbsCall::ModifyRts,
     ];
     let make = || RcPair::on(&context, Settings::default());
     fault::fail_each_step(&wanted, make, |step, error| match error {
-        VerbsError::Value(_) => assert!(matches!(step, Step::ModifyRtr | Step::ModifyRts)),
+        VerbsError::Value(_) => {
+            assert!(matches!(step, VerbsCall::ModifyRtr | VerbsCall::ModifyRts))
+        }
         error => assert_eq!(error.errno(), libc::EBUSY),
     });
     drop(context);
@@ -242,7 +244,7 @@ fn event__that_says_little_costs_no_question() {
         fault::take_seen();
         fake::report(event);
         pair.ifaces[0].arm(|| ());
-        let asked = fault::take_seen().contains(&Step::QueryPort);
+        let asked = fault::take_seen().contains(&VerbsCall::QueryPort);
         for _ in 0..10 {
             pair.progress();
         }

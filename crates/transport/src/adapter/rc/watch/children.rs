@@ -16,9 +16,9 @@ static HELD: [StaticU64; MOST] = [const { StaticU64::new(0) }; MOST];
 static IS_TOLD: OnceLock<bool> = OnceLock::new();
 
 /// One of them, until it is dropped.
-pub(super) struct Held(&'static StaticU64);
+pub(super) struct ClosedInChild(&'static StaticU64);
 
-impl Held {
+impl ClosedInChild {
     /// A child has `other` in place of `fd`. `None` where there are too many, or nobody can be told of children.
     pub(super) fn new(fd: RawFd, other: RawFd) -> Option<Self> {
         // SAFETY: the function does what may be done in a child, and is there as long as the process.
@@ -29,11 +29,11 @@ impl Held {
             let (done, missed) = (Ordering::Relaxed, Ordering::Relaxed);
             place.compare_exchange(0, pair, done, missed).is_ok()
         };
-        told.then(|| HELD.iter().find(take).map(Held)).flatten()
+        told.then(|| HELD.iter().find(take).map(ClosedInChild)).flatten()
     }
 }
 
-impl Drop for Held {
+impl Drop for ClosedInChild {
     fn drop(&mut self) {
         self.0.store(0, Ordering::Relaxed);
     }

@@ -271,9 +271,9 @@ fn change__is_said_of_blocks_that_are_freed_and_resized() {
 }
 
 /// A failure of one thread of a test ends the other, which waits for this word.
-struct End<'a>(&'a AtomicU64);
+struct EndGuard<'a>(&'a AtomicU64);
 
-impl Drop for End<'_> {
+impl Drop for EndGuard<'_> {
     fn drop(&mut self) {
         self.0.store(u64::MAX, Ordering::Relaxed);
     }
@@ -310,7 +310,7 @@ fn look__finds_memory_that_another_thread_is_unmapping() {
                 advise(others.start + round % 64 * PAGE, PAGE, libc::MADV_DONTNEED);
             }
         });
-        let _end = End(&turn);
+        let _end = EndGuard(&turn);
         let mut seen = [0; 3];
         for round in 0..rounds {
             // ORDERING: partner: the unmapping thread's load.
@@ -359,7 +359,7 @@ fn look__finds_memory_that_another_thread_has_discarded() {
     let mut missed = [0; 2];
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            let _end = End(&discarded);
+            let _end = EndGuard(&discarded);
             for round in 1..=ROUNDS {
                 advise(range.start, PAGE, libc::MADV_DONTNEED);
                 // ORDERING: partner: the looking thread's load.
@@ -367,7 +367,7 @@ fn look__finds_memory_that_another_thread_has_discarded() {
                 wait_for(&looked, round);
             }
         });
-        let _end = End(&looked);
+        let _end = EndGuard(&looked);
         let mut taken = 0;
         for round in 1..=ROUNDS {
             wait_for(&discarded, round);

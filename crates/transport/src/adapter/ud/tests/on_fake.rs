@@ -171,7 +171,13 @@ fn fuzz__peer_that_sends_anything_does_no_harm() {
         let from = pair.ifaces[0].core().borrow().pair.qpn();
         let mut seq = token;
         for _ in 0..300 {
-            let kinds = [Kind::Whole, Kind::First, Kind::More, Kind::More, Kind::Ack];
+            let kinds = [
+                DatagramKind::Whole,
+                DatagramKind::First,
+                DatagramKind::More,
+                DatagramKind::More,
+                DatagramKind::Ack,
+            ];
             let head = Head {
                 kind: kinds[random.below(5) as usize],
                 link: 0,
@@ -439,7 +445,7 @@ fn event__that_says_little_costs_no_question() {
         fault::take_seen();
         fake::report(event);
         pair.ifaces[0].arm(|| ());
-        fault::take_seen().contains(&Step::QueryPort)
+        fault::take_seen().contains(&VerbsCall::QueryPort)
     };
     assert!(!fake::QUIET_EVENTS.into_iter().any(&mut asks));
     // The port is down.

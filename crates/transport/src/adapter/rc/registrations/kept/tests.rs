@@ -70,7 +70,7 @@ fn memory__is_kept_from_its_second_use_on() {
 }
 
 /// A way to change memory.
-type Way<'a> = &'a dyn Fn(&Range<usize>);
+type LookupFn<'a> = &'a dyn Fn(&Range<usize>);
 
 #[test]
 fn memory__that_changed_is_registered_anew() {
@@ -81,7 +81,7 @@ fn memory__that_changed_is_registered_anew() {
     let same = |at: usize| {
         map_at(at, LEN, RIGHTS, OWN | libc::MAP_FIXED);
     };
-    let ways: [Way<'_>; 5] = [
+    let ways: [LookupFn<'_>; 5] = [
         &|range| unmap(range.start, LEN),
         &|range| unmap(range.start + 5 * PAGE, PAGE),
         &|range| same(range.start),

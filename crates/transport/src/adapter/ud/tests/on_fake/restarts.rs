@@ -20,24 +20,24 @@ fn set_port(active: bool) {
 enum Trouble {
     Nothing,
     /// This step, when it has come so often before.
-    Once(Step, u32),
+    Once(VerbsCall, u32),
     /// This step, whenever it comes.
-    Always(Step),
+    Always(VerbsCall),
     /// The posting of receive buffers, after so many calls of it: so many.
     Receives(u64, u64),
 }
 
 /// What became of it.
-struct Outcome {
+struct RestartResult {
     seen: [Vec<u32>; 2],
     failures: [Option<Failure>; 2],
     lasted_ns: u64,
-    steps: Vec<Step>,
+    steps: Vec<VerbsCall>,
     said: String,
 }
 
 /// Both ends send, and the port is down for a moment; then everything goes on, or an end has failed.
-fn ride_out(trouble: Trouble) -> Outcome {
+fn ride_out(trouble: Trouble) -> RestartResult {
     let base = fault::alive();
     let mut pair = UdPair::fake(Settings::default());
     set_port(false);
@@ -100,10 +100,10 @@ fn ride_out(trouble: Trouble) -> Outcome {
     assert!(refused == 0 || refused > 1000, "{trouble:?}: {refused} left");
     drop((more, pair));
     assert_eq!(fault::alive(), base, "{trouble:?} leaves something");
-    Outcome { seen, failures, lasted_ns: fake::now_ns() - began, steps, said }
+    RestartResult { seen, failures, lasted_ns: fake::now_ns() - began, steps, said }
 }
 
-fn assert_whole(trouble: Trouble) -> Outcome {
+fn assert_whole(trouble: Trouble) -> RestartResult {
     let outcome = ride_out(trouble);
     assert_eq!(outcome.failures, [None; 2], "{trouble:?}: {}", outcome.said);
     for seen in &outcome.seen {
@@ -127,13 +127,13 @@ fn assert_failed(trouble: Trouble, text: &str) {
     assert!(outcome.said.contains(text), "{trouble:?}: {}", outcome.said);
 }
 
-const STEPS: [(Step, &str); 6] = [
-    (Step::ModifyError, "stopping the queue pair"),
-    (Step::ModifyReset, "starting the queue pair anew"),
-    (Step::ModifyInit, "initialising"),
-    (Step::ModifyRtr, "ready to receive"),
-    (Step::ModifyRts, "ready to send"),
-    (Step::QueryPort, "is down"),
+const STEPS: [(VerbsCall, &str); 6] = [
+    (VerbsCall::ModifyError, "stopping the queue pair"),
+    (VerbsCall::ModifyReset, "starting the queue pair anew"),
+    (VerbsCall::ModifyInit, "initialising"),
+    (VerbsCall::ModifyRtr, "ready to receive"),
+    (VerbsCall::ModifyRts, "ready to send"),
+    (VerbsCall::QueryPort, "is down"),
 ];
 
 #[test]
