@@ -28,6 +28,7 @@ pub mod memory;
 #[allow(dead_code)]
 #[path = "../../../tests/fuzz/mutate.rs"]
 mod mutate;
+pub mod random;
 pub mod refusal;
 pub mod sleepers;
 pub mod stored;

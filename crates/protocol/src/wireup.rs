@@ -250,7 +250,7 @@ impl Wireup {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use fastpath_transport::sim::Random;
+    use fastpath_base::random::Random;
     use proptest::prelude::*;
 
     impl Wireup {

@@ -6,10 +6,10 @@
 mod common;
 
 use common::*;
+use fastpath_base::random::Random;
 use fastpath_protocol::rma::{AccessPath, Exposed, Moved, RemoteKey, RmaError};
 use fastpath_transport::adapter::AdapterTransport;
 use fastpath_transport::adapter::upgrade::Rule;
-use fastpath_transport::sim::Random;
 use std::time::{Duration, Instant};
 
 /// Nothing here takes so long; a test that does has hung.

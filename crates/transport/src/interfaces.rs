@@ -9,7 +9,9 @@ use crate::loopback::LoopbackEndpoint;
 use crate::setup::allowed::Allowed;
 use crate::shm::arena::KEY_ARENA;
 use crate::shm::{Arena, Domain, Iface, ShmEndpoint};
-use crate::sim::{Network, SimIface};
+#[cfg(any(test, feature = "sim"))]
+use crate::sim::Network;
+use crate::sim::SimIface;
 use crate::tcp::TcpIface;
 use crate::verbs::inline::Overrides;
 use crate::verbs::{PortCounter, open_device};
@@ -116,6 +118,7 @@ impl Interfaces {
     }
 
     /// Reaches every peer through a simulated network, with the job's rank as its port.
+    #[cfg(any(test, feature = "sim"))]
     pub fn simulate(job: &'static Job, network: &Network) -> Self {
         let sim = Some(network.iface(job.rank() as u32));
         Interfaces { sim, alive: true, ..Interfaces::open(job) }
@@ -230,8 +233,9 @@ impl Interfaces {
             return self.make_outside_lane(peer);
         }
         match &self.sim {
+            #[cfg(any(test, feature = "sim"))]
             Some(sim) => Lane::Sim(Box::new(sim.endpoint(peer))),
-            None => {
+            _ => {
                 let mut endpoint = ShmEndpoint::new(self.domain, peer);
                 if !self.allowed.cma {
                     endpoint.refuse_single_copy();
@@ -279,6 +283,7 @@ impl Interfaces {
                 let opened = endpoint.connect(self.allowed.ahead);
                 opened.map_err(|error| error.to_string())
             }
+            #[cfg(any(test, feature = "sim"))]
             Lane::Sim(endpoint) => {
                 endpoint.connect();
                 Ok(())

@@ -12,6 +12,7 @@ use crate::contract::*;
 use crate::loopback::LoopbackEndpoint;
 use crate::shm::ShmEndpoint;
 use crate::shm::recall::Recalls;
+#[cfg(any(test, feature = "sim"))]
 use crate::sim::SimEndpoint;
 use crate::tcp::TcpEndpoint;
 use fastpath_base::sync::{Ordering, fence};
@@ -23,6 +24,7 @@ macro_rules! ask {
             Lane::Unconnected => $none,
             Lane::Shm($endpoint) => $answer,
             Lane::Loopback($endpoint) => $answer,
+            #[cfg(any(test, feature = "sim"))]
             Lane::Sim($endpoint) => $answer,
             Lane::Rc($endpoint) => $answer,
             Lane::Ud($endpoint) => $answer,
@@ -44,7 +46,8 @@ pub enum Lane {
     Shm(ShmEndpoint) = 1,
     /// To oneself.
     Loopback(Box<LoopbackEndpoint>) = 2,
-    /// The simulated network.
+    /// The simulated network, in tests.
+    #[cfg(any(test, feature = "sim"))]
     Sim(Box<SimEndpoint>) = 3,
     /// A reliable connection of an RDMA adapter.
     Rc(Box<RcEndpoint>) = 4,
@@ -416,6 +419,7 @@ impl Lane {
     unsafe fn am_short_rare(&mut self, header: Header, data: *const u8, len: usize) -> Post {
         match self {
             // SAFETY: BYTES.
+            #[cfg(any(test, feature = "sim"))]
             Lane::Sim(endpoint) => unsafe { endpoint.am_short(header, data, len) },
             // SAFETY: BYTES.
             Lane::Upgrade(endpoint) => unsafe { endpoint.am_short(header, data, len) },
@@ -439,6 +443,7 @@ impl Lane {
     #[inline(never)]
     fn am_bcopy_rare(&mut self, header: Header, len: usize, pack: impl FnOnce(*mut u8)) -> Post {
         match self {
+            #[cfg(any(test, feature = "sim"))]
             Lane::Sim(endpoint) => endpoint.am_bcopy(header, len, pack),
             Lane::Upgrade(endpoint) => endpoint.am_bcopy(header, len, pack),
             // Served before; a new kind is to be named here.
@@ -461,6 +466,7 @@ impl Lane {
     #[inline(never)]
     fn look_rare(&mut self) -> Option<Arrival<'_>> {
         match self {
+            #[cfg(any(test, feature = "sim"))]
             Lane::Sim(endpoint) => endpoint.look(),
             Lane::Upgrade(endpoint) => endpoint.look(),
             // Served before; a new kind is to be named here.
@@ -483,6 +489,7 @@ impl Lane {
     #[inline(never)]
     fn take_rare(&mut self) {
         match self {
+            #[cfg(any(test, feature = "sim"))]
             Lane::Sim(endpoint) => endpoint.take(),
             Lane::Upgrade(endpoint) => {
                 endpoint.take();

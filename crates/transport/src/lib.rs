@@ -22,6 +22,7 @@ pub mod reliable;
 pub mod remote;
 pub mod setup;
 pub mod shm;
+#[cfg_attr(not(any(test, feature = "sim")), path = "without_sim.rs")]
 pub mod sim;
 pub mod single_copy;
 pub mod tcp;

@@ -145,6 +145,7 @@ impl Lane {
         let able = |c: Capabilities| c.get_zcopy > 0 && c.put_zcopy > 0;
         match self {
             Lane::Shm(endpoint) => able(endpoint.capabilities()),
+            #[cfg(any(test, feature = "sim"))]
             Lane::Sim(endpoint) => able(endpoint.capabilities()),
             _ => false,
         }

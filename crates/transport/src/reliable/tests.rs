@@ -1,7 +1,7 @@
 #![allow(non_snake_case)]
 
 use super::*;
-use crate::sim::Random;
+use fastpath_base::random::Random;
 use proptest::prelude::*;
 
 const SETTINGS: Settings = Settings {

@@ -1,11 +1,11 @@
 //! The network: its clock, its ports and what is under way.
 
 use super::adapter::Machines;
-use super::random::Random;
 use super::wire::{Datagram, Message, Packet};
 use super::{Conditions, SimIface};
 use crate::contract::Header;
 use crate::reliable::{Receiver, Sender, Settings};
+use fastpath_base::random::Random;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};

@@ -13,14 +13,12 @@ mod datapath;
 mod domain;
 mod endpoint;
 mod iface;
-mod random;
 mod wire;
 
 pub use adapter::Hardware;
 pub use domain::{Counts, Network};
 pub use endpoint::SimEndpoint;
 pub use iface::SimIface;
-pub use random::Random;
 
 use crate::reliable;
 use std::ops::RangeInclusive;

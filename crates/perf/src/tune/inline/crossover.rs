@@ -4,7 +4,7 @@
 //! to it and by DMA above. Where inline is as fast as DMA over several sizes, any of them could be it, and the interval
 //! says so.
 
-use fastpath_transport::sim::Random;
+use fastpath_base::random::Random;
 use serde::Serialize;
 
 use crate::compare::interval::{Ratio, of_pairs};

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fastpath_base::clock;
-use fastpath_transport::sim::Random;
+use fastpath_base::random::Random;
 use fastpath_transport::verbs::echo::Verb;
 use fastpath_transport::verbs::{Echo, EchoError, InlineChoice, Loop, VerbsError};
 use serde::Serialize;

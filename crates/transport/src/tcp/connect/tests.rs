@@ -1,5 +1,5 @@
 use super::*;
-use crate::sim::Random;
+use fastpath_base::random::Random;
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 

@@ -13,7 +13,7 @@ mod windows;
 use super::abi::*;
 use super::device::DeviceContext;
 use super::library::Library;
-use crate::sim::Random;
+use fastpath_base::random::Random;
 use objects::*;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
