@@ -95,8 +95,8 @@ impl MemoryRegion {
     /// Registers `len` bytes at `address`, at least 1.
     ///
     /// # Safety
-    /// The memory stays mapped as long as the region lives, and with [`Access::Write`] or
-    /// [`Access::Remote`] nobody relies on what is written there by the device staying away.
+    /// The memory stays mapped as long as the region lives. With [`Access::Write`] or [`Access::Remote`] the device may
+    /// write to it at any time, and nothing relies on its bytes staying the same.
     ///
     /// # Errors
     /// The memory is not there or not writable, or the limit on locked memory is too low.
