@@ -167,7 +167,7 @@ impl Control {
                 }
                 Err(refused) => Err(refused),
             },
-            _ => Err((Cause::Malformed, "nobody here does that".to_owned())),
+            _ => Err((Cause::Malformed, "this launcher does not support that request".to_owned())),
         };
         match result {
             Ok(()) => Answer::Done,

@@ -128,7 +128,7 @@ impl Watch<'_> {
         let host = String::from_utf8_lossy(host);
         match is_this_host(&host, self.host) {
             true => Ok(()),
-            false => Err(format!("host {host:?}: mpiexec starts processes on {} alone", self.host)),
+            false => Err(format!("host {host:?}: mpiexec starts processes only on {}", self.host)),
         }
     }
 

@@ -109,7 +109,7 @@ impl Timeout {
 fn ask(p: &Process, class: i32, what: &str, request: &Request) -> Result<Answer> {
     let job = p.running()?.job;
     if job.launcher().is_none() {
-        let text = format!("this process was started without mpiexec, which alone can {what}");
+        let text = format!("this process was started without mpiexec, and only mpiexec can {what}");
         let advice = format!("start it with mpiexec: {}", describe_start(1));
         return Err(Error::new(class, text).with_advice(Some(advice)));
     }

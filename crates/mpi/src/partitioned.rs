@@ -101,8 +101,10 @@ fn offer_route(comm: &Comm, tag: i32) -> (Context, i32) {
 fn check_partition(partition: i32, partitions: u32) -> Result<u32> {
     let known = u32::try_from(partition).ok().filter(|&n| n < partitions);
     known.ok_or_else(|| {
-        let text =
-            format!("partition {partition} is none of the request's {partitions}, from 0 on");
+        let text = format!(
+            "there is no partition {partition}: the request has {partitions}, numbered from \
+             0"
+        );
         Error::new(MPI_ERR_ARG, text)
     })
 }

@@ -37,8 +37,8 @@ pub struct Grant {
     pub descriptor: u32,
     /// Most bytes of inline data.
     pub inline: u32,
-    /// Whether both are what is granted. Otherwise they are the least: mlx5 keeps room for the largest
-    /// operation that the queue pair allows, which what was asked for does not tell.
+    /// Whether both are what is granted. Otherwise they are lower bounds: mlx5 reserves room for the largest operation
+    /// of the queue pair, which the request does not determine.
     pub is_exact: bool,
 }
 

@@ -59,7 +59,7 @@ pub struct FlowSpec {
     pub mtu: u32,
     /// Messages of up to so many bytes go inline; 0: none.
     pub inline: u32,
-    /// One send in so many is signalled.
+    /// Every N-th send is signalled.
     pub signal_every: u32,
     /// Receive descriptors that the process keeps posted.
     pub receives: u32,

@@ -33,13 +33,13 @@ pub struct Cli {
 pub enum Command {
     /// Measure MPI calls, with the floor of the hardware beside them
     Bench(Box<Bench>),
-    /// Say what clock, unit and statistic the numbers of another tool's table betray
+    /// Find out the clock, unit and statistic behind another tool's table of numbers
     Audit(AuditOptions),
     /// Say where the bytes and the nanoseconds went: what a bus and an adapter allow, and what is left
     Explain(Box<ExplainOptions>),
     /// Make a page of stored results, to look at in a browser
     Page(PageOptions),
-    /// This MPI against others in one run, or a stored result against an earlier one
+    /// Compare this MPI with others in one run, or a stored result with an earlier one
     Compare(Box<CompareOptions>),
     /// Say what is installed, how it is set, what the machine offers, which transports are open
     Info(InfoOptions),
@@ -48,7 +48,7 @@ pub enum Command {
     Doctor(DoctorOptions),
     /// List the running jobs of this user, what each rank does, and with --why who waits for whom
     Ps(PsOptions),
-    /// Measure what the choice of protocols rests on, and store it for the jobs of this machine
+    /// Measure the constants behind the choice of protocols, and store them for jobs on this machine
     Tune(TuneOptions),
 }
 

@@ -1,4 +1,4 @@
-//! `fastpath compare`: this MPI against others in one run, or a stored result against another.
+//! `fastpath compare`: compares this MPI with others in one run, or a stored result with another.
 
 pub mod comparison;
 pub mod interval;

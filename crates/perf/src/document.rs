@@ -8,6 +8,8 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+use crate::explain::show::wrap;
+
 /// Writes what was found to the standard output: as JSON for programs, else for people.
 ///
 /// # Errors
@@ -76,12 +78,27 @@ impl Document {
     pub fn to_markdown(&self) -> String {
         let block = |block: &Block| match block {
             Block::Heading(text) => format!("## {text}\n"),
-            Block::Text(text) => format!("{text}\n"),
+            Block::Text(text) => wrap_prose(text),
             Block::Pairs(pairs) => pairs.iter().map(|(n, v)| format!("- {n}: {v}\n")).collect(),
             Block::Table(table) => table.to_markdown(),
         };
         self.0.iter().map(block).collect::<Vec<String>>().join("\n")
     }
+}
+
+/// Columns of a line of prose in Markdown, at most.
+const PROSE_COLUMNS: usize = 120;
+
+/// A text in Markdown with its long lines wrapped, each with its end; headings and rows of tables stay as they are.
+pub fn wrap_prose(text: &str) -> String {
+    let mut out = String::new();
+    for line in text.lines() {
+        match line.starts_with(['|', '#']) || line.chars().count() <= PROSE_COLUMNS {
+            true => out.extend([line, "\n"]),
+            false => out += &wrap(line, PROSE_COLUMNS, 0, 0),
+        }
+    }
+    out
 }
 
 /// Rows under headings.

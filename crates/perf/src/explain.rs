@@ -270,7 +270,7 @@ impl Waterfall {
         self.push(StepKind::Change, name, [change, level], how, source)
     }
 
-    /// Says what it has come to: what is predicted.
+    /// Adds a step with the current level, called `predicted`.
     pub fn state(self) -> Self {
         let level = self.level();
         self.push(StepKind::Level, "predicted", [0.0, level], "", "")

@@ -77,7 +77,7 @@ pub struct Settings {
     #[command(flatten)]
     #[serde(flatten)]
     pub case: CaseOptions,
-    /// Operations of one sample: auto (as many as hide the clock), each, batch=N
+    /// Operations of one sample: auto (enough to make the clock's cost negligible), each (one), batch=N
     #[arg(long, value_parser = parse_timing)]
     pub timing: Option<String>,
     /// The most bytes of a sample that has several operations; None: no limit.
@@ -89,7 +89,7 @@ pub struct Settings {
     /// Measure each size so often in a row, a line each, without a pause: a number, or `endless`
     #[arg(long, value_parser = parse_intervals)]
     pub intervals: Option<String>,
-    /// What ranks do that take no part
+    /// What the ranks that take no part do meanwhile
     #[arg(long, value_parser = ["spin", "yield", "sleep", "barrier"])]
     pub idle: Option<String>,
     /// Leave out the floor beside the cases

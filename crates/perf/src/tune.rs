@@ -1,4 +1,4 @@
-//! `fastpath tune`: measures in some milliseconds what the choice of protocols rests on, and stores it.
+//! `fastpath tune`: measures the constants behind the choice of protocols in some milliseconds, and stores them.
 
 pub mod inline;
 

@@ -21,8 +21,8 @@ use fastpath_base::copy::CopyLoop;
 pub const LEARN_MIN: u64 = 4096;
 /// Octaves of sizes, the first from [`LEARN_MIN`]; the last one has no upper end.
 pub const OCTAVES: usize = 11;
-/// Of so many messages the sender has one timed: fewer of the short ones, to which an announcement adds most. Long ones
-/// are announced anyway, and a program may send few of them.
+/// The sender has one of this many messages timed: rarely short ones, for which an RTS costs most. Long ones have an
+/// RTS anyway, and a program may send few of them.
 pub fn timed_of(octave: usize) -> u8 {
     (128 >> octave.min(6)) as u8
 }

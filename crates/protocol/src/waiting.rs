@@ -85,7 +85,7 @@ pub struct Note {
     pub bytes: u64,
     /// Who could end the wait, where [`Worker::wait_until`] is told no peer.
     pub awaited: Awaited,
-    /// Whether it waits for several workers at once, so that nobody may know whom to wake.
+    /// Whether it waits for something that may change without waking this rank, so that it must sleep in short naps.
     pub naps: bool,
 }
 

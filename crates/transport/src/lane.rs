@@ -246,7 +246,7 @@ impl Lane {
         }
     }
 
-    /// Polls that take about as long as so many of memory; at least one.
+    /// The number of polls of this lane that take about as long as `at_memory` polls of memory; at least one.
     #[inline]
     pub fn polls(&self, at_memory: u32) -> u32 {
         match self {
@@ -304,8 +304,8 @@ impl Lane {
         }
     }
 
-    /// Bytes of payload up to which one message does better than several, whatever the memory of this machine costs; 0
-    /// where that alone decides. What the layer above puts before the payload fits too.
+    /// Largest payload, in bytes, that is faster as one message than as several on any machine; 0 if that depends on
+    /// the cost of memory. Leaves room for the upper layer's header.
     #[inline]
     pub fn max_single(&self) -> usize {
         match self {

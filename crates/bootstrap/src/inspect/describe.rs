@@ -247,7 +247,7 @@ pub fn describe_verdict(
             let steps = knot.iter().take(NAMED_MOST);
             let steps: Vec<String> = steps.map(|&r| describe_step(r, facts, now_ns)).collect();
             let mut text = format!(
-                "deadlock of {} ranks, none of which can go on before another: {}",
+                "deadlock of {} ranks, each waiting for another of them: {}",
                 knot.len(),
                 steps.join("; ")
             );
@@ -488,9 +488,8 @@ mod tests {
         assert_eq!(
             say(&Verdict::Knot(vec![0, 1]), &[any.clone(), waiting(&[0])]),
             format!(
-                "deadlock of 2 ranks, none of which can go on before another: rank 0 waits for \
-                 any of ranks 1, 2 \
-                 (MPI_Probe, tag 7, 12.0 s); rank 1 waits for rank 0 {hop}"
+                "deadlock of 2 ranks, each waiting for another of them: rank 0 waits for any of \
+                 ranks 1, 2 (MPI_Probe, tag 7, 12.0 s); rank 1 waits for rank 0 {hop}"
             )
         );
         let mut both = waiting(&[1]);

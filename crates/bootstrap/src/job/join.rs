@@ -271,7 +271,7 @@ fn learn_nodes(
 }
 
 /// What is wrong with a card.
-const NO_SUCH: &str = "is told of in a way that cannot be";
+const NO_SUCH: &str = "is described inconsistently";
 
 /// Reads the cards of all nodes, each under its lowest rank: that of rank 0, and then that of the lowest rank which no
 /// card has named so far. So there are as many gets as other nodes.
@@ -291,7 +291,7 @@ fn read_cards(
                 .and_then(|value| NodeCard::decode(&value))
                 .filter(|card| card.ranks[0].rank == lowest),
         };
-        let card = card.ok_or_else(|| unclear(lowest, "has told nothing of its node"))?;
+        let card = card.ok_or_else(|| unclear(lowest, "sent no description of its node"))?;
         if card.choices != own.choices {
             let here = own.ranks[0].rank;
             return Err(BootstrapError::Join(format!(

@@ -68,7 +68,11 @@ impl Job {
                      the way close what it does not know?"
                 ));
             }
-            None => return Err("this rank's address is told, and no socket is there".to_owned()),
+            None => {
+                return Err(
+                    "the launcher passed this rank's address but no listening socket".to_owned()
+                );
+            }
         };
         if let Some(card) = card {
             self.own_page().network.store(&card.encode());

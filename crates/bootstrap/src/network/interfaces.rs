@@ -130,8 +130,8 @@ fn address_bits(address: IpAddr) -> u32 {
 }
 
 /// Which addresses peers are told, the best first. `asked` is `FASTPATH_INTERFACES`: names, addresses and networks,
-/// separated by commas, in the order of preference; those behind a `^` are left out. Where none is asked for, all but
-/// loopback, and those that lead to one peer alone last; within a node loopback alone.
+/// separated by commas, in the order of preference; those behind a `^` are left out. By default all but loopback,
+/// point-to-point interfaces last; within a node, loopback only.
 ///
 /// # Errors
 /// A word that cannot be understood, or none is left.

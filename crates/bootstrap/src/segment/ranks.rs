@@ -206,9 +206,9 @@ impl Segment {
         added
     }
 
-    /// Makes room for further ranks. `elsewhere` says of each whether it runs on another node; of those that do not the
-    /// pages have memory, and `prepare` has filled each when they are seen to be there. Returns the first. The launcher
-    /// alone calls it.
+    /// Makes room for further ranks. `elsewhere` returns, for a rank of another node, where it runs. The pages of the
+    /// other ranks get memory, and `prepare` fills each before the rank becomes visible. Returns the first. Only the
+    /// launcher calls it.
     ///
     /// # Errors
     /// The segment is not laid out for so many, or there is no memory for their pages.

@@ -8,9 +8,9 @@ mpiexec starts an MPI program, on this host or on several (--host, --hostfile).
 
   mpiexec -n N [options] PROGRAM [ARGUMENTS] [: -n N [options] PROGRAM [ARGUMENTS]]...
 
-Everything from the first word that is no option belongs to the program, up to a lone `:`, which
-begins another program of the same job; ranks are counted through. Each option may be written with
-one dash or two.
+The first word that is not an option is the program; what follows, up to a lone `:`, are its
+arguments. A lone `:` begins another program of the same job. Ranks are numbered across all
+programs. Each option may be written with one dash or two.
 
 Examples
   mpiexec -n 4 ./program input.txt

@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A whole job.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct JobSpec {
-    /// Its programs, in order; ranks are counted through.
+    /// Its programs, in order; ranks are numbered across them.
     pub apps: Vec<App>,
     /// Variables set for all ranks.
     pub env: Vec<(OsString, OsString)>,

@@ -179,15 +179,15 @@ const RANKS: &[Opt] = &[
         "--no-agents",
         Nothing,
         |p, _| p.spec.no_agents = true,
-        "the engine starts the program itself, one process on each of several hosts: output, \
-         binding and the end of the job are its matter then",
+        "the engine starts the program itself, one process on each of several hosts: then the \
+         engine handles output, binding and the end of the job",
     ),
     opt(
         AGENT,
         One("N,...[/N,...]"),
         hosts::take_agent,
-        "for the engines that start a job on several hosts: this process starts the ranks of one \
-         of them; numbers of ranks of each host, and of each program",
+        "used by engines, not by people: this process starts the ranks of one host; number of \
+         ranks on each host, then of each program",
     ),
     set(
         "-configfile",

@@ -30,12 +30,12 @@ impl Collective for Allgather {
         let (ranks, total) = (f.size(), first.bytes().saturating_mul(f.size() as u64));
         let how = choose::allgather(total, true, ranks, place(f));
         let whole = first.part(0, first.count * ranks as u64);
-        // SAFETY: by the contract of this function.
+        // SAFETY: VECTORS, those of the call.
         f.channel().conclude(unsafe { run(f, how, own, &even_blocks(first), Some(whole)).await })
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe { inter::allgather(f, self).await }
     }
 }
@@ -58,12 +58,12 @@ impl Collective for Allgatherv {
         compare(f, Arguments::new(&sends, &receives)).await?;
         let total = (0..f.size()).fold(0u64, |sum, r| sum.saturating_add(block(r).bytes()));
         let how = choose::allgather(total, false, f.size(), place(f));
-        // SAFETY: by the contract of this function.
+        // SAFETY: VECTORS, those of the call.
         f.channel().conclude(unsafe { run(f, how, own, &block, None).await })
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe { inter::allgatherv(f, self).await }
     }
 }
@@ -77,7 +77,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     whole: Option<Vector<'a>>,
 ) -> Result {
     let alone = f.size() == 1 || (0..f.size()).all(|r| block(r).bytes() == 0);
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match (how, f.nodes()) {
             _ if alone => place_own(f, own, block),
@@ -97,7 +97,7 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
     f: &F, how: choose::Allgather, own: Option<Vector<'_>>, block: &impl Fn(u32) -> Vector<'a>,
     whole: Option<Vector<'a>>,
 ) -> Result {
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match (how, whole) {
             (choose::Allgather::Flat, _) => {
@@ -134,7 +134,7 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
 unsafe fn place_own<'a, F: Fabric>(
     f: &F, own: Option<Vector<'_>>, block: &impl Fn(u32) -> Vector<'a>,
 ) -> Result {
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     f.put_off(unsafe { own.map_or(Ok(()), |own| own.copy_to(block(f.rank()))) })
 }
 
@@ -153,7 +153,7 @@ async unsafe fn flat<'a, F: Fabric>(
             Vector::raw(scratch.room(bytes)?, bytes)
         }
     };
-    // SAFETY: the same contract; the scratch has room for all blocks.
+    // SAFETY: VECTORS; the scratch has room for all blocks.
     unsafe {
         if f.rank() > 0 {
             let own = block(f.rank());
@@ -194,7 +194,7 @@ unsafe fn unpack_all<'a, F: Fabric>(
         let rank = (first + i) % f.size();
         let into = block(rank);
         if rank != f.rank() {
-            // SAFETY: by contract.
+            // SAFETY: VECTORS.
             unsafe { into.unpack(at) };
         }
         at = at.wrapping_add(into.bytes() as usize);

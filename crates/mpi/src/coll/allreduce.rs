@@ -32,12 +32,12 @@ impl Collective for Allreduce {
             return Ok(());
         }
         let how = choose::allreduce(red.size(result.count, f.room()), f.size(), place(f));
-        // SAFETY: by the contract of this function.
+        // SAFETY: VECTORS, those of the call.
         f.channel().conclude(unsafe { run(f, how, red, operand, result).await })
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe { inter::allreduce(f, self).await }
     }
 
@@ -54,7 +54,7 @@ impl Collective for Allreduce {
 pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F, how: choose::Allreduce, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
 ) -> Result {
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match how {
             choose::Allreduce::Doubling if result.bytes() <= choose::ALLREDUCE_PIECE => {
@@ -71,7 +71,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
 async unsafe fn run_other<'a, F: Fabric>(
     f: &F, how: choose::Allreduce, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
 ) -> Result {
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match (how, f.nodes()) {
             (choose::Allreduce::Nodes, Some(nodes)) => {
@@ -90,7 +90,7 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
     f: &F, how: choose::Allreduce, red: &'a Reduction<'a>, operand: Vector<'a>, result: Vector<'a>,
 ) -> Result {
     let in_place = operand.ptr == result.ptr;
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match how {
             _ if f.size() == 1 => operand.copy_to(result),
@@ -134,7 +134,7 @@ pub(super) async unsafe fn in_pieces<'a, F: Fabric>(
     let mut done = 0;
     while done < result.count {
         let count = piece.min(result.count - done);
-        // SAFETY: the same contract; pieces do not overlap.
+        // SAFETY: VECTORS; pieces do not overlap.
         unsafe { doubling(f, red, operand.part(done, count), result.part(done, count)).await? };
         done += count;
     }
@@ -153,7 +153,7 @@ async unsafe fn doubling<'a, F: Fabric>(
     let (rank, ranks) = (f.rank(), f.size());
     let actors = Actors::of(ranks);
     let is_paired = actors.is_paired(rank);
-    // SAFETY: the same contract; the scratch is as long as the operand.
+    // SAFETY: VECTORS; the scratch is as long as the operand.
     unsafe {
         if is_paired && rank % 2 == 0 {
             f.send(rank + 1, operand.buffer()).await?;

@@ -32,7 +32,7 @@ impl Collective for Alltoall {
         let sends = |_| self.send.data().or(data);
         compare(f, Arguments::new(&sends, &|_| data)).await?;
         let how = choose::alltoall(into.bytes(), f.size(), out.is_none(), f.room());
-        // SAFETY: by the contract of this function.
+        // SAFETY: VECTORS, those of the call.
         f.channel().conclude(unsafe {
             match out {
                 Some(out) => run(f, how, &even_blocks(out), &even_blocks(into)).await,
@@ -42,7 +42,7 @@ impl Collective for Alltoall {
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe { inter::alltoall(f, self).await }
     }
 }
@@ -73,7 +73,7 @@ impl<B: BlockArray> Collective for AlltoallArrays<B> {
         let sum = || (0..ranks).fold(0u64, |sum, r| sum.saturating_add(into(r).bytes()));
         let (longest, in_place) = (|| self.recv.longest(ranks), out.is_none().then(sum));
         let how = choose::alltoall_arrays(B::ALLTOALL, longest, ranks, in_place);
-        // SAFETY: by the contract of this function.
+        // SAFETY: VECTORS, those of the call.
         f.channel().conclude(unsafe {
             match &out {
                 Some(out) => run(f, how, out, &into).await,
@@ -83,7 +83,7 @@ impl<B: BlockArray> Collective for AlltoallArrays<B> {
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe { inter::alltoall_arrays(f, self).await }
     }
 }
@@ -97,7 +97,7 @@ pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
     into: &impl Fn(u32) -> Vector<'b>,
 ) -> Result {
     let rank = f.rank();
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         f.put_off(out(rank).copy_to(into(rank)))?;
         match (f.size(), how) {
@@ -119,7 +119,7 @@ async unsafe fn run_packed<'a, 'b, F: Fabric>(
     f: &F, how: choose::Alltoall, out: &impl Fn(u32) -> Vector<'a>,
     into: &impl Fn(u32) -> Vector<'b>,
 ) -> Result {
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match how {
             _ if out(f.rank()).bytes() == 0 => Ok(()),
@@ -143,7 +143,7 @@ pub(super) async unsafe fn together<'a, 'b, F: Fabric>(
         let mut batch = Batch::new(f);
         for step in steps.clone() {
             let from = (rank + ranks - step) % ranks;
-            // SAFETY: the same contract, until the batch has finished.
+            // SAFETY: VECTORS, until the batch has finished.
             unsafe { batch.recv(from, into(from)) };
         }
         for step in steps {
@@ -268,7 +268,7 @@ async unsafe fn bruck<'a, 'b, F: Fabric>(
 pub(super) async unsafe fn run_in_place<'a, F: Fabric>(
     f: &F, how: choose::Alltoall, block: &impl Fn(u32) -> Vector<'a>,
 ) -> Result {
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match how {
             choose::Alltoall::Flat | choose::Alltoall::Bruck => {
@@ -300,7 +300,7 @@ async unsafe fn copied<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>)
         let start = unsafe { starts.add(rank as usize).read() };
         Vector::raw(packed.wrapping_add(start as usize), block(rank).bytes())
     };
-    // SAFETY: the same contract; the scratch has room for all blocks.
+    // SAFETY: VECTORS; the scratch has room for all blocks.
     unsafe {
         (0..f.size()).for_each(|rank| block(rank).pack(copy(rank).ptr));
         together(f, &copy, block).await
@@ -321,7 +321,7 @@ async unsafe fn pairs<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) 
             continue;
         }
         let packed = scratch.room(theirs.bytes())?;
-        // SAFETY: the same contract; the scratch holds the block while it is overwritten.
+        // SAFETY: VECTORS; the scratch holds the block while it is overwritten.
         unsafe {
             theirs.pack(packed);
             let out = Vector::raw(packed, theirs.bytes()).buffer();

@@ -24,12 +24,12 @@ impl Collective for Bcast {
         let sends = |_| self.data.data().filter(|_| f.rank() == root);
         let receives = |from| self.data.data().filter(|_| from == root);
         compare(f, Arguments::new(&sends, &receives).root(root)).await?;
-        // SAFETY: by the contract of this function.
+        // SAFETY: VECTORS, those of the call.
         f.channel().conclude(unsafe { run(f, data, root).await })
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe { inter::bcast(f, self).await }
     }
 }
@@ -41,7 +41,7 @@ pub(super) async unsafe fn run<F: Fabric>(f: &F, data: Vector<'_>, root: u32) ->
         return Ok(());
     }
     let how = choose::bcast(data.bytes(), f.size(), f.room());
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe { run_by(f, how, data, root).await }
 }
 
@@ -50,7 +50,7 @@ pub(super) async unsafe fn run<F: Fabric>(f: &F, data: Vector<'_>, root: u32) ->
 pub(super) async unsafe fn run_by<F: Fabric>(
     f: &F, how: choose::Bcast, data: Vector<'_>, root: u32,
 ) -> Result {
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match (how, f.nodes()) {
             (choose::Bcast::Nodes, Some(nodes)) => {
@@ -68,7 +68,7 @@ pub(super) async unsafe fn run_by<F: Fabric>(
 pub(super) async unsafe fn run_as<F: Fabric>(
     f: &F, how: choose::Bcast, data: Vector<'_>, root: u32,
 ) -> Result {
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match how {
             choose::Bcast::Flat => flat(f, data, root).await,
@@ -83,7 +83,7 @@ pub(super) async unsafe fn run_as<F: Fabric>(
 /// # Safety
 /// As [`run`].
 pub(super) async unsafe fn flat<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         if f.rank() != root {
             return f.recv(root, data.buffer()).await;
@@ -114,7 +114,7 @@ async unsafe fn binomial<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Resul
     let ranks = f.size();
     let me = relative(f.rank(), root, ranks);
     let mut distance = parent_distance(me, ranks);
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         if me != 0 {
             f.recv(absolute(me - distance, root, ranks), data.buffer()).await?;
@@ -141,7 +141,7 @@ async unsafe fn scatter_allgather<F: Fabric>(f: &F, data: Vector<'_>, root: u32)
         Some(at) => at,
         None => scratch.room(bytes)?,
     };
-    // SAFETY: the same contract; `at` has room for all bytes.
+    // SAFETY: VECTORS; `at` has room for all bytes.
     unsafe {
         if dense.is_none() && f.rank() == root {
             data.pack(at);

@@ -50,7 +50,7 @@ impl<'a> BranchState<'a> {
             while let &[.., (lower, left), (upper, right)] = &self.held[..]
                 && lower.continues(upper)
             {
-                // SAFETY: by contract.
+                // SAFETY: VECTORS.
                 unsafe { self.red.fold(left, right) };
                 self.held.truncate(self.held.len() - 2);
                 self.held.push((lower.twice(), right));
@@ -81,7 +81,7 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
         held.free = (0..places).map(place).collect();
     }
     let mut mine = held.take(ranks_of(own..own + 1)).into_iter();
-    // SAFETY: the same contract; places do not overlap.
+    // SAFETY: VECTORS; places do not overlap.
     unsafe {
         // Each branch by itself; what it gives goes to the node's head.
         let head = levels.node.member(levels.head);
@@ -125,7 +125,7 @@ async unsafe fn meet<'a, F: Fabric>(
 ) -> Result {
     let (rank, actors) = (f.rank(), Actors::of(f.size()));
     let is_paired = actors.is_paired(rank);
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         if is_paired && rank % 2 == 0 {
             trade(f, rank + 1, &held.held, &[]).await?;
@@ -184,7 +184,7 @@ async unsafe fn trade<'a, F: Fabric>(
     f: &F, with: u32, out: &[(Branch, Vector<'a>)], into: &[(Branch, Vector<'a>)],
 ) -> Result {
     let mut batch = Batch::new(f);
-    // SAFETY: by contract.
+    // SAFETY: VECTORS.
     unsafe {
         into.iter().for_each(|theirs| batch.recv(with, theirs.1));
         out.iter().for_each(|own| batch.send(with, own.1));

@@ -87,7 +87,7 @@ pub trait Fabric {
     /// # Safety
     /// The size is above 0.
     unsafe fn allocate(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC: the size is above 0.
         unsafe { alloc(layout) }
     }
 
@@ -96,7 +96,7 @@ pub trait Fabric {
     /// # Safety
     /// It is from [`Fabric::allocate`], with that layout.
     unsafe fn release(&self, at: NonNull<u8>, layout: Layout) {
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC: from `allocate`, with this layout.
         unsafe { dealloc(at.as_ptr(), layout) }
     }
 
@@ -182,13 +182,13 @@ impl Fabric for Channel<'_> {
 
     #[inline]
     unsafe fn send(&self, to: u32, data: Buffer) -> impl Future<Output = Result> {
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC.
         ready(unsafe { Channel::send(self, to, data) })
     }
 
     #[inline]
     unsafe fn recv(&self, from: u32, data: Buffer) -> impl Future<Output = Result> {
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC.
         ready(unsafe { self.put_off(Channel::recv(self, from, data)) })
     }
 
@@ -196,17 +196,17 @@ impl Fabric for Channel<'_> {
     unsafe fn exchange(
         &self, to: u32, out: Buffer, from: u32, into: Buffer,
     ) -> impl Future<Output = Result> {
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC.
         ready(unsafe { self.put_off(Channel::exchange(self, to, out, from, into)) })
     }
 
     unsafe fn start_send(&self, to: u32, data: Buffer) -> Result<Ticket> {
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC.
         unsafe { Channel::start_send(self, to, data) }
     }
 
     unsafe fn start_recv(&self, from: u32, data: Buffer) -> Result<Ticket> {
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC.
         unsafe { Channel::start_recv(self, from, data) }
     }
 
@@ -246,7 +246,7 @@ pub fn drive<T>(algorithm: impl Future<Output = T>) -> T {
 pub(super) async unsafe fn trade<F: Fabric>(
     f: &F, to: u32, out: Vector<'_>, from: u32, into: Vector<'_>,
 ) -> Result {
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match (out.bytes() > 0, into.bytes() > 0) {
             (true, true) => f.exchange(to, out.buffer(), from, into.buffer()).await,
@@ -267,7 +267,7 @@ pub(super) const IN_TURN_BYTES: u64 = 1024;
 /// The data is readable.
 pub(super) async unsafe fn send_to_all<F: Fabric>(f: &F, data: Vector<'_>) -> Result {
     let others = (0..f.size()).filter(|&r| r != f.rank());
-    // SAFETY: by contract; the data is only read until all sends have ended.
+    // SAFETY: VECTORS; the data is only read until all sends have ended.
     unsafe {
         if data.bytes() <= IN_TURN_BYTES {
             let mut result = Ok(());
@@ -306,7 +306,7 @@ impl<'f, F: Fabric> Batch<'f, F> {
     /// The data is readable and unchanged until [`Batch::finish`] has returned.
     pub(crate) unsafe fn send(&mut self, to: u32, data: Vector<'_>) {
         if data.bytes() > 0 && self.result.is_ok() {
-            // SAFETY: the same contract.
+            // SAFETY: VECTORS, until `finish` has returned.
             let started = unsafe { self.fabric.start_send(to, data.buffer()) };
             self.add(started);
         }
@@ -318,7 +318,7 @@ impl<'f, F: Fabric> Batch<'f, F> {
     /// The memory is writable and unused until [`Batch::finish`] has returned.
     pub(crate) unsafe fn recv(&mut self, from: u32, data: Vector<'_>) {
         if data.bytes() > 0 && self.result.is_ok() {
-            // SAFETY: the same contract.
+            // SAFETY: VECTORS, until `finish` has returned.
             let started = unsafe { self.fabric.start_recv(from, data.buffer()) };
             self.add(started);
         }

@@ -37,12 +37,12 @@ impl Collective for Gather {
         compare(f, Arguments::new(&sends, &receives).root(root)).await?;
         let block = recv.or(own).map_or(0, |v| v.bytes());
         let how = choose::gather(&choose::GATHER, block, f.size(), f.room());
-        // SAFETY: by the contract of this function.
+        // SAFETY: VECTORS, those of the call.
         f.channel().conclude(unsafe { run(f, how, own, recv.map(even_blocks), root).await })
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe { inter::gather(f, self).await }
     }
 }
@@ -72,12 +72,12 @@ impl Collective for Gatherv {
         let all = || array.map_or(0, |array| array.longest(f.size()));
         let longest = || own.map_or(0, |own| own.bytes()).max(all());
         let how = choose::gather_arrays(&choose::GATHERV, longest, f.size());
-        // SAFETY: by the contract of this function.
+        // SAFETY: VECTORS, those of the call.
         f.channel().conclude(unsafe { run(f, how, own, recv, root).await })
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe { inter::gatherv(f, self).await }
     }
 }
@@ -90,7 +90,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F, how: choose::Gather, own: Option<Vector<'_>>, block: Option<impl Fn(u32) -> Vector<'a>>,
     root: u32,
 ) -> Result {
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match (how, block, own) {
             (choose::Gather::Linear, Some(block), own) => linear_root(f, own, block).await,
@@ -116,7 +116,7 @@ async unsafe fn linear_root<'a, F: Fabric>(
     let others = || (0..f.size()).filter(|&r| r != f.rank());
     let in_turn = others().all(|r| block(r).bytes() <= IN_TURN_BYTES);
     let mut batch = Batch::new(f);
-    // SAFETY: the same contract; the blocks are used by the batch alone until it has finished.
+    // SAFETY: VECTORS; the blocks are used by the batch alone until it has finished.
     unsafe {
         if !in_turn {
             others().for_each(|r| batch.recv(r, block(r)));
@@ -146,7 +146,7 @@ async unsafe fn binomial_root<'a, F: Fabric>(
 ) -> Result {
     let (ranks, root) = (f.size(), f.rank());
     let bytes = block(root).bytes();
-    // SAFETY: the same contract; the scratch holds one block for each rank, counted from the root.
+    // SAFETY: VECTORS; the scratch holds one block for each rank, counted from the root.
     unsafe {
         f.put_off(own.map_or(Ok(()), |own| own.copy_to(block(root))))?;
         if bytes == 0 {
@@ -169,7 +169,7 @@ async unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> 
     let me = relative(f.rank(), root, ranks);
     let parent = absolute(me - parent_distance(me, ranks), root, ranks);
     let bytes = own.bytes() * subtree_ranks(me, ranks) as u64;
-    // SAFETY: the same contract; the scratch holds one block for each rank of the subtree.
+    // SAFETY: VECTORS; the scratch holds one block for each rank of the subtree.
     unsafe {
         if bytes == own.bytes() {
             return f.send(parent, own.buffer()).await;

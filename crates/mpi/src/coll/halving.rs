@@ -41,7 +41,7 @@ pub(super) async unsafe fn allreduce<F: Fabric>(
 ) -> Result {
     let (rank, actors) = (f.rank(), Actors::of(f.size()));
     let result = red.at(recv, count);
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         if actors.is_paired(rank) && rank % 2 == 0 {
             let operand = red.at(send.unwrap_or(recv), count);
@@ -68,7 +68,7 @@ pub(super) async unsafe fn reduce<F: Fabric>(
 ) -> Result {
     let (rank, actors) = (f.rank(), Actors::of(f.size()));
     let result = red.at(recv, count);
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         if rank != actors.rank_beside(root, actors.number(rank)) {
             let operand = red.at(send.unwrap_or(recv), count);
@@ -126,7 +126,7 @@ impl<'f, F: Fabric, R: Fn(u32) -> u32> Halves<'f, F, R> {
         // A rank that has noticed an error goes on: the others count on it, and notice it as well.
         let mut outcome = Ok(());
         let other = f.rank() ^ 1;
-        // SAFETY: by contract: what is given, what is kept and what arrives do not overlap.
+        // SAFETY: VECTORS: what is given, what is kept and what arrives do not overlap.
         unsafe {
             if self.actors.is_paired(f.rank()) {
                 if let Some(send) = send.take() {

@@ -29,7 +29,7 @@ pub struct Between<T>(pub T);
 
 impl<T: Collective> Collective for Between<T> {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         let result = unsafe { self.0.run_between(f).await };
         f.channel().conclude(result)
     }
@@ -155,7 +155,7 @@ pub(super) async unsafe fn bcast<C: Call>(f: &C, call: &Bcast) -> Result {
     }
     note(f, &choose::BCAST, "leaders", || data.bytes());
     checked(f).await;
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match role {
             Role::Root => f.send(0, data.buffer()).await,
@@ -179,7 +179,7 @@ async unsafe fn recv_from_all<'a, C: Call>(f: &C, block: impl Fn(u32) -> Vector<
     checked(f).await;
     let mut batch = Batch::new(f);
     for rank in 0..f.channel().comm.peer_count() {
-        // SAFETY: by contract; used by the batch alone until it has finished.
+        // SAFETY: VECTORS; used by the batch alone until it has finished.
         unsafe { batch.recv(rank, block(rank)) };
     }
     batch.finish().await
@@ -193,7 +193,7 @@ async unsafe fn send_to_all<'a, C: Call>(f: &C, block: impl Fn(u32) -> Vector<'a
     checked(f).await;
     let mut batch = Batch::new(f);
     for rank in 0..f.channel().comm.peer_count() {
-        // SAFETY: by contract.
+        // SAFETY: VECTORS.
         unsafe { batch.send(rank, block(rank)) };
     }
     batch.finish().await
@@ -207,7 +207,7 @@ async unsafe fn send_one<C: Call>(f: &C, root: u32, data: Vector<'_>) -> Result 
     checked(f).await;
     match data.bytes() {
         0 => Ok(()),
-        // SAFETY: by contract.
+        // SAFETY: VECTORS.
         _ => unsafe { f.send(root, data.buffer()).await },
     }
 }
@@ -218,7 +218,7 @@ async unsafe fn send_one<C: Call>(f: &C, root: u32, data: Vector<'_>) -> Result 
 /// The send buffer is readable, at the root the receive buffer writable for every block.
 pub(super) async unsafe fn gather<C: Call>(f: &C, call: &Gather) -> Result {
     note(f, &choose::GATHER, "linear", || bytes_of(&call.send).max(bytes_of(&call.recv)));
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match role(f, call.root)? {
             Role::Root => recv_from_all(f, even_blocks(elements(&call.recv)?)).await,
@@ -236,7 +236,7 @@ pub(super) async unsafe fn gatherv<C: Call>(f: &C, call: &Gatherv) -> Result {
     let there = f.channel().comm.peer_count();
     let all = || call.recv.as_ref().map_or(0, |recv| recv.longest(there));
     note(f, &choose::GATHERV, "linear", || bytes_of(&call.send).max(all()));
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match (role(f, call.root)?, &call.recv) {
             (Role::Root, Some(recv)) => recv_from_all(f, recv.check()?).await,
@@ -254,7 +254,7 @@ async unsafe fn recv_one<C: Call>(f: &C, root: u32, data: Vector<'_>) -> Result 
     checked(f).await;
     match data.bytes() {
         0 => Ok(()),
-        // SAFETY: by contract.
+        // SAFETY: VECTORS.
         _ => unsafe { f.recv(root, data.buffer()).await },
     }
 }
@@ -265,7 +265,7 @@ async unsafe fn recv_one<C: Call>(f: &C, root: u32, data: Vector<'_>) -> Result 
 /// The receive buffer is writable, at the root the send buffer readable for every block.
 pub(super) async unsafe fn scatter<C: Call>(f: &C, call: &Scatter) -> Result {
     note(f, &choose::SCATTER, "linear", || bytes_of(&call.send).max(bytes_of(&call.recv)));
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match role(f, call.root)? {
             Role::Root => send_to_all(f, even_blocks(elements(&call.send)?)).await,
@@ -283,7 +283,7 @@ pub(super) async unsafe fn scatterv<C: Call>(f: &C, call: &Scatterv) -> Result {
     let there = f.channel().comm.peer_count();
     let all = || call.send.as_ref().map_or(0, |send| send.longest(there));
     note(f, &choose::SCATTERV, "linear", || bytes_of(&call.recv).max(all()));
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match (role(f, call.root)?, &call.send) {
             (Role::Root, Some(send)) => send_to_all(f, send.check()?).await,
@@ -305,7 +305,7 @@ async unsafe fn swap_all<'a, 'b, C: Call>(
     let mut batch = Batch::new(f);
     // Each begins with another one, so that they spread.
     let ranks = || (0..there).map(|i| (i + f.rank()) % there);
-    // SAFETY: by contract; used by the batch alone until it has finished.
+    // SAFETY: VECTORS; used by the batch alone until it has finished.
     unsafe {
         ranks().for_each(|rank| batch.recv(rank, into(rank)));
         ranks().for_each(|rank| batch.send(rank, out(rank)));
@@ -321,7 +321,7 @@ pub(super) async unsafe fn allgather<C: Call>(f: &C, call: &Allgather) -> Result
     let (own, into) = (elements(&call.send)?, call.recv.vector()?);
     let total = || into.bytes().saturating_mul(f.channel().comm.peer_count().into());
     note(f, &choose::ALLGATHER, "together", total);
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe { swap_all(f, |_| own, even_blocks(into)).await }
 }
 
@@ -334,7 +334,7 @@ pub(super) async unsafe fn allgatherv<C: Call>(f: &C, call: &Allgatherv) -> Resu
     let there = f.channel().comm.peer_count();
     let total = || (0..there).fold(0u64, |sum, r| sum.saturating_add(into(r).bytes()));
     note(f, &choose::ALLGATHERV, "together", total);
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe { swap_all(f, |_| own, into).await }
 }
 
@@ -345,7 +345,7 @@ pub(super) async unsafe fn allgatherv<C: Call>(f: &C, call: &Allgatherv) -> Resu
 pub(super) async unsafe fn alltoall<C: Call>(f: &C, call: &Alltoall) -> Result {
     let (out, into) = (elements(&call.send)?, call.recv.vector()?);
     note(f, &choose::ALLTOALL, "together", || into.bytes());
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe { swap_all(f, even_blocks(out), even_blocks(into)).await }
 }
 
@@ -360,7 +360,7 @@ pub(super) async unsafe fn alltoall_arrays<C: Call, B: BlockArray>(
     let (out, into) = (send.check()?, call.recv.check()?);
     let there = f.channel().comm.peer_count();
     note(f, B::ALLTOALL, "together", || call.recv.longest(there));
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe { swap_all(f, out, into).await }
 }
 
@@ -375,7 +375,7 @@ async unsafe fn reduce_near<C: Call>(
     let red = &{ *red };
     let at = |v: Vector<'_>| red.at(v.ptr, v.count);
     let result = (near.rank() == 0).then(|| at(result));
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe { reduce::run(near, how, red, at(operand), result, 0).await }
 }
 
@@ -393,7 +393,7 @@ pub(super) async unsafe fn reduce<C: Call>(f: &C, call: &Reduce) -> Result {
         Vector::new(o.recv, count, o.datatype()).map_or(0, |elements| elements.bytes())
     });
     let red = &o.reduction()?;
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match role {
             Role::Root => recv_one(f, 0, Vector::new(o.recv, count, o.datatype())?).await,
@@ -434,7 +434,7 @@ pub(super) async unsafe fn allreduce<C: Call>(f: &C, call: &Allreduce) -> Result
     note(f, &choose::ALLREDUCE, "leaders", || operand.bytes());
     let near = beside(f).await?;
     let mut scratch = Scratch::new(f);
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         let own = match f.rank() {
             0 => scratch.elements(red.layout, operand.count)?,
@@ -471,7 +471,7 @@ pub(super) async unsafe fn reduce_scatter<C: Call>(
     note(f, call, "leaders", || operand.bytes());
     let near = beside(f).await?;
     let (mut first, mut second) = (Scratch::new(f), Scratch::new(f));
-    // SAFETY: the same contract; the scratch has room for all blocks.
+    // SAFETY: VECTORS; the scratch has room for all blocks.
     unsafe {
         if f.rank() != 0 {
             reduce_near(&near, red, operand, operand).await?;

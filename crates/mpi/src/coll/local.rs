@@ -71,7 +71,7 @@ impl<'a> Reduction<'a> {
     /// `left` is readable, `inout` writable and of the same length; they do not overlap.
     #[inline]
     pub(super) unsafe fn fold(&self, left: Vector<'_>, inout: Vector<'_>) {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS.
         unsafe { self.reducer.apply(left.ptr, inout.ptr, inout.count) }
     }
 }
@@ -94,7 +94,7 @@ impl Value<'_> {
     /// # Safety
     /// The vectors are valid and do not overlap.
     pub(super) unsafe fn combine(&mut self, is_lower: bool) -> Result {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS.
         unsafe {
             match is_lower {
                 true => self.combine_lower()?,
@@ -110,7 +110,7 @@ impl Value<'_> {
     /// The vectors are valid and do not overlap.
     #[inline]
     pub(super) unsafe fn combine_lower(&mut self) -> Result {
-        // SAFETY: by contract.
+        // SAFETY: VECTORS.
         unsafe {
             if let Some(home) = self.home.take() {
                 self.value.copy_to(home)?;
@@ -127,7 +127,7 @@ impl Value<'_> {
     /// The vectors are valid and do not overlap.
     #[inline]
     pub(super) unsafe fn combine_higher(&mut self) {
-        // SAFETY: by contract.
+        // SAFETY: VECTORS.
         unsafe { self.red.fold(self.value, self.spare) };
         let old = std::mem::replace(&mut self.value, self.spare);
         self.spare = self.home.take().unwrap_or(old);
@@ -224,7 +224,7 @@ impl<'a> Stack<'a> {
             self.take(OWN);
         } else {
             let place = self.place(rank);
-            // SAFETY: by contract.
+            // SAFETY: VECTORS.
             unsafe { self.own.copy_to(place)? };
         }
         Ok(())
@@ -241,7 +241,7 @@ impl<'a> Stack<'a> {
         }
         let pair = u32::from(actors.is_paired(rank));
         for _ in 0..pair + (actors.number(rank) + 1).trailing_zeros() {
-            // SAFETY: the same contract.
+            // SAFETY: VECTORS.
             unsafe { self.combine_last() };
         }
     }
@@ -259,7 +259,7 @@ impl<'a> Stack<'a> {
             true => (right, left),
             false => (left, right),
         };
-        // SAFETY: by contract.
+        // SAFETY: VECTORS.
         unsafe { self.red.fold(self.at(left), self.at(right)) };
         if left != OWN {
             self.free |= 1 << left;
@@ -272,7 +272,7 @@ impl<'a> Stack<'a> {
     /// # Safety
     /// As [`Stack::combine`].
     pub(super) unsafe fn finish(self) -> Result {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS.
         unsafe { self.at(self.waiting[0]).copy_to(self.result) }
     }
 }
@@ -290,7 +290,7 @@ pub unsafe fn reduce_local(
     if left.bytes() > 0 && overlap(left, right)? {
         return Err(Error::new(MPI_ERR_BUFFER, "inbuf and inoutbuf overlap"));
     }
-    // SAFETY: by the contract of this function, and checked not to overlap.
+    // SAFETY: VECTORS, and checked not to overlap.
     unsafe { reducer.apply(left.ptr, right.ptr, left.count) };
     Ok(())
 }

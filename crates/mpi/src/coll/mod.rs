@@ -10,6 +10,14 @@
 //!
 //! Results of reductions depend on the number of ranks, the count and the place alone, never on who arrives first;
 //! all ranks of an allreduce get the same bits; an operation that does not commute is applied in the order of ranks.
+//!
+//! **VECTORS.** Who starts a call or an algorithm promises what its `# Safety` says: which vectors, blocks and buffers
+//! are readable and which are writable, for all their bytes and until the call has ended; nothing else writes to them
+//! meanwhile, and what is written overlaps nothing else, unless that is allowed there. An algorithm passes on what it
+//! got, or parts of it, for the same use. The memory of a `Scratch` is its own, of the size that it asked for.
+//!
+//! **FABRIC.** A method of a `Fabric` that forwards to another function passes its arguments on, and the trait demands
+//! of its caller what that function demands.
 #![allow(unsafe_code)]
 
 mod agreement;

@@ -27,7 +27,7 @@ pub(super) async unsafe fn run<'a, 'b, F: Fabric>(
     let in_turn = others().all(|(_, place)| into(place).bytes() <= IN_TURN_BYTES);
     let mut batch = Batch::new(f);
     let mut result = Ok(());
-    // SAFETY: the same contract, until the batch has finished.
+    // SAFETY: VECTORS, until the batch has finished.
     unsafe {
         if !in_turn {
             others().for_each(|(rank, place)| batch.recv(rank, into(place)));
@@ -72,7 +72,7 @@ async unsafe fn carry_out<'a, 'b, C: Call>(
         sent.chain(received).max().unwrap_or(0)
     };
     let choose::Neighbor::Linear = choose::neighbor(call, longest, f.size());
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     f.channel().conclude(unsafe { run(f, around, out, into).await })
 }
 
@@ -89,7 +89,7 @@ pub struct NeighborAllgather {
 impl Collective for NeighborAllgather {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
         let (out, into) = (self.send.vector()?, even_blocks(self.recv.vector()?));
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe { carry_out(f, &choose::NEIGHBOR_ALLGATHER, &self.around, &|_| out, &into).await }
     }
 }
@@ -107,7 +107,7 @@ pub struct NeighborAllgatherv {
 impl Collective for NeighborAllgatherv {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
         let (out, into) = (self.send.vector()?, self.recv.check()?);
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe { carry_out(f, &choose::NEIGHBOR_ALLGATHERV, &self.around, &|_| out, &into).await }
     }
 }
@@ -126,7 +126,7 @@ impl Collective for NeighborAlltoall {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
         let out = even_blocks(self.send.vector()?);
         let into = even_blocks(self.recv.vector()?);
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe { carry_out(f, &choose::NEIGHBOR_ALLTOALL, &self.around, &out, &into).await }
     }
 }
@@ -149,7 +149,7 @@ pub struct NeighborAlltoallArrays<B> {
 impl<B: BlockArray> Collective for NeighborAlltoallArrays<B> {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
         let (out, into) = (self.send.check()?, self.recv.check()?);
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe { carry_out(f, B::NEIGHBOR, &self.around, &out, &into).await }
     }
 }

@@ -157,12 +157,12 @@ impl<F: Fabric> Fabric for Part<'_, F> {
     }
 
     unsafe fn send(&self, to: u32, data: Buffer) -> impl Future<Output = Result> {
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC.
         unsafe { self.whole.send(self.member(to), data) }
     }
 
     unsafe fn recv(&self, from: u32, data: Buffer) -> impl Future<Output = Result> {
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC.
         unsafe { self.whole.recv(self.member(from), data) }
     }
 
@@ -170,17 +170,17 @@ impl<F: Fabric> Fabric for Part<'_, F> {
         &self, to: u32, out: Buffer, from: u32, into: Buffer,
     ) -> impl Future<Output = Result> {
         let (to, from) = (self.member(to), self.member(from));
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC.
         unsafe { self.whole.exchange(to, out, from, into) }
     }
 
     unsafe fn start_send(&self, to: u32, data: Buffer) -> Result<F::Ticket> {
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC.
         unsafe { self.whole.start_send(self.member(to), data) }
     }
 
     unsafe fn start_recv(&self, from: u32, data: Buffer) -> Result<F::Ticket> {
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC.
         unsafe { self.whole.start_recv(self.member(from), data) }
     }
 
@@ -193,12 +193,12 @@ impl<F: Fabric> Fabric for Part<'_, F> {
     }
 
     unsafe fn allocate(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC.
         unsafe { self.whole.allocate(layout) }
     }
 
     unsafe fn release(&self, at: NonNull<u8>, layout: Layout) {
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC.
         unsafe { self.whole.release(at, layout) }
     }
 
@@ -245,7 +245,7 @@ pub(super) async unsafe fn bcast<F: Fabric>(
     f: &F, nodes: &Nodes, data: Vector<'_>, root: u32,
 ) -> Result {
     let Levels { node, head, heads } = levels(f, nodes, root);
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         if let Some(heads) = heads {
             let how = choose::bcast(data.bytes(), heads.size(), heads.room());
@@ -266,7 +266,7 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
     let size = red.size(operand.count, f.room()).along_tree();
     if nodes.placement.spread.has_branches(size) {
         let its = nodes.of(root);
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS.
         return unsafe {
             branches::reduce(f, nodes, &levels, red, operand, result, |node| node == its).await
         };
@@ -278,7 +278,7 @@ pub(super) async unsafe fn reduce<'a, F: Fabric>(
         (Some(_), Some(result)) => Some(result),
         (Some(_), None) => Some(scratch.elements(red.layout, operand.count)?),
     };
-    // SAFETY: the same contract; the scratch is as long as the operand.
+    // SAFETY: VECTORS; the scratch is as long as the operand.
     unsafe {
         let how = choose::reduce(size, node.size(), node.room());
         reduce::run_as(&node, how, red, operand, sum, head).await?;
@@ -297,7 +297,7 @@ pub(super) async unsafe fn allreduce<'a, F: Fabric>(
 ) -> Result {
     let levels = levels(f, nodes, 0);
     let size = red.size(operand.count, f.room()).along_tree();
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         let (node, head) = if nodes.placement.spread.has_branches(size) {
             let sum = levels.heads.is_some().then_some(result);
@@ -354,7 +354,7 @@ pub(super) async unsafe fn allgather<'a, F: Fabric>(
     let is_even = (0..nodes.count()).all(|node| piece(node).bytes() == piece(0).bytes());
     let all = Vector::raw(at, total);
     let here = nodes.members(nodes.of(f.rank()));
-    // SAFETY: the same contract; the memory aside has room for all blocks.
+    // SAFETY: VECTORS; the memory aside has room for all blocks.
     unsafe {
         let blocks = heads.is_some().then_some(|rank: u32| block(here[rank as usize]));
         let own = match heads {

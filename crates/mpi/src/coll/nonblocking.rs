@@ -173,12 +173,12 @@ impl Fabric for Outstanding {
     }
 
     unsafe fn send(&self, to: u32, data: Buffer) -> impl Future<Output = Result> {
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC.
         self.end(unsafe { self.channel.post_send(to, data) })
     }
 
     unsafe fn recv(&self, from: u32, data: Buffer) -> impl Future<Output = Result> {
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC.
         let started = unsafe { self.channel.post_recv(from, data) };
         async move { self.put_off(self.end(started).await) }
     }
@@ -186,7 +186,7 @@ impl Fabric for Outstanding {
     unsafe fn exchange(
         &self, to: u32, out: Buffer, from: u32, into: Buffer,
     ) -> impl Future<Output = Result> {
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC.
         let (received, sent) = unsafe { self.channel.post_exchange(to, out, from, into) };
         async move {
             let sent = self.end(sent).await;
@@ -195,12 +195,12 @@ impl Fabric for Outstanding {
     }
 
     unsafe fn start_send(&self, to: u32, data: Buffer) -> Result<Ticket> {
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC.
         unsafe { self.channel.post_send(to, data) }
     }
 
     unsafe fn start_recv(&self, from: u32, data: Buffer) -> Result<Ticket> {
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC.
         unsafe { self.channel.post_recv(from, data) }
     }
 
@@ -221,14 +221,14 @@ impl Fabric for Outstanding {
         {
             return memory.swap_remove(at).0.as_ptr();
         }
-        // SAFETY: the same contract.
+        // SAFETY: FABRIC: the size is above 0.
         unsafe { alloc(layout) }
     }
 
     unsafe fn release(&self, at: NonNull<u8>, layout: Layout) {
         match &self.memory {
             Some(memory) => memory.borrow_mut().push((at, layout)),
-            // SAFETY: the same contract.
+            // SAFETY: FABRIC: from `allocate`, with this layout.
             None => unsafe { dealloc(at.as_ptr(), layout) },
         }
     }

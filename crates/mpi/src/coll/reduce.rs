@@ -36,12 +36,12 @@ impl Collective for Reduce {
             return Ok(());
         }
         let how = choose::reduce(red.size(operand.count, f.room()), f.size(), f.room());
-        // SAFETY: by the contract of this function.
+        // SAFETY: VECTORS, those of the call.
         f.channel().conclude(unsafe { run(f, how, red, operand, result, root).await })
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe { inter::reduce(f, self).await }
     }
 
@@ -58,7 +58,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F, how: choose::Reduce, red: &'a Reduction<'a>, operand: Vector<'a>,
     result: Option<Vector<'a>>, root: u32,
 ) -> Result {
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match (how, f.nodes()) {
             (choose::Reduce::Nodes, Some(nodes)) => {
@@ -77,7 +77,7 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
     f: &F, how: choose::Reduce, red: &'a Reduction<'a>, operand: Vector<'a>,
     result: Option<Vector<'a>>, root: u32,
 ) -> Result {
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match how {
             _ if f.size() == 1 => result.map_or(Ok(()), |result| operand.copy_to(result)),
@@ -97,7 +97,7 @@ pub(super) async unsafe fn run_as<'a, F: Fabric>(
 pub(super) async unsafe fn flat<'a, F: Fabric>(
     f: &F, red: &'a Reduction<'a>, operand: Vector<'a>, result: Option<Vector<'a>>, root: u32,
 ) -> Result {
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match result {
             None => f.send(root, operand.buffer()).await,
@@ -117,7 +117,7 @@ async unsafe fn flat_root<'a, F: Fabric>(
     let mut scratch = Scratch::new(f);
     let others = scratch.elements(red.layout, own.count * Stack::places(ranks))?;
     let mut sum = Stack::new(red, ranks, own, result, others);
-    // SAFETY: the same contract; the scratch has the places.
+    // SAFETY: VECTORS; the scratch has the places.
     unsafe {
         for rank in 0..ranks {
             if rank == root {
@@ -150,7 +150,7 @@ async unsafe fn binomial<'a, F: Fabric>(
     let branch = |size: u32| me - me % size;
     let is_head = |size: u32| head(branch(size), size) == rank;
     if !is_head(1) {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS.
         return unsafe { f.send(rank ^ 1, operand.buffer()).await };
     }
     let steps = (1..=actors.count.ilog2()).take_while(|step| is_head(1 << step));
@@ -176,7 +176,7 @@ async unsafe fn binomial<'a, F: Fabric>(
         (false, false) => (other, Some(last)),
     };
     let mut sum = Value { red, value: operand, spare, home };
-    // SAFETY: the same contract; both places are as long as the operand.
+    // SAFETY: VECTORS; both places are as long as the operand.
     unsafe {
         if is_paired {
             f.recv(rank ^ 1, sum.spare.buffer()).await?;
@@ -212,6 +212,6 @@ async unsafe fn halved<'a, F: Fabric>(
         None => scratch.elements(red.layout, operand.count)?,
     };
     let send = (operand.ptr != place.ptr).then_some(operand.ptr.cast_const());
-    // SAFETY: the same contract; the scratch is as long as the operand.
+    // SAFETY: VECTORS; the scratch is as long as the operand.
     unsafe { halving::reduce(f, red, send, place.ptr, operand.count, root).await }
 }

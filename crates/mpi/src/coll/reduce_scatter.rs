@@ -44,7 +44,7 @@ impl Collective for ReduceScatter {
         });
         let deal = |rank: u32| (starts[rank as usize], counts[rank as usize] as u64);
         let count = |to: u32| counts[to as usize];
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe {
             scatter_result(f, &choose::REDUCE_SCATTER, &self.operands, total, &deal, count).await
         }
@@ -52,7 +52,7 @@ impl Collective for ReduceScatter {
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
         let counts = |rank: u32| self.counts[rank as usize];
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe { inter::reduce_scatter(f, &choose::REDUCE_SCATTER, &self.operands, counts).await }
     }
 
@@ -76,12 +76,12 @@ impl Collective for ReduceScatterBlock {
         let total = share.checked_mul(f.size() as u64).ok_or_else(|| refuse_count(count))?;
         let deal = move |rank: u32| (rank as u64 * share, share);
         let call = &choose::REDUCE_SCATTER_BLOCK;
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe { scatter_result(f, call, &self.operands, total, &deal, |_| count).await }
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe {
             inter::reduce_scatter(f, &choose::REDUCE_SCATTER_BLOCK, &self.operands, |_| self.count)
                 .await
@@ -120,7 +120,7 @@ async unsafe fn scatter_result<C: Call>(
     let receives = |_| sends(f.rank());
     compare(f, Arguments::new(&sends, &receives).op(&o.op)).await?;
     let how = choose::reduce_scatter(call, red.size(total, f.room()), f.size());
-    // SAFETY: by the contract of this function.
+    // SAFETY: VECTORS.
     f.channel().conclude(unsafe { run(f, how, red, operand, deal, result).await })
 }
 
@@ -149,7 +149,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     let (first, count) = deal.block(f.rank());
     let in_place = operand.ptr == result.ptr;
     let mut scratch = Scratch::new(f);
-    // SAFETY: the same contract; the scratch is as long as what is written to it.
+    // SAFETY: VECTORS; the scratch is as long as what is written to it.
     unsafe {
         match how {
             choose::ReduceScatter::Allreduce => {

@@ -59,7 +59,7 @@ pub(super) async unsafe fn reduce_scatter<F: Fabric>(
         let place =
             if last && !in_place { red.at(result, mine.count) } else { places[step as usize % 2] };
         let into = place.part(0, operand.count);
-        // SAFETY: by contract; what is sent lies in `send` or in the other place.
+        // SAFETY: VECTORS; what is sent lies in `send` or in the other place.
         unsafe {
             trade(f, next, out, previous, into).await?;
             red.fold(operand, into);
@@ -70,7 +70,7 @@ pub(super) async unsafe fn reduce_scatter<F: Fabric>(
         out = into;
     }
     if ranks == 1 {
-        // SAFETY: by contract.
+        // SAFETY: VECTORS.
         unsafe { mine.copy_to(Vector { ptr: result, ..mine })? };
     }
     Ok(())

@@ -29,7 +29,7 @@ pub struct Scan {
 
 impl Collective for Scan {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe { prefix(f, Prefix::Inclusive, &self.operands, self.count).await }
     }
 
@@ -48,7 +48,7 @@ pub struct Exscan {
 
 impl Collective for Exscan {
     async unsafe fn run<C: Call>(&self, f: &C) -> Result {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe { prefix(f, Prefix::Exclusive, &self.operands, self.count).await }
     }
 
@@ -69,7 +69,7 @@ async unsafe fn prefix<C: Call>(f: &C, prefix: Prefix, o: &Operands, count: i64)
     let data = |_| Some((o.datatype(), count));
     compare(f, Arguments::new(&data, &data).op(&o.op)).await?;
     let how = choose::scan(call, operand.bytes(), f.size(), f.room());
-    // SAFETY: by the contract of this function.
+    // SAFETY: VECTORS.
     f.channel().conclude(unsafe { run(f, how, prefix, red, operand, result).await })
 }
 
@@ -84,7 +84,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     if operand.bytes() == 0 {
         return Ok(());
     }
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match how {
             choose::Scan::Chain => chain(f, prefix, red, operand, result).await,
@@ -109,7 +109,7 @@ async unsafe fn chain<'a, F: Fabric>(
         Prefix::Exclusive if is_last => before,
         Prefix::Exclusive => through.elements(red.layout, operand.count)?,
     };
-    // SAFETY: the same contract; the scratches are as long as the operand.
+    // SAFETY: VECTORS; the scratches are as long as the operand.
     unsafe {
         if rank > 0 {
             f.recv(rank - 1, before.buffer()).await?;
@@ -142,7 +142,7 @@ async unsafe fn doubling<'a, F: Fabric>(
     let (mut a, mut b) = (Scratch::new(f), Scratch::new(f));
     let mut block = a.elements(red.layout, operand.count)?;
     let mut other = b.elements(red.layout, operand.count)?;
-    // SAFETY: the same contract; the scratches are as long as the operand.
+    // SAFETY: VECTORS; the scratches are as long as the operand.
     unsafe {
         operand.copy_to(block)?;
         let mut has_prefix = prefix == Prefix::Inclusive;

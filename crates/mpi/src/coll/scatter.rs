@@ -38,12 +38,12 @@ impl Collective for Scatter {
         compare(f, Arguments::new(&sends, &receives).root(root)).await?;
         let block = send.or(own).map_or(0, |v| v.bytes());
         let how = choose::gather(&choose::SCATTER, block, f.size(), f.room());
-        // SAFETY: by the contract of this function.
+        // SAFETY: VECTORS, those of the call.
         f.channel().conclude(unsafe { run(f, how, send.map(even_blocks), own, root).await })
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe { inter::scatter(f, self).await }
     }
 }
@@ -73,12 +73,12 @@ impl Collective for Scatterv {
         let all = || array.map_or(0, |array| array.longest(f.size()));
         let longest = || own.map_or(0, |own| own.bytes()).max(all());
         let how = choose::gather_arrays(&choose::SCATTERV, longest, f.size());
-        // SAFETY: by the contract of this function.
+        // SAFETY: VECTORS, those of the call.
         f.channel().conclude(unsafe { run(f, how, send, own, root).await })
     }
 
     async unsafe fn run_between<C: Call>(&self, f: &C) -> Result {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS, those of the call.
         unsafe { inter::scatterv(f, self).await }
     }
 }
@@ -91,7 +91,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     f: &F, how: choose::Gather, block: Option<impl Fn(u32) -> Vector<'a>>, own: Option<Vector<'_>>,
     root: u32,
 ) -> Result {
-    // SAFETY: the same contract.
+    // SAFETY: VECTORS.
     unsafe {
         match (how, block, own) {
             (choose::Gather::Linear, Some(block), own) => linear_root(f, block, own).await,
@@ -117,7 +117,7 @@ async unsafe fn linear_root<'a, F: Fabric>(
     let others = || (0..f.size()).filter(|&r| r != f.rank());
     let in_turn = others().all(|r| block(r).bytes() <= IN_TURN_BYTES);
     let mut batch = Batch::new(f);
-    // SAFETY: the same contract; the blocks are only read.
+    // SAFETY: VECTORS; the blocks are only read.
     unsafe {
         if !in_turn {
             others().for_each(|r| batch.send(r, block(r)));
@@ -139,7 +139,7 @@ async unsafe fn binomial_root<'a, F: Fabric>(
 ) -> Result {
     let (ranks, root) = (f.size(), f.rank());
     let bytes = block(root).bytes();
-    // SAFETY: the same contract; the scratch holds one block for each rank, counted from the root.
+    // SAFETY: VECTORS; the scratch holds one block for each rank, counted from the root.
     unsafe {
         if bytes > 0 {
             let mut scratch = Scratch::new(f);
@@ -160,7 +160,7 @@ async unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> 
     let me = relative(f.rank(), root, ranks);
     let parent = absolute(me - parent_distance(me, ranks), root, ranks);
     let bytes = own.bytes() * subtree_ranks(me, ranks) as u64;
-    // SAFETY: the same contract; the scratch holds one block for each rank of the subtree.
+    // SAFETY: VECTORS; the scratch holds one block for each rank of the subtree.
     unsafe {
         if bytes == own.bytes() {
             return f.recv(parent, own.buffer()).await;

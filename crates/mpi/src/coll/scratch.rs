@@ -96,7 +96,7 @@ impl<'f, F: Fabric> Scratch<'f, F> {
         let refuse = || {
             Error::new(
                 MPI_ERR_NO_MEM,
-                format!("no memory for {bytes} bytes that the call needs meanwhile"),
+                format!("out of memory: the call needs {bytes} bytes of temporary space"),
             )
         };
         let size = usize::try_from(bytes).map_err(|_| refuse())?;

@@ -56,7 +56,7 @@ impl<'f, F: Fabric> Run<'f, F> {
     /// The block is readable, the buffer has room for `len` bytes.
     unsafe fn put(&mut self, data: Vector<'_>, done: u64, buffer: *mut u8, len: usize) {
         let by = self.buffers.learnt.copy_loop(self.which);
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS; the buffer has `len` bytes.
         self.time(|| unsafe {
             match data.dense() {
                 Some(from) => copy_with(by, buffer, from.wrapping_add(done as usize), len),
@@ -72,7 +72,7 @@ impl<'f, F: Fabric> Run<'f, F> {
     /// # Safety
     /// The block is writable, the buffer has `len` bytes.
     unsafe fn take(&mut self, buffer: *const u8, data: Vector<'_>, done: u64, len: usize) {
-        // SAFETY: the same contract.
+        // SAFETY: VECTORS; the buffer has `len` bytes.
         self.time(|| unsafe {
             data.layout.unpack_from(data.ptr, data.count, done, buffer, len);
         });
@@ -179,7 +179,7 @@ unsafe fn combine(red: &Reduction<'_>, turn: Turn<'_>, ranks: u32, range: Range<
     while from < range.end {
         let count = piece.min(range.end - from);
         let at = |rank: u32| red.at(turn.of(rank), 0).part(from, count);
-        // SAFETY: the same contract; the operands lie apart.
+        // SAFETY: BUFFERS; the operands lie apart.
         unsafe {
             for rank in (0..ranks).filter(|&rank| actors.is_paired(rank) && rank % 2 == 1) {
                 red.fold(at(rank - 1), at(rank));

@@ -199,7 +199,7 @@ impl World {
 /// The buffer is readable.
 unsafe fn pack(buffer: &Buffer) -> Vec<u8> {
     let mut bytes = vec![0; buffer.bytes as usize];
-    // SAFETY: by contract.
+    // SAFETY: VECTORS.
     unsafe {
         match &buffer.layout {
             Some(layout) => _ = layout.pack(buffer.ptr, buffer.count, 0, &mut bytes),
@@ -212,7 +212,7 @@ unsafe fn pack(buffer: &Buffer) -> Vec<u8> {
 /// # Safety
 /// The buffer is writable.
 unsafe fn unpack(buffer: &Buffer, bytes: &[u8]) {
-    // SAFETY: by contract.
+    // SAFETY: VECTORS.
     unsafe {
         match &buffer.layout {
             Some(layout) => _ = layout.unpack(buffer.ptr, buffer.count, 0, bytes),

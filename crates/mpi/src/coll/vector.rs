@@ -116,7 +116,7 @@ impl<'a> Vector<'a> {
         if bytes == 0 || (self.ptr == to.ptr && Arc::ptr_eq(self.layout, to.layout)) {
             return Ok(());
         }
-        // SAFETY: by contract; an overlap, which a wrong program may ask for, is looked for.
+        // SAFETY: VECTORS; an overlap, which a wrong program may ask for, is looked for.
         unsafe {
             match (self.dense(), to.dense()) {
                 (Some(from), Some(into)) if into.addr().abs_diff(from.addr()) as u64 >= bytes => {
@@ -142,7 +142,7 @@ impl<'a> Vector<'a> {
         let mut piece = [0u8; 4096];
         let mut at = 0;
         while at < self.bytes() {
-            // SAFETY: by contract; the piece is a buffer of its own.
+            // SAFETY: VECTORS; the piece is a buffer of its own.
             let n = unsafe {
                 let n = self.layout.pack(self.ptr, self.count, at, &mut piece);
                 to.layout.unpack(to.ptr, to.count, at, &piece[..n])

@@ -253,10 +253,10 @@ impl Door {
     }
 }
 
-/// Comes to a door, and waits until it is opened: until the process there accepts.
+/// Connects to a port of another job and waits until it accepts.
 ///
 /// # Errors
-/// `MPI_ERR_PORT`: no address leads there, nobody there knows the key, or nobody opens for as long as this waits.
+/// `MPI_ERR_PORT`: no address is reachable, the key is unknown there, or nobody accepts before the timeout.
 pub fn call(p: &Process, way: &DoorAddress, number: Number, timeout: Timeout) -> Result<OwnedFd> {
     let own: Vec<IpAddr> =
         list_addresses().unwrap_or_default().into_iter().map(|found| found.address).collect();

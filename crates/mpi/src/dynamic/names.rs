@@ -33,7 +33,7 @@ fn ask_engine(engine: &mut Engine, request: &Request) -> std::result::Result<Ans
         },
         Request::Lookup { service } => match engine.look_up(service)? {
             Some(port) => Answer::Found { port },
-            None => refused(Cause::Name, service, "was published by nobody"),
+            None => refused(Cause::Name, service, "is not published"),
         },
         Request::Unpublish { service, port } => match engine.look_up(service)? {
             Some(there) if there != *port => {

@@ -58,7 +58,7 @@ pub fn describe(p: &Process, call: &str, error: &Error, comm: Option<&Comm>) -> 
 
 /// The report of `MPI_Abort` where no launcher makes one.
 pub fn describe_abort(p: &Process, comm: Option<&Comm>, code: i32) -> String {
-    let comm = comm.map_or("a communicator that is none".into(), comm_name);
+    let comm = comm.map_or("an invalid communicator".into(), comm_name);
     format!(
         "fastpath: MPI_Abort with code {code} on {}\nfastpath:   communicator: {comm}\n",
         whereabouts(p)
@@ -67,7 +67,7 @@ pub fn describe_abort(p: &Process, comm: Option<&Comm>, code: i32) -> String {
 
 /// What the launcher's report of `MPI_Abort` does not know by itself.
 pub fn summarize_abort(p: &Process, comm: Option<&Comm>) -> String {
-    let comm = comm.map_or("a communicator that is none".into(), comm_name);
+    let comm = comm.map_or("an invalid communicator".into(), comm_name);
     match p.comms.get(MPI_COMM_WORLD) {
         Some(world) => format!("MPI_Abort on {}, communicator {comm}", place(p, &world)),
         None => format!("MPI_Abort, communicator {comm}"),

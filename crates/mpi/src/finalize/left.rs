@@ -37,7 +37,7 @@ impl Checks {
             };
             let sender = match Record::parse(message.data()) {
                 Some(record) => format!("sent by {}", record.title()),
-                None => "whose sender waits in vain".to_string(),
+                None => "whose sender still waits for a receive".to_string(),
             };
             let source = key_source(message.key);
             let origin = format!("from rank {source} in {comm}, {sender}");

@@ -173,7 +173,7 @@ pub fn write(handle: usize, content: Content) -> Result {
         Phase::Running => {
             return Err(Error::new(
                 MPI_T_ERR_CVAR_SET_NOT_NOW,
-                "it can be set before MPI_Init alone",
+                "it can be set only before MPI_Init",
             ));
         }
         Phase::Finalized => {

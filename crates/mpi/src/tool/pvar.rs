@@ -295,7 +295,10 @@ fn with_counters(
         return with(p, (session, handle), |handle, now| {
             let variable = &VARIABLES[handle.index];
             if variable.is_level() {
-                let why = format!("{} is a level: it is always as it stands", variable.name);
+                let why = format!(
+                    "{} is a level: it cannot be started, stopped or written",
+                    variable.name
+                );
                 return Err(Error::new(refused, why));
             }
             act(handle, now);

@@ -108,7 +108,8 @@ unsafe fn swap(data: *mut u8, memory: *mut u8, size: usize) -> bool {
 }
 
 impl Target {
-    /// Asks the target for a change of `len` bytes at `at`, from the displacement; of how many bytes it was made.
+    /// Asks the target to change `len` bytes at `at`, counted from the displacement. Returns how many bytes were
+    /// changed.
     ///
     /// # Errors
     /// What keeps the target from being reached.

@@ -21,7 +21,7 @@ pub struct Message {
     pub size: Bytes,
     /// How the adapter comes by it.
     pub way: PostMethod,
-    /// One in so many sends asks for a completion entry (perftest: cq-mod).
+    /// Every N-th send asks for a completion entry (perftest: cq-mod).
     pub signal_every: u32,
     /// Receive descriptors that the adapter fetches at once.
     pub receive_batch: u32,

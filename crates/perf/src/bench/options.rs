@@ -174,7 +174,7 @@ pub struct CaseOptions {
     /// Sizes in bytes, separated by commas; K, M and G are powers of 1024 [default: each test's own]
     #[arg(long, value_delimiter = ',', value_parser = parse_bytes)]
     pub sizes: Vec<u64>,
-    /// Operations of each case, in place of a duration; so many more as make the last sample whole
+    /// Operations of each case, instead of a duration; rounded up to whole samples
     #[arg(long, conflicts_with = "duration")]
     #[arg(value_parser = value_parser!(u64).range(1..=COUNT_MAX))]
     pub iterations: Option<u64>,
@@ -197,7 +197,7 @@ pub struct CaseOptions {
     /// Where buffers come from: malloc (never at the start of a page), or alloc_mem (MPI_Alloc_mem) [default: malloc]
     #[arg(long, value_parser = ["malloc", "alloc_mem"])]
     pub buffer: Option<String>,
-    /// How many bytes into that memory buffers begin: 1 makes every address odd
+    /// Offset of each buffer in that memory, in bytes; 1 makes every address odd
     #[arg(long, value_parser = value_parser!(u32).range(0..=4095))]
     pub offset: Option<u32>,
     /// How a message lies in memory: bytes in a row, or strided: rows of 64 doubles of an array twice as wide, one

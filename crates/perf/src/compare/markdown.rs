@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use super::comparison::{Comparison, Row};
 use super::show::{describe_test, name_test};
-use crate::document::{Column, Document, Table};
+use crate::document::{Column, Document, Table, wrap_prose};
 use crate::measure::statistics::find_median;
 use crate::output::format::{behind, format_number, format_optional};
 use crate::record::{Key, Run};
@@ -20,22 +20,16 @@ const END: &str = "<!-- end of comparison -->";
 /// The test whose table a file shows.
 const README_TEST: &str = "latency";
 
-const SOURCE: &str = "Made by `make results`, which anyone can repeat; not written by hand. How \
-    to read it, and what is \
-measured how: `measuring.md`.";
+const SOURCE: &str = "Made by `make results`, not written by hand. How to read it, and how it is \
+measured: `measuring.md`.";
 
-const READING: &str = "in which this MPI and the other ran one after the other and took turns in \
-    beginning. Behind it \
-stands the ratio of this MPI to the other, the geometric mean over the rounds with its 95 % \
-interval: **bold** where the \
-other is ahead, `~` where nobody can tell (the interval holds 1), plain where this MPI is ahead. \
-`hardware` is what the \
-machine needs for the same (a cache line one way between the two processors, or one copy of the \
-message, the larger, \
-measured in turn with this MPI; of a ping-pong from 4 KiB the bare pipeline between them and a \
-line, measured before and \
-after each run). A virtual machine shared with others is noisy: the ratios mean something, the \
-times little.";
+const READING: &str = "In each round both MPIs ran, and the order alternated. The ratio of this \
+MPI to the other (geometric mean over the rounds, 95 % interval) follows: **bold** where the \
+other is ahead, `~` where the interval holds 1, plain where this MPI is ahead. `hardware` is what \
+the machine needs for the same: a cache line one way between the two processors, or one copy of \
+the message, the larger, measured in turn with this MPI; for a ping-pong from 4 KiB the bare \
+pipeline between them and a line, measured before and after each run. A virtual machine shared \
+with others is noisy: trust the ratios more than the times.";
 
 /// The page. `levels` is a section of its own behind the tables.
 pub fn format_page(comparison: &Comparison, levels: Option<&str>) -> String {
@@ -47,7 +41,7 @@ pub fn format_page(comparison: &Comparison, levels: Option<&str>) -> String {
     }
     page.table(list_mpis(comparison));
     page.text(format!(
-        "The figure of a run is the {}; shown is its median over {} rounds, {READING}",
+        "The figure of a run is the {}; the table shows its median over {} rounds. {READING}",
         comparison.statistic.name(),
         comparison.rounds
     ));
@@ -243,10 +237,10 @@ pub fn replace_table(file: &str, comparison: &Comparison) -> Result<String> {
     let end = table + file[table..].find(END).with_context(missing)?;
     let mut head = String::new();
     if let Some(ours) = comparison.reports.first() {
-        head = format!(
-            "Ping-pong, half a round trip in ns, the {} of a run and of that the median over {} \
-             rounds in turn; the ratio with its 95 % interval, **bold** where another is ahead, \
-             `~` where nobody can tell ({}, {}, {}, {} processors{}).\n\n",
+        let text = format!(
+            "Ping-pong, half a round trip in ns: {} of each run, then median over {} alternating \
+             rounds. Ratio with its 95 % interval: **bold** where another MPI is ahead, `~` \
+             where the interval holds 1 ({}, {}, {}, {} processors{}).",
             comparison.statistic.name(),
             comparison.rounds,
             ours.run.tool,
@@ -255,6 +249,7 @@ pub fn replace_table(file: &str, comparison: &Comparison) -> Result<String> {
             ours.run.machine.processors,
             if ours.run.machine.hypervisor.is_some() { ", a virtual machine" } else { "" },
         );
+        head = wrap_prose(&text) + "\n";
     }
     let summary = format_summary(comparison);
     Ok(format!("{}{head}{summary}{}", &file[..table], &file[end..]))
@@ -281,6 +276,8 @@ mod tests {
         assert!(page.contains("| alpha | 1 | 0 | 1 |"), "{page}");
         assert!(page.contains("- gamma: cannot run mpicc"), "{page}");
         assert!(page.contains("2023-11-14"), "{page}");
+        let prose = page.lines().filter(|line| !line.starts_with('|'));
+        assert_eq!(prose.filter(|line| line.len() > 120).collect::<Vec<_>>(), [""; 0]);
     }
 
     #[test]

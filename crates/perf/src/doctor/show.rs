@@ -143,7 +143,7 @@ fn describe_engines(engines: &[Engine], said: &mut Document) {
         said.heading(format!("engine {:<11} {program} {version}", engine.name));
         said.pair("speaks", engine.protocols.join(", "));
         if let (false, Some(name)) = (engine.usable, engine.allocation) {
-            said.pair("usable", format!("in an allocation alone: {name} is not set"));
+            said.pair("usable", format!("only in an allocation: {name} is not set"));
         }
     }
 }

@@ -81,7 +81,7 @@ pub struct BandwidthOptions {
     /// What is done with them [default: send]
     #[arg(long, value_enum)]
     pub verb: Option<VerbName>,
-    /// One send in so many is signalled
+    /// Every N-th send is signalled
     #[arg(long, default_value_t = 100)]
     pub cq_mod: u32,
     /// The adapter: infinihost3, connectx, connectx3, connectx5, connectx7 [default: descriptors of one of the link's

@@ -36,7 +36,7 @@ pub struct ExplainOptions {
 /// What can be explained.
 #[derive(Subcommand, Debug)]
 pub enum What {
-    /// What a bus, an adapter and a network leave of a bandwidth, step by step, and what is left to a measured figure
+    /// The bandwidth that bus, adapter and network allow, step by step, and the gap to a measured figure
     Bandwidth(Box<BandwidthOptions>),
     /// A message's one-way time, part by part, and what measured times allow one to conclude
     Latency(Box<LatencyOptions>),
@@ -44,9 +44,9 @@ pub enum What {
     Cliff(Box<CliffOptions>),
     /// What the fields of `lspci -vv` say: what a link carries, what it could, why less may be seen
     Lspci(LspciOptions),
-    /// The same of a device of this machine, from the kernel's files
+    /// As `lspci`, for a device of this machine, read from the kernel's files
     Device(DeviceOptions),
-    /// Measure copies to and from a GPU, and hold them against the prediction for its link (needs the CUDA driver)
+    /// Measure copies to and from a GPU and compare them with the prediction for its link (needs the CUDA driver)
     Probe(ProbeOptions),
 }
 

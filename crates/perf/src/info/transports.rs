@@ -97,10 +97,10 @@ pub fn try_all(config: &Config) -> Result<Allowed, String> {
     setup::try_transports(config, |by| find_adapter(config, by).map(drop))
 }
 
-/// The adapter that a job would use, for people, and what is wrong with what is stored for it.
+/// Describes the adapter that a job would use, with any problem of its stored settings.
 ///
 /// # Errors
-/// There is none that could be used: what is wrong with it, for people.
+/// No adapter can be used: why.
 pub fn find_adapter(
     config: &Config, by: AdapterTransport,
 ) -> Result<(String, Vec<String>), String> {

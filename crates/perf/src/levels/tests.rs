@@ -90,7 +90,7 @@ fn transport__carries_what_goes_without_asking() {
     assert_eq!(cases.len(), 2 * (sizes.len() - 1));
     assert!(cases.iter().all(|c| c.checked == Some(true) && c.level == Level::Transport));
     assert_eq!(missing.len(), 2);
-    assert!(missing[0].reason.contains("a transport alone has not"), "{missing:?}");
+    assert!(missing[0].reason.contains("needs more than a transport"), "{missing:?}");
 }
 
 #[test]

@@ -292,7 +292,7 @@ impl Link for TransportLink {
         let way = self.ways.find(bytes)?;
         if !way.name.starts_with("eager") {
             return Err(format!(
-                "the library sends it by {}, which a transport alone has not; see put and get",
+                "the library sends it by {}, which needs more than a transport; see put and get",
                 way.name
             ));
         }

@@ -165,8 +165,9 @@ impl Slot {
     }
 }
 
-/// Makes a change that a peer asks for, and that only the layer above understands: of `len` bytes at `memory`, with the
-/// [`ASK_MOST`] bytes at `data`, where the answer goes too. False where it is none. Others may write to both meanwhile.
+/// Applies a peer's change that only the upper layer understands to `len` bytes at `memory`, with [`ASK_MOST`] bytes at
+/// `data`, which also take the answer. Returns false if `change` is unknown. Other processes may write to both at the
+/// same time.
 pub type ChangeFunction =
     unsafe fn(change: u64, data: *mut u8, memory: *mut u8, len: usize) -> bool;
 

@@ -18,7 +18,8 @@ pub(crate) const BULK_EARLY: u64 = 256 * 1024;
 pub struct Thresholds {
     /// Messages up to this size are sent whole without asking.
     pub eager: u64,
-    /// The same over a lane on which one message does better than several, as far as that one says ([`Lane::whole`]).
+    /// The same over a lane on which one message is faster than several, up to that lane's limit
+    /// ([`Lane::max_single`]).
     pub max_single: u64,
     /// Bytes of a longer message that travel without being asked for: its announcement carries the
     /// first `fragment` of them, the others follow at once. At most [`EARLY_LIMIT`].

@@ -1,4 +1,5 @@
-//! Which processor a rank waits on, where ranks are more than processors: as many of those awake on each.
+//! Chooses the processor a waiting rank runs on when there are more ranks than processors: spreads the awake ranks
+//! evenly.
 //!
 //! Ranks that yield look busy, and the kernel moves none that ran within the last half millisecond; a rank that is
 //! woken goes to where there was room at that moment. So it stays at three ranks on one of two processors and one on

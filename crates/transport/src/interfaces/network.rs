@@ -295,7 +295,7 @@ impl Interfaces {
         self.adapter.is_some() || self.tcp.is_some()
     }
 
-    /// Rounds of progress that take about as long as so many polls of memory; at least one.
+    /// The number of rounds of progress that take about as long as `at_memory` polls of memory; at least one.
     #[inline]
     pub fn polls(&self, at_memory: u32) -> u32 {
         match (&self.tcp, &self.adapter) {
@@ -339,8 +339,8 @@ impl Interfaces {
         }
     }
 
-    /// Where nothing tells that `peer`, which has been waited for in vain for a while, has left the job, it is asked.
-    /// Says after what time to call this again; `None` where what comes of it wakes this rank.
+    /// Called when a wait for `peer` has lasted a while: asks whether it has left the job, where nothing else would
+    /// show that. Returns when to call again; `None` if the answer will wake this rank.
     pub fn ask_after(&mut self, peer: u32) -> Option<Duration> {
         let tells = !self.meets_by_network(peer) || self.domain.job.is_node_peer(peer as usize);
         self.tcp.as_mut().filter(|_| !tells)?.ask_after(peer)

@@ -123,8 +123,8 @@ impl Arena {
     }
 
     /// As [`Arena::allocate`], of pages that get memory as they are touched, as those of the C library's allocator do.
-    /// Where the job's file is not a memory file, they have it from the start: what is missing there could not be told
-    /// later.
+    /// Where the job's file is not a memory file, they have it from the start: otherwise a lack of memory would only
+    /// show later, as a signal.
     ///
     /// # Errors
     /// As there; memory that is not there now is missing now.

@@ -230,8 +230,8 @@ impl Tx {
         Post::Done
     }
 
-    /// Asks for the line of a slot that a stream of messages will come to soon. A message alone is better without: it
-    /// would share the way with it.
+    /// Prefetches the line of a slot ahead, for a stream of messages. A single message is faster without, since the
+    /// prefetch would compete with it.
     #[inline]
     pub fn expect_more(&self) {
         let slot = self.tail.wrapping_add(SLOTS_AHEAD) & SLOT_MASK;

@@ -88,8 +88,8 @@ impl Recalls {
         }
     }
 
-    /// Sender: asks for the announced message of `request`. Where the answer is the number of an entry, and neither an
-    /// answer of the receiver nor anything else says that it was matched, [`Recalls::decide`] follows.
+    /// Sender: asks for the announced message of `request`. If it returns an entry and nothing shows that the message
+    /// was matched, call [`Recalls::decide`] next.
     pub fn ask(&self, request: u32) -> Option<usize> {
         let index = self.entries.iter().position(|entry| entry.load(Ordering::Relaxed) == 0)?;
         self.pending.fetch_add(1, Ordering::Relaxed);

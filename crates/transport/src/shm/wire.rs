@@ -48,7 +48,7 @@ pub const DATA_STEP: u32 = 4;
 pub const DATA_STEP_STREAM: u32 = 2;
 /// Bytes that it has at least when it carries a stream, a message of many parts.
 pub const DATA_BYTES_STREAM: u32 = 64 * 1024;
-/// Beyond that it grows by one byte for so many that are sent: the larger it is, the less more of it gives.
+/// Beyond that the area grows by one byte for each `data_price` bytes sent: the larger it is, the less growth helps.
 pub const fn data_price(size: u32) -> u32 {
     match size / (16 * 1024) {
         price if price < DATA_PRICE_MAX => price,

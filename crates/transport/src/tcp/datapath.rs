@@ -30,8 +30,8 @@ impl Link {
     }
 
     /// As [`Link::post`], of bytes that lie in a row and whose receiver has a place for them: the kernel takes them
-    /// from where they are, by frames of up to [`BULK_MOST`] bytes. Says how many bytes have gone; as long as that is
-    /// not a whole frame nothing else goes to this peer, and who goes on with it says the same header.
+    /// from where they are, by frames of up to [`BULK_MOST`] bytes. Returns how many bytes were sent. Until the frame
+    /// is whole nothing else can be sent to this peer, and the next call must pass the same header.
     ///
     /// # Safety
     /// `data` is readable for `len` bytes.

@@ -230,8 +230,8 @@ impl Core {
         self.use_socket(peer, call.socket, &confirm);
     }
 
-    /// A peer is waited for in vain with which there is no connection: one is made, so that the peer's end shows, or
-    /// the peer's host says that it has left. Says after what time to ask again, where that has led to nothing.
+    /// Called when a wait for `peer` has lasted a while: without a connection, makes one, so that the peer's end shows
+    /// or its host says that it has left. Returns when to ask again; `None` once a connection is made or wanted.
     pub fn ask_after(&mut self, peer: u32, now_ns: u64) -> Option<Duration> {
         let known = self.peer(peer);
         if known.connect.is_settled() || known.dialing.wanted {

@@ -353,8 +353,8 @@ impl TcpIface {
         false
     }
 
-    /// A peer has been waited for in vain for a while: where there is no connection, it is asked whether it is still
-    /// there. Says after what time to call this again; `None` where what comes of it wakes.
+    /// Called when a wait for `peer` has lasted a while: without a connection, asks whether the peer is still there.
+    /// Returns when to call again; `None` if the answer will wake this rank.
     pub fn ask_after(&mut self, peer: u32) -> Option<Duration> {
         self.core.borrow_mut().ask_after(peer, clock::now_ns())
     }

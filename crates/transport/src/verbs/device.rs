@@ -37,10 +37,9 @@ const CLOSED: u32 = u32::MAX;
 /// No such event has been.
 const NEVER: u32 = u32::MAX - 1;
 
-// SAFETY: the verbs interface may be called from any thread (ibv_open_device(3) and its fellows); what is
-// kept here is not changed after opening.
+// SAFETY: ANY THREAD.
 unsafe impl Send for DeviceContext {}
-// SAFETY: the library's calls may be made by any thread.
+// SAFETY: ANY THREAD.
 unsafe impl Sync for DeviceContext {}
 
 /// The library's list, freed at the end.

@@ -14,9 +14,9 @@ pub struct ProtectionDomain {
     pub(super) context: Arc<DeviceContext>,
 }
 
-// SAFETY: as for `DeviceContext`.
+// SAFETY: ANY THREAD.
 unsafe impl Send for ProtectionDomain {}
-// SAFETY: as for `DeviceContext`.
+// SAFETY: ANY THREAD.
 unsafe impl Sync for ProtectionDomain {}
 
 impl ProtectionDomain {
@@ -86,17 +86,17 @@ pub struct MemoryRegion {
     domain: Arc<ProtectionDomain>,
 }
 
-// SAFETY: as for `DeviceContext`.
+// SAFETY: ANY THREAD.
 unsafe impl Send for MemoryRegion {}
-// SAFETY: as for `DeviceContext`.
+// SAFETY: ANY THREAD.
 unsafe impl Sync for MemoryRegion {}
 
 impl MemoryRegion {
     /// Registers `len` bytes at `address`, at least 1.
     ///
     /// # Safety
-    /// The memory stays mapped as long as the region lives, and with [`Access::Write`] or
-    /// [`Access::Remote`] nobody relies on what is written there by the device staying away.
+    /// The memory stays mapped as long as the region lives. With [`Access::Write`] or [`Access::Remote`] the device may
+    /// write to it at any time, and nothing relies on its bytes staying the same.
     ///
     /// # Errors
     /// The memory is not there or not writable, or the limit on locked memory is too low.
@@ -114,28 +114,28 @@ impl MemoryRegion {
     /// The key that names the memory in the process's own work requests.
     #[inline]
     pub fn lkey(&self) -> u32 {
-        // SAFETY: alive until dropped.
+        // SAFETY: ALIVE.
         unsafe { self.raw.as_ref().lkey }
     }
 
     /// The key by which peers name the memory.
     #[inline]
     pub fn rkey(&self) -> u32 {
-        // SAFETY: alive until dropped.
+        // SAFETY: ALIVE.
         unsafe { self.raw.as_ref().rkey }
     }
 
     /// Where it begins.
     #[inline]
     pub fn address(&self) -> *mut u8 {
-        // SAFETY: alive until dropped.
+        // SAFETY: ALIVE.
         unsafe { self.raw.as_ref().addr.cast() }
     }
 
     /// Bytes.
     #[inline]
     pub fn len(&self) -> usize {
-        // SAFETY: alive until dropped.
+        // SAFETY: ALIVE.
         unsafe { self.raw.as_ref().length }
     }
 

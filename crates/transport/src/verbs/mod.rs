@@ -9,10 +9,16 @@
 //! | `abi` | structures and constants of the C header, compared with it by a test |
 //! | `library`, `call`, `error` | loading; calls as results; what went wrong and what to do |
 //! | `device`, `choice`, `path` | devices, which of them is used, ports, GIDs, the way between two ports |
-//! | `memory`, `window`, `queue`, `pair` | domains, registrations and windows; completion and receive queues; queue pairs |
+//! | `memory`, `window`, `queue`, `qp` | domains, registrations and windows; completion and receive queues; queue pairs |
 //! | `post`, `list`, `inline` | posting sends, one or several by a call, completions; what goes inline |
 //! | `port_counter` | what the kernel counts of receive buffers that ran out |
 //! | `identity`, `echo` | who a device is; two queue pairs of one device that answer each other, for measuring |
+//!
+//! **ANY THREAD.** The library may be called from any thread, and guards its objects itself (ibv_open_device(3) and its
+//! fellows). What a value keeps beside the library's object is not changed once it is made, or is atomic.
+//!
+//! **ALIVE.** The library's object is destroyed only when the value that owns it is dropped, and until then the fields
+//! read here stay as its making left them.
 
 #[allow(missing_docs)] // the header's names
 pub mod abi;

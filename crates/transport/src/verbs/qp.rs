@@ -98,9 +98,9 @@ pub struct QueuePair {
     _shared: Option<Arc<SharedReceiveQueue>>,
 }
 
-// SAFETY: as for `DeviceContext`.
+// SAFETY: ANY THREAD.
 unsafe impl Send for QueuePair {}
-// SAFETY: as for `DeviceContext`.
+// SAFETY: ANY THREAD.
 unsafe impl Sync for QueuePair {}
 
 impl QueuePair {
@@ -278,7 +278,7 @@ impl QueuePair {
     /// Its number on the device, 24 bits: what peers need to know.
     #[inline]
     pub fn qpn(&self) -> u32 {
-        // SAFETY: alive until dropped.
+        // SAFETY: ALIVE.
         unsafe { self.raw.as_ref().qp_num }
     }
 
@@ -380,9 +380,9 @@ pub struct AddressHandle {
     domain: Arc<ProtectionDomain>,
 }
 
-// SAFETY: as for `DeviceContext`.
+// SAFETY: ANY THREAD.
 unsafe impl Send for AddressHandle {}
-// SAFETY: as for `DeviceContext`.
+// SAFETY: ANY THREAD.
 unsafe impl Sync for AddressHandle {}
 
 impl AddressHandle {

@@ -19,9 +19,9 @@ pub struct CompletionChannel {
     context: Arc<DeviceContext>,
 }
 
-// SAFETY: as for `DeviceContext`.
+// SAFETY: ANY THREAD.
 unsafe impl Send for CompletionChannel {}
-// SAFETY: as for `DeviceContext`.
+// SAFETY: ANY THREAD.
 unsafe impl Sync for CompletionChannel {}
 
 impl CompletionChannel {
@@ -45,7 +45,7 @@ impl CompletionChannel {
 
     /// The descriptor.
     pub fn fd(&self) -> i32 {
-        // SAFETY: alive until dropped.
+        // SAFETY: ALIVE.
         unsafe { self.raw.as_ref().fd }
     }
 
@@ -82,9 +82,9 @@ pub struct CompletionQueue {
     channel: Option<Arc<CompletionChannel>>,
 }
 
-// SAFETY: as for `DeviceContext`.
+// SAFETY: ANY THREAD.
 unsafe impl Send for CompletionQueue {}
-// SAFETY: as for `DeviceContext`.
+// SAFETY: ANY THREAD.
 unsafe impl Sync for CompletionQueue {}
 
 impl CompletionQueue {
@@ -156,7 +156,7 @@ impl CompletionQueue {
 
     /// Room for completions, as granted.
     pub fn depth(&self) -> u32 {
-        // SAFETY: alive until dropped.
+        // SAFETY: ALIVE.
         unsafe { self.raw.as_ref().cqe as u32 }
     }
 }
@@ -227,9 +227,9 @@ pub struct SharedReceiveQueue {
     domain: Arc<ProtectionDomain>,
 }
 
-// SAFETY: as for `DeviceContext`.
+// SAFETY: ANY THREAD.
 unsafe impl Send for SharedReceiveQueue {}
-// SAFETY: as for `DeviceContext`.
+// SAFETY: ANY THREAD.
 unsafe impl Sync for SharedReceiveQueue {}
 
 impl SharedReceiveQueue {

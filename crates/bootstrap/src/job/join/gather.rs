@@ -97,8 +97,8 @@ fn take_all(
     }
 }
 
-/// The ranks among those who have come, in order; whoever is none is told so. What a rank says of itself was sent
-/// before the fence, so it is there.
+/// The ranks among the callers, in order; a caller that is no rank of the job gets a refusal. What a rank says of
+/// itself was sent before the fence, so it is there.
 pub fn greet(streams: Vec<UnixStream>, about: &About) -> Vec<Member> {
     let mut members: Vec<Member> = Vec::new();
     for stream in streams {

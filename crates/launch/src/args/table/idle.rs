@@ -11,9 +11,9 @@ const fn idle(names: &'static str, takes: Takes, why: &'static str) -> Opt {
     row(names, takes, Does::Idle, why)
 }
 
-/// What they ask for is always so.
+/// Options that ask for what is always done.
 pub const ALWAYS: &[Opt] = &[
-    always("--allow-run-as-root", Nothing, "everybody may start a job"),
+    always("--allow-run-as-root", Nothing, "every user, root included, may start a job"),
     always("--byslot --bycore --bynode -rr", Nothing, "the ranks of one node are in order"),
     always(
         "-enable-auto-cleanup --disable-recovery -cleanup",
@@ -23,7 +23,7 @@ pub const ALWAYS: &[Opt] = &[
     always(
         "--report-state-on-timeout --leave-session-attached -ordered-output -noconf",
         Nothing,
-        "what they ask for needs no option",
+        "this is always done",
     ),
 ];
 

@@ -34,7 +34,7 @@ unsafe fn apply(
     for i in 0..len as usize {
         let at =
             |base: *mut c_void, place: usize| base.cast::<u32>().wrapping_add(i * extent + place);
-        // SAFETY: by contract.
+        // SAFETY: VECTORS.
         unsafe {
             let a = shape.places().map(|p| at(left, p).read());
             let b = shape.places().map(|p| at(inout, p).read());

@@ -274,7 +274,7 @@ impl Connection for RcEndpoint {
     }
 
     /// Opens this end to the peer whose end is at `address`. False for no address, or one that leads nowhere:
-    /// [`super::RcIface::trouble`] says why.
+    /// [`super::RcIface::last_error`] says why.
     fn open(&mut self, address: &Address) -> bool {
         let core = &mut *self.core.borrow_mut();
         let Some(peer) = PairAddress::decode(address) else {
@@ -374,7 +374,7 @@ impl Connection for RcEndpoint {
         Some(Remote { addr, rkey })
     }
 
-    /// Ends what [`RcEndpoint::expose`] has begun, once.
+    /// Ends what [`Connection::register`] has begun, once.
     fn deregister(&mut self, rkey: u64) {
         let core = &mut *self.core.borrow_mut();
         let exposed = &mut core.connection(self.index).exposed;

@@ -1,16 +1,16 @@
 //! What travels: addresses of queue pairs, and packets.
 //!
-//! A message is one packet, or several of which all but the last are full. The immediate data of each
-//! says which it is and gives receive buffers back:
+//! A message is one packet, or several of which all but the last are full. The immediate data of each says which part
+//! of a message it is ([`PacketKind`]) and gives receive buffers back:
 //!
 //! ```text
 //! bits 24..32   receive buffers that the sender of this packet has emptied since it last said so
-//! bits 21..24   Kind
+//! bits 21..24   PacketKind
 //! bits  0..21   of a First: bytes of the whole message's payload
 //! ```
 //!
-//! The first packet of a message begins with its header, 16 bytes; the others are payload alone. So is an Again, whose
-//! header is that of the last Whole: with a header, a payload of whole packets of the network would need one more.
+//! A Whole and a First begin with the message's header, 16 bytes; the others are payload only. A HeaderElided has the
+//! header of the last Whole: with a header of its own, a payload of whole packets of the network would need one more.
 
 pub(super) use super::super::wire::{HEADER, LARGEST, decode_header, encode_header};
 use crate::contract::{ADDRESS_BYTES, Address};

@@ -42,7 +42,7 @@ impl UdEndpoint {
         (&self.core, self.index)
     }
 
-    /// `looks` grows while the peer looks for arrivals and finds none: what it does not answer then has not reached it.
+    /// `polls` counts the peer's polls that find no arrival: what it does not answer meanwhile has not reached it.
     pub fn watch_polls(&mut self, polls: &'static AtomicU32) {
         self.core.borrow_mut().link(self.index).polls = Some(polls);
     }
@@ -128,7 +128,7 @@ impl Connection for UdEndpoint {
     }
 
     /// Opens this end to the peer whose end is at `address`. False for no address, or one that leads nowhere:
-    /// [`super::UdIface::trouble`] says why.
+    /// [`super::UdIface::last_error`] says why.
     fn open(&mut self, address: &Address) -> bool {
         let core = &mut *self.core.borrow_mut();
         let opened = match LinkAddress::decode(address) {

@@ -232,7 +232,7 @@ impl UdIface {
         Ok(UdEndpoint::new(self.core.clone(), index))
     }
 
-    /// From now on `looks` grows while this interface looks for arrivals and finds none.
+    /// From now on `polls` counts the polls of this interface that find no arrival.
     pub fn tell_polls(&self, polls: &'static AtomicU32) {
         self.core.borrow_mut().polls = Some(polls);
     }

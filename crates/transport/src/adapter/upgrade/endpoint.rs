@@ -249,7 +249,7 @@ impl Connection for UpgradeEndpoint {
     /// it.
     ///
     /// # Safety
-    /// As [`RcEndpoint::expose`].
+    /// As [`Connection::register`].
     unsafe fn register(&mut self, address: *mut u8, len: usize) -> Option<Remote> {
         match self.sends {
             // SAFETY: BYTES.
@@ -261,7 +261,7 @@ impl Connection for UpgradeEndpoint {
         }
     }
 
-    /// Ends what [`UpgradeEndpoint::expose`] has begun, once.
+    /// Ends what [`Connection::register`] has begun, once.
     fn deregister(&mut self, rkey: u64) {
         if let Some(rc) = &mut self.rc {
             rc.deregister(rkey);

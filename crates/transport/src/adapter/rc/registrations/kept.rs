@@ -49,9 +49,9 @@ impl Registrations {
         });
     }
 
-    /// So many bytes are kept where nobody says how many, by each of so many processes of this host: half of what may
-    /// be locked, since messages and buffers need some too, or an eighth of the host's memory for all of them where
-    /// nothing limits that. It is the programs' own memory, which is not used up, but cannot be moved or swapped.
+    /// Default limit of kept registrations, in bytes, for each of `processes` processes of this host: half of what may
+    /// be locked (messages and buffers need some too), or, without such a limit, a share of an eighth of the host's
+    /// memory. It is the program's own memory: not used up, but it cannot be moved or swapped.
     pub fn default_most(processes: usize) -> usize {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: a structure of the call's own; plain integers.
