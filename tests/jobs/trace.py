@@ -74,7 +74,7 @@ def case_ranks(session):
         return problem
     for rank in range(2):
         wanted = ["MPI_Send", "MPI_Recv", "MPI_Barrier", "MPI_Finalize", "post: short", "post", "post: eager",
-                  "post: announcement", "poll: arrival", "poll: progress", "wait"]
+                  "post: RTS", "poll: arrival", "poll: progress", "wait"]
         lacking = _lacks(events, rank, wanted)
         if lacking:
             return lacking, json.dumps(events[:200])

@@ -1,7 +1,7 @@
 //! Progress while the program computes: what a progress thread does under the lock, and who calls it.
 //!
-//! Peers of the host call it (`fastpath_bootstrap::segment::Call`) after what needs an answer: an announcement, a
-//! synchronous message, the answer to an announcement, fragments, room, a one-sided operation by messages. A call is no
+//! Peers of the host call it (`fastpath_bootstrap::segment::Call`) after what needs an answer: an RTS, a
+//! synchronous message, the answer to an RTS, fragments, room, a one-sided operation by messages. A call is no
 //! part of a short message. Of what comes from other hosts the kernel tells, whatever it is. While a thread of the
 //! program waits inside MPI it looks by itself, and a call is only noted. The rank calls its own thread where it leaves
 //! something behind that has to be pushed.

@@ -4,7 +4,7 @@
 //! plays the arm with the least known time and tries the others now and then: the time that trials lose is bounded by a
 //! share of the time of all messages. (Bandits: Auer, Cesa-Bianchi and Fischer, Finite-time Analysis of the Multiarmed
 //! Bandit Problem, 2002; a trial takes several messages in a row, since the first one after a change meets cold
-//! caches.) What it finds goes to the sender as [`Advice`]; an announcement says which arm its message went, so that
+//! caches.) What it finds goes to the sender as [`Advice`]; an RTS says which arm its message went, so that
 //! nothing depends on the advice being followed. Pure: all times are arguments.
 
 mod peer;

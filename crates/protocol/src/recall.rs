@@ -216,7 +216,7 @@ impl Worker {
         let is_it =
             |pending: &Pending| matches!(pending, Pending::Start(waiting) if *waiting == id);
         if let Some(place) = queue.iter().position(is_it) {
-            // The gate opens with the next progress, as after any other.
+            // The endpoint is unblocked by the next progress, as after any other.
             queue.remove(place);
             self.end_cancelled(id);
         }

@@ -171,7 +171,7 @@ impl Worker {
         }
     }
 
-    /// Posts the eager message or the announcement of a request; false where there is no room.
+    /// Posts the eager message or the RTS of a request; false where there is no room.
     pub(crate) fn post_first(&mut self, id: RequestId) -> bool {
         let request = self.requests.get(id);
         let whole = self.thresholds.max_single_on(&self.endpoints[request.peer].lane);

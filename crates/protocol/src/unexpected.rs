@@ -33,7 +33,7 @@ pub enum Arrived {
     Eager,
     /// A whole message whose sender waits to hear that it was matched; holds the sender's request.
     EagerSync(u32),
-    /// The announcement and first bytes of a long message.
+    /// The RTS and first bytes of a long message.
     Rendezvous(Rts),
 }
 

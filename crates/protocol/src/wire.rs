@@ -28,7 +28,7 @@ pub const EAGER: u8 = 1;
 pub const EAGER_SYNC: u8 = 2;
 /// A synchronous message was matched.
 pub const ACK: u8 = 3;
-/// Ready to send: the announcement of a long message, with its first bytes.
+/// Ready to send (RTS): a long message, with its first bytes.
 pub const RTS: u8 = 4;
 /// Ready to receive: the long message was matched; send the rest.
 pub const RTR: u8 = 5;
@@ -86,7 +86,7 @@ pub const SYNC_HEADER: usize = 8;
 /// Names no memory.
 pub(crate) const NOWHERE: Remote = Remote { addr: 0, rkey: 0 };
 
-/// What an announcement offers beside the bytes that come by themselves.
+/// What an RTS offers beside the bytes that come by themselves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Offer {
     /// Fragments, for an answer that asks for them.
@@ -106,13 +106,13 @@ pub struct Rts {
     pub total: u64,
     /// The sender's request.
     pub request: u32,
-    /// Bytes that come without being asked for, those behind the announcement included.
+    /// Bytes that come without being asked for, those behind the RTS included.
     pub early: u32,
     /// How the rest may come.
     pub offer: Offer,
 }
 
-/// What an announcement says for the learning of ways.
+/// What an RTS says for the learning of ways.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Timing {
     /// When the send began, in nanoseconds modulo 2^32 of the host's clock; 0 where that is not to be timed.

@@ -41,7 +41,7 @@ enum Deed {
         key: Key,
         payload: Vec<u8>,
     },
-    /// An announcement that lies somewhere.
+    /// An RTS that lies somewhere.
     Announce {
         total: u64,
         early: u32,
@@ -310,9 +310,9 @@ fn cancelled__receive_has_got_nothing_of_the_one_before() {
     assert_eq!(victim.receives.len(), 1);
 }
 
-/// One that has posted a receive of 1000 bytes and has the announcement of as many, with the first 60 of 200 that are
+/// One that has posted a receive of 1000 bytes and has the RTS of as many, with the first 60 of 200 that are
 /// to come eagerly.
-fn victim_of_an_announcement() -> Victim {
+fn victim_of_an_rts() -> Victim {
     let mut victim = Victim::new();
     victim.act(Deed::Recv { any: false, tag: 1, room: 1000 });
     victim.act(Deed::Announce { total: 1000, early: 200, offer: [0, 0], request: 1, len: 60 });
@@ -322,7 +322,7 @@ fn victim_of_an_announcement() -> Victim {
 
 #[test]
 fn fragment__does_not_end_a_receive_whose_early_bytes_are_still_to_come() {
-    let mut victim = victim_of_an_announcement();
+    let mut victim = victim_of_an_rts();
     let handle = victim.world.rank(0).requests.get(victim.receives[0].id).handle as u64;
     victim.forge(wire::FRAG, handle, &[3; 940]);
     victim.turn();
@@ -338,7 +338,7 @@ fn fragment__does_not_end_a_receive_whose_early_bytes_are_still_to_come() {
 
 #[test]
 fn early_bytes__of_a_receive_that_was_given_up_go_nowhere() {
-    let mut victim = victim_of_an_announcement();
+    let mut victim = victim_of_an_rts();
     victim.world.network.leave(1);
     let id = victim.receives[0].id;
     assert!(victim.world.rank(0).give_up(id, 1));

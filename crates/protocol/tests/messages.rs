@@ -167,7 +167,7 @@ fn message__half_sent_goes_on_in_parts_where_it_would_go_as_one_by_now() {
         let mut world = small_world(2, one_slot.clone());
         let data = pattern(5, 180);
         let sending = world.send_as(0, 1, 7, &data, synchronous);
-        assert!(!world.is_sent(&sending), "its announcement takes the slot");
+        assert!(!world.is_sent(&sending), "its RTS takes the slot");
         world.rank(0).thresholds.eager = 1000;
         let receiving = world.recv(1, 0, 7, 180);
         let after = world.send(0, 1, 8, &[1]);

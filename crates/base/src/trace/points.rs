@@ -71,7 +71,7 @@ points! {
     /// All of the message was posted without asking.
     Eager Moment "post: eager" MESSAGE;
     /// The message was announced, with so many of its first bytes.
-    Announced Moment "post: announcement" MESSAGE;
+    Announced Moment "post: RTS" MESSAGE;
     /// A fragment was posted.
     Fragment Moment "post: fragment" PIECE;
     /// A peer that slept was woken.

@@ -82,7 +82,7 @@ impl Worker {
             return None;
         }
         match self.choose_arm(peer, bytes) {
-            (_, true) => None, // the announcement says when it began
+            (_, true) => None, // the RTS says when it began
             (arm, false) => Some(EagerCopy { by: arm.copy_loop(), timed: false }),
         }
     }

@@ -1,6 +1,6 @@
 //! Cooperative: both sides copy pieces of an announced message from both ends, until they meet.
 //!
-//! The announcement names a counter in shared memory by which pieces are claimed, the answer their size. The sender
+//! The RTS names a counter in shared memory by which pieces are claimed, the answer their size. The sender
 //! says `DONE` after its last piece, the receiver `ATS` when all is there.
 #![allow(unsafe_code)]
 

@@ -46,7 +46,7 @@ pub(super) const RECORD: Record = Record {
     cost: |c, _, shared| receiver_copy(c, Copying::of(c, shared)),
 };
 
-/// The receiver alone copies, as soon as it has the announcement.
+/// The receiver alone copies, as soon as it has the RTS.
 fn receiver_copy(c: &Constants, by: Copying) -> Curve {
     let receiver = c.post_ns + c.step_ns + 2.0 * by.call_ns;
     let cost = fixed(c.post_ns, c.line_ns, receiver, by.byte_ns);

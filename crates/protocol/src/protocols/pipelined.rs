@@ -43,7 +43,7 @@ pub(super) const RECORD: Record = Record {
     cost: |c, t, _| fragments(c, t),
 };
 
-/// The announcement with the first bytes, then fragments: the answer is on its way while the first
+/// The RTS with the first bytes, then fragments: the answer is on its way while the first
 /// bytes are copied, and must be made and handled.
 pub fn fragments(c: &Constants, t: &Thresholds) -> Curve {
     let early = t.first.min(EARLY_LIMIT);

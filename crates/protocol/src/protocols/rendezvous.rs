@@ -24,7 +24,7 @@ const STREAM_MIN: u64 = 64 * 1024;
 
 /// The sender.
 impl Worker {
-    /// Sends the announcement and the bytes that nobody needs to ask for. What finds no room is
+    /// Sends the RTS and the bytes that nobody needs to ask for. What finds no room is
     /// posted when this is called again; nothing else goes to the peer in between.
     pub(crate) fn post_rts_and_early(&mut self, id: RequestId) -> Post {
         if self.requests.get(id).phase == Phase::Begun {
@@ -101,18 +101,18 @@ impl Worker {
         };
         let rts = Rts { total: request.bytes, request: request.handle, early: early as u32, offer };
         let sent_ns = request.sent_ns;
-        let announcement = RtsHeader::pack(&rts, Timing { sent_ns, arm });
+        let rts_header = RtsHeader::pack(&rts, Timing { sent_ns, arm });
         let header = Header::new(wire::RTS, request.tag as u32, request.key);
         let post = match first {
             // Without any bytes of the message it fits a slot.
             // SAFETY: plain data of as many bytes.
             0 => unsafe {
-                let data = (&raw const announcement).cast();
+                let data = (&raw const rts_header).cast();
                 endpoint.post_short(header, data, size_of::<RtsHeader>())
             },
             // SAFETY: as in `post_eager`.
             _ => endpoint.post_bcopy(header, RTS_HEADER + first as usize, |to| unsafe {
-                to.cast::<RtsHeader>().write_unaligned(announcement);
+                to.cast::<RtsHeader>().write_unaligned(rts_header);
                 request.pack(0, to.add(RTS_HEADER), first as usize);
             }),
         };
@@ -135,7 +135,7 @@ impl Worker {
         post
     }
 
-    /// What an announcement offers to be copied without the ring; `None`: it is to be sent through buffers.
+    /// What an RTS offers to be copied without the ring; `None`: it is to be sent through buffers.
     pub(crate) fn offer_message(&mut self, id: RequestId) -> Option<Offer> {
         let peer = self.requests.get(id).peer;
         if self.endpoints[peer].lane.wants_exposure() {
@@ -236,8 +236,8 @@ impl Worker {
 impl Worker {
     pub(crate) fn handle_rts(&mut self, peer: u32, header: Header, data: *const u8, len: usize) {
         // SAFETY: `data` holds `len` bytes.
-        let announcement = unsafe { wire::read::<RtsHeader>(data, len) };
-        let Some((rts, timing)) = announcement.and_then(|a| a.unpack()) else {
+        let rts_header = unsafe { wire::read::<RtsHeader>(data, len) };
+        let Some((rts, timing)) = rts_header.and_then(|a| a.unpack()) else {
             return self.violation();
         };
         if len == size_of::<RtsHeader>() {
@@ -278,7 +278,7 @@ impl Worker {
         }
     }
 
-    /// A receive has matched an announcement, of which the bytes at `first` are there: fetches the
+    /// A receive has matched an RTS, of which the bytes at `first` are there: fetches the
     /// message by a single copy, or asks for what does not come by itself.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn fetch(

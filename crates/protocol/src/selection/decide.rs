@@ -10,7 +10,7 @@ use crate::worker::{EAGER_LIMIT, EARLY_LIMIT, SHORT_LIMIT};
 
 /// Smallest piece that `FASTPATH_PIPELINE_CHUNK` can ask for, in bytes.
 pub const FRAGMENT_MIN: u64 = 256;
-/// Largest one: a transport buffer holds it with the header of an announcement, in whole cache lines.
+/// Largest one: a transport buffer holds it with the header of an RTS, in whole cache lines.
 pub const FRAGMENT_MAX: u64 = (EAGER_LIMIT - RTS_HEADER) as u64 / 64 * 64;
 /// Largest message in one buffer, with the header of a synchronous one.
 pub const WHOLE_MAX: u64 = (EAGER_LIMIT - SYNC_HEADER) as u64 / 64 * 64;

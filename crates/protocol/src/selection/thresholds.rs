@@ -21,7 +21,7 @@ pub struct Thresholds {
     /// The same over a lane on which one message is faster than several, up to that lane's limit
     /// ([`Lane::max_single`]).
     pub max_single: u64,
-    /// Bytes of a longer message that travel without being asked for: its announcement carries the
+    /// Bytes of a longer message that travel without being asked for: its RTS carries the
     /// first `fragment` of them, the others follow at once. At most [`EARLY_LIMIT`].
     pub first: u64,
     /// Bytes of each part of a message that goes in several.

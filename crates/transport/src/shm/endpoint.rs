@@ -225,7 +225,7 @@ impl Connection for ShmEndpoint {
         let Some(index) = (index as usize).checked_rem(COOPERATIVE_COPIES) else {
             return u32::MAX;
         };
-        // SAFETY: mapped: the announcement that names the copy came through this ring.
+        // SAFETY: mapped: the RTS that names the copy came through this ring.
         let cooperative = unsafe { &(*pair).cooperative[index] };
         cooperative.claimed.fetch_add(1, Ordering::Relaxed)
     }

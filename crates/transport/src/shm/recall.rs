@@ -1,7 +1,7 @@
 //! Taking back messages that were announced: sender and receiver agree which of them was first, the one that takes the
 //! message back or the one that has matched it.
 //!
-//! The sender's ordinary way knows nothing of it, the receiver's costs a store and a load for each announcement that it
+//! The sender's ordinary way knows nothing of it, the receiver's costs a store and a load for each RTS that it
 //! matches. It is Dekker's handshake, with the fence on the side of the rare one (as in `fastpath_base::wait`):
 //!
 //! ```text

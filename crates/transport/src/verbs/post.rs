@@ -21,10 +21,10 @@ pub enum Operation<'a> {
     SendInvalidate(u32),
     /// A message to a queue pair somewhere, with immediate data if there is any.
     Datagram {
-        /// The way.
-        to: &'a AddressHandle,
+        /// The address handle of the way there.
+        ah: &'a AddressHandle,
         /// The queue pair's number.
-        number: u32,
+        qpn: u32,
         /// Its key.
         qkey: u32,
         /// Immediate data.
@@ -165,13 +165,13 @@ impl SendRequest {
                 request.opcode = abi::WR_SEND_WITH_INV;
                 request.imm_data = rkey;
             }
-            Operation::Datagram { to, number, qkey, immediate } => {
+            Operation::Datagram { ah, qpn, qkey, immediate } => {
                 request.opcode = match immediate {
                     Some(_) => abi::WR_SEND_WITH_IMM,
                     None => abi::WR_SEND,
                 };
                 request.imm_data = immediate.unwrap_or(0).to_be();
-                request.wr.ud = abi::UdTo { ah: to.raw(), remote_qpn: number, remote_qkey: qkey };
+                request.wr.ud = abi::UdTo { ah: ah.raw(), remote_qpn: qpn, remote_qkey: qkey };
             }
             Operation::Write { address, rkey } => {
                 request.opcode = abi::WR_RDMA_WRITE;

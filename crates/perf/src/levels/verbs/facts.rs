@@ -73,7 +73,7 @@ pub fn describe_wire(wire: &Wire, options: &VerbsOptions, depths: [u32; 2]) -> V
         "remote: LID {:#06x} QPN {:#08x} PSN {:#08x} RKey {:#010x} VAddr {:#018x} GID {:?}; \
          addresses exchanged through the job's memory, no connection manager",
         wire.path.route.dlid,
-        there.number,
+        there.qpn,
         there.psn,
         there.rkey,
         there.address,

@@ -31,7 +31,7 @@ const QKEY: u32 = 0x1fa5_7a7b;
 #[derive(Clone, Copy, Debug)]
 pub struct There {
     /// Its queue pair.
-    pub number: u32,
+    pub qpn: u32,
     /// The number with which its packets begin.
     pub psn: u32,
     /// The key of its memory.
@@ -79,7 +79,7 @@ impl There {
     fn encode(&self) -> [u8; CARD] {
         let mut card = [0; CARD];
         let port = self.port.encode();
-        let numbers = [self.number, self.psn, self.rkey].map(u32::to_le_bytes);
+        let numbers = [self.qpn, self.psn, self.rkey].map(u32::to_le_bytes);
         let parts = [&port[..], &numbers.concat(), &self.address.to_le_bytes()].concat();
         card[..parts.len()].copy_from_slice(&parts);
         card
@@ -92,7 +92,7 @@ impl There {
         };
         let address = rest.get(12..20)?.try_into().ok()?;
         Some(There {
-            number: word(0)?,
+            qpn: word(0)?,
             psn: word(4)?,
             rkey: word(8)?,
             address: u64::from_le_bytes(address),
@@ -141,7 +141,7 @@ impl Wire {
         let buffer = Buffer::new(&domain, 2 * room + 4096, Access::Remote)?;
         let psn = (clock::now_ns() as u32 ^ pair.qpn().wrapping_mul(0x9e37_79b9)) & 0xff_ffff;
         let own = There {
-            number: pair.qpn(),
+            qpn: pair.qpn(),
             psn,
             rkey: buffer.region().rkey(),
             address: buffer.address().expose_provenance() as u64 + landing_of(room) as u64,
@@ -187,7 +187,7 @@ impl Wire {
         match &self.handle {
             None => Operation::Send,
             Some(to) => {
-                Operation::Datagram { to, number: self.there.number, qkey: QKEY, immediate: None }
+                Operation::Datagram { ah: to, qpn: self.there.qpn, qkey: QKEY, immediate: None }
             }
         }
     }
@@ -256,7 +256,7 @@ fn connect(
 ) -> Result<Option<AddressHandle>, VerbsError> {
     match connection {
         Connection::Rc => {
-            let peer = Peer { path, qpn: there.number, psn: there.psn };
+            let peer = Peer { path, qpn: there.qpn, psn: there.psn };
             let retry_config = RetryConfig { reads: READS, ..RetryConfig::default() };
             pair.connect(&peer, psn, &retry_config)?;
             Ok(None)

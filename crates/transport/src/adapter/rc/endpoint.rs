@@ -265,7 +265,7 @@ impl Connection for RcEndpoint {
         let port = core.port.local.address();
         let connection = core.connection(self.index);
         let address = PairAddress {
-            number: connection.pair.qpn(),
+            qpn: connection.pair.qpn(),
             psn: connection.psn,
             window: connection.window,
             port,
@@ -288,8 +288,7 @@ impl Connection for RcEndpoint {
             if connection.stage != Stage::Made {
                 return Err(VerbsError::call(VerbsCall::ModifyRtr, "", libc::EISCONN));
             }
-            let (number, psn) = (peer.number, peer.psn);
-            let to = Peer { path, qpn: number, psn };
+            let to = Peer { path, qpn: peer.qpn, psn: peer.psn };
             connection.pair.connect(&to, connection.psn, &retry_config)
         });
         if opened.is_ok() {

@@ -86,7 +86,7 @@ const _: () = assert!(BYTES <= ADDRESS_BYTES);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PairAddress {
     /// Number of the queue pair, 24 bits.
-    pub number: u32,
+    pub qpn: u32,
     /// Sequence number of its first packet, 24 bits.
     pub psn: u32,
     /// Packets that may lie there untaken, 1 to [`WINDOW_MOST`].
@@ -99,7 +99,7 @@ impl PairAddress {
     pub fn encode(&self) -> Address {
         let mut bytes = [0; BYTES];
         bytes[0] = VERSION;
-        bytes[1..4].copy_from_slice(&self.number.to_le_bytes()[..3]);
+        bytes[1..4].copy_from_slice(&self.qpn.to_le_bytes()[..3]);
         bytes[4..7].copy_from_slice(&self.psn.to_le_bytes()[..3]);
         bytes[7] = self.window as u8;
         bytes[8..].copy_from_slice(&self.port.encode());
@@ -112,7 +112,7 @@ impl PairAddress {
         let number = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], 0]);
         let right = bytes[0] == VERSION && bytes[7] != 0;
         right.then_some(PairAddress {
-            number: number(1),
+            qpn: number(1),
             psn: number(4),
             window: bytes[7] as u32,
             port: PortAddress::decode(&bytes[8..])?,
@@ -157,7 +157,7 @@ mod tests {
         crate::verbs::fake::set_conditions(Default::default());
         let context = crate::verbs::fake::open();
         let port = crate::verbs::LocalPort::choose(&context, None).unwrap().address();
-        let address = PairAddress { number: 0x12_3456, psn: 0xff_ffff, window: 64, port };
+        let address = PairAddress { qpn: 0x12_3456, psn: 0xff_ffff, window: 64, port };
         assert_eq!(PairAddress::decode(&address.encode()), Some(address));
         let good = address.encode();
         for at in 0..good.as_slice().len() {
@@ -165,7 +165,7 @@ mod tests {
                 let mut bytes = good.as_slice().to_vec();
                 bytes[at] = value;
                 if let Some(read) = PairAddress::decode(&Address::new(&bytes).unwrap()) {
-                    assert!(read.window > 0 && read.number < 1 << 24);
+                    assert!(read.window > 0 && read.qpn < 1 << 24);
                 }
             }
         }

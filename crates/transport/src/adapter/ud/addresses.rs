@@ -43,7 +43,7 @@ impl RankAddresses {
         let Some(to) = self.find(peer) else {
             return false;
         };
-        let datagram = WireupDatagram { number: 0, rank: self.job.rank() as u32, step, address };
+        let datagram = WireupDatagram { qpn: 0, rank: self.job.rank() as u32, step, address };
         ud.send_wireup_datagram(&to, &datagram)
     }
 
@@ -53,7 +53,7 @@ impl RankAddresses {
         loop {
             let read = ud.take_wireup_datagram()?;
             let own = self.find(read.rank);
-            if own.as_ref().and_then(wireup_datagram::number_of) == Some(read.number) {
+            if own.as_ref().and_then(wireup_datagram::qpn_of) == Some(read.qpn) {
                 return Some((read.rank, read.step, read.address));
             }
             self.strangers += 1;

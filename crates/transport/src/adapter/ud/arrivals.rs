@@ -150,7 +150,7 @@ impl Core {
             return false;
         };
         let open = link.stage.is_open();
-        let far = link.far.as_ref().is_some_and(|far| far.number == source);
+        let far = link.far.as_ref().is_some_and(|far| far.qpn == source);
         open && link.token == head.token && far
     }
 

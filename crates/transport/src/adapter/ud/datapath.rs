@@ -141,12 +141,8 @@ impl Core {
         let Some(far) = self.links.get(index).and_then(|link| link.far.as_ref()) else {
             return false;
         };
-        let operation = Operation::Datagram {
-            to: &far.handle,
-            number: far.number,
-            qkey: far.qkey,
-            immediate: None,
-        };
+        let operation =
+            Operation::Datagram { ah: &far.handle, qpn: far.qpn, qkey: far.qkey, immediate: None };
         let (id, request) = (self.sends.posted as u64, &mut self.request);
         // SAFETY: the segments are as `post_patched` wants them, by this function's contract.
         let outcome = unsafe { self.pair.post_patched(request, id, &operation, segments, flags) };

@@ -95,7 +95,7 @@ impl Core {
         link.sender = Sender::new(crate::reliable::Settings { window, ..retry }, peer.token);
         link.receiver = Receiver::new(window, link.token);
         link.far = Some(Far {
-            number: peer.number,
+            qpn: peer.qpn,
             qkey: peer.qkey,
             link: peer.link,
             token: peer.token,
@@ -117,7 +117,7 @@ impl Connection for UdEndpoint {
     fn local_address(&self) -> Address {
         let core = &mut *self.core.borrow_mut();
         let address = LinkAddress {
-            number: core.pair.qpn(),
+            qpn: core.pair.qpn(),
             qkey: core.qkey,
             link: self.index as u32,
             token: core.link(self.index).token,

@@ -45,7 +45,7 @@ impl Assembly {
 
 /// Where the peer is.
 pub(super) struct Far {
-    pub number: u32,
+    pub qpn: u32,
     pub qkey: u32,
     pub link: u32,
     pub token: u32,

@@ -131,7 +131,7 @@ const _: () = assert!(BYTES <= ADDRESS_BYTES);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LinkAddress {
     /// Number of the queue pair, 24 bits.
-    pub number: u32,
+    pub qpn: u32,
     /// Its key.
     pub qkey: u32,
     /// Number of the connection there.
@@ -148,7 +148,7 @@ impl LinkAddress {
     pub fn encode(&self) -> Address {
         let mut bytes = [0; BYTES];
         bytes[0] = VERSION;
-        bytes[1..4].copy_from_slice(&self.number.to_le_bytes()[..3]);
+        bytes[1..4].copy_from_slice(&self.qpn.to_le_bytes()[..3]);
         bytes[4..8].copy_from_slice(&self.qkey.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.link.to_le_bytes());
         bytes[12..16].copy_from_slice(&self.token.to_le_bytes());
@@ -166,7 +166,7 @@ impl LinkAddress {
         let window = u16::from_le_bytes([bytes[16], bytes[17]]) as u32;
         let right = bytes[0] == VERSION && (1..=WINDOW_MOST).contains(&window);
         right.then_some(LinkAddress {
-            number: word(0) >> 8,
+            qpn: word(0) >> 8,
             qkey: word(4),
             link: word(8),
             token: word(12),
@@ -260,7 +260,7 @@ mod tests {
         let context = crate::verbs::fake::open();
         let port = crate::verbs::LocalPort::choose(&context, None).unwrap().address();
         let address = LinkAddress {
-            number: 0x12_3456,
+            qpn: 0x12_3456,
             qkey: 0x7654_3210,
             link: 3,
             token: u32::MAX,
@@ -274,7 +274,7 @@ mod tests {
                 let mut bytes = good.as_slice().to_vec();
                 bytes[at] = value;
                 if let Some(read) = LinkAddress::decode(&Address::new(&bytes).unwrap()) {
-                    assert!((1..=WINDOW_MOST).contains(&read.window) && read.number < 1 << 24);
+                    assert!((1..=WINDOW_MOST).contains(&read.window) && read.qpn < 1 << 24);
                 }
             }
         }

@@ -28,7 +28,7 @@ const KEPT: usize = 1024;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WireupDatagram {
     /// The queue pair it came from.
-    pub number: u32,
+    pub qpn: u32,
     /// The rank that its writer says it is.
     pub rank: u32,
     /// The step of the wire-up.
@@ -49,8 +49,8 @@ impl WireupDatagram {
         (bytes, (BEFORE + address.len()).max(HEAD))
     }
 
-    /// What arrived from queue pair `number`; `None` for what is no wireup_datagram, or carries another secret.
-    fn decode(bytes: &[u8], number: u32, secret: u64) -> Option<Self> {
+    /// What arrived from queue pair `qpn`; `None` for what is no wireup_datagram, or carries another secret.
+    fn decode(bytes: &[u8], qpn: u32, secret: u64) -> Option<Self> {
         let (head, rest) = bytes.split_first_chunk::<BEFORE>()?;
         let [MARK, step, len, 0, r0, r1, r2, r3, proof @ ..] = *head else {
             return None;
@@ -59,7 +59,7 @@ impl WireupDatagram {
             return None;
         }
         Some(WireupDatagram {
-            number,
+            qpn,
             rank: u32::from_le_bytes([r0, r1, r2, r3]),
             step,
             address: Address::new(rest.get(..len as usize)?)?,
@@ -68,14 +68,14 @@ impl WireupDatagram {
 }
 
 /// What peers must know to write wireup datagrams to a queue pair: no connection is named.
-pub(super) fn iface_address(number: u32, qkey: u32, port: PortAddress) -> Address {
-    let nobody = LinkAddress { number, qkey, link: 0, token: 0, window: 1, port };
+pub(super) fn iface_address(qpn: u32, qkey: u32, port: PortAddress) -> Address {
+    let nobody = LinkAddress { qpn, qkey, link: 0, token: 0, window: 1, port };
     nobody.encode()
 }
 
 /// The number of the queue pair that an interface address names.
-pub fn number_of(iface_address: &Address) -> Option<u32> {
-    LinkAddress::decode(iface_address).map(|to| to.number)
+pub fn qpn_of(iface_address: &Address) -> Option<u32> {
+    LinkAddress::decode(iface_address).map(|to| to.qpn)
 }
 
 impl Core {
@@ -112,7 +112,7 @@ impl Core {
         let (segments, count) = self.pool.write_wireup_datagram(&packet, &bytes[..len]);
         self.pool.note_post(slot, self.sends.posted);
         let operation =
-            Operation::Datagram { to: &handle, number: to.number, qkey: to.qkey, immediate: None };
+            Operation::Datagram { ah: &handle, qpn: to.qpn, qkey: to.qkey, immediate: None };
         let (flags, id) = (self.next_flags(), self.sends.posted as u64);
         // SAFETY: the buffer stays as it is until the send is known to be done.
         let outcome = unsafe {
@@ -134,7 +134,7 @@ mod tests {
 
     fn wireup_datagram(len: usize) -> WireupDatagram {
         WireupDatagram {
-            number: 77,
+            qpn: 77,
             rank: 0x0102_0304,
             step: 2,
             address: Address::new(&vec![9; len]).unwrap(),
