@@ -175,7 +175,7 @@ def _lacks(session, engine):
     outcome = _run(session, engine, 2, [session.binary("world")], options=["--timeout", "2"])
     if outcome.code in (None, 0) or outcome.left:
         return f"no mpiexec there: exit code {outcome.code}", outcome.text()
-    if isinstance(engine, AgentsHydra) and (outcome.code != 124 or "have not begun within 2 s" not in outcome.err):
+    if isinstance(engine, AgentsHydra) and (outcome.code != 124 or "have not started within 2 s" not in outcome.err):
         return "no mpiexec there: it is not told", outcome.text()
     return None
 

@@ -84,7 +84,7 @@ impl Agent {
         let parent = parent_id();
         let describe = |e| format!("--agent: the engine that should have started it: {e}");
         let (protocol, launcher) =
-            find_engine().ok_or("--agent is for engines: none has started this process")?;
+            find_engine().ok_or("--agent is for engines: no engine started this process")?;
         let mut engine = Engine::connect(protocol).map_err(describe)?;
         let about = engine.about();
         if about.size != counts.len() {
@@ -225,8 +225,8 @@ impl Agent {
             let said = said.filter(is_whole);
             let said = said.ok_or_else(|| {
                 format!(
-                    "the agent of node {node} says nothing that is understood: is Fastpath of \
-                     another version there?"
+                    "cannot understand the agent of node {node}: is another version of Fastpath \
+                     there?"
                 )
             })?;
             if node == 0 {
@@ -339,7 +339,7 @@ fn end_unless_met(aborter: Aborter, node: usize, limit: Option<Duration>) -> Sen
         let (code, told) = if is_told { (TIMEOUT_CODE, " (--timeout)") } else { (1, "") };
         let place = std::env::current_exe().unwrap_or_default();
         eprintln!(
-            "mpiexec: the ranks of some host have not begun within {} s{told}: can the launcher \
+            "mpiexec: the ranks of some host have not started within {} s{told}: can the launcher \
              start {} there?",
             limit.as_secs_f64(),
             place.display()

@@ -236,7 +236,7 @@ fn list_processes(
 fn check_input(spec: &JobSpec) -> Result<(), String> {
     match &spec.stdin {
         Stdin::Ranks(list) if list.iter().all(|&rank| rank == 0) => Ok(()),
-        _ => Err("--no-agents: standard input reaches rank 0 alone".to_owned()),
+        _ => Err("--no-agents: only rank 0 gets standard input".to_owned()),
     }
 }
 

@@ -28,8 +28,8 @@ pub fn describe(ranks: &[Rank], has_joined: impl Fn(usize) -> bool) -> Option<St
     }
     Some(format!(
         "mpiexec: no rank has joined the job: each may have run alone, as rank 0 of 1. {program} \
-         names {name}: see with ldd which one it loads; of the standard ABI (libmpi_abi.so) it can \
-         be this one, with {} first in LD_LIBRARY_PATH\n",
+         names {name}: check with ldd which one it loads; to replace one of the standard ABI \
+         (libmpi_abi.so) by this one, put {} first in LD_LIBRARY_PATH\n",
         own.display()
     ))
 }

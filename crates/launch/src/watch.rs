@@ -271,7 +271,7 @@ impl Watch<'_> {
         text += &describe_limits(end, phase == Phase::Launched);
         let late = failure.kind == FailureKind::Exit && phase == Phase::Finalized;
         if failure.ended.is_some() {
-            text += "mpiexec:   ranks that are not connected with it go on\n";
+            text += "mpiexec:   ranks that are not connected with it continue\n";
         }
         let mut ending = Ending { ranks: failure.ended.clone(), ..end_now(code, text) };
         if late {

@@ -78,8 +78,8 @@ impl Checks {
         eprintln!("fastpath: rank {rank}: {what}");
         if told.len() == LINES_MAX {
             eprintln!(
-                "fastpath: rank {rank}: FASTPATH_CHECK has told of {LINES_MAX} mistakes, and \
-                 tells no more"
+                "fastpath: rank {rank}: FASTPATH_CHECK has reported {LINES_MAX} mistakes and \
+                 reports no more"
             );
         }
     }

@@ -101,8 +101,7 @@ impl Info {
         let pairs = self.pairs.borrow();
         let found = usize::try_from(n).ok().and_then(|index| pairs.get(index));
         found.map(|(key, _)| key.clone()).ok_or_else(|| {
-            let message =
-                format!("there is no key of number {n}: the info object has {}", pairs.len());
+            let message = format!("there is no key {n}: the info object has {}", pairs.len());
             Error::new(MPI_ERR_ARG, message)
         })
     }

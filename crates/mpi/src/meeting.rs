@@ -128,7 +128,7 @@ fn require_member(group: &Group, name: &str) -> Result {
         Some(_) => Ok(()),
         None => Err(Error::new(
             MPI_ERR_GROUP,
-            format!("this process is not in {name}: its members alone make the call"),
+            format!("this process is not in {name}: only its members make the call"),
         )),
     }
 }

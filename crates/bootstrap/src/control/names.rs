@@ -54,7 +54,7 @@ impl Names {
     pub fn look_up(&self, service: &[u8]) -> Result<&[u8], Refusal> {
         let found = self.0.get(service).map(|service| &service.port[..]);
         found.ok_or_else(|| {
-            let text = format!("nobody has published {}", show(service));
+            let text = format!("{} is not published", show(service));
             (Cause::Name, text)
         })
     }

@@ -45,7 +45,8 @@ impl Job {
         }
         if self.secret() == [0; 32] {
             return Err("the job has no secret, since this system gives no random numbers \
-                        (getrandom, /dev/urandom): nobody could be known over the network"
+                        (getrandom, /dev/urandom): ranks could not prove who they are over the \
+                        network"
                 .to_owned());
         }
         let is_told = self.network_card(self.rank()).is_some();
@@ -64,8 +65,8 @@ impl Job {
             }
             Some(Err(e)) => {
                 return Err(format!(
-                    "the socket that was opened for this rank is lost ({e}): does a program on \
-                     the way close what it does not know?"
+                    "the socket that was opened for this rank is lost ({e}): does a program in \
+                     between close descriptors that it does not know?"
                 ));
             }
             None => {

@@ -147,8 +147,8 @@ impl Segment {
         }
         let seals = |cause| SegmentError::System { step: "fcntl (F_GET_SEALS)", cause };
         if !is_sealed_or_unlinked(&file).map_err(seals)? {
-            let why = "the memory file is not sealed against shrinking: whoever shortened it \
-                       would end the ranks by SIGBUS";
+            let why = "the memory file is not sealed against shrinking: shortening it would end \
+                       the ranks by SIGBUS";
             return Err(foreign(why.into()));
         }
         let length = file.metadata().map_err(stat)?.len();

@@ -128,7 +128,7 @@ impl<'f, F: Fabric> Run<'f, F> {
 #[inline(never)]
 fn disagree(bytes: u64) -> Error {
     let text =
-        format!("another rank has not the {bytes} bytes of this one: counts or types differ");
+        format!("another rank does not have the {bytes} bytes of this one: counts or types differ");
     Error::new(MPI_ERR_TRUNCATE, text)
 }
 

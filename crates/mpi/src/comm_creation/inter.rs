@@ -154,8 +154,8 @@ fn read_ranks(job: &Job, words: &[u64]) -> Result<Vec<u32>> {
     };
     let ranks: Option<Vec<u32>> = words.chunks(ORIGIN).map(read).collect();
     ranks.ok_or_else(|| {
-        let text = "the remote group names a process of no rank of this job, nor of a job that \
-            this process is connected with";
+        let text = "the remote group names a process that is neither of this job nor of a job \
+                    that this process is connected with";
         Error::new(MPI_ERR_OTHER, text)
     })
 }

@@ -280,7 +280,7 @@ pub fn call(p: &Process, way: &DoorAddress, number: Number, timeout: Timeout) ->
             }
             Err(cause) => told.push(format!("{at}: {cause}")),
         }
-        if let Some(error) = timeout.check("nobody has accepted at the port") {
+        if let Some(error) = timeout.check("no process has accepted at the port") {
             return Err(error);
         }
     }
@@ -340,7 +340,7 @@ fn greet(
     if let Some(cause) = failed {
         let why = match cause.kind() {
             ErrorKind::UnexpectedEof => {
-                "who answers there has hung up: the key is another one's, or the port is closed"
+                "the process there has hung up: the key is wrong, or the port is closed"
             }
             _ => return Ok(Err(cause)),
         };
@@ -349,7 +349,7 @@ fn greet(
     let (theirs, tag) = answer.split_at(NONCE);
     let nonces = [&nonce[..], theirs].concat();
     if !proof.is_answer(&nonces, tag.try_into().unwrap_or(&[0; TAG])) {
-        let text = "who answers there does not know the key of the port";
+        let text = "the process there does not know the key of the port";
         return Ok(Err(io::Error::new(ErrorKind::PermissionDenied, text)));
     }
     let confirm = proof.confirm(&nonces);

@@ -117,7 +117,7 @@ pub fn look_up(p: &Process, service: &[u8]) -> Result<Vec<u8>> {
     };
     match found {
         Answer::Found { port } => Ok(port),
-        _ => Err(Error::new(MPI_ERR_INTERN, "mpiexec answers something else")),
+        _ => Err(Error::new(MPI_ERR_INTERN, "unexpected answer of mpiexec")),
     }
 }
 

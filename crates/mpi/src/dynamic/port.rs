@@ -74,7 +74,7 @@ impl Port {
         match Port::parse(name) {
             None => refuse(format!("{name:?} is no name that MPI_Open_port gave")),
             Some(port) if port.job == job.job_id() && port.rank as usize >= job.present() => {
-                refuse(format!("{name:?} is a port of no rank of this job"))
+                refuse(format!("{name:?} is not a port of a rank of this job"))
             }
             Some(port) => Ok(port),
         }
@@ -136,7 +136,7 @@ pub fn open(p: &Process) -> Result<String> {
     let job = p.running()?.job;
     let ports = &job.own_page().ports;
     let Some(free) = ports.iter().find(|port| port.load(Ordering::Relaxed) == 0) else {
-        let text = format!("{PORTS} ports are open, more a process cannot have: close some");
+        let text = format!("{PORTS} ports are open, the most that a process can have: close some");
         return Err(Error::new(MPI_ERR_OTHER, text));
     };
     let number = CALLS.of(p).next();
@@ -216,7 +216,8 @@ pub fn accept_while(
 ) -> Result<usize> {
     create(p, root, comm, || {
         let (name, timeout) = name()?;
-        let is_vain = || is_vain().or_else(|| timeout.check("nobody has come to the port"));
+        let is_vain =
+            || is_vain().or_else(|| timeout.check("no process has connected to the port"));
         let job = p.running()?.job;
         let port = Port::find(job, &name)?;
         let caller = match await_caller(p, job, &port, comm, &name, is_vain)? {
@@ -273,9 +274,9 @@ fn await_caller(
             match doors.get_mut(&port.number) {
                 Some(door) => outcome = door.poll().map(|fd| Ok(Came::Foreign(fd))),
                 None if alone && others.all(has_left) => {
-                    let text = "nobody can come to the port: no other process of this job is left, \
-                        and those of other jobs come by tcp, which could not be opened or is left \
-                        out";
+                    let text = "no process can connect to the port: no other process of this job \
+                                is left, and those of other jobs connect by tcp, which could not \
+                                be opened or is left out";
                     outcome = Some(Err(Error::new(MPI_ERR_PORT, text)));
                 }
                 None => {}
@@ -288,7 +289,8 @@ fn await_caller(
         outcome = taken.ok().map(|word| Ok(Came::Rank(caller_in(word))));
         outcome.is_some()
     })?;
-    outcome.unwrap_or_else(|| Err(Error::new(MPI_ERR_INTERN, "nobody has come to the port")))
+    let none = "no process has connected to the port";
+    outcome.unwrap_or_else(|| Err(Error::new(MPI_ERR_INTERN, none)))
 }
 
 /// `MPI_Comm_connect`.
@@ -332,7 +334,7 @@ struct Call<'a> {
 }
 
 /// What is said where nobody lets a caller in.
-const NOBODY_ACCEPTS: &str = "the port is open, but nobody has accepted there";
+const NOBODY_ACCEPTS: &str = "the port is open, but no process has accepted there";
 
 /// Comes to a port, and waits to be let in.
 fn claim(p: &Process, job: &Job, call: &Call<'_>) -> Result {
@@ -404,7 +406,7 @@ fn claim_elsewhere(p: &Process, call: &Call<'_>) -> Result {
             Answer::Refused { text, .. } => {
                 return Err(Error::new(MPI_ERR_PORT, format!("{name:?} {text}")));
             }
-            _ => return Err(Error::new(MPI_ERR_INTERN, "mpiexec answers something else")),
+            _ => return Err(Error::new(MPI_ERR_INTERN, "unexpected answer of mpiexec")),
         }
         if let Some(error) = over {
             return Err(error);

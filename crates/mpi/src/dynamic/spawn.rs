@@ -171,7 +171,7 @@ fn start(
             };
             Err(Error::new(MPI_ERR_SPAWN, text))
         }
-        _ => Err(Error::new(MPI_ERR_INTERN, "mpiexec answers something else")),
+        _ => Err(Error::new(MPI_ERR_INTERN, "unexpected answer of mpiexec")),
     }
 }
 

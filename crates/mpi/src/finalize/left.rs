@@ -57,7 +57,7 @@ impl Checks {
                 1 => format!("a message (tag {}, {bytes} bytes)", first.tag),
                 n => format!("{n} messages (the first: tag {}, {bytes} bytes)", first.tag),
             };
-            self.tell(&format!("nobody received {which} {origin}"));
+            self.tell(&format!("never received: {which} {origin}"));
         }
     }
 }

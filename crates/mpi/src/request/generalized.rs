@@ -93,7 +93,7 @@ impl Operation<Process> for Generalized {
     }
 
     fn state(&self) -> Cow<'static, str> {
-        "nobody has called MPI_Grequest_complete".into()
+        "MPI_Grequest_complete was not called".into()
     }
 
     fn is_over(&self) -> bool {

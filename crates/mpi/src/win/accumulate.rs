@@ -72,8 +72,8 @@ pub unsafe fn update(p: &Process, asked: &Update, has_request: bool) -> Result {
     if !op.is_predefined() {
         return Err(Error::new(
             MPI_ERR_OP,
-            "the operation was made by MPI_Op_create: one-sided communication takes predefined \
-             operations alone",
+            "the operation was made by MPI_Op_create: one-sided communication takes only \
+             predefined operations",
         ));
     }
     let there = Elements::new(p, asked.target_count, asked.target_datatype)?;

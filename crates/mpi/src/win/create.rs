@@ -92,7 +92,7 @@ fn agree<const N: usize>(
             let text = format!(
                 "rank {rank} of the communicator could not make its part of the window: {meaning}"
             );
-            Err(Error::new(code, text).with_advice(Some("see what that rank says")))
+            Err(Error::new(code, text).with_advice(Some("see the message of that rank")))
         }
     }
 }

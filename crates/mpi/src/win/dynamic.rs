@@ -119,7 +119,7 @@ pub unsafe fn attach(p: &Process, window: &Window, base: *mut u8, size: i64) -> 
             .with_advice(Some("detach the memory before it is attached again")));
     }
     if pieces.borrow().len() == MOST {
-        let text = format!("{MOST} pieces of memory are attached, which is all that there can be");
+        let text = format!("{MOST} pieces of memory are attached, the most that there can be");
         return Err(Error::new(MPI_ERR_RMA_ATTACH, text).with_advice(Some("attach larger pieces")));
     }
     let mut id = None;

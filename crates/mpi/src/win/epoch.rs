@@ -113,7 +113,7 @@ impl Refusal {
             }
             Refusal::InPost => (
                 "an epoch by MPI_Win_post is open",
-                "call MPI_Win_wait, or MPI_Win_test until it says yes",
+                "call MPI_Win_wait, or MPI_Win_test until it returns true",
             ),
         }
     }

@@ -299,7 +299,7 @@ impl BenchOptions {
         let below = [Level::Verbs, Level::Transport, Level::Protocol];
         let below = below.into_iter().any(|level| self.has_level(level));
         if given && below {
-            bail!("--buffer, --offset and --type are options of the level of mpi alone");
+            bail!("--buffer, --offset and --type are options of the level mpi only");
         }
         if below && !self.mpi.hosts.is_empty() {
             bail!("--host: the levels below mpi are measured between two ranks of one host");

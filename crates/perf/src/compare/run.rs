@@ -164,8 +164,8 @@ fn run_peers(options: &CompareOptions, peers: Vec<Peer>) -> Result<u8> {
             Stop::Kept(why) => Err(why),
             Stop::Time { done, total } => {
                 eprintln!(
-                    "fastpath: the time is up with {done} of {total} turns; the same command goes \
-                     on"
+                    "fastpath: the time is up with {done} of {total} turns; the same command \
+                     continues"
                 );
                 Ok(UNFINISHED)
             }

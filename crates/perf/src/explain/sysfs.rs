@@ -155,7 +155,7 @@ fn read_function(folder: &Path) -> Function {
     if function.shown == Shown::Denied && is != LinkShape::default() {
         function.shown = Shown::Registers;
         function.unread.push(
-            "without privileges the kernel shows width and speed of the link alone: payload, read \
+            "without privileges the kernel shows only width and speed of the link: payload, read \
              requests, power saving and \
              checksums are not known (run as root)"
                 .to_owned(),

@@ -28,7 +28,7 @@ pub fn print(as_json: bool) -> Result<()> {
         }
         return Ok(());
     }
-    writeln!(out, "learnt of messages between two ranks that went to and fro")?;
+    writeln!(out, "learnt from messages that two ranks sent back and forth")?;
     learnt.iter().try_for_each(|one| writeln!(out, "{}", describe(one)))?;
     Ok(())
 }

@@ -107,7 +107,7 @@ fn read_dumps(folder: &Path) -> Result<Vec<Dump>> {
         };
         let text = String::from_utf8_lossy(&text);
         let dump = callgrind::parse_dump(&text)
-            .map_err(|e| anyhow!("callgrind wrote what it should not: {e}"))?;
+            .map_err(|e| anyhow!("unexpected output of callgrind: {e}"))?;
         if !dump.name.is_empty() {
             dumps.push(dump);
         }

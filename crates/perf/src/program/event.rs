@@ -82,7 +82,7 @@ pub fn parse_event(line: &str) -> Result<Event> {
     }
     let refuse = |reason: String| {
         let shown: String = line.chars().take(200).collect();
-        anyhow!("the benchmark program printed what it should not: {reason}: {shown}")
+        anyhow!("unexpected output of the benchmark program: {reason}: {shown}")
     };
     let event = serde_json::from_str(line).map_err(|e| refuse(e.to_string()))?;
     let wrong = match &event {

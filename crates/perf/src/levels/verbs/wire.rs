@@ -148,7 +148,7 @@ impl Wire {
             port: port.address(),
         };
         let card = board.exchange_bytes(leads, &own.encode());
-        let refused = || VerbsError::Value("the other rank told no address".to_owned());
+        let refused = || VerbsError::Value("the other rank sent no address".to_owned());
         let there = There::decode(&card).ok_or_else(refused)?;
         let mut path = port.path_to(&there.port)?;
         if let Some(mtu) = options.mtu {
