@@ -232,7 +232,7 @@ fn list_processes(
     Ok(agent.into_iter().chain(write_agent_words(words)).collect())
 }
 
-/// Without agents standard input is the engine's matter, and reaches the first rank alone.
+/// Without agents the engine handles standard input, and only the first rank gets it.
 fn check_input(spec: &JobSpec) -> Result<(), String> {
     match &spec.stdin {
         Stdin::Ranks(list) if list.iter().all(|&rank| rank == 0) => Ok(()),

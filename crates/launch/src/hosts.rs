@@ -3,8 +3,8 @@
 //!
 //! A spawn has two steps. The agents of the hosts that the new ranks are to run on look their programs up and open what
 //! they listen on; then all agents make room for the same ranks, with where they are and how they are reached, and
-//! those that have prepared some start them. The rank that has asked is answered after that: whoever hears of the new
-//! ranks finds them in the memory of its host.
+//! those that have prepared some start them. The asking rank gets its answer after that: every rank that learns of the
+//! new ranks finds them in the memory of its host.
 
 use crate::agent::peers::Peers;
 use crate::control::Client;

@@ -9,8 +9,8 @@ use std::path::Path;
 /// So much of a program is looked through; the names of its libraries lie further ahead.
 const HEAD: u64 = 4 << 20;
 
-/// What is said of a job of several ranks that all ended well, or run too long, and of which none has joined it, if
-/// their program names a library of MPI that is not the one beside this launcher. None where it names none.
+/// The line about a job of several ranks that all ended well, or run too long, without one having joined it, if their
+/// program names an MPI library other than the one beside this launcher. None if it names none.
 pub fn describe(ranks: &[Rank], has_joined: impl Fn(usize) -> bool) -> Option<String> {
     let is_well = |rank: &Rank| matches!(rank.end, None | Some(ProcessEnd::Exit(0)));
     if ranks.len() < 2 || !ranks.iter().all(is_well) || (0..ranks.len()).any(has_joined) {

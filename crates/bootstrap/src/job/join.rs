@@ -106,7 +106,7 @@ impl Job {
         self
     }
 
-    /// Asks the engine that has started this job something; None where there is none. For one thread at a time.
+    /// Asks the engine that has started this job; None without an engine. For one thread at a time.
     pub fn ask_engine<T>(&self, ask: impl FnOnce(&mut Engine) -> T) -> Option<T> {
         self.link.as_ref().map(|link| link.ask(ask))
     }

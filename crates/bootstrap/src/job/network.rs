@@ -81,7 +81,7 @@ impl Job {
         Ok(self.place.listener.get_or_init(|| listener))
     }
 
-    /// Where a rank is reached; `None` while nobody has said so.
+    /// Where a rank is reached; `None` until that is known.
     pub fn network_card(&self, rank: usize) -> Option<NetworkCard> {
         NetworkCard::decode(&self.segment.network(rank)?)
     }
@@ -93,7 +93,7 @@ impl Job {
         let _ = self.segment.learn_card(rank, &card.encode());
     }
 
-    /// What proves on a network that somebody is of this job.
+    /// The secret that proves on a network that a process is of this job.
     pub fn secret(&self) -> [u8; 32] {
         self.header().secret()
     }

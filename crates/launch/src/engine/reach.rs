@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 /// Hosts that are named in a message.
 const TOLD_MOST: usize = 4;
 
-/// What is wrong, for people: ssh is missing, or there are hosts of which nobody has an address.
+/// What is wrong, as text: ssh is missing, or there are hosts without a known address.
 pub fn check_hosts(nodes: &[Node]) -> Result<(), String> {
     let own = host_name();
     let others = nodes.iter().map(|node| node.name.as_str());
