@@ -96,7 +96,7 @@ impl Info {
     /// The key of number `n`, counted from 0 in the order of their first setting.
     ///
     /// # Errors
-    /// `MPI_ERR_ARG` where there are not so many.
+    /// `MPI_ERR_ARG` if there are fewer.
     pub fn key(&self, n: i32) -> Result<Box<[u8]>> {
         let pairs = self.pairs.borrow();
         let found = usize::try_from(n).ok().and_then(|index| pairs.get(index));

@@ -2,7 +2,7 @@
 //! the steps the members meet, by short messages.
 //!
 //! **BUFFERS.** A member writes its own buffer before the others meet it there, and reads those of others, or folds the
-//! part of them that falls to it, between two meetings. It uses its two buffers in turn: nobody comes to the one again
+//! part of them that falls to it, between two meetings. It uses its two buffers in turn: no member uses one again
 //! before all have met after reading the other.
 //!
 //! Reference: Graham and Shipman, MPI Support for Multi-core Architectures: Optimized Shared Memory Collectives (2008).
@@ -34,7 +34,7 @@ struct Run<'f, F> {
     f: &'f F,
     buffers: &'f SharedBuffers,
     which: Which,
-    /// What this member's copies and arithmetic took since it last told the others.
+    /// Time of this member's copies and arithmetic since it last reported it to the others.
     busy_ns: u64,
     is_first: bool,
 }

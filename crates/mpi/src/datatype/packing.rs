@@ -34,7 +34,7 @@ impl Datatype {
         if self.is_committed() { Ok(()) } else { Err(TypeError::NotCommitted) }
     }
 
-    /// Checks a count and returns the packed bytes of so many elements.
+    /// Checks a count and returns the packed bytes of `count` elements.
     pub(super) fn packed_bytes(&self, count: i64) -> Result<u64> {
         self.check_usable()?;
         let count = u64::try_from(count).map_err(|_| TypeError::NegativeCount(count))?;

@@ -1,7 +1,8 @@
 //! How a process of another job comes to a port: over the network, with a key that is part of the port's name.
 //!
-//! Whoever knows the name may come, as with every MPI; others are closed out after 5 seconds, and 64 of them wait at
-//! once. The key itself never travels: both ends prove that they know it, each by the other one's random number.
+//! Every process that knows the name may connect, as with every MPI; others are disconnected after 5 seconds, and at
+//! most 64 of them wait at once. The key itself never travels: both ends prove that they know it, each by the other
+//! one's random number.
 
 use super::line::move_bytes;
 use super::{Timeout, wait};

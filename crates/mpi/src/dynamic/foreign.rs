@@ -99,7 +99,7 @@ fn to_words(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(8).map(word).collect()
 }
 
-/// The reverse, of so many bytes.
+/// The reverse, for `bytes` bytes.
 fn to_bytes(words: &[u64], bytes: usize) -> Vec<u8> {
     let all = words.iter().flat_map(|word| word.to_le_bytes());
     all.take(bytes).collect()

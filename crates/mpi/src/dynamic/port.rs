@@ -1,7 +1,7 @@
 //! Ports: where processes of one job that share no communicator meet (MPI-5.0 section 11.9).
 //!
-//! A port is a word in the page of the rank that has opened it: its number, and who has come to it. A root that
-//! connects puts itself there when nobody is, and has been let in when the accepting root has taken it away; then both
+//! A port is a word in the page of the rank that has opened it: its number, and its caller. A root that connects puts
+//! its own number there when the place is free, and is accepted when the accepting root has taken it away; then both
 //! agree as two leaders of an intercommunicator do. Processes of other jobs come over the network ([`super::door`]).
 
 use super::door::{self, Door, DoorAddress};
@@ -92,7 +92,7 @@ impl Port {
     }
 }
 
-/// Who has come to a port, or where this process has come to.
+/// The caller of a port, or the port that this process called.
 enum Met {
     /// A rank of this job, with which the root has agreed.
     Rank(Pact),
@@ -100,7 +100,7 @@ enum Met {
     Foreign(OwnedFd, [u8; 32]),
 }
 
-/// A port's word: its number, and who has come.
+/// A port's word: its number, and its caller.
 fn word(number: u32, caller: u32) -> u64 {
     u64::from(number) << 32 | u64::from(caller)
 }
@@ -198,7 +198,7 @@ pub fn close(p: &Process, name: &str) -> Result {
 /// `MPI_Comm_accept`.
 ///
 /// # Errors
-/// `MPI_ERR_PORT` for a port that the root has not opened, and where nobody comes for as long as the root waits;
+/// `MPI_ERR_PORT` for a port that the root has not opened, and if no process connects before the root's timeout;
 /// `MPI_ERR_ROOT`; `MPI_ERR_COMM` where both sides have a process in common.
 pub fn accept(
     p: &Process, name: impl FnOnce() -> Result<(String, Timeout)>, root: i32, comm: &Comm,
@@ -236,7 +236,7 @@ pub fn accept_while(
     })
 }
 
-/// Who comes to a port.
+/// The caller of a port.
 enum Came {
     /// A rank of this job: what it has written into the port's word.
     Rank(u32),
@@ -244,7 +244,7 @@ enum Came {
     Foreign(OwnedFd),
 }
 
-/// Waits until somebody comes to a port of this process, and lets it in.
+/// Waits until a process connects to a port of this process, and accepts it.
 fn await_caller(
     p: &Process, job: &Job, port: &Port, comm: &Comm, name: &str,
     mut is_vain: impl FnMut() -> Option<Error>,
@@ -333,7 +333,7 @@ struct Call<'a> {
     timeout: Timeout,
 }
 
-/// What is said where nobody lets a caller in.
+/// The error if no process accepts a caller.
 const NOBODY_ACCEPTS: &str = "the port is open, but no process has accepted there";
 
 /// Comes to a port, and waits to be let in.
@@ -384,7 +384,7 @@ fn claim(p: &Process, job: &Job, call: &Call<'_>) -> Result {
 /// Nanoseconds between two questions what has become of a caller at a port of another host: at first, and at most.
 const ASK_AGAIN_NS: [u64; 2] = [200_000, 20_000_000];
 
-/// The same for a port of a rank on another host, whose launcher comes to it for this process.
+/// The same for a port of a rank on another host, whose launcher calls it for this process.
 fn claim_elsewhere(p: &Process, call: &Call<'_>) -> Result {
     let Call { port, name, .. } = call;
     let [mut pause_ns, most_ns] = ASK_AGAIN_NS;

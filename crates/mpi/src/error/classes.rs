@@ -15,7 +15,7 @@ pub struct Class {
     pub advice: &'static str,
 }
 
-/// What an error of that class means, for ranks that are told no more of it.
+/// What an error of that class means, for ranks that know no more of it.
 pub fn meaning_of(code: i32) -> &'static str {
     find(code).map_or("an error of its own", |class| class.meaning)
 }

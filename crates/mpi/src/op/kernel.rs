@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 /// Combines `count` elements: `inout = left op inout`. The arrays do not overlap and may lie at any address, in memory
-/// that peers write to as well: what they write meanwhile is lost or combined, element by element.
+/// that peers write to as well: each element that they write at that time is lost or combined.
 pub type Kernel = unsafe fn(left: *const u8, inout: *mut u8, count: usize);
 
 /// An operation on two values.

@@ -9,7 +9,7 @@ use std::arch::x86_64::__m128i;
 /// Bytes of a number.
 const SIZE: usize = 16;
 
-/// The functions of the run-time library by name alone: stable Rust cannot declare their types.
+/// The functions of the run-time library, only by name: stable Rust cannot declare their types.
 mod runtime {
     unsafe extern "C" {
         pub(super) fn __addtf3();

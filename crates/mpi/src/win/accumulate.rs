@@ -128,7 +128,7 @@ pub unsafe fn update(p: &Process, asked: &Update, has_request: bool) -> Result {
     unsafe { job.run(origin.map(|o| (from.cast_const(), o)), result.map(|r| (to, r))) }
 }
 
-/// Where mistakes are looked for: tells of those of an accumulate.
+/// With `FASTPATH_CHECK`: reports mistakes of an accumulate.
 #[inline]
 fn check<'a>(
     p: &Process, window: &Window, target: (&Target, &Elements), has_request: bool,
@@ -162,7 +162,7 @@ fn refuse_types(what: &str) -> Error {
     Error::new(MPI_ERR_TYPE, text)
 }
 
-/// An update of which everything is known.
+/// An update with all its facts.
 struct Job<'a> {
     p: &'a Process,
     window: &'a Window,
@@ -253,7 +253,7 @@ impl Job<'_> {
         }
     }
 
-    /// Has the target take its lock and combine, where it is reached by messages alone; false where it has not.
+    /// Has the target take its lock and combine, if it is reached only by messages; false if it has not.
     ///
     /// # Safety
     /// As [`Job::change_pieces`].

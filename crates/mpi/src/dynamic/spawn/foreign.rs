@@ -52,7 +52,7 @@ enum Starter {
 }
 
 impl Begun {
-    /// Why nobody will come to the port any more.
+    /// Why no process will connect to the port any more.
     fn find_end(&mut self, job: &Job) -> Option<Error> {
         let now_ns = clock::now_ns();
         if now_ns < self.look_ns {
@@ -200,7 +200,7 @@ fn start_by_engine(job: &Job, programs: &[Program], port: &str) -> Result<Starte
     })
 }
 
-/// This process is alone: an `mpiexec` starts the others, on this host.
+/// This process has no launcher: an `mpiexec` starts the others, on this host.
 fn start_by_mpiexec(programs: &[Program], port: &str) -> Result<Child> {
     let refuse = |text: String| Error::new(MPI_ERR_SPAWN, text);
     let Some(mpiexec) = find_mpiexec() else {
