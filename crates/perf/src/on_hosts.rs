@@ -21,7 +21,7 @@ pub struct HostOptions {
     /// Look at these hosts: one process on each, started as mpiexec would do it
     #[arg(long = "host", value_name = "NAME", value_delimiter = ',')]
     pub hosts: Vec<String>,
-    /// What starts the processes: slurm, flux, hydra or prrte [default: the first that is there]
+    /// What starts the processes: slurm, flux, hydra or prrte [default: the first that is installed]
     #[arg(long, requires = "hosts")]
     pub engine: Option<String>,
     /// A further argument of mpiexec; can be given several times

@@ -6,7 +6,7 @@ use super::{Audit, ClockStep, ColumnFindings, Comparison, TableFindings};
 use crate::document::{Document, Table};
 use crate::output::format::behind;
 
-/// Rows of which the worth is shown, at most.
+/// Most rows whose worth is shown.
 const ROWS_MAX: usize = 40;
 
 /// So many columns that follow each other with the same unit, statistic and resolution take one line.

@@ -107,7 +107,7 @@ impl Files {
         })
     }
 
-    /// Writes all that can be written; the first failure is told.
+    /// Writes all that can be written; returns the first failure.
     fn write(self, comparison: &Comparison) -> Result<()> {
         let finish = |target: Option<Target>, text: &dyn Fn() -> String| {
             target.map_or(Ok(()), |t| t.finish(&text()))

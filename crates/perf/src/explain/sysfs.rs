@@ -23,7 +23,8 @@ const ABOVE_MAX: usize = 32;
 /// Reads a device and the ports above it. `root` is `/sys`, or a tree made like it.
 ///
 /// # Errors
-/// The name is none of a device of a PCI bus. What cannot be read of a device that is there is no error: it is listed.
+/// The name is not that of a device of a PCI bus. Facts of an existing device that cannot be read are no error: they
+/// are listed.
 pub fn read_device(root: &Path, name: &str) -> Result<Subject> {
     let folder = find_folder(root, name)?;
     let address = last_name(&folder);

@@ -52,7 +52,7 @@ pub struct Start {
     pub host: String,
     /// The clock.
     pub clock: Clock,
-    /// What measuring adds to an operation if each is timed alone, in nanoseconds.
+    /// What measuring adds to an operation if each is timed singly, in nanoseconds.
     pub overhead_ns_each: f64,
     /// What the adapter is, where one is measured below MPI.
     #[serde(default)]

@@ -1,4 +1,4 @@
-//! What was found of several hosts, for people.
+//! The findings on several hosts, as text.
 
 use std::net::IpAddr;
 
