@@ -541,7 +541,7 @@ def case_doctor(session):
         ways = [
             ({"FASTPATH_INTERFACES": "vpn0,eth0"}, 0, ["192.0.2.2 does not answer", "packets of 10.77.0.11 have 1500"]),
             ({"FASTPATH_INTERFACES": "docker0"}, 1, ["neither reaches the other"]),
-            ({"FASTPATH_INTERFACES": "eth7"}, 1, ["nobody can reach it"] * 2),
+            ({"FASTPATH_INTERFACES": "eth7"}, 1, ["no other host can reach it"] * 2),
         ]
         for env, code, texts in ways:
             outcome = examine(["--json"], env)
