@@ -25,7 +25,7 @@ pub(super) fn kernel<T: Copy, O: Operate<T>>() -> Kernel {
 /// # Safety
 /// As [`Kernel`] says; elements are those of `T`.
 unsafe fn combine<T: Copy, O: Operate<T>>(left: *const u8, inout: *mut u8, count: usize) {
-    // SAFETY: the same contract.
+    // SAFETY: the arrays are those of a `Kernel` of `T`, as the caller promises.
     unsafe { combine_each::<T, O>(left, inout, count) }
 }
 
@@ -36,7 +36,7 @@ unsafe fn combine<T: Copy, O: Operate<T>>(left: *const u8, inout: *mut u8, count
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn combine_wide<T: Copy, O: Operate<T>>(left: *const u8, inout: *mut u8, count: usize) {
-    // SAFETY: the same contract.
+    // SAFETY: the arrays are those of a `Kernel` of `T`, as the caller promises.
     unsafe { combine_each::<T, O>(left, inout, count) }
 }
 
