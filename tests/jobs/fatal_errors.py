@@ -47,7 +47,7 @@ def case_adapter(session):
     """An adapter that is not there: what examines it is named."""
     env = {"FASTPATH_TRANSPORTS": "rc", "FASTPATH_DEVICE": "no_such_9"}
     job = session.mpirun(2, [session.binary("fatal")], env=env)
-    return _judge(job.finish(), 16, ["MPI_Init", "rc alone, which cannot be used", "to do:", "fastpath doctor"])
+    return _judge(job.finish(), 16, ["MPI_Init", "only rc, which cannot be used", "to do:", "fastpath doctor"])
 
 
 def case_hang(session):

@@ -175,7 +175,7 @@ def _lacks(session, engine):
     outcome = _run(session, engine, 2, [session.binary("world")], options=["--timeout", "2"])
     if outcome.code in (None, 0) or outcome.left:
         return f"no mpiexec there: exit code {outcome.code}", outcome.text()
-    if isinstance(engine, AgentsHydra) and (outcome.code != 124 or "have not begun within 2 s" not in outcome.err):
+    if isinstance(engine, AgentsHydra) and (outcome.code != 124 or "have not started within 2 s" not in outcome.err):
         return "no mpiexec there: it is not told", outcome.text()
     return None
 
@@ -541,7 +541,7 @@ def case_doctor(session):
         ways = [
             ({"FASTPATH_INTERFACES": "vpn0,eth0"}, 0, ["192.0.2.2 does not answer", "packets of 10.77.0.11 have 1500"]),
             ({"FASTPATH_INTERFACES": "docker0"}, 1, ["neither reaches the other"]),
-            ({"FASTPATH_INTERFACES": "eth7"}, 1, ["nobody can reach it"] * 2),
+            ({"FASTPATH_INTERFACES": "eth7"}, 1, ["no other host can reach it"] * 2),
         ]
         for env, code, texts in ways:
             outcome = examine(["--json"], env)

@@ -45,7 +45,7 @@ def _end_apart(session, how, link, goes_on):
     """One fails, with its world; the others go on, all of them."""
     outcome = session.mpirun(2, [session.binary("spawn_worlds"), how, link]).finish()
     code, text = APART[how]
-    problem = _judge(outcome, code, [text, "ranks that are not connected with it go on"])
+    problem = _judge(outcome, code, [text, "ranks that are not connected with it continue"])
     lines = sorted(outcome.out.splitlines())
     return problem or (None if lines == goes_on else f"there go on {lines}")
 

@@ -37,7 +37,7 @@ unsafe fn read_handle(handle: *const usize) -> usize {
     if handle.is_null() {
         0
     } else {
-        // SAFETY: by the contract of this function.
+        // SAFETY: not null, so it points to a handle, as the caller promises.
         unsafe { *handle }
     }
 }

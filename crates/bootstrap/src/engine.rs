@@ -83,7 +83,7 @@ const PARENT_KEY: &str = "parent";
 /// The variable by which an engine with PMI-1 says that the job was spawned.
 pub(crate) const SPAWNED: &str = "PMI_SPAWNED";
 
-/// What an engine tells a process of itself.
+/// What an engine says about a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct About {
     /// This process's rank, below `size`.
@@ -92,9 +92,9 @@ pub struct About {
     pub size: usize,
     /// What the engine calls the job: the same in all its ranks, and no other job's on this host.
     pub job: String,
-    /// Number of this rank's program in the command line, where it is told.
+    /// Number of this rank's program in the command line, if known.
     pub appnum: Option<usize>,
-    /// How many ranks the job can have at most, where it is told.
+    /// Most ranks that the job can have, if known.
     pub universe: Option<usize>,
 }
 
@@ -123,7 +123,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// What it tells of this process.
+    /// What it says about this process.
     pub fn about(&self) -> &About {
         match self {
             Engine::Pmi1(pmi) => pmi.about(),
@@ -176,7 +176,7 @@ impl Engine {
         }
     }
 
-    /// Where a service is; None where nobody has published it.
+    /// The port of a service; None if it is not published.
     ///
     /// # Errors
     /// As [`Engine::publish`].
@@ -198,9 +198,9 @@ impl Engine {
         }
     }
 
-    /// Starts processes, which are a job of their own, and tells them this port, where [`Engine::find_parent`] finds
-    /// it. Each program is started as often as its first count says. Gives what the engine calls that job; by PMI-1 it
-    /// does not say so.
+    /// Starts processes as a job of their own, and passes them this port, where [`Engine::find_parent`] finds it. Each
+    /// program is started as often as its first count says. Returns the engine's name of that job, which PMI-1 does not
+    /// give.
     ///
     /// # Errors
     /// The engine starts none, or cannot be reached.
@@ -240,7 +240,7 @@ impl Engine {
         }
     }
 
-    /// The port of the process that has spawned this job. None where a program of another MPI has done so, or nobody.
+    /// The port of the process that has spawned this job. None if it was not spawned, or by a program of another MPI.
     ///
     /// # Errors
     /// As [`Engine::put`], and that is no text.

@@ -195,7 +195,7 @@ impl Job {
     }
 
     /// As [`Job::in_process`], with the node that each rank is on: those of a node share a memory file, and each file
-    /// tells of the ranks of others that they are elsewhere. Where those are reached, [`Job::learn_card`] tells.
+    /// notes that the other ranks are elsewhere. [`Job::learn_card`] notes where those are reached.
     ///
     /// # Errors
     /// As there.
@@ -226,8 +226,8 @@ impl Job {
         Ok(jobs.into_iter().flatten().collect())
     }
 
-    /// As [`Job::on_nodes`], the ranks of one node alone, of a job that has `ranks` in all: of the others nothing is
-    /// known but that they are elsewhere.
+    /// As [`Job::on_nodes`], only the ranks of one node, of a job that has `ranks` in all: the others are only known to
+    /// be elsewhere.
     ///
     /// # Errors
     /// As there.
@@ -288,8 +288,7 @@ impl Job {
         (parent as usize).checked_sub(1)
     }
 
-    /// Number of this rank's program in the launcher's command line (`MPI_APPNUM`); None
-    /// where it is not told.
+    /// Number of this rank's program in the launcher's command line (`MPI_APPNUM`); None if not known.
     pub fn appnum(&self) -> Option<usize> {
         self.app
     }
@@ -299,8 +298,8 @@ impl Job {
         self.app_ranks
     }
 
-    /// How many ranks can usefully run at the same time (`MPI_UNIVERSE_SIZE`): what the launcher tells; where it is
-    /// ours, as many as it may start and there are processors for; at least those that the job began with.
+    /// How many ranks can usefully run at the same time (`MPI_UNIVERSE_SIZE`): what the launcher says; with ours, as
+    /// many as it may start and there are processors for; at least those that the job began with.
     pub fn universe_size(&self) -> usize {
         match self.launcher {
             None => self.universe.unwrap_or(0).max(self.began_with),
@@ -322,7 +321,7 @@ impl Job {
         (all, below)
     }
 
-    /// Whether somebody ends the job where a rank of it fails: our launcher, or the ranks of a node each other.
+    /// Whether the job is ended if a rank of it fails: by our launcher, or by the other ranks of the node.
     pub fn is_watched(&self) -> bool {
         self.launcher.is_some() || self.link.is_some()
     }
@@ -395,7 +394,7 @@ impl Job {
         self.bound
     }
 
-    /// Random number that tells this job from all others.
+    /// Random number that identifies this job.
     pub fn job_id(&self) -> u64 {
         self.job_id
     }
@@ -477,13 +476,13 @@ impl Job {
         self.own_page().note_waiting(place, note);
     }
 
-    /// Nothing is waited for any more, or something has come.
+    /// The wait is over, or something has arrived.
     #[cold]
     pub fn clear_waiting(&self, place: usize) {
         self.own_page().clear_waiting(place);
     }
 
-    /// Notes how far this rank has come.
+    /// Notes this rank's phase.
     pub fn set_phase(&self, phase: Phase) {
         self.own_page().set_phase(phase);
         if phase == Phase::Finalized {
@@ -505,10 +504,10 @@ impl Job {
         })
     }
 
-    /// Says which algorithms of collective calls this rank was told to use.
+    /// Notes which algorithms of collective calls this rank was asked to use.
     ///
     /// # Errors
-    /// Another rank was told otherwise: that rank.
+    /// Another rank was asked for others: that rank.
     pub fn agree_on_collectives(&self, choice: u32) -> Result<(), usize> {
         self.header().collectives.join(self.rank, choice)
     }

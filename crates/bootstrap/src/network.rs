@@ -27,14 +27,14 @@ use ports::parse_ports;
 /// Where a rank is to be reached from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// By ranks of its own memory alone, which all are on this machine: nothing listens on a network.
+    /// Only by ranks that share its memory, all on this machine: nothing listens on a network.
     Node,
     /// By ranks of other hosts.
     Network,
 }
 
-/// Opens a listening socket as `FASTPATH_INTERFACES` and `FASTPATH_PORTS` say, and the card that tells of it. `needed`:
-/// how many such sockets the job has on this host.
+/// Opens a listening socket as `FASTPATH_INTERFACES` and `FASTPATH_PORTS` say, and the card that describes it.
+/// `needed`: how many such sockets the job has on this host.
 ///
 /// # Errors
 /// For people: a variable that cannot be understood or leaves nothing, all ports in use, or what the kernel said.
@@ -57,7 +57,7 @@ fn is_auto(config: &Config) -> bool {
     matches!(config.text(Key::Interfaces).trim(), "" | "auto")
 }
 
-/// The addresses that peers are told, at least one.
+/// The addresses that peers get, at least one.
 fn find_addresses(config: &Config, reach: Reach) -> Result<Vec<std::net::IpAddr>, String> {
     let found =
         list_addresses().map_err(|e| format!("this host's interfaces cannot be listed: {e}"))?;
@@ -75,7 +75,7 @@ fn describe(listener: &Listener, addresses: Vec<std::net::IpAddr>) -> NetworkCar
     NetworkCard { host: topology::host_name(), port: listener.port(), addresses }
 }
 
-/// The card of a socket that somebody else opened for this rank.
+/// The card of a socket that another process opened for this rank.
 ///
 /// # Errors
 /// As [`open`], of the addresses.

@@ -43,7 +43,7 @@ pub fn check_folder(option: &str, folder: &Path) -> Result<(), ProgramError> {
 /// present one if there is none), any other is looked up in `path`, a list as in PATH.
 ///
 /// # Errors
-/// 127 when there is none, 126 when it cannot be executed.
+/// 127 if it is not found, 126 if it cannot be executed.
 pub fn find_program(
     name: &OsStr, folder: Option<&Path>, path: Option<&OsStr>,
 ) -> Result<PathBuf, ProgramError> {
@@ -100,8 +100,7 @@ pub fn is_program(at: &Path) -> bool {
     matches!(judge(at), Verdict::Good)
 }
 
-/// Whether the kernel does not say that a file may not be used so. Where a sandbox refuses the question, using it
-/// tells.
+/// Whether the kernel allows this use of a file. True if a sandbox refuses the question: then the use itself shows it.
 fn may(path: &Path, mode: libc::c_int) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes().to_vec()) else {
         return false;

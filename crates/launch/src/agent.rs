@@ -71,9 +71,8 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Finds the engine that has started this process, tells the other agents how the ranks of this node are reached,
-    /// and learns it of theirs. `counts`: how many ranks each node has; `processors`: how many this one has; `limit`:
-    /// the time that the job has.
+    /// Finds the engine that has started this process, and exchanges with the other agents how ranks are reached.
+    /// `counts`: how many ranks each node has; `processors`: how many this one has; `limit`: the time that the job has.
     ///
     /// # Errors
     /// There is no engine, or it has started another number of agents; no port; an agent of another version.
@@ -84,7 +83,7 @@ impl Agent {
         let parent = parent_id();
         let describe = |e| format!("--agent: the engine that should have started it: {e}");
         let (protocol, launcher) =
-            find_engine().ok_or("--agent is for engines: none has started this process")?;
+            find_engine().ok_or("--agent is for engines: no engine started this process")?;
         let mut engine = Engine::connect(protocol).map_err(describe)?;
         let about = engine.about();
         if about.size != counts.len() {
@@ -152,12 +151,12 @@ impl Agent {
         self.peers.as_ref()
     }
 
-    /// What ends when the first agent knows that this one's ranks run, for who waits for that.
+    /// A channel that ends when the first agent knows that this one's ranks run.
     pub fn take_staying(&mut self) -> Option<Receiver<()>> {
         self.staying.take()
     }
 
-    /// Where agents of other nodes come in, for who watches it.
+    /// Where agents of other nodes connect, to be watched by the caller.
     pub fn take_door(&mut self) -> Option<Door> {
         self.door.take()
     }
@@ -225,8 +224,8 @@ impl Agent {
             let said = said.filter(is_whole);
             let said = said.ok_or_else(|| {
                 format!(
-                    "the agent of node {node} says nothing that is understood: is Fastpath of \
-                     another version there?"
+                    "cannot understand the agent of node {node}: is another version of Fastpath \
+                     there?"
                 )
             })?;
             if node == 0 {
@@ -246,7 +245,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Makes this node's memory, with room for so many further ranks on any of the nodes.
+    /// Makes this node's memory, with room for `spare` further ranks on any of the nodes.
     ///
     /// # Errors
     /// As [`Segment::create_for_node`].
@@ -264,7 +263,7 @@ impl Agent {
     /// Writes what the ranks of this node find in its memory: the secret, and how each rank of the job is reached.
     ///
     /// # Errors
-    /// No memory for what it tells of other nodes.
+    /// No memory for the table of other nodes.
     pub fn fill(&self, segment: &Segment) -> Result<(), SegmentError> {
         let header = segment.header();
         header.set_secret(&self.secret);
@@ -287,7 +286,7 @@ impl Agent {
         Ok(())
     }
 
-    /// What a rank of this node listens on, for it alone; the first of them belongs to the first rank.
+    /// The listening socket of one rank of this node; the first one belongs to the first rank.
     pub fn take_listener(&mut self) -> Option<Listener> {
         match self.listeners.is_empty() {
             true => None,
@@ -339,7 +338,7 @@ fn end_unless_met(aborter: Aborter, node: usize, limit: Option<Duration>) -> Sen
         let (code, told) = if is_told { (TIMEOUT_CODE, " (--timeout)") } else { (1, "") };
         let place = std::env::current_exe().unwrap_or_default();
         eprintln!(
-            "mpiexec: the ranks of some host have not begun within {} s{told}: can the launcher \
+            "mpiexec: the ranks of some host have not started within {} s{told}: can the launcher \
              start {} there?",
             limit.as_secs_f64(),
             place.display()

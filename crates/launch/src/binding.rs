@@ -98,7 +98,7 @@ fn bind_to_list(list: &[CpuSet], ranks: usize, machine: &Machine) -> Result<Plan
     })
 }
 
-/// A core each where there are enough that nobody has claimed, else a hardware thread each.
+/// A core each if enough are unclaimed, else a hardware thread each.
 fn bind_to_cores(
     placement: &Placement, ranks: usize, per_rank: usize, machine: &Machine, claim: Claim<'_>,
 ) -> Result<Plan, String> {

@@ -2,7 +2,7 @@
 //! Claims on processors, so that two jobs of a user do not bind to the same ones.
 //!
 //! A claim is a read lock (`fcntl`) on a byte of the kernel's own folder of processors, at the processor's number.
-//! Nothing is created for it, it vanishes with the launcher however that ends, and nobody can refuse it: read locks
+//! Nothing is created for it, it vanishes with the launcher however that ends, and it cannot be refused: read locks
 //! share, and a write lock needs a file that is open for writing, which a folder never is. Who holds the others' is
 //! read from /proc/locks. Claims of the same user are kept. Those of other users are avoided while there are free
 //! processors, and shared then: otherwise one user could keep all others from binding.

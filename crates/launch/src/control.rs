@@ -1,6 +1,6 @@
 //! The launcher's socket, on which ranks ask for processes and services while the job runs.
 //!
-//! Nobody else can come in: the kernel tells whose process is at the other end. A request that makes no sense is
+//! Other users cannot connect: the kernel says whose process is at the other end. A request that makes no sense is
 //! answered so, and the connection closed. Where a container refuses the socket, the job runs without.
 
 use crate::agent::peers::{Door, NONCE, PROOF_BYTES};
@@ -29,7 +29,7 @@ pub struct Control {
 enum Who {
     /// A rank of this node.
     Rank,
-    /// Somebody who has to prove that it is an agent, with what was said to it.
+    /// A caller that has to prove that it is an agent, with the nonce it was sent.
     Stranger([u8; NONCE]),
     /// An agent of another node.
     Agent,
@@ -102,7 +102,7 @@ impl Control {
         }
     }
 
-    /// Lets in who waits at the sockets.
+    /// Accepts the connections that wait at the sockets.
     pub fn accept(&mut self, poller: &Poller) {
         self.accept_agents(poller);
         while let Some(listener) = &self.listener {

@@ -205,7 +205,7 @@ impl Watch<'_> {
     }
 }
 
-/// What is answered to who has asked for processes.
+/// The answer to the rank that has asked for processes.
 pub fn answer_for(done: Result<Answer, Refused>) -> Answer {
     done.unwrap_or_else(|(program, text)| Answer::Refused {
         cause: Cause::Spawn,

@@ -232,11 +232,11 @@ fn list_processes(
     Ok(agent.into_iter().chain(write_agent_words(words)).collect())
 }
 
-/// Without agents standard input is the engine's matter, and reaches the first rank alone.
+/// Without agents the engine handles standard input, and only the first rank gets it.
 fn check_input(spec: &JobSpec) -> Result<(), String> {
     match &spec.stdin {
         Stdin::Ranks(list) if list.iter().all(|&rank| rank == 0) => Ok(()),
-        _ => Err("--no-agents: standard input reaches rank 0 alone".to_owned()),
+        _ => Err("--no-agents: only rank 0 gets standard input".to_owned()),
     }
 }
 

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-/// Those of the launcher's `environment` that the command line passes on, in pairs of name and value. What tells the
-/// launcher itself who it is stays with it.
+/// Those of the launcher's `environment` that the command line passes on, in pairs of name and value. Variables about
+/// the launcher itself stay with it.
 pub fn select_variables(
     environment: impl IntoIterator<Item = (OsString, OsString)>, spec: &JobSpec, app: &App,
 ) -> BTreeMap<OsString, OsString> {
@@ -27,7 +27,7 @@ pub fn select_variables(
         .collect()
 }
 
-/// Whether a variable tells the launcher itself who it is, and would tell its ranks something wrong.
+/// Whether a variable is about the launcher itself, and would be wrong for its ranks.
 fn is_about_ourselves(name: &str) -> bool {
     let own =
         [JOB_VARIABLE, PARENT_VARIABLE, "FASTPATH_RANK", "FASTPATH_SIZE", "FASTPATH_SINGLETON"];

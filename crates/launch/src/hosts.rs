@@ -3,8 +3,8 @@
 //!
 //! A spawn has two steps. The agents of the hosts that the new ranks are to run on look their programs up and open what
 //! they listen on; then all agents make room for the same ranks, with where they are and how they are reached, and
-//! those that have prepared some start them. The rank that has asked is answered after that: whoever hears of the new
-//! ranks finds them in the memory of its host.
+//! those that have prepared some start them. The asking rank gets its answer after that: every rank that learns of the
+//! new ranks finds them in the memory of its host.
 
 use crate::agent::peers::Peers;
 use crate::control::Client;
@@ -135,7 +135,7 @@ impl Watch<'_> {
     fn knock(&self, rank: usize, number: u32, caller: u32, visit: Visit) -> Answer {
         let page = self.segment.page(rank);
         let Some(page) = page.filter(|_| rank < self.segment.present()) else {
-            return Answer::refuse(Cause::Name, "is a port of no rank of this job");
+            return Answer::refuse(Cause::Name, "is not a port of a rank of this job");
         };
         // ORDERING: acquire pairs with the release of a rank that leaves the job.
         if has_left(page.state.load(Ordering::Acquire)) {
@@ -264,7 +264,7 @@ impl Watch<'_> {
             return refuse("the hosts do not agree on which ranks there are");
         }
         if ranks > room || root >= first {
-            return refuse("there is no room for so many ranks on every host");
+            return refuse("some host has no room for that many ranks");
         }
         let own = self.agent.as_ref().map_or(0, |agent| agent.node() as u32);
         let pending = self.pending.take();
@@ -302,7 +302,7 @@ fn find_host(peers: &Peers, program: &Program, root: usize) -> Result<Option<usi
     let found = nodes.find(|&node| peers.host(node) == host);
     found.map(Some).ok_or_else(|| {
         let hosts: Vec<&str> = (0..peers.nodes()).map(|node| peers.host(node)).collect();
-        format!("host {host:?} is none of this job: {}", hosts.join(", "))
+        format!("host {host:?} is not in this job: {}", hosts.join(", "))
     })
 }
 
@@ -315,7 +315,7 @@ fn expect(
         Ok(Answer::Refused { program, text, .. }) => {
             Err((usize::try_from(program).unwrap_or(usize::MAX), text))
         }
-        Ok(_) => Err((usize::MAX, "an agent answers something else".to_owned())),
+        Ok(_) => Err((usize::MAX, "unexpected answer of an agent".to_owned())),
         Err(text) => Err((usize::MAX, text)),
     }
 }

@@ -183,7 +183,7 @@ impl Forward {
         }
     }
 
-    /// The agent of another host has come for its copy.
+    /// The agent of another host has connected for its copy.
     pub fn add(&mut self, socket: OwnedFd, poller: &Poller) {
         self.awaited = self.awaited.saturating_sub(1);
         self.writers.push(Writer { fd: socket, written: 0, watched: false });
@@ -197,7 +197,7 @@ impl Forward {
         self.settle(poller);
     }
 
-    /// Whether somebody has yet to get what was read.
+    /// Whether a reader has yet to get what was read.
     pub fn owes(&self) -> bool {
         self.awaited > 0 || !self.waiting.is_empty() && !self.writers.is_empty()
     }

@@ -59,7 +59,7 @@ fn main() {
     std::process::exit(code);
 }
 
-/// Prints to standard output; somebody who stops reading is no error.
+/// Prints to standard output; a reader that stops is no error.
 fn print_text(text: &str) -> i32 {
     use std::io::Write;
     let _ = std::io::stdout().write_all(text.as_bytes());

@@ -107,9 +107,9 @@ struct Sink {
     written: usize,
     /// Writes never block.
     regular: bool,
-    /// Nobody reads it any more, or it takes no more.
+    /// It has no reader any more, or takes no more.
     broken: bool,
-    /// Why it takes no more, unless nobody reads it, which is no failure of ours.
+    /// Why it takes no more, unless it has no reader, which is no failure of ours.
     failure: Option<io::Error>,
     watched: bool,
 }
@@ -211,7 +211,7 @@ impl Stream {
     }
 }
 
-/// Where a stream goes, and who gets a copy; numbers of sinks.
+/// Where a stream goes, and where a copy goes; numbers of sinks.
 type Destination = (usize, Option<usize>);
 
 /// All streams of all ranks and the launcher's own outputs.
@@ -445,7 +445,7 @@ impl<'a> Outputs<'a> {
         self.pass_on(poller, index, before);
     }
 
-    /// Writes all that waits, as long as somebody reads it and `go_on` agrees.
+    /// Writes all that waits, as long as it is read and `go_on` agrees.
     pub fn flush(&mut self, mut go_on: impl FnMut() -> bool) {
         for sink in &mut self.sinks {
             sink.write_ready();

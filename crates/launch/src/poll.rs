@@ -108,7 +108,7 @@ fn poll_entries(
     usize::try_from(ready).map_err(|_| io::Error::last_os_error())
 }
 
-/// Lets so many milliseconds pass.
+/// Sleeps for `ms` milliseconds.
 pub fn pause(ms: u64) {
     let _ = poll_entries(&mut [], Some(ms), None);
 }

@@ -18,7 +18,7 @@ pub fn check_wdir(app: &App) -> Result<(), ProgramError> {
 /// The file to execute for an app; `path` is the ranks' PATH.
 ///
 /// # Errors
-/// 127 when there is none, 126 when it cannot be executed.
+/// 127 if it is not found, 126 if it cannot be executed.
 pub fn find_program(app: &App, path: Option<&OsStr>) -> Result<PathBuf, ProgramError> {
     let name = app.argv.first().map_or(OsStr::new(""), OsString::as_os_str);
     fastpath_bootstrap::program::find_program(name, app.wdir.as_deref(), path)

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! The processes of the ranks: who runs, who has ended and how.
+//! The processes of the ranks: which run, which have ended and how.
 
 use crate::signals::signal_group;
 use crate::worlds::find_ended;
@@ -21,7 +21,7 @@ pub struct Rank {
     pub program: String,
     /// Its end is no failure: it was started and is not wanted after all, or is ended because another one has failed.
     is_given_up: bool,
-    /// Nobody is left in its process group: the number may be somebody else's by now.
+    /// Its process group is empty: the number may be another one's by now.
     group_gone: bool,
 }
 
@@ -92,7 +92,7 @@ impl Ranks {
         self.list.extend(std::iter::repeat_with(foreign).take(ranks));
     }
 
-    /// Ends the ranks from `first` on, some of which could not be started: whoever knows of them finds them dead.
+    /// Ends the ranks from `first` on, some of which could not be started: ranks that know of them find them dead.
     pub fn give_up(&mut self, first: usize, segment: &Segment) {
         for (number, rank) in self.list.iter_mut().enumerate().skip(first) {
             rank.is_given_up = true;
@@ -130,9 +130,9 @@ impl Ranks {
         self.running
     }
 
-    /// Takes the ends of all processes that have ended, notes the first failure of the job, marks their
-    /// pages and wakes those who sleep. Returns the ranks, and the failures among them of which none follows from
-    /// another one: an abort before all else, then a signal, then the lowest rank. `is_whole`: each ends the job.
+    /// Takes the ends of all processes that have ended, notes the first failure of the job, marks their pages and wakes
+    /// those who sleep. Returns the ranks, and those failures among them that do not follow from another one: an abort
+    /// before all else, then a signal, then the lowest rank. `is_whole`: each ends the job.
     pub fn reap(&mut self, segment: &Segment, is_whole: bool) -> (Vec<usize>, Vec<Failure>) {
         let mut ended = Vec::new();
         loop {
@@ -212,8 +212,8 @@ impl Ranks {
         first
     }
 
-    /// Notes which groups of ended ranks have nobody left. Members that outlive their rank are
-    /// children of the launcher by adoption, so it comes here when the last of them ends.
+    /// Notes which groups of ended ranks are empty. Members that outlive their rank are children of the launcher by
+    /// adoption, so it comes here when the last of them ends.
     fn forget_groups(&mut self, segment: &Segment) {
         for (number, rank) in self.list.iter_mut().enumerate() {
             if rank.end.is_some() && !rank.group_gone && !signal_group(rank.pid, 0) {
@@ -255,7 +255,7 @@ impl Ranks {
         }
     }
 
-    /// Whether a rank's end is awaited by nobody: another one has failed, and it is ended with that.
+    /// Whether a rank's end is not awaited: another one has failed, and it is ended with that.
     pub fn is_given_up(&self, rank: usize) -> bool {
         self.list.get(rank).is_some_and(|rank| rank.is_given_up)
     }

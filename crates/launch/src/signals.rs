@@ -50,9 +50,8 @@ pub struct Inherited {
 }
 
 impl Signals {
-    /// Blocks every signal that can be blocked (those that are not handled are delivered to
-    /// nobody) and notes the handled ones while the launcher waits. A
-    /// signal that was ignored when the launcher was started (`nohup`) stays ignored.
+    /// Blocks every signal that can be blocked (those that are not handled are not delivered) and notes the handled
+    /// ones while the launcher waits. A signal that was ignored when the launcher was started (`nohup`) stays ignored.
     ///
     /// # Errors
     /// The call that was refused, and why.
@@ -142,7 +141,7 @@ fn is_ignored(signal: i32) -> bool {
     }
 }
 
-/// Sends a signal to a process group; false when there is none.
+/// Sends a signal to a process group; false if it does not exist.
 pub fn signal_group(group: libc::pid_t, signal: i32) -> bool {
     // SAFETY: plain kill; a group number of 1 or less would mean others, so it is refused.
     group > 1 && unsafe { libc::kill(-group, signal) } == 0

@@ -9,8 +9,8 @@ use std::path::Path;
 /// So much of a program is looked through; the names of its libraries lie further ahead.
 const HEAD: u64 = 4 << 20;
 
-/// What is said of a job of several ranks that all ended well, or run too long, and of which none has joined it, if
-/// their program names a library of MPI that is not the one beside this launcher. None where it names none.
+/// The line about a job of several ranks that all ended well, or run too long, without one having joined it, if their
+/// program names an MPI library other than the one beside this launcher. None if it names none.
 pub fn describe(ranks: &[Rank], has_joined: impl Fn(usize) -> bool) -> Option<String> {
     let is_well = |rank: &Rank| matches!(rank.end, None | Some(ProcessEnd::Exit(0)));
     if ranks.len() < 2 || !ranks.iter().all(is_well) || (0..ranks.len()).any(has_joined) {
@@ -28,8 +28,8 @@ pub fn describe(ranks: &[Rank], has_joined: impl Fn(usize) -> bool) -> Option<St
     }
     Some(format!(
         "mpiexec: no rank has joined the job: each may have run alone, as rank 0 of 1. {program} \
-         names {name}: see with ldd which one it loads; of the standard ABI (libmpi_abi.so) it can \
-         be this one, with {} first in LD_LIBRARY_PATH\n",
+         names {name}: check with ldd which one it loads; to replace one of the standard ABI \
+         (libmpi_abi.so) by this one, put {} first in LD_LIBRARY_PATH\n",
         own.display()
     ))
 }

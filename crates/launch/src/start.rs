@@ -113,7 +113,7 @@ pub struct StartContext<'a, 'b> {
 pub struct Starter {
     spawner: Spawner,
     identity: Identity,
-    /// Where the process of another job waits that has spawned this one, as ranks are told.
+    /// Where the process of another job that has spawned this one waits, in the form that ranks get.
     parent: Option<String>,
     need: Need,
 }

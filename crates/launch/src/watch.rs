@@ -108,7 +108,7 @@ struct State {
     /// Worlds that were ended before, while others went on.
     parts: Vec<Ending>,
     timeout_at: Option<Instant>,
-    /// Signal by which somebody wants the job to end, what is said of it, and how often.
+    /// The signal that asks for the end of the job, its description, and how often it came.
     interrupted: Option<(i32, String)>,
     interrupts: u32,
 }
@@ -232,8 +232,7 @@ impl Watch<'_> {
         }
     }
 
-    /// A person at the terminal knows why; who finds a job that some program has ended wants to see where
-    /// it was.
+    /// A person at the terminal knows why; if a program has ended the job, its user wants to see where it was.
     fn describe_interrupt(&self, signal: i32) -> String {
         let text = interrupted_text(signal);
         if signal != libc::SIGTERM || self.agent.is_some() {
@@ -271,7 +270,7 @@ impl Watch<'_> {
         text += &describe_limits(end, phase == Phase::Launched);
         let late = failure.kind == FailureKind::Exit && phase == Phase::Finalized;
         if failure.ended.is_some() {
-            text += "mpiexec:   ranks that are not connected with it go on\n";
+            text += "mpiexec:   ranks that are not connected with it continue\n";
         }
         let mut ending = Ending { ranks: failure.ended.clone(), ..end_now(code, text) };
         if late {
@@ -383,7 +382,7 @@ fn interrupted_text(signal: i32) -> String {
     format!("mpiexec: the job was ended by {}\n", describe_signal(signal))
 }
 
-/// Has somebody asked for the end while the last output is being written?
+/// Was the end requested while the last output is being written?
 fn wants_end(signals: &Signals) -> bool {
     let ends = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
     std::iter::from_fn(|| signals.next()).any(|s| ends.contains(&s))

@@ -58,7 +58,7 @@ impl Spares {
         spare.unwrap_or_else(|| Box::leak(Box::default()))
     }
 
-    /// Keeps the buffer of an object that goes, and of which no message is under way.
+    /// Keeps the buffer of an object that goes, and that has no message under way.
     pub fn put(&self, place: &BufferCell) {
         if let Some(attached) = place.take() {
             attached.is_attached.set(false);

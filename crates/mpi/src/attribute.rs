@@ -115,8 +115,8 @@ pub trait Keyvals {
 /// `MPI_ERR_OTHER` when no key is free.
 ///
 /// # Safety
-/// Addresses that are none of the constants are functions of the type that the standard gives for
-/// `kind`, and stay so while the key is in use.
+/// Addresses other than the constants are functions of the type that the standard gives for `kind`, and stay so while
+/// the key is in use.
 pub unsafe fn create_keyval(
     p: &impl Keyvals, kind: KeyvalKind, copy: usize, delete: usize, extra_state: *mut c_void,
 ) -> Result<i32> {

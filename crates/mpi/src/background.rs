@@ -64,7 +64,7 @@ impl Drop for Attending {
     }
 }
 
-/// Goes to the new thread. The worker is used there under the lock alone.
+/// Goes to the new thread, which uses the worker only under the lock.
 struct Served(*mut Worker);
 
 // SAFETY: whoever uses a worker holds the lock, which is real where there is a progress thread.
@@ -108,7 +108,7 @@ impl ProgressThread {
 /// Lets the calling thread run on processors that no rank of this host is bound to, where the launcher may use enough
 /// of them for the thread of each rank. With fewer, it may also run where the other ranks do: a peer's processor is
 /// idle while that waits. It never runs where its own rank is bound to: the program computes there, and could not move
-/// out of the way. Says whether all ranks have told where they are, and whether there is a processor for the thread.
+/// out of the way. Returns whether all ranks have said where they are, and whether there is a processor for the thread.
 fn spread(job: &Job, own: &CpuSet) -> (bool, bool) {
     let pages = job.node_ranks().filter(|&rank| !job.is_remote(rank));
     let pids = pages.filter_map(|rank| job.rank_page(rank));

@@ -86,10 +86,10 @@ pub fn detach(p: &Process, owner: Owner) -> Result<(usize, i64)> {
     Ok((attached.address.replace(0), size))
 }
 
-/// `MPI_Buffer_flush` and its like: waits until all messages have left. There are none without a buffer.
+/// `MPI_Buffer_flush` and its like: waits until all messages have left. Without a buffer there are none.
 ///
 /// # Errors
-/// `MPI_ERR_COMM`, `MPI_ERR_SESSION` for a handle that is none.
+/// `MPI_ERR_COMM`, `MPI_ERR_SESSION` for an invalid handle.
 pub fn flush(p: &Process, owner: Owner) -> Result {
     let attached = at_place(p, owner, |place| Ok(place.get()))?;
     attached.map_or(Ok(()), |attached| drain(p, attached))
@@ -142,7 +142,7 @@ struct Flush(Vec<(u32, RequestId, u32)>);
 /// left.
 ///
 /// # Errors
-/// `MPI_ERR_COMM`, `MPI_ERR_SESSION` for a handle that is none.
+/// `MPI_ERR_COMM`, `MPI_ERR_SESSION` for an invalid handle.
 pub fn iflush(p: &Process, owner: Owner) -> Result<usize> {
     let Some(attached) = at_place(p, owner, |place| Ok(place.get()))? else {
         return request::completed_request(p);

@@ -65,8 +65,8 @@ pub struct Channel<'a> {
     context: Context,
     /// The first error of lengths that do not agree; see [`Channel::put_off`].
     disagreement: Cell<Option<Error>>,
-    /// Where mistakes are looked for, while the ranks have still to compare their arguments of this call: what tells
-    /// them that this one has refused its own.
+    /// Where mistakes are looked for, while the ranks have still to compare their arguments of this call: the function
+    /// that tells them that this one has refused its own.
     pub(crate) refuse: Cell<Option<fn(&Channel<'_>)>>,
 }
 
@@ -467,7 +467,7 @@ impl<'a> Channel<'a> {
         slow::explain_disagreement(MPI_ERR_TRUNCATE, &args, expected, sent)
     }
 
-    /// Looks at the peer alone for a while; `None` leaves everything as it was.
+    /// Polls only the peer for a while; `None` leaves everything as it was.
     #[inline]
     unsafe fn spin_recv(&self, from: u32, data: &Buffer) -> Option<Taken> {
         let &endpoint = self.comm.endpoints.get(from as usize)?;

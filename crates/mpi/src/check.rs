@@ -1,11 +1,11 @@
-//! `FASTPATH_CHECK=1`: looks for mistakes of the program and tells of them on the standard error output, at the cost of
-//! speed. Without it there is no [`Checks`], and nothing of this runs.
+//! `FASTPATH_CHECK=1`: looks for mistakes of the program and reports them on standard error, at the cost of speed.
+//! Without it there is no [`Checks`], and nothing of this runs.
 //!
 //! - A message between two ranks begins with the [`Record`] of the call that sends it, which the receive compares with
 //!   its own (`message`).
 //! - The ranks of a collective call exchange such records before it begins (`coll/agreement.rs`).
-//! - `MPI_Finalize` lists requests that were never completed, messages that nobody received (`left`), windows that were
-//!   never freed (`win/left.rs`), and files that were never closed.
+//! - `MPI_Finalize` lists requests that were never completed, messages that were never received (`left`), windows that
+//!   were never freed (`win/left.rs`), and files that were never closed.
 //! - Below `MPI_THREAD_MULTIPLE` each call says which thread is inside, so that a second one is seen (`threads`).
 //!
 //! The switch must be the same on all ranks, since messages are longer by their record; `mpiexec` sees to that.
@@ -23,7 +23,7 @@ pub(crate) use message::Watched;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-/// Lines of one process after which it tells no more.
+/// Lines after which a process reports no more.
 const LINES_MAX: usize = 200;
 
 /// What is known in a process that looks for mistakes.
@@ -34,7 +34,7 @@ pub struct Checks {
     pub(crate) watched: RefCell<HashMap<RequestId, Watched>>,
     /// Places as they are written.
     places: RefCell<HashMap<CallSite, String>>,
-    /// What was told, since one mistake in a loop is one mistake.
+    /// What was reported, since one mistake in a loop is one mistake.
     told: RefCell<HashSet<String>>,
 }
 
@@ -68,7 +68,7 @@ impl Checks {
         self.tell_first(what.to_string(), what);
     }
 
-    /// Writes a line about the first of several mistakes that are one to whoever mends it.
+    /// Writes a line about the first of several mistakes that have one remedy.
     pub(crate) fn tell_first(&self, mistake: String, what: &str) {
         let mut told = self.told.borrow_mut();
         if told.len() >= LINES_MAX || !told.insert(mistake) {
@@ -78,8 +78,8 @@ impl Checks {
         eprintln!("fastpath: rank {rank}: {what}");
         if told.len() == LINES_MAX {
             eprintln!(
-                "fastpath: rank {rank}: FASTPATH_CHECK has told of {LINES_MAX} mistakes, and \
-                 tells no more"
+                "fastpath: rank {rank}: FASTPATH_CHECK has reported {LINES_MAX} mistakes and \
+                 reports no more"
             );
         }
     }

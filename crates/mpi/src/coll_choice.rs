@@ -85,8 +85,8 @@ impl Room<'_> {
         matches!(self, Room::Hosts(on) if on.spread.has_levels())
     }
 
-    /// The same for a reduction that somebody has named: another order of operands is what was asked for, but for those
-    /// that must be in the order of ranks.
+    /// The same for a reduction that was named: another order of operands is allowed then, except for those that must
+    /// be in the order of ranks.
     fn may_combine(self, size: Size) -> bool {
         matches!(self, Room::Hosts(on) if on.spread.has_levels()
             && (size.commutes || on.spread.in_blocks))
@@ -152,7 +152,7 @@ const FLAT_ALLGATHER: u64 = 16 << 10;
 const FLAT_ALLGATHER_MANY: u64 = 512 << 10;
 /// Ranks that are many.
 const MANY_RANKS: u32 = 16;
-/// Ranks that are so few that nobody waits long for a turn: all send to all at once.
+/// Most ranks for which no rank waits long for a turn: all send to all at once.
 const FEW_RANKS: u32 = 4;
 /// Bytes in all up to which an allgather of few ranks does that where they share processors; and one of more ranks.
 const TOGETHER_FEW: u64 = 128 << 10;
@@ -165,7 +165,8 @@ const TREE_RANKS: u32 = 16;
 const TREE_BYTES: u64 = 512;
 /// The same for the blocks that one rank sends in an alltoall.
 const FLAT_ALLTOALL: u64 = 32 << 10;
-/// Ranks from which it does whatever a block has; fewer wait less often, and do so for blocks of so many bytes.
+/// Ranks from which it does whatever a block has; fewer wait less often, and do so for blocks of up to
+/// [`FLAT_ALLTOALL_BLOCK`] bytes.
 const FLAT_ALLTOALL_RANKS: u32 = 16;
 const FLAT_ALLTOALL_BLOCK: u64 = 64;
 /// Bytes in all from which an allgather goes round a ring.
@@ -331,12 +332,12 @@ pub(crate) enum Alltoall {
     Bruck,
     /// Not in place.
     Together,
-    /// In place alone, as the next one. Ranks need not agree on which: a pair exchanges two messages either way.
+    /// Only in place, as the next one. Ranks need not agree on which: a pair exchanges two messages either way.
     Copied,
     Pairs,
 }
 
-/// Of blocks of one length, of so many bytes.
+/// For blocks of `block` bytes, all of one length.
 #[inline]
 pub(crate) fn alltoall(block: u64, ranks: u32, in_place: bool, room: Room<'_>) -> Alltoall {
     let usual = match usual_alltoall(block, ranks, room) {
@@ -361,7 +362,7 @@ pub(crate) fn alltoall_arrays(
     settle(call, usual, block, ranks, may)
 }
 
-/// How an alltoall goes where nobody names a way, not in place.
+/// The usual algorithm of an alltoall that is not in place.
 ///
 /// Counts what all ranks know: messages, of which the first to a partner opens a pair, waits for a processor, and
 /// copies. Through rank 0 each rank has one partner and waits once, and rank 0 copies everything.
@@ -401,9 +402,9 @@ pub(crate) struct Size {
 /// In which order operands may be combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// In any: the result has the same bits, or somebody has said that they do not matter.
+    /// In any: the result has the same bits, or the user has said that they do not matter.
     Free,
-    /// As ranks and count alone say.
+    /// Only as ranks and count say.
     Fixed,
     /// Along the tree of [`tree::Actors`]: this is a part of a call that does so as a whole.
     Tree,
@@ -430,7 +431,7 @@ impl Size {
     }
 
     /// Whether an allreduce goes round a ring: it combines each element in another order than all other algorithms, so
-    /// that ranks and count alone decide.
+    /// only ranks and count may decide.
     fn goes_round(&self, ranks: u32) -> bool {
         let least = ALLREDUCE_RING.max(RING_BLOCK.saturating_mul(ranks.into()));
         !ranks.is_power_of_two() && self.bytes >= least && self.can_share(ranks)

@@ -93,7 +93,7 @@ impl Handled for Comm {
 }
 
 impl Comm {
-    /// The kind of its topology; `MPI_UNDEFINED` where there is none.
+    /// The kind of its topology; `MPI_UNDEFINED` without one.
     pub fn topology_kind(&self) -> i32 {
         self.topology.borrow().as_ref().map_or(MPI_UNDEFINED, |topology| topology.kind())
     }

@@ -107,8 +107,8 @@ pub fn free_comm(p: &Process, handle: usize) -> Result {
     Ok(())
 }
 
-/// `MPI_Comm_disconnect`: as [`free_comm`], after all members have called it. Where it connects worlds, none returns
-/// before all of them have counted it off: whoever fails from then on ends no other world by it.
+/// `MPI_Comm_disconnect`: as [`free_comm`], after all members have called it. If it connects worlds, no member returns
+/// before all of them have counted it off: a later failure ends no other world by it.
 ///
 /// # Errors
 /// As [`free_comm`], and those of communication.

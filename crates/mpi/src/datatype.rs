@@ -154,7 +154,8 @@ impl Datatype {
         &self.contents
     }
 
-    /// The named datatype that this is. For a type of MPI_Type_create_f90_real and its like, the one it stands for.
+    /// The named datatype that this is. For a type of MPI_Type_create_f90_real and its like, the named one that it
+    /// equals.
     #[inline]
     pub fn basic(&self) -> Option<Basic> {
         self.basic
@@ -209,7 +210,7 @@ impl Datatype {
         (self.layout.lb(), self.layout.extent())
     }
 
-    /// Lower bound and extent of the data alone, in bytes.
+    /// Lower bound and extent of only the data, in bytes.
     pub fn true_extent(&self) -> (i64, i64) {
         (self.layout.true_lb(), self.layout.true_extent())
     }

@@ -2,10 +2,10 @@
 //! Processes and connections that come while a job runs (MPI-5.0 section 11.8).
 //!
 //! What is spawned are ranks of one job, whose memory has room for more ranks than it begins with; so are, to each
-//! other, those of two jobs that are connected ([`foreign`]). The launcher starts
-//! processes and keeps the names of services ([`fastpath_bootstrap::control`]). Groups are made of ranks of the job; a
-//! spawned world is a range of them. Two sides meet at their roots, in a context that is theirs alone
-//! ([`Meeting`](crate::meeting::Meeting)), and agree on an intercommunicator as `MPI_Intercomm_create` does.
+//! other, those of two jobs that are connected ([`foreign`]). The launcher starts processes and keeps the names of
+//! services ([`fastpath_bootstrap::control`]). Groups are made of ranks of the job; a spawned world is a range of them.
+//! Two sides meet at their roots, in a context of their own ([`Meeting`](crate::meeting::Meeting)), and agree on an
+//! intercommunicator as `MPI_Intercomm_create` does.
 
 mod door;
 mod foreign;
@@ -91,7 +91,7 @@ impl Timeout {
         clock::now_ns() >= self.until_ns
     }
 
-    /// The error where that time is over: what has not happened meanwhile.
+    /// The error if that time is over: `what` has not happened.
     pub fn check(&self, what: &str) -> Option<Error> {
         if !self.is_over() {
             return None;
@@ -124,8 +124,8 @@ fn with_worker<T>(p: &Process, act: impl FnOnce(&mut Worker) -> T) -> Result<T> 
     Ok(act(unsafe { &mut *worker }))
 }
 
-/// Waits, with progress, until `done` says so; it may be asked once more then. Whoever changes what it looks at need
-/// not wake this process.
+/// Waits, with progress, until `done` says so; it may be asked once more then. A change of what it looks at need not
+/// wake this process.
 fn wait(p: &Process, comm: usize, done: impl FnMut(&mut Worker) -> bool) -> Result {
     let note = Note {
         call: p.call.get(),

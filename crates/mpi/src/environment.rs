@@ -16,7 +16,7 @@ pub struct Environment {
     pub wtime_is_global: Cell<i32>,
     /// Number of this program on the launcher's command line; `None` without a launcher.
     pub appnum: Cell<Option<i32>>,
-    /// How many ranks the job can have at most; `None` where nobody knows.
+    /// Most ranks that the job can have; `None` if unknown.
     pub universe_size: Cell<Option<i32>>,
     appnum_value: Cell<i32>,
     universe_size_value: Cell<i32>,
@@ -43,8 +43,8 @@ impl Environment {
         }
     }
 
-    /// The address of the value of a predefined attribute: `None` where `keyval` is none of them,
-    /// `Some(null)` where the attribute is not set. `MPI_LASTUSEDCODE` lies with the error codes.
+    /// The address of the value of a predefined attribute: `None` if `keyval` is not one of them, `Some(null)` if the
+    /// attribute is not set. `MPI_LASTUSEDCODE` lies with the error codes.
     pub fn address(&self, keyval: i32) -> Option<*mut i32> {
         let optional = |value: &Cell<Option<i32>>, place: &Cell<i32>| match value.get() {
             Some(value) => {

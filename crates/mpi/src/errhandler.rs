@@ -24,7 +24,7 @@ impl Handled for Errhandler {
 /// The object whose error handler an error goes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// No object: `MPI_COMM_SELF`'s handler, or `MPI_COMM_WORLD`'s where that alone was set.
+    /// No object: `MPI_COMM_SELF`'s handler, or `MPI_COMM_WORLD`'s if only that was set.
     None,
     /// A communicator's handle.
     Comm(usize),
@@ -161,8 +161,8 @@ pub fn get_errhandler(p: &Process, place: &Cell<usize>) -> usize {
     handle
 }
 
-/// Where the error handler of an object is kept, and the handle that its function is called with.
-/// An object that is none, or none any more, stands for [`find_default`], as where there is no object.
+/// Where the error handler of an object is kept, and the handle that its function is called with. An invalid or freed
+/// object means [`find_default`], as without an object.
 struct Target {
     handler: usize,
     object: usize,

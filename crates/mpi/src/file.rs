@@ -88,12 +88,12 @@ pub struct File {
     /// The individual file pointer, in etypes of the view.
     position: Cell<i64>,
     atomic: Cell<bool>,
-    /// Whether locks of some rank keep out processes of its own host alone.
+    /// Whether some rank's locks keep out only processes of its own host.
     local_locks: bool,
     pointer: RefCell<SharedPointer>,
     /// The split collective access under way, and how it has ended.
     pending: Cell<Option<(split::Which, Status)>>,
-    /// Hosts that ranks are on, once somebody has asked.
+    /// Hosts that ranks are on, once that was asked.
     hosts: OnceCell<u64>,
     /// Ranks of the file that moved bytes for others in the last collective access where any did.
     aggregated: RefCell<Vec<u32>>,
@@ -112,7 +112,7 @@ pub(crate) fn find_handler(p: &Process, handle: usize) -> Option<usize> {
 /// The file behind a handle.
 ///
 /// # Errors
-/// `MPI_ERR_FILE` for a handle that is none.
+/// `MPI_ERR_FILE` for an invalid handle.
 pub fn find(p: &Process, handle: usize) -> Result<Rc<File>> {
     OPEN_FILES.of(p).find(handle)
 }

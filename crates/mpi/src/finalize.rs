@@ -1,10 +1,9 @@
 //! `MPI_Finalize` (MPI-5.0 section 11.2): ends what is under way, and leaves the job.
 //!
 //! A send or receive whose request was freed is still to be carried out. One that nothing can match any more must not
-//! keep its process for ever, nor two of them keep each other. So a process says in three steps how far it has come:
-//! it begins no message any more (`Silent`), no receive of it waits any more (`Settled`), it is gone (`Finalized`). A
-//! receive ends when whoever could send its message is silent; a send that nobody has matched ends when its receiver
-//! has settled.
+//! keep its process for ever, nor two of them keep each other. So a process says in three steps how far it has come: it
+//! begins no message any more (`Silent`), no receive of it waits any more (`Settled`), it is gone (`Finalized`). A
+//! receive ends when all that could send its message are silent; an unmatched send ends when its receiver has settled.
 #![allow(unsafe_code)]
 
 mod left;
@@ -30,7 +29,7 @@ use std::time::Duration;
 
 /// How often a process that looks for mistakes asks whether the last messages have come.
 const AWAIT_PAUSE: Duration = Duration::from_millis(1);
-/// How long a rank has slept in one wait, in nanoseconds, before it is taken to wait in vain.
+/// How long a rank has slept in one wait, in nanoseconds, before it is taken to wait for nothing.
 const SLEEPS_LONG_NS: u64 = 1_000_000_000;
 
 /// `MPI_Finalize`: runs the callbacks that the standard asks for, delivers what is under way, and leaves the job; where
@@ -169,7 +168,7 @@ fn sleeps_long(worker: &Worker, peer: u32) -> bool {
     })
 }
 
-/// Says how far this process has come, when all that it has sent so far is where its peers find it.
+/// Publishes this process's phase, once all that it has sent is where its peers find it.
 fn advance(p: &Process, worker: *mut Worker, phase: RankPhase) {
     // SAFETY: the workers live as long as the engine, and the caller holds their locks.
     unsafe {
@@ -218,7 +217,7 @@ fn wait(p: &Process, worker: *mut Worker, mut done: impl FnMut(&mut Worker) -> b
     }
 }
 
-/// Whether nobody can send what a receive from any source waits for.
+/// Whether no process can send what a receive from any source waits for.
 fn is_unanswered(p: &Process, worker: &Worker, request: &Request) -> bool {
     let Some(comm) = p.comm_of_request(request.user) else {
         return true;

@@ -1,4 +1,4 @@
-//! What Fortran support tells the library of its compiler (MPI 5.0, chapter 20).
+//! What Fortran support tells the library about its compiler (MPI 5.0, chapter 20).
 //!
 //! The library itself knows no Fortran compiler. The first one to describe it is believed; its
 //! default kinds must be those that the datatypes here have.

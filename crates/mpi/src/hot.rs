@@ -142,7 +142,7 @@ pub fn entry<const WAY: u8>(handle: usize, peer: i32, tag: i32) -> &'static HotC
     }
 }
 
-/// The worker that a way of the immediate path to an entry uses; null where there is none for it.
+/// The worker that a way of the immediate path to an entry uses; null if it has none.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Recv
 pub fn worker_of<const WAY: u8>(entry: &HotComm) -> *mut Worker {
     match WAY {
@@ -169,8 +169,8 @@ pub fn sends_openly(handle: usize) -> bool {
     comm(handle).send_key == key::<OPEN>(handle)
 }
 
-/// Whether the immediate path may look a communicator up inside the lock of the first worker. Asked before it is
-/// taken: a thread may use a communicator that others do not free meanwhile, and then its entry stays.
+/// Whether the immediate path may look a communicator up inside the lock of the first worker. Asked before it is taken:
+/// a thread may use a communicator only while others do not free it, so its entry stays.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Send at MPI_THREAD_MULTIPLE
 pub fn sends_inside(handle: usize) -> bool {
     comm(handle).send_key == key::<INSIDE>(handle)

@@ -96,13 +96,12 @@ impl Info {
     /// The key of number `n`, counted from 0 in the order of their first setting.
     ///
     /// # Errors
-    /// `MPI_ERR_ARG` where there are not so many.
+    /// `MPI_ERR_ARG` if there are fewer.
     pub fn key(&self, n: i32) -> Result<Box<[u8]>> {
         let pairs = self.pairs.borrow();
         let found = usize::try_from(n).ok().and_then(|index| pairs.get(index));
         found.map(|(key, _)| key.clone()).ok_or_else(|| {
-            let message =
-                format!("there is no key of number {n}: the info object has {}", pairs.len());
+            let message = format!("there is no key {n}: the info object has {}", pairs.len());
             Error::new(MPI_ERR_ARG, message)
         })
     }

@@ -188,7 +188,7 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
     Ok(level)
 }
 
-/// Starts the progress thread. Where there can be none, that is told, and the program runs without.
+/// Starts the progress thread. If that fails, a line says so, and the program runs without.
 #[cold]
 fn start_progress(p: &Process, job: &'static Job, worker: *mut Worker) {
     let Some(engine) = p.engine() else { return };
@@ -221,7 +221,7 @@ fn print_selection(worker: &mut Worker, config: &Config) {
     }
 }
 
-/// Says, once in a process, that so many messages have come eagerly that their senders wait from now on.
+/// Reports, once in a process, that unexpected messages have reached the limit, so that their senders wait from now on.
 #[cold]
 fn tell_flood(worker: &Worker, reached: &Reached) {
     let (rank, host) = (worker.rank, topology::host_name());

@@ -1,7 +1,7 @@
 //! What MPI means: communicator, group, datatype, operation, request.
 //!
-//! Functions take Rust types and return [`Result`]; error classes are assigned here alone. The C
-//! entry points of crate `abi` decode handles and call in; nothing here knows a transport.
+//! Functions take Rust types and return [`Result`]; error classes are assigned only here. The C entry points of crate
+//! `abi` decode handles and call in; nothing here knows a transport.
 
 mod attached;
 pub mod attribute;

@@ -152,7 +152,7 @@ impl Lock {
         self.biased.is_wanted()
     }
 
-    /// The lock itself, for who goes inside it and others.
+    /// The lock itself, for callers that hold other locks too.
     pub(crate) fn biased(&self) -> &Biased {
         &self.biased
     }
@@ -196,7 +196,7 @@ pub fn step_in<const SEAT: u8>() -> bool {
     LOCK.biased.step_in::<SEAT>(thread_token())
 }
 
-/// Takes back what [`step_in`] did in vain.
+/// Takes back an unsuccessful [`step_in`].
 #[cold]
 #[inline(never)]
 pub fn back_out<const SEAT: u8>() {

@@ -25,7 +25,7 @@ pub(crate) enum Purpose {
     Join = 6,
 }
 
-/// Where the members of a group meet: a communicator of no handle, and what tells this meeting from others.
+/// Where the members of a group meet: a communicator without a handle, and a mark that identifies this meeting.
 pub(crate) struct Meeting {
     comm: Comm,
     /// Of the string, the purpose and the members.
@@ -68,7 +68,7 @@ impl Meeting {
         (meeting, other)
     }
 
-    /// What tells this meeting from others.
+    /// The mark that identifies this meeting.
     pub fn mark(&self) -> u64 {
         self.mark
     }
@@ -128,7 +128,7 @@ fn require_member(group: &Group, name: &str) -> Result {
         Some(_) => Ok(()),
         None => Err(Error::new(
             MPI_ERR_GROUP,
-            format!("this process is not in {name}: its members alone make the call"),
+            format!("this process is not in {name}: only its members make the call"),
         )),
     }
 }
@@ -143,7 +143,7 @@ fn find_leader(group: &Group, leader: i32, side: &str) -> Result<u32> {
     })
 }
 
-/// `MPI_Intercomm_create_from_groups`. The remote group and its leader count on the local leader alone.
+/// `MPI_Intercomm_create_from_groups`. The remote group and its leader count only on the local leader.
 ///
 /// # Errors
 /// `MPI_ERR_ERRHANDLER`, `MPI_ERR_GROUP` where the process is not in the local group or it is empty, `MPI_ERR_RANK` for

@@ -17,8 +17,8 @@ const ALIGNMENT_KEY: &str = "mpi_minimum_memory_alignment";
 /// multiple of 64; the info key `mpi_minimum_memory_alignment` can ask for more.
 ///
 /// # Errors
-/// `MPI_ERR_ARG` for a negative size, `MPI_ERR_INFO` for a wrong handle, `MPI_ERR_INFO_VALUE` for an
-/// alignment that is none, `MPI_ERR_NO_MEM` where there is too little memory.
+/// `MPI_ERR_ARG` for a negative size, `MPI_ERR_INFO` for a wrong handle, `MPI_ERR_INFO_VALUE` for an invalid alignment,
+/// `MPI_ERR_NO_MEM` where there is too little memory.
 pub fn allocate(p: &Process, size: i64, info: usize) -> Result<NonNull<u8>> {
     let bytes = usize::try_from(size)
         .map_err(|_| Error::new(MPI_ERR_ARG, format!("the size {size} is negative")))?;
@@ -52,7 +52,7 @@ pub(crate) fn find_alignment(info: &Info) -> Result<usize> {
     }
 }
 
-/// `MPI_Free_mem`. A null address is left alone, as `free` does.
+/// `MPI_Free_mem`. A null address does nothing, as with `free`.
 ///
 /// # Errors
 /// `MPI_ERR_BASE` for an address that [`allocate`] did not give or that was freed already.

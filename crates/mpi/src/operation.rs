@@ -56,7 +56,7 @@ pub trait Operation<P> {
         ""
     }
 
-    /// What a person is told of one that goes on for ever.
+    /// How a report describes one that never ends.
     fn state(&self) -> Cow<'static, str> {
         "it is under way".into()
     }
@@ -121,7 +121,7 @@ pub trait Operation<P> {
         1
     }
 
-    /// Whether it is nothing but other requests, each of which is told of where it is never completed.
+    /// Whether it consists only of other requests, each of which is reported if it is never completed.
     fn is_composed(&self) -> bool {
         false
     }
@@ -160,7 +160,7 @@ pub(crate) struct Persistent {
     pub(crate) active: Option<usize>,
 }
 
-/// What a request of kind `Foreign` stands for.
+/// The operation of a request of kind `Foreign`.
 pub(crate) enum Extra<P> {
     /// A send or receive.
     Persistent(Persistent),
@@ -168,7 +168,7 @@ pub(crate) enum Extra<P> {
     Operation {
         /// None while it is polled.
         poll: Option<Box<dyn Operation<P>>>,
-        /// What has come of it, once it has ended.
+        /// Its outcome, once it has ended.
         result: Option<Result<Status>>,
         /// As it was asked last.
         watch: Watch,

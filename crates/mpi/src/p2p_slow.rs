@@ -166,8 +166,8 @@ unsafe fn post_recv<const LATER: bool>(
     }
 }
 
-/// Waits until a request is complete. The calling thread is inside MPI and the worker; of a further one it waits inside
-/// that alone.
+/// Waits until a request is complete. The calling thread is inside MPI and the worker; for a further worker it waits
+/// inside only that.
 pub(crate) fn wait_complete(worker: *mut Worker, id: RequestId, note: &Note) {
     // SAFETY: the worker lives while MPI runs; no reference to it is held here.
     unsafe {
@@ -266,7 +266,7 @@ pub unsafe fn wake_peer(entry: &HotComm, peer: i32) -> bool {
     post != Post::PeerGone
 }
 
-/// Nobody takes the message of an immediate send any more.
+/// The error of an immediate send whose message will not be received any more.
 #[cold]
 pub fn explain_gone(comm: usize, peer: i32, tag: i32, bytes: u64) -> Error {
     let args = Args {
@@ -328,7 +328,7 @@ pub unsafe fn recv(name: &'static str, args: Args, status: *mut Status) -> Resul
     }
 }
 
-/// Looks at the named peer alone for a while, as long as nothing else needs this process.
+/// Polls only the named peer for a while, as long as nothing else needs this process.
 unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> Spun {
     let comm = hot::entry::<WAY>(args.comm, args.peer, args.tag);
     let worker = hot::worker_of::<WAY>(comm);

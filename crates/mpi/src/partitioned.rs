@@ -162,7 +162,7 @@ fn refuse_cancel(call: &str) -> Error {
     Error::new(MPI_ERR_REQUEST, text).with_advice(Some(COMPLETE_IT))
 }
 
-/// Takes back the receive of an offer that nobody wants any more.
+/// Takes back the receive of an offer that is not needed any more.
 fn give_up(p: &Process, ticket: Ticket, letter: Box<Letter>) -> Result {
     let id = ticket.id();
     if id == 0 {

@@ -9,15 +9,15 @@
 //! **Locks.** The first worker's lock is that of MPI ([`crate::lock`]): tables, communicators, requests of this layer.
 //! Each further worker has one of its own.
 //!
-//! - The immediate path of a communicator takes its worker's lock alone.
+//! - The immediate path of a communicator takes only its worker's lock.
 //! - Any other call takes the first lock, and inside it those of the workers that it touches.
 //! - A wait for one message lets go of the first lock.
 //!
-//! Whoever holds the first lock may take any other. Whoever does not, holds one at most and waits for none. So nobody
-//! waits in a circle.
+//! A thread that holds the first lock may take any other. A thread without it holds one at most and waits for none. So
+//! threads cannot wait in a circle.
 //!
-//! **Progress.** A thread that waits looks at other workers where nobody else is inside ([`visit`]), and before it
-//! sleeps it sees to it that it is woken for them too ([`cover`]).
+//! **Progress.** A waiting thread also polls other workers that no thread is inside ([`visit`]), and before it sleeps
+//! it makes sure that it is woken for them too ([`cover`]).
 #![allow(unsafe_code)]
 
 use crate::consts::MPI_ERR_NO_MEM;
@@ -94,7 +94,7 @@ impl Drop for AtExit {
 
 thread_local!(static AT_EXIT: AtExit = const { AtExit });
 
-/// Whether a lock may be biased to the calling thread: it will be told of its end.
+/// Whether a lock may be biased to the calling thread: its end will be noticed.
 fn may_bias() -> bool {
     AT_EXIT.try_with(|_| ()).is_ok()
 }
@@ -117,7 +117,7 @@ fn lock_of(place: u32) -> &'static Biased {
     }
 }
 
-/// The worker at the place of a further one; null where there is none.
+/// The further worker at a place; null if it was not made.
 #[inline]
 pub fn further_worker(place: u32) -> *mut Worker {
     // Relaxed: who knows the place has been told of it since the worker was made.
@@ -137,7 +137,7 @@ pub(crate) fn set_hidden_worker(worker: *mut Worker) {
     unsafe { *HIDDEN_WORKER.0.get() = worker };
 }
 
-/// The worker at a place; null where there is none.
+/// The worker at a place; null if it was not made.
 #[inline]
 pub fn worker(place: u32) -> *mut Worker {
     match place {
@@ -273,7 +273,7 @@ fn is_any_wanted() -> bool {
     others(0).any(|place| lock_of(place).is_wanted())
 }
 
-/// Does `wait`, which waits for one message, inside a further worker alone; the calling thread is inside MPI.
+/// Runs `wait`, which waits for one message, inside only a further worker; the calling thread is inside MPI.
 pub(crate) fn outside(place: u32, wait: impl FnOnce()) {
     let mut wait = Some(wait);
     release_lock(&mut || {
@@ -301,8 +301,8 @@ impl Drop for Mixed {
     }
 }
 
-/// Goes inside the worker at a place, where nobody else is, and without a fence unless `may_fence`; says whether by its
-/// own bias.
+/// Enters the worker at a place if no other thread is inside, and without a fence unless `may_fence`; returns whether
+/// by its own bias.
 fn try_enter(place: u32, me: usize, may_fence: bool) -> Option<bool> {
     let lock = lock_of(place);
     if lock.try_enter(me) {
@@ -334,7 +334,7 @@ fn is_in_use(place: u32) -> bool {
     place_at(place).is_none_or(|further| further.in_use.load(Ordering::Relaxed) != 0)
 }
 
-/// Looks at the worker at a place, as far as nobody else is inside; `None` where somebody is.
+/// Runs `look` on the worker at a place; `None` if another thread is inside.
 fn look_at<R>(place: u32, may_fence: bool, look: impl FnOnce(&mut Worker) -> R) -> Option<R> {
     let me = thread_token();
     let by_bias = try_enter(place, me, may_fence)?;
@@ -351,8 +351,8 @@ fn look_at<R>(place: u32, may_fence: bool, look: impl FnOnce(&mut Worker) -> R) 
     result
 }
 
-/// Makes progress for the workers beside that at `own`, as far as nobody else is inside. The calling thread may be
-/// inside some, and has no reference to them. Those that nobody has used are looked at once in [`VISIT_NS`].
+/// Makes progress for the workers other than that at `own`, unless another thread is inside them. The calling thread
+/// may be inside some, and has no reference to them. Unused ones are polled once in [`VISIT_NS`].
 #[inline]
 pub(crate) fn visit(own: u32) {
     if made() != 1 {
@@ -439,8 +439,8 @@ pub(crate) fn are_offered() -> bool {
     !AREA.load(Ordering::Relaxed).is_null()
 }
 
-/// How many further workers each of those ranks of the world has, of which the calling process is one. All of them find
-/// the same. Waits until all of them have initialised MPI: they make the same call, of that name.
+/// How many further workers each of those ranks of the world has, the calling process among them. All of them find the
+/// same. Waits until all of them have initialised MPI: they make the same call, of that name.
 pub(crate) fn count_common(
     job: &Job, first: *mut Worker, call: &'static str, members: &[u32],
 ) -> u32 {
@@ -482,8 +482,8 @@ pub(crate) fn count_common(
     least.unwrap_or(1).clamp(1, FURTHER as u32 + 1) - 1
 }
 
-/// Makes the worker at a place, if there is none, beside the first one; biased to the calling thread where that is said
-/// to use it. It is inside MPI.
+/// Makes the worker at a place, if it does not exist, besides the first one; biased to the calling thread if `favour`.
+/// That thread is inside MPI.
 ///
 /// # Errors
 /// There is no address space for it.

@@ -57,7 +57,7 @@ pub enum Phase {
 /// All MPI objects of this process.
 pub struct Process {
     phase: AtomicU32,
-    /// The same of the world model alone: between `MPI_Init` and `MPI_Finalize`, whatever sessions there are.
+    /// The same for only the world model: between `MPI_Init` and `MPI_Finalize`, whatever sessions there are.
     world: AtomicU32,
     /// The level granted at initialisation.
     pub thread_level: Cell<i32>,
@@ -109,7 +109,7 @@ pub struct Process {
     pub(crate) parent: Cell<usize>,
     /// The services that this process has published, where it has no launcher.
     pub(crate) names: RefCell<fastpath_bootstrap::control::Names>,
-    /// What Fortran support told of its compiler.
+    /// What Fortran support said about its compiler.
     pub fortran: Fortran,
     /// What the process knows of the job and how it talks to the others; `None` before `MPI_Init`.
     pub(crate) engine: UnsafeCell<Option<Engine>>,
@@ -121,8 +121,8 @@ unsafe impl Sync for Process {}
 
 static PROCESS: Process = Process::new();
 
-/// What a subject keeps in the process that the process need not know. It stands beside that subject as a static;
-/// whoever has the process reaches it.
+/// What a subject keeps in the process that the process need not know. It is a static beside that subject, reached with
+/// the process.
 pub struct ProcessPart<T>(T);
 
 // SAFETY: as for `Process`: `of` asks for it, and whoever has it is alone inside MPI.
@@ -204,8 +204,8 @@ pub unsafe fn get_unlocked() -> &'static Process {
     &PROCESS
 }
 
-/// Runs what waits for something that is none of MPI's: other threads may call MPI meanwhile, and one of them may hold
-/// what it waits for (a lock of the program, or of its interpreter).
+/// Runs what waits for something outside of MPI: other threads may call MPI meanwhile, and one of them may hold what it
+/// waits for (a lock of the program, or of its interpreter).
 pub(crate) fn run_outside<R>(run: impl FnOnce() -> R) -> R {
     // SAFETY: the calling thread is inside MPI; what it looks at while it is not, it owns.
     let p = unsafe { get_unlocked() };

@@ -315,7 +315,7 @@ pub fn is_active(p: &Process, handle: usize) -> Result<bool> {
     Ok(!matches!(resolve(p, handle)?, Named::Inactive))
 }
 
-/// Writes a status, its `MPI_ERROR` left alone.
+/// Writes a status, except its `MPI_ERROR`.
 ///
 /// # Safety
 /// `to` is null (`MPI_STATUS_IGNORE`) or a status.
@@ -330,8 +330,8 @@ pub unsafe fn write_status(to: *mut Status, status: Status) {
     }
 }
 
-/// Writes the empty status: it has `MPI_SUCCESS` in it by definition (MPI 5.0, 3.7.3), in calls too that
-/// leave `MPI_ERROR` alone otherwise.
+/// Writes the empty status: it has `MPI_SUCCESS` in it by definition (MPI 5.0, 3.7.3), also in calls that do not write
+/// `MPI_ERROR` otherwise.
 ///
 /// # Safety
 /// As [`write_status`].
@@ -418,8 +418,8 @@ pub(crate) fn make_progress(p: &Process) -> Result {
     progress(p, 1)
 }
 
-/// A round of progress, of a call that waits for none: in the workers at `places`, which the caller is inside, and in
-/// the others where nobody is.
+/// A round of progress, for a call that does not wait: in the workers at `places`, which the caller is inside, and in
+/// the others unless another thread is inside.
 fn progress(p: &Process, places: u32) -> Result {
     progress_at(p, places)?;
     places::visit(places.max(1).trailing_zeros());

@@ -2,8 +2,8 @@
 //!
 //! The first session or `MPI_Init` joins the job; the process stays in it until it ends, since another session may
 //! come. Groups come from process sets by name, and communicators from groups: their members share no communicator yet,
-//! so they meet in a context that is theirs alone ([`Context::SESSIONS`]), under a tag made of the string that the
-//! program gives and of the group.
+//! so they meet in a context of their own ([`Context::SESSIONS`]), under a tag made of the string that the program
+//! gives and of the group.
 #![allow(unsafe_code)]
 
 pub use crate::meeting::{create_from_group, create_inter_from_groups};

@@ -16,7 +16,7 @@ const KEPT: usize = 64;
 /// Alignment of a block in bytes.
 const ALIGN: usize = 64;
 
-/// Blocks that nobody uses.
+/// Blocks that are not in use.
 #[derive(Default)]
 pub(crate) struct Spare([Cell<Vec<NonNull<u8>>>; SIZES]);
 

@@ -146,7 +146,7 @@ pub fn categories() -> [Category; 3] {
 /// A category by its number.
 ///
 /// # Errors
-/// There is none.
+/// It does not exist.
 pub fn find_category(index: i32) -> Result<Category> {
     check()?;
     let found = usize::try_from(index).ok();
@@ -165,7 +165,7 @@ fn no_name(what: &str, name: &str) -> Error {
 /// The number of a category by its name.
 ///
 /// # Errors
-/// There is none.
+/// It does not exist.
 pub fn category_index(name: &str) -> Result<usize> {
     check()?;
     let found = categories().iter().position(|c| c.name == name);

@@ -18,7 +18,7 @@ pub enum Topology {
     Cart(Cart),
     /// A graph that every member knows.
     Graph(Graph),
-    /// A graph of which every member knows its neighbours.
+    /// A graph in which every member knows its neighbours.
     DistGraph(DistGraph),
 }
 

@@ -20,8 +20,8 @@ use std::sync::OnceLock;
 /// Without a launcher of ours a process writes the file of its node itself.
 static ALONE: OnceLock<(&'static Job, &'static Path)> = OnceLock::new();
 
-/// Begins to record, if the configuration or a tool asks for it; says whether points are recorded. What stands in the
-/// way is told, and the program runs without a trace.
+/// Begins to record, if the configuration or a tool asks for it; returns whether points are recorded. If that fails, a
+/// line says why, and the program runs without a trace.
 pub(crate) fn start(config: &'static Config, job: &'static Job, threads: bool) -> bool {
     let path = config.text(Key::Trace);
     if path.is_empty() && !event::is_wanted() {

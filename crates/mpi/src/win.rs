@@ -1,7 +1,7 @@
 //! One-sided communication (MPI 5.0, chapter 12).
 //!
-//! A window is made by its ranks together ([`create`]): each tells the others the key of its memory and that of a few
-//! words for synchronisation ([`control`]). How a rank's memory is reached is found out when it is first accessed
+//! A window is made by its ranks together ([`create`]): each sends the others the key of its memory and that of a few
+//! words for synchronisation ([`control`]). How a rank's memory is reached is determined when it is first accessed
 //! ([`window::Window::reach`]) and kept:
 //!
 //! | way | memory | who does the work |

@@ -20,7 +20,7 @@ use crate::record::{AblationStep, Breakdown, Case, Report, StepChange};
 /// Options of `fastpath bench ablation`.
 #[derive(clap::Args, Clone, Debug, Default)]
 pub struct AblationOptions {
-    /// How often all steps are timed, in turn
+    /// Number of times that all steps are timed, in turn
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub turns: u32,
     /// Without instructions (they need valgrind)
@@ -32,12 +32,12 @@ pub struct AblationOptions {
     /// The installation to measure
     #[command(flatten)]
     pub mpi: MpiOptions,
-    /// Where the result goes
+    /// Output of the result
     #[command(flatten)]
     pub results: ResultOptions,
 }
 
-/// Calls of which the instructions are shown.
+/// Calls whose instructions are shown.
 const CALLS: [&str; 2] = ["MPI_Send", "MPI_Recv"];
 
 /// Sizes where the optimisations differ: a slot, a buffer, parts, a long message.

@@ -34,7 +34,7 @@ use units::UnitFinding;
 /// Options of `fastpath audit`.
 #[derive(clap::Args, Debug)]
 pub struct AuditOptions {
-    /// File with the pasted table; - is the standard input
+    /// File with the pasted table; -: standard input
     #[arg(default_value = "-")]
     pub file: PathBuf,
     /// Print one JSON object
@@ -103,7 +103,7 @@ pub struct TableFindings {
 /// What is known of one column.
 #[derive(Debug, PartialEq, Serialize)]
 pub struct ColumnFindings {
-    /// Its heading, or `column 1` where there is none.
+    /// Its heading, or `column 1` without one.
     pub name: String,
     /// Whether it holds sizes, counts or ranks.
     pub parameter: bool,
@@ -124,7 +124,7 @@ pub struct ClockStep {
     pub columns: Vec<usize>,
     /// The step, in `unit`.
     pub step: f64,
-    /// The interval in which it lies for certain.
+    /// The interval that certainly contains it.
     pub between: (f64, f64),
     /// `ns`, or `column` where the text gives no unit.
     pub unit: &'static str,
@@ -267,8 +267,7 @@ fn collect_candidates(tables: &[Table]) -> Vec<Candidate> {
     all
 }
 
-/// Sets of columns that may share a clock: each alone, those of one name or place, pairs in a
-/// table, all of one unit.
+/// Sets of columns that may share a clock: single ones, those of one name or place, pairs in a table, all of one unit.
 fn group_candidates(all: &[Candidate]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = (0..all.len()).map(|i| vec![i]).collect();
     let matching = |test: &dyn Fn(&Candidate) -> bool| -> Vec<usize> {

@@ -96,7 +96,7 @@ pub fn find(name: &str) -> Option<&'static Test> {
     CATALOGUE.test.iter().find(|t| t.name == name)
 }
 
-/// The tests that a word of the command line stands for: a test, a group, or `all`.
+/// The tests that a word of the command line names: a test, a group, or `all`.
 pub fn select(word: &str) -> Vec<&'static Test> {
     if let Some(test) = find(word) {
         return vec![test];

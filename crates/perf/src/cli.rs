@@ -35,18 +35,18 @@ pub enum Command {
     Bench(Box<Bench>),
     /// Find out the clock, unit and statistic behind another tool's table of numbers
     Audit(AuditOptions),
-    /// Say where the bytes and the nanoseconds went: what a bus and an adapter allow, and what is left
+    /// Explain where bytes and nanoseconds go: what a bus and an adapter allow, and what remains
     Explain(Box<ExplainOptions>),
-    /// Make a page of stored results, to look at in a browser
+    /// Make an HTML page of stored results
     Page(PageOptions),
     /// Compare this MPI with others in one run, or a stored result with an earlier one
     Compare(Box<CompareOptions>),
-    /// Say what is installed, how it is set, what the machine offers, which transports are open
+    /// Show what is installed, its settings, what the machine offers, and which transports work
     Info(InfoOptions),
-    /// Say what RDMA adapters, libraries and limits there are, or with --host how hosts reach each other; what is wrong
-    /// and what to do (exit code 1: not healthy)
+    /// Check RDMA adapters, libraries and limits, or with --host how hosts reach each other; say what is wrong and what
+    /// to do (exit code 1: not healthy)
     Doctor(DoctorOptions),
-    /// List the running jobs of this user, what each rank does, and with --why who waits for whom
+    /// List the running jobs of this user, what each rank does, and with --why which rank waits for which
     Ps(PsOptions),
     /// Measure the constants behind the choice of protocols, and store them for jobs on this machine
     Tune(TuneOptions),
@@ -61,13 +61,13 @@ pub struct InfoOptions {
     /// Print only which protocol serves which size, and why (as FASTPATH_REPORT=1 does in a job)
     #[arg(long)]
     pub protocols: bool,
-    /// With --protocols: pass messages between two ranks for some seconds, and say what they learn from how many
+    /// With --protocols: pass messages between two ranks for some seconds, and show what they learn from them
     #[arg(long, requires = "protocols")]
     pub learn: bool,
     /// Print only what the tool interface (MPI_T) lists: control variables, performance variables, events
     #[arg(long)]
     pub mpit: bool,
-    /// Read another process's memory and say what came of it (started by `fastpath info`)
+    /// Read another process's memory and report the result (started by `fastpath info`)
     #[arg(long, hide = true, value_name = "PID,ADDRESS")]
     pub probe_cma: Option<String>,
 }
@@ -82,11 +82,11 @@ const BENCH_EXAMPLES: &str = "Examples:
   fastpath bench copy                              copy loops; the bare pipeline of large messages
   fastpath bench --list                            all tests";
 
-/// Tests by name, or what is measured in other ways.
+/// Tests by name, or other measurements.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = true, after_help = BENCH_EXAMPLES)]
 pub struct Bench {
-    /// What is measured in other ways
+    /// Other measurements
     #[command(subcommand)]
     pub other: Option<OtherBench>,
     /// Tests by name
@@ -94,16 +94,16 @@ pub struct Bench {
     pub options: BenchOptions,
 }
 
-/// What is measured in other ways than by the benchmark program.
+/// Other measurements than by the benchmark program.
 #[derive(Subcommand, Debug)]
 pub enum OtherBench {
-    /// What the hardware takes: the cache line between two processors, the copy of memory
+    /// The time of the hardware: a cache line between two processors, a copy of memory
     Floor(FloorOptions),
-    /// What copies take, alone and as a pipeline between two processors: the floor of large messages
+    /// The time of copies, singly and as a pipeline between two processors: the floor of large messages
     Copy(CopyOptions),
-    /// How many instructions a call takes, and where they go (needs valgrind)
+    /// The instructions of a call, by function (needs valgrind)
     Instructions(InstructionOptions),
-    /// What each optimisation gives: all off, then one after the other on
+    /// The gain of each optimisation: all off, then on one after the other
     Ablation(AblationOptions),
     /// One rank of a test below MPI (started by the launcher)
     #[command(hide = true)]

@@ -140,7 +140,7 @@ pub fn find_in_cases(cases: &[Case], boundaries: &[Boundary]) -> Vec<(Key, Cliff
     found
 }
 
-/// Whether a step of this factor is none where both medians lie at those ends of their intervals that make it least.
+/// Whether a step of this factor vanishes if both medians lie at those ends of their intervals that make it smallest.
 fn is_in_noise(near: &Case, far: &Case, factor: f64) -> bool {
     let ends = |case: &Case| {
         let [low, high] = find_quantile_interval(&case.samples, 0.5)?;
@@ -223,7 +223,7 @@ pub fn list_cache_boundaries() -> Vec<Boundary> {
     caches.filter_map(boundary).collect()
 }
 
-/// A line for each cliff; empty where there is none.
+/// A line for each cliff; empty without any.
 pub fn describe(cases: &[Case], boundaries: &[Boundary]) -> String {
     let mut text = String::new();
     for (key, cliff) in find_in_cases(cases, boundaries) {

@@ -58,7 +58,7 @@ where
     Ok(Vec::deserialize(from)?.leak())
 }
 
-/// Names and what stands for them in a text.
+/// Names and what replaces them in a text.
 pub type Values<'a> = &'a [(&'a str, &'a dyn Display)];
 
 /// A text with its values.

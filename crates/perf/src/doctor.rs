@@ -97,7 +97,7 @@ pub fn examine() -> Examination {
     })
 }
 
-/// The device that jobs started from here are told.
+/// The device that jobs started from here would use.
 fn read_wanted() -> Option<String> {
     Config::from_env().ok()?.device().map(str::to_owned)
 }

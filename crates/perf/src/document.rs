@@ -132,7 +132,7 @@ pub struct Cell {
     pub is_strong: bool,
     /// The share of a whole, from 0 to 1, that a bar shows.
     pub share: Option<f64>,
-    /// A colour that stands for something.
+    /// The number of a colour with a meaning.
     pub swatch: Option<usize>,
 }
 

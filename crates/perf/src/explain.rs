@@ -1,8 +1,7 @@
 //! `fastpath explain`: where the bytes and the nanoseconds went, by calculation.
 //!
-//! Each subcommand makes an [`Explanation`]: what it was told, waterfalls from a starting figure to
-//! a prediction, what is left to the measured figure, findings, experiments. How it is shown is
-//! the same for all.
+//! Each subcommand makes an [`Explanation`]: its input, waterfalls from a starting figure to a prediction, the gap to
+//! the measured figure, findings, experiments. All are shown in the same way.
 
 pub mod advice;
 pub mod bandwidth;
@@ -140,7 +139,7 @@ pub enum StepKind {
     Start,
     /// Adds to it (a negative change takes away): a bar from the level before to the level after.
     Change,
-    /// Says what the figure has come to: a bar from nothing.
+    /// The current figure: a bar from zero.
     Level,
     /// A figure from outside, to hold the level against: a bar from nothing.
     Measured,
@@ -252,7 +251,7 @@ impl Waterfall {
         waterfall.push(StepKind::Start, name, [0.0, level], how, source)
     }
 
-    /// What the figure has come to.
+    /// The current figure.
     pub fn level(&self) -> f64 {
         let own = |s: &&WaterfallStep| !matches!(s.kind, StepKind::Measured | StepKind::Left);
         self.steps.iter().rfind(own).map_or(0.0, |s| s.level)

@@ -7,7 +7,7 @@ use std::path::Path;
 /// Bytes that are read of a file of the kernel at most.
 const KERNEL_MAX: u64 = 64 << 10;
 
-/// The text of a small file, without space around it; None where there is none, or it is no text.
+/// The text of a small file, without space around it; None if it is missing or no text.
 pub fn read_text(path: impl AsRef<Path>) -> Option<String> {
     let mut text = String::new();
     let file = File::open(path).ok()?;

@@ -31,7 +31,7 @@ pub struct PageOptions {
     /// Stored results (of --json)
     #[arg(required = true)]
     pub results: Vec<PathBuf>,
-    /// The page to write; `-`: to the standard output
+    /// The page to write; `-`: to standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// Its title

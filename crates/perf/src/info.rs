@@ -129,7 +129,7 @@ fn report_protocols(
     (Report::of(&selection, peers), selection.warnings)
 }
 
-/// Prints which protocol serves which size alone, as a job does with `FASTPATH_REPORT`.
+/// Prints only which protocol serves which size, as a job does with `FASTPATH_REPORT`.
 ///
 /// # Errors A variable whose value cannot be used, a job of two ranks would end before it begins, or the output cannot
 /// be written.

@@ -1,11 +1,10 @@
 //! `fastpath bench instructions`: how many instructions a call takes and where they go, counted by
 //! valgrind's callgrind: exact, and the same on every run of one build.
 //!
-//! One of two ranks runs under callgrind, which collects inside the named call alone
-//! (`instructions.c`). A call's count is what was executed outside of that program: the library
-//! and what it calls. For our library the instructions are attributed by the debug information, inlined
-//! functions to themselves; of a peer only the totals are known. The levels below MPI are counted in
-//! this program (`below.rs`).
+//! One of two ranks runs under callgrind, which collects only inside the named call (`instructions.c`). A call's count
+//! is what was executed outside of that program: the library and what it calls. For our library the instructions are
+//! attributed by the debug information, inlined functions to themselves; for a peer only the totals are known. The
+//! levels below MPI are counted in this program (`below.rs`).
 
 mod below;
 mod budget;
@@ -53,10 +52,10 @@ pub struct InstructionOptions {
     /// The MPI to break down
     #[command(flatten)]
     pub mpi: MpiOptions,
-    /// Other MPIs, of which the totals are counted
+    /// Other MPIs, counted by total only
     #[command(flatten)]
     pub peers: PeerOptions,
-    /// Levels at which operations are counted [default: all; of an MPI named by --mpicc, mpi alone]
+    /// Levels at which operations are counted [default: all; of an MPI named by --mpicc, only mpi]
     #[arg(long = "level", value_delimiter = ',')]
     pub levels: Vec<LevelName>,
     /// What carries the messages
@@ -175,7 +174,7 @@ const OF_WINDOWS: [&str; 13] = [
     "MPI_Win_unlock",
 ];
 
-/// Those operations of which nothing was counted.
+/// The operations without a count.
 fn list_lacking(names: &[&str], counted: &[Breakdown], level: Level, reason: &str) -> Vec<Missing> {
     let lacks = |name: &&&str| !counted.iter().any(|b| b.operation == **name);
     let missing =
@@ -228,7 +227,7 @@ pub fn run(options: &InstructionOptions) -> Result<()> {
     Ok(())
 }
 
-/// Counts at every level that was asked for; peers that cannot be counted are told in `failed`.
+/// Counts at every level that was asked for; peers that cannot be counted are listed in `failed`.
 fn count_levels(
     ours: &Counted, peers: &[Peer], options: &InstructionOptions, report: &mut Report,
     failed: &mut Vec<String>,

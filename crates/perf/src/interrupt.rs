@@ -1,4 +1,4 @@
-//! Whoever ends a long run early keeps what was measured: the first request to end is noted, the job is ended, and the
+//! Ending a long run early keeps what was measured: the first request to end is noted, the job is ended, and the
 //! results are written; the second ends this program at once.
 #![allow(unsafe_code)]
 

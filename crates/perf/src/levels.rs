@@ -1,11 +1,10 @@
 //! `fastpath bench TEST --level protocol|transport|verbs`: tests of the benchmark program, written
 //! directly on the protocol layer, on a transport, and on the verbs interface of an adapter.
 //!
-//! The command starts itself as the two ranks of a job under our launcher ([`run_rank`]). Rank 0
-//! prints the same lines as the benchmark program, so that everything behind them is shared. A size
-//! is served at every level by the protocol that the library selects for it, so that the levels
-//! differ by their own cost alone; where a level has no such way, the case is missing with the
-//! reason.
+//! The command starts itself as the two ranks of a job under our launcher ([`run_rank`]). Rank 0 prints the same lines
+//! as the benchmark program, so that everything behind them is shared. A size is served at every level by the protocol
+//! that the library selects for it, so that the levels differ only by their own cost; if a level has no such way, the
+//! case is missing with the reason.
 
 mod board;
 mod counted;
@@ -37,7 +36,7 @@ pub use protocol::open_worker;
 pub use sides::{RECEIVES, SENDS};
 pub use table::describe as describe_levels;
 
-/// What the ranks are told.
+/// The instructions for the ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LevelPlan {
     /// Which level.
@@ -94,7 +93,7 @@ trait Link {
     fn send(&mut self, data: &[u8]);
     /// Receives a message of this length.
     fn recv(&mut self, into: &mut [u8]);
-    /// Sends so many messages, all in flight at once.
+    /// Sends `window` messages, all in flight at once.
     fn send_window(&mut self, window: u32, data: &[u8]);
     /// Receives them.
     fn recv_window(&mut self, window: u32, into: &mut [u8]);
@@ -240,7 +239,7 @@ pub fn run_rank(plan: &str) -> io::Result<()> {
     run_level(&plan, &board, job, Box::new(|line| print_event(&line)))
 }
 
-/// Prints a line, which whoever started the job reads.
+/// Prints a line, which the process that started the job reads.
 fn print_event(line: &str) {
     let mut out = io::stdout().lock();
     // Who started this job has gone: there is nobody to measure for.
@@ -394,7 +393,7 @@ fn run_messages<L: Link>(
     rank.measure(case, divisor, run, BTreeMap::new);
 }
 
-/// One side of so many round trips: the leader gives first, the other takes first.
+/// One side of `operations` round trips: the leader gives first, the other takes first.
 #[inline]
 fn alternate<L>(
     link: &mut L, leads: bool, operations: u64, mut give: impl FnMut(&mut L),

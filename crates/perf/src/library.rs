@@ -59,7 +59,7 @@ pub fn open_library(path: &Path) -> Result<Library> {
 /// # Safety
 /// The function has that type, and is called while the library is open.
 pub unsafe fn find<T: Copy>(library: &Library, name: &str) -> Result<T> {
-    // SAFETY: by the contract of this function.
+    // SAFETY: the function has the type `T`, as the caller promises.
     let symbol = unsafe { library.get::<T>(name.as_bytes()) };
     Ok(*symbol.map_err(|e| anyhow!("{name}: {}", describe(&e)))?)
 }

@@ -13,7 +13,7 @@ pub mod transfer;
 
 use fastpath_base::clock;
 
-/// `N` sizes of which each is four times the one before it.
+/// `N` sizes, each four times the one before.
 pub const fn steps_of_four<const N: usize>(from: u64) -> [u64; N] {
     let mut sizes = [from; N];
     let mut at = 1;
@@ -65,8 +65,8 @@ pub fn calibrate_calls(batch_ns: u64, mut body: impl FnMut(u64)) -> u64 {
 /// make one longer, and a batch chosen by it would be too short.
 const TRIALS: usize = 3;
 
-/// How many operations fill a batch of `batch_ns`, at least one, and how many nanoseconds such a
-/// batch is expected to take; `time` runs so many operations and says how long they took.
+/// How many operations fill a batch of `batch_ns`, at least one, and how many nanoseconds such a batch is expected to
+/// take; `time` runs the given number of operations and returns the time they took.
 pub fn find_batch(batch_ns: u64, mut time: impl FnMut(u64) -> f64) -> (u64, f64) {
     let target = batch_ns as f64;
     let mut operations = 1u64;

@@ -21,7 +21,7 @@ pub struct HostOptions {
     /// Look at these hosts: one process on each, started as mpiexec would do it
     #[arg(long = "host", value_name = "NAME", value_delimiter = ',')]
     pub hosts: Vec<String>,
-    /// What starts the processes: slurm, flux, hydra or prrte [default: the first that is there]
+    /// What starts the processes: slurm, flux, hydra or prrte [default: the first that is installed]
     #[arg(long, requires = "hosts")]
     pub engine: Option<String>,
     /// A further argument of mpiexec; can be given several times
@@ -89,7 +89,7 @@ impl Group {
             LaunchPlace::Several(claim) | LaunchPlace::Alone(Alone::OfOne(claim)) => claim.protocol,
             _ => None,
         };
-        let protocol = protocol.ok_or("--probe is for engines: none has started this process")?;
+        let protocol = protocol.ok_or("--probe is for engines: no engine started this process")?;
         let engine = Engine::connect(protocol).map_err(|e| e.to_string())?;
         Ok(Group { own: engine.about().rank, count: engine.about().size, engine })
     }
@@ -110,8 +110,8 @@ impl Group {
             let said = said.and_then(|text| serde_json::from_slice(&text).ok());
             said.ok_or_else(|| {
                 format!(
-                    "process {rank} says nothing that is understood: is Fastpath of another \
-                     version there? Here it is {}",
+                    "cannot understand process {rank}: is another version of Fastpath there? \
+                     Here it is {}",
                     name_tool()
                 )
             })

@@ -1,5 +1,4 @@
-//! How a result leaves the tool: a table for people, comma-separated values, JSON, and the columns
-//! that people know from OSU and perftest.
+//! How a result leaves the tool: a table for people, comma-separated values, JSON, and the columns of OSU and perftest.
 //!
 //! A table grows line by line while the run goes on, so that what was measured is seen even where
 //! the run, or the writing of its result, fails.
@@ -108,7 +107,7 @@ fn write(text: &str) -> Result<()> {
     written.context("cannot write to the standard output")
 }
 
-/// Whether whoever read the output has seen enough; that is no failure.
+/// Whether the reader of the output has closed it, which is no failure.
 pub fn is_closed_pipe(error: &anyhow::Error) -> bool {
     let cause = error.root_cause().downcast_ref::<io::Error>();
     cause.is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)

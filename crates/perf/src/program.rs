@@ -86,7 +86,7 @@ pub struct Settings {
     /// Turns in which a case and its floor alternate
     #[arg(long, value_parser = value_parser!(u32).range(1..=1_000_000))]
     pub rounds: Option<u32>,
-    /// Measure each size so often in a row, a line each, without a pause: a number, or `endless`
+    /// Number of times to measure each size, in a row, a line each, without a pause; or `endless`
     #[arg(long, value_parser = parse_intervals)]
     pub intervals: Option<String>,
     /// What the ranks that take no part do meanwhile

@@ -1,4 +1,4 @@
-//! `fastpath ps`: this user's jobs on this host or on several, what each rank does, and who waits for whom.
+//! `fastpath ps`: this user's jobs on this host or on several, what each rank does, and which rank waits for which.
 //!
 //! What the job's memory and `/proc` say is read without touching a process. Only `--why` may stop one, the rank that
 //! the others wait for, for as long as its registers and the top of its stack are read.
@@ -154,7 +154,7 @@ fn words(options: &PsOptions) -> Vec<&'static str> {
     ["ps"].into_iter().chain(why).collect()
 }
 
-/// The jobs of this host. `apart`: its ranks alone, and why is found by all hosts together.
+/// The jobs of this host. `apart`: only its ranks; the verdict is found for all hosts together.
 fn list(options: &PsOptions, apart: bool) -> Listing {
     let mut jobs = find_jobs();
     jobs.retain(|job| options.job.is_none_or(|number| job.number == number));
@@ -229,7 +229,7 @@ fn explain(job: &RunningJob, facts: &[Facts], ranks: &[RankEntry], now_ns: u64) 
     }
 }
 
-/// Where a process is that does not wait, for people.
+/// Where a process that does not wait is, as text.
 fn find_place(pid: i32) -> String {
     let place = match stack::find_place(pid) {
         Ok(place) => format!("is in {place}"),
@@ -280,7 +280,7 @@ fn describe_into(said: &mut Document, listing: &Listing) {
     }
 }
 
-/// Bytes for people.
+/// Bytes as text.
 fn size(bytes: u64) -> String {
     match bytes >> 20 {
         0 => format!("{} KiB", bytes >> 10),

@@ -136,7 +136,7 @@ pub enum Level {
     Mpi,
     /// The protocol layer: workers, endpoints, matching, without communicators and datatypes.
     Protocol,
-    /// The transport alone: active messages, put, get.
+    /// Only the transport: active messages, put, get.
     Transport,
     /// Bare loops on the verbs interface of an adapter, without the transport's protocol.
     Verbs,
@@ -218,7 +218,7 @@ impl Of {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Timing {
-    /// Operations behind one sample; above 1 a sample is the mean over so many in a row.
+    /// Operations behind one sample; above 1 a sample is the mean over that many in a row.
     pub operations_per_sample: u64,
     /// Operations of the warm-up, which are in no sample.
     pub warmup_operations: u64,
@@ -233,10 +233,9 @@ pub struct Timing {
 pub struct Case {
     /// Name of the test (`latency`, `rate`, `ring-random`, ...).
     pub test: String,
-    /// What distinguishes it from cases of the same name: a pair of ranks (`0-3`), a
-    /// collective's root, `idle=sleep`, `touched` where each message is written before it is sent
-    /// and read after it has come, `strided`, `alloc_mem` or `offset 1` by how buffers lie; empty
-    /// where nothing does.
+    /// What distinguishes it from cases of the same name: a pair of ranks (`0-3`), a collective's root, `idle=sleep`,
+    /// `touched` where each message is written before it is sent and read after it has come, `strided`, `alloc_mem` or
+    /// `offset 1` by how buffers lie; empty if nothing does.
     #[serde(default)]
     pub variant: String,
     /// The operation timed, as the standard calls it (`MPI_Send/MPI_Recv`, `put`).

@@ -25,7 +25,7 @@ pub struct TuneOptions {
     /// What else can be measured
     #[command(subcommand)]
     pub other: Option<OtherTune>,
-    /// Say what was measured and store nothing
+    /// Print the measured values and store nothing
     #[arg(long)]
     pub dry_run: bool,
     /// The two processors, as 0,1 [default: the first two this process may use]
@@ -43,14 +43,14 @@ pub enum OtherTune {
 /// A line that takes longer than this one way, in nanoseconds, was not passed between two processors: the
 /// two sides shared one, by time slices.
 const SHARED_PROCESSOR_NS: f64 = 5000.0;
-/// Samples of each measurement, of which the smallest counts: whatever interferes makes one larger.
+/// Samples of each measurement; the smallest counts, since any interference makes one larger.
 const SAMPLES: usize = 31;
 const FAILED: &str = "cannot measure";
 const ODD: &str = "what was measured cannot be believed";
 const NOT_STORED: &str = "nothing is stored";
 /// Least time of a sample.
 const BATCH_NS: u64 = 20_000;
-/// A stream as that of a long message: chunk and ring, and two sizes whose difference is the stream alone.
+/// A stream as that of a long message: chunk and ring, and two sizes whose difference is only the stream.
 const CHUNK: usize = 8 << 10;
 const RING: usize = 64 << 10;
 const STREAM_SIZES: [usize; 2] = [64 << 10, 256 << 10];

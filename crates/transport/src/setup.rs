@@ -186,8 +186,8 @@ pub fn try_transports(
 
 fn refuse_adapter(by: AdapterTransport, shm: bool, why: &str) -> String {
     let need = match shm {
-        true => format!("ranks of other hosts are reached by {by} alone"),
-        false => format!("FASTPATH_TRANSPORTS leaves {by} alone"),
+        true => format!("ranks of other hosts are reached only by {by}"),
+        false => format!("FASTPATH_TRANSPORTS leaves only {by}"),
     };
     format!("{need}, which cannot be used: {why}")
 }

@@ -155,7 +155,7 @@ fn find_word(text: &str, words: &[&str]) -> Result<usize, String> {
     words
         .iter()
         .position(|w| w.eq_ignore_ascii_case(text))
-        .ok_or_else(|| format!("{:?} is none of {}", super::shorten(text), words.join(", ")))
+        .ok_or_else(|| format!("{:?} is not one of {}", super::shorten(text), words.join(", ")))
 }
 
 fn parse_words(text: &str, words: &[&str]) -> Result<Vec<String>, String> {

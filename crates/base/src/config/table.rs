@@ -115,10 +115,10 @@ macro_rules! variables {
 
 variables! {
     Wait "FASTPATH_WAIT" ValueKind::Choice(WAIT_MODES), "auto", false,
-        "how a rank waits: spin, then yield, then sleep (auto), or one of them alone";
+        "how a rank waits: spin, then yield, then sleep (auto), or only one of these";
     Progress "FASTPATH_PROGRESS" ValueKind::Choice(PROGRESS), "none", false,
-        "thread: a thread of the library goes on with long messages and collective calls while the \
-         program computes; none: only MPI calls do";
+        "thread: a thread of the library makes progress on long messages and collective calls \
+         while the program computes; none: only MPI calls do";
     Workers "FASTPATH_WORKERS" ValueKind::Choice(WORKERS), "one", false,
         "at MPI_THREAD_MULTIPLE, whether threads on different communicators have a lock and rings \
          of their own (several) or share them (one); auto: several where there are two processors \
@@ -131,7 +131,7 @@ variables! {
          count";
     Coll "FASTPATH_COLL" ValueKind::Text, "", false,
         "algorithms of collective calls, by name, as allreduce:nodes,bcast:binomial: calls that \
-         cannot go so take the usual one; any-order: sums need not have the same bits on all \
+         cannot use it take the usual one; any-order: sums need not have the same bits on all \
          hosts; docs/scale.md names them";
     Check "FASTPATH_CHECK" ValueKind::Flag, "0", false,
         "1: look for mistakes of the program, which takes time: datatypes that do not match, \
@@ -179,8 +179,8 @@ variables! {
     TraceEvents "FASTPATH_TRACE_EVENTS" ValueKind::CountWithin(1, MAX_EVENTS as _), "16384", false,
         "how many points of each thread are kept, the last ones; 1 to 1048576";
     SpawnMax "FASTPATH_SPAWN_MAX" ValueKind::Count, "128", false,
-        "how many processes MPI_Comm_spawn, and jobs that are connected with, can add to a job in \
-         all; room for each takes address space and almost no memory";
+        "how many processes MPI_Comm_spawn and connected jobs can add to a job in all; room for \
+         each takes address space and almost no memory";
     Singleton "FASTPATH_SINGLETON" ValueKind::Flag, "0", false,
         "1: this process is a job of its own, rank 0 of 1, whatever the variables of a launcher \
          say";
@@ -189,13 +189,13 @@ variables! {
     CompilerCpp "FASTPATH_CXX" ValueKind::Text, "c++", false,
         "the compiler that mpicxx calls";
     InternalJob "FASTPATH_INTERNAL_JOB" ValueKind::Text, "", true,
-        "the launcher tells a rank who it is";
+        "set by the launcher: which rank of which job this process is";
     InternalParent "FASTPATH_INTERNAL_PARENT" ValueKind::Text, "", true,
-        "the launcher tells a rank where the process of another job waits that has spawned it";
+        "set by the launcher: where the process of another job that has spawned this rank waits";
     InternalClaims "FASTPATH_INTERNAL_CLAIMS" ValueKind::Text, "/sys/devices/system/cpu", true,
         "folder of processors, whose bytes jobs lock to claim them; set by tests";
     Rank "FASTPATH_RANK" ValueKind::Text, "", true,
-        "the launcher tells scripts which rank they are";
+        "set by the launcher, for scripts: the rank";
     Size "FASTPATH_SIZE" ValueKind::Text, "", true,
-        "the launcher tells scripts how many ranks there are";
+        "set by the launcher, for scripts: the number of ranks";
 }

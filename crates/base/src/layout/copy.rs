@@ -10,7 +10,7 @@
 pub(super) unsafe fn copy_strided(
     from: *const u8, from_stride: isize, to: *mut u8, to_stride: isize, len: usize, n: usize,
 ) {
-    // SAFETY: the same contract; the constant equals `len`.
+    // SAFETY: the pieces are the caller's, readable and writable; the constant equals `len`.
     unsafe {
         match len {
             4 => copy_pieces::<4>(from, from_stride, to, to_stride, n),
@@ -70,7 +70,7 @@ pub(super) struct Side<P> {
 pub(super) unsafe fn copy_grid(
     from: Side<*const u8>, to: Side<*mut u8>, len: usize, n: usize, runs: usize,
 ) {
-    // SAFETY: the same contract; the constant equals `len`.
+    // SAFETY: the pieces are the caller's, readable and writable; the constant equals `len`.
     unsafe {
         match len {
             4 => copy_runs::<4>(from, to, n, runs),

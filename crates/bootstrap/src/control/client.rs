@@ -45,7 +45,7 @@ pub fn ask_within(
 }
 
 /// The jobs on this host whose launchers can be asked, this user's and others', by the kernel's list of sockets; empty
-/// where it tells of none.
+/// if it lists none.
 pub fn list_jobs() -> Vec<u64> {
     let text = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
     read_jobs(&text)

@@ -17,7 +17,7 @@ pub struct Program {
     pub host: Option<Vec<u8>>,
 }
 
-/// A rank of another job, as that job tells of it.
+/// A rank of another job, as that job describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreign {
     /// Who it is.
@@ -136,7 +136,7 @@ pub enum Cause {
 pub enum Visit {
     /// It comes.
     Comes = 0,
-    /// It has come, and looks whether it is let in.
+    /// It has come, and checks whether it is let in.
     Asks = 1,
     /// It has waited long enough, and goes away.
     Leaves = 2,

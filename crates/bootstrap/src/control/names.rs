@@ -3,7 +3,7 @@
 use super::message::Cause;
 use std::collections::BTreeMap;
 
-/// Most services at the same time, so that nobody fills the launcher's memory.
+/// Most services at the same time, which bounds the launcher's memory.
 const SERVICES_MOST: usize = 1 << 16;
 
 /// Services by name.
@@ -50,11 +50,11 @@ impl Names {
     /// Where a service is.
     ///
     /// # Errors
-    /// There is none of that name.
+    /// No service has that name.
     pub fn look_up(&self, service: &[u8]) -> Result<&[u8], Refusal> {
         let found = self.0.get(service).map(|service| &service.port[..]);
         found.ok_or_else(|| {
-            let text = format!("nobody has published {}", show(service));
+            let text = format!("{} is not published", show(service));
             (Cause::Name, text)
         })
     }
@@ -62,7 +62,7 @@ impl Names {
     /// Takes a service back.
     ///
     /// # Errors
-    /// There is none of that name, or it is somewhere else.
+    /// No service has that name, or its port is another one.
     pub fn unpublish(&mut self, service: &[u8], port: &[u8]) -> Result<(), Refusal> {
         let name = show(service);
         match self.0.get(service) {

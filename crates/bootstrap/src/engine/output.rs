@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// How long a reader may take.
 const LIMIT: Duration = Duration::from_millis(250);
 
-/// Waits until whoever reads standard output and standard error has taken all that was written there, for a moment.
+/// Waits a moment for the readers of standard output and standard error to take all that was written there.
 pub fn await_taken() {
     let since = Instant::now();
     while [1, 2].into_iter().any(has_untaken) && since.elapsed() < LIMIT {

@@ -20,7 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 #[derive(Debug)]
 pub struct Pmi1 {
     stream: File,
-    /// What has come and is not read yet.
+    /// What was received and is not read yet.
     ahead: Vec<u8>,
     about: About,
 }
@@ -109,7 +109,7 @@ impl Pmi1 {
         Ok(())
     }
 
-    /// What the engine tells of this process.
+    /// What the engine says about this process.
     pub fn about(&self) -> &About {
         &self.about
     }

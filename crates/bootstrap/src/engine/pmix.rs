@@ -87,7 +87,7 @@ impl Pmix {
         Ok(pmix)
     }
 
-    /// What the engine tells of this process.
+    /// What the engine says about this process.
     pub fn about(&self) -> &About {
         &self.about
     }
@@ -138,7 +138,7 @@ impl Pmix {
         }
     }
 
-    /// A number that the engine tells of a process or, by the wildcard, of the job.
+    /// A number that the engine gives for a process or, by the wildcard, for the job.
     fn get_number(&self, of: &Proc, key: &'static str) -> Option<usize> {
         let name = CString::new(key).ok()?;
         let found = self.fetch_named(of, &name, Value::number);
@@ -151,7 +151,7 @@ impl Pmix {
         self.fetch_named(of, &name_key(key), read)
     }
 
-    /// Reads a value; None where there is none.
+    /// Reads a value; None if it is not there.
     fn fetch_named<T>(
         &self, of: &Proc, key: &CStr, read: impl Fn(&Value) -> T,
     ) -> Result<Option<T>, EngineError> {
@@ -239,8 +239,8 @@ impl Pmix {
         answers
     }
 
-    /// As [`super::Engine::find_parent`]: who has started this job, if that is one of ours, has told it so by the
-    /// environment. A launcher that a process of such a job starts hands that on to jobs which nobody has spawned.
+    /// As [`super::Engine::find_parent`]: if one of our jobs has started this one, it says so in the environment. A
+    /// launcher started by a process of such a job passes that on to jobs that were not spawned.
     ///
     /// # Errors
     /// As there.

@@ -95,7 +95,7 @@ fn describe_doing(facts: &Facts, stopped: Option<String>, waits: Option<String>)
             Phase::Attached => "is in MPI_Init".into(),
             Phase::Initialized => match facts.activity {
                 Activity::Asleep { .. } => "sleeps, but waits for no message".into(),
-                _ => "runs, or looks for a message without sleeping".into(),
+                _ => "runs, or polls for a message".into(),
             },
             Phase::Silent | Phase::Settled => "is in MPI_Finalize".into(),
             Phase::Finalized => "has called MPI_Finalize".into(),
@@ -132,7 +132,7 @@ pub fn describe_end(end: ProcessEnd) -> String {
         ProcessEnd::Signal(signal, _) => format!("was ended by {}", describe_signal(signal)),
         ProcessEnd::Unknown => "has ended".to_owned(),
         ProcessEnd::Elsewhere => {
-            "is on another host or of another job, where `fastpath ps` shows it".to_owned()
+            "is on another host or in another job; `fastpath ps` there shows it".to_owned()
         }
     }
 }
@@ -303,11 +303,11 @@ pub fn describe_signal(signal: i32) -> String {
         libc::SIGABRT => ("SIGABRT", "abort"),
         libc::SIGBUS => ("SIGBUS", "bus error"),
         libc::SIGFPE => ("SIGFPE", "arithmetic error"),
-        libc::SIGKILL => ("SIGKILL", "killed, by somebody or for want of memory"),
+        libc::SIGKILL => ("SIGKILL", "killed, by someone or because memory ran out"),
         libc::SIGUSR1 => ("SIGUSR1", "user signal 1"),
         libc::SIGSEGV => ("SIGSEGV", "segmentation fault"),
         libc::SIGUSR2 => ("SIGUSR2", "user signal 2"),
-        libc::SIGPIPE => ("SIGPIPE", "nobody reads its output"),
+        libc::SIGPIPE => ("SIGPIPE", "its output has no reader"),
         libc::SIGALRM => ("SIGALRM", "alarm"),
         libc::SIGTERM => ("SIGTERM", "terminated"),
         libc::SIGXCPU => ("SIGXCPU", "limit of processor time"),
@@ -417,7 +417,7 @@ mod tests {
         assert_eq!(describe(&both), format!("{stopped}; it {waits}"));
         both.activity = Activity::Traced;
         assert_eq!(describe(&both), format!("is stopped by a debugger; it {waits}"));
-        let runs = "runs, or looks for a message without sleeping";
+        let runs = "runs, or polls for a message";
         assert_eq!(describe(&facts(Activity::Running, None)), runs);
         let (threads, ticks) = (1, 0);
         let asleep = facts(Activity::Asleep { threads, ticks }, None);

@@ -48,7 +48,7 @@ impl Activity {
 pub struct Facts {
     /// Its process: the one that called MPI, or that the launcher started.
     pub pid: libc::pid_t,
-    /// How far it has come.
+    /// Its phase.
     pub phase: Phase,
     /// Its process has ended, or it has finalized MPI: it sends nothing any more.
     pub has_left: bool,
@@ -66,7 +66,7 @@ pub struct Facts {
     pub notes: Vec<WaitNote>,
     /// What each of these is called, where the level lets several threads wait.
     pub names: Vec<String>,
-    /// What the threads are called that run beside them, where they can be told apart.
+    /// Names of the threads that run beside them, if they can be distinguished.
     pub beside: Vec<String>,
     /// Threads that wait and say nothing, since there are too many.
     pub unnoted: u32,
@@ -75,7 +75,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Whether no thread of it can make an MPI call beside those that wait, and nobody has stopped these.
+    /// Whether only the threads that wait could make an MPI call, and none of these is stopped.
     pub fn only_waits(&self) -> bool {
         let multiple = self.notes.iter().any(|note| note.multiple);
         match self.activity {

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// A running job, seen through its memory, which is mapped for reading alone.
+/// A running job, seen through its memory, which is mapped read-only.
 #[derive(Debug)]
 pub struct RunningJob {
     /// The job's memory.
@@ -19,8 +19,8 @@ pub struct RunningJob {
     pub number: libc::pid_t,
 }
 
-/// All jobs of which this user has a process here, by their numbers. What cannot be read is left out: a process that
-/// ends meanwhile, or one whose descriptors are closed to this process.
+/// All jobs with a process of this user here, by their numbers. Processes that cannot be read are left out: those that
+/// end meanwhile, and those whose descriptors this process may not see.
 pub fn find_jobs() -> Vec<RunningJob> {
     let mut jobs: BTreeMap<(u64, u64), RunningJob> = BTreeMap::new();
     let own = fs::metadata("/proc/self").map(|about| about.uid());
@@ -72,7 +72,7 @@ fn open_job(
     Some((key, job))
 }
 
-/// The memory of jobs that a process holds, for reading alone.
+/// The memory of jobs that a process holds, read-only.
 pub fn find_segments(pid: u32) -> Vec<Segment> {
     let descriptors = fs::read_dir(format!("/proc/{pid}/fd"));
     let paths = descriptors.into_iter().flatten().flatten();

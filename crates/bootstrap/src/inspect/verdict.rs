@@ -9,7 +9,7 @@ const SEARCHED_MOST: usize = 256;
 /// Why ranks wait for ever.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Each waits for the next one alone, and the last for the first.
+    /// Each waits only for the next one, and the last for the first.
     Cycle(Vec<usize>),
     /// All that this rank waits for have left MPI, itself not counted.
     Left(usize),
@@ -17,8 +17,8 @@ pub enum Verdict {
     Knot(Vec<usize>),
 }
 
-/// Judges by two looks at all ranks, the second begun after the first was complete at `now_ns`. `None`: somebody can go
-/// on, or nothing is proved.
+/// Judges by two looks at all ranks, the second begun after the first was complete at `now_ns`. `None`: some rank can
+/// continue, or nothing is proved.
 pub fn judge(before: &[Facts], after: &[Facts], now_ns: u64) -> Option<Verdict> {
     let stands: Vec<Stand> =
         before.iter().zip(after).map(|(before, after)| Stand::of(before, after, now_ns)).collect();
@@ -70,8 +70,8 @@ impl Stand {
     }
 }
 
-/// Whether a rank that sleeps with a limit has looked in vain since the first look at all ranks: between the ends of
-/// two of its sleeps it has looked once from beginning to end.
+/// Whether a rank that sleeps with a limit has polled and found nothing since the first look at all ranks: between the
+/// ends of two of its sleeps it has looked once from beginning to end.
 fn has_looked(before: &Facts, after: &Facts) -> bool {
     let since = |naps: u32| naps.wrapping_sub(before.naps_then);
     before.naps.is_some() && after.naps.is_some_and(|naps| (2..1 << 31).contains(&since(naps)))

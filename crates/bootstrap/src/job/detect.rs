@@ -37,7 +37,7 @@ pub enum Alone {
     OfRank(Claim),
 }
 
-/// The launchers that are told apart.
+/// The launchers that can be distinguished.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Launcher {
     /// `mpiexec` of MPICH, Intel MPI and their relatives.
@@ -81,11 +81,11 @@ pub enum Protocol {
 pub struct Claim {
     /// Whose they are.
     pub launcher: Launcher,
-    /// This process's rank, where it is told.
+    /// This process's rank, if known.
     pub rank: Option<u64>,
-    /// How many ranks there are, where it is told and does not contradict the rank.
+    /// The number of ranks, if known and not in contradiction to the rank.
     pub size: Option<u64>,
-    /// The variable that tells of the ranks, and its value.
+    /// The variable that names rank or size, and its value.
     pub variable: &'static str,
     /// Its value, cut where it is long.
     pub value: String,
@@ -109,7 +109,7 @@ impl fmt::Display for Claim {
     }
 }
 
-/// The variables in which a launcher tells a process of its ranks.
+/// The variables in which a launcher gives a process its rank and size.
 struct Variables<'a> {
     mark: &'static str,
     ranks: &'static str,
@@ -152,8 +152,8 @@ impl Claim {
 /// Where a process with this environment stands. `pmi_peer` is the name of the process at the other end of the
 /// descriptor `PMI_FD`, if that is an open socket; empty where the kernel does not tell.
 ///
-/// Of several launchers the one that lives counts. Which one does is certain for our own and for an open `PMI_FD`;
-/// else one that tells of several ranks counts more than one that tells of a single rank.
+/// Of several launchers the living one counts. That is certain for our own and for an open `PMI_FD`; else one with
+/// several ranks counts more than one with a single rank.
 pub fn detect(env: Lookup<'_>, pmi_peer: Option<&str>) -> LaunchPlace {
     let asked = env(VARIABLES[Key::Singleton as usize].name);
     if asked.is_some_and(|text| parse_flag(text.trim()) == Ok(true)) {
@@ -183,7 +183,7 @@ pub fn detect(env: Lookup<'_>, pmi_peer: Option<&str>) -> LaunchPlace {
     }
 }
 
-/// PMI-1 by a descriptor (`PMI_FD`) or by an address (`PMI_PORT`, which tells no size). Where both are there, the
+/// PMI-1 by a descriptor (`PMI_FD`) or by an address (`PMI_PORT`, which has no size). Where both are there, the
 /// descriptor may be of a Hydra outside: the one with the address leaves it open.
 fn read_pmi(env: Lookup<'_>, peer: Option<&str>) -> Option<Claim> {
     let launcher = match peer {
@@ -206,7 +206,7 @@ fn read_pmi(env: Lookup<'_>, peer: Option<&str>) -> Option<Claim> {
     })
 }
 
-/// PMIx itself tells no size in the environment; the launchers that use it do.
+/// PMIx itself has no size in the environment; the launchers that use it do.
 fn read_pmix(env: Lookup<'_>) -> Option<Claim> {
     let namespace = env("PMIX_NAMESPACE").unwrap_or_default();
     if is_of_another_step(env, &namespace) {
@@ -280,7 +280,7 @@ fn read_flux(env: Lookup<'_>) -> Option<Claim> {
     Claim::read(env, Launcher::Flux, &names)
 }
 
-/// Whether a variable tells a process which rank of another launcher it is. Our `mpiexec` takes these out of the
+/// Whether a variable says which rank of another launcher a process is. Our `mpiexec` takes these out of the
 /// environment of its ranks, which would all see the same.
 pub fn is_identity(name: &str) -> bool {
     const PREFIXES: &[&str] = &["PMI_", "PMIX_SERVER_", "PMIX_DSTORE_", "OMPI_COMM_WORLD_"];

@@ -57,7 +57,7 @@ impl BootstrapError {
         }
     }
 
-    /// Whether another rank meets the same error and tells it in full.
+    /// Whether another rank meets the same error and reports it in full.
     pub fn is_told_elsewhere(&self) -> bool {
         matches!(
             self,

@@ -1,8 +1,8 @@
 //! Ranks of other jobs that this one is connected with (docs/decisions/0071).
 //!
 //! They have numbers in this job. Where there is a launcher of ours it gives them, the same for all ranks; else the
-//! ranks of a node take some of their own, so that a number means nothing in another process. Who a rank is for all
-//! processes of all jobs is told by its [`Origin`].
+//! ranks of a node take some of their own, so that a number means nothing in another process. Its [`Origin`] identifies
+//! a rank for all processes of all jobs.
 
 use super::Job;
 use crate::control::Foreign;
@@ -50,7 +50,7 @@ impl ForeignNumbers {
         (numbers.collect(), new)
     }
 
-    /// Forgets numbers from `first` on, which nobody has been told.
+    /// Forgets numbers from `first` on, which were given to no rank.
     pub fn take_back(&mut self, first: u32) {
         self.0.retain(|_, number| *number < first);
     }

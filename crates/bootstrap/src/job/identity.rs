@@ -8,7 +8,7 @@ use std::fmt;
 use std::fs::OpenOptions;
 use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
-/// The variable in which the launcher tells a rank who it is.
+/// The variable in which the launcher identifies a rank.
 pub const JOB_VARIABLE: &str = "FASTPATH_INTERNAL_JOB";
 
 /// What the variable says, as `1,FD,RANK,LAUNCHER,JOB[,LISTENER...]`.
@@ -143,7 +143,7 @@ pub(super) fn parent_of(process: u32) -> Option<u32> {
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// A number that tells a job from all others.
+/// A number that identifies a job.
 pub fn random_job_id() -> u64 {
     let mut bytes = [0u8; 8];
     // SAFETY: the buffer is writable for its length.

@@ -106,7 +106,7 @@ impl Job {
         self
     }
 
-    /// Asks the engine that has started this job something; None where there is none. For one thread at a time.
+    /// Asks the engine that has started this job; None without an engine. For one thread at a time.
     pub fn ask_engine<T>(&self, ask: impl FnOnce(&mut Engine) -> T) -> Option<T> {
         self.link.as_ref().map(|link| link.ask(ask))
     }
@@ -322,7 +322,7 @@ fn follow(mut engine: Engine, about: &About, stream: UnixStream) -> Result<Job, 
     engine.fence()?;
     let frame = expect(&stream, FrameKind::Welcome).map_err(gone)?;
     let (Some(welcome), Some(file)) = (Welcome::decode(&frame.body), frame.file) else {
-        return Err(BootstrapError::Join("the job's memory has not come".into()));
+        return Err(BootstrapError::Join("the job's memory was not received".into()));
     };
     let segment = Segment::attach(file, welcome.job_id)?;
     let mut job = Job::of_node(segment, about, welcome.job_id)?;
@@ -349,7 +349,7 @@ fn expect(stream: &UnixStream, kind: FrameKind) -> io::Result<Frame> {
     }
     let why = match frame.kind {
         FrameKind::Refusal => String::from_utf8_lossy(&frame.body).into_owned(),
-        other => format!("{other:?} has come instead of {kind:?}"),
+        other => format!("received {other:?} instead of {kind:?}"),
     };
     Err(io::Error::other(why))
 }

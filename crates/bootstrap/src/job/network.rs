@@ -45,7 +45,8 @@ impl Job {
         }
         if self.secret() == [0; 32] {
             return Err("the job has no secret, since this system gives no random numbers \
-                        (getrandom, /dev/urandom): nobody could be known over the network"
+                        (getrandom, /dev/urandom): ranks could not prove who they are over the \
+                        network"
                 .to_owned());
         }
         let is_told = self.network_card(self.rank()).is_some();
@@ -64,8 +65,8 @@ impl Job {
             }
             Some(Err(e)) => {
                 return Err(format!(
-                    "the socket that was opened for this rank is lost ({e}): does a program on \
-                     the way close what it does not know?"
+                    "the socket that was opened for this rank is lost ({e}): does a program in \
+                     between close descriptors that it does not know?"
                 ));
             }
             None => {
@@ -80,7 +81,7 @@ impl Job {
         Ok(self.place.listener.get_or_init(|| listener))
     }
 
-    /// Where a rank is reached; `None` while nobody has said so.
+    /// Where a rank is reached; `None` until that is known.
     pub fn network_card(&self, rank: usize) -> Option<NetworkCard> {
         NetworkCard::decode(&self.segment.network(rank)?)
     }
@@ -92,7 +93,7 @@ impl Job {
         let _ = self.segment.learn_card(rank, &card.encode());
     }
 
-    /// What proves on a network that somebody is of this job.
+    /// The secret that proves on a network that a process is of this job.
     pub fn secret(&self) -> [u8; 32] {
         self.header().secret()
     }

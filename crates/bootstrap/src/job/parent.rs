@@ -5,23 +5,23 @@ use super::{Job, find_place};
 use crate::engine::{Engine, EngineError};
 use std::sync::PoisonError;
 
-/// The variable by which `mpiexec` is told so, and tells its ranks.
+/// The variable that says so to `mpiexec`, and by it to its ranks.
 pub const PARENT_VARIABLE: &str = "FASTPATH_INTERNAL_PARENT";
 /// What a process that calls `mpiexec` writes before the port: ranks inherit the variable, and may call `mpiexec` too.
 const FOR_LAUNCHER: &str = "spawn ";
 
-/// What an `mpiexec` that is to spawn is told.
+/// The value for an `mpiexec` that is to spawn.
 pub fn tell_launcher(port: &str) -> String {
     format!("{FOR_LAUNCHER}{port}")
 }
 
-/// The port that this process, a launcher, was told.
+/// The port that this process, a launcher, was given.
 pub fn read_of_launcher() -> Option<String> {
     let told = std::env::var(PARENT_VARIABLE).ok()?;
     told.strip_prefix(FOR_LAUNCHER).map(str::to_owned)
 }
 
-/// What the ranks of a job are told.
+/// The value for the ranks of a job.
 pub fn tell(job_id: u64, port: &str) -> String {
     format!("{job_id:016x} {port}")
 }
@@ -75,8 +75,8 @@ impl Job {
         self.has_engine() || self.launcher.is_none() && is_of_one()
     }
 
-    /// Asks the engine that has started this job in place of `mpiexec`, also where it has started one process alone,
-    /// which needs it for nothing else. `None` where there is no engine.
+    /// Asks the engine that has started this job in place of `mpiexec`, also if it has started only one process, which
+    /// needs it for nothing else. `None` without an engine.
     ///
     /// # Errors
     /// The engine cannot be talked to.

@@ -1,4 +1,4 @@
-//! The card by which a rank tells its peers where it is reached.
+//! The card that tells peers where a rank is reached.
 
 use std::net::IpAddr;
 
@@ -14,7 +14,7 @@ pub const SURELY_FIT: usize = (CARD_BYTES - 4 - HOST_BYTES) / 17;
 /// Where a rank is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetworkCard {
-    /// Name of its host, for people.
+    /// Name of its host, for messages.
     pub host: String,
     /// The port that it listens on.
     pub port: u16,

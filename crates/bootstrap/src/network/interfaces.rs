@@ -1,4 +1,4 @@
-//! The addresses of this host, and which of them peers are told.
+//! The addresses of this host, and which of them peers get.
 #![allow(unsafe_code)]
 
 use super::Reach;
@@ -18,8 +18,8 @@ pub struct HostAddress {
     pub point_to_point: bool,
 }
 
-/// The addresses of all interfaces that are up, in the kernel's order. Without those that hold on one link alone
-/// (`fe80::`): they name no peer without the number of an interface.
+/// The addresses of all interfaces that are up, in the kernel's order. Without link-local ones (`fe80::`): they name no
+/// peer without the number of an interface.
 ///
 /// # Errors
 /// What the kernel said.
@@ -129,7 +129,7 @@ fn address_bits(address: IpAddr) -> u32 {
     }
 }
 
-/// Which addresses peers are told, the best first. `asked` is `FASTPATH_INTERFACES`: names, addresses and networks,
+/// The addresses that peers get, the best first. `asked` is `FASTPATH_INTERFACES`: names, addresses and networks,
 /// separated by commas, in the order of preference; those behind a `^` are left out. By default all but loopback,
 /// point-to-point interfaces last; within a node, loopback only.
 ///

@@ -46,7 +46,7 @@ impl Listener {
     /// where it is empty. `needed`: how many ports the job needs on this host, for the error.
     ///
     /// # Errors
-    /// All ports are in use, or what the kernel said, for people.
+    /// All ports are in use, or the kernel's error, as text.
     pub fn open(
         ports: Option<RangeInclusive<u16>>, only: &[IpAddr], needed: usize,
     ) -> Result<Listener, String> {
@@ -72,7 +72,7 @@ impl Listener {
     /// Takes over listening sockets by their numbers.
     ///
     /// # Errors
-    /// There is none, one of them is none, or they have different ports.
+    /// There is none, one of them is not a listening socket, or they have different ports.
     pub fn inherit(fds: &[RawFd]) -> io::Result<Listener> {
         let all: Vec<Listener> =
             fds.iter().map(|&fd| Listener::inherit_one(fd)).collect::<io::Result<_>>()?;
@@ -211,8 +211,8 @@ pub fn dial(to: SocketAddr, from: Option<IpAddr>) -> io::Result<OwnedFd> {
 const SEGMENTS_IN: usize = 140;
 
 /// The error with which a connection could not be made. One of the kind [`io::ErrorKind::ConnectionRefused`] stays so
-/// where the host itself has answered, by a segment of TCP, that nobody listens there. What a firewall, or a router on
-/// the way, says by a message of ICMP becomes another one.
+/// if the host itself has answered, by a TCP segment, that no process listens there. An ICMP message of a firewall, or
+/// of a router on the way, becomes another one.
 pub fn check_refusal(socket: &impl AsFd, error: io::Error) -> io::Error {
     if error.kind() != io::ErrorKind::ConnectionRefused {
         return error;

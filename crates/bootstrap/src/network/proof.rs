@@ -1,6 +1,6 @@
 //! What proves on a connection that its other end is of the job: keyed hashes (BLAKE3) under the job's secret.
 
-/// What the processes of a job know and nobody else does.
+/// What only the processes of a job know.
 #[derive(Clone, Copy)]
 pub struct Pass {
     /// The job's number.

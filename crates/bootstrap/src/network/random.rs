@@ -1,4 +1,4 @@
-//! Bytes that nobody guesses.
+//! Random bytes, for secrets.
 #![allow(unsafe_code)]
 
 use std::fs::File;

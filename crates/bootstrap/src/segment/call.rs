@@ -11,8 +11,8 @@
 //! | `BUSY` | looks | `RUNG` |
 //! | `RUNG` | has to look | |
 //!
-//! Peers call, after whatever they have published. The rank's own threads change the word inside their lock. So a
-//! short message costs nobody anything: who sends one does not call.
+//! Peers call, after whatever they have published. The rank's own threads change the word inside their lock. So a short
+//! message costs nothing: its sender does not call.
 //!
 //! `DUE` is for ranks with peers on other hosts. A wait of the program uses up what tells of their messages, and only
 //! who looks next can ask for it again. That is left to the thread, and not at once: the program may well wait again.
@@ -90,7 +90,7 @@ impl Call {
         wait::fence_others();
     }
 
-    /// There is none any more; it is woken to see it.
+    /// The thread is to end; wakes it to see that.
     pub fn end(&self) {
         self.0.store(NONE, Ordering::Relaxed);
         wait::futex_wake(&self.0, u32::MAX);

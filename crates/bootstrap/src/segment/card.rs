@@ -22,7 +22,7 @@ impl<const W: usize> Card<W> {
         }
     }
 
-    /// Publishes the bytes, 1 to `8 * W`; the page's owner alone calls it, once.
+    /// Publishes the bytes, 1 to `8 * W`; only the page's owner calls it, once.
     pub fn store(&self, bytes: &[u8]) {
         debug_assert!((1..=W * 8).contains(&bytes.len()));
         for (word, chunk) in self.words.iter().zip(bytes.chunks(8)) {

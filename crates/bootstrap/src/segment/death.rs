@@ -1,4 +1,4 @@
-//! What is written where a rank has died: by its launcher, or by who sees it end in the launcher's place.
+//! What is written if a rank has died: by its launcher, or by the rank that sees it end in the launcher's place.
 
 use super::layout::FURTHER;
 use super::memory::Segment;
@@ -16,7 +16,7 @@ impl Segment {
         }
     }
 
-    /// Wakes every rank that sleeps, so that it looks who has died.
+    /// Wakes every sleeping rank, so that it checks which rank has died.
     pub fn wake_all(&self) {
         // ORDERING: whoever sees the count sees the states.
         self.header().events.fetch_add(1, Ordering::Release);

@@ -62,8 +62,8 @@ pub(super) fn is_nameless(file: &File) -> io::Result<bool> {
     Ok(about.is_file() && about.nlink() == 0)
 }
 
-/// Whether nobody can shorten a file, or nobody can seal it against that: an unlinked file of a file system, which the
-/// job's processes alone hold (docs/decisions/0022-unlinked-files-are-not-sealed.md). A memory file must be sealed.
+/// Whether a file cannot be shortened, or cannot be sealed against that: an unlinked file of a file system, which only
+/// the job's processes hold (docs/decisions/0022-unlinked-files-are-not-sealed.md). A memory file must be sealed.
 pub(super) fn is_sealed_or_unlinked(file: &File) -> io::Result<bool> {
     // SAFETY: plain fcntl on an open descriptor.
     let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };

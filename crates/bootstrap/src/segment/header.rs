@@ -19,7 +19,7 @@ pub struct JobHeader {
     pub version: AtomicU32,
     /// Number of ranks that the memory has places for.
     pub ranks: AtomicU32,
-    /// Random number that tells this job from all others.
+    /// Random number that identifies this job.
     pub job_id: AtomicU64,
     /// Process number of the launcher, 0 without one.
     pub launcher: AtomicU32,
@@ -31,8 +31,8 @@ pub struct JobHeader {
     pub budget_kib: AtomicU32,
     /// Memory files that the job has, one on each of its nodes; 0 counts as 1.
     pub nodes: AtomicU32,
-    /// Ranks of the job that are there so far: those that the job began with, and those that were spawned. It
-    /// never falls; the launcher alone writes it, after it has had the pages of further ranks backed.
+    /// Ranks of the job that are there so far: those that the job began with, and those that were spawned. It never
+    /// falls; only the launcher writes it, after the pages of further ranks are backed.
     pub present: AtomicU32,
     /// Processors of all nodes of the job together, where an agent has said so; 0: those of this one.
     pub universe: AtomicU32,
@@ -60,16 +60,16 @@ pub struct JobHeader {
     pub abort: AbortRecord,
     /// How the ranks reach each other.
     pub transports: Agreement,
-    /// What proves on a network that somebody is of this job: the same in all memory files of it, and known to nobody
-    /// else. Written before any rank starts.
+    /// The secret that proves on a network that a process is of this job: the same in all its memory files, and known
+    /// only to its processes. Written before any rank starts.
     secret: [AtomicU64; SECRET_WORDS],
     /// How the ranks reach those that share no memory with them.
     pub outside: Agreement,
-    /// Which algorithms of collective calls somebody has named.
+    /// Which algorithms of collective calls were named.
     pub collectives: Agreement,
     /// Cards that ranks of other nodes have in common, as many as were written or are being written.
     pub cards: CacheLine<AtomicU32>,
-    /// The first so many places: the regions of their pairs have had memory since before the ranks started.
+    /// How many first places have regions of pairs that were backed before the ranks started.
     pub ahead: CacheLine<AtomicU32>,
     /// Process that makes room for ranks of another job, where no launcher does; 0: none.
     pub adding: CacheLine<AtomicU32>,
@@ -88,7 +88,7 @@ impl JobHeader {
         bytes
     }
 
-    /// Writes the job's secret; the creator of the memory alone calls it, before any rank starts.
+    /// Writes the job's secret; only the creator of the memory calls it, before any rank starts.
     pub fn set_secret(&self, secret: &[u8; 8 * SECRET_WORDS]) {
         for (word, chunk) in self.secret.iter().zip(secret.chunks_exact(8)) {
             let mut bytes = [0; 8];
@@ -127,11 +127,12 @@ pub enum FailureKind {
     NoFinalize,
     /// Called `MPI_Abort` with this code.
     Abort,
-    /// Ended without finalizing MPI, in a way that its parent alone knows.
+    /// Ended without finalizing MPI, in a way that only its parent knows.
     Gone,
 }
 
-/// The first failure of the job. The launcher writes it, or, where it is not ours, who sees a rank of the node end.
+/// The first failure of the job. The launcher writes it, or, if it is not ours, the rank that sees another of its node
+/// end.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct FailureRecord {
@@ -202,7 +203,7 @@ impl AbortRecord {
         true
     }
 
-    /// Forgets an abort that has been dealt with; the next one is the first again. The launcher alone calls it.
+    /// Forgets an abort that has been dealt with; the next one is the first again. Only the launcher calls it.
     pub fn clear(&self) {
         self.stage.store(0, Ordering::Relaxed);
     }

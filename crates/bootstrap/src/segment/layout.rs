@@ -22,8 +22,8 @@ pub const ARENA_BYTES: u64 = 1 << 40;
 /// Most ranks of one node: the regions of all pairs fit the address space of a process.
 pub const MAX_RANKS: usize = 8192;
 
-/// Most ranks of a job: a communicator's context holds so many leaders (`Context::from_leader` in `protocol`), and a
-/// match key more sources.
+/// Most ranks of a job: a communicator's context has room for that many leaders (`Context::from_leader` in `protocol`),
+/// and a match key for more sources.
 pub const MAX_JOB_RANKS: usize = 1 << 20;
 
 /// Bytes that a job on several nodes has for each of its ranks on each of them, beside a page for those that are there.
@@ -92,8 +92,8 @@ impl Layout {
         }
     }
 
-    /// The layout of a file with so many bytes, for `ranks` ranks of a job of `job`, or for all of it where that is 0;
-    /// None when none has that length.
+    /// The layout of a file of `bytes` bytes, for `ranks` ranks of a job of `job`, or for the whole job if that is 0;
+    /// None if no layout has that length.
     pub fn of_length(ranks: usize, job: usize, bytes: u64) -> Option<Layout> {
         let largest = match job {
             0 => Layout::new(ranks)?,

@@ -76,7 +76,7 @@ impl Segment {
         })
     }
 
-    /// Makes a segment with room for so many ranks more, or with none.
+    /// Makes a segment with room for `spare` further ranks, or for none.
     pub(super) fn create_as_spare_fits(
         spare: usize, create: impl Fn(usize) -> Result<Segment, SegmentError>,
     ) -> Result<Segment, SegmentError> {
@@ -118,17 +118,17 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Maps a segment that somebody else made, after checking that it is one: magic, version,
-    /// length, no name, the job's number, and that a memory file is sealed against shrinking.
+    /// Maps a segment that another process made, after checking that it is one: magic, version, length, no name, the
+    /// job's number, and that a memory file is sealed against shrinking.
     ///
     /// # Errors
-    /// It is none, or it cannot be mapped.
+    /// It is no segment, or it cannot be mapped.
     pub fn attach(file: OwnedFd, job_id: u64) -> Result<Segment, SegmentError> {
         Segment::open(file, Some(job_id))
     }
 
-    /// Maps the segment of any job for reading alone, after the same checks but for the job's number. Nothing may be
-    /// written or backed through it.
+    /// Maps the segment of any job read-only, after the same checks except the job's number. Nothing may be written or
+    /// backed through it.
     ///
     /// # Errors
     /// As [`Segment::attach`].
@@ -147,8 +147,8 @@ impl Segment {
         }
         let seals = |cause| SegmentError::System { step: "fcntl (F_GET_SEALS)", cause };
         if !is_sealed_or_unlinked(&file).map_err(seals)? {
-            let why = "the memory file is not sealed against shrinking: whoever shortened it \
-                       would end the ranks by SIGBUS";
+            let why = "the memory file is not sealed against shrinking: shortening it would end \
+                       the ranks by SIGBUS";
             return Err(foreign(why.into()));
         }
         let length = file.metadata().map_err(stat)?.len();
@@ -353,7 +353,7 @@ impl Segment {
         }
     }
 
-    /// Bytes that the file system of the file has left; None where it is a memory file, which memory alone limits.
+    /// Bytes that the file system of the file has left; None for a memory file, which only memory limits.
     pub fn file_system_room(&self) -> Option<u64> {
         file_system_room(self.file())
     }

@@ -1,4 +1,4 @@
-//! One rank's page: how it is woken, who wants to talk to it, what it is doing.
+//! One rank's page: how it is woken, which peers want to talk to it, what it is doing.
 
 use super::call::Call;
 use super::card::Card;
@@ -14,7 +14,7 @@ use std::ops::Deref;
 pub const STATE_AWAKE: u32 = 0;
 /// The rank sleeps on its state word, or is about to.
 pub const STATE_SLEEPING: u32 = 1;
-/// The rank has finalized MPI: nobody reads what is sent to it.
+/// The rank has finalized MPI: it reads no messages any more.
 pub const STATE_FINALIZED: u32 = 2;
 /// The rank's process is gone.
 pub const STATE_DEAD: u32 = 3;
@@ -32,7 +32,7 @@ pub const fn has_left(state: u32) -> bool {
     matches!(state, STATE_FINALIZED | STATE_DEAD)
 }
 
-/// How far a rank has come.
+/// The phase of a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Phase {
@@ -85,7 +85,7 @@ impl Wakes {
         }
     }
 
-    /// Wakes who sleeps on the state word of a worker, or on that of another one in its place.
+    /// Wakes the threads that sleep on the state word of a worker, or on that of another one in its place.
     pub fn wake(&self, place: usize) {
         let mut place = place;
         // From word to word, as long as a rank may have them.
@@ -134,7 +134,7 @@ pub struct RankPage {
     pub witness_address: AtomicU64,
     /// See `witness_address`.
     pub witness: [AtomicU64; 2],
-    /// Number of the host that the rank counts as being on. The launcher alone writes it, before any rank starts.
+    /// Number of the host that the rank counts as being on. Only the launcher writes it, before any rank starts.
     pub host: AtomicU32,
     /// Waits for a message, awake, on a node with more ranks awake than processors: one more at the beginning and at
     /// the end of each, so that an odd number says that the rank waits.
@@ -145,21 +145,21 @@ pub struct RankPage {
     unnoted: AtomicU32,
     /// The rank's last error message, for the launcher's report.
     pub message: SharedText<120>,
-    /// The transports that the rank was told to use, as they were written.
+    /// The transports that the rank was asked to use, as they were written.
     pub transports: SharedText<16>,
     /// Where the rank takes datagrams, as the transport writes it.
     pub iface_address: Card<8>,
-    /// Grows while the rank looks for datagrams again and again and finds none. Its owner alone writes it; peers read
-    /// it now and then: who looks would answer.
+    /// Counts the polls for datagrams that found none. Only its owner writes it; peers read it now and then: a rank
+    /// that polls would answer.
     pub polls: AtomicU32,
     /// 1 where the rank reaches peers by an adapter or over the network: what it waits for may be on its way though all
     /// ranks sleep.
     pub by_adapter: AtomicU32,
     /// Threads of the rank that sleep without a limit, each after a look that came after its announcement on `state`
-    /// and found nothing to do; 0 while one sleeps with a limit. The rank alone writes it; [`RankPage::sleepers`] reads
+    /// and found nothing to do; 0 while one sleeps with a limit. Only the rank writes it; [`RankPage::sleepers`] reads
     /// it.
     pub asleep: AtomicU32,
-    /// The workers on whose state words threads sleep, one bit for each place; 0 where there is the first alone.
+    /// The workers on whose state words threads sleep, one bit for each place; 0 if there is only the first.
     leaders: AtomicU32,
     /// Workers that the rank offers to peers, at least 1; 0 while that is not known.
     pub offers: AtomicU32,
@@ -169,18 +169,18 @@ pub struct RankPage {
     /// Where the rank is reached over the network ([`crate::network::NetworkCard`]); of ranks of other nodes the table
     /// has it.
     pub network: Card<24>,
-    /// Exit code of the rank's process plus 1, once it has begun to exit; 0 where nobody has noted it.
+    /// Exit code of the rank's process plus 1, once it has begun to exit; 0 if it was not noted.
     pub exit_status: AtomicU32,
     /// 1 where the rank watches the others of its node, in place of a launcher.
     pub leads: AtomicU32,
     /// Threads of the rank that belong to this library and never call MPI.
     pub helpers: AtomicU32,
-    /// The first rank of the rank's own `MPI_COMM_WORLD`, and how many it has; 0: all that the job began with. The
-    /// launcher alone writes them, before the rank starts.
+    /// The first rank of the rank's own `MPI_COMM_WORLD`, and how many it has; 0: all that the job began with. Only the
+    /// launcher writes them, before the rank starts.
     pub world_first: AtomicU32,
     /// See `world_first`.
     pub world_ranks: AtomicU32,
-    /// Locks of windows that the rank holds. Its owner alone writes this and the next two.
+    /// Locks of windows that the rank holds. Only its owner writes this and the next two.
     window_locks: AtomicU32,
     /// The rank of the job whose memory it locked last.
     window_owner: AtomicU32,
@@ -190,15 +190,15 @@ pub struct RankPage {
     window_titles: [WindowTitle; WINDOWS_NAMED],
     /// The rank that spawned this one as root, plus 1; 0 for one that the command line has started.
     pub parent: AtomicU32,
-    /// Ports that are open: the port's number in the upper half (0: none) and who has come to it and was not accepted
-    /// yet in the lower one (0: nobody).
+    /// Ports that are open: the port's number in the upper half (0: none), and in the lower one the caller that was not
+    /// accepted yet (0: none).
     pub ports: [AtomicU64; PORTS],
     /// The rank's number in the job, where that is not its place in this memory. Written before anybody sees the rank.
     pub(super) rank: AtomicU32,
-    /// Sleeps with a limit that were over without anything to do, of a rank with one worker. Its owner alone writes it.
+    /// Sleeps with a limit that ended with nothing to do, of a rank with one worker. Only its owner writes it.
     pub naps: AtomicU32,
-    /// Where in its process each of the rank's workers says what others may look at; 0: nowhere. Its owner alone writes
-    /// them.
+    /// Address in its process at which each of the rank's workers publishes its snapshot; 0: none. Only its owner
+    /// writes them.
     pub snapshots: [AtomicU64; FURTHER + 1],
     /// Communicators that the rank holds, by itself or for a window or a file, with ranks of other worlds of its job.
     /// Its owner counts; the launcher counts one for a spawned rank before it starts. It stays when the rank ends.
@@ -273,7 +273,7 @@ impl Deref for RankPage {
 }
 
 impl RankPage {
-    /// The page of a rank of another job, in a memory that has a place for it: nobody writes to it any more.
+    /// Makes this the page of a rank of another job: it is not written to any more.
     pub fn stand_for_foreign(&self, host: u32, card: &[u8]) {
         self.elsewhere.store(1, Ordering::Relaxed);
         self.host.store(host, Ordering::Relaxed);
@@ -286,8 +286,8 @@ impl RankPage {
         self.waits.load(Ordering::Relaxed) & 1 != 0
     }
 
-    /// Comes to the port of that number, looks what has become of a caller that has come, or goes away from there;
-    /// `None` where it is not open. A port is a word: its number, and below it the caller that is there.
+    /// Calls at the port of that number, checks what became of a call, or withdraws it; `None` if the port is not open.
+    /// A port is a word: its number, and below it the caller that is there.
     pub fn knock(&self, number: u32, caller: u32, visit: Visit) -> Option<Knocked> {
         let is_open = |word: u64| (word >> 32) as u32 == number;
         let loads = || self.ports.iter().map(|at| (at, at.load(Ordering::Relaxed)));
@@ -368,7 +368,7 @@ impl RankPage {
         }
     }
 
-    /// How far the rank has come. What no rank can have written counts as the start.
+    /// The rank's phase. A value that no rank writes counts as the start.
     pub fn phase(&self) -> Phase {
         // ORDERING: partner is the release store in `set_phase`.
         match self.phase.load(Ordering::Acquire) {
@@ -381,35 +381,35 @@ impl RankPage {
         }
     }
 
-    /// Notes how far the rank has come; the owner alone calls it.
+    /// Notes the rank's phase; only the owner calls it.
     pub fn set_phase(&self, phase: Phase) {
         // ORDERING: what the rank wrote before is seen by who sees the phase (`phase`).
         self.phase.store(phase as u32, Ordering::Release);
     }
 
     /// Notes what a thread of this rank is about to wait for, at a place below [`NOTES`] that is the thread's own until
-    /// it waits no more. The rank alone calls it.
+    /// it waits no more. Only the rank calls it.
     pub fn note_waiting(&self, place: usize, note: WaitNoteRef<'_>) {
         if let Some(status) = self.waits_for.get(place) {
             status.store(note);
         }
     }
 
-    /// Nothing is waited for at this place any more, or something has come.
+    /// The wait at this place is over, or something has arrived.
     pub fn clear_waiting(&self, place: usize) {
         if let Some(status) = self.waits_for.get(place) {
             status.clear();
         }
     }
 
-    /// What the threads of the rank wait for that say so; of one that writes its note all the time there is none.
+    /// The notes of the rank's waiting threads; a note that is being written is left out.
     pub fn wait_notes(&self) -> Vec<WaitNote> {
         let notes = self.waits_for.iter().enumerate();
         notes.filter_map(|(place, status)| status.load(place)).collect()
     }
 
-    /// Notes that this rank has taken, or given back, a lock of the window of a number, of memory of `owner`; the rank
-    /// alone calls it.
+    /// Notes that this rank has taken, or given back, a lock of the window of a number, of memory of `owner`; only the
+    /// rank calls it.
     pub fn note_window_lock(&self, window: u32, owner: u32, taken: bool) {
         let count = self.window_locks.load(Ordering::Relaxed);
         if taken {
@@ -427,7 +427,7 @@ impl RankPage {
         }
     }
 
-    /// Notes what the window of a number is called; the rank alone calls it.
+    /// Notes the title of the window of a number; only the rank calls it.
     pub fn set_window_title(&self, window: u32, title: &str) {
         let place = &self.window_titles[window as usize % WINDOWS_NAMED];
         place.number.store(window, Ordering::Relaxed);
@@ -458,7 +458,7 @@ impl RankPage {
         self.unnoted.load(Ordering::Relaxed)
     }
 
-    /// Notes how many threads of this rank sleep without a limit; its owner alone calls it.
+    /// Notes how many threads of this rank sleep without a limit; only its owner calls it.
     pub fn set_asleep(&self, threads: u32) {
         // ORDERING: who sees that a rank sleeps sees also whom it has woken before; partner is the acquire load in
         // `sleepers`.
@@ -480,7 +480,7 @@ impl RankPage {
         }
     }
 
-    /// Notes on the state words of which workers threads of this rank sleep; its owner alone calls it.
+    /// Notes which workers' state words threads of this rank sleep on; only its owner calls it.
     pub fn set_leaders(&self, places: u32) {
         self.leaders.store(places, Ordering::Relaxed);
     }

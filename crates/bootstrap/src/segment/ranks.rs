@@ -40,7 +40,7 @@ pub struct Spare {
 
 impl Segment {
     /// Makes one node's memory of a job with `ranks` ranks, of which those in `here` have a place in it, with room for
-    /// more. Of the others nothing is known yet but that they are elsewhere.
+    /// more. The others are only known to be elsewhere.
     ///
     /// # Errors
     /// As [`Segment::create`]; or `here` is not in order.
@@ -78,7 +78,7 @@ impl Segment {
         Ok(segment)
     }
 
-    /// What stands for the ranks of other nodes: pages that nobody writes any more.
+    /// Makes what stands for the ranks of other nodes: pages that are not written any more.
     pub(super) fn begin_others(&self) -> Result<(), SegmentError> {
         let layout = self.layout;
         let (first, end) = (layout.page_offset(layout.ranks()), layout.bitmap_offset(0));
@@ -114,7 +114,7 @@ impl Segment {
         }
     }
 
-    /// Gives a rank a place that nobody has.
+    /// Gives a rank a free place.
     fn settle(&self, rank: usize, place: usize) {
         if let Some(page) = self.page_at(At::Here(place)) {
             page.rank.store(rank as u32, Ordering::Relaxed);
@@ -145,7 +145,7 @@ impl Segment {
         (rank < self.layout.ranks()).then_some(rank)
     }
 
-    /// The rank at a place of this memory; None where there is none.
+    /// The rank at a place of this memory; None if the place is free.
     pub fn rank_at(&self, place: usize) -> Option<usize> {
         if !self.layout.has_others() {
             return (place < self.layout.ranks()).then_some(place);
@@ -211,7 +211,7 @@ impl Segment {
     /// launcher calls it.
     ///
     /// # Errors
-    /// The segment is not laid out for so many, or there is no memory for their pages.
+    /// The segment has no room for that many, or there is no memory for their pages.
     pub fn add_ranks<'a>(
         &self, ranks: usize, elsewhere: impl Fn(usize) -> Option<Elsewhere<'a>>,
         prepare: impl Fn(usize, &RankPage),
@@ -255,7 +255,7 @@ impl Segment {
         Ok(first)
     }
 
-    /// Notes where a rank of another node runs. Whoever makes the memory calls it.
+    /// Notes where a rank of another node runs. The creator of the memory calls it.
     ///
     /// # Errors
     /// No memory for a further card.
@@ -266,8 +266,8 @@ impl Segment {
         self.learn_card(rank, told.card)
     }
 
-    /// Notes how a rank is reached ([`NetworkCard`]): on its page, or, of a rank of another node, in the table; what is
-    /// no card is left out. What the ranks of a node have in common is kept once where they are told of one after the
+    /// Notes how a rank is reached ([`NetworkCard`]): on its page, or, for a rank of another node, in the table; an
+    /// invalid card is ignored. What the ranks of a node have in common is kept once if their cards come one after the
     /// other.
     ///
     /// # Errors
@@ -319,7 +319,7 @@ impl Segment {
         self.common_at(number)?.load()
     }
 
-    /// How a rank is reached ([`NetworkCard`]); None while nobody has said so.
+    /// How a rank is reached ([`NetworkCard`]); None until that is known.
     pub fn network(&self, rank: usize) -> Option<Vec<u8>> {
         if self.place(rank).is_some() {
             return self.page(rank)?.network.load();
@@ -337,7 +337,7 @@ impl Segment {
         self.entry(rank).map_or(0, Entry::host)
     }
 
-    /// Whether a rank runs on another node, so that its page here is none of its own.
+    /// Whether a rank runs on another node, so that it has no page of its own here.
     pub fn is_elsewhere(&self, rank: usize) -> bool {
         self.page(rank).is_none_or(|page| page.elsewhere.load(Ordering::Relaxed) != 0)
     }
@@ -356,8 +356,8 @@ impl Segment {
         Some(card.map_or_else(|| "whose name is not known".to_owned(), |card| card.host))
     }
 
-    /// The page of a rank; None beyond the last. Of a rank that is not there yet it may have no memory: below
-    /// [`Segment::present`] it has. One page stands for all ranks of other nodes.
+    /// The page of a rank; None beyond the last. It may have no memory unless the rank is below [`Segment::present`].
+    /// One page stands for all ranks of other nodes.
     #[inline]
     pub fn page(&self, rank: usize) -> Option<&RankPage> {
         if self.layout.has_others() {

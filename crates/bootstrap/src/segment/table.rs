@@ -1,4 +1,4 @@
-//! What a node's memory tells of each rank of a job on several nodes: where its place is, or how it is reached.
+//! What a node's memory holds of each rank of a job on several nodes: its place, or how it is reached.
 
 use super::card::Card;
 #[cfg(not(loom))]
@@ -35,7 +35,7 @@ pub struct Entry {
     place: AtomicU32,
     /// Number of its host.
     host: AtomicU32,
-    /// Number of the card with its addresses, plus 1; 0 while there is none.
+    /// Number of the card with its addresses, plus 1; 0 until it has one.
     card: AtomicU32,
     /// The port that it listens on, as it is in a card.
     port: AtomicU32,
@@ -51,7 +51,7 @@ const _: () = {
 };
 
 impl Entry {
-    /// Where the rank is. What nobody writes counts as unknown.
+    /// Where the rank is. A value that is never written counts as unknown.
     pub fn place(&self) -> At {
         match self.place.load(Ordering::Relaxed) {
             ELSEWHERE => At::Elsewhere,

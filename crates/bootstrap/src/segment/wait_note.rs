@@ -40,7 +40,7 @@ const _: () = {
 /// Ranks that an [`Awaited`] can name.
 const AWAITED_MOST: usize = 14;
 
-/// Ranks of the job of which each alone could end a wait: the one that a receive names, or any of several.
+/// Ranks of the job, each of which could end a wait: the one that a receive names, or any of several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Awaited {
     /// How many are named; 0: nothing is known; above [`AWAITED_MOST`]: it may be any rank of the job.
@@ -153,7 +153,7 @@ pub struct WaitNote {
     pub multiple: bool,
     /// The thread's number in the kernel, as the rank sees it.
     pub thread: u32,
-    /// Another number, another note: while it stays the same, the thread has been woken by nobody.
+    /// Changes with each note: while it stays the same, the thread was not woken.
     pub sequence: u64,
 }
 
@@ -205,7 +205,7 @@ impl Status {
         self.end();
     }
 
-    /// The note, None where there is none (or it is written all the time).
+    /// The note; None if there is none, or it is being written all the time.
     pub(super) fn load(&self, place: usize) -> Option<WaitNote> {
         for _ in 0..1000 {
             // ORDERING: partner is the release store in `end`.

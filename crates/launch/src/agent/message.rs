@@ -1,4 +1,4 @@
-//! What one node's agent tells those of the others.
+//! What one node's agent sends those of the others.
 
 /// Version of the message and of all that ranks of different nodes must have alike.
 const VERSION: u8 = 3;
@@ -36,7 +36,7 @@ impl NodeMessage {
         bytes
     }
 
-    /// Reads a message; None where it is none.
+    /// Reads a message; None if it is invalid.
     pub fn decode(bytes: &[u8]) -> Option<NodeMessage> {
         let (&version, rest) = bytes.split_first()?;
         let (job_id, rest) = rest.split_first_chunk::<8>()?;

@@ -1,8 +1,8 @@
 //! What agents say to each other while the job runs: one request and one answer on a connection of its own.
 //!
-//! Who is called says a nonce. Who calls proves by a keyed hash under the job's secret that it is of the job, and so
-//! does who was called; then the request goes, as a rank's does on its socket. The first agent answers for names and
-//! spawns; each knows the ports of its own ranks.
+//! The called side sends a nonce. The caller proves by a keyed hash under the job's secret that it is of the job, and
+//! so does the called side; then the request follows, as a rank's does on its socket. The first agent answers for names
+//! and spawns; each knows the ports of its own ranks.
 
 use fastpath_bootstrap::control::{Answer, MESSAGE_MOST, Request, frame};
 use fastpath_bootstrap::network::interfaces::list_addresses;
@@ -19,13 +19,13 @@ use std::time::Duration;
 
 /// Bytes of a nonce.
 pub const NONCE: usize = 16;
-/// Bytes by which who calls proves who it is: its node's number and a tag.
+/// Bytes of a caller's proof: its node's number and a tag.
 pub const PROOF_BYTES: usize = 4 + TAG;
 
 const CALLS: &[u8] = b"fastpath agent calls";
 const ANSWERS: &[u8] = b"fastpath agent answers";
 
-/// How long an address may take, and an answer: who is called may call others itself.
+/// How long an address may take, and an answer: the called side may call others itself.
 const CALL: Duration = Duration::from_secs(5);
 const ANSWER: Duration = Duration::from_secs(20);
 /// Calls of all addresses: a flood of strangers may push one out.
@@ -56,7 +56,7 @@ impl Door {
         &self.listeners
     }
 
-    /// Those who wait there, and the nonce that each was told.
+    /// The callers that wait there, and the nonce that each was sent.
     ///
     /// # Errors
     /// Somebody waits and cannot be taken: too many files are open, say.
@@ -83,7 +83,7 @@ impl Door {
         Ok(met)
     }
 
-    /// What proves to who has proved that it is of the job that this node is too; None where it has not.
+    /// This node's proof for a caller that has proved that it is of the job; None if it has not.
     pub fn prove(&self, nonce: &[u8; NONCE], proof: &[u8; PROOF_BYTES]) -> Option<[u8; TAG]> {
         let (from, tag) = proof.split_first_chunk::<4>()?;
         let from = u32::from_le_bytes(*from);
@@ -149,7 +149,7 @@ impl Peers {
     }
 
     /// Tells the first agent that this node's ranks run, until this process ends. The channel ends when it knows, or
-    /// cannot be told.
+    /// cannot be reached.
     pub fn stay(&self) -> Receiver<()> {
         let peers = self.clone();
         let (telling, told) = channel();
@@ -185,7 +185,7 @@ impl Peers {
         Ok(stream)
     }
 
-    /// A connection to an agent, both ends of which know the other one.
+    /// A connection to an agent; both ends have proved who they are.
     fn call(&self, node: usize) -> io::Result<TcpStream> {
         let Some(card) = self.cards.get(node) else {
             return Err(io::Error::other("there is no such node"));

@@ -80,7 +80,7 @@ pub fn take_agent(parser: &mut Parser<'_>, given: &Given) -> Result<(), UsageErr
 }
 
 /// The words of a command line for an agent. Engines read a `:` as the begin of a further program of theirs, so each
-/// word of colons alone has one more.
+/// word of only colons has one more.
 pub fn write_agent_words(words: &[OsString]) -> impl Iterator<Item = OsString> {
     let add = |word: &OsString| match is_colons(word) {
         true => [word.as_os_str(), OsStr::new(":")].into_iter().collect(),
@@ -134,7 +134,7 @@ fn read_hostfile(text: &str, file: &str) -> Result<Vec<Host>, UsageError> {
     Ok(hosts)
 }
 
-/// `NAME`, `NAME:SLOTS`, `USER@NAME`, `[ADDRESS]:SLOTS`; an address of IP version 6 alone may stand without brackets.
+/// `NAME`, `NAME:SLOTS`, `USER@NAME`, `[ADDRESS]:SLOTS`; a bare IPv6 address needs no brackets.
 fn read_host(item: &str, place: &str) -> Result<Host, UsageError> {
     let (name, slots) = match item.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((name, rest)) => (name, rest.strip_prefix(':')),
@@ -157,8 +157,8 @@ fn bad_slots<T>(place: &str, text: &str) -> Result<T, UsageError> {
     wrong(format!("{place}: {text:?} is no number of ranks from 1 to {MAX_JOB_RANKS}"))
 }
 
-/// Adds the hosts of one program to those of the job, of which each stands once: one that is listed twice has the slots
-/// of both lines.
+/// Adds the hosts of one program to those of the job, each of them once: a host that is listed twice has the slots of
+/// both lines.
 pub fn add_hosts(nodes: &mut Vec<Node>, hosts: &[Host]) {
     let mut own: Vec<Node> = Vec::new();
     for host in hosts {
@@ -176,8 +176,8 @@ pub fn add_hosts(nodes: &mut Vec<Node>, hosts: &[Host]) {
     }
 }
 
-/// How many of `total` ranks each node gets: in turn so many as it has slots, or `per_node` where that is said. Nodes
-/// that get none are left out.
+/// How many of `total` ranks each node gets: in turn as many as it has slots, or `per_node` if given. Nodes that get
+/// none are left out.
 pub fn deal_ranks(mut nodes: Vec<Node>, total: usize, per_node: Option<usize>) -> Vec<Node> {
     let turns: Vec<usize> =
         nodes.iter().map(|node| per_node.unwrap_or(node.ranks).max(1)).collect();
@@ -248,7 +248,7 @@ impl Surroundings for ThisNode {
     }
 }
 
-/// Is it a name of the node called `host`? Asks nobody on the network: `aliases` is the text of /etc/hosts.
+/// Is it a name of the node called `host`? Does not use the network: `aliases` is the text of /etc/hosts.
 fn is_own_name(
     name: &str, host: &str, aliases: &dyn Fn() -> String, is_own: &dyn Fn(IpAddr) -> bool,
 ) -> bool {
@@ -272,7 +272,7 @@ fn is_own_name(
     })
 }
 
-/// A socket can be bound to the addresses of this node alone. Nothing is sent.
+/// A socket can be bound only to addresses of this node. Nothing is sent.
 fn is_own_address(address: IpAddr) -> bool {
     let broadcast = matches!(address, IpAddr::V4(a) if a.is_broadcast());
     !address.is_unspecified()

@@ -71,7 +71,7 @@ pub struct Count {
     pub hosts: Vec<Host>,
     /// Hosts of `--hostfile`.
     pub file_hosts: Vec<Host>,
-    /// Most ranks that the hosts allow, and who says so.
+    /// Most ranks that the hosts allow, and the option that says so.
     pub limit: Option<(usize, String)>,
 }
 
@@ -102,7 +102,8 @@ pub struct Parser<'a> {
     pub quiet: bool,
     /// This process is the agent of a node: how many ranks each node has.
     pub agent: Option<Vec<usize>>,
-    /// How many ranks each program has, as an agent is told: it may see another allocation than who has counted them.
+    /// How many ranks each program has, given to an agent: it may see another allocation than the process that counted
+    /// them.
     pub told_ranks: Vec<usize>,
     /// More ranks than slots or processors are refused; the option that says so.
     pub no_oversubscribe: Option<String>,

@@ -55,7 +55,7 @@ pub enum Nodes {
     /// All on this one.
     #[default]
     Here,
-    /// On several, each with so many ranks: an engine starts an agent on each.
+    /// On several, each with its number of ranks: an engine starts an agent on each.
     Several(Vec<Node>),
     /// This process is the agent of one of them: how many ranks each node has. The engine says which one it is.
     Agent(Vec<usize>),
@@ -95,7 +95,7 @@ pub enum Inherit {
     /// All.
     #[default]
     All,
-    /// These alone.
+    /// Only these.
     Only(Vec<OsString>),
     /// All but these.
     Except(Vec<OsString>),
@@ -146,11 +146,11 @@ pub struct Placement {
     pub bind: Bind,
     /// Places of that kind for each rank; none: 1, or OMP_NUM_THREADS cores.
     pub per_rank: Option<usize>,
-    /// The option that says so, as typed, where it is none of `--bind-to` and `--map-by`.
+    /// The option that says so, as typed, if it is neither `--bind-to` nor `--map-by`.
     pub per_rank_typed: Option<String>,
     /// Hardware threads take the place of cores.
     pub threads: bool,
-    /// `--map-by`: ranks go round these places, or round groups of so many of them. None: in order.
+    /// `--map-by`: ranks go round these places, or round groups of that many of them. None: in order.
     pub map: Option<(Level, usize)>,
     /// So many ranks in a row at each of those places; 0 is 1.
     pub in_a_row: usize,

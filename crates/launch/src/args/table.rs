@@ -145,7 +145,7 @@ const RANKS: &[Opt] = &[
         "-soft",
         One("LIST"),
         |p, g| read_triplets(g).map(|t| p.count.soft = Some(t)),
-        "numbers of ranks that are possible, as 2:8:2 (from, to, step) or 1,4; the largest up to \
+        "allowed numbers of ranks, as 2:8:2 (from, to, step) or 1,4; the largest up to \
          -n is taken",
     ),
     opt(
@@ -165,14 +165,14 @@ const RANKS: &[Opt] = &[
         "--engine",
         One("NAME"),
         |p, g| p.spec.engine = Some(g.value().to_owned()),
-        "what starts ranks on other hosts: slurm, flux, hydra or prrte; without it the first of \
-         these that is there",
+        "what starts ranks on other hosts: slurm, flux, hydra or prrte; by default the first of \
+         these that is installed",
     ),
     set(
         "-launcher -bootstrap -launcher-exec -bootstrap-exec",
         One("WORD"),
         |p, g| p.spec.hydra_words.extend([g.name.as_str().into(), g.value().to_owned()]),
-        "handed on to Hydra: how it reaches other hosts (ssh, rsh, slurm and others), and by which \
+        "passed on to Hydra: how it reaches other hosts (ssh, rsh, slurm and others), and by which \
          program",
     ),
     set(
@@ -193,7 +193,7 @@ const RANKS: &[Opt] = &[
         "-configfile",
         One("FILE"),
         |p, g| p.config = Some(PathBuf::from(g.value())),
-        "the programs and their options stand in a file, one program on each line",
+        "read the programs and their options from a file, one program on each line",
     ),
 ];
 
@@ -250,7 +250,7 @@ const RECEIVED: &[Opt] = &[
         "-genvlist",
         One("NAME,..."),
         |p, g| inherit(p, Inherit::Only(split_names(g.value()))),
-        "pass on these variables of the environment alone",
+        "pass on only these variables of the environment",
     ),
     set("-genvnone", Nothing, |p, _| inherit(p, Inherit::Only(Vec::new())), "pass on none of them"),
     set(
@@ -263,7 +263,7 @@ const RECEIVED: &[Opt] = &[
         "-genvall -genvuser",
         Nothing,
         |p, _| inherit(p, Inherit::All),
-        "pass on all, as without these options",
+        "pass on all (the default)",
     ),
     set(
         "-envlist",
@@ -353,7 +353,7 @@ const OUTPUT: &[Opt] = &[
         "--output-filename --output-directory",
         One("DIR[:nocopy,nojobid]"),
         |p, g| take_directory(p, &g.text()),
-        "output goes to DIR/1/rank.R/stdout and stderr as well; nocopy: there alone; nojobid: \
+        "output goes to DIR/1/rank.R/stdout and stderr as well; nocopy: only there; nojobid: \
          without /1",
     ),
     opt(
@@ -382,7 +382,8 @@ const PROCESSORS: &[Opt] = &[
         "--map-by",
         One("PLACE"),
         place::take_map,
-        "deal the ranks round these places; slot, core, hwthread and node leave them in order. \
+        "distribute the ranks over these places in turn; slot, core, hwthread and node leave them \
+         in order. \
          ppr:N:PLACE: N \
          ranks for each place. Then :pe=N (N cores for each rank), :oversubscribe, \
          :nooversubscribe, :hwtcpus",
@@ -399,13 +400,13 @@ const PROCESSORS: &[Opt] = &[
         "--use-hwthread-cpus",
         Nothing,
         |p, _| p.spec.placement.threads = true,
-        "bind to hardware threads where cores are bound to otherwise",
+        "bind to hardware threads instead of cores",
     ),
     opt(
         "--cpu-set --cpu-list --slot-list",
         One("LIST"),
         place::take_cpus,
-        "the job uses these processors alone, as 0-3,8",
+        "the job uses only these processors, as 0-3,8",
     ),
     set("--bind-to-core", Nothing, |p, _| bind(p, Bind::To(Level::Core)), "--bind-to core"),
     set("--bind-to-socket", Nothing, |p, _| bind(p, Bind::To(Level::Package)), "--bind-to socket"),
@@ -426,7 +427,7 @@ const PROCESSORS: &[Opt] = &[
         "--oversubscribe",
         Nothing,
         |p, _| p.allow_oversubscription(),
-        "allow more ranks, as without it",
+        "allow more ranks (the default)",
     ),
     set(
         "--report-bindings",
@@ -448,7 +449,7 @@ const SAID: &[Opt] = &[
         "--display",
         One("LIST"),
         |p, g| check_display(g).map(|()| show_map(p)),
-        "the same for whatever of map, bindings, allocation is in the list",
+        "the same for each of map, bindings, allocation in the list",
     ),
     set(
         "--do-not-launch",
@@ -473,9 +474,8 @@ const SAID: &[Opt] = &[
         "--timeout",
         One("SECONDS"),
         |p, g| read_timeout(g).map(|t| p.spec.timeout = Some(t)),
-        "end the job after this time, say what each rank was doing, exit 124; a job that SIGTERM \
-         ends says it \
-         too",
+        "end the job after this time, say what each rank was doing, exit 124; also said when \
+         SIGTERM ends the job",
     ),
     set(
         "--version -V -info",

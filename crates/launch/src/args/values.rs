@@ -12,7 +12,7 @@ use std::time::Duration;
 /// A number of ranks.
 ///
 /// # Errors
-/// It is none, or there cannot be so many.
+/// It is no number, or too many.
 pub fn read_ranks(given: &Given) -> Result<usize, UsageError> {
     parse_ranks(&given.text()).map_or_else(
         || {
@@ -49,7 +49,7 @@ pub fn read_timeout(given: &Given) -> Result<Duration, UsageError> {
 /// `all`, `none` or ranks such as `1,4-6`.
 ///
 /// # Errors
-/// It is none of them.
+/// It is not one of these.
 pub fn read_stdin(given: &Given) -> Result<Stdin, UsageError> {
     match given.text().as_ref() {
         "all" | "ALL" => Ok(Stdin::All),

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 /// Hosts that are named in a message.
 const TOLD_MOST: usize = 4;
 
-/// What is wrong, for people: ssh is missing, or there are hosts of which nobody has an address.
+/// What is wrong, as text: ssh is missing, or there are hosts without a known address.
 pub fn check_hosts(nodes: &[Node]) -> Result<(), String> {
     let own = host_name();
     let others = nodes.iter().map(|node| node.name.as_str());
@@ -72,7 +72,7 @@ fn describe(unknown: &[&str]) -> String {
     };
     format!(
         "host{s} {names} {have} no address: neither the hosts file nor the name service nor ssh's \
-         configuration knows the name; look whether it is spelled right"
+         configuration knows the name; check the spelling"
     )
 }
 
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(
             describe(&["nosuch"]),
             "host nosuch has no address: neither the hosts file nor the name service nor ssh's \
-             configuration knows the name; look whether it is spelled right"
+             configuration knows the name; check the spelling"
         );
         let many = describe(&["a", "b", "c", "d", "e", "f"]);
         assert!(many.starts_with("hosts a, b, c, d and 2 more have no"));

@@ -61,7 +61,7 @@ impl Checks {
         self.watched.borrow_mut().insert(id, watched);
     }
 
-    /// Gives up what was kept for a request that has ended and whose result nobody reads.
+    /// Gives up what was kept for a request that has ended and whose result is not read.
     pub(crate) fn forget(&self, id: RequestId) {
         self.watched.borrow_mut().remove(&id);
     }
@@ -101,7 +101,7 @@ impl Checks {
         }
     }
 
-    /// Tells of a receive, with its call, whose datatype is not that of the message which has come.
+    /// Reports a receive, with its call, whose datatype is not that of the message.
     pub(crate) fn compare(
         &self, (call, datatype): (&str, &Datatype), sent: &Record, (source, tag): (i32, i32),
     ) {

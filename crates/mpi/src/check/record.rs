@@ -1,4 +1,4 @@
-//! What a call tells the other ranks of itself.
+//! What a call tells the other ranks about itself.
 #![allow(unsafe_code)]
 
 use super::name_call;
@@ -87,7 +87,7 @@ impl Record {
         self.refused != 0
     }
 
-    /// The record at the beginning of a message that has come so far; none where it is no record.
+    /// The record at the beginning of a message; None if it has none.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Record> {
         let bytes = bytes.get(..size_of::<Record>())?;
         // SAFETY: as many bytes as a record has, of which any is valid.

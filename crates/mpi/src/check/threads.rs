@@ -10,7 +10,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// The thread that is inside MPI.
 struct Inside {
-    /// Its token; 0: nobody is.
+    /// Its token; 0: no thread is.
     thread: usize,
     /// What a person calls it.
     name: String,
@@ -18,7 +18,7 @@ struct Inside {
     /// Whether any thread may make that call at any time.
     anytime: bool,
     depth: u32,
-    /// Whether a mistake was told.
+    /// Whether a mistake was reported.
     told: bool,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Known<R> {
     pub rank: R,
 }
 
-/// The calling thread enters `call`; tells, once in a process, where it may not.
+/// The calling thread enters `call`; reports, once in a process, if it may not.
 #[cold]
 pub(crate) fn enter(known: Known<impl FnOnce() -> usize>, call: &'static str, anytime: bool) {
     // The standard lets any thread ask for these at any time as well (MPI 5.0, section 11.6).

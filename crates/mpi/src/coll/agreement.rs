@@ -60,7 +60,7 @@ pub(super) fn nothing<'a>(_: u32) -> Data<'a> {
 ///
 /// # Errors
 /// `MPI_ERR_ROOT`, `MPI_ERR_OP` where root or operation differ, `MPI_ERR_OTHER` where the ranks make different calls;
-/// on all ranks. Signatures that differ are told, and the call goes on.
+/// on all ranks. Different signatures are reported, and the call continues.
 #[inline]
 pub(super) async fn compare<C: Call>(f: &C, arguments: Arguments<'_>) -> Result {
     checked(f).await;

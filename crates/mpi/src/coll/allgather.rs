@@ -68,7 +68,7 @@ impl Collective for Allgatherv {
     }
 }
 
-/// `own` is none where it is in its place already; `whole` are all blocks as one, where they lie so.
+/// `own` is None if it is in its place already; `whole` is all blocks as one vector, if they are contiguous.
 ///
 /// # Safety
 /// `own` is readable, the blocks are writable; they do not overlap.
@@ -89,7 +89,7 @@ pub(super) async unsafe fn run<'a, F: Fabric>(
     }
 }
 
-/// All members at once, of which there are at least two.
+/// All members at once, at least two.
 ///
 /// # Safety
 /// As [`run`].
@@ -202,7 +202,7 @@ unsafe fn unpack_all<'a, F: Fabric>(
 }
 
 /// In step k ranks exchange the 2^k blocks that they and their neighbours have (a power of two of ranks). The own block
-/// is sent from where the caller has it: a copy made a moment ago would lie in this processor's cache alone.
+/// is sent from where the caller has it: a copy made a moment ago would be only in this processor's cache.
 ///
 /// # Safety
 /// As [`run`].

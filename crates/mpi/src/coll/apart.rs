@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 
 const ADVICE: &str = "pass MPI_IN_PLACE for the rank's own data, or two buffers";
 
-/// Refuses a call whose rank sends to itself from where it receives; `out` is none with `MPI_IN_PLACE`. Both are the
+/// Refuses a call whose rank sends to itself from where it receives; `out` is None with `MPI_IN_PLACE`. Both are the
 /// rank's own blocks. The call is taken back: nothing was sent, and the program may make it again as it should be.
 ///
 /// # Errors

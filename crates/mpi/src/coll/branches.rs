@@ -1,5 +1,5 @@
-//! Reductions over hosts whose ranks are no whole branch of the tree along which operands are combined
-//! ([`Actors`]): as 48 ranks are none.
+//! Reductions over hosts whose ranks are not a whole branch of the tree along which operands are combined ([`Actors`]),
+//! as with 48 ranks.
 //!
 //! The consecutive ranks of a host are a few branches of that tree. Each branch is reduced by itself, and the hosts
 //! exchange what all of their branches give, and combine what belongs together. So the result has the bits that it has

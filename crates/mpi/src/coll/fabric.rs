@@ -41,12 +41,12 @@ pub trait Fabric {
         false
     }
 
-    /// The shared buffers of the members, which all of them ask for in the same call; none where there are none.
+    /// The shared buffers of the members, which all of them ask for in the same call; None without any.
     fn shared(&self) -> Result<Option<&SharedBuffers>> {
         Ok(None)
     }
 
-    /// Sends; ready when the buffer may be reused, which may be when the receiver has come.
+    /// Sends; ready when the buffer may be reused, perhaps only when the receiver has come.
     ///
     /// # Safety
     /// The buffer is readable.
@@ -82,7 +82,7 @@ pub trait Fabric {
         algorithm
     }
 
-    /// Memory for the length of the call; null where there is none.
+    /// Memory for the length of the call; null if there is too little.
     ///
     /// # Safety
     /// The size is above 0.
@@ -110,7 +110,7 @@ pub trait Fabric {
 
 /// A fabric of a communicator, as the calls of the standard need it beside the messages.
 pub trait Call: Fabric + Sized {
-    /// Communicator, tag, and what has still to be compared or told.
+    /// Communicator, tag, and what has still to be compared or sent.
     fn channel(&self) -> &Channel<'_>;
 
     /// The fabric of the same call among the local group of its intercommunicator.

@@ -82,7 +82,7 @@ impl Collective for Gatherv {
     }
 }
 
-/// `own` is none at a root whose block is in place; `block` is present at the root.
+/// `own` is None at a root whose block is in place; `block` is present at the root.
 ///
 /// # Safety
 /// `own` is readable, the blocks are writable; they do not overlap.

@@ -32,7 +32,7 @@ impl Range {
     }
 }
 
-/// `send` is none where the operand lies in `recv`.
+/// `send` is None if the operand is in `recv`.
 ///
 /// # Safety
 /// `send` is readable and `recv` writable for `count` elements; they do not overlap.

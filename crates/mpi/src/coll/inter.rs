@@ -364,7 +364,7 @@ pub(super) async unsafe fn alltoall_arrays<C: Call, B: BlockArray>(
     unsafe { swap_all(f, out, into).await }
 }
 
-/// The operands of the own group, combined at its rank 0 in `result`, which counts there alone.
+/// The operands of the own group, combined at its rank 0 in `result`, which counts only there.
 ///
 /// # Safety
 /// The operand is readable, the result writable; they do not overlap.

@@ -158,7 +158,7 @@ pub(super) struct Stack<'a> {
 const OWN: u8 = u8::MAX;
 
 impl<'a> Stack<'a> {
-    /// Places that operands of so many ranks need beside the result.
+    /// Places that operands of `ranks` ranks need besides the result.
     pub(super) fn places(ranks: u32) -> u64 {
         ranks.next_power_of_two().ilog2().into()
     }

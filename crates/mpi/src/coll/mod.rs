@@ -8,7 +8,7 @@
 //! place, `coll_choice`. Long calls of ranks that share processors go through memory that all map, `shared`. What a
 //! call is made with is in `arguments`, its three forms in `form`.
 //!
-//! Results of reductions depend on the number of ranks, the count and the place alone, never on who arrives first;
+//! Results of reductions depend only on the number of ranks, the count and the place, never on the order of arrival;
 //! all ranks of an allreduce get the same bits; an operation that does not commute is applied in the order of ranks.
 //!
 //! **VECTORS.** Who starts a call or an algorithm promises what its `# Safety` says: which vectors, blocks and buffers

@@ -202,7 +202,7 @@ pub unsafe fn allreduce(
     let receive = |missing: Missing, into, bytes| unsafe {
         missing.receive("MPI_Allreduce", handle, into, bytes)
     };
-    // SAFETY: as for this function.
+    // SAFETY: BYTES; `receive` waits for the message that it is given.
     unsafe { allreduce_by::<OPEN>(send, recv, count, datatype, op, handle, receive) }
 }
 
@@ -220,7 +220,7 @@ pub unsafe fn allreduce_inside(
     // SAFETY: BYTES.
     let receive =
         |missing: Missing, into, bytes| unsafe { missing.wait(p, &*p.comm(handle)?, into, bytes) };
-    // SAFETY: as for this function.
+    // SAFETY: BYTES; `receive` waits for the message that it is given.
     unsafe { allreduce_by::<INSIDE>(send, recv, count, datatype, op, handle, receive) }
 }
 

@@ -13,7 +13,7 @@ use crate::error::Result;
 
 /// `MPI_Reduce`
 pub struct Reduce {
-    /// What is combined, and how; the receive buffer counts at the root alone.
+    /// What is combined, and how; the receive buffer counts only at the root.
     pub operands: Operands,
     /// Number of elements.
     pub count: i64,

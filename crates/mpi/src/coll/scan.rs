@@ -15,7 +15,7 @@ use crate::error::Result;
 pub(super) enum Prefix {
     /// The ranks up to and with this one.
     Inclusive,
-    /// The ranks before this one; rank 0's result is left alone.
+    /// The ranks before this one; rank 0's result is not changed.
     Exclusive,
 }
 
@@ -130,8 +130,8 @@ async unsafe fn chain<'a, F: Fabric>(
     Ok(())
 }
 
-/// Recursive doubling: in step k ranks exchange the reduction of their block of 2^k ranks; who is above adds the
-/// block below to the left of its prefix.
+/// Recursive doubling: in step k ranks exchange the reduction of their block of 2^k ranks; the upper one adds the block
+/// below to the left of its prefix.
 ///
 /// # Safety
 /// As [`run`].

@@ -83,7 +83,7 @@ impl Collective for Scatterv {
     }
 }
 
-/// `own` is none at a root whose block stays in place; `block` is present at the root.
+/// `own` is None at a root whose block stays in place; `block` is present at the root.
 ///
 /// # Safety
 /// The blocks are readable, `own` is writable; they do not overlap.

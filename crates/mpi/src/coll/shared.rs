@@ -2,7 +2,7 @@
 //! the steps the members meet, by short messages.
 //!
 //! **BUFFERS.** A member writes its own buffer before the others meet it there, and reads those of others, or folds the
-//! part of them that falls to it, between two meetings. It uses its two buffers in turn: nobody comes to the one again
+//! part of them that falls to it, between two meetings. It uses its two buffers in turn: no member uses one again
 //! before all have met after reading the other.
 //!
 //! Reference: Graham and Shipman, MPI Support for Multi-core Architectures: Optimized Shared Memory Collectives (2008).
@@ -34,7 +34,7 @@ struct Run<'f, F> {
     f: &'f F,
     buffers: &'f SharedBuffers,
     which: Which,
-    /// What this member's copies and arithmetic took since it last told the others.
+    /// Time of this member's copies and arithmetic since it last reported it to the others.
     busy_ns: u64,
     is_first: bool,
 }
@@ -128,7 +128,7 @@ impl<'f, F: Fabric> Run<'f, F> {
 #[inline(never)]
 fn disagree(bytes: u64) -> Error {
     let text =
-        format!("another rank has not the {bytes} bytes of this one: counts or types differ");
+        format!("another rank does not have the {bytes} bytes of this one: counts or types differ");
     Error::new(MPI_ERR_TRUNCATE, text)
 }
 

@@ -167,7 +167,7 @@ fn read_names(text: &str) -> (Names, Vec<String>) {
     (names, warnings)
 }
 
-/// The algorithm that runs: the usual one, or the one that was named where it `may` be used. `bytes` are told.
+/// The algorithm that runs: the usual one, or the one that was named if it `may` be used. `bytes` are for the report.
 #[inline]
 pub(super) fn settle<A: Copy + Eq>(
     call: &'static Call<A>, usual: A, bytes: impl FnOnce() -> u64, ranks: u32,
@@ -206,7 +206,7 @@ pub(crate) fn note_between<A>(
 }
 
 impl Asked {
-    /// Counts a call, where a report is asked for. One rank alone sends nothing.
+    /// Counts a call, if a report is asked for. A single rank sends nothing.
     fn count(&mut self, (call, between, ranks, name, bytes): Ran) {
         if let Some(counts) = self.counts.as_mut().filter(|_| ranks > 1) {
             let floor = bytes.checked_ilog2().map_or(0, |log| 1 << log);

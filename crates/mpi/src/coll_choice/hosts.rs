@@ -62,7 +62,7 @@ impl Network {
     };
 }
 
-/// Steps of a tree of so many members.
+/// Steps of a tree of `members` members.
 fn levels(members: u32) -> u32 {
     members.max(1).next_power_of_two().ilog2()
 }
@@ -138,7 +138,7 @@ impl Costs<'_> {
         Costs { spread, ..self }
     }
 
-    /// A step in which so many messages leave a host at once; where none does, a message within a host.
+    /// A step in which `at_once` messages leave a host at once; if none does, a message within a host.
     fn step(self, bytes: f64, at_once: f64) -> f64 {
         let Network { message, gap, byte, .. } = *self.network;
         match self.spread.nodes == 1 || at_once == 0.0 {
@@ -241,7 +241,7 @@ impl Costs<'_> {
         }
     }
 
-    /// A tree of which each message has all bytes, and each is folded where `folds`.
+    /// A tree with all bytes in each message, each folded if `folds`.
     fn tree(self, bytes: f64, folds: bool) -> f64 {
         let Spread { ranks, nodes, aligned, .. } = self.spread;
         // The longest way to the root has fewer steps than the root has branches.
@@ -303,7 +303,7 @@ impl Costs<'_> {
         }
     }
 
-    /// Recursive halving, or the way back: in each step so many messages leave a host at once.
+    /// Recursive halving, or the way back: in each step `at_once` messages leave a host at once.
     fn halving(self, bytes: f64, at_once: impl Fn(u32) -> f64) -> f64 {
         let part = |step: u32| bytes / 2f64.powi(step as i32 + 1);
         let steps = self.doublings();
@@ -345,7 +345,7 @@ impl Costs<'_> {
         }
     }
 
-    /// A reduction to the heads of all hosts of which each has several branches.
+    /// A reduction to the heads of all hosts, each with several branches.
     fn meet(self, size: Size) -> f64 {
         let Network { message, gap, byte, .. } = *self.network;
         let bytes = size.bytes as f64;

@@ -16,7 +16,7 @@ pub(crate) struct Actors {
 }
 
 impl Actors {
-    /// Of so many ranks.
+    /// The actors of `ranks` ranks.
     #[inline]
     pub(crate) fn of(ranks: u32) -> Actors {
         let count = 1 << ranks.ilog2();
@@ -61,7 +61,7 @@ impl Actors {
         }
     }
 
-    /// The first rank that an actor stands for; of their number, the end.
+    /// The first rank of an actor; for the number of actors, the end.
     pub(crate) fn first(self, number: u32) -> u32 {
         if number < self.pairs { 2 * number } else { number + self.pairs }
     }
@@ -88,7 +88,7 @@ impl Branch {
         is_lower && self.size == upper.size && self.start + self.size == upper.start
     }
 
-    /// The branch of which it is the lower half.
+    /// The branch whose lower half it is.
     pub(crate) fn twice(self) -> Branch {
         Branch { start: self.start, size: 2 * self.size }
     }
@@ -122,8 +122,8 @@ pub(crate) fn those_of(actors: Actors, number: u32, mask: u32) -> Range<u32> {
     actors.first(first)..actors.first(first + mask)
 }
 
-/// Of hosts that begin at these ranks, and the end: how many values the heads send one after the other, where all wait
-/// for who sends most.
+/// For hosts that begin at these ranks, with the end: how many values the heads send one after the other, since all
+/// wait for the one that sends most.
 pub(crate) fn exchanged(starts: &[u32]) -> u32 {
     let actors = Actors::of(starts.last().copied().unwrap_or(1).max(1));
     let heads = Actors::of((starts.len() as u32 - 1).max(1));

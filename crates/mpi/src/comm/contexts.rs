@@ -151,7 +151,7 @@ impl Pool {
         Block { leader, first, count }
     }
 
-    /// A block of which no number is in use.
+    /// A block with no number in use.
     fn find_block(&self) -> Option<(u32, u32)> {
         let is_free = |block: &u32| self.byte(*block) == 0;
         let start = self.next.get().div_ceil(BLOCK);

@@ -1,8 +1,7 @@
 //! Communicators from communicators (MPI-5.0 section 7.4.2).
 //!
-//! The context of a new communicator comes from its leader, its rank 0 (see
-//! [`contexts`](crate::comm::contexts)). Nobody waits for more than that: a member may send on the new
-//! communicator before another one has it.
+//! The context of a new communicator comes from its leader, its rank 0 (see [`contexts`](crate::comm::contexts)). No
+//! member waits for more than that: it may send on the new communicator before another one has it.
 
 use super::workers::{settle, settle_spread};
 use super::{inter, publish};
@@ -146,8 +145,8 @@ pub(crate) fn create_among(
     Ok(comm)
 }
 
-/// A communicator of the first members of `parent`, all of which call this, with what is left of the
-/// parent's contexts. `None` on those that are no members.
+/// A communicator of the first `count` members of `parent`, all of which call this, with what is left of the parent's
+/// contexts. `None` on ranks that are not members.
 pub(crate) fn create_of_first(p: &Process, parent: &Comm, count: u32) -> Result<Option<Comm>> {
     coll::compare_calls(p, parent)?;
     let context = take_spare(p, parent)?;
@@ -194,7 +193,7 @@ pub fn create(p: &Process, parent: &Comm, group: &Rc<Group>) -> Result<usize> {
     publish(p, create_among(p, parent, &channel, group.clone())?)
 }
 
-/// `MPI_Comm_create_group`: called by the members of the group alone.
+/// `MPI_Comm_create_group`: called only by the members of the group.
 ///
 /// # Errors
 /// `MPI_ERR_TAG` for a tag below 0, `MPI_ERR_GROUP` for a group with processes that the communicator
@@ -249,8 +248,8 @@ fn split_with(
     }
 }
 
-/// The caller's new group and its leader's block. Everybody tells color, key and a block of its own
-/// that counts if it turns out to lead, so that one round of messages is enough.
+/// The caller's new group and its leader's block. Each rank sends color, key and a block of its own that counts if it
+/// turns out to lead, so that one round of messages is enough.
 fn split_members(
     p: &Process, members: &impl Members, group: &Group, color: i32, key: i32,
 ) -> Result<Option<(Group, Block)>> {
@@ -302,8 +301,8 @@ fn number_host(job: &Job, comm: &Comm) -> i32 {
     }
 }
 
-/// `MPI_Comm_split_type`. All ranks of one host share its memory, and no finer kind of
-/// hardware is told apart, so `MPI_COMM_TYPE_HW_UNGUIDED` gives `MPI_COMM_NULL`.
+/// `MPI_Comm_split_type`. All ranks of one host share its memory, and no finer kind of hardware is distinguished, so
+/// `MPI_COMM_TYPE_HW_UNGUIDED` gives `MPI_COMM_NULL`.
 ///
 /// # Errors
 /// `MPI_ERR_ARG` for an unknown type.

@@ -1,8 +1,8 @@
 //! Intercommunicators (MPI-5.0 section 7.6): two groups without a common member, each of which names the other's ranks.
 //!
-//! Both groups use one context: the members of a group send to those of the other one alone, so that the sender's
-//! process and its rank say which message is whose. What the members of a group have to tell each other goes through
-//! [`Comm::local`], in the same context. Where both groups must agree, the ranks 0 exchange words and pass them on.
+//! Both groups use one context: the members of a group send only to those of the other one, so that the sender's
+//! process and its rank identify a message. Messages within a group go through [`Comm::local`], in the same context.
+//! Where both groups must agree, the ranks 0 exchange words and pass them on.
 
 use super::create::{derive, select_color, take_context, take_spare};
 use super::publish;
@@ -42,7 +42,7 @@ pub(crate) struct Bridge<'a> {
     pub leader: u32,
 }
 
-/// `MPI_Intercomm_create`. `peer` and `remote_leader` count on the local leader alone.
+/// `MPI_Intercomm_create`. `peer` and `remote_leader` count only on the local leader.
 ///
 /// # Errors
 /// `MPI_ERR_RANK` for a leader that is not there, `MPI_ERR_TAG` for a tag below 0, `MPI_ERR_COMM` where the groups
@@ -154,8 +154,8 @@ fn read_ranks(job: &Job, words: &[u64]) -> Result<Vec<u32>> {
     };
     let ranks: Option<Vec<u32>> = words.chunks(ORIGIN).map(read).collect();
     ranks.ok_or_else(|| {
-        let text = "the remote group names a process of no rank of this job, nor of a job that \
-            this process is connected with";
+        let text = "the remote group names a process that is neither of this job nor of a job \
+                    that this process is connected with";
         Error::new(MPI_ERR_OTHER, text)
     })
 }

@@ -9,8 +9,8 @@ use crate::process::Process;
 use fastpath_bootstrap::segment::FURTHER;
 use fastpath_protocol::Endpoint;
 
-/// Gives a new communicator its place, and makes the worker there if there is none yet. Says how many further workers
-/// each of its members has.
+/// Gives a new communicator its place, and makes the worker there if it does not exist yet. Returns how many further
+/// workers each of its members has.
 ///
 /// # Errors
 /// There is no address space for it.

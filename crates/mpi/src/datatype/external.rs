@@ -187,7 +187,7 @@ impl Datatype {
     ) -> Result<(*mut u8, usize)> {
         self.check_packing(buffer, count)?;
         let bytes = self.external_size(count)?;
-        // SAFETY: by the contract of this function.
+        // SAFETY: `packed` is null or has `size` bytes, as the caller promises.
         let (start, room) = unsafe { open_packed(packed, size, position) }?;
         if bytes as u64 > room as u64 {
             return Err(TypeError::Truncated(bytes as u64, room as u64));
@@ -205,14 +205,14 @@ impl Datatype {
     pub unsafe fn pack_external(
         &self, input: *const u8, count: i64, output: *mut u8, size: i64, position: i64,
     ) -> Result<i64> {
-        // SAFETY: by the contract of this function.
+        // SAFETY: `output` is null or has `size` bytes, as the caller promises.
         let (start, bytes) = unsafe { self.open_external(input, count, output, size, position) }?;
         let mut out: &mut [u8] = match bytes {
             0 => &mut [],
             // SAFETY: `open_external` found `bytes` bytes there, which the caller lets us write.
             _ => unsafe { std::slice::from_raw_parts_mut(start, bytes) },
         };
-        // SAFETY: by the contract of this function.
+        // SAFETY: the elements at `input` are readable and apart from `output`, as the caller promises.
         unsafe {
             self.export::<TypeError>(input, count as u64, &mut |chunk| {
                 let (place, behind) = std::mem::take(&mut out).split_at_mut(chunk.len());
@@ -262,14 +262,14 @@ impl Datatype {
     pub unsafe fn unpack_external(
         &self, input: *const u8, size: i64, position: i64, output: *mut u8, count: i64,
     ) -> Result<i64> {
-        // SAFETY: by the contract of this function.
+        // SAFETY: `input` is null or has `size` bytes, as the caller promises.
         let (start, bytes) = unsafe { self.open_external(output, count, input, size, position) }?;
         let mut data: &[u8] = match bytes {
             0 => &[],
             // SAFETY: `open_external` found `bytes` bytes there, which the caller lets us read.
             _ => unsafe { std::slice::from_raw_parts(start, bytes) },
         };
-        // SAFETY: by the contract of this function.
+        // SAFETY: the elements at `output` are writable and apart from `input`, as the caller promises.
         unsafe {
             self.import::<TypeError>(output, count as u64, &mut |chunk| {
                 let (next, behind) = data.split_at(chunk.len());

@@ -34,7 +34,7 @@ impl Datatype {
         if self.is_committed() { Ok(()) } else { Err(TypeError::NotCommitted) }
     }
 
-    /// Checks a count and returns the packed bytes of so many elements.
+    /// Checks a count and returns the packed bytes of `count` elements.
     pub(super) fn packed_bytes(&self, count: i64) -> Result<u64> {
         self.check_usable()?;
         let count = u64::try_from(count).map_err(|_| TypeError::NegativeCount(count))?;
@@ -66,7 +66,7 @@ impl Datatype {
         &self, input: *const u8, count: i64, output: *mut u8, size: i64, position: i64,
     ) -> Result<i64> {
         let bytes = self.check_packing(input, count)?;
-        // SAFETY: by the contract of this function.
+        // SAFETY: `output` is null or has `size` bytes, as the caller promises.
         let (to, room) = unsafe { open_packed(output, size, position) }?;
         if bytes > room as u64 {
             return Err(TypeError::Truncated(bytes, room as u64));
@@ -91,7 +91,7 @@ impl Datatype {
         &self, input: *const u8, size: i64, position: i64, output: *mut u8, count: i64,
     ) -> Result<i64> {
         let bytes = self.check_packing(output, count)?;
-        // SAFETY: by the contract of this function.
+        // SAFETY: `input` is null or has `size` bytes, as the caller promises.
         let (from, room) = unsafe { open_packed(input, size, position) }?;
         if bytes > room as u64 {
             return Err(TypeError::Truncated(bytes, room as u64));

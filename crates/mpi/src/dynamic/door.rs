@@ -1,7 +1,8 @@
 //! How a process of another job comes to a port: over the network, with a key that is part of the port's name.
 //!
-//! Whoever knows the name may come, as with every MPI; others are closed out after 5 seconds, and 64 of them wait at
-//! once. The key itself never travels: both ends prove that they know it, each by the other one's random number.
+//! Every process that knows the name may connect, as with every MPI; others are disconnected after 5 seconds, and at
+//! most 64 of them wait at once. The key itself never travels: both ends prove that they know it, each by the other
+//! one's random number.
 
 use super::line::move_bytes;
 use super::{Timeout, wait};
@@ -280,7 +281,7 @@ pub fn call(p: &Process, way: &DoorAddress, number: Number, timeout: Timeout) ->
             }
             Err(cause) => told.push(format!("{at}: {cause}")),
         }
-        if let Some(error) = timeout.check("nobody has accepted at the port") {
+        if let Some(error) = timeout.check("no process has accepted at the port") {
             return Err(error);
         }
     }
@@ -340,7 +341,7 @@ fn greet(
     if let Some(cause) = failed {
         let why = match cause.kind() {
             ErrorKind::UnexpectedEof => {
-                "who answers there has hung up: the key is another one's, or the port is closed"
+                "the process there has hung up: the key is wrong, or the port is closed"
             }
             _ => return Ok(Err(cause)),
         };
@@ -349,7 +350,7 @@ fn greet(
     let (theirs, tag) = answer.split_at(NONCE);
     let nonces = [&nonce[..], theirs].concat();
     if !proof.is_answer(&nonces, tag.try_into().unwrap_or(&[0; TAG])) {
-        let text = "who answers there does not know the key of the port";
+        let text = "the process there does not know the key of the port";
         return Ok(Err(io::Error::new(ErrorKind::PermissionDenied, text)));
     }
     let confirm = proof.confirm(&nonces);

@@ -99,7 +99,7 @@ fn to_words(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(8).map(word).collect()
 }
 
-/// The reverse, of so many bytes.
+/// The reverse, for `bytes` bytes.
 fn to_bytes(words: &[u64], bytes: usize) -> Vec<u8> {
     let all = words.iter().flat_map(|word| word.to_le_bytes());
     all.take(bytes).collect()
@@ -265,7 +265,7 @@ fn number(
     }?;
     let is_right = |&rank: &u32| (rank as usize) < job.present();
     if ranks.len() != foreign.len() || !ranks.iter().all(is_right) {
-        return Err(Error::new(MPI_ERR_INTERN, "mpiexec answers something else"));
+        return Err(Error::new(MPI_ERR_INTERN, "unexpected answer of mpiexec"));
     }
     let pairs = ranks.iter().copied().zip(foreign.iter().map(|one| one.origin));
     job.know_foreign(pairs, agreed.secret);
@@ -323,7 +323,7 @@ fn ask_numbers(p: &Process, foreign: &[Foreign]) -> Result<Vec<u32>> {
     match ask(p, MPI_ERR_PORT, "connect jobs", &request)? {
         Answer::Numbered { ranks } => Ok(ranks),
         Answer::Refused { text, .. } => Err(Error::new(MPI_ERR_PORT, text)),
-        _ => Err(Error::new(MPI_ERR_INTERN, "mpiexec answers something else")),
+        _ => Err(Error::new(MPI_ERR_INTERN, "unexpected answer of mpiexec")),
     }
 }
 

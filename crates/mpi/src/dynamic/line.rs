@@ -1,5 +1,5 @@
 //! A stream socket to a process of another job, while both agree on a communicator: messages with their length in
-//! front, one each way at a time. Nothing is read beyond a message: whoever owns the socket goes on with it.
+//! front, one each way at a time. Nothing is read beyond a message: the socket's owner uses it afterwards.
 #![allow(unsafe_code)]
 
 use super::wait;

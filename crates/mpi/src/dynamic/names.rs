@@ -1,6 +1,6 @@
 //! Names of services (MPI-5.0 section 11.9.4): the launcher keeps them for all ranks of its job, ours or an engine; a
-//! process that is alone keeps them for itself. A name that a job does not know is looked for in this user's other jobs
-//! on this host.
+//! process without a launcher keeps them for itself. A name that a job does not know is looked for in this user's other
+//! jobs on this host.
 
 use super::ask;
 use crate::consts::*;
@@ -46,8 +46,8 @@ fn ask_engine(engine: &mut Engine, request: &Request) -> std::result::Result<Ans
     })
 }
 
-/// The same, for who has no launcher of ours; `None` where no engine keeps names, and this process, which is alone,
-/// does so itself.
+/// The same without a launcher of ours; `None` if no engine keeps names, and this process, a job of its own, does so
+/// itself.
 fn settle_with_engine(job: &Job, request: &Request) -> Option<Result<Answer>> {
     if !job.may_ask_engine() {
         return None;
@@ -69,7 +69,7 @@ fn is_answer(error: &EngineError) -> bool {
     matches!(error, EngineError::Answer { .. } | EngineError::TooLong { .. })
 }
 
-/// Asks the launcher, or these names where this process is alone.
+/// Asks the launcher, or these names if this process is a job of its own.
 fn settle(
     p: &Process, request: Request,
     here: impl FnOnce(&mut Names) -> std::result::Result<Answer, (Cause, String)>,
@@ -102,7 +102,7 @@ pub fn publish(p: &Process, service: &[u8], port: &[u8]) -> Result {
 /// `MPI_Lookup_name`: the port's name.
 ///
 /// # Errors
-/// `MPI_ERR_NAME` where nobody has published it.
+/// `MPI_ERR_NAME` if it is not published.
 pub fn look_up(p: &Process, service: &[u8]) -> Result<Vec<u8>> {
     let request = Request::Lookup { service: service.to_vec() };
     let here = |names: &mut Names| {
@@ -117,7 +117,7 @@ pub fn look_up(p: &Process, service: &[u8]) -> Result<Vec<u8>> {
     };
     match found {
         Answer::Found { port } => Ok(port),
-        _ => Err(Error::new(MPI_ERR_INTERN, "mpiexec answers something else")),
+        _ => Err(Error::new(MPI_ERR_INTERN, "unexpected answer of mpiexec")),
     }
 }
 

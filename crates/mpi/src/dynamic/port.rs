@@ -1,7 +1,7 @@
 //! Ports: where processes of one job that share no communicator meet (MPI-5.0 section 11.9).
 //!
-//! A port is a word in the page of the rank that has opened it: its number, and who has come to it. A root that
-//! connects puts itself there when nobody is, and has been let in when the accepting root has taken it away; then both
+//! A port is a word in the page of the rank that has opened it: its number, and its caller. A root that connects puts
+//! its own number there when the place is free, and is accepted when the accepting root has taken it away; then both
 //! agree as two leaders of an intercommunicator do. Processes of other jobs come over the network ([`super::door`]).
 
 use super::door::{self, Door, DoorAddress};
@@ -74,7 +74,7 @@ impl Port {
         match Port::parse(name) {
             None => refuse(format!("{name:?} is no name that MPI_Open_port gave")),
             Some(port) if port.job == job.job_id() && port.rank as usize >= job.present() => {
-                refuse(format!("{name:?} is a port of no rank of this job"))
+                refuse(format!("{name:?} is not a port of a rank of this job"))
             }
             Some(port) => Ok(port),
         }
@@ -92,7 +92,7 @@ impl Port {
     }
 }
 
-/// Who has come to a port, or where this process has come to.
+/// The caller of a port, or the port that this process called.
 enum Met {
     /// A rank of this job, with which the root has agreed.
     Rank(Pact),
@@ -100,7 +100,7 @@ enum Met {
     Foreign(OwnedFd, [u8; 32]),
 }
 
-/// A port's word: its number, and who has come.
+/// A port's word: its number, and its caller.
 fn word(number: u32, caller: u32) -> u64 {
     u64::from(number) << 32 | u64::from(caller)
 }
@@ -136,7 +136,7 @@ pub fn open(p: &Process) -> Result<String> {
     let job = p.running()?.job;
     let ports = &job.own_page().ports;
     let Some(free) = ports.iter().find(|port| port.load(Ordering::Relaxed) == 0) else {
-        let text = format!("{PORTS} ports are open, more a process cannot have: close some");
+        let text = format!("{PORTS} ports are open, the most that a process can have: close some");
         return Err(Error::new(MPI_ERR_OTHER, text));
     };
     let number = CALLS.of(p).next();
@@ -198,7 +198,7 @@ pub fn close(p: &Process, name: &str) -> Result {
 /// `MPI_Comm_accept`.
 ///
 /// # Errors
-/// `MPI_ERR_PORT` for a port that the root has not opened, and where nobody comes for as long as the root waits;
+/// `MPI_ERR_PORT` for a port that the root has not opened, and if no process connects before the root's timeout;
 /// `MPI_ERR_ROOT`; `MPI_ERR_COMM` where both sides have a process in common.
 pub fn accept(
     p: &Process, name: impl FnOnce() -> Result<(String, Timeout)>, root: i32, comm: &Comm,
@@ -216,7 +216,8 @@ pub fn accept_while(
 ) -> Result<usize> {
     create(p, root, comm, || {
         let (name, timeout) = name()?;
-        let is_vain = || is_vain().or_else(|| timeout.check("nobody has come to the port"));
+        let is_vain =
+            || is_vain().or_else(|| timeout.check("no process has connected to the port"));
         let job = p.running()?.job;
         let port = Port::find(job, &name)?;
         let caller = match await_caller(p, job, &port, comm, &name, is_vain)? {
@@ -235,7 +236,7 @@ pub fn accept_while(
     })
 }
 
-/// Who comes to a port.
+/// The caller of a port.
 enum Came {
     /// A rank of this job: what it has written into the port's word.
     Rank(u32),
@@ -243,7 +244,7 @@ enum Came {
     Foreign(OwnedFd),
 }
 
-/// Waits until somebody comes to a port of this process, and lets it in.
+/// Waits until a process connects to a port of this process, and accepts it.
 fn await_caller(
     p: &Process, job: &Job, port: &Port, comm: &Comm, name: &str,
     mut is_vain: impl FnMut() -> Option<Error>,
@@ -273,9 +274,9 @@ fn await_caller(
             match doors.get_mut(&port.number) {
                 Some(door) => outcome = door.poll().map(|fd| Ok(Came::Foreign(fd))),
                 None if alone && others.all(has_left) => {
-                    let text = "nobody can come to the port: no other process of this job is left, \
-                        and those of other jobs come by tcp, which could not be opened or is left \
-                        out";
+                    let text = "no process can connect to the port: no other process of this job \
+                                is left, and those of other jobs connect by tcp, which could not \
+                                be opened or is left out";
                     outcome = Some(Err(Error::new(MPI_ERR_PORT, text)));
                 }
                 None => {}
@@ -288,7 +289,8 @@ fn await_caller(
         outcome = taken.ok().map(|word| Ok(Came::Rank(caller_in(word))));
         outcome.is_some()
     })?;
-    outcome.unwrap_or_else(|| Err(Error::new(MPI_ERR_INTERN, "nobody has come to the port")))
+    let none = "no process has connected to the port";
+    outcome.unwrap_or_else(|| Err(Error::new(MPI_ERR_INTERN, none)))
 }
 
 /// `MPI_Comm_connect`.
@@ -331,8 +333,8 @@ struct Call<'a> {
     timeout: Timeout,
 }
 
-/// What is said where nobody lets a caller in.
-const NOBODY_ACCEPTS: &str = "the port is open, but nobody has accepted there";
+/// The error if no process accepts a caller.
+const NOBODY_ACCEPTS: &str = "the port is open, but no process has accepted there";
 
 /// Comes to a port, and waits to be let in.
 fn claim(p: &Process, job: &Job, call: &Call<'_>) -> Result {
@@ -382,7 +384,7 @@ fn claim(p: &Process, job: &Job, call: &Call<'_>) -> Result {
 /// Nanoseconds between two questions what has become of a caller at a port of another host: at first, and at most.
 const ASK_AGAIN_NS: [u64; 2] = [200_000, 20_000_000];
 
-/// The same for a port of a rank on another host, whose launcher comes to it for this process.
+/// The same for a port of a rank on another host, whose launcher calls it for this process.
 fn claim_elsewhere(p: &Process, call: &Call<'_>) -> Result {
     let Call { port, name, .. } = call;
     let [mut pause_ns, most_ns] = ASK_AGAIN_NS;
@@ -404,7 +406,7 @@ fn claim_elsewhere(p: &Process, call: &Call<'_>) -> Result {
             Answer::Refused { text, .. } => {
                 return Err(Error::new(MPI_ERR_PORT, format!("{name:?} {text}")));
             }
-            _ => return Err(Error::new(MPI_ERR_INTERN, "mpiexec answers something else")),
+            _ => return Err(Error::new(MPI_ERR_INTERN, "unexpected answer of mpiexec")),
         }
         if let Some(error) = over {
             return Err(error);

@@ -59,7 +59,7 @@ struct Started {
     codes: Vec<i32>,
 }
 
-/// `MPI_Comm_spawn` and `MPI_Comm_spawn_multiple`. `asked` counts at the root alone.
+/// `MPI_Comm_spawn` and `MPI_Comm_spawn_multiple`. `asked` counts only at the root.
 pub fn spawn(
     p: &Process, comm: &Comm, root: i32, asked: impl FnOnce() -> Result<Vec<Asked>>,
 ) -> SpawnResult {
@@ -112,7 +112,8 @@ fn spawn_here(
     Ok(handle)
 }
 
-/// The number of the program of each process that is asked for, none where that is not known; so many codes of failure.
+/// The number of the program of each requested process, none if that is not known; fills `codes` with that many
+/// failures.
 fn list_codes(asked: &[Asked], codes: &mut Vec<i32>) -> Vec<usize> {
     let is_possible = |asked: &Asked| (0..=MOST as i32).contains(&asked.most);
     let of_program: Vec<usize> = match asked.iter().all(is_possible) {
@@ -129,7 +130,7 @@ fn read_programs(p: &Process, asked: &[Asked]) -> Result<Vec<Program>> {
     asked.iter().map(|asked| read_asked(p, asked)).collect()
 }
 
-/// The codes where so many processes of each program run.
+/// The error codes if `counts` processes of each program run.
 fn codes_of(asked: &[Asked], counts: &[u32]) -> Vec<i32> {
     let each = asked.iter().zip(counts).flat_map(|(asked, &count)| {
         let code = move |own| match own < count as i32 {
@@ -171,7 +172,7 @@ fn start(
             };
             Err(Error::new(MPI_ERR_SPAWN, text))
         }
-        _ => Err(Error::new(MPI_ERR_INTERN, "mpiexec answers something else")),
+        _ => Err(Error::new(MPI_ERR_INTERN, "unexpected answer of mpiexec")),
     }
 }
 
@@ -324,7 +325,7 @@ fn meet(p: &Process, root: u32, child: u32, me: u32) -> Meeting {
     Meeting::new(p, pair, b"", Purpose::Parent)
 }
 
-/// The root tells the first child who its parents are.
+/// The root tells the first child its parents.
 fn write_letter(p: &Process, comm: &Comm, child: u32, block: Block) -> Result {
     let me = comm.my_world_rank();
     let meeting = meet(p, me, child, me);

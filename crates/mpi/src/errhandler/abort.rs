@@ -55,8 +55,8 @@ pub fn abort_after_error(p: &Process, code: i32, report: &str) -> ! {
     end_process(code)
 }
 
-/// Whether an error of this class can come of a peer's end: its memory can be found gone before the launcher
-/// knows of it. A wrong call needs no peer, and is told at once; what a call of several requests reports may be either.
+/// Whether a peer's end can cause an error of this class: its memory can be found gone before the launcher knows of it.
+/// A wrong call needs no peer, and is reported at once; what a call of several requests reports may be either.
 fn may_follow_a_death(class: i32) -> bool {
     matches!(
         class,

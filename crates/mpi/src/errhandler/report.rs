@@ -93,7 +93,7 @@ fn whereabouts(p: &Process) -> String {
     format!("{who}, host {}, process {}", host_name(), std::process::id())
 }
 
-/// Before initialisation: what the launcher has told the process.
+/// Before initialisation: what the launcher has said about the process.
 fn launched_as() -> String {
     match find_place() {
         LaunchPlace::Own => {}

@@ -15,7 +15,7 @@ pub struct Class {
     pub advice: &'static str,
 }
 
-/// What an error of that class means, for ranks that are told no more of it.
+/// What an error of that class means, for ranks that know no more of it.
 pub fn meaning_of(code: i32) -> &'static str {
     find(code).map_or("an error of its own", |class| class.meaning)
 }
@@ -41,13 +41,13 @@ classes! {
          count is 0";
     MPI_ERR_COUNT, "invalid count argument", "pass a count that is 0 or more";
     MPI_ERR_TYPE, "invalid datatype argument",
-        "use a predefined datatype, or one that MPI_Type_commit has seen and MPI_Type_free has not";
+        "use a predefined datatype, or one that is committed and not yet freed";
     MPI_ERR_TAG, "invalid tag argument",
         "pass a tag from 0 to the attribute MPI_TAG_UB; MPI_ANY_TAG only where a message is \
          received";
     MPI_ERR_COMM, "invalid communicator",
         "pass a communicator that was created and not yet freed, or MPI_COMM_WORLD and \
-         MPI_COMM_SELF between MPI_Init and MPI_Finalize; with sessions alone, create one from a \
+         MPI_COMM_SELF between MPI_Init and MPI_Finalize; with only sessions, create one from a \
          group of the session (MPI_Comm_create_from_group)";
     MPI_ERR_RANK, "invalid rank",
         "pass a rank from 0 to the size of the communicator less 1, or MPI_PROC_NULL";
@@ -66,8 +66,8 @@ classes! {
     MPI_ERR_ARG, "invalid argument of some other kind", "";
     MPI_ERR_UNKNOWN, "unknown error", "";
     MPI_ERR_TRUNCATE, "data that does not fit what the receiver expects",
-        "receive with a count that is at least as large as the sender's; MPI_Probe tells the size \
-         in advance";
+        "receive with a count that is at least as large as the sender's; MPI_Probe gives the \
+         size in advance";
     MPI_ERR_OTHER, "other error", "";
     MPI_ERR_INTERN, "internal error of the MPI library", "this is a defect of Fastpath: please \
         report it with this message";

@@ -17,8 +17,8 @@ pub enum HandlerKind {
     Session,
 }
 
-/// A user's error handler: the object's handle, the error code, and arguments that the standard
-/// leaves to implementations. Here there are none.
+/// A user's error handler: the object's handle, the error code, and arguments that the standard leaves to
+/// implementations; this one passes none.
 pub(crate) type Function = unsafe extern "C" fn(*mut usize, *mut c_int, ...);
 
 /// What an error handler does.

@@ -187,7 +187,7 @@ impl File {
         self.status_of(access, datatype.as_deref(), bytes)
     }
 
-    /// The status of an access that has moved so many bytes of the file; it tells of bytes in memory.
+    /// The status of an access that has moved `bytes` bytes of the file; it counts bytes in memory.
     pub(super) fn status_of(
         &self, access: &Access, datatype: Option<&Datatype>, bytes: u64,
     ) -> Result<Status> {
@@ -308,8 +308,8 @@ impl File {
     }
 
     /// Whether accesses lock what they touch. A lock is the open file's, which the thread of [`helper`] shares: it does
-    /// not keep that out, and to unlock a range frees the thread's lock of it. So whoever locks lets the thread come to
-    /// its end first.
+    /// not keep that out, and to unlock a range frees the thread's lock of it. So the thread finishes before a range is
+    /// locked.
     pub(super) fn locks(&self, writes: bool) -> bool {
         self.atomic.get() || (writes && self.sieve() != Sieve::Never)
     }

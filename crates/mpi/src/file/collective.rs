@@ -1,4 +1,4 @@
-//! Collective accesses: what ranks tell each other first, who moves whose bytes, and one outcome for all.
+//! Collective accesses: what ranks exchange first, which rank moves whose bytes, and one outcome for all.
 //!
 //! Written once, for calls that block and for those with a request. Nothing is read or written where a rank refuses its
 //! arguments. Ranks whose shares do not interleave, or have large pieces, move their own bytes; otherwise all follow a
@@ -26,10 +26,10 @@ use fastpath_io::{
 
 /// Words of an outcome.
 const OUTCOME: usize = 4;
-/// Words of what a rank tells before an access: outcome, share, size of the file, flags, tuning.
+/// Words that a rank sends before an access: outcome, share, size of the file, flags, tuning.
 const TOLD: usize = OUTCOME + 4 + 1 + 1 + 5;
 
-/// Bytes of a piece from which ranks of one host read and write at least as well alone. Measured; see
+/// Bytes of a piece from which ranks of one host read and write at least as well by themselves. Measured; see
 /// docs/decisions/0052-large-pieces-alone.md.
 const PIECE_OF_HOST: u64 = 4096;
 /// The same where ranks are on several hosts, or calls go to a server: that may find a block that another host holds.
@@ -38,7 +38,7 @@ const PIECE_OF_SERVER: u64 = 1 << 18;
 /// Bytes of an aggregator's buffer, at most, whatever another rank says.
 const MOST_BUFFER: u64 = 1 << 31;
 
-/// What a rank tells before an access.
+/// What a rank sends before an access.
 #[derive(Debug, Clone, Copy)]
 struct Told {
     share: Share,

@@ -54,13 +54,13 @@ fn class_of(error: &IoError) -> i32 {
     }
 }
 
-/// The error of rank `rank` of the communicator that the file was opened on, or of the job where there is none.
+/// The error of rank `rank` of the communicator that the file was opened on, or of the job without one.
 pub(super) fn explain(name: &str, rank: u32, error: &IoError) -> Error {
     let text = format!("file \"{name}\", rank {rank}: {error}");
     Error::new(class_of(error), text)
 }
 
-/// Words in which a rank tells the others of its part.
+/// Words in which a rank reports its part to the others.
 pub(super) const TOLD: usize = 4;
 
 /// What a rank tells the others of its part.
@@ -74,7 +74,7 @@ pub(super) fn to_words(own: &std::result::Result<(), Refused>) -> [u64; TOLD] {
     }
 }
 
-/// The error that a rank has told of; none where its words make no sense or there is none.
+/// The error that a rank has reported; none if its words make no sense or say that there is none.
 fn from_words(name: &str, rank: u32, words: &[u64; TOLD]) -> Option<Error> {
     match words[0] & 0xff {
         0 => None,
@@ -101,7 +101,7 @@ fn from_words(name: &str, rank: u32, words: &[u64; TOLD]) -> Option<Error> {
     }
 }
 
-/// What a rank tells the others of its part, and what it keeps.
+/// What a rank reports of its part to the others, and what it keeps.
 pub(super) fn tell<T>(
     own: std::result::Result<T, Refused>,
 ) -> (Option<T>, std::result::Result<(), Refused>) {
@@ -121,7 +121,8 @@ pub(super) fn agree<T>(
     Ok(agree_and_tell::<T, TOLD>(p, comm, name, own, &[])?.0)
 }
 
-/// The same in one exchange with `more`, which follows the [`TOLD`] words of the outcome; what all members have told.
+/// The same in one exchange with `more`, which follows the [`TOLD`] words of the outcome; returns what all members have
+/// sent.
 ///
 /// # Errors
 /// As there.
@@ -143,7 +144,7 @@ pub(super) fn agree_and_tell<T, const WORDS: usize>(
     Ok((value, all))
 }
 
-/// The outcome that all ranks' words make, of which this rank's say what `told` is.
+/// The outcome by all ranks' words; this rank's say what `told` is.
 ///
 /// # Errors
 /// The error of the first rank that has one.
@@ -170,7 +171,7 @@ impl File {
         agree(p, &self.comm, &self.name, own)
     }
 
-    /// The error of a part that this rank alone was to do.
+    /// The error of a part that only this rank was to do.
     pub(super) fn explain(&self, refused: Refused) -> Error {
         match refused {
             Refused::System(error) => explain(&self.name, self.comm.rank, &error),

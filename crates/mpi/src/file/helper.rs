@@ -1,8 +1,8 @@
 //! A thread that reads and writes for requests while the program computes (`file-thread`).
 //!
 //! It starts with the first access that is large enough, takes accesses in their order, and wakes the rank as a peer
-//! would. It knows files and memory, and nothing of MPI. Who is to be alone with a file in this process, since he locks
-//! it or changes how it is locked, waits for [`finish`].
+//! would. It knows files and memory, and nothing of MPI. A caller that must be the only one to use a file in this
+//! process, since it locks it or changes how it is locked, waits for [`finish`].
 
 use fastpath_base::thread::without_signals;
 use std::collections::VecDeque;

@@ -1,7 +1,7 @@
 //! Hints of files (MPI 5.0, section 14.2.8): those of the standard, and the `romio_` ones that programs set.
 //!
-//! A hint is kept where its value makes sense, and told again by `MPI_File_get_info`; others are ignored. Those about
-//! permissions, collective buffering, data sieving and stripes are acted on, and told with the value in use.
+//! A hint with a valid value is kept, and returned by `MPI_File_get_info`; others are ignored. Those about permissions,
+//! collective buffering, data sieving and stripes are acted on, and returned with the value in use.
 
 use crate::info::Info;
 use fastpath_io::{Striping, Switch};
@@ -123,7 +123,7 @@ impl Hints {
         self.switch("romio_ds_write").unwrap_or_default()
     }
 
-    /// What this rank tells the others of [`Hints::sieve`].
+    /// What this rank sends the others for [`Hints::sieve`].
     pub fn sieve_word(&self) -> u64 {
         (self.sieve() == Switch::Enabled).into()
     }
@@ -172,7 +172,7 @@ impl Hints {
         stripe.unwrap_or(DEFAULT_ALIGN).min(MOST_ALIGN)
     }
 
-    /// What `MPI_File_get_info` returns for the file of that name, which has so many aggregators by itself.
+    /// What `MPI_File_get_info` returns for the file of that name, which has `aggregators` aggregators by default.
     pub fn describe(&self, name: &[u8], aggregators: u64) -> Info {
         let told = |switch| match switch {
             Switch::Enabled => "enable",

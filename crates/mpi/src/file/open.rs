@@ -224,7 +224,7 @@ fn open_in_turn(
 /// `MPI_File_close`.
 ///
 /// # Errors
-/// `MPI_ERR_FILE`; what the system says, the same on all ranks. The handle is freed all the same.
+/// `MPI_ERR_FILE`; what the system says, the same on all ranks. The handle is freed nevertheless.
 pub fn close(p: &Process, handle: usize) -> Result {
     let file = find(p, handle)?;
     if let Some((which, _)) = file.pending.get() {

@@ -7,7 +7,8 @@ use fastpath_io::{Counter, Descriptor};
 use fastpath_protocol::selection::report::quote;
 use std::fmt::Write;
 
-/// What is told: a name for programs, words for people, and what is counted; bytes belong to what stands before them.
+/// The counters of a report: a name for programs, words for people, and what is counted; bytes belong to what stands
+/// before them.
 const TOLD: [(&str, &str, Counter, Counter); 5] = [
     ("read", "calls that read", Counter::Reads, Counter::ReadBytes),
     ("written", "calls that wrote", Counter::Writes, Counter::WrittenBytes),

@@ -76,7 +76,7 @@ pub fn register(p: &Process, made: Registered) -> Result {
         return Err(Error::new(MPI_ERR_ARG, "the name of the representation is empty"));
     }
     if Representation::find(p, &made.name).is_ok() {
-        let text = format!("the data representation \"{}\" is there already", made.name);
+        let text = format!("the data representation \"{}\" is registered already", made.name);
         return Err(Error::new(MPI_ERR_DUP_DATAREP, text));
     }
     REGISTERED.of(p).borrow_mut().push(Rc::new(made));
@@ -101,8 +101,8 @@ impl Representation {
             None => Err(Error::new(
                 MPI_ERR_UNSUPPORTED_DATAREP,
                 format!(
-                    "the data representation \"{name}\" is not there: \"native\", \"internal\", \
-                     \"external32\" and those of MPI_Register_datarep are"
+                    "the data representation \"{name}\" is unknown: \"native\", \"internal\", \
+                     \"external32\" and those of MPI_Register_datarep exist"
                 ),
             )),
         }

@@ -1,5 +1,5 @@
-//! Accesses with a request (MPI 5.0, sections 14.4.2 to 14.4.4): large ones of a rank alone are left to a thread, the
-//! collective ones go on in whatever call makes progress, and short ones are over when they begin.
+//! Accesses with a request (MPI 5.0, sections 14.4.2 to 14.4.4): large independent ones are left to a thread, the
+//! collective ones proceed in any call that makes progress, and short ones are complete when they begin.
 //!
 //! **ELEMENTS.** As in `access`, until the request has completed: the elements in memory are readable or writable as
 //! the access says.
@@ -25,7 +25,7 @@ impl File {
     /// Reads or writes with a request.
     ///
     /// # Errors
-    /// Those of arguments, of an access of this rank alone; a request has the later ones.
+    /// Those of the arguments of an independent access; later errors are the request's.
     ///
     /// # Safety
     /// As [`File::access`], until the request has completed.

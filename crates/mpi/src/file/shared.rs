@@ -22,7 +22,7 @@ pub(super) enum SharedPointer {
     /// In the memory of rank 0 of the file.
     Remote {
         owner: u32,
-        /// Its key as rank 0 has told it, and what is made of it by the first access.
+        /// Its key as rank 0 has sent it, and what the first access makes of it.
         told: [u64; KEY_WORDS],
         key: Option<Box<RemoteKey>>,
         /// At rank 0: the memory, and its name.
@@ -75,7 +75,7 @@ impl SharedPointer {
         }
     }
 
-    /// Gives rank 0's memory back, when nobody uses it any more.
+    /// Gives rank 0's memory back, when it is not used any more.
     pub(super) fn release(&mut self, p: &Process) {
         if let SharedPointer::Remote { kept, .. } = self
             && let Some((at, id)) = kept.take()
@@ -142,7 +142,7 @@ impl File {
         self.take_shared(p, 0)
     }
 
-    /// Moves the shared pointer. Collective: nobody uses it before all have come, or leaves before it has moved.
+    /// Moves the shared pointer. Collective: no rank uses it before all have come, or leaves before it has moved.
     ///
     /// # Errors
     /// Those of communication.

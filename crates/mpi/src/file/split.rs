@@ -1,5 +1,5 @@
 //! Split collective accesses (MPI 5.0, section 14.4.5): one at a time on each file. The bytes move when the access
-//! begins; its end tells how it went.
+//! begins; its end returns the outcome.
 #![allow(unsafe_code)]
 
 use super::File;

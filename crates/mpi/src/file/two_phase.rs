@@ -459,7 +459,7 @@ fn read_ask(rank: u32, head: &[u64], list: &[u64], window: &Range<i64>) -> Resul
     }
 }
 
-/// The layout of runs in the memory of a window; none where there are none.
+/// The layout of runs in the memory of a window; None without runs.
 fn layout_of(asked: &Asked, window: &Range<i64>) -> Option<Arc<Layout>> {
     let pieces: Option<Vec<Layout>> = asked
         .runs

@@ -1,4 +1,4 @@
-//! What is left when the program calls `MPI_Finalize`: requests that were never completed, messages that nobody
+//! What is left when the program calls `MPI_Finalize`: requests that were never completed, messages that were never
 //! received.
 #![allow(unsafe_code)]
 
@@ -28,7 +28,7 @@ impl Checks {
         }
     }
 
-    /// Tells of messages that have arrived and that nobody has received; of many from one call once.
+    /// Reports messages that have arrived and were not received; many from one call once.
     pub(crate) fn tell_unreceived(&self, p: &Process, worker: &Worker) {
         let mut groups: Vec<(String, Vec<&Entry>)> = Vec::new();
         for message in worker.unexpected_messages() {
@@ -57,7 +57,7 @@ impl Checks {
                 1 => format!("a message (tag {}, {bytes} bytes)", first.tag),
                 n => format!("{n} messages (the first: tag {}, {bytes} bytes)", first.tag),
             };
-            self.tell(&format!("nobody received {which} {origin}"));
+            self.tell(&format!("never received: {which} {origin}"));
         }
     }
 }

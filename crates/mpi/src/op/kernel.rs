@@ -4,7 +4,7 @@
 use std::marker::PhantomData;
 
 /// Combines `count` elements: `inout = left op inout`. The arrays do not overlap and may lie at any address, in memory
-/// that peers write to as well: what they write meanwhile is lost or combined, element by element.
+/// that peers write to as well: each element that they write at that time is lost or combined.
 pub type Kernel = unsafe fn(left: *const u8, inout: *mut u8, count: usize);
 
 /// An operation on two values.
@@ -25,7 +25,7 @@ pub(super) fn kernel<T: Copy, O: Operate<T>>() -> Kernel {
 /// # Safety
 /// As [`Kernel`] says; elements are those of `T`.
 unsafe fn combine<T: Copy, O: Operate<T>>(left: *const u8, inout: *mut u8, count: usize) {
-    // SAFETY: the same contract.
+    // SAFETY: the arrays are those of a `Kernel` of `T`, as the caller promises.
     unsafe { combine_each::<T, O>(left, inout, count) }
 }
 
@@ -36,7 +36,7 @@ unsafe fn combine<T: Copy, O: Operate<T>>(left: *const u8, inout: *mut u8, count
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2")]
 unsafe fn combine_wide<T: Copy, O: Operate<T>>(left: *const u8, inout: *mut u8, count: usize) {
-    // SAFETY: the same contract.
+    // SAFETY: the arrays are those of a `Kernel` of `T`, as the caller promises.
     unsafe { combine_each::<T, O>(left, inout, count) }
 }
 

@@ -107,8 +107,8 @@ impl Op {
         Ok(Reducer { run, commutes: self.commutes, extent: datatype.layout().extent(), handle })
     }
 
-    /// As [`Op::reducer`], for a collective call: `MPI_REPLACE` and `MPI_NO_OP` are for one-sided communication
-    /// alone and are refused (MPI 5.0, section 12.3.4).
+    /// As [`Op::reducer`], for a collective call: `MPI_REPLACE` and `MPI_NO_OP` are only for one-sided communication
+    /// and are refused (MPI 5.0, section 12.3.4).
     #[inline]
     pub fn collective_reducer(&self, datatype: &Datatype, handle: usize) -> Result<Reducer> {
         match self.function {

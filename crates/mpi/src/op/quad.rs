@@ -9,7 +9,7 @@ use std::arch::x86_64::__m128i;
 /// Bytes of a number.
 const SIZE: usize = 16;
 
-/// The functions of the run-time library by name alone: stable Rust cannot declare their types.
+/// The functions of the run-time library, only by name: stable Rust cannot declare their types.
 mod runtime {
     unsafe extern "C" {
         pub(super) fn __addtf3();
@@ -69,14 +69,14 @@ fn is_greater(a: __m128i, b: __m128i) -> bool {
 /// # Safety
 /// The element at `at` is readable.
 unsafe fn load(at: *const u8) -> __m128i {
-    // SAFETY: by contract; no alignment is asked.
+    // SAFETY: the caller's element is readable; no alignment is needed.
     unsafe { at.cast::<__m128i>().read_unaligned() }
 }
 
 /// # Safety
 /// The element at `at` is writable.
 unsafe fn store(at: *mut u8, value: __m128i) {
-    // SAFETY: by contract; no alignment is asked.
+    // SAFETY: the caller's element is writable; no alignment is needed.
     unsafe { at.cast::<__m128i>().write_unaligned(value) }
 }
 
@@ -117,7 +117,7 @@ impl OperateAt for ComplexSum {
     const STRIDE: usize = 2 * SIZE;
 
     unsafe fn operate_at(left: *const u8, right: *mut u8) {
-        // SAFETY: by contract both are elements of two numbers.
+        // SAFETY: both are the caller's elements, of two numbers each.
         unsafe {
             Sum::operate_at(left, right);
             Sum::operate_at(left.add(SIZE), right.add(SIZE));
@@ -132,7 +132,7 @@ impl OperateAt for ComplexProd {
     const STRIDE: usize = 2 * SIZE;
 
     unsafe fn operate_at(left: *const u8, right: *mut u8) {
-        // SAFETY: by contract both are elements of two numbers.
+        // SAFETY: both are the caller's elements, of two numbers each.
         unsafe {
             let (ar, ai, br, bi) =
                 (load(left), load(left.add(SIZE)), load(right), load(right.add(SIZE)));

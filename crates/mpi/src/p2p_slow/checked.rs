@@ -41,12 +41,12 @@ pub(super) fn check(p: &Process, args: &Args) -> Result<Checked> {
     Ok(Checked { place: comm.place, comm, buffer, datatype: Some(datatype) })
 }
 
-/// Checks a send. `None` stands for `MPI_PROC_NULL`.
+/// Checks a send. `None` means `MPI_PROC_NULL`.
 pub(crate) fn check_send(p: &Process, args: &Args) -> Result<Option<Checked>> {
     inspect_send(p, args).map_err(|error| name_message(p, args, error))
 }
 
-/// Checks a receive or probe. `None` stands for `MPI_PROC_NULL`.
+/// Checks a receive or probe. `None` means `MPI_PROC_NULL`.
 pub(crate) fn check_recv(p: &Process, args: &Args) -> Result<Option<Checked>> {
     inspect_recv(p, args).map_err(|error| name_message(p, args, error))
 }

@@ -37,8 +37,8 @@ pub(crate) fn explain(fault: Fault, args: &Args, bytes: u64, sent: u64) -> Error
         Fault::PeerGone => Error::new(
             MPI_ERR_OTHER,
             format!(
-                "rank {peer} has left the job (finalized or dead): nobody takes the message{} of \
-                 {bytes} bytes{}",
+                "rank {peer} has left the job (finalized or dead): it cannot receive the \
+                 message{} of {bytes} bytes{}",
                 name_tag(tag),
                 explain_loss()
             ),

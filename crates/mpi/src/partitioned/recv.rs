@@ -35,7 +35,7 @@ struct Recv {
     made: String,
     offer: Option<Offer>,
     is_active: bool,
-    /// The sender's partitions of this start; none where it has come.
+    /// The sender's partitions of this start; None for one that has arrived.
     parts: Vec<Option<Part>>,
     /// Those before have come.
     next: usize,
@@ -182,7 +182,7 @@ impl Recv {
         }
     }
 
-    /// Whether a partition of the sender's has come; takes it then.
+    /// Whether a partition of the sender's has arrived; takes it then.
     fn take_part(&mut self, p: &Process, partition: usize) -> bool {
         let (Some(checked), Some(offer)) = (&self.checked, self.offer) else {
             return true;
@@ -233,7 +233,7 @@ impl Recv {
         Ok(parts.into_iter().all(|part| self.take_part(p, part)))
     }
 
-    /// Takes what has come.
+    /// Takes what has arrived.
     fn go_on(&mut self, p: &Process) {
         if self.offer.is_none() && self.failed.is_none() {
             match self.take_offer(p) {
@@ -354,7 +354,7 @@ impl Recv {
 /// `MPI_Parrived`: whether a partition is there; so it is where the request is not active.
 ///
 /// # Errors
-/// `MPI_ERR_REQUEST` for a request that is no partitioned receive, `MPI_ERR_ARG` for a partition that is none.
+/// `MPI_ERR_REQUEST` for a request that is no partitioned receive, `MPI_ERR_ARG` for an invalid partition.
 pub fn has_arrived(p: &Process, request: usize, partition: i32) -> Result<bool> {
     if request::notify(p, request, Notice::Arrived(partition))? {
         return Ok(true);

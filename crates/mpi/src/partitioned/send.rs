@@ -347,7 +347,7 @@ impl Operation<Process> for Send {
 /// `MPI_Pready` and its like: partitions from the first to the last may leave.
 ///
 /// # Errors
-/// `MPI_ERR_REQUEST` for a request that is no active partitioned send, `MPI_ERR_ARG` for a partition that is none or
+/// `MPI_ERR_REQUEST` for a request that is no active partitioned send, `MPI_ERR_ARG` for a partition that is invalid or
 /// was marked before.
 #[inline]
 pub fn mark_ready(p: &Process, request: usize, low: i32, high: i32) -> Result {

@@ -49,7 +49,7 @@ pub unsafe fn start_generalized(
     make_operation(p, Box::new(request))
 }
 
-/// `MPI_Grequest_complete`: whoever waits for it goes on.
+/// `MPI_Grequest_complete`: threads that wait for it continue.
 ///
 /// # Errors
 /// `MPI_ERR_REQUEST` for a request of another kind, or one that is complete.
@@ -93,7 +93,7 @@ impl Operation<Process> for Generalized {
     }
 
     fn state(&self) -> Cow<'static, str> {
-        "nobody has called MPI_Grequest_complete".into()
+        "MPI_Grequest_complete was not called".into()
     }
 
     fn is_over(&self) -> bool {

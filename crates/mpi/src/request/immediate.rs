@@ -1,7 +1,7 @@
 //! The immediate path of completion.
 //!
-//! **VARIABLES.** As in `request`: `request` is a variable, `status` is null or a status. A worker that is given lives,
-//! and the calling thread is inside it, alone.
+//! **VARIABLES.** As in `request`: `request` is a variable, `status` is null or a status. A given worker lives, and
+//! only the calling thread is inside it.
 #![allow(unsafe_code)]
 
 use super::{DONE_HANDLE, empty_status, status_of};

@@ -15,7 +15,7 @@ use fastpath_protocol::request::RequestKind;
 /// Passes a notice on to the operation behind a request, whether active or not.
 ///
 /// # Errors
-/// `MPI_ERR_REQUEST` for a request that is none, or none of such an operation; what the operation answers.
+/// `MPI_ERR_REQUEST` for a request that is invalid, or not of such an operation; the operation's own errors.
 pub fn notify(p: &Process, handle: usize, notice: Notice) -> Result<bool> {
     if handle == MPI_REQUEST_NULL {
         let text = "the request is MPI_REQUEST_NULL";
@@ -158,7 +158,7 @@ pub(crate) fn list_pending(p: &Process) -> Vec<(String, String)> {
 /// begun a call which the other has not wait for each other for ever.
 ///
 /// # Errors
-/// Why the first of them that has failed meanwhile never ends.
+/// Why the first of them that has failed never ends.
 pub(crate) fn finish_collective(p: &Process) -> Result {
     let is_collective = |extra: &Option<Extra<Process>>| match extra {
         Some(Extra::Operation { poll: Some(operation), result: None, started, .. }) => {

@@ -13,7 +13,7 @@ use fastpath_protocol::request::RequestKind;
 use fastpath_protocol::tag::key_source;
 use fastpath_protocol::{Fault, Request};
 
-/// The status that stands for "nothing was received".
+/// The status that means "nothing was received".
 pub fn empty_status() -> Status {
     Status::new(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_SUCCESS, 0)
 }

@@ -131,8 +131,8 @@ unsafe fn find_complete(
     Ok((None, any_active))
 }
 
-/// As [`find_complete`], of a call that waits: receives end if nobody is left who could send, and nothing else that is
-/// active could go on.
+/// As [`find_complete`], of a call that waits: receives end if no possible sender is left, and nothing else that is
+/// active could proceed.
 unsafe fn find_complete_or_gone(
     p: &Process, count: usize, requests: *const usize,
 ) -> Result<(Option<usize>, bool)> {
@@ -157,7 +157,7 @@ unsafe fn find_complete_or_gone(
     }
 }
 
-/// Whether nobody is left who could send what a receive waits for.
+/// Whether no process is left that could send what a receive waits for.
 fn has_no_sender(p: &Process, id: RequestId) -> Result<bool> {
     // SAFETY: the worker lives while MPI runs.
     let worker = unsafe { &*worker_of(p, id)? };

@@ -1,7 +1,7 @@
 //! By which loop members copy into their shared buffers. Where their processors share a cache a plain store is fastest;
 //! where they do not, it fetches the line from its last reader first, and a store past the caches is.
 //!
-//! The time from call to call tells of the scheduler. So each member measures its own copies and arithmetic; rank 0
+//! The time from call to call depends on the scheduler. So each member measures its own copies and arithmetic; rank 0
 //! adds them up, learns, and says by which loop all copy the next time.
 
 use fastpath_base::copy::CopyLoop;
@@ -38,7 +38,7 @@ impl Which {
 /// What is known; at rank 0 also what it is known from.
 pub(crate) struct Learnt {
     loops: [[Cell<Arm>; OCTAVES]; CALLS],
-    /// What this member's work took after it had last told the others.
+    /// Time of this member's work since it last reported it to the others.
     rest_ns: Cell<u64>,
     log: RefCell<Log>,
 }
@@ -119,7 +119,7 @@ impl Learnt {
         }
     }
 
-    /// A line for each call and octave of which something is known.
+    /// A line for each call and octave with known times.
     pub(crate) fn report(&self) -> Vec<String> {
         let log = self.log.borrow();
         let calls = log.learners.iter().flat_map(|learners| learners.iter());

@@ -60,7 +60,7 @@ pub fn count() -> usize {
 /// A variable by its number, and its shape.
 ///
 /// # Errors
-/// There is none.
+/// It does not exist.
 pub fn find(index: i32) -> Result<(&'static Variable, Shape)> {
     super::check()?;
     let found = usize::try_from(index).ok();
@@ -72,7 +72,7 @@ pub fn find(index: i32) -> Result<(&'static Variable, Shape)> {
 /// The number of a variable by its name.
 ///
 /// # Errors
-/// There is none.
+/// It does not exist.
 pub fn index_of(name: &str) -> Result<usize> {
     super::check()?;
     let found = all().position(|variable| variable.name == name);
@@ -132,7 +132,7 @@ fn no_handle(handle: usize) -> Error {
 /// The variable behind a handle, and its shape.
 ///
 /// # Errors
-/// There is none.
+/// It does not exist.
 pub fn behind(handle: usize) -> Result<(&'static Variable, Shape)> {
     let index = *enter()?.cvars.get(handle).ok_or_else(|| no_handle(handle))?;
     find(index as i32)

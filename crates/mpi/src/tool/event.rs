@@ -1,5 +1,5 @@
-//! Events: the points that traces record, each one told to the tools that have asked for it, in the call that passes
-//! it.
+//! Events: the points that traces record, each one reported to the tools that have asked for it, in the call that
+//! passes it.
 //!
 //! The immediate path has no points unless they are recorded from `MPI_Init` on. So a handle is made before that, or
 //! where `FASTPATH_TRACE` is set. A callback runs inside an MPI call: it must be one registered for
@@ -47,7 +47,7 @@ impl Element {
     }
 }
 
-/// One event that has come, for the length of its callback.
+/// One event, for the length of its callback.
 #[derive(Debug)]
 pub struct Instance {
     point: Point,
@@ -59,12 +59,12 @@ pub struct Instance {
 }
 
 impl Instance {
-    /// What it tells.
+    /// Its elements.
     pub fn elements(&self) -> Vec<Element> {
         elements(self.point)
     }
 
-    /// The bytes of an element; none where the event has not so many.
+    /// The bytes of an element; None beyond the last.
     pub fn element(&self, index: usize) -> Option<([u8; 8], usize)> {
         let element = *elements(self.point).get(index)?;
         let value = match element {
@@ -78,9 +78,9 @@ impl Instance {
 
 /// The function that a tool registers for an event.
 pub type Callback = unsafe extern "C" fn(usize, usize, i32, *mut core::ffi::c_void);
-/// The function that is told when a handle is freed.
+/// The function that is called when a handle is freed.
 pub type FreeCallback = unsafe extern "C" fn(usize, i32, *mut core::ffi::c_void);
-/// The function that is told of events that no callback took.
+/// The function that is called for events that no callback took.
 pub type DroppedCallback = unsafe extern "C" fn(i64, usize, i32, i32, *mut core::ffi::c_void);
 
 /// A callback and what it is given.
@@ -118,7 +118,7 @@ pub fn count() -> usize {
 /// An event by its number.
 ///
 /// # Errors
-/// There is none.
+/// It does not exist.
 pub fn find(index: i32) -> Result<Point> {
     super::check()?;
     let found = usize::try_from(index).ok();
@@ -129,7 +129,7 @@ pub fn find(index: i32) -> Result<Point> {
 /// The number of an event by its name.
 ///
 /// # Errors
-/// There is none.
+/// It does not exist.
 pub fn index_of(name: &str) -> Result<usize> {
     super::check()?;
     let found = Point::ALL.iter().position(|&point| name_of(point) == name);
@@ -149,7 +149,7 @@ pub fn name_of(point: Point) -> String {
     name
 }
 
-/// What an event tells, in the order of its elements.
+/// The elements of an event, in their order.
 pub fn elements(point: Point) -> Vec<Element> {
     let fields = point.fields();
     [Element::Peer, Element::Tag, Element::Bytes]
@@ -159,7 +159,7 @@ pub fn elements(point: Point) -> Vec<Element> {
         .collect()
 }
 
-/// What an event is, for people.
+/// The description of an event.
 pub fn describe(point: Point) -> String {
     let fields: Vec<&str> = point.fields().into_iter().filter(|f| !f.is_empty()).collect();
     match fields.is_empty() {
@@ -284,7 +284,7 @@ enum Told {
     Dropped(DroppedCallback, i64, usize),
 }
 
-/// The next registration of a point from a handle on, and what it is told; those that are told nothing are counted.
+/// The next registration of a point from a handle on, and what it gets; those that get nothing are counted.
 fn next(from: usize, point: Point) -> Option<(usize, Told)> {
     let mut registered = lock();
     let slots = registered.0.iter_mut().enumerate();

@@ -19,7 +19,7 @@ pub struct Variable {
     pub name: &'static str,
     /// Its `MPI_T_PVAR_CLASS_`.
     pub class: i32,
-    /// One line for people.
+    /// One line of description.
     pub meaning: &'static str,
     value: Value,
 }
@@ -176,7 +176,7 @@ impl Handle {
 /// A variable by its number.
 ///
 /// # Errors
-/// There is none.
+/// It does not exist.
 pub fn find(index: i32) -> Result<&'static Variable> {
     super::check()?;
     let found = usize::try_from(index).ok();
@@ -187,7 +187,7 @@ pub fn find(index: i32) -> Result<&'static Variable> {
 /// The number of a variable by its name and class.
 ///
 /// # Errors
-/// There is none.
+/// It does not exist.
 pub fn index_of(name: &str, class: i32) -> Result<usize> {
     super::check()?;
     let found =
@@ -277,7 +277,7 @@ fn find_handle(tool: &mut super::Tool, session: usize, handle: usize) -> Result<
     })
 }
 
-/// Does something with a handle, of which the process's value is told.
+/// Runs `act` on a handle, with the process's value.
 fn with<T>(
     p: &Process, (session, handle): (usize, usize), act: impl FnOnce(&mut Handle, u64) -> Result<T>,
 ) -> Result<T> {

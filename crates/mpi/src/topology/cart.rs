@@ -61,8 +61,8 @@ impl Cart {
         coords
     }
 
-    /// The rank at some coordinates, of which there is one for each dimension. Coordinates beyond the
-    /// extent are taken around in periodic dimensions.
+    /// The rank at coordinates, one for each dimension. Coordinates beyond the extent are taken around in periodic
+    /// dimensions.
     ///
     /// # Errors
     /// `MPI_ERR_ARG` for coordinates beyond the extent of a dimension that is not periodic.

@@ -48,7 +48,7 @@ pub fn create_dims(nodes: i32, dims: &mut [i32]) -> Result {
     Ok(())
 }
 
-/// A number below 2^31 has at most so many prime factors: further dimensions are 1.
+/// Most prime factors of a number below 2^31: further dimensions are 1.
 const MOST_FACTORS: usize = 30;
 
 /// `number` as a product of `count` factors in descending order, the most balanced one.

@@ -1,4 +1,4 @@
-//! Graphs: one that every member knows as a whole, and one of which every member knows its edges.
+//! Graphs: one that every member knows as a whole, and one in which every member knows its own edges.
 
 use crate::consts::*;
 use crate::error::{Error, Result};

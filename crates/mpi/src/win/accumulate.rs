@@ -72,8 +72,8 @@ pub unsafe fn update(p: &Process, asked: &Update, has_request: bool) -> Result {
     if !op.is_predefined() {
         return Err(Error::new(
             MPI_ERR_OP,
-            "the operation was made by MPI_Op_create: one-sided communication takes predefined \
-             operations alone",
+            "the operation was made by MPI_Op_create: one-sided communication takes only \
+             predefined operations",
         ));
     }
     let there = Elements::new(p, asked.target_count, asked.target_datatype)?;
@@ -128,7 +128,7 @@ pub unsafe fn update(p: &Process, asked: &Update, has_request: bool) -> Result {
     unsafe { job.run(origin.map(|o| (from.cast_const(), o)), result.map(|r| (to, r))) }
 }
 
-/// Where mistakes are looked for: tells of those of an accumulate.
+/// With `FASTPATH_CHECK`: reports mistakes of an accumulate.
 #[inline]
 fn check<'a>(
     p: &Process, window: &Window, target: (&Target, &Elements), has_request: bool,
@@ -162,7 +162,7 @@ fn refuse_types(what: &str) -> Error {
     Error::new(MPI_ERR_TYPE, text)
 }
 
-/// An update of which everything is known.
+/// An update with all its facts.
 struct Job<'a> {
     p: &'a Process,
     window: &'a Window,
@@ -253,7 +253,7 @@ impl Job<'_> {
         }
     }
 
-    /// Has the target take its lock and combine, where it is reached by messages alone; false where it has not.
+    /// Has the target take its lock and combine, if it is reached only by messages; false if it has not.
     ///
     /// # Safety
     /// As [`Job::change_pieces`].

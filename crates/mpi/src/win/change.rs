@@ -3,7 +3,7 @@
 //! ([`Target::delegate`]).
 //!
 //! **DATA AND MEMORY.** `data` is valid for as many bytes as an asked change may have, `memory` for its `len` bytes of
-//! the window. Whoever found the two promises it.
+//! the window. The code that found the two promises it.
 #![allow(unsafe_code)]
 
 use super::control::{ACCUMULATE, Words};

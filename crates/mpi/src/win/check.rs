@@ -1,5 +1,5 @@
-//! Where mistakes are looked for (`FASTPATH_CHECK=1`): tells of accesses of this process that nothing orders, to the
-//! memory of targets and to its own buffers.
+//! `FASTPATH_CHECK=1`: reports accesses of this process that nothing orders, to the memory of targets and to its own
+//! buffers.
 
 use super::conflicts::{AccessKind, Uses};
 use super::target::{Elements, Target};

@@ -31,8 +31,8 @@ use std::ptr;
 
 /// The lock of a window.
 pub(super) const LOCK: u64 = 0;
-/// Who has it alone. In a line of its own: all that wait poll that of the lock, and each store into it costs them all a
-/// miss.
+/// The exclusive owner. In a line of its own: all that wait poll the lock's line, and each store into it costs them all
+/// a miss.
 pub(super) const OWNER: u64 = 128;
 /// How many wait to share it that hold other locks.
 pub(super) const PRESSED: u64 = 136;
@@ -62,12 +62,12 @@ pub(super) fn queue_at(ranks: u32, ticket: u64) -> u64 {
     QUEUE + 8 * (ticket & (tickets(ranks) - 1))
 }
 
-/// Where a rank counts the epochs that it has posted: it alone changes this word.
+/// Where a rank counts the epochs that it has posted: only it changes this word.
 pub(super) fn posts_of(ranks: u32, rank: u32) -> u64 {
     (QUEUE + 8 * tickets(ranks)).next_multiple_of(LINE) + 8 * u64::from(rank)
 }
 
-/// Where a rank counts the epochs that it has ended: it alone changes this word. No line has both counts: the first
+/// Where a rank counts the epochs that it has ended: only it changes this word. No line has both counts: the first
 /// store into a line that is polled would have to be followed by another fetch of it.
 pub(super) fn ends_of(ranks: u32, rank: u32) -> u64 {
     posts_of(ranks, ranks).next_multiple_of(LINE) + 8 * u64::from(rank)
@@ -95,7 +95,7 @@ impl Control {
         Control { key, words }
     }
 
-    /// A word's address; null where there is none in this process.
+    /// A word's address; null if it is not mapped in this process.
     #[inline]
     pub fn word(&self, at: u64) -> *const AtomicU64 {
         match self.words.is_null() {
@@ -164,8 +164,8 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// Counts one more in a word that this rank alone changes, and that says `count` then. Who waits for it in this
-    /// host is woken.
+    /// Counts one more in a word that only this rank changes, and that says `count` then. Ranks of this host that wait
+    /// for it are woken.
     #[inline]
     pub fn count(&self, at: u64, count: u64) -> Result {
         let Some(word) = self.near(at) else {

@@ -71,7 +71,7 @@ impl Counts {
         count.set(count.get().wrapping_add(number));
     }
 
-    /// A put or a get of so many bytes.
+    /// A put or a get of `bytes` bytes.
     #[inline]
     pub fn add_move<const PUTS: bool>(&self, bytes: u64) {
         let (what, bytes_of) = match PUTS {

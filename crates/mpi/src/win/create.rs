@@ -68,7 +68,7 @@ pub unsafe fn make(p: &Process, parent: &Comm, wanted: &Wanted) -> Result<Rc<Win
     made
 }
 
-/// What all ranks say, unless one of them has failed: then all fail. The first word tells that, and is 0 in `mine`.
+/// What all ranks say, unless one of them has failed: then all fail. The first word says so, and is 0 in `mine`.
 fn agree<const N: usize>(
     p: &Process, comm: &Comm, mine: Result<[u64; N]>,
 ) -> Result<Vec<[u64; N]>> {
@@ -92,7 +92,7 @@ fn agree<const N: usize>(
             let text = format!(
                 "rank {rank} of the communicator could not make its part of the window: {meaning}"
             );
-            Err(Error::new(code, text).with_advice(Some("see what that rank says")))
+            Err(Error::new(code, text).with_advice(Some("see the message of that rank")))
         }
     }
 }

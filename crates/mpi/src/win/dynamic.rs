@@ -2,8 +2,8 @@
 //! read, so that attaching needs no message.
 //!
 //! The list is a page of its own: a number that is odd while the owner changes the list, and that every change
-//! increases; how many entries there are; and the entries, of address, length and key each. Who has read it asks for
-//! the number alone, where it is a load.
+//! increases; how many entries there are; and the entries, of address, length and key each. A rank that has read the
+//! list later reads only the number, if that is a load.
 //!
 //! **LOCKED WORKER.** The worker lives while MPI runs, and the calling thread is inside it. A reference to it or to
 //! what is reached is made anew after each call that may let others in.
@@ -119,7 +119,7 @@ pub unsafe fn attach(p: &Process, window: &Window, base: *mut u8, size: i64) -> 
             .with_advice(Some("detach the memory before it is attached again")));
     }
     if pieces.borrow().len() == MOST {
-        let text = format!("{MOST} pieces of memory are attached, which is all that there can be");
+        let text = format!("{MOST} pieces of memory are attached, the most that there can be");
         return Err(Error::new(MPI_ERR_RMA_ATTACH, text).with_advice(Some("attach larger pieces")));
     }
     let mut id = None;

@@ -113,7 +113,7 @@ impl Refusal {
             }
             Refusal::InPost => (
                 "an epoch by MPI_Win_post is open",
-                "call MPI_Win_wait, or MPI_Win_test until it says yes",
+                "call MPI_Win_wait, or MPI_Win_test until it returns true",
             ),
         }
     }
@@ -132,7 +132,7 @@ pub struct Epoch {
 }
 
 impl Epoch {
-    /// Of a window of so many ranks: none is open.
+    /// Of a window of `ranks` ranks, with no epoch open.
     pub fn new(ranks: u32) -> Self {
         Epoch {
             access: Access::None,
@@ -158,7 +158,7 @@ impl Epoch {
         self.holds != 0
     }
 
-    /// Whether locks are held for whose end others may wait: not by `MPI_MODE_NOCHECK` alone.
+    /// Whether locks are held that others may wait for: not only with `MPI_MODE_NOCHECK`.
     pub fn keeps_locks(&self) -> bool {
         self.held.iter().any(|held| matches!(held, HeldLock::Shared | HeldLock::Exclusive))
     }
@@ -189,7 +189,7 @@ impl Epoch {
         before && more
     }
 
-    /// Whether a lock on one rank, or on all where there is none given, may be asked for.
+    /// Whether a lock on one rank, or on all if none is given, may be requested.
     pub fn may_lock(&self, rank: Option<u32>) -> Result<(), Refusal> {
         match (&self.access, rank) {
             (Access::Locks, Some(rank)) => match self.held[rank as usize] {
@@ -323,7 +323,7 @@ impl Epoch {
         }
     }
 
-    /// Whether a flush of one rank, or of all, may be called: inside an epoch of a passive target alone.
+    /// Whether a flush of one rank, or of all, may be called: only inside an epoch of a passive target.
     pub fn may_flush(&self, rank: Option<u32>) -> Result<(), Refusal> {
         match (&self.access, rank) {
             (Access::LockAll(_), _) | (Access::Locks, None) => Ok(()),

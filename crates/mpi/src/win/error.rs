@@ -77,7 +77,7 @@ pub(super) fn refuse_range(window: &Window, rank: u32, disp: i64, low: i64, byte
             MPI_ERR_DISP,
             format!("the displacement {disp} is negative (window {}, rank {rank})", window.title()),
         )
-        .with_advice(Some("pass a displacement from the begin of the target's memory"));
+        .with_advice(Some("pass a displacement from the start of the target's memory"));
     }
     let from = i128::from(disp) * i128::from(unit) + i128::from(low);
     Error::new(

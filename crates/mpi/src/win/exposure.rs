@@ -141,7 +141,7 @@ pub fn start(p: &Process, window: &Window, group: &Rc<Group>, assertion: i32) ->
 /// `MPI_Win_complete`
 ///
 /// # Errors
-/// `MPI_ERR_RMA_SYNC` without `MPI_Win_start`; those of operations that are under way, after the targets were told.
+/// `MPI_ERR_RMA_SYNC` without `MPI_Win_start`; those of operations under way, after the targets were notified.
 pub fn complete(p: &Process, window: &Window) -> Result {
     let ranks = window.epoch.borrow().may_complete();
     let ranks = ranks.map_err(|refusal| error::refuse_epoch(window, None, refusal))?;

@@ -12,8 +12,8 @@ const ORDERING: &str = "accumulate_ordering";
 const OPS: &str = "accumulate_ops";
 const GRANULARITY: &str = "mpi_accumulate_granularity";
 
-/// Key and value where nothing was asked for. Accumulates are ordered and atomic for every operation at any size,
-/// whatever the program asks for, so that the hints about them change nothing but what is told.
+/// Default keys and values. Accumulates are ordered and atomic for every operation at any size, whatever the program
+/// asks for, so the hints about them change only what is returned.
 const DEFAULTS: [(&str, &str); 7] = [
     (NO_LOCKS, "false"),
     (ORDERING, "rar,raw,war,waw"),

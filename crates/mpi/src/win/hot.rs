@@ -236,7 +236,7 @@ unsafe fn move_now<const PUTS: bool, const WAY: u8, const LONG: bool>(sides: &Si
     true
 }
 
-/// Completes operations to a rank that is reached by load and store, or does nothing. `LOCAL` where their buffers alone
+/// Completes operations to a rank that is reached by load and store, or does nothing. `LOCAL` if only their buffers
 /// have to be free, as they are.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Win_flush
 pub fn try_flush<const WAY: u8, const LOCAL: bool>(rank: i32, win: usize) -> bool {
@@ -311,7 +311,7 @@ fn is_shown(win: usize) -> bool {
 /// Memory of a rank that is reached by load and store.
 pub(super) struct TargetMemory {
     pub target: *mut u8,
-    /// The lock of accumulates. No reference, so that who finds a place need not see that this is none.
+    /// The lock of accumulates. A pointer, so that finding a place needs no check of it.
     lock: *const AtomicU64,
     /// How many operations there were.
     counted: &'static Cell<u64>,

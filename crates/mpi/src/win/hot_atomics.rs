@@ -13,7 +13,7 @@ use fastpath_base::sync::{AtomicU8, AtomicU64, Ordering};
 struct AccumulateGuard(&'static AtomicU64);
 
 impl AccumulateGuard {
-    /// That of a place, for an operation that counts; none where somebody else has it.
+    /// That of a place, for an operation that counts; None if another thread or rank has it.
     #[inline(always)] // `fastpath bench instructions` counts MPI_Fetch_and_op
     fn take(place: &TargetMemory) -> Option<AccumulateGuard> {
         let lock = place.lock();

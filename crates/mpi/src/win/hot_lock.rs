@@ -1,5 +1,5 @@
-//! `MPI_Win_lock` and `MPI_Win_unlock` of a rank whose memory is reached by load and store and was locked before, where
-//! nobody else has the lock or waits for it.
+//! `MPI_Win_lock` and `MPI_Win_unlock` of a rank whose memory is reached by load and store and was locked before, if no
+//! other rank has the lock or waits for it.
 #![allow(unsafe_code)]
 
 use super::control::{ACCUMULATE, LOCK, OWNER};
@@ -49,7 +49,7 @@ impl LockTarget {
     }
 }
 
-/// Notes for who looks at the job that a lock is held, or not any more.
+/// Notes for reports on the job that a lock is held, or not any more.
 #[inline(always)] // as `find`
 pub(super) fn note<const WAY: u8>(window: &Window, rank: u32, taken: bool) {
     let worker = match WAY {

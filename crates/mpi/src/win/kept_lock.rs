@@ -2,13 +2,13 @@
 //!
 //! A rank that sleeps until its turn needs a processor before it can take the lock: to give the lock to the next one
 //! each time costs a switch between processes. A rank that polls has to fetch the lock, the word of the owner and what
-//! the lock protects from the other processor's cache. So who leaves the lock while others wait says that it is only
-//! kept ([`KEPT`], in the word of the owner), and wakes the first of them. Until that one runs and takes it away, the
-//! owner may take it again. The order of the tickets stays: only the first of those that wait may take it away.
+//! the lock protects from the other processor's cache. So a rank that leaves the lock while others wait marks it as
+//! only kept ([`KEPT`], in the word of the owner), and wakes the first of them. Until that one runs and takes it away,
+//! the owner may take it again. The order of the tickets stays: only the first of those that wait may take it away.
 
 use fastpath_base::sync::{AtomicU64, Ordering};
 
-/// In the word of the owner, beside its rank plus 1: it is not inside, and whoever comes next may have the lock.
+/// In the word of the owner, beside its rank plus 1: it is not inside, and the next rank may have the lock.
 const KEPT: u64 = 1 << 63;
 
 /// Times that the owner may take the lock again while another rank waits that sleeps, before it gives it away.
@@ -46,15 +46,15 @@ impl Owner<'_> {
         self.word.load(Ordering::Relaxed) == KEPT | self.inside()
     }
 
-    /// Goes in again, if nobody has taken the lock away.
+    /// Enters again, unless the lock was taken away.
     pub fn retake(self) -> bool {
         let (kept, inside) = (KEPT | self.inside(), self.inside());
         let (done, failed) = (Ordering::Relaxed, Ordering::Relaxed);
         self.word.compare_exchange(kept, inside, done, failed).is_ok()
     }
 
-    /// Takes the lock away from the rank that keeps it. The caller leaves it in that rank's place, and it alone may: it
-    /// is the first of those that wait, or that rank.
+    /// Takes the lock away from the rank that keeps it. The caller leaves it in that rank's place. Only the first of
+    /// those that wait may call this, or that rank.
     pub fn take_away(self) -> bool {
         let seen = self.word.load(Ordering::Relaxed);
         // ORDERING: partner: the store in `keep`.

@@ -36,8 +36,8 @@ pub(crate) fn refuse_open(p: &Process) -> Result {
             let (what, advice) = refusal.explain();
             let (title, targets) = (full_title(&window), name_targets(&epoch, refusal));
             let text = format!(
-                "called while {what}{targets} (window {title}): who waits for its end would wait \
-                 for ever"
+                "called while {what}{targets} (window {title}): a rank that waits for its end \
+                 would wait for ever"
             );
             return Err(Error::new(MPI_ERR_RMA_SYNC, text).with_advice(Some(advice)));
         }

@@ -186,8 +186,8 @@ fn complete_slow(p: &Process, window: &Window, rank: u32) -> Result {
     done.map_err(|e| error::explain(window, rank, e))
 }
 
-/// Where mistakes are looked for: accesses to a rank, or to all of them, are complete, or with `local` alone their
-/// buffers are free.
+/// With `FASTPATH_CHECK`: accesses to a rank, or to all of them, are complete, or with `local` only their buffers are
+/// free.
 #[inline]
 fn forget(p: &Process, window: &Window, rank: Option<u32>, local: bool) {
     if p.checks().is_some() {
@@ -205,7 +205,7 @@ pub(super) fn note_complete(window: &Window, rank: u32) {
     }
 }
 
-/// Completes what was begun to any rank; the first error is told after all.
+/// Completes what was begun to any rank; returns the first error at the end.
 ///
 /// # Errors
 /// As [`complete`].
@@ -253,7 +253,7 @@ pub(super) fn take(p: &Process, window: &Window, rank: u32, exclusive: bool) -> 
     note(p, window, rank, true)
 }
 
-/// Notes that a lock is held, or not any more, for who looks when this process has died.
+/// Notes that a lock is held, or not any more, for reports after this process has died.
 #[inline]
 pub(super) fn note(p: &Process, window: &Window, rank: u32, taken: bool) -> Result {
     let (world, point) = match taken {
@@ -319,7 +319,7 @@ fn await_ticket(words: &Words<'_>, ticket: Ticket, exclusive: bool) -> Result<bo
     Ok(!gives_way.get())
 }
 
-/// The writer that is inside, where the holder of a ticket comes next: then the lock goes to nobody else before.
+/// The writer that is inside, if the holder of a ticket comes next: then no other gets the lock before.
 fn holder(words: &Words<'_>, ticket: Ticket) -> Option<Awaited> {
     // ORDERING: before the word of the owner, which whoever is not inside has left empty; partner: who leaves the lock.
     let word = LockWord(words.near(LOCK)?.load(Ordering::Acquire));
@@ -329,8 +329,8 @@ fn holder(words: &Words<'_>, ticket: Ticket) -> Option<Awaited> {
     Some(Awaited::holding(&[*world]))
 }
 
-/// Waits without keeping the processor where there are fewer than ranks: who has the lock, and the one whose turn comes
-/// next, need it, and this rank is woken when its own turn has come.
+/// Waits without keeping the processor if there are fewer than ranks: the holder of the lock, and the next one, need
+/// it, and this rank is woken when its own turn has come.
 fn sleeping(words: &Words<'_>, wait: impl FnOnce() -> Result) -> Result {
     let worker = words.p.worker()?;
     let sleeps = sleeps(words)?;

@@ -1,11 +1,11 @@
-//! `MPI_Win_lock_all` (MPI 5.0, section 12.5.3): how it shares a window with ranks that lock one rank alone.
+//! `MPI_Win_lock_all` (MPI 5.0, section 12.5.3): how it shares a window with ranks that lock only one rank.
 //!
-//! A window that nobody locks exclusively needs no lock. So who calls `MPI_Win_lock_all` is only counted, by one
-//! operation on a word of its own host ([`Sharers`]). The first time that a rank locks exclusively it announces that on
-//! every host, and waits until nobody is counted there. From then on `MPI_Win_lock_all` takes the shared locks of all
-//! ranks, in the order of the ranks.
+//! A window that no rank locks exclusively needs no lock. So a rank that calls `MPI_Win_lock_all` is only counted, by
+//! one operation on a word of its own host ([`Sharers`]). The first time that a rank locks exclusively it announces
+//! that on every host, and waits until no rank is counted there. From then on `MPI_Win_lock_all` takes the shared locks
+//! of all ranks, in the order of the ranks.
 //!
-//! Nobody in `MPI_Win_lock_all` has to wait for a lock later on, since it has all from the beginning. So ranks that
+//! A rank in `MPI_Win_lock_all` never waits for a lock later on, since it has all from the beginning. So ranks that
 //! lock several ranks exclusively, in that order, and ranks in `MPI_Win_lock_all` cannot wait for each other for ever.
 #![allow(unsafe_code)]
 
@@ -92,7 +92,7 @@ pub fn unlock_all(p: &Process, window: &Window) -> Result {
     done.and(left)
 }
 
-/// `MPI_Win_lock_all` of a window that nobody locks exclusively and whose word of this host was used before, or
+/// `MPI_Win_lock_all` of a window that no rank locks exclusively and whose word of this host was used before, or
 /// nothing.
 #[inline]
 pub fn try_lock_all<const WAY: u8>(assertion: i32, win: usize) -> bool {
@@ -200,7 +200,7 @@ fn give_locks(p: &Process, window: &Window) -> Result {
     held.into_iter().try_for_each(|rank| give(p, window, rank, false))
 }
 
-/// Says on every host that this rank locks exclusively, and waits until nobody is in `MPI_Win_lock_all` without locks.
+/// Says on every host that this rank locks exclusively, and waits until no rank is in `MPI_Win_lock_all` without locks.
 #[cold]
 #[inline(never)]
 pub(super) fn announce(p: &Process, window: &Window) -> Result {

@@ -1,11 +1,11 @@
 //! The lock of one target's window memory, as one word: a fair lock for one writer or many readers, by tickets.
 //!
-//! Who asks takes the next ticket. A reader goes in when all before it are in or gone, and lets the one behind it try;
-//! a writer goes in when all before it are gone. So nobody is overtaken, and readers that follow each other are in
-//! together. Asking and leaving are one atomic operation each where nobody else is there (the ticket lock of Reed and
-//! Kanodia, 1979, with the second counter of Mellor-Crummey and Scott, 1991).
+//! A request takes the next ticket. A reader goes in when all before it are in or gone, and lets the one behind it try;
+//! a writer goes in when all before it are gone. So no rank is overtaken, and readers that follow each other are in
+//! together. Asking and leaving are one atomic operation each without contention (the ticket lock of Reed and Kanodia,
+//! 1979, with the second counter of Mellor-Crummey and Scott, 1991).
 
-/// Bits of each counter. They wrap around: there are never so many waiting at once.
+/// Bits of each counter. They wrap around: there are never that many waiting at once.
 const BITS: u32 = 21;
 const MASK: u64 = (1 << BITS) - 1;
 
@@ -31,7 +31,7 @@ impl LockWord {
         LockWord((next & MASK) | (readers & MASK) << BITS | (writers & MASK) << (2 * BITS))
     }
 
-    /// The ticket of the next who asks.
+    /// The ticket of the next request.
     fn next(self) -> u64 {
         self.0 & MASK
     }
@@ -41,12 +41,12 @@ impl LockWord {
         self.0 >> BITS & MASK
     }
 
-    /// The ticket with which a writer may go in: so many have left.
+    /// The ticket with which a writer may go in: the number of those that have left.
     fn writers(self) -> u64 {
         self.0 >> (2 * BITS) & MASK
     }
 
-    /// The word with one more who asks, its ticket, and whether it is in already.
+    /// The word with one more request, its ticket, and whether it is in already.
     pub fn request(self, exclusive: bool) -> (LockWord, Ticket, bool) {
         let (next, readers, writers) = (self.next(), self.readers(), self.writers());
         let granted = self.is_turn(next, exclusive);
@@ -54,7 +54,7 @@ impl LockWord {
         (LockWord::pack(next + 1, readers, writers), next, granted)
     }
 
-    /// The ticket of who has asked by [`ASK`], where this was the word before, and whether it is its turn.
+    /// The ticket of a request by [`ASK`], if this was the word before, and whether it is its turn.
     pub fn asked(self, exclusive: bool) -> (Ticket, bool) {
         (self.next(), self.is_turn(self.next(), exclusive))
     }
@@ -77,7 +77,7 @@ impl LockWord {
         !self.is_next(self.next())
     }
 
-    /// Whether the holder of a ticket, a writer, waits for readers alone, and keeps others behind it from them.
+    /// Whether the holder of a ticket, a writer, waits only for readers, and keeps others behind it from joining them.
     pub fn holds_up(self, ticket: Ticket) -> bool {
         let is_behind = self.next() != (ticket + 1) & MASK;
         self.readers() == ticket && self.writers() != ticket && is_behind
@@ -99,7 +99,7 @@ impl LockWord {
         (self.readers() != self.next()).then_some(self.readers())
     }
 
-    /// Whether nobody is inside and nobody waits.
+    /// Whether no rank is inside or waits.
     #[cfg(test)]
     pub fn is_free(self) -> bool {
         self.next() == self.readers() && self.next() == self.writers()

@@ -11,8 +11,8 @@ use fastpath_protocol::rma::AccessPath;
 use fastpath_protocol::selection::report::quote;
 use std::fmt::Write;
 
-/// What is told of a rank whose words this process does not reach by load and store, and where its memory is not
-/// reached either.
+/// The report's remark for a rank whose words this process does not reach by load and store, if its memory is not
+/// reached so either.
 const NEEDS_OWNER: &str = "; locks, atomics and accumulates wait until the owner makes progress, \
                            which it does with FASTPATH_PROGRESS=thread also while it computes";
 const ALL_NEED_OWNER: &str = "; locks, atomics and accumulates are among them";

@@ -2,7 +2,7 @@
 //! and written.
 //!
 //! **SPAN AND BUFFER.** The bytes at the target are inside the span that it was found with. What is read from is
-//! readable and what is read to writable until [`lock::complete`] of the rank, and nobody else's. The worker lives
+//! readable and what is read to writable until [`lock::complete`] of the rank, and used by no other. The worker lives
 //! while MPI runs, key and slots as long as the window. The first two are asked of the callers.
 #![allow(unsafe_code)]
 
@@ -75,7 +75,7 @@ fn too_many() -> Error {
     Error::new(MPI_ERR_COUNT, "the elements have more bytes than an address space")
 }
 
-/// Zeroed memory, or the error that there is none.
+/// Zeroed memory, or the error that there is too little.
 pub(super) fn room(bytes: u64) -> Result<Vec<u8>> {
     let (mut memory, len) = (Vec::new(), bytes as usize);
     if memory.try_reserve_exact(len).is_err() {
@@ -180,7 +180,7 @@ fn find_attached(
     Ok(Some((found, there)))
 }
 
-/// Elements whose bytes are not in one piece of attached memory, each of which is in some.
+/// Elements whose bytes are not in one piece of attached memory, though each element is in one.
 #[cold]
 #[inline(never)]
 fn find_apart(p: &Process, window: &Window, first: Target, elements: &Elements) -> Result<Target> {
@@ -285,7 +285,7 @@ impl Target {
         self.byte.wrapping_add(at)
     }
 
-    /// The key that it was found with; null where there is none.
+    /// The key that it was found with; null without one.
     pub fn key(&self) -> *mut RemoteKey {
         self.key
     }

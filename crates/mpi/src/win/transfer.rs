@@ -20,7 +20,7 @@ use std::rc::Rc;
 /// Bytes that are packed at a time where the data is in pieces on both sides.
 const CHUNK: usize = 1 << 14;
 
-/// Where an operation went, for who waits for it: none where it is complete.
+/// Where an operation went, for its completion; None if it is complete.
 pub(super) type Begun = Option<(Rc<Window>, u32)>;
 
 /// `MPI_Put`
@@ -47,7 +47,7 @@ pub unsafe fn put(p: &Process, sides: &Sides) -> Result {
 /// As [`put`].
 ///
 /// # Safety
-/// The buffer is writable as count and datatype say, and nobody uses it until the operation is completed.
+/// The buffer is writable as count and datatype say, and it is not used until the operation is completed.
 pub unsafe fn get(p: &Process, sides: &Sides) -> Result {
     // SAFETY: ORIGIN AND RESULT.
     unsafe {

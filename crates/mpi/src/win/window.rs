@@ -70,7 +70,7 @@ pub(super) struct Part {
     pub owner: u32,
     /// Where it begins in the region of `memory`.
     pub start: u64,
-    /// Its memory; of a dynamic window its list of what is attached. Zeros where there is none.
+    /// Its memory; of a dynamic window the list of what is attached. Zeros without memory.
     pub memory: PackedKey,
     /// Its words for synchronisation.
     pub control: PackedKey,
@@ -125,7 +125,7 @@ pub struct Window {
     pub group: Rc<Group>,
     /// The calling process's rank.
     pub rank: u32,
-    /// A communicator of the group for the window alone.
+    /// A communicator of the group, only for the window.
     pub(super) comm: Rc<Comm>,
     /// As `MPI_Win_set_name` left it.
     pub name: RefCell<String>,
@@ -150,7 +150,7 @@ pub struct Window {
     pub(super) counts: Counts,
     /// The name by which traces know it, once it was asked for.
     pub(super) subject: Cell<Option<Subject>>,
-    /// Whether all ranks are on this host, so that whoever waits is woken by who ends the wait.
+    /// Whether all ranks are on this host, so that the rank that ends a wait wakes the one that waits.
     pub(super) is_local: bool,
     /// Whether this rank has told all hosts that it locks exclusively.
     pub(super) announced: Cell<bool>,
@@ -232,7 +232,7 @@ impl Window {
         self.handle.get() as u32
     }
 
-    /// Tells who looks at the job what it is called.
+    /// Publishes its title for reports on the job.
     pub(super) fn tell_title(&self, p: &Process) {
         if let Some(engine) = p.engine() {
             engine.job.own_page().set_window_title(self.number(), &self.title());

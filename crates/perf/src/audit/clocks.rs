@@ -38,7 +38,7 @@ pub struct Explanation {
 const SUPPOSED: [(&str, f64); 3] =
     [("nanoseconds", 1.0), ("microseconds", 1e3), ("milliseconds", 1e6)];
 
-/// The clocks that make a step of numbers whose unit nobody gives: in the unit that explains it most simply.
+/// The clocks that make a step of numbers without a unit: in the unit that explains it most simply.
 pub fn explain_bare_step(low: f64, high: f64) -> Vec<Explanation> {
     let explained = SUPPOSED.map(|(name, ns)| {
         let mut found = explain_step(low * ns, high * ns);

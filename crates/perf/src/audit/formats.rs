@@ -21,7 +21,7 @@ pub const QPERF: &str = "qperf";
 /// A column that a tool prints.
 #[derive(Deserialize)]
 pub struct Heading {
-    /// Its heading without `#`, words parted by one blank; one `*` stands for any characters.
+    /// Its heading without `#`, words separated by one blank; one `*` matches any characters.
     pub text: String,
     /// The unit; None: it has none, or it follows from [`Heading::text`] and the version.
     pub unit: Option<Unit>,
@@ -67,7 +67,7 @@ pub struct Format {
 /// A value that a tool prints by name, one to a line.
 #[derive(Deserialize)]
 pub struct Named {
-    /// Its name; one `*` stands for any characters.
+    /// Its name; one `*` matches any characters.
     pub pattern: String,
     /// The unit; None: written behind each number, see [`written_unit`].
     pub unit: Option<Unit>,
@@ -151,7 +151,7 @@ pub fn written_unit(tool: &str, word: &str) -> Option<Unit> {
     FORMATS.written.get(tool)?.get(word).copied()
 }
 
-/// Whether a text is the pattern, in which one `*` stands for any characters.
+/// Whether a text matches the pattern, in which one `*` matches any characters.
 pub fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

@@ -12,7 +12,7 @@ use super::table::Cell;
 /// Steps below this share of the smallest value are not looked for.
 const STEPS_MAX: f64 = 20_000.0;
 
-/// A step must be so many times as wide as the rounding, or nearly everything would fit it.
+/// A step must be this many times as wide as the rounding, or nearly everything would fit it.
 const WIDTHS_MIN: f64 = 3.0;
 
 /// More distinct values than this add nothing to what is known.
@@ -67,7 +67,7 @@ impl Lattice {
         (self.low + self.high) / 2.0
     }
 
-    /// The multiple that a printed value is; None where it is none.
+    /// The multiple that a printed value is; None if it is not one.
     pub fn multiple(&self, cell: Cell) -> Option<u64> {
         let (low, high) = allowed(cell, self.rounding);
         let nearest = (cell.value / self.step()).round();

@@ -154,8 +154,8 @@ fn unit_in_heading(name: &str) -> Option<Unit> {
     name.split(cut).rev().find_map(Unit::of_time)
 }
 
-/// The names of `count` columns, if the line has so many. Names may hold blanks: a unit in brackets
-/// belongs to the word before it, and of the gaps between words the widest part the names.
+/// The names of `count` columns, if the line has that many. Names may hold blanks: a unit in brackets belongs to the
+/// word before it, and the widest gaps between words separate the names.
 fn split_heading(line: &str, count: usize) -> Option<Vec<String>> {
     let line = line.replace('\t', "        ");
     let line = line.replace(['|', '\u{b1}'], "    ");

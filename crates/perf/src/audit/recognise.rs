@@ -1,7 +1,7 @@
 //! Reads the outputs of tools that are known by their own headings, as [`formats`] describes them.
 //!
-//! Everything else in such an output, banners above all, is left alone: a row counts only below
-//! headings of its tool and with exactly as many values.
+//! Everything else in such an output, such as banners, is ignored: a row counts only below headings of its tool and
+//! with exactly as many values.
 //!
 //! [`formats`]: super::formats
 
@@ -73,7 +73,7 @@ impl Reader {
         took
     }
 
-    /// Ends the table under way; headings without rows are none.
+    /// Ends the table under way; headings without rows are no table.
     fn close(&mut self) {
         if let Some((mut table, _)) = self.open.take()
             && table.lines.0 > 0

@@ -6,7 +6,7 @@ use super::{Audit, ClockStep, ColumnFindings, Comparison, TableFindings};
 use crate::document::{Document, Table};
 use crate::output::format::behind;
 
-/// Rows of which the worth is shown, at most.
+/// Most rows whose worth is shown.
 const ROWS_MAX: usize = 40;
 
 /// So many columns that follow each other with the same unit, statistic and resolution take one line.
@@ -102,8 +102,8 @@ fn describe_step(table: &TableFindings, step: &ClockStep, said: &mut Document) {
     };
     let (values, chance) = (step.values, step.chance.max(1e-99));
     said.go_on(format!(
-        "{values} distinct values are whole multiples, {rounding}; chance of an \
-        accident: {chance:.0e}"
+        "{values} distinct values are whole multiples, {rounding}; probability of a coincidence: \
+         {chance:.0e}"
     ));
     for clock in step.clocks.iter().take(2) {
         let by = match clock.operations {
@@ -136,16 +136,16 @@ fn describe_unit(table: &TableFindings, unit: &UnitFinding, said: &mut Document)
     let (rows, chance) = (unit.rows, unit.chance);
     said.pair("unit", format!("`{bandwidth}` is in {means}"));
     said.go_on(format!(
-        "`{size}` {relation} `{other}` gives it in all {rows} rows; chance of \
-        an accident: {chance:.0e}"
+        "`{size}` {relation} `{other}` gives it in all {rows} rows; probability of a \
+         coincidence: {chance:.0e}"
     ));
     let cells = &table.table.columns[unit.bandwidth].cells;
     let top = cells.iter().map(|c| c.value).fold(0.0, f64::max);
     if unit.base == Base::Mebi {
         let decimal = top * unit.base.factor();
         said.go_on(format!(
-            "its {top} are {decimal:.1} of 10^6; hold it against a limit in the \
-            same unit (4000 of 10^6 are 3814.7)"
+            "its {top} are {decimal:.1} of 10^6; compare it with a limit in the same unit (4000 \
+             of 10^6 are 3814.7)"
         ));
     }
 }

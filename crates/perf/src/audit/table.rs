@@ -68,11 +68,11 @@ pub fn read_number(token: &str) -> Option<(Cell, &str)> {
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(from = "String")]
 pub struct Unit {
-    /// Its name, with the factor where the name alone says too little.
+    /// Its name, with the factor if the name says too little.
     pub name: Text,
     /// Its length in nanoseconds if it is one of time.
     pub ns: Option<f64>,
-    /// False if the heading's word stands for two units: `MB/s` is written for 10^6 and for 2^20 bytes.
+    /// False if the heading's word means two units: `MB/s` is written for 10^6 and for 2^20 bytes.
     pub settled: bool,
 }
 
@@ -83,12 +83,12 @@ impl From<String> for Unit {
 }
 
 impl Unit {
-    /// A unit that is none of time.
+    /// A unit that is not of time.
     pub const fn new(name: &'static str) -> Unit {
         Unit { name, ns: None, settled: true }
     }
 
-    /// A unit whose word stands for two.
+    /// A unit whose word means two.
     pub const fn unsettled(name: &'static str) -> Unit {
         Unit { settled: false, ..Unit::new(name) }
     }
@@ -151,7 +151,7 @@ impl Column {
         }
     }
 
-    /// Adds cells without a number until it has so many.
+    /// Adds cells without a number until it has `rows` cells.
     pub fn fill(&mut self, rows: usize) {
         let missing = rows.saturating_sub(self.cells.len());
         self.cells.extend(std::iter::repeat_n(Cell::MISSING, missing));

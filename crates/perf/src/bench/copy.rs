@@ -1,5 +1,5 @@
-//! `fastpath bench copy`: the loops of the copy engine, alone and as a pipeline between two
-//! processors, which is the floor of large messages.
+//! `fastpath bench copy`: the loops of the copy engine, singly and as a pipeline between two processors, which is the
+//! floor of large messages.
 
 use std::io;
 
@@ -32,10 +32,10 @@ pub struct CopyOptions {
     /// A sample is the mean over a batch that lasts at least this long
     #[arg(long, default_value = "100us", value_parser = parse_batch)]
     batch: u64,
-    /// The pipeline: each loop of the sender with each of the receiver, in place of the best for each
+    /// The pipeline: each loop of the sender with each of the receiver, instead of only the best
     #[arg(long)]
     all: bool,
-    /// The pipeline alone
+    /// Only the pipeline
     #[arg(long)]
     pipeline: bool,
     /// Print one JSON object a line
@@ -68,7 +68,7 @@ struct Session<'a> {
     output: Output,
 }
 
-/// All loops alone, then as the two sides of a pipeline.
+/// All loops singly, then as the two sides of a pipeline.
 ///
 /// # Errors
 /// A processor that cannot be used.

@@ -106,7 +106,7 @@ pub(crate) fn choose_processors(asked: &[usize]) -> Result<[usize; 2]> {
         (&[a, b], _) if a != b => Ok([a, b]),
         ([], [first, second, ..]) => Ok([*first, *second]),
         ([], _) => {
-            bail!("this process may use one processor alone: there is nothing to measure between")
+            bail!("this process may use only one processor: there is nothing to measure between")
         }
         _ => bail!("--processors takes two different numbers, as 0,1"),
     }
@@ -171,7 +171,7 @@ pub fn run(options: &FloorOptions) -> Result<()> {
     let of_call = "recorded, each of the 3 of an immediate call, in a loop";
     for (times, what) in [
         (points.off, "not recorded"),
-        (points.clock, "its clock alone"),
+        (points.clock, "only its clock"),
         (points.on, "recorded, in a loop"),
         (points.of_call, of_call),
         (points.in_place, &in_place),

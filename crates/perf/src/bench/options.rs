@@ -24,7 +24,7 @@ pub struct BenchOptions {
     /// Name all tests
     #[arg(long)]
     pub list: bool,
-    /// Number of ranks; several, separated by commas, are a job each
+    /// Number of ranks; several numbers, separated by commas: one job for each
     #[arg(short = 'n', long, value_delimiter = ',', default_value = "2",
         value_parser = value_parser!(u32).range(1..=RANKS_MAX))]
     pub ranks: Vec<u32>,
@@ -44,7 +44,7 @@ pub struct BenchOptions {
     /// Write the statistics to this file as comma-separated values; `-` as above
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
-    /// Whose columns the table has, with the statistic named
+    /// The tool whose columns the table has, with the statistic named
     #[arg(long, value_enum, default_value_t)]
     pub style: Style,
     /// No progress bar
@@ -190,7 +190,7 @@ pub struct CaseOptions {
     /// Verify contents, outside the timed loop
     #[arg(long)]
     pub check: bool,
-    /// Write what is sent before each send and read it after each receive, where a test knows how; the time includes
+    /// Write each message before it is sent and read it after it was received, in tests that can; the time includes
     /// both
     #[arg(long)]
     pub touch: bool,
@@ -299,7 +299,7 @@ impl BenchOptions {
         let below = [Level::Verbs, Level::Transport, Level::Protocol];
         let below = below.into_iter().any(|level| self.has_level(level));
         if given && below {
-            bail!("--buffer, --offset and --type are options of the level of mpi alone");
+            bail!("--buffer, --offset and --type are options of the level mpi only");
         }
         if below && !self.mpi.hosts.is_empty() {
             bail!("--host: the levels below mpi are measured between two ranks of one host");

@@ -16,7 +16,7 @@ use crate::measure::steps_of_four;
 use crate::program::Settings;
 use crate::record::{Case, Level, Of};
 
-/// Sizes of the ping-pong of which the pipeline is the floor, where none are asked for.
+/// Default sizes of the ping-pong whose floor is the pipeline.
 const OWN_SIZES: [u64; 6] = steps_of_four(4 << 10);
 
 /// Large sizes of the ping-pongs among these tests; none where the pipeline is no floor of them.
@@ -30,7 +30,7 @@ pub fn list_sizes(tests: &[&'static Test], options: &BenchOptions, ranks: u32) -
     }
 }
 
-/// The same for what the program in C is told.
+/// The same for the settings of the program in C.
 pub fn list_sizes_of(settings: &Settings, ranks: u32) -> Vec<u64> {
     let names = settings.tests.iter();
     let tests: Vec<_> = names.filter_map(|t| crate::catalogue::find(t)).collect();
@@ -175,7 +175,7 @@ impl Pipelines {
     }
 }
 
-/// Batches of the line that tells the state.
+/// Batches of the cache-line measurement that shows the state.
 const LINES: usize = 5;
 const LINE_BATCH_NS: u64 = 20_000;
 

@@ -13,7 +13,7 @@ use crate::record::Report;
 /// Where a result goes, besides the table.
 #[derive(Args, Clone, Debug, Default)]
 pub struct ResultOptions {
-    /// Write everything to this file as JSON; `-`: to the standard output, in place of the table
+    /// Write everything to this file as JSON; `-`: to standard output, instead of the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Write a page with curves to this file, to look at in a browser; `-` as above
@@ -58,7 +58,7 @@ impl Store {
         saved.collect()
     }
 
-    /// Writes the whole result. Each place gets it whatever becomes of the others; the first that failed is told.
+    /// Writes the whole result to each place, whether or not the others fail; returns the first failure.
     ///
     /// # Errors
     /// It cannot be written.

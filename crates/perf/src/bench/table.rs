@@ -1,5 +1,5 @@
-//! Results as a table for people. The unit, and what a time is of, stand above each test's rows, and behind those of
-//! which something else is true.
+//! Results as a table for people. The unit, and what a time is of, are above each test's rows; rows of another kind say
+//! so.
 
 use crate::catalogue::find;
 use crate::document;
@@ -148,7 +148,7 @@ fn say_head(case: &Case) -> String {
     )
 }
 
-/// The columns, with room for variants of so many characters.
+/// The columns, with room for variants of `width` characters.
 fn make_columns(width: usize) -> document::Table {
     const TIMES: &str = "min>9|median>9|mean>9|p90>9|p99>9|p99.9>9|max>9";
     const OTHERS: &str = "samples>8|each>5|MB/s>9|M/s>8|floor>8|ratio>7|line>7";

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use fastpath_base::config::parse_size;
 use serde::{Deserialize, Serialize};
 
-/// How the bare loops use the adapter; of `--level verbs` alone.
+/// How the bare loops use the adapter; only for `--level verbs`.
 #[derive(Args, Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 #[command(next_help_heading = "Options of --level verbs")]
@@ -19,8 +19,7 @@ pub struct VerbsOptions {
     /// Sends posted by one call, in tests of windows [default: 1]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub post_list: Option<u32>,
-    /// One of how many sends reports its success, at most the depth [default: 1 in ping-pongs, else a quarter of the
-    /// depth]
+    /// Every N-th send reports its success, N at most the depth [default: 1 in ping-pongs, else a quarter of the depth]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16384))]
     pub cq_moderation: Option<u32>,
     /// Completions taken by one poll at most [default: 16]

@@ -199,7 +199,7 @@ pub mod tests {
     use crate::output::json::tests::{check_schema_file, make_validator, pin_constant};
     use crate::record::samples::{make_case, make_report};
 
-    /// Two sizes against two peers: ahead, behind, and one that nobody can tell.
+    /// Two sizes against two peers: ahead, behind, and one that cannot be told.
     pub fn make_comparison() -> Comparison {
         let keys = [make_case(8, &[1.0]).key(), make_case(4096, &[1.0]).key()];
         let rows = [

@@ -26,7 +26,7 @@ pub enum Verdict {
     Below,
     /// The whole interval is above 1.
     Above,
-    /// The interval holds 1, or there is none.
+    /// The interval holds 1, or there is no interval.
     CannotTell,
 }
 

@@ -154,7 +154,7 @@ impl Kept {
 
     fn refuse(&self) -> Error {
         let path = self.path.display();
-        anyhow!("{path}: holds something else than a comparison that was begun")
+        anyhow!("{path}: is not a comparison that was begun")
     }
 
     fn set_length(&mut self, length: u64) -> io::Result<()> {

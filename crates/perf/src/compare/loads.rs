@@ -1,9 +1,9 @@
 //! The loads of programs, as one named set of tests: `fastpath compare --loads`.
 //!
-//! Buffers that nobody touches, one message at a time and one pair of ranks flatter whatever has
-//! just been copied. These are what programs do besides: buffers that are written and read, both
-//! directions at once, rings and all-to-all of more ranks than processors, windows, halos, memory of
-//! `MPI_Alloc_mem`, odd addresses, large collectives, and the first messages after `MPI_Init`.
+//! Untouched buffers, one message at a time and one pair of ranks favour what has just been copied. Programs do more:
+//! buffers that are written and read, both directions at once, rings and all-to-all of more ranks than processors,
+//! windows, halos, memory of `MPI_Alloc_mem`, odd addresses, large collectives, and the first messages after
+//! `MPI_Init`.
 
 use serde::Deserialize;
 

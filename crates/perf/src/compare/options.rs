@@ -29,16 +29,16 @@ pub struct CompareOptions {
     /// What is measured
     #[command(flatten)]
     pub measure: MeasureOptions,
-    /// The figure of a run that is compared
+    /// The statistic of each run to compare
     #[arg(long, value_enum, default_value_t)]
     pub statistic: Statistic,
-    /// Stored results: a change counts beyond so many percent, if the interval agrees
+    /// Stored results: a change counts if it exceeds this percentage and the interval excludes 1
     #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = parse_percent)]
     pub threshold: f64,
-    /// Stored results: pass over what one side lacks
+    /// Stored results: ignore what one side lacks
     #[arg(long)]
     pub common: bool,
-    /// Write the comparison to this file as JSON; `-`: to the standard output, in place of the table
+    /// Write the comparison to this file as JSON; `-`: to standard output, instead of the table
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
     /// Write the comparison as a page of Markdown
@@ -50,11 +50,11 @@ pub struct CompareOptions {
     /// A section of that page, in Markdown: the levels of this library (`bench/levels`)
     #[arg(long, value_name = "FILE", requires = "markdown")]
     pub levels: Option<PathBuf>,
-    /// Keep each turn in this file as soon as it is made. A comparison that was interrupted and is started
-    /// again with the same options and the same build goes on where it stopped
+    /// Keep each turn in this file as soon as it is made. An interrupted comparison continues when it is started again
+    /// with the same options and build
     #[arg(long, value_name = "FILE")]
     pub keep: Option<PathBuf>,
-    /// Stop between two turns after this time; the next start goes on. The exit code then is 3
+    /// Stop between two turns after this time, with exit code 3; the next start continues
     #[arg(long, value_name = "DURATION", requires = "keep", value_parser = parse_time)]
     pub stop_after: Option<f64>,
     /// No progress bar
@@ -68,7 +68,7 @@ pub struct MeasureOptions {
     /// Tests or groups of tests, separated by commas; `fastpath bench --list` names them
     #[arg(long, value_delimiter = ',', default_value = "latency,rate,bandwidth,barrier,allreduce")]
     pub tests: Vec<String>,
-    /// The loads of programs in place of tests: buffers that are written and read, odd, strided or of MPI_Alloc_mem,
+    /// The loads of programs instead of tests: buffers that are written and read, odd, strided or of MPI_Alloc_mem,
     /// both directions at once, windows, rings and all-to-all of 2 to 8 ranks, halos, large collectives, first messages
     #[arg(
         long,
@@ -82,7 +82,7 @@ pub struct MeasureOptions {
     #[arg(short = 'n', long, value_delimiter = ',', default_value = "2",
         value_parser = clap::value_parser!(u32).range(1..=RANKS_MAX))]
     pub ranks: Vec<u32>,
-    /// How often each pair of runs is made
+    /// Number of rounds, each with a run of every side
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub rounds: u32,
     /// What a case is
@@ -92,8 +92,7 @@ pub struct MeasureOptions {
     /// of the statistic
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub batch: u32,
-    /// Sizes where there are more ranks than processors: a message of some MPIs takes milliseconds there
-    /// [default: as elsewhere]
+    /// Sizes for more ranks than processors, where a message of some MPIs takes milliseconds [default: as elsewhere]
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = parse_bytes)]
     pub crowded_sizes: Vec<u64>,
     /// Operations of one sample there [default: as elsewhere]

@@ -1,4 +1,4 @@
-//! Other MPIs: where their compiler and launcher are, and what these need to be told.
+//! Other MPIs: their compilers and launchers, and the arguments of these.
 
 use std::path::{Path, PathBuf};
 
@@ -24,9 +24,9 @@ pub struct Peer {
     pub environment: Vec<(String, String)>,
     /// Arguments of the launcher, always.
     pub arguments: Vec<String>,
-    /// Further ones where each rank can have a processor for itself.
+    /// Further arguments if each rank can have a processor for itself.
     pub arguments_fit: Vec<String>,
-    /// Further ones where there are more ranks than processors.
+    /// Further arguments if there are more ranks than processors.
     pub arguments_crowded: Vec<String>,
 }
 
@@ -69,14 +69,14 @@ impl Peer {
         self
     }
 
-    /// The launcher's arguments for so many ranks on so many processors.
+    /// The launcher's arguments for `ranks` ranks on `processors` processors.
     fn list_arguments_on(&self, ranks: u32, processors: usize) -> Vec<String> {
         let fits = ranks as usize <= processors;
         let further = if fits { &self.arguments_fit } else { &self.arguments_crowded };
         [self.arguments.as_slice(), further].concat()
     }
 
-    /// The launcher's arguments for so many ranks here.
+    /// The launcher's arguments for `ranks` ranks here.
     pub fn list_arguments(&self, ranks: u32) -> Vec<String> {
         self.list_arguments_on(ranks, topology::usable_processors())
     }
@@ -115,10 +115,10 @@ pub struct PeerOptions {
     /// Arguments for a peer's launcher
     #[arg(long, value_name = "NAME:ARG[,ARG]...")]
     pub peer_arg: Vec<String>,
-    /// Further ones where each rank can have a processor for itself
+    /// Further arguments if each rank can have a processor for itself
     #[arg(long, value_name = "NAME:ARG[,ARG]...")]
     pub peer_arg_fit: Vec<String>,
-    /// Further ones where there are more ranks than processors
+    /// Further arguments if there are more ranks than processors
     #[arg(long, value_name = "NAME:ARG[,ARG]...")]
     pub peer_arg_crowded: Vec<String>,
     /// A file with options of peers, one a line, as bench/peers prints them

@@ -1,5 +1,5 @@
-//! The rounds of a comparison: in each, this MPI and a peer run one after the other, and which of
-//! them begins changes from round to round, so that a machine that drifts favours nobody.
+//! The rounds of a comparison: in each, this MPI and a peer run one after the other, and the order alternates, so that
+//! drift of the machine favours neither.
 
 use serde::{Deserialize, Serialize};
 
@@ -19,7 +19,7 @@ pub struct Plan {
     pub settings: Settings,
 }
 
-/// What a run gave, in the form in which it is kept.
+/// The result of a run, in the stored form.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Measured {
     /// First line of `MPI_Get_library_version`; empty where it did not come so far.

@@ -107,7 +107,7 @@ impl Files {
         })
     }
 
-    /// Writes all that can be written; the first failure is told.
+    /// Writes all that can be written; returns the first failure.
     fn write(self, comparison: &Comparison) -> Result<()> {
         let finish = |target: Option<Target>, text: &dyn Fn() -> String| {
             target.map_or(Ok(()), |t| t.finish(&text()))
@@ -164,8 +164,8 @@ fn run_peers(options: &CompareOptions, peers: Vec<Peer>) -> Result<u8> {
             Stop::Kept(why) => Err(why),
             Stop::Time { done, total } => {
                 eprintln!(
-                    "fastpath: the time is up with {done} of {total} turns; the same command goes \
-                     on"
+                    "fastpath: the time is up with {done} of {total} turns; the same command \
+                     continues"
                 );
                 Ok(UNFINISHED)
             }

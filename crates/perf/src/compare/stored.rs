@@ -110,7 +110,7 @@ pub fn compare(before: &[Report], now: &[Report], rule: Rule) -> Changes {
         if !rule.common_only && !has_like(key, &new) {
             result.refused.push(Refused {
                 what: describe_key(key),
-                reason: "is in the baseline alone".to_owned(),
+                reason: "is only in the baseline".to_owned(),
             });
         }
     }
@@ -365,7 +365,7 @@ mod tests {
     fn size_or_test__that_one_side_lacks_is_refused_on_both() {
         let refused = refuse(|c| c.bytes = 16);
         let reasons: Vec<&str> = refused.iter().map(|r| r.reason.as_str()).collect();
-        assert_eq!(reasons, ["the baseline lacks this size", "is in the baseline alone"]);
+        assert_eq!(reasons, ["the baseline lacks this size", "is only in the baseline"]);
         let refused = refuse(|c| c.test = "other".into());
         assert!(refused[0].reason.contains("no test of this name"), "{refused:?}");
     }

@@ -126,7 +126,7 @@ impl Progress {
         }
         if !kept.turns.is_empty() {
             let (there, total) = (kept.turns.len(), self.total);
-            eprintln!("fastpath: {there} of {total} turns are there from before; going on");
+            eprintln!("fastpath: {there} of {total} turns are there from before; continuing");
         }
     }
 

@@ -30,7 +30,7 @@ pub(super) struct Trouble {
 pub(super) enum Severity {
     /// It does: this machine is not healthy.
     Trouble,
-    /// It may be meant so, or costs speed alone.
+    /// It may be intended, or costs only speed.
     Note,
 }
 

@@ -39,9 +39,9 @@ const ENGINES: [Row; 4] = [
 /// How this host is reached over the network.
 #[derive(Debug, Serialize, PartialEq)]
 pub(super) struct Network {
-    /// The addresses that peers would be told, the best first.
+    /// The addresses that peers would get, the best first.
     pub addresses: Vec<String>,
-    /// Why there are none.
+    /// Why there are no addresses.
     pub problem: Option<String>,
     /// The ports that ranks listen on; empty where any port will do.
     pub ports: String,

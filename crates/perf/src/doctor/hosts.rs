@@ -43,7 +43,7 @@ struct Host {
     ports: String,
     /// All addresses but those of loopback.
     interfaces: Vec<Interface>,
-    /// Those that peers of a job would be told, in the order in which they are called.
+    /// Those that peers of a job would get, in the order in which they are tried.
     told: Vec<IpAddr>,
     /// Where it listens now.
     port: u16,
@@ -60,7 +60,7 @@ enum CallResult {
         /// Until it was connected.
         connect_us: f64,
     },
-    /// Something there says that nobody may connect: nobody listens, or a firewall rejects.
+    /// The connection was refused: no process listens, or a firewall rejects it.
     Refused,
     /// Nothing answers: a firewall drops what comes, or the address leads nowhere.
     Silent,
@@ -125,7 +125,7 @@ struct Examination {
     healthy: bool,
     #[serde(flatten)]
     report: Report,
-    /// The connection of each pair, in order; none where there is none.
+    /// The connection of each pair that has one, in order.
     used: Vec<Used>,
     diagnostics: Vec<Trouble>,
 }

@@ -36,7 +36,7 @@ pub(super) struct Driver {
     pub provider: String,
     /// The file that names it.
     pub named_in: PathBuf,
-    /// The provider's file; None: there is none.
+    /// The provider's file; None if it is missing.
     pub file: Option<PathBuf>,
     /// Whether it is named by a path.
     pub by_path: bool,
@@ -159,7 +159,7 @@ fn provider_name(file: &str, known: &[&str]) -> Option<String> {
 }
 
 impl Libraries {
-    /// Providers of which there are several files: in memory, or configured.
+    /// Providers with several files: in memory, or configured.
     pub(super) fn duplicates(&self) -> BTreeMap<&str, Vec<&Path>> {
         let mut files: BTreeMap<&str, Vec<&Path>> = BTreeMap::new();
         for (name, loaded) in &self.loaded {

@@ -1,4 +1,4 @@
-//! What was found, for people.
+//! The findings, as text.
 
 use std::path::PathBuf;
 
@@ -132,7 +132,7 @@ fn describe_network(network: &Network, said: &mut Document) {
 
 fn describe_engines(engines: &[Engine], said: &mut Document) {
     if engines.is_empty() {
-        said.heading("engines            none: jobs run on this host alone");
+        said.heading("engines            none: jobs run only on this host");
         said.text(
             "for several hosts install Hydra (Debian: mpich), PRRTE, Slurm or Flux on each of them",
         );

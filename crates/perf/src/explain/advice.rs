@@ -28,7 +28,7 @@ pub struct Subject {
     pub above: Vec<Function>,
     /// The network's own rate where the device has one, in Gb/s of data, and its name.
     pub network: Option<(f64, String)>,
-    /// Who told the facts: `lspci`, `sysfs`.
+    /// The source of the facts: `lspci`, `sysfs`.
     pub source: &'static str,
     /// The bandwidth is that of copies between memory and the device, measured here: no network, no other host.
     pub copies: bool,
@@ -37,7 +37,7 @@ pub struct Subject {
 /// The whole explanation of a device.
 ///
 /// # Errors
-/// A value that was given for the link is none that a link can have.
+/// A value that was given for the link is impossible for a link.
 pub fn explain(subject: &Subject, asked: &LinkOptions) -> Result<Explanation, LinkError> {
     let device = &subject.device;
     let direction = Moves::of_options(asked.direction, asked.ratio)?;
@@ -218,7 +218,7 @@ fn format_rate(rate: Rate, unit: RateUnit) -> String {
     format!("{value:.digits$} {unit}")
 }
 
-/// The figure that the last level of a waterfall comes to.
+/// The figure of the last level of a waterfall.
 #[cfg(test)]
 fn predicted(waterfall: &Waterfall) -> f64 {
     let states = |s: &&super::WaterfallStep| s.kind == super::StepKind::Level;

@@ -56,13 +56,13 @@ pub struct BandwidthOptions {
     /// The measured bandwidth with its unit, as 3552MiB/s: of all clients together
     #[arg(long, value_name = "RATE")]
     pub measured: Option<StatedRate>,
-    /// How many clients sent to one server
+    /// Number of clients that sent to one server
     #[arg(long, default_value_t = 1)]
     pub clients: u32,
-    /// What one client alone reached
+    /// What a single client reached
     #[arg(long, value_name = "RATE")]
     pub single: Option<StatedRate>,
-    /// What was expected, if somebody calculated it
+    /// The expected bandwidth, if it was calculated
     #[arg(long, value_name = "RATE")]
     pub expected: Option<StatedRate>,
     /// The tool that printed the measured figures; perftest writes MB/sec for 2^20 bytes
@@ -75,10 +75,10 @@ pub struct BandwidthOptions {
     /// Bytes of a message [default: 64K]
     #[arg(long)]
     pub size: Option<Bytes>,
-    /// How messages travel [default: rc]
+    /// Transport of the messages [default: rc]
     #[arg(long, value_enum)]
     pub transport: Option<TransportName>,
-    /// What is done with them [default: send]
+    /// Operation on the messages [default: send]
     #[arg(long, value_enum)]
     pub verb: Option<VerbName>,
     /// Every N-th send is signalled
@@ -152,7 +152,7 @@ struct Subject {
     wire: Option<Wire>,
     adapter: &'static Adapter,
     message: Message,
-    /// One side alone, or both at once.
+    /// One side, or both at once.
     moves: Option<Moves>,
     /// The unit of the answer.
     unit: RateUnit,
@@ -252,7 +252,7 @@ fn merge(parts: impl Iterator<Item = Part>) -> Vec<Part> {
 /// Explains a bandwidth.
 ///
 /// # Errors
-/// A value is none that a link, an adapter or a message can have.
+/// A value is impossible for a link, an adapter or a message.
 pub fn explain(options: &BandwidthOptions) -> Result<Explanation, LinkError> {
     let subject = check(options)?;
     let what = match subject.measured {

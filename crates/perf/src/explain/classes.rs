@@ -35,7 +35,7 @@ const VIRTIO_VENDOR: u16 = 0x1af4;
 const VIRTIO_DEVICES: std::ops::RangeInclusive<u16> = 0x1000..=0x107f;
 const VIRTIO_NEWER: u16 = 0x1040;
 
-/// What a virtio device is, by vendor and device number; None where it is none.
+/// What a virtio device is, by vendor and device number; None for other devices.
 pub fn virtio_name(vendor: u16, device: u16) -> Option<String> {
     if vendor != VIRTIO_VENDOR || !VIRTIO_DEVICES.contains(&device) {
         return None;

@@ -21,13 +21,13 @@ use super::{Experiment, Explanation, Finding, refuse_if};
 #[derive(Args, Clone, Debug)]
 #[command(mut_args(take_signs))]
 pub struct CliffOptions {
-    /// The last size before the step; one byte more behaves otherwise
+    /// The last size before the step; one byte more behaves differently
     #[arg(long, value_name = "BYTES")]
     pub at: Bytes,
-    /// How messages travel
+    /// Transport of the messages
     #[arg(long, value_enum, default_value_t = TransportName::Rc)]
     pub transport: TransportName,
-    /// What is done with them
+    /// Operation on the messages
     #[arg(long, value_enum, default_value_t = VerbName::Send)]
     pub verb: VerbName,
     /// The receiver's link
@@ -46,7 +46,7 @@ pub struct CliffOptions {
     /// 0]
     #[arg(long, value_name = "BYTES")]
     pub offset: Option<Bytes>,
-    /// To what receive slots are rounded; perftest rounds the payload without the 40 B before it
+    /// Rounding of receive slots; perftest rounds the payload without the 40 B before it
     #[arg(long, default_value = "64")]
     pub slot_align: Bytes,
     /// Inline data granted; 0: none
@@ -86,7 +86,7 @@ impl Candidate {
 /// Explains a step between a size and the next.
 ///
 /// # Errors
-/// A value is none that a link or a message can have.
+/// A value is impossible for a link or a message.
 pub fn explain(options: &CliffOptions) -> Result<Explanation, LinkError> {
     let link = options.pcie.with_max_payload(options.mps.0)?;
     check(options)?;

@@ -38,7 +38,7 @@ pub struct ExplainOptions {
 pub enum What {
     /// The bandwidth that bus, adapter and network allow, step by step, and the gap to a measured figure
     Bandwidth(Box<BandwidthOptions>),
-    /// A message's one-way time, part by part, and what measured times allow one to conclude
+    /// A message's one-way time, part by part, and what measured times show
     Latency(Box<LatencyOptions>),
     /// What changes between one size and the next, and which sizes to probe to tell the causes apart
     Cliff(Box<CliffOptions>),
@@ -80,13 +80,13 @@ pub struct LinkOptions {
     /// Bytes written to bytes read, with --direction both [default: 1:1]
     #[arg(long, value_name = "W:R")]
     pub ratio: Option<Ratio>,
-    /// The link, in place of what was read: generation and lanes, as 2.0x8
+    /// The link, instead of the one that was read: generation and lanes, as 2.0x8
     #[arg(long, value_name = "LINK")]
     pub pcie: Option<Link>,
-    /// The maximum payload, in place of what was read
+    /// The maximum payload, instead of the value that was read
     #[arg(long, value_name = "BYTES")]
     pub mps: Option<Bytes>,
-    /// The maximum read request, in place of what was read
+    /// The maximum read request, instead of the value that was read
     #[arg(long, value_name = "BYTES")]
     pub mrrs: Option<Bytes>,
     /// Bits of the addresses: 64, or 32 where the memory lies below 4 GiB
@@ -106,12 +106,12 @@ impl LinkOptions {
 /// PCI, without effect on PCI Express; `Latency L0s <64ns` in DevCap is what the device tolerates, no delay.
 #[derive(Args, Debug)]
 pub struct LspciOptions {
-    /// File with the text of `lspci -vv` (run as root, so that it has the capabilities); - is the standard input
+    /// File with the text of `lspci -vv` (run as root, so that it has the capabilities); -: standard input
     pub file: PathBuf,
-    /// The device that is meant, by its address as in the text [default: every one that has a link]
+    /// The device, by its address as in the text [default: every one with a link]
     #[arg(long, value_name = "ADDRESS")]
     pub device: Option<String>,
-    /// What is known besides
+    /// Further facts
     #[command(flatten)]
     pub link: LinkOptions,
     /// How to show it
@@ -125,7 +125,7 @@ pub struct HereOptions {
     /// Where the kernel's files are
     #[arg(long, default_value = "/sys", hide = true)]
     pub sysfs: PathBuf,
-    /// What is known besides
+    /// Further facts
     #[command(flatten)]
     pub link: LinkOptions,
     /// How to show it
@@ -146,7 +146,7 @@ pub struct DeviceOptions {
 /// Does what `fastpath explain` was asked for.
 ///
 /// # Errors
-/// What is asked about cannot be read, a value is none that a link has, or the output takes no more.
+/// The device cannot be read, a value is impossible for a link, or the output is closed.
 pub fn run(options: &ExplainOptions) -> Result<()> {
     match &options.what {
         What::Bandwidth(options) => write(&[bandwidth::explain(options)?], &options.output),

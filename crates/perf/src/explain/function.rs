@@ -1,4 +1,4 @@
-//! What is known of one PCI function, whoever told it: the text of `lspci`, or the kernel's files.
+//! The facts about one PCI function, from the text of `lspci` or the kernel's files.
 //!
 //! A field that the source did not show is None: nothing here is a default.
 
@@ -179,7 +179,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// One of which nothing is known but that it answers.
+    /// A function that answers, with nothing else known.
     pub fn new(address: &str, name: &str) -> Function {
         Function {
             address: address.to_owned(),
@@ -229,7 +229,7 @@ impl Function {
         name.starts_with("host bridge")
     }
 
-    /// What the name tells of the link (`PCIe 2.0 5GT/s`, `PCIe 2.0 x8`), where no register does.
+    /// What the name says about the link (`PCIe 2.0 5GT/s`, `PCIe 2.0 x8`), if no register does.
     pub fn link_by_name(&self) -> LinkShape {
         let told = self.name.split("PCIe ").nth(1).unwrap_or_default();
         let mut words = told.split_whitespace();
@@ -248,7 +248,7 @@ impl Function {
     }
 }
 
-/// The generation that signals at so many GT/s.
+/// The generation that signals at `gt_per_s` GT/s.
 pub fn generation_of_rate(gt_per_s: f64) -> Option<u8> {
     Generation::of_speed(gt_per_s).map(Generation::number)
 }

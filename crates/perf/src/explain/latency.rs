@@ -37,10 +37,10 @@ pub struct LatencyOptions {
     /// Bytes of the message
     #[arg(long, default_value = "8")]
     pub size: Bytes,
-    /// How messages travel
+    /// Transport of the messages
     #[arg(long, value_enum, default_value_t = TransportName::Rc)]
     pub transport: TransportName,
-    /// What is done with them
+    /// Operation on the messages
     #[arg(long, value_enum, default_value_t = VerbName::Write)]
     pub verb: VerbName,
     /// Inline data asked for at the creation of the queue pair; 0: none
@@ -55,7 +55,7 @@ pub struct LatencyOptions {
     /// Cables and switches
     #[arg(long, default_value = "100ns")]
     pub hops: Time,
-    /// How long a read of memory by the adapter takes [default: the host's]
+    /// Time of a read of memory by the adapter [default: the host's]
     #[arg(long, value_name = "TIME")]
     pub read: Option<Time>,
     /// The measured one-way time
@@ -67,7 +67,7 @@ pub struct LatencyOptions {
     /// A size with its one-way times by DMA and inline, as 32:2.234us:1.117us; may be repeated
     #[arg(long = "pair", value_name = "SIZE:BEFORE:AFTER")]
     pub pairs: Vec<InlineGain>,
-    /// What another tool measured of the same; its step may be half a tick
+    /// The same time by another tool; its step may be half a tick
     #[arg(long, value_name = "TIME")]
     pub against: Option<Time>,
     /// How to show it
@@ -86,7 +86,7 @@ fn say_reads(way: PostMethod) -> String {
 /// Explains a latency.
 ///
 /// # Errors
-/// A value is none that a link, an adapter or a message can have.
+/// A value is impossible for a link, an adapter or a message.
 pub fn explain(options: &LatencyOptions) -> Result<Explanation, LinkError> {
     let mut host = *profile::host(&options.host)?;
     host.read = options.read.unwrap_or(host.read);

@@ -24,7 +24,7 @@ const TIME_MAX: usize = 24;
 /// All devices of a text.
 ///
 /// # Errors
-/// It is something else, or tells nothing of its devices.
+/// It is something else, or has no facts about its devices.
 pub fn parse(text: &str) -> Result<Vec<Function>> {
     let mut raws: Vec<Raw> = Vec::new();
     for line in cut_lines(text) {
@@ -101,7 +101,7 @@ fn split_head(line: &str) -> Option<(&str, &str)> {
     fits.then_some((address, rest))
 }
 
-/// Registers of which one alone shows that the text is of lspci.
+/// Registers, each of which shows that the text is of lspci.
 const TELLING: [&str; 6] = ["DevCap", "DevCtl", "LnkCap", "LnkCtl", "LnkSta", "DevSta"];
 
 fn starts_with_register(line: &str) -> bool {

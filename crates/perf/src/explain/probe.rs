@@ -89,7 +89,7 @@ pub fn run(options: &ProbeOptions) -> Result<()> {
     write(&explanations, &options.here.output)
 }
 
-/// Times batches of copies, the first of which only warms up.
+/// Times batches of copies; the first one only warms up.
 fn measure(bytes: usize, batch: &mut dyn FnMut(usize) -> Result<u64>) -> Result<Measured> {
     let copies = (BATCH_BYTES / bytes).clamp(1, COPIES_MAX);
     batch(copies)?;

@@ -23,7 +23,8 @@ const ABOVE_MAX: usize = 32;
 /// Reads a device and the ports above it. `root` is `/sys`, or a tree made like it.
 ///
 /// # Errors
-/// The name is none of a device of a PCI bus. What cannot be read of a device that is there is no error: it is listed.
+/// The name is not that of a device of a PCI bus. Facts of an existing device that cannot be read are no error: they
+/// are listed.
 pub fn read_device(root: &Path, name: &str) -> Result<Subject> {
     let folder = find_folder(root, name)?;
     let address = last_name(&folder);
@@ -155,7 +156,7 @@ fn read_function(folder: &Path) -> Function {
     if function.shown == Shown::Denied && is != LinkShape::default() {
         function.shown = Shown::Registers;
         function.unread.push(
-            "without privileges the kernel shows width and speed of the link alone: payload, read \
+            "without privileges the kernel shows only width and speed of the link: payload, read \
              requests, power saving and \
              checksums are not known (run as root)"
                 .to_owned(),

@@ -138,7 +138,7 @@ impl Chart {
         usable.then_some(Shown { x: point.x as f64, median, low: a.min(b), high: a.max(b) })
     }
 
-    /// Whether the values are shares, of which none is as good as any.
+    /// Whether the values are shares, with 0 as good as any.
     fn is_share(&self) -> bool {
         self.unit == "%"
     }
@@ -378,7 +378,7 @@ fn draw_labels(labels: &[Label]) -> Markup {
     } }
 }
 
-/// A label as long as there is room. Of `name, what tells it apart` the name gives way.
+/// A label as long as there is room. In `name, difference` the name is shortened.
 fn shorten_label(text: &str) -> String {
     let Some((name, tail)) = text.split_once(", ") else {
         return shorten(text, LABEL_MAX);

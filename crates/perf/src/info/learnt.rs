@@ -10,12 +10,12 @@ use crate::levels::{LevelPlan, SharedBoard};
 use crate::program::{Job, Learnt, Settings};
 use crate::record::Level;
 
-/// A size of each octave up to 4 MiB, for so many seconds each.
+/// A size of each octave up to 4 MiB, each for [`SECONDS`].
 const SIZES: std::ops::RangeInclusive<u32> = 12..=22;
 const SECONDS: f64 = 0.3;
 
-/// Passes messages to and fro between two ranks, and prints what they learn of them; as JSON a line each, as a job
-/// prints it with `FASTPATH_REPORT=json`.
+/// Passes messages back and forth between two ranks, and prints what they learn from them; as JSON a line each, as a
+/// job prints it with `FASTPATH_REPORT=json`.
 ///
 /// # Errors
 /// The job fails or learns nothing, or the output cannot be written.
@@ -28,7 +28,7 @@ pub fn print(as_json: bool) -> Result<()> {
         }
         return Ok(());
     }
-    writeln!(out, "learnt of messages between two ranks that went to and fro")?;
+    writeln!(out, "learnt from messages that two ranks sent back and forth")?;
     learnt.iter().try_for_each(|one| writeln!(out, "{}", describe(one)))?;
     Ok(())
 }

@@ -69,7 +69,7 @@ const BINDINGS: [&str; 12] = [
     "session",
 ];
 
-/// What a number stands for.
+/// The meaning of a number.
 fn say(words: &[&'static str], number: c_int) -> &'static str {
     let index = usize::try_from(number).ok().and_then(|n| n.checked_sub(1));
     index.and_then(|index| words.get(index)).unwrap_or(&"unknown")

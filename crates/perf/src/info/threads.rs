@@ -23,7 +23,7 @@ fn describe(fences: bool) -> Vec<Facility> {
     };
     let levels = "a program gets the level that it asks for, MPI_THREAD_SINGLE by MPI_Init \
         (FASTPATH_REPORT=1 says which, and what threads have cost each other); below \
-        MPI_THREAD_MULTIPLE no call pays for threads, and FASTPATH_CHECK=1 tells of calls that a \
+        MPI_THREAD_MULTIPLE no call pays for threads, and FASTPATH_CHECK=1 reports calls that a \
         level forbids";
     let workers = format!(
         "up to {} in a rank, for messages of threads on different communicators, and of different \

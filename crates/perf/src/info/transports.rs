@@ -82,7 +82,7 @@ fn try_network(config: &Config) -> Result<String, String> {
     let addresses = card.addresses.iter().map(|address| address.to_string());
     let addresses: Vec<String> = addresses.collect();
     Ok(format!(
-        "between hosts where no adapter is used, and within one where tcp alone is listed: by {}, \
+        "between hosts where no adapter is used, and within one where only tcp is listed: by {}, \
          ports such as {}",
         addresses.join(", "),
         listener.port()
@@ -167,11 +167,11 @@ pub fn list_waiting() -> Vec<Facility> {
         "the kernel lacks it: every sender pays a fence".to_owned()
     };
     let wakes = match sleeps {
-        true => format!("a wake with nobody asleep takes {futex:.0} ns (minimum)"),
-        false => "a sandbox refuses it: who sleeps looks every millisecond".to_owned(),
+        true => format!("a wake without a sleeper takes {futex:.0} ns (minimum)"),
+        false => "a sandbox refuses it: a sleeping rank polls every millisecond".to_owned(),
     };
     let turns = match yields {
-        true => format!("{yielding:.0} ns with nobody to yield to (minimum)"),
+        true => format!("{yielding:.0} ns without another thread to yield to (minimum)"),
         false => "a sandbox refuses it: ranks on a crowded node sleep instead".to_owned(),
     };
     vec![

@@ -72,7 +72,7 @@ fn make_breakdown(
     let calls = calls_of(&operation);
     let mut parts = symbols.break_down(dump, calls as f64, |_| true);
     if !parts.iter().any(|p| p.level == PROGRAM) {
-        bail!("this program was built without line tables, by which its levels are told apart");
+        bail!("this program was built without line tables, which separate its levels");
     }
     parts.retain(|p| p.level != PROGRAM);
     Ok(Breakdown {

@@ -14,7 +14,7 @@ const BYTES: u64 = 8;
 /// Reads the limits: a call, or several with `+` between them, and a number a line, `#` before a comment.
 ///
 /// # Errors
-/// The file is not there, has no limit, or a line that is none.
+/// The file is missing, has no limit, or has an invalid line.
 pub fn read(path: &Path) -> Result<Vec<(String, f64)>> {
     let text = fs::read_to_string(path).map_err(Error::from);
     let limits = text.and_then(|text| parse(&text));

@@ -1,5 +1,5 @@
-//! Reads what callgrind writes with `--dump-instr=yes`: which instruction of which object was
-//! executed how often (the "callgrind profile format", version 1).
+//! Reads what callgrind writes with `--dump-instr=yes`: how often each instruction of each object was executed (the
+//! "callgrind profile format", version 1).
 
 use std::collections::{BTreeMap, HashMap};
 

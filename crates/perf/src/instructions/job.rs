@@ -1,4 +1,4 @@
-//! A job of two ranks of which callgrind watches one, in a folder that goes afterwards.
+//! A job of two ranks, one of them under callgrind, in a folder that is removed afterwards.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::compare::peers::Peer;
 pub struct Scratch(pub PathBuf);
 
 impl Scratch {
-    /// A new one, of this process alone.
+    /// A new one, only for this process.
     ///
     /// # Errors
     /// It cannot be made.
@@ -107,7 +107,7 @@ fn read_dumps(folder: &Path) -> Result<Vec<Dump>> {
         };
         let text = String::from_utf8_lossy(&text);
         let dump = callgrind::parse_dump(&text)
-            .map_err(|e| anyhow!("callgrind wrote what it should not: {e}"))?;
+            .map_err(|e| anyhow!("unexpected output of callgrind: {e}"))?;
         if !dump.name.is_empty() {
             dumps.push(dump);
         }

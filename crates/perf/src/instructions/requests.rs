@@ -9,7 +9,7 @@ const ZERO_STATS: u64 = TOOL + 1;
 const TOGGLE_COLLECT: u64 = TOOL + 2;
 const DUMP_STATS_AT: u64 = TOOL + 3;
 
-/// Makes a request; 0 where nobody hears it.
+/// Makes a request; 0 if valgrind is not there.
 // `fastpath bench instructions` counts what stands between two; a call would be counted with it.
 #[inline(always)]
 fn request(code: u64, argument: u64) -> u64 {

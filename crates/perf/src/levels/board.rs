@@ -104,8 +104,8 @@ impl SharedBoard {
         self.await_order(POLLS[0], NAPS[0], || false)
     }
 
-    /// As [`SharedBoard::take_order`], with something to do meanwhile: `act` says whether there was anything. A rank
-    /// that has had nothing to do for long sleeps between polls: it takes no processor from those that are measured.
+    /// As [`SharedBoard::take_order`], calling `act` while it waits, which returns whether there was something to do. A
+    /// rank that has been idle for long sleeps between polls: it takes no processor from those that are measured.
     pub fn take_order_meanwhile(&self, act: impl FnMut() -> bool) -> [u64; WORDS] {
         self.await_order(POLLS[1], NAPS[1], act)
     }

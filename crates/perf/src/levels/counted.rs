@@ -1,7 +1,7 @@
 //! Operations of a level, made for callgrind: rank 0 runs under it and makes them, rank 1 answers.
 //!
-//! As in `instructions.c`, collection is on inside the operation alone, and what the peer has to do
-//! is done before or after it: a message is there before it is received.
+//! As in `instructions.c`, collection is on only inside the operation, and what the peer has to do is done before or
+//! after it: a message is there before it is received.
 
 use std::ffi::CString;
 use std::time::{Duration, Instant};
@@ -130,7 +130,7 @@ fn make<L>(operation: &mut impl FnMut(&mut L), link: &mut L) {
     operation(link);
 }
 
-/// Counts a send and a receive of so many bytes; `before` comes before each of them.
+/// Counts a send and a receive of `bytes` bytes; `before` runs before each of them.
 pub(super) fn count_messages<L>(
     board: &SharedBoard, bytes: u64, link: &mut L, mut before: impl FnMut(&mut L),
     send: impl FnMut(&mut L), receive: impl FnMut(&mut L),

@@ -253,7 +253,7 @@ impl<'a> Rank<'a> {
         (self.transport, self.adapter) = (transport, adapter);
     }
 
-    /// Says who is measured.
+    /// Announces the ranks that are measured.
     pub fn start(&mut self) {
         let [other, ..] = self.exchange([here() as u64, 0, 0, 0]);
         self.processors = [here(), other as i32];
@@ -324,8 +324,8 @@ impl<'a> Rank<'a> {
         Some(self.agree(right))
     }
 
-    /// Measures a case: `run` does so many operations, on either rank; the time of one is divided. `counts` says
-    /// afterwards what was done for each operation.
+    /// Measures a case: `run` does the given number of operations, on either rank; the time of one is divided by
+    /// `divisor`. `counts` says afterwards what was done for each operation.
     pub fn measure(
         &mut self, case: Case, divisor: f64, mut run: impl FnMut(u64),
         counts: impl FnOnce() -> BTreeMap<String, f64>,

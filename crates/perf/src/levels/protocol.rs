@@ -176,7 +176,7 @@ impl ProtocolLink {
         Want { peer: self.peer, tag: TAG, key: self.from_key }
     }
 
-    /// Looks at the peer alone for a while, as `MPI_Recv` does.
+    /// Polls only the peer for a while, as `MPI_Recv` does.
     fn spin_recv(&mut self, into: &mut [u8]) -> bool {
         let (ptr, room) = (into.as_mut_ptr(), into.len());
         // SAFETY: as in `try_send`; no reference to the worker outlives a statement.

@@ -1,7 +1,7 @@
 //! Put, get, atomics and flush below MPI: windows, then a flush (the message-rate test of the study of UCX over
 //! InfiniBand, CCGRID 2017), and one at a time, each with its flush (its latency test); puts also back and forth.
 //!
-//! Both levels are driven by the same loops, and say by which way the bytes go: they differ by their own cost alone.
+//! Both levels are driven by the same loops, and say by which way the bytes go: they differ only by their own cost.
 
 pub mod atomics;
 mod protocol;
@@ -29,7 +29,7 @@ pub type Words = [u64; 9];
 pub struct Target {
     at: *mut u8,
     bytes: usize,
-    /// What the peer is told.
+    /// The words for the peer.
     pub words: Words,
     /// What keeps it: memory of this program, or of the library.
     own: Option<Vec<u8>>,
@@ -47,7 +47,7 @@ pub enum HeldResource {
 pub trait RemoteLink {
     /// Kinds of memory that differ at this level.
     fn memories(&mut self) -> &'static [Memory];
-    /// Takes memory that the ranks share; null where there is none.
+    /// Takes memory that the ranks share; null if that fails.
     fn take_shared(&mut self, bytes: usize) -> *mut u8;
     /// Lets the peer reach memory.
     fn expose(&mut self, at: *mut u8, bytes: usize, memory: Memory) -> (Words, HeldResource);
@@ -62,7 +62,7 @@ pub trait RemoteLink {
     fn open(&mut self, words: Words, bytes: usize) -> Result<(), String>;
     /// How the peer's memory is reached, as variants of tests are called.
     fn variant(&self) -> &'static str;
-    /// The same, for so many bytes.
+    /// The same, for `bytes` bytes.
     fn way(&self, puts: bool, bytes: usize) -> &'static str;
     /// Posts a put; false where that fails.
     fn put(&mut self, data: &[u8]) -> bool;

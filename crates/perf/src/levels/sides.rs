@@ -2,9 +2,8 @@
 //!
 //! The side that sends posts a window of messages and, once the other rank has taken them, takes in what that has
 //! brought: completions, credits, acknowledgements. The side that receives takes a window that is there: polls, hands
-//! out, posts buffers anew, says what was taken. Whoever waits for packets looks in vain as often as they let it wait;
-//! such looks belong to neither side, so a window with one is thrown away, and all begins anew with more time for the
-//! packets to come.
+//! out, posts buffers anew, says what was taken. A poll that finds no packet belongs to neither side, so a window with
+//! one is thrown away, and all begins anew with more time for the packets to arrive.
 
 use super::board::SharedBoard;
 use super::counted::{ask, collect, write_counts};
@@ -68,7 +67,7 @@ fn await_room(link: &mut impl Side, bytes: usize) {
     }
 }
 
-/// Makes windows until enough in a row have seen nothing in vain; without them there is no count.
+/// Makes windows until enough in a row had no empty poll; without them there is no count.
 fn count_windows(name: &str, bytes: u64, window: u64, mut make: impl FnMut(u64) -> bool) {
     let (warm, counted) = (WARM / window, SIDE_MESSAGES / window);
     let mut settle = SETTLE;

@@ -18,12 +18,12 @@ use super::{Link, ProtocolRange, ProtocolRanges};
 /// Id of every message; transports do not read it.
 const ID: u8 = 1;
 
-/// Looks in vain, after which the processor is offered to others: the two ranks may share one.
+/// Empty polls, after which the processor is offered to others: the two ranks may share one.
 const POLLS: u32 = 4096;
 /// Looks for a message between two rounds of progress.
 const POLLS_PER_PROGRESS: u32 = 64;
 
-/// Messages of a window of which each side's cost is counted: as many as the adapters' transports take before they give
+/// Messages of a window in which each side's cost is counted: as many as the adapters' transports take before they give
 /// back what they owe, and no more than they have under way.
 const SIDE_WINDOW: u32 = 16;
 
@@ -139,7 +139,7 @@ impl TransportLink {
         }
     }
 
-    /// Between two looks for a message: a look finds what has come from the peer by itself.
+    /// Between two polls for a message; the next poll finds what has arrived from the peer.
     #[inline]
     fn pause_look(&mut self, polls: &mut u32) {
         *polls = polls.wrapping_add(1);

@@ -1,5 +1,5 @@
 #![allow(unsafe_code)]
-//! The loops of the copy engine alone: one processor, both sides in its caches.
+//! The bare loops of the copy engine: one processor, both sides in its caches.
 
 use std::hint::black_box;
 use std::io;

@@ -1,4 +1,4 @@
-//! Two threads on two processors that pass messages to and fro: what everything has that is measured between two.
+//! Two threads on two processors that pass messages back and forth: the base of all measurements between two.
 
 use std::io;
 use std::thread;
@@ -8,7 +8,7 @@ use fastpath_base::sync::{AtomicU64, Ordering};
 
 use super::placement::bind_thread;
 
-/// A word alone on 128 bytes, so that the adjacent-line prefetcher does not couple it with another.
+/// A word with 128 bytes for itself, so that the adjacent-line prefetcher does not couple it with another.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Word(pub AtomicU64);

@@ -66,8 +66,8 @@ const PAGE: usize = 4096;
 
 /// One direction: the sender's buffer, the ring, the receiver's buffer.
 ///
-/// A chunk of `ring` is the sender's until its word in `written` is raised, and the receiver's
-/// until `read` is. The sender alone reads `source`, the receiver alone writes `target`.
+/// A chunk of `ring` is the sender's until its word in `written` is raised, and the receiver's until `read` is. Only
+/// the sender reads `source`, only the receiver writes `target`.
 struct Direction {
     /// For each chunk of the ring, how many chunks had been written when it was.
     written: Vec<Word>,
@@ -91,7 +91,7 @@ fn address(mapped: &MmapRaw, offset: usize) -> *mut u8 {
     mapped.as_mut_ptr().wrapping_add(offset)
 }
 
-/// How far one side of a direction has come.
+/// The progress of one side of a direction.
 #[derive(Default)]
 struct Progress {
     /// Chunks carried.

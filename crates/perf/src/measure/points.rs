@@ -1,4 +1,4 @@
-//! What a point of a trace costs (`FASTPATH_TRACE`): on and off, alone and in place.
+//! What a point of a trace costs (`FASTPATH_TRACE`): on and off, by itself and in place.
 #![allow(unsafe_code)]
 
 use std::hint::black_box;
@@ -34,7 +34,7 @@ const NOTE: Note = Note {
 pub struct PointTimes {
     /// With nothing recorded, in a loop.
     pub off: Vec<f64>,
-    /// The clock of points alone, in a loop.
+    /// Only the clock of points, in a loop.
     pub clock: Vec<f64>,
     /// Recorded, in a loop.
     pub on: Vec<f64>,

@@ -16,7 +16,7 @@ pub struct Summary {
     pub samples: usize,
 }
 
-/// Statistics of these samples; None when there are none or one is not a number.
+/// Statistics of these samples; None without samples, or if one is not a number.
 pub fn summarize(samples: &[f64]) -> Option<Summary> {
     if samples.is_empty() || samples.iter().any(|s| s.is_nan()) {
         return None;

@@ -15,7 +15,7 @@ use super::pair::{Word, run_pair};
 /// Slots of the ring.
 const SLOTS: u64 = 256;
 
-/// After how many messages the receiver says how far it has come.
+/// After how many messages the receiver reports its position.
 const GIVE_BACK: u64 = 64;
 
 /// One message: the number of the message + 1, and 56 bytes.
@@ -64,8 +64,7 @@ impl Ring {
         while self.read.0.load(Ordering::Acquire) < end {}
     }
 
-    /// Reads messages until the end is told; returns the sum of the payloads, so that they are
-    /// looked at.
+    /// Reads messages until the end mark; returns the sum of the payloads, so that they are read.
     fn receive(&self) -> u64 {
         let (mut n, mut sum) = (0u64, 0u64);
         loop {

@@ -42,7 +42,7 @@ impl fmt::Display for CopyMethod {
     }
 }
 
-/// One direction: both buffers, and how far either side has come.
+/// One direction: both buffers, and each side's progress.
 struct Direction {
     /// Messages announced, counted from the start.
     written: Word,

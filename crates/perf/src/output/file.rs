@@ -29,7 +29,7 @@ enum OutputPlace {
 /// Results that files wait for.
 static AWAITED: Mutex<usize> = Mutex::new(0);
 
-/// A file waits for a result: the program goes on where nobody reads its standard output any more.
+/// A file waits for a result: the program continues even if its standard output is closed.
 #[derive(Debug)]
 pub struct Awaited(());
 

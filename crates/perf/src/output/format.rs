@@ -29,8 +29,7 @@ pub fn format_optional(value: Option<f64>) -> String {
     value.map_or_else(|| "-".to_owned(), format_number)
 }
 
-/// Megabytes (10^6 bytes) a second that a time in nanoseconds for one message stands for; None where
-/// a case is not about moving a payload.
+/// Megabytes (10^6 bytes) a second for a time in nanoseconds of one message; None if a case moves no payload.
 pub fn megabytes_per_s(case: &Case, ns: f64) -> Option<f64> {
     let moves = matches!(case.of, Of::HalfRoundTrip | Of::Message | Of::Hop);
     let is_time = case.unit == "ns" && ns > 0.0;

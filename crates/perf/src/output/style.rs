@@ -1,5 +1,5 @@
-//! The columns of OSU's micro-benchmarks and of perftest, for people who read those, with the
-//! statistic that stands in each column named above it: theirs differ from column to column.
+//! The columns of OSU's micro-benchmarks and of perftest, with the statistic of each column named above it: theirs
+//! differ from column to column.
 
 use std::collections::BTreeMap;
 

@@ -52,7 +52,7 @@ pub struct Start {
     pub host: String,
     /// The clock.
     pub clock: Clock,
-    /// What measuring adds to an operation if each is timed alone, in nanoseconds.
+    /// What measuring adds to an operation if each is timed singly, in nanoseconds.
     pub overhead_ns_each: f64,
     /// What the adapter is, where one is measured below MPI.
     #[serde(default)]
@@ -82,7 +82,7 @@ pub fn parse_event(line: &str) -> Result<Event> {
     }
     let refuse = |reason: String| {
         let shown: String = line.chars().take(200).collect();
-        anyhow!("the benchmark program printed what it should not: {reason}: {shown}")
+        anyhow!("unexpected output of the benchmark program: {reason}: {shown}")
     };
     let event = serde_json::from_str(line).map_err(|e| refuse(e.to_string()))?;
     let wrong = match &event {

@@ -64,8 +64,8 @@ impl fmt::Display for RunError {
 
 impl std::error::Error for RunError {}
 
-/// How a launcher ended. What a signal did to a rank it tells by 128 and the signal's number, as shells
-/// do, or in its own words alone.
+/// How a launcher ended. It reports a signal of a rank by 128 plus the signal's number, as shells do, or only in its
+/// own words.
 fn describe_end(status: ExitStatus, said: &[String]) -> String {
     let named = |line: &String| {
         let at = line.to_ascii_lowercase().find("signal")?;

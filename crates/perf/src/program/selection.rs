@@ -79,7 +79,7 @@ pub struct Learnt {
     pub protocol: String,
     /// What it took, in picoseconds for each byte.
     pub ps_per_byte: u32,
-    /// From so many timed messages.
+    /// The number of timed messages behind it.
     pub timed_messages: u32,
 }
 

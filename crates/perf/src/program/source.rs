@@ -111,7 +111,7 @@ fn user_id() -> u32 {
     fs::metadata("/proc/self").map_or(u32::MAX, |m| m.uid())
 }
 
-/// Makes a folder that is the user's alone; refuses one that somebody else made.
+/// Makes a folder that only the user can write to; refuses one of another user.
 fn make_folder(folder: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let found = fs::symlink_metadata(folder)?;
@@ -145,16 +145,16 @@ pub(super) fn compile(mpicc: &Path) -> Result<PathBuf> {
     made.map(|()| program)
 }
 
-/// Whoever watches is told why nothing happens for some seconds, once.
+/// Says, once, why nothing happens for some seconds.
 fn announce(mpicc: &Path) {
     let mpicc = mpicc.display();
     eprintln!("fastpath: compiling the benchmark program with {mpicc}, once");
 }
 
-/// How long a program is kept that nobody starts.
+/// How long an unused program is kept.
 const UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// How old a folder is in which nobody compiles any more.
+/// Age from which a folder of a compilation counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 /// Removes what earlier versions of the tool, and compilations that were killed, have left.

@@ -1,4 +1,4 @@
-//! The jobs of several hosts, put together: each host lists its own, and who waits for whom is found over all of them.
+//! The jobs of several hosts, put together: each host lists its own, and the waits are followed over all of them.
 
 use super::waiting::{Waits, find_cause, name_ranks};
 use super::{JobEntry, Listing, RankEntry, find_place};

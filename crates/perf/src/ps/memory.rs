@@ -1,7 +1,7 @@
 //! The memory of another process, read while it runs.
 #![allow(unsafe_code)]
 
-/// What can be read of another process's memory from an address on, up to so many bytes.
+/// What can be read of another process's memory from an address on, up to `bytes` bytes.
 pub(super) fn read_memory(pid: i32, from: u64, bytes: usize) -> Vec<u8> {
     let mut buffer = vec![0_u8; bytes];
     let local = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: bytes };

@@ -41,7 +41,7 @@ struct Sent {
 /// What a rank's queues hold.
 #[derive(Debug, Serialize, Deserialize)]
 struct Queues {
-    /// Messages that it has taken and nobody has asked for.
+    /// Unexpected messages that it has stored.
     unexpected: u64,
     /// Receives that are not over.
     receives: u64,
@@ -142,7 +142,7 @@ fn queues_of(seen: Snapshot) -> Queues {
 }
 
 impl Traffics {
-    /// Lines for people; none where there is nothing to say.
+    /// Lines of text; none if there is nothing to say.
     pub fn describe(&self) -> Vec<String> {
         let mut sent = Vec::new();
         if self.ring_slots_sent != 0 {

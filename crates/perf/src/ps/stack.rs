@@ -89,7 +89,7 @@ fn parse_maps(text: &str) -> Vec<Code> {
     text.lines().filter_map(parse).collect()
 }
 
-/// Function, file and line of an address, as far as the file tells.
+/// Function, file and line of an address, as far as the file has them.
 fn name_place(code: Option<&Code>, address: u64) -> String {
     let Some(code) = code else {
         return format!("code without a file, at {address:#x}");

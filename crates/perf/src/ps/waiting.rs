@@ -37,7 +37,7 @@ pub(super) fn find_cause(ranks: &[Waits]) -> Result<(usize, Vec<usize>), String>
     find_awaited(ranks).ok_or_else(|| describe_waits(ranks))
 }
 
-/// What there is where neither a circle nor one rank is to blame: who waits for whom.
+/// The text if neither a cycle nor one rank is to blame: which rank waits for which.
 fn describe_waits(ranks: &[Waits]) -> String {
     const TOLD_MOST: usize = 8;
     let waiting = |rank: usize| {
@@ -81,7 +81,7 @@ fn find_awaited(ranks: &[Waits]) -> Option<(usize, Vec<usize>)> {
     waiters.into_iter().max_by_key(|(_, waiters)| waiters.len())
 }
 
-/// Ranks of which each waits for the next one alone, and the last one for the first.
+/// Ranks, each waiting only for the next one, and the last one for the first.
 fn find_circle(ranks: &[Waits]) -> Option<Vec<usize>> {
     let next = |rank: usize| match ranks[rank].is_idle {
         true => ranks[rank].next(ranks.len()),

@@ -44,7 +44,7 @@ pub struct InlineOptions {
     /// Largest size looked at, in bytes, if the adapter grants so much
     #[arg(long, default_value = "1024", value_parser = parse_inline)]
     pub most: u32,
-    /// How the bytes go
+    /// How the bytes travel
     #[arg(long, value_enum, default_value = "send")]
     pub verb: VerbName,
     /// Rounds, in each of which every size goes inline and by DMA
@@ -53,7 +53,7 @@ pub struct InlineOptions {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Say what was measured and store nothing
+    /// Print the measured values and store nothing
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -64,7 +64,7 @@ fn parse_inline(text: &str) -> Result<u32, String> {
     u32::try_from(bytes).map_err(|_| "too large".to_owned())
 }
 
-/// How the bytes go.
+/// How the bytes travel.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum VerbName {

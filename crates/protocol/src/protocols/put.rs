@@ -19,7 +19,7 @@ pub(super) const RECORD: Record = Record {
         PeerPlace::Node if case.shared => {
             case.check_copies()?;
             Err(format!(
-                "the receiver's choice, where its memory alone is such and {} B or more are \
+                "the receiver's choice, where only its memory is such and {} B or more are \
                  missing: 1 MiB takes {:.1} us",
                 case.thresholds.direct,
                 case.far_us(Protocol::Put)

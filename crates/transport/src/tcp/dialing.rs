@@ -191,7 +191,7 @@ impl Core {
             let connected = call.socket.take_error();
             connected.map_err(|error| Missed::by(&error))?;
             let nonce = draw_nonce().ok_or_else(|| Missed::at("there are no random numbers"))?;
-            let pass = pass.ok_or_else(|| Missed::at("it has told no secret"))?;
+            let pass = pass.ok_or_else(|| Missed::at("it has published no secret"))?;
             let hello = pass.hello(me, there, nonce);
             let Moved::Bytes(HELLO) = call.socket.write(&hello) else {
                 return Err(Missed::dropped("the greeting could not be sent"));

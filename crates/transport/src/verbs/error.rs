@@ -157,7 +157,7 @@ impl fmt::Display for VerbsError {
                 names.join(", ")
             ),
             VerbsError::UnknownDevice { wanted, present } if present.is_empty() => {
-                write!(f, "no RDMA device {wanted}: there is none at all")
+                write!(f, "no RDMA device {wanted}: this host has none")
             }
             VerbsError::UnknownDevice { wanted, present } => {
                 write!(f, "no RDMA device {wanted}; there is: {}", present.join(", "))

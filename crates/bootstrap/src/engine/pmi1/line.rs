@@ -53,7 +53,7 @@ pub fn split_value(value: &[u8]) -> Vec<String> {
     std::iter::once(first).chain(others).collect()
 }
 
-/// How many pieces there are, and what the first one holds; None where it is none.
+/// How many pieces there are, and what the first one holds; None if it is not a first piece.
 pub fn read_first(piece: &str) -> Option<(usize, &str)> {
     let (count, text) = piece.split_once(':')?;
     let count = count.parse().ok().filter(|&n| (1..=PIECES_MOST).contains(&n))?;
@@ -63,7 +63,7 @@ pub fn read_first(piece: &str) -> Option<(usize, &str)> {
 /// Most pieces of a value: some MiB.
 pub const PIECES_MOST: usize = 8192;
 
-/// The value of whole pieces; None where they are none.
+/// The value of whole pieces; None if they are not a value.
 pub fn join_value(text: &str) -> Option<Vec<u8>> {
     data_encoding::BASE64URL_NOPAD.decode(text.as_bytes()).ok()
 }

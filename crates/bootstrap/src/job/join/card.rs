@@ -1,4 +1,4 @@
-//! What the ranks of a node tell each other, and what a node tells the others. Pure.
+//! What the ranks of a node send each other, and what a node sends the others. Pure.
 
 use fastpath_base::topology::CpuSet;
 
@@ -7,7 +7,7 @@ use fastpath_base::topology::CpuSet;
 pub struct Hello {
     /// Its rank.
     pub rank: usize,
-    /// How many ranks its engine has told it of.
+    /// The number of ranks by its engine.
     pub size: usize,
     /// Its process, as it numbers itself.
     pub process: u32,
@@ -22,7 +22,7 @@ impl Hello {
         format!("{rank} {size} {process} {processors}").into_bytes()
     }
 
-    /// None where it is none.
+    /// None if it is invalid.
     pub fn decode(bytes: &[u8]) -> Option<Hello> {
         let text = std::str::from_utf8(bytes).ok()?;
         let mut words = text.splitn(4, ' ');
@@ -35,7 +35,7 @@ impl Hello {
     }
 }
 
-/// What the leader tells a member with the job's memory.
+/// What the leader sends a member with the job's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Welcome {
     /// The number that the memory has.
@@ -53,7 +53,7 @@ impl Welcome {
         words.iter().flat_map(|word| word.to_le_bytes()).collect()
     }
 
-    /// None where it is none.
+    /// None if it is invalid.
     pub fn decode(bytes: &[u8]) -> Option<Welcome> {
         let mut reader = Reader(bytes);
         let welcome = Welcome {
@@ -74,12 +74,12 @@ pub struct Rank {
     pub network: Vec<u8>,
 }
 
-/// What a node tells all others.
+/// What a node sends all others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeCard {
     /// The job's number, if this is the first node: all take it.
     pub job_id: u64,
-    /// What who connects must know, if this is the first node.
+    /// The secret of those who connect, if this is the first node.
     pub secret: [u8; SECRET_BYTES],
     /// Where its leader is reached by that of the node before (`NetworkCard`); empty where it is not.
     pub leader: Vec<u8>,
@@ -115,7 +115,7 @@ impl NodeCard {
         bytes
     }
 
-    /// None where it is none, or of another release.
+    /// None if it is invalid, or of another release.
     pub fn decode(bytes: &[u8]) -> Option<NodeCard> {
         let mut reader = Reader(bytes);
         if reader.bytes(1)? != [CARD_VERSION] {

@@ -54,8 +54,8 @@ pub enum Role {
     Member(UnixStream),
 }
 
-/// Takes the name, or reaches the one who has it. Processes of one network namespace agree on who that is; nobody
-/// else can see the name.
+/// Takes the name, or connects to its owner. The processes of one network namespace agree on the owner; no others can
+/// see the name.
 ///
 /// # Errors
 /// The kernel refuses, or the name belongs to another user.
@@ -83,7 +83,7 @@ pub fn meet(name: &str) -> io::Result<Role> {
     Err(io::Error::new(ErrorKind::TimedOut, why))
 }
 
-/// Lets a millisecond pass, or less where a signal comes: for what the kernel tells nobody of.
+/// Lets a millisecond pass, or less if a signal comes: for changes that the kernel does not report.
 pub fn pause() {
     // SAFETY: an empty set of descriptors.
     unsafe { libc::poll(std::ptr::null_mut(), 0, 1) };

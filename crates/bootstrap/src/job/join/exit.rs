@@ -1,6 +1,6 @@
 #![allow(unsafe_code)]
-//! A process that exits without having finalized MPI ends its job, with its exit code. Its launcher may not care, and
-//! whoever sees its connections close cannot know the code.
+//! A process that exits without having finalized MPI ends its job, with its exit code. Its launcher may not care, and a
+//! peer that sees its connections close cannot know the code.
 //!
 //! Handlers and destructors of the program run before: one of them may finalize MPI.
 
@@ -8,7 +8,7 @@ use crate::job::{Job, exit_code};
 use crate::segment::Phase;
 use fastpath_base::sync::{Ordering, StaticUsize};
 
-/// Address of the job of this process; 0 where nobody looks at its end.
+/// Address of the job of this process; 0 if its end is not watched.
 static NOTED: StaticUsize = StaticUsize::new(0);
 
 /// Has the exit of this process looked at.

@@ -1,4 +1,4 @@
-//! The leader's side of the meeting: who has come to it until all ranks of the job were at the first fence.
+//! The leader's side of the meeting: the processes that connected to it before the first fence ended.
 
 use super::card::Hello;
 use super::channel::{FrameKind, check_user, receive, send};
@@ -51,7 +51,7 @@ impl Gathering {
         Ok(Gathering { thread, fence })
     }
 
-    /// The fence is over: whoever could reach this process has connected.
+    /// The fence is over: all that can reach this process have connected.
     ///
     /// # Errors
     /// Somebody has, and cannot be taken: no descriptor is left.
@@ -61,7 +61,7 @@ impl Gathering {
     }
 }
 
-/// Whether there is nobody to accept, or somebody has gone again: no reason to wait before the next try.
+/// Whether there is no connection to accept, or its peer has gone again: no reason to wait before the next try.
 pub fn is_for_now(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, Interrupted, WouldBlock};
     matches!(error.kind(), ConnectionAborted | Interrupted | WouldBlock)
@@ -144,7 +144,7 @@ fn find_fault(hello: &Hello, about: &About, members: &[Member]) -> Option<String
     ))
 }
 
-/// Tells somebody that there is no place for it, where it still listens.
+/// Refuses a process, with the reason, if it still listens.
 pub fn refuse(stream: &UnixStream, why: &str) {
     let _ = send(stream, FrameKind::Refusal, why.as_bytes(), None);
 }

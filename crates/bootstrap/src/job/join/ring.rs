@@ -117,8 +117,8 @@ fn watch(job: &'static Job, aborter: &Aborter, ring: &Ring, neighbour: Neighbour
             count => format!(" and {count} more"),
         };
         let text = format!(
-            "fastpath: rank {lowest} on {host}{others}: the host has gone, or does not answer any \
-             more, or its ranks were ended without a word\n"
+            "fastpath: rank {lowest} on {host}{others}: the host is gone or no longer answers, \
+             or its ranks were killed\n"
         );
         let _ = io::stderr().write_all(text.as_bytes());
     }

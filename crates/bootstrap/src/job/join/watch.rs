@@ -1,9 +1,10 @@
 #![allow(unsafe_code)]
-//! After the ranks of a node have met: who ends without a word has died, and the engine is asked to end the job.
+//! After the ranks of a node have met: a rank that ends without a message has died, and the engine is asked to end the
+//! job.
 //!
 //! The leader keeps a connection to each rank of its node, and each rank its own to the leader. A rank says when it has
 //! finalized MPI; an end of the connection without that is a death. The leader stays in `MPI_Finalize` until all have
-//! said so, or there would be nobody who sees them die.
+//! said so, or no process would see them die.
 
 use super::channel::{FrameKind, receive, send};
 use super::exit;
@@ -269,7 +270,7 @@ fn tell_death(job: &Job, aborter: &Aborter, rank: usize) {
     end_job(job, aborter, code);
 }
 
-/// Wakes all ranks of this node, so that they look who has died, and has the engine end the job.
+/// Wakes all ranks of this node, so that they check which rank has died, and has the engine end the job.
 pub fn end_job(job: &Job, aborter: &Aborter, code: i32) {
     job.segment().wake_all();
     aborter.abort(code);

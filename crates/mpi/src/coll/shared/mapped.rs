@@ -41,7 +41,7 @@ fn make(f: &Channel<'_>) -> Result<Option<Box<Mapped>>> {
     let own = Own::take(unsafe { &mut *worker });
     let words = own.as_ref().map(|(_, key)| words_of_key(key));
     let all = gather_all(f, words.unwrap_or([0; KEY_WORDS]))?;
-    // SAFETY: as above.
+    // SAFETY: as for `own`: the worker lives, this call holds the lock, and no other reference is left.
     let mapped = own.as_ref().and_then(|_| map_all(unsafe { &mut *worker }, f.comm, &all));
     let fine = gather_all(f, [u64::from(mapped.is_some())])?;
     match (own, mapped) {
@@ -54,7 +54,7 @@ fn make(f: &Channel<'_>) -> Result<Option<Box<Mapped>>> {
         }
         (own, _) => {
             if let Some((own, _)) = own {
-                // SAFETY: as above.
+                // SAFETY: as for `own`: the worker lives, this call holds the lock, and no other reference is left.
                 own.give_back(unsafe { &mut *worker });
             }
             Ok(None)

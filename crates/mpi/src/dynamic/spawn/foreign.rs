@@ -52,7 +52,7 @@ enum Starter {
 }
 
 impl Begun {
-    /// Why nobody will come to the port any more.
+    /// Why no process will connect to the port any more.
     fn find_end(&mut self, job: &Job) -> Option<Error> {
         let now_ns = clock::now_ns();
         if now_ns < self.look_ns {
@@ -80,7 +80,7 @@ impl Begun {
                     true => "they have ended before they called MPI_Init".to_owned(),
                     false if self.timeout.is_over() => format!(
                         "they have not called MPI_Init within {seconds} s: most likely they have \
-                         ended before (the info key timeout says how long they are waited for)"
+                         ended before (the info key timeout sets the limit)"
                     ),
                     false => return None,
                 }
@@ -200,13 +200,13 @@ fn start_by_engine(job: &Job, programs: &[Program], port: &str) -> Result<Starte
     })
 }
 
-/// This process is alone: an `mpiexec` starts the others, on this host.
+/// This process has no launcher: an `mpiexec` starts the others, on this host.
 fn start_by_mpiexec(programs: &[Program], port: &str) -> Result<Child> {
     let refuse = |text: String| Error::new(MPI_ERR_SPAWN, text);
     let Some(mpiexec) = find_mpiexec() else {
         return Err(refuse(
-            "no mpiexec of Fastpath is beside the library or in PATH: it alone can start other \
-             processes"
+            "no mpiexec of Fastpath is beside the library or in PATH, and only mpiexec can start \
+             other processes"
                 .to_owned(),
         ));
     };
@@ -217,8 +217,8 @@ fn start_by_mpiexec(programs: &[Program], port: &str) -> Result<Child> {
             let host = String::from_utf8_lossy(host);
             if ![&own, "localhost", "127.0.0.1", "::1"].contains(&&*host) {
                 return Err(refuse(format!(
-                    "host {host:?}: a process without mpiexec starts others on its own host, \
-                     {own}, alone"
+                    "host {host:?}: a process without mpiexec starts others only on its own \
+                     host, {own}"
                 )));
             }
         }

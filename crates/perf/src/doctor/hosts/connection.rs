@@ -35,11 +35,11 @@ const STREAM: Duration = Duration::from_millis(200);
 /// What is asked of the side that answers.
 #[derive(Clone, Copy)]
 enum Request {
-    /// To send back so many times eight bytes.
+    /// To send eight bytes back, as often as asked.
     Echo = b'E' as isize,
-    /// To take so many bytes, and then say so.
+    /// To take the given number of bytes, and then say so.
     Take = b'T' as isize,
-    /// To send so many bytes.
+    /// To send the given number of bytes.
     Give = b'G' as isize,
 }
 

@@ -105,7 +105,7 @@ impl Probe {
     }
 }
 
-/// Rounds in which each of so many meets each other once.
+/// Rounds in which each of `count` meets each other once.
 fn count_rounds(count: usize) -> usize {
     (count + count % 2).saturating_sub(1)
 }

@@ -1,4 +1,4 @@
-//! What was found of several hosts, for people.
+//! The findings on several hosts, as text.
 
 use std::net::IpAddr;
 
@@ -35,7 +35,7 @@ fn describe_host(host: &Host, said: &mut Document) {
         let mtu = one.mtu.map_or(String::new(), |mtu| format!(", MTU {mtu}"));
         let told = match host.told.contains(&one.address) {
             true => "",
-            false => ", not told to peers",
+            false => ", not passed to peers",
         };
         said.pair(&one.name, format!("{}{mtu}{told}", one.address));
     }

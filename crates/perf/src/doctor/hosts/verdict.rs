@@ -55,8 +55,10 @@ pub fn list_used(report: &Report) -> Vec<Used> {
 pub fn describe_outcome(outcome: &CallResult) -> String {
     match outcome {
         CallResult::Reached { connect_us } => format!("reached in {connect_us:.0} us"),
-        CallResult::Refused => "refused: nobody listens there, or a firewall rejects".to_owned(),
-        CallResult::Silent => "silent: a firewall drops, or it leads nowhere".to_owned(),
+        CallResult::Refused => {
+            "refused: no process listens there, or a firewall rejects it".to_owned()
+        }
+        CallResult::Silent => "silent: a firewall drops packets, or there is no route".to_owned(),
         CallResult::Impossible { why } => format!("cannot be called: {why}"),
         CallResult::Stranger => "somebody else answers".to_owned(),
     }

@@ -62,7 +62,10 @@ fn rank(hypotheses: Vec<Hypothesis>, measured: StatedRate, made: &mut Explanatio
         let rate = format_rate(h.rate, measured.unit);
         let fit = match off(&h) {
             d if d <= AGREES => format!("it allows {rate}, which is what was measured"),
-            d => format!("it allows {rate}, {:.0} % more than was measured: not alone", d * 100.0),
+            d => format!(
+                "it allows {rate}, {:.0} % more than was measured: not the only cause",
+                d * 100.0
+            ),
         };
         let why = format!("{fit}; {}", h.finding.why);
         made.findings.push(h.finding.because(why));

@@ -63,7 +63,7 @@ pub fn explain_missing(subject: &Subject) -> Vec<Finding> {
     findings
 }
 
-/// What a link of a known generation carries by width, where only the name tells the generation.
+/// What a link of a known generation carries by width, if only the name shows the generation.
 fn list_widths(generation: u8) -> Option<Finding> {
     let widths = [1, 4, 8, 16].map(|lanes| {
         let shape = LinkShape { generation: Some(generation), lanes: Some(lanes) };

@@ -9,7 +9,7 @@ use super::super::moves::Moves;
 use super::judge::BOTH_WAYS;
 use super::{BandwidthOptions, Subject, units};
 
-/// From signalling, or from what somebody expected, to what the encoding leaves.
+/// From signalling, or from the expected figure, to what the encoding leaves.
 fn start(title: &str, expected: Option<StatedRate>, subject: &Subject, moves: Moves) -> Waterfall {
     let (link, unit) = (&subject.link, subject.unit);
     let raw = link.raw() * moves.over_one();

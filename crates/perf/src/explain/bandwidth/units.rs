@@ -1,4 +1,4 @@
-//! Units: which one a figure is in, and which ones somebody has mixed.
+//! Units: which one a figure is in, and which ones were mixed up.
 
 use fastpath_pcie::{Bytes, MbPerS, MibPerS, Rate, RateUnit, StatedRate};
 

@@ -330,7 +330,7 @@ impl<'a> Chain<'a> {
         Ok(Chain { host, start })
     }
 
-    /// Whether the kernel wrote, behind the lines, the addresses that so many reads lead to.
+    /// Whether the kernel wrote, behind the lines, the addresses that `count` reads lead to.
     fn check_end(&self, count: u32) -> Result<()> {
         for lane in 0..LANES {
             let at = LINES * STRIDE + lane * 8;

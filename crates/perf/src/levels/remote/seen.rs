@@ -9,7 +9,7 @@ use crate::record::{Case, Of};
 
 /// Looks at memory between two at the transport: bytes that come as messages are written only there.
 const POLLS: u32 = 16;
-/// Looks between two at whether the peer is there, after each of which others may have the processor.
+/// Polls between two checks of whether the peer is there; after each check others may have the processor.
 const POLLS_PER_YIELD: u32 = 1024;
 
 /// Measures one size; both ranks reach each other's memory, and each has written none of the other's since they agreed.
@@ -60,7 +60,7 @@ fn await_mark(link: &mut impl RemoteLink, last: *const u8, mark: u8) {
     }
 }
 
-/// Waits until something has come; false where nobody is there any more to send it.
+/// Waits until something has arrived; false if the peer has left.
 #[inline]
 fn await_written<L>(
     link: &mut L, has_come: impl Fn() -> bool, mut serve: impl FnMut(&mut L),

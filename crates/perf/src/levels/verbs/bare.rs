@@ -21,7 +21,7 @@ pub struct Pace {
     pub depth: u32,
     /// Sends posted by one call.
     pub list: u32,
-    /// One of so many reports its success.
+    /// Every N-th send reports its success.
     pub moderation: u32,
     /// Completions are polled for after each call.
     pub eager: bool,

@@ -12,7 +12,7 @@ use crate::bench::verbs::Connection;
 const NOTHING: u64 = 3;
 const END: u64 = 4;
 
-/// Messages of a window of which each side's cost is counted: the last alone reports its success.
+/// Messages of a window in which each side's cost is counted: only the last reports its success.
 const SIDE_WINDOW: u32 = DEPTHS[1] / 4;
 
 impl Side for Bare<'_> {

@@ -24,9 +24,7 @@ pub fn describe_software(device: &str, sysfs: &Path) -> Option<String> {
     }
     // What lies on no bus is software too.
     (at.exists() && !at.join("device").exists()).then(|| {
-        format!(
-            "{device} lies on no bus: a software adapter; its times are those of this processor"
-        )
+        format!("{device} is on no bus: a software adapter; its times are those of this processor")
     })
 }
 

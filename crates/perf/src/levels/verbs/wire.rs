@@ -24,7 +24,7 @@ const RX_DEPTH: u32 = 512;
 const READS: u8 = 16;
 /// Before the payload of a datagram.
 const GRH: usize = 40;
-/// The key of our datagrams. Whoever reads the queue pair's number from the wire can read this too.
+/// The key of our datagrams. It is no secret: it travels as openly as the queue pair's number.
 const QKEY: u32 = 0x1fa5_7a7b;
 
 /// The other end.
@@ -42,7 +42,7 @@ pub struct There {
     pub port: PortAddress,
 }
 
-/// Two connected queue pairs, of which one is here. Its order is that in which it goes.
+/// Two connected queue pairs, one of them here. The fields are dropped in their order.
 pub struct Wire {
     /// The queue pair.
     pub pair: QueuePair,
@@ -148,7 +148,7 @@ impl Wire {
             port: port.address(),
         };
         let card = board.exchange_bytes(leads, &own.encode());
-        let refused = || VerbsError::Value("the other rank told no address".to_owned());
+        let refused = || VerbsError::Value("the other rank sent no address".to_owned());
         let there = There::decode(&card).ok_or_else(refused)?;
         let mut path = port.path_to(&there.port)?;
         if let Some(mtu) = options.mtu {
@@ -228,7 +228,7 @@ impl Wire {
         Sge::over(self.landing(), bytes, self.buffer.region().lkey())
     }
 
-    /// The receive buffer, which all receives share: nobody reads what came.
+    /// The receive buffer, which all receives share: its contents are not read.
     pub fn receive_segment(&self) -> Sge {
         let before = match self.connection {
             Connection::Rc => 0,

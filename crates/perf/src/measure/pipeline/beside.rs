@@ -99,7 +99,7 @@ impl Beside {
         self.processors == pair || self.processors == [pair[1], pair[0]]
     }
 
-    /// Whether there is a plan for messages of so many bytes.
+    /// Whether there is a plan for messages of `bytes` bytes.
     pub fn has(&self, bytes: u64) -> bool {
         self.sizes.iter().any(|best| best.bytes() as u64 == bytes)
     }

@@ -62,7 +62,7 @@ const FINAL_FACTOR: usize = 4;
 const CHUNKS: [usize; 4] = [CHUNK_MIN, 2 << 10, 4 << 10, 16 << 10];
 const RINGS: [usize; 3] = [16 << 10, 64 << 10, RING_MAX];
 
-/// Chunk and ring, for messages of so many bytes.
+/// Chunk and ring, for messages of `bytes` bytes.
 fn list_shapes(bytes: usize) -> Vec<(usize, usize)> {
     let useful = |chunk: &usize| *chunk <= bytes.next_power_of_two().max(CHUNK_MIN);
     let chunks = CHUNKS.into_iter().filter(useful);

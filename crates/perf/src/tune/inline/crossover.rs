@@ -18,7 +18,7 @@ pub(super) type Times = Vec<(f64, f64)>;
 /// What was found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct Finding {
-    /// Whether it can be told at all: sending by this limit is faster, with 95 %, than sending nothing inline or
+    /// Whether it is significant: sending by this limit is faster, with 95 %, than sending nothing inline or
     /// everything.
     pub known: bool,
     /// The largest size to send inline; None: inline never pays, or where that lies is not known.

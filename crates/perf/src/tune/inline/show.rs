@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report as text.
 
 use super::crossover::Finding;
 use super::{Model, Report, VerbName};

@@ -278,7 +278,7 @@ impl Connection for RcEndpoint {
     fn open(&mut self, address: &Address) -> bool {
         let core = &mut *self.core.borrow_mut();
         let Some(peer) = PairAddress::decode(address) else {
-            core.port.last_error = Some("the peer's address is none".to_owned());
+            core.port.last_error = Some("the peer's address is invalid".to_owned());
             return false;
         };
         let retry_config = core.settings.retry_config;

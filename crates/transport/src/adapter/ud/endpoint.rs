@@ -133,7 +133,7 @@ impl Connection for UdEndpoint {
         let core = &mut *self.core.borrow_mut();
         let opened = match LinkAddress::decode(address) {
             Some(peer) => core.open_link(self.index, &peer),
-            None => Err(VerbsError::Value("the peer's address is none".to_owned())),
+            None => Err(VerbsError::Value("the peer's address is invalid".to_owned())),
         };
         core.port.note(opened).is_some()
     }

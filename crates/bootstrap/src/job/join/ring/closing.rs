@@ -1,8 +1,8 @@
 //! How the leaders of all nodes close the ring, each with the next one and the one before, all at the same time.
 //!
-//! Who listens says a nonce, who connects proves that it is of the job, and so does who listens in its answer: keyed
-//! hashes (BLAKE3) under the job's secret. The addresses of the next node are called one after the other, and all who
-//! call are listened to at once: an address that leads nowhere and a stranger that says nothing hold up nobody.
+//! The listening side sends a nonce, the connecting side proves that it is of the job, and the listening side proves it
+//! in its answer: keyed hashes (BLAKE3) under the job's secret. The addresses of the next node are tried one after the
+//! other, and all callers are served at once: a dead address or a silent stranger holds up no other.
 
 use super::Neighbour;
 use crate::job::join::channel::send_all;
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 const MAGIC: [u8; 4] = *b"FPr1";
 const NONCE: usize = 16;
-/// What who listens says first.
+/// What the listening side sends first.
 const GREETING: usize = MAGIC.len() + NONCE;
 /// Who connects, and its proof.
 const PROOF: usize = 4 + TAG;
@@ -215,13 +215,13 @@ impl Calls {
 /// What a connection waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GreetingStep {
-    /// Of the one who connects: that it is there.
+    /// Of the connecting side: that it is there.
     Connecting,
     /// Of the same: the nonce.
     Greeting,
-    /// Of the same: the proof of who listens.
+    /// Of the same: the proof of the listening side.
     Answer,
-    /// Of the one who listens: the proof of who has connected.
+    /// Of the listening side: the proof of the connecting one.
     Proof,
 }
 
@@ -239,7 +239,7 @@ impl Candidate {
         Candidate { stream, step, nonce: [0; NONCE], word: [0; PROOF], got: 0 }
     }
 
-    /// One that somebody has made, and is greeted.
+    /// One that a peer has made, and is greeted.
     fn accepted(stream: TcpStream) -> io::Result<Candidate> {
         stream.set_nonblocking(true)?;
         let mut caller = Candidate::new(stream, GreetingStep::Proof);

@@ -7,10 +7,10 @@ use fastpath_transport::verbs::{Library, Operation, PostError, SendFlags, Sge, W
 use super::Bare;
 use crate::bench::verbs::Connection;
 
-/// Looks in vain, after which the processor is offered to others: the two ranks may share one.
+/// Empty polls, after which the processor is offered to others: the two ranks may share one.
 pub(super) const POLLS: u32 = 512;
-/// The same of looks at a word of memory, which take a few instructions where a poll takes a hundred: a yield is a
-/// system call, and a write that comes meanwhile is seen after it.
+/// The same for polls of a word of memory, which take a few instructions instead of a hundred: a yield is a system
+/// call, and a write that arrives during it is seen only after it.
 pub(super) const WORD_POLLS: u32 = 1 << 15;
 /// Receive buffers that are posted together.
 const REFILL: u32 = 16;
@@ -63,7 +63,7 @@ impl Bare<'_> {
         self.counts.most = self.counts.most.max(self.posted - self.done);
     }
 
-    /// Posts so many alike by one call.
+    /// Posts `count` equal sends by one call.
     pub(super) fn post_list(
         &mut self, operation: &Operation<'_>, segment: Sge, count: u32, report: bool,
     ) {
@@ -112,7 +112,7 @@ impl Bare<'_> {
         self.done == self.posted
     }
 
-    /// Polls until everything posted is complete, the last of which reports its success.
+    /// Polls until everything posted is complete; the last send reports its success.
     #[inline]
     pub(super) fn await_done(&mut self) {
         let mut polls = 0;
@@ -123,7 +123,7 @@ impl Bare<'_> {
         }
     }
 
-    /// Waits until everything posted is complete. Datagrams leave in order: those whose success nobody reports are gone
+    /// Waits until everything posted is complete. Datagrams leave in order: those without a report of success are gone
     /// once a later one reports its own.
     pub fn flush(&mut self) {
         if self.done < self.posted && self.silent > 0 {
