@@ -8,8 +8,6 @@
 
 #![allow(unsafe_code)]
 
-pub(crate) mod agree;
-
 use crate::comm::{Comm, FIRST_TAG};
 use crate::consts::MPI_ERR_TRUNCATE;
 use crate::error::{Error, Result};

@@ -108,9 +108,11 @@ pub(super) fn parent_distance(relative: u32, ranks: u32) -> u32 {
     if relative == 0 { ranks.next_power_of_two() } else { 1 << relative.trailing_zeros() }
 }
 
+/// A rank passes on to those below the lowest bit of its own number, counted from the root.
+///
 /// # Safety
 /// As [`run`].
-async unsafe fn binomial<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
+pub(super) async unsafe fn binomial<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
     let ranks = f.size();
     let me = relative(f.rank(), root, ranks);
     let mut distance = parent_distance(me, ranks);

@@ -43,6 +43,7 @@ pub(crate) mod simulator;
 #[cfg(test)]
 mod tests;
 pub(crate) mod vector;
+pub(crate) mod words;
 
 pub(crate) use agreement::{compare_call, compare_calls, refuse_call};
 pub use allgather::{Allgather, Allgatherv};

@@ -73,8 +73,8 @@ pub(super) struct Part<'f, F> {
 }
 
 enum Members<'f> {
-    /// Those of a node.
-    Node(&'f [u32]),
+    /// Those of a node, or others by their ranks.
+    Listed(&'f [u32]),
     /// The first of each node, but of the node that is named that member.
     Heads(&'f Nodes, u32, u32),
 }
@@ -96,7 +96,7 @@ fn levels<'f, F: Fabric>(f: &'f F, nodes: &'f Nodes, root: u32) -> Levels<'f, F>
     let place = |member| members.partition_point(|&other| other < member) as u32;
     let node = Part {
         whole: f,
-        members: Members::Node(members),
+        members: Members::Listed(members),
         rank: place(f.rank()),
         room: nodes.inside,
     };
@@ -110,14 +110,19 @@ fn levels<'f, F: Fabric>(f: &'f F, nodes: &'f Nodes, root: u32) -> Levels<'f, F>
     Levels { node, head, heads }
 }
 
-impl<'f, F> Part<'f, F> {
+impl<'f, F: Fabric> Part<'f, F> {
+    /// The members of these ranks; the caller's is at `position`.
+    pub(super) fn among(whole: &'f F, ranks: &'f [u32], position: u32) -> Self {
+        Part { whole, members: Members::Listed(ranks), rank: position, room: whole.room() }
+    }
+
     /// Some consecutive ranks of a node, where all of its ranks are consecutive.
     pub(super) fn narrow(&self, nodes: &'f Nodes, node: u32, ranks: &Range<u32>) -> Part<'f, F> {
         let first = nodes.starts[node as usize];
         let (start, end) = (ranks.start - first, ranks.end - first);
         Part {
             whole: self.whole,
-            members: Members::Node(&nodes.members(node)[start as usize..end as usize]),
+            members: Members::Listed(&nodes.members(node)[start as usize..end as usize]),
             rank: self.rank - start,
             room: self.room,
         }
@@ -126,7 +131,7 @@ impl<'f, F> Part<'f, F> {
     /// The rank in the whole call of one of the part.
     pub(super) fn member(&self, rank: u32) -> u32 {
         match self.members {
-            Members::Node(members) => members[rank as usize],
+            Members::Listed(members) => members[rank as usize],
             Members::Heads(_, node, member) if node == rank => member,
             Members::Heads(nodes, ..) => nodes.members(rank)[0],
         }
@@ -143,7 +148,7 @@ impl<F: Fabric> Fabric for Part<'_, F> {
 
     fn size(&self) -> u32 {
         match self.members {
-            Members::Node(members) => members.len() as u32,
+            Members::Listed(members) => members.len() as u32,
             Members::Heads(nodes, ..) => nodes.count(),
         }
     }
