@@ -42,6 +42,7 @@ pub(crate) mod shared;
 pub(crate) mod simulator;
 #[cfg(test)]
 mod tests;
+mod tree;
 pub(crate) mod vector;
 pub(crate) mod words;
 

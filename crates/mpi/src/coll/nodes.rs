@@ -15,7 +15,7 @@ use super::gather;
 use super::local::Reduction;
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{allgather, allreduce, barrier, bcast, branches, reduce};
+use super::{allgather, allreduce, barrier, bcast, branches, reduce, tree};
 use crate::comm::Comm;
 use crate::error::Result;
 use crate::process::Process;
@@ -215,33 +215,16 @@ impl<F: Fabric> Fabric for Part<'_, F> {
 /// The members of a node report to its head, the heads meet, and the heads release their nodes.
 pub(super) async fn barrier<F: Fabric>(f: &F, nodes: &Nodes) -> Result {
     let Levels { node, head, heads } = levels(f, nodes, 0);
-    report(&node).await?;
+    let nothing = Vector::raw(std::ptr::null(), 0);
+    // SAFETY: messages without bytes touch no memory.
+    unsafe { tree::pass_up(&node, 0, |_| nothing).await? };
     if let Some(heads) = heads {
         let how = choose::barrier(heads.size(), heads.room());
         barrier::run_as(&heads, how).await?;
     }
-    let nothing = Vector::raw(std::ptr::null(), 0);
     let how = choose::bcast(0, node.size(), node.room());
     // SAFETY: messages without bytes touch no memory.
     unsafe { bcast::run_as(&node, how, nothing, head).await }
-}
-
-/// Rank 0 hears of all others, along a binomial tree.
-async fn report<F: Fabric>(f: &F) -> Result {
-    let (me, ranks) = (f.rank(), f.size());
-    let parent = bcast::parent_distance(me, ranks);
-    let mut distance = 1;
-    // SAFETY: messages without bytes touch no memory.
-    unsafe {
-        while distance < parent && me + distance < ranks {
-            f.recv(me + distance, Buffer::empty()).await?;
-            distance *= 2;
-        }
-        if me != 0 {
-            f.send(me - parent, Buffer::empty()).await?;
-        }
-    }
-    Ok(())
 }
 
 /// # Safety
