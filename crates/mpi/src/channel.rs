@@ -8,8 +8,6 @@
 
 #![allow(unsafe_code)]
 
-pub(crate) mod agree;
-
 use crate::comm::{Comm, FIRST_TAG};
 use crate::consts::MPI_ERR_TRUNCATE;
 use crate::error::{Error, Result};
@@ -24,7 +22,7 @@ use fastpath_protocol::endpoint::Taken;
 use fastpath_protocol::matching::Want;
 use fastpath_protocol::request::RequestKind;
 use fastpath_protocol::tag::Context;
-use fastpath_protocol::waiting::{Note, POLLS_PER_CHECK};
+use fastpath_protocol::waiting::{Note, spin};
 use fastpath_protocol::worker::SHORT_LIMIT;
 use fastpath_protocol::{Endpoint, Fault, RequestId, SendArgs, Started, State};
 use fastpath_transport::Post;
@@ -482,23 +480,11 @@ impl<'a> Channel<'a> {
             if !(*worker).may_watch(peer) || !(*worker).wait.directed {
                 return None;
             }
-            for look in 1..(*endpoint).spin_polls() {
-                if (*endpoint).has_arrival() {
-                    return (*endpoint).recv_immediate(
-                        key,
-                        self.tag,
-                        data.ptr,
-                        data.bytes as usize,
-                    );
-                }
-                if look % POLLS_PER_CHECK == 0
-                    && (lock::first().is_wanted() || (*worker).wants_attention(peer))
-                {
-                    return None;
-                }
-            }
+            let has_arrival = |_| (*endpoint).has_arrival().then_some(());
+            let is_needed = || lock::first().is_wanted() || (*worker).wants_attention(peer);
+            spin((*endpoint).spin_polls(), has_arrival, is_needed)?;
+            (*endpoint).recv_immediate(key, self.tag, data.ptr, data.bytes as usize)
         }
-        None
     }
 
     /// Takes the message if it is the next of that peer; `None` leaves everything as it was.

@@ -8,9 +8,9 @@ pub(crate) use workers::settle;
 
 use crate::attribute;
 use crate::buffered;
-use crate::channel::{Channel, agree};
-use crate::coll;
+use crate::channel::Channel;
 use crate::coll::shared::mapped;
+use crate::coll::{self, words};
 use crate::comm::Comm;
 use crate::comm::contexts::Block;
 use crate::consts::*;
@@ -140,7 +140,7 @@ fn synchronize(p: &Process, comm: &Comm) -> Result {
         return Ok(());
     }
     coll::compare_calls(p, comm)?;
-    agree::synchronize(&Channel::next(p, comm))
+    words::synchronize(&Channel::next(p, comm))
 }
 
 #[cfg(test)]

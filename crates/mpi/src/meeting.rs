@@ -1,7 +1,8 @@
 //! Communicators from groups whose members share no communicator yet.
 
 use crate::channel::Channel;
-use crate::channel::agree::{self, Members};
+use crate::coll::fabric::Fabric;
+use crate::coll::words;
 use crate::comm::Comm;
 use crate::comm::contexts::Block;
 use crate::comm_creation::inter::{self, Bridge};
@@ -112,7 +113,7 @@ pub fn create_from_group(
         _ => Block::EMPTY,
     };
     let mut words = [own.to_wire(), meeting.mark];
-    agree::broadcast_from(&members, 0, &mut words)?;
+    words::broadcast_from(&members, 0, &mut words)?;
     meeting.check(words[1])?;
     let mut block = Block::from_wire(words[0]);
     let context = create::take_context(&mut block)?;

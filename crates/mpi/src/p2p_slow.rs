@@ -45,7 +45,7 @@ use fastpath_protocol::buffer::Buffer;
 use fastpath_protocol::matching::{ANY_PEER, Want};
 use fastpath_protocol::protocols::Parts;
 use fastpath_protocol::tag::ANY_TAG;
-use fastpath_protocol::waiting::{Note, POLLS_PER_CHECK};
+use fastpath_protocol::waiting::{Note, spin};
 use fastpath_protocol::{Endpoint, Fault, RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Post;
 
@@ -346,30 +346,33 @@ unsafe fn spin_recv<const WAY: u8>(args: &Args, status: *mut Status) -> Spun {
         {
             return Spun::Nothing;
         }
-        let (mut cold, mut attends, mut spun) = (false, false, Spun::Nothing);
-        for look in 1..(*worker).wait.spin_polls((*endpoint).spin_polls()) {
+        let (mut cold, mut attends) = (false, false);
+        let has_arrival = |count| {
             if (*endpoint).has_arrival() {
-                spun = recv_arrival::<WAY>(args, endpoint, want, room, status);
-                break;
+                return Some(());
             }
-            if look == 1 {
+            if count == 1 {
                 cold = (*endpoint).begin_wait();
             } else if cold {
                 cold = (*endpoint).warm();
             }
-            if WAY == hot::INSIDE && look == ATTEND_POLLS && (*worker).background.runs {
+            if WAY == hot::INSIDE && count == ATTEND_POLLS && (*worker).background.runs {
                 attends = true;
                 (*worker).attend();
             }
-            // The peer's next arrival may be the message: the next look finds it.
-            if look % POLLS_PER_CHECK == 0
-                && ((WAY != hot::OPEN && places::is_wanted(comm.place))
-                    || (*worker).must_look_around(peer))
+            None
+        };
+        // The peer's next arrival may be the message: the next poll finds it.
+        let is_needed = || {
+            ((WAY != hot::OPEN && places::is_wanted(comm.place))
+                || (*worker).must_look_around(peer))
                 && !(*endpoint).has_arrival()
-            {
-                break;
-            }
-        }
+        };
+        let polls = (*worker).wait.spin_polls((*endpoint).spin_polls());
+        let spun = match spin(polls, has_arrival, is_needed) {
+            Some(()) => recv_arrival::<WAY>(args, endpoint, want, room, status),
+            None => Spun::Nothing,
+        };
         if attends {
             (*worker).resume();
         }

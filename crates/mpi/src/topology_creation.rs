@@ -1,8 +1,8 @@
 //! Communicators with a topology: how they are made.
 
 use crate::channel::Channel;
-use crate::channel::agree;
 use crate::coll::compare_calls;
+use crate::coll::words::Members;
 use crate::comm::Comm;
 use crate::comm_creation::{create, publish};
 use crate::consts::*;
@@ -138,7 +138,7 @@ pub fn create_dist_graph(
 
 /// Tells each end of the edges about them: everybody sends to everybody else.
 fn distribute(
-    members: &impl agree::Members, edges: &[(i32, i32, i32)], weighted: bool,
+    members: &impl Members, edges: &[(i32, i32, i32)], weighted: bool,
 ) -> Result<DistGraph> {
     let (me, size) = (members.rank(), members.size());
     let mut graph = DistGraph { sources: Vec::new(), destinations: Vec::new(), weighted };
@@ -147,9 +147,9 @@ fn distribute(
         let (to, from) = ((me + distance) % size, (me + size - distance) % size);
         let out = select_edges(edges, to);
         let mut count = [0];
-        members.exchange(to, &[out.len() as u64], from, &mut count)?;
+        members.exchange_words(to, &[out.len() as u64], from, &mut count)?;
         let mut into = vec![0; count[0] as usize];
-        members.exchange(to, &out, from, &mut into)?;
+        members.exchange_words(to, &out, from, &mut into)?;
         graph.read(me, &into);
     }
     Ok(graph)
@@ -205,14 +205,14 @@ fn check_weight(weight: i32) -> Result {
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::channel::agree::Members;
-    use crate::channel::agree::tests::run;
+    use crate::coll::fabric::Fabric;
+    use crate::coll::simulator::{self, Mode};
 
     #[test]
     fn distribute__tells_both_ends() {
         let edge = |peer, weight| Edge { peer, weight };
         // Rank 0 gives a ring of 4 with itself as a double edge, the others give nothing but rank 2.
-        let graphs = run(4, |m| {
+        let graphs = simulator::run(4, Mode::Rendezvous, |m| {
             let edges = match m.rank() {
                 0 => vec![(0, 1, 10), (1, 2, 11), (2, 3, 12), (3, 0, 13), (0, 0, 14)],
                 2 => vec![(0, 0, 20)],

@@ -21,11 +21,13 @@ mod asleep;
 mod notes;
 mod oversubscription;
 mod polling;
+mod spin;
 mod spin_budget;
 mod spread;
 pub use asleep::Census;
 use asleep::{Awaits, lock, sleep};
 pub use oversubscription::Oversubscription;
+pub use spin::{spin, try_briefly};
 pub use spin_budget::SpinBudget;
 pub use spread::Seen;
 
@@ -39,8 +41,6 @@ const YIELDED_POLLS: u32 = 2;
 pub const SPIN_POLLS: u32 = 4096;
 /// The same, so much fewer, where other threads of the process wait, which may need this processor.
 const COMPANY_SHARE: u32 = 4;
-/// Looks of those between two checks whether something else needs this process.
-pub const POLLS_PER_CHECK: u32 = 64;
 /// Looks of a thread that waits before it lets others run that wait too, when something has come that is not what it
 /// waits for. What it waits for may follow at once, and then threads that talk to each other go on at the same time.
 const GIVING_POLLS: u32 = 64;

@@ -230,7 +230,7 @@ async unsafe fn doubling<F: Fabric>(f: &F, own: Option<Vector<'_>>, whole: Vecto
     Ok(())
 }
 
-/// In step k each rank gets up to 2^k blocks from the rank 2^k behind it: as few steps for any number of ranks.
+/// Bruck's algorithm, where the blocks do not lie as it needs them.
 ///
 /// # Safety
 /// The blocks are writable, the rank's own is filled.
@@ -240,19 +240,34 @@ async unsafe fn bruck<'a, F: Fabric>(f: &F, block: &impl Fn(u32) -> Vector<'a>) 
     let bytes = |n: u32| (0..n).map(|i| block((rank + i) % ranks).bytes()).sum::<u64>();
     let mut scratch = Scratch::new(f);
     let packed = scratch.room(bytes(ranks))?;
-    // SAFETY: the scratch has room for all blocks; what is sent and what is received do not overlap.
+    // SAFETY: the scratch has room for all blocks.
     unsafe {
         block(rank).pack(packed);
-        let mut have = 1;
-        while have < ranks {
-            let take = have.min(ranks - have);
-            let (to, from) = ((rank + ranks - have) % ranks, (rank + have) % ranks);
-            let start = bytes(have);
-            let into = Vector::raw(packed.wrapping_add(start as usize), bytes(have + take) - start);
-            trade(f, to, Vector::raw(packed, bytes(take)), from, into).await?;
-            have += take;
-        }
+        bruck_packed(f, packed, bytes).await?;
         unpack_all(packed, rank, f, block);
+    }
+    Ok(())
+}
+
+/// In step k each rank gets up to 2^k blocks from the rank 2^k behind it: as few steps for any number of ranks (Bruck
+/// et al., 1997). `bytes` are those of the first so many blocks, counted from the own.
+///
+/// # Safety
+/// `packed` has room for all blocks and holds the own one, which comes first; the others follow from the next rank on
+/// around to the one before.
+pub(super) async unsafe fn bruck_packed<F: Fabric>(
+    f: &F, packed: *mut u8, bytes: impl Fn(u32) -> u64,
+) -> Result {
+    let (rank, ranks) = (f.rank(), f.size());
+    let mut have = 1;
+    while have < ranks {
+        let take = have.min(ranks - have);
+        let (to, from) = ((rank + ranks - have) % ranks, (rank + have) % ranks);
+        let start = bytes(have);
+        let into = Vector::raw(packed.wrapping_add(start as usize), bytes(have + take) - start);
+        // SAFETY: parts of the room; what is sent and what is received do not overlap.
+        unsafe { trade(f, to, Vector::raw(packed, bytes(take)), from, into).await? };
+        have += take;
     }
     Ok(())
 }

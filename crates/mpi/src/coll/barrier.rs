@@ -79,8 +79,8 @@ async fn flat<F: Fabric>(f: &F) -> Result {
     }
 }
 
-/// In step k each rank hears from the one 2^k before it, and so of 2^(k+1) ranks.
-async fn dissemination<F: Fabric>(f: &F) -> Result {
+/// In step k each rank hears from the one 2^k before it, and so of 2^(k+1) ranks (Hensgen, Finkel and Manber, 1988).
+pub(super) async fn dissemination<F: Fabric>(f: &F) -> Result {
     let (rank, ranks) = (f.rank(), f.size());
     let mut distance = 1;
     while distance < ranks {

@@ -6,8 +6,9 @@ use super::arguments::{Block, Collective};
 use super::fabric::{Call, Fabric, send_to_all, trade};
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{choose, inter, nodes};
+use super::{choose, inter, nodes, tree};
 use crate::error::Result;
+use std::ops::Range;
 
 /// `MPI_Bcast`
 pub struct Bcast {
@@ -92,41 +93,13 @@ pub(super) async unsafe fn flat<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -
     }
 }
 
-/// The rank counted from the root, and back.
-pub(super) fn relative(rank: u32, root: u32, ranks: u32) -> u32 {
-    (rank + ranks - root) % ranks
-}
-
-/// The inverse of [`relative`].
-pub(super) fn absolute(relative: u32, root: u32, ranks: u32) -> u32 {
-    (relative + root) % ranks
-}
-
-/// Distance of a (relative) rank to its parent in the binomial tree; for the root the smallest power of two that is
-/// not below the number of ranks. Its children are at the powers of two below.
-pub(super) fn parent_distance(relative: u32, ranks: u32) -> u32 {
-    if relative == 0 { ranks.next_power_of_two() } else { 1 << relative.trailing_zeros() }
-}
-
+/// The data goes down the tree.
+///
 /// # Safety
 /// As [`run`].
-async unsafe fn binomial<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
-    let ranks = f.size();
-    let me = relative(f.rank(), root, ranks);
-    let mut distance = parent_distance(me, ranks);
+pub(super) async unsafe fn binomial<F: Fabric>(f: &F, data: Vector<'_>, root: u32) -> Result {
     // SAFETY: VECTORS.
-    unsafe {
-        if me != 0 {
-            f.recv(absolute(me - distance, root, ranks), data.buffer()).await?;
-        }
-        while distance > 1 {
-            distance /= 2;
-            if me + distance < ranks {
-                f.send(absolute(me + distance, root, ranks), data.buffer()).await?;
-            }
-        }
-    }
-    Ok(())
+    unsafe { tree::pass_down(f, root, |_| Some(data)).await }
 }
 
 /// Each rank gets a part from the root by a binomial tree, then the parts go round a ring: every rank receives the
@@ -146,7 +119,8 @@ async unsafe fn scatter_allgather<F: Fabric>(f: &F, data: Vector<'_>, root: u32)
         if dense.is_none() && f.rank() == root {
             data.pack(at);
         }
-        scatter_bytes(f, at, bytes, root).await?;
+        let part = |of: Range<u32>| parts(at, bytes, f.size(), of.start, of.end);
+        tree::pass_down(f, root, |of| Some(part(of)).filter(|part| part.bytes() > 0)).await?;
         circulate_bytes(f, at, bytes, root).await?;
         if dense.is_none() && f.rank() != root {
             data.unpack(at);
@@ -168,38 +142,10 @@ fn parts(at: *mut u8, bytes: u64, ranks: u32, from: u32, to: u32) -> Vector<'sta
 }
 
 /// # Safety
-/// `bytes` bytes at `at` are readable at the root and writable elsewhere.
-async unsafe fn scatter_bytes<F: Fabric>(f: &F, at: *mut u8, bytes: u64, root: u32) -> Result {
-    let ranks = f.size();
-    let me = relative(f.rank(), root, ranks);
-    let mut distance = parent_distance(me, ranks);
-    // SAFETY: the parts of a subtree lie inside the data.
-    unsafe {
-        if me != 0 {
-            let mine = parts(at, bytes, ranks, me, (me + distance).min(ranks));
-            if mine.bytes() > 0 {
-                f.recv(absolute(me - distance, root, ranks), mine.buffer()).await?;
-            }
-        }
-        while distance > 1 {
-            distance /= 2;
-            let child = me + distance;
-            if child < ranks {
-                let theirs = parts(at, bytes, ranks, child, (child + distance).min(ranks));
-                if theirs.bytes() > 0 {
-                    f.send(absolute(child, root, ranks), theirs.buffer()).await?;
-                }
-            }
-        }
-    }
-    Ok(())
-}
-
-/// # Safety
 /// `bytes` bytes at `at` are writable, those of the rank's own part filled.
 async unsafe fn circulate_bytes<F: Fabric>(f: &F, at: *mut u8, bytes: u64, root: u32) -> Result {
     let ranks = f.size();
-    let me = relative(f.rank(), root, ranks);
+    let me = tree::relative(f.rank(), root, ranks);
     let (next, previous) = ((f.rank() + 1) % ranks, (f.rank() + ranks - 1) % ranks);
     for step in 0..ranks - 1 {
         let (out, into) = ((me + ranks - step) % ranks, (me + ranks - step - 1) % ranks);

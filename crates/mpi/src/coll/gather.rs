@@ -4,9 +4,9 @@
 use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
 use super::arguments::{BlockArray, Blocks, Collective, Side};
-use super::bcast::{absolute, parent_distance, relative};
 use super::fabric::{Batch, Call, Fabric, IN_TURN_BYTES};
 use super::scratch::Scratch;
+use super::tree::{absolute, packed, pass_up, relative, subtree_ranks};
 use super::vector::{Vector, even_blocks};
 use super::{check_root, choose, inter};
 use crate::error::Result;
@@ -134,11 +134,6 @@ async unsafe fn linear_root<'a, F: Fabric>(
     Ok(())
 }
 
-/// Number of ranks in the subtree of a (relative) rank.
-pub(super) fn subtree_ranks(relative: u32, ranks: u32) -> u32 {
-    parent_distance(relative, ranks).min(ranks - relative)
-}
-
 /// # Safety
 /// As [`run`]; all blocks are of one length.
 async unsafe fn binomial_root<'a, F: Fabric>(
@@ -153,10 +148,10 @@ async unsafe fn binomial_root<'a, F: Fabric>(
             return Ok(());
         }
         let mut scratch = Scratch::new(f);
-        let packed = scratch.room(bytes * ranks as u64)?;
-        collect_children(f, packed, bytes, root).await?;
+        let at = scratch.room(bytes * ranks as u64)?;
+        pass_up(f, root, packed(at, bytes, 0)).await?;
         for i in 1..ranks {
-            block(absolute(i, root, ranks)).unpack(packed.add((bytes * i as u64) as usize));
+            block(absolute(i, root, ranks)).unpack(at.add((bytes * i as u64) as usize));
         }
     }
     Ok(())
@@ -165,40 +160,17 @@ async unsafe fn binomial_root<'a, F: Fabric>(
 /// # Safety
 /// As [`run`].
 async unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> Result {
-    let ranks = f.size();
-    let me = relative(f.rank(), root, ranks);
-    let parent = absolute(me - parent_distance(me, ranks), root, ranks);
-    let bytes = own.bytes() * subtree_ranks(me, ranks) as u64;
+    let me = relative(f.rank(), root, f.size());
+    let subtree = subtree_ranks(me, f.size());
+    let bytes = own.bytes();
     // SAFETY: VECTORS; the scratch holds one block for each rank of the subtree.
     unsafe {
-        if bytes == own.bytes() {
-            return f.send(parent, own.buffer()).await;
+        if subtree == 1 {
+            return pass_up(f, root, |_| own).await;
         }
         let mut scratch = Scratch::new(f);
-        let packed = scratch.room(bytes)?;
-        own.pack(packed);
-        collect_children(f, packed, own.bytes(), root).await?;
-        f.send(parent, Vector::raw(packed, bytes).buffer()).await
+        let at = scratch.room(bytes * subtree as u64)?;
+        own.pack(at);
+        pass_up(f, root, packed(at, bytes, me)).await
     }
-}
-
-/// Receives the subtrees of all children behind the rank's own block.
-///
-/// # Safety
-/// `packed` has room for the rank's subtree, in blocks of `bytes` bytes.
-async unsafe fn collect_children<F: Fabric>(
-    f: &F, packed: *mut u8, bytes: u64, root: u32,
-) -> Result {
-    let ranks = f.size();
-    let me = relative(f.rank(), root, ranks);
-    let mut distance = 1;
-    while distance < parent_distance(me, ranks) && me + distance < ranks {
-        let child = me + distance;
-        let at = packed.wrapping_add((bytes * distance as u64) as usize);
-        let theirs = Vector::raw(at, bytes * subtree_ranks(child, ranks) as u64);
-        // SAFETY: the child's subtree is a part of the rank's own.
-        unsafe { f.recv(absolute(child, root, ranks), theirs.buffer()).await? };
-        distance *= 2;
-    }
-    Ok(())
 }

@@ -50,7 +50,9 @@ pub(crate) mod shared;
 pub(crate) mod simulator;
 #[cfg(test)]
 mod tests;
+mod tree;
 pub(crate) mod vector;
+pub(crate) mod words;
 
 pub(crate) use agreement::{compare_call, compare_calls, refuse_call};
 pub use allgather::{Allgather, Allgatherv};

@@ -15,7 +15,7 @@ use super::gather;
 use super::local::Reduction;
 use super::scratch::Scratch;
 use super::vector::Vector;
-use super::{allgather, allreduce, barrier, bcast, branches, reduce};
+use super::{allgather, allreduce, barrier, bcast, branches, reduce, tree};
 use crate::comm::Comm;
 use crate::error::Result;
 use crate::process::Process;
@@ -73,8 +73,8 @@ pub(super) struct Part<'f, F> {
 }
 
 enum Members<'f> {
-    /// Those of a node.
-    Node(&'f [u32]),
+    /// Those of a node, or others by their ranks.
+    Listed(&'f [u32]),
     /// The first of each node, but of the node that is named that member.
     Heads(&'f Nodes, u32, u32),
 }
@@ -96,7 +96,7 @@ fn levels<'f, F: Fabric>(f: &'f F, nodes: &'f Nodes, root: u32) -> Levels<'f, F>
     let place = |member| members.partition_point(|&other| other < member) as u32;
     let node = Part {
         whole: f,
-        members: Members::Node(members),
+        members: Members::Listed(members),
         rank: place(f.rank()),
         room: nodes.inside,
     };
@@ -110,14 +110,19 @@ fn levels<'f, F: Fabric>(f: &'f F, nodes: &'f Nodes, root: u32) -> Levels<'f, F>
     Levels { node, head, heads }
 }
 
-impl<'f, F> Part<'f, F> {
+impl<'f, F: Fabric> Part<'f, F> {
+    /// The members of these ranks; the caller's is at `position`.
+    pub(super) fn among(whole: &'f F, ranks: &'f [u32], position: u32) -> Self {
+        Part { whole, members: Members::Listed(ranks), rank: position, room: whole.room() }
+    }
+
     /// Some consecutive ranks of a node, where all of its ranks are consecutive.
     pub(super) fn narrow(&self, nodes: &'f Nodes, node: u32, ranks: &Range<u32>) -> Part<'f, F> {
         let first = nodes.starts[node as usize];
         let (start, end) = (ranks.start - first, ranks.end - first);
         Part {
             whole: self.whole,
-            members: Members::Node(&nodes.members(node)[start as usize..end as usize]),
+            members: Members::Listed(&nodes.members(node)[start as usize..end as usize]),
             rank: self.rank - start,
             room: self.room,
         }
@@ -126,7 +131,7 @@ impl<'f, F> Part<'f, F> {
     /// The rank in the whole call of one of the part.
     pub(super) fn member(&self, rank: u32) -> u32 {
         match self.members {
-            Members::Node(members) => members[rank as usize],
+            Members::Listed(members) => members[rank as usize],
             Members::Heads(_, node, member) if node == rank => member,
             Members::Heads(nodes, ..) => nodes.members(rank)[0],
         }
@@ -143,7 +148,7 @@ impl<F: Fabric> Fabric for Part<'_, F> {
 
     fn size(&self) -> u32 {
         match self.members {
-            Members::Node(members) => members.len() as u32,
+            Members::Listed(members) => members.len() as u32,
             Members::Heads(nodes, ..) => nodes.count(),
         }
     }
@@ -210,33 +215,16 @@ impl<F: Fabric> Fabric for Part<'_, F> {
 /// The members of a node report to its head, the heads meet, and the heads release their nodes.
 pub(super) async fn barrier<F: Fabric>(f: &F, nodes: &Nodes) -> Result {
     let Levels { node, head, heads } = levels(f, nodes, 0);
-    report(&node).await?;
+    let nothing = Vector::raw(std::ptr::null(), 0);
+    // SAFETY: messages without bytes touch no memory.
+    unsafe { tree::pass_up(&node, 0, |_| nothing).await? };
     if let Some(heads) = heads {
         let how = choose::barrier(heads.size(), heads.room());
         barrier::run_as(&heads, how).await?;
     }
-    let nothing = Vector::raw(std::ptr::null(), 0);
     let how = choose::bcast(0, node.size(), node.room());
     // SAFETY: messages without bytes touch no memory.
     unsafe { bcast::run_as(&node, how, nothing, head).await }
-}
-
-/// Rank 0 hears of all others, along a binomial tree.
-async fn report<F: Fabric>(f: &F) -> Result {
-    let (me, ranks) = (f.rank(), f.size());
-    let parent = bcast::parent_distance(me, ranks);
-    let mut distance = 1;
-    // SAFETY: messages without bytes touch no memory.
-    unsafe {
-        while distance < parent && me + distance < ranks {
-            f.recv(me + distance, Buffer::empty()).await?;
-            distance *= 2;
-        }
-        if me != 0 {
-            f.send(me - parent, Buffer::empty()).await?;
-        }
-    }
-    Ok(())
 }
 
 /// # Safety

@@ -17,7 +17,7 @@ use crate::op::{Kernel, cache};
 use crate::process::{self, Process};
 use fastpath_base::copy::copy_small;
 use fastpath_protocol::buffer::Buffer;
-use fastpath_protocol::waiting::{POLLS_PER_CHECK, SPIN_POLLS};
+use fastpath_protocol::waiting::{SPIN_POLLS, spin};
 use fastpath_protocol::worker::SHORT_LIMIT;
 use fastpath_protocol::{Endpoint, tag};
 use fastpath_transport::Post;
@@ -137,16 +137,9 @@ impl Missing {
             if !(*worker).wait.directed || !(*worker).may_watch(peer) {
                 return false;
             }
-            for look in 1..SPIN_POLLS {
-                if (*endpoint).recv_short_whole(key, self.tag, into, bytes).is_some() {
-                    return true;
-                }
-                if look % POLLS_PER_CHECK == 0 && (*worker).wants_attention(peer) {
-                    return false;
-                }
-            }
+            let poll = |_| (*endpoint).recv_short_whole(key, self.tag, into, bytes);
+            spin(SPIN_POLLS, poll, || (*worker).wants_attention(peer)).is_some()
         }
-        false
     }
 }
 

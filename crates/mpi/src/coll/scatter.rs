@@ -4,10 +4,9 @@
 use super::agreement::{Arguments, compare};
 use super::apart::check_apart;
 use super::arguments::{BlockArray, Blocks, Collective, Side};
-use super::bcast::{absolute, parent_distance, relative};
 use super::fabric::{Batch, Call, Fabric, IN_TURN_BYTES};
-use super::gather::subtree_ranks;
 use super::scratch::Scratch;
+use super::tree::{absolute, packed, pass_down, relative, subtree_ranks};
 use super::vector::{Vector, even_blocks};
 use super::{check_root, choose, inter};
 use crate::error::Result;
@@ -143,11 +142,12 @@ async unsafe fn binomial_root<'a, F: Fabric>(
     unsafe {
         if bytes > 0 {
             let mut scratch = Scratch::new(f);
-            let packed = scratch.room(bytes * ranks as u64)?;
+            let at = scratch.room(bytes * ranks as u64)?;
             for i in 1..ranks {
-                block(absolute(i, root, ranks)).pack(packed.add((bytes * i as u64) as usize));
+                block(absolute(i, root, ranks)).pack(at.add((bytes * i as u64) as usize));
             }
-            serve_children(f, packed, bytes, root).await?;
+            let part = packed(at, bytes, 0);
+            pass_down(f, root, |of| Some(part(of))).await?;
         }
         own.map_or(Ok(()), |own| block(root).copy_to(own))
     }
@@ -156,41 +156,19 @@ async unsafe fn binomial_root<'a, F: Fabric>(
 /// # Safety
 /// As [`run`].
 async unsafe fn binomial_other<F: Fabric>(f: &F, own: Vector<'_>, root: u32) -> Result {
-    let ranks = f.size();
-    let me = relative(f.rank(), root, ranks);
-    let parent = absolute(me - parent_distance(me, ranks), root, ranks);
-    let bytes = own.bytes() * subtree_ranks(me, ranks) as u64;
+    let me = relative(f.rank(), root, f.size());
+    let subtree = subtree_ranks(me, f.size());
+    let bytes = own.bytes();
     // SAFETY: VECTORS; the scratch holds one block for each rank of the subtree.
     unsafe {
-        if bytes == own.bytes() {
-            return f.recv(parent, own.buffer()).await;
+        if subtree == 1 {
+            return pass_down(f, root, |_| Some(own)).await;
         }
         let mut scratch = Scratch::new(f);
-        let packed = scratch.room(bytes)?;
-        f.recv(parent, Vector::raw(packed, bytes).buffer()).await?;
-        serve_children(f, packed, own.bytes(), root).await?;
-        own.unpack(packed);
-    }
-    Ok(())
-}
-
-/// Sends each child its subtree, the largest first.
-///
-/// # Safety
-/// `packed` holds the blocks of the rank's subtree, of `bytes` bytes each.
-async unsafe fn serve_children<F: Fabric>(f: &F, packed: *mut u8, bytes: u64, root: u32) -> Result {
-    let ranks = f.size();
-    let me = relative(f.rank(), root, ranks);
-    let mut distance = parent_distance(me, ranks) / 2;
-    while distance > 0 {
-        let child = me + distance;
-        if child < ranks {
-            let at = packed.wrapping_add((bytes * distance as u64) as usize);
-            let theirs = Vector::raw(at, bytes * subtree_ranks(child, ranks) as u64);
-            // SAFETY: the child's subtree is a part of the rank's own.
-            unsafe { f.send(absolute(child, root, ranks), theirs.buffer()).await? };
-        }
-        distance /= 2;
+        let at = scratch.room(bytes * subtree as u64)?;
+        let part = packed(at, bytes, me);
+        pass_down(f, root, |of| Some(part(of))).await?;
+        own.unpack(at);
     }
     Ok(())
 }

@@ -7,8 +7,8 @@ use super::workers::{settle, settle_spread};
 use super::{inter, publish};
 use crate::attribute;
 use crate::channel::Channel;
-use crate::channel::agree::{self, Members};
-use crate::coll;
+use crate::coll::words::Members;
+use crate::coll::{self, words};
 use crate::comm::contexts::Block;
 use crate::comm::{Comm, hints};
 use crate::consts::*;
@@ -117,9 +117,9 @@ fn distribute(p: &Process, members: &impl Members, group: &Group, ranks: &[u32])
     let Some(&leader) = group.world_ranks().first() else {
         return Ok(Block::EMPTY);
     };
-    let position = group.rank().unwrap_or(0) as usize;
+    let position = group.rank().unwrap_or(0);
     let own = if position == 0 { p.contexts.reserve(leader).to_wire() } else { 0 };
-    let wire = agree::broadcast(members, ranks, position, own)?;
+    let wire = words::broadcast(members, ranks, position, own)?;
     Ok(Block::from_wire(wire))
 }
 
@@ -257,7 +257,7 @@ fn split_members(
     let (rank, me) = (members.rank(), world_ranks[members.rank() as usize]);
     let own = if color == MPI_UNDEFINED { Block::EMPTY } else { p.contexts.reserve(me) };
     let mine = [(color as u32 as u64) << 32 | u64::from(key as u32), own.to_wire()];
-    let all = match agree::gather_all(members, mine) {
+    let all = match words::gather_all(members, mine) {
         Ok(all) => all,
         Err(error) => {
             p.contexts.give_back(me, own);
@@ -340,13 +340,14 @@ pub fn split_type(
 #[allow(non_snake_case)]
 mod tests {
     use super::*;
-    use crate::channel::agree::tests::run;
+    use crate::coll::fabric::Fabric;
+    use crate::coll::simulator::{self, Mode};
 
     const U: i32 = MPI_UNDEFINED;
 
     /// Splits among threads, each with its own process; returns the new world ranks and the context.
     fn split_all(args: &[(i32, i32)]) -> Vec<Option<(Vec<u32>, Context)>> {
-        run(args.len(), |m| {
+        simulator::run(args.len() as u32, Mode::Rendezvous, |m| {
             let p = Process::new();
             let world: Vec<u32> = (0..args.len() as u32).map(|rank| rank + 10).collect();
             let group = Group::new(world, m.rank() + 10);
@@ -383,7 +384,7 @@ mod tests {
     fn split__takes_numbers_only_from_leaders() {
         let first = |p: &Process| p.contexts.reserve(0).take().unwrap().origin().1;
         let unused = first(&Process::new());
-        let next = run(3, |m| {
+        let next = simulator::run(3, Mode::Rendezvous, |m| {
             let p = Process::new();
             let group = Group::new(vec![0, 1, 2], m.rank());
             split_members(&p, m, &group, 0, -(m.rank() as i32)).unwrap();
@@ -394,7 +395,7 @@ mod tests {
 
     #[test]
     fn distribute__gives_all_members_the_leaders_block() {
-        let blocks = run(5, |m| {
+        let blocks = simulator::run(5, Mode::Rendezvous, |m| {
             let p = Process::new();
             let group = Group::new(vec![14, 10, 13], m.rank() + 10);
             group.rank().map(|_| distribute(&p, m, &group, &[4, 0, 3]).unwrap().take().unwrap())

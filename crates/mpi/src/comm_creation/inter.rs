@@ -8,8 +8,8 @@ use super::create::{derive, select_color, take_context, take_spare};
 use super::publish;
 use super::workers::settle;
 use crate::channel::Channel;
-use crate::channel::agree::{self, Members};
 use crate::coll;
+use crate::coll::words::{self, Members};
 use crate::comm::Comm;
 use crate::comm::contexts::Block;
 use crate::consts::*;
@@ -110,7 +110,7 @@ fn exchange_groups(
     let me = channel.comm.my_world_rank();
     let mine: [u64; GREETING] = [group.size().into(), own.to_wire()];
     let mut theirs = [0; GREETING];
-    Members::exchange(channel, to, &mine, to, &mut theirs)?;
+    channel.exchange_words(to, &mine, to, &mut theirs)?;
     let all = p.running()?.job.present() as u64;
     if theirs[0] == 0 || theirs[0] > all {
         let text = format!("the remote group says that it has {} members", theirs[0]);
@@ -119,7 +119,7 @@ fn exchange_groups(
     let job = p.running()?.job;
     let ours = write_ranks(job, group.world_ranks());
     let mut words = vec![0; ORIGIN * theirs[0] as usize];
-    Members::exchange(channel, to, &ours, to, &mut words)?;
+    channel.exchange_words(to, &ours, to, &mut words)?;
     let remote = read_ranks(job, &words)?;
     let common = group.intersection(&Group::new(remote.clone(), me));
     if let Some(world) = common.world_ranks().first() {
@@ -197,7 +197,7 @@ pub(crate) fn pass_on(
         }
         None => {}
     }
-    agree::broadcast_from(members, leader, &mut news)?;
+    words::broadcast_from(members, leader, &mut news)?;
     if let Some(error) = failed {
         return Err(error);
     }
@@ -206,7 +206,7 @@ pub(crate) fn pass_on(
         return Err(Error::new(news[0] as i32, text));
     }
     words.resize(ORIGIN * news[1] as usize, 0);
-    agree::broadcast_from(members, leader, &mut words)?;
+    words::broadcast_from(members, leader, &mut words)?;
     let job = p.running()?.job;
     let remote = read_ranks(job, &words)?;
     require_reach(job, &remote)?;
@@ -248,9 +248,9 @@ fn exchange_words(
     words.resize(mine.len() + theirs, 0);
     let (out, into) = words.split_at_mut(mine.len());
     if comm.rank == 0 {
-        Members::exchange(&between, 0, out, 0, into)?;
+        between.exchange_words(0, out, 0, into)?;
     }
-    agree::broadcast_from(&within, 0, &mut words)?;
+    words::broadcast_from(&within, 0, &mut words)?;
     let theirs = words.split_off(mine.len());
     Ok((words, theirs))
 }
@@ -263,7 +263,7 @@ fn next_within<'a>(p: &'a Process, comm: &'a Comm) -> Result<Channel<'a>> {
 
 /// Returns when all members of both groups have called it.
 pub(super) fn synchronize(p: &Process, comm: &Comm) -> Result {
-    agree::synchronize(&next_within(p, comm)?)?;
+    words::synchronize(&next_within(p, comm)?)?;
     exchange_words(p, comm, &[0], 1).map(|_| ())
 }
 
@@ -335,7 +335,7 @@ fn exchange_colors(
     p: &Process, comm: &Comm, color: i32, key: i32, own: Block,
 ) -> Result<(Colors, Colors)> {
     let mine = [(color as u32 as u64) << 32 | u64::from(key as u32), own.to_wire()];
-    let here = agree::gather_all(&next_within(p, comm)?, mine)?;
+    let here = words::gather_all(&next_within(p, comm)?, mine)?;
     let words: Vec<u64> = here.iter().flatten().copied().collect();
     let (_, theirs) = exchange_words(p, comm, &words, 2 * comm.peer_count() as usize)?;
     let there = theirs.chunks_exact(2).map(|pair| [pair[0], pair[1]]);

@@ -1,6 +1,7 @@
 //! Which of the process's workers carry the messages of a new communicator.
 
-use crate::channel::{Channel, agree};
+use crate::channel::Channel;
+use crate::coll::words;
 use crate::comm::Comm;
 use crate::comm::spread::{self, Spread};
 use crate::error::Result;
@@ -46,7 +47,7 @@ pub(crate) fn settle_spread(p: &Process, comm: &mut Comm, further: u32) -> Resul
         return Ok(());
     }
     let mine = spread::find_promises(&comm.hints.borrow());
-    let all = agree::gather_all(&Channel::next(p, comm), [mine])?;
+    let all = words::gather_all(&Channel::next(p, comm), [mine])?;
     let promised = all.iter().fold(mine, |common, [one]| common & one);
     if promised == 0 {
         return Ok(());

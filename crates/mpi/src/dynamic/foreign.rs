@@ -7,7 +7,8 @@
 use super::line::swap;
 use super::{ask, with_worker};
 use crate::channel::Channel;
-use crate::channel::agree::{self, Members};
+use crate::coll::fabric::Fabric;
+use crate::coll::words;
 use crate::comm::contexts::Block;
 use crate::comm_creation::inter;
 use crate::consts::*;
@@ -56,7 +57,7 @@ pub fn connect(
     let me = group.world_ranks()[channel.rank() as usize];
     let own = open(p);
     p.contexts.share();
-    let all = agree::gather_all(channel, describe(&own))?;
+    let all = words::gather_all(channel, describe(&own))?;
     let is_ready = all.iter().all(|words| words[0] == 1);
     let agreed = bridge.map(|bridge| match is_ready {
         true => exchange(p, bridge, &all, channel.rank()),
@@ -68,14 +69,14 @@ pub fn connect(
     let numbered = number(p, channel, &all, &agreed);
     // All of this side, then of both.
     let is_done = u64::from(numbered.is_ok());
-    let done = agree::gather_all(channel, [is_done])?;
+    let done = words::gather_all(channel, [is_done])?;
     let done = done.iter().all(|&[done]| done == 1);
     let mut both = [u64::from(done)];
     if let Some(bridge) = bridge {
         let theirs = swap(p, bridge.fd, &[u8::from(done)])?;
         both[0] &= u64::from(theirs.is_ok_and(|theirs| theirs == [1]));
     }
-    agree::broadcast_from(channel, root, &mut both)?;
+    words::broadcast_from(channel, root, &mut both)?;
     let ranks = numbered?;
     if both[0] != 1 {
         let text = "a process of this side or the other one could not be connected: see its error";
@@ -226,7 +227,7 @@ fn pass_on(channel: &Channel<'_>, root: u32, agreed: Option<Result<Agreed>>) -> 
         }
         None => {}
     }
-    agree::broadcast_from(channel, root, &mut news)?;
+    words::broadcast_from(channel, root, &mut news)?;
     if let Some(error) = failed {
         return Err(error);
     }
@@ -237,7 +238,7 @@ fn pass_on(channel: &Channel<'_>, root: u32, agreed: Option<Result<Agreed>>) -> 
     let bytes = news[1] as usize;
     list.resize(bytes, 0);
     let mut words = to_words(&list);
-    agree::broadcast_from(channel, root, &mut words)?;
+    words::broadcast_from(channel, root, &mut words)?;
     let list = to_bytes(&words, bytes);
     let mut secret = [0; 32];
     for (bytes, word) in secret.chunks_exact_mut(8).zip(&news[3..]) {
@@ -282,7 +283,7 @@ fn number(
 
 /// What each member says: one word.
 fn share(channel: &Channel<'_>, word: u64) -> Result<Vec<[u64; 1]>> {
-    agree::gather_all(channel, [word])
+    words::gather_all(channel, [word])
 }
 
 /// The numbers where there is no launcher of ours: the first member of each node takes some that the others of it use

@@ -7,8 +7,8 @@
 use super::door::{self, Door, DoorAddress};
 use super::{CALLS, Timeout, ask, foreign, wait};
 use crate::channel::Channel;
-use crate::channel::agree;
 use crate::coll;
+use crate::coll::words;
 use crate::comm::Comm;
 use crate::comm_creation::inter::{self, Bridge, Pact};
 use crate::comm_creation::publish;
@@ -447,7 +447,7 @@ fn create(
         }
     }
     let mut is_foreign = [u64::from(socket.is_some())];
-    agree::broadcast_from(&members, root, &mut is_foreign)?;
+    words::broadcast_from(&members, root, &mut is_foreign)?;
     let (remote, block) = match is_foreign {
         [0] => inter::pass_on(p, &members, &comm.group, root, pact)?,
         _ => {

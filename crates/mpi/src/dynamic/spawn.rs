@@ -7,8 +7,8 @@ mod foreign;
 use super::ask;
 use super::soft::read_soft;
 use crate::channel::Channel;
-use crate::channel::agree::{self, Members};
 use crate::coll;
+use crate::coll::words::{self, Members};
 use crate::comm::Comm;
 use crate::comm::contexts::Block;
 use crate::comm_creation::inter::{self, Pact};
@@ -297,11 +297,11 @@ fn pass_on(
         }
         None => {}
     }
-    agree::broadcast_from(members, root, &mut news)?;
+    words::broadcast_from(members, root, &mut news)?;
     let [class, first, count, block, length] = news;
     let mut words: Vec<u64> = codes.iter().map(|&code| code as u64).collect();
     words.resize((length as usize).min(MOST as usize * MOST as usize), 0);
-    agree::broadcast_from(members, root, &mut words)?;
+    words::broadcast_from(members, root, &mut words)?;
     *codes = words.iter().map(|&word| word as i32).collect();
     if let Some(error) = failed {
         return Err(error);
@@ -333,8 +333,8 @@ fn write_letter(p: &Process, comm: &Comm, child: u32, block: Block) -> Result {
     let head: [u64; LETTER] = [meeting.mark(), parents.len() as u64, block.to_wire()];
     let ranks: Vec<u64> = parents.iter().map(|&rank| rank.into()).collect();
     let channel = meeting.channel(p);
-    let sent = Members::send(&channel, 1, &head);
-    let sent = sent.and_then(|()| Members::send(&channel, 1, &ranks));
+    let sent = channel.send_words(1, &head);
+    let sent = sent.and_then(|()| channel.send_words(1, &ranks));
     // SAFETY: the worker lives while MPI runs.
     let has_left = unsafe { (*p.worker()?).peer_has_left(child) };
     match sent {
@@ -369,7 +369,7 @@ fn read_letter(p: &Process, root: u32, me: u32) -> Result<Pact> {
     let meeting = meet(p, root, me, me);
     let channel = meeting.channel(p);
     let mut head = [0; LETTER];
-    Members::recv(&channel, 0, &mut head)?;
+    channel.recv_words(0, &mut head)?;
     let [mark, parents, block] = head;
     meeting.check(mark)?;
     if parents == 0 || parents > p.running()?.job.present() as u64 {
@@ -377,7 +377,7 @@ fn read_letter(p: &Process, root: u32, me: u32) -> Result<Pact> {
         return Err(Error::new(MPI_ERR_OTHER, text));
     }
     let mut ranks = vec![0; parents as usize];
-    Members::recv(&channel, 0, &mut ranks)?;
+    channel.recv_words(0, &mut ranks)?;
     Ok(Pact {
         // Whether they are ranks is asked where all members learn them.
         remote: (ranks.iter()).map(|&rank| u32::try_from(rank).unwrap_or(u32::MAX)).collect(),

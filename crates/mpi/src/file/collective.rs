@@ -16,6 +16,7 @@ use super::{File, Refused, helper};
 use crate::coll;
 use crate::coll::fabric::{Call, Fabric};
 use crate::coll::vector::Vector;
+use crate::coll::words;
 use crate::consts::{MPI_ERR_INTERN, MPI_ERR_OTHER};
 use crate::error::{Error, Result};
 use crate::process::Process;
@@ -109,7 +110,7 @@ pub(super) async unsafe fn run<C: Call>(
     let p = f.channel().process;
     let (located, told) = tell(located.map_err(Refused::Other));
     let own = file.tell_share(p, access, located.as_ref());
-    let words = gather_words(f, own.to_words(to_words(&told))).await?;
+    let words = words::gather(f, own.to_words(to_words(&told))).await?;
     let outcomes: Vec<[u64; OUTCOME]> = words.iter().map(outcome_of).collect();
     conclude(f.rank(), &file.name, told, outcomes.iter())?;
     let located = located.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a rank's error was lost"))?;
@@ -132,7 +133,7 @@ pub(super) async unsafe fn run<C: Call>(
     };
     file.buffer.replace(buffer);
     let (bytes, told) = tell(own);
-    let outcomes = gather_words(f, to_words(&told)).await?;
+    let outcomes = words::gather(f, to_words(&told)).await?;
     conclude(f.rank(), &file.name, told, outcomes.iter())?;
     bytes.ok_or_else(|| Error::new(MPI_ERR_INTERN, "a rank's error was lost"))
 }
@@ -172,35 +173,6 @@ fn host_of(p: &Process, file: &File, rank: u32) -> u32 {
         (Some(engine), Some(world)) => engine.job.host(world as usize),
         _ => 0,
     }
-}
-
-/// The contributions of all members, by rank: Bruck's allgather, as [`crate::channel::agree::gather_all`] has it.
-async fn gather_words<F: Fabric, const WORDS: usize>(
-    f: &F, mine: [u64; WORDS],
-) -> Result<Vec<[u64; WORDS]>> {
-    let (me, size) = (f.rank() as usize, f.size() as usize);
-    let mut all = vec![[0; WORDS]; size];
-    let Some(first) = all.first_mut() else {
-        return Ok(all);
-    };
-    *first = mine;
-    let mut have = 1;
-    while have < size {
-        let count = have.min(size - have);
-        let (to, from) = ((me + size - have) % size, (me + have) % size);
-        let (out, into) = all.split_at_mut(have);
-        let bytes = (count * size_of_val(&mine)) as u64;
-        let out = Vector::raw(out.as_ptr().cast(), bytes);
-        let into = Vector::raw(into.as_mut_ptr().cast(), bytes);
-        // SAFETY: the words live until the exchange has ended, and are apart.
-        unsafe {
-            let (to, from) = (to as u32, from as u32);
-            f.exchange(to, out.buffer(), from, into.buffer()).await?;
-        }
-        have += count;
-    }
-    all.rotate_right(me);
-    Ok(all)
 }
 
 impl File {
@@ -294,7 +266,7 @@ impl File {
             return Ok(planned);
         }
         let has_room = two_phase::reserve(plan, f.rank(), buffer);
-        let rooms = gather_words(f, [u64::from(has_room)]).await?;
+        let rooms = words::gather(f, [u64::from(has_room)]).await?;
         if rooms.iter().all(|room| *room != [0]) {
             return Ok(planned);
         }

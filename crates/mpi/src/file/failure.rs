@@ -2,8 +2,8 @@
 
 use super::File;
 use crate::channel::Channel;
-use crate::channel::agree::gather_all;
 use crate::coll;
+use crate::coll::words::gather_all;
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::datatype::TypeError;

@@ -3,7 +3,7 @@
 
 use super::File;
 use crate::channel::Channel;
-use crate::channel::agree::gather_all;
+use crate::coll::words::gather_all;
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::error::{Error, Result};

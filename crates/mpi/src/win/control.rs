@@ -22,11 +22,11 @@ use crate::error::Result;
 use crate::process::Process;
 use fastpath_base::clock;
 use fastpath_base::copy::copy;
-use fastpath_base::sync::{AtomicU64, Ordering, spin_loop};
+use fastpath_base::sync::{AtomicU64, Ordering};
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::Worker;
 use fastpath_protocol::rma::{ANSWER_HEAD, ANSWER_MOST, Asking, HeldWord, RemoteKey, add_masked};
-use fastpath_protocol::waiting::{Note, POLLS_PER_CHECK};
+use fastpath_protocol::waiting::{Note, spin, try_briefly};
 use std::ptr;
 
 /// The lock of a window.
@@ -47,8 +47,6 @@ const FIRST_PAUSE_NS: u64 = 1_000;
 const LAST_PAUSE_NS: u64 = 200_000;
 /// Bytes that processors pass to each other at once.
 const LINE: u64 = 64;
-/// Tries of a lock before other work is looked for.
-const TRIES: u32 = 64;
 /// Polls of a count before other work is looked for: about a microsecond.
 const COUNT_POLLS: u32 = 1024;
 
@@ -357,21 +355,13 @@ impl<'a> Words<'a> {
     fn spin(&self, word: &AtomicU64, world: u32, wanted: u64) -> Result<bool> {
         let worker = self.p.worker()?;
         // SAFETY: the worker lives while MPI runs, and this call holds the lock; no reference outlives a statement.
-        let mut watches = unsafe { (*worker).wait.directed && (*worker).may_watch_ring(world) };
-        for poll in 1..=COUNT_POLLS {
-            // ORDERING: as in `add`.
-            if word.load(Ordering::Acquire) >= wanted {
-                return Ok(true);
-            }
-            if poll % POLLS_PER_CHECK == 0 {
-                // SAFETY: as above.
-                watches = watches && unsafe { !(*worker).wants_attention(world) };
-            }
-            if !watches {
-                break;
-            }
-        }
-        Ok(false)
+        let watches = unsafe { (*worker).wait.directed && (*worker).may_watch_ring(world) };
+        let polls = if watches { COUNT_POLLS } else { 1 };
+        // ORDERING: as in `add`.
+        let poll = |_| (word.load(Ordering::Acquire) >= wanted).then_some(());
+        // SAFETY: as above.
+        let is_needed = || unsafe { (*worker).wants_attention(world) };
+        Ok(spin(polls, poll, is_needed).is_some())
     }
 
     /// Waits until a word says what `done` wants, which `peer`, a rank or negative, or who is awaited brings about.
@@ -443,11 +433,8 @@ impl<'a> Words<'a> {
                 let (done, seen) = (Ordering::Acquire, Ordering::Relaxed);
                 word.load(Ordering::Relaxed) == 0 && word.compare_exchange(0, 1, done, seen).is_ok()
             };
-            for _ in 0..TRIES {
-                if try_it() {
-                    return Ok(());
-                }
-                spin_loop();
+            if try_briefly(try_it) {
+                return Ok(());
             }
             let note = Note { naps: true, ..self.note(Awaited::UNKNOWN) };
             // A wait may ask once more after it was told that it is over.

@@ -12,8 +12,8 @@ use super::window::{Described, Flavor, NO_KEY, Own, Part, Peer, WINDOWS, Window}
 use super::{counts, error, fence, hints, lock, report};
 use crate::attribute::{self, Attributes};
 use crate::channel::Channel;
-use crate::channel::agree::gather_all;
 use crate::coll;
+use crate::coll::words::gather_all;
 use crate::comm::Comm;
 use crate::comm_creation::{create as comms, free_comm, publish};
 use crate::consts::*;

@@ -13,14 +13,12 @@ use crate::consts::*;
 use crate::error::{Error, Result};
 use crate::process::Process;
 use fastpath_base::config::WaitMode;
-use fastpath_base::sync::{Ordering, fence, spin_loop};
+use fastpath_base::sync::{Ordering, fence};
 use fastpath_base::trace::Point;
 use fastpath_bootstrap::segment::Awaited;
 use fastpath_protocol::Worker;
+use fastpath_protocol::waiting::try_briefly;
 use std::cell::Cell;
-
-/// Polls of the owner's word before the next rank sleeps.
-const POLLS: u32 = 64;
 
 /// Refuses bits that the call does not know.
 pub(super) fn check_assertion(assertion: i32, known: i32) -> Result {
@@ -391,13 +389,7 @@ fn take_away(words: &Words<'_>) -> bool {
         // Who reaches the words by messages alone waits for one that reaches them, as their own rank does.
         return take_away_far(words).unwrap_or(false);
     };
-    for _ in 0..POLLS {
-        if owner.take_away() {
-            return words.leave_lock(true).is_ok();
-        }
-        spin_loop();
-    }
-    false
+    try_briefly(|| owner.take_away()) && words.leave_lock(true).is_ok()
 }
 
 /// The same once, by operations of the layer below.

@@ -13,7 +13,7 @@ use fastpath_protocol::matching::Want;
 use fastpath_protocol::protocols::Parts;
 use fastpath_protocol::rma::RemoteKey;
 use fastpath_protocol::tag::Context;
-use fastpath_protocol::waiting::{Note, POLLS_PER_CHECK, SPIN_POLLS, WaitPolicy};
+use fastpath_protocol::waiting::{Note, SPIN_POLLS, WaitPolicy, spin};
 use fastpath_protocol::worker::SHORT_LIMIT;
 use fastpath_protocol::{Endpoint, RequestId, SendArgs, Started, State, Worker};
 use fastpath_transport::Post;
@@ -185,24 +185,21 @@ impl ProtocolLink {
                 return false;
             }
             let mut cold = false;
-            for look in 1..SPIN_POLLS {
+            let has_arrival = |count| {
                 if (*self.endpoint).has_arrival() {
-                    return self.recv_arrival(ptr, room);
+                    return Some(());
                 }
-                if look == 1 {
+                if count == 1 {
                     cold = (*self.endpoint).begin_wait();
                 } else if cold {
                     cold = (*self.endpoint).warm();
                 }
-                if look % POLLS_PER_CHECK == 0
-                    && (*self.worker).wants_attention(self.peer)
-                    && !(*self.endpoint).has_arrival()
-                {
-                    return false;
-                }
-            }
+                None
+            };
+            let is_needed =
+                || (*self.worker).wants_attention(self.peer) && !(*self.endpoint).has_arrival();
+            spin(SPIN_POLLS, has_arrival, is_needed).is_some() && self.recv_arrival(ptr, room)
         }
-        false
     }
 
     /// # Safety

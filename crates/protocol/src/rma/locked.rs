@@ -10,18 +10,17 @@ use super::error::RmaError;
 use super::message::{LockedChange, RegionOffset};
 use super::queue::{Operation, OperationKind};
 use super::resolve::{AccessPath, RemoteKey};
+use crate::waiting::try_briefly;
 use crate::wire::{self, CONTROL_MAX};
 use crate::worker::{EAGER_LIMIT, Worker};
 use fastpath_base::copy::copy;
-use fastpath_base::sync::{AtomicU64, Ordering, spin_loop};
+use fastpath_base::sync::{AtomicU64, Ordering};
 use fastpath_transport::Header;
 
 /// Bytes of an answer before what was there: a word of this host, 0 if nothing was changed.
 pub const ANSWER_HEAD: usize = 8;
 /// Most bytes of an answer.
 pub const ANSWER_MOST: usize = CONTROL_MAX;
-/// Tries of the lock word before the owner says that it is taken.
-const TRIES: u32 = 64;
 
 /// A word at its owner: 0, or 1 while somebody has it.
 pub struct HeldWord<'a> {
@@ -51,16 +50,10 @@ impl Locked {
 
 /// Takes the word, if that is possible soon.
 fn take(word: &AtomicU64) -> bool {
-    for _ in 0..TRIES {
-        // ORDERING: acquire: what the last one has changed is seen; partner: the release in `make_locked`, and that of
-        // the ranks that reach the word by load and store.
-        let (taken, not) = (Ordering::Acquire, Ordering::Relaxed);
-        if word.compare_exchange(0, 1, taken, not).is_ok() {
-            return true;
-        }
-        spin_loop();
-    }
-    false
+    // ORDERING: acquire: what the last one has changed is seen; partner: the release in `make_locked`, and that of the
+    // ranks that reach the word by load and store.
+    let (taken, not) = (Ordering::Acquire, Ordering::Relaxed);
+    try_briefly(|| word.compare_exchange(0, 1, taken, not).is_ok())
 }
 
 impl Worker {

@@ -1,8 +1,8 @@
 //! The shared buffers of a communicator: taken from memory that its members reach, exchanged once, and given back.
 #![allow(unsafe_code)]
 
+use super::super::words::{gather_all, synchronize};
 use crate::channel::Channel;
-use crate::channel::agree::{gather_all, synchronize};
 use crate::comm::Comm;
 use crate::error::Result;
 use crate::process::Process;
@@ -36,6 +36,8 @@ pub(in super::super) fn buffers<'a>(f: &Channel<'a>) -> Result<Option<&'a Shared
 }
 
 fn make(f: &Channel<'_>) -> Result<Option<Box<Mapped>>> {
+    // What the call itself has put off stays with it.
+    let f = &Channel::tagged(f.process, f.comm, f.tag);
     let worker: *mut Worker = f.process.worker()?;
     // SAFETY: the worker lives while MPI runs, and this call holds the lock; the reference ends before a message.
     let own = Own::take(unsafe { &mut *worker });

@@ -3,7 +3,7 @@
 
 use super::{Asked, Hints, codes_of, list_codes, read_programs};
 use crate::channel::Channel;
-use crate::channel::agree;
+use crate::coll::words;
 use crate::comm::Comm;
 use crate::consts::*;
 use crate::dynamic::{Timeout, port};
@@ -249,10 +249,10 @@ fn pass_codes(
         _ => 0,
     };
     let mut news = [class, codes.len() as u64];
-    agree::broadcast_from(&members, root, &mut news)?;
+    words::broadcast_from(&members, root, &mut news)?;
     let mut words: Vec<u64> = codes.iter().map(|&code| code as u64).collect();
     words.resize(news[1] as usize, 0);
-    agree::broadcast_from(&members, root, &mut words)?;
+    words::broadcast_from(&members, root, &mut words)?;
     *codes = words.iter().map(|&word| word as i32).collect();
     let begun = begun.transpose()?;
     match news[0] {
@@ -275,7 +275,7 @@ pub fn meet_parent(p: &Process) -> Result {
     let members = Channel::next(p, &world);
     let is_there = !matches!(found, Ok(None));
     let mut words = [u64::from(is_there)];
-    agree::broadcast_from(&members, 0, &mut words)?;
+    words::broadcast_from(&members, 0, &mut words)?;
     // A program of another MPI has spawned this one.
     if words[0] == 0 {
         return Ok(());
