@@ -343,6 +343,11 @@ fn is_shown(win: usize) -> bool {
     [hot::key::<OPEN>(win), hot::key::<INSIDE>(win)].contains(&window(win).key.get())
 }
 
+/// Whether puts and gets of a window may return without going inside.
+pub(super) fn serves_outside(win: usize) -> bool {
+    window(win).key.get() == hot::key::<OPEN>(win)
+}
+
 /// Memory of a rank that is reached by load and store.
 pub(super) struct Place {
     pub target: *mut u8,
