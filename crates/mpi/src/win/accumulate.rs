@@ -253,7 +253,7 @@ impl Job<'_> {
         }
     }
 
-    /// Has the target take its lock and combine, where it is reached by messages alone; false where it has not.
+    /// Has the target take its lock and combine, where that is reached by messages alone; false where it has not.
     ///
     /// # Safety
     /// As [`Job::change_pieces`].
