@@ -1,5 +1,6 @@
 """Windows from outside: what ends a job says the window and what to do, what waits says for whom, the report says the ways."""
 
+import itertools
 import json
 import os
 import re
@@ -116,22 +117,27 @@ def case_trace(session):
 
 
 def case_counted(session):
-    """The report says what was counted of each window."""
-    for form in ("json", "1"):
-        outcome = session.mpirun(2, [session.binary("rma_wrong"), "counted"], env={"FASTPATH_REPORT": form}).finish()
+    """The report says what was counted of each window; where mistakes are looked for, that is every put and get."""
+    for form, check in itertools.product(("json", "1"), (False, True)):
+        env = {"FASTPATH_REPORT": form, "FASTPATH_CHECK": str(int(check))}
+        outcome = session.mpirun(2, [session.binary("rma_wrong"), "counted"], env=env).finish()
         problem = outcome.problem(quiet=False)
         if problem:
             return problem, outcome.text()
         for rank in range(2):
             if form == "json":
                 lines = [json.loads(line) for line in outcome.err.splitlines() if '"window"' in line]
-                found = [line["counts"] for line in lines if (line["rank"], line["window"]) == (rank, "ledger")]
-                wanted = [{"puts": 1, "bytes_put": 64, "gets": 0, "bytes_got": 0, "accumulates": 1, "atomics": 1, "locks": 1,
-                           "waits_for_locks": 0, "flushes": 2, "epochs": 2}]
+                found = [(line["counts"], line["uncounted_to"]) for line in lines
+                         if (line["rank"], line["window"]) == (rank, "ledger")]
+                moved = [2, 68, 1, 4] if check else [1, 64, 0, 0]
+                wanted = [({**dict(zip(("puts", "bytes_put", "gets", "bytes_got"), moved)), "accumulates": 1, "atomics": 1,
+                            "locks": 1, "waits_for_locks": 0, "flushes": 2, "epochs": 2}, 0 if check else 48)]
             else:
                 found = [line for line in outcome.err.splitlines() if f"rank {rank}: window (ledger): counted " in line]
-                wanted = [f"fastpath: rank {rank}: window (ledger): counted 1 put, 64 bytes put, 1 accumulate, 1 atomic, 1 lock, "
-                          "2 flushes, 2 epochs (not counted: puts and gets of up to 48 B by load and store)"]
+                moved = "2 puts, 68 bytes put, 1 get, 4 bytes got" if check else "1 put, 64 bytes put"
+                rest = "" if check else " (not counted: puts and gets of up to 48 B by load and store)"
+                wanted = [f"fastpath: rank {rank}: window (ledger): counted {moved}, 1 accumulate, 1 atomic, 1 lock, "
+                          f"2 flushes, 2 epochs{rest}"]
             if found != wanted:
                 return f"rank {rank} has counted {found}", outcome.text()
     return None

@@ -7,7 +7,9 @@ mod common;
 
 use common::*;
 use fastpath_base::random::Random;
-use fastpath_protocol::rma::{AccessPath, Exposed, Moved, RemoteKey, RmaError};
+use fastpath_protocol::rma::{
+    ANSWER_MOST, AccessPath, Ask, Asking, Exposed, HeldWord, Moved, RemoteKey, RmaError,
+};
 use fastpath_transport::adapter::AdapterTransport;
 use fastpath_transport::adapter::upgrade::Rule;
 use std::time::{Duration, Instant};
@@ -399,5 +401,50 @@ fn upgrade__meanwhile_everything_is_done_once_and_flushes_are_true() {
         traffic.check();
         println!("{before} before, {meanwhile} meanwhile");
         assert!(before > 10 && (meanwhile > 0 || flushes));
+    }
+}
+
+/// Adds the operand to as many bytes, and answers with what they were.
+unsafe fn add_bytes(_: u64, data: *mut u8, memory: *mut u8, len: usize) -> bool {
+    for at in 0..len {
+        // SAFETY: both have so many bytes.
+        unsafe {
+            let (before, operand) = (memory.add(at).read(), data.add(at).read());
+            memory.add(at).write(before.wrapping_add(operand));
+            data.add(at).write(before);
+        }
+    }
+    true
+}
+
+#[test]
+fn change__is_one_question_over_an_adapter() {
+    for (by, way) in BOTH {
+        let mut world = world(by);
+        let (mut words, mut memory) = ([0_u64; 2], pattern(1, 1000));
+        let at = words.as_mut_ptr().cast();
+        // SAFETY: nobody else looks at the words while the world is there.
+        let lock = unsafe { std::slice::from_raw_parts_mut(at, 16) };
+        let (lock, _) = region(&mut world, lock);
+        let (mut key, _) = region(&mut world, &mut memory);
+        world.rank(1).rma.change = add_bytes;
+        assert_eq!(key.way(), way);
+        // A first transfer connects; what it writes is there before the change.
+        let _ = put(&mut world, &mut key, 100, &[7; 8]).unwrap();
+        assert_eq!(flush(&mut world), Ok(()));
+        let served = world.rank(1).rma.counters.served;
+        let (given, mut answer) = (pattern(2, 8), [0; ANSWER_MOST]);
+        let (given, taken) = ((given.as_ptr(), 8), (answer[8..].as_mut_ptr(), 8));
+        let asking = Asking { ask: Ask::Change(7), offset: 100, len: 8, given, taken };
+        let word = HeldWord { key: &lock, offset: 8 };
+        // SAFETY: what is given and answered is there until the flush.
+        let asked = unsafe {
+            world.rank(0).change_nbi(&mut key, &word, &asking, answer.as_mut_ptr()).unwrap()
+        };
+        assert_eq!((asked, flush(&mut world)), (true, Ok(())));
+        assert_eq!(world.rank(1).rma.counters.served - served, 1, "by {by}");
+        assert_eq!((&answer[8..16], answer[..8] != [0; 8]), (&[7; 8][..], true));
+        let after: Vec<u8> = pattern(2, 8).into_iter().map(|byte| byte.wrapping_add(7)).collect();
+        assert_eq!(memory[100..108], after, "by {by}");
     }
 }

@@ -134,7 +134,7 @@ impl Target {
     }
 
     /// Has the target make a change of `len` bytes at `at`, from the displacement, and take its lock itself; false
-    /// where nothing was changed: the target is reached otherwise than by messages, or its lock is taken.
+    /// where nothing was changed: its lock is reached otherwise than by messages, or is taken.
     ///
     /// # Errors
     /// What keeps the target from being reached.

@@ -5,13 +5,16 @@
 //!
 //! A rank's entry has a size other than 0 only while an epoch gives access to it and its memory is
 //! reached by load and store: so the check of the bounds is that of the epoch too, and whatever does not fit takes the
-//! ordinary path, which says what is wrong.
+//! ordinary path, which says what is wrong. A rank that is reached otherwise has [`FAR`] for an address while an epoch
+//! gives access: a put or a get that is inside MPI then need look neither at epoch nor handles.
 //!
 //! **SIDES.** The origin's buffer is readable for a put and writable for a get as count and datatype say, by the user's
 //! promise.
 #![allow(unsafe_code)]
 
+use super::transfer::move_far;
 use super::window::Window;
+use crate::error::Result;
 use crate::hot::{self, INSIDE, OPEN};
 use crate::lock;
 use crate::process::Process;
@@ -26,11 +29,14 @@ const SMALL: u64 = COPY_SMALL_MAX as u64;
 /// Flushes after which one looks for messages: a program may wait for one in a loop of flushes.
 const FLUSHES_PER_LOOK: u32 = 64;
 
+/// The address of what an adapter, the kernel or messages reach: none that memory has.
+const FAR: *mut u8 = ptr::dangling_mut();
+
 /// A rank's part of a window.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct HotPeer {
-    /// Its first byte in this process.
+    /// Its first byte in this process, or [`FAR`]; null where no epoch is known to give access.
     pub base: *mut u8,
     /// Bytes; 0 where the ordinary path has to look.
     pub size: u64,
@@ -45,6 +51,17 @@ const _: () = assert!(size_of::<HotPeer>() == 32);
 impl HotPeer {
     /// A rank that the immediate path does not reach.
     pub const CLOSED: HotPeer = HotPeer { base: ptr::null_mut(), size: 0, unit: 1, limit: 0 };
+
+    /// A rank whose memory is not reached by load and store.
+    pub fn far(unit: u64, limit: u64) -> HotPeer {
+        HotPeer { base: FAR, size: 0, unit, limit }
+    }
+
+    /// Whether an epoch gives access to it.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        !self.base.is_null()
+    }
 }
 
 /// A window.
@@ -158,38 +175,48 @@ pub struct Sides {
 /// The buffer is as count and datatype say.
 #[inline(always)] // `fastpath bench instructions` counts MPI_Put and MPI_Get
 pub unsafe fn try_move<const PUTS: bool>(sides: Sides) -> bool {
-    // SAFETY: SIDES.
-    unsafe { move_now::<PUTS, OPEN, false>(&sides) }
-}
-
-/// The same of any number of bytes, for a call that is inside MPI.
-///
-/// # Safety
-/// As [`try_move`].
-#[inline(never)]
-pub(super) unsafe fn try_move_long<const PUTS: bool>(sides: &Sides) -> bool {
-    // SAFETY: SIDES.
-    unsafe {
-        match hot::is_hidden() {
-            false => move_now::<PUTS, OPEN, true>(sides),
-            true => move_now::<PUTS, INSIDE, true>(sides),
-        }
-    }
-}
-
-/// # Safety
-/// As [`try_move`].
-#[inline(always)] // `fastpath bench instructions` counts MPI_Put and MPI_Get
-unsafe fn move_now<const PUTS: bool, const WAY: u8, const LONG: bool>(sides: &Sides) -> bool {
-    let Some(peer) = peer::<WAY>(sides.win, sides.rank) else {
+    let Some((peer, end, bytes)) = find_target::<OPEN>(&sides) else {
         return false;
     };
+    // SAFETY: SIDES.
+    unsafe { copy_now::<PUTS, false>(peer, end, bytes, &sides) }
+}
+
+/// The same of any number of bytes and by any way, for a call that is inside MPI; none where it did nothing.
+///
+/// # Safety
+/// The buffer is as count and datatype say, until the operation is completed.
+#[inline(never)]
+pub(super) unsafe fn try_move_long<const PUTS: bool>(p: &Process, sides: &Sides) -> Option<Result> {
+    let (peer, end, bytes) = match hot::is_hidden() {
+        false => find_target::<OPEN>(sides)?,
+        true => find_target::<INSIDE>(sides)?,
+    };
+    // SAFETY: it lives as long as the key is there.
+    let whole = unsafe { &*window(sides.win).whole.get() };
+    // SAFETY: the entry is there; nobody writes it while this call runs.
+    if unsafe { (*peer).base } == FAR {
+        // SAFETY: SIDES.
+        return unsafe { move_far::<PUTS>(p, whole, sides, end - bytes, bytes) };
+    }
+    // SAFETY: SIDES.
+    let done = unsafe { copy_now::<PUTS, true>(peer, end, bytes, sides) };
+    done.then(|| {
+        whole.counts.add_move::<PUTS>(bytes);
+        Ok(())
+    })
+}
+
+/// The entry of the rank that contiguous elements of one datatype go to or come from, where they end there, and their
+/// bytes. Whether they are inside is not known yet.
+#[inline(always)] // `fastpath bench instructions` counts MPI_Put and MPI_Get
+fn find_target<const WAY: u8>(sides: &Sides) -> Option<(*mut HotPeer, u64, u64)> {
+    let peer = peer::<WAY>(sides.win, sides.rank)?;
     let datatype = in_one_register(ptr::from_ref(hot::datatype(sides.datatype)).cast_mut());
     // SAFETY: an entry of the table.
     let datatype = unsafe { &*datatype };
     // SAFETY: the entry is there; nobody writes it while this call runs.
-    let (base, size, unit, limit) =
-        unsafe { ((*peer).base, (*peer).size, (*peer).unit, (*peer).limit) };
+    let (unit, limit) = unsafe { ((*peer).unit, (*peer).limit) };
     let plain = datatype.key == sides.datatype as u64
         && sides.datatype == sides.target_datatype
         && sides.count == sides.target_count
@@ -197,11 +224,23 @@ unsafe fn move_now<const PUTS: bool, const WAY: u8, const LONG: bool>(sides: &Si
         && sides.disp as u64 <= limit
         && !sides.origin.is_null();
     if !plain {
-        return false;
+        return None;
     }
     // Elements have at most 2^31 - 1 bytes, and a displacement within the limit is inside: no sum is too large.
     let bytes = sides.count as u64 * datatype.size;
-    let end = sides.disp as u64 * unit + bytes;
+    Some((peer, sides.disp as u64 * unit + bytes, bytes))
+}
+
+/// Copies what [`find_target`] has found, where it is inside.
+///
+/// # Safety
+/// As [`try_move`].
+#[inline(always)] // `fastpath bench instructions` counts MPI_Put and MPI_Get
+unsafe fn copy_now<const PUTS: bool, const LONG: bool>(
+    peer: *mut HotPeer, end: u64, bytes: u64, sides: &Sides,
+) -> bool {
+    // SAFETY: as in `find_target`.
+    let (base, size) = unsafe { ((*peer).base, (*peer).size) };
     if end > size {
         return false;
     }
@@ -228,10 +267,6 @@ unsafe fn move_now<const PUTS: bool, const WAY: u8, const LONG: bool>(sides: &Si
             _ if !LONG => return false,
             _ => copy(to, from, bytes as usize),
         }
-    }
-    if LONG {
-        // SAFETY: it lives as long as the key is there.
-        unsafe { (*window(sides.win).whole.get()).counts.add_move::<PUTS>(bytes) };
     }
     true
 }
@@ -308,6 +343,11 @@ fn is_shown(win: usize) -> bool {
     [hot::key::<OPEN>(win), hot::key::<INSIDE>(win)].contains(&window(win).key.get())
 }
 
+/// Whether puts and gets of a window may return without going inside.
+pub(super) fn serves_outside(win: usize) -> bool {
+    window(win).key.get() == hot::key::<OPEN>(win)
+}
+
 /// Memory of a rank that is reached by load and store.
 pub(super) struct TargetMemory {
     pub target: *mut u8,
@@ -338,7 +378,7 @@ pub(super) fn find<const WAY: u8>(
     kind: CountedKind, win: usize, (rank, disp): (i32, isize), bytes: u64,
 ) -> Option<TargetMemory> {
     let peer = peer::<WAY>(win, rank)?;
-    // SAFETY: as in `move_now`.
+    // SAFETY: as in `find_target`.
     let (base, size, unit, limit) =
         unsafe { ((*peer).base, (*peer).size, (*peer).unit, (*peer).limit) };
     if disp as u64 > limit {

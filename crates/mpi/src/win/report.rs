@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 use super::counts::ALL;
+use super::hot;
 use super::window::Window;
 use crate::error::Result;
 use crate::process::Process;
@@ -61,7 +62,7 @@ pub(super) fn print(p: &Process, window: &Window) -> Result {
     match json {
         true => {
             let counts = counts_as_json(window);
-            eprintln!(r#"{{"rank":{me},"window":{quoted},"ways":[{text}],"counts":{{{counts}}}}}"#);
+            eprintln!(r#"{{"rank":{me},"window":{quoted},"ways":[{text}],{counts}}}"#);
         }
         false if ways.is_empty() => {
             eprintln!("fastpath: rank {me}: window ({title}): no rank was accessed")
@@ -75,7 +76,7 @@ pub(super) fn print(p: &Process, window: &Window) -> Result {
     Ok(())
 }
 
-/// What was counted, and that the quickest are not.
+/// What was counted, and whether the quickest are not.
 fn counts_in_words(window: &Window) -> String {
     let counted = ALL.into_iter().map(|(what, one, several)| (window.count(what), one, several));
     let counted = counted.filter(|&(number, ..)| number != 0);
@@ -84,12 +85,20 @@ fn counts_in_words(window: &Window) -> String {
         _ => format!("{number} {several}"),
     };
     let counted: Vec<String> = counted.map(name).collect();
-    match counted.is_empty() {
-        true => String::new(),
-        false => format!(
-            "{} (not counted: puts and gets of up to {COPY_SMALL_MAX} B by load and store)",
-            counted.join(", ")
-        ),
+    match (counted.join(", "), uncounted(window)) {
+        (all, 0) => all,
+        (none, _) if none.is_empty() => none,
+        (some, most) => {
+            format!("{some} (not counted: puts and gets of up to {most} B by load and store)")
+        }
+    }
+}
+
+/// Puts and gets of up to so many bytes are not counted where they go by load and store; 0 where all are.
+fn uncounted(window: &Window) -> usize {
+    match hot::serves_outside(window.handle.get()) {
+        true => COPY_SMALL_MAX,
+        false => 0,
     }
 }
 
@@ -98,7 +107,8 @@ fn counts_as_json(window: &Window) -> String {
     let counted = ALL.into_iter();
     let counted =
         counted.map(|(what, _, several)| format!(r#""{}":{}"#, name(several), window.count(what)));
-    counted.collect::<Vec<String>>().join(",")
+    let counted = counted.collect::<Vec<String>>().join(",");
+    format!(r#""counts":{{{counted}}},"uncounted_to":{}"#, uncounted(window))
 }
 
 fn list(ranks: &[u32]) -> String {

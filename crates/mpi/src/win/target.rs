@@ -154,6 +154,29 @@ pub(super) fn find(
     })
 }
 
+/// Finds `bytes` bytes, `start` bytes into a part that was reached before, but not by load and store.
+#[inline]
+pub(super) fn find_far(
+    p: &Process, window: &Window, rank: u32, start: u64, bytes: u64,
+) -> Option<Target> {
+    let part = &window.peers[rank as usize].part;
+    if bytes == 0 || start + bytes > part.size {
+        return None;
+    }
+    let reached = window.reach(p, rank).ok()?;
+    // SAFETY: lives as long as the window; nothing here lets other threads in while the reference lives.
+    let reached = unsafe { &mut *reached };
+    Some(Target {
+        rank,
+        near: std::ptr::null_mut(),
+        key: reached.memory.as_mut()?,
+        slots: reached.slots,
+        offset: part.start.wrapping_add(start) as i64,
+        byte: start as i64,
+        apart: false,
+    })
+}
+
 /// Finds `bytes` bytes that begin `low` behind the address `at` of a rank, or as many as are in one piece of attached
 /// memory; how many. Nothing where the first one is not attached.
 fn find_attached(

@@ -34,9 +34,9 @@ pub(super) type Begun = Option<(Rc<Window>, u32)>;
 pub unsafe fn put(p: &Process, sides: &Sides) -> Result {
     // SAFETY: ORIGIN AND RESULT.
     unsafe {
-        match hot::try_move_long::<true>(sides) {
-            true => Ok(()),
-            false => transfer::<true>(p, sides, false).map(drop),
+        match hot::try_move_long::<true>(p, sides) {
+            Some(done) => done,
+            None => transfer::<true>(p, sides, false).map(drop),
         }
     }
 }
@@ -51,9 +51,9 @@ pub unsafe fn put(p: &Process, sides: &Sides) -> Result {
 pub unsafe fn get(p: &Process, sides: &Sides) -> Result {
     // SAFETY: ORIGIN AND RESULT.
     unsafe {
-        match hot::try_move_long::<false>(sides) {
-            true => Ok(()),
-            false => transfer::<false>(p, sides, false).map(drop),
+        match hot::try_move_long::<false>(p, sides) {
+            Some(done) => done,
+            None => transfer::<false>(p, sides, false).map(drop),
         }
     }
 }
@@ -97,6 +97,26 @@ pub(super) unsafe fn transfer<const PUTS: bool>(
     unsafe { move_data::<PUTS>(p, &window, &found, (sides.origin, &origin), &there)? };
     window.show(p, rank)?;
     Ok(window.peers[rank as usize].pending.get().then_some((window, rank)))
+}
+
+/// A put or a get of 1 to 2^62 contiguous bytes, `start` bytes into the part of a rank that an epoch gives access to
+/// and that is not reached by load and store; none where they are not inside.
+///
+/// # Safety
+/// As [`put`] or [`get`].
+#[inline]
+pub(super) unsafe fn move_far<const PUTS: bool>(
+    p: &Process, window: &Window, sides: &Sides, start: u64, bytes: u64,
+) -> Option<Result> {
+    let found = target::find_far(p, window, sides.rank as u32, start, bytes)?;
+    window.counts.add_move::<PUTS>(bytes);
+    // SAFETY: ORIGIN AND RESULT; the target's bytes are inside of its memory, as just seen.
+    unsafe {
+        Some(match PUTS {
+            true => found.put(p, window, 0, sides.origin, bytes as usize),
+            false => found.get(p, window, 0, sides.origin, bytes as usize),
+        })
+    }
 }
 
 #[cold]

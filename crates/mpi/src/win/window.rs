@@ -446,15 +446,20 @@ impl Window {
 
     #[inline]
     fn open(&self, rank: u32, reached: &Reached) {
-        let part = self.peers[rank as usize].part;
+        let part = &self.peers[rank as usize].part;
         let lock = reached.control.word(ACCUMULATE);
-        if reached.base.is_null() || lock.is_null() || self.flavor == Flavor::Dynamic {
+        if self.flavor == Flavor::Dynamic {
             return;
         }
-        let shown =
-            HotPeer { base: reached.base, size: part.size, unit: part.unit, limit: part.limit };
-        self.locks[rank as usize].set(lock);
-        if self.hot[rank as usize].replace(shown).size == 0 && part.size != 0 {
+        let shown = match (reached.base.is_null(), lock.is_null()) {
+            (true, _) => HotPeer::far(part.unit, part.limit),
+            (false, true) => return,
+            (false, false) => {
+                self.locks[rank as usize].set(lock);
+                HotPeer { base: reached.base, size: part.size, unit: part.unit, limit: part.limit }
+            }
+        };
+        if part.size != 0 && !self.hot[rank as usize].replace(shown).is_open() {
             self.opened.borrow_mut().push(rank);
         }
     }
@@ -474,7 +479,7 @@ impl Window {
     /// Hides a rank from the immediate path.
     #[inline]
     pub(super) fn close(&self, rank: u32) {
-        if self.hot[rank as usize].replace(HotPeer::CLOSED).size != 0 {
+        if self.hot[rank as usize].replace(HotPeer::CLOSED).is_open() {
             let mut opened = self.opened.borrow_mut();
             if let Some(at) = opened.iter().rposition(|&other| other == rank) {
                 opened.swap_remove(at);

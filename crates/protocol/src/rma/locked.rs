@@ -1,5 +1,6 @@
-//! Changes that the owner makes under a lock word of its own, where its memory is reached by messages alone: one
-//! question in place of four, which take the lock, read, write and give the lock back.
+//! Changes that the owner makes under a lock word of its own, where that word is reached by messages alone: one
+//! question in place of four, which take the lock, read, write and give the lock back. An adapter could read and write,
+//! but the word needs the owner in any case.
 //!
 //! The owner does not wait for the word: where it is taken, the answer says that nothing was changed, and the origin
 //! goes the longer way.
@@ -80,7 +81,8 @@ impl Worker {
             && asking.given.1 <= ASK_MOST
             && bytes <= ANSWER_MOST
             && message <= most;
-        if key.way != AccessPath::Messages || key.peer == self.rank || !fits {
+        let helps = matches!(key.way, AccessPath::Messages | AccessPath::Adapter) && key.peer != self.rank;
+        if !helps || !fits {
             return Ok(false);
         }
         let asked = Locked {
@@ -90,7 +92,8 @@ impl Worker {
             given: asking.given,
         };
         let (kind, generation) = (OperationKind::Change(asked), self.rma.generation);
-        let operation = Operation::new(key, kind, asking.offset, answer, bytes, generation);
+        let mut operation = Operation::new(key, kind, asking.offset, answer, bytes, generation);
+        operation.way = AccessPath::Messages;
         self.start_operation(key.peer, operation).map(|_| true)
     }
 
