@@ -18,6 +18,7 @@ mod persistent;
 mod result;
 mod several;
 mod steps;
+mod unjoined;
 mod workers;
 
 pub(crate) use crate::operation::not_of_kind;
@@ -29,12 +30,13 @@ pub use double::{isendrecv, isendrecv_replace};
 pub use ended::{cancel, free};
 pub use immediate::{await_of, collect_done, try_arrival, try_collect};
 pub use operation::{completed_request, make_operation, notify};
-pub(crate) use operation::{finish_collective, list_pending};
+pub(crate) use operation::list_pending;
 use operation::{free_operation, keep_polled, operation_has_result, poll_operation};
 pub use persistent::{make_persistent, make_persistent_operation, start};
 pub use result::empty_status;
 pub(crate) use result::peer_of;
 use result::{read_result, status_of};
+pub(crate) use unjoined::finish_collective;
 pub use several::{
     Outcome, complete_some, join_errors, status_at, test_all, test_any, wait_any, wait_into,
 };
