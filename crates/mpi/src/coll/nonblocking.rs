@@ -2,11 +2,11 @@
 //! algorithm.
 #![allow(unsafe_code)]
 
-use super::agreement::refuse_call;
+use super::agreement::{compare_call, refuse_call};
 use super::arguments::Collective;
 use super::choose::Nodes;
 use super::choose::Room;
-use super::fabric::{Call, Fabric};
+use super::fabric::{Call, Fabric, drive};
 use super::nodes::room_of;
 use super::scratch::InState;
 use crate::channel::{Channel, Ticket};
@@ -487,9 +487,19 @@ pub(super) unsafe fn prepare<C: Collective + 'static>(
 ) -> Result<usize> {
     let handle = comm.handle.get();
     let f = Outstanding::persistent(comm);
-    let call = read(&f.comm)?;
-    check(&f, &call)?;
-    f.channel.refuse.set(None);
+    let call = {
+        // The messages of its starts meet those of no other call: so it is compared here.
+        let meeting = f.channel.refuse.get().map(|refuse| {
+            let meeting = Channel::next(p, &f.comm);
+            meeting.refuse.set(Some(refuse));
+            meeting
+        });
+        let call = read(&f.comm)?;
+        check(&f, &call)?;
+        f.channel.refuse.set(None);
+        meeting.as_ref().map_or(Ok(()), |meeting| drive(compare_call(meeting)))?;
+        call
+    };
     let (calls_back, way) = (call.calls_back(), f.way());
     let spare = f.spare();
     let kept = Rc::new((f, call));
