@@ -66,7 +66,7 @@ pub struct Channel<'a> {
     /// The first error of lengths that do not agree; see [`Channel::put_off`].
     disagreement: Cell<Option<Error>>,
     /// Where mistakes are looked for, while the ranks have still to compare their arguments of this call: what tells
-    /// them that this one has refused its own.
+    /// them that this one has refused its own, or, while they compare, nothing that is to be done.
     pub(crate) refuse: Cell<Option<fn(&Channel<'_>)>>,
 }
 
@@ -365,7 +365,7 @@ impl<'a> Channel<'a> {
                     peer: self.comm.peer_rank(request.peer),
                     tag: -1,
                     comm: self.comm.handle.get(),
-                    bytes: request.bytes,
+                    bytes: self.user_bytes(request.bytes),
                     awaited: Awaited::UNKNOWN,
                     naps: false,
                 };
@@ -373,6 +373,14 @@ impl<'a> Channel<'a> {
             }
         }
         self.finish(ticket)
+    }
+
+    /// Bytes that a wait for a message of so many tells of: not those of the comparison of the ranks' arguments.
+    fn user_bytes(&self, bytes: u64) -> u64 {
+        match (self.process.checks(), self.refuse.get()) {
+            (Some(checks), Some(_)) => checks.compared_bytes.get(),
+            _ => bytes,
+        }
     }
 
     /// Frees an operation that has ended; returns its result.

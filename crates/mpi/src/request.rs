@@ -29,17 +29,17 @@ pub(crate) use comms::release_unused;
 pub use double::{isendrecv, isendrecv_replace};
 pub use ended::{cancel, free};
 pub use immediate::{await_of, collect_done, try_arrival, try_collect};
-pub use operation::{completed_request, make_operation, notify};
 pub(crate) use operation::list_pending;
+pub use operation::{completed_request, make_operation, notify};
 use operation::{free_operation, keep_polled, operation_has_result, poll_operation};
 pub use persistent::{make_persistent, make_persistent_operation, start};
 pub use result::empty_status;
 pub(crate) use result::peer_of;
 use result::{read_result, status_of};
-pub(crate) use unjoined::finish_collective;
 pub use several::{
     Outcome, complete_some, join_errors, status_at, test_all, test_any, wait_any, wait_into,
 };
+pub(crate) use unjoined::finish_collective;
 
 pub(crate) use steps::name_wait;
 use steps::{OPERATION, await_step, awaited_request};

@@ -257,8 +257,7 @@ impl<'a> Inquiry<'a> {
 
     fn post(&mut self) {
         let want = Want { peer: ANY_PEER, tag: ANY_TAG, key: Context::LEAVING.collective().key(0) };
-        let buffer =
-            Buffer::contiguous(self.arrived.as_ptr().cast(), size_of::<Question>() as u64);
+        let buffer = Buffer::contiguous(self.arrived.as_ptr().cast(), size_of::<Question>() as u64);
         // SAFETY: the worker lives while MPI runs, and this process is inside; the memory stays where it is until the
         // receive has ended or was taken back.
         self.receive = unsafe { (*self.worker).start_recv(want, buffer) }.unwrap_or(0);
