@@ -41,6 +41,26 @@ impl Ticket {
         self.0 == 0
     }
 
+    /// Frees an operation that has ended without fault, a receive with all its bytes; says whether it has. Then the
+    /// ticket is not used any more.
+    #[inline]
+    pub(crate) fn finish_whole(&mut self, p: &Process) -> bool {
+        if self.0 == 0 {
+            return true;
+        }
+        let Ok(worker) = p.worker() else { return false };
+        // SAFETY: the worker lives while MPI runs, and the caller is inside.
+        let requests = unsafe { &mut (*worker).requests };
+        let request = requests.get(self.0);
+        let is_whole = request.kind == Kind::Send || request.received == request.bytes;
+        if !request.ended_well() || !is_whole {
+            return false;
+        }
+        requests.free(self.0);
+        self.0 = 0;
+        true
+    }
+
     /// The request; 0 where the operation has ended already.
     pub(crate) fn id(&self) -> RequestId {
         self.0
