@@ -66,7 +66,8 @@ pub trait Operation<P> {
         false
     }
 
-    /// Whether messages of that context, as a match key has it, and of that tag belong to it: those of a collective call.
+    /// Whether messages of that context, as a match key has it, and of that tag are its own: those of a collective
+    /// call.
     fn carries(&self, context: u64, tag: i32) -> bool {
         let _ = (context, tag);
         false
