@@ -112,7 +112,7 @@ impl Drop for Inquiry<'_> {
         let worker = unsafe { &mut *self.worker };
         if self.receive != 0 {
             worker.cancel_recv(self.receive);
-            worker.requests.free(self.receive);
+            worker.drop_recv(self.receive);
         }
         for (id, data) in self.unsent.drain(..) {
             worker.requests.get_mut(id).detached = true;
