@@ -497,7 +497,10 @@ pub(super) unsafe fn prepare<C: Collective + 'static>(
         let call = read(&f.comm)?;
         check(&f, &call)?;
         f.channel.refuse.set(None);
+        // Other threads may make calls meanwhile.
+        let name = p.call.get();
         meeting.as_ref().map_or(Ok(()), |meeting| drive(compare_call(meeting)))?;
+        p.call.set(name);
         call
     };
     let (calls_back, way) = (call.calls_back(), f.way());
