@@ -91,6 +91,28 @@ int main(int argc, char **argv)
         if (strcmp(how, "call") == 0)
             MPI_Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_COMM);
     }
+    if (strncmp(how, "unjoined", 8) == 0) {
+        /* All are in MPI_Finalize, with a call each that the others have not begun. */
+        static char data[1 << 20];
+        MPI_Comm comms[2];
+        MPI_Request request;
+        MPI_Comm_dup(MPI_COMM_WORLD, &comms[0]);
+        MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]);
+        if (strcmp(how, "unjoined_send") == 0)
+            MPI_Ibcast(data, sizeof data, MPI_BYTE, rank, comms[rank % 2], &request);
+        else if (strcmp(how, "unjoined_start") == 0) {
+            MPI_Barrier_init(comms[0], MPI_INFO_NULL, &request);
+            MPI_Start(&request);
+            MPI_Wait(&request, MPI_STATUS_IGNORE);
+            if (rank == 1)
+                MPI_Ibarrier(comms[1], &request);
+            else
+                MPI_Start(&request);
+        } else
+            MPI_Ibarrier(comms[rank % 2], &request);
+        MPI_Finalize();
+        return 0;
+    }
     if (strcmp(how, "left") == 0 && rank != 1) {
         MPI_Recv(&value, 1, MPI_INT, 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         MPI_Finalize();

@@ -238,6 +238,15 @@ static void disagree(void)
         else
             MPI_Iallreduce(ints, floats, 1, MPI_INT, MPI_SUM, world, &request), MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
+    if (is("coll-init") || is("coll-init-nonblocking")) {
+        MPI_Request request;
+        if (!last)
+            MPI_Allreduce_init(ints, floats, 1, MPI_INT, MPI_SUM, world, MPI_INFO_NULL, &request), MPI_Start(&request);
+        else if (is("coll-init"))
+            MPI_Allreduce(ints, floats, 1, MPI_INT, MPI_SUM, world);
+        else
+            MPI_Iallreduce(ints, floats, 1, MPI_INT, MPI_SUM, world, &request), MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
     if (is("coll-op"))
         MPI_Allreduce(ints, ints + 32, 4, MPI_INT, last ? MPI_MAX : MPI_SUM, world);
 }

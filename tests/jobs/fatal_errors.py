@@ -17,6 +17,9 @@ ENDS = {
     "range": (13, ["MPI_Pready_range", "begins at 5 and ends before it, at 2", "give the lower partition first"]),
     "left": (16, ["MPI_Finalize", "MPI_Ibarrier is under way and can never complete: rank ", "rank 1 of 3",
                   "to do:        complete each nonblocking collective call"]),
+    **{f"unjoined{what}": (16, ["MPI_Finalize", f"{call} is under way and can never complete: rank ", " of 3, host",
+                               " is in MPI_Finalize, too, and has not begun it", "communicator: "])
+       for what, call in [("", "MPI_Ibarrier"), ("_send", "MPI_Ibcast"), ("_start", "")]},
     "abort": (7, ["MPI_Abort", "code 7", "rank 1 of 3"]),
     "free": (5, ["MPI_Comm_free", "cannot be freed", "to do:        do not free it"]),
     "twice": (7, ["MPI_Start", "is active already", "to do:        complete it first"]),

@@ -196,6 +196,15 @@ def _programs(session, engine, names, each=2, without=()):
     return None
 
 
+def _unjoined(session, engine):
+    """A collective call that another rank in MPI_Finalize has not begun ends the job."""
+    for how in ("unjoined", "unjoined_send", "unjoined_start"):
+        outcome = _run(session, engine, 1, [session.binary("fatal"), how], timeout=40)
+        if outcome.code in (None, 0) or " is in MPI_Finalize, too, and has not begun it" not in outcome.err:
+            return f"{how}: {outcome.problem() or 'exit code 0'}", outcome.text()
+    return None
+
+
 def _ends(session, engine):
     """Wherever a rank ends, the job ends on all hosts."""
     for how in ("kill", "exit", "_exit", "abort", "error"):
@@ -650,8 +659,10 @@ case_progress = _make(_programs, AgentsHydra, PROGRESS, 1, [["without"]])
 case_lengths = _make(_lengths, AgentsHydra)
 
 # A rank on each host, which have exchanged nothing yet: one that has left is found so, one that is late is waited for.
-LEAVING = ["pt2pt_finished", "pt2pt_late"]
+# A collective call that one joins late is waited for in MPI_Finalize; one that a rank there has not begun is an error.
+LEAVING = ["pt2pt_finished", "pt2pt_late", "coll_joined_late"]
 case_leaving = _make(_programs, AgentsHydra, LEAVING, 1)
+case_unjoined = _make(_unjoined, AgentsHydra)
 case_leaving_directly = _make(_programs, Hydra, LEAVING, 1, hosts=4)
 
 # Three hosts with ranks, and one mount that they share.

@@ -60,6 +60,8 @@ MISTAKES = {
     "coll-overlap": ([r"MPI_ERR_BUFFER", r"the send buffer \(16 bytes at .*\) and the receive buffer \(16 .*\) overlap"], 1),
     "coll-op": ([r"rank \d passes MPI_\w+ to MPI_Allreduce at .*, this rank MPI_\w+ to MPI_Allreduce"], 10),
     "coll-nonblocking": ([rf"rank \d is in MPI_I?[aA]llreduce at {PLACE}, this rank in MPI_I?[aA]llreduce at "], 16),
+    "coll-init": ([rf"rank \d is in MPI_Allreduce(_init)? at {PLACE}, this rank in MPI_Allreduce(_init)? at "], 16),
+    "coll-init-nonblocking": ([rf"rank \d is in MPI_(Iallreduce|Allreduce_init) at {PLACE}, this rank in MPI_"], 16),
     "file-names": ([rf'rank 1: MPI_File_open at {PLACE} opens "/tmp/mistakes.\d+.1", which is another file than rank 0'], 0),
     "file-calls": ([r"rank \d is in MPI_File_write_(at_)?all at .*, this rank in MPI_File_write_(at_)?all at "], 16),
     "file-sync": ([r"rank \d is in MPI_File_(sync|set_size) at .*, this rank in MPI_File_(sync|set_size) at "], 16),

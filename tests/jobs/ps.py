@@ -11,6 +11,10 @@ import time
 from jobs.verdicts import _await_ready, _await_sleep, _start
 
 
+# The first messages that rank 1 of `traffic` does not ask for.
+UNASKED = "from rank 0, tag 21, 1024 bytes; from rank 0, tag 21, 1024 bytes; from rank 0, tag 21, 1024 bytes; and 3 more"
+
+
 def _ps(session, *arguments):
     words = [os.path.join(session.prefix, "bin", "fastpath"), "ps", *map(str, arguments)]
     return subprocess.run(words, capture_output=True, text=True, timeout=60)
@@ -139,8 +143,22 @@ def case_traffic(session):
         return f"queues of rank 1: {second['queues']}", text
     if first["ring_slots_sent"] < 7 + 100 or second["ring_slots_waiting"] != 0:
         return f"rings {first}, {second}", text
-    lines = ["5 messages (5 KiB) eager", "2 messages (2.0 MiB) rendezvous", "6 unexpected messages, 4 receives"]
+    lines = ["5 messages (5 KiB) eager", "2 messages (2.0 MiB) rendezvous", "6 unexpected messages, 4 receives",
+             f"it has 6 messages that it has not asked for ({UNASKED})"]
     return None if all(line in text for line in lines) else ("the list lacks something", text)
+
+
+def case_checked(session):
+    """Where mistakes are looked for, the bytes of a wait and of what was not asked for are those of the program."""
+    checks = {"FASTPATH_WAIT": "sleep", "FASTPATH_CHECK": "1"}
+    text = _tell(session, _start(session, 2, "traffic", timeout=60, env=checks), [0, 1], "--why")
+    if UNASKED not in text:
+        return "the messages are not named", text
+    for how, ranks, asleep in (("barrier-work", 2, [0]), ("work-iallreduce", 2, [1])):
+        text = _tell(session, _start(session, ranks, how, timeout=60, env=checks), asleep)
+        if not re.search(r"waits in MPI_\w+.*, peer \d, communicator MPI_COMM_WORLD, 0 bytes", text):
+            return f"{how}: the bytes are not those of the program", text
+    return None
 
 
 def case_quick(session):

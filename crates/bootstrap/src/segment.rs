@@ -33,6 +33,7 @@ mod page;
 mod ranks;
 mod table;
 mod text;
+mod unexpected;
 mod wait_note;
 
 pub use call::Call;
@@ -52,4 +53,5 @@ pub use page::{
 };
 pub use ranks::{Elsewhere, FIRST_FOREIGN_HOST, Spare};
 pub use text::SharedText;
+pub use unexpected::{SHOWN_MOST, Unexpected, UnexpectedMessage};
 pub use wait_note::{Awaited, WaitNote, WaitNoteRef};

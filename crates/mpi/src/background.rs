@@ -135,6 +135,26 @@ fn place(own: &CpuSet, bound: &[CpuSet], allowed: &CpuSet, ranks: usize) -> (Cpu
     (spare.iter().chain(others).collect(), false)
 }
 
+/// Whether there is a processor for the thread, and among how many ranks of this host the processors were shared out.
+#[derive(Default)]
+struct Share {
+    ranks: usize,
+    has_processor: bool,
+}
+
+impl Share {
+    /// Shares them out, as [`spread`] does, where there are other ranks here by now: some may have been spawned. Again
+    /// later where not all have told where they are.
+    fn update(&mut self, here: usize, share: impl FnOnce() -> (bool, bool)) {
+        if here == self.ranks {
+            return;
+        }
+        let (is_complete, has_processor) = share();
+        self.ranks = if is_complete { here } else { 0 };
+        self.has_processor = has_processor;
+    }
+}
+
 /// A while after a turn for which the thread polls.
 #[derive(Default)]
 struct Awake {
@@ -159,18 +179,23 @@ impl Awake {
 
 fn serve(job: &Job, served: Served, call: &'static Call) {
     let Served(worker) = served;
-    let mut is_spread = !job.is_bound();
     // Those of its rank: `spread` gives the thread others.
     let own = affinity();
     let lock = lock::first();
     let (mut limit, mut is_due, mut turns) = (None, false, 0_u64);
     // Ranks that are not bound share what there is.
-    let ranks = job.node_ranks().filter(|&rank| !job.is_remote(rank)).count();
-    let mut has_processor = is_spread && job.processors() >= 2 * ranks;
+    let share_all = || {
+        let ranks = job.node_ranks().filter(|&rank| !job.is_remote(rank)).count();
+        (true, job.processors() >= 2 * ranks)
+    };
+    let mut share = Share::default();
+    if !job.is_bound() {
+        share.update(job.segment().here(), share_all);
+    }
     let mut awake = Awake::default();
     loop {
-        let called =
-            is_due || call.wait(limit, || has_processor && limit.is_none() && awake.goes_on());
+        let polls = || share.has_processor && limit.is_none() && awake.goes_on();
+        let called = is_due || call.wait(limit, polls);
         if !call.is_answered() {
             return;
         }
@@ -183,13 +208,15 @@ fn serve(job: &Job, served: Served, call: &'static Call) {
             continue;
         }
         // Peers that call have joined the job; the first call is the thread's own.
-        if !is_spread && turns > 0 {
-            (is_spread, has_processor) = spread(job, &own);
+        match job.is_bound() {
+            true if turns == 0 => {}
+            true => share.update(job.segment().here(), || spread(job, &own)),
+            false => share.update(job.segment().here(), share_all),
         }
         turns += 1;
         // SAFETY: inside; `end` waits for this thread before the worker goes.
         let turn = lock.borrow(|| unsafe {
-            (*worker).background.has_processor = has_processor;
+            (*worker).background.has_processor = share.has_processor;
             (*worker).serve_others(|| lock::first().is_wanted())
         });
         awake = Awake::default();
@@ -225,6 +252,24 @@ mod tests {
         assert_eq!(place(&bound[0], &bound, &set("0-2"), 2), (set("1-2"), false));
         assert_eq!(place(&bound[1], &bound, &set("0-1"), 2), (set("0"), false));
         assert_eq!(place(&bound[1], &bound, &set(""), 2), (set("0"), false), "no launcher of ours");
+    }
+
+    #[test]
+    fn share__is_made_anew_where_ranks_were_spawned_or_one_has_not_told_where_it_is() {
+        let mut share = Share::default();
+        let mut made = Vec::new();
+        // How many are here, and what is found then.
+        let found =
+            [(2, (true, true)), (2, (false, false)), (3, (false, false)), (3, (true, true))];
+        let has = found.map(|(here, answer)| {
+            share.update(here, || {
+                made.push(here);
+                answer
+            });
+            share.has_processor
+        });
+        assert_eq!(has, [true, true, false, true]);
+        assert_eq!(made, [2, 3, 3], "not again where all is known");
     }
 
     #[test]

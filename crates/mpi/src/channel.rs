@@ -39,6 +39,26 @@ impl Ticket {
         self.0 == 0
     }
 
+    /// Frees an operation that has ended without fault, a receive with all its bytes; says whether it has. Then the
+    /// ticket is not used any more.
+    #[inline]
+    pub(crate) fn finish_whole(&mut self, p: &Process) -> bool {
+        if self.0 == 0 {
+            return true;
+        }
+        let Ok(worker) = p.worker() else { return false };
+        // SAFETY: the worker lives while MPI runs, and the caller is inside.
+        let requests = unsafe { &mut (*worker).requests };
+        let request = requests.get(self.0);
+        let is_whole = request.kind == Kind::Send || request.received == request.bytes;
+        if !request.ended_well() || !is_whole {
+            return false;
+        }
+        requests.free(self.0);
+        self.0 = 0;
+        true
+    }
+
     /// The request; 0 where the operation has ended already.
     pub(crate) fn id(&self) -> RequestId {
         self.0
@@ -64,7 +84,7 @@ pub struct Channel<'a> {
     /// The first error of lengths that do not agree; see [`Channel::put_off`].
     disagreement: Cell<Option<Error>>,
     /// Where mistakes are looked for, while the ranks have still to compare their arguments of this call: the function
-    /// that tells them that this one has refused its own.
+    /// that tells them that this one has refused its own, or, while they compare, one that does nothing.
     pub(crate) refuse: Cell<Option<fn(&Channel<'_>)>>,
 }
 
@@ -363,7 +383,7 @@ impl<'a> Channel<'a> {
                     peer: self.comm.peer_rank(request.peer),
                     tag: -1,
                     comm: self.comm.handle.get(),
-                    bytes: request.bytes,
+                    bytes: self.user_bytes(request.bytes),
                     awaited: Awaited::UNKNOWN,
                     naps: false,
                 };
@@ -371,6 +391,14 @@ impl<'a> Channel<'a> {
             }
         }
         self.finish(ticket)
+    }
+
+    /// Bytes that a wait for a message of so many tells of: not those of the comparison of the ranks' arguments.
+    fn user_bytes(&self, bytes: u64) -> u64 {
+        match (self.process.checks(), self.refuse.get()) {
+            (Some(checks), Some(_)) => checks.compared_bytes.get(),
+            _ => bytes,
+        }
     }
 
     /// Frees an operation that has ended; returns its result.

@@ -20,7 +20,7 @@ pub(crate) use record::{RECORD_BYTES, Record};
 use crate::caller::{Call, CallSite};
 use fastpath_protocol::RequestId;
 pub(crate) use message::Watched;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 
 /// Lines after which a process reports no more.
@@ -32,6 +32,8 @@ pub struct Checks {
     rank: usize,
     /// The program's sends and receives under way.
     pub(crate) watched: RefCell<HashMap<RequestId, Watched>>,
+    /// Bytes of the program's data in the collective call whose arguments are being compared.
+    pub(crate) compared_bytes: Cell<u64>,
     /// Places as they are written.
     places: RefCell<HashMap<CallSite, String>>,
     /// What was reported, since one mistake in a loop is one mistake.
@@ -44,6 +46,7 @@ impl Checks {
         Checks {
             rank,
             watched: RefCell::default(),
+            compared_bytes: Cell::default(),
             places: RefCell::default(),
             told: RefCell::default(),
         }

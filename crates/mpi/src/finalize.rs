@@ -265,10 +265,19 @@ fn report_progress(worker: &Worker, json: bool) -> Option<String> {
             r#"{{"rank":{rank},"progress_thread":{{"turns":{turns},"useful_polls":{useful}}}}}"#
         ),
         false => format!(
-            "rank {rank}: FASTPATH_PROGRESS=thread: the progress thread went inside {turns} \
-             times, {useful} of its looks found something"
+            "rank {rank}: FASTPATH_PROGRESS=thread: the progress thread went inside {}, {useful} \
+             of its looks found something",
+            count(turns, "time")
         ),
     })
+}
+
+/// So many of these, for people.
+fn count(number: impl Into<u64>, noun: &str) -> String {
+    match number.into() {
+        1 => format!("1 {noun}"),
+        number => format!("{number} {noun}s"),
+    }
 }
 
 impl Process {
@@ -286,7 +295,7 @@ impl Process {
         let biased = register_own_membarrier();
         let further = self.report_workers(json);
         let lock = match biased {
-            true => format!("the lock's bias was revoked {revocations} times"),
+            true => format!("the lock's bias was revoked {}", count(revocations, "time")),
             false => "an ordinary lock, without membarrier or by FASTPATH_DISABLE=bias".to_owned(),
         };
         Some(match json {
@@ -296,7 +305,8 @@ impl Process {
                  \"workers\":{further}}}}}"
             ),
             false => format!(
-                "rank {rank}: {level}: {lock}, a thread found it taken {contended} times{further}"
+                "rank {rank}: {level}: {lock}, a thread found it taken {}{further}",
+                count(contended, "time")
             ),
         })
     }
@@ -314,8 +324,10 @@ impl Process {
                      \"revocations\":{revocations},\"contended\":{contended}}}"
                 ),
                 false => format!(
-                    "; worker {place}, for communicators: {connections} peers, {revocations} \
-                     revocations, taken {contended} times"
+                    "; worker {place}, for communicators: {}, {}, taken {}",
+                    count(connections, "peer"),
+                    count(revocations, "revocation"),
+                    count(contended, "time")
                 ),
             }
         });

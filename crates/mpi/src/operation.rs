@@ -66,6 +66,13 @@ pub trait Operation<P> {
         false
     }
 
+    /// Whether messages of that context, as a match key has it, and of that tag are its own: those of a collective
+    /// call.
+    fn carries(&self, context: u64, tag: i32) -> bool {
+        let _ = (context, tag);
+        false
+    }
+
     /// Whether it is known to be over before anybody asks for its result.
     fn is_over(&self) -> bool {
         false

@@ -18,6 +18,7 @@ mod persistent;
 mod result;
 mod several;
 mod steps;
+mod unjoined;
 mod workers;
 
 pub(crate) use crate::operation::not_of_kind;
@@ -28,8 +29,8 @@ pub(crate) use comms::release_unused;
 pub use double::{isendrecv, isendrecv_replace};
 pub use ended::{cancel, free};
 pub use immediate::{await_of, collect_done, try_arrival, try_collect};
+pub(crate) use operation::list_pending;
 pub use operation::{completed_request, make_operation, notify};
-pub(crate) use operation::{finish_collective, list_pending};
 use operation::{free_operation, keep_polled, operation_has_result, poll_operation};
 pub use persistent::{make_persistent, make_persistent_operation, start};
 pub use result::empty_status;
@@ -38,6 +39,7 @@ use result::{read_result, status_of};
 pub use several::{
     CompletedCall, complete_some, join_errors, status_at, test_all, test_any, wait_any, wait_into,
 };
+pub(crate) use unjoined::finish_collective;
 
 pub(crate) use steps::name_wait;
 use steps::{OPERATION, await_step, awaited_request};

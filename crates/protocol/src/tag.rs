@@ -18,6 +18,8 @@ impl Context {
 
     /// The context in which processes that share no communicator agree on one (sessions).
     pub const SESSIONS: Context = Context(4);
+    /// The context in which processes that are in `MPI_Finalize` ask each other.
+    pub const LEAVING: Context = Context(6);
 
     /// A context that only the process of world rank `leader` can make: the `counter`-th of its own.
     /// Counters of 4 and above are for communicators made at run time.

@@ -98,6 +98,8 @@ pub struct Title {
     pub began: &'static str,
     /// The peer's rank in the communicator, where [`Note::peer`] does not say it.
     pub peer: Option<i32>,
+    /// Bytes that each message of the program has beside its own.
+    pub added: u64,
 }
 
 /// Lets other threads of the process into MPI while the argument runs; of the worker at that place.

@@ -3,7 +3,7 @@
 use super::facts::{Activity, Facts, look_at_ranks};
 use super::verdict::{Verdict, judge};
 use super::{Member, ProcessEnd};
-use crate::segment::{Awaited, Phase, Segment, WaitNote};
+use crate::segment::{Awaited, Phase, Segment, Unexpected, UnexpectedMessage, WaitNote};
 use fastpath_base::clock::now_ns;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -79,7 +79,10 @@ pub fn describe_rank(member: &Member, facts: &Facts, now_ns: u64) -> String {
         _ => None,
     };
     let waits = describe_waits(facts, now_ns);
-    let doing = describe_doing(facts, stopped, waits);
+    let mut doing = describe_doing(facts, stopped, waits);
+    if facts.unexpected.count != 0 {
+        let _ = write!(doing, "; {}", describe_unexpected(&facts.unexpected));
+    }
     match &facts.locks {
         Some(locks) => format!("{doing}; it holds {locks}"),
         None => doing,
@@ -125,6 +128,31 @@ fn describe_waits(facts: &Facts, now_ns: u64) -> Option<String> {
     Some(text)
 }
 
+/// What lies in a rank's queue though it waits: often the message that it wants, under another tag or communicator.
+fn describe_unexpected(unexpected: &Unexpected) -> String {
+    let Unexpected { count, first } = unexpected;
+    let describe = |message: &UnexpectedMessage| {
+        let UnexpectedMessage { source, tag, bytes } = message;
+        format!("from rank {source}, tag {tag}, {}", count_bytes(*bytes))
+    };
+    let named: Vec<String> = first.iter().map(describe).collect();
+    let named = named.join("; ");
+    match (count, count.saturating_sub(first.len() as u64)) {
+        (1, _) => format!("it has a message that it has not asked for ({named})"),
+        (_, 0) => format!("it has {count} messages that it has not asked for ({named})"),
+        (_, more) => {
+            format!("it has {count} messages that it has not asked for ({named}; and {more} more)")
+        }
+    }
+}
+
+fn count_bytes(bytes: u64) -> String {
+    match bytes {
+        1 => "1 byte".to_owned(),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
 /// How a process ended.
 pub fn describe_end(end: ProcessEnd) -> String {
     match end {
@@ -163,7 +191,7 @@ pub fn describe_note(note: &WaitNote, now_ns: u64) -> String {
     if note.awaited.is_for_lock() {
         text.push_str(&describe_lock(note));
     }
-    let _ = write!(text, ", {} bytes", note.bytes);
+    let _ = write!(text, ", {}", count_bytes(note.bytes));
     let _ = write!(text, ", for {}", describe_wait(note, now_ns));
     text
 }
@@ -355,6 +383,7 @@ mod tests {
             beside: Vec::new(),
             unnoted: 0,
             locks: None,
+            unexpected: Unexpected::default(),
         }
     }
 
@@ -413,6 +442,16 @@ mod tests {
         let waits = "waits in MPI_Recv, rank 4, tag 7, 8 bytes, for 2.5 s";
         assert_eq!(describe(&waiting(&[4])), waits);
         let mut both = waiting(&[4]);
+        let message =
+            |source| UnexpectedMessage { source, tag: 9, bytes: 7 - 6 * u64::from(source) };
+        both.unexpected = Unexpected { count: 1, first: vec![message(1)] };
+        let one = "it has a message that it has not asked for (from rank 1, tag 9, 1 byte)";
+        assert_eq!(describe(&both), format!("{waits}; {one}"));
+        both.unexpected = Unexpected { count: 9, first: vec![message(0), message(1)] };
+        let nine = "it has 9 messages that it has not asked for (from rank 0, tag 9, 7 bytes; from rank 1, tag 9, \
+                    1 byte; and 7 more)";
+        assert_eq!(describe(&both), format!("{waits}; {nine}"));
+        both.unexpected = Unexpected::default();
         both.activity = Activity::Stopped;
         assert_eq!(describe(&both), format!("{stopped}; it {waits}"));
         both.activity = Activity::Traced;

@@ -1,7 +1,7 @@
 //! What can be seen of the ranks from outside: their pages in the job's memory, their processes in `/proc`.
 
 use super::{Member, ProcessEnd};
-use crate::segment::{Phase, RankPage, Segment, WaitNote, WindowLocks};
+use crate::segment::{Phase, RankPage, Segment, Unexpected, WaitNote, WindowLocks};
 use fastpath_base::sync::Ordering;
 use std::fs;
 
@@ -72,6 +72,8 @@ pub struct Facts {
     pub unnoted: u32,
     /// Locks of windows that it holds.
     pub locks: Option<WindowLocks>,
+    /// Messages that it has taken and nobody had asked for when it began to wait.
+    pub unexpected: Unexpected,
 }
 
 impl Facts {
@@ -119,6 +121,7 @@ fn look_at_rank(rank: &Member, page: Option<&RankPage>) -> Facts {
         beside: Vec::new(),
         unnoted: 0,
         locks: page.and_then(RankPage::window_locks),
+        unexpected: Unexpected::default(),
     };
     if rank.end.is_some() {
         return facts;
@@ -152,6 +155,10 @@ fn look_at_rank(rank: &Member, page: Option<&RankPage>) -> Facts {
                 facts.beside = name_beside(&facts, &threads, owner);
             }
         }
+    }
+    // It is written with the notes.
+    if let Some(page) = page.filter(|_| !facts.notes.is_empty()) {
+        facts.unexpected = page.unexpected();
     }
     let name = |note: &WaitNote| name_thread(facts.pid, owner, note.thread);
     facts.names = facts.notes.iter().map(name).collect();

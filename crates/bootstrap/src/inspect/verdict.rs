@@ -202,7 +202,7 @@ fn close(rank: usize, stands: &[Stand], stuck: &[bool], all: &[usize]) -> Vec<us
 mod tests {
     use super::*;
     use crate::inspect::facts::LEAST_NS;
-    use crate::segment::{Phase, WaitNote};
+    use crate::segment::{Phase, Unexpected, WaitNote};
 
     const NOW_NS: u64 = 100 * LEAST_NS;
 
@@ -236,6 +236,7 @@ mod tests {
             beside: Vec::new(),
             unnoted: 0,
             locks: None,
+            unexpected: Unexpected::default(),
         };
         Seen(facts.clone(), facts)
     }

@@ -4,6 +4,7 @@ use super::call::Call;
 use super::card::Card;
 use super::layout::FURTHER;
 use super::text::SharedText;
+use super::unexpected::Shown;
 use super::wait_note::{Status, WaitNote, WaitNoteRef};
 use crate::control::{Knocked, Visit};
 use fastpath_base::sync::{AtomicU32, AtomicU64, CacheLine, Ordering};
@@ -205,6 +206,8 @@ pub struct RankPage {
     pub links: AtomicU32,
     /// 1 where the launcher ends the rank, though not the whole job, since another one has failed.
     pub is_ended: AtomicU32,
+    /// Messages of the first worker that nobody has asked for.
+    pub(super) unexpected: Shown,
 }
 
 /// Ports that a rank can have open at the same time.
@@ -365,6 +368,7 @@ impl RankPage {
             snapshots: std::array::from_fn(|_| long()),
             links: word(),
             is_ended: word(),
+            unexpected: Shown::default(),
         }
     }
 

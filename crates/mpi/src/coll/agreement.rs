@@ -131,7 +131,14 @@ async fn compare_slow<C: Call>(f: &C, checks: &Checks, arguments: &Arguments<'_>
         None => record,
     };
     let out = (0..f.size()).map(|rank| with_data(own, (arguments.sends)(rank)));
-    let into = exchange(f, &out.collect::<Vec<_>>()).await;
+    let out = out.collect::<Vec<_>>();
+    // Who waits meanwhile says the bytes of the program.
+    let moved =
+        |rank| size_of_data((arguments.receives)(rank)).max(size_of_data((arguments.sends)(rank)));
+    checks.compared_bytes.set((0..f.size()).map(moved).max().unwrap_or(0));
+    f.channel().refuse.set(Some(compares));
+    let into = exchange(f, &out).await;
+    f.channel().refuse.set(None);
     let into = into.map_err(|error| with_own_bytes(error, arguments))?;
     let mut result = Ok(());
     for (rank, theirs) in (0..).zip(&into) {
@@ -159,9 +166,15 @@ fn with_own_bytes(error: Error, arguments: &Arguments<'_>) -> Error {
         return error;
     };
     let data = u32::try_from(peer).ok().and_then(|peer| (arguments.receives)(peer));
-    let bytes = data.map_or(0, |(datatype, count)| datatype.layout().size() * count as u64);
-    error.about_message(peer, tag, bytes)
+    error.about_message(peer, tag, size_of_data(data))
 }
+
+fn size_of_data(data: Data<'_>) -> u64 {
+    data.map_or(0, |(datatype, count)| datatype.layout().size() * count as u64)
+}
+
+/// Stands in [`Channel::refuse`] while the ranks compare their arguments: they have been accepted.
+fn compares(_: &Channel<'_>) {}
 
 fn agree(rank: u32, own: &Record, theirs: &Record) -> Result {
     let all = "all ranks make the same collective calls, in the same order";

@@ -2,11 +2,11 @@
 //! algorithm.
 #![allow(unsafe_code)]
 
-use super::agreement::refuse_call;
+use super::agreement::{compare_call, refuse_call};
 use super::arguments::Collective;
 use super::choose::Nodes;
 use super::choose::Room;
-use super::fabric::{Call, Fabric};
+use super::fabric::{Call, Fabric, drive};
 use super::nodes::room_of;
 use super::scratch::InState;
 use crate::channel::{Channel, Ticket};
@@ -19,6 +19,7 @@ use crate::spare_blocks::{Block, Spare};
 use crate::status::Status;
 use fastpath_protocol::RequestId;
 use fastpath_protocol::buffer::Buffer;
+use fastpath_protocol::tag::key_context;
 use std::alloc::{Layout, alloc, dealloc};
 use std::cell::{Cell, RefCell};
 use std::pin::{Pin, pin};
@@ -88,6 +89,11 @@ impl Outstanding {
     /// Where the state of the call may lie.
     fn spare(&self) -> &'static Spare {
         &self.channel.process.spare_blocks
+    }
+
+    /// Where its messages travel, and their tag.
+    fn way(&self) -> (Rc<Comm>, i32) {
+        (self.comm.clone(), self.channel.tag)
     }
 
     /// What becomes ready when the operation has ended.
@@ -264,6 +270,8 @@ struct Running<F, M> {
     /// Name of the MPI call, for messages and checks.
     call: &'static str,
     comm: usize,
+    /// Where its messages travel, and their tag.
+    way: (Rc<Comm>, i32),
     calls_back: bool,
     awaited: RequestId,
 }
@@ -317,6 +325,13 @@ where
         true
     }
 
+    fn carries(&self, context: u64, tag: i32) -> bool {
+        let (comm, own) = &self.way;
+        let is_of = |comm: &Comm| key_context(comm.context.collective().key(0)) == context;
+        // Those of an intercommunicator travel within its local group, too.
+        *own == tag && (is_of(comm) || comm.find_local().is_ok_and(|local| is_of(local)))
+    }
+
     fn comm(&self) -> Option<usize> {
         Some(self.comm)
     }
@@ -360,12 +375,13 @@ pub(super) unsafe fn start<C: Collective + 'static>(
     let handle = comm.handle.get();
     let f = Outstanding::next(comm);
     let call = read(&f.comm)?;
-    let calls_back = call.calls_back();
+    let (calls_back, way) = (call.calls_back(), f.way());
     let mut running = Running {
         algorithm: Block::new(f.spare()),
         make: None,
         call: p.call.get(),
         comm: handle,
+        way,
         calls_back,
         awaited: 0,
     };
@@ -390,11 +406,13 @@ where
 {
     let handle = comm.handle.get();
     let f = Outstanding::with(comm, Channel::take_tag);
+    let way = f.way();
     let mut running = Running::<F, fn() -> F> {
         algorithm: Block::new(f.spare()),
         make: None,
         call: p.call.get(),
         comm: handle,
+        way,
         calls_back,
         awaited: 0,
     };
@@ -428,6 +446,10 @@ impl<R: Operation<Process>> Operation<Process> for Begun<R> {
 
     fn is_collective(&self) -> bool {
         true
+    }
+
+    fn carries(&self, context: u64, tag: i32) -> bool {
+        self.running.carries(context, tag)
     }
 
     fn comm(&self) -> Option<usize> {
@@ -465,10 +487,23 @@ pub(super) unsafe fn prepare<C: Collective + 'static>(
 ) -> Result<usize> {
     let handle = comm.handle.get();
     let f = Outstanding::persistent(comm);
-    let call = read(&f.comm)?;
-    check(&f, &call)?;
-    f.channel.refuse.set(None);
-    let calls_back = call.calls_back();
+    let call = {
+        // The messages of its starts meet those of no other call: so it is compared here.
+        let meeting = f.channel.refuse.get().map(|refuse| {
+            let meeting = Channel::next(p, &f.comm);
+            meeting.refuse.set(Some(refuse));
+            meeting
+        });
+        let call = read(&f.comm)?;
+        check(&f, &call)?;
+        f.channel.refuse.set(None);
+        // Other threads may make calls meanwhile.
+        let name = p.call.get();
+        meeting.as_ref().map_or(Ok(()), |meeting| drive(compare_call(meeting)))?;
+        p.call.set(name);
+        call
+    };
+    let (calls_back, way) = (call.calls_back(), f.way());
     let spare = f.spare();
     let kept = Rc::new((f, call));
     let make = move || {
@@ -486,6 +521,7 @@ pub(super) unsafe fn prepare<C: Collective + 'static>(
         make: Some(make),
         call: p.call.get(),
         comm: handle,
+        way,
         calls_back,
         awaited: 0,
     };

@@ -165,8 +165,9 @@ impl Recv {
         self.next = 0;
         self.parts.clear();
         let mut failed = None;
+        let mut channel = Channel::tagged(p, &checked.comm, offer.tag(0));
         for partition in 0..offer.partitions {
-            let channel = Channel::tagged(p, &checked.comm, offer.tag(partition));
+            channel.tag = offer.tag(partition);
             let (buffer, aside) = Recv::buffer(checked, offer, partition);
             // SAFETY: promised when the request was made; memory aside lives with its part.
             match unsafe { channel.post_recv(self.args.peer as u32, buffer) } {
@@ -183,7 +184,21 @@ impl Recv {
     }
 
     /// Whether a partition of the sender's has arrived; takes it then.
+    #[inline]
     fn take_part(&mut self, p: &Process, partition: usize) -> bool {
+        let Some(Some(part)) = self.parts.get_mut(partition) else {
+            return true;
+        };
+        if part.aside.is_none() && part.ticket.finish_whole(p) {
+            self.parts[partition] = None;
+            return true;
+        }
+        self.take_part_slow(p, partition)
+    }
+
+    /// The same of one that is still to come, has failed, or does not go to its place by itself.
+    #[inline(never)]
+    fn take_part_slow(&mut self, p: &Process, partition: usize) -> bool {
         let (Some(checked), Some(offer)) = (&self.checked, self.offer) else {
             return true;
         };

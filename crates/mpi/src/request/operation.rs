@@ -2,8 +2,8 @@
 #![allow(unsafe_code)]
 
 use super::{
-    DONE_HANDLE, Extra, Named, Notice, Operation, Watch, active, empty_status, find, make_foreign,
-    not_of_kind, pool_of, wait_named,
+    DONE_HANDLE, Extra, Notice, Operation, Watch, active, empty_status, find, make_foreign,
+    not_of_kind, pool_of,
 };
 use crate::consts::*;
 use crate::error::{Error, Result};
@@ -151,47 +151,6 @@ pub(crate) fn list_pending(p: &Process) -> Vec<(String, String)> {
         _ => None,
     };
     p.extras.slots().iter().flatten().filter_map(describe).collect()
-}
-
-/// Waits in `MPI_Finalize` for the collective calls under way, which the program has not completed: other members may
-/// need this one, and a call is known never to end once a member has left without joining it. Two ranks that have each
-/// begun a call which the other has not wait for each other for ever.
-///
-/// # Errors
-/// Why the first of them that has failed never ends.
-pub(crate) fn finish_collective(p: &Process) -> Result {
-    let is_collective = |extra: &Option<Extra<Process>>| match extra {
-        Some(Extra::Operation { poll: Some(operation), result: None, started, .. }) => {
-            *started != Some(false) && operation.is_collective()
-        }
-        _ => false,
-    };
-    let under_way: Vec<usize> = {
-        let slots = p.extras.slots();
-        let places = slots.iter().enumerate();
-        places.filter(|(_, extra)| is_collective(extra)).map(|(index, _)| index).collect()
-    };
-    for index in under_way {
-        wait_named(p, p.call.get(), &Named::Operation(index))?;
-        if let Some(Some(Extra::Operation { poll: Some(operation), result, .. })) =
-            p.extras.slots().get(index)
-            && let Some(Err(error)) = result
-        {
-            return Err(not_joined(operation.began(), error));
-        }
-    }
-    Ok(())
-}
-
-#[cold]
-fn not_joined(call: &str, error: &Error) -> Error {
-    let text = format!("{call} is under way and can never complete: {error}");
-    let advice = "complete each nonblocking collective call, by MPI_Wait or MPI_Test, on all ranks";
-    let told = Error::new(error.code(), text).with_advice(Some(advice)).on_object_of(error);
-    match error.about() {
-        Some((peer, tag, bytes)) => told.about_message(peer, tag, bytes),
-        None => told,
-    }
 }
 
 /// A request that has completed with an empty status; one of its own where mistakes are looked for, so that it is known

@@ -1,9 +1,13 @@
 //! What the threads of a rank that wait say on its status page.
 
 use super::{Note, NotePlace, Wait, lock};
+use crate::tag::collective_key;
 use crate::worker::Worker;
 use fastpath_base::topology;
-use fastpath_bootstrap::segment::{Awaited, NOTES, WaitNoteRef};
+use fastpath_bootstrap::segment::{Awaited, NOTES, SHOWN_MOST, UnexpectedMessage, WaitNoteRef};
+
+/// Unexpected messages that are looked at before a sleep, at most.
+const UNEXPECTED_MOST: usize = 16;
 
 impl Worker {
     /// Says on the status page what the calling thread waits for, while there is a place for it.
@@ -39,6 +43,7 @@ impl Worker {
             "" => note.call.to_owned(),
             began => format!("{} for {began}", note.call),
         };
+        self.note_unexpected(title.added);
         let note = WaitNoteRef {
             call: &call,
             peer: title.peer.unwrap_or(note.peer),
@@ -54,6 +59,28 @@ impl Worker {
             },
         };
         self.job.note_waiting(free, note);
+    }
+
+    /// Says on the status page which messages of the program nobody has asked for, without the `added` bytes of each.
+    fn note_unexpected(&self, added: u64) {
+        if self.wait.place != 0 {
+            return; // those of communicators with a worker of their own are not shown
+        }
+        let (count, _) = self.matcher.store.usage();
+        let mut first = [UnexpectedMessage { source: 0, tag: 0, bytes: 0 }; SHOWN_MOST];
+        let (mut shown, mut internal) = (0, 0);
+        for entry in self.matcher.store.all().take(UNEXPECTED_MOST) {
+            let is_internal = entry.tag < 0 || entry.key == collective_key(entry.key);
+            internal += u64::from(is_internal);
+            let Some(place) = first.get_mut(shown).filter(|_| !is_internal) else {
+                continue;
+            };
+            let bytes = entry.total().saturating_sub(added);
+            *place = UnexpectedMessage { source: entry.peer, tag: entry.tag, bytes };
+            shown += 1;
+        }
+        let page = self.job.own_page();
+        page.note_unexpected(count - internal, &first[..shown]);
     }
 
     /// Says on the status page that the calling thread waits for nothing.
