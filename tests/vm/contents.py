@@ -23,6 +23,7 @@ GUEST = os.path.join(HERE, "guest")
 PROGRAMS = {
     "bash": "bash", "busybox": "busybox-static", "ip": "iproute2", "tc": "iproute2", "rdma": "iproute2",
     "chrt": "util-linux", "unshare": "util-linux", "nsenter": "util-linux", "setsid": "util-linux", "setpriv": "util-linux",
+    "mke2fs": "e2fsprogs",
     "ibv_devinfo": "ibverbs-utils",
     "ib_send_lat": "perftest", "ib_write_lat": "perftest", "ib_read_lat": "perftest", "ib_send_bw": "perftest",
     "ib_write_bw": "perftest", "ib_read_bw": "perftest", "ib_atomic_lat": "perftest",
@@ -65,7 +66,7 @@ def base_disk(found, cache):
     image.add_text("/etc/hosts", "127.0.0.1 localhost\n10.0.0.1 vm\n10.1.0.1 a\n10.1.0.2 b\n")
     image.add_text("/etc/passwd", "root:x:0:0:root:/root:/bin/bash\n")
     image.add_text("/etc/group", "root:x:0:\n")
-    for list_name, wanted in (("order", kernel.MODULES), ("nfs", kernel.NFS)):
+    for list_name, wanted in (("order", kernel.MODULES), ("nfs", kernel.NFS), ("quota", kernel.QUOTA)):
         order = []
         for path in found.modules(wanted):
             order.append(os.path.basename(path).removesuffix(".ko"))

@@ -16,12 +16,15 @@ PACKAGE = "linux-image-amd64"
 
 # What of the package's modules is kept: the rest is drivers of devices that the machine does not have.
 KEPT = ["arch", "block", "crypto", "lib", "net", "fs/9p", "fs/fscache", "fs/fuse", "fs/lockd", "fs/netfs", "fs/nfs",
-        "drivers/char", "drivers/infiniband", "drivers/virtio", "drivers/net/veth.ko", "drivers/net/dummy.ko"]
+        "fs/ext4", "fs/jbd2", "fs/mbcache.ko", "fs/quota", "drivers/block/loop.ko", "drivers/char",
+        "drivers/infiniband", "drivers/virtio", "drivers/net/veth.ko", "drivers/net/dummy.ko"]
 
 # In this order. Soft-RoCE asks for a checksum by name and does not load it.
 MODULES = ["crc32_generic", "virtio_pci", "virtio_console", "veth", "sch_netem", "ib_uverbs", "rdma_rxe"]
 # The kernel's NFS, server and client, which `nfs` loads for the cases that want it.
 NFS = ["nfsd", "nfsv3", "nfsv4"]
+# Quotas of ext4, which asks for a checksum by name, for `quota`.
+QUOTA = ["crc32c_generic", "loop", "quota_v2", "ext4"]
 
 
 class Kernel:

@@ -189,7 +189,8 @@ impl Descriptor {
 
     /// Whether it can be mapped to be written.
     pub(crate) fn can_map(&self) -> bool {
-        self.is_readable() && self.may_map() && self.system == System::Paged
+        let is_paged = matches!(self.system, System::Paged | System::Memory);
+        self.is_readable() && self.may_map() && is_paged
     }
 
     /// Whether it may be mapped to be written, where its file system allows that.

@@ -7,6 +7,7 @@
 
 use crate::descriptor::Descriptor;
 use crate::guard::Guard;
+use crate::system::System;
 use std::ops::Range;
 
 /// A mapped range of a file.
@@ -60,8 +61,12 @@ impl Descriptor {
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096);
         let start = range.start / page * page;
         let len = usize::try_from(range.end - start).ok()?;
-        let (flags, rights) =
-            (libc::MAP_SHARED | libc::MAP_POPULATE, libc::PROT_READ | libc::PROT_WRITE);
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let (flags, advice) = match self.system {
+            System::Memory => (libc::MAP_SHARED | libc::MAP_POPULATE, None),
+            // MAP_POPULATE maps pages of a file to be read: each would have a fault when it is stored to.
+            _ => (libc::MAP_SHARED, Some(libc::MADV_POPULATE_WRITE)),
+        };
         // SAFETY: an open file; the kernel chooses the address.
         let at = unsafe {
             let bytes = range.end - range.start;
@@ -73,11 +78,64 @@ impl Descriptor {
         if at == libc::MAP_FAILED {
             return None;
         }
+        if let Some(advice) = advice {
+            // SAFETY: just mapped. Pages that the kernel does not bring now have their faults later.
+            unsafe { libc::madvise(at, len, advice) };
+        }
         let Some(guard) = Guard::watch(at as usize, len, page as usize) else {
             // SAFETY: just mapped, and used by nobody.
             unsafe { libc::munmap(at, len) };
             return None;
         };
         Some(Mapping { at: at.cast(), len, start, guard })
+    }
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use crate::descriptor::{Descriptor, Opening};
+    use crate::lustre::Striping;
+    use std::ffi::CString;
+
+    const PAGES: usize = 256;
+
+    /// Page faults of this thread.
+    fn faults() -> i64 {
+        // SAFETY: zeros are a value of it, which the call replaces.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: a variable of that type.
+        unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
+        usage.ru_minflt + usage.ru_majflt
+    }
+
+    #[test]
+    fn map__has_its_pages_before_they_are_stored_to() {
+        for folder in ["/dev/shm".into(), std::env::temp_dir()] {
+            let path = folder.join(format!("mapping-{}", std::process::id()));
+            let path = CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
+            let how = Opening {
+                read: true,
+                write: true,
+                create: true,
+                exclusive: false,
+                mode: 0o600,
+                striping: Striping::default(),
+            };
+            let file = Descriptor::open(&path, how).unwrap();
+            crate::delete(&path).unwrap();
+            let Some(mapping) = file.map(0..(PAGES * 4096) as i64) else { continue };
+            // SAFETY: an advice about no memory: whether the kernel knows it.
+            let is_known =
+                unsafe { libc::madvise(std::ptr::null_mut(), 0, libc::MADV_POPULATE_WRITE) == 0 };
+            let before = faults();
+            for page in 0..PAGES {
+                // SAFETY: within what is mapped.
+                unsafe { mapping.store(page as i64 * 4096, [7].as_ptr(), 1) };
+            }
+            let taken = faults() - before;
+            assert!(!is_known || taken < PAGES as i64 / 8, "{taken} faults in {path:?}");
+            assert!(mapping.is_whole());
+        }
     }
 }

@@ -9,6 +9,8 @@ use std::ffi::{CStr, CString};
 pub(crate) enum System {
     /// Keeps a file's pages in this host's memory for all its processes: a file may be mapped to be written.
     Paged,
+    /// The same, and the pages are all there is of the file: one that is mapped may be written without a word to it.
+    Memory,
     /// Each host has a cache of its own, which nobody keeps alike. A write to a page that is in it may take the rest of
     /// the page along, so that bytes of another host are lost: nothing goes through the cache here.
     Nfs,
@@ -25,7 +27,7 @@ fn kind_of(magic: i64) -> System {
     // The type of the constants differs between libraries of C.
     #[allow(clippy::unnecessary_cast)]
     const KINDS: [(i64, System); 5] = [
-        (libc::TMPFS_MAGIC as i64, System::Paged),
+        (libc::TMPFS_MAGIC as i64, System::Memory),
         (libc::EXT4_SUPER_MAGIC as i64, System::Paged),
         (libc::XFS_SUPER_MAGIC as i64, System::Paged),
         (libc::NFS_SUPER_MAGIC as i64, System::Nfs),
