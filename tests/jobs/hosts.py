@@ -1,6 +1,7 @@
 """Jobs on several virtual hosts, started by the launchers that people have. Needs root, for the hosts."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from harness import engines, program
 from harness.hosts import Hosts, missing
 from harness.job import await_word
 from jobs.engines import PARENT
+from jobs.spawned import APART, judge_apart, judge_connected
 from jobs.verdicts import _await_ready
 
 # Of tests/c: something of each kind.
@@ -338,6 +340,25 @@ def _ends_spawned(session, engine):
     return None
 
 
+def _apart(session, engine):
+    """A failure ends the worlds that are connected with its own, on all hosts, and no others."""
+    parents, children = ([f"{who} {rank} goes on" for rank in (0, 1)] for who in ("parent", "child"))
+    ways = [(how, "none", parents) for how in APART] + [(how, "parents", children) for how in APART]
+    ways += [("dies", "two", [*children, *parents]), *(("exits", link, None) for link in ("inter", "window"))]
+    # The second one is of the host whose agent is not the first.
+    for (how, link, goes_on), rank in itertools.product(ways, "01"):
+        path = os.path.join(engine.hosts.folder, f"{how}_{link}_{rank}")
+        os.mkfifo(path)
+        outcome = _run(session, engine, 1, [session.binary("spawn_worlds"), how, link, path, rank], timeout=30)
+        # Slurm by PMI-1 has a code of its own, or that of an agent which it ends.
+        if isinstance(engine, AgentsSlurm) and outcome.code in (137, 143):
+            outcome.code = APART[how][0]
+        problem = judge_apart(outcome, how, goes_on) if goes_on else judge_connected(outcome)
+        if problem:
+            return f"{how} {link}, rank {rank}: {problem}", outcome.text()
+    return None
+
+
 def _engine_killed(session, engine):
     """Who kills the engine's daemons, and so nobody is left who could end the ranks, ends these too. What the agents say
     of it has no reader any more."""
@@ -628,6 +649,7 @@ for _kind in ENGINES:
         _cases["lacks"] = _make(_lacks, _kind)
         _cases["input"] = _make(_input, _kind)
         _cases["dynamic"] = _make(_dynamic, _kind)
+        _cases["apart"] = _make(_apart, _kind)
         _cases["ends_spawned"] = _make(_ends_spawned, _kind)
         _cases["engine_killed"] = _make(_engine_killed, _kind)
         if _kind is AgentsSlurm:
