@@ -380,6 +380,40 @@ def _engine_killed(session, engine):
     return None if daemons and is_gone else (f"daemons {daemons}, left: {outcome.left}", outcome.text())
 
 
+def _parent(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        return int(file.read().rsplit(")", 1)[1].split()[1])
+
+
+def _starter_killed(session, engine):
+    """The same of ranks that an engine has started directly: they end with the processes that have started them. A shell
+    may stand in between."""
+    begun = os.path.join(engine.hosts.folder, "begun")
+    os.mkfifo(begun)
+    words = ["sh", "-c", '"$@"; exit $?', "sh", session.binary("waits"), begun]
+    running = session.start(engine.on_hosts(1, words), timeout=60)
+    if not await_word(running, begun):
+        return "it does not begin", running.finish().text()
+    shells = [pid for pid, command in running.processes() if re.match(r"(/\S*/)?sh -c .*/waits ", command)]
+    starters = {_parent(pid) for pid in shells if _parent(pid) not in shells}
+    for pid in starters:
+        os.kill(pid, signal.SIGKILL)
+    running.process.kill()
+    running.process.wait()
+    # What is left of the engine itself is its own affair.
+    is_gone = running.wait_gone(20, lambda pid: not _runs(pid, session.binary("waits")))
+    outcome = running.finish()
+    return None if len(starters) == 2 and is_gone else (f"starters {starters}, left: {outcome.left}", outcome.text())
+
+
+def _runs(pid, program):
+    try:
+        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+            return file.read().split("\0")[0] == program
+    except OSError:
+        return False  # it has just ended
+
+
 def _use_tool(session, hosts, words, env):
     """A command of `fastpath` about h1 and h2; its outcome."""
     tool = os.path.join(session.prefix, "bin", "fastpath")
@@ -654,9 +688,11 @@ for _kind in ENGINES:
         _cases["engine_killed"] = _make(_engine_killed, _kind)
         if _kind is AgentsSlurm:
             _cases["allocation"] = _make(_allocation, _kind)
-    elif _kind in (Hydra, Prrte):
-        _cases["dynamic"] = _make(_dynamic_directly, _kind)
     else:
+        _cases["starter_killed"] = _make(_starter_killed, _kind)
+    if _kind in (Hydra, Prrte):
+        _cases["dynamic"] = _make(_dynamic_directly, _kind)
+    elif _kind in (SlurmPmi2, SlurmPmix):
         _cases["nests"] = _make(_nests, _kind)
     for _what, _case in _cases.items():
         _case.long = _kind not in SHORT or _what == "sample"
