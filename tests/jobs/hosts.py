@@ -1,6 +1,7 @@
 """Jobs on several virtual hosts, started by the launchers that people have. Needs root, for the hosts."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from harness import engines, program
 from harness.hosts import Hosts, missing
 from harness.job import await_word
 from jobs.engines import PARENT
+from jobs.spawned import APART, judge_apart, judge_connected
 from jobs.verdicts import _await_ready
 
 # Of tests/c: something of each kind.
@@ -347,6 +349,25 @@ def _ends_spawned(session, engine):
     return None
 
 
+def _apart(session, engine):
+    """A failure ends the worlds that are connected with its own, on all hosts, and no others."""
+    parents, children = ([f"{who} {rank} goes on" for rank in (0, 1)] for who in ("parent", "child"))
+    ways = [(how, "none", parents) for how in APART] + [(how, "parents", children) for how in APART]
+    ways += [("dies", "two", [*children, *parents]), *(("exits", link, None) for link in ("inter", "window"))]
+    # The second one is of the host whose agent is not the first.
+    for (how, link, goes_on), rank in itertools.product(ways, "01"):
+        path = os.path.join(engine.hosts.folder, f"{how}_{link}_{rank}")
+        os.mkfifo(path)
+        outcome = _run(session, engine, 1, [session.binary("spawn_worlds"), how, link, path, rank], timeout=30)
+        # Slurm by PMI-1 has a code of its own, or that of an agent which it ends.
+        if isinstance(engine, AgentsSlurm) and outcome.code in (137, 143):
+            outcome.code = APART[how][0]
+        problem = judge_apart(outcome, how, goes_on) if goes_on else judge_connected(outcome)
+        if problem:
+            return f"{how} {link}, rank {rank}: {problem}", outcome.text()
+    return None
+
+
 def _engine_killed(session, engine):
     """Who kills the engine's daemons, and so nobody is left who could end the ranks, ends these too. What the agents say
     of it has no reader any more."""
@@ -366,6 +387,40 @@ def _engine_killed(session, engine):
     is_gone = running.wait_gone(20)
     outcome = running.finish()
     return None if daemons and is_gone else (f"daemons {daemons}, left: {outcome.left}", outcome.text())
+
+
+def _parent(pid):
+    with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as file:
+        return int(file.read().rsplit(")", 1)[1].split()[1])
+
+
+def _starter_killed(session, engine):
+    """The same of ranks that an engine has started directly: they end with the processes that have started them. A shell
+    may stand in between."""
+    begun = os.path.join(engine.hosts.folder, "begun")
+    os.mkfifo(begun)
+    words = ["sh", "-c", '"$@"; exit $?', "sh", session.binary("waits"), begun]
+    running = session.start(engine.on_hosts(1, words), timeout=60)
+    if not await_word(running, begun):
+        return "it does not begin", running.finish().text()
+    shells = [pid for pid, command in running.processes() if re.match(r"(/\S*/)?sh -c .*/waits ", command)]
+    starters = {_parent(pid) for pid in shells if _parent(pid) not in shells}
+    for pid in starters:
+        os.kill(pid, signal.SIGKILL)
+    running.process.kill()
+    running.process.wait()
+    # What is left of the engine itself is its own affair.
+    is_gone = running.wait_gone(20, lambda pid: not _runs(pid, session.binary("waits")))
+    outcome = running.finish()
+    return None if len(starters) == 2 and is_gone else (f"starters {starters}, left: {outcome.left}", outcome.text())
+
+
+def _runs(pid, program):
+    try:
+        with open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+            return file.read().split("\0")[0] == program
+    except OSError:
+        return False  # it has just ended
 
 
 def _use_tool(session, hosts, words, env):
@@ -637,13 +692,16 @@ for _kind in ENGINES:
         _cases["lacks"] = _make(_lacks, _kind)
         _cases["input"] = _make(_input, _kind)
         _cases["dynamic"] = _make(_dynamic, _kind)
+        _cases["apart"] = _make(_apart, _kind)
         _cases["ends_spawned"] = _make(_ends_spawned, _kind)
         _cases["engine_killed"] = _make(_engine_killed, _kind)
         if _kind is AgentsSlurm:
             _cases["allocation"] = _make(_allocation, _kind)
-    elif _kind in (Hydra, Prrte):
-        _cases["dynamic"] = _make(_dynamic_directly, _kind)
     else:
+        _cases["starter_killed"] = _make(_starter_killed, _kind)
+    if _kind in (Hydra, Prrte):
+        _cases["dynamic"] = _make(_dynamic_directly, _kind)
+    elif _kind in (SlurmPmi2, SlurmPmix):
         _cases["nests"] = _make(_nests, _kind)
     for _what, _case in _cases.items():
         _case.long = _kind not in SHORT or _what == "sample"

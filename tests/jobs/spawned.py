@@ -3,6 +3,7 @@ not, and go with their launcher. Without it there are none."""
 
 import os
 import signal
+import tempfile
 import time
 
 
@@ -41,34 +42,40 @@ APART = {
 }
 
 
-def _end_apart(session, how, link, goes_on):
-    """One fails, with its world; the others go on, all of them."""
-    outcome = session.mpirun(2, [session.binary("spawn_worlds"), how, link]).finish()
+def _worlds(session, how, link):
+    """Two parents with their children, of whom somebody fails; the outcome."""
+    with tempfile.TemporaryDirectory(prefix="mpi-worlds-") as folder:
+        os.mkfifo(pipe := os.path.join(folder, "ends"))
+        return session.mpirun(2, [session.binary("spawn_worlds"), how, link, pipe, "0"]).finish()
+
+
+def judge_apart(outcome, how, goes_on):
+    """One has failed, with its world; the others have gone on, all of them."""
     code, text = APART[how]
     problem = _judge(outcome, code, [text, "ranks that are not connected with it continue"])
     lines = sorted(outcome.out.splitlines())
     return problem or (None if lines == goes_on else f"there go on {lines}")
 
 
+def judge_connected(outcome):
+    """One has left with 3; all have ended."""
+    problem = _judge(outcome, 3, ["left with exit code 3"])
+    return problem or (f"there go on {outcome.out}" if outcome.out or "go on" in outcome.err else None)
+
+
 def _make_apart(how, link, goes_on):
-    return lambda session: _end_apart(session, how, link, goes_on)
+    return lambda session: judge_apart(_worlds(session, how, link), how, goes_on)
 
 
 def case_apart_later(session):
     """The first failure gives the job's exit code, and both are told."""
-    job = session.mpirun(2, [session.binary("spawn_worlds"), "exits", "later"])
-    return _judge(job.finish(), 3, ["left with exit code 3", "go on", "aborted the job with code 7"])
+    outcome = _worlds(session, "exits", "later")
+    return _judge(outcome, 3, ["left with exit code 3", "go on", "aborted the job with code 7"])
 
 
 def _make_connected(link):
     """A communicator or a window that is kept connects the worlds: all end."""
-
-    def case(session):
-        outcome = session.mpirun(2, [session.binary("spawn_worlds"), "exits", link]).finish()
-        problem = _judge(outcome, 3, ["left with exit code 3"])
-        return problem or (f"there go on {outcome.out}" if outcome.out or "go on" in outcome.err else None)
-
-    return case
+    return lambda session: judge_connected(_worlds(session, "exits", link))
 
 
 def case_hangs(session):

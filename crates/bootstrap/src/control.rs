@@ -13,7 +13,7 @@ pub mod client;
 pub mod message;
 pub mod names;
 
-pub use message::{Answer, Cause, Foreign, Knocked, Program, Request, Visit};
+pub use message::{Answer, Cause, Foreign, Knocked, Program, Request, Visit, WorldFailure};
 pub use names::Names;
 
 /// Most bytes of a message without its length: far more than a kernel takes as arguments of one process.

@@ -6,7 +6,7 @@
 
 #[cfg(all(test, not(loom)))]
 pub(crate) mod fake;
-mod output;
+pub mod output;
 mod pmi1;
 mod pmix;
 

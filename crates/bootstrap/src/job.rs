@@ -32,6 +32,7 @@ pub use identity::{Identity, JOB_VARIABLE, random_job_id};
 pub(crate) use join::{pause, send_all};
 use network::NetworkPlace;
 pub use parent::PARENT_VARIABLE;
+pub(crate) use parents::find_engine_process;
 
 /// This process's place in its job. One per process; it lives as long as the process uses MPI.
 #[derive(Debug)]

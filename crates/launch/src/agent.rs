@@ -21,6 +21,7 @@ use fastpath_bootstrap::network::{self, Listener, NetworkCard, Reach};
 use fastpath_bootstrap::segment::{Elsewhere, Segment, SegmentError, Spare};
 use message::NodeMessage;
 use peers::{Door, Peers};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::os::unix::process::parent_id;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -62,6 +63,8 @@ pub struct Agent {
     processors: u32,
     /// Whether a rank of this node has published a name.
     pub has_published: bool,
+    /// Of the first agent: the worlds that failures have ended, and the exit code of the first of those.
+    pub ended: (BTreeSet<u32>, Option<u32>),
     /// What the ranks of this node listen on, until they run.
     listeners: Vec<Listener>,
     job_id: u64,
@@ -106,6 +109,7 @@ impl Agent {
             door: None,
             processors: processors as u32,
             has_published: false,
+            ended: (BTreeSet::new(), None),
             listeners: Vec::new(),
             job_id: 0,
             secret: [0; 32],

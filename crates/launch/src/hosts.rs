@@ -6,11 +6,15 @@
 //! those that have prepared some start them. The asking rank gets its answer after that: every rank that learns of the
 //! new ranks finds them in the memory of its host.
 
+pub mod failures;
+
 use crate::agent::peers::Peers;
 use crate::control::Client;
 use crate::dynamic::{NewRanks, Refused, answer_for, is_this_host, list_programs, name_program};
 use crate::start::Prepared;
 use crate::watch::Watch;
+use crate::worlds::NodeWorlds;
+use failures::Order;
 use fastpath_base::config::Config;
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::control::{Answer, Cause, Program, Request, Visit};
@@ -68,6 +72,11 @@ impl Watch<'_> {
             }
             return;
         }
+        if let (Request::Failed(failure), true, 0) = (&request, client.is_agent(), own) {
+            // Who has told it is asked in its turn.
+            client.reply(&Answer::Done);
+            return self.decide(*failure);
+        }
         let at = match &request {
             Request::Knock { rank, .. } => agent.node_of(*rank as usize),
             Request::Publish { .. } => {
@@ -110,6 +119,15 @@ impl Watch<'_> {
             }
             Request::GiveUp { first } if from_first => {
                 self.ranks.give_up(first as usize, self.segment);
+                Answer::Done
+            }
+            Request::Worlds if from_first => {
+                let NodeWorlds { linked, going_on } = self.read_worlds();
+                let [linked, going_on] = [linked, going_on].map(|set| set.into_iter().collect());
+                Answer::Worlds { linked, going_on }
+            }
+            Request::End { worlds, failure } if from_first => {
+                self.orders.push(Order { worlds: worlds.into_iter().collect(), failure });
                 Answer::Done
             }
             Request::Forget { .. } if !client.is_agent() => {

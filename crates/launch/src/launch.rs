@@ -189,6 +189,7 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         agent,
         pending: None,
         foreign: ForeignNumbers::default(),
+        orders: Vec::new(),
     });
     if let Some(door) = watch.agent.as_mut().and_then(Agent::take_door) {
         watch.control.open_door(door, &watch.poller);

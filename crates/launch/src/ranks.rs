@@ -2,7 +2,7 @@
 //! The processes of the ranks: which run, which have ended and how.
 
 use crate::signals::signal_group;
-use crate::worlds::find_ended;
+use crate::worlds::{find_ended, find_known};
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::inspect::{Member, ProcessEnd};
 use fastpath_bootstrap::segment::{FailureKind, Phase, Segment, WaitNote};
@@ -42,6 +42,17 @@ impl Rank {
             signal_group(self.pid, signal);
         }
     }
+}
+
+/// What the failure of a rank ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureScope {
+    /// The job.
+    Job,
+    /// The worlds that may be connected with its own; the job where no other goes on.
+    Worlds,
+    /// The ranks of this node of those worlds that are known here to be connected: the first agent knows more.
+    NodeWorlds,
 }
 
 /// A rank's failure.
@@ -132,8 +143,8 @@ impl Ranks {
 
     /// Takes the ends of all processes that have ended, notes the first failure of the job, marks their pages and wakes
     /// those who sleep. Returns the ranks, and those failures among them that do not follow from another one: an abort
-    /// before all else, then a signal, then the lowest rank. `is_whole`: each ends the job.
-    pub fn reap(&mut self, segment: &Segment, is_whole: bool) -> (Vec<usize>, Vec<Failure>) {
+    /// before all else, then a signal, then the lowest rank.
+    pub fn reap(&mut self, segment: &Segment, scope: FailureScope) -> (Vec<usize>, Vec<Failure>) {
         let mut ended = Vec::new();
         loop {
             let mut status = 0;
@@ -153,7 +164,7 @@ impl Ranks {
         self.forget_groups(segment);
         let failures = ended.iter().filter_map(|&r| self.judge(r, segment)).collect();
         // Before anybody can see who is dead: what happens to others because of it is no failure of theirs.
-        let failures = self.note_failures(failures, segment, is_whole);
+        let failures = self.note_failures(failures, segment, scope);
         for &rank in &ended {
             segment.mark_dead(rank);
         }
@@ -165,7 +176,7 @@ impl Ranks {
 
     /// Notes whom each failure ends; returns those that do not follow from another one.
     fn note_failures(
-        &mut self, mut failures: Vec<Failure>, segment: &Segment, is_whole: bool,
+        &mut self, mut failures: Vec<Failure>, segment: &Segment, scope: FailureScope,
     ) -> Vec<Failure> {
         let mut first = Vec::new();
         let abort = &segment.header().abort;
@@ -183,33 +194,43 @@ impl Ranks {
             let Some(mut failure) = by_abort.or_else(|| pick_first(&failures)) else {
                 break;
             };
-            let goes_on = |rank: usize| {
-                let of_list = self.list.get(rank);
-                of_list.is_some_and(|r| r.pid != 0 && r.end.is_none() && !r.is_given_up)
+            failure.ended = match scope {
+                FailureScope::Job => None,
+                FailureScope::Worlds => find_ended(failure.rank, segment, |r| self.goes_on(r)),
+                FailureScope::NodeWorlds => find_known(failure.rank, segment),
             };
-            failure.ended =
-                if is_whole { None } else { find_ended(failure.rank, segment, goes_on) };
             let Some(ended) = &failure.ended else {
                 let Failure { kind, rank, code, .. } = failure;
                 segment.header().failure.record(kind, rank, code);
                 first.push(failure);
                 break;
             };
-            for &rank in ended {
-                self.list[rank].is_given_up = true;
-                if let Some(page) = segment.page(rank) {
-                    page.is_ended.store(1, Ordering::Relaxed);
-                }
-            }
+            self.mark_ended(ended, segment);
             failures.retain(|f| !ended.contains(&f.rank));
             first.push(failure);
         }
         // The next one that aborts, of another world, is to be heard.
         let is_given_up = |rank: usize| self.list.get(rank).is_some_and(|r| r.is_given_up);
-        if !is_whole && abort.load().is_some_and(|(rank, ..)| is_given_up(rank)) {
+        if scope != FailureScope::Job && abort.load().is_some_and(|(rank, ..)| is_given_up(rank)) {
             abort.clear();
         }
         first
+    }
+
+    /// Ranks of this node that are ended because one has failed: what becomes of them is no failure.
+    pub fn mark_ended(&mut self, ended: &[usize], segment: &Segment) {
+        for &rank in ended {
+            self.list[rank].is_given_up = true;
+            if let Some(page) = segment.page(rank) {
+                page.is_ended.store(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether a rank runs and is not being ended.
+    pub fn goes_on(&self, rank: usize) -> bool {
+        let rank = self.list.get(rank);
+        rank.is_some_and(|r| r.pid != 0 && r.end.is_none() && !r.is_given_up)
     }
 
     /// Notes which groups of ended ranks are empty. Members that outlive their rank are children of the launcher by
@@ -351,7 +372,7 @@ mod tests {
 
     fn note(ranks: &mut Ranks, segment: &Segment, failed: &[usize]) -> Vec<(usize, FailureKind)> {
         let failures = failed.iter().map(|&rank| failure(rank)).collect();
-        let noted = ranks.note_failures(failures, segment, false);
+        let noted = ranks.note_failures(failures, segment, FailureScope::Worlds);
         noted.into_iter().map(|f| (f.rank, f.kind)).collect()
     }
 
@@ -380,9 +401,20 @@ mod tests {
     }
 
     #[test]
+    fn failure__ends_no_job_of_which_others_hosts_have_ranks() {
+        let (mut ranks, segment) = job();
+        let scope = FailureScope::NodeWorlds;
+        for (failed, ended) in [(3, vec![3]), (0, vec![0, 1]), (2, vec![2])] {
+            let noted = ranks.note_failures(vec![failure(failed)], &segment, scope);
+            assert_eq!(noted, [Failure { ended: Some(ended), ..failure(failed) }]);
+        }
+        assert!(segment.header().failure.load().is_none());
+    }
+
+    #[test]
     fn failure__ends_the_job_where_worlds_are_not_told_apart() {
         let (mut ranks, segment) = job();
-        let noted = ranks.note_failures(vec![failure(0), failure(2)], &segment, true);
+        let noted = ranks.note_failures(vec![failure(0), failure(2)], &segment, FailureScope::Job);
         assert_eq!(noted, [failure(0)]);
         assert!(!ranks.is_given_up(0));
     }

@@ -5,17 +5,19 @@ use crate::args::JobSpec;
 use crate::control::Control;
 use crate::guard::Guard;
 use crate::hosts::Pending;
+use crate::hosts::failures::Order;
 use crate::input::Forward;
 use crate::limits::describe_limits;
 use crate::output::Outputs;
 use crate::poll::Poller;
-use crate::ranks::{Failure, Ranks, kill_adopted};
+use crate::ranks::{Failure, FailureScope, Ranks, kill_adopted};
 use crate::report::{describe_failure, describe_ranks};
 use crate::show::describe_ends;
 use crate::signals::{Signals, stop_self};
 use crate::singletons;
 use crate::start::Starter;
 use fastpath_base::clock::now_ns;
+use fastpath_bootstrap::engine::output::await_taken;
 use fastpath_bootstrap::inspect::describe::describe_signal;
 use fastpath_bootstrap::job::{ForeignNumbers, exit_code};
 use fastpath_bootstrap::segment::{FailureKind, Phase, Segment};
@@ -38,7 +40,7 @@ pub const STREAMS: u64 = 16;
 /// Exit code after `--timeout`, that of timeout(1).
 pub const TIMEOUT_CODE: i32 = 124;
 /// After a time-out the agents of other nodes, which have the same limit, see what their ranks are doing before the end
-/// of ours wakes those; and after that end they say it.
+/// of ours wakes those; and after that end they say it. Likewise the last words of those that have ended before arrive.
 const OTHERS_SPEAK: Duration = Duration::from_millis(300);
 /// How often an agent looks whether its engine lives: Linux before 5.3 has no descriptor for that.
 const LOOK_MS: u64 = 500;
@@ -46,18 +48,39 @@ const LOOK_MS: u64 = 500;
 const KILL_AFTER: Duration = Duration::from_millis(900);
 /// How long the others may go on when a rank has finalized MPI and then returned a failure:
 /// they are most likely about to end by themselves.
-const FINALIZED_GRACE: Duration = Duration::from_millis(700);
+pub const FINALIZED_GRACE: Duration = Duration::from_millis(700);
+
+/// What is said of a failure that does not end the job.
+pub const OTHERS_GO_ON: &str = "mpiexec:   ranks that are not connected with it go on\n";
 
 /// The job is being ended, or a part of it.
 #[derive(Debug)]
-struct Ending {
+pub struct Ending {
     /// The ranks that are ended; None: all.
-    ranks: Option<Vec<usize>>,
-    code: i32,
+    pub ranks: Option<Vec<usize>>,
+    /// Exit code.
+    pub code: i32,
     /// Said when all output of the ranks is out.
-    text: String,
-    terminate_at: Option<Instant>,
-    kill_at: Option<Instant>,
+    pub text: String,
+    /// When they are asked to end.
+    pub terminate_at: Option<Instant>,
+    /// When they are ended, if they have not heard.
+    pub kill_at: Option<Instant>,
+    /// The rank that has failed, as long as the first agent has yet to say whom else that ends.
+    pub asked_for: Option<u32>,
+}
+
+impl Ending {
+    /// Whether the others are about to end by themselves.
+    pub fn is_late(&self) -> bool {
+        self.terminate_at.is_some_and(|at| at > Instant::now())
+    }
+
+    /// It is that of the job after all.
+    pub fn of_job(self, code: i32) -> Ending {
+        let terminate_at = self.terminate_at.or_else(|| Some(Instant::now()));
+        Ending { ranks: None, code, terminate_at, asked_for: None, ..self }
+    }
 }
 
 /// All that the loop looks after.
@@ -99,14 +122,17 @@ pub struct Watch<'a> {
     pub pending: Option<Pending>,
     /// The numbers of ranks of other jobs.
     pub foreign: ForeignNumbers,
+    /// What the first agent has said of failures.
+    pub orders: Vec<Order>,
 }
 
 /// What changes while it runs.
 #[derive(Debug, Default)]
-struct State {
-    ending: Option<Ending>,
+pub struct State {
+    /// The end of the job.
+    pub ending: Option<Ending>,
     /// Worlds that were ended before, while others went on.
-    parts: Vec<Ending>,
+    pub parts: Vec<Ending>,
     timeout_at: Option<Instant>,
     /// The signal that asks for the end of the job, its description, and how often it came.
     interrupted: Option<(i32, String)>,
@@ -128,9 +154,11 @@ impl Watch<'_> {
             for token in self.poller.wait(limit) {
                 self.handle(token, state.ending.is_some());
             }
+            self.obey(&mut state);
             while let Some(signal) = self.signals.next() {
                 self.take_signal(signal, &mut state);
             }
+            self.obey(&mut state);
             self.outputs.settle(&self.poller, STREAMS);
             prompt = self.outputs.show_prompts(&self.poller);
             self.meet_deadlines(&mut state);
@@ -138,8 +166,12 @@ impl Watch<'_> {
         self.finish(state)
     }
 
-    /// Whether ranks of other nodes may still ask, though none is left here.
+    /// Whether ranks of other nodes may still ask, though none is left here, or the end of those here has an open
+    /// question.
     fn is_needed(&self, state: &State) -> bool {
+        if state.ending.is_none() && state.parts.iter().any(|part| part.asked_for.is_some()) {
+            return true;
+        }
         let is_first = self.agent.as_ref().is_some_and(|agent| agent.node() == 0);
         let owes_input = self.input.as_ref().is_some_and(Forward::owes);
         let is_asked = self.control.staying() > 0 || owes_input;
@@ -205,10 +237,13 @@ impl Watch<'_> {
     }
 
     fn take_ends(&mut self, state: &mut State) {
-        // On several hosts no agent knows all communicators of a world.
-        let is_whole =
-            self.agent.is_some() || state.interrupted.is_some() || state.ending.is_some();
-        let (ended, failures) = self.ranks.reap(self.segment, is_whole);
+        let scope = match self.agent {
+            _ if state.interrupted.is_some() || state.ending.is_some() => FailureScope::Job,
+            None => FailureScope::Worlds,
+            Some(_) if self.segment.present() > self.began_with => FailureScope::NodeWorlds,
+            Some(_) => FailureScope::Job,
+        };
+        let (ended, failures) = self.ranks.reap(self.segment, scope);
         for rank in ended {
             self.control.names.forget(rank as u32);
             self.forget_elsewhere(rank as u32);
@@ -222,6 +257,12 @@ impl Watch<'_> {
                 return;
             }
             let mut ending = self.end_for(&failure);
+            if scope == FailureScope::NodeWorlds {
+                ending.asked_for = Some(failure.rank as u32);
+                self.tell_failure(&failure, &ending);
+            } else if failure.ended.is_some() {
+                ending.text += OTHERS_GO_ON;
+            }
             match ending.ranks {
                 Some(_) => state.parts.push(ending),
                 None => {
@@ -269,9 +310,6 @@ impl Watch<'_> {
         let end = self.ranks.list().get(failure.rank).and_then(|r| r.end);
         text += &describe_limits(end, phase == Phase::Launched);
         let late = failure.kind == FailureKind::Exit && phase == Phase::Finalized;
-        if failure.ended.is_some() {
-            text += "mpiexec:   ranks that are not connected with it continue\n";
-        }
         let mut ending = Ending { ranks: failure.ended.clone(), ..end_now(code, text) };
         if late {
             ending.terminate_at = Some(Instant::now() + FINALIZED_GRACE);
@@ -323,7 +361,8 @@ impl Watch<'_> {
         }
         for part in &mut state.parts {
             let has_ended = |&rank: &usize| self.ranks.list()[rank].end.is_some();
-            if !part.text.is_empty() && part.ranks.iter().flatten().all(has_ended) {
+            let is_said = part.text.is_empty() || part.asked_for.is_some();
+            if !is_said && part.ranks.iter().flatten().all(has_ended) {
                 self.outputs.catch_up(&self.poller);
                 self.outputs.say(&std::mem::take(&mut part.text));
             }
@@ -334,6 +373,11 @@ impl Watch<'_> {
         self.ranks.kill_groups(self.segment);
         let first = state.ending.as_ref().or(state.parts.first());
         let mut code = first.map_or(0, |ending| ending.code);
+        // The first agent has the code: with one of this agent's own the engine would end the others.
+        let is_part = state.ending.is_none() && !state.parts.is_empty();
+        if is_part && self.agent.as_ref().is_some_and(|agent| agent.node() != 0) {
+            code = 0;
+        }
         if first.is_some() {
             kill_adopted(&self.spared);
         }
@@ -364,7 +408,11 @@ impl Watch<'_> {
         }
         // When all is said: the engine ends the other nodes, and this process too.
         if let Some(agent) = &mut self.agent {
-            if code == TIMEOUT_CODE {
+            // An engine that ends the job drops what it has yet to read.
+            if is_part {
+                await_taken();
+            }
+            if code == TIMEOUT_CODE || is_part && code != 0 {
                 std::thread::park_timeout(OTHERS_SPEAK);
             }
             agent.leave(code);
@@ -374,8 +422,10 @@ impl Watch<'_> {
     }
 }
 
-fn end_now(code: i32, text: String) -> Ending {
-    Ending { ranks: None, code, text, terminate_at: Some(Instant::now()), kill_at: None }
+/// What is ended at once.
+pub fn end_now(code: i32, text: String) -> Ending {
+    let terminate_at = Some(Instant::now());
+    Ending { ranks: None, code, text, terminate_at, kill_at: None, asked_for: None }
 }
 
 fn interrupted_text(signal: i32) -> String {

@@ -3,30 +3,83 @@
 
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::segment::Segment;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
-/// The ranks that the failure of one of them ends: its world, and where that holds communicators with others, all
-/// worlds that do. None where no other rank `goes_on`: then the job ends.
+/// The worlds of a node, by their first ranks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeWorlds {
+    /// Those with a rank that holds communicators with others.
+    pub linked: BTreeSet<u32>,
+    /// Those with a rank that goes on.
+    pub going_on: BTreeSet<u32>,
+}
+
+impl NodeWorlds {
+    /// Those of the ranks that have a page in this memory.
+    pub fn read(segment: &Segment, goes_on: impl Fn(usize) -> bool) -> NodeWorlds {
+        let mut worlds = NodeWorlds::default();
+        for rank in segment.node_ranks() {
+            let Some(page) = segment.page(rank) else {
+                continue;
+            };
+            let world = page.world_first.load(Ordering::Relaxed);
+            if page.links.load(Ordering::Relaxed) != 0 {
+                worlds.linked.insert(world);
+            }
+            if goes_on(rank) {
+                worlds.going_on.insert(world);
+            }
+        }
+        worlds
+    }
+
+    /// Adds those of another node.
+    pub fn add(&mut self, other: NodeWorlds) {
+        self.linked.extend(other.linked);
+        self.going_on.extend(other.going_on);
+    }
+
+    /// The worlds that a failure in one of them ends: itself, and where it holds communicators with others, all that
+    /// do.
+    fn list_ended(&self, failed: u32) -> BTreeSet<u32> {
+        let mut ended = BTreeSet::from([failed]);
+        if self.linked.contains(&failed) {
+            ended.extend(&self.linked);
+        }
+        ended
+    }
+
+    /// Those; None where no other one goes on: then the job ends.
+    pub fn find_ended(&self, failed: u32) -> Option<BTreeSet<u32>> {
+        let ended = self.list_ended(failed);
+        let goes_on = !self.going_on.is_subset(&ended);
+        goes_on.then_some(ended)
+    }
+}
+
+/// The ranks of this memory that are of these worlds.
+pub fn list_ranks(segment: &Segment, worlds: &BTreeSet<u32>) -> Vec<usize> {
+    let is_of = |&rank: &usize| {
+        let page = segment.page(rank);
+        page.is_some_and(|page| worlds.contains(&page.world_first.load(Ordering::Relaxed)))
+    };
+    segment.node_ranks().filter(is_of).collect()
+}
+
+/// The ranks of this memory that the failure of one of them ends. None where no other rank `goes_on`.
 pub fn find_ended(
     failed: usize, segment: &Segment, goes_on: impl Fn(usize) -> bool,
 ) -> Option<Vec<usize>> {
-    let read = |rank: usize| {
-        let page = segment.page(rank);
-        page.map_or((0, 0), |page| {
-            let world = page.world_first.load(Ordering::Relaxed);
-            (world, page.links.load(Ordering::Relaxed))
-        })
-    };
-    let pages: Vec<(u32, u32)> = (0..segment.present()).map(read).collect();
-    let linked: HashSet<u32> =
-        pages.iter().filter(|&&(_, links)| links != 0).map(|&(world, _)| world).collect();
-    let own = pages.get(failed)?.0;
-    let ends = |&rank: &usize| {
-        let world = pages[rank].0;
-        world == own || (linked.contains(&own) && linked.contains(&world))
-    };
-    let (ended, left): (Vec<usize>, Vec<usize>) = (0..pages.len()).partition(ends);
-    left.into_iter().any(goes_on).then_some(ended)
+    let world = segment.page(failed)?.world_first.load(Ordering::Relaxed);
+    let ended = NodeWorlds::read(segment, goes_on).find_ended(world)?;
+    Some(list_ranks(segment, &ended))
+}
+
+/// The same where other nodes have ranks too, which may go on.
+pub fn find_known(failed: usize, segment: &Segment) -> Option<Vec<usize>> {
+    let world = segment.page(failed)?.world_first.load(Ordering::Relaxed);
+    let ended = NodeWorlds::read(segment, |_| false).list_ended(world);
+    Some(list_ranks(segment, &ended))
 }
 
 #[cfg(test)]
@@ -61,6 +114,21 @@ mod tests {
             assert_eq!(find_ended(failed, &segment, |_| true), Some(vec![0, 1, 4]));
         }
         assert_eq!(find_ended(0, &job([1; 6]), |_| true), None);
+    }
+
+    #[test]
+    fn worlds__of_several_hosts_end_by_what_all_of_them_say() {
+        let of = |linked: &[u32], going_on: &[u32]| NodeWorlds {
+            linked: linked.iter().copied().collect(),
+            going_on: going_on.iter().copied().collect(),
+        };
+        // The first host does not see that 4 is connected, nor the second one that 0 is.
+        let mut all = of(&[0], &[0, 2]);
+        all.add(of(&[4], &[2, 4, 5]));
+        assert_eq!(all.find_ended(0), Some(BTreeSet::from([0, 4])));
+        assert_eq!(all.find_ended(2), Some(BTreeSet::from([2])));
+        assert_eq!(of(&[0, 4], &[0, 4]).find_ended(4), None);
+        assert_eq!(of(&[0, 4], &[2]).find_ended(4), Some(BTreeSet::from([0, 4])));
     }
 
     #[test]

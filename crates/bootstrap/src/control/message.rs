@@ -116,6 +116,30 @@ pub enum Request {
         /// The ranks.
         foreign: Vec<Foreign>,
     },
+    /// From an agent: a rank of its node has failed, and its world is being ended there. [`Request::End`] follows.
+    Failed(WorldFailure),
+    /// From the first agent: say which worlds are connected there, and which go on.
+    Worlds,
+    /// From the first agent: these worlds end because of a failure. None: the job does, by the agent that has told it.
+    End {
+        /// The first rank of each.
+        worlds: Vec<u32>,
+        /// What they end with.
+        failure: WorldFailure,
+    },
+}
+
+/// A failure that may not end the whole job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorldFailure {
+    /// The first rank of its world.
+    pub world: u32,
+    /// Who has failed.
+    pub rank: u32,
+    /// The job's exit code, if it is the first one.
+    pub code: u32,
+    /// Others may be about to end by themselves, and get a moment for it.
+    pub is_late: bool,
 }
 
 /// Why something was refused.
@@ -182,6 +206,13 @@ pub enum Answer {
         /// The numbers.
         ranks: Vec<u32>,
     },
+    /// The worlds of a node, each by its first rank.
+    Worlds {
+        /// Those with a rank that holds communicators with other worlds.
+        linked: Vec<u32>,
+        /// Those with a rank that runs and is not being ended.
+        going_on: Vec<u32>,
+    },
     /// It was refused.
     Refused {
         /// Why.
@@ -227,6 +258,11 @@ impl Writer {
         self.list(list, |to, &number| _ = to.number(number))
     }
 
+    fn failure(&mut self, failure: &WorldFailure) -> &mut Self {
+        let WorldFailure { world, rank, code, is_late } = *failure;
+        self.number(world).number(rank).number(code).number(is_late.into())
+    }
+
     fn list<T>(&mut self, list: &[T], mut each: impl FnMut(&mut Self, &T)) -> &mut Self {
         self.number(list.len() as u32);
         list.iter().for_each(|value| each(self, value));
@@ -256,6 +292,19 @@ impl Reader<'_> {
             1 => Some(Some(self.bytes()?)),
             _ => None,
         }
+    }
+
+    fn failure(&mut self) -> Option<WorldFailure> {
+        Some(WorldFailure {
+            world: self.number()?,
+            rank: self.number()?,
+            code: self.number()?,
+            is_late: match self.number()? {
+                0 => false,
+                1 => true,
+                _ => return None,
+            },
+        })
     }
 
     /// Each entry has at least four bytes, so that a wrong length ends soon.
@@ -305,6 +354,9 @@ impl Request {
             Request::AddForeign { first, foreign } => {
                 to.number(13).number(*first).list(foreign, write_foreign)
             }
+            Request::Failed(failure) => to.number(14).failure(failure),
+            Request::Worlds => to.number(15),
+            Request::End { worlds, failure } => to.number(16).numbers(worlds).failure(failure),
         };
         to.0
     }
@@ -352,6 +404,9 @@ impl Request {
             11 => Request::Input,
             12 => Request::Number { foreign: from.list(read_foreign)? },
             13 => Request::AddForeign { first: from.number()?, foreign: from.list(read_foreign)? },
+            14 => Request::Failed(from.failure()?),
+            15 => Request::Worlds,
+            16 => Request::End { worlds: from.list(Reader::number)?, failure: from.failure()? },
             _ => return None,
         };
         from.end(request)
@@ -420,6 +475,7 @@ impl Answer {
             Answer::Knocked(what) => to.number(5).number(*what as u32),
             Answer::Ready { cards } => to.number(6).list(cards, |to, card| _ = to.bytes(card)),
             Answer::Numbered { ranks } => to.number(7).numbers(ranks),
+            Answer::Worlds { linked, going_on } => to.number(8).numbers(linked).numbers(going_on),
             Answer::Refused { cause, program, text } => {
                 to.number(4).number(*cause as u32).number(*program).bytes(text.as_bytes())
             }
@@ -453,6 +509,10 @@ impl Answer {
             }),
             6 => Answer::Ready { cards: from.list(Reader::bytes)? },
             7 => Answer::Numbered { ranks: from.list(Reader::number)? },
+            8 => Answer::Worlds {
+                linked: from.list(Reader::number)?,
+                going_on: from.list(Reader::number)?,
+            },
             _ => return None,
         };
         from.end(answer)

@@ -12,6 +12,7 @@ mod channel;
 mod exit;
 mod gather;
 mod ring;
+mod starter;
 mod watch;
 
 use super::foreign::{self, ForeignRanks};

@@ -14,6 +14,7 @@ fn requests() -> Vec<Request> {
         host: 1,
         card: vec![1, 2, 3],
     };
+    let failure = WorldFailure { world: 2, rank: 3, code: 137, is_late: true };
     let (service, port) = (b"ocean".to_vec(), b"a port".to_vec());
     vec![
         Request::Spawn { root: 2, programs: vec![program.clone(), program] },
@@ -35,6 +36,9 @@ fn requests() -> Vec<Request> {
         Request::GiveUp { first: 4 },
         Request::Number { foreign: vec![foreign.clone()] },
         Request::AddForeign { first: 4, foreign: vec![foreign.clone(), foreign] },
+        Request::Failed(failure),
+        Request::Worlds,
+        Request::End { worlds: vec![0, 4], failure },
     ]
 }
 
@@ -47,6 +51,7 @@ fn answers() -> Vec<Answer> {
         Answer::Knocked(Knocked::Stands),
         Answer::Ready { cards: vec![vec![7], Vec::new()] },
         Answer::Numbered { ranks: vec![4, 5] },
+        Answer::Worlds { linked: vec![0, 4], going_on: vec![2] },
     ]
 }
 

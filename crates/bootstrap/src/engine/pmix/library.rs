@@ -3,6 +3,7 @@
 //! pmix_common.h and pmix.h (PMIx standard 4, chapters 3 to 5); their sizes have been the same from release 3.2 to 6.
 
 use crate::engine::EngineError;
+use crate::job::find_engine_process;
 use libc::{c_char, c_int, c_void, size_t};
 use libloading::os::unix::{Library as Loaded, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CStr, CString};
@@ -466,12 +467,11 @@ impl Library {
     }
 }
 
-/// Where the library may be, in this order: the file that the launcher, this process's parent, uses itself, as releases
-/// do not always understand each other in all they say; where the launcher says that it was moved to; where the loader
-/// finds it.
+/// Where the library may be, in this order: the file that the launcher's process uses itself, as releases do not always
+/// understand each other in all they say; where the launcher says that it was moved to; where the loader finds it.
 fn list_places() -> Vec<PathBuf> {
-    let parent = std::os::unix::process::parent_id();
-    let maps = std::fs::read_to_string(format!("/proc/{parent}/maps")).unwrap_or_default();
+    let engine = find_engine_process().unwrap_or_else(std::os::unix::process::parent_id);
+    let maps = std::fs::read_to_string(format!("/proc/{engine}/maps")).unwrap_or_default();
     let prefix = std::env::var_os("PMIX_PREFIX").map(PathBuf::from);
     let prefix = prefix.filter(|prefix| prefix.is_absolute());
     let moved = prefix.map(|prefix| prefix.join("lib").join(SONAME));

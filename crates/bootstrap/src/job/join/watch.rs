@@ -5,11 +5,15 @@
 //! The leader keeps a connection to each rank of its node, and each rank its own to the leader. A rank says when it has
 //! finalized MPI; an end of the connection without that is a death. The leader stays in `MPI_Finalize` until all have
 //! said so, or no process would see them die.
+//!
+//! Each rank also sees the end of the engine's process that has started it: nothing is left then that could end the
+//! ranks, and they end themselves.
 
 use super::channel::{FrameKind, receive, send};
 use super::exit;
 use super::gather::{Member, PAUSE, is_for_now, refuse};
 use super::ring::{self, Neighbour, Ring};
+use super::starter::Starter;
 use crate::engine::{Aborter, Engine, EngineError};
 use crate::job::{Job, exit_code};
 use crate::segment::{FailureKind, Phase};
@@ -47,21 +51,22 @@ enum Side {
 enum Watched {
     Members(UnixListener, Vec<Member>, Vec<Neighbour>),
     Leader(UnixStream),
+    Nobody,
 }
 
 impl Link {
-    fn new(engine: Engine, side: Side, watched: Option<Watched>) -> Result<Link, EngineError> {
+    fn new(engine: Engine, side: Side, watched: Watched) -> Result<Link, EngineError> {
         Ok(Link {
             aborter: Arc::new(engine.aborter()?),
             engine: Mutex::new(engine),
             side,
-            watched: Mutex::new(watched),
+            watched: Mutex::new(Some(watched)),
         })
     }
 
     /// Of a job with one rank.
     pub(super) fn alone(engine: Engine) -> Result<Link, EngineError> {
-        Link::new(engine, Side::Alone, None)
+        Link::new(engine, Side::Alone, Watched::Nobody)
     }
 
     /// Of a node's leader.
@@ -70,7 +75,7 @@ impl Link {
     ) -> Result<Link, EngineError> {
         let left = Arc::new((Mutex::new(members.len()), Condvar::new()));
         let watched = Watched::Members(listener, members, neighbours);
-        Link::new(engine, Side::Leader(left, Arc::default()), Some(watched))
+        Link::new(engine, Side::Leader(left, Arc::default()), watched)
     }
 
     /// Of one that has reached the leader.
@@ -78,10 +83,10 @@ impl Link {
         let copy = stream.try_clone();
         let copy = copy.map_err(|cause| EngineError::System { step: "dup", cause })?;
         let side = Side::Member(copy, Arc::default());
-        Link::new(engine, side, Some(Watched::Leader(stream)))
+        Link::new(engine, side, Watched::Leader(stream))
     }
 
-    /// Starts the thread that sees ranks die. Once.
+    /// Starts the thread that sees ranks and the engine's process die. Once.
     ///
     /// # Errors
     /// No thread is left.
@@ -91,20 +96,34 @@ impl Link {
             return Ok(());
         };
         let aborter = self.aborter.clone();
+        let starter = Starter::find();
+        let is_alone = matches!(watched, Watched::Nobody);
         let mut runs: Vec<ring::Watch> = Vec::new();
         match (watched, &self.side) {
             (Watched::Members(listener, members, neighbours), Side::Leader(left, ring)) => {
                 runs.extend(ring::list_watches(job, &aborter, ring, neighbours));
                 let left = left.clone();
                 runs.push(Box::new(move || {
-                    watch_members(job, &aborter, &listener, members, &left);
+                    watch_members(job, &aborter, (&listener, members), &left, starter);
                 }));
             }
             (Watched::Leader(stream), Side::Member(_, done)) => {
                 let done = done.clone();
                 runs.push(Box::new(move || {
-                    watch_leader(job, &aborter, &stream, &done);
+                    watch_leader(job, &aborter, &stream, &done, starter);
                 }));
+            }
+            (Watched::Nobody, _) => {
+                let watch = |starter: Starter| -> ring::Watch {
+                    Box::new(move || {
+                        let mut entries = [starter.entry()];
+                        while entries[0].revents == 0 {
+                            poll_for(&mut entries, None);
+                        }
+                        starter.end_with_it(job);
+                    })
+                };
+                runs.extend(starter.map(watch));
             }
             _ => {}
         }
@@ -119,7 +138,9 @@ impl Link {
         }
         let page = job.own_page();
         page.helpers.fetch_add(helpers as u32, Ordering::Relaxed);
-        exit::note(job);
+        if !is_alone {
+            exit::note(job);
+        }
         Ok(())
     }
 
@@ -174,18 +195,19 @@ pub fn poll_entry(fd: RawFd, events: libc::c_short) -> libc::pollfd {
 
 /// Sees members finish or die, until none is left.
 fn watch_members(
-    job: &'static Job, aborter: &Aborter, listener: &UnixListener, mut members: Vec<Member>,
-    left: &(Mutex<usize>, Condvar),
+    job: &'static Job, aborter: &Aborter, (listener, mut members): (&UnixListener, Vec<Member>),
+    left: &(Mutex<usize>, Condvar), mut starter: Option<Starter>,
 ) {
     let mut pause = None;
-    while !members.is_empty() {
+    while !members.is_empty() || starter.is_some() {
         let streams = members.iter().map(|member| member.stream.as_raw_fd());
         let door = match pause {
             None => listener.as_raw_fd(),
             // poll(2) passes over it.
             Some(_) => -1,
         };
-        let fds = [door].into_iter().chain(streams);
+        let engine = starter.as_ref().map_or(-1, |starter| starter.entry().fd);
+        let fds = [door, engine].into_iter().chain(streams);
         let mut entries: Vec<libc::pollfd> = fds.map(|fd| poll_entry(fd, libc::POLLIN)).collect();
         poll_for(&mut entries, pause.take());
         if entries[0].revents != 0 {
@@ -196,7 +218,12 @@ fn watch_members(
                 Err(_) => pause = Some(PAUSE),
             }
         }
-        let ready: Vec<bool> = entries[1..].iter().map(|e| e.revents != 0).collect();
+        if entries[1].revents != 0
+            && let Some(starter) = starter.take()
+        {
+            starter.end_with_it(job);
+        }
+        let ready: Vec<bool> = entries[2..].iter().map(|e| e.revents != 0).collect();
         let mut at = 0;
         members.retain(|member| {
             at += 1;
@@ -218,7 +245,21 @@ fn stays(job: &Job, aborter: &Aborter, member: &Member) -> bool {
 }
 
 /// Sees the leader die.
-fn watch_leader(job: &'static Job, aborter: &Aborter, stream: &UnixStream, done: &StaticBool) {
+fn watch_leader(
+    job: &'static Job, aborter: &Aborter, stream: &UnixStream, done: &StaticBool,
+    starter: Option<Starter>,
+) {
+    let engine = starter.as_ref().map_or(poll_entry(-1, 0), Starter::entry);
+    let mut entries = [poll_entry(stream.as_raw_fd(), libc::POLLIN), engine];
+    while entries[0].revents == 0 {
+        poll_for(&mut entries, None);
+        if entries[1].revents != 0
+            && let Some(starter) = &starter
+        {
+            starter.end_with_it(job);
+            entries[1].fd = -1;
+        }
+    }
     // It says nothing more: whatever comes is its end.
     let _ = receive(stream);
     // ORDERING: acquire; partner is the store in `leave`.

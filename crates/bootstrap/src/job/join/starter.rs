@@ -1,0 +1,55 @@
+#![allow(unsafe_code)]
+//! The process of the engine that has started this one: a daemon on this host. Where that is killed, nobody ends the
+//! ranks that it had started.
+
+use super::watch::poll_entry;
+use crate::job::{Job, find_engine_process};
+use crate::segment::{FailureKind, Phase};
+use fastpath_base::topology;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// The process, as it is watched.
+#[derive(Debug)]
+pub struct Starter {
+    process: u32,
+    descriptor: OwnedFd,
+}
+
+impl Starter {
+    /// None where it cannot be told, or the kernel has no descriptors of processes (before Linux 5.3).
+    pub fn find() -> Option<Starter> {
+        let process = find_engine_process()?;
+        // SAFETY: the call takes integers; it gives a descriptor that is closed on exec, or -1.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) } as i32;
+        // SAFETY: a descriptor of our own.
+        let descriptor = (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })?;
+        // While it was opened that process may have ended, and another one got its number.
+        (find_engine_process() == Some(process)).then_some(Starter { process, descriptor })
+    }
+
+    /// What poll(2) is asked for: there is something once the process has ended.
+    pub fn entry(&self) -> libc::pollfd {
+        poll_entry(self.descriptor.as_raw_fd(), libc::POLLIN)
+    }
+
+    /// It has ended, and so does this process, unless it has finalized MPI.
+    pub fn end_with_it(&self, job: &Job) {
+        if job.own_page().phase() == Phase::Finalized {
+            return;
+        }
+        // Before anybody can see who is dead: what happens to others because of it is no failure of theirs.
+        if job.header().failure.record(FailureKind::Gone, job.rank(), 1) {
+            let text = format!(
+                "fastpath: on {}, the launcher's process ({}) has ended: the ranks that it had \
+                 started there end too\n",
+                topology::host_name(),
+                self.process
+            );
+            // Whoever read it may have ended as well.
+            let _ = io::stderr().write_all(text.as_bytes());
+        }
+        // SAFETY: ends the process. Handlers of the program might wait for other ranks, or for the engine.
+        unsafe { libc::_exit(1) };
+    }
+}
