@@ -52,7 +52,7 @@ pub struct Job {
     /// To the launcher, where it is not ours.
     link: Option<join::Link>,
     foreign: ForeignRanks,
-    /// The engine of a process that is alone, once it was asked for something.
+    /// The engine of a process that is a job of its own, once it was needed.
     late_engine: Mutex<Option<Engine>>,
 }
 

@@ -1,5 +1,5 @@
 //! Which ranks a failure ends. Processes that are not connected do not end each other (MPI-5.0 section 11.10.4): a
-//! world that has disconnected itself from those that spawned it, or that it has spawned, ends alone.
+//! world that has disconnected itself from those that spawned it, or that it has spawned, ends by itself.
 
 use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::segment::Segment;

@@ -17,7 +17,7 @@ use fastpath_protocol::background::Turn;
 use std::io;
 use std::thread::{Builder, JoinHandle};
 
-/// Its name, of which the kernel keeps 15 bytes.
+/// Its name; the kernel keeps 15 bytes of it.
 const NAME: &str = "fastpath-progr";
 /// Bytes of its stack: it packs and unpacks datatypes.
 const STACK_BYTES: usize = 1 << 18;

@@ -152,7 +152,7 @@ impl Lock {
         self.biased.is_wanted()
     }
 
-    /// The lock itself, for callers that hold other locks too.
+    /// The lock itself, for code that treats it like the locks of further workers.
     pub(crate) fn biased(&self) -> &Biased {
         &self.biased
     }

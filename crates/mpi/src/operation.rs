@@ -1,5 +1,4 @@
-//! What a request stands for that is none of the protocol layer: a persistent send or receive, or an operation that
-//! polls.
+//! Requests that are not of the protocol layer: a persistent send or receive, or an operation that polls.
 
 use crate::consts::*;
 use crate::error::{Error, Result};

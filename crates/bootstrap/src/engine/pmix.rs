@@ -413,7 +413,7 @@ fn name_key(key: &str) -> CString {
     CString::new(format!("fastpath.{key}")).unwrap_or_default()
 }
 
-/// Before what a process is told that was spawned by PMIx: who has spawned it, and that one's port.
+/// Prefix of the value for a process spawned by PMIx: its parent, and the parent's port.
 const BY_PMIX: &str = "pmix ";
 
 /// The variable, with its name, that tells processes which this one spawns where it waits for them.
@@ -439,8 +439,8 @@ fn is_listed(list: &str, name: &str) -> bool {
     list.split(',').any(|listed| listed == name)
 }
 
-/// The settings of this process as `NAME=VALUE`, which spawned processes are to have too: what a launcher was told to
-/// set holds for its first job alone.
+/// The settings of this process as `NAME=VALUE`, which spawned processes are to have too: what a launcher was asked to
+/// set holds only for its first job.
 fn list_settings() -> Vec<CString> {
     let shown = VARIABLES.iter().filter(|variable| !variable.internal);
     let set = shown.filter_map(|variable| {

@@ -196,7 +196,7 @@ pub fn name_thread(pid: libc::pid_t, owner: u32, thread: u32) -> String {
 }
 
 /// The process that has taken a rank: `owner`, which its page names, if that descends from the one that was started for
-/// it. In another namespace the same number is somebody else's.
+/// it. In another namespace the same number is another process's.
 fn find_process(started: libc::pid_t, owner: libc::pid_t) -> Option<libc::pid_t> {
     if started <= 0 || owner == 0 || owner == started {
         return (started > 0).then_some(started);

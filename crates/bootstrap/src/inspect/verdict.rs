@@ -157,7 +157,7 @@ fn find_cycle(stands: &[Stand], stuck: &[bool]) -> Option<Vec<usize>> {
     shortest
 }
 
-/// The first stuck rank that waits for nobody who is still there, but perhaps for itself.
+/// The first stuck rank that waits for no rank that is still there, except perhaps itself.
 fn find_forsaken(stands: &[Stand], stuck: &[bool]) -> Option<usize> {
     let is_silent = |own: usize, rank: usize| rank == own || matches!(stands[rank], Stand::Left);
     (0..stands.len()).find(|&rank| match &stands[rank] {

@@ -24,7 +24,7 @@ pub enum LaunchPlace {
     Several(Claim),
 }
 
-/// Why a process is alone.
+/// Why a process is a job of its own.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Alone {
     /// `FASTPATH_SINGLETON` asks for it.

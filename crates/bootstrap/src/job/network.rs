@@ -86,8 +86,8 @@ impl Job {
         NetworkCard::decode(&self.segment.network(rank)?)
     }
 
-    /// Notes where a rank of another node is reached. Whoever makes the node's memory calls it, once, or one of its
-    /// ranks does where it learns of it later.
+    /// Notes where a rank of another node is reached. The creator of the node's memory calls it, once, or one of its
+    /// ranks if it learns of it later.
     pub fn learn_card(&self, rank: usize, card: &NetworkCard) {
         // Without memory for it the rank is not reached, and who wants to reach it says so.
         let _ = self.segment.learn_card(rank, &card.encode());

@@ -223,7 +223,7 @@ impl AbortRecord {
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Agreement {
-    /// 0: nobody has said anything; else the rank plus 1 in the high half, its choice in the low one.
+    /// 0: no choice yet; else the rank plus 1 in the high half, its choice in the low one.
     word: AtomicU64,
 }
 

@@ -30,7 +30,7 @@ static ZEROS: [u8; 4 * PAGE_BYTES] = [0; 4 * PAGE_BYTES];
 /// Memory handed out without asking the system again what is left.
 const BUDGET_BYTES: u64 = 16 << 20;
 
-/// What is left alone of the memory that is available: the ranks themselves grow too.
+/// The part of the available memory that is left unused: the ranks themselves grow too.
 fn margin(available: u64) -> u64 {
     (1 << 20) + available / 64
 }
@@ -44,7 +44,7 @@ pub struct Segment {
     /// The first ranks, for whose pair regions there are addresses: all that there is room for, or those that are there
     /// where address space is short.
     pub(super) reach: usize,
-    /// Those of them whose regions are mapped: who locks all memory of a process locks no room that nobody uses.
+    /// Those of them whose regions are mapped: a process that locks all its memory locks no unused room.
     pub(super) mapped: AtomicUsize,
     writable: bool,
     /// Bytes that may be backed before the system is asked again what is left.
@@ -298,8 +298,8 @@ impl Segment {
         }
     }
 
-    /// Has memory behind a range that nobody uses yet, and writes zeros there: whoever touches a page of it first finds
-    /// its neighbours in his page table too, which he does not with memory that was only promised.
+    /// Backs a range that is not used yet, and writes zeros there: a process that touches a page of it first finds its
+    /// neighbours in its page table too, unlike with memory that was only promised.
     ///
     /// # Errors
     /// As [`Segment::ensure_backed`].
@@ -429,7 +429,7 @@ impl Segment {
         })
     }
 
-    /// A file system that is full, unlike a control group, answers with an error: nobody asks it before.
+    /// A file system that is full, unlike a control group, answers with an error: it is not asked before.
     fn explain_allocate(&self, step: &'static str, cause: io::Error, needed: u64) -> SegmentError {
         if !matches!(cause.raw_os_error(), Some(libc::ENOSPC | libc::ENOMEM)) {
             return SegmentError::System { step, cause };

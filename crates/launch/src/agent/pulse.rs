@@ -14,7 +14,7 @@ pub type Shared = Arc<Mutex<Option<Engine>>>;
 const SERVICE: &[u8] = b"agents of mpiexec";
 /// Between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
-/// A name that cannot be had comes back at once where nobody listens any more. An `srun` that is stopped answers late.
+/// A failed name comes back at once if no process listens any more. An `srun` that is stopped answers late.
 const SOON: Duration = Duration::from_secs(3);
 /// So many looks in a row find nothing.
 const MISSES: u32 = 2;

@@ -492,7 +492,7 @@ fn split_option(word: &ParsedArg<'_>) -> Option<(String, Option<OsString>)> {
     Some((format!("-{}", text(rest)), None))
 }
 
-/// How many words the option has in all, of which `values` are there.
+/// How many words the option has in all; `values` are there already.
 fn words_wanted(option: &Opt, values: &[OsString]) -> usize {
     match option.takes {
         Takes::Nothing => 0,

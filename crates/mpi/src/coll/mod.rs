@@ -149,7 +149,7 @@ pub(crate) fn counts() -> bool {
 }
 
 /// What the report says of the algorithms that ran, and of what was learnt for calls on `MPI_COMM_WORLD`: a line each;
-/// as JSON of the algorithms alone.
+/// as JSON only of the algorithms.
 pub(crate) fn report(p: &Process, json: bool) -> Vec<String> {
     let mut lines = choose::report(json);
     if !json

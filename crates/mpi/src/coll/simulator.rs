@@ -1,7 +1,7 @@
 //! Any number of ranks in one process, each a thread, for testing the algorithms.
 //!
 //! A message is copied when both its sides are known; in `Mode::Rendezvous` no send ends before, so that a schedule
-//! which relies on buffering deadlocks. A deadlock, a message nobody receives and a wrong length are failures.
+//! which relies on buffering deadlocks. A deadlock, a message that is never received and a wrong length are failures.
 #![allow(unsafe_code)]
 
 pub(super) mod clock;

@@ -64,7 +64,7 @@ impl Placement {
 }
 
 impl Size {
-    /// What a choice for so many ranks is made of besides the bytes: more elements than ranks are alike.
+    /// The facts behind a choice for `ranks` ranks besides the bytes: more elements than ranks are alike.
     pub(super) fn facts(&self, ranks: u32) -> u64 {
         let order = match self.order {
             Order::Free => 0,

@@ -16,7 +16,7 @@ pub(super) struct Keepers {
 }
 
 impl Clone for Keepers {
-    /// A copy of a datatype has a handle of its own, which nobody keeps.
+    /// A copy of a datatype has a handle of its own, without keepers.
     fn clone(&self) -> Self {
         Keepers::default()
     }

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 
-/// Its name, of which the kernel keeps 15 bytes.
+/// Its name; the kernel keeps 15 bytes of it.
 const NAME: &str = "fastpath-files";
 /// Bytes of its stack.
 const STACK_BYTES: usize = 1 << 18;

@@ -36,7 +36,7 @@ struct Send {
 
 /// Which partitions of a send were marked since it was started, and what is known of their way.
 ///
-/// **MARKS.** They live as long as their send, and whoever looks at them holds the lock of this layer. No reference to
+/// **MARKS.** They live as long as their send, and code that reads them holds the lock of this layer. No reference to
 /// them outlives a call of the functions here, none of which runs another one of them or of the program.
 struct Marks {
     /// Whether the send was started and is not complete.

@@ -29,7 +29,7 @@ pub(super) fn worker_of(p: &Process, id: RequestId) -> Result<*mut Worker> {
     p.worker_at(places::of_request(id as usize))
 }
 
-/// The places of the workers that carry what a handle names; a mask, 0 for an invalid handle.
+/// The places of the workers that carry what a handle names, as a mask; an invalid handle counts as the first worker's.
 #[inline]
 pub(super) fn places_of(p: &Process, handle: usize) -> u32 {
     if places::made() == 1 {

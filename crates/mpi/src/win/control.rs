@@ -374,8 +374,8 @@ impl<'a> Words<'a> {
         self.await_noted(at, &note, done)
     }
 
-    /// Waits until a word says what `done` wants: that nobody is in `MPI_Win_lock_all`. Whoever changes it wakes
-    /// nobody, so this rank polls from time to time.
+    /// Waits until a word says what `done` wants: that no rank is in `MPI_Win_lock_all`. A rank that changes it wakes
+    /// no other, so this rank polls from time to time.
     #[cold]
     #[inline(never)]
     pub fn poll_word(&self, at: u64, done: impl Fn(u64) -> bool) -> Result {

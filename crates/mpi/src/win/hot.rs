@@ -135,8 +135,8 @@ fn peer<const WAY: u8>(win: usize, rank: i32) -> Option<*mut HotPeer> {
     Some(in_one_register(peer.cast_mut().cast()))
 }
 
-/// The same address, of which the compiler does not know that it is a sum: otherwise it keeps the parts in two
-/// registers, and saves others for them (6 instructions in `MPI_Put`).
+/// The same address, hidden from the compiler as a sum: otherwise it keeps the parts in two registers, and saves others
+/// for them (6 instructions in `MPI_Put`).
 #[inline(always)] // `fastpath bench instructions` counts MPI_Put
 #[allow(clippy::pointers_in_nomem_asm_block)] // it is not followed
 fn in_one_register<T>(mut address: *mut T) -> *mut T {

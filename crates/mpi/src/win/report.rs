@@ -12,8 +12,8 @@ use fastpath_protocol::rma::AccessPath;
 use fastpath_protocol::selection::report::quote;
 use std::fmt::Write;
 
-/// The report's remark for a rank whose words this process does not reach by load and store, if its memory is not
-/// reached so either.
+/// The report's remarks: on a rank whose words this process does not reach by load and store, and on one whose memory
+/// it does not reach so either.
 const NEEDS_OWNER: &str = "; locks, atomics and accumulates wait until the owner makes progress, \
                            which it does with FASTPATH_PROGRESS=thread also while it computes";
 const ALL_NEED_OWNER: &str = "; locks, atomics and accumulates are among them";

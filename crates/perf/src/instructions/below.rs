@@ -1,5 +1,5 @@
-//! The levels below MPI: this program is the ranks' program (`levels/counted.rs`), and what of it is
-//! counted is told from what only measures by the source that each instruction stands in.
+//! The levels below MPI: this program is the ranks' program (`levels/counted.rs`), and the counted instructions are
+//! distinguished from those that only measure by their source files.
 
 use anyhow::{Context, Result, bail};
 

@@ -14,8 +14,8 @@ use memmap2::{MmapOptions, MmapRaw};
 
 const BYTES: usize = 4096;
 
-/// Looks in vain after which a rank that waits for an order sleeps between them, and how long at most: an order wakes
-/// it, but nothing else. One that serves the other meanwhile looks for some milliseconds and naps.
+/// Empty polls after which a rank that waits for an order sleeps between them, and how long at most: an order wakes it,
+/// but nothing else. One that serves the other meanwhile looks for some milliseconds and naps.
 const POLLS: [u32; 2] = [64, 8192];
 const NAPS: [Duration; 2] = [Duration::from_secs(1), Duration::from_millis(1)];
 

@@ -128,7 +128,7 @@ impl Hosts {
         true
     }
 
-    /// All of it, for people.
+    /// All of it, as text.
     pub(super) fn describe(&self) -> Document {
         let mut said = Document::default();
         for host in &self.hosts {

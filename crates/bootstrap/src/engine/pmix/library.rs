@@ -270,7 +270,7 @@ const STRING: u16 = 3;
 const PROC: u16 = 22;
 /// `PMIX_DATA_ARRAY`.
 const DATA_ARRAY: u16 = 39;
-/// Processes of a set beyond which somebody else has made it.
+/// Most processes of a set that is read: a larger one is not ours.
 const PROCESSES_MOST: usize = 1 << 24;
 /// `PMIX_BYTE_OBJECT`.
 pub const BYTE_OBJECT: u16 = 27;
@@ -283,7 +283,7 @@ pub const NOT_SUPPORTED: c_int = -47;
 /// `PMIX_ERR_DUPLICATE_KEY`.
 pub const DUPLICATE_KEY: c_int = -53;
 
-/// Bytes of a value beyond which somebody else has put it.
+/// Most bytes of a value that is read: a larger one is not ours.
 const VALUE_MOST: usize = 16 << 20;
 
 impl Value {

@@ -162,7 +162,7 @@ fn find_port(before: &[u8], card: &[u8]) -> Option<[u8; 2]> {
     alike.then_some(port)
 }
 
-/// How somebody is reached: at most 192 bytes.
+/// How a peer is reached: at most 192 bytes.
 fn push_card(bytes: &mut Vec<u8>, card: &[u8]) {
     let card = card.get(..254).unwrap_or(card);
     bytes.push(card.len() as u8);

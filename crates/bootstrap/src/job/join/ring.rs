@@ -61,7 +61,7 @@ impl Ring {
         self.left.load(Ordering::Acquire)
     }
 
-    /// Keeps a connection, so that the end is told over it.
+    /// Keeps a connection, which shows the end of its peer.
     fn keep(&self, stream: Arc<TcpStream>) {
         let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
         match self.has_left() {

@@ -39,7 +39,7 @@ struct State {
     /// When the adapter of each host is free to send, and to receive.
     out_free: Vec<Time>,
     in_free: Vec<Time>,
-    /// Messages that nobody has asked for, and receives that nothing has come for, by sender and receiver.
+    /// Unmatched messages and receives, by sender and receiver.
     arrived: HashMap<(u32, u32), VecDeque<Time>>,
     wanted: HashMap<(u32, u32), VecDeque<u64>>,
     next_id: u64,
@@ -65,7 +65,7 @@ thread_local! {
     static FOLDED: Cell<u64> = const { Cell::new(0) };
 }
 
-/// An operation that takes its time and computes nothing, on bytes that nobody looks at.
+/// An operation that takes its time and computes nothing, on bytes that are not read.
 pub(in super::super) unsafe extern "C" fn fold(
     _: *mut c_void, _: *mut c_void, len: *mut i32, _: *mut usize,
 ) {
