@@ -51,7 +51,7 @@ const KILL_AFTER: Duration = Duration::from_millis(900);
 pub const FINALIZED_GRACE: Duration = Duration::from_millis(700);
 
 /// What is said of a failure that does not end the job.
-pub const OTHERS_GO_ON: &str = "mpiexec:   ranks that are not connected with it go on\n";
+pub const OTHERS_GO_ON: &str = "mpiexec:   ranks that are not connected with it continue\n";
 
 /// The job is being ended, or a part of it.
 #[derive(Debug)]

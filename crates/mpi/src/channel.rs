@@ -50,7 +50,7 @@ impl Ticket {
         // SAFETY: the worker lives while MPI runs, and the caller is inside.
         let requests = unsafe { &mut (*worker).requests };
         let request = requests.get(self.0);
-        let is_whole = request.kind == Kind::Send || request.received == request.bytes;
+        let is_whole = request.kind == RequestKind::Send || request.received == request.bytes;
         if !request.ended_well() || !is_whole {
             return false;
         }
