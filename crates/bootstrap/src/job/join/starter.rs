@@ -38,8 +38,11 @@ impl Starter {
         if job.own_page().phase() == Phase::Finalized {
             return;
         }
+        let header = job.header();
         // Before anybody can see who is dead: what happens to others because of it is no failure of theirs.
-        if job.header().failure.record(FailureKind::Gone, job.rank(), 1) {
+        let is_first = header.failure.record(FailureKind::Gone, job.rank(), 1);
+        // Who has aborted has said so, and the engine may end before all of its ranks.
+        if is_first && header.abort.load().is_none() {
             let text = format!(
                 "fastpath: on {}, the launcher's process ({}) has ended: the ranks that it had \
                  started there end too\n",
