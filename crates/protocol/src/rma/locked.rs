@@ -81,7 +81,8 @@ impl Worker {
             && asking.given.1 <= ASK_MOST
             && bytes <= ANSWER_MOST
             && message <= most;
-        let helps = matches!(key.way, AccessPath::Messages | AccessPath::Adapter) && key.peer != self.rank;
+        let helps =
+            matches!(key.way, AccessPath::Messages | AccessPath::Adapter) && key.peer != self.rank;
         if !helps || !fits {
             return Ok(false);
         }
