@@ -340,7 +340,7 @@ fn wireup_datagrams__of_strangers_are_dropped_and_counted() {
     assert!(send_wireup(&mut ifaces[2], 0, 1, address));
     // Rank 1 writes in the name of rank 2.
     let iface_address = ifaces[1].datagrams().1.find(0).unwrap();
-    let forged = crate::adapter::ud::WireupDatagram { number: 0, rank: 2, step: 9, address };
+    let forged = crate::adapter::ud::WireupDatagram { qpn: 0, rank: 2, step: 9, address };
     let (ud, _) = ifaces[1].datagrams();
     assert!(ud.send_wireup_datagram(&iface_address, &forged));
     for iface in &mut ifaces {
