@@ -14,7 +14,10 @@ const TRIES: u32 = 64;
 pub fn spin<T>(
     polls: u32, mut poll: impl FnMut(u32) -> Option<T>, mut is_needed: impl FnMut() -> bool,
 ) -> Option<T> {
-    for count in 1..=polls {
+    let mut count = 0;
+    // An inclusive range costs a flag in each turn.
+    while count < polls {
+        count += 1;
         if let Some(found) = poll(count) {
             return Some(found);
         }
