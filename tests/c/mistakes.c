@@ -247,6 +247,16 @@ static void disagree(void)
         else
             MPI_Iallreduce(ints, floats, 1, MPI_INT, MPI_SUM, world, &request), MPI_Wait(&request, MPI_STATUS_IGNORE);
     }
+    if (is("coll-init-again")) {
+        MPI_Request request;
+        MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
+        if (last && !MPI_Allreduce_init(ints, ints + 2, 4, MPI_INT, MPI_SUM, world, MPI_INFO_NULL, &request))
+            puts("buffers that overlap are accepted");
+        MPI_Allreduce_init(ints, ints + 32, 4, MPI_INT, MPI_SUM, world, MPI_INFO_NULL, &request);
+        MPI_Start(&request);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        MPI_Request_free(&request);
+    }
     if (is("coll-op"))
         MPI_Allreduce(ints, ints + 32, 4, MPI_INT, last ? MPI_MAX : MPI_SUM, world);
 }

@@ -86,6 +86,40 @@ static void test_arguments(void)
     CLASS(MPI_Fetch_and_op(&value, &old, MPI_INT, last, 0, MPI_SUM, MPI_WIN_NULL), MPI_ERR_WIN);
 }
 
+/* The end of an epoch of any kind ends the access to a rank that has been written to in it. */
+static void test_ends(MPI_Win win, MPI_Group world)
+{
+    int value = 1, last = ranks - 1;
+    meet();
+    OK(MPI_Win_lock_all(0, win));
+    OK(MPI_Put(&value, 1, MPI_INT, last, 4 * rank, 1, MPI_INT, win));
+    OK(MPI_Win_unlock_all(win));
+    CLASS(MPI_Put(&value, 1, MPI_INT, last, 0, 1, MPI_INT, win), MPI_ERR_RMA_SYNC);
+    meet();
+    OK(MPI_Win_fence(MPI_MODE_NOPRECEDE, win));
+    OK(MPI_Put(&value, 1, MPI_INT, last, 4 * rank, 1, MPI_INT, win));
+    OK(MPI_Win_fence(MPI_MODE_NOSUCCEED, win));
+    CLASS(MPI_Put(&value, 1, MPI_INT, last, 0, 1, MPI_INT, win), MPI_ERR_RMA_SYNC);
+    meet();
+    MPI_Group one;
+    MPI_Group_incl(world, 1, &last, &one);
+    OK(MPI_Win_lock_all(0, win));
+    OK(MPI_Put(&value, 1, MPI_INT, 0, 4 * rank, 1, MPI_INT, win));
+    OK(MPI_Win_unlock_all(win));
+    meet();
+    if (rank == last)
+        OK(MPI_Win_post(world, 0, win));
+    OK(MPI_Win_start(one, 0, win));
+    OK(MPI_Put(&value, 1, MPI_INT, last, 4 * rank, 1, MPI_INT, win));
+    if (ranks > 1)
+        CLASS(MPI_Put(&value, 1, MPI_INT, 0, 4 * rank, 1, MPI_INT, win), MPI_ERR_RMA_SYNC);
+    OK(MPI_Win_complete(win));
+    CLASS(MPI_Put(&value, 1, MPI_INT, last, 0, 1, MPI_INT, win), MPI_ERR_RMA_SYNC);
+    if (rank == last)
+        OK(MPI_Win_wait(win));
+    MPI_Group_free(&one);
+}
+
 /* Calls that do not fit the epoch that is open. */
 static void test_epochs(void)
 {
@@ -136,6 +170,7 @@ static void test_epochs(void)
     CLASS(MPI_Win_free(&w.win), MPI_ERR_RMA_SYNC);
     OK(MPI_Win_complete(w.win));
     OK(MPI_Win_wait(w.win));
+    test_ends(w.win, world);
     MPI_Group_free(&world);
     free_window(&w);
 }

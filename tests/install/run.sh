@@ -62,6 +62,7 @@ for name in libmpi_abi.so libmpi_abi.so.0 libmpi_abi.so.1; do
     [ -e "$prefix/lib/$name" ] || fail "$name is not installed"
 done
 
+need nm binutils
 nm -C "$prefix/lib/libmpi_abi.so" > symbols-of-all
 grep -q fastpath_transport symbols-of-all || fail "the library's symbols are not there to be looked at"
 ! grep -E 'fastpath_pcie|SimEndpoint' symbols-of-all || fail "the simulated network is in the library"

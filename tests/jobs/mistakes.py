@@ -117,6 +117,11 @@ def case_off(session):
     return None
 
 
+def case_init_again(session):
+    """A rank whose arguments of a persistent call were refused makes it again: the others' calls meet that one."""
+    return session.mpirun(2, [session.binary("mistakes"), "coll-init-again"], env=CHECK).finish().problem()
+
+
 def case_some_ranks(session):
     """Ranks that look for mistakes and ranks that do not cannot talk to each other: the job does not start."""
     program = session.binary("mistakes")

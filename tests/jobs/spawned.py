@@ -60,7 +60,7 @@ def judge_apart(outcome, how, goes_on):
 def judge_connected(outcome):
     """One has left with 3; all have ended."""
     problem = _judge(outcome, 3, ["left with exit code 3"])
-    return problem or (f"there go on {outcome.out}" if outcome.out or "go on" in outcome.err else None)
+    return problem or (f"there go on {outcome.out}" if outcome.out or "continue" in outcome.err else None)
 
 
 def _make_apart(how, link, goes_on):
@@ -70,7 +70,7 @@ def _make_apart(how, link, goes_on):
 def case_apart_later(session):
     """The first failure gives the job's exit code, and both are told."""
     outcome = _worlds(session, "exits", "later")
-    return _judge(outcome, 3, ["left with exit code 3", "go on", "aborted the job with code 7"])
+    return _judge(outcome, 3, ["left with exit code 3", "ranks that are not connected with it continue", "aborted the job with code 7"])
 
 
 def _make_connected(link):

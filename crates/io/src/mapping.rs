@@ -51,6 +51,12 @@ impl Mapping {
     }
 }
 
+/// Whether the kernel brings the pages of a mapping to be written (Linux 5.14).
+fn knows_populate_write() -> bool {
+    // SAFETY: an advice about no memory: the kernel only says whether it knows it.
+    unsafe { libc::madvise(std::ptr::null_mut(), 0, libc::MADV_POPULATE_WRITE) == 0 }
+}
+
 impl Descriptor {
     /// Maps a range of the file, whose space is allocated then; none where that cannot be.
     pub(crate) fn map(&self, range: Range<i64>) -> Option<Mapping> {
@@ -62,10 +68,13 @@ impl Descriptor {
         let start = range.start / page * page;
         let len = usize::try_from(range.end - start).ok()?;
         let rights = libc::PROT_READ | libc::PROT_WRITE;
+        // MAP_POPULATE maps pages of a file to be read: each would have a fault when it is stored to. An older kernel
+        // has nothing better.
         let (flags, advice) = match self.system {
-            System::Memory => (libc::MAP_SHARED | libc::MAP_POPULATE, None),
-            // MAP_POPULATE maps pages of a file to be read: each would have a fault when it is stored to.
-            _ => (libc::MAP_SHARED, Some(libc::MADV_POPULATE_WRITE)),
+            System::Paged if knows_populate_write() => {
+                (libc::MAP_SHARED, Some(libc::MADV_POPULATE_WRITE))
+            }
+            _ => (libc::MAP_SHARED | libc::MAP_POPULATE, None),
         };
         // SAFETY: an open file; the kernel chooses the address.
         let at = unsafe {
@@ -94,9 +103,11 @@ impl Descriptor {
 #[cfg(test)]
 #[allow(non_snake_case)]
 mod tests {
-    use crate::descriptor::{Descriptor, Opening};
+    use super::*;
+    use crate::descriptor::Opening;
     use crate::lustre::Striping;
     use std::ffi::CString;
+    use std::time::{Duration, Instant};
 
     const PAGES: usize = 256;
 
@@ -107,6 +118,18 @@ mod tests {
         // SAFETY: a variable of that type.
         unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
         usage.ru_minflt + usage.ru_majflt
+    }
+
+    /// Maps a file that can be mapped. Other tests of this process map files, too, and one at a time is watched.
+    fn map(file: &Descriptor, range: Range<i64>) -> Mapping {
+        let begun = Instant::now();
+        loop {
+            match file.map(range.clone()) {
+                Some(mapping) => return mapping,
+                None => std::thread::yield_now(),
+            }
+            assert!(begun.elapsed() < Duration::from_secs(60), "the file cannot be mapped");
+        }
     }
 
     #[test]
@@ -124,10 +147,11 @@ mod tests {
             };
             let file = Descriptor::open(&path, how).unwrap();
             crate::delete(&path).unwrap();
-            let Some(mapping) = file.map(0..(PAGES * 4096) as i64) else { continue };
-            // SAFETY: an advice about no memory: whether the kernel knows it.
-            let is_known =
-                unsafe { libc::madvise(std::ptr::null_mut(), 0, libc::MADV_POPULATE_WRITE) == 0 };
+            if !file.can_map() {
+                continue;
+            }
+            let mapping = map(&file, 0..(PAGES * 4096) as i64);
+            let is_known = knows_populate_write();
             let before = faults();
             for page in 0..PAGES {
                 // SAFETY: within what is mapped.

@@ -11,7 +11,7 @@ use fastpath_base::thread::without_signals;
 use fastpath_base::topology::{CpuSet, affinity, affinity_of, set_affinity};
 use fastpath_base::wait;
 use fastpath_bootstrap::job::Job;
-use fastpath_bootstrap::segment::Call;
+use fastpath_bootstrap::segment::{Call, RankPage, has_left};
 use fastpath_protocol::Worker;
 use fastpath_protocol::background::Turn;
 use std::io;
@@ -110,9 +110,7 @@ impl ProgressThread {
 /// idle while that waits. It never runs where its own rank is bound to: the program computes there, and could not move
 /// out of the way. Returns whether all ranks have said where they are, and whether there is a processor for the thread.
 fn spread(job: &Job, own: &CpuSet) -> (bool, bool) {
-    let pages = job.node_ranks().filter(|&rank| !job.is_remote(rank));
-    let pids = pages.filter_map(|rank| job.rank_page(rank));
-    let pids: Vec<_> = pids.map(|page| page.owner_pid.load(Ordering::Relaxed)).collect();
+    let pids: Vec<_> = pages_here(job).map(|page| page.owner_pid.load(Ordering::Relaxed)).collect();
     let processors_of = |pid: u32| affinity_of(pid as libc::pid_t).filter(|_| pid > 0);
     let bound: Vec<CpuSet> = pids.iter().filter_map(|&pid| processors_of(pid)).collect();
     let allowed = job.launcher().and_then(processors_of).unwrap_or_default();
@@ -120,6 +118,13 @@ fn spread(job: &Job, own: &CpuSet) -> (bool, bool) {
     let is_there = set_affinity(&set).is_ok();
     let is_complete = pids.iter().all(|&pid| pid > 0);
     (is_complete, has_processor && is_there && is_complete)
+}
+
+/// The pages of the ranks of this host that have not left: one that could not be spawned never says where it is.
+fn pages_here(job: &Job) -> impl Iterator<Item = &RankPage> {
+    let pages = job.node_ranks().filter(|&rank| !job.is_remote(rank));
+    let pages = pages.filter_map(|rank| job.rank_page(rank));
+    pages.filter(|page| !has_left(page.state.load(Ordering::Relaxed)))
 }
 
 /// Where the thread of a rank with `own` processors may run, and whether there is one for it: those of `allowed` that
@@ -184,10 +189,7 @@ fn serve(job: &Job, served: Served, call: &'static Call) {
     let lock = lock::first();
     let (mut limit, mut is_due, mut turns) = (None, false, 0_u64);
     // Ranks that are not bound share what there is.
-    let share_all = || {
-        let ranks = job.node_ranks().filter(|&rank| !job.is_remote(rank)).count();
-        (true, job.processors() >= 2 * ranks)
-    };
+    let share_all = || (true, job.processors() >= 2 * pages_here(job).count());
     let mut share = Share::default();
     if !job.is_bound() {
         share.update(job.segment().here(), share_all);

@@ -167,8 +167,8 @@ variables! {
         "most connections of a rank where rc and ud are listed; further pairs stay with ud";
     Registrations "FASTPATH_REGISTRATIONS" ValueKind::SizeOrAuto, "auto", false,
         "most bytes of the program's own memory that stay registered with an adapter between \
-         messages; auto: half of what a process may lock, or without such a limit its share of an \
-         eighth of the memory";
+         messages; auto: half of what a process may lock, or its share of an eighth of the memory \
+         where that is less";
     UnexpectedMax "FASTPATH_UNEXPECTED_MAX" ValueKind::Size, "64M", false,
         "most bytes that unexpected messages may take in a rank; beyond that their senders wait, \
          unless the program needs a message behind them";

@@ -130,19 +130,20 @@ fn describe_waits(facts: &Facts, now_ns: u64) -> Option<String> {
 
 /// What lies in a rank's queue though it waits: often the message that it wants, under another tag or communicator.
 fn describe_unexpected(unexpected: &Unexpected) -> String {
-    let Unexpected { count, first } = unexpected;
+    let Unexpected { count, is_partial, first } = unexpected;
     let describe = |message: &UnexpectedMessage| {
         let UnexpectedMessage { source, tag, bytes } = message;
         format!("from rank {source}, tag {tag}, {}", count_bytes(*bytes))
     };
     let named: Vec<String> = first.iter().map(describe).collect();
     let named = named.join("; ");
+    let least = if *is_partial { "at least " } else { "" };
     match (count, count.saturating_sub(first.len() as u64)) {
-        (1, _) => format!("it has a message that it has not asked for ({named})"),
-        (_, 0) => format!("it has {count} messages that it has not asked for ({named})"),
-        (_, more) => {
-            format!("it has {count} messages that it has not asked for ({named}; and {more} more)")
-        }
+        (1, _) => format!("it has {least}a message that it has not asked for ({named})"),
+        (_, 0) => format!("it has {least}{count} messages that it has not asked for ({named})"),
+        (_, more) => format!(
+            "it has {least}{count} messages that it has not asked for ({named}; and {more} more)"
+        ),
     }
 }
 
@@ -444,11 +445,12 @@ mod tests {
         let mut both = waiting(&[4]);
         let message =
             |source| UnexpectedMessage { source, tag: 9, bytes: 7 - 6 * u64::from(source) };
-        both.unexpected = Unexpected { count: 1, first: vec![message(1)] };
+        both.unexpected = Unexpected { count: 1, is_partial: false, first: vec![message(1)] };
         let one = "it has a message that it has not asked for (from rank 1, tag 9, 1 byte)";
         assert_eq!(describe(&both), format!("{waits}; {one}"));
-        both.unexpected = Unexpected { count: 9, first: vec![message(0), message(1)] };
-        let nine = "it has 9 messages that it has not asked for (from rank 0, tag 9, 7 bytes; from rank 1, tag 9, \
+        let first = vec![message(0), message(1)];
+        both.unexpected = Unexpected { count: 9, is_partial: true, first };
+        let nine = "it has at least 9 messages that it has not asked for (from rank 0, tag 9, 7 bytes; from rank 1, tag 9, \
                     1 byte; and 7 more)";
         assert_eq!(describe(&both), format!("{waits}; {nine}"));
         both.unexpected = Unexpected::default();

@@ -7,6 +7,9 @@ use fastpath_base::sync::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 /// Messages of a rank that are shown.
 pub const SHOWN_MOST: usize = 3;
 
+/// Beside the count on the page: there may be more.
+const PARTIAL: u64 = 1 << 63;
+
 /// A message that nobody has asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnexpectedMessage {
@@ -21,8 +24,10 @@ pub struct UnexpectedMessage {
 /// Such messages of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Unexpected {
-    /// How many there are.
+    /// How many there are, of those that were looked at.
     pub count: u64,
+    /// Whether there may be more than were looked at.
+    pub is_partial: bool,
     /// The first of them.
     pub first: Vec<UnexpectedMessage>,
 }
@@ -44,10 +49,11 @@ struct ShownMessage {
 }
 
 impl RankPage {
-    /// Notes how many messages the rank's first worker has that nobody has asked for, and the first of them; the rank
-    /// alone calls it.
-    pub fn note_unexpected(&self, count: u64, first: &[UnexpectedMessage]) {
-        self.unexpected.count.store(count, Ordering::Relaxed);
+    /// Notes how many messages the rank's first worker has that nobody has asked for, whether there may be more, and
+    /// the first of them; the rank alone calls it.
+    pub fn note_unexpected(&self, count: u64, is_partial: bool, first: &[UnexpectedMessage]) {
+        let partial = if is_partial { PARTIAL } else { 0 };
+        self.unexpected.count.store(count | partial, Ordering::Relaxed);
         for (shown, message) in self.unexpected.messages.iter().zip(first) {
             shown.bytes.store(message.bytes, Ordering::Relaxed);
             shown.source.store(message.source, Ordering::Relaxed);
@@ -58,12 +64,13 @@ impl RankPage {
     /// The messages that nobody had asked for when the rank wrote its last note.
     pub fn unexpected(&self) -> Unexpected {
         let count = self.unexpected.count.load(Ordering::Relaxed);
+        let (count, is_partial) = (count & !PARTIAL, count & PARTIAL != 0);
         let read = |shown: &ShownMessage| UnexpectedMessage {
             source: shown.source.load(Ordering::Relaxed),
             tag: shown.tag.load(Ordering::Relaxed),
             bytes: shown.bytes.load(Ordering::Relaxed),
         };
         let first = self.unexpected.messages.iter().take(count as usize).map(read).collect();
-        Unexpected { count, first }
+        Unexpected { count, is_partial, first }
     }
 }

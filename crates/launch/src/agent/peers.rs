@@ -128,24 +128,32 @@ impl Peers {
     /// # Errors
     /// It cannot be reached, or does not answer; in words.
     pub fn ask(&self, node: usize, request: &Request) -> Result<Answer, String> {
-        let talk = || -> io::Result<Answer> {
-            let mut stream = self.call(node)?;
-            stream.write_all(&frame(&request.encode()))?;
-            let mut length = [0; 4];
-            stream.read_exact(&mut length)?;
-            let length = u32::from_le_bytes(length) as usize;
-            if length > MESSAGE_MOST {
-                return Err(io::Error::other("its answer is too long"));
-            }
-            let mut message = vec![0; length];
-            stream.read_exact(&mut message)?;
-            let answer = Answer::decode(&message);
-            answer.ok_or_else(|| io::Error::other("its answer makes no sense"))
-        };
-        talk().map_err(|e| {
-            let host = self.host(node);
-            format!("mpiexec on host {host} does not answer (have all of its ranks ended?): {e}")
-        })
+        self.try_ask(node, request).map_err(|error| self.describe_silence(node, &error))
+    }
+
+    /// As [`Peers::ask`].
+    ///
+    /// # Errors
+    /// Those of the sockets, and an answer that makes no sense.
+    pub fn try_ask(&self, node: usize, request: &Request) -> io::Result<Answer> {
+        let mut stream = self.call(node)?;
+        stream.write_all(&frame(&request.encode()))?;
+        let mut length = [0; 4];
+        stream.read_exact(&mut length)?;
+        let length = u32::from_le_bytes(length) as usize;
+        if length > MESSAGE_MOST {
+            return Err(io::Error::other("its answer is too long"));
+        }
+        let mut message = vec![0; length];
+        stream.read_exact(&mut message)?;
+        let answer = Answer::decode(&message);
+        answer.ok_or_else(|| io::Error::other("its answer makes no sense"))
+    }
+
+    /// That an agent does not answer, and why.
+    pub fn describe_silence(&self, node: usize, error: &io::Error) -> String {
+        let host = self.host(node);
+        format!("mpiexec on host {host} does not answer (have all of its ranks ended?): {error}")
     }
 
     /// Tells the first agent that this node's ranks run, until this process ends. The channel ends when it knows, or

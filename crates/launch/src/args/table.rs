@@ -166,7 +166,7 @@ const RANKS: &[Opt] = &[
         One("NAME"),
         |p, g| p.spec.engine = Some(g.value().to_owned()),
         "what starts ranks on other hosts: slurm, flux, hydra or prrte; by default the first of \
-         these that is installed",
+         these that is installed (slurm and flux only in an allocation)",
     ),
     set(
         "-launcher -bootstrap -launcher-exec -bootstrap-exec",

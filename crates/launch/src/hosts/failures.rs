@@ -10,8 +10,16 @@ use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::control::{Answer, Request, WorldFailure};
 use fastpath_bootstrap::engine::abort_job;
 use std::collections::BTreeSet;
+use std::io::{self, ErrorKind};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// A host where nobody listens any more refuses at once. A refusal that comes later may be that of another address,
+/// after the host itself has not answered.
+const AT_ONCE: Duration = Duration::from_secs(2);
+
+/// Among the worlds that have ended: the job, whatever fails from then on.
+const ALL: u32 = u32::MAX;
 
 /// What the first agent has said of a failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,24 +68,46 @@ impl Watch<'_> {
             return;
         };
         // What follows from another failure: the agent hears of that one.
-        if agent.ended.0.contains(&failure.world) {
+        if [failure.world, ALL].iter().any(|world| agent.ended.0.contains(world)) {
             return;
         }
         let code = *agent.ended.1.get_or_insert(failure.code);
         let failure = WorldFailure { code, ..failure };
         let failed_on = agent.node_of(failure.rank as usize);
-        let worlds = gather(&peers, own).find_ended(failure.world);
+        let gathered = gather(&peers, own, self.control.staying());
+        let (worlds, nodes, mut fault) = match gathered {
+            Ok((all, nodes)) => (all.find_ended(failure.world), nodes, None),
+            // Whom it ends cannot be told: all, to be on the safe side.
+            Err(text) => (None, Vec::new(), Some(text)),
+        };
         agent.ended.0.extend(worlds.iter().flatten());
         let is_whole = worlds.is_none();
-        let worlds = worlds.unwrap_or_default();
+        let mut worlds = worlds.unwrap_or_default();
+        let mut is_here = !is_whole || failed_on == 0;
         let request = Request::End { worlds: worlds.iter().copied().collect(), failure };
-        for node in 1..peers.nodes() {
-            if !is_whole || node == failed_on {
-                // One whose ranks have all ended has none to end.
-                let _ = peers.ask(node, &request);
-            }
+        let nodes = if is_whole { vec![failed_on] } else { nodes };
+        for node in nodes.into_iter().filter(|&node| node != 0) {
+            let text = match ask(&peers, node, &request) {
+                Ok(Some(Answer::Done)) => continue,
+                // It has ended since: no rank there is left to end.
+                Ok(None) if !is_whole => continue,
+                Ok(_) => format!("mpiexec on host {} cannot end its ranks", peers.host(node)),
+                Err(text) => text,
+            };
+            // Its ranks of these worlds would stay, and who waits for them too: this agent ends the job.
+            fault.get_or_insert(text);
+            worlds.clear();
+            is_here = true;
         }
-        if !is_whole || failed_on == 0 {
+        if let Some(text) = fault {
+            agent.ended.0.insert(ALL);
+            self.outputs.say(&format!(
+                "mpiexec: rank {} has failed, and not every host answers, so the whole job ends:\n\
+                 mpiexec:   {text}\n",
+                failure.rank
+            ));
+        }
+        if is_here {
             self.orders.push(Order { worlds, failure });
         }
     }
@@ -95,12 +125,13 @@ impl Watch<'_> {
             }
             let own = |part: &Ending| part.asked_for == Some(failure.rank);
             if worlds.is_empty() {
-                let Some(at) = state.parts.iter().position(own) else {
-                    continue;
-                };
+                // Without it: of a rank of another node, whose agent could not be told.
+                let part = state.parts.iter().position(own).map(|at| state.parts.remove(at));
+                let code = failure.code as i32;
+                let ending = part.unwrap_or_else(|| end_now(code, String::new()));
                 let all: Vec<usize> = self.segment.node_ranks().collect();
                 self.ranks.mark_ended(&all, self.segment);
-                state.ending = Some(state.parts.remove(at).of_job(failure.code as i32));
+                state.ending = Some(ending.of_job(code));
                 return;
             }
             let here = list_ranks(self.segment, &worlds);
@@ -125,15 +156,69 @@ impl Watch<'_> {
     }
 }
 
-/// The worlds of all nodes; `own`: of the first one.
-fn gather(peers: &Peers, own: NodeWorlds) -> NodeWorlds {
-    let mut all = own;
+/// The worlds of all nodes, and the other nodes that have answered; `own`: of the first one; `staying`: how many others
+/// have an agent, as far as this one knows.
+///
+/// # Errors
+/// An agent that may have ranks does not answer; in words.
+fn gather(
+    peers: &Peers, own: NodeWorlds, staying: usize,
+) -> Result<(NodeWorlds, Vec<usize>), String> {
+    let (mut all, mut nodes, mut fault) = (own, Vec::new(), None);
     for node in 1..peers.nodes() {
-        // One that does not answer has no ranks any more.
-        if let Ok(Answer::Worlds { linked, going_on }) = peers.ask(node, &Request::Worlds) {
-            let [linked, going_on] = [linked, going_on].map(|list| list.into_iter().collect());
-            all.add(NodeWorlds { linked, going_on });
+        match ask(peers, node, &Request::Worlds) {
+            Ok(Some(Answer::Worlds { linked, going_on })) => {
+                let [linked, going_on] = [linked, going_on].map(|list| list.into_iter().collect());
+                all.add(NodeWorlds { linked, going_on });
+                nodes.push(node);
+            }
+            // It has no ranks any more.
+            Ok(None) => {}
+            Ok(Some(_)) => {
+                let host = peers.host(node);
+                fault = Some(format!("mpiexec on host {host} does not say what its ranks do"));
+            }
+            Err(text) => fault = Some(text),
         }
     }
-    all
+    // Where all that stay have answered, the other ones have ended before, in whatever way their calls have failed.
+    match fault {
+        Some(text) if nodes.len() < staying => Err(text),
+        _ => Ok((all, nodes)),
+    }
+}
+
+/// An agent's answer; None where it has ended, with all of its ranks.
+///
+/// # Errors
+/// It does not answer, and may still have ranks; in words.
+fn ask(peers: &Peers, node: usize, request: &Request) -> Result<Option<Answer>, String> {
+    let since = Instant::now();
+    let is_at_once = || since.elapsed() < AT_ONCE;
+    // It may have ended after it had taken the call: then nobody takes the next one.
+    let again = |error| if is_at_once() { peers.try_ask(node, request) } else { Err(error) };
+    match peers.try_ask(node, request).or_else(again) {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if is_at_once() && is_closed(&error) => Ok(None),
+        Err(error) => Err(peers.describe_silence(node, &error)),
+    }
+}
+
+/// Whether a call has failed because nobody listens there any more. Not so when time has run out.
+fn is_closed(error: &io::Error) -> bool {
+    use ErrorKind::{BrokenPipe, ConnectionRefused, ConnectionReset};
+    matches!(error.kind(), ConnectionRefused | ConnectionReset | BrokenPipe)
+}
+
+#[cfg(test)]
+#[allow(non_snake_case)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agent__has_ended_where_it_refuses_but_not_where_time_runs_out() {
+        let is_closed = |code| is_closed(&io::Error::from_raw_os_error(code));
+        assert!([libc::ECONNREFUSED, libc::ECONNRESET, libc::EPIPE].map(is_closed) == [true; 3]);
+        assert!([libc::EAGAIN, libc::ETIMEDOUT, libc::EHOSTUNREACH].map(is_closed) == [false; 3]);
+    }
 }

@@ -494,13 +494,19 @@ pub(super) unsafe fn prepare<C: Collective + 'static>(
             meeting.refuse.set(Some(refuse));
             meeting
         });
-        let call = read(&f.comm)?;
-        check(&f, &call)?;
+        let read = read(&f.comm).and_then(|call| check(&f, &call).map(|()| call));
+        // One side tells the others of a refusal. A call that was taken back is none: they are to hear nothing.
+        let was_taken_back = read.is_err() && f.channel.refuse.get().is_none();
         f.channel.refuse.set(None);
+        if was_taken_back && let Some(meeting) = &meeting {
+            meeting.take_back();
+        }
+        let call = read?;
         // Other threads may make calls meanwhile.
         let name = p.call.get();
-        meeting.as_ref().map_or(Ok(()), |meeting| drive(compare_call(meeting)))?;
+        let compared = meeting.as_ref().map_or(Ok(()), |meeting| drive(compare_call(meeting)));
         p.call.set(name);
+        compared?;
         call
     };
     let (calls_back, way) = (call.calls_back(), f.way());

@@ -242,12 +242,15 @@ impl<'a> Inquiry<'a> {
             worker.requests.free(self.receive);
             self.post();
             if tag == ASKS {
-                self.kept.push((asker, question));
+                // An answer goes to a rank that there is, whatever the message says.
+                if (asker as usize) < worker.job.present() {
+                    self.kept.push((asker, question));
+                }
                 continue;
             }
             // What the peer has sent before its answer is taken first.
             worker.take_arrivals();
-            let waits = |index: &usize| self.awaited(*index).is_some_and(|(_, q)| q == question);
+            let waits = |index: &usize| self.awaited(*index) == Some((asker, question));
             if let Some(index) = self.open().find(waits) {
                 return Err(self.never_begun(index, asker));
             }

@@ -23,6 +23,7 @@ use fastpath_base::sync::{AtomicU64, Ordering, fence};
 use std::arch::asm;
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
+use std::rc::Rc;
 
 const ENTRIES: usize = 1 << 12;
 const SMALL: u64 = COPY_SMALL_MAX as u64;
@@ -75,6 +76,7 @@ struct HotWin {
     size: Cell<u32>,
     /// Flushes until the next look for messages.
     flushes: Cell<u32>,
+    /// From `Rc::as_ptr`.
     whole: Cell<*const Window>,
     /// What the immediate path has counted: [`CountedKind`].
     counted: [Cell<u64>; 2],
@@ -192,16 +194,24 @@ pub(super) unsafe fn try_move_long<const PUTS: bool>(p: &Process, sides: &Sides)
         false => find_target::<OPEN>(sides)?,
         true => find_target::<INSIDE>(sides)?,
     };
-    // SAFETY: it lives as long as the key is there.
-    let whole = unsafe { &*window(sides.win).whole.get() };
+    let whole = window(sides.win).whole.get();
     // SAFETY: the entry is there; nobody writes it while this call runs.
     if unsafe { (*peer).base } == FAR {
+        // The move may wait, and that lets others in: who frees the window then does not take it from this call.
+        // SAFETY: from `Rc::as_ptr`; the table of windows has a count of it as long as the key is there, as just seen.
+        // Counts change only inside MPI, so this call has the lock, or there is no other thread.
+        let held = unsafe {
+            Rc::increment_strong_count(whole);
+            Rc::from_raw(whole)
+        };
         // SAFETY: SIDES.
-        return unsafe { move_far::<PUTS>(p, whole, sides, end - bytes, bytes) };
+        return unsafe { move_far::<PUTS>(p, &held, sides, end - bytes, bytes) };
     }
     // SAFETY: SIDES.
     let done = unsafe { copy_now::<PUTS, true>(peer, end, bytes, sides) };
     done.then(|| {
+        // SAFETY: it lives as long as the key is there, and nothing here has let others in.
+        let whole = unsafe { &*whole };
         whole.counts.add_move::<PUTS>(bytes);
         Ok(())
     })
@@ -397,7 +407,7 @@ pub(super) fn find<const WAY: u8>(
 
 impl Process {
     /// Publishes a window to the immediate path.
-    pub(super) fn hot_win_set(&self, handle: usize, shown: &Window) {
+    pub(super) fn hot_win_set(&self, handle: usize, shown: &Rc<Window>) {
         let allowed = self.engine().is_some_and(|engine| {
             let allowed = engine.allowed;
             allowed.datatype && allowed.send && allowed.recv && !allowed.traced
@@ -415,7 +425,7 @@ impl Process {
             for count in &entry.counted {
                 count.set(0);
             }
-            entry.whole.set(shown);
+            entry.whole.set(Rc::as_ptr(shown));
         }
     }
 

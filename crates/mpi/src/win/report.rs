@@ -3,7 +3,7 @@
 
 use super::counts::ALL;
 use super::hot;
-use super::window::Window;
+use super::window::{Flavor, Window};
 use crate::error::Result;
 use crate::process::Process;
 use fastpath_base::config::Key;
@@ -96,7 +96,9 @@ fn counts_in_words(window: &Window) -> String {
 
 /// Puts and gets of up to so many bytes are not counted where they go by load and store; 0 where all are.
 fn uncounted(window: &Window) -> usize {
-    match hot::serves_outside(window.handle.get()) {
+    // The immediate path is never shown a dynamic window's memory.
+    let is_shown = window.flavor != Flavor::Dynamic;
+    match is_shown && hot::serves_outside(window.handle.get()) {
         true => COPY_SMALL_MAX,
         false => 0,
     }

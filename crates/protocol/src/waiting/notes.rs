@@ -66,21 +66,23 @@ impl Worker {
         if self.wait.place != 0 {
             return; // those of communicators with a worker of their own are not shown
         }
-        let (count, _) = self.matcher.store.usage();
+        let (all, _) = self.matcher.store.usage();
         let mut first = [UnexpectedMessage { source: 0, tag: 0, bytes: 0 }; SHOWN_MOST];
-        let (mut shown, mut internal) = (0, 0);
+        let mut count = 0;
         for entry in self.matcher.store.all().take(UNEXPECTED_MOST) {
             let is_internal = entry.tag < 0 || entry.key == collective_key(entry.key);
-            internal += u64::from(is_internal);
-            let Some(place) = first.get_mut(shown).filter(|_| !is_internal) else {
+            if is_internal {
                 continue;
-            };
-            let bytes = entry.total().saturating_sub(added);
-            *place = UnexpectedMessage { source: entry.peer, tag: entry.tag, bytes };
-            shown += 1;
+            }
+            if let Some(place) = first.get_mut(count) {
+                let bytes = entry.total().saturating_sub(added);
+                *place = UnexpectedMessage { source: entry.peer, tag: entry.tag, bytes };
+            }
+            count += 1;
         }
-        let page = self.job.own_page();
-        page.note_unexpected(count - internal, &first[..shown]);
+        let is_partial = all > UNEXPECTED_MOST as u64;
+        let first = &first[..count.min(SHOWN_MOST)];
+        self.job.own_page().note_unexpected(count as u64, is_partial, first);
     }
 
     /// Says on the status page that the calling thread waits for nothing.

@@ -2,12 +2,12 @@
 //! The process of the engine that has started this one: a daemon on this host. Where that is killed, nobody ends the
 //! ranks that it had started.
 
-use super::watch::poll_entry;
+use super::watch::{poll_entry, poll_for, wait_a_second};
 use crate::job::{Job, find_engine_process};
 use crate::segment::{FailureKind, Phase};
 use fastpath_base::topology;
-use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::Duration;
 
 /// The process, as it is watched.
 #[derive(Debug)]
@@ -41,7 +41,10 @@ impl Starter {
         let header = job.header();
         // Before anybody can see who is dead: what happens to others because of it is no failure of theirs.
         let is_first = header.failure.record(FailureKind::Gone, job.rank(), 1);
-        // Who has aborted has said so, and the engine may end before all of its ranks.
+        // Where a rank of another host has aborted, the engine may end here before its ranks: it ends them, or the word
+        // of that comes, in this time.
+        wait_a_second();
+        // Who has aborted has said so.
         if is_first && header.abort.load().is_none() {
             let text = format!(
                 "fastpath: on {}, the launcher's process ({}) has ended: the ranks that it had \
@@ -49,10 +52,23 @@ impl Starter {
                 topology::host_name(),
                 self.process
             );
-            // Whoever read it may have ended as well.
-            let _ = io::stderr().write_all(text.as_bytes());
+            say(&text);
+        }
+        if job.own_page().phase() == Phase::Finalized {
+            return;
         }
         // SAFETY: ends the process. Handlers of the program might wait for other ranks, or for the engine.
         unsafe { libc::_exit(1) };
+    }
+}
+
+/// Writes to standard error, if there is room within a second: whoever read it may have ended as well, and this process
+/// is to end. Not by the library's stream: another thread may hold that, and wait for room.
+fn say(text: &str) {
+    let mut entries = [poll_entry(libc::STDERR_FILENO, libc::POLLOUT)];
+    poll_for(&mut entries, Some(Duration::from_secs(1)));
+    if entries[0].revents & libc::POLLOUT != 0 {
+        // SAFETY: so many bytes are readable.
+        unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
     }
 }

@@ -89,7 +89,7 @@ impl Link {
     /// Starts the thread that sees ranks and the engine's process die. Once.
     ///
     /// # Errors
-    /// No thread is left.
+    /// No thread is left, and other ranks are to be watched.
     pub fn watch(&self, job: &'static Job) -> io::Result<()> {
         let watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(watched) = watched else {
@@ -104,7 +104,7 @@ impl Link {
                 runs.extend(ring::list_watches(job, &aborter, ring, neighbours));
                 let left = left.clone();
                 runs.push(Box::new(move || {
-                    watch_members(job, &aborter, (&listener, members), &left, starter);
+                    watch_members(job, &aborter, (listener, members), &left, starter);
                 }));
             }
             (Watched::Leader(stream), Side::Member(_, done)) => {
@@ -128,13 +128,19 @@ impl Link {
             _ => {}
         }
         let engine = self.engine.lock().unwrap_or_else(PoisonError::into_inner);
-        let helpers = engine.threads() + runs.len();
+        let mut helpers = engine.threads();
         drop(engine);
         for run in runs {
-            without_signals(|| {
+            let started = without_signals(|| {
                 let builder = Builder::new().name("fastpath-node".to_owned()).stack_size(1 << 17);
                 builder.spawn(run)
-            })?;
+            });
+            match started {
+                Ok(_) => helpers += 1,
+                // The only rank does without: it alone would go on when the engine's process has ended.
+                Err(_) if is_alone => {}
+                Err(e) => return Err(e),
+            }
         }
         let page = job.own_page();
         page.helpers.fetch_add(helpers as u32, Ordering::Relaxed);
@@ -193,24 +199,29 @@ pub fn poll_entry(fd: RawFd, events: libc::c_short) -> libc::pollfd {
     libc::pollfd { fd, events, revents: 0 }
 }
 
-/// Sees members finish or die, until none is left.
+/// Sees members finish or die, until none is left, and the engine's process end.
 fn watch_members(
-    job: &'static Job, aborter: &Aborter, (listener, mut members): (&UnixListener, Vec<Member>),
+    job: &'static Job, aborter: &Aborter, (listener, mut members): (UnixListener, Vec<Member>),
     left: &(Mutex<usize>, Condvar), mut starter: Option<Starter>,
 ) {
+    let mut listener = Some(listener);
     let mut pause = None;
     while !members.is_empty() || starter.is_some() {
         let streams = members.iter().map(|member| member.stream.as_raw_fd());
-        let door = match pause {
-            None => listener.as_raw_fd(),
+        // Once all others have left the job, nobody is to be refused.
+        listener = listener.filter(|_| !members.is_empty());
+        let door = match (pause, &listener) {
+            (None, Some(listener)) => listener.as_raw_fd(),
             // poll(2) passes over it.
-            Some(_) => -1,
+            _ => -1,
         };
         let engine = starter.as_ref().map_or(-1, |starter| starter.entry().fd);
         let fds = [door, engine].into_iter().chain(streams);
         let mut entries: Vec<libc::pollfd> = fds.map(|fd| poll_entry(fd, libc::POLLIN)).collect();
         poll_for(&mut entries, pause.take());
-        if entries[0].revents != 0 {
+        if entries[0].revents != 0
+            && let Some(listener) = &listener
+        {
             match listener.accept() {
                 Ok((stream, _)) => refuse(&stream, "the job has begun: all its ranks are taken"),
                 Err(e) if is_for_now(&e) => {}

@@ -50,8 +50,8 @@ impl Registrations {
     }
 
     /// Default limit of kept registrations, in bytes, for each of `processes` processes of this host: half of what may
-    /// be locked (messages and buffers need some too), or, without such a limit, a share of an eighth of the host's
-    /// memory. It is the program's own memory: not used up, but it cannot be moved or swapped.
+    /// be locked (messages and buffers need some too), or a share of an eighth of the host's memory where that is less.
+    /// It is the program's own memory: not used up, but it cannot be moved or swapped.
     pub fn default_most(processes: usize) -> usize {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
         // SAFETY: a structure of the call's own; plain integers.
