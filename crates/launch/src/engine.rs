@@ -1,7 +1,7 @@
 #![allow(unsafe_code)]
 //! Jobs on several nodes: an engine that is installed starts an agent on each, which is this program once more.
 //!
-//! What each engine needs was found by trying Slurm 22, Hydra 4 and 5 and PRRTE 3; Flux by its documentation.
+//! What each engine needs was found by trying: Slurm 22, Hydra 4 and 5, PRRTE 3, Flux 0.88 (by hand).
 
 mod reach;
 
