@@ -48,6 +48,36 @@ static void write_shared(int ways)
     meet();
 }
 
+/* Reads what write_shared has written: each record comes to one rank, whole. */
+static void read_shared(void)
+{
+    static int seen[64 * RECORDS];
+    memset(seen, 0, sizeof seen);
+    OK(MPI_File_seek_shared(file, 0, MPI_SEEK_SET));
+    for (int i = 0; i < RECORDS; i++) {
+        MPI_Request request;
+        char record[RECORD];
+        int head[2], count;
+        if (i % 2) {
+            OK(MPI_File_read_shared(file, record, RECORD, MPI_CHAR, &status));
+        } else {
+            OK(MPI_File_iread_shared(file, record, RECORD, MPI_CHAR, &request));
+            OK(MPI_Wait(&request, &status));
+        }
+        MPI_Get_count(&status, MPI_CHAR, &count);
+        SAME(count, RECORD);
+        memcpy(head, record, 8);
+        CHECK(head[0] >= 0 && head[0] < ranks && head[1] >= 0 && head[1] < RECORDS);
+        CHECK(record[50] == ((head[0] * RECORDS + head[1]) & 0x7f) && record[99] == record[8]);
+        if (head[0] >= 0 && head[0] < ranks && head[1] >= 0 && head[1] < RECORDS)
+            seen[head[0] * RECORDS + head[1]]++;
+    }
+    MPI_Allreduce(MPI_IN_PLACE, seen, ranks * RECORDS, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    for (int n = 0; n < ranks * RECORDS; n++)
+        SAME(seen[n], 1);
+    meet();
+}
+
 static void test_ordered(void)
 {
     OK(MPI_File_set_size(file, 0));
@@ -271,6 +301,7 @@ int main(int argc, char **argv)
                      &file));
     write_shared(0);
     write_shared(1);
+    read_shared();
     test_ordered();
     test_atomic();
     test_random();
