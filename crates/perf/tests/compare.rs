@@ -259,6 +259,20 @@ fn peer__that_runs_on_our_library_is_found_out() {
 }
 
 #[test]
+fn peer__that_is_another_build_of_our_library_is_compared() {
+    let folder = Folder::new("build");
+    let say = format!("cat <<'END'\n{}\nEND", make_events("ours 1.0", 100));
+    let [ours, before] = ["now", "before"].map(|name| {
+        fs::create_dir_all(folder.0.join(name).join("lib")).unwrap();
+        fs::write(folder.0.join(name).join("lib/libmpi_abi.so.1"), name).unwrap();
+        folder.add_mpi(&format!("{name}/bin"), &say)
+    });
+    let output = folder.compare(&ours, &[&format!("--peer=before={}", before.display())]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(!stdout(&output).contains("same library"), "{}", stdout(&output));
+}
+
+#[test]
 fn full_disk__is_told_and_the_comparison_still_printed() {
     let folder = Folder::new("full");
     let ours = folder.add_steady("ours", 100);

@@ -54,8 +54,8 @@ impl Identity {
     }
 }
 
-/// Of the library that is installed beside a compiler wrapper; 0 where none is.
-fn hash_library(mpicc: &Path) -> u64 {
+/// A hash of the library that is installed beside a compiler wrapper; 0 where none is.
+pub(super) fn hash_library(mpicc: &Path) -> u64 {
     let Some(prefix) = mpicc.parent().and_then(Path::parent) else {
         return 0;
     };

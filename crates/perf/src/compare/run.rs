@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 
 use super::comparison::{self, Comparison};
-use super::kept::{Identity, Kept};
+use super::kept::{Identity, Kept, hash_library};
 use super::options::CompareOptions;
 use super::peers::{Peer, find_remedy};
 use super::rounds::{Measured, Plan, Rounds};
@@ -171,7 +171,7 @@ fn run_peers(options: &CompareOptions, peers: Vec<Peer>) -> Result<u8> {
             }
         };
     }
-    note_same_library(&mut rounds);
+    note_same_library(&mut rounds, &contestants);
     let comparison = Comparison {
         schema: comparison::SCHEMA.to_owned(),
         version: comparison::VERSION,
@@ -278,14 +278,19 @@ fn measure(contestant: &Contestant, plan: &Plan) -> JobResult {
 /// Starts of whole jobs in a run: those that are not counted, and those that are.
 const STARTS: [u64; 2] = [1, 3];
 
-/// A peer that runs on our library is no comparison: a path of libraries was forgotten.
-fn note_same_library(rounds: &mut Rounds) {
+/// A peer that runs on our library is no comparison: a path of libraries was forgotten. Another build of this library
+/// says the same of itself, but is installed beside its own compiler wrapper.
+fn note_same_library(rounds: &mut Rounds, contestants: &[Contestant]) {
     let ours = rounds.reports[0].run.mpi.version.clone();
+    let library = |contestant: &Contestant| hash_library(&contestant.peer.mpicc);
+    let is_other_build =
+        |peer: &Contestant| ![0, library(&contestants[0])].contains(&library(peer));
     let same: Vec<String> = rounds.reports[1..]
         .iter()
         .map(|r| &r.run.mpi)
-        .filter(|mpi| !ours.is_empty() && mpi.version == ours)
-        .map(|mpi| mpi.name.clone())
+        .zip(&contestants[1..])
+        .filter(|(mpi, peer)| !ours.is_empty() && mpi.version == ours && !is_other_build(peer))
+        .map(|(mpi, _)| mpi.name.clone())
         .collect();
     for name in same {
         let reason =
