@@ -409,3 +409,24 @@ impl Descriptor {
         }
     }
 }
+
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+    use std::path::Path;
+
+    /// A new file of this process in a folder, to be read and written, and its name.
+    pub fn scratch_in(folder: &Path, name: &str) -> (Descriptor, CString) {
+        let path = folder.join(format!("{name}-{}", std::process::id()));
+        let path = CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
+        let how = Opening {
+            read: true,
+            write: true,
+            create: true,
+            exclusive: false,
+            mode: 0o600,
+            striping: Striping::default(),
+        };
+        (Descriptor::open(&path, how).unwrap(), path)
+    }
+}

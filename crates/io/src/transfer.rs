@@ -452,6 +452,7 @@ fn count_together(pieces: &[Piece], call_bytes: i64) -> usize {
 mod tests {
     use super::*;
     use crate::descriptor::Opening;
+    use crate::descriptor::testing::scratch_in;
     use crate::lustre::Striping;
     use crate::system::System;
     use fastpath_base::layout::Layout;
@@ -460,17 +461,7 @@ mod tests {
     use std::sync::Arc;
 
     fn scratch(name: &str) -> (Descriptor, CString) {
-        let path = std::env::temp_dir().join(format!("{name}-{}", std::process::id()));
-        let path = CString::new(path.into_os_string().into_encoded_bytes()).unwrap();
-        let how = Opening {
-            read: true,
-            write: true,
-            create: true,
-            exclusive: false,
-            mode: 0o600,
-            striping: Striping::default(),
-        };
-        (Descriptor::open(&path, how).unwrap(), path)
+        scratch_in(&std::env::temp_dir(), name)
     }
 
     proptest! {
