@@ -172,6 +172,7 @@ fn make_memory(about: &About, members: &[Member]) -> Result<Segment, BootstrapEr
     // More than one: how many is known once all have told of themselves.
     let nodes = if members.len() + 1 == about.size { 1 } else { 2 };
     header.nodes.store(nodes, Ordering::Relaxed);
+    segment.back_pairs_ahead();
     Ok(segment)
 }
 

@@ -480,8 +480,8 @@ impl Segment {
     }
 
     /// Has memory behind the beginning of the region of each pair of the ranks that are there, where they are few:
-    /// their first long messages need not wait for it. What cannot be had is left to those who will need it. The
-    /// launcher calls it before any rank starts.
+    /// their first long messages need not wait for it. What cannot be had is left to those who will need it. Whoever
+    /// makes the memory calls it before any other process has it.
     pub fn back_pairs_ahead(&self) {
         let ranks = self.here();
         let pairs = || (0..ranks).flat_map(|src| (0..ranks).map(move |dst| (src, dst)));
