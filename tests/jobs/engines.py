@@ -229,5 +229,5 @@ for _kind in ENGINES:
         _cases["sets"] = _make(_sets, _kind)
     for _what, _case in _cases.items():
         # PRRTE fails now and then by itself: exit code 213, or a hang when no rank is left.
-        _case.long = _kind.name == "prrte" or _what == "sample"
+        _case.long = _what == "sample" or (_kind.name == "prrte" and _what != "nests")
         globals()[f"case_{_name}_{_what}"] = _case
