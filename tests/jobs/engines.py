@@ -2,6 +2,7 @@
 engines do at their worst (harness/pmi.py). What runs over several hosts is in hosts.py."""
 
 import functools
+import json
 import os
 import re
 import subprocess
@@ -30,8 +31,8 @@ CODES = {"exit": 7, "abort": 7}
 KEEP_NAMES = (engines.Pmi, engines.Hydra, engines.Prrte)
 # Those of them that start further processes. Over a connection Hydra 5.0 sometimes leaves a fence of a spawned job
 # without an answer (decision 0071).
-SPAWN = {engines.Pmi: ["spawns", "ends"], engines.Hydra: ["spawns", "shares", "ends"], engines.HydraByPort: ["skips"],
-         engines.Prrte: ["spawns", "shares", "tells"]}
+SPAWN = {engines.Pmi: ["spawns", "ends"], engines.Hydra: ["spawns", "shares", "multiple", "ends"], engines.HydraByPort: ["skips"],
+         engines.Prrte: ["spawns", "shares", "multiple", "tells"]}
 ENGINES = [engines.Pmi, engines.PmiAsSlurm, engines.Hydra, engines.HydraByPort, engines.Prrte]
 
 # A rank that starts other programs: one without a launcher, and two ranks by the launcher that started it.
@@ -44,6 +45,11 @@ child = subprocess.run(sys.argv[2:], capture_output=True, text=True, timeout=60)
 sys.stdout.write("child: " + repr(child.stdout.splitlines()[-1:]) + child.stderr + "\\n")
 mpi.MPI_Finalize()
 """
+
+
+# Of scripts between a launcher and its processes: what they add to the variables, and how they start a program.
+ADD = "export PMI_X=1 PMIX_SERVER_X=1 OMPI_COMM_WORLD_SIZE=1 SLURM_NTASKS=1;"
+AND_START = '"$@"; exit $?'
 
 
 @functools.cache
@@ -110,6 +116,9 @@ def _nests(session, kind):
     parent = [sys.executable, "-c", PARENT, library]
     inner = {
         "a program": ([world], 1),
+        "a program, by a script": (["sh", "-c", ADD + AND_START, "sh", world], 1),
+        "a program without variables": (["env", "-i", world], 1),
+        "a program without variables, by a script": (["sh", "-c", 'env -i "$@"; exit $?', "sh", world], 1),
         "our mpiexec": ([session.mpiexec, "-n", "2", world], 2),
         "the launcher again": (engine.start(2, [world]), 2),
     }
@@ -124,6 +133,77 @@ def _nests(session, kind):
     return outcome.problem() or wrong, outcome.text()
 
 
+# What scripts between a launcher and its processes do to variables, and whether these processes still find each other.
+# Whoever does not is told, and is not silently alone.
+WRAPPERS = [
+    (["sh", "-c", ADD + AND_START, "sh"], True),
+    (["env", "OMPI_COMM_WORLD_SIZE=1", "PMIX_SERVER_X=1"], True),
+    (["bash", "-c", "for one in ${!PMI_*} ${!PMIX_*}; do export $one=${!one}; done;" + AND_START, "bash"], True),
+    (["sh", "-c", "export PMI_SIZE=1;" + AND_START, "sh"], None),
+    (["env", "-u", "PMI_FD", "-u", "PMI_PORT", "-u", "PMIX_NAMESPACE"], None),
+    (["bash", "-c", "unset ${!PMI*} ${!OMPI_*} ${!MPI_LOCAL*};" + AND_START, "bash"], False),
+    (["sh", "-c", 'env -i "$@"; exit $?', "sh"], False),
+    # Nothing at all is left. Our own launcher of the tests is a program that nobody knows.
+    (["env", "-i"], False),
+]
+
+
+def _wrapped(session, kind):
+    for wrapper, joins in WRAPPERS:
+        if wrapper == ["env", "-i"] and issubclass(kind, engines.Pmi):
+            continue
+        outcome = _run(session, kind, 2, [*wrapper, session.binary("world")])
+        found = sorted(re.findall(r"^rank \d of \d$", outcome.out, re.M))
+        if found == ["rank 0 of 2", "rank 1 of 2"] and joins is not False and not outcome.problem():
+            continue
+        if found or joins or outcome.code in (None, 0) or "FASTPATH_SINGLETON=1" not in outcome.err:
+            return f"{wrapper}: {outcome.problem() or found}", outcome.text()
+    # Who asks for it is alone.
+    outcome = _run(session, kind, 2, ["env", "-i", "FASTPATH_SINGLETON=1", session.binary("world")])
+    alone = outcome.out.count("rank 0 of 1\n") == 2
+    return outcome.problem() or (None if alone else "it was asked for"), outcome.text()
+
+
+def case_wrapped(session):
+    """The same of ranks that our mpiexec has started: they find it where its variable is left, and miss it elsewhere."""
+    world = session.binary("world")
+    for wrapper in (["env", "-i"], ["sh", "-c", 'env -i "$@"; exit $?', "sh"]):
+        outcome = session.mpirun(2, [*wrapper, world]).finish()
+        if outcome.code == 0 or "is Fastpath's mpiexec with 2 ranks" not in outcome.err or "rank 0" in outcome.out:
+            return f"{wrapper}: {outcome.problem()}", outcome.text()
+    alone = session.mpirun(1, ["env", "-i", world]).finish()
+    if alone.problem() or "rank 0 of 1\n" not in alone.out:
+        return "one rank", alone.text()
+    # What a rank starts may be alone.
+    parent = [sys.executable, "-c", PARENT, os.path.join(session.prefix, "lib", "libmpi_abi.so.1")]
+    child = session.mpirun(2, [*parent, "env", "-i", world]).finish()
+    found = re.findall(r"child: \['rank \d of (\d)'\]", child.out)
+    return child.problem() or (None if found == ["1"] * 2 else f"children {found}"), child.text()
+
+
+# What says that a launcher lives (crates/bootstrap/src/job/detect.rs).
+SIGNS = {
+    engines.Pmi: r"PMI-1: PMI_FD=\d+ is (an open socket|a socket of its process python\S*, a parent)",
+    engines.PmiAsSlurm: r"PMI-1: PMI_FD=\d+ is (an open socket|a socket of its process python\S*, a parent)",
+    engines.Hydra: r"Hydra .*PMI-1: PMI_FD=\d+ is a socket of its process hydra_pmi_proxy, a parent",
+    engines.HydraByPort: r"Hydra .*PMI-1: PMI_PORT=\S+ is set",
+    engines.Prrte: r"PRRTE .*PMIx: PMIX_NAMESPACE=prterun\S+ is set, and PMI_FD is no open socket",
+}
+
+
+def _reports(session, kind):
+    """The report says by which launcher the job was joined, and why that one was taken for alive: rank 0, once."""
+    for form in ("1", "json"):
+        outcome = _run(session, kind, 2, ["env", f"FASTPATH_REPORT={form}", session.binary("world")])
+        if problem := outcome.problem(quiet=False):
+            return problem, outcome.text()
+        lines = [line for line in outcome.err.splitlines() if "started by" in line]
+        said = json.loads(lines[0]).get("started", "") if form == "json" and lines else "".join(lines)
+        if len(lines) != 1 or not re.search("started by .*" + SIGNS[kind], said):
+            return f"FASTPATH_REPORT={form} says {said!r}", outcome.text()
+    return None
+
+
 def _dynamic(session, kind):
     """Ports work within a host, names where the launcher keeps them, spawned processes where it starts them; what cannot
     be says what to do."""
@@ -133,6 +213,16 @@ def _dynamic(session, kind):
         outcome = _run(session, kind, ranks, words)
         if problem := outcome.problem():
             return f"{ranks} ranks: {problem}", outcome.text()
+    return None
+
+
+def _ends_spawned(session, kind):
+    """The death of a process that the launcher has spawned ends its parents, which are connected with it, and leaves
+    nothing."""
+    for how, code in {"abort": 9, "dies": None, "fails": None}.items():
+        outcome = _run(session, kind, 2, [session.binary("spawn_ends"), how], timeout=20)
+        if outcome.code in (None, 0) or outcome.left or code not in (None, outcome.code):
+            return f"{how}: {outcome.problem(code or 0, quiet=False)}", outcome.text()
     return None
 
 
@@ -222,9 +312,13 @@ for _kind in ENGINES:
         "finishes": _make(_finishes, _kind),
         "nests": _make(_nests, _kind),
         "shows": _make(_shows, _kind),
+        "wrapped": _make(_wrapped, _kind),
+        "reports": _make(_reports, _kind),
         "dynamic": _make(_dynamic, _kind),
         "sample": _make(_programs, _kind, SAMPLE, [2, 3, 4]),
     }
+    if _kind in (engines.Hydra, engines.Prrte):
+        _cases["ends_spawned"] = _make(_ends_spawned, _kind)
     if _kind is engines.Prrte:
         _cases["sets"] = _make(_sets, _kind)
     for _what, _case in _cases.items():

