@@ -2,6 +2,7 @@
 engines do at their worst (harness/pmi.py). What runs over several hosts is in hosts.py."""
 
 import functools
+import json
 import os
 import re
 import subprocess
@@ -124,6 +125,29 @@ def _nests(session, kind):
     return outcome.problem() or wrong, outcome.text()
 
 
+# What says that a launcher lives (crates/bootstrap/src/job/detect.rs).
+SIGNS = {
+    engines.Pmi: r"PMI-1: PMI_FD=\d+ is (an open socket|a socket of its process python\S*, a parent)",
+    engines.PmiAsSlurm: r"PMI-1: PMI_FD=\d+ is (an open socket|a socket of its process python\S*, a parent)",
+    engines.Hydra: r"Hydra .*PMI-1: PMI_FD=\d+ is a socket of its process hydra_pmi_proxy, a parent",
+    engines.HydraByPort: r"Hydra .*PMI-1: PMI_PORT=\S+ is set",
+    engines.Prrte: r"PRRTE .*PMIx: PMIX_NAMESPACE=prterun\S+ is set, and PMI_FD is no open socket",
+}
+
+
+def _reports(session, kind):
+    """The report says by which launcher the job was joined, and why that one was taken for alive: rank 0, once."""
+    for form in ("1", "json"):
+        outcome = _run(session, kind, 2, ["env", f"FASTPATH_REPORT={form}", session.binary("world")])
+        if problem := outcome.problem(quiet=False):
+            return problem, outcome.text()
+        lines = [line for line in outcome.err.splitlines() if "started by" in line]
+        said = json.loads(lines[0]).get("started", "") if form == "json" and lines else "".join(lines)
+        if len(lines) != 1 or not re.search("started by .*" + SIGNS[kind], said):
+            return f"FASTPATH_REPORT={form} says {said!r}", outcome.text()
+    return None
+
+
 def _dynamic(session, kind):
     """Ports work within a host, names where the launcher keeps them, spawned processes where it starts them; what cannot
     be says what to do."""
@@ -222,6 +246,7 @@ for _kind in ENGINES:
         "finishes": _make(_finishes, _kind),
         "nests": _make(_nests, _kind),
         "shows": _make(_shows, _kind),
+        "reports": _make(_reports, _kind),
         "dynamic": _make(_dynamic, _kind),
         "sample": _make(_programs, _kind, SAMPLE, [2, 3, 4]),
     }

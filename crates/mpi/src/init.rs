@@ -119,7 +119,7 @@ pub(crate) fn start(p: &Process, required: i32) -> Result<i32> {
         for warning in warnings {
             eprintln!("fastpath: FASTPATH_COLL: {warning}");
         }
-        print_selection(&mut worker, config);
+        print_selection(&mut worker, config, job);
     }
     worker.name_wait = request::name_wait;
     worker.moved_by = request::moved_by;
@@ -201,8 +201,9 @@ fn start_progress(p: &Process, job: &'static Job, worker: *mut Worker) {
     }
 }
 
-/// Says what is wrong with stored constants, and, where it is asked for, what was selected and why.
-fn print_selection(worker: &mut Worker, config: &Config) {
+/// Says what is wrong with stored constants, and, where it is asked for, by whom the job was started, what was selected
+/// and why.
+fn print_selection(worker: &mut Worker, config: &Config, job: &Job) {
     for warning in worker.selection_warnings() {
         eprintln!("fastpath: FASTPATH_TUNING: {warning}");
     }
@@ -210,7 +211,8 @@ fn print_selection(worker: &mut Worker, config: &Config) {
     if !json && !config.flag(Key::Report) {
         return;
     }
-    let report = worker.report(REPORT_TIMEOUT_NS);
+    let mut report = worker.report(REPORT_TIMEOUT_NS);
+    report.started = job.started().to_owned();
     match json {
         true => eprintln!("{}", report.to_json()),
         false => {

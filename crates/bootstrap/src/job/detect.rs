@@ -24,6 +24,35 @@ pub enum LaunchPlace {
     Several(Claim),
 }
 
+/// What was decided, and by which variable or descriptor: one line.
+impl fmt::Display for LaunchPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LaunchPlace::Own => write!(
+                f,
+                "started by Fastpath's mpiexec: {JOB_VARIABLE} is set, and no variable that \
+                 another launcher sets for each of its processes"
+            ),
+            LaunchPlace::Alone(Alone::Asked) => {
+                write!(f, "alone: {} asks for it", VARIABLES[Key::Singleton as usize].name)
+            }
+            LaunchPlace::Alone(Alone::Unlaunched) => {
+                f.write_str("alone: no variable of a launcher is set")
+            }
+            LaunchPlace::Alone(Alone::OfOne(Claim { launcher, variable, value, .. })) => {
+                write!(f, "alone: {launcher} has started one process ({variable}={value})")
+            }
+            LaunchPlace::Alone(Alone::OfRank(Claim { launcher, .. })) => {
+                write!(f, "alone: started by a rank of {launcher}, whose variables it inherits")
+            }
+            LaunchPlace::Several(Claim { launcher, protocol: Some(protocol), sign, .. }) => {
+                write!(f, "started by {launcher}, joined by {protocol}: {sign}")
+            }
+            LaunchPlace::Several(claim) => write!(f, "{claim}, which does not listen"),
+        }
+    }
+}
+
 /// Why a process is a job of its own.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Alone {
@@ -76,6 +105,15 @@ pub enum Protocol {
     Pmix,
 }
 
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Protocol::Pmi1 => "PMI-1",
+            Protocol::Pmix => "PMIx",
+        })
+    }
+}
+
 /// What the variables of one launcher say.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claim {
@@ -91,6 +129,8 @@ pub struct Claim {
     pub value: String,
     /// What the launcher can be spoken to by; None where nothing says that it listens.
     pub protocol: Option<Protocol>,
+    /// By what it is taken for alive; empty where nothing says that it listens.
+    pub sign: String,
     /// Whether the variable is there that the launcher sets for each process that it starts, and that our
     /// `mpiexec` takes away ([`is_identity`]).
     is_marked: bool,
@@ -132,6 +172,7 @@ impl Claim {
             variable,
             value: shorten(&value),
             protocol: None,
+            sign: String::new(),
             is_marked,
         })
     }
@@ -199,9 +240,16 @@ fn read_pmi(env: Lookup<'_>, peer: Option<&str>) -> Option<Claim> {
         Some(_) => Variables { mark: "PMI_PORT", ranks: "PMI_ID", sizes: &[] },
         None => Variables { mark: "PMI_FD", ranks: "PMI_RANK", sizes: &["PMI_SIZE"] },
     };
-    let listens = peer.is_some() || env("PMI_PORT").is_some();
+    let set = |name: &str| env(name).map(|value| format!("{name}={}", shorten(&value)));
+    let descriptor = set("PMI_FD").unwrap_or_default();
+    let sign = match peer {
+        None => set("PMI_PORT").map(|port| format!("{port} is set")),
+        Some("") => Some(format!("{descriptor} is an open socket")),
+        Some(name) => Some(format!("{descriptor} is a socket of its process {name}, a parent")),
+    };
     Some(Claim {
-        protocol: listens.then_some(Protocol::Pmi1),
+        protocol: sign.is_some().then_some(Protocol::Pmi1),
+        sign: sign.unwrap_or_default(),
         ..Claim::read(env, launcher, &names)?
     })
 }
@@ -229,6 +277,10 @@ fn read_pmix(env: Lookup<'_>) -> Option<Claim> {
     let is_spawned = env(PARENT_VARIABLE).is_some_and(|told| is_told_of_parent(&told, &namespace));
     Some(Claim {
         protocol: Some(Protocol::Pmix),
+        sign: format!(
+            "PMIX_NAMESPACE={} is set, and PMI_FD is no open socket",
+            shorten(&namespace)
+        ),
         size: claim.size.filter(|_| !is_spawned),
         ..claim
     })

@@ -87,6 +87,7 @@ impl Job {
             link: None,
             foreign: ForeignRanks::default(),
             late_engine: Mutex::default(),
+            started: String::new(),
         };
         if job.rank_page(about.rank).is_none() {
             let why = format!("the memory has no rank {}", about.rank);

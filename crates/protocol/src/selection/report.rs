@@ -18,6 +18,9 @@ pub fn quote(text: &str) -> String {
 /// The whole of it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Report {
+    /// By whom the job was started, and how rank 0 knows; empty outside of a job.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub started: String,
     /// Where the constants come from.
     pub source: String,
     /// What things cost here.
@@ -135,6 +138,7 @@ impl Report {
             [false, true][..=usize::from(both)].iter().copied().map(describe).collect::<Vec<_>>()
         });
         Report {
+            started: String::new(),
             source: selection.source.to_string(),
             constants: FIELDS.iter().map(constant).collect(),
             classes: classes.collect(),
@@ -150,6 +154,9 @@ impl Report {
 
 impl Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.started.is_empty() {
+            writeln!(f, "{}", self.started)?;
+        }
         for class in &self.classes {
             let transports = class.transports.join(", ");
             let by = class.adapter.as_ref().map(|adapter| format!(" on {adapter}"));

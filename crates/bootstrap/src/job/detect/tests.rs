@@ -83,6 +83,24 @@ fn detect__knows_by_what_a_launcher_can_be_spoken_to() {
 }
 
 #[test]
+fn place__says_by_what_the_launcher_is_taken_for_alive() {
+    let rows = [
+        (vec![Ours], None, "Fastpath's mpiexec: FASTPATH_INTERNAL_JOB is set"),
+        (vec![hydra(0, 2)], HYDRA, "PMI-1: PMI_FD=9 is a socket of its process hydra_pmi_proxy"),
+        (vec![hydra(0, 2)], Some(""), "joined by PMI-1: PMI_FD=9 is an open socket"),
+        (vec![hydra_port(0, 2)], None, "joined by PMI-1: PMI_PORT=vm:41029 is set"),
+        (vec![prterun(0)], None, "PMIx: PMIX_NAMESPACE=prterun-vm-2620@1 is set, and PMI_FD is no"),
+        (vec![srun(0, 2)], None, "srun of Slurm, which does not listen"),
+        (vec![hydra(0, 1)], None, "has started one process (PMI_SIZE=1)"),
+        (vec![], None, "alone: no variable of a launcher is set"),
+    ];
+    for (layers, peer, wanted) in rows {
+        let said = place(&environment(&layers), peer).to_string();
+        assert!(said.contains(wanted) && !said.contains('\n'), "{said}, wanted {wanted}");
+    }
+}
+
+#[test]
 fn detect__never_leaves_a_rank_of_several_alone() {
     // No other launcher lives: whatever tells of a second rank counts, in any order of nesting.
     let alone =
