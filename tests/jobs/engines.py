@@ -47,6 +47,11 @@ mpi.MPI_Finalize()
 """
 
 
+# Of scripts between a launcher and its processes: what they add to the variables, and how they start a program.
+ADD = "export PMI_X=1 PMIX_SERVER_X=1 OMPI_COMM_WORLD_SIZE=1 SLURM_NTASKS=1;"
+AND_START = '"$@"; exit $?'
+
+
 @functools.cache
 def _engine(kind):
     return kind()
@@ -111,6 +116,9 @@ def _nests(session, kind):
     parent = [sys.executable, "-c", PARENT, library]
     inner = {
         "a program": ([world], 1),
+        "a program, by a script": (["sh", "-c", ADD + AND_START, "sh", world], 1),
+        "a program without variables": (["env", "-i", world], 1),
+        "a program without variables, by a script": (["sh", "-c", 'env -i "$@"; exit $?', "sh", world], 1),
         "our mpiexec": ([session.mpiexec, "-n", "2", world], 2),
         "the launcher again": (engine.start(2, [world]), 2),
     }
@@ -123,6 +131,54 @@ def _nests(session, kind):
     outcome = session.start(words).finish()
     wrong = None if sorted(re.findall(r"rank \d of \d", outcome.out)) == ["rank 0 of 2", "rank 1 of 2"] else "no job of two"
     return outcome.problem() or wrong, outcome.text()
+
+
+# What scripts between a launcher and its processes do to variables, and whether these processes still find each other.
+# Whoever does not is told, and is not silently alone.
+WRAPPERS = [
+    (["sh", "-c", ADD + AND_START, "sh"], True),
+    (["env", "OMPI_COMM_WORLD_SIZE=1", "PMIX_SERVER_X=1"], True),
+    (["bash", "-c", "for one in ${!PMI_*} ${!PMIX_*}; do export $one=${!one}; done;" + AND_START, "bash"], True),
+    (["sh", "-c", "export PMI_SIZE=1;" + AND_START, "sh"], None),
+    (["env", "-u", "PMI_FD", "-u", "PMI_PORT", "-u", "PMIX_NAMESPACE"], None),
+    (["bash", "-c", "unset ${!PMI*} ${!OMPI_*} ${!MPI_LOCAL*};" + AND_START, "bash"], False),
+    (["sh", "-c", 'env -i "$@"; exit $?', "sh"], False),
+    # Nothing at all is left. Our own launcher of the tests is a program that nobody knows.
+    (["env", "-i"], False),
+]
+
+
+def _wrapped(session, kind):
+    for wrapper, joins in WRAPPERS:
+        if wrapper == ["env", "-i"] and issubclass(kind, engines.Pmi):
+            continue
+        outcome = _run(session, kind, 2, [*wrapper, session.binary("world")])
+        found = sorted(re.findall(r"^rank \d of \d$", outcome.out, re.M))
+        if found == ["rank 0 of 2", "rank 1 of 2"] and joins is not False and not outcome.problem():
+            continue
+        if found or joins or outcome.code in (None, 0) or "FASTPATH_SINGLETON=1" not in outcome.err:
+            return f"{wrapper}: {outcome.problem() or found}", outcome.text()
+    # Who asks for it is alone.
+    outcome = _run(session, kind, 2, ["env", "-i", "FASTPATH_SINGLETON=1", session.binary("world")])
+    alone = outcome.out.count("rank 0 of 1\n") == 2
+    return outcome.problem() or (None if alone else "it was asked for"), outcome.text()
+
+
+def case_wrapped(session):
+    """The same of ranks that our mpiexec has started: they find it where its variable is left, and miss it elsewhere."""
+    world = session.binary("world")
+    for wrapper in (["env", "-i"], ["sh", "-c", 'env -i "$@"; exit $?', "sh"]):
+        outcome = session.mpirun(2, [*wrapper, world]).finish()
+        if outcome.code == 0 or "is Fastpath's mpiexec with 2 ranks" not in outcome.err or "rank 0" in outcome.out:
+            return f"{wrapper}: {outcome.problem()}", outcome.text()
+    alone = session.mpirun(1, ["env", "-i", world]).finish()
+    if alone.problem() or "rank 0 of 1\n" not in alone.out:
+        return "one rank", alone.text()
+    # What a rank starts may be alone.
+    parent = [sys.executable, "-c", PARENT, os.path.join(session.prefix, "lib", "libmpi_abi.so.1")]
+    child = session.mpirun(2, [*parent, "env", "-i", world]).finish()
+    found = re.findall(r"child: \['rank \d of (\d)'\]", child.out)
+    return child.problem() or (None if found == ["1"] * 2 else f"children {found}"), child.text()
 
 
 # What says that a launcher lives (crates/bootstrap/src/job/detect.rs).
@@ -246,6 +302,7 @@ for _kind in ENGINES:
         "finishes": _make(_finishes, _kind),
         "nests": _make(_nests, _kind),
         "shows": _make(_shows, _kind),
+        "wrapped": _make(_wrapped, _kind),
         "reports": _make(_reports, _kind),
         "dynamic": _make(_dynamic, _kind),
         "sample": _make(_programs, _kind, SAMPLE, [2, 3, 4]),

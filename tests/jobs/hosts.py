@@ -15,7 +15,7 @@ import time
 from harness import engines, program
 from harness.hosts import Hosts, missing
 from harness.job import await_word
-from jobs.engines import PARENT
+from jobs.engines import ADD, AND_START, PARENT
 from jobs.spawned import APART, judge_apart, judge_connected
 from jobs.verdicts import _await_ready
 
@@ -396,10 +396,10 @@ def _parent(pid):
 
 def _starter_killed(session, engine):
     """The same of ranks that an engine has started directly: they end with the processes that have started them. A shell
-    may stand in between."""
+    that sets variables like theirs may stand in between."""
     begun = os.path.join(engine.hosts.folder, "begun")
     os.mkfifo(begun)
-    words = ["sh", "-c", '"$@"; exit $?', "sh", session.binary("waits"), begun]
+    words = ["sh", "-c", ADD + AND_START, "sh", session.binary("waits"), begun]
     running = session.start(engine.on_hosts(1, words), timeout=60)
     if not await_word(running, begun):
         return "it does not begin", running.finish().text()

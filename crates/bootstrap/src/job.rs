@@ -70,12 +70,15 @@ impl Job {
         let started = place.to_string();
         let mut job = match place {
             LaunchPlace::Own => Job::attach_as(std::env::var_os(JOB_VARIABLE).unwrap_or_default()),
-            LaunchPlace::Alone(_) => Job::singleton(),
+            LaunchPlace::Alone(alone) => match parents::find_lost(&alone) {
+                Some(sign) => Err(BootstrapError::Lost(sign)),
+                None => Job::singleton(),
+            },
             LaunchPlace::Several(claim) => match claim.protocol {
-                None => Err(BootstrapError::Launched(claim)),
+                None => Err(BootstrapError::Launched(Box::new(claim))),
                 Some(protocol) => match Engine::connect(protocol) {
                     Ok(engine) => Job::join(engine),
-                    Err(e) => Err(BootstrapError::Engine(claim, Box::new(e))),
+                    Err(e) => Err(BootstrapError::Engine(Box::new(claim), Box::new(e))),
                 },
             },
         }?;

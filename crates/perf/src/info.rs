@@ -76,7 +76,7 @@ pub fn collect() -> Info {
     if let LaunchPlace::Several(claim) = find_place()
         && claim.protocol.is_none()
     {
-        let error = BootstrapError::Launched(claim);
+        let error = BootstrapError::Launched(Box::new(claim));
         warnings.push(format!("a program started as this one stops: {error}"));
     }
     let configuration = config

@@ -131,8 +131,9 @@ pub struct Claim {
     pub protocol: Option<Protocol>,
     /// By what it is taken for alive; empty where nothing says that it listens.
     pub sign: String,
-    /// Whether the variable is there that the launcher sets for each process that it starts, and that our
-    /// `mpiexec` takes away ([`is_identity`]).
+    /// The variables by which the launcher knows the process: no other process that it starts has both alike.
+    pub names: [&'static str; 2],
+    /// Whether the first of them is there. Our `mpiexec` takes it away ([`is_identity`]).
     is_marked: bool,
 }
 
@@ -173,6 +174,7 @@ impl Claim {
             value: shorten(&value),
             protocol: None,
             sign: String::new(),
+            names: [names.mark, names.ranks],
             is_marked,
         })
     }
@@ -302,10 +304,8 @@ fn is_of_another_step(env: Lookup<'_>, namespace: &str) -> bool {
 /// Whether the variables of Open MPI were set together with those of PMIx. `prterun` sets none of them, and hands on
 /// those of an Open MPI outside.
 fn is_of_open_mpi(env: Lookup<'_>) -> bool {
-    match (env("OMPI_FILE_LOCATION"), env("PMIX_SERVER_TMPDIR")) {
-        (Some(files), Some(server)) => files.starts_with(&server),
-        _ => true,
-    }
+    let server = env("PMIX_SERVER_TMPDIR").unwrap_or_default();
+    env("OMPI_FILE_LOCATION").is_some_and(|files| files.starts_with(&server))
 }
 
 const SLURM_SIZES: &[&str] = &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"];

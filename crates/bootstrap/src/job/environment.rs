@@ -26,7 +26,7 @@ pub fn find_place() -> LaunchPlace {
     };
     match detect(&read, peer.as_deref()) {
         // An open `PMI_FD` was made for this process: a rank keeps its own from what it starts.
-        LaunchPlace::Several(claim) if peer.is_none() && has_rank_above() => {
+        LaunchPlace::Several(claim) if peer.is_none() && has_rank_above(&claim) => {
             LaunchPlace::Alone(Alone::OfRank(claim))
         }
         place => place,

@@ -4,6 +4,7 @@ use super::detect::Claim;
 use super::{JOB_VARIABLE, environment};
 use crate::engine::EngineError;
 use crate::segment::SegmentError;
+use fastpath_base::config::{Key, VARIABLES};
 
 /// Why a process could not find its place in a job.
 #[derive(Debug, thiserror::Error)]
@@ -33,14 +34,20 @@ pub enum BootstrapError {
     },
     /// Another launcher has started several processes, which would each be alone.
     #[error("{}", describe_launched(.0))]
-    Launched(Claim),
+    Launched(Box<Claim>),
+    /// What a launcher has told its processes has not come as far as this one.
+    #[error(
+        "{0}: a program on the way to this process has removed or changed what the launcher has \
+         told it, and each process would be rank 0 of 1"
+    )]
+    Lost(String),
     /// The launcher is one that can be talked to, and that failed.
     #[error(
         "{variable}={value} says that this process is {0}, which does not let it join: {1}",
         variable = .0.variable,
         value = .0.value
     )]
-    Engine(Claim, Box<EngineError>),
+    Engine(Box<Claim>, Box<EngineError>),
     /// The ranks of this host, or the hosts, have not found each other.
     #[error("the job's ranks do not meet: {0}")]
     Join(String),
@@ -53,17 +60,23 @@ impl BootstrapError {
             BootstrapError::Launched(claim) | BootstrapError::Engine(claim, _) => {
                 Some(environment::describe_remedy(claim))
             }
+            BootstrapError::Lost(_) => Some(format!(
+                "leave the launcher's variables as they are (or set {}=1 if each process is to be \
+                 a job of its own)",
+                VARIABLES[Key::Singleton as usize].name
+            )),
             _ => None,
         }
     }
 
     /// Whether another rank meets the same error and reports it in full.
     pub fn is_told_elsewhere(&self) -> bool {
-        matches!(
-            self,
-            BootstrapError::Launched(Claim { rank: Some(1..), .. })
-                | BootstrapError::Engine(Claim { rank: Some(1..), .. }, _)
-        )
+        match self {
+            BootstrapError::Launched(claim) | BootstrapError::Engine(claim, _) => {
+                claim.rank.is_some_and(|rank| rank > 0)
+            }
+            _ => false,
+        }
     }
 }
 

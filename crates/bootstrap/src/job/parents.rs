@@ -1,36 +1,56 @@
-//! Whether a rank of a job that an engine started has started this process: that one inherits the variables by which
-//! the engine told its parent which rank it is, and is no rank itself.
+//! What the parents of this process tell of how it was started.
+//!
+//! A rank of a job that an engine started hands on the variables by which the engine told it which rank it is: what it
+//! starts is no rank itself. A script between a launcher and its process may set, change and remove variables.
 
-use super::detect::is_identity;
+use super::detect::{Alone, Claim, LaunchPlace, Launcher, detect};
+use super::environment::find_place;
 use super::identity::parent_of;
 use crate::inspect::jobs::find_segments;
 use crate::segment::{RankPage, Segment};
 use fastpath_base::sync::Ordering;
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 
 /// Parents that are looked at, at most.
 const PARENTS_MOST: usize = 100;
 
-/// Variables that tell a process its rank, by name.
-type Identity = BTreeMap<Vec<u8>, Vec<u8>>;
+/// Variables by name.
+type Environment = BTreeMap<String, String>;
 
-/// Whether one of this process's parents, with the same variables, is a rank. One with other variables ends the search:
-/// a launcher has started this process further down.
-pub(super) fn has_rank_above() -> bool {
-    let own = own_identity();
-    let mut pid = std::process::id();
-    for _ in 0..PARENTS_MOST {
-        pid = match parent_of(pid) {
-            Some(parent) if parent > 1 => parent,
-            _ => return false,
-        };
-        match fs::read(format!("/proc/{pid}/environ")) {
-            Ok(environment) if read_identity(&environment) == own => {}
-            _ => return false,
+/// The variables by which a launcher knows a process, as they are there.
+struct RankVariables(Vec<(&'static str, String)>);
+
+impl RankVariables {
+    /// A process's, by that launcher, in its environment.
+    fn of(claim: &Claim, env: impl Fn(&str) -> Option<String>) -> RankVariables {
+        let names = claim.names.into_iter();
+        RankVariables(names.filter_map(|name| Some((name, env(name)?))).collect())
+    }
+
+    fn own(claim: &Claim) -> RankVariables {
+        RankVariables::of(claim, |name| {
+            Some(std::env::var_os(name)?.to_string_lossy().into_owned())
+        })
+    }
+
+    /// Whether a process has the same, whatever else it has: a script in between may have added other variables.
+    fn are_those_of(&self, environment: &Environment) -> bool {
+        let has = |(name, value): &(&str, String)| environment.get(*name) == Some(value);
+        !self.0.is_empty() && self.0.iter().all(has)
+    }
+}
+
+/// Whether one of this process's parents is a rank, and none between has another place by that launcher: such a one was
+/// started by another launcher further down.
+pub(super) fn has_rank_above(claim: &Claim) -> bool {
+    let own = RankVariables::own(claim);
+    let is_rank = |job: &Segment, pid| launcher_of(job) == 0 && is_rank_of(job, pid);
+    for pid in list_parents() {
+        if !read_environment(pid).is_some_and(|environment| own.are_those_of(&environment)) {
+            return false;
         }
-        if find_segments(pid).iter().any(|job| is_rank_of(job, pid)) {
+        if find_segments(pid).iter().any(|job| is_rank(job, pid)) {
             return true;
         }
     }
@@ -40,16 +60,132 @@ pub(super) fn has_rank_above() -> bool {
 /// The process of the engine that has started this one: the nearest parent without the variables that tell this one its
 /// rank. A shell that the engine has started for it has them.
 pub(crate) fn find_engine_process() -> Option<u32> {
-    let own = own_identity();
-    let has_own = |pid: u32| {
-        // One that cannot be read is not this user's.
-        let environment = fs::read(format!("/proc/{pid}/environ"));
-        environment.is_ok_and(|environment| read_identity(&environment) == own)
+    let (LaunchPlace::Several(claim) | LaunchPlace::Alone(Alone::OfOne(claim))) = find_place()
+    else {
+        return None;
     };
-    if own.is_empty() {
+    let own = RankVariables::own(&claim);
+    // One that cannot be read is not this user's.
+    let has_own = |pid: u32| read_environment(pid).is_some_and(|its| own.are_those_of(&its));
+    if own.0.is_empty() {
         return None;
     }
     find_first_above(std::process::id(), parent_of, has_own)
+}
+
+/// What is seen of a parent.
+struct Parent {
+    pid: u32,
+    name: String,
+    /// None where it cannot be read.
+    environment: Option<Environment>,
+    /// Whether it is a rank of some job.
+    is_rank: bool,
+    /// How many ranks it has started, where it is our `mpiexec`.
+    has_started: Option<usize>,
+}
+
+impl Parent {
+    fn look(pid: u32) -> Parent {
+        let jobs = find_segments(pid);
+        let mut own = jobs.iter().filter(|job| launcher_of(job) == pid);
+        Parent {
+            pid,
+            name: fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default(),
+            environment: read_environment(pid),
+            is_rank: jobs.iter().any(|job| is_rank_of(job, pid)),
+            has_started: own.next().map(Segment::present),
+        }
+    }
+
+    fn describe(&self) -> String {
+        format!("the parent process {} ({})", self.pid, self.name.trim_end())
+    }
+}
+
+/// Processes of launchers that start ranks.
+const STARTERS: &[(&str, Launcher)] = &[
+    ("hydra_pmi_proxy", Launcher::Hydra),
+    ("slurmstepd", Launcher::Slurm),
+    ("flux-shell", Launcher::Flux),
+    ("prterun", Launcher::Prrte),
+    ("prte", Launcher::Prrte),
+    ("prted", Launcher::Prrte),
+];
+
+/// Of a process that seems to be alone: what says that a launcher has started several, whose variables a program in
+/// between has removed or changed.
+pub(super) fn find_lost(alone: &Alone) -> Option<String> {
+    let parents = list_parents().map(Parent::look);
+    match alone {
+        Alone::Unlaunched => find_removed(parents),
+        Alone::OfOne(claim) => find_changed(&RankVariables::own(claim), parents),
+        Alone::Asked | Alone::OfRank(_) => None,
+    }
+}
+
+/// Nothing is left here: the nearest parent that knows of a launcher counts. What a rank starts may be alone.
+fn find_removed(mut parents: impl Iterator<Item = Parent>) -> Option<String> {
+    while let Some(parent) = parents.next() {
+        if parent.is_rank || parent.has_started == Some(1) {
+            return None;
+        }
+        if let Some(ranks) = parent.has_started {
+            return Some(format!("{} is Fastpath's mpiexec with {ranks} ranks", parent.describe()));
+        }
+        let name = parent.name.trim_end();
+        if let Some((_, launcher)) = STARTERS.iter().find(|(starter, _)| *starter == name) {
+            return Some(format!("{} is of {launcher}", parent.describe()));
+        }
+        let environment = parent.environment.as_ref()?;
+        match detect_in(environment) {
+            LaunchPlace::Several(claim) => {
+                let place = RankVariables::of(&claim, |name| environment.get(name).cloned());
+                let is_rank = has_rank_at(&place, parents);
+                return (!is_rank).then(|| describe_claim(&parent, &claim));
+            }
+            LaunchPlace::Alone(Alone::Unlaunched) | LaunchPlace::Own => {}
+            LaunchPlace::Alone(_) => return None,
+        }
+    }
+    None
+}
+
+/// Only one process is told of here: so it must be in the parents with the same place.
+fn find_changed(own: &RankVariables, mut parents: impl Iterator<Item = Parent>) -> Option<String> {
+    while let Some(parent) = parents.next() {
+        let environment = parent.environment.as_ref().filter(|its| own.are_those_of(its))?;
+        if parent.is_rank {
+            return None;
+        }
+        if let LaunchPlace::Several(claim) = detect_in(environment) {
+            let is_rank = has_rank_at(own, parents);
+            return (!is_rank).then(|| describe_claim(&parent, &claim));
+        }
+    }
+    None
+}
+
+/// Whether one of the next parents is a rank, as long as they have that place.
+fn has_rank_at(place: &RankVariables, parents: impl Iterator<Item = Parent>) -> bool {
+    let is_there =
+        |parent: &Parent| parent.environment.as_ref().is_some_and(|its| place.are_those_of(its));
+    parents.take_while(is_there).any(|parent| parent.is_rank)
+}
+
+fn describe_claim(parent: &Parent, claim: &Claim) -> String {
+    let Claim { variable, value, .. } = claim;
+    format!("{} has {variable}={value}, and so is {claim}", parent.describe())
+}
+
+fn detect_in(environment: &Environment) -> LaunchPlace {
+    detect(&|name| environment.get(name).filter(|value| !value.is_empty()).cloned(), None)
+}
+
+fn list_parents() -> impl Iterator<Item = u32> {
+    // Process 1 is not the launcher's, or it is that of a container and ends all others with it.
+    let above = |&pid: &u32| parent_of(pid).filter(|&parent| parent > 1);
+    std::iter::successors(above(&std::process::id()), above).take(PARENTS_MOST)
 }
 
 /// The nearest parent that has not this process's variables.
@@ -67,31 +203,31 @@ fn find_first_above(
     None
 }
 
-/// Whether a process has taken a rank in a job without a launcher of ours.
+/// Whether a process has taken a rank in a job.
 fn is_rank_of(job: &Segment, pid: u32) -> bool {
     let owns = |page: &RankPage| page.owner_pid.load(Ordering::Relaxed) == pid;
     let mut pages = job.node_ranks().filter_map(|rank| job.page(rank));
-    job.header().launcher.load(Ordering::Relaxed) == 0 && pages.any(owns)
+    pages.any(owns)
 }
 
-fn own_identity() -> Identity {
-    let variables = std::env::vars_os();
-    let own = variables.map(|(name, value)| (name.as_bytes().to_vec(), value.as_bytes().to_vec()));
-    own.filter(|(name, _)| tells_rank(name)).collect()
+/// Process number of the `mpiexec` of ours that has made a job; 0 without.
+fn launcher_of(job: &Segment) -> u32 {
+    job.header().launcher.load(Ordering::Relaxed)
 }
 
-/// The variables that tell a rank in an environment (proc_pid_environ(5)).
-fn read_identity(environment: &[u8]) -> Identity {
-    let entries = environment.split(|&byte| byte == 0);
+fn read_environment(pid: u32) -> Option<Environment> {
+    fs::read(format!("/proc/{pid}/environ")).ok().map(|text| parse_environment(&text))
+}
+
+/// What proc_pid_environ(5) has.
+fn parse_environment(text: &[u8]) -> Environment {
+    let entries = text.split(|&byte| byte == 0);
     let pairs = entries.filter_map(|entry| {
         let at = entry.iter().position(|&byte| byte == b'=')?;
-        Some((entry[..at].to_vec(), entry[at + 1..].to_vec()))
+        let read = |part: &[u8]| String::from_utf8_lossy(part).into_owned();
+        Some((read(&entry[..at]), read(&entry[at + 1..])))
     });
-    pairs.filter(|(name, _)| tells_rank(name)).collect()
-}
-
-fn tells_rank(name: &[u8]) -> bool {
-    std::str::from_utf8(name).is_ok_and(is_identity)
+    pairs.collect()
 }
 
 #[cfg(test)]
@@ -99,14 +235,65 @@ fn tells_rank(name: &[u8]) -> bool {
 mod tests {
     use super::*;
 
+    fn place(text: &[(&'static str, &str)]) -> RankVariables {
+        RankVariables(text.iter().map(|&(name, value)| (name, value.to_owned())).collect())
+    }
+
+    fn parent(name: &str, environment: &str) -> Parent {
+        Parent {
+            pid: 9,
+            name: format!("{name}\n"),
+            environment: Some(parse_environment(environment.replace(' ', "\0").as_bytes())),
+            is_rank: false,
+            has_started: None,
+        }
+    }
+
     #[test]
-    fn identity__is_what_tells_a_rank() {
-        let read = |text: &str| read_identity(text.as_bytes());
-        let found = read("PATH=/bin\0PMI_RANK=1\0x\0PMI_FD=a=b\0");
-        assert_eq!(found.len(), 2);
-        assert_eq!(found[&b"PMI_FD"[..]], b"a=b");
-        assert_eq!(read("PMI_RANK=1\0PMI_FD=a=b\0HOME=/\0"), found);
-        assert!(read("").is_empty());
+    fn place__are_those_of_a_shell_that_has_set_more() {
+        let own = place(&[("PMI_FD", "a=b"), ("PMI_RANK", "1")]);
+        let is_same = |text: &str| own.are_those_of(&parse_environment(text.as_bytes()));
+        assert!(is_same("PATH=/bin\0PMI_RANK=1\0x\0PMI_FD=a=b\0PMI_X=1\0"));
+        assert!(!is_same("PMI_RANK=0\0PMI_FD=a=b\0"));
+        assert!(!is_same("PMI_RANK=1\0") && !is_same(""));
+        assert!(!place(&[]).are_those_of(&parse_environment(b"PMI_RANK=1\0")));
+    }
+
+    #[test]
+    fn removed__is_what_the_nearest_parent_that_knows_says() {
+        let two = "PMI_FD=9 PMI_RANK=0 PMI_SIZE=2";
+        let found = |parents: Vec<Parent>| find_removed(parents.into_iter());
+        let shell = || parent("sh", "PATH=/bin");
+        let said = found(vec![shell(), parent("sh", two)]).unwrap();
+        assert!(said.contains("the parent process 9 (sh) has PMI_SIZE=2"), "{said}");
+        let said = found(vec![shell(), parent("hydra_pmi_proxy", "")]).unwrap();
+        assert!(said.contains("is of Hydra"), "{said}");
+        // Root's.
+        let step = Parent { environment: None, ..parent("slurmstepd", "") };
+        assert!(found(vec![step]).is_some_and(|said| said.contains("is of srun")));
+        let mpiexec = |ranks| Parent { has_started: Some(ranks), ..parent("mpiexec", "") };
+        assert!(found(vec![shell(), mpiexec(2)]).is_some_and(|said| said.contains("2 ranks")));
+        // Alone as it seems.
+        assert_eq!(found(vec![mpiexec(1), parent("sh", two)]), None);
+        let rank = || Parent { is_rank: true, ..parent("python3", two) };
+        assert_eq!(found(vec![shell(), rank(), parent("sh", two)]), None);
+        assert_eq!(found(vec![parent("sh", two), rank(), shell()]), None);
+        assert_eq!(found(vec![parent("sh", "PMI_FD=9 PMI_SIZE=1"), parent("sh", two)]), None);
+        assert_eq!(found(vec![shell(), shell()]), None);
+    }
+
+    #[test]
+    fn changed__is_what_a_parent_with_the_same_place_was_told() {
+        let own = place(&[("PMI_FD", "9"), ("PMI_RANK", "0")]);
+        let found = |text: &str| find_changed(&own, [parent("sh", text)].into_iter());
+        let two = "PMI_FD=9 PMI_RANK=0 PMI_SIZE=2";
+        assert!(found(two).is_some());
+        let rank = Parent { is_rank: true, ..parent("python3", two) };
+        assert_eq!(find_changed(&own, [parent("sh", two), rank].into_iter()), None);
+        assert_eq!(found("PMI_FD=9 PMI_RANK=0 PMI_SIZE=1"), None);
+        // Of a launcher outside.
+        assert_eq!(found("PMI_FD=7 PMI_RANK=0 PMI_SIZE=2"), None);
+        assert_eq!(found("SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0"), None);
     }
 
     #[test]
@@ -120,14 +307,13 @@ mod tests {
     }
 
     #[test]
-    fn rank__is_who_has_a_page_in_a_job_of_an_engine() {
+    fn rank__is_who_has_a_page_in_a_job() {
         let own = std::process::id();
         let job = Segment::create(2, 1).unwrap();
         assert!(!is_rank_of(&job, own));
         job.page(1).unwrap().owner_pid.store(own, Ordering::Relaxed);
         assert!(is_rank_of(&job, own) && !is_rank_of(&job, own + 1));
         job.header().launcher.store(9, Ordering::Relaxed);
-        assert!(!is_rank_of(&job, own));
-        assert!(!has_rank_above());
+        assert_eq!(launcher_of(&job), 9);
     }
 }
