@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 from harness import engines, program
@@ -255,7 +256,7 @@ def _allocation(session, engine):
 
 def case_kubernetes(session):
     """So it does where Kubernetes' MPI operator tells the hosts of Hydra."""
-    if reason := _lacks_hosts():
+    if reason := lacks_hosts():
         return session.skip("hosts.kubernetes", reason)
     with Hosts(3) as hosts:
         file = os.path.join(hosts.folder, "hostfile")
@@ -282,6 +283,62 @@ def _dynamic_directly(session, engine):
     ends = [] if isinstance(engine, Prrte) else ["ends"]
     outcome = _run(session, engine, 2, [session.binary("spawn_direct"), "names", "spawns", *ends])
     return outcome.problem(), outcome.text()
+
+
+def _allow(job, fifo):
+    """Lets go whoever reads a fifo to its end, once there is somebody or the job is over."""
+    while job.process.poll() is None:
+        try:
+            return os.close(os.open(fifo, os.O_WRONLY | os.O_NONBLOCK))
+        except OSError:
+            time.sleep(0.01)
+
+
+def _signal_all(pids, number):
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _has_caller(hosts, name):
+    """Whether a connection waits on a host that no process has accepted."""
+    rows = []
+    for table in ("tcp", "tcp6"):
+        with open(f"/proc/{hosts.pids[name]}/net/{table}", encoding="ascii") as file:
+            rows += [line.split() for line in file.readlines()[1:]]
+    return any(row[3] == "01" and row[9] == "0" for row in rows)
+
+
+def case_silent_agent(session):
+    """The agent of one host is stopped while a rank spawns processes there: the first agent serves the others
+    meanwhile. When that one goes on, so does the spawn."""
+    if reason := lacks_hosts():
+        return session.skip("hosts.silent_agent", reason)
+    with Hosts(4) as hosts:
+        way = AgentsHydra(hosts)
+        way.prefix = session.prefix
+        begun, may_spawn, may_ask, answered = fifos = [os.path.join(hosts.folder, what) for what in "abcd"]
+        for path in fifos:
+            os.mkfifo(path)
+        running = session.start(way.on_hosts(1, [session.binary("spawn_beside"), *fifos, "h2"]), timeout=60)
+        agents, said = [], ""
+        if await_word(running, begun):
+            agents = [pid for pid, command in running.processes() if hosts.has("h2", pid) and " --agent " in command]
+            # A job that fails does not end as long as they are stopped.
+            limit = threading.Timer(30, _signal_all, (agents, signal.SIGCONT))
+            limit.start()
+            _signal_all(agents, signal.SIGSTOP)
+            _allow(running, may_spawn)
+            # The first agent calls that one; the kernel has taken the call.
+            while running.process.poll() is None and not _has_caller(hosts, "h2"):
+                time.sleep(0.01)
+            _allow(running, may_ask)
+            said = await_word(running, answered)
+            limit.cancel()
+            _signal_all(agents, signal.SIGCONT)
+        running.await_end(10)
+        outcome = running.finish()
+    return outcome.problem() or (None if agents and said else f"agents {agents}, said {said!r}"), outcome.text()
 
 
 def _checksum(file):
@@ -319,7 +376,7 @@ def _agents(session):
 
 def case_input_that_pauses(session):
     """A rank that fails while standard input is silent ends the job, on whichever host it is."""
-    if reason := _lacks_hosts():
+    if reason := lacks_hosts():
         return session.skip("hosts.input_that_pauses", reason)
     with _agents(session) as (_, way):
         program = ["sh", "-c", "test $FASTPATH_RANK = 3 && sleep 1 && exit 3; cat > /dev/null"]
@@ -446,7 +503,7 @@ def _judge(outcome, code, texts):
     return None, report
 
 
-def _lacks_hosts():
+def lacks_hosts():
     """Why there can be no virtual hosts with Hydra here, or None."""
     if reason := missing():
         return f"no virtual hosts: {reason}"
@@ -459,7 +516,7 @@ def _lacks_hosts():
 
 def case_bench(session):
     """Messages between two hosts are measured beside a bare socket between the same two."""
-    if reason := _lacks_hosts():
+    if reason := lacks_hosts():
         return session.skip("hosts.bench", reason)
     with Hosts(3) as hosts:
         words = ["bench", "latency", "bandwidth", "--sizes", "8,64K", "--duration", "20ms", "--no-progress", "--json", "-"]
@@ -478,7 +535,7 @@ def case_bench(session):
 
 def case_two_jobs(session):
     """Two jobs of one user at once on the same hosts, directly and through agents, do not take each other for theirs."""
-    if reason := _lacks_hosts():
+    if reason := lacks_hosts():
         return session.skip("hosts.two_jobs", reason)
     with Hosts(3) as hosts:
         ways = [Hydra(hosts), AgentsHydra(hosts)] * 2
@@ -496,7 +553,7 @@ def case_two_jobs(session):
 
 def case_connected(session):
     """Two jobs, each on two hosts, one through agents and one directly, are connected with each other."""
-    if reason := _lacks_hosts():
+    if reason := lacks_hosts():
         return session.skip("hosts.connected", reason)
     folder = tempfile.mkdtemp(prefix="mpi-connected-")
     with Hosts(3) as hosts:
@@ -519,7 +576,7 @@ def case_connected(session):
 def case_silent_host(session):
     """A host from which nothing comes any more, as if it were frozen: who waits for one of its ranks gives it up, names
     it, and the job ends on the other hosts."""
-    if reason := _lacks_hosts():
+    if reason := lacks_hosts():
         return session.skip("hosts.silent_host", reason)
     for kind in (Hydra, AgentsHydra):
         with Hosts(3) as hosts:
@@ -548,7 +605,7 @@ case_silent_host.long = True
 def case_timeout(session):
     """`--timeout` says of the ranks of each host what they did when the time was up, before the end of others woke them:
     also where the engine starts one host later."""
-    if reason := _lacks_hosts():
+    if reason := lacks_hosts():
         return session.skip("hosts.timeout", reason)
     with Hosts(3) as hosts:
         late = os.path.join(hosts.folder, "late")
@@ -567,7 +624,7 @@ def case_timeout(session):
 
 def case_doctor(session):
     """How two hosts reach each other: every pair of addresses, the connection that a job would use, and what is wrong."""
-    if reason := _lacks_hosts():
+    if reason := lacks_hosts():
         return session.skip("hosts.doctor", reason)
 
     def examine(words, env):
@@ -617,7 +674,7 @@ def case_doctor(session):
 
 def case_ps(session):
     """`fastpath ps --host`: the ranks of a job on all of its hosts, and those that wait for each other."""
-    if reason := _lacks_hosts():
+    if reason := lacks_hosts():
         return session.skip("hosts.ps", reason)
     with _agents(session) as (hosts, way):
         job = session.start(way.on_hosts(1, [session.binary("verdicts"), "ring"]), timeout=100)

@@ -64,7 +64,7 @@ impl Watch<'_> {
                     client.reply(&answer_for(done));
                 }
                 Some(Request::Number { foreign }) => {
-                    client.reply(&self.number_foreign(&foreign, None));
+                    client.reply(&self.number_foreign(&foreign).0);
                 }
                 Some(request) => client.reply(&self.control.answer(&request)),
             }

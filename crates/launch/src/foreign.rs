@@ -1,6 +1,7 @@
 //! Ranks of other jobs that this one is connected with: they get numbers in this job, the same on all of its hosts.
 
-use crate::agent::peers::Peers;
+use crate::agent::Agent;
+use crate::control::Client;
 use crate::watch::Watch;
 use fastpath_bootstrap::control::{Answer, Cause, Foreign, Request};
 use fastpath_bootstrap::job::number_host;
@@ -10,23 +11,34 @@ use fastpath_bootstrap::segment::Elsewhere;
 const PROGRAM: &str = "a process of another job";
 
 impl Watch<'_> {
-    /// Answers with the numbers of ranks of other jobs. `peers`: the agents of the other hosts.
-    pub fn number_foreign(&mut self, asked: &[Foreign], peers: Option<&Peers>) -> Answer {
+    /// The numbers of ranks of other jobs, and what the agents of other hosts are to be asked before those are told.
+    pub fn number_foreign(&mut self, asked: &[Foreign]) -> (Answer, Option<Request>) {
         let first = self.segment.present() as u32;
         let (ranks, new) = self.foreign.assign(asked, first);
         if new.is_empty() {
-            return Answer::Numbered { ranks };
+            return (Answer::Numbered { ranks }, None);
         }
         if let Err(text) = self.add_foreign(first, &new) {
             self.foreign.take_back(first);
-            return Answer::refuse(Cause::Spawn, text);
+            return (Answer::refuse(Cause::Spawn, text), None);
         }
-        let request = Request::AddForeign { first, foreign: new };
-        for node in 1..peers.map_or(1, Peers::nodes) {
-            // One whose ranks have all ended need not know.
-            let _ = peers.map(|peers| peers.ask(node, &request));
-        }
-        Answer::Numbered { ranks }
+        (Answer::Numbered { ranks }, Some(Request::AddForeign { first, foreign: new }))
+    }
+
+    /// The same on several hosts; the answer comes when all of them know those ranks.
+    pub fn begin_numbers(&mut self, client: Client, asked: &[Foreign]) {
+        let (answer, request) = self.number_foreign(asked);
+        let peers = self.agent.as_ref().and_then(Agent::peers).cloned();
+        let (Some(request), Some(peers)) = (request, peers) else {
+            return client.reply(&answer);
+        };
+        let tell = move || {
+            for node in 1..peers.nodes() {
+                // One whose ranks have all ended need not know.
+                let _ = peers.ask(node, &request);
+            }
+        };
+        self.ask_beside(tell, move |_, ()| client.reply(&answer));
     }
 
     /// Makes room for ranks of other jobs.

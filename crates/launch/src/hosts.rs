@@ -7,7 +7,9 @@
 //! new ranks finds them in the memory of its host.
 
 pub mod failures;
+pub mod rounds;
 
+use crate::agent::Agent;
 use crate::agent::peers::Peers;
 use crate::control::Client;
 use crate::dynamic::{NewRanks, Refused, answer_for, is_this_host, list_programs, name_program};
@@ -20,6 +22,7 @@ use fastpath_base::sync::Ordering;
 use fastpath_bootstrap::control::{Answer, Cause, Program, Request, Visit};
 use fastpath_bootstrap::network::{self, Listener, Reach};
 use fastpath_bootstrap::segment::has_left;
+use rounds::Task;
 use std::thread;
 
 /// Programs that were looked up, and what the new ranks of this node listen on.
@@ -28,6 +31,59 @@ pub struct Pending {
     names: Vec<String>,
     /// For each its number among all that are new.
     listeners: Vec<(usize, Listener)>,
+}
+
+/// Processes that are to be spawned.
+struct Plan {
+    /// The rank that has asked for them.
+    root: usize,
+    programs: Vec<Program>,
+    /// How many run each program.
+    counts: Vec<u32>,
+    /// The node of each.
+    nodes: Vec<u32>,
+    /// How each is reached.
+    cards: Vec<Vec<u8>>,
+}
+
+impl Plan {
+    /// How many of them a node gets.
+    fn counts_on(&self, node: usize) -> usize {
+        self.nodes.iter().filter(|&&of| of as usize == node).count()
+    }
+
+    /// Notes how those of a node are reached.
+    fn take_cards(&mut self, peers: &Peers, node: usize, answer: Answer) -> Result<(), Refused> {
+        let count = self.counts_on(node);
+        let Answer::Ready { cards } = answer else {
+            return Err((usize::MAX, "unexpected answer of an agent".to_owned()));
+        };
+        if cards.len() != count {
+            let host = peers.host(node);
+            return Err((usize::MAX, format!("host {host} has prepared something else")));
+        }
+        let here = self.nodes.iter().map(|&of| of as usize == node);
+        let places = self.cards.iter_mut().zip(here).filter(|(_, is_here)| *is_here);
+        places.zip(cards).for_each(|((place, _), card)| *place = card);
+        Ok(())
+    }
+}
+
+/// What agents have answered, by node.
+type Answers = Vec<(usize, Result<Answer, String>)>;
+
+/// Asks agents, one after the other, up to the first that refuses or does not answer.
+fn ask_until_refused(peers: &Peers, nodes: &[usize], request: &Request) -> Answers {
+    let mut answers = Answers::new();
+    for &node in nodes {
+        let answer = peers.ask(node, request);
+        let is_last = !matches!(answer, Ok(Answer::Ready { .. }));
+        answers.push((node, answer));
+        if is_last {
+            break;
+        }
+    }
+    answers
 }
 
 /// Has the agent of another node answer, without holding up what goes on here.
@@ -75,7 +131,7 @@ impl Watch<'_> {
         if let (Request::Failed(failure), true, 0) = (&request, client.is_agent(), own) {
             // Who has told it is asked in its turn.
             client.reply(&Answer::Done);
-            return self.decide(*failure);
+            return self.take_turn(Task::Failure(*failure));
         }
         let at = match &request {
             Request::Knock { rank, .. } => agent.node_of(*rank as usize),
@@ -99,7 +155,11 @@ impl Watch<'_> {
         let from_first = client.is_agent() && own != 0;
         let answer = match request {
             Request::Spawn { root, programs } => {
-                answer_for(self.spawn_on_hosts(&peers, root as usize, programs))
+                let root = root as usize;
+                return self.take_turn(Task::Spawn { client, root, programs });
+            }
+            Request::Number { foreign } => {
+                return self.take_turn(Task::Number { client, foreign });
             }
             Request::Knock { rank, number, caller, visit } => {
                 self.knock(rank as usize, number, caller, visit)
@@ -110,7 +170,6 @@ impl Watch<'_> {
             Request::Add { root, first, counts, nodes, cards } if from_first => {
                 answer_for(self.add_here(root as usize, first as usize, &counts, &nodes, &cards))
             }
-            Request::Number { foreign } => self.number_foreign(&foreign, Some(&peers)),
             Request::AddForeign { first, foreign } if from_first => {
                 match self.add_foreign(first, &foreign) {
                     Ok(()) => Answer::Done,
@@ -165,17 +224,39 @@ impl Watch<'_> {
         }
     }
 
-    /// Has processes started on the hosts of the job.
-    fn spawn_on_hosts(
-        &mut self, peers: &Peers, root: usize, mut programs: Vec<Program>,
-    ) -> Result<Answer, Refused> {
+    /// Begins to have processes started on the hosts of the job; the answer comes when all of them have.
+    pub fn begin_spawn(&mut self, client: Client, root: usize, programs: Vec<Program>) {
+        match self.plan_spawn(root, programs) {
+            Err(refused) => client.reply(&answer_for(Err(refused))),
+            Ok((peers, plan)) => {
+                let request =
+                    Request::Prepare { nodes: plan.nodes.clone(), programs: plan.programs.clone() };
+                let nodes = (1..peers.nodes()).filter(|&node| plan.counts_on(node) > 0);
+                let nodes: Vec<usize> = nodes.collect();
+                let asked = peers.clone();
+                let ask = move || ask_until_refused(&asked, &nodes, &request);
+                self.ask_beside(ask, move |watch, prepared| {
+                    watch.add_everywhere(client, peers, plan, prepared);
+                });
+            }
+        }
+    }
+
+    /// Where the new ranks run. Those of this node are prepared.
+    fn plan_spawn(
+        &mut self, root: usize, mut programs: Vec<Program>,
+    ) -> Result<(Peers, Plan), Refused> {
         if root >= self.segment.present() {
             return Err((usize::MAX, format!("there is no rank {root}")));
         }
-        let root_node = self.agent.as_ref().map_or(0, |agent| agent.node_of(root));
+        let agent = self.agent.as_ref();
+        let root_node = agent.map_or(0, |agent| agent.node_of(root));
+        let Some(peers) = agent.and_then(Agent::peers).cloned() else {
+            return Err((usize::MAX, "the other agents cannot be called".to_owned()));
+        };
         let mut wanted = Vec::new();
         for (number, program) in programs.iter().enumerate() {
-            let node = find_host(peers, program, root_node);
+            let node = find_host(&peers, program, root_node);
             wanted.push(node.map_err(|text| (number, text))?);
         }
         let counts = self.choose_counts(&programs)?;
@@ -183,71 +264,76 @@ impl Watch<'_> {
             program.counts = vec![count];
         }
         let nodes = place_ranks(&counts, &wanted, root_node, peers.nodes());
-        let cards = self.prepare_everywhere(peers, &nodes, &programs)?;
-        let first = self.segment.present();
-        let request = Request::Add {
-            root: root as u32,
-            first: first as u32,
-            counts: counts.clone(),
-            nodes: nodes.clone(),
-            cards: cards.clone(),
-        };
-        for node in 0..peers.nodes() {
-            let done = match node {
-                0 => self.add_here(root, first, &counts, &nodes, &cards),
-                _ => expect(peers.ask(node, &request), |answer| *answer == Answer::Done),
-            };
-            // One whose ranks have all ended need not know.
-            let is_concerned = nodes.contains(&(node as u32));
-            if let Err(refused) = done
-                && is_concerned
-            {
-                self.ranks.give_up(first, self.segment);
-                let first = first as u32;
-                for other in 1..peers.nodes() {
-                    let _ = peers.ask(other, &Request::GiveUp { first });
-                }
-                return Err(refused);
-            }
+        let mut plan = Plan { root, cards: vec![Vec::new(); nodes.len()], counts, nodes, programs };
+        if plan.counts_on(0) > 0 {
+            let answer = self.prepare_here(&plan.nodes, &plan.programs)?;
+            plan.take_cards(&peers, 0, answer)?;
         }
-        let first = first as u32;
-        Ok(Answer::Spawned { first, counts })
+        Ok((peers, plan))
     }
 
-    /// Has the programs looked up on all hosts that they are to run on; how each new rank is reached.
-    fn prepare_everywhere(
-        &mut self, peers: &Peers, nodes: &[u32], programs: &[Program],
-    ) -> Result<Vec<Vec<u8>>, Refused> {
-        let mut all = vec![Vec::new(); nodes.len()];
-        let request = Request::Prepare { nodes: nodes.to_vec(), programs: programs.to_vec() };
-        for node in 0..peers.nodes() {
-            let here = |&&of: &&u32| of as usize == node;
-            let count = nodes.iter().filter(here).count();
-            if count == 0 {
-                continue;
+    /// All hosts have looked the programs up: gives room to the new ranks on each, and has them started.
+    fn add_everywhere(&mut self, client: Client, peers: Peers, mut plan: Plan, prepared: Answers) {
+        let on_host =
+            |node, (number, text)| (number, format!("on host {}: {text}", peers.host(node)));
+        let first = self.segment.present();
+        let taken = prepared.into_iter().try_for_each(|(node, answer)| {
+            let is_ready = |answer: &Answer| matches!(answer, Answer::Ready { .. });
+            let answer = expect(answer, is_ready).map_err(|refused| on_host(node, refused))?;
+            plan.take_cards(&peers, node, answer)
+        });
+        let taken = taken.and_then(|()| match self.refuse_start(plan.root) {
+            Some(text) => Err((usize::MAX, text.to_owned())),
+            None => {
+                let done = self.add_here(plan.root, first, &plan.counts, &plan.nodes, &plan.cards);
+                done.map(|_| ())
             }
-            let answer = match node {
-                0 => self.prepare_here(nodes, programs)?,
-                _ => {
-                    let is_ready = |answer: &Answer| matches!(answer, Answer::Ready { .. });
-                    let on_host =
-                        |(number, text)| (number, format!("on host {}: {text}", peers.host(node)));
-                    expect(peers.ask(node, &request), is_ready).map_err(on_host)?
-                }
-            };
-            if let Answer::Ready { cards } = answer
-                && cards.len() == count
-            {
-                let places = all.iter_mut().zip(nodes).filter(|(_, of)| here(of));
-                for ((place, _), card) in places.zip(cards) {
-                    *place = card;
-                }
-            } else {
-                let host = peers.host(node);
-                return Err((usize::MAX, format!("host {host} has prepared something else")));
-            }
+        });
+        if let Err(refused) = taken {
+            return self.take_back(client, peers, first, refused);
         }
-        Ok(all)
+        let request = Request::Add {
+            root: plan.root as u32,
+            first: first as u32,
+            counts: plan.counts.clone(),
+            nodes: plan.nodes.clone(),
+            cards: std::mem::take(&mut plan.cards),
+        };
+        let asked = peers.clone();
+        // One whose ranks have all ended need not know.
+        let all: Vec<usize> = (1..peers.nodes()).collect();
+        let ask = move || {
+            let mut fault = None;
+            for node in all {
+                let done = expect(asked.ask(node, &request), |answer| *answer == Answer::Done);
+                if let Err(refused) = done
+                    && plan.counts_on(node) > 0
+                {
+                    fault = Some(refused);
+                    break;
+                }
+            }
+            (plan.counts, fault)
+        };
+        self.ask_beside(ask, move |watch, (counts, fault)| match fault {
+            Some(refused) => watch.take_back(client, peers, first, refused),
+            None => client.reply(&Answer::Spawned { first: first as u32, counts }),
+        });
+    }
+
+    /// New ranks from this one on cannot be started everywhere: ends those that were.
+    fn take_back(&mut self, client: Client, peers: Peers, first: usize, refused: Refused) {
+        if self.segment.present() == first {
+            return client.reply(&answer_for(Err(refused)));
+        }
+        self.ranks.give_up(first, self.segment);
+        let first = first as u32;
+        let tell = move || {
+            for node in 1..peers.nodes() {
+                let _ = peers.ask(node, &Request::GiveUp { first });
+            }
+        };
+        self.ask_beside(tell, move |_, ()| client.reply(&answer_for(Err(refused))));
     }
 
     fn prepare_here(&mut self, nodes: &[u32], programs: &[Program]) -> Result<Answer, Refused> {

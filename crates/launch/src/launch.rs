@@ -9,6 +9,7 @@ use crate::control::Control;
 use crate::engine::hand_over;
 use crate::environment::find_missing;
 use crate::guard::Guard;
+use crate::hosts::rounds::Rounds;
 use crate::input::{copy_above, meet_agents, open_inputs, open_null};
 use crate::limits::{Need, check_calls, describe_files, limit_files};
 use crate::output::Outputs;
@@ -190,6 +191,7 @@ fn start_job(spec: &JobSpec) -> Result<Started<'_>, Refusal> {
         pending: None,
         foreign: ForeignNumbers::default(),
         orders: Vec::new(),
+        rounds: Rounds::default(),
     });
     if let Some(door) = watch.agent.as_mut().and_then(Agent::take_door) {
         watch.control.open_door(door, &watch.poller);

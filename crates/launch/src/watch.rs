@@ -6,6 +6,7 @@ use crate::control::Control;
 use crate::guard::Guard;
 use crate::hosts::Pending;
 use crate::hosts::failures::Order;
+use crate::hosts::rounds::Rounds;
 use crate::input::Forward;
 use crate::limits::describe_limits;
 use crate::output::Outputs;
@@ -34,6 +35,8 @@ pub const SINKS: [u64; 2] = [2, 3];
 pub const CONTROL: u64 = 5;
 /// Token of those that have connected to it.
 pub const CLIENTS: u64 = 6;
+/// Token of the round of questions that the first agent asks.
+pub const ROUND: u64 = 7;
 /// Token of the first stream of the ranks.
 pub const STREAMS: u64 = 16;
 
@@ -124,6 +127,8 @@ pub struct Watch<'a> {
     pub foreign: ForeignNumbers,
     /// What the first agent has said of failures.
     pub orders: Vec<Order>,
+    /// What the first agent does with all others.
+    pub rounds: Rounds,
 }
 
 /// What changes while it runs.
@@ -199,6 +204,7 @@ impl Watch<'_> {
             }
             CONTROL => self.control.accept(&self.poller),
             CLIENTS => self.serve(is_ending),
+            ROUND => self.end_round(is_ending),
             t if t >= STREAMS => self.outputs.read_stream(&self.poller, (t - STREAMS) as usize),
             // Room in an output: `settle` writes.
             _ => {}

@@ -2,6 +2,7 @@
 //! failed ends what it knows to be connected, and tells the first agent. That asks all agents which worlds are
 //! connected and go on, and has the worlds ended that [`NodeWorlds`] names: by each agent, or all by the engine.
 
+use super::rounds::Task;
 use crate::agent::peers::Peers;
 use crate::ranks::Failure;
 use crate::watch::{Ending, FINALIZED_GRACE, OTHERS_GO_ON, State, Watch, end_now};
@@ -44,7 +45,7 @@ impl Watch<'_> {
             return;
         };
         if agent.node() == 0 {
-            return self.decide(told);
+            return self.take_turn(Task::Failure(told));
         }
         let peers = agent.peers().cloned();
         let tell = move || {
@@ -73,43 +74,68 @@ impl Watch<'_> {
         }
         let code = *agent.ended.1.get_or_insert(failure.code);
         let failure = WorldFailure { code, ..failure };
+        let staying = self.control.staying();
+        let asked = peers.clone();
+        let ask = move || gather(&asked, own, staying);
+        self.ask_beside(ask, move |watch, gathered| watch.order_end(peers, failure, gathered));
+    }
+
+    /// The agents have said what their ranks do: has them end those that the failure ends.
+    fn order_end(
+        &mut self, peers: Peers, failure: WorldFailure,
+        gathered: Result<(NodeWorlds, Vec<usize>), String>,
+    ) {
+        let Some(agent) = &mut self.agent else {
+            return;
+        };
         let failed_on = agent.node_of(failure.rank as usize);
-        let gathered = gather(&peers, own, self.control.staying());
-        let (worlds, nodes, mut fault) = match gathered {
+        let (worlds, nodes, fault) = match gathered {
             Ok((all, nodes)) => (all.find_ended(failure.world), nodes, None),
             // Whom it ends cannot be told: all, to be on the safe side.
             Err(text) => (None, Vec::new(), Some(text)),
         };
         agent.ended.0.extend(worlds.iter().flatten());
         let is_whole = worlds.is_none();
-        let mut worlds = worlds.unwrap_or_default();
-        let mut is_here = !is_whole || failed_on == 0;
+        let worlds = worlds.unwrap_or_default();
         let request = Request::End { worlds: worlds.iter().copied().collect(), failure };
         let nodes = if is_whole { vec![failed_on] } else { nodes };
-        for node in nodes.into_iter().filter(|&node| node != 0) {
-            let text = match ask(&peers, node, &request) {
-                Ok(Some(Answer::Done)) => continue,
-                // It has ended since: no rank there is left to end.
-                Ok(None) if !is_whole => continue,
-                Ok(_) => format!("mpiexec on host {} cannot end its ranks", peers.host(node)),
-                Err(text) => text,
-            };
-            // Its ranks of these worlds would stay, and who waits for them too: this agent ends the job.
-            fault.get_or_insert(text);
-            worlds.clear();
-            is_here = true;
-        }
-        if let Some(text) = fault {
+        let tell = move || {
+            let mut fault = fault;
+            let mut is_deaf = false;
+            for node in nodes.into_iter().filter(|&node| node != 0) {
+                let text = match ask(&peers, node, &request) {
+                    Ok(Some(Answer::Done)) => continue,
+                    // It has ended since: no rank there is left to end.
+                    Ok(None) if !is_whole => continue,
+                    Ok(_) => format!("mpiexec on host {} cannot end its ranks", peers.host(node)),
+                    Err(text) => text,
+                };
+                is_deaf = true;
+                fault.get_or_insert(text);
+            }
+            (is_deaf, fault)
+        };
+        self.ask_beside(tell, move |watch, (is_deaf, fault)| {
+            // Where an agent does not hear, its ranks of these worlds would stay, and who waits for them too: this
+            // agent ends the job.
+            let worlds = if is_deaf { BTreeSet::new() } else { worlds };
+            if let Some(text) = fault {
+                watch.say_that_all_end(failure.rank, &text);
+            }
+            if !is_whole || failed_on == 0 || is_deaf {
+                watch.orders.push(Order { worlds, failure });
+            }
+        });
+    }
+
+    fn say_that_all_end(&mut self, rank: u32, why: &str) {
+        if let Some(agent) = &mut self.agent {
             agent.ended.0.insert(ALL);
-            self.outputs.say(&format!(
-                "mpiexec: rank {} has failed, and not every host answers, so the whole job ends:\n\
-                 mpiexec:   {text}\n",
-                failure.rank
-            ));
         }
-        if is_here {
-            self.orders.push(Order { worlds, failure });
-        }
+        self.outputs.say(&format!(
+            "mpiexec: rank {rank} has failed, and not every host answers, so the whole job ends:\n\
+             mpiexec:   {why}\n"
+        ));
     }
 
     /// The worlds of this node's ranks.
