@@ -1,9 +1,13 @@
 /* What comes while a job runs, under a launcher that is not ours: a port, the name of a service where the launcher keeps
- * such (argument `names`), processes where it starts such (argument `spawns`; `shares`: they know the names; `ends`: some
- * end at once, and `tells`: the launcher says so; `skips`: nothing is spawned), and an error that says what to do for the
- * rest.
+ * such (argument `names`), processes where it starts such (argument `spawns`; `shares`: they know the names; `multiple`:
+ * of several programs; `ends`: some end at once, and `tells`: the launcher says so; `skips`: nothing is spawned), and an
+ * error that says what to do for the rest. Two ranks, also of two hosts, are joined over a socket of their own.
  * test: only=build */
 #include "check.h"
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 /* What a refusal says. */
 static void check_refused(int line, int code, int class, const char *word)
@@ -76,10 +80,85 @@ static void check_children(char *program, int shares)
         OK(MPI_Unpublish_name("for children", MPI_INFO_NULL, "anywhere"));
 }
 
+/* Two programs in one call: each child says which one it runs, and with how many words. */
+static void check_multiple(char *program)
+{
+    char *one[] = {"number", NULL}, *two[] = {"number", "two words", NULL};
+    char *programs[] = {program, program}, **words[] = {one, two};
+    MPI_Info infos[] = {MPI_INFO_NULL, MPI_INFO_NULL};
+    MPI_Comm inter;
+    int counts[] = {1, 2}, codes[3] = {-1, -1, -1}, size = -1;
+    OK(MPI_Comm_spawn_multiple(2, programs, words, counts, infos, 0, MPI_COMM_WORLD, &inter, codes));
+    MPI_Comm_remote_size(inter, &size);
+    SAME(size, 3);
+    for (int child = 0; child < 3; child++) {
+        int told[2] = {-1, -1};
+        SAME(codes[child], MPI_SUCCESS);
+        if (rank == 0)
+            OK(MPI_Recv(told, 2, MPI_INT, child, 0, inter, MPI_STATUS_IGNORE));
+        else
+            continue;
+        SAME(told[0], child > 0);
+        SAME(told[1], child > 0 ? 3 : 2);
+    }
+    OK(MPI_Comm_disconnect(&inter));
+}
+
+/* The first and the last rank, which may be on two hosts, have a socket. */
+static void check_join(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    socklen_t length = sizeof address;
+    struct {
+        char host[256];
+        int port;
+    } own = {"", 0}, told;
+    MPI_Comm inter;
+    int fd = socket(AF_INET, SOCK_STREAM, 0), word = rank, other = -1;
+    gethostname(own.host, sizeof own.host);
+    if (rank == 0) {
+        SAME(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+        SAME(listen(fd, 1), 0);
+        SAME(getsockname(fd, (struct sockaddr *)&address, &length), 0);
+        own.port = ntohs(address.sin_port);
+    }
+    told = own;
+    OK(MPI_Bcast(&told, sizeof told, MPI_BYTE, 0, MPI_COMM_WORLD));
+    if (rank == 0) {
+        int listener = fd;
+        fd = accept(listener, NULL, NULL);
+        close(listener);
+    } else if (rank == ranks - 1) {
+        struct hostent *found = strcmp(told.host, own.host) ? gethostbyname(told.host) : NULL;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        if (found)
+            memcpy(&address.sin_addr, found->h_addr_list[0], sizeof address.sin_addr);
+        address.sin_port = htons((unsigned short)told.port);
+        SAME(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    }
+    if (rank == 0 || rank == ranks - 1) {
+        OK(MPI_Comm_join(fd, &inter));
+        CHECK(inter != MPI_COMM_NULL);
+        OK(MPI_Sendrecv(&word, 1, MPI_INT, 0, 1, &other, 1, MPI_INT, 0, 1, inter, MPI_STATUS_IGNORE));
+        SAME(other, ranks - 1 - rank);
+        OK(MPI_Comm_disconnect(&inter));
+    }
+    close(fd);
+}
+
 static int be_child(MPI_Comm parent, int argc, char **argv)
 {
     char name[MPI_MAX_OBJECT_NAME];
     int length, sum, parents;
+    if (!strcmp(argv[1], "number")) {
+        int flag = 0, *value, told[2] = {-1, argc};
+        OK(MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_APPNUM, &value, &flag));
+        if (flag)
+            told[0] = *value;
+        OK(MPI_Send(told, 2, MPI_INT, 0, 0, parent));
+        OK(MPI_Comm_disconnect(&parent));
+        return finish();
+    }
     SAME(argc, 3);
     CHECK(!strcmp(argv[2], "two words"));
     MPI_Comm_get_name(parent, name, &length);
@@ -99,13 +178,14 @@ static int be_child(MPI_Comm parent, int argc, char **argv)
 int main(int argc, char **argv)
 {
     char port[MPI_MAX_PORT_NAME] = "", found[MPI_MAX_PORT_NAME] = "";
-    int names = 0, spawns = 0, skips = 0, shares = 0, ends = 0, tells = 0, code, codes[2] = {-1, -1};
+    int names = 0, spawns = 0, skips = 0, shares = 0, multiple = 0, ends = 0, tells = 0, code, codes[2] = {-1, -1};
     MPI_Comm inter, parent;
     for (int i = 1; i < argc; i++) {
         names |= !strcmp(argv[i], "names");
         spawns |= !strcmp(argv[i], "spawns");
         skips |= !strcmp(argv[i], "skips");
         shares |= !strcmp(argv[i], "shares");
+        multiple |= !strcmp(argv[i], "multiple");
         tells |= !strcmp(argv[i], "tells");
         ends |= tells || !strcmp(argv[i], "ends");
     }
@@ -153,9 +233,14 @@ int main(int argc, char **argv)
         SAME(other, ranks - 1 - rank);
         OK(MPI_Comm_disconnect(&inter));
     }
+    if (has_both)
+        check_join();
     check_missing();
-    if (spawns)
+    if (spawns) {
         check_children(argv[0], shares);
+        if (multiple)
+            check_multiple(argv[0]);
+    }
     if (ends)
         check_ended(tells);
     if (spawns || skips)

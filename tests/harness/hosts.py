@@ -50,9 +50,11 @@ def missing():
 
 
 class Hosts:
-    """Hosts h0, h1, ... with addresses 10.77.0.10, 10.77.0.11, ... To be used as a context."""
+    """Hosts h0, h1, ... with addresses 10.77.0.10, 10.77.0.11, ..., or fd77::10, fd77::11, ... alone. To be used as a
+    context."""
 
-    def __init__(self, count):
+    def __init__(self, count, version=4):
+        self.version = version
         self.names = [f"h{i}" for i in range(count)]
         self.folder = tempfile.mkdtemp(prefix="mpi-hosts-")
         self.processes, self.pids = [], {}
@@ -63,20 +65,17 @@ class Hosts:
             raise
 
     def _start(self):
-        lines = ["127.0.0.1 localhost"] + [f"{self.address(name)} {name}" for name in self.names]
+        local = {4: "127.0.0.1", 6: "::1"}[self.version]
+        lines = [f"{local} localhost"] + [f"{self.address(name)} {name}" for name in self.names]
         with open(os.path.join(self.folder, "hosts"), "w", encoding="ascii") as file:
             file.write("\n".join(lines) + "\n")
-        switch = self._hold([*SWITCH, "sh", "-c", "set -e; ip link add br0 type bridge; ip link set br0 up; "
+        self.switch = self._hold([*SWITCH, "sh", "-c", "set -e; ip link add br0 type bridge; ip link set br0 up; "
                              "echo ready; exec sleep infinity"])
         for name in self.names:
             self.pids[name] = pid = self._hold([*HOST, "sh", "-c", SET_UP.format(name=name, folder=self.folder)])
             with open(os.path.join(self.folder, name + ".pid"), "w", encoding="ascii") as file:
                 file.write(str(pid))
-            port = f"p{name}"
-            self._ip(switch, f"link add {port} type veth peer name eth0 netns {pid}")
-            self._ip(switch, f"link set {port} master br0 up")
-            self._ip(pid, f"addr add {self.address(name)}/24 dev eth0")
-            self._ip(pid, "link set eth0 up")
+            self.add_cable(name, "eth0", f"{self.address(name)}/64" if self.version == 6 else f"{self.address(name)}/24")
         self.rsh = os.path.join(self.folder, "rsh")
         with open(self.rsh, "w", encoding="ascii") as file:
             file.write(RSH.format(enter=shutil.which("nsenter"), folder=self.folder, namespaces=" ".join(ENTER),
@@ -98,7 +97,16 @@ class Hosts:
         subprocess.run(["nsenter", "-t", str(pid), "--net", "ip", *words.split()], check=True)
 
     def address(self, name):
-        return f"10.77.0.{10 + self.names.index(name)}"
+        return {4: "10.77.0.", 6: "fd77::"}[self.version] + str(10 + self.names.index(name))
+
+    def add_cable(self, name, interface, address):
+        """Connects an interface of the host with the switch."""
+        port, pid = f"{name}-{interface}", self.pids[name]
+        self._ip(self.switch, f"link add {port} type veth peer name {interface} netns {pid}")
+        self._ip(self.switch, f"link set {port} master br0 up")
+        # Addresses of version 6 could be used only after a second, in which the kernel looks for another such host.
+        self._ip(pid, f"addr add {address} dev {interface}" + " nodad" * (":" in address))
+        self._ip(pid, f"link set {interface} up")
 
     def on(self, name, words):
         """The command that runs `words` on a host."""

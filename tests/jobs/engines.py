@@ -31,8 +31,8 @@ CODES = {"exit": 7, "abort": 7}
 KEEP_NAMES = (engines.Pmi, engines.Hydra, engines.Prrte)
 # Those of them that start further processes. Over a connection Hydra 5.0 sometimes leaves a fence of a spawned job
 # without an answer (decision 0071).
-SPAWN = {engines.Pmi: ["spawns", "ends"], engines.Hydra: ["spawns", "shares", "ends"], engines.HydraByPort: ["skips"],
-         engines.Prrte: ["spawns", "shares", "tells"]}
+SPAWN = {engines.Pmi: ["spawns", "ends"], engines.Hydra: ["spawns", "shares", "multiple", "ends"], engines.HydraByPort: ["skips"],
+         engines.Prrte: ["spawns", "shares", "multiple", "tells"]}
 ENGINES = [engines.Pmi, engines.PmiAsSlurm, engines.Hydra, engines.HydraByPort, engines.Prrte]
 
 # A rank that starts other programs: one without a launcher, and two ranks by the launcher that started it.
@@ -216,6 +216,16 @@ def _dynamic(session, kind):
     return None
 
 
+def _ends_spawned(session, kind):
+    """The death of a process that the launcher has spawned ends its parents, which are connected with it, and leaves
+    nothing."""
+    for how, code in {"abort": 9, "dies": None, "fails": None}.items():
+        outcome = _run(session, kind, 2, [session.binary("spawn_ends"), how], timeout=20)
+        if outcome.code in (None, 0) or outcome.left or code not in (None, outcome.code):
+            return f"{how}: {outcome.problem(code or 0, quiet=False)}", outcome.text()
+    return None
+
+
 def _shows(session, kind):
     """`fastpath ps` finds the job, and why it does not go on: the library's own threads are not counted."""
     words = [session.binary("ends"), "0", "waits"]
@@ -307,6 +317,8 @@ for _kind in ENGINES:
         "dynamic": _make(_dynamic, _kind),
         "sample": _make(_programs, _kind, SAMPLE, [2, 3, 4]),
     }
+    if _kind in (engines.Hydra, engines.Prrte):
+        _cases["ends_spawned"] = _make(_ends_spawned, _kind)
     if _kind is engines.Prrte:
         _cases["sets"] = _make(_sets, _kind)
     for _what, _case in _cases.items():

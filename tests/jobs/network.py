@@ -12,18 +12,26 @@ import tempfile
 import threading
 import time
 
+from harness.hosts import Hosts
 from harness.job import await_word
+from jobs.hosts import AgentsHydra, Hydra, lacks_hosts
 
 TCP = {"FASTPATH_TRANSPORTS": "tcp"}
 
 
-def _listening(job, net="/proc/net"):
-    """The sockets on which processes of a job listen: address and port. `net`: where the kernel tells of them."""
-    inodes = set()
-    for pid, _ in job.processes():
+LISTENS, CONNECTED = "0A", "01"
+
+
+def _sockets(job, net, state, without="no such program"):
+    """The sockets of a job's processes in a state: for each its own address and port, then the peer's. `net`: where the
+    kernel tells of them; `without`: how the names of programs begin whose sockets are left out, also in what inherits
+    them."""
+    inodes, left_out = set(), set()
+    for pid, command in job.processes():
+        is_left_out = os.path.basename(command.split()[0]).startswith(without)
         try:
             for name in os.listdir(f"/proc/{pid}/fd"):
-                inodes.update(re.findall(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{name}")))
+                (left_out if is_left_out else inodes).update(re.findall(r"socket:\[(\d+)\]", os.readlink(f"/proc/{pid}/fd/{name}")))
         except OSError:
             continue  # it has just ended
     found = set()
@@ -34,10 +42,15 @@ def _listening(job, net="/proc/net"):
         except OSError:
             continue
         for row in rows:
-            if row[3] == "0A" and row[9] in inodes:
-                address, port = row[1].split(":")
-                found.add((address, int(port, 16)))
+            if row[3] == state and row[9] in inodes - left_out:
+                (address, port), (peer, its_port) = (end.split(":") for end in row[1:3])
+                found.add((address, int(port, 16), peer, int(its_port, 16)))
     return found
+
+
+def _listening(job, net="/proc/net"):
+    """The sockets on which processes of a job listen: address and port."""
+    return {(address, port) for address, port, _, _ in _sockets(job, net, LISTENS)}
 
 
 def _wait_listening(job, count, seconds=30):
@@ -285,6 +298,53 @@ def case_listens_where_it_is_allowed(session):
                 anywhere = [address for address, _ in one if not address.strip("0")]
                 if len(one) != wanted or len({port for _, port in one}) != 1 or anywhere:
                     return f"{allowed}: a rank listens at {sorted(one)}"
+    return None
+
+
+def _written(address):
+    """An address as the kernel's table has it."""
+    packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
+    return "".join(packed[at:at + 4][::-1].hex().upper() for at in range(0, len(packed), 4))
+
+
+def case_allowed_between_engine_hosts(session):
+    """FASTPATH_INTERFACES and FASTPATH_PORTS hold for all that is ours on several hosts, directly under an engine and
+    through our agents: for messages, and for what leaders of nodes and agents tell each other."""
+    if reason := lacks_hosts():
+        return session.skip("network.allowed_between_engine_hosts", reason)
+    with Hosts(3) as hosts:
+        for number, name in enumerate(hosts.names):
+            hosts.add_cable(name, "data0", f"10.78.0.{10 + number}/24")
+            hosts.add_cable(name, "data6", f"fd78::{10 + number}/64")
+        agents = AgentsHydra(hosts)
+        agents.prefix = session.prefix
+        four, six = "10.78.0.{}", "fd78::{}"
+        ways = [(Hydra(hosts), "data0", four), (agents, "10.78.0.11,10.78.0.12", four), (agents, "10.78.0.0/24", four),
+                (Hydra(hosts), "^eth0,^data6", four), (agents, "^eth0,^data0", six), (Hydra(hosts), "fd78::/16", six)]
+        for number, (way, interfaces, address) in enumerate(ways):
+            ports = range(31000 + 100 * number, 31010 + 100 * number)
+            env = {"FASTPATH_INTERFACES": interfaces, "FASTPATH_PORTS": f"{ports[0]}-{ports[-1]}"}
+            begun, end = (os.path.join(hosts.folder, f"{what}{number}") for what in ("begun", "end"))
+            os.mkfifo(begun)
+            job = session.start(way.on_hosts(1, [session.binary("endless"), begun, end]), env=env)
+            await_word(job, begun)
+            found = {}
+            for host, pid in enumerate(hosts.pids.values()):
+                own = _written(address.format(10 + host))
+                for state in (LISTENS, CONNECTED):
+                    found[host, state] = _sockets(job, f"/proc/{pid}/net", state, "hydra_") if host else set()
+                heard = {(its, port) for its, port, _, _ in found[host, LISTENS]}
+                if any(its != own or port not in ports for its, port in heard):
+                    found["wrong"] = heard
+            open(end, "w", encoding="utf-8").close()
+            job.await_end(10)
+            outcome = job.finish()
+            ends = {_written(address.format(host)) for host in (11, 12)}
+            joined = [found[host, CONNECTED] for host in (1, 2)]
+            is_right = all({one[0], one[2]} == ends and {one[1], one[3]} & {*ports} for side in joined for one in side)
+            # The ranks', and that of the leaders or the agents.
+            if outcome.problem() or "wrong" in found or not is_right or min(map(len, joined)) < 2:
+                return f"{way.name}, {interfaces}: {outcome.problem() or found}", outcome.text()
     return None
 
 
