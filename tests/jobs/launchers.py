@@ -12,8 +12,7 @@ import tempfile
 LAUNCHERS = {
     "hydra": ("PMI_FD=9 PMI_RANK={rank} PMI_SIZE=2 MPI_LOCALRANKID={rank}", "PMI_SIZE=2", "Hydra", ""),
     "open_mpi": (
-        "PMIX_NAMESPACE=prterun-a-1@1 PMIX_RANK={rank} OMPI_COMM_WORLD_RANK={rank} OMPI_COMM_WORLD_SIZE=2 "
-        "PMIX_SERVER_TMPDIR=/tmp/ompi.1 OMPI_FILE_LOCATION=/tmp/ompi.1/1/{rank}",
+        "PMIX_NAMESPACE=prterun-a-1@1 PMIX_RANK={rank} OMPI_COMM_WORLD_RANK={rank} OMPI_COMM_WORLD_SIZE=2",
         "OMPI_COMM_WORLD_SIZE=2", "mpirun of Open MPI", ""),
     "slurm": (
         "SLURM_STEP_ID=0 SLURM_STEP_NUM_TASKS=2 SLURM_NTASKS=2 SLURM_PROCID={rank}",

@@ -280,6 +280,9 @@ def case_info(session):
         if problem:
             return problem
         told = json.loads(alone.out)
+        # The tool is no job.
+        if "mpiexec" not in report.pop("started") or "started" in told:
+            return f"{env}: by whom the job was started", json.dumps(told)
         away = [one for one in told["classes"] if one["peer"] == "ranks of other hosts"]
         if len(away) != (env.get("FASTPATH_TRANSPORTS") != "shm"):
             return f"{env}: {len(away)} ways to ranks of other hosts"

@@ -302,10 +302,13 @@ fn is_of_another_step(env: Lookup<'_>, namespace: &str) -> bool {
 }
 
 /// Whether the variables of Open MPI were set together with those of PMIx. `prterun` sets none of them, and hands on
-/// those of an Open MPI outside.
+/// those of an Open MPI outside. A size of one that stands alone may be a script's.
 fn is_of_open_mpi(env: Lookup<'_>) -> bool {
     let server = env("PMIX_SERVER_TMPDIR").unwrap_or_default();
-    env("OMPI_FILE_LOCATION").is_some_and(|files| files.starts_with(&server))
+    match env("OMPI_FILE_LOCATION") {
+        Some(files) => files.starts_with(&server),
+        None => env("OMPI_COMM_WORLD_SIZE").is_some_and(|size| size.trim() != "1"),
+    }
 }
 
 const SLURM_SIZES: &[&str] = &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"];

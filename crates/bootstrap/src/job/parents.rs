@@ -44,17 +44,10 @@ impl RankVariables {
 /// Whether one of this process's parents is a rank, and none between has another place by that launcher: such a one was
 /// started by another launcher further down.
 pub(super) fn has_rank_above(claim: &Claim) -> bool {
-    let own = RankVariables::own(claim);
-    let is_rank = |job: &Segment, pid| launcher_of(job) == 0 && is_rank_of(job, pid);
-    for pid in list_parents() {
-        if !read_environment(pid).is_some_and(|environment| own.are_those_of(&environment)) {
-            return false;
-        }
-        if find_segments(pid).iter().any(|job| is_rank(job, pid)) {
-            return true;
-        }
-    }
-    false
+    has_rank_at(
+        &RankVariables::own(claim),
+        parents_of(std::process::id(), parent_of).map(Parent::look),
+    )
 }
 
 /// The process of the engine that has started this one: the nearest parent without the variables that tell this one its
@@ -65,12 +58,16 @@ pub(crate) fn find_engine_process() -> Option<u32> {
         return None;
     };
     let own = RankVariables::own(&claim);
-    // One that cannot be read is not this user's.
-    let has_own = |pid: u32| read_environment(pid).is_some_and(|its| own.are_those_of(&its));
     if own.0.is_empty() {
         return None;
     }
-    find_first_above(std::process::id(), parent_of, has_own)
+    find_above(parents_of(std::process::id(), parent_of).map(Parent::look), &own)
+}
+
+/// The nearest parent that has not these variables, or is a launcher's process: one that runs inside another launcher
+/// has the variables of that one.
+fn find_above(mut parents: impl Iterator<Item = Parent>, own: &RankVariables) -> Option<u32> {
+    parents.find(|parent| !parent.stands_at(own)).map(|parent| parent.pid)
 }
 
 /// What is seen of a parent.
@@ -83,19 +80,56 @@ struct Parent {
     is_rank: bool,
     /// How many ranks it has started, where it is our `mpiexec`.
     has_started: Option<usize>,
+    /// What it starts, where it is a launcher's.
+    starts: Option<Starts>,
+}
+
+/// What a process of a launcher starts.
+#[derive(Clone, Copy)]
+enum Starts {
+    /// Ranks.
+    Ranks(Launcher),
+    /// The script or the shell of an allocation, once.
+    Script,
+}
+
+impl Starts {
+    /// By the name of the process and the words that it shows.
+    fn find(name: &str, words: &str) -> Option<Starts> {
+        let of_no_rank = [".batch]", ".interactive]", ".extern]"];
+        Some(match name.trim_end() {
+            "hydra_pmi_proxy" => Starts::Ranks(Launcher::Hydra),
+            "slurmstepd" if of_no_rank.iter().any(|end| words.contains(end)) => Starts::Script,
+            "slurmstepd" => Starts::Ranks(Launcher::Slurm),
+            "flux-broker" => Starts::Script,
+            "flux-shell" => Starts::Ranks(Launcher::Flux),
+            "prterun" | "prte" | "prted" => Starts::Ranks(Launcher::Prrte),
+            _ => return None,
+        })
+    }
 }
 
 impl Parent {
     fn look(pid: u32) -> Parent {
         let jobs = find_segments(pid);
         let mut own = jobs.iter().filter(|job| launcher_of(job) == pid);
+        let read = |what| fs::read_to_string(format!("/proc/{pid}/{what}")).unwrap_or_default();
+        let name = read("comm");
         Parent {
             pid,
-            name: fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default(),
+            starts: Starts::find(&name, &read("cmdline")),
+            name,
             environment: read_environment(pid),
             is_rank: jobs.iter().any(|job| is_rank_of(job, pid)),
             has_started: own.next().map(Segment::present),
         }
+    }
+
+    /// Whether it is between a launcher and a process with these variables, or that process.
+    fn stands_at(&self, place: &RankVariables) -> bool {
+        // One that cannot be read is not this user's.
+        let has_same = |environment| place.are_those_of(environment);
+        self.starts.is_none() && self.environment.as_ref().is_some_and(has_same)
     }
 
     fn describe(&self) -> String {
@@ -103,20 +137,10 @@ impl Parent {
     }
 }
 
-/// Processes of launchers that start ranks.
-const STARTERS: &[(&str, Launcher)] = &[
-    ("hydra_pmi_proxy", Launcher::Hydra),
-    ("slurmstepd", Launcher::Slurm),
-    ("flux-shell", Launcher::Flux),
-    ("prterun", Launcher::Prrte),
-    ("prte", Launcher::Prrte),
-    ("prted", Launcher::Prrte),
-];
-
 /// Of a process that seems to be alone: what says that a launcher has started several, whose variables a program in
 /// between has removed or changed.
 pub(super) fn find_lost(alone: &Alone) -> Option<String> {
-    let parents = list_parents().map(Parent::look);
+    let parents = parents_of(std::process::id(), parent_of).map(Parent::look);
     match alone {
         Alone::Unlaunched => find_removed(parents),
         Alone::OfOne(claim) => find_changed(&RankVariables::own(claim), parents),
@@ -133,9 +157,12 @@ fn find_removed(mut parents: impl Iterator<Item = Parent>) -> Option<String> {
         if let Some(ranks) = parent.has_started {
             return Some(format!("{} is Fastpath's mpiexec with {ranks} ranks", parent.describe()));
         }
-        let name = parent.name.trim_end();
-        if let Some((_, launcher)) = STARTERS.iter().find(|(starter, _)| *starter == name) {
-            return Some(format!("{} is of {launcher}", parent.describe()));
+        match parent.starts {
+            Some(Starts::Ranks(launcher)) => {
+                return Some(format!("{} is of {launcher}", parent.describe()));
+            }
+            Some(Starts::Script) => return None,
+            None => {}
         }
         let environment = parent.environment.as_ref()?;
         match detect_in(environment) {
@@ -154,10 +181,10 @@ fn find_removed(mut parents: impl Iterator<Item = Parent>) -> Option<String> {
 /// Only one process is told of here: so it must be in the parents with the same place.
 fn find_changed(own: &RankVariables, mut parents: impl Iterator<Item = Parent>) -> Option<String> {
     while let Some(parent) = parents.next() {
-        let environment = parent.environment.as_ref().filter(|its| own.are_those_of(its))?;
-        if parent.is_rank {
+        if parent.is_rank || !parent.stands_at(own) {
             return None;
         }
+        let environment = parent.environment.as_ref()?;
         if let LaunchPlace::Several(claim) = detect_in(environment) {
             let is_rank = has_rank_at(own, parents);
             return (!is_rank).then(|| describe_claim(&parent, &claim));
@@ -168,9 +195,7 @@ fn find_changed(own: &RankVariables, mut parents: impl Iterator<Item = Parent>) 
 
 /// Whether one of the next parents is a rank, as long as they have that place.
 fn has_rank_at(place: &RankVariables, parents: impl Iterator<Item = Parent>) -> bool {
-    let is_there =
-        |parent: &Parent| parent.environment.as_ref().is_some_and(|its| place.are_those_of(its));
-    parents.take_while(is_there).any(|parent| parent.is_rank)
+    parents.take_while(|parent| parent.stands_at(place)).any(|parent| parent.is_rank)
 }
 
 fn describe_claim(parent: &Parent, claim: &Claim) -> String {
@@ -182,25 +207,11 @@ fn detect_in(environment: &Environment) -> LaunchPlace {
     detect(&|name| environment.get(name).filter(|value| !value.is_empty()).cloned(), None)
 }
 
-fn list_parents() -> impl Iterator<Item = u32> {
+/// The parents of a process, the nearest first.
+fn parents_of(pid: u32, parent_of: impl Fn(u32) -> Option<u32>) -> impl Iterator<Item = u32> {
     // Process 1 is not the launcher's, or it is that of a container and ends all others with it.
-    let above = |&pid: &u32| parent_of(pid).filter(|&parent| parent > 1);
-    std::iter::successors(above(&std::process::id()), above).take(PARENTS_MOST)
-}
-
-/// The nearest parent that has not this process's variables.
-fn find_first_above(
-    own: u32, parent_of: impl Fn(u32) -> Option<u32>, has_own: impl Fn(u32) -> bool,
-) -> Option<u32> {
-    let mut pid = own;
-    for _ in 0..PARENTS_MOST {
-        // Process 1 is not the engine's, or it is that of a container and ends all others with it.
-        pid = parent_of(pid).filter(|&parent| parent > 1)?;
-        if !has_own(pid) {
-            return Some(pid);
-        }
-    }
-    None
+    let above = move |&pid: &u32| parent_of(pid).filter(|&parent| parent > 1);
+    std::iter::successors(above(&pid), above).take(PARENTS_MOST)
 }
 
 /// Whether a process has taken a rank in a job.
@@ -246,6 +257,7 @@ mod tests {
             environment: Some(parse_environment(environment.replace(' ', "\0").as_bytes())),
             is_rank: false,
             has_started: None,
+            starts: Starts::find(name, ""),
         }
     }
 
@@ -275,6 +287,10 @@ mod tests {
         assert!(found(vec![shell(), mpiexec(2)]).is_some_and(|said| said.contains("2 ranks")));
         // Alone as it seems.
         assert_eq!(found(vec![mpiexec(1), parent("sh", two)]), None);
+        let script =
+            Parent { starts: Starts::find("slurmstepd\n", "slurmstepd: [7.batch]"), ..shell() };
+        assert_eq!(found(vec![shell(), script, parent("sh", two)]), None);
+        assert_eq!(found(vec![shell(), parent("flux-broker", "FLUX_JOB_SIZE=2")]), None);
         let rank = || Parent { is_rank: true, ..parent("python3", two) };
         assert_eq!(found(vec![shell(), rank(), parent("sh", two)]), None);
         assert_eq!(found(vec![parent("sh", two), rank(), shell()]), None);
@@ -291,19 +307,35 @@ mod tests {
         let rank = Parent { is_rank: true, ..parent("python3", two) };
         assert_eq!(find_changed(&own, [parent("sh", two), rank].into_iter()), None);
         assert_eq!(found("PMI_FD=9 PMI_RANK=0 PMI_SIZE=1"), None);
+        // The process of a launcher within another one has the variables of that one, perhaps the same as its own.
+        let inner = parent("hydra_pmi_proxy", two);
+        assert_eq!(find_changed(&own, [inner, parent("sh", two)].into_iter()), None);
         // Of a launcher outside.
         assert_eq!(found("PMI_FD=7 PMI_RANK=0 PMI_SIZE=2"), None);
         assert_eq!(found("SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0"), None);
     }
 
     #[test]
-    fn engine__is_the_first_parent_with_other_variables() {
+    fn engine__is_the_first_parent_with_other_variables_or_a_launcher_s() {
+        let own = place(&[("PMI_FD", "9"), ("PMI_RANK", "0")]);
+        let above = |names: &[(&str, &str)]| {
+            let parents = names.iter().zip(11..);
+            let parents = parents.map(|(&(name, text), pid)| Parent { pid, ..parent(name, text) });
+            find_above(parents.collect::<Vec<_>>().into_iter(), &own)
+        };
+        let same = "PMI_FD=9 PMI_RANK=0";
+        assert_eq!(above(&[("sh", same), ("sh", same), ("mpiexec", "PATH=/bin")]), Some(13));
+        assert_eq!(above(&[("sh", same), ("hydra_pmi_proxy", same), ("sh", "")]), Some(12));
+        assert_eq!(above(&[("sh", same)]), None);
+        assert_eq!(above(&[]), None);
+    }
+
+    #[test]
+    fn parents__end_below_the_first_process() {
         let above = |pid: u32| Some(pid - 1);
-        assert_eq!(find_first_above(9, above, |_| false), Some(8));
-        assert_eq!(find_first_above(9, above, |pid| pid > 4), Some(4));
-        assert_eq!(find_first_above(9, above, |_| true), None);
-        assert_eq!(find_first_above(2, above, |_| false), None);
-        assert_eq!(find_first_above(9, |_| None, |_| false), None);
+        assert_eq!(parents_of(5, above).collect::<Vec<_>>(), [4, 3, 2]);
+        assert_eq!(parents_of(500, above).count(), PARENTS_MOST);
+        assert_eq!(parents_of(9, |_| None).count(), 0);
     }
 
     #[test]

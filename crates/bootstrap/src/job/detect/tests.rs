@@ -101,6 +101,16 @@ fn place__says_by_what_the_launcher_is_taken_for_alive() {
 }
 
 #[test]
+fn detect__takes_a_size_of_open_mpi_that_stands_alone_for_true_unless_it_is_one() {
+    let size = |size: &str| {
+        let size = size.to_owned();
+        detect(&move |name| (name == "OMPI_COMM_WORLD_SIZE").then(|| size.clone()), None)
+    };
+    assert!(matches!(size("2"), LaunchPlace::Several(_)));
+    assert_eq!(size("1"), LaunchPlace::Alone(Alone::Unlaunched));
+}
+
+#[test]
 fn detect__never_leaves_a_rank_of_several_alone() {
     // No other launcher lives: whatever tells of a second rank counts, in any order of nesting.
     let alone =
